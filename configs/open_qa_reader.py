@@ -32,7 +32,7 @@ beside other runs). union.jsonl holds both, a line for each document:
     --config.num_steps=200 --config.eval_every=100 --config.checkpoint_every=100 \
     --config.optimizer.learning_rate=5e-5 --config.optimizer.warmup_steps=20 \
     --workdir=runs/reader/union
-  python -m experiments.open_qa.pack_reader --workdir=runs/reader/union \
+  python -m experiments.pack --workdir=runs/reader/union --parts=reader \
     --output=realm_jax/packaged
 
 Its scores: realm_jax/packaged/README.md.

@@ -15,11 +15,11 @@ import importlib
 from typing import Any
 
 _MODULES = {
-  'load': 'serving.trained',
-  'packaged': 'serving.trained',
-  'packaged_realm': 'serving.packages.packaged_realm:load',
-  'TrainedReader': 'serving.trained',
-  'TrainedRealm': 'serving.trained',
+  'load': 'serving.trained_models',
+  'packaged': 'serving.trained_models',
+  'packaged_realm': 'serving.trained_models',
+  'TrainedReader': 'serving.trained_models',
+  'TrainedRealm': 'serving.trained_models',
   'Answer': 'serving.answers',
   'Answered': 'serving.answers',
   'Answers': 'serving.answers',

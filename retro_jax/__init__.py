@@ -23,7 +23,7 @@ _MODULES = {
   'batch_nll': 'retro_jax.nn.losses',
   'load': 'retro_jax.trained.language_model',
   'loss': 'retro_jax.nn.losses',
-  'packaged': 'retro_jax.trained.packaged',
+  'packaged': 'retro_jax.trained.language_model',
   'preset': 'retro_jax.nn.presets',
 }
 __all__ = [*_MODULES]

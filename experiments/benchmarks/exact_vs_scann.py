@@ -34,7 +34,7 @@ from realm_jax.serving import (
   answers as qa_answers,
   beams,
   serving,
-  trained as trained_lib,
+  trained_models,
 )
 from retrieval import searchers
 from retrieval.index import index as index_lib, index_versions
@@ -85,7 +85,7 @@ class TimedAnswerer:
 
 
 def retrievers(
-  trained: trained_lib.TrainedReader, folder: pathlib.Path
+  trained: trained_models.TrainedReader, folder: pathlib.Path
 ) -> tuple[dict[str, beams.BlockRetriever], str]:
   """Return the retrievers to compare.
 
@@ -110,7 +110,7 @@ def retrievers(
 
 
 def _over(
-  trained: trained_lib.TrainedReader,
+  trained: trained_models.TrainedReader,
   version: index_versions.Version,
   searcher: searchers.Searcher,
 ) -> beams.BlockRetriever:
@@ -126,7 +126,7 @@ def _over(
 
 
 def _scann(
-  trained: trained_lib.TrainedReader,
+  trained: trained_models.TrainedReader,
   version: index_versions.Version,
   folder: pathlib.Path,
 ) -> tuple[searchers.Searcher | None, str]:
@@ -192,7 +192,7 @@ def benchmark(
 
 def retrieval_results(
   answered: Sequence[qa_answers.Answered],
-  trained: trained_lib.TrainedReader,
+  trained: trained_models.TrainedReader,
   rule: str,
 ) -> Iterator[dpr_json.Result]:
   """Yield the retrieved blocks of each question in DPR's form, best first.

@@ -3,7 +3,6 @@
 """Runs that flags name: rows of a comparison, --row=NAME=RUN[,OPTION=VALUE...]."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-import os
 import pathlib
 from typing import Any
 
@@ -107,28 +106,3 @@ def mirrored(found: dict[str, Any]) -> dict[str, Any]:
     'high': -found['low'],
     'of_seeds': [-x for x in found['of_seeds']],
   }
-
-
-def load(
-  workdir: str | os.PathLike,
-  data_dir: str,
-  packaged_name: str,
-  load_run: Callable[[str | os.PathLike, str], Any],
-  load_packaged: Callable[[], Any],
-) -> Any:
-  """Load a run, or the packaged model.
-
-  Args:
-    packaged_name: value of `workdir` that names the packaged model.
-
-  Raises:
-    ValueError: for a data folder beside the packaged model.
-  """
-  if workdir != packaged_name:
-    return load_run(workdir, data_dir)
-  if data_dir:
-    raise ValueError(
-      f'--config.data_dir={data_dir}: the packaged model has data of its own; '
-      'expected --workdir of a run.'
-    )
-  return load_packaged()

@@ -30,7 +30,7 @@ from experiments.retro import (
 )
 from retrieval import memory, settings as checks
 from retro_jax.evaluation import evaluate, in_context
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 
 FILE = 'in_context.json'
 
@@ -47,7 +47,7 @@ def load(
     raise ValueError('experiments.in_context runs in one process.')
   settings = config.evaluate
   run = settings.workdir or workdir
-  trained = loading.load(
+  trained = language_model.load(
     run, config.data_dir, source=settings.source, step=settings.step
   )
   if trained.model.config.cca_layers:

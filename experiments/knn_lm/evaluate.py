@@ -35,7 +35,7 @@ from retrieval.store import sharded_array, store
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate, knn_lm
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 
 Config = ml_collections.ConfigDict
 FILE = 'knn_lm.json'
@@ -199,7 +199,7 @@ def _load_retro(
   directory = config.knn_lm.retro_workdir
   if not directory:
     return None
-  retro = loading.load(directory, str(root))
+  retro = language_model.load(directory, str(root))
   retro_evaluate.check(retro, config)
   return retro
 

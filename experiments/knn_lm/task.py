@@ -24,7 +24,7 @@ from retrieval.index import index as index_lib, key_values
 from retrieval.nn import sharding
 from retrieval.store import store
 from retro_jax.evaluation import knn_lm
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 
 Config = ml_collections.ConfigDict
 
@@ -94,7 +94,7 @@ def load(config: Config, workdir: str | os.PathLike) -> loading.TrainedRetro:
   """
   mesh, rules = retro_evaluate.mesh_and_rules(config, jax.local_devices())
   run = config.knn_lm.model_workdir or workdir
-  return loading.load(
+  return language_model.load(
     run, config.data_dir, step=config.evaluate.step, mesh=mesh, rules=rules
   )
 

@@ -34,11 +34,11 @@ import ml_collections
 from experiments.engine import command, progress
 from experiments.open_qa import answer_view, settings as settings_lib
 from experiments.realm import prepare as realm_prepare
-from realm_jax.serving import answers, beams, trained as trained_lib
-from realm_jax.serving.packages import packaged_reader, packaged_run
+from realm_jax.serving import answers, beams, packaged, trained_models
+from retrieval.formats import packed
 from retrieval.questions import questions as questions_lib, scoring
 from retrieval.store import checkpoint_steps, checkpoints, store
-from retrieval.text import corpus as corpus_lib
+from retrieval.text import corpus as corpus_lib, packed_runs
 
 CONFIG = str(
   pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_reader.py'
@@ -49,29 +49,21 @@ _PROMPT = 'question> '
 
 def open_reader(
   workdir: str | os.PathLike, data_dir: str = '', config_file: str = CONFIG
-) -> trained_lib.TrainedReader:
+) -> trained_models.TrainedReader:
   """Load the newest checkpoint of a reader.
 
   Raises:
     ValueError: if the run has no reader.
   """
-  if not packaged_run.is_unpacked(workdir):
-    try:
-      checkpoints.find(str(workdir))
-    except FileNotFoundError:
-      raise FileNotFoundError(
-        f'{workdir}: no trained model here; '
-        f'{_how_to_train(config_file, workdir)}; or take the packaged reader: '
-        '--packaged'
-      ) from None
-  return trained_lib.load_reader(workdir, data_dir)
-
-
-def _how_to_train(config_file: str, workdir: str | os.PathLike) -> str:
-  return (
-    f'train one: python -m experiments.open_qa.train --config={config_file} '
-    f'--workdir={workdir}'
-  )
+  try:
+    checkpoints.find(str(workdir))
+  except FileNotFoundError:
+    raise FileNotFoundError(
+      f'{workdir}: no trained model here; train one: python -m '
+      f'experiments.open_qa.train --config={config_file} --workdir={workdir}; or '
+      'take the packaged reader: --packaged'
+    ) from None
+  return trained_models.load(workdir, data_dir, part='reader')
 
 
 def take_packaged(
@@ -84,19 +76,14 @@ def take_packaged(
   """
   if checkpoint_steps.folder_of(str(workdir)).is_dir():
     saved = checkpoints.find(str(workdir)).config
-    packaged_run.check_corpus(
-      pathlib.Path(workdir), saved, config.corpus.to_dict()
+    packed_runs.check_corpus(
+      workdir, saved.corpus.to_dict(), config.corpus.to_dict()
     )
     return
-  if not packaged_reader.exists():
-    raise FileNotFoundError(
-      f'{workdir}: no trained model here, and none came with the package; '
-      f'{_how_to_train(CONFIG, workdir)}'
-    )
   sections = json.loads(config.to_json())
-  if not (config.data_dir or packaged_run.is_unpacked(workdir)):
+  if not (config.data_dir or packed.is_packed(workdir)):
     realm_prepare.run(config, str(workdir))
-  packaged_run.unpack(
+  packaged.take(
     workdir,
     corpus=corpus_lib.CorpusConfig(**config.corpus),
     settings={
@@ -178,7 +165,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   given = _given(values)
   if values.output:
     store.check_output(values.output)
-  trained_lib.check_answer_settings(
+  trained_models.check_answer_settings(
     values.retriever, values.reader_beam, values.answers
   )
   settings = config.evaluate

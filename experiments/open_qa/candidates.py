@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from experiments.open_qa import dpr_examples
-from realm_jax.serving import block_indices, trained as trained_lib
+from realm_jax.serving import block_indices, trained_models
 
 
 def interleaved(
-  reader: trained_lib.TrainedReader, kinds: Sequence[str]
+  reader: trained_models.TrainedReader, kinds: Sequence[str]
 ) -> dpr_examples.Retrieve:
   """Return a retriever of the first of each list, then the second, ..."""
   searches = [_search(reader, kind) for kind in kinds]
@@ -25,7 +25,7 @@ def interleaved(
 
 
 def _search(
-  reader: trained_lib.TrainedReader, kind: str
+  reader: trained_models.TrainedReader, kind: str
 ) -> Callable[[Sequence[str], int], np.ndarray]:
   if kind == 'dense':
     return reader.with_retriever(kind).as_realm().retrieve

@@ -44,7 +44,7 @@ from realm_jax.serving import (
   answers as qa_answers,
   claim_answers,
   model_configs,
-  trained as trained_lib,
+  trained_models,
 )
 from retrieval import settings as settings_check
 from retrieval.questions import answer_search, bootstrap, question_sets, scoring
@@ -136,7 +136,7 @@ def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
 
 def open_run(
   config: ml_collections.ConfigDict, workdir: str
-) -> tuple[list[question_sets.QuestionSet], trained_lib.TrainedReader]:
+) -> tuple[list[question_sets.QuestionSet], trained_models.TrainedReader]:
   """Load the question sets and the model that a config names.
 
   Raises:
@@ -153,10 +153,10 @@ def open_run(
 
 def _load(
   config: ml_collections.ConfigDict, workdir: str, part: str
-) -> trained_lib.TrainedReader:
+) -> trained_models.TrainedReader:
   run = config.evaluate.workdir or workdir
-  trained = trained_lib.load_reader(
-    run, config.data_dir, part, step=config.evaluate.step
+  trained = trained_models.load(
+    run, config.data_dir, part=part, step=config.evaluate.step
   )
   logging.info('Evaluating step %d of %s.', trained.step, run)
   kind = config.evaluate.retriever or trained.config.retriever
@@ -168,14 +168,14 @@ def _load(
   return trained
 
 
-def open_retriever(trained: trained_lib.TrainedReader):
+def open_retriever(trained: trained_models.TrainedReader):
   """Return the model's retriever; show progress while an index is built."""
   with progress.bar('index', 'blocks') as update:
     return trained.retriever(progress=update)
 
 
 def make_answerer(
-  trained: trained_lib.TrainedReader,
+  trained: trained_models.TrainedReader,
   settings: ml_collections.ConfigDict,
   retriever,
 ) -> qa_answers.Answerer:

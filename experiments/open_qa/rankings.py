@@ -18,7 +18,7 @@ from realm_jax.serving import (
   beams,
   model_configs,
   serving,
-  trained as trained_lib,
+  trained_models,
 )
 from retrieval.questions import (
   answer_search,
@@ -95,7 +95,7 @@ class Kind:
 
   def __init__(
     self,
-    trained: trained_lib.TrainedReader,
+    trained: trained_models.TrainedReader,
     kind: str,
     batch_size: int,
     progress: Progress | None = None,

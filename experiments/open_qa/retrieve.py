@@ -33,7 +33,7 @@ import ml_collections
 
 from experiments.engine import command, progress, reports
 from experiments.open_qa import ask, rankings, settings as settings_lib
-from realm_jax.serving import beams, trained as trained_lib
+from realm_jax.serving import beams, trained_models
 from retrieval.questions import (
   answer_search,
   bootstrap,
@@ -162,7 +162,7 @@ def _read_runs(
 
 
 def compare(
-  trained: trained_lib.TrainedReader,
+  trained: trained_models.TrainedReader,
   kinds: Sequence[rankings.Kind],
   questions: question_sets.QuestionSet,
   folder: pathlib.Path,

@@ -16,9 +16,9 @@ from realm_jax.objectives import claims
 from realm_jax.serving import (
   index_folders,
   model_configs,
-  trained as trained_lib,
+  packaged,
+  trained_models,
 )
-from realm_jax.serving.packages import packaged_reader
 from retrieval.index import index_versions
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
@@ -33,7 +33,7 @@ def with_realm_from(
   both = {
     name: config.realm_from
     for name in ('embedder_from', 'encoder_from')
-    if config[name] in ('', packaged_reader.NAME)
+    if config[name] in ('', packaged.NAME)
   }
   return command.changed(config, **both)
 
@@ -64,7 +64,7 @@ def kept_embedder(
     FileNotFoundError: if the index of the earlier run is missing.
   """
   run = with_realm_from(config).embedder_from
-  if not run or config.train_blocks:
+  if run in ('', packaged.NAME) or config.train_blocks:
     return None
   saved = checkpoints.find(run)
   if not saved.index_version or saved.config.get('train_blocks', True):
@@ -77,12 +77,12 @@ def kept_embedder(
 
 def untrained(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
-) -> trained_lib.TrainedReader:
+) -> trained_models.TrainedReader:
   """Return the model before training."""
   model_cfg = model_configs.reader_config(config, data.tokenizer.vocab_size)
   key = jax.random.split(jax.random.key(config.seed))[0]
   params = sharding.unbox(init_params(key, config=config, model_cfg=model_cfg))
-  found = trained_lib.of_params(config, data, params, 0)
+  found = trained_models.of_params(config, data, params, 0)
   return dataclasses.replace(
     found, block_params=kept_embedder(config, model_cfg.realm)
   )

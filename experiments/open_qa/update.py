@@ -35,7 +35,7 @@ from realm_jax.serving import (
   index_builder,
   index_folders,
   serving,
-  trained as trained_lib,
+  trained_models,
 )
 from retrieval.index import reuse
 from retrieval.store import locks
@@ -52,7 +52,7 @@ _BLOCK_SETTINGS = ('max_length', 'drop_titles', 'whole_documents', 'language')
 class Updated:
   """A trained model over a changed corpus."""
 
-  trained: trained_lib.TrainedRealm  # the same model, with the new data
+  trained: trained_models.TrainedRealm  # the same model, with the new data
   index: serving.ServingIndex | None  # index of the new blocks; None with BM25
   # documents added, changed and deleted; blocks reused and embedded by this
   # call (0 where the index was there already), and removed
@@ -60,7 +60,7 @@ class Updated:
 
 
 def update(
-  trained: trained_lib.TrainedRealm,
+  trained: trained_models.TrainedRealm,
   index: serving.ServingIndex | None,
   root: str | os.PathLike,
   documents: Sequence[corpus_lib.Document] = (),
@@ -155,7 +155,7 @@ def _prepare(
 
 
 def _build_index(
-  trained: trained_lib.TrainedRealm,
+  trained: trained_models.TrainedRealm,
   index: serving.ServingIndex,
   data: realm_data.DataFolder,
 ) -> dict[str, int]:
@@ -201,7 +201,7 @@ def update_run(
     documents: documents that replace those of the same id, or are added.
     data_dir: data folder to change; '' for the run's own.
   """
-  trained = trained_lib.load_realm(workdir, data_dir)
+  trained = trained_models.load(workdir, data_dir, part='realm')
   searched = trained.config.get('retriever', 'dense') == 'dense'
   index = trained.index if searched else None
   return update(trained, index, root, documents, delete)

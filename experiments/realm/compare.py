@@ -35,7 +35,7 @@ from experiments.realm import (
   zero_shot,
 )
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import trained_models
 from retrieval.questions import bootstrap
 
 FILE = 'compare.json'
@@ -66,8 +66,11 @@ def _retriever(
     data = realm_data.DataFolder.of(config, workdir)
     return realm_evaluate.bm25_retriever(data), data
   step = run.get('step', config.evaluate.step)
-  trained = trained_lib.load_realm(
-    run['workdir'], config.data_dir, step='' if step == '0' else step
+  trained = trained_models.load(
+    run['workdir'],
+    config.data_dir,
+    step='' if step == '0' else step,
+    part='realm',
   )
   if step == '0':
     start = realm_task.untrained(trained.config, trained.data)

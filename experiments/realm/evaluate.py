@@ -33,7 +33,7 @@ from realm_jax.serving import (
   block_indices,
   evaluate,
   serving,
-  trained as trained_lib,
+  trained_models,
 )
 
 FILE = 'evaluation.json'
@@ -41,7 +41,7 @@ _MEASURES = ('log_prob', 'accuracy', 'exact_span')
 
 
 def measure_utility(
-  trained: trained_lib.TrainedRealm,
+  trained: trained_models.TrainedRealm,
   index: serving.ServingIndex,
   num_batches: int,
 ) -> dict[str, dict[str, float]]:
@@ -79,7 +79,7 @@ def _counted(items, update):
 
 
 def retriever(
-  trained: trained_lib.TrainedRealm, index: serving.ServingIndex
+  trained: trained_models.TrainedRealm, index: serving.ServingIndex
 ) -> zero_shot.RetrieveFn:
   """Return a function from questions to block ids, by a dense index."""
   return lambda texts, k: index.retrieve_texts(
@@ -93,7 +93,7 @@ def bm25_retriever(data: realm_data.DataFolder) -> zero_shot.RetrieveFn:
   return lambda texts, k: index.search(texts, k)[0]
 
 
-def open_index(trained: trained_lib.TrainedRealm) -> serving.ServingIndex:
+def open_index(trained: trained_models.TrainedRealm) -> serving.ServingIndex:
   """Open a model's index; show progress while it is built."""
   with progress.bar('index', 'blocks') as update:
     return trained.open_index(progress=update)
@@ -140,8 +140,11 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Evaluate a checkpoint of `workdir`, by default the newest."""
   settings = config.evaluate
   trained_in = pathlib.Path(settings.workdir or workdir)
-  trained = trained_lib.load_realm(
-    trained_in, config.data_dir, step=settings.step
+  trained = trained_models.load(
+    trained_in,
+    config.data_dir,
+    step=settings.step,
+    part='realm',
   )
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
   index = open_index(trained)

@@ -22,10 +22,9 @@ import ml_collections
 import rich.markup
 import rich.table
 
-from experiments.engine import command, named_runs, progress
+from experiments.engine import command, progress
 from experiments.realm import settings as settings_lib
-from realm_jax.serving import explain, trained as trained_lib, views
-from realm_jax.serving.packages import packaged_reader, packaged_realm
+from realm_jax.serving import explain, packaged, trained_models, views
 
 CONFIG = (
   pathlib.Path(__file__).parents[2] / 'configs/realm_pretrain_quickstart.py'
@@ -46,15 +45,11 @@ def print_explained(found: explain.Explained) -> None:
 
 def _load(
   workdir: str | os.PathLike, data_dir: str
-) -> trained_lib.TrainedRealm:
+) -> trained_models.TrainedRealm:
   """Load a run, or the packaged model."""
-  return named_runs.load(
-    workdir,
-    data_dir,
-    packaged_reader.NAME,
-    trained_lib.load_realm,
-    packaged_realm.load,
-  )
+  if workdir == packaged.NAME:
+    workdir = packaged.take()
+  return trained_models.load(workdir, data_dir, part='realm')
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -93,5 +88,5 @@ if __name__ == '__main__':
     settings_lib.Settings,
     define_flags,
     default_config=str(CONFIG),
-    default_workdir=packaged_reader.NAME,
+    default_workdir=packaged.NAME,
   )

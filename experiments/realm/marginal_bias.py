@@ -29,7 +29,7 @@ from experiments.engine import command, progress, reports
 from experiments.realm import settings as settings_lib, task as realm_task
 from realm_jax.data import examples
 from realm_jax.objectives import marginal_estimates as estimates
-from realm_jax.serving import serving, trained as trained_lib
+from realm_jax.serving import serving, trained_models
 from retrieval.store import checkpoint_steps, store
 
 FILE = 'marginal_bias.json'
@@ -39,7 +39,7 @@ PICTURE = 'marginal_bias.png'
 class _Reader:
   """Scores and reads all blocks for a masked sentence."""
 
-  def __init__(self, trained: trained_lib.TrainedRealm, read_at_once: int):
+  def __init__(self, trained: trained_models.TrainedRealm, read_at_once: int):
     self._trained, self._at_once = trained, read_at_once
     model, data, layout = trained.model, trained.data, trained.layout
     ids = np.arange(-1, data.blocks.num_blocks)  # the null document first
@@ -98,7 +98,7 @@ class _Reader:
 
 
 def _rows(
-  config: ml_collections.ConfigDict, trained: trained_lib.TrainedRealm
+  config: ml_collections.ConfigDict, trained: trained_models.TrainedRealm
 ) -> Iterator[examples.Batch]:
   """Masked sentences of the training split, the same for every checkpoint."""
   source = realm_task.source(config, trained.data, 'train')
@@ -113,7 +113,7 @@ def _rows(
 
 
 def compare(
-  config: ml_collections.ConfigDict, trained: trained_lib.TrainedRealm
+  config: ml_collections.ConfigDict, trained: trained_models.TrainedRealm
 ) -> list[dict[str, Any]]:
   """Return a row for each estimator, k and gradient at one checkpoint."""
   settings = config.marginal_bias
@@ -257,7 +257,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   saved = checkpoint_steps.numbers(checkpoint_steps.folder_of(source))
   steps = config.marginal_bias.steps or (0, *saved)
   path = root / FILE
-  newest = trained_lib.load_realm(source, config.data_dir)
+  newest = trained_models.load(source, config.data_dir, part='realm')
   if 'encoder' not in newest.params:
     raise ValueError(
       f'{source}: a model of ICT reads nothing; expected a REALM.'
@@ -277,7 +277,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     if any(row['step'] == step for row in rows):
       continue
     trained = (
-      trained_lib.load_realm(source, config.data_dir, step=step)
+      trained_models.load(source, config.data_dir, step=step, part='realm')
       if step
       else realm_task.untrained(newest.config, newest.data)
     )

@@ -28,7 +28,7 @@ from experiments.realm import (
   settings as settings_lib,
   task as realm_task,
 )
-from realm_jax.serving import cloze, trained as trained_lib
+from realm_jax.serving import cloze, trained_models
 from retrieval.questions import bootstrap
 
 FILE = 'probe.json'
@@ -54,7 +54,7 @@ def measures(
 
 
 def measure(
-  trained: trained_lib.TrainedRealm,
+  trained: trained_models.TrainedRealm,
   index: Any,
   facts: cloze.Facts,
   name: str,
@@ -117,8 +117,11 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if not values.facts and not values.num_spans:
     raise ValueError('Neither --facts nor --num_spans: expected facts to ask.')
   trained_in = pathlib.Path(settings.workdir or workdir)
-  trained = trained_lib.load_realm(
-    trained_in, config.data_dir, step=settings.step
+  trained = trained_models.load(
+    trained_in,
+    config.data_dir,
+    step=settings.step,
+    part='realm',
   )
   given = {path: cloze.read(path, trained) for path in values.facts}
   if values.num_spans:

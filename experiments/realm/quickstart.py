@@ -23,7 +23,7 @@ from experiments.realm import (
   train as realm_train,
   warm_start,
 )
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import trained_models
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -38,7 +38,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     realm.encoder_from = warm_start.train(realm, 'mlm', root)
   realm_train.run(realm, workdir)
   realm_evaluate.run(realm, workdir)
-  trained = trained_lib.load_realm(workdir, data_dir)
+  trained = trained_models.load(workdir, data_dir, part='realm')
   for text, answer in config.explain.sentences:
     realm_explain.print_explained(
       trained.explain(text, answer, top=config.explain.top)

@@ -26,10 +26,10 @@ from realm_jax.objectives import losses
 from realm_jax.serving import (
   index_builder,
   model_configs,
+  packaged,
   serving,
-  trained as trained_lib,
+  trained_models,
 )
-from realm_jax.serving.packages import packaged_reader, packaged_retriever
 from retrieval.nn import bert, sharding
 from retrieval.store import checkpoints, executors, store
 
@@ -44,11 +44,10 @@ def start_sources(
   Parameters of another run, or of the packaged retriever or reader, go before the
   folder of a BERT.
   """
-  packaged = {'embedder': packaged_retriever, 'encoder': packaged_reader}
   found = {}
-  for name, package in packaged.items():
-    if (workdir := config[f'{name}_from']) == packaged_reader.NAME:
-      found[name] = package.load()
+  for name, part in (('embedder', 'embedder'), ('encoder', 'reader')):
+    if (workdir := config[f'{name}_from']) == packaged.NAME:
+      found[name] = packaged.load_params(part)
     elif workdir:
       found[name] = checkpoints.load_params(workdir)[0]
       _check_model(f'config.{name}_from={workdir}', found[name])
@@ -305,7 +304,7 @@ def _recall_measure(config, data, layout):
 
 def untrained(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
-) -> trained_lib.TrainedRealm:
+) -> trained_models.TrainedRealm:
   """The model as training begins."""
   model_cfg = model_configs.realm_config(config, data.tokenizer.vocab_size)
   boxed = init_params(
@@ -314,4 +313,4 @@ def untrained(
     model_cfg=model_cfg,
     fitted_head=fitted_head(config, data, model_cfg),
   )
-  return trained_lib.of_params(config, data, sharding.unbox(boxed), 0)
+  return trained_models.of_params(config, data, sharding.unbox(boxed), 0)

@@ -16,7 +16,7 @@ from experiments.engine import fits, tasks
 from experiments.reranking import examples as examples_lib
 from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.nn import initialize
-from realm_jax.serving.packages import packaged_reader
+from realm_jax.serving import packaged
 from retrieval import tokenization
 from retrieval.index import cross_reranker
 from retrieval.nn import bert, cross_encoder
@@ -148,8 +148,8 @@ def _init(
   params = jax.jit(functools.partial(_random, model_cfg=model_cfg))(key)
   if not config.start:
     return params
-  if config.start == packaged_reader.NAME:
-    start = packaged_reader.load()['reader']['bert']
+  if config.start == packaged.NAME:
+    start = packaged.load_params('reader')['reader']['bert']
   else:
     path = realm_data.checkpoint_path(config.start)
     start = initialize.load_encoder(path, model_cfg)['bert']

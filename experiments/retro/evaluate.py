@@ -35,7 +35,7 @@ from retrieval.questions import bootstrap
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate
 from retro_jax.nn import initial
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 
 Config = ml_collections.ConfigDict
 FILE = 'evaluation.json'
@@ -302,7 +302,7 @@ def load(
   if on_mesh:
     placed['mesh'], placed['rules'] = mesh_and_rules(config)
   settings = config.evaluate
-  trained = loading.load(
+  trained = language_model.load(
     workdir,
     config.data_dir,
     source=settings.source,
@@ -312,7 +312,7 @@ def load(
   )
   if not baseline_workdir:
     return trained, None
-  baseline = loading.load(
+  baseline = language_model.load(
     baseline_workdir,
     str(trained.data.root),
     step=settings.baseline_step,

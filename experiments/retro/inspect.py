@@ -33,7 +33,12 @@ from experiments.retro import (
   settings as settings_lib,
 )
 from retrieval.store import store
-from retro_jax.trained import inspection, loading, passage as passages
+from retro_jax.trained import (
+  inspection,
+  language_model,
+  loading,
+  passage as passages,
+)
 from retro_jax.views import page as page_lib
 
 FOLDER = 'inspect'
@@ -104,7 +109,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if jax.process_count() > 1:
     raise ValueError('experiments.retro.inspect runs in one process.')
   k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
-  trained = loading.load(
+  trained = language_model.load(
     workdir,
     config.data_dir,
     source=config.evaluate.source,

@@ -28,11 +28,11 @@ from absl import flags, logging
 import jax
 import ml_collections
 
-from experiments.engine import command, named_runs, progress
+from experiments.engine import command, progress
 from experiments.retro import sample_view, settings as settings_lib
 from retrieval.store import store
 from retro_jax.data import samples as samples_lib
-from retro_jax.trained import loading, packaged, sampling
+from retro_jax.trained import language_model, loading, packaged, sampling
 from retro_jax.views import prompts as prompts_lib, samples as views
 
 CONFIG = (
@@ -111,9 +111,9 @@ def run(
 
 def _load(workdir: str | os.PathLike, data_dir: str) -> loading.TrainedRetro:
   """Load a run, or the packaged model."""
-  return named_runs.load(
-    workdir, data_dir, packaged.NAME, loading.load, packaged.load
-  )
+  if workdir == packaged.NAME:
+    workdir = packaged.take()
+  return language_model.load(workdir, data_dir)
 
 
 def _metric(trained, samples: Sequence[views.TextSample]) -> str:

@@ -32,7 +32,7 @@ from retrieval.questions import (
   scoring,
 )
 from retro_jax.decoding import decode, drawing
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 
 FILE = 'retro_qa.json'
 FID_FILE = 'fid_qa.json'
@@ -131,7 +131,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     config.questions.allow_other_counts,
   )
   source = settings.workdir or workdir
-  trained = loading.load(source, config.data_dir, step=settings.step)
+  trained = language_model.load(source, config.data_dir, step=settings.step)
   if 'qa' not in trained.config:
     raise ValueError(
       f'{source}: was not fine-tuned on questions; expected a run of '

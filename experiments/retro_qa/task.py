@@ -29,7 +29,7 @@ from retro_jax.nn import (
   retro as model_lib,
   stack,
 )
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 
 Config = ml_collections.ConfigDict
 PASSAGES = 'passages'
@@ -43,7 +43,7 @@ def start(
   """The config and the task of a fine-tuning run; see `adopt` and `make_task`."""
   config = adopt(config)
   question_sets.check_questions(config)
-  trained = loading.load(config.retro_from, config.data_dir)
+  trained = language_model.load(config.retro_from, config.data_dir)
   settings_lib.take_models(trained.config, config)
   trained.config.model.neighbor_length = config.model.neighbor_length
   return config, make_task(config, trained, workdir)

@@ -22,7 +22,7 @@ from retrieval.nn import (
 from retrieval.store import store
 from retro_jax.data import candidate_rows, folder as retro_data, pipeline
 from retro_jax.nn import candidates, initial, stack
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 
 
 def load_teacher(config: ml_collections.ConfigDict) -> loading.TrainedRetro:
@@ -38,7 +38,7 @@ def load_teacher(config: ml_collections.ConfigDict) -> loading.TrainedRetro:
       "config.retriever.language_model='': expected the workdir of a RETRO or of "
       'its baseline.'
     )
-  return loading.load(workdir, config.data_dir, source='dense')
+  return language_model.load(workdir, config.data_dir, source='dense')
 
 
 def load_embedder(

@@ -20,8 +20,7 @@ import numpy as np
 
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
-from realm_jax.serving import index_folders, model_configs, serving
-from realm_jax.serving.packages import packaged_retriever
+from realm_jax.serving import index_folders, model_configs, packaged, serving
 from retrieval.index import index as index_lib, index_versions, reuse
 from retrieval.store import executors, store
 from retrieval.text import blocks as blocks_lib
@@ -102,7 +101,7 @@ class Builder:
 
   def _embed(self, params: Any) -> index_versions.EmbedBlocks:
     """Return the embedder of blocks, or the vectors that the package holds."""
-    known = packaged_retriever.vectors_of(params, self.blocks)
+    known = packaged.vectors_of(params, self.blocks)
     if known is not None:
       return lambda ids, progress: known[ids]
     return serving.BlockEmbedder(

@@ -6,7 +6,7 @@
 `<workdir>/checkpoints/<step>/`; `checkpoint_steps` checks its files first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 import dataclasses
 import pathlib
 from typing import Any
@@ -15,6 +15,7 @@ import jax
 import ml_collections
 from orbax.checkpoint import v1 as ocp
 
+from retrieval.formats import packed
 from retrieval.store import checkpoint_steps
 
 
@@ -35,13 +36,21 @@ def find(workdir: str, *, step: checkpoint_steps.Step = None) -> Saved:
   """Read the facts of a step, after a check of its files.
 
   Args:
-    workdir: the run's folder.
+    workdir: folder of a run or of a packed model (`packed`), which has one step.
     step: a number, 'best' (by config.best_metric), or None or '' for the newest.
 
   Raises:
     FileNotFoundError: if there is no such checkpoint.
     ValueError: if the checkpoint is damaged.
   """
+  if packed.is_packed(workdir):
+    facts = packed.read_facts(workdir)
+    return Saved(
+      config=ml_collections.ConfigDict(_tuples(packed.read_config(workdir))),
+      step=facts.step,
+      fingerprints=facts.fingerprints,
+      params=packed.param_shapes(workdir),
+    )
   path = checkpoint_steps.choose(checkpoint_steps.folder_of(workdir), step)
   found = ocp.metadata(path, checkpointable_name='state')
   return Saved(
@@ -55,15 +64,21 @@ def find(workdir: str, *, step: checkpoint_steps.Step = None) -> Saved:
 
 
 def load_params(
-  workdir: str, *, step: checkpoint_steps.Step = None, shardings: Any = None
+  workdir: str,
+  *,
+  step: checkpoint_steps.Step = None,
+  shardings: Any = None,
+  parts: Collection[str] = (),
 ) -> tuple[Any, Saved]:
   """Load the parameters of a step, after a check of its files.
 
   Args:
-    workdir: the run's folder.
+    workdir: as of `find`.
     step: as of `find`.
+    parts: names of the first level of a packed model's parameters; all by default.
     shardings: a sharding, or a tree of them like the parameters (from
-      `sharding.tree_shardings`); the first local device by default.
+      `sharding.tree_shardings`); the first local device by default, host memory
+      for a packed model.
 
   Returns:
     The parameters, and the facts of their checkpoint.
@@ -73,6 +88,11 @@ def load_params(
     ValueError: if the checkpoint is damaged.
   """
   saved = find(workdir, step=step)
+  if packed.is_packed(workdir):
+    params = packed.load_params(workdir, parts)
+    if shardings is not None:
+      params = jax.device_put(params, shardings)
+    return params, saved
   if shardings is None:
     shardings = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   if isinstance(shardings, jax.sharding.Sharding):

@@ -2,14 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trained RETRO or baseline as a library offers it: sample, score, neighbors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
 import os
 from typing import Any
 
+import jax
 import numpy as np
 
+from retrieval.store import checkpoint_steps, checkpoints
+from retrieval.text import corpus as corpus_lib
+from retro_jax.data import folder as retro_data
 from retro_jax.decoding import growing_text
-from retro_jax.trained import inspection, loading, passage as passages, sampling
+from retro_jax.nn import initial, retro as model_lib, stack
+from retro_jax.trained import (
+  inspection,
+  loading,
+  packaged as packaged_lib,
+  passage as passages,
+  sampling,
+)
 from retro_jax.views import (
   page as page_lib,
   prompts as prompts_lib,
@@ -35,24 +47,17 @@ class Scores(views.Listing):
     return nats / np.log(2) / max(sum(page.num_bytes for page in self), 1)
 
 
-class LanguageModel:
-  """A trained RETRO, or its baseline, with its tokenizer and datastore.
-
-  Attributes:
-    trained: config, data folder, flax module and parameters.
-  """
-
-  def __init__(self, trained: loading.TrainedRetro):
-    """Wrap a loaded checkpoint; `load` does both."""
-    self.trained = trained
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class LanguageModel(loading.TrainedRetro):
+  """A trained RETRO, or its baseline, with its tokenizer and datastore."""
 
   def __repr__(self) -> str:
     """Kind, step, sizes and data folder."""
-    c = self.trained.model.config
+    c = self.model.config
     kind = 'RETRO' if c.cca_layers else 'baseline'
     return (
-      f'<{kind} of step {self.trained.step}: {c.num_layers} layers of width '
-      f'{c.d_model}, data {self.trained.data.root}>'
+      f'<{kind} of step {self.step}: {c.num_layers} layers of width '
+      f'{c.d_model}, data {self.data.root}>'
     )
 
   def sample(
@@ -81,7 +86,7 @@ class LanguageModel:
       ValueError: for settings out of range, or neighbors for a baseline.
     """
     return sampling.sample(
-      self.trained,
+      self,
       prompts_lib.as_prompts(prompts, neighbors),
       num_samples=num_samples,
       seed=seed,
@@ -112,9 +117,7 @@ class LanguageModel:
     texts = [texts] if isinstance(texts, str) else texts
     k = self._num_neighbors(num_neighbors)
     return Scores(
-      inspection.inspect(
-        self.trained, passages.of_text(self.trained, text, k), explain=explain
-      )
+      inspection.inspect(self, passages.of_text(self, text, k), explain=explain)
       for text in texts
     )
 
@@ -134,10 +137,10 @@ class LanguageModel:
       ValueError: for an empty text, or fewer neighbors than one.
     """
     k = self._num_neighbors(num_neighbors)
-    found = passages.of_text(self.trained, text, k)
-    tokenizer = self.trained.data.tokenizer
+    found = passages.of_text(self, text, k)
+    tokenizer = self.data.tokenizer
     pieces = ['', *growing_text.pieces(tokenizer.decode, found.tokens[1:])]
-    m = self.trained.model.config.chunk_length
+    m = self.model.config.chunk_length
     return views.Listing(
       views.chunk_text(
         ''.join(pieces[u * m : (u + 1) * m]), '', chunk, tokenizer
@@ -167,13 +170,13 @@ class LanguageModel:
     Raises:
       ValueError: for an unknown document or split, or a baseline.
     """
-    first = passages.find(self.trained, document, split)
+    first = passages.find(self, document, split)
     k = self._num_neighbors(num_neighbors)
-    passage = passages.of_store(self.trained, first, split, k)
-    return inspection.inspect(self.trained, passage, explain=explain)
+    passage = passages.of_store(self, first, split, k)
+    return inspection.inspect(self, passage, explain=explain)
 
   def _num_neighbors(self, k: int | None) -> int:
-    return self.trained.config.num_neighbors if k is None else k
+    return self.config.num_neighbors if k is None else k
 
 
 def load(
@@ -182,24 +185,70 @@ def load(
   *,
   source: str = '',
   reranker: str = '',
-  step: int | str = '',
+  step: checkpoint_steps.Step = None,
+  mesh: jax.sharding.Mesh | None = None,
+  rules: Any = None,
 ) -> LanguageModel:
-  """Load a checkpoint of a training run.
+  """Load a trained model.
 
   Args:
+    workdir: folder of a run, or of a packed model.
     data_dir: folder of the data; default the one that the run was trained with.
     source: source of the neighbors, of `sources.NAMES`; '' is that of training.
-    reranker: folder of the re-ranker of the source; see `loading.load`.
-    step: a number, 'best' (by config.best_metric), or '' for the newest.
-
-  Returns:
-    The model, on this process's first device.
+    reranker: folder of the re-ranker of the source; '' for none, or, without a
+      source, for that of training.
+    step: a number, 'best' (by config.best_metric), or None or '' for the newest.
+    mesh: devices to shard the parameters over; None puts all of them on this
+      process's first device.
+    rules: logical to mesh axes, from `sharding.make_rules`.
 
   Raises:
     FileNotFoundError: when there is no checkpoint or no data.
     ValueError: when the checkpoint is damaged, or the data are of another
       tokenizer than the model.
   """
-  return LanguageModel(
-    loading.load(workdir, data_dir, source=source, reranker=reranker, step=step)
+  saved = checkpoints.find(str(workdir), step=step)
+  config = saved.config
+  if data_dir:
+    config.data_dir = data_dir
+  if source or reranker:
+    config.neighbors.source = source or config.neighbors.source
+    config.neighbors.reranker = reranker
+  data = retro_data.DataFolder.of(config, workdir)
+  loading.check_data(
+    workdir, saved, data, own_neighbors=not (source or reranker)
   )
+  model_cfg = loading.model_config(config, data.vocab_size)
+  shardings = mesh and initial.param_shardings(
+    model_cfg, mesh, rules, stack.is_stacked(saved.params)
+  )
+  # A run that is being trained may have removed the step found above.
+  params, saved = checkpoints.load_params(
+    str(workdir), step=step, shardings=shardings
+  )
+  params = stack.unstack_params(model_cfg, params)
+  return LanguageModel(
+    config, data, model_lib.Retro(model_cfg), params, saved.step
+  )
+
+
+def packaged(
+  workdir: str | os.PathLike = '',
+  *,
+  documents: Iterable[Mapping[str, str]] | None = None,
+  corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
+) -> LanguageModel:
+  """Return the RETRO that comes with the package.
+
+  The first call prepares the packaged articles, in about half a minute.
+
+  Args:
+    workdir: folder of the datastore, used again; '' is one in the user's cache.
+    documents: its documents, each with 'text' and perhaps 'title' and 'id'.
+    corpus: a corpus in place of `documents`. Without either, the packaged articles.
+
+  Raises:
+    FileNotFoundError: when the articles' package is missing.
+    ValueError: if `workdir` holds other documents, or both arguments are given.
+  """
+  return load(packaged_lib.take(workdir, documents=documents, corpus=corpus))

@@ -12,22 +12,16 @@ import jax
 import ml_collections
 
 from retrieval import memory, tokenization
-from retrieval.store import checkpoint_steps, checkpoints
+from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, pipeline
-from retro_jax.nn import (
-  config as config_lib,
-  initial,
-  losses,
-  retro as model_lib,
-  stack,
-)
+from retro_jax.nn import config as config_lib, losses, retro as model_lib
 
 _SHOWN = 5  # names of parameters in a message
 # One compiled function for all callers.
 batch_nll = jax.jit(losses.batch_nll, static_argnames=('model', 'train'))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class TrainedRetro:
   """A trained model with its data."""
 
@@ -124,59 +118,6 @@ def check_rows(
   length = trained.config.sequence_chunks * model.chunk_length
   each = 4 * length * (width or model.vocab_size) / len(devices)
   memory.check(field, batch_size, each, memory.device_bytes(devices))
-
-
-def load(
-  workdir: str | os.PathLike,
-  data_dir: str = '',
-  *,
-  source: str = '',
-  reranker: str = '',
-  step: checkpoint_steps.Step = None,
-  mesh: jax.sharding.Mesh | None = None,
-  rules: Any = None,
-) -> TrainedRetro:
-  """Load a checkpoint of a run.
-
-  Args:
-    data_dir: folder of the data, if they have moved.
-    source: source of the neighbors, of `sources.NAMES`; '' is that of training.
-    reranker: folder of the re-ranker of the source; '' for none, or, without a
-      source, for that of training.
-    step: a number, 'best' (by config.best_metric), or None or '' for the newest.
-    mesh: devices to shard the parameters over; None puts all of them on this
-      process's first device.
-    rules: logical to mesh axes, from `sharding.make_rules`.
-
-  Raises:
-    FileNotFoundError: when there is no checkpoint or no data.
-    ValueError: when the checkpoint is damaged, or the data are of another
-      tokenizer than the model.
-  """
-  saved = checkpoints.find(str(workdir), step=step)
-  config = saved.config
-  if data_dir:
-    config.data_dir = data_dir
-  if source or reranker:
-    with config.unlocked():
-      config.neighbors.source = source or config.neighbors.get(
-        'source', 'dense'
-      )
-      config.neighbors.reranker = reranker
-  data = retro_data.DataFolder.of(config, workdir)
-  check_data(workdir, saved, data, own_neighbors=not (source or reranker))
-  model_cfg = model_config(config, data.vocab_size)
-  shardings = mesh and initial.param_shardings(
-    model_cfg, mesh, rules, stack.is_stacked(saved.params)
-  )
-  # A run that is being trained may have removed the step found above.
-  params, saved = checkpoints.load_params(
-    str(workdir), step=step, shardings=shardings
-  )
-  params = stack.unstack_params(model_cfg, params)
-  return TrainedRetro(
-    config, data, model_lib.Retro(model_cfg), params, saved.step
-  )
 
 
 def check_model(workdir: str | os.PathLike, saved: checkpoints.Saved) -> None:

@@ -19,7 +19,7 @@ from experiments.convert import (
   convert,
   converted_blocks,
 )
-from realm_jax.serving import serving, trained as trained_lib
+from realm_jax.serving import serving, trained_models
 from retrieval.formats import block_records, tensor_bundle, tfrecord
 from retrieval.index import index_versions
 from retrieval.store import checkpoints
@@ -59,7 +59,7 @@ def _copy(tmp_path, name='copy'):
 
 
 def test_a_hugging_face_folder_becomes_a_trained_reader(converted, monkeypatch):
-  trained = trained_lib.load_reader(converted)
+  trained = trained_models.load(converted, part='reader')
   assert trained.model.config.span_hidden_size == 24
   assert trained.config.lookup.reader_beam == 2
   monkeypatch.setattr(serving, 'BlockEmbedder', _NoEmbedder)
@@ -211,7 +211,7 @@ def _official(workdir, folder, **options):
 def test_official_blocks_and_vectors_become_an_index(official, tmp_path):
   rows = _official(tmp_path / 'w', official)
   assert rows['blocks'] == '5'
-  trained = trained_lib.load_reader(tmp_path / 'w')
+  trained = trained_models.load(tmp_path / 'w', part='reader')
   assert trained.step == 20
   # Titles of lists stay: the record's number is its vector's.
   assert trained.data.blocks.titles([0]) == ['List of mills']
@@ -227,7 +227,7 @@ def test_official_blocks_and_vectors_become_an_index(official, tmp_path):
 def test_vectors_belong_to_the_embedder_that_made_them(official, tmp_path):
   maker = BUNDLES / 'embedder/variables/variables'
   _official(tmp_path / 'w', official, block_embedder=str(maker))
-  trained = trained_lib.load_reader(tmp_path / 'w')
+  trained = trained_models.load(tmp_path / 'w', part='reader')
   kernel = tensor_bundle.Bundle(maker).tensor('module/module/dense/kernel')
   made = trained.block_params['embedder']['projection']['kernel']
   np.testing.assert_array_equal(made, kernel)
@@ -264,7 +264,7 @@ def test_blocks_may_come_later(official, tmp_path):
   assert rows['index version'] == at_once['index version']
   assert later.config.corpus.kind == 'orqa_blocks'
   assert later.config.corpus.path.startswith(str(workdir))
-  trained = trained_lib.load_reader(workdir)
+  trained = trained_models.load(workdir, part='reader')
   trained.as_realm().open_index(workdir / 'index').version.close()
   # What is not named again stays.
   _official(workdir, official, **bare)

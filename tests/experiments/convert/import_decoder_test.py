@@ -17,7 +17,7 @@ from retrieval.formats import safetensors_files
 from retrieval.store import checkpoints
 from retrieval.tokenization import byte_pairs
 from retro_jax.nn import retrofit
-from retro_jax.trained import loading, sampling
+from retro_jax.trained import language_model, sampling
 from tests.retrieval.tokenization import tiny_byte_pairs
 from tests.retro_jax.nn import public_reference, tiny
 
@@ -80,7 +80,7 @@ def _config():
 
 def _check(workdir, wanted):
   """The checkpoint is a baseline like any other, of the logits that are wanted."""
-  trained = loading.load(workdir)
+  trained = language_model.load(workdir)
   assert not trained.config.retrieval and not trained.model.config.cca_layers
   tokens = np.random.default_rng(2).integers(0, VOCAB, (1, 19), np.int32)
   logits = tiny.apply(trained.model.config, trained.params, tokens)
@@ -187,7 +187,7 @@ def test_what_is_no_llama_is_named(tmp_path):
 
 
 def test_samples_without_a_document(llama):
-  trained = loading.load(llama[0] / 'run')
+  trained = language_model.load(llama[0] / 'run')
   (sample,) = sampling.sample(trained, TEXT, max_new_tokens=3, temperature=0.0)
   assert sample.text.startswith(TEXT) and len(sample.text) > len(TEXT)
 

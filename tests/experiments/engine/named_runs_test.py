@@ -62,11 +62,3 @@ def test_mirrored_is_the_other_row_less_this_one():
   turned = named_runs.mirrored(found)
   assert turned['mean'] == -1 and turned['of_seeds'] == [-0.5, -1.5]
   assert (turned['low'], turned['high']) == (-3.0, 2.0)
-
-
-def test_a_run_or_the_packaged_model_is_loaded():
-  arguments = ('packaged', lambda *given: given, lambda: 'package')
-  assert named_runs.load('runs/a', 'data', *arguments) == ('runs/a', 'data')
-  assert named_runs.load('packaged', '', *arguments) == 'package'
-  with pytest.raises(ValueError, match='data_dir=data: the packaged model has'):
-    named_runs.load('packaged', 'data', *arguments)

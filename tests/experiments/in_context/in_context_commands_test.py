@@ -21,7 +21,7 @@ from retro_jax.data import folder as retro_data, question_prompts
 from retro_jax.decoding import shared_prefix
 from retro_jax.evaluation import evaluate
 from retro_jax.nn import retro as model
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
@@ -56,7 +56,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture
 def trained(root, monkeypatch):
-  """A public decoder with random parameters, as `loading.load` gives it."""
+  """A public decoder with random parameters, as `language_model.load` gives it."""
   found = tiny_retro.trained(root, baseline=True)
   c = dataclasses.replace(
     tiny.config(num_layers=1, cca_layers=(), vocab_size=300, **tiny.LLAMA)
@@ -65,7 +65,7 @@ def trained(root, monkeypatch):
   found = dataclasses.replace(
     found, model=model.Retro(c), params=tiny.params(c), data=data
   )
-  monkeypatch.setattr(loading, 'load', lambda *_, **__: found)
+  monkeypatch.setattr(language_model, 'load', lambda *_, **__: found)
   return found
 
 
@@ -183,7 +183,7 @@ def test_what_is_missing_is_named(root, trained, tmp_path, monkeypatch):
       _config(root, **{'in_context.window': 9}), str(tmp_path)
     )
   retro = dataclasses.replace(trained, model=model.Retro(tiny.config()))
-  monkeypatch.setattr(loading, 'load', lambda *_, **__: retro)
+  monkeypatch.setattr(language_model, 'load', lambda *_, **__: retro)
   with pytest.raises(ValueError, match='a RETRO; expected a decoder without'):
     in_context_evaluate.run(_config(root), str(tmp_path))
   assert not np.any([*tmp_path.iterdir()])

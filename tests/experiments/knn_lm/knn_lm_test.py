@@ -20,7 +20,7 @@ from retrieval.index import key_values
 from retrieval.store import executors, store, store_writer
 from retro_jax.data import folder as retro_data, windows as windows_lib
 from retro_jax.evaluation import knn_lm
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 from tests.experiments.knn_lm import tiny_knn_lm
 from tests.retrieval.store import tiny_stores
 from tests.retro_jax.data import tiny_data
@@ -42,7 +42,7 @@ def runs(root, monkeypatch):
       where['root'], name != 'retro', seed=int(name == 'other')
     )
 
-  monkeypatch.setattr(loading, 'load', load)
+  monkeypatch.setattr(language_model, 'load', load)
   monkeypatch.setattr(knn_lm_lookup, 'TOKENS_PER_SHARD', 60)
   return where
 
@@ -52,7 +52,9 @@ def built(root, tmp_path_factory):
   """A datastore of the baseline, with its index."""
   folder = tmp_path_factory.mktemp('built')
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(loading, 'load', lambda *_, **__: tiny_knn_lm.trained(root))
+    patch.setattr(
+      language_model, 'load', lambda *_, **__: tiny_knn_lm.trained(root)
+    )
     knn_lm_build.run(tiny_knn_lm.config(), str(folder))
   return folder
 

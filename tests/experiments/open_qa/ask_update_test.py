@@ -6,7 +6,7 @@ import pytest
 
 from experiments.engine import command
 from experiments.open_qa import ask, update as realm_update
-from realm_jax.serving import serving, trained as trained_lib
+from realm_jax.serving import serving, trained_models
 from retrieval.text import corpus
 from tests.experiments.open_qa import tiny_open_qa
 
@@ -23,7 +23,7 @@ def made(tmp_path_factory):
 def by_words(made, tmp_path_factory):
   """A run that finds blocks by BM25."""
   workdir = tmp_path_factory.mktemp('bm25')
-  trained = trained_lib.load_reader(made.workdir)
+  trained = trained_models.load(made.workdir, part='reader')
   config = command.changed(made.config, retriever='bm25')
   tiny_open_qa.save(workdir, trained, config)
   return workdir
@@ -96,7 +96,7 @@ def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
 
 
 def test_a_question_is_answered_by_the_only_document(made, tmp_path):
-  trained = trained_lib.load_reader(made.workdir)
+  trained = trained_models.load(made.workdir, part='reader')
   tokens = trained.data.blocks.tokens
   everything = [tokens.document_id(i) for i in range(tokens.num_documents)]
   realm_update.update_run(made.workdir, tmp_path / 'one', [NEW], everything)

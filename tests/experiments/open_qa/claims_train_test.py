@@ -22,7 +22,7 @@ from realm_jax.serving import (
   claim_answers,
   index_folders,
   model_configs,
-  trained as trained_lib,
+  trained_models,
 )
 from retrieval.nn import sharding
 from retrieval.questions import claims as claims_lib
@@ -210,8 +210,11 @@ def test_a_changed_corpus_is_searched_by_the_index_of_the_run(run, tmp_path):
   assert updated.counts['blocks embedded'] == 1
   assert updated.counts['blocks reused'] > 10
   assert sorted((workdir / 'index').iterdir()) == versions
-  trained = trained_lib.load_reader(
-    workdir, str(tmp_path / 'new'), 'classifier'
+  trained = trained_models.load(
+    workdir,
+    str(tmp_path / 'new'),
+    'classifier',
+    part='reader',
   )
   folder = index_folders.index_folder(workdir, str(tmp_path / 'new'))
   version = trained.as_realm().open_index(folder).version
@@ -220,7 +223,7 @@ def test_a_changed_corpus_is_searched_by_the_index_of_the_run(run, tmp_path):
 
 def test_rules_and_batches(run):
   config, workdir, _, _ = run
-  trained = trained_lib.load_reader(workdir, part='classifier')
+  trained = trained_models.load(workdir, part='classifier')
   retriever = trained.retriever(workdir / 'index')
   found = claims_lib.load(config.evaluate.claims[0]).claims
   one, many = (
@@ -257,7 +260,7 @@ def test_bad_input_is_refused_in_one_line(data, tmp_path):
   with pytest.raises(ValueError, match='but the classes are'):
     qa_task.load_claims('fever:dev=' + f'{data}/claims.jsonl', ('yes', 'no'))
   with pytest.raises(FileNotFoundError):
-    trained_lib.load_reader(tmp_path, part='classifier')
+    trained_models.load(tmp_path, part='classifier')
 
 
 def test_another_run_is_refused(monkeypatch):
@@ -268,7 +271,7 @@ def test_another_run_is_refused(monkeypatch):
   with pytest.raises(
     ValueError, match=r'expected a classifier;.*open_qa.train'
   ):
-    trained_lib.load_reader('somewhere', part='classifier')
+    trained_models.load('somewhere', part='classifier')
 
 
 @pytest.mark.parametrize('arg', claims_base.ARGS)

@@ -19,7 +19,7 @@ from experiments.open_qa import (
   tune_hybrid,
 )
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import trained_models
 from retrieval.questions import (
   answers,
   dpr_json,
@@ -90,7 +90,7 @@ def test_from_a_run_to_the_files(made, run, sets):
   folder = made.workdir / 'retrieval'
   assert 'custom:test: 6 questions' in printed and 'rule regex' in printed
   assert printed.count(' - bm25 ') == 4 and 'recall@5' in printed
-  data = trained_lib.load_reader(made.workdir).data
+  data = trained_models.load(made.workdir, part='reader').data
   for number, found in enumerate(sets):
     stem = found.name.replace(':', '_')
     qrels = trec_files.read_qrels(folder / f'{stem}.qrels')
@@ -152,7 +152,7 @@ def test_a_run_of_another_system_is_scored(made, run, tmp_path):
 
 
 def test_the_scores_of_dense_are_those_of_the_search(made, sets):
-  trained = trained_lib.load_reader(made.workdir)
+  trained = trained_models.load(made.workdir, part='reader')
   kind = rankings.Kind(trained, 'dense', 4)
   names = rankings.BlockNames(trained.data.blocks)
   found = kind.rank(sets[0].questions, names, 5, lambda *_: None).run
@@ -217,7 +217,7 @@ def test_topics_find_blocks(run, made, monkeypatch, tmp_path):
   monkeypatch.setattr(lda, 'LdaConfig', AllWords)
   run(0, kinds=['lda'], output=str(tmp_path))
   found = trec_files.read_run(tmp_path / 'custom_test.lda.run')
-  data = trained_lib.load_reader(made.workdir).data
+  data = trained_models.load(made.workdir, part='reader').data
   index = lda.Lda.load(data.root / f'lda200-{data.blocks.fingerprint[:12]}')
   names = rankings.BlockNames(data.blocks)
   ids, _ = index.search(['The mill 0 stood in?'], DEPTH)

@@ -19,7 +19,7 @@ from experiments.open_qa import (
 from realm_jax.serving import (
   answers as qa_answers,
   block_reader,
-  trained as trained_lib,
+  trained_models,
 )
 from retrieval.questions import question_sets, questions as questions_lib
 from tests.experiments.open_qa import tiny_open_qa
@@ -162,7 +162,7 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
 
 def test_batches_and_beams_do_not_change_the_answer(run):
   _, workdir, _, _ = run
-  trained = trained_lib.load_reader(workdir)
+  trained = trained_models.load(workdir, part='reader')
   retriever = trained.retriever(workdir / 'index')
   questions = question_sets.load(trained.config.evaluate.questions[0]).questions
   found = [
@@ -243,7 +243,7 @@ def test_bad_input_is_refused_in_one_line(data, run, tmp_path):
     with pytest.raises(ValueError, match=message):
       tiny_open_qa.task(config, tmp_path)
   with pytest.raises(FileNotFoundError, match='train first'):
-    trained_lib.load_reader(tmp_path)
+    trained_models.load(tmp_path, part='reader')
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from realm_jax.serving import (
   index_builder,
   index_folders,
   serving,
-  trained as trained_lib,
+  trained_models,
 )
 from retrieval.index import index_versions
 from retrieval.nn import colbert_encoder
@@ -373,7 +373,7 @@ def command(before, monkeypatch):
     folder = index_folders.index_folder(before.root, data_dir)
     return dataclasses.replace(before.trained, data=data, index_folder=folder)
 
-  monkeypatch.setattr(trained_lib, 'load_realm', load)
+  monkeypatch.setattr(trained_models, 'load_realm', load)
 
   def run(*arguments, data_dir=''):
     config = before.trained.config.copy_and_resolve_references()

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.realm import marginal_bias
 from realm_jax.data import examples
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import trained_models
 from tests.experiments.realm import tiny_trained
 
 pytestmark = pytest.mark.usefixtures('fast')
@@ -51,7 +51,7 @@ def test_marginal_bias_is_zero_over_all_documents(
 def test_marginal_bias_reads_the_block_with_its_sentence(data, workdir):
   """The encoder's values are those of the training's loss."""
   config = tiny_trained.get_config(data)
-  trained = trained_lib.load_realm(workdir, str(data))
+  trained = trained_models.load(workdir, str(data), part='realm')
   reader = marginal_bias._Reader(trained, 5)
   row = next(marginal_bias._rows(config, trained))
   vectors, scores, gold = reader.read(row)

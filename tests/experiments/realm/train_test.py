@@ -24,7 +24,7 @@ from experiments.realm import (
   task as realm_task,
   train as realm_train,
 )
-from realm_jax.serving import index_builder, trained as trained_lib
+from realm_jax.serving import index_builder, trained_models
 from retrieval.index import index_versions
 from tests import xla_flags
 from tests.experiments.realm import tiny_realm
@@ -279,7 +279,9 @@ def test_warm_starts_train_and_start_a_realm(data, tmp_path):
       r['accuracy'] for r in _rows(tmp_path / name) if 'accuracy' in r
     ]
     assert len(accuracy) == 6
-    trained |= trained_lib.load_realm(tmp_path / name, str(data)).params
+    trained |= trained_models.load(
+      tmp_path / name, str(data), part='realm'
+    ).params
   folders = [tmp_path / name for name in runs]
   starts = zip(('embedder_from', 'encoder_from'), folders, strict=True)
   config = tiny_realm.get_config(data, **{k: str(v) for k, v in starts})

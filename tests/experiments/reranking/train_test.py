@@ -20,7 +20,7 @@ from experiments.open_qa import (
 )
 from experiments.reranking import examples, train
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import trained_models
 from retrieval.index import ordered, rerankers, sources
 from retrieval.nn import cross_encoder
 from retrieval.questions import answers, question_sets
@@ -41,7 +41,7 @@ def reader(tmp_path_factory):
 
 
 def _config(reader, **fields):
-  data = trained_lib.load_reader(reader).data
+  data = trained_models.load(reader, part='reader').data
   config = reranking_small.get_config('test')
   config.tokenizer = str(data.tokenizer_path)
   config.model.vocab_size = data.tokenizer.vocab_size
@@ -101,7 +101,7 @@ def test_rows_hold_the_pairs_and_their_lengths(reader, tmp_path):
   found = examples.of_questions(_config(reader), tmp_path, 'train')
   found.negatives[0, :] = [found.positives[1], -1, -1, -1]
   found.negatives[1, :] = found.positives[:1]
-  tokenizer = trained_lib.load_reader(reader).data.tokenizer
+  tokenizer = trained_models.load(reader, part='reader').data.tokenizer
   layout = cross_encoder.PairLayout(query_length=5, row_length=16)
   batch = examples.read_rows(
     found, tokenizer, layout, 2, np.array([0, 1]), np.random.default_rng(0)
@@ -177,7 +177,7 @@ def test_training_resumes_bit_for_bit(reader, whole, tmp_path):
 
 def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
   assert 'valid/mrr' in (whole / 'metrics.jsonl').read_text()
-  trained = trained_lib.load_reader(reader)
+  trained = trained_models.load(reader, part='reader')
   kind = rankings.Kind(trained, f'bm25+{whole}', 4, candidates=3)
   plain = rankings.Kind(trained, 'bm25', 4)
   sets = question_sets.load_sets(trained.config.evaluate.questions, 0, True)

@@ -17,7 +17,7 @@ from retrieval.nn import colbert_encoder
 from retrieval.search import token_store
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data
-from retro_jax.trained import loading, sampling
+from retro_jax.trained import language_model, sampling
 from tests.experiments.engine import tiny_run
 from tests.retrieval.search import tiny_encoder
 from tests.retro_jax.data import tiny_data
@@ -41,7 +41,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def config(run):
-  config = loading.load(run[0]).config
+  config = language_model.load(run[0]).config
   config.colbert_index.update(
     model='runs/colbert', num_centroids=16, shard_blocks=20
   )
@@ -83,7 +83,7 @@ def test_neighbors_are_prepared_and_read(config, data, words, run):
   assert said['checksums, colbert/tokens'] == 'right'
   assert said['checksums, colbert/codec'] == 'right'
   # A run that names no ColBERT takes the one that made the index.
-  trained = loading.load(run[0], str(data.root), source='colbert')
+  trained = language_model.load(run[0], str(data.root), source='colbert')
   assert not trained.config.colbert_index.model
   found = trained.data.retriever(trained.config).retrieve(_texts(data)[:4], 2)
   assert (found.scores[:, 0] > 0.9 * tiny_encoder.Q).all()

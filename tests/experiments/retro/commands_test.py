@@ -19,7 +19,12 @@ from configs.bases import retro_base
 from experiments.retro import train as retro_train
 from retrieval.nn import embedders
 from retro_jax.nn import initial, presets
-from retro_jax.trained import inspection, loading, passage as passages
+from retro_jax.trained import (
+  inspection,
+  language_model,
+  loading,
+  passage as passages,
+)
 from tests import xla_flags
 from tests.experiments.engine import tiny_corpus
 
@@ -126,7 +131,7 @@ def test_quickstart_ends_with_its_table(workdir):
 
 def test_a_text_is_inspected_in_the_datastore_of_now(workdir):
   path, _ = workdir
-  trained = loading.load(path / 'retro')
+  trained = language_model.load(path / 'retro')
   m, number = trained.config.model.chunk_length, 0
   datastore = trained.data.chunks('train')
   tokens = datastore.tokens.document(

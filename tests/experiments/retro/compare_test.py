@@ -12,7 +12,7 @@ import pytest
 from experiments.retro import compare, evaluate as retro_evaluate
 from retro_jax.data import folder as retro_data
 from retro_jax.evaluation import evaluate
-from retro_jax.trained import loading
+from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_trained
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
@@ -39,7 +39,7 @@ def roots(tmp_path_factory):
 def config(roots, monkeypatch):
   """The config of a tiny RETRO. The run `seed` has other parameters."""
   found = tiny_trained.load_from(roots / 'one', monkeypatch)
-  load_one = loading.load
+  load_one = language_model.load
 
   def load(workdir, data_dir='', **settings):
     name = str(workdir).split('/')[-1]
@@ -49,7 +49,7 @@ def config(roots, monkeypatch):
       one = dataclasses.replace(one, params=tiny.params(one.model.config, 1))
     return dataclasses.replace(one, data=data)
 
-  monkeypatch.setattr(loading, 'load', load)
+  monkeypatch.setattr(language_model, 'load', load)
   return found['retro'].config
 
 

@@ -19,7 +19,7 @@ from experiments.retro import (
 from retrieval.questions import bootstrap
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import copying, evaluate
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
 
@@ -42,7 +42,7 @@ def runs(root, monkeypatch):
     asked.append((str(workdir), data_dir))
     return trained[str(workdir).split('/')[-1]]
 
-  monkeypatch.setattr(loading, 'load', load)
+  monkeypatch.setattr(language_model, 'load', load)
   return asked
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.retro import examples as retro_examples
 from retro_jax.decoding import decode
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_trained
 from tests.retro_jax.data import tiny_data
 
@@ -67,7 +67,7 @@ def test_last_words_are_compared_text_by_text(
     'walked seven lanterns': '\n\u201cmoon\u201d.',
     'gardens walked': ' ',
   }
-  tokenizer = loading.load('retro').data.tokenizer
+  tokenizer = language_model.load('retro').data.tokenizer
   asked = []
 
   def sample(model, params, prompts, sampling, retrieve=None):

@@ -18,7 +18,12 @@ from experiments.retro import inspect as retro_inspect
 from retro_jax.data import windows as windows_lib
 from retro_jax.decoding import growing_text
 from retro_jax.evaluation import attribution, evaluate, leakage
-from retro_jax.trained import inspection, loading, passage as passages
+from retro_jax.trained import (
+  inspection,
+  language_model,
+  loading,
+  passage as passages,
+)
 from retro_jax.views import page as page_lib
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_retro
@@ -36,7 +41,7 @@ def workdir(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def trained(workdir):
-  return loading.load(workdir)
+  return language_model.load(workdir)
 
 
 def _longest(trained):
@@ -273,7 +278,7 @@ def _run(monkeypatch, workdir, num_neighbors=(2,), **values):
     FLAGS=types.SimpleNamespace(**defaults | values)
   )
   monkeypatch.setattr(retro_inspect, 'flags', found)
-  config = loading.load(workdir).config
+  config = language_model.load(workdir).config
   config.evaluate.num_neighbors = num_neighbors
   retro_inspect.run(config, str(workdir))
 

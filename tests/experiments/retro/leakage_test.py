@@ -12,7 +12,7 @@ from experiments.retro import (
   evaluate as retro_evaluate,
   leakage as retro_leakage,
 )
-from retro_jax.trained import loading
+from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_trained
 from tests.retro_jax.data import tiny_data
 
@@ -94,4 +94,4 @@ def test_errors_come_before_the_work(root, monkeypatch):
   )
   with pytest.raises(ValueError, match='there.*SentencePiece and byte pairs'):
     retro_leakage._token_num_bytes(data)
-  assert loading.load('retro') is trained
+  assert language_model.load('retro') is trained

@@ -16,7 +16,7 @@ from experiments.engine import loop, metric_writer, program as program_lib
 from experiments.retro import task as retro_task
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
-from retro_jax.trained import loading
+from retro_jax.trained import language_model
 from tests.retro_jax.data import tiny_data
 
 STEPS = 4
@@ -91,13 +91,13 @@ def _new(params):
 
 def test_the_decoder_is_the_baseline_bit_for_bit(baseline, fitted):
   """Its parameters and its logits, before, during and after the training."""
-  old = loading.load(baseline)
+  old = language_model.load(baseline)
   tokens = np.random.default_rng(0).integers(0, 300, (2, 14), np.int32)
   shape = (2, 3, 2, tiny_data.R)
   neighbors = np.ones(shape, np.int32)
   wanted = _apply(old.model, old.params, tokens)
   workdir, state = fitted
-  fit = loading.load(workdir)
+  fit = language_model.load(workdir)
   during = checkpoints.load_params(str(workdir), step=2)[0]
   config = fit.config
   task = retro_task.make_task(config, fit.data)
@@ -168,7 +168,7 @@ def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, baseline):
   config.retrofit_from = str(baseline)
   task = retro_task.make_task(config, retro_data.DataFolder(root))
   params = task.init(jax.random.key(0))
-  old = loading.load(baseline).params
+  old = language_model.load(baseline).params
   assert 'encoder_embedding' not in params and task.frozen('embedding')
   _equal({name: params[name] for name in old}, old)
   # Head 0 writes six embeddings' size along orthonormal rows.

@@ -15,7 +15,7 @@ from experiments.retro import sample as retro_sample, sample_view
 from retrieval import tokenization
 from retro_jax.data import folder as retro_data, samples as samples_lib
 from retro_jax.decoding import decode
-from retro_jax.trained import loading, packaged, sampling
+from retro_jax.trained import language_model, packaged, sampling
 from retro_jax.views import prompts as prompts_lib, samples as views
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
@@ -34,7 +34,7 @@ def trained(root):
 @pytest.fixture
 def config(trained, monkeypatch):
   """Of the command; the newest checkpoint of any workdir is `trained`."""
-  monkeypatch.setattr(loading, 'load', lambda *_: trained)
+  monkeypatch.setattr(language_model, 'load', lambda *_: trained)
   return tiny_retro.trained(trained.data.root).config
 
 
@@ -67,15 +67,9 @@ def test_samples_show_prompt_neighbors_and_titles(config, tmp_path, capsys):
   assert again[0].text == samples[0].text
 
 
-def test_the_packaged_model_is_taken_by_its_name(config, trained, monkeypatch):
-  monkeypatch.setattr(loading, 'load', None)
-  monkeypatch.setattr(packaged, 'load', lambda: trained)
+def test_the_packaged_model_is_taken_by_its_name(config, monkeypatch):
+  monkeypatch.setattr(packaged, 'take', lambda: 'retro')
   assert retro_sample.run(config, packaged.NAME, prompt='river')
-  config.data_dir = 'elsewhere'
-  with pytest.raises(
-    ValueError, match='data_dir=elsewhere: the packaged model'
-  ):
-    retro_sample.run(config, packaged.NAME, prompt='river')
 
 
 def test_samples_without_retrieval(trained):
@@ -197,7 +191,7 @@ def test_streams_without_an_index_where_nothing_is_retrieved(
 
   data = Folder(trained.data.root)
   monkeypatch.setattr(
-    loading, 'load', lambda *_: dataclasses.replace(trained, data=data)
+    language_model, 'load', lambda *_: dataclasses.replace(trained, data=data)
   )
   rows = [{'prompt': 'moon river', 'neighbors': ['apple x gardens']}]
   path = _write(tmp_path / 'in.jsonl', rows)

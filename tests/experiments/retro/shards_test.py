@@ -12,7 +12,7 @@ from configs.bases import retro_base
 from experiments.retro import prepare as retro_prepare
 import retrieval
 from retro_jax.data import folder as retro_data
-from retro_jax.trained import loading, sampling
+from retro_jax.trained import language_model, sampling
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import update_test
 from tests.retro_jax.data import tiny_data
@@ -61,7 +61,7 @@ def test_samples_and_searches_read_the_shards(
 ):
   monkeypatch.setattr(retro_data, 'embedder', lambda config: embedder)
   run = tiny_run.make_run(tmp_path, folders[3].root, init_scale=0.3)
-  trained = loading.load(run)
+  trained = language_model.load(run)
   prompt = 'river queen moon river queen moon river queen moon'
   settings = {'num_samples': 1, 'max_new_tokens': 12, 'temperature': 0.0}
   samples = [

@@ -17,7 +17,7 @@ from retrieval.nn import sharding
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retrofit, stack
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 from tests.retro_jax.data import tiny_data
 
 STEPS = 4
@@ -101,7 +101,7 @@ def test_both_forms_learn_the_same(scanned, unrolled):
   for name in ('loss', 'grad_norm'):
     a, b = ([row[name] for row in run] for run in rows)
     np.testing.assert_allclose(a, b, rtol=1e-5, err_msg=name)
-  c = loading.load(one).model.config
+  c = language_model.load(one).model.config
   assert stack.is_stacked(state.params)
   assert not stack.is_stacked(expected.params)
   flat = stack.unstack_params(c, state.params)
@@ -139,7 +139,7 @@ def test_a_checkpoint_of_the_other_form_says_how_it_goes_on(
 @pytest.mark.slow
 def test_a_trained_model_has_flat_parameters(root, scanned):
   workdir, state = scanned
-  trained = loading.load(workdir)
+  trained = language_model.load(workdir)
   assert not stack.is_stacked(trained.params)
   _equal(
     trained.params, stack.unstack_params(trained.model.config, state.params)
@@ -159,7 +159,9 @@ def test_large_parameters_are_sharded_in_both_forms(root, scanned):
   program = program_lib.make_program(_task(config), config)
   with program.context():
     made = program.init(jax.random.key(0))
-  spread = loading.load(scanned[0], mesh=sharding.make_mesh(2, 2, 2)).params
+  spread = language_model.load(
+    scanned[0], mesh=sharding.make_mesh(2, 2, 2)
+  ).params
   for x, shape, part in (
     (made.params['layers_ffw']['w1'], (6, 32, 64), (6, 16, 32)),
     (made.opt_state[1][0].mu['layers_ffw']['w1'], (6, 32, 64), (6, 16, 32)),
@@ -167,7 +169,7 @@ def test_large_parameters_are_sharded_in_both_forms(root, scanned):
   ):
     assert x.shape == shape
     assert {shard.data.shape for shard in x.addressable_shards} == {part}
-  _equal(spread, loading.load(scanned[0]).params)
+  _equal(spread, language_model.load(scanned[0]).params)
 
 
 def test_the_devices_of_the_program_decide(root, monkeypatch):
@@ -203,7 +205,10 @@ def test_a_stacked_baseline_is_fitted_bit_for_bit(
   config.num_steps = 2
   state = _train(config, tmp_path)
   assert stack.is_stacked(state.params) == (layers == 'scanned')
-  fitted, old = loading.load(tmp_path).params, loading.load(baseline).params
+  fitted, old = (
+    language_model.load(tmp_path).params,
+    language_model.load(baseline).params,
+  )
   _equal({name: fitted[name] for name in old}, old)
   added = {name for name in state.params if retrofit.is_added(name)}
   assert set(state.opt_state[1][0].mu) == added

@@ -15,7 +15,7 @@ from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retrieval.store import checkpoint_steps, checkpoints
 from retro_jax.data import folder as retro_data
-from retro_jax.trained import loading
+from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
 from tests.retro_jax.data import tiny_data
 
@@ -57,12 +57,12 @@ def test_the_index_is_known_without_opening_it(root):
 
 
 def test_loads_onto_one_device_or_a_mesh(root, workdir):
-  one = loading.load(workdir)
+  one = language_model.load(workdir)
   assert one.step == 1 and one.data.root == root
   for x in jax.tree.leaves(one.params):
     assert x.devices() == {jax.local_devices()[0]}
   mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
-  spread = loading.load(workdir, mesh=mesh)
+  spread = language_model.load(workdir, mesh=mesh)
   table = spread.params['embedding']
   assert table.sharding.shard_shape(table.shape) == (150, 16)  # of (300, 32)
   jax.tree.map(np.testing.assert_array_equal, one.params, spread.params)
@@ -74,7 +74,7 @@ def test_another_tokenizer_of_equal_size_is_refused(workdir, tmp_path):
   with pytest.raises(
     ValueError, match='trained with tokenizer .* but the data'
   ):
-    loading.load(workdir, str(other))
+    language_model.load(workdir, str(other))
 
 
 def test_other_data_are_named(workdir, tmp_path, caplog):
@@ -88,16 +88,16 @@ def test_other_data_are_named(workdir, tmp_path, caplog):
 
   _change_metadata(workdir, tmp_path, change)
   with caplog.at_level(logging.WARNING, logger='absl'):
-    loading.load(workdir)
+    language_model.load(workdir)
     assert 'was trained on other data' not in caplog.text
     # Neighbors of a source that is asked for are others, of course.
-    loading.load(tmp_path, source='dense')
+    language_model.load(tmp_path, source='dense')
     assert 'was trained on other data' not in caplog.text
-    loading.load(tmp_path)
+    language_model.load(tmp_path)
   assert 'neighbors-train older, here' in caplog.text
 
 
 def test_a_checkpoint_without_fingerprints_loads(workdir, tmp_path):
   _change_metadata(workdir, tmp_path, lambda saved: saved.pop('fingerprints'))
   assert checkpoints.find(str(tmp_path)).fingerprints == {}
-  assert loading.load(tmp_path).step == 1
+  assert language_model.load(tmp_path).step == 1

@@ -10,7 +10,7 @@ from configs.bases import retro_base
 from retrieval.index import retriever as retriever_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retro as model
-from retro_jax.trained import loading
+from retro_jax.trained import language_model
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
@@ -62,7 +62,7 @@ def trained(root, baseline=False):
   config.sample.max_new_tokens = 10
   config.evaluate.update({'split': 'valid', 'max_documents': 4})
   config.evaluate.num_neighbors = (1, 3)
-  return loading.TrainedRetro(
+  return language_model.LanguageModel(
     config=config,
     data=Folder(root),
     model=model.Retro(model_sizes),

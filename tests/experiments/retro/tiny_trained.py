@@ -9,7 +9,7 @@ import numpy as np
 
 from retrieval.index import retriever as retriever_lib
 from retro_jax.data import folder as retro_data
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_retro
 
 
@@ -65,5 +65,5 @@ def load_from(root: pathlib.Path, monkeypatch, folder=retro_data.DataFolder):
       one, data=dataclasses.replace(one.data, source=source)
     )
 
-  monkeypatch.setattr(loading, 'load', load)
+  monkeypatch.setattr(language_model, 'load', load)
   return found

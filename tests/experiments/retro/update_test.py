@@ -21,7 +21,7 @@ from retrieval.nn import embedders
 from retrieval.search import lda
 from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
 from retro_jax.data import folder as retro_data
-from retro_jax.trained import loading, sampling
+from retro_jax.trained import language_model, loading, sampling
 from tests.experiments.engine import tiny_run
 from tests.retrieval.store import other_writer
 from tests.retro_jax.data import tiny_data
@@ -81,7 +81,7 @@ def frozen(monkeypatch, embedder):
 
 def _update(run, root, documents=(), delete=()):
   workdir, data = run
-  config = loading.load(workdir).config
+  config = language_model.load(workdir).config
   config.index.searcher = 'exact'
   counts = retro_update.update(config, data, root, documents, delete)
   return counts, retro_data.DataFolder(root)
@@ -108,10 +108,10 @@ def test_words_and_topics_follow_the_documents(run, tmp_path):
   topics = lda.Lda.load(data.path('topics'))
   assert topics.config == config
   assert topics.num_blocks == data.chunks('train').num_chunks
-  trained = loading.load(workdir, str(data.root), source='lda')
+  trained = language_model.load(workdir, str(data.root), source='lda')
   found = trained.data.retriever(trained.config).retrieve([NEW], 2)
   assert (found.ids >= 0).all()
-  trained = loading.load(workdir, str(data.root), source='bm25')
+  trained = language_model.load(workdir, str(data.root), source='bm25')
   retriever = trained.data.retriever(trained.config)
   for text, there in (('a zq', True), ('xylograph', False)):
     found = retriever.retrieve([text], 1)
@@ -173,12 +173,12 @@ def test_only_new_chunks_are_embedded(run, embedder, tmp_path):
 def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
   workdir, old = run
   prompt = f'Title n0\n\n{NEW}'
-  before = loading.load(workdir)
+  before = language_model.load(workdir)
   before.config.index.searcher = 'exact'
   settings = {'num_samples': 1, 'max_new_tokens': 12, 'temperature': 0.0}
   (first,) = sampling.sample(before, prompt, **settings)
   _, data = _update(run, tmp_path / 'd', [_document('n0')])
-  after = loading.load(workdir, str(data.root))
+  after = language_model.load(workdir, str(data.root))
   (second,) = sampling.sample(after, prompt, **settings)
 
   def titles(sample):
@@ -189,7 +189,7 @@ def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
   # Deleted again, it is read no more, and the sample is the first one.
   config = after.config
   retro_update.update(config, data, tmp_path / 'e', delete=['n0'])
-  again = loading.load(workdir, str(tmp_path / 'e'))
+  again = language_model.load(workdir, str(tmp_path / 'e'))
   (third,) = sampling.sample(again, prompt, **settings)
   assert titles(third) == titles(first) and third.text == first.text
   assert _texts(again.data) == _texts(old)
@@ -212,7 +212,7 @@ def test_a_killed_update_goes_on(run, tmp_path, monkeypatch):
 
 def test_held_out_neighbors_are_found_afterwards(run, tmp_path):
   _, data = _update(run, tmp_path / 'd', [_document('n0')])
-  config = loading.load(run[0]).config
+  config = language_model.load(run[0]).config
   retro_prepare.embed(config, data)
   retro_prepare.find_neighbors(config, data)
   reader = loading.chunk_reader(config, data, 'valid', 2)
@@ -257,7 +257,7 @@ def test_command(run, tmp_path, monkeypatch, capsys):
   )
   found = types.SimpleNamespace(FLAGS=values)
   monkeypatch.setattr(retro_update, 'flags', found)
-  config = loading.load(workdir).config
+  config = language_model.load(workdir).config
   config.index.searcher, config.data_dir = 'exact', ''
   retro_update.run(config, str(workdir))
   printed = capsys.readouterr().out

@@ -27,7 +27,7 @@ from retrieval.questions import (
 from retrieval.store import checkpoints
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode
-from retro_jax.trained import loading
+from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
 from tests.retro_jax.data import tiny_data
 
@@ -138,7 +138,7 @@ def test_a_fid_learns_and_is_scored_apart(root, fid_run, capsys):
     on['exact_match'] == 100 and 'custom:test, on' in capsys.readouterr().out
   )
   assert not (fid_run / 'retro_qa.json').exists()
-  c = loading.load(fid_run).model.config
+  c = language_model.load(fid_run).model.config
   assert (c.cca_layers, c.query_conditioning) == ((1, 2), False)
   assert (c.chunk_length, c.neighbor_length) == (8, 40)
 
@@ -169,7 +169,7 @@ def test_a_baseline_becomes_a_fid_or_its_closed_book_twin(root, tmp_path):
   after, _ = checkpoints.load_params(str(tmp_path))
   assert {*after} - {*before} == {'encoder', 'layers_cca'}
   writer = retro_qa_data.writer(
-    config, loading.load(root / 'test').data.tokenizer
+    config, language_model.load(root / 'test').data.tokenizer
   )
   assert writer.layout.num_neighbors == 1
 
@@ -206,7 +206,7 @@ def _leaves(tree):
 def test_the_baseline_is_the_closed_book(root, tmp_path):
   config = _config(root, 'baseline_test', **{'num_steps': 4})
   retro_qa_train.run(config, str(tmp_path))
-  assert not loading.load(tmp_path).model.config.cca_layers
+  assert not language_model.load(tmp_path).model.config.cca_layers
   retro_qa_evaluate.run(config, str(tmp_path))
   found = json.loads((tmp_path / 'retro_qa.json').read_text())
   assert found['settings']['workdir'] == config.evaluate.workdir
@@ -233,7 +233,7 @@ class _Index:
 
 
 def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):
-  trained = loading.load(root / 'test')
+  trained = language_model.load(root / 'test')
   index = _Index(trained.data)
   data = types.SimpleNamespace(index=index, retriever=lambda config: index)
   fake = types.SimpleNamespace(config=trained.config, data=data)
@@ -292,7 +292,7 @@ def test_patterns_are_answered_by_what_they_match(root, tmp_path):
 
 def test_passages_are_read(root, run, tmp_path, monkeypatch):
   config = retro_qa_task.adopt(_config(root))
-  trained = loading.load(root / 'test')
+  trained = language_model.load(root / 'test')
   decode_tokens = trained.data.tokenizer.decode
   task = retro_qa_task.make_task(config, trained, tmp_path)
   batch = next(iter(task.dataset('train')))

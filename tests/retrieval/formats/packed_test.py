@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounding to 8 bits."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -37,3 +38,43 @@ def test_nothing_moves_by_more_than_half_a_level(params):
     assert (error <= largest / 254 * 1.0001).all()
     assert error.max() > 0
   assert not found['word']['embedding'][0].any()
+
+
+def test_files_are_read_as_they_were_written(params, tmp_path):
+  facts = {'step': 3, 'fingerprints': {'tokenizer': 'abc'}}
+  parts = {f'{k}.safetensors': (k, x) for k, x in params.items()}
+  packed.write(tmp_path, parts, {'a': 1}, **facts)
+  whole = packed.dequantize(packed.quantize(params))
+  jax.tree.map(
+    np.testing.assert_array_equal, packed.load_params(tmp_path), whole
+  )
+  assert {*packed.load_params(tmp_path, ['word'])} == {'word'}
+  shapes = packed.param_shapes(tmp_path)
+  assert shapes['dense']['kernel'].shape == (4, 2, 3)
+  packed.write(
+    tmp_path,
+    {'word.safetensors': parts['word.safetensors']},
+    {'a': 2},
+    bits=32,
+    **facts,
+  )
+  found = packed.load_params(tmp_path)
+  jax.tree.map(np.testing.assert_array_equal, found['word'], params['word'])
+  jax.tree.map(np.testing.assert_array_equal, found['dense'], whole['dense'])
+  assert packed.read_config(tmp_path) == {'a': 2}
+
+
+@pytest.mark.parametrize(
+  'name', ['word.safetensors', 'config.json', 'weights.json']
+)
+def test_a_flipped_bit_is_found(params, tmp_path, name):
+  parts = {'word.safetensors': ('word', params['word'])}
+  packed.write(tmp_path, parts, {'a': 'bc'}, step=3, fingerprints={'a': 'b'})
+  data = bytearray((tmp_path / name).read_bytes())
+  data[-5] ^= 1
+  (tmp_path / name).write_bytes(data)
+  with pytest.raises(ValueError, match=name):
+    packed.read_config(tmp_path)
+    packed.load_params(tmp_path)
+  with pytest.raises(FileNotFoundError, match='no packed model here'):
+    packed.read_facts(tmp_path / 'missing')

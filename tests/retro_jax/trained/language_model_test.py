@@ -23,12 +23,12 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def model(root):
-  return retro_jax.LanguageModel(tiny_retro.trained(root))
+  return tiny_retro.trained(root)
 
 
 @pytest.fixture(scope='module')
 def baseline(root):
-  return retro_jax.LanguageModel(tiny_retro.trained(root, baseline=True))
+  return tiny_retro.trained(root, baseline=True)
 
 
 def test_public_names_are_there_and_start_no_backend():
@@ -68,7 +68,7 @@ def test_score_has_losses_with_and_without_neighbors(model, baseline):
   texts = [TEXT, 'queen ' * 12]
   scores = model.score(texts, num_neighbors=2)
   first = scores[0]
-  m = model.trained.model.config.chunk_length
+  m = model.model.config.chunk_length
   assert ''.join(first.pieces) == TEXT
   assert first.on[:m] == pytest.approx(first.off[:m], abs=1e-6)
   assert first.on[m:] != pytest.approx(first.off[m:], abs=1e-4)

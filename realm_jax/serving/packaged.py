@@ -1,0 +1,123 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The reader, the retriever and the REALM that come with the package.
+
+One packed model (`retrieval.formats.packed`) with vectors of the packaged articles'
+blocks, 8 bits a value; realm_jax/packaged/README.md documents it.
+"""
+
+from collections.abc import Iterable, Mapping
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from realm_jax.data import folder as data_folder
+from retrieval import tokenization
+from retrieval.formats import packed, safetensors_files
+from retrieval.index import snapshots
+from retrieval.store import checkpoints
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  packed_runs,
+  tokens as tokens_lib,
+)
+
+NAME = 'packaged'  # in place of a run's folder
+FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
+VECTORS = 'vectors.safetensors'
+_KEPT = ('blocks', 'index', 'lookup')  # sections that decide what is found
+
+
+def load_params(*parts: str) -> dict[str, Any]:
+  """Read parts of the parameters: embedder, encoder, reader."""
+  return checkpoints.load_params(str(FOLDER), parts=parts)[0]
+
+
+def take(
+  workdir: str | os.PathLike = '',
+  *,
+  documents: Iterable[Mapping[str, str]] | None = None,
+  corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
+  settings: Mapping[str, Any] | None = None,
+) -> pathlib.Path:
+  """Make the packaged model's run over documents, as `packed_runs.take`.
+
+  Unless `settings` names a retriever, blocks whose vectors come with the package
+  are found by these, others by BM25.
+  """
+
+  def prepare(config, folder):
+    blocks = _prepare(config, folder)
+    if covers(blocks) and 'retriever' not in (settings or {}):
+      config = config | {'retriever': 'dense'}
+    return config
+
+  return packed_runs.take(
+    FOLDER,
+    workdir,
+    'realm_jax',
+    prepare,
+    documents=documents,
+    corpus=corpus,
+    settings=settings,
+    kept=_KEPT,
+  )
+
+
+def _prepare(
+  config: Mapping[str, Any], workdir: pathlib.Path
+) -> blocks_lib.BlockStore:
+  """Write tokens and blocks unless the config names prepared data."""
+  root = pathlib.Path(config['data_dir'] or workdir / 'data')
+  data = data_folder.DataFolder(root)
+  tokenizer = tokenization.WordPieceTokenizer(FOLDER)
+  if not (config['data_dir'] or data.has_tokenizer):
+    tokenizer.save(data.tokenizer_path)
+  if data.tokenizer.fingerprint != tokenizer.fingerprint:
+    raise ValueError(
+      f'The packaged reader has tokenizer {tokenizer.fingerprint}, {data.root} '
+      f'has {data.tokenizer.fingerprint}; expected the same.'
+    )
+  if config['data_dir'] or data.path('blocks').exists():
+    return data.blocks
+  tokens = tokens_lib.build_token_store(
+    data.path('tokens'),
+    corpus_lib.Corpus(corpus_lib.CorpusConfig(**config['corpus'])),
+    data.tokenizer_path,
+    with_title=False,
+    with_text=True,
+    **config['tokens'],
+  )
+  blocks_lib.build_block_store(
+    data.path('blocks'),
+    tokens,
+    data.tokenizer_path,
+    num_processes=config['tokens']['num_processes'],
+    **config['blocks'],
+  )
+  return data.blocks
+
+
+def covers(blocks: blocks_lib.BlockStore) -> bool:
+  """Whether the package holds the vectors of these blocks."""
+  return packed.read_facts(FOLDER).vectors.get('blocks') == blocks.fingerprint
+
+
+def vectors_of(params: Any, blocks: blocks_lib.BlockStore) -> np.ndarray | None:
+  """Read the vectors of blocks by an embedder: [n, d] float32.
+
+  Args:
+    params: `serving.embedder_params`, host arrays.
+
+  Returns:
+    The vectors; None where the package holds those of other blocks or of other
+    parameters.
+  """
+  made = packed.read_facts(FOLDER).vectors.get('params')
+  if not covers(blocks) or made != snapshots.fingerprint(params):
+    return None
+  arrays = safetensors_files.read(packed.checked(FOLDER, VECTORS))
+  return arrays['levels'].astype(np.float32) * arrays['scale']

@@ -1,0 +1,158 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of a packed model over any documents, without training."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from absl import logging
+
+from retrieval.formats import packed
+from retrieval.store import links, manifests, store
+from retrieval.text import corpus as corpus_lib
+
+_DOCUMENTS = 'documents.jsonl'
+
+
+def take(
+  source: pathlib.Path,
+  workdir: str | os.PathLike,
+  library: str,
+  prepare: Callable[[dict[str, Any], pathlib.Path], dict[str, Any]],
+  *,
+  documents: Iterable[Mapping[str, str]] | None = None,
+  corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
+  settings: Mapping[str, Any] | None = None,
+  kept: Collection[str] = (),
+) -> pathlib.Path:
+  """Make a packed model's run over documents; return its folder.
+
+  The folder's weights are hard links, or copies.
+
+  Args:
+    source: the packed model.
+    workdir: output folder; '' is one in the user's cache, by library and corpus.
+    prepare: makes the data of (config, workdir); returns the config to save.
+    documents: each with 'text' and perhaps 'title' and 'id'.
+    corpus: in place of `documents`; without either, the corpus of the model's config.
+    settings: sections of the config to replace. A folder keeps the settings of its
+      first use.
+    kept: of these sections a warning lists the differences.
+
+  Raises:
+    FileNotFoundError: if the model or the corpus is missing.
+    ValueError: if the folder holds other documents, or both are given.
+  """
+  if documents is not None and corpus is not None:
+    raise ValueError('documents and corpus are given: expected one of them.')
+  files, config = packed.read_facts(source).files, packed.read_config(source)
+  named = dict(config['corpus'])
+  lines = None if documents is None else _lines(documents)
+  if corpus is not None:
+    named = dataclasses.asdict(getattr(corpus, 'config', corpus))
+    if named['path'] and named['kind'] != 'tfds':  # others are files
+      named['path'] = os.path.abspath(named['path'])
+  key = store.fingerprint([files, lines or named, dict(settings or {})])
+  workdir = pathlib.Path(workdir or _cache() / library / key[:16])
+  if lines is not None:
+    path = _write_documents(workdir, lines)
+    named = dataclasses.asdict(
+      corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
+    )
+  config |= {'corpus': named} | dict(settings or {})
+  if packed.is_packed(workdir):
+    saved = packed.read_config(workdir)
+    check_corpus(workdir, saved['corpus'], named)
+    _warn_of_kept(workdir, saved, config, kept)
+    return workdir
+  config = prepare(config, workdir)
+  for file in files:
+    if file != packed.CONFIG:
+      _link(packed.checked(source, file), workdir / file)
+  store.write_atomically(workdir / packed.CONFIG, manifests.dump(config))
+  packed.write_facts(workdir, packed.read_facts(source), [packed.CONFIG])
+  return workdir
+
+
+def _cache() -> pathlib.Path:
+  root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  return pathlib.Path(root)
+
+
+def _lines(documents: Iterable[Mapping[str, str]]) -> str:
+  lines = []
+  for i, document in enumerate(documents):
+    row = {'id': f'{i}', 'title': ''} | dict(document)
+    lines.append(json.dumps(row, ensure_ascii=False, sort_keys=True) + '\n')
+  return ''.join(lines)
+
+
+def _write_documents(workdir: pathlib.Path, lines: str) -> pathlib.Path:
+  path = workdir / _DOCUMENTS
+  if path.exists() and path.read_text(encoding='utf-8') != lines:
+    raise ValueError(
+      f'{workdir}: made of other documents; expected another workdir, or this one '
+      'removed.'
+    )
+  workdir.mkdir(parents=True, exist_ok=True)
+  if not path.exists():
+    store.write_atomically(path, lines.encode())
+  return path
+
+
+def _link(source: pathlib.Path, target: pathlib.Path) -> None:
+  """Make a second name of a file; a killed call leaves no part of one."""
+  draft = target.with_name(f'.{target.name}.{os.getpid()}')
+  links.place(source, draft)
+  os.replace(draft, target)
+  draft.unlink(missing_ok=True)  # stays where both names were one file
+
+
+def check_corpus(
+  workdir: str | os.PathLike,
+  saved: Mapping[str, Any],
+  wanted: Mapping[str, Any],
+) -> None:
+  """Refuse another corpus than a run's (ValueError); warn of a changed file."""
+  differ = [
+    f'{k} {saved.get(k)!r}, not {wanted[k]!r}'
+    for k in wanted
+    if saved.get(k) != wanted[k]
+  ]
+  if differ:
+    raise ValueError(
+      f'{workdir}: made of a corpus of {"; ".join(differ)}; expected another '
+      'workdir, or this one removed.'
+    )
+  path, made = wanted['path'], pathlib.Path(workdir) / 'data' / 'tokens'
+  if (
+    os.path.isfile(path)
+    and made.exists()
+    and os.path.getmtime(path) > made.stat().st_mtime
+  ):
+    logging.warning('%s has changed since %s was made.', path, made)
+
+
+def _warn_of_kept(
+  workdir: pathlib.Path,
+  saved: Mapping[str, Any],
+  wanted: Mapping[str, Any],
+  sections: Collection[str],
+) -> None:
+  """Warn where a folder keeps other settings than are wanted."""
+  differ = [
+    f'{section}.{name}={have!r}, not {wanted[section][name]!r}'
+    for section in sections
+    for name, have in saved[section].items()
+    if name in wanted[section] and wanted[section][name] != have
+  ]
+  if differ:
+    logging.warning(
+      '%s keeps the settings of its first use (%s); another workdir takes others.',
+      workdir,
+      '; '.join(differ),
+    )

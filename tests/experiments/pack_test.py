@@ -1,0 +1,258 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Packed readers and REALMs: written by the command, loaded, taken over documents."""
+
+import json
+import os
+import types
+
+from absl import logging
+import jax
+import numpy as np
+import pytest
+
+from experiments import pack
+from experiments.engine import command
+from experiments.open_qa import ask, starts
+from experiments.realm import task as realm_task
+import realm_jax
+from realm_jax.data import folder as realm_data
+from realm_jax.nn import initialize
+from realm_jax.serving import packaged, serving, trained_models
+from retrieval.formats import packed
+from retrieval.nn import sharding
+from retrieval.text import corpus as corpus_lib
+from tests.experiments.open_qa import tiny_open_qa
+from tests.experiments.realm import tiny_realm
+from tests.realm_jax.nn import tiny
+
+ASKED = 'The mill of 1066 stood in the river?'
+TEXT = 'The mill stood in [MASK].'
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  """A packed reader with the encoder of a REALM, and the runs of both."""
+  root = tmp_path_factory.mktemp('pack')
+  data = tiny_open_qa.make_data(root / 'data')
+  config = tiny_open_qa.get_config(data)
+  config.retriever = 'bm25'
+  reader = starts.untrained(config, realm_data.DataFolder(data))
+  tiny_open_qa.save(root / 'reader', reader, config)
+  folder = root / 'packed'
+  pack.pack(str(root / 'reader'), str(folder))
+  tokens = reader.data.blocks.tokens
+  documents = [
+    {
+      'id': tokens.document_id(i),
+      'title': tokens.title(i),
+      'text': tokens.text_bytes(i).decode(),
+    }
+    for i in range(tokens.num_documents)
+  ]
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(packaged, 'FOLDER', folder)
+    run = packaged.take(root / 'words', documents=documents)
+    assert json.loads((run / 'config.json').read_text())['retriever'] == 'bm25'
+    pack.pack(str(run), str(folder), parts=['embedder'], vectors=True)
+    # The embedder of the package, and other row lengths than the reader's.
+    fields = {'layout.num_candidates': 4}
+    realm_config = tiny_realm.get_config(str(run / 'data'), **fields)
+    params = tiny.params(reader.model.config.realm, seed=1)
+    params |= packaged.load_params('embedder')
+    realm = trained_models.of_params(
+      realm_config, realm_data.DataFolder(run / 'data'), params, 7
+    )
+    tiny_open_qa.save(root / 'realm', realm, realm_config)
+    pack.pack(str(root / 'realm'), str(folder), parts=['encoder'])
+  return types.SimpleNamespace(
+    config=config,
+    folder=folder,
+    documents=documents,
+    reader=root / 'reader',
+    realm=root / 'realm',
+  )
+
+
+@pytest.fixture
+def own(made, monkeypatch):
+  """The same, in place of the package's model."""
+  monkeypatch.setattr(packaged, 'FOLDER', made.folder)
+  return made
+
+
+def _is_close(found, wanted):
+  """Whether most answers of another reader are there, with about their scores."""
+  scores = {(a.block, a.start, a.width): a.score for a in wanted.answers}
+  same = [a for a in found.answers if (a.block, a.start, a.width) in scores]
+  assert len(same) >= 0.8 * len(scores)
+  for a in same:
+    assert a.score == pytest.approx(scores[a.block, a.start, a.width], abs=0.05)
+
+
+def test_answers_are_those_of_the_run_but_for_rounding(own, tmp_path):
+  reader = realm_jax.packaged(tmp_path, documents=own.documents)
+  [wanted] = realm_jax.load(own.reader).answer(ASKED)
+  _is_close(reader.answer(ASKED, retriever='bm25')[0], wanted)
+
+
+def test_at_32_bits_a_run_stays_as_it_is(made, tmp_path):
+  pack.pack(str(made.reader), str(tmp_path / 'made'), bits=32)
+  data = str(realm_jax.load(made.reader).data.root)
+  one, two = (realm_jax.load(x, data) for x in (made.reader, tmp_path / 'made'))
+  jax.tree.map(np.testing.assert_array_equal, one.params, two.params)
+  assert two.answer(ASKED)[0].answers == one.answer(ASKED)[0].answers
+
+
+def test_a_packed_reader_keeps_the_embedder_of_its_index(tmp_path):
+  run = tiny_open_qa.fine_tuned(tmp_path)
+  pack.pack(str(run.workdir), str(tmp_path / 'made'), bits=32)
+  one = realm_jax.load(run.workdir)
+  two = realm_jax.load(tmp_path / 'made', str(run.data))
+  jax.tree.map(
+    np.testing.assert_array_equal, one.block_params, two.block_params
+  )
+  assert two.answer(ASKED)[0].answers == one.answer(ASKED)[0].answers
+
+
+def test_vectors_of_the_package_are_found_without_embedding(
+  own, tmp_path, monkeypatch
+):
+  with monkeypatch.context() as patch:
+    patch.setattr(serving, 'BlockEmbedder', None)
+    reader = realm_jax.packaged(tmp_path / 'a', documents=own.documents)
+    assert reader.config.retriever == 'dense'
+    assert reader.answer(ASKED)[0].text
+    model = realm_jax.packaged_realm(tmp_path / 'a', documents=own.documents)
+    assert len(model.explain(TEXT).documents) > 1
+  other = [{'title': 'T', 'text': 'The mill of 1066 stood in the river.'}]
+  reader = realm_jax.packaged(tmp_path / 'b', documents=other)
+  assert reader.config.retriever == 'bm25'
+  _, *found = (
+    realm_jax.load(tmp_path / 'b', part='realm').explain(TEXT).documents
+  )
+  assert [row['title'] for row in found] == ['T']
+
+
+def test_a_realm_explains_as_the_model_that_was_packed(own, tmp_path):
+  model = realm_jax.packaged_realm(tmp_path, documents=own.documents)
+  packed_from = realm_jax.load(own.realm)
+  assert model.layout == packed_from.layout
+  one, other = (x.explain(TEXT, '1999') for x in (packed_from, model))
+  assert other.log_prob == pytest.approx(one.log_prob, abs=0.2)
+  assert [x['block'] for x in one.documents] == [
+    x['block'] for x in other.documents
+  ]
+
+
+def test_a_folder_is_prepared_once_and_of_one_corpus(own, tmp_path):
+  realm_jax.packaged(tmp_path, documents=own.documents)
+  before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob('*')}
+  realm_jax.packaged(tmp_path, documents=own.documents)
+  assert before == {
+    path: path.stat().st_mtime_ns for path in tmp_path.rglob('*')
+  }
+  other = corpus_lib.CorpusConfig(kind='jsonl', path='other')
+  with pytest.raises(ValueError, match='other documents'):
+    realm_jax.packaged(tmp_path, documents=own.documents[1:])
+  with pytest.raises(ValueError, match='path'):
+    realm_jax.packaged(tmp_path, corpus=other)
+  with pytest.raises(ValueError, match='documents and corpus'):
+    realm_jax.packaged(tmp_path, documents=own.documents, corpus=other)
+
+
+def test_the_command_takes_it_over_the_corpus_of_a_config(
+  own, tmp_path, monkeypatch
+):
+  file = tmp_path / 'mine.jsonl'
+  file.write_text(''.join(json.dumps(row) + '\n' for row in own.documents))
+  config = command.changed(
+    own.config,
+    data_dir='',
+    corpus={'kind': 'jsonl', 'path': str(file)},
+    prepare={'stages': 'tokenizer,tokens,blocks'},
+  )
+  with config.unlocked():
+    config.tokenizer.path = str(own.folder / 'tokenizer.json')
+    config.index.shards = 3
+  run = tmp_path / 'run'
+  told = []
+  monkeypatch.setattr(logging, 'warning', lambda *line: told.append(line))
+  os.utime(file, (1, 1))
+  for _ in range(2):
+    ask.take_packaged(config, run)
+  assert packed.read_config(run)['index']['shards'] == 3 and not told
+  config.index.shards = 2
+  ask.take_packaged(config, run)
+  assert 'index.shards=3' in told.pop()[-1] and not told
+  os.utime(run / 'data' / 'tokens', (0, 0))  # the corpus is newer
+  config.index.shards = 3
+  ask.take_packaged(config, run)
+  assert str(file) in told.pop()
+  assert ask.open_reader(run).answer(ASKED)[0].text
+
+
+@pytest.mark.parametrize('name', ['reader.safetensors', 'config.json'])
+def test_a_flipped_bit_is_found(own, tmp_path, name):
+  run = packaged.take(tmp_path, documents=own.documents)
+  data = bytearray((run / name).read_bytes())
+  data[-3] ^= 1
+  (run / name).unlink()  # a hard link
+  (run / name).write_bytes(data)
+  with pytest.raises(ValueError, match=f'{name}: damaged'):
+    realm_jax.load(run)
+
+
+def test_what_does_not_fit_the_packed_model_is_refused(own, tmp_path):
+  with pytest.raises(ValueError, match='expected some of'):
+    pack.pack(str(own.realm), str(own.folder), parts=['reader'])
+  realm = trained_models.load(own.realm)
+  config = command.changed(realm.config)
+  params = tiny.params(realm.model.config, seed=2)
+  other = trained_models.of_params(config, realm.data, params, 1)
+  tiny_open_qa.save(tmp_path / 'other', other, config)
+  with pytest.raises(ValueError, match='another retriever'):
+    pack.pack(str(tmp_path / 'other'), str(own.folder), parts=['encoder'])
+  config.model.pooling = 'cls'
+  tiny_open_qa.save(tmp_path / 'cls', realm, config)
+  with pytest.raises(ValueError, match=r"another \['model'\]"):
+    pack.pack(str(tmp_path / 'cls'), str(own.folder), parts=['encoder'])
+
+
+def test_training_starts_from_it(own):
+  config = command.changed(
+    own.config, encoder_from='packaged', embedder_from='packaged', seed=7
+  )
+  data = realm_data.DataFolder.of(config, own.reader)
+  params = starts.untrained(config, data).params
+  wanted = packaged.load_params('reader', 'embedder')
+  for name in wanted:
+    jax.tree.map(np.testing.assert_array_equal, params[name], wanted[name])
+  found = realm_task.start_sources(config)
+  assert {*found['encoder']} == {'reader'}
+  fields = {'encoder_from': 'packaged', 'realm_from': 'runs/realm'}
+  found = starts.with_realm_from(command.changed(own.config, **fields))
+  assert found.encoder_from == found.embedder_from == 'runs/realm'
+
+
+def test_the_packages_own_model_fits_its_config(tmp_path):
+  documents = [
+    {'title': 'Eiffel Tower', 'text': 'The Eiffel Tower stands in Paris.'},
+    {'title': 'Llama', 'text': 'Llamas live in the mountains of Peru.'},
+  ]
+  model = realm_jax.packaged_realm(tmp_path, documents=documents)
+  shapes = jax.eval_shape(
+    lambda: sharding.unbox(
+      initialize.random_params(jax.random.key(0), model.model.config)
+    )
+  )
+  assert jax.tree.map(np.shape, model.params) == jax.tree.map(
+    lambda x: x.shape, shapes
+  )
+  found = model.explain('The Eiffel Tower stands in [MASK].', 'Paris')
+  best = max(found.documents, key=lambda row: row['posterior'])
+  assert best['title'] == 'Eiffel Tower' and best['utility'] > 1
+  reader = realm_jax.load(tmp_path)
+  assert reader.answer('Where does the Eiffel Tower stand?')[0].text == 'Paris'
+  files = [*packaged.FOLDER.iterdir()]
+  assert sum(file.stat().st_size for file in files) < 80e6
