@@ -2,19 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write checkpoints and resume from them.
 
-A step on disk, `<workdir>/checkpoints/<step>/`, holds the train state, the
-position of the data iterator, metadata (config, pipeline fields, index version,
-fingerprints of the data), and the checksums of all its files. Each step is
-written and hashed under a hidden name and renamed when whole, so a killed save
-leaves the previous step in place. Resuming checks every file and continues the
-very same batches and losses, or refuses.
+A step (`retrieval/store/checkpoints.py`) holds the train state, the position of the
+data iterator and metadata: config, pipeline fields, index version, fingerprints of
+the data. Orbax writes it in the background under a hidden name; it is hashed and
+renamed when whole, so a killed save leaves the previous step in place. Resuming
+continues the very same batches and losses, or refuses.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
-import contextlib
+import json
 import math
-import os
 import pathlib
 import shutil
 from typing import Any
@@ -22,16 +20,12 @@ from typing import Any
 from absl import logging
 import jax
 from jax.experimental import multihost_utils
-import numpy as np
 from orbax.checkpoint import v1 as ocp
 
 from experiments.engine import metric_writer
-from retrieval.store import checkpoint_steps, checkpoints, locks, space
+from retrieval.store import checkpoints, locks, store
 
-_SAVING, _REMOVING = '.saving-', '.removing-'
-# What a killed process may leave; the last are drafts of best.json.
-_HIDDEN = (_SAVING, _REMOVING, f'.{checkpoint_steps.BEST}.')
-_MAX_REASON = 300
+_HIDDEN = ('.saving-', '.removing-', f'.{checkpoints.BEST}.')
 
 
 class Checkpoints:
@@ -63,44 +57,19 @@ class Checkpoints:
       best_metric: name of a metric as in metrics.jsonl; the step in which it is
         best stays on disk, too. '' for none.
       best_mode: 'min' or 'max', what is best.
-
-    Raises:
-      ValueError: for another `keep` or `best_mode`.
     """
-    if keep < 0:
-      raise ValueError(
-        f'config.keep_checkpoints={keep}: expected the number of newest '
-        'checkpoints to keep; 0 keeps all.'
-      )
-    if best_mode not in ('min', 'max'):
-      raise ValueError(
-        f"config.best_mode={best_mode!r}: expected 'min' or 'max'."
-      )
-    self._folder = checkpoint_steps.folder_of(workdir)
-    self._metadata = {
-      'config': dict(config),
-      'pipeline': dict(pipeline),
-      'index_version': index_version,
-      'fingerprints': dict(fingerprints or {}),
-    }
-    self._keep, self._metric, self._mode = keep, best_metric, best_mode
+    self._folder = checkpoints.folder_of(workdir)
+    self._metadata = _metadata(config, pipeline, index_version, fingerprints)
+    self._keep, self._metric = keep, best_metric
+    self._sign = -1 if best_mode == 'max' else 1
     self._values: dict[int, float] = {}  # of the best metric, by step
     self._background = futures.ThreadPoolExecutor(1, 'checkpoints')
     self._jobs: list[futures.Future] = []
     if not jax.process_index():
       _remove_leftovers(self._folder)
-      self._read_values(workdir)
-
-  def _read_values(self, workdir: str) -> None:
-    """Take the best metric's values, of the steps there are, from the disk."""
-    rows = metric_writer.read(workdir) if self._metric else ()
-    for row in rows:
-      if row['step'] <= (self.latest_step() or 0) and self._metric in row:
-        self._note(row['step'], row[self._metric])
-
-  def _note(self, step: int, value: float | None) -> None:
-    if value is not None and math.isfinite(value):  # a NaN is never the best
-      self._values[step] = value
+      for row in metric_writer.read(workdir) if best_metric else ():
+        if row['step'] <= (self.latest_step() or 0):
+          self.measured(row['step'], row)
 
   def __enter__(self) -> 'Checkpoints':
     return self
@@ -108,6 +77,7 @@ class Checkpoints:
   def __exit__(self, kind, *unused_exception) -> None:
     try:
       self.wait()
+      self._tidy()
     except OSError as error:
       if kind is None:
         raise
@@ -119,30 +89,20 @@ class Checkpoints:
       multihost_utils.sync_global_devices('checkpoints')
 
   def wait(self) -> None:
-    """Wait for the saves so far.
-
-    Raises:
-      OSError: if a checkpoint could not be saved; names what was missing.
-    """
+    """Wait for the saves so far; OSError if one failed."""
     jobs, self._jobs = self._jobs, []
     for job in jobs:
       job.result()
 
   def latest_step(self) -> int | None:
     """Return the newest step, or None."""
-    return max(checkpoint_steps.numbers(self._folder), default=None)
-
-  def newest_whole_step(self) -> int | None:
-    """Return the newest step that is not damaged, or None, after all saves."""
-    self.wait()
-    return checkpoint_steps.newest_whole(self._folder)
+    return max(checkpoints.numbers(self._folder), default=None)
 
   def saved_index_version(self) -> str:
     """Return the index version that the newest step names, or ''."""
     if not self.latest_step():
       return ''
-    path = checkpoint_steps.choose(self._folder)
-    return checkpoints.metadata_of(path)['index_version']
+    return checkpoints.find(str(self._folder.parent)).index_version
 
   def save(
     self,
@@ -157,51 +117,36 @@ class Checkpoints:
       index_version: version in use, if it changes from step to step.
 
     Raises:
-      OSError: if the disk has no room; for this save or the one before.
+      OSError: if this save cannot begin, or the one before failed.
     """
     self.wait()
     metadata = dict(self._metadata)
     if index_version is not None:
       metadata['index_version'] = index_version
-    finish = _start_save(
-      self._folder, step, {'state': state, 'data': batches}, metadata
-    )
+    parts = {'state': state, 'data': batches}
+    finish = _start_save(self._folder, step, parts, metadata)
     self._jobs.append(self._background.submit(finish))
     self._jobs.append(self._background.submit(self._tidy))
 
   def measured(self, step: int, values: Mapping[str, float]) -> None:
-    """Take note of metrics, in metrics.jsonl by now; the best step is kept.
-
-    Raises:
-      ValueError: if the best metric is not among the others of its kind.
-    """
-    kind = self._metric.partition('/')[0]
-    if self._metric in values:
-      self._note(step, values[self._metric])
+    """Take note of the best metric, if it is among a step's metrics."""
+    value = values.get(self._metric)
+    if value is not None and math.isfinite(value):  # a NaN is never the best
+      self._values[step] = value
       self._jobs.append(self._background.submit(self._tidy))
-    elif kind in {name.partition('/')[0] for name in values}:
-      raise ValueError(
-        f'config.best_metric={self._metric!r}: expected one of '
-        f'{sorted(values)}, which step {step} measures.'
-      )
 
   def _tidy(self) -> None:
     """Name the best step on disk, and remove what is not to be kept."""
     if jax.process_index():
       return
-    there = checkpoint_steps.numbers(self._folder)
-    keep = {*(there[-self._keep :] if self._keep else there)}
-    measured = [step for step in there if step in self._values]
-    if measured:
-      sign = -1 if self._mode == 'max' else 1
-      best = min(measured, key=lambda step: (sign * self._values[step], step))
-      facts = {'metric': self._metric, 'mode': self._mode}
-      facts |= {'step': best, 'value': self._values[best]}
-      checkpoint_steps.write_sealed(self._folder / checkpoint_steps.BEST, facts)
-      keep.add(best)
-    for step in there:
-      if step not in keep:
-        _remove(self._folder / str(step))
+    there = checkpoints.numbers(self._folder)
+    keep = there[-self._keep :] if self._keep else there
+    measured = [(self._sign * x, n) for n, x in [*self._values.items()]]
+    if best := [n for _, n in sorted(measured) if n in there][:1]:
+      text = json.dumps({'metric': self._metric, 'step': best[0]})
+      store.write_atomically(self._folder / checkpoints.BEST, text.encode())
+    for step in {*there} - {*keep, *best}:
+      _remove(self._folder / str(step))
 
   def restore(self, abstract: Any, batches: Iterator) -> Any:
     """Load the newest step and move `batches` to its position.
@@ -215,35 +160,25 @@ class Checkpoints:
       ValueError: if a file is damaged, or the pipeline, the index or a
         parameter's shape differs.
     """
-    path = checkpoint_steps.choose(self._folder, share=_share())
-    saved = checkpoints.metadata_of(path)
+    path = checkpoints.choose(
+      self._folder, index=jax.process_index(), count=jax.process_count()
+    )
+    found = ocp.metadata(path, checkpointable_name='state')
+    saved, now = found.custom_metadata, self._metadata
     for part in ('pipeline', 'index_version'):
-      if self._metadata[part] is not None:
-        _check_same(path, part, saved[part], self._metadata[part])
-    # process_index differs between processes; the first one reports.
+      if now[part] is not None:
+        _check_same(path, _differences(saved[part], now[part], part))
+    shapes = (_shapes(found.metadata['params']), _shapes(abstract.params))
+    _check_same(path, _differences(*shapes, 'parameters'))
     if not jax.process_index():
-      now = self._metadata['config']
-      for line in _differences(saved['config'], now, '.config'):
+      for line in _differences(saved['config'], now['config'], 'config'):
         logging.warning('Changed since %s was written: %s', path, line)
-    _check_shapes(path, abstract)
     # Moments of parts that were frozen since then are skipped.
     with checkpoints.partial_loading():
       loaded = ocp.load_checkpointables(
         path, {'state': abstract, 'data': batches}
       )
-    self._jobs.append(self._background.submit(self._tidy))
     return loaded['state']
-
-
-def _share() -> checkpoint_steps.Share:
-  """Processes that restore together check a part of the files each."""
-  return checkpoint_steps.Share(
-    jax.process_index(),
-    jax.process_count(),
-    lambda here: bool(
-      multihost_utils.process_allgather(np.array([here])).any()
-    ),
-  )
 
 
 def save_params(
@@ -270,30 +205,37 @@ def save_params(
     ValueError: when there is a checkpoint already, or one of a training run.
     locks.WriterError: when another process writes there.
   """
-  folder = checkpoint_steps.folder_of(workdir)
+  folder = checkpoints.folder_of(workdir)
   converted = {'converted': True}  # not a run that could be continued
-  metadata = {
-    'config': dict(config),
-    'pipeline': converted,
-    'index_version': index_version,
-    'fingerprints': dict(fingerprints or {}),
-  }
+  metadata = _metadata(config, converted, index_version, fingerprints)
   with locks.writer(workdir):
     _remove_leftovers(folder)
-    there = checkpoint_steps.numbers(folder)
+    there = checkpoints.numbers(folder)
     if there:
-      path = checkpoint_steps.choose(folder)
-      made_by = checkpoints.metadata_of(path)['pipeline']
-      if not replace or made_by != converted:
+      path = checkpoints.choose(folder)
+      found = ocp.metadata(path, checkpointable_name='state').custom_metadata
+      if not replace or found['pipeline'] != converted:
         raise ValueError(
           f'{folder}: holds checkpoint {path.name} already; expected a new '
           '--workdir.'
         )
-    finish = _start_save(folder, step, {'state': {'params': params}}, metadata)
-    finish(replace=True)
-    for older in there:
-      if older != step:
-        _remove(folder / str(older))
+    _start_save(folder, step, {'state': {'params': params}}, metadata)()
+    for older in {*there} - {step}:
+      _remove(folder / str(older))
+
+
+def _metadata(
+  config: Mapping[str, Any],
+  pipeline: Mapping[str, Any],
+  index_version: str | None,
+  fingerprints: Mapping[str, str] | None,
+) -> dict[str, Any]:
+  return {
+    'config': dict(config),
+    'pipeline': dict(pipeline),
+    'index_version': index_version,
+    'fingerprints': dict(fingerprints or {}),
+  }
 
 
 def _start_save(
@@ -301,62 +243,46 @@ def _start_save(
   step: int,
   parts: Mapping[str, Any],
   metadata: Mapping[str, Any],
-) -> Callable[..., None]:
+) -> Callable[[], None]:
   """Begin to write a step; return what waits for it, hashes and names it."""
-  needed = sum(getattr(x, 'nbytes', 0) for x in jax.tree.leaves(parts['state']))
-  path, hidden = folder / str(step), folder / f'{_SAVING}{step}'
-  with _explained(path, needed):
-    space.check(folder, needed)
-    response = ocp.save_checkpointables_async(
-      hidden, dict(parts), custom_metadata=dict(metadata)
-    )
+  path, hidden = folder / str(step), folder / f'.saving-{step}'
+  response = ocp.save_checkpointables_async(
+    hidden, dict(parts), custom_metadata=dict(metadata)
+  )
 
-  def finish(replace: bool = False) -> None:
-    with _explained(path, needed):
+  def finish() -> None:
+    try:
       response.result()  # all processes have written
-      if jax.process_index():
-        return
-      checkpoint_steps.seal(hidden, step)
-      if replace and path.exists():
-        _remove(path)
-      hidden.rename(path)
+      if not jax.process_index():
+        checkpoints.seal(hidden, step)
+        if path.exists():
+          _remove(path)
+        hidden.rename(path)
+    except Exception as error:
+      if not jax.process_index():
+        _remove_leftovers(folder)
+      why = ' '.join(str(error).split()) or type(error).__name__
+      raise OSError(
+        f'{path}: not saved; earlier checkpoints are kept ({why}).'
+      ) from error
 
   return finish
 
 
-@contextlib.contextmanager
-def _explained(path: pathlib.Path, needed: int) -> Iterator[None]:
-  """Turn any failure of a save into one line, and free what it has written."""
-  try:
-    yield
-  except Exception as error:
-    left = f'{needed:,} bytes needed, {space.left(path):,} left'
-    if not jax.process_index():
-      _remove_leftovers(path.parent)
-    if isinstance(error, space.NoSpaceError):
-      raise
-    why = ' '.join(str(error).split())[:_MAX_REASON] or type(error).__name__
-    kind = space.NoSpaceError if space.is_full(error) else OSError
-    raise kind(
-      f'{path}: not saved ({left}): {why}; earlier checkpoints are kept.'
-    ) from error
-
-
 def _remove(path: pathlib.Path) -> None:
   """Remove a step, under another name first: a kill leaves no half step."""
-  hidden = path.with_name(f'{_REMOVING}{path.name}')
+  hidden = path.with_name(f'.removing-{path.name}')
   path.rename(hidden)
   shutil.rmtree(hidden, ignore_errors=True)
 
 
 def _remove_leftovers(folder: pathlib.Path) -> None:
-  names = os.listdir(folder) if folder.is_dir() else ()
-  for name in names:
-    if name.startswith(_HIDDEN):
-      path = folder / name
-      shutil.rmtree(
-        path, ignore_errors=True
-      ) if path.is_dir() else path.unlink()
+  for path in folder.glob('.*'):
+    if path.name.startswith(_HIDDEN):
+      if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+      else:
+        path.unlink()
 
 
 def _differences(saved: Any, now: Any, name: str) -> list[str]:
@@ -367,43 +293,19 @@ def _differences(saved: Any, now: Any, name: str) -> list[str]:
       for key in sorted({*saved, *now})
       for line in _differences(saved.get(key), now.get(key), f'{name}.{key}')
     ]
-  return [] if saved == now else [f'{name[1:]}: {saved!r} -> {now!r}']
+  return [] if saved == now else [f'{name}: {saved!r} -> {now!r}']
 
 
-def _check_same(path: pathlib.Path, part: str, saved: Any, now: Any) -> None:
-  changed = _differences(saved, now, f'.{part}')
+def _check_same(path: pathlib.Path, changed: list[str]) -> None:
   if changed:
     raise ValueError(
-      f'{path} was made by other data and cannot be continued exactly '
-      f'({"; ".join(changed)}): restore these values, or use a new --workdir.'
+      f'{path} cannot be continued exactly ({"; ".join(changed[:4])}): restore '
+      'these values, or use a new --workdir.'
     )
 
 
-def _check_shapes(path: pathlib.Path, abstract: Any) -> None:
-  stored = ocp.metadata(path, checkpointable_name='state').metadata['params']
-  saved, wanted = (
-    {
-      jax.tree_util.keystr(key): tuple(x.shape)
-      for key, x in jax.tree_util.tree_leaves_with_path(
-        tree, is_leaf=checkpoints.is_array
-      )
-    }
-    for tree in (stored, abstract.params)
+def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
+  leaves = jax.tree_util.tree_leaves_with_path(
+    params, is_leaf=checkpoints.is_array
   )
-  stacked = [
-    any(name.startswith("['layers_") for name in x) for x in (saved, wanted)
-  ]
-  if stacked[0] != stacked[1]:
-    raise ValueError(
-      f'{path} holds the parameters of equal layers '
-      f'{"stacked" if stacked[0] else "one by one"}, but training here does not: '
-      'it goes on with --config.model.layers='
-      f'{"scanned" if stacked[0] else "unrolled"}.'
-    )
-  for name in sorted({*saved, *wanted}):
-    if saved.get(name) != wanted.get(name):
-      raise ValueError(
-        f'{path} does not fit this config: parameter {name} has shape '
-        f'{saved.get(name, "(absent)")} there and '
-        f'{wanted.get(name, "(absent)")} here.'
-      )
+  return {jax.tree_util.keystr(key): tuple(x.shape) for key, x in leaves}

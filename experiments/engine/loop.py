@@ -257,7 +257,7 @@ def _check_finite(
   if not (math.isfinite(loss) and math.isfinite(grad_norm)):
     raise NotFiniteError(
       f'Stopped at step {step}: loss {loss}, gradient norm {grad_norm}. '
-      f'Newest whole checkpoint: {saver.newest_whole_step() or "none"}. Lower '
+      f'Newest checkpoint: {saver.latest_step() or "none"}. Lower '
       'optimizer.learning_rate or optimizer.clip_norm, or look at the data.'
     )
 

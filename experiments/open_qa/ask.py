@@ -37,7 +37,7 @@ from experiments.realm import prepare as realm_prepare
 from realm_jax.serving import answers, beams, packaged, trained_models
 from retrieval.formats import packed
 from retrieval.questions import questions as questions_lib, scoring
-from retrieval.store import checkpoint_steps, checkpoints, store
+from retrieval.store import checkpoints, store
 from retrieval.text import corpus as corpus_lib, packed_runs
 
 CONFIG = str(
@@ -74,7 +74,7 @@ def take_packaged(
   Raises:
     ValueError: if the folder holds another corpus than the config names.
   """
-  if checkpoint_steps.folder_of(str(workdir)).is_dir():
+  if checkpoints.folder_of(str(workdir)).is_dir():
     saved = checkpoints.find(str(workdir)).config
     packed_runs.check_corpus(
       workdir, saved.corpus.to_dict(), config.corpus.to_dict()

@@ -30,7 +30,7 @@ from experiments.realm import settings as settings_lib, task as realm_task
 from realm_jax.data import examples
 from realm_jax.objectives import marginal_estimates as estimates
 from realm_jax.serving import serving, trained_models
-from retrieval.store import checkpoint_steps, store
+from retrieval.store import checkpoints, store
 
 FILE = 'marginal_bias.json'
 PICTURE = 'marginal_bias.png'
@@ -254,7 +254,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Compare at every checkpoint; print and draw the rows."""
   root = pathlib.Path(workdir)
   source = pathlib.Path(config.evaluate.workdir or workdir)
-  saved = checkpoint_steps.numbers(checkpoint_steps.folder_of(source))
+  saved = checkpoints.numbers(checkpoints.folder_of(source))
   steps = config.marginal_bias.steps or (0, *saved)
   path = root / FILE
   newest = trained_models.load(source, config.data_dir, part='realm')

@@ -1,22 +1,33 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Read checkpoints of training runs: parameters, config and fingerprints.
+"""Checkpoints of training runs: the steps on disk, their parameters and facts.
 
-`experiments/engine/checkpoint_writer.py` writes them, each step into the folder
-`<workdir>/checkpoints/<step>/`; `checkpoint_steps` checks its files first.
+  <workdir>/checkpoints/<step>/                an Orbax checkpoint
+  <workdir>/checkpoints/<step>/checksums.json  hash of each of its files
+  <workdir>/checkpoints/best.json              the step that measured best
+
+`experiments/engine/checkpoint_writer.py` writes a step under a hidden name and renames
+it when it is whole; whoever reads a step compares its files first.
 """
 
 from collections.abc import Collection, Mapping
+import contextlib
 import dataclasses
+import json
+import os
 import pathlib
 from typing import Any
 
 import jax
 import ml_collections
-from orbax.checkpoint import v1 as ocp
 
 from retrieval.formats import packed
-from retrieval.store import checkpoint_steps
+from retrieval.store import checksums, store, verification
+
+CHECKSUMS, BEST = 'checksums.json', 'best.json'
+_ADVICE = 'remove this step, and the same command continues from the one before'
+
+Step = int | str | None  # a number, 'best', or the newest: None or ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +43,83 @@ class Saved:
   index_version: str = ''
 
 
-def find(workdir: str, *, step: checkpoint_steps.Step = None) -> Saved:
+class DamagedError(ValueError):
+  """A file of a checkpoint is not what was saved."""
+
+
+def folder_of(workdir: str | os.PathLike) -> pathlib.Path:
+  """Folder of a run's checkpoints."""
+  return pathlib.Path(workdir).absolute() / 'checkpoints'
+
+
+def numbers(folder: pathlib.Path) -> list[int]:
+  """Return the visible steps, oldest first; other names are passed over."""
+  names = os.listdir(folder) if folder.is_dir() else ()
+  digits = (x for x in names if x.isascii() and x.isdigit())
+  return sorted(int(x) for x in digits if x == str(int(x)))
+
+
+def seal(path: pathlib.Path, step: int) -> None:
+  """Write the checksums of a finished step, which may still have a hidden name."""
+  files = {x: checksums.of_file(path / x) for x in sorted(_files(path))}
+  text = json.dumps({'step': step, 'files': files}, indent=1)
+  store.write_atomically(path / CHECKSUMS, text.encode())
+
+
+def check(path: pathlib.Path, index: int = 0, count: int = 1) -> None:
+  """Compare the files of a step with their checksums, once a process.
+
+  Args:
+    index: of this process, which hashes every `count`-th file.
+
+  Raises:
+    DamagedError: for a file that is missing, cut, changed or not of the step.
+  """
+  file = path / CHECKSUMS
+  try:
+    sealed = json.loads(file.read_bytes())
+    step, files = sealed['step'], dict(sealed['files'])
+  except OSError as error:
+    raise DamagedError(f'{file}: {error.strerror}; {_ADVICE}.') from None
+  except (ValueError, LookupError, TypeError):
+    raise DamagedError(f'{file}: damaged; {_ADVICE}.') from None
+  if str(step) != path.name:
+    raise DamagedError(f'{path}: holds checkpoint {step}, renamed.')
+  for name in sorted(_files(path) - {*files}):
+    raise DamagedError(f'{path / name}: no file of this step; {_ADVICE}.')
+  for name, checksum in list(files.items())[index::count]:
+    try:
+      verification.check(path / name, checksum, _ADVICE, remember=False)
+    except ValueError as error:
+      raise DamagedError(str(error)) from None
+
+
+def choose(
+  folder: pathlib.Path, step: Step = None, index: int = 0, count: int = 1
+) -> pathlib.Path:
+  """Return the folder of a step, after a check of its files.
+
+  Args:
+    folder: of all checkpoints, from `folder_of`.
+    step: a number, 'best' (by config.best_metric), or None or '' for the newest.
+    index: as of `check`.
+
+  Raises:
+    FileNotFoundError: if there is no such checkpoint.
+    DamagedError: for a damaged step; names the file.
+  """
+  while True:
+    path = folder / str(_number(folder, step))
+    try:
+      check(path, index, count)
+    except DamagedError:
+      if step not in (None, '') or int(path.name) in numbers(folder):
+        raise
+      continue  # the run saved others meanwhile and removed this one
+    return path
+
+
+def find(workdir: str, *, step: Step = None) -> Saved:
   """Read the facts of a step, after a check of its files.
 
   Args:
@@ -51,22 +138,23 @@ def find(workdir: str, *, step: checkpoint_steps.Step = None) -> Saved:
       fingerprints=facts.fingerprints,
       params=packed.param_shapes(workdir),
     )
-  path = checkpoint_steps.choose(checkpoint_steps.folder_of(workdir), step)
+  path = choose(folder_of(workdir), step)
+  from orbax.checkpoint import v1 as ocp
+
   found = ocp.metadata(path, checkpointable_name='state')
   return Saved(
     config=ml_collections.ConfigDict(_tuples(found.custom_metadata['config'])),
     step=int(path.name),
-    # Not every checkpoint has them.
-    fingerprints=dict(found.custom_metadata.get('fingerprints', {})),
+    fingerprints=dict(found.custom_metadata['fingerprints']),
     params=found.metadata['params'],
-    index_version=found.custom_metadata.get('index_version') or '',
+    index_version=found.custom_metadata['index_version'] or '',
   )
 
 
 def load_params(
   workdir: str,
   *,
-  step: checkpoint_steps.Step = None,
+  step: Step = None,
   shardings: Any = None,
   parts: Collection[str] = (),
 ) -> tuple[Any, Saved]:
@@ -75,10 +163,10 @@ def load_params(
   Args:
     workdir: as of `find`.
     step: as of `find`.
-    parts: names of the first level of a packed model's parameters; all by default.
     shardings: a sharding, or a tree of them like the parameters (from
       `sharding.tree_shardings`); the first local device by default, host memory
       for a packed model.
+    parts: names of the first level of a packed model's parameters; all by default.
 
   Returns:
     The parameters, and the facts of their checkpoint.
@@ -93,10 +181,10 @@ def load_params(
     if shardings is not None:
       params = jax.device_put(params, shardings)
     return params, saved
-  if shardings is None:
-    shardings = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  if isinstance(shardings, jax.sharding.Sharding):
-    one = shardings
+  from orbax.checkpoint import v1 as ocp
+
+  one = shardings or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  if isinstance(one, jax.sharding.Sharding):
     shardings = jax.tree.map(lambda x: one, saved.params, is_leaf=is_array)
   abstract = jax.tree.map(
     lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
@@ -104,17 +192,16 @@ def load_params(
     shardings,
     is_leaf=is_array,
   )
+  path = folder_of(workdir) / str(saved.step)
   with partial_loading():
-    loaded = ocp.load(
-      checkpoint_steps.folder_of(workdir) / str(saved.step),
-      {'params': abstract},
-      checkpointable_name='state',
-    )
+    loaded = ocp.load(path, {'params': abstract}, checkpointable_name='state')
   return loaded['params'], saved
 
 
-def partial_loading() -> ocp.Context:
+def partial_loading() -> contextlib.AbstractContextManager:
   """Context in which a part of a checkpoint may be loaded."""
+  from orbax.checkpoint import v1 as ocp
+
   context = ocp.Context()
   context.pytree.loading.partial_load = True
   return context
@@ -125,9 +212,33 @@ def is_array(x: Any) -> bool:
   return hasattr(x, 'shape') and hasattr(x, 'dtype')
 
 
-def metadata_of(path: pathlib.Path) -> dict[str, Any]:
-  """Metadata saved with one step: config, pipeline, index, fingerprints."""
-  return ocp.metadata(path, checkpointable_name='state').custom_metadata
+def _number(folder: pathlib.Path, step: Step) -> int:
+  """Return the number of a step that is there."""
+  there, number = numbers(folder), None
+  if step in (None, ''):
+    step, number = 'of any step', max(there, default=None)
+  elif step == 'best':
+    if (folder / BEST).exists():
+      number = json.loads((folder / BEST).read_bytes())['step']
+  elif str(step).isascii() and str(step).isdigit():
+    number = int(step)
+  else:
+    raise ValueError(
+      f"Checkpoint {step!r}: expected a step's number, 'best', or '' for the "
+      'newest.'
+    )
+  if number not in there:
+    hint = ' (config.best_metric names what is best)' * (step == 'best')
+    raise FileNotFoundError(
+      f'{folder}: no checkpoint {step}{hint}; expected one of {there}.'
+    )
+  return number
+
+
+def _files(path: pathlib.Path) -> set[str]:
+  """Return the files below a step's folder, other than the checksums."""
+  files = (x.relative_to(path) for x in path.rglob('*') if not x.is_dir())
+  return {x.as_posix() for x in files} - {CHECKSUMS}
 
 
 def _tuples(value: Any) -> Any:

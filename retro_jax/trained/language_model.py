@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrieval.store import checkpoint_steps, checkpoints
+from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.decoding import growing_text
@@ -185,7 +185,7 @@ def load(
   *,
   source: str = '',
   reranker: str = '',
-  step: checkpoint_steps.Step = None,
+  step: checkpoints.Step = None,
   mesh: jax.sharding.Mesh | None = None,
   rules: Any = None,
 ) -> LanguageModel:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from experiments.engine import loop, metric_writer, signals
-from retrieval.store import checkpoint_steps, checkpoints
+from retrieval.store import checkpoints
 from tests import xla_flags
 from tests.experiments.engine import toy_task
 
@@ -54,11 +54,11 @@ def test_continues_bit_for_bit(tmp_path, monkeypatch):
     patch.setattr(signals, 'sigterm_saves', after_step_5)
     with pytest.raises(signals.Terminated):
       _train(tmp_path / 'cut')
-  folder = checkpoint_steps.folder_of(tmp_path / 'cut')
-  assert checkpoint_steps.numbers(folder) == [4, 5]
+  folder = checkpoints.folder_of(tmp_path / 'cut')
+  assert checkpoints.numbers(folder) == [4, 5]
   _train(tmp_path / 'cut')
   _assert_same_run(tmp_path / 'whole', tmp_path / 'cut')
-  assert checkpoint_steps.numbers(folder) == [5, 6]
+  assert checkpoints.numbers(folder) == [5, 6]
 
 
 @pytest.mark.slow
@@ -84,9 +84,7 @@ def test_two_processes_save_the_same_step(tmp_path):
   arguments = ('--checkpoint_every=30', '--dropout_rate=0.5')
   codes, errors = run(tmp_path / 'cut', *arguments, '--terminate_at=30')
   assert codes == [143, 143], errors
-  last = max(
-    checkpoint_steps.numbers(checkpoint_steps.folder_of(tmp_path / 'cut'))
-  )
+  last = max(checkpoints.numbers(checkpoints.folder_of(tmp_path / 'cut')))
   assert last % 30 and last < 400
   assert all(_LINE.format(last) in text for text in errors)
   for workdir in ('cut', 'whole'):
