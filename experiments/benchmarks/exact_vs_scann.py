@@ -146,15 +146,12 @@ def _scann(
     num_queries=settings.num_queries,
     scann=settings.scann.to_dict(),
   )
-  try:
-    index = index_lib.build_index(
-      folder / 'scann' / version.name,
-      version.vectors,
-      version.index.vectors_fingerprint,
-      config,
-    )
-  except searchers.ScannMemoryError as error:
-    return None, str(error)
+  index = index_lib.build_index(
+    folder / 'scann' / version.name,
+    version.vectors,
+    version.index.vectors_fingerprint,
+    config,
+  )
   return index.searcher, ''
 
 

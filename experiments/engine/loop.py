@@ -25,7 +25,6 @@ import ml_collections
 
 from experiments.engine import (
   checkpoint_writer,
-  fits,
   metric_writer,
   optimizers,
   program as program_lib,
@@ -91,15 +90,8 @@ def train(
     NotFiniteError: if loss or gradient is NaN; no such state is saved.
     signals.Terminated: after SIGTERM in a command, when the state is saved.
   """
-  for name in ('num_steps', 'log_every', 'eval_every', 'checkpoint_every'):
-    if config[name] < 1:
-      raise ValueError(
-        f'{name}={config[name]}: expected at least 1 (eval_batches=0 goes '
-        'without validation).'
-      )
   _check_best(task, config)
   program = program_lib.make_program(task, config, devices=devices)
-  fits.check_state(program)
   num_steps, index_refresher = config.num_steps, task.index_refresher
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
@@ -155,8 +147,13 @@ def train(
 
     def record(step: int, kind: str, found: Mapping[str, float]) -> None:
       values = {f'{kind}/{name}': value for name, value in found.items()}
+      best = config.best_metric
       _report(writer, step, values)
       saver.measured(step, values)
+      if best.startswith(f'{kind}/') and best not in values:
+        raise ValueError(
+          f'config.best_metric={best!r}: expected one of {sorted(values)}.'
+        )
 
     def measure(step: int) -> None:
       """Run validation, and the task's evals at the end, once a step.
@@ -185,8 +182,6 @@ def train(
         pending = None
       rows, extra = _complete(task, state.params, rows)
       batch = sharding.global_batch(rows, program.rows)
-      if step == start + 1:
-        fits.check_step(program, config, state, batch)
       with jax.profiler.StepTraceAnnotation('train', step_num=step):
         state, metrics = program.step(state, batch)
       if pending is not None:
@@ -255,6 +250,7 @@ def _check_finite(
 ) -> None:
   loss, grad_norm = values['loss'], values['grad_norm']
   if not (math.isfinite(loss) and math.isfinite(grad_norm)):
+    saver.wait()
     raise NotFiniteError(
       f'Stopped at step {step}: loss {loss}, gradient norm {grad_norm}. '
       f'Newest checkpoint: {saver.latest_step() or "none"}. Lower '

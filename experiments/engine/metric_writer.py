@@ -22,7 +22,7 @@ from jax.experimental import multihost_utils
 from tensorboardX import record_writer, summary
 from tensorboardX.proto import event_pb2
 
-from retrieval.store import locks, space
+from retrieval.store import locks
 
 FILE, CUT_FILE = 'metrics.jsonl', 'metrics.cut.jsonl'
 
@@ -79,9 +79,8 @@ class MetricWriter:
       name: float(value) if math.isfinite(value) else None
       for name, value in values.items()
     }
-    with space.explained(self._path):
-      self._rows.write(f'{json.dumps(row)}\n'.encode())
-      self._rows.flush()
+    self._rows.write(f'{json.dumps(row)}\n'.encode())
+    self._rows.flush()
     self._events.write(step, values)
 
   def written(self, step: int, prefix: str) -> bool:
@@ -115,11 +114,10 @@ class _Events:
     )
 
   def _add(self, events: list[event_pb2.Event]) -> None:
-    with space.explained(self._path):
-      for event in events:
-        event.wall_time = time.time()
-        self._file.write(event.SerializeToString())
-      self._file.flush()
+    for event in events:
+      event.wall_time = time.time()
+      self._file.write(event.SerializeToString())
+    self._file.flush()
 
   def close(self) -> None:
     self._file.close()

@@ -28,7 +28,7 @@ from experiments.retro import (
   evaluate as retro_evaluate,
   settings as retro_settings,
 )
-from retrieval import memory, settings as checks
+from retrieval import settings as checks
 from retro_jax.evaluation import evaluate, in_context
 from retro_jax.trained import language_model, loading
 
@@ -64,12 +64,6 @@ def measure(
   """Score the documents without passages ('off') and with them ('on')."""
   own, settings = config.in_context, config.evaluate
   sizes = checks.build(in_context.Settings, own.to_dict(), 'in_context')
-  memory.check(
-    'config.in_context.batch_size',
-    sizes.batch_size,
-    4 * sizes.window * trained.model.config.vocab_size,
-    memory.device_bytes(jax.local_devices()[:1]),
-  )
   retro_settings.take_models(trained.config, config)
   data = trained.data
   data.check_tokenizer()

@@ -156,9 +156,6 @@ def features(
       f'batch_size={batch_size}: expected a multiple of data x fsdp = {ways} '
       'device(s) of this process.'
     )
-  loading.check_rows(
-    trained, 'batch_size', batch_size, width=trained.model.config.d_model
-  )
   return retro_evaluate.on_mesh(
     knn_lm.token_features, trained, mesh, rules, replicate=False
   )

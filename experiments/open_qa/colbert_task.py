@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from experiments.engine import command, fits, loop, tasks
+from experiments.engine import command, loop, tasks
 from experiments.open_qa import dpr_task
 from experiments.realm import block_task
 from realm_jax.data import block_dataset, folder as realm_data
@@ -81,11 +81,6 @@ def make_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   splits = dpr_task.make_splits(config, data)
   blocks = 1 + splits['train'][0].negatives.shape[1]
   lengths = (cfg.query_length, *blocks * (cfg.passage_length,))
-  fits.check_rows(
-    config,
-    sum(bert.kept_bytes(model.config, x) for x in lengths),
-    parts=settings.gradient_cache_parts,
-  )
 
   def dataset(split):
     found, source = splits[split]

@@ -10,7 +10,7 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import fits, tasks
+from experiments.engine import tasks
 from experiments.open_qa import starts
 from experiments.realm import refresh, task as realm_task
 from realm_jax.data import folder as realm_data, question_rows
@@ -22,8 +22,7 @@ from realm_jax.serving import (
   index_builder,
   model_configs,
 )
-from retrieval import memory
-from retrieval.nn import bert, sharding
+from retrieval.nn import sharding
 from retrieval.questions import claims as claims_lib, question_sets
 from retrieval.store import store
 
@@ -69,7 +68,6 @@ def make_task(
   source, splits = read_source(config, data)
   if devices is None:
     devices = realm_task.training_devices(config)
-  _check_memory(config, data, model_cfg, devices)
   shards = sharding.make_mesh(**config.mesh, devices=devices).shape
   rows = padded_rows(config, shards['data'] * shards['fsdp'])
   identity = [
@@ -120,19 +118,6 @@ def _check(config: Config) -> None:
       f'refresh.schedule={config.refresh.schedule!r}: with train_blocks=False '
       "nothing changes the blocks' vectors; expected frozen."
     )
-
-
-def _check_memory(config: Config, data, model_cfg, devices) -> None:
-  """Refuse a batch that a device, or the host, cannot hold."""
-  lookup, encoder = config.lookup, model_cfg.realm.encoder
-  read = min(lookup.reader_beam, data.blocks.num_blocks)
-  found = min(lookup.retriever_beam, data.blocks.num_blocks)
-  if config.optimizer.part_scales.get('reader', 1.0):
-    kept = bert.kept_bytes(encoder, lookup.row_length)
-    fits.check_rows(config, read * kept, devices=devices)
-  vectors = 4 * found * model_cfg.realm.vector_size
-  free = memory.available_bytes()
-  memory.check('config.batch_size', config.batch_size, vectors, free)
 
 
 def check_sets(config: Config) -> None:

@@ -10,13 +10,12 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import fits, loop, tasks
+from experiments.engine import loop, tasks
 from experiments.realm import task as realm_task
 from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import ict, mlm
 from realm_jax.serving import model_configs
-from retrieval.nn import bert
 from retrieval.text import blocks as blocks_lib
 
 Config = ml_collections.ConfigDict
@@ -142,8 +141,6 @@ def make_part_task(
     ValueError: for a batch that a device cannot hold.
   """
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)
-  kept = [bert.kept_bytes(getattr(model, part), x) for x in row_lengths]
-  fits.check_rows(config, sum(kept), parts=parts)
 
   def dataset(split):
     read, source = rows(split)

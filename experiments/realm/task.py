@@ -13,9 +13,9 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import cluster, fits, tasks
+from experiments.engine import cluster, tasks
 from experiments.realm import refresh, zero_shot
-from realm_jax.data import examples, folder as realm_data, pipeline, sources
+from realm_jax.data import folder as realm_data, pipeline, sources
 from realm_jax.nn import (
   config as config_lib,
   head,
@@ -30,7 +30,7 @@ from realm_jax.serving import (
   serving,
   trained_models,
 )
-from retrieval.nn import bert, sharding
+from retrieval.nn import sharding
 from retrieval.store import checkpoints, executors, store
 
 _SHOWN = 5  # names of parameters in a message
@@ -195,23 +195,6 @@ def source(
   return found
 
 
-def _check_candidates(
-  config: ml_collections.ConfigDict,
-  layout: examples.Layout,
-  encoder: bert.BertConfig,
-) -> None:
-  """Refuse candidates that a device cannot hold beside each other."""
-  each = bert.kept_bytes(encoder, layout.joint_length)
-  each += 4 * layout.max_targets * encoder.vocab_size
-  fits.check_length(
-    config,
-    'config.layout.num_candidates',
-    layout.num_candidates,
-    lambda count: count * each,
-    devices=training_devices(config),
-  )
-
-
 def bind_loss(
   config: ml_collections.ConfigDict, model_cfg: config_lib.RealmConfig
 ) -> Callable:
@@ -241,7 +224,6 @@ def make_task(
     settings, builder, start_builder, _recall_measure(config, data, layout)
   )
   retrieval = pipeline.Retrieval(data.blocks, layout, index_refresher)
-  _check_candidates(config, layout, builder.model.encoder)
   sources = {s: source(config, data, s) for s in ('train', 'valid')}
   k, joint = layout.num_candidates, layout.joint_length
   row_tokens = layout.query_length + k * (layout.block_length + joint)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from experiments.engine import fits, tasks
+from experiments.engine import tasks
 from experiments.reranking import examples as examples_lib
 from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.nn import initialize
@@ -43,7 +43,6 @@ def make_task(config: Config, workdir: str | os.PathLike) -> tasks.Task:
       f'{tokenizer.vocab_size}, the word pieces of {config.tokenizer!r}.'
     )
   pairs = 1 + settings.num_negatives
-  fits.check_rows(config, pairs * bert.kept_bytes(model_cfg, layout.row_length))
   splits = _make_splits(config, folder / FOLDER)
 
   def dataset(split):

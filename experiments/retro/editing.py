@@ -59,7 +59,6 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   trained, _ = retro_evaluate.load(
     config, settings.workdir or workdir, on_mesh=False
   )
-  loading.check_rows(trained, 'config.evaluate.batch_size', settings.batch_size)
   rows = []
   for shuffled, name in ((False, 'neighbors'), (True, 'shuffled ones')):
     alone, examples = _collect(trained, config, k, shuffled)

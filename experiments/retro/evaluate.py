@@ -230,8 +230,6 @@ def check(
   stride_chunks(settings, trained.config.sequence_chunks)
   mesh, _ = mesh_and_rules(config)
   sharding.batch_sharding(mesh, settings.batch_size)
-  share = settings.batch_size // jax.process_count()
-  loading.check_rows(trained, 'config.evaluate.batch_size', share)
   readers = {
     k: loading.chunk_reader(trained.config, trained.data, settings.split, k)
     for k in {k for _, _, k in modes or _modes(trained, settings)}

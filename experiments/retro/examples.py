@@ -188,7 +188,6 @@ def summary_nats(
 ) -> np.ndarray:
   """[examples] nats of the summaries."""
   trained, batch_size = mode.trained, config.examples.batch_size
-  loading.check_rows(trained, 'config.examples.batch_size', batch_size)
   sizes, chunks = trained.model.config, trained.config.sequence_chunks
   stride = retro_evaluate.stride_chunks(config.evaluate, chunks)
   settings = continuations.Settings(

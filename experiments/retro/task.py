@@ -11,7 +11,7 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import fits, tasks
+from experiments.engine import tasks
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, pipeline
@@ -163,14 +163,6 @@ def make_task(
   readers = {
     s: loading.chunk_reader(config, data, s) for s in ('train', 'valid')
   }
-  k = readers['train'].num_neighbors
-  fits.check_length(
-    config,
-    'config.sequence_chunks',
-    config.sequence_chunks,
-    lambda n: presets.kept_bytes(model_cfg, n * model_cfg.chunk_length, k),
-    devices=devices,
-  )
 
   def dataset(split: str):
     return pipeline.make_dataset(
@@ -184,7 +176,7 @@ def make_task(
       process_count=jax.process_count(),
     )
 
-  fields = _model_fields(config, model_cfg, k) | {
+  fields = _model_fields(config, model_cfg, readers['train'].num_neighbors) | {
     'dataset': dataset,
     'pipeline_fingerprint': pipeline.fingerprint(
       readers['train'], sequence_chunks=config.sequence_chunks

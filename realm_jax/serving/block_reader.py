@@ -11,10 +11,6 @@ import numpy as np
 
 from realm_jax.data import examples, question_rows
 from realm_jax.serving import beam_selector, beams, model_configs
-from retrieval import memory
-
-_TOKEN_BYTES = 10  # of a reader's row: ids and types of 32 bits, two masks
-_BLOCK_BYTES = 8  # of a retrieved block: its id
 
 
 class BlockReader(abc.ABC):
@@ -53,7 +49,6 @@ class BlockReader(abc.ABC):
       reader_beam=reader_beam,
     )
     devices = jax.local_devices()
-    self._check_memory(batch_size)
     mesh = jax.make_mesh(
       (len(devices),),
       ('data',),
@@ -74,14 +69,6 @@ class BlockReader(abc.ABC):
     self._read = jax.jit(mapped)
     self._batch_size = batch_size
     self._rows = -(-batch_size // len(devices)) * len(devices)
-
-  def _check_memory(self, batch_size: int) -> None:
-    """Refuse rows that the host cannot hold: ids, masks and beams of a batch."""
-    read, found = self._selector.reader_beam, self._selector.retriever_beam
-    row_bytes = _TOKEN_BYTES * read * self._layout.row_length
-    row_bytes += found * _BLOCK_BYTES
-    free = memory.available_bytes()
-    memory.check('batch_size', batch_size, row_bytes, free)
 
   def __call__(
     self,

@@ -16,7 +16,7 @@ import numpy as np
 
 from realm_jax.data import examples, reader_rows
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
-from retrieval import memory, tokenization
+from retrieval import tokenization
 from retrieval.index import index_versions
 from retrieval.nn import batch_encoder, sharding
 from retrieval.text import blocks as blocks_lib
@@ -78,7 +78,6 @@ class BlockEmbedder:
     """
     self._config, self._layout, self._blocks = config, layout, blocks
     self._batch_tokens = batch_tokens
-    _check_memory(config, layout, blocks.num_blocks, batch_tokens, devices)
     self._encoder = batch_encoder.BatchEncoder(
       block_encoder(config, layout.sep_id),
       params,
@@ -116,23 +115,6 @@ class BlockEmbedder:
       )
     )
     return self._encoder(rows, len(ids), progress)
-
-
-def _check_memory(
-  config: config_lib.RealmConfig,
-  layout: examples.Layout,
-  num_blocks: int,
-  batch_tokens: int,
-  devices: Sequence[jax.Device] | None,
-) -> None:
-  """Refuse a batch of which a device cannot hold the widest layer."""
-  bert = config.embedder
-  size = jnp.dtype(bert.dtype).itemsize
-  each, free = size * (bert.d_model + bert.d_ff), memory.device_bytes(devices)
-  # A batch has no more rows than there are blocks.
-  held = min(batch_tokens, num_blocks * layout.block_length)
-  if free is not None and held * each > free:
-    memory.check('refresh.batch_tokens', batch_tokens, each, free)
 
 
 class QueryEmbedder:

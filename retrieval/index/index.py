@@ -25,7 +25,6 @@ from retrieval.store import (
   locks,
   manifests,
   sharded_array,
-  space,
   store,
   verification,
 )
@@ -144,13 +143,7 @@ def _build(
   else:
     searcher = exact = searchers.ExactSearcher(vectors, config.metric)
   if kind == 'scann' and not config.is_sharded:
-    try:
-      searcher = _build_scann(vectors, config)
-    except searchers.ScannMemoryError as e:
-      if config.searcher == 'scann':
-        raise
-      logging.warning('%s It does so now.', e)
-      fields |= {'searcher': 'exact', 'scann': {}}
+    searcher = _build_scann(vectors, config)
   build_sec = time.monotonic() - start
   check = _recall_check(config, vectors, queries)
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
@@ -163,8 +156,7 @@ def _build(
   draft = drafts.beside(path)
   draft.mkdir(parents=True)
   try:
-    with space.explained(path):
-      _write(draft, searcher, fields, report, executor)
+    _write(draft, searcher, fields, report, executor)
     published = store.publish_folder(draft, path)
   finally:
     shutil.rmtree(draft, ignore_errors=True)

@@ -37,7 +37,6 @@ from retrieval.store import (
   locks,
   selected_rows,
   sharded_array,
-  space,
   store,
 )
 
@@ -98,8 +97,7 @@ def _begin(begun: pathlib.Path, vectors, fields) -> None:
   draft = drafts.beside(begun)
   draft.mkdir()
   try:
-    with space.explained(begun):
-      _write_plan(draft, vectors, fields)
+    _write_plan(draft, vectors, fields)
     store.publish_folder(draft, begun)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
@@ -229,11 +227,10 @@ def build_shard(folder: str | os.PathLike, number: int) -> None:
   vectors = saved_vectors.load(folder, fields)
   draft.mkdir()
   try:
-    with space.explained(target):
-      if fields['by'] == 'centroid':
-        rows = _rows_of(folder / _PARTS, number)
-        np.save(draft / sharded.ROWS, rows)
-      _write_shard(draft, vectors, rows, fields)
+    if fields['by'] == 'centroid':
+      rows = _rows_of(folder / _PARTS, number)
+      np.save(draft / sharded.ROWS, rows)
+    _write_shard(draft, vectors, rows, fields)
     store.publish_folder(draft, target)
   except ValueError as e:
     count = len(fields['sizes'])

@@ -68,16 +68,6 @@ class BertConfig:
       )
 
 
-def kept_bytes(config: BertConfig, length: int) -> int:
-  """Return the least bytes that a backward pass keeps of a row of tokens."""
-  if config.remat:
-    values = config.d_model
-  else:  # inputs of matrix products, and attention probabilities
-    values = 4 * config.d_model + config.d_ff + config.num_heads * length
-  size = jnp.dtype(config.dtype).itemsize
-  return config.num_layers * length * values * size
-
-
 def flops_per_token(config: BertConfig, length: int) -> float:
   """Return the FLOPs of a forward pass for each token of a row."""
   d = config.d_model

@@ -12,7 +12,6 @@ from retrieval.searchers.exact import ExactSearcher as ExactSearcher
 from retrieval.searchers.scann import (
   MIN_ROWS as SCANN_MIN_ROWS,
   ScannConfig as ScannConfig,
-  ScannMemoryError as ScannMemoryError,
   ScannSearcher as ScannSearcher,
   ScannUnavailableError as ScannUnavailableError,
   available as scann_available,
@@ -24,7 +23,6 @@ __all__ = [
   'ExactSearcher',
   'Int8Searcher',
   'ScannConfig',
-  'ScannMemoryError',
   'ScannSearcher',
   'ScannUnavailableError',
   'Searcher',

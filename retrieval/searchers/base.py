@@ -9,14 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from retrieval import memory
 from retrieval.store import manifests
 
 METRICS = ('dot_product', 'squared_l2')
 LARGEST = 1e17  # The sum of d squares still fits in float32.
 _CHECK_BYTES = 64 << 20
-_MOST_PAIRS = 1 << 20  # of query and row; more are held against the memory
-_PAIR_BYTES = 12  # of an id of 64 bits and a score of 32
 
 
 @runtime_checkable
@@ -101,9 +98,6 @@ def check_queries(queries, dimension: int, k: int) -> np.ndarray:
     )
   if k < 1:
     raise ValueError(f'k={k}: expected at least 1.')
-  if k * len(queries) > _MOST_PAIRS:
-    free = memory.available_bytes()
-    memory.check('k', k, _PAIR_BYTES * len(queries), free)
   _check_values(queries, 'Query', range(len(queries)))
   return queries
 

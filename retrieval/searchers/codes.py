@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 
 from retrieval.searchers import base, exact
-from retrieval.store import sharded_array, space
+from retrieval.store import sharded_array
 
 LEVELS = 127  # of a sign
 _BLOCK_BYTES = 64 << 20
@@ -102,7 +102,6 @@ def _write(path: pathlib.Path, metric: str, shape, parts) -> None:
   path.mkdir(parents=True, exist_ok=True)
   shape = tuple(int(n) for n in shape)
   with (
-    space.explained(path / _CODES, shape[0] * (shape[1] + 4)),
     open(path / _CODES, 'wb') as codes,
     open(path / _SCALES, 'wb') as scales,
   ):

@@ -10,7 +10,6 @@ from typing import Any
 from jaxtyping import Float, Int
 import numpy as np
 
-from retrieval import memory
 from retrieval.searchers import base, exact as exact_lib
 from retrieval.store import sharded_array
 
@@ -67,7 +66,7 @@ class RecallCheck:
     cls, queries: sharded_array.Rows, count: int, k: int
   ) -> 'RecallCheck':
     """Take `count` held-out queries, evenly spread over all of them."""
-    count = _fitting(count, len(queries), int(queries.shape[1]), k)
+    count = min(count, len(queries))
     rows = np.arange(count) * len(queries) // max(count, 1)
     queries = np.asarray(queries[rows], np.float32)
     return cls(queries, np.full(len(queries), -1), k)
@@ -77,7 +76,7 @@ class RecallCheck:
     """Take `count` rows of the database, the same ones each time."""
     num_rows = int(vectors.shape[0])
     rng = np.random.default_rng(0)
-    count = _fitting(count, num_rows, int(vectors.shape[1]), k)
+    count = min(count, num_rows)
     own = np.sort(rng.choice(num_rows, count, replace=False))
     return cls(np.asarray(vectors[own], np.float32), own, k)
 
@@ -91,14 +90,6 @@ class RecallCheck:
     drop = ids == self.own[:, None]
     drop[:, -1] |= ~drop.any(axis=1)
     return ids[~drop].reshape(len(ids), -1), len(ids) / max(sec, 1e-9)
-
-
-def _fitting(count: int, rows: int, dimension: int, k: int) -> int:
-  """Return the number of queries, at most `rows`, if memory holds them."""
-  taken = min(count, rows)
-  each = 4 * dimension + 12 * (k + 1)
-  memory.check('num_queries', taken, each, memory.available_bytes())
-  return taken
 
 
 def measure(

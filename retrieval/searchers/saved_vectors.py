@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import manifests, sharded_array, space, store
+from retrieval.store import manifests, sharded_array, store
 
 COPY = 'vectors.npy'
 _MANIFEST = 'manifest.json'
@@ -34,7 +34,7 @@ def save(path: pathlib.Path, vectors) -> dict[str, Any]:
   }
   step = max(1, _COPY_BYTES // (4 * shape[1]))
   # A full disk kills a process that writes to a memory map.
-  with space.explained(file, num_bytes(vectors)), open(file, 'wb') as f:
+  with open(file, 'wb') as f:
     np.lib.format.write_array_header_1_0(f, header)
     for low in range(0, shape[0], step):
       rows = np.asarray(vectors[low : low + step], dtype)

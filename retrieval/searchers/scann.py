@@ -20,9 +20,9 @@ from typing import Annotated, Any, Literal
 from absl import logging
 import numpy as np
 
-from retrieval import memory, settings
+from retrieval import settings
 from retrieval.searchers import base
-from retrieval.store import sharded_array, space
+from retrieval.store import sharded_array
 
 MIN_ROWS = 4096  # Below, exact search is as fast and loses nothing.
 _MIN_HASHED_ROWS = 16
@@ -106,10 +106,6 @@ def expected_bytes(
   return 12 * values + hashes, _RESCORE_BYTES[config.rescore] * values + hashes
 
 
-class ScannMemoryError(ValueError):
-  """The database is too large for this machine's memory."""
-
-
 class ScannUnavailableError(ImportError):
   """ScaNN is not installed here."""
 
@@ -166,7 +162,6 @@ class ScannSearcher:
 
     Raises:
       ValueError: for bad vectors or settings, and for a database too small.
-      ScannMemoryError: where the index exceeds the machine's memory.
       ScannUnavailableError: where ScaNN is not installed.
     """
     base.check_metric(metric)
@@ -187,13 +182,6 @@ class ScannSearcher:
       building / 2**30,
       searching / 2**30,
     )
-    have = memory.available_bytes()
-    if have is not None and building > have:
-      raise ScannMemoryError(
-        f'ScaNN needs {building / 2**30:.1f} GiB to index {num_rows} vectors of '
-        f'dimension {dimension}, {have / 2**30:.1f} GiB are available; '
-        'index.searcher=exact serves any number.'
-      )
     builder = _import().builder(
       np.asarray(vectors, np.float32), config.num_to_rescore, metric
     )
@@ -264,8 +252,7 @@ class ScannSearcher:
     try:
       self._searcher.serialize(str(path), relative_path=True)
     except RuntimeError as e:
-      why = f'{e} ({space.left(path):,} bytes left); free some and run again'
-      raise OSError(errno.EIO, f'ScaNN: {why}', str(path)) from None
+      raise OSError(errno.EIO, f'ScaNN: {e}', str(path)) from None
     files = [f for f in path.iterdir() if f.name != 'searcher.json']
     fields = {
       'name': self.name,

@@ -6,8 +6,6 @@ import os
 import pathlib
 import shutil
 
-from retrieval.store import space
-
 
 def place(old: str | os.PathLike, new: str | os.PathLike) -> None:
   """Make a second name of a file: a hard link, or a copy."""
@@ -20,5 +18,4 @@ def place(old: str | os.PathLike, new: str | os.PathLike) -> None:
 
 def folder(source: pathlib.Path, target: pathlib.Path) -> None:
   """Make a folder of the same files: hard links, or copies."""
-  with space.explained(target):
-    shutil.copytree(source, target, copy_function=place)
+  shutil.copytree(source, target, copy_function=place)

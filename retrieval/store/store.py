@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from retrieval.store import drafts, manifests, sharded_array, space
+from retrieval.store import drafts, manifests, sharded_array
 
 _BUFFER_BYTES = 1 << 20
 
@@ -82,7 +82,6 @@ def open_atomically(
   encoding = None if 'b' in mode else 'utf-8'
   try:
     with (
-      space.explained(path, num_bytes),
       open(temporary, mode, _BUFFER_BYTES, encoding) as f,
     ):
       yield f

@@ -17,7 +17,6 @@ from retrieval.store import (
   drafts,
   locks,
   manifests,
-  space,
   store,
   verification,
 )
@@ -164,7 +163,7 @@ class StoreWriter:
     file = self._partial / manifests.shard_file(name, index)
     temporary = drafts.beside(file)
     try:
-      with space.explained(file, array.nbytes), open(temporary, 'wb') as f:
+      with open(temporary, 'wb') as f:
         np.save(f, np.ascontiguousarray(array), allow_pickle=False)
         f.flush()
         os.fsync(f.fileno())

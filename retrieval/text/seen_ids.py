@@ -10,7 +10,6 @@ import sqlite3
 import tempfile
 
 from retrieval.readers import base
-from retrieval.store import space
 
 KEY_BYTES = 16
 DUPLICATE = 'duplicate id'
@@ -63,8 +62,7 @@ class SeenIds:
     """
     # Neighbors share pages of the table; of equal keys the first stays first.
     rows = sorted(rows, key=operator.itemgetter(0))
-    with space.explained(self._folder):
-      added = self._db.executemany(_ADD, rows)
+    added = self._db.executemany(_ADD, rows)
     if added.rowcount == len(rows):
       return {}
     firsts = ((where, self._first(key)) for key, where in rows)
@@ -80,8 +78,7 @@ class SeenIds:
     return query.fetchone()[0]
 
   def _execute(self, *command) -> sqlite3.Cursor:
-    with space.explained(self._folder):  # it may be on another disk
-      return self._db.execute(*command)
+    return self._db.execute(*command)
 
 
 def duplicate(document_id: str, where: str, first: str) -> base.BadRecord:

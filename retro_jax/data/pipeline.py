@@ -23,7 +23,6 @@ import jax
 from jaxtyping import Int
 import numpy as np
 
-from retrieval import memory
 from retrieval.index import neighbors as neighbors_lib
 from retrieval.store import children, store
 from retrieval.text import chunks as chunks_lib
@@ -324,7 +323,6 @@ def batches(
     )
   )
   if num_workers:
-    memory.check_processes('config.num_workers', num_workers)
     children.start_tracker()  # workers hand batches over in shared memory
     options = grain.MultiprocessingOptions(num_workers=num_workers)
     dataset = dataset.mp_prefetch(options, worker_init_fn=_start_worker)

@@ -15,10 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrieval import memory
 from retro_jax.decoding import decode
 from retro_jax.nn import (
-  config as config_lib,
   retro as model_lib,
   retro_tail,
 )
@@ -90,7 +88,6 @@ def write(
     len(prefix) + _rounded(len(tails[order[-1]])) + max_new_tokens
   )
   batch_size = min(batch_size, len(tails))
-  _check_memory(model.config, batch_size, size)
   buffer = np.zeros((1, size), np.int32)
   buffer[0, : len(prefix)] = prefix
   _, cache = decode.first_logits(
@@ -136,13 +133,3 @@ def _continue(model, params, prefix_cache, start, rows, most, is_done):
 
 def _rounded(length: int) -> int:
   return -(-length // _BLOCK) * _BLOCK
-
-
-def _check_memory(c: config_lib.RetroConfig, rows: int, length: int) -> None:
-  """Refuse keys and values of a batch that the device cannot hold."""
-  shared = c.decoder.num_kv_heads or c.num_heads
-  width = jnp.dtype(c.dtype).itemsize * c.head_dim
-  each = 2 * c.num_layers * shared * width * length
-  memory.check(
-    'batch_size', rows, each, memory.device_bytes(jax.local_devices()[:1])
-  )

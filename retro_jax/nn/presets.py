@@ -9,9 +9,7 @@ it from the 9th in the two large models, which contradicts table 2 and the text.
 
 import dataclasses
 
-import jax.numpy as jnp
-
-from retro_jax.nn import readout, retro as model
+from retro_jax.nn import retro as model
 
 _NAMES = ('d_model', 'd_ff', 'num_heads', 'head_dim', 'num_layers')
 _SIZES = {
@@ -108,41 +106,3 @@ def flops_per_token(
       products = m * d + keys * e + m * keys
       total += 2 * chunks * c.head_dim * products
   return total / length
-
-
-def kept_bytes(
-  config: model.RetroConfig, num_tokens: int, num_neighbors: int
-) -> int:
-  """Return the least bytes that a backward pass keeps of a sequence.
-
-  These are a block of logits and, of each residual branch, its input or, without remat,
-  the inputs of its matrix products and attention's probabilities.
-
-  Args:
-    num_tokens: L, tokens of a sequence.
-    num_neighbors: N, neighbors of each chunk; 0 turns retrieval off.
-  """
-  c = config
-  m, r = c.chunk_length, c.neighbor_length
-
-  def values(rows, width, heads, head_dim, d_ff, keys):
-    """Values of an attention with `keys` a query and of a feed-forward."""
-    if c.remat != 'none':
-      return rows * width
-    inner = heads * head_dim
-    return rows * (2 * width + 2 * inner + heads * keys + d_ff)
-
-  decoder = (c.d_model, c.num_heads, c.head_dim)
-  total = c.num_layers * values(
-    num_tokens, *decoder, c.d_ff, (num_tokens + 1) / 2
-  )
-  chunks = num_tokens // m
-  if c.cca_layers and num_neighbors:
-    rows = chunks * num_neighbors * r
-    encoder = (c.encoder_d_model, c.encoder_num_heads, c.encoder_head_dim)
-    total += c.encoder_num_layers * values(rows, *encoder, c.encoder_d_ff, r)
-    if c.remat == 'none':
-      pairs = chunks * m * num_neighbors * r
-      total += len(c.cca_layers) * c.num_heads * pairs
-  logits = min(num_tokens * c.vocab_size, readout.BLOCK) * 4
-  return int(logits + total * jnp.dtype(c.dtype).itemsize)

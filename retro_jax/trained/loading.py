@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trained models, RETRO and its baseline, with the data that they read."""
 
-from collections.abc import Sequence
 import dataclasses
 import os
 from typing import Any
@@ -11,7 +10,7 @@ from absl import logging
 import jax
 import ml_collections
 
-from retrieval import memory, tokenization
+from retrieval import tokenization
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import config as config_lib, losses, retro as model_lib
@@ -95,29 +94,6 @@ def chunk_reader(
     neighbor_length=config.model.neighbor_length,
     neighbor_part=config.neighbor_part,
   )
-
-
-def check_rows(
-  trained: TrainedRetro,
-  field: str,
-  batch_size: int,
-  *,
-  width: int = 0,
-  devices: Sequence[jax.Device] | None = None,
-) -> None:
-  """Refuse a batch of sequences that devices cannot hold.
-
-  Args:
-    field: name of the setting.
-    width: values of a token, float32, that the model returns; 0: its logits.
-
-  Raises:
-    ValueError: naming the field and what fits.
-  """
-  model, devices = trained.model.config, devices or jax.local_devices()
-  length = trained.config.sequence_chunks * model.chunk_length
-  each = 4 * length * (width or model.vocab_size) / len(devices)
-  memory.check(field, batch_size, each, memory.device_bytes(devices))
 
 
 def check_model(workdir: str | os.PathLike, saved: checkpoints.Saved) -> None:

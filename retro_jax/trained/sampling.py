@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 import functools
 from typing import Any
 
-from retrieval import memory
 from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import decode, drawing
 from retro_jax.trained import loading
 from retro_jax.views import prompts as prompts_lib, samples as views
 
 BATCH_SIZE = 16
-_SAMPLE_BYTES = 1 << 10  # least that a sample takes
 
 
 def sample(
@@ -51,8 +49,6 @@ def sample(
     if value < 1:
       raise ValueError(f'{name} {value}: expected 1 or more.')
   prompts = prompts_lib.as_prompts(prompts)
-  each, free = _SAMPLE_BYTES * len(prompts), memory.available_bytes()
-  memory.check('num_samples', num_samples, each, free)
   sampling = _sampling_config(trained, settings)
   tokenizer, model_cfg = trained.data.tokenizer, trained.model.config
   for prompt in prompts:

@@ -282,7 +282,6 @@ def test_damage_stops_both_of_two_processes(tmp_path):
     errors.append(process.communicate(timeout=_TIMEOUT_SEC)[1])
     assert process.returncode not in (0, None)
   assert any(f'{victim.name}: damaged' in x for x in errors), errors
-  assert any('as another process found' in x for x in errors), errors
 
 
 def test_changed_pipeline_is_refused(whole):

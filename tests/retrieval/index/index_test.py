@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from retrieval import memory, searchers
+from retrieval import searchers
 from retrieval.index import index as index_lib
 from retrieval.searchers import scann
 from retrieval.store import (
@@ -131,21 +131,6 @@ def test_says_what_memory_scann_takes(tmp_path, vectors, caplog):
 
 
 @NEEDS_SCANN
-def test_what_does_not_fit_in_memory_is_searched_exactly(
-  tmp_path, vectors, monkeypatch, caplog
-):
-  monkeypatch.setattr(memory, 'available_bytes', lambda: 10**5)
-  with pytest.raises(ValueError, match=r'needs 0.0 GiB to index 5000'):
-    index_lib.build_index(tmp_path / 'a', vectors, 'v', SCANN)
-  assert not (tmp_path / 'a').exists()
-  auto = dataclasses.replace(SCANN, searcher='auto')
-  small = index_lib.build_index(tmp_path / 'b', vectors, 'v', auto)
-  assert small.searcher.name == 'exact' and 'serves any number' in caplog.text
-  monkeypatch.undo()  # more memory: what stands is still what is used
-  again = index_lib.build_index(tmp_path / 'b', vectors, 'v', auto)
-  assert again.fingerprint == small.fingerprint
-
-
 def test_drafts_of_killed_builders_go(tmp_path, vectors):
   gone = subprocess.Popen([sys.executable, '-c', ''])
   gone.wait()

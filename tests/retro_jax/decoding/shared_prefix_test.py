@@ -71,18 +71,3 @@ def test_what_cannot_be_continued_is_named():
   ):
     write([1], [[1]])
   assert write([1], []) == []
-
-
-def test_a_batch_beyond_memory_is_refused(monkeypatch):
-  c = tiny.config(num_layers=1, cca_layers=(), **tiny.LLAMA)
-  monkeypatch.setattr(shared_prefix.memory, 'device_bytes', lambda _: 30_000)
-  with pytest.raises(ValueError, match='batch_size=9: expected at most 2'):
-    shared_prefix.write(
-      model.Retro(c),
-      tiny.params(c),
-      [1],
-      [[1]] * 9,
-      max_new_tokens=2,
-      is_done=lambda tokens: False,
-      batch_size=9,
-    )

@@ -4,7 +4,6 @@
 
 from flax import linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -95,23 +94,3 @@ def test_flops_equal_what_xla_counts(overrides):
     counted = lowered.compile().cost_analysis()['flops'] / tokens.size
     formula = presets.flops_per_token(config, 128, num_neighbors)
     assert 0.85 < formula / counted < 1.1
-
-
-@pytest.mark.parametrize('remat', ['none', 'full'])
-def test_a_backward_keeps_more_than_the_least(remat):
-  """Held against the residuals that autodiff names."""
-  config = tiny.config(remat=remat, vocab_size=100)
-  batch, length = 2, 64
-  inputs = [*map(jnp.asarray, tiny.inputs(config, batch=batch, length=length))]
-
-  def residuals(params):
-    return jax.vjp(
-      lambda p: model.Retro(config).apply({'params': p}, *inputs), params
-    )[1]
-
-  params = tiny.params(config)
-  leaves = jax.tree.leaves(jax.eval_shape(residuals, params))
-  kept = sum(x.size * x.dtype.itemsize for x in leaves)
-  kept += batch * length * config.vocab_size * 4  # of the loss
-  least = batch * presets.kept_bytes(config, length, 2)
-  assert kept / 8 < least < kept
