@@ -31,7 +31,6 @@ _LEAST_GROUP = 4  # smaller groups save nothing
 _TILES = {'cpu': 0, 'tpu': 8192}
 _GPU_TILE = 16_384
 _TILE_GROUPS = (64, 32)  # rows of a tile that share one maximum; they lie apart
-_KEPT = 65_536  # rows whose scores are kept at a time
 # Kept beyond the number of candidates, or of groups with candidates, that is expected
 # where rows lie in random order.
 _SPARE = 16
@@ -209,20 +208,10 @@ def top_k(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _best_of_scores(queries, rows, norms, count, metric, fetch):
-  """Return the best of all scores, kept for some rows at a time."""
-
-  def merged(best, number, part):
-    low = number * len(part[0])
-    scores = _scores(queries, *part, count - low, metric)
-    values, at = top_k(scores, min(fetch, len(part[0])))
-    return _merge(best, _Found(values, low + at, _least(values))), None
-
-  empty = _Found(
-    jnp.full((len(queries), fetch), -jnp.inf),
-    jnp.zeros((len(queries), fetch), jnp.int32),
-    jnp.full(len(queries), -jnp.inf),
-  )
-  return _scan(merged, empty, (rows, norms), _KEPT)[0]
+  """Return the best of all scores."""
+  scores = _scores(queries, rows, norms, count, metric)
+  values, at = top_k(scores, fetch)
+  return _Found(values, at, _least(values))
 
 
 def _best_of_tiles(queries, rows, norms, count, metric, fetch, tile):
@@ -239,25 +228,14 @@ def _best_of_tiles(queries, rows, norms, count, metric, fetch, tile):
     if again * group * _AGAIN <= len(rows):
       break
 
-  def summary(found, number, part):
-    scores = _scores(queries, *part, count - number * tile, metric)
-    scores = scores.reshape(len(queries), group, columns)
-    at = scores.argmax(axis=1)
-    others = jnp.arange(group)[:, None] != at[:, None]
-    second = jnp.where(others, scores, -jnp.inf).max(axis=1)
-    new = scores.max(axis=1), second, at.astype(jnp.uint8)
-    return tuple(
-      jax.lax.dynamic_update_slice(x, y, (0, number * columns))
-      for x, y in zip(found, new, strict=True)
-    ), None
-
   if tiles_gpu.suits(rows, columns):
     best, second, at = tiles_gpu.summarize(
       queries, rows, norms, count, metric=metric, tile=tile, columns=columns
     )
   else:
-    found = [jnp.zeros((len(queries), groups), x) for x in ('f4', 'f4', 'u1')]
-    (best, second, at), _ = _scan(summary, tuple(found), (rows, norms), tile)
+    best, second, at = _summarize(
+      queries, rows, norms, count, metric, tile, columns
+    )
 
   def row(name, at):
     number, column = name // columns, name % columns
@@ -278,22 +256,22 @@ def _best_of_tiles(queries, rows, norms, count, metric, fetch, tile):
   return _merge(first, _Found(scores, members, _least(seconds)))
 
 
-def _scan(step, carry, arrays, size):
-  """Call step(carry, number, slices) on slices of at most `size` rows."""
-  size = (
-    math.gcd(len(arrays[0]), size) if len(arrays[0]) > size else len(arrays[0])
-  )
-  count = len(arrays[0]) // size
-  if count == 1:
-    return step(carry, 0, arrays)
+def _summarize(queries, rows, norms, count, metric, tile, columns):
+  """Return what `tiles_gpu.summarize` does, by a loop over tiles."""
+  tiles = len(rows) // tile
 
-  def one(carry, number):
-    slices = (
-      jax.lax.dynamic_slice_in_dim(x, number * size, size) for x in arrays
-    )
-    return step(carry, number, tuple(slices))
+  def one(x):
+    number, rows, norms = x
+    scores = _scores(queries, rows, norms, count - number * tile, metric)
+    scores = scores.reshape(len(queries), -1, columns)
+    at = scores.argmax(axis=1)
+    others = jnp.arange(scores.shape[1])[:, None] != at[:, None]
+    second = jnp.where(others, scores, -jnp.inf).max(axis=1)
+    return scores.max(axis=1), second, at.astype(jnp.uint8)
 
-  return jax.lax.scan(one, carry, jnp.arange(count))
+  parts = rows.reshape(tiles, tile, -1), norms.reshape(tiles, tile)
+  found = jax.lax.map(one, (jnp.arange(tiles), *parts))
+  return [jnp.moveaxis(x, 0, 1).reshape(len(queries), -1) for x in found]
 
 
 def _least(best):
@@ -315,7 +293,7 @@ def _merge(best, found):
 
 
 @functools.partial(
-  jax.jit, static_argnames=('mesh', 'metric', 'whole'), donate_argnames='best'
+  jax.jit, static_argnames=('mesh', 'metric'), donate_argnames='best'
 )
 def search_block(
   queries: jax.Array,
@@ -324,15 +302,11 @@ def search_block(
   *,
   mesh: jax.sharding.Mesh,
   metric: str,
-  whole: bool = False,
 ) -> Best:
   """Merge the best rows of one block into the best of the blocks before it.
 
   Only the candidates of each device move between devices. Queries [Q, D]
   float32 are on every device.
-
-  Args:
-    whole: whether `rest` may only be the last of the best.
   """
   fetch = best.scores.shape[1]
 
@@ -346,7 +320,7 @@ def search_block(
     first = jax.lax.axis_index('rows') * len(rows)
     # Few devices hold much more than their part of the best; `rest` tells.
     kept = min(fetch, 2 * -(-fetch // mesh.size) + _SPARE)
-    tile = 0 if whole else _tile(mesh)
+    tile = _tile(mesh)
     if tile and len(rows) > 2 * kept * _TILE_GROUPS[0]:
       found = _best_of_tiles(
         queries, rows, norms, count - first, metric, kept, tile
@@ -363,35 +337,3 @@ def search_block(
   )
   blocks = jnp.full_like(rows, block.number)
   return _merge(best, Best(scores, blocks, rows, rest.max(axis=1)))
-
-
-@functools.partial(jax.jit, static_argnames=('mesh', 'metric'))
-def count_block(
-  queries: jax.Array,
-  block: Block,
-  threshold: jax.Array,
-  *,
-  mesh: jax.sharding.Mesh,
-  metric: str,
-) -> jax.Array:
-  """Count the rows of a block with at least the threshold score: [Q] int32."""
-
-  @jax.shard_map(
-    mesh=mesh,
-    in_specs=(P(), P('rows'), P('rows'), P(), P()),
-    out_specs=P(),
-    check_vma=False,
-  )
-  def count(queries, rows, norms, count, threshold):
-    first = jax.lax.axis_index('rows') * len(rows)
-
-    def add(total, number, part):
-      left = count - first - number * len(part[0])
-      scores = _scores(queries, *part, left, metric)
-      above = (scores >= threshold[:, None]).sum(axis=1, dtype=jnp.int32)
-      return total + above, None
-
-    none = jnp.zeros(len(queries), jnp.int32)
-    return jax.lax.psum(_scan(add, none, (rows, norms), _KEPT)[0], 'rows')
-
-  return count(queries, block.rows, block.norms, block.count, threshold)

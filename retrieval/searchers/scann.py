@@ -234,16 +234,22 @@ class ScannSearcher:
     return base.pad(ids, scores, k)
 
   def _search(self, queries, k, leaves, rescore):
-    return _ask(
-      self._searcher,
-      self.metric,
-      self.num_vectors,
-      self._num_threads,
+    """Call ScaNN, which marks a missing row by id 0 with score NaN."""
+    share = -(-len(queries) // self._num_threads)
+    ids, scores = self._searcher.search_batched_parallel(
       queries,
-      k,
+      final_num_neighbors=k,
+      batch_size=min(max(share, 1), 256),
       pre_reorder_num_neighbors=min(max(rescore, 2 * k), self.num_vectors),
       leaves_to_search=leaves,
     )
+    scores = np.asarray(scores, np.float32)
+    if self.metric == 'squared_l2':
+      scores = -scores
+    missing = ~np.isfinite(scores)
+    ids = np.where(missing, -1, np.asarray(ids, np.int64))
+    sharded_array.in_range(ids, -1, self.num_vectors, 'the index of ScaNN')
+    return ids, np.where(missing, np.float32(-np.inf), scores)
 
   def save(self, path: str | os.PathLike) -> None:
     """Write ScaNN's files with relative paths, so that the folder can move."""
@@ -284,52 +290,6 @@ class ScannSearcher:
     settings = fields['settings']
     shape = tuple(fields['shape'])
     return cls(searcher, fields['metric'], shape, settings)
-
-
-class BruteForce:
-  """ScaNN's exact scores in float32, of vectors [n, d] that it copies.
-
-  On CPUs it selects the best while it multiplies.
-  """
-
-  def __init__(self, vectors: np.ndarray, metric: str):
-    """Copy the vectors, `MIN_ROWS` of them or more."""
-    self._metric, self._num_vectors = metric, len(vectors)
-    builder = _import().builder(vectors, 1, metric).score_brute_force()
-    self._searcher = builder.build()
-    self._num_threads = os.cpu_count() or 1
-    self._searcher.set_num_threads(self._num_threads)
-
-  def __call__(
-    self, queries: np.ndarray, k: int
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Return ids and scores [b, k] of float32 queries, as a searcher does."""
-    return _ask(
-      self._searcher,
-      self._metric,
-      self._num_vectors,
-      self._num_threads,
-      queries,
-      k,
-    )
-
-
-def _ask(searcher, metric, num_vectors, num_threads, queries, k, **settings):
-  """Call ScaNN, which marks a missing row by id 0 with score NaN."""
-  share = -(-len(queries) // num_threads)
-  ids, scores = searcher.search_batched_parallel(
-    queries,
-    final_num_neighbors=k,
-    batch_size=min(max(share, 1), 256),
-    **settings,
-  )
-  scores = np.asarray(scores, np.float32)
-  if metric == 'squared_l2':
-    scores = -scores
-  missing = ~np.isfinite(scores)
-  ids = np.where(missing, -1, np.asarray(ids, np.int64))
-  sharded_array.in_range(ids, -1, num_vectors, 'the index of ScaNN')
-  return ids, np.where(missing, np.float32(-np.inf), scores)
 
 
 def _check_files(path: pathlib.Path, sizes: dict[str, int]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.searchers import block_search
+from retrieval.searchers import block_search, matrix_search
 from retrieval.store import sharded_array, store_writer
 
 METRICS = ('dot_product', 'squared_l2')
@@ -54,33 +54,30 @@ def random_database(kind, rng, num_rows, dimension):
   return database
 
 
-@pytest.fixture(params=['kept', 'tiles'])
-def way(request, monkeypatch):
-  """The way of CPUs, and that of accelerators with tiny tiles."""
+@pytest.fixture(params=['matrices', 'kept', 'tiles'])
+def block_rows(request, monkeypatch):
+  """Products of one CPU; programs of devices, those of accelerators in tiny tiles."""
+  if request.param == 'matrices':
+    monkeypatch.setattr(matrix_search, '_SCORES', 1 << 13)
+    monkeypatch.setattr(matrix_search, '_QUERIES', 3)
   if request.param == 'tiles':
     monkeypatch.setattr(block_search, '_TILES', {'cpu': 256})
     monkeypatch.setattr(block_search, '_TILE_GROUPS', (8, 4))
-    monkeypatch.setattr(block_search, '_KEPT', 512)
   block_search.search_block.clear_cache()
-  block_search.count_block.clear_cache()
-  yield request.param
+  yield None if request.param == 'matrices' else 4096
   block_search.search_block.clear_cache()
-  block_search.count_block.clear_cache()
 
 
 @pytest.mark.parametrize('metric', METRICS)
 @pytest.mark.parametrize(
   'kind', ['normal', 'whole numbers', 'copies', 'far', 'one']
 )
-def test_equals_float64_oracle(kind, metric, way):
+def test_equals_float64_oracle(kind, metric, block_rows):
   rng = np.random.default_rng(0)
-  for num_rows, dimension, k, num_devices, resident in (
-    (1, 3, 2, 8, 0),
-    (300, 16, 400, 1, 1 << 30),
-    (3000, 16, 10, 8, 0),
-    (9000, 8, 10, 1, 1 << 30),
-    (9000, 8, 10, 8, 0),
-  ):
+  shapes = [(1, 3, 2, 8, 0), (300, 16, 400, 1, 1 << 30), (9000, 8, 10, 8, 0)]
+  if block_rows is None or kind == 'copies':
+    shapes += [(3000, 16, 10, 8, 0), (9000, 8, 10, 1, 1 << 30)]
+  for num_rows, dimension, k, num_devices, resident in shapes:
     database = random_database(kind, rng, num_rows, dimension)
     noise = rng.standard_normal((5, dimension)).astype(np.float32)
     if kind == 'whole numbers':
@@ -91,47 +88,37 @@ def test_equals_float64_oracle(kind, metric, way):
     searcher = searchers.ExactSearcher(
       database,
       metric,
-      block_rows=4096,
+      block_rows=block_rows,
       resident_bytes=resident,
       devices=jax.devices()[:num_devices],
     )
     check(searcher, database, queries, k)
 
 
-@pytest.mark.skipif(not searchers.scann_available(), reason='no ScaNN')
-@pytest.mark.parametrize('metric', METRICS)
-@pytest.mark.parametrize('kind', ['normal', 'whole numbers', 'copies', 'far'])
-def test_scann_chooses_candidates_on_one_cpu(kind, metric, monkeypatch):
-  rng = np.random.default_rng(0)
-  database = random_database(kind, rng, 6000, 16)
-  searcher = searchers.ExactSearcher(
-    database, metric, devices=jax.devices()[:1]
-  )
-  asked = []
-  search = searcher._brute_force
-  monkeypatch.setattr(
-    searcher, '_brute_force', lambda *x: asked.append(x) or search(*x)
-  )
-  for k in (1, 10, 700):
-    noise = rng.standard_normal((5, 16)).astype(np.float32)
-    check(searcher, database, database[:5] + noise, k)
-  assert len(asked) == 3
-  del database  # The searcher has its own.
-  others = searchers.ExactSearcher(
-    np.ones((5000, 4), np.float16), devices=jax.devices()[:1]
-  )
-  assert others._brute_force is None
+@pytest.mark.parametrize('kind', ['copies', 'far', 'one'])
+def test_more_candidates_than_are_held_are_scored_at_once(kind, monkeypatch):
+  monkeypatch.setattr(matrix_search, '_HELD', 1000)
+  monkeypatch.setattr(matrix_search, '_SCORES', 1 << 13)
+  database = random_database(kind, np.random.default_rng(0), 9000, 8)
+  for metric in METRICS:
+    searcher = searchers.ExactSearcher(database, metric)
+    check(searcher, database, database[:5], 10)
+    check(searcher, database, database[:2], 700)
 
 
-def test_tiles_find_most_alone(way, monkeypatch):
+def test_tiles_find_most_alone(monkeypatch):
   """Rows that share a group with a better one are found without a second pass."""
+  monkeypatch.setattr(block_search, '_TILES', {'cpu': 256})
+  monkeypatch.setattr(block_search, '_TILE_GROUPS', (8, 4))
+  block_search.search_block.clear_cache()
   rng = np.random.default_rng(0)
   database = rng.standard_normal((60_000, 16)).astype(np.float32)
   searcher = searchers.ExactSearcher(
     database, block_rows=1 << 16, devices=jax.devices()[:1]
   )
-  monkeypatch.setattr(searcher, '_search_wider', None)
+  monkeypatch.setattr(matrix_search.MatrixSearch, '__call__', None)
   check(searcher, database, database[:20], 400)
+  block_search.search_block.clear_cache()
 
 
 @pytest.mark.parametrize('is_tpu', [True, False])
@@ -149,7 +136,7 @@ def test_float32_queries_lose_nothing_beside_bfloat16_rows(is_tpu, monkeypatch):
 def test_shares_blocks_between_eight_devices():
   rng = np.random.default_rng(0)
   database = rng.standard_normal((5000, 8)).astype(np.float32)
-  searcher = searchers.ExactSearcher(database)
+  searcher = searchers.ExactSearcher(database, block_rows=8192)
   (block,) = searcher._read_blocks()
   shards = block.rows.addressable_shards
   assert len({s.device for s in shards}) == 8
@@ -161,18 +148,12 @@ def test_ids_pass_the_range_of_int32(monkeypatch):
   """Block numbers and rows are joined as int64."""
   database = np.eye(8, dtype=np.float32).repeat(512, axis=0)
   searcher = searchers.ExactSearcher(database, block_rows=1024)
-  blocks = [b._replace(number=np.int32(1 << 22)) for b in searcher._blocks()]
-  monkeypatch.setattr(searcher, '_blocks', lambda: iter(blocks[-1:]))
+  blocks = [
+    b._replace(number=np.int32(1 << 22)) for b in searcher._read_blocks()
+  ]
+  monkeypatch.setattr(searcher, '_blocks_on_device', blocks[-1:])
   ids, *_ = searcher._candidates(database[-1:], 32)
   assert ids.min() >= 1 << 32
-
-
-def test_counts_rows_on_all_devices_and_in_all_blocks(way):
-  database = np.arange(9000, dtype=np.float32)[:, None]
-  searcher = searchers.ExactSearcher(database, block_rows=4096)
-  threshold = np.array([8999, 4000, -1], np.float32)
-  counts = searcher._count(np.ones((3, 1), np.float32), threshold)
-  np.testing.assert_array_equal(counts, [1, 5000, 9000])
 
 
 @pytest.mark.parametrize('k', [1, 16, 20, 300])
@@ -213,7 +194,9 @@ def test_half_precision_and_integer_rows():
 
 
 @pytest.mark.parametrize('metric', METRICS)
-def test_bfloat16_rows_mapped_in_a_store_and_copied(tmp_path, metric, way):
+def test_bfloat16_rows_mapped_in_a_store_and_copied(
+  tmp_path, metric, block_rows
+):
   """The two bytes that NumPy knows no name for come back as what they are."""
   rng = np.random.default_rng(0)
   database = rng.standard_normal((3000, 16)).astype(ml_dtypes.bfloat16)
@@ -225,17 +208,19 @@ def test_bfloat16_rows_mapped_in_a_store_and_copied(tmp_path, metric, way):
   for name, vectors in (('mapped', mapped), ('stored', stored)):
     assert vectors.dtype == ml_dtypes.bfloat16
     searcher = searchers.ExactSearcher(
-      vectors, metric, block_rows=1024, resident_bytes=0
+      vectors, metric, block_rows=block_rows, resident_bytes=0
     )
-    assert {b.rows.dtype for b in searcher._blocks()} == {vectors.dtype}
+    assert {b.rows.dtype for b in searcher._read_blocks()} == {vectors.dtype}
     check(searcher, database, queries, 10)
     searcher.save(tmp_path / name)
     again = searchers.load(tmp_path / name)
     assert again.num_bytes == 2 * 3000 * 16
     check(again, database, queries, 10)
-  fits = searchers.ExactSearcher(mapped, metric, resident_bytes=2 * 3000 * 16)
+  fits = searchers.ExactSearcher(
+    mapped, metric, block_rows=block_rows, resident_bytes=2 * 3000 * 16
+  )
   check(fits, database, queries, 10)
-  assert '_blocks_on_device' in vars(fits)
+  assert ('_blocks_on_device' in vars(fits)) == bool(block_rows)
 
 
 def test_scores_given_rows():
