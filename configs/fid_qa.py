@@ -9,12 +9,12 @@ Blocks, tokenizer and datastore are those of the run that retro_from names, a RE
   small  two CPU cores, from the runs of retro_pretrain_quickstart or _small
   test   a CPU in seconds
 
-  python -m experiments.retro_qa.train --config=configs/fid_qa.py:small \
+  python -m experiments.train --config=configs/fid_qa.py:small \
     --config.retro_from=runs/quickstart/retro \
     --config.questions.train="('webquestions:train=train.json',)" \
     --config.questions.dev="('webquestions:dev=train.json',)" \
     --workdir=runs/quickstart/fid
-  python -m experiments.retro_qa.evaluate --config=configs/fid_qa.py:small \
+  python -m experiments.evaluate --config=configs/fid_qa.py:small \
     --config.evaluate.questions="('webquestions:test=test.json',)" \
     --workdir=runs/quickstart/fid
 
@@ -29,19 +29,21 @@ from configs import retro_qa
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Return the configuration: the paper's settings, small ones, or a test's."""
-  config = retro_qa.get_config(arg)
-  config.qa.reader = 'fid'
+  c = retro_qa.get_config(arg)
+  c.qa.reader = 'fid'
   if arg == 'base':
-    config.qa.update(num_passages=100, passage_length=250, answer_length=50)
+    c.qa.num_passages = 100
+    c.qa.passage_length = 250
+    c.qa.answer_length = 50
     # The paper's fine-tuning of T5; its linear decay is a cosine here.
-    config.optimizer.update(
-      learning_rate=5e-5,
-      warmup_steps=1000,
-      final_fraction=0.0,
-      weight_decay=0.01,
-    )
-    config.update(batch_size=64, num_steps=15_000)
+    c.batch_size = 64
+    c.num_steps = 15_000
+    c.optimizer.learning_rate = 5e-5
+    c.optimizer.warmup_steps = 1000
+    c.optimizer.final_fraction = 0.0
+    c.optimizer.weight_decay = 0.01
   elif arg == 'small':
-    config.qa.update(passage_length=160, answer_length=16)
-    config.optimizer.learning_rate = 1e-3  # the start is small, too
-  return config
+    c.qa.passage_length = 160
+    c.qa.answer_length = 16
+    c.optimizer.learning_rate = 1e-3  # the start is small, too
+  return c

@@ -6,10 +6,10 @@ Papers: Khandelwal et al. 2020, arXiv 1911.00172; Borgeaud et al. 2021, Table 4
 and appendix C.2, whose lambda 0.118 and alpha 0.00785 make one row. Two CPU cores,
 after the commands of retro_pretrain_small:
 
-  python -m experiments.knn_lm.build --config=configs/knn_lm_small.py \
+  python -m experiments.prepare --config=configs/knn_lm_small.py \
     --config.knn_lm.model_workdir=runs/simplewiki/baseline \
     --workdir=runs/simplewiki/knn_lm
-  python -m experiments.knn_lm.evaluate --config=configs/knn_lm_small.py \
+  python -m experiments.evaluate --config=configs/knn_lm_small.py \
     --config.knn_lm.model_workdir=runs/simplewiki/baseline \
     --config.knn_lm.retro_workdir=runs/simplewiki/retro \
     --workdir=runs/simplewiki/knn_lm
@@ -20,24 +20,27 @@ is built. --config.knn_lm.max_documents bounds it.
 
 import ml_collections
 
-from configs.bases import retro_base, sections
-from experiments.knn_lm import settings
+from configs import retro_variants
+from experiments.engine import configs
+from experiments.knn_lm.config import Config
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; see retro_base for `arg`."""
-  config = retro_base.small(arg)
-  config.knn_lm = sections.of(
-    settings.KnnLm, index=sections.index(scann={'rescore': 'int8'})
-  )
-  config.evaluate.update(num_neighbors=(2,), shuffled=False)
-  config = retro_base.finish(config, arg)
+  """Return the configuration; see retro_variants for `arg`."""
+  c = configs.of(Config)
+  c.knn_lm.ks = (8, 64, 256, 1024)
+  c.knn_lm.index.scann = {'rescore': 'int8'}
+  # Data and mesh are those of the run that makes the keys; nothing is trained.
+  c.num_steps = c.eval_every = c.checkpoint_every = 1
+  c.eval_batches = 0
+  evaluate = {'num_neighbors': (2,), 'shuffled': False}
+  configs.for_command(c, 'evaluate', **evaluate)
   if arg.endswith('test'):
-    config.knn_lm.update(
-      tokens_per_shard=1000,
-      ks=(1, 4, 16),
-      temperatures=(10.0, 100.0),
-      lambdas=(0.0, 0.1, 0.3),
-    )
-    config.knn_lm.index.num_queries = 20
-  return config
+    retro_variants.finish(c, arg)
+    c.knn_lm.tokens_per_shard = 1000
+    c.knn_lm.ks = (1, 4, 16)
+    c.knn_lm.temperatures = (10.0, 100.0)
+    c.knn_lm.lambdas = (0.0, 0.1, 0.3)
+    c.knn_lm.index.num_queries = 20
+    configs.for_command(c, 'evaluate', **{**c.evaluate, **evaluate})
+  return c

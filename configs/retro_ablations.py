@@ -5,10 +5,10 @@
 The argument is the row; with _test behind it, at the size of a test:
 
   for row in retro no_query_conditioning cca_all no_retrieval; do
-    python -m experiments.retro.train \
+    python -m experiments.train \
       --config=configs/retro_ablations.py:$row \
       --config.data_dir=runs/simplewiki/data --workdir=runs/ablations/$row
-    python -m experiments.retro.evaluate \
+    python -m experiments.evaluate \
       --config=configs/retro_ablations.py:$row --workdir=runs/ablations/$row
   done
   python -m experiments.tables.tables --table=retro_13 --output=tables \
@@ -25,9 +25,9 @@ from typing import Any
 
 import ml_collections
 
-from configs.bases import retro_base
+from configs import retro_pretrain_small
 
-_LAYERS = 6  # of retro_base.small
+_LAYERS = 6  # of retro_pretrain_small
 
 # Row -> changes of retro_pretrain_small.
 ROWS: dict[str, dict[str, Any]] = {
@@ -70,10 +70,9 @@ def get_config(arg: str = 'retro') -> ml_collections.ConfigDict:
       'with _test.'
     )
   row = arg.removesuffix('_test')
-  config = retro_base.small()
+  c = retro_pretrain_small.get_config('base' if arg == row else 'test')
   if arg != row:
-    config = retro_base.finish(config, 'test')
-    config.model.num_layers = _LAYERS
-    config.model.cca_layers = (_LAYERS // 2, _LAYERS)
-  config.update(ROWS[row])
-  return config
+    c.model.num_layers = _LAYERS
+    c.model.cca_layers = (_LAYERS // 2, _LAYERS)
+  c.update(ROWS[row])
+  return c

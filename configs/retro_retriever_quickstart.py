@@ -7,11 +7,11 @@ Izacard et al. 2022, arXiv 2208.03299 (perplexity distillation). Two CPU cores, 
 `make quickstart`; expected figures are in docs/results_retro.md.
 
   C="--config=configs/retro_retriever_quickstart.py"
-  python -m experiments.taught.train_retriever $C \
+  python -m experiments.train $C \
     --config.retriever.language_model=runs/quickstart/retro --workdir=runs/taught
-  python -m experiments.retro.prepare $C --workdir=runs/taught \
+  python -m experiments.prepare $C --workdir=runs/taught \
     --config.embedder.path=runs/taught/embedder
-  python -m experiments.retro.compare $C --workdir=runs/taught \
+  python -m experiments.compare $C --workdir=runs/taught \
     --row=frozen=runs/quickstart/retro \
     --row=taught=runs/quickstart/retro,data=runs/taught/data
 
@@ -21,28 +21,36 @@ of 2e-5. Here gains of single neighbors differ by .05 nats a token and cosines b
 
 import ml_collections
 
-from configs import retro_pretrain_quickstart
-from configs.bases import sections
-from experiments.retro import settings
+from configs import retro_variants
+from experiments.engine import configs
+from experiments.taught.config import Config
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Return the configuration: `base`, or `test`, which runs in seconds."""
-  sections.check_arg(arg, ('base', 'test'))
-  config = retro_pretrain_quickstart.get_config(arg)
-  config.retriever = sections.of(
-    settings.Retriever, num_candidates=6, max_length=48
-  )
+  configs.check_arg(arg, ('base', 'test'))
+  c = configs.of(Config)
+  # Data: those of the quickstart.
+  c.corpus.kind = 'vital'
+  c.tokenizer.vocab_size = 1024
+  c.valid_fraction = 0.01
+  c.test_fraction = 0.02
+  # Rows, of which chunks ask for candidates.
+  c.sequence_chunks = 8
+  c.retriever.num_candidates = 6
+  c.retriever.max_length = 48
+  # Training.
+  c.batch_size = 2
+  c.num_steps = 180
+  c.optimizer.learning_rate = 5e-5
+  c.optimizer.warmup_steps = 10
+  c.log_every = 10
+  c.eval_every = 90
+  c.eval_batches = 16
+  c.checkpoint_every = 45
   if arg == 'test':
-    config.retriever.update(num_candidates=3, queries=2, max_length=16)
-    return config
-  config.optimizer.update(learning_rate=5e-5, warmup_steps=10)
-  config.update(
-    batch_size=2,
-    num_steps=180,
-    log_every=10,
-    eval_every=90,
-    eval_batches=16,
-    checkpoint_every=45,
-  )
-  return config
+    retro_variants.finish(c, arg)
+    c.retriever.num_candidates = 3
+    c.retriever.queries = 2
+    c.retriever.max_length = 16
+  return c

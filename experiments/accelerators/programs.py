@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import ml_collections
 
 from experiments.accelerators import realm_programs
-from experiments.engine import program as program_lib, tasks
+from experiments.engine import configs, program as program_lib, rooms, tasks
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retro_jax.decoding import decode, drawing
@@ -162,4 +162,7 @@ def trace(config: Config, devices: Devices, name: str) -> Traced:
     raise ValueError(
       f'--program={name!r}: config.task {config.task!r} has {sorted(tracers)}.'
     )
+  root = rooms.config_class(config.task)
+  if root.__name__ == 'Config':
+    config = configs.build(root, config)
   return tracers[name](config, devices, name)

@@ -17,18 +17,16 @@ are then those of the exact text. The tokenizer is written to DIR/data, to which
 
 from collections.abc import Callable, Mapping
 import dataclasses
-import json
 import os
 import pathlib
 from typing import Any
 
 from absl import flags, logging
 import jax
-import ml_collections
 import numpy as np
 
 from experiments.engine import checkpoint_writer, command, reports
-from experiments.retro import settings as settings_lib
+from experiments.retro.config import Config
 from retrieval import tokenization
 from retrieval.formats import gguf_files, safetensors_files
 from retrieval.store import locks, manifests
@@ -189,9 +187,21 @@ def _write_gpt2_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
   byte_pairs.write(folder, spec, dict.fromkeys(('bos', 'eos', 'pad'), end))
 
 
+def _model(config: Config, fields: Mapping[str, Any]) -> config_lib.RetroConfig:
+  """The sizes and choices of a decoder that is to be a baseline."""
+  decoder = config_lib.PublicDecoder(**fields.get('decoder', {}))
+  changed = dict(fields) | {
+    'decoder': decoder,
+    'share_embeddings': False,
+    'copy_init': False,
+    'cca_layers': (),
+  }
+  return dataclasses.replace(config.model, **changed)
+
+
 def convert(
   source: str | os.PathLike,
-  config: ml_collections.ConfigDict,
+  config: Config,
   workdir: str | os.PathLike,
 ) -> dict[str, str]:
   """Write the checkpoint of a baseline, with its tokenizer.
@@ -211,12 +221,14 @@ def convert(
     vocab_size = _named(
       found.described.parent, lambda: data.tokenizer.vocab_size
     )
-    model = config.model.to_dict() | dict(found.fields)
-    model |= {'share_embeddings': False, 'copy_init': False}
-    changed = command.changed(
-      config, model=model, retrieval=False, data_dir='', retrofit_from=''
+    changed = dataclasses.replace(
+      config,
+      model=_named(found.described, _model, config, found.fields),
+      retrieval=False,
+      data_dir='',
+      retrofit_from='',
+      tokenizer=dataclasses.replace(config.tokenizer, vocab_size=vocab_size),
     )
-    changed.tokenizer.vocab_size = vocab_size
     model_cfg = _named(
       found.described, loading.model_config, changed, vocab_size
     )
@@ -224,7 +236,7 @@ def convert(
     checkpoint_writer.save_params(
       str(workdir),
       jax.tree.map(np.ascontiguousarray, params),
-      config=json.loads(changed.to_json()),
+      config=dataclasses.asdict(changed),
       fingerprints={'tokenizer': data.tokenizer.fingerprint},
     )
   count = sum(x.size for x in jax.tree.leaves(params))
@@ -238,7 +250,7 @@ def convert(
   }
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def run(config: Config, workdir: str) -> None:
   """Import the decoder of --source and print its sizes and folders."""
   source = flags.FLAGS.source
   if not source:
@@ -255,7 +267,8 @@ def _define_flags() -> None:
 if __name__ == '__main__':
   command.main(
     run,
-    settings_lib.Settings,
+    Config,
     _define_flags,
+    builds=True,
     default_config=f'{_CONFIG}:baseline',
   )

@@ -9,7 +9,6 @@ import json
 import pathlib
 
 from absl import flags
-import ml_collections
 import numpy as np
 
 from retrieval.store import store
@@ -91,15 +90,15 @@ def _line(document: corpus_lib.Document) -> str:
 
 
 def read(
-  config: ml_collections.ConfigDict, path: str
+  corpus: corpus_lib.CorpusConfig, path: str
 ) -> list[corpus_lib.Document]:
-  """Read changed documents, JSON lines with the fields of config.corpus.
+  """Read changed documents, JSON lines with the fields of a corpus.
 
   Raises:
     ValueError: for a bad record, by file and line.
   """
   settings = dataclasses.replace(
-    corpus_lib.CorpusConfig(**config.corpus),
+    corpus,
     kind='jsonl',
     path=path,
     on_error='raise',

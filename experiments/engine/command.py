@@ -127,7 +127,7 @@ def _main(
       if call.section:
         configs.add_section(config, call.section)
       for name, text in overrides:
-        configs.override(config, name, text)
+        configs.override(config, name, text, call.root)
     _define(define_flags, default_config, default_workdir)
     app.run(lambda args: _run(config, call, args, writes), argv, _parse)
 

@@ -25,6 +25,7 @@ and passes it on: `run(config, workdir, evaluate)`.
 """
 
 import ast
+import collections.abc
 from collections.abc import Mapping
 import dataclasses
 import difflib
@@ -59,11 +60,21 @@ def of(cls: type, /, **values: Any) -> Config:
   """
   hints = typing.get_type_hints(cls, include_extras=True)
   config = Config(
-    {field.name: _default(field, hints[field.name]) for field in _fields(cls)}
+    {
+      field.name: _default(field, hints[field.name])
+      for field in _fields(cls)
+      if not field.metadata.get('rare')
+    }
   ).lock()
   for name, value in values.items():
     _set(config, name, value)
   return config
+
+
+def set_rare(section: Config, **values: Any) -> None:
+  """Set fields of a section that `of` does not list (`settings.rare`)."""
+  with section.unlocked():
+    section.update(values)
 
 
 def for_command(config: Config, command: str, **values: Any) -> None:
@@ -128,13 +139,19 @@ def load(path: str) -> Config:
   return config.lock()
 
 
-def override(config: Config, name: str, text: str) -> None:
+def override(
+  config: Config, name: str, text: str, root: type | None = None
+) -> None:
   """Set the field of a dotted name to a flag's text, read as the default's type.
+
+  Args:
+    root: dataclass of the config, whose rare fields are then known, too.
 
   Raises:
     ValueError: for an unknown field or a text of another type.
   """
   flag = f'--config.{name}={text}'
+  _list_rare(config, root, name)
   section = config
   *parents, last = name.split('.')
   for part in [*parents, last]:
@@ -151,6 +168,28 @@ def override(config: Config, name: str, text: str) -> None:
     ) from None
 
 
+def _list_rare(config: Config, cls: Any, name: str) -> None:
+  """Give a config the default of a rare field, or a key of a mapping."""
+  for part in name.split('.'):
+    if not isinstance(config, Config):
+      return
+    value, found = None, part in config
+    if dataclasses.is_dataclass(cls):
+      field = next((x for x in _fields(cls) if x.name == part), None)
+      if field is None:
+        return
+      cls = settings.hints(cls)[part]
+      value = None if found else _default(field, cls)
+    elif typing.get_origin(cls) is collections.abc.Mapping:
+      value = config_dict.placeholder(object)
+    else:
+      return
+    if not found:
+      with config.unlocked():
+        config[part] = value
+    config = config[part]
+
+
 _KINDS = {int: 'a whole number', float: 'a number', bool: 'True or False'}
 _KINDS |= {tuple: 'items, such as "(1, 2)"', Config: "a section's fields"}
 _BOOLS = {'true': True, '1': True, 'false': False, '0': False}
@@ -165,7 +204,12 @@ def _parse(text: str, kind: type) -> Any:
     return _items(text)
   if kind in (int, float, str):
     return kind(text)
-  return ast.literal_eval(text)
+  try:
+    return ast.literal_eval(text)
+  except (SyntaxError, ValueError):
+    if kind is object:
+      return text
+    raise
 
 
 def _items(text: str) -> tuple:
@@ -230,7 +274,13 @@ def _default(field: dataclasses.Field, hint: Any) -> Any:
 
 def _plain(value: Any, kind: type = object) -> Any:
   if dataclasses.is_dataclass(value):
-    return of(type(value), **vars(value))
+    found = of(type(value))
+    for name, item in vars(value).items():
+      if name in found:
+        _set(found, name, item)
+      elif item != getattr(type(value), name, dataclasses.MISSING):
+        set_rare(found, **{name: _plain(item)})
+    return found
   if isinstance(value, int) and kind is float:
     return float(value)
   return Config(value) if isinstance(value, Mapping) else value

@@ -11,6 +11,7 @@ optionally num_workers (which must not change on resume) and sharding_rules
 
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
+import dataclasses
 import itertools
 import json
 import math
@@ -21,7 +22,6 @@ from typing import Any
 from absl import logging
 import jax
 from jax.experimental import multihost_utils
-import ml_collections
 
 from experiments.engine import (
   checkpoint_writer,
@@ -73,7 +73,7 @@ def validate(
 
 def train(
   task: tasks.Task,
-  config: ml_collections.ConfigDict,
+  config: Any,
   workdir: str,
   *,
   devices: Sequence[jax.Device] | None = None,
@@ -91,6 +91,11 @@ def train(
     signals.Terminated: after SIGTERM in a command, when the state is saved.
   """
   _check_best(task, config)
+  plain = (
+    dataclasses.asdict(config)
+    if dataclasses.is_dataclass(config)
+    else json.loads(config.to_json())
+  )
   program = program_lib.make_program(task, config, devices=devices)
   num_steps, index_refresher = config.num_steps, task.index_refresher
   with contextlib.ExitStack() as stack:
@@ -101,7 +106,7 @@ def train(
     saver = enter(
       checkpoint_writer.Checkpoints(
         workdir,
-        config=json.loads(config.to_json()),
+        config=plain,
         pipeline=_pipeline(task, config),
         index_version=None if index_refresher else task.index_version,
         fingerprints=task.fingerprints,
@@ -121,7 +126,7 @@ def train(
       state = program.init(jax.random.key(config.seed))
     if not jax.process_index():  # not before the restore may refuse
       path = pathlib.Path(workdir) / 'config.json'
-      store.write_atomically(path, config.to_json(indent=2) + '\n')
+      store.write_atomically(path, json.dumps(plain, indent=2) + '\n')
     _log_plan(program, config, state, workdir)
     writer = enter(metric_writer.MetricWriter(workdir, resume_step=start))
     profiler = enter(_Profiler(workdir, config.profile_steps))
@@ -215,7 +220,7 @@ def _agreed(terminated: Callable[[], bool], step: int) -> bool:
   return terminated()
 
 
-def _check_best(task: tasks.Task, config: ml_collections.ConfigDict) -> None:
+def _check_best(task: tasks.Task, config: Any) -> None:
   """Refuse a best metric that is not measured, or not where a step is saved."""
   kinds = ['valid'] * bool(config.eval_batches) + [*task.evals]
   best = config.best_metric
@@ -258,22 +263,20 @@ def _check_finite(
     )
 
 
-def _pipeline(
-  task: tasks.Task, config: ml_collections.ConfigDict
-) -> dict[str, Any]:
+def _pipeline(task: tasks.Task, config: Any) -> dict[str, Any]:
   """Values that decide the stream of batches and must not change on resume."""
   return {
     'dataset': task.pipeline_fingerprint,
     'seed': config.seed,
     'batch_size': config.batch_size,
-    'num_workers': config.get('num_workers', 0),
+    'num_workers': getattr(config, 'num_workers', 0),
     'process_count': jax.process_count(),
   }
 
 
 def _log_plan(
   program: program_lib.Program,
-  config: ml_collections.ConfigDict,
+  config: Any,
   state: program_lib.TrainState,
   workdir: str,
 ) -> None:

@@ -14,8 +14,7 @@ Options = Mapping[str, Callable[[str], Any]]
 
 def define_flag() -> None:
   """Define --row."""
-  flags.DEFINE_multi_string('row', None, 'NAME=RUN[,OPTION=VALUE...].')
-  flags.mark_flag_as_required('row')
+  flags.DEFINE_multi_string('row', [], 'NAME=RUN[,OPTION=VALUE...].')
 
 
 def one_of(allowed: Collection[str]) -> Callable[[str], str]:

@@ -74,6 +74,8 @@ def make_config(fields: Any) -> OptimizerConfig:
   Raises:
     ValueError: for a field that does not exist.
   """
+  if isinstance(fields, OptimizerConfig):
+    return fields
   known = {field.name for field in dataclasses.fields(OptimizerConfig)}
   unknown = sorted(set(fields) - known)
   if unknown:

@@ -11,7 +11,6 @@ from typing import Any
 from flax import linen as nn, struct
 import jax
 import jax.numpy as jnp
-import ml_collections
 import optax
 
 from experiments.engine import optimizers, tasks
@@ -176,9 +175,19 @@ def eval_step(
   )[0]
 
 
+def mesh_and_rules(
+  config: Any, devices: Sequence[jax.Device] | None = None
+) -> tuple[jax.sharding.Mesh, Any]:
+  """The mesh of a config over all or some devices, and its sharding rules."""
+  axes = config.mesh
+  axes = vars(axes) if dataclasses.is_dataclass(axes) else axes.to_dict()
+  rules = sharding.make_rules(getattr(config, 'sharding_rules', None))
+  return sharding.make_mesh(**axes, devices=devices), rules
+
+
 def make_program(
   task: tasks.Task,
-  config: ml_collections.ConfigDict,
+  config: Any,
   *,
   devices: Sequence[jax.Device] | None = None,
 ) -> Program:
@@ -193,8 +202,7 @@ def make_program(
   Raises:
     ValueError: for a config that does not fit the devices or the batch.
   """
-  mesh = sharding.make_mesh(**config.mesh, devices=devices)
-  rules = sharding.make_rules(config.get('sharding_rules'))
+  mesh, rules = mesh_and_rules(config, devices)
   settings = optimizers.make_config(config.optimizer)
   parts = settings.accumulate_steps
   num_rows = task.batch_rows or config.batch_size

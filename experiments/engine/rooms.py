@@ -28,13 +28,14 @@ import importlib
 from typing import Any
 
 _RETRO = {
-  'config': 'experiments.retro.settings:Settings',
-  'prepare': 'experiments.retro.prepare:run',
-  'train': 'experiments.retro.train:run',
-  'evaluate': 'experiments.retro.evaluate:run',
-  'update': 'experiments.retro.update:run',
-  'tune_hybrid': 'experiments.retro.tune_hybrid:run',
-  'quickstart': 'experiments.retro.quickstart:run',
+  'config': 'experiments.retro.config',
+  'prepare': 'experiments.retro.prepare',
+  'train': 'experiments.retro.task',
+  'evaluate': 'experiments.retro.evaluate',
+  'compare': 'experiments.retro.compare',
+  'update': 'experiments.retro.update',
+  'tune_hybrid': 'experiments.retro.tune_hybrid',
+  'quickstart': 'experiments.retro.quickstart',
 }
 _REALM = {
   'config': 'experiments.realm.settings:Settings',
@@ -51,11 +52,23 @@ _OPEN_QA = _REALM | {
 
 ROOMS = {
   'retro': _RETRO,
-  'retro_qa': _RETRO
-  | {
-    'train': 'experiments.retro_qa.train:run',
-    'evaluate': 'experiments.retro_qa.evaluate:run',
+  'retro_qa': {
+    'config': 'experiments.retro_qa.config',
+    'train': 'experiments.retro_qa.task',
+    'evaluate': 'experiments.retro_qa.evaluate',
   },
+  'knn_lm': {
+    'config': 'experiments.knn_lm.config',
+    'prepare': 'experiments.knn_lm.prepare',
+    'evaluate': 'experiments.knn_lm.evaluate',
+  },
+  'in_context': {
+    'config': 'experiments.in_context.config',
+    'prepare': 'experiments.retro.prepare',
+    'evaluate': 'experiments.in_context.evaluate',
+  },
+  'taught': _RETRO
+  | {'config': 'experiments.taught.config', 'train': 'experiments.taught.task'},
   'realm': _REALM,
   'ict': _REALM,
   'mlm': _REALM,

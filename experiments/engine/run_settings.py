@@ -59,25 +59,24 @@ class Loop:
   """Fields of the training loop, and the devices that it runs on."""
 
   log_every: settings.Steps = 10  # steps
-  keep_checkpoints: settings.Count = 2  # the newest; 0: all
+  keep_checkpoints: settings.Count = settings.rare(2)  # the newest; 0: all
   # Metric in metrics.jsonl, such as 'valid/loss': the step in which it is best is
   # kept beside the newest. eval_every is then a multiple of checkpoint_every.
-  best_metric: str = ''
-  best_mode: Literal['min', 'max'] = 'min'  # what is best
+  best_metric: str = settings.rare('')
+  best_mode: Literal['min', 'max'] = settings.rare('min')  # what is best
   # Whether SIGTERM, as before a preemption, ends a training after the step it is
   # in and saves that step; otherwise it ends at once.
-  checkpoint_on_sigterm: bool = True
-  profile_steps: settings.Count = 0
+  checkpoint_on_sigterm: bool = settings.rare(True)
+  profile_steps: settings.Count = settings.rare(0)
   mesh: Mesh = Mesh()
   # Logical axis -> mesh axis, several, or '' for none. As a flag:
   # --config.sharding_rules.vocab=fsdp.
-  sharding_rules: Mapping[str, str | tuple[str, ...]] = dataclasses.field(
-    default_factory=_rules
-  )
+  sharding_rules: Mapping[str, str | tuple[str, ...]] = settings.rare(_rules)
   # checksums of stored files, compared 'once' until a file changes, in 'full' by
   # each process, or never
-  verify: Literal['once', 'full', 'off'] = 'once'
-  distributed: bool = False  # True: one process of several, each on its host
+  verify: Literal['once', 'full', 'off'] = settings.rare('once')
+  # True: one process of several, each on its host
+  distributed: bool = settings.rare(False)
   num_steps: settings.Steps
   eval_every: settings.Steps
   eval_batches: settings.Count  # 0: no validation

@@ -1,70 +1,60 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Measure bits per byte of a decoder with and without passages in its prompt.
+"""Measure a decoder with and without passages in its prompt (Ram et al. 2023).
 
-  python -m experiments.in_context.evaluate \
+  python -m experiments.evaluate \
     --config=configs/in_context_smollm2.py --config.evaluate.workdir=DECODER \
     --config.data_dir=DATA --workdir=DIR
 
-DECODER is a run of experiments.convert.import_decoder, or any baseline; DATA is a
-folder of experiments.retro.prepare with the decoder's tokenizer. Before every
---config.in_context.stride tokens of a document of --config.evaluate.split, its last
-tokens retrieve a passage of another document from the datastore, by the source
---config.evaluate.source of retrieval/index/sources.py (Ram et al. 2023). Prints a
-table and writes DIR/in_context.json.
+DECODER is a run of experiments.import_decoder, or any baseline; DATA is a folder of
+experiments.prepare with the decoder's tokenizer. Before every
+--config.evaluate.in_context.stride tokens of a document of --config.evaluate.split, its
+last tokens retrieve a passage of another document from the datastore, by the source
+--config.evaluate.source of docs/data.md. Prints a table of bits per byte and writes
+DIR/in_context.json.
+
+With --config.evaluate.questions the decoder answers questions instead
+(experiments/in_context/answer.py).
 """
 
 import dataclasses
 import functools
-import json
 import pathlib
 
 import jax
-import ml_collections
 
-from experiments.engine import command, progress, reports
-from experiments.in_context import settings as settings_lib
-from experiments.retro import (
-  evaluate as retro_evaluate,
-  settings as retro_settings,
-)
-from retrieval import settings as checks
-from retro_jax.evaluation import evaluate, in_context
-from retro_jax.trained import language_model, loading
+from experiments.engine import progress, reports
+from experiments.in_context import answer
+from experiments.in_context.config import Config, Evaluate
+from experiments.retro import evaluate as retro_evaluate
+from retro_jax.evaluation import evaluate as evaluate_lib, in_context
+from retro_jax.trained import loading
 
 FILE = 'in_context.json'
 
 
 def load(
-  config: ml_collections.ConfigDict, workdir: str
+  config: Config, workdir: str, evaluate: Evaluate
 ) -> loading.TrainedRetro:
   """Load the decoder that a config names.
 
   Raises:
     ValueError: for a RETRO, or a config that several processes run.
   """
-  if jax.process_count() > 1:
-    raise ValueError('experiments.in_context runs in one process.')
-  settings = config.evaluate
-  run = settings.workdir or workdir
-  trained = language_model.load(
-    run, config.data_dir, source=settings.source, step=settings.step
-  )
+  retro_evaluate.check_alone('in-context retrieval')
+  trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
   if trained.model.config.cca_layers:
     raise ValueError(
-      f'{run}: a RETRO; expected a decoder without retrieval, as '
-      'experiments.convert.import_decoder writes it.'
+      f'{evaluate.workdir or workdir}: a RETRO; expected a decoder without '
+      'retrieval, as experiments.import_decoder writes it.'
     )
   return trained
 
 
 def measure(
-  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
-) -> dict[str, evaluate.Evaluation]:
+  trained: loading.TrainedRetro, evaluate: Evaluate
+) -> dict[str, evaluate_lib.Evaluation]:
   """Score the documents without passages ('off') and with them ('on')."""
-  own, settings = config.in_context, config.evaluate
-  sizes = checks.build(in_context.Settings, own.to_dict(), 'in_context')
-  retro_settings.take_models(trained.config, config)
   data = trained.data
   data.check_tokenizer()
   passages = in_context.Passages(
@@ -77,21 +67,24 @@ def measure(
     with progress.bar(f'passages {name}', 'documents') as update:
       found[name] = in_context.evaluate(
         nats,
-        data.chunks(settings.split),
+        data.chunks(evaluate.split),
         data.tokenizer,
-        sizes,
+        evaluate.in_context,
         given,
-        max_documents=settings.max_documents,
+        max_documents=evaluate.max_documents,
         progress=update,
       )
   return found
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluate, print the table and write the file."""
-  trained = load(config, workdir)
-  found = measure(trained, config)
-  gain = evaluate.compare(found['on'], found['off'])
+def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
+  """Measure bits per byte, or exact match where questions are named."""
+  trained = load(config, workdir, evaluate)
+  if evaluate.questions:
+    answer.run(trained, config, workdir, evaluate)
+    return
+  found = measure(trained, evaluate)
+  gain = evaluate_lib.compare(found['on'], found['off'])
   source = trained.data.source
   rows = [
     ('without passages', 'off', None),
@@ -109,7 +102,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     ],
     'source': source,
     'step': trained.step,
-    'settings': json.loads(config.in_context.to_json()),
+    'settings': dataclasses.asdict(evaluate.in_context),
   }
   reports.write_json(pathlib.Path(workdir) / FILE, content)
   one = found['off'].summary()
@@ -124,7 +117,3 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     caption='Gain: bits per byte less those without passages; interval: 95 % of a '
     'paired bootstrap over documents.',
   )
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, writes=FILE)

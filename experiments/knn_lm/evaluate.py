@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure perplexity and bits per byte of a kNN-LM beside its model and RETRO.
 
-  python -m experiments.knn_lm.evaluate --config=configs/<name>.py \
+  python -m experiments.evaluate --config=configs/knn_lm_small.py \
     --workdir=DIR --config.knn_lm.model_workdir=RUN \
     --config.knn_lm.retro_workdir=RETRO
 
-Mixes RUN's newest model with the datastore that experiments.knn_lm.build made in
-DIR. lambda, temperature and k are tuned on a random share of the held-out documents
+Mixes RUN's newest model with the datastore that experiments.prepare made in DIR.
+lambda, temperature and k are tuned on a random share of the held-out documents
 (--config.knn_lm.tune_share); every figure is measured on the other documents.
 --config.evaluate.split, overlap, stride_chunks and max_documents hold for every
 row. Refuses a datastore that holds an evaluated document. Prints a table and writes
@@ -15,30 +15,28 @@ DIR/knn_lm.json. A killed search continues when run again.
 """
 
 import dataclasses
-import json
 import pathlib
 
 from absl import logging
-import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports, stages
-from experiments.knn_lm import (
-  lookup as knn_lm_lookup,
-  settings as settings_lib,
-  task as knn_lm_task,
-)
+from experiments.engine import progress, reports, stages
+from experiments.knn_lm import task as knn_lm_task
+from experiments.knn_lm.config import Config, KnnLm
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
 from retrieval.questions import bootstrap
-from retrieval.store import sharded_array, store
+from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import windows as windows_lib
-from retro_jax.evaluation import evaluate, knn_lm
+from retro_jax.evaluation import evaluate as evaluate_lib, knn_lm
 from retro_jax.trained import language_model, loading
 
-Config = ml_collections.ConfigDict
 FILE = 'knn_lm.json'
+KIND = 'token-neighbors'
+TOKENS_PER_SHARD = 1 << 14
+_QUERIES = 4096  # searched in one call
+Evaluate = retro_evaluate.Evaluate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Row:
   """One row of the table."""
 
   name: str  # name of the model
-  evaluation: evaluate.Evaluation  # measurements of the reported documents
+  evaluation: evaluate_lib.Evaluation  # measurements of the reported documents
   # bits per byte less those of the model alone
   minus_alone: bootstrap.Interval | None = None
   # (k, temperature, lambda) of a kNN-LM, () for other models
@@ -64,12 +62,9 @@ class Row:
 
 def _setting_fields(setting) -> dict[str, float]:
   k, temperature, weight = setting
-  return {
-    'k': k,
-    'temperature': temperature,
-    'alpha': 1 / temperature,
-    'lambda': weight,
-  }
+  alpha = 1 / temperature
+  names = ('k', 'temperature', 'alpha', 'lambda')
+  return dict(zip(names, (k, temperature, alpha, weight), strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,27 +75,96 @@ class Swept:
   nats: np.ndarray  # [K, T, W, D] nats under the settings of the grid
   fixed: tuple[int, float, float]  # the setting that is not tuned
   fixed_nats: np.ndarray  # [D] nats under the fixed setting
-  alone: evaluate.Evaluation  # the model's own evaluation
+  alone: evaluate_lib.Evaluation  # the model's own evaluation
   # k -> share of the tokens that are among their k neighbors' values
   found: dict[int, float]
 
 
-def make_grids(settings: Config) -> tuple[knn_lm.Grid, knn_lm.Grid]:
-  """Return the settings that are tuned and the fixed setting.
+def look_up(
+  trained: loading.TrainedRetro,
+  config: Config,
+  evaluate: Evaluate,
+  folder: knn_lm_task.Folder,
+  pairs: key_values.KeyValueStore,
+  documents: windows_lib.Documents,
+) -> store.Store:
+  """Find the neighbors of every token, once for all settings; a killed one continues.
+
+  Args:
+    trained: the model that made the keys of `pairs`.
+    documents: documents of `evaluate.split`.
+
+  Returns:
+    The published store. Arrays: nats, targets and document [n] of the tokens
+    (document: row in `documents`); distances and values [n, k].
 
   Raises:
-    ValueError: for a weight or an alpha out of range.
+    ValueError: when index, datastore and settings do not fit each other.
   """
-  grid = knn_lm.Grid(
-    tuple(settings.ks), tuple(settings.temperatures), tuple(settings.lambdas)
+  k, sequence_chunks = max(config.knn_lm.ks), trained.config.sequence_chunks
+  stride = evaluate.stride(sequence_chunks)
+  read_k = knn_lm_task.num_neighbors(trained, config)
+  reader = loading.chunk_reader(
+    trained.config, trained.data, evaluate.split, read_k
   )
-  alpha, weight = settings.fixed.alpha, settings.fixed.weight
-  if not alpha > 0 or not 0 <= weight < 1:
-    raise ValueError(
-      f'knn_lm.fixed.alpha={alpha} and weight={weight}: expected an alpha above '
-      '0 and 0 <= weight < 1.'
-    )
-  return grid, knn_lm.Grid((max(grid.ks),), (1 / alpha,), (weight,))
+  index = folder.open_index(pairs, config)
+  fields = {
+    'reader': reader.fingerprint,
+    'stride_chunks': stride,
+    'batch_size': evaluate.batch_size,
+    'max_documents': evaluate.max_documents,
+    'datastore': pairs.store.fingerprint,  # depends on the model
+    'index': index.fingerprint,
+    'k': k,
+  }
+  path = folder.found(store.fingerprint(fields))
+  if path.exists():
+    return store.Store.open(path, KIND)
+  chunks = reader.stores.chunks
+  groups = knn_lm.group_documents(
+    documents, max(1, TOKENS_PER_SHARD // reader.chunk_length)
+  )
+  counts = [int(windows_lib.num_targets(chunks, x).sum()) for x in groups]
+  search = key_values.KeyValueSearch(pairs, index.searcher)
+  with (
+    knn_lm_task.features(trained, config, evaluate.batch_size) as features,
+    progress.bar('look up', 'tokens') as shown,
+  ):
+
+    def find(shard: int, update: shards.Progress | None):
+      tokens = knn_lm.read_tokens(
+        features,
+        reader,
+        groups[shard],
+        sequence_chunks=sequence_chunks,
+        stride_chunks=stride,
+        batch_size=evaluate.batch_size,
+      )
+      distances = [np.zeros((0, k), np.float32)]
+      values = [np.zeros((0, k), chunks.tokens.tokens.dtype)]
+      for low in range(0, counts[shard], _QUERIES):
+        found = search.search(tokens.keys[low : low + _QUERIES], k)
+        distances.append(found[0])
+        values.append(found[1])
+        if update:
+          update(min(low + _QUERIES, counts[shard]), counts[shard])
+      before = sum(len(group.index) for group in groups[:shard])
+      return {
+        'nats': tokens.nats,
+        'targets': tokens.targets,
+        'document': tokens.document + before,
+        'distances': np.concatenate(distances),
+        'values': np.concatenate(values),
+      }
+
+    return shards.build_store(path, KIND, fields, counts, find, progress=shown)
+
+
+def make_grids(settings: KnnLm) -> tuple[knn_lm.Grid, knn_lm.Grid]:
+  """Return the settings that are tuned and the fixed setting."""
+  grid = knn_lm.Grid(settings.ks, settings.temperatures, settings.lambdas)
+  fixed = settings.fixed
+  return grid, knn_lm.Grid((max(grid.ks),), (1 / fixed.alpha,), (fixed.weight,))
 
 
 def sweep(
@@ -121,18 +185,12 @@ def sweep(
       nats += knn_lm.sweep(*arrays, grid, number)
       fixed_nats += knn_lm.sweep(*arrays, fixed, number)[0, 0, 0]
       own, targets, document, distances, values = arrays
-      sharded_array.in_range(document, 0, number, looked_up.path)
       alone += np.bincount(document, own.astype(np.float64), number)
       same = np.isfinite(distances) & (values == targets[:, None])
       hits = {k: n + int(same[:, :k].any(1).sum()) for k, n in hits.items()}
       total += len(targets)
       update(i + 1, looked_up.num_shards)
-  own = evaluate.Evaluation(
-    alone,
-    windows_lib.num_targets(chunks, documents),
-    chunks.tokens.num_bytes[documents.index],
-    chunks.tokens.num_words[documents.index],
-  )
+  own = evaluate_lib.of_documents(alone, chunks, documents)
   found = {k: n / max(total, 1) for k, n in hits.items()}
   return Swept(grid, nats, fixed.at(0), fixed_nats, own, found)
 
@@ -150,7 +208,7 @@ def choose_tuned(
   """
   count = round(share * number)
   tunes = int(np.prod(grid.shape)) > 1
-  if not 0 <= count < number or (tunes and not count):
+  if count == number or (tunes and not count):
     raise ValueError(
       f'knn_lm.tune_share={share} of {number} documents: expected at least one '
       'to tune on, unless ks, temperatures and lambdas have one value each, and '
@@ -161,26 +219,16 @@ def choose_tuned(
   return tuned
 
 
-def _only(found: evaluate.Evaluation, chosen: np.ndarray):
-  """The evaluation of some of the documents."""
-  return evaluate.Evaluation(
-    found.nats[chosen],
-    found.tokens[chosen],
-    found.num_bytes[chosen],
-    found.words[chosen],
-  )
-
-
 def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
   """Rows of the model alone and of the kNN-LM: tuned, per k, and the paper's."""
   grid = swept.grid
   cost = swept.nats[..., tuned].sum(-1)  # zeros where nothing is tuned
   flat = swept.nats.reshape(-1, swept.nats.shape[-1])
-  alone = _only(swept.alone, ~tuned)
+  alone = swept.alone.take(~tuned)
 
   def row(name, nats, setting):
     found = dataclasses.replace(alone, nats=nats[~tuned])
-    return Row(name, found, evaluate.compare(found, alone), setting)
+    return Row(name, found, evaluate_lib.compare(found, alone), setting)
 
   best = int(cost.argmin())
   rows = [Row('model alone', alone), row('kNN-LM', flat[best], grid.at(best))]
@@ -190,18 +238,6 @@ def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
     rows.append(row(f'kNN-LM, k={k}', flat[place], grid.at(place)))
   rows.append(row("kNN-LM, paper's", swept.fixed_nats, swept.fixed))
   return rows
-
-
-def _load_retro(
-  config: Config, root: pathlib.Path
-) -> loading.TrainedRetro | None:
-  """Load and check the RETRO that the config names; None without one."""
-  directory = config.knn_lm.retro_workdir
-  if not directory:
-    return None
-  retro = language_model.load(directory, str(root))
-  retro_evaluate.check(retro, config)
-  return retro
 
 
 def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
@@ -225,16 +261,12 @@ def _print(rows: list[Row], content: dict) -> None:
   one = rows[0].evaluation.summary()
   lines = []
   for row in rows:
-    k, temperature, weight = row.setting or ('', '', '')
-    lines.append(
-      (
-        row.name,
-        str(k),
-        f'{weight:.3g}' if row.setting else '',
-        f'{temperature:.3g}' if row.setting else '',
-        *retro_evaluate.cells(row.evaluation, row.minus_alone),
-      )
-    )
+    setting = ['', '', '']
+    if row.setting:
+      k, temperature, weight = row.setting
+      setting = [str(k), f'{weight:.3g}', f'{temperature:.3g}']
+    cells = retro_evaluate.cells(row.evaluation, row.minus_alone)
+    lines.append((row.name, *setting, *cells))
   columns = 'model,k,lambda,temp,bits/byte,change,interval,token ppl,word ppl'
   reports.print_table(
     columns.split(','),
@@ -252,6 +284,7 @@ def _open_datastore(
   trained: loading.TrainedRetro,
   config: Config,
   folder: knn_lm_task.Folder,
+  split: str,
   documents: windows_lib.Documents,
 ) -> key_values.KeyValueStore:
   """Open the datastore; refuse another model's, or one with the documents."""
@@ -260,34 +293,38 @@ def _open_datastore(
   found = {name: pairs.store.fields[name] for name in wanted}
   if found != wanted:
     raise ValueError(
-      f'{pairs.path}: keys made with {found}, but the config names {wanted}; '
-      'expected the same model with the same retrieval.'
+      f'{folder.datastore}: made with {found}, but the model to evaluate has '
+      f'{wanted}.'
     )
-  tokens = trained.data.chunks(config.evaluate.split).tokens
+  tokens = trained.data.chunks(split).tokens
   pairs.check_without(tokens, documents.index)
   return pairs
 
 
-def run(config: Config, workdir: str) -> None:
-  """Evaluates, prints the table and writes knn_lm.json."""
+def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
+  """Evaluate, print the table and write knn_lm.json."""
   stages.check_alone()
   settings = config.knn_lm
-  trained = knn_lm_task.load(config, workdir)
+  trained = knn_lm_task.load(config, workdir, evaluate.step)
   folder = knn_lm_task.Folder.of(workdir)
-  chunks = trained.data.chunks(config.evaluate.split)
-  documents = windows_lib.find_documents(chunks, config.evaluate.max_documents)
+  chunks = trained.data.chunks(evaluate.split)
+  documents = windows_lib.find_documents(chunks, evaluate.max_documents)
   grids, number = make_grids(settings), len(documents.index)
   tuned = choose_tuned(number, settings.tune_share, grids[0], config.seed)
-  pairs = _open_datastore(trained, config, folder, documents)
-  retro = _load_retro(config, trained.data.root)  # raises errors early
-  looked_up = knn_lm_lookup.look_up(trained, config, folder, pairs, documents)
+  pairs = _open_datastore(trained, config, folder, evaluate.split, documents)
+  retro = None
+  if settings.retro_workdir:  # raises errors before the search
+    retro = language_model.load(settings.retro_workdir, str(trained.data.root))
+    modes = retro_evaluate.modes_of(retro, evaluate)
+    retro_evaluate.open_readers(retro, evaluate, modes)
+  looked_up = look_up(trained, config, evaluate, folder, pairs, documents)
   swept = sweep(looked_up, grids, chunks, documents)
   rows = make_rows(swept, tuned)
-  # RETRO on the same documents, in its own windows.
-  for result in retro_evaluate.evaluate_trained(retro, config) if retro else ():
-    here = _only(result.evaluation, ~tuned)
-    gain = evaluate.compare(here, rows[0].evaluation)
-    rows.append(Row(result.name, here, gain))
+  if retro is not None:  # on the same documents, in its own windows
+    for x in retro_evaluate.evaluate_trained(retro, config, evaluate):
+      here = x.evaluation.take(~tuned)
+      gain = evaluate_lib.compare(here, rows[0].evaluation)
+      rows.append(Row(x.name, here, gain))
   content = {
     'rows': [row.to_json() for row in rows],
     'tuned_documents': int(tuned.sum()),
@@ -302,13 +339,9 @@ def run(config: Config, workdir: str) -> None:
       'index': folder.open_index(pairs, config).report,
     },
     'step': trained.step,
-    'settings': json.loads(settings.to_json()),
-    'evaluate': json.loads(config.evaluate.to_json()),
+    'settings': dataclasses.asdict(settings),
+    'evaluate': dataclasses.asdict(evaluate),
   }
   path = reports.write_json(pathlib.Path(workdir) / FILE, content)
   _print(rows, content)
   logging.info('The figures are in %s.', path)
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, writes=FILE)

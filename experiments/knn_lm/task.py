@@ -16,17 +16,16 @@ import pathlib
 from typing import Any
 
 import jax
-import ml_collections
 import numpy as np
 
+from experiments.engine import program as program_lib
+from experiments.knn_lm.config import Config, KnnLm
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import index as index_lib, key_values
 from retrieval.nn import sharding
 from retrieval.store import store
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model, loading
-
-Config = ml_collections.ConfigDict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,37 +64,38 @@ class Folder:
     """
     index = index_lib.open_index(self.index)
     index_lib.check_vectors(index, pairs.store)
-    self.check_recall(config, index.report.get(recall_name(config), 1.0))
+    recall = index.report.get(recall_name(config.knn_lm), 1.0)
+    self.check_recall(config.knn_lm, recall)
     return index
 
-  def check_recall(self, config: Config, recall: float) -> None:
+  def check_recall(self, settings: KnnLm, recall: float) -> None:
     """Raise ValueError for a recall below the config's floor."""
-    floor = config.knn_lm.index.recall_floor
+    floor = settings.index.recall_floor
     if recall < floor:
       raise ValueError(
-        f'{self.index}: {recall_name(config)} is {recall:.4f}, below '
+        f'{self.index}: {recall_name(settings)} is {recall:.4f}, below '
         f'knn_lm.index.recall_floor={floor}; remove the index if it is there, '
         'and raise knn_lm.index.scann.num_leaves_to_search or num_to_rescore, or '
         'set knn_lm.index.searcher=exact.'
       )
 
 
-def recall_name(config: Config) -> str:
+def recall_name(settings: KnnLm) -> str:
   """Name the recall after exact scoring in an index's report."""
-  return (
-    f'recall@{config.knn_lm.index.recall_at} of {max(config.knn_lm.ks)} found'
-  )
+  return f'recall@{settings.index.recall_at} of {max(settings.ks)} found'
 
 
-def load(config: Config, workdir: str | os.PathLike) -> loading.TrainedRetro:
-  """Load the newest model that makes the keys, onto this process's devices.
+def load(
+  config: Config, workdir: str | os.PathLike, step: str = ''
+) -> loading.TrainedRetro:
+  """Load the model that makes the keys, onto this process's devices.
 
   The run is `knn_lm.model_workdir` of the config, or `workdir`.
   """
-  mesh, rules = retro_evaluate.mesh_and_rules(config, jax.local_devices())
+  mesh, rules = program_lib.mesh_and_rules(config, jax.local_devices())
   run = config.knn_lm.model_workdir or workdir
   return language_model.load(
-    run, config.data_dir, step=config.evaluate.step, mesh=mesh, rules=rules
+    run, config.data_dir, step=step, mesh=mesh, rules=rules
   )
 
 
@@ -108,12 +108,8 @@ def num_neighbors(trained: loading.TrainedRetro, config: Config) -> int:
   settings = config.knn_lm
   if not settings.retrieval:
     return 0
-  if not trained.model.config.cca_layers or settings.num_neighbors < 1:
-    raise ValueError(
-      f'knn_lm.retrieval=True with knn_lm.num_neighbors='
-      f'{settings.num_neighbors}: expected a RETRO, not its baseline, and at least '
-      'one neighbor.'
-    )
+  if not trained.model.config.cca_layers:
+    raise ValueError('knn_lm.retrieval=True: expected a RETRO, no baseline.')
   return settings.num_neighbors
 
 
@@ -149,9 +145,9 @@ def features(
   Raises:
     ValueError: when the rows do not divide over the devices.
   """
-  mesh, rules = retro_evaluate.mesh_and_rules(config, jax.local_devices())
+  mesh, rules = program_lib.mesh_and_rules(config, jax.local_devices())
   ways = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
-  if batch_size < 1 or batch_size % ways:
+  if batch_size % ways:
     raise ValueError(
       f'batch_size={batch_size}: expected a multiple of data x fsdp = {ways} '
       'device(s) of this process.'

@@ -214,7 +214,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     raise ValueError('--output is empty: it names the new data folder.')
   documents = []
   if values.documents:
-    documents = changed_documents.read(config, values.documents)
+    documents = changed_documents.read(
+      corpus_lib.CorpusConfig(**config.corpus), values.documents
+    )
   updated = update_run(
     workdir,
     values.output,

@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the bits per byte of several runs, seeds, sources or data on the same documents.
+"""Compare the bits per byte of several runs, seeds, sources or data.
 
-  python -m experiments.retro.compare --config=configs/<name>.py --workdir=DIR \
+  python -m experiments.compare --config=configs/<name>.py --workdir=DIR \
     --row=dense=RUN --row=dense=SECOND_SEED --row=bm25=OTHER_RUN,source=bm25 \
     --row=taught=RUN,data=OTHER_DATA --row=off=RUN,retrieval=off --row=baseline=BASELINE
 
@@ -10,12 +10,12 @@ A row is a name and a training run, a RETRO or a baseline; runs of one name are 
 one row, whose documents count with the mean of their nats. By default a run is read as
 it was trained, with the first of --config.evaluate.num_neighbors. Options of a run:
 
-  source=NAME     neighbors of another source (see experiments.retro.prepare)
+  source=NAME     neighbors of another source (see experiments.prepare)
   data=DIR        another data folder of the same documents
   k=N             number of neighbors
   part=PART       neighbor (N), continuation (F) or full (both)
-  share=S         neighbors in a random part of the datastore, see experiments.retro.sweep
-  retrieval=MODE  on, off, shuffled or oracle; see experiments.retro.evaluate
+  share=S         neighbors in a random part of the datastore, see experiments.sweep
+  retrieval=MODE  on, off, shuffled or oracle; see experiments.evaluate
 
 Prints a table with intervals of a paired bootstrap over documents against the first row,
 and the difference of each seed. Writes DIR/compare.json, where each row has its
@@ -25,26 +25,24 @@ differences from all others (`minus`), as experiments.tables.claims reads them.
 from collections.abc import Sequence
 import dataclasses
 import itertools
-import json
 import pathlib
 from typing import Any
 
 from absl import flags
-import jax
-import ml_collections
 import numpy as np
 
-from experiments.engine import command, named_runs, reports
+from experiments.engine import named_runs, reports
 from experiments.retro import (
+  config as config_lib,
+  datastore_parts,
   evaluate as retro_evaluate,
-  settings as settings_lib,
-  sweep,
 )
 from retro_jax.data import pipeline
-from retro_jax.evaluation import evaluate
+from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.trained import loading
 
 FILE = 'compare.json'
+Compare = retro_evaluate.Evaluate
 _MODES = ('on', 'off', 'shuffled', 'oracle')
 
 
@@ -66,10 +64,10 @@ class Row:
   """One row of the table: the runs of a name."""
 
   name: str
-  seeds: list[evaluate.Evaluation]
+  seeds: list[evaluate_lib.Evaluation]
 
   @property
-  def mean(self) -> evaluate.Evaluation:
+  def mean(self) -> evaluate_lib.Evaluation:
     """The documents with the mean of the seeds' nats."""
     nats = np.mean([x.nats for x in self.seeds], axis=0)
     return dataclasses.replace(self.seeds[0], nats=nats)
@@ -79,13 +77,14 @@ _OPTIONS = {
   'source': str,
   'data': str,
   'k': named_runs.number(int, 0, float('inf')),
-  'part': named_runs.one_of(sweep.PARTS),
+  'part': named_runs.one_of(datastore_parts.NAMES),
   'share': named_runs.number(float, 0, 1),
   'retrieval': named_runs.one_of(_MODES),
 }
 _EXPECTED = (
-  f'source=NAME, data=DIR, k=N (from 1), part=PART, one of {tuple(sweep.PARTS)}, '
-  f'share=S (above 0, at most 1) or retrieval=MODE, one of {_MODES}'
+  'source=NAME, data=DIR, k=N (from 1), part=PART, one of '
+  f'{tuple(datastore_parts.NAMES)}, share=S (above 0, at most 1) or '
+  f'retrieval=MODE, one of {_MODES}'
 )
 
 
@@ -106,42 +105,55 @@ def parse(values: Sequence[str]) -> dict[str, list[Run]]:
 
 
 def _open(
-  config: ml_collections.ConfigDict, name: str, run: Run
+  config: config_lib.Config, evaluate: Compare, name: str, run: Run
 ) -> tuple[loading.TrainedRetro, pipeline.ChunkReader, str]:
   """Load a run: the model, what it reads, and the kind of retrieval."""
-  config = command.changed(config, data_dir=run.data or config.data_dir)
-  config.evaluate.source = run.source or config.evaluate.source
-  trained, _ = retro_evaluate.load(config, run.workdir)
+  trained = retro_evaluate.load(
+    config,
+    dataclasses.replace(evaluate, workdir=run.workdir),
+    run.workdir,
+    data_dir=run.data or config.data_dir,
+    source=run.source or evaluate.source,
+  )
   baseline = not trained.model.config.cca_layers
   if baseline and run != Run(run.workdir, data=run.data):
     raise ValueError(f'{run.workdir}: a baseline reads no neighbors: {run}.')
   retrieval = 'off' if baseline else run.retrieval
-  k = run.k or retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
-  k = {'off': 0, 'oracle': 1}.get(retrieval, k)
-  reader = retro_evaluate.check(trained, config, [(name, retrieval, k)])[k]
+  k = {'off': 0, 'oracle': 1}.get(retrieval, run.k or evaluate.k)
+  modes = [(name, retrieval, k)]
+  reader = retro_evaluate.open_readers(trained, evaluate, modes)[k]
   if run.part:
     reader = dataclasses.replace(reader, neighbor_part=run.part)
   return trained, reader, retrieval
 
 
 def measure(
-  config: ml_collections.ConfigDict, workdir: str, name: str, run: Run
-) -> evaluate.Evaluation:
+  config: config_lib.Config,
+  workdir: str,
+  evaluate: Compare,
+  name: str,
+  run: Run,
+) -> evaluate_lib.Evaluation:
   """Evaluate one run; `workdir` keeps neighbors in parts of the datastore.
 
   Raises:
     FileNotFoundError: without a checkpoint, data or the source's neighbors.
     ValueError: for options that do not fit the run.
   """
-  trained, reader, retrieval = _open(config, name, run)
+  trained, reader, retrieval = _open(config, evaluate, name, run)
   if run.share:
-    path = sweep.neighbors_in_part(
-      trained, config, workdir, run.share, reader.num_neighbors
+    path = datastore_parts.find_neighbors(
+      trained.data,
+      workdir,
+      evaluate.split,
+      run.share,
+      reader.num_neighbors,
+      config.seed,
     )
     reader = dataclasses.replace(reader, neighbors=path)
-  with retro_evaluate.scorer(trained, config) as score:
+  with retro_evaluate.scorer(trained, config, evaluate.batch_size) as score:
     return retro_evaluate.measure(
-      score, reader, trained, config, retrieval, name
+      score, reader, trained, evaluate, retrieval, name, config.seed
     )
 
 
@@ -152,7 +164,7 @@ def minus(row: Row, other: Row) -> dict[str, Any]:
     ValueError: when they are of different documents.
   """
   try:
-    interval = evaluate.compare(row.mean, other.mean)
+    interval = evaluate_lib.compare(row.mean, other.mean)
   except ValueError as error:
     raise ValueError(f'rows {row.name} and {other.name}: {error}') from None
   pairs = named_runs.pairs(row.name, row.seeds, other.name, other.seeds)
@@ -160,22 +172,24 @@ def minus(row: Row, other: Row) -> dict[str, Any]:
   return {**dataclasses.asdict(interval), 'of_seeds': each}
 
 
-def run(
-  config: ml_collections.ConfigDict, workdir: str, values: Sequence[str]
+def compare(
+  config: config_lib.Config,
+  workdir: str,
+  evaluate: Compare,
+  values: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-  """Print the table, write the file and return its content.
+  """Print the table of --row, write the file and return its content.
 
   Raises:
     ValueError: for rows that do not fit.
   """
-  if jax.process_count() > 1:
-    raise ValueError('experiments.retro.compare runs in one process.')
-  given = parse(values)
+  retro_evaluate.check_alone('experiments.compare')
+  given = parse(values or flags.FLAGS.row)
   for name, runs in given.items():  # a row that does not fit ends this first
     for one in runs:
-      _open(config, name, one)
+      _open(config, evaluate, name, one)
   rows = [
-    Row(name, [measure(config, workdir, name, run) for run in runs])
+    Row(name, [measure(config, workdir, evaluate, name, run) for run in runs])
     for name, runs in given.items()
   ]
   differences: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
@@ -208,15 +222,6 @@ def run(
     caption=f'Minus first: bits per byte less those of {rows[0].name!r}; '
     'interval: 95 % of a paired bootstrap over documents, of the mean over seeds.',
   )
-  found = {'rows': content, 'settings': json.loads(config.evaluate.to_json())}
+  found = {'rows': content, 'settings': dataclasses.asdict(evaluate)}
   reports.write_json(pathlib.Path(workdir) / FILE, found)
   return found
-
-
-if __name__ == '__main__':
-  command.main(
-    lambda config, workdir: run(config, workdir, flags.FLAGS.row) and None,
-    settings_lib.Settings,
-    named_runs.define_flag,
-    writes=FILE,
-  )

@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Measure bits per byte of whole held-out documents, with and without retrieval.
+"""Bits per byte of whole held-out documents, with and without retrieval.
 
-  python -m experiments.retro.evaluate --config=configs/<name>.py \
+  python -m experiments.evaluate --config=configs/<name>.py \
     --workdir=DIR --config.evaluate.baseline_workdir=BASELINE
 
 Evaluates the newest checkpoint of DIR with retrieval on for every k of
@@ -11,36 +11,134 @@ control: each chunk gets the neighbors of another document's chunk). The baselin
 is evaluated if its folder is given. --config.evaluate.oracle adds a diagnostic
 that is not a score: each chunk gets itself with its continuation, which shows how
 well the model copies. Prints a table and writes DIR/evaluation.json.
+
+--config.evaluate.evaluators names other measurements: copying, editing, lambada,
+summary (experiments/retro/{copying,editing,examples}.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
-import json
+import importlib
 import os
 import pathlib
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from absl import logging
 from flax import linen as nn
 import jax
 from jax.sharding import NamedSharding, PartitionSpec as P
-import ml_collections
 
-from experiments.engine import command, progress, reports
-from experiments.retro import settings as settings_lib
+from experiments.engine import program as program_lib, progress, reports
+from experiments.retro import config as config_lib
+from retrieval import settings
+from retrieval.index import sources
 from retrieval.nn import sharding
 from retrieval.questions import bootstrap
 from retro_jax.data import pipeline
-from retro_jax.evaluation import evaluate
+from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.nn import initial
 from retro_jax.trained import language_model, loading
 
-Config = ml_collections.ConfigDict
 FILE = 'evaluation.json'
 OFF, BASELINE = 'RETRO off', 'baseline'  # names of rows
+# Name -> module and function of (config, workdir, evaluate).
+EVALUATORS = {
+  'bits_per_byte': ('evaluate', 'bits_per_byte'),
+  'copying': ('copying', 'run'),
+  'editing': ('editing', 'run'),
+  'lambada': ('examples', 'lambada'),
+  'summary': ('examples', 'summary'),
+}
 Mode = tuple[str, str, int]  # name, retrieval, k
+Number = Annotated[int, settings.Range(0, 2**16)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Examples:
+  """JSON lines for the evaluators lambada and summary."""
+
+  path: str = ''
+  max_examples: settings.Count = 0  # 0: all
+  batch_size: settings.Size = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Leakage:
+  """Leakage: r(C) of the evaluation's chunks (section 2.6 of the paper)."""
+
+  # nearest training chunks that a chunk is compared with
+  num_neighbors: Annotated[int, settings.Range(1, 2**16)] = 10
+  alphas: tuple[settings.Share, ...] = tuple(i / 8 for i in range(1, 9))
+  # tokens shared with the neighbors that are read: lowest of each row
+  runs: tuple[settings.SizeOrZero, ...] = (0, 1, 2, 3, 4, 6, 8, 12, 16)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sweep:
+  """Sweeps at evaluation (Table 14 of the paper)."""
+
+  # of the datastore
+  shares: tuple[settings.Share, ...] = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+  # at most neighbors.stored
+  num_neighbors: tuple[Number, ...] = (0, 1, 2, 3, 4, 5, 10)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate:
+  """Evaluation: whole documents, every token scored once."""
+
+  evaluators: tuple[str, ...] = ('bits_per_byte',)  # of `EVALUATORS`
+  workdir: str = ''  # '': --workdir
+  step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
+  baseline_workdir: str = ''
+  baseline_step: str = ''
+  split: str = 'test'  # valid, or the name of an evaluation set
+  source: Literal['', sources.Name] = ''  # of the neighbors; '': as trained
+  reranker: str = ''  # of `source`, as neighbors.reranker
+  num_neighbors: tuple[Annotated[int, settings.Range(1, 2**16)], ...] = (2,)
+  shuffled: bool = True
+  oracle: bool = False  # a diagnostic: the text to be predicted as neighbor
+  stride_chunks: settings.SizeOrZero = 0  # 0: half a sequence
+  # Or the share of a sequence that is context to the scored part: 0.75 or 0.875
+  # for Wikitext103.
+  overlap: settings.Rate | None = None
+  max_documents: settings.Count = 0  # 0: all
+  batch_size: settings.Size = 8
+  examples: Examples = Examples()
+  leakage: Leakage = Leakage()
+  sweep: Sweep = Sweep()
+
+  def __post_init__(self):
+    """Check the fields, and against each other."""
+    settings.check(self)
+    if not self.num_neighbors:
+      raise ValueError('num_neighbors: expected at least one number.')
+    if self.overlap is not None and self.stride_chunks:
+      raise ValueError(
+        f'overlap {self.overlap} and stride_chunks {self.stride_chunks}: '
+        'expected one of them.'
+      )
+    for name in self.evaluators:
+      if name not in EVALUATORS:
+        raise ValueError(f'evaluators: {name!r} is none of {list(EVALUATORS)}.')
+
+  @property
+  def k(self) -> int:
+    """The first number of neighbors."""
+    return self.num_neighbors[0]
+
+  def stride(self, sequence_chunks: int) -> int:
+    """Number of chunks between the starts of windows; 0 is half a sequence."""
+    if self.overlap is None:
+      return self.stride_chunks
+    stride = (1 - self.overlap) * sequence_chunks
+    if abs(stride - round(stride)) > 1e-6:
+      raise ValueError(
+        f'evaluate.overlap {self.overlap}: expected a whole number of the '
+        f'{sequence_chunks} chunks of a sequence.'
+      )
+    return round(stride)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +149,7 @@ class Result:
   retrieval: str  # 'on', 'off', 'shuffled' or 'oracle'
   num_neighbors: int  # k, 0 without retrieval
   step: int  # number of the checkpoint
-  evaluation: evaluate.Evaluation  # measurements of the documents
+  evaluation: evaluate_lib.Evaluation  # measurements of the documents
   # bits per byte minus those of the same RETRO with retrieval off
   minus_off: bootstrap.Interval | None = None
   # and minus those of the baseline
@@ -59,32 +157,29 @@ class Result:
 
   def to_json(self) -> dict[str, Any]:
     """The row as JSON values."""
-    differences = {
-      'minus_off': self.minus_off,
-      'minus_baseline': self.minus_baseline,
-    }
-    return {
+    row = {
       'name': self.name,
       'retrieval': self.retrieval,
       'num_neighbors': self.num_neighbors,
       'step': self.step,
       **self.evaluation.summary(),
-      **{
-        name: interval and dataclasses.asdict(interval)
-        for name, interval in differences.items()
-      },
     }
+    for name in ('minus_off', 'minus_baseline'):
+      interval = getattr(self, name)
+      row[name] = interval and dataclasses.asdict(interval)
+    return row
 
 
 @contextlib.contextmanager
 def scorer(
   trained: loading.TrainedRetro,
-  config: Config,
-  score: Callable[..., jax.Array] = evaluate.score_chunks,
-) -> Iterator[evaluate.ScoreFn]:
+  config: config_lib.Config,
+  batch_size: int,
+  score: Callable[..., jax.Array] = evaluate_lib.score_chunks,
+) -> Iterator[evaluate_lib.ScoreFn]:
   """Yield a compiled score function; parameters are sharded over the mesh."""
-  mesh, rules = mesh_and_rules(config)
-  rows = sharding.batch_sharding(mesh, config.evaluate.batch_size)
+  mesh, rules = program_lib.mesh_and_rules(config)
+  rows = sharding.batch_sharding(mesh, batch_size)
   with on_mesh(score, trained, mesh, rules) as compiled:
     yield lambda row: compiled(sharding.global_batch(row, rows))
 
@@ -124,125 +219,70 @@ def _compile(function, model, mesh, rules, replicate):
   return shardings, compiled
 
 
-def mesh_and_rules(config: Config, devices: Sequence[jax.Device] | None = None):
-  """The mesh of a config over all or some devices, and its sharding rules."""
-  mesh = sharding.make_mesh(**config.mesh, devices=devices)
-  return mesh, sharding.make_rules(config.get('sharding_rules'))
-
-
-def numbers_of_neighbors(settings: Config) -> tuple[int, ...]:
-  """Return `evaluate.num_neighbors` of a config, one or more numbers above 0."""
-  ks = tuple(settings.num_neighbors)
-  if not ks or min(ks) < 1:
-    raise ValueError(
-      f'evaluate.num_neighbors {ks}: expected one or more numbers above 0.'
-    )
-  return ks
-
-
-def on_and_off(
-  trained: loading.TrainedRetro, settings: Config, most: int | None = 1
-) -> list[Mode]:
-  """Modes with retrieval on for the first `most` numbers of neighbors, and off."""
+def on_and_off(trained: loading.TrainedRetro, ks: Sequence[int]) -> list[Mode]:
+  """Modes with retrieval on for numbers of neighbors, and off."""
   if not trained.model.config.cca_layers:
     return [(BASELINE, 'off', 0)]
-  ks = numbers_of_neighbors(settings)[:most]
   return [*((f'RETRO, k={k}', 'on', k) for k in ks), (OFF, 'off', 0)]
 
 
-def _modes(trained: loading.TrainedRetro, settings: Config) -> list[Mode]:
+def modes_of(trained: loading.TrainedRetro, evaluate: Evaluate) -> list[Mode]:
   """Every row for one model."""
-  modes = on_and_off(trained, settings, None)
+  modes = on_and_off(trained, evaluate.num_neighbors)
   if trained.model.config.cca_layers:
-    k = settings.num_neighbors[0]
-    if settings.shuffled:
-      modes.append((f'RETRO shuffled, k={k}', 'shuffled', k))
-    if settings.oracle:
+    if evaluate.shuffled:
+      modes.append((f'RETRO shuffled, k={evaluate.k}', 'shuffled', evaluate.k))
+    if evaluate.oracle:
       modes.append(('RETRO oracle', 'oracle', 1))
   return modes
 
 
-def stride_chunks(settings: Config, sequence_chunks: int) -> int:
-  """Number of chunks between the starts of windows; 0 is half a sequence.
-
-  Args:
-    settings: section `evaluate` of a config: stride_chunks, or overlap, the
-      share of a sequence that is context only (Wikitext103: 0.75 or 0.875).
-
-  Raises:
-    ValueError: for both at once, or an overlap that is not a whole number of
-      chunks.
-  """
-  overlap = settings.overlap
-  if overlap is None:
-    return settings.stride_chunks
-  if settings.stride_chunks:
-    raise ValueError(
-      f'evaluate.overlap {overlap} and evaluate.stride_chunks '
-      f'{settings.stride_chunks}: expected one of them.'
-    )
-  stride = (1 - overlap) * sequence_chunks
-  if not 0 <= overlap < 1 or abs(stride - round(stride)) > 1e-6:
-    raise ValueError(
-      f'evaluate.overlap {overlap}: expected 0 or above, less than 1, and a '
-      f'whole number of the {sequence_chunks} chunks of a sequence.'
-    )
-  return round(stride)
-
-
 def measure(
-  score: evaluate.ScoreFn,
+  score: evaluate_lib.ScoreFn,
   reader: pipeline.ChunkReader,
   trained: loading.TrainedRetro,
-  config: Config,
+  evaluate: Evaluate,
   retrieval: str,
   name: str,
-) -> evaluate.Evaluation:
+  seed: int,
+) -> evaluate_lib.Evaluation:
   """Run `evaluate.evaluate` with the config's settings and a progress bar."""
-  settings = config.evaluate
   with progress.bar(f'evaluate {name}', 'chunks') as update:
-    return evaluate.evaluate(
+    return evaluate_lib.evaluate(
       score,
       reader,
       sequence_chunks=trained.config.sequence_chunks,
-      stride_chunks=stride_chunks(settings, trained.config.sequence_chunks),
-      batch_size=settings.batch_size,
+      stride_chunks=evaluate.stride(trained.config.sequence_chunks),
+      batch_size=evaluate.batch_size,
       retrieval=retrieval,
-      max_documents=settings.max_documents,
-      seed=config.seed,
+      max_documents=evaluate.max_documents,
+      seed=seed,
       process_index=jax.process_index(),
       process_count=jax.process_count(),
       progress=update,
     )
 
 
-def check(
-  trained: loading.TrainedRetro,
-  config: Config,
-  modes: Sequence[Mode] | None = None,
+def open_readers(
+  trained: loading.TrainedRetro, evaluate: Evaluate, modes: Sequence[Mode]
 ) -> dict[int, pipeline.ChunkReader]:
-  """Raise the errors of `evaluate_trained` before any work.
-
-  Returns:
-    k -> reader of the split with k neighbors.
-  """
-  settings = config.evaluate
-  stride_chunks(settings, trained.config.sequence_chunks)
-  mesh, _ = mesh_and_rules(config)
-  sharding.batch_sharding(mesh, settings.batch_size)
+  """Open and compare the stores of the modes: k -> reader of the split."""
+  evaluate.stride(trained.config.sequence_chunks)
   readers = {
-    k: loading.chunk_reader(trained.config, trained.data, settings.split, k)
-    for k in {k for _, _, k in modes or _modes(trained, settings)}
+    k: loading.chunk_reader(trained.config, trained.data, evaluate.split, k)
+    for k in {k for _, _, k in modes}
   }
-  _ = [reader.stores for reader in readers.values()]  # opened and compared
+  for reader in readers.values():
+    _ = reader.stores
   return readers
 
 
 def evaluate_trained(
   trained: loading.TrainedRetro,
-  config: Config,
+  config: config_lib.Config,
+  evaluate: Evaluate,
   modes: Sequence[Mode] | None = None,
-  score: Callable[..., jax.Array] = evaluate.score_chunks,
+  score: Callable[..., jax.Array] = evaluate_lib.score_chunks,
 ) -> list[Result]:
   """Evaluate a RETRO or a baseline in some modes, by default all.
 
@@ -250,11 +290,13 @@ def evaluate_trained(
     FileNotFoundError: for a split without stores.
     ValueError: for settings that do not fit data, model or devices.
   """
-  modes = modes or _modes(trained, config.evaluate)
-  readers, results = check(trained, config, modes), []
-  with scorer(trained, config, score) as compiled:
+  modes = modes or modes_of(trained, evaluate)
+  readers, results = open_readers(trained, evaluate, modes), []
+  with scorer(trained, config, evaluate.batch_size, score) as compiled:
     for name, retrieval, k in modes:
-      found = measure(compiled, readers[k], trained, config, retrieval, name)
+      found = measure(
+        compiled, readers[k], trained, evaluate, retrieval, name, config.seed
+      )
       results.append(Result(name, retrieval, k, trained.step, found))
   return compare(results)
 
@@ -267,7 +309,7 @@ def compare(results: Sequence[Result]) -> list[Result]:
     other = others.get(name)
     if other is None or x is other:
       return None
-    return evaluate.compare(x.evaluation, other.evaluation)
+    return evaluate_lib.compare(x.evaluation, other.evaluation)
 
   return [
     dataclasses.replace(
@@ -278,67 +320,78 @@ def compare(results: Sequence[Result]) -> list[Result]:
 
 
 def load(
-  config: Config,
+  config: config_lib.Config,
+  evaluate: Evaluate,
   workdir: str | os.PathLike,
-  baseline_workdir: str | os.PathLike = '',
+  *,
+  step: str | None = None,
   on_mesh: bool = True,
-) -> tuple[loading.TrainedRetro, loading.TrainedRetro | None]:
-  """Load the newest checkpoints of a run and of its baseline, if one is named.
+  **changes: Any,
+) -> loading.TrainedRetro:
+  """Load a run, by default the newest checkpoint of `evaluate.workdir` or `workdir`.
 
   Args:
-    config: `data_dir` is the data folder, by default the one of the training;
-      `mesh` and `sharding_rules` place the parameters.
-    workdir: folder of a RETRO's run, or of any run.
-    baseline_workdir: folder of the baseline's run; the baseline reads the same data.
+    config: `data_dir` is the data folder, by default the one of the training; the
+      embedder and the ColBERT that retrieve are those of the config; `mesh` and
+      `sharding_rules` place the parameters.
+    step: of the checkpoint, in place of `evaluate.step`.
     on_mesh: whether the parameters are sharded over the config's mesh.
+    **changes: other arguments of `language_model.load`.
 
   Raises:
     FileNotFoundError: for a folder without a checkpoint or without data.
+  """
+  if on_mesh:
+    changes['mesh'], changes['rules'] = program_lib.mesh_and_rules(config)
+  how = {
+    'data_dir': config.data_dir,
+    'source': evaluate.source,
+    'reranker': evaluate.reranker,
+    'step': evaluate.step if step is None else step,
+  }
+  trained = language_model.load(evaluate.workdir or workdir, **how | changes)
+  return with_models(trained, config)
+
+
+def with_models(
+  trained: loading.TrainedRetro, config: loading.RunConfig
+) -> loading.TrainedRetro:
+  """Return a run whose models of retrieval are those of a config, as `merged`."""
+  return dataclasses.replace(trained, config=merged(trained.config, config))
+
+
+def merged(own: Any, given: loading.RunConfig) -> Any:
+  """Return a run's config with the embedder and, if named, the ColBERT of another."""
+  colbert = given.neighbors.colbert or own.neighbors.colbert
+  neighbors = dataclasses.replace(own.neighbors, colbert=colbert)
+  return dataclasses.replace(own, embedder=given.embedder, neighbors=neighbors)
+
+
+def load_baseline(
+  config: config_lib.Config, evaluate: Evaluate, data_dir: str | os.PathLike
+) -> loading.TrainedRetro | None:
+  """Load the baseline that is named, with the data of the RETRO beside it.
+
+  Raises:
     ValueError: when the baseline retrieves.
   """
-  placed = {}
-  if on_mesh:
-    placed['mesh'], placed['rules'] = mesh_and_rules(config)
-  settings = config.evaluate
-  trained = language_model.load(
+  workdir = evaluate.baseline_workdir
+  if not workdir:
+    return None
+  alone = dataclasses.replace(evaluate, workdir=workdir, source='', reranker='')
+  found = load(
+    config,
+    alone,
     workdir,
-    config.data_dir,
-    source=settings.source,
-    reranker=settings.reranker,
-    step=settings.step,
-    **placed,
+    step=evaluate.baseline_step,
+    data_dir=str(data_dir),
   )
-  if not baseline_workdir:
-    return trained, None
-  baseline = language_model.load(
-    baseline_workdir,
-    str(trained.data.root),
-    step=settings.baseline_step,
-    **placed,
-  )
-  if baseline.model.config.cca_layers:
+  if found.model.config.cca_layers:
     raise ValueError(
-      f'{baseline_workdir}: evaluate.baseline_workdir names a model that retrieves; '
+      f'{workdir}: evaluate.baseline_workdir names a model that retrieves; '
       'expected one trained with the baseline config.'
     )
-  return trained, baseline
-
-
-def evaluate_workdir(
-  config: Config,
-  workdir: str | os.PathLike,
-  baseline_workdir: str | os.PathLike = '',
-) -> list[Result]:
-  """Evaluate the checkpoints that the config names; see `load`.
-
-  Returns:
-    The rows of the table, compared with each other.
-  """
-  trained, baseline = load(config, workdir, baseline_workdir)
-  results = evaluate_trained(trained, config)
-  if baseline is not None:
-    results = compare(results + evaluate_trained(baseline, config))
-  return results
+  return found
 
 
 def _print(results: Sequence[Result]) -> None:
@@ -361,7 +414,7 @@ def _print(results: Sequence[Result]) -> None:
 
 
 def cells(
-  found: evaluate.Evaluation, difference: bootstrap.Interval | None
+  found: evaluate_lib.Evaluation, difference: bootstrap.Interval | None
 ) -> tuple[str, ...]:
   """Bits per byte, a difference, its interval and perplexities for a table.
 
@@ -379,28 +432,58 @@ def cells(
   )
 
 
-def write(
-  results: Sequence[Result], config: Config, workdir: str | os.PathLike
-) -> pathlib.Path:
-  """Write evaluation.json and return its path."""
-  content = {
-    'rows': [result.to_json() for result in results],
-    'settings': json.loads(config.evaluate.to_json()),
-  }
-  return reports.write_json(pathlib.Path(workdir) / FILE, content)
+def bits_per_byte(
+  config: config_lib.Config, workdir: str, evaluate: Evaluate
+) -> list[Result]:
+  """Evaluate a run and its baseline; print the table and write evaluation.json."""
+  trained = load(config, evaluate, workdir)
+  baseline = load_baseline(config, evaluate, trained.data.root)
+  results = evaluate_trained(trained, config, evaluate)
+  if baseline is not None:
+    results = compare(results + evaluate_trained(baseline, config, evaluate))
+  if not jax.process_index():
+    content = {
+      'rows': [result.to_json() for result in results],
+      'settings': dataclasses.asdict(evaluate),
+    }
+    reports.write_json(pathlib.Path(workdir) / FILE, content)
+    _print(results)
+  return results
 
 
-def run(config: Config, workdir: str) -> None:
-  """Evaluates, prints the table and writes evaluation.json."""
-  source = config.evaluate.workdir or workdir
-  logging.info('Evaluating %s.', source)
-  results = evaluate_workdir(config, source, config.evaluate.baseline_workdir)
-  if jax.process_index():
-    return
-  path = write(results, config, workdir)
-  _print(results)
-  logging.info('The figures are in %s.', path)
+def evaluate(
+  config: config_lib.Config, workdir: str, evaluate: Evaluate
+) -> None:
+  """Run the evaluators that are named."""
+  for name in evaluate.evaluators:
+    module, function = EVALUATORS[name]
+    module = importlib.import_module(f'experiments.retro.{module}')
+    getattr(module, function)(config, workdir, evaluate)
 
 
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, writes=FILE)
+def write_rows(
+  workdir: str | os.PathLike, file: str, rows: Sequence[tuple], **content: Any
+) -> None:
+  """Write evaluations against the first one.
+
+  Args:
+    rows: name, evaluation, difference to the first one or None, more fields.
+    **content: what else the file holds.
+  """
+  written = [
+    {
+      'name': name,
+      **found.summary(),
+      'minus_alone': gain and dataclasses.asdict(gain),
+      **more,
+    }
+    for name, found, gain, more in rows
+  ]
+  path = pathlib.Path(workdir) / file
+  reports.write_json(path, {**content, 'rows': written})
+
+
+def check_alone(what: str) -> None:
+  """Raise ValueError in one of several processes."""
+  if jax.process_count() > 1:
+    raise ValueError(f'{what} runs in one process.')

@@ -1,9 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate last words (LAMBADA) or summaries given as JSON lines.
+"""Evaluators of JSON lines: last words (LAMBADA) and summaries.
 
-  python -m experiments.retro.examples --config=configs/<name>.py --workdir=DIR \
-    --task=lambada --config.examples.path=lambada_test.jsonl
+  python -m experiments.evaluate --config=configs/<name>.py --workdir=DIR \
+    --config.evaluate.evaluators=lambada \
+    --config.evaluate.examples.path=lambada_test.jsonl
 
 lambada: accuracy of the last word of {"text": ...}. The model continues all but the
   last word, always with the likeliest token, and the first word of the continuation
@@ -18,26 +19,20 @@ Evaluates RETRO with retrieval on and off, and the baseline of
 the words, or DIR/summary.json.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import functools
-import json
 import math
 import os
 import pathlib
 import string
 from typing import Any
 
-from absl import flags, logging
 import jax
-import ml_collections
 import numpy as np
 
-from experiments.engine import command, failures, progress, reports
-from experiments.retro import (
-  evaluate as retro_evaluate,
-  settings as settings_lib,
-)
+from experiments.engine import progress, reports
+from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers
 from retro_jax.data import samples
@@ -45,7 +40,6 @@ from retro_jax.decoding import decode
 from retro_jax.evaluation import continuations
 from retro_jax.trained import loading
 
-Config = ml_collections.ConfigDict
 LAMBADA_FIELDS = (('text',),)
 SUMMARY_FIELDS = (('article', 'text'), ('summary',))
 WORD_TOKENS = 16  # drawn for each text; only a longer last word gets more
@@ -67,52 +61,46 @@ class Mode:
 
 
 def read(
-  settings: Config, fields: Sequence[Sequence[str]]
+  examples: retro_evaluate.Examples, fields: Sequence[Sequence[str]]
 ) -> list[tuple[str, ...]]:
   """Read the examples that a config names.
 
   Raises:
     FileNotFoundError: for a missing file.
-    ValueError: for a bad line, an empty path or an empty file.
+    ValueError: for a bad line, or an empty file.
   """
-  if not settings.path:
-    raise ValueError(
-      'examples.path is empty: expected a file of JSON lines with '
-      f'{" and ".join("|".join(names) for names in fields)}.'
-    )
-  path, found = pathlib.Path(settings.path), []
+  path, found = pathlib.Path(examples.path), []
   if not path.is_file():
-    raise FileNotFoundError(f'{path}: no such file of examples.')
+    wanted = ' and '.join('|'.join(names) for names in fields)
+    raise FileNotFoundError(
+      f'config.evaluate.examples.path={examples.path!r}: expected a file of JSON '
+      f'lines with {wanted}.'
+    )
   for where, record in readers.json_lines(path):
     chosen = [next((n for n in x if n in record), x[0]) for x in fields]
     found.append(tuple(readers.string(record, n, where) for n in chosen))
-    if len(found) == settings.max_examples:
+    if len(found) == examples.max_examples:
       break
   if not found:
     raise ValueError(f'{path}: holds no example.')
   return found
 
 
-def modes(config: Config, workdir: str | os.PathLike) -> Iterator[Mode]:
-  """RETRO with retrieval on and off, and the baseline that the config names.
-
-  Raises:
-    FileNotFoundError: for a folder without a checkpoint or without data.
-    ValueError: when the baseline retrieves.
-  """
-  settings = config.evaluate
-  runs = (str(settings.workdir or workdir), settings.baseline_workdir)
-  for trained, run in zip(
-    retro_evaluate.load(config, *runs, on_mesh=False), runs, strict=True
-  ):
-    if trained is None:
-      continue
-    settings_lib.take_models(trained.config, config)
-    for name, retrieval, k in retro_evaluate.on_and_off(trained, settings):
-      retrieve = None
-      if k:
-        retrieve = trained.data.retriever(trained.config).retrieve_tokens
-      yield Mode(name, retrieval, k, trained, retrieve, run)
+def modes(
+  config: config_lib.Config,
+  workdir: str | os.PathLike,
+  evaluate: retro_evaluate.Evaluate,
+) -> Iterator[Mode]:
+  """RETRO with retrieval on and off, and the baseline that the config names."""
+  trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
+  baseline = retro_evaluate.load_baseline(config, evaluate, trained.data.root)
+  runs = {str(evaluate.workdir or workdir): trained}
+  if baseline is not None:
+    runs[evaluate.baseline_workdir] = baseline
+  for run, one in runs.items():
+    for name, retrieval, k in retro_evaluate.on_and_off(one, [evaluate.k]):
+      retrieve = k and one.data.retriever(one.config).retrieve_tokens
+      yield Mode(name, retrieval, k, one, retrieve or None, run)
 
 
 def split(text: str) -> tuple[str, str]:
@@ -134,7 +122,7 @@ def first_word(text: str) -> str:
 
 
 def last_words(
-  mode: Mode, examples: list[tuple[str, str]], config: Config
+  mode: Mode, examples: list[tuple[str, str]], batch_size: int
 ) -> list[str]:
   """The word with which a model continues each context."""
   trained = mode.trained
@@ -156,47 +144,48 @@ def last_words(
   # Equal lengths together, so that few programs are compiled.
   order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
   words = [''] * len(prompts)
-  size = min(config.examples.batch_size, len(prompts) or 1)
+  size = min(batch_size, len(prompts) or 1)
   params = jax.device_put(trained.params)
   with progress.bar(f'last words, {mode.name}', 'texts') as update:
     for low in range(0, len(order), size):
       chosen = order[low : low + size]
       filled = chosen + chosen[-1:] * (size - len(chosen))
-      samples = decode.sample(
+      found = decode.sample(
         trained.model,
         params,
         [prompts[i] for i in filled],
         sampling,
         retrieve=mode.retrieve,
       )
-      for i, sample in zip(chosen, samples, strict=False):
+      for i, sample in zip(chosen, found, strict=False):
         words[i] = first_word(tokenizer.decode(sample.new_tokens))
       update(low + len(chosen), len(order))
   return words
 
 
-def encode(tokenizer, article: str, summary: str) -> continuations.Continuation:
+def encode(tokenizer, article: str, text: str) -> continuations.Continuation:
   """BOS, article, prompt and summary; the summary is scored."""
   given = tokenizer.encode(article + PROMPT).ids
-  scored = tokenizer.encode(f' {summary}').ids
+  scored = tokenizer.encode(f' {text}').ids
   tokens = np.concatenate([[tokenizer.bos_id], given, scored]).astype(np.int32)
   return continuations.Continuation(tokens, 1 + len(given))
 
 
 def summary_nats(
-  mode: Mode, examples: list[tuple[str, str]], config: Config
+  mode: Mode,
+  examples: list[tuple[str, str]],
+  evaluate: retro_evaluate.Evaluate,
 ) -> np.ndarray:
   """[examples] nats of the summaries."""
-  trained, batch_size = mode.trained, config.examples.batch_size
-  sizes, chunks = trained.model.config, trained.config.sequence_chunks
-  stride = retro_evaluate.stride_chunks(config.evaluate, chunks)
+  trained, sizes = mode.trained, mode.trained.model.config
+  chunks = trained.config.sequence_chunks
   settings = continuations.Settings(
     chunk_length=sizes.chunk_length,
     neighbor_length=sizes.neighbor_length,
     sequence_chunks=chunks,
-    stride_chunks=stride or max(1, chunks // 2),
+    stride_chunks=evaluate.stride(chunks) or max(1, chunks // 2),
     num_neighbors=mode.num_neighbors,
-    batch_size=batch_size,
+    batch_size=evaluate.examples.batch_size,
   )
   params = jax.device_put(trained.params)
   nll = functools.partial(loading.batch_nll, trained.model, params)
@@ -210,74 +199,60 @@ def summary_nats(
     )
 
 
-def _lambada(config: Config) -> tuple[str, Callable]:
-  """The measure, and a function from a mode to values, weights and more."""
-  if config.examples.batch_size < 1:
-    raise ValueError(
-      f'examples.batch_size {config.examples.batch_size}: expected >= 1.'
-    )
-  texts = read(config.examples, LAMBADA_FIELDS)
-  with failures.named(config.examples.path):
-    examples = [split(text) for (text,) in texts]
+def lambada(
+  config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
+) -> None:
+  """Measure the accuracy of the last word of each text."""
+  texts = read(evaluate.examples, LAMBADA_FIELDS)
+  examples = [split(text) for (text,) in texts]
 
   def measure(mode: Mode):
-    words = last_words(mode, examples, config)
+    words = last_words(mode, examples, evaluate.examples.batch_size)
     right = [
       bool(word) and word == target.strip(_AROUND)
       for word, (_, target) in zip(words, examples, strict=True)
     ]
     return np.asarray(right, np.float64), None, {'words': words}
 
-  return 'accuracy', measure
+  _run(config, workdir, evaluate, 'lambada', 'accuracy', measure)
 
 
-def _summary(config: Config) -> tuple[str, Callable]:
-  """The measure, and a function from a mode to values, weights and more."""
-  examples = read(config.examples, SUMMARY_FIELDS)
+def summary(
+  config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
+) -> None:
+  """Measure bits per byte of the summary of each article."""
+  examples = read(evaluate.examples, SUMMARY_FIELDS)
   size = np.asarray([len(f' {s}'.encode()) for _, s in examples], np.float64)
 
   def measure(mode: Mode):
-    return summary_nats(mode, examples, config) / math.log(2), size, {}
+    nats = summary_nats(mode, examples, evaluate)
+    return nats / math.log(2), size, {}
 
-  return 'bits_per_byte', measure
-
-
-TASKS = {'lambada': _lambada, 'summary': _summary}
+  _run(config, workdir, evaluate, 'summary', 'bits_per_byte', measure)
 
 
-def _row(
-  mode: Mode, field: str, values: np.ndarray, weights: np.ndarray | None
-) -> dict[str, Any]:
-  """The mean over examples with its interval, as JSON values."""
-  found = bootstrap.bootstrap(values, weights)
-  return {
-    'name': mode.name,
-    'retrieval': mode.retrieval,
-    'num_neighbors': mode.num_neighbors,
-    'step': mode.trained.step,
-    'workdir': mode.workdir,
-    'examples': len(values),
-    field: found.mean,
-    'low': found.low,
-    'high': found.high,
-  }
-
-
-def run(config: Config, workdir: str, task: str) -> None:
-  """Evaluate the examples, print the table and write TASK.json."""
-  if jax.process_count() > 1:
-    raise ValueError('experiments.retro.examples runs in one process.')
-  field, measure = TASKS[task](config)
-  logging.info('%s: the examples of %s.', task, config.examples.path)
-  rows = []
-  for mode in modes(config, workdir):
+def _run(config, workdir, evaluate, name, field, measure) -> None:
+  """Measure each mode, print the table and write NAME.json."""
+  retro_evaluate.check_alone(name)
+  rows: list[dict[str, Any]] = []
+  for mode in modes(config, workdir, evaluate):
     mode.trained.data.check_tokenizer()
     values, weights, more = measure(mode)
-    rows.append(_row(mode, field, values, weights) | more)
-  settings = json.loads(config.examples.to_json())
-  reports.write_json(
-    pathlib.Path(workdir) / f'{task}.json', {'rows': rows, 'settings': settings}
-  )
+    found = bootstrap.bootstrap(values, weights)
+    row = {
+      'name': mode.name,
+      'retrieval': mode.retrieval,
+      'num_neighbors': mode.num_neighbors,
+      'step': mode.trained.step,
+      'workdir': mode.workdir,
+      'examples': len(values),
+      field: found.mean,
+      'low': found.low,
+      'high': found.high,
+    }
+    rows.append(row | more)
+  content = {'rows': rows, 'settings': dataclasses.asdict(evaluate.examples)}
+  reports.write_json(pathlib.Path(workdir) / f'{name}.json', content)
   reports.print_table(
     ('model', field.replace('_', ' '), 'interval'),
     [
@@ -286,17 +261,4 @@ def run(config: Config, workdir: str, task: str) -> None:
     ],
     title=f'{rows[0]["examples"]:,} examples',
     caption='Interval: 95 % of a bootstrap over examples.',
-  )
-
-
-def _define_flags() -> None:
-  flags.DEFINE_enum('task', None, list(TASKS), 'Measure of the examples.')
-  flags.mark_flag_as_required('task')
-
-
-if __name__ == '__main__':
-  command.main(
-    lambda config, workdir: run(config, workdir, flags.FLAGS.task),
-    settings_lib.Settings,
-    _define_flags,
   )

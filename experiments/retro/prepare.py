@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepare the data of RETRO: tokenize, chunk, embed, index, find neighbors.
 
-  python -m experiments.retro.prepare --config=configs/<name>.py --workdir=DIR
+  python -m experiments.prepare --config=configs/<name>.py --workdir=DIR
 
 runs every unfinished stage; --config.prepare.stages=index,neighbors runs those
 alone. A killed command continues when run again. The checksums of published stores
@@ -10,28 +10,29 @@ are compared first, as config.verify says. Shards are made in this process and i
 config.tokens.num_processes, in --config.cluster.workers=N processes of this machine,
 or on a Ray cluster (--config.cluster.address=auto).
 
---config.neighbors.source=bm25 (or another of retrieval/index/sources.py) finds the
-neighbors of another source; run the stages index and neighbors once for each. The
-source colbert needs --config.colbert_index.model=DIR, a run of
-experiments.open_qa.train. --config.neighbors.reranker=DIR, a run of
-experiments.reranking.train, orders the first --config.neighbors.candidates of them
-anew.
+--config.neighbors.source=bm25 (or another of docs/data.md) finds the neighbors of
+another source; run the stages index and neighbors once for each. The source colbert
+needs --config.neighbors.colbert=DIR, a run of a ColBERT.
+--config.neighbors.reranker=DIR, a run of a cross-encoder, orders the first
+--config.neighbors.candidates of them anew.
 
-With --config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes
-an evaluation set of that name, for --config.evaluate.split=NAME. With
---config.deduplicate.threshold above 0, training documents that resemble a held-out
-document or a document of that set are left out, of the datastore too. Name the set
-from the first run on: documents of an existing datastore are not taken out later.
+With --config.prepare.evaluation.name=NAME the corpus of
+--config.prepare.evaluation.corpus becomes an evaluation set of that name, for
+--config.evaluate.split=NAME. With --config.deduplicate.threshold above 0, training
+documents that resemble a held-out document or a document of that set are left out, of
+the datastore too. Name the set from the first run on: documents of an existing
+datastore are not taken out later.
 """
 
 from collections.abc import Callable, Sequence
+import dataclasses
 import functools
 import itertools
 
 from absl import logging
 
-from experiments.engine import cluster, command, progress, stages
-from experiments.retro import settings as settings_lib, text_indices
+from experiments.engine import cluster, progress, stages
+from experiments.retro import config as config_lib
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
@@ -39,16 +40,11 @@ from retrieval.index import (
   sources as sources_lib,
   vectors as vectors_lib,
 )
-from retrieval.search import (
-  lda,
-  sparse_index,
-  token_store,
-)
+from retrieval.search import colbert_index, lda, sparse_index, token_store
 from retrieval.store import executors, store, verification
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
-  data_folder,
   near_duplicates,
   tokens as tokens_lib,
 )
@@ -67,52 +63,72 @@ _KINDS = {
   'colbert/tokens': token_store.KIND,
 }
 
-Config = stages.Config
+Config = config_lib.Config
+Folder = retro_data.DataFolder
 Rows = stages.Rows
 
 
-def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+  """Another corpus to evaluate on, beside the documents held out."""
+
+  name: str = ''  # '': no other corpus
+  corpus: corpus_lib.CorpusConfig = corpus_lib.CorpusConfig(kind='jsonl')
+
+  def __post_init__(self):
+    """Check the name, which becomes part of folders' names."""
+    is_word = self.name.replace('-', '_').isidentifier()
+    if self.name and (self.name in chunks_lib.SPLITS or not is_word):
+      raise ValueError(
+        f'evaluation.name {self.name!r}: expected letters, digits, - and _, and '
+        f'none of {chunks_lib.SPLITS}.'
+      )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare:
+  """Preparation of data."""
+
+  stages: str = 'all'  # or names joined by commas, in the order of `STAGES`
+  evaluation: Evaluation = Evaluation()
+
+
+def train_tokenizer(config: Config, data: Folder) -> Rows:
   """Train a SentencePiece model on the corpus, or copy the given tokenizer."""
-  path = data.tokenizer_path
-  settings = config.tokenizer
-  files = (path / 'model', path / 'tokenizer.json')
-  if not any(file.exists() for file in files):
-    if settings.path:
-      tokenization.load_tokenizer(settings.path).save(path)
+  path, given = data.tokenizer_path, config.tokenizer
+  if not data.has_tokenizer:
+    if given.path:
+      tokenization.load_tokenizer(given.path).save(path)
     else:
-      limit = settings.max_documents or None
-      documents = itertools.islice(data_folder.corpus(config.corpus), limit)
+      limit = given.max_documents or None
+      documents = itertools.islice(corpus_lib.Corpus(config.corpus), limit)
       texts = (
         tokens_lib.document_text(document, config.tokens.with_title)
         for document in documents
         if _is_trained_on(config, document)
       )
       logging.info(
-        f'Training SentencePiece: {settings.vocab_size} pieces, on '
-        f'the training documents of {limit or "all"} documents.'
+        f'Training SentencePiece: {given.vocab_size} pieces, on the training '
+        f'documents of {limit or "all"} documents.'
       )
-      tokenization.train_sentencepiece(
-        texts, path / 'model', settings.vocab_size
-      )
-  if settings.path:
-    given = tokenization.load_tokenizer(settings.path).fingerprint
-    if data.tokenizer.fingerprint != given:
-      raise ValueError(
-        f'{path}: holds tokenizer {data.tokenizer.fingerprint} already, '
-        f'but config.tokenizer.path {settings.path} is {given}: remove it, or '
-        'name another data_dir.'
-      )
+      tokenization.train_sentencepiece(texts, path / 'model', given.vocab_size)
+  found = data.tokenizer.vocab_size
+  if given.path:
+    wanted = tokenization.load_tokenizer(given.path).fingerprint
+    same = data.tokenizer.fingerprint == wanted
+    what = f'path {given.path} is {wanted}'
+  else:
+    same = found == given.vocab_size
+    what = f'vocab_size is {given.vocab_size:,}'
+  if not same:
+    raise ValueError(
+      f'{path}: holds tokenizer {data.tokenizer.fingerprint} of {found:,} pieces '
+      f'already, but config.tokenizer.{what}: remove it, or name another data_dir.'
+    )
   if isinstance(data.tokenizer, tokenization.WordPieceTokenizer):
     logging.warning(
       'WordPiece loses letter case and spaces, but bits per byte are over the '
       "documents' bytes: compare them among WordPiece models alone."
-    )
-  found = data.tokenizer.vocab_size
-  if not settings.path and found != settings.vocab_size:
-    raise ValueError(
-      f'{path}: holds a tokenizer of {found:,} pieces already, but '
-      f'config.tokenizer.vocab_size is {settings.vocab_size:,}: remove it, or '
-      'name another data_dir.'
     )
   return [('vocabulary', f'{found:,}')]
 
@@ -124,13 +140,13 @@ def _is_trained_on(config: Config, document: corpus_lib.Document) -> bool:
 
 
 def _build_tokens(
-  config: Config, data: retro_data.DataFolder, folder: str, corpus: Config
+  config: Config, data: Folder, folder: str, corpus: corpus_lib.CorpusConfig
 ) -> tokens_lib.TokenStore:
   """Write the token store of a corpus."""
   with progress.bar(folder.replace('tokens', 'tokenize'), 'documents') as shown:
     return tokens_lib.build_token_store(
       data.path(folder),
-      data_folder.corpus(corpus),
+      corpus_lib.Corpus(corpus),
       data.tokenizer_path,
       with_title=config.tokens.with_title,
       documents_per_shard=config.tokens.documents_per_shard,
@@ -139,7 +155,7 @@ def _build_tokens(
     )
 
 
-def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
+def tokenize(config: Config, data: Folder) -> Rows:
   """Write the token store."""
   tokens = _build_tokens(config, data, 'tokens', config.corpus)
   skipped = tokens.store.meta['skipped']
@@ -150,18 +166,20 @@ def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
   ]
 
 
-def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
+def find_duplicates(
+  config: Config, data: Folder, evaluation: Evaluation
+) -> Rows:
   """List the training documents that resemble a held-out document."""
   if not config.deduplicate.threshold:
     return [('near-duplicates', 'not looked for')]
-  other = tokenize_evaluation(config, data)
+  other = tokenize_evaluation(config, data, evaluation)
   with progress.bar('near-duplicates', 'documents') as update:
     found = near_duplicates.build_duplicate_store(
       data.path('duplicates'),
       data.tokens,
       data.tokenizer,
       valid_fraction=config.valid_fraction + config.test_fraction,
-      settings=near_duplicates.Settings(**config.deduplicate),
+      settings=config.deduplicate,
       evaluation=[other] if other else [],
       executor=cluster.executor(config, data.root),
       progress=update,
@@ -184,7 +202,7 @@ def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
   return [(f'near-duplicates of {other.path.name}', 'not looked for')]
 
 
-def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
+def chunk(config: Config, data: Folder) -> Rows:
   """Cut every split into chunks."""
   rows = []
   held_out = chunks_lib.HELD_OUT if config.test_fraction else ('valid',)
@@ -203,13 +221,11 @@ def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
   return rows
 
 
-def embed(
-  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = ()
-) -> Rows:
+def embed(config: Config, data: Folder, splits: Sequence[str] = ()) -> Rows:
   """Embed every chunk with the frozen embedder."""
   if data.source not in sources_lib.WITH_VECTORS:
     return [('vectors', f'not read by the source {data.source}')]
-  embedder = retro_data.embedder(config)
+  embedder = config.embedder.load()
   for split in splits or data.own_splits:
     with progress.bar(f'embed {split}', 'chunks') as update:
       vectors_lib.build_vector_store(
@@ -224,26 +240,74 @@ def embed(
   return [('dimension', str(embedder.dimension))]
 
 
-def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
+def build_index(config: Config, data: Folder) -> Rows:
   """Builds, measures and publishes the indices that the source reads."""
-  rows = text_indices.build(config, data)
-  if data.source not in sources_lib.WITH_VECTORS:
-    return rows or [('index', f'not read by the source {data.source}')]
-  settings = config.index.to_dict()
+  source, rows = data.source, []
+  if source in sources_lib.WITH_WORDS:
+    rows = _build_words(config, data, source)
+  elif source in ('lda', 'colbert'):
+    rows = _TEXT_INDICES[source](config, data)
+  if source not in sources_lib.WITH_VECTORS:
+    return rows or [('index', f'not read by the source {source}')]
   vectors = data.vectors('train')
   index = index_lib.build_index(
     data.path('index'),
     vectors.array('vectors'),
     vectors.fingerprint,
-    index_lib.IndexConfig(**settings),
+    config.index,
     queries=data.vectors('valid').array('vectors'),
     executor=cluster.executor(config, data.root),
   )
   return rows + [(key, _text(value)) for key, value in index.report.items()]
 
 
+def _build_words(config: Config, data: Folder, source: str) -> Rows:
+  kind = source if source in sources_lib.WORDS else 'bm25'
+  with progress.bar(kind, 'chunks') as update:
+    words = sources_lib.build_words(
+      data.words_path(kind),
+      data.chunks('train'),
+      data.tokenizer,
+      kind,
+      executor=cluster.executor(config, data.root),
+      progress=update,
+    )
+  return [(f'chunks in {kind}', f'{words.num_blocks:,}')]
+
+
+def _build_topics(config: Config, data: Folder) -> Rows:
+  with progress.bar('topics', 'chunks') as update:
+    topics = sources_lib.build_topics(
+      data.path('topics'),
+      data.chunks('train'),
+      data.tokenizer,
+      lda.LdaConfig(num_topics=config.neighbors.num_topics),
+      update,
+    )
+  return [('chunks with topics', f'{topics.num_blocks:,}')]
+
+
+def _build_colbert(config: Config, data: Folder) -> Rows:
+  path = data.path('colbert')
+  section = colbert_index.Section(model=config.neighbors.colbert)
+  section = colbert_index.named(section, path)
+  with progress.bar('colbert', 'chunks') as update:
+    index = colbert_index.build(
+      path,
+      section,
+      colbert_index.load_encoder(section),
+      sources_lib.chunk_texts(data.chunks('train'), data.tokenizer),
+      executor=cluster.executor(config, data.root),
+      progress=update,
+    )
+  return [('chunks in colbert', f'{index.num_blocks:,}')]
+
+
+_TEXT_INDICES = {'lda': _build_topics, 'colbert': _build_colbert}
+
+
 def find_neighbors(
-  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = ()
+  config: Config, data: Folder, splits: Sequence[str] = ()
 ) -> Rows:
   """Find every chunk's neighbors, and check a sample of them."""
   source = executors.Lazy(type(data).neighbor_source, data, config)
@@ -272,29 +336,27 @@ def find_neighbors(
 
 
 def tokenize_evaluation(
-  config: Config, data: retro_data.DataFolder
+  config: Config, data: Folder, evaluation: Evaluation
 ) -> tokens_lib.TokenStore | None:
   """Write the token store of the evaluation set; None without a name."""
-  name = config.evaluation.name
-  if not name:
+  if not evaluation.name:
     return None
-  if name in chunks_lib.SPLITS or not name.replace('-', '_').isidentifier():
-    raise ValueError(
-      f'evaluation.name {name!r}: expected letters, digits, - and _, and none of '
-      f'{chunks_lib.SPLITS}.'
-    )
-  return _build_tokens(config, data, f'tokens-{name}', config.evaluation.corpus)
+  folder = f'tokens-{evaluation.name}'
+  return _build_tokens(config, data, folder, evaluation.corpus)
 
 
-def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
+def prepare_evaluation(
+  config: Config, data: Folder, evaluation: Evaluation
+) -> Rows:
   """Prepare an evaluation set of another corpus, with neighbors in the datastore.
 
   A document does not get chunks of a training document with the same id as
   neighbors.
   """
-  tokens, name = tokenize_evaluation(config, data), config.evaluation.name
+  tokens = tokenize_evaluation(config, data, evaluation)
   if tokens is None:
     return [('evaluation set', 'not named')]
+  name = evaluation.name
   chunks = chunks_lib.build_chunk_store(
     data.path(f'chunks-{name}'), tokens, chunk_length=config.model.chunk_length
   )
@@ -309,7 +371,7 @@ def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
   return rows + find_neighbors(config, data, [name])
 
 
-STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
+STAGES: dict[str, Callable[..., Rows]] = {
   'tokenizer': train_tokenizer,
   'tokens': tokenize,
   'duplicates': find_duplicates,
@@ -319,9 +381,10 @@ STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
   'neighbors': find_neighbors,
   'evaluation': prepare_evaluation,
 }
+_WITH_EVALUATION = ('duplicates', 'evaluation')
 
 
-def verify(data: retro_data.DataFolder) -> Rows:
+def verify(data: Folder) -> Rows:
   """Compare the checksums of the published stores, as `verification.mode` says.
 
   Raises:
@@ -346,17 +409,13 @@ def _text(value) -> str:
   return f'{value:,}' if isinstance(value, int) else str(value)
 
 
-def run(config: Config, workdir: str) -> None:
+def prepare(config: Config, workdir: str, prepare: Prepare) -> None:
   """Run the chosen stages and print their results."""
-  data = retro_data.DataFolder.of(config, workdir)
-  work = [
-    (name, functools.partial(STAGES[name], config, data))
-    for name in stages.choose(config.prepare.stages, STAGES)
-  ]
+  data = Folder.of(config, workdir)
+  work = []
+  for name in stages.choose(prepare.stages, STAGES):
+    more = [prepare.evaluation] if name in _WITH_EVALUATION else []
+    work.append((name, functools.partial(STAGES[name], config, data, *more)))
   if verification.mode() != 'off':
     work.insert(0, ('verify', functools.partial(verify, data)))
   stages.run(work, data.root)
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings)

@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """RETRO and its baseline as a Task for the training loop."""
 
-from collections.abc import Sequence
+import dataclasses
 import functools
 from typing import Any
 
 from absl import logging
 import jax
-import ml_collections
 import numpy as np
 
-from experiments.engine import tasks
+from experiments.engine import loop, tasks
+from experiments.retro.config import Config
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, pipeline
@@ -33,7 +33,7 @@ _FIT_TOKENS = 4096  # that the lookup of a RETROfit is fitted to
 def _retrofit_params(
   key: jax.Array,
   *,
-  config: ml_collections.ConfigDict,
+  config: Config,
   model_cfg: config_lib.RetroConfig,
   data: retro_data.DataFolder,
 ) -> tasks.Params:
@@ -41,21 +41,21 @@ def _retrofit_params(
   source = config.retrofit_from
   saved = checkpoints.find(source)
   loading.check_model(source, saved)
-  if saved.config.retrieval:
+  trained = loading.run_config(saved.config.to_dict())
+  if trained.retrieval:
     raise ValueError(
       f'config.retrofit_from {source}: is a RETRO itself (retrieval=True); '
       'expected its baseline, a decoder trained without retrieval.'
     )
   loading.check_data(source, saved, data)
-  fields = {**saved.config.model.to_dict(), 'vocab_size': data.vocab_size}
+  baseline_cfg = loading.model_config(trained, data.vocab_size)
   try:
-    retrofit.check_fits(model_cfg, fields)
+    retrofit.check_fits(model_cfg, dataclasses.asdict(baseline_cfg))
   except ValueError as error:
     raise ValueError(f'config.retrofit_from {source}: {error}.') from None
   baseline, _ = checkpoints.load_params(source, step=saved.step)
   baseline = stack.unstack_params(
-    loading.model_config(saved.config, data.vocab_size),
-    jax.tree.map(np.asarray, baseline),
+    baseline_cfg, jax.tree.map(np.asarray, baseline)
   )
   scale = float(np.std(baseline['embedding'].astype(np.float32)))
 
@@ -87,7 +87,7 @@ def _some_rows(config, model_cfg, data):
 def _start(config, model_cfg, data) -> dict[str, Any]:
   """Fields of the task: where training starts, and what stays as it is."""
   new = functools.partial(initial.init_params, config=model_cfg)
-  if not config.get('retrofit_from', ''):
+  if not config.retrofit_from:
     return {'init': new}
   if not model_cfg.cca_layers:
     raise ValueError(
@@ -106,7 +106,7 @@ def _start(config, model_cfg, data) -> dict[str, Any]:
 
 
 def _model_fields(
-  config: ml_collections.ConfigDict,
+  config: Config,
   model_cfg: config_lib.RetroConfig,
   num_neighbors: int,
 ) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _model_fields(
 
 
 def without_data(
-  config: ml_collections.ConfigDict,
+  config: Config,
 ) -> tuple[tasks.Task, dict[str, jax.ShapeDtypeStruct]]:
   """Return a task that can be compiled, with the shapes of its batches.
 
@@ -138,31 +138,24 @@ def without_data(
     model_cfg.neighbor_length,
   )
   fields = _model_fields(config, model_cfg, k)
-  if config.get('retrofit_from', ''):
+  if config.retrofit_from:
     fields['frozen'] = lambda name: not retrofit.is_added(name)
   init = functools.partial(initial.init_params, config=model_cfg)
   task = tasks.Task(init=init, dataset=tasks.no_data, **fields)
   return task, shapes
 
 
-def make_task(
-  config: ml_collections.ConfigDict,
-  data: retro_data.DataFolder,
-  *,
-  devices: Sequence[jax.Device] | None = None,
-) -> tasks.Task:
+def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
   """Bind model, loss and data.
 
-  Args:
-    devices: devices that train; None is all.
-
   Raises:
-    ValueError: for settings that do not fit each other, the data or memory.
+    ValueError: for settings that do not fit each other or the data.
   """
   model_cfg = loading.model_config(config, data.vocab_size)
   readers = {
     s: loading.chunk_reader(config, data, s) for s in ('train', 'valid')
   }
+  k = readers['train'].num_neighbors
 
   def dataset(split: str):
     return pipeline.make_dataset(
@@ -176,7 +169,7 @@ def make_task(
       process_count=jax.process_count(),
     )
 
-  fields = _model_fields(config, model_cfg, readers['train'].num_neighbors) | {
+  fields = _model_fields(config, model_cfg, k) | {
     'dataset': dataset,
     'pipeline_fingerprint': pipeline.fingerprint(
       readers['train'], sequence_chunks=config.sequence_chunks
@@ -185,3 +178,11 @@ def make_task(
     'fingerprints': data.fingerprints(config.retrieval),
   }
   return tasks.Task(**(fields | _start(config, model_cfg, data)))
+
+
+def train(config: Config, workdir: str) -> None:
+  """Train until `config.num_steps`."""
+  data = retro_data.DataFolder.of(config, workdir)
+  task = make_task(config, data)
+  logging.info('Training on %s, writing to %s.', data.root, workdir)
+  loop.train(task, config, workdir)

@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the weight of hybrid neighbors on training documents, without a model.
 
-  python -m experiments.retro.tune_hybrid --config=configs/<name>.py --workdir=DIR
+  python -m experiments.tune_hybrid --config=configs/<name>.py --workdir=DIR
 
-For random chunks of the datastore and each --weight, the share of BM25 in the source
+For random chunks of the datastore and each of --config.tune_hybrid.weights, the share of BM25 in the source
 `weighted`, the command finds neighbors and measures how many tokens of the chunk that
 follows the query they share: the longest common subsequence with a neighbor and its
 continuation, over the tokens of the following chunk (the score of the source `oracle`).
-It prints the mean over --num_neighbors neighbors, the first one, and the best one, in
+It prints the mean over --config.tune_hybrid.num_neighbors neighbors, the first one, and the best one, in
 percent with 95 % intervals, beside those of the fusion of ranks (the source `hybrid`).
 The weight with the highest mean is chosen; the smallest of equal ones.
 
 The data folder needs vectors, their index and BM25: --config.neighbors.source=weighted
---config.prepare.stages=vectors,index of experiments.retro.prepare. Writes
+--config.prepare.stages=vectors,index of experiments.prepare. Writes
 DIR/tune_hybrid.json.
 """
 
@@ -21,12 +21,12 @@ from collections.abc import Iterator, Sequence
 import dataclasses
 import pathlib
 
-from absl import flags, logging
-import ml_collections
+from absl import logging
 import numpy as np
 
-from experiments.engine import command, progress, reports
-from experiments.retro import settings as settings_lib
+from experiments.engine import progress, reports
+from experiments.retro import config as config_lib
+from retrieval import settings
 from retrieval.index import (
   neighbors as neighbors_lib,
   ordered,
@@ -38,12 +38,20 @@ from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data
 
 FILE = 'tune_hybrid.json'
-WEIGHTS = [i / 10 for i in range(11)]
 RANKS = 'ranks'  # the row of `fusion.by_ranks`
 _RUN = 32  # consecutive chunks; intervals are over such runs
 
 # weight -> measure -> [runs] mean over the chunks of a run
 Values = dict[str, dict[str, np.ndarray]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TuneHybrid:
+  """The weights, and the chunks that measure them."""
+
+  weights: tuple[settings.Share, ...] = tuple(i / 10 for i in range(11))
+  max_chunks: settings.Size = 2000  # to find neighbors of
+  num_neighbors: settings.Size = 2  # to measure
 
 
 def runs_of(
@@ -105,21 +113,23 @@ def choose(values: Values) -> str:
   )
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def tune_hybrid(
+  config: config_lib.Config, workdir: str, tuning: TuneHybrid
+) -> None:
   """Measure every weight, print the table and the best weight."""
-  flag, root = flags.FLAGS, pathlib.Path(workdir)
+  root, k = pathlib.Path(workdir), tuning.num_neighbors
   data = retro_data.DataFolder.of(config, workdir)
   datastore, made = data.chunks('train'), data.sources(config)
   parts = [made.make('dense'), made.make('bm25')]
-  runs = list(runs_of(datastore, flag.max_chunks, config.seed))
+  runs = list(runs_of(datastore, tuning.max_chunks, config.seed))
   with locks.writer(root, FILE):
     with progress.bar('weights', 'runs of chunks') as update:
       values = measure(
         datastore,
         parts,
-        sorted({*flag.weight}),
+        sorted({*tuning.weights}),
         runs,
-        flag.num_neighbors,
+        k,
         update,
       )
     intervals = {
@@ -135,7 +145,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       [
         [w, *(reports.share(x[n]) for n in names)] for w, x in intervals.items()
       ],
-      f'tokens of the following chunk in {flag.num_neighbors} neighbors, percent; '
+      f'tokens of the following chunk in {k} neighbors, percent; '
       f'{sum(rows.stop - rows.start for _, rows in runs):,} chunks',
     )
     best = choose(values)
@@ -144,26 +154,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       root / FILE,
       {
         'chosen': float(best),
-        'num_neighbors': flag.num_neighbors,
+        'num_neighbors': k,
         'datastore': datastore.fingerprint,
         'weights': intervals,
       },
     )
   logging.info('The figures are in %s.', path)
-
-
-def define_flags() -> None:
-  """Define the flags of weights and chunks."""
-  flags.DEFINE_multi_float(
-    'weight', WEIGHTS, 'A weight of BM25; may repeat.', 0, 1
-  )
-  flags.DEFINE_integer(
-    'max_chunks', 2000, 'Chunks to find neighbors of.', lower_bound=1
-  )
-  flags.DEFINE_integer(
-    'num_neighbors', 2, 'Neighbors to measure.', lower_bound=1
-  )
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, define_flags)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Change the datastore of a trained RETRO without any training.
 
-  python -m experiments.retro.update --config=configs/<name>.py --workdir=DIR \
+  python -m experiments.update --config=configs/<name>.py --workdir=DIR \
     --documents=changes.jsonl --delete=ID --output=DATA
 
 Documents of --documents (JSON lines with the fields of config.corpus) replace those
@@ -14,7 +14,7 @@ these (ColBERT keeps its centroids); topics, where the old data have them, are f
 anew. The old data stay unchanged; with --config.data_dir=DATA any command retrieves
 from the new data.
 Evaluation also needs the neighbors of the held-out documents:
-experiments.retro.prepare with --config.data_dir=DATA and
+experiments.prepare with --config.data_dir=DATA and
 --config.prepare.stages=vectors,neighbors finds them.
 """
 
@@ -24,22 +24,18 @@ import os
 import pathlib
 
 from absl import flags, logging
-import ml_collections
 import numpy as np
 
-from experiments.engine import (
-  changed_documents,
-  command,
-  progress,
-  reports,
-)
-from experiments.retro import settings as settings_lib, text_indices
+from experiments.engine import changed_documents, progress, reports
+from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
   reuse,
+  sources,
   vectors as vectors_lib,
 )
+from retrieval.search import colbert_index, lda
 from retrieval.store import checkpoints, locks
 from retrieval.text import (
   chunks as chunks_lib,
@@ -48,10 +44,11 @@ from retrieval.text import (
   tokens as tokens_lib,
 )
 from retro_jax.data import folder as retro_data
+from retro_jax.trained import loading
 
 
-def update(
-  config: ml_collections.ConfigDict,
+def change(
+  config: config_lib.Config,
   old: retro_data.DataFolder,
   root: str | os.PathLike,
   documents: Sequence[corpus_lib.Document] = (),
@@ -74,11 +71,11 @@ def update(
     changed_documents.write(root, _all_documents(old), documents, delete)
     data = dataclasses.replace(old, root=root)
     _cut(config, old, data, [document.id for document in documents])
-    counts |= text_indices.carry_over(config, old, data)
+    counts |= _carry_over(config, old, data)
     if not old.path('vectors-train').exists():
       return counts
     embedder = reuse.ReusedTexts(
-      retro_data.embedder(config),
+      config.embedder.load(),
       old.chunks('train'),
       old.vectors('train'),
       old.tokenizer,
@@ -96,7 +93,7 @@ def update(
       data.path('index'),
       vectors.array('vectors'),
       vectors.fingerprint,
-      index_lib.IndexConfig(**config.index.to_dict()),
+      config.index,
     )
     return counts | {
       'chunks reused': embedder.num_reused,
@@ -154,7 +151,7 @@ def _cut(config, old, data, added) -> None:
       tokens,
       data.tokenizer,
       valid_fraction=fields['valid_fraction'] + test_fraction,
-      settings=near_duplicates.Settings(**config.deduplicate),
+      settings=config.deduplicate,
       evaluation=_evaluation_sets(old, data),
       added=given,
     )
@@ -181,25 +178,63 @@ def _evaluation_sets(old, data) -> list[tokens_lib.TokenStore]:
   return [tokens_lib.TokenStore(data.path(name)) for name in names]
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def _carry_over(config, old, data) -> dict[str, int]:
+  """Build the indices of texts that old data have over new data.
+
+  Terms and vectors of tokens of old texts are copied; topics are fitted anew.
+
+  Returns:
+    Numbers of chunks that were copied.
+  """
+  counts, chunks = {}, data.chunks('train')
+  for kind, index_of in sources.WORDS.items():
+    if old.words_path(kind).exists():
+      known = reuse.ReusedTerms(index_of.load(old.words_path(kind)))
+      sources.build_words(
+        data.words_path(kind), chunks, data.tokenizer, kind, known=known
+      )
+      counts[f'chunks reused in {kind}'] = known.num_reused
+  if old.path('topics-vectors').exists():
+    made = lda.Lda.load(old.path('topics')).config
+    sources.build_topics(data.path('topics'), chunks, data.tokenizer, made)
+  if (path := old.path('colbert')).joinpath('tokens').exists():
+    section = colbert_index.Section(model=config.neighbors.colbert)
+    section = colbert_index.named(section, path)
+    index = colbert_index.load(path, section)
+    known = reuse.ReusedCodes(
+      index, sources.chunk_texts(old.chunks('train'), old.tokenizer)
+    )
+    with progress.bar('colbert', 'chunks') as shown:
+      colbert_index.build(
+        data.path('colbert'),
+        section,
+        index.encoder,
+        sources.chunk_texts(chunks, data.tokenizer),
+        known=known,
+        progress=shown,
+      )
+    counts['chunks reused in colbert'] = known.num_reused
+  return counts
+
+
+def update(config: config_lib.Config, workdir: str) -> None:
   """Apply --documents and --delete to the data of a run."""
   values = flags.FLAGS
   if not values.output:
     raise ValueError('--output is empty: expected the new data folder.')
-  saved = checkpoints.find(workdir).config
-  settings_lib.take_models(saved, config)
-  saved.index = config.index
-  if config.data_dir:
-    saved.data_dir = config.data_dir
+  saved = loading.run_config(
+    checkpoints.find(workdir).config.to_dict(), config_lib.Config
+  )
+  saved = dataclasses.replace(
+    retro_evaluate.merged(saved, config),
+    index=config.index,
+    data_dir=config.data_dir or saved.data_dir,
+  )
   documents = []
   if values.documents:
-    documents = changed_documents.read(config, values.documents)
+    documents = changed_documents.read(config.corpus, values.documents)
   old = retro_data.DataFolder.of(saved, workdir)
-  counts = update(saved, old, values.output, documents, values.delete)
+  counts = change(saved, old, values.output, documents, values.delete)
   rows = [(name, f'{count:,}') for name, count in counts.items()]
   reports.print_table(('part', 'number'), rows)
   logging.info('The new datastore and its index are in %s.', values.output)
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, changed_documents.define_flags)

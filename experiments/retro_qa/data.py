@@ -7,9 +7,9 @@ import pathlib
 
 from absl import logging
 import jax
-import ml_collections
 
 from experiments.engine import progress
+from experiments.retro_qa.config import Config
 from retrieval import tokenization
 from retrieval.questions import (
   answers as answers_lib,
@@ -20,20 +20,9 @@ from retrieval.store import store
 from retro_jax.data import fid_rows, qa_pipeline, qa_rows
 from retro_jax.trained import loading
 
-Config = ml_collections.ConfigDict
 Passages = tuple[qa_rows.Passage, ...]
 _AT_ONCE = 64  # questions in one call of the retriever
 _MATCHED = 20  # passages searched for a pattern if the model reads none
-
-
-def reader(config: Config) -> str:
-  """Return the kind of reader, see `settings.Qa`; older runs have RETRO."""
-  return config.qa.get('reader', 'retro')
-
-
-def is_fid(config: Config) -> bool:
-  """Whether the reader has FiD's encoder and decoder."""
-  return reader(config) != 'retro'
 
 
 def writer(
@@ -44,10 +33,9 @@ def writer(
   Args:
     with_passages: False leaves the passages out.
   """
-  count = config.qa.num_passages
-  if not (with_passages and reads_passages(config)):
+  count, fid = config.qa.num_passages, config.qa.is_fid
+  if not (with_passages and config.reads_passages):
     count = 0
-  fid = is_fid(config)
   layout = qa_rows.QaLayout(
     chunk_length=config.model.chunk_length,
     prompt_chunks=1 if fid else config.qa.prompt_chunks,
@@ -147,12 +135,6 @@ def _retrieve(retriever, questions, count) -> list[dpr_json.Result]:
   ]
 
 
-def reads_passages(config: Config) -> bool:
-  """Whether the model reads passages; a closed-book model does not."""
-  open_book = config.retrieval and reader(config) != 'closed_book'
-  return bool(open_book and config.qa.num_passages)
-
-
 def passages(
   trained: loading.TrainedRetro,
   config: Config,
@@ -161,7 +143,7 @@ def passages(
 ) -> list[Passages]:
   """The passages of questions from the config's files or the datastore."""
   if config.qa.passages:
-    return read_passages(tuple(config.qa.passages), questions)
+    return read_passages(config.qa.passages, questions)
   count = config.qa.num_passages or _MATCHED
   return find_passages(trained, questions, count, folder)
 
@@ -178,7 +160,7 @@ def examples(
   question without a match is left out. A baseline, which reads no passage,
   learns the same answers to the same questions.
   """
-  read, kept = reads_passages(config), []
+  read, kept = config.reads_passages, []
   found = [()] * len(questions)
   if read or any(q.kind == 'regex' for q in questions):
     found = passages(trained, config, questions, folder)

@@ -2,29 +2,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure exact match of a RETRO or FiD that answers, with and without passages.
 
-  python -m experiments.retro_qa.evaluate --config=configs/retro_qa.py \
+  python -m experiments.evaluate --config=configs/retro_qa.py \
     --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
 
 Answers are written greedily (Borgeaud et al. 2022, section 4.3). A RETRO answers
 twice, with its passages and without (RETRO[OFF]), and so does a FiD, whose encoder
 then reads the question alone; a baseline is the closed-book model. Writes
 <workdir>/retro_qa.json, or fid_qa.json for a FiD and its closed-book twin, and
-predictions_<set>_<split>_<on|off|baseline>.jsonl for experiments.open_qa.score.
+predictions_<set>_<split>_<on|off|baseline>.jsonl for experiments.score.
 """
 
 from collections.abc import Sequence
 import dataclasses
-import json
 import pathlib
 from typing import Any
 
 from absl import logging
-import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports
-from experiments.retro import settings as settings_lib
+from experiments.engine import progress, reports
+from experiments.retro import evaluate as retro_evaluate
 from experiments.retro_qa import data as retro_qa_data, task as retro_qa_task
+from experiments.retro_qa.config import Config
+from retrieval import settings
 from retrieval.questions import (
   bootstrap,
   question_sets,
@@ -36,6 +36,17 @@ from retro_jax.trained import language_model, loading
 
 FILE = 'retro_qa.json'
 FID_FILE = 'fid_qa.json'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate:
+  """Questions that are answered."""
+
+  workdir: str = ''  # '': --workdir
+  step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
+  questions: tuple[str, ...] = ()  # sets as in config.questions
+  max_questions: settings.Count = 0  # of each set; 0: all
+  batch_size: settings.Size = 16
 
 
 def answer(
@@ -82,6 +93,18 @@ def _text(tokenizer, sample) -> str:
   return ' '.join(tokenizer.decode(np.asarray(kept, np.int32)).split())
 
 
+def measures(
+  questions: question_sets.QuestionSet, answers: Sequence[str]
+) -> dict[str, np.ndarray]:
+  """Measures of each answer by the set's own rule: name -> [n]."""
+  rows = [
+    questions.score(text, question)
+    for question, text in zip(questions.questions, answers, strict=True)
+  ]
+  values = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+  return values | {'answered': np.array([float(bool(x)) for x in answers])}
+
+
 def measure(
   questions: question_sets.QuestionSet, answers: Sequence[str], mode: str
 ) -> dict[str, Any]:
@@ -89,16 +112,11 @@ def measure(
 
   Returns:
     name -> {mean, low, high}, as shares; exact_match in percent, for
-    experiments.tables.tables.
+    experiments.tables.
   """
-  values: dict[str, list[float]] = {}
-  for question, text in zip(questions.questions, answers, strict=True):
-    for name, value in questions.score(text, question).items():
-      values.setdefault(name, []).append(value)
-  values['answered'] = [float(bool(text)) for text in answers]
   shares = {
-    name: dataclasses.asdict(bootstrap.bootstrap(np.asarray(x)))
-    for name, x in values.items()
+    name: dataclasses.asdict(bootstrap.bootstrap(x))
+    for name, x in measures(questions, answers).items()
   }
   return {
     'name': 'baseline' if mode == 'baseline' else f'{questions.name} {mode}',
@@ -111,46 +129,67 @@ def measure(
   }
 
 
-def _write_predictions(path, questions, answers) -> None:
+def write_predictions(
+  workdir: str,
+  questions: question_sets.QuestionSet,
+  mode: str,
+  answers: Sequence[str],
+) -> None:
+  """Write predictions_<set>_<split>_<mode>.jsonl."""
   predictions = (
     scoring.Prediction(
       question=question.question, prediction=text, fields={'id': question.id}
     )
-    for question, text in zip(questions, answers, strict=True)
+    for question, text in zip(questions.questions, answers, strict=True)
   )
-  scoring.write_predictions(path, predictions)
+  name = scoring.predictions_name(f'{questions.name}:{mode}')
+  scoring.write_predictions(pathlib.Path(workdir) / name, predictions)
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Answer every set in every mode, print the table and write the files."""
-  settings = config.evaluate
-  question_sets.require_sets(settings.questions, 'evaluate.questions')
-  sets = question_sets.load_sets(
-    settings.questions,
-    settings.max_questions,
+def load_sets(
+  config: Config, evaluate: Evaluate
+) -> list[question_sets.QuestionSet]:
+  """Load the question sets that are evaluated."""
+  question_sets.require_sets(evaluate.questions, 'evaluate.questions')
+  return question_sets.load_sets(
+    evaluate.questions,
+    evaluate.max_questions,
     config.questions.allow_other_counts,
   )
-  source = settings.workdir or workdir
-  trained = language_model.load(source, config.data_dir, step=settings.step)
-  if 'qa' not in trained.config:
+
+
+def load(
+  config: Config, workdir: str, evaluate: Evaluate
+) -> loading.TrainedRetro:
+  """Load a run that was fine-tuned on questions; its passages are the config's."""
+  source = evaluate.workdir or workdir
+  trained = language_model.load(
+    source, config.data_dir, step=evaluate.step, config_type=Config
+  )
+  own = trained.config
+  if not own.retro_from:
     raise ValueError(
       f'{source}: was not fine-tuned on questions; expected a run of '
-      'experiments.retro_qa.train.'
+      'experiments.train with a config of task retro_qa.'
     )
-  files = tuple(config.qa.passages)
-  if trained.config.qa.passages and not files:
+  if own.qa.passages and not config.qa.passages:
     logging.warning(
       'Fine-tuned on the passages of %s, evaluated on the nearest chunks of its '
       'own datastore; --config.qa.passages names others.',
-      ', '.join(trained.config.qa.passages),
+      ', '.join(own.qa.passages),
     )
-  with trained.config.unlocked():
-    settings_lib.take_models(trained.config, config)
-    trained.config.qa.passages = files
-  fid = retro_qa_data.is_fid(trained.config)
-  open_book = retro_qa_data.reader(trained.config) != 'closed_book'
-  modes = ['off' if trained.config.retrieval and open_book else 'baseline']
-  if retro_qa_data.reads_passages(trained.config):
+  qa = dataclasses.replace(own.qa, passages=config.qa.passages)
+  trained = dataclasses.replace(trained, config=dataclasses.replace(own, qa=qa))
+  return retro_evaluate.with_models(trained, config)
+
+
+def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
+  """Answer every set in every mode, print the table and write the files."""
+  sets, trained = load_sets(config, evaluate), load(config, workdir, evaluate)
+  own = trained.config
+  open_book = own.retrieval and own.qa.reader != 'closed_book'
+  modes = ['off' if open_book else 'baseline']
+  if own.reads_passages:
     modes.insert(0, 'on')
   folder = pathlib.Path(workdir) / retro_qa_task.PASSAGES
   rows = []
@@ -159,30 +198,18 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       asked = questions.questions
       passages = [()] * len(asked)
       if mode == 'on':
-        passages = retro_qa_data.passages(
-          trained, trained.config, asked, folder
-        )
-      answers = answer(
-        trained,
-        asked,
-        passages,
-        batch_size=settings.batch_size,
-        name=f'{questions.name} {mode}',
-      )
+        passages = retro_qa_data.passages(trained, own, asked, folder)
+      name, size = f'{questions.name} {mode}', evaluate.batch_size
+      answers = answer(trained, asked, passages, batch_size=size, name=name)
       rows.append(measure(questions, answers, mode))
-      name = scoring.predictions_name(f'{questions.name}:{mode}')
-      _write_predictions(pathlib.Path(workdir) / name, asked, answers)
+      write_predictions(workdir, questions, mode, answers)
   content = {
     'step': trained.step,
-    'passages': files,
+    'passages': config.qa.passages,
     'rows': rows,
-    'settings': json.loads(settings.to_json()),
+    'settings': dataclasses.asdict(evaluate),
   }
-  file = FID_FILE if fid else FILE
+  file = FID_FILE if own.qa.is_fid else FILE
   path = reports.write_json(pathlib.Path(workdir) / file, content)
   reports.print_shares(rows)
   logging.info('Written to %s, the predictions beside it.', path)
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, writes=FILE)

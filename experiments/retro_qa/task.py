@@ -5,23 +5,24 @@
 The fine-tuned model is the same model, or a Fusion-in-Decoder that starts from it.
 """
 
+import dataclasses
 import functools
 import os
 import pathlib
-from typing import Any
 
 from absl import logging
 import jax
-import ml_collections
 import numpy as np
 
-from experiments.engine import command, tasks
-from experiments.retro import settings as settings_lib
+from experiments.engine import loop, tasks
+from experiments.retro import config as retro_config, evaluate as retro_evaluate
 from experiments.retro_qa import data as retro_qa_data
+from experiments.retro_qa.config import Config
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, qa_pipeline
 from retro_jax.nn import (
+  config as config_lib,
   fid,
   initial,
   losses,
@@ -31,10 +32,14 @@ from retro_jax.nn import (
 )
 from retro_jax.trained import language_model, loading
 
-Config = ml_collections.ConfigDict
 PASSAGES = 'passages'
-# Fields that the fine-tuned run takes from its source.
-_KEPT = ('model', 'retrieval', 'index', 'sequence_chunks')
+
+
+def train(config: Config, workdir: str) -> None:
+  """Fine-tune the run `config.retro_from` until `config.num_steps`."""
+  config, task = start(config, workdir)
+  logging.info('Training on %s, writing to %s.', config.retro_from, workdir)
+  loop.train(task, config, workdir)
 
 
 def start(
@@ -44,13 +49,18 @@ def start(
   config = adopt(config)
   question_sets.check_questions(config)
   trained = language_model.load(config.retro_from, config.data_dir)
-  settings_lib.take_models(trained.config, config)
-  trained.config.model.neighbor_length = config.model.neighbor_length
+  trained = retro_evaluate.with_models(trained, config)
+  # The retriever reads passages of the length that the model reads.
+  length = config.model.neighbor_length
+  model = dataclasses.replace(trained.config.model, neighbor_length=length)
+  trained = dataclasses.replace(
+    trained, config=dataclasses.replace(trained.config, model=model)
+  )
   return config, make_task(config, trained, workdir)
 
 
 def adopt(config: Config) -> Config:
-  """Return a copy of a config with model and data of the source run.
+  """Return a config with model and data of the source run.
 
   A FiD's model differs from its source's as `fid.fields` says. Dropout acts in the
   decoder alone, as RETRO's paper found best.
@@ -65,39 +75,49 @@ def adopt(config: Config) -> Config:
   """
   if not config.retro_from:
     raise ValueError(
-      'retro_from is empty: expected the workdir of a RETRO, or of a baseline, made '
-      'by experiments.retro.train.'
+      'config.retro_from is empty: expected the workdir of a RETRO, or of a '
+      'baseline, made by experiments.train.'
     )
   saved = checkpoints.find(config.retro_from)
   loading.check_model(config.retro_from, saved)
-  source = saved.config
+  source = loading.run_config(saved.config.to_dict(), retro_config.Config)
   data = retro_data.DataFolder.of(
     config if config.data_dir else source, config.retro_from
   )
-  fields = {name: source[name] for name in _KEPT}
-  adopted = command.changed(config, data_dir=str(data.root.resolve()), **fields)
-  with adopted.unlocked():
-    adopted.model.dropout_rate = config.qa.dropout_rate
-    adopted.model.encoder_dropout_rate = 0.0
-    if retro_qa_data.is_fid(config):
-      adopted.retrieval = True
-      adopted.model.update(_fid_fields(config.qa, adopted.model))
-  return adopted
+  model = dataclasses.replace(
+    source.model,
+    dropout_rate=config.qa.dropout_rate,
+    encoder_dropout_rate=0.0,
+  )
+  if config.qa.is_fid:
+    model = _fid_model(config, model)
+  return dataclasses.replace(
+    config,
+    data_dir=str(data.root.resolve()),
+    retrieval=source.retrieval or config.qa.is_fid,
+    index=source.index,
+    sequence_chunks=source.sequence_chunks,
+    model=model,
+  )
 
 
-def _fid_fields(qa: Config, model: Config) -> dict[str, Any]:
+def _fid_model(
+  config: Config, model: config_lib.RetroConfig
+) -> config_lib.RetroConfig:
+  qa = config.qa
   if qa.reader == 'fid' and not qa.num_passages:
     raise ValueError(
       "config.qa.num_passages 0: a FiD reads at least one; reader='closed_book' "
       'reads the question alone.'
     )
   try:
-    return fid.fields(
+    fields = fid.fields(
       model.num_layers,
       qa.cross_layers,
       qa.answer_length,
       qa.passage_length or model.neighbor_length,
     )
+    return dataclasses.replace(model, **fields)
   except ValueError as error:
     raise ValueError(f'config.qa.{error}') from None
 
@@ -118,7 +138,7 @@ def make_task(
   examples = {
     split: _examples(config, trained, split, folder)
     for split in ('train', 'dev')
-    if config.questions[split]
+    if getattr(config.questions, split)
   }
 
   def dataset(split: str):
@@ -156,7 +176,7 @@ def make_task(
 def _first_params(key, *, config, model_cfg, trained) -> tasks.Params:
   """Return the source's parameters; a FiD drops some and adds new ones."""
   params = jax.tree.map(np.asarray, trained.params)
-  if retro_qa_data.is_fid(config):
+  if config.qa.is_fid:
     params, new, left = fid.start(key, model_cfg, params)
     logging.info(
       'FiD of %s, step %d; new: %s; left out: %s; all else is loaded.',
@@ -170,9 +190,10 @@ def _first_params(key, *, config, model_cfg, trained) -> tasks.Params:
 
 def _examples(config, trained, split, folder) -> list[qa_pipeline.Example]:
   settings = config.questions
-  most = settings.max_train if split == 'train' else settings.max_dev
   questions = question_sets.load_questions(
-    settings[split], most, settings.allow_other_counts
+    getattr(settings, split),
+    getattr(settings, f'max_{split}'),
+    settings.allow_other_counts,
   )
   kept = retro_qa_data.examples(trained, config, questions, folder)
   logging.info('%s: %d questions.', split, len(kept))

@@ -1,19 +1,44 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""An embedder taught by a language model, as a Task for the training loop."""
+"""Teach the embedder of chunks which neighbors help a language model to predict.
+
+  python -m experiments.train --config=configs/retro_retriever_quickstart.py \
+    --config.retriever.language_model=MODEL --workdir=DIR
+
+MODEL is a run of RETRO, of its baseline, or a decoder that import_decoder wrote, and
+stays as it is. A RETRO reads each of the nearest chunks alone; a baseline or an
+imported decoder reads it before the chunk that asks. The embedder learns to give the
+chunks that lower the loss of the following chunk the larger scores
+(config.retriever.objective: replug_lsr, Shi et al. 2023; emdr2, Sachan et al. 2021;
+pdist, Izacard et al. 2022). Data are those of that run, or of --config.data_dir, with
+dense neighbors. With --config.retriever.refresh_every=N all chunks are embedded and
+searched anew every N steps, in DIR/index. A killed command continues bit for bit when
+run again.
+
+The taught embedder is the folder DIR/embedder, for
+
+  python -m experiments.prepare --config=... \
+    --config.embedder.path=DIR/embedder --config.data_dir=OTHER_DATA --workdir=...
+
+and experiments.compare compares RETRO's bits per byte with both data.
+"""
 
 from collections.abc import Mapping
 import functools
 import os
+import pathlib
+import shutil
 from typing import Any
 
+from absl import logging
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 
-from experiments.engine import tasks
+from experiments.engine import loop, tasks
+from experiments.retro import evaluate as retro_evaluate
 from experiments.taught import versions
+from experiments.taught.config import Config, Retriever
 from retrieval.nn import (
   bert,
   embedders,
@@ -24,8 +49,29 @@ from retro_jax.data import candidate_rows, folder as retro_data, pipeline
 from retro_jax.nn import candidates, initial, stack
 from retro_jax.trained import language_model, loading
 
+EMBEDDER = 'embedder'
 
-def load_teacher(config: ml_collections.ConfigDict) -> loading.TrainedRetro:
+
+def train(config: Config, workdir: str) -> None:
+  """Train until `config.num_steps`, then write the embedder."""
+  teacher = load_teacher(config)
+  embedder = load_embedder(config, teacher.data)
+  task = make_task(config, teacher, embedder, workdir)
+  logging.info(
+    'Taught by %s on %s, writing to %s.',
+    config.retriever.language_model,
+    teacher.data.root,
+    workdir,
+  )
+  state = loop.train(task, config, workdir)
+  path = pathlib.Path(workdir) / EMBEDDER
+  shutil.rmtree(path, ignore_errors=True)  # of fewer steps
+  taught = jax.tree.map(np.asarray, state.params[candidates.EMBEDDER])
+  embedder.save(path, taught)
+  logging.info('The embedder is %s, for --config.embedder.path.', path)
+
+
+def load_teacher(config: Config) -> loading.TrainedRetro:
   """Load the language model that teaches, with the dense neighbors of its data.
 
   Raises:
@@ -42,14 +88,14 @@ def load_teacher(config: ml_collections.ConfigDict) -> loading.TrainedRetro:
 
 
 def load_embedder(
-  config: ml_collections.ConfigDict, data: retro_data.DataFolder
+  config: Config, data: retro_data.DataFolder
 ) -> embedders.Embedder:
   """Load the embedder that training starts from.
 
   Raises:
     ValueError: when the data's vectors are of another embedder.
   """
-  found = retro_data.embedder(config)
+  found = config.embedder.load()
   made_with = data.vectors('train').fields['embedder']
   if made_with != found.fingerprint:
     raise ValueError(
@@ -87,7 +133,7 @@ class _Candidates:
 
   def __init__(
     self,
-    settings: ml_collections.ConfigDict,
+    settings: Retriever,
     teacher: loading.TrainedRetro,
     embedder: embedders.Embedder,
   ):
@@ -125,9 +171,7 @@ class _Candidates:
     return self._reader.complete(batch)
 
 
-def bind_objective(
-  settings: ml_collections.ConfigDict,
-) -> objectives.Objective:
+def bind_objective(settings: Retriever) -> objectives.Objective:
   """The objective of a section `retriever`; scores come divided already."""
   if settings.objective == 'emdr2':  # its likelihood has no temperature
     return objectives.get('emdr2')
@@ -139,7 +183,7 @@ def bind_objective(
 
 
 def make_task(
-  config: ml_collections.ConfigDict,
+  config: Config,
   teacher: loading.TrainedRetro,
   embedder: embedders.Embedder,
   workdir: str | os.PathLike,
@@ -150,19 +194,7 @@ def make_task(
     ValueError: for settings that do not fit each other or the data.
   """
   settings, data = config.retriever, teacher.data
-  if jax.process_count() > 1:
-    raise ValueError('experiments.taught.train_retriever runs in one process.')
-  if settings.max_length > embedder.max_length:
-    raise ValueError(
-      f'config.retriever.max_length {settings.max_length}: expected at most '
-      f'config.embedder.max_length={embedder.max_length}.'
-    )
-  if settings.num_candidates > config.neighbors.stored:
-    raise ValueError(
-      f'config.retriever.num_candidates {settings.num_candidates}: expected at '
-      f'most config.neighbors.stored={config.neighbors.stored}.'
-    )
-  candidate_rows.check_queries(settings.queries, config.sequence_chunks)
+  retro_evaluate.check_alone('Teaching an embedder')
   found = _Candidates(settings, teacher, embedder)
   readers = {s: found.reader(data, s) for s in candidate_rows.SPLITS}
 
@@ -199,7 +231,7 @@ def make_task(
         *(readers[split].fingerprint for split in readers),
         embedder.fingerprint,
         config.sequence_chunks,
-        {k: settings[k] for k in ('queries', 'max_length', 'refresh_every')},
+        [settings.queries, settings.max_length, settings.refresh_every],
       ]
     ),
     fingerprints=data.fingerprints(True),

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Indices of an embedder that is being taught, made by the stages of retro.prepare.
+"""Indices of an embedder that is being taught, made by the stages of experiments.prepare.
 
 A version is the folder <workdir>/index/<step>-<hash>/ with embedder/, vectors-*,
 index/ and neighbors-*, of the chunks of one data folder. Training stops while a
@@ -18,11 +18,10 @@ from typing import Any
 
 from absl import logging
 import jax
-import ml_collections
 import numpy as np
 
-from experiments.engine import command
 from experiments.retro import prepare
+from experiments.taught.config import Config
 from retrieval.index import snapshots
 from retrieval.nn import embedders
 from retro_jax.data import folder as retro_data
@@ -58,7 +57,7 @@ class Versions:
 
   def __init__(
     self,
-    config: ml_collections.ConfigDict,
+    config: Config,
     data: retro_data.DataFolder,
     embedder: embedders.Embedder,
     workdir: str | os.PathLike,
@@ -131,9 +130,9 @@ class Versions:
 
   def _make(self, name: str) -> None:
     """Run the stages of a version that are not done yet, and serve it."""
-    section = self._config.embedder.copy_and_resolve_references()
-    section.path = str(self._embedder_path(name))
-    config = command.changed(self._config, embedder=section)
+    path = str(self._embedder_path(name))
+    embedder = dataclasses.replace(self._config.embedder, path=path)
+    config = dataclasses.replace(self._config, embedder=embedder)
     version = Version(self._root / name, base=self._first)
     logging.info('Index version %s.', name)
     for stage in (prepare.embed, prepare.build_index, prepare.find_neighbors):

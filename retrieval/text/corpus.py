@@ -87,8 +87,8 @@ class CorpusConfig:
   # realm_pretraining: REALM's shards to retrieve from and to train on.
   kind: Kind = 'vital'
   path: str = ''  # a file, a folder or a glob; TFDS: `name` or `name/config`
-  split: str = 'train'
-  data_dir: str = ''  # data folder of TFDS; '' for its default
+  split: str = settings.rare('train')
+  data_dir: str = settings.rare('')  # data folder of TFDS; '' for its default
   id_field: str = 'id'  # JSON lines and TFDS; '' makes an id of file and line
   title_field: str = 'title'  # JSON lines and TFDS; '' for no titles
   text_field: str = 'text'

@@ -39,18 +39,22 @@ _BATCH = 256
 class Settings:
   """Definition of a near-duplicate."""
 
-  # least Jaccard similarity
-  threshold: Annotated[float, settings_lib.Range(0, 1, above=True)] = 0.8
-  ngram: settings_lib.Size = 13  # words of a gram
+  # least Jaccard similarity; 0: nothing is looked for
+  threshold: settings_lib.Share = 0.8
+  ngram: settings_lib.Size = settings_lib.rare(13)  # words of a gram
   # numbers of a MinHash signature; there must be enough to find a pair at the
   # threshold with a probability of 0.999
-  num_permutations: Annotated[int, settings_lib.Range(1, 2**16)] = 128
-  seed: settings_lib.Seed = 0
+  num_permutations: Annotated[int, settings_lib.Range(1, 2**16)] = (
+    settings_lib.rare(128)
+  )
+  seed: settings_lib.Seed = settings_lib.rare(0)
 
   def __post_init__(self):
     """Check the ranges, and that the signatures suffice."""
     settings_lib.check(self)
-    if self._missed(1) > _MISSED:  # bands of more rows miss more
+    if (
+      self.threshold and self._missed(1) > _MISSED
+    ):  # bands of more rows miss more
       least = math.ceil(math.log(_MISSED) / math.log1p(-self.threshold))
       raise ValueError(
         f'num_permutations={self.num_permutations} misses more than '

@@ -22,9 +22,9 @@ import dataclasses
 import functools
 import os
 import pathlib
+from typing import Annotated, Any, Literal
 
-import ml_collections
-
+from retrieval import settings
 from retrieval.index import (
   index as index_lib,
   neighbors as neighbors_lib,
@@ -35,7 +35,7 @@ from retrieval.index import (
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
-from retrieval.search import colbert_index
+from retrieval.search import colbert_index, lda
 from retrieval.store import store
 from retrieval.text import (
   chunks as chunks_lib,
@@ -45,38 +45,71 @@ from retrieval.text import (
 )
 
 
-def embedder(config: ml_collections.ConfigDict) -> embedders.Embedder:
-  """The frozen embedder that the config names."""
-  settings = config.embedder
-  return embedders.Embedder.load(
-    settings.path or 'minilm',
-    max_length=settings.max_length,
-    normalize=settings.normalize,
-    dtype=settings.dtype or None,
-  )
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tokens:
+  """The token store."""
+
+  with_title: bool = True  # the title heads its document's text
+  documents_per_shard: settings.Size = 1024
+  num_processes: Annotated[int, settings.Range(1, 4096)] = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Embedder:
+  """The frozen embedder of the chunks."""
+
+  path: str = ''  # '' is the packaged all-MiniLM-L6-v2
+  max_length: settings.Size = 128  # wordpieces of a chunk
+  normalize: bool = settings.rare(True)
+  dtype: Literal['', settings.Dtype] = settings.rare(
+    'float32'
+  )  # '': of the checkpoint
+  vectors_dtype: settings.Dtype = 'float32'  # as stored
+
+  def load(self) -> embedders.Embedder:
+    """Load the embedder."""
+    return embedders.Embedder.load(
+      self.path or 'minilm',
+      max_length=self.max_length,
+      normalize=self.normalize,
+      dtype=self.dtype or None,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Neighbors:
+  """The neighbors of every chunk."""
+
+  source: sources_lib.Name = 'dense'  # how they are found
+  # of weighted: BM25's share; experiments.tune_hybrid measures shares
+  words_weight: settings.Share = sources_lib.WORDS_WEIGHT
+  num_topics: settings.Size = settings.rare(lda.LdaConfig.num_topics)  # of lda
+  colbert: str = ''  # of colbert: run of its model; '': as the index was made
+  # run whose model orders the first candidates of the source anew; '': none
+  reranker: str = ''
+  candidates: Annotated[int, settings.Range(1, 2**16)] = settings.rare(
+    50
+  )  # that it orders
+  stored: Annotated[int, settings.Range(1, 2**16)] = 10  # for each chunk
+  validate: settings.Share = settings.rare(
+    0.01
+  )  # share recomputed and compared
 
 
 @dataclasses.dataclass(frozen=True)
 class DataFolder(data_folder.DataFolder):
   """The data folder of a RETRO experiment."""
 
-  MADE_BY = 'experiments.retro.prepare'
+  MADE_BY = 'experiments.prepare'
 
   source: str = 'dense'  # of the neighbors, one of `sources.NAMES`
   reranker: str = ''  # folder of the model that orders them anew; '' for none
 
   @classmethod
-  def of(
-    cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
-  ) -> 'DataFolder':
+  def of(cls, config: Any, workdir: str | os.PathLike) -> 'DataFolder':
     """Make the data folder that a config and a workdir name."""
     root = super().of(config, workdir).root
-    # Checkpoints of before there were sources do not name one.
-    return cls(
-      root,
-      config.neighbors.get('source', 'dense'),
-      config.neighbors.get('reranker', ''),
-    )
+    return cls(root, config.neighbors.source, config.neighbors.reranker)
 
   @functools.cached_property
   def tokens(self) -> tokens_lib.TokenStore:
@@ -197,9 +230,7 @@ class DataFolder(data_folder.DataFolder):
     """
     return self.neighbors('train').store.fields['index']
 
-  def retriever(
-    self, config: ml_collections.ConfigDict
-  ) -> retriever_lib.Retriever:
+  def retriever(self, config: Any) -> retriever_lib.Retriever:
     """The retriever over this folder's datastore, for new text."""
     return retriever_lib.Retriever(
       self.neighbor_source(config),
@@ -209,9 +240,7 @@ class DataFolder(data_folder.DataFolder):
       config.neighbor_part,
     )
 
-  def neighbor_source(
-    self, config: ml_collections.ConfigDict
-  ) -> neighbors_lib.Source:
+  def neighbor_source(self, config: Any) -> neighbors_lib.Source:
     """Return the source of the neighbors, in the order of the re-ranker."""
     source = self.sources(config).make(self.source)
     if not self.reranker:
@@ -224,14 +253,14 @@ class DataFolder(data_folder.DataFolder):
       config.neighbors.candidates,
     )
 
-  def sources(self, config: ml_collections.ConfigDict) -> sources_lib.Sources:
+  def sources(self, config: Any) -> sources_lib.Sources:
     """Return the sources over this folder's datastore."""
 
     def vectors(chunks: chunks_lib.ChunkStore) -> store.Store:
       return self.vectors(chunks.path.name.removeprefix('chunks-'))
 
     def load_embedder() -> embedders.Embedder:
-      frozen = embedder(config)
+      frozen = config.embedder.load()
       made_with = self.vectors('train').fields['embedder']
       if frozen.fingerprint != made_with:
         raise ValueError(
@@ -248,10 +277,9 @@ class DataFolder(data_folder.DataFolder):
       load_embedder,
       self.words_path,
       lambda: colbert_index.load(
-        self.path('colbert'), colbert_index.section_of(config)
+        self.path('colbert'),
+        colbert_index.Section(model=config.neighbors.colbert),
       ),
       topics=self.path('topics'),
-      words_weight=config.neighbors.get(
-        'words_weight', sources_lib.WORDS_WEIGHT
-      ),
+      words_weight=config.neighbors.words_weight,
     )

@@ -327,12 +327,7 @@ def collect(
     done += len(owner)
     if progress:
       progress(done, in_all)
-  alone = evaluate.Evaluation(
-    total,
-    windows_lib.num_targets(chunks, documents),
-    chunks.tokens.num_bytes[documents.index],
-    chunks.tokens.num_words[documents.index],
-  )
+  alone = evaluate.of_documents(total, chunks, documents)
   return alone, Examples.join(parts)
 
 

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrieval.questions import bootstrap
+from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.nn import losses
 
@@ -74,6 +75,11 @@ class Evaluation:
   # the same nats by chunk, where scores came as `score_parts`
   chunks: ChunkNats | None = None
 
+  def take(self, chosen: np.ndarray) -> 'Evaluation':
+    """The evaluation of some of the documents."""
+    fields = (self.nats, self.tokens, self.num_bytes, self.words)
+    return Evaluation(*(x[chosen] for x in fields))
+
   @property
   def bits_per_byte(self) -> float:
     """Bits that a byte of text costs."""
@@ -101,6 +107,22 @@ class Evaluation:
       'bytes': int(self.num_bytes.sum()),
       'words': int(self.words.sum()),
     }
+
+
+def of_documents(
+  nats: np.ndarray,
+  store: chunks_lib.ChunkStore,
+  documents: windows_lib.Documents,
+  chunks: ChunkNats | None = None,
+) -> Evaluation:
+  """The evaluation of documents of a chunk store with nats [D]."""
+  return Evaluation(
+    nats,
+    windows_lib.num_targets(store, documents),
+    store.tokens.num_bytes[documents.index],
+    store.tokens.num_words[documents.index],
+    chunks,
+  )
 
 
 def _ratio(a: float | np.number, b: float | np.number) -> float:
@@ -185,11 +207,10 @@ def evaluate(
     if progress:
       progress(done, len(parts))
   by_chunk = parts.reshape(len(parts), -1).sum(-1)
-  return Evaluation(
+  return of_documents(
     np.add.reduceat(by_chunk, start),
-    windows_lib.num_targets(chunks, documents),
-    chunks.tokens.num_bytes[documents.index],
-    chunks.tokens.num_words[documents.index],
+    chunks,
+    documents,
     _own_nats(parts, documents) if parts.ndim > 1 else None,
   )
 

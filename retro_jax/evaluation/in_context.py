@@ -234,12 +234,8 @@ def evaluate(
   prompts = _prompts_of(
     chunks, documents, tokenizer, settings, passages, progress
   )
-  return evaluate_lib.Evaluation(
-    score(nats, prompts, len(documents.index), settings),
-    windows_lib.num_targets(chunks, documents),
-    chunks.tokens.num_bytes[documents.index],
-    chunks.tokens.num_words[documents.index],
-  )
+  found = score(nats, prompts, len(documents.index), settings)
+  return evaluate_lib.of_documents(found, chunks, documents)
 
 
 def _prompts_of(

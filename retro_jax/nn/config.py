@@ -64,12 +64,13 @@ class RetroConfig:
   """Sizes and choices of a RETRO; [open] marks what the paper does not say."""
 
   # Decoder.
-  vocab_size: settings.Size  # V; 128,000 in the paper
-  d_model: Width  # d
-  d_ff: Width  # width of the feed-forward's hidden layer, 4 d
-  num_heads: Heads
-  head_dim: Width  # num_heads * head_dim need not be d_model
-  num_layers: Layers  # L
+  # V; 128,000 in the paper. 0 in the config of an experiment: the tokenizer's
+  vocab_size: settings.SizeOrZero = settings.rare(0)
+  d_model: Width = 896  # d
+  d_ff: Width = 3584  # width of the feed-forward's hidden layer, 4 d
+  num_heads: Heads = 16
+  head_dim: Width = 64  # num_heads * head_dim need not be d_model
+  num_layers: Layers = 12  # L
   # P, from 1; () is the no-retrieval baseline
   cca_layers: tuple[Layers, ...] = ()
   # Chunks and neighbors.
@@ -81,30 +82,46 @@ class RetroConfig:
   encoder_num_heads: Heads = 16
   encoder_head_dim: Width = 64
   encoder_num_layers: Layers = 2  # L_enc
-  encoder_ca_layers: tuple[Layers, ...] = (1,)  # P_enc, from 1
+  encoder_ca_layers: tuple[Layers, ...] = settings.rare((1,))  # P_enc, from 1
   share_embeddings: bool = False  # one table, needs encoder_d_model == d_model
   query_conditioning: bool = True  # False (an ablation): no encoder CA
   # False (an ablation): CCA and CA are eq. 4, without positions, u and w
   cca_positions: bool = True
   # Choices the paper leaves open.
-  tie_readout: bool = True  # logits from the embedding table; table 10 says so
-  activation: Activation = 'gelu_tanh'  # [open] GPT-2's
-  norm_epsilon: settings.Positive = 1e-6  # [open] of every norm
-  final_norm: bool = True  # [open] before the readout, GPT-2's
-  encoder_final_norm: bool = True  # [open] on E, once for all CCA layers
-  conditioning_norm: bool = True  # [open] on H_u, once for all encoder CAs
-  position_biases: bool = True  # [open] Transformer-XL's u and w
-  projection_biases: bool = False  # [open] biases of attention's matrices
-  ff_biases: bool = False  # [open] biases of the feed-forward's matrices
-  scale_logits: bool = True  # [open] attention logits / sqrt(head_dim)
+  tie_readout: bool = settings.rare(
+    True
+  )  # logits from the embedding table; table 10 says so
+  activation: Activation = settings.rare('gelu_tanh')  # [open] GPT-2's
+  norm_epsilon: settings.Positive = settings.rare(1e-6)  # [open] of every norm
+  final_norm: bool = settings.rare(True)  # [open] before the readout, GPT-2's
+  encoder_final_norm: bool = settings.rare(
+    True
+  )  # [open] on E, once for all CCA layers
+  conditioning_norm: bool = settings.rare(
+    True
+  )  # [open] on H_u, once for all encoder CAs
+  position_biases: bool = settings.rare(True)  # [open] Transformer-XL's u and w
+  projection_biases: bool = settings.rare(
+    False
+  )  # [open] biases of attention's matrices
+  ff_biases: bool = settings.rare(
+    False
+  )  # [open] biases of the feed-forward's matrices
+  scale_logits: bool = settings.rare(
+    True
+  )  # [open] attention logits / sqrt(head_dim)
   # [open] clamp of relative distances, 0: none
-  max_distance: settings.SizeOrZero = 0
+  max_distance: settings.SizeOrZero = settings.rare(0)
   # of the cosine vector's frequencies
   position_base: settings.Positive = 10000.0
-  decoder: PublicDecoder = PublicDecoder()  # where the decoder is another
+  decoder: PublicDecoder = settings.rare(
+    PublicDecoder()
+  )  # where the decoder is another
   # Initial values.
   init_scale: settings.Positive = 0.02  # [open] standard deviation, GPT-2's
-  scale_residual_init: bool = True  # [open] / sqrt(number of residual branches)
+  scale_residual_init: bool = settings.rare(
+    True
+  )  # [open] / sqrt(number of residual branches)
   copy_init: bool = False  # [open] start by copying, see copy_init.py
   # A variant that is not the paper's: words of neighbors are copied, see copy_gate.py.
   copy_gate: bool = False
@@ -113,7 +130,7 @@ class RetroConfig:
   encoder_dropout_rate: settings.Rate = 0.0
   # How it runs.
   dtype: Dtype = 'float32'  # compute: bfloat16 on accelerators
-  param_dtype: Dtype = 'float32'
+  param_dtype: Dtype = settings.rare('float32')
   # What the backward pass recomputes:
   #   none                nothing
   #   full                all of each layer
@@ -122,7 +139,9 @@ class RetroConfig:
   #   dots_without_batch  all but products with weights
   #   offload             the same; the products wait in the host's memory
   remat: Remat = 'none'
-  layers: Loops = 'auto'  # one loop over equal layers; auto: on accelerators
+  layers: Loops = settings.rare(
+    'auto'
+  )  # one loop over equal layers; auto: on accelerators
 
   def __post_init__(self):
     """Check the fields, and against each other."""

@@ -77,7 +77,7 @@ class LanguageModel(loading.TrainedRetro):
         list of lists, one for each chunk. An empty list turns retrieval off.
       **settings: max_new_tokens, temperature, top_p, top_k, num_neighbors,
         stop_strings and other fields of SamplingConfig, and the arguments of
-        `sampling.sample`; the model's config holds the defaults.
+        `sampling.sample`, which has the defaults.
 
     Returns:
       A list of TextSample, those of the first prompt first.
@@ -188,6 +188,7 @@ def load(
   step: checkpoints.Step = None,
   mesh: jax.sharding.Mesh | None = None,
   rules: Any = None,
+  config_type: type = loading.RunConfig,
 ) -> LanguageModel:
   """Load a trained model.
 
@@ -201,6 +202,7 @@ def load(
     mesh: devices to shard the parameters over; None puts all of them on this
       process's first device.
     rules: logical to mesh axes, from `sharding.make_rules`.
+    config_type: dataclass of the model's config, `RunConfig` with more fields.
 
   Raises:
     FileNotFoundError: when there is no checkpoint or no data.
@@ -208,12 +210,17 @@ def load(
       tokenizer than the model.
   """
   saved = checkpoints.find(str(workdir), step=step)
-  config = saved.config
+  loading.check_model(workdir, saved)
+  config = loading.run_config(saved.config.to_dict(), config_type)
   if data_dir:
-    config.data_dir = data_dir
+    config = dataclasses.replace(config, data_dir=data_dir)
   if source or reranker:
-    config.neighbors.source = source or config.neighbors.source
-    config.neighbors.reranker = reranker
+    neighbors = dataclasses.replace(
+      config.neighbors,
+      source=source or config.neighbors.source,
+      reranker=reranker,
+    )
+    config = dataclasses.replace(config, neighbors=neighbors)
   data = retro_data.DataFolder.of(config, workdir)
   loading.check_data(
     workdir, saved, data, own_neighbors=not (source or reranker)

@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trained models, RETRO and its baseline, with the data that they read."""
 
+from collections.abc import Mapping
 import dataclasses
 import os
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from absl import logging
 import jax
-import ml_collections
 
-from retrieval import tokenization
+from retrieval import settings, tokenization
 from retrieval.store import checkpoints
+from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import config as config_lib, losses, retro as model_lib
 
@@ -20,37 +21,51 @@ _SHOWN = 5  # names of parameters in a message
 batch_nll = jax.jit(losses.batch_nll, static_argnames=('model', 'train'))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+  """The fields of a run's config that its data and its model need."""
+
+  # Data. '' stands for <workdir>/data; give the folder to share it.
+  data_dir: str = ''
+  corpus: corpus_lib.CorpusConfig = corpus_lib.CorpusConfig()
+  tokens: retro_data.Tokens = retro_data.Tokens()
+  # Shares of documents held out; training looks at `valid`.
+  valid_fraction: settings.Rate = 0.01
+  test_fraction: settings.Rate = 0.01
+  embedder: retro_data.Embedder = retro_data.Embedder()
+  neighbors: retro_data.Neighbors = retro_data.Neighbors()
+  # Model.
+  model: config_lib.RetroConfig = config_lib.RetroConfig()
+  retrieval: bool = True  # False: the baseline
+  # l; a sequence has l * m tokens
+  sequence_chunks: Annotated[int, settings.Range(1, 2**20)] = 8
+  # k in training
+  num_neighbors: Annotated[int, settings.Range(0, 2**16)] = 2
+  # [N, F]; or neighbor, continuation
+  neighbor_part: Literal['full', 'neighbor', 'continuation'] = 'full'
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainedRetro:
   """A trained model with its data."""
 
-  config: ml_collections.ConfigDict  # of the experiment
+  config: RunConfig  # of the run
   data: retro_data.DataFolder  # folder of its stores
   model: model_lib.Retro  # RETRO or its baseline
   params: Any  # its flat parameters, on one device or over a mesh
   step: int  # of the checkpoint
 
 
-def model_config(
-  config: ml_collections.ConfigDict, vocab_size: int
-) -> config_lib.RetroConfig:
-  """RetroConfig of an experiment; the baseline has no cca_layers.
+def run_config(saved: Mapping[str, Any], cls: type = RunConfig) -> Any:
+  """Read the fields of a dataclass from the config of a run; others are not read."""
+  return settings.build(cls, saved, 'config', ignore_others=True)
 
-  Raises:
-    ValueError: for a field that RetroConfig does not have.
-  """
-  fields = config.model.to_dict()
-  known = {field.name for field in dataclasses.fields(config_lib.RetroConfig)}
-  unknown = sorted(set(fields) - known)
-  if unknown:
-    raise ValueError(f'config.model: RetroConfig has no fields {unknown}.')
-  if not config.retrieval:
-    fields['cca_layers'] = ()
-  for name in ('cca_layers', 'encoder_ca_layers'):
-    fields[name] = tuple(sorted(fields[name]))
-  decoder = config_lib.PublicDecoder(**fields.pop('decoder'))
-  return config_lib.RetroConfig(
-    vocab_size=vocab_size, decoder=decoder, **fields
+
+def model_config(config: RunConfig, vocab_size: int) -> config_lib.RetroConfig:
+  """RetroConfig of an experiment; the baseline has no cca_layers."""
+  cca_layers = config.model.cca_layers if config.retrieval else ()
+  return dataclasses.replace(
+    config.model, vocab_size=vocab_size, cca_layers=cca_layers
   )
 
 
@@ -64,7 +79,7 @@ def special_ids(
 
 
 def chunk_reader(
-  config: ml_collections.ConfigDict,
+  config: RunConfig,
   data: retro_data.DataFolder,
   split: str,
   num_neighbors: int | None = None,
@@ -101,7 +116,7 @@ def check_model(workdir: str | os.PathLike, saved: checkpoints.Saved) -> None:
   if 'embedding' not in saved.params or 'retrieval' not in saved.config:
     raise ValueError(
       f'{workdir}: a checkpoint with {sorted(saved.params)[:_SHOWN]}, expected '
-      'RETRO or its baseline, as experiments.retro.train writes it.'
+      'RETRO or its baseline, as experiments.train writes it.'
     )
 
 
@@ -143,7 +158,7 @@ def check_data(
       )
     logging.warning(
       '%s was trained on other data than those of %s (%s %s, here %s). This is '
-      'expected after experiments.retro.update; otherwise the data folder may '
+      'expected after experiments.update; otherwise the data folder may '
       'be wrong.',
       workdir,
       data.root,

@@ -9,13 +9,11 @@ neither vectors nor an embedder are needed.
 """
 
 from collections.abc import Iterable, Mapping
-import json
+import dataclasses
 import os
 import pathlib
-from typing import Any
 
 from absl import logging
-import ml_collections
 
 from retrieval import tokenization
 from retrieval.formats import packed
@@ -50,10 +48,10 @@ def pack(
   if not isinstance(tokenizer, tokenization.SentencePieceTokenizer):
     raise ValueError(
       f'{trained.data.tokenizer_path}: a {type(tokenizer).__name__}; expected '
-      'SentencePiece, as experiments.retro.train_tokenizer makes it.'
+      'SentencePiece, as experiments.prepare makes it.'
     )
-  config = json.loads(trained.config.to_json())
-  config |= {'data_dir': '', 'retrofit_from': ''}  # paths of one machine
+  config = dataclasses.asdict(trained.config)
+  config |= {'task': 'retro', 'data_dir': ''}  # a path of one machine
   config['neighbors'] |= {'source': _SOURCE, 'reranker': ''}
   folder.mkdir(parents=True, exist_ok=True)
   tokenizer.save(folder)
@@ -78,7 +76,7 @@ def take(
   """Make the run of a packed model over documents, as `packed_runs.take`."""
 
   def prepare(config, folder):
-    _prepare(ml_collections.ConfigDict(config), folder, source)
+    _prepare(loading.run_config(config), folder, source)
     return config
 
   return packed_runs.take(
@@ -86,7 +84,9 @@ def take(
   )
 
 
-def _prepare(config: Any, workdir: pathlib.Path, source: pathlib.Path) -> None:
+def _prepare(
+  config: loading.RunConfig, workdir: pathlib.Path, source: pathlib.Path
+) -> None:
   """Make the stores that are missing; a killed call continues."""
   data = retro_data.DataFolder.of(config, workdir)
   logging.info('Preparing the documents of a packed model in %s.', workdir)
@@ -100,7 +100,7 @@ def _prepare(config: Any, workdir: pathlib.Path, source: pathlib.Path) -> None:
     )
   tokens = tokens_lib.build_token_store(
     data.path('tokens'),
-    corpus_lib.Corpus(corpus_lib.CorpusConfig(**config.corpus)),
+    corpus_lib.Corpus(config.corpus),
     data.tokenizer_path,
     with_title=config.tokens.with_title,
     documents_per_shard=config.tokens.documents_per_shard,

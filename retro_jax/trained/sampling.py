@@ -12,6 +12,8 @@ from retro_jax.trained import loading
 from retro_jax.views import prompts as prompts_lib, samples as views
 
 BATCH_SIZE = 16
+# In place of SamplingConfig's defaults.
+DEFAULTS = {'temperature': 0.8, 'top_p': 0.95}
 
 
 def sample(
@@ -36,8 +38,7 @@ def sample(
     retrieval: False is RETRO[OFF], but for prompts with their own neighbors.
     keep: called after every batch with all samples drawn so far.
     progress: called with (tokens drawn, at most so many).
-    **settings: fields of `drawing.SamplingConfig`; the defaults are those of
-      `sample` in the model's config.
+    **settings: fields of `drawing.SamplingConfig`; see `DEFAULTS`.
 
   Returns:
     The samples of the first prompt, then those of the next.
@@ -99,7 +100,7 @@ def _sampling_config(trained, settings) -> drawing.SamplingConfig:
   fields = {
     'context_chunks': max(2, config.sequence_chunks),
     **loading.special_ids(trained.data.tokenizer),
-    **config.sample.to_dict(),
+    **DEFAULTS,
     **settings,
   }
   return drawing.SamplingConfig(**fields)

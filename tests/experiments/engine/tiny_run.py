@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run of a tiny RETRO on the data of tests.retro_jax.tiny_data, not trained."""
 
-import json
+import dataclasses
 import pathlib
 
 import jax
 import jax.numpy as jnp
 
-from configs import retro_pretrain_quickstart
 from experiments.engine import checkpoint_writer, program
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retro_jax.data import folder as retro_data
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 
@@ -30,18 +30,16 @@ def make_run(
   Returns:
     The workdir.
   """
-  config = retro_pretrain_quickstart.get_config(arg)
-  config.data_dir = str(root)
-  config.model.update(
-    {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R} | model
-  )
+  fields = {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R} | model
+  changes = {f'model.{name}': value for name, value in fields.items()}
+  config = tiny_config.of(arg=arg, data_dir=str(root), **changes)
   task = retro_task.make_task(config, retro_data.DataFolder(root))
   key = jax.random.key(0)
   params = jax.jit(lambda key: sharding.unbox(task.init(key)))(key)
   batches = iter(task.dataset('train'))
   with checkpoint_writer.Checkpoints(
     str(workdir),
-    config=json.loads(config.to_json()),
+    config=dataclasses.asdict(config),
     pipeline={},
     index_version=task.index_version,
     fingerprints=task.fingerprints,

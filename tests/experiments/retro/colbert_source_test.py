@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.retro import (
+  evaluate as retro_evaluate,
   prepare as retro_prepare,
-  settings as retro_settings,
   update as retro_update,
 )
 from retrieval.index import sources
@@ -19,6 +19,7 @@ from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model, sampling
 from tests.experiments.engine import tiny_run
+from tests.experiments.retro import tiny_config
 from tests.retrieval.search import tiny_encoder
 from tests.retro_jax.data import tiny_data
 
@@ -40,13 +41,15 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture
-def config(run):
-  config = language_model.load(run[0]).config
-  config.colbert_index.update(
-    model='runs/colbert', num_centroids=16, shard_blocks=20
-  )
-  config.neighbors.stored = 3
-  return config
+def config():
+  return _config('runs/colbert')
+
+
+def _config(model):
+  sizes = {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R}
+  fields = {f'model.{name}': value for name, value in sizes.items()}
+  fields |= {'neighbors.stored': 3, 'neighbors.validate': 0.5}
+  return tiny_config.of(**fields, **{'neighbors.colbert': model})
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ def test_neighbors_are_prepared_and_read(config, data, words, run):
   assert said['checksums, colbert/codec'] == 'right'
   # A run that names no ColBERT takes the one that made the index.
   trained = language_model.load(run[0], str(data.root), source='colbert')
-  assert not trained.config.colbert_index.model
+  assert not trained.config.neighbors.colbert
   found = trained.data.retriever(trained.config).retrieve(_texts(data)[:4], 2)
   assert (found.scores[:, 0] > 0.9 * tiny_encoder.Q).all()
   (sample,) = sampling.sample(
@@ -93,33 +96,13 @@ def test_neighbors_are_prepared_and_read(config, data, words, run):
   assert sample.chunks[0].ids and trained.data.metric == 'colbert'
 
 
-def test_a_killed_build_goes_on(config, data, words, monkeypatch):
-  encode = tiny_encoder.Words.passages
-
-  def killed(self, texts, progress=None):
-    if len(self.encoded) > 60:
-      raise KeyboardInterrupt
-    return encode(self, texts, progress)
-
-  with monkeypatch.context() as patch:
-    patch.setattr(tiny_encoder.Words, 'passages', killed)
-    config.colbert_index.sample_blocks = 30
-    with pytest.raises(KeyboardInterrupt):
-      retro_prepare.build_index(config, data)
-  assert len(words.encoded) == 70  # a sample and two shards
-  retro_prepare.verify(data)  # what is not whole is passed over
-  count = data.chunks('train').num_chunks
-  retro_prepare.build_index(config, data)
-  assert words.encoded[70:] == _texts(data)[40:] and count > 60
-
-
 def test_bad_input_is_one_line(config, data, words):
-  config.colbert_index.model = ''
-  with pytest.raises(ValueError, match="model='': late interaction needs"):
+  config = _config('')
+  with pytest.raises(ValueError, match='late interaction needs'):
     retro_prepare.build_index(config, data)
   with pytest.raises(FileNotFoundError, match='no colbert_tokens store'):
     data.neighbor_source(config)
-  config.colbert_index.model = 'a'
+  config = _config('a')
   retro_prepare.build_index(config, data)
   words.fingerprint = 'other'
   with pytest.raises(ValueError, match='encoder') as error:
@@ -134,26 +117,12 @@ def test_a_missing_run_and_another_model_are_named(
 ):
   retro_prepare.build_index(config, data)
   monkeypatch.undo()
-  config.colbert_index.model = str(tmp_path / 'gone')
+  config = _config(str(tmp_path / 'gone'))
   with pytest.raises(FileNotFoundError, match='gone.*Expected the ColBERT'):
     data.neighbor_source(config)
-  config.colbert_index.model = str(run[0])
+  config = _config(str(run[0]))
   with pytest.raises(ValueError, match="of task 'retro', expected 'colbert'"):
     data.neighbor_source(config)
-
-
-def test_a_command_names_the_models_of_a_run(config):
-  trained = config.copy_and_resolve_references()
-  config.embedder.path = 'e'
-  config.colbert_index.model = ''
-  retro_settings.take_models(trained, config)
-  assert trained.embedder.path == 'e'
-  assert trained.colbert_index.model == 'runs/colbert'
-  with trained.unlocked():
-    del trained.colbert_index  # of an earlier version
-  config.colbert_index.model = 'c'
-  retro_settings.take_models(trained, config)
-  assert trained.colbert_index.model == 'c'
 
 
 def test_an_update_encodes_new_chunks_alone(config, data, words, tmp_path):
@@ -161,7 +130,7 @@ def test_an_update_encodes_new_chunks_alone(config, data, words, tmp_path):
   words.encoded.clear()
   root = tmp_path / 'new'
   document = corpus_lib.Document('n', 'Title n', 'zq zq moon zq zq')
-  counts = retro_update.update(config, data, root, [document], ['d3'])
+  counts = retro_update.change(config, data, root, [document], ['d3'])
   new = retro_data.DataFolder(root, 'colbert')
   before, after = {*_texts(data)}, _texts(new)
   fresh = [text for text in after if text not in before]
@@ -180,3 +149,12 @@ def test_an_update_encodes_new_chunks_alone(config, data, words, tmp_path):
   ids, scores = source.of_texts([fresh[0], ' '], 1)
   assert new.chunks('train').titles(ids[:1]) == [['Title n']]
   assert ids[1] == -1 and scores[0] > 0.9 * tiny_encoder.Q
+
+
+def test_a_command_names_the_models_of_a_run():
+  trained = _config('runs/colbert')
+  embedder = retro_data.Embedder(path='e')
+  for model, want in (('', 'runs/colbert'), ('c', 'c')):
+    given = dataclasses.replace(_config(model), embedder=embedder)
+    found = retro_evaluate.merged(trained, given)
+    assert found.embedder.path == 'e' and found.neighbors.colbert == want

@@ -13,7 +13,7 @@ from experiments.retro import compare, evaluate as retro_evaluate
 from retro_jax.data import folder as retro_data
 from retro_jax.evaluation import evaluate
 from retro_jax.trained import language_model
-from tests.experiments.retro import tiny_trained
+from tests.experiments.retro import tiny_config, tiny_trained
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
@@ -37,8 +37,8 @@ def roots(tmp_path_factory):
 
 @pytest.fixture
 def config(roots, monkeypatch):
-  """The config of a tiny RETRO. The run `seed` has other parameters."""
-  found = tiny_trained.load_from(roots / 'one', monkeypatch)
+  """The config of a command. The run `seed` has other parameters."""
+  tiny_trained.load_from(roots / 'one', monkeypatch)
   load_one = language_model.load
 
   def load(workdir, data_dir='', **settings):
@@ -50,22 +50,23 @@ def config(roots, monkeypatch):
     return dataclasses.replace(one, data=data)
 
   monkeypatch.setattr(language_model, 'load', load)
-  return found['retro'].config
+  return tiny_config.of()
 
 
 def _evaluated(config, roots, run, retrieval='on', data='', k=1):
-  config = config.copy_and_resolve_references()
-  config.data_dir = data
-  trained, _ = retro_evaluate.load(config, str(roots / run))
+  config = dataclasses.replace(config, data_dir=data)
+  evaluate = tiny_trained.evaluate()
+  trained = retro_evaluate.load(config, evaluate, str(roots / run))
   mode = ('x', retrieval, k)
-  (found,) = retro_evaluate.evaluate_trained(trained, config, [mode])
+  (found,) = retro_evaluate.evaluate_trained(trained, config, evaluate, [mode])
   return found.evaluation
 
 
 def test_rows_are_those_of_the_evaluations(roots, config, tmp_path, capsys):
-  rows = compare.run(
+  rows = compare.compare(
     config,
     str(tmp_path),
+    tiny_trained.evaluate(),
     [
       f'on={roots / "retro"}',
       f'other data={roots / "retro"},data={roots / "two"}',
@@ -96,9 +97,10 @@ def test_rows_are_those_of_the_evaluations(roots, config, tmp_path, capsys):
 
 
 def test_seeds_of_a_row_count_with_their_mean(roots, config, tmp_path):
-  off, on = compare.run(
+  off, on = compare.compare(
     config,
     str(tmp_path),
+    tiny_trained.evaluate(),
     [
       f'{name}={roots / run}{option}'
       for name, option in (('off', ',retrieval=off'), ('on', ''))
@@ -141,5 +143,5 @@ def test_seeds_of_a_row_count_with_their_mean(roots, config, tmp_path):
 def test_bad_rows_are_refused(roots, config, tmp_path, value, said):
   value = value.format(retro=roots / 'retro', baseline=roots / 'baseline')
   with pytest.raises(ValueError, match=said) as error:
-    compare.run(config, str(tmp_path), [value])
+    compare.compare(config, str(tmp_path), tiny_trained.evaluate(), [value])
   assert '\n' not in str(error.value)

@@ -36,7 +36,6 @@ def _arguments(root, workdir):
     '--config.model.num_layers=1',
     '--config.model.cca_layers=(1,)',
     '--config.model.encoder_num_layers=1',
-    '--config.evaluate.shuffled=False',
     f'--workdir={workdir}',
   ]
 
@@ -86,7 +85,7 @@ def folders(tmp_path_factory):
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
   folder = tmp_path_factory.mktemp('runs')
   one, two = (_arguments(root, folder / name) for name in ('one', 'two'))
-  _wait(_start('retro.train', one), *_start_pair('retro.train', two))
+  _wait(_start('train', one), *_start_pair('train', two))
   return root, folder
 
 
@@ -113,9 +112,10 @@ def test_two_processes_train_as_one(folders):
 @pytest.mark.slow
 def test_two_processes_evaluate_as_one(folders):
   root, folder = folders
+  shuffled = '--config.evaluate.shuffled=False'
   _wait(
-    _start('retro.evaluate', _arguments(root, folder / 'one')),
-    *_start_pair('retro.evaluate', _arguments(root, folder / 'two')),
+    _start('evaluate', [*_arguments(root, folder / 'one'), shuffled]),
+    *_start_pair('evaluate', [*_arguments(root, folder / 'two'), shuffled]),
   )
   one, two = (
     json.loads((folder / name / 'evaluation.json').read_text())['rows']

@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The evaluating command on a tiny model and data folder."""
+"""The evaluators on a tiny model and data folder."""
 
+import dataclasses
 import functools
 import json
-import math
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +13,12 @@ import pytest
 
 from experiments.retro import (
   copying as retro_copying,
-  editing as retro_editing,
   evaluate as retro_evaluate,
 )
-from retrieval.questions import bootstrap
 from retro_jax.data import windows as windows_lib
-from retro_jax.evaluation import copying, evaluate
-from retro_jax.trained import language_model, loading
-from tests.experiments.retro import tiny_retro
+from retro_jax.evaluation import copying, evaluate as evaluate_lib
+from retro_jax.trained import loading
+from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
 
 
@@ -46,13 +44,15 @@ def runs(root, monkeypatch):
   return asked
 
 
+def _evaluate(workdir, config=None, **settings):
+  evaluate = tiny_retro.evaluate(**settings)
+  retro_evaluate.evaluate(config or tiny_config.of(), str(workdir), evaluate)
+  return json.loads((workdir / 'evaluation.json').read_text())
+
+
 def test_evaluates_all_modes_and_the_baseline(root, runs, tmp_path, capsys):
-  config = tiny_retro.trained(root).config
-  config.evaluate.baseline_workdir = 'baseline'
-  config.evaluate.oracle = True
   workdir = tmp_path / 'retro'
-  retro_evaluate.run(config, str(workdir))
-  found = json.loads((workdir / 'evaluation.json').read_text())
+  found = _evaluate(workdir, baseline_workdir='baseline', oracle=True)
   rows = {row['name']: row for row in found['rows']}
   assert list(rows) == [
     'RETRO, k=1',
@@ -80,27 +80,20 @@ def test_evaluates_all_modes_and_the_baseline(root, runs, tmp_path, capsys):
   assert found['settings']['num_neighbors'] == [1, 3]
   printed = capsys.readouterr().out
   assert all(f' {name} ' in printed for name in rows)
-  assert f'{off["bits_per_byte"]:.4f}' in printed
 
 
 @pytest.mark.parametrize('name', ['retro', 'baseline'])
-def test_copying_is_mixed_with_the_model_alone(
-  root, runs, tmp_path, capsys, name
-):
-  config = tiny_retro.trained(root, name == 'baseline').config
+def test_copying_is_mixed_with_the_model_alone(root, runs, tmp_path, name):
   workdir = tmp_path / name
-  retro_evaluate.run(config, str(workdir))
-  retro_copying.run(config, str(workdir))
-  evaluated = json.loads((workdir / 'evaluation.json').read_text())['rows']
+  evaluators = ('bits_per_byte', 'copying')
+  evaluated = _evaluate(workdir, evaluators=evaluators)['rows']
   off = {row['name']: row for row in evaluated}[
     'baseline' if name == 'baseline' else 'RETRO off'
   ]
-  alone, mixed, shuffled = json.loads((workdir / 'copying.json').read_text())[
-    'rows'
-  ]
+  rows = json.loads((workdir / 'copying.json').read_text())['rows']
+  alone, mixed, shuffled = rows
   assert alone['bits_per_byte'] == pytest.approx(off['bits_per_byte'], rel=1e-5)
   # The weights are those of the other split, for which they serve best.
-  config.evaluate.update({'split': 'test', 'max_documents': 0})
   trained = tiny_retro.trained(root, name == 'baseline')
   mixture = copying.Mixture(
     functools.partial(
@@ -108,27 +101,24 @@ def test_copying_is_mixed_with_the_model_alone(
     ),
     tiny_data.M,
   )
-  bits = []
+  bits, other = [], tiny_retro.evaluate(split='test', max_documents=0)
   for _ in range(2):
+    reader = tiny_data.reader(root, 'test', 1)
     found = retro_evaluate.measure(
-      mixture, tiny_data.reader(root, 'test', 1), trained, config, 'on', 'test'
+      mixture, reader, trained, other, 'on', 'test', 0
     )
     bits.append(found.bits_per_byte)
     mixture.fit()
   np.testing.assert_allclose(mixed['weights'], mixture.weights, atol=0.005)
   assert bits[1] < bits[0] and len(shuffled['weights']) == 4
-  assert 'What 1 neighbors of each chunk hold' in capsys.readouterr().out
-  config.evaluate.split = 'nowhere'
-  with pytest.raises(FileNotFoundError, match='chunks-nowhere'):
-    retro_copying.run(config, str(workdir))
+  nowhere = tiny_retro.evaluate(split='nowhere')
+  with pytest.raises(FileNotFoundError):
+    retro_copying.run(tiny_config.of(), str(workdir), nowhere)
 
 
-def test_edits_begin_with_the_model_alone(root, runs, tmp_path, capsys):
-  config = tiny_retro.trained(root, baseline=True).config
+def test_edits_begin_with_the_model_alone(runs, tmp_path):
   workdir = tmp_path / 'baseline'
-  retro_evaluate.run(config, str(workdir))
-  retro_editing.run(config, str(workdir))
-  (off,) = json.loads((workdir / 'evaluation.json').read_text())['rows']
+  (off,) = _evaluate(workdir, evaluators=('bits_per_byte', 'editing'))['rows']
   found = json.loads((workdir / 'editing.json').read_text())
   alone, *edits = found['rows']
   assert alone['nats'] == pytest.approx(off['nats'], rel=1e-5)
@@ -140,23 +130,22 @@ def test_edits_begin_with_the_model_alone(root, runs, tmp_path, capsys):
     assert len(row['weights']) == 2
     np.testing.assert_allclose(np.sum(row['weights'], -1), 1)
   assert edits[0]['nats'] != edits[1]['nats']
-  assert '1 neighbors of each chunk' in capsys.readouterr().out
 
 
-def test_sharded_scores_equal_those_of_one_pass(root, runs):
+def test_sharded_scores_equal_those_of_one_pass(root):
   """Eight devices and rows of several documents against numpy, one by one."""
   trained = tiny_retro.trained(root)
-  config = trained.config
-  config.evaluate.num_neighbors = (2,)
-  config.evaluate.max_documents = 0
-  config.mesh.update({'data': 2, 'fsdp': 2, 'tensor': 2})
-  config.evaluate.shuffled = False
-  trained.config.sequence_chunks = 16
-  on = retro_evaluate.evaluate_trained(trained, config)[0]
+  long = dataclasses.replace(trained.config, sequence_chunks=16)
+  trained = dataclasses.replace(trained, config=long)
+  mesh = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+  settings = {'num_neighbors': (2,), 'max_documents': 0, 'shuffled': False}
+  on = retro_evaluate.evaluate_trained(
+    trained, tiny_config.of(**mesh), tiny_retro.evaluate(**settings)
+  )[0]
   reader = tiny_data.reader(root, 'valid')
   documents = windows_lib.find_documents(reader.stores.chunks)
   assert len(on.evaluation.nats) == len(documents.index)
-  score = jax.jit(evaluate.score_chunks, static_argnums=0)
+  score = jax.jit(evaluate_lib.score_chunks, static_argnums=0)
   params = jax.tree.map(jnp.asarray, trained.params)
   for d in np.flatnonzero(documents.count <= 16)[:3]:
     ids = np.full(16, -1)
@@ -168,33 +157,21 @@ def test_sharded_scores_equal_those_of_one_pass(root, runs):
     np.testing.assert_allclose(on.evaluation.nats[d], want, rtol=2e-5)
 
 
-def test_evaluation_errors(root, runs):
-  config = tiny_retro.trained(root).config
+def test_evaluation_errors(runs, tmp_path):
   with pytest.raises(ValueError, match='names a model that retrieves'):
-    retro_evaluate.evaluate_workdir(config, 'retro', 'retro')
-  config.evaluate.num_neighbors = (4,)
+    _evaluate(tmp_path / 'retro', baseline_workdir='retro')
   with pytest.raises(ValueError, match='4 is more than the 3 stored'):
-    retro_evaluate.evaluate_workdir(config, 'retro')
-  config.evaluate.num_neighbors = ()
-  with pytest.raises(ValueError, match='evaluate.num_neighbors'):
-    retro_evaluate.evaluate_workdir(config, 'retro')
-  with pytest.raises(ValueError, match='evaluate.num_neighbors'):
-    retro_copying.run(config, 'retro')
+    _evaluate(tmp_path / 'retro', num_neighbors=(4,))
+  for name, value in (('num_neighbors', ()), ('evaluators', ('none',))):
+    with pytest.raises(ValueError, match=name):
+      tiny_retro.evaluate(**{name: value})
 
 
-def test_what_is_not_finite_is_written_as_null(root, tmp_path):
-  none = np.zeros(1)
-  result = retro_evaluate.Result(
-    'RETRO, k=1',
-    'on',
-    1,
-    10,
-    evaluate.Evaluation(none, none, none, none),
-    bootstrap.Interval(math.nan, -math.inf, 0.5),
-  )
-  path = retro_evaluate.write(
-    [result], tiny_retro.trained(root).config, tmp_path
-  )
-  (row,) = json.loads(path.read_text())['rows']
-  assert row['bits_per_byte'] is None
-  assert row['minus_off'] == {'mean': None, 'low': None, 'high': 0.5}
+def test_overlap_is_a_stride():
+  assert tiny_retro.evaluate().stride(48) == 0
+  for overlap, stride in ((0.875, 6), (0.75, 12), (0.0, 48)):
+    assert tiny_retro.evaluate(overlap=overlap).stride(48) == stride
+  with pytest.raises(ValueError, match='whole number of the 48 chunks'):
+    tiny_retro.evaluate(overlap=0.9).stride(48)
+  with pytest.raises(ValueError, match='expected one of them'):
+    tiny_retro.evaluate(overlap=0.5, stride_chunks=2)

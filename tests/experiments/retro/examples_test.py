@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Last words and summaries of a tiny model."""
 
+import dataclasses
 import gzip
 import json
 import math
@@ -11,10 +12,13 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.retro import examples as retro_examples
+from experiments.retro import (
+  evaluate as retro_evaluate,
+  examples as retro_examples,
+)
 from retro_jax.decoding import decode
 from retro_jax.trained import language_model, loading
-from tests.experiments.retro import tiny_trained
+from tests.experiments.retro import tiny_config, tiny_trained
 from tests.retro_jax.data import tiny_data
 
 
@@ -28,20 +32,31 @@ def runs(root, monkeypatch):
   return tiny_trained.load_from(root, monkeypatch, tiny_trained.Folder)
 
 
-@pytest.fixture
-def config(runs):
-  found = runs['retro'].config
-  found.examples.batch_size = 2
-  return found
+CONFIG = tiny_config.of()
 
 
-def _examples(config, tmp_path, rows, name='examples.jsonl'):
+def _modes(**settings):
+  evaluate = tiny_trained.evaluate(**settings)
+  return retro_examples.modes(CONFIG, 'retro', evaluate)
+
+
+def _run(workdir, task, path, **settings):
+  evaluate = tiny_trained.evaluate(
+    evaluators=(task,),
+    baseline_workdir='baseline',
+    **{'examples.path': str(path), 'examples.batch_size': 2} | settings,
+  )
+  retro_evaluate.evaluate(CONFIG, str(workdir), evaluate)
+  return json.loads((workdir / f'{task}.json').read_text())['rows']
+
+
+def _examples(tmp_path, rows, name='examples.jsonl'):
   path = tmp_path / name
   text = ''.join(json.dumps(row) + '\n' for row in rows)
   path.write_bytes(
     gzip.compress(text.encode()) if name.endswith('gz') else text.encode()
   )
-  config.examples.path = str(path)
+  return path
 
 
 def test_texts_are_split_before_the_last_word():
@@ -56,9 +71,7 @@ def test_texts_are_split_before_the_last_word():
   assert retro_examples.first_word(' \n') == ''
 
 
-def test_last_words_are_compared_text_by_text(
-  config, tmp_path, monkeypatch, capsys
-):
+def test_last_words_are_compared_text_by_text(runs, tmp_path, monkeypatch):
   """A stand-in for decoding, which knows what follows each context."""
   told = {
     'the river': ' moon and',
@@ -80,10 +93,8 @@ def test_last_words_are_compared_text_by_text(
     ]
 
   monkeypatch.setattr(decode, 'sample', sample)
-  _examples(config, tmp_path, [{'text': f'{given} moon.'} for given in told])
-  config.evaluate.baseline_workdir = 'baseline'
-  retro_examples.run(config, str(tmp_path / 'retro'), 'lambada')
-  rows = json.loads((tmp_path / 'retro' / 'lambada.json').read_text())['rows']
+  texts = [{'text': f'{given} moon.'} for given in told]
+  rows = _run(tmp_path / 'retro', 'lambada', _examples(tmp_path, texts))
   assert [row['name'] for row in rows] == [
     'RETRO, k=1',
     'RETRO off',
@@ -96,22 +107,21 @@ def test_last_words_are_compared_text_by_text(
     assert row['words'] == ['moon', 'x', 'moons', 'moon', '']
     assert row['accuracy'] == pytest.approx(0.4)
     assert row['low'] <= 0.4 <= row['high'] and row['examples'] == 5
-  assert '0.4000' in capsys.readouterr().out
 
 
-def test_words_do_not_depend_on_the_batch(root, config, runs):
+def test_words_do_not_depend_on_the_batch(runs):
   given = ('river queen', '\u65e5\u672c', 'moon', 'queen tensor moon')
   examples = [(text, 'moon') for text in given]
-  mode = next(retro_examples.modes(config, 'retro'))
-  words = retro_examples.last_words(mode, examples, config)
+  mode = next(_modes())
+  words = retro_examples.last_words(mode, examples, 2)
   order = [2, 0, 3]
-  others = retro_examples.last_words(mode, [examples[i] for i in order], config)
+  others = retro_examples.last_words(mode, [examples[i] for i in order], 2)
   assert others == [words[i] for i in order] and any(words)
 
 
-def test_a_word_does_not_depend_on_the_other_targets(config, runs, monkeypatch):
+def test_a_word_does_not_depend_on_the_other_targets(runs, monkeypatch):
   """A word that goes on after its target's last token is another word."""
-  mode = next(retro_examples.modes(config, 'retro'))
+  mode = next(_modes())
   tokenizer = mode.trained.data.tokenizer
   written = tokenizer.encode(" moon's").ids
 
@@ -122,47 +132,29 @@ def test_a_word_does_not_depend_on_the_other_targets(config, runs, monkeypatch):
   monkeypatch.setattr(decode, 'sample', sample)
   for targets in (('m',), ('m', 'tensor lanterns' * 9), ("moon's", 'moon')):
     examples = [('river', target) for target in targets]
-    words = retro_examples.last_words(mode, examples, config)
+    words = retro_examples.last_words(mode, examples, 2)
     assert words == ["moon's"] * len(targets)
 
 
-def test_an_imported_decoder_needs_no_documents(config, runs, monkeypatch):
-  mode = next(retro_examples.modes(config, 'retro'))
-  data = mode.trained.data
-  path = type(data).path
-  monkeypatch.setattr(
-    type(data),
-    'path',
-    lambda self, name: path(self, 'none' if name == 'tokens' else name),
-  )
-  data.check_tokenizer()
-  (word,) = retro_examples.last_words(mode, [('river', 'moon')], config)
-  assert isinstance(word, str)
-
-
-def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
+def test_summaries_are_scored_alone(runs, tmp_path):
   rows = [
     {'article': 'river queen tensor', 'summary': 'river moon'},
     {'text': 'gardens walked seven ' * 9, 'summary': '\u65e5\u672c x'},
   ]
-  _examples(config, tmp_path, rows, 'examples.jsonl.gz')
-  config.evaluate.baseline_workdir = 'baseline'
-  for trained in runs.values():
-    trained.config.sequence_chunks = 8
-  workdir = tmp_path / 'retro'
-  retro_examples.run(config, str(workdir), 'summary')
-  found = json.loads((workdir / 'summary.json').read_text())['rows']
+  path = _examples(tmp_path, rows, 'examples.jsonl.gz')
+  for name, one in runs.items():
+    long = dataclasses.replace(one.config, sequence_chunks=8)
+    runs[name] = dataclasses.replace(one, config=long)
+  found = _run(tmp_path / 'retro', 'summary', path)
   assert [row['name'] for row in found] == [
     'RETRO, k=1',
     'RETRO off',
     'baseline',
   ]
   assert found[0]['bits_per_byte'] != found[1]['bits_per_byte']
-  assert f'{found[2]["bits_per_byte"]:.4f}' in capsys.readouterr().out
   # The first text fits into one window, so one pass scores it.
-  config.examples.max_examples = 1
-  retro_examples.run(config, str(workdir), 'summary')
-  row = json.loads((workdir / 'summary.json').read_text())['rows'][2]
+  one = {'examples.max_examples': 1}
+  row = _run(tmp_path / 'retro', 'summary', path, **one)[2]
   tokenizer, baseline = runs['baseline'].data.tokenizer, runs['baseline']
   given = tokenizer.encode('river queen tensor\n\nTL; DR:').ids
   scored = tokenizer.encode(' river moon').ids
@@ -185,23 +177,17 @@ def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
   assert row['bits_per_byte'] == pytest.approx(want, rel=1e-5)
 
 
-def test_errors_name_what_is_wrong(config, tmp_path):
-  fields = retro_examples.SUMMARY_FIELDS
-  with pytest.raises(ValueError, match='examples.path.*article|text.*summary'):
-    retro_examples.read(config.examples, fields)
-  config.examples.path = str(tmp_path / 'none.jsonl')
+def test_errors_name_what_is_wrong(runs, tmp_path):
+  def read(path):
+    settings = retro_evaluate.Examples(path=str(path))
+    return retro_examples.read(settings, retro_examples.SUMMARY_FIELDS)
+
   with pytest.raises(FileNotFoundError, match='none.jsonl'):
-    retro_examples.read(config.examples, fields)
-  _examples(config, tmp_path, [{'text': 'a', 'summary': 'b'}, {'text': 'a'}])
+    read(tmp_path / 'none.jsonl')
+  rows = [{'text': 'a', 'summary': 'b'}, {'text': 'a'}]
   with pytest.raises(ValueError, match="jsonl:2: no field 'summary'"):
-    retro_examples.read(config.examples, fields)
-  _examples(config, tmp_path, [])
+    read(_examples(tmp_path, rows))
   with pytest.raises(ValueError, match='holds no example'):
-    retro_examples.read(config.examples, fields)
-  config.evaluate.baseline_workdir = 'retro'
+    read(_examples(tmp_path, []))
   with pytest.raises(ValueError, match='names a model that retrieves'):
-    next(retro_examples.modes(config, 'retro'))
-  config.evaluate.baseline_workdir = ''
-  config.evaluate.num_neighbors = ()
-  with pytest.raises(ValueError, match='num_neighbors .*one or more'):
-    next(retro_examples.modes(config, 'retro'))
+    next(_modes(baseline_workdir='retro'))

@@ -2,18 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The leakage command on a tiny model and data folder."""
 
+import dataclasses
 import json
-import types
 
 import numpy as np
 import pytest
 
-from experiments.retro import (
-  evaluate as retro_evaluate,
-  leakage as retro_leakage,
-)
-from retro_jax.trained import language_model
-from tests.experiments.retro import tiny_trained
+from experiments import leakage as retro_leakage
+from experiments.retro import evaluate as retro_evaluate
+from tests.experiments.retro import tiny_config, tiny_trained
 from tests.retro_jax.data import tiny_data
 
 
@@ -23,19 +20,19 @@ def root(tmp_path_factory):
 
 
 def test_curves_of_on_off_and_baseline(root, tmp_path, monkeypatch, capsys):
-  trained = tiny_trained.load_from(root, monkeypatch)
-  config = trained['retro'].config
-  config.evaluate.max_documents = 3
-  config.evaluate.shuffled = False
-  config.evaluate.baseline_workdir = 'baseline'
-  config.leakage.num_neighbors = 3
-  workdir = tmp_path / 'retro'
-  retro_leakage.run(config, str(workdir))
+  tiny_trained.load_from(root, monkeypatch)
+  evaluate = tiny_trained.evaluate(
+    shuffled=False,
+    baseline_workdir='baseline',
+    **{'leakage.num_neighbors': 3},
+  )
+  workdir, config = tmp_path / 'retro', tiny_config.of()
+  retro_leakage.run(config, str(workdir), evaluate)
   content = json.loads((workdir / 'leakage.json').read_text())
   rows = {row['name']: row for row in content['rows']}
   assert list(rows) == ['RETRO, k=1', 'RETRO off', 'baseline']
   printed = capsys.readouterr().out
-  retro_evaluate.run(config, str(workdir))
+  retro_evaluate.evaluate(config, str(workdir), evaluate)
   usual = json.loads((workdir / 'evaluation.json').read_text())['rows']
   usual = {row['name']: row['bits_per_byte'] for row in usual}
   on = rows['RETRO, k=1']
@@ -62,10 +59,13 @@ def test_curves_of_on_off_and_baseline(root, tmp_path, monkeypatch, capsys):
 
 def test_errors_come_before_the_work(root, monkeypatch):
   trained = tiny_trained.load_from(root, monkeypatch)['retro']
-  trained.config.leakage.num_neighbors = 10
+
+  def curves(k=3, baseline=None):
+    evaluate = tiny_trained.evaluate(**{'leakage.num_neighbors': k})
+    retro_leakage.curves(trained, baseline, tiny_config.of(), evaluate)
+
   with pytest.raises(ValueError, match='10 is more than the 3 stored'):
-    retro_leakage.curves(trained, None, trained.config)
-  trained.config.leakage.num_neighbors = 3
+    curves(10)
   measured = []
   monkeypatch.setattr(
     retro_evaluate,
@@ -78,20 +78,10 @@ def test_errors_come_before_the_work(root, monkeypatch):
   with monkeypatch.context() as patch:
     patch.setattr(tokenizer, 'token_num_bytes', lost)
     with pytest.raises(ValueError, match='tokens: its tokens stand'):
-      retro_leakage.curves(trained, None, trained.config)
+      curves()
   baseline = tiny_trained.trained(root, baseline=True)
-  baseline.config.model.chunk_length = 5
+  model = dataclasses.replace(baseline.config.model, chunk_length=5)
+  other = dataclasses.replace(baseline.config, model=model)
   with pytest.raises(ValueError, match='chunk_length is 5'):
-    retro_leakage.curves(trained, baseline, trained.config)
-  trained.config.evaluate.num_neighbors = ()
-  with pytest.raises(ValueError, match='num_neighbors .*one or more'):
-    retro_leakage.curves(trained, None, trained.config)
+    curves(baseline=dataclasses.replace(baseline, config=other))
   assert not measured
-  data = types.SimpleNamespace(
-    tokenizer=object(),
-    tokenizer_path='there',
-    tokens=types.SimpleNamespace(check_tokenizer=lambda tokenizer: None),
-  )
-  with pytest.raises(ValueError, match='there.*SentencePiece and byte pairs'):
-    retro_leakage._token_num_bytes(data)
-  assert language_model.load('retro') is trained

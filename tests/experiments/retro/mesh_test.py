@@ -6,31 +6,29 @@ import jax
 import numpy as np
 import pytest
 
-from configs import retro_pretrain_quickstart
 from experiments.engine import loop, metric_writer
 from experiments.retro import task as retro_task
 from retro_jax.data import folder as retro_data
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 
 def _train(root, workdir, devices, **mesh):
-  config = retro_pretrain_quickstart.get_config('test')
-  config.model.update(
-    {
-      'chunk_length': tiny_data.M,
-      'neighbor_length': tiny_data.R,
-      'num_layers': 1,
-      'cca_layers': (1,),
-      'encoder_num_layers': 1,
-    }
+  model = {
+    'chunk_length': tiny_data.M,
+    'neighbor_length': tiny_data.R,
+    'num_layers': 1,
+    'cca_layers': (1,),
+    'encoder_num_layers': 1,
+  }
+  config = tiny_config.of(
+    num_steps=3,
+    eval_batches=0,
+    checkpoint_every=10,
+    **{f'model.{name}': value for name, value in model.items()},
+    **{f'mesh.{name}': value for name, value in mesh.items()},
   )
-  config.num_steps = 3
-  config.eval_batches = 0
-  config.checkpoint_every = 10
-  config.mesh.update(mesh)
-  task = retro_task.make_task(
-    config, retro_data.DataFolder(root), devices=devices
-  )
+  task = retro_task.make_task(config, retro_data.DataFolder(root))
   state = loop.train(task, config, str(workdir), devices=devices)
   return state, [r for r in metric_writer.read(workdir) if 'loss' in r]
 

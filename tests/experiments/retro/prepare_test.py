@@ -10,33 +10,41 @@ import types
 import numpy as np
 import pytest
 
-from configs.bases import retro_base
 from experiments.engine import changed_documents
 from experiments.retro import prepare as retro_prepare, update as retro_update
 from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.nn import embedders
-from retrieval.store import store_writer, verification
-from retrieval.text import near_duplicates
+from retrieval.store import store_writer
+from retrieval.text import corpus as corpus_lib, near_duplicates
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading
 from tests.experiments.engine import tiny_corpus
+from tests.experiments.retro import tiny_config
 
 ROOT = pathlib.Path(__file__).parents[3]
 STAGES = 'tokenizer,tokens,chunks'
 
 
-def _config(folder, **prepare):
-  config = retro_base.get_config()
-  config.corpus.kind = 'jsonl'
-  config.corpus.path = str(folder / 'documents.jsonl')
-  config.tokenizer.vocab_size = 300
-  config.tokens.num_processes = 1
-  config.tokens.documents_per_shard = 4
-  config.valid_fraction = 0.3
-  config.prepare.stages = STAGES
-  config.prepare.update(prepare)
-  return config
+def _config(folder, **fields):
+  fields = {
+    'corpus.kind': 'jsonl',
+    'corpus.path': str(folder / 'documents.jsonl'),
+    'corpus.max_documents': 0,
+    'tokenizer.vocab_size': 300,
+    'tokens.documents_per_shard': 4,
+    'valid_fraction': 0.3,
+    'test_fraction': 0.01,
+    'model.chunk_length': 64,
+    'neighbors.stored': 10,
+  } | fields
+  return tiny_config.of(**fields)
+
+
+def _prepare(config, workdir, stages=STAGES, **evaluation):
+  evaluation = retro_prepare.Evaluation(**evaluation)
+  prepare = retro_prepare.Prepare(stages=stages, evaluation=evaluation)
+  retro_prepare.prepare(config, str(workdir), prepare)
 
 
 @pytest.fixture(scope='module')
@@ -49,7 +57,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope='module')
 def prepared(corpus, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('prepared')
-  retro_prepare.run(_config(corpus), str(workdir))
+  _prepare(_config(corpus), workdir)
   return workdir
 
 
@@ -68,23 +76,21 @@ def _bytes(folder):
 
 
 def test_processes_make_the_same_bytes(corpus, prepared, tmp_path):
-  config = _config(corpus)
-  config.cluster.workers = 2
-  retro_prepare.run(config, str(tmp_path))
+  _prepare(_config(corpus, **{'cluster.workers': 2}), tmp_path)
   assert _bytes(tmp_path / 'data') == _bytes(prepared / 'data')
 
 
 @pytest.mark.parametrize('stages', [STAGES, 'chunks'])
 def test_verify_names_what_is_damaged(corpus, copy, stages, capsys):
-  config = _config(corpus, stages=stages)
-  retro_prepare.run(config, str(copy))
+  config = _config(corpus)
+  _prepare(config, copy, stages)
   assert 'checksums, chunks-valid' in capsys.readouterr().out
   file = copy / 'data' / 'tokens' / 'tokens-000001.npy'
   data = bytearray(file.read_bytes())
   data[-1] ^= 1
   file.write_bytes(data)
   with pytest.raises(ValueError, match='tokens-000001.npy: damaged') as error:
-    retro_prepare.run(config, str(copy))
+    _prepare(config, copy, stages)
   assert '\n' not in str(error.value)
 
 
@@ -94,17 +100,15 @@ def test_another_tokenizer_than_the_one_that_stands(corpus, copy, tmp_path):
   ]
   other = tmp_path / 'other'
   tokenization.train_sentencepiece(texts, other / 'model', 292)
-  config = _config(corpus)
-  config.tokenizer.path = str(other)
+  config = _config(corpus, **{'tokenizer.path': str(other)})
   with pytest.raises(ValueError, match='already, but.*other') as error:
-    retro_prepare.run(config, str(copy))
+    _prepare(config, copy)
   assert '\n' not in str(error.value)
   # The same one from another place is fine, and so is a copied one.
   shutil.copytree(copy / 'data' / 'tokenizer', tmp_path / 'same')
-  config.tokenizer.path = str(tmp_path / 'same')
-  retro_prepare.run(config, str(copy))
+  same = _config(corpus, **{'tokenizer.path': str(tmp_path / 'same')})
+  _prepare(same, copy)
   data = retro_data.DataFolder.of(config, tmp_path / 'new')
-  config.tokenizer.path = str(other)
   retro_prepare.train_tokenizer(config, data)
   retro_prepare.train_tokenizer(config, data)
 
@@ -134,51 +138,37 @@ def test_the_exam_asks_all_over_the_held_out_chunks(
     path=lambda name: tmp_path / name,
     vectors=stores.get,
   )
-  config = _config(corpus)
-  config.index.num_queries = 20
+  config = _config(corpus, **{'index.num_queries': 20})
   retro_prepare.build_index(config, data)
   np.testing.assert_array_equal(asked[0], np.arange(0, 100, 5))
 
 
-def test_words_are_a_checked_store_and_an_earlier_one_stays(
-  corpus, copy, capsys
-):
-  earlier = copy / 'data' / 'words'
-  store_writer.StoreWriter(earlier, 'bm25', {}).publish(0)
-  before = _bytes(earlier)
-  config = _config(corpus, stages='index,neighbors')
-  config.neighbors.source = 'tfidf'
-  retro_prepare.run(config, str(copy))
+def test_words_are_a_checked_store(corpus, copy, capsys):
+  config = _config(corpus, **{'neighbors.source': 'tfidf'})
+  _prepare(config, copy, 'index,neighbors')
   assert 'chunks in tfidf' in capsys.readouterr().out
-  retro_prepare.run(config, str(copy))
+  _prepare(config, copy, 'index,neighbors')
   assert 'checksums, sparse-tfidf' in capsys.readouterr().out
-  assert _bytes(earlier) == before
   data = retro_data.DataFolder.of(config, copy)
   assert (data.neighbors('valid').ids(np.arange(3)) >= 0).any()
 
 
 def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
   """The corpus's texts repeat, so that many resemble a held-out one."""
-  config = _config(corpus, stages='duplicates,chunks')
-  config.deduplicate.threshold = 0.8
+  stages = 'duplicates,chunks'
+  config = _config(corpus, **{'deduplicate.threshold': 0.8})
   with pytest.raises(ValueError, match='dropped.*remove this one'):
-    retro_prepare.run(config, str(copy))
+    _prepare(config, copy, stages)
   shutil.rmtree(copy / 'data' / 'chunks-train')
-  retro_prepare.run(config, str(copy))
+  _prepare(config, copy, stages)
   assert 'documents left out' in capsys.readouterr().out
   data = retro_data.DataFolder.of(config, copy)
   dropped = data.duplicates.array('document')[:]
   chunks = data.chunks('train')
   left = np.unique(chunks.documents(np.arange(chunks.num_chunks)))
   assert len(dropped) and len(left) and not np.isin(left, dropped).any()
-  retro_prepare.run(config, str(copy))
+  _prepare(config, copy, stages)
   assert 'checksums, duplicates' in capsys.readouterr().out
-
-
-def _name_evaluation_set(config, path):
-  config.evaluation.name = 'other'
-  config.evaluation.corpus.kind = 'text'
-  config.evaluation.corpus.path = str(path)
 
 
 def _documents(data):
@@ -191,23 +181,23 @@ def test_near_duplicates_of_an_evaluation_set_leave_the_datastore(
 ):
   shutil.rmtree(copy / 'data' / 'chunks-train')
   shutil.copytree(copy / 'data', tmp_path / 'fresh' / 'data')
-  config = _config(corpus, stages='duplicates,chunks')
-  config.deduplicate.threshold = 0.8
-  retro_prepare.run(config, str(copy))
+  stages = 'duplicates,chunks'
+  config = _config(corpus, **{'deduplicate.threshold': 0.8})
+  _prepare(config, copy, stages)
   data = retro_data.DataFolder.of(config, copy)
   kept, before = _documents(data), _bytes(copy / 'data' / 'duplicates')
   text = data.tokenizer.decode(data.tokens.document(kept[0])[1:])
   (tmp_path / 'other.txt').write_text(text)
-  _name_evaluation_set(config, tmp_path / 'other.txt')
+  other = {'name': 'other', 'corpus': _texts(tmp_path / 'other.txt')}
   capsys.readouterr()
   # Existing data stay; a warning says that they may contain the set.
-  retro_prepare.run(config, str(copy))
+  _prepare(config, copy, stages, **other)
   assert 'duplicates of tokens-other not looked for' in _words(capsys)
   assert 'without a look at this evaluation set' in caplog.text
   assert _bytes(copy / 'data' / 'duplicates') == before
   caplog.clear()
   for _ in range(2):
-    retro_prepare.run(config, str(tmp_path / 'fresh'))
+    _prepare(config, tmp_path / 'fresh', stages, **other)
     assert 'duplicates of tokens-other left out' in _words(capsys)
   assert 'without a look' not in caplog.text
   fresh = retro_data.DataFolder.of(config, tmp_path / 'fresh')
@@ -220,6 +210,10 @@ def test_near_duplicates_of_an_evaluation_set_leave_the_datastore(
   assert near_duplicates.compared_with(new.duplicates) == (
     near_duplicates.compared_with(fresh.duplicates)
   )
+
+
+def _texts(path):
+  return corpus_lib.CorpusConfig(kind='text', path=str(path))
 
 
 def _words(capsys):
@@ -243,12 +237,11 @@ class _Sums(embedders.Embedder):
 def test_an_evaluation_set_of_another_corpus(
   corpus, copy, tmp_path, monkeypatch, capsys
 ):
-  monkeypatch.setattr(retro_data, 'embedder', lambda config: _Sums())
+  monkeypatch.setattr(retro_data.Embedder, 'load', lambda self: _Sums())
   (tmp_path / 'other.txt').write_text('Nobody had ground an old river. ' * 9)
-  config = _config(corpus, stages='vectors,index,neighbors,evaluation')
-  _name_evaluation_set(config, tmp_path / 'other.txt')
-  config.index.num_queries = 5
-  retro_prepare.run(config, str(copy))
+  other = {'name': 'other', 'corpus': _texts(tmp_path / 'other.txt')}
+  config = _config(corpus, **{'index.num_queries': 5})
+  _prepare(config, copy, 'vectors,index,neighbors,evaluation', **other)
   data = retro_data.DataFolder.of(config, copy)
   reader = loading.chunk_reader(config, data, 'other', 2)
   chunks = data.chunks('other')
@@ -259,20 +252,10 @@ def test_an_evaluation_set_of_another_corpus(
   found = data.neighbors('other').ids(np.arange(chunks.num_chunks))
   assert found.max() < data.chunks('train').num_chunks and (found >= 0).all()
   _words(capsys)
-  config.prepare.stages = 'evaluation'
-  retro_prepare.run(config, str(copy))
+  _prepare(config, copy, 'evaluation', **other)
   said = _words(capsys)
   for kind in ('tokens', 'chunks', 'vectors', 'neighbors'):
     assert f'checksums, {kind}-other right' in said
   assert 'near-duplicates' not in said
-  config.deduplicate.threshold = 0.8
-  retro_prepare.run(config, str(copy))
-  assert 'near-duplicates of tokens-other not looked for' in _words(capsys)
-  file = copy / 'data' / 'vectors-other' / 'vectors-000000.npy'
-  file.write_bytes(file.read_bytes()[:-1] + b'?')
-  with pytest.raises(ValueError, match='vectors-000000.npy: damaged'):
-    retro_prepare.run(config, str(copy))
-  monkeypatch.setenv(verification.VARIABLE, 'off')
-  config.evaluation.name = 'train'
-  with pytest.raises(ValueError, match="evaluation.name 'train'"):
-    retro_prepare.run(config, str(copy))
+  with pytest.raises(ValueError, match='evaluation.name'):
+    retro_prepare.Evaluation(name='train')

@@ -11,36 +11,35 @@ import jax
 import numpy as np
 import pytest
 
-from configs import retro_pretrain_small
 from experiments.engine import loop, metric_writer, program as program_lib
 from experiments.retro import task as retro_task
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 STEPS = 4
 
 
-def _config(root, arg='test', **model):
-  config = retro_pretrain_small.get_config(arg)
-  config.data_dir = str(root)
-  config.model.update(
-    {
-      'chunk_length': tiny_data.M,
-      'neighbor_length': tiny_data.R,
-      'num_layers': 2,
-      'cca_layers': (1, 2),
-      'encoder_num_layers': 1,
-      'share_embeddings': False,
-      'copy_init': False,
-      'encoder_d_model': 16,
-      **model,
-    }
+def _config(root, arg='test', model=(), **fields):
+  model = {
+    'chunk_length': tiny_data.M,
+    'neighbor_length': tiny_data.R,
+    'num_layers': 2,
+    'cca_layers': (1, 2),
+    'encoder_num_layers': 1,
+    'share_embeddings': False,
+    'copy_init': False,
+    'encoder_d_model': 16,
+    **dict(model),
+  }
+  fields = {'num_steps': STEPS, 'eval_batches': 0} | fields
+  fields |= {f'model.{name}': value for name, value in model.items()}
+  fields = {x: str(y) if x == 'retrofit_from' else y for x, y in fields.items()}
+  return tiny_config.of(
+    'retro_pretrain_small', arg, data_dir=str(root), **fields
   )
-  config.num_steps = STEPS
-  config.eval_batches = 0
-  return config
 
 
 def _train(config, root, workdir, devices=None):
@@ -58,10 +57,8 @@ def root(tmp_path_factory):
 def baseline(root, tmp_path_factory):
   """A decoder trained without retrieval."""
   workdir = tmp_path_factory.mktemp('baseline')
-  config = _config(root, 'baseline_test')
-  config.optimizer.learning_rate = 1e-2
-  config.optimizer.warmup_steps = 1
-  config.num_steps = 2
+  fields = {'optimizer.learning_rate': 1e-2, 'optimizer.warmup_steps': 1}
+  config = _config(root, 'baseline_test', num_steps=2, **fields)
   _train(config, root, workdir)
   return workdir
 
@@ -70,8 +67,7 @@ def baseline(root, tmp_path_factory):
 def fitted(root, baseline, tmp_path_factory):
   """The RETROfit of it, and its last state."""
   workdir = tmp_path_factory.mktemp('fitted')
-  config = _config(root)
-  config.retrofit_from = str(baseline)
+  config = _config(root, retrofit_from=baseline)
   return workdir, _train(config, root, workdir)
 
 
@@ -89,7 +85,7 @@ def _new(params):
   return {name: params[name] for name in names}
 
 
-def test_the_decoder_is_the_baseline_bit_for_bit(baseline, fitted):
+def test_the_decoder_is_the_baseline_bit_for_bit(root, baseline, fitted):
   """Its parameters and its logits, before, during and after the training."""
   old = language_model.load(baseline)
   tokens = np.random.default_rng(0).integers(0, 300, (2, 14), np.int32)
@@ -99,7 +95,7 @@ def test_the_decoder_is_the_baseline_bit_for_bit(baseline, fitted):
   workdir, state = fitted
   fit = language_model.load(workdir)
   during = checkpoints.load_params(str(workdir), step=2)[0]
-  config = fit.config
+  config = _config(root, retrofit_from=baseline)
   task = retro_task.make_task(config, fit.data)
   program = program_lib.make_program(task, config, devices=jax.devices()[:1])
   with program.context():
@@ -136,8 +132,7 @@ def test_a_killed_run_continues_bit_for_bit(root, baseline, fitted, tmp_path):
   shutil.copytree(workdir, tmp_path / 'run')
   shutil.rmtree(tmp_path / 'run' / 'checkpoints' / str(STEPS))
   assert checkpoints.find(str(tmp_path / 'run')).step == 2
-  config = _config(root)
-  config.retrofit_from = str(tmp_path / 'gone')
+  config = _config(root, retrofit_from=tmp_path / 'gone')
   state = _train(config, root, tmp_path / 'run')
   _equal(state.params, whole.params)
   _equal(state.opt_state, whole.opt_state)
@@ -145,9 +140,8 @@ def test_a_killed_run_continues_bit_for_bit(root, baseline, fitted, tmp_path):
 
 @pytest.mark.slow
 def test_one_device_equals_eight(root, baseline, fitted, tmp_path):
-  config = _config(root)
-  config.retrofit_from = str(baseline)
-  config.mesh.update({'data': 2, 'fsdp': 2, 'tensor': 2})
+  mesh = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+  config = _config(root, retrofit_from=baseline, **mesh)
   state = _train(config, root, tmp_path, jax.devices())
   rows = [
     [row for row in metric_writer.read(path) if 'loss' in row]
@@ -164,8 +158,8 @@ def test_one_device_equals_eight(root, baseline, fitted, tmp_path):
 
 def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, baseline):
   fields = {'share_embeddings': True, 'encoder_d_model': 32}
-  config = _config(root, copy_init=True, **fields)
-  config.retrofit_from = str(baseline)
+  model = {'copy_init': True, **fields}
+  config = _config(root, model=model, retrofit_from=baseline)
   task = retro_task.make_task(config, retro_data.DataFolder(root))
   params = task.init(jax.random.key(0))
   old = language_model.load(baseline).params
@@ -189,8 +183,8 @@ def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, baseline):
   ],
 )
 def test_another_decoder_is_refused(root, baseline, field, value, message):
-  config = _config(root, **{field: value})
-  config.retrofit_from = str(baseline)
+  model = {field: value}
+  config = _config(root, model=model, retrofit_from=baseline)
   task = retro_task.make_task(config, retro_data.DataFolder(root))
   with pytest.raises(ValueError, match=re.escape(message)):
     task.init(jax.random.key(0))
@@ -198,8 +192,7 @@ def test_another_decoder_is_refused(root, baseline, field, value, message):
 
 def test_another_tokenizer_is_refused(baseline, tmp_path):
   other = tiny_data.make(tmp_path, num_documents=20)
-  config = _config(other)
-  config.retrofit_from = str(baseline)
+  config = _config(other, retrofit_from=baseline)
   task = retro_task.make_task(config, retro_data.DataFolder(other))
   with pytest.raises(
     ValueError, match='trained with tokenizer .* but the data'
@@ -209,12 +202,10 @@ def test_another_tokenizer_is_refused(baseline, tmp_path):
 
 def test_what_cannot_be_fitted_is_refused(root, baseline, fitted):
   data = retro_data.DataFolder(root)
-  config = _config(root)
-  config.retrofit_from = str(fitted[0])
+  config = _config(root, retrofit_from=fitted[0])
   with pytest.raises(ValueError, match='is a RETRO itself'):
     retro_task.make_task(config, data).init(jax.random.key(0))
-  config = _config(root, 'baseline_test')
-  config.retrofit_from = str(baseline)
+  config = _config(root, 'baseline_test', retrofit_from=baseline)
   with pytest.raises(ValueError, match='nothing would be trained'):
     retro_task.make_task(config, data)
 
@@ -222,9 +213,8 @@ def test_what_cannot_be_fitted_is_refused(root, baseline, fitted):
 def test_a_checkpoint_of_more_moments_is_continued(root, baseline, tmp_path):
   """As runs have them that did not freeze what is frozen now."""
   shutil.copytree(baseline, tmp_path, dirs_exist_ok=True)
-  config = _config(root, 'baseline_test')
-  config.num_steps = 3
-  config.optimizer.part_scales = {'embedding': 0.0}
+  fields = {'optimizer.part_scales': {'embedding': 0.0}}
+  config = _config(root, 'baseline_test', num_steps=3, **fields)
   before = checkpoints.load_params(str(tmp_path))[0]
   state = _train(config, root, tmp_path)
   assert int(state.step) == 3

@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 import rich.console
 
-from experiments.retro import sample as retro_sample, sample_view
+from experiments import sample as retro_sample
+from experiments.retro import sample_view
 from retrieval import tokenization
 from retro_jax.data import folder as retro_data, samples as samples_lib
 from retro_jax.decoding import decode
-from retro_jax.trained import language_model, packaged, sampling
+from retro_jax.trained import packaged, sampling
 from retro_jax.views import prompts as prompts_lib, samples as views
-from tests.experiments.retro import tiny_retro
+from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
+
+FEW = retro_sample.Sample(max_new_tokens=10)
 
 
 @pytest.fixture(scope='module')
@@ -35,15 +38,15 @@ def trained(root):
 def config(trained, monkeypatch):
   """Of the command; the newest checkpoint of any workdir is `trained`."""
   monkeypatch.setattr(language_model, 'load', lambda *_: trained)
-  return tiny_retro.trained(trained.data.root).config
+  return tiny_config.of()
 
 
 def test_samples_show_prompt_neighbors_and_titles(config, tmp_path, capsys):
-  config.sample.num_neighbors = 3
-  config.index.metric = 'dot_product'  # The index knows what it was built with.
+  three = retro_sample.Sample(num_neighbors=3, max_new_tokens=10)
   samples = retro_sample.run(
     config,
     'retro',
+    three,
     prompt='river queen 日本',
     num_samples=2,
     json_path=str(tmp_path / 'samples.json'),
@@ -63,13 +66,21 @@ def test_samples_show_prompt_neighbors_and_titles(config, tmp_path, capsys):
   printed = capsys.readouterr().out
   assert ' 0.400' in printed and 'Title 7' in printed
   assert 'distance' in printed
-  again = retro_sample.run(config, 'retro', prompt='river queen 日本', seed=0)
+  again = retro_sample.run(
+    config, 'retro', three, prompt='river queen 日本', seed=0
+  )
   assert again[0].text == samples[0].text
 
 
-def test_the_packaged_model_is_taken_by_its_name(config, monkeypatch):
-  monkeypatch.setattr(packaged, 'take', lambda: 'retro')
-  assert retro_sample.run(config, packaged.NAME, prompt='river')
+def test_the_packaged_model_is_taken_by_its_name(config, trained, monkeypatch):
+  monkeypatch.setattr(language_model, 'load', None)
+  monkeypatch.setattr(packaged, 'load', lambda: trained)
+  assert retro_sample.run(config, packaged.NAME, FEW, prompt='river')
+  other = dataclasses.replace(config, data_dir='elsewhere')
+  with pytest.raises(
+    ValueError, match='data_dir=elsewhere: the packaged model'
+  ):
+    retro_sample.run(other, packaged.NAME, FEW, prompt='river')
 
 
 def test_samples_without_retrieval(trained):
@@ -109,6 +120,7 @@ def test_a_file_of_prompts(config, tmp_path, capsys):
     retro_sample.run,
     config,
     'retro',
+    FEW,
     input_file=str(path),
     num_samples=2,
     json_path=str(out),
@@ -147,6 +159,7 @@ def test_what_was_written_before_a_failure_stays(config, tmp_path, monkeypatch):
     retro_sample.run(
       config,
       'retro',
+      FEW,
       input_file=str(path),
       batch_size=1,
       json_path=str(out),
@@ -157,9 +170,14 @@ def test_what_was_written_before_a_failure_stays(config, tmp_path, monkeypatch):
 
 def test_streams_while_it_writes(config, capsys):
   """The same samples; neighbors stand before the first token that reads them."""
-  config.sample.num_neighbors = 3
+  three = retro_sample.Sample(num_neighbors=3, max_new_tokens=10)
   run = functools.partial(
-    retro_sample.run, config, 'retro', prompt='river queen', num_samples=2
+    retro_sample.run,
+    config,
+    'retro',
+    three,
+    prompt='river queen',
+    num_samples=2,
   )
   plain = run()
   capsys.readouterr()
@@ -196,10 +214,10 @@ def test_streams_without_an_index_where_nothing_is_retrieved(
   rows = [{'prompt': 'moon river', 'neighbors': ['apple x gardens']}]
   path = _write(tmp_path / 'in.jsonl', rows)
   run = functools.partial(retro_sample.run, config, 'retro', stream=True)
-  (sample,) = run(input_file=str(path))
+  (sample,) = run(FEW, input_file=str(path))
   assert sample.chunks[0].ids == [-1] and 'given' in capsys.readouterr().out
-  config.sample.num_neighbors = 0
-  (sample,) = run(prompt='moon river')
+  none = retro_sample.Sample(num_neighbors=0, max_new_tokens=10)
+  (sample,) = run(none, prompt='moon river')
   assert not any(chunk.ids for chunk in sample.chunks)
 
 
@@ -230,11 +248,11 @@ def test_a_character_of_the_prompt_that_a_chunk_cuts_stays_whole():
 
 
 def test_stop_strings_end_samples(config):
-  (free,) = retro_sample.run(config, 'retro', prompt='river queen')
+  (free,) = retro_sample.run(config, 'retro', FEW, prompt='river queen')
   stop = free.completion[2:4]
   end = free.completion.index(stop)
   (cut,) = retro_sample.run(
-    config, 'retro', prompt='river queen', stop_strings=['???', stop]
+    config, 'retro', FEW, prompt='river queen', stop_strings=['???', stop]
   )
   assert cut.completion == free.completion[:end]
   assert ''.join(chunk.text for chunk in cut.chunks) == cut.text

@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 
-from configs.bases import retro_base
 from experiments.retro import prepare as retro_prepare
 import retrieval
 from retro_jax.data import folder as retro_data
@@ -34,12 +33,13 @@ def folders(tmp_path_factory, embedder):
     tiny_data.make(root)
     for made in root.glob('neighbors-*'):
       shutil.rmtree(made)
-    config = retro_base.get_config()
-    config.prepare.stages = 'vectors,index,neighbors'
-    config.index.update(searcher='exact', shards=shards, num_queries=20)
+    config = update_test._config(
+      **{'index.shards': shards, 'index.num_queries': 20}
+    )
+    stages = retro_prepare.Prepare(stages='vectors,index,neighbors')
     with pytest.MonkeyPatch.context() as patch:
-      patch.setattr(retro_data, 'embedder', lambda config: embedder)
-      retro_prepare.run(config, str(workdir))
+      patch.setattr(retro_data.Embedder, 'load', lambda self: embedder)
+      retro_prepare.prepare(config, str(workdir), stages)
     found[shards] = retro_data.DataFolder(root)
   return found
 
@@ -59,7 +59,7 @@ def test_neighbors_do_not_depend_on_the_shards(folders):
 def test_samples_and_searches_read_the_shards(
   folders, embedder, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(retro_data, 'embedder', lambda config: embedder)
+  monkeypatch.setattr(retro_data.Embedder, 'load', lambda self: embedder)
   run = tiny_run.make_run(tmp_path, folders[3].root, init_scale=0.3)
   trained = language_model.load(run)
   prompt = 'river queen moon river queen moon river queen moon'

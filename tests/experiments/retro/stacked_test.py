@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-from configs import retro_pretrain_small
 from experiments.engine import loop, metric_writer, program as program_lib
 from experiments.retro import task as retro_task
 from retrieval.kernels import backend
@@ -18,34 +17,36 @@ from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retrofit, stack
 from retro_jax.trained import language_model, loading
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 STEPS = 4
 ONE = jax.devices()[:1]
 
 
-def _config(root, arg='test', **model):
-  config = retro_pretrain_small.get_config(arg)
-  config.data_dir = str(root)
-  config.model.update(
-    {
-      'chunk_length': tiny_data.M,
-      'neighbor_length': tiny_data.R,
-      'num_layers': 6,
-      'cca_layers': (2, 4, 6),
-      'encoder_num_layers': 1,
-      'share_embeddings': False,
-      'copy_init': False,
-      'encoder_d_model': 16,
-      'layers': 'scanned',
-      **model,
-    }
+def _config(root, arg='test', fields=(), **model):
+  model = {
+    'chunk_length': tiny_data.M,
+    'neighbor_length': tiny_data.R,
+    'num_layers': 6,
+    'cca_layers': (2, 4, 6),
+    'encoder_num_layers': 1,
+    'share_embeddings': False,
+    'copy_init': False,
+    'encoder_d_model': 16,
+    'layers': 'scanned',
+    **model,
+  }
+  fields = {
+    'optimizer.learning_rate': 1e-3,
+    'optimizer.warmup_steps': 1,
+    'num_steps': STEPS,
+    'eval_batches': 0,
+  } | dict(fields)
+  fields |= {f'model.{name}': value for name, value in model.items()}
+  return tiny_config.of(
+    'retro_pretrain_small', arg, data_dir=str(root), **fields
   )
-  config.optimizer.learning_rate = 1e-3
-  config.optimizer.warmup_steps = 1
-  config.num_steps = STEPS
-  config.eval_batches = 0
-  return config
 
 
 def _task(config):
@@ -83,8 +84,7 @@ def unrolled(root, tmp_path_factory):
 def baseline(root, tmp_path_factory):
   """The decoder alone."""
   workdir = tmp_path_factory.mktemp('baseline')
-  config = _config(root, 'baseline_test')
-  config.num_steps = 2
+  config = _config(root, 'baseline_test', {'num_steps': 2})
   state = _train(config, workdir)
   assert state.params['layers_ffw']['w1'].shape == (6, 32, 64)
   return workdir
@@ -154,8 +154,8 @@ def test_a_trained_model_has_flat_parameters(root, scanned):
 
 @pytest.mark.slow
 def test_large_parameters_are_sharded_in_both_forms(root, scanned):
-  config = _config(root)
-  config.mesh.update({'data': 2, 'fsdp': 2, 'tensor': 2})
+  mesh = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+  config = _config(root, fields=mesh)
   program = program_lib.make_program(_task(config), config)
   with program.context():
     made = program.init(jax.random.key(0))
@@ -200,9 +200,8 @@ def test_a_deeper_model_has_no_longer_step():
 def test_a_stacked_baseline_is_fitted_bit_for_bit(
   root, baseline, tmp_path, layers
 ):
-  config = _config(root, layers=layers)
-  config.retrofit_from = str(baseline)
-  config.num_steps = 2
+  fields = {'retrofit_from': str(baseline), 'num_steps': 2}
+  config = _config(root, fields=fields, layers=layers)
   state = _train(config, tmp_path)
   assert stack.is_stacked(state.params) == (layers == 'scanned')
   fitted, old = (

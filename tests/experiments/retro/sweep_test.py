@@ -2,21 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sweeps of a tiny model against its plain evaluation, and overlaps."""
 
+import dataclasses
 import json
 import types
 
 import numpy as np
 import pytest
 
-from experiments.retro import (
-  compare,
-  evaluate as retro_evaluate,
-  sweep as retro_sweep,
-)
+from experiments import sweep as retro_sweep
+from experiments.retro import compare, evaluate as retro_evaluate
 from retrieval.index import neighbors as neighbors_lib, sources
 from retrieval.store import store_writer
 from retro_jax.data import folder as retro_data
-from tests.experiments.retro import tiny_trained
+from tests.experiments.retro import tiny_config, tiny_trained
 from tests.retro_jax.data import tiny_data
 
 
@@ -47,71 +45,78 @@ def root(tmp_path_factory):
   return root
 
 
-@pytest.fixture
-def config(root, monkeypatch):
-  found = tiny_trained.load_from(root, monkeypatch, Folder)['retro'].config
-  found.evaluate.max_documents = 4
-  found.evaluate.shuffled = False
-  return found
+@pytest.fixture(autouse=True)
+def runs(root, monkeypatch):
+  tiny_trained.load_from(root, monkeypatch, Folder)
 
 
-def test_numbers_of_neighbors(config, tmp_path, capsys):
-  config.sweep.num_neighbors = (0, 1, 3)
-  workdir = tmp_path / 'retro'
-  rows = retro_sweep.run(config, str(workdir), 'neighbors')['neighbors']
-  config.evaluate.num_neighbors = (1, 3)
-  retro_evaluate.run(config, str(workdir))
-  found = json.loads((workdir / 'evaluation.json').read_text())['rows']
+def _evaluate(**settings):
+  settings = {'shuffled': False, 'max_documents': 4} | settings
+  return dataclasses.replace(tiny_trained.evaluate(), **settings)
+
+
+def _sweep(workdir, *names, run='retro', **settings):
+  sweep = {k: settings.pop(k) for k in ('shares', 'ks') if k in settings}
+  if 'ks' in sweep:
+    sweep['num_neighbors'] = sweep.pop('ks')
+  evaluate = _evaluate(sweep=retro_evaluate.Sweep(**sweep), **settings)
+  return retro_sweep.run(tiny_config.of(), str(workdir / run), evaluate, names)
+
+
+def _evaluated(workdir, **settings):
+  """The rows of the plain evaluation."""
+  retro_evaluate.evaluate(
+    tiny_config.of(), str(workdir / 'retro'), _evaluate(**settings)
+  )
+  path = workdir / 'retro' / 'evaluation.json'
+  return json.loads(path.read_text())['rows']
+
+
+def test_numbers_of_neighbors(tmp_path, capsys):
+  rows = _sweep(tmp_path, 'neighbors', ks=(0, 1, 3))['neighbors']
+  found = _evaluated(tmp_path, num_neighbors=(1, 3))
   want = {row['num_neighbors']: row['bits_per_byte'] for row in found}
   assert {r['num_neighbors']: r['bits_per_byte'] for r in rows} == want
   assert 'k = 3' in capsys.readouterr().out
-  assert (workdir / 'sweep_neighbors.png').stat().st_size > 5000
-  config.sweep.num_neighbors = (0, 100)
-  with pytest.raises(ValueError, match=r'100\).*0 to 3.*neighbors.stored=N'):
-    retro_sweep.run(config, str(workdir), 'neighbors')
+  picture = tmp_path / 'retro' / 'sweep_neighbors.png'
+  assert picture.stat().st_size > 5000
+  with pytest.raises(ValueError, match='sweep.num_neighbors'):
+    _sweep(tmp_path, 'neighbors', ks=(0, 100))
 
 
-def test_ranks_of_one_neighbor(config, tmp_path):
-  config.sweep.num_neighbors = (1, 3)
-  workdir = tmp_path / 'retro'
-  rows = retro_sweep.run(config, str(workdir), 'ranks')['ranks']
+def test_ranks_of_one_neighbor(tmp_path):
+  rows = _sweep(tmp_path, 'ranks', ks=(1, 3))['ranks']
   assert [row['name'] for row in rows] == ['rank 1', 'rank 3', 'none']
   assert len({row['bits_per_byte'] for row in rows}) == 3
-  config.evaluate.num_neighbors = (1,)
-  retro_evaluate.run(config, str(workdir))
-  best = json.loads((workdir / 'evaluation.json').read_text())['rows'][0]
+  best = _evaluated(tmp_path)[0]
   assert best['bits_per_byte'] == rows[0]['bits_per_byte']
 
 
-def test_parts_of_a_neighbor_goes_on_where_it_was_killed(
-  config, tmp_path, monkeypatch
-):
+def test_parts_of_a_neighbor_goes_on_where_it_was_killed(tmp_path, monkeypatch):
   measure, names = retro_evaluate.measure, []
 
   def watched(*args):
     if len(names) == 2:
       names.append('killed')
       raise KeyboardInterrupt
-    names.append(args[-1])
+    names.append(args[-2])
     return measure(*args)
 
   monkeypatch.setattr(retro_evaluate, 'measure', watched)
   with pytest.raises(KeyboardInterrupt):
-    retro_sweep.run(config, str(tmp_path / 'retro'), 'parts')
-  rows = retro_sweep.run(config, str(tmp_path / 'retro'), 'parts')['parts']
+    _sweep(tmp_path, 'parts')
+  rows = _sweep(tmp_path, 'parts')['parts']
   assert names == ['N', 'F', 'killed', '[N, F]', 'none']
   assert [row['name'] for row in rows] == ['N', 'F', '[N, F]', 'none']
   assert len({row['bits_per_byte'] for row in rows}) == 4
-  config.evaluate.max_documents = 3  # another measurement
-  retro_sweep.run(config, str(tmp_path / 'retro'), 'parts')
+  _sweep(tmp_path, 'parts', max_documents=3)  # another measurement
   assert len(names) == 9
 
 
-def test_rows_of_a_comparison_are_those_of_the_sweeps(config, tmp_path):
+def test_rows_of_a_comparison_are_those_of_the_sweeps(tmp_path):
   workdir = tmp_path / 'retro'
   workdir.mkdir()
-  config.sweep.shares = (1.0, 0.4)
-  swept = retro_sweep.run(config, str(workdir), 'datastore', 'parts')
+  swept = _sweep(tmp_path, 'datastore', 'parts', shares=(1.0, 0.4))
   want = {
     row['name']: row['bits_per_byte']
     for row in (*swept['datastore'], *swept['parts'])
@@ -125,12 +130,12 @@ def test_rows_of_a_comparison_are_those_of_the_sweeps(config, tmp_path):
     'none': 'retrieval=off',
   }
   rows = [f'{name}={workdir},{x}' for name, x in options.items()]
-  found = compare.run(config, str(workdir), rows)['rows']
-  assert {row['name']: row['bits_per_byte'] for row in found} == want
+  found = compare.compare(tiny_config.of(), str(workdir), _evaluate(), rows)
+  assert {x['name']: x['bits_per_byte'] for x in found['rows']} == want
   assert len(set(want.values())) == len(want)
 
 
-def test_sources_of_neighbors(root, config, tmp_path, monkeypatch, capsys):
+def test_sources_of_neighbors(root, tmp_path):
   """The sources that are there, each with its own neighbors."""
   data = Folder(root, 'random')
   neighbors_lib.build_neighbor_store(
@@ -140,48 +145,37 @@ def test_sources_of_neighbors(root, config, tmp_path, monkeypatch, capsys):
     sources.Random(data.chunks('train')),
     k=3,
   )
-  config.evaluate.num_neighbors = (2,)
-  rows = retro_sweep.run(config, str(tmp_path / 'retro'), 'sources')['sources']
+  rows = _sweep(tmp_path, 'sources', num_neighbors=(2,))['sources']
   assert [row['name'] for row in rows] == ['dense', 'random', 'none']
   for row in rows[:2]:
-    config.evaluate.source = row['name']
-    retro_evaluate.run(config, str(tmp_path / 'retro'))
-    found = json.loads((tmp_path / 'retro' / 'evaluation.json').read_text())
-    assert found['rows'][0]['bits_per_byte'] == row['bits_per_byte']
-    assert found['settings']['source'] == row['name']
+    found = _evaluated(tmp_path, num_neighbors=(2,), source=row['name'])
+    assert found[0]['bits_per_byte'] == row['bits_per_byte']
   assert len({row['bits_per_byte'] for row in rows}) == 3
-  assert 'random' in capsys.readouterr().out
 
 
-def test_parts_of_the_datastore(config, tmp_path, capsys):
-  config.sweep.shares = (1.0, 0.3)
-  workdir = tmp_path / 'retro'
-  whole, part = retro_sweep.run(config, str(workdir), 'datastore')['datastore']
+def test_parts_of_the_datastore(tmp_path):
+  file = tmp_path / 'retro' / 'sweep_datastore.json'
+  whole, part = _sweep(tmp_path, 'datastore', shares=(1.0, 0.3))['datastore']
   assert 0 < part['datastore_tokens'] < whole['datastore_tokens']
   assert part['bits_per_byte'] != whole['bits_per_byte']
-  assert part['share'] == 0.3 and '30 %' in capsys.readouterr().out
-  content = json.loads((workdir / 'sweep_datastore.json').read_text())
-  assert content['rows'] == [whole, part]
-  before = (workdir / 'sweep_datastore.json').read_bytes()
-  other = config.copy_and_resolve_references()
-  other.sweep.shares = (0.4, 1e-9)
+  assert part['share'] == 0.3
+  assert json.loads(file.read_text())['rows'] == [whole, part]
+  before = file.read_bytes()
   with pytest.raises(ValueError, match='leaves no document'):
-    retro_sweep.run(other, str(workdir), 'datastore')
-  assert (workdir / 'sweep_datastore.json').read_bytes() == before
+    _sweep(tmp_path, 'datastore', shares=(0.4, 1e-9))
+  assert file.read_bytes() == before
   # What was measured before stays beside what is measured now.
-  other.sweep.shares = (0.5,)
-  (half,) = retro_sweep.run(other, str(workdir), 'datastore')['datastore']
-  content = json.loads((workdir / 'sweep_datastore.json').read_text())
-  assert content['rows'] == [half, whole, part]
+  (half,) = _sweep(tmp_path, 'datastore', shares=(0.5,))['datastore']
+  assert json.loads(file.read_text())['rows'] == [half, whole, part]
 
 
-def test_parts_of_the_datastore_of_another_k_or_seed(root, config, tmp_path):
-  trained = tiny_trained.trained(root, folder=Folder)
-  config.sweep.shares = (0.5,)
-  found = []
+def test_parts_of_the_datastore_of_another_k_or_seed(root, tmp_path):
+  trained, found = tiny_trained.trained(root, folder=Folder), []
+  shares = retro_evaluate.Sweep(shares=(0.5,))
   for k, seed in ((1, 0), (2, 0), (2, 3), (1, 0)):
-    config.evaluate.num_neighbors, config.seed = (k,), seed
-    (setting,) = retro_sweep.by_datastore(trained, config, tmp_path)
+    evaluate = _evaluate(sweep=shares, num_neighbors=(k,))
+    swept = retro_sweep.Swept(trained, evaluate, seed, tmp_path)
+    (setting,) = swept.by_datastore()
     neighbors = setting.reader.stores.neighbors
     assert (
       neighbors.num_neighbors == k and neighbors.store.fields['seed'] == seed
@@ -190,31 +184,6 @@ def test_parts_of_the_datastore_of_another_k_or_seed(root, config, tmp_path):
   assert len(set(found)) == 3 and found[0] == found[3]
 
 
-def test_no_number_of_neighbors_is_named(config, tmp_path):
-  config.evaluate.num_neighbors = ()
-  for name in ('datastore', 'parts'):
-    with pytest.raises(
-      ValueError, match='num_neighbors .*one or more'
-    ) as error:
-      retro_sweep.run(config, str(tmp_path / 'retro'), name)
-    assert '\n' not in str(error.value)
-
-
-def test_a_baseline_has_nothing_to_sweep(config, tmp_path):
+def test_a_baseline_has_nothing_to_sweep(tmp_path):
   with pytest.raises(ValueError, match='this is a baseline'):
-    retro_sweep.run(config, str(tmp_path / 'baseline'), 'parts')
-
-
-def test_overlap_is_a_stride(config):
-  settings = config.evaluate
-  assert retro_evaluate.stride_chunks(settings, 48) == 0
-  for overlap, stride in ((0.875, 6), (0.75, 12), (0.0, 48)):
-    settings.overlap = overlap
-    assert retro_evaluate.stride_chunks(settings, 48) == stride
-  for overlap in (1.0, -0.5, 0.9):
-    settings.overlap = overlap
-    with pytest.raises(ValueError, match='whole number of the 48 chunks'):
-      retro_evaluate.stride_chunks(settings, 48)
-  settings.overlap, settings.stride_chunks = 0.5, 2
-  with pytest.raises(ValueError, match='expected one of them'):
-    retro_evaluate.stride_chunks(settings, 48)
+    _sweep(tmp_path, 'parts', run='baseline')

@@ -10,13 +10,13 @@ import jax
 import numpy as np
 import pytest
 
-from configs import retro_pretrain_quickstart
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
-from retrieval.store import checkpoints
+from retrieval.store import checkpoint_steps
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 
@@ -26,10 +26,9 @@ def root(tmp_path_factory):
 
 
 def _task(root):
-  config = retro_pretrain_quickstart.get_config('test')
-  config.data_dir = str(root)
-  config.model.chunk_length = tiny_data.M
-  config.model.neighbor_length = tiny_data.R
+  sizes = {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R}
+  fields = {f'model.{name}': value for name, value in sizes.items()}
+  config = tiny_config.of(data_dir=str(root), **fields)
   return retro_task.make_task(config, retro_data.DataFolder(root)), config
 
 
@@ -46,7 +45,7 @@ def _change_metadata(workdir, copy, change):
   content = json.loads(path.read_text())
   change(content['custom_metadata'])
   path.write_text(json.dumps(content))
-  checkpoints.seal(path.parent, 1)
+  checkpoint_steps.seal(path.parent, 1)
 
 
 def test_the_index_is_known_without_opening_it(root):
@@ -95,9 +94,3 @@ def test_other_data_are_named(workdir, tmp_path, caplog):
     assert 'was trained on other data' not in caplog.text
     language_model.load(tmp_path)
   assert 'neighbors-train older, here' in caplog.text
-
-
-def test_a_checkpoint_without_fingerprints_loads(workdir, tmp_path):
-  _change_metadata(workdir, tmp_path, lambda saved: saved.pop('fingerprints'))
-  assert checkpoints.find(str(tmp_path)).fingerprints == {}
-  assert language_model.load(tmp_path).step == 1

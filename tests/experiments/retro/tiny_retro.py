@@ -6,11 +6,11 @@ import types
 
 import numpy as np
 
-from configs.bases import retro_base
 from retrieval.index import retriever as retriever_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retro as model
-from retro_jax.trained import language_model
+from retro_jax.trained import loading
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
@@ -55,17 +55,24 @@ def sizes(num_layers, baseline):
 def trained(root, baseline=False):
   """With random parameters."""
   model_sizes = sizes(2, baseline)
-  config = retro_base.finish(retro_base.get_config('test'), 'test')
-  config.model.chunk_length = tiny_data.M
-  config.model.neighbor_length = tiny_data.R
-  config.retrieval = not baseline
-  config.sample.max_new_tokens = 10
-  config.evaluate.update({'split': 'valid', 'max_documents': 4})
-  config.evaluate.num_neighbors = (1, 3)
-  return language_model.LanguageModel(
+  config = tiny_config.of(
+    retrieval=not baseline,
+    **{'model.chunk_length': tiny_data.M, 'model.neighbor_length': tiny_data.R},
+  )
+  return loading.TrainedRetro(
     config=config,
     data=Folder(root),
     model=model.Retro(model_sizes),
     params=tiny.params(model_sizes),
     step=20 if baseline else 10,
   )
+
+
+def evaluate(**changes):
+  """How they are evaluated."""
+  changes = {
+    'split': 'valid',
+    'max_documents': 4,
+    'num_neighbors': (1, 3),
+  } | changes
+  return tiny_config.section('evaluate', **changes)

@@ -45,8 +45,6 @@ def trained(
 ) -> loading.TrainedRetro:
   """One of them, with the data of `tiny_data.make(root)`."""
   found = tiny_retro.trained(root, baseline)
-  found.config.evaluate.num_neighbors = (1,)
-  found.config.evaluate.max_documents = 3
   return dataclasses.replace(found, data=folder(root))
 
 
@@ -67,3 +65,8 @@ def load_from(root: pathlib.Path, monkeypatch, folder=retro_data.DataFolder):
 
   monkeypatch.setattr(language_model, 'load', load)
   return found
+
+
+def evaluate(**changes):
+  """How they are evaluated."""
+  return tiny_retro.evaluate(num_neighbors=(1,), max_documents=3, **changes)

@@ -5,13 +5,13 @@
 import json
 import types
 
-import ml_collections
 import numpy as np
 import pytest
 
 from experiments.retro import tune_hybrid
 from retrieval.index import sources
 from retro_jax.data import folder as retro_data
+from tests.experiments.retro import tiny_config
 from tests.retrieval.store import tiny_stores
 
 K = 3
@@ -96,14 +96,11 @@ def test_command(data, tmp_path, monkeypatch, capsys):
     'sources',
     lambda *_: types.SimpleNamespace(make=made.get),
   )
-  given = types.SimpleNamespace(
-    weight=[0.0, 0.5], max_chunks=40, num_neighbors=K
+  tuning = tune_hybrid.TuneHybrid(
+    weights=(0.0, 0.5), max_chunks=40, num_neighbors=K
   )
-  monkeypatch.setattr(tune_hybrid, 'flags', types.SimpleNamespace(FLAGS=given))
-  config = ml_collections.ConfigDict(
-    {'data_dir': str(data.root), 'seed': 0, 'neighbors': {'source': 'dense'}}
-  )
-  tune_hybrid.run(config, str(tmp_path))
+  config = tiny_config.of(data_dir=str(data.root))
+  tune_hybrid.tune_hybrid(config, str(tmp_path), tuning)
   found = json.loads((tmp_path / tune_hybrid.FILE).read_text())
   printed = capsys.readouterr().out
   assert f'--config.neighbors.words_weight={found["chosen"]:g}.' in printed

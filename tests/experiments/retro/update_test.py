@@ -23,6 +23,7 @@ from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model, loading, sampling
 from tests.experiments.engine import tiny_run
+from tests.experiments.retro import tiny_config
 from tests.retrieval.store import other_writer
 from tests.retro_jax.data import tiny_data
 
@@ -75,15 +76,19 @@ def run(tmp_path_factory, embedder):
 
 @pytest.fixture(autouse=True)
 def frozen(monkeypatch, embedder):
-  monkeypatch.setattr(retro_data, 'embedder', lambda config: embedder)
+  monkeypatch.setattr(retro_data.Embedder, 'load', lambda self: embedder)
   embedder.texts.clear()
+
+
+def _config(**fields):
+  sizes = {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R}
+  fields |= {f'model.{name}': value for name, value in sizes.items()}
+  return tiny_config.of(**fields | {'index.searcher': 'exact'})
 
 
 def _update(run, root, documents=(), delete=()):
   workdir, data = run
-  config = language_model.load(workdir).config
-  config.index.searcher = 'exact'
-  counts = retro_update.update(config, data, root, documents, delete)
+  counts = retro_update.change(_config(), data, root, documents, delete)
   return counts, retro_data.DataFolder(root)
 
 
@@ -174,7 +179,6 @@ def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
   workdir, old = run
   prompt = f'Title n0\n\n{NEW}'
   before = language_model.load(workdir)
-  before.config.index.searcher = 'exact'
   settings = {'num_samples': 1, 'max_new_tokens': 12, 'temperature': 0.0}
   (first,) = sampling.sample(before, prompt, **settings)
   _, data = _update(run, tmp_path / 'd', [_document('n0')])
@@ -187,8 +191,7 @@ def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
   assert 'Title n0' in titles(second) and 'Title n0' not in titles(first)
   assert second.text.startswith(prompt)
   # Deleted again, it is read no more, and the sample is the first one.
-  config = after.config
-  retro_update.update(config, data, tmp_path / 'e', delete=['n0'])
+  retro_update.change(_config(), data, tmp_path / 'e', delete=['n0'])
   again = language_model.load(workdir, str(tmp_path / 'e'))
   (third,) = sampling.sample(again, prompt, **settings)
   assert titles(third) == titles(first) and third.text == first.text
@@ -212,7 +215,7 @@ def test_a_killed_update_goes_on(run, tmp_path, monkeypatch):
 
 def test_held_out_neighbors_are_found_afterwards(run, tmp_path):
   _, data = _update(run, tmp_path / 'd', [_document('n0')])
-  config = language_model.load(run[0]).config
+  config = _config()
   retro_prepare.embed(config, data)
   retro_prepare.find_neighbors(config, data)
   reader = loading.chunk_reader(config, data, 'valid', 2)
@@ -257,11 +260,9 @@ def test_command(run, tmp_path, monkeypatch, capsys):
   )
   found = types.SimpleNamespace(FLAGS=values)
   monkeypatch.setattr(retro_update, 'flags', found)
-  config = language_model.load(workdir).config
-  config.index.searcher, config.data_dir = 'exact', ''
-  retro_update.run(config, str(workdir))
+  retro_update.update(_config(), str(workdir))
   printed = capsys.readouterr().out
   assert 'documents added' in printed and 'chunks embedded' in printed
   values.output = ''
   with pytest.raises(ValueError, match='--output is empty'):
-    retro_update.run(config, str(workdir))
+    retro_update.update(_config(), str(workdir))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Look inside a RETRO: one document, its neighbors, and what they did to it.
 
-  python -m experiments.retro.inspect --config=configs/<name>.py --workdir=DIR \
+  python -m experiments.inspect --config=configs/<name>.py --workdir=DIR \
     --document='The Title'
 
 writes DIR/inspect/<title>.html: tokens colored by the loss without retrieval minus
@@ -12,9 +12,9 @@ distances, the longest run that both share, the attention that each neighbor get
 and what it is worth: how much likelier the next chunk is with it than without
 (leave one out). --document names a document of --split, which may be an evaluation
 set, by title or id (default: the first); --text_file reads any text instead, which
-is looked up in the datastore now. r(C) of a
-document counts the first --config.leakage.num_neighbors stored neighbors; r(C) of a
-text counts the shown neighbors. The same figures go to a .json beside the page.
+is looked up in the datastore now. r(C) of a document counts the first
+--config.evaluate.leakage.num_neighbors stored neighbors; r(C) of a text counts the
+shown neighbors. The same figures go to a .json beside the page.
 """
 
 import json
@@ -22,49 +22,35 @@ import pathlib
 import re
 
 from absl import flags, logging
-import jax
-import ml_collections
-import rich.box
-import rich.table
 
-from experiments.engine import command, progress
-from experiments.retro import (
-  evaluate as retro_evaluate,
-  settings as settings_lib,
-)
+from experiments.engine import command, progress, reports
+from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.store import store
-from retro_jax.trained import (
-  inspection,
-  language_model,
-  loading,
-  passage as passages,
-)
+from retro_jax.trained import inspection, loading, passage as passages
 from retro_jax.views import page as page_lib
 
 FOLDER = 'inspect'
 
 
-def make_table(page: page_lib.Page) -> rich.table.Table:
-  """A line for each chunk."""
-  table = rich.table.Table(
-    title=f'{page.title or "The text"}: {len(page.pieces) - 1:,} tokens',
-    caption='Saved: nats that retrieval saves on the chunk. Worth: nats that the '
-    'neighbor saves on the chunk after, the others left in place. r(C): over the '
-    f'{page.num_compared} nearest.',
-    box=rich.box.SIMPLE_HEAD,
-  )
-  for name in ('chunk', 'saved', 'r(C)'):
-    table.add_column(name, justify='right')
-  table.add_column('neighbors: title, distance, attention, worth')
+def print_table(page: page_lib.Page) -> None:
+  """Print a line for each chunk."""
+  rows = []
   for number, chunk in enumerate(page.chunks, start=1):
     found = '; '.join(
       f'{x.title} {x.distance:.2f} {x.attention:.0%} {x.gain:+.2f}'
       for x in chunk.neighbors
     )
-    table.add_row(
-      str(number), f'{page.gain(chunk):+.2f}', f'{chunk.overlap:.0%}', found
-    )
-  return table
+    figures = f'{page.gain(chunk):+.2f}', f'{chunk.overlap:.0%}'
+    rows.append((str(number), *figures, found))
+  reports.print_table(
+    ('chunk', 'saved', 'r(C)', 'neighbors: title, distance, attention, worth'),
+    rows,
+    title=f'{page.title or "The text"}: {len(page.pieces) - 1:,} tokens',
+    caption='Saved: nats that retrieval saves on the chunk. Worth: nats that the '
+    'neighbor saves on the chunk after, the others left in place. r(C): over the '
+    f'{page.num_compared} nearest.',
+    wrap=True,
+  )
 
 
 def write(page: page_lib.Page, path: pathlib.Path) -> None:
@@ -80,14 +66,10 @@ def _file_name(title: str) -> str:
 
 
 def _read_text(path: pathlib.Path) -> str:
-  if not path.is_file():
-    raise FileNotFoundError(f'--text_file={path}: no such file.')
   try:
     text = path.read_text(encoding='utf-8')
   except UnicodeDecodeError as error:
-    raise ValueError(
-      f'--text_file={path}: expected UTF-8 text ({error}).'
-    ) from None
+    raise ValueError(f'--text_file={path}: expected UTF-8: {error}.') from None
   if not text:
     raise ValueError(f'--text_file={path}: the text is empty.')
   return text
@@ -104,20 +86,13 @@ def _passage(
   return passages.of_store(trained, first, values.split, k, num_compared)
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def run(
+  config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
+) -> None:
   """Inspect a document and write the page."""
-  if jax.process_count() > 1:
-    raise ValueError('experiments.retro.inspect runs in one process.')
-  k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
-  trained = language_model.load(
-    workdir,
-    config.data_dir,
-    source=config.evaluate.source,
-    reranker=config.evaluate.reranker,
-    step=config.evaluate.step,
-  )
-  settings_lib.take_models(trained.config, config)
-  passage = _passage(trained, k, config.leakage.num_neighbors)
+  retro_evaluate.check_alone('experiments.inspect')
+  trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
+  passage = _passage(trained, evaluate.k, evaluate.leakage.num_neighbors)
   with progress.bar('inspect', 'chunks') as update:
     page = inspection.inspect(trained, passage, progress=update)
   path = pathlib.Path(
@@ -125,10 +100,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     or pathlib.Path(workdir) / FOLDER / f'{_file_name(page.title)}.html'
   )
   write(page, path)
-  console = progress.console()
-  console.print(make_table(page))
+  print_table(page)
   on, off = page.bits_per_byte(page.on), page.bits_per_byte(page.off)
-  console.print(f'{on:.4f} bits per byte with retrieval, {off:.4f} without.')
+  print(f'{on:.4f} bits per byte with retrieval, {off:.4f} without.')
   logging.info('The page is %s.', path)
 
 
@@ -144,4 +118,10 @@ def _define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, _define_flags)
+  command.main(
+    run,
+    config_lib.Config,
+    _define_flags,
+    builds=True,
+    section=retro_evaluate.Evaluate,
+  )

@@ -1,15 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The configs of kNN-LM: their fields, and what these accept."""
+"""All fields of a kNN-LM config: a RETRO's, and those of the datastore."""
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Literal
 
-from experiments.retro import settings as retro_settings
+from experiments.retro import config as retro_config
 from retrieval import settings
 from retrieval.index import index as index_lib
 
 _LAMBDAS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8)
+_TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,8 +31,9 @@ class KnnLm:
   retro_workdir: str = ''
   retrieval: bool = False  # whether the model retrieves while it makes keys
   # RETRO's k then
-  num_neighbors: Annotated[int, settings.Range(0, 2**16)] = 2
-  # Datastore.
+  num_neighbors: Annotated[int, settings.Range(1, 2**16)] = 2
+  # An evaluation set whose documents are left out beside those of valid.
+  held_out: str = 'test'
   # training documents, evenly spread; 0: all
   max_documents: settings.Count = 0
   stride_chunks: settings.SizeOrZero = 0  # 0: half a sequence
@@ -39,18 +41,11 @@ class KnnLm:
   tokens_per_shard: settings.Size = 1 << 17
   # Recall is that of the nearest keys among the max(ks) found, which are scored
   # again exactly: ScaNN rescores hashes in 8 bits only.
-  index: index_lib.IndexConfig
+  index: index_lib.IndexConfig = index_lib.IndexConfig()
   # Settings, each tried with each; a weight of 0 is the model alone.
   ks: tuple[settings.Size, ...] = (8, 64, 256, 1024)
   # Of squared L2 distances.
-  temperatures: tuple[settings.Positive, ...] = (
-    1.0,
-    3.0,
-    10.0,
-    30.0,
-    100.0,
-    300.0,
-  )
+  temperatures: tuple[settings.Positive, ...] = _TEMPERATURES
   lambdas: tuple[settings.Rate, ...] = _LAMBDAS
   # of the evaluated documents; the others are reported
   tune_share: settings.Share = 0.5
@@ -58,7 +53,8 @@ class KnnLm:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(retro_settings.Settings):
-  """All fields of a kNN-LM config."""
+class Config(retro_config.Config):
+  """The root of a kNN-LM config."""
 
-  knn_lm: KnnLm
+  task: Literal['knn_lm'] = 'knn_lm'
+  knn_lm: KnnLm = KnnLm()

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build the datastore of a kNN-LM and the index of its keys.
 
-  python -m experiments.knn_lm.build --config=configs/<name>.py --workdir=DIR \
+  python -m experiments.prepare --config=configs/knn_lm_small.py --workdir=DIR \
     --config.knn_lm.model_workdir=RUN
 
 One pass of RUN's newest model, a RETRO or a baseline, over its training documents
 gives a key (the input of the last feed-forward, in float16) and a value (the next
 token) for every token. Documents that are also held out, by id or by text, are left
-out, and so are those of the evaluation set --config.evaluate.split=NAME, if it
+out, and so are those of the evaluation set --config.knn_lm.held_out=NAME, if it
 exists. The index is exact search or ScaNN (--config.knn_lm.index.searcher, its
 scann.rescore: int8, or none for hashes alone). A killed command continues when run
 again. --config.cluster.address=auto lets a Ray cluster make the keys.
@@ -16,13 +16,14 @@ again. --config.cluster.address=auto lets a Ray cluster make the keys.
 """
 
 from collections.abc import Sequence
+import dataclasses
 import functools
 
-from absl import logging
 import numpy as np
 
-from experiments.engine import cluster, command, progress, stages
-from experiments.knn_lm import settings as settings_lib, task as knn_lm_task
+from experiments.engine import cluster, progress, stages
+from experiments.knn_lm import task as knn_lm_task
+from experiments.knn_lm.config import Config
 from retrieval import searchers
 from retrieval.index import index as index_lib, key_values
 from retrieval.store import executors, shards
@@ -33,14 +34,11 @@ from retro_jax.trained import loading
 DTYPE = 'float16'
 
 
-def held_out_splits(
-  trained: loading.TrainedRetro, config: stages.Config
-) -> tuple[str, ...]:
-  """Return 'valid' and the config's evaluation set, if it exists."""
-  split = config.evaluate.split
-  if split == 'valid' or split not in trained.data.splits:
-    return ('valid',)
-  return 'valid', split
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare:
+  """Preparation of the datastore."""
+
+  stages: str = 'all'  # or names joined by commas, in the order of `STAGES`
 
 
 def choose_documents(
@@ -82,14 +80,16 @@ class _Keys:
     left_out: number of documents that are held out, too.
   """
 
-  def __init__(self, config: stages.Config, workdir: str):
+  def __init__(self, config: Config, workdir: str):
     self._config = config
     trained = self._trained = knn_lm_task.load(config, workdir)
     settings = config.knn_lm
     k = knn_lm_task.num_neighbors(trained, config)
     reader = loading.chunk_reader(trained.config, trained.data, 'train', k)
     self._reader, self._tokens = reader, reader.stores.chunks.tokens
-    held_out = held_out_splits(trained, config)
+    held_out = ['valid']
+    if settings.held_out in {*trained.data.splits} - {*held_out}:
+      held_out.append(settings.held_out)
     documents, self.left_out = choose_documents(
       trained, settings.max_documents, held_out
     )
@@ -137,7 +137,7 @@ def _read(keys: _Keys, shard: int, shown: shards.Progress | None):
 
 
 def build_datastore(
-  config: stages.Config, workdir: str, folder: knn_lm_task.Folder
+  config: Config, workdir: str, folder: knn_lm_task.Folder
 ) -> stages.Rows:
   """Write the datastore."""
   keys = executors.Lazy(_Keys, config, workdir)
@@ -160,48 +160,47 @@ def build_datastore(
 
 
 def build_index(
-  config: stages.Config, workdir: str, folder: knn_lm_task.Folder
+  config: Config, workdir: str, folder: knn_lm_task.Folder
 ) -> stages.Rows:
   """Builds, measures and publishes the index of the keys."""
   del workdir
-  settings = config.knn_lm.index.to_dict()
+  settings, index = config.knn_lm, config.knn_lm.index
   pairs = key_values.KeyValueStore(folder.datastore)
-  k, at = max(config.knn_lm.ks), settings['recall_at']
 
   def measure(searcher: searchers.Searcher) -> dict[str, float]:
-    count = settings['num_queries']
-    recall = key_values.recall(pairs, searcher, k=k, at=at, num_queries=count)
-    folder.check_recall(config, recall)
-    return {knn_lm_task.recall_name(config): round(recall, 4)}
+    recall = key_values.recall(
+      pairs,
+      searcher,
+      k=max(settings.ks),
+      at=index.recall_at,
+      num_queries=index.num_queries,
+    )
+    folder.check_recall(settings, recall)
+    return {knn_lm_task.recall_name(settings): round(recall, 4)}
 
-  # The floor applies to the recall after exact scoring.
   index_lib.build_index(
     folder.index,
     pairs.keys,
     pairs.store.fingerprint,
-    index_lib.IndexConfig(**settings | {'recall_floor': 0.0}),
+    # The floor applies to the recall after exact scoring.
+    dataclasses.replace(index, recall_floor=0.0),
     accept=measure,
     executor=cluster.executor(config, folder.root),
   )
-  index = folder.open_index(pairs, config)
-  return [(name, str(value)) for name, value in index.report.items()]
+  found = folder.open_index(pairs, config)
+  return [(name, str(value)) for name, value in found.report.items()]
 
 
 STAGES = {'datastore': build_datastore, 'index': build_index}
 
 
-def run(config: stages.Config, workdir: str) -> None:
+def prepare(config: Config, workdir: str, prepare: Prepare) -> None:
   """Run the chosen stages and print their results."""
   folder = knn_lm_task.Folder.of(workdir)
-  logging.info('Building the kNN-LM in %s.', folder.root)
   stages.run(
     [
       (name, functools.partial(STAGES[name], config, workdir, folder))
-      for name in stages.choose(config.prepare.stages, STAGES)
+      for name in stages.choose(prepare.stages, STAGES)
     ],
     folder.root,
   )
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings)

@@ -1,0 +1,44 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""All fields of a RETRO config: those of its data, its model and its training."""
+
+import dataclasses
+from typing import Annotated, Literal
+
+from experiments.engine import optimizers, run_settings
+from retrieval import settings
+from retrieval.index import index as index_lib
+from retrieval.store import ray_cluster
+from retrieval.text import near_duplicates
+from retro_jax.trained import loading
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tokenizer:
+  """The tokenizer."""
+
+  path: str = ''  # '' trains a SentencePiece model on the corpus
+  vocab_size: settings.Size = 8192
+  max_documents: settings.Count = 20_000  # that it is trained on; 0: all
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(run_settings.Loop, loading.RunConfig):
+  """The root of a RETRO config."""
+
+  task: Literal['retro', 'in_context'] = 'retro'
+  seed: settings.Seed = 0
+  # Workdir of a baseline whose decoder is frozen and given retrieval (RETROfit); ''
+  # trains all weights from the start.
+  retrofit_from: str = ''
+  tokenizer: Tokenizer = Tokenizer()
+  # Training documents that resemble a held-out one are left out; threshold 0: none.
+  deduplicate: near_duplicates.Settings = near_duplicates.Settings(
+    threshold=0.0
+  )
+  index: index_lib.IndexConfig = index_lib.IndexConfig()
+  # where shards are made
+  cluster: ray_cluster.Cluster = settings.rare(ray_cluster.Cluster())
+  optimizer: optimizers.OptimizerConfig = optimizers.OptimizerConfig()
+  batch_size: settings.Size = 8  # sequences
+  num_workers: Annotated[int, settings.Range(0, 256)] = 0  # loader processes

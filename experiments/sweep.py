@@ -1,0 +1,305 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Measure RETRO's bits per byte by datastore, neighbors, ranks, parts and source.
+
+  python -m experiments.sweep --config=configs/<name>.py --workdir=DIR \
+    --sweep=datastore --sweep=neighbors --sweep=ranks --sweep=parts --sweep=sources
+
+Evaluates one trained RETRO several times (Borgeaud et al. 2021, figures 1 and 5,
+Tables 13 and 14):
+
+  datastore  neighbors in nested random parts of the datastore,
+             config.evaluate.sweep.shares, each searched exactly
+  neighbors  k = config.evaluate.sweep.num_neighbors, at most the stored number
+  ranks      one neighbor alone, of each of these ranks
+  parts      chunks alone (N), continuations alone (F), both ([N, F])
+  sources    neighbors of each source that the data folder has (docs/data.md)
+
+For every --sweep, prints a table and writes sweep_<name>.json and .png into DIR. A
+setting that an earlier run measured with the same model, data and settings is not
+measured again.
+"""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import pathlib
+from typing import Any
+
+from absl import flags, logging
+
+from experiments.engine import command, reports
+from experiments.retro import (
+  config as config_lib,
+  datastore_parts,
+  evaluate as retro_evaluate,
+)
+from retrieval.index import datastore_subsets, sources
+from retrieval.store import locks, store
+from retro_jax.data import pipeline
+from retro_jax.trained import loading
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """One line of a sweep."""
+
+  name: str  # name of the line
+  reader: pipeline.ChunkReader  # reader of the held-out chunks
+  facts: dict[str, Any]  # the varied values, as JSON
+
+
+@dataclasses.dataclass(frozen=True)
+class Swept:
+  """What is swept: a RETRO, how it is evaluated, and the folder of results."""
+
+  trained: loading.TrainedRetro
+  evaluate: retro_evaluate.Evaluate
+  seed: int
+  root: pathlib.Path
+
+  def readers(self, name: str, ks: Sequence[int]) -> list[pipeline.ChunkReader]:
+    """Readers with k neighbors, for every k of a config's field."""
+    data, split = self.trained.data, self.evaluate.split
+    stored = data.neighbors(split).num_neighbors
+    if not ks or max(ks) > stored:
+      raise ValueError(
+        f'{name} {tuple(ks)}: expected numbers of 0 to {stored}, the neighbors '
+        f'stored in {data.neighbors_path(split)}; for more, prepare the '
+        'neighbors again with --config.neighbors.stored=N.'
+      )
+    config = self.trained.config
+    return [loading.chunk_reader(config, data, split, k) for k in ks]
+
+  @property
+  def first_reader(self) -> pipeline.ChunkReader:
+    """The reader with the first of `evaluate.num_neighbors`."""
+    return self.readers('evaluate.num_neighbors', [self.evaluate.k])[0]
+
+  def by_neighbors(self) -> Iterator[Setting]:
+    """Settings with k neighbors; k = 0 is RETRO[OFF]."""
+    ks = self.evaluate.sweep.num_neighbors
+    readers = self.readers('sweep.num_neighbors', ks)
+    for k, reader in zip(ks, readers, strict=True):
+      yield Setting(f'k = {k}', reader, {'num_neighbors': k})
+
+  def by_ranks(self) -> Iterator[Setting]:
+    """Settings with the neighbor of one rank alone, and with none."""
+    ranks = self.evaluate.sweep.num_neighbors
+    readers = self.readers('sweep.num_neighbors', ranks)
+    for rank, reader in zip(ranks, readers, strict=True):
+      if rank:
+        one = {'num_neighbors': 1, 'skipped_neighbors': rank - 1}
+        facts = {'rank': rank, 'num_neighbors': 1}
+        yield Setting(f'rank {rank}', dataclasses.replace(reader, **one), facts)
+    yield _off(readers[0], rank=0)
+
+  def by_parts(self) -> Iterator[Setting]:
+    """Neighbors without continuations, continuations alone, both, and neither."""
+    reader = self.first_reader
+    for part, name in datastore_parts.NAMES.items():
+      facts = {'num_neighbors': reader.num_neighbors, 'part': part}
+      changed = dataclasses.replace(reader, neighbor_part=part)
+      yield Setting(name, changed, facts)
+    yield _off(reader, part='none')
+
+  def by_datastore(self) -> Iterator[Setting]:
+    """Settings with parts of the datastore; the neighbors in each are found first."""
+    reader, shares = self.first_reader, self.evaluate.sweep.shares
+    datastore = self.trained.data.chunks('train')
+    if not shares:
+      raise ValueError('sweep.shares is empty: expected such as (1.0, 0.1).')
+    parts = {  # A part without a document is an error before any work.
+      share: datastore_subsets.chunks_of_part(datastore, share, self.seed)
+      for share in shares
+    }
+    for share, ids in parts.items():
+      k = reader.num_neighbors
+      path = datastore_parts.find_neighbors(
+        self.trained.data, self.root, self.evaluate.split, share, k, self.seed
+      )
+      facts = {
+        'share': share,
+        'datastore_chunks': len(ids),
+        'datastore_tokens': int(datastore.lengths(ids).sum()),
+        'num_neighbors': k,
+      }
+      name = f'{100 * share:g} %'
+      yield Setting(name, dataclasses.replace(reader, neighbors=path), facts)
+
+  def by_sources(self) -> Iterator[Setting]:
+    """Settings with the neighbors of each source that there is, and with none."""
+    reader, split = self.first_reader, self.evaluate.split
+    for source in sources.NAMES:
+      data = dataclasses.replace(self.trained.data, source=source)
+      path = data.neighbors_path(split)
+      if path.is_dir():
+        facts = {
+          'source': source,
+          'num_neighbors': reader.num_neighbors,
+          'neighbors': data.neighbors(split).store.fingerprint,
+        }
+        changed = dataclasses.replace(reader, neighbors=path)
+        yield Setting(source, changed, facts)
+    yield _off(reader, source='none')
+
+  @property
+  def identity(self) -> str:
+    """Hash of checkpoint, data and settings."""
+    fields = dataclasses.asdict(self.evaluate)
+    del fields['sweep']  # rows of other values stay
+    split = self.evaluate.split
+    return store.fingerprint(
+      [
+        self.trained.step,
+        dataclasses.asdict(self.trained.config),
+        self.trained.data.neighbors(split).store.fingerprint,
+        fields,
+        self.seed,
+      ]
+    )
+
+  def measure(self, score, setting: Setting) -> dict[str, Any]:
+    """Evaluate one setting; return its row."""
+    retrieval = 'on' if setting.reader.num_neighbors else 'off'
+    found = retro_evaluate.measure(
+      score,
+      setting.reader,
+      self.trained,
+      self.evaluate,
+      retrieval,
+      setting.name,
+      self.seed,
+    )
+    row = {
+      'name': setting.name,
+      'retrieval': retrieval,
+      'step': self.trained.step,
+      **setting.facts,
+      **found.summary(),
+    }
+    return reports.finite(row)
+
+
+def _off(reader: pipeline.ChunkReader, **facts: Any) -> Setting:
+  """The setting without neighbors."""
+  off = dataclasses.replace(reader, num_neighbors=0)
+  return Setting('none', off, {**facts, 'num_neighbors': 0})
+
+
+SWEEPS = {
+  'datastore': Swept.by_datastore,
+  'neighbors': Swept.by_neighbors,
+  'ranks': Swept.by_ranks,
+  'parts': Swept.by_parts,
+  'sources': Swept.by_sources,
+}
+
+
+def sweep(name: str, score, swept: Swept) -> list[dict[str, Any]]:
+  """Measure every setting and write the file after each.
+
+  Raises:
+    ValueError: for settings out of range.
+  """
+  path = swept.root / f'sweep_{name}.json'
+  known = reports.known_rows(path, swept.identity)
+  rows = []
+  for setting in SWEEPS[name](swept):
+    facts = setting.facts
+    row = next(
+      (x for x in known if {key: x.get(key) for key in facts} == facts), None
+    )
+    rows.append(row or swept.measure(score, setting))
+    others = [x for x in known if x not in rows]  # they stay
+    content = {
+      'measured_as': swept.identity,
+      'settings': {'evaluate': dataclasses.asdict(swept.evaluate)},
+      'rows': [*rows, *others],
+    }
+    reports.write_json(path, content)
+  return rows
+
+
+def _print(name: str, rows: Sequence[dict[str, Any]]) -> None:
+  figures = {
+    'bits_per_byte': ('bits/byte', '.4f'),
+    'token_perplexity': ('token ppl', ',.2f'),
+    'word_perplexity': ('word ppl', ',.2f'),
+  }
+  if name == 'datastore':
+    figures = {'datastore_tokens': ('tokens', ',')} | figures
+  lines = []
+  for row in rows:
+    values = [(row[key], form) for key, (_, form) in figures.items()]
+    cells = ['-' if x is None else format(x, form) for x, form in values]
+    lines.append([row['name'], *cells])
+  heads = ['setting', *(head for head, _ in figures.values())]
+  reports.print_table(heads, lines, title=f'Sweep: {name}')
+
+
+def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
+  """Draw bits per byte over the settings."""
+  axis = {'datastore': 'datastore_tokens', 'neighbors': 'num_neighbors'}
+  labels = {
+    'parts': 'part of each',
+    'ranks': 'rank of the',
+    'sources': 'source of',
+  }
+  values = [row['bits_per_byte'] for row in rows]
+  with reports.picture(path, figsize=(6, 4)) as (_, axes):
+    if name in axis:
+      points = sorted(zip((r[axis[name]] for r in rows), values, strict=True))
+      axes.plot(*zip(*points, strict=True), marker='o')
+      axes.set_xlabel(axis[name].replace('_', ' '))
+    else:
+      axes.plot([row['name'] for row in rows], values, 'o')
+      axes.set_xlabel(f'{labels[name]} neighbor')
+    if name == 'datastore':
+      axes.set_xscale('log')
+    axes.set_ylabel('bits per byte')
+    axes.grid(alpha=0.3)
+
+
+def run(
+  config: config_lib.Config,
+  workdir: str,
+  evaluate: retro_evaluate.Evaluate,
+  names: Sequence[str] | None = None,
+) -> dict[str, list[dict[str, Any]]]:
+  """Print and draw the sweeps of --sweep; return the rows of each.
+
+  Raises:
+    ValueError: for a model that does not retrieve, several processes, or
+      settings out of range.
+  """
+  root = pathlib.Path(workdir)
+  trained = retro_evaluate.load(config, evaluate, workdir)
+  if not trained.model.config.cca_layers:
+    raise ValueError(
+      'A sweep is of a model that retrieves; this is a baseline.'
+    )
+  retro_evaluate.check_alone('experiments.sweep')
+  swept, found = Swept(trained, evaluate, config.seed, root), {}
+  with retro_evaluate.scorer(trained, config, evaluate.batch_size) as score:
+    for name in names or flags.FLAGS.sweep:
+      with locks.writer(root, f'sweep_{name}.json'):
+        rows = found[name] = sweep(name, score, swept)
+        plot(name, rows, root / f'sweep_{name}.png')
+        _print(name, rows)
+        logging.info('The figures are in %s.', root / f'sweep_{name}.json')
+  return found
+
+
+def _define_flags() -> None:
+  flags.DEFINE_multi_enum('sweep', None, list(SWEEPS), 'Quantities to vary.')
+  flags.mark_flag_as_required('sweep')
+
+
+if __name__ == '__main__':
+  command.main(
+    run,
+    config_lib.Config,
+    _define_flags,
+    builds=True,
+    section=retro_evaluate.Evaluate,
+  )

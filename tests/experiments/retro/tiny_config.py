@@ -1,0 +1,40 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Config files of RETRO as the dataclasses that commands build of them."""
+
+import importlib
+from typing import Any
+
+from experiments.engine import configs, rooms
+from retrieval import settings
+
+
+def build(config, **changes) -> Any:
+  """The dataclass of a ConfigDict, with changes such as `{'model.d_ff': 8}`."""
+  with config.unlocked():
+    config.update_from_flattened_dict(changes)
+  return configs.build(rooms.config_class(config.task), config)
+
+
+def of(
+  name: str = 'retro_pretrain_quickstart', arg: str = 'test', **changes
+) -> Any:
+  """The dataclass of a config file."""
+  config = importlib.import_module(f'configs.{name}').get_config(arg)
+  return build(config, **changes)
+
+
+def section(
+  verb: str,
+  name: str = 'retro_pretrain_quickstart',
+  arg: str = 'test',
+  **changes,
+) -> Any:
+  """A verb's own section of a config file, such as `Evaluate`."""
+  config = importlib.import_module(f'configs.{name}').get_config(arg)
+  cls = rooms.section(config.task, verb)
+  configs.add_section(config, cls)
+  values = config[configs.section_name(cls)]
+  with values.unlocked():
+    values.update_from_flattened_dict(changes)
+  return settings.build(cls, values.to_dict(), 'config')
