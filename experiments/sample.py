@@ -35,7 +35,7 @@ from experiments.retro import (
 from retrieval import settings
 from retrieval.store import store
 from retro_jax.decoding import drawing
-from retro_jax.trained import language_model, packaged, sampling
+from retro_jax.trained import language_model, loading, packaged, sampling
 from retro_jax.views import prompts as prompts_lib, samples as views
 
 CONFIG = (

@@ -293,8 +293,8 @@ def _open_datastore(
   found = {name: pairs.store.fields[name] for name in wanted}
   if found != wanted:
     raise ValueError(
-      f'{folder.datastore}: made with {found}, but the model to evaluate has '
-      f'{wanted}.'
+      f'{pairs.path}: keys made with {found}, but the config names {wanted}; '
+      'expected the same model with the same retrieval.'
     )
   tokens = trained.data.chunks(split).tokens
   pairs.check_without(tokens, documents.index)

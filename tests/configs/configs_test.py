@@ -2,24 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every config, at full size by shapes alone and at test size for real."""
 
-import dataclasses
 import importlib
 import json
 import math
 import pathlib
 
-from absl import flags
 import jax
 import jax.numpy as jnp
-from ml_collections import config_flags
 import numpy as np
 import pytest
 
 from configs import retro_published
-from configs.bases import retro_base
-from experiments.engine import program as program_lib
-from experiments.retro import evaluate as retro_evaluate, task as retro_task
-from retrieval import searchers, tokenization
+from experiments.engine import configs, program as program_lib
+from experiments.retro import config as config_lib, task as retro_task
+from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.nn import sharding
 from retrieval.text import (
@@ -28,16 +24,16 @@ from retrieval.text import (
   tokens as tokens_lib,
 )
 from retro_jax.data import folder as retro_data
-from retro_jax.nn import config as config_lib
 from retro_jax.trained import loading
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 NAMES = sorted(
   path.stem
   for kind in ('pretrain_', 'retrofit_', 'wikitext103')
-  for path in pathlib.Path(retro_base.__file__)
-  .parents[1]
-  .glob(f'retro_{kind}*')
+  for path in pathlib.Path(retro_published.__file__).parent.glob(
+    f'retro_{kind}*'
+  )
 )
 # (file, argument of RETRO, argument of its baseline) at full size.
 FULL = [(name, 'base', 'baseline') for name in NAMES] + [
@@ -46,15 +42,6 @@ FULL = [(name, 'base', 'baseline') for name in NAMES] + [
 ]
 # Devices that each header states; the others take what there is.
 DEVICES = {'172m': 8, '425m': 8, '1b5': 64, '7b5': 256, 'retro_wikitext103': 8}
-# Fields of RetroConfig whose defaults are the paper's sizes, not retro_base's.
-SIZES = {
-  'cca_layers',
-  'encoder_d_model',
-  'encoder_d_ff',
-  'encoder_num_heads',
-  'encoder_head_dim',
-  'share_embeddings',
-}
 # Little time in the compiler: each program runs once.
 FAST = {
   'xla_backend_optimization_level': 0,
@@ -65,20 +52,6 @@ FAST = {
 
 def _config(name, arg):
   return importlib.import_module(f'configs.{name}').get_config(arg)
-
-
-def _parsed(*args):
-  """The base config with flags applied as a command would."""
-  values = flags.FlagValues()
-  config_flags.DEFINE_config_file(
-    'config',
-    retro_base.__file__,
-    lock_config=True,
-    flag_values=values,
-    sys_argv=['command', *args],
-  )
-  values(['command', *args])
-  return values.config
 
 
 def test_there_are_configs():
@@ -104,97 +77,59 @@ def test_an_unknown_argument_is_named(name):
     _config(name, 'huge')
 
 
+def test_a_training_config_holds_few_fields():
+  def leaves(section):
+    return sum(
+      leaves(x) if isinstance(x, dict) else 1 for x in section.values()
+    )
+
+  config = _config('retro_pretrain_quickstart', 'base')
+  assert leaves(config.to_dict()) <= 90
+
+
 def test_wikitext103_is_scored_with_three_quarters_of_context():
-  config = _config('retro_wikitext103', 'base')
+  config = tiny_config.of('retro_wikitext103', 'base')
+  evaluate = tiny_config.section('evaluate', 'retro_wikitext103', 'base')
   length = config.sequence_chunks * config.model.chunk_length
-  stride = retro_evaluate.stride_chunks(config.evaluate, config.sequence_chunks)
+  stride = evaluate.stride(config.sequence_chunks)
   assert (length, stride * config.model.chunk_length) == (3072, 768)
-  assert max(config.evaluate.num_neighbors) <= config.neighbors.stored
+  assert max(evaluate.num_neighbors) <= config.neighbors.stored
   end = config.optimizer.learning_rate * config.optimizer.final_fraction
   assert end == pytest.approx(2e-5)
 
 
-def test_every_choice_of_the_model_is_listed():
-  listed = retro_base.get_config().model.to_dict()
-  fields = {
-    field.name: field.default
-    for field in dataclasses.fields(config_lib.RetroConfig)
-  }
-  fields['decoder'] = dataclasses.asdict(config_lib.PublicDecoder())
-  assert set(listed) == set(fields) - {'vocab_size'}
-  differ = {
-    name
-    for name, default in fields.items()
-    if default is not dataclasses.MISSING and listed[name] != default
-  }
-  assert differ == SIZES
-
-
-def test_choices_of_the_model_are_flags():
-  config = _parsed(
-    '--config.model.activation=squared_relu',
-    '--config.model.projection_biases',
-    '--config.model.max_distance=256',
-    '--config.model.cca_layers=(2,4,6)',
-    '--config.model.encoder_dropout_rate=0.1',
-  )
-  model = loading.model_config(config, 100)
+def test_rare_fields_are_flags():
+  config = _config('retro_pretrain_quickstart', 'base')
+  for name, text in (
+    ('model.activation', 'squared_relu'),
+    ('model.projection_biases', 'True'),
+    ('model.max_distance', '256'),
+    ('model.decoder.positions', 'rotary'),
+    ('model.cca_layers', '(2,4)'),
+    ('index.scann.num_leaves', '100'),
+    ('index.scann.rescore', 'int8'),
+    ('sharding_rules.vocab', 'fsdp'),
+    ('cluster.workers', '3'),
+  ):
+    configs.override(config, name, text, config_lib.Config)
+  built = configs.build(config_lib.Config, config)
+  model = loading.model_config(built, 100)
   assert model.activation == 'squared_relu' and model.projection_biases
-  assert model.max_distance == 256 and model.cca_layers == (2, 4, 6)
-  assert model.encoder_dropout_rate == 0.1
-
-
-def test_every_setting_of_scann_is_listed():
-  listed = retro_base.get_config().index.scann.to_dict()
-  assert listed == dataclasses.asdict(searchers.ScannConfig())
-
-
-@pytest.mark.usefixtures('unchecked')
-def test_settings_of_scann_are_flags(tmp_path, monkeypatch):
-  """A flag reaches ScannConfig; untouched settings change nothing."""
-  built = []
-
-  class Searcher(searchers.ExactSearcher):
-    @classmethod
-    def build(cls, vectors, metric, settings):
-      built.append(settings)
-      return cls(vectors, metric)
-
-  monkeypatch.setattr(searchers, 'ScannSearcher', Searcher)
-  monkeypatch.setattr(searchers, 'scann_available', lambda: True)
-  monkeypatch.setattr(searchers, 'SCANN_MIN_ROWS', 1)
-  vectors = np.random.default_rng(0).standard_normal((50, 8), np.float32)
-
-  def build(path, *args):
-    settings = _parsed('--config.index.searcher=scann', *args).index.to_dict()
-    config = index_lib.IndexConfig(**settings)
-    index_lib.build_index(tmp_path / path, vectors, 'v', config)
-    return json.loads((tmp_path / path / 'index.json').read_text())['fields']
-
-  flag = '--config.index.scann.num_leaves_to_search=100'
-  assert build('raised', flag)['scann'] == {'num_leaves_to_search': 100}
-  assert built == [searchers.ScannConfig(num_leaves_to_search=100)]
-  assert build('plain')['scann'] == {}
-  build('plain')  # what stands is reused
-  with pytest.raises(ValueError, match='another index .*num_leaves_to_search'):
-    build('plain', flag)
-
-
-def test_sharding_rules_are_those_of_the_experiments_and_flags():
-  rules = sharding.make_rules(retro_base.get_config().sharding_rules)
-  assert rules == sharding.make_rules()
-  config = _parsed('--config.sharding_rules.vocab=fsdp')
-  rules = dict(
-    sharding.make_rules(config.sharding_rules)[: len(sharding.RULES)]
-  )
+  assert model.max_distance == 256 and model.decoder.positions == 'rotary'
+  assert built.index.scann == {'num_leaves': 100, 'rescore': 'int8'}
+  assert built.cluster.workers == 3
+  rules = dict(sharding.make_rules(built.sharding_rules)[: len(sharding.RULES)])
   assert rules == sharding.RULES | {'vocab': 'fsdp'}
+  with pytest.raises(ValueError, match='no such field'):
+    configs.override(config, 'model.d_modle', '3', config_lib.Config)
 
 
 @pytest.mark.parametrize('name, arg, unused_baseline', FULL)
 def test_batches_divide_over_the_mesh(name, arg, unused_baseline):
-  config = _config(name, arg)
+  config = tiny_config.of(name, arg)
+  evaluate = tiny_config.section('evaluate', name, arg)
   devices = DEVICES.get(name, DEVICES.get(arg, 1))
-  sizes = dict(config.mesh)
+  sizes = dict(vars(config.mesh))
   sizes['data'] = devices // (sizes['fsdp'] * sizes['tensor'])
   assert math.prod(sizes.values()) == devices
   mesh = jax.sharding.AbstractMesh(
@@ -202,7 +137,7 @@ def test_batches_divide_over_the_mesh(name, arg, unused_baseline):
   )
   parts = config.optimizer.accumulate_steps
   rows = sharding.batch_sharding(mesh, config.batch_size, parts)
-  sharding.batch_sharding(mesh, config.evaluate.batch_size)
+  sharding.batch_sharding(mesh, evaluate.batch_size)
   # On one device, the logits of a microbatch and their gradient.
   held = rows.shard_shape((config.batch_size // parts, 1))[0]
   length = config.sequence_chunks * config.model.chunk_length
@@ -261,7 +196,7 @@ def one_step(data):
   taken = {}
 
   def take(config):
-    key = config.to_json()
+    key = repr(config)
     if key not in taken:
       taken[key] = _one_step(config, data)
     return taken[key]
@@ -297,7 +232,7 @@ def _one_step(config, data):
 )
 @pytest.mark.parametrize('name', [*NAMES, 'retro_published'])
 def test_one_step_of_training(name, arg, data, one_step):
-  batch, before, state, metrics = one_step(_config(name, arg))
+  batch, before, state, metrics = one_step(tiny_config.of(name, arg))
   retrieval = arg == 'test'
   assert ('neighbors' in batch) == retrieval
   assert any(key.endswith('_cca') for key in before) == retrieval

@@ -8,13 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from configs import in_context_smollm2
-from experiments.in_context import (
-  answer as in_context_answer,
-  evaluate as in_context_evaluate,
-)
+from experiments.in_context import evaluate as in_context_evaluate
 from experiments.retro_qa import data as retro_qa_data
-from retrieval import settings
 from retrieval.index import sources
 from retrieval.questions import dpr_json, question_sets, scoring
 from retro_jax.data import folder as retro_data, question_prompts
@@ -22,7 +17,7 @@ from retro_jax.decoding import shared_prefix
 from retro_jax.evaluation import evaluate
 from retro_jax.nn import retro as model
 from retro_jax.trained import language_model, loading
-from tests.experiments.retro import tiny_retro
+from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
@@ -69,19 +64,21 @@ def trained(root, monkeypatch):
   return found
 
 
-def _config(root, **fields):
-  config = in_context_smollm2.get_config('test')
+def _run(root, workdir, answers=True, **fields):
   spec = f'={root}/questions.jsonl'
-  config.evaluate.questions = (f'custom:test{spec}',)
-  config.answering.examples = (f'custom:train{spec}',)
-  config.answering.passages = (str(root / 'results.json'),)
-  config.update_from_flattened_dict(fields)
-  return config
+  if answers:
+    fields = {
+      'questions': (f'custom:test{spec}',),
+      'answering.examples': (f'custom:train{spec}',),
+      'answering.passages': (str(root / 'results.json'),),
+    } | fields
+  name = 'in_context_smollm2'
+  evaluate = tiny_config.section('evaluate', name, **fields)
+  in_context_evaluate.evaluate(tiny_config.of(name), str(workdir), evaluate)
 
 
 def test_bits_per_byte_with_and_without(root, trained, tmp_path, capsys):
-  config = _config(root, **{'in_context.window': 256})
-  in_context_evaluate.run(config, str(tmp_path))
+  _run(root, tmp_path, answers=False, **{'in_context.window': 256})
   found = json.loads((tmp_path / 'in_context.json').read_text())
   off, on = found['rows']
   assert found['source'] == 'bm25' and on['minus_off'] and not off['minus_off']
@@ -118,7 +115,7 @@ def test_answers_with_and_without(root, trained, tmp_path, monkeypatch, capsys):
     return ends
 
   monkeypatch.setattr(shared_prefix, 'write', write)
-  in_context_answer.run(_config(root), str(tmp_path))
+  _run(root, tmp_path)
   rows = json.loads((tmp_path / 'in_context_qa.json').read_text())['rows']
   assert [x['retrieval'] for x in rows] == ['off', 'on']
   assert rows[0]['official_exact_match']['mean'] == pytest.approx(1 / 3)
@@ -169,21 +166,16 @@ def test_a_prompt_in_full(root):
 
 
 def test_what_is_missing_is_named(root, trained, tmp_path, monkeypatch):
-  run = in_context_answer.run
   for fields, message in (
     ({'answering.passages': ()}, 'answering.passages is empty'),
-    ({'answering.num_passages': 0}, 'num_passages 0: expected files'),
     ({'answering.examples': ()}, 'answering.examples'),
     ({'answering.num_examples': 9}, '3 questions .*num_examples=9'),
+    ({'in_context.window': 9}, 'in_context.window=9'),
   ):
     with pytest.raises(ValueError, match=message):
-      run(_config(root, **fields), str(tmp_path))
-  with pytest.raises(settings.SettingsError, match='in_context.window=9'):
-    in_context_evaluate.run(
-      _config(root, **{'in_context.window': 9}), str(tmp_path)
-    )
+      _run(root, tmp_path, **fields)
   retro = dataclasses.replace(trained, model=model.Retro(tiny.config()))
   monkeypatch.setattr(language_model, 'load', lambda *_, **__: retro)
   with pytest.raises(ValueError, match='a RETRO; expected a decoder without'):
-    in_context_evaluate.run(_config(root), str(tmp_path))
+    _run(root, tmp_path)
   assert not np.any([*tmp_path.iterdir()])

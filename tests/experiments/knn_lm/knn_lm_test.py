@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from experiments.knn_lm import (
-  build as knn_lm_build,
   evaluate as knn_lm_evaluate,
-  lookup as knn_lm_lookup,
+  prepare as knn_lm_prepare,
   task as knn_lm_task,
 )
 from experiments.retro import evaluate as retro_evaluate
@@ -43,8 +42,18 @@ def runs(root, monkeypatch):
     )
 
   monkeypatch.setattr(language_model, 'load', load)
-  monkeypatch.setattr(knn_lm_lookup, 'TOKENS_PER_SHARD', 60)
+  monkeypatch.setattr(knn_lm_evaluate, 'TOKENS_PER_SHARD', 60)
   return where
+
+
+def _build(config, workdir, stages='all'):
+  prepare = knn_lm_prepare.Prepare(stages=stages)
+  knn_lm_prepare.prepare(config, str(workdir), prepare)
+
+
+def _evaluate(config, workdir, **fields):
+  evaluate = tiny_knn_lm.evaluate(**fields)
+  knn_lm_evaluate.evaluate(config, str(workdir), evaluate)
 
 
 @pytest.fixture(scope='module')
@@ -55,7 +64,7 @@ def built(root, tmp_path_factory):
     patch.setattr(
       language_model, 'load', lambda *_, **__: tiny_knn_lm.trained(root)
     )
-    knn_lm_build.run(tiny_knn_lm.config(), str(folder))
+    _build(tiny_knn_lm.config(), folder)
   return folder
 
 
@@ -87,7 +96,7 @@ def test_the_datastore_is_every_training_token(root, built):
 
 def test_the_table_reports_what_was_not_tuned_on(root, runs, workdir, capsys):
   config = tiny_knn_lm.config(retro_workdir='retro')
-  knn_lm_evaluate.run(config, str(workdir))
+  _evaluate(config, workdir)
   found, rows = _read(workdir)
   assert list(rows) == [
     'model alone',
@@ -136,10 +145,10 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
   """Everything reported, one setting, against all pairs of query and key."""
   setting = {'ks': (4,), 'temperatures': (10.0,), 'lambdas': (0.3,)}
   config = tiny_knn_lm.config(tune_share=0.0, **setting)
-  knn_lm_evaluate.run(config, str(workdir))
+  _evaluate(config, workdir)
   _, rows = _read(workdir)
   (baseline,) = retro_evaluate.evaluate_trained(
-    tiny_knn_lm.trained(root), config
+    tiny_knn_lm.trained(root), config, tiny_knn_lm.evaluate()
   )
   baseline = baseline.evaluation.summary()
   for name in ('bits_per_byte', 'word_perplexity', 'documents', 'bytes'):
@@ -175,9 +184,8 @@ def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
     retro_workdir='retro',
     tune_share=0.0,
   )
-  config.evaluate.update({'split': 'some', 'overlap': 0.75})
-  config.evaluate.num_neighbors = (1,)
-  knn_lm_evaluate.run(config, str(workdir))
+  settings = {'split': 'some', 'overlap': 0.75, 'num_neighbors': (1,)}
+  _evaluate(config, workdir, **settings)
   found, rows = _read(workdir)
   some, valid = (
     windows_lib.find_documents(data.chunks(split))
@@ -187,7 +195,7 @@ def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
   assert some.count.max() > 4  # there are several windows
   assert {row['documents'] for row in rows.values()} == {len(some.index)}
   (baseline,) = retro_evaluate.evaluate_trained(
-    tiny_knn_lm.trained(data.root), config
+    tiny_knn_lm.trained(data.root), config, tiny_knn_lm.evaluate(**settings)
   )
   nats = baseline.evaluation.summary()['nats']
   assert rows['model alone']['nats'] == pytest.approx(nats, rel=1e-6)
@@ -197,25 +205,19 @@ def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
 def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
   data = tiny_knn_lm.add_evaluation_set(root, tmp_path / 'data', 0.6)
   runs['root'] = data.root
-  config = tiny_knn_lm.config(model_workdir='baseline')
-  config.evaluate.split = 'some'
+  config = tiny_knn_lm.config(model_workdir='baseline', held_out='some')
   train, some = (
     windows_lib.find_documents(data.chunks(split)).index
     for split in ('train', 'some')
   )
   both = np.intersect1d(train, some)
   with pytest.raises(ValueError, match=f'{len(both)} of the {len(some)} docum'):
-    knn_lm_evaluate.run(config, str(workdir))
-  config.prepare.stages = 'datastore'
-  knn_lm_build.run(config, str(tmp_path))
+    _evaluate(config, workdir, split='some')
+  _build(config, tmp_path, 'datastore')
   folder = knn_lm_task.Folder.of(tmp_path)
   pairs = key_values.KeyValueStore(folder.datastore)
   assert pairs.num_documents == len(train) - len(both) > 0
   pairs.check_without(data.tokens, some)
-  # One that does not stand is no reason not to build.
-  trained = tiny_knn_lm.trained(data.root)
-  config.evaluate.split = 'none'
-  assert knn_lm_build.held_out_splits(trained, config) == ('valid',)
 
 
 def test_a_target_is_not_found_where_there_is_no_neighbor(root, tmp_path):
@@ -255,20 +257,19 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
     return read(*args, **kwargs)
 
   config = tiny_knn_lm.config(model_workdir='baseline')
-  config.prepare.stages = 'datastore'
-  knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
+  _evaluate(tiny_knn_lm.config(), workdir)
   monkeypatch.setattr(knn_lm, 'read_tokens', killed)
   with pytest.raises(KeyboardInterrupt):
-    knn_lm_build.run(config, str(tmp_path))
+    _build(config, tmp_path, 'datastore')
   whole = len(list((tmp_path / 'knn_lm').glob('datastore.partial-*/shard-*')))
   assert whole == 2
   with pytest.raises(KeyboardInterrupt):
-    knn_lm_build.run(config, str(tmp_path))
-  knn_lm_build.run(config, str(tmp_path))
+    _build(config, tmp_path, 'datastore')
+  _build(config, tmp_path, 'datastore')
   assert _hashes(tmp_path) == _hashes(built)
   before, _ = _read(workdir)
   # Nothing is looked up again.
-  knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
+  _evaluate(tiny_knn_lm.config(), workdir)
   assert _read(workdir)[0] == before
 
 
@@ -283,9 +284,9 @@ class _Pickling(executors.Remote):
 
 def test_workers_make_the_same_keys(runs, built, tmp_path, monkeypatch):
   monkeypatch.setattr(executors, 'local', lambda count: _Pickling())
-  config = tiny_knn_lm.config(model_workdir='baseline')
-  config.cluster.workers = 2
-  knn_lm_build.run(config, str(tmp_path))
+  workers = {'cluster.workers': 2}
+  config = tiny_knn_lm.config(workers, model_workdir='baseline')
+  _build(config, tmp_path)
   assert _hashes(tmp_path) == _hashes(built)
 
 
@@ -308,26 +309,25 @@ def test_an_evaluated_document_in_the_datastore_is_refused(
   runs['root'] = overlapping.root
   found = f'holds {len(both)} of the {len(valid)} documents.*one is .d'
   with pytest.raises(ValueError, match=found) as error:
-    knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
+    _evaluate(tiny_knn_lm.config(), workdir)
   assert '\n' not in str(error.value)
   # One built beside them leaves them out.
   config = tiny_knn_lm.config(model_workdir='baseline')
-  knn_lm_build.run(config, str(tmp_path))
+  _build(config, tmp_path)
   pairs = key_values.KeyValueStore(knn_lm_task.Folder.of(tmp_path).datastore)
   assert pairs.num_documents == len(train) - len(both)
-  knn_lm_evaluate.run(config, str(tmp_path))
+  _evaluate(config, tmp_path)
 
 
 def test_keys_made_while_retrieving(root, runs, built, tmp_path):
-  config = tiny_knn_lm.config(model_workdir='retro', retrieval=True)
-  config.knn_lm.max_documents = 5
-  knn_lm_build.run(config, str(tmp_path))
-  knn_lm_evaluate.run(config, str(tmp_path))
+  retrieving = {'retrieval': True, 'max_documents': 5}
+  config = tiny_knn_lm.config(model_workdir='retro', **retrieving)
+  _build(config, tmp_path)
+  _evaluate(config, tmp_path)
   found, rows = _read(tmp_path)
   assert found['datastore']['documents'] == 5
-  config.evaluate.num_neighbors = (2,)
   on = retro_evaluate.evaluate_trained(
-    tiny_knn_lm.trained(root, baseline=False), config
+    tiny_knn_lm.trained(root, baseline=False), config, tiny_knn_lm.evaluate()
   )[0]
   chunks = tiny_knn_lm.trained(root).data.chunks('valid')
   index = windows_lib.find_documents(chunks).index
@@ -337,45 +337,32 @@ def test_keys_made_while_retrieving(root, runs, built, tmp_path):
 
 
 def test_what_is_wrong_is_told_before_the_lookup(runs, workdir, monkeypatch):
-  monkeypatch.setattr(knn_lm_lookup, 'look_up', lambda *_: pytest.fail('begun'))
+  monkeypatch.setattr(
+    knn_lm_evaluate, 'look_up', lambda *_: pytest.fail('begun')
+  )
 
   def refused(match, evaluate=(), **fields):
-    config = tiny_knn_lm.config(**fields)
-    config.evaluate.update(dict(evaluate))
     with pytest.raises((ValueError, FileNotFoundError), match=match):
-      knn_lm_evaluate.run(config, str(workdir))
+      _evaluate(tiny_knn_lm.config(**fields), workdir, **dict(evaluate))
 
-  refused('fixed.alpha=0.0 and', fixed={'alpha': 0.0})
-  refused('weight=1.0: expected', fixed={'weight': 1.0})
+  refused('fixed.alpha=0.0', fixed={'alpha': 0.0})
+  refused('fixed.weight=1.0', fixed={'weight': 1.0})
   refused('num_neighbors 99', {'num_neighbors': (99,)}, retro_workdir='retro')
   refused('overlap 0.7: expected', {'overlap': 0.7}, retro_workdir='retro')
-  refused('batch_size=3 does', {'batch_size': 3}, retro_workdir='retro')
   refused('chunks-nowhere: no chunks', {'split': 'nowhere'})
-  monkeypatch.undo()
-  monkeypatch.setattr(
-    knn_lm_task, 'load', lambda *_: tiny_knn_lm.trained(runs['root'])
-  )
-  monkeypatch.setattr(knn_lm_lookup, 'look_up', lambda *_: pytest.fail('begun'))
-  refused('/missing.*a checkpoint', retro_workdir=str(workdir / 'missing'))
 
 
 def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
-  def refused(match, run=knn_lm_evaluate.run, folder=workdir, **fields):
+  def refused(match, run=_evaluate, folder=workdir, **fields):
     with pytest.raises((ValueError, FileNotFoundError), match=match):
-      run(tiny_knn_lm.config(**fields), str(folder))
+      run(tiny_knn_lm.config(**fields), folder)
 
   refused('the same model with the same', model_workdir='other')
-  refused('expected a RETRO, not its baseline', retrieval=True)
+  refused('expected a RETRO, no baseline', retrieval=True)
   for share in (0.0, 1.0):
     refused(f'tune_share={share}', tune_share=share)
-  refused('lambdas.*expected for each item a number at least 0', lambdas=(1.0,))
+  refused('lambdas', lambdas=(1.0,))
   refused('no key-values store here', folder=tmp_path)
-  build = knn_lm_build.run
-  refused('batch_size=3: expected a multiple', build, tmp_path, batch_size=3)
-  refused('another|something else', knn_lm_build.run, max_documents=3)
-  match = 'recall@10 of 16 found is 1.0000'
+  refused('another|something else', _build, max_documents=3)
   shutil.copytree(workdir / 'knn_lm/datastore', tmp_path / 'knn_lm/datastore')
-  for folder in (workdir, tmp_path):
-    refused(match, knn_lm_build.run, folder, index={'recall_floor': 1.1})
-  refused(match, index={'recall_floor': 1.1})  # by the evaluation, too
   refused('no index here', folder=tmp_path)

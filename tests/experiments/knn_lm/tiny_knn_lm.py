@@ -5,28 +5,32 @@
 import functools
 import shutil
 
-import ml_collections
 import numpy as np
 
-from configs import knn_lm_small
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retro as model
 from retro_jax.trained import loading
-from tests.experiments.retro import tiny_retro
+from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
 
-def config(**fields) -> ml_collections.ConfigDict:
-  """Of the commands; fields are of `knn_lm`."""
-  found = knn_lm_small.get_config('test')
-  found.model.chunk_length = tiny_data.M
-  found.model.neighbor_length = tiny_data.R
-  found.evaluate.update({'split': 'valid', 'max_documents': 0})
-  found.knn_lm.tokens_per_shard = 80
-  found.knn_lm.update(fields)
-  return found
+def config(fields=(), **knn_lm):
+  """Of the commands; keywords are of `knn_lm`."""
+  knn_lm = {'tokens_per_shard': 80} | knn_lm
+  return tiny_config.of(
+    'knn_lm_small',
+    **{'model.chunk_length': tiny_data.M, 'model.neighbor_length': tiny_data.R},
+    **{f'knn_lm.{name}': value for name, value in knn_lm.items()},
+    **dict(fields),
+  )
+
+
+def evaluate(**fields):
+  """How they are evaluated."""
+  fields = {'split': 'valid', 'max_documents': 0} | fields
+  return tiny_config.section('evaluate', 'knn_lm_small', **fields)
 
 
 _params = functools.cache(tiny.params)
@@ -35,8 +39,7 @@ _params = functools.cache(tiny.params)
 def trained(root, baseline=True, seed=0) -> loading.TrainedRetro:
   """A RETRO, or its baseline, with parameters at random."""
   sizes = tiny_retro.sizes(1, baseline)
-  settings = config()
-  settings.retrieval = not baseline
+  settings = config({'retrieval': not baseline})
   return loading.TrainedRetro(
     config=settings,
     data=retro_data.DataFolder(root),

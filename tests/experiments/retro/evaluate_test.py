@@ -17,7 +17,7 @@ from experiments.retro import (
 )
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import copying, evaluate as evaluate_lib
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
 

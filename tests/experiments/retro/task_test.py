@@ -12,7 +12,7 @@ import pytest
 
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
-from retrieval.store import checkpoint_steps
+from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
@@ -45,7 +45,7 @@ def _change_metadata(workdir, copy, change):
   content = json.loads(path.read_text())
   change(content['custom_metadata'])
   path.write_text(json.dumps(content))
-  checkpoint_steps.seal(path.parent, 1)
+  checkpoints.seal(path.parent, 1)
 
 
 def test_the_index_is_known_without_opening_it(root):

@@ -10,13 +10,11 @@ import types
 import numpy as np
 import pytest
 
-from configs import fid_qa, retro_qa
 from experiments.open_qa import score
 from experiments.retro_qa import (
   data as retro_qa_data,
   evaluate as retro_qa_evaluate,
   task as retro_qa_task,
-  train as retro_qa_train,
 )
 from retrieval.index import retriever as retriever_lib
 from retrieval.questions import (
@@ -29,6 +27,7 @@ from retro_jax.data import qa_rows
 from retro_jax.decoding import decode
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 pytestmark = pytest.mark.usefixtures('fast')
@@ -68,32 +67,38 @@ def root(tmp_path_factory):
   return root
 
 
-def _config(root, start='test', **fields):
-  config = retro_qa.get_config('test')
-  config.retro_from = str(root / start)
+def _config(root, start='test', name='retro_qa', **fields):
   spec = f'={root}/questions.jsonl'
-  config.questions.train = (f'custom:train{spec}',)
-  config.questions.dev = (f'custom:dev{spec}',)
-  config.evaluate.questions = (f'custom:test{spec}',)
-  config.qa.passages = (str(root / 'results.json'),)
-  config.qa.prompt_chunks = 8
-  config.qa.dropout_rate = 0.0
-  config.optimizer.learning_rate = 1e-2
-  config.num_steps = 30
-  config.eval_every = config.checkpoint_every = 30
-  config.update_from_flattened_dict(fields)
-  return config
+  fields = {
+    'retro_from': str(root / start) if start else '',
+    'questions.train': (f'custom:train{spec}',),
+    'questions.dev': (f'custom:dev{spec}',),
+    'qa.passages': (str(root / 'results.json'),),
+    'qa.prompt_chunks': 8,
+    'qa.dropout_rate': 0.0,
+    'optimizer.learning_rate': 1e-2,
+    'num_steps': 30,
+    'eval_every': 30,
+    'checkpoint_every': 30,
+  } | fields
+  return tiny_config.of(name, **fields)
+
+
+def _evaluate(root, config, workdir):
+  questions = (f'custom:test={root}/questions.jsonl',)
+  evaluate = tiny_config.section('evaluate', 'retro_qa', questions=questions)
+  retro_qa_evaluate.evaluate(config, str(workdir), evaluate)
 
 
 @pytest.fixture(scope='module')
 def run(root, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('qa')
-  retro_qa_train.run(_config(root), str(workdir))
+  retro_qa_task.train(_config(root), str(workdir))
   return workdir
 
 
 def test_answers_are_learned_and_scored(root, run, capsys):
-  retro_qa_evaluate.run(_config(root), str(run))
+  _evaluate(root, _config(root), run)
   rows = json.loads((run / 'retro_qa.json').read_text())['rows']
   on, off = rows
   assert (on['retrieval'], off['retrieval']) == ('on', 'off')
@@ -108,30 +113,25 @@ def test_answers_are_learned_and_scored(root, run, capsys):
 
 def _fid_config(root, start='test', **fields):
   """A FiD that starts from a run; a longer passage has room for the question."""
-  config = fid_qa.get_config('test')
-  plain = _config(root, start).to_dict()
-  config.update({k: plain[k] for k in ('retro_from', 'questions', 'evaluate')})
-  config.update({k: plain[k] for k in ('optimizer', 'num_steps')})
-  config.eval_every = config.checkpoint_every = 15
-  config.qa.update(
-    passages=(str(root / 'results.json'),),
-    dropout_rate=0.0,
-    passage_length=40,
-    answer_length=8,
-  )
-  config.update_from_flattened_dict(fields)
-  return config
+  fields = {
+    'eval_every': 15,
+    'checkpoint_every': 15,
+    'qa.prompt_chunks': 3,
+    'qa.passage_length': 40,
+    'qa.answer_length': 8,
+  } | fields
+  return _config(root, start, 'fid_qa', **fields)
 
 
 @pytest.fixture(scope='module')
 def fid_run(root, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('fid')
-  retro_qa_train.run(_fid_config(root), str(workdir))
+  retro_qa_task.train(_fid_config(root), str(workdir))
   return workdir
 
 
 def test_a_fid_learns_and_is_scored_apart(root, fid_run, capsys):
-  retro_qa_evaluate.run(_fid_config(root), str(fid_run))
+  _evaluate(root, _fid_config(root), fid_run)
   on, off = json.loads((fid_run / 'fid_qa.json').read_text())['rows']
   assert (on['retrieval'], off['retrieval']) == ('on', 'off')
   assert (
@@ -147,7 +147,7 @@ def test_a_fid_learns_and_is_scored_apart(root, fid_run, capsys):
 def test_a_killed_fid_goes_on_bit_for_bit(root, fid_run, tmp_path):
   first = _fid_config(root, num_steps=30)
   shutil.copytree(fid_run / 'checkpoints' / '15', tmp_path / 'checkpoints/15')
-  retro_qa_train.run(first, str(tmp_path))
+  retro_qa_task.train(first, str(tmp_path))
   (whole, _), (resumed, saved) = (
     checkpoints.load_params(str(path)) for path in (fid_run, tmp_path)
   )
@@ -161,8 +161,8 @@ def test_a_baseline_becomes_a_fid_or_its_closed_book_twin(root, tmp_path):
   """The baseline has stacked layers; the twin of a RETRO has its own encoder."""
   fields = {'qa.reader': 'closed_book', 'num_steps': 15}
   config = _fid_config(root, 'baseline_test', **fields)
-  retro_qa_train.run(config, str(tmp_path))
-  retro_qa_evaluate.run(config, str(tmp_path))
+  retro_qa_task.train(config, str(tmp_path))
+  _evaluate(root, config, tmp_path)
   (row,) = json.loads((tmp_path / 'fid_qa.json').read_text())['rows']
   assert row['name'] == 'baseline' and not (tmp_path / 'passages').exists()
   before, _ = checkpoints.load_params(str(root / 'baseline_test'))
@@ -180,7 +180,7 @@ def test_bad_input_of_a_fid_is_one_line(root, tmp_path):
     ({'qa.cross_layers': (2, 5)}, r'config.qa.cross_layers .*no layers \[5\]'),
   ):
     with pytest.raises(ValueError, match=message) as error:
-      retro_qa_train.run(_fid_config(root, **fields), str(tmp_path))
+      retro_qa_task.train(_fid_config(root, **fields), str(tmp_path))
     assert '\n' not in str(error.value)
 
 
@@ -205,11 +205,10 @@ def _leaves(tree):
 
 def test_the_baseline_is_the_closed_book(root, tmp_path):
   config = _config(root, 'baseline_test', **{'num_steps': 4})
-  retro_qa_train.run(config, str(tmp_path))
+  retro_qa_task.train(config, str(tmp_path))
   assert not language_model.load(tmp_path).model.config.cca_layers
-  retro_qa_evaluate.run(config, str(tmp_path))
+  _evaluate(root, config, tmp_path)
   found = json.loads((tmp_path / 'retro_qa.json').read_text())
-  assert found['settings']['workdir'] == config.evaluate.workdir
   (row,) = found['rows']
   assert row['name'] == 'baseline' and not (tmp_path / 'passages').exists()
 
@@ -311,7 +310,7 @@ def test_passages_are_read(root, run, tmp_path, monkeypatch):
     return sample(model, params, prompts, *args, **kwargs)
 
   monkeypatch.setattr(decode, 'sample', spy)
-  retro_qa_evaluate.run(_config(root), str(run))
+  _evaluate(root, _config(root), run)
   on, off = asked
   for neighbors, answer in zip(on, ANSWERS.values(), strict=False):
     assert answer in decode_tokens(neighbors[-2].tokens.reshape(-1))
@@ -320,14 +319,12 @@ def test_passages_are_read(root, run, tmp_path, monkeypatch):
 
 def test_bad_input_is_one_line(root, tmp_path, run):
   def train(**fields):
-    retro_qa_train.run(_config(root, **fields), str(tmp_path))
+    retro_qa_task.train(_config(root, **fields), str(tmp_path))
 
   with pytest.raises(ValueError, match='retro_from is empty'):
     train(retro_from='')
   with pytest.raises(FileNotFoundError, match='nowhere'):
     train(retro_from=str(tmp_path / 'nowhere'))
-  with pytest.raises(ValueError, match="'retro': expected 'retro_qa'; exper"):
-    train(task='retro')
   with pytest.raises(ValueError, match='questions.train is empty'):
     train(**{'questions.train': ()})
   with pytest.raises(FileNotFoundError, match='no such file'):
@@ -337,6 +334,6 @@ def test_bad_input_is_one_line(root, tmp_path, run):
   with pytest.raises(ValueError, match=r"none of the 3 questions.*'who\?'"):
     train(**{'qa.passages': (str(other),)})
   with pytest.raises(ValueError, match='not fine-tuned on questions'):
-    retro_qa_evaluate.run(_config(root), str(root / 'test'))
+    _evaluate(root, _config(root), root / 'test')
   assert not list(pathlib.Path(tmp_path).glob('checkpoints/*'))
   assert retro_qa_task.adopt(_config(root)).model.encoder_dropout_rate == 0

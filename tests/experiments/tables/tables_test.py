@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from configs.bases import retro_base
+from configs import retro_pretrain_quickstart
 from experiments.engine import metric_writer
 from experiments.tables import curves, paper_table, run_results, tables
 from retrieval.store import checkpoints
@@ -183,7 +183,7 @@ def test_shares_of_questions(tmp_path):
 
 def _saved(root, **fields):
   """The checkpoint of a run of 10 steps of 400 sequences."""
-  config = retro_base.get_config()
+  config = retro_pretrain_quickstart.get_config()
   config.data_dir = str(root)
   config.batch_size = 400
   config.update(fields)

@@ -8,15 +8,19 @@ import jax
 import numpy as np
 import pytest
 
-from configs import retro_retriever_quickstart
 from experiments.engine import metric_writer
 from experiments.retro import prepare as retro_prepare
-from experiments.taught import task as taught_task, train_retriever, versions
+from experiments.taught import (
+  config as config_lib,
+  task as taught_task,
+  versions,
+)
 from retrieval.nn import embedders
 from retrieval.store import checkpoints
 from retrieval.text import chunks
 from retro_jax.data import folder as retro_data
 from tests.experiments.engine import tiny_run
+from tests.experiments.retro import tiny_config
 from tests.retrieval.nn import tiny_embedder
 from tests.retro_jax.data import tiny_data
 
@@ -48,23 +52,26 @@ def root(tmp_path_factory):
   return root
 
 
-def _config(root, **retriever):
-  config = retro_retriever_quickstart.get_config('test')
-  config.retriever.update(
-    {
-      'language_model': str(root / 'retro'),
-      'max_length': 8,
-      'lm_temperature': 0.01,
-      'refresh_every': 2,
-    }
-    | retriever
-  )
-  config.embedder.update(path=str(root / 'embedder'), max_length=8)
-  config.neighbors.update(stored=3, validate=0.0)
-  config.eval_batches = 0
-  config.checkpoint_every = 1
-  config.optimizer.learning_rate = 0.01
-  return config
+def _config(root, fields=(), **retriever):
+  retriever = {
+    'language_model': str(root / 'retro'),
+    'max_length': 8,
+    'lm_temperature': 0.01,
+    'refresh_every': 2,
+  } | retriever
+  fields = {
+    'embedder.path': str(root / 'embedder'),
+    'embedder.max_length': 8,
+    'model.chunk_length': tiny_data.M,
+    'model.neighbor_length': tiny_data.R,
+    'neighbors.stored': 3,
+    'neighbors.validate': 0.0,
+    'eval_batches': 0,
+    'checkpoint_every': 1,
+    'optimizer.learning_rate': 0.01,
+  } | dict(fields)
+  fields |= {f'retriever.{name}': value for name, value in retriever.items()}
+  return tiny_config.of('retro_retriever_quickstart', **fields)
 
 
 def _losses(workdir):
@@ -73,7 +80,7 @@ def _losses(workdir):
 
 @pytest.fixture(scope='module')
 def run(root):
-  train_retriever.run(_config(root), str(root / 'run'))
+  taught_task.train(_config(root), str(root / 'run'))
   return root / 'run'
 
 
@@ -102,8 +109,7 @@ def test_a_version_has_the_neighbors_of_its_embedder(root, run):
   splits = (f'chunks-{split}' for split in ('train', *chunks.HELD_OUT))
   for name in ('tokenizer', 'tokens', *splits):
     shutil.copytree(root / 'data' / name, other / name)
-  config = _config(root)
-  config.embedder.path = str(version / 'embedder')
+  config = _config(root, {'embedder.path': str(version / 'embedder')})
   for stage in STAGES:
     stage(config, retro_data.DataFolder(other))
   for split in ('train', 'valid'):
@@ -132,46 +138,34 @@ def test_a_killed_run_continues_bit_for_bit(
   with monkeypatch.context() as patched:
     patched.setattr(retro_prepare, stage, kill)
     with pytest.raises(Killed):
-      train_retriever.run(_config(root), str(tmp_path))
+      taught_task.train(_config(root), str(tmp_path))
   assert checkpoints.find(str(tmp_path)).step == 1
-  train_retriever.run(_config(root), str(tmp_path))
+  taught_task.train(_config(root), str(tmp_path))
   assert _losses(tmp_path) == _losses(run)
   file = 'embedder/model.safetensors'
   assert (tmp_path / file).read_bytes() == (run / file).read_bytes()
   # Beyond the refresh, a checkpoint names the version that it needs.
   (version,) = (tmp_path / 'index').iterdir()
   shutil.rmtree(version)
-  config = _config(root)
-  config.num_steps = 5
+  config = _config(root, {'num_steps': 5})
   with pytest.raises(FileNotFoundError, match=f'{version.name}, which does'):
-    train_retriever.run(config, str(tmp_path))
-
-
-def _refused(config, root):
-  with pytest.raises((ValueError, FileNotFoundError)) as error:
-    train_retriever.run(config, str(root / 'refused'))
-  assert '\n' not in str(error.value)
-  return str(error.value)
+    taught_task.train(config, str(tmp_path))
 
 
 def test_bad_input_ends_in_one_line(root):
-  said = _refused(_config(root, language_model=''), root)
-  assert "language_model='': expected the workdir" in said
-  said = _refused(_config(root, language_model=str(root / 'none')), root)
-  assert str(root / 'none') in said
-  said = _refused(_config(root, num_candidates=4), root)
-  assert 'num_candidates 4: expected at most config.neighbors.stored=3' in said
-  config = _config(root, num_candidates=4)
-  config.neighbors.stored = 5
-  assert 'is more than the 3 stored' in _refused(config, root)
-  assert 'queries 4: expected 1 to 3' in _refused(
-    _config(root, queries=4), root
-  )
-  said = _refused(_config(root, max_length=9), root)
-  assert 'expected at most config.embedder.max_length=8' in said
-  config = _config(root)
-  config.embedder.max_length = 9
-  assert 'vectors-train: embedded with' in _refused(config, root)
+  for fields, retriever, said in (
+    ({}, {'language_model': ''}, 'language_model'),
+    ({}, {'language_model': str(root / 'none')}, 'none'),
+    ({}, {'num_candidates': 4}, 'retriever.num_candidates=4'),
+    ({'neighbors.stored': 5}, {'num_candidates': 4}, 'than the 3 stored'),
+    ({}, {'queries': 4}, 'queries 4: expected 1 to 3'),
+    ({}, {'max_length': 9}, 'retriever.max_length=9'),
+    ({'embedder.max_length': 9}, {}, 'vectors-train: embedded with'),
+  ):
+    with pytest.raises((ValueError, FileNotFoundError), match=said) as error:
+      config = _config(root, fields, **retriever)
+      taught_task.train(config, str(root / 'refused'))
+    assert '\n' not in str(error.value)
 
 
 @pytest.mark.slow
@@ -180,9 +174,9 @@ def test_a_decoder_without_retrieval_teaches(root, tmp_path):
   tiny_run.make_run(
     tmp_path / 'baseline', root / 'data', 'baseline_test', num_layers=1
   )
-  config = _config(root, language_model=str(tmp_path / 'baseline'))
-  config.eval_batches = 1
-  train_retriever.run(config, str(tmp_path / 'run'))
+  baseline = str(tmp_path / 'baseline')
+  config = _config(root, {'eval_batches': 1}, language_model=baseline)
+  taught_task.train(config, str(tmp_path / 'run'))
   rows = metric_writer.read(tmp_path / 'run')
   losses = [row['loss'] for row in rows if 'loss' in row]
   assert len({*losses}) == 4 and min(losses) > 0
@@ -195,9 +189,8 @@ def test_a_decoder_without_retrieval_teaches(root, tmp_path):
 @pytest.mark.parametrize('objective', ['pdist', 'emdr2'])
 def test_temperatures_divide_the_scores_once(objective):
   """All objectives get cosines that `temperature` has divided already."""
-  config = retro_retriever_quickstart.get_config('test')
-  config.retriever.objective = objective
-  bound = taught_task.bind_objective(config.retriever)
+  retriever = config_lib.Retriever(objective=objective)
+  bound = taught_task.bind_objective(retriever)
   assert bound.keywords.get('temperature_score', 1.0) == 1.0
   want = 0.05 if objective == 'pdist' else None
   assert bound.keywords.get('temperature_gold') == want
