@@ -17,7 +17,7 @@ quickstart: quickstart-retro quickstart-realm
 install: $(VENV)/.installed
 
 quickstart-retro: $(VENV)/.installed
-	$(BIN)/python -m experiments.retro.quickstart \
+	$(BIN)/python -m experiments.quickstart \
 	  --config=configs/retro_pretrain_quickstart.py --workdir=$(WORKDIR)
 
 quickstart-realm: $(VENV)/.installed

@@ -16,8 +16,8 @@ Bring the articles as JSON lines, the training ones and those to be scored:
 
   python -m experiments.prepare --config=configs/retro_wikitext103.py \
     --config.corpus.path=wikitext103/train.jsonl \
-    --config.evaluation.name=wikitext103 \
-    --config.evaluation.corpus.path=wikitext103/valid.jsonl \
+    --config.prepare.evaluation.name=wikitext103 \
+    --config.prepare.evaluation.corpus.path=wikitext103/valid.jsonl \
     --workdir=runs/wikitext103
   python -m experiments.train --config=configs/retro_wikitext103.py:baseline \
     --config.data_dir=runs/wikitext103/data --workdir=runs/wikitext103/baseline

@@ -12,7 +12,7 @@ after which it is run again. The tables have the seconds of each stage and the p
 memory of one core. The command fails unless all folders of the same documents hold
 the same bytes.
 
-Flags after -- are those of experiments.retro.prepare, such as
+Flags after -- are those of experiments.prepare, such as
 -- --config.index.shards=16.
 """
 
@@ -107,7 +107,7 @@ def wait(process: subprocess.Popen) -> dict[str, Cost]:
     ended.set()
     sampler.join()
   if failed:
-    raise ValueError(f'experiments.retro.prepare: {"".join(lines[-3:])}')
+    raise ValueError(f'experiments.prepare: {"".join(lines[-3:])}')
   return {name: costs[name] for name in _STAGES}
 
 
@@ -174,7 +174,7 @@ class _Demonstration:
       ]
     cores = self._cores[:num_cores]
     return subprocess.Popen(
-      [sys.executable, '-m', 'experiments.retro.prepare', *arguments],
+      [sys.executable, '-m', 'experiments.prepare', *arguments],
       stdout=subprocess.DEVNULL,
       stderr=subprocess.PIPE,
       text=True,
