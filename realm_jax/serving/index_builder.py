@@ -21,7 +21,7 @@ import numpy as np
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
 from realm_jax.serving import index_folders, model_configs, packaged, serving
-from retrieval.index import index as index_lib, index_versions, reuse
+from retrieval.index import index as index_lib, index_versions
 from retrieval.store import executors, store
 from retrieval.text import blocks as blocks_lib
 
@@ -63,8 +63,7 @@ class Builder:
     """
     # Later versions have newer parameters.
     for source in self.sources if not self.folder.names() else ():
-      name = reuse.adopt(
-        self.folder,
+      name = self.folder.adopt(
         step,
         params,
         self.blocks,

@@ -5,9 +5,9 @@
 Guu et al. 2020, section 3.3. A version indexes all blocks with one snapshot of the
 embedder. Its folder <root>/<step>-<hash>/ holds version.json (step, fingerprints of
 parameters and blocks), embedder.safetensors (the snapshot, which embeds queries,
-too), vectors/ and index/. A builder writes shard by shard into a draft under a
-hidden name and publishes it by one rename. It holds the draft's lock while it
-lives; the next builder of the version takes over the draft of a killed one.
+too), vectors/ and index/. A builder writes shard by shard into .building-<version>/,
+under a lock that ends with its process, and renames the whole folder. The next
+builder continues the draft of a killed one.
 
 A reader holds a lease: a shared lock on a file, which the system releases when
 the reader dies. A version without a lease can be removed.
@@ -26,11 +26,12 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from retrieval.index import index as index_lib, snapshots, version_drafts
+from retrieval.index import index as index_lib, snapshots
 from retrieval.store import (
   checksums,
   drafts,
   executors,
+  links,
   locks,
   manifests,
   shards,
@@ -40,9 +41,10 @@ from retrieval.store import (
 from retrieval.text import blocks as blocks_lib
 
 VECTORS_KIND = 'block_vectors'
-SCHEMA = 1
 _PARAMS = 'embedder.safetensors'
 _MANIFEST = 'version.json'
+_FIELDS = {'step', 'params', 'blocks', 'embedder', 'index'}
+_BUILDING = '.building-'  # prefix of drafts and, with .lock, of their locks
 _NAME = re.compile(r'\d{10}-.{12}\Z')  # of a version's folder
 
 # (ids of blocks [n], progress) -> vectors [n, d] float32
@@ -106,19 +108,14 @@ def read_snapshot(version: pathlib.Path) -> dict:
   file = version / _PARAMS
   if not file.is_file():
     raise FileNotFoundError(f'{version}: no such index version.')
-  manifest = read_manifest(version)
-  checksum = manifest.get('files', {}).get(_PARAMS)
-  if checksum is not None:  # earlier versions have none
-    again = f'remove {version} and refresh the index'
-    verification.check(file, checksum, again, remember=False)
-  params = snapshots.read(file)
-  if checksum is None and snapshots.fingerprint(params) != manifest['params']:
-    raise ValueError(f'{file}: damaged; remove {version}, refresh the index.')
-  return params
+  again = f'remove {version} and refresh the index'
+  checksum = read_manifest(version)['embedder']
+  verification.check(file, checksum, again, remember=False)
+  return snapshots.read(file)
 
 
 def read_manifest(path: pathlib.Path) -> Mapping[str, Any]:
-  """Read a version's step, and the fingerprints of its parameters and blocks.
+  """Read a version's step and the fingerprints of its parameters, blocks and index.
 
   Raises:
     ValueError: when it is damaged.
@@ -127,11 +124,8 @@ def read_manifest(path: pathlib.Path) -> Mapping[str, Any]:
   manifest = manifests.read_json(
     file, f'{path}: no index version here ({_MANIFEST} is missing).'
   )
-  missing = {'schema', 'step', 'blocks', 'params'} - set(manifest)
-  if missing or manifest['schema'] != SCHEMA:
-    raise ValueError(
-      f'{file}: not a version of schema {SCHEMA} (missing: {sorted(missing)}).'
-    )
+  if missing := _FIELDS - set(manifest):
+    raise ValueError(f'{file}: not a version, without {sorted(missing)}.')
   return manifest
 
 
@@ -195,17 +189,20 @@ class VersionFolder:
       return name
     together = isinstance(executor, executors.Share)
     follows = together and not executor.leads
-    if (self.root / name).is_dir():
-      if follows:
-        return None
-      self._discard(name)
-    self.root.mkdir(parents=True, exist_ok=True)
-    with version_drafts.draft(self.root, name, together) as draft:
-      vectors = _embed_all(
+    with self._draft(name, shared=together) as draft:
+      if (self.root / name).is_dir():
+        if follows:
+          return None
+        if self.is_whole(name):  # another builder was first
+          return name
+        self._discard(name)
+      draft.mkdir(exist_ok=True)
+      vectors = shards.build_store(
         draft / 'vectors',
+        VECTORS_KIND,
         {'blocks': blocks.fingerprint, 'params': fingerprint},
-        blocks.store.rows('document'),
-        functools.partial(_embed, embed, dtype),
+        rows := blocks.store.rows('document'),
+        functools.partial(_embed_shard, embed, dtype, np.cumsum([0, *rows])),
         executor=executor,
         progress=progress,
       )
@@ -221,6 +218,56 @@ class VersionFolder:
       seal(draft, step, params, blocks)
       store.publish_folder(draft, self.root / name)
     return name
+
+  def adopt(
+    self,
+    step: int,
+    params: Any,
+    blocks: blocks_lib.BlockStore,
+    source: str | os.PathLike,
+    config: index_lib.IndexConfig,
+    *,
+    part: Callable[[Mapping[str, Any]], Any] | None = None,
+  ) -> str | None:
+    """Publish the vectors of another folder's version here; embed nothing.
+
+    Links the files, or copies them where links fail. Builds a new index of the
+    vectors where `config` asks for another one.
+
+    Args:
+      params: the embedder's parameters, a tree of host arrays.
+      source: folder of versions, perhaps this one.
+      part: parameters -> parameters that embed blocks; None is all of them.
+
+    Returns:
+      The version's name, or None where `source` has no version of these
+      parameters and blocks.
+    """
+    name = version_name(step, params, blocks)
+    others = VersionFolder(source)
+    for found in reversed(others.names()):
+      with contextlib.suppress(BlockingIOError), others.held(found) as path:
+        same = _has_vectors_of(path, params, blocks, part)
+        if not same or not others.is_whole(found):
+          continue
+        with self._draft(name) as draft:
+          if not (self.root / name).is_dir():
+            _link(path, draft, config)
+            seal(draft, step, params, blocks)
+            store.publish_folder(draft, self.root / name)
+        logging.info('Index version %s: adopted from %s.', name, path)
+        return name
+    return None
+
+  @contextlib.contextmanager
+  def _draft(
+    self, name: str, *, shared: bool = False
+  ) -> Iterator[pathlib.Path]:
+    """Yield the folder in which a version is built, under its lock."""
+    self.root.mkdir(parents=True, exist_ok=True)
+    draft = self.root / f'{_BUILDING}{name}'
+    with _lock(draft, shared=shared):
+      yield draft
 
   def is_whole(self, name: str) -> bool:
     """Return whether a version is there with all its files undamaged."""
@@ -266,29 +313,20 @@ class VersionFolder:
     """
     with contextlib.ExitStack() as stack:
       path = stack.enter_context(self.held(name))
-      if path is None:
-        raise FileNotFoundError(f'{self.root / name}: is being removed.')
       manifest = read_manifest(path)
-      if name != _name(
-        manifest['step'], manifest['params'], manifest['blocks']
-      ):
-        raise ValueError(
-          f'{path / _MANIFEST}: of another version (step {manifest["step"]}, '
-          f'parameters {manifest["params"]}); remove {path} and refresh the '
-          'index.'
-        )
-      if blocks is not None and manifest['blocks'] != blocks.fingerprint:
-        raise ValueError(
-          f'{path}: built from blocks {manifest["blocks"]}, but '
-          f'{blocks.path} is {blocks.fingerprint}; refresh the index.'
-        )
+      own = _name(manifest['step'], manifest['params'], manifest['blocks'])
       index = index_lib.open_index(path / 'index', cluster=cluster)
-      # Earlier versions do not name theirs.
-      if manifest.get('index', index.fingerprint) != index.fingerprint:
-        raise ValueError(
-          f'{index.path}: of another version; remove {path} and refresh the '
-          'index.'
-        )
+      wanted = blocks.fingerprint if blocks else manifest['blocks']
+      for what, have, want in (
+        (_MANIFEST, own, name),
+        ('blocks', manifest['blocks'], wanted),
+        ('index', index.fingerprint, manifest['index']),
+      ):
+        if have != want:
+          raise ValueError(
+            f'{path}: {what} of another version ({have}, expected {want}); '
+            f'remove {path} and refresh the index.'
+          )
       return Version(
         path,
         manifest['step'],
@@ -299,16 +337,14 @@ class VersionFolder:
       )
 
   @contextlib.contextmanager
-  def held(self, name: str) -> Iterator[pathlib.Path | None]:
-    """Keep a version from being removed; None where it is being removed."""
-    lease = locks.hold(self._lease_file(name), shared=True, wait=False)
-    with contextlib.ExitStack() as stack:
-      try:
-        stack.enter_context(lease)
-      except BlockingIOError:
-        yield None
-      else:
-        yield self.root / name
+  def held(self, name: str) -> Iterator[pathlib.Path]:
+    """Keep a version from being removed.
+
+    Raises:
+      BlockingIOError: when it is being removed.
+    """
+    with locks.hold(self._lease_file(name), shared=True, wait=False):
+      yield self.root / name
 
   def remove_old(self, keep: Collection[str] = (), newest: int = 1) -> None:
     """Remove versions without a lease, and the drafts of dead builders.
@@ -323,8 +359,10 @@ class VersionFolder:
     for name in names[: max(0, len(names) - newest)]:
       if name not in keep:
         self._remove(name)
-    if names:
-      version_drafts.remove_dead(self.root, names[-1])
+    for draft in self.root.glob(f'{_BUILDING}*'):
+      if names and draft.is_dir() and draft.name <= f'{_BUILDING}{names[-1]}':
+        with contextlib.suppress(BlockingIOError), _lock(draft, wait=False):
+          shutil.rmtree(draft, ignore_errors=True)
     drafts.remove_dead(self.root, recursive=False)
 
   def remove_later(self, step: int) -> None:
@@ -351,21 +389,48 @@ class VersionFolder:
     return self.root / f'.lease-{name}'
 
 
-def _embed(embed: EmbedBlocks, dtype: str, ids, progress) -> np.ndarray:
-  return embed(ids, progress).astype(dtype)
+def _has_vectors_of(path: pathlib.Path, params, blocks, part) -> bool:
+  """Return whether a version has the vectors of these parameters and blocks."""
+  fingerprint = snapshots.fingerprint
+  try:
+    manifest = read_manifest(path)
+    if manifest['blocks'] != blocks.fingerprint:
+      return False
+    if part is None or manifest['params'] == fingerprint(params):
+      return manifest['params'] == fingerprint(params)
+    return fingerprint(part(read_snapshot(path))) == fingerprint(part(params))
+  except (FileNotFoundError, ValueError) as e:
+    logging.warning('%s cannot be adopted (%s).', path, e)
+    return False
 
 
-def _embed_shard(embed: EmbedBlocks, bounds, shard, progress):
+def _link(found: pathlib.Path, draft: pathlib.Path, config) -> None:
+  """Put the vectors of a version, and its index where it suits, into a draft."""
+  shutil.rmtree(draft, ignore_errors=True)  # of a killed builder
+  links.folder(found / 'vectors', draft / 'vectors')
+  stored = store.Store.open(draft / 'vectors', VECTORS_KIND)
+  vectors = stored.array('vectors')
+  if index_lib.suits(found / 'index', vectors, stored.fingerprint, config):
+    links.folder(found / 'index', draft / 'index')
+  else:
+    index_lib.build_index(draft / 'index', vectors, stored.fingerprint, config)
+
+
+@contextlib.contextmanager
+def _lock(draft: pathlib.Path, **how: bool) -> Iterator[None]:
+  """Hold the lock of a draft; its file goes with the draft."""
+  file = draft.with_name(f'{draft.name}.lock')
+  with locks.hold(file, **how):
+    yield
+    if not draft.exists():
+      file.unlink(missing_ok=True)
+
+
+def _embed_shard(
+  embed: EmbedBlocks, dtype: str, bounds: np.ndarray, shard: int, progress
+) -> dict[str, np.ndarray]:
   ids = np.arange(bounds[shard], bounds[shard + 1])
-  return {'vectors': embed(ids, progress)}
-
-
-def _embed_all(
-  path: pathlib.Path, fields, rows, embed: EmbedBlocks, **how
-) -> store.Store | None:
-  """Write the vectors; None while other processes have work left."""
-  make = functools.partial(_embed_shard, embed, np.cumsum([0, *rows]))
-  return shards.build_store(path, VECTORS_KIND, fields, rows, make, **how)
+  return {'vectors': embed(ids, progress).astype(dtype)}
 
 
 def seal(
@@ -374,11 +439,10 @@ def seal(
   """Write the parameters and the manifest of a version into its draft."""
   snapshots.write(draft / _PARAMS, params)
   manifest = {
-    'schema': SCHEMA,
     'step': step,
     'params': snapshots.fingerprint(params),
     'blocks': blocks.fingerprint,
-    'files': {_PARAMS: checksums.of_file(draft / _PARAMS)},
+    'embedder': checksums.of_file(draft / _PARAMS),
     'index': index_lib.fingerprint_of(draft / 'index'),
   }
   store.write_atomically(draft / _MANIFEST, manifests.sealed(manifest))

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Versions of an index: whole or not there, leased, resumed, removed."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import os
@@ -166,7 +167,7 @@ def test_other_blocks_are_refused(blocks, tmp_path):
   other = tiny_blocks.make(tmp_path / 'o', np.random.default_rng(3)).blocks
   folder = index_versions.VersionFolder(tmp_path / 'index')
   name = folder.build(1, PARAMS, blocks, embed, CONFIG)
-  with pytest.raises(ValueError, match='built from blocks'):
+  with pytest.raises(ValueError, match='blocks of another version'):
     folder.open(name, other)
 
 
@@ -270,21 +271,22 @@ def test_dead_drafts_are_removed_once_they_are_old(blocks, tmp_path):
   assert left == ['0000000009']
 
 
-def test_builders_of_one_version_have_a_draft_each(blocks, tmp_path):
+def test_a_second_builder_of_a_version_waits_for_the_first(blocks, tmp_path):
   folder = index_versions.VersionFolder(tmp_path)
-  drafts = []
+  pool, second, calls = concurrent.futures.ThreadPoolExecutor(1), [], []
 
   def meet(ids, progress=None):
-    if not drafts:  # the first builder, while it lives
-      drafts.extend(_drafts(tmp_path))
-      other = folder.build(1, PARAMS, blocks, embed, CONFIG)
+    calls.append(len(ids))
+    if not second:  # the first builder, while it lives
+      given = 1, PARAMS, blocks, meet, CONFIG
+      second.append(pool.submit(folder.build, *given))
       folder.build(2, PARAMS, blocks, embed, CONFIG)
       folder.remove_old(newest=2)
-      assert other in folder.names() and _drafts(tmp_path) == drafts
+      assert len(_drafts(tmp_path)) == 1 and not second[0].done()
     return embed(ids)
 
   name = folder.build(1, PARAMS, blocks, meet, CONFIG)
-  assert len(drafts) == 1 and str(os.getpid()) in drafts[0]
+  assert second[0].result() == name and sum(calls) == blocks.num_blocks
   assert folder.is_whole(name) and not [*tmp_path.glob('.building-*')]
 
 
@@ -344,8 +346,8 @@ def test_damaged_versions_are_named(blocks, tmp_path, damage):
 @pytest.mark.parametrize(
   ('parts', 'said'),
   [
-    ('.', r'version\.json: of another version \(step 1'),
-    ('vectors index', 'index: of another version'),
+    ('.', r'version\.json of another version'),
+    ('vectors index', 'index of another version'),
     ('embedder.safetensors', r'embedder\.safetensors: damaged \(checksum'),
     ('vectors', r'index: .*changed after this searcher was built'),
   ],

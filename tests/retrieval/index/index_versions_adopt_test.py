@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from retrieval.index import index_versions, reuse, snapshots
+from retrieval.index import index_versions, snapshots
 from tests.retrieval.index import index_versions_test
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -42,7 +42,7 @@ def _search(folder, name, blocks):
 
 def test_a_version_serves_elsewhere_as_it_did(blocks, source, tmp_path):
   folder = index_versions.VersionFolder(tmp_path / 'new')
-  found = reuse.adopt(folder, 0, PARAMS, blocks, source.root, CONFIG)
+  found = folder.adopt(0, PARAMS, blocks, source.root, CONFIG)
   assert found == index_versions.version_name(0, PARAMS, blocks)
   assert folder.names() == [found]
   [old] = source.names()
@@ -66,7 +66,7 @@ def test_a_version_serves_elsewhere_as_it_did(blocks, source, tmp_path):
 
 def test_another_step_of_the_same_folder(blocks, source):
   [old] = source.names()
-  new = reuse.adopt(source, 7, PARAMS, blocks, source.root, CONFIG)
+  new = source.adopt(7, PARAMS, blocks, source.root, CONFIG)
   assert source.names() == [new, old]
 
 
@@ -76,7 +76,7 @@ def test_without_links_files_are_copied(blocks, source, tmp_path, monkeypatch):
 
   monkeypatch.setattr(os, 'link', refuse)
   folder = index_versions.VersionFolder(tmp_path / 'new')
-  name = reuse.adopt(folder, 0, PARAMS, blocks, source.root, CONFIG)
+  name = folder.adopt(0, PARAMS, blocks, source.root, CONFIG)
   [old] = source.names()
   assert tiny_stores.file_hashes(folder.root / name / 'vectors') == (
     tiny_stores.file_hashes(source.root / old / 'vectors')
@@ -88,19 +88,19 @@ def test_other_parameters_or_blocks_are_not_taken(blocks, source, tmp_path):
   other = tiny_blocks.make(tmp_path / 'o', np.random.default_rng(3)).blocks
   params = {'embedder': {'dense': {'kernel': 2 * np.eye(3, dtype=np.float32)}}}
   for given in ((params, blocks), (PARAMS, other)):
-    found = reuse.adopt(folder, 0, *given, source.root, CONFIG)
+    found = folder.adopt(0, *given, source.root, CONFIG)
     assert found is None
   nowhere = tmp_path / 'nowhere'
-  assert not reuse.adopt(folder, 0, PARAMS, blocks, nowhere, CONFIG)
+  assert not folder.adopt(0, PARAMS, blocks, nowhere, CONFIG)
   assert folder.names() == []
 
 
 def test_what_embeds_blocks_decides(blocks, source, tmp_path):
   folder = index_versions.VersionFolder(tmp_path / 'new')
   params = PARAMS | {'query_embedder': np.ones(2, np.float32)}
-  given = (folder, 0, params, blocks, source.root, CONFIG)
-  assert reuse.adopt(*given) is None
-  name = reuse.adopt(*given, part=lambda tree: tree['embedder'])
+  given = (0, params, blocks, source.root, CONFIG)
+  assert folder.adopt(*given) is None
+  name = folder.adopt(*given, part=lambda tree: tree['embedder'])
   assert name == index_versions.version_name(0, params, blocks)
   version = folder.open(name, blocks)
   assert version.params_fingerprint == snapshots.fingerprint(params)
@@ -112,7 +112,7 @@ def test_killed_half_way_leaves_nothing_published(
   blocks, source, tmp_path, monkeypatch
 ):
   folder = index_versions.VersionFolder(tmp_path / 'new')
-  given = (folder, 0, PARAMS, blocks, source.root, CONFIG)
+  given = (0, PARAMS, blocks, source.root, CONFIG)
   link, done = os.link, []
 
   def link_and_die(old, new):
@@ -124,9 +124,9 @@ def test_killed_half_way_leaves_nothing_published(
   with monkeypatch.context() as patch:
     patch.setattr(os, 'link', link_and_die)
     with pytest.raises(KeyboardInterrupt):
-      reuse.adopt(*given)
+      folder.adopt(*given)
   assert len(done) == 2 and folder.names() == []
-  name = reuse.adopt(*given)
+  name = folder.adopt(*given)
   assert folder.names() == [name]
   assert not [*folder.root.glob('.building-*')]
   folder.open(name, blocks).close()
@@ -137,7 +137,7 @@ def test_an_index_of_other_settings_is_built_of_the_vectors(
 ):
   folder = index_versions.VersionFolder(tmp_path / 'new')
   settings = dataclasses.replace(CONFIG, metric='squared_l2')
-  name = reuse.adopt(folder, 0, PARAMS, blocks, source.root, settings)
+  name = folder.adopt(0, PARAMS, blocks, source.root, settings)
   version = folder.open(name, blocks)
   assert version.index.searcher.metric == 'squared_l2'
   version.close()
@@ -147,8 +147,8 @@ def test_damaged_versions_are_passed_by(blocks, source, tmp_path):
   folder = index_versions.VersionFolder(tmp_path / 'new')
   [old] = source.names()
   (source.root / old / 'version.json').write_text('{')
-  given = (folder, 0, PARAMS, blocks, source.root, CONFIG)
-  assert reuse.adopt(*given) is None
+  given = (0, PARAMS, blocks, source.root, CONFIG)
+  assert folder.adopt(*given) is None
 
 
 def test_a_version_is_held_while_it_is_copied(
@@ -163,7 +163,7 @@ def test_a_version_is_held_while_it_is_copied(
     link(given, new)
 
   monkeypatch.setattr(os, 'link', remove_and_link)
-  reuse.adopt(folder, 0, PARAMS, blocks, source.root, CONFIG)
+  folder.adopt(0, PARAMS, blocks, source.root, CONFIG)
   assert source.names() == [old]
   source.remove_old(newest=0)
   assert source.names() == []
