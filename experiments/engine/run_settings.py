@@ -72,9 +72,8 @@ class Loop:
   # Logical axis -> mesh axis, several, or '' for none. As a flag:
   # --config.sharding_rules.vocab=fsdp.
   sharding_rules: Mapping[str, str | tuple[str, ...]] = settings.rare(_rules)
-  # checksums of stored files, compared 'once' until a file changes, in 'full' by
-  # each process, or never
-  verify: Literal['once', 'full', 'off'] = settings.rare('once')
+  # checksums of stored files: compared when a process first opens one, or never
+  verify: Literal['once', 'off'] = settings.rare('once')
   # True: one process of several, each on its host
   distributed: bool = settings.rare(False)
   num_steps: settings.Steps

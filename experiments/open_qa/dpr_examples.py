@@ -153,8 +153,7 @@ def _examples(
   blocks: blocks_lib.BlockStore,
 ) -> dpr.Examples:
   positives, negatives = (
-    np.asarray(found.array(name).within(-1, blocks.num_blocks)[:])
-    for name in ('positive', 'negatives')
+    np.asarray(found.array(name)[:]) for name in ('positive', 'negatives')
   )
   (kept,) = np.nonzero(positives >= 0)
   logging.info(

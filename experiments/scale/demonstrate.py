@@ -41,7 +41,7 @@ from retrieval.nn import embedders
 _STAGES = ('tokens', 'duplicates', 'chunks', 'vectors', 'index', 'neighbors')
 _BEGINS = re.compile(r'Stage (\w+), in ')
 # The report of an index holds times.
-_VARIES = ('index.json', '.verified')
+_VARIES = ('index.json',)
 
 
 def shorten(folder: pathlib.Path, num_layers: int) -> None:

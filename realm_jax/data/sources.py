@@ -9,7 +9,7 @@ import numpy as np
 
 from realm_jax.data import examples, masking
 from retrieval import settings
-from retrieval.store import sharded_array, store
+from retrieval.store import store
 from retrieval.text import (
   blocks as blocks_lib,
   chunks as chunks_lib,
@@ -88,8 +88,6 @@ class MaskedSentences:
     relative = found - self._blocks.sentence_tokens(sentences)[:, :1]
     fits = relative[:, 1] <= self._layout.query_tokens
     self.skipped['beyond the query length'] = int((~fits).sum())
-    limit = self._layout.query_tokens + 1
-    sharded_array.in_range(relative[fits], 0, limit, spans.path)
     return sentences[fits], relative[fits]
 
   def _sentence_units(self) -> np.ndarray:

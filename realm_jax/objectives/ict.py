@@ -24,7 +24,6 @@ import numpy as np
 from realm_jax.data import examples
 from realm_jax.objectives import in_batch
 from retrieval.nn import objectives
-from retrieval.store import sharded_array
 from retrieval.text import blocks as blocks_lib
 
 MASK_RATE = 0.9  # Lee et al. 2019, section 4
@@ -148,7 +147,6 @@ def choose_sentences(
   spans = blocks.token_spans(ids)
   longest = int((spans[:, 1] - spans[:, 0]).max())
   sentences = blocks.sentence_tokens(first + chosen) - spans[:, :1]
-  sharded_array.in_range(sentences, 0, longest + 1, blocks.path)
   return blocks.gather(ids, longest), sentences, removed, counts
 
 

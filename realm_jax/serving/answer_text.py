@@ -7,7 +7,6 @@ import unicodedata
 
 import numpy as np
 
-from retrieval.store import sharded_array
 from retrieval.text import blocks as blocks_lib
 
 
@@ -40,12 +39,9 @@ def highlight(
     )
   document = int(blocks.documents(ids)[0])
   offsets = blocks.tokens.token_bytes(document)
-  last = np.asarray([at + width])
-  sharded_array.in_range(last, 1, len(offsets) + 1, blocks.path)
   offsets = offsets[at : at + width]
   raw = blocks.tokens.text_bytes(document)[low:high]
   begin, end = int(offsets[0, 0]) - low, int(offsets[-1, 1]) - low
-  sharded_array.in_range(np.asarray([begin, end]), 0, len(raw) + 1, blocks.path)
   while begin and _inside(raw, begin):  # a token of single bytes
     begin -= 1
   while end < len(raw) and _inside(raw, end):

@@ -116,9 +116,7 @@ def checked(folder: str | os.PathLike, name: str) -> pathlib.Path:
   """
   path = pathlib.Path(folder) / name
   # Nothing is written beside the file: the package may be read-only.
-  verification.check(
-    path, read_facts(folder).files[name], _ADVICE, remember=False
-  )
+  verification.check(path, read_facts(folder).files[name], _ADVICE)
   return path
 
 

@@ -20,6 +20,7 @@ from retrieval import searchers, settings
 from retrieval.index import sharded_index
 from retrieval.searchers import recall_check, search_tasks
 from retrieval.store import (
+  checksums,
   drafts,
   executors,
   locks,
@@ -156,7 +157,7 @@ def _build(
   draft = drafts.beside(path)
   draft.mkdir(parents=True)
   try:
-    _write(draft, searcher, fields, report, executor)
+    _write(draft, searcher, fields, report)
     published = store.publish_folder(draft, path)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
@@ -165,8 +166,6 @@ def _build(
   if not published:
     # Another process published first; its index is the one that counts.
     return _reuse(path, fields, config, vectors, queries)
-  for name, checksum in _read_manifest(path)['files'].items():
-    verification.remember(path / name, checksum)
   logging.info('Published %s: %s.', path, report)
   return open_index(path, cluster='')
 
@@ -180,16 +179,17 @@ def _recall_check(
   return recall_check.RecallCheck.of_queries(queries, count, k)
 
 
-def _write(draft: pathlib.Path, searcher, fields, report, executor) -> None:
+def _write(draft: pathlib.Path, searcher, fields, report) -> None:
   searcher.save(draft)
-  size = sum(f.stat().st_size for f in draft.rglob('*') if f.is_file())
+  files = sorted(x for x in draft.rglob('*') if x.is_file())
+  size = sum(x.stat().st_size for x in files)
   # The vectors may be in another folder.
   size = max(size, getattr(searcher, 'num_bytes', 0))
   report['bytes_per_vector'] = round(size / max(searcher.num_vectors, 1), 1)
   manifest = {
     'schema': SCHEMA,
     'fields': fields,
-    'files': search_tasks.hash_files(draft, executor, searcher.num_vectors),
+    'files': {str(x.relative_to(draft)): checksums.of_file(x) for x in files},
     'report': report,
   }
   store.write_atomically(draft / MANIFEST, manifests.sealed(manifest))

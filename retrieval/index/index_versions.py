@@ -110,7 +110,7 @@ def read_snapshot(version: pathlib.Path) -> dict:
     raise FileNotFoundError(f'{version}: no such index version.')
   again = f'remove {version} and refresh the index'
   checksum = read_manifest(version)['embedder']
-  verification.check(file, checksum, again, remember=False)
+  verification.check(file, checksum, again)
   return snapshots.read(file)
 
 

@@ -338,8 +338,6 @@ class NeighborStore:
           f'{given.fingerprint}; find the neighbors again.'
         )
     self._ids = self.store.array('ids')
-    if datastore is not None:
-      self._ids = self._ids.within(-1, datastore.num_chunks)
     self._scores = self.store.array('scores')
 
   def __len__(self) -> int:

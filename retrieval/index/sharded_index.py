@@ -167,7 +167,7 @@ def _partition(
     return partition.order(rows, centers)
 
   sizes = np.zeros(num_shards, np.int64)
-  with store.open_atomically(folder / _PARTS, num_bytes=2 * num_rows) as f:
+  with store.open_atomically(folder / _PARTS) as f:
     np.lib.format.write_array_header_1_0(f, _HEADER | {'shape': (num_rows,)})
     for parts in partition.assign(blocks(), num_rows, num_shards, all_nearest):
       sizes += np.bincount(parts, minlength=num_shards)

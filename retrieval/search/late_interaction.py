@@ -140,7 +140,6 @@ class LateInteraction:
       starts, lists = self._arrays(shard, 'starts', 'blocks')
       positions, _ = colbert_encoder.spans(starts[1:], near)
       found = np.unique(lists[positions])
-      self._check(found, self._num_rows(shard), shard, 'blocks')
       if len(found):
         blocks.append(shard * np.int64(self._size) + found)
         scores.append(self._by_centroids(cosines, shard, found))
@@ -156,7 +155,6 @@ class LateInteraction:
     all_ends, centroids = self._arrays(shard, 'ends', 'centroids')
     positions, ends = colbert_encoder.spans(all_ends, rows)
     tokens = centroids[positions]
-    self._check(tokens, len(cosines), shard, 'centroids')
     return colbert_encoder.sum_of_best(cosines, tokens, ends)
 
   def _exact(self, query: np.ndarray, blocks: np.ndarray) -> np.ndarray:
@@ -206,16 +204,10 @@ class LateInteraction:
     )
     positions, ends = colbert_encoder.spans(all_ends, rows)
     tokens = centroids[positions]
-    self._check(tokens, len(self.codec.centroids), shard, 'centroids')
     return ends, tokens, codes[positions]
 
   def _num_rows(self, shard: int) -> int:
     return min(self._size, self.num_blocks - shard * self._size)
-
-  def _check(self, values: np.ndarray, limit: int, shard: int, name: str):
-    """Refuse numbers outside [0, limit)."""
-    file = self._sharded[name].file(shard)
-    sharded_array.in_range(values, 0, limit, file)
 
   def _arrays(self, shard: int, *names: str) -> list[np.ndarray]:
     return [self._sharded[name].shard(shard) for name in names]
@@ -224,8 +216,8 @@ class LateInteraction:
   def _sharded(self) -> dict[str, sharded_array.ShardedArray]:
     names = ('centroids', 'codes', 'blocks')
     return {
-      'ends': self._store.ends('ends', 'centroids'),
-      'starts': self._store.ends('starts', 'blocks'),
+      'ends': self._store.array('ends'),
+      'starts': self._store.array('starts'),
       **{name: self._store.array(name) for name in names},
     }
 

@@ -36,7 +36,6 @@ from retrieval.search import term_counts
 from retrieval.searchers import base
 from retrieval.store import (
   manifests,
-  sharded_array,
   shards as shards_lib,
   store,
 )
@@ -334,8 +333,6 @@ class SparseIndex:
       np.concatenate([shard[name][a:b] for a, b in spans])
       for name in ('rows', 'counts')
     )
-    path = getattr(self._shards, 'path', 'An index in memory')
-    sharded_array.in_range(rows, 0, len(shard['lengths']), path)
     weights = self.config.text_weights(
       counts, shard['lengths'][rows], self._mean_length
     )

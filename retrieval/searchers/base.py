@@ -126,7 +126,7 @@ def read_fields(path: pathlib.Path) -> dict[str, Any]:
     ValueError: when the file is damaged.
   """
   file = path / 'searcher.json'
-  fields = manifests.read_json(file, f'{file}: no searcher was saved here.')
+  fields = manifests.read_object(file, f'{file}: no searcher was saved here.')
   missing = {'name', 'metric'} - set(fields)
   if missing:
     raise ValueError(f'{file}: damaged, without {sorted(missing)}.')

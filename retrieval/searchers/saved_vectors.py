@@ -14,7 +14,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import manifests, sharded_array, store
+from retrieval.store import (
+  checksums,
+  manifests,
+  sharded_array,
+  store,
+)
 
 COPY = 'vectors.npy'
 _MANIFEST = 'manifest.json'
@@ -100,7 +105,7 @@ def _reference(path: pathlib.Path, vectors: sharded_array.ShardedArray) -> dict:
     'folder': os.path.relpath(file.parent.resolve(), path.resolve()),
     'kind': manifest['kind'],
     'array': file.name.rpartition('-')[0],
-    'manifest': store.hash_files([file.parent / _MANIFEST]),
+    'manifest': checksums.of_file(file.parent / _MANIFEST),
   }
 
 
@@ -116,7 +121,7 @@ def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
       f'{path}: the vectors of this searcher stood in {folder} and are not '
       'there; move both together, or build it again.'
     )
-  if store.hash_files([manifest]) != reference['manifest']:
+  if checksums.of_file(manifest) != reference['manifest']:
     raise ValueError(
       f'{path}: the vectors in {folder} changed after this searcher was built '
       'from them; build it again.'

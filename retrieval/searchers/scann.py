@@ -22,7 +22,6 @@ import numpy as np
 
 from retrieval import settings
 from retrieval.searchers import base
-from retrieval.store import sharded_array
 
 MIN_ROWS = 4096  # Below, exact search is as fast and loses nothing.
 _MIN_HASHED_ROWS = 16
@@ -248,7 +247,6 @@ class ScannSearcher:
       scores = -scores
     missing = ~np.isfinite(scores)
     ids = np.where(missing, -1, np.asarray(ids, np.int64))
-    sharded_array.in_range(ids, -1, self.num_vectors, 'the index of ScaNN')
     return ids, np.where(missing, np.float32(-np.inf), scores)
 
   def save(self, path: str | os.PathLike) -> None:

@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that search and hash a large index in shards before it is published.
+"""Tasks that search a large index in shards before it is published.
 
-A small one is searched and hashed in this process.
+A small one is searched in this process.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ import pathlib
 import numpy as np
 
 from retrieval.searchers import base, exact, saved_vectors, sharded
-from retrieval.store import executors, selected_rows, store
+from retrieval.store import executors, selected_rows
 
 _FEW_ROWS = 1 << 22  # at most so many are searched in this process
 _TASK_ROWS = 1 << 22  # that a task searches
@@ -120,20 +120,3 @@ def _exact_task(
     return found
 
   return search
-
-
-def hash_files(
-  folder: pathlib.Path, executor: executors.Executor | None, num_rows: int
-) -> dict[str, str]:
-  """Return the hash of each file of an index of so many rows."""
-  files = sorted(f for f in folder.rglob('*') if f.is_file())
-  names = [str(f.relative_to(folder)) for f in files]
-  set_up = functools.partial(_hash_task, folder.absolute())
-  calls = ((name,) for name in names)
-  found = dict(for_rows(executor, num_rows).run('hashes', set_up, calls))
-  return {name: found[name] for name in names}
-
-
-def _hash_task(folder: pathlib.Path) -> Callable[[str], tuple[str, str]]:
-  """Return a function that hashes a file."""
-  return lambda name: (name, store.hash_files([folder / name]))

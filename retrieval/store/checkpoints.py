@@ -89,7 +89,7 @@ def check(path: pathlib.Path, index: int = 0, count: int = 1) -> None:
     raise DamagedError(f'{path / name}: no file of this step; {_ADVICE}.')
   for name, checksum in list(files.items())[index::count]:
     try:
-      verification.check(path / name, checksum, _ADVICE, remember=False)
+      verification.check(path / name, checksum, _ADVICE)
     except ValueError as error:
       raise DamagedError(str(error)) from None
 

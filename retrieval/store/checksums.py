@@ -1,12 +1,7 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums of files, which show accidental damage (not forgery).
+"""Checksums of files, which show accidental damage (not forgery): 128 bits of XXH3."""
 
-New checksums are 'xxh3:' and 128 bits of XXH3, which hashes faster than memory
-is read; those without a prefix are the first 128 bits of a SHA-256.
-"""
-
-import hashlib
 import os
 
 import xxhash
@@ -30,17 +25,13 @@ def of_bytes(data: bytes) -> str:
 
 
 def check(path: str | os.PathLike, expected: str) -> None:
-  """Hold a file against its checksum, of either form.
+  """Compare a file with its checksum.
 
   Raises:
     FileNotFoundError: when there is no such file.
     ValueError: when the file is damaged.
   """
-  if str(expected).startswith(_PREFIX):
-    found = of_file(path)
-  else:
-    with open(path, 'rb') as f:
-      found = hashlib.file_digest(f, 'sha256').hexdigest()[:32]
+  found = of_file(path)
   if found != expected:
     raise ValueError(
       f'{path}: damaged (checksum {found}, expected {expected}).'

@@ -3,13 +3,10 @@
 """One array over many .npy files, memory-mapped as it is read."""
 
 from collections.abc import Sequence
-import copy
 import functools
 import mmap
-import os
 import pathlib
 import threading
-import tokenize
 import weakref
 
 import ml_dtypes
@@ -19,19 +16,6 @@ import numpy.typing as npt
 from retrieval.store import verification
 
 _MAX_OPEN_SHARDS = 256
-_MAGIC = b'\x93NUMPY'
-_MAX_HEADER = 10_000  # bytes; NumPy's own limit
-# Errors of NumPy for a damaged header.
-_DAMAGED = (
-  ValueError,
-  EOFError,
-  TypeError,
-  SyntaxError,
-  OverflowError,
-  MemoryError,
-  RecursionError,
-  tokenize.TokenError,
-)
 _header_lock = threading.Lock()
 
 
@@ -41,10 +25,7 @@ def dtype_of(name: npt.DTypeLike) -> np.dtype:
   NumPy lacks bfloat16 and writes 'V2' for it, a name that no other array here
   has.
   """
-  try:
-    dtype = np.dtype(name)
-  except TypeError as e:
-    raise ValueError(f'{name!r}: not a type of arrays ({e}).') from None
+  dtype = np.dtype(name)
   return np.dtype(ml_dtypes.bfloat16) if dtype == np.dtype('V2') else dtype
 
 
@@ -56,68 +37,34 @@ def open_npy(file: pathlib.Path) -> np.ndarray:
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: when it is damaged; nothing is allocated by its header.
+    ValueError: when it is damaged.
   """
-  with open(file, 'rb') as f:
-    start = f.read(12)
-  # Version 1 has two bytes of length, later versions four.
-  length = start[8:10] if start[6:7] == b'\1' else start[8:12]
-  if start[:6] != _MAGIC or int.from_bytes(length, 'little') > _MAX_HEADER:
-    raise ValueError(f'{file}: damaged, not the header of a .npy file.')
   try:
     with _header_lock:
-      array = np.load(file, mmap_mode='r', allow_pickle=False)
+      array = np.lib.format.open_memmap(file, mode='r')
     return array.view(dtype_of(array.dtype))
-  except _DAMAGED as e:
+  except OSError:
+    raise
+  except Exception as e:  # of many classes, for a damaged header
     raise ValueError(f'{file}: damaged ({e}).') from None
 
 
-def _again(file: pathlib.Path) -> str:
+def advice(file: pathlib.Path) -> str:
+  """Return what to do about a damaged file of a store."""
   return f'remove {file.parent} and prepare it again'
 
 
-def verify(file: pathlib.Path, checksum: str) -> None:
-  """Compare the checksum of a store's file; ValueError where it is damaged."""
-  verification.check(file, checksum, _again(file))
-
-
-def load(
-  file: pathlib.Path,
-  shape: tuple[int, ...],
-  dtype: np.dtype,
-  checksum: str = '',
-) -> np.ndarray:
-  """Memory-maps one shard, verified by its checksum if there is one.
+def load(file: pathlib.Path, checksum: str) -> np.ndarray:
+  """Memory-maps one shard of a store, whose checksum is compared.
 
   Raises:
-    ValueError: when it is missing, damaged, or differs from its manifest.
+    ValueError: when it is missing or damaged.
   """
-  again = _again(file)
-  if checksum:
-    verify(file, checksum)
+  verification.check(file, checksum, advice(file))
   try:
-    array = open_npy(file)
-  except FileNotFoundError:
-    raise ValueError(f'{file}: missing from its store; {again}.') from None
-  except ValueError as e:
-    raise ValueError(f'{str(e).rstrip(".")}; {again}.') from None
-  if array.shape != shape or array.dtype != dtype:
-    raise ValueError(
-      f'{file}: holds {array.dtype} {array.shape}, its manifest says {dtype} '
-      f'{shape}; {again}.'
-    )
-  return array
-
-
-def in_range(
-  values: np.ndarray, low: int, high: int, file: str | os.PathLike
-) -> None:
-  """Raise ValueError, naming the file of `values`, unless all are in [low, high)."""
-  if values.size and (values.min() < low or values.max() >= high):
-    raise ValueError(
-      f'{file}: holds {values.min()} to {values.max()}, expected {low} to '
-      f'{high - 1}; it is damaged, or of another store.'
-    )
+    return open_npy(file)
+  except (FileNotFoundError, ValueError) as e:
+    raise ValueError(f'{e}; {advice(file)}.') from None
 
 
 class RowError(ValueError, IndexError):
@@ -130,7 +77,6 @@ def gather_spans(
   starts: np.ndarray,
   counts: np.ndarray,
   width: int,
-  pointers: 'ShardedArray',
 ) -> tuple[np.ndarray, np.ndarray]:
   """Read spans of a flat sharded array as the rows of a rectangle.
 
@@ -139,32 +85,18 @@ def gather_spans(
     shards: [n] shard of each span; -1 for an empty row.
     starts: [n] first element of each span within its shard.
     counts: [n] elements of each span, of which at most `width` are read.
-    pointers: array of as many shards that the starts were read from.
 
   Returns:
     [n, width] int32, 0 past a span's end, and [n, width] bool, False there.
-
-  Raises:
-    ValueError: for a span beyond its shard, naming the file of `pointers`.
   """
   steps = np.arange(width)
   valid = (steps < counts[:, None]) & (shards >= 0)[:, None]
   values = np.zeros(valid.shape, np.int32)
   filled = valid.any(axis=1)
-  room = np.diff(source.offsets)[shards] - np.minimum(counts, width)
-  beyond = filled & ((starts < 0) | (starts > room))
-  if beyond.any():
-    i = int(np.flatnonzero(beyond)[0])
-    shard = int(shards[i])
-    raise ValueError(
-      f'{pointers.file(shard)}: holds a span of {counts[i]} from {starts[i]}, '
-      f'beyond {source.file(shard)}; it is damaged, or of another store.'
-    )
   for shard in np.unique(shards[filled]).tolist():
     here = np.flatnonzero((shards == shard) & filled)
     index = np.where(valid[here], starts[here, None] + steps, 0)
     values[here] = np.where(valid[here], source.shard(shard)[index], 0)
-  source.check(values, np.where(filled, shards, -1))
   return values, valid
 
 
@@ -182,15 +114,14 @@ class ShardedArray:
     rows: Sequence[int],
     row_shape: tuple[int, ...],
     dtype: npt.DTypeLike,
-    checksums: Sequence[str] = (),
+    checksums: Sequence[str],
   ):
     """Take the files and what their manifest says.
 
     Args:
-      checksums: of each file, compared when it is first opened; none if empty.
+      checksums: of each file, compared when it is first opened.
     """
     self._files, self._checksums = list(files), list(checksums)
-    self._limits, self._ends, self._are_spans = None, None, False
     self.offsets = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
     self.shape = (int(self.offsets[-1]), *row_shape)
     self.dtype = dtype_of(dtype)
@@ -220,80 +151,10 @@ class ShardedArray:
       if mapped is not None and hasattr(mmap, 'MADV_DONTNEED'):
         mapped.madvise(mmap.MADV_DONTNEED)
 
-  def within(self, low: int, high: int) -> 'ShardedArray':
-    """The same rows; ValueError where a value that is read leaves [low, high)."""
-    found = copy.copy(self)
-    found._limits = low, high
-    return found
-
-  def spans(self, lengths: Sequence[int]) -> 'ShardedArray':
-    """The same rows, as [first, past-last] within parts of some elements.
-
-    A row that is not one raises ValueError when it is read. No part is longer
-    than the longest of `lengths`.
-    """
-    found = self.within(0, max(lengths, default=0) + 1)
-    found._are_spans = True
-    return found
-
-  def ending(self, lengths: Sequence[int]) -> 'ShardedArray':
-    """The same rows, as ascending ends of parts of [lengths[shard]] elements.
-
-    A shard that does not end there raises ValueError when it is opened.
-    """
-    found = copy.copy(self)
-    found._ends = list(lengths)
-    return found
-
-  def file(self, shard: int) -> pathlib.Path:
-    """File of one shard."""
-    return self._files[shard]
-
-  def check(self, values: np.ndarray, shards: np.ndarray) -> None:
-    """Hold rows [n, ...] of shards [n] against the limits of this array, if any.
-
-    Rows of shard -1 are not its own and are not checked.
-
-    Raises:
-      ValueError: naming the first file with another value.
-    """
-    if not self._leaves_limits(values):
-      return
-    for shard in np.unique(shards[shards >= 0]).tolist():
-      rows = values[shards == shard]
-      if self._leaves_limits(rows):
-        low, high = self._limits
-        kind = 'spans within' if self._are_spans else 'values of'
-        raise ValueError(
-          f'{self._files[shard]}: holds {rows.min()} to {rows.max()}, expected '
-          f'{kind} {low} to {high - 1}; it is damaged, or of another store.'
-        )
-
-  def _leaves_limits(self, values: np.ndarray) -> bool:
-    if self._limits is None or not values.size:
-      return False
-    low, high = self._limits
-    if values.min() < low or values.max() >= high:
-      return True
-    return self._are_spans and bool((values[..., 0] > values[..., 1]).any())
-
   def _open(self, shard: int) -> np.ndarray:
-    file, rows = self._files[shard], np.diff(self.offsets[shard : shard + 2])
-    shape = (int(rows[0]), *self.shape[1:])
-    checksum = self._checksums[shard] if self._checksums else ''
-    array = load(file, shape, self.dtype, checksum)
+    array = load(self._files[shard], self._checksums[shard])
     self._opened[shard] = weakref.ref(array)
-    if self._ends is not None:
-      self._check_ends(array, shard)
     return array
-
-  def _check_ends(self, ends: np.ndarray, shard: int) -> None:
-    last = int(ends[-1]) if len(ends) else 0
-    if last != self._ends[shard] or (np.diff(ends, prepend=0) < 0).any():
-      raise ValueError(
-        f'{self._files[shard]}: its ends do not ascend to {self._ends[shard]}; '
-        'it is damaged, or of another store.'
-      )
 
   @property
   def num_shards(self) -> int:
@@ -333,15 +194,12 @@ class ShardedArray:
     if np.ndim(key) == 0:
       key = int(key) + (len(self) if key < 0 else 0)
       shards, rows = self.locate(np.asarray([key]))
-      found = self._map(int(shards[0]))[int(rows[0])]
-      self.check(np.asarray(found)[None], shards)
-      return found
+      return self._map(int(shards[0]))[int(rows[0])]
     shards, rows = self.locate(key)
     out = np.empty((*rows.shape, *self.shape[1:]), self.dtype)
     for shard in np.unique(shards).tolist():
       here = shards == shard
       out[here] = self._map(shard)[rows[here]]
-    self.check(out, shards)
     return out
 
   def _slice(self, start: int, stop: int) -> np.ndarray:
@@ -354,7 +212,6 @@ class ShardedArray:
     ):
       if self.offsets[i + 1] > low:
         parts.append(self._map(i)[max(start - low, 0) : stop - low])
-        self.check(parts[-1], np.full(len(parts[-1]), i))
     return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
   def __array__(self, dtype=None, copy=None):

@@ -22,8 +22,15 @@ from typing import IO, Any
 
 import numpy as np
 
-from retrieval.store import drafts, manifests, sharded_array
+from retrieval.store import (
+  drafts,
+  manifests,
+  sharded_array,
+  verification,
+)
 
+SCHEMA = 1
+MANIFEST = 'manifest.json'
 _BUFFER_BYTES = 1 << 20
 
 
@@ -60,14 +67,13 @@ def check_output(path: str | os.PathLike) -> None:
 
 @contextlib.contextmanager
 def open_atomically(
-  path: str | os.PathLike, mode: str = 'wb', num_bytes: int = 0
+  path: str | os.PathLike, mode: str = 'wb'
 ) -> Iterator[IO[Any]]:
   """Open a file to write; it appears under its name once it is whole.
 
   Args:
     path: of the file; missing folders are made.
     mode: 'wb', or 'w' for UTF-8 text.
-    num_bytes: of the whole file, where known.
 
   Yields:
     The open file. An exception discards it and leaves an older file in place.
@@ -81,9 +87,7 @@ def open_atomically(
   temporary = drafts.beside(path)
   encoding = None if 'b' in mode else 'utf-8'
   try:
-    with (
-      open(temporary, mode, _BUFFER_BYTES, encoding) as f,
-    ):
+    with open(temporary, mode, _BUFFER_BYTES, encoding) as f:
       yield f
       f.flush()
       os.fsync(f.fileno())
@@ -99,7 +103,7 @@ def open_atomically(
 def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
   """Write a whole file, as `open_atomically` does; text becomes UTF-8."""
   data = data.encode() if isinstance(data, str) else data
-  with open_atomically(path, num_bytes=len(data)) as f:
+  with open_atomically(path) as f:
     f.write(data)
 
 
@@ -118,12 +122,18 @@ def publish_folder(draft: pathlib.Path, path: pathlib.Path) -> bool:
     return False
 
 
+def shard_file(name: str, index: int) -> str:
+  """Name of the file of one shard of one array."""
+  return f'{name}-{index:06d}.npy'
+
+
 class Store:
   """A published, immutable store.
 
   Attributes:
     meta: further facts from its writer.
-    fingerprint: hash of everything that determines its bytes.
+    fields: what determines its bytes.
+    fingerprint: hash of the fields.
   """
 
   def __init__(self, path: str | os.PathLike, manifest: Mapping[str, Any]):
@@ -150,7 +160,25 @@ class Store:
       FileNotFoundError: when there is no store.
       ValueError: when it is of another schema, kind or fingerprint.
     """
-    return cls(path, manifests.read(path, kind, fingerprint_fields))
+    path = pathlib.Path(path)
+    manifest = manifests.read_json(
+      path / MANIFEST,
+      f'{path}: no {kind} store here ({MANIFEST} is missing); prepare the data '
+      'first.',
+    )
+    for key, want in (('schema', SCHEMA), ('kind', kind)):
+      if (found := manifest.get(key)) != want:
+        raise ValueError(f'{path}: {key} is {found!r}, expected {want!r}.')
+    found = want = manifest['fingerprint']
+    if fingerprint_fields is not None:
+      want = json.loads(json.dumps(dict(fingerprint_fields)))
+    if want != found:
+      raise ValueError(
+        f'{path}: this {kind} store was made from other data or settings ('
+        f'{manifests.difference(want, found)}); choose another folder or remove '
+        'this one.'
+      )
+    return cls(path, manifest)
 
   def source(self, name: str, given: Any, open_source: Callable) -> Any:
     """Return the store that this one was made from.
@@ -187,35 +215,25 @@ class Store:
     if name not in first:
       raise ValueError(f'{self.path}: no array {name!r}, only {sorted(first)}.')
     return sharded_array.ShardedArray(
-      [
-        self.path / manifests.shard_file(name, i)
-        for i in range(self.num_shards)
-      ],
+      [self.path / shard_file(name, i) for i in range(self.num_shards)],
       self.rows(name),
       tuple(first[name]['row_shape']),
       first[name]['dtype'],
       [shard[name]['checksum'] for shard in self._shards],
     )
 
-  def ends(self, name: str, parts: str) -> sharded_array.ShardedArray:
-    """An array of past-last elements, in each shard of another array, `parts`."""
-    return self.array(name).ending(self.rows(parts))
-
   def shard(self, index: int, name: str) -> np.ndarray:
     """Memory-maps one shard of one array, without caching it."""
-    entry = self._shards[index][name]
-    return sharded_array.load(
-      self.path / manifests.shard_file(name, index),
-      (entry['rows'], *entry['row_shape']),
-      sharded_array.dtype_of(entry['dtype']),
-      entry['checksum'],
-    )
+    file = self.path / shard_file(name, index)
+    return sharded_array.load(file, self._shards[index][name]['checksum'])
 
   def verify(self) -> None:
-    """Compare the checksums of all files now, as `verification.mode` says.
+    """Compare the checksums of all files now.
 
     Raises:
       ValueError: naming the first file that is missing or damaged.
     """
-    for file, entry in manifests.files(self.path, self._shards):
-      sharded_array.verify(file, entry['checksum'])
+    for index, shard in enumerate(self._shards):
+      for name, entry in shard.items():
+        file = self.path / shard_file(name, index)
+        verification.check(file, entry['checksum'], sharded_array.advice(file))

@@ -18,7 +18,6 @@ from retrieval.store import (
   locks,
   manifests,
   store,
-  verification,
 )
 
 
@@ -26,7 +25,7 @@ class StoreWriter:
   """Writes one store; safe to kill at any moment and to run again.
 
   Several processes may each have a writer of one store. They add their shards
-  under a lock, which a killed process gives back.
+  under a lock.
 
   Attributes:
     path, kind, fields: of the store.
@@ -51,16 +50,22 @@ class StoreWriter:
     self.path = pathlib.Path(path)
     self.kind = kind
     self.fields = json.loads(json.dumps(dict(fingerprint_fields)))
-    key = store.fingerprint([manifests.SCHEMA, kind, self.fields])
+    key = store.fingerprint([store.SCHEMA, kind, self.fields])
     self._partial = self.path.with_name(f'{self.path.name}.partial-{key[:12]}')
     exists = self.path.exists()
     # Another process may publish between the two checks.
     if exists and not self._is_published():
       raise ValueError(
-        f'{self.path} exists without a {manifests.FILE}: move it away to write a '
+        f'{self.path} exists without a {store.MANIFEST}: move it away to write a '
         f'{kind} store there.'
       )
-    self.published = exists or self._begin()
+    self.path.parent.mkdir(parents=True, exist_ok=True)
+    self.published = exists
+    if not exists:
+      with self._locked():
+        self.published = self._is_published()
+        if not self.published:
+          self._partial.mkdir(exist_ok=True)
     if self.published:
       store.Store.open(self.path, kind, self.fields)
       return
@@ -70,44 +75,16 @@ class StoreWriter:
           '%s: unfinished store of other settings; not used.', other
         )
 
-  def _begin(self) -> bool:
-    """Make the folder of the shards, unless the store is published."""
-    self.path.parent.mkdir(parents=True, exist_ok=True)
-    with self._locked():
-      if self._is_published():
-        return True
-      self._partial.mkdir(exist_ok=True)
-      self._drop_damaged()
-      return False
-
-  def _drop_damaged(self) -> None:
-    """Forget shards of a run before that are damaged: they are written again."""
-    for sidecar in sorted(self._partial.glob('shard-*.json')):
-      index = int(sidecar.stem.removeprefix('shard-'))
-      try:
-        for name, facts in manifests.read_json(sidecar).items():
-          file = self._partial / manifests.shard_file(name, index)
-          verification.check(
-            file, facts['checksum'], 'it is written again', remember=False
-          )
-      except ValueError as error:
-        logging.warning('%s', error)
-        (self._partial / manifests.FILE).unlink(missing_ok=True)
-        sidecar.unlink()
-
   def _is_published(self) -> bool:
-    return (self.path / manifests.FILE).exists()
+    return (self.path / store.MANIFEST).exists()
 
-  def _sidecar(self, index: int) -> pathlib.Path:
+  def _entry_file(self, index: int) -> pathlib.Path:
+    """The manifest of a shard, which makes the shard count."""
     return self._partial / f'shard-{index:06d}.json'
 
   @contextlib.contextmanager
   def _locked(self) -> Iterator[None]:
-    """Keep other processes from adding shards and from publishing.
-
-    Every holder of the lock checks first whether the store is published, so the
-    lock's file can be removed after that.
-    """
+    """Keep other processes from adding shards and from publishing."""
     file = self.path.with_name(f'.{self.path.name}.lock')
     with locks.hold(file):
       try:
@@ -120,8 +97,8 @@ class StoreWriter:
     """Whether shard `index` is whole on disk."""
     # In the order of publication, so that one of the checks succeeds.
     return (
-      self._sidecar(index).exists()
-      or (self._partial / manifests.FILE).exists()
+      self._entry_file(index).exists()
+      or (self._partial / store.MANIFEST).exists()
       or self._is_published()
     )
 
@@ -131,51 +108,41 @@ class StoreWriter:
 
   def rows(self, index: int, name: str) -> int:
     """Return the rows of one array in a shard before publication."""
-    return manifests.read_json(self._sidecar(index))[name]['rows']
+    return manifests.read_json(self._entry_file(index))[name]['rows']
 
   def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write one shard, unless another process has written it meanwhile.
-
-    The shard counts only when all of its files are whole.
-    """
+    """Write one shard, unless another process has written it meanwhile."""
+    written: dict[pathlib.Path, pathlib.Path] = {}
+    entry = {}
     try:
-      written = {n: self._write(n, index, array) for n, array in arrays.items()}
+      for name, array in arrays.items():
+        file = self._partial / store.shard_file(name, index)
+        draft = drafts.beside(file)
+        written[draft] = file
+        with open(draft, 'wb') as f:
+          np.save(f, np.ascontiguousarray(array), allow_pickle=False)
+          f.flush()
+          os.fsync(f.fileno())
+        entry[name] = {
+          'rows': int(array.shape[0]),
+          'row_shape': list(array.shape[1:]),
+          'dtype': array.dtype.str,
+          'checksum': checksums.of_file(draft),
+        }
       with self._locked():
-        if self.has(index):
-          for temporary, _ in written.values():
-            temporary.unlink(missing_ok=True)
-          return
-        for name, (temporary, _) in written.items():
-          os.replace(
-            temporary, self._partial / manifests.shard_file(name, index)
+        if not self.has(index):
+          for draft, file in written.items():
+            os.replace(draft, file)
+          store.write_atomically(
+            self._entry_file(index), manifests.sealed(entry)
           )
-        entry = {name: facts for name, (_, facts) in written.items()}
-        store.write_atomically(self._sidecar(index), manifests.sealed(entry))
     except FileNotFoundError:
       with self._locked():  # another process may be publishing right now
         if not self.has(index):
           raise
-
-  def _write(
-    self, name: str, index: int, array: np.ndarray
-  ) -> tuple[pathlib.Path, dict[str, Any]]:
-    """Write one array; return the temporary file and its manifest entry."""
-    file = self._partial / manifests.shard_file(name, index)
-    temporary = drafts.beside(file)
-    try:
-      with open(temporary, 'wb') as f:
-        np.save(f, np.ascontiguousarray(array), allow_pickle=False)
-        f.flush()
-        os.fsync(f.fileno())
-    except BaseException:
-      temporary.unlink(missing_ok=True)
-      raise
-    return temporary, {
-      'rows': int(array.shape[0]),
-      'row_shape': list(array.shape[1:]),
-      'dtype': array.dtype.str,
-      'checksum': checksums.of_file(temporary),
-    }
+    finally:
+      for draft in written:
+        draft.unlink(missing_ok=True)
 
   def publish(
     self, num_shards: int, meta: Mapping[str, Any] | None = None
@@ -188,23 +155,24 @@ class StoreWriter:
     Raises:
       ValueError: when a shard is missing.
     """
-    if not self._is_published():
-      with self._locked():
-        if not self._is_published():
-          self._move(self._seal(num_shards, meta or {}))
+    with self._locked():
+      if not self._is_published():
+        shards = self._seal(num_shards, meta or {})
+        self._keep_only(self._partial, shards)
+        os.rename(self._partial, self.path)
+        # Other processes may have begun to write here before the rename.
+        self._keep_only(self.path, shards)
     return store.Store.open(self.path, self.kind, self.fields)
 
-  def _move(self, manifest: Mapping[str, Any]) -> None:
-    manifests.keep_only(self._partial, manifest['shards'])
-    os.rename(self._partial, self.path)
-    # Other processes may have begun to write here before the rename.
-    manifests.keep_only(self.path, manifest['shards'])
+  def _seal(self, num_shards: int, meta: Mapping[str, Any]) -> list[dict]:
+    """Write the manifest, unless a process that was killed has done so.
 
-  def _seal(self, num_shards: int, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the manifest, unless a process that was killed has done so."""
-    file = self._partial / manifests.FILE
+    Returns:
+      Its entries of the shards.
+    """
+    file = self._partial / store.MANIFEST
     if file.exists():
-      return manifests.read_json(file)
+      return manifests.read_json(file)['shards']
     missing = self.missing(num_shards)
     if missing:
       raise ValueError(
@@ -212,13 +180,23 @@ class StoreWriter:
         f'the first is {missing[0]}.'
       )
     manifest = {
-      'schema': manifests.SCHEMA,
+      'schema': store.SCHEMA,
       'kind': self.kind,
       'fingerprint': self.fields,
       'meta': dict(meta),
       'shards': [
-        manifests.read_json(self._sidecar(i)) for i in range(num_shards)
+        manifests.read_json(self._entry_file(i)) for i in range(num_shards)
       ],
     }
     store.write_atomically(file, manifests.sealed(manifest))
-    return manifest
+    return manifest['shards']
+
+  @staticmethod
+  def _keep_only(folder: pathlib.Path, shards: list[dict]) -> None:
+    """Remove the files of a folder that are not part of its store."""
+    keep = {
+      store.shard_file(name, i) for i, x in enumerate(shards) for name in x
+    }
+    for file in folder.iterdir():
+      if file.name not in keep | {store.MANIFEST}:
+        file.unlink(missing_ok=True)

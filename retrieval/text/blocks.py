@@ -137,21 +137,17 @@ class BlockStore:
     self.path, self.fingerprint = self.store.path, self.store.fingerprint
     self.tokens = self.store.source('tokens', tokens, tokens_lib.TokenStore)
     self.max_length = self.store.fields['max_length']
-    array, documents = self.store.array, self.tokens.num_documents
-    self._document = array('document').within(0, documents)
+    array = self.store.array
+    self._document = array('document')
     self._hash = array('hash')
-    lengths = self.tokens.store.rows
-    self._token_span = array('token_span').spans(lengths('tokens'))
-    self._byte_span = array('byte_span').spans(lengths('text'))
-    titles = self.store.rows('title_tokens')
-    self._title_span = array('title_span').spans(titles)
-    vocab_size = self.tokens.vocab_size
-    self._title_tokens = array('title_tokens').within(0, vocab_size)
-    self._sentence_end = self.store.ends('sentence_end', 'sentence_row')
-    rows = max(self.store.rows('document'), default=0)
-    self._sentence_row = array('sentence_row').within(0, rows)
-    self._sentence_tokens = array('sentence_tokens').spans(lengths('tokens'))
-    self._sentence_bytes = array('sentence_bytes').spans(lengths('text'))
+    self._token_span = array('token_span')
+    self._byte_span = array('byte_span')
+    self._title_span = array('title_span')
+    self._title_tokens = array('title_tokens')
+    self._sentence_end = array('sentence_end')
+    self._sentence_row = array('sentence_row')
+    self._sentence_tokens = array('sentence_tokens')
+    self._sentence_bytes = array('sentence_bytes')
     self.num_blocks = len(self._document)
     self.num_sentences = len(self._sentence_row)
 
@@ -226,9 +222,7 @@ class BlockStore:
     kept = np.maximum(ids, 0)
     shards, starts = self.tokens.locate(self.documents(kept))
     spans = self._token_span[kept] + starts[..., None]
-    return _gather(
-      self.tokens.tokens, ids, shards, spans, length, self._token_span
-    )
+    return _gather(self.tokens.tokens, ids, shards, spans, length)
 
   def gather_sentences(
     self, ids: Int[np.ndarray, '*batch'], length: int
@@ -239,9 +233,7 @@ class BlockStore:
     documents = self.documents(self.sentence_blocks(kept))
     shards, starts = self.tokens.locate(documents)
     spans = self._sentence_tokens[kept] + starts[..., None]
-    return _gather(
-      self.tokens.tokens, ids, shards, spans, length, self._sentence_tokens
-    )
+    return _gather(self.tokens.tokens, ids, shards, spans, length)
 
   def gather_titles(
     self, ids: Int[np.ndarray, '*batch'], length: int
@@ -250,9 +242,8 @@ class BlockStore:
     ids = np.asarray(ids, np.int64)
     kept = np.maximum(ids, 0)
     shards, _ = self._title_span.locate(kept)
-    pointers = self._title_span
     return _gather(
-      self._title_tokens, ids, shards, pointers[kept], length, pointers
+      self._title_tokens, ids, shards, self._title_span[kept], length
     )
 
   def texts(self, ids: Iterable[int | np.integer]) -> list[str]:
@@ -292,7 +283,6 @@ def _gather(
   shards,
   spans,
   length: int,
-  pointers: sharded_array.ShardedArray,
 ) -> tuple[np.ndarray, np.ndarray]:
   """Read spans [..., 2] of shards [...]; a row of id -1 is empty."""
   flat, bounds = ids.reshape(-1), spans.reshape(-1, 2)
@@ -302,7 +292,6 @@ def _gather(
     bounds[:, 0],
     bounds[:, 1] - bounds[:, 0],
     length,
-    pointers,
   )
   counts = valid.sum(axis=1, dtype=np.int32)
   return tokens.reshape(*ids.shape, length), counts.reshape(ids.shape)

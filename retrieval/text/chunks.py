@@ -165,10 +165,9 @@ class ChunkStore:
     self.path, self.fingerprint = self.store.path, self.store.fingerprint
     self.tokens = self.store.source('tokens', tokens, tokens_lib.TokenStore)
     self.chunk_length = self.store.fields['chunk_length']
-    documents = self.tokens.num_documents
-    self._document = self.store.array('document').within(0, documents)
+    self._document = self.store.array('document')
     self._position = self.store.array('position')
-    self._available = self.store.array('available').within(1, 1 << 31)
+    self._available = self.store.array('available')
     self.id_hash = self.store.array('id_hash')
     self.num_chunks = len(self._document)
 
@@ -232,7 +231,6 @@ class ChunkStore:
       self._position[kept],
       self._available[kept],
       length,
-      self._position,
     )
     if part == 'neighbor':
       mask[:, self.chunk_length :] = False

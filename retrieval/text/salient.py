@@ -257,13 +257,13 @@ class SalientStore:
     blocks = self.store.source('blocks', blocks, blocks_lib.BlockStore)
     self.blocks = blocks
     self.labels = tuple(self.store.meta['labels'])
-    array, sentences = self.store.array, blocks.num_sentences
-    self.sentence = array('sentence').within(0, sentences)
+    array = self.store.array
+    self.sentence = array('sentence')
     self.num_spans = len(self.sentence)
     self.token_start, self.token_limit, self.byte_start, self.byte_limit = (
-      array(name).within(0, 1 << 31) for name in _COLUMNS
+      array(name) for name in _COLUMNS
     )
-    self.label = array('label').within(0, len(self.labels))
+    self.label = array('label')
     self._sentence_ends = np.cumsum(blocks.store.rows('sentence_row'))
 
   def sentences(self) -> np.ndarray:

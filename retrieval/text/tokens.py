@@ -187,21 +187,20 @@ class TokenStore:
     self.path = self.store.path
     self.vocab_size = self.store.meta['vocab_size']
     self.tokenizer_fingerprint = self.store.fields['tokenizer']
-    array, ends = self.store.array, self.store.ends
-    self.tokens = array('tokens').within(0, self.vocab_size)
-    self._token_end = ends('token_end', 'tokens')
+    array = self.store.array
+    self.tokens = array('tokens')
+    self._token_end = array('token_end')
     self.num_documents = len(self._token_end)
     self.num_bytes, self.num_words = array('num_bytes'), array('num_words')
     self.id_hash = array('id_hash')
     self._text = {
-      name: (ends(f'{name}_end', f'{name}_text'), array(f'{name}_text'))
+      name: (array(f'{name}_end'), array(f'{name}_text'))
       for name in ('id', 'title')
     }
     self.with_text = self.store.fields.get('with_text', False)
     if self.with_text:
-      self._text['text'] = (ends('text_end', 'text'), array('text'))
-      lengths = self.store.rows('text')
-      self._token_bytes = self.store.array('token_bytes').spans(lengths)
+      self._text['text'] = (array('text_end'), array('text'))
+      self._token_bytes = self.store.array('token_bytes')
 
   def check_tokenizer(self, tokenizer: tokenization.Tokenizer) -> None:
     """Raise ValueError unless `tokenizer` made this store."""
@@ -225,9 +224,7 @@ class TokenStore:
   def document(self, i: int) -> np.ndarray:
     """Tokens of document `i`, BOS first: [length] uint16 or uint32."""
     shard, span = self._span(self._token_end, i)
-    tokens = self.tokens.shard(shard)[span]
-    self.tokens.check(tokens, np.full(len(tokens), shard))
-    return tokens
+    return self.tokens.shard(shard)[span]
 
   def document_id(self, i: int) -> str:
     """Return the id of document `i`."""
@@ -253,9 +250,7 @@ class TokenStore:
     """First and past-last byte of each token of document `i`: [length, 2]."""
     self._check_text()
     shard, span = self._span(self._token_end, i)
-    found = self._token_bytes.shard(shard)[span]
-    self._token_bytes.check(found, np.full(len(found), shard))
-    return found
+    return self._token_bytes.shard(shard)[span]
 
   def _check_text(self) -> None:
     """Raise ValueError when the store was made without texts."""

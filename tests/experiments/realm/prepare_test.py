@@ -89,7 +89,7 @@ def _files(workdir):
       file.stat().st_mtime_ns,
     )
     for file in root.rglob('*')
-    if file.is_file() and file.suffix != '.verified'
+    if file.is_file()
   }
 
 

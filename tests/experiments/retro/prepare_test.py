@@ -71,7 +71,7 @@ def _bytes(folder):
   return {
     f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest()
     for f in folder.rglob('*')
-    if f.is_file() and f.suffix != '.verified'
+    if f.is_file()
   }
 
 

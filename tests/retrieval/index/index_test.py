@@ -1,7 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
-import json
 import os
 import re
 import shutil
@@ -53,7 +52,7 @@ def test_builds_measures_publishes_and_reopens(tmp_path, vectors):
   assert report['queries_per_sec'] > 0 and report['build_sec'] > 0
   assert report['exact_queries_per_sec'] > 0
   assert 4 * 16 < report['bytes_per_vector'] < 20 * 16
-  assert sorted(os.listdir(tmp_path)) == ['.index.verified', 'index']
+  assert sorted(os.listdir(tmp_path)) == ['index']
   again = index_lib.open_index(tmp_path / 'index')
   assert again.fingerprint == index.fingerprint
   assert again.vectors_fingerprint == 'v'
@@ -249,7 +248,7 @@ def test_damage_is_found_when_opening(tmp_path, vectors, monkeypatch):
   (path / 'index.json').write_text('{')
   with pytest.raises(ValueError, match='index.json: not JSON'):
     index_lib.open_index(path)
-  (path / 'index.json').write_text(json.dumps({'schema': 99}))
+  (path / 'index.json').write_text(manifests.sealed({'schema': 99}))
   with pytest.raises(ValueError, match='schema 99, expected 1'):
     index_lib.open_index(path)
   with pytest.raises(FileNotFoundError, match='no index here'):
@@ -295,7 +294,7 @@ def test_of_two_builders_the_first_one_counts(tmp_path, vectors, monkeypatch):
   monkeypatch.setattr(index_lib, '_write', overtaken)
   index = index_lib.build_index(path, vectors, 'v', EXACT)
   assert index.fingerprint == index_lib.open_index(path).fingerprint
-  assert sorted(os.listdir(tmp_path)) == ['.index.verified', 'index']
+  assert sorted(os.listdir(tmp_path)) == ['index']
 
 
 @pytest.mark.usefixtures('unchecked')

@@ -44,7 +44,7 @@ def _bytes(folder):
   return {
     str(f.relative_to(folder)): f.read_bytes()
     for f in folder.rglob('*')
-    if f.is_file() and f.suffix != '.verified' and f.name != index_lib.MANIFEST
+    if f.is_file() and f.name != index_lib.MANIFEST
   }
 
 
@@ -234,7 +234,6 @@ def test_other_processes_build_and_measure_a_large_index(
     (partition, 'order'),
     (sharded.ShardedSearcher, '_shard'),
     (searchers.ExactSearcher, 'search'),
-    (search_tasks.store, 'hash_files'),
   ):
     if (name, few) != ('order', 2):  # the shards of a query are found here
       monkeypatch.setattr(where, name, refused)
@@ -249,21 +248,6 @@ def test_other_processes_build_and_measure_a_large_index(
   told = {x for x in wanted if x.endswith('queries_per_sec')}
   assert told and not told & set(found.report)
   assert type(found.searcher) is sharded.ShardedSearcher
-
-
-def test_a_new_index_is_hashed_once(tmp_path, monkeypatch):
-  def refused(file, _):
-    raise AssertionError(f'{file} is compared')
-
-  monkeypatch.setattr(verification.checksums, 'check', refused)
-  path = build(tmp_path / 'index', searcher='int8').path
-  index_lib.open_index(path)
-  (path / 'shard-000000' / 'codes.npy').touch()
-  with pytest.raises(AssertionError, match='codes.npy is compared'):
-    index_lib.open_index(path)
-  monkeypatch.setenv(verification.VARIABLE, 'full')
-  with pytest.raises(AssertionError, match='is compared'):
-    build(tmp_path / 'other', searcher='int8')
 
 
 def test_writers_build_shards_of_one_plan(tmp_path):

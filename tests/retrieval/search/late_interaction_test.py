@@ -177,16 +177,3 @@ def test_other_models_and_texts_are_refused(path, tmp_path):
     late_interaction.LateInteraction(tmp_path, Words())
   with pytest.raises(ValueError, match='0 blocks: expected at least 1'):
     _build(tmp_path / 'empty', texts=[])
-
-
-@pytest.mark.parametrize('name', ['centroids', 'blocks', 'ends', 'starts'])
-def test_numbers_out_of_range_are_refused(tmp_path, monkeypatch, name):
-  monkeypatch.setenv('RETRIEVAL_VERIFY', 'off')
-  path = _build(tmp_path / 'index')
-  file = path / 'tokens' / f'{name}-000001.npy'
-  values = np.load(file)
-  values[-1] = 999
-  np.save(file, values)
-  index = late_interaction.LateInteraction(path, Words(), ALL)
-  with pytest.raises(ValueError, match=f'{name}-000001.npy.*damaged'):
-    index.search(QUERIES, 3)

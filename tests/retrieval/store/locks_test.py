@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One writer a folder: who is refused, and when the lock ends."""
 
-import errno
 import os
 import signal
 import subprocess
@@ -53,8 +52,7 @@ def test_roles_and_processes_have_locks_of_their_own(tmp_path):
       assert all(_refused_by_another_open(tmp_path, name) for name in names)
 
 
-def test_the_holder_is_named_and_the_lock_dies_with_it(tmp_path, monkeypatch):
-  monkeypatch.setattr(locks, '_PATIENCE_SEC', 5.0)
+def test_the_holder_is_named_and_the_lock_dies_with_it(tmp_path):
   job = subprocess.Popen(
     [sys.executable, '-c', _HOLDER, str(tmp_path)],
     stdout=subprocess.PIPE,
@@ -63,55 +61,17 @@ def test_the_holder_is_named_and_the_lock_dies_with_it(tmp_path, monkeypatch):
   )
   try:
     pid = job.stdout.readline().strip()
-    began = time.monotonic()
     with pytest.raises(locks.WriterError) as refused:
       with locks.writer(tmp_path):
         pass
-    assert time.monotonic() - began < 5  # at once
     line = str(refused.value)
-    for part in (f'{tmp_path}: process {pid} on ', '(-c ', ' since 20', 'wait'):
-      assert part in line, line
-    assert '\n' not in line
+    assert f'{tmp_path}: process {pid} on ' in line and '\n' not in line
     os.kill(job.pid, signal.SIGKILL)
     job.wait()
     with locks.writer(tmp_path):  # though the fork and the child live
       os.killpg(job.pid, 0)
   finally:
     os.killpg(job.pid, signal.SIGKILL)
-
-
-def test_a_holder_that_ends_meanwhile_is_waited_for(tmp_path):
-  with open(tmp_path / '.writer.lock', 'a') as f:
-    locks.fcntl.flock(f, locks.fcntl.LOCK_EX)
-    release = lambda: (time.sleep(0.2), f.close())  # noqa: E731
-    locks.threading.Thread(target=release).start()
-    with locks.writer(tmp_path):
-      assert f.closed
-
-
-def test_a_lock_that_its_holder_removes_is_made_again(tmp_path, monkeypatch):
-  lock = locks._lock
-
-  def late(opened, file, folder):
-    """The holder before leaves between our opening and our locking."""
-    monkeypatch.setattr(locks, '_lock', lock)
-    lock(opened, file, folder)
-    os.unlink(file)
-
-  monkeypatch.setattr(locks, '_lock', late)
-  with locks.writer(tmp_path):
-    assert _refused_by_another_open(tmp_path)
-
-
-def test_without_locks_one_line_warns(tmp_path, monkeypatch, caplog):
-  def flock(*unused):
-    raise OSError(errno.ENOLCK, 'No locks available')
-
-  monkeypatch.setattr(locks.fcntl, 'flock', flock)
-  with locks.writer(tmp_path), locks.hold(tmp_path / 'x.lock'):
-    pass
-  [record] = caplog.records
-  assert 'No locks available; take care' in record.message
 
 
 def test_a_folder_that_cannot_be_written_needs_no_lock(tmp_path, monkeypatch):
@@ -135,7 +95,7 @@ def test_the_next_holder_removes_what_dead_writers_left(tmp_path):
     x.with_name(x.name.replace('.draft-', '.draft-other_'))
     for x in (drafts.beside(tmp_path / 'new'), drafts.beside(tmp_path / 'old'))
   ]
-  others = [tmp_path / '.lease-1', tmp_path / 'a.draft-b-1-2-00000000']
+  others = [tmp_path / '.lease-1', tmp_path / 'a.draft-b-2-00000000']
   dead[1].mkdir()
   below.mkdir()
   for path in (dead[0], dead[1] / 'half', *live, *foreign, *others):

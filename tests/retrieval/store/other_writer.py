@@ -3,9 +3,9 @@
 """Another writer of a folder, as its lock looks to this process."""
 
 import contextlib
-import os
 import pathlib
 
+import filelock
 import pytest
 
 from retrieval.store import locks
@@ -16,13 +16,11 @@ def refuses(folder, name='.writer.lock'):
   """Expect that the body is refused to write a folder, and writes nothing."""
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
-  # A file that is opened anew has a lock of its own, even in one process.
-  opened = locks._acquire(str(folder / name), folder)
-  before = sorted(folder.rglob('*'))
-  try:
-    with pytest.raises(locks.WriterError, match='writes here') as error:
+  # A lock of its own, even in one process.
+  with filelock.FileLock(folder / name):
+    (folder / name).write_text('process 1 on another host')
+    before = sorted(folder.rglob('*'))
+    with pytest.raises(locks.WriterError) as error:
       yield
-  finally:
-    os.close(opened)
-  assert f'{folder}: process {os.getpid()} on ' in str(error.value)
-  assert sorted(folder.rglob('*')) == before
+    assert f'{folder}: process 1 on another host writes' in str(error.value)
+    assert sorted(folder.rglob('*')) == before

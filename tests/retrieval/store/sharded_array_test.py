@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from retrieval.store import sharded_array
+from retrieval.store import checksums, sharded_array
 
 
 def _sharded(
@@ -22,7 +22,8 @@ def _sharded(
   for shard, part in enumerate(np.split(whole, np.cumsum(rows)[:-1])):
     files.append(folder / f'{shard}.npy')
     np.save(files[-1], part)
-  return sharded_array.ShardedArray(files, rows, (3,), np.int32), whole
+  sums = [*map(checksums.of_file, files)]
+  return sharded_array.ShardedArray(files, rows, (3,), np.int32, sums), whole
 
 
 def _resident(files) -> int:
@@ -104,60 +105,6 @@ def test_threads_open_files_at_once(tmp_path):
     sys.setswitchinterval(interval)
   for result in results:
     np.testing.assert_array_equal(result, whole)
-
-
-def _flat(folder, name, *shards):
-  files = []
-  for i, values in enumerate(shards):
-    files.append(folder / f'{name}-{i}.npy')
-    np.save(files[-1], np.asarray(values, np.int64))
-  rows = [len(values) for values in shards]
-  shape = np.shape(shards[0])[1:]
-  return sharded_array.ShardedArray(files, rows, shape, np.int64)
-
-
-@pytest.mark.parametrize('bad', [-1, 7])
-@pytest.mark.parametrize('key', [3, -2, np.array([0, 3]), slice(1, 5)], ids=str)
-def test_values_outside_their_limits_name_the_file(tmp_path, key, bad):
-  array = _flat(tmp_path, 'ids', [0, 6, 1], [bad, 2]).within(0, 7)
-  array = pickle.loads(pickle.dumps(array))
-  assert array[np.array([0, 1, 2, 4])].tolist() == [0, 6, 1, 2]
-  with pytest.raises(
-    ValueError, match=r'ids-1\.npy: holds .*expected values of 0 to 6'
-  ):
-    array[key]
-
-
-@pytest.mark.parametrize('ends', [[0, 3, 2, 5], [-1, 3, 4, 5], [2, 3, 4, 6]])
-def test_ends_that_do_not_ascend_to_the_end(tmp_path, ends):
-  good = _flat(tmp_path, 'good', [2, 2, 4, 5], []).ending([5, 0])
-  assert good[:].tolist() == [2, 2, 4, 5]
-  with pytest.raises(ValueError, match=r'end-0\.npy: .*ascend to 5'):
-    _flat(tmp_path, 'end', ends).ending([5])[3]
-
-
-@pytest.mark.parametrize('span', [[3, 2], [-1, 2], [0, 9]])
-def test_spans_that_are_none(tmp_path, span):
-  array = _flat(tmp_path, 'span', [[0, 2], span]).spans([8, 4])
-  assert array[0].tolist() == [0, 2]
-  with pytest.raises(ValueError, match=r'span-0\.npy: holds'):
-    array[1]
-
-
-@pytest.mark.parametrize(
-  ('start', 'count', 'file'),
-  [(-1, 2, 'at-0'), (5, 1, 'at-0'), (3, 3, 'at-0'), (0, 5, 'x-0')],
-)
-def test_spans_beyond_their_array_are_not_read(tmp_path, start, count, file):
-  source = _flat(tmp_path, 'x', [1, 2, 3, 4, 99]).within(0, 9)
-  at = _flat(tmp_path, 'at', [start])
-  none = np.array([0])
-  values, mask = sharded_array.gather_spans(
-    source, none, np.array([1]), np.array([9]), 3, at
-  )
-  assert values.tolist() == [[2, 3, 4]] and mask.all()
-  with pytest.raises(ValueError, match=rf'{file}\.npy: holds'):
-    sharded_array.gather_spans(source, none, at[:], np.array([count]), 5, at)
 
 
 @pytest.mark.parametrize(

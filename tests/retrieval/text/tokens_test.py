@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retrieval.store import manifests, store
+from retrieval.store import store
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -125,7 +125,7 @@ def test_stores_without_texts_are_what_they_were(data):
     'with_title': False,
     'documents_per_shard': 2,
   }
-  key = [manifests.SCHEMA, tokens_lib.KIND, fields]
+  key = [store.SCHEMA, tokens_lib.KIND, fields]
   assert plain.store.fingerprint == store.fingerprint(key)
   assert not plain.with_text and tokens.with_text
   assert plain.store.fingerprint != tokens.store.fingerprint
