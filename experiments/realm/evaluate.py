@@ -31,7 +31,7 @@ from experiments.realm import (
 from realm_jax.data import folder as realm_data, pipeline
 from realm_jax.serving import (
   block_indices,
-  evaluate,
+  masked_words,
   serving,
   trained_models,
 )
@@ -51,7 +51,7 @@ def measure_utility(
     index: index of the model's parameters.
 
   Returns:
-    'retrieved' and 'random' -> the measures of `evaluate.measure`.
+    'retrieved' and 'random' -> the measures of `masked_words.measure`.
   """
   config, data, found = trained.config, trained.data, {}
   source = realm_task.source(config, data, 'valid')
@@ -67,7 +67,9 @@ def measure_utility(
     batches = iter(dataset)
     with progress.bar(f'{candidates} documents', 'batches') as update:
       taken = _counted(itertools.islice(batches, num_batches), update)
-      found[candidates] = evaluate.measure(trained.model, trained.params, taken)
+      found[candidates] = masked_words.measure(
+        trained.model, trained.params, taken
+      )
     batches.close()
   return found
 

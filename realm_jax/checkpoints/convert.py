@@ -16,7 +16,6 @@ import numpy as np
 
 from realm_jax.checkpoints import names
 
-_ROWS = 65_536  # rows of a large tensor that are compared at once
 # Positions 0, 1, 2 ..., which older files of the port hold.
 _POSITIONS = re.compile(r'(^|\.)embeddings\.position_ids$')
 
@@ -78,7 +77,9 @@ def from_hf(
       unused[tensor.name] = array
     elif tensor.role == names.VECTORS:
       vectors = array
-    elif tensor.path in tensors and not _equal(array, tensors[tensor.path]):
+    elif tensor.path in tensors and not np.array_equal(
+      array, tensors[tensor.path]
+    ):
       problems.append(f'{tensor.name} differs from {tensor.path}, its double')
   fates |= {name: 'skipped' for name in rest if _POSITIONS.search(name)}
   unknown = sorted({*rest} - {*fates})
@@ -93,7 +94,7 @@ def _is_shared(tensors: Mapping[str, np.ndarray]) -> bool:
   """Whether a scorer's two embedders are equal, stored twice or once."""
   prefix = 'query_embedder.'
   return all(
-    _equal(array, tensors[name.removeprefix('query_')])
+    np.array_equal(array, tensors[name.removeprefix('query_')])
     for name, array in tensors.items()
     if name.startswith(prefix) and name.removeprefix('query_') in tensors
     if not name.startswith(f'{prefix}cls.predictions.')
@@ -103,17 +104,6 @@ def _is_shared(tensors: Mapping[str, np.ndarray]) -> bool:
 def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
   return len(shape) == len(wanted) and all(
     want in (None, size) for size, want in zip(shape, wanted, strict=True)
-  )
-
-
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-  if a.shape != b.shape:
-    return False
-  if not a.ndim:
-    return bool(a == b)
-  return all(
-    np.array_equal(a[low : low + _ROWS], b[low : low + _ROWS])
-    for low in range(0, len(a), _ROWS)
   )
 
 
@@ -151,55 +141,36 @@ def from_bundle(
   except ValueError as e:
     raise ValueError(f'{source}: {e}') from None
   hf_class = names.BUNDLES[bundle]
-  tensors, fates = _rename(variables, bundle, sizes, source)
+  variable_of = {
+    tensor.name: names.tf_name(bundle, tensor.name)
+    for tensor in names.layout(hf_class, sizes)
+  }
+  known = {k: v for k, v in variable_of.items() if v in variables}
+  tensors = {
+    k: variables[v].T if v.endswith('/kernel') else variables[v]
+    for k, v in known.items()
+  }
+  others = {*variables} - {*known.values()}
+  skipped = {name for name in others if names.is_skipped(name)}
+  tensors |= {name: variables[name] for name in others - skipped}  # refused
   # The vectors are in a separate bundle.
-  vectors = np.zeros((0, sizes.projection_size), np.float32)
   if hf_class == 'RealmForOpenQA':
-    tensors[names.BLOCKS] = vectors
+    tensors[names.BLOCKS] = np.zeros((0, sizes.projection_size), np.float32)
   found = from_hf(
     tensors,
     dataclasses.replace(sizes, num_blocks=None),
     source,
     hf_class=hf_class,
   )
+  fates = {v: found.fates[k] for k, v in known.items()}
   step = int(variables[names.STEP]) if names.STEP in variables else 0
   return dataclasses.replace(
-    found, sizes=sizes, vectors=None, fates=fates, step=step
+    found,
+    sizes=sizes,
+    vectors=None,
+    fates=fates | dict.fromkeys(skipped, 'skipped'),
+    step=step,
   )
-
-
-def _rename(
-  variables: Mapping[str, np.ndarray],
-  bundle: str,
-  sizes: names.Sizes,
-  source: str,
-) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Tensors of a bundle by the port's names; fates by TensorFlow's names."""
-  tensors, fates, problems = {}, {}, []
-  left = dict(variables)
-  for tensor in names.layout(names.BUNDLES[bundle], sizes):
-    name = names.tf_name(bundle, tensor.name)
-    if name is None:
-      continue
-    array = left.pop(name, None)
-    turned = name.endswith('/kernel')
-    if array is None:
-      if tensor.role == names.PARAMETER:
-        problems.append(f'{name} is missing')
-      continue
-    wanted = tensor.shape[::-1] if turned else tensor.shape
-    if array.shape != wanted:
-      problems.append(f'{name} has shape {array.shape}, expected {wanted}')
-      continue
-    tensors[tensor.name] = array.T if turned else array
-    fates[name] = tensor.role
-  skipped = [name for name in left if names.is_skipped(name)]
-  fates |= dict.fromkeys(skipped, 'skipped')
-  unknown = sorted({*left} - {*skipped})
-  problems += [f'{name} is not of bundle {bundle}' for name in unknown]
-  if problems:
-    raise ValueError(f'{source}: {"; ".join(problems)}.')
-  return tensors, fates
 
 
 def join(parts: Iterable[Converted]) -> dict[str, Any]:

@@ -11,7 +11,14 @@ import jax
 import numpy as np
 
 from realm_jax.data import examples
-from realm_jax.serving import answer_text, beams, block_reader, predict, views
+from realm_jax.serving import (
+  answer_text,
+  beams,
+  block_reader,
+  predict,
+  trained_model,
+  views,
+)
 from retrieval.questions import questions as questions_lib
 from retrieval.text import blocks as blocks_lib
 
@@ -130,7 +137,7 @@ class Answerer(block_reader.BlockReader):
 
   def __init__(
     self,
-    trained: Any,
+    trained: trained_model.TrainedModel,
     retriever: beams.BlockRetriever,
     *,
     read_at_once: int = 0,

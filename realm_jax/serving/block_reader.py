@@ -10,17 +10,17 @@ import jax
 import numpy as np
 
 from realm_jax.data import examples, question_rows
-from realm_jax.serving import beam_selector, beams, model_configs
+from realm_jax.serving import beam_selector, beams, model_configs, trained_model
 
 
 class BlockReader(abc.ABC):
-  """Retrieves and reads with `trained`, a `trained.TrainedReader`."""
+  """Retrieves and reads with a trained model."""
 
   SOURCE = question_rows.QuestionSource
 
   def __init__(
     self,
-    trained: Any,
+    trained: trained_model.TrainedModel,
     retriever: beams.BlockRetriever,
     read: Callable[[Any, Any], Any],
     *,

@@ -10,7 +10,7 @@ import scipy.special
 
 from realm_jax.data import examples, question_rows
 from realm_jax.objectives import claims as claims_model
-from realm_jax.serving import beams, block_reader
+from realm_jax.serving import beams, block_reader, trained_model
 from retrieval.questions import claims as claims_lib
 
 
@@ -38,7 +38,7 @@ class Classifier(block_reader.BlockReader):
 
   def __init__(
     self,
-    trained: Any,
+    trained: trained_model.TrainedModel,
     retriever: beams.BlockRetriever,
     *,
     rule: str = 'best',

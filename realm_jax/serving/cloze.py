@@ -8,9 +8,7 @@ word is among the first of its predictions. Only words of one wordpiece are aske
 Dimension key: n facts, B facts of a batch, Q query length, M targets.
 """
 
-from collections.abc import Iterator, Sequence
 import dataclasses
-import itertools
 import os
 import pathlib
 from typing import Any, Literal
@@ -19,7 +17,7 @@ from jaxtyping import Int
 import numpy as np
 
 from realm_jax.data import examples, pipeline, sources
-from realm_jax.serving import evaluate, explain
+from realm_jax.serving import explain, masked_words, trained_model
 from retrieval.readers import base as readers
 from retrieval.store import shards
 
@@ -39,7 +37,7 @@ class Facts:
   skipped: dict[str, int]  # reason -> number of facts
 
 
-def read(path: str | os.PathLike, trained: Any) -> Facts:
+def read(path: str | os.PathLike, trained: trained_model.TrainedModel) -> Facts:
   """Read JSON lines in LAMA's form.
 
   Fields: `obj_label`, the word; `masked_sentences`, of which the first is asked, or
@@ -50,14 +48,12 @@ def read(path: str | os.PathLike, trained: Any) -> Facts:
     ValueError: naming file and line of a record without these fields or a mask, and
       for a file without a fact of one wordpiece.
   """
-  path = pathlib.Path(path)
-  if not path.is_file():
-    raise FileNotFoundError(f'{path}: no such file of facts.')
   rows, relations, skipped = [], [], {_SEVERAL: 0, _LONG: 0}
   tokenizer, layout = trained.data.tokenizer, trained.layout
-  for where, record in readers.json_lines(path):
-    text, answer = _sentence(record, where), record.get('obj_label')
-    if not isinstance(answer, str) or text.count(explain.MASK) != 1:
+  for where, record in readers.json_lines(pathlib.Path(path)):
+    text, answer = _sentence(record), record.get('obj_label')
+    texts = isinstance(answer, str) and isinstance(text, str)
+    if not texts or text.count(explain.MASK) != 1:
       raise ValueError(
         f"{where}: expected a text 'obj_label' and a sentence with one "
         f'{explain.MASK}; found {answer!r} and {text!r}.'
@@ -75,15 +71,13 @@ def read(path: str | os.PathLike, trained: Any) -> Facts:
   return Facts(rows, relations, skipped)
 
 
-def _sentence(record: dict[str, Any], where: str) -> str:
-  if 'masked_sentences' in record:
-    found = readers.items(record, 'masked_sentences', where)[:1]
-  else:
-    found = readers.items(record, 'evidences', where)[:1]
-    found = [x.get('masked_sentence') for x in found if isinstance(x, dict)]
-  if not found or not isinstance(found[0], str):
-    raise ValueError(f'{where}: expected a masked sentence, found none.')
-  return found[0]
+def _sentence(record: dict[str, Any]) -> Any:
+  """Return the first masked sentence of a record."""
+  found = record.get('masked_sentences')
+  if found is None:
+    rows = record.get('evidences', ())
+    found = [x.get('masked_sentence') for x in rows if isinstance(x, dict)]
+  return found[0] if found and isinstance(found, list) else None
 
 
 def of_spans(source: sources.MaskedSentences, count: int, seed: int) -> Facts:
@@ -113,7 +107,7 @@ def of_spans(source: sources.MaskedSentences, count: int, seed: int) -> Facts:
 
 
 def ranks(
-  trained: Any,
+  trained: trained_model.TrainedModel,
   index: pipeline.Snapshot,
   facts: Facts,
   documents: Documents = 'retrieved',
@@ -124,7 +118,7 @@ def ranks(
   """Ask every fact.
 
   Args:
-    trained: a `trained.TrainedRealm` with an encoder.
+    trained: a REALM with an encoder.
     index: index of its blocks, such as `trained.index`.
     documents: what REALM reads beside the null document.
     progress: called with (facts done, facts in all).
@@ -136,8 +130,7 @@ def ranks(
   Raises:
     ValueError: for a model of ICT, which has no encoder.
   """
-  if 'encoder' not in trained.params:
-    raise ValueError('A model of ICT has no encoder: it predicts nothing.')
+  explain.check_encoder(trained)
   retrieval = pipeline.Retrieval(
     trained.data.blocks,
     trained.layout,
@@ -145,23 +138,16 @@ def ranks(
     'random' if documents == 'random' else 'retrieved',
   )
   found = []
-  for number, rows in enumerate(_batches(facts.rows, batch_size)):
-    batch = retrieval(number, examples.stack(rows))
+  for low in range(0, len(facts.rows), batch_size):
+    rows = facts.rows[low : low + batch_size]
+    filled = rows + rows[-1:] * (batch_size - len(rows))  # one shape for all
+    batch = retrieval(low // batch_size, examples.stack(filled))
     if documents == 'none':
       batch['candidate_valid'] = batch['candidate_valid'].copy()
       batch['candidate_valid'][:, 1:] = False
-    out = evaluate.predict(trained.model, trained.params, batch, MOST)
+    out = masked_words.predict(trained.model, trained.params, batch, MOST)
     right = np.asarray(out.tokens)[:, 0] == batch['mlm_targets'][:, :1]
-    found.append(np.where(right.any(-1), right.argmax(-1), MOST))
+    found.append(np.where(right.any(-1), right.argmax(-1), MOST)[: len(rows)])
     if progress:
-      progress(min((number + 1) * batch_size, len(facts.rows)), len(facts.rows))
-  return np.concatenate(found)[: len(facts.rows)].astype(np.int64)
-
-
-def _batches(
-  rows: Sequence[examples.Batch], size: int
-) -> Iterator[list[examples.Batch]]:
-  """Yield whole batches; the last one is filled up with its last row."""
-  for low in range(0, len(rows), size):
-    part = list(rows[low : low + size])
-    yield [*part, *itertools.repeat(part[-1], size - len(part))]
+      progress(low + len(rows), len(facts.rows))
+  return np.concatenate(found).astype(np.int64)

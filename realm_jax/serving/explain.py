@@ -3,16 +3,16 @@
 """Explain a prediction of REALM by its documents (Guu et al. 2020, Table 3)."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
 import numpy as np
 
 from realm_jax.data import examples, pipeline
-from realm_jax.serving import evaluate, serving, views
+from realm_jax.serving import masked_words, serving, trained_model, views
 
 MASK = '[MASK]'
-_SHOWN = 40  # letters of a text in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Explained:
     return views.explained_html(self)
 
 
-def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
+def encode(
+  trained: trained_model.TrainedModel, text: str, answer: str = ''
+) -> dict[str, np.ndarray]:
   """Make one row, as of `examples.mask_sentence`, from a text with masks.
 
   The wordpieces of `answer` are, one after another, the masks' targets; a
@@ -46,20 +48,14 @@ def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
   """
   layout, tokenizer = trained.layout, trained.data.tokenizer
   masks = text.count(MASK)
-  if not masks:
-    raise ValueError(f'{_start(text)}: expected at least one {MASK}.')
   pieces = tokenizer.encode(answer).ids.tolist() if answer else []
   if pieces and masks == 1:
     text = text.replace(MASK, ' '.join([MASK] * len(pieces)))
     masks = len(pieces)
-  if answer and len(pieces) != masks:
+  if not 1 <= masks <= layout.max_targets or (answer and len(pieces) != masks):
     raise ValueError(
-      f'{answer!r} is {len(pieces)} wordpieces, but there are {masks} masks.'
-    )
-  if masks > layout.max_targets:
-    raise ValueError(
-      f'{_start(text)}: {masks} masks, expected at most layout.max_targets='
-      f'{layout.max_targets}.'
+      f'{text!r} has {masks} {MASK} and {answer!r} {len(pieces)} wordpieces: '
+      f'expected as many, 1 to layout.max_targets={layout.max_targets}.'
     )
   tokens: list[int] = []
   positions: list[int] = []
@@ -70,7 +66,7 @@ def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
     tokens += tokenizer.encode(part.strip()).ids.tolist()
   if len(tokens) > layout.query_tokens:
     raise ValueError(
-      f'{_start(text)}: {len(tokens)} wordpieces, expected at most '
+      f'{text!r} has {len(tokens)} wordpieces: expected at most '
       f'{layout.query_tokens}.'
     )
   filled = np.asarray(tokens, np.int32)
@@ -80,42 +76,40 @@ def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
   return examples.stack([row])
 
 
-def _start(text: str) -> str:
-  """The first words of a text, in quotes."""
-  return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...')
-
-
 def explain(
-  trained: Any,
+  trained: trained_model.TrainedModel,
   index: serving.ServingIndex | None,
   text: str,
   answer: str = '',
   *,
   top: int = 5,
 ) -> Explained:
-  """Explain a prediction as `trained.TrainedRealm.explain`; None: its own index."""
-  if 'encoder' not in trained.params:
-    raise ValueError('A model of ICT has no encoder: it predicts nothing.')
+  """Explain a prediction as `TrainedRealm.explain`; None: its own index."""
+  check_encoder(trained)
   snapshots = pipeline.OneSnapshot(index or trained.index)
   retrieval = pipeline.Retrieval(trained.data.blocks, trained.layout, snapshots)
   batch = retrieval(None, encode(trained, text, answer))
-
-  def predict():
-    found = evaluate.predict(trained.model, trained.params, batch, top)
-    return jax.device_get(found)
-
-  out = predict()
+  predict = functools.partial(
+    masked_words.predict, trained.model, trained.params, num_tokens=top
+  )
+  out = jax.device_get(predict(batch))
   if not answer:
     batch['mlm_targets'] = out.tokens[..., 0]
-    out = predict()
+    out = jax.device_get(predict(batch))
   return _explained(trained, batch, out, text)
 
 
-def _words(trained: Any, ids: Any) -> str:
+def check_encoder(trained: trained_model.TrainedModel) -> None:
+  """Raise ValueError for a model of ICT."""
+  if 'encoder' not in trained.params:
+    raise ValueError('A model of ICT has no encoder: it predicts nothing.')
+
+
+def _words(trained: trained_model.TrainedModel, ids: Any) -> str:
   return trained.data.tokenizer.decode(np.asarray(ids))
 
 
-def _explained(trained, batch, out: evaluate.Prediction, text) -> Explained:
+def _explained(trained, batch, out: masked_words.Prediction, text) -> Explained:
   mask = batch['mlm_mask'][0]
   blocks, ids = trained.data.blocks, batch['candidate_block_ids'][0].tolist()
   documents = []

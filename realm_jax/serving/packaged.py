@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from realm_jax.data import folder as data_folder
-from retrieval import tokenization
 from retrieval.formats import packed, safetensors_files
 from retrieval.index import snapshots
 from retrieval.store import checkpoints
@@ -73,14 +72,6 @@ def _prepare(
   """Write tokens and blocks unless the config names prepared data."""
   root = pathlib.Path(config['data_dir'] or workdir / 'data')
   data = data_folder.DataFolder(root)
-  tokenizer = tokenization.WordPieceTokenizer(FOLDER)
-  if not (config['data_dir'] or data.has_tokenizer):
-    tokenizer.save(data.tokenizer_path)
-  if data.tokenizer.fingerprint != tokenizer.fingerprint:
-    raise ValueError(
-      f'The packaged reader has tokenizer {tokenizer.fingerprint}, {data.root} '
-      f'has {data.tokenizer.fingerprint}; expected the same.'
-    )
   if config['data_dir'] or data.path('blocks').exists():
     return data.blocks
   tokens = tokens_lib.build_token_store(

@@ -10,7 +10,7 @@ from typing import Any
 
 import ml_collections
 
-from realm_jax.data import examples, folder as data_folder, pipeline
+from realm_jax.data import folder as data_folder, pipeline
 from realm_jax.nn import initialize, open_qa, realm as model_lib
 from realm_jax.objectives import claims
 from realm_jax.serving import (
@@ -22,6 +22,7 @@ from realm_jax.serving import (
   model_configs,
   packaged as packaged_lib,
   serving,
+  trained_model,
 )
 from retrieval.index import index_versions
 from retrieval.store import checkpoints
@@ -37,17 +38,9 @@ _TRAINED_BY = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainedRealm:
-  """A trained REALM with its data; `step` is 0 before training."""
-
-  config: ml_collections.ConfigDict
-  data: data_folder.DataFolder
-  layout: examples.Layout
-  model: model_lib.Realm
-  params: Any
-  step: int
-  index_folder: str | os.PathLike = ''
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainedRealm(trained_model.TrainedModel):
+  """A trained REALM with its data."""
 
   def open_index(
     self,
@@ -96,17 +89,10 @@ class TrainedRealm:
     return explain_lib.explain(self, None, cloze, answer, top=top)
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainedReader:
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainedReader(trained_model.TrainedModel):
   """A model that reads the blocks it retrieves, with its data."""
 
-  config: ml_collections.ConfigDict
-  data: data_folder.DataFolder
-  layout: examples.Layout
-  model: open_qa.BeamScorer
-  params: Any
-  step: int  # training step; 0 before training
-  index_folder: str | os.PathLike = ''
   block_step: int = 0  # step of the parameters that embed blocks
   # these parameters, where `params` does not hold them
   block_params: Any = None

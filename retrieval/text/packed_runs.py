@@ -11,9 +11,10 @@ from typing import Any
 
 from absl import logging
 
+from retrieval import tokenization
 from retrieval.formats import packed
 from retrieval.store import links, manifests, store
-from retrieval.text import corpus as corpus_lib
+from retrieval.text import corpus as corpus_lib, data_folder
 
 _DOCUMENTS = 'documents.jsonl'
 
@@ -69,6 +70,7 @@ def take(
     check_corpus(workdir, saved['corpus'], named)
     _warn_of_kept(workdir, saved, config, kept)
     return workdir
+  _take_tokenizer(source, pathlib.Path(config['data_dir'] or workdir / 'data'))
   config = prepare(config, workdir)
   for file in files:
     if file != packed.CONFIG:
@@ -76,6 +78,21 @@ def take(
   store.write_atomically(workdir / packed.CONFIG, manifests.dump(config))
   packed.write_facts(workdir, packed.read_facts(source), [packed.CONFIG])
   return workdir
+
+
+def _take_tokenizer(source: pathlib.Path, root: pathlib.Path) -> None:
+  """Copy the model's tokenizer into a data folder that has none."""
+  data, tokenizer = (
+    data_folder.DataFolder(root),
+    tokenization.load_tokenizer(source),
+  )
+  if not data.has_tokenizer:
+    tokenizer.save(data.tokenizer_path)
+  if data.tokenizer.fingerprint != tokenizer.fingerprint:
+    raise ValueError(
+      f'{source}: a model of tokenizer {tokenizer.fingerprint}, but {root} has '
+      f'{data.tokenizer.fingerprint}; expected another workdir.'
+    )
 
 
 def _cache() -> pathlib.Path:

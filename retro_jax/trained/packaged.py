@@ -76,7 +76,7 @@ def take(
   """Make the run of a packed model over documents, as `packed_runs.take`."""
 
   def prepare(config, folder):
-    _prepare(loading.run_config(config), folder, source)
+    _prepare(loading.run_config(config), folder)
     return config
 
   return packed_runs.take(
@@ -84,20 +84,10 @@ def take(
   )
 
 
-def _prepare(
-  config: loading.RunConfig, workdir: pathlib.Path, source: pathlib.Path
-) -> None:
+def _prepare(config: loading.RunConfig, workdir: pathlib.Path) -> None:
   """Make the stores that are missing; a killed call continues."""
   data = retro_data.DataFolder.of(config, workdir)
   logging.info('Preparing the documents of a packed model in %s.', workdir)
-  tokenizer = tokenization.load_tokenizer(source / _TOKENIZER)
-  if not data.has_tokenizer:
-    tokenizer.save(data.tokenizer_path)
-  if data.tokenizer.fingerprint != tokenizer.fingerprint:
-    raise ValueError(
-      f'The packed model has tokenizer {tokenizer.fingerprint}, {data.root} has '
-      f'{data.tokenizer.fingerprint}; expected the same, or another workdir.'
-    )
   tokens = tokens_lib.build_token_store(
     data.path('tokens'),
     corpus_lib.Corpus(config.corpus),

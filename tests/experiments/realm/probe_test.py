@@ -132,5 +132,5 @@ def test_bad_records_are_named(trained, tmp_path, line, said):
   with pytest.raises(ValueError, match=said) as error:
     cloze.read(file, trained)
   assert str(file) in str(error.value) and '\n' not in str(error.value)
-  with pytest.raises(FileNotFoundError, match='no such file of facts'):
+  with pytest.raises(FileNotFoundError):
     cloze.read(tmp_path / 'nowhere.jsonl', trained)

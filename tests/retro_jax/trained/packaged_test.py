@@ -107,7 +107,7 @@ def test_data_of_another_tokenizer_are_refused(loaded, folder, tmp_path):
   )
   model.unlink()
   model.with_name('other').rename(model)
-  with pytest.raises(ValueError, match='packed model has tokenizer .*, .*data'):
+  with pytest.raises(ValueError, match='a model of tokenizer'):
     packaged.take(tmp_path, folder)
 
 

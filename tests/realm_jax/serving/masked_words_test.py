@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from realm_jax.nn import realm as model_lib
-from realm_jax.serving import evaluate
+from realm_jax.serving import masked_words
 from tests.realm_jax.nn import tiny
 
 N = 3  # tokens named of each mask
@@ -100,7 +100,7 @@ def _predict(tables, params, batch, n=1):
 @pytest.mark.parametrize('seed', [0, 1])
 def test_predictions_equal_loops(model, params, tables, seed):
   batch = _ragged(seed)
-  out = jax.device_get(evaluate.predict(model, params, batch, num_tokens=N))
+  out = jax.device_get(masked_words.predict(model, params, batch, num_tokens=N))
   for b, want in enumerate(_predict(tables, params, batch, N)):
     for name, values in want.items():
       found = getattr(out, name)[b]
@@ -117,13 +117,15 @@ def test_predictions_equal_loops(model, params, tables, seed):
 
 def test_what_does_not_count_changes_nothing(model, params):
   batch = _ragged(0)
-  want = jax.device_get(evaluate.predict(model, params, batch, num_tokens=N))
+  want = jax.device_get(
+    masked_words.predict(model, params, batch, num_tokens=N)
+  )
   none, idle = ~batch['candidate_valid'], ~batch['mlm_mask']
   other = {name: x.copy() for name, x in batch.items()}
   for name in ('candidate', 'joint'):
     other[f'{name}_ids'][none] = (other[f'{name}_ids'][none] + 7) % tiny.V
   other['mlm_targets'][idle] = (other['mlm_targets'][idle] + 5) % tiny.V
-  out = jax.device_get(evaluate.predict(model, params, other, num_tokens=N))
+  out = jax.device_get(masked_words.predict(model, params, other, num_tokens=N))
   for name in ('log_prior', 'log_posterior', 'marginal_gold', 'utility'):
     np.testing.assert_array_equal(getattr(out, name), getattr(want, name))
   for name in ('tokens', 'token_log_probs'):
@@ -181,7 +183,7 @@ def test_measures_equal_loops(model, params, tables):
     _answer(tables, params, tiny.batch(3), every, 2),
     _answer(tables, params, tiny.batch(4), every + 1, tiny.M),
   ]
-  found = evaluate.measure(model, params, iter(batches))
+  found = masked_words.measure(model, params, iter(batches))
   want = _measure(tables, params, batches)
   assert found == pytest.approx(want, abs=2e-5)
   assert found['examples'] == 8.0
@@ -195,15 +197,4 @@ def test_nothing_to_measure(model, params):
   batch['mlm_mask'][:] = False
   for batches in ([], [batch]):
     with pytest.raises(ValueError, match='no batch with a target'):
-      evaluate.measure(model, params, batches)
-
-
-def test_tally_adds_what_counts():
-  tally = evaluate.Tally()
-  tally.add(
-    'a', np.asarray([1.0, np.nan, 3.0]), np.asarray([True, False, True])
-  )
-  tally.add('a', np.asarray([[8.0]]), np.asarray([[True]]))
-  tally.add('b', np.asarray([True, False]), np.asarray([True, True]))
-  tally.add('none', np.asarray([5.0]), np.asarray([False]))
-  assert tally.means() == {'a': 4.0, 'b': 0.5, 'none': 0.0}
+      masked_words.measure(model, params, batches)

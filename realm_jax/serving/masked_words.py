@@ -8,8 +8,8 @@ Dimension key: B queries, K candidates (the null document first), M masked
 positions, V vocabulary.
 """
 
+import collections
 from collections.abc import Iterable, Mapping
-import dataclasses
 import functools
 from typing import Any
 
@@ -76,24 +76,6 @@ def predict(
   )
 
 
-@dataclasses.dataclass
-class Tally:
-  """Sums over batches, for shares and means."""
-
-  sums: dict[str, float] = dataclasses.field(default_factory=dict)
-  counts: dict[str, float] = dataclasses.field(default_factory=dict)
-
-  def add(self, name: str, values: np.ndarray, where: np.ndarray) -> None:
-    """Add the values that a mask selects."""
-    total = float(np.where(where, values, 0).sum())
-    self.sums[name] = self.sums.get(name, 0.0) + total
-    self.counts[name] = self.counts.get(name, 0.0) + float(where.sum())
-
-  def means(self) -> dict[str, float]:
-    """Return name -> mean of the added values."""
-    return {k: self.sums[k] / max(self.counts[k], 1e-9) for k in self.sums}
-
-
 def measure(
   model: model_lib.Realm, params: Any, batches: Iterable[Mapping[str, Any]]
 ) -> dict[str, float]:
@@ -108,7 +90,7 @@ def measure(
   Raises:
     ValueError: when no batch has a target.
   """
-  tally, examples = Tally(), 0
+  values = collections.defaultdict(list)
   for batch in batches:
     out = jax.device_get(predict(model, params, dict(batch)))
     mask, targets = batch['mlm_mask'], batch['mlm_targets']
@@ -119,13 +101,14 @@ def measure(
       ('null_', out.candidate_tokens[:, 0], null_gold),
     ):
       right = tokens == targets
-      tally.add(f'{name}log_prob', gold, mask)
-      tally.add(f'{name}accuracy', right, mask)
-      tally.add(f'{name}exact_span', (right | ~mask).all(axis=1), rows)
-    tally.add('retrieval_utility', out.marginal_gold - null_gold, mask)
-    tally.add('best_utility', out.utility.max(axis=1), rows)
-    tally.add('null_prior', np.exp(out.log_prior[:, 0]), rows)
-    examples += int(rows.sum())
-  if not examples:
+      values[f'{name}log_prob'].append(gold[mask])
+      values[f'{name}accuracy'].append(right[mask])
+      values[f'{name}exact_span'].append((right | ~mask).all(axis=1)[rows])
+    values['retrieval_utility'].append((out.marginal_gold - null_gold)[mask])
+    values['best_utility'].append(out.utility.max(axis=1)[rows])
+    values['null_prior'].append(np.exp(out.log_prior[:, 0])[rows])
+  found = {name: np.concatenate(x) for name, x in values.items()}
+  if not found or not found['null_prior'].size:
     raise ValueError('Nothing to measure: there is no batch with a target.')
-  return tally.means() | {'examples': float(examples)}
+  means = {name: float(x.mean(dtype=np.float64)) for name, x in found.items()}
+  return means | {'examples': float(found['null_prior'].size)}
