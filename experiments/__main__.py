@@ -7,12 +7,9 @@ docstring. Sources are parsed, never imported, so the list appears at once.
 """
 
 import ast
-from collections.abc import Iterator
-import itertools
 import pathlib
 import signal
 import sys
-from typing import NamedTuple
 
 _FOLDER = pathlib.Path(__file__).parent
 _USAGE = 'Run a command with `python -m NAME`; `python -m NAME --help` lists its flags.'
@@ -23,79 +20,72 @@ This page is generated: `python -m experiments --markdown > docs/commands.md`.
 """
 
 
-class Command(NamedTuple):
-  """A module that runs as a program."""
+def find_commands(word: str = '') -> dict[str, dict[str, str]]:
+  """Return, for each room and its purpose, its commands and theirs.
 
-  room: str  # its folder in experiments/
-  name: str  # dotted name, as in `python -m NAME`
-  summary: str  # first line of its docstring
-
-
-def _is_command(path: pathlib.Path, tree: ast.Module) -> bool:
-  """Whether a module is run by users; benchmarks start their own workers."""
-  worker = path.parent.name == 'benchmarks' and path.stem.endswith('_worker')
-  return not worker and any(
-    isinstance(node, ast.If)
-    and ast.unparse(node.test) == "__name__ == '__main__'"
-    for node in tree.body
-  )
-
-
-def _summary(tree: ast.Module) -> str:
-  return (ast.get_docstring(tree) or '').partition('\n')[0]
-
-
-def find_commands(word: str = '') -> Iterator[Command]:
-  """Yield the commands whose name or summary contains a word."""
-  for path in sorted(_FOLDER.glob('*/*.py')):
-    tree = ast.parse(path.read_text(encoding='utf-8'))
-    if _is_command(path, tree):
-      room = path.parent.name
-      found = Command(room, f'experiments.{room}.{path.stem}', _summary(tree))
-      if word.lower() in f'{found.name} {found.summary}'.lower():
-        yield found
+  Args:
+    word: what the name or purpose of a command is to contain.
+  """
+  rooms = {}
+  for folder in [
+    _FOLDER,
+    *sorted(x.parent for x in _FOLDER.glob('*/__init__.py')),
+  ]:
+    prefix = '.'.join(('experiments', *folder.relative_to(_FOLDER).parts))
+    found = {}
+    for path in sorted(folder.glob('[!_]*.py')):
+      text = path.read_text(encoding='utf-8')
+      if "\nif __name__ == '__main__'" in text and '_worker' not in path.stem:
+        name = f'{prefix}.{path.stem}'
+        summary = _summary(text)
+        if word.lower() in f'{name} {summary}'.lower():
+          found[name] = summary
+    if found:
+      about = _summary((folder / '__init__.py').read_text(encoding='utf-8'))
+      title = folder.name if folder != _FOLDER else 'For every model'
+      rooms[f'{title}: {about}'] = found
+  return rooms
 
 
-def _by_room(word: str) -> Iterator[tuple[str, str, list[Command]]]:
-  """Yield each room with its description and its commands."""
-  for room, commands in itertools.groupby(
-    find_commands(word), lambda command: command.room
-  ):
-    source = (_FOLDER / room / '__init__.py').read_text(encoding='utf-8')
-    about = _summary(ast.parse(source))
-    yield room, about, list(commands)
+def _summary(text: str) -> str:
+  return (ast.get_docstring(ast.parse(text)) or '').partition('\n')[0]
 
 
-def as_text(word: str = '') -> str:
+def as_text(rooms: dict[str, dict[str, str]]) -> str:
   """The list for a terminal."""
-  width = max((len(x.name) for x in find_commands(word)), default=0)
+  width = max(len(name) for found in rooms.values() for name in found)
   lines = []
-  for room, about, commands in _by_room(word):
-    lines += [f'{room}: {about}']
-    lines += [f'  {x.name:{width}}  {x.summary}' for x in commands] + ['']
+  for room, found in rooms.items():
+    lines += [room, *(f'  {x:{width}}  {y}' for x, y in found.items()), '']
   return '\n'.join([*lines, _USAGE])
 
 
-def as_markdown() -> str:
+def as_markdown(rooms: dict[str, dict[str, str]]) -> str:
   """The page docs/commands.md."""
   lines = [_MARKDOWN_HEAD]
-  for room, about, commands in _by_room(''):
-    lines += [f'## {room}', '', about, '', '| command | purpose |', '|---|---|']
-    lines += [f'| `{x.name}` | {x.summary} |' for x in commands] + ['']
+  for room, found in rooms.items():
+    title, _, about = room.partition(': ')
+    lines += [
+      f'## {title}',
+      '',
+      about,
+      '',
+      '| command | purpose |',
+      '|---|---|',
+    ]
+    lines += [f'| `{x}` | {y} |' for x, y in found.items()] + ['']
   return '\n'.join(lines).rstrip()
 
 
 def main(args: list[str]) -> None:
-  """Print the list, or exits with one line when nothing matches."""
+  """Print the list, or exit with one line when nothing matches."""
   word = ' '.join(args)
-  if word == '--markdown':
-    print(as_markdown())
-  elif next(find_commands(word), None):
-    print(as_text(word))
-  else:
+  rooms = find_commands('' if word == '--markdown' else word)
+  if not rooms:
     sys.exit(
       f'error: no command matches {word!r}; `python -m experiments` lists all.'
     )
+  print((as_markdown if word == '--markdown' else as_text)(rooms))
 
 
 if __name__ == '__main__':

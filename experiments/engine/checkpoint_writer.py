@@ -69,7 +69,7 @@ class Checkpoints:
       _remove_leftovers(self._folder)
       for row in metric_writer.read(workdir) if best_metric else ():
         if row['step'] <= (self.latest_step() or 0):
-          self.measured(row['step'], row)
+          self._note(row['step'], row)
 
   def __enter__(self) -> 'Checkpoints':
     return self
@@ -130,10 +130,15 @@ class Checkpoints:
 
   def measured(self, step: int, values: Mapping[str, float]) -> None:
     """Take note of the best metric, if it is among a step's metrics."""
-    value = values.get(self._metric)
-    if value is not None and math.isfinite(value):  # a NaN is never the best
-      self._values[step] = value
+    if self._note(step, values):
       self._jobs.append(self._background.submit(self._tidy))
+
+  def _note(self, step: int, values: Mapping[str, float]) -> bool:
+    value = values.get(self._metric)
+    found = value is not None and math.isfinite(value)  # NaN is never the best
+    if found:
+      self._values[step] = value
+    return found
 
   def _tidy(self) -> None:
     """Name the best step on disk, and remove what is not to be kept."""

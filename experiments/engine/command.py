@@ -6,18 +6,15 @@
     command.main(run, Config, builds=True)
 
 calls `run(config, workdir)` with the frozen dataclass `Config`, built from --config
-and its overrides (`experiments/engine/configs.py`); without `builds`, `run` gets the
-ConfigDict, whose fields `Config` has checked. `section=Evaluate` adds the command's own
-fields and passes them on: `run(config, workdir, evaluate)`. `main_of_verb('train')`
-finds all of these by config.task (`experiments/engine/rooms.py`).
-
-Bad input (ValueError, a missing file, field or package) ends in one line on stderr
-and exit code 1; --debug shows the traceback. Signals: `experiments/engine/signals.py`.
+and its overrides (`configs.py`); without `builds`, with the ConfigDict, whose fields
+`Config` has checked. `section=Evaluate` adds the command's own fields and passes them
+on: `run(config, workdir, evaluate)`. `main_of_verb('train')` finds all of these by
+config.task (`rooms.py`). Bad input ends in one line on stderr and exit code 1; --debug
+shows the traceback.
 
 To use several hosts, run the command on each with --config.distributed=True and a
---workdir that all hosts see. If the cluster manager does not number the processes
-for JAX, set JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_ID.
-JAX_COMPILATION_CACHE_DIR is where compiled programs are kept between runs.
+--workdir that all hosts see. If the cluster manager does not number the processes for
+JAX, set JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_ID.
 """
 
 import atexit
@@ -29,8 +26,6 @@ import os
 import pathlib
 import platform
 import re
-import select
-import signal
 import sys
 import traceback
 from typing import Any, NamedTuple
@@ -39,17 +34,12 @@ from absl import app, flags, logging
 import jax
 import ml_collections
 
-from experiments.engine import (
-  cluster,
-  configs,
-  failures,
-  rooms,
-  signals,
-)
+from experiments.engine import cluster, configs, failures, rooms, signals
 from retrieval import settings
 from retrieval.store import locks, verification
 
 _OVERRIDE = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?\Z', re.DOTALL)
+_CONFIG = re.compile(r'--?config(?:=(.*))?\Z', re.DOTALL)
 _MAX_CACHE_BYTES = 2 << 30
 
 
@@ -71,16 +61,7 @@ def main(
   section: type | None = None,
   **how: Any,
 ) -> None:
-  """Parse flags, call `run(config, workdir[, section])` and exit.
-
-  Args:
-    root: dataclass with the fields of the config and what they accept.
-    define_flags: defines the flags of the command other than --config and
-      --workdir; `run` reads them from `flags.FLAGS`.
-    builds: whether `run` takes the dataclass; else a ConfigDict.
-    section: dataclass of the command's own section.
-    **how: the keywords of `_main`.
-  """
+  """Parse flags, call `run(config, workdir[, section])` and exit; see `_main`."""
   call = _Call(run, root, builds, section)
   _main(lambda config: call, define_flags, **how)
 
@@ -99,6 +80,13 @@ def main_of_verb(
   _main(find, define_flags, **how)
 
 
+def main_of_script(script: Callable[[list[str]], None]) -> None:
+  """Run a script without --config; bad input ends in one line and exit code 1."""
+  with _one_line_errors():
+    _begin()
+    app.run(script, _expanded(sys.argv), _parse)
+
+
 def _main(
   find: Callable[[ml_collections.ConfigDict], _Call],
   define_flags: Callable[[], None] | None = None,
@@ -111,7 +99,8 @@ def _main(
 
   Args:
     find: returns what is called, once the config is known.
-    define_flags: as of `main`.
+    define_flags: defines the command's flags beside --config and --workdir;
+      `run` reads them from `flags.FLAGS`.
     writes: role in which the command is the one writer of --workdir
       (`locks.writer`): `locks.RUN` for a training, or the name of a file. None for
       a command that reads, or that writes another folder and locks it.
@@ -132,17 +121,8 @@ def _main(
     app.run(lambda args: _run(config, call, args, writes), argv, _parse)
 
 
-def main_of_script(script: Callable[[list[str]], None]) -> None:
-  """Run a script without --config; bad input ends in one line and exit code 1."""
-  with _one_line_errors():
-    _begin()
-    app.run(script, _expanded(sys.argv), _parse)
-
-
-def changed(
-  config: ml_collections.ConfigDict, **fields: Any
-) -> ml_collections.ConfigDict:
-  """Return a copy of a config, locked or not, with other values of fields."""
+def changed(config: Any, **fields: Any) -> Any:
+  """Return a copy of a config, dataclass or ConfigDict, with other values."""
   if dataclasses.is_dataclass(config):
     return dataclasses.replace(config, **fields)
   copied = config.copy_and_resolve_references()
@@ -161,19 +141,17 @@ def _one_line_errors() -> Iterator[None]:
 
   def end() -> None:
     if codes:
-      sys.stdout.flush()
+      with contextlib.suppress(
+        OSError
+      ):  # a reader such as `head` may have left
+        sys.stdout.flush()
       os._exit(codes[0])
 
   atexit.register(end)  # registered first, called last
   signals.watch()
   try:
     yield
-    sys.stdout.flush()
-  except KeyboardInterrupt:
-    signals.leave(signal.SIGINT)
-  except SystemExit as done:
-    with contextlib.suppress(BrokenPipeError):
-      sys.stdout.flush()
+  except SystemExit as done:  # absl always ends so
     if jax.distributed.is_initialized():
       jax.distributed.shutdown()  # processes of a job leave together
     if not isinstance(done.code, str):
@@ -189,23 +167,12 @@ def _one_line_errors() -> Iterator[None]:
 
 
 def _expanded(argv: list[str]) -> list[str]:
-  """Return arguments with those of each --flagfile in its place.
-
-  Raises:
-    ValueError: for an argument that is not UTF-8.
-  """
-  for argument in argv:
-    if not argument.isascii():
-      name = argument.partition('=')[0].encode(errors='replace').decode()
-      with failures.named(name):
-        argument.encode()
+  """Return arguments with those of each --flagfile in its place."""
   with _bad_flags():
     return flags.FLAGS.read_flags_from_files(argv, force_gnu=False)
 
 
-def _split(
-  argv: list[str],
-) -> tuple[list[str], str, list[tuple[str, str]]]:
+def _split(argv: list[str]) -> tuple[list[str], str, list[tuple[str, str]]]:
   """Return the other arguments, the last --config and the overrides of fields."""
   rest, path, overrides = [], '', []
   todo = iter(argv)
@@ -217,11 +184,11 @@ def _split(
       overrides.append((name, text))
       continue
     rest.append(argument)
-    if argument in ('--config', '-config'):
-      path = next(todo, '')
-      rest.append(path)
-    elif argument.lstrip('-').startswith('config=') and argument[0] == '-':
-      path = argument.partition('=')[2]
+    if match := _CONFIG.match(argument):
+      path = match[1]
+      if path is None:
+        path = next(todo, '')
+        rest.append(path)
   return rest, path, overrides
 
 
@@ -234,19 +201,14 @@ def _define(
   if spec is not None:  # python -m experiments.x.y: --help shows this name
     sys.argv[0] = spec.name
   before = set(flags.FLAGS)
-  flags.DEFINE_string(
-    'config',
-    default_config or None,
-    'Configuration, file.py[:arg]; --config.FIELD=VALUE sets one of its fields.',
-  )
-  flags.DEFINE_string(
-    'workdir', default_workdir or None, 'Folder of everything written.'
-  )
+  about = 'Configuration, file.py[:arg]; --config.FIELD=VALUE sets a field.'
+  flags.DEFINE_string('config', default_config or None, about)
+  about = 'Folder of everything written.'
+  flags.DEFINE_string('workdir', default_workdir or None, about)
   flags.DEFINE_bool('debug', False, 'Show tracebacks and all log lines.')
   defaults = {'config': default_config, 'workdir': default_workdir}
-  flags.mark_flags_as_required(
-    [x for x, found in defaults.items() if not found]
-  )
+  required = [name for name, found in defaults.items() if not found]
+  flags.mark_flags_as_required(required)
   if define_flags is not None:
     define_flags()
   for name in set(flags.FLAGS) - before:  # --help shows the main module's.
@@ -277,33 +239,39 @@ def _run(
   unused_args: list[str],
   writes: str | None,
 ) -> None:
-  logging.set_verbosity(logging.INFO)
   if not flags.FLAGS.debug:
     _begin()
   sections = []
   if call.section:
     name = configs.section_name(call.section)
-    value = config[name].to_dict()
-    sections.append(settings.build(call.section, value, f'config.{name}'))
+    section = config[name].to_dict()
+    sections = [settings.build(call.section, section, f'config.{name}')]
   if call.builds:
     config = configs.build(call.root, config)
   else:
     settings.check_section(call.root, config.to_dict(), 'config')
   workdir = flags.FLAGS.workdir
-  _check_workdir(workdir)
+  if not workdir:
+    raise ValueError("--workdir='': expected a folder.")
   verification.choose(getattr(config, 'verify', ''))
-  if hasattr(config, 'cluster'):
-    cluster.hold_shards(config)
+  cluster.hold_shards(config)
   if getattr(config, 'distributed', False):
-    _start_distributed(config)
-  with _writing(workdir, writes):
+    _start_distributed(getattr(config, 'checkpoint_on_sigterm', False))
+  lock = contextlib.nullcontext()
+  if writes and os.path.isdir(workdir):  # who makes it anew locks it then
+    distributed = jax.distributed.is_initialized()
+    lock = locks.writer(
+      workdir, writes, jax.process_index() if distributed else 0
+    )
+  with lock:
     call.run(config, workdir, *sections)
+  sys.stdout.flush()  # where a failure is still told
 
 
 def _begin() -> None:
-  """Set up the process: log lines, and a folder of compiled programs."""
+  """Set up log lines, and the folder of compiled programs."""
+  logging.set_verbosity(logging.INFO)
   logging.get_absl_handler().addFilter(_is_worth_showing)
-  sys.unraisablehook = _show_unraisable
   if not jax.config.jax_compilation_cache_dir:
     root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
     # Compiled for this machine's CPU; a home folder may be shared by others.
@@ -318,42 +286,14 @@ def _is_worth_showing(record: std_logging.LogRecord) -> bool:
   if f'{os.sep}site-packages{os.sep}' not in record.pathname:
     return True
   record.exc_info = None
-  orbax_raises = f'{os.sep}orbax{os.sep}' in record.pathname
-  return record.levelno > (
-    std_logging.ERROR if orbax_raises else std_logging.INFO
-  )
+  from_orbax = f'{os.sep}orbax{os.sep}' in record.pathname
+  most = std_logging.ERROR if from_orbax else std_logging.INFO
+  return record.levelno > most
 
 
-def _show_unraisable(ignored: Any) -> None:
-  """Ignore errors in TensorStore threads after their save has ended."""
-  if str(ignored.exc_value) != 'Event loop is closed':
-    sys.__unraisablehook__(ignored)
-
-
-def _check_workdir(workdir: str) -> None:
-  """Raise ValueError for what cannot be a folder, now or later."""
-  if not workdir:
-    raise ValueError("--workdir='': expected a folder.")
-  path = pathlib.Path(workdir)
-  found = next((x for x in (path, *path.parents) if os.path.lexists(x)), path)
-  if os.path.lexists(found) and not found.is_dir():
-    raise ValueError(f'--workdir={workdir}: {found} is not a folder.')
-
-
-def _writing(
-  workdir: str, role: str | None
-) -> contextlib.AbstractContextManager[None]:
-  """Lock a folder that is there; who makes it anew locks it then."""
-  if role is None or not os.path.isdir(workdir):
-    return contextlib.nullcontext()
-  distributed = jax.distributed.is_initialized()
-  return locks.writer(workdir, role, jax.process_index() if distributed else 0)
-
-
-def _start_distributed(config: Any) -> None:
+def _start_distributed(checkpoint_on_sigterm: bool) -> None:
   """Join the other processes, which then agree on the step that SIGTERM saves."""
-  saves = getattr(config, 'checkpoint_on_sigterm', False)
-  jax.config.update('jax_enable_preemption_service', saves)
+  jax.config.update('jax_enable_preemption_service', checkpoint_on_sigterm)
   names = ('COORDINATOR_ADDRESS', 'NUM_PROCESSES', 'PROCESS_ID')
   address, count, index = (os.environ.get(f'JAX_{name}') for name in names)
   jax.distributed.initialize(
@@ -366,22 +306,12 @@ def _start_distributed(config: Any) -> None:
 
 def _told(error: Exception) -> bool:
   """Tell a failure in one line, unless it is a bug."""
-  if isinstance(error, BrokenPipeError) and _is_unread(1):
-    # What is still to be written to it goes nowhere.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    line = 'the reader of standard output has left.'
-  else:
-    line = failures.line_of(error)
+  known = 'workdir' in flags.FLAGS
+  workdir = known and flags.FLAGS['workdir'].value
+  line = failures.line_of(error, workdir or '')
   if line is None:
     return False
   if '--debug' in sys.argv or os.environ.get('DEBUG'):
     traceback.print_exception(error)
   print(f'error: {line}', file=sys.stderr)
   return True
-
-
-def _is_unread(number: int) -> bool:
-  """Whether a file descriptor is a pipe without a reader, as after `| head`."""
-  poll = select.poll()
-  poll.register(number, select.POLLOUT)
-  return any(events & select.POLLERR for _, events in poll.poll(0))

@@ -2,16 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one training loop: resume, step, measure, save.
 
-`train(task, config, workdir)` reads from the config: seed, num_steps, batch_size,
-log_every, eval_every, eval_batches, checkpoint_every, keep_checkpoints,
-best_metric, best_mode, checkpoint_on_sigterm, mesh, optimizer, profile_steps, and
-optionally num_workers (which must not change on resume) and sharding_rules
-(overrides of `sharding.RULES`).
+`train(task, config, workdir)` reads the fields of `run_settings.Run` that concern
+training, and num_workers, which must not change on resume.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
-import dataclasses
 import itertools
 import json
 import math
@@ -25,6 +21,7 @@ from jax.experimental import multihost_utils
 
 from experiments.engine import (
   checkpoint_writer,
+  configs,
   metric_writer,
   optimizers,
   program as program_lib,
@@ -34,6 +31,8 @@ from experiments.engine import (
 )
 from retrieval.nn import sharding
 from retrieval.store import locks, store
+
+_FIRST_PROFILED = 4  # step of the run, past compilation
 
 
 class NotFiniteError(ValueError):
@@ -81,7 +80,7 @@ def train(
   """Train until `config.num_steps`, from the newest checkpoint if there is one.
 
   Args:
-    config: the fields that the module's docstring lists.
+    config: dataclass or ConfigDict with the fields that the module names.
     workdir: folder of config.json, metrics.jsonl, events and checkpoints/.
 
   Raises:
@@ -91,13 +90,9 @@ def train(
     signals.Terminated: after SIGTERM in a command, when the state is saved.
   """
   _check_best(task, config)
-  plain = (
-    dataclasses.asdict(config)
-    if dataclasses.is_dataclass(config)
-    else json.loads(config.to_json())
-  )
   program = program_lib.make_program(task, config, devices=devices)
   num_steps, index_refresher = config.num_steps, task.index_refresher
+  fields = json.loads(json.dumps(configs.as_dict(config)))
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
     enter(locks.writer(workdir, process_index=jax.process_index()))
@@ -106,7 +101,7 @@ def train(
     saver = enter(
       checkpoint_writer.Checkpoints(
         workdir,
-        config=plain,
+        config=fields,
         pipeline=_pipeline(task, config),
         index_version=None if index_refresher else task.index_version,
         fingerprints=task.fingerprints,
@@ -126,10 +121,10 @@ def train(
       state = program.init(jax.random.key(config.seed))
     if not jax.process_index():  # not before the restore may refuse
       path = pathlib.Path(workdir) / 'config.json'
-      store.write_atomically(path, json.dumps(plain, indent=2) + '\n')
+      store.write_atomically(path, json.dumps(fields, indent=2) + '\n')
     _log_plan(program, config, state, workdir)
     writer = enter(metric_writer.MetricWriter(workdir, resume_step=start))
-    profiler = enter(_Profiler(workdir, config.profile_steps))
+    profile = enter(_profiler(workdir, config.profile_steps))
     meter = progress.Throughput(
       task.tokens_per_step, task.flops_per_step, program.mesh.devices.ravel()
     )
@@ -152,9 +147,9 @@ def train(
 
     def record(step: int, kind: str, found: Mapping[str, float]) -> None:
       values = {f'{kind}/{name}': value for name, value in found.items()}
-      best = config.best_metric
       _report(writer, step, values)
       saver.measured(step, values)
+      best = config.best_metric
       if best.startswith(f'{kind}/') and best not in values:
         raise ValueError(
           f'config.best_metric={best!r}: expected one of {sorted(values)}.'
@@ -179,7 +174,7 @@ def train(
     measure(start)  # a run that was killed while it measured still owes this
     pending = None
     for step in range(start + 1, num_steps + 1):
-      profiler.before(step - start)
+      profile(step - start)
       with meter.waiting():
         rows = next(batches)
       if task.complete and pending is not None:
@@ -249,9 +244,7 @@ def _complete(
 
 
 def _check_finite(
-  step: int,
-  values: Mapping[str, float],
-  saver: checkpoint_writer.Checkpoints,
+  step: int, values: Mapping[str, float], saver: checkpoint_writer.Checkpoints
 ) -> None:
   loss, grad_norm = values['loss'], values['grad_norm']
   if not (math.isfinite(loss) and math.isfinite(grad_norm)):
@@ -284,16 +277,16 @@ def _log_plan(
     sum(x.size for x in jax.tree.leaves(part))
     for part in program_lib.split_parts(state.params, program.frozen)
   )
+  kind = program.mesh.devices.flat[0].device_kind
   logging.info(
-    'Training %s parameters%s for %d steps of batch %d on %d %s (%s); '
-    'everything is written to %s.',
+    'Training %s parameters (%s more are frozen) for %d steps of batch %d on a '
+    'mesh of %s, %s; everything is written to %s.',
     f'{trained:,}',
-    f' ({frozen:,} more are frozen)' if frozen else '',
+    f'{frozen:,}',
     config.num_steps,
     config.batch_size,
-    program.mesh.size,
-    program.mesh.devices.flat[0].device_kind,
-    ', '.join(f'{name} {size}' for name, size in program.mesh.shape.items()),
+    kind,
+    dict(program.mesh.shape),
     workdir,
   )
 
@@ -306,29 +299,16 @@ def _report(
   logging.info('step %d: %s', step, ', '.join(shown))
 
 
-class _Profiler:
-  """Traces a few steps, past compilation, into <workdir>/profile."""
+@contextlib.contextmanager
+def _profiler(workdir: str, num_steps: int) -> Iterator[Callable[[int], None]]:
+  """Trace a few steps into <workdir>/profile; yield what is called before each."""
+  with contextlib.ExitStack() as tracing:
 
-  _FIRST = 4
+    def before(index: int) -> None:
+      if num_steps and index == _FIRST_PROFILED:
+        folder = pathlib.Path(workdir) / 'profile'
+        tracing.enter_context(jax.profiler.trace(str(folder)))
+      elif index == _FIRST_PROFILED + num_steps:
+        tracing.close()
 
-  def __init__(self, workdir: str, num_steps: int):
-    self._folder = str(pathlib.Path(workdir) / 'profile')
-    self._num_steps = num_steps
-    self._running = False
-
-  def __enter__(self) -> '_Profiler':
-    return self
-
-  def before(self, index: int) -> None:
-    """Called before the run's index-th step, counted from 1."""
-    if self._num_steps and index == self._FIRST:
-      jax.profiler.start_trace(self._folder)
-      self._running = True
-    elif index == self._FIRST + self._num_steps:
-      self.__exit__()
-
-  def __exit__(self, *unused_exception) -> None:
-    if self._running:
-      jax.profiler.stop_trace()
-      self._running = False
-      logging.info('Profile of %d steps: %s', self._num_steps, self._folder)
+    yield before

@@ -3,13 +3,12 @@
 """Metrics to `metrics.jsonl` and TensorBoard event files in the workdir.
 
 Each row of `metrics.jsonl` is an object with 'step', appended when it is measured.
-A resumed run moves the rows after the step that it resumes from to the end of
-`metrics.cut.jsonl`, so that each step stands once.
+A resumed run removes the rows after the step that it resumes from: it measures the
+same values again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import contextlib
-import io
 import json
 import math
 import os
@@ -22,9 +21,9 @@ from jax.experimental import multihost_utils
 from tensorboardX import record_writer, summary
 from tensorboardX.proto import event_pb2
 
-from retrieval.store import locks
+from retrieval.store import locks, store
 
-FILE, CUT_FILE = 'metrics.jsonl', 'metrics.cut.jsonl'
+FILE = 'metrics.jsonl'
 
 
 class MetricWriter:
@@ -35,30 +34,27 @@ class MetricWriter:
 
     Args:
       workdir: the run's folder, created if absent.
-      resume_step: rows of later steps, left by a killed run, are moved.
+      resume_step: rows of later steps, left by a killed run, are removed.
 
     Raises:
       locks.WriterError: if another process writes this folder.
       ValueError: for a row that cannot be read.
     """
-    self._path = pathlib.Path(workdir) / FILE
+    path = pathlib.Path(workdir) / FILE
     self._events = self._rows = None
     is_first = not jax.process_index()
     with locks.writer(workdir) if is_first else contextlib.nullcontext():
       # All processes know what is measured: they measure the rest together.
-      rows = [*_rows(self._path)]
-      self._written = {
-        (row['step'], name)
-        for row, _ in rows
-        if row['step'] <= resume_step
-        for name in row
-      }
+      rows = [row for row in read(path) if row['step'] <= resume_step]
+      self._written = {(row['step'], name) for row in rows for name in row}
       if jax.process_count() > 1:
         multihost_utils.sync_global_devices('metrics')
       if is_first:
-        self._rows = self._path.open('ab')
-        _cut_after(self._path, rows, resume_step)
-        self._events = _Events(workdir, resume_step + 1)
+        text = ''.join(f'{json.dumps(row)}\n' for row in rows)
+        if not path.exists() or path.read_text() != text:
+          store.write_atomically(path, text)
+        self._rows = path.open('ab')
+        self._events = _open_events(workdir, resume_step + 1)
 
   def __enter__(self) -> 'MetricWriter':
     return self
@@ -81,46 +77,31 @@ class MetricWriter:
     }
     self._rows.write(f'{json.dumps(row)}\n'.encode())
     self._rows.flush()
-    self._events.write(step, values)
+    for name, value in values.items():
+      scalar = summary.scalar(name, float(value))
+      _add(self._events, step=step, summary=scalar)
+    self._events.flush()
 
   def written(self, step: int, prefix: str) -> bool:
     """Whether metrics with this prefix were written of a step, now or before."""
     return any(s == step and n.startswith(prefix) for s, n in self._written)
 
 
-class _Events:
-  """A TensorBoard event file, on disk whenever a call returns."""
+def _open_events(workdir: str, first_step: int) -> record_writer.RecordWriter:
+  """Start an event file; what others hold from `first_step` on counts no longer."""
+  host = f'{socket.gethostname()}.{os.getpid()}'
+  name = f'events.out.tfevents.{int(time.time())}.{host}'
+  events = record_writer.RecordWriter(os.path.join(workdir, name))
+  _add(events, file_version='brain.Event:2')
+  start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+  _add(events, step=first_step, session_log=start)
+  events.flush()
+  return events
 
-  def __init__(self, workdir: str, first_step: int):
-    host = f'{socket.gethostname()}.{os.getpid()}'
-    name = f'events.out.tfevents.{int(time.time())}.{host}'
-    self._path = os.path.join(workdir, name)
-    self._file = record_writer.RecordWriter(self._path)
-    start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-    self._add(
-      [
-        event_pb2.Event(file_version='brain.Event:2'),
-        # What other files hold from this step on counts no longer.
-        event_pb2.Event(step=first_step, session_log=start),
-      ]
-    )
 
-  def write(self, step: int, values: Mapping[str, float]) -> None:
-    self._add(
-      [
-        event_pb2.Event(step=step, summary=summary.scalar(name, float(value)))
-        for name, value in values.items()
-      ]
-    )
-
-  def _add(self, events: list[event_pb2.Event]) -> None:
-    for event in events:
-      event.wall_time = time.time()
-      self._file.write(event.SerializeToString())
-    self._file.flush()
-
-  def close(self) -> None:
-    self._file.close()
+def _add(events: record_writer.RecordWriter, **fields) -> None:
+  event = event_pb2.Event(wall_time=time.time(), **fields)
+  events.write(event.SerializeToString())
 
 
 def read(path: str | os.PathLike) -> list[dict[str, float]]:
@@ -133,57 +114,16 @@ def read(path: str | os.PathLike) -> list[dict[str, float]]:
     ValueError: if a row is damaged; names the file and the line.
   """
   path = pathlib.Path(path)
-  return [row for row, _ in _rows(path / FILE if path.is_dir() else path)]
-
-
-def _rows(path: pathlib.Path) -> Iterator[tuple[dict[str, float], bytes]]:
-  """Yield each row and its line; a half-written last row is left out."""
-  lines = io.BytesIO(path.read_bytes() if path.exists() else b'')
-  for number, line in enumerate(lines, 1):
+  path, rows = path / FILE if path.is_dir() else path, []
+  data = path.read_bytes() if path.exists() else b''
+  for number, line in enumerate(data.splitlines(keepends=True), 1):
     try:
-      row = json.loads(line.decode())
+      row = json.loads(line)
       if not isinstance(row, dict) or not isinstance(row.get('step'), int):
         raise ValueError("expected an object with a whole number as 'step'")
     except (ValueError, RecursionError) as error:
       if not line.endswith(b'\n'):
-        return
-      raise ValueError(
-        f'{path}, line {number}: damaged ({error}); correct or remove this '
-        'line.'
-      ) from None
-    yield row, line
-
-
-def _cut_after(
-  path: pathlib.Path, rows: list[tuple[dict[str, float], bytes]], step: int
-) -> None:
-  """Move the rows after `step` to the file of cut rows, and keep all others."""
-  later = [row['step'] > step for row, _ in rows]
-  first = later.index(True) if any(later) else len(rows)
-  end = sum(len(line) for _, line in rows[:first])
-  after = [
-    line
-    for (_, line), is_later in zip(rows[first:], later[first:], strict=True)
-    if not is_later
-  ]
-  _cut(path, end, b''.join(after))
-
-
-def _cut(path: pathlib.Path, end: int, after: bytes) -> None:
-  """Replace the bytes after `end` by `after`, and keep whole lines of them.
-
-  After a kill each line stands in one of both files.
-  """
-  data = path.read_bytes()
-  lines = data[end : data.rfind(b'\n') + 1]
-  if lines:
-    with (path.parent / CUT_FILE).open('ab') as f:
-      f.write(lines)
-      f.flush()
-      os.fsync(f.fileno())
-  os.truncate(path, end)
-  if data[:end][-1:] not in (b'', b'\n'):  # a last row without its end
-    after = b'\n' + after
-  if after:
-    with path.open('ab') as f:
-      f.write(after.removesuffix(b'\n') + b'\n')
+        break
+      raise ValueError(f'{path}, line {number}: damaged ({error}).') from None
+    rows.append(row)
+  return rows

@@ -32,12 +32,9 @@ class OptimizerConfig:
   weight_decay 0.01, b1 0.9, b2 0.999, eps 1e-6, clip_norm 1.
   """
 
-  name: Literal['adamw', 'bert_adam'] = (
-    'adamw'  # or 'bert_adam': Adam without bias correction
-  )
-  schedule: Literal['cosine', 'linear'] = (
-    'cosine'  # or 'linear': down to 0 at the end of the run
-  )
+  name: Literal['adamw', 'bert_adam'] = 'adamw'  # bert_adam: no bias correction
+  # linear: down to 0 at the end of the run
+  schedule: Literal['cosine', 'linear'] = 'cosine'
   # Maximum of the cosine, at the end of the warm-up; the linear decay starts from
   # it at step 0, warm-up or not.
   learning_rate: settings.Positive = 2e-4
@@ -66,24 +63,6 @@ class OptimizerConfig:
   accumulate_steps: settings.Size = 1  # microbatches into which a batch is cut
 
   __post_init__ = settings.check
-
-
-def make_config(fields: Any) -> OptimizerConfig:
-  """Build an OptimizerConfig from a config's `optimizer` section.
-
-  Raises:
-    ValueError: for a field that does not exist.
-  """
-  if isinstance(fields, OptimizerConfig):
-    return fields
-  known = {field.name for field in dataclasses.fields(OptimizerConfig)}
-  unknown = sorted(set(fields) - known)
-  if unknown:
-    raise ValueError(
-      f'optimizer has no field(s) {unknown}; known: {sorted(known)}.'
-    )
-  scales = dict(fields.get('part_scales', {}))
-  return OptimizerConfig(**{**fields, 'part_scales': scales})
 
 
 def warmup_steps(config: OptimizerConfig, num_steps: int) -> int:
@@ -156,16 +135,6 @@ def bert_decay_mask(params: Any) -> Any:
   return jax.tree_util.tree_map_with_path(decays, params)
 
 
-_DECAY_MASKS = {'matrices': decay_mask, 'bert': bert_decay_mask}
-
-
-class UncorrectedAdamState(NamedTuple):
-  """Running moments of the gradients, each like the parameters."""
-
-  mu: Any
-  nu: Any
-
-
 def scale_by_uncorrected_adam(
   b1: float, b2: float, eps: float
 ) -> optax.GradientTransformation:
@@ -190,10 +159,11 @@ def scale_by_uncorrected_adam(
   return optax.GradientTransformation(init, update)
 
 
-_ADAMS = {
-  'adamw': optax.scale_by_adam,
-  'bert_adam': scale_by_uncorrected_adam,
-}
+class UncorrectedAdamState(NamedTuple):
+  """Running moments of the gradients, each like the parameters."""
+
+  mu: Any
+  nu: Any
 
 
 def make_optimizer(
@@ -204,42 +174,24 @@ def make_optimizer(
   The optimizer is given the trained parts only; parts whose factor is 0 are not
   among them.
   """
-  clip, mask = config.clip_norm, _DECAY_MASKS[config.decay_mask]
+  adams = {'adamw': optax.scale_by_adam, 'bert_adam': scale_by_uncorrected_adam}
+  masks = {'matrices': decay_mask, 'bert': bert_decay_mask}
+  clip = config.clip_norm
   adam = optax.chain(
-    _ADAMS[config.name](config.b1, config.b2, config.eps),
-    optax.add_decayed_weights(config.weight_decay, mask),
+    adams[config.name](config.b1, config.b2, config.eps),
+    optax.add_decayed_weights(config.weight_decay, masks[config.decay_mask]),
     optax.scale_by_learning_rate(learning_rate_schedule(config, num_steps)),
   )
   steps = [optax.clip_by_global_norm(clip) if clip else optax.identity(), adam]
   scales = {name: x for name, x in config.part_scales.items() if x}
-  if scales:
-    steps.append(_scale_parts(scales))
-  return optax.chain(*steps)
 
-
-def check_parts(scales: Mapping[str, float], params: Mapping[str, Any]) -> None:
-  """Raise ValueError for a factor of a part that the model lacks."""
-  unknown = sorted(set(scales) - set(params))
-  if unknown:
-    raise ValueError(
-      f'optimizer.part_scales names {unknown}; the model has the parts '
-      f'{sorted(params)}.'
-    )
-
-
-def _scale_parts(
-  scales: Mapping[str, float],
-) -> optax.GradientTransformation:
-  """Multiply the updates of parts of the model."""
-
-  def scale(updates, unused_params):
-    check_parts(scales, updates)
-    scaled = {
-      name: optax.tree.scale(scales[name], updates[name]) for name in scales
-    }
+  def scale_parts(updates, unused_params):
+    scaled = {x: optax.tree.scale(scales[x], updates[x]) for x in scales}
     return {**updates, **scaled}
 
-  return optax.stateless(scale)
+  if scales:
+    steps.append(optax.stateless(scale_parts))
+  return optax.chain(*steps)
 
 
 def value_and_grad(

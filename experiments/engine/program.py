@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.engine import optimizers, tasks
+from experiments.engine import configs, optimizers, tasks
 from retrieval.nn import sharding
 
 
@@ -74,7 +74,11 @@ def frozen_parts(
   """
   if task.frozen is None and not scales:
     return ()
-  optimizers.check_parts(scales, params)
+  if unknown := sorted(set(scales) - set(params)):
+    raise ValueError(
+      f'optimizer.part_scales names {unknown}; the model has the parts '
+      f'{sorted(params)}.'
+    )
   frozen = tuple(
     name
     for name in sorted(params)
@@ -179,10 +183,9 @@ def mesh_and_rules(
   config: Any, devices: Sequence[jax.Device] | None = None
 ) -> tuple[jax.sharding.Mesh, Any]:
   """The mesh of a config over all or some devices, and its sharding rules."""
-  axes = config.mesh
-  axes = vars(axes) if dataclasses.is_dataclass(axes) else axes.to_dict()
   rules = sharding.make_rules(getattr(config, 'sharding_rules', None))
-  return sharding.make_mesh(**axes, devices=devices), rules
+  mesh = configs.as_dict(config.mesh)
+  return sharding.make_mesh(**mesh, devices=devices), rules
 
 
 def make_program(
@@ -203,7 +206,9 @@ def make_program(
     ValueError: for a config that does not fit the devices or the batch.
   """
   mesh, rules = mesh_and_rules(config, devices)
-  settings = optimizers.make_config(config.optimizer)
+  settings = configs.section(
+    optimizers.OptimizerConfig, config.optimizer, 'optimizer'
+  )
   parts = settings.accumulate_steps
   num_rows = task.batch_rows or config.batch_size
   rows = sharding.batch_sharding(mesh, num_rows, parts)

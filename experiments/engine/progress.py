@@ -68,28 +68,22 @@ def bar(description: str, unit: str = 'items') -> Iterator[Update]:
   if jax.distributed.is_initialized() and jax.process_index():
     yield lambda done, total: None
   elif sys.stderr.isatty():
-    with _rich_bar(unit) as view, _logs_above_bar():
+    handler = logging.get_absl_handler().python_handler
+    with _rich_bar(unit) as view:
+      before = handler.setStream(sys.stderr)  # rich's: keeps clear of the bar
 
       def update(done: int, total: int) -> None:
         if not view.tasks:
           view.add_task(description, completed=done, total=None)
         view.update(view.task_ids[0], completed=done, total=total or None)
 
-      yield update
+      try:
+        yield update
+      finally:
+        if before is not None:
+          handler.setStream(before)
   else:
     yield _logger(description, unit)
-
-
-@contextlib.contextmanager
-def _logs_above_bar() -> Iterator[None]:
-  """Send log lines through rich, which keeps them clear of the bar."""
-  handler = logging.get_absl_handler().python_handler
-  before = handler.setStream(sys.stderr)
-  try:
-    yield
-  finally:
-    if before is not None:
-      handler.setStream(before)
 
 
 def _rich_bar(unit: str) -> rich.progress.Progress:
@@ -129,12 +123,11 @@ def _logger(description: str, unit: str) -> Update:
       return
     last = now
     per_sec = (done - first[1]) / max(now - first[0], 1e-9)
-    if not total:
-      logging.info('%s: %d %s, %s/s', description, done, unit, _rate(per_sec))
-      return
     left = int((total - done) / per_sec) if per_sec else 0
-    shown = f'{_rate(per_sec)}/s, {datetime.timedelta(seconds=left)} left'
-    logging.info('%s: %d/%d %s, %s', description, done, total, unit, shown)
+    eta = f', {datetime.timedelta(seconds=left)} left' if total else ''
+    place = f'{done}/{total}' if total else f'{done}'
+    rate = _rate(per_sec)
+    logging.info('%s: %s %s, %s/s%s', description, place, unit, rate, eta)
 
   return update
 
@@ -154,13 +147,10 @@ class Throughput:
 
   def __init__(self, tokens_per_step: int, flops_per_step: float, devices):
     """Take a task's counts and the devices it runs on."""
-    self._tokens = tokens_per_step
-    self._flops = flops_per_step
     peak = peak_flops_per_sec(devices[0].device_kind)
+    self._tokens, self._flops = tokens_per_step, flops_per_step
     self._peak = peak * len(devices) if peak else None
-    self._steps = 0
-    self._sec = 0.0
-    self._waited_sec = 0.0
+    self._steps, self._sec, self._waited_sec = 0, 0.0, 0.0
     self._last: float | None = None
 
   def tick(self) -> None:
@@ -188,13 +178,13 @@ class Throughput:
     if not self._steps:
       return {}
     sec = max(self._sec, 1e-9)
-    steps_per_sec, waited = self._steps / sec, self._waited_sec / sec
+    per_sec, waited = self._steps / sec, self._waited_sec / sec
     self._steps, self._sec, self._waited_sec = 0, 0.0, 0.0
-    rates = {'steps_per_sec': steps_per_sec, 'data_wait_share': waited}
+    rates = {'steps_per_sec': per_sec, 'data_wait_share': waited}
     if self._tokens:
-      rates['tokens_per_sec'] = steps_per_sec * self._tokens
+      rates['tokens_per_sec'] = per_sec * self._tokens
     if self._flops:
-      rates['model_flops_per_sec'] = steps_per_sec * self._flops
-      if self._peak:
-        rates['mfu'] = rates['model_flops_per_sec'] / self._peak
+      rates['model_flops_per_sec'] = per_sec * self._flops
+    if self._flops and self._peak:
+      rates['mfu'] = rates['model_flops_per_sec'] / self._peak
     return rates

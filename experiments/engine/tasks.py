@@ -6,11 +6,10 @@ ICT, REALM, ORQA, RETRO and RETROfit each build a `Task`; the loop knows nothing
 else of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 from typing import Any, Protocol
 
-import grain
 import jax
 
 Params = Any
@@ -18,7 +17,7 @@ Batch = Mapping[str, Any]
 Metrics = dict[str, jax.Array]
 
 
-def no_data(split: str) -> grain.IterDataset:
+def no_data(split: str) -> Iterable[Batch]:
   """Stand for the data of a task that is only compiled."""
   raise ValueError(
     f'No data of split {split!r}: this task is for the compiler.'
@@ -66,7 +65,7 @@ class Task:
   # Split ('train' or 'valid') -> checkpointable iterator of batches of this
   # process's rows: dicts of numpy arrays [batch / processes, ...]. 'train' never
   # ends; every process gives equally many batches of 'valid'.
-  dataset: Callable[[str], grain.IterDataset]
+  dataset: Callable[[str], Iterable[Batch]]
   # Name -> (params -> {metric: value}); run at the end of training.
   evals: Mapping[str, Callable[[Params], dict[str, float]]] = dataclasses.field(
     default_factory=dict

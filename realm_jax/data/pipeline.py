@@ -8,11 +8,10 @@ best blocks of Z other than the sentence's own block. The trainer scores them
 again. The pipeline runs in Grain's reading threads, ahead of the device.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import dataclasses
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-import grain
 import numpy as np
 
 from realm_jax.data import examples, sources
@@ -126,7 +125,7 @@ def make_dataset(
   read_ahead: int = 2,
   process_index: int = 0,
   process_count: int = 1,
-) -> grain.IterDataset:
+) -> Iterable[Any]:
   """Batches [batch_size / process_count, ...] of this process, checkpointable.
 
   Batch i uses the index version for batch i. A schedule of refreshes is
@@ -151,6 +150,8 @@ def make_dataset(
       f'{source}: {len(source)} blocks can be masked, fewer than a batch of '
       f'{batch_size}.'
     )
+  import grain  # a second, with Orbax; who only searches goes without
+
   rows = grain.MapDataset.source(source).seed(seed).shuffle()
   if train:
     rows = rows.repeat()

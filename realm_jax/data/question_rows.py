@@ -5,10 +5,10 @@
 The trainer adds the blocks with its newest parameters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
+from typing import Any
 
-import grain
 import numpy as np
 
 from realm_jax.data import examples, reader_rows
@@ -158,7 +158,7 @@ def make_dataset(
   process_count: int = 1,
   padded_size: int | None = None,
   span: tuple[int, int] | None = None,
-) -> grain.IterDataset:
+) -> Iterable[Any]:
   """Batches [rows / process_count, ...] of this process, checkpointable.
 
   Args:
@@ -183,6 +183,8 @@ def make_dataset(
       f'batch_size {batch_size} with padded_size {padded_size}: {size} rows, '
       f'expected a multiple of the {process_count} process(es).'
     )
+  import grain  # a second, with Orbax; who only reads goes without
+
   indices = grain.MapDataset.source(source).seed(seed)
   if span is not None:
     indices = indices[slice(*span)]

@@ -23,8 +23,6 @@ import numpy.typing as npt
 
 from retrieval.kernels import (
   attention_arrays as common,
-  attention_gpu,
-  attention_tpu,
   backend,
   derivatives,
 )
@@ -33,7 +31,12 @@ KEPT = 'attention'  # name of what the backward pass needs of the forward pass
 
 
 def _kernels():
-  return attention_tpu if backend.is_tpu() else attention_gpu
+  """Return the kernels of the device; a CPU, which has none, imports none."""
+  if backend.is_tpu():
+    from retrieval.kernels import attention_tpu as kernels
+  else:
+    from retrieval.kernels import attention_gpu as kernels
+  return kernels
 
 
 def suits(

@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from retrieval.kernels import backend
-from retrieval.searchers import tiles_gpu
 
 GROUP = 128  # columns that share one maximum in the first stage, at most
 _LEAST_GROUP = 4  # smaller groups save nothing
@@ -228,7 +227,10 @@ def _best_of_tiles(queries, rows, norms, count, metric, fetch, tile):
     if again * group * _AGAIN <= len(rows):
       break
 
-  if tiles_gpu.suits(rows, columns):
+  tiles_gpu = None
+  if not backend.is_cpu():
+    from retrieval.searchers import tiles_gpu
+  if tiles_gpu and tiles_gpu.suits(rows, columns):
     best, second, at = tiles_gpu.summarize(
       queries, rows, norms, count, metric=metric, tile=tile, columns=columns
     )

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 import warnings
 
 import numpy as np
-from scipy.cluster import vq
 
 from retrieval.searchers import base
 
@@ -36,6 +35,8 @@ def centroids(vectors, num_parts: int) -> np.ndarray:
   # Its cost grows with the square of the parts; where they are many, bad ones matter
   # less.
   start = '++' if num_parts <= _MOST_SPREAD else 'points'
+  from scipy.cluster import vq  # a second of start-up
+
   with warnings.catch_warnings():
     # An empty part keeps its centroid before; `assign` may fill it.
     warnings.simplefilter('ignore', UserWarning)

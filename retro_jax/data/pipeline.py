@@ -10,7 +10,7 @@ Dimension key: C chunks (l), M chunk length, L = C M tokens, N neighbors (k), R
 neighbor length.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 import dataclasses
 import functools
 import os
@@ -18,7 +18,6 @@ import signal
 import types
 from typing import Any
 
-import grain
 import jax
 from jaxtyping import Int
 import numpy as np
@@ -256,7 +255,7 @@ def make_dataset(
   num_workers: int = 0,
   process_index: int = 0,
   process_count: int = 1,
-) -> grain.IterDataset:
+) -> Iterable[dict[str, np.ndarray]]:
   """Batches of rows of this process, checkpointable.
 
   Args:
@@ -302,12 +301,14 @@ def batches(
   process_index: int = 0,
   process_count: int = 1,
   choose: Callable[[Row, np.random.Generator], Row] | None = None,
-) -> grain.IterDataset:
+) -> Iterable[dict[str, np.ndarray]]:
   """Batches of the rows of a random-access source; arguments as `make_dataset`.
 
   Args:
     choose: changes a row by random numbers, which differ in every pass.
   """
+  import grain  # a second, with Orbax; who only reads chunks goes without
+
   rows = grain.MapDataset.source(source).seed(seed)
   if train:
     rows = rows.shuffle()

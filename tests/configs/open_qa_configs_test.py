@@ -10,7 +10,7 @@ from ml_collections import config_flags
 import pytest
 
 from configs.bases import open_qa_base
-from experiments.engine import optimizers
+from experiments.engine import configs, optimizers
 from experiments.open_qa import task as qa_task
 from experiments.realm import refresh
 from realm_jax.data import reader_rows
@@ -34,7 +34,7 @@ def _config(name, arg='base'):
 @pytest.mark.parametrize('arg', open_qa_base.ARGS)
 def test_fields_are_those_of_what_they_set(name, arg):
   config = _config(name, arg)
-  optimizers.make_config(config.optimizer)
+  configs.section(optimizers.OptimizerConfig, config.optimizer, 'optimizer')
   refresh.RefreshConfig(**config.refresh)
   assert config.retriever in beams.KINDS
   qa_task._check(config)

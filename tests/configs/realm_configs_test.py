@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from configs.bases import realm_base
-from experiments.engine import optimizers, program as program_lib
+from experiments.engine import configs, optimizers, program as program_lib
 from experiments.realm import block_task, refresh, task as realm_task
 from realm_jax.data import examples, folder as realm_data
 from realm_jax.nn import config as config_lib
@@ -184,7 +184,12 @@ def test_choices_are_flags():
   assert config.spans.tagger.kind == 'file:spans.jsonl'
   assert config.evaluate.questions == ('a.jsonl', 'b.tsv')
   assert config.evaluate.workdir == 'run'
-  assert optimizers.make_config(config.optimizer).name == 'adamw'
+  assert (
+    configs.section(
+      optimizers.OptimizerConfig, config.optimizer, 'optimizer'
+    ).name
+    == 'adamw'
+  )
   with pytest.raises(AttributeError, match='projection_sise'):
     _parsed('--config.model.projection_sise=3')
 
@@ -207,7 +212,8 @@ def test_batches_divide_over_the_mesh(name, arg):
   rules = sharding.make_rules(config.sharding_rules)
   assert rules == sharding.make_rules()
   optimizers.make_optimizer(
-    optimizers.make_config(config.optimizer), config.num_steps
+    configs.section(optimizers.OptimizerConfig, config.optimizer, 'optimizer'),
+    config.num_steps,
   )
 
 

@@ -42,22 +42,6 @@ def test_resume_drops_later_and_half_rows(tmp_path):
     (2, 2.0),
     (3, 30.0),
   ]
-  cut = metric_writer.read(tmp_path / metric_writer.CUT_FILE)
-  assert cut == [{'step': 3, 'loss': 3.0}]
-
-
-def test_rows_are_appended_and_cut_at_the_end_only(tmp_path):
-  path = tmp_path / metric_writer.FILE
-  path.write_text('{"step": 1}\n{"step": 2}')  # an editor took the line's end
-  before = path.stat().st_ino
-  with metric_writer.MetricWriter(str(tmp_path), resume_step=2) as writer:
-    writer.write(3, {})
-    with path.open('a') as other:  # a writer where there are no locks
-      other.write('{"step": 30}\n')
-    writer.write(4, {})
-  assert [row['step'] for row in metric_writer.read(path)] == [1, 2, 3, 30, 4]
-  assert path.stat().st_ino == before
-  assert not (tmp_path / metric_writer.CUT_FILE).exists()
 
 
 def test_rows_of_two_writers_are_cut_by_step(tmp_path):
@@ -67,25 +51,6 @@ def test_rows_of_two_writers_are_cut_by_step(tmp_path):
     assert writer.written(2, 'step')
     writer.write(3, {})
   assert [row['step'] for row in metric_writer.read(path)] == [1, 1, 2, 3]
-
-
-def test_a_kill_while_rows_are_cut_loses_none(tmp_path, monkeypatch):
-  with metric_writer.MetricWriter(str(tmp_path)) as writer:
-    for step in (1, 2):
-      writer.write(step, {})
-
-  def killed(*unused):
-    raise KeyboardInterrupt
-
-  with monkeypatch.context() as patch:
-    patch.setattr(metric_writer.os, 'truncate', killed)
-    with pytest.raises(KeyboardInterrupt):
-      metric_writer.MetricWriter(str(tmp_path), resume_step=1)
-  assert len(metric_writer.read(tmp_path)) == 2
-  with metric_writer.MetricWriter(str(tmp_path), resume_step=1):
-    assert metric_writer.read(tmp_path) == [{'step': 1}]
-  cut = metric_writer.read(tmp_path / metric_writer.CUT_FILE)
-  assert {'step': 2} in cut
 
 
 def test_events_are_on_disk_with_their_row(tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from experiments.engine import optimizers
+from retrieval import settings
 from retrieval.nn import bert, sharding
 
 _CONFIG = optimizers.OptimizerConfig(
@@ -118,7 +119,7 @@ def test_warmup_longer_than_the_run():
 )
 def test_bad_fields(fields, match):
   with pytest.raises(ValueError, match=match):
-    optimizers.make_config(fields)
+    settings.build(optimizers.OptimizerConfig, fields, 'optimizer')
 
 
 def test_one_step_equals_adamw_by_hand():
