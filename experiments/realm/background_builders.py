@@ -7,7 +7,6 @@ snapshots/<step>.safetensors are parameters to build from, failures/<version>.tx
 says why a version could not be built, <step>-<hash>/ is a version.
 """
 
-import abc
 from collections.abc import Callable
 import functools
 import multiprocessing
@@ -32,42 +31,26 @@ def build(builder: index_builder.Builder, step: int, params: Any) -> str:
     return builder.build(step, params, update)
 
 
-class BackgroundBuilder(abc.ABC):
-  """Builds versions of the snapshots that the trainer offers."""
+class NoBuilder:
+  """No builder, or a command of its own that reads the run's checkpoints."""
 
-  def start(self) -> None:  # noqa: B027
+  def start(self) -> None:
     """Start the builder, where it needs that."""
 
-  @abc.abstractmethod
   def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Offer a snapshot; return whether it is taken.
-
-    Args:
-      take: returns the snapshot; only called where it is wanted.
-    """
-
-  @abc.abstractmethod
-  def errors(self) -> list[Exception]:
-    """Return the errors since the last call."""
-
-  def close(self) -> None:  # noqa: B027
-    """Stop the builder; the next run completes an unfinished version."""
-
-
-class ExternalBuilder(BackgroundBuilder):
-  """A builder of its own that reads the run's checkpoints, or no builder."""
-
-  def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Take every step: the checkpoints are its snapshots."""
+    """Offer the snapshot that `take` returns; return whether it is taken."""
     del step, take
     return True
 
   def errors(self) -> list[Exception]:
-    """Return no errors: those of another command are not known here."""
+    """Return the errors since the last call."""
     return []
 
+  def close(self) -> None:
+    """Stop the builder; the next run completes an unfinished version."""
 
-class ThreadBuilder(BackgroundBuilder):
+
+class ThreadBuilder(NoBuilder):
   """Builds in a thread of each process, one snapshot at a time."""
 
   def __init__(self, builder: index_builder.Builder):
@@ -76,9 +59,11 @@ class ThreadBuilder(BackgroundBuilder):
     self._errors: list[Exception] = []
 
   def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Starts to build, unless a process still builds the last snapshot."""
+    """Start to build, unless a process still builds the last snapshot."""
     busy = self._thread is not None and self._thread.is_alive()
-    if _in_any_process(busy):
+    if jax.process_count() > 1:  # all of them call this together
+      busy = multihost_utils.process_allgather(np.asarray(busy)).any()
+    if busy:
       return False
     params = take()
 
@@ -98,14 +83,13 @@ class ThreadBuilder(BackgroundBuilder):
     return found
 
 
-class ProcessBuilder(BackgroundBuilder):
+class ProcessBuilder(NoBuilder):
   """A child process that follows snapshots which are written for it."""
 
   def __init__(
     self, root: pathlib.Path, start: Callable[[], multiprocessing.Process]
   ):
-    self._root = root
-    self._start = start
+    self._root, self._start = root, start
     self._child: multiprocessing.Process | None = None
     self._seen: set[str] = set()
     self._errors: list[Exception] = []
@@ -129,10 +113,9 @@ class ProcessBuilder(BackgroundBuilder):
   def errors(self) -> list[Exception]:
     """Return the errors since the last call: of snapshots, and of the child."""
     found, self._errors = self._errors, []
-    for name, text in index_builder.read_failures(self._root).items():
-      if name not in self._seen:
-        self._seen.add(name)
-        found.append(ValueError(text))
+    failures = index_builder.read_failures(self._root)
+    found += [ValueError(failures[x]) for x in failures if x not in self._seen]
+    self._seen |= {*failures}
     if self._child is not None and not self._child.is_alive():
       code = self._child.exitcode
       text = f'the builder died, exit code {code}; the next snapshot starts it'
@@ -152,8 +135,22 @@ def write_snapshot(root: pathlib.Path, step: int, params: dict) -> None:
   folder = root / _SNAPSHOTS
   folder.mkdir(parents=True, exist_ok=True)
   snapshots.write(folder / f'{step:010d}.safetensors', params)
-  for old in sorted(folder.glob('*.safetensors'))[:-2]:
+  for old in _snapshots(root)[:-2]:
     old.unlink(missing_ok=True)
+
+
+def newest_snapshot(
+  root: pathlib.Path,
+) -> tuple[int, Callable[[], Any]] | None:
+  """Return step and reader of the newest snapshot that the trainer wrote."""
+  files = _snapshots(root)
+  if not files:
+    return None
+  return int(files[-1].stem), functools.partial(snapshots.read, files[-1])
+
+
+def _snapshots(root: pathlib.Path) -> list[pathlib.Path]:
+  return sorted((root / _SNAPSHOTS).glob('[0-9]*.safetensors'))
 
 
 def forget_later(
@@ -169,7 +166,7 @@ def forget_later(
       ones that this run would build.
   """
   if jax.process_index() == 0:
-    for file in (folder.root / _SNAPSHOTS).glob('[0-9]*.safetensors'):
+    for file in _snapshots(folder.root):
       if int(file.stem) > step:
         file.unlink(missing_ok=True)
     if versions:
@@ -182,21 +179,3 @@ def wait_for_all(name: str) -> None:
   """Wait until all processes of a distributed run are here."""
   if jax.process_count() > 1:
     multihost_utils.sync_global_devices(name)
-
-
-def _in_any_process(flag: bool) -> bool:
-  """Whether a flag is set in any process; all of them call this together."""
-  if jax.process_count() == 1:
-    return flag
-  return bool(multihost_utils.process_allgather(np.asarray(flag)).any())
-
-
-def newest_snapshot(
-  root: pathlib.Path,
-) -> tuple[int, Callable[[], Any]] | None:
-  """Return step and reader of the newest snapshot that the trainer wrote."""
-  files = sorted((root / _SNAPSHOTS).glob('[0-9]*.safetensors'))
-  if not files:
-    return None
-  read = functools.partial(snapshots.read, files[-1])
-  return int(files[-1].stem), read

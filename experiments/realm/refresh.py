@@ -84,11 +84,7 @@ class Closed(RuntimeError):
 
 
 class Refresher:
-  """Provider of index versions for the pipeline; a `tasks.IndexRefresher`.
-
-  Attributes:
-    config: schedule of the refreshes.
-  """
+  """Provider of index versions for the pipeline; a `tasks.IndexRefresher`."""
 
   def __init__(
     self,
@@ -101,6 +97,7 @@ class Refresher:
     """Store the settings; `start` builds the first version.
 
     Args:
+      config: schedule of the refreshes.
       start_builder: starts the process of builder 'process'.
       measure: measures each index that begins to serve; its values are metrics
         until the next index serves.
@@ -115,14 +112,14 @@ class Refresher:
     self._folder = builder.folder
     self._embed_queries = serving.QueryEmbedder(builder.model)
     self._background = _make_background(config, builder, start_builder)
-    self._serving: dict[int, serving.ServingIndex] = {}  # by period
+    # The index that serves, and the period of its batches.
+    self._serving: tuple[int, serving.ServingIndex] | None = None
     self._changed = threading.Condition()
     # Its thread is outside the training mesh, which is set for one thread only.
     self._apart = concurrent.futures.ThreadPoolExecutor(1)
     self._closed = False
-    self._last_poll = 0.0
-    self._last_snapshot = 0
-    self._last_late = 0
+    self._last_poll = 0.0  # seconds, of a monotonic clock
+    self._last_snapshot = self._last_late = 0  # steps
     self._failures = 0
     self._waited_sec = 0.0  # time that training waited for indices
     self._saved: list[str] = []  # versions in the newest checkpoints
@@ -188,11 +185,10 @@ class Refresher:
     version = self._folder.open(name, self._builder.blocks)
     opened = serving.ServingIndex(version, self._embed_queries)
     with self._changed:
-      before = self._serving
-      self._serving = {period: opened}
+      before, self._serving = self._serving, (period, opened)
       self._changed.notify_all()
-    for old in before.values():
-      old.version.close()
+    if before:
+      before[1].version.close()
     logging.info('Retrieving from index version %s.', name)
     if self._measure:
       found = self._apart.submit(self._measure, opened).result()
@@ -208,45 +204,43 @@ class Refresher:
     Raises:
       Closed: if the run has ended.
     """
+
+    def is_ready():
+      if self._closed or not self._serving:
+        return self._closed
+      return batch_index is None or (
+        self._period(batch_index) == self._serving[0]
+      )
+
     with self._changed:
-      while not self._closed:
-        if batch_index is None or self.config.schedule != 'sync':
-          if self._serving:
-            return self._serving[max(self._serving)]
-        elif (period := self._period(batch_index)) in self._serving:
-          return self._serving[period]
-        self._changed.wait()
-    raise Closed('The index is closed; the run has ended.')
+      self._changed.wait_for(is_ready)
+      if self._closed:
+        raise Closed('The index is closed; the run has ended.')
+      return self._serving[1]
 
   def after_step(self, step: int, params: Any) -> None:
     """Rebuild the index (sync), or exchange snapshot and version (async)."""
-    start = time.monotonic()
-    self._after_step(step, params)
-    self._waited_sec += time.monotonic() - start
-
-  def _after_step(self, step: int, params: Any) -> None:
-    config = self.config
-    if config.schedule == 'sync' and step % config.period == 0:
+    start, period = time.monotonic(), self.config.period
+    if self.config.schedule == 'sync' and step % period == 0:
       self._refresh_now(step, params)
-    elif config.schedule == 'async':
-      if step - self._last_snapshot >= config.period:
+    elif self.config.schedule == 'async':
+      if step - self._last_snapshot >= period:
         if self._background.offer(step, lambda: index_builder.snapshot(params)):
           self._last_snapshot = step
       self._pick_up(step)
+    self._waited_sec += time.monotonic() - start
 
   def _refresh_now(self, step: int, params: Any) -> None:
-    period = self._period(step)
     try:
       name = self._build(step, params)
     except ValueError as error:
       self._report(step, error)
-      self._serve(period, self.index_version())
-      return
-    self._serve(period, name)
+      name = self.index_version()
+    self._serve(self._period(step), name)
     self._remove_old()
 
   def _pick_up(self, step: int) -> None:
-    """Serves the newest version; checks for it every `poll_sec` seconds."""
+    """Serve the newest version; look for it every `poll_sec` seconds."""
     now = time.monotonic()
     if now - self._last_poll < self.config.poll_sec:
       return
@@ -262,15 +256,14 @@ class Refresher:
         self._report(step, error)
       else:
         self._remove_old()
-    age = step - self.serving(None).step
-    late = _LATE * self.config.period
-    if age > late and step - self._last_late >= self.config.period:
+    age, period = step - self.serving(None).step, self.config.period
+    if age > _LATE * period and step - self._last_late >= period:
       self._last_late = step
       logging.warning(
         'The index is %d steps old, refresh.every is %d: the builder falls '
         'behind or is not running.',
         age,
-        self.config.period,
+        period,
       )
 
   def _remove_old(self) -> None:
@@ -317,9 +310,9 @@ class Refresher:
 
 def _make_background(
   config, builder, start_builder
-) -> background_builders.BackgroundBuilder:
+) -> background_builders.NoBuilder:
   if config.schedule != 'async' or config.builder == 'external':
-    return background_builders.ExternalBuilder()
+    return background_builders.NoBuilder()
   if config.builder in ('thread', 'ray'):
     return background_builders.ThreadBuilder(builder)
   if start_builder is None:

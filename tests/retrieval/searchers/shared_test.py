@@ -50,6 +50,7 @@ def _search(address, number, workdir, metric, resident):
     assert len(held) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('metric', 'resident'), [('dot_product', 1 << 30), ('squared_l2', 0)]
 )
