@@ -18,7 +18,6 @@ leakage.png into DIR. With retrieval on, k is the first number of
 from collections.abc import Sequence
 import dataclasses
 import itertools
-import math
 import pathlib
 
 from absl import logging
@@ -47,16 +46,6 @@ class Curve:
   runs_minus_on: Sequence[leakage.RunPoint] = ()
 
 
-def _token_num_bytes(data) -> np.ndarray:
-  data.check_tokenizer()
-  if not hasattr(data.tokenizer, 'token_num_bytes'):
-    raise ValueError(
-      f'{data.tokenizer_path}: the bytes of a chunk are known for SentencePiece '
-      f'and byte pairs alone, but this is a {type(data.tokenizer).__name__}.'
-    )
-  return data.tokenizer.token_num_bytes
-
-
 def curves(
   trained: loading.TrainedRetro,
   baseline: loading.TrainedRetro | None,
@@ -69,10 +58,9 @@ def curves(
     ValueError: for settings that do not fit data or model.
   """
   settings, data = evaluate.leakage, trained.data
+  k = settings.num_neighbors
   compared = leakage.whole_neighbors(
-    loading.chunk_reader(
-      trained.config, data, evaluate.split, settings.num_neighbors
-    )
+    loading.chunk_reader(trained.config, data, evaluate.split, k)
   )
   models = [trained, baseline] if baseline is not None else [trained]
   # Too few neighbors and lost bytes are errors before any work.
@@ -82,8 +70,15 @@ def curves(
     retro_evaluate.open_readers(model, evaluate, its)
   documents = windows.find_documents(chunks, evaluate.max_documents)
   ids, document = windows.chunk_ids(documents)
-  num_bytes = leakage.count_bytes(chunks, ids, _token_num_bytes(data))
-  _check_bytes(num_bytes, document, documents, chunks.tokens)
+  data.check_tokenizer()
+  num_bytes = leakage.count_bytes(chunks, ids, data.tokenizer)
+  by_document = np.bincount(document, num_bytes, len(documents.index))
+  wanted = chunks.tokens.num_bytes[documents.index]
+  if not np.array_equal(by_document, wanted):
+    raise ValueError(
+      f'{chunks.tokens.path}: its tokens stand for {int(num_bytes.sum()):,} bytes, '
+      f'but its documents have {int(wanted.sum()):,}.'
+    )
   rows = []
   for model, its in zip(models, modes, strict=True):
     rows += retro_evaluate.evaluate_trained(
@@ -111,73 +106,44 @@ def curves(
   return found
 
 
-def _check_bytes(num_bytes, document, documents, tokens) -> None:
-  """Raise ValueError unless the chunks have all bytes of the documents."""
-  by_document = np.bincount(document, num_bytes, len(documents.index))
-  wanted = tokens.num_bytes[documents.index]
-  if not np.array_equal(by_document, wanted):
-    raise ValueError(
-      f'{tokens.path}: its tokens stand for {int(num_bytes.sum()):,} bytes, but '
-      f'its documents have {int(wanted.sum()):,}.'
-    )
-
-
 def _print(found: Sequence[Curve]) -> None:
-  names = [f'{100 * point.alpha:g} %' for point in found[0].points]
-  _print_table(
-    'alpha',
-    'Bits per byte over chunks with r(C) <= alpha',
-    names,
-    [line.points for line in found],
-    [line.minus_on for line in found],
-    found,
-  )
   edges = [point.run for point in found[0].runs]
-  names = ['reads none'] + [
+  runs = ['reads none'] + [
     f'{low}' if high == low + 1 else f'{low} to {high - 1}'
     for low, high in itertools.pairwise(edges[1:])
   ]
-  _print_table(
-    'tokens',
-    'Bits per byte by the longest run shared with the neighbors read',
-    [*names, f'{edges[-1]} and more'],
-    [line.runs for line in found],
-    [line.runs_minus_on for line in found],
-    found,
-  )
-
-
-def _print_table(head, title, names, points, minus_on, found) -> None:
-  rows = []
-  for i, name in enumerate(names):
-    point = points[0][i]
-    rows.append(
-      (
-        name,
-        f'{100 * point.share:.1f} %',
-        f'{point.documents:,}',
-        *(_figure(line[i].bits_per_byte) for line in points),
-        *(_difference(line[i]) for line in minus_on[1:]),
-      )
+  for head, title, names, field in (
+    (
+      'alpha',
+      'Bits per byte over chunks with r(C) <= alpha',
+      [f'{100 * point.alpha:g} %' for point in found[0].points],
+      ('points', 'minus_on'),
+    ),
+    (
+      'tokens',
+      'Bits per byte by the longest run shared with the neighbors read',
+      [*runs, f'{edges[-1]} and more'],
+      ('runs', 'runs_minus_on'),
+    ),
+  ):
+    points, less = ([getattr(line, x) for line in found] for x in field)
+    rows = []
+    for i, name in enumerate(names):
+      cells = [name, f'{100 * points[0][i].share:.1f} %']
+      cells.append(f'{points[0][i].documents:,}')
+      cells += [f'{x[i].bits_per_byte:.4f}' for x in points]
+      for x in less[1:]:
+        interval = f'{x[i].low:+.4f} {x[i].high:+.4f}'
+        cells.append(f'{x[i].bits_per_byte:+.4f}\n{interval}')
+      rows.append(cells)
+    lines = [line.name for line in found]
+    reports.print_table(
+      (head, 'chunks', 'documents', *lines, *(f'less {x}' for x in lines[1:])),
+      rows,
+      title=title,
+      caption=f'{lines[0]} less the others, with the 95 % interval of a '
+      'paired bootstrap over documents.',
     )
-  names = [line.name for line in found]
-  reports.print_table(
-    (head, 'chunks', 'documents', *names, *(f'less {x}' for x in names[1:])),
-    rows,
-    title=title,
-    caption=f'{names[0]} less the others, with the 95 % interval of a '
-    'paired bootstrap over documents.',
-  )
-
-
-def _figure(value: float) -> str:
-  return '-' if math.isnan(value) else f'{value:.4f}'
-
-
-def _difference(gain: leakage.Part) -> str:
-  if math.isnan(gain.bits_per_byte):
-    return '-'
-  return f'{gain.bits_per_byte:+.4f}\n{gain.low:+.4f} {gain.high:+.4f}'
 
 
 def plot(found: Sequence[Curve], path: pathlib.Path) -> None:

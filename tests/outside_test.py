@@ -24,10 +24,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from configs import retro_retrofit_smollm2
 from experiments.convert import import_decoder
 from retrieval.nn import embedders
 import retro_jax
+from tests.experiments.retro import tiny_config
 
 pytestmark = pytest.mark.slow
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -100,7 +100,7 @@ def test_the_baseline_learns_shakespeare(outside, tmp_path, decoder, low, high):
   for command in ('prepare', 'train', 'evaluate'):
     subprocess.run(
       [
-        *(sys.executable, '-m', f'experiments.retro.{command}'),
+        *(sys.executable, '-m', f'experiments.{command}'),
         f'--config={config}:baseline',
         *(f'--config.{name}={value}' for name, value in fields.items()),
         f'--workdir={tmp_path / "run"}',
@@ -121,9 +121,8 @@ def test_smollm2_answers_piqa_as_published(outside, request, tmp_path):
   source = request.config.getoption('--smollm2')
   if not source:
     pytest.skip('--smollm2 names no folder of the decoder')
-  import_decoder.convert(
-    source, retro_retrofit_smollm2.get_config('baseline'), str(tmp_path)
-  )
+  config = tiny_config.of('retro_retrofit_smollm2', 'baseline')
+  import_decoder.convert(source, config, str(tmp_path))
   model = retro_jax.load(tmp_path)
   lines = (outside / 'piqa-valid.jsonl').read_text().splitlines()
   labels = (outside / 'piqa-valid-labels.lst').read_text().split()

@@ -102,12 +102,12 @@ def retro_workdir(tmp_path_factory):
   """A tiny baseline of RETRO with random parameters."""
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
   made = tiny_retro.trained(root, baseline=True)
-  sizes = dataclasses.asdict(made.model.config)
-  made.config.model.update({k: sizes[k] for k in made.config.model})
-  made.config.data_dir = str(root)
+  config = dataclasses.replace(
+    made.config, model=made.model.config, data_dir=str(root)
+  )
   workdir = str(tmp_path_factory.mktemp('retro'))
   checkpoint_writer.save_params(
-    workdir, made.params, config=json.loads(made.config.to_json())
+    workdir, made.params, config=dataclasses.asdict(config)
   )
   return workdir
 

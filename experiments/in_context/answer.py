@@ -19,7 +19,6 @@ experiments.score.
 from collections.abc import Sequence
 import dataclasses
 import pathlib
-from typing import Any
 
 from absl import logging
 import jax
@@ -34,14 +33,12 @@ from experiments.retro_qa import (
 from retrieval.questions import (
   question_sets,
   questions as questions_lib,
-  ranking,
 )
 from retro_jax.data import question_prompts
 from retro_jax.decoding import shared_prefix
 from retro_jax.trained import loading
 
 FILE = 'in_context_qa.json'
-_COMPARED = ('official_exact_match', 'f1')  # with closed book
 
 
 def draw_examples(evaluate: Evaluate, seed: int) -> list[tuple[str, str]]:
@@ -95,28 +92,6 @@ def answer(
   return [writer.answer(tokens) for tokens in written]
 
 
-def _row(
-  questions: question_sets.QuestionSet,
-  mode: str,
-  values: dict[str, np.ndarray],
-  closed: dict[str, np.ndarray] | None,
-) -> dict[str, Any]:
-  """A mode of a set as JSON values, with the differences to closed book."""
-  shares = ranking.intervals(values)
-  if closed is not None:
-    own = {name: values[name] for name in _COMPARED if name in values}
-    gains = ranking.differences(own, closed)
-    shares |= {f'{name}, less off': x for name, x in gains.items()}
-  return {
-    'name': f'{questions.name} {mode}',
-    'dataset': f'{questions.name}, {mode}',
-    'set': questions.name,
-    'questions': len(questions.questions),
-    'retrieval': mode,
-    **{name: dataclasses.asdict(x) for name, x in shares.items()},
-  }
-
-
 def run(
   trained: loading.TrainedRetro,
   config: Config,
@@ -144,7 +119,7 @@ def run(
       name = f'{one.name} {mode}'
       answers = answer(trained, settings, examples, one.questions, given, name)
       values = retro_qa_evaluate.measures(one, answers)
-      rows.append(_row(one, mode, values, closed))
+      rows.append(retro_qa_evaluate.row_of(one, mode, values, closed))
       closed = values
       retro_qa_evaluate.write_predictions(workdir, one, mode, answers)
   content = {

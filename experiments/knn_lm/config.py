@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from experiments.retro import config as retro_config
 from retrieval import settings
-from retrieval.index import index as index_lib
+from retrieval.index import index_config
 
 _LAMBDAS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8)
 _TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -41,7 +41,7 @@ class KnnLm:
   tokens_per_shard: settings.Size = 1 << 17
   # Recall is that of the nearest keys among the max(ks) found, which are scored
   # again exactly: ScaNN rescores hashes in 8 bits only.
-  index: index_lib.IndexConfig = index_lib.IndexConfig()
+  index: index_config.IndexConfig = index_config.IndexConfig()
   # Settings, each tried with each; a weight of 0 is the model alone.
   ks: tuple[settings.Size, ...] = (8, 64, 256, 1024)
   # Of squared L2 distances.

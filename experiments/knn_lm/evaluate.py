@@ -117,7 +117,7 @@ def look_up(
     'index': index.fingerprint,
     'k': k,
   }
-  path = folder.found(store.fingerprint(fields))
+  path = folder.root / f'found-{store.fingerprint(fields)[:12]}'
   if path.exists():
     return store.Store.open(path, KIND)
   chunks = reader.stores.chunks

@@ -10,7 +10,6 @@
 import contextlib
 import dataclasses
 import hashlib
-import math
 import os
 import pathlib
 from typing import Any
@@ -49,10 +48,6 @@ class Folder:
     """Index of the keys."""
     return self.root / 'index'
 
-  def found(self, fingerprint: str) -> pathlib.Path:
-    """Neighbors found with one choice of documents, index and k."""
-    return self.root / f'found-{fingerprint[:12]}'
-
   def open_index(
     self, pairs: key_values.KeyValueStore, config: Config
   ) -> index_lib.Index:
@@ -88,10 +83,7 @@ def recall_name(settings: KnnLm) -> str:
 def load(
   config: Config, workdir: str | os.PathLike, step: str = ''
 ) -> loading.TrainedRetro:
-  """Load the model that makes the keys, onto this process's devices.
-
-  The run is `knn_lm.model_workdir` of the config, or `workdir`.
-  """
+  """Load the model that makes the keys, onto this process's devices."""
   mesh, rules = program_lib.mesh_and_rules(config, jax.local_devices())
   run = config.knn_lm.model_workdir or workdir
   return language_model.load(
@@ -100,36 +92,25 @@ def load(
 
 
 def num_neighbors(trained: loading.TrainedRetro, config: Config) -> int:
-  """RETRO's k while the keys are made; 0 without retrieval.
-
-  Raises:
-    ValueError: when `knn_lm.retrieval` asks a baseline to retrieve.
-  """
+  """RETRO's k while the keys are made; 0 without retrieval."""
   settings = config.knn_lm
-  if not settings.retrieval:
-    return 0
-  if not trained.model.config.cca_layers:
+  if settings.retrieval and not trained.model.config.cca_layers:
     raise ValueError('knn_lm.retrieval=True: expected a RETRO, no baseline.')
-  return settings.num_neighbors
-
-
-def model_fingerprint(trained: loading.TrainedRetro) -> str:
-  """Hash of the model's config and of its parameters' values."""
-  digest = hashlib.sha256()
-  for path, x in jax.tree_util.tree_leaves_with_path(trained.params):
-    x = np.asarray(x)
-    digest.update(f'{jax.tree_util.keystr(path)} {x.dtype} {x.shape}'.encode())
-    digest.update(np.ascontiguousarray(x).tobytes())
-  fields = dataclasses.asdict(trained.model.config)
-  return store.fingerprint([fields, digest.hexdigest()])
+  return settings.num_neighbors if settings.retrieval else 0
 
 
 def model_fields(
   trained: loading.TrainedRetro, config: Config
 ) -> dict[str, Any]:
   """JSON fields that determine the key of a token."""
+  digest = hashlib.sha256()
+  for path, x in jax.tree_util.tree_leaves_with_path(trained.params):
+    x = np.asarray(x)
+    digest.update(f'{jax.tree_util.keystr(path)} {x.dtype} {x.shape}'.encode())
+    digest.update(np.ascontiguousarray(x).tobytes())
+  fields = dataclasses.asdict(trained.model.config)
   return {
-    'model': model_fingerprint(trained),
+    'model': store.fingerprint([fields, digest.hexdigest()]),
     'num_neighbors': num_neighbors(trained, config),
     'sequence_chunks': trained.config.sequence_chunks,
   }
@@ -141,17 +122,9 @@ def features(
   """Return a context manager that gives the compiled function of a batch.
 
   Batches are divided by rows over the devices of this process.
-
-  Raises:
-    ValueError: when the rows do not divide over the devices.
   """
   mesh, rules = program_lib.mesh_and_rules(config, jax.local_devices())
-  ways = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
-  if batch_size % ways:
-    raise ValueError(
-      f'batch_size={batch_size}: expected a multiple of data x fsdp = {ways} '
-      'device(s) of this process.'
-    )
+  sharding.batch_sharding(mesh, batch_size)
   return retro_evaluate.on_mesh(
     knn_lm.token_features, trained, mesh, rules, replicate=False
   )

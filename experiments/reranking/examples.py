@@ -28,6 +28,7 @@ from retrieval.questions import question_sets
 from retrieval.store import checkpoints, shards, store
 from retrieval.text import blocks as blocks_lib, chunks as chunks_lib, tokens
 from retro_jax.data import folder as retro_data
+from retro_jax.trained import loading
 
 KIND = 'chunk_examples'
 _CHUNKS = 64  # neighboring chunks that are searched together
@@ -125,9 +126,9 @@ def of_chunks(
     ValueError: if no chunk has candidates of different scores.
   """
   settings = config.examples
-  saved = checkpoints.find(settings.run).config
+  saved = loading.run_config(checkpoints.find(settings.run).config.to_dict())
   if config.data_dir:
-    saved.data_dir = config.data_dir
+    saved = dataclasses.replace(saved, data_dir=config.data_dir)
   data = retro_data.DataFolder.of(saved, settings.run)
   chunks, source = data.chunks('train'), data.sources(saved).make('oracle')
   fields = {

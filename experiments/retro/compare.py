@@ -43,6 +43,7 @@ from retro_jax.trained import loading
 
 FILE = 'compare.json'
 Compare = retro_evaluate.Evaluate
+Seeds = list[evaluate_lib.Evaluation]  # of one row
 _MODES = ('on', 'off', 'shuffled', 'oracle')
 
 
@@ -57,20 +58,6 @@ class Run:
   part: str = ''  # '': as trained
   share: float = 0.0  # of the datastore; 0: the neighbors of the data folder
   retrieval: str = 'on'
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """One row of the table: the runs of a name."""
-
-  name: str
-  seeds: list[evaluate_lib.Evaluation]
-
-  @property
-  def mean(self) -> evaluate_lib.Evaluation:
-    """The documents with the mean of the seeds' nats."""
-    nats = np.mean([x.nats for x in self.seeds], axis=0)
-    return dataclasses.replace(self.seeds[0], nats=nats)
 
 
 _OPTIONS = {
@@ -89,14 +76,14 @@ _EXPECTED = (
 
 
 def parse(values: Sequence[str]) -> dict[str, list[Run]]:
-  """Return the runs of each name, before any of them is measured.
+  """Return the runs of each name.
 
   Raises:
     ValueError: for a text of another form, or options that do not fit the run.
   """
   found = named_runs.parse(values, _OPTIONS, _EXPECTED)
   rows = {name: [Run(**run) for run in runs] for name, runs in found.items()}
-  for run in (run for runs in rows.values() for run in runs):
+  for run in itertools.chain(*rows.values()):
     if (run.part or run.share) and run.retrieval not in ('on', 'shuffled'):
       raise ValueError(
         f'--row: part and share are of retrieved neighbors, but {run} reads none.'
@@ -105,7 +92,7 @@ def parse(values: Sequence[str]) -> dict[str, list[Run]]:
 
 
 def _open(
-  config: config_lib.Config, evaluate: Compare, name: str, run: Run
+  config: config_lib.Config, evaluate: Compare, run: Run
 ) -> tuple[loading.TrainedRetro, pipeline.ChunkReader, str]:
   """Load a run: the model, what it reads, and the kind of retrieval."""
   trained = retro_evaluate.load(
@@ -120,54 +107,43 @@ def _open(
     raise ValueError(f'{run.workdir}: a baseline reads no neighbors: {run}.')
   retrieval = 'off' if baseline else run.retrieval
   k = {'off': 0, 'oracle': 1}.get(retrieval, run.k or evaluate.k)
-  modes = [(name, retrieval, k)]
+  modes = [(run.workdir, retrieval, k)]
   reader = retro_evaluate.open_readers(trained, evaluate, modes)[k]
   if run.part:
     reader = dataclasses.replace(reader, neighbor_part=run.part)
   return trained, reader, retrieval
 
 
-def measure(
-  config: config_lib.Config,
-  workdir: str,
-  evaluate: Compare,
-  name: str,
-  run: Run,
+def _measure(
+  config: config_lib.Config, workdir: str, evaluate: Compare, run: Run
 ) -> evaluate_lib.Evaluation:
-  """Evaluate one run; `workdir` keeps neighbors in parts of the datastore.
-
-  Raises:
-    FileNotFoundError: without a checkpoint, data or the source's neighbors.
-    ValueError: for options that do not fit the run.
-  """
-  trained, reader, retrieval = _open(config, evaluate, name, run)
+  """Evaluate one run; `workdir` keeps neighbors in parts of the datastore."""
+  trained, reader, retrieval = _open(config, evaluate, run)
   if run.share:
+    k, seed = reader.num_neighbors, config.seed
     path = datastore_parts.find_neighbors(
-      trained.data,
-      workdir,
-      evaluate.split,
-      run.share,
-      reader.num_neighbors,
-      config.seed,
+      trained.data, workdir, evaluate.split, run.share, k, seed
     )
     reader = dataclasses.replace(reader, neighbors=path)
   with retro_evaluate.scorer(trained, config, evaluate.batch_size) as score:
     return retro_evaluate.measure(
-      score, reader, trained, evaluate, retrieval, name, config.seed
+      score, reader, trained, evaluate, retrieval, run.workdir, config.seed
     )
 
 
-def minus(row: Row, other: Row) -> dict[str, Any]:
-  """Bits per byte of a row minus those of another: interval, and each seed.
+def _mean(seeds: Seeds) -> evaluate_lib.Evaluation:
+  """The documents with the mean of the seeds' nats."""
+  nats = np.mean([x.nats for x in seeds], axis=0)
+  return dataclasses.replace(seeds[0], nats=nats)
 
-  Raises:
-    ValueError: when they are of different documents.
-  """
+
+def _minus(name: str, row: Seeds, other_name: str, other: Seeds) -> dict:
+  """Bits per byte of a row minus those of another: interval, and each seed."""
   try:
-    interval = evaluate_lib.compare(row.mean, other.mean)
+    interval = evaluate_lib.compare(_mean(row), _mean(other))
   except ValueError as error:
-    raise ValueError(f'rows {row.name} and {other.name}: {error}') from None
-  pairs = named_runs.pairs(row.name, row.seeds, other.name, other.seeds)
+    raise ValueError(f'rows {name} and {other_name}: {error}') from None
+  pairs = named_runs.pairs(name, row, other_name, other)
   each = [a.bits_per_byte - b.bits_per_byte for a, b in pairs]
   return {**dataclasses.asdict(interval), 'of_seeds': each}
 
@@ -185,42 +161,41 @@ def compare(
   """
   retro_evaluate.check_alone('experiments.compare')
   given = parse(values or flags.FLAGS.row)
-  for name, runs in given.items():  # a row that does not fit ends this first
-    for one in runs:
-      _open(config, evaluate, name, one)
-  rows = [
-    Row(name, [measure(config, workdir, evaluate, name, run) for run in runs])
+  for one in itertools.chain(*given.values()):
+    _open(config, evaluate, one)  # a row that does not fit ends this first
+  rows = {
+    name: [_measure(config, workdir, evaluate, run) for run in runs]
     for name, runs in given.items()
-  ]
-  differences: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
+  }
+  minus: dict[str, dict[str, Any]] = {name: {} for name in rows}
   for one, two in itertools.combinations(rows, 2):
-    differences[two.name][one.name] = found = minus(two, one)
-    differences[one.name][two.name] = named_runs.mirrored(found)
-  content, lines = [], []
-  for row in rows:
-    less = differences[row.name]
+    minus[two][one] = found = _minus(two, rows[two], one, rows[one])
+    minus[one][two] = named_runs.mirrored(found)
+  content, lines, first = [], [], next(iter(rows))
+  for name, seeds in rows.items():
+    summary = _mean(seeds).summary()
     content.append(
       {
-        'name': row.name,
-        'runs': [dataclasses.asdict(run) for run in given[row.name]],
-        **row.mean.summary(),
-        'bits_per_byte_of_seeds': [x.bits_per_byte for x in row.seeds],
-        'minus': less,
+        'name': name,
+        'runs': [dataclasses.asdict(run) for run in given[name]],
+        **summary,
+        'bits_per_byte_of_seeds': [x.bits_per_byte for x in seeds],
+        'minus': minus[name],
       }
     )
-    cells = [row.name, f'{row.mean.bits_per_byte:.4f}', '', '', '']
-    if row is not rows[0]:
-      x = less[rows[0].name]
+    cells = [name, f'{summary["bits_per_byte"]:.4f}', '', '', '']
+    if name != first:
+      x = minus[name][first]
       cells[2:4] = f'{x["mean"]:+.4f}', f'[{x["low"]:+.4f}, {x["high"]:+.4f}]'
       cells[4] = ' '.join(f'{each:+.4f}' for each in x['of_seeds'])
     lines.append(cells)
-  one = rows[0].mean.summary()
+  one = content[0]
   reports.print_table(
     ('row', 'bits/byte', 'minus first', 'interval', 'of each seed'),
     lines,
     title=f'{one["documents"]:,} held-out documents, {one["bytes"]:,} bytes',
-    caption=f'Minus first: bits per byte less those of {rows[0].name!r}; '
-    'interval: 95 % of a paired bootstrap over documents, of the mean over seeds.',
+    caption=f'Minus first: bits per byte less those of {first!r}; interval: '
+    '95 % of a paired bootstrap over documents, of the mean over seeds.',
   )
   found = {'rows': content, 'settings': dataclasses.asdict(evaluate)}
   reports.write_json(pathlib.Path(workdir) / FILE, found)

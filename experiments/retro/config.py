@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from experiments.engine import optimizers, run_settings
 from retrieval import settings
-from retrieval.index import index as index_lib
+from retrieval.index import index_config
 from retrieval.store import ray_cluster
 from retrieval.text import near_duplicates
 from retro_jax.trained import loading
@@ -36,7 +36,7 @@ class Config(run_settings.Loop, loading.RunConfig):
   deduplicate: near_duplicates.Settings = near_duplicates.Settings(
     threshold=0.0
   )
-  index: index_lib.IndexConfig = index_lib.IndexConfig()
+  index: index_config.IndexConfig = index_config.IndexConfig()
   # where shards are made
   cluster: ray_cluster.Cluster = settings.rare(ray_cluster.Cluster())
   optimizer: optimizers.OptimizerConfig = optimizers.OptimizerConfig()

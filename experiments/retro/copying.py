@@ -1,41 +1,77 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluator `copying`: the gain from copying n-grams of the neighbors.
+"""Evaluators `copying` and `editing`: how far copies of the neighbors go.
 
-Mixes the model, a baseline or a RETRO with retrieval off, with the n-grams of each
-chunk's neighbors, and with those of shuffled neighbors (see
-retro_jax.evaluation.copying), on the set config.evaluate.split. The few weights
-of the mixture are fitted to the split valid (to test, where valid is scored). A
-RETRO that reads its neighbors well gains at least as much. Prints a table and writes
-DIR/copying.json.
+copying: the model, a baseline or a RETRO with retrieval off, is mixed with the n-grams
+  of each chunk's neighbors, and with those of shuffled neighbors (see
+  retro_jax.evaluation.copying), on the set config.evaluate.split. The few weights of
+  the mixture are fitted to the split valid (to test, where valid is scored). A RETRO
+  that reads its neighbors well gains at least as much.
+editing: the model writes what is not copied of each chunk's nearest neighbors (the
+  first of --config.evaluate.num_neighbors says how many) and of shuffled ones; see
+  retro_jax.evaluation.editing. The weights of the operations are fitted to one half of
+  the documents and score the other half, and vice versa: no document is scored by
+  weights that were fitted to it.
+
+Each prints a table and writes DIR/copying.json or DIR/editing.json.
 """
 
+import dataclasses
 import functools
+import pathlib
 
 import jax
 
-from experiments.engine import reports
+from experiments.engine import progress, reports
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
-from retro_jax.evaluation import copying, evaluate as evaluate_lib
+from retro_jax.evaluation import (
+  copying as copying_lib,
+  editing as editing_lib,
+  evaluate as evaluate_lib,
+)
 from retro_jax.trained import loading
 
-FILE = 'copying.json'
 
-
-def run(
-  config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
-) -> None:
-  """Evaluate the mixtures, print the table and write the file."""
-  retro_evaluate.check_alone('copying')
+def _load(config, workdir, evaluate):
+  """The run, its nats of each token, and what reads a split."""
+  retro_evaluate.check_alone('This evaluation')
   trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
-  other = 'test' if evaluate.split == 'valid' else 'valid'
-  scored, fitted = (
-    loading.chunk_reader(trained.config, trained.data, split, evaluate.k)
-    for split in (evaluate.split, other)
-  )
-  length = trained.model.config.chunk_length
   params = jax.device_put(trained.params)
   nats = functools.partial(loading.batch_nll, trained.model, params)
+
+  def read(split):
+    return loading.chunk_reader(trained.config, trained.data, split, evaluate.k)
+
+  return trained, nats, read
+
+
+def _report(workdir, name, rows, title, **content) -> None:
+  """Print and write rows (name, evaluation, weights) against the first one."""
+  alone, written, lines = rows[0][1], [], []
+  for label, found, weights in rows:
+    gain = None if found is alone else evaluate_lib.compare(found, alone)
+    row = {'name': label, **found.summary(), 'weights': weights}
+    written.append(row | {'minus_alone': gain and dataclasses.asdict(gain)})
+    lines.append((label, *retro_evaluate.cells(found, gain)))
+  content = {**content, 'rows': written}
+  reports.write_json(pathlib.Path(workdir) / f'{name}.json', content)
+  reports.print_table(
+    ('model', 'bits/byte', 'gain', 'interval', 'token ppl', 'word ppl'),
+    lines,
+    title=title,
+    caption='Gain: bits per byte less those of the model alone; interval: 95 % of '
+    'a paired bootstrap over documents. Weights are fitted to other documents.',
+  )
+
+
+def copying(
+  config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
+) -> None:
+  """Evaluate mixtures with n-grams."""
+  trained, nats, read = _load(config, workdir, evaluate)
+  scored = read(evaluate.split)
+  fitted = read('test' if evaluate.split == 'valid' else 'valid')
+  length = trained.model.config.chunk_length
 
   def measure(mixture, reader, retrieval, name):
     name = f'{name}, {retrieval}'
@@ -43,26 +79,45 @@ def run(
       mixture, reader, trained, evaluate, retrieval, name, config.seed
     )
 
-  alone = measure(copying.Mixture(nats, length), scored, 'on', 'alone')
-  rows = [('model alone', alone, None, {'weights': []})]
+  alone = measure(copying_lib.Mixture(nats, length), scored, 'on', 'alone')
+  rows = [('model alone', alone, [])]
   for retrieval, name in (('on', 'neighbors'), ('shuffled', 'shuffled ones')):
-    mixture = copying.Mixture(nats, length)
+    mixture = copying_lib.Mixture(nats, length)
     measure(mixture, fitted, retrieval, 'fit')
     mixture.fit()
     mixed = measure(mixture, scored, retrieval, 'with n-grams')
-    gain = evaluate_lib.compare(mixed, alone)
     weights = [round(float(w), 2) for w in mixture.weights]
-    rows.append((f'with n-grams of {name}', mixed, gain, {'weights': weights}))
-  retro_evaluate.write_rows(workdir, FILE, rows, num_neighbors=evaluate.k)
-  reports.print_table(
-    ('model', 'bits/byte', 'gain', 'interval', 'weights of n = 0, 1, ...'),
-    [
-      (
-        name,
-        *retro_evaluate.cells(found, gain)[:3],
-        ' '.join(map(str, more['weights'])),
+    rows.append((f'with n-grams of {name}', mixed, weights))
+  k = evaluate.k
+  title = f'What {k} neighbors of each chunk hold'
+  _report(workdir, 'copying', rows, title, num_neighbors=k)
+
+
+def editing(
+  config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
+) -> None:
+  """Evaluate edits of the neighbors."""
+  trained, nats, read = _load(config, workdir, evaluate)
+  rows, source, k = [], trained.data.source, evaluate.k
+  chunks = trained.config.sequence_chunks
+  for shuffled, name in ((False, 'neighbors'), (True, 'shuffled ones')):
+    with progress.bar('evaluate alone', 'chunks') as update:
+      alone, examples = editing_lib.collect(
+        nats,
+        read(evaluate.split),
+        sequence_chunks=chunks,
+        stride_chunks=evaluate.stride(chunks),
+        batch_size=evaluate.batch_size,
+        shuffled=shuffled,
+        max_documents=evaluate.max_documents,
+        seed=config.seed,
+        progress=update,
       )
-      for name, found, gain, more in rows
-    ],
-    title=f'What {evaluate.k} neighbors of each chunk hold',
-  )
+    rows = rows or [('model alone', alone, [])]
+    edited, weights = editing_lib.cross_fit(examples)
+    found = editing_lib.edited(alone, examples, edited)
+    # of either half of the documents: [runs, operations]
+    rows.append((f'edits of {name}', found, [x.tolist() for x in weights]))
+  title = f'{k} neighbors of each chunk by {source}, edited'
+  facts = {'source': source, 'operations': editing_lib.OPERATIONS}
+  _report(workdir, 'editing', rows, title, num_neighbors=k, **facts)

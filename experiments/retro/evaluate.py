@@ -13,7 +13,7 @@ that is not a score: each chunk gets itself with its continuation, which shows h
 well the model copies. Prints a table and writes DIR/evaluation.json.
 
 --config.evaluate.evaluators names other measurements: copying, editing, lambada,
-summary (experiments/retro/{copying,editing,examples}.py).
+summary (experiments/retro/{copying,examples}.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,8 +45,8 @@ OFF, BASELINE = 'RETRO off', 'baseline'  # names of rows
 # Name -> module and function of (config, workdir, evaluate).
 EVALUATORS = {
   'bits_per_byte': ('evaluate', 'bits_per_byte'),
-  'copying': ('copying', 'run'),
-  'editing': ('editing', 'run'),
+  'copying': ('copying', 'copying'),
+  'editing': ('copying', 'editing'),
   'lambada': ('examples', 'lambada'),
   'summary': ('examples', 'summary'),
 }
@@ -157,17 +157,9 @@ class Result:
 
   def to_json(self) -> dict[str, Any]:
     """The row as JSON values."""
-    row = {
-      'name': self.name,
-      'retrieval': self.retrieval,
-      'num_neighbors': self.num_neighbors,
-      'step': self.step,
-      **self.evaluation.summary(),
-    }
-    for name in ('minus_off', 'minus_baseline'):
-      interval = getattr(self, name)
-      row[name] = interval and dataclasses.asdict(interval)
-    return row
+    row = dataclasses.asdict(self)
+    del row['evaluation']
+    return row | self.evaluation.summary()
 
 
 @contextlib.contextmanager
@@ -195,8 +187,7 @@ def on_mesh(
   """Yield `function(model, params, batch)` compiled, as a function of the batch.
 
   Args:
-    replicate: whether every device gets the whole result; otherwise it stays
-      divided by rows.
+    replicate: whether every device gets the whole result, or its own rows.
   """
   shardings, compiled = _compile(
     function, trained.model, mesh, rules, replicate
@@ -208,7 +199,6 @@ def on_mesh(
 
 @functools.cache
 def _compile(function, model, mesh, rules, replicate):
-  """Shardings of the parameters, and the function, compiled once."""
   shardings = initial.param_shardings(model.config, mesh, rules)
   rows = NamedSharding(mesh, P(sharding.BATCH_AXES))
   compiled = jax.jit(
@@ -228,12 +218,11 @@ def on_and_off(trained: loading.TrainedRetro, ks: Sequence[int]) -> list[Mode]:
 
 def modes_of(trained: loading.TrainedRetro, evaluate: Evaluate) -> list[Mode]:
   """Every row for one model."""
-  modes = on_and_off(trained, evaluate.num_neighbors)
-  if trained.model.config.cca_layers:
-    if evaluate.shuffled:
-      modes.append((f'RETRO shuffled, k={evaluate.k}', 'shuffled', evaluate.k))
-    if evaluate.oracle:
-      modes.append(('RETRO oracle', 'oracle', 1))
+  modes, k = on_and_off(trained, evaluate.num_neighbors), evaluate.k
+  if trained.model.config.cca_layers and evaluate.shuffled:
+    modes.append((f'RETRO shuffled, k={k}', 'shuffled', k))
+  if trained.model.config.cca_layers and evaluate.oracle:
+    modes.append(('RETRO oracle', 'oracle', 1))
   return modes
 
 
@@ -284,12 +273,7 @@ def evaluate_trained(
   modes: Sequence[Mode] | None = None,
   score: Callable[..., jax.Array] = evaluate_lib.score_chunks,
 ) -> list[Result]:
-  """Evaluate a RETRO or a baseline in some modes, by default all.
-
-  Raises:
-    FileNotFoundError: for a split without stores.
-    ValueError: for settings that do not fit data, model or devices.
-  """
+  """Evaluate a RETRO or a baseline in some modes, by default all."""
   modes = modes or modes_of(trained, evaluate)
   readers, results = open_readers(trained, evaluate, modes), []
   with scorer(trained, config, evaluate.batch_size, score) as compiled:
@@ -306,10 +290,11 @@ def compare(results: Sequence[Result]) -> list[Result]:
   others = {x.name: x for x in results}
 
   def minus(x: Result, name: str) -> bootstrap.Interval | None:
-    other = others.get(name)
-    if other is None or x is other:
-      return None
-    return evaluate_lib.compare(x.evaluation, other.evaluation)
+    other = others.get(name, x)
+    same = other is x
+    return (
+      None if same else evaluate_lib.compare(x.evaluation, other.evaluation)
+    )
 
   return [
     dataclasses.replace(
@@ -324,22 +309,14 @@ def load(
   evaluate: Evaluate,
   workdir: str | os.PathLike,
   *,
-  step: str | None = None,
   on_mesh: bool = True,
   **changes: Any,
 ) -> loading.TrainedRetro:
-  """Load a run, by default the newest checkpoint of `evaluate.workdir` or `workdir`.
+  """Load a run, `evaluate.workdir` or `workdir`, with the config's embedder.
 
   Args:
-    config: `data_dir` is the data folder, by default the one of the training; the
-      embedder and the ColBERT that retrieve are those of the config; `mesh` and
-      `sharding_rules` place the parameters.
-    step: of the checkpoint, in place of `evaluate.step`.
     on_mesh: whether the parameters are sharded over the config's mesh.
     **changes: other arguments of `language_model.load`.
-
-  Raises:
-    FileNotFoundError: for a folder without a checkpoint or without data.
   """
   if on_mesh:
     changes['mesh'], changes['rules'] = program_lib.mesh_and_rules(config)
@@ -347,7 +324,7 @@ def load(
     'data_dir': config.data_dir,
     'source': evaluate.source,
     'reranker': evaluate.reranker,
-    'step': evaluate.step if step is None else step,
+    'step': evaluate.step,
   }
   trained = language_model.load(evaluate.workdir or workdir, **how | changes)
   return with_models(trained, config)
@@ -370,22 +347,13 @@ def merged(own: Any, given: loading.RunConfig) -> Any:
 def load_baseline(
   config: config_lib.Config, evaluate: Evaluate, data_dir: str | os.PathLike
 ) -> loading.TrainedRetro | None:
-  """Load the baseline that is named, with the data of the RETRO beside it.
-
-  Raises:
-    ValueError: when the baseline retrieves.
-  """
+  """Load the baseline that is named, with the data of the RETRO beside it."""
   workdir = evaluate.baseline_workdir
   if not workdir:
     return None
-  alone = dataclasses.replace(evaluate, workdir=workdir, source='', reranker='')
-  found = load(
-    config,
-    alone,
-    workdir,
-    step=evaluate.baseline_step,
-    data_dir=str(data_dir),
-  )
+  own = {'source': '', 'reranker': '', 'step': evaluate.baseline_step}
+  alone = dataclasses.replace(evaluate, workdir=workdir)
+  found = load(config, alone, workdir, data_dir=str(data_dir), **own)
   if found.model.config.cca_layers:
     raise ValueError(
       f'{workdir}: evaluate.baseline_workdir names a model that retrieves; '
@@ -416,15 +384,12 @@ def _print(results: Sequence[Result]) -> None:
 def cells(
   found: evaluate_lib.Evaluation, difference: bootstrap.Interval | None
 ) -> tuple[str, ...]:
-  """Bits per byte, a difference, its interval and perplexities for a table.
-
-  Args:
-    difference: of the bits per byte; None leaves its two cells empty.
-  """
+  """Bits per byte, a difference with its interval (or '', '') and perplexities."""
+  x = difference
   return (
     f'{found.bits_per_byte:.4f}',
-    f'{difference.mean:+.4f}' if difference else '',
-    f'{difference.low:+.4f} {difference.high:+.4f}' if difference else '',
+    f'{x.mean:+.4f}' if x else '',
+    f'{x.low:+.4f} {x.high:+.4f}' if x else '',
     *(
       f'{x:,.2f}' if x < 1e5 else f'{x:.3g}'
       for x in (found.token_perplexity, found.word_perplexity)
@@ -434,7 +399,7 @@ def cells(
 
 def bits_per_byte(
   config: config_lib.Config, workdir: str, evaluate: Evaluate
-) -> list[Result]:
+) -> None:
   """Evaluate a run and its baseline; print the table and write evaluation.json."""
   trained = load(config, evaluate, workdir)
   baseline = load_baseline(config, evaluate, trained.data.root)
@@ -442,13 +407,10 @@ def bits_per_byte(
   if baseline is not None:
     results = compare(results + evaluate_trained(baseline, config, evaluate))
   if not jax.process_index():
-    content = {
-      'rows': [result.to_json() for result in results],
-      'settings': dataclasses.asdict(evaluate),
-    }
+    rows = [result.to_json() for result in results]
+    content = {'rows': rows, 'settings': dataclasses.asdict(evaluate)}
     reports.write_json(pathlib.Path(workdir) / FILE, content)
     _print(results)
-  return results
 
 
 def evaluate(
@@ -459,28 +421,6 @@ def evaluate(
     module, function = EVALUATORS[name]
     module = importlib.import_module(f'experiments.retro.{module}')
     getattr(module, function)(config, workdir, evaluate)
-
-
-def write_rows(
-  workdir: str | os.PathLike, file: str, rows: Sequence[tuple], **content: Any
-) -> None:
-  """Write evaluations against the first one.
-
-  Args:
-    rows: name, evaluation, difference to the first one or None, more fields.
-    **content: what else the file holds.
-  """
-  written = [
-    {
-      'name': name,
-      **found.summary(),
-      'minus_alone': gain and dataclasses.asdict(gain),
-      **more,
-    }
-    for name, found, gain, more in rows
-  ]
-  path = pathlib.Path(workdir) / file
-  reports.write_json(path, {**content, 'rows': written})
 
 
 def check_alone(what: str) -> None:

@@ -9,16 +9,14 @@ import rich.console
 import rich.padding
 import rich.rule
 import rich.table
-import rich.text
+from rich.text import Text
 
 from retrieval import tokenization
 from retro_jax.data import samples as samples_lib
 from retro_jax.views import samples as views
 
-_SHOWN_CHARACTERS = 240
 
-
-def shorten(text: str, most: int = _SHOWN_CHARACTERS) -> str:
+def _shorten(text: str, most: int = 240) -> str:
   """The text on one line, of at most so many characters."""
   line = ' '.join(text.split())
   return line if len(line) <= most else line[: most - 4] + ' ...'
@@ -31,17 +29,17 @@ def show(
 ) -> None:
   """Print samples: each chunk, then what it retrieved for what follows it."""
   for i, sample in enumerate(samples, start=1):
-    console.print(rich.rule.Rule(_title(i, len(samples), sample.id)))
+    console.print(_title(i, len(samples), sample.id))
     for chunk in sample.chunks:
-      text = rich.text.Text(chunk.prompt, style='bold')
+      text = Text(chunk.prompt, style='bold')
       text.append(chunk.written, style='not bold')
       console.print(text)
       _show_neighbors(console, chunk, metric)
 
 
-def _title(number: int, total: int, name: str) -> rich.text.Text:
+def _title(number: int, total: int, name: str) -> rich.rule.Rule:
   title = f'sample {number} of {total}'
-  return rich.text.Text(f'{title}: {name}' if name else title)
+  return rich.rule.Rule(Text(f'{title}: {name}' if name else title))
 
 
 def _show_neighbors(console, chunk: views.TextChunk, metric: str) -> None:
@@ -56,9 +54,7 @@ def _show_neighbors(console, chunk: views.TextChunk, metric: str) -> None:
     chunk.scores, chunk.titles, chunk.neighbors, strict=True
   ):
     shown = 'given' if score is None else f'{-score if squared else score:.3f}'
-    table.add_row(
-      shown, rich.text.Text(title), rich.text.Text(shorten(neighbor))
-    )
+    table.add_row(shown, Text(title), Text(_shorten(neighbor)))
   console.print(rich.padding.Padding(table, (0, 0, 1, 4)))
 
 
@@ -68,8 +64,8 @@ def show_table(
   """Print a row for each sample of a file of prompts."""
   table = rich.table.Table('id', 'prompt', 'completion', box=rich.box.SIMPLE)
   for sample in samples:
-    cells = sample.id, shorten(sample.prompt, 60), shorten(sample.completion)
-    table.add_row(*(rich.text.Text(cell) for cell in cells))
+    cells = sample.id, _shorten(sample.prompt, 60), _shorten(sample.completion)
+    table.add_row(*map(Text, cells))
   console.print(table)
 
 
@@ -86,42 +82,34 @@ class Stream:
     metric: Callable[[], str],
     names: Sequence[str],
   ):
-    """Begins.
+    """Take the ids of the prompts, '' for none.
 
     Args:
       metric: of the index; called when something was retrieved from it.
-      names: ids of the prompts of the samples to come, '' for none.
     """
-    self._console = console
-    self._tokenizer = tokenizer
-    self._metric = metric
-    self._names = list(names)
-    self._number = 0
+    self._console, self._tokenizer = console, tokenizer
+    self._metric, self._names, self._number = metric, list(names), 0
     self._waiting: list[str] = []  # the prompt's chunks, not yet printed
 
   def take(self, event: samples_lib.Event) -> None:
     """Print what an event tells."""
     if isinstance(event, samples_lib.Started):
-      self._begin(event.sample)
+      name, total = self._names[self._number], len(self._names)
+      self._number += 1
+      self._console.print(_title(self._number, total, name))
+      self._waiting = views.prompt_texts(event.sample, self._tokenizer)
       return
     if isinstance(event, samples_lib.Read):
       self._print_prompt(1)
       self._console.print()
       chunk = views.chunk_text('', '', event.neighbors, self._tokenizer)
       retrieved = max(chunk.ids, default=-1) >= 0
-      metric = self._metric() if retrieved else ''
-      _show_neighbors(self._console, chunk, metric)
+      _show_neighbors(self._console, chunk, retrieved and self._metric() or '')
       return
     self._print_prompt(len(self._waiting))
     self._print(event.text)
     if isinstance(event, samples_lib.Finished):
       self._console.print()
-
-  def _begin(self, prompt: samples_lib.Sample) -> None:
-    name, total = self._names[self._number], len(self._names)
-    self._number += 1
-    self._console.print(rich.rule.Rule(_title(self._number, total, name)))
-    self._waiting = views.prompt_texts(prompt, self._tokenizer)
 
   def _print_prompt(self, count: int) -> None:
     for text in self._waiting[:count]:
@@ -129,5 +117,4 @@ class Stream:
     del self._waiting[:count]
 
   def _print(self, text: str, style: str = '') -> None:
-    shown = rich.text.Text(text, style=style)
-    self._console.print(shown, end='', soft_wrap=True)
+    self._console.print(Text(text, style=style), end='', soft_wrap=True)

@@ -17,7 +17,7 @@ from retrieval.questions import (
   questions as questions_lib,
 )
 from retrieval.store import store
-from retro_jax.data import fid_rows, qa_pipeline, qa_rows
+from retro_jax.data import qa_pipeline, qa_rows
 from retro_jax.trained import loading
 
 Passages = tuple[qa_rows.Passage, ...]
@@ -43,7 +43,7 @@ def writer(
     num_neighbors=max(count, 1) if fid else count,
     neighbor_length=config.model.neighbor_length,
   )
-  kind = fid_rows.FidWriter if fid else qa_rows.QaWriter
+  kind = qa_rows.FidWriter if fid else qa_rows.QaWriter
   return kind(layout, tokenizer)
 
 

@@ -12,7 +12,7 @@ then reads the question alone; a baseline is the closed-book model. Writes
 predictions_<set>_<split>_<on|off|baseline>.jsonl for experiments.score.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import pathlib
 from typing import Any
@@ -26,9 +26,9 @@ from experiments.retro_qa import data as retro_qa_data, task as retro_qa_task
 from experiments.retro_qa.config import Config
 from retrieval import settings
 from retrieval.questions import (
-  bootstrap,
   question_sets,
   questions as questions_lib,
+  ranking,
   scoring,
 )
 from retro_jax.decoding import decode, drawing
@@ -36,6 +36,7 @@ from retro_jax.trained import language_model, loading
 
 FILE = 'retro_qa.json'
 FID_FILE = 'fid_qa.json'
+_COMPARED = ('official_exact_match', 'f1')  # with closed book
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,27 +106,31 @@ def measures(
   return values | {'answered': np.array([float(bool(x)) for x in answers])}
 
 
-def measure(
-  questions: question_sets.QuestionSet, answers: Sequence[str], mode: str
+def row_of(
+  questions: question_sets.QuestionSet,
+  mode: str,
+  values: Mapping[str, np.ndarray],
+  closed: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, Any]:
-  """Score answers by the set's own rule.
+  """A mode of a set as JSON values: name -> {mean, low, high}, as shares.
 
-  Returns:
-    name -> {mean, low, high}, as shares; exact_match in percent, for
-    experiments.tables.
+  Args:
+    values: of `measures`; exact_match is in percent, for experiments.tables.
+    closed: of the closed-book twin, for the differences to it.
   """
-  shares = {
-    name: dataclasses.asdict(bootstrap.bootstrap(x))
-    for name, x in measures(questions, answers).items()
-  }
+  shares = ranking.intervals(values)
+  if closed is not None:
+    own = {name: values[name] for name in _COMPARED if name in values}
+    gains = ranking.differences(own, closed)
+    shares |= {f'{name}, less off': x for name, x in gains.items()}
   return {
     'name': 'baseline' if mode == 'baseline' else f'{questions.name} {mode}',
     'dataset': f'{questions.name}, {mode}',
     'set': questions.name,
-    'questions': len(answers),
+    'questions': len(questions.questions),
     'retrieval': 'on' if mode == 'on' else 'off',
-    'exact_match': 100 * shares['official_exact_match']['mean'],
-    **shares,
+    'exact_match': 100 * shares['official_exact_match'].mean,
+    **{name: dataclasses.asdict(x) for name, x in shares.items()},
   }
 
 
@@ -201,7 +206,8 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
         passages = retro_qa_data.passages(trained, own, asked, folder)
       name, size = f'{questions.name} {mode}', evaluate.batch_size
       answers = answer(trained, asked, passages, batch_size=size, name=name)
-      rows.append(measure(questions, answers, mode))
+      values = measures(questions, answers)
+      rows.append(row_of(questions, mode, values))
       write_predictions(workdir, questions, mode, answers)
   content = {
     'step': trained.step,

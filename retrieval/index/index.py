@@ -12,12 +12,12 @@ import os
 import pathlib
 import shutil
 import time
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from absl import logging
 
-from retrieval import searchers, settings
-from retrieval.index import sharded_index
+from retrieval import searchers
+from retrieval.index import index_config, sharded_index
 from retrieval.searchers import recall_check, search_tasks
 from retrieval.store import (
   checksums,
@@ -32,49 +32,7 @@ from retrieval.store import (
 
 SCHEMA = 1
 MANIFEST = 'index.json'
-
-
-@dataclasses.dataclass(frozen=True)
-class IndexConfig:
-  """Settings and recall floor of an index."""
-
-  # 'auto': exact for small databases; 'int8': codes on disk that stream
-  searcher: Literal['auto', 'exact', 'scann', 'int8'] = 'auto'
-  metric: Literal['dot_product', 'squared_l2'] = 'squared_l2'
-  recall_floor: settings.Share = 0.95  # least agreement with exact search
-  # k of that agreement; rows with equal scores count alike
-  recall_at: Annotated[int, settings.Range(1, 2**16)] = 10
-  num_queries: settings.Size = 500  # number of queries in the recall check
-  # fields of ScannConfig
-  scann: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  # parts with an index each, which bounds the memory of building and searching
-  shards: Annotated[int, settings.Range(1, 2**16)] = 1
-  # consecutive rows, or rows near one of k-means' centroids
-  shard_by: Literal['rows', 'centroid'] = 'rows'
-  # nearest shards that are asked for a query, by centroid; 0 is all
-  shards_to_search: Annotated[int, settings.Range(0, 2**16)] = 0
-  # shards held in memory at a time; 0 is all
-  shards_in_memory: Annotated[int, settings.Range(0, 2**16)] = 1
-
-  def __post_init__(self):
-    """Check the fields, those of ScaNN too."""
-    settings.check(self)
-    settings.check_section(searchers.ScannConfig, self.scann, 'scann')
-    if self.shards_to_search > self.shards:
-      raise settings.SettingsError(
-        'shards_to_search',
-        self.shards_to_search,
-        f'at most shards={self.shards}',
-      )
-    if self.shards_to_search and self.shard_by != 'centroid':
-      raise settings.SettingsError(
-        'shard_by', self.shard_by, "'centroid' where shards_to_search is set"
-      )
-
-  @property
-  def is_sharded(self) -> bool:
-    """Whether the index is saved as shards."""
-    return self.shards > 1 or self.searcher == 'int8'
+IndexConfig = index_config.IndexConfig
 
 
 @dataclasses.dataclass(frozen=True)

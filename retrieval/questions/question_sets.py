@@ -17,10 +17,10 @@ the question, and test is the split of published figures.
 from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
+from typing import Any
 
 from absl import logging
 import farmhash
-import ml_collections
 
 from retrieval.questions import (
   qa_metrics,
@@ -281,7 +281,7 @@ def check_names(names: Sequence[str]) -> None:
     raise ValueError(f'A set is named twice: {", ".join(names)}.')
 
 
-def check_questions(config: ml_collections.ConfigDict) -> None:
+def check_questions(config: Any) -> None:
   """Read the training questions of a config before any long work starts.
 
   Args:

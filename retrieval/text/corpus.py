@@ -11,26 +11,21 @@ corpus, and texts keep every character.
 import collections
 from collections.abc import Callable, Iterable, Iterator
 import dataclasses
-import functools
 import glob
 import hashlib
+import importlib
 import itertools
 import os
 import pathlib
 import re
+import types
 import typing
 from typing import Any, Literal, TypeVar
 
 from absl import logging
 
 from retrieval import settings
-from retrieval.readers import (
-  base,
-  files as files_lib,
-  orqa,
-  tfds,
-  wikiextractor,
-)
+from retrieval.readers import base
 from retrieval.store import store
 from retrieval.text import seen_ids
 
@@ -38,14 +33,15 @@ Document = base.Document
 Record = TypeVar('Record')
 Kept = TypeVar('Kept')
 
+# Kind -> module of retrieval.readers, its function, more arguments.
 _READERS = {
-  'orqa_blocks': orqa.read_blocks,
-  'orqa_corpus': functools.partial(orqa.read_examples, text_name='body'),
-  'realm_pretraining': functools.partial(orqa.read_examples, text_name='text'),
-  'squad': files_lib.read_squad,
-  'text': files_lib.read_text,
-  'vital': files_lib.read_vital,
-  'wikiextractor': wikiextractor.read,
+  'orqa_blocks': ('orqa', 'read_blocks', {}),
+  'orqa_corpus': ('orqa', 'read_examples', {'text_name': 'body'}),
+  'realm_pretraining': ('orqa', 'read_examples', {'text_name': 'text'}),
+  'squad': ('files', 'read_squad', {}),
+  'text': ('files', 'read_text', {}),
+  'vital': ('files', 'read_vital', {}),
+  'wikiextractor': ('wikiextractor', 'read', {}),
 }
 Kind = Literal[
   'jsonl',
@@ -179,12 +175,15 @@ class Corpus:
   def _records(self) -> base.Records:
     config, files, fields = self.config, self.files, self.fields
     if config.kind == 'tfds':
-      return tfds.read(config.path, config.split, config.data_dir, fields)
+      return _readers('tfds').read(
+        config.path, config.split, config.data_dir, fields
+      )
     if config.kind == 'jsonl':
-      return files_lib.read_jsonl(files, fields)
-    return _READERS[config.kind](files)
+      return _readers('files').read_jsonl(files, fields)
+    module, function, more = _READERS[config.kind]
+    return getattr(_readers(module), function)(files, **more)
 
-  def annotations(self) -> Iterator[orqa.Annotations]:
+  def annotations(self) -> Iterator[Any]:
     """Yield the sentences and salient spans that come with a corpus.
 
     They carry the ids of the documents and have their order; `max_documents`
@@ -199,7 +198,7 @@ class Corpus:
         f'corpus.kind {self.config.kind!r} has no sentences and spans; '
         "expected 'realm_pretraining'."
       )
-    return orqa.read_annotations(self.files, self.config.on_error)
+    return _readers('orqa').read_annotations(self.files, self.config.on_error)
 
   def fingerprint(self) -> str:
     """Hash the settings that matter to the kind, and the files."""
@@ -208,6 +207,7 @@ class Corpus:
     for name in _ignored(config.kind):
       fields[name] = getattr(CorpusConfig, name)
     if config.kind == 'tfds':
+      tfds = _readers('tfds')
       builder = tfds.load_builder(config.path, config.data_dir)
       builder.download_and_prepare()
       paths = tfds.data_files(builder)
@@ -288,13 +288,18 @@ def checked(where: str, record: Document | base.BadRecord) -> Document:
   return record
 
 
+def _readers(name: str) -> types.ModuleType:
+  """Import a module of readers, which few runs need."""
+  return importlib.import_module(f'retrieval.readers.{name}')
+
+
 def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
   if config.kind == 'vital':
-    path = files_lib.vital_file()
+    path = _readers('files').vital_file()
     return [base.SourceFile(path, path.name)]
   path = pathlib.Path(config.path)
   if config.kind == 'orqa_blocks':
-    return orqa.find_block_files(path)
+    return _readers('orqa').find_block_files(path)
   if path.is_file():
     return [base.SourceFile(path, path.name)]
   patterns = ('any',)

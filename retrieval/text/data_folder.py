@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import ml_collections
 
@@ -28,9 +28,7 @@ class DataFolder:
   root: pathlib.Path
 
   @classmethod
-  def of(
-    cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
-  ) -> 'DataFolder':
+  def of(cls, config: Any, workdir: str | os.PathLike) -> 'DataFolder':
     """Make the data folder that a config and a workdir name."""
     return cls(pathlib.Path(config.data_dir or pathlib.Path(workdir) / 'data'))
 

@@ -9,12 +9,11 @@ does not depend on the index.
 Dimension key: B batch, C chunks, Q queries of a row, K candidates, T WordPiece ids.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Protocol, runtime_checkable
 
-import grain
 import numpy as np
 
 from retrieval import tokenization
@@ -77,7 +76,7 @@ def make_dataset(
   batch_size: int,
   process_count: int = 1,
   **settings,
-) -> grain.IterDataset:
+) -> Iterable[pipeline.Row]:
   """Batches for `CandidateReader.complete`; 'train' never ends.
 
   Args:

@@ -48,22 +48,6 @@ class ChunkReader:
   neighbor_part: str = 'full'
   skipped_neighbors: int = 0  # the best ones that are not read
 
-  def __post_init__(self):
-    """Check the settings; the stores are checked when they are opened."""
-    if self.neighbor_part not in chunks_lib.PARTS:
-      raise ValueError(
-        f'neighbor_part {self.neighbor_part!r}: expected one of '
-        f'{chunks_lib.PARTS}.'
-      )
-    for name in ('num_neighbors', 'skipped_neighbors'):
-      if (value := getattr(self, name)) < 0:
-        raise ValueError(f'{name} {value}: expected >= 0.')
-    if self.num_neighbors and not (self.neighbors and self.datastore):
-      raise ValueError(
-        f'num_neighbors {self.num_neighbors} needs the paths of neighbors and '
-        'datastore.'
-      )
-
   def __getstate__(self) -> dict[str, Any]:
     state = dict(self.__dict__)
     state.pop('stores', None)
@@ -251,43 +235,22 @@ def make_dataset(
   sequence_chunks: int,
   batch_size: int,
   train: bool,
-  seed: int = 0,
-  num_workers: int = 0,
-  process_index: int = 0,
   process_count: int = 1,
+  **settings,
 ) -> Iterable[dict[str, np.ndarray]]:
-  """Batches of rows of this process, checkpointable.
+  """Batches of `ChunkReader.read`'s rows of this process, checkpointable.
 
   Args:
-    train: shuffled anew in every pass and without end; otherwise one pass in
-      order, the last batch filled with empty rows.
-    num_workers: processes that read ahead; 0 reads in this one. absl flags must
-      be parsed if there are any.
-    process_count: processes that share a batch.
-
-  Returns:
-    A dataset of `ChunkReader.read`'s rows, [batch_size / process_count, ...].
-
-  Raises:
-    ValueError: for sizes that do not fit, or stores that do not.
+    **settings: other arguments of `batches`.
   """
-  if batch_size < 1 or batch_size % process_count:
-    raise ValueError(
-      f'batch_size {batch_size}: expected a multiple of the {process_count} '
-      'process(es).'
-    )
-  if sequence_chunks < 1:
-    raise ValueError(f'sequence_chunks {sequence_chunks}: expected >= 1.')
   multiple_of = process_count if train else batch_size
   source = Sequences(reader, sequence_chunks, multiple_of)
   return batches(
     source,
     batch_size=batch_size,
     train=train,
-    seed=seed,
-    num_workers=num_workers,
-    process_index=process_index,
     process_count=process_count,
+    **settings,
   )
 
 
@@ -302,11 +265,27 @@ def batches(
   process_count: int = 1,
   choose: Callable[[Row, np.random.Generator], Row] | None = None,
 ) -> Iterable[dict[str, np.ndarray]]:
-  """Batches of the rows of a random-access source; arguments as `make_dataset`.
+  """Batches of the rows of a random-access source.
 
   Args:
+    train: shuffled anew in every pass and without end; otherwise one pass in
+      order, the last batch filled with empty rows.
+    num_workers: processes that read ahead; 0 reads in this one. absl flags must
+      be parsed if there are any.
+    process_count: processes that share a batch.
     choose: changes a row by random numbers, which differ in every pass.
+
+  Returns:
+    A dataset of rows, [batch_size / process_count, ...].
+
+  Raises:
+    ValueError: for a batch that cannot be shared.
   """
+  if batch_size % process_count:
+    raise ValueError(
+      f'batch_size {batch_size}: expected a multiple of the {process_count} '
+      'process(es).'
+    )
   import grain  # a second, with Orbax; who only reads chunks goes without
 
   rows = grain.MapDataset.source(source).seed(seed)

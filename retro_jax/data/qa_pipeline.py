@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of questions with passages and an answer, checkpointable."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 
-import grain
 import numpy as np
 
 from retrieval.store import store
@@ -23,7 +22,7 @@ class Example:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Questions:
+class _Numbers:
   """Numbers of examples: a random-access source for Grain; -1 pads a pass."""
 
   count: int
@@ -35,71 +34,47 @@ class _Questions:
   def __getitem__(self, i: int) -> int:
     return int(i) if i < self.count else -1
 
-  def __repr__(self) -> str:
-    return f'Questions({self.count}, {self.multiple_of})'
-
-
-class _WriteRow(grain.transforms.RandomMap):
-  """Writes the row of an example, with one of its answers."""
-
-  def __init__(self, examples: Sequence[Example], writer: qa_rows.QaWriter):
-    self._examples, self._writer = examples, writer
-    self._empty = {
-      name: np.zeros_like(value) for name, value in writer.row('', '').items()
-    }
-
-  def random_map(self, element: int, rng: np.random.Generator) -> pipeline.Row:
-    """The row of example number `element`; an empty one for -1."""
-    if element < 0:
-      return self._empty
-    example = self._examples[element]
-    answer = example.answers[int(rng.integers(len(example.answers)))]
-    return self._writer.row(example.question, answer, example.passages)
-
 
 def make_dataset(
   examples: Sequence[Example],
   writer: qa_rows.QaWriter,
   *,
-  batch_size: int,
   train: bool,
-  seed: int = 0,
-  process_index: int = 0,
+  batch_size: int,
   process_count: int = 1,
-) -> grain.IterDataset:
-  """Batches of rows of this process.
+  **settings,
+) -> Iterable[pipeline.Row]:
+  """Batches of `QaWriter.row`'s rows, each with one of its answers.
 
   Args:
     examples: at least one.
-    train: shuffled anew in every pass and without end; otherwise one pass in
-      order, the last batch filled with empty rows.
-    seed: of the shuffle and of the answers drawn.
-    process_count: processes that share a batch.
-
-  Returns:
-    A dataset of `QaWriter.row`'s rows, [batch_size / process_count, ...].
+    train: see `pipeline.make_dataset`; the last batch of a pass has empty rows.
+    **settings: other arguments of `pipeline.batches`.
 
   Raises:
     ValueError: without an example, or for a batch that cannot be shared.
   """
   if not examples:
     raise ValueError('No questions: expected at least one with an answer.')
-  if batch_size < 1 or batch_size % process_count:
-    raise ValueError(
-      f'batch_size {batch_size}: expected a multiple of the {process_count} '
-      'process(es).'
-    )
-  multiple_of = process_count if train else batch_size
-  rows = grain.MapDataset.source(_Questions(len(examples), multiple_of))
-  rows = rows.seed(seed)
-  if train:
-    rows = rows.shuffle()
-  rows = rows[process_index::process_count]
-  if train:
-    rows = rows.repeat()
-  rows = rows.random_map(_WriteRow(examples, writer))
-  rows = rows.batch(batch_size // process_count, drop_remainder=True)
-  return rows.to_iter_dataset(grain.ReadOptions(num_threads=1))
+  empty = {
+    name: np.zeros_like(value) for name, value in writer.row('', '').items()
+  }
+
+  def write(number: int, rng: np.random.Generator) -> pipeline.Row:
+    if number < 0:
+      return empty
+    example = examples[number]
+    answer = example.answers[int(rng.integers(len(example.answers)))]
+    return writer.row(example.question, answer, example.passages)
+
+  return pipeline.batches(
+    _Numbers(len(examples), process_count if train else batch_size),
+    train=train,
+    batch_size=batch_size,
+    process_count=process_count,
+    choose=write,
+    **settings,
+  )
 
 
 def fingerprint(examples: Sequence[Example], writer: qa_rows.QaWriter) -> str:

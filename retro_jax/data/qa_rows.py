@@ -12,12 +12,11 @@ length, T any tokens.
 
 from collections.abc import Sequence
 import dataclasses
-from typing import Annotated
 
 from jaxtyping import Int
 import numpy as np
 
-from retrieval import settings, tokenization
+from retrieval import tokenization
 from retro_jax.data import pipeline, samples
 
 
@@ -33,16 +32,11 @@ class Passage:
 class QaLayout:
   """Lengths of rows."""
 
-  chunk_length: settings.Size  # M
-  # chunks of the question; "answer:" ends the last (paper: 1)
-  prompt_chunks: Annotated[int, settings.Range(1, 2**16)] = 1
-  # most tokens of an answer, with its EOS
-  answer_length: Annotated[int, settings.Range(1, 2**16)] = 32
-  # N, passages that are read (paper: 20); 0 is closed book
-  num_neighbors: Annotated[int, settings.Range(0, 2**16)] = 20
-  neighbor_length: settings.Size = 128  # R; longer passages are cut
-
-  __post_init__ = settings.check
+  chunk_length: int  # M
+  prompt_chunks: int  # chunks of the question; "answer:" ends the last
+  answer_length: int  # most tokens of an answer, with its EOS
+  num_neighbors: int  # N, passages that are read; 0 is closed book
+  neighbor_length: int  # R; longer passages are cut
 
   @property
   def prompt_length(self) -> int:
@@ -155,3 +149,28 @@ class QaWriter:
     nothing = self._nothing()
     found = [*[nothing] * before, self.neighbors(question, passages), nothing]
     return samples.Prompt(tokens, found)
+
+
+class FidWriter(QaWriter):
+  """Rows of a Fusion-in-Decoder: the question stands in each passage.
+
+  Izacard and Grave 2020, section 3: the encoder reads "question: ... title: ...
+  context: ..." of each passage; the decoder reads nothing but the answer. Without
+  passages the encoder reads "question: ..." alone, which is T5 closed book (Roberts
+  et al. 2020). Of the layout, `num_neighbors` is at least 1, `prompt_chunks` is 1, and
+  `answer_length` is `chunk_length`: all of the answer reads the passages.
+  """
+
+  form = 'fid'
+
+  def prompt(self, question: str) -> Int[np.ndarray, ' T']:
+    """BOS alone: the decoder reads the question in its passages."""
+    del question
+    return np.array([self.tokenizer.bos_id], np.int32)
+
+  def texts(self, question: str, passages: Sequence[Passage]) -> list[str]:
+    """The question with each passage, or alone where there is no passage."""
+    asked = f'question: {question.strip()}'
+    return [
+      f'{asked} title: {p.title} context: {p.text}' for p in passages
+    ] or [asked]

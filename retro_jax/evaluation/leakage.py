@@ -17,6 +17,7 @@ import math
 from jaxtyping import Bool, Float, Int
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.questions import bootstrap
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline
@@ -205,17 +206,19 @@ def _runs(reader, ids, asked, progress) -> tuple[np.ndarray, np.ndarray]:
 def count_bytes(
   chunks: chunks_lib.ChunkStore,
   ids: Int[np.ndarray, ' n'],
-  token_num_bytes: Int[np.ndarray, ' V'],
+  tokenizer: tokenization.Tokenizer,
 ) -> Int[np.ndarray, ' n']:
-  """UTF-8 bytes of each chunk; of a character cut in two, each has its part.
+  """UTF-8 bytes of each of [n] chunks; of a character cut in two, each has its part.
 
-  Args:
-    ids: [n] chunks.
-    token_num_bytes: [V] bytes that each token stands for, 0 for specials.
-
-  Returns:
-    [n] int64.
+  Raises:
+    ValueError: for a tokenizer that loses text.
   """
+  token_num_bytes = getattr(tokenizer, 'token_num_bytes', None)
+  if token_num_bytes is None:
+    raise ValueError(
+      'The bytes of a chunk are known for SentencePiece and byte pairs alone, but '
+      f'this is a {type(tokenizer).__name__}.'
+    )
   counts = np.zeros(len(ids), np.int64)
   for low in range(0, len(ids), _READ_CHUNKS):
     part = slice(low, low + _READ_CHUNKS)

@@ -11,7 +11,7 @@ question. Positions begin anew in each passage; their order does not matter.
 
 Training, sharding and cached decoding are therefore RETRO's own: the encoder runs
 once for each question, and keys and values of the passages stay in the cache.
-`fid_rows.FidWriter` writes the rows.
+`qa_rows.FidWriter` writes the rows.
 """
 
 from collections.abc import Mapping, Sequence

@@ -11,6 +11,7 @@ from configs import retro_ablations, retro_pretrain_small
 from experiments.tables import paper_table
 from retro_jax.nn import initial
 from retro_jax.trained import loading
+from tests.experiments.retro import tiny_config
 
 ROWS = list(retro_ablations.ROWS)
 
@@ -60,10 +61,13 @@ def test_layers():
   }
 
 
+def _model(row):
+  return loading.model_config(tiny_config.of('retro_ablations', row), 300)
+
+
 @functools.cache
 def _shapes(row):
-  config = retro_ablations.get_config(row)
-  model_cfg = loading.model_config(config, 300)
+  model_cfg = _model(row)
   return jax.eval_shape(
     lambda key: initial.init_params(key, model_cfg), jax.random.key(0)
   )
@@ -74,9 +78,7 @@ def test_models_differ_as_the_row_says(row):
   config = retro_ablations.get_config(row)
   changes = retro_ablations.ROWS[row].get('model', {})
   if not changes and row != 'no_retrieval':
-    found = loading.model_config(config, 300)
-    base = retro_ablations.get_config('retro')
-    assert found == loading.model_config(base, 300)
+    assert _model(row) == _model('retro')
     return
   layers = {name for name in _shapes(row) if name.endswith('_cca')}
   want = () if row == 'no_retrieval' else config.model.cca_layers
@@ -89,10 +91,7 @@ def test_models_differ_as_the_row_says(row):
 
 @pytest.mark.parametrize('row', ROWS)
 def test_the_test_size_keeps_the_change(row):
-  full, small = (
-    loading.model_config(retro_ablations.get_config(arg), 300)
-    for arg in (row, f'{row}_test')
-  )
+  full, small = _model(row), _model(f'{row}_test')
   assert small.d_model == 32
   fields = ('cca_layers', 'query_conditioning', 'cca_positions')
   fields += ('share_embeddings', 'copy_init')
@@ -100,8 +99,3 @@ def test_the_test_size_keeps_the_change(row):
     assert getattr(small, field) == getattr(full, field), field
   config = retro_ablations.get_config(f'{row}_test')
   assert config.num_neighbors <= config.neighbors.stored
-
-
-def test_an_unknown_row_is_named():
-  with pytest.raises(ValueError, match="'cca_none'.*cca_all"):
-    retro_ablations.get_config('cca_none')

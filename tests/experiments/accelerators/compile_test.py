@@ -15,6 +15,7 @@ from experiments.accelerators import chips, compile as compile_lib, programs
 from experiments.engine import program as program_lib
 from experiments.retro import task as retro_task
 from retro_jax.data import folder as retro_data
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 
@@ -60,6 +61,7 @@ def test_the_compiled_step_is_that_of_training(tmp_path, config):
   config.model.update(chunk_length=tiny_data.M, neighbor_length=tiny_data.R)
   data = retro_data.DataFolder(tmp_path)
   config.tokenizer.vocab_size = data.vocab_size
+  config = tiny_config.build(config)
   task = retro_task.make_task(config, data)
   bare, shapes = retro_task.without_data(config)
   batch = next(iter(task.dataset('train')))

@@ -11,13 +11,13 @@ import gguf
 import numpy as np
 import pytest
 
-from configs import retro_retrofit_smollm2
 from experiments.convert import import_decoder as retro_import
 from retrieval.formats import safetensors_files
 from retrieval.store import checkpoints
 from retrieval.tokenization import byte_pairs
 from retro_jax.nn import retrofit
 from retro_jax.trained import language_model, sampling
+from tests.experiments.retro import tiny_config
 from tests.retrieval.tokenization import tiny_byte_pairs
 from tests.retro_jax.nn import public_reference, tiny
 
@@ -75,7 +75,7 @@ def _write_gpt2(folder, tensors, **settings):
 
 
 def _config():
-  return retro_retrofit_smollm2.get_config('baseline_test')
+  return tiny_config.of('retro_retrofit_smollm2', 'baseline_test')
 
 
 def _check(workdir, wanted):

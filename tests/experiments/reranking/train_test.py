@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Examples of re-rankers, their training, and a trained one in use."""
 
+import dataclasses
 import functools
-import json
 import shutil
 
 import jax
 import numpy as np
 import pytest
 
-from configs import reranking_small, retro_pretrain_quickstart
+from configs import reranking_small
 from experiments.engine import checkpoint_writer, command, loop
 from experiments.open_qa import (
   candidates,
@@ -26,6 +26,7 @@ from retrieval.nn import cross_encoder
 from retrieval.questions import answers, question_sets
 from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_open_qa
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 
@@ -121,12 +122,11 @@ def test_chunks_have_the_candidate_that_shares_most_with_what_follows(
 ):
   (tmp_path / 'data').mkdir()
   root = tiny_data.make(tmp_path / 'data')
-  config = retro_pretrain_quickstart.get_config('test')
-  config.data_dir = str(root)
+  config = tiny_config.of(data_dir=str(root))
   checkpoint_writer.save_params(
     str(tmp_path / 'run'),
     {'none': np.zeros(1, np.float32)},
-    config=json.loads(config.to_json()),
+    config=dataclasses.asdict(config),
   )
 
   def make(parts, name):

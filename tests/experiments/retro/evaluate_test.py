@@ -113,7 +113,7 @@ def test_copying_is_mixed_with_the_model_alone(root, runs, tmp_path, name):
   assert bits[1] < bits[0] and len(shuffled['weights']) == 4
   nowhere = tiny_retro.evaluate(split='nowhere')
   with pytest.raises(FileNotFoundError):
-    retro_copying.run(tiny_config.of(), str(workdir), nowhere)
+    retro_copying.copying(tiny_config.of(), str(workdir), nowhere)
 
 
 def test_edits_begin_with_the_model_alone(runs, tmp_path):

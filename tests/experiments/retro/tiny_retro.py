@@ -9,7 +9,7 @@ import numpy as np
 from retrieval.index import retriever as retriever_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retro as model
-from retro_jax.trained import loading
+from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
@@ -59,7 +59,7 @@ def trained(root, baseline=False):
     retrieval=not baseline,
     **{'model.chunk_length': tiny_data.M, 'model.neighbor_length': tiny_data.R},
   )
-  return loading.TrainedRetro(
+  return language_model.LanguageModel(
     config=config,
     data=Folder(root),
     model=model.Retro(model_sizes),

@@ -110,9 +110,3 @@ def test_each_pass_draws_other_chunks_and_the_seed_repeats_them(root):
   first = drawn(0)
   assert first == drawn(0) != drawn(1)
   assert any(len({*asked}) > 1 for asked in first.values())
-
-
-def test_more_queries_than_chunks_are_refused(root):
-  with pytest.raises(ValueError, match='queries 4: expected 1 to 3') as error:
-    _dataset(root, queries=4)
-  assert '\n' not in str(error.value)

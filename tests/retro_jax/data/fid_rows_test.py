@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retro_jax.data import fid_rows, qa_pipeline, qa_rows
+from retro_jax.data import qa_pipeline, qa_rows
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import fid, retro as model_lib
 from tests.retro_jax.data import tiny_data
@@ -28,9 +28,13 @@ def tokenizer(tmp_path_factory):
   return tokenization.load_tokenizer(root / 'tokenizer')
 
 
-def _writer(tokenizer, count=3, kind=fid_rows.FidWriter):
+def _writer(tokenizer, count=3, kind=qa_rows.FidWriter):
   layout = qa_rows.QaLayout(
-    chunk_length=M, neighbor_length=R, answer_length=M, num_neighbors=count
+    chunk_length=M,
+    neighbor_length=R,
+    prompt_chunks=1,
+    answer_length=M,
+    num_neighbors=count,
   )
   return kind(layout, tokenizer)
 
@@ -69,7 +73,7 @@ def test_rows_of_another_form_have_another_fingerprint(tokenizer):
   example = qa_pipeline.Example(question='who?', answers=('moon',))
   fingerprints = {
     qa_pipeline.fingerprint([example], _writer(tokenizer, kind=kind))
-    for kind in (fid_rows.FidWriter, qa_rows.QaWriter)
+    for kind in (qa_rows.FidWriter, qa_rows.QaWriter)
   }
   assert len(fingerprints) == 2
 

@@ -5,7 +5,6 @@
 import functools
 
 import numpy as np
-import pytest
 
 from retro_jax.data import samples
 from retro_jax.decoding import decode, drawing
@@ -212,21 +211,3 @@ def test_nothing_is_compiled_while_the_text_grows():
   for length in (1, 3, 6):
     run(_prompts(length), max_new_tokens=26)
   assert decode.next_logits._cache_size() == 4
-
-
-def test_errors():
-  with pytest.raises(ValueError, match='stop_strings need a detokenizer'):
-    _sample([[1]], stop_strings=('x',))
-  for bad, expected in ((('',), 'texts, none empty'), ('x', 'a tuple')):
-    with pytest.raises(ValueError, match=f'stop_strings.*expected {expected}'):
-      _sample([[1]], stop_strings=bad)
-  with pytest.raises(ValueError, match='Passage 1 has no tokens'):
-    samples.given_neighbors([[1], []], R)
-  wrong = samples.given_neighbors([[1]], R + 1)
-  prompt = samples.Prompt([1], [wrong])
-  with pytest.raises(ValueError, match=r'0, neighbors of chunk 0.*\[N, 7\]'):
-    _sample([prompt])
-  config = drawing.SamplingConfig(max_new_tokens=1)
-  baseline = model.Retro(tiny.config(cca_layers=()))
-  with pytest.raises(ValueError, match='0 brings neighbors, but the model'):
-    decode.sample(baseline, _params(), [prompt], config)

@@ -47,27 +47,3 @@ def test_each_row_is_continued_as_if_alone(kind):
   ends = [x.index(stop) + 1 if stop in x else 6 for x in wanted]
   assert got == [x[:n] for x, n in zip(wanted, ends, strict=True)]
   assert min(ends) < 6 and seen == [(2, 5), (4, 5), (5, 5)]
-
-
-def test_what_cannot_be_continued_is_named():
-  c = tiny.config(num_layers=1, cca_layers=())
-  settings = {'max_new_tokens': 2, 'is_done': lambda tokens: False}
-
-  def write(prefix, tails, batch_size=1):
-    return shared_prefix.write(
-      model.Retro(c),
-      tiny.params(c),
-      prefix,
-      tails,
-      batch_size=batch_size,
-      **settings,
-    )
-
-  for prefix, tails in (([], [[1]]), ([1], [[1], []])):
-    with pytest.raises(ValueError, match='at least one token in the prefix'):
-      write(prefix, tails)
-  with pytest.raises(
-    ValueError, match='relative positions: expected a decoder'
-  ):
-    write([1], [[1]])
-  assert write([1], []) == []

@@ -101,13 +101,3 @@ def test_scores_equal_one_pass_over_each_text(retrieve):
     want = np.asarray(want)[0, text.first - 1 :].sum()
     np.testing.assert_allclose(nats, want, rtol=1e-5)
   assert len(got) == 4
-
-
-def test_what_does_not_fit_is_refused():
-  text = continuations.Continuation(np.arange(5, dtype=np.int32), 5)
-  with pytest.raises(ValueError, match='scored from token 5 on'):
-    continuations.make_windows(text, _settings())
-  with pytest.raises(ValueError, match='stride of 4 chunks'):
-    _settings(3, 4)
-  with pytest.raises(ValueError, match='batch_size 0'):
-    _settings(batch_size=0)

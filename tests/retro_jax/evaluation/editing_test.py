@@ -145,12 +145,6 @@ def test_fitted_weights_gain_and_are_of_the_other_documents():
   np.testing.assert_array_equal(editing.cross_fit(changed)[1][0], weights[0])
 
 
-def test_no_examples():
-  none = _examples().take(np.zeros(4, bool))
-  assert editing.score(_weights(), none).shape == (0, M)
-  np.testing.assert_allclose(editing.fit(none).sum(1), 1)
-
-
 def test_examples_of_a_batch():
   """Three chunks: two of one document, the second of which is scored."""
   tokens = np.arange(9)[None]

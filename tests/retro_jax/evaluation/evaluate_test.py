@@ -79,12 +79,6 @@ def test_windows_score_each_chunk_once_with_context(length):
     assert seen == list(range(documents.count.sum()))
 
 
-def test_windows_refuse_a_stride_longer_than_a_sequence():
-  for stride in (0, 9):
-    with pytest.raises(ValueError, match=f'stride of {stride} chunks'):
-      windows_lib.make_windows(_documents([3]), 8, stride)
-
-
 def test_rows_are_packed_full():
   rng = np.random.default_rng(0)
   counts = rng.integers(1, 9, 5000).tolist()

@@ -86,11 +86,6 @@ def test_queries_are_the_last_tokens():
   assert in_context.query_spans(9, SETTINGS) == [(0, 0), (1, 4), (5, 8)]
 
 
-def test_a_window_that_holds_no_stride_is_named():
-  with pytest.raises(ValueError, match='window=28: expected at least 29'):
-    in_context.Settings(stride=4, passage_length=5, window=28)
-
-
 @pytest.fixture(scope='module')
 def data(tmp_path_factory):
   return retro_data.DataFolder(tiny_data.make(tmp_path_factory.mktemp('data')))

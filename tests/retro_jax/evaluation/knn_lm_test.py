@@ -115,20 +115,6 @@ def test_a_sweep_equals_one_setting_after_another(monkeypatch):
   np.testing.assert_array_equal(got[:, :, 0], np.broadcast_to(alone, (2, 2, 6)))
 
 
-def test_settings_that_are_none():
-  distances, values, targets = _found()
-  for temperature, ks in ((0.0, (1,)), (1.0, (10,)), (1.0, (0,))):
-    with pytest.raises(ValueError, match='ks in 1..9'):
-      knn_lm.log_knn_probability(distances, values, targets, temperature, ks)
-  for grid in (
-    ((), (1.0,), (0.0,)),
-    ((1,), (0.0,), (0.0,)),
-    ((1,), (1.0,), (1.0,)),
-  ):
-    with pytest.raises(ValueError, match='expected'):
-      knn_lm.Grid(*grid)
-
-
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
   return tiny_data.make(tmp_path_factory.mktemp('data'))
@@ -247,13 +233,3 @@ def test_keys_too_large_are_refused(root):
   assert (read().keys == 7e4).all()
   with pytest.raises(ValueError, match='70000 do not fit into float16'):
     read(dtype='float16')
-
-
-def test_groups_are_runs_of_documents():
-  count = np.array([3, 1, 9, 2, 2, 2, 1])
-  first = np.cumsum(count) - count
-  documents = windows_lib.Documents(np.arange(7), first, count)
-  groups = knn_lm.group_documents(documents, 5)
-  assert [x.count.tolist() for x in groups] == [[3, 1, 9], [2], [2, 2, 1]]
-  assert [x.index.tolist() for x in groups] == [[0, 1, 2], [3], [4, 5, 6]]
-  assert np.concatenate([x.first for x in groups]).tolist() == first.tolist()

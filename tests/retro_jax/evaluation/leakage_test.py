@@ -68,12 +68,6 @@ def test_runs_do_not_go_on_from_one_neighbor_into_the_next():
   assert leakage.longest_shared([1, 2, 3, 4], [[9, 1, 2, 3, 4, 9]]) == 4
 
 
-def test_the_automaton_is_linear():
-  automaton = leakage.SuffixAutomaton([1, 1, 2] * 5000)
-  assert len(automaton._next) <= 2 * 15000
-  assert automaton.longest_run([1, 1, 2] * 5000) == (0, 15000)
-
-
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
   return tiny_data.make(tmp_path_factory.mktemp('data'))
@@ -143,7 +137,7 @@ def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
   )
   ids = np.arange(chunks.num_chunks)
   tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
-  got = leakage.count_bytes(chunks, ids, tokenizer.token_num_bytes)
+  got = leakage.count_bytes(chunks, ids, tokenizer)
   want = [len(text.encode()) for text in texts]
   np.testing.assert_array_equal(np.bincount(chunks.documents(ids), got), want)
   decoded = chunks.texts(ids, tokenizer)
@@ -203,9 +197,7 @@ def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
   parts = found['score_parts']
   chunks, reader = parts.chunks, tiny_data.reader(root, 'valid', k=3)
   tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
-  num_bytes = leakage.count_bytes(
-    reader.stores.chunks, chunks.ids, tokenizer.token_num_bytes
-  )
+  num_bytes = leakage.count_bytes(reader.stores.chunks, chunks.ids, tokenizer)
   overlap = leakage.overlaps(reader, chunks.ids)
   points = leakage.curve(chunks.nats, num_bytes, chunks.document, overlap)
   assert [p.alpha for p in points] == [i / 8 for i in range(1, 9)]
@@ -220,14 +212,6 @@ def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
   for point in points:
     if point.chunks:
       assert point.low <= point.bits_per_byte <= point.high
-
-
-def test_a_curve_without_chunks_is_not_a_number():
-  point, whole = leakage.curve(
-    np.ones(3), np.array([2, 2, 4]), np.array([0, 0, 1]), np.ones(3), (0.5, 1.0)
-  )
-  assert math.isnan(point.bits_per_byte) and point.chunks == 0
-  assert whole.bits_per_byte == pytest.approx(3 / 8 / math.log(2))
 
 
 def test_runs_are_shared_with_the_neighbors_of_the_chunk_before(root):

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval import settings
-from retro_jax.nn import arguments, positions, retro as model
+from retro_jax.nn import positions
 from tests.retro_jax.nn import tiny
 
 
@@ -24,21 +23,6 @@ from tests.retro_jax.nn import tiny
 def test_fields_that_do_not_fit_are_named(fields, message):
   with pytest.raises(ValueError, match=message):
     tiny.config(**fields)
-
-
-def test_words_that_are_not_known_are_named():
-  for fields, message in (
-    ({'positions': 'sine'}, "positions='sine': expected one of .*'rotary'"),
-    ({'norm': 'batch'}, "norm='batch': expected one of .*'layer'"),
-  ):
-    with pytest.raises(ValueError, match=f'decoder.{message}'):
-      settings.check_section(model.RetroConfig, {'decoder': fields}, 'model')
-
-
-def test_a_row_longer_than_the_table_is_refused():
-  c = tiny.config(**tiny.GPT2 | {'max_positions': 13})
-  with pytest.raises(ValueError, match='14 tokens in a row; .* at most 13'):
-    arguments.check_shapes(c, np.zeros((1, 14), np.int32), None, None, None)
 
 
 def test_other_positions_are_those_of_self_attention_alone():

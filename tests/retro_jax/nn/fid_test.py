@@ -183,11 +183,3 @@ def test_what_a_run_has_is_loaded(baseline):
     names = [k.key for k in path]
     if '/'.join(names[: 1 + (names[0] == 'encoder')]) not in new:
       np.testing.assert_array_equal(x, before[path])
-
-
-def test_layers_that_do_not_exist_are_named():
-  with pytest.raises(
-    ValueError, match=r'no layers \[4\]; expected some of 1..3'
-  ):
-    fid.fields(3, (2, 4), M, R)
-  assert fid.fields(3, (3, 1), M, R)['cca_layers'] == (1, 3)

@@ -61,13 +61,6 @@ def test_full_size_logits():
   assert logits.dtype == np.float32
 
 
-def test_unknown_names():
-  with pytest.raises(ValueError, match="'3b'"):
-    presets.preset('3b')
-  with pytest.raises(ValueError, match='num_head'):
-    presets.preset('172m', num_head=3)
-
-
 @pytest.mark.parametrize('overrides', [{}, tiny.LLAMA | {'head_dim': 16}])
 def test_flops_equal_what_xla_counts(overrides):
   """Without recomputation the compiler's count is near the formula's."""

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval import settings
 from retro_jax.nn import retro as model
 from tests.retro_jax.nn import tiny
 
@@ -297,12 +296,3 @@ def test_shapes_that_do_not_fit(change, message):
 def test_configs_that_do_not_fit(fields, message):
   with pytest.raises(ValueError, match=message):
     tiny.config(**fields)
-
-
-@pytest.mark.parametrize(
-  ('name', 'word'),
-  [('activation', 'mish'), ('dtype', 'float33'), ('param_dtype', 'int8')],
-)
-def test_words_that_are_not_known_are_named(name, word):
-  with pytest.raises(ValueError, match=f"model.{name}='{word}': expected one"):
-    settings.check_section(model.RetroConfig, {name: word}, 'model')

@@ -170,20 +170,6 @@ def test_stacked_parameters_compute_the_same(reads):
     )
 
 
-def test_stacked_parameters_are_refused_where_layers_run_alone():
-  c = _config(4, (), layers='scanned')
-  params = jax.tree.map(jnp.asarray, stack.stack_params(c, tiny.params(c)))
-  tokens = jnp.asarray(tiny.inputs(c)[0])
-
-  def apply(c, **settings):
-    return retro.Retro(c).apply({'params': params}, tokens, **settings)
-
-  with pytest.raises(ValueError, match='those of stack.unstack_params'):
-    apply(c, mutable=('intermediates',))
-  with pytest.raises(ValueError, match="layers='unrolled'"):
-    apply(dataclasses.replace(c, layers='unrolled'))
-
-
 def test_dropout_in_loops_follows_its_key():
   c = _config(5, (), layers='scanned', dropout_rate=0.5)
   params, tokens = tiny.params(c), jnp.asarray(tiny.inputs(c)[0])

@@ -100,17 +100,3 @@ def test_newer_files_have_the_base_elsewhere():
     ValueError, match=r"settings \['hidden_size'\] are missing"
   ):
     llama_layouts.fields(settings)
-
-
-def test_a_tensor_of_another_shape_is_named():
-  tensors = public_reference.hugging_face_tensors(VOCAB)
-  c = _config(public_reference.hugging_face_settings('qwen2'))
-  with pytest.raises(
-    ValueError, match='layers.0.self_attn.q_proj.bias is miss'
-  ):
-    llama_layouts.params(tensors, c)
-  tensors = public_reference.hugging_face_tensors(VOCAB - 1)
-  c = _config(public_reference.hugging_face_settings())
-  message = r'embed_tokens.weight is \(18, 32\), expected \(19, 32\)'
-  with pytest.raises(ValueError, match=message):
-    llama_layouts.params(tensors, c)

@@ -16,6 +16,7 @@ import pytest
 from experiments.engine import checkpoint_writer
 from retrieval import tokenization
 from retrieval.formats import packed
+from retrieval.text import corpus as corpus_lib
 import retro_jax
 from retro_jax.nn import retro as retro_model
 from retro_jax.trained import loading, packaged
@@ -38,11 +39,18 @@ def trained(tmp_path_factory):
   ]
   path = root / 'documents.jsonl'
   path.write_text('\n'.join(map(json.dumps, rows)))
-  found.config.corpus.update(kind='jsonl', path=str(path), max_documents=0)
-  found.config.update(valid_fraction=0.2, test_fraction=0.2)
-  made = loading.model_config(found.config, found.data.vocab_size)
+  config = dataclasses.replace(
+    found.config,
+    corpus=corpus_lib.CorpusConfig(kind='jsonl', path=str(path)),
+    valid_fraction=0.2,
+    test_fraction=0.2,
+  )
+  made = loading.model_config(config, found.data.vocab_size)
   return dataclasses.replace(
-    found, model=retro_model.Retro(made), params=tiny.params(made, 1)
+    found,
+    config=config,
+    model=retro_model.Retro(made),
+    params=tiny.params(made, 1),
   )
 
 
@@ -134,7 +142,7 @@ def test_it_retrieves_from_documents_of_the_caller(tmp_path):
 def test_the_command_packs_a_run(trained, folder, tmp_path):
   run, made = tmp_path / 'run', tmp_path / 'made'
   checkpoint_writer.save_params(
-    str(run), trained.params, config=json.loads(trained.config.to_json())
+    str(run), trained.params, config=dataclasses.asdict(trained.config)
   )
   done = subprocess.run(
     [

@@ -103,8 +103,3 @@ def test_shapes_and_types_stay(change):
   assert all(jax.tree.leaves(same))
   finite = jax.tree.map(lambda x: bool(jnp.isfinite(x).all()), start)
   assert all(jax.tree.leaves(finite))
-
-
-def test_needs_one_table():
-  with pytest.raises(ValueError, match='copy_init needs share_embeddings'):
-    dataclasses.replace(CONFIG, share_embeddings=False)
