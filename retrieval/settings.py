@@ -208,50 +208,37 @@ def _check(name: str, value: Any, hint: Any) -> None:
       _check(f'{name}.{key}', item, typing.get_args(hint)[1])
 
 
-def _mismatch(value: Any, hint: Any) -> str:
+def _mismatch(value: Any, hint: Any, limits: Range | None = None) -> str:
   """Return what was expected, or '' if the value fits the annotation."""
   origin, args = typing.get_origin(hint), typing.get_args(hint)
   if origin is Annotated:
     limits = next((x for x in args[1:] if isinstance(x, Range)), None)
-    return _mismatch_number(value, args[0], limits)
-  if origin is typing.Literal:
+    return _mismatch(value, args[0], limits)
+  if origin is Literal:
     return '' if value in args else f'one of {list(args)}'
   if origin in (typing.Union, types.UnionType):
-    wrong = [_mismatch(value, arg) for arg in args]
+    wrong = [_mismatch(value, arg, limits) for arg in args]
     return '' if '' in wrong else ' or '.join(wrong)
   if origin is not None and issubclass(origin, Sequence):
-    several = origin is not tuple  # Sequence[int] is any number of them
-    return _mismatch_items(value, (*args, ...) if several else args)
+    if isinstance(value, str) or not isinstance(value, Sequence):
+      return 'a tuple'
+    if origin is not tuple or args[-1] is Ellipsis:  # any number of items
+      args = args[:1] * len(value)
+    if len(args) != len(value):
+      return f'{len(args)} values'
+    wrong = map(_mismatch, value, args)
+    return next((f'for each item {what}' for what in wrong if what), '')
   if origin is not None and issubclass(origin, Mapping):
     return '' if isinstance(value, Mapping) else 'names with values'
   if hint in (int, float):
-    return _mismatch_number(value, hint, None)
+    limits = limits or Range()
+    kind = numbers.Integral if hint is int else numbers.Real  # NumPy's, too
+    fits = isinstance(value, kind) and not isinstance(value, bool)
+    fits = fits and limits.holds(value)
+    if fits and (math.isinf(limits.high) or math.isfinite(value)):
+      return ''
+    return f'a {"whole " if hint is int else ""}number {limits}'
   if hint in (bool, str):
-    kind = {bool: 'True or False', str: 'a text'}[hint]
-    return '' if isinstance(value, hint) else kind
+    expected = 'a text' if hint is str else 'True or False'
+    return '' if isinstance(value, hint) else expected
   return '' if hint is not type(None) or value is None else 'None'
-
-
-def _mismatch_number(value: Any, kind: type, limits: Range | None) -> str:
-  limits = limits or Range()
-  word = {int: 'a whole number', float: 'a number'}.get(kind)
-  if word is None:  # bounds of a number that may be None or a word
-    fits = not isinstance(value, int | float) or limits.holds(value)
-    return _mismatch(value, kind) or ('' if fits else str(limits))
-  expected = f'{word} {limits}'
-  kinds = numbers.Integral if kind is int else numbers.Real  # NumPy's, too
-  if isinstance(value, bool) or not isinstance(value, kinds):
-    return expected
-  finite = kind is int or math.isfinite(value) or math.isinf(limits.high)
-  return '' if finite and limits.holds(value) else expected
-
-
-def _mismatch_items(value: Any, args: tuple) -> str:
-  if isinstance(value, str) or not isinstance(value, Sequence):
-    return 'a tuple'
-  if len(args) == 2 and args[1] is Ellipsis:
-    args = (args[0],) * len(value)
-  if len(args) != len(value):
-    return f'{len(args)} values'
-  wrong = (_mismatch(x, arg) for x, arg in zip(value, args, strict=True))
-  return next((f'for each item {what}' for what in wrong if what), '')

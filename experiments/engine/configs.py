@@ -25,8 +25,8 @@ and passes it on: `run(config, workdir, evaluate)`.
 """
 
 import ast
-import collections.abc
-from collections.abc import Mapping
+from collections import abc
+from collections.abc import Collection
 import dataclasses
 import difflib
 from importlib import machinery, util
@@ -51,18 +51,19 @@ def of(cls: type, /, **values: Any) -> Config:
   """Return the locked config that fills a dataclass.
 
   Args:
-    cls: dataclass; a field that is a dataclass becomes a section.
+    cls: dataclass; a field that is a dataclass becomes a section. Fields that are
+      `settings.rare` are left out.
     **values: take the place of defaults. A section's values are a mapping, or
       named one by one: `**{'model.d_model': 128}`.
 
   Raises:
     KeyError: for a value of a field that does not exist.
   """
-  hints = typing.get_type_hints(cls, include_extras=True)
+  hints = settings.hints(cls)
   config = Config(
     {
       field.name: _default(field, hints[field.name])
-      for field in _fields(cls)
+      for field in dataclasses.fields(cls)
       if not field.metadata.get('rare')
     }
   ).lock()
@@ -83,7 +84,7 @@ def for_command(config: Config, command: str, **values: Any) -> None:
     config[command] = values
 
 
-def check_arg(arg: str, known: typing.Collection[str]) -> None:
+def check_arg(arg: str, known: Collection[str]) -> None:
   """Raise ValueError for an unknown argument of a config file."""
   if arg not in known:
     raise ValueError(f'Config argument {arg!r}: expected one of {known}.')
@@ -111,12 +112,10 @@ def build(cls: type[_T], config: Config) -> _T:
   Raises:
     ValueError: naming the first field that does not fit.
   """
-  fields = {field.name for field in _fields(cls)}
-  values = {
-    name: value
-    for name, value in config.to_dict().items()
-    if name in fields or not isinstance(value, Mapping)
-  }
+  known, values = settings.hints(cls), config.to_dict()
+  others = [x for x, y in values.items() if x not in known and type(y) is dict]
+  for name in others:
+    del values[name]
   return settings.build(cls, values, 'config')
 
 
@@ -144,9 +143,20 @@ def load(path: str) -> Config:
   if not os.path.isfile(file):
     raise ValueError(f'--config={path}: no such file; expected file.py[:arg].')
   try:
-    config = _module(file).get_config(*argument)
+    loader = machinery.SourceFileLoader('config_file', file)
+    module = util.module_from_spec(util.spec_from_loader(loader.name, loader))
+    sys.modules[loader.name] = module  # where its dataclasses look for it
+    loader.exec_module(module)
+    config = module.get_config(*argument)
   except (Exception, SystemExit) as error:
-    raise ValueError(_of_file(error, file)) from error
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [x.lineno for x in frames if x.filename == file]
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    if isinstance(error, SyntaxError) and error.filename:
+      file, lines = error.filename, [error.lineno]
+    line = f', line {lines[-1]}' if lines else ''
+    kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
+    raise ValueError(f'{file}{line}: {kind}{" ".join(text.split())}') from error
   if not isinstance(config, Config):
     found = type(config).__name__
     raise ValueError(f'{path}: get_config returned {found}, no ConfigDict.')
@@ -164,44 +174,35 @@ def override(
   Raises:
     ValueError: for an unknown field or a text of another type.
   """
-  flag = f'--config.{name}={text}'
-  _list_rare(config, root, name)
-  section = config
-  *parents, last = name.split('.')
-  for part in [*parents, last]:
+  flag, kind = f'--config.{name}={text}', root
+  section, *parts = config, *name.split('.')
+  for part in parts:
+    if isinstance(section, Config) and part not in section:
+      _list_rare(section, kind, part)
     if not isinstance(section, Config) or part not in section:
       raise ValueError(f'{flag}: no such field{_near(config, section, part)}.')
-    if part is not last:
-      section = section[part]
-  kind = section.get_type(last)
+    kind = settings.hints(kind).get(part) if _is_dataclass(kind) else None
+    parent, section = section, section[part]
+  kind = parent.get_type(part)
   try:
-    section[last] = _parse(text, kind)
+    parent[part] = _parse(text, kind)
   except (TypeError, ValueError, SyntaxError):
     raise ValueError(
       f'{flag}: expected {_KINDS.get(kind, kind.__name__)}.'
     ) from None
 
 
-def _list_rare(config: Config, cls: Any, name: str) -> None:
-  """Give a config the default of a rare field, or a key of a mapping."""
-  for part in name.split('.'):
-    if not isinstance(config, Config):
-      return
-    value, found = None, part in config
-    if dataclasses.is_dataclass(cls):
-      field = next((x for x in _fields(cls) if x.name == part), None)
-      if field is None:
-        return
-      cls = settings.hints(cls)[part]
-      value = None if found else _default(field, cls)
-    elif typing.get_origin(cls) is collections.abc.Mapping:
-      value = config_dict.placeholder(object)
-    else:
-      return
-    if not found:
-      with config.unlocked():
-        config[part] = value
-    config = config[part]
+def _list_rare(section: Config, kind: Any, name: str) -> None:
+  """Give a section the default of a rare field, or a new key of a mapping."""
+  default = None
+  if _is_dataclass(kind):
+    field = next((x for x in dataclasses.fields(kind) if x.name == name), None)
+    default = field and _default(field, settings.hints(kind)[name])
+  elif typing.get_origin(kind) is abc.Mapping:
+    default = config_dict.placeholder(object)
+  if default is not None:
+    with section.unlocked():
+      section[name] = default
 
 
 _KINDS = {int: 'a whole number', float: 'a number', bool: 'True or False'}
@@ -210,9 +211,7 @@ _BOOLS = {'true': True, '1': True, 'false': False, '0': False}
 
 
 def _parse(text: str, kind: type) -> Any:
-  if kind is bool:
-    if text.lower() not in _BOOLS:
-      raise ValueError(text)
+  if kind is bool and text.lower() in _BOOLS:
     return _BOOLS[text.lower()]
   if kind is tuple:
     return _items(text)
@@ -238,48 +237,20 @@ def _items(text: str) -> tuple:
 
 
 def _near(config: Config, section: Any, name: str) -> str:
+  """Name fields that may have been meant."""
   names = list(section) if isinstance(section, Config) else []
   near = difflib.get_close_matches(name, names, 3)
-  near += [
-    f'{key}.{name}'
-    for key, x in config.items()
-    if isinstance(x, Config) and name in x
-  ]
+  sections = {x: y for x, y in config.items() if isinstance(y, Config)}
+  near += [f'{x}.{name}' for x, y in sections.items() if name in y]
   return f' (near: {", ".join(near)})' if near else ''
-
-
-def _module(file: str) -> types.ModuleType:
-  """Run a file as a module, whatever its ending."""
-  loader = machinery.SourceFileLoader('config_file', file)
-  module = util.module_from_spec(util.spec_from_loader(loader.name, loader))
-  sys.modules[loader.name] = module  # where its dataclasses look for it
-  loader.exec_module(module)
-  return module
-
-
-def _of_file(error: BaseException, file: str) -> str:
-  """Return file, line and error where a config file raised."""
-  if isinstance(error, SyntaxError) and error.filename:
-    return f'{error.filename}, line {error.lineno}: {error.msg}.'
-  frames = traceback.extract_tb(error.__traceback__)
-  lines = [x.lineno for x in frames if x.filename == file]
-  line = f', line {lines[-1]}' if lines else ''
-  text = ' '.join(str(error).split())
-  kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
-  return f'{file}{line}: {kind}{text}'
-
-
-def _fields(cls: type) -> tuple[dataclasses.Field, ...]:
-  return dataclasses.fields(cls)
 
 
 def _default(field: dataclasses.Field, hint: Any) -> Any:
   """Return what stands in a config for a field that nothing has set."""
-  value = field.default
+  value, kind = field.default, _kind(hint)
   if field.default_factory is not dataclasses.MISSING:
     value = field.default_factory()
-  kind = _kind(hint)
-  if value is dataclasses.MISSING and dataclasses.is_dataclass(kind):
+  if value is dataclasses.MISSING and _is_dataclass(kind):
     return of(kind)
   if value is None or value is dataclasses.MISSING:
     return config_dict.placeholder(kind)
@@ -297,7 +268,11 @@ def _plain(value: Any, kind: type = object) -> Any:
     return found
   if isinstance(value, int) and kind is float:
     return float(value)
-  return Config(value) if isinstance(value, Mapping) else value
+  return Config(value) if isinstance(value, abc.Mapping) else value
+
+
+def _is_dataclass(kind: Any) -> bool:
+  return isinstance(kind, type) and dataclasses.is_dataclass(kind)
 
 
 def _kind(hint: Any) -> type:
@@ -318,7 +293,7 @@ def _set(config: Config, name: str, value: Any) -> None:
     config = config[section]
   if dataclasses.is_dataclass(value):
     value = vars(value)
-  if isinstance(value, Mapping) and isinstance(config[last], Config):
+  if isinstance(value, abc.Mapping) and isinstance(config[last], Config):
     for key, item in value.items():
       _set(config[last], key, item)
   else:

@@ -238,7 +238,7 @@ def test_processes_find_each_other(results):
     ('arg', "config_x.py, line 6: Config argument 'large': expected base."),
     ('type', '--config.size=a: expected a whole number'),
     ('section', '--config.cluster=3'),
-    ('syntax', 'syntax.py, line 3: invalid syntax.'),
+    ('syntax', 'syntax.py, line 3: '),
     ('empty', 'empty.py'),
     ('raises', 'raises.py, line 5: ZeroDivisionError'),
     ('opens', '/nonexistent/sizes'),
