@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 from retrieval import searchers
-from retrieval.searchers import ray_shards
 from retrieval.store import executors, ray_cluster, ray_executor
 
 
@@ -48,4 +47,4 @@ def hold_shards(config: Any) -> None:
   address = settings.address if settings.hold_shards else ''
   if address:
     ray_cluster.connect(address)
-  searchers.hold_shards(ray_shards.Holders(address))
+  searchers.hold_shards(address)

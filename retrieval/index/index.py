@@ -18,7 +18,7 @@ from absl import logging
 
 from retrieval import searchers
 from retrieval.index import index_config, sharded_index
-from retrieval.searchers import recall_check, search_tasks
+from retrieval.searchers import recall_check
 from retrieval.store import (
   checksums,
   drafts,
@@ -98,7 +98,7 @@ def _build(
     searcher = sharded_index.build(
       path, vectors, fields, config.shards_in_memory, executor
     )
-    exact = search_tasks.Oracle(searcher.path, executor)
+    exact = searchers.exact_of(searcher, vectors)
   else:
     searcher = exact = searchers.ExactSearcher(vectors, config.metric)
   if kind == 'scann' and not config.is_sharded:
@@ -107,8 +107,6 @@ def _build(
   check = _recall_check(config, vectors, queries)
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
   report = recall_check.measure(searcher, exact, check, config.recall_floor)
-  if config.is_sharded:
-    report |= sharded_index.report(searcher, check)
   if accept:
     report |= accept(searcher)
   report['build_sec'] = round(build_sec, 3)
@@ -222,11 +220,7 @@ def suits(
 def _fields(
   kind: str, vectors_fingerprint: str, config: IndexConfig
 ) -> dict[str, Any]:
-  sharded = {
-    'shards': config.shards,
-    'shard_by': config.shard_by,
-    'shards_to_search': config.shards_to_search,
-  }
+  sharded = {'shards': config.shards}
   return (sharded if config.is_sharded else {}) | {
     'searcher': kind,
     'metric': config.metric,
@@ -295,8 +289,8 @@ def _choose(config: IndexConfig, num_rows: int) -> str:
       f'index.shards={config.shards}: expected at most {num_rows}, the rows of '
       'the database.'
     )
-  if config.searcher in ('exact', 'int8'):
-    return config.searcher
+  if config.searcher == 'exact':
+    return 'exact'
   num_rows //= config.shards
   if num_rows < searchers.SCANN_MIN_ROWS:
     logging.info(

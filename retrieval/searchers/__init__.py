@@ -7,7 +7,6 @@ import pathlib
 
 from retrieval.searchers import base, ray_shards
 from retrieval.searchers.base import Searcher as Searcher
-from retrieval.searchers.codes import Int8Searcher as Int8Searcher
 from retrieval.searchers.exact import ExactSearcher as ExactSearcher
 from retrieval.searchers.scann import (
   MIN_ROWS as SCANN_MIN_ROWS,
@@ -21,7 +20,6 @@ from retrieval.searchers.sharded import ShardedSearcher as ShardedSearcher
 __all__ = [
   'SCANN_MIN_ROWS',
   'ExactSearcher',
-  'Int8Searcher',
   'ScannConfig',
   'ScannSearcher',
   'ScannUnavailableError',
@@ -29,33 +27,28 @@ __all__ = [
   'ShardedSearcher',
   'exact_of',
   'hold_shards',
-  'holders',
   'load',
   'scann_available',
 ]
 
 _CLASSES = {
   'exact': ExactSearcher,
-  'int8': Int8Searcher,
   'scann': ScannSearcher,
   'sharded': ShardedSearcher,
 }
 
 
-_holders = [ray_shards.Holders()]
+# Of the environment, which child processes and workers of a cluster inherit
+_CLUSTER = 'RETRIEVAL_SHARDS_CLUSTER'
 
 
-def hold_shards(holders: ray_shards.Holders) -> None:
-  """Choose who holds the shards of searchers that `load` opens from now on.
+def hold_shards(address: str) -> None:
+  """Let a cluster hold the shards of searchers that `load` opens from now on.
 
-  Searchers of other kinds are loaded into this process as before.
+  Args:
+    address: of a Ray cluster; '' for this process.
   """
-  _holders[0] = holders
-
-
-def holders() -> ray_shards.Holders:
-  """Return what was given to `hold_shards`."""
-  return _holders[0]
+  os.environ[_CLUSTER] = address
 
 
 def load(
@@ -82,8 +75,10 @@ def load(
   if name not in _CLASSES:
     raise ValueError(f'{path}: searcher {name!r}, expected {list(_CLASSES)}.')
   if name == 'sharded':
-    who = holders() if cluster is None else ray_shards.Holders(cluster)
-    return who.load(path) or ShardedSearcher.load(path, shards_in_memory)
+    address = os.environ.get(_CLUSTER) if cluster is None else cluster
+    if address:
+      return ray_shards.RayShardedSearcher.start(path, address)
+    return ShardedSearcher.load(path, shards_in_memory)
   if cluster:
     raise ValueError(
       f'{path}: cluster={cluster!r} was given for a searcher of kind {name}, '

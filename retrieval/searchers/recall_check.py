@@ -104,8 +104,7 @@ def measure(
     exact: exact search over the same vectors; may be the same object.
 
   Returns:
-    Report of recall@k and, unless tasks answer, of the queries per second of both
-    searchers.
+    Report of recall@k and of the queries per second of both searchers.
 
   Raises:
     ValueError: when the agreement is below the floor; names settings to raise.
@@ -122,57 +121,40 @@ def measure(
       return agreement_with_exact(ids, wanted, found, scores)
 
     recall = agreement(ids)
-    if exact_per_sec is not None:
-      report['exact_queries_per_sec'] = exact_per_sec
+    report['exact_queries_per_sec'] = exact_per_sec
     if recall < floor:
       raise ValueError(
         f'recall@{check.k} of the {searcher.name} index is {recall:.4f}, below '
         f'index.recall_floor={floor}. {_advice(searcher, check, agreement, floor)}'
       )
-  report[f'recall@{check.k}'] = round(recall, 4)
-  if per_sec is not None:
-    report['queries_per_sec'] = per_sec
-  return report
+  return report | {
+    f'recall@{check.k}': round(recall, 4),
+    'queries_per_sec': per_sec,
+  }
 
 
-def _answer(check: RecallCheck, searcher) -> tuple[np.ndarray, float | None]:
-  """Return the ids [q, k] found, and the queries per second.
-
-  A searcher that runs tasks answers once, as tasks take time to start; its speed is
-  None.
-  """
-  if getattr(searcher, 'by_tasks', False):
-    return check.answer(searcher)[0], None
-  check.answer(searcher)  # compiles
+def _answer(check: RecallCheck, searcher) -> tuple[np.ndarray, float]:
+  """Return the ids [q, k] found, and the queries per second once compiled."""
+  check.answer(searcher)
   ids, per_sec = check.answer(searcher)
   return ids, round(per_sec, 1)
 
 
 def _advice(searcher, check, agreement, floor) -> str:
   """Return the settings that reach the floor, tried on the index itself."""
-  limits = {}
-  if 'shards' in searcher.settings:
-    limits['shards_to_search'] = searcher.settings['shards']
-  if 'num_leaves' in searcher.settings:
-    limits['num_leaves_to_search'] = searcher.settings['num_leaves']
+  now, limits = searcher.settings, {}
+  if 'num_leaves' in now:
+    limits['num_leaves_to_search'] = now['num_leaves']
     limits['num_to_rescore'] = searcher.num_vectors
-  now = searcher.settings
   raised = [x for x, most in limits.items() if 0 < now[x] < most]
   choices = dict.fromkeys([*((x,) for x in raised), tuple(raised)])
   for names, factor in itertools.product(filter(None, choices), (2, 4, 8)):
     tried = {name: min(factor * now[name], limits[name]) for name in names}
     recall = agreement(check.answer(searcher, **tried)[0])
     if recall >= floor:
-      said = ' and '.join(f'index.{_place(n)} to {v}' for n, v in tried.items())
+      said = ' and '.join(f'index.scann.{n} to {v}' for n, v in tried.items())
       return f'Raise {said}, which reached {recall:.4f}.'
-  rescore = (
-    'index.scann.rescore=float32 or ' if 'num_to_rescore' in limits else ''
-  )
   return (
-    f'Raising what is searched does not reach it: set {rescore}'
-    'index.searcher=exact.'
+    'Raising what is searched does not reach it: set '
+    'index.scann.rescore=float32 or index.searcher=exact.'
   )
-
-
-def _place(setting: str) -> str:
-  return setting if setting == 'shards_to_search' else f'scann.{setting}'

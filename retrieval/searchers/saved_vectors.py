@@ -7,6 +7,7 @@ their place and the hash of the store's manifest, which holds the hash of every
 shard. Any other array is copied.
 """
 
+import copy
 import os
 import pathlib
 from typing import Any
@@ -65,24 +66,11 @@ def load(path: pathlib.Path, fields: dict[str, Any]):
   return vectors
 
 
-def streamed(vectors):
-  """Return the same loaded vectors; their memory is given back by `release`."""
+def reopened(vectors):
+  """Return the same loaded vectors through maps of their own, closed with them."""
   if isinstance(vectors, sharded_array.ShardedArray):
-    return vectors
-  # A map of its own, which is closed with its last reference.
+    return copy.copy(vectors)
   return sharded_array.open_npy(pathlib.Path(vectors.filename))
-
-
-def release(vectors) -> None:
-  """Give back the memory that `streamed` vectors took."""
-  if isinstance(vectors, sharded_array.ShardedArray):
-    vectors.release()
-
-
-def close(vectors) -> None:
-  """Close the memory maps of loaded vectors."""
-  if isinstance(vectors, sharded_array.ShardedArray):
-    vectors.forget()  # Others are closed with their last reference.
 
 
 def num_bytes(vectors) -> int:
@@ -109,12 +97,9 @@ def _reference(path: pathlib.Path, vectors: sharded_array.ShardedArray) -> dict:
   }
 
 
-def _folder(path: pathlib.Path, reference: dict) -> pathlib.Path:
-  return pathlib.Path(os.path.normpath(path.resolve() / reference['folder']))
-
-
 def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
-  folder = _folder(path, reference)
+  folder = path.resolve() / reference['folder']
+  folder = pathlib.Path(os.path.normpath(folder))
   manifest = folder / _MANIFEST
   if not manifest.exists():
     raise ValueError(
@@ -126,13 +111,9 @@ def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
       f'{path}: the vectors in {folder} changed after this searcher was built '
       'from them; build it again.'
     )
-  array = store.Store.open(folder, reference['kind']).array(reference['array'])
-  for shard in range(array.num_shards):
-    try:
-      array.shard(shard)
-    except (ValueError, OSError) as e:
-      raise ValueError(f'{folder}: shard {shard} is damaged ({e}).') from None
-  return array
+  found = store.Store.open(folder, reference['kind'])
+  found.verify()
+  return found.array(reference['array'])
 
 
 def _map(file: pathlib.Path) -> np.ndarray:

@@ -4,10 +4,8 @@
 
 from collections.abc import Sequence
 import functools
-import mmap
 import pathlib
 import threading
-import weakref
 
 import ml_dtypes
 import numpy as np
@@ -129,32 +127,18 @@ class ShardedArray:
 
   def _start(self) -> None:
     self._map = functools.lru_cache(_MAX_OPEN_SHARDS)(self._open)
-    self._opened: dict[int, weakref.ref] = {}  # maps that may be open
 
   def __getstate__(self):
     state = self.__dict__.copy()
-    del state['_map'], state['_opened']
+    del state['_map']
     return state
 
   def __setstate__(self, state):
     self.__dict__.update(state)
     self._start()
 
-  def forget(self) -> None:
-    """Close the memory maps; rows that are read later open them again."""
-    self._map.cache_clear()
-
-  def release(self) -> None:
-    """Give back the memory of the maps, which stay open, where the system can."""
-    for opened in [*self._opened.values()]:
-      mapped = getattr(opened(), '_mmap', None)
-      if mapped is not None and hasattr(mmap, 'MADV_DONTNEED'):
-        mapped.madvise(mmap.MADV_DONTNEED)
-
   def _open(self, shard: int) -> np.ndarray:
-    array = load(self._files[shard], self._checksums[shard])
-    self._opened[shard] = weakref.ref(array)
-    return array
+    return load(self._files[shard], self._checksums[shard])
 
   @property
   def num_shards(self) -> int:

@@ -113,14 +113,14 @@ def test_a_cluster_that_is_not_there_is_no_damage(
   monkeypatch.setattr(ray_shards.RayShardedSearcher, 'start', refuse)
   folder = index_versions.VersionFolder(tmp_path)
   config = dataclasses.replace(CONFIG, searcher='exact', shards=2)
-  searchers.hold_shards(ray_shards.Holders('auto'))
+  searchers.hold_shards('auto')
   try:
     name = folder.build(1, PARAMS, blocks, embed, config)
     assert folder.is_whole(name)
     with pytest.raises(ValueError, match='no cluster there'):
       folder.open(name, blocks)
   finally:
-    searchers.hold_shards(ray_shards.Holders())
+    searchers.hold_shards('')
 
 
 def test_newest_by_step_and_up_to_a_step(blocks, tmp_path):

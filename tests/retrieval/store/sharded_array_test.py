@@ -4,7 +4,6 @@
 
 from concurrent import futures
 import gc
-import pathlib
 import pickle
 import sys
 
@@ -24,32 +23,6 @@ def _sharded(
     np.save(files[-1], part)
   sums = [*map(checksums.of_file, files)]
   return sharded_array.ShardedArray(files, rows, (3,), np.int32, sums), whole
-
-
-def _resident(files) -> int:
-  """Resident bytes of mapped files, as Linux counts them."""
-  found, named = 0, False
-  for line in pathlib.Path('/proc/self/smaps').read_text().splitlines():
-    if '-' in line.split(' ')[0]:
-      named = line.endswith(tuple(map(str, files)))
-    elif named and line.startswith('Rss:'):
-      found += int(line.split()[1]) * 1024
-  return found
-
-
-@pytest.mark.skipif(
-  not pathlib.Path('/proc/self/smaps').exists(), reason='needs Linux'
-)
-def test_released_maps_take_no_memory_and_stay_open(tmp_path):
-  array, whole = _sharded(tmp_path, 40_000, 0, 50_000)
-  first = array.shard(0)
-  files = [*tmp_path.iterdir()]
-  for _ in range(2):
-    np.testing.assert_array_equal(array[np.arange(90_000)], whole)
-    assert _resident(files) > 1_000_000
-    array.release()
-    assert _resident(files) == 0
-    assert array.shard(0) is first
 
 
 @pytest.mark.parametrize(
