@@ -142,34 +142,25 @@ def count_death(
 
 
 class Worker:
-  """The function of a job in another process, or the error of its set-up."""
+  """The function of a job in another process."""
 
   def __init__(self, pickled: bytes):
-    """Set the job up from its pickled `SetUp`."""
-    self.error: Exception | None = None
-    try:
-      self._function = cloudpickle.loads(pickled)()
-    except Exception as error:  # noqa: BLE001 - the first call tells it
-      self.error = error
+    """Take a pickled `SetUp`, which the first call calls."""
+    self._pickled, self._function = pickled, None
 
   def __call__(self, *arguments) -> Any:
     """Return the result of a call; raise errors that can be pickled."""
     try:
-      if self.error is not None:
-        raise self.error
+      if self._function is None:
+        self._function = cloudpickle.loads(self._pickled)()
       return self._function(*arguments)
     except Exception as error:
-      raise portable(error) from error
-
-
-def portable(error: Exception) -> Exception:
-  """Return an error that can be raised in another process."""
-  try:
-    pickle.loads(pickle.dumps(error))
-  except Exception:  # noqa: BLE001 - of any class
-    kind = ValueError if isinstance(error, ValueError) else RuntimeError
-    return kind(f'{type(error).__name__}: {error}')
-  return error
+      try:
+        pickle.loads(pickle.dumps(error))
+      except Exception:  # noqa: BLE001 - of any class
+        kind = ValueError if isinstance(error, ValueError) else RuntimeError
+        raise kind(f'{type(error).__name__}: {error}') from error
+      raise
 
 
 _WORKER: list[Worker] = []  # of this process

@@ -38,7 +38,7 @@ class _Actor:
     marks: Sequence[str],
     environment: Mapping[str, str],
   ) -> None:
-    """Check that the driver's folders are here, and set the job up."""
+    """Check that the driver's folders are here, and enter the first."""
     for path in (folder, *marks):
       if not os.path.exists(path):
         import ray
@@ -55,8 +55,6 @@ class _Actor:
       sys.path.insert(0, folder)
     os.environ.update(environment)
     self._worker = executors.Worker(pickled)
-    if self._worker.error is not None:
-      raise executors.portable(self._worker.error)
 
   def run(self, *arguments) -> Any:
     """Return the result of a call."""
@@ -122,7 +120,7 @@ class RayExecutor(executors.Remote):
             if isinstance(cause, Exception) and not isinstance(cause, OSError):
               raise cause from None
             crew.dismiss(actor)
-            lost = [call or (-1, ('set-up',))]
+            lost = [call or (-1, ('start',))]
             waiting = [*filter(None, [call]), *waiting]
             deaths.update(number for number, _ in lost)
             logging.warning('%s: %s', name, ' '.join(str(error).split())[-300:])
@@ -148,7 +146,7 @@ class _Crew:
   """The workers of a job.
 
   Attributes:
-    calls: reference -> the call that runs; None while a worker sets the job up.
+    calls: reference -> the call that runs; None while a worker starts.
     actors: reference -> its worker.
     idle: workers without a call.
   """
