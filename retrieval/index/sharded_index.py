@@ -21,7 +21,7 @@ from typing import Any
 from absl import logging
 
 from retrieval.searchers import base, saved_vectors, scann, sharded
-from retrieval.store import drafts, executors, selected_rows, space, store
+from retrieval.store import drafts, executors, selected_rows, store
 
 
 def building(
@@ -53,16 +53,15 @@ def plan(
   draft = drafts.beside(folder)
   draft.mkdir(parents=True)
   try:
-    with space.explained(folder):
-      made_of = {
-        'name': sharded.ShardedSearcher.name,
-        'metric': fields['metric'],
-        'kind': fields['searcher'],
-        'shards': fields['shards'],
-        'scann': fields['scann'],
-        **saved_vectors.save(draft, vectors),
-      }
-      (draft / 'searcher.json').write_text(json.dumps(made_of) + '\n')
+    made_of = {
+      'name': sharded.ShardedSearcher.name,
+      'metric': fields['metric'],
+      'kind': fields['searcher'],
+      'shards': fields['shards'],
+      'scann': fields['scann'],
+      **saved_vectors.save(draft, vectors),
+    }
+    (draft / 'searcher.json').write_text(json.dumps(made_of) + '\n')
     store.publish_folder(draft, folder)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
@@ -95,8 +94,7 @@ def build_shard(folder: str | os.PathLike, number: int) -> int:
   draft = drafts.beside(target)
   draft.mkdir()
   try:
-    with space.explained(target):
-      _write_shard(draft, saved_vectors.load(folder, fields), number, fields)
+    _write_shard(draft, saved_vectors.load(folder, fields), number, fields)
     store.publish_folder(draft, target)
   except ValueError as e:
     count = fields['shards']
