@@ -10,7 +10,7 @@ from typing import Any
 from jaxtyping import Float, Int
 import numpy as np
 
-from retrieval.searchers import base, exact as exact_lib
+from retrieval.searchers import base
 from retrieval.store import sharded_array
 
 
@@ -94,14 +94,14 @@ class RecallCheck:
 
 def measure(
   searcher: base.Searcher,
-  exact: exact_lib.ExactSearcher,
+  exact: base.Searcher,
   check: RecallCheck,
   floor: float,
 ) -> dict[str, Any]:
   """Measure recall@k and queries per second of a searcher.
 
   Args:
-    exact: exact search over the same vectors; may be the same object.
+    exact: an `ExactSearcher` over the same vectors, or `searcher` itself.
 
   Returns:
     Report of recall@k and of the queries per second of both searchers.
