@@ -20,7 +20,6 @@ from retrieval.store import (
   sharded_array,
   shards,
   store,
-  store_writer,
 )
 from retrieval.text import (
   packing,
@@ -33,21 +32,6 @@ KIND = 'blocks'
 # Titles of pages that hold lists and pointers, not prose.
 DROPPED_TITLES = ('Lists? of', 'Index of', 'Outline of')
 DROPPED_TITLES += (r'.*\(disambiguation\)',)
-
-
-def _set_up(fields, tokens_path, tokenizer_path, given):
-  tokens = tokens_lib.TokenStore(tokens_path)
-  tokenizer = tokenization.load_tokenizer(tokenizer_path)
-
-  def make(first: int, limit: int) -> tuple[dict[str, np.ndarray], int]:
-    arrays, dropped = packing.shard_arrays(
-      tokens, range(first, limit), tokenizer, fields, given
-    )
-    # An array of the store, so that the number outlives a kill.
-    arrays['dropped'] = np.asarray([dropped], np.int64)
-    return arrays, limit - first
-
-  return make
 
 
 def build_block_store(
@@ -83,7 +67,8 @@ def build_block_store(
     ValueError: for another tokenizer, a store without texts, or when no block
       is left.
   """
-  tokens.check_tokenizer(tokenization.load_tokenizer(tokenizer_path))
+  tokenizer = tokenization.load_tokenizer(tokenizer_path)
+  tokens.check_tokenizer(tokenizer)
   if not tokens.with_text or tokens.store.fields['with_title']:
     raise ValueError(
       f'{tokens.path}: blocks need a token store made with with_text=True and '
@@ -99,26 +84,34 @@ def build_block_store(
     'language': language,
     'sentences': sentences_lib.VERSION if given is None else given.fingerprint,
   }
-  writer = store_writer.StoreWriter(path, KIND, fields)
-  if writer.published:
-    return BlockStore(path, tokens)
   counts = tokens.store.rows('token_end')
-  ends = np.cumsum(counts).tolist()
-  missing = writer.missing(len(counts))
-  done = tokens.num_documents - sum(counts[i] for i in missing)
-  calls = ((i, ends[i] - counts[i], ends[i]) for i in missing)
-  setup = (fields, tokens.path, tokenizer_path, given)
-  executor = executor or executors.local(num_processes)
-  for count in shards.write_all(writer, executor, _set_up, setup, calls):
-    done += count
-    if progress:
-      progress(done, tokens.num_documents)
-  if not any(writer.rows(i, 'document') for i in range(len(counts))):
+  ends = np.cumsum([0, *counts]).tolist()
+
+  def make(shard, _):
+    documents = range(ends[shard], ends[shard + 1])
+    arrays, dropped = packing.shard_arrays(
+      tokens, documents, tokenizer, fields, given
+    )
+    # An array of the store, so that the number outlives a kill.
+    return arrays | {'dropped': np.asarray([dropped], np.int64)}
+
+  try:
+    shards.build_store(
+      path,
+      KIND,
+      fields,
+      counts,
+      make,
+      executor=executor or executors.local(num_processes),
+      progress=progress,
+      meta={'tokens': tokens.path.name},
+      needs_rows='document',
+    )
+  except shards.EmptyError:
     raise ValueError(
       f'{path}: no block: {tokens.num_documents} documents hold no sentence, or '
       f'drop_titles={list(drop_titles)} match their titles.'
-    )
-  writer.publish(len(counts), {'tokens': tokens.path.name})
+    ) from None
   return BlockStore(path, tokens)
 
 

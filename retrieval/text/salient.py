@@ -18,13 +18,11 @@ from retrieval.store import (
   executors,
   shards as shards_lib,
   store,
-  store_writer,
 )
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
   taggers,
-  tokens as tokens_lib,
 )
 
 KIND = 'salient'
@@ -167,16 +165,6 @@ def _shard_arrays(
   }
 
 
-def _set_up(blocks_path, tokens_path, tagger):
-  tokens = tokens_lib.TokenStore(tokens_path)
-  blocks = blocks_lib.BlockStore(blocks_path, tokens)
-  tagger = taggers.make_tagger(tagger)
-  return lambda shard, documents: (
-    _shard_arrays(blocks, shard, documents, tagger),
-    len(documents),
-  )
-
-
 def build_salient_store(
   path: str | os.PathLike,
   blocks: blocks_lib.BlockStore,
@@ -197,36 +185,32 @@ def build_salient_store(
   Raises:
     ValueError: when no span is found.
   """
-  settings, tagger = tagger, taggers.make_tagger(tagger)
+  made = executors.Lazy(taggers.make_tagger, tagger)
   fields = {
     'blocks': blocks.fingerprint,
-    'tagger': tagger.fingerprint,
+    'tagger': made.fingerprint,
     'max_blocks': max_blocks,
     'version': _VERSION,
   }
-  writer = store_writer.StoreWriter(path, KIND, fields)
-  if writer.published:
-    return SalientStore(path, blocks)
   ends = np.cumsum(blocks.tokens.store.rows('token_end'))
   chosen = choose_documents(blocks, max_blocks)
-  shards = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
-  missing = writer.missing(len(shards))
-  done = len(chosen) - sum(len(shards[i]) for i in missing)
-  executor = executor or executors.local(num_processes)
-  given = tagger if isinstance(executor, executors.Inline) else settings
-  setup = (blocks.path, blocks.tokens.path, given)
-  calls = ((i, i, shards[i]) for i in missing)
-  for count in shards_lib.write_all(writer, executor, _set_up, setup, calls):
-    done += count
-    if progress:
-      progress(done, len(chosen))
-  if not any(writer.rows(i, 'sentence') for i in range(len(shards))):
-    raise ValueError(
-      f'{path}: no salient span in {len(chosen)} documents for {settings}.'
+  parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
+  try:
+    shards_lib.build_store(
+      path,
+      KIND,
+      fields,
+      [len(part) for part in parts],
+      lambda shard, _: _shard_arrays(blocks, shard, parts[shard], made),
+      executor=executor or executors.local(num_processes),
+      progress=progress,
+      meta={'blocks': blocks.path.name, 'labels': list(made.labels)},
+      needs_rows='sentence',
     )
-  writer.publish(
-    len(shards), {'blocks': blocks.path.name, 'labels': list(tagger.labels)}
-  )
+  except shards_lib.EmptyError:
+    raise ValueError(
+      f'{path}: no salient span in {len(chosen)} documents for {tagger}.'
+    ) from None
   return SalientStore(path, blocks)
 
 

@@ -9,6 +9,7 @@ as WordPiece loses.
 """
 
 from collections.abc import Callable, Sequence
+import functools
 import hashlib
 import os
 
@@ -155,8 +156,8 @@ def build_token_store(
       if progress:
         progress(done, 0)
 
-  setup = (tokenizer_path, with_title, with_text)
-  for count in shards.write_all(writer, executor, _set_up, setup, calls()):
+  set_up = functools.partial(_set_up, tokenizer_path, with_title, with_text)
+  for count in shards.write_all(writer, executor, set_up, calls()):
     done += count
     if progress:
       progress(done, 0)
