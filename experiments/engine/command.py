@@ -219,7 +219,7 @@ def _parse(argv: list[str]) -> list[str]:
   """Parse flags; a bad flag raises ValueError."""
   with _bad_flags():
     found = flags.FLAGS([sys.argv[0], *argv[1:]])
-  if len(found) > 1 and 'workdir' in flags.FLAGS:
+  if len(found) > 1 and 'workdir' in flags.FLAGS and '--' not in argv:
     raise ValueError(f'Unexpected arguments {found[1:]}; flags start with --.')
   return found
 
