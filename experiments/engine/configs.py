@@ -261,7 +261,9 @@ def _plain(value: Any, kind: type = object) -> Any:
   if dataclasses.is_dataclass(value):
     found = of(type(value))
     for name, item in vars(value).items():
-      if name in found:
+      if name in found and dataclasses.is_dataclass(item):
+        found[name] = _plain(item)
+      elif name in found:
         _set(found, name, item)
       elif item != getattr(type(value), name, dataclasses.MISSING):
         set_rare(found, **{name: _plain(item)})
