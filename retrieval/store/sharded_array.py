@@ -98,6 +98,10 @@ def gather_spans(
   return values, valid
 
 
+def _open(files, checksums, shard: int) -> np.ndarray:
+  return load(files[shard], checksums[shard])
+
+
 class ShardedArray:
   """Rows of one array over all shards, memory-mapped.
 
@@ -126,7 +130,9 @@ class ShardedArray:
     self._start()
 
   def _start(self) -> None:
-    self._map = functools.lru_cache(_MAX_OPEN_SHARDS)(self._open)
+    # Without a cycle of references: maps are closed with their array.
+    opened = functools.partial(_open, self._files, self._checksums)
+    self._map = functools.lru_cache(_MAX_OPEN_SHARDS)(opened)
 
   def __getstate__(self):
     state = self.__dict__.copy()
@@ -136,9 +142,6 @@ class ShardedArray:
   def __setstate__(self, state):
     self.__dict__.update(state)
     self._start()
-
-  def _open(self, shard: int) -> np.ndarray:
-    return load(self._files[shard], self._checksums[shard])
 
   @property
   def num_shards(self) -> int:

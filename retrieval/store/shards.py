@@ -68,6 +68,8 @@ def build_store(
     for i in missing:
       writer.write(i, make(i, shifted(progress, done, total)))
       done += counts[i]
+      if progress:
+        progress(done, total)
   else:
     set_up = lambda: lambda i: (make(i, None), i)  # noqa: E731
     calls = ((i, i) for i in missing)

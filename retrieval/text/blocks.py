@@ -9,6 +9,7 @@ bytes in the document's text. Ids run through the documents in order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+import functools
 import os
 
 from jaxtyping import Int
@@ -85,23 +86,13 @@ def build_block_store(
     'sentences': sentences_lib.VERSION if given is None else given.fingerprint,
   }
   counts = tokens.store.rows('token_end')
-  ends = np.cumsum([0, *counts]).tolist()
-
-  def make(shard, _):
-    documents = range(ends[shard], ends[shard + 1])
-    arrays, dropped = packing.shard_arrays(
-      tokens, documents, tokenizer, fields, given
-    )
-    # An array of the store, so that the number outlives a kill.
-    return arrays | {'dropped': np.asarray([dropped], np.int64)}
-
   try:
     shards.build_store(
       path,
       KIND,
       fields,
       counts,
-      make,
+      functools.partial(_make_shard, tokens, tokenizer, fields, given),
       executor=executor or executors.local(num_processes),
       progress=progress,
       meta={'tokens': tokens.path.name},
@@ -113,6 +104,17 @@ def build_block_store(
       f'drop_titles={list(drop_titles)} match their titles.'
     ) from None
   return BlockStore(path, tokens)
+
+
+def _make_shard(tokens, tokenizer, fields, given, shard, progress):
+  del progress
+  ends = np.cumsum([0, *tokens.store.rows('token_end')])
+  documents = range(*ends[shard : shard + 2].tolist())
+  arrays, dropped = packing.shard_arrays(
+    tokens, documents, tokenizer, fields, given
+  )
+  # An array of the store, so that the number outlives a kill.
+  return arrays | {'dropped': np.asarray([dropped], np.int64)}
 
 
 class BlockStore:
