@@ -137,14 +137,11 @@ class VersionFolder:
 
   def names(self) -> list[str]:
     """Return the names of the published versions, oldest first."""
-    if not self.root.is_dir():
-      return []
-    return sorted(
-      p.name for p in self.root.iterdir() if _NAME.match(p.name) and p.is_dir()
-    )
+    found = self.root.glob('[0-9]*-*/')
+    return sorted(x.name for x in found if _NAME.match(x.name))
 
   def latest(self, at_most: int | None = None) -> str:
-    """Return the version of the newest parameters, or '' in an empty folder.
+    """Return the version of the newest parameters, or ''.
 
     Args:
       at_most: largest step that counts. A continued run has yet to reach the
@@ -372,8 +369,8 @@ class VersionFolder:
         self._remove(name)
 
   def _remove(self, name: str) -> None:
+    """Remove a version, unless a reader holds its lease."""
     lease = self._lease_file(name)
-    # A reader may hold it.
     with contextlib.suppress(BlockingIOError), locks.hold(lease, wait=False):
       self._discard(name)
       lease.unlink(missing_ok=True)

@@ -10,21 +10,24 @@ Q queries, P rows of a block, G groups of a block's rows, D dimension.
 """
 
 import concurrent.futures
+import functools
 import os
 import threading
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import threadpoolctl
 
 _QUERIES = 256  # of one product
 _SCORES = 1 << 21  # of one product, 8 MB
-_BLOCK_BYTES = 64 << 20  # of a block's rows in float32
+_BLOCK_BYTES = 16 << 20  # of a block's rows in float32
 _LEAST_ROWS = 1024  # of a block
 _GROUP = 32  # rows that share one maximum, at most
 _HELD = 1 << 22  # candidates of one batch that are held, if k allows
 _PAIRS = 2048  # of query and row scored in float64 at a time
 _UNIT_ROUNDOFF = 2.0**-24
+_ONE_SEARCH = threading.Lock()  # a search takes all cores
 
 
 def rounding(dimension: int, metric: str, query_norms, largest) -> np.ndarray:
@@ -82,32 +85,43 @@ class MatrixSearch:
     self, queries: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """Return ids and float64 scores [b, k] of float32 queries; k is at most n."""
-    num_rows, dimension = self._vectors.shape
     batches = [
       _Batch(self._vectors, self._metric, queries[low : low + _QUERIES], k)
       for low in range(0, len(queries), _QUERIES)
     ]
-    step = _SCORES // min(_QUERIES, len(queries))
-    step = min(step, _BLOCK_BYTES // (4 * dimension) // _GROUP * _GROUP)
-    step = max(_LEAST_ROWS, step)
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-      run = pool.map if len(batches) > 1 else map
-      for low in range(0, num_rows, step):
-        block = _float32(self._vectors[low : low + step])
-        norms = self._norms[low : low + step]
-        if np.isnan(norms).any():
-          norms[:] = squared_norms(block)
+    num_rows, dimension = self._vectors.shape
+    cores = _num_cores()
+    step = min(
+      _SCORES // min(_QUERIES, len(queries)),
+      _BLOCK_BYTES // (4 * dimension),
+      -(-num_rows // cores),
+    )
+    step = max(_LEAST_ROWS, -(-step // _GROUP) * _GROUP)
 
-        def add(batch, low=low, block=block, norms=norms):
-          batch.add(low, block, norms, self._buffer())
+    def work(low: int) -> None:
+      block = _float32(self._vectors[low : low + step])
+      norms = self._norms[low : low + step]
+      if np.isnan(norms).any():
+        norms[:] = squared_norms(block)
+      for batch in batches:
+        batch.add(low, block, norms, self._buffer())
 
-        list(run(add, batches))
+    lows = range(0, num_rows, step)
+    # Each thread multiplies a block by itself.
+    with _ONE_SEARCH, _blas().limit(limits=1, user_api='blas'):
+      if cores == 1 or len(lows) == 1:
+        list(map(work, lows))
+      else:
+        with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+          list(pool.map(work, lows))
     found = [batch.best() for batch in batches]
     return tuple(map(np.concatenate, zip(*found, strict=True)))
 
   def _buffer(self) -> np.ndarray:
     if not hasattr(self._thread, 'buffer'):
-      self._thread.buffer = np.empty(_SCORES + _GROUP * _QUERIES, np.float32)
+      self._thread.buffer = np.empty(
+        _SCORES + 2 * _GROUP * _QUERIES, np.float32
+      )
     return self._thread.buffer
 
 
@@ -122,6 +136,7 @@ class _Batch:
     self._group = max(1, min(_GROUP, vectors.shape[0] // (4 * k)))
     # The best k maxima of groups.
     self._tops = np.full((len(queries), k), -np.inf, np.float32)
+    self._lock = threading.Lock()  # of what follows
     # Owner, id and float32 score of each candidate.
     self._held: list[tuple[np.ndarray, ...]] = []
 
@@ -139,21 +154,23 @@ class _Batch:
     if self._metric == 'squared_l2':
       scores[:count] -= norms[:, None] / 2
     scores[count:] = -np.inf
-    self._largest = max(self._largest, norms.max())
     # Members of a group lie apart, so that the maximum runs over whole rows.
     grouped = scores.reshape(group, groups, width)
     tops = np.ascontiguousarray(grouped.max(axis=0).T)
-    best = np.concatenate([self._tops, tops], axis=1)
-    self._tops = np.partition(best, -self._k, axis=1)[:, -self._k :]
-    least = self._least()
+    with self._lock:
+      self._largest = max(self._largest, norms.max())
+      best = np.concatenate([self._tops, tops], axis=1)
+      self._tops = np.partition(best, -self._k, axis=1)[:, -self._k :]
+      least = self._least()
     owners, columns = np.nonzero(tops >= least[:, None])
     members = grouped[:, columns, owners]
     is_hit = (members >= least[owners]) & (members > -np.inf)
     places, hits = np.nonzero(is_hit)
     ids = low + places * groups + columns[hits]
-    self._held.append((owners[hits], ids, members[places, hits]))
-    if sum(len(x[0]) for x in self._held) > max(_HELD, 4 * self._tops.size):
-      self._held = [self._select()[:3]]
+    with self._lock:
+      self._held.append((owners[hits], ids, members[places, hits]))
+      if sum(len(x[0]) for x in self._held) > max(_HELD, 4 * self._tops.size):
+        self._held = [self._select()[:3]]
 
   def _least(self) -> np.ndarray:
     """Return the least float32 score [Q] of a row that may be among the best k."""
@@ -182,6 +199,17 @@ class _Batch:
     _, ids, _, scores = self._select()
     shape = len(self._queries), self._k
     return ids.reshape(shape), scores.reshape(shape)
+
+
+@functools.cache
+def _blas() -> threadpoolctl.ThreadpoolController:
+  return threadpoolctl.ThreadpoolController()
+
+
+def _num_cores() -> int:
+  if hasattr(os, 'sched_getaffinity'):
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
 
 
 def _float32(block) -> np.ndarray:
