@@ -5,7 +5,6 @@
 import concurrent.futures
 import contextlib
 import dataclasses
-import os
 import pathlib
 import shutil
 import signal
@@ -233,6 +232,7 @@ folder.build(1, t.PARAMS, blocks, slow, t.CONFIG)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_builder_goes_on_where_it_was(blocks, tmp_path):
   out = tmp_path / 'killed'
   script = textwrap.dedent(_KILLED).format(
@@ -329,18 +329,16 @@ def test_a_damaged_version_is_built_again(blocks, tmp_path, part):
   assert [x.name for x in tmp_path.iterdir() if 'draft' in x.name] == []
 
 
-@pytest.mark.parametrize('damage', ['missing', 'json', 'fields'])
+@pytest.mark.parametrize('damage', [None, '{', '{}'])
 def test_damaged_versions_are_named(blocks, tmp_path, damage):
   folder = index_versions.VersionFolder(tmp_path)
   name = folder.build(1, PARAMS, blocks, embed, CONFIG)
   file = tmp_path / name / 'version.json'
-  if damage == 'missing':
-    os.unlink(file)
-  else:
-    file.write_text('{' if damage == 'json' else '{}')
+  file.unlink()
+  if damage:
+    file.write_text(damage)
   with pytest.raises((ValueError, FileNotFoundError), match='version'):
     folder.open(name)
-  shutil.rmtree(tmp_path / name)
 
 
 @pytest.mark.parametrize(
