@@ -26,6 +26,9 @@ from experiments.engine import metric_writer
 from retrieval.store import checkpoints, locks, store
 
 _HIDDEN = ('.saving-', '.removing-', f'.{checkpoints.BEST}.')
+_CONVERTED = {
+  'converted': True
+}  # pipeline of parameters that were not trained here
 
 
 class Checkpoints:
@@ -46,12 +49,9 @@ class Checkpoints:
     """Open the folder, empty or not, and remove what killed saves left.
 
     Args:
-      workdir: the run's folder.
-      pipeline: values that decide the stream of batches (seed, batch size,
-        workers, processes, data set fingerprint), JSON values; must be equal on
-        resume.
-      index_version: fingerprint of the index that the data come from; must be
-        equal on resume. None if each step has its own, given to `save`.
+      pipeline: JSON values that decide the stream of batches, equal on resume.
+      index_version: fingerprint of the index that the data come from, equal on
+        resume. None if each step has its own, given to `save`.
       fingerprints: fingerprints of the data by name, for readers of the parameters.
       keep: number of newest steps that stay on disk; 0 keeps all.
       best_metric: name of a metric as in metrics.jsonl; the step in which it is
@@ -59,7 +59,12 @@ class Checkpoints:
       best_mode: 'min' or 'max', what is best.
     """
     self._folder = checkpoints.folder_of(workdir)
-    self._metadata = _metadata(config, pipeline, index_version, fingerprints)
+    self._metadata = {
+      'config': dict(config),
+      'pipeline': dict(pipeline),
+      'index_version': index_version,
+      'fingerprints': dict(fingerprints or {}),
+    }
     self._keep, self._metric = keep, best_metric
     self._sign = -1 if best_mode == 'max' else 1
     self._values: dict[int, float] = {}  # of the best metric, by step
@@ -169,12 +174,17 @@ class Checkpoints:
       self._folder, index=jax.process_index(), count=jax.process_count()
     )
     found = ocp.metadata(path, checkpointable_name='state')
-    saved, now = found.custom_metadata, self._metadata
-    for part in ('pipeline', 'index_version'):
-      if now[part] is not None:
-        _check_same(path, _differences(saved[part], now[part], part))
-    shapes = (_shapes(found.metadata['params']), _shapes(abstract.params))
-    _check_same(path, _differences(*shapes, 'parameters'))
+    saved, now = dict(found.custom_metadata), dict(self._metadata)
+    saved['params'] = _shapes(found.metadata['params'])
+    now['params'] = _shapes(abstract.params)
+    parts = ('pipeline', 'index_version', 'params')
+    parts = [x for x in parts if now[x] is not None]
+    changed = [y for x in parts for y in _differences(saved[x], now[x], x)]
+    if changed:
+      raise ValueError(
+        f'{path} cannot be continued exactly ({"; ".join(changed[:4])}): '
+        'restore these values, or use a new --workdir.'
+      )
     if not jax.process_index():
       for line in _differences(saved['config'], now['config'], 'config'):
         logging.warning('Changed since %s was written: %s', path, line)
@@ -211,15 +221,19 @@ def save_params(
     locks.WriterError: when another process writes there.
   """
   folder = checkpoints.folder_of(workdir)
-  converted = {'converted': True}  # not a run that could be continued
-  metadata = _metadata(config, converted, index_version, fingerprints)
+  metadata = {
+    'config': dict(config),
+    'pipeline': _CONVERTED,
+    'index_version': index_version,
+    'fingerprints': dict(fingerprints or {}),
+  }
   with locks.writer(workdir):
     _remove_leftovers(folder)
     there = checkpoints.numbers(folder)
     if there:
       path = checkpoints.choose(folder)
       found = ocp.metadata(path, checkpointable_name='state').custom_metadata
-      if not replace or found['pipeline'] != converted:
+      if not replace or found['pipeline'] != _CONVERTED:
         raise ValueError(
           f'{folder}: holds checkpoint {path.name} already; expected a new '
           '--workdir.'
@@ -227,20 +241,6 @@ def save_params(
     _start_save(folder, step, {'state': {'params': params}}, metadata)()
     for older in {*there} - {step}:
       _remove(folder / str(older))
-
-
-def _metadata(
-  config: Mapping[str, Any],
-  pipeline: Mapping[str, Any],
-  index_version: str | None,
-  fingerprints: Mapping[str, str] | None,
-) -> dict[str, Any]:
-  return {
-    'config': dict(config),
-    'pipeline': dict(pipeline),
-    'index_version': index_version,
-    'fingerprints': dict(fingerprints or {}),
-  }
 
 
 def _start_save(
@@ -299,14 +299,6 @@ def _differences(saved: Any, now: Any, name: str) -> list[str]:
       for line in _differences(saved.get(key), now.get(key), f'{name}.{key}')
     ]
   return [] if saved == now else [f'{name}: {saved!r} -> {now!r}']
-
-
-def _check_same(path: pathlib.Path, changed: list[str]) -> None:
-  if changed:
-    raise ValueError(
-      f'{path} cannot be continued exactly ({"; ".join(changed[:4])}): restore '
-      'these values, or use a new --workdir.'
-    )
 
 
 def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
