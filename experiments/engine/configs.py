@@ -294,8 +294,8 @@ def _set(config: Config, name: str, value: Any) -> None:
   for section in sections:
     config = config[section]
   if dataclasses.is_dataclass(value):
-    value = vars(value)
-  if isinstance(value, abc.Mapping) and isinstance(config[last], Config):
+    config[last] = _plain(value)
+  elif isinstance(value, abc.Mapping) and isinstance(config[last], Config):
     for key, item in value.items():
       _set(config[last], key, item)
   else:

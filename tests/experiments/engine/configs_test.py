@@ -17,6 +17,7 @@ class Model:
   d_model: settings.Size
   rate: float = 1
   layers: tuple[int, ...] = ()
+  seldom: int = settings.rare(3)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class Config:
 class TuneHybrid:
   split: str = 'test'
   shares: tuple[float, ...] = (0.5,)
+  other: Model = Model(d_model=2, rate=0.5)
 
 
 def _config():
@@ -89,7 +91,13 @@ def test_the_section_of_a_command():
   configs.for_command(c, 'tune_hybrid', split='valid')
   configs.add_section(c, TuneHybrid)
   configs.override(c, 'tune_hybrid.shares', '.1,.2')
-  assert c.tune_hybrid.to_dict() == {'split': 'valid', 'shares': (0.1, 0.2)}
+  assert c.tune_hybrid.to_dict() == {
+    'split': 'valid',
+    'shares': (0.1, 0.2),
+    'other': {'d_model': 2, 'rate': 0.5, 'layers': ()},
+  }
+  configs.override(c, 'model.seldom', '4', Config)
+  assert configs.build(Config, c).model.seldom == 4
   assert configs.build(Config, c).steps == 3  # it is no field of the config
   configs.for_command(c, 'tune_hybrid', splot='valid')
   with pytest.raises((AttributeError, KeyError), match='splot'):
@@ -103,3 +111,10 @@ def test_every_room_has_a_class_and_its_functions():
       assert callable(rooms.function(task, verb))
   with pytest.raises(ValueError, match='config.task'):
     rooms.function('no_task', 'train')
+
+
+@pytest.mark.parametrize('task', sorted(rooms.ROOMS))
+def test_the_sections_of_every_room_are_complete(task):
+  for verb in set(rooms.ROOMS[task]) - {'config'}:
+    if cls := rooms.section(task, verb):
+      assert configs.of(cls).to_dict()
