@@ -16,7 +16,7 @@ from experiments.knn_lm import (
 )
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
-from retrieval.store import executors, store, store_writer
+from retrieval.store import executors
 from retro_jax.data import folder as retro_data, windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model, loading
@@ -218,27 +218,6 @@ def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
   pairs = key_values.KeyValueStore(folder.datastore)
   assert pairs.num_documents == len(train) - len(both) > 0
   pairs.check_without(data.tokens, some)
-
-
-def test_a_target_is_not_found_where_there_is_no_neighbor(root, tmp_path):
-  fields = {
-    'nats': np.ones(3, np.float32),
-    'targets': np.array([0, 0, 5], np.int32),
-    'document': np.zeros(3, np.int64),
-    'distances': np.array([[1, np.inf]] * 3, np.float32),
-    'values': np.array([[7, 0], [0, 0], [5, 0]], np.uint16),
-  }
-  writer = store_writer.StoreWriter(tmp_path / 'found', 'token-neighbors', {})
-  writer.write(0, fields)
-  writer.publish(1)
-  chunks = retro_data.DataFolder(root).chunks('valid')
-  swept = knn_lm_evaluate.sweep(
-    store.Store.open(tmp_path / 'found', 'token-neighbors'),
-    knn_lm_evaluate.make_grids(tiny_knn_lm.config(ks=(1, 2)).knn_lm),
-    chunks,
-    windows_lib.find_documents(chunks, 1),
-  )
-  assert swept.found == {1: pytest.approx(2 / 3), 2: pytest.approx(2 / 3)}
 
 
 def _hashes(workdir):

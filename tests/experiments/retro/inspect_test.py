@@ -23,7 +23,7 @@ from retro_jax.trained import (
 )
 from retro_jax.views import page as page_lib
 from tests.experiments.engine import tiny_run
-from tests.experiments.retro import tiny_config, tiny_retro
+from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 M = tiny_data.M
@@ -150,17 +150,6 @@ def test_overlap_is_over_more_neighbors_than_are_shown(trained, page):
   assert f'r(C) over the {tiny_data.K} nearest' in page_lib.html_page(page)
   less = passages.of_store(trained, first, 'valid', 2, 1)
   assert less.num_compared == 1 and less.overlaps.sum() < expected.sum()
-
-
-def test_overlap_of_a_text_is_over_what_is_shown(trained):
-  data = tiny_retro.Folder(trained.data.root)
-  tokens = data.chunks('train').tokens.document(0)
-  text = data.tokenizer.decode(tokens[1:])
-  passage = passages.of_text(dataclasses.replace(trained, data=data), text, 4)
-  chunks = inspection._chunks(passage, M, data.tokenizer)
-  shown = [max(x.overlap for x in c.neighbors) for c in chunks[:-1]]
-  assert passage.num_compared == 4 and max(shown) > 0
-  assert [chunk.overlap for chunk in chunks[:-1]] == shown
 
 
 def test_repetition_is_told_at_window_borders(trained, page):
@@ -308,13 +297,6 @@ def test_bad_input_is_named(monkeypatch, workdir, trained, tmp_path):
     passages.of_store(trained, 0, 'valid', 0)
   with pytest.raises(ValueError, match="'no': .*: all, test, train, valid"):
     _run(monkeypatch, workdir, split='no')
-
-
-def test_a_text_without_bytes_is_reported(monkeypatch, workdir, page, capsys):
-  none = dataclasses.replace(page, num_bytes=0)
-  monkeypatch.setattr(inspection, 'inspect', lambda *_, **__: none)
-  _run(monkeypatch, workdir, output=str(workdir / 'none.html'))
-  assert 'bits per byte with retrieval' in capsys.readouterr().out
 
 
 def test_split_may_be_an_evaluation_set(trained):

@@ -5,7 +5,6 @@
 import hashlib
 import pathlib
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -13,9 +12,7 @@ import pytest
 from experiments.engine import changed_documents
 from experiments.retro import prepare as retro_prepare, update as retro_update
 from retrieval import tokenization
-from retrieval.index import index as index_lib
 from retrieval.nn import embedders
-from retrieval.store import store_writer
 from retrieval.text import corpus as corpus_lib, near_duplicates
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading
@@ -111,36 +108,6 @@ def test_another_tokenizer_than_the_one_that_stands(corpus, copy, tmp_path):
   data = retro_data.DataFolder.of(config, tmp_path / 'new')
   retro_prepare.train_tokenizer(config, data)
   retro_prepare.train_tokenizer(config, data)
-
-
-def test_the_exam_asks_all_over_the_held_out_chunks(
-  corpus, tmp_path, monkeypatch
-):
-  stores = {}
-  for split, rows in (('train', 300), ('valid', 100)):
-    writer = store_writer.StoreWriter(
-      tmp_path / split, 'vectors', {'split': split}
-    )
-    numbers = np.arange(rows, dtype=np.float32)
-    writer.write(0, {'vectors': np.stack([numbers, numbers % 7], 1)})
-    stores[split] = writer.publish(1)
-  asked = []
-  measure = index_lib.recall_check.measure
-
-  def watched(searcher, exact, check, floor):
-    asked.append(check.queries[:, 0])
-    return measure(searcher, exact, check, floor)
-
-  monkeypatch.setattr(index_lib.recall_check, 'measure', watched)
-  data = types.SimpleNamespace(
-    source='dense',
-    root=tmp_path,
-    path=lambda name: tmp_path / name,
-    vectors=stores.get,
-  )
-  config = _config(corpus, **{'index.num_queries': 20})
-  retro_prepare.build_index(config, data)
-  np.testing.assert_array_equal(asked[0], np.arange(0, 100, 5))
 
 
 def test_words_are_a_checked_store(corpus, copy, capsys):

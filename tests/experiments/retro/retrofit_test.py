@@ -3,7 +3,6 @@
 """RETROfit: what is frozen stays as it is, what is new learns, OFF is the baseline."""
 
 import functools
-import json
 import re
 import shutil
 
@@ -208,31 +207,3 @@ def test_what_cannot_be_fitted_is_refused(root, baseline, fitted):
   config = _config(root, 'baseline_test', retrofit_from=baseline)
   with pytest.raises(ValueError, match='nothing would be trained'):
     retro_task.make_task(config, data)
-
-
-def test_a_checkpoint_of_more_moments_is_continued(root, baseline, tmp_path):
-  """As runs have them that did not freeze what is frozen now."""
-  shutil.copytree(baseline, tmp_path, dirs_exist_ok=True)
-  fields = {'optimizer.part_scales': {'embedding': 0.0}}
-  config = _config(root, 'baseline_test', num_steps=3, **fields)
-  before = checkpoints.load_params(str(tmp_path))[0]
-  state = _train(config, root, tmp_path)
-  assert int(state.step) == 3
-  assert 'embedding' not in state.opt_state[1][0].mu
-  _equal(state.params['embedding'], before['embedding'])
-  assert (
-    state.params['final_norm']['scale'] != before['final_norm']['scale']
-  ).all()
-  assert json.loads((tmp_path / 'config.json').read_text())['num_steps'] == 3
-
-
-def test_all_frozen_or_an_unknown_part_is_refused():
-  task = program_lib.tasks.Task(init=None, loss=None, dataset=None)
-  params = {'a': 1, 'b': 2}
-  frozen = program_lib.frozen_parts
-  assert frozen(task, {}, params) == ()
-  assert frozen(task, {'b': 0.0, 'a': 0.5}, params) == ('b',)
-  with pytest.raises(ValueError, match='All parts are frozen'):
-    frozen(task, {'b': 0.0, 'a': 0.0}, params)
-  with pytest.raises(ValueError, match=r"\['c'\]; the model has the parts"):
-    frozen(task, {'c': 0.0}, params)

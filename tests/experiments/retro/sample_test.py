@@ -14,7 +14,7 @@ import rich.console
 from experiments import sample as retro_sample
 from experiments.retro import sample_view
 from retrieval import tokenization
-from retro_jax.data import folder as retro_data, samples as samples_lib
+from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import decode
 from retro_jax.trained import language_model, packaged, sampling
 from retro_jax.views import prompts as prompts_lib, samples as views
@@ -86,14 +86,6 @@ def test_samples_without_retrieval(trained):
   prompt = prompts_lib.TextPrompt('river', 'q1', [['moon']])
   with pytest.raises(ValueError, match='Prompt q1 brings neighbors'):
     sampling.sample(baseline, [prompt])
-
-
-def test_bad_settings(trained):
-  for name in ('num_samples', 'batch_size'):
-    with pytest.raises(ValueError, match=f'{name} 0: expected 1 or more'):
-      sampling.sample(trained, '', **{name: 0})
-  with pytest.raises(ValueError, match='top_p=2.0'):
-    sampling.sample(trained, '', top_p=2.0)
 
 
 def _write(path, rows):
@@ -192,29 +184,6 @@ def test_streams_while_it_writes(config, capsys):
     assert part.count('Title 7') == sum(bool(c.ids) for c in sample.chunks)
 
 
-def test_streams_without_an_index_where_nothing_is_retrieved(
-  config, trained, tmp_path, monkeypatch, capsys
-):
-  """k = 0, or prompts that bring their neighbors."""
-
-  class Folder(retro_data.DataFolder):
-    index = property(lambda self: pytest.fail('opened'))
-    retriever = None
-
-  data = Folder(trained.data.root)
-  monkeypatch.setattr(
-    language_model, 'load', lambda *_: dataclasses.replace(trained, data=data)
-  )
-  rows = [{'prompt': 'moon river', 'neighbors': ['apple x gardens']}]
-  path = _write(tmp_path / 'in.jsonl', rows)
-  run = functools.partial(retro_sample.run, config, 'retro', stream=True)
-  (sample,) = run(FEW, input_file=str(path))
-  assert sample.chunks[0].ids == [-1] and 'given' in capsys.readouterr().out
-  none = retro_sample.Sample(num_neighbors=0, max_new_tokens=10)
-  (sample,) = run(none, prompt='moon river')
-  assert not any(chunk.ids for chunk in sample.chunks)
-
-
 class Bytes(tokenization.Tokenizer):
   """A tokenizer whose tokens are the bytes of UTF-8."""
 
@@ -291,11 +260,3 @@ def test_plain_files_of_prompts(tmp_path):
   assert [dataclasses.astuple(prompt) for prompt in found] == want
   with pytest.raises(FileNotFoundError, match='b.txt: no such file'):
     prompts_lib.read(tmp_path / 'b.txt')
-
-
-def test_markup_in_text_is_not_interpreted():
-  chunk = views.TextChunk('[red]', '[/]', [1], [-1.0], ['[b]'], ['[/b]'])
-  sample = views.TextSample('[red][/]', '[red]', [chunk])
-  out = io.StringIO()
-  sample_view.show(rich.console.Console(file=out), [sample], 'squared_l2')
-  assert all(x in out.getvalue() for x in ('[red][/]', '[b]', '[/b]', '1.000'))

@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 
-from experiments.retro import prepare as retro_prepare, update as retro_update
+from experiments.retro import update as retro_update
 from retrieval.index import (
   index as index_lib,
   reuse,
@@ -21,7 +21,7 @@ from retrieval.nn import embedders
 from retrieval.search import lda
 from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
 from retro_jax.data import folder as retro_data
-from retro_jax.trained import language_model, loading, sampling
+from retro_jax.trained import language_model, sampling
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
 from tests.retrieval.store import other_writer
@@ -211,17 +211,6 @@ def test_a_killed_update_goes_on(run, tmp_path, monkeypatch):
   counts, data = _update(run, tmp_path / 'd', documents)
   assert counts['chunks embedded'] == 0  # they stand already
   assert data.index.vectors_fingerprint == data.vectors('train').fingerprint
-
-
-def test_held_out_neighbors_are_found_afterwards(run, tmp_path):
-  _, data = _update(run, tmp_path / 'd', [_document('n0')])
-  config = _config()
-  retro_prepare.embed(config, data)
-  retro_prepare.find_neighbors(config, data)
-  reader = loading.chunk_reader(config, data, 'valid', 2)
-  assert reader.stores.neighbors.store.fields['datastore'] == (
-    data.chunks('train').fingerprint
-  )
 
 
 def test_bad_changes_are_one_line(run, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retro_jax.data import qa_pipeline, qa_rows
+from retro_jax.data import qa_rows
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import fid, retro as model_lib
 from tests.retro_jax.data import tiny_data
@@ -67,15 +67,6 @@ def test_each_passage_has_the_question_and_the_decoder_has_not(tokenizer):
 def test_without_passages_the_question_is_read_alone(tokenizer, passages):
   row = _writer(tokenizer, 2).row('who?', 'queen', passages)
   assert _texts(tokenizer, row) == ['question: who?', '']
-
-
-def test_rows_of_another_form_have_another_fingerprint(tokenizer):
-  example = qa_pipeline.Example(question='who?', answers=('moon',))
-  fingerprints = {
-    qa_pipeline.fingerprint([example], _writer(tokenizer, kind=kind))
-    for kind in (qa_rows.FidWriter, qa_rows.QaWriter)
-  }
-  assert len(fingerprints) == 2
 
 
 def test_cached_decoding_writes_what_whole_rows_make_likeliest(tokenizer):

@@ -4,7 +4,6 @@
 
 import dataclasses
 import functools
-import pickle
 from unittest import mock
 
 import grain
@@ -279,16 +278,6 @@ def test_workers_end_a_restored_pass_where_it_ends(root):
   assert len(rest) > 1
   for a, b in zip(rest, again, strict=True):
     _assert_same(a, b)
-
-
-def test_pickle_holds_paths_alone(root):
-  source = pipeline.Sequences(tiny_data.reader(root), L)
-  row = source[1]  # opens the stores
-  data = pickle.dumps(source)
-  assert len(data) < 2000
-  again = pickle.loads(data)[1]
-  for name in row:
-    np.testing.assert_array_equal(again[name], row[name])
 
 
 def test_fingerprint_names_what_changes_the_rows(root):
