@@ -1,139 +1,162 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Flags, sides, ratios, table and JSON file of benchmarks against a peer."""
+"""A benchmark: sides that do the same work, their steps, and the table of both."""
 
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
+import dataclasses
+import importlib
 import json
 import os
 import pathlib
 import sys
 from typing import Any
 
-from absl import flags
-
 from experiments.benchmarks import turns
 from experiments.engine import reports
 
-OURS = 'ours'
-# Number of a side's answer -> column of the table.
-MEASURES = {
+# Number of a side -> column of the table; other numbers follow by name.
+_COLUMNS = {
   'wall_sec': 'seconds',
-  'min_sec': 'min s',
   'cpu_sec': 'CPU s',
-  'peak_gib': 'peak GiB',
+  'peak_gib': 'GiB',
+  'more_mib': '+MiB',
 }
-Results = dict[str, dict[str, dict[str, float]]]
+_FOLDER = pathlib.Path(__file__).parent
+# glibc's malloc keeps freed memory, as our trainings let it.
+KEEP_MEMORY = {
+  'MALLOC_ARENA_MAX': '1',
+  'MALLOC_MMAP_MAX_': '0',
+  'MALLOC_TRIM_THRESHOLD_': '-1',
+}
+_OURS = """
+import json, sys
+from experiments.benchmarks import comparison, turns
+task = comparison.load(sys.argv[1], sys.argv[2])
+turns.serve(task.build(sys.argv[3], json.loads(sys.argv[4])))
+"""
+_PEER = """
+import importlib, json, sys
+sys.path.insert(0, sys.argv[1])
+import turns
+worker = importlib.import_module(sys.argv[2])
+turns.serve(worker.build(sys.argv[3], json.loads(sys.argv[4])))
+"""
 
 
-def define_flags(peer: str, repeats: int) -> None:
-  """Define --baseline_python, --repeats, --output and --serve.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+  """What a benchmark compares."""
 
-  Args:
-    peer: packages that the baseline's interpreter needs.
-  """
-  flags.DEFINE_string('baseline_python', '', f'Python with {peer}.')
-  flags.DEFINE_integer('repeats', repeats, 'Timed rounds.', lower_bound=1)
-  flags.DEFINE_string('output', '', 'JSON file to write.')
-  flags.DEFINE_string('serve', '', 'Sizes; be our side of a running benchmark.')
-
-
-def serve(build: Callable[[dict[str, Any]], Mapping[str, Callable]]) -> bool:
-  """Be our side, with the steps of `build(sizes)`, if --serve is given."""
-  if not flags.FLAGS.serve:
-    return False
-  turns.serve(build(json.loads(flags.FLAGS.serve)))
-  return True
-
-
-def start_peer(
-  sizes: Mapping[str, Any],
-  baseline_python: str,
-  worker: Sequence[str],
-  env: Mapping[str, str] | None = None,
-) -> turns.Side:
-  """Start a peer's side; the arguments are those of `measure`."""
-  script = str(pathlib.Path(__file__).with_name(worker[0]))
-  arguments = [baseline_python, script, *worker[1:], _text(sizes)]
-  return turns.Side(arguments, env)
+  # side, sizes -> step -> function; `turns.serve` says what it may return
+  build: Callable[[str, dict[str, Any]], Mapping[str, Callable]]
+  # JSON values that all sides get, beside num_threads and a temporary folder
+  sizes: Mapping[str, Any]
+  # sizes -> step -> sides that have it; the first side is the measure of others
+  steps: Callable[[Mapping[str, Any]], Mapping[str, Sequence[str]]]
+  # side -> module beside this one whose `build` another interpreter runs
+  peers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  packages: str = ''  # that this interpreter needs
+  # done once before the sides start; what it returns is added to the sizes
+  prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda sizes: {}
+  repeats: int = 5  # timed rounds
+  warmup: int = 1
+  rounds_first: bool = False  # see `turns.alternate`
+  apart: bool = False  # whether each side has ended before the next one starts
 
 
-def _text(sizes: Mapping[str, Any]) -> str:
-  num_threads = len(os.sched_getaffinity(0))
-  return json.dumps({**sizes, 'num_threads': num_threads})
+def load(module: str, name: str) -> Task:
+  """Return a benchmark of one of the modules beside this one."""
+  found = importlib.import_module(f'experiments.benchmarks.{module}')
+  return found.TASKS[name]
 
 
-def measure(
+def run(
   module: str,
+  name: str,
   sizes: Mapping[str, Any],
-  baseline_python: str,
-  workers: Mapping[str, Sequence[str]],
-  steps: Mapping[str, bool],
-  repeats: int,
-  warmup: int = 1,
-  env: Mapping[str, str] | None = None,
-) -> Results:
-  """Time our side in turn with those of peers, if their interpreter is given.
+  folder: str,
+  baseline_python: str = '',
+  repeats: int = 0,
+  baseline_keeps_memory: bool = False,
+) -> dict[str, turns.Sides]:
+  """Time all sides.
 
   Args:
-    module: program that is our side when it gets --serve.
-    sizes: JSON values that all sides get; num_threads is added.
-    baseline_python: interpreter of the peers, or ''.
-    workers: name of a peer -> its script beside this module, and arguments.
-    steps: name -> whether the peers have the step.
-    repeats: timed rounds, after `warmup` untimed ones.
-    env: variables added to the peers' environment.
+    module: module of the benchmark, in which it has the `name`.
+    sizes: values that differ from those of the benchmark.
+    folder: for what the sides share.
+    baseline_python: interpreter of the peers; '' leaves them out.
+    repeats: timed rounds; 0 for the benchmark's number.
+    baseline_keeps_memory: whether malloc of the peers keeps freed memory, too.
 
   Returns:
-    step -> side -> numbers. With one peer the side 'ratio' has its numbers over
-    ours.
+    step -> side -> numbers.
   """
-  arguments = [sys.executable, '-m', module, f'--serve={_text(sizes)}']
-  with contextlib.ExitStack() as stack:
-    sides = {OURS: stack.enter_context(turns.Side(arguments))}
-    for peer, worker in workers.items() if baseline_python else ():
-      side = start_peer(sizes, baseline_python, worker, env)
-      sides[peer] = stack.enter_context(side)
-    names = {
-      step: [x for x in sides if x == OURS or of_peer]
-      for step, of_peer in steps.items()
-    }
-    results = turns.alternate(sides, names, repeats, warmup)
-  for found in results.values():
-    if len(found) == 2:
-      add_ratio(found)
+  task = load(module, name)
+  threads = len(os.sched_getaffinity(0))
+  given = {'num_threads': threads, 'folder': folder, **task.sizes, **sizes}
+  given |= task.prepare(given)
+
+  def start(side: str) -> turns.Side:
+    if side in task.peers:
+      code = [baseline_python, '-c', _PEER, str(_FOLDER), task.peers[side]]
+      env = KEEP_MEMORY if baseline_keeps_memory else {}
+      env = {'HF_HUB_OFFLINE': '1', **env}
+      return turns.Side([*code, side, json.dumps(given)], env)
+    code = [sys.executable, '-c', _OURS, module, name]
+    return turns.Side([*code, side, json.dumps(given)], KEEP_MEMORY)
+
+  steps = {
+    step: [x for x in sides if baseline_python or x not in task.peers]
+    for step, sides in task.steps(given).items()
+  }
+  steps = {step: sides for step, sides in steps.items() if sides}
+  names = list(dict.fromkeys(x for sides in steps.values() for x in sides))
+  results: dict[str, turns.Sides] = {step: {} for step in steps}
+  for group in [[x] for x in names] if task.apart else [names]:
+    with contextlib.ExitStack() as stack:
+      sides = {x: stack.enter_context(start(x)) for x in group}
+      asked = {
+        step: [x for x in some if x in group] for step, some in steps.items()
+      }
+      found = turns.alternate(
+        sides,
+        {step: some for step, some in asked.items() if some},
+        repeats or task.repeats,
+        task.warmup,
+        task.rounds_first,
+      )
+    for step, values in found.items():
+      results[step] |= values
   return results
 
 
-def add_ratio(found: dict[str, dict[str, float]]) -> None:
-  """Add the side 'ratio', the only peer's numbers over ours, to one step."""
-  ours, theirs = found.values()
-  found['ratio'] = {k: theirs[k] / ours[k] for k in MEASURES}
+def _text(value: float) -> str:
+  return f'{value:,.0f}' if abs(value) >= 100 else f'{value:.3g}'
 
 
-def show(
-  results: Results, title: str, rates: Mapping[str, tuple[float, str]]
-) -> None:
-  """Print a table with a line for each step and side.
+def per_item(values: Mapping[str, float], name: str) -> float:
+  """Return a number of a side for each item that its step processed."""
+  return values[name] / values.get('items', 1)
 
-  Args:
-    results: step -> side -> numbers; 'ratio' is the last side.
-    rates: step -> items that the step processes, and their unit.
-  """
+
+def show(results: Mapping[str, turns.Sides], title: str) -> None:
+  """Print a line for each step and side, with ratios to the first side."""
+  found = [x for sides in results.values() for x in sides.values()]
+  hidden = {*_COLUMNS, 'items', 'min_sec', 'first_sec'}
+  more = dict.fromkeys(k for x in found for k in x if k not in hidden)
   lines = []
-  for step, found in results.items():
-    for side, values in found.items():
-      cells = [f'{values[k]:.2f}' if k in values else '' for k in MEASURES]
-      if step in rates and side != 'ratio':
-        count, unit = rates[step]
-        cells.append(f'{count / values["wall_sec"]:,.1f} {unit}/s')
-      lines.append((step, side, *cells))
-  heads = ('step', 'side', *MEASURES.values(), 'rate')
+  for step, sides in results.items():
+    first = next(iter(sides.values()))
+    for side, values in sides.items():
+      cells = [
+        _text(values[k]) if k in values else '' for k in (*_COLUMNS, *more)
+      ]
+      cells.append(_text(1 / max(per_item(values, 'wall_sec'), 1e-9)))
+      for name in ('wall_sec', 'cpu_sec'):
+        least = max(per_item(first, name), 1e-9)
+        cells.append(f'{per_item(values, name) / least:.2f}')
+      lines.append((f'{step}, {side}', *cells))
+  heads = ('step, side', *_COLUMNS.values(), *more, '/s', 'x', 'x CPU')
   reports.print_table(heads, lines, title)
-
-
-def write(results: Mapping[str, Any]) -> None:
-  """Write the results and the load average to --output, if it is given."""
-  if flags.FLAGS.output:
-    content = {**results, 'load_average': os.getloadavg()[0]}
-    reports.write_json(flags.FLAGS.output, content)

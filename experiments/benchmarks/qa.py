@@ -1,44 +1,57 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Time question answering against transformers 4.40.2, and exact search.
+"""Question answering against transformers 4.40.2, as RealmForOpenQA does it.
 
-  python -m experiments.benchmarks.qa --baseline_python=VENV/bin/python
-  python -m experiments.benchmarks.qa --part=search
-
-The first command answers questions from 100,000 blocks and fine-tunes on one
-question at a time with a retriever beam of 5,000, as RealmForOpenQA does (VENV also
-holds torch 2.13.0 and numpy<2). Both sides have the same sizes, texts and questions
-and random weights, and take turns in processes of their own. `train` has a gold span
-in the blocks that are read; `train_nothing` has no answer in any block, and our
-reader is skipped. Three more numbers say where our time goes: `find` embeds the
-question and searches, `match` looks for answers and builds the reader's rows on the
-host, `device` is the model's step. Without --baseline_python only ours is timed.
-
-The second command searches as many vectors as the released index holds.
+Both sides answer questions from the same texts and fine-tune on one question at a time
+with a retriever beam of 5,000; weights are random. Texts are windows of a real corpus
+that fill the reader's rows; three of four hold the answer. `train` has a gold span in
+the blocks that are read; `train_nothing` has no answer in any block, and our reader is
+skipped.
 """
 
+from collections.abc import Callable
+import functools
+import itertools
+import json
 import pathlib
-import time
+import shutil
+import types
 from typing import Any
 
-from absl import flags, logging
+from flax import linen as nn
 import jax
-import ml_dtypes
 import numpy as np
+import optax
 
-from experiments.benchmarks import (
-  comparison,
-  qa_data,
-  qa_steps,
-  realm,
-  turns,
+from experiments.benchmarks import comparison, realm as realm_benchmark
+from experiments.engine import optimizers
+from realm_jax.data import question_rows, reader_rows
+from realm_jax.nn import config as config_lib, open_qa
+from realm_jax.objectives import reader_losses
+from realm_jax.serving import answer_text, beam_selector, beams, predict
+from retrieval import searchers, tokenization
+from retrieval.nn import embedders
+from retrieval.questions import answer_search, questions as questions_lib
+from retrieval.store import store
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
 )
-from experiments.engine import command, progress, reports
-from retrieval import searchers
-from retrieval.store import sharded_array, store
-from retrieval.text import corpus as corpus_lib
 
-SIZES = realm.ENCODER | {
+ANSWER = 'Ada Lovelace'
+_QUESTIONS = (
+  'who wrote the first program for a machine',
+  'which mathematician described how an engine computes numbers',
+  'what is the name of the countess who translated an essay on engines',
+  'who published the notes on the analytical engine in the year 1843',
+  'who saw that a machine could work on more than numbers',
+  'after whom was a language of the department of defense named',
+  'which daughter of a poet studied mathematics with de morgan',
+  'who is celebrated on the second tuesday of october every year',
+)
+SIZES = realm_benchmark.ENCODER | {
+  'corpus': '',  # JSON lines with texts; '' is the packaged articles
   'vector_size': 128,
   'num_blocks': 100_000,
   'retriever_beam': 5000,
@@ -47,168 +60,198 @@ SIZES = realm.ENCODER | {
   'question_length': 32,
   'max_span_width': 10,
   'batch': 16,
+  'questions': _QUESTIONS,
+  'answers': (ANSWER,),
+  'no_answers': ('zyx qwv',),
 }
-ANSWERS = (qa_data.ANSWER,)
-NO_ANSWERS = ('zyx qwv',)
-# Name -> whether the peer has the step; the peer takes one question at a time.
-STEPS = {
-  'answer': True,
-  'answer_batch': False,
-  'train': True,
-  'train_nothing': True,
+_WORDS_A_PIECE = 0.9  # at most; English has fewer words than wordpieces
+_HOLDS_ANSWER = 0.75
+
+
+def _write_texts(path: pathlib.Path, sizes: dict[str, Any]) -> None:
+  """Write windows of a corpus as JSON lines, three of four with the answer."""
+  given = {} if sizes['corpus'] else {'kind': 'vital'}
+  corpus = corpus_lib.open_corpus(sizes['corpus'], **given)
+  words = [word for document in corpus for word in document.text.split()]
+  width, rng = (
+    int(sizes['row_length'] * _WORDS_A_PIECE),
+    np.random.default_rng(0),
+  )
+  with store.open_atomically(path, 'w') as f:
+    for i in range(sizes['num_blocks']):
+      start = rng.integers(0, max(len(words) - width, 1))
+      window = words[start : start + width]
+      if rng.random() < _HOLDS_ANSWER:
+        window.insert(rng.integers(0, width // 2), ANSWER)
+      row = {'id': str(i), 'title': '', 'text': ' '.join(window)}
+      f.write(json.dumps(row) + '\n')
+
+
+def prepare(sizes: dict[str, Any]) -> dict[str, Any]:
+  """Write texts.jsonl, vocab.txt and the store of blocks, one a text."""
+  root, cores = pathlib.Path(sizes['folder']), sizes['num_threads']
+  vocab = shutil.copyfile(
+    embedders.find_minilm() / 'vocab.txt', root / 'vocab.txt'
+  )
+  _write_texts(root / 'texts.jsonl', sizes)
+  tokens = tokens_lib.build_token_store(
+    root / 'tokens',
+    corpus_lib.open_corpus(str(root / 'texts.jsonl')),
+    vocab,
+    with_title=False,
+    with_text=True,
+    num_processes=cores,
+  )
+  blocks_lib.build_block_store(
+    root / 'blocks',
+    tokens,
+    vocab,
+    max_length=1 << 14,
+    whole_documents=True,
+    num_processes=cores,
+  )
+  return {'root': str(root)}
+
+
+def _random_retriever(
+  realm: config_lib.RealmConfig, num_blocks: int
+) -> beams.DenseRetriever:
+  """Dense retrieval from random vectors."""
+  rng = np.random.default_rng(0)
+  vectors = rng.standard_normal((num_blocks, realm.vector_size), np.float32)
+  index = types.SimpleNamespace(searcher=searchers.ExactSearcher(vectors))
+  version = types.SimpleNamespace(name='random', vectors=vectors, index=index)
+  snapshot = types.SimpleNamespace(step=0, version=version)
+  serving = types.SimpleNamespace(serving=lambda _: snapshot)
+  return beams.DenseRetriever(realm, serving)
+
+
+class _Steps:
+  """The timed steps; training changes their parameters."""
+
+  def __init__(self, sizes: dict[str, Any]):
+    root = pathlib.Path(sizes['root'])
+    bert, width = realm_benchmark.bert_config(sizes), sizes['max_span_width']
+    realm = config_lib.RealmConfig(
+      embedder=bert, encoder=bert, projection_size=sizes['vector_size']
+    )
+    config = open_qa.OpenQaConfig(realm=realm, max_span_width=width)
+    self._model = open_qa.OpenQa(config)
+    self._blocks = blocks_lib.BlockStore(root / 'blocks')
+    tokenizer = tokenization.load_tokenizer(root / 'vocab.txt')
+    layout = reader_rows.ReaderLayout(
+      row_length=sizes['row_length'],
+      question_length=sizes['question_length'],
+      max_span_width=width,
+      cls_id=tokenizer.cls_id,
+      sep_id=tokenizer.sep_id,
+      pad_id=tokenizer.pad_id,
+    )
+    lookup = functools.partial(
+      beam_selector.BeamSelector,
+      layout,
+      self._blocks,
+      _random_retriever(realm, self._blocks.num_blocks),
+      # The peer's rule.
+      search=answer_search.QuestionSearch(self._blocks, 'wordpiece', tokenizer),
+      reader_beam=sizes['reader_beam'],
+    )
+    self._find_blocks = lookup(retriever_beam=sizes['reader_beam'])
+    self._find_beam = lookup(retriever_beam=sizes['retriever_beam'])
+    self._sources = {}
+    for name in ('answers', 'no_answers', 'asked'):
+      questions = [
+        questions_lib.Question(str(i), text, tuple(sizes.get(name, ())))
+        for i, text in enumerate(sizes['questions'])
+      ]
+      source = question_rows.QuestionSource(questions, tokenizer, layout)
+      self._sources[name] = source
+    self._next = itertools.count()
+    optimizer = optimizers.make_optimizer(
+      optimizers.OptimizerConfig(
+        name='bert_adam',
+        schedule='linear',
+        learning_rate=1e-5,
+        decay_mask='bert',
+        warmup_steps=optimizers.TENTH,
+        weight_decay=0.01,
+        b2=0.999,
+        eps=1e-6,
+      ),
+      10_000,
+    )
+    init = jax.jit(open_qa.random_params, static_argnums=1)
+    self._params = nn.unbox(init(jax.random.key(0), config))
+    self._state = jax.jit(optimizer.init)(self._params)
+    loss = functools.partial(reader_losses.loss, self._model)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def train(params, state, batch, key):
+      (_, metrics), grads = jax.value_and_grad(loss, has_aux=True)(
+        params, batch, key, True
+      )
+      updates, state = optimizer.update(grads, state, params)
+      return optax.apply_updates(params, updates), state, metrics
+
+    self._train = train
+    self._predict = jax.jit(functools.partial(predict.predict, self._model))
+
+  def _select(self, find, name: str, count: int):
+    """Return the batch of the next questions."""
+    source = self._sources[name]
+    numbers = [next(self._next) % len(source) for _ in range(count)]
+    rows = source.rows(np.asarray(numbers), count)
+    return find.select(self._params, rows, source)
+
+  def answer(self, count: int) -> dict[str, float]:
+    """Answer questions."""
+    batch = self._select(self._find_blocks, 'asked', count)
+    fields = {k: v for k, v in batch.items() if k != 'reader_starts'}
+    spans = jax.device_get(self._predict(self._params, fields)).spans
+    questions, ranks = np.arange(count), spans.block[:, 0]
+    answer_text.answer_texts(
+      self._blocks,
+      batch['beam_ids'][questions, ranks],
+      spans.start[:, 0],
+      spans.width[:, 0],
+      batch['reader_starts'][questions, ranks],
+    )
+    return {'items': count}
+
+  def train(self, answers: str) -> dict[str, float]:
+    """Fine-tune for one step on 'answers' or 'no_answers'."""
+    batch = self._select(self._find_beam, answers, 1)
+    key = jax.random.key(next(self._next))
+    self._params, self._state, metrics = self._train(
+      self._params, self._state, batch, key
+    )
+    return {'has_answer': float(metrics['reader_has_answer'])}
+
+
+def build(side: str, sizes: dict[str, Any]) -> dict[str, Callable]:
+  """Return our steps."""
+  del side
+  steps = _Steps(sizes)
+  return {
+    'answer': lambda: steps.answer(1),
+    'answer_batch': lambda: steps.answer(sizes['batch']),
+    'train': lambda: steps.train('answers'),
+    'train_nothing': lambda: steps.train('no_answers'),
+  }
+
+
+TASKS = {
+  'qa': comparison.Task(
+    build=build,
+    sizes=SIZES,
+    # The peer takes one question at a time.
+    steps=lambda _: (
+      dict.fromkeys(
+        ('answer', 'train', 'train_nothing'), ('ours', 'transformers')
+      )
+      | {'answer_batch': ('ours',)}
+    ),
+    peers={'transformers': 'realm_worker'},
+    prepare=prepare,
+  )
 }
-PEER = 'transformers'
-_PARTS = ('find_sec', 'match_sec', 'device_sec')
-# Of --part=search.
-_DIMENSION = 128
-_QUERIES = 64
-_NUM_FOUND = 5
-_ROWS = 1 << 18  # written at once
-
-
-def measure(
-  baseline_python: str,
-  root: pathlib.Path,
-  repeats: int,
-  sizes: dict[str, Any],
-) -> comparison.Results:
-  """Time both sides in turn, as `comparison.measure` does, for one question.
-
-  `root` was made by `qa_data.prepare`. Our side also has find_sec, match_sec and
-  device_sec.
-  """
-  given = sizes | {
-    'root': str(root),
-    'questions': qa_data.QUESTIONS,
-    'answers': ANSWERS,
-    'no_answers': NO_ANSWERS,
-  }
-  results = comparison.measure(
-    'experiments.benchmarks.qa',
-    given,
-    baseline_python,
-    {PEER: ('realm_worker.py', 'qa')},
-    STEPS,
-    repeats,
-  )
-  # The batch's numbers become those of a question, beside the peer's answer.
-  in_batch = results['answer_batch']
-  ours = in_batch[comparison.OURS]
-  for name in ours:
-    if name.endswith('_sec'):
-      ours[name] /= sizes['batch']
-  if PEER in results['answer']:
-    in_batch[PEER] = results['answer'][PEER]
-    comparison.add_ratio(in_batch)
-  return results
-
-
-def _print(results: comparison.Results) -> None:
-  comparison.show(results, 'Question answering, a question', {})
-  rows = []
-  for step, sides in results.items():
-    find, match, device = (sides[comparison.OURS][k] for k in _PARTS)
-    cells = (find, match, device, match / (find + device))
-    rows.append((step, *(f'{x:.3f}' for x in cells)))
-  reports.print_table(('step', *_PARTS, 'host / device'), rows)
-
-
-def _compare(options) -> dict:
-  corpus = corpus_lib.CorpusConfig()
-  if options.data:
-    corpus = corpus_lib.CorpusConfig('jsonl', options.data)
-  sizes = SIZES | {'num_blocks': options.num_blocks}
-  root = qa_data.prepare(
-    options.workdir, sizes['num_blocks'], sizes['row_length'], corpus
-  )
-  results = measure(options.baseline_python, root, options.repeats, sizes)
-  _print(results)
-  return {'sizes': sizes, 'steps': results}
-
-
-def make_vectors(folder: pathlib.Path, count: int) -> np.ndarray:
-  """Return mapped random vectors [count, _DIMENSION]; write them at first use."""
-  file = folder / f'vectors-{count}.npy'
-  if not file.exists():
-    logging.info('Writing %s.', file)
-    rng = np.random.default_rng(0)
-    shape = (count, _DIMENSION)
-    with store.open_atomically(file) as f:
-      header = {'descr': '<V2', 'fortran_order': False, 'shape': shape}
-      np.lib.format.write_array_header_1_0(f, header)
-      for low in range(0, count, _ROWS):
-        shape = (min(_ROWS, count - low), _DIMENSION)
-        rows = rng.standard_normal(shape, np.float32)
-        f.write(rows.astype(ml_dtypes.bfloat16).tobytes())
-  return sharded_array.open_npy(file)
-
-
-def search(folder: pathlib.Path, count: int, repeats: int) -> dict[str, Any]:
-  """Search exactly among as many vectors as REALM's released index holds.
-
-  The vectors (3.4 GB in bfloat16, random) are memory-mapped. A device with
-  enough memory keeps them; otherwise they stream, once for each batch of
-  queries.
-
-  Returns:
-    {'num_vectors', 'queries', 'device', 'first_sec', 'wall_sec' (median),
-    'host_gib' (without the mapped file), 'mapped_gib' (the file's part in
-    memory), 'device_gib' (0 if the device does not report it)}.
-  """
-  vectors = make_vectors(folder, count)
-  searcher = searchers.ExactSearcher(vectors, check=False)
-  rng = np.random.default_rng(1)
-  seconds = []
-  for _ in range(repeats + 1):
-    queries = rng.standard_normal((_QUERIES, _DIMENSION), np.float32)
-    start = time.perf_counter()
-    searcher.search(queries, _NUM_FOUND)
-    seconds.append(time.perf_counter() - start)
-  device = jax.local_devices()[0]
-  stats = device.memory_stats() or {}
-  mapped = turns.status_bytes('RssFile')
-  result = {
-    'num_vectors': count,
-    'queries': _QUERIES,
-    'device': device.device_kind,
-    'first_sec': seconds[0],
-    'wall_sec': float(np.median(seconds[1:])),
-    'host_gib': turns.status_bytes('RssAnon') / 2**30,
-    'mapped_gib': mapped / 2**30,
-    'device_gib': stats.get('peak_bytes_in_use', 0) / 2**30,
-  }
-  progress.console().print(
-    f'{count:,} x {_DIMENSION} bfloat16 vectors on {result["device"]}: '
-    f'{result["wall_sec"]:.2f} s for {_QUERIES} queries '
-    f'({_QUERIES / result["wall_sec"]:.1f}/s; the first time '
-    f'{result["first_sec"]:.2f} s), {result["host_gib"]:.2f} GiB of host memory, '
-    f'{result["mapped_gib"]:.2f} GiB of the mapped file in memory, '
-    f'{result["device_gib"]:.2f} GiB on the device',
-    highlight=False,
-    soft_wrap=True,
-  )
-  return result
-
-
-def main(argv: list[str]) -> None:
-  """Measure, print the table and write the JSON file."""
-  del argv
-  options = flags.FLAGS
-  if comparison.serve(qa_steps.build):
-    return
-  if options.part == 'search':
-    folder = pathlib.Path(options.workdir)
-    found = search(folder, options.num_vectors, options.repeats)
-  else:
-    found = _compare(options)
-  comparison.write(found)
-
-
-if __name__ == '__main__':
-  comparison.define_flags('transformers 4.40.2', 5)
-  flags.DEFINE_enum('part', 'model', ['model', 'search'], 'Benchmark to run.')
-  flags.DEFINE_string('workdir', 'runs/benchmark_qa', 'Folder of the data.')
-  flags.DEFINE_string('data', '', 'JSON lines with texts; packaged articles.')
-  flags.DEFINE_integer('num_blocks', SIZES['num_blocks'], 'For --part=model.')
-  flags.DEFINE_integer('num_vectors', 13_353_718, 'For --part=search.')
-  command.main_of_script(main)

@@ -1,27 +1,22 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Time REALM against transformers 4.40.2: same sizes, machine and run.
+"""REALM against transformers 4.40.2: a training step, and embedding blocks.
 
-  python -m experiments.benchmarks.realm --baseline_python=VENV/bin/python
-
-The training step (scorer and encoder, the loss and all gradients, with dropout)
-is compared with RealmScorer and RealmKnowledgeAugEncoder; embedding a batch's
-candidates with RealmEmbedder. VENV also holds torch 2.13.0 and numpy<2. Both
-sides take turns in processes of their own, so that their peaks of memory stay
-apart. Our side processes a batch one example at a time, as training does with
---config.optimizer.accumulate_steps. Without the flag only ours is timed.
+The step (scorer and encoder, the loss and all gradients, with dropout) is compared
+with RealmScorer and RealmKnowledgeAugEncoder; embedding a batch's candidates with
+RealmEmbedder. Our side processes a batch one example at a time, as training does with
+--config.optimizer.accumulate_steps.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from absl import flags
 from flax import linen as nn
 import jax
 import numpy as np
 
 from experiments.benchmarks import comparison
-from experiments.engine import command, optimizers
+from experiments.engine import optimizers
 from realm_jax.nn import config as config_lib, initialize, realm as model
 from realm_jax.objectives import losses
 from retrieval.nn import bert
@@ -33,13 +28,6 @@ ENCODER = {
   'num_heads': 8,
   'd_ff': 2048,
 }
-SIZES = ENCODER | {
-  'num_candidates': 8,
-  'query_length': 96,
-  'block_length': 288,
-  'max_targets': 10,
-}
-PEER = 'transformers'
 
 
 def make_batch(sizes: dict[str, int]) -> dict[str, np.ndarray]:
@@ -74,21 +62,16 @@ def bert_config(sizes: dict[str, int]) -> bert.BertConfig:
   return bert.BertConfig(activation='gelu_tanh', **fields)
 
 
-def build(sizes: dict[str, int]) -> dict[str, Callable[[], Any]]:
-  """Return our steps, functions that wait for their results.
-
-  Returns:
-    'train', the loss and all gradients, and 'embed', the vectors of a batch's
-    candidates.
-  """
+def build(side: str, sizes: dict[str, Any]) -> dict[str, Callable]:
+  """Return our 'embed' and 'train', functions that wait for their results."""
+  del side
   config = bert_config(sizes)
   realm = model.Realm(config_lib.RealmConfig(embedder=config, encoder=config))
   init = jax.jit(initialize.random_params, static_argnums=1)
   params = nn.unbox(init(jax.random.key(0), realm.config))
   batch, key = jax.device_put(make_batch(sizes)), jax.random.key(1)
-  length = sizes['block_length']
   candidates = [
-    batch[f'candidate_{x}'].reshape(-1, length)
+    batch[f'candidate_{x}'].reshape(-1, sizes['block_length'])
     for x in ('ids', 'mask', 'types')
   ]
 
@@ -99,7 +82,7 @@ def build(sizes: dict[str, int]) -> dict[str, Callable[[], Any]]:
       params,
       batch,
       key,
-      sizes['microbatches'],
+      sizes['batch'],
     )
 
   @jax.jit
@@ -108,44 +91,29 @@ def build(sizes: dict[str, int]) -> dict[str, Callable[[], Any]]:
       {'params': params}, ids, mask, types, method='embed_blocks'
     )
 
+  def run_embed():
+    jax.block_until_ready(embed(params, *candidates))
+    return {'items': len(candidates[0])}
+
   return {
+    'embed': run_embed,
     'train': lambda: jax.block_until_ready(train(params, batch, key)),
-    'embed': lambda: jax.block_until_ready(embed(params, *candidates)),
   }
 
 
-def measure(
-  baseline_python: str, batch: int, repeats: int, sizes: dict[str, int]
-) -> comparison.Results:
-  """Time both sides in turn, as `comparison.measure` does."""
-  return comparison.measure(
-    'experiments.benchmarks.realm',
-    sizes | {'batch': batch, 'microbatches': batch},
-    baseline_python,
-    {PEER: ('realm_worker.py', 'realm')},
+TASKS = {
+  'realm': comparison.Task(
+    build=build,
+    sizes=ENCODER
+    | {
+      'num_candidates': 8,
+      'query_length': 96,
+      'block_length': 288,
+      'max_targets': 10,
+      'batch': 1,
+    },
     # Embedding first: its peak of memory is the smaller one.
-    {'embed': True, 'train': True},
-    repeats,
+    steps=lambda _: dict.fromkeys(('embed', 'train'), ('ours', 'transformers')),
+    peers={'transformers': 'realm_worker'},
   )
-
-
-def main(argv: list[str]) -> None:
-  """Measure both sides, print the tables and write the JSON file."""
-  del argv
-  options = flags.FLAGS
-  if comparison.serve(build):
-    return
-  results = {}
-  for batch in options.batch:
-    found = measure(options.baseline_python, batch, options.repeats, SIZES)
-    rates = {'embed': (batch * SIZES['num_candidates'], 'blocks')}
-    # Printed at once: a larger batch may take long, or be killed.
-    comparison.show(found, f'REALM, batch {batch}', rates)
-    results[batch] = found
-  comparison.write({'sizes': SIZES, 'batches': results})
-
-
-if __name__ == '__main__':
-  comparison.define_flags('transformers 4.40.2', 5)
-  flags.DEFINE_multi_integer('batch', [1, 4], 'Examples of a step.')
-  command.main_of_script(main)
+}

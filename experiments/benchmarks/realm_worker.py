@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transformers 4.40.2 side of the benchmarks `realm` and `qa`.
 
-The baseline's interpreter runs this script. The script imports nothing of this
-project but its neighbor `turns`. Arguments: 'realm' or 'qa', and the sizes as JSON.
+The peer's interpreter runs this module, which imports nothing of this project.
 """
 
 import itertools
 import json
 import pathlib
-import sys
 
 
 def make_config(sizes: dict, **fields):
@@ -29,12 +27,14 @@ def make_config(sizes: dict, **fields):
   )
 
 
-def build_realm(sizes: dict[str, int]):
-  """Return 'train' and 'embed', functions without arguments.
+def build(side: str, sizes: dict):
+  """Return the steps of the benchmark that has these sizes."""
+  del side
+  return (_qa if 'root' in sizes else _realm)(sizes)
 
-  Args:
-    sizes: those of the benchmark `realm`, with batch and num_threads.
-  """
+
+def _realm(sizes: dict[str, int]):
+  """Return 'train' and 'embed', functions without arguments."""
   import torch
   from transformers.models import realm
 
@@ -78,17 +78,13 @@ def build_realm(sizes: dict[str, int]):
     with torch.no_grad():
       scorer.embedder(blocks.reshape(-1, block))
     scorer.train()
+    return {'items': batch * count}
 
   return {'train': train, 'embed': embed}
 
 
-def build_qa(sizes: dict):
-  """Return 'answer', 'train' and 'train_nothing', functions without arguments.
-
-  Args:
-    sizes: those of the benchmark `qa`, with num_threads, root (the folder of
-      `qa_data`), questions, answers and no_answers.
-  """
+def _qa(sizes: dict):
+  """Return 'answer', 'train' and 'train_nothing'; `root` has the texts."""
   import numpy as np
   import torch
   from transformers.models import realm
@@ -134,10 +130,3 @@ def build_qa(sizes: dict):
     'train': lambda: train(sizes['answers']),
     'train_nothing': lambda: train(sizes['no_answers']),
   }
-
-
-if __name__ == '__main__':
-  import turns  # beside this script
-
-  build = {'realm': build_realm, 'qa': build_qa}[sys.argv[1]]
-  turns.serve(build(json.loads(sys.argv[2])))

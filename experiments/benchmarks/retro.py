@@ -1,27 +1,29 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Time RETRO against retro-pytorch 0.3.9: same sizes, machine and run.
+"""RETRO against retro-pytorch 0.3.9: training, and writing with retrieval.
 
-  python -m experiments.benchmarks.retro --baseline_python=VENV/bin/python
-
-The baseline's environment holds torch, numpy<2, pyarrow<20 and
-retro-pytorch==0.3.9. The benchmark calls the baseline's model with neighbor
-tokens. Both sides take turns. A training step is the loss and all gradients.
-Without the flag only ours is timed. `taskset -c 0` before the command times one
-core of each side, which is steadier on a shared machine. Our process keeps
-freed memory between steps, as our training does; --baseline_keeps_memory gives
-the baseline the same.
+`retro` times a forward pass and a training step, which is the loss and all gradients.
+`decode` writes texts from a prompt of one token; finding neighbors costs nothing. Our
+cached decoding draws whole texts. A side without a cache pays for a token by the length
+of the text before it: our whole model and the peer's own `generate` draw one token
+after texts of an eighth, three, five and seven eighths of each length.
 """
 
-from absl import flags
+from collections.abc import Callable
+import functools
+import time
+from typing import Any
+
 from flax import linen as nn
 import jax
 import numpy as np
 import optax
 
-from experiments.benchmarks import comparison
-from experiments.engine import command
-from retro_jax.nn import presets, retro as model
+from experiments.benchmarks import comparison, retro_worker
+from retrieval.index import retriever as retriever_lib
+from retro_jax.data import samples
+from retro_jax.decoding import decode, drawing
+from retro_jax.nn import retro as model_lib
 
 SIZES = {
   'vocab_size': 8192,
@@ -37,49 +39,46 @@ SIZES = {
   'num_neighbors': 2,
   'batch': 4,
 }
-PEER = 'retro-pytorch'
-STEPS = ('forward', 'train')
-KEEP_MEMORY = {
-  'MALLOC_ARENA_MAX': '1',
-  'MALLOC_MMAP_MAX_': '0',
-  'MALLOC_TRIM_THRESHOLD_': '-1',
-}
+_PEER = 'retro-pytorch'
+_OF_MODEL = {*SIZES} - {'length', 'num_neighbors', 'batch', 'cca_layers'}
+Steps = dict[str, Callable[[], Any]]
 
 
-def retro_config(sizes=SIZES) -> model.RetroConfig:
-  """Return our model of the benchmark's sizes."""
+def make_model(sizes: dict[str, Any]) -> tuple[model_lib.Retro, dict]:
+  """Return our model of the benchmark's sizes and random parameters."""
   width = sizes['d_model']
-  not_ours = {'length', 'num_neighbors', 'batch', 'num_threads', 'cca_layers'}
-  return model.RetroConfig(
+  config = model_lib.RetroConfig(
     cca_layers=tuple(sizes['cca_layers']),
     d_ff=4 * width,
     encoder_d_model=width,
     encoder_d_ff=4 * width,
     encoder_num_heads=sizes['num_heads'],
     encoder_head_dim=sizes['head_dim'],
-    **{k: v for k, v in sizes.items() if k not in not_ours},
+    **{name: sizes[name] for name in _OF_MODEL},
   )
+  model = model_lib.Retro(config)
+  tokens = np.ones((1, config.chunk_length), np.int32)
+  init = jax.jit(model.init)(jax.random.key(0), tokens)
+  return model, nn.unbox(init['params'])
 
 
-def build(sizes):
+def build(side: str, sizes: dict[str, Any]) -> Steps:
   """Return our 'forward' and 'train', functions that wait for their results."""
-  config = retro_config(sizes)
+  del side
+  model, params = make_model(sizes)
+  config, length = model.config, sizes['length']
   rng = np.random.default_rng(0)
-  batch, length = sizes['batch'], sizes['length']
-  tokens = rng.integers(1, config.vocab_size, (batch, length + 1), np.int32)
-  chunks = length // config.chunk_length
-  shape = (batch, chunks, sizes['num_neighbors'], config.neighbor_length)
-  neighbors = rng.integers(1, config.vocab_size, shape, np.int32)
-  retro = model.Retro(config)
-  init = jax.jit(retro.init)(
-    jax.random.key(0), tokens[:1, : config.chunk_length]
+  tokens = rng.integers(
+    1, config.vocab_size, (sizes['batch'], length + 1), np.int32
   )
-  params = nn.unbox(init['params'])
+  shape = (sizes['batch'], length // config.chunk_length)
+  shape += (sizes['num_neighbors'], config.neighbor_length)
+  neighbors = rng.integers(1, config.vocab_size, shape, np.int32)
   arrays = jax.device_put((tokens, neighbors, neighbors != 0))
 
   @jax.jit
   def forward(params, tokens, neighbors, mask):
-    return retro.apply({'params': params}, tokens[:, :-1], neighbors, mask)
+    return model.apply({'params': params}, tokens[:, :-1], neighbors, mask)
 
   @jax.jit
   @jax.value_and_grad
@@ -90,65 +89,101 @@ def build(sizes):
     )
     return losses.mean()
 
+  def timed(function):
+    jax.block_until_ready(function(params, *arrays))
+    return {'items': sizes['batch'] * length}
+
   return {
-    'forward': lambda: jax.block_until_ready(forward(params, *arrays)),
-    'train': lambda: jax.block_until_ready(train(params, *arrays)),
+    'forward': lambda: timed(forward),
+    'train': lambda: timed(train),
   }
 
 
-def measure(
-  baseline_python: str,
-  repeats: int,
-  sizes=SIZES,
-  baseline_keeps_memory: bool = False,
-) -> comparison.Results:
-  """Time both sides in turn, as `comparison.measure` does.
+class _Decoders:
+  """Our model with and without the cache."""
 
-  Our side also gets gflops_per_sec. The baseline's malloc keeps freed memory if
-  `baseline_keeps_memory`.
-  """
-  results = comparison.measure(
-    'experiments.benchmarks.retro',
-    sizes,
-    baseline_python,
-    {PEER: ('retro_worker.py', 'steps')},
-    dict.fromkeys(STEPS, True),
-    repeats,
+  def __init__(self, sizes: dict[str, Any]):
+    self._model, self._params = make_model(sizes)
+    self._rng = np.random.default_rng(0)
+    self._num_neighbors = sizes['num_neighbors']
+    draws = drawing.of_draws(drawing.SamplingConfig())
+    key, rows = jax.random.key(0), np.zeros(1, np.int32)
+    self._draw = functools.partial(drawing.draw_rows, draws, key, 0, rows)
+    self._last_logits = jax.jit(
+      lambda params, buffer, last: self._model.apply(
+        {'params': params}, **buffer, last=last
+      )[:, 0]
+    )
+
+  def _retrieve(self, rows, k) -> retriever_lib.Retrieved:
+    """Return random neighbors."""
+    config = self._model.config
+    shape = (len(rows), self._num_neighbors, config.neighbor_length)
+    tokens = self._rng.integers(1, config.vocab_size, shape, np.int32)
+    ids, titles = np.zeros(shape[:2], np.int64), [[''] * k for _ in rows]
+    return retriever_lib.Retrieved(
+      ids, ids.astype(np.float32), tokens, np.ones(shape, bool), titles
+    )
+
+  def cached(self, length: int) -> dict[str, float]:
+    """Draw a text with the cache; return median CPU ms of a step by quarters."""
+    config = drawing.SamplingConfig(
+      max_new_tokens=length - 1,
+      num_neighbors=self._num_neighbors,
+      context_chunks=max(2, -(-length // self._model.config.chunk_length)),
+    )
+    events = decode.stream(
+      self._model, self._params, [[1]], config, retrieve=self._retrieve
+    )
+    at = [time.process_time() for x in events if isinstance(x, samples.Drawn)]
+    quarters = np.array_split(1000 * np.diff(at), 4)
+    found = {
+      f'ms {i + 1}/4': float(np.median(x)) for i, x in enumerate(quarters)
+    }
+    return {'items': len(at), **found}
+
+  def whole(self, length: int) -> dict[str, float]:
+    """Draw one token after each of some texts, by the whole model."""
+    m = self._model.config.chunk_length
+    befores = retro_worker.texts_before(length)
+    for before in befores:
+      tokens = np.ones((1, -(-before // m) * m), np.int32)
+      buffer = {'tokens': tokens}
+      if before >= m:
+        found = self._retrieve([None] * (before // m), self._num_neighbors)
+        buffer['neighbors'] = found.tokens[None]
+        buffer['neighbor_mask'] = found.mask[None]
+      last = np.array([before - 1], np.int32)
+      np.asarray(self._draw(self._last_logits(self._params, buffer, last)))
+    return {'items': len(befores)}
+
+
+def build_decode(side: str, sizes: dict[str, Any]) -> Steps:
+  """Return, for each of the lengths, a function that draws tokens."""
+  decoders = _Decoders(sizes)
+  function = decoders.cached if side == 'cached' else decoders.whole
+  return {
+    str(length): functools.partial(function, length)
+    for length in sizes['lengths']
+  }
+
+
+TASKS = {
+  'retro': comparison.Task(
+    build=build,
+    sizes=SIZES,
+    steps=lambda _: dict.fromkeys(('forward', 'train'), ('ours', _PEER)),
+    peers={_PEER: 'retro_worker'},
+    repeats=10,
     warmup=2,
-    env=KEEP_MEMORY if baseline_keeps_memory else None,
-  )
-  flops = presets.flops_per_token(
-    retro_config(sizes), sizes['length'], sizes['num_neighbors']
-  )
-  for step, factor in zip(STEPS, (1, 3), strict=True):
-    ours = results[step][comparison.OURS]
-    rate = sizes['batch'] * sizes['length'] / ours['wall_sec']
-    ours['gflops_per_sec'] = factor * flops * rate / 1e9
-  return results
-
-
-def main(argv: list[str]) -> None:
-  """Measure, print the table and write the JSON file."""
-  del argv
-  options = flags.FLAGS
-  if comparison.serve(build):
-    return
-  results = measure(
-    options.baseline_python,
-    options.repeats,
-    baseline_keeps_memory=options.baseline_keeps_memory,
-  )
-  rate = SIZES['batch'] * SIZES['length'], 'tokens'
-  comparison.show(results, 'RETRO', dict.fromkeys(STEPS, rate))
-  kept = options.baseline_keeps_memory
-  comparison.write(
-    {'sizes': SIZES, 'baseline_keeps_memory': kept, 'steps': results}
-  )
-
-
-if __name__ == '__main__':
-  comparison.define_flags('retro-pytorch 0.3.9', 10)
-  flags.DEFINE_bool(
-    'baseline_keeps_memory', False, 'Let the baseline keep freed memory, too.'
-  )
-  command.main_of_script(main)
+  ),
+  'decode': comparison.Task(
+    build=build_decode,
+    sizes=SIZES | {'batch': 1, 'length': 2048, 'lengths': (128, 512, 2048)},
+    steps=lambda sizes: {
+      str(n): ('cached', 'whole', f'{_PEER} generate') for n in sizes['lengths']
+    },
+    peers={f'{_PEER} generate': 'retro_worker'},
+    repeats=3,
+  ),
+}

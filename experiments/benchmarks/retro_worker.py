@@ -2,13 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """retro-pytorch's side of the benchmarks `retro` and `decode`.
 
-The baseline's interpreter runs this script. The script imports nothing of this
-project but its neighbor `turns`. Arguments: 'steps' or 'decode', and the sizes
-as JSON.
+The peer's interpreter runs this module, which imports nothing of this project.
 """
 
 import contextlib
-import json
 import os
 import sys
 import types
@@ -39,36 +36,46 @@ def make_model(sizes):
   )
 
 
-def build_steps(sizes):
+def build(side, sizes):
+  """Return the steps of a side."""
+  return (_steps if side == 'retro-pytorch' else _decode)(sizes)
+
+
+def _steps(sizes):
   """Return 'forward' and 'train', functions without arguments."""
   model = make_model(sizes)
   import torch
 
-  chunks = sizes['length'] // sizes['chunk_length']
-  vocabulary = (1, sizes['vocab_size'])
-  batch = sizes['batch']
-  tokens = torch.randint(*vocabulary, (batch, sizes['length'] + 1))
-  shape = (batch, chunks, sizes['num_neighbors'], sizes['neighbor_length'])
-  neighbors = torch.randint(*vocabulary, shape)
+  batch, length = sizes['batch'], sizes['length']
+  vocabulary, items = (1, sizes['vocab_size']), {'items': batch * length}
+  tokens = torch.randint(*vocabulary, (batch, length + 1))
+  shape = (batch, length // sizes['chunk_length'], sizes['num_neighbors'])
+  neighbors = torch.randint(*vocabulary, (*shape, sizes['neighbor_length']))
 
   def forward():
     model.eval()
     with torch.no_grad():
       model(tokens[:, :-1], retrieved=neighbors)
+    return items
 
   def train():
     model.train()
     model.zero_grad(set_to_none=True)
     model(tokens, retrieved=neighbors, return_loss=True).backward()
+    return items
 
   return {'forward': forward, 'train': train}
 
 
-def build_decode(sizes):
-  """Return, for each of sizes['befores'], a function that draws one token.
+def texts_before(length):
+  """Return the lengths before the tokens that represent a whole text."""
+  return [length * eighth // 8 for eighth in (1, 3, 5, 7)]
 
-  The token follows a text of that many tokens and is drawn by the baseline's
-  own `generate`.
+
+def _decode(sizes):
+  """Return, for each of sizes['lengths'], a function that draws tokens.
+
+  Each follows one of `texts_before` and is drawn by the peer's own `generate`.
   """
   model = make_model(sizes)
   from retro_pytorch import training
@@ -82,27 +89,17 @@ def build_decode(sizes):
   wrapper.chunk_size = sizes['chunk_length']
   shape = sizes['num_neighbors'], sizes['neighbor_length']
   vocabulary = (2, sizes['vocab_size'])
+  wrapper.fetch_knn_chunks_fn = lambda chunks: torch.randint(
+    *vocabulary, (len(chunks), *shape)
+  )
 
-  def fetch(chunks):
-    return torch.randint(*vocabulary, (len(chunks), *shape))
-
-  wrapper.fetch_knn_chunks_fn = fetch
-
-  def draw_after(length):
-    start = torch.randint(*vocabulary, (sizes['batch'], length))
-
-    def draw():
-      wrapper.max_seq_len = length  # so that `generate` draws one token
+  def draw(length):
+    befores = texts_before(length)
+    for before in befores:
+      start = torch.randint(*vocabulary, (sizes['batch'], before))
+      wrapper.max_seq_len = before  # so that `generate` draws one token
       with open(os.devnull, 'w') as f, contextlib.redirect_stdout(f):
         wrapper.generate(start)
+    return {'items': len(befores)}
 
-    return draw
-
-  return {str(length): draw_after(length) for length in sizes['befores']}
-
-
-if __name__ == '__main__':
-  import turns  # beside this script
-
-  build = {'steps': build_steps, 'decode': build_decode}[sys.argv[1]]
-  turns.serve(build(json.loads(sys.argv[2])))
+  return {str(n): lambda n=n: draw(n) for n in sizes['lengths']}

@@ -6,7 +6,7 @@ Only one side runs at a time, and all sides see the same machine. A side may run
 under another interpreter, so this module imports the standard library alone.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import json
 import os
@@ -17,6 +17,9 @@ import subprocess
 import sys
 import time
 from typing import Any
+
+# side -> its numbers
+Sides = dict[str, dict[str, float]]
 
 
 def status_bytes(name: str, process: int | str = 'self') -> int:
@@ -30,37 +33,10 @@ def status_bytes(name: str, process: int | str = 'self') -> int:
 
 
 def peak_bytes() -> int:
-  """Return the peak resident memory of this process."""
+  """Return the peak of resident memory, of the step that runs if `serve` runs it."""
   # A program inherits ru_maxrss from its parent, but not VmHWM.
-  found = status_bytes('VmHWM')
-  if found:
-    return found
-  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def reset_peak() -> None:
-  """Reset the peak, on Linux; elsewhere the peak is that of the process."""
-  with contextlib.suppress(OSError):
-    pathlib.Path('/proc/self/clear_refs').write_text('5')
-
-
-class Timed:
-  """A function that is timed.
-
-  Attributes:
-    function: may be replaced.
-    sec: seconds spent in it.
-  """
-
-  def __init__(self, function: Callable):
-    self.function, self.sec = function, 0.0
-
-  def __call__(self, *arguments) -> Any:
-    """Call the function."""
-    start = time.perf_counter()
-    result = self.function(*arguments)
-    self.sec += time.perf_counter() - start
-    return result
+  most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+  return status_bytes('VmHWM') or most
 
 
 def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
@@ -68,15 +44,23 @@ def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
 
   Args:
     steps: name -> function without arguments that waits for its result. A dict
-      of numbers as the result is added to the answer.
+      of numbers as the result is added to the answer; `items` is how many things
+      the step processed.
   """
   for line in sys.stdin:
-    wall, cpu = time.perf_counter(), time.process_time()
+    with contextlib.suppress(OSError):  # elsewhere the peak is the process's
+      pathlib.Path('/proc/self/clear_refs').write_text('5')
+    held, wall, cpu = (
+      status_bytes('VmRSS'),
+      time.perf_counter(),
+      time.process_time(),
+    )
     result = steps[line.strip()]()
     answer = {
       'wall_sec': time.perf_counter() - wall,
       'cpu_sec': time.process_time() - cpu,
       'peak_gib': peak_bytes() / 2**30,
+      'more_mib': (peak_bytes() - held) / 2**20,
       **(result if isinstance(result, dict) else {}),
     }
     print(json.dumps(answer), flush=True)
@@ -107,10 +91,12 @@ class Side:
     return self
 
   def __exit__(self, *unused_exception) -> None:
-    self.close()
+    with contextlib.suppress(BrokenPipeError):  # it has ended
+      self._process.stdin.close()
+    self._process.wait(timeout=30)
 
   def measure(self, step: str) -> dict[str, float]:
-    """Run a step; return wall_sec, cpu_sec, peak_gib and the step's numbers."""
+    """Run a step; return the numbers of `serve`."""
     try:
       self._process.stdin.write(step + '\n')
       self._process.stdin.flush()
@@ -121,40 +107,45 @@ class Side:
       raise ValueError(f'{self._command} stopped; its error is above.')
     return json.loads(answer)
 
-  def close(self) -> None:
-    """End the process."""
-    self._process.stdin.close()
-    self._process.wait(timeout=30)
-
 
 def alternate(
   sides: Mapping[str, Side],
-  steps: Mapping[str, Collection[str]],
+  steps: Mapping[str, Sequence[str]],
   repeats: int,
   warmup: int = 1,
-) -> dict[str, dict[str, dict[str, float]]]:
+  rounds_first: bool = False,
+) -> dict[str, Sides]:
   """Measure each step on its sides in turn.
 
   Args:
     sides: name -> side.
     steps: name of a step -> names of the sides that have it.
+    rounds_first: whether all steps take part in each round, too.
 
   Returns:
-    step -> side -> the median of each number, min_sec (of the wall time), and
-    the largest peak_gib.
+    step -> side -> the median of each number; min_sec; first_sec and more_mib also
+    of the untimed rounds; the largest peaks.
   """
-  results = {}
-  for step, names in steps.items():
-    found = {name: [] for name in names}
-    for _ in range(warmup + repeats):
-      for name, rows in found.items():
-        rows.append(sides[name].measure(step))
-    results[step] = {k: _summary(rows[warmup:]) for k, rows in found.items()}
-  return results
+  rows = {step: {name: [] for name in names} for step, names in steps.items()}
+  order = [(i, step) for i in range(warmup + repeats) for step in steps]
+  if not rounds_first:
+    order.sort(key=lambda x: list(steps).index(x[1]))
+  for _, step in order:
+    for name, found in rows[step].items():
+      found.append(sides[name].measure(step))
+  return {
+    step: {name: _summary(x, warmup) for name, x in found.items()}
+    for step, found in rows.items()
+  }
 
 
-def _summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-  found = {k: statistics.median(row[k] for row in rows) for k in rows[0]}
-  found['min_sec'] = min(row['wall_sec'] for row in rows)
-  found['peak_gib'] = max(row['peak_gib'] for row in rows)
+def _summary(
+  rows: Sequence[Mapping[str, float]], warmup: int
+) -> dict[str, float]:
+  timed = rows[warmup:]
+  found = {k: statistics.median(row[k] for row in timed) for k in timed[0]}
+  found['min_sec'] = min(row['wall_sec'] for row in timed)
+  found['first_sec'] = rows[0]['wall_sec']
+  found['peak_gib'] = max(row['peak_gib'] for row in timed)
+  found['more_mib'] = max(row['more_mib'] for row in rows)
   return found
