@@ -15,7 +15,7 @@ from typing import Any
 from experiments.engine import reports
 from experiments.open_qa import evaluate as qa_evaluate
 from realm_jax.data import pipeline
-from realm_jax.serving import beams, serving, trained as trained_lib
+from realm_jax.serving import beams, serving, trained_models
 from retrieval import searchers
 from retrieval.index import index as index_lib
 
@@ -33,7 +33,7 @@ class _Timed:
     return found
 
 
-def _retrievers(trained: trained_lib.TrainedReader) -> dict[str, _Timed]:
+def _retrievers(trained: trained_models.TrainedReader) -> dict[str, _Timed]:
   """Return a retriever for each searcher of the index's vectors."""
   folder = pathlib.Path(trained.index_folder)
   version = trained.as_realm().open_index(folder).version
