@@ -15,6 +15,7 @@ figure that was not measured reads "not run". The command prints the table and w
 into the folder --output as Markdown, as CSV and, if any figure was measured, as a
 picture. Curves are those of --metric in metrics.jsonl; their --output is a picture, and
 the JSON file beside it holds its numbers, which experiments.tables.claims reads.
+--table=compiled prints reports of experiments.accelerators.compile.
 """
 
 from collections.abc import Sequence
@@ -27,10 +28,16 @@ import pathlib
 from absl import flags
 
 from experiments.engine import command, reports
-from experiments.tables import curves, figures, paper_table, run_results
+from experiments.tables import (
+  compiled,
+  curves,
+  figures,
+  paper_table,
+  run_results,
+)
 from retrieval.store import store
 
-_CURVES = 'curves'
+_CURVES, _COMPILED = 'curves', 'compiled'
 
 
 def _text(value: run_results.Figure) -> str:
@@ -138,6 +145,13 @@ def show(
       if output:
         figures.draw(figure, pathlib.Path(output))
       continue
+    if name == _COMPILED:
+      rows = compiled.rows(runs)
+      reports.print_table(compiled.HEADS, rows, wrap=True)
+      if output:
+        path = pathlib.Path(output) / f'{name}.md'
+        paper_table.write_markdown(path, compiled.HEADS, rows, '')
+      continue
     table = paper_table.load(name)
     reports.print_table(
       *lines(table, runs), table.title, caption(table, runs), wrap=True
@@ -159,7 +173,10 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   flags.DEFINE_multi_enum(
-    'table', None, [*paper_table.NAMES, _CURVES], 'Table; may be repeated.'
+    'table',
+    None,
+    [*paper_table.NAMES, _CURVES, _COMPILED],
+    'Table; may be repeated.',
   )
   flags.DEFINE_multi_string('run', [], 'NAME=DIR or DIR; once for each run.')
   flags.DEFINE_string('output', '', 'Folder; of curves a picture.')

@@ -3,8 +3,10 @@
 """Reports of what a step would take, and refusals."""
 
 import dataclasses
+import importlib
 import importlib.util
 import json
+import pathlib
 import types
 
 import jax
@@ -135,3 +137,20 @@ def test_compiles_for_chips_that_are_not_there(config, topology):
   except ImportError as error:
     pytest.skip(str(error))
   assert found.fits and not found.wide_products
+
+
+def test_rows_of_the_page_name_configs_and_programs():
+  file = pathlib.Path(compile_lib.__file__).with_name('rows.txt')
+  lines = file.read_text().splitlines()
+  assert len({line.split()[0] for line in lines}) == len(lines) > 40
+  for line in lines:
+    given = dict(x.split('=', 1) for x in line.split()[1:])
+    path, _, arg = given.pop('--config').partition(':')
+    name = path.removesuffix('.py').replace('/', '.')
+    config = importlib.import_module(name).get_config(*filter(None, [arg]))
+    assert given.pop('--program') in programs.TASKS[config.task]
+    assert chips.of(given.pop('--topology'))
+    for field in given:
+      value = config
+      for part in field.removeprefix('--config.').split('.'):
+        value = value[part]

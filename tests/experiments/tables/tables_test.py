@@ -10,7 +10,13 @@ import pytest
 
 from configs import retro_pretrain_quickstart
 from experiments.engine import metric_writer
-from experiments.tables import curves, paper_table, run_results, tables
+from experiments.tables import (
+  compiled,
+  curves,
+  paper_table,
+  run_results,
+  tables,
+)
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data
@@ -268,3 +274,23 @@ def test_several_tables_and_curves(tmp_path, capsys):
   assert losses['series'][3]['points'] == [{'x': 10, 'y': 6.5}]
   with pytest.raises(ValueError, match="no metric 'b'"):
     tables.show(['curves'], runs, metrics=['b'])
+
+
+def test_reports_of_the_compiler(tmp_path, capsys):
+  names = 'arguments_bytes temporary_bytes output_bytes model_flops lines'
+  names = [*names.split(), 'executed_flops', 'mfu_bound']
+  names += [f'{x}_sec' for x in ('flops', 'traffic', 'network')]
+  found = dict.fromkeys([*names, 'trace_sec', 'compile_sec'], 2**30)
+  found |= {'program': 'train', 'topology': 'v5e:2x2'}
+  runs = {'one': tmp_path / 'one', 'refused': tmp_path / 'refused'}
+  for folder in runs.values():
+    folder.mkdir()
+  for memory, text in ((3, '1.00 + 1.00'), (2, '1.00 + 1.00: does not fit')):
+    content = json.dumps(found | {'memory_bytes': memory * 2**30})
+    (runs['one'] / 'compile.json').write_text(content)
+    first, second = compiled.rows(runs)
+    assert first[:3] == ['one', 'v5e:2x2', text] and len(first) == len(second)
+    assert second[:2] == ['refused', 'not run']
+  tables.show(['compiled'], runs, str(tmp_path))
+  assert 'v5e:2x2' in capsys.readouterr().out
+  assert (tmp_path / 'compiled.md').exists()
