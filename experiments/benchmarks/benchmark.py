@@ -18,7 +18,6 @@ Task, and the packages that --baseline_python has for its peer:
   search    our searchers and FAISS's (pip install faiss-cpu), with their recall
   released  exact search of as many vectors as REALM's released index has
   shards    an index, and the same in shards: speed, memory, recall
-  reader    a reader with exact search and ScaNN; --config and --workdir of a run
 
 Each side is a process of its own; only one runs at a time. Without --baseline_python
 only ours are timed. The table has the median seconds of a step, CPU seconds, the peak
@@ -32,23 +31,9 @@ import os
 import tempfile
 
 from absl import flags
-from ml_collections import config_flags
 
-from experiments.benchmarks import comparison, reader
+from experiments.benchmarks import comparison
 from experiments.engine import command, reports
-
-# Task -> module that has it.
-_MODULES = {
-  'retro': 'retro',
-  'decode': 'retro',
-  'realm': 'realm',
-  'qa': 'qa',
-  'embed': 'embed',
-  'sparse': 'sparse',
-  'search': 'search',
-  'released': 'search',
-  'shards': 'search',
-}
 
 
 def _sizes(values: list[str], known: set[str]) -> dict:
@@ -70,31 +55,29 @@ def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
   options = flags.FLAGS
-  if options.task == 'reader':
-    content = reader.run(options.config, options.workdir)
-  else:
-    module = _MODULES[options.task]
-    task = comparison.load(module, options.task)
-    sizes = _sizes(options.set, set(task.sizes))
-    with tempfile.TemporaryDirectory(dir=options.workdir or None) as folder:
-      results = comparison.run(
-        module,
-        options.task,
-        sizes,
-        folder,
-        options.baseline_python,
-        options.repeats,
-        options.baseline_keeps_memory,
-      )
-    comparison.show(results, options.task)
-    content = {'sizes': {**task.sizes, **sizes}, 'steps': results}
+  task = comparison.load(options.task)
+  sizes = _sizes(options.set, set(task.sizes))
+  with tempfile.TemporaryDirectory(dir=options.workdir or None) as folder:
+    results = comparison.run(
+      options.task,
+      sizes,
+      folder,
+      options.baseline_python,
+      options.repeats,
+      options.baseline_keeps_memory,
+    )
+  comparison.show(results, options.task)
   if options.output:
-    content |= {'load_average': os.getloadavg()[0]}
+    content = {
+      'sizes': {**task.sizes, **sizes},
+      'steps': results,
+      'load_average': os.getloadavg()[0],
+    }
     reports.write_json(options.output, content)
 
 
 if __name__ == '__main__':
-  flags.DEFINE_enum('task', None, [*_MODULES, 'reader'], 'What to time.')
+  flags.DEFINE_enum('task', None, [*comparison.MODULES], 'What to time.')
   flags.DEFINE_string('baseline_python', '', 'Interpreter that has the peer.')
   flags.DEFINE_multi_string('set', [], 'NAME=VALUE of a size.')
   flags.DEFINE_integer('repeats', 0, 'Timed rounds; 0: as the task says.', 0)
@@ -102,9 +85,6 @@ if __name__ == '__main__':
     'baseline_keeps_memory', False, 'Let the peer keep freed memory, too.'
   )
   flags.DEFINE_string('output', '', 'JSON file to write.')
-  flags.DEFINE_string(
-    'workdir', '', 'Folder of the run, or for temporary files.'
-  )
-  config_flags.DEFINE_config_file('config', None, 'Config of the reader.')
+  flags.DEFINE_string('workdir', '', 'Folder for temporary files.')
   flags.mark_flag_as_required('task')
   command.main_of_script(main)

@@ -32,8 +32,8 @@ KEEP_MEMORY = {
 _OURS = """
 import json, sys
 from experiments.benchmarks import comparison, turns
-task = comparison.load(sys.argv[1], sys.argv[2])
-turns.serve(task.build(sys.argv[3], json.loads(sys.argv[4])))
+task = comparison.load(sys.argv[1])
+turns.serve(task.build(sys.argv[2], json.loads(sys.argv[3])))
 """
 _PEER = """
 import importlib, json, sys
@@ -56,7 +56,6 @@ class Task:
   steps: Callable[[Mapping[str, Any]], Mapping[str, Sequence[str]]]
   # side -> module beside this one whose `build` another interpreter runs
   peers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  packages: str = ''  # that this interpreter needs
   # done once before the sides start; what it returns is added to the sizes
   prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda sizes: {}
   repeats: int = 5  # timed rounds
@@ -65,14 +64,27 @@ class Task:
   apart: bool = False  # whether each side has ended before the next one starts
 
 
-def load(module: str, name: str) -> Task:
-  """Return a benchmark of one of the modules beside this one."""
-  found = importlib.import_module(f'experiments.benchmarks.{module}')
-  return found.TASKS[name]
+# Name of a benchmark -> module that has it.
+MODULES = {
+  'retro': 'retro',
+  'decode': 'retro',
+  'realm': 'realm',
+  'qa': 'qa',
+  'embed': 'embed',
+  'sparse': 'sparse',
+  'search': 'search',
+  'released': 'search',
+  'shards': 'search',
+}
+
+
+def load(name: str) -> Task:
+  """Return a benchmark."""
+  module = importlib.import_module(f'experiments.benchmarks.{MODULES[name]}')
+  return module.TASKS[name]
 
 
 def run(
-  module: str,
   name: str,
   sizes: Mapping[str, Any],
   folder: str,
@@ -83,7 +95,7 @@ def run(
   """Time all sides.
 
   Args:
-    module: module of the benchmark, in which it has the `name`.
+    name: one of `MODULES`.
     sizes: values that differ from those of the benchmark.
     folder: for what the sides share.
     baseline_python: interpreter of the peers; '' leaves them out.
@@ -93,7 +105,7 @@ def run(
   Returns:
     step -> side -> numbers.
   """
-  task = load(module, name)
+  task = load(name)
   threads = len(os.sched_getaffinity(0))
   given = {'num_threads': threads, 'folder': folder, **task.sizes, **sizes}
   given |= task.prepare(given)
@@ -104,7 +116,7 @@ def run(
       env = KEEP_MEMORY if baseline_keeps_memory else {}
       env = {'HF_HUB_OFFLINE': '1', **env}
       return turns.Side([*code, side, json.dumps(given)], env)
-    code = [sys.executable, '-c', _OURS, module, name]
+    code = [sys.executable, '-c', _OURS, name]
     return turns.Side([*code, side, json.dumps(given)], KEEP_MEMORY)
 
   steps = {

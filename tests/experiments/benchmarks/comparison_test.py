@@ -76,7 +76,7 @@ def test_sides_take_turns(capsys):
 def test_a_peer_that_is_not_installed(tmp_path, capfd):
   with pytest.raises(ValueError, match='stopped'):
     comparison.run(
-      'realm', 'realm', {'d_model': 16, 'd_ff': 16, 'num_layers': 1,
+      'realm', {'d_model': 16, 'd_ff': 16, 'num_layers': 1,
       'num_candidates': 2, 'vocab_size': 1100, 'query_length': 12,
       'block_length': 8}, str(tmp_path), sys.executable, 1,
     )  # fmt: skip

@@ -31,21 +31,18 @@ _SIZES = {
 }
 
 
-def _steps(module, name, side, folder, **sizes):
+def _steps(name, side, folder, **sizes):
   """Prepare a benchmark in this process; return a side's steps."""
-  task = comparison.load(module, name)
+  task = comparison.load(name)
   given = {**task.sizes, **sizes, 'num_threads': 2, 'folder': str(folder)}
   given |= task.prepare(given)
   return task.build(side, given)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  ('module', 'name'),
-  [('retro', 'retro'), ('retro', 'decode'), ('realm', 'realm')],
-)
-def test_sides_of_ours(module, name, tmp_path):
-  found = comparison.run(module, name, _SIZES[name], str(tmp_path), repeats=1)
+@pytest.mark.parametrize('name', ['retro', 'decode', 'realm'])
+def test_sides_of_ours(name, tmp_path):
+  found = comparison.run(name, _SIZES[name], str(tmp_path), repeats=1)
   values = [x for sides in found.values() for x in sides.values()]
   assert all(x['wall_sec'] > 0 and x['peak_gib'] > 0 for x in values)
   if name == 'decode':
@@ -58,8 +55,8 @@ def test_sides_of_ours(module, name, tmp_path):
 @pytest.mark.parametrize('metric', ['dot_product', 'squared_l2'])
 def test_searchers_and_their_recall(metric, tmp_path):
   sizes = _SIZES['search'] | {'metric': metric}
-  steps = _steps('search', 'search', 'ours', tmp_path, **sizes)
-  task = comparison.load('search', 'search')
+  steps = _steps('search', 'ours', tmp_path, **sizes)
+  task = comparison.load('search')
   wanted = task.steps({**task.sizes, **sizes})
   assert list(steps) == [x for x, sides in wanted.items() if 'ours' in sides]
   recalls = {name: step()['recall'] for name, step in steps.items()}
@@ -80,7 +77,7 @@ def test_vectors_are_read_from_arrays_and_stores(tmp_path):
 
 
 def test_as_many_vectors_as_were_released(tmp_path):
-  steps = _steps('search', 'released', 'exact', tmp_path, **_SIZES['released'])
+  steps = _steps('released', 'exact', tmp_path, **_SIZES['released'])
   assert steps['search']()['items'] == 3
   assert (tmp_path / 'vectors.npy').stat().st_size == 128 + 1000 * 16 * 2
 
@@ -92,13 +89,13 @@ def test_indices_in_shards(tmp_path, monkeypatch):
     'exact, 3': {'searcher': 'exact', 'shards': 3},
   }
   monkeypatch.setattr(search, 'indices', lambda: cases)
-  task = comparison.load('search', 'shards')
+  task = comparison.load('shards')
   sides = task.steps(task.sizes)['search']
   assert sides == ['exact, 1', 'exact, 3 held 1', 'exact, 3']
   for i, side in enumerate(sides):
     folder = tmp_path / str(i)
     folder.mkdir()
-    steps = _steps('search', 'shards', side, folder, **_SIZES['shards'])
+    steps = _steps('shards', side, folder, **_SIZES['shards'])
     found = steps['search']()
     assert found['recall'] == 1 and found['items'] == 30
 
@@ -145,7 +142,7 @@ def test_sparse_sides_find_the_same_passages(passages, tmp_path):
   file.write_text('\n'.join(rows))
   sizes = {'corpus': str(file), 'num_queries': 20, 'k': 5}
   for side in ('BM25', 'bm25s'):
-    steps = _steps('sparse', 'sparse', side, tmp_path, **sizes)
+    steps = _steps('sparse', side, tmp_path, **sizes)
     assert steps['build']()['items'] == 201
     for length in (8, 64):
       same = steps[f'{length} words']()['same']
