@@ -158,6 +158,9 @@ def show(results: Mapping[str, turns.Sides], title: str) -> None:
   found = [x for sides in results.values() for x in sides.values()]
   hidden = {*_COLUMNS, 'items', 'min_sec', 'first_sec'}
   more = dict.fromkeys(k for x in found for k in x if k not in hidden)
+  ratios = {'x': 'wall_sec', 'x CPU': 'cpu_sec'}
+  if all(len(sides) == 1 for sides in results.values()):
+    ratios = {}
   lines = []
   for step, sides in results.items():
     first = next(iter(sides.values()))
@@ -166,9 +169,9 @@ def show(results: Mapping[str, turns.Sides], title: str) -> None:
         _text(values[k]) if k in values else '' for k in (*_COLUMNS, *more)
       ]
       cells.append(_text(1 / max(per_item(values, 'wall_sec'), 1e-9)))
-      for name in ('wall_sec', 'cpu_sec'):
+      for name in ratios.values():
         least = max(per_item(first, name), 1e-9)
         cells.append(f'{per_item(values, name) / least:.2f}')
       lines.append((f'{step}, {side}', *cells))
-  heads = ('step, side', *_COLUMNS.values(), *more, '/s', 'x', 'x CPU')
+  heads = ('step, side', *_COLUMNS.values(), *more, '/s', *ratios)
   reports.print_table(heads, lines, title)
