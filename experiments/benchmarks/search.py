@@ -230,13 +230,9 @@ def indices() -> dict[str, dict[str, Any]]:
   found = {}
   for n in (1, 4, 16):
     found[f'ScaNN, {n}'] = {'searcher': 'scann', 'shards': n}
-  by_centroid = {'searcher': 'scann', 'shards': 16, 'shard_by': 'centroid'}
-  found['ScaNN, 16 by centroid'] = by_centroid
-  found['ScaNN, 4 of 16'] = by_centroid | {'shards_to_search': 4}
   for rescore in ('int8', 'none'):
     fields = {'shards': 4, 'scann': {'rescore': rescore}}
     found[f'ScaNN, 4, rescore={rescore}'] = {'searcher': 'scann', **fields}
-  found['int8, 4'] = {'searcher': 'int8', 'shards': 4}
   for n in (1, 4, 16):
     found[f'exact, {n}'] = {'searcher': 'exact', 'shards': n}
   return found
