@@ -8,13 +8,11 @@ import os
 import pathlib
 from typing import Any, ClassVar
 
-import ml_collections
-
 from retrieval import tokenization
 from retrieval.text import corpus as corpus_lib
 
 
-def corpus(settings: ml_collections.ConfigDict) -> corpus_lib.Corpus:
+def corpus(settings: Any) -> corpus_lib.Corpus:
   """Make the corpus of a config's section."""
   return corpus_lib.Corpus(corpus_lib.CorpusConfig(**settings))
 

@@ -46,11 +46,9 @@ def trained(tmp_path_factory):
     test_fraction=0.2,
   )
   made = loading.model_config(config, found.data.vocab_size)
+  model = retro_model.Retro(made)
   return dataclasses.replace(
-    found,
-    config=config,
-    model=retro_model.Retro(made),
-    params=tiny.params(made, 1),
+    found, config=config, model=model, params=tiny.params(made, 1)
   )
 
 
