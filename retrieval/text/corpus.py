@@ -9,7 +9,7 @@ corpus, and texts keep every character.
 """
 
 import collections
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 import dataclasses
 import glob
 import hashlib
@@ -20,7 +20,7 @@ import pathlib
 import re
 import types
 import typing
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from absl import logging
 
@@ -30,8 +30,6 @@ from retrieval.store import store
 from retrieval.text import seen_ids
 
 Document = base.Document
-Record = TypeVar('Record')
-Kept = TypeVar('Kept')
 
 # Kind -> module of retrieval.readers, its function, more arguments.
 _READERS = {
@@ -126,44 +124,22 @@ class Corpus:
       ValueError: for a bad record, by file and line, unless the config skips
         bad records; and when no document is left.
     """
-    with seen_ids.SeenIds() as seen:
-
-      def check(found):
-        where, record = found
-        document = checked(where, record)
-        seen.check(document.id, where)
-        return document
-
-      yield from self.kept(self._records(), check)
-
-  def kept(
-    self,
-    records: Iterable[Record],
-    check: Callable[[Record], Kept],
-  ) -> Iterator[Kept]:
-    """Yield what `check` returns for the record of each document.
-
-    Args:
-      records: the corpus's records in any form, in its order.
-      check: raises BadRecord for a record that is no document.
-
-    Raises:
-      ValueError: as iteration over the corpus does.
-    """
     self.skipped = collections.Counter()
     count = 0
-    for record in records:
-      try:
-        document = check(record)
-      except base.BadRecord as error:
-        if self.config.on_error == 'raise':
-          raise ValueError(str(error)) from None
-        self.skipped[error.reason] += 1
-        continue
-      yield document
-      count += 1
-      if count == self.config.max_documents:
-        break
+    with seen_ids.SeenIds() as seen:
+      for where, record in self._records():
+        try:
+          document = _checked(where, record)
+          seen.check(document.id, where)
+        except base.BadRecord as error:
+          if self.config.on_error == 'raise':
+            raise ValueError(str(error)) from None
+          self.skipped[error.reason] += 1
+          continue
+        yield document
+        count += 1
+        if count == self.config.max_documents:
+          break
     if self.skipped:
       logging.warning('Skipped records: %s.', dict(self.skipped))
     if not count:
@@ -279,7 +255,7 @@ def _ignored(kind: str) -> tuple[str, ...]:
   return names.get(kind, (*every, 'path') if kind == 'vital' else every)
 
 
-def checked(where: str, record: Document | base.BadRecord) -> Document:
+def _checked(where: str, record: Document | base.BadRecord) -> Document:
   """Return a document that has text, or raise BadRecord."""
   if isinstance(record, base.BadRecord):
     raise record

@@ -11,6 +11,7 @@ as WordPiece loses.
 from collections.abc import Callable, Sequence
 import functools
 import hashlib
+import itertools
 import os
 
 import numpy as np
@@ -23,7 +24,7 @@ from retrieval.store import (
   store,
   store_writer,
 )
-from retrieval.text import batches as batches_lib, corpus as corpus_lib
+from retrieval.text import corpus as corpus_lib
 
 KIND = 'tokens'
 
@@ -113,9 +114,7 @@ def build_token_store(
 ) -> 'TokenStore':
   """Tokenize a corpus; resume where an earlier call was killed.
 
-  Memory holds at most two shards a worker, whatever the corpus's size. Where the
-  workers of `executor` read the documents, `batches.read`, it also holds some
-  hundred bytes for each shard.
+  Memory holds at most two shards a worker, whatever the corpus's size.
 
   Args:
     tokenizer_path: a path for `tokenization.load_tokenizer`.
@@ -143,11 +142,12 @@ def build_token_store(
     return TokenStore(path)
   done, num_shards = 0, 0
   executor = executor or executors.local(num_processes)
-  batches = batches_lib.read(corpus, documents_per_shard, executor)
+  documents = iter(corpus)
+  next_batch = lambda: [*itertools.islice(documents, documents_per_shard)]  # noqa: E731
 
   def calls():
     nonlocal done, num_shards
-    for batch in batches:
+    for batch in iter(next_batch, []):
       num_shards += 1
       if not writer.has(num_shards - 1):
         yield num_shards - 1, batch
