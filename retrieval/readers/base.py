@@ -140,11 +140,6 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
     yield from enumerate(f, start=1)
 
 
-def is_plain(path: pathlib.Path) -> bool:
-  """Whether the bytes of a file are its lines, so that parts can be read."""
-  return path.suffix not in (*_OPENERS, *_FOREIGN)
-
-
 def without_end(number: int, line: bytes) -> bytes:
   """Return line `number`, from 1, without its end; b'' for a blank line."""
   if number == 1:

@@ -66,37 +66,6 @@ def test_damaged_values_are_named(tmp_path):
 
 
 # Of the messages in tensor_bundle.proto, fields that replace earlier ones.
-@pytest.mark.parametrize(
-  ('added', 'message'),
-  [
-    (b'\x3a\0', r'block_emb is stored in parts \(a partitioned'),  # slices
-    (b'\x28\x4c', r'block_emb: 76 bytes for float32 \[5, 4\]'),  # size
-    (b'\x08\x02', r'block_emb: 80 bytes for float64 \[5, 4\]'),  # dtype
-    (b'\x08\x07', 'block_emb is of TensorFlow type 7; expected numb'),
-  ],
-)
-def test_entries_of_another_form_are_refused(monkeypatch, added, message):
-  prefix = BUNDLES / 'embedder/encoded/encoded.ckpt'
-  rows = dict(sstable.read(f'{prefix}.index'))
-  rows[b'block_emb'] = bytes(rows[b'block_emb']) + added
-  monkeypatch.setattr(sstable, 'read', lambda _: rows.items())
-  bundle = tensor_bundle.Bundle(prefix)
-  for verify in (True, False):
-    with pytest.raises(ValueError, match=message):
-      bundle.tensor('block_emb', verify=verify)
-
-
-def test_big_endian_bundles_are_refused(monkeypatch):
-  prefix = BUNDLES / 'embedder/encoded/encoded.ckpt'
-  rows = dict(sstable.read(f'{prefix}.index'))
-  monkeypatch.setattr(sstable, 'read', lambda _: rows.items())
-  for endianness, is_big in ((b'\0', False), (b'\1', True)):
-    rows[b''] = b'\x08\x01\x10' + endianness  # num_shards, endianness
-    if is_big:
-      with pytest.raises(ValueError, match='ckpt.index: .* are big-endian'):
-        tensor_bundle.Bundle(prefix)
-    else:
-      assert [*tensor_bundle.Bundle(prefix).entries] == ['block_emb']
 
 
 def test_a_damaged_index_is_named(tmp_path):
@@ -124,16 +93,3 @@ def test_cut_and_missing_files_are_named(tmp_path):
     bundle.tensor('block_emb')
   with pytest.raises(FileNotFoundError, match='prefix of a TensorFlow'):
     tensor_bundle.Bundle(tmp_path / 'nothing')
-
-
-def test_compressed_blocks_are_refused(tmp_path):
-  file = tmp_path / 'x.index'
-  block = b'\0\0\0\0\1\0\0\0'[:8]
-  from_zero = bytes([0, 0, 0, len(block)])  # no meta block, index at 0
-  trailer = b'\1' + sstable.tfrecord.masked_crc32c(block + b'\1').to_bytes(
-    4, 'little'
-  )
-  magic = (0xDB4775248B80FB57).to_bytes(8, 'little')
-  file.write_bytes(block + trailer + from_zero.ljust(40, b'\0') + magic)
-  with pytest.raises(ValueError, match='compressed'):
-    list(sstable.read(file))

@@ -221,23 +221,3 @@ def test_bytes_that_are_no_example(data):
   with pytest.raises(ValueError, match='^not a tf.train.Example: ') as error:
     tf_example.decode(data)
   assert '\n' not in str(error.value)
-
-
-@pytest.mark.usefixtures('unchecked')
-@pytest.mark.parametrize(
-  'value',
-  [
-    b'x',
-    'x',
-    ['x'],
-    [1, 2],
-    np.zeros(2, np.float64),
-    np.zeros(2, np.uint64),
-    np.zeros(2, bool),
-    np.zeros((2, 2), np.int64),
-    np.asarray(['x']),
-  ],
-)
-def test_values_that_an_example_cannot_hold(value):
-  with pytest.raises(ValueError, match="feature 'a': expected "):
-    tf_example.encode({'a': value})

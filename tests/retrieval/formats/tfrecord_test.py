@@ -177,16 +177,6 @@ def test_a_length_that_is_none(tmp_path):
     _records(tmp_path / 'a')
 
 
-def test_other_files(tmp_path):
-  with pytest.raises(FileNotFoundError):
-    _records(tmp_path / 'none')
-  (tmp_path / 'empty').write_bytes(b'')
-  assert _records(tmp_path / 'empty') == []
-  (tmp_path / 'text').write_text('{"id": "1"}\n{"id": "2"}\n')
-  with pytest.raises(ValueError, match='or not a TFRecord file'):
-    _records(tmp_path / 'text')
-
-
 def test_a_writer_that_fails_leaves_what_stood_there(tmp_path):
   path = tmp_path / 'a'
   tfrecord.write(path, SMALL)

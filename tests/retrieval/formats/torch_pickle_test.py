@@ -48,20 +48,6 @@ def _archive(path, data, **members):
   return path
 
 
-def _rewrite(tmp_path, old, new):
-  """The oracle's file with its pickle changed."""
-  path = tmp_path / 'changed.bin'
-  with zipfile.ZipFile(WEIGHTS) as source:
-    with zipfile.ZipFile(path, 'w') as archive:
-      for name in source.namelist():
-        data = source.read(name)
-        if name.endswith('data.pkl'):
-          assert old in data
-          data = data.replace(old, new, 1)
-        archive.writestr(name, data)
-  return path
-
-
 def test_nothing_is_executed(tmp_path):
   target = tmp_path / 'executed'
   for protocol in (0, 2, 4):
@@ -73,31 +59,6 @@ def test_nothing_is_executed(tmp_path):
     pickle.loads(data)  # it would have been
     assert target.exists()
     target.unlink()
-
-
-@pytest.mark.parametrize(
-  ('old', 'new', 'message'),
-  [
-    (b'torch\nFloatStorage', b'torch\nQuintStorage', 'torch QuintStorage'),
-    (b'ctorch._utils\n_rebuild_tensor_v2', b'cos\nsystem', "call 'os system'"),
-    (b'K\x08K\x10\x86', b'K\x09K\x10\x86', 'exceeds its storage of 128'),
-    (b'}q\x00(', b']q\x00(', 'items for a list'),
-  ],
-)
-def test_what_is_no_tensor_is_refused(tmp_path, old, new, message):
-  with pytest.raises(ValueError, match=message):
-    torch_pickle.read(_rewrite(tmp_path, old, new))
-
-
-def test_big_endian_values_are_refused(tmp_path):
-  path = tmp_path / 'big.bin'
-  with zipfile.ZipFile(WEIGHTS) as source:
-    with zipfile.ZipFile(path, 'w') as archive:
-      for name in source.namelist():
-        order = name.endswith('/byteorder')
-        archive.writestr(name, b'big' if order else source.read(name))
-  with pytest.raises(ValueError, match="big.bin: byte order 'big'; expected l"):
-    torch_pickle.read(path)
 
 
 def test_damaged_values_are_named(tmp_path):
@@ -145,19 +106,6 @@ def test_an_archive_without_its_beginning_is_named(tmp_path):
     path.write_bytes(data[cut:])
     with pytest.raises(ValueError, match='damaged.bin: '):
       torch_pickle.read(path)
-
-
-def test_other_files_are_refused(tmp_path):
-  path = tmp_path / 'old.bin'
-  path.write_bytes(pickle.dumps({'w': 1}, 2))
-  with pytest.raises(ValueError, match='not a zip archive'):
-    torch_pickle.read(path)
-  with pytest.raises(ValueError, match="'w'.* are no tensors"):
-    torch_pickle.read(_archive(path, pickle.dumps({'w': 1}, 2)))
-  with pytest.raises(ValueError, match='not a'):
-    torch_pickle.read(_archive(path, b'\x80\x02nonsense'))
-  with pytest.raises(FileNotFoundError):
-    torch_pickle.read(tmp_path / 'none.bin')
 
 
 def test_block_records_are_read():

@@ -142,20 +142,6 @@ def test_names_of_tensorflow_and_a_bare_encoder(tensors, loaded, tmp_path):
   np.testing.assert_array_equal(out.hidden, whole.hidden)
 
 
-@pytest.mark.parametrize(
-  'name, same',
-  [
-    ('decoder.weight', 'bert.embeddings.word_embeddings.weight'),
-    ('decoder.bias', 'cls.predictions.bias'),
-  ],
-)
-def test_a_decoder_of_its_own_is_refused(tensors, tmp_path, name, same):
-  untied = dict(tensors)
-  untied[f'cls.predictions.{name}'] = tensors[same] + 1
-  with pytest.raises(ValueError, match=f'{name} differs from .*tied'):
-    bert_checkpoint.load_mlm(tiny_bert.save(tmp_path / 'model', untied))
-
-
 def test_what_a_head_lacks_is_named(tensors, tmp_path):
   damaged = dict(tensors)
   del damaged['cls.predictions.transform.dense.bias']

@@ -183,13 +183,3 @@ def test_the_fingerprint_tells_models_apart(encoder, tokenizer):
     )
   ]
   assert len({*ids, encoder.fingerprint}) == 4
-
-
-def test_settings_that_do_not_fit_are_named(tokenizer):
-  with pytest.raises(ValueError, match='query_length=3: expected at least 4'):
-    colbert.ColbertConfig(query_length=3)
-  with pytest.raises(ValueError, match=r"lacks '\[unused0\]'"):
-    colbert.Rows(colbert.ColbertConfig(), tokenizer)
-  short = bert.BertConfig(vocab_size=9, max_length=10)
-  with pytest.raises(ValueError, match='Rows of 12 tokens exceed the 10'):
-    colbert_encoder.ColbertEncoder(CONFIG, short, {}, tokenizer)

@@ -246,44 +246,10 @@ def test_parts_average_by_their_terms(name):
   )
 
 
-@pytest.mark.parametrize('name', sorted(objectives.OBJECTIVES))
-def test_one_candidate_is_refused(name):
-  masks = objectives.Masks(
-    jnp.ones((2, L), bool), jnp.ones((2, 1), bool), jnp.ones((2, 1), bool)
-  )
-  with pytest.raises(ValueError, match=f"'{name}' got K=1 candidate a row"):
-    jax.eval_shape(
-      objectives.get(name), jnp.zeros((2, 1)), jnp.zeros((2, 1, L)), masks
-    )
-
-
-def test_batch_of_one_needs_negatives():
-  query = jnp.ones((1, 3))
-  with pytest.raises(ValueError, match='batch of 1 hard negatives'):
-    scores, masks = in_batch.scores_and_masks(query, query)
-    objectives.contrastive(scores, None, masks)
-  scores, masks = in_batch.scores_and_masks(query, query, jnp.zeros((1, 2, 3)))
-  loss = float(objectives.contrastive(scores, None, masks))
-  assert loss == pytest.approx(-np.log(np.exp(3) / (np.exp(3) + 2)), rel=1e-6)
-
-
 def test_contrastive_needs_positives():
   masks = objectives.Masks(None, jnp.ones((2, 2), bool))
   with pytest.raises(ValueError, match='needs masks.positives'):
     objectives.contrastive(jnp.zeros((2, 2)), None, masks)
-
-
-@pytest.mark.parametrize(
-  'name, settings, match',
-  [
-    ('mle', {}, r"Unknown objective 'mle'; known: \['contrastive', 'emdr2'"),
-    ('pdist', {'tau': 1.0}, r"no setting\(s\) \['tau'\]; known.*gold.*score"),
-    ('marginal_seq', {'temperature': 1.0}, r"'temperature'.*known: \[\]"),
-  ],
-)
-def test_unknown_names(name, settings, match):
-  with pytest.raises(ValueError, match=match):
-    objectives.get(name, **settings)
 
 
 def test_unknown_direction():

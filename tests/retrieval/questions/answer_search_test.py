@@ -229,18 +229,3 @@ def test_answers_that_every_text_holds_match_nothing(odd, caplog):
   assert len(search.refused) == 4
   lines = [x for x in caplog.messages if 'nothing to look for' in x]
   assert len(lines) == 4 and "Question a, 'Some?'" in lines[0]
-
-
-def test_bad_input(odd, unchecked):
-  ids = np.asarray([[0, 1]])
-  with pytest.raises(ValueError, match='2 lists of answers for 1 rows'):
-    _search(odd, 'dpr').find(ids, [['a'], ['b']])
-  for rule, answer in (('dpr', '\u200b'), ('substring', ''), ('regex', '')):
-    with pytest.raises(ValueError, match='nothing to look for'):
-      _search(odd, rule).find(ids, [['a', answer]])
-  with pytest.raises(ValueError, match='nothing to look for'):
-    _search(odd, 'wordpiece').find(ids, [['\u0301']])
-  with pytest.raises(ValueError, match="rule 'exact': expected one of"):
-    _search(odd, 'exact')
-  with pytest.raises(ValueError, match='needs a tokenizer'):
-    answer_search.AnswerSearch(odd.blocks, 'wordpiece')

@@ -132,34 +132,6 @@ def test_bad_records_are_named(tmp_path, record, message):
     claims.load(f'fever:train={path}')
 
 
-def test_bad_files_and_specifications_are_named(tmp_path):
-  path = tmp_path / 'f.jsonl'
-  with pytest.raises(FileNotFoundError, match='no such file'):
-    claims.load(f'fever:train={path}')
-  path.write_text('\n{')
-  with pytest.raises(ValueError, match='jsonl:2: not JSON'):
-    claims.load(f'fever:train={path}')
-  with pytest.raises(ValueError, match='not JSON'):
-    claims.load(f'hover:train={path}')
-  path.write_text('{}')
-  with pytest.raises(ValueError, match='expected a JSON list, found dict'):
-    claims.load(f'hover:train={path}')
-  path.write_text('\n')
-  with pytest.raises(ValueError, match='no claims'):
-    claims.load(f'fever:train={path}')
-  for spec, message in (
-    ('fever:train', 'DATASET:SPLIT=PATH'),
-    ('fever=a', 'DATASET:SPLIT=PATH'),
-    ('fever:train=a,a', 'different files'),
-    ('vitaminc:train=a', "no claim set 'vitaminc'"),
-    ('custom:train=a', 'at least two'),
-  ):
-    with pytest.raises(ValueError, match=message):
-      claims.load(spec)
-  with pytest.raises(ValueError, match=r"'no'\) for hover: expected"):
-    claims.load('hover:train=a', ('yes', 'no'))
-
-
 def test_small_set_names_its_evidence():
   titles = {
     json.loads(line)['title']

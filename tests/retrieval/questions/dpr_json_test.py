@@ -126,23 +126,6 @@ def test_no_more_is_held_than_a_record_needs(tmp_path, monkeypatch):
   assert max(texts) < 4 * len(json.dumps(_RESULT))
 
 
-def test_what_is_broken_early_is_not_read_to_its_end(tmp_path, monkeypatch):
-  monkeypatch.setattr(dpr_json, '_STEP', 64)
-  monkeypatch.setattr(dpr_json, '_LONGEST', 128)
-  path = tmp_path / 'r.json'
-  path.write_text('[{"question": oops}' + ' ' * 4096 + '\n]')
-  pieces = []
-  read_pieces = dpr_json.base.read_pieces
-  monkeypatch.setattr(
-    dpr_json.base,
-    'read_pieces',
-    lambda *a: (pieces.append(p) or p for p in read_pieces(*a)),
-  )
-  with pytest.raises(ValueError, match='record 1: not JSON'):
-    list(dpr_json.read_results(path))
-  assert len(pieces) < 10
-
-
 def _with(**fields):
   return json.dumps([_RESULT, {**_RESULT, **fields}])
 
@@ -188,15 +171,3 @@ def test_errors_name_the_record(tmp_path, text, message):
   with pytest.raises(ValueError, match=message) as error:
     list(dpr_json.read_results(path))
   assert str(path) in str(error.value) and '\n' not in str(error.value)
-
-
-def test_other_errors(tmp_path):
-  with pytest.raises(FileNotFoundError, match='no such file'):
-    list(dpr_json.read_results(tmp_path / 'none.json'))
-  path = tmp_path / 'r.json'
-  path.write_bytes(b'[{"question": "\xff"}]')
-  with pytest.raises(ValueError, match='r.json: not UTF-8'):
-    list(dpr_json.read_results(path))
-  path = _write(path, [_RESULT])
-  with pytest.raises(ValueError, match="record 1: no field 'positive_ctxs'"):
-    list(dpr_json.read_training(path))

@@ -10,7 +10,6 @@ import farmhash
 import pytest
 
 from retrieval.questions import question_sets, red_trivia
-from retrieval.readers import tfds as tfds_reader
 
 _QUESTIONS = [f'who was king number {i} of the realm?' for i in range(60)]
 
@@ -159,20 +158,6 @@ def test_repeated_questions_keep_ids(tmp_path):
   assert found.by_id['1/q.jsonl:2'] is found.questions[3]
 
 
-def test_answer_field(tmp_path):
-  field = 'answer_and_def_correct_predictions'
-  path = _jsonl(tmp_path / 'a.jsonl', ['who?'], **{field: ['A', 'B']})
-  found = question_sets.load(
-    f'nq_open:test={path}', allow_other_counts=True, answer_field=field
-  )
-  assert found.questions[0].answers == ('A', 'B')
-  with pytest.raises(ValueError, match="expected a field 'no'"):
-    question_sets.load(f'custom={path}', answer_field='no')
-  web = _web(tmp_path / 'w.json', ['who?'])
-  with pytest.raises(ValueError, match='webquestions has no field'):
-    question_sets.load(f'custom={web}', answer_field=field)
-
-
 def test_published_forms(tmp_path):
   trivia = tmp_path / 'trivia.json'
   answer = {'Aliases': ['A', ' ', 'B'], 'Value': 'A'}
@@ -318,25 +303,6 @@ def test_tfds(tfds_dir, monkeypatch):
     assert test.question == 'who \u00e9?'
     assert test.id == 'tiny_questions[validation]:0'
   assert logger.level == level
-
-
-def test_tfds_fails_in_one_line(monkeypatch, caplog):
-  logger = logging.getLogger('urllib3.connectionpool')
-  caplog.set_level(logging.WARNING, logger.name)
-
-  def load_builder(name, data_dir):
-    logger.warning('Retrying')
-    raise OSError('no\nnetwork')
-
-  monkeypatch.setattr(tfds_reader, 'load_builder', load_builder)
-  message = (
-    r'^webquestions:dev needs files, webquestions:dev=PATH,PATH: the set cannot '
-    r'be downloaded.* web_questions of TFDS \(no network\)\.$'
-  )
-  with pytest.raises(ValueError, match=message):
-    question_sets.load('webquestions:dev')
-  logger.warning('Retrying, of another download')
-  assert 'Retrying' not in caplog.text
 
 
 _TEXT = (

@@ -200,23 +200,3 @@ def test_asked_questions(tmp_path):
   assert _asked(plain) == [('a.txt:1', 'Who?'), ('a.txt:2', 'Where?')]
   lines.write_text('{"question": " Who?", "id": 7}\n{"question": "Where?"}\n')
   assert _asked(lines) == [('7', 'Who?'), ('a.jsonl:2', 'Where?')]
-
-
-@pytest.mark.parametrize(
-  ('name', 'text', 'message'),
-  [
-    ('a.txt', 'Who?\n \nWhere?\n', r'a.txt:2: the line is empty'),
-    ('a.txt', '\n\n', 'a.txt: no questions'),
-    ('a.csv', 'Who?', 'ends in .txt or .jsonl'),
-    ('a.jsonl', '{"question": "Who?"}\n{"q": "x"}', "a.jsonl:2: no field 'qu"),
-    ('a.jsonl', '{"question": 3}', "a.jsonl:1: .*'question'"),
-    ('a.jsonl', '{"question": " "}', 'a.jsonl:1: .* is empty'),
-    ('a.jsonl', '["Who?"]', 'a.jsonl:1: expected a JSON object'),
-    ('a.jsonl', 'Who?', 'a.jsonl:1: not JSON'),
-  ],
-)
-def test_bad_files_of_asked_questions(tmp_path, name, text, message):
-  (tmp_path / name).write_text(text)
-  with pytest.raises(ValueError, match=message) as error:
-    questions.read_asked(tmp_path / name)
-  assert '\n' not in str(error.value)

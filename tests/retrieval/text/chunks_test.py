@@ -7,7 +7,6 @@ import pytest
 
 from retrieval.text import (
   chunks as chunks_lib,
-  corpus as corpus_lib,
   tokens as tokens_lib,
 )
 from tests.retrieval.store import tiny_stores
@@ -43,21 +42,6 @@ def test_several_processes_write_the_same_bytes(data, tmp_path):
   assert tiny_stores.file_hashes(
     tmp_path / 'tokens'
   ) == tiny_stores.file_hashes(data.root / 'tokens')
-
-
-def test_an_empty_corpus_is_refused(data, tmp_path):
-  class Empty(corpus_lib.Corpus):
-    def __iter__(self):
-      return iter(())
-
-  (tmp_path / 'empty.jsonl').write_text('')
-  config = corpus_lib.CorpusConfig(
-    kind='jsonl', path=str(tmp_path / 'empty.jsonl')
-  )
-  with pytest.raises(ValueError, match='holds no document'):
-    tokens_lib.build_token_store(
-      tmp_path / 'tokens', Empty(config), data.root / 'tokenizer'
-    )
 
 
 def test_chunks_are_spans_of_their_documents(data):

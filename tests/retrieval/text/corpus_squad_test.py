@@ -5,8 +5,6 @@
 import json
 import lzma
 
-import pytest
-
 from retrieval.text import corpus
 
 Document = corpus.Document
@@ -40,26 +38,6 @@ def test_squad_paragraphs_are_documents(tmp_path):
     Document('dev.json.xz:0.1', 'Super Bowl 50', 'Two.'),
     Document('dev.json.xz:1.0', 'Nice', 'Three'),
   ]
-
-
-@pytest.mark.parametrize(
-  ('data', 'message'),
-  [
-    (b'{"data": 3}', 'dev.json, data: expected a JSON list, found int'),
-    (b'[]', 'dev.json: expected a JSON object'),
-    (_squad(['a']), 'article 0: expected a JSON object, found list'),
-    (_squad({'title': 'a'}), 'article 0: expected a JSON list'),
-    (
-      _squad({'title': 'a', 'paragraphs': [{'text': 'b'}]}),
-      "article 0, paragraph 0: no field 'context'",
-    ),
-  ],
-)
-def test_squad_faults(tmp_path, data, message):
-  path = tmp_path / 'dev.json'
-  path.write_bytes(data)
-  with pytest.raises(ValueError, match=message):
-    list(_corpus(path))
 
 
 def test_a_fault_ends_an_article_of_squad(tmp_path):

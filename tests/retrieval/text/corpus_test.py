@@ -198,26 +198,6 @@ def test_damaged_archive(tmp_path, name, pack, damage):
     _read('jsonl', path)
 
 
-@pytest.mark.usefixtures('unchecked')
-@pytest.mark.parametrize(
-  ('fields', 'message'),
-  [
-    ({'kind': 'parquet'}, "kind='parquet': expected one of"),
-    ({'kind': 'jsonl', 'path': ''}, "corpus.path '': expected a path"),
-    ({'kind': 'tfds', 'path': ''}, "corpus.path '': expected a path"),
-    ({'kind': 'jsonl', 'path': 'x', 'on_error': 'ignore'}, "'raise', 'skip'"),
-    (
-      {'kind': 'jsonl', 'path': 'x', 'text_field': ''},
-      "text_field '': expected a field",
-    ),
-    ({'kind': 'jsonl', 'path': 'x', 'max_documents': -1}, 'at least 0'),
-  ],
-)
-def test_settings_that_are_none(fields, message):
-  with pytest.raises(ValueError, match=message):
-    corpus.Corpus(corpus.CorpusConfig(**fields))
-
-
 @pytest.mark.parametrize('kind', ['jsonl', 'text', 'wikiextractor'])
 def test_nothing_at_the_path(tmp_path, kind):
   (tmp_path / 'notes.md').write_text('x')

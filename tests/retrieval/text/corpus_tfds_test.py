@@ -75,15 +75,6 @@ def test_tfds_fingerprint(tfds_dir):
   assert len(prints) == 3
 
 
-def test_tfds_that_is_not_there(tfds_dir):
-  with pytest.raises(ValueError, match='knows no such data set'):
-    _read('no_such_pages', tfds_dir)
-  with pytest.raises(ValueError, match=r"split 'dev'.*\['test', 'train'\]"):
-    _read('tiny_pages', tfds_dir, split='dev')
-  with pytest.raises(ValueError, match=r"tiny_pages\[test\]:0: no field 'b'"):
-    _read('tiny_pages', tfds_dir, split='test', text_field='b')
-
-
 def test_tfds_names_outside_its_list(tmp_path):
   from retrieval.readers import tfds
 

@@ -264,16 +264,3 @@ def test_chunks_leave_out_what_is_dropped(stores, tmp_path):
     chunks_lib.build_chunk_store(
       tmp_path / 'other', tokens, dropped=found, **arguments
     )
-
-
-def test_settings_out_of_range_are_named(stores, tmp_path):
-  for field, value in (
-    ('threshold', 0.0),
-    ('threshold', 1.5),
-    ('ngram', 0),
-    ('num_permutations', 0),
-    ('num_permutations', 4),
-    ('seed', -1),
-  ):
-    with pytest.raises(ValueError, match=f'{field}={value}'):
-      near_duplicates.Settings(**{field: value})

@@ -35,19 +35,3 @@ def test_open_corpus_tells_the_kind_by_name(tmp_path, name, data, kind):
     found = corpus.open_corpus(where)
     assert found.config.kind == kind
     assert [d.text for d in found] == [d.text for d in expected]
-
-
-def test_open_corpus_takes_every_field(tmp_path):
-  (tmp_path / 'a.json').write_bytes(_JSONL.replace(b'"text"', b'"body"'))
-  with pytest.raises(ValueError, match='found no kind; give kind=, one of'):
-    corpus.open_corpus(tmp_path)
-  found = corpus.open_corpus(
-    tmp_path, kind='jsonl', text_field='body', max_documents=1
-  )
-  assert list(found) == [_DOCUMENTS[0]]
-  with pytest.raises(FileNotFoundError, match='no file there'):
-    corpus.open_corpus(tmp_path / 'b.jsonl')
-  (tmp_path / 'a.txt').touch()
-  (tmp_path / 'b.jsonl').touch()
-  with pytest.raises(ValueError, match=r"found \['jsonl', 'text'\] kind"):
-    corpus.open_corpus(tmp_path)

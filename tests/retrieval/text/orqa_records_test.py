@@ -78,20 +78,6 @@ def test_as_many_titles_as_blocks(tmp_path, blocks, titles):
       _read('orqa_blocks', tmp_path, on_error=on_error)
 
 
-def test_blocks_that_are_not_there(tmp_path):
-  for path in (tmp_path, tmp_path / 'none', tmp_path / 'none.tfr'):
-    with pytest.raises(
-      FileNotFoundError, match='corpus.path .* for kind orqa_blocks'
-    ):
-      _corpus('orqa_blocks', path)
-  tfrecord.write(tmp_path / 'blocks.tfr', [b'x'])
-  tfrecord.write(tmp_path / 'other.tfr', [b'x'])
-  with pytest.raises(FileNotFoundError, match=r'no titles .*: titles.tfr, tit'):
-    _corpus('orqa_blocks', tmp_path)
-  with pytest.raises(FileNotFoundError, match='no titles beside it'):
-    _corpus('orqa_blocks', tmp_path / 'other.tfr')
-
-
 def test_a_bad_block_is_named_or_counted_and_the_others_keep_their_ids(
   tmp_path,
 ):
@@ -420,24 +406,6 @@ def test_a_span_outside_its_block_leaves_no_shard(made, tmp_path):
   with pytest.raises(ValueError, match=r'block 0: \[0, 1000\] is not a span'):
     official_records.write_pretraining(tmp_path / 'w', made.blocks, spans, 1)
   assert not list(tmp_path.iterdir())
-
-
-def test_other_shards_and_other_tokenizers_are_refused(made, tmp_path):
-  arguments = (tmp_path / 'w', made.blocks, made.tokenizer)
-  official_records.write_retrieval_corpus(*arguments, 2)
-  official_records.write_retrieval_corpus(*arguments, 2)
-  with pytest.raises(
-    ValueError, match='w-00000-of-00002 is a shard of another'
-  ):
-    official_records.write_retrieval_corpus(*arguments, 3)
-  with pytest.raises(ValueError, match='num_shards 0: expected 1 or more'):
-    official_records.write_retrieval_corpus(*arguments, 0)
-  (tmp_path / 'vocab.txt').write_text('\n'.join([*made.vocabulary, 'more']))
-  other = tokenization.load_tokenizer(tmp_path / 'vocab.txt')
-  with pytest.raises(ValueError, match='the tokenizer given is'):
-    official_records.write_retrieval_corpus(
-      tmp_path / 'v', made.blocks, other, 2
-    )
 
 
 def test_equal_exports_are_equal_bytes(made, tmp_path):

