@@ -13,7 +13,6 @@ import contextlib
 import itertools
 import os
 import pathlib
-import secrets
 import sys
 import time
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 from absl import logging
 import cloudpickle
 
-from retrieval.store import executors, ray_cluster
+from retrieval.store import drafts, executors, ray_cluster
 
 _POLL_SEC = 2.0
 _PATIENCE_SEC = 30.0  # between two lines about a lack of workers
@@ -135,7 +134,7 @@ class RayExecutor(executors.Remote):
     marks = []
     for folder in self._folders:
       folder.mkdir(parents=True, exist_ok=True)
-      mark = folder / f'.seen-{secrets.token_hex(8)}'
+      mark = drafts.beside(folder / 'seen')  # a killed driver's is removed
       mark.touch()
       stack.callback(mark.unlink, missing_ok=True)
       marks.append(str(mark))
