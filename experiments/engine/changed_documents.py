@@ -1,20 +1,85 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A corpus that changes: documents added, replaced and deleted."""
+"""A corpus that changes: documents added, replaced and deleted.
+
+What the functions of `experiments.update` share, of all models.
+"""
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+import contextlib
 import dataclasses
 import json
+import os
 import pathlib
+from typing import Any
 
-from absl import flags
+from absl import flags, logging
 import numpy as np
 
-from retrieval.store import store
+from experiments.engine import progress, reports
+from retrieval.store import locks, store
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
 FILE = 'documents.jsonl'
+
+# (documents, ids to delete, new folder) -> counts
+Change = Callable[
+  [Sequence[corpus_lib.Document], Sequence[str], str], dict[str, int]
+]
+
+
+@contextlib.contextmanager
+def changing(
+  root: str | os.PathLike,
+  old: Any,
+  tokens: tokens_lib.TokenStore,
+  before: Callable[[], Iterable[corpus_lib.Document]],
+  documents: Sequence[corpus_lib.Document],
+  delete: Sequence[str],
+) -> Iterator[tuple[pathlib.Path, dict[str, int]]]:
+  """Write a changed corpus into a new data folder, and lock the folder.
+
+  Args:
+    old: the data folder before.
+    tokens: its documents.
+    before: returns these documents.
+    documents: added, or in place of documents of the same id.
+
+  Yields:
+    The new folder, and the counts of `check`.
+
+  Raises:
+    ValueError: as `check` and `write`, and for the old folder as the new one.
+  """
+  root = pathlib.Path(root).resolve()
+  if root == old.root.resolve():
+    raise ValueError(f'{root}: is the old data folder; name another one.')
+  counts = check(tokens, documents, delete)
+  with locks.writer(root, locks.DATA):
+    write(root, before(), documents, delete)
+    yield root, counts
+
+
+def tokenize(
+  data: Any, old: Any, tokens: tokens_lib.TokenStore, num_processes: int
+) -> tokens_lib.TokenStore:
+  """Build the tokens of the changed corpus as those of the old one were."""
+  if not data.has_tokenizer:
+    old.tokenizer.save(data.tokenizer_path)
+  made = tokens.store.fields
+  documents = corpus_lib.CorpusConfig(kind='jsonl', path=str(data.root / FILE))
+  with progress.bar('tokenize', 'documents') as shown:
+    return tokens_lib.build_token_store(
+      data.path('tokens'),
+      corpus_lib.Corpus(documents),
+      data.tokenizer_path,
+      with_title=made['with_title'],
+      with_text=tokens.with_text,
+      documents_per_shard=made['documents_per_shard'],
+      num_processes=num_processes,
+      progress=shown,
+    )
 
 
 def check(
@@ -105,6 +170,22 @@ def read(
     max_documents=0,
   )
   return list(corpus_lib.Corpus(settings))
+
+
+def run(corpus: corpus_lib.CorpusConfig, change: Change) -> None:
+  """Make the changes that the flags name, and print their counts.
+
+  Raises:
+    ValueError: without --output, and for a bad record, by file and line.
+  """
+  values = flags.FLAGS
+  if not values.output:
+    raise ValueError('--output is empty: expected the new data folder.')
+  documents = read(corpus, values.documents) if values.documents else []
+  counts = change(documents, values.delete, values.output)
+  rows = [(name, f'{count:,}') for name, count in counts.items()]
+  reports.print_table(('part', 'number'), rows)
+  logging.info('The new data and their index are in %s.', values.output)
 
 
 def define_flags() -> None:

@@ -21,12 +21,10 @@ experiments.prepare with --config.data_dir=DATA and
 from collections.abc import Iterator, Sequence
 import dataclasses
 import os
-import pathlib
 
-from absl import flags, logging
 import numpy as np
 
-from experiments.engine import changed_documents, progress, reports
+from experiments.engine import changed_documents, progress
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval import tokenization
 from retrieval.index import (
@@ -36,7 +34,7 @@ from retrieval.index import (
   vectors as vectors_lib,
 )
 from retrieval.search import colbert_index, lda
-from retrieval.store import checkpoints, locks
+from retrieval.store import checkpoints
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -63,12 +61,9 @@ def change(
     ValueError: for an id that is given twice or cannot be deleted, an empty
       text, a tokenizer that loses part of a text, or a folder of other data.
   """
-  root = pathlib.Path(root).resolve()
-  if root == old.root.resolve():
-    raise ValueError(f'{root}: is the old data folder; name another one.')
-  counts = changed_documents.check(old.tokens, documents, delete)
-  with locks.writer(root, locks.DATA):
-    changed_documents.write(root, _all_documents(old), documents, delete)
+  with changed_documents.changing(
+    root, old, old.tokens, lambda: _all_documents(old), documents, delete
+  ) as (root, counts):
     data = dataclasses.replace(old, root=root)
     _cut(config, old, data, [document.id for document in documents])
     counts |= _carry_over(config, old, data)
@@ -124,22 +119,9 @@ def _all_documents(
 
 def _cut(config, old, data, added) -> None:
   """Build tokens and chunks of all splits with the settings of the old ones."""
-  if not data.has_tokenizer:
-    old.tokenizer.save(data.tokenizer_path)
-  made = old.tokens.store.fields
-  with progress.bar('tokenize', 'documents') as shown:
-    documents = corpus_lib.CorpusConfig(
-      kind='jsonl', path=str(data.root / changed_documents.FILE)
-    )
-    tokens = tokens_lib.build_token_store(
-      data.path('tokens'),
-      corpus_lib.Corpus(documents),
-      data.tokenizer_path,
-      with_title=made['with_title'],
-      documents_per_shard=made['documents_per_shard'],
-      num_processes=config.tokens.num_processes,
-      progress=shown,
-    )
+  tokens = changed_documents.tokenize(
+    data, old, old.tokens, config.tokens.num_processes
+  )
   fields = old.chunks('train').store.fields
   test_fraction = fields.get('test_fraction', 0.0)
   given = sorted({*fields.get('added', ()), *added})
@@ -219,9 +201,6 @@ def _carry_over(config, old, data) -> dict[str, int]:
 
 def update(config: config_lib.Config, workdir: str) -> None:
   """Apply --documents and --delete to the data of a run."""
-  values = flags.FLAGS
-  if not values.output:
-    raise ValueError('--output is empty: expected the new data folder.')
   saved = loading.run_config(
     checkpoints.find(workdir).config.to_dict(), config_lib.Config
   )
@@ -230,11 +209,9 @@ def update(config: config_lib.Config, workdir: str) -> None:
     index=config.index,
     data_dir=config.data_dir or saved.data_dir,
   )
-  documents = []
-  if values.documents:
-    documents = changed_documents.read(config.corpus, values.documents)
   old = retro_data.DataFolder.of(saved, workdir)
-  counts = change(saved, old, values.output, documents, values.delete)
-  rows = [(name, f'{count:,}') for name, count in counts.items()]
-  reports.print_table(('part', 'number'), rows)
-  logging.info('The new datastore and its index are in %s.', values.output)
+
+  def apply(documents, delete, output):
+    return change(saved, old, output, documents, delete)
+
+  changed_documents.run(config.corpus, apply)

@@ -10,6 +10,7 @@ import types
 import numpy as np
 import pytest
 
+from experiments.engine import changed_documents
 from experiments.retro import update as retro_update
 from retrieval.index import (
   index as index_lib,
@@ -246,7 +247,7 @@ def test_command(run, tmp_path, monkeypatch, capsys):
     documents=str(changes), delete=[], output=str(tmp_path / 'd')
   )
   found = types.SimpleNamespace(FLAGS=values)
-  monkeypatch.setattr(retro_update, 'flags', found)
+  monkeypatch.setattr(changed_documents, 'flags', found)
   retro_update.update(_config(), str(workdir))
   printed = capsys.readouterr().out
   assert 'documents added' in printed and 'chunks embedded' in printed
