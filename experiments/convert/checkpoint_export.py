@@ -20,9 +20,9 @@ from realm_jax.checkpoints import (
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.serving import index_builder, index_folders, model_configs
-from retrieval.formats import block_records, safetensors_files
+from retrieval.formats import block_records
 from retrieval.index import index_versions, snapshots
-from retrieval.store import checkpoints, locks, store
+from retrieval.store import checkpoints, locks, safetensors_files, store
 
 _WORD = 'bert/embeddings/word/embedding'
 _TEXTS = 4096

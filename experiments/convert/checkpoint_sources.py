@@ -15,7 +15,8 @@ from realm_jax.checkpoints import (
   convert as checkpoint_convert,
   names as checkpoint_names,
 )
-from retrieval.formats import safetensors_files, tensor_bundle, torch_pickle
+from retrieval.formats import tensor_bundle, torch_pickle
+from retrieval.store import safetensors_files
 
 _WEIGHTS = {
   'model.safetensors': safetensors_files.read,

@@ -45,9 +45,8 @@ from realm_jax.checkpoints import (
   names as checkpoint_names,
 )
 from realm_jax.serving import index_builder, index_folders
-from retrieval.formats import safetensors_files
 from retrieval.index import index_versions, snapshots
-from retrieval.store import checkpoints, locks
+from retrieval.store import checkpoints, locks, safetensors_files
 
 _BERT = (
   'num_layers',

@@ -28,8 +28,8 @@ import numpy as np
 from experiments.engine import checkpoint_writer, command, reports
 from experiments.retro.config import Config
 from retrieval import tokenization
-from retrieval.formats import gguf_files, safetensors_files
-from retrieval.store import locks, manifests
+from retrieval.formats import gguf_files
+from retrieval.store import locks, manifests, safetensors_files
 from retrieval.tokenization import byte_pairs
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib

@@ -35,9 +35,8 @@ from experiments.engine import command, progress
 from experiments.open_qa import answer_view, settings as settings_lib
 from experiments.realm import prepare as realm_prepare
 from realm_jax.serving import answers, beams, packaged, trained_models
-from retrieval.formats import packed
 from retrieval.questions import questions as questions_lib, scoring
-from retrieval.store import checkpoints, store
+from retrieval.store import checkpoints, packed, store
 from retrieval.text import corpus as corpus_lib, packed_runs
 
 CONFIG = str(

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Write a trained REALM or reader as a packed model (`retrieval.formats.packed`)."""
+"""Write a trained REALM or reader as a packed model (`retrieval.store.packed`)."""
 
 from collections.abc import Callable, Collection
 import dataclasses
@@ -13,8 +13,8 @@ import numpy as np
 
 from realm_jax.nn import initialize
 from realm_jax.serving import index_builder, packaged, serving, trained_models
-from retrieval.formats import packed, safetensors_files
 from retrieval.index import snapshots
+from retrieval.store import packed, safetensors_files
 
 _STARTS = ('data_dir', 'embedder_from', 'encoder_from', 'realm_from')
 

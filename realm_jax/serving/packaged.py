@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reader, the retriever and the REALM that come with the package.
 
-One packed model (`retrieval.formats.packed`) with vectors of the packaged articles'
+One packed model (`retrieval.store.packed`) with vectors of the packaged articles'
 blocks, 8 bits a value; realm_jax/packaged/README.md documents it.
 """
 
@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from realm_jax.data import folder as data_folder
-from retrieval.formats import packed, safetensors_files
 from retrieval.index import snapshots
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, packed, safetensors_files
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,

@@ -21,8 +21,7 @@ from typing import Any
 import jax
 import ml_collections
 
-from retrieval.formats import packed
-from retrieval.store import checksums, store, verification
+from retrieval.store import checksums, packed, store, verification
 
 CHECKSUMS, BEST = 'checksums.json', 'best.json'
 _ADVICE = 'remove this step, and the same command continues from the one before'

@@ -12,8 +12,7 @@ from typing import Any
 from absl import logging
 
 from retrieval import tokenization
-from retrieval.formats import packed
-from retrieval.store import links, manifests, store
+from retrieval.store import links, manifests, packed, store
 from retrieval.text import corpus as corpus_lib, data_folder
 
 _DOCUMENTS = 'documents.jsonl'

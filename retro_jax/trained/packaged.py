@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trained RETRO that comes with the package: 8 bits a parameter.
 
-A packed model (`retrieval.formats.packed`); retro_jax/packaged/README.md documents it.
+A packed model (`retrieval.store.packed`); retro_jax/packaged/README.md documents it.
 Its datastore is made of the packaged Wikipedia articles, which the first call
 tokenizes and indexes by their words (BM25) into a folder of the user's cache, so that
 neither vectors nor an embedder are needed.
@@ -16,8 +16,8 @@ import pathlib
 from absl import logging
 
 from retrieval import tokenization
-from retrieval.formats import packed
 from retrieval.index import neighbors as neighbors_lib, sources
+from retrieval.store import packed
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,

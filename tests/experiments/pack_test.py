@@ -19,8 +19,8 @@ import realm_jax
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
 from realm_jax.serving import packaged, serving, trained_models
-from retrieval.formats import packed
 from retrieval.nn import sharding
+from retrieval.store import packed
 from retrieval.text import corpus as corpus_lib
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm

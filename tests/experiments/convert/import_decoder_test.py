@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from experiments.convert import import_decoder as retro_import
-from retrieval.formats import safetensors_files
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, safetensors_files
 from retrieval.tokenization import byte_pairs
 from retro_jax.nn import retrofit
 from retro_jax.trained import language_model, sampling

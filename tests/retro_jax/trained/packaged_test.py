@@ -15,7 +15,7 @@ import pytest
 
 from experiments.engine import checkpoint_writer
 from retrieval import tokenization
-from retrieval.formats import packed
+from retrieval.store import packed
 from retrieval.text import corpus as corpus_lib
 import retro_jax
 from retro_jax.nn import retro as retro_model

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors import numpy as safetensors_numpy
 
-from retrieval.formats import safetensors_files
+from retrieval.store import safetensors_files
 
 ARRAYS = {
   'matrix': np.arange(12, dtype=np.float32).reshape(3, 4),

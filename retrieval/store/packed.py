@@ -20,8 +20,13 @@ from flax import traverse_util
 import jax
 import numpy as np
 
-from retrieval.formats import safetensors_files
-from retrieval.store import checksums, manifests, store, verification
+from retrieval.store import (
+  checksums,
+  manifests,
+  safetensors_files,
+  store,
+  verification,
+)
 
 CONFIG = 'config.json'
 WEIGHTS = 'weights.json'

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from retrieval.formats import packed
+from retrieval.store import packed
 
 
 @pytest.fixture
