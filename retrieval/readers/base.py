@@ -140,18 +140,13 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
     yield from enumerate(f, start=1)
 
 
-def without_end(number: int, line: bytes) -> bytes:
-  """Return line `number`, from 1, without its end; b'' for a blank line."""
-  if number == 1:
-    line = line.removeprefix(codecs.BOM_UTF8)
-  return line.rstrip(b'\r\n') if line.strip() else b''
-
-
 def text_lines(path: pathlib.Path) -> Iterator[tuple[str, bytes]]:
   """Yield (place, line without its end) of every line that is not blank."""
   for number, line in read_lines(path):
-    if text := without_end(number, line):
-      yield f'{path}:{number}', text
+    if number == 1:
+      line = line.removeprefix(codecs.BOM_UTF8)
+    if line.strip():
+      yield f'{path}:{number}', line.rstrip(b'\r\n')
 
 
 def parse_json(data: bytes, where: str, expected: type) -> Any:

@@ -19,27 +19,13 @@ def read_jsonl(
 ) -> base.Records:
   """Read one JSON object a line; blank lines are skipped."""
   for file in files:
-    for number, line in base.read_lines(file.path):
-      if found := parse_line(file, number, line, fields):
-        yield found
-
-
-def parse_line(
-  file: base.SourceFile, number: int, line: bytes, fields: base.Fields
-) -> tuple[str, base.Document | base.BadRecord] | None:
-  """Return the place and the record or fault of line `number`, from 1.
-
-  A blank line has None.
-  """
-  line = base.without_end(number, line)
-  if not line:
-    return None
-  where = f'{file.path}:{number}'
-  try:
-    record = base.parse_json(line, where, dict)
-    return where, fields.document(record, where, f'{file.name}:{number}')
-  except base.BadRecord as error:
-    return where, error
+    for where, line in base.text_lines(file.path):
+      number = where.rpartition(':')[2]
+      try:
+        record = base.parse_json(line, where, dict)
+        yield where, fields.document(record, where, f'{file.name}:{number}')
+      except base.BadRecord as error:
+        yield where, error
 
 
 def read_text(files: Sequence[base.SourceFile]) -> base.Records:
