@@ -33,7 +33,8 @@ from experiments.retro import (
   datastore_parts,
   evaluate as retro_evaluate,
 )
-from retrieval.index import datastore_subsets, sources
+from retrieval.index import datastore_subsets
+from retrieval.search import names
 from retrieval.store import locks, store
 from retro_jax.data import pipeline
 from retro_jax.trained import loading
@@ -129,7 +130,7 @@ class Swept:
   def by_sources(self) -> Iterator[Setting]:
     """Settings with the neighbors of each source that there is, and with none."""
     reader, split = self.first_reader, self.evaluate.split
-    for source in sources.NAMES:
+    for source in names.NAMES:
       data = dataclasses.replace(self.trained.data, source=source)
       path = data.neighbors_path(split)
       if path.is_dir():

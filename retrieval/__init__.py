@@ -23,7 +23,7 @@ _PLACES = {
   'ExactSearcher': ('searchers.exact', 'ExactSearcher'),
   'IndexConfig': ('index.index', 'IndexConfig'),
   'QuestionSet': ('questions.question_sets', 'QuestionSet'),
-  'Retriever': ('index.retriever', 'Retriever'),
+  'Retriever': ('search.retriever', 'Retriever'),
   'ScannConfig': ('searchers.scann', 'ScannConfig'),
   'ScannSearcher': ('searchers.scann', 'ScannSearcher'),
   'SearchResult': ('index.text_index', 'SearchResult'),

@@ -22,7 +22,7 @@ from experiments.engine import run_settings
 from experiments.open_qa import settings
 from experiments.realm import settings as realm_settings
 from realm_jax.nn import open_qa
-from retrieval.search import colbert_index
+from retrieval.search import late_interaction
 
 # Lists of Red-Trivia whose answers are often in the vital articles.
 _LISTS = 'artandliterature,computers,elements,general,greekmyth,worldcapitals'
@@ -61,7 +61,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   )
 
   # Late interaction, for the retriever 'colbert'.
-  config.colbert_index = sections.of(colbert_index.Section)
+  config.colbert_index = sections.of(late_interaction.ColbertConfig)
 
   config.refresh.schedule = 'frozen'
   config.optimizer.learning_rate = 1e-5

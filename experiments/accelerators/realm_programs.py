@@ -133,7 +133,7 @@ def _open_qa(
 def reader_shapes(
   config: Config, model: open_qa.OpenQaConfig, b: int
 ) -> Shapes:
-  """Return the shapes of a batch that a `beam_selector` completed."""
+  """Return the shapes of a batch that a `beams.BeamSelector` completed."""
   c, r = config.lookup.retriever_beam, config.lookup.reader_beam
   length = config.lookup.row_length
   spans = (b, r, model.max_span_width, length)

@@ -20,7 +20,7 @@ def prepare(sizes: dict[str, Any]) -> dict[str, Any]:
   folder = retro_data.DataFolder(pathlib.Path(sizes['data']))
   chunks = folder.chunks('train')
   ids = np.linspace(0, chunks.num_chunks - 1, sizes['chunks']).astype(np.int64)
-  texts = chunks.texts(np.unique(ids), folder.tokenizer)
+  texts = chunks.texts(np.unique(ids))
   file = pathlib.Path(sizes['folder']) / 'texts.json'
   file.write_text(json.dumps(texts))
   return {'model': str(embedders.find_minilm())}

@@ -28,10 +28,11 @@ from experiments.engine import optimizers
 from realm_jax.data import question_rows, reader_rows
 from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.objectives import reader_losses
-from realm_jax.serving import answer_text, beam_selector, beams, predict
+from realm_jax.serving import answer_text, beams, predict
 from retrieval import searchers, tokenization
 from retrieval.nn import embedders
 from retrieval.questions import answer_search, questions as questions_lib
+from retrieval.search import retriever as retriever_lib
 from retrieval.store import store
 from retrieval.text import (
   blocks as blocks_lib,
@@ -115,7 +116,7 @@ def prepare(sizes: dict[str, Any]) -> dict[str, Any]:
 
 def _random_retriever(
   realm: config_lib.RealmConfig, num_blocks: int
-) -> beams.DenseRetriever:
+) -> beams.BeamRetriever:
   """Dense retrieval from random vectors."""
   rng = np.random.default_rng(0)
   vectors = rng.standard_normal((num_blocks, realm.vector_size), np.float32)
@@ -123,7 +124,9 @@ def _random_retriever(
   version = types.SimpleNamespace(name='random', vectors=vectors, index=index)
   snapshot = types.SimpleNamespace(step=0, version=version)
   serving = types.SimpleNamespace(serving=lambda _: snapshot)
-  return beams.DenseRetriever(realm, serving)
+  newest = beams.NewestIndex(realm, serving)
+  dense = retriever_lib.Dense(None, newest)
+  return beams.BeamRetriever(dense, newest=newest)
 
 
 class _Steps:
@@ -148,7 +151,7 @@ class _Steps:
       pad_id=tokenizer.pad_id,
     )
     lookup = functools.partial(
-      beam_selector.BeamSelector,
+      beams.BeamSelector,
       layout,
       self._blocks,
       _random_retriever(realm, self._blocks.num_blocks),

@@ -20,8 +20,7 @@ import numpy as np
 import optax
 
 from experiments.benchmarks import comparison, retro_worker
-from retrieval.index import retriever as retriever_lib
-from retro_jax.data import samples
+from retro_jax.data import neighbor_lookup, samples
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import retro as model_lib
 
@@ -115,13 +114,13 @@ class _Decoders:
       )[:, 0]
     )
 
-  def _retrieve(self, rows, k) -> retriever_lib.Retrieved:
+  def _retrieve(self, rows, k) -> neighbor_lookup.Retrieved:
     """Return random neighbors."""
     config = self._model.config
     shape = (len(rows), self._num_neighbors, config.neighbor_length)
     tokens = self._rng.integers(1, config.vocab_size, shape, np.int32)
     ids, titles = np.zeros(shape[:2], np.int64), [[''] * k for _ in rows]
-    return retriever_lib.Retrieved(
+    return neighbor_lookup.Retrieved(
       ids, ids.astype(np.float32), tokens, np.ones(shape, bool), titles
     )
 

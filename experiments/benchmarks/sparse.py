@@ -20,7 +20,7 @@ import numpy as np
 
 from experiments.benchmarks import comparison
 from retrieval.search import bm25, sparse_index, tfidf
-from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
+from retrieval.text import corpus as corpus_lib, passages as passages_lib
 
 _PASSAGE_WORDS = 100
 Search = Callable[[Sequence[str], int], np.ndarray]
@@ -63,12 +63,7 @@ def _build_ours(
   passages: Sequence[str],
   folder: pathlib.Path,
 ) -> Search:
-  texts = sparse_index.Texts(
-    'passages',
-    len(passages),
-    lambda ids: [passages[i] for i in ids],
-    lambda ids: tokens_lib.hash_ids([passages[i] for i in ids]),
-  )
+  texts = passages_lib.TextList(passages)
   index = index_of.build_store(folder / 'index', texts)
   return lambda queries, k: index.search(queries, k)[0]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from experiments.open_qa import dpr_examples
-from realm_jax.serving import block_indices, trained_models
+from realm_jax.serving import trained_models
+from retrieval.index import text_indices
 
 
 def interleaved(
@@ -29,7 +30,8 @@ def _search(
 ) -> Callable[[Sequence[str], int], np.ndarray]:
   if kind == 'dense':
     return reader.with_retriever(kind).as_realm().retrieve
-  index = block_indices.word_index(reader.data, kind)
+  data = reader.data
+  index = text_indices.TextIndices(data.root, data.blocks).words(kind)
   return lambda texts, k: index.search(texts, k)[0]
 
 

@@ -28,7 +28,7 @@ from retrieval import settings as settings_lib
 from retrieval.nn import (
   bert,
   colbert,
-  colbert_encoder,
+  trained_encoders,
 )
 from retrieval.store import store
 
@@ -119,6 +119,6 @@ def run(config: Config, workdir: str | os.PathLike) -> None:
   config = with_sizes(config, data.tokenizer.vocab_size)
   task = make_task(config, data)
   if not jax.process_index():
-    data.tokenizer.save(pathlib.Path(workdir) / colbert_encoder.TOKENIZER)
+    data.tokenizer.save(pathlib.Path(workdir) / trained_encoders.TOKENIZER)
   logging.info('Training on %s, writing to %s.', data.root, workdir)
   loop.train(task, config, str(workdir))

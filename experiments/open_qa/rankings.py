@@ -156,9 +156,8 @@ class Kind:
 def _trec_run(
   asked: Sequence[questions_lib.Question], beam: beams.Beam, names: BlockNames
 ) -> trec_files.Run:
-  scores = beam.fields['beam_scores'] if beam.scores is None else beam.scores
   run = {}
-  for question, ids, row in zip(asked, beam.ids, scores, strict=False):
+  for question, ids, row in zip(asked, beam.ids, beam.scores, strict=False):
     kept = ids >= 0
     found = zip(names.of(ids[kept].tolist()), row[kept].tolist(), strict=True)
     run[trec_files.identifier(question.id)] = list(found)

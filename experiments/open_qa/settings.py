@@ -14,7 +14,7 @@ from realm_jax.serving import beams
 from retrieval import settings
 from retrieval.nn import colbert
 from retrieval.questions import answers as answers_lib
-from retrieval.search import colbert_index, lda
+from retrieval.search import late_interaction, lda
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Lookup:
   question_length: examples.QueryLength = 64
   bm25_scale: settings.NotNegative = 0.2  # factor on scores by words
   # of weighted: BM25's share; experiments.open_qa.tune_hybrid measures shares
-  words_weight: settings.Share = beams.WORDS_WEIGHT
+  words_weight: settings.Share = 0.4
   num_topics: settings.Size = lda.LdaConfig.num_topics  # of lda
 
 
@@ -148,6 +148,6 @@ class Settings(realm_settings.Settings):
   train_blocks: bool
   dpr: Dpr
   colbert: colbert.ColbertConfig
-  colbert_index: colbert_index.Section
+  colbert_index: late_interaction.ColbertConfig
   warm_start: WarmStarts
   evaluate: Evaluate

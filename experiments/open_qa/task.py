@@ -17,7 +17,6 @@ from realm_jax.data import folder as realm_data, question_rows
 from realm_jax.nn import open_qa
 from realm_jax.objectives import claims, reader_losses
 from realm_jax.serving import (
-  beam_selector,
   beams,
   index_builder,
   model_configs,
@@ -62,7 +61,7 @@ def make_task(
       first=functools.partial(starts.kept_embedder, config, builder.model),
     )
   retriever = beams.make_retriever(config, data, index_refresher)
-  selector = beam_selector.make_selector(
+  selector = beams.make_selector(
     config, data, retriever, train_blocks=config.train_blocks
   )
   source, splits = read_source(config, data)
@@ -79,8 +78,8 @@ def make_task(
     list(splits['train']),
     realm_task.refresh_config(config).identity,
   ]
-  if isinstance(retriever, beams.RerankedRetriever):
-    identity.append(retriever.fingerprint)
+  if retriever.reranker:
+    identity.append(retriever.reranker)
   return tasks.Task(
     init=functools.partial(
       starts.init_params, config=config, model_cfg=model_cfg

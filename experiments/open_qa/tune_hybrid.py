@@ -7,7 +7,7 @@
 Each argument is a question set that experiments.open_qa.retrieve --kinds=dense,bm25 has
 ranked: the start of the names of its files SET.dense.run, SET.bm25.run and SET.qrels;
 --vectors and --words name other runs than dense and bm25. For each --weight, the share of
-words in `retrieval.search.fusion.by_scores`, and for the fusion of ranks, the command
+words in `retrieval.search.fuse.by_scores`, and for the fusion of ranks, the command
 prints recall@K, MRR and nDCG@10 in percent with 95 % intervals. The weight with the
 highest --measure, the mean over sets, is chosen; the smallest of equal ones. It is
 config.lookup.words_weight of training, config.evaluate.words_weight of evaluation.
@@ -25,11 +25,11 @@ import numpy as np
 
 from experiments.engine import command, reports
 from retrieval.questions import ranking, trec_files
-from retrieval.search import fusion
+from retrieval.search import fuse
 from retrieval.store import store
 
 WEIGHTS = [i / 10 for i in range(11)]
-RANKS = 'ranks'  # the row of `fusion.by_ranks`
+RANKS = 'ranks'  # the row of `fuse.by_ranks`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Ranked:
 
   questions: list[str]  # [b]
   blocks: list[str]  # names of block 0, 1, ...
-  lists: list[fusion.Found]  # of vectors, of words: [b, n] each
+  lists: list[fuse.Found]  # of vectors, of words: [b, n] each
 
-  def run_of(self, found: fusion.Found) -> trec_files.Run:
+  def run_of(self, found: fuse.Found) -> trec_files.Run:
     """Return fused lists as a run."""
     return {
       question: [
@@ -75,10 +75,10 @@ def measure(
 ) -> dict[str, ranking.Values]:
   """Return the measures of the fusion by ranks and of each weight."""
   depth = max(ids.shape[1] for ids, _ in found.lists)
-  fused = {RANKS: fusion.by_ranks([ids for ids, _ in found.lists], depth)}
+  fused = {RANKS: fuse.by_ranks([ids for ids, _ in found.lists], depth)}
   for weight in weights:
     pair = 1 - weight, weight
-    fused[f'{weight:g}'] = fusion.by_scores(found.lists, pair, depth)
+    fused[f'{weight:g}'] = fuse.by_scores(found.lists, pair, depth)
   return {
     name: ranking.measure(
       *trec_files.relevance(found.run_of(lists), qrels, found.questions, depth)

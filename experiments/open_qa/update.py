@@ -31,13 +31,12 @@ from experiments.engine import changed_documents, command, progress, reports
 from experiments.open_qa import settings as settings_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
-  block_indices,
   index_builder,
   index_folders,
   serving,
   trained_models,
 )
-from retrieval.index import reuse
+from retrieval.index import reuse, text_indices
 from retrieval.store import locks
 from retrieval.text import (
   blocks as blocks_lib,
@@ -92,15 +91,12 @@ def update(
     if index is not None:
       counts |= _build_index(trained, index, data)
       built = new.index
-    for kind in block_indices.WORDS:
-      if block_indices.words_path(old, kind).exists():
-        known = reuse.ReusedTerms(block_indices.word_index(old, kind))
-        block_indices.word_index(data, kind, known)
-        counts[f'blocks reused in {kind}'] = known.num_reused
-    with progress.bar('colbert', 'blocks') as shown:
-      copied = block_indices.carry_tokens(old, data, shown)
-    if copied:
-      counts['blocks reused in colbert'] = sum(x.num_reused for x in copied)
+    there, new_indices = (
+      text_indices.TextIndices(x.root, x.blocks) for x in (old, data)
+    )
+    with progress.bar('texts', 'blocks') as shown:
+      copied = new_indices.copy_from(there, progress=shown)
+    counts |= {f'blocks reused in {kind}': n for kind, n in copied.items()}
   there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
   counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())
   return Updated(new, built, counts)

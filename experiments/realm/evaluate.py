@@ -30,11 +30,11 @@ from experiments.realm import (
 )
 from realm_jax.data import folder as realm_data, pipeline
 from realm_jax.serving import (
-  block_indices,
   masked_words,
   serving,
   trained_models,
 )
+from retrieval.index import text_indices
 
 FILE = 'evaluation.json'
 _MEASURES = ('log_prob', 'accuracy', 'exact_span')
@@ -91,7 +91,7 @@ def retriever(
 
 def bm25_retriever(data: realm_data.DataFolder) -> zero_shot.RetrieveFn:
   """Return a function from questions to block ids, by words."""
-  index = block_indices.word_index(data, 'bm25')
+  index = text_indices.TextIndices(data.root, data.blocks).words('bm25')
   return lambda texts, k: index.search(texts, k)[0]
 
 

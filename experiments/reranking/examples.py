@@ -20,13 +20,12 @@ import numpy as np
 from experiments.engine import progress
 from experiments.open_qa import ask, candidates, dpr_examples
 from realm_jax.data import block_dataset, examples as examples_lib
-from realm_jax.serving import block_indices
 from retrieval import tokenization
-from retrieval.index import reranking, snapshots
+from retrieval.index import neighbors, snapshots
 from retrieval.nn import cross_encoder
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints, shards, store
-from retrieval.text import blocks as blocks_lib, chunks as chunks_lib, tokens
+from retrieval.text import chunks as chunks_lib, tokens
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading
 
@@ -60,13 +59,6 @@ class Examples:
       f'Split {name!r} with valid_fraction {valid_fraction} of {len(hashes)} '
       f'queries with a positive passage ({self.fingerprint})',
     )
-
-
-def block_texts(
-  blocks: blocks_lib.BlockStore,
-) -> Callable[[np.ndarray], list[str]]:
-  """Return what reads blocks below their titles, as a re-ranker scores them."""
-  return lambda ids: block_indices.titled_texts(blocks, ids)
 
 
 def of_questions(
@@ -111,7 +103,7 @@ def of_questions(
     [question.question for question in found.questions],
     found.positives,
     found.negatives,
-    block_texts(blocks),
+    blocks.full_texts,
     found.fingerprint,
   )
 
@@ -130,10 +122,10 @@ def of_chunks(
   if config.data_dir:
     saved = dataclasses.replace(saved, data_dir=config.data_dir)
   data = retro_data.DataFolder.of(saved, settings.run)
-  chunks, source = data.chunks('train'), data.sources(saved).make('oracle')
+  chunks, source = data.chunks('train'), data.retrievers(saved).make('oracle')
   fields = {
     'chunks': chunks.fingerprint,
-    'source': source.fields(chunks),
+    'source': source.fingerprint,
     'depth': settings.depth,
     'max_chunks': settings.max_chunks,
     'seed': config.seed,
@@ -166,10 +158,10 @@ def of_chunks(
       f'{path}: none of {len(query)} chunks has candidates of different scores.'
     )
   return Examples(
-    chunks.texts(query[kept], data.tokenizer),
+    chunks.texts(query[kept]),
     positive[kept],
     negatives[kept],
-    lambda ids: reranking.neighbor_texts(chunks, data.tokenizer, ids),
+    chunks.full_texts,
     arrays.fingerprint,
   )
 
@@ -191,7 +183,7 @@ def _ranked(
   chunks, source, settings, shard: int, rows: slice
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Return the chunks [b], their positives [b] and their negatives [b, N]."""
-  ids, scores = source.of_chunks(chunks, shard, rows, settings.depth)
+  ids, scores = neighbors.of_chunks(source, chunks, shard, rows, settings.depth)
   negatives = np.full((len(ids), settings.num_kept), -1, np.int64)
   for row, lower in enumerate((scores < scores[:, :1]) & (ids >= 0)):
     found = ids[row, lower][: settings.num_kept]

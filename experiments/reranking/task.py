@@ -18,8 +18,12 @@ from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.nn import initialize
 from realm_jax.serving import packaged
 from retrieval import tokenization
-from retrieval.index import cross_reranker
-from retrieval.nn import bert, cross_encoder
+from retrieval.nn import (
+  bert,
+  cross_encoder,
+  cross_reranker,
+  trained_encoders,
+)
 from retrieval.store import store
 
 FOLDER = 'examples'  # in the run's folder
@@ -77,7 +81,7 @@ def make_task(config: Config, workdir: str | os.PathLike) -> tasks.Task:
     pipeline_fingerprint=store.fingerprint(identity),
     tokens_per_step=tokens,
     flops_per_step=3 * bert.flops_per_token(model_cfg, length) * tokens,
-    fingerprints={cross_reranker.TOKENIZER: tokenizer.fingerprint},
+    fingerprints={trained_encoders.TOKENIZER: tokenizer.fingerprint},
   )
 
 
@@ -110,7 +114,7 @@ def _take_tokenizer(
     realm_data.tokenizer_path(config.tokenizer)
   )
   if not jax.process_index():
-    tokenizer.save(folder / cross_reranker.TOKENIZER)
+    tokenizer.save(folder / trained_encoders.TOKENIZER)
   return tokenizer
 
 

@@ -32,9 +32,9 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 from experiments.engine import program as program_lib, progress, reports
 from experiments.retro import config as config_lib
 from retrieval import settings
-from retrieval.index import sources
 from retrieval.nn import sharding
 from retrieval.questions import bootstrap
+from retrieval.search import names
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.nn import initial
@@ -94,7 +94,7 @@ class Evaluate:
   baseline_workdir: str = ''
   baseline_step: str = ''
   split: str = 'test'  # valid, or the name of an evaluation set
-  source: Literal['', sources.Name] = ''  # of the neighbors; '': as trained
+  source: Literal['', names.Name] = ''  # of the neighbors; '': as trained
   reranker: str = ''  # of `source`, as neighbors.reranker
   num_neighbors: tuple[Annotated[int, settings.Range(1, 2**16)], ...] = (2,)
   shuffled: bool = True

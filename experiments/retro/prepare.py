@@ -37,10 +37,9 @@ from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
   neighbors as neighbors_lib,
-  sources as sources_lib,
   vectors as vectors_lib,
 )
-from retrieval.search import colbert_index, lda, sparse_index, token_store
+from retrieval.search import lda, names, sparse_index, token_store
 from retrieval.store import executors, store, verification
 from retrieval.text import (
   chunks as chunks_lib,
@@ -58,7 +57,8 @@ _KINDS = {
   'vectors': vectors_lib.KIND,
   'neighbors': neighbors_lib.KIND,
   'sparse': sparse_index.KIND,
-  'topics': lda.KIND,
+  'topics/model': lda.KIND,
+  'topics/vectors': vectors_lib.KIND,
   'colbert/codec': token_store.CODEC_KIND,
   'colbert/tokens': token_store.KIND,
 }
@@ -223,7 +223,7 @@ def chunk(config: Config, data: Folder) -> Rows:
 
 def embed(config: Config, data: Folder, splits: Sequence[str] = ()) -> Rows:
   """Embed every chunk with the frozen embedder."""
-  if data.source not in sources_lib.WITH_VECTORS:
+  if data.source not in names.WITH_VECTORS:
     return [('vectors', f'not read by the source {data.source}')]
   embedder = config.embedder.load()
   for split in splits or data.own_splits:
@@ -231,7 +231,6 @@ def embed(config: Config, data: Folder, splits: Sequence[str] = ()) -> Rows:
       vectors_lib.build_vector_store(
         data.path(f'vectors-{split}'),
         data.chunks(split),
-        data.tokenizer,
         embedder,
         dtype=config.embedder.vectors_dtype,
         executor=cluster.executor(config, data.root),
@@ -242,12 +241,8 @@ def embed(config: Config, data: Folder, splits: Sequence[str] = ()) -> Rows:
 
 def build_index(config: Config, data: Folder) -> Rows:
   """Builds, measures and publishes the indices that the source reads."""
-  source, rows = data.source, []
-  if source in sources_lib.WITH_WORDS:
-    rows = _build_words(config, data, source)
-  elif source in ('lda', 'colbert'):
-    rows = _TEXT_INDICES[source](config, data)
-  if source not in sources_lib.WITH_VECTORS:
+  source, rows = data.source, _build_text_indices(config, data)
+  if source not in names.WITH_VECTORS:
     return rows or [('index', f'not read by the source {source}')]
   vectors = data.vectors('train')
   index = index_lib.build_index(
@@ -261,63 +256,36 @@ def build_index(config: Config, data: Folder) -> Rows:
   return rows + [(key, _text(value)) for key, value in index.report.items()]
 
 
-def _build_words(config: Config, data: Folder, source: str) -> Rows:
-  kind = source if source in sources_lib.WORDS else 'bm25'
-  with progress.bar(kind, 'chunks') as update:
-    words = sources_lib.build_words(
-      data.words_path(kind),
-      data.chunks('train'),
-      data.tokenizer,
-      kind,
-      executor=cluster.executor(config, data.root),
-      progress=update,
-    )
-  return [(f'chunks in {kind}', f'{words.num_blocks:,}')]
-
-
-def _build_topics(config: Config, data: Folder) -> Rows:
-  with progress.bar('topics', 'chunks') as update:
-    topics = sources_lib.build_topics(
-      data.path('topics'),
-      data.chunks('train'),
-      data.tokenizer,
-      lda.LdaConfig(num_topics=config.neighbors.num_topics),
-      update,
-    )
-  return [('chunks with topics', f'{topics.num_blocks:,}')]
-
-
-def _build_colbert(config: Config, data: Folder) -> Rows:
-  path = data.path('colbert')
-  section = colbert_index.Section(model=config.neighbors.colbert)
-  section = colbert_index.named(section, path)
-  with progress.bar('colbert', 'chunks') as update:
-    index = colbert_index.build(
-      path,
-      section,
-      colbert_index.load_encoder(section),
-      sources_lib.chunk_texts(data.chunks('train'), data.tokenizer),
-      executor=cluster.executor(config, data.root),
-      progress=update,
-    )
-  return [('chunks in colbert', f'{index.num_blocks:,}')]
-
-
-_TEXT_INDICES = {'lda': _build_topics, 'colbert': _build_colbert}
+def _build_text_indices(config: Config, data: Folder) -> Rows:
+  """Build the indices of texts that the source reads."""
+  rows, indices = [], data.text_indices(config)
+  count = f'{len(indices.passages):,}'
+  with progress.bar(data.source, 'chunks') as update:
+    how = {'executor': cluster.executor(config, data.root), 'progress': update}
+    if kind := names.WORDS_OF.get(data.source):
+      indices.words(kind, **how)
+      rows.append((f'chunks in {kind}', count))
+    if data.source == 'lda':
+      indices.topics(**how)
+      rows.append(('chunks with topics', count))
+    if data.source == 'colbert':
+      indices.tokens(**how)
+      rows.append(('chunks in colbert', count))
+  return rows
 
 
 def find_neighbors(
   config: Config, data: Folder, splits: Sequence[str] = ()
 ) -> Rows:
   """Find every chunk's neighbors, and check a sample of them."""
-  source = executors.Lazy(type(data).neighbor_source, data, config)
+  retriever = executors.Lazy(type(data).retriever, data, config)
   rows = []
   for split in splits or data.own_splits:
     arguments = (
       data.neighbors_path(split),
       data.chunks(split),
       data.chunks('train'),
-      source,
+      retriever,
     )
     with progress.bar(f'neighbors {split}', 'chunks') as update:
       neighbors = neighbors_lib.build_neighbor_store(
@@ -391,9 +359,11 @@ def verify(data: Folder) -> Rows:
     ValueError: naming the first file that is missing or damaged.
   """
   rows = []
-  for path in sorted([*data.root.glob('*'), *data.root.glob('colbert/*')]):
+  inner = (data.root.glob(f'{x}-*/*') for x in ('topics', 'colbert'))
+  for path in sorted([*data.root.glob('*'), *itertools.chain(*inner)]):
     name = path.relative_to(data.root).as_posix()
-    kind = _KINDS.get(name.split('-')[0].split('_')[0])
+    folder, *part = path.relative_to(data.root).parts
+    kind = _KINDS.get('/'.join([folder.split('-')[0].split('_')[0], *part]))
     if kind and '.' not in name:  # a dot marks an unpublished store
       store.Store.open(path, kind).verify()
       rows.append((f'checksums, {name}', 'right'))

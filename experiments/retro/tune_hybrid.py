@@ -27,18 +27,19 @@ import numpy as np
 from experiments.engine import progress, reports
 from experiments.retro import config as config_lib
 from retrieval import settings
-from retrieval.index import (
-  neighbors as neighbors_lib,
-  ordered,
-)
 from retrieval.questions import bootstrap
-from retrieval.search import fusion
+from retrieval.search import (
+  fuse,
+  queries as queries_lib,
+  rerank,
+  retriever as retriever_lib,
+)
 from retrieval.store import locks
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data
 
 FILE = 'tune_hybrid.json'
-RANKS = 'ranks'  # the row of `fusion.by_ranks`
+RANKS = 'ranks'  # the row of `fuse.by_ranks`
 _RUN = 32  # consecutive chunks; intervals are over such runs
 
 # weight -> measure -> [runs] mean over the chunks of a run
@@ -72,7 +73,7 @@ def runs_of(
 
 def measure(
   datastore: chunks_lib.ChunkStore,
-  parts: Sequence[neighbors_lib.Source],
+  parts: Sequence[retriever_lib.Retriever],
   weights: Sequence[float],
   runs: Sequence[tuple[int, slice]],
   k: int,
@@ -81,19 +82,18 @@ def measure(
   """Measure the fusion by ranks and each weight on runs of chunks."""
   names = [RANKS, *(f'{weight:g}' for weight in weights)]
   found: dict[str, list[np.ndarray]] = {name: [] for name in names}
-  n = max(k, fusion.CANDIDATES)
+  n, oracle = max(k, fuse.CANDIDATES), rerank.Oracle(datastore)
   for done, (shard, rows) in enumerate(runs, start=1):
-    following = ordered.following_text(datastore, datastore.ids(shard, rows))
-    kept = [i for i, text in enumerate(following) if text]
-    following = [following[i] for i in kept]
-    lists = [part.of_chunks(datastore, shard, rows, n) for part in parts]
-    fused = [fusion.by_ranks([ids for ids, _ in lists], k)]
-    fused += [fusion.by_scores(lists, (1 - w, w), k) for w in weights]
-    lengths = np.array([len(text) for text in following])[:, None]
+    queries = queries_lib.ChunkQueries(datastore, datastore.ids(shard, rows))
+    lists = [part.search(queries, n) for part in parts]
+    fused = [fuse.by_ranks([ids for ids, _ in lists], k)]
+    fused += [fuse.by_scores(lists, (1 - w, w), k) for w in weights]
+    lengths = np.array([len(row) for row in queries.following_rows()])
+    kept = lengths > 0
     for name, (ids, _) in zip(names, fused, strict=True):
-      if kept:
-        shared = ordered.shared_tokens(following, datastore, ids[kept])
-        found[name].append(shared / lengths)
+      if kept.any():
+        shared = np.stack(oracle.score(queries, [*ids]))
+        found[name].append(shared[kept] / lengths[kept, None])
     update(done, len(runs))
   return {
     name: {
@@ -119,7 +119,7 @@ def tune_hybrid(
   """Measure every weight, print the table and the best weight."""
   root, k = pathlib.Path(workdir), tuning.num_neighbors
   data = retro_data.DataFolder.of(config, workdir)
-  datastore, made = data.chunks('train'), data.sources(config)
+  datastore, made = data.chunks('train'), data.retrievers(config)
   parts = [made.make('dense'), made.make('bm25')]
   runs = list(runs_of(datastore, tuning.max_chunks, config.seed))
   with locks.writer(root, FILE):

@@ -10,8 +10,7 @@ of the same id, or are added at the end; --delete, which may repeat, removes
 documents. Given documents go into the datastore even where their id would be held
 out. DATA becomes a data folder of its own with indices of its own: only chunks with new
 text are embedded, and, where the old data have BM25, TF-IDF or ColBERT, analysed for
-these (ColBERT keeps its centroids); topics, where the old data have them, are fitted
-anew. The old data stay unchanged; with --config.data_dir=DATA any command retrieves
+these (ColBERT keeps its centroids). The first search by topics fits them. The old data stay unchanged; with --config.data_dir=DATA any command retrieves
 from the new data.
 Evaluation also needs the neighbors of the held-out documents:
 experiments.prepare with --config.data_dir=DATA and
@@ -30,10 +29,8 @@ from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
   reuse,
-  sources,
   vectors as vectors_lib,
 )
-from retrieval.search import colbert_index, lda
 from retrieval.store import checkpoints
 from retrieval.text import (
   chunks as chunks_lib,
@@ -66,20 +63,22 @@ def change(
   ) as (root, counts):
     data = dataclasses.replace(old, root=root)
     _cut(config, old, data, [document.id for document in documents])
-    counts |= _carry_over(config, old, data)
+    with progress.bar('texts', 'chunks') as shown:
+      copied = data.text_indices(config).copy_from(
+        old.text_indices(config), progress=shown
+      )
+    counts |= {f'chunks reused in {kind}': n for kind, n in copied.items()}
     if not old.path('vectors-train').exists():
       return counts
     embedder = reuse.ReusedTexts(
       config.embedder.load(),
       old.chunks('train'),
       old.vectors('train'),
-      old.tokenizer,
     )
     with progress.bar('vectors', 'chunks') as shown:
       vectors = vectors_lib.build_vector_store(
         data.path('vectors-train'),
         data.chunks('train'),
-        data.tokenizer,
         embedder,
         dtype=old.vectors('train').fields['dtype'],
         progress=shown,
@@ -158,45 +157,6 @@ def _evaluation_sets(old, data) -> list[tokens_lib.TokenStore]:
     if not data.path(name).exists():
       data.path(name).symlink_to(old.path(name).resolve())
   return [tokens_lib.TokenStore(data.path(name)) for name in names]
-
-
-def _carry_over(config, old, data) -> dict[str, int]:
-  """Build the indices of texts that old data have over new data.
-
-  Terms and vectors of tokens of old texts are copied; topics are fitted anew.
-
-  Returns:
-    Numbers of chunks that were copied.
-  """
-  counts, chunks = {}, data.chunks('train')
-  for kind, index_of in sources.WORDS.items():
-    if old.words_path(kind).exists():
-      known = reuse.ReusedTerms(index_of.load(old.words_path(kind)))
-      sources.build_words(
-        data.words_path(kind), chunks, data.tokenizer, kind, known=known
-      )
-      counts[f'chunks reused in {kind}'] = known.num_reused
-  if old.path('topics-vectors').exists():
-    made = lda.Lda.load(old.path('topics')).config
-    sources.build_topics(data.path('topics'), chunks, data.tokenizer, made)
-  if (path := old.path('colbert')).joinpath('tokens').exists():
-    section = colbert_index.Section(model=config.neighbors.colbert)
-    section = colbert_index.named(section, path)
-    index = colbert_index.load(path, section)
-    known = reuse.ReusedCodes(
-      index, sources.chunk_texts(old.chunks('train'), old.tokenizer)
-    )
-    with progress.bar('colbert', 'chunks') as shown:
-      colbert_index.build(
-        data.path('colbert'),
-        section,
-        index.encoder,
-        sources.chunk_texts(chunks, data.tokenizer),
-        known=known,
-        progress=shown,
-      )
-    counts['chunks reused in colbert'] = known.num_reused
-  return counts
 
 
 def update(config: config_lib.Config, workdir: str) -> None:

@@ -100,12 +100,12 @@ def find_passages(
   )
   path = folder / f'passages-{key}.json'
   if not path.is_file():
-    retriever = data.retriever(config)
+    lookup = data.lookup(config)
     results = []
     with progress.bar('find passages', 'questions') as update:
       for i in range(0, len(questions), _AT_ONCE):
         part = questions[i : i + _AT_ONCE]
-        results += _retrieve(retriever, part, count)
+        results += _retrieve(lookup, part, count)
         update(i + len(part), len(questions))
     if jax.process_index():  # The first process writes for all.
       return [_passages_of(result) for result in results]
@@ -114,8 +114,8 @@ def find_passages(
   return read_passages([str(path)], questions)
 
 
-def _retrieve(retriever, questions, count) -> list[dpr_json.Result]:
-  found = retriever.retrieve([q.question for q in questions], count)
+def _retrieve(lookup, questions, count) -> list[dpr_json.Result]:
+  found = lookup.retrieve([q.question for q in questions], count)
   return [
     dpr_json.Result(
       question=question.question,
@@ -124,7 +124,7 @@ def _retrieve(retriever, questions, count) -> list[dpr_json.Result]:
         dpr_json.Context(
           id=str(found.ids[i, n]),
           title=found.titles[i][n],
-          text=retriever.tokenizer.decode(found.tokens[i, n][found.mask[i, n]]),
+          text=lookup.tokenizer.decode(found.tokens[i, n][found.mask[i, n]]),
           score=float(found.scores[i, n]),
         )
         for n in range(count)

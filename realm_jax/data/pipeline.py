@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from realm_jax.data import examples, sources
-from retrieval.index import neighbors
+from retrieval.search import exclude
 from retrieval.text import blocks as blocks_lib
 
 CANDIDATES = ('retrieved', 'random')
@@ -111,8 +111,8 @@ class Retrieval:
     else:
       ids = snapshot.retrieve(rows['query_ids'], rows['query_mask'], wanted)
     hashes = self._hashes[np.maximum(ids, 0)]
-    columns = neighbors.other_columns(ids, hashes, origins, k)
-    return neighbors.take(ids, columns, examples.NONE)
+    columns = exclude.other_columns(ids, hashes, origins, k)
+    return exclude.take(ids, columns, examples.NONE)
 
 
 def make_dataset(

@@ -138,7 +138,7 @@ class Answerer(block_reader.BlockReader):
   def __init__(
     self,
     trained: trained_model.TrainedModel,
-    retriever: beams.BlockRetriever,
+    retriever: beams.BeamRetriever,
     *,
     read_at_once: int = 0,
     num_answers: int = 5,

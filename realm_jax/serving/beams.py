@@ -1,60 +1,43 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks retrieved for a question: by vectors, words, both, topics, tokens or at random.
+"""Beams: the blocks that are retrieved for questions, and those that are read.
 
-Lee et al. 2019 (ORQA), section 4 (C = 5000); Guu et al. 2020, table 1.
+Lee et al. 2019 (ORQA), sections 3 and 4 (C = 5000); Guu et al. 2020, table 1.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import concurrent.futures
 import dataclasses
 import functools
-from typing import Any, Protocol, runtime_checkable
-import zlib
+from typing import Any
 
 import jax
-from jaxtyping import Float32, Int
+from jaxtyping import Bool, Float32, Int
 import ml_collections
 import numpy as np
 
-from realm_jax.data import examples, folder as data_folder, pipeline
+from realm_jax.data import (
+  examples,
+  folder as data_folder,
+  pipeline,
+  question_rows,
+  reader_rows,
+)
 from realm_jax.nn import config as config_lib, realm as model_lib
-from realm_jax.serving import (
-  block_indices,
-  model_configs,
-  serving,
-)
-from retrieval import searchers
-from retrieval.index import (
-  rerankers,
-  reranking,
-)
+from realm_jax.serving import model_configs, serving
+from retrieval import searchers, settings
+from retrieval.index import retrievers, text_indices
+from retrieval.questions import answer_search, claims as claims_lib
 from retrieval.search import (
-  bm25,
-  colbert_index,
-  fusion,
-  late_interaction,
-  lda,
-  sparse_index,
+  names,
+  queries as queries_lib,
+  rerank,
+  retriever as retriever_lib,
 )
-from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
-# hybrid: reciprocal rank fusion of dense and bm25; weighted: their weighted scores
-KINDS = (
-  'dense',
-  'bm25',
-  'tfidf',
-  'lda',
-  'hybrid',
-  'weighted',
-  'colbert',
-  'random',
-)
-WITH_VECTORS = ('dense', 'hybrid', 'weighted')
-WORDS_WEIGHT = 0.4  # of `weighted`; held-out questions chose it
-# Fields with a value of each block.
-_OF_BLOCKS = ('beam_vectors', 'beam_scores')
+KINDS = names.FOR_TEXTS
+WITH_VECTORS = names.WITH_VECTORS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,25 +45,14 @@ class Beam:
   """Blocks retrieved for a batch of questions."""
 
   ids: Int[np.ndarray, 'b c']  # [B, C] int64 block ids, best first; -1 for none
+  scores: Float32[np.ndarray, 'b c']  # that they are ordered by, -inf for none
   # input of the loss: beam_vectors [B, C, d], whose inner product with the
   # query embedder's vectors is the score, or beam_scores [B, C] float32
   fields: examples.Batch
-  # [B, C] scores of a search whose fields hold vectors, -inf for none; else None
-  scores: Float32[np.ndarray, 'b c'] | None = None
 
 
-@runtime_checkable
-class BlockRetriever(Protocol):
-  """Finds blocks for questions."""
-
-  def __call__(
-    self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
-  ) -> Beam:
-    """Retrieve the k best blocks of each question ('' for padding)."""
-
-
-class DenseRetriever:
-  """Inner products of the newest query embedder with an index's vectors."""
+class NewestIndex:
+  """The newest index version, searched by vectors of the newest query embedder."""
 
   def __init__(
     self, config: config_lib.RealmConfig, snapshots: pipeline.Snapshots
@@ -88,45 +60,33 @@ class DenseRetriever:
     """Define the query embedder; compile at the first batch."""
     model = model_lib.Realm(config)
     self._snapshots = snapshots
-    self._opened: tuple[str, Any, Any] = ('', None, None)
+    self.version = None
     self._embed = jax.jit(
       lambda params, ids, mask: model.apply(
         {'params': params}, ids, mask, method='embed_queries'
       )
     )
 
-  def __call__(
-    self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
-  ) -> Beam:
-    """Retrieves; fields also hold the step of the index, index_step [B] int32."""
-    del texts
-    index = self._snapshots.serving(None)
-    local = _local(serving.embedder_params(params))
-    stored, searcher = self._open(index.version)
-    ids, scores = _apart(self._search, local, rows, searcher, k)
-    vectors = stored[np.maximum(ids, 0)]
-    step = np.full(len(ids), index.step, np.int32)
-    fields = {'beam_vectors': np.asarray(vectors), 'index_step': step}
-    return Beam(ids, fields, np.asarray(scores))
-
-  def _search(self, params: Any, rows: examples.Batch, searcher, k: int) -> Any:
-    """Ids and scores of the k best blocks by the inner product: [B, k] each."""
-    queries = self._embed(params, rows['question_ids'], rows['question_mask'])
-    return searcher.search(np.asarray(queries), k)
-
-  def _open(self, version: Any) -> tuple[Any, searchers.Searcher]:
-    """The vectors and the searcher of a version, opened once.
+  def embed(self, params: Any, rows: examples.Batch) -> np.ndarray:
+    """Return vectors [B, d] of questions, and open the newest version.
 
     Processes that train together share an exact search.
     """
-    if self._opened[0] != version.name:
-      searcher = version.index.searcher
+    version = self._snapshots.serving(None).version
+    if self.version is None or self.version.name != version.name:
+      self._searcher = version.index.searcher
       if jax.process_count() > 1 and isinstance(
-        searcher, searchers.ExactSearcher
+        self._searcher, searchers.ExactSearcher
       ):
-        searcher = searcher.over(jax.devices())
-      self._opened = (version.name, version.vectors, searcher)
-    return self._opened[1:]
+        self._searcher = self._searcher.over(jax.devices())
+    self.version = version
+    local = _local(serving.embedder_params(params))
+    asked = rows['question_ids'], rows['question_mask']
+    return np.asarray(_apart(self._embed, local, *asked))
+
+  def search(self, queries: np.ndarray, k: int) -> queries_lib.Found:
+    """See `exclude.Index`."""
+    return _apart(self._searcher.search, queries, k)
 
 
 def _apart(function: Callable, *arguments: Any) -> Any:
@@ -151,134 +111,78 @@ def _local(params: Any) -> Any:
   return jax.tree.map(lambda x: x.addressable_data(0), whole)
 
 
-class WordRetriever:
-  """BM25, TF-IDF, topics or late interaction over titles and texts."""
-
-  def __init__(
-    self,
-    index: sparse_index.SparseIndex
-    | lda.Lda
-    | late_interaction.LateInteraction,
-    scale: float = 1.0,
-  ):
-    """Take the index and a factor of its scores."""
-    self._index, self._scale = index, scale
-
-  def __call__(
-    self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
-  ) -> Beam:
-    """Retrieve by the texts."""
-    del params, rows
-    ids, scores = self._index.search(list(texts), k)
-    scores = np.where(ids >= 0, self._scale * scores, 0.0)
-    return Beam(ids, {'beam_scores': scores.astype(np.float32)})
-
-
-class HybridRetriever:
-  """One list from those of vectors and of words, at least 100 blocks of each."""
-
-  def __init__(
-    self,
-    dense: BlockRetriever,
-    words: bm25.Bm25,
-    words_weight: float | None = None,
-  ):
-    """Take both searches.
-
-    Args:
-      words_weight: weight of the normalised scores of `words`, the rest to 1 that of
-        `dense` (`fusion.by_scores`); None fuses ranks (`fusion.by_ranks`).
-    """
-    self._dense, self._words, self._weight = dense, words, words_weight
-
-  def __call__(
-    self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
-  ) -> Beam:
-    """Retrieve by both."""
-    n = max(k, fusion.CANDIDATES)
-    beam = self._dense(params, rows, texts, n)
-    lists = [(beam.ids, beam.scores), self._words.search(list(texts), n)]
-    if self._weight is None:
-      ids, scores = fusion.by_ranks([found for found, _ in lists], k)
-    else:
-      weights = 1 - self._weight, self._weight
-      ids, scores = fusion.by_scores(lists, weights, k)
-    fields = {'beam_scores': np.where(ids >= 0, scores, 0)}
-    if 'index_step' in beam.fields:
-      fields['index_step'] = beam.fields['index_step']
-    return Beam(ids, fields)
-
-
-class RandomRetriever:
-  """Random blocks, the same at each call for a question; a baseline."""
-
-  def __init__(self, num_blocks: int):
-    """Take the number of blocks."""
-    self._num_blocks = num_blocks
-
-  def __call__(
-    self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
-  ) -> Beam:
-    """Retrieve blocks drawn with the question as the seed."""
-    del params, rows
-    ids = np.full((len(texts), k), -1, np.int64)
-    kept = min(k, self._num_blocks)
-    for row, text in zip(ids, texts, strict=True):
-      rng = np.random.default_rng(zlib.crc32(text.encode()))
-      row[:kept] = rng.choice(self._num_blocks, kept, replace=False)
-    return Beam(ids, {'beam_scores': np.zeros(ids.shape, np.float32)})
-
-
-class RerankedRetriever:
-  """A retriever whose first blocks a re-ranker orders anew.
-
-  The fields of the loss go with their blocks, so a reader adds the scores that it
-  was trained with.
+class BeamRetriever:
+  """A retriever of blocks, with the inputs of the loss.
 
   Attributes:
-    fingerprint: hash of the re-ranker and of the number of candidates.
+    reranker: fingerprint of a retriever that re-ranks; '' for none.
   """
 
   def __init__(
     self,
-    inner: BlockRetriever,
-    reranker: reranking.Reranker,
-    blocks: blocks_lib.BlockStore,
-    candidates: int,
-    read: Callable[[np.ndarray], list[Any]] | None = None,
+    retriever: retriever_lib.Retriever,
+    scale: float = 1.0,
+    newest: NewestIndex | None = None,
   ):
-    """Take the retriever of candidates and how many of them are ordered.
+    """Take the retriever.
 
     Args:
-      read: returns what the re-ranker scores of blocks; None for their texts below
-        their titles. An index of late interaction scores their numbers.
+      scale: factor of the scores in the loss.
+      newest: embeds questions for a retriever that needs vectors.
     """
-    self._inner, self._reranker = inner, reranker
-    self._read = read or functools.partial(block_indices.titled_texts, blocks)
-    self._candidates = min(candidates, blocks.num_blocks)
-    self.fingerprint = store.fingerprint([reranker.fingerprint, candidates])
+    self._inner, self._rerank = retriever, None
+    self._scale, self._newest = scale, newest
+    self.reranker = ''
+    if isinstance(retriever, rerank.Reranked):
+      self._inner, self._rerank = retriever.inner, retriever
+      self.reranker = retriever.fingerprint
+    self._of_vectors = isinstance(self._inner, retriever_lib.Dense) and newest
 
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """Retrieve max(k, candidates) blocks, and keep the first k."""
-    found = self._inner(params, rows, texts, max(k, self._candidates))
-    asked = np.array([bool(text.strip()) for text in texts], bool)[:, None]
-    order, scores = _outside(  # the re-ranker has a mesh of its own
-      reranking.rerank,
-      self._reranker,
-      texts,
-      np.where(asked, found.ids, -1),  # padding costs nothing
-      self._read,
-      self._candidates,
+    """Retrieve the k best blocks of each question ('' for padding).
+
+    The fields of the loss go with their blocks, so that a reader adds the scores that
+    it was trained with to those that a re-ranker finds.
+    """
+    vectors, fields = None, {}
+    if self._newest:
+      vectors = self._newest.embed(params, rows)
+      step = self._newest.version.step
+      fields['index_step'] = np.full(len(texts), step, np.int32)
+    queries = queries_lib.Queries(texts, vectors)
+    n = max(k, self._rerank.candidates) if self._rerank else k
+    ids, scores = self._inner.search(queries, n)
+    scores = order_by = np.where(ids >= 0, self._scale * scores, -np.inf)
+    if self._rerank:  # which has a mesh of its own
+      order, order_by = _outside(self._rerank.order, queries, ids)
+      ids, scores = (np.take_along_axis(x, order, 1) for x in (ids, scores))
+    ids, scores, order_by = ids[:, :k], scores[:, :k], order_by[:, :k]
+    if self._of_vectors:
+      stored = self._newest.version.vectors
+      fields['beam_vectors'] = np.asarray(stored[np.maximum(ids, 0)])
+    else:
+      found = np.where(ids >= 0, scores, 0.0)
+      fields['beam_scores'] = found.astype(np.float32)
+    return Beam(ids, order_by.astype(np.float32), fields)
+
+
+def text_indices_of(
+  config: ml_collections.ConfigDict, data: data_folder.DataFolder
+) -> text_indices.TextIndices:
+  """Return the indices of the texts of a folder's blocks, below their titles."""
+  colbert = getattr(config, 'colbert_index', None)
+  if isinstance(colbert, ml_collections.ConfigDict):
+    colbert = settings.build(
+      text_indices.ColbertConfig, colbert.to_dict(), 'config.colbert_index'
     )
-    order = order[:, :k]
-    fields = {
-      name: x[np.arange(len(x))[:, None], order] if name in _OF_BLOCKS else x
-      for name, x in found.fields.items()
-    }
-    ids = np.take_along_axis(found.ids, order, axis=1)
-    return Beam(ids, fields, scores[:, :k])
+  return text_indices.TextIndices(
+    data.root,
+    data.blocks,
+    num_topics=config.lookup.num_topics,
+    colbert=colbert,
+  )
 
 
 def make_retriever(
@@ -286,62 +190,189 @@ def make_retriever(
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
   progress: Callable[[int, int], None] | None = None,
-) -> BlockRetriever:
+) -> BeamRetriever:
   """Return the retriever of config.retriever, re-ranked as config.reranker says.
 
   Args:
     snapshots: index of the blocks' vectors, for those of `WITH_VECTORS`.
-    progress: called with (blocks done, blocks in all) while an index of ColBERT is
-      built.
+    progress: called with (blocks done, blocks in all) while an index is built.
 
   Raises:
     ValueError: for an unknown kind.
   """
-  found = _make_first_stage(config, data, snapshots, progress)
-  # Checkpoints of before there were re-rankers have no such section.
-  settings = config.get('reranker')
-  if not settings or not settings.path:
-    return found
-  section = colbert_index.section_of(config)
-  if settings.path == section.model:
-    index = block_indices.token_index(data, section, progress)
-    return RerankedRetriever(
-      found, index, data.blocks, settings.candidates, read=np.ndarray.tolist
-    )
-  return RerankedRetriever(
-    found, rerankers.load(settings.path), data.blocks, settings.candidates
-  )
-
-
-def _make_first_stage(
-  config: ml_collections.ConfigDict,
-  data: data_folder.DataFolder,
-  snapshots: pipeline.Snapshots | None,
-  progress: Callable[[int, int], None] | None,
-) -> BlockRetriever:
-  kind = config.retriever
-  if kind == 'random':
-    return RandomRetriever(data.blocks.num_blocks)
-  lookup = config.lookup
+  kind, blocks, newest = config.retriever, data.blocks, None
   if kind in WITH_VECTORS:
-    dense = DenseRetriever(
+    newest = NewestIndex(
       model_configs.realm_config(config, data.tokenizer.vocab_size), snapshots
     )
-    if kind == 'dense':
-      return dense
-    # Runs of before there was a weight do not have one.
-    weight = lookup.get('words_weight', WORDS_WEIGHT)
-    return HybridRetriever(
-      dense,
-      block_indices.word_index(data, 'bm25'),
-      weight if kind == 'weighted' else None,
+  indices = text_indices_of(config, data)
+  found = retrievers.Retrievers(
+    indices,
+    lambda: retriever_lib.Dense(blocks, newest),
+    config.lookup.words_weight,
+    progress=progress,
+  ).make(kind)
+  scale = config.lookup.bm25_scale if kind in names.WORDS else 1.0
+  section = getattr(config, 'reranker', None)
+  if section and section.path:
+    if section.path == getattr(config.colbert_index, 'model', ''):
+      model = rerank.ByTokenVectors(indices.tokens(progress=progress))
+    else:
+      model = rerank.ByTexts(rerank.load(section.path), blocks)
+    found = rerank.Reranked(found, model, min(section.candidates, len(blocks)))
+  return BeamRetriever(found, scale, newest)
+
+
+class EvidenceSearch:
+  """Finds the blocks of documents by titles, kept in 12 bytes a document."""
+
+  def __init__(self, blocks: blocks_lib.BlockStore):
+    """Take the blocks; the first search reads the title of every document."""
+    self._blocks = blocks
+
+  @functools.cached_property
+  def _documents(self) -> tuple[np.ndarray, np.ndarray]:
+    """Hashes of all titles, sorted, and their documents."""
+    count = self._blocks.tokens.num_documents
+    hashes = np.fromiter((hash(self._title(i)) for i in range(count)), np.int64)
+    documents = np.argsort(hashes, kind='stable').astype(np.int32)
+    return hashes[documents], documents
+
+  def _title(self, document: int) -> str:
+    return claims_lib.normalize_title(self._blocks.tokens.title(document))
+
+  def _titled(self, title: str) -> list[int]:
+    """Return the documents with a title; other titles with its hash are skipped."""
+    hashes, documents = self._documents
+    low, high = (
+      np.searchsorted(hashes, hash(title), side) for side in ('left', 'right')
     )
-  if kind == 'lda':
-    topics = lookup.get('num_topics', lda.LdaConfig.num_topics)
-    return WordRetriever(block_indices.topic_index(data, topics), 1.0)
-  if kind == 'colbert':
-    section = colbert_index.section_of(config)
-    return WordRetriever(block_indices.token_index(data, section, progress))
-  if kind not in block_indices.WORDS:
-    raise ValueError(f'retriever {kind!r}: expected one of {KINDS}.')
-  return WordRetriever(block_indices.word_index(data, kind), lookup.bm25_scale)
+    found = documents[low:high].tolist()
+    return [i for i in found if title and self._title(i) == title]
+
+  def find(
+    self,
+    ids: Int[np.ndarray, 'b c'],
+    claims: Sequence[claims_lib.Claim | None],
+  ) -> Bool[np.ndarray, 'b c']:
+    """Mark the blocks [B, C] (-1 for none) of documents that claims [B] name."""
+    documents = self._blocks.documents(np.maximum(ids, 0))
+    found = np.zeros(ids.shape, bool)
+    for row, claim in enumerate(claims):
+      titles = claim.titles if claim else ()
+      gold = [d for title in titles for d in self._titled(title)]
+      found[row] = np.isin(documents[row], gold)
+    return found & (ids >= 0)
+
+
+class BeamSelector:
+  """Retrieves C blocks (retriever_beam); builds rows of the best R.
+
+  Finds answers in the blocks, and gold spans in the rows.
+  """
+
+  def __init__(
+    self,
+    layout: reader_rows.ReaderLayout,
+    blocks: blocks_lib.BlockStore,
+    retriever: BeamRetriever,
+    *,
+    search: answer_search.QuestionSearch | EvidenceSearch | None = None,
+    retriever_beam: int = 5000,
+    reader_beam: int = 5,
+    block_layout: examples.Layout | None = None,
+  ):
+    """Check the beams; at most the number of blocks is retrieved.
+
+    Args:
+      search: marks the blocks that answer a question, or are the evidence of a
+        claim; None omits beam_has_answer.
+      block_layout: lengths of the block embedder's rows, if it is trained.
+
+    Raises:
+      ValueError: unless 1 <= R <= C.
+    """
+    if not 1 <= reader_beam <= retriever_beam:
+      raise ValueError(
+        f'reader_beam={reader_beam} and retriever_beam={retriever_beam}: '
+        'expected 1 <= reader_beam <= retriever_beam.'
+      )
+    self.retriever_beam = min(retriever_beam, blocks.num_blocks)
+    self.reader_beam = min(reader_beam, self.retriever_beam)
+    self._layout, self._blocks = layout, blocks
+    self._block_layout = block_layout
+    self._retriever, self._search = retriever, search
+
+  def select(
+    self,
+    params: Any,
+    batch: Mapping[str, np.ndarray],
+    source: question_rows.QuestionSource,
+  ) -> examples.Batch:
+    """Complete a batch of `question_rows.make_dataset` by its blocks.
+
+    Returns:
+      The batch with the inputs of `open_qa.BeamScorer`: reader_ids,
+      reader_mask, reader_types [B, R, L] and reader_valid [B, R], beam_ids [B,
+      C] int32, -1 for none, reader_starts [B, R] int32; of questions
+      reader_correct; where the source knows the answers, beam_has_answer.
+    """
+    indices = np.where(
+      batch['row_valid'], batch['question_index'], question_rows.NONE
+    )
+    asked = [source.asked[i] if i >= 0 else None for i in indices.tolist()]
+    texts = [
+      source.questions[i].question if i >= 0 else '' for i in indices.tolist()
+    ]
+    beam = self._retriever(params, batch, texts, self.retriever_beam)
+    ids = np.where(batch['row_valid'][:, None], beam.ids, -1)
+    read = ids[:, : self.reader_beam]
+    found = dict(batch) | beam.fields
+    found |= reader_rows.reader_rows(
+      self._layout, self._blocks, read, source.tokens(indices)
+    )
+    found |= {'beam_ids': ids.astype(np.int32), 'beam_valid': ids >= 0}
+    if self._block_layout is not None:
+      rows = examples.titled_blocks(
+        self._block_layout, self._blocks, read.reshape(-1)
+      )
+      found |= examples.name_rows('block', rows, read.shape)
+    found |= source.gold_fields(indices, self._blocks, read, found)
+    if self._search is not None and source.has_answers:
+      found['beam_has_answer'] = self._search.find(ids, asked)
+    return found
+
+
+def make_selector(
+  config: ml_collections.ConfigDict,
+  data: data_folder.DataFolder,
+  retriever: BeamRetriever,
+  *,
+  search: bool = True,
+  retriever_beam: int = 0,
+  reader_beam: int = 0,
+  train_blocks: bool = False,
+) -> BeamSelector:
+  """Return the selector of a reader of spans or a classifier of claims.
+
+  Args:
+    search: whether to look for answers, or evidence, in the blocks.
+    retriever_beam: blocks to retrieve; 0: the config's number.
+    reader_beam: blocks to read; 0: the config's number.
+    train_blocks: whether batches hold rows of the block embedder.
+  """
+  blocks, found = data.blocks, None
+  if search and config.task == 'claims':
+    found = EvidenceSearch(blocks)
+  elif search:
+    rule = config.lookup.rule
+    found = answer_search.QuestionSearch(blocks, rule, data.tokenizer)
+  return BeamSelector(
+    model_configs.reader_layout(config, data),
+    blocks,
+    retriever,
+    search=found,
+    retriever_beam=retriever_beam or config.lookup.retriever_beam,
+    reader_beam=reader_beam or config.lookup.reader_beam,
+    block_layout=data.layout(config) if train_blocks else None,
+  )

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from realm_jax.data import examples, question_rows
-from realm_jax.serving import beam_selector, beams, model_configs, trained_model
+from realm_jax.serving import beams, model_configs, trained_model
 
 
 class BlockReader(abc.ABC):
@@ -21,7 +21,7 @@ class BlockReader(abc.ABC):
   def __init__(
     self,
     trained: trained_model.TrainedModel,
-    retriever: beams.BlockRetriever,
+    retriever: beams.BeamRetriever,
     read: Callable[[Any, Any], Any],
     *,
     search: bool,
@@ -40,7 +40,7 @@ class BlockReader(abc.ABC):
     """
     self.trained = trained
     self._layout = model_configs.reader_layout(trained.config, trained.data)
-    self._selector = beam_selector.make_selector(
+    self._selector = beams.make_selector(
       trained.config,
       trained.data,
       retriever,

@@ -39,7 +39,7 @@ class Classifier(block_reader.BlockReader):
   def __init__(
     self,
     trained: trained_model.TrainedModel,
-    retriever: beams.BlockRetriever,
+    retriever: beams.BeamRetriever,
     *,
     rule: str = 'best',
     **batches: int,

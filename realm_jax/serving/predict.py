@@ -35,7 +35,7 @@ def predict(
   num_answers: int = 1,
   read_at_once: int = 0,
 ) -> Prediction:
-  """Answer a batch of `beam_selector.BeamSelector`; spans come best first.
+  """Answer a batch of `beams.BeamSelector`; spans come best first.
 
   read_at_once: number of blocks whose activations are held at a time; 0: one on a
   CPU, whose caches hold those of one block alone, else 16.

@@ -113,7 +113,7 @@ class TrainedReader(trained_model.TrainedModel):
     self,
     folder: str | os.PathLike = '',
     progress: Callable[[int, int], None] | None = None,
-  ) -> beams.BlockRetriever:
+  ) -> beams.BeamRetriever:
     """Return the config's retriever; build a missing index in `folder`."""
     snapshots = None
     if self.config.retriever in beams.WITH_VECTORS:

@@ -15,6 +15,7 @@ import numpy as np
 
 from retrieval import searchers
 from retrieval.index import neighbors as neighbors_lib
+from retrieval.search import exclude
 from retrieval.store import selected_rows, shards, store
 from retrieval.text import chunks as chunks_lib
 
@@ -94,8 +95,8 @@ def build_part_neighbors(
     ids = chunks_of_part(datastore, share, seed)
     rows = selected_rows.SelectedRows(datastore_vectors.array('vectors'), ids)
     exact = searchers.ExactSearcher(rows, metric, check=False)
-    part = neighbors_lib.NeighborSearch(
-      exact, exact, datastore.document_hashes(ids), k
+    part = exclude.OtherDocuments(
+      exact, lambda: exact, datastore.document_hashes(ids), k
     )
 
     def search(shard, rows):
@@ -104,7 +105,7 @@ def build_part_neighbors(
       found, scores = part.search(
         np.asarray(block, np.float32), np.asarray(own)
       )
-      return neighbors_lib.take(ids[None], found, -1), scores
+      return exclude.take(ids[None], found, -1), scores
 
     return search
 

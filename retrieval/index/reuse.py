@@ -12,13 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from retrieval import tokenization
-from retrieval.index import index_versions, snapshots, vectors as vectors_lib
-from retrieval.search import late_interaction, sparse_index
+from retrieval.index import index_versions, snapshots
+from retrieval.search import (
+  late_interaction,
+  retriever as retriever_lib,
+  sparse_index,
+)
 from retrieval.store import shards, store
 from retrieval.text import (
   blocks as blocks_lib,
   chunks as chunks_lib,
+  passages as passages_lib,
   tokens as tokens_lib,
 )
 
@@ -74,7 +78,7 @@ class ReusedCodes(_Copied):
   """A `token_store.Known` that copies the codes of an old index."""
 
   def __init__(
-    self, old: late_interaction.LateInteraction, texts: sparse_index.Texts
+    self, old: late_interaction.LateInteraction, texts: passages_lib.Passages
   ):
     """Hash the texts of the old index.
 
@@ -82,7 +86,7 @@ class ReusedCodes(_Copied):
       ValueError: when the index is of other texts.
     """
     _require(old.path, ('of texts', old.fields['texts'], texts.fingerprint))
-    super().__init__(_hashes(texts.num_texts, texts.hashes), old.codes)
+    super().__init__(_hashes(len(texts), texts.hashes), old.codes)
     self.fields, self.codec = old.fields, old.codec
 
 
@@ -164,7 +168,7 @@ class ReusedBlocks(_Vectors):
 
 
 class ReusedTexts(_Vectors):
-  """A `vectors.TextEmbedder` that copies vectors of an old datastore.
+  """A `retriever.TextEmbedder` that copies vectors of an old datastore.
 
   Attributes:
     fingerprint: fingerprint of the embedder, whose vectors these are.
@@ -172,10 +176,9 @@ class ReusedTexts(_Vectors):
 
   def __init__(
     self,
-    embedder: vectors_lib.TextEmbedder,
+    embedder: retriever_lib.TextEmbedder,
     chunks: chunks_lib.ChunkStore,
     vectors: store.Store,
-    tokenizer: tokenization.Tokenizer,
   ):
     """Hash the texts of the old chunks.
 
@@ -185,13 +188,13 @@ class ReusedTexts(_Vectors):
     _require(
       vectors.path,
       ('embedder', vectors.fields['embedder'], embedder.fingerprint),
-      ('chunks', vectors.fields['chunks'], chunks.fingerprint),
+      ('passages', vectors.fields['passages'], chunks.fingerprint),
     )
 
     def hash_texts(ids):
-      return tokens_lib.hash_ids(chunks.texts(ids, tokenizer))
+      return tokens_lib.hash_ids(chunks.texts(ids))
 
-    hashes = _hashes(chunks.num_chunks, hash_texts)
+    hashes = _hashes(len(chunks), hash_texts)
     super().__init__(hashes, vectors.array('vectors'))
     self._embedder = embedder
     self.dimension = embedder.dimension

@@ -11,13 +11,13 @@ import pathlib
 
 import numpy as np
 
-from retrieval import searchers, tokenization
+from retrieval import searchers
 from retrieval.index import (
   index as index_lib,
-  sources,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
+from retrieval.search import retriever as retriever_lib
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 
@@ -65,7 +65,6 @@ class TextIndex:
     self,
     index: index_lib.Index,
     chunks: chunks_lib.ChunkStore | None = None,
-    tokenizer: tokenization.Tokenizer | None = None,
     vectors: store.Store | None = None,
     embedder: embedders.Embedder | str | os.PathLike | None = None,
   ):
@@ -75,8 +74,7 @@ class TextIndex:
       embedder: embedder of texts, or its folder; None is all-MiniLM-L6-v2.
     """
     self.index, self.chunks = index, chunks
-    self._tokenizer, self._vectors = tokenizer, vectors
-    self._given = embedder
+    self._vectors, self._given = vectors, embedder
 
   @property
   def searcher(self) -> searchers.Searcher:
@@ -112,6 +110,16 @@ class TextIndex:
         )
     return found
 
+  @functools.cached_property
+  def retriever(self) -> retriever_lib.Retriever:
+    """The retriever of chunks by text."""
+    return retriever_lib.Dense(
+      self.chunks,
+      self.searcher,
+      self.index.fingerprint,
+      embedder=lambda: self.embedder,
+    )
+
   def search(
     self,
     queries: Sequence[str] | Sequence[Sequence[float]] | np.ndarray,
@@ -140,14 +148,13 @@ class TextIndex:
       ids, scores = self.searcher.search(queries, k)
     elif all(isinstance(query, str) for query in queries):
       texts = list(queries)
-      ids, scores = sources.search_texts(self.embedder, self.searcher, texts, k)
+      ids, scores = self.retriever.search(texts, k)
     else:
       ids, scores = self.searcher.search(np.asarray(queries, np.float32), k)
     if self.chunks is None:
       return SearchResult(ids, scores, queries=texts)
-    found = self.chunks.texts(ids.reshape(-1), self._tokenizer)
-    rows = [found[b * k : (b + 1) * k] for b in range(len(ids))]
-    return SearchResult(ids, scores, rows, self.chunks.titles(ids), texts)
+    found, titles = map(self.chunks.texts, ids), map(self.chunks.titles, ids)
+    return SearchResult(ids, scores, [*found], [*titles], texts)
 
 
 def open_index(
@@ -180,7 +187,5 @@ def open_index(
   vectors = store.Store.open(root / 'vectors-train', vectors_lib.KIND)
   chunks = chunks_lib.ChunkStore(root / 'chunks-train')
   index_lib.check_vectors(index, vectors)
-  vectors_lib.check_chunks(vectors, chunks)
-  tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
-  chunks.tokens.check_tokenizer(tokenizer)
-  return TextIndex(index, chunks, tokenizer, vectors, embedder)
+  vectors_lib.check_passages(vectors, chunks)
+  return TextIndex(index, chunks, vectors, embedder)

@@ -5,12 +5,9 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
-import hashlib
 import os
-import pathlib
 from typing import Any, NamedTuple
 
-from flax import traverse_util
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float
@@ -21,11 +18,11 @@ from retrieval.nn import (
   batch_encoder,
   bert,
   colbert,
+  trained_encoders,
 )
-from retrieval.store import checkpoints, store
+from retrieval.store import store
 
 TASK = 'colbert'  # config.task of the run that trained the model
-TOKENIZER = 'tokenizer'  # folder beside a run's checkpoints
 _AT_ONCE = 256  # queries whose passages are encoded together
 
 
@@ -144,24 +141,11 @@ def load(
     FileNotFoundError: if there is no checkpoint.
     ValueError: if it is damaged, of another task, or of another tokenizer.
   """
-  params, saved = checkpoints.load_params(str(path), step=step)
-  config = saved.config
-  if config.get('task') != TASK:
-    raise ValueError(
-      f'{path}: a checkpoint of task {config.get("task")!r}, expected {TASK!r}.'
-    )
-  folder = pathlib.Path(path) / TOKENIZER
-  tokenizer = tokenization.WordPieceTokenizer(folder)
-  made_with = saved.fingerprints[TOKENIZER]
-  if made_with != tokenizer.fingerprint:
-    raise ValueError(
-      f'{folder}: tokenizer {tokenizer.fingerprint}, but the checkpoint was '
-      f'trained with {made_with}.'
-    )
+  params, config, tokenizer = trained_encoders.load(path, TASK, step)
   return ColbertEncoder(
     settings.build(colbert.ColbertConfig, {**config.colbert}, 'config.colbert'),
     settings.build(bert.BertConfig, {**config.bert}, 'config.bert'),
-    jax.tree.map(np.asarray, params),
+    params,
     tokenizer,
     **placement,
   )
@@ -217,16 +201,12 @@ def sum_of_best(
 
 def _fingerprint(config, encoder, params, tokenizer) -> str:
   sizes = {k: str(x) for k, x in dataclasses.asdict(encoder).items()}
-  digest = hashlib.sha256()
-  for path, leaf in sorted(traverse_util.flatten_dict(params, sep='/').items()):
-    digest.update(f'{path}{np.shape(leaf)}'.encode())
-    digest.update(np.ascontiguousarray(leaf, np.float32))
   return store.fingerprint(
     [
       TASK,
       dataclasses.asdict(config),
       sizes | {'dtype': jnp.dtype(encoder.dtype).name},
       tokenizer.fingerprint,
-      digest.hexdigest(),
+      trained_encoders.hash_params(params),
     ]
   )

@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search by late interaction over compressed vectors of tokens (ColBERTv2, PLAID).
 
-Santhanam et al. 2021, section 3.5, and 2022 (PLAID), section 4: the blocks with a token
-at one of the centroids nearest to a query's tokens are candidates; scores of the
+Santhanam et al. 2021, section 3.5, and 2022 (PLAID), section 4: the passages with a
+token at one of the centroids nearest to a query's tokens are candidates; scores of the
 centroids alone leave the best of them; these are decompressed and scored exactly.
 
-Dimension key: b queries, Q tokens of a query, N blocks, C centroids, n candidates, d
-values of a vector.
+A query is cut to the model's `query_length` (32 wordpieces with its specials, unless it
+was trained with more): of a chunk of 64 tokens about the first half asks. Passages in
+the index are cut to `passage_length` (128).
+
+Dimension key: b queries, Q tokens of a query, C centroids, n candidates, d values of a
+vector.
 """
 
 from collections.abc import Iterator, Sequence
 import dataclasses
-import functools
 import os
 import pathlib
 
@@ -23,7 +26,7 @@ from retrieval import settings
 from retrieval.nn import colbert_encoder
 from retrieval.search import token_store
 from retrieval.searchers import base
-from retrieval.store import sharded_array, store
+from retrieval.store import store
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,10 +34,25 @@ class SearchConfig:
   """How much of an index a search looks at; defaults are PLAID's for k <= 100."""
 
   num_probes: settings.Size = 2  # centroids of each token of a query
-  # blocks that are decompressed, at least k
+  # passages that are decompressed, at least k
   num_rescored: settings.Size = 256
 
   __post_init__ = settings.check
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ColbertConfig(token_store.IndexConfig):
+  """Model, index and search of the retriever 'colbert'."""
+
+  # run of experiments.open_qa.train with task colbert; '': the one that made the
+  # index, which must be there
+  model: str = ''
+  search: SearchConfig = SearchConfig()
+
+  @property
+  def made(self) -> token_store.IndexConfig:
+    """The settings that decide the index of a model."""
+    return token_store.config_of(dataclasses.asdict(self))
 
 
 class LateInteraction:
@@ -42,9 +60,8 @@ class LateInteraction:
 
   Attributes:
     path: of the index.
-    num_blocks: N.
     fields: of its store.
-    encoder: of its queries and blocks.
+    encoder: of its queries and passages.
     codec: of its vectors.
     fingerprint: hash of everything that decides its results.
   """
@@ -70,21 +87,20 @@ class LateInteraction:
         'expected the same.'
       )
     self.encoder, self._config = encoder, config or SearchConfig()
-    self.num_blocks, self._size = fields['num_blocks'], fields['shard_blocks']
+    self._size = fields['shard_blocks']
+    names = ('ends', 'centroids', 'codes', 'starts', 'blocks')
+    self._sharded = {name: self._store.array(name) for name in names}
     self.fingerprint = store.fingerprint(
       [self._store.fingerprint, dataclasses.asdict(self._config)]
     )
 
-  def sizes(self) -> tuple[int, int]:
-    """Return the bytes of the index's files, and of its vectors in float32."""
-    stored = sum(file.stat().st_size for file in self.path.glob('*/*.npy'))
-    tokens = sum(self._store.rows('centroids'))
-    return stored, 4 * tokens * self.codec.centroids.shape[1]
+  def __len__(self) -> int:
+    return self.fields['num_blocks']
 
   def search(
     self, texts: Sequence[str] | np.ndarray, k: int
   ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
-    """Find the k best blocks of each query; ties go to the lower id.
+    """Find the k best passages of each query; ties go to the lower id.
 
     Returns:
       ids: [b, k] int64, best first; -1 where there are fewer candidates, and for a
@@ -98,25 +114,26 @@ class LateInteraction:
       raise ValueError(f'k={k}: expected at least 1.')
     ids, scores = base.nothing(len(texts), k)
     for row, query in self.queries(texts):
-      blocks = self._candidates(query, max(k, self._config.num_rescored))
-      found = self._exact(query, blocks)
+      passages = self._candidates(query, max(k, self._config.num_rescored))
+      found = self._exact(query, passages)
       first = np.argsort(-found, kind='stable')[:k]
-      ids[row, : len(first)] = blocks[first]
+      ids[row, : len(first)] = passages[first]
       scores[row, : len(first)] = found[first]
     return ids, scores
 
   def score(
-    self, texts: Sequence[str], blocks: Sequence[Sequence[int]]
+    self, texts: Sequence[str], ids: Sequence[Sequence[int] | np.ndarray]
   ) -> list[np.ndarray]:
-    """Score given blocks of each query: `reranking.Reranker` without any text.
+    """Score given passages of each query.
 
     Returns:
-      For each query scores [len(blocks[i])] float32; -inf for a blank query.
+      For each query scores [len(ids[i])] float32; -inf for a blank query.
     """
-    scores = [np.full(len(row), -np.inf, np.float32) for row in blocks]
+    scores = [np.full(len(row), -np.inf, np.float32) for row in ids]
     for row, query in self.queries(texts):
-      ids = np.asarray(blocks[row], np.int64)
-      unique, place = np.unique(ids, return_inverse=True)
+      unique, place = np.unique(
+        np.asarray(ids[row], np.int64), return_inverse=True
+      )
       scores[row] = self._exact(query, unique)[place]
     return scores
 
@@ -130,62 +147,54 @@ class LateInteraction:
       yield from zip(rows, vectors, strict=True)
 
   def _candidates(self, query: np.ndarray, count: int) -> np.ndarray:
-    """Return the `count` blocks, ascending, that centroids score best."""
+    """Return the `count` passages, ascending, that centroids score best."""
     cosines = self.codec.centroids @ query.T  # [C, Q]
     probes = min(self._config.num_probes, len(cosines))
     near = np.argpartition(-cosines, probes - 1, axis=0)[:probes]
     near = np.unique(near)
-    blocks, scores = [], []
+    passages, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
     for shard in range(self._store.num_shards):
-      starts, lists = self._arrays(shard, 'starts', 'blocks')
+      starts, lists, all_ends, centroids = self._arrays(
+        shard, 'starts', 'blocks', 'ends', 'centroids'
+      )
       positions, _ = colbert_encoder.spans(starts[1:], near)
-      found = np.unique(lists[positions])
-      if len(found):
-        blocks.append(shard * np.int64(self._size) + found)
-        scores.append(self._by_centroids(cosines, shard, found))
-    if not blocks:
-      return np.zeros(0, np.int64)
+      rows = np.unique(lists[positions])
+      positions, ends = colbert_encoder.spans(all_ends, rows)
+      passages.append(shard * np.int64(self._size) + rows)
+      scores.append(  # as if each token were its centroid
+        colbert_encoder.sum_of_best(cosines, centroids[positions], ends)
+      )
     order = np.argsort(-np.concatenate(scores), kind='stable')
-    return np.sort(np.concatenate(blocks)[order[:count]])
+    return np.sort(np.concatenate(passages)[order[:count]])
 
-  def _by_centroids(
-    self, cosines: np.ndarray, shard: int, rows: np.ndarray
-  ) -> np.ndarray:
-    """Score rows of a shard as if each token were its centroid."""
-    all_ends, centroids = self._arrays(shard, 'ends', 'centroids')
-    positions, ends = colbert_encoder.spans(all_ends, rows)
-    tokens = centroids[positions]
-    return colbert_encoder.sum_of_best(cosines, tokens, ends)
-
-  def _exact(self, query: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-    """Score ascending blocks by their decompressed vectors: [n] float32."""
-    scores = np.empty(len(blocks), np.float32)
-    shard_of, rows = np.divmod(blocks, self._size)
-    for shard in np.unique(shard_of).tolist():
-      here = shard_of == shard
-      vectors = self._decompress(shard, rows[here])
+  def _exact(self, query: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Score ascending passages by their decompressed vectors: [n] float32."""
+    scores = np.empty(len(ids), np.float32)
+    for here, shard, rows in self._by_shard(ids):
+      vectors = self._decompress(shard, rows)
       scores[here] = colbert_encoder.max_sims(query, *vectors)
     return scores
 
-  def vectors(self, block: int) -> np.ndarray:
-    """Return the decompressed vectors [tokens, d] of a block."""
-    shard, row = divmod(block, self._size)
-    return self._decompress(shard, np.asarray([row])).values
-
   def shards(self) -> Iterator[tuple[int, colbert_encoder.TokenVectors]]:
-    """Yield the first block and the decompressed vectors of each shard."""
-    for shard in range(self._store.num_shards):
-      rows = np.arange(self._num_rows(shard))
-      yield shard * self._size, self._decompress(shard, rows)
+    """Yield the first passage and the decompressed vectors of each shard."""
+    for shard, count in enumerate(self._store.rows('ends')):
+      yield shard * self._size, self._decompress(shard, np.arange(count))
 
   def codes(
     self, places: np.ndarray, ids: np.ndarray
   ) -> Iterator[token_store.Codes]:
-    """Yield the codes of blocks [m], named `places` [m], shard by shard."""
+    """Yield the codes of passages [m], named `places` [m], shard by shard."""
+    for here, shard, rows in self._by_shard(ids):
+      yield token_store.Codes(places[here], *self._codes(shard, rows))
+
+  def _by_shard(
+    self, ids: np.ndarray
+  ) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
+    """Yield a mask of ids, their shard and their rows there."""
     shard_of, rows = np.divmod(ids, self._size)
     for shard in np.unique(shard_of).tolist():
       here = shard_of == shard
-      yield token_store.Codes(places[here], *self._codes(shard, rows[here]))
+      yield here, shard, rows[here]
 
   def _decompress(
     self, shard: int, rows: np.ndarray
@@ -203,27 +212,14 @@ class LateInteraction:
       shard, 'ends', 'centroids', 'codes'
     )
     positions, ends = colbert_encoder.spans(all_ends, rows)
-    tokens = centroids[positions]
-    return ends, tokens, codes[positions]
-
-  def _num_rows(self, shard: int) -> int:
-    return min(self._size, self.num_blocks - shard * self._size)
+    return ends, centroids[positions], codes[positions]
 
   def _arrays(self, shard: int, *names: str) -> list[np.ndarray]:
     return [self._sharded[name].shard(shard) for name in names]
 
-  @functools.cached_property
-  def _sharded(self) -> dict[str, sharded_array.ShardedArray]:
-    names = ('centroids', 'codes', 'blocks')
-    return {
-      'ends': self._store.array('ends'),
-      'starts': self._store.array('starts'),
-      **{name: self._store.array(name) for name in names},
-    }
-
 
 class Unpruned:
-  """Search that scores all blocks of an index, each shard decompressed once."""
+  """Search that scores all passages of an index, each shard decompressed once."""
 
   def __init__(self, index: LateInteraction):
     """Take the index."""

@@ -1,44 +1,37 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Search by topics: Latent Dirichlet Allocation over the words of texts.
+"""Topics as an embedder: Latent Dirichlet Allocation over the words of texts.
 
 Blei et al. 2003, as a way to retrieve Wei and Croft 2006. scikit-learn fits the topics
-by online variational Bayes (Hoffman et al. 2010) and infers the topic distribution of
-each text. The score of two texts is the Bhattacharyya coefficient of their
-distributions, the sum over topics of sqrt(p * q): 1 less the squared Hellinger distance,
-and the inner product of square roots, so that these are stored and `searchers` finds
-them. A text without known words has no topics and is not found.
+by online variational Bayes (Hoffman et al. 2010). A text's vector holds the square
+roots of its topic distribution, so that the inner product of two vectors is the
+Bhattacharyya coefficient, 1 less the squared Hellinger distance. A text without known
+words has the vector 0 and is not found.
 
-The model is a store, NAME-model, and the square roots are another, NAME-vectors, written
-shard by shard; a killed build continues there. Memory holds the model and one batch.
-
-Dimension key: N texts, K topics, V words.
+Dimension key: K topics, V words.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
-import itertools
+import importlib
 import os
+from typing import Any
 
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 import numpy as np
 import scipy.special
 
-from retrieval import searchers, settings
-from retrieval.search import bm25
-from retrieval.searchers import base
+from retrieval import settings
+from retrieval.search import bm25, queries as queries_lib
 from retrieval.store import shards, store
+from retrieval.text import passages as passages_lib
 
 KIND = 'topics'
-_SCHEMA = 1  # version of the way from text to counts of words
-_PER_SHARD = 1 << 14  # texts
 _STOP_WORDS = frozenset(bm25.STOP_WORDS)
 _MISSING = (
   "Topics (lda) need scikit-learn: pip install 'realm-retro-jax[lda]', or pip install "
   'scikit-learn.'
 )
-# ids [b] -> their texts
-Texts = Callable[[np.ndarray], Sequence[str]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,218 +53,120 @@ class LdaConfig:
   __post_init__ = settings.check
 
 
-class Topics:
-  """A fitted model."""
+class TopicEmbedder:
+  """A fitted model; see `retriever.TextEmbedder`."""
 
-  def __init__(self, words: Sequence[str], topics: Float32[np.ndarray, 'k v']):
-    """Take V words and the parameters of each topic's Dirichlet over words.
+  def __init__(self, path: str | os.PathLike):
+    """Open what `fit` wrote.
 
     Raises:
+      FileNotFoundError: when there is no model.
       ImportError: without scikit-learn.
+      ValueError: when it is damaged.
     """
-    self.num_topics, _ = topics.shape
+    found = store.Store.open(path, KIND)
+    # The manifest holds the checksums of the arrays.
+    self.fingerprint = store.hash_files([os.path.join(path, 'manifest.json')])
+    words = np.asarray(found.shard(0, 'words')).tobytes().decode().split('\n')
+    topics = np.asarray(found.shard(0, 'topics'))
+    self.dimension = len(topics)
+    self._batch_size = found.fields['batch_size']
     self._counter = _counter(words)
     # The attributes that scikit-learn documents as those of a fitted model.
-    self._model = _estimator(n_components=self.num_topics)
+    self._model = _sklearn('decomposition').LatentDirichletAllocation(
+      self.dimension
+    )
     self._model.components_ = topics
     self._model.exp_dirichlet_component_ = np.exp(
       scipy.special.psi(topics)
       - scipy.special.psi(topics.sum(axis=1, keepdims=True))
     )
-    self._model.doc_topic_prior_ = 1 / self.num_topics
+    self._model.doc_topic_prior_ = 1 / self.dimension
     self._model.n_features_in_ = topics.shape[1]
 
-  def vectors(self, texts: Sequence[str]) -> Float32[np.ndarray, 'b k']:
+  def embed_texts(
+    self, texts: Sequence[str], progress: shards.Progress | None = None
+  ) -> Float32[np.ndarray, 'b k']:
     """Return the square roots of topic distributions, 0 for a text without any."""
-    counts = self._counter.transform(texts)
-    found = np.zeros((len(texts), self.num_topics), np.float32)
-    known = np.flatnonzero(np.diff(counts.indptr))
-    if len(known):
-      found[known] = np.sqrt(self._model.transform(counts[known]))
-    return found
+    vectors = np.zeros((len(texts), self.dimension), np.float32)
+    for low in range(0, len(texts), self._batch_size):
+      some = slice(low, min(low + self._batch_size, len(texts)))
+      counts = self._counter.transform(texts[some])
+      known = np.flatnonzero(np.diff(counts.indptr))
+      if len(known):
+        vectors[low + known] = np.sqrt(self._model.transform(counts[known]))
+      if progress:
+        progress(some.stop, len(texts))
+    return vectors
 
 
-class Lda:
-  """Exact search over the topic distributions of texts.
+class PositiveScores:
+  """A searcher without the rows of score 0."""
 
-  Attributes:
-    num_blocks: number of texts, those without topics included.
-    fingerprint: hash of everything that decides its results.
-    config: how the topics were fitted.
-  """
+  def __init__(self, searcher):
+    self._searcher = searcher
 
-  def __init__(self, topics: Topics, vectors: store.Store, config: LdaConfig):
-    """Take a model, the store of its vectors and how it was fitted."""
-    self._topics, self.config = topics, config
-    self.fingerprint = vectors.fingerprint
-    array = vectors.array('vectors')
-    self.num_blocks = len(array)
-    self._searcher = searchers.ExactSearcher(array, check=False)
-
-  def search(
-    self, queries: Sequence[str] | np.ndarray, k: int
-  ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
-    """Find the k texts whose topics are most like those of each query.
-
-    Returns:
-      ids: [b, k] int64, best first, ties by the lower id; -1 for none.
-      scores: [b, k] float32, above 0 and at most 1 but for rounding; -inf there.
-
-    Raises:
-      ValueError: for k < 1.
-    """
-    if k < 1:
-      raise ValueError(f'k={k}: expected at least 1.')
-    if not len(queries):
-      return base.nothing(0, k)
-    vectors = self._topics.vectors([str(query) for query in queries])
-    ids, scores = self._searcher.search(vectors, k)
-    found = scores > 0
-    return np.where(found, ids, -1), np.where(found, scores, -np.inf)
-
-  @classmethod
-  def build(
-    cls,
-    path: str | os.PathLike,
-    texts: Texts,
-    num_texts: int,
-    made_of: str,
-    config: LdaConfig | None = None,
-    progress: shards.Progress | None = None,
-  ) -> 'Lda':
-    """Fit topics to texts and infer those of each; go on where a call was killed.
-
-    Args:
-      path: the stores are `path`-model and `path`-vectors.
-      texts: reads the texts of ids, below `num_texts`.
-      made_of: fingerprint of all texts.
-      progress: called with (texts done, texts in all) of both stages.
-
-    Raises:
-      ImportError: without scikit-learn.
-      ValueError: where `path` holds topics of other texts or settings, or when no
-        word is left to fit to.
-    """
-    config = config or LdaConfig()
-    fields = {'words': _SCHEMA, 'texts': made_of, **dataclasses.asdict(config)}
-    fields['stop_words'] = sorted(_STOP_WORDS)
-    model, total = f'{path}-model', _num_fitted(num_texts, config) + num_texts
-    shards.build_store(
-      model,
-      KIND,
-      fields,
-      [0],
-      lambda *_: _fit(
-        texts, num_texts, config, shards.shifted(progress, 0, total)
-      ),
-    )
-    counts = [
-      min(_PER_SHARD, num_texts - low)
-      for low in range(0, num_texts, _PER_SHARD)
-    ]
-    topics, _ = _open(model)
-
-    def infer(shard: int, shown: shards.Progress | None):
-      first = shard * _PER_SHARD
-      ids = np.arange(first, first + counts[shard])
-      rows = []
-      for low in range(0, len(ids), config.batch_size):
-        rows.append(topics.vectors(texts(ids[low : low + config.batch_size])))
-        if shown:
-          shown(min(low + config.batch_size, len(ids)), len(ids))
-      return {'vectors': np.concatenate(rows)}
-
-    made = shards.build_store(
-      f'{path}-vectors',
-      KIND,
-      {'model': _hash(model)},
-      counts,
-      infer,
-      progress=shards.shifted(progress, total - num_texts, total),
-    )
-    return cls(topics, made, config)
-
-  @classmethod
-  def load(cls, path: str | os.PathLike) -> 'Lda':
-    """Load what `build` wrote, memory-mapped.
-
-    Raises:
-      FileNotFoundError: when it has not been built, or not all of it.
-      ImportError: without scikit-learn.
-      ValueError: when it is damaged, or its parts do not belong together.
-    """
-    vectors = store.Store.open(f'{path}-vectors', KIND)
-    if vectors.fields.get('model') != _hash(f'{path}-model'):
-      raise ValueError(
-        f'{path}-vectors: made by another model than {path}-model; remove both and '
-        'build them again.'
-      )
-    topics, config = _open(f'{path}-model')
-    return cls(topics, vectors, config)
+  def search(self, queries: np.ndarray, k: int) -> queries_lib.Found:
+    """See `exclude.Index`."""
+    ids, scores = self._searcher.search(queries, k)
+    return np.where(scores > 0, ids, -1), np.where(scores > 0, scores, -np.inf)
 
 
-def _open(path: str) -> tuple[Topics, LdaConfig]:
-  """Open the store of a model."""
-  found = store.Store.open(path, KIND)
-  if found.fields.get('words') != _SCHEMA:
-    raise ValueError(f'{path}: made by another version; build it again.')
-  words = np.asarray(found.shard(0, 'words')).tobytes().decode().split('\n')
-  topics = found.shard(0, 'topics')
-  if topics.shape != (found.fields['num_topics'], len(words)):
-    raise ValueError(f'{path}: damaged, its arrays do not fit; build it again.')
-  names = [field.name for field in dataclasses.fields(LdaConfig)]
-  config = LdaConfig(**{name: found.fields[name] for name in names})
-  return Topics(words, np.asarray(topics)), config
-
-
-def _hash(path: str) -> str:
-  """Hash the manifest of a model, which holds the checksums of its arrays."""
-  store.Store.open(path, KIND)
-  return store.hash_files([os.path.join(path, 'manifest.json')])
-
-
-def _num_fitted(num_texts: int, config: LdaConfig) -> int:
-  return config.passes * min(num_texts, config.max_texts)
-
-
-def _fit(
-  texts: Texts,
-  num_texts: int,
+def fit(
+  path: str | os.PathLike,
+  passages: passages_lib.Passages,
   config: LdaConfig,
-  progress: shards.Progress | None,
-) -> dict[str, np.ndarray]:
-  """Fit a model in mini-batches of random texts; return the arrays of its store."""
+  progress: shards.Progress | None = None,
+) -> TopicEmbedder:
+  """Fit topics to random passages, unless `path` holds them already.
+
+  Raises:
+    ImportError: without scikit-learn.
+    ValueError: where `path` holds topics of other passages or settings, or when no
+      word is left to fit to.
+  """
+  fields = {'texts': passages.fingerprint, **dataclasses.asdict(config)}
+  fields['stop_words'] = sorted(_STOP_WORDS)
+  shards.build_store(
+    path, KIND, fields, [0], lambda *_: _fit(passages, config, progress)
+  )
+  return TopicEmbedder(path)
+
+
+def _fit(passages, config: LdaConfig, progress) -> dict[str, np.ndarray]:
   rng = np.random.default_rng(config.seed)
-  chosen = rng.permutation(num_texts)[: config.max_texts]
-  batches = [
-    chosen[low : low + config.batch_size]
-    for low in range(0, len(chosen), config.batch_size)
-  ]
-  words = _choose_words(texts, batches, len(chosen), config)
+  chosen = rng.permutation(len(passages))[: config.max_texts]
+
+  def batches() -> Iterator[list[str]]:
+    for low in range(0, len(chosen), config.batch_size):
+      yield passages.search_texts(chosen[low : low + config.batch_size])
+
+  words = _choose_words(batches(), len(chosen), config)
   counter = _counter(words)
-  model = _estimator(
-    n_components=config.num_topics,
+  model = _sklearn('decomposition').LatentDirichletAllocation(
+    config.num_topics,
     learning_method='online',
     total_samples=len(chosen),
     random_state=config.seed,
   )
-  done, total = 0, _num_fitted(num_texts, config)
-  for ids in itertools.chain.from_iterable([batches] * config.passes):
-    model.partial_fit(counter.transform(texts(ids)))
-    done += len(ids)
-    if progress:
-      progress(done, total)
+  done = 0
+  for _ in range(config.passes):
+    for texts in batches():
+      model.partial_fit(counter.transform(texts))
+      done += len(texts)
+      if progress:
+        progress(done, config.passes * len(chosen))
   return {
     'words': np.frombuffer('\n'.join(words).encode(), np.uint8),
     'topics': model.components_.astype(np.float32),
   }
 
 
-def _choose_words(texts, batches, num_texts: int, config) -> list[str]:
+def _choose_words(batches, num_texts: int, config: LdaConfig) -> list[str]:
   """Return the vocabulary, the words of most texts first."""
   in_texts: dict[str, int] = {}
-  for ids in batches:
-    for text in texts(ids):
+  for texts in batches:
+    for text in texts:
       for word in {*_words(text)}:
         in_texts[word] = in_texts.get(word, 0) + 1
   most = config.max_share * num_texts
@@ -290,21 +185,15 @@ def _words(text: str) -> list[str]:
 
 def _counter(words: Sequence[str]):
   """Return a transformer of texts to sparse counts [b, V] float32 of words."""
-  try:
-    from sklearn.feature_extraction import text
-  except ImportError:
-    raise ImportError(_MISSING) from None
-  return text.CountVectorizer(
+  return _sklearn('feature_extraction.text').CountVectorizer(
     analyzer=_words,
     vocabulary={word: i for i, word in enumerate(words)},
     dtype=np.float32,
   )
 
 
-def _estimator(**arguments):
-  """Return scikit-learn's model, not fitted."""
+def _sklearn(name: str) -> Any:
   try:
-    from sklearn import decomposition
+    return importlib.import_module(f'sklearn.{name}')
   except ImportError:
     raise ImportError(_MISSING) from None
-  return decomposition.LatentDirichletAllocation(**arguments)

@@ -20,10 +20,9 @@ Dimension key: n texts of a shard, T its terms, P its postings; b queries, V ter
 that they ask for.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
 import functools
-import hashlib
 import itertools
 import os
 from typing import Any, ClassVar
@@ -34,59 +33,16 @@ from scipy import sparse
 
 from retrieval.search import term_counts
 from retrieval.searchers import base
-from retrieval.store import (
-  manifests,
-  shards as shards_lib,
-  store,
-)
+from retrieval.store import manifests, shards as shards_lib, store
+from retrieval.text import passages as passages_lib
 
 KIND = 'sparse'
 ROWS = 32_768  # texts of a shard
 _SCHEMA = 1  # version of the arrays and of the hashes
+_ARRAYS = ('terms', 'ends', 'rows', 'counts', 'lengths', 'hashes')
 _READ_TOGETHER = 2048  # texts
 _ASKED_TOGETHER = 1024  # queries
 _MAX_OPEN_SHARDS = 1024
-
-
-@dataclasses.dataclass(frozen=True)
-class Texts:
-  """The texts of an index."""
-
-  fingerprint: str  # of everything that determines them
-  num_texts: int
-  read: Callable[[np.ndarray], Sequence[str]]  # ids -> texts
-  # ids [n] -> hashes [n] uint64, equal for equal texts of any corpus
-  hashes: Callable[[np.ndarray], np.ndarray]
-
-
-class _Stored(Sequence):
-  """Shards of a store, memory-mapped."""
-
-  def __init__(self, found: store.Store):
-    self._store, self.path = found, found.path
-    self._open = functools.lru_cache(_MAX_OPEN_SHARDS)(self._map)
-
-  def __len__(self) -> int:
-    return self._store.num_shards
-
-  def __getitem__(self, index: int) -> term_counts.Shard:
-    if index >= len(self):
-      raise IndexError(index)
-    return self._open(index)
-
-  def _map(self, index: int) -> term_counts.Shard:
-    names = ('terms', 'ends', 'rows', 'counts', 'lengths', 'hashes')
-    # Slices of plain arrays are cheaper than those of np.memmap.
-    shard = {x: np.asarray(self._store.shard(index, x)) for x in names}
-    size, ends = len(shard['rows']), shard['ends']
-    same = len(shard['counts']) == size and len(ends) == len(shard['terms'])
-    last = int(ends[-1]) if len(ends) else 0
-    if not same or last != size or (np.diff(ends, prepend=0) < 0).any():
-      raise ValueError(
-        f'{self.path}: shard {index} is damaged, its arrays do not fit; '
-        'remove the folder and build it again.'
-      )
-    return shard
 
 
 class SparseIndex:
@@ -94,7 +50,6 @@ class SparseIndex:
 
   Attributes:
     config: terms and weights.
-    num_blocks: number of texts, texts without terms included.
     fingerprint: hash of everything that decides its results.
   """
 
@@ -103,22 +58,26 @@ class SparseIndex:
   def __init__(
     self,
     config: term_counts.Scheme,
-    shards: list[term_counts.Shard] | _Stored,
+    shard: Callable[[int], term_counts.Shard],
     counts: Sequence[int],
-    fields: Mapping[str, Any],
+    fields: dict[str, Any],
   ):
     """Take the parts of an index from `build` or `load`.
 
     Args:
+      shard: opens a shard.
       counts: texts of each shard.
       fields: of the store.
     """
-    self.config = config
-    self._shards, self._fields = shards, dict(fields)
+    self.config, self._shard = config, shard
     self._offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    self.num_blocks = int(self._offsets[-1])
-    settings = dataclasses.asdict(config)
-    self.fingerprint = store.fingerprint([self._fields, settings])
+    self.fingerprint = store.fingerprint([fields, dataclasses.asdict(config)])
+
+  def __len__(self) -> int:
+    return int(self._offsets[-1])
+
+  def _shards(self) -> Iterator[term_counts.Shard]:
+    return map(self._shard, range(len(self._offsets) - 1))
 
   @classmethod
   def build(
@@ -127,7 +86,7 @@ class SparseIndex:
     titles: Iterable[str] | None = None,
     config: term_counts.Scheme | None = None,
   ) -> 'SparseIndex':
-    """Build an index in memory; texts are read once.
+    """Build an index in memory.
 
     Args:
       texts: [N] texts.
@@ -138,24 +97,17 @@ class SparseIndex:
       ValueError: for other than N titles.
     """
     config = config or cls.CONFIG()
-    texts = iter(texts if titles is None else titled(titles, texts))
-    shards, digest = [], hashlib.sha256()
-    while some := list(itertools.islice(texts, ROWS)):
-      hashes = np.array(
-        [term_counts.hash_text(text) for text in some], np.uint64
-      )
-      digest.update(hashes.tobytes())
-      shards.append(
-        term_counts.pack(term_counts.analysed(config, some), hashes)
-      )
-    fields = _fields(config, digest.hexdigest()[:32], ROWS)
-    return cls(config, shards, [len(x['lengths']) for x in shards], fields)
+    passages = passages_lib.TextList(texts, titles)
+    spans = _spans(len(passages), ROWS)
+    shards = [_make(config, passages, span) for span in spans]
+    fields = _fields(config, passages.fingerprint, ROWS)
+    return cls(config, shards.__getitem__, [*map(len, spans)], fields)
 
   @classmethod
   def build_store(
     cls,
     path: str | os.PathLike,
-    texts: Texts,
+    passages: passages_lib.Passages,
     config: term_counts.Scheme | None = None,
     *,
     known: term_counts.Known | None = None,
@@ -176,41 +128,14 @@ class SparseIndex:
       ValueError: when `path` holds something else.
     """
     config = config or cls.CONFIG()
-    lows = range(0, texts.num_texts, rows)
-    counts = [min(rows, texts.num_texts - low) for low in lows]
+    spans = _spans(len(passages), rows)
 
     def make(i, progress):
-      ids = np.arange(lows[i], lows[i] + counts[i])
-      hashes = texts.hashes(ids)
-      parts, new = [], np.ones(len(ids), bool)
-      for part in known(hashes) if known else ():
-        new[part.places] = False
-        parts.append(part)
-      places = np.flatnonzero(new)
-      read = (texts.read(ids[some]) for some in _slices(places))
-      for part in term_counts.analysed(
-        config, itertools.chain.from_iterable(read)
-      ):
-        done = part.places[-1] + 1
-        parts.append(dataclasses.replace(part, places=places[part.places]))
-        if progress:
-          progress(len(ids) - len(places) + int(done), len(ids))
-      return term_counts.pack(parts, hashes)
+      return _make(config, passages, spans[i], known, progress)
 
-    fields = _fields(config, texts.fingerprint, rows)
-    shards_lib.build_store(path, KIND, fields, counts, make, **how)
+    fields = _fields(config, passages.fingerprint, rows)
+    shards_lib.build_store(path, KIND, fields, [*map(len, spans)], make, **how)
     return cls.load(path, config)
-
-  def save(self, path: str | os.PathLike) -> None:
-    """Write the index as a store, unless `path` holds the same index.
-
-    Raises:
-      ValueError: when `path` holds something else.
-    """
-    counts = np.diff(self._offsets).tolist()
-    shards_lib.build_store(
-      path, KIND, self._fields, counts, lambda i, _: self._shards[i]
-    )
 
   @classmethod
   def load(
@@ -234,17 +159,23 @@ class SparseIndex:
         f'{path}: made of other terms ({manifests.difference(wanted, made)}); '
         'build it again.'
       )
-    return cls(config, _Stored(found), found.rows('lengths'), made)
+
+    @functools.lru_cache(_MAX_OPEN_SHARDS)
+    def shard(i: int) -> term_counts.Shard:
+      # Slices of plain arrays are cheaper than those of np.memmap.
+      return {x: np.asarray(found.shard(i, x)) for x in _ARRAYS}
+
+    return cls(config, shard, found.rows('lengths'), made)
 
   @functools.cached_property
   def _mean_length(self) -> float:
-    total = sum(shard['lengths'].sum(dtype=np.int64) for shard in self._shards)
-    return int(total) / max(self.num_blocks, 1)
+    total = sum(x['lengths'].sum(dtype=np.int64) for x in self._shards())
+    return int(total) / max(len(self), 1)
 
   def hashes(self) -> np.ndarray:
     """Return the hash of each text: [N] uint64."""
     none = np.zeros(0, np.uint64)
-    return np.concatenate([none, *(x['hashes'] for x in self._shards)])
+    return np.concatenate([none, *(x['hashes'] for x in self._shards())])
 
   def counts(
     self, places: np.ndarray, ids: np.ndarray
@@ -252,7 +183,7 @@ class SparseIndex:
     """Yield the counts of texts [m], named `places` [m], shard by shard."""
     shards = np.searchsorted(self._offsets, ids, side='right') - 1
     for i in np.unique(shards).tolist():
-      shard, here = self._shards[i], shards == i
+      shard, here = self._shard(i), shards == i
       starts = np.concatenate([[0], shard['ends']])
       counts = sparse.csc_array(
         (shard['counts'], shard['rows'], starts),
@@ -286,17 +217,17 @@ class SparseIndex:
   def _search(self, queries, ids: np.ndarray, scores: np.ndarray) -> None:
     """Fill ids and scores [b, k], which hold nothing."""
     terms, asked = term_counts.count(self.config, queries)
-    spans = [_find(shard, terms) for shard in self._shards]
+    spans = [_find(shard, terms) for shard in self._shards()]
     frequencies = sum((x[1] - x[0] for x in spans), np.zeros(len(terms), int))
     if not frequencies.any():
       return
     found = frequencies[asked.indices]
     weights = self.config.query_weights(
-      asked.data, np.maximum(found, 1), self.num_blocks
+      asked.data, np.maximum(found, 1), len(self)
     )
     asked.data = np.where(found > 0, weights, 0).astype(np.float32)
     for shard, (starts, ends), first in zip(
-      self._shards, spans, self._offsets[:-1].tolist(), strict=True
+      self._shards(), spans, self._offsets[:-1].tolist(), strict=True
     ):
       if (ends > starts).any():
         found = self._score(shard, asked, starts, ends)
@@ -339,24 +270,43 @@ class SparseIndex:
     return rows.astype(np.intp), weights
 
 
-def titled(titles: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
-  """Yield each text below its title; raises ValueError for other numbers."""
-  pairs = itertools.zip_longest(titles, texts)
-  for number, (title, text) in enumerate(pairs):
-    if title is None or text is None:
-      raise ValueError(f'Block {number} has a title or a text, not both.')
-    yield f'{title}\n{text}'
-
-
 def _fields(
   config: term_counts.Scheme, texts: str, rows: int
 ) -> dict[str, Any]:
   return {'schema': _SCHEMA, 'texts': texts, 'rows': rows, **config.fields()}
 
 
-def _slices(values: np.ndarray) -> Iterator[np.ndarray]:
-  for low in range(0, len(values), _READ_TOGETHER):
-    yield values[low : low + _READ_TOGETHER]
+def _spans(num_rows: int, size: int) -> list[range]:
+  lows = range(0, num_rows, size)
+  return [range(low, min(low + size, num_rows)) for low in lows]
+
+
+def _make(
+  config: term_counts.Scheme,
+  passages: passages_lib.Passages,
+  span: range,
+  known: term_counts.Known | None = None,
+  progress: shards_lib.Progress | None = None,
+) -> term_counts.Shard:
+  """Return the shard of passages; those that are not known are analysed."""
+  ids = np.arange(span.start, span.stop)
+  hashes = passages.hashes(ids)
+  parts = list(known(hashes)) if known else []
+  new = np.ones(len(ids), bool)
+  for part in parts:
+    new[part.places] = False
+  places = np.flatnonzero(new)
+  read = (
+    passages.search_texts(ids[places[low : low + _READ_TOGETHER]])
+    for low in range(0, len(places), _READ_TOGETHER)
+  )
+  texts = itertools.chain.from_iterable(read)
+  for part in term_counts.analysed(config, texts):
+    done = int(part.places[-1]) + 1
+    parts.append(dataclasses.replace(part, places=places[part.places]))
+    if progress:
+      progress(len(ids) - len(places) + done, len(ids))
+  return term_counts.pack(parts, hashes)
 
 
 def _find(shard: term_counts.Shard, terms: np.ndarray) -> np.ndarray:

@@ -21,8 +21,9 @@ import numpy as np
 
 from retrieval import settings
 from retrieval.nn import colbert_encoder
-from retrieval.search import residual_codes, sparse_index
+from retrieval.search import residual_codes
 from retrieval.store import shards, store
+from retrieval.text import passages as passages_lib
 
 KIND = 'colbert_tokens'
 CODEC_KIND = 'colbert_codec'
@@ -75,7 +76,7 @@ class Known(Protocol):
 def build(
   path: str | os.PathLike,
   encoder: Encoder,
-  texts: sparse_index.Texts,
+  passages: passages_lib.Passages,
   config: IndexConfig | None = None,
   *,
   known: Known | None = None,
@@ -98,12 +99,12 @@ def build(
   """
   config = config_of(known.fields) if known else config or IndexConfig()
   path = pathlib.Path(path)
-  if texts.num_texts < 1:
-    raise ValueError(f'{path}: {texts.num_texts} blocks: expected at least 1.')
+  if not len(passages):
+    raise ValueError(f'{path}: no passages: expected at least 1.')
   fields = {
     'encoder': encoder.fingerprint,
-    'texts': texts.fingerprint,
-    'num_blocks': texts.num_texts,
+    'texts': passages.fingerprint,
+    'num_blocks': len(passages),
     **dataclasses.asdict(config),
     **_origin(path / 'codec', known),
   }
@@ -113,17 +114,17 @@ def build(
     fields,
     [0],
     lambda *_: dict(
-      (known.codec if known else _fit(encoder, texts, config)).arrays()
+      (known.codec if known else _fit(encoder, passages, config)).arrays()
     ),
   )
   codec = _open_codec(path / 'codec', fields)
-  size, n = config.shard_blocks, texts.num_texts
+  size, n = config.shard_blocks, len(passages)
   counts = [min(size, n - low) for low in range(0, n, size)]
 
   def shard(number: int, progress: shards.Progress | None):
     ids = np.arange(counts[number]) + number * size
-    parts = [*known(texts.hashes(ids))] if known else []
-    parts += _encoded(encoder, codec, texts, ids, parts, progress)
+    parts = [*known(passages.hashes(ids))] if known else []
+    parts += _encoded(encoder, codec, passages, ids, parts, progress)
     return _shard_arrays(len(codec.centroids), *_merged(parts))
 
   return shards.build_store(path / 'tokens', KIND, fields, counts, shard, **how)
@@ -134,20 +135,22 @@ def _origin(path: pathlib.Path, known: Known | None) -> dict[str, Any]:
   if known:
     made = dict(known.fields)
     return {'codec': made.get('codec') or store.fingerprint(made)}
-  # An update that was killed has written its codec: the build goes on with it.
+  # A killed update has written its codec: the build continues with it.
   stands = store.Store.open(path, CODEC_KIND).fields if path.is_dir() else {}
   return {x: stands[x] for x in ('codec',) if x in stands}
 
 
 def _fit(
-  encoder: Encoder, texts: sparse_index.Texts, config: IndexConfig
+  encoder: Encoder,
+  passages: passages_lib.Passages,
+  config: IndexConfig,
 ) -> residual_codes.Codec:
   """Fit a codec to some of the blocks."""
   rng = np.random.default_rng(config.seed)
-  num_blocks = texts.num_texts
+  num_blocks = len(passages)
   count = min(config.sample_blocks, num_blocks)
   chosen = np.sort(rng.choice(num_blocks, count, replace=False))
-  vectors = encoder.passages(texts.read(chosen)).values
+  vectors = encoder.passages(passages.search_texts(chosen)).values
   stored = len(vectors) * num_blocks // count
   return residual_codes.train(vectors, config, stored)
 
@@ -155,7 +158,7 @@ def _fit(
 def _encoded(
   encoder: Encoder,
   codec: residual_codes.Codec,
-  texts: sparse_index.Texts,
+  passages: passages_lib.Passages,
   ids: np.ndarray,
   known: Sequence[Codes],
   progress: shards.Progress | None,
@@ -171,7 +174,7 @@ def _encoded(
   if not len(places):
     return []
   found = encoder.passages(
-    texts.read(ids[places]), shards.shifted(progress, done, len(ids))
+    passages.search_texts(ids[places]), shards.shifted(progress, done, len(ids))
   )
   return [Codes(places, found.ends, *codec.encode(found.values))]
 

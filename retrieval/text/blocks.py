@@ -20,10 +20,10 @@ from retrieval.store import (
   executors,
   sharded_array,
   shards,
-  store,
 )
 from retrieval.text import (
   packing,
+  passages,
   sentences as sentences_lib,
   taggers,
   tokens as tokens_lib,
@@ -117,23 +117,19 @@ def _make_shard(tokens, tokenizer, fields, given, shard, progress):
   return arrays | {'dropped': np.asarray([dropped], np.int64)}
 
 
-class BlockStore:
+class BlockStore(passages.Passages):
   """Blocks of a token store, memory-mapped.
 
   Attributes:
-    fingerprint: hash of everything that determines the blocks.
     max_length: wordpieces of a block with its title and three specials.
   """
 
   def __init__(
     self, path: str | os.PathLike, tokens: tokens_lib.TokenStore | None = None
   ):
-    self.store = store.Store.open(path, KIND)
-    self.path, self.fingerprint = self.store.path, self.store.fingerprint
-    self.tokens = self.store.source('tokens', tokens, tokens_lib.TokenStore)
+    super().__init__(path, KIND, tokens)
     self.max_length = self.store.fields['max_length']
     array = self.store.array
-    self._document = array('document')
     self._hash = array('hash')
     self._token_span = array('token_span')
     self._byte_span = array('byte_span')
@@ -143,21 +139,13 @@ class BlockStore:
     self._sentence_row = array('sentence_row')
     self._sentence_tokens = array('sentence_tokens')
     self._sentence_bytes = array('sentence_bytes')
-    self.num_blocks = len(self._document)
+    self.num_blocks = len(self)
     self.num_sentences = len(self._sentence_row)
-
-  def __reduce__(self):
-    """Pickle the path: another process opens the store."""
-    return BlockStore, (self.path.absolute(),)
 
   @property
   def num_dropped(self) -> int:
     """Number of documents left out because of their titles."""
     return int(self.store.array('dropped')[:].sum())
-
-  def documents(self, ids: np.ndarray) -> np.ndarray:
-    """Document index of each block: [...] int64."""
-    return np.asarray(self._document[np.asarray(ids)])
 
   def token_spans(self, ids: np.ndarray) -> np.ndarray:
     """First and past-last token in the document's row: [..., 2] int32."""
@@ -250,12 +238,20 @@ class BlockStore:
     text = self.tokens.text_bytes(int(self._document[i]))
     return self.tokens.decode(text[start:limit])
 
-  def titles(self, ids: Iterable[int | np.integer]) -> list[str]:
-    """Return the title of each block's document; '' for -1."""
-    return [
-      self.tokens.title(int(self._document[int(i)])) if i >= 0 else ''
-      for i in ids
-    ]
+  def search_texts(self, ids: Iterable[int | np.integer]) -> list[str]:
+    """Return blocks below their titles."""
+    ids = [*ids]
+    pairs = zip(self.titles(ids), self.texts(ids), strict=True)
+    return [f'{title}\n{text}' for title, text in pairs]
+
+  def full_texts(self, ids: Iterable[int | np.integer]) -> list[str]:
+    """Return blocks below their titles."""
+    return self.search_texts(ids)
+
+  def token_rows(self, ids: np.ndarray) -> list[np.ndarray]:
+    """Return the tokens of each block; none for -1."""
+    tokens, counts = self.gather(ids, self.max_length)
+    return [row[:n] for row, n in zip(tokens, counts, strict=True)]
 
   def names(self, ids: Iterable[int | np.integer]) -> list[str]:
     """Return a stable name of each block; '' for -1.

@@ -14,9 +14,8 @@ import os
 from jaxtyping import Bool, Int
 import numpy as np
 
-from retrieval import tokenization
 from retrieval.store import sharded_array, store, store_writer
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import passages, tokens as tokens_lib
 
 KIND = 'chunks'
 HELD_OUT = ('valid', 'test')
@@ -149,11 +148,10 @@ def build_chunk_store(
   return ChunkStore(path, tokens)
 
 
-class ChunkStore:
+class ChunkStore(passages.Passages):
   """Chunks of a token store, memory-mapped.
 
   Attributes:
-    fingerprint: hash of everything that determines the chunks.
     chunk_length: m, in tokens.
     id_hash: [num_chunks] hash of the id of each chunk's document.
   """
@@ -161,23 +159,16 @@ class ChunkStore:
   def __init__(
     self, path: str | os.PathLike, tokens: tokens_lib.TokenStore | None = None
   ):
-    self.store = store.Store.open(path, KIND)
-    self.path, self.fingerprint = self.store.path, self.store.fingerprint
-    self.tokens = self.store.source('tokens', tokens, tokens_lib.TokenStore)
+    super().__init__(path, KIND, tokens)
     self.chunk_length = self.store.fields['chunk_length']
-    self._document = self.store.array('document')
     self._position = self.store.array('position')
     self._available = self.store.array('available')
     self.id_hash = self.store.array('id_hash')
-    self.num_chunks = len(self._document)
+    self.num_chunks = len(self)
 
   def ids(self, shard: int, rows: slice) -> np.ndarray:
     """Ids of the chunks from rows.start to rows.stop of a shard: [b] int64."""
     return self._document.offsets[shard] + np.arange(rows.start, rows.stop)
-
-  def documents(self, ids: np.ndarray) -> np.ndarray:
-    """Document index of each chunk: [...] int64."""
-    return self._document[np.asarray(ids)]
 
   def document_hashes(self, ids: np.ndarray) -> np.ndarray:
     """Hash of the id of each chunk's document: [...] uint64."""
@@ -239,20 +230,29 @@ class ChunkStore:
     shape = (*ids.shape, length)
     return np.where(mask, tokens, 0).reshape(shape), mask.reshape(shape)
 
-  def titles(self, ids: np.ndarray) -> list[list[str]]:
-    """Titles of the chunks' documents: [n][k] for [n, k] ids, '' for -1."""
-    title, documents = self.tokens.title, self.documents(np.maximum(ids, 0))
-    return [
-      [title(int(d)) if i >= 0 else '' for i, d in zip(row, found, strict=True)]
-      for row, found in zip(ids, documents, strict=True)
-    ]
+  def token_rows(
+    self, ids: np.ndarray, first: int = 0, limit: int = 1
+  ) -> list[np.ndarray]:
+    """Return the tokens from chunk `first` to `limit` on, counted from each of ids."""
+    m = self.chunk_length
+    tokens, mask = self.gather(ids, limit * m)
+    pairs = zip(tokens[:, first * m :], mask[:, first * m :], strict=True)
+    return [row[keep] for row, keep in pairs]
 
-  def texts(
-    self, ids: np.ndarray, tokenizer: tokenization.Tokenizer
-  ) -> list[str]:
+  def texts(self, ids: np.ndarray) -> list[str]:
     """Return the text of each chunk, which is embedded; '' for -1."""
-    tokens, mask = self.gather(np.asarray(ids), self.chunk_length)
-    return [
-      tokenizer.decode(row[keep])
-      for row, keep in zip(tokens, mask, strict=True)
-    ]
+    return [self.tokenizer.decode(row) for row in self.token_rows(ids)]
+
+  def full_texts(self, ids: np.ndarray) -> list[str]:
+    """Return the texts of chunks with their continuations, as neighbors are read."""
+    rows = self.token_rows(ids, limit=2)
+    return [self.tokenizer.decode(row) for row in rows]
+
+  def hashes(self, ids: np.ndarray) -> np.ndarray:
+    """Return hashes of the tokenizer and the tokens of each chunk: [n] uint64."""
+    prefix = self.tokenizer.fingerprint.encode()
+    found = (
+      tokens_lib.hash_bytes(prefix + row.tobytes())
+      for row in self.token_rows(ids)
+    )
+    return np.fromiter(found, np.uint64, len(ids))

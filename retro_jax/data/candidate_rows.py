@@ -156,7 +156,7 @@ class CandidateReader:
   ) -> pipeline.Row:
     """WordPiece ids of chunks, one id 0 where there is no chunk."""
     flat = ids.reshape(-1)
-    found = self.wordpieces.token_ids(texts(flat, self.tokenizer))
+    found = self.wordpieces.token_ids(texts(flat))
     rows = np.zeros((len(flat), self.max_length), np.int32)
     lengths = np.ones(len(flat), np.int32)
     for i, (number, pieces) in enumerate(zip(flat, found, strict=True)):

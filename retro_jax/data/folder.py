@@ -9,9 +9,7 @@ chunks-{train,valid,test}/  spans of m tokens; the training chunks are the
                        datastore
 vectors-{train,valid,test}/ frozen BERT keys
 index/                 of vectors-train
-sparse-{bm25,tfidf}/   of chunks-train, for sources that need it
-topics-{model,vectors}/ topics of chunks-train, for the source lda
-colbert/{codec,tokens}/ vectors of the tokens of chunks-train, for the source colbert
+{sparse,topics,colbert}-*/  of chunks-train; see `text_indices`
 neighbors-{train,valid,test}/      of the source dense
 neighbors_SOURCE-{train,valid,test}/ of another source
 neighbors_SOURCE+RERANKER-{train,valid,test}/ of a source in a re-ranker's order
@@ -24,18 +22,22 @@ import os
 import pathlib
 from typing import Annotated, Any, Literal
 
-from retrieval import settings
+from retrieval import searchers, settings
 from retrieval.index import (
   index as index_lib,
   neighbors as neighbors_lib,
-  rerankers,
-  reranking,
-  retriever as retriever_lib,
-  sources as sources_lib,
+  retrievers as retrievers_lib,
+  text_indices,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
-from retrieval.search import colbert_index, lda
+from retrieval.search import (
+  late_interaction,
+  lda,
+  names,
+  rerank,
+  retriever as retriever_lib,
+)
 from retrieval.store import store
 from retrieval.text import (
   chunks as chunks_lib,
@@ -43,6 +45,7 @@ from retrieval.text import (
   near_duplicates,
   tokens as tokens_lib,
 )
+from retro_jax.data import neighbor_lookup
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,9 +83,9 @@ class Embedder:
 class Neighbors:
   """The neighbors of every chunk."""
 
-  source: sources_lib.Name = 'dense'  # how they are found
+  source: names.Name = 'dense'  # how they are found
   # of weighted: BM25's share; experiments.tune_hybrid measures shares
-  words_weight: settings.Share = sources_lib.WORDS_WEIGHT
+  words_weight: settings.Share = 0.5
   num_topics: settings.Size = settings.rare(lda.LdaConfig.num_topics)  # of lda
   colbert: str = ''  # of colbert: run of its model; '': as the index was made
   # run whose model orders the first candidates of the source anew; '': none
@@ -102,7 +105,7 @@ class DataFolder(data_folder.DataFolder):
 
   MADE_BY = 'experiments.prepare'
 
-  source: str = 'dense'  # of the neighbors, one of `sources.NAMES`
+  source: str = 'dense'  # of the neighbors, one of `names.NAMES`
   reranker: str = ''  # folder of the model that orders them anew; '' for none
 
   @classmethod
@@ -166,7 +169,7 @@ class DataFolder(data_folder.DataFolder):
     """Keys of a split's chunks; ValueError where they are of other chunks."""
     found = store.Store.open(self.path(f'vectors-{split}'), vectors_lib.KIND)
     if self.path(f'chunks-{split}').is_dir():
-      vectors_lib.check_chunks(found, self.chunks(split))
+      vectors_lib.check_passages(found, self.chunks(split))
     return found
 
   @functools.cached_property
@@ -176,10 +179,6 @@ class DataFolder(data_folder.DataFolder):
     if self.path('vectors-train').is_dir():
       index_lib.check_vectors(found, self.vectors('train'))
     return found
-
-  def words_path(self, kind: str) -> pathlib.Path:
-    """Folder of an index of the words of the training chunks, of `sources.WORDS`."""
-    return self.path(f'sparse-{kind}')
 
   def neighbors_path(self, split: str) -> pathlib.Path:
     """Folder of the neighbors that `source` found for a split's chunks."""
@@ -230,56 +229,64 @@ class DataFolder(data_folder.DataFolder):
     """
     return self.neighbors('train').store.fields['index']
 
-  def retriever(self, config: Any) -> retriever_lib.Retriever:
-    """The retriever over this folder's datastore, for new text."""
-    return retriever_lib.Retriever(
-      self.neighbor_source(config),
+  def lookup(self, config: Any) -> neighbor_lookup.NeighborLookup:
+    """The look-up of neighbors in this folder's datastore, for new text."""
+    return neighbor_lookup.NeighborLookup(
+      self.retriever(config),
       self.chunks('train'),
       self.tokenizer,
       config.model.neighbor_length,
       config.neighbor_part,
     )
 
-  def neighbor_source(self, config: Any) -> neighbors_lib.Source:
-    """Return the source of the neighbors, in the order of the re-ranker."""
-    source = self.sources(config).make(self.source)
+  def retriever(self, config: Any) -> retriever_lib.Retriever:
+    """Return the retriever of neighbors, in the order of the re-ranker."""
+    found = self.retrievers(config).make(self.source)
     if not self.reranker:
-      return source
-    return reranking.Reranked(
-      source,
-      rerankers.load(self.reranker),
-      self.chunks('train'),
-      self.tokenizer,
+      return found
+    model = rerank.load(self.reranker)
+    return rerank.Reranked(
+      found,
+      rerank.ByTexts(model, self.chunks('train')),
       config.neighbors.candidates,
     )
 
-  def sources(self, config: Any) -> sources_lib.Sources:
-    """Return the sources over this folder's datastore."""
+  def text_indices(self, config: Any) -> text_indices.TextIndices:
+    """Return the indices of the texts of the datastore."""
+    return text_indices.TextIndices(
+      self.root,
+      self.chunks('train'),
+      num_topics=config.neighbors.num_topics,
+      colbert=late_interaction.ColbertConfig(model=config.neighbors.colbert),
+    )
 
-    def vectors(chunks: chunks_lib.ChunkStore) -> store.Store:
-      return self.vectors(chunks.path.name.removeprefix('chunks-'))
+  def retrievers(self, config: Any) -> retrievers_lib.Retrievers:
+    """Return the retrievers of this folder's datastore."""
+    return retrievers_lib.Retrievers(
+      self.text_indices(config),
+      functools.partial(self._dense, config),
+      config.neighbors.words_weight,
+      seed=(0,),
+    )
+
+  def _dense(self, config: Any) -> retriever_lib.Retriever:
+    index, vectors = self.index, self.vectors('train')
 
     def load_embedder() -> embedders.Embedder:
       frozen = config.embedder.load()
-      made_with = self.vectors('train').fields['embedder']
+      made_with = vectors.fields['embedder']
       if frozen.fingerprint != made_with:
         raise ValueError(
-          f'{self.path("vectors-train")}: embedded with {made_with}, but the '
-          f'config names embedder {frozen.fingerprint}.'
+          f'{vectors.path}: embedded with {made_with}, but the config names '
+          f'embedder {frozen.fingerprint}.'
         )
       return frozen
 
-    return sources_lib.Sources(
+    return retriever_lib.Dense(
       self.chunks('train'),
-      self.tokenizer,
-      lambda: self.index,
-      vectors,
-      load_embedder,
-      self.words_path,
-      lambda: colbert_index.load(
-        self.path('colbert'),
-        colbert_index.Section(model=config.neighbors.colbert),
-      ),
-      topics=self.path('topics'),
-      words_weight=config.neighbors.words_weight,
+      index.searcher,
+      index.fingerprint,
+      lambda: searchers.exact_of(index.searcher, vectors.array('vectors')),
+      embedder=load_embedder,
+      vectors=lambda x: self.vectors(x.path.name.removeprefix('chunks-')),
     )

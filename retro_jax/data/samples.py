@@ -10,10 +10,10 @@ import dataclasses
 
 import numpy as np
 
-from retrieval.index import retriever as retriever_lib
+from retro_jax.data import neighbor_lookup
 
 # Token rows of complete chunks, k -> their neighbors.
-RetrieveFn = Callable[[Sequence[np.ndarray], int], retriever_lib.Retrieved]
+RetrieveFn = Callable[[Sequence[np.ndarray], int], neighbor_lookup.Retrieved]
 # Tokens -> their text.
 DetokenizeFn = Callable[[Sequence[int]], str]
 
@@ -64,7 +64,7 @@ def given_neighbors(
   )
 
 
-def by_chunk(found: retriever_lib.Retrieved) -> list[ChunkNeighbors]:
+def by_chunk(found: neighbor_lookup.Retrieved) -> list[ChunkNeighbors]:
   """Return the neighbors of each chunk of a search."""
   fields = found.ids, found.scores, found.tokens, found.mask, found.titles
   return [ChunkNeighbors(*chunk) for chunk in zip(*fields, strict=True)]

@@ -20,7 +20,7 @@ from jaxtyping import Int, UInt64
 import numpy as np
 
 from retrieval import settings as settings_lib, tokenization
-from retrieval.index import neighbors as neighbors_lib
+from retrieval.search import queries as queries_lib, retriever as retriever_lib
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.evaluation import evaluate as evaluate_lib
@@ -29,7 +29,6 @@ from retro_jax.evaluation import evaluate as evaluate_lib
 NatsFn = Callable[[pipeline.Row], np.ndarray]
 _SEPARATOR = '\n\n'  # between passage and text
 _RESERVED = 16  # tokens of a prompt for BOS and the separator
-_FETCHED = 8  # passages, at first; the best one of another document is read
 _DOCUMENTS_AT_ONCE = 16
 _BATCHES_AT_ONCE = 16  # whose prompts are packed together
 
@@ -73,7 +72,7 @@ class Prompt:
 class Passages:
   """Where passages come from."""
 
-  source: neighbors_lib.Source
+  retriever: retriever_lib.Retriever
   datastore: chunks_lib.ChunkStore  # of the decoder's tokenizer
 
   def find(
@@ -84,18 +83,8 @@ class Passages:
     Args:
       own: [b] hash of the id of each text's document.
     """
-    ids, fetch = np.full(len(texts), -1, np.int64), _FETCHED
-    left, total = np.arange(len(texts)), self.datastore.num_chunks
-    while len(left):
-      count = min(fetch, total)
-      found, _ = self.source.of_texts([texts[i] for i in left], count)
-      hashes = self.datastore.document_hashes(np.maximum(found, 0))
-      columns = neighbors_lib.other_columns(found, hashes, own[left], 1)
-      ids[left] = neighbors_lib.take(found, columns, -1)[:, 0]
-      # All that was found is of the own document: there may be more.
-      short = (columns[:, 0] < 0) & (found >= 0).all(1) & (count < total)
-      left, fetch = left[short], 4 * fetch
-    return ids
+    ids, _ = self.retriever.search(queries_lib.Queries(texts, own=own), 1)
+    return ids[:, 0]
 
   def tokens(self, passage: int, length: int) -> Int[np.ndarray, ' n']:
     """A chunk and what follows it, `length` tokens of its document at most."""

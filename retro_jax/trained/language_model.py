@@ -195,7 +195,7 @@ def load(
   Args:
     workdir: folder of a run, or of a packed model.
     data_dir: folder of the data; default the one that the run was trained with.
-    source: source of the neighbors, of `sources.NAMES`; '' is that of training.
+    source: source of the neighbors, of `names.NAMES`; '' is that of training.
     reranker: folder of the re-ranker of the source; '' for none, or, without a
       source, for that of training.
     step: a number, 'best' (by config.best_metric), or None or '' for the newest.

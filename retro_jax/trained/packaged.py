@@ -16,7 +16,7 @@ import pathlib
 from absl import logging
 
 from retrieval import tokenization
-from retrieval.index import neighbors as neighbors_lib, sources
+from retrieval.index import neighbors as neighbors_lib
 from retrieval.store import packed
 from retrieval.text import (
   chunks as chunks_lib,
@@ -107,14 +107,12 @@ def _prepare(config: loading.RunConfig, workdir: pathlib.Path) -> None:
     )
     for split in ('train', *held_out)
   }
-  sources.build_words(
-    data.words_path(_SOURCE), chunks['train'], data.tokenizer, _SOURCE
-  )
+  data.text_indices(config).words(_SOURCE)
   for split in held_out:
     neighbors_lib.build_neighbor_store(
       data.neighbors_path(split),
       chunks[split],
       chunks['train'],
-      data.neighbor_source(config),
+      data.retriever(config),
       k=config.neighbors.stored,
     )

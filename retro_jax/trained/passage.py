@@ -7,8 +7,12 @@ import dataclasses
 
 import numpy as np
 
-from retrieval.index import retriever as retriever_lib
-from retro_jax.data import pipeline, samples, windows as windows_lib
+from retro_jax.data import (
+  neighbor_lookup,
+  pipeline,
+  samples,
+  windows as windows_lib,
+)
 from retro_jax.evaluation import leakage
 from retro_jax.trained import loading
 
@@ -94,12 +98,12 @@ def of_store(
     chunks.tokens.title(number),
     tokens,
     samples.by_chunk(
-      retriever_lib.Retrieved(
+      neighbor_lookup.Retrieved(
         ids,
         scores,
         row['neighbors'],
         row['neighbor_mask'],
-        reader.stores.datastore.titles(ids),
+        [reader.stores.datastore.titles(row) for row in ids],
       )
     ),
     leakage.overlaps(compared, chunk_ids),
@@ -132,8 +136,8 @@ def of_text(
   rows = [tokens[i : i + m] for i in range(0, len(tokens), m)]
   found = [samples.given_neighbors((), c.neighbor_length)] * len(rows)
   if c.cca_layers:
-    retriever = data.retriever(trained.config)
-    found = samples.by_chunk(retriever.retrieve_tokens(rows, k))
+    lookup = data.lookup(trained.config)
+    found = samples.by_chunk(lookup.retrieve_tokens(rows, k))
   overlaps = [
     leakage.overlap(row, x.tokens, x.mask, data.tokenizer.bos_id)
     for row, x in zip(rows, found, strict=True)

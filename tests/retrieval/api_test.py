@@ -22,7 +22,6 @@ def folder(tmp_path_factory):
   vectors = neighbors_test.vectors_lib.build_vector_store(
     root / 'vectors-train',
     data.chunks['train'],
-    data.tokenizer,
     neighbors_test.LetterEmbedder(),
   )
   data.tokenizer.save(root / 'tokenizer')

@@ -10,7 +10,6 @@ import pytest
 
 from experiments.in_context import evaluate as in_context_evaluate
 from experiments.retro_qa import data as retro_qa_data
-from retrieval.index import sources
 from retrieval.questions import dpr_json, question_sets, scoring
 from retro_jax.data import folder as retro_data, question_prompts
 from retro_jax.decoding import shared_prefix
@@ -29,10 +28,6 @@ ANSWERS = {'who?': 'moon', 'what?': 'queen river', 'x?': 'jokes'}
 def root(tmp_path_factory):
   """Data with BM25, questions, and what was retrieved for them."""
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
-  data = retro_data.DataFolder(root)
-  sources.build_words(
-    data.words_path('bm25'), data.chunks('train'), data.tokenizer
-  )
   lines = [
     json.dumps({'question': q, 'answer': [a]}) for q, a in ANSWERS.items()
   ]

@@ -13,14 +13,10 @@ from configs import colbert_small
 from experiments.engine import loop, metric_writer
 from experiments.open_qa import colbert_task
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import beams, block_indices
-from retrieval.index import (
-  rerankers,
-  reranking,
-)
-from retrieval.nn import colbert_encoder
+from realm_jax.serving import beams
+from retrieval.nn import colbert_encoder, trained_encoders
 from retrieval.questions import questions as questions_lib
-from retrieval.search import colbert_index, late_interaction
+from retrieval.search import late_interaction, rerank
 from tests.retrieval.text import tiny_blocks
 
 _NAMES = 'abcefghijklmnopr'  # q and d mark queries and passages
@@ -87,7 +83,7 @@ def _train(config, data, workdir):
 def run(data, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('run')
   state = _train(_config(data), data, workdir)
-  data.tokenizer.save(workdir / colbert_encoder.TOKENIZER)
+  data.tokenizer.save(workdir / trained_encoders.TOKENIZER)
   return workdir, state
 
 
@@ -108,9 +104,9 @@ def test_a_run_continues_bit_for_bit(run, data, tmp_path):
 
 
 def test_a_run_is_loaded_as_a_reranker(run):
-  found = rerankers.load(run[0])
+  found = rerank.load(run[0])
   assert isinstance(found, colbert_encoder.ColbertEncoder)
-  assert isinstance(found, reranking.Reranker)
+  assert isinstance(found, rerank.TextScorer)
   assert found.fingerprint == colbert_encoder.load(run[0]).fingerprint
 
 
@@ -154,8 +150,9 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   np.testing.assert_allclose(reranked.scores[same, 0], scores[same], rtol=1e-5)
   # What is built is opened again.
   calls.clear()
-  section = colbert_index.section_of(config)
-  again = block_indices.token_index(data, section, lambda *x: calls.append(x))
+  again = beams.text_indices_of(config, data).tokens(
+    progress=lambda *x: calls.append(x)
+  )
   assert not calls and isinstance(again, late_interaction.LateInteraction)
 
 
@@ -177,9 +174,6 @@ def test_the_full_size():
 
 
 def test_settings_that_do_not_fit_are_named(run, data):
-  section = colbert_index.section_of(_config(data))
-  with pytest.raises(ValueError, match="model='': late interaction needs"):
-    block_indices.token_index(data, section)
   with pytest.raises(FileNotFoundError):
     colbert_encoder.load(data.root)
   config = _config(data, **{'colbert.passage_length': 40})

@@ -14,7 +14,7 @@ from experiments.engine import loop, metric_writer
 from experiments.open_qa import ask, dpr_examples, dpr_task
 from realm_jax.data import folder as realm_data
 from realm_jax.objectives import dpr as dpr_lib
-from realm_jax.serving import block_indices
+from retrieval.index import text_indices
 from retrieval.nn import sharding
 from retrieval.questions import answers, questions as questions_lib
 from retrieval.store import checkpoints
@@ -62,7 +62,7 @@ def _spec(data):
 
 
 def _retriever(data):
-  index = block_indices.word_index(realm_data.DataFolder(data.root), 'bm25')
+  index = text_indices.TextIndices(data.root, data.blocks).words('bm25')
   return lambda texts, k: index.search(texts, k)[0]
 
 
@@ -216,7 +216,7 @@ def test_blocks_of_a_runs_retrievers(data, monkeypatch):
     )
   )
   assert plain.fingerprint != other.fingerprint
-  tfidf = block_indices.word_index(folder, 'tfidf')
+  tfidf = text_indices.TextIndices(folder.root, folder.blocks).words('tfidf')
   texts = [question.question for question in other.questions]
   first = tfidf.search(texts, 1)[0][:, 0]
   right = [

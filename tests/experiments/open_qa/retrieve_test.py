@@ -20,6 +20,7 @@ from experiments.open_qa import (
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained_models
+from retrieval.index import retrievers, text_indices
 from retrieval.questions import (
   answers,
   dpr_json,
@@ -28,7 +29,7 @@ from retrieval.questions import (
   trec_files,
 )
 from retrieval.search import (
-  fusion,
+  fuse,
   lda,
 )
 from tests.experiments.open_qa import tiny_open_qa
@@ -199,8 +200,8 @@ def test_hybrids_find_what_the_files_of_both_give(made, run, tmp_path):
   }
   ranked = tune_hybrid.ranked([found['dense'], found['bm25']])
   fused = {
-    'hybrid': fusion.by_ranks([ids for ids, _ in ranked.lists], 100),
-    'weighted': fusion.by_scores(ranked.lists, (0.75, 0.25), 100),
+    'hybrid': fuse.by_ranks([ids for ids, _ in ranked.lists], 100),
+    'weighted': fuse.by_scores(ranked.lists, (0.75, 0.25), 100),
   }
   for kind, lists in fused.items():
     for question, blocks in ranked.run_of(lists).items():
@@ -218,11 +219,12 @@ def test_topics_find_blocks(run, made, monkeypatch, tmp_path):
   run(0, kinds=['lda'], output=str(tmp_path))
   found = trec_files.read_run(tmp_path / 'custom_test.lda.run')
   data = trained_models.load(made.workdir, part='reader').data
-  index = lda.Lda.load(data.root / f'lda200-{data.blocks.fingerprint[:12]}')
+  index = retrievers.Retrievers(
+    text_indices.TextIndices(data.root, data.blocks), dict, 0.4
+  ).make('lda')
   names = rankings.BlockNames(data.blocks)
   ids, _ = index.search(['The mill 0 stood in?'], DEPTH)
   assert [x for x, _ in found['q0']] == names.of(ids[0].tolist())
-  assert index.num_blocks == data.blocks.num_blocks
 
 
 def test_readers_are_evaluated_with_any_retriever(made):

@@ -18,16 +18,15 @@ from experiments.open_qa import update as realm_update
 from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
-  block_indices,
   explain,
   index_builder,
   index_folders,
   serving,
   trained_models,
 )
-from retrieval.index import index_versions
+from retrieval.index import index_versions, text_indices
 from retrieval.nn import colbert_encoder
-from retrieval.search import colbert_index, tfidf
+from retrieval.search import tfidf
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
 from tests.retrieval.search import tiny_encoder
@@ -168,11 +167,15 @@ def test_predictions_follow_the_corpus_without_training(before, tmp_path):
   assert now.null_log_prob == pytest.approx(earlier.null_log_prob, abs=1e-5)
 
 
+def _indices(data, colbert=None):
+  return text_indices.TextIndices(data.root, data.blocks, colbert=colbert)
+
+
 def test_words_follow_the_corpus(before, embedded, tmp_path):
   for name in ('tokenizer', 'tokens', 'blocks'):
     (tmp_path / name).symlink_to(before.root / name)
   old = realm_data.DataFolder(tmp_path)
-  block_indices.word_index(old, 'tfidf')
+  _indices(old).words('tfidf')
   trained = dataclasses.replace(before.trained, data=old)
   updated = realm_update.update(
     trained, None, tmp_path / 'new', [NEW, CHANGED], ['d5', 'd6']
@@ -181,11 +184,11 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
   num_blocks = data.blocks.num_blocks
   assert updated.counts['blocks reused in tfidf'] == num_blocks - 2
   assert 'blocks reused in bm25' not in updated.counts
-  assert block_indices.words_path(data, 'tfidf').is_dir()
+  assert _indices(data).words_path('tfidf').is_dir()
   titles, texts = zip(*_pairs(data.blocks), strict=True)
   whole = tfidf.TfIdf.build(texts, titles)
   for have, want in zip(
-    block_indices.word_index(data, 'tfidf').search(texts, 4),
+    _indices(data).words('tfidf').search(texts, 4),
     whole.search(texts, 4),
     strict=True,
   ):
@@ -203,11 +206,11 @@ def with_colbert(before, tmp_path, monkeypatch):
     before.trained, data=realm_data.DataFolder(tmp_path)
   )
   sections = [
-    colbert_index.Section(model='run', num_centroids=32, shard_blocks=n)
+    text_indices.ColbertConfig(model='run', num_centroids=32, shard_blocks=n)
     for n in (20, 50)
   ]
   for section in sections:
-    block_indices.token_index(trained.data, section)
+    _indices(trained.data, section).tokens()
   words.encoded.clear()
   return types.SimpleNamespace(trained=trained, sections=sections, words=words)
 
@@ -224,10 +227,10 @@ def test_token_vectors_follow_the_corpus(with_colbert, tmp_path):
   assert updated.counts['blocks reused in colbert'] == reused
   words.encoded.clear()
   for section in with_colbert.sections:
-    before, after = (block_indices.token_index(x, section) for x in (old, data))
+    before, after = (_indices(x, section).tokens() for x in (old, data))
     np.testing.assert_array_equal(before.codec.levels, after.codec.levels)
     ids, _ = after.search(titled, 1)
-    assert block_indices.titled_texts(data.blocks, ids[:, 0]) == titled
+    assert data.blocks.search_texts(ids[:, 0]) == titled
   assert not words.encoded  # the indices are found whole
   # An index of other blocks stays behind.
   other = next(data.root.glob('colbert-*'))
@@ -248,7 +251,7 @@ def test_an_index_of_a_model_that_changed_is_built_anew(with_colbert, tmp_path):
   assert 'blocks reused in colbert' not in updated.counts
   assert not [*updated.trained.data.root.glob('colbert-*')]
   section = with_colbert.sections[0]
-  block_indices.token_index(updated.trained.data, section)
+  _indices(updated.trained.data, section).tokens()
   count = updated.trained.data.blocks.num_blocks
   assert len(with_colbert.words.encoded) == 2 * count  # codec and all blocks
 

@@ -21,9 +21,10 @@ from experiments.open_qa import (
 from experiments.reranking import examples, train
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained_models
-from retrieval.index import ordered, rerankers, sources
+from retrieval.index import retrievers
 from retrieval.nn import cross_encoder
 from retrieval.questions import answers, question_sets
+from retrieval.search import rerank, retriever as retriever_lib
 from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.retro import tiny_config
@@ -131,10 +132,10 @@ def test_chunks_have_the_candidate_that_shares_most_with_what_follows(
 
   def make(parts, name):
     assert name == 'oracle'
-    draws = sources.Random(parts.datastore)
-    return ordered.Oracle(parts.datastore, draws, parts.tokenizer)
+    draws = retriever_lib.Random(parts.passages)
+    return rerank.Reranked(draws, rerank.Oracle(parts.passages), 100)
 
-  monkeypatch.setattr(sources.Sources, 'make', make)
+  monkeypatch.setattr(retrievers.Retrievers, 'make', make)
   config = reranking_small.get_config('chunks_test')
   config.examples.update(run=str(tmp_path / 'run'), max_chunks=128)
   found = examples.of_chunks(config, tmp_path / 'examples')
@@ -186,19 +187,19 @@ def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
     x.rank(sets[0].questions, names, 5, lambda *_: None) for x in (kind, plain)
   )
   assert (ranked.name, before.name) == ('bm25+whole', 'bm25')
-  reranker = rerankers.load(whole)
+  reranker = rerank.load(whole)
   for question in sets[0].questions:
     new, old = (
       [name for name, _ in x.run[question.id]] for x in (ranked, before)
     )
-    texts = examples.block_texts(trained.data.blocks)(names.ids(old[:3], ''))
+    texts = trained.data.blocks.full_texts(names.ids(old[:3], ''))
     [scores] = reranker.score([question.question], [texts])
     order = np.argsort(-scores, kind='stable')
     assert new == [old[i] for i in order] + old[3:]
   config = command.changed(trained.config, data_dir='')
   config.reranker.path, config.evaluate.retriever = str(whole), 'bm25'
   _, found = qa_evaluate.open_run(config, str(reader))
-  assert type(found.retriever()).__name__ == 'RerankedRetriever'
+  assert found.retriever().reranker
 
 
 def test_bad_settings_are_refused(reader, tmp_path):

@@ -12,7 +12,6 @@ from experiments.retro import (
   prepare as retro_prepare,
   update as retro_update,
 )
-from retrieval.index import sources
 from retrieval.nn import colbert_encoder
 from retrieval.search import token_store
 from retrieval.text import corpus as corpus_lib
@@ -62,7 +61,7 @@ def data(run, tmp_path):
 
 def _texts(data):
   chunks = data.chunks('train')
-  return chunks.texts(np.arange(chunks.num_chunks), data.tokenizer)
+  return chunks.texts(np.arange(chunks.num_chunks))
 
 
 def test_neighbors_are_prepared_and_read(config, data, words, run):
@@ -83,12 +82,13 @@ def test_neighbors_are_prepared_and_read(config, data, words, run):
     assert (ids >= 0).all()
     assert (train.document_hashes(ids) != own[:, None]).all()
   said = dict(retro_prepare.verify(data))
-  assert said['checksums, colbert/tokens'] == 'right'
-  assert said['checksums, colbert/codec'] == 'right'
-  # A run that names no ColBERT takes the one that made the index.
+  [colbert] = data.root.glob('colbert-*')
+  assert said[f'checksums, {colbert.name}/tokens'] == 'right'
+  assert said[f'checksums, {colbert.name}/codec'] == 'right'
+  # Without a name, the model is that of the index.
   trained = language_model.load(run[0], str(data.root), source='colbert')
   assert not trained.config.neighbors.colbert
-  found = trained.data.retriever(trained.config).retrieve(_texts(data)[:4], 2)
+  found = trained.data.lookup(trained.config).retrieve(_texts(data)[:4], 2)
   assert (found.scores[:, 0] > 0.9 * tiny_encoder.Q).all()
   (sample,) = sampling.sample(
     trained, 'river queen tensor apple moon', max_new_tokens=4
@@ -97,19 +97,14 @@ def test_neighbors_are_prepared_and_read(config, data, words, run):
 
 
 def test_bad_input_is_one_line(config, data, words):
-  config = _config('')
-  with pytest.raises(ValueError, match='late interaction needs'):
-    retro_prepare.build_index(config, data)
-  with pytest.raises(FileNotFoundError, match='no colbert_tokens store'):
-    data.neighbor_source(config)
+  with pytest.raises(ValueError, match='has 0 indices'):
+    retro_prepare.build_index(_config(''), data)
   config = _config('a')
   retro_prepare.build_index(config, data)
   words.fingerprint = 'other'
-  with pytest.raises(ValueError, match='encoder') as error:
-    retro_prepare.build_index(config, data)
+  with pytest.raises(ValueError, match='made by model words') as error:
+    data.retriever(_config(''))
   assert '\n' not in str(error.value)
-  with pytest.raises(ValueError, match='made by model words, not other'):
-    data.neighbor_source(config)
 
 
 def test_a_missing_run_and_another_model_are_named(
@@ -117,12 +112,11 @@ def test_a_missing_run_and_another_model_are_named(
 ):
   retro_prepare.build_index(config, data)
   monkeypatch.undo()
-  config = _config(str(tmp_path / 'gone'))
-  with pytest.raises(FileNotFoundError, match='gone.*Expected the ColBERT'):
-    data.neighbor_source(config)
+  with pytest.raises(FileNotFoundError, match='gone'):
+    data.retriever(_config(str(tmp_path / 'gone')))
   config = _config(str(run[0]))
   with pytest.raises(ValueError, match="of task 'retro', expected 'colbert'"):
-    data.neighbor_source(config)
+    data.retriever(config)
 
 
 def test_an_update_encodes_new_chunks_alone(config, data, words, tmp_path):
@@ -137,17 +131,17 @@ def test_an_update_encodes_new_chunks_alone(config, data, words, tmp_path):
   assert sorted(words.encoded) == sorted(fresh) and fresh
   assert counts['chunks reused in colbert'] == len(after) - len(fresh)
   old, now = (
-    token_store.open_store(x.path('colbert'))[1].centroids for x in (data, new)
+    token_store.open_store(path)[1].centroids
+    for x in (data, new)
+    for path in x.root.glob('colbert-*')
   )
   np.testing.assert_array_equal(old, now)
   # The stage finds it whole, and the new chunks are found.
   words.encoded.clear()
   retro_prepare.build_index(config, new)
   assert not words.encoded
-  source = new.neighbor_source(config)
-  assert isinstance(source, sources.Colbert)
-  ids, scores = source.of_texts([fresh[0], ' '], 1)
-  assert new.chunks('train').titles(ids[:1]) == [['Title n']]
+  ids, scores = new.retriever(config).search([fresh[0], ' '], 1)
+  assert new.chunks('train').titles(ids[0]) == ['Title n']
   assert ids[1] == -1 and scores[0] > 0.9 * tiny_encoder.Q
 
 

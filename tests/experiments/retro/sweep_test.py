@@ -11,7 +11,8 @@ import pytest
 
 from experiments import sweep as retro_sweep
 from experiments.retro import compare, evaluate as retro_evaluate
-from retrieval.index import neighbors as neighbors_lib, sources
+from retrieval.index import neighbors as neighbors_lib
+from retrieval.search import retriever as retriever_lib
 from retrieval.store import store_writer
 from retro_jax.data import folder as retro_data
 from tests.experiments.retro import tiny_config, tiny_trained
@@ -34,7 +35,7 @@ def root(tmp_path_factory):
   for split in ('train', 'valid'):
     chunks = data.chunks(split)
     rows = chunks.store.rows('document')
-    fields = {'chunks': chunks.fingerprint}
+    fields = {'passages': chunks.fingerprint}
     writer = store_writer.StoreWriter(
       data.path(f'vectors-{split}'), 'vectors', fields
     )
@@ -142,7 +143,7 @@ def test_sources_of_neighbors(root, tmp_path):
     data.neighbors_path('valid'),
     data.chunks('valid'),
     data.chunks('train'),
-    sources.Random(data.chunks('train')),
+    retriever_lib.Random(data.chunks('train'), 0),
     k=3,
   )
   rows = _sweep(tmp_path, 'sources', num_neighbors=(2,))['sources']

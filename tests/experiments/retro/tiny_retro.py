@@ -6,8 +6,7 @@ import types
 
 import numpy as np
 
-from retrieval.index import retriever as retriever_lib
-from retro_jax.data import folder as retro_data
+from retro_jax.data import folder as retro_data, neighbor_lookup
 from retro_jax.nn import retro as model
 from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_config
@@ -23,7 +22,7 @@ class Folder(retro_data.DataFolder):
     searcher = types.SimpleNamespace(metric='squared_l2')
     return types.SimpleNamespace(searcher=searcher)
 
-  def retriever(self, config):
+  def lookup(self, config):
     datastore = self.chunks('train')
 
     class Fixed:
@@ -35,7 +34,7 @@ class Folder(retro_data.DataFolder):
         tokens, mask = datastore.gather(ids, config.model.neighbor_length)
         titles = [[f'Title {i}' if i >= 0 else '' for i in r] for r in ids]
         scores = np.where(ids >= 0, -ids / 10, -np.inf)
-        return retriever_lib.Retrieved(ids, scores, tokens, mask, titles)
+        return neighbor_lookup.Retrieved(ids, scores, tokens, mask, titles)
 
     return Fixed()
 

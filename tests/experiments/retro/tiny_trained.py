@@ -7,8 +7,7 @@ import pathlib
 
 import numpy as np
 
-from retrieval.index import retriever as retriever_lib
-from retro_jax.data import folder as retro_data
+from retro_jax.data import folder as retro_data, neighbor_lookup
 from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_retro
 
@@ -16,11 +15,11 @@ from tests.experiments.retro import tiny_retro
 class Folder(retro_data.DataFolder):
   """A data folder whose retriever needs no embedder and no index."""
 
-  def retriever(self, config):
-    return Retriever(self.chunks('train'), config.model.neighbor_length)
+  def lookup(self, config):
+    return Lookup(self.chunks('train'), config.model.neighbor_length)
 
 
-class Retriever:
+class Lookup:
   """Finds chunks by the sum of the query; the second neighbor is -1."""
 
   def __init__(self, datastore, neighbor_length):
@@ -37,7 +36,7 @@ class Retriever:
     tokens, mask = self._datastore.gather(ids, self._length)
     scores = np.where(ids >= 0, 0.0, -np.inf)
     titles = [[''] * k for _ in rows]
-    return retriever_lib.Retrieved(ids, scores, tokens, mask, titles)
+    return neighbor_lookup.Retrieved(ids, scores, tokens, mask, titles)
 
 
 def trained(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from experiments.retro import tune_hybrid
-from retrieval.index import sources
+from retrieval.index import neighbors as neighbors_lib, text_indices
+from retrieval.search import retriever as retriever_lib
 from retro_jax.data import folder as retro_data
 from tests.experiments.retro import tiny_config
 from tests.retrieval.store import tiny_stores
@@ -22,11 +23,11 @@ def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_stores.make(root, np.random.default_rng(0))
   train = made.chunks['train']
-  sources.build_words(root / 'words', train, made.tokenizer)
-  words = sources.Words(train, root / 'words', made.tokenizer)
+  words = text_indices.TextIndices(root, train).words('bm25')
+  words = retriever_lib.IndexRetriever(train, words, 'bm25')
   # Random chunks stand for those of vectors.
   return types.SimpleNamespace(
-    root=root, train=train, parts=[sources.Random(train), words]
+    root=root, train=train, parts=[retriever_lib.Random(train), words]
   )
 
 
@@ -48,7 +49,7 @@ def _tokens(chunks, i, start, limit):
 def _slow(data, part, shard, rows):
   """Shares [n, K] of the following chunk, of chunks that one follows."""
   m, found = data.train.chunk_length, []
-  ids, _ = part.of_chunks(data.train, shard, rows, K)
+  ids, _ = neighbors_lib.of_chunks(part, data.train, shard, rows, K)
   for own, neighbors in zip(data.train.ids(shard, rows), ids, strict=True):
     following = _tokens(data.train, own, m, 2 * m)
     if following:
@@ -93,7 +94,7 @@ def test_command(data, tmp_path, monkeypatch, capsys):
   made = dict(zip(('dense', 'bm25'), data.parts, strict=True))
   monkeypatch.setattr(
     retro_data.DataFolder,
-    'sources',
+    'retrievers',
     lambda *_: types.SimpleNamespace(make=made.get),
   )
   tuning = tune_hybrid.TuneHybrid(

@@ -15,7 +15,7 @@ from experiments.retro import update as retro_update
 from retrieval.index import (
   index as index_lib,
   reuse,
-  sources,
+  text_indices,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
@@ -63,7 +63,7 @@ def run(tmp_path_factory, embedder):
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
   data = retro_data.DataFolder(root)
   vectors = vectors_lib.build_vector_store(
-    root / 'vectors-train', data.chunks('train'), data.tokenizer, embedder
+    root / 'vectors-train', data.chunks('train'), embedder
   )
   index_lib.build_index(
     root / 'index',
@@ -93,7 +93,7 @@ def _update(run, root, documents=(), delete=()):
   return counts, retro_data.DataFolder(root)
 
 
-def test_words_and_topics_follow_the_documents(run, tmp_path):
+def test_words_and_topics_follow_the_documents(run, tmp_path, monkeypatch):
   """Also where there are no vectors, which neither of them reads."""
   workdir, old = run
   words = tmp_path / 'old'
@@ -101,26 +101,22 @@ def test_words_and_topics_follow_the_documents(run, tmp_path):
   shutil.rmtree(words / 'vectors-train')
   shutil.rmtree(words / 'index')
   old = dataclasses.replace(old, root=words, source='bm25')
-  made = old.chunks('train'), old.tokenizer
-  sources.build_words(old.words_path('bm25'), *made)
-  config = lda.LdaConfig(num_topics=3, max_share=0.9)
-  sources.build_topics(words / 'topics', *made, config)
+  text_indices.TextIndices(words, old.chunks('train')).words('bm25')
   counts, data = _update(
     (workdir, old), tmp_path / 'd', [_document('n', 'zq zq zq zq')]
   )
   assert not data.path('vectors-train').exists()
   now, before = (x.chunks('train').num_chunks for x in (data, old))
   assert before <= counts['chunks reused in bm25'] < now
-  topics = lda.Lda.load(data.path('topics'))
-  assert topics.config == config
-  assert topics.num_blocks == data.chunks('train').num_chunks
   trained = language_model.load(workdir, str(data.root), source='lda')
-  found = trained.data.retriever(trained.config).retrieve([NEW], 2)
+  topics = lda.LdaConfig(num_topics=3, max_share=0.9)
+  monkeypatch.setattr(text_indices.lda, 'LdaConfig', lambda **_: topics)
+  found = trained.data.lookup(trained.config).retrieve([NEW], 2)
   assert (found.ids >= 0).all()
   trained = language_model.load(workdir, str(data.root), source='bm25')
-  retriever = trained.data.retriever(trained.config)
+  lookup = trained.data.lookup(trained.config)
   for text, there in (('a zq', True), ('xylograph', False)):
-    found = retriever.retrieve([text], 1)
+    found = lookup.retrieve([text], 1)
     assert (found.titles == [['Title n']]) == there, found.titles
     assert (found.ids[0, 0] >= 0) == there
 
@@ -129,7 +125,7 @@ def _texts(data, split='train'):
   chunks = data.chunks(split)
   ids = np.arange(chunks.num_chunks)
   titles = [data.tokens.title(int(d)) for d in chunks.documents(ids)]
-  return list(zip(titles, chunks.texts(ids, data.tokenizer), strict=True))
+  return list(zip(titles, chunks.texts(ids), strict=True))
 
 
 def _document(name, text=NEW):
@@ -234,9 +230,7 @@ def test_bad_changes_are_one_line(run, tmp_path, monkeypatch):
   other = Letters()
   other.fingerprint = 'others'
   with pytest.raises(ValueError, match='letters, expected others'):
-    reuse.ReusedTexts(
-      other, old.chunks('train'), old.vectors('train'), old.tokenizer
-    )
+    reuse.ReusedTexts(other, old.chunks('train'), old.vectors('train'))
 
 
 def test_command(run, tmp_path, monkeypatch, capsys):

@@ -16,14 +16,13 @@ from experiments.retro_qa import (
   evaluate as retro_qa_evaluate,
   task as retro_qa_task,
 )
-from retrieval.index import retriever as retriever_lib
 from retrieval.questions import (
   dpr_json,
   question_sets,
   questions as questions_lib,
 )
 from retrieval.store import checkpoints
-from retro_jax.data import qa_rows
+from retro_jax.data import neighbor_lookup, qa_rows
 from retro_jax.decoding import decode
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
@@ -228,7 +227,7 @@ class _Index:
     ids[:, -1] = -1
     tokens, mask = self.data.chunks('train').gather(ids, tiny_data.R)
     titles = [[f'T{i}' for i in row] for row in ids]
-    return retriever_lib.Retrieved(ids, -1.0 * ids, tokens, mask, titles)
+    return neighbor_lookup.Retrieved(ids, -1.0 * ids, tokens, mask, titles)
 
 
 def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import question_rows, reader_rows
-from realm_jax.serving import beam_selector, beams
+from realm_jax.serving import beams
 from retrieval.questions import answer_search, questions as questions_lib
 from tests.retrieval.text import tiny_blocks
 
@@ -19,7 +19,7 @@ TEXTS = (
 FOUND = ((2, 1, 0), (0, 2, -1), (0, 1, 2))
 
 
-class FixedRetriever:
+class FixedRetriever(beams.BeamRetriever):
   """Finds FOUND."""
 
   def __init__(self):
@@ -28,7 +28,7 @@ class FixedRetriever:
   def __call__(self, params, rows, texts, k):
     self.asked.append((params, texts, k))
     scores = np.zeros((len(FOUND), k), np.float32)
-    return beams.Beam(np.asarray(FOUND), {'beam_scores': scores})
+    return beams.Beam(np.asarray(FOUND), scores, {'beam_scores': scores})
 
 
 @pytest.fixture(scope='module')
@@ -68,7 +68,7 @@ def _selector(data, retriever, rule='substring', **settings):
   search = None
   if rule:
     search = answer_search.QuestionSearch(data.blocks, rule, data.tokenizer)
-  return beam_selector.BeamSelector(
+  return beams.BeamSelector(
     data.layout,
     data.blocks,
     retriever,

@@ -1,6 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks by words, at random and fused; those by vectors are tested where they train."""
+"""Inputs of the loss for blocks by words, by vectors, fused and re-ranked."""
+
+import types
 
 import jax
 import ml_collections
@@ -9,61 +11,41 @@ import pytest
 
 from realm_jax.data import folder
 from realm_jax.serving import beams
-from retrieval.search import (
-  bm25,
-  fusion,
-)
+from retrieval import searchers
+from retrieval.index import text_indices
+from retrieval.search import fuse, rerank, retriever as retriever_lib
 from tests.retrieval.text import tiny_blocks
 
-
-def test_words_find_blocks_and_scores_are_scaled():
-  index = bm25.Bm25.build(['the mill', 'a crown', 'a mill by a mill'], [''] * 3)
-  ids, scores = index.search(['mill', 'crown'], 3)
-  found = beams.WordRetriever(index, 0.5)({}, {}, ['mill', 'crown'], 3)
-  np.testing.assert_array_equal(found.ids, ids)
-  given = found.fields['beam_scores']
-  np.testing.assert_allclose(given[ids >= 0], 0.5 * scores[ids >= 0])
-  assert not given[ids < 0].any() and (ids < 0).any()
+ASKED = ['the mill of Paris', 'who?', 'the crown in 1066', '']
 
 
-@pytest.mark.parametrize('weight', [None, 0.0, 0.25])
-def test_hybrids_fuse_the_lists_of_both(weight):
-  texts = ['the mill', 'a crown', 'a mill by a mill', 'a river']
-  index, asked = bm25.Bm25.build(texts, [''] * 4), []
-  ids, scores = np.array([[1, 0, 3]]), np.array([[0.9, 0.5, 0.2]], np.float32)
-
-  def dense(params, rows, questions, k):
-    asked.append((params, rows, questions, k))
-    fields = {'beam_vectors': ids, 'index_step': np.array([7], np.int32)}
-    return beams.Beam(ids, fields, scores)
-
-  found = beams.HybridRetriever(dense, index, weight)({}, {}, ['mill'], 3)
-  assert asked == [({}, {}, ['mill'], fusion.CANDIDATES)]
-  lists = [(ids, scores), index.search(['mill'], fusion.CANDIDATES)]
-  if weight is None:
-    want = fusion.by_ranks([x for x, _ in lists], 3)
-  else:
-    want = fusion.by_scores(lists, (1 - weight, weight), 3)
-  np.testing.assert_array_equal(found.ids, want[0])
-  np.testing.assert_array_equal(found.fields['beam_scores'], want[1])
-  assert found.fields['index_step'] == [7]
-  assert 'beam_vectors' not in found.fields and found.scores is None
-  if weight == 0.0:
-    assert found.ids.tolist() == [[1, 0, 2]]  # ids without a score tie
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  return folder.DataFolder(
+    tiny_blocks.make(root, np.random.default_rng(0)).root
+  )
 
 
-@pytest.mark.parametrize('k', [2, 5, 9])
-def test_random_blocks_are_distinct_and_those_of_the_question(k):
-  retrieve = beams.RandomRetriever(5)
-  first = retrieve({}, {}, ['who?', 'where?'], k)
-  again = retrieve({}, {}, ['where?', 'who?'], k)
-  np.testing.assert_array_equal(first.ids, again.ids[::-1])
-  for row in first.ids:
-    there = row[row >= 0]
-    assert len(set(there.tolist())) == len(there) == min(k, 5)
-    assert there.max() < 5
-  assert (first.ids[0] != first.ids[1]).any()
-  assert not first.fields['beam_scores'].any()
+@pytest.fixture(scope='module')
+def words(data):
+  index = text_indices.TextIndices(data.root, data.blocks).words('bm25')
+  return retriever_lib.IndexRetriever(data.blocks, index, 'bm25')
+
+
+class _Newest(beams.NewestIndex):
+  """Vectors of blocks and of questions, drawn at random."""
+
+  def __init__(self, num_blocks):
+    rng = np.random.default_rng(0)
+    self.vectors = rng.standard_normal((num_blocks, 4)).astype(np.float32)
+    self.asked = rng.standard_normal((len(ASKED), 4)).astype(np.float32)
+    self.version = types.SimpleNamespace(vectors=self.vectors, step=7)
+    self._searcher = searchers.ExactSearcher(self.vectors)
+
+  def embed(self, params, rows):
+    assert (params, rows) == ('params', {})
+    return self.asked
 
 
 class _Lengths:
@@ -76,55 +58,82 @@ class _Lengths:
     return [-np.array([len(x) for x in row], np.float32) for row in passages]
 
 
-class _Vectors:
-  """Finds the first k blocks for any question, each with its vector."""
+def test_scores_by_words_are_scaled(words):
+  ids, scores = words.search(ASKED, 3)
+  found = beams.BeamRetriever(words, 0.5)({}, {}, ASKED, 3)
+  np.testing.assert_array_equal(found.ids, ids)
+  there = ids >= 0
+  given = found.fields['beam_scores']
+  np.testing.assert_allclose(given[there], 0.5 * scores[there])
+  np.testing.assert_array_equal(found.scores[there], given[there])
+  assert not given[~there].any() and (~there).any()
 
-  def __call__(self, params, rows, texts, k):
-    del params, rows
-    ids = np.tile(np.arange(k), (len(texts), 1))
-    ids[:, -1] = -1
-    fields = {
-      'beam_vectors': np.where(ids >= 0, ids, 0)[..., None] * np.ones(3),
-      'index_step': np.full(len(ids), 7),
-    }
-    return beams.Beam(ids, fields, -ids.astype(np.float32))
+
+def test_blocks_by_vectors_come_with_them(data):
+  newest = _Newest(len(data.blocks))
+  dense = retriever_lib.Dense(data.blocks, newest)
+  found = beams.BeamRetriever(dense, newest=newest)('params', {}, ASKED, 4)
+  ids, scores = newest.search(newest.asked, 4)
+  np.testing.assert_array_equal(found.ids[:3], ids[:3])
+  np.testing.assert_array_equal(found.scores[:3], scores[:3])
+  vectors = found.fields['beam_vectors']
+  np.testing.assert_array_equal(vectors[:3], newest.vectors[ids[:3]])
+  assert (found.ids[3] == -1).all()  # padding finds nothing
+  assert found.fields['index_step'].tolist() == [7] * 4
+  assert 'beam_scores' not in found.fields
+
+
+def test_fused_lists_have_their_own_scores(data, words):
+  newest = _Newest(len(data.blocks))
+  fused = fuse.Fused(retriever_lib.Dense(data.blocks, newest), words)
+  found = beams.BeamRetriever(fused, newest=newest)('params', {}, ASKED, 3)
+  dense, _ = newest.search(newest.asked, fuse.CANDIDATES)
+  lists = [dense, words.search(ASKED, fuse.CANDIDATES)[0]]
+  want = fuse.by_ranks(lists, 3)
+  for have, expected in zip((found.ids, found.scores), want, strict=True):
+    np.testing.assert_array_equal(have[:3], expected[:3])
+  scores = found.fields['beam_scores']
+  np.testing.assert_array_equal(scores[:3], want[1][:3])
+  assert 'beam_vectors' not in found.fields and 'index_step' in found.fields
 
 
 @pytest.mark.parametrize('k', [2, 6])
-def test_blocks_in_the_order_of_a_reranker(k, tmp_path):
-  blocks = tiny_blocks.make(tmp_path, np.random.default_rng(0)).blocks
-  retriever = beams.RerankedRetriever(_Vectors(), _Lengths(), blocks, 4)
+@pytest.mark.parametrize('of_vectors', [True, False])
+def test_blocks_in_the_order_of_a_reranker(k, of_vectors, data, words):
+  newest = _Newest(len(data.blocks)) if of_vectors else None
+  inner = retriever_lib.Dense(data.blocks, newest) if of_vectors else words
+  plain = beams.BeamRetriever(inner, newest=newest)
+  reranked = rerank.Reranked(inner, rerank.ByTexts(_Lengths(), data.blocks), 4)
+  retriever = beams.BeamRetriever(reranked, newest=newest)
+  assert retriever.reranker == reranked.fingerprint and not plain.reranker
+  first = plain('params', {}, ASKED, 6)
   mesh = jax.make_mesh((2,), ('data',), devices=jax.devices()[:2])
   with jax.set_mesh(mesh):
-    found = retriever({}, {}, ['who?', ''], k)
-  first = range(3 if k < 4 else 4)  # the search leaves its last column empty
-  order = sorted(
-    first,
-    key=lambda i: len(blocks.titles([i])[0]) + len(blocks.texts([i])[0]),
-  )
-  want = [*order, *([4, -1] if k == 6 else [])][:k]
-  assert found.ids[0].tolist() == want
-  vectors = found.fields['beam_vectors'][0, :, 0]
-  assert vectors.tolist() == [max(i, 0) for i in want]
-  assert found.fields['index_step'].tolist() == [7, 7]
-  there = found.scores[0][np.array(want) >= 0]
-  assert (np.diff(there) <= 0).all() and np.isfinite(there).all()
-  assert np.isneginf(found.scores[1]).all()  # padding is not read
+    found = retriever('params', {}, ASKED, k)
+  [name] = {'beam_vectors', 'beam_scores'} & {*found.fields}
+  for b, ids in enumerate(first.ids):
+    lengths = [len(x) for x in data.blocks.full_texts(ids[:4])]
+    there = int((ids[:4] >= 0).sum())
+    order = np.argsort(lengths[:there], kind='stable').tolist()
+    order = (order + list(range(there, 6)))[:k]
+    np.testing.assert_array_equal(found.ids[b], ids[order])
+    # The inputs of the loss go with their blocks.
+    wanted = first.fields[name][b][order]
+    np.testing.assert_array_equal(found.fields[name][b], wanted)
+    scores = found.scores[b][: min(k, there)]
+    assert (np.diff(scores) <= 0).all() and np.isfinite(scores).all()
 
 
-def test_a_section_of_the_config_names_the_reranker(monkeypatch, tmp_path):
-  made = tiny_blocks.make(tmp_path, np.random.default_rng(0))
-  data = folder.DataFolder(made.root)
-  monkeypatch.setattr(beams.rerankers, 'load', lambda path: _Lengths())
-  config = ml_collections.ConfigDict({'retriever': 'random'})
+def test_a_section_of_the_config_names_the_reranker(data, monkeypatch):
+  monkeypatch.setattr(beams.rerank, 'load', lambda path: _Lengths())
+  lookup = {'words_weight': 0.4, 'num_topics': 5, 'bm25_scale': 0.2}
+  config = ml_collections.ConfigDict({'retriever': 'random', 'lookup': lookup})
+  config.colbert_index = {}
   plain = beams.make_retriever(config, data, None)
-  assert isinstance(plain, beams.RandomRetriever)
+  assert not plain.reranker
   config.reranker = {'path': 'runs/cross', 'candidates': 5}
   found = beams.make_retriever(config, data, None)
-  assert isinstance(found, beams.RerankedRetriever)
   ids = found({}, {}, ['who?'], 3).ids
   assert {*ids[0]} <= {*plain({}, {}, ['who?'], 5).ids[0]}
   config.reranker.candidates = 6
-  assert (
-    beams.make_retriever(config, data, None).fingerprint != found.fingerprint
-  )
+  assert beams.make_retriever(config, data, None).reranker != found.reranker

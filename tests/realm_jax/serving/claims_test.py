@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from realm_jax.data import question_rows, reader_rows
-from realm_jax.serving import beam_selector, beams
+from realm_jax.serving import beams
 from retrieval.questions import claims
+from retrieval.search import retriever as retriever_lib
 from tests.retrieval.text import tiny_blocks
 
 LAYOUT = reader_rows.ReaderLayout(row_length=40, question_length=12)
@@ -50,11 +51,11 @@ def test_fingerprint_is_of_labels_and_evidence(made):
 
 def test_evidence_is_every_block_of_a_named_document(made):
   blocks, num = made.blocks, made.blocks.num_blocks
-  selector = beam_selector.BeamSelector(
+  selector = beams.BeamSelector(
     LAYOUT,
     blocks,
-    beams.RandomRetriever(num),
-    search=beam_selector.EvidenceSearch(blocks),
+    beams.BeamRetriever(retriever_lib.Random(blocks)),
+    search=beams.EvidenceSearch(blocks),
     retriever_beam=num,
     reader_beam=2,
   )
@@ -72,8 +73,8 @@ def test_evidence_is_every_block_of_a_named_document(made):
 
 
 def test_titles_with_the_same_hash_are_told_apart(made, monkeypatch):
-  monkeypatch.setattr(beam_selector, 'hash', lambda title: 7, raising=False)
-  search = beam_selector.EvidenceSearch(made.blocks)
+  monkeypatch.setattr(beams, 'hash', lambda title: 7, raising=False)
+  search = beams.EvidenceSearch(made.blocks)
   ids = np.arange(made.blocks.num_blocks)[None]
   [found] = search.find(
     ids, [dataclasses.replace(CLAIMS[0], titles=('Mill 3', ''))]
@@ -84,11 +85,11 @@ def test_titles_with_the_same_hash_are_told_apart(made, monkeypatch):
 
 
 def test_without_evidence_there_is_no_early_loss(made):
-  selector = beam_selector.BeamSelector(
+  selector = beams.BeamSelector(
     LAYOUT,
     made.blocks,
-    beams.RandomRetriever(made.blocks.num_blocks),
-    search=beam_selector.EvidenceSearch(made.blocks),
+    beams.BeamRetriever(retriever_lib.Random(made.blocks)),
+    search=beams.EvidenceSearch(made.blocks),
     retriever_beam=4,
     reader_beam=2,
   )

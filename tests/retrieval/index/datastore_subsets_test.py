@@ -21,7 +21,7 @@ def data(tmp_path_factory):
   vectors = {}
   for split in ('train', 'valid', 'all'):
     rows = chunks[split].store.rows('document')
-    fields = {'chunks': chunks[split].fingerprint}
+    fields = {'passages': chunks[split].fingerprint}
     writer = store_writer.StoreWriter(
       root / f'vectors-{split}', 'vectors', fields
     )

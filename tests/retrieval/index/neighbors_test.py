@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neighbors on a tiny corpus, against slow loops."""
 
-import dataclasses
 import os
 import pathlib
 import signal
@@ -19,10 +18,10 @@ from retrieval import searchers
 from retrieval.index import (
   index as index_lib,
   neighbors as neighbors_lib,
-  sources,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
+from retrieval.search import exclude, retriever as retriever_lib
 from retrieval.store import store, verification
 from retrieval.text import chunks as chunks_lib
 from tests.retrieval.store import tiny_stores
@@ -58,7 +57,6 @@ def vectors(data):
     split: vectors_lib.build_vector_store(
       data.root / f'vectors-{split}',
       data.chunks[split],
-      data.tokenizer,
       LetterEmbedder(),
     )
     for split in chunks_lib.SPLITS
@@ -92,8 +90,12 @@ def test_neighbors_equal_slow_loops(data, vectors, queries, max_fetch):
   k = 3
   want, database, asking = _slow_neighbors(data, vectors, queries, k)
   index = _index(vectors['train'])
-  search = neighbors_lib.NeighborSearch(
-    index.searcher, index.searcher, data.chunks['train'].id_hash, k, max_fetch
+  search = exclude.OtherDocuments(
+    index.searcher,
+    lambda: index.searcher,
+    data.chunks['train'].id_hash,
+    k,
+    max_fetch,
   )
   own = data.chunks[queries].document_hashes(np.arange(len(asking)))
   ids, scores = search.search(asking.astype(np.float32), own)
@@ -124,10 +126,9 @@ def test_short_rows_are_searched_again_exactly(data, vectors):
   approximate = OwnOnly()
   approximate.own = owner
   exact = _index(vectors['train']).searcher
-  search = neighbors_lib.NeighborSearch(approximate, exact, chunks.id_hash, 2)
+  search = exclude.OtherDocuments(approximate, lambda: exact, chunks.id_hash, 2)
   queries = np.asarray(vectors['train'].array('vectors'))
   ids, _ = search.search(queries, owner)
-  assert search.num_exact == len(owner)
   assert (ids >= 0).all()
   assert (chunks.document_hashes(ids) != owner[:, None]).all()
 
@@ -136,8 +137,8 @@ def test_k_larger_than_what_exists_is_padded(data, vectors):
   chunks = data.chunks['valid']
   index = _index(vectors['valid'])
   k = chunks.num_chunks + 5
-  search = neighbors_lib.NeighborSearch(
-    index.searcher, index.searcher, chunks.id_hash, k
+  search = exclude.OtherDocuments(
+    index.searcher, lambda: index.searcher, chunks.id_hash, k
   )
   own = chunks.document_hashes(np.arange(chunks.num_chunks))
   ids, scores = search.search(vectors['valid'].array('vectors')[:], own)
@@ -146,14 +147,16 @@ def test_k_larger_than_what_exists_is_padded(data, vectors):
   assert (scores[ids < 0] == -np.inf).all()
 
 
-def _dense(data, vectors, index=None):
-  """The source over the training chunks."""
+def _dense(data, vectors, fingerprint='letters'):
+  """The retriever of the training chunks."""
   of_chunks = {data.chunks[split].path: vectors[split] for split in vectors}
-  return sources.Dense(
+  searcher = _index(vectors['train']).searcher
+  return retriever_lib.Dense(
     data.chunks['train'],
-    index or _index(vectors['train']),
-    lambda chunks: of_chunks[chunks.path],
-    LetterEmbedder,
+    searcher,
+    fingerprint,
+    embedder=LetterEmbedder,
+    vectors=lambda chunks: of_chunks[chunks.path],
   )
 
 
@@ -198,39 +201,19 @@ def test_store_validates_and_notices_a_change(
     neighbors_lib.validate(*arguments, fraction=1.0)
 
 
-@pytest.mark.parametrize(
-  ('name', 'said'),
-  [
-    ('queries', 'made with queries '),
-    ('vectors', 'made with vectors '),
-    ('datastore', 'made with datastore '),
-    ('index', 'made with index exact, expected other'),
-  ],
-)
+@pytest.mark.parametrize('name', ['queries', 'datastore', 'index'])
 def test_validating_against_other_inputs_is_refused(
-  data, vectors, tmp_path, name, said
+  data, vectors, tmp_path, name
 ):
   _build(data, vectors, tmp_path / 'n')
   train, whole = data.chunks['train'], data.chunks['all']
   queries = whole if name == 'queries' else train
   datastore = whole if name == 'datastore' else train
-  source = _dense(data, vectors)
-  if name == 'index':
-    other = dataclasses.replace(_index(vectors['train']), fingerprint='other')
-    source = _dense(data, vectors, other)
-  if name == 'vectors':
-    fields = dict(source.fields(train), vectors='other')
-    source.fields = lambda queries: fields
-  with pytest.raises(ValueError, match=said):
+  retriever = _dense(data, vectors, 'other' if name == 'index' else 'letters')
+  with pytest.raises(ValueError, match=f'made with {name} '):
     neighbors_lib.validate(
-      tmp_path / 'n', queries, datastore, source, fraction=1.0
+      tmp_path / 'n', queries, datastore, retriever, fraction=1.0
     )
-
-
-def test_an_exact_index_serves_for_the_second_search_too(data, vectors):
-  index = _index(vectors['train'])
-  search = _dense(data, vectors, index)._by_k(2)
-  assert search._exact is index.searcher
 
 
 def test_counting_chunks_takes_memory_for_documents_only():
@@ -243,33 +226,25 @@ def test_counting_chunks_takes_memory_for_documents_only():
       counts = repeat * np.arange(1, len(part) + 1)
       yield np.repeat(part, counts)
 
-  hashes, counts = neighbors_lib._count_by_document(shards())
+  hashes, counts = exclude._count_by_document(shards())
   want = np.unique(np.concatenate(list(shards())), return_counts=True)
   np.testing.assert_array_equal(hashes, want[0])
   np.testing.assert_array_equal(counts, want[1])
 
   chunks_bytes = 8 * 100 * int(counts.sum())
   tracemalloc.start()
-  neighbors_lib._count_by_document(shards(100))
+  exclude._count_by_document(shards(100))
   _, peak = tracemalloc.get_traced_memory()
   tracemalloc.stop()
   assert peak < chunks_bytes / 2
-
-
-def test_mismatched_vectors_are_refused(data, vectors, tmp_path):
-  mixed = vectors | {'train': vectors['valid']}
-  source = _dense(data, mixed, _index(vectors['train']))
-  with pytest.raises(ValueError, match='embed these chunks first'):
-    neighbors_lib.build_neighbor_store(
-      tmp_path / 'n', data.chunks['train'], data.chunks['train'], source, k=2
-    )
 
 
 _KILLED = """
 import pathlib, sys, time
 sys.path[:0] = [{root!r}, {tests!r}]
 from retrieval import searchers
-from retrieval.index import index, neighbors, sources
+from retrieval.index import neighbors
+from retrieval.search import retriever
 from retrieval.store import store, store_writer
 from retrieval.text import chunks
 data = {data!r}
@@ -281,10 +256,9 @@ store_writer.StoreWriter.write = slow_write
 queries = chunks.ChunkStore(data + '/chunks-train')
 vectors = store.Store.open(data + '/vectors-train', 'vectors')
 searcher = searchers.ExactSearcher(vectors.array('vectors'), 'squared_l2')
-found = index.Index(pathlib.Path(), searcher, 'exact', '', {{}})
-source = sources.Dense(
-  queries, found, lambda _: vectors, lambda: None)
-neighbors.build_neighbor_store({out!r}, queries, queries, source, k=3)
+dense = retriever.Dense(
+  queries, searcher, 'letters', vectors=lambda _: vectors)
+neighbors.build_neighbor_store({out!r}, queries, queries, dense, k=3)
 """
 
 
@@ -321,10 +295,8 @@ def test_own_rows_are_excluded_before_the_best_k():
   own = np.asarray([7, 99, 7], np.uint64)
 
   def kept(ids, k):
-    columns = neighbors_lib.other_columns(
-      ids, hashes[np.maximum(ids, 0)], own, k
-    )
-    return neighbors_lib.take(ids, columns, -2).tolist()
+    columns = exclude.other_columns(ids, hashes[np.maximum(ids, 0)], own, k)
+    return exclude.take(ids, columns, -2).tolist()
 
   assert kept(ids, 3) == [[1, 2, 4], [1, 0, -2], [-2] * 3]
   # Fewer were found than are wanted.

@@ -7,6 +7,7 @@ import pytest
 
 from retrieval.index import reuse
 from retrieval.search import late_interaction, token_store
+from retrieval.text import passages as passages_lib
 from tests.retrieval.search import tiny_encoder
 
 CONFIG = token_store.IndexConfig(
@@ -23,14 +24,14 @@ def _open(path, config=ALL):
   return late_interaction.LateInteraction(path, words, config)
 
 
-def _known(path, texts=OLD, name='old'):
-  return reuse.ReusedCodes(_open(path), tiny_encoder.texts_of(texts, name))
+def _known(path, texts=OLD):
+  return reuse.ReusedCodes(_open(path), passages_lib.TextList(texts))
 
 
 @pytest.fixture(scope='module')
 def old(tmp_path_factory):
   path = tmp_path_factory.mktemp('old') / 'colbert'
-  texts = tiny_encoder.texts_of(OLD, 'old')
+  texts = passages_lib.TextList(OLD)
   token_store.build(path, tiny_encoder.Words(), texts, CONFIG)
   return path
 
@@ -38,7 +39,7 @@ def old(tmp_path_factory):
 def _update(path, known, texts=NEW, **more):
   """Builds with other settings than the old index, which the copies keep."""
   words = tiny_encoder.Words()
-  texts = tiny_encoder.texts_of(texts, 'new')
+  texts = passages_lib.TextList(texts)
   token_store.build(path, words, texts, known=known, **more)
   return words.encoded
 
@@ -52,10 +53,10 @@ def test_only_new_texts_are_encoded(old, tmp_path):
   before, after = _open(old), _open(tmp_path / 'new')
   assert token_store.config_of(after.fields) == CONFIG
   np.testing.assert_array_equal(after.codec.levels, before.codec.levels)
-  for i, text in enumerate(NEW):
-    have = after.vectors(i)
+  old_vectors = tiny_encoder.vectors_of(before)
+  for text, have in zip(NEW, tiny_encoder.vectors_of(after), strict=True):
     if text in OLD:  # bit for bit, also for copies and in another order
-      np.testing.assert_array_equal(have, before.vectors(OLD.index(text)))
+      np.testing.assert_array_equal(have, old_vectors[OLD.index(text)])
     codes = before.codec.encode(tiny_encoder.Words().vectors(text))
     np.testing.assert_array_equal(have, before.codec.decode(*codes))
   # The lists of blocks lead to all of them.
@@ -83,16 +84,15 @@ def test_a_killed_update_continues_with_the_old_codec(old, tmp_path):
   whole = tmp_path / 'whole'
   _update(whole, _known(old))
   assert _open(path).fingerprint == _open(whole).fingerprint
-  for i in range(len(NEW)):
-    np.testing.assert_array_equal(
-      _open(path).vectors(i), _open(whole).vectors(i)
-    )
+  pairs = (tiny_encoder.vectors_of(_open(x)) for x in (path, whole))
+  for have, want in zip(*pairs, strict=True):
+    np.testing.assert_array_equal(have, want)
 
 
 def test_a_build_of_an_updated_index_finds_it_whole(old, tmp_path):
   path = tmp_path / 'new'
   _update(path, _known(old))
-  words, texts = tiny_encoder.Words(), tiny_encoder.texts_of(NEW, 'new')
+  words, texts = tiny_encoder.Words(), passages_lib.TextList(NEW)
   token_store.build(path, words, texts, CONFIG)
   assert not words.encoded
   # An index of the same texts with a codec of their own is another one.
@@ -105,13 +105,14 @@ def test_a_build_of_an_updated_index_finds_it_whole(old, tmp_path):
 
 def test_an_update_of_an_update_names_the_first_codec(old, tmp_path):
   _update(tmp_path / 'new', _known(old))
-  known = _known(tmp_path / 'new', NEW, 'new')
+  known = _known(tmp_path / 'new', NEW)
   assert not _update(tmp_path / 'again', known, texts=NEW[::-1])
   first, second = _open(tmp_path / 'new'), _open(tmp_path / 'again')
   assert first.fields['codec'] == second.fields['codec'] != ''
-  np.testing.assert_array_equal(second.vectors(0), first.vectors(len(NEW) - 1))
+  one, other = map(tiny_encoder.vectors_of, (second, first))
+  np.testing.assert_array_equal(one[0], other[-1])
 
 
 def test_other_texts_are_refused(old):
-  with pytest.raises(ValueError, match='of texts old'):
-    _known(old, NEW, 'others')
+  with pytest.raises(ValueError, match='of texts'):
+    _known(old, NEW)

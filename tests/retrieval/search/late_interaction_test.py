@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from retrieval.search import late_interaction, token_store
+from retrieval.text import passages as passages_lib
 from tests.retrieval.search import tiny_encoder
 
-D, N = tiny_encoder.D, 45
+N = 45
 ALL = late_interaction.SearchConfig(num_probes=1000, num_rescored=N)
 CONFIG = token_store.IndexConfig(
   num_centroids=20, sample_blocks=30, shard_blocks=20
@@ -32,7 +33,7 @@ def _build(path, encoder=None, texts=TEXTS, **more):
   token_store.build(
     path,
     encoder or Words(),
-    tiny_encoder.texts_of(texts),
+    passages_lib.TextList(texts),
     CONFIG,
     **more,
   )
@@ -47,20 +48,11 @@ def path(tmp_path_factory):
 def _slow(index, query):
   """Scores of all blocks, one token after the other."""
   scores = []
-  for block in range(N):
-    vectors = index.vectors(block)
+  for block, vectors in enumerate(tiny_encoder.vectors_of(index)):
     assert len(vectors) == len(TEXTS[block].split())
     best = [max(float(q @ v) for v in vectors) for q in query]
     scores.append(sum(best))
   return np.asarray(scores)
-
-
-def test_sizes(path):
-  index = late_interaction.LateInteraction(path, Words())
-  assert index.num_blocks == N
-  stored, plain = index.sizes()
-  assert plain == 4 * D * sum(len(text.split()) for text in TEXTS)
-  assert stored == sum(file.stat().st_size for file in path.rglob('*.npy'))
 
 
 @pytest.mark.parametrize('all_candidates', [True, False])
@@ -90,8 +82,8 @@ def test_vectors_are_close_to_the_originals(path):
   index = late_interaction.LateInteraction(path, Words())
   cosines = np.concatenate(
     [
-      (index.vectors(block) * Words().vectors(TEXTS[block])).sum(axis=1)
-      for block in range(N)
+      (vectors * Words().vectors(TEXTS[block])).sum(axis=1)
+      for block, vectors in enumerate(tiny_encoder.vectors_of(index))
     ]
   )
   # Two words may share a centroid.
@@ -175,5 +167,5 @@ def test_other_models_and_texts_are_refused(path, tmp_path):
     late_interaction.LateInteraction(path, other)
   with pytest.raises(FileNotFoundError, match='no colbert_tokens store'):
     late_interaction.LateInteraction(tmp_path, Words())
-  with pytest.raises(ValueError, match='0 blocks: expected at least 1'):
+  with pytest.raises(ValueError, match='no passages'):
     _build(tmp_path / 'empty', texts=[])

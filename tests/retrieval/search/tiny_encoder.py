@@ -1,13 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""An encoder of tokens without a model, and texts to index."""
+"""An encoder of tokens without a model."""
 
 import zlib
 
 import numpy as np
 
 from retrieval.nn import colbert_encoder
-from retrieval.search import residual_codes, sparse_index, term_counts
+from retrieval.search import residual_codes
 
 D, Q = 8, 12
 
@@ -43,14 +43,10 @@ class Words:
     )
 
 
-def texts_of(
-  texts: list[str], fingerprint: str = 'texts'
-) -> sparse_index.Texts:
-  """Return a list as the texts of an index."""
-  hashes = np.array([term_counts.hash_text(text) for text in texts], np.uint64)
-  return sparse_index.Texts(
-    fingerprint,
-    len(texts),
-    lambda ids: [texts[i] for i in ids],
-    lambda ids: hashes[ids],
-  )
+def vectors_of(index):
+  """Return the decompressed vectors [tokens, D] of each passage of an index."""
+  return [
+    part
+    for _, (values, ends) in index.shards()
+    for part in np.split(values, ends[:-1])
+  ]

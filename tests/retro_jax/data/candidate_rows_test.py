@@ -54,7 +54,7 @@ def test_texts_and_neighbors_are_those_of_the_chunks(root, split):
     np.testing.assert_array_equal(found[name], values)
 
   def pieces(chunks, number):
-    (text,) = chunks.texts(np.array([number]), tokenizer)
+    (text,) = chunks.texts(np.array([number]))
     ids = [1, *map(ord, text), 2]
     return ids if len(ids) <= T else [*ids[: T - 1], 2]
 

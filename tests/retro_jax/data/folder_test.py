@@ -8,10 +8,12 @@ import pytest
 
 from retrieval.index import (
   index as index_lib,
-  rerankers,
-  reranking,
-  sources,
   vectors as vectors_lib,
+)
+from retrieval.search import (
+  queries as queries_lib,
+  rerank,
+  retriever as retriever_lib,
 )
 from retrieval.store import store_writer
 from retro_jax.data import folder as folder_lib
@@ -25,7 +27,7 @@ def data(tmp_path_factory):
   data = folder_lib.DataFolder(root)
   for split in ('train', 'valid'):
     chunks = data.chunks(split)
-    fields = {'chunks': chunks.fingerprint}
+    fields = {'passages': chunks.fingerprint}
     path = root / f'vectors-{split}'
     writer = store_writer.StoreWriter(path, vectors_lib.KIND, fields)
     writer.write(0, {'vectors': np.eye(chunks.num_chunks, 4, dtype='float32')})
@@ -68,23 +70,26 @@ class _Shortest:
 
 
 def test_a_reranked_source_has_neighbors_of_its_own(data, monkeypatch):
-  config = ml_collections.ConfigDict({'neighbors': {'source': 'random'}})
+  neighbors = {'source': 'random', 'num_topics': 5, 'words_weight': 0.5}
+  neighbors |= {'reranker': '', 'colbert': ''}
+  config = ml_collections.ConfigDict({'neighbors': neighbors})
   config.data_dir = str(data.root)
   plain = folder_lib.DataFolder.of(config, '')
   assert plain.neighbors_path('valid').name == 'neighbors_random-valid'
-  assert isinstance(plain.neighbor_source(config), sources.Random)
+  assert isinstance(plain.retriever(config), retriever_lib.Random)
   config.neighbors.update(reranker='runs/cross-1.2', candidates=9)
   found = folder_lib.DataFolder.of(config, '')
   path = found.neighbors_path('valid')
   assert path.name == 'neighbors_random+cross-1_2-valid'
   assert found.metric == 'random+cross-1_2'
-  monkeypatch.setattr(rerankers, 'load', lambda path: _Shortest())
-  source = found.neighbor_source(config)
-  assert isinstance(source, reranking.Reranked)
+  monkeypatch.setattr(rerank, 'load', lambda path: _Shortest())
+  retriever = found.retriever(config)
+  assert isinstance(retriever, rerank.Reranked)
   train = found.chunks('train')
-  ids, _ = source.of_chunks(train, 0, slice(0, 4), 2)
-  drawn, _ = plain.neighbor_source(config).of_chunks(train, 0, slice(0, 4), 9)
+  queries = queries_lib.ChunkQueries(train, np.arange(4))
+  ids, _ = retriever.search(queries, 2)
+  drawn, _ = plain.retriever(config).search(queries, 9)
   for row, candidates in zip(ids, drawn, strict=True):
-    texts = reranking.neighbor_texts(train, found.tokenizer, candidates)
+    texts = train.full_texts(candidates)
     order = np.argsort([len(text) for text in texts], kind='stable')
     assert row.tolist() == candidates[order][:2].tolist()

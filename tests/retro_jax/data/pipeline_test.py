@@ -11,15 +11,11 @@ import numpy as np
 import pytest
 
 from retrieval import searchers, tokenization
-from retrieval.index import (
-  index as index_lib,
-  neighbors as neighbors_lib,
-  retriever as retriever_lib,
-  sources,
-)
+from retrieval.index import neighbors as neighbors_lib
 from retrieval.nn import embedders
+from retrieval.search import retriever as retriever_lib
 from retrieval.text import chunks as chunks_lib
-from retro_jax.data import pipeline
+from retro_jax.data import neighbor_lookup, pipeline
 from tests.retro_jax.data import tiny_data
 
 M, R = tiny_data.M, tiny_data.R
@@ -146,27 +142,25 @@ def test_new_text_reads_the_same_part(root):
   searcher = mock.create_autospec(searchers.Searcher, instance=True)
   searcher.num_vectors = datastore.num_chunks
   searcher.search.return_value = ids, -1.0 * ids
-  index = index_lib.Index(root, searcher, '', '', {})
   embedder = mock.create_autospec(embedders.Embedder, instance=True)
   embedder.dimension, embedder.fingerprint = 2, ''
-  source = sources.Dense(
-    datastore, index, lambda chunks: None, lambda: embedder
-  )
+  embedder.embed_texts.return_value = np.zeros((2, 2), np.float32)
+  dense = retriever_lib.Dense(datastore, searcher, embedder=lambda: embedder)
   for part in chunks_lib.PARTS:
-    retriever = retriever_lib.Retriever(
-      source,
+    lookup = neighbor_lookup.NeighborLookup(
+      dense,
       datastore,
       mock.create_autospec(tokenization.Tokenizer, instance=True),
       neighbor_length=R,
       neighbor_part=part,
     )
-    found = retriever.retrieve(['a', 'b'], 2)
+    found = lookup.retrieve(['a', 'b'], 2)
     tokens, mask = datastore.gather(ids, R, part)
     np.testing.assert_array_equal(found.tokens, tokens)
     np.testing.assert_array_equal(found.mask, mask)
   with pytest.raises(ValueError, match=r'num_neighbors \d+ is more than its '):
-    retriever.retrieve(['a'], datastore.num_chunks + 1)
-  blank = retriever.retrieve(['a', ' '], 2)
+    lookup.retrieve(['a'], datastore.num_chunks + 1)
+  blank = lookup.retrieve(['a', ' '], 2)
   assert blank.ids.tolist() == [[3, -1], [-1, -1]]
   assert blank.scores[1].tolist() == [-np.inf] * 2
   assert not blank.mask[1].any()

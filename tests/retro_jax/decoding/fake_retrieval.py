@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from retrieval.index import retriever as retriever_lib
+from retro_jax.data import neighbor_lookup
 
 R = 7  # neighbor length
 
@@ -25,4 +25,4 @@ class Retriever:
     mask &= np.stack([r.random((k, 1)) < 0.7 for r in rngs])
     ids = np.stack([r.integers(0, 99, k) for r in rngs])
     titles = [[f'title {i}' for i in row] for row in ids]
-    return retriever_lib.Retrieved(ids, -1.0 * ids, tokens, mask, titles)
+    return neighbor_lookup.Retrieved(ids, -1.0 * ids, tokens, mask, titles)

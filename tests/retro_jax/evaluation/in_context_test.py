@@ -5,6 +5,7 @@
 import numpy as np
 import pytest
 
+from retrieval.search import retriever as retriever_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.evaluation import in_context
 from tests.retro_jax.data import tiny_data
@@ -97,40 +98,29 @@ class _Nearest:
   def __init__(self):
     self.asked = []
 
-  def fields(self, queries):
-    raise AssertionError
-
-  of_chunks = fields
-
-  def of_texts(self, texts, k):
+  def search(self, texts, k):
     self.asked.append((list(texts), k))
     ids = np.tile(np.arange(k), (len(texts), 1))
-    blank = np.array([not text.strip() for text in texts])
-    return np.where(blank[:, None], -1, ids), np.zeros(ids.shape, np.float32)
+    return ids, np.zeros(ids.shape, np.float32)
 
 
 def test_the_own_document_is_never_read(data):
-  chunks, source = data.chunks('train'), _Nearest()
-  passages = in_context.Passages(source, chunks)
+  chunks = data.chunks('train')
+  nearest = retriever_lib.IndexRetriever(chunks, _Nearest(), '')
+  passages = in_context.Passages(nearest, chunks)
   own = chunks.document_hashes(np.array([0, chunks.num_chunks - 1, 0]))
   found = passages.find(['a', 'b', ''], own)
   others = np.flatnonzero(chunks.document_hashes(np.arange(99)) != own[0])
   assert found.tolist() == [others[0], 0, -1]
-  # The chunks of one document alone: all that there are are looked through.
-  alone = data.chunks('train')
-  alone.num_chunks = 50
-  alone.document_hashes = lambda ids: np.zeros(ids.shape, np.uint64)
-  passages = in_context.Passages(source, alone)
-  assert passages.find(['a'], np.zeros(1, np.uint64)).tolist() == [-1]
-  assert [k for _, k in source.asked[-3:]] == [8, 32, 50]
 
 
 def test_documents_with_and_without_passages(data):
   settings = in_context.Settings(
     stride=8, query_length=4, passage_length=6, window=48, batch_size=2
   )
-  chunks, source = data.chunks('valid'), _Nearest()
-  passages = in_context.Passages(source, data.chunks('train'))
+  chunks, index, train = data.chunks('valid'), _Nearest(), data.chunks('train')
+  nearest = retriever_lib.IndexRetriever(train, index, '')
+  passages = in_context.Passages(nearest, train)
   rows = []
 
   def nats(row):
@@ -157,5 +147,5 @@ def test_documents_with_and_without_passages(data):
   begins = np.flatnonzero(np.diff(row['segment_ids'][0], prepend=0))
   assert set(row['tokens'][0, begins]) <= {0, data.tokenizer.bos_id}
   assert text.strip() in data.tokenizer.decode(row['tokens'][0])
-  queries = [x for texts, _ in source.asked for x in texts]
+  queries = [x for texts, _ in index.asked for x in texts]
   assert '' in queries and len(set(queries)) > 3

@@ -140,7 +140,7 @@ def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
   got = leakage.count_bytes(chunks, ids, tokenizer)
   want = [len(text.encode()) for text in texts]
   np.testing.assert_array_equal(np.bincount(chunks.documents(ids), got), want)
-  decoded = chunks.texts(ids, tokenizer)
+  decoded = chunks.texts(ids)
   assert any('\N{REPLACEMENT CHARACTER}' in text for text in decoded)
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of several searches made one: by ranks, or by weighted scores.
+"""Lists of several retrievers made one: by ranks, or by weighted scores.
 
 `by_ranks` is reciprocal rank fusion (Cormack et al. 2009). `by_scores` is the linear
 interpolation of Ma et al. 2021 (A Replication Study of Dense Passage Retriever, section
@@ -13,13 +13,39 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from retrieval.search import queries as queries_lib, retriever as retriever_lib
 from retrieval.searchers import base
+from retrieval.store import store
 
 CANDIDATES = 100  # of each list, at least
 CONSTANT = 60  # of `by_ranks`: a larger one makes ranks more equal
 
-# ids [b, n] int64, -1 for none; scores [b, n] float32, -inf for none
-Found = tuple[np.ndarray, np.ndarray]
+Found = queries_lib.Found
+
+
+class Fused:
+  """A retriever of the fused lists of others, each of at least `CANDIDATES` ids."""
+
+  def __init__(
+    self,
+    *parts: retriever_lib.Retriever,
+    weights: Sequence[float] | None = None,
+  ):
+    """Take retrievers and their weights in `by_scores`; None fuses `by_ranks`."""
+    self._parts, self._weights = parts, weights
+    self.fingerprint = store.fingerprint(
+      [[part.fingerprint for part in parts], weights or CONSTANT, CANDIDATES]
+    )
+
+  def search(
+    self, queries: queries_lib.Queries | Sequence[str], k: int
+  ) -> Found:
+    """See `retriever.Retriever`."""
+    n = max(k, CANDIDATES)
+    lists = [part.search(queries, n) for part in self._parts]
+    if self._weights is None:
+      return by_ranks([ids for ids, _ in lists], k)
+    return by_scores(lists, self._weights, k)
 
 
 def by_ranks(lists: Sequence[np.ndarray], k: int) -> Found:

@@ -5,7 +5,13 @@
 import numpy as np
 import pytest
 
-from retrieval.index import neighbors as neighbors_lib, reranking, sources
+from retrieval.index import neighbors as neighbors_lib, text_indices
+from retrieval.search import (
+  queries as queries_lib,
+  rerank,
+  retriever as retriever_lib,
+)
+from retrieval.text import passages as passages_lib
 from tests.retrieval.store import tiny_stores
 
 
@@ -50,9 +56,11 @@ def test_the_first_candidates_are_ordered_and_the_rest_stays(candidates):
   ids = np.array([rng.permutation(30)[:6] for _ in queries])
   ids[::5, 3:] = -1
   ids[7] = -1
-  order, scores = reranking.rerank(
-    Overlap(), queries, ids, lambda x: [words[i] for i in x], candidates
+  texts = passages_lib.TextList(words)
+  reranked = rerank.Reranked(
+    retriever_lib.Random(texts), rerank.ByTexts(Overlap(), texts), candidates
   )
+  order, scores = reranked.order(queries_lib.Queries(queries), ids)
   rows, values = _slow(queries, ids, words.__getitem__, candidates)
   np.testing.assert_array_equal(np.take_along_axis(ids, order, 1), rows)
   np.testing.assert_array_equal(scores, values)
@@ -63,55 +71,56 @@ def test_the_first_candidates_are_ordered_and_the_rest_stays(candidates):
 def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_stores.make(root, np.random.default_rng(0))
-  sources.build_words(root / 'words', made.chunks['train'], made.tokenizer)
+  made.words = text_indices.TextIndices(root, made.chunks['train']).words(
+    'bm25'
+  )
   return made
 
 
-def _source(data, reranker, candidates):
+def _retriever(data, reranker, candidates):
   train = data.chunks['train']
-  inner = sources.Words(train, data.root / 'words', data.tokenizer)
-  return inner, reranking.Reranked(
-    inner, reranker, train, data.tokenizer, candidates
-  )
+  inner = retriever_lib.IndexRetriever(train, data.words, 'bm25')
+  by_texts = rerank.ByTexts(reranker, train)
+  return inner, rerank.Reranked(inner, by_texts, candidates)
 
 
 @pytest.mark.parametrize('split', ['train', 'valid'])
 def test_neighbors_are_those_of_the_source_in_another_order(data, split):
   queries, train = data.chunks[split], data.chunks['train']
-  inner, source = _source(data, Overlap(), 6)
+  inner, retriever = _retriever(data, Overlap(), 6)
   rows = slice(0, 5)
-  found, _ = inner.of_chunks(queries, 0, rows, 6)
-  texts = queries.texts(queries.ids(0, rows), data.tokenizer)
+  asked = queries_lib.ChunkQueries(queries, queries.ids(0, rows))
+  found, _ = inner.search(asked, 6)
+  texts = asked.texts
 
   def text_of(i):
     tokens, mask = train.gather(np.array([i]), 2 * train.chunk_length)
     return data.tokenizer.decode(tokens[0][mask[0]])
 
   want, values = _slow(texts, found, text_of, 6)
-  ids, scores = source.of_chunks(queries, 0, rows, 3)
+  ids, scores = retriever.search(asked, 3)
   np.testing.assert_array_equal(ids, np.array(want)[:, :3])
   np.testing.assert_array_equal(scores, np.array(values, np.float32)[:, :3])
   own = queries.document_hashes(queries.ids(0, rows))[:, None]
   assert (train.document_hashes(np.maximum(ids, 0)) != own)[ids >= 0].all()
   assert (ids != found[:, :3]).any()
-  again, _ = source.of_texts([*texts, ' '], 3)
+  again, _ = retriever.search([*texts, ' '], 3)
   assert (again[-1] == -1).all() and (again[:-1] >= 0).any()
 
 
-def test_a_store_names_its_reranker(data, tmp_path):
+def test_a_store_knows_its_reranker(data, tmp_path):
   train = data.chunks['train']
-  _, source = _source(data, Overlap(), 4)
-  built = neighbors_lib.build_neighbor_store(
-    tmp_path / 'n', train, train, source, k=2
+  _, retriever = _retriever(data, Overlap(), 4)
+  neighbors_lib.build_neighbor_store(
+    tmp_path / 'n', train, train, retriever, k=2
   )
-  assert built.store.fields['reranker'] == 'overlap'
-  assert isinstance(source, neighbors_lib.Source)
+  assert isinstance(retriever, retriever_lib.Retriever)
   arguments = (tmp_path / 'n', train, train)
-  same = neighbors_lib.validate(*arguments, source, fraction=1.0)
+  same = neighbors_lib.validate(*arguments, retriever, fraction=1.0)
   assert same == train.num_chunks
   for other in (
-    _source(data, Overlap('other'), 4),
-    _source(data, Overlap(), 5),
+    _retriever(data, Overlap('other'), 4),
+    _retriever(data, Overlap(), 5),
   ):
     with pytest.raises(ValueError, match='made with index'):
       neighbors_lib.validate(*arguments, other[1], fraction=1.0)

@@ -1,26 +1,27 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Each source of neighbors against slow loops over all chunks of other documents."""
+"""Each retriever against slow loops over all chunks of other documents."""
 
 import functools
-import pathlib
 
 import numpy as np
 import pytest
 
 from retrieval import searchers
 from retrieval.index import (
-  index as index_lib,
   neighbors as neighbors_lib,
-  ordered,
-  sources,
+  retrievers,
+  text_indices,
   vectors as vectors_lib,
 )
+from retrieval.nn import colbert_encoder
 from retrieval.search import (
   bm25 as bm25_lib,
   late_interaction,
-  lda as lda_lib,
-  token_store,
+  names,
+  queries as queries_lib,
+  rerank,
+  retriever as retriever_lib,
 )
 from retrieval.text import chunks as chunks_lib
 from tests.retrieval.search import tiny_encoder
@@ -51,37 +52,34 @@ def parts(data):
   train, embedder = data.chunks['train'], _Letters()
   vectors = {
     data.chunks[split].path: vectors_lib.build_vector_store(
-      data.root / f'vectors-{split}',
-      data.chunks[split],
-      data.tokenizer,
-      embedder,
+      data.root / f'vectors-{split}', data.chunks[split], embedder
     )
     for split in chunks_lib.SPLITS
   }
   array = vectors[train.path].array('vectors')
   searcher = searchers.ExactSearcher(array, 'squared_l2')
-  for kind in sources.WORDS:
-    sources.build_words(data.root / kind, train, data.tokenizer, kind)
-  config = lda_lib.LdaConfig(num_topics=5)
-  path = data.root / 'topics'
-  sources.build_topics(path, train, data.tokenizer, config)
-  words = tiny_encoder.Words()
-  texts = sources.chunk_texts(train, data.tokenizer)
-  token_store.build(data.root / 'colbert', words, texts)
   search = late_interaction.SearchConfig(num_probes=9999, num_rescored=9999)
-  return sources.Sources(
-    train,
-    data.tokenizer,
-    lambda: index_lib.Index(pathlib.Path('index'), searcher, 'exact', '', {}),
-    lambda chunks: vectors[chunks.path],
-    lambda: embedder,
-    data.root.joinpath,
-    lambda: late_interaction.LateInteraction(
-      data.root / 'colbert', words, search
-    ),
-    path,
-    words_weight=0.25,
-  )
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(colbert_encoder, 'load', lambda _: tiny_encoder.Words())
+    config = text_indices.ColbertConfig(model='words', search=search)
+    indices = text_indices.TextIndices(
+      data.root, train, num_topics=5, colbert=config
+    )
+    yield retrievers.Retrievers(
+      indices,
+      lambda: retriever_lib.Dense(
+        train,
+        searcher,
+        'dense',
+        embedder=lambda: embedder,
+        vectors=lambda chunks: vectors[chunks.path],
+      ),
+      0.25,
+    )
+
+
+def _find(retriever, queries, rows, k):
+  return neighbors_lib.of_chunks(retriever, queries, 0, rows, k)
 
 
 def _tokens(chunks, n, skip=0):
@@ -123,20 +121,20 @@ def _others(data, queries, n):
 
 
 def _dense(data, queries, n):
-  texts, embed = queries.texts(np.array([n]), data.tokenizer), _Letters()
+  texts, embed = queries.texts(np.array([n])), _Letters()
   train = data.chunks['train']
   others = _others(data, queries, n)
-  keys = embed.embed_texts(train.texts(others, data.tokenizer))
+  keys = embed.embed_texts(train.texts(others))
   distances = ((keys - embed.embed_texts(texts)) ** 2).sum(1)
   return others[np.argsort(distances, kind='stable')]
 
 
 def _words(data, queries, n, kind='bm25'):
   train = data.chunks['train']
-  index = sources.WORDS[kind].build(
-    train.texts(np.arange(train.num_chunks), data.tokenizer)
+  index = text_indices.WORDS[kind].build(
+    train.texts(np.arange(train.num_chunks))
   )
-  query = queries.texts(np.array([n]), data.tokenizer)
+  query = queries.texts(np.array([n]))
   ids = index.search(query, train.num_chunks)[0][0]
   return ids[np.isin(ids, _others(data, queries, n))]
 
@@ -151,14 +149,10 @@ def _hybrid(data, queries, n):
 
 def _weighted(data, queries, n):
   train, embed = data.chunks['train'], _Letters()
-  text, others = queries.texts(np.array([n]), data.tokenizer), _others
-  keys = embed.embed_texts(
-    [*train.texts(np.arange(train.num_chunks), data.tokenizer)]
-  )
+  text, others = queries.texts(np.array([n])), _others
+  keys = embed.embed_texts([*train.texts(np.arange(train.num_chunks))])
   dense = -((keys - embed.embed_texts(text)) ** 2).sum(1)
-  index = bm25_lib.Bm25.build(
-    train.texts(np.arange(train.num_chunks), data.tokenizer)
-  )
+  index = bm25_lib.Bm25.build(train.texts(np.arange(train.num_chunks)))
   ids, found = index.search(text, train.num_chunks)
   words = dict(zip(ids[0].tolist(), found[0].tolist(), strict=True))
   total = {}
@@ -174,15 +168,13 @@ def _weighted(data, queries, n):
   return sorted(total, key=lambda i: (-total[i], i))
 
 
-def _topics(data, queries, n):
+def _topics(parts, data, queries, n):
+  model, _ = parts.indices.topics()
   others = _others(data, queries, n)
-  model = lda_lib.Lda.load(data.root / 'topics')._topics
-  texts = queries.texts(np.array([n]), data.tokenizer)
-  keys = model.vectors(data.chunks['train'].texts(others, data.tokenizer))
+  [query] = model.embed_texts(queries.texts(np.array([n])))
+  keys = model.embed_texts(data.chunks['train'].texts(others))
   # Summed as the search sums, so that ties are ties.
-  scores = [
-    np.einsum('d,d->', model.vectors(texts)[0], x, dtype=float) for x in keys
-  ]
+  scores = [np.einsum('d,d->', query, x, dtype=float) for x in keys]
   order = np.argsort(-np.array(scores), kind='stable')
   return [others[i] for i in order if scores[i] > 0]
 
@@ -211,25 +203,25 @@ _SLOW = {
   'tfidf': functools.partial(_words, kind='tfidf'),
   'hybrid': _hybrid,
   'weighted': _weighted,
-  'lda': _topics,
   'edit_distance': _edit_distance,
   'oracle': _oracle,
 }
 
 
 @pytest.mark.parametrize('split', ['train', 'valid'])
-@pytest.mark.parametrize('name', _SLOW)
+@pytest.mark.parametrize('name', [*_SLOW, 'lda'])
 def test_neighbors_equal_slow_loops(name, split, data, parts):
   queries = data.chunks[split]
-  ids, scores = parts.make(name).of_chunks(queries, 0, slice(1, 5), _K)
+  slow = _SLOW.get(name) or functools.partial(_topics, parts)
+  ids, scores = _find(parts.make(name), queries, slice(1, 5), _K)
   assert (np.diff(scores) <= 0).all()
   for row, n in zip(ids, range(1, 5), strict=True):
-    expected = list(_SLOW[name](data, queries, n)[:_K])
+    expected = list(slow(data, queries, n)[:_K])
     assert row.tolist() == expected + [-1] * (_K - len(expected))
 
 
-@pytest.mark.parametrize('name', sources.NAMES)
-def test_a_store_of_each_source_is_written_and_checked(
+@pytest.mark.parametrize('name', names.NAMES)
+def test_a_store_of_each_retriever_is_written_and_checked(
   name, data, parts, tmp_path
 ):
   train, source = data.chunks['train'], parts.make(name)
@@ -240,7 +232,7 @@ def test_a_store_of_each_source_is_written_and_checked(
   own = train.document_hashes(np.arange(len(built)))
   found = train.document_hashes(np.maximum(ids, 0))
   assert ((found != own[:, None]) | (ids < 0)).all() and (ids >= 0).any()
-  # As many again as are compared, by another source of the same kind.
+  # As many again are compared, by another retriever of the same kind.
   validate = neighbors_lib.validate
   arguments = (tmp_path / 'n', train, train)
   assert validate(*arguments, parts.make(name), fraction=1.0) == len(built)
@@ -249,33 +241,44 @@ def test_a_store_of_each_source_is_written_and_checked(
     validate(*arguments, other, fraction=1.0)
 
 
-@pytest.mark.parametrize('name', sources.NAMES)
+@pytest.mark.parametrize('name', names.NAMES)
 def test_new_text_finds_what_its_chunk_would(name, data, parts):
-  source, train = parts.make(name), data.chunks['train']
-  texts = train.texts(np.arange(4), data.tokenizer)
+  retriever, train = parts.make(name), data.chunks['train']
+  texts = train.texts(np.arange(4))
   if name == 'oracle':
     with pytest.raises(ValueError, match='nothing follows'):
-      source.of_texts(texts, _K)
+      retriever.search(texts, _K)
     return
-  ids, scores = source.of_texts([*texts, ' '], _K)
+  ids, scores = retriever.search([*texts, ' '], _K)
   assert ids.shape == scores.shape == (5, _K)
   if name == 'dense':  # Its own document may be found, and equal texts.
-    assert train.texts(ids[:4, 0], data.tokenizer) == texts
+    assert train.texts(ids[:4, 0]) == texts
   if name == 'edit_distance':
     # The first token of a text may differ from the one inside its document.
     assert (scores[:4, 0] >= -1).all()
   assert ids[4].tolist() == [-1] * _K and (scores[4] == -np.inf).all()
-  np.testing.assert_array_equal(source.of_texts(texts, _K)[0], ids[:4])
+  np.testing.assert_array_equal(retriever.search(texts, _K)[0], ids[:4])
+
+
+@pytest.mark.parametrize('name', names.FOR_TEXTS)
+def test_new_text_leaves_its_own_document_out(name, data, parts):
+  train, ids = data.chunks['train'], np.arange(6)
+  own = train.document_hashes(ids)
+  queries = queries_lib.Queries([*train.texts(ids[:5]), ' '], own=own)
+  found, _ = parts.make(name).search(queries, 3)
+  hashes = train.document_hashes(np.maximum(found, 0))
+  assert ((hashes != own[:, None]) | (found < 0)).all()
+  assert (found[:5] >= 0).any() and (found[5] < 0).all()
 
 
 def _max_sims(data, index, queries, n):
   """Scores of all chunks by the tokens of chunk n, one after the other."""
-  [text] = queries.texts(np.array([n]), data.tokenizer)
+  [text] = queries.texts(np.array([n]))
   [asked] = tiny_encoder.Words().queries([text])
   return np.array(
     [
-      sum(max(float(q @ v) for v in index.vectors(i)) for q in asked)
-      for i in range(index.num_blocks)
+      sum(max(float(q @ v) for v in vectors) for q in asked)
+      for vectors in tiny_encoder.vectors_of(index)
     ]
   )
 
@@ -283,16 +286,18 @@ def _max_sims(data, index, queries, n):
 @pytest.mark.parametrize('split', ['train', 'valid'])
 @pytest.mark.parametrize('rescored', ['all', 'few'])
 def test_late_interaction_equals_a_slow_max_sim(split, rescored, data, parts):
-  index, queries = parts.tokens(), data.chunks[split]
+  index, queries = parts.indices.tokens(), data.chunks[split]
   if (
     rescored == 'few'
   ):  # with k near all chunks, the search is repeated over all
     few = late_interaction.SearchConfig(num_probes=1, num_rescored=1)
     words = tiny_encoder.Words()
     index = late_interaction.LateInteraction(index.path, words, few)
-  source = sources.Colbert(data.chunks['train'], index, data.tokenizer)
-  k = _K if rescored == 'all' else index.num_blocks - 3
-  ids, scores = source.of_chunks(queries, 0, slice(1, 3), k)
+  retriever = retriever_lib.IndexRetriever(
+    data.chunks['train'], index, '', lambda: late_interaction.Unpruned(index)
+  )
+  k = _K if rescored == 'all' else len(index) - 3
+  ids, scores = _find(retriever, queries, slice(1, 3), k)
   for n, row, found in zip((1, 2), ids, scores, strict=True):
     others = _others(data, queries, n)
     wanted = _max_sims(data, index, queries, n)
@@ -307,50 +312,16 @@ def test_late_interaction_equals_a_slow_max_sim(split, rescored, data, parts):
 def test_random_neighbors_are_spread_over_all_chunks(data, parts):
   train = data.chunks['train']
   rows = slice(0, train.store.rows('document')[0])
-  ids, _ = parts.make('random').of_chunks(train, 0, rows, 8)
+  ids, _ = _find(parts.make('random'), train, rows, 8)
   assert all(len(set(row)) == 8 for row in ids.tolist())
   assert 0.45 < len(np.unique(ids)) / train.num_chunks < 0.67  # 0.56 expected
 
 
 def test_tokens_above_the_surrogates_are_compared():
-  a, b = (ordered._string(np.array(x)) for x in ([0xD7FF, 0xD800], [128_000]))
+  a, b = (rerank._string(np.array(x)) for x in ([0xD7FF, 0xD800], [128_000]))
   assert len(a) == 2 and len(b) == 1 and len({*a, *b}) == 3
 
 
-def test_words_of_other_chunks_are_refused(data, parts, tmp_path):
-  sources.build_words(tmp_path / 'words', data.chunks['valid'], data.tokenizer)
-  with pytest.raises(ValueError, match='they must be the same'):
-    sources.Words(data.chunks['train'], tmp_path / 'words', data.tokenizer)
-
-
-def test_topics_of_other_chunks_are_refused(data, tmp_path):
-  config = lda_lib.LdaConfig(num_topics=2)
-  sources.build_topics(
-    tmp_path / 'topics', data.chunks['valid'], data.tokenizer, config
-  )
-  with pytest.raises(ValueError, match='they must be the same'):
-    sources.Topics(data.chunks['train'], tmp_path / 'topics', data.tokenizer)
-
-
-def test_token_vectors_of_other_chunks_are_refused(data, tmp_path):
-  words = tiny_encoder.Words()
-  texts = sources.chunk_texts(data.chunks['valid'], data.tokenizer)
-  token_store.build(tmp_path / 'colbert', words, texts)
-  index = late_interaction.LateInteraction(tmp_path / 'colbert', words)
-  with pytest.raises(ValueError, match='they must be the same'):
-    sources.Colbert(data.chunks['train'], index, data.tokenizer)
-
-
-def test_tokens_shared_with_the_text_that_follows(data, parts):
-  """The oracle's scores, for the neighbors of any source."""
-  queries = data.chunks['valid']
-  ids, scores = parts.make('oracle').of_chunks(queries, 0, slice(1, 5), _K)
-  following = ordered.following_text(queries, queries.ids(0, slice(1, 5)))
-  found = ordered.shared_tokens(following, data.chunks['train'], ids)
-  np.testing.assert_array_equal(found, np.where(ids >= 0, scores, 0))
-  assert found.any()
-
-
-def test_an_unknown_source_is_named(parts):
-  with pytest.raises(ValueError, match=r"source 'bm52': expected one of"):
+def test_an_unknown_name_is_refused(parts):
+  with pytest.raises(ValueError, match="'bm52'"):
     parts.make('bm52')

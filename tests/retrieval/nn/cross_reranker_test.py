@@ -14,8 +14,13 @@ from configs import reranking_small
 from experiments.engine import checkpoint_writer
 from experiments.reranking import task as task_lib
 from retrieval import tokenization
-from retrieval.index import cross_reranker, rerankers, reranking
-from retrieval.nn import cross_encoder, sharding
+from retrieval.nn import (
+  cross_encoder,
+  cross_reranker,
+  sharding,
+  trained_encoders,
+)
+from retrieval.search import rerank
 from tests.retrieval.text import tiny_blocks
 
 QUERIES = ['where stood the mill', 'who was in Paris', '']
@@ -24,8 +29,10 @@ PASSAGES = [['The mill stood in Rome.', 'Paris'], [], ['', 'the crown', 'x']]
 
 def save_run(folder, **fields):
   """Saves a cross-encoder with drawn parameters as a run."""
-  tiny_blocks.write_vocabulary(folder / cross_reranker.TOKENIZER)
-  tokenizer = tokenization.WordPieceTokenizer(folder / cross_reranker.TOKENIZER)
+  tiny_blocks.write_vocabulary(folder / trained_encoders.TOKENIZER)
+  tokenizer = tokenization.WordPieceTokenizer(
+    folder / trained_encoders.TOKENIZER
+  )
   config = reranking_small.get_config('test')
   config.model.vocab_size = tokenizer.vocab_size
   config.best_metric = ''
@@ -41,7 +48,7 @@ def save_run(folder, **fields):
     str(folder),
     params,
     config=json.loads(config.to_json()),
-    fingerprints={cross_reranker.TOKENIZER: tokenizer.fingerprint},
+    fingerprints={trained_encoders.TOKENIZER: tokenizer.fingerprint},
   )
   return params, config, tokenizer
 
@@ -54,8 +61,8 @@ def made(tmp_path_factory):
 
 def test_scores_are_those_of_single_pairs(made):
   folder, params, config, tokenizer = made
-  reranker = rerankers.load(folder)
-  assert isinstance(reranker, reranking.Reranker)
+  reranker = rerank.load(folder)
+  assert isinstance(reranker, rerank.TextScorer)
   found = reranker.score(QUERIES, PASSAGES)
   assert [len(row) for row in found] == [2, 0, 3]
   assert all(row.dtype == np.float32 for row in found)
@@ -86,7 +93,7 @@ def test_the_fingerprint_is_that_of_parameters_and_lengths(made):
       cross_reranker.pair_layout(config),
     ).fingerprint
 
-  own = rerankers.load(folder).fingerprint
+  own = rerank.load(folder).fingerprint
   assert own == make(params, config)
   longer = ml_collections.ConfigDict(config)
   longer.layout.query_length += 1
@@ -96,16 +103,16 @@ def test_the_fingerprint_is_that_of_parameters_and_lengths(made):
 
 def test_other_folders_are_refused(made, tmp_path):
   with pytest.raises(FileNotFoundError):
-    rerankers.load(tmp_path / 'none')
+    rerank.load(tmp_path / 'none')
   save_run(tmp_path / 'other', task='retro')
   with pytest.raises(ValueError, match="task 'retro', expected a re-ranker"):
-    rerankers.load(tmp_path / 'other')
+    rerank.load(tmp_path / 'other')
   save_run(tmp_path / 'changed')
-  path = tmp_path / 'changed' / cross_reranker.TOKENIZER / 'vocab.txt'
+  path = tmp_path / 'changed' / trained_encoders.TOKENIZER / 'vocab.txt'
   path.write_text(path.read_text() + 'more\n')
   tokenization.WordPieceTokenizer(path).save(path.parent)
   with pytest.raises(ValueError, match='but the checkpoint was trained with'):
-    rerankers.load(tmp_path / 'changed')
+    rerank.load(tmp_path / 'changed')
 
 
 def test_rows_longer_than_the_positions_are_refused(made):

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Text in, neighbors out: a source and its datastore in one object."""
+"""Text in, neighbors out: a retriever, and the tokens of what it finds."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.index import neighbors
+from retrieval.search import retriever as retriever_lib
 from retrieval.text import chunks as chunks_lib
 
 
@@ -26,10 +26,10 @@ class Retrieved:
 
 
 @dataclasses.dataclass(frozen=True)
-class Retriever:
+class NeighborLookup:
   """Retrieves neighbors for new text."""
 
-  source: neighbors.Source
+  retriever: retriever_lib.Retriever
   datastore: chunks_lib.ChunkStore
   tokenizer: tokenization.Tokenizer
   neighbor_length: int  # r, tokens of a neighbor with its continuation
@@ -38,7 +38,7 @@ class Retriever:
 
   def check_stored(self, k: int) -> None:
     """Raise ValueError for more neighbors than there are chunks."""
-    if k > (stored := self.datastore.num_chunks):
+    if k > (stored := len(self.datastore)):
       raise ValueError(
         f'{self.datastore.path}: num_neighbors {k} is more than its {stored:,} '
         'chunks.'
@@ -51,11 +51,12 @@ class Retriever:
       ValueError: for more neighbors than there are chunks.
     """
     self.check_stored(k)
-    ids, scores = self.source.of_texts(texts, k)
+    ids, scores = self.retriever.search(texts, k)
     tokens, mask = self.datastore.gather(
       ids, self.neighbor_length, self.neighbor_part
     )
-    return Retrieved(ids, scores, tokens, mask, self.datastore.titles(ids))
+    titles = [self.datastore.titles(row) for row in ids]
+    return Retrieved(ids, scores, tokens, mask, titles)
 
   def retrieve_tokens(self, rows: Sequence[np.ndarray], k: int) -> Retrieved:
     """Retrieve for [b] arrays of token ids, special tokens included."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import os
-import pathlib
 from typing import Any
 
 import jax
@@ -14,15 +13,15 @@ import ml_collections
 import numpy as np
 
 from retrieval import settings, tokenization
-from retrieval.index import snapshots
 from retrieval.nn import (
   batch_encoder,
   bert,
   cross_encoder,
+  trained_encoders,
 )
-from retrieval.store import checkpoints, store
+from retrieval.store import store
 
-TOKENIZER = 'tokenizer'  # folder beside a run's checkpoints
+TASK = 'cross_encoder'  # config.task of the run that trained the model
 
 
 def bert_config(config: ml_collections.ConfigDict) -> bert.BertConfig:
@@ -56,7 +55,7 @@ def _encode(model, sep_id, params, ids, lengths):
 
 
 class CrossReranker:
-  """A cross-encoder on all local devices; see `reranking.Reranker`."""
+  """A cross-encoder on all local devices; see `rerank.TextScorer`."""
 
   def __init__(
     self,
@@ -80,7 +79,7 @@ class CrossReranker:
         sizes,
         dataclasses.asdict(layout),
         tokenizer.fingerprint,
-        snapshots.fingerprint(params),
+        trained_encoders.hash_params(params),
       ]
     )
     model = cross_encoder.CrossEncoder(config)
@@ -95,7 +94,7 @@ class CrossReranker:
   def score(
     self, queries: Sequence[str], passages: Sequence[Sequence[str]]
   ) -> list[np.ndarray]:
-    """See `reranking.Reranker`."""
+    """See `rerank.TextScorer`."""
     rows = cross_encoder.pair_rows(
       self._tokenizer, self._layout, queries, passages
     )
@@ -111,19 +110,7 @@ def load(path: str | os.PathLike, step: str = '') -> CrossReranker:
     FileNotFoundError: if there is no checkpoint.
     ValueError: if the checkpoint is damaged, or of another tokenizer.
   """
-  params, saved = checkpoints.load_params(str(path), step=step)
-  folder = pathlib.Path(path) / TOKENIZER
-  tokenizer = tokenization.WordPieceTokenizer(folder)
-  made_with = saved.fingerprints[TOKENIZER]
-  if made_with != tokenizer.fingerprint:
-    raise ValueError(
-      f'{folder}: tokenizer {tokenizer.fingerprint}, but the checkpoint was '
-      f'trained with {made_with}.'
-    )
-  config = saved.config
+  params, config, tokenizer = trained_encoders.load(path, TASK, step)
   return CrossReranker(
-    bert_config(config),
-    jax.tree.map(np.asarray, params),
-    tokenizer,
-    pair_layout(config),
+    bert_config(config), params, tokenizer, pair_layout(config)
   )

@@ -1,0 +1,138 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Search without the passages of each query's own document.
+
+Borgeaud et al. 2021, section 2.2. The search fetches more rows than are kept; an exact
+search repeats the queries that the exclusion leaves short, so that it loses no
+passage. Documents are compared by the hash of their id, so that queries and passages
+may come from different token stores.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, runtime_checkable
+
+from absl import logging
+from jaxtyping import Int, UInt64
+import numpy as np
+
+from retrieval.search import queries as queries_lib
+from retrieval.store import sharded_array
+
+Found = queries_lib.Found
+
+
+@runtime_checkable
+class Index(Protocol):
+  """Rows for queries of some kind: vectors, as `searchers.Searcher`, or texts."""
+
+  def search(self, queries: np.ndarray, k: int) -> Found:
+    """Return ids [b, k] and scores [b, k], best first, -1 and -inf for none."""
+
+
+def other_columns(
+  ids: Int[np.ndarray, 'b fetched'],
+  hashes: UInt64[np.ndarray, 'b fetched'],
+  own: UInt64[np.ndarray, ' b'],
+  k: int,
+) -> Int[np.ndarray, 'b k']:
+  """Return the columns of the first k ids that do not belong to the query.
+
+  Args:
+    ids: [b, fetched] retrieved ids, best first; negative for none.
+    hashes: [b, fetched] hash of each id's document or block.
+    own: [b] hash of each query's own document or block.
+
+  Returns:
+    [b, k] columns of `ids`, ascending, -1 where fewer than k are left.
+  """
+  kept = (ids >= 0) & (hashes != own[:, None])
+  order = np.argsort(~kept, axis=1, kind='stable')[:, :k]
+  columns = np.where(np.take_along_axis(kept, order, axis=1), order, -1)
+  pad = ((0, 0), (0, k - columns.shape[1]))
+  return np.pad(columns, pad, constant_values=-1)
+
+
+def take(
+  values: np.ndarray, columns: np.ndarray, none: int | float
+) -> np.ndarray:
+  """Return values [b, n] at columns [b, k], `none` where a column is -1."""
+  found = np.take_along_axis(values, np.maximum(columns, 0), axis=1)
+  return np.where(columns >= 0, found, none)
+
+
+def _count_by_document(
+  shard_hashes: Iterable[np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+  """Return the hashes of all documents, ascending, and their passage counts."""
+  pairs = [np.unique(hashes, return_counts=True) for hashes in shard_hashes]
+  hashes, counts = map(np.concatenate, zip(*pairs, strict=True))
+  found, rows = np.unique(hashes, return_inverse=True)
+  return found, np.bincount(rows, counts).astype(np.int64)
+
+
+class OtherDocuments:
+  """Finds k passages of other documents than the query's own."""
+
+  def __init__(
+    self,
+    index: Index,
+    exact: Callable[[], Index],
+    id_hash: sharded_array.Rows,
+    k: int,
+    max_fetch: int = 128,
+  ):
+    """Count the passages by document, in 16 bytes for each document.
+
+    Args:
+      exact: opens an exact search of the same rows.
+      id_hash: [n] uint64 hash of the id of each passage's document; no document
+        is in two shards.
+      max_fetch: largest number of rows fetched from `index` for a query.
+    """
+    self._index, self._exact = index, exact
+    self._id_hash, self._k = id_hash, k
+    parts = [id_hash]
+    if isinstance(id_hash, sharded_array.ShardedArray):
+      parts = map(id_hash.shard, range(id_hash.num_shards))
+    self._hashes, self._counts = _count_by_document(parts)
+    self._num_rows = len(id_hash)
+    largest = int(self._counts.max())
+    self._fetch = min(k + largest, max(max_fetch, k + 1), self._num_rows)
+
+  def _own_rows(self, own: np.ndarray) -> np.ndarray:
+    """Return the number of passages of each query's own document."""
+    at = np.searchsorted(self._hashes, own)
+    at = np.minimum(at, len(self._hashes) - 1)
+    return np.where(self._hashes[at] == own, self._counts[at], 0)
+
+  def search(self, asked: np.ndarray, own: np.ndarray) -> Found:
+    """Return ids and scores [b, k] of passages, -1 and -inf where there are no more.
+
+    Args:
+      asked: [b, ...] what the index takes: vectors [b, d], or texts [b].
+      own: [b] hash of the id of each query's document.
+    """
+    ids, scores = self._others(self._index, asked, own, self._fetch)
+    mine = self._own_rows(own)
+    reachable = np.minimum(self._k, self._num_rows - mine)
+    short = np.flatnonzero((ids >= 0).sum(1) < reachable)
+    if len(short):
+      logging.log_every_n_seconds(
+        logging.INFO,
+        'An exact search repeats %d of %d queries.',
+        60,
+        len(short),
+        len(ids),
+      )
+      fetch = int(min(self._k + mine[short].max(), self._num_rows))
+      ids[short], scores[short] = self._others(
+        self._exact(), asked[short], own[short], fetch
+      )
+    return ids, scores
+
+  def _others(self, index: Index, asked, own, fetch: int) -> Found:
+    ids, scores = index.search(asked, fetch)
+    hashes = self._id_hash[np.maximum(ids, 0)]
+    columns = other_columns(ids, hashes, own, self._k)
+    scores = take(scores, columns, -np.inf).astype(np.float32)
+    return take(ids, columns, -1).astype(np.int64), scores

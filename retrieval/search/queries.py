@@ -1,0 +1,114 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a retriever is asked: texts, or stored chunks."""
+
+from collections.abc import Sequence
+import functools
+import zlib
+
+import numpy as np
+
+from retrieval import tokenization
+from retrieval.text import chunks as chunks_lib
+
+# ids [b, k] int64, -1 for none; scores [b, k] float32, -inf for none
+Found = tuple[np.ndarray, np.ndarray]
+
+
+class Queries:
+  """New texts.
+
+  Attributes:
+    texts: [b]
+    vectors: [b, d] float32 of the texts; None lets the retriever embed them.
+    own: [b] hash of the id of each query's own document, none of whose passages is
+      to be found; None excludes nothing.
+  """
+
+  def __init__(
+    self,
+    texts: Sequence[str],
+    vectors: np.ndarray | None = None,
+    own: np.ndarray | None = None,
+  ):
+    self.texts, self.vectors, self.own = list(texts), vectors, own
+
+  def __len__(self) -> int:
+    return len(self.texts)
+
+  def take(self, rows: range) -> 'Queries':
+    """Return some of the queries."""
+    vectors, own = (
+      None if x is None else x[rows.start : rows.stop]
+      for x in (self.vectors, self.own)
+    )
+    return Queries([self.texts[i] for i in rows], vectors, own)
+
+  @property
+  def asks(self) -> np.ndarray:
+    """Whether each query [b] may find something; a blank text does not."""
+    return np.array([bool(text.strip()) for text in self.texts], bool)
+
+  @property
+  def seeds(self) -> np.ndarray:
+    """An integer for each query [b]."""
+    return np.array([zlib.crc32(x.encode()) for x in self.texts], np.int64)
+
+  def token_rows(self, tokenizer: tokenization.Tokenizer) -> list[np.ndarray]:
+    """Return the tokens of each query."""
+    return [tokenizer.encode(text).ids for text in self.texts]
+
+  def following_rows(self) -> list[np.ndarray]:
+    """Return the tokens that follow each query in its document.
+
+    Raises:
+      ValueError: for new texts.
+    """
+    raise ValueError(
+      'The source oracle compares with the text that follows, and nothing follows a '
+      'new text; expected another source.'
+    )
+
+
+class ChunkQueries(Queries):
+  """Stored chunks, whose own documents are excluded.
+
+  Attributes:
+    chunks: store of the chunks.
+    ids: [b] of the chunks.
+  """
+
+  def __init__(self, chunks: chunks_lib.ChunkStore, ids: np.ndarray):
+    self.chunks, self.ids = chunks, np.asarray(ids)
+    self.vectors, self.own = None, chunks.document_hashes(self.ids)
+
+  def __len__(self) -> int:
+    return len(self.ids)
+
+  @functools.cached_property
+  def texts(self) -> list[str]:
+    """Texts of the chunks [b]."""
+    return self.chunks.texts(self.ids)
+
+  def take(self, rows: range) -> 'ChunkQueries':
+    """See `Queries`."""
+    return ChunkQueries(self.chunks, self.ids[rows.start : rows.stop])
+
+  @property
+  def asks(self) -> np.ndarray:
+    """See `Queries`."""
+    return np.ones(len(self), bool)
+
+  @property
+  def seeds(self) -> np.ndarray:
+    """See `Queries`."""
+    return self.ids
+
+  def token_rows(self, tokenizer: tokenization.Tokenizer) -> list[np.ndarray]:
+    """See `Queries`."""
+    del tokenizer
+    return self.chunks.token_rows(self.ids)
+
+  def following_rows(self) -> list[np.ndarray]:
+    """See `Queries`: the next chunk."""
+    return self.chunks.token_rows(self.ids, 1, 2)

@@ -1,0 +1,153 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Retrievers of passages, and those that ask one index; `fuse` and `rerank` wrap them."""
+
+from collections.abc import Callable, Sequence
+import functools
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from retrieval.search import exclude, queries as queries_lib
+from retrieval.searchers import base
+from retrieval.store import store
+from retrieval.text import chunks as chunks_lib, passages as passages_lib
+
+Found = queries_lib.Found
+Queries = queries_lib.Queries
+
+
+@runtime_checkable
+class Retriever(Protocol):
+  """A way to find passages.
+
+  Attributes:
+    fingerprint: hash of everything that decides what is found.
+  """
+
+  fingerprint: str
+
+  def search(self, queries: Queries | Sequence[str], k: int) -> Found:
+    """Find the k best passages of each query; a blank text finds none.
+
+    Returns:
+      ids [b, k] int64 and scores [b, k] float32, best first, -1 and -inf for none.
+    """
+
+
+@runtime_checkable
+class TextEmbedder(Protocol):
+  """A frozen map from text to vector, such as `embedders.Embedder`."""
+
+  dimension: int
+  fingerprint: str  # hash of everything that decides the vectors
+
+  def embed_texts(
+    self,
+    texts: Sequence[str],
+    progress: Callable[[int, int], None] | None = None,
+  ) -> np.ndarray:
+    """Return vectors [len(texts), dimension] float32 in the order of `texts`."""
+
+
+class IndexRetriever:
+  """A retriever of one index, which takes texts; its rows are the passages."""
+
+  def __init__(
+    self,
+    passages: passages_lib.Passages | None,
+    index: exclude.Index,
+    fingerprint: str,
+    exact: Callable[[], exclude.Index] | None = None,
+  ):
+    """Take the index, and what opens an exact one where it is not exact.
+
+    Without passages no document can be excluded.
+    """
+    self.passages, self.index, self.fingerprint = passages, index, fingerprint
+    exact = functools.cache(exact or (lambda: index))
+    self._others = functools.cache(
+      lambda k: exclude.OtherDocuments(index, exact, passages.id_hash, k)
+    )
+
+  @property
+  def query_batch(self) -> int | None:
+    """Queries of a search, where the index opens its shards for each; else None."""
+    return getattr(self.index, 'query_batch', None)
+
+  def asked(self, queries: Queries) -> np.ndarray:
+    """Return queries in the form that the index takes."""
+    return np.asarray(queries.texts, object)
+
+  def search(self, queries: Queries | Sequence[str], k: int) -> Found:
+    """See `Retriever`."""
+    if not isinstance(queries, Queries):
+      queries = Queries(queries)
+    asked = self.asked(queries)
+    if queries.own is None:
+      ids, scores = self.index.search(asked, k)
+    else:
+      ids, scores = self._others(k).search(asked, queries.own)
+    asks = queries.asks[:, None]
+    return np.where(asks, ids, -1), np.where(asks, scores, -np.inf)
+
+
+class Dense(IndexRetriever):
+  """Nearest vectors of an embedder."""
+
+  def __init__(
+    self,
+    passages: passages_lib.Passages | None,
+    searcher: exclude.Index,
+    fingerprint: str = '',
+    exact: Callable[[], exclude.Index] | None = None,
+    *,
+    embedder: Callable[[], TextEmbedder] | None = None,
+    vectors: Callable[[chunks_lib.ChunkStore], store.Store] | None = None,
+  ):
+    """Take a searcher over the vectors of passages.
+
+    Args:
+      embedder: loads the embedder of new texts; None needs queries with vectors.
+      vectors: opens the vectors of chunks that are queries.
+    """
+    super().__init__(passages, searcher, fingerprint, exact)
+    self._embedder = embedder and functools.cache(embedder)
+    self._vectors = vectors and functools.cache(vectors)
+
+  def asked(self, queries: Queries) -> np.ndarray:
+    """See `IndexRetriever`."""
+    if queries.vectors is not None:
+      return queries.vectors
+    if self._vectors and isinstance(queries, queries_lib.ChunkQueries):
+      stored = self._vectors(queries.chunks).array('vectors')
+      return np.asarray(stored[queries.ids], np.float32)
+    return self._embedder().embed_texts(queries.texts)
+
+
+class Random(IndexRetriever):
+  """Random passages, the same at each call; a baseline."""
+
+  def __init__(self, passages: passages_lib.Passages, *seed: int):
+    """Take the passages, and numbers that decide the draws."""
+    super().__init__(passages, _Draws(len(passages), seed), f'random {seed}')
+
+  def asked(self, queries: Queries) -> np.ndarray:
+    """See `IndexRetriever`."""
+    return queries.seeds
+
+
+class _Draws:
+  """An index that draws rows; its queries are seeds."""
+
+  def __init__(self, num_rows: int, seed: tuple[int, ...]):
+    self._num_rows, self._seed = num_rows, seed
+
+  def search(self, queries: np.ndarray, k: int) -> Found:
+    ids, scores = base.nothing(len(queries), k)
+    kept = min(k, self._num_rows)
+    for row, query in enumerate(queries.tolist()):
+      rng = np.random.default_rng((*self._seed, query))
+      ids[row, :kept] = rng.choice(self._num_rows, kept, replace=False)
+    scores[:, :kept] = 0
+    return ids, scores

@@ -1,0 +1,122 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Passages: spans of the documents of a token store, the units of retrieval.
+
+Chunks (RETRO) and blocks (REALM) are both. Ids run through the documents in order;
+-1 is no passage.
+"""
+
+import abc
+from collections.abc import Iterable
+import functools
+import hashlib
+import os
+
+import numpy as np
+
+from retrieval import tokenization
+from retrieval.store import store
+from retrieval.text import tokens as tokens_lib
+
+
+class Passages(abc.ABC):
+  """Spans over a token store.
+
+  Attributes:
+    path: folder of their store.
+    fingerprint: hash of everything that determines the passages.
+    tokens: store of the documents' tokens.
+  """
+
+  def __init__(
+    self,
+    path: str | os.PathLike,
+    kind: str,
+    tokens: tokens_lib.TokenStore | None,
+  ):
+    """Open the store; a ValueError where it is damaged or of other tokens."""
+    self.store = store.Store.open(path, kind)
+    self.path, self.fingerprint = self.store.path, self.store.fingerprint
+    self.tokens = self.store.source('tokens', tokens, tokens_lib.TokenStore)
+    self._document = self.store.array('document')
+
+  def __len__(self) -> int:
+    return len(self._document)
+
+  def __reduce__(self):
+    """Pickle the path: another process opens the store."""
+    return type(self), (self.path.absolute(),)
+
+  @functools.cached_property
+  def tokenizer(self) -> tokenization.Tokenizer:
+    """The tokenizer of the documents, which is stored beside the passages."""
+    found = tokenization.load_tokenizer(self.path.parent / 'tokenizer')
+    self.tokens.check_tokenizer(found)
+    return found
+
+  def documents(self, ids: np.ndarray) -> np.ndarray:
+    """Return the document of each passage: [...] int64."""
+    return np.asarray(self._document[np.asarray(ids)])
+
+  def titles(self, ids: Iterable[int | np.integer]) -> list[str]:
+    """Return the title of each passage's document [n]; '' for -1."""
+    ids = np.asarray([*ids], np.int64)
+    if not len(ids):
+      return []
+    documents = self.documents(np.maximum(ids, 0)).tolist()
+    return [
+      self.tokens.title(d) if i >= 0 else ''
+      for i, d in zip(ids.tolist(), documents, strict=True)
+    ]
+
+  @abc.abstractmethod
+  def texts(self, ids: np.ndarray) -> list[str]:
+    """Return the text of each passage [n]; '' for -1."""
+
+  def search_texts(self, ids: np.ndarray) -> list[str]:
+    """Return what an index of texts holds of each passage [n]."""
+    return self.texts(ids)
+
+  def full_texts(self, ids: np.ndarray) -> list[str]:
+    """Return what a re-ranker reads of each passage [n]."""
+    return self.texts(ids)
+
+  def token_rows(self, ids: np.ndarray) -> list[np.ndarray]:
+    """Return the tokens of each passage [n]; none for -1."""
+    raise NotImplementedError
+
+  @abc.abstractmethod
+  def hashes(self, ids: np.ndarray) -> np.ndarray:
+    """Return a hash of what an index holds, equal for equal texts: [n] uint64."""
+
+
+class TextList(Passages):
+  """Texts in memory, without documents and tokens."""
+
+  def __init__(self, texts: Iterable[str], titles: Iterable[str] | None = None):
+    """Take [N] texts, each below its title if there are titles.
+
+    Raises:
+      ValueError: for other than N titles.
+    """
+    if titles is not None:
+      pairs = zip(titles, texts, strict=True)
+      texts = (f'{title}\n{text}' for title, text in pairs)
+    self._texts = list(texts)
+    self._hashes = tokens_lib.hash_ids(self._texts)
+    self.fingerprint = hashlib.sha256(self._hashes.tobytes()).hexdigest()[:32]
+
+  def __len__(self) -> int:
+    return len(self._texts)
+
+  def __reduce__(self):
+    """Pickle the texts."""
+    return TextList, (self._texts,)
+
+  def texts(self, ids: np.ndarray) -> list[str]:
+    """See `Passages`."""
+    return [self._texts[i] if i >= 0 else '' for i in ids]
+
+  def hashes(self, ids: np.ndarray) -> np.ndarray:
+    """See `Passages`."""
+    return self._hashes[ids]

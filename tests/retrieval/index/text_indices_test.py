@@ -1,0 +1,74 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Indices of texts are built once, and copied where texts are equal."""
+
+import numpy as np
+import pytest
+
+from retrieval.index import text_indices
+from retrieval.nn import colbert_encoder
+from tests.retrieval.search import tiny_encoder
+from tests.retrieval.store import tiny_stores
+from tests.retrieval.text import tiny_blocks
+
+
+@pytest.fixture
+def words(monkeypatch):
+  """The model of any folder."""
+  found = tiny_encoder.Words()
+  monkeypatch.setattr(colbert_encoder, 'load', lambda path: found)
+  return found
+
+
+@pytest.fixture(params=['chunks', 'blocks'])
+def passages(request, tmp_path):
+  root, rng = tmp_path / 'data', np.random.default_rng(0)
+  root.mkdir()
+  if request.param == 'chunks':
+    return tiny_stores.make(root, rng).chunks['train']
+  words = [a + b for a in 'abcd' for b in 'efghij']
+  rows = [
+    {'id': f'd{i}', 'title': 'Mill', 'text': ' '.join(rng.choice(words, 12))}
+    for i in range(40)
+  ]
+  return tiny_blocks.make(root, rng, max_length=64, given=rows).blocks
+
+
+def _indices(passages, **fields):
+  config = text_indices.ColbertConfig(num_centroids=16, **fields)
+  root = passages.path.parent
+  return text_indices.TextIndices(root, passages, num_topics=3, colbert=config)
+
+
+def test_an_index_is_built_once(passages, words):
+  first = _indices(passages, model='run')
+  built = first.words('bm25'), first.topics()[1], first.tokens()
+  text = passages.search_texts(np.arange(3))
+  assert words.encoded[-len(passages) :][:3] == text
+  words.encoded.clear()
+  # Without a name, the model is that of the index.
+  again = _indices(passages)
+  found = again.words('bm25'), again.topics()[1], again.tokens()
+  assert not words.encoded
+  for have, want in zip(found, built, strict=True):
+    assert have.fingerprint == want.fingerprint
+  assert len(found[0]) == len(found[2]) == len(passages)
+
+
+def test_a_missing_model_is_named(passages, words):
+  with pytest.raises(ValueError, match="colbert_index.model=''"):
+    _indices(passages).tokens()
+
+
+def test_equal_texts_are_copied(passages, words, tmp_path):
+  old = _indices(passages, model='run')
+  old.words('tfidf')
+  old.tokens()
+  words.encoded.clear()
+  new = text_indices.TextIndices(tmp_path / 'new', passages)
+  counts = new.copy_from(old)
+  assert counts == {'tfidf': len(passages), 'colbert': len(passages)}
+  assert not words.encoded
+  words.fingerprint = 'trained further'
+  other = text_indices.TextIndices(tmp_path / 'other', passages)
+  assert 'colbert' not in other.copy_from(old)
