@@ -155,33 +155,23 @@ def compiled_for(
 
 
 def _rows(found: Report) -> list[tuple[str, str]]:
-  gib = 2**30
+  """Return every field of a report in words and units."""
+  rows = [('executed / model FLOPs', found.executed_flops / found.model_flops)]
+  for name, value in dataclasses.asdict(found).items():
+    if name == 'exchanges':
+      for x in value:
+        size, sec = x['num_bytes'] / 1e9, x['seconds']
+        text = f'{x["count"]:,.0f} of {size:,.2f} GB, {sec:.4f} s'
+        rows.append((f'{x["kind"]} over {x["axes"]}', text))
+    elif name.endswith('_bytes'):
+      size = f'{value / 2**30:,.2f}'
+      rows.append((f'{name.removesuffix("_bytes")}, GiB a device', size))
+    elif isinstance(value, list):
+      rows.append((name.replace('_', ' '), '; '.join(value) or 'none'))
+    else:
+      rows.append((name.replace('_', ' '), value))
   return [
-    ('mesh', ', '.join(f'{k} {v}' for k, v in found.mesh.items())),
-    ('arguments, GiB a device', f'{found.arguments_bytes / gib:.2f}'),
-    ('temporaries', f'{found.temporary_bytes / gib:.2f}'),
-    ('output beside them', f'{found.output_bytes / gib:.2f}'),
-    ('memory of the chip', f'{found.memory_bytes / gib:.2f}'),
-    ('model TFLOP', f'{found.model_flops / 1e12:,.2f}'),
-    ('executed / model', f'{found.executed_flops / found.model_flops:.2f}'),
-    ('traffic, GB a device', f'{found.traffic_bytes / 1e9:,.1f}'),
-    *(
-      (
-        f'{x["kind"]} over {" and ".join(x["axes"]) or "all"}',
-        f'{x["count"]:,.0f} of {x["num_bytes"] / 1e9:,.2f} GB, {x["seconds"]:.4f} s',
-      )
-      for x in found.exchanges
-    ),
-    ('float32 products', '; '.join(found.wide_products) or 'none'),
-    ('seconds by FLOPs', f'{found.flops_sec:.4f}'),
-    ('by memory', f'{found.traffic_sec:.4f}'),
-    ('by network', f'{found.network_sec:.4f}'),
-    ('MFU bound', f'{found.mfu_bound:.2f}'),
-    (
-      'seconds to trace, to compile',
-      f'{found.trace_sec:.1f}, {found.compile_sec:.1f}',
-    ),
-    ('lines of HLO', f'{found.lines:,}'),
+    (name, f'{x:,.4g}' if isinstance(x, float) else f'{x}') for name, x in rows
   ]
 
 

@@ -180,6 +180,7 @@ _BARE = """
 """
 
 
+@pytest.mark.slow
 def test_runs_without_the_packages_of_the_data_pipeline(tmp_path):
   file = tmp_path / 'found.json'
   subprocess.run(
@@ -191,6 +192,7 @@ def test_runs_without_the_packages_of_the_data_pipeline(tmp_path):
   assert file.exists()
 
 
+@pytest.mark.slow
 def test_the_cpu_is_measured_only_where_asked(tmp_path):
   argv = [sys.executable, '-m', 'experiments.accelerators.sheet']
   done = subprocess.run(

@@ -276,7 +276,7 @@ def test_several_tables_and_curves(tmp_path, capsys):
     tables.show(['curves'], runs, metrics=['b'])
 
 
-def test_reports_of_the_compiler(tmp_path, capsys):
+def test_reports_of_the_compiler(tmp_path):
   names = 'arguments_bytes temporary_bytes output_bytes model_flops lines'
   names = [*names.split(), 'executed_flops', 'mfu_bound']
   names += [f'{x}_sec' for x in ('flops', 'traffic', 'network')]
@@ -292,5 +292,4 @@ def test_reports_of_the_compiler(tmp_path, capsys):
     assert first[:3] == ['one', 'v5e:2x2', text] and len(first) == len(second)
     assert second[:2] == ['refused', 'not run']
   tables.show(['compiled'], runs, str(tmp_path))
-  assert 'v5e:2x2' in capsys.readouterr().out
-  assert (tmp_path / 'compiled.md').exists()
+  assert 'v5e:2x2' in (tmp_path / 'compiled.md').read_text()
