@@ -85,20 +85,22 @@ def recall_table(
     )
   if len({question.id for question in questions}) < len(questions):
     raise ValueError('Two questions have the same id.')
-  matchers = _matchers(questions, texts_of, rules)
+  matchers = _matchers(questions, rules)
   first_hits = {name: [] for name in matchers}
   for low in range(0, len(questions), batch_size):
     batch = questions[low : low + batch_size]
     ids = _retrieve(retrieve, batch, ks[-1])
-    for name, blocks in matchers.items():
-      rows = [i for i, q in enumerate(batch) if _applies(name, q)]
-      wanted = [batch[i].answers for i in rows]
-      found = answers_lib.match_blocks(ids[rows], wanted, blocks)
-      first_hits[name].append(np.where(found.any(1), found.argmax(1), -1))
+    for question, row in zip(batch, ids, strict=True):
+      there = np.flatnonzero(row >= 0)
+      texts = texts_of(row[there])
+      for name, rule in matchers.items():
+        if _applies(name, question):
+          hits = answers_lib.has_answer(texts, question.answers, rule)
+          first_hits[name].append(there[hits.argmax()] if hits.any() else -1)
     if progress:
       progress(low + len(batch), len(questions))
   return [
-    _row(name, np.concatenate(ranks), ks) for name, ranks in first_hits.items()
+    _row(name, np.asarray(ranks), ks) for name, ranks in first_hits.items()
   ]
 
 
@@ -106,9 +108,7 @@ def _applies(rule: str, question: questions_lib.Question) -> bool:
   return (rule == 'regex') == (question.kind == 'regex')
 
 
-def _matchers(
-  questions, texts_of, rules
-) -> dict[str, answers_lib.PreparedBlocks]:
+def _matchers(questions, rules) -> dict[str, answers_lib.Rule]:
   """The rules that apply to at least one question."""
   if 'regex' in rules:
     raise ValueError(
@@ -118,10 +118,7 @@ def _matchers(
   wanted = [
     r for r in (*rules, 'regex') if any(_applies(r, q) for q in questions)
   ]
-  return {
-    name: answers_lib.PreparedBlocks(answers_lib.make_rule(name), texts_of)
-    for name in wanted
-  }
+  return {name: answers_lib.make_rule(name) for name in wanted}
 
 
 def _retrieve(

@@ -33,7 +33,7 @@ _MAX_QUESTIONS = 1 << 16  # size of the caches
 
 
 class AnswerSearch:
-  """Search by one rule for blocks with an answer, like `answers.match_blocks`."""
+  """Search by one rule for blocks with an answer, like `answers.has_answer`."""
 
   def __init__(
     self,

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import unicodedata
 
 from absl import logging
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 import numpy as np
 import regex
 
@@ -95,66 +95,6 @@ def has_answer(
     rule = make_rule(rule, tokenizer)
   test = rule.compile(answers)
   return np.array([test(text) for text in rule.prepare(texts)], bool)
-
-
-class PreparedBlocks:
-  """Cache of blocks that are prepared for a rule."""
-
-  def __init__(
-    self,
-    rule: Rule,
-    texts_of: Callable[[np.ndarray], Sequence[Any]],
-    max_blocks: int = 200_000,
-  ):
-    """Start with an empty cache.
-
-    Args:
-      texts_of: [n] int64 block ids -> texts without titles.
-      max_blocks: size of the cache, about a kilobyte each; the blocks of one
-        call may exceed it.
-    """
-    self.rule = rule
-    self._texts_of = texts_of
-    self._max_blocks = max_blocks
-    self._known: dict[int, str] = {}
-
-  def get(self, ids: Int[np.ndarray, ' n']) -> list[str]:
-    """Return the prepared texts of blocks."""
-    wanted = np.asarray(ids, np.int64).tolist()
-    missing = [i for i in dict.fromkeys(wanted) if i not in self._known]
-    if missing and len(self._known) + len(missing) > self._max_blocks:
-      self._known.clear()
-      missing = list(dict.fromkeys(wanted))
-    if missing:
-      texts = self._texts_of(np.array(missing, np.int64))
-      prepared = self.rule.prepare(texts)
-      self._known.update(zip(missing, prepared, strict=True))
-    return [self._known[i] for i in wanted]
-
-
-def match_blocks(
-  ids: Int[np.ndarray, 'b k'],
-  answers: Sequence[Sequence[str]],
-  blocks: PreparedBlocks,
-) -> Bool[np.ndarray, 'b k']:
-  """Return [b, k] bool: whether each retrieved block contains an answer.
-
-  Args:
-    ids: [b, k] block ids; -1 for none, which contains no answer.
-
-  Raises:
-    ValueError: for other than b lists of answers, or an answer that every text
-      contains.
-  """
-  if len(answers) != len(ids):
-    raise ValueError(f'{len(answers)} lists of answers for {len(ids)} rows.')
-  unique = np.unique(ids[ids >= 0])
-  texts = dict(zip(unique.tolist(), blocks.get(unique), strict=True))
-  found = np.zeros(ids.shape, bool)
-  for hits, row, wanted in zip(found, ids.tolist(), answers, strict=True):
-    test = blocks.rule.compile(wanted)
-    hits[:] = [i >= 0 and test(texts[i]) for i in row]
-  return found
 
 
 def _refuse(answer: str) -> None:
