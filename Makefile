@@ -21,7 +21,7 @@ quickstart-retro: $(VENV)/.installed
 	  --config=configs/retro_pretrain_quickstart.py --workdir=$(WORKDIR)
 
 quickstart-realm: $(VENV)/.installed
-	$(BIN)/python -m experiments.realm.quickstart \
+	$(BIN)/python -m experiments.quickstart \
 	  --config=configs/realm_pretrain_quickstart.py --workdir=$(WORKDIR)/realm
 
 # A Ray cluster of three nodes on this machine prepares a corpus while nodes are killed.

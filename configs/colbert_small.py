@@ -4,10 +4,10 @@
 
 Khattab and Zaharia 2020: late interaction from all-MiniLM-L6-v2, vectors of 128.
 
-  python -m experiments.open_qa.train --config=configs/colbert_small.py \
+  python -m experiments.train --config=configs/colbert_small.py \
     --config.questions.train="('webquestions:train=trainmodel.json,val.json,devtest.json',)" \
     --workdir=runs/colbert
-  python -m experiments.open_qa.retrieve --kinds=bm25,dense,colbert \
+  python -m experiments.retrieve --kinds=bm25,dense,colbert \
     --config.colbert_index.model=runs/colbert \
     --config.evaluate.questions="('webquestions:test=test.json',)"
 
@@ -18,32 +18,40 @@ seconds.
 
 import ml_collections
 
-from configs.bases import open_qa_base, sections
-from retrieval.nn import colbert
+from experiments.engine import configs
+from experiments.open_qa import config as config_lib
+from experiments.realm import config as realm_config
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Return the configuration."""
-  sections.check_arg(arg, ('base', 'test'))
-  config = open_qa_base.vital(arg)
-  config.task = 'colbert'
-  config.colbert = sections.of(
-    colbert.ColbertConfig, passage_length=config.blocks.max_length
-  )
-  config.optimizer.update(
-    learning_rate=5e-5,
-    accumulate_steps=1,  # negatives are of the whole batch
-  )
-  config.optimizer.part_scales = {'linear': 4.0}  # starts at random
-  config.update(
-    batch_size=16,
-    num_steps=100,
-    eval_every=50,
-    eval_batches=8,
-    checkpoint_every=25,
-  )
-  config = open_qa_base.finish(config, arg)
+  configs.check_arg(arg, ('base', 'test'))
+  c = configs.of(config_lib.ColbertConfig)
+  c.corpus.kind = 'vital'
+  c.blocks.max_length = 128
+  c.colbert.passage_length = 128
+  lists = 'artandliterature,computers,elements,general,greekmyth,worldcapitals'
+  c.questions.train = (f'red_trivia:train={lists}',)
+  c.questions.dev = (f'red_trivia:dev={lists}',)
+
+  c.embedder.checkpoint = 'minilm'
+  c.embedder.dropout_rate = 0.0  # one short pass gives nothing to overfit
+  c.embedder.attention_dropout_rate = 0.0
+
+  c.optimizer.name = 'adamw'
+  c.optimizer.b2 = 0.98
+  c.optimizer.learning_rate = 5e-5
+  c.optimizer.warmup_steps = 20
+  c.optimizer.part_scales = {'linear': 4.0}  # starts at random
+
+  c.batch_size = 16
+  c.num_steps = 100
+  c.eval_every = 50
+  c.eval_batches = 8
+  c.checkpoint_every = 25
   if arg == 'test':
-    config.colbert.update(vector_size=16, passage_length=48)
-    config.colbert_index.update(sample_blocks=64, shard_blocks=64)
-  return config
+    realm_config.set_test_size(c)
+    c.dpr.depth = 20
+    c.colbert.vector_size = 16
+    c.colbert.passage_length = 48
+  return c

@@ -6,37 +6,44 @@ Lee et al. 2019, section 6; Guu et al. 2020, section 4: fine-tuning one question
 time at 1e-5, 20 to 60 epochs of the small question sets, 2 to 4 of NQ-open. Starts
 from a run or a converted checkpoint of REALM:
 
-  python -m experiments.convert.convert --from=cc_news_pretrained --workdir=CONVERTED
-  python -m experiments.open_qa.train --config=configs/open_qa_released.py \
+  python -m experiments.convert --from=cc_news_pretrained --workdir=CONVERTED
+  python -m experiments.train --config=configs/open_qa_released.py \
     --config.realm_from=CONVERTED --config.data_dir=DATA \
     --config.questions.train="('nq_open:train',)" --workdir=DIR
 """
 
 import ml_collections
 
-from configs.bases import open_qa_base, realm_sections
+from experiments.engine import configs
+from experiments.open_qa import config as config_lib
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; see open_qa_base for `arg`."""
-  config = open_qa_base.get_config(arg)
-  realm_sections.set_both_berts(
-    config, checkpoint='', max_length=512, activation='gelu_tanh'
-  )
-  config.fit_head = False
-  config.model.update(
-    pooling='pooler',
-    projection_size=128,
-    projection_init='normal',
-    projection_norm_scale=1.0,
-  )
-  config.questions.update(train=('nq_open:train',), dev=('nq_open:dev',))
-  config.update(
-    batch_size=1,
-    num_steps=300_000,
-    eval_every=5000,
-    eval_batches=500,
-    checkpoint_every=5000,
-    log_every=100,
-  )
-  return open_qa_base.finish(config, arg)
+  """Return the configuration; `config_lib.set_variant` lists the arguments."""
+  c = configs.of(config_lib.Config)
+  c.corpus.kind = 'vital'
+  c.blocks.max_length = 288
+  c.layout.query_length = 64
+  c.lookup.retriever_beam = 5000
+  c.lookup.reader_beam = 5
+  c.lookup.question_length = 64
+  c.lookup.row_length = 320
+  c.questions.train = ('nq_open:train',)
+  c.questions.dev = ('nq_open:dev',)
+
+  c.model.pooling = 'pooler'
+  c.model.projection_size = 128
+  c.model.projection_dropout_rate = 0.0
+  for bert in (c.embedder, c.encoder):
+    bert.max_length = 512
+    bert.activation = 'gelu_tanh'
+
+  c.optimizer.learning_rate = 1e-5
+  c.batch_size = 1
+  c.num_steps = 300_000
+  c.log_every = 100
+  c.eval_every = 5000
+  c.eval_batches = 500
+  c.checkpoint_every = 5000
+  config_lib.set_variant(c, arg)
+  return c

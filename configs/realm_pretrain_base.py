@@ -9,56 +9,56 @@ NQ 39.2, WebQuestions 40.2, CuratedTREC 46.8); 64 TPUs there, not run here.
     --config.corpus.kind=wikiextractor --config.corpus.path=enwiki
     --config.tokenizer.path=BERT --config.embedder.checkpoint=BERT
     --config.encoder.checkpoint=BERT"
-  python -m experiments.realm.prepare $B --workdir=runs/base
-  python -m experiments.realm.train ${B/base.py/base.py:ict} --workdir=runs/base/ict
-  python -m experiments.realm.train $B --config.embedder_from=runs/base/ict \
+  python -m experiments.prepare $B --workdir=runs/base
+  python -m experiments.train ${B/base.py/base.py:ict} --workdir=runs/base/ict
+  python -m experiments.train $B --config.embedder_from=runs/base/ict \
     --config.distributed=True --workdir=runs/base/realm
 
 BERT is a folder with bert-base-uncased in the Hugging Face layout. With
 --config.refresh.schedule=async --config.refresh.builder=external other hosts build
-the index: python -m experiments.realm.refresh_worker, same flags and workdir.
+the index: python -m experiments.refresh_worker, same flags and workdir.
 """
 
 import ml_collections
 
-from configs.bases import realm_base, realm_sections
+from experiments.engine import configs
+from experiments.realm import config as config_lib
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; see realm_base for `arg`."""
-  config = realm_base.get_config(arg)
-  config.corpus.kind = 'jsonl'
-  config.tokens.num_processes = 16
-  config.spans.num_processes = 16
-  config.layout.query_length = 96
-  config.model.update(
-    pooling='pooler',
-    projection_size=128,
-    projection_init='normal',
-    projection_norm_scale=1.0,
-    projection_dropout_rate=0.1,
-  )
-  realm_sections.set_both_berts(
-    config,
-    checkpoint='',
-    activation='gelu_tanh',
-    dtype='bfloat16',
-    remat=True,
-  )
-  config.index.searcher = 'scann'
-  config.update(
-    batch_size=512,
-    num_steps=200_000,
-    log_every=100,
-    eval_every=5000,
-    checkpoint_every=5000 if arg.startswith('ict') else 500,
-  )
-  config.mesh.fsdp = 4
-  config.warm_start.update(needs_mlm=False)  # BERT has learned it
-  config.warm_start.ict.update(num_steps=100_000, batch_size=4096)
-  config.warm_start.mlm.update(num_steps=100_000, batch_size=256)
-  config.ict.update(
-    gradient_cache_parts=4,
-    mask_duplicates=False,  # as released
-  )
-  return realm_base.finish(config, arg)
+  """Return the configuration; `config_lib.set_variant` lists the arguments."""
+  c = configs.of(config_lib.Config)
+  c.corpus.kind = 'jsonl'
+  c.tokens.num_processes = 16
+  c.spans.num_processes = 16
+  c.valid_fraction = 0.02
+  c.blocks.max_length = 288
+  c.layout.query_length = 96
+  c.layout.num_candidates = 8
+
+  c.model.pooling = 'pooler'
+  c.model.projection_size = 128
+  c.model.projection_dropout_rate = 0.1
+  for bert in (c.embedder, c.encoder):
+    bert.activation = 'gelu_tanh'
+    bert.dtype = 'bfloat16'
+    bert.remat = True
+
+  c.warm_start.needs_mlm = False  # BERT has learned it
+  c.warm_start.ict.update(num_steps=100_000, batch_size=4096)
+  c.warm_start.mlm.update(num_steps=100_000, batch_size=256)
+  c.ict.gradient_cache_parts = 4
+  c.ict.mask_duplicates = False  # as released
+  c.index.searcher = 'scann'
+  c.refresh.every = 500
+
+  c.mesh.fsdp = 4
+  c.optimizer.learning_rate = 3e-5
+  c.batch_size = 512
+  c.num_steps = 200_000
+  c.log_every = 100
+  c.eval_every = 5000
+  c.eval_batches = 16
+  c.checkpoint_every = 5000 if arg.startswith('ict') else 500
+  config_lib.set_variant(c, arg)
+  return c

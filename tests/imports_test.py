@@ -72,7 +72,6 @@ _APART = (
   ('experiments/knn_lm', 'experiments/realm'),
   ('experiments/in_context', 'experiments/open_qa'),
   ('experiments/in_context', 'experiments/realm'),
-  ('experiments/convert', 'experiments/open_qa'),
   ('experiments/benchmarks', 'experiments/tables'),
 )
 _ORBAX_MODULES = (

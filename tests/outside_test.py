@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.convert import import_decoder
+from experiments import import_decoder
 from retrieval.nn import embedders
 import retro_jax
 from tests.experiments.retro import tiny_config

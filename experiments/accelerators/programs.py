@@ -110,7 +110,7 @@ def _decode(config: Config, devices: Devices, name: str) -> Traced:
 
 def _realm(config: Config, devices: Devices, name: str) -> Traced:
   """REALM, the inverse cloze task or a reader."""
-  mesh = sharding.make_mesh(**config.mesh, devices=devices).shape
+  mesh = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
   config, task, shapes = realm_programs.of(config, mesh['data'] * mesh['fsdp'])
   return _steps(config, devices, name, task, shapes, config.embedder.dtype)
 
@@ -128,7 +128,7 @@ def _search(config: Config, devices: Devices, name: str) -> Traced:
     devices = devices[:1]
   traced, flops = realm_programs.trace_search(config, devices)
   mesh = {'rows': len(devices)}
-  return Traced(traced, mesh, config.refresh.vectors_dtype, flops)
+  return Traced(traced, mesh, config.vectors.dtype, flops)
 
 
 # config.task -> name of a program -> what traces it.
@@ -163,6 +163,6 @@ def trace(config: Config, devices: Devices, name: str) -> Traced:
       f'--program={name!r}: config.task {config.task!r} has {sorted(tracers)}.'
     )
   root = rooms.config_class(config.task)
-  if root.__name__ == 'Config':
+  if root.__name__ != 'Settings' and not dataclasses.is_dataclass(config):
     config = configs.build(root, config)
   return tracers[name](config, devices, name)

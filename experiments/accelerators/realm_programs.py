@@ -15,13 +15,13 @@ from typing import Any
 
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
-import ml_collections
 
 from experiments.engine import tasks
-from experiments.open_qa import starts, task as open_qa_task
-from experiments.realm import block_task, task as realm_task
+from experiments.open_qa import task as open_qa_task
+from experiments.realm import task as realm_task
 from realm_jax.data import examples
 from realm_jax.nn import initialize, open_qa, realm
+from realm_jax.objectives import ict
 from realm_jax.serving import model_configs, serving
 from retrieval.nn import (
   batch_encoder,
@@ -30,7 +30,7 @@ from retrieval.nn import (
 )
 from retrieval.searchers import block_search, exact
 
-Config = ml_collections.ConfigDict
+Config = Any  # experiments.{realm,open_qa}.config.Config
 Shapes = dict[str, jax.ShapeDtypeStruct]
 
 _VOCAB_SIZE = bert.BertConfig().vocab_size
@@ -60,7 +60,7 @@ def _realm(
   flops += b * k * layout.max_targets * 2 * d * (d + _VOCAB_SIZE)
   task = _task(
     functools.partial(initialize.init_params, config=model),
-    realm_task.bind_loss(config, model),
+    realm_task.realm_loss(config, model),
     flops,
   )
   return config, task, realm_shapes(layout, b)
@@ -80,7 +80,7 @@ def realm_shapes(layout: examples.Layout, b: int) -> Shapes:
 
 
 def _ict(config: Config, num_shards: int) -> tuple[Config, tasks.Task, Shapes]:
-  block_task.check_whole_batch(config, 'ict')
+  realm_task.check_whole_batch(config, 'ict')
   model = model_configs.realm_config(config, _VOCAB_SIZE)
   layout = dataclasses.replace(
     _layout(config), query_length=config.ict.query_length
@@ -90,7 +90,9 @@ def _ict(config: Config, num_shards: int) -> tuple[Config, tasks.Task, Shapes]:
   flops += _flops(model.embedder_bert, b, layout.block_length)
   task = _task(
     functools.partial(initialize.init_params, config=model, parts='embedder'),
-    functools.partial(block_task.ict_loss(config), realm.Realm(model)),
+    functools.partial(
+      realm_task.in_batch_loss(ict.loss, config.ict), realm.Realm(model)
+    ),
     flops + 2 * b * b * model.vector_size,
   )
   return config, task, ict_shapes(layout, b)
@@ -109,7 +111,7 @@ def ict_shapes(layout: examples.Layout, b: int) -> Shapes:
 def _open_qa(
   config: Config, num_shards: int
 ) -> tuple[Config, tasks.Task, Shapes]:
-  config = starts.freeze(config)
+  config = open_qa_task.freeze(config)
   model = model_configs.reader_config(config, _VOCAB_SIZE)
   b = open_qa_task.padded_rows(config, num_shards)
   beam = config.lookup
@@ -163,7 +165,7 @@ def trace_embedding(
   layout = _layout(config)
   encode = serving.block_encoder(model, layout.sep_id)
   encode, everywhere, rows = batch_encoder.compiled(encode, devices)
-  tokens = config.refresh.batch_tokens or batch_encoder.default_tokens(devices)
+  tokens = config.vectors.batch_tokens or batch_encoder.default_tokens(devices)
   count = len(devices) * max(1, tokens // layout.block_length)
   init = functools.partial(
     initialize.init_params, config=model, parts='embedder'
@@ -198,7 +200,7 @@ def trace_search(
   one = NamedSharding(mesh, PartitionSpec())
   size = -(-_NUM_BLOCKS // unit) * unit
   block = block_search.Block(
-    _placed((size, d), config.refresh.vectors_dtype, rows),
+    _placed((size, d), config.vectors.dtype, rows),
     _placed((size,), 'f4', rows),
     _placed((), 'f4', one),
     _placed((), 'i4', one),
@@ -218,7 +220,9 @@ def trace_search(
 
 
 def _layout(config: Config) -> examples.Layout:
-  return examples.Layout(block_length=config.blocks.max_length, **config.layout)
+  return examples.Layout(
+    block_length=config.blocks.max_length, **vars(config.layout)
+  )
 
 
 def _task(init: Any, loss: Any, forward_flops: float) -> tasks.Task:

@@ -74,7 +74,7 @@ def main_of_verb(
   def find(config: ml_collections.ConfigDict) -> _Call:
     task = config.get('task', '')
     run, root = rooms.function(task, verb), rooms.config_class(task)
-    builds = root.__name__ == 'Config'
+    builds = root.__name__ != 'Settings'
     return _Call(run, root, builds, rooms.section(task, verb))
 
   _main(find, define_flags, **how)

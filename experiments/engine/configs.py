@@ -133,6 +133,21 @@ def section(cls: type[_T], value: Any, name: str) -> _T:
   return settings.build(cls, value.to_dict(), f'config.{name}')
 
 
+def replaced(config: _T, **values: Any) -> _T:
+  """Return a dataclass with other values of fields.
+
+  Args:
+    **values: of fields, and of those of its sections: `**{'model.d_model': 128}`.
+  """
+  sections: dict[str, dict[str, Any]] = {}
+  for name in [name for name in values if '.' in name]:
+    section, _, field = name.partition('.')
+    sections.setdefault(section, {})[field] = values.pop(name)
+  for section, fields in sections.items():
+    values[section] = replaced(getattr(config, section), **fields)
+  return dataclasses.replace(config, **values)
+
+
 def load(path: str) -> Config:
   """Return the config of FILE or FILE:ARGUMENT; the file is executed once.
 

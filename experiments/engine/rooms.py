@@ -18,8 +18,8 @@ beside `evaluate`), defines the verb's flags and calls
 
   train(config, workdir)  or  evaluate(config, workdir, section)
 
-A class named `Config` is built: `config` is then that frozen dataclass. Any other
-class (today's `Settings`) checks the ConfigDict, which is passed on. To move a room,
+The class is built: `config` is then that frozen dataclass. A class named `Settings`
+only checks the ConfigDict, which is passed on. To move a room,
 write its `Config`, let the functions take it, and change its rows here.
 """
 
@@ -38,16 +38,28 @@ _RETRO = {
   'quickstart': 'experiments.retro.quickstart',
 }
 _REALM = {
-  'config': 'experiments.realm.settings:Settings',
-  'prepare': 'experiments.realm.prepare:run',
-  'train': 'experiments.realm.train:run',
-  'evaluate': 'experiments.realm.evaluate:run',
-  'quickstart': 'experiments.realm.quickstart:run',
-}
-_OPEN_QA = _REALM | {
-  'train': 'experiments.open_qa.train:run',
-  'evaluate': 'experiments.open_qa.evaluate:run',
+  'config': 'experiments.realm.config',
+  'prepare': 'experiments.realm.prepare',
+  'train': 'experiments.realm.task',
+  'evaluate': 'experiments.realm.evaluate',
+  'compare': 'experiments.realm.compare',
+  'marginal_bias': 'experiments.realm.bias',
+  'refresh_worker': 'experiments.realm.refresh_worker',
   'update': 'experiments.open_qa.update:run',
+  'quickstart': 'experiments.realm.quickstart',
+}
+_OPEN_QA = {
+  'config': 'experiments.open_qa.config',
+  'prepare': 'experiments.realm.prepare',
+  'train': 'experiments.open_qa.task',
+  'tune_hybrid': 'experiments.open_qa.tune_hybrid',
+  'evaluate': 'experiments.open_qa.evaluate',
+  'refresh_worker': 'experiments.realm.refresh_worker',
+  'update': 'experiments.open_qa.update:run',
+}
+_CONTRAST = {
+  'prepare': 'experiments.realm.prepare',
+  'train': 'experiments.open_qa.contrast_tasks',
 }
 
 ROOMS = {
@@ -73,12 +85,12 @@ ROOMS = {
   'ict': _REALM,
   'mlm': _REALM,
   'open_qa': _OPEN_QA,
-  'dpr': _OPEN_QA,
-  'colbert': _OPEN_QA,
-  'claims': _OPEN_QA,
+  'dpr': _CONTRAST | {'config': 'experiments.open_qa.config:DprConfig'},
+  'colbert': _CONTRAST | {'config': 'experiments.open_qa.config:ColbertConfig'},
+  'claims': _OPEN_QA | {'config': 'experiments.open_qa.config:ClaimsConfig'},
   'cross_encoder': {
-    'config': 'experiments.reranking.settings:Settings',
-    'train': 'experiments.reranking.train:run',
+    'config': 'experiments.reranking.config',
+    'train': 'experiments.reranking.task',
   },
 }
 

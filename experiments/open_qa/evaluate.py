@@ -1,59 +1,163 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate a reader on question sets, or a classifier on claim sets.
-
-  python -m experiments.open_qa.evaluate --config=configs/open_qa_<name>.py \
-    --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
-  python -m experiments.open_qa.evaluate --config=configs/claims_base.py \
-    --config.evaluate.claims="('fever:dev=shared_task_dev.jsonl',)" --workdir=DIR
+"""Evaluators of a reader on question sets, and of a classifier on claim sets.
 
 For each question set: exact_match (the best span is gold, by position),
 official_exact_match and F1 of its text by the set's own rule, reader_oracle (a block
 that was read holds a gold span), and the share of questions with an answer in the
-first k blocks. Writes <workdir>/qa_evaluation.json and
-predictions_<set>_<split>.jsonl, which experiments.open_qa.score reads.
-
-For each claim set: accuracy, macro F1 and the table of classes; where the claims name
-the documents of their evidence, how often such a block is among the first k and how
-often it decided. Writes <workdir>/claims_evaluation.json and
-claims_<set>_<split>.jsonl, a line {id, claim, label, predicted, probability, block,
-title} for each claim; sets without labels give the lines alone.
-
---config.data_dir=DATA searches changed data; --config.evaluate.retriever=KIND finds the
-blocks otherwise than in training; --config.reranker.path=DIR, a run of
-experiments.reranking.train, orders the first --config.reranker.candidates anew.
+first k blocks. For each claim set: accuracy, macro F1 and the table of classes; where
+the claims name the documents of their evidence, how often such a block is among the
+first k and how often it decided.
 """
 
 from collections.abc import Sequence
 import dataclasses
+import json
 import math
 import pathlib
-from typing import Any
+from typing import Any, Literal
 
 from absl import logging
-import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports
+from experiments.engine import progress, reports
 from experiments.open_qa import (
-  claim_measures,
-  settings as settings_lib,
+  config as config_lib,
   task as qa_task,
+  trained_reader,
 )
+from experiments.realm import recall
+from realm_jax.objectives import claims as claims_model
 from realm_jax.serving import (
   answers as qa_answers,
   claim_answers,
   model_configs,
   trained_models,
 )
-from retrieval import settings as settings_check
-from retrieval.questions import answer_search, bootstrap, question_sets, scoring
+from retrieval import settings
+from retrieval.questions import (
+  answer_search,
+  answers as answers_lib,
+  bootstrap,
+  claims as claims_lib,
+  question_sets,
+  scoring,
+)
+from retrieval.search import names
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
 
 FILE = 'qa_evaluation.json'
 CLAIMS_FILE = 'claims_evaluation.json'
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate:
+  """Evaluation of a reader or a classifier."""
+
+  step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
+  questions: tuple[str, ...] = ()  # as questions.train
+  max_questions: settings.Count = 0  # of each set; 0: all
+  claims: tuple[str, ...] = ()  # as claims.train
+  max_claims: settings.Count = 0  # of each set; 0: all
+  retriever: Literal[('', *names.FOR_TEXTS)] = ''  # '': as trained
+  words_weight: settings.Share = 0.0  # of weighted; 0: as trained
+  # answers or evidence among the first k blocks
+  ks: tuple[recall.Rank, ...] = (5, 10, 50, 100, 500, 1000, 5000)
+  rules: tuple[answers_lib.StringRule, ...] = ('substring', 'dpr')
+  # How the class of a claim is chosen: best pair of block and class (released), or
+  # marginal, summed over blocks.
+  claim_rule: Literal[claims_model.RULES] = 'best'
+  retriever_beam: settings.SizeOrZero = 0  # 0: as trained
+  reader_beam: settings.SizeOrZero = 0
+  batch_size: settings.Size = 16
+  read_at_once: settings.SizeOrZero = 0  # blocks, on one device; 0: by device
+  answers: settings.Size = 5  # kept of each question
+
+
 def evaluate(
+  config: config_lib.Config | config_lib.ClaimsConfig,
+  workdir: str,
+  wanted: Evaluate,
+) -> None:
+  """Evaluate a checkpoint, by default the newest.
+
+  config.data_dir searches changed data; config.reranker orders the retriever's first
+  blocks anew. Writes <workdir>/qa_evaluation.json and predictions_<set>_<split>.jsonl,
+  which experiments.score reads, or claims_evaluation.json and claims_<set>_<split>.jsonl.
+  """
+  if config.task == 'claims':
+    evaluate_claims(config, workdir, wanted)
+    return
+  sets = load_sets(config, wanted)
+  trained = load(config, workdir, 'reader', wanted)
+  retriever = trained_reader.open_retriever(trained)
+  answerer = make_answerer(trained, wanted, retriever)
+  rows = []
+  for questions in sets:
+    row, answered = measure(answerer, questions, wanted.ks, wanted.rules)
+    rows.append(row)
+    path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
+    scoring.write_predictions(path, map(_prediction, answered))
+  reports.print_shares(rows)
+  _write(workdir, FILE, {'step': trained.step, 'sets': rows})
+
+
+def _write(workdir: str, file: str, result: dict[str, Any]) -> None:
+  path = reports.write_json(pathlib.Path(workdir) / file, result)
+  logging.info('Written to %s, the predictions beside it.', path)
+
+
+def load_sets(
+  config: config_lib.Config, wanted: Any
+) -> list[question_sets.QuestionSet]:
+  """Load the question sets of a command's section.
+
+  Raises:
+    ValueError: for no sets, or broken ones.
+  """
+  question_sets.require_sets(wanted.questions, 'evaluate.questions')
+  return question_sets.load_sets(
+    wanted.questions,
+    wanted.max_questions,
+    config.questions.allow_other_counts,
+  )
+
+
+def load(
+  config: Any, workdir: str, part: str, wanted: Evaluate
+) -> trained_models.TrainedReader:
+  """Load a reader or classifier, with the retriever that is evaluated."""
+  trained = trained_models.load(
+    workdir, config.data_dir, part=part, step=wanted.step
+  )
+  logging.info('Evaluating step %d of %s.', trained.step, workdir)
+  trained = trained.with_retriever(
+    wanted.retriever or trained.config.retriever, wanted.words_weight
+  )
+  if config.reranker.path:
+    trained = trained.with_reranker(**vars(config.reranker))
+  if config.colbert_index.model:
+    trained = trained.with_colbert(config.colbert_index)
+  return trained
+
+
+def make_answerer(
+  trained: trained_models.TrainedReader, wanted: Evaluate, retriever: Any
+) -> qa_answers.Answerer:
+  """Return an answerer with the beams and batches of an evaluation."""
+  return qa_answers.Answerer(
+    trained,
+    retriever,
+    retriever_beam=wanted.retriever_beam,
+    reader_beam=wanted.reader_beam,
+    batch_size=wanted.batch_size,
+    read_at_once=wanted.read_at_once,
+    num_answers=wanted.answers,
+  )
+
+
+def measure(
   answerer: qa_answers.Answerer,
   questions: question_sets.QuestionSet,
   ks: Sequence[int],
@@ -97,13 +201,14 @@ def evaluate(
         for k in depths:
           tops.setdefault(f'top_{k}_{rule}', []).append(float(rank < k))
       answered.append(found.cut(depth))
-  values |= tops
-  measures = {
-    name: dataclasses.asdict(bootstrap.bootstrap(np.asarray(x, np.float64)))
-    for name, x in values.items()
-  }
+  measures = {name: _interval(x) for name, x in (values | tops).items()}
   named = {'dataset': questions.name, 'questions': len(answered)}
   return named | measures, answered
+
+
+def _interval(values: Any) -> dict[str, float]:
+  found = bootstrap.bootstrap(np.asarray(values, np.float64))
+  return dataclasses.asdict(found)
 
 
 def first_hit(
@@ -114,15 +219,8 @@ def first_hit(
   return float(hits.argmax()) if hits.any() else math.inf
 
 
-def write_predictions(
-  path: pathlib.Path,
-  answered: Sequence[qa_answers.Answered],
-) -> None:
-  """Write a JSON line for each question: question, prediction, its source."""
-  scoring.write_predictions(path, map(_prediction, answered))
-
-
 def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
+  """Question, prediction and its source."""
   fields = {'id': found.question.id}
   if found.answers:
     best = found.answers[0]
@@ -134,128 +232,134 @@ def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
   )
 
 
-def open_run(
-  config: ml_collections.ConfigDict, workdir: str
-) -> tuple[list[question_sets.QuestionSet], trained_models.TrainedReader]:
-  """Load the question sets and the model that a config names.
-
-  Raises:
-    ValueError: for no sets, broken ones, or a run without a reader.
-  """
-  question_sets.require_sets(config.evaluate.questions, 'evaluate.questions')
-  sets = question_sets.load_sets(
-    config.evaluate.questions,
-    config.evaluate.max_questions,
-    config.questions.allow_other_counts,
-  )
-  return sets, _load(config, workdir, 'reader')
+# Claims.
 
 
-def _load(
-  config: ml_collections.ConfigDict, workdir: str, part: str
-) -> trained_models.TrainedReader:
-  run = config.evaluate.workdir or workdir
-  trained = trained_models.load(
-    run, config.data_dir, part=part, step=config.evaluate.step
-  )
-  logging.info('Evaluating step %d of %s.', trained.step, run)
-  kind = config.evaluate.retriever or trained.config.retriever
-  trained = trained.with_retriever(kind, config.evaluate.words_weight)
-  if config.reranker.path:
-    trained = trained.with_reranker(**config.reranker)
-  if config.colbert_index.model:
-    trained = trained.with_colbert(config.colbert_index)
-  return trained
-
-
-def open_retriever(trained: trained_models.TrainedReader):
-  """Return the model's retriever; show progress while an index is built."""
-  with progress.bar('index', 'blocks') as update:
-    return trained.retriever(progress=update)
-
-
-def make_answerer(
-  trained: trained_models.TrainedReader,
-  settings: ml_collections.ConfigDict,
-  retriever,
-) -> qa_answers.Answerer:
-  """Return an answerer with the beams and batches of `config.evaluate`."""
-  with settings_check.within('config.evaluate'):
-    return qa_answers.Answerer(
-      trained,
-      retriever,
-      retriever_beam=settings.retriever_beam,
-      reader_beam=settings.reader_beam,
-      batch_size=settings.batch_size,
-      read_at_once=settings.read_at_once,
-      num_answers=settings.answers,
-    )
-
-
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluate a checkpoint, by default the newest."""
-  if config.task == 'claims':
-    evaluate_claims(config, workdir)
-    return
-  settings = config.evaluate
-  sets, trained = open_run(config, workdir)
-  answerer = make_answerer(trained, settings, open_retriever(trained))
-  rows = []
-  for questions in sets:
-    row, answered = evaluate(answerer, questions, settings.ks, settings.rules)
-    rows.append(row)
-    path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
-    write_predictions(path, answered)
-  reports.print_shares(rows)
-  result = {'step': trained.step, 'sets': rows}
-  path = reports.write_json(pathlib.Path(workdir) / FILE, result)
-  logging.info('Written to %s, the predictions beside it.', path)
-
-
-def evaluate_claims(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluate a checkpoint of a classifier of claims."""
-  settings = config.evaluate
-  if not settings.claims:
+def evaluate_claims(
+  config: config_lib.ClaimsConfig, workdir: str, wanted: Evaluate
+) -> None:
+  """Evaluate a checkpoint of a classifier; sets without labels give lines alone."""
+  if not wanted.claims:
     raise ValueError(
       "evaluate.claims is empty: expected sets such as ('fever:dev=dev.jsonl',)."
     )
-  trained = _load(config, workdir, 'classifier')
-  labels = model_configs.claim_labels(trained.config)
+  trained = load(config, workdir, 'classifier', wanted)
+  labels = model_configs.claim_labels(trained.config.claims)
   sets = [
-    qa_task.load_claims(spec, labels, settings.max_claims)
-    for spec in settings.claims
+    qa_task.load_claims(spec, labels, wanted.max_claims)
+    for spec in wanted.claims
   ]
   question_sets.check_names([found.name for found in sets])
-  retriever = open_retriever(trained)
-  with settings_check.within('config.evaluate'):
-    classifier = claim_answers.Classifier(
-      trained,
-      retriever,
-      rule=settings.rule,
-      retriever_beam=settings.retriever_beam,
-      reader_beam=settings.reader_beam,
-      batch_size=settings.batch_size,
-    )
+  classifier = claim_answers.Classifier(
+    trained,
+    trained_reader.open_retriever(trained),
+    rule=wanted.claim_rule,
+    retriever_beam=wanted.retriever_beam,
+    reader_beam=wanted.reader_beam,
+    batch_size=wanted.batch_size,
+  )
   rows = []
   for claim_set in sets:
     with progress.bar(claim_set.name, 'claims') as update:
       classified = list(classifier(claim_set.claims, update))
     name = f'claims_{claim_set.name.replace(":", "_")}.jsonl'
     path = pathlib.Path(workdir) / name
-    claim_measures.write_predictions(
-      path, classified, labels, trained.data.blocks
-    )
+    write_classified(path, classified, labels, trained.data.blocks)
     if not claim_set.labelled:
       logging.info('%s has no labels; classes in %s.', claim_set.name, path)
       continue
     row = {'dataset': claim_set.name}
-    row |= claim_measures.measure(classified, len(labels), settings.ks)
-    claim_measures.print_measures(row, labels)
+    row |= measure_claims(classified, len(labels), wanted.ks)
+    _print_claims(row, labels)
     rows.append(row)
   result = {'step': trained.step, 'labels': labels, 'sets': rows}
-  path = reports.write_json(pathlib.Path(workdir) / CLAIMS_FILE, result)
-  logging.info('Written to %s, the predictions beside it.', path)
+  _write(workdir, CLAIMS_FILE, result)
 
 
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, writes=FILE)
+def confusion(
+  gold: np.ndarray, predicted: np.ndarray, num_classes: int
+) -> np.ndarray:
+  """Claims by class: [N, N] int64, gold class by row, predicted by column."""
+  table = np.zeros((num_classes, num_classes), np.int64)
+  np.add.at(table, (gold, predicted), 1)
+  return table
+
+
+def macro_f1(table: np.ndarray) -> float:
+  """Mean F1 of the classes of a `confusion` that are gold or predicted."""
+  right, all_of = np.diag(table), table.sum(axis=0) + table.sum(axis=1)
+  there = all_of > 0
+  return float(np.mean(2 * right[there] / all_of[there]))
+
+
+def measure_claims(
+  classified: Sequence[claim_answers.Classified],
+  num_classes: int,
+  ks: Sequence[int],
+) -> dict[str, Any]:
+  """Measure classified claims whose labels are known.
+
+  Returns:
+    `claims`, their number; `confusion`; `macro_f1`; `accuracy`, `majority` (of
+    the commonest class) and, over the claims that name documents,
+    `evidence_top_k` and `evidence_decided`: {mean, low, high}, a 95 % interval.
+  """
+  gold = np.asarray([found.claim.label for found in classified])
+  predicted = np.asarray([found.predicted for found in classified])
+  table = confusion(gold, predicted, num_classes)
+  values = {
+    'accuracy': gold == predicted,
+    'majority': gold == table.sum(axis=1).argmax(),
+  }
+  named = [found for found in classified if found.claim.titles]
+  if named:
+    evidence = np.stack([found.evidence for found in named])
+    for k in sorted({min(k, evidence.shape[1]) for k in ks}):
+      values[f'evidence_top_{k}'] = evidence[:, :k].any(axis=1)
+    values['evidence_decided'] = np.asarray(
+      [found.evidence[found.rank] for found in named]
+    )
+  return {
+    'claims': len(classified),
+    'confusion': table.tolist(),
+    'macro_f1': macro_f1(table),
+  } | {name: _interval(x) for name, x in values.items()}
+
+
+def write_classified(
+  path: pathlib.Path,
+  classified: Sequence[claim_answers.Classified],
+  labels: Sequence[str],
+  blocks: blocks_lib.BlockStore,
+) -> None:
+  """Write a JSON line for each claim; an unknown `label` is null."""
+  lines = []
+  for found in classified:
+    label = found.claim.label
+    line = {
+      'id': found.claim.id,
+      'claim': found.claim.claim,
+      'label': None if label == claims_lib.NO_LABEL else labels[label],
+      'predicted': labels[found.predicted],
+      'probability': float(found.probabilities[found.predicted]),
+      'block': found.block,
+      'passage': blocks.names([found.block])[0],
+      'title': blocks.titles([found.block])[0],
+    }
+    lines.append(json.dumps(line, ensure_ascii=False) + '\n')
+  path.parent.mkdir(parents=True, exist_ok=True)
+  store.write_atomically(path, ''.join(lines).encode())
+
+
+def _print_claims(row: dict[str, Any], labels: Sequence[str]) -> None:
+  """Print the measures of a set, and its table of classes."""
+  lines = [
+    ('claims', f'{row["claims"]:,}'),
+    ('macro_f1', f'{100 * row["macro_f1"]:.1f}'),
+  ]
+  shares = {name: x for name, x in row.items() if isinstance(x, dict)}
+  lines += [(name, reports.share(x)) for name, x in shares.items()]
+  reports.print_table(('measure', row['dataset']), lines)
+  classes = zip(labels, row['confusion'], strict=True)
+  lines = [(label, *map(str, counts)) for label, counts in classes]
+  reports.print_table(('is \\ predicted', *labels), lines, wrap=True)

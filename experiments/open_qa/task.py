@@ -3,31 +3,134 @@
 """Tasks of models that read retrieved blocks: answers and classes of claims."""
 
 from collections.abc import Callable, Sequence
+import dataclasses
 import functools
 import os
 
 from absl import logging
 import jax
-import ml_collections
 
 from experiments.engine import tasks
-from experiments.open_qa import starts
-from experiments.realm import refresh, task as realm_task
+from experiments.open_qa import config as config_lib
+from experiments.realm import prepare, refresh, task as realm_task
 from realm_jax.data import folder as realm_data, question_rows
-from realm_jax.nn import open_qa
+from realm_jax.nn import config as nn_config, initialize, open_qa
 from realm_jax.objectives import claims, reader_losses
 from realm_jax.serving import (
   beams,
   index_builder,
+  index_folders,
   model_configs,
+  packaged,
+  trained_models,
 )
+from retrieval.index import index_versions
 from retrieval.nn import sharding
 from retrieval.questions import claims as claims_lib, question_sets
-from retrieval.store import store
+from retrieval.store import checkpoints, store
 
-Config = ml_collections.ConfigDict
-# Split -> first and past-last question or claim.
-Splits = dict[str, tuple[int, int]]
+Config = config_lib.Config | config_lib.ClaimsConfig
+
+
+def train(config: Config, workdir: str) -> None:
+  """Train until `config.num_steps`; the data are prepared first, if need be."""
+  if config.task == 'claims':
+    model_configs.claim_labels(config.claims)
+  else:
+    question_sets.check_questions(config)
+  if not config.data_dir:
+    prepare.prepare(config, workdir)
+  data = realm_data.DataFolder.of(config, workdir)
+  realm_task.train_with_index(make_task, freeze(config), data, workdir)
+
+
+# Starts.
+
+
+def with_realm_from(config: Config) -> Config:
+  """Return the config with `realm_from` in place of starts that are not set."""
+  if not config.realm_from:
+    return config
+  both = {
+    name: config.realm_from
+    for name in ('embedder_from', 'encoder_from')
+    if getattr(config, name) in ('', packaged.NAME)
+  }
+  return dataclasses.replace(config, **both)
+
+
+def init_params(
+  key: jax.Array,
+  *,
+  config: Config,
+  model: open_qa.OpenQaConfig | claims.ClaimsConfig,
+) -> tasks.Params:
+  """Return initial parameters, boxed with their logical axes."""
+  starts = realm_task.start_sources(with_realm_from(config))
+  module = claims if isinstance(model, claims.ClaimsConfig) else open_qa
+  return module.init_params(key, model, **starts)
+
+
+def kept_embedder(config: Config, model: nn_config.RealmConfig) -> dict | None:
+  """Return the embedder of an index that a run keeps from an earlier run.
+
+  An earlier run that trained the questions' side alone kept the index of its
+  own start. A run that starts from it keeps this index, too, unless it trains
+  the blocks' side. None: the run builds its own index.
+
+  Raises:
+    FileNotFoundError: if the index of the earlier run is missing.
+  """
+  run = with_realm_from(config).embedder_from
+  if not run or config.train_blocks or run == packaged.NAME:
+    return None
+  saved = checkpoints.find(run)
+  theirs = model_configs.of_saved(saved)
+  if not saved.index_version or getattr(theirs, 'train_blocks', True):
+    return None
+  folder = index_folders.index_folder(run) / saved.index_version
+  logging.info('The index stays that of %s.', folder)
+  params = index_versions.read_snapshot(folder)
+  return initialize.trained_embedders(params, model)
+
+
+def untrained(
+  config: Config, data: realm_data.DataFolder
+) -> trained_models.TrainedReader:
+  """Return the model before training."""
+  model = model_configs.reader_config(config, data.tokenizer.vocab_size)
+  key = jax.random.split(jax.random.key(config.seed))[0]
+  params = sharding.unbox(init_params(key, config=config, model=model))
+  found = trained_models.of_params(config, data, params, 0)
+  return dataclasses.replace(
+    found, block_params=kept_embedder(config, model.realm)
+  )
+
+
+def freeze(config: Config) -> Config:
+  """Return the config with a learning rate of 0 for parts without gradient.
+
+  Weight decay would shrink these parts. The scale of 'embedder' becomes that of
+  both embedders where there are two; the scale of an embedder that the model
+  does not have is dropped.
+  """
+  shared = config.model.share_embedders
+  parts = initialize.embedders(shared)
+  scales = dict(config.optimizer.part_scales)
+  if 'embedder' in scales:
+    scales = {name: scales['embedder'] for name in parts} | scales
+  for name in {*initialize.embedders(not shared)} - {*parts}:
+    scales.pop(name, None)
+  frozen = parts
+  if config.retriever == 'dense':
+    learns = config.train_blocks or shared
+    frozen = () if learns else ('block_embedder',)
+  scales |= {name: 0.0 for name in frozen}
+  optimizer = dataclasses.replace(config.optimizer, part_scales=scales)
+  return dataclasses.replace(config, optimizer=optimizer)
+
+
+# The task.
 
 
 def make_task(
@@ -48,17 +151,15 @@ def make_task(
     ValueError: for settings that do not fit each other, or no questions.
   """
   _check(config)
-  model_cfg = model_configs.reader_config(config, data.tokenizer.vocab_size)
-  if config.task != 'claims':
-    question_sets.require_sets(config.questions.train, 'questions.train')
-  index_refresher = None
+  model = model_configs.reader_config(config, data.tokenizer.vocab_size)
+  schedule, index_refresher = realm_task.refresh_config(config), None
   if config.retriever in beams.WITH_VECTORS:
     builder = index_builder.make_builder(config, data, workdir)
     index_refresher = refresh.Refresher(
-      realm_task.refresh_config(config),
+      schedule,
       builder,
       start_builder,
-      first=functools.partial(starts.kept_embedder, config, builder.model),
+      first=functools.partial(kept_embedder, config, builder.model),
     )
   retriever = beams.make_retriever(config, data, index_refresher)
   selector = beams.make_selector(
@@ -67,26 +168,34 @@ def make_task(
   source, splits = read_source(config, data)
   if devices is None:
     devices = realm_task.training_devices(config)
-  shards = sharding.make_mesh(**config.mesh, devices=devices).shape
+  shards = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
   rows = padded_rows(config, shards['data'] * shards['fsdp'])
   identity = [
     source.fingerprint,
     data.blocks.fingerprint,
-    config.lookup.to_dict(),
+    dataclasses.asdict(config.lookup),
     config.retriever,
     config.train_blocks,
     list(splits['train']),
-    realm_task.refresh_config(config).identity,
+    schedule.identity,
   ]
   if retriever.reranker:
     identity.append(retriever.reranker)
+
+  def dataset(split):
+    return question_rows.make_dataset(
+      source,
+      span=splits[split],
+      train=split == 'train',
+      padded_size=rows,
+      **realm_task.share_of(config),
+    )
+
   return tasks.Task(
-    init=functools.partial(
-      starts.init_params, config=config, model_cfg=model_cfg
-    ),
+    init=functools.partial(init_params, config=config, model=model),
     init_on_host=True,
-    loss=bind_loss(config, model_cfg),
-    dataset=functools.partial(_dataset, config, source, splits, rows),
+    loss=bind_loss(config, model),
+    dataset=dataset,
     pipeline_fingerprint=store.fingerprint(identity),
     fingerprints=data.fingerprints(),
     index_refresher=index_refresher,
@@ -96,14 +205,15 @@ def make_task(
 
 
 def bind_loss(
-  config: Config, model_cfg: open_qa.OpenQaConfig | claims.ClaimsConfig
+  config: Config, model: open_qa.OpenQaConfig | claims.ClaimsConfig
 ) -> Callable:
   """Return the loss of a task."""
-  if config.task == 'claims':
-    model = claims.Claims(model_cfg)
-    return functools.partial(claims.loss, model, **config.loss)
-  model = open_qa.OpenQa(model_cfg)
-  return functools.partial(reader_losses.loss, model, **config.loss)
+  bound = (
+    functools.partial(claims.loss, claims.Claims(model))
+    if config.task == 'claims'
+    else functools.partial(reader_losses.loss, open_qa.OpenQa(model))
+  )
+  return functools.partial(bound, early_weight=config.loss.early_weight)
 
 
 def _check(config: Config) -> None:
@@ -119,33 +229,23 @@ def _check(config: Config) -> None:
     )
 
 
-def check_sets(config: Config) -> None:
-  """Read the questions or claim labels, before any data are prepared.
-
-  Raises:
-    ValueError: for no questions, or broken ones.
-  """
-  if config.task == 'claims':
-    model_configs.claim_labels(config)
-  else:
-    question_sets.check_questions(config)
-
-
 def read_source(
   config: Config, data: realm_data.DataFolder
-) -> tuple[question_rows.QuestionSource, Splits]:
-  """Read all questions or claims of a run; those to train on come first."""
+) -> tuple[question_rows.QuestionSource, dict[str, tuple[int, int]]]:
+  """Read all questions or claims of a run; those to train on come first.
+
+  Also returns split -> first and past-last question or claim.
+  """
   if config.task == 'claims':
     name, make_source = 'claims', question_rows.ClaimSource
-    classes = model_configs.claim_labels(config)
-    train, dev = (_read_claims(config, x, classes) for x in ('train', 'dev'))
+    classes = model_configs.claim_labels(config.claims)
+    train = _read_claims(config.claims, 'train', classes)
+    dev = _read_claims(config.claims, 'dev', classes)
   else:
     name, make_source = 'questions', question_rows.QuestionSource
-    sets, other = config.questions, config.questions.allow_other_counts
-    train, dev = (
-      question_sets.load_questions(sets[x], sets[f'max_{x}'], other)
-      for x in ('train', 'dev')
-    )
+    sets = config.questions
+    train = question_sets.of_field(sets, 'train')
+    dev = question_sets.of_field(sets, 'dev') if sets.dev else []
   if not dev and config.eval_batches:
     raise ValueError(f'{name}.dev is empty: name a set, or set eval_batches=0.')
   logging.info('%d %s to train on, %d held out.', len(train), name, len(dev))
@@ -154,23 +254,22 @@ def read_source(
   return source, {'train': (0, len(train)), 'valid': (len(train), len(source))}
 
 
-def _read_claims(config, split: str, classes) -> list[claims_lib.Claim]:
+def _read_claims(
+  sets: model_configs.Claims, split: str, classes: Sequence[str]
+) -> list[claims_lib.Claim]:
   found = []
-  for spec in config.claims[split]:
+  for spec in getattr(sets, split):
     claim_set = load_claims(spec, classes)
     if not claim_set.labelled:
       raise ValueError(f'claims.{split}: {spec!r} has no labels.')
     found += claim_set.claims
-  return found[: config.claims[f'max_{split}'] or None]
+  return found[: getattr(sets, f'max_{split}') or None]
 
 
 def load_claims(
   spec: str, classes: Sequence[str], most: int = 0
 ) -> claims_lib.ClaimSet:
-  """Load a claim set with given labels.
-
-  Args:
-    most: number of claims to keep, the first ones; 0 for all.
+  """Load the first `most` claims, 0 for all, of a set with given labels.
 
   Raises:
     ValueError: if the set has other labels.
@@ -183,19 +282,6 @@ def load_claims(
       f'{spec!r}: labels {found.labels}, but the classes are {tuple(classes)}.'
     )
   return found.first(most) if most else found
-
-
-def _dataset(config, source, splits, rows: int, split: str):
-  return question_rows.make_dataset(
-    source,
-    span=splits[split],
-    batch_size=config.batch_size,
-    train=split == 'train',
-    seed=config.seed,
-    process_index=jax.process_index(),
-    process_count=jax.process_count(),
-    padded_size=rows,
-  )
 
 
 def padded_rows(config: Config, devices: int) -> int:

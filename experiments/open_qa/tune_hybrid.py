@@ -2,34 +2,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the weight of hybrid retrieval on held-out questions.
 
-  python -m experiments.open_qa.tune_hybrid runs/ask/retrieval/webquestions_dev
+  python -m experiments.tune_hybrid --config=configs/open_qa_<name>.py --workdir=DIR \
+    --config.tune_hybrid.sets="('runs/ask/retrieval/webquestions_dev',)"
 
-Each argument is a question set that experiments.open_qa.retrieve --kinds=dense,bm25 has
-ranked: the start of the names of its files SET.dense.run, SET.bm25.run and SET.qrels;
---vectors and --words name other runs than dense and bm25. For each --weight, the share of
-words in `retrieval.search.fuse.by_scores`, and for the fusion of ranks, the command
-prints recall@K, MRR and nDCG@10 in percent with 95 % intervals. The weight with the
-highest --measure, the mean over sets, is chosen; the smallest of equal ones. It is
-config.lookup.words_weight of training, config.evaluate.words_weight of evaluation.
-
---output=FILE.json keeps the measures and the choice.
+Each set is a question set that experiments.retrieve --kinds=dense,bm25 has ranked: the
+start of the names of its files SET.dense.run, SET.bm25.run and SET.qrels. For each
+weight, the share of words in `retrieval.search.fuse.by_scores`, and for the fusion of
+ranks, the command prints recall@K, MRR and nDCG@10 in percent with 95 % intervals. The
+weight with the highest measure, the mean over sets, is chosen; the smallest of equal
+ones. It is config.lookup.words_weight of training, config.evaluate.words_weight of
+evaluation. Writes DIR/tune_hybrid.json.
 """
 
 from collections.abc import Sequence
 import dataclasses
 import os
+import pathlib
 from typing import Any
 
-from absl import flags
 import numpy as np
 
-from experiments.engine import command, reports
+from experiments.engine import reports
+from retrieval import settings
 from retrieval.questions import ranking, trec_files
 from retrieval.search import fuse
-from retrieval.store import store
 
-WEIGHTS = [i / 10 for i in range(11)]
+FILE = 'tune_hybrid.json'
 RANKS = 'ranks'  # the row of `fuse.by_ranks`
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TuneHybrid:
+  """Ranked question sets, and the weights that they choose among."""
+
+  sets: tuple[str, ...] = ()
+  weights: tuple[settings.Share, ...] = tuple(i / 10 for i in range(11))
+  vectors: str = 'dense'  # kind of the run by vectors
+  words: str = 'bm25'  # kind of the run by words
+  measure: str = 'recall@5'  # which chooses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +107,9 @@ def choose(
   """
   for found in values[0].values():
     if name not in found:
-      raise ValueError(f'--measure={name}: expected one of {list(found)}.')
+      raise ValueError(
+        f'tune_hybrid.measure={name}: expected one of {list(found)}.'
+      )
   means = {
     weight: float(np.mean([of_set[weight][name].mean() for of_set in values]))
     for weight in values[0]
@@ -112,25 +124,25 @@ def _record(values: ranking.Values) -> dict[str, Any]:
   }
 
 
-def main(argv: Sequence[str]) -> None:
+def tune_hybrid(config: Any, workdir: str, wanted: TuneHybrid) -> None:
   """Measure every weight on every set, and print the best."""
-  flag = flags.FLAGS
-  if len(argv) < 2:
+  del config
+  if not wanted.sets:
     raise ValueError(
-      'No question set: expected the start of the files of '
-      'experiments.open_qa.retrieve, such as runs/ask/retrieval/webquestions_dev.'
+      'tune_hybrid.sets is empty: expected ranked question sets.'
     )
-  if flag.output:
-    store.check_output(flag.output)
-  weights, values, records = sorted({*flag.weight}), [], {}
-  for stem in argv[1:]:
+  weights, values, records = sorted({*wanted.weights}), [], {}
+  for stem in wanted.sets:
     runs = [
       trec_files.read_run(f'{stem}.{kind}.run')
-      for kind in (flag.vectors, flag.words)
+      for kind in (wanted.vectors, wanted.words)
     ]
     qrels = trec_files.read_qrels(f'{stem}.qrels')
     values.append(measure(ranked(runs), qrels, weights))
-    record = {name: _record(x) for name, x in values[-1].items()}
+    record = {
+      name: {k: dataclasses.asdict(v) for k, v in ranking.intervals(x).items()}
+      for name, x in values[-1].items()
+    }
     records[os.path.basename(stem)] = record
     count = len(next(iter(values[-1][RANKS].values())))
     names = list(record[RANKS])
@@ -139,22 +151,10 @@ def main(argv: Sequence[str]) -> None:
       [[w, *(reports.share(x[n]) for n in names)] for w, x in record.items()],
       f'{os.path.basename(stem)}: {count:,} questions; percent',
     )
-  best, means = choose(values, flag.measure)
+  best, means = choose(values, wanted.measure)
   print(
-    f'{flag.measure}: {100 * means[best]:.1f} at --config.evaluate.words_weight='
+    f'{wanted.measure}: {100 * means[best]:.1f} at --config.evaluate.words_weight='
     f'{best}, {100 * means[RANKS]:.1f} by ranks.'
   )
-  if flag.output:
-    content = {'measure': flag.measure, 'chosen': float(best), 'means': means}
-    reports.write_json(flag.output, content | {'sets': records})
-
-
-if __name__ == '__main__':
-  flags.DEFINE_multi_float(
-    'weight', WEIGHTS, 'A weight of words; may repeat.', 0, 1
-  )
-  flags.DEFINE_string('vectors', 'dense', 'Kind of the run by vectors.')
-  flags.DEFINE_string('words', 'bm25', 'Kind of the run by words.')
-  flags.DEFINE_string('measure', 'recall@5', 'Measure that chooses.')
-  flags.DEFINE_string('output', '', 'File of the measures, JSON.')
-  command.main_of_script(main)
+  content = {'measure': wanted.measure, 'chosen': float(best), 'means': means}
+  reports.write_json(pathlib.Path(workdir) / FILE, content | {'sets': records})

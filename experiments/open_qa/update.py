@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Change the documents that a trained model retrieves, without training.
 
-  python -m experiments.open_qa.update --config=configs/<name>.py --workdir=DIR \
+  python -m experiments.update --config=configs/<name>.py --workdir=DIR \
     --documents=changes.jsonl --delete=ID --output=DATA
 
 Documents of --documents (JSON lines, their fields as config.corpus names them)
@@ -12,9 +12,9 @@ parameters in DATA/index: only blocks whose title or text is new are embedded (n
 where --workdir retrieves by BM25), and analysed where the old data have BM25, TF-IDF or
 ColBERT, which keeps its centroids.
 The old data stay as they are; --config.data_dir=DATA changes the new data again, and
-makes experiments.open_qa.ask, or any other command, search them. Salient spans, which
+makes experiments.ask, or any other command, search them. Salient spans, which
 only training and evaluation need, are found by
-experiments.realm.prepare with --config.data_dir=DATA and
+experiments.prepare with --config.data_dir=DATA and
 --config.prepare.stages=spans.
 """
 
@@ -24,11 +24,10 @@ import os
 import pathlib
 
 from absl import flags, logging
-import ml_collections
 import numpy as np
 
-from experiments.engine import changed_documents, command, progress, reports
-from experiments.open_qa import settings as settings_lib
+from experiments.engine import changed_documents, progress, reports
+from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
   index_builder,
@@ -198,12 +197,12 @@ def update_run(
     data_dir: data folder to change; '' for the run's own.
   """
   trained = trained_models.load(workdir, data_dir, part='realm')
-  searched = trained.config.get('retriever', 'dense') == 'dense'
+  searched = getattr(trained.config, 'retriever', 'dense') == 'dense'
   index = trained.index if searched else None
   return update(trained, index, root, documents, delete)
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def run(config: config_lib.Run, workdir: str) -> None:
   """Apply --documents and --delete to the newest checkpoint's data."""
   values = flags.FLAGS
   if not values.output:
@@ -223,7 +222,3 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   rows = [(what, f'{count:,}') for what, count in updated.counts.items()]
   reports.print_table(('what', 'how many'), rows)
   logging.info('The new data and their index lie in %s.', values.output)
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, changed_documents.define_flags)

@@ -1,20 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the recall of several retrievers, with their seeds, on the same questions.
+"""Recall of several retrievers, with their seeds, on the same questions.
 
-  python -m experiments.realm.compare --config=configs/<name>.py --workdir=DIR \
-    --config.data_dir=DATA --config.evaluate.questions="('questions.jsonl',)" \
-    --row=ict=RUN --row=ict=SECOND_SEED --row=realm=RUN,step=best --row=bm25=bm25
-
-A row is a name and a training run of experiments.realm.train, of REALM or ICT, or bm25;
-runs of one name are seeds of one row, and a question counts with the mean of its seeds.
-Option of a run: step=N, a number, `best`, or 0 for the retriever before training. All
-rows search the blocks of one data folder.
-
-Prints recall@k (the share of questions with an answer in the first k blocks) and the
-mean reciprocal rank, 0 for an answer behind the largest k of --config.evaluate.ks, in
-percent, with intervals of a paired bootstrap over questions against the first row. Writes DIR/compare.json, where each row has its differences from
-all others (`minus`), as experiments.tables.claims reads them.
+A row is a name and a run of REALM or ICT, or bm25; runs of one name are seeds of one
+row, and a question counts with the mean of its seeds. Option of a run: step=N, a
+number, `best`, or 0 for the retriever before training. All rows search the blocks of
+one data folder.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,15 +15,13 @@ import pathlib
 from typing import Any
 
 from absl import flags
-import ml_collections
 import numpy as np
 
-from experiments.engine import command, named_runs, reports
+from experiments.engine import named_runs, reports
 from experiments.realm import (
-  evaluate as realm_evaluate,
-  settings as settings_lib,
-  task as realm_task,
-  zero_shot,
+  config as config_lib,
+  evaluate as evaluators,
+  recall,
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained_models
@@ -42,6 +31,11 @@ FILE = 'compare.json'
 BM25 = 'bm25'
 # Name of a measure -> [n] its values, one for each question.
 Values = Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(recall.Recall):
+  """Comparison of retrievers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,73 +51,68 @@ class Row:
 
 
 def _retriever(
-  config: ml_collections.ConfigDict, workdir: str, run: Mapping[str, Any]
-) -> tuple[zero_shot.RetrieveFn, realm_data.DataFolder]:
+  data: realm_data.DataFolder, data_dir: str, run: Mapping[str, Any]
+) -> tuple[recall.Retrieve, realm_data.DataFolder]:
   """A run's retriever and its data."""
+  step = run.get('step', '')
   if run['workdir'] == BM25:
-    if 'step' in run:
-      raise ValueError(f'--row: {BM25} has no steps, but {run} names one.')
-    data = realm_data.DataFolder.of(config, workdir)
-    return realm_evaluate.bm25_retriever(data), data
-  step = run.get('step', config.evaluate.step)
+    if step:
+      raise ValueError(f'{BM25} has no steps, but {run} names one.')
+    return recall.bm25(data), data
   trained = trained_models.load(
-    run['workdir'],
-    config.data_dir,
-    step='' if step == '0' else step,
-    part='realm',
+    run['workdir'], data_dir, step='' if step == '0' else step, part='realm'
   )
   if step == '0':
-    start = realm_task.untrained(trained.config, trained.data)
-    trained = dataclasses.replace(start, index_folder=trained.index_folder)
-  index = realm_evaluate.open_index(trained)
-  return realm_evaluate.retriever(trained, index), trained.data
+    run_config = config_lib.of_run(run['workdir'])
+    trained = evaluators.untrained(run_config, trained)
+  index = evaluators.open_index(trained)
+  return recall.dense(trained, index), trained.data
 
 
 def measure(
-  config: ml_collections.ConfigDict,
-  workdir: str,
+  data: realm_data.DataFolder,
+  data_dir: str,
   name: str,
   run: Mapping[str, Any],
+  wanted: recall.Recall,
 ) -> dict[str, Values]:
   """Measure one run: question set -> name of a measure -> [n] values.
 
   Raises:
-    FileNotFoundError: without a checkpoint, data or questions.
+    ValueError: for a run over other blocks than those of `data`.
   """
-  retrieve, data = _retriever(config, workdir, run)
-  wanted = realm_data.DataFolder.of(config, workdir).blocks
-  if data.blocks.fingerprint != wanted.fingerprint:
+  retrieve, own = _retriever(data, data_dir, run)
+  if own.blocks.fingerprint != data.blocks.fingerprint:
     raise ValueError(
-      f'{run["workdir"]}: searches the blocks of {data.root}; expected those of '
-      f'{wanted.path}, which --config.data_dir names.'
+      f'{run["workdir"]}: searches the blocks of {own.root}; expected those of '
+      f'{data.root}, which --config.data_dir names.'
     )
-  found = {}
-  for file, table in zero_shot.tables(
-    name, retrieve, data.blocks, config.evaluate
-  ):
-    for row in table:
-      ranks = np.where(row.first_hits < 0, np.inf, row.first_hits)
-      values = {f'recall@{k}': (ranks < k).astype(float) for k in row.shares}
-      values['mrr'] = 1 / (1 + ranks)
-      found[f'{pathlib.Path(file).name}, {row.rule}'] = values
-  return found
+  return {
+    f'{pathlib.Path(file).name}, {rule}': {
+      f'recall@{k}': (ranks < k).astype(float) for k in sorted({*wanted.ks})
+    }
+    | {'mrr': 1 / (1 + ranks)}
+    for file, found in recall.tables(name, retrieve, own.blocks, wanted)
+    for rule, ranks in found.items()
+  }
 
 
 def minus(row: Row, other: Row) -> dict[str, dict[str, Any]]:
   """Question set -> measure -> interval of the difference, and that of each seed."""
-  found: dict[str, dict[str, Any]] = {}
-  for questions, values in row.seeds[0].items():
-    found[questions] = {}
-    for name in values:
-      less = row.mean(questions, name) - other.mean(questions, name)
-      pairs = named_runs.pairs(row.name, row.seeds, other.name, other.seeds)
-      each = [
-        float((a[questions][name] - b[questions][name]).mean())
-        for a, b in pairs
-      ]
-      interval = dataclasses.asdict(bootstrap.bootstrap(less))
-      found[questions][name] = {**interval, 'of_seeds': each}
-  return found
+  pairs = named_runs.pairs(row.name, row.seeds, other.name, other.seeds)
+
+  def difference(questions, name):
+    less = row.mean(questions, name) - other.mean(questions, name)
+    each = [
+      float((a[questions][name] - b[questions][name]).mean()) for a, b in pairs
+    ]
+    interval = dataclasses.asdict(bootstrap.bootstrap(less))
+    return {**interval, 'of_seeds': each}
+
+  return {
+    questions: {name: difference(questions, name) for name in values}
+    for questions, values in row.seeds[0].items()
+  }
 
 
 def _print(rows: Sequence[Row], less: Sequence[Mapping[str, Any]]) -> None:
@@ -135,23 +124,27 @@ def _print(rows: Sequence[Row], less: Sequence[Mapping[str, Any]]) -> None:
       means = [f'{100 * row.mean(questions, x).mean():.1f}' for x in measures]
       lines.append([row.name, *means])
       if row is not first:
-        found = differences[first.name][questions]
-        lines.append(
-          [
-            f'less {first.name}',
-            *(reports.signed(x) for x in found.values()),
-          ]
-        )
-    count = len(next(iter(first.seeds[0][questions].values())))
+        found = differences[first.name][questions].values()
+        lines.append([f'less {first.name}', *map(reports.signed, found)])
+    count = len(next(iter(measures.values())))
     reports.print_table(
       ['row', *measures], lines, title=f'{questions}: {count:,} questions'
     )
 
 
-def run(
-  config: ml_collections.ConfigDict, workdir: str, values: Sequence[str]
+def compare(config: config_lib.Run, workdir: str, wanted: Compare) -> None:
+  """Compare the runs of --row."""
+  compare_rows(config, workdir, wanted, flags.FLAGS.row)
+
+
+def compare_rows(
+  config: config_lib.Run, workdir: str, wanted: Compare, values: Sequence[str]
 ) -> dict[str, Any]:
-  """Print the tables, write the file and return its content.
+  """Print recall@k and the mean reciprocal rank; write DIR/compare.json.
+
+  In percent, with 95 % intervals of a paired bootstrap over questions against the
+  first row. The file holds each row's differences from all others (`minus`), as
+  the table of claims reads them.
 
   Raises:
     ValueError: for rows that do not fit, or without questions.
@@ -162,24 +155,25 @@ def run(
     'step=N, a number (0: before training) or best',
     no_folders=(BM25,),
   )
-  files = [pathlib.Path(file).name for file in config.evaluate.questions]
+  files = [pathlib.Path(file).name for file in wanted.questions]
   if not files or len({*files}) < len(files):
     raise ValueError(
-      f'evaluate.questions: {files}, expected files of questions, each of another '
+      f'compare.questions: {files}, expected files of questions, each of another '
       'name.'
     )
+  data = realm_data.DataFolder.of(config, workdir)
   rows = [
-    Row(name, [measure(config, workdir, name, run) for run in runs])
+    Row(name, [measure(data, config.data_dir, name, x, wanted) for x in runs])
     for name, runs in given.items()
   ]
-  of = {row.name: {} for row in rows}
+  less: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
   for one, two in itertools.combinations(rows, 2):
-    of[two.name][one.name] = found = minus(two, one)
-    of[one.name][two.name] = {
+    less[two.name][one.name] = found = minus(two, one)
+    less[one.name][two.name] = {
       questions: {x: named_runs.mirrored(y) for x, y in measures.items()}
       for questions, measures in found.items()
     }
-  less = [of[row.name] for row in rows]
+  _print(rows, [less[row.name] for row in rows])
   content = [
     {
       'name': row.name,
@@ -188,20 +182,9 @@ def run(
         questions: {name: float(row.mean(questions, name).mean()) for name in x}
         for questions, x in row.seeds[0].items()
       },
-      'minus': differences,
+      'minus': less[row.name],
     }
-    for row, differences in zip(rows, less, strict=True)
+    for row in rows
   ]
-  _print(rows, less)
-  found = {'rows': content}
-  reports.write_json(pathlib.Path(workdir) / FILE, found)
-  return found
-
-
-if __name__ == '__main__':
-  command.main(
-    lambda config, workdir: run(config, workdir, flags.FLAGS.row) and None,
-    settings_lib.Settings,
-    named_runs.define_flag,
-    writes=FILE,
-  )
+  reports.write_json(pathlib.Path(workdir) / FILE, {'rows': content})
+  return {'rows': content}

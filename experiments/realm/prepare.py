@@ -1,37 +1,46 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Prepare the data of REALM: tokenize, cut into blocks, tag salient spans.
+"""Data of models of blocks: tokenize, cut into blocks, tag salient spans.
 
-  python -m experiments.realm.prepare --config=configs/<name>.py --workdir=DIR
-
-The command runs every unfinished stage; --config.prepare.stages=blocks,spans
-runs these stages only. After a kill the same command continues at the first
-missing shard. The checksums of published stores are compared first, as
-config.verify says. Shards are made in config.tokens.num_processes and
-config.spans.num_processes of this machine, or on a Ray cluster
-(--config.cluster.address=auto). --config.prepare.export=True writes the official
-record forms to <data>/official.
+Every unfinished stage runs; after a kill it continues at the first missing shard.
+Shards are made in processes of this machine or on a Ray cluster, as config.tokens,
+config.spans and config.cluster say.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+import dataclasses
 import functools
+import pathlib
+from typing import Annotated
 
-from experiments.engine import cluster, command, progress, stages
-from experiments.realm import settings as settings_lib
+from experiments.engine import cluster, progress, stages
+from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
-from retrieval import tokenization
+from retrieval import settings, tokenization
 from retrieval.store import store, verification
 from retrieval.text import (
   blocks as blocks_lib,
-  data_folder,
+  corpus as corpus_lib,
   official_records,
   salient as salient_lib,
   taggers,
   tokens as tokens_lib,
 )
 
-Config = stages.Config
+Config = config_lib.Run
 Rows = stages.Rows
+Corpora = Iterator[tuple[str, pathlib.Path, corpus_lib.CorpusConfig]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare:
+  """Preparation of data."""
+
+  stages: str = 'all'  # or names joined by commas, in the order of `STAGES`
+  export: bool = (
+    False  # write the official record forms to <data>/official, too
+  )
+  export_shards: Annotated[int, settings.Range(1, 99_999)] = 10
 
 
 def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
@@ -49,11 +58,12 @@ def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
   return [('vocabulary', f'{given.vocab_size:,}')]
 
 
-def _corpora(config: Config, data: realm_data.DataFolder):
+def _corpora(config: Config, data: realm_data.DataFolder) -> Corpora:
   """(name, folder, section) of the corpus Z, and of X if it is another one."""
   yield 'Z', data.root, config.corpus
-  if realm_data.has_other_masked_corpus(config):
-    yield 'X', data.root / 'masked', config.masked_corpus
+  masked = getattr(config, 'masked_corpus', None)  # readers mask nothing
+  if masked is not None and masked.kind:
+    yield 'X', data.root / 'masked', masked
 
 
 def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
@@ -63,7 +73,7 @@ def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
     with progress.bar('tokenize', 'documents') as update:
       tokens = tokens_lib.build_token_store(
         root / 'tokens',
-        data_folder.corpus(corpus),
+        corpus_lib.Corpus(corpus),
         data.tokenizer_path,
         with_title=False,
         with_text=True,
@@ -82,11 +92,13 @@ def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
   return rows
 
 
-def _marks(corpus: Config, field: str) -> taggers.AnnotatedTagger:
+def _marks(
+  corpus: corpus_lib.CorpusConfig, field: str
+) -> taggers.AnnotatedTagger:
   """Sentences or salient spans that a corpus contains."""
   return taggers.AnnotatedTagger(
     (found.document_id, getattr(found, field).tolist())
-    for found in data_folder.corpus(corpus).annotations()
+    for found in corpus_lib.Corpus(corpus).annotations()
   )
 
 
@@ -106,7 +118,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
         ),
         progress=update,
         given=given,
-        **config.blocks.to_dict(),
+        **dataclasses.asdict(config.blocks),
       )
     rows += [
       (f'blocks, {name}', f'{blocks.num_blocks:,}'),
@@ -119,8 +131,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
 def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
   """Find the salient spans of X."""
   data.check_masked(config)
-  settings = config.spans.to_dict()
-  tagger = taggers.TaggerConfig(**settings.pop('tagger'))
+  tagger = config.spans.tagger
   if tagger.kind == 'corpus':
     *_, (_, _, masked) = _corpora(config, data)
     tagger = _marks(masked, 'spans')
@@ -129,11 +140,9 @@ def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
       data.path('spans'),
       data.masked_blocks,
       tagger,
-      executor=cluster.executor(
-        config, data.root, settings.pop('num_processes')
-      ),
+      executor=cluster.executor(config, data.root, config.spans.num_processes),
       progress=update,
-      **settings,
+      max_blocks=config.spans.max_blocks,
     )
   return [(name, f'{count:,}') for name, count in spans.counts().items()]
 
@@ -166,10 +175,9 @@ def verify(data: realm_data.DataFolder) -> Rows:
   return rows
 
 
-def export(config: Config, data: realm_data.DataFolder) -> Rows:
+def export(data: realm_data.DataFolder, shards: int) -> Rows:
   """Write the official record forms to <data>/official."""
   root = data.path('official')
-  shards = config.prepare.export_shards
   blocks, masked = data.blocks, data.masked_blocks
   with progress.bar('export ORQA blocks', 'blocks') as update:
     official_records.write_blocks(root, blocks, progress=update)
@@ -192,19 +200,16 @@ def export(config: Config, data: realm_data.DataFolder) -> Rows:
   return rows
 
 
-def run(config: Config, workdir: str) -> None:
+def prepare(config: Config, workdir: str, wanted: Prepare = Prepare()) -> None:
   """Run the chosen stages and print a table of their results."""
   data = realm_data.DataFolder.of(config, workdir)
-  chosen = stages.choose(config.prepare.stages, STAGES)
-  if config.prepare.stages == 'all' and config.masker != 'salient':
+  chosen = stages.choose(wanted.stages, STAGES)
+  if wanted.stages == 'all' and getattr(config, 'masker', '') != 'salient':
     chosen.remove('spans')
   work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
   if verification.mode() != 'off':
     work.insert(0, ('verify', functools.partial(verify, data)))
-  if config.prepare.export:
-    work.append(('export', functools.partial(export, config, data)))
+  if wanted.export:
+    shards = wanted.export_shards
+    work.append(('export', functools.partial(export, data, shards)))
   stages.run(work, data.root)
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings)

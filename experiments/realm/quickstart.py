@@ -1,61 +1,80 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Run REALM from text to explained predictions in one command.
+"""REALM from text to explained predictions; a killed run continues."""
 
-  python -m experiments.realm.quickstart \
-    --config=configs/realm_pretrain_quickstart.py --workdir=runs/quickstart/realm
-
-The command takes any REALM config. After a kill the same command continues.
-"""
-
+import dataclasses
 import pathlib
 import time
 
 from absl import logging
-import ml_collections
 
-from experiments.engine import command, progress
+from experiments.engine import progress
 from experiments.realm import (
-  evaluate as realm_evaluate,
-  explain as realm_explain,
-  prepare as realm_prepare,
-  settings as settings_lib,
-  train as realm_train,
-  warm_start,
+  config as config_lib,
+  evaluate as evaluators,
+  explanations,
+  prepare,
+  task,
 )
 from realm_jax.serving import trained_models
+from retrieval.store import checkpoints
+
+# (text, answer) that are explained
+_SENTENCES = (
+  ('The Eiffel Tower stands in [MASK].', 'Paris'),
+  ('The play Hamlet was written by William [MASK].', 'Shakespeare'),
+  ('The Great Wall was built by ancient [MASK] states.', 'Chinese'),
+)
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def train_warm_start(
+  config: config_lib.Config, name: str, root: pathlib.Path
+) -> str:
+  """Train 'ict' or 'mlm' in ROOT/NAME, unless it is finished; return the folder.
+
+  '' for an MLM that the config does not need.
+  """
+  if name == 'mlm' and not config.warm_start.needs_mlm:
+    return ''
+  wanted, folder = config_lib.warm_start(config, name), str(root / name)
+  if not is_done(folder, wanted.num_steps):
+    task.train(wanted, folder)
+  return folder
+
+
+def is_done(folder: str, num_steps: int) -> bool:
+  """Return whether a run has reached its last step."""
+  try:
+    return checkpoints.find(folder).step >= num_steps
+  except FileNotFoundError:
+    return False
+
+
+def quickstart(config: config_lib.Config, workdir: str) -> None:
   """Run every unfinished stage and print the results."""
-  start = time.monotonic()
-  root = pathlib.Path(workdir)
+  start, root = time.monotonic(), pathlib.Path(workdir)
   data_dir = config.data_dir or str(root / 'data')
-  realm = command.changed(config, data_dir=data_dir)
+  config = dataclasses.replace(config, data_dir=data_dir)
   logging.info('Everything is written to %s.', root)
-  realm_prepare.run(realm, workdir)
-  if not realm.encoder_from:
-    realm.encoder_from = warm_start.train(realm, 'mlm', root)
-  realm_train.run(realm, workdir)
-  realm_evaluate.run(realm, workdir)
-  trained = trained_models.load(workdir, data_dir, part='realm')
-  for text, answer in config.explain.sentences:
-    realm_explain.print_explained(
-      trained.explain(text, answer, top=config.explain.top)
+  prepare.prepare(config, workdir)
+  if not config.encoder_from:
+    config = dataclasses.replace(
+      config, encoder_from=train_warm_start(config, 'mlm', root)
     )
+  task.train(config, workdir)
+  evaluators.evaluate(config, workdir, evaluators.Evaluate())
+  trained = trained_models.load(workdir, data_dir, part='realm')
+  for text, answer in _SENTENCES:
+    explanations.print_explained(trained.explain(text, answer))
   console = progress.console()
   minutes = (time.monotonic() - start) / 60
   console.print(f'Done in {minutes:.1f} minutes. Results:')
   rows = [
     (data_dir, 'tokenizer, tokens, blocks, salient spans'),
     (root, 'REALM: checkpoints, index, metrics.jsonl, TensorBoard events'),
-    (root / realm_evaluate.FILE, 'the measures above'),
+    (root / evaluators.FILE, 'the measures above'),
   ]
-  if realm.encoder_from:
-    rows.append((realm.encoder_from, 'the warm start of the encoder'))
+  if config.encoder_from:
+    rows.append((config.encoder_from, 'the warm start of the encoder'))
   for path, what in rows:
     console.print(f'  {path}: {what}')
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings)

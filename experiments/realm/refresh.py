@@ -9,7 +9,7 @@ config.refresh.schedule is one of
           and resume bit for bit.
   async   a builder embeds the newest snapshot while training continues:
           `builder` 'thread' (on its own devices), 'process' (on its own cores),
-          'external' (`experiments.realm.refresh_worker`, on any host that sees
+          'external' (`experiments.refresh_worker`, on any host that sees
           the workdir, from the run's checkpoints) or 'ray' (on the workers of
           `config.cluster`, which serve the schedule sync, too).
   frozen  the first index serves to the end.
@@ -55,15 +55,13 @@ class RefreshConfig:
   builder: Literal['auto', 'thread', 'process', 'external', 'ray'] = 'auto'
   # local devices that build and do not train; 0 builds on the training devices.
   # For 'thread' only.
-  num_devices: settings.Processes = 0
+  num_devices: settings.Processes = settings.rare(0)
   # cores of the builder; for 'process' only
-  num_cores: Annotated[int, settings.Range(1, 4096)] = 1
-  keep: settings.Steps = 2  # number of the newest versions that stay on disk
+  num_cores: Annotated[int, settings.Range(1, 4096)] = settings.rare(1)
+  # number of the newest versions that stay on disk
+  keep: settings.Steps = settings.rare(2)
   # seconds between two checks for a new version; for async only
-  poll_sec: Annotated[float, settings.Range(0, 3600)] = 1.0
-  # tokens in a batch of the builder; 0 chooses by device
-  batch_tokens: settings.SizeOrZero = 0
-  vectors_dtype: settings.Dtype = 'float32'  # of the index, on disk
+  poll_sec: Annotated[float, settings.Range(0, 3600)] = settings.rare(1.0)
 
   __post_init__ = settings.check
 

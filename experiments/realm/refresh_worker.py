@@ -1,21 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Build the index versions of a running REALM training from its checkpoints.
+"""Index versions of a running training, built from its snapshots by another process.
 
-  python -m experiments.realm.refresh_worker --config=configs/<name>.py:async \
-    --config.data_dir=DATA --workdir=DIR
-
-The trainer runs with --config.refresh.schedule=async
---config.refresh.builder=external and the same workdir, which both hosts see.
-Each checkpoint becomes an index version; if checkpoints appear faster than
-versions are built, the newest one is taken. The command ends after the version
-of the last step. After a kill the same command continues at the first missing
-shard.
+If snapshots appear faster than versions are built, the newest one is taken. After a
+kill building continues at the first missing shard.
 """
 
 from collections.abc import Callable
 import functools
-import json
 import multiprocessing
 import os
 import pathlib
@@ -24,10 +16,9 @@ from typing import Any
 
 from absl import logging
 import jax
-import ml_collections
 
-from experiments.engine import command, failures
-from experiments.realm import background_builders, settings as settings_lib
+from experiments.engine import failures
+from experiments.realm import background_builders
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder, index_folders
 from retrieval.store import checkpoints, children
@@ -53,7 +44,7 @@ def newest_checkpoint(
 
 
 def follow(
-  config: ml_collections.ConfigDict,
+  config: Any,
   data: realm_data.DataFolder,
   workdir: str,
   newest: Source,
@@ -88,14 +79,14 @@ def follow(
     done = step
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def refresh_worker(config: Any, workdir: str) -> None:
   """Build versions of the checkpoints in `workdir`."""
   data = realm_data.DataFolder.of(config, workdir)
   follow(config, data, workdir, lambda: newest_checkpoint(workdir))
 
 
 def start_child(
-  config: ml_collections.ConfigDict, data_root: str, workdir: str
+  config: Any, data_root: str, workdir: str
 ) -> multiprocessing.Process:
   """Start a process that follows snapshot files on its own cores.
 
@@ -103,17 +94,16 @@ def start_child(
   """
   process = multiprocessing.get_context('spawn').Process(
     target=_child,
-    args=(config.to_json(), data_root, workdir),
+    args=(config, data_root, workdir),
     daemon=True,
   )
   process.start()
   return process
 
 
-def _child(config_json: str, data_root: str, workdir: str) -> None:
+def _child(config: Any, data_root: str, workdir: str) -> None:
   children.exit_with_parent()
   logging.set_verbosity(logging.INFO)
-  config = ml_collections.ConfigDict(json.loads(config_json))
   if hasattr(os, 'sched_setaffinity'):
     cores = sorted(os.sched_getaffinity(0))[-config.refresh.num_cores :]
     os.sched_setaffinity(0, cores)
@@ -124,7 +114,3 @@ def _child(config_json: str, data_root: str, workdir: str) -> None:
   root = index_folders.index_folder(workdir)
   newest = functools.partial(background_builders.newest_snapshot, root)
   follow(config, data, workdir, newest)
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, writes=index_folders.INDEX)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""REALM as a Task for the loop, and trained models to look into."""
+"""REALM and its warm starts ICT and MLM as tasks of the training loop."""
 
 from collections.abc import Callable, Mapping
 import dataclasses
@@ -10,19 +10,19 @@ import pathlib
 from typing import Any
 
 from absl import logging
+import grain
 import jax
-import ml_collections
 
-from experiments.engine import cluster, tasks
-from experiments.realm import refresh, zero_shot
-from realm_jax.data import folder as realm_data, pipeline, sources
-from realm_jax.nn import (
-  config as config_lib,
-  head,
-  initialize,
-  realm as model_lib,
+from experiments.engine import cluster, loop, tasks
+from experiments.realm import config as config_lib, refresh, refresh_worker
+from realm_jax.data import (
+  block_dataset,
+  folder as realm_data,
+  pipeline,
+  sources,
 )
-from realm_jax.objectives import losses
+from realm_jax.nn import config as nn_config, head, initialize, realm
+from realm_jax.objectives import ict, losses, mlm
 from realm_jax.serving import (
   index_builder,
   model_configs,
@@ -33,12 +33,40 @@ from realm_jax.serving import (
 from retrieval.nn import sharding
 from retrieval.store import checkpoints, executors, store
 
+Config = config_lib.Config
 _SHOWN = 5  # names of parameters in a message
 
 
-def start_sources(
-  config: ml_collections.ConfigDict,
-) -> dict[str, initialize.Source]:
+def train(config: Config, workdir: str) -> None:
+  """Train until `config.num_steps`."""
+  data = realm_data.DataFolder.of(config, workdir)
+  if config.task == 'realm':
+    train_with_index(make_task, config, data, workdir)
+  else:
+    task = _WARM_STARTS[config.task](config, data)
+    logging.info('Training on %s, writing to %s.', data.root, workdir)
+    loop.train(task, config, workdir)
+
+
+def train_with_index(
+  make_task: Callable[..., tasks.Task],
+  config: config_lib.Run,
+  data: realm_data.DataFolder,
+  workdir: str,
+) -> None:
+  """Train a task that retrieves, made as by `make_task`."""
+  start_builder = functools.partial(
+    refresh_worker.start_child, config, str(data.root), workdir
+  )
+  task = make_task(config, data, workdir, start_builder=start_builder)
+  logging.info('Training on %s, writing to %s.', data.root, workdir)
+  loop.train(task, config, workdir, devices=training_devices(config))
+
+
+# Starts.
+
+
+def start_sources(config: config_lib.Run) -> dict[str, initialize.Source]:
   """Return what 'embedder' and 'encoder' start from, where that is set.
 
   Parameters of another run, or of the packaged retriever or reader, go before the
@@ -46,12 +74,13 @@ def start_sources(
   """
   found = {}
   for name, part in (('embedder', 'embedder'), ('encoder', 'reader')):
-    if (workdir := config[f'{name}_from']) == packaged.NAME:
+    run = getattr(config, f'{name}_from')
+    if run == packaged.NAME:
       found[name] = packaged.load_params(part)
-    elif workdir:
-      found[name] = checkpoints.load_params(workdir)[0]
-      _check_model(f'config.{name}_from={workdir}', found[name])
-    elif path := config[name].checkpoint:
+    elif run:
+      found[name] = checkpoints.load_params(run)[0]
+      _check_model(f'config.{name}_from={run}', found[name])
+    elif path := getattr(config, name).checkpoint:
       found[name] = realm_data.checkpoint_path(path)
   return found
 
@@ -61,66 +90,75 @@ def _check_model(what: str, params: Mapping[str, Any]) -> None:
   known = {*initialize.EMBEDDERS, 'encoder', 'reader', 'classifier'}
   if not known >= {*params}:
     raise ValueError(
-      f'{what}: a checkpoint with {sorted(params)[:_SHOWN]}, expected one of '
-      'experiments.realm.train or experiments.open_qa.train.'
+      f'{what}: a checkpoint with {sorted(params)[:_SHOWN]}, expected one of REALM '
+      'or question answering.'
     )
 
 
-def init_params(
-  key: jax.Array,
-  *,
-  config: ml_collections.ConfigDict,
-  model_cfg: config_lib.RealmConfig,
-  parts: str = 'all',
-  fitted_head: dict | None = None,
-) -> tasks.Params:
-  """Initial parameters, boxed with their logical axes."""
-  params = initialize.init_params(
-    key, model_cfg, **start_sources(config), parts=parts
-  )
-  if fitted_head is not None:
-    start = {'encoder': {'mlm_head': fitted_head}}
-    params = initialize.replace(params, start)
-  return params
-
-
-def fitted_head(
-  config: ml_collections.ConfigDict,
+def _init(
+  config: Config,
   data: realm_data.DataFolder,
-  model_cfg: config_lib.RealmConfig,
+  model: nn_config.RealmConfig,
+  parts: str = 'all',
+) -> Callable[[jax.Array], tasks.Params]:
+  """Return key -> initial parameters, boxed with their logical axes."""
+  fitted = None if parts == 'embedder' else _fitted_head(config, data, model)
+
+  def init(key):
+    params = initialize.init_params(
+      key, model, **start_sources(config), parts=parts
+    )
+    if fitted is None:
+      return params
+    return initialize.replace(params, {'encoder': {'mlm_head': fitted}})
+
+  return init
+
+
+def _fitted_head(
+  config: Config, data: realm_data.DataFolder, model: nn_config.RealmConfig
 ) -> dict | None:
   """A head for an encoder whose checkpoint has none, where that is wanted."""
   path = config.encoder.checkpoint
   if config.encoder_from or not (config.fit_head and path):
     return None
   folder = realm_data.checkpoint_path(path)
-  found = initialize.load_encoder(folder, model_cfg.encoder_bert)
+  found = initialize.load_encoder(folder, model.encoder_bert)
   if 'mlm_head' in found:
     return None
   logging.info('Fitting a masked-language-model head to %s.', folder)
   return head.fit(
-    model_cfg.encoder_bert,
-    found['bert'],
-    data.layout(config),
-    data.masked_blocks,
+    model.encoder_bert, found['bert'], data.layout(config), data.masked_blocks
   )
 
 
-def refresh_config(config: ml_collections.ConfigDict) -> refresh.RefreshConfig:
-  """The schedule that a config names."""
-  settings = refresh.RefreshConfig(**config.refresh)
+def untrained(
+  config: Config, data: realm_data.DataFolder
+) -> trained_models.TrainedRealm:
+  """The model as training begins."""
+  model = model_configs.realm_config(config, data.tokenizer.vocab_size)
+  key = jax.random.split(jax.random.key(config.seed))[0]
+  params = sharding.unbox(_init(config, data, model)(key))
+  return trained_models.of_params(config, data, params, 0)
+
+
+# Devices and workers of the index.
+
+
+def refresh_config(config: config_lib.Run) -> refresh.RefreshConfig:
+  """Return the schedule, its builder chosen."""
+  settings = config.refresh
   if settings.builder != 'auto':
     return settings
-  if config.cluster.address:
-    return dataclasses.replace(settings, builder='ray')
   on_cpu = jax.local_devices()[0].platform == 'cpu'
+  chosen = 'process' if on_cpu else 'thread'
   return dataclasses.replace(
-    settings, builder='process' if on_cpu else 'thread'
+    settings, builder='ray' if config.cluster.address else chosen
   )
 
 
 def _workers(
-  config: ml_collections.ConfigDict, workdir: str | os.PathLike
+  config: config_lib.Run, workdir: str | os.PathLike
 ) -> executors.Executor | None:
   """Return the cluster that embeds the blocks of new indices, if there is one.
 
@@ -128,14 +166,14 @@ def _workers(
     ValueError: for refresh.builder 'ray' without a cluster, and for a cluster in
       one of several processes.
   """
-  settings = refresh_config(config)
+  settings, address = refresh_config(config), config.cluster.address
   if settings.schedule == 'async' and settings.builder != 'ray':
     return None
-  if settings.builder == 'ray' and not config.cluster.address:
+  if settings.builder == 'ray' and not address:
     raise ValueError(
       "refresh.builder='ray': config.cluster.address names no cluster."
     )
-  if not config.cluster.address:
+  if not address:
     return None
   if jax.process_count() > 1:
     raise ValueError(
@@ -145,7 +183,7 @@ def _workers(
   return cluster.executor(config, workdir)
 
 
-def builder_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
+def builder_devices(config: config_lib.Run) -> list[jax.Device]:
   """Local devices that build the index and do not train.
 
   Raises:
@@ -163,16 +201,17 @@ def builder_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
   return local[len(local) - settings.num_devices :]
 
 
-def training_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
+def training_devices(config: config_lib.Run) -> list[jax.Device]:
   """Return the devices that do not build the index."""
   builders = builder_devices(config)
   return [device for device in jax.devices() if device not in builders]
 
 
-def source(
-  config: ml_collections.ConfigDict,
-  data: realm_data.DataFolder,
-  split: str,
+# REALM.
+
+
+def masked_sentences(
+  config: Config, data: realm_data.DataFolder, split: str
 ) -> sources.MaskedSentences:
   """Return the sentences that a split masks; log those left out."""
   data.check_masked(config)
@@ -180,9 +219,7 @@ def source(
     data.masked_blocks,
     data.layout(config),
     sources.SourceConfig(
-      masker=config.masker,
-      split=split,
-      valid_fraction=config.valid_fraction,
+      masker=config.masker, split=split, valid_fraction=config.valid_fraction
     ),
     data.spans if config.masker == 'salient' else None,
   )
@@ -195,63 +232,52 @@ def source(
   return found
 
 
-def bind_loss(
-  config: ml_collections.ConfigDict, model_cfg: config_lib.RealmConfig
-) -> Callable:
-  """Return the loss of a task."""
-  model = model_lib.Realm(model_cfg)
-  return functools.partial(losses.loss, model, **config.loss)
+def realm_loss(config: Config, model: nn_config.RealmConfig) -> Callable:
+  """Return the loss of REALM."""
+  return functools.partial(
+    losses.loss, realm.Realm(model), **dataclasses.asdict(config.loss)
+  )
 
 
 def make_task(
-  config: ml_collections.ConfigDict,
+  config: Config,
   data: realm_data.DataFolder,
   workdir: str | os.PathLike,
-  start_builder=None,
+  start_builder: Callable | None = None,
 ) -> tasks.Task:
-  """Bind model, loss, data and index.
+  """Bind REALM's model, loss, data and index.
 
   Args:
     start_builder: starts the process of refresh.builder 'process'.
   """
   layout = data.layout(config)
   devices = tuple(builder_devices(config))
-  builder = index_builder.make_builder(
-    config, data, workdir, devices, _workers(config, workdir)
-  )
-  settings = refresh_config(config)
-  index_refresher = refresh.Refresher(
-    settings, builder, start_builder, _recall_measure(config, data, layout)
-  )
+  workers = _workers(config, workdir)
+  builder = index_builder.make_builder(config, data, workdir, devices, workers)
+  schedule = refresh_config(config)
+  measure = _recall_measure(config, data) if config.recall_questions else None
+  index_refresher = refresh.Refresher(schedule, builder, start_builder, measure)
   retrieval = pipeline.Retrieval(data.blocks, layout, index_refresher)
-  sources = {s: source(config, data, s) for s in ('train', 'valid')}
+  masked = {s: masked_sentences(config, data, s) for s in ('train', 'valid')}
   k, joint = layout.num_candidates, layout.joint_length
   row_tokens = layout.query_length + k * (layout.block_length + joint)
 
-  def dataset(split: str):
+  def dataset(split: str) -> grain.IterDataset:
     return pipeline.make_dataset(
-      sources[split],
+      masked[split],
       retrieval,
-      batch_size=config.batch_size,
       train=split == 'train',
-      seed=config.seed,
       read_ahead=config.read_ahead,
-      process_index=jax.process_index(),
-      process_count=jax.process_count(),
+      **share_of(config),
     )
 
   return tasks.Task(
-    init=functools.partial(
-      init_params,
-      config=config,
-      model_cfg=builder.model,
-      fitted_head=fitted_head(config, data, builder.model),
-    ),
+    init=_init(config, data, builder.model),
     init_on_host=True,
-    loss=bind_loss(config, builder.model),
+    loss=realm_loss(config, builder.model),
     dataset=dataset,
     pipeline_fingerprint=store.fingerprint(
-      [sources['train'].fingerprint, data.blocks.fingerprint, settings.identity]
+      [masked['train'].fingerprint, data.blocks.fingerprint, schedule.identity]
     ),
     tokens_per_step=config.batch_size * row_tokens,
     fingerprints=data.fingerprints(),
@@ -259,40 +285,182 @@ def make_task(
   )
 
 
-def _recall_measure(config, data, layout):
-  """Zero-shot recall of each new index, where the config names questions."""
-  settings = config.evaluate
-  if not settings.during_training:
-    return None
-  if not settings.questions:
-    raise ValueError('evaluate.during_training needs evaluate.questions.')
+def _recall_measure(
+  config: Config, data: realm_data.DataFolder
+) -> Callable[[serving.ServingIndex], dict[str, float]]:
+  """Return what measures the zero-shot recall of each new index."""
+  from experiments.realm import recall
 
-  def measure(index: serving.ServingIndex) -> dict[str, float]:
+  wanted = recall.Recall(questions=config.recall_questions)
+  layout = data.layout(config)
+
+  def measure(index):
     def retrieve(texts, k):
       return index.retrieve_texts(texts, k, data.tokenizer, layout)
 
-    rows = zero_shot.measure({'': retrieve}, data.blocks, settings)
+    rows = recall.measure({'': retrieve}, data.blocks, wanted)
     return {
-      f'{pathlib.Path(row["questions_file"]).stem}/{row["rule"]}/{head}': row[
-        head
-      ]['mean']
+      f'{pathlib.Path(row["questions_file"]).stem}/{row["rule"]}/{name}': x[
+        'mean'
+      ]
       for row in rows
-      for head in row
-      if head.startswith('recall@')
+      for name, x in row.items()
+      if name.startswith('recall@')
     }
 
   return measure
 
 
-def untrained(
-  config: ml_collections.ConfigDict, data: realm_data.DataFolder
-) -> trained_models.TrainedRealm:
-  """The model as training begins."""
-  model_cfg = model_configs.realm_config(config, data.tokenizer.vocab_size)
-  boxed = init_params(
-    jax.random.split(jax.random.key(config.seed))[0],
-    config=config,
-    model_cfg=model_cfg,
-    fitted_head=fitted_head(config, data, model_cfg),
+def share_of(config: Any) -> dict[str, int]:
+  """Arguments of a dataset: seed, global batch and this process's share of it."""
+  return {
+    'batch_size': config.batch_size,
+    'seed': config.seed,
+    'process_index': jax.process_index(),
+    'process_count': jax.process_count(),
+  }
+
+
+# ICT and MLM: a part of the model, trained on rows of blocks.
+
+
+def check_whole_batch(config: Any, section: str) -> None:
+  """Raise ValueError if microbatches would reduce the negatives of a loss."""
+  if config.optimizer.accumulate_steps != 1:
+    raise ValueError(
+      'optimizer.accumulate_steps must be 1: microbatches would reduce the '
+      f'negatives; use {section}.gradient_cache_parts.'
+    )
+
+
+def in_batch_loss(loss: Callable, settings: Any) -> Callable:
+  """Bind the settings of `in_batch.BatchConfig` to a loss."""
+  return functools.partial(
+    loss,
+    num_chunks=settings.gradient_cache_parts,
+    mask_duplicates=settings.mask_duplicates,
   )
-  return trained_models.of_params(config, data, sharding.unbox(boxed), 0)
+
+
+def row_dataset(
+  config: Any,
+  splits: Mapping[str, block_dataset.Split],
+  read: Callable[[str], block_dataset.Read],
+) -> Callable[[str], grain.IterDataset]:
+  """Return split -> dataset of the rows that `read(split)` makes of numbers."""
+  return lambda split: block_dataset.make_dataset(
+    read(split),
+    splits[split],
+    endless=split == 'train',
+    **share_of(config),
+  )
+
+
+def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
+  """Bind the embedder, the loss of the inverse cloze task and the data.
+
+  The negatives of a row are all other blocks of the global batch.
+
+  Raises:
+    ValueError: if config.optimizer.accumulate_steps is not 1.
+  """
+  check_whole_batch(config, 'ict')
+  settings = config.ict
+  layout = dataclasses.replace(
+    data.layout(config), query_length=settings.query_length
+  )
+
+  def read(ids, rng):
+    return ict.read_rows(layout, data.blocks, ids, rng, settings.mask_rate)
+
+  return _part_task(
+    config,
+    data,
+    part='embedder',
+    loss=in_batch_loss(ict.loss, settings),
+    blocks=data.blocks,
+    read=read,
+    identity=f'{layout} {settings.mask_rate}',
+    row_tokens=layout.query_length + layout.block_length,
+  )
+
+
+def make_mlm_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
+  """Bind the encoder, the loss of masked language modelling and the data."""
+  data.check_masked(config)
+  layout, blocks, settings = data.layout(config), data.masked_blocks, config.mlm
+  weights = mlm.weigh_tokens(blocks, data.tokenizer.vocab_size, settings.rarity)
+
+  def read(ids, rng):
+    return mlm.read_rows(
+      layout,
+      blocks,
+      ids,
+      rng,
+      mask_rate=settings.mask_rate,
+      removal_rate=settings.removal_rate,
+      token_weights=weights,
+    )
+
+  return _part_task(
+    config,
+    data,
+    part='encoder',
+    loss=mlm.loss,
+    blocks=blocks,
+    read=read,
+    identity=f'{layout} {settings}',
+    row_tokens=layout.joint_length,
+  )
+
+
+def _part_task(
+  config, data, *, part, loss, blocks, read, identity, row_tokens
+) -> tasks.Task:
+  """Bind a part of the model, one of `initialize.PARTS`, and rows of blocks."""
+  fraction = config.valid_fraction
+  splits = {
+    name: block_dataset.split_blocks(blocks, name, fraction)
+    for name in ['train'] + ['valid'] * bool(config.eval_batches)
+  }
+  return part_task(
+    config,
+    data,
+    part=part,
+    loss=loss,
+    dataset=row_dataset(config, splits, lambda split: read),
+    fingerprint=block_dataset.fingerprint(blocks, fraction, identity),
+    row_tokens=row_tokens,
+  )
+
+
+def part_task(
+  config: Any,
+  data: realm_data.DataFolder,
+  *,
+  part: str,
+  loss: Callable,
+  dataset: Callable[[str], grain.IterDataset],
+  fingerprint: str,
+  row_tokens: int,
+) -> tasks.Task:
+  """Bind a part of the model, its loss, which takes the model first, and data.
+
+  Args:
+    part: one of `initialize.PARTS`.
+    fingerprint: hash of the stream of batches.
+    row_tokens: tokens that a row of a batch embeds or reads.
+  """
+  model = model_configs.realm_config(config, data.tokenizer.vocab_size)
+  return tasks.Task(
+    init=_init(config, data, model, part),
+    init_on_host=True,
+    loss=functools.partial(loss, realm.Realm(model)),
+    dataset=dataset,
+    pipeline_fingerprint=fingerprint,
+    tokens_per_step=config.batch_size * row_tokens,
+    fingerprints=data.fingerprints(),
+  )
+
+
+_WARM_STARTS = {'ict': make_ict_task, 'mlm': make_mlm_task}

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import pathlib
 
-import ml_collections
 import numpy as np
 
 from experiments.engine import progress
-from experiments.open_qa import ask, candidates, dpr_examples
+from experiments.open_qa import mining, trained_reader
+from experiments.reranking import config as config_lib
 from realm_jax.data import block_dataset, examples as examples_lib
 from retrieval import tokenization
 from retrieval.index import neighbors, snapshots
@@ -62,7 +62,7 @@ class Examples:
 
 
 def of_questions(
-  config: ml_collections.ConfigDict, folder: pathlib.Path, name: str
+  config: config_lib.Config, folder: pathlib.Path, name: str
 ) -> Examples:
   """Return the examples of a field of config.questions, 'train' or 'dev'.
 
@@ -76,24 +76,21 @@ def of_questions(
     FileNotFoundError: if config.examples.run is no run.
     ValueError: for no questions, or none with an answer in its blocks.
   """
-  settings, sets = config.examples, config.questions
-  question_sets.require_sets(sets[name], f'questions.{name}')
-  questions = question_sets.load_questions(
-    sets[name], sets[f'max_{name}'], sets.allow_other_counts
-  )
-  reader = ask.open_reader(settings.run, config.data_dir)
+  settings = config.examples
+  questions = question_sets.of_field(config.questions, name)
+  reader = trained_reader.open_reader(settings.run, config.data_dir)
   blocks = reader.data.blocks
-  found = dpr_examples.mine(
+  found = mining.mine(
     folder,
     questions,
     blocks,
     reader.data.tokenizer,
-    dpr_examples.MineConfig(
+    mining.MineConfig(
       rule=settings.rule,
       depth=settings.depth * len(settings.retrievers),
       num_hard_negatives=settings.num_kept,
     ),
-    lambda: candidates.interleaved(reader, settings.retrievers),
+    lambda: mining.interleaved(reader, settings.retrievers),
     found_by={
       'retrievers': list(settings.retrievers),
       'model': snapshots.fingerprint(reader.params),
@@ -109,7 +106,7 @@ def of_questions(
 
 
 def of_chunks(
-  config: ml_collections.ConfigDict, folder: pathlib.Path
+  config: config_lib.Config, folder: pathlib.Path, unused_name: str = 'train'
 ) -> Examples:
   """Return the examples of a RETRO run's training chunks.
 

@@ -1,6 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The cross-encoder as a Task for the training loop."""
+"""The cross-encoder as a task of the training loop (Nogueira and Cho 2019).
+
+For questions the positive is the first block with an answer that a retriever finds, the
+negatives are blocks of the same lists without one. For chunks of RETRO the positive is
+the candidate that shares most tokens with the text that follows the chunk.
+"""
 
 from collections.abc import Mapping
 import functools
@@ -9,25 +14,31 @@ import pathlib
 
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 
-from experiments.engine import tasks
-from experiments.reranking import examples as examples_lib
-from realm_jax.data import block_dataset, folder as realm_data
+from experiments.engine import loop, tasks
+from experiments.open_qa import mining
+from experiments.realm import task as realm_task
+from experiments.reranking import config as config_lib, examples
+from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
 from realm_jax.serving import packaged
 from retrieval import tokenization
-from retrieval.nn import (
-  bert,
-  cross_encoder,
-  cross_reranker,
-  trained_encoders,
-)
+from retrieval.nn import bert, cross_encoder, trained_encoders
 from retrieval.store import store
 
 FOLDER = 'examples'  # in the run's folder
-Config = ml_collections.ConfigDict
+Config = config_lib.Config
+
+
+def train(config: Config, workdir: str) -> None:
+  """Train until `config.num_steps`."""
+  if not config.examples.run:
+    raise ValueError(
+      "config.examples.run='': expected the folder of a run whose blocks or "
+      'chunks are ranked, as experiments.ask --packaged makes it.'
+    )
+  loop.train(make_task(config, workdir), config, workdir)
 
 
 def make_task(config: Config, workdir: str | os.PathLike) -> tasks.Task:
@@ -39,48 +50,42 @@ def make_task(config: Config, workdir: str | os.PathLike) -> tasks.Task:
   """
   folder, settings = pathlib.Path(workdir), config.examples
   tokenizer = _take_tokenizer(config, folder)
-  model_cfg = cross_reranker.bert_config(config)
-  layout = cross_reranker.pair_layout(config)
-  if model_cfg.vocab_size != tokenizer.vocab_size:
+  model, layout = config.model, config.layout
+  if model.vocab_size != tokenizer.vocab_size:
     raise ValueError(
-      f'config.model.vocab_size={model_cfg.vocab_size}: expected '
+      f'config.model.vocab_size={model.vocab_size}: expected '
       f'{tokenizer.vocab_size}, the word pieces of {config.tokenizer!r}.'
     )
-  pairs = 1 + settings.num_negatives
-  splits = _make_splits(config, folder / FOLDER)
+  of_questions = settings.kind == 'questions'
+  made = examples.of_questions if of_questions else examples.of_chunks
+  find = functools.partial(made, config, folder / FOLDER)
+  splits = mining.make_splits(config, find, has_dev=of_questions)
 
-  def dataset(split):
-    found, source = splits[split]
-    read = functools.partial(
-      examples_lib.read_rows, found, tokenizer, layout, settings.num_negatives
-    )
-    return block_dataset.make_dataset(
-      read,
-      source,
-      endless=split == 'train',
-      batch_size=config.batch_size,
-      seed=config.seed,
-      process_index=jax.process_index(),
-      process_count=jax.process_count(),
+  def read(split):
+    return functools.partial(
+      examples.read_rows,
+      splits[split][0],
+      tokenizer,
+      layout,
+      settings.num_negatives,
     )
 
-  length = layout.row_length
-  tokens = config.batch_size * pairs * length
-  found = [
-    f'{found.fingerprint} {source!r}' for found, source in splits.values()
-  ]
+  tokens = config.batch_size * (1 + settings.num_negatives) * layout.row_length
+  found = [f'{x.fingerprint} {source!r}' for x, source in splits.values()]
   identity = [*found, str(layout), settings.num_negatives]
   return tasks.Task(
-    init=functools.partial(_init, config=config, model_cfg=model_cfg),
+    init=functools.partial(_init, start=config.start, model=model),
     init_on_host=True,
-    shapes=functools.partial(_random, model_cfg=model_cfg),
+    shapes=functools.partial(_random, model=model),
     loss=functools.partial(
-      loss, cross_encoder.CrossEncoder(model_cfg), tokenizer.sep_id
+      loss, cross_encoder.CrossEncoder(model), tokenizer.sep_id
     ),
-    dataset=dataset,
+    dataset=realm_task.row_dataset(
+      config, {name: source for name, (_, source) in splits.items()}, read
+    ),
     pipeline_fingerprint=store.fingerprint(identity),
     tokens_per_step=tokens,
-    flops_per_step=3 * bert.flops_per_token(model_cfg, length) * tokens,
+    flops_per_step=3 * bert.flops_per_token(model, layout.row_length) * tokens,
     fingerprints={trained_encoders.TOKENIZER: tokenizer.fingerprint},
   )
 
@@ -118,44 +123,24 @@ def _take_tokenizer(
   return tokenizer
 
 
-def _make_splits(
-  config: Config, folder: pathlib.Path
-) -> dict[str, tuple[examples_lib.Examples, block_dataset.Split]]:
-  """Return split -> all examples, and the numbers of the split's."""
-  if config.examples.kind == 'chunks':
-    train = examples_lib.of_chunks(config, folder)
-  else:
-    train = examples_lib.of_questions(config, folder, 'train')
-    if config.questions.dev:
-      dev = examples_lib.of_questions(config, folder, 'dev')
-      return {
-        'train': (train, train.split('all', 0.0)),
-        'valid': (dev, dev.split('all', 0.0)),
-      }
-  names = ['train'] + ['valid'] * bool(config.eval_batches)
-  return {
-    name: (train, train.split(name, config.valid_fraction)) for name in names
-  }
-
-
-def _random(key: jax.Array, *, model_cfg: bert.BertConfig) -> tasks.Params:
+def _random(key: jax.Array, *, model: bert.BertConfig) -> tasks.Params:
   ids = jnp.zeros((1, 3), jnp.int32)
-  model = cross_encoder.CrossEncoder(model_cfg)
-  return model.init(key, ids, ids == 0, ids)['params']
+  module = cross_encoder.CrossEncoder(model)
+  return module.init(key, ids, ids == 0, ids)['params']
 
 
 def _init(
-  key: jax.Array, *, config: Config, model_cfg: bert.BertConfig
+  key: jax.Array, *, start: str, model: bert.BertConfig
 ) -> tasks.Params:
   """Return initial parameters, boxed, with the BERT that config.start names."""
-  params = jax.jit(functools.partial(_random, model_cfg=model_cfg))(key)
-  if not config.start:
+  params = jax.jit(functools.partial(_random, model=model))(key)
+  if not start:
     return params
-  if config.start == packaged.NAME:
-    start = packaged.load_params('reader')['reader']['bert']
+  if start == packaged.NAME:
+    found = packaged.load_params('reader')['reader']['bert']
   else:
-    path = realm_data.checkpoint_path(config.start)
-    start = initialize.load_encoder(path, model_cfg)['bert']
-  start = jax.tree.map(np.asarray, start)
-  start.pop('pooler', None)
-  return initialize.replace(params, {'bert': start}, ['bert'])
+    path = realm_data.checkpoint_path(start)
+    found = initialize.load_encoder(path, model)['bert']
+  found = jax.tree.map(np.asarray, found)
+  found.pop('pooler', None)
+  return initialize.replace(params, {'bert': found}, ['bert'])

@@ -91,7 +91,7 @@ def find_passages(
 ) -> list[Passages]:
   """The nearest chunks of each question, with their continuations.
 
-  The passages are kept in FOLDER in DPR's form, for experiments.open_qa.score.
+  The passages are kept in FOLDER in DPR's form, for experiments.score.
   """
   texts = [q.question for q in questions]
   data, config = trained.data, trained.config

@@ -29,23 +29,29 @@ QueryLength = Annotated[int, settings.Range(3, 2**17)]  # two are specials
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
-  """Lengths of rows, and the tokenizer's special ids."""
+class Lengths:
+  """Lengths of REALM's rows that a training chooses."""
 
   # Q with [CLS] and [SEP] (launcher of the released code: 96)
   query_length: QueryLength = 96
-  # T with the three specials and the title (paper: 288)
-  block_length: Annotated[int, settings.Range(4, 2**17)] = 288
   # K with the null document (paper: 8)
   num_candidates: Annotated[int, settings.Range(2, 2**24)] = 8
   # M, most tokens predicted of one example (released: 10)
   max_targets: Annotated[int, settings.Range(1, 1024)] = 10
+
+  __post_init__ = settings.check
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout(Lengths):
+  """Lengths of rows, and the tokenizer's special ids."""
+
+  # T with the three specials and the title (paper: 288)
+  block_length: Annotated[int, settings.Range(4, 2**17)] = 288
   cls_id: settings.Count = 101
   sep_id: settings.Count = 102
   mask_id: settings.Count = 103
   pad_id: settings.Count = 0
-
-  __post_init__ = settings.check
 
   @property
   def joint_length(self) -> int:

@@ -13,8 +13,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-
-import ml_collections
+from typing import Any
 
 from realm_jax.data import examples
 from retrieval import tokenization
@@ -41,16 +40,11 @@ def tokenizer_path(path: str) -> pathlib.Path:
   return packaged if path == MINILM else pathlib.Path(path)
 
 
-def has_other_masked_corpus(config: ml_collections.ConfigDict) -> bool:
-  """Whether the masked corpus X is another than the retrieved corpus Z."""
-  return bool(config.masked_corpus.kind)
-
-
 @dataclasses.dataclass(frozen=True)
 class DataFolder(data_folder.DataFolder):
   """The data folder of a REALM or ICT experiment."""
 
-  MADE_BY = 'experiments.realm.prepare'
+  MADE_BY = 'experiments.prepare'
 
   @functools.cached_property
   def tokenizer(self) -> tokenization.WordPieceTokenizer:
@@ -73,10 +67,10 @@ class DataFolder(data_folder.DataFolder):
     other = self.root / 'masked'
     return self._blocks(other) if other.exists() else self.blocks
 
-  def check_masked(self, config: ml_collections.ConfigDict) -> None:
+  def check_masked(self, config: Any) -> None:
     """Raise ValueError unless X is here exactly if the config names it."""
     path, kind = self.root / 'masked', config.masked_corpus.kind
-    if path.exists() != has_other_masked_corpus(config):
+    if path.exists() != bool(kind):
       raise ValueError(
         f'{path}: {"exists" if path.exists() else "does not exist"}, but '
         f'config.masked_corpus.kind is {kind!r}; run {self.MADE_BY} for another '
@@ -93,7 +87,7 @@ class DataFolder(data_folder.DataFolder):
     """Salient spans of X."""
     return salient_lib.SalientStore(self.path('spans'), self.masked_blocks)
 
-  def layout(self, config: ml_collections.ConfigDict) -> examples.Layout:
+  def layout(self, config: Any) -> examples.Layout:
     """Lengths of rows; ValueError for blocks packed to another length."""
     if self.blocks.max_length != config.blocks.max_length:
       raise ValueError(
@@ -108,7 +102,9 @@ class DataFolder(data_folder.DataFolder):
       sep_id=tokenizer.sep_id,
       mask_id=tokenizer.mask_id,
       pad_id=tokenizer.pad_id,
-      **config.layout,
+      query_length=config.layout.query_length,
+      num_candidates=config.layout.num_candidates,
+      max_targets=config.layout.max_targets,
     )
 
   def fingerprints(self) -> dict[str, str]:

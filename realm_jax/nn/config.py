@@ -3,25 +3,18 @@
 """Sizes and choices of a REALM (Guu et al. 2020, section 3)."""
 
 import dataclasses
-import typing
 from typing import Literal
 
 from retrieval import settings
 from retrieval.nn import bert
 
 Pooling = Literal['pooler', 'cls', 'mean']
-POOLINGS = typing.get_args(Pooling)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RealmConfig:
-  """Two BERTs and a text's vector; "released" are checkpoints and code."""
+class VectorConfig:
+  """A text's vector and its scores; "released" are checkpoints and code."""
 
-  # Reads queries and blocks; all three BERTs are BERT base in the paper. The
-  # released ones have activation 'gelu_tanh'. Both fields' `pooler` is ignored:
-  # `embedder_bert` and `encoder_bert` have the poolers that `pooling` needs.
-  embedder: bert.BertConfig
-  encoder: bert.BertConfig  # reads query and block at once, predicts tokens
   # One embedder for queries and blocks, as released; two in the paper, where
   # only W differs by name (W_input, W_doc).
   share_embedders: bool = True
@@ -30,21 +23,34 @@ class RealmConfig:
   pooling: Pooling = 'pooler'
   # d of W, released; 0: no projection
   projection_size: Literal[0] | bert.Width = 128
-  projection_bias: bool = True  # as released; the paper writes W alone
+  # as released; the paper writes W alone
+  projection_bias: bool = settings.rare(True)
   projection_init: Literal['normal', 'orthogonal', 'identity'] = 'normal'
-  projection_norm: bool = (
-    True  # a LayerNorm follows, as released; none in paper
-  )
+  # a LayerNorm follows, as released; none in paper
+  projection_norm: bool = settings.rare(True)
   # Added to the variance: 1e-12 in released checkpoints and the port, 1e-3 in
   # the published code of ICT.
-  projection_norm_eps: bert.Epsilon = 1e-12
+  projection_norm_eps: bert.Epsilon = settings.rare(1e-12)
   # Initial gamma; its square sets the size of initial scores. 1 as released.
   projection_norm_scale: settings.Positive = 1.0
   # Dropout of the vector while training: 0.1 in the published code, 0 in the
   # port.
   projection_dropout_rate: settings.Rate = 0.1
   # times the inner product; 1 in paper and code
-  score_scale: settings.Positive = 1.0
+  score_scale: settings.Positive = settings.rare(1.0)
+
+  __post_init__ = settings.check
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RealmConfig(VectorConfig):
+  """Two BERTs and a text's vector."""
+
+  # Reads queries and blocks; all three BERTs are BERT base in the paper. The
+  # released ones have activation 'gelu_tanh'. Both fields' `pooler` is ignored:
+  # `embedder_bert` and `encoder_bert` have the poolers that `pooling` needs.
+  embedder: bert.BertConfig
+  encoder: bert.BertConfig  # reads query and block at once, predicts tokens
 
   def __post_init__(self):
     """Check the fields."""

@@ -21,11 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
 from retrieval import settings
-from retrieval.nn import (
-  bert,
-  dropout,
-  partitioning,
-)
+from retrieval.nn import bert, partitioning
 
 # Added to the score of a span with a token outside of the block, as released.
 OUTSIDE = -1e4
@@ -33,34 +29,34 @@ ROWS = ('ids', 'mask', 'types', 'block_mask')  # inputs of `SpanReader`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OpenQaConfig:
-  """A retriever and the head of the reader; the defaults are ORQA's."""
+class SpanConfig:
+  """The head of the reader; the defaults are ORQA's."""
 
-  # The embedders as of REALM; `encoder` is the reader's BERT.
-  realm: config_lib.RealmConfig
   # S, of a span's representation
   span_hidden_size: bert.Width = 256
   # W, tokens
   max_span_width: Annotated[int, settings.Range(1, 1024)] = 10
   # Added to the variance by the span's LayerNorm: 1e-3 as released.
   span_norm_eps: bert.Epsilon = 1e-3
-  # on the span's representation; none released
-  span_dropout_rate: settings.Rate = 0.0
 
   __post_init__ = settings.check
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OpenQaConfig(SpanConfig):
+  """A retriever and the head of the reader."""
+
+  # The embedders as of REALM; `encoder` is the reader's BERT.
+  realm: config_lib.RealmConfig
+
+
 def _score_width(
-  reader: 'SpanReader',
-  starts: jax.Array,
-  ends: jax.Array,
-  width: int,
-  train: bool,
+  reader: 'SpanReader', starts: jax.Array, ends: jax.Array, width: int
 ) -> jax.Array:
   """[n, L, S] and [n, L + W - 1, S] to [n, L]: spans that end `width` later."""
   ends = ends[:, width : width + starts.shape[1]]
   x = reader.span_norm(jax.nn.relu(starts + ends))
-  return reader.span_score(reader.dropout(x, train))[..., 0]
+  return reader.span_score(x)[..., 0]
 
 
 class SpanReader(nn.Module):
@@ -88,7 +84,6 @@ class SpanReader(nn.Module):
       bias_init=partitioning.partitioned(constant(0.0), None),
     )
     self.span_score = bert.dense(exact, 1, (None, None))
-    self.dropout = dropout.Dropout(config.span_dropout_rate)
 
   def __call__(
     self,
@@ -122,8 +117,8 @@ class SpanReader(nn.Module):
     last = jnp.pad(block_mask, ((0, 0), beyond))
     # Widths run one after the other and again in the backward pass, so that no
     # array [n, W, L, S] is kept.
-    score = nn.remat(_score_width, static_argnums=(3, 4))
-    scores = [score(self, starts, ends, w, train) for w in widths]
+    score = nn.remat(_score_width, static_argnums=3)
+    scores = [score(self, starts, ends, w) for w in widths]
     inside = [block_mask & last[:, w : w + length] for w in widths]
     inside = jnp.stack(inside, axis=1)
     return jnp.stack(scores, axis=1) + jnp.where(inside, 0.0, OUTSIDE)

@@ -13,6 +13,7 @@ Dimension key: B batch, Q query length, T block length, N tokens read.
 """
 
 from collections.abc import Mapping
+import dataclasses
 from typing import Any
 
 from flax import linen as nn
@@ -23,10 +24,20 @@ import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.objectives import in_batch
+from retrieval import settings
 from retrieval.nn import objectives
 from retrieval.text import blocks as blocks_lib
 
-MASK_RATE = 0.9  # Lee et al. 2019, section 4
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IctConfig(in_batch.BatchConfig):
+  """The inverse cloze task."""
+
+  # how often the sentence leaves its block (Lee et al. 2019, section 4)
+  mask_rate: settings.Share = 0.9
+  query_length: examples.QueryLength = 64
+
+  __post_init__ = settings.check
 
 
 def loss(
@@ -83,7 +94,7 @@ def _metrics(
 def choose(
   num_sentences: Int[np.ndarray, ' B'],
   rng: np.random.Generator,
-  mask_rate: float = MASK_RATE,
+  mask_rate: float = IctConfig.mask_rate,
 ) -> tuple[Int[np.ndarray, ' B'], Bool[np.ndarray, ' B']]:
   """Choose a sentence of each block ([B] number) and whether to remove it."""
   sentences = rng.integers(num_sentences)
@@ -155,7 +166,7 @@ def read_rows(
   blocks: blocks_lib.BlockStore,
   ids: Int[np.ndarray, ' B'],
   rng: np.random.Generator,
-  mask_rate: float = MASK_RATE,
+  mask_rate: float = IctConfig.mask_rate,
 ) -> examples.Batch:
   """Make one example of each block: `make_rows`' rows and block_hash [B, 2]."""
   chosen = choose_sentences(blocks, ids, rng, mask_rate)

@@ -11,8 +11,9 @@ so on; D embedding.
 """
 
 from collections.abc import Callable, Mapping
+import dataclasses
 import functools
-from typing import Any
+from typing import Annotated, Any
 
 from flax import linen as nn
 import jax
@@ -20,9 +21,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import realm as model_lib
+from retrieval import settings
 from retrieval.nn import objectives
 
 _READ = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchConfig:
+  """Negatives of a batch, and how it is encoded."""
+
+  # parts in which a batch is encoded, so that one part's activations are kept
+  gradient_cache_parts: Annotated[int, settings.Range(1, 2**16)] = 1
+  # whether copies of a row's block are left out of its negatives; not as released
+  mask_duplicates: bool = True
 
 
 def map_chunks(

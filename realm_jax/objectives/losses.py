@@ -10,7 +10,8 @@ positions, V vocabulary.
 """
 
 from collections.abc import Mapping
-from typing import Any
+import dataclasses
+from typing import Any, Literal
 
 from flax import linen as nn
 import jax
@@ -18,10 +19,27 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import realm as model_lib
+from retrieval import settings
 from retrieval.nn import objectives
 
 # Objectives that train retriever and encoder together, by one likelihood.
 JOINT = ('marginal_token', 'marginal_seq')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LossConfig:
+  """Objective of REALM."""
+
+  # marginal_token (released), marginal_seq (paper) train both together; pdist,
+  # emdr2, loop, replug_lsr train the retriever beside the marginal.
+  objective: Literal[
+    'marginal_token', 'marginal_seq', 'pdist', 'emdr2', 'loop', 'replug_lsr'
+  ] = 'marginal_token'
+  # factor of an objective that trains the retriever alone
+  retriever_weight: settings.NotNegative = 1.0
+
+  __post_init__ = settings.check
+
 
 Scores = Float[Array, 'B K']
 Mask = Bool[Array, 'B K']
@@ -106,8 +124,8 @@ def loss(
   key: jax.Array,
   train: bool,
   *,
-  objective: str = 'marginal_token',
-  retriever_weight: float = 1.0,
+  objective: str = LossConfig.objective,
+  retriever_weight: float = LossConfig.retriever_weight,
   objective_settings: Mapping[str, float | str] | None = None,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Train the encoder by marginal likelihood, the retriever by `objective`.

@@ -13,8 +13,9 @@ Dimension key: B batch, J joint length, M masked positions, V vocabulary.
 """
 
 from collections.abc import Mapping
+import dataclasses
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +25,23 @@ import numpy as np
 from realm_jax.data import examples, masking
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import ict
+from retrieval import settings
 from retrieval.nn import objectives
 from retrieval.text import blocks as blocks_lib
 
 _READ = 1 << 22  # tokens read at once
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MlmConfig:
+  """Masked language modelling."""
+
+  mask_rate: settings.Share = 0.3  # of a sentence's tokens
+  removal_rate: settings.Share = 0.3  # how often the sentence leaves its block
+  # tokens are chosen by their frequency to minus this
+  rarity: Annotated[float, settings.Range(0, 10)] = 0.5
+
+  __post_init__ = settings.check
 
 
 def weigh_tokens(

@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 from jaxtyping import Bool, Float32, Int
-import ml_collections
 import numpy as np
 
 from realm_jax.data import (
@@ -25,7 +24,7 @@ from realm_jax.data import (
 )
 from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import model_configs, serving
-from retrieval import searchers, settings
+from retrieval import searchers
 from retrieval.index import retrievers, text_indices
 from retrieval.questions import answer_search, claims as claims_lib
 from retrieval.search import (
@@ -169,24 +168,19 @@ class BeamRetriever:
 
 
 def text_indices_of(
-  config: ml_collections.ConfigDict, data: data_folder.DataFolder
+  config: model_configs.BeamConfig, data: data_folder.DataFolder
 ) -> text_indices.TextIndices:
   """Return the indices of the texts of a folder's blocks, below their titles."""
-  colbert = getattr(config, 'colbert_index', None)
-  if isinstance(colbert, ml_collections.ConfigDict):
-    colbert = settings.build(
-      text_indices.ColbertConfig, colbert.to_dict(), 'config.colbert_index'
-    )
   return text_indices.TextIndices(
     data.root,
     data.blocks,
     num_topics=config.lookup.num_topics,
-    colbert=colbert,
+    colbert=config.colbert_index,
   )
 
 
 def make_retriever(
-  config: ml_collections.ConfigDict,
+  config: model_configs.BeamConfig,
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
   progress: Callable[[int, int], None] | None = None,
@@ -213,9 +207,9 @@ def make_retriever(
     progress=progress,
   ).make(kind)
   scale = config.lookup.bm25_scale if kind in names.WORDS else 1.0
-  section = getattr(config, 'reranker', None)
-  if section and section.path:
-    if section.path == getattr(config.colbert_index, 'model', ''):
+  section = config.reranker
+  if section.path:
+    if section.path == config.colbert_index.model:
       model = rerank.ByTokenVectors(indices.tokens(progress=progress))
     else:
       model = rerank.ByTexts(rerank.load(section.path), blocks)
@@ -344,7 +338,7 @@ class BeamSelector:
 
 
 def make_selector(
-  config: ml_collections.ConfigDict,
+  config: model_configs.BeamConfig,
   data: data_folder.DataFolder,
   retriever: BeamRetriever,
   *,

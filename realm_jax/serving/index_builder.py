@@ -15,7 +15,6 @@ import time
 from typing import Any
 
 import jax
-import ml_collections
 import numpy as np
 
 from realm_jax.data import examples, folder as data_folder
@@ -114,7 +113,7 @@ class Builder:
 
 
 def make_builder(
-  config: ml_collections.ConfigDict,
+  config: model_configs.RunConfig,
   data: data_folder.DataFolder,
   workdir: str | os.PathLike,
   devices: tuple[jax.Device, ...] = (),
@@ -127,23 +126,23 @@ def make_builder(
     executor: where blocks are embedded; None is this process, or each process of
       a distributed run.
   """
-  start = config.embedder_from or config.get('realm_from', '')
+  start = config.embedder_from or getattr(config, 'realm_from', '')
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)
   return Builder(
     model=model,
     layout=data.layout(config),
     blocks=data.blocks,
     folder=index_versions.VersionFolder(index_folders.index_folder(workdir)),
-    index=index_lib.IndexConfig(metric='dot_product', **config.index.to_dict()),
-    batch_tokens=config.refresh.batch_tokens,
-    vectors_dtype=config.refresh.vectors_dtype,
+    index=config.index,
+    batch_tokens=config.vectors.batch_tokens,
+    vectors_dtype=config.vectors.dtype,
     devices=devices or None,
     executor=executor or _share(),
     sources=index_folders.to_take_over(
       start,
       model,
-      lambda theirs: model_configs.realm_config(
-        theirs, data.tokenizer.vocab_size
+      lambda saved: model_configs.realm_config(
+        model_configs.of_saved(saved), data.tokenizer.vocab_size
       ),
     ),
   )

@@ -8,7 +8,6 @@ import pathlib
 from typing import Any
 
 from absl import logging
-import ml_collections
 
 from realm_jax.nn import config as config_lib
 from retrieval.store import checkpoints
@@ -29,7 +28,7 @@ def index_folder(
 def to_take_over(
   start: str,
   model_cfg: config_lib.RealmConfig,
-  read_model: Callable[[ml_collections.ConfigDict], config_lib.RealmConfig],
+  read_model: Callable[[checkpoints.Saved], config_lib.RealmConfig],
 ) -> tuple[pathlib.Path, ...]:
   """Return the folder whose index a new run may take over, if there is one.
 
@@ -40,7 +39,7 @@ def to_take_over(
   if not start or not folder.is_dir():
     return ()
   try:
-    theirs = read_model(checkpoints.find(start).config)
+    theirs = read_model(checkpoints.find(start))
   except (FileNotFoundError, ValueError, TypeError, AttributeError) as e:
     logging.warning('%s: no index is taken over from there (%s).', folder, e)
     return ()

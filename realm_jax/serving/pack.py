@@ -90,7 +90,7 @@ def pack(
 def _config(trained: Any) -> dict[str, Any]:
   """Return a model's config without the paths of one machine."""
   realm = getattr(trained.model.config, 'realm', trained.model.config)
-  found = json.loads(trained.config.to_json())
+  found = json.loads(json.dumps(dataclasses.asdict(trained.config)))
   for name in ('embedder', 'encoder'):
     bert = getattr(realm, name)
     sizes = {

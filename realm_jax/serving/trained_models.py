@@ -8,8 +8,6 @@ import functools
 import os
 from typing import Any
 
-import ml_collections
-
 from realm_jax.data import folder as data_folder, pipeline
 from realm_jax.nn import initialize, open_qa, realm as model_lib
 from realm_jax.objectives import claims
@@ -25,6 +23,7 @@ from realm_jax.serving import (
   trained_model,
 )
 from retrieval.index import index_versions
+from retrieval.search import late_interaction
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib
 
@@ -33,8 +32,8 @@ BLOCKS = (
 )
 _KEPT = 20  # spans of a question over which shares are computed
 _TRAINED_BY = {
-  'reader': 'experiments.open_qa.train',
-  'classifier': 'experiments.open_qa.train with a config of configs/claims_base.py',
+  'reader': 'experiments.train',
+  'classifier': 'experiments.train with a config of configs/claims_base.py',
 }
 
 
@@ -130,30 +129,28 @@ class TrainedReader(trained_model.TrainedModel):
       kind: one of `beams.KINDS`.
       words_weight: BM25's share of 'weighted'; 0: the config's.
     """
-    config = self.config.copy_and_resolve_references()
-    with config.unlocked():
-      config.retriever = kind
-      if words_weight:
-        config.lookup.words_weight = words_weight
+    config = dataclasses.replace(self.config, retriever=kind)
+    if words_weight:
+      lookup = dataclasses.replace(config.lookup, words_weight=words_weight)
+      config = dataclasses.replace(config, lookup=lookup)
     return dataclasses.replace(self, config=config)
 
-  def with_colbert(self, section: ml_collections.ConfigDict) -> 'TrainedReader':
-    """Return the same reader with this config.colbert_index."""
-    config = self.config.copy_and_resolve_references()
-    with config.unlocked():
-      config.colbert_index = section.copy_and_resolve_references()
+  def with_colbert(
+    self, section: late_interaction.ColbertConfig
+  ) -> 'TrainedReader':
+    """Return the same reader with this index of late interaction."""
+    config = dataclasses.replace(self.config, colbert_index=section)
     return dataclasses.replace(self, config=config)
 
   def with_reranker(self, path: str, candidates: int = 50) -> 'TrainedReader':
     """Return the same reader with a re-ranker of its retriever's first blocks.
 
     Args:
-      path: folder of a run of experiments.reranking.train; '' for none.
+      path: folder of a run of task cross_encoder; '' for none.
       candidates: blocks that are ordered anew.
     """
-    config = self.config.copy_and_resolve_references()
-    with config.unlocked():
-      config.reranker = {'path': path, 'candidates': candidates}
+    reranker = model_configs.Reranker(path=path, candidates=candidates)
+    config = dataclasses.replace(self.config, reranker=reranker)
     return dataclasses.replace(self, config=config)
 
   def open_answerer(
@@ -249,8 +246,7 @@ def load(
   """Load a trained model.
 
   Args:
-    workdir: folder of a run of experiments.realm.train or
-      experiments.open_qa.train, of a converted checkpoint, or of a packed model.
+    workdir: folder of a run of experiments.train, of a converted checkpoint, or of a packed model.
     data_dir: data folder, if the data have moved or changed.
     step: a number, 'best' (by config.best_metric), or '' for the newest.
     part: what to load: 'reader', 'classifier', or 'realm' for retriever and encoder.
@@ -282,7 +278,8 @@ def load(
     params |= blocks
   data = data_folder.open_saved(saved, workdir, data_dir)
   index_folder = index_folders.index_folder(workdir, data_dir)
-  found = of_params(saved.config, data, params, saved.step, index_folder)
+  config = model_configs.of_saved(saved)
+  found = of_params(config, data, params, saved.step, index_folder)
   if saved.index_version:
     folder = index_folders.index_folder(workdir) / saved.index_version
     blocks = index_versions.read_snapshot(folder)
@@ -297,7 +294,7 @@ def load(
 
 
 def of_params(
-  config: ml_collections.ConfigDict,
+  config: model_configs.RunConfig,
   data: data_folder.DataFolder,
   params: Any,
   step: int,

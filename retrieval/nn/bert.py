@@ -56,8 +56,8 @@ class BertConfig:
   initializer_range: settings.NotNegative = 0.02
   pooler: bool = True  # whether a tanh layer over [CLS] follows
   remat: bool = False  # recompute each layer in the backward pass
-  dtype: Any = jnp.float32  # compute
-  param_dtype: Any = jnp.float32  # parameters
+  dtype: Any = 'float32'  # compute
+  param_dtype: Any = 'float32'  # parameters
 
   def __post_init__(self):
     settings.check(self)

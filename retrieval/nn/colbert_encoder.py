@@ -131,7 +131,7 @@ class ColbertEncoder:
 def load(
   path: str | os.PathLike, step: str = '', **placement: Any
 ) -> ColbertEncoder:
-  """Load a run of experiments.open_qa.train with config.task 'colbert'.
+  """Load a run of experiments.train with config.task 'colbert'.
 
   Args:
     step: as of `checkpoints.find`.

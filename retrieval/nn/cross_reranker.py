@@ -104,7 +104,7 @@ class CrossReranker:
 
 
 def load(path: str | os.PathLike, step: str = '') -> CrossReranker:
-  """Load a run of experiments.reranking.train.
+  """Load a run of experiments.train.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.

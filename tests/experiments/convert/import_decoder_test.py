@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import pytest
 
-from experiments.convert import import_decoder as retro_import
+from experiments import import_decoder as retro_import
 from retrieval.store import checkpoints, safetensors_files
 from retrieval.tokenization import byte_pairs
 from retro_jax.nn import retrofit

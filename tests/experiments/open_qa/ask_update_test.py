@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions asked of every block, and asked again of a changed corpus."""
 
+import dataclasses
+
 import pytest
 
-from experiments.engine import command
-from experiments.open_qa import ask, update as realm_update
+from experiments.open_qa import trained_reader, update as realm_update
 from realm_jax.serving import serving, trained_models
 from retrieval.text import corpus
 from tests.experiments.open_qa import tiny_open_qa
@@ -24,7 +25,7 @@ def by_words(made, tmp_path_factory):
   """A run that finds blocks by BM25."""
   workdir = tmp_path_factory.mktemp('bm25')
   trained = trained_models.load(made.workdir, part='reader')
-  config = command.changed(made.config, retriever='bm25')
+  config = dataclasses.replace(made.config, retriever='bm25')
   tiny_open_qa.save(workdir, trained, config)
   return workdir
 
@@ -32,7 +33,7 @@ def by_words(made, tmp_path_factory):
 @pytest.fixture(scope='module')
 def wide(made):
   """Reads every block."""
-  reader = ask.open_reader(made.workdir)
+  reader = trained_reader.open_reader(made.workdir)
   return _read_all(reader)
 
 
@@ -58,7 +59,7 @@ def embedded(monkeypatch):
 
 
 def test_more_blocks_are_read(made, wide):
-  [found] = ask.open_reader(made.workdir).answer([ASKED])
+  [found] = trained_reader.open_reader(made.workdir).answer([ASKED])
   [more] = wide.answer([ASKED])
   number = wide.trained.data.blocks.num_blocks
   assert sorted(more.beam.tolist()) == list(range(number))
@@ -80,7 +81,9 @@ def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
   assert embedded == ['Zebra']
   assert updated.counts['blocks embedded'] == 1
   assert updated.index.version.name.startswith('00000000')
-  after = _read_all(ask.open_reader(made.workdir, str(tmp_path / 'new')))
+  after = _read_all(
+    trained_reader.open_reader(made.workdir, str(tmp_path / 'new'))
+  )
   assert embedded == ['Zebra']
   [now] = after.answer([ASKED])
   blocks = after.trained.data.blocks
@@ -100,7 +103,9 @@ def test_a_question_is_answered_by_the_only_document(made, tmp_path):
   tokens = trained.data.blocks.tokens
   everything = [tokens.document_id(i) for i in range(tokens.num_documents)]
   realm_update.update_run(made.workdir, tmp_path / 'one', [NEW], everything)
-  [now] = ask.open_reader(made.workdir, str(tmp_path / 'one')).answer(ASKED)
+  [now] = trained_reader.open_reader(
+    made.workdir, str(tmp_path / 'one')
+  ).answer(ASKED)
   assert now.text in NEW.text and now.beam.tolist() == [0]
 
 
@@ -108,7 +113,7 @@ def test_words_find_a_new_document_and_nothing_is_embedded(
   by_words, embedded, tmp_path
 ):
   out = tmp_path / 'new'
-  before = ask.open_reader(by_words)
+  before = trained_reader.open_reader(by_words)
   [earlier] = before.answer('zebra')
   assert earlier.text == ''
   updated = realm_update.update_run(by_words, out, [NEW])
@@ -120,12 +125,12 @@ def test_words_find_a_new_document_and_nothing_is_embedded(
     'blocks reused in bm25': before.data.blocks.num_blocks,
     'blocks removed': 0,
   }
-  [now] = ask.open_reader(by_words, str(out)).answer('zebra')
+  [now] = trained_reader.open_reader(by_words, str(out)).answer('zebra')
   assert now.text in NEW.text and now.answers[0].rank == 0
   # Again: changed once more, from the changed data.
   realm_update.update_run(
     by_words, tmp_path / 'again', (), ['new'], data_dir=str(out)
   )
-  again = ask.open_reader(by_words, str(tmp_path / 'again'))
+  again = trained_reader.open_reader(by_words, str(tmp_path / 'again'))
   assert again.answer(['zebra'])[0].text == ''
   assert not embedded

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from configs import colbert_small
-from experiments.engine import loop, metric_writer
-from experiments.open_qa import colbert_task
+from experiments.engine import configs, loop, metric_writer
+from experiments.open_qa import config as config_lib, contrast_tasks
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import beams
 from retrieval.nn import colbert_encoder, trained_encoders
 from retrieval.questions import questions as questions_lib
 from retrieval.search import late_interaction, rerank
+from tests.experiments.open_qa import tiny_open_qa
 from tests.retrieval.text import tiny_blocks
 
 _NAMES = 'abcefghijklmnopr'  # q and d mark queries and passages
@@ -44,38 +45,36 @@ def data(tmp_path_factory):
 
 
 def _config(data, **fields):
-  config = colbert_small.get_config('test')
-  config.data_dir = str(data.root)
+  c = colbert_small.get_config('test')
+  c.data_dir = str(data.root)
   spec = f'custom:train={data.root / "questions.jsonl"}'
-  config.questions.update(train=(spec,), dev=(spec,))
-  config.questions.allow_other_counts = True
-  config.embedder.update(
-    num_layers=1,
-    d_model=16,
-    d_ff=32,
-    max_length=32,
-    dropout_rate=0.02,
-    attention_dropout_rate=0.0,
-    initializer_range=0.3,
+  c.questions.update(train=(spec,), dev=(spec,))
+  c.questions.allow_other_counts = True
+  c.embedder.update(num_layers=1, d_model=16, d_ff=32, max_length=32)
+  c.embedder.dropout_rate = 0.02
+  configs.set_rare(c.embedder, initializer_range=0.3)
+  c.blocks.max_length = 32
+  c.colbert.update(vector_size=8, query_length=16, passage_length=32)
+  configs.set_rare(c.colbert, query_marker='q', passage_marker='d')
+  c.optimizer.learning_rate = 2e-2
+  c.update(num_steps=15, eval_every=15, checkpoint_every=10, log_every=3)
+  return configs.replaced(configs.build(config_lib.ColbertConfig, c), **fields)
+
+
+def _searching(data, model, **fields):
+  """A reader's config whose blocks a ColBERT finds or orders."""
+  config = tiny_open_qa.get_config(
+    data.root, retriever='colbert', **{'blocks.max_length': 32}
   )
-  config.blocks.max_length = 32
-  config.colbert.update(
-    vector_size=8,
-    query_length=16,
-    passage_length=32,
-    query_marker='q',
-    passage_marker='d',
+  index = late_interaction.ColbertConfig(
+    model=str(model), num_centroids=16, shard_blocks=20
   )
-  config.colbert_index.update(num_centroids=16, shard_blocks=20)
-  config.optimizer.learning_rate = 2e-2
-  config.update(num_steps=15, eval_every=15, checkpoint_every=10, log_every=3)
-  config.update_from_flattened_dict(fields)
-  return config
+  return configs.replaced(config, colbert_index=index, **fields)
 
 
 def _train(config, data, workdir):
-  config = colbert_task.with_sizes(config, data.tokenizer.vocab_size)
-  task = colbert_task.make_task(config, data)
+  config = contrast_tasks.with_sizes(config, data.tokenizer.vocab_size)
+  task = contrast_tasks.make_colbert_task(config, data)
   return loop.train(task, config, str(workdir), devices=_ONE)
 
 
@@ -115,8 +114,7 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   monkeypatch.setattr(
     colbert_encoder, 'load', lambda path: load(path, devices=_ONE)
   )
-  config = _config(data, **{'colbert_index.model': str(run[0])})
-  config.retriever = 'colbert'
+  config = _searching(data, run[0])
   calls = []
   retrieve = beams.make_retriever(
     config, data, None, lambda *done: calls.append(done)
@@ -142,7 +140,8 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   scores = np.stack(encoder.score(texts, passages))
   np.testing.assert_allclose(scores, beam.fields['beam_scores'][:-1], rtol=0.1)
   # Blocks found by words, in the order of the index's scores.
-  config.retriever, config.reranker.path = 'bm25', str(run[0])
+  fields = {'retriever': 'bm25', 'reranker.path': str(run[0])}
+  config = _searching(data, run[0], **fields)
   reranked = beams.make_retriever(config, data, None)({}, {}, texts, 3)
   assert np.mean(reranked.ids[:, 0] == beam.ids[:-1, 0]) > 0.8
   scores = beam.fields['beam_scores'][:-1, 0]
@@ -156,27 +155,10 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   assert not calls and isinstance(again, late_interaction.LateInteraction)
 
 
-def test_the_full_size():
-  try:
-    config = colbert_task.with_sizes(colbert_small.get_config(), 30522)
-  except FileNotFoundError as e:
-    pytest.skip(f'The packaged BERT is not installed: {e}')
-  cfg, model = colbert_task._models(config)
-  assert (cfg.vector_size, cfg.query_length) == (128, 32)
-  ids = jax.ShapeDtypeStruct((1, cfg.passage_length), np.int32)
-  mask = jax.ShapeDtypeStruct(ids.shape, bool)
-  shapes = jax.eval_shape(model.init, jax.random.key(0), ids, mask)['params']
-  assert (
-    {*shapes} == {'bert', 'linear'} == {'bert', *config.optimizer.part_scales}
-  )
-  [kernel] = jax.tree.leaves(shapes['linear'])
-  assert kernel.shape == (384, 128)
-
-
 def test_settings_that_do_not_fit_are_named(run, data):
   with pytest.raises(FileNotFoundError):
     colbert_encoder.load(data.root)
   config = _config(data, **{'colbert.passage_length': 40})
-  config = colbert_task.with_sizes(config, data.tokenizer.vocab_size)
+  config = contrast_tasks.with_sizes(config, data.tokenizer.vocab_size)
   with pytest.raises(ValueError, match='rows of 40 tokens, expected at most'):
-    colbert_task.make_task(config, data)
+    contrast_tasks.make_colbert_task(config, data)

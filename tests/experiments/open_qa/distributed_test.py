@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from experiments.engine import loop, metric_writer
-from experiments.open_qa import starts
+from experiments.open_qa import task as qa_task
 from realm_jax.serving import index_builder, serving
 from retrieval.index import index_versions
 from retrieval.nn import sharding
@@ -64,7 +64,7 @@ def _losses(workdir):
 def test_two_processes_with_sharded_parameters_train_as_one(tmp_path):
   data = tiny_open_qa.make_data(tmp_path / 'data')
   two = _start_two(data, tmp_path / 'two', _FIELDS | {'mesh.fsdp': 2})
-  config = starts.freeze(tiny_open_qa.get_config(data, **_FIELDS))
+  config = qa_task.freeze(tiny_open_qa.get_config(data, **_FIELDS))
   devices = jax.devices()[:1]
   task = tiny_open_qa.task(config, tmp_path / 'one', devices)
   loop.train(task, config, str(tmp_path / 'one'), devices=devices)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Examples of questions: what is found, kept and refused; a tiny retriever."""
 
+import functools
 import json
 import types
 
@@ -9,9 +10,14 @@ import jax
 import numpy as np
 import pytest
 
-from configs.bases import open_qa_base
-from experiments.engine import loop, metric_writer
-from experiments.open_qa import ask, dpr_examples, dpr_task
+from configs import dpr_small
+from experiments.engine import configs, loop, metric_writer
+from experiments.open_qa import (
+  config as config_lib,
+  contrast_tasks,
+  mining,
+  trained_reader,
+)
 from realm_jax.data import folder as realm_data
 from realm_jax.objectives import dpr as dpr_lib
 from retrieval.index import text_indices
@@ -67,42 +73,45 @@ def _retriever(data):
 
 
 def _config(data, **fields):
-  arg = 'dpr_test'
-  config = open_qa_base.finish(open_qa_base.get_config(arg), arg)
-  config.data_dir = str(data.root)
-  config.questions.train = (_spec(data),)
-  config.blocks.max_length = 32
-  for bert in (config.embedder, config.encoder):
+  c = dpr_small.get_config('test')
+  c.data_dir = str(data.root)
+  c.questions.train = (_spec(data),)
+  c.blocks.max_length = 32
+  for bert in (c.embedder, c.encoder):
     bert.update(
       num_layers=1,
       d_model=16,
       d_ff=32,
       max_length=64,
-      dropout_rate=0.0,
-      attention_dropout_rate=0.0,
-      initializer_range=0.3,
     )
-  config.model.projection_size = 8
-  config.model.projection_norm_scale = 1.0
-  config.optimizer.learning_rate = 1e-2
-  config.dpr.depth = 100
-  config.valid_fraction = 0.3
-  config.batch_size = 8
-  config.num_steps = 20
-  config.checkpoint_every = 20
-  config.eval_every = 20
-  config.log_every = 4
-  config.update_from_flattened_dict(fields)
-  return config
+    configs.set_rare(bert, initializer_range=0.3)
+  c.model.projection_size = 8
+  c.model.projection_norm_scale = 1.0
+  c.optimizer.learning_rate = 1e-2
+  c.dpr.depth = 100
+  c.valid_fraction = 0.3
+  c.batch_size = 8
+  c.num_steps = 20
+  c.checkpoint_every = 20
+  c.eval_every = 20
+  c.log_every = 4
+  # BERT's Adam, as of longer runs
+  c.optimizer.name, c.optimizer.b2 = 'bert_adam', 0.999
+  return configs.replaced(configs.build(config_lib.DprConfig, c), **fields)
+
+
+def _splits(config, folder):
+  find = functools.partial(contrast_tasks.find_examples, config, folder)
+  return mining.make_splits(config, find)
 
 
 def _mine(data, folder, retrieve=None, questions=None, **fields):
-  return dpr_examples.mine(
+  return mining.mine(
     folder,
     data.questions if questions is None else questions,
     data.blocks,
     data.tokenizer,
-    dpr_examples.MineConfig(**fields),
+    mining.MineConfig(**fields),
     retrieve or (lambda: _retriever(data)),
   )
 
@@ -127,7 +136,7 @@ def test_positives_hold_answers_and_negatives_do_not(data, tmp_path):
 def test_choose():
   ids = np.array([[4, 2, 7, 1], [3, 5, -1, -1], [9, 8, 6, 0]])
   has = np.array([[0, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 0]], bool)
-  positives, negatives = dpr_examples.choose(ids, has, 2)
+  positives, negatives = mining.choose(ids, has, 2)
   assert positives.tolist() == [2, 3, -1]
   assert negatives.tolist() == [[4, 7], [5, -1], [9, 8]]
 
@@ -145,7 +154,7 @@ def test_regular_expressions_are_searched_as_such(data, tmp_path):
 
 
 def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
-  monkeypatch.setattr(dpr_examples, '_SHARD', 5)
+  monkeypatch.setattr(mining, '_SHARD', 5)
   calls = []
 
   def retriever(dies_after):
@@ -187,29 +196,29 @@ def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
 )
 def test_settings_that_cannot_be_are_refused(fields, message):
   with pytest.raises(ValueError, match=message):
-    dpr_examples.MineConfig(**fields)
+    mining.MineConfig(**fields)
 
 
 def test_held_out_questions(data):
   folder = realm_data.DataFolder(data.root)
-  splits = dpr_task.make_splits(_config(data), folder)
+  splits = _splits(_config(data), folder)
   parts = [
     {splits[name][0].questions[i].id for i in splits[name][1].numbers}
     for name in ('train', 'valid')
   ]
   assert all(parts) and not parts[0] & parts[1] and len(set.union(*parts)) == 16
-  config = _config(data, **{'questions.dev': (_spec(data),)})
-  config.questions.max_dev = 9
-  splits = dpr_task.make_splits(config, folder)
+  fields = {'questions.dev': (_spec(data),), 'questions.max_dev': 9}
+  config = _config(data, **fields)
+  splits = _splits(config, folder)
   assert [len(splits[x][1]) for x in ('train', 'valid')] == [16, 9]
 
 
 def test_blocks_of_a_runs_retrievers(data, monkeypatch):
   folder = realm_data.DataFolder(data.root)
   reader = types.SimpleNamespace(data=folder, params={'a': np.ones(1)})
-  monkeypatch.setattr(ask, 'open_reader', lambda *unused: reader)
+  monkeypatch.setattr(trained_reader, 'open_reader', lambda *unused: reader)
   plain, other = (
-    dpr_task.find_examples(_config(data, **fields), folder, 'train')
+    contrast_tasks.find_examples(_config(data, **fields), folder, 'train')
     for fields in (
       {},
       {'dpr.run': 'runs/qa', 'dpr.retrievers': ('tfidf', 'bm25')},
@@ -230,18 +239,20 @@ def test_blocks_of_a_runs_retrievers(data, monkeypatch):
 def test_settings_of_a_run_that_cannot_be_are_refused(data):
   folder = realm_data.DataFolder(data.root)
   with pytest.raises(ValueError, match='questions.train is empty'):
-    dpr_task.make_task(_config(data, **{'questions.train': ()}), folder)
+    contrast_tasks.make_dpr_task(
+      _config(data, **{'questions.train': ()}), folder
+    )
   config = _config(data, **{'optimizer.accumulate_steps': 2})
   with pytest.raises(ValueError, match='gradient_cache_parts'):
-    dpr_task.make_task(config, folder)
+    contrast_tasks.make_dpr_task(config, folder)
 
 
 def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):
   path = tmp_path / 'train.json'
   folder = realm_data.DataFolder(data.root)
   wrote = _config(data, **{'dpr.export': str(path), 'questions.dev': ()})
-  found, _ = dpr_task.make_splits(wrote, folder)['train']
-  read = dpr_task.find_examples(
+  found, _ = _splits(wrote, folder)['train']
+  read = contrast_tasks.find_examples(
     _config(data, **{'dpr.examples': str(path), 'questions.train': ()}),
     folder,
     'train',
@@ -264,13 +275,13 @@ def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):
     record['positive_ctxs'] = []
   path.write_text(json.dumps(records))
   with pytest.raises(ValueError, match='none of 16 questions has positive'):
-    dpr_examples.read_json(path, data.tokenizer, 1)
+    mining.read_json(path, data.tokenizer, 1)
 
 
 def test_a_run_learns_and_starts_another(data, tmp_path):
   config = _config(data, **{'questions.dev': (_spec(data),)})
   folder = realm_data.DataFolder(data.root)
-  task = dpr_task.make_task(config, folder)
+  task = contrast_tasks.make_dpr_task(config, folder)
   # One device: eight virtual ones of one machine only wait for each other.
   loop.train(task, config, str(tmp_path), devices=jax.devices()[:1])
   rows = metric_writer.read(tmp_path)
@@ -281,9 +292,9 @@ def test_a_run_learns_and_starts_another(data, tmp_path):
   params, _ = checkpoints.load_params(str(tmp_path))
   assert {*params} == {'embedder'}
   # One embedder starts two.
-  config.embedder_from = str(tmp_path)
-  config.model.share_embedders = False
-  task = dpr_task.make_task(config, folder)
+  fields = {'embedder_from': str(tmp_path), 'model.share_embedders': False}
+  config = configs.replaced(config, **fields)
+  task = contrast_tasks.make_dpr_task(config, folder)
   started = sharding.unbox(task.init(jax.random.key(9)))
   assert {*started} == {'query_embedder', 'block_embedder'}
   for embedder in started.values():

@@ -9,13 +9,12 @@ import types
 import numpy as np
 import pytest
 
-from experiments.engine import command
+from experiments import retrieve, score
+from experiments.engine import configs
 from experiments.open_qa import (
-  evaluate as qa_evaluate,
+  evaluate as evaluators,
   rankings,
-  retrieve,
-  score,
-  starts,
+  task as qa_task,
   tune_hybrid,
 )
 from realm_jax.data import folder as realm_data
@@ -51,26 +50,29 @@ def made(tmp_path_factory):
   """A run of a reader that has not been trained."""
   data = tiny_open_qa.make_data(tmp_path_factory.mktemp('retrieve') / 'data')
   config = tiny_open_qa.get_config(data)
-  config.evaluate.batch_size = 4
-  trained = starts.untrained(config, realm_data.DataFolder(data))
+  trained = qa_task.untrained(config, realm_data.DataFolder(data))
   workdir = tmp_path_factory.mktemp('run')
   tiny_open_qa.save(workdir, trained, config)
-  return types.SimpleNamespace(config=config, workdir=workdir)
+  return types.SimpleNamespace(config=config, workdir=workdir, data=data)
 
 
 @pytest.fixture
 def run(made, monkeypatch, capsys):
   """Runs the command; returns what it printed."""
 
-  def run(number=None, **values):
+  def run(number=None, words_weight=0.0, **values):
     defaults = {'kinds': KINDS, 'run': [], 'qrels': '', 'rule': 'substring'}
     defaults |= {'depth': DEPTH, 'contexts': 3, 'output': '', 'packaged': False}
     given = Flags(**defaults | values)
     monkeypatch.setattr(retrieve, 'flags', types.SimpleNamespace(FLAGS=given))
-    config = command.changed(made.config, data_dir='')
-    if number is not None:
-      config.evaluate.questions = (config.evaluate.questions[number],)
-    retrieve.run(config, str(made.workdir))
+    config = configs.replaced(made.config, data_dir='')
+    sets = tiny_open_qa.sets(made.data)
+    wanted = retrieve.Evaluate(
+      questions=sets if number is None else (sets[number],),
+      words_weight=words_weight,
+      batch_size=4,
+    )
+    retrieve.run(config, str(made.workdir), wanted)
     return capsys.readouterr().out
 
   return run
@@ -78,7 +80,7 @@ def run(made, monkeypatch, capsys):
 
 @pytest.fixture(scope='module')
 def sets(made):
-  return question_sets.load_sets(made.config.evaluate.questions, 0, True)
+  return question_sets.load_sets(tiny_open_qa.sets(made.data), 0, True)
 
 
 def _record(folder, number=0):
@@ -118,7 +120,7 @@ def test_from_a_run_to_the_files(made, run, sets):
     assert not record['retrievers'][0]['differences']
   assert data.blocks.num_blocks == record['blocks']
   # The file for readers is scored as any other.
-  spec = made.config.evaluate.questions[0]
+  spec = tiny_open_qa.sets(made.data)[0]
   report = score.score(
     folder / 'custom_test.dense.json', question_sets.load(spec)
   )
@@ -190,10 +192,8 @@ def test_bad_input_is_refused(run, tmp_path, number, values, message):
 
 def test_hybrids_find_what_the_files_of_both_give(made, run, tmp_path):
   folder = tmp_path / 'retrieval'
-  made.config.evaluate.words_weight = 0.25
   kinds = ['dense', 'bm25', 'hybrid', 'weighted']
-  run(0, kinds=kinds, depth=100, output=str(folder))
-  made.config.evaluate.words_weight = 0.0
+  run(0, 0.25, kinds=kinds, depth=100, output=str(folder))
   found = {
     kind: trec_files.read_run(folder / f'custom_test.{kind}.run')
     for kind in kinds
@@ -229,9 +229,8 @@ def test_topics_find_blocks(run, made, monkeypatch, tmp_path):
 
 def test_readers_are_evaluated_with_any_retriever(made):
   for kind in ('', 'random', 'weighted'):
-    config = command.changed(made.config, data_dir='')
-    config.evaluate.retriever = kind
-    config.evaluate.words_weight = 0.125
-    _, trained = qa_evaluate.open_run(config, str(made.workdir))
+    config = configs.replaced(made.config, data_dir='')
+    wanted = evaluators.Evaluate(retriever=kind, words_weight=0.125)
+    trained = evaluators.load(config, str(made.workdir), 'reader', wanted)
     assert trained.config.retriever == (kind or 'dense')
     assert trained.config.lookup.words_weight == 0.125

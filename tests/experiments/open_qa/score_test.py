@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from experiments.open_qa import score
+from experiments import score
 from retrieval.questions import dpr_json, question_sets
 
 
@@ -29,7 +29,7 @@ def _predictions(path, *answers):
 
 
 def _run(*args):
-  command = [sys.executable, '-m', 'experiments.open_qa.score', *map(str, args)]
+  command = [sys.executable, '-m', 'experiments.score', *map(str, args)]
   return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -2,25 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """A reader whose blocks' index is in shards answers as with one index."""
 
-from experiments.open_qa import ask
+from experiments.open_qa import task as qa_task, trained_reader
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders
 from tests.experiments.open_qa import ask_test, tiny_open_qa
 
-starts = tiny_open_qa.starts
-
 
 def _answered(root, shards):
   data, workdir = tiny_open_qa.make_data(root / 'data'), root / 'run'
-  config = tiny_open_qa.get_config(data)
-  config.index.update(searcher='exact', shards=shards)
-  trained = starts.untrained(config, realm_data.DataFolder(data))
+  config = tiny_open_qa.get_config(data, **{'index.shards': shards})
+  trained = qa_task.untrained(config, realm_data.DataFolder(data))
   folder = workdir / index_folders.INDEX
   version = trained.as_realm().open_index(folder).version
   assert getattr(version.index.searcher, 'num_shards', 1) == shards
   tiny_open_qa.save(workdir, trained, config, index_version=version.name)
   version.close()
-  answerer = ask.open_reader(workdir).open_answerer(answers=3, batch_size=8)
+  answerer = trained_reader.open_reader(workdir).open_answerer(
+    answers=3, batch_size=8
+  )
   [found] = answerer.answer([ask_test.ASKED])
   return found.record(3)
 

@@ -16,9 +16,8 @@ import types
 import jax
 import numpy as np
 
-from configs.bases import open_qa_base
-from experiments.engine import checkpoint_writer
-from experiments.open_qa import starts, task as qa_task, train as qa_train
+from experiments.engine import checkpoint_writer, configs
+from experiments.open_qa import config as config_lib, task as qa_task
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders
 from tests.experiments.realm import tiny_realm
@@ -42,33 +41,35 @@ def make_data(root: pathlib.Path) -> pathlib.Path:
   return root
 
 
-def get_config(data_dir: pathlib.Path, arg: str = 'test', **fields):
-  """Four steps of a tiny model on the data of `make_data`."""
-  config = open_qa_base.finish(open_qa_base.get_config(arg), arg)
-  tiny = tiny_realm.get_config(str(data_dir))
-  for name in ('data_dir', 'corpus', 'tokens', 'tokenizer', 'blocks'):
-    config[name] = tiny[name]
-  for name in ('embedder', 'encoder', 'model'):
-    config[name].update(tiny[name])
-  config.layout.query_length = 24
-  config.lookup.row_length = 48
-  config.lookup.retriever_beam = 12
-  config.reader.max_span_width = 2  # each width is a program of its own
-  config.questions.train = (f'custom:train={data_dir}/questions.jsonl',)
-  config.questions.dev = (f'custom:dev={data_dir}/questions.jsonl',)
-  config.evaluate.questions = (
+def sets(data_dir: pathlib.Path) -> tuple[str, str]:
+  """The question sets of `make_data`, to evaluate."""
+  return (
     f'custom:test={data_dir}/questions.jsonl',
     f'curatedtrec:test={data_dir}/patterns.tsv',
   )
-  config.questions.allow_other_counts = True
-  config.batch_size = 4
-  config.num_steps = 4
-  config.eval_every = 4
-  config.checkpoint_every = 2
-  config.keep_checkpoints = 4
-  config.optimizer.learning_rate = 1e-2
-  config.update_from_flattened_dict(fields)
-  return config
+
+
+def get_config(
+  data_dir: pathlib.Path, arg: str = 'test', **fields
+) -> config_lib.Config:
+  """Four steps of a tiny model on the data of `make_data`."""
+  c = configs.of(config_lib.Config)
+  config_lib.set_variant(c, arg)
+  tiny_realm.tiny(c, str(data_dir))
+  c.layout.query_length = 24
+  c.lookup.row_length = 48
+  c.lookup.retriever_beam = 12
+  c.reader.max_span_width = 2  # each width is a program of its own
+  c.questions.train = (f'custom:train={data_dir}/questions.jsonl',)
+  c.questions.dev = (f'custom:dev={data_dir}/questions.jsonl',)
+  c.questions.allow_other_counts = True
+  c.batch_size = 4
+  c.num_steps = 4
+  c.eval_every = 4
+  c.checkpoint_every = 2
+  configs.set_rare(c, keep_checkpoints=4)
+  c.optimizer.learning_rate = 1e-2
+  return configs.replaced(configs.build(config_lib.Config, c), **fields)
 
 
 def task(config, workdir, devices=None):
@@ -82,7 +83,7 @@ def save(workdir: pathlib.Path, trained, config, **fields) -> None:
   checkpoint_writer.save_params(
     str(workdir),
     trained.params,
-    config=json.loads(config.to_json()),
+    config=dataclasses.asdict(config),
     fingerprints=trained.data.fingerprints(),
     **fields,
   )
@@ -92,7 +93,7 @@ def fine_tuned(root: pathlib.Path) -> types.SimpleNamespace:
   """A run whose index is of the embedder that it began with, in `root`."""
   data, workdir = make_data(root / 'data'), root / 'run'
   config = get_config(data)
-  trained = starts.untrained(config, realm_data.DataFolder(data))
+  trained = qa_task.untrained(config, realm_data.DataFolder(data))
   index = trained.as_realm().open_index(workdir / index_folders.INDEX)
   rng = np.random.default_rng(0)
   embedder = jax.tree.map(
@@ -110,7 +111,7 @@ def main() -> None:
   data, workdir, address, process, fields = sys.argv[1:]
   jax.config.update('jax_platforms', 'cpu')
   jax.distributed.initialize(address, 2, int(process))
-  qa_train.run(get_config(pathlib.Path(data), **json.loads(fields)), workdir)
+  qa_task.train(get_config(pathlib.Path(data), **json.loads(fields)), workdir)
 
 
 if __name__ == '__main__':

@@ -3,7 +3,6 @@
 """The weight of hybrid retrieval chosen from run files."""
 
 import json
-import types
 
 import numpy as np
 import pytest
@@ -28,31 +27,20 @@ def stem(tmp_path):
   return tmp_path / 'dev'
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-  """Runs the command; returns what it printed."""
-
-  def run(*stems, **values):
-    defaults = {'weight': [0.0, 0.5, 1.0], 'measure': 'recall@1', 'output': ''}
-    defaults |= {'vectors': 'dense', 'words': 'bm25'}
-    given = types.SimpleNamespace(
-      FLAGS=types.SimpleNamespace(**defaults | values)
-    )
-    monkeypatch.setattr(tune_hybrid, 'flags', given)
-    tune_hybrid.main(['tune_hybrid', *map(str, stems)])
-    return capsys.readouterr().out
-
-  return run
+def _run(folder, *stems, **fields):
+  wanted = tune_hybrid.TuneHybrid(
+    sets=tuple(map(str, stems)),
+    **{'weights': (0.0, 0.5, 1.0), 'measure': 'recall@1'} | fields,
+  )
+  tune_hybrid.tune_hybrid(None, str(folder), wanted)
 
 
-def test_command(stem, run, tmp_path):
-  output = tmp_path / 'tuned.json'
-  printed = run(stem, output=str(output))
-  assert printed.splitlines()[-1] == (
+def test_command(stem, tmp_path, capsys):
+  _run(tmp_path, stem)
+  assert capsys.readouterr().out.splitlines()[-1] == (
     'recall@1: 50.0 at --config.evaluate.words_weight=0.5, 50.0 by ranks.'
   )
-  assert 'dev: 2 questions; percent' in ' '.join(printed.split())
-  found = json.loads(output.read_text())
+  found = json.loads((tmp_path / tune_hybrid.FILE).read_text())
   assert found['chosen'] == 0.5
   assert found['means'] == {'ranks': 0.5, '0': 0.0, '0.5': 0.5, '1': 0.5}
   measures = found['sets']['dev']
@@ -60,19 +48,13 @@ def test_command(stem, run, tmp_path):
   assert means == pytest.approx([5 / 12, 3 / 4])
 
 
-def test_bad_input_is_refused(stem, run):
-  with pytest.raises(
-    ValueError, match='No question set: expected the start of'
-  ):
-    run()
-  with pytest.raises(
-    ValueError, match=r"--measure=x: expected one of .'recall@1'"
-  ):
-    run(stem, measure='x')
+def test_bad_input_is_refused(stem, tmp_path):
+  with pytest.raises(ValueError, match='tune_hybrid.sets'):
+    _run(tmp_path)
+  with pytest.raises(ValueError, match='tune_hybrid.measure'):
+    _run(tmp_path, stem, measure='x')
   with pytest.raises(FileNotFoundError, match=r'devx\.dense\.run'):
-    run(f'{stem}x')
-  with pytest.raises(ValueError, match='a folder; expected the name of a file'):
-    run(stem, output=str(stem.parent))
+    _run(tmp_path, f'{stem}x')
 
 
 def test_a_weight_at_an_end_is_a_run_alone(stem):

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.engine import changed_documents
+from experiments.engine import changed_documents, configs
 from experiments.open_qa import update as realm_update
 from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
@@ -371,16 +371,17 @@ def command(before, monkeypatch):
   known = set(flags.FLAGS)
   changed_documents.define_flags()
 
-  def load(workdir, data_dir):
+  def load(workdir, data_dir, part):
     data = realm_data.DataFolder(pathlib.Path(data_dir))
     folder = index_folders.index_folder(before.root, data_dir)
     return dataclasses.replace(before.trained, data=data, index_folder=folder)
 
-  monkeypatch.setattr(trained_models, 'load_realm', load)
+  monkeypatch.setattr(trained_models, 'load', load)
 
   def run(*arguments, data_dir=''):
-    config = before.trained.config.copy_and_resolve_references()
-    config.data_dir = data_dir or str(before.root)
+    config = configs.replaced(
+      before.trained.config, data_dir=data_dir or str(before.root)
+    )
     flags.FLAGS.unparse_flags()
     flags.FLAGS(['realm_update', *arguments])
     realm_update.run(config, str(before.root))

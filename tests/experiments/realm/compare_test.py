@@ -9,12 +9,7 @@ import types
 import numpy as np
 import pytest
 
-from experiments.realm import (
-  compare,
-  evaluate as realm_evaluate,
-  task as realm_task,
-  zero_shot,
-)
+from experiments.realm import compare, evaluate as evaluators, recall
 from retrieval.questions import bootstrap
 from tests.experiments.realm import tiny_trained
 
@@ -23,62 +18,66 @@ pytestmark = pytest.mark.usefixtures('fast')
 
 @pytest.fixture
 def config(data):
-  found = tiny_trained.get_config(data)
-  found.data_dir = str(data)
-  return found
+  return tiny_trained.get_config(data)
+
+
+@pytest.fixture
+def wanted(data):
+  return compare.Compare(**tiny_trained.recall(data))
 
 
 def test_rows_are_those_of_the_evaluation(
-  config, trained, workdir, index, tmp_path, capsys
+  config, wanted, trained, workdir, index, tmp_path, capsys
 ):
-  rows = compare.run(
+  rows = compare.compare_rows(
     config,
     str(tmp_path),
+    wanted,
     [f'after={workdir}', f'before={workdir},step=0', 'words=bm25'],
   )['rows']
-  start = realm_task.untrained(trained.config, trained.data)
-  start = dataclasses.replace(start, index_folder=trained.index_folder)
+  start = evaluators.untrained(config, trained)
   retrievers = {
-    'after': realm_evaluate.retriever(trained, index),
-    'before': realm_evaluate.retriever(start, start.open_index()),
-    'words': realm_evaluate.bm25_retriever(trained.data),
+    'after': recall.dense(trained, index),
+    'before': recall.dense(start, start.open_index()),
+    'words': recall.bm25(trained.data),
   }
   tables = {
-    name: dict(zero_shot.tables(name, x, trained.data.blocks, config.evaluate))
+    name: dict(recall.tables(name, x, trained.data.blocks, wanted))
     for name, x in retrievers.items()
   }
-  (file,) = config.evaluate.questions
+  (file,) = wanted.questions
   assert [row['name'] for row in rows] == list(retrievers)
   ranks = {
-    (name, x.rule): x.first_hits for name in tables for x in tables[name][file]
+    (name, rule): x for name in tables for rule, x in tables[name][file].items()
   }
   assert len({tuple(x) for x in ranks.values()}) > 1
   for row in rows:
-    for rule in config.evaluate.rules:
+    for rule in wanted.rules:
       key, found = f'questions.jsonl, {rule}', ranks[row['name'], rule]
       values = row['questions'][key]
-      for k in config.evaluate.ks:
-        hits = (found >= 0) & (found < k)
+      for k in wanted.ks:
+        hits = found < k
         assert values[f'recall@{k}'] == pytest.approx(hits.mean())
         for other in retrievers.keys() - {row['name']}:
           theirs = ranks[other, rule]
-          less = hits.astype(float) - ((theirs >= 0) & (theirs < k))
+          less = hits.astype(float) - (theirs < k)
           interval = dataclasses.asdict(bootstrap.bootstrap(less))
           each = {'of_seeds': [interval['mean']]}
           assert row['minus'][other][key][f'recall@{k}'] == interval | each
-      reciprocal = [0 if x < 0 else 1 / (1 + x) for x in found]
+      reciprocal = [1 / (1 + x) for x in found]
       assert values['mrr'] == pytest.approx(np.mean(reciprocal))
   assert json.loads((tmp_path / compare.FILE).read_text())
   assert 'less after' in capsys.readouterr().out
 
 
 def test_a_question_counts_with_the_mean_of_its_seeds(
-  config, workdir, tmp_path
+  config, wanted, workdir, tmp_path
 ):
   runs = [f'{workdir}', f'{workdir},step=0']
-  rows = compare.run(
+  rows = compare.compare_rows(
     config,
     str(tmp_path),
+    wanted,
     [
       'words=bm25',
       'words=bm25',
@@ -99,28 +98,27 @@ def test_a_question_counts_with_the_mean_of_its_seeds(
 
 
 @pytest.mark.parametrize(
-  'row, questions, said',
+  'row, questions',
   [
-    ('one=nowhere', None, 'nowhere.: expected a folder'),
-    ('one=bm25,k=2', None, 'step=N, a number'),
-    ('one=bm25,step=3', None, 'bm25 has no steps'),
-    ('one=bm25,step=3,step=3', None, 'each once'),
-    ('one=bm25', (), r'evaluate.questions: \[\], expected files'),
-    ('one=bm25', ('a/x.jsonl', 'b/x.jsonl'), 'each of another name'),
+    ('one=nowhere', None),
+    ('one=bm25,k=2', None),
+    ('one=bm25,step=3', None),
+    ('one=bm25', ()),
+    ('one=bm25', ('a/x.jsonl', 'b/x.jsonl')),
   ],
 )
-def test_bad_rows_are_refused(config, tmp_path, row, questions, said):
+def test_bad_rows_are_refused(config, wanted, tmp_path, row, questions):
   if questions is not None:
-    config.evaluate.questions = questions
-  with pytest.raises(ValueError, match=said):
-    compare.run(config, str(tmp_path), [row])
+    wanted = dataclasses.replace(wanted, questions=questions)
+  with pytest.raises(ValueError):
+    compare.compare_rows(config, str(tmp_path), wanted, [row])
 
 
 def test_runs_over_other_blocks_are_refused(
-  config, workdir, tmp_path, monkeypatch
+  config, wanted, workdir, tmp_path, monkeypatch
 ):
-  blocks = types.SimpleNamespace(fingerprint='other', path=tmp_path)
-  data = types.SimpleNamespace(blocks=blocks)
+  blocks = types.SimpleNamespace(fingerprint='other')
+  data = types.SimpleNamespace(blocks=blocks, root=tmp_path)
   monkeypatch.setattr(compare.realm_data.DataFolder, 'of', lambda *unused: data)
   with pytest.raises(ValueError, match='searches the blocks of .*; expected'):
-    compare.run(config, str(tmp_path), [f'one={workdir}'])
+    compare.compare_rows(config, str(tmp_path), wanted, [f'one={workdir}'])

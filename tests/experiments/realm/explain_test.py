@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import rich.console
 
+from experiments import explain as command
 from experiments.engine import progress
-from experiments.realm import explain as realm_explain
+from experiments.realm import explanations
 from realm_jax.serving import explain
-from tests.experiments.realm import tiny_trained
 
 pytestmark = pytest.mark.usefixtures('fast')
 
@@ -24,16 +24,18 @@ def flags(monkeypatch):
   """Sets what the command's own flags hold."""
 
   def set_flags(**values):
+    values = {'data_dir': '', 'top': 5, 'json': False} | values
     parsed = types.SimpleNamespace(FLAGS=types.SimpleNamespace(**values))
-    monkeypatch.setattr(realm_explain, 'flags', parsed)
+    monkeypatch.setattr(command, 'flags', parsed)
 
   return set_flags
 
 
-def test_explains_as_json(data, workdir, flags, capsys):
+def test_explains_as_json(workdir, flags, capsys):
   texts = ['The mill stood in [MASK].', 'The [MASK] stood in Rome.']
-  flags(text=texts, answer=['1999', 'rivers crown'], json=True)
-  realm_explain.run(tiny_trained.get_config(data), str(workdir))
+  answers = ['1999', 'rivers crown']
+  flags(text=texts, answer=answers, json=True, workdir=str(workdir))
+  command.main([])
   one, several = json.loads(capsys.readouterr().out)
   assert (one['answer'], several['answer']) == ('1999', 'rivers crown')
   # A single mask stands for all wordpieces of the answer.
@@ -78,7 +80,7 @@ def test_without_an_answer_the_prediction_is_explained(trained, index, capsys):
   assert len(best) == 2 and found.answer.split() == ' '.join(best).split()
   again = explain.explain(trained, index, text, found.answer)
   assert again.log_prob == pytest.approx(found.log_prob, abs=1e-4)
-  realm_explain.print_explained(found)
+  explanations.print_explained(found)
   printed = capsys.readouterr().out
   assert text in printed and '(null)' in printed and best[0] in printed
 
@@ -100,10 +102,10 @@ def test_what_cannot_be_explained_is_refused(trained, text, answer):
 
 
 @pytest.mark.parametrize(('texts', 'count'), [([], 0), (['[MASK]'], 2)])
-def test_as_many_answers_as_texts(data, workdir, flags, texts, count):
-  flags(text=texts, answer=['x'] * count, json=False)
+def test_as_many_answers_as_texts(workdir, flags, texts, count):
+  flags(text=texts, answer=['x'] * count, workdir=str(workdir))
   with pytest.raises(ValueError, match=f'{len(texts)} --text and {count} --an'):
-    realm_explain.run(tiny_trained.get_config(data), str(workdir))
+    command.main([])
 
 
 def test_markup_in_documents_is_not_interpreted(monkeypatch):
@@ -114,7 +116,7 @@ def test_markup_in_documents_is_not_interpreted(monkeypatch):
   )
   out = rich.console.Console(file=io.StringIO(), width=200)
   monkeypatch.setattr(progress, 'console', lambda: out)
-  realm_explain.print_explained(found)
+  explanations.print_explained(found)
   printed = out.file.getvalue()
   for part in ('[/b] [MASK]', '[/u] 0.500', "'[x]'", '[/i]: [red] [/]', '[b]'):
     assert part in printed

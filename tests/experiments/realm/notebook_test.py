@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The notebook of REALM, run cell by cell at test size."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -9,8 +10,12 @@ import grain
 import pytest
 
 from configs import realm_pretrain_quickstart
-from experiments.engine import checkpoint_writer
-from experiments.realm import prepare as realm_prepare, task as realm_task
+from experiments.engine import checkpoint_writer, configs
+from experiments.realm import (
+  config as config_lib,
+  prepare as realm_prepare,
+  task as realm_task,
+)
 from realm_jax.data import folder as realm_data
 from retrieval.nn import embedders
 from retrieval.text import corpus
@@ -64,16 +69,17 @@ def _write_run(root, workdir):
   ]
   lines = '\n'.join(json.dumps(row) for row in rows)
   (root / 'documents.jsonl').write_text(lines)
-  config = realm_pretrain_quickstart.get_config('test')
-  config.corpus.kind = 'jsonl'
-  config.corpus.path = str(root / 'documents.jsonl')
-  config.prepare.stages = 'tokenizer,tokens,blocks'
-  realm_prepare.run(config, str(workdir))
+  c = realm_pretrain_quickstart.get_config('test')
+  c.corpus.kind = 'jsonl'
+  c.corpus.path = str(root / 'documents.jsonl')
+  config = configs.build(config_lib.Config, c)
+  stages = realm_prepare.Prepare(stages='tokenizer,tokens,blocks')
+  realm_prepare.prepare(config, str(workdir), stages)
   data = realm_data.DataFolder.of(config, workdir)
   trained = realm_task.untrained(config, data)
   with checkpoint_writer.Checkpoints(
     str(workdir),
-    config=config.to_dict(),
+    config=dataclasses.asdict(config),
     pipeline={},
     fingerprints=data.fingerprints(),
   ) as saved:

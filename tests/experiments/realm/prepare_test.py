@@ -9,8 +9,13 @@ import shutil
 import numpy as np
 import pytest
 
-from configs.bases import realm_base
-from experiments.realm import prepare as realm_prepare, task as realm_task
+from configs import realm_pretrain_small
+from experiments.engine import configs
+from experiments.realm import (
+  config as config_lib,
+  prepare as realm_prepare,
+  task as realm_task,
+)
 from realm_jax.data import folder as realm_data
 from retrieval import tokenization
 from retrieval.formats import tf_example, tfrecord
@@ -40,23 +45,23 @@ def folder(tmp_path_factory):
   return root
 
 
-def _config(folder, masked=False, **prepare):
-  config = realm_base.finish(realm_base.get_config('test'), 'test')
-  config.corpus.kind = 'jsonl'
-  config.corpus.path = str(folder / 'z.jsonl')
-  config.corpus.max_documents = 0
+def _config(folder, masked=False, **fields):
+  c = realm_pretrain_small.get_config('test')
+  c.corpus.kind = 'jsonl'
+  c.corpus.path = str(folder / 'z.jsonl')
+  c.corpus.max_documents = 0
   if masked:
-    config.masked_corpus.kind = 'jsonl'
-    config.masked_corpus.path = str(folder / 'x.jsonl')
-  config.tokenizer.path = str(folder / 'tokenizer')
-  config.tokens.documents_per_shard = 7
-  config.blocks.max_length = 32
-  config.prepare.update(prepare)
-  return config
+    other = {'masked_corpus.kind': 'jsonl'}
+    fields = other | {'masked_corpus.path': str(folder / 'x.jsonl')} | fields
+  c.tokenizer.path = str(folder / 'tokenizer')
+  c.tokens.documents_per_shard = 7
+  c.blocks.max_length = 32
+  return configs.replaced(configs.build(config_lib.Config, c), **fields)
 
 
-def _run(config, workdir):
-  realm_prepare.run(config, str(workdir))
+def _run(config, workdir, stages='all', **prepare):
+  wanted = realm_prepare.Prepare(stages=stages, **prepare)
+  realm_prepare.prepare(config, str(workdir), wanted)
   return realm_data.DataFolder.of(config, workdir)
 
 
@@ -109,7 +114,7 @@ def test_all_stages(folder, prepared):
   spans = data.spans
   assert spans.num_spans > 10 and spans.labels == ('DATE',)
   config = _config(folder)
-  source = realm_task.source(config, data, 'train')
+  source = realm_task.masked_sentences(config, data, 'train')
   assert len(source) and data.layout(config).block_length == 32
 
 
@@ -131,30 +136,29 @@ def test_again_there_is_nothing_to_do(folder, prepared, capsys):
 
 
 def test_stages_one_after_another_write_the_same(folder, prepared, tmp_path):
-  _run(_config(folder, stages='tokenizer,tokens'), tmp_path)
+  _run(_config(folder), tmp_path, 'tokenizer,tokens')
   assert {x.name for x in (tmp_path / 'data').glob('[!.]*')} == {
     'tokenizer',
     'tokens',
   }
-  _run(_config(folder, stages='blocks'), tmp_path)
-  _run(_config(folder, stages='spans'), tmp_path)
+  _run(_config(folder), tmp_path, 'blocks')
+  _run(_config(folder), tmp_path, 'spans')
   assert _bytes(tmp_path) == _bytes(prepared)
 
 
 def test_random_masks_need_no_spans(folder, tmp_path):
-  config = _config(folder)
-  config.masker = 'uniform'
+  config = _config(folder, masker='uniform')
   data = _run(config, tmp_path)
   assert not data.path('spans').exists()
-  assert len(realm_task.source(config, data, 'train'))
-  _run(_config(folder, stages='spans'), tmp_path)
+  assert len(realm_task.masked_sentences(config, data, 'train'))
+  _run(_config(folder), tmp_path, 'spans')
   assert data.spans.num_spans
 
 
 def test_stages_that_cannot_be_are_refused(folder, tmp_path):
   message = r"\['vectors'\]; expected some of \['tokenizer', 'tokens'"
   with pytest.raises(ValueError, match=message):
-    _run(_config(folder, stages='tokens,vectors'), tmp_path)
+    _run(_config(folder), tmp_path, 'tokens,vectors')
   assert not (tmp_path / 'data').exists()
 
 
@@ -163,30 +167,28 @@ def test_another_tokenizer_than_the_one_that_stands(folder, copy, tmp_path):
   other.mkdir()
   pieces = (folder / 'tokenizer' / 'vocab.txt').read_text()
   (other / 'vocab.txt').write_text(pieces + 'extra\n')
-  config = _config(folder)
-  config.tokenizer.path = str(other)
+  config = _config(folder, **{'tokenizer.path': str(other)})
   with pytest.raises(ValueError, match='holds tokenizer .*other') as error:
     _run(config, copy)
   assert '\n' not in str(error.value)
   # The same one from another place is fine.
-  config.tokenizer.path = str(copy / 'data' / 'tokenizer')
-  _run(config, copy)
+  own = str(copy / 'data' / 'tokenizer')
+  _run(_config(folder, **{'tokenizer.path': own}), copy)
 
 
 def test_a_tokenizer_that_was_not_finished_is_taken_again(folder, tmp_path):
   (tmp_path / 'data' / 'tokenizer').mkdir(parents=True)  # as a kill leaves it
-  data = _run(_config(folder, stages='tokenizer'), tmp_path)
+  data = _run(_config(folder), tmp_path, 'tokenizer')
   assert data.has_tokenizer and data.tokenizer.vocab_size
 
 
 def test_a_tokenizer_without_mask_leaves_nothing_behind(folder, tmp_path):
   texts = [f'the mill stood {i} times by the river' for i in range(50)]
   tokenization.train_sentencepiece(texts, tmp_path / 'other/model', 286)
-  config = _config(folder)
-  config.tokenizer.path = str(tmp_path / 'other')
+  config = _config(folder, **{'tokenizer.path': str(tmp_path / 'other')})
   with pytest.raises(FileNotFoundError, match='vocab.txt'):
     _run(config, tmp_path)
-  _run(_config(folder, stages='tokenizer'), tmp_path)
+  _run(_config(folder), tmp_path, 'tokenizer')
 
 
 def test_what_is_masked_may_be_another_corpus(folder, with_other_x, prepared):
@@ -199,9 +201,8 @@ def test_what_is_masked_may_be_another_corpus(folder, with_other_x, prepared):
   # Z is what it is without.
   alone = realm_data.DataFolder(prepared / 'data')
   assert data.blocks.fingerprint == alone.blocks.fingerprint
-  config = _config(folder, masked=True)
-  config.valid_fraction = 0.0
-  assert len(realm_task.source(config, data, 'train')) == 9
+  config = _config(folder, masked=True, valid_fraction=0.0)
+  assert len(realm_task.masked_sentences(config, data, 'train')) == 9
 
 
 def test_corpora_must_be_those_that_were_prepared(
@@ -212,48 +213,47 @@ def test_corpora_must_be_those_that_were_prepared(
     (copy, True, "does not exist, but .* is 'jsonl'"),
     (with_other_x, False, "masked: exists, but .* is ''"),
   ):
-    config = _config(folder, masked=masked, stages='spans')
+    config = _config(folder, masked=masked)
     with pytest.raises(ValueError, match=message):
-      _run(config, workdir)
+      _run(config, workdir, 'spans')
     data = realm_data.DataFolder.of(config, workdir)
     with pytest.raises(ValueError, match=message):
-      realm_task.source(config, data, 'train')
+      realm_task.masked_sentences(config, data, 'train')
 
 
 @pytest.mark.parametrize(
   'name', ['tokens/text-000001', 'blocks/hash-000000', 'spans/label-000002']
 )
 def test_verify_finds_a_flipped_bit(folder, copy, name, capsys, monkeypatch):
-  config = _config(folder, stages='tokenizer')
-  _run(config, copy)
+  config = _config(folder)
+  _run(config, copy, 'tokenizer')
   assert 'checksums, spans' in capsys.readouterr().out
   file = copy / 'data' / f'{name}.npy'
   data = bytearray(file.read_bytes())
   data[-1] ^= 1
   file.write_bytes(data)
-  with pytest.raises(ValueError, match=f'{file.name}: damaged') as error:
-    _run(config, copy)
-  assert '\n' not in str(error.value)
+  with pytest.raises(ValueError, match=f'{file.name}: damaged'):
+    _run(config, copy, 'tokenizer')
   monkeypatch.setenv(verification.VARIABLE, 'off')
-  _run(config, copy)
+  _run(config, copy, 'tokenizer')
 
 
 def test_verify_reads_the_other_corpus(folder, with_other_x, tmp_path, capsys):
   shutil.copytree(with_other_x / 'data', tmp_path / 'data')
-  config = _config(folder, masked=True, stages='tokenizer')
-  _run(config, tmp_path)
+  config = _config(folder, masked=True)
+  _run(config, tmp_path, 'tokenizer')
   assert 'checksums, masked/blocks' in capsys.readouterr().out
   file = tmp_path / 'data' / 'masked' / 'tokens' / 'tokens-000000.npy'
   file.write_bytes(file.read_bytes()[:-1] + b'\xff')
   with pytest.raises(ValueError, match='masked/tokens/tokens-000000.npy'):
-    _run(config, tmp_path)
+    _run(config, tmp_path, 'tokenizer')
 
 
 @pytest.fixture(scope='module')
 def exported(folder, with_other_x):
   """The official forms, of a folder with another X."""
-  config = _config(folder, masked=True, export=True, export_shards=3)
-  _run(config, with_other_x)
+  config = _config(folder, masked=True)
+  _run(config, with_other_x, export=True, export_shards=3)
   return with_other_x / 'data' / 'official'
 
 
@@ -290,24 +290,31 @@ def _write_marked(path, text, sentences):
 def test_sentences_come_with_the_corpus(folder, tmp_path):
   text = 'Rome. Crown in 1500.'
   _write_marked(tmp_path / 'x.tfr', text, [[0, 10], [11, 20]])
-  config = _config(folder)
-  config.corpus.kind = 'realm_pretraining'
-  config.corpus.path = str(tmp_path / 'x.tfr')
+  marked = {'corpus.kind': 'realm_pretraining'}
+  marked['corpus.path'] = str(tmp_path / 'x.tfr')
+  config = _config(folder, **marked)
   blocks = _run(config, tmp_path / 'run').blocks
   assert blocks.sentence_bytes(np.arange(2)).tolist() == [[0, 10], [11, 20]]
   _write_marked(tmp_path / 'y.tfr', text, [[0, 11], [10, 20]])
-  config.corpus.path = str(tmp_path / 'y.tfr')
+  marked['corpus.path'] = str(tmp_path / 'y.tfr')
+  config = _config(folder, **marked)
   with pytest.raises(ValueError, match='overlap: one ends at character 11'):
     _run(config, tmp_path / 'overlap')
 
 
 def test_spans_may_come_with_the_corpus(folder, exported, tmp_path):
   """X as published: its records mark what is salient."""
-  config = _config(folder)
-  config.corpus.kind = 'realm_pretraining'
-  config.corpus.path = str(exported / 'pretraining-*')
-  config.spans.tagger.kind = 'corpus'
-  config.blocks.whole_documents = True
+  records = str(exported / 'pretraining-*')
+  own = {'spans.tagger.kind': 'corpus'}
+  config = _config(
+    folder,
+    **own,
+    **{
+      'corpus.kind': 'realm_pretraining',
+      'corpus.path': records,
+      'blocks.whole_documents': True,
+    },
+  )
   data = _run(config, tmp_path)
   blocks, spans = data.blocks, data.spans
   assert blocks.num_blocks == spans.num_spans == 9
@@ -319,12 +326,10 @@ def test_spans_may_come_with_the_corpus(folder, exported, tmp_path):
     ((start, limit),) = marked.tolist()
     assert text.encode()[start:limit].decode() == str(1500 + i)
   # Z may be without any, as long as X has them.
-  config = _config(folder, masked=True)
-  config.masked_corpus.kind = 'realm_pretraining'
-  config.masked_corpus.path = str(exported / 'pretraining-*')
-  config.spans.tagger.kind = 'corpus'
+  masked = {'masked_corpus.kind': 'realm_pretraining'}
+  masked['masked_corpus.path'] = records
+  config = _config(folder, **own, **masked)
   assert _run(config, tmp_path / 'x').spans.num_spans == 9
-  config = _config(folder)
-  config.spans.tagger.kind = 'corpus'
+  config = _config(folder, **own)
   with pytest.raises(ValueError, match="'jsonl' has no sentences and spans"):
     _run(config, tmp_path / 'none')

@@ -3,12 +3,12 @@
 """Facts asked of a tiny REALM, against its explanations one by one."""
 
 import json
-import types
 
 import numpy as np
 import pytest
 
-from experiments.realm import probe, task as realm_task
+from experiments import probe
+from experiments.realm import task as realm_task
 from realm_jax.serving import cloze
 from tests.experiments.realm import tiny_trained
 
@@ -68,7 +68,8 @@ def test_the_null_document_alone_reads_no_block(trained, index, facts):
 
 
 def test_facts_of_the_corpus_are_held_out_spans(trained, index):
-  source = realm_task.source(trained.config, trained.data, 'valid')
+  config = tiny_trained.get_config(trained.data.root)
+  source = realm_task.masked_sentences(config, trained.data, 'valid')
   found = cloze.of_spans(source, 5, seed=0)
   assert 0 < len(found.rows) <= 5
   origins = [int(row['origin']) for row in found.rows]
@@ -79,15 +80,9 @@ def test_facts_of_the_corpus_are_held_out_spans(trained, index):
   assert (cloze.ranks(trained, index, found) <= cloze.MOST).all()
 
 
-def test_the_command_reports_paired_differences(
-  data, workdir, monkeypatch, tmp_path, capsys
-):
-  values = types.SimpleNamespace(facts=[str(data / 'facts.jsonl')], num_spans=4)
-  monkeypatch.setattr(probe, 'flags', types.SimpleNamespace(FLAGS=values))
-  config = tiny_trained.get_config(data)
-  config.evaluate.workdir = str(workdir)
-  probe.run(config, str(tmp_path))
-  rows = json.loads((tmp_path / probe.FILE).read_text())['rows']
+def test_the_command_reports_paired_differences(data, workdir, capsys):
+  probe.probe(str(workdir), [str(data / 'facts.jsonl')], num_spans=4)
+  rows = json.loads((workdir / probe.FILE).read_text())['rows']
   assert [row['documents'] for row in rows] == 2 * [
     'retrieved',
     'random',

@@ -9,7 +9,7 @@ import jax
 import pytest
 
 from experiments.engine import loop, metric_writer
-from experiments.realm import quickstart as realm_quickstart
+from experiments.realm import quickstart
 from retrieval.store import checkpoints
 from tests.experiments.realm import tiny_trained
 
@@ -28,9 +28,9 @@ def test_quickstart_from_stores_to_explained_predictions(
   train = functools.partial(loop.train, devices=jax.devices()[:1])
   monkeypatch.setattr(loop, 'train', train)
   config = tiny_trained.get_config(data, num_steps=4)
-  config.evaluate.before = config.evaluate.bm25 = False
-  config.explain.sentences = (('The [MASK] stood in Paris.', 'mill'),)
-  realm_quickstart.run(config, str(tmp_path))
+  sentences = (('The [MASK] stood in Paris.', 'mill'),)
+  monkeypatch.setattr(quickstart, '_SENTENCES', sentences)
+  quickstart.quickstart(config, str(tmp_path))
   printed = capsys.readouterr().out
   for part in ('nats a token', 'The [MASK] stood in Paris.', 'Done in'):
     assert part in printed
@@ -38,5 +38,5 @@ def test_quickstart_from_stores_to_explained_predictions(
   saved = json.loads((tmp_path / 'config.json').read_text())
   assert saved['encoder_from'] == str(tmp_path / 'mlm')
   before = metric_writer.read(tmp_path)
-  realm_quickstart.run(config, str(tmp_path))
+  quickstart.quickstart(config, str(tmp_path))
   assert metric_writer.read(tmp_path) == before

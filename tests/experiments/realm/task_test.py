@@ -1,12 +1,18 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs to start from."""
+"""Runs to start from, and who builds the indices."""
 
 import pytest
 
 from configs import realm_pretrain_quickstart
-from experiments.realm import task
+from experiments.engine import configs
+from experiments.realm import config as config_lib, task
 from retrieval.store import checkpoints
+
+
+def _config(**fields):
+  c = realm_pretrain_quickstart.get_config('test')
+  return configs.replaced(configs.build(config_lib.Config, c), **fields)
 
 
 def test_a_run_of_another_kind_of_model_is_refused(monkeypatch):
@@ -14,23 +20,15 @@ def test_a_run_of_another_kind_of_model_is_refused(monkeypatch):
   monkeypatch.setattr(
     checkpoints, 'load_params', lambda workdir: (params, None)
   )
-  config = realm_pretrain_quickstart.get_config('test')
-  config.embedder_from = 'runs/ict'
+  config = _config(embedder_from='runs/ict')
   assert task.start_sources(config) == {'embedder': params}
   params = {'embedding': {}, 'encoder': {}}
-  line = (
-    r"config.embedder_from=runs/ict: .*'embedding', 'encoder'., expected one"
-  )
-  with pytest.raises(ValueError, match=line):
+  with pytest.raises(ValueError, match='config.embedder_from=runs/ict'):
     task.start_sources(config)
 
 
 def test_a_cluster_builds_the_indices_where_there_is_one():
-  config = realm_pretrain_quickstart.get_config()
-  config.refresh.schedule = 'async'
-  config.cluster.address = 'auto'
-  assert task.refresh_config(config).builder == 'ray'
-  config.cluster.address = ''
-  config.refresh.builder = 'ray'
+  fields = {'refresh.schedule': 'async', 'cluster.address': 'auto'}
+  assert task.refresh_config(_config(**fields)).builder == 'ray'
   with pytest.raises(ValueError, match='config.cluster.address names no'):
-    task._workers(config, '.')
+    task._workers(_config(**{'refresh.builder': 'ray'}), '.')

@@ -21,9 +21,13 @@ from absl import logging
 import jax
 import numpy as np
 
-from configs.bases import realm_base
-from experiments.engine import checkpoint_writer
-from experiments.realm import background_builders, refresh, train as realm_train
+from experiments.engine import checkpoint_writer, configs
+from experiments.realm import (
+  background_builders,
+  config as config_lib,
+  refresh,
+  task as realm_task,
+)
 from realm_jax.data import folder as realm_data
 from retrieval.text import salient, taggers
 from tests.retrieval.text import tiny_blocks
@@ -38,31 +42,42 @@ def make_data(root: pathlib.Path) -> pathlib.Path:
   return root
 
 
-def get_config(data_dir: str, **fields):
+def get_config(data_dir: str, **fields) -> config_lib.Config:
   """Eight steps of a tiny model; `fields` override, dots name sections."""
-  config = realm_base.finish(realm_base.get_config('test'), 'test')
-  config.data_dir = str(data_dir)
+  c = configs.of(config_lib.Config, num_steps=8)
+  config_lib.set_variant(c, 'test')
+  tiny(c, data_dir)
+  c.layout.query_length = 24
+  c.ict.query_length = 24
+  c.num_steps = 8
+  c.refresh.every = 3
+  c.checkpoint_every = 4
+  c.eval_every = 4
+  configs.set_rare(c, keep_checkpoints=4)
+  c.optimizer.learning_rate = 1e-2
+  config = configs.build(config_lib.Config, c)
+  return configs.replaced(config, **fields)
+
+
+def tiny(c, data_dir: str) -> None:
+  """Sets data and models of any config of blocks."""
+  root = pathlib.Path(data_dir)
+  c.data_dir = str(data_dir)
   # What `make_data` has built, so that preparing finds it done.
-  config.corpus.kind = 'jsonl'
-  config.corpus.path = str(pathlib.Path(data_dir) / 'documents.jsonl')
-  config.corpus.max_documents = 0
-  config.tokens.documents_per_shard = 7
-  config.tokenizer.path = str(pathlib.Path(data_dir) / 'tokenizer')
-  config.blocks.max_length = 32
-  config.layout.query_length = 24
-  config.ict.query_length = 24
-  config.valid_fraction = 0.3
-  for bert in (config.embedder, config.encoder):
+  c.corpus.kind = 'jsonl'
+  c.corpus.path = str(root / 'documents.jsonl')
+  c.corpus.max_documents = 0
+  c.tokens.documents_per_shard = 7
+  c.tokenizer.path = str(root / 'tokenizer')
+  c.blocks.max_length = 32
+  for bert in (c.embedder, c.encoder):
     bert.update(num_layers=1, d_model=16, d_ff=32, max_length=64)
-  config.model.projection_size = 8
-  config.num_steps = 8
-  config.refresh.every = 3
-  config.checkpoint_every = 4
-  config.eval_every = 4
-  config.keep_checkpoints = 4
-  config.optimizer.learning_rate = 1e-2
-  config.update_from_flattened_dict(fields)
-  return config
+  c.model.update(
+    pooling='mean',
+    projection_size=8,
+    projection_norm_scale=0.2,
+    projection_dropout_rate=0.0,
+  )
 
 
 def data_of(config) -> realm_data.DataFolder:
@@ -128,7 +143,7 @@ def main() -> None:
     chosen = jax.devices()[: int(first)]
     jax.devices = jax.local_devices = lambda: chosen
   values = {name: parse(text) for name, text in fields.items()}
-  realm_train.run(get_config(data, **values), workdir)
+  realm_task.train(get_config(data, **values), workdir)
   if address:
     jax.distributed.shutdown()
     os._exit(0)  # as a command ends: a thread may still build

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A REALM as if it were trained, on the data of `tiny_realm` with questions."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -29,11 +30,13 @@ def make_data(root: pathlib.Path) -> pathlib.Path:
 
 
 def get_config(data: pathlib.Path, **fields):
-  """The config of `tiny_realm`, to be evaluated on the questions."""
-  config = tiny_realm.get_config(str(data), **fields)
-  config.evaluate.questions = (str(data / 'questions.jsonl'),)
-  config.evaluate.ks = (1, 3, 100)
-  return config
+  """The config of `tiny_realm`."""
+  return tiny_realm.get_config(str(data), **fields)
+
+
+def recall(data: pathlib.Path) -> dict:
+  """Fields of `recall.Recall` for the questions."""
+  return {'questions': (str(data / 'questions.jsonl'),), 'ks': (1, 3, 100)}
 
 
 def save(root: pathlib.Path, data: pathlib.Path) -> pathlib.Path:
@@ -45,7 +48,7 @@ def save(root: pathlib.Path, data: pathlib.Path) -> pathlib.Path:
   )
   with checkpoint_writer.Checkpoints(
     str(root),
-    config=config.to_dict(),
+    config=dataclasses.asdict(config),
     pipeline={},
     fingerprints=folder.fingerprints(),
   ) as saved:

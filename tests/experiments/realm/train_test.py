@@ -18,12 +18,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.engine import metric_writer
-from experiments.realm import (
-  refresh_worker,
-  task as realm_task,
-  train as realm_train,
-)
+from experiments.engine import configs, metric_writer
+from experiments.realm import refresh_worker, task as realm_task
 from realm_jax.serving import index_builder, trained_models
 from retrieval.index import index_versions
 from tests import xla_flags
@@ -47,7 +43,7 @@ def _train(data, workdir, devices=1, **fields):
     for name in ('devices', 'local_devices'):
       chosen = functools.partial(jax.devices().__getitem__, slice(devices))
       patch.setattr(jax, name, chosen)
-    realm_train.run(config, str(workdir))
+    realm_task.train(config, str(workdir))
 
 
 def _start(data, workdir, *arguments, devices=1):
@@ -260,7 +256,7 @@ def test_a_refresher_follows_checkpoints_from_another_process(
   config = tiny_realm.get_config(
     data, num_steps=60, **{'refresh.poll_sec': 0.05}
   )
-  refresh_worker.run(config, str(tmp_path))
+  refresh_worker.refresh_worker(config, str(tmp_path))
   _finish(trainer)
   steps = [index_versions.step_of(x) for x in _versions(tmp_path)]
   assert steps[-1] == 60
@@ -288,13 +284,6 @@ def test_warm_starts_train_and_start_a_realm(data, tmp_path):
   found = realm_task.untrained(config, tiny_realm.data_of(config)).params
   assert set(found) == set(trained) == {'embedder', 'encoder'}
   jax.tree.map(np.testing.assert_array_equal, found, trained)
-  config.encoder_from = str(folders[0])
-  with pytest.raises(
-    ValueError, match="have \\['embedder'\\], expected an enc"
-  ):
+  config = configs.replaced(config, encoder_from=str(folders[0]))
+  with pytest.raises(ValueError, match="'embedder'"):
     realm_task.untrained(config, tiny_realm.data_of(config))
-
-
-def test_an_unknown_task_is_refused(data, tmp_path):
-  with pytest.raises(ValueError, match="task='itc': expected.*'realm', 'ict'"):
-    _train(data, tmp_path, task='itc')

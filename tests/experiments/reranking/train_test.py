@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from configs import reranking_small
-from experiments.engine import checkpoint_writer, command, loop
+from experiments.engine import checkpoint_writer, configs, loop
 from experiments.open_qa import (
-  candidates,
-  evaluate as qa_evaluate,
+  evaluate as evaluators,
+  mining,
   rankings,
-  starts,
+  task as qa_task,
 )
-from experiments.reranking import examples, train
+from experiments.reranking import config as config_lib, examples, task
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained_models
 from retrieval.index import retrievers
@@ -36,7 +36,7 @@ def reader(tmp_path_factory):
   """A run of a reader that has not been trained."""
   data = tiny_open_qa.make_data(tmp_path_factory.mktemp('qa') / 'data')
   config = tiny_open_qa.get_config(data)
-  trained = starts.untrained(config, realm_data.DataFolder(data))
+  trained = qa_task.untrained(config, realm_data.DataFolder(data))
   workdir = tmp_path_factory.mktemp('run')
   tiny_open_qa.save(workdir, trained, config)
   return workdir
@@ -44,17 +44,17 @@ def reader(tmp_path_factory):
 
 def _config(reader, **fields):
   data = trained_models.load(reader, part='reader').data
-  config = reranking_small.get_config('test')
-  config.tokenizer = str(data.tokenizer_path)
-  config.model.vocab_size = data.tokenizer.vocab_size
-  config.examples.update(run=str(reader), retrievers=('bm25', 'tfidf'))
-  config.examples.update(rule='substring', depth=8)
+  c = reranking_small.get_config('test')
+  c.tokenizer = str(data.tokenizer_path)
+  c.model.vocab_size = data.tokenizer.vocab_size
+  c.examples.update(run=str(reader), retrievers=('bm25', 'tfidf'))
+  c.examples.update(rule='substring', depth=8)
   spec = f'{data.root}/questions.jsonl'
-  config.questions.train = (f'custom:train={spec}',)
-  config.questions.dev = (f'custom:dev={spec}',)
-  config.batch_size, config.keep_checkpoints = 2, 0
-  config.update_from_flattened_dict(fields)
-  return config
+  c.questions.train = (f'custom:train={spec}',)
+  c.questions.dev = (f'custom:dev={spec}',)
+  c.batch_size = 2
+  configs.set_rare(c, keep_checkpoints=0)
+  return configs.replaced(configs.build(config_lib.Config, c), **fields)
 
 
 def test_positives_answer_and_negatives_do_not(reader, tmp_path):
@@ -75,7 +75,7 @@ def test_positives_answer_and_negatives_do_not(reader, tmp_path):
     hits = [bool(holds(*rule.prepare([text]))) for text in texts]
     assert hits == [True] + [False] * len(ids)
   # Another list of the same questions is another store.
-  config.examples.retrievers = ('bm25',)
+  config = _config(reader, **{'examples.retrievers': ('bm25',)})
   other = examples.of_questions(config, tmp_path, 'train')
   assert other.fingerprint != found.fingerprint
 
@@ -83,7 +83,7 @@ def test_positives_answer_and_negatives_do_not(reader, tmp_path):
 def test_lists_are_joined_without_repeats():
   ids = np.array([[4, 4, 2, -1, 4, 7], [-1, -1, 3, 1, 3, 1]])
   want = [[4, -1, 2, -1, -1, 7], [-1, -1, 3, 1, -1, -1]]
-  assert candidates.without_repeats(ids).tolist() == want
+  assert mining.without_repeats(ids).tolist() == want
 
 
 def test_negatives_are_drawn_evenly_and_without_repeats():
@@ -136,8 +136,9 @@ def test_chunks_have_the_candidate_that_shares_most_with_what_follows(
     return rerank.Reranked(draws, rerank.Oracle(parts.passages), 100)
 
   monkeypatch.setattr(retrievers.Retrievers, 'make', make)
-  config = reranking_small.get_config('chunks_test')
-  config.examples.update(run=str(tmp_path / 'run'), max_chunks=128)
+  c = reranking_small.get_config('chunks_test')
+  c.examples.update(run=str(tmp_path / 'run'), max_chunks=128)
+  config = configs.build(config_lib.Config, c)
   found = examples.of_chunks(config, tmp_path / 'examples')
   assert 60 < len(found.queries) <= 128
   for query, positive, negatives in zip(
@@ -161,7 +162,7 @@ def _train(config, workdir):
   one = functools.partial(loop.train, devices=jax.devices()[:1])
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(loop, 'train', one)
-    train.run(config, str(workdir))
+    task.train(config, str(workdir))
 
 
 @pytest.mark.slow
@@ -181,7 +182,7 @@ def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
   trained = trained_models.load(reader, part='reader')
   kind = rankings.Kind(trained, f'bm25+{whole}', 4, candidates=3)
   plain = rankings.Kind(trained, 'bm25', 4)
-  sets = question_sets.load_sets(trained.config.evaluate.questions, 0, True)
+  sets = question_sets.load_sets(tiny_open_qa.sets(trained.data.root), 0, True)
   names = rankings.BlockNames(trained.data.blocks)
   ranked, before = (
     x.rank(sets[0].questions, names, 5, lambda *_: None) for x in (kind, plain)
@@ -192,18 +193,21 @@ def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
     new, old = (
       [name for name, _ in x.run[question.id]] for x in (ranked, before)
     )
-    texts = trained.data.blocks.full_texts(names.ids(old[:3], ''))
+    ids = np.asarray(names.ids(old[:3], ''))
+    texts = trained.data.blocks.full_texts(ids)
     [scores] = reranker.score([question.question], [texts])
     order = np.argsort(-scores, kind='stable')
     assert new == [old[i] for i in order] + old[3:]
-  config = command.changed(trained.config, data_dir='')
-  config.reranker.path, config.evaluate.retriever = str(whole), 'bm25'
-  _, found = qa_evaluate.open_run(config, str(reader))
-  assert found.retriever().reranker
+  config = tiny_open_qa.get_config(
+    trained.data.root, **{'reranker.path': str(whole)}
+  )
+  wanted = evaluators.Evaluate(retriever='bm25')
+  found = evaluators.load(config, str(reader), 'reader', wanted)
+  assert type(found.retriever()).__name__ == 'RerankedRetriever'
 
 
 def test_bad_settings_are_refused(reader, tmp_path):
   with pytest.raises(ValueError, match="examples.run='': expected the folder"):
-    train.run(_config(reader, **{'examples.run': ''}), str(tmp_path))
+    task.train(_config(reader, **{'examples.run': ''}), str(tmp_path))
   with pytest.raises(ValueError, match='vocab_size=7: expected '):
-    train.run(_config(reader, **{'model.vocab_size': 7}), str(tmp_path))
+    task.train(_config(reader, **{'model.vocab_size': 7}), str(tmp_path))

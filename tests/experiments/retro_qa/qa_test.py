@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 
-from experiments.open_qa import score
+from experiments import score
 from experiments.retro_qa import (
   data as retro_qa_data,
   evaluate as retro_qa_evaluate,

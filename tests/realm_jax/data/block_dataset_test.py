@@ -34,7 +34,7 @@ def data(tmp_path_factory):
   return made
 
 
-def _dataset(data, mask_rate=ict.MASK_RATE, **fields):
+def _dataset(data, mask_rate=ict.IctConfig.mask_rate, **fields):
   def read(ids, rng):
     return ict.read_rows(data.layout, data.blocks, ids, rng, mask_rate)
 
@@ -214,10 +214,10 @@ def test_the_fingerprint_changes_with_the_stream(data, tmp_path):
   found = [
     block_dataset.fingerprint(*fields)
     for fields in (
-      (data.blocks, data.layout, VALID, ict.MASK_RATE),
-      (data.blocks, longer, VALID, ict.MASK_RATE),
-      (other.blocks, data.layout, VALID, ict.MASK_RATE),
-      (data.blocks, data.layout, 0.2, ict.MASK_RATE),
+      (data.blocks, data.layout, VALID, ict.IctConfig.mask_rate),
+      (data.blocks, longer, VALID, ict.IctConfig.mask_rate),
+      (other.blocks, data.layout, VALID, ict.IctConfig.mask_rate),
+      (data.blocks, data.layout, 0.2, ict.IctConfig.mask_rate),
       (data.blocks, data.layout, VALID, 0.8),
     )
   ]

@@ -24,7 +24,11 @@ def _config(kind='', max_length=32):
     {
       'data_dir': '',
       'blocks': {'max_length': max_length},
-      'layout': {'query_length': 9, 'num_candidates': 3},
+      'layout': {
+        'query_length': 9,
+        'num_candidates': 3,
+        'max_targets': 10,
+      },
       'masked_corpus': {'kind': kind},
     }
   )
@@ -55,7 +59,6 @@ def test_layout_has_the_config_lengths_and_the_tokenizer_specials(made):
 
 def test_another_masked_corpus(made, tmp_path):
   data = folder.DataFolder(tmp_path)
-  assert folder.has_other_masked_corpus(_config('jsonl'))
   data.check_masked(_config())
   with pytest.raises(ValueError, match="not exist, but .* is 'jsonl'; run exp"):
     data.check_masked(_config('jsonl'))
@@ -80,6 +83,6 @@ def test_a_checkpoint_needs_the_tokenizer_of_its_data(made, tmp_path):
 
 
 def test_a_folder_without_a_tokenizer_names_the_command(tmp_path):
-  with pytest.raises(FileNotFoundError, match='run experiments.realm.prepare'):
+  with pytest.raises(FileNotFoundError, match='run experiments.prepare'):
     folder.DataFolder(tmp_path).tokenizer  # noqa: B018
   assert folder.checkpoint_path(str(tmp_path)) == tmp_path

@@ -100,16 +100,6 @@ def test_low_precision_leaves_scores_in_float32():
   assert 1e-4 < difference < 0.2
 
 
-def test_dropout_of_spans():
-  config = dataclasses.replace(CONFIG, span_dropout_rate=0.5)
-  drawn = [
-    _read(*_rows(), config=config, train=True, seed=i) for i in (0, 0, 1)
-  ]
-  np.testing.assert_array_equal(drawn[0], drawn[1])
-  assert np.abs(drawn[0] - drawn[2]).max() > 0.1
-  np.testing.assert_array_equal(_read(*_rows(), config=config), _read(*_rows()))
-
-
 def test_nothing_of_all_spans_is_held():
   """The memory of the backward pass does not grow with the widest span."""
 
@@ -218,7 +208,6 @@ def test_what_does_not_fit_is_named():
     {'span_hidden_size': 0},
     {'max_span_width': 0},
     {'span_norm_eps': 0.0},
-    {'span_dropout_rate': 1.0},
   ],
 )
 def test_bad_fields(field):

@@ -3,14 +3,13 @@
 """A run that starts from another one takes its index over; nothing is embedded."""
 
 import dataclasses
-import json
 
 import jax
 import numpy as np
 import pytest
 
 from experiments.engine import checkpoint_writer
-from experiments.open_qa import starts
+from experiments.open_qa import task as qa_task
 from realm_jax.serving import serving
 from retrieval.index import index_versions
 from retrieval.nn import sharding
@@ -28,7 +27,7 @@ def start(data, tmp_path_factory):
   """A run with the index of its own parameters, and these."""
   run = tmp_path_factory.mktemp('run')
   config = tiny_open_qa.get_config(data)
-  trained = starts.untrained(config, tiny_realm.data_of(config))
+  trained = qa_task.untrained(config, tiny_realm.data_of(config))
   trained = dataclasses.replace(trained, step=5, block_step=5)
   _save(run, trained, '')
   trained.as_realm().open_index(run / 'index').version.close()
@@ -39,7 +38,7 @@ def _save(run, trained, index_version):
   checkpoint_writer.save_params(
     str(run),
     trained.params,
-    config=json.loads(trained.config.to_json()),
+    config=dataclasses.asdict(trained.config),
     step=5,
     index_version=index_version,
   )

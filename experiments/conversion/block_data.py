@@ -12,17 +12,17 @@ import pathlib
 from typing import Any
 
 from absl import logging
-import ml_collections
 import numpy as np
 
-from experiments.convert import checkpoint_sources
-from experiments.engine import command, progress
+from experiments.conversion import sources
+from experiments.engine import configs, progress
+from experiments.open_qa import config as config_lib
 from experiments.realm import prepare as realm_prepare
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder
 from retrieval import tokenization
 from retrieval.formats import block_records, tfrecord
-from retrieval.index import index as index_lib, index_versions
+from retrieval.index import index_versions
 from retrieval.text import blocks as blocks_lib
 
 FOLDER = 'official'
@@ -115,20 +115,18 @@ def _take_tokenizer(vocab, config, data, size: int):
       f'{vocab}: a vocabulary of {count:,}, but the checkpoint has {size:,} word '
       'embeddings.'
     )
-  config = command.changed(config, tokenizer={'path': str(vocab)})
+  config = configs.replaced(config, **{'tokenizer.path': str(vocab)})
   realm_prepare.take_tokenizer(config, data)
   own = str(data.tokenizer_path.resolve())
-  return command.changed(config, tokenizer={'path': own})
+  return configs.replaced(config, **{'tokenizer.path': own})
 
 
 def make_data(
   options: Any,
-  config: ml_collections.ConfigDict,
-  found: checkpoint_sources.Sources,
+  config: config_lib.Config,
+  found: sources.Sources,
   workdir: str,
-) -> tuple[
-  ml_collections.ConfigDict, dict[str, str], blocks_lib.BlockStore | None
-]:
+) -> tuple[config_lib.Config, dict[str, str], blocks_lib.BlockStore | None]:
   """Make vocabulary and blocks of a data folder, or open finished ones.
 
   Args:
@@ -158,12 +156,16 @@ def make_data(
       check_sizes(found.vectors, found.vectors_name, count, width)
     place_files(data.root, source, options.titles)
     path = str(data.root.resolve() / FOLDER)
-    config = command.changed(
+    config = configs.replaced(
       config,
-      corpus={'kind': 'orqa_blocks', 'path': path},
-      # Each record is one block, so that its number is that of its vector.
-      blocks={'whole_documents': True, 'drop_titles': ()},
-      tokens={'documents_per_shard': _PER_SHARD},
+      **{
+        'corpus.kind': 'orqa_blocks',
+        'corpus.path': path,
+        # Each record is one block, so that its number is that of its vector.
+        'blocks.whole_documents': True,
+        'blocks.drop_titles': (),
+        'tokens.documents_per_shard': _PER_SHARD,
+      },
     )
     realm_prepare.tokenize(config, data)
     realm_prepare.cut_blocks(config, data)
@@ -183,7 +185,7 @@ def build_index(
   *,
   step: int,
   root: pathlib.Path,
-  config: ml_collections.ConfigDict,
+  config: config_lib.Config,
 ) -> str:
   """Publish vectors as the index version of some parameters.
 
@@ -213,11 +215,8 @@ def build_index(
       update(0, len(ids))
     return np.asarray(vectors[ids[0] : ids[-1] + 1], np.float32)
 
-  settings = index_lib.IndexConfig(
-    metric='dot_product', **config.index.to_dict()
-  )
   with progress.bar('index', 'blocks') as update:
-    folder.build(step, embedder, blocks, read, settings, progress=update)
+    folder.build(step, embedder, blocks, read, config.index, progress=update)
   if existed:
     _check_same(folder, wanted, vectors, name)
   return wanted

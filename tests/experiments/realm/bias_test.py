@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gradient over few documents beside that over all of them."""
 
+import dataclasses
 import json
+import shutil
 
 import jax
 import numpy as np
 import pytest
 
-from experiments.realm import marginal_bias
+from experiments.realm import bias
 from realm_jax.data import examples
 from realm_jax.serving import trained_models
 from tests.experiments.realm import tiny_trained
@@ -20,17 +22,18 @@ def test_marginal_bias_is_zero_over_all_documents(
   data, workdir, tmp_path, monkeypatch
 ):
   config = tiny_trained.get_config(data)
-  config.evaluate.workdir = str(workdir)
-  config.marginal_bias.update(
+  folder = tmp_path / 'run'
+  shutil.copytree(workdir, folder)
+  wanted = bias.MarginalBias(
     num_examples=2,
     ks=(2, 10_000),
     num_draws=3,
     read_at_once=16,
     steps=(tiny_trained.STEP,),
   )
-  marginal_bias.run(config, str(tmp_path))
-  assert (tmp_path / marginal_bias.PICTURE).stat().st_size
-  saved = json.loads((tmp_path / marginal_bias.FILE).read_text())
+  bias.marginal_bias(config, str(folder), wanted)
+  assert (folder / bias.PICTURE).stat().st_size
+  saved = json.loads((folder / bias.FILE).read_text())
   rows = {(r['estimator'], r['k'], r['gradient']): r for r in saved['rows']}
   assert len(rows) == 4 * 2 * 2
   for name in ('top', 'uniform', 'mixed'):
@@ -40,20 +43,20 @@ def test_marginal_bias_is_zero_over_all_documents(
       assert every['bias'] == pytest.approx(0, abs=1e-5)
       assert every['posterior_mass'] == pytest.approx(1)
       assert few['cosine'] < 0.9999 and few['posterior_mass'] < 1
-  monkeypatch.setattr(marginal_bias, 'compare', None)  # nothing is left to do
-  marginal_bias.run(config, str(tmp_path))
-  config.marginal_bias.num_examples = 10_000
+  monkeypatch.setattr(bias, 'compare', None)  # nothing is left to do
+  bias.marginal_bias(config, str(folder), wanted)
   monkeypatch.undo()
-  with pytest.raises(ValueError, match='num_examples=10000: expected at most'):
-    marginal_bias.run(config, str(tmp_path))
+  wanted = dataclasses.replace(wanted, num_examples=10_000)
+  with pytest.raises(ValueError, match='num_examples'):
+    bias.marginal_bias(config, str(folder), wanted)
 
 
 def test_marginal_bias_reads_the_block_with_its_sentence(data, workdir):
   """The encoder's values are those of the training's loss."""
   config = tiny_trained.get_config(data)
   trained = trained_models.load(workdir, str(data), part='realm')
-  reader = marginal_bias._Reader(trained, 5)
-  row = next(marginal_bias._rows(config, trained))
+  reader = bias._Reader(trained, 5)
+  row = next(bias._rows(config, trained, 16))
   vectors, scores, gold = reader.read(row)
   batch = examples.stack([row])
   ids = np.flatnonzero(trained.data.blocks.all_hashes() != row['origin_hash'])

@@ -2,19 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answer questions, and show the sources of the answers.
 
-  python -m experiments.open_qa.ask --question='Who discovered penicillin?'
+  python -m experiments.ask --question='Who discovered penicillin?'
 
 By default this is the reader that comes with the package, over the packaged articles
 of Wikipedia; over other documents with
 --config.corpus.kind=jsonl --config.corpus.path=FILE --workdir=DIR --packaged
 (--packaged once: it prepares DIR, which any command then reads). --workdir=DIR is a
-run of experiments.open_qa.train or a checkpoint of experiments.convert.convert.
+run of task open_qa or a checkpoint of experiments.convert.
 Without --question, questions are typed one after the other; an empty line ends.
 --input=FILE reads questions from a file: .txt with one on each line, or .jsonl with a
 field "question" (and perhaps "id"). --output=FILE.jsonl writes each answer with its
-score, title, document, block and runner-ups; experiments.open_qa.score reads it.
---config.data_dir=DATA answers from changed data (experiments.open_qa.update).
---reranker=DIR, a run of experiments.reranking.train, chooses the blocks to read among
+score, title, document, block and runner-ups; experiments.score reads it.
+--config.data_dir=DATA answers from changed data (experiments.update).
+--reranker=DIR, a run of task cross_encoder, chooses the blocks to read among
 the first --config.reranker.candidates that the retriever finds.
 
 The score is the logit of block and span; the share is among the best 20 spans.
@@ -23,73 +23,24 @@ The score is the logit of block and span; the share is among the best 20 spans.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
 import importlib
-import json
 import os
-import pathlib
 import sys
 
 from absl import flags, logging
-import ml_collections
 
 from experiments.engine import command, progress
-from experiments.open_qa import answer_view, settings as settings_lib
-from experiments.realm import prepare as realm_prepare
-from realm_jax.serving import answers, beams, packaged, trained_models
-from retrieval.questions import questions as questions_lib, scoring
-from retrieval.store import checkpoints, packed, store
-from retrieval.text import corpus as corpus_lib, packed_runs
-
-CONFIG = str(
-  pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_reader.py'
+from experiments.open_qa import (
+  answer_view,
+  config as config_lib,
+  trained_reader,
 )
+from realm_jax.serving import answers, beams, trained_models
+from retrieval.questions import questions as questions_lib, scoring
+from retrieval.store import store
+
 _WORKDIR = 'runs/ask'  # of the packaged reader
+_BATCH = 16  # questions answered together
 _PROMPT = 'question> '
-
-
-def open_reader(
-  workdir: str | os.PathLike, data_dir: str = '', config_file: str = CONFIG
-) -> trained_models.TrainedReader:
-  """Load the newest checkpoint of a reader.
-
-  Raises:
-    ValueError: if the run has no reader.
-  """
-  try:
-    checkpoints.find(str(workdir))
-  except FileNotFoundError:
-    raise FileNotFoundError(
-      f'{workdir}: no trained model here; train one: python -m '
-      f'experiments.open_qa.train --config={config_file} --workdir={workdir}; or '
-      'take the packaged reader: --packaged'
-    ) from None
-  return trained_models.load(workdir, data_dir, part='reader')
-
-
-def take_packaged(
-  config: ml_collections.ConfigDict, workdir: str | os.PathLike
-) -> None:
-  """Take the packaged reader into a folder without a trained model.
-
-  Raises:
-    ValueError: if the folder holds another corpus than the config names.
-  """
-  if checkpoints.folder_of(str(workdir)).is_dir():
-    saved = checkpoints.find(str(workdir)).config
-    packed_runs.check_corpus(
-      workdir, saved.corpus.to_dict(), config.corpus.to_dict()
-    )
-    return
-  sections = json.loads(config.to_json())
-  if not (config.data_dir or packed.is_packed(workdir)):
-    realm_prepare.run(config, str(workdir))
-  packaged.take(
-    workdir,
-    corpus=corpus_lib.CorpusConfig(**config.corpus),
-    settings={
-      name: sections[name]
-      for name in ('blocks', 'data_dir', 'index', 'lookup', 'tokens')
-    },
-  )
 
 
 def write_answers(
@@ -158,7 +109,7 @@ def _given(values) -> Sequence[questions_lib.Question]:
   ]
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def run(config: config_lib.Config, workdir: str) -> None:
   """Answer the given questions, or typed ones."""
   values = flags.FLAGS
   given = _given(values)
@@ -167,10 +118,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   trained_models.check_answer_settings(
     values.retriever, values.reader_beam, values.answers
   )
-  settings = config.evaluate
-  if values.packaged or flags.FLAGS['workdir'].using_default_value:
-    take_packaged(config, workdir)
-  reader = open_reader(workdir, config.data_dir, flags.FLAGS.config)
+  if values.packaged or values['workdir'].using_default_value:
+    trained_reader.take_packaged(config, workdir)
+  reader = trained_reader.open_reader(workdir, config.data_dir)
   if config.colbert_index.model:
     reader = reader.with_colbert(config.colbert_index)
   if values.reranker:
@@ -180,24 +130,23 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       retriever=values.retriever,
       reader_beam=values.reader_beam,
       answers=values.answers,
-      batch_size=min(settings.batch_size, max(1, len(given))),
-      read_at_once=settings.read_at_once,
+      batch_size=min(_BATCH, max(1, len(given))),
+      read_at_once=values.read_at_once,
       progress=shown,
     )
   if not given:
     if sys.stdin.isatty():
       print('Ask; an empty line ends.')
     converse(answerer, typed(), values.answers)
-    return
-  if not values.output:
+  elif not values.output:
     console = progress.console()
     for found in answerer(given):
       answer_view.print_answers(found, console, values.answers)
-    return
-  with progress.bar('ask', 'questions') as shown:
-    answered = answerer(given, shown)
-    count = write_answers(values.output, answered, values.answers)
-  logging.info('%d answers written to %s.', count, values.output)
+  else:
+    with progress.bar('ask', 'questions') as shown:
+      answered = answerer(given, shown)
+      count = write_answers(values.output, answered, values.answers)
+    logging.info('%d answers written to %s.', count, values.output)
 
 
 def define_flags() -> None:
@@ -209,13 +158,16 @@ def define_flags() -> None:
   flags.DEFINE_string('output', '', 'Output file of answers, JSON lines.')
   flags.DEFINE_integer('answers', 5, 'Answers of each question.')
   flags.DEFINE_integer('reader_beam', 0, 'Blocks to read; 0: as trained.')
+  flags.DEFINE_integer(
+    'read_at_once', 0, 'Blocks read at a time by a device; 0: by its kind.'
+  )
   flags.DEFINE_bool(
     'packaged', False, 'Take the packaged reader into --workdir.'
   )
   flags.DEFINE_string(
     'reranker',
     '',
-    'A run of experiments.reranking.train, which orders the first blocks anew.',
+    'A run of task cross_encoder, which orders the first blocks anew.',
   )
   flags.DEFINE_string(
     'retriever', '', f'One of {beams.KINDS}; empty: as trained or packaged.'
@@ -225,8 +177,9 @@ def define_flags() -> None:
 if __name__ == '__main__':
   command.main(
     run,
-    settings_lib.Settings,
+    config_lib.Config,
     define_flags,
-    default_config=CONFIG,
+    builds=True,
+    default_config=trained_reader.CONFIG,
     default_workdir=_WORKDIR,
   )

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Examples of DPR: questions, blocks with and blocks without an answer.
+"""Questions with blocks that answer them, and blocks that do not.
 
 Karpukhin et al. 2020, sections 3.2 and 4.1: of the blocks that BM25 ranks
 highest for a question, the first with an answer is its positive, the first
@@ -21,8 +21,11 @@ from jaxtyping import Bool, Int, Int64
 import numpy as np
 
 from experiments.engine import progress
+from realm_jax.data import block_dataset
 from realm_jax.objectives import dpr
+from realm_jax.serving import trained_models
 from retrieval import settings, tokenization
+from retrieval.index import text_indices
 from retrieval.questions import (
   answer_search,
   answers as answers_lib,
@@ -46,7 +49,7 @@ class MineConfig:
 
   # for answers that are strings; regular expressions are searched as such
   rule: answers_lib.StringRule = 'dpr'
-  # C, blocks of BM25 to search (paper: 100)
+  # C, blocks of each list to search (paper: 100)
   depth: Annotated[int, settings.Range(1, 2**20)] = 100
   # N (paper: 1)
   num_hard_negatives: Annotated[int, settings.Range(0, 2**12)] = 1
@@ -225,10 +228,7 @@ def read_json(
 
 def write_json(path: str | os.PathLike, examples: dpr.Examples) -> int:
   """Write examples as DPR's training file; return how many."""
-  return dpr_json.write_training(path, _json_examples(examples))
 
-
-def _json_examples(examples: dpr.Examples) -> Iterator[dpr_json.Example]:
   def context(number):
     title, text = examples.passages.title_and_text(number)
     name = str(number)
@@ -236,15 +236,73 @@ def _json_examples(examples: dpr.Examples) -> Iterator[dpr_json.Example]:
       [name] = examples.passages.blocks.names([number])
     return dpr_json.Context(id=name, title=title, text=text)
 
-  for question, positive, negatives in zip(
-    examples.questions,
-    examples.positives.tolist(),
-    examples.negatives.tolist(),
-    strict=True,
-  ):
-    yield dpr_json.Example(
-      question=question.question,
-      answers=question.answers,
-      positive=(context(positive),),
-      hard_negative=tuple(context(i) for i in negatives if i >= 0),
-    )
+  def rows() -> Iterator[dpr_json.Example]:
+    for question, positive, negatives in zip(
+      examples.questions,
+      examples.positives.tolist(),
+      examples.negatives.tolist(),
+      strict=True,
+    ):
+      yield dpr_json.Example(
+        question=question.question,
+        answers=question.answers,
+        positive=(context(positive),),
+        hard_negative=tuple(context(i) for i in negatives if i >= 0),
+      )
+
+  return dpr_json.write_training(path, rows())
+
+
+def interleaved(
+  reader: trained_models.TrainedReader, kinds: Sequence[str]
+) -> Retrieve:
+  """Return a retriever of the first of each list, then the second, ..."""
+
+  def search(kind):
+    if kind == 'dense':
+      return reader.with_retriever(kind).as_realm().retrieve
+    data = reader.data
+    index = text_indices.TextIndices(data.root, data.blocks).words(kind)
+    return lambda texts, k: index.search(texts, k)[0]
+
+  searches = [search(kind) for kind in kinds]
+
+  def retrieve(texts: Sequence[str], depth: int) -> np.ndarray:
+    k = min(depth // len(kinds), reader.data.blocks.num_blocks)
+    lists = [search(texts, k) for search in searches]
+    return without_repeats(np.stack(lists, axis=2).reshape(len(texts), -1))
+
+  return retrieve
+
+
+def without_repeats(ids: np.ndarray) -> np.ndarray:
+  """Return ids [b, n] with -1 where an id stands before in the same row."""
+  result = np.full_like(ids, -1)
+  for row, found in zip(result, ids, strict=True):
+    _, first = np.unique(found, return_index=True)
+    row[first] = found[first]
+  return result
+
+
+def make_splits(
+  config: Any, find: Callable[[str], Any], has_dev: bool = True
+) -> dict[str, tuple[Any, block_dataset.Split]]:
+  """Return split -> all examples, and the numbers of the split's.
+
+  Without config.questions.dev, or `has_dev`, config.valid_fraction of the training examples are
+  held out.
+
+  Args:
+    find: 'train' or 'dev' -> examples, which have `split(name, fraction)`.
+  """
+  train = find('train')
+  if config.questions.dev and has_dev:
+    dev = find('dev')
+    return {
+      'train': (train, train.split('all', 0.0)),
+      'valid': (dev, dev.split('all', 0.0)),
+    }
+  names = ['train'] + ['valid'] * bool(config.eval_batches)
+  return {
+    name: (train, train.split(name, config.valid_fraction)) for name in names
+  }

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Score a file of predicted answers or of retrieved passages.
 
-  python -m experiments.open_qa.score predictions.jsonl \
+  python -m experiments.score predictions.jsonl \
     --dataset=webquestions:test=test.json
-  python -m experiments.open_qa.score retrieved.json \
+  python -m experiments.score retrieved.json \
     --dataset=curatedtrec:test=large2180-test.tsv --output
 
 FILE holds lines {"question", "prediction"}, or DPR's JSON of retrieved passages. The

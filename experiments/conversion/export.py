@@ -9,7 +9,6 @@ from typing import Any
 
 from flax import traverse_util
 import jax
-import ml_collections
 import numpy as np
 
 from experiments.engine import progress
@@ -34,19 +33,15 @@ def unused_file(workdir: str | os.PathLike, hf_class: str) -> pathlib.Path:
 
 
 def _models(
-  config: ml_collections.ConfigDict, params: Any
+  config: model_configs.RunConfig, params: Any
 ) -> tuple[config_lib.RealmConfig, open_qa.OpenQaConfig | None]:
   """Return the model config of saved parameters, and of the reader if any."""
   flat = traverse_util.flatten_dict(params, sep='/')
   vocab_size = next(len(x) for name, x in flat.items() if name.endswith(_WORD))
-  realm = config_lib.RealmConfig(
-    embedder=model_configs.bert_config(config.embedder, vocab_size),
-    encoder=model_configs.bert_config(config.encoder, vocab_size),
-    **config.model,
-  )
+  realm = model_configs.realm_config(config, vocab_size)
   if 'reader' not in params:
     return realm, None
-  return realm, open_qa.OpenQaConfig(realm=realm, **config.reader)
+  return realm, model_configs.reader_config(config, vocab_size)
 
 
 def export(
@@ -65,7 +60,8 @@ def export(
   params, saved = checkpoints.load_params(str(workdir))
   params = jax.tree.map(np.asarray, params)
   classes = {'': hf_class} if hf_class else checkpoint_convert.fitting(params)
-  data = realm_data.DataFolder.of(saved.config, workdir)
+  config = model_configs.of_saved(saved)
+  data = realm_data.DataFolder.of(config, workdir)
   rows = {}
   with locks.writer(target):
     for folder, name in classes.items():
@@ -77,7 +73,7 @@ def export(
       version = None
       if name == 'RealmForOpenQA' and (data.root / 'blocks').exists():
         version = _find_version(workdir, params, saved.index_version)
-      fields, tensors = _to_hf(name, params, saved.config, workdir, version)
+      fields, tensors = _to_hf(name, params, config, workdir, version)
       path.mkdir(parents=True, exist_ok=True)
       safetensors_files.write(path / 'model.safetensors', tensors)
       text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
@@ -136,15 +132,15 @@ def _to_hf(hf_class, params, config, workdir, version):
   return fields, tensors
 
 
-def _beams(config: ml_collections.ConfigDict) -> dict[str, int]:
+def _beams(config: model_configs.RunConfig) -> dict[str, int]:
   """Fields of the port's config that belong to no model."""
-  settings = config.get('lookup', {})
+  lookup = getattr(config, 'lookup', None)
   names = {
     'searcher_beam_size': 'retriever_beam',
     'reader_beam_size': 'reader_beam',
     'reader_seq_len': 'row_length',
   }
-  found = {k: settings[ours] for k, ours in names.items() if ours in settings}
+  found = {k: getattr(lookup, x) for k, x in names.items() if lookup}
   return {**found, 'num_candidates': config.layout.num_candidates}
 
 

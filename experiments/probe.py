@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ask REALM for facts as masked sentences, with and without documents (LAMA).
 
-  python -m experiments.realm.probe --config=configs/<name>.py --workdir=DIR \
+  python -m experiments.probe --workdir=DIR \
     --facts=TREx/P19.jsonl --facts=Google_RE/place_of_birth_test.jsonl
 
 Reads facts in the form of LAMA (Petroni et al. 2019, arXiv 1909.01066); each file is a
@@ -19,13 +19,12 @@ import pathlib
 from typing import Any, get_args
 
 from absl import flags, logging
-import ml_collections
 import numpy as np
 
 from experiments.engine import command, progress, reports
 from experiments.realm import (
-  evaluate as realm_evaluate,
-  settings as settings_lib,
+  config as config_lib,
+  evaluate as evaluators,
   task as realm_task,
 )
 from realm_jax.serving import cloze, trained_models
@@ -33,7 +32,6 @@ from retrieval.questions import bootstrap
 
 FILE = 'probe.json'
 DEPTHS = (1, cloze.MOST)
-_DOCUMENTS = get_args(cloze.Documents)
 
 
 def measures(
@@ -62,7 +60,7 @@ def measure(
 ) -> list[dict[str, Any]]:
   """Ask all facts with each kind of documents; rows of the table."""
   found = {}
-  for documents in _DOCUMENTS:
+  for documents in get_args(cloze.Documents):
     with progress.bar(f'{name}, {documents} documents', 'facts') as update:
       found[documents] = cloze.ranks(
         trained,
@@ -89,15 +87,13 @@ def _print(rows: list[dict[str, Any]]) -> None:
   for row in rows:
     cells = []
     for k in DEPTHS:
-      share, less = row[f'p@{k}'], row[f'p@{k}_less_none']
-      half = 50 * (share['high'] - share['low'])
-      cells += [f'{100 * share["mean"]:.1f} ±{half:.1f}']
-      cells += [
-        ''
-        if row['documents'] == 'none'
-        else f'{100 * less["mean"]:+.1f} [{100 * less["low"]:+.1f}, '
-        f'{100 * less["high"]:+.1f}]'
-      ]
+      less = row[f'p@{k}_less_none']
+      low, mean, high = (
+        f'{100 * less[x]:+.1f}' for x in ('low', 'mean', 'high')
+      )
+      own = row['documents'] == 'none'
+      cells += [reports.share(row[f'p@{k}'])]
+      cells += ['' if own else f'{mean} [{low}, {high}]']
     lines.append(
       (f'{row["facts"]} ({row["number"]})', row['documents'], *cells)
     )
@@ -111,47 +107,56 @@ def _print(rows: list[dict[str, Any]]) -> None:
   )
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def probe(
+  workdir: str,
+  files: list[str],
+  num_spans: int = 0,
+  data_dir: str = '',
+  step: str = '',
+) -> None:
   """Ask all facts of a checkpoint, print the table and write the file."""
-  values, settings = flags.FLAGS, config.evaluate
-  if not values.facts and not values.num_spans:
+  if not files and not num_spans:
     raise ValueError('Neither --facts nor --num_spans: expected facts to ask.')
-  trained_in = pathlib.Path(settings.workdir or workdir)
-  trained = trained_models.load(
-    trained_in,
-    config.data_dir,
-    step=settings.step,
-    part='realm',
-  )
-  given = {path: cloze.read(path, trained) for path in values.facts}
-  if values.num_spans:
-    source = realm_task.source(trained.config, trained.data, 'valid')
-    given['held-out spans'] = cloze.of_spans(
-      source, values.num_spans, config.seed
-    )
+  trained = trained_models.load(workdir, data_dir, step=step, part='realm')
+  run = config_lib.of_run(workdir, step)
+  given = {pathlib.Path(x).stem: cloze.read(x, trained) for x in files}
+  if num_spans:
+    source = realm_task.masked_sentences(run, trained.data, 'valid')
+    given['held-out spans'] = cloze.of_spans(source, num_spans, run.seed)
   for name, facts in given.items():
     logging.info(
       '%s: %d facts; skipped: %s.', name, len(facts.rows), facts.skipped
     )
-  index, rows = realm_evaluate.open_index(trained), []
+  index, rows = evaluators.open_index(trained), []
   for name, facts in given.items():
-    label = pathlib.Path(name).stem
-    rows += measure(trained, index, facts, label, config.batch_size)
+    rows += measure(trained, index, facts, name, run.batch_size)
   _print(rows)
   content = {'step': trained.step, 'rows': rows}
   path = reports.write_json(pathlib.Path(workdir) / FILE, content)
   logging.info('Written to %s.', path)
 
 
-def define_flags() -> None:
-  """Define --facts and --num_spans."""
+def main(unused_argv: list[str]) -> None:
+  """Probe the run of --workdir."""
+  values = flags.FLAGS
+  probe(
+    values.workdir,
+    values.facts,
+    values.num_spans,
+    values.data_dir,
+    values.step,
+  )
+
+
+if __name__ == '__main__':
   flags.DEFINE_multi_string(
     'facts', [], "JSON lines in LAMA's form; may repeat."
   )
   flags.DEFINE_integer(
     'num_spans', 0, 'Facts of the held-out sentences.', lower_bound=0
   )
-
-
-if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, define_flags, writes=FILE)
+  flags.DEFINE_string('workdir', None, 'Folder of the run.')
+  flags.DEFINE_string('data_dir', '', 'Folder of the data, if they have moved.')
+  flags.DEFINE_string('step', '', 'A number, best, or the newest.')
+  flags.mark_flag_as_required('workdir')
+  command.main_of_script(main)

@@ -1,0 +1,118 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of question answering (ORQA), claims, DPR and ColBERT.
+
+Lee et al. 2019 (ORQA), sections 4 to 6; Guu et al. 2020 (REALM), section 4;
+Karpukhin et al. 2020 (DPR); Khattab and Zaharia 2020 (ColBERT).
+"""
+
+import dataclasses
+from typing import Literal
+
+import ml_collections
+
+from experiments.engine import run_settings
+from experiments.open_qa import mining
+from experiments.realm import config as realm_config, refresh as refresh_lib
+from realm_jax.data import examples
+from realm_jax.objectives import in_batch
+from realm_jax.serving import model_configs
+from retrieval import settings
+from retrieval.nn import bert as bert_lib, colbert as colbert_lib
+
+VARIANTS = 'base', 'blocks', 'bm25', 'random'
+# Nothing changes the blocks' vectors.
+FROZEN = refresh_lib.RefreshConfig(schedule='frozen')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Loss:
+  """Loss of retriever and reader."""
+
+  early_weight: settings.NotNegative = 1.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(model_configs.ReaderConfig, realm_config.Run):
+  """Root of the configs of task open_qa: `encoder` is the reader's BERT."""
+
+  task: Literal['open_qa'] = 'open_qa'
+  questions: run_settings.Questions = run_settings.Questions()
+  loss: Loss = Loss()
+  refresh: refresh_lib.RefreshConfig = FROZEN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClaimsConfig(model_configs.ClassifierConfig, realm_config.Run):
+  """Root of the configs of task claims."""
+
+  task: Literal['claims'] = 'claims'
+  loss: Loss = Loss()
+  refresh: refresh_lib.RefreshConfig = FROZEN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contrast(mining.MineConfig, in_batch.BatchConfig):
+  """Questions with blocks that answer them, and blocks that do not."""
+
+  # run of task open_qa that finds the blocks; '': BM25 of the data folder
+  run: str = ''
+  # its lists, of `depth` blocks each; the first blocks of each come first
+  retrievers: tuple[Literal['dense', 'bm25'], ...] = ('dense', 'bm25')
+  examples: str = ''  # DPR's training JSON in place of such blocks
+  export: str = ''  # file to write the found blocks to, in that form
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DprConfig(realm_config.Run):
+  """Root of the configs of task dpr: the embedder is trained."""
+
+  task: Literal['dpr'] = 'dpr'
+  # of the questions, held out without questions.dev
+  valid_fraction: settings.Rate = 0.02
+  questions: run_settings.Questions = run_settings.Questions()
+  question_length: examples.QueryLength = 64  # longer questions are cut
+  dpr: Contrast = Contrast()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ColbertConfig(realm_config.Run):
+  """Root of the configs of task colbert: its BERT starts as `embedder` says."""
+
+  task: Literal['colbert'] = 'colbert'
+  # of the questions, held out without questions.dev
+  valid_fraction: settings.Rate = 0.02
+  questions: run_settings.Questions = run_settings.Questions()
+  dpr: Contrast = Contrast()
+  colbert: colbert_lib.ColbertConfig = colbert_lib.ColbertConfig()
+  # all fields of the BERT that was trained; training sets them
+  bert: bert_lib.BertConfig | None = None
+
+
+def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
+  """Apply the argument of a config file of a reader or classifier.
+
+  base: ORQA, the blocks' side frozen, the questions' side trained; blocks: the blocks'
+  side trained, too, and the index refreshed; bm25: blocks found by words, only the
+  reader is trained; random: random blocks, the score of the reader alone; test, or any
+  of these with _test, runs on a CPU in seconds.
+
+  Raises:
+    ValueError: for another argument.
+  """
+  kind = arg.removesuffix('test').removesuffix('_') or 'base'
+  if kind not in VARIANTS:
+    raise ValueError(f'Config argument {arg!r}: expected one of {VARIANTS}.')
+  if kind in ('bm25', 'random'):
+    c.retriever = kind
+  elif kind == 'blocks':
+    c.train_blocks = True
+    c.refresh.update(schedule='sync', every=500)
+  if arg.endswith('test'):
+    realm_config.set_test_size(c)
+    c.refresh.every = 2
+    c.lookup.update(
+      retriever_beam=20, reader_beam=3, row_length=80, question_length=24
+    )
+    if 'reader' in c:
+      c.reader.update(span_hidden_size=16, max_span_width=4)

@@ -1,0 +1,71 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Trained readers for commands: loaded, or taken from the package."""
+
+import dataclasses
+import os
+import pathlib
+
+from experiments.engine import progress
+from experiments.open_qa import config as config_lib
+from experiments.realm import prepare
+from realm_jax.serving import beams, packaged, trained_models
+from retrieval.store import checkpoints, packed
+from retrieval.text import packed_runs
+
+CONFIG = str(
+  pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_reader.py'
+)
+
+
+def open_reader(
+  workdir: str | os.PathLike, data_dir: str = ''
+) -> trained_models.TrainedReader:
+  """Load the newest checkpoint of a reader.
+
+  Raises:
+    FileNotFoundError: without a trained model.
+    ValueError: if the run has no reader.
+  """
+  try:
+    checkpoints.find(str(workdir))
+  except FileNotFoundError:
+    raise FileNotFoundError(
+      f'{workdir}: no trained model here; train one: python -m '
+      f'experiments.train --config={CONFIG} --workdir={workdir}; or take the '
+      'packaged reader: --packaged'
+    ) from None
+  return trained_models.load(workdir, data_dir, part='reader')
+
+
+def take_packaged(config: config_lib.Config, workdir: str) -> None:
+  """Take the packaged reader into a folder without a trained model.
+
+  Raises:
+    ValueError: if the folder holds another corpus than the config names.
+  """
+  sections = dataclasses.asdict(config)
+  if checkpoints.folder_of(workdir).is_dir():
+    saved = checkpoints.find(workdir).config
+    packed_runs.check_corpus(
+      workdir, saved.corpus.to_dict(), sections['corpus']
+    )
+    return
+  if not (config.data_dir or packed.is_packed(workdir)):
+    prepare.prepare(config, workdir)
+  packaged.take(
+    workdir,
+    corpus=config.corpus,
+    settings={
+      name: sections[name]
+      for name in ('blocks', 'data_dir', 'index', 'lookup', 'tokens')
+    },
+  )
+
+
+def open_retriever(
+  trained: trained_models.TrainedReader,
+) -> beams.BeamRetriever:
+  """Return the model's retriever; show progress while an index is built."""
+  with progress.bar('index', 'blocks') as update:
+    return trained.retriever(progress=update)

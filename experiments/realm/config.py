@@ -1,0 +1,205 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of REALM and its warm starts ICT and MLM (Guu et al. 2020)."""
+
+import dataclasses
+import os
+from typing import Annotated, Literal
+
+import ml_collections
+
+from experiments.engine import optimizers, run_settings
+from experiments.realm import refresh as refresh_lib
+from realm_jax.data import masking
+from realm_jax.objectives import ict as ict_lib, losses, mlm as mlm_lib
+from realm_jax.serving import model_configs
+from retrieval import settings
+from retrieval.store import checkpoints, ray_cluster
+from retrieval.text import corpus as corpus_lib, taggers
+
+VARIANTS = 'base', 'uniform', 'span', 'stale', 'frozen', 'async', 'ict', 'mlm'
+# BERT's optimizer (released code, all experiments).
+BERT_OPTIMIZER = optimizers.OptimizerConfig(
+  name='bert_adam',
+  schedule='linear',
+  learning_rate=3e-5,
+  warmup_steps=optimizers.TENTH,
+  initial_learning_rate=0.0,
+  final_fraction=0.0,
+  weight_decay=0.01,
+  decay_mask='bert',
+  b2=0.999,
+  eps=1e-6,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskedCorpus(corpus_lib.CorpusConfig):
+  """X, which is masked; kind '' is Z, the corpus that is retrieved from."""
+
+  kind: Literal['', corpus_lib.Kind] = ''
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tokenizer:
+  """A WordPiece vocabulary."""
+
+  path: str = 'minilm'  # a file or folder, or minilm
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spans:
+  """Salient spans."""
+
+  # Kinds also: corpus, the official records' own spans.
+  tagger: taggers.TaggerConfig = taggers.TaggerConfig()
+  num_processes: model_configs.Workers = 2
+  # tag so many blocks, evenly spread; 0: all
+  max_blocks: settings.Count = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(model_configs.RunConfig, run_settings.Loop):
+  """What every training of a model of blocks has."""
+
+  seed: settings.Seed = 0
+  batch_size: settings.Size
+  optimizer: optimizers.OptimizerConfig = BERT_OPTIMIZER
+  # where shards are made
+  cluster: ray_cluster.Cluster = settings.rare(ray_cluster.Cluster())
+  tokenizer: Tokenizer = Tokenizer()
+  refresh: refresh_lib.RefreshConfig = refresh_lib.RefreshConfig()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WarmStart:
+  """A run that another one starts from."""
+
+  num_steps: settings.Steps = 300
+  batch_size: settings.Size
+  learning_rate: settings.Positive
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WarmStarts:
+  """Tasks ict and mlm of a config, which quickstart trains where needed."""
+
+  ict: WarmStart = WarmStart(batch_size=32, learning_rate=1e-4)
+  mlm: WarmStart = WarmStart(batch_size=8, learning_rate=5e-4)
+  needs_mlm: bool = True  # False: the encoder's checkpoint has learned it
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(Run):
+  """Root of the configs of tasks realm, ict and mlm."""
+
+  task: Literal['realm', 'ict', 'mlm'] = 'realm'
+  masked_corpus: MaskedCorpus = settings.rare(MaskedCorpus())  # X
+  valid_fraction: settings.Rate = 0.02  # of X's documents, held out
+  spans: Spans = Spans()
+  masker: masking.Kind = 'salient'
+  # batches retrieved for before they are asked for
+  read_ahead: Annotated[int, settings.Range(0, 1024)] = 2
+  # Whether an encoder whose checkpoint has no masked-language-model head gets one
+  # by least squares (realm_jax/nn/head.py); else it starts at random.
+  fit_head: bool = True
+  loss: losses.LossConfig = losses.LossConfig()
+  # files of questions on which the recall of every new index is a metric
+  recall_questions: tuple[str, ...] = settings.rare(())
+  ict: ict_lib.IctConfig = ict_lib.IctConfig()
+  mlm: mlm_lib.MlmConfig = mlm_lib.MlmConfig()
+  warm_start: WarmStarts = WarmStarts()
+
+
+def of_run(workdir: str | os.PathLike, step: int | str = '') -> Config:
+  """Return the config of a checkpoint of REALM, ICT or MLM."""
+  saved = checkpoints.find(str(workdir), step=step).config
+  return settings.build(
+    Config, saved.to_dict(), f'{workdir}: config', ignore_others=True
+  )
+
+
+def warm_start(config: Config, task: str) -> Config:
+  """Return the config of a run of task 'ict' or 'mlm' for a REALM."""
+  start = getattr(config.warm_start, task)
+  return dataclasses.replace(
+    config,
+    task=task,
+    num_steps=start.num_steps,
+    batch_size=start.batch_size,
+    best_metric='',  # that of another task
+    optimizer=dataclasses.replace(
+      config.optimizer,
+      learning_rate=start.learning_rate,
+      part_scales={},  # the model has one part only
+      accumulate_steps=1,  # microbatches would reduce ICT's negatives
+    ),
+  )
+
+
+def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
+  """Apply the argument of a config file of REALM.
+
+  base; uniform (random tokens masked), span (random spans masked) and stale (an index
+  refreshed 30 times less often) of Guu et al. 2020, Table 2; frozen (the first index
+  to the end); async (an index built beside the training); ict and mlm, the warm
+  starts; test, or any of these with _test, runs on a CPU in seconds.
+
+  Raises:
+    ValueError: for another argument.
+  """
+  kind = arg.removesuffix('test').removesuffix('_') or 'base'
+  if kind not in VARIANTS:
+    raise ValueError(f'Config argument {arg!r}: expected one of {VARIANTS}.')
+  if arg.endswith('test'):
+    set_test_size(c)
+    for start in (c.warm_start.ict, c.warm_start.mlm):
+      start.update(num_steps=4, batch_size=8, learning_rate=1e-3)
+    c.valid_fraction = 0.3
+    c.spans.tagger.kind = 'dates'
+    c.spans.num_processes = 1
+    c.ict.query_length = 32
+    c.refresh.every = 2
+  if kind in ('uniform', 'span'):
+    c.masker = kind
+  elif kind == 'stale':
+    c.refresh.staleness = 30
+  elif kind in ('frozen', 'async'):
+    c.refresh.schedule = kind
+  elif kind in ('ict', 'mlm'):
+    start = c.warm_start[kind]
+    c.update(task=kind, num_steps=start.num_steps, batch_size=start.batch_size)
+    c.optimizer.learning_rate = start.learning_rate
+    c.optimizer.part_scales = {}  # the model has one part only
+    c.optimizer.accumulate_steps = 1  # negatives are of the whole batch
+
+
+def set_test_size(c: ml_collections.ConfigDict) -> None:
+  """Cut a config of any model of blocks to a size that a CPU runs in seconds."""
+  c.update(
+    batch_size=8,
+    num_steps=4,
+    log_every=1,
+    eval_every=2,
+    eval_batches=1,
+    checkpoint_every=2,
+  )
+  c.mesh.update(data=-1, fsdp=1, tensor=1)
+  c.optimizer.update(learning_rate=1e-3, warmup_steps=2, accumulate_steps=1)
+  c.corpus.max_documents = 200
+  c.tokens.update(documents_per_shard=60, num_processes=1)
+  c.blocks.max_length = 48
+  c.layout.update(query_length=32, num_candidates=3)
+  for section in (c.embedder, c.encoder):
+    section.update(
+      checkpoint='',
+      num_layers=2,
+      d_model=32,
+      d_ff=64,
+      num_heads=2,
+      max_length=128,
+      dtype='float32',
+      remat=False,
+    )
+  c.model.update(projection_size=16, projection_init='normal')
+  c.index.num_queries = 10

@@ -1,0 +1,146 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Zero-shot recall: the share of questions with an answer in k blocks.
+
+Guu et al. 2020, table 2: before fine-tuning there is no reader, but an answer in the
+text of the first 5 blocks shows that the retriever found the right place. DPR's top-k
+accuracy is the same measure by another rule of `retrieval.questions.answers`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+from typing import Annotated, Any, Literal
+
+from jaxtyping import Int
+import numpy as np
+
+from experiments.engine import progress
+from realm_jax.data import folder as realm_data
+from realm_jax.serving import serving, trained_models
+from retrieval import settings
+from retrieval.index import text_indices
+from retrieval.questions import (
+  answer_search,
+  bootstrap,
+  questions as questions_lib,
+)
+from retrieval.text import blocks as blocks_lib
+
+_BATCH = 256  # questions in a call of the retriever
+Rank = Annotated[int, settings.Range(1, 2**20)]
+# [b] questions, k -> [b, k] int64 block ids, best first; -1 is no block.
+Retrieve = Callable[[Sequence[str], int], np.ndarray]
+# Rule -> [n] rank from 0 of the first block with an answer, infinity for none.
+Ranks = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recall:
+  """Questions, and how the blocks found for them are judged."""
+
+  questions: tuple[str, ...] = ()  # files; see retrieval/questions/questions.py
+  max_questions: settings.Count = 0  # of each file; 0: all
+  ks: tuple[Rank, ...] = (1, 5, 20, 100)
+  # of answers that are strings; regular expressions are matched as such
+  rules: tuple[Literal['substring', 'dpr'], ...] = ('substring', 'dpr')
+
+
+def dense(
+  model: trained_models.TrainedRealm, index: serving.ServingIndex
+) -> Retrieve:
+  """Return a search by a dense index."""
+  return lambda texts, k: index.retrieve_texts(
+    texts, k, model.data.tokenizer, model.layout
+  )
+
+
+def bm25(data: realm_data.DataFolder) -> Retrieve:
+  """Return a search by words."""
+  index = text_indices.TextIndices(data.root, data.blocks).words('bm25')
+  return lambda texts, k: index.search(texts, k)[0]
+
+
+def first_hits(
+  retrieve: Retrieve,
+  blocks: blocks_lib.BlockStore,
+  questions: Sequence[questions_lib.Question],
+  depth: int,
+  rules: Sequence[str],
+  update: Callable[[int, int], None] | None = None,
+) -> Ranks:
+  """Rank the first block with an answer, by each rule.
+
+  The rule 'regex' measures questions whose answers are regular expressions; each of
+  `rules` measures all other questions. A rule without a question is left out.
+  """
+  kinds = dict.fromkeys(rules, 'string') | {'regex': 'regex'}
+  searches = {
+    rule: answer_search.QuestionSearch(
+      blocks, rule if kind == 'string' else 'dpr'
+    )
+    for rule, kind in kinds.items()
+    if any(question.kind == kind for question in questions)
+  }
+  found: dict[str, list[np.ndarray]] = {rule: [] for rule in searches}
+  for low in range(0, len(questions), _BATCH):
+    batch = questions[low : low + _BATCH]
+    ids: Int[np.ndarray, 'b k'] = np.asarray(
+      retrieve([question.question for question in batch], depth)
+    )
+    for rule, search in searches.items():
+      rows = [i for i, q in enumerate(batch) if q.kind == kinds[rule]]
+      hits = search.find(ids[rows], [batch[i] for i in rows])
+      found[rule].append(np.where(hits.any(1), hits.argmax(1), np.inf))
+    if update:
+      update(low + len(batch), len(questions))
+  return {rule: np.concatenate(ranks) for rule, ranks in found.items()}
+
+
+def tables(
+  name: str,
+  retrieve: Retrieve,
+  blocks: blocks_lib.BlockStore,
+  wanted: Recall,
+) -> Iterator[tuple[str, Ranks]]:
+  """Yield each file of questions with a retriever's ranks, with progress by name."""
+  for file in wanted.questions:
+    questions = questions_lib.read_questions(file)
+    questions = questions[: wanted.max_questions or None]
+    with progress.bar(f'{name} {file}'.strip(), 'questions') as update:
+      yield (
+        file,
+        first_hits(
+          retrieve, blocks, questions, max(wanted.ks), wanted.rules, update
+        ),
+      )
+
+
+def measure(
+  retrievers: Mapping[str, Retrieve],
+  blocks: blocks_lib.BlockStore,
+  wanted: Recall,
+) -> list[dict[str, Any]]:
+  """Measure the recall of retrievers on files of questions.
+
+  Returns:
+    Rows of questions_file, retriever, rule, questions (their number) and recall@k:
+    {mean, low, high}, a 95 % interval of a bootstrap over questions; by file.
+  """
+  rows = [
+    {
+      'questions_file': file,
+      'retriever': name,
+      'rule': rule,
+      'questions': len(ranks),
+    }
+    | {
+      f'recall@{k}': dataclasses.asdict(
+        bootstrap.bootstrap((ranks < k).astype(np.float64))
+      )
+      for k in sorted({*wanted.ks})
+    }
+    for name, retrieve in retrievers.items()
+    for file, found in tables(name, retrieve, blocks, wanted)
+    for rule, ranks in found.items()
+  ]
+  return sorted(rows, key=lambda x: wanted.questions.index(x['questions_file']))

@@ -1,0 +1,76 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Zero-shot recall of a retriever against the blocks' texts, one by one."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments.realm import recall
+from retrieval.questions import answers, bootstrap, questions as questions_lib
+from tests.experiments.realm import tiny_trained
+
+pytestmark = pytest.mark.usefixtures('fast')
+
+Q = questions_lib.Question
+QUESTIONS = (
+  Q('a', 'mill?', ('1066', 'crown was')),
+  Q('b', 'river?', ('Rome',)),
+  Q('c', 'when?', ('1[0-9]+',), 'regex'),
+  Q('d', 'what?', ('unknown',)),
+)
+
+
+def _retrieve(blocks):
+  """Returns a search that gives each question other blocks."""
+
+  def retrieve(texts, k):
+    rows = []
+    for text in texts:
+      rng = np.random.default_rng(len(text))
+      rows.append(rng.permutation(blocks.num_blocks)[:k])
+    ids = np.full((len(texts), k), -1)
+    for row, found in zip(ids, rows, strict=True):
+      row[: len(found)] = found
+    return ids
+
+  return retrieve
+
+
+@pytest.mark.parametrize('batch', [1, 9])
+def test_ranks_are_those_of_each_rule(trained, batch, monkeypatch):
+  monkeypatch.setattr(recall, '_BATCH', batch)
+  blocks, calls = trained.data.blocks, []
+  retrieve = _retrieve(blocks)
+  found = recall.first_hits(
+    retrieve,
+    blocks,
+    QUESTIONS,
+    10,
+    ('substring', 'dpr'),
+    lambda *done: calls.append(done),
+  )
+  assert list(found) == ['substring', 'dpr', 'regex']
+  assert calls[-1] == (4, 4) and len(calls) == -(-4 // batch)
+  for rule, ranks in found.items():
+    asked = [q for q in QUESTIONS if (q.kind == 'regex') == (rule == 'regex')]
+    tests = answers.make_rule(rule, None)
+    for question, rank in zip(asked, ranks, strict=True):
+      texts = blocks.texts(retrieve([question.question], 10)[0])
+      holds = tests.compile(question.answers)
+      hits = [i for i, x in enumerate(tests.prepare(texts)) if holds(x)]
+      assert rank == (hits[0] if hits else np.inf)
+
+
+def test_rows_have_shares_with_intervals(trained, data):
+  wanted = recall.Recall(**tiny_trained.recall(data))
+  retrieve = _retrieve(trained.data.blocks)
+  rows = recall.measure({'x': retrieve}, trained.data.blocks, wanted)
+  assert [row['rule'] for row in rows] == ['substring', 'dpr']
+  ((file, ranks),) = recall.tables('x', retrieve, trained.data.blocks, wanted)
+  for row in json.loads(json.dumps(rows)):
+    assert (row['questions_file'], row['questions']) == (file, 3)
+    for k in wanted.ks:
+      share = bootstrap.bootstrap((ranks[row['rule']] < k).astype(float))
+      assert row[f'recall@{k}']['mean'] == share.mean
