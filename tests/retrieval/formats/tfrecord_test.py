@@ -3,7 +3,6 @@
 """TFRecord: others' files are read, ours are theirs, no damage passes."""
 
 import gzip
-import struct
 
 import hypothesis
 from hypothesis import strategies as st
@@ -167,14 +166,6 @@ def test_records_before_the_damage_are_read(tmp_path):
   assert [next(records), next(records)] == SMALL[:2]
   with pytest.raises(ValueError, match='record 2 at byte 34: expected 3 bytes'):
     next(records)
-
-
-def test_a_length_that_is_none(tmp_path):
-  length = struct.pack('<Q', 1 << 62)
-  checksum = struct.pack('<I', tfrecord.masked_crc32c(length))
-  (tmp_path / 'a').write_bytes(length + checksum)
-  with pytest.raises(ValueError, match=f'length {1 << 62}: expected at most'):
-    _records(tmp_path / 'a')
 
 
 def test_a_writer_that_fails_leaves_what_stood_there(tmp_path):

@@ -112,13 +112,6 @@ def test_a_batch_without_pairs_has_no_loss():
   assert not np.asarray(slope).any()
 
 
-def test_a_query_that_fills_the_row_is_refused():
-  with pytest.raises(
-    ValueError, match='row_length=35: expected room for a pass'
-  ):
-    cross_encoder.PairLayout(query_length=32, row_length=35)
-
-
 def test_parameters_are_boxed_with_their_axes():
   config = bert.BertConfig(
     vocab_size=9, d_model=4, d_ff=4, num_heads=1, num_layers=1, pooler=False

@@ -113,10 +113,3 @@ def test_other_folders_are_refused(made, tmp_path):
   tokenization.WordPieceTokenizer(path).save(path.parent)
   with pytest.raises(ValueError, match='but the checkpoint was trained with'):
     rerank.load(tmp_path / 'changed')
-
-
-def test_rows_longer_than_the_positions_are_refused(made):
-  config = ml_collections.ConfigDict(made[2])
-  config.layout.row_length = 65
-  with pytest.raises(ValueError, match='row_length=65: expected at most .*64'):
-    cross_reranker.pair_layout(config)

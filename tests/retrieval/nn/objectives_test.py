@@ -246,17 +246,6 @@ def test_parts_average_by_their_terms(name):
   )
 
 
-def test_contrastive_needs_positives():
-  masks = objectives.Masks(None, jnp.ones((2, 2), bool))
-  with pytest.raises(ValueError, match='needs masks.positives'):
-    objectives.contrastive(jnp.zeros((2, 2)), None, masks)
-
-
-def test_unknown_direction():
-  with pytest.raises(ValueError, match="'up'.*retriever_lm"):
-    objectives.get('replug_lsr', direction='up')(*_batch())
-
-
 def test_scores_in_half_precision_are_lifted():
   scores, gold, masks = _batch()
   half = scores.astype(jnp.bfloat16)

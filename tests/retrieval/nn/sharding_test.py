@@ -56,15 +56,6 @@ def test_rules_can_be_overridden():
   assert spec == P(('fsdp', 'tensor'), None)
 
 
-@pytest.mark.parametrize(
-  'overrides, match',
-  [({'embde': 'fsdp'}, "'embde'"), ({'embed': 'model'}, "'model'")],
-)
-def test_bad_override(overrides, match):
-  with pytest.raises(ValueError, match=match):
-    sharding.make_rules(overrides)
-
-
 def test_axis_without_a_rule_raises():
   mesh = sharding.make_mesh(1, 4, 2)
   with pytest.raises(ValueError, match=r"\['w'\].*'layers'"):
@@ -86,13 +77,6 @@ def test_unboxed_parameters_are_replicated():
   mesh = sharding.make_mesh(1, 4, 2)
   abstract = {'b': jax.ShapeDtypeStruct((8,), jnp.float32)}
   assert sharding.tree_shardings(abstract, mesh)['b'].spec == P()
-
-
-@pytest.mark.parametrize('batch_size, parts', [(12, 1), (8, 2)])
-def test_batch_that_does_not_divide(batch_size, parts):
-  mesh = sharding.make_mesh(2, 4, 1)
-  with pytest.raises(ValueError, match=f'batch_size={batch_size}'):
-    sharding.batch_sharding(mesh, batch_size, parts)
 
 
 def test_global_batch_splits_rows():

@@ -210,10 +210,3 @@ def test_large_ids_stay_whole(wordpiece):
 def test_refuses_answers_that_all_texts_hold(rule, answer, wordpiece):
   with pytest.raises(ValueError, match='nothing to look for'):
     answers.has_answer(['text'], ['a', answer], rule, wordpiece)
-
-
-def test_refuses_unknown_rules():
-  with pytest.raises(ValueError, match="rule 'exact': expected one of"):
-    answers.make_rule('exact')
-  with pytest.raises(ValueError, match='needs a tokenizer'):
-    answers.make_rule('wordpiece')

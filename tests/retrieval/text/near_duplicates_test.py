@@ -195,23 +195,6 @@ def test_pairs_at_the_threshold_are_found(threshold):
   assert found == [(threshold, i) for i in range(200)]
 
 
-def test_bands_are_as_large_as_pairs_at_the_threshold_allow():
-  for threshold, number, rows in (
-    (1.0, 128, 4),
-    (0.8, 128, 4),  # settings of the stored lists
-    (0.8, 30, 3),
-    (0.6, 128, 2),
-    (0.3, 128, 1),
-  ):
-    settings = near_duplicates.Settings(
-      threshold=threshold, num_permutations=number
-    )
-    assert settings.band_rows == rows
-  with pytest.raises(ValueError, match='num_permutations=128 .*least 135'):
-    near_duplicates.Settings(threshold=0.05)
-  near_duplicates.Settings(threshold=0.05, num_permutations=135)
-
-
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
   stores, tmp_path, monkeypatch
 ):

@@ -54,28 +54,12 @@ def test_blocks_with_their_titles(tmp_path, suffix):
   assert _read('orqa_blocks', tmp_path, max_documents=2) == DOCUMENTS[:2]
 
 
-def test_blocks_of_another_name(tmp_path):
-  _write_blocks(tmp_path)
-  for name in ('blocks', 'titles'):
-    (tmp_path / f'{name}.tfr').rename(tmp_path / f'my-{name}.tfr')
-  assert _read('orqa_blocks', tmp_path / 'my-blocks.tfr') == DOCUMENTS
-
-
 def test_fingerprint_of_blocks_holds_titles(tmp_path):
   first = _corpus('orqa_blocks', _write_blocks(tmp_path / 'a')).fingerprint()
   again = _write_blocks(tmp_path / 'b')
   assert _corpus('orqa_blocks', again).fingerprint() == first
   other = _write_blocks(tmp_path / 'c', titles=('Ants', '', 'Uber'))
   assert _corpus('orqa_blocks', other).fingerprint() != first
-
-
-@pytest.mark.parametrize(('blocks', 'titles'), [(3, 1), (2, 3), (3, 0)])
-def test_as_many_titles_as_blocks(tmp_path, blocks, titles):
-  _write_blocks(tmp_path, BLOCKS[:blocks], TITLES[:titles])
-  message = f'holds {blocks} records, .*titles.tfr {titles}: expected a title'
-  for on_error in ('raise', 'skip'):
-    with pytest.raises(ValueError, match=message):
-      _read('orqa_blocks', tmp_path, on_error=on_error)
 
 
 def test_a_bad_block_is_named_or_counted_and_the_others_keep_their_ids(
@@ -212,36 +196,6 @@ def test_annotations_come_with_the_documents_ids(tmp_path):
     corpus.Corpus(corpus.CorpusConfig()).annotations()
 
 
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
-    ({'span_byte_start': [0]}, 'span_byte_limit: 1 starts, 3 limits.'),
-    ({'span_byte_limit': [4, 23, 36]}, r'\[32, 36\] is not a span .* 35 bytes'),
-    ({'span_byte_limit': [4, 15, 34]}, r'\[15, 15\] is not a span'),
-    ({'span_byte_start': [-1, 15, 32]}, r'\[-1, 4\] is not a span'),
-    (
-      {'span_byte_limit': [3, 23, 34]},
-      r'\[0, 3\] is not a span of whole charac',
-    ),
-    ({'sentence_byte_start': [3, 25]}, r'sentence_byte_limit: \[3, 24\]'),
-  ],
-)
-def test_bad_annotations(tmp_path, changes, message):
-  arrays = {k: np.asarray(v, np.int64) for k, v in changes.items()}
-  path = tmp_path / 'a.tfrecord'
-  tfrecord.write(path, [_example(**arrays), _example()])
-  with pytest.raises(ValueError, match=f'{path}: record 0: .*{message}'):
-    list(_corpus('realm_pretraining', path).annotations())
-  skipping = _corpus('realm_pretraining', path, on_error='skip')
-  assert [a.document_id for a in skipping.annotations()] == ['a.tfrecord:1']
-
-
-def test_annotations_that_are_no_numbers(tmp_path):
-  tfrecord.write(tmp_path / 'a', [_example(span_byte_start=[b'0'])])
-  with pytest.raises(ValueError, match='expected integers'):
-    list(_corpus('realm_pretraining', tmp_path / 'a').annotations())
-
-
 WORDS = 'the ant bee zo ##e saw moon may 1999 . big house here , x'.split()
 PAGES = (
   ('The Ant', 'The ant saw Zoë. The bee saw the moon.\n\nThe ant? Saw it.'),
@@ -361,12 +315,6 @@ def test_retrieval_corpus(made, tmp_path):
   }
 
 
-def test_unknown_words_are_unk(made):
-  pieces = official_records._pieces(made.tokenizer)
-  words = [word.encode() for word in made.vocabulary]
-  assert pieces[1] == b'[UNK]' and pieces[5:] == words[5:]
-
-
 def _first_words(blocks):
   """A salient span in every second block: its first word."""
   return lambda ids: [
@@ -389,14 +337,6 @@ def test_pretraining_corpus(made, tmp_path):
     [text] = blocks.texts([i])
     words = [text.encode()[a:b].decode() for a, b in annotation.spans]
     assert words == text.split()[: i % 2]
-
-
-def test_more_shards_than_blocks(made, tmp_path):
-  official_records.write_pretraining(
-    tmp_path / 'w', made.blocks, _first_words(made.blocks), 9
-  )
-  assert len(list(tmp_path.iterdir())) == 9
-  _check_same_blocks(_read('realm_pretraining', tmp_path), made)
 
 
 def test_a_span_outside_its_block_leaves_no_shard(made, tmp_path):

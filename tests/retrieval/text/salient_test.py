@@ -8,7 +8,6 @@ from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from retrieval.store import store
 from retrieval.text import (
   corpus as corpus_lib,
   official_records,
@@ -322,25 +321,6 @@ def test_only_chosen_documents_are_tagged(data, tmp_path):
   assert 0 < spans.num_spans < data.spans.num_spans
   every = data.spans.spans_of(spans.sentences())[1]
   np.testing.assert_array_equal(spans.spans_of(spans.sentences())[1], every)
-
-
-def test_spans_of_other_blocks_are_refused(data, tmp_path):
-  other = tiny_blocks.make(
-    tmp_path, np.random.default_rng(1), num_documents=3, max_length=40
-  )
-  with pytest.raises(ValueError, match=r'made of block store .* but .*blocks'):
-    salient.SalientStore(data.spans.path, other.blocks)
-  beside = salient.SalientStore(data.spans.path)
-  assert beside.blocks.fingerprint == data.blocks.fingerprint
-  assert beside.fingerprint == data.spans.fingerprint
-
-
-def test_another_tagger_makes_another_store(data):
-  with pytest.raises(ValueError, match='tagger: expected'):
-    salient.build_salient_store(
-      data.spans.path, data.blocks, taggers.DateTagger()
-    )
-  assert store.Store.open(data.spans.path, salient.KIND)
 
 
 def test_a_store_without_spans_is_refused(data, tmp_path):

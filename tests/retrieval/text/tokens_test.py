@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retrieval.store import store
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -113,39 +112,6 @@ def test_processes_write_the_same_bytes(data):
   _build(corpus, root, 'two', with_text=True, num_processes=2)
   found = tiny_stores.file_hashes(root / 'two')
   assert found == tiny_stores.file_hashes(tokens.path)
-
-
-def test_stores_without_texts_are_what_they_were(data):
-  """Adding texts must not have every older store tokenized again."""
-  corpus, root, tokens = data
-  plain = _build(corpus, root, 'plain')
-  fields = {
-    'corpus': corpus.fingerprint(),
-    'tokenizer': tokens.tokenizer_fingerprint,
-    'with_title': False,
-    'documents_per_shard': 2,
-  }
-  key = [store.SCHEMA, tokens_lib.KIND, fields]
-  assert plain.store.fingerprint == store.fingerprint(key)
-  assert not plain.with_text and tokens.with_text
-  assert plain.store.fingerprint != tokens.store.fingerprint
-  files = {file.name.split('-')[0] for file in plain.path.glob('*.npy')}
-  assert files == {
-    'tokens',
-    'token_end',
-    'num_bytes',
-    'num_words',
-    'id_hash',
-    'id_text',
-    'id_end',
-    'title_text',
-    'title_end',
-  }
-  for i in range(len(TEXTS)):
-    np.testing.assert_array_equal(plain.document(i), tokens.document(i))
-  for read in (plain.text_bytes, plain.token_bytes):
-    with pytest.raises(ValueError, match='made with with_text=True'):
-      read(0)
 
 
 _ENDLESS = """
