@@ -6,7 +6,8 @@ Two builds of ScaNN differ, so an index is saved with the hashes of its files,
 and later stages record its fingerprint. A recall check precedes publication.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -30,7 +31,6 @@ from retrieval.store import (
   verification,
 )
 
-SCHEMA = 1
 MANIFEST = 'index.json'
 IndexConfig = index_config.IndexConfig
 
@@ -72,25 +72,21 @@ def build_index(
       search, when `path` holds another index, or for bad vectors or settings.
   """
   path = pathlib.Path(path)
-  kind = _choose(config, int(vectors.shape[0]))
-  if config.searcher == 'auto' and path.exists():
-    kind = _read_manifest(path)['fields'].get('searcher', kind)
-  fields = _fields(kind, vectors_fingerprint, config)
-  drafts.remove_dead(path.parent, recursive=False)
-  if path.exists():
-    return _reuse(path, fields, config, vectors, queries)
-  if not config.is_sharded:
-    return _build(path, vectors, fields, config, queries, accept)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  with locks.hold(path.with_name(f'.{path.name}.lock')):
-    if not path.exists():  # Another process may have built it meanwhile.
-      return _build(path, vectors, fields, config, queries, accept, executor)
+  fields = _fields(path, vectors, vectors_fingerprint, config)
+  with contextlib.ExitStack() as stack:
+    if (
+      config.is_sharded and not path.exists()
+    ):  # shards are written into one draft
+      path.parent.mkdir(parents=True, exist_ok=True)
+      stack.enter_context(locks.hold(path.with_name(f'.{path.name}.lock')))
+    drafts.remove_dead(path.parent, recursive=False)
+    if not path.exists():
+      _build(path, vectors, fields, config, queries, accept, executor)
   return _reuse(path, fields, config, vectors, queries)
 
 
-def _build(
-  path, vectors, fields, config, queries, accept, executor=None
-) -> Index:
+def _build(path, vectors, fields, config, queries, accept, executor) -> None:
+  """Publish an index, unless another process does so first."""
   kind = fields['searcher']
   logging.info('Building: %s over %d vectors.', kind, int(vectors.shape[0]))
   start = time.monotonic()
@@ -101,8 +97,9 @@ def _build(
     exact = searchers.exact_of(searcher, vectors)
   else:
     searcher = exact = searchers.ExactSearcher(vectors, config.metric)
-  if kind == 'scann' and not config.is_sharded:
-    searcher = _build_scann(vectors, config)
+    if kind == 'scann':
+      settings = searchers.ScannConfig(**config.scann)
+      searcher = searchers.ScannSearcher.build(vectors, config.metric, settings)
   build_sec = time.monotonic() - start
   check = _recall_check(config, vectors, queries)
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
@@ -114,16 +111,12 @@ def _build(
   draft.mkdir(parents=True)
   try:
     _write(draft, searcher, fields, report)
-    published = store.publish_folder(draft, path)
+    store.publish_folder(draft, path)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
   if config.is_sharded:
     shutil.rmtree(sharded_index.building(path, fields), ignore_errors=True)
-  if not published:
-    # Another process published first; its index is the one that counts.
-    return _reuse(path, fields, config, vectors, queries)
   logging.info('Published %s: %s.', path, report)
-  return open_index(path, cluster='')
 
 
 def _recall_check(
@@ -143,7 +136,6 @@ def _write(draft: pathlib.Path, searcher, fields, report) -> None:
   size = max(size, getattr(searcher, 'num_bytes', 0))
   report['bytes_per_vector'] = round(size / max(searcher.num_vectors, 1), 1)
   manifest = {
-    'schema': SCHEMA,
     'fields': fields,
     'files': {str(x.relative_to(draft)): checksums.of_file(x) for x in files},
     'report': report,
@@ -209,23 +201,30 @@ def suits(
     ValueError: when it is damaged, or for bad settings.
   """
   manifest = _read_manifest(pathlib.Path(path))
-  kind = manifest['fields'].get('searcher')
-  if config.searcher != 'auto':
-    kind = _choose(config, int(vectors.shape[0]))
-  wanted = _fields(kind, vectors_fingerprint, config)
+  wanted = _fields(path, vectors, vectors_fingerprint, config)
   recall = manifest['report'].get(f'recall@{config.recall_at}', 1.0)
   return manifest['fields'] == wanted and recall >= config.recall_floor
 
 
 def _fields(
-  kind: str, vectors_fingerprint: str, config: IndexConfig
+  path: str | os.PathLike,
+  vectors,
+  vectors_fingerprint: str,
+  config: IndexConfig,
 ) -> dict[str, Any]:
-  sharded = {'shards': config.shards}
-  return (sharded if config.is_sharded else {}) | {
+  """Return what determines an index; 'auto' is what the one at `path` is."""
+  path = pathlib.Path(path)
+  kind = _choose(config, int(vectors.shape[0]))
+  if config.searcher == 'auto' and path.exists():
+    kind = _read_manifest(path)['fields'].get('searcher', kind)
+  defaults = dataclasses.asdict(searchers.ScannConfig())
+  changed = {k: v for k, v in config.scann.items() if v != defaults[k]}
+  return {
     'searcher': kind,
     'metric': config.metric,
     'vectors': vectors_fingerprint,
-    'scann': _changed(config.scann) if kind == 'scann' else {},
+    'scann': changed if kind == 'scann' else {},
+    'shards': config.shards,
   }
 
 
@@ -234,10 +233,6 @@ def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
   manifest = manifests.read_json(
     file, f'{path}: no index here ({MANIFEST} is missing); build it first.'
   )
-  if manifest.get('schema', SCHEMA) != SCHEMA:
-    raise ValueError(
-      f'{file}: schema {manifest["schema"]!r}, expected {SCHEMA}.'
-    )
   parts = [manifest.get(name) for name in ('fields', 'files', 'report')]
   if not all(isinstance(part, dict) for part in parts):
     raise ValueError(f'{file}: damaged, without fields, files or report.')
@@ -251,9 +246,7 @@ def _reuse(
   vectors,
   queries: sharded_array.Rows | None,
 ) -> Index:
-  found = _read_manifest(path)['fields']
-  fields = {'shards': config.shards} | fields
-  have = {name: ({'shards': 1} | found).get(name) for name in fields}
+  have = _read_manifest(path)['fields']
   if have != fields:
     raise ValueError(
       f'{path}: this folder holds another index '
@@ -303,21 +296,3 @@ def _choose(config: IndexConfig, num_rows: int) -> str:
     logging.warning('Exact search serves instead of ScaNN.')
     return 'exact'
   return 'scann'
-
-
-def _changed(scann: Mapping[str, Any]) -> dict[str, Any]:
-  """Return the settings that differ from ScannConfig's defaults."""
-  defaults = dataclasses.asdict(searchers.ScannConfig())
-  return {
-    name: value
-    for name, value in scann.items()
-    if name not in defaults or value != defaults[name]
-  }
-
-
-def _build_scann(vectors, config: IndexConfig) -> searchers.ScannSearcher:
-  try:
-    settings = searchers.ScannConfig(**config.scann)
-  except TypeError as e:
-    raise ValueError(f'index.scann: {e}.') from None
-  return searchers.ScannSearcher.build(vectors, config.metric, settings)

@@ -33,7 +33,7 @@ class IndexConfig:
     if self.scann:
       from retrieval import searchers
 
-      settings.check_section(searchers.ScannConfig, self.scann, 'scann')
+      settings.build(searchers.ScannConfig, self.scann, 'scann')
 
   @property
   def is_sharded(self) -> bool:

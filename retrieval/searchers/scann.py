@@ -5,8 +5,8 @@
 ScaNN aborts, crashes or returns id 0 with score NaN on unexpected input. This
 module refuses such input and masks missing rows.
 
-ScaNN holds every vector in memory, both to build and to search; `expected_bytes`
-estimates the size. Exact search, which streams, serves a larger database.
+ScaNN holds every vector in memory, three copies of them while it builds. Exact
+search, which streams, serves a larger database.
 """
 
 import dataclasses
@@ -25,7 +25,6 @@ from retrieval.searchers import base
 
 MIN_ROWS = 4096  # Below, exact search is as fast and loses nothing.
 _MIN_HASHED_ROWS = 16
-_RESCORE_BYTES = {'float32': 4, 'bfloat16': 2, 'int8': 1, 'none': 0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,22 +86,6 @@ class ScannConfig:
         )
     if self.soar and metric != 'dot_product':
       raise ValueError('scann.soar=True: expected metric dot_product.')
-
-
-def expected_bytes(
-  num_rows: int, dimension: int, config: ScannConfig
-) -> tuple[int, int]:
-  """Estimate the memory of an index.
-
-  Returns:
-    building: bytes while ScaNN builds, with two copies of the float32 vectors.
-    searching: bytes of the index: vectors for rescoring, and hashes of 4 bits
-      for each block of dimensions.
-  """
-  blocks = -(-dimension // config.dimensions_per_block)
-  hashes = num_rows * blocks // 2 * (2 if config.soar else 1)
-  values = num_rows * dimension
-  return 12 * values + hashes, _RESCORE_BYTES[config.rescore] * values + hashes
 
 
 class ScannUnavailableError(ImportError):
@@ -172,15 +155,6 @@ class ScannSearcher:
         'index.searcher=exact serves any.'
       )
     config = (config or ScannConfig()).filled(num_rows, metric)
-    building, searching = expected_bytes(num_rows, dimension, config)
-    logging.info(
-      'ScaNN over %d vectors of dimension %d: expecting %.2f GiB of memory while '
-      'it is built, %.2f GiB while it searches.',
-      num_rows,
-      dimension,
-      building / 2**30,
-      searching / 2**30,
-    )
     builder = _import().builder(
       np.asarray(vectors, np.float32), config.num_to_rescore, metric
     )
