@@ -43,7 +43,7 @@ from retrieval.text import blocks as blocks_lib
 VECTORS_KIND = 'block_vectors'
 _PARAMS = 'embedder.safetensors'
 _MANIFEST = 'version.json'
-_FIELDS = {'step', 'params', 'blocks', 'embedder', 'index'}
+_FIELDS = {'name', 'step', 'params', 'blocks', 'embedder', 'index'}
 _BUILDING = '.building-'  # prefix of drafts and, with .lock, of their locks
 _NAME = re.compile(r'\d{10}-.{12}\Z')  # of a version's folder
 
@@ -53,11 +53,8 @@ EmbedBlocks = Callable[[np.ndarray, shards.Progress | None], np.ndarray]
 
 def version_name(step: int, params: Any, blocks: blocks_lib.BlockStore) -> str:
   """Return the name of a version's folder: its step and a hash of its sources."""
-  return _name(step, snapshots.fingerprint(params), blocks.fingerprint)
-
-
-def _name(step: int, params: str, blocks: str) -> str:
-  return f'{step:010d}-{store.fingerprint([params, blocks])[:12]}'
+  made_of = [snapshots.fingerprint(params), blocks.fingerprint]
+  return f'{step:010d}-{store.fingerprint(made_of)[:12]}'
 
 
 def step_of(name: str) -> int:
@@ -180,8 +177,7 @@ class VersionFolder:
     Raises:
       ValueError: for vectors that are not finite, or an index below its floor.
     """
-    fingerprint = snapshots.fingerprint(params)
-    name = _name(step, fingerprint, blocks.fingerprint)
+    name = version_name(step, params, blocks)
     if self.is_whole(name):
       return name
     together = isinstance(executor, executors.Share)
@@ -197,7 +193,10 @@ class VersionFolder:
       vectors = shards.build_store(
         draft / 'vectors',
         VECTORS_KIND,
-        {'blocks': blocks.fingerprint, 'params': fingerprint},
+        {
+          'blocks': blocks.fingerprint,
+          'params': snapshots.fingerprint(params),
+        },
         rows := blocks.store.rows('document'),
         functools.partial(_embed_shard, embed, dtype, np.cumsum([0, *rows])),
         executor=executor,
@@ -257,14 +256,15 @@ class VersionFolder:
     return None
 
   @contextlib.contextmanager
-  def _draft(
-    self, name: str, *, shared: bool = False
-  ) -> Iterator[pathlib.Path]:
+  def _draft(self, name: str, **how: bool) -> Iterator[pathlib.Path]:
     """Yield the folder in which a version is built, under its lock."""
     self.root.mkdir(parents=True, exist_ok=True)
     draft = self.root / f'{_BUILDING}{name}'
-    with _lock(draft, shared=shared):
+    lock = self.root / f'{draft.name}.lock'  # goes with the draft
+    with locks.hold(lock, **how):
       yield draft
+      if not draft.exists():
+        lock.unlink(missing_ok=True)
 
   def is_whole(self, name: str) -> bool:
     """Return whether a version is there with all its files undamaged."""
@@ -311,11 +311,10 @@ class VersionFolder:
     with contextlib.ExitStack() as stack:
       path = stack.enter_context(self.held(name))
       manifest = read_manifest(path)
-      own = _name(manifest['step'], manifest['params'], manifest['blocks'])
       index = index_lib.open_index(path / 'index', cluster=cluster)
       wanted = blocks.fingerprint if blocks else manifest['blocks']
       for what, have, want in (
-        (_MANIFEST, own, name),
+        (_MANIFEST, manifest['name'], name),
         ('blocks', manifest['blocks'], wanted),
         ('index', index.fingerprint, manifest['index']),
       ):
@@ -344,22 +343,19 @@ class VersionFolder:
       yield self.root / name
 
   def remove_old(self, keep: Collection[str] = (), newest: int = 1) -> None:
-    """Remove versions without a lease, and the drafts of dead builders.
-
-    Args:
-      keep: versions that stay.
-      newest: number of the newest versions that stay.
-    """
+    """Remove versions without a lease but the newest, and drafts of dead builders."""
     if not locks.HAS_LOCKS or not self.root.is_dir():
       return
     names = self.names()
     for name in names[: max(0, len(names) - newest)]:
       if name not in keep:
         self._remove(name)
-    for draft in self.root.glob(f'{_BUILDING}*'):
-      if names and draft.is_dir() and draft.name <= f'{_BUILDING}{names[-1]}':
-        with contextlib.suppress(BlockingIOError), _lock(draft, wait=False):
-          shutil.rmtree(draft, ignore_errors=True)
+    for draft in self.root.glob(f'{_BUILDING}*/'):
+      name = draft.name.removeprefix(_BUILDING)
+      with contextlib.suppress(BlockingIOError):
+        if names and name <= names[-1]:
+          with self._draft(name, wait=False):
+            shutil.rmtree(draft, ignore_errors=True)
     drafts.remove_dead(self.root, recursive=False)
 
   def remove_later(self, step: int) -> None:
@@ -393,9 +389,10 @@ def _has_vectors_of(path: pathlib.Path, params, blocks, part) -> bool:
     manifest = read_manifest(path)
     if manifest['blocks'] != blocks.fingerprint:
       return False
-    if part is None or manifest['params'] == fingerprint(params):
-      return manifest['params'] == fingerprint(params)
-    return fingerprint(part(read_snapshot(path))) == fingerprint(part(params))
+    if manifest['params'] == fingerprint(params):
+      return True
+    theirs = part and part(read_snapshot(path))
+    return bool(part) and fingerprint(theirs) == fingerprint(part(params))
   except (FileNotFoundError, ValueError) as e:
     logging.warning('%s cannot be adopted (%s).', path, e)
     return False
@@ -413,16 +410,6 @@ def _link(found: pathlib.Path, draft: pathlib.Path, config) -> None:
     index_lib.build_index(draft / 'index', vectors, stored.fingerprint, config)
 
 
-@contextlib.contextmanager
-def _lock(draft: pathlib.Path, **how: bool) -> Iterator[None]:
-  """Hold the lock of a draft; its file goes with the draft."""
-  file = draft.with_name(f'{draft.name}.lock')
-  with locks.hold(file, **how):
-    yield
-    if not draft.exists():
-      file.unlink(missing_ok=True)
-
-
 def _embed_shard(
   embed: EmbedBlocks, dtype: str, bounds: np.ndarray, shard: int, progress
 ) -> dict[str, np.ndarray]:
@@ -436,6 +423,7 @@ def seal(
   """Write the parameters and the manifest of a version into its draft."""
   snapshots.write(draft / _PARAMS, params)
   manifest = {
+    'name': version_name(step, params, blocks),
     'step': step,
     'params': snapshots.fingerprint(params),
     'blocks': blocks.fingerprint,

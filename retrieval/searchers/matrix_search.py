@@ -41,7 +41,8 @@ def rounding(dimension: int, metric: str, query_norms, largest) -> np.ndarray:
   scale = np.sqrt(query_norms * largest)
   if metric == 'squared_l2':
     scale = scale + largest
-  return (dimension + 8) * _UNIT_ROUNDOFF * scale
+  # Products below 2^-126 may become zero.
+  return (dimension + 8) * _UNIT_ROUNDOFF * scale + dimension * 2.0**-126
 
 
 def squared_norms(x: np.ndarray, dtype: Any = np.float32) -> np.ndarray:

@@ -349,16 +349,6 @@ def test_every_new_index_is_measured(tmp_path, blocks):
   refresher.close()
 
 
-@pytest.mark.usefixtures('unchecked')
-@pytest.mark.parametrize(
-  ('field', 'value'),
-  [('schedule', 'later'), ('builder', 'me'), ('every', 0), ('staleness', 0)],
-)
-def test_settings_that_cannot_be_are_refused(field, value):
-  with pytest.raises(ValueError, match=f'{field}={value!r}: expected'):
-    refresh.RefreshConfig(**{field: value})
-
-
 @pytest.mark.parametrize('schedule', ['sync', 'async'])
 def test_the_workers_of_a_cluster_end_with_the_training(
   tmp_path, blocks, schedule

@@ -114,9 +114,3 @@ def test_a_killed_search_goes_on(data, tmp_path, monkeypatch):
   hashes = tiny_stores.file_hashes
   assert hashes(tmp_path / 'killed') == hashes(tmp_path / 'whole')
   assert len(neighbors_lib.NeighborStore(tmp_path / 'whole')) > 2
-
-
-def test_a_share_out_of_range_is_refused(data):
-  for share in (0.0, 1.5, 1e-9):
-    with pytest.raises(ValueError, match='share'):
-      datastore_subsets.chunks_of_part(data.chunks['train'], share)

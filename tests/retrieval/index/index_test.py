@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import re
-import shutil
 import subprocess
 import sys
 
@@ -14,7 +13,6 @@ from retrieval import searchers
 from retrieval.index import index as index_lib
 from retrieval.store import (
   drafts as drafts_lib,
-  manifests,
   store,
   store_writer,
   verification,
@@ -83,23 +81,6 @@ def test_same_inputs_reuse_what_stands(tmp_path, vectors):
     index_lib.build_index(path, vectors, 'w', SCANN)
 
 
-def _with_report(path, **changes):
-  """Changes what the index at `path` is said to have reached."""
-  manifest = manifests.read_json(path / 'index.json')
-  manifest['report'].update(changes)
-  (path / 'index.json').write_text(manifests.sealed(manifest))
-
-
-def test_what_stands_must_reach_the_floor(tmp_path, vectors):
-  path = tmp_path / 'index'
-  index_lib.build_index(path, vectors, 'v', EXACT)
-  _with_report(path, **{'recall@10': 0.96})
-  high = dataclasses.replace(EXACT, recall_floor=0.97)
-  with pytest.raises(ValueError, match='recall@10.*is 0.96, below index'):
-    index_lib.build_index(path, vectors, 'v', high)
-  index_lib.build_index(path, vectors, 'v', EXACT)
-
-
 @NEEDS_SCANN
 def test_a_new_recall_at_is_measured_on_what_stands(tmp_path, vectors):
   path = tmp_path / 'index'
@@ -144,17 +125,6 @@ def test_below_the_floor_nothing_is_published(tmp_path, vectors):
   settings |= {name: int(value) for name, value in advice}
   config = dataclasses.replace(config, recall_floor=0.85, scann=settings)
   index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
-
-
-@NEEDS_SCANN
-def test_floor_out_of_reach_names_another_searcher(tmp_path, vectors):
-  config = dataclasses.replace(
-    SCANN,
-    recall_floor=1.0,
-    scann={'rescore': 'int8', 'dimensions_per_block': 16},
-  )
-  with pytest.raises(ValueError, match='index.searcher=exact'):
-    index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
 
 
 def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):
@@ -204,13 +174,6 @@ def test_an_exact_index_refers_to_the_vectors_store(tmp_path, vectors):
   np.testing.assert_array_equal(ids[:, 0], np.arange(5))
 
 
-def test_a_copied_exact_index_stands_alone(tmp_path, vectors):
-  index = index_lib.build_index(tmp_path / 'a' / 'i', vectors, 'v', EXACT)
-  shutil.move(tmp_path / 'a' / 'i', tmp_path / 'b')
-  again = index_lib.open_index(tmp_path / 'b')
-  assert again.fingerprint == index.fingerprint
-
-
 def test_damage_is_found_when_opening(tmp_path, vectors, monkeypatch):
   path = tmp_path / 'index'
   index_lib.build_index(path, vectors, 'v', EXACT)
@@ -251,35 +214,6 @@ def test_killed_while_writing_leaves_nothing(tmp_path, vectors, monkeypatch):
   index_lib.build_index(path, vectors, 'v', EXACT)
 
 
-def test_is_published_by_one_rename(tmp_path, vectors, monkeypatch):
-  drafts = []
-  write = index_lib._write
-
-  def watched(draft, *args):
-    write(draft, *args)
-    assert not (tmp_path / 'index').exists()
-    drafts.append(draft.stat().st_ino)
-
-  monkeypatch.setattr(index_lib, '_write', watched)
-  index_lib.build_index(tmp_path / 'index', vectors, 'v', EXACT)
-  assert drafts == [(tmp_path / 'index').stat().st_ino]
-
-
-def test_of_two_builders_the_first_one_counts(tmp_path, vectors, monkeypatch):
-  path = tmp_path / 'index'
-  write = index_lib._write
-
-  def overtaken(*args):
-    monkeypatch.setattr(index_lib, '_write', write)
-    index_lib.build_index(path, vectors, 'v', EXACT)
-    write(*args)
-
-  monkeypatch.setattr(index_lib, '_write', overtaken)
-  index = index_lib.build_index(path, vectors, 'v', EXACT)
-  assert index.fingerprint == index_lib.open_index(path).fingerprint
-  assert sorted(os.listdir(tmp_path)) == ['index']
-
-
 @pytest.mark.usefixtures('unchecked')
 @pytest.mark.parametrize(
   ('change', 'said'),
@@ -297,11 +231,3 @@ def test_wrong_settings_are_named(tmp_path, vectors, change, said):
   with pytest.raises(ValueError, match=said):
     config = dataclasses.replace(SCANN, **change)
     index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
-
-
-def test_a_bad_row_is_named(tmp_path, vectors):
-  bad = vectors.copy()
-  bad[77, 0] = np.nan
-  with pytest.raises(ValueError, match='Database row 77 holds NaN'):
-    index_lib.build_index(tmp_path / 'index', bad, 'v', SCANN)
-  assert not os.listdir(tmp_path)

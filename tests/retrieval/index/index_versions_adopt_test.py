@@ -64,25 +64,6 @@ def test_a_version_serves_elsewhere_as_it_did(blocks, source, tmp_path):
   version.close()
 
 
-def test_another_step_of_the_same_folder(blocks, source):
-  [old] = source.names()
-  new = source.adopt(7, PARAMS, blocks, source.root, CONFIG)
-  assert source.names() == [new, old]
-
-
-def test_without_links_files_are_copied(blocks, source, tmp_path, monkeypatch):
-  def refuse(*unused):
-    raise OSError('another file system')
-
-  monkeypatch.setattr(os, 'link', refuse)
-  folder = index_versions.VersionFolder(tmp_path / 'new')
-  name = folder.adopt(0, PARAMS, blocks, source.root, CONFIG)
-  [old] = source.names()
-  assert tiny_stores.file_hashes(folder.root / name / 'vectors') == (
-    tiny_stores.file_hashes(source.root / old / 'vectors')
-  )
-
-
 def test_other_parameters_or_blocks_are_not_taken(blocks, source, tmp_path):
   folder = index_versions.VersionFolder(tmp_path / 'new')
   other = tiny_blocks.make(tmp_path / 'o', np.random.default_rng(3)).blocks
@@ -141,14 +122,6 @@ def test_an_index_of_other_settings_is_built_of_the_vectors(
   version = folder.open(name, blocks)
   assert version.index.searcher.metric == 'squared_l2'
   version.close()
-
-
-def test_damaged_versions_are_passed_by(blocks, source, tmp_path):
-  folder = index_versions.VersionFolder(tmp_path / 'new')
-  [old] = source.names()
-  (source.root / old / 'version.json').write_text('{')
-  given = (0, PARAMS, blocks, source.root, CONFIG)
-  assert folder.adopt(*given) is None
 
 
 def test_a_version_is_held_while_it_is_copied(

@@ -4,7 +4,6 @@
 
 import concurrent.futures
 import contextlib
-import dataclasses
 import pathlib
 import shutil
 import signal
@@ -16,9 +15,7 @@ import time
 import numpy as np
 import pytest
 
-from retrieval import searchers
 from retrieval.index import index as index_lib, index_versions
-from retrieval.searchers import ray_shards
 from retrieval.store import executors
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -103,25 +100,6 @@ def test_what_stands_is_not_built_again(blocks, tmp_path):
   assert other != name and len(folder.names()) == 2
 
 
-def test_a_cluster_that_is_not_there_is_no_damage(
-  blocks, tmp_path, monkeypatch
-):
-  def refuse(*unused):
-    raise ValueError('no cluster there')
-
-  monkeypatch.setattr(ray_shards.RayShardedSearcher, 'start', refuse)
-  folder = index_versions.VersionFolder(tmp_path)
-  config = dataclasses.replace(CONFIG, searcher='exact', shards=2)
-  searchers.hold_shards('auto')
-  try:
-    name = folder.build(1, PARAMS, blocks, embed, config)
-    assert folder.is_whole(name)
-    with pytest.raises(ValueError, match='no cluster there'):
-      folder.open(name, blocks)
-  finally:
-    searchers.hold_shards('')
-
-
 def test_newest_by_step_and_up_to_a_step(blocks, tmp_path):
   folder = index_versions.VersionFolder(tmp_path)
   for step in (900, 1000, 20):
@@ -148,18 +126,6 @@ def test_leases_keep_versions(blocks, tmp_path):
   assert [p.name for p in tmp_path.iterdir() if 'removed' in p.name] == []
   with pytest.raises(FileNotFoundError, match=names[0]):
     folder.open(names[0])
-
-
-def test_vectors_that_are_not_finite_publish_nothing(blocks, tmp_path):
-  folder = index_versions.VersionFolder(tmp_path)
-  good = folder.build(1, PARAMS, blocks, embed, CONFIG)
-
-  def nan(ids, progress=None):
-    return np.full((len(ids), 3), np.nan, np.float32)
-
-  with pytest.raises(ValueError, match='NaN'):
-    folder.build(2, _params(2), blocks, nan, CONFIG)
-  assert folder.names() == [good]
 
 
 def test_other_blocks_are_refused(blocks, tmp_path):
@@ -193,25 +159,6 @@ def test_processes_share_the_shards(blocks, tmp_path):
     # The report of the index holds its building time.
     have.pop('index.json', None), want.pop('index.json', None)
     assert have == want
-
-
-class _Noted(executors.Inline):
-  def __init__(self):
-    self.jobs = []
-
-  def run(self, name, set_up, calls):
-    calls = [*calls]
-    self.jobs.append((name, len(calls)))
-    return super().run(name, set_up, calls)
-
-
-def test_the_executor_builds_the_shards_of_the_index(blocks, tmp_path):
-  config = dataclasses.replace(CONFIG, searcher='exact', shards=3)
-  noted = _Noted()
-  folder = index_versions.VersionFolder(tmp_path)
-  name = folder.build(1, PARAMS, blocks, embed, config, executor=noted)
-  assert noted.jobs == [('index', 3)]
-  assert folder.is_whole(name)
 
 
 _KILLED = """

@@ -134,18 +134,6 @@ def test_hashes_beyond_all_old_ones_are_new(tmp_path):
   assert reused.num_reused == 1
 
 
-def test_progress_counts_what_is_copied_first(old, documents, tmp_path):
-  old_blocks, version = old
-  blocks = _make(tmp_path, _changed(documents))
-  reused = reuse.ReusedBlocks(
-    Embed(blocks), blocks, PARAMS, old_blocks, version
-  )
-  seen = []
-  reused(np.arange(blocks.num_blocks), lambda *x: seen.append(x))
-  total = blocks.num_blocks
-  assert seen == [(reused.num_reused, total), (total, total)]
-
-
 def test_vectors_of_another_embedder_are_refused(old, tmp_path):
   blocks, version = old
   other = {'embedder': {'dense': {'kernel': 2 * np.eye(3, dtype=np.float32)}}}
@@ -161,13 +149,3 @@ def test_vectors_of_other_blocks_are_refused(old, documents, tmp_path):
   shorter = _make(tmp_path / 'b', documents, max_length=28)
   with pytest.raises(ValueError, match='max_length'):
     reuse.ReusedBlocks(Embed(shorter), shorter, PARAMS, blocks, version)
-
-
-def test_vectors_of_another_tokenizer_are_refused(
-  old, documents, tmp_path, monkeypatch
-):
-  blocks, version = old
-  monkeypatch.setattr(tiny_blocks, 'WORDS', (*tiny_blocks.WORDS, 'bridge'))
-  other = _make(tmp_path, documents)
-  with pytest.raises(ValueError, match='tokenizer'):
-    reuse.ReusedBlocks(Embed(other), other, PARAMS, blocks, version)

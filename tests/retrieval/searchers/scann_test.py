@@ -135,13 +135,6 @@ def test_too_few_rows(num_rows):
     searchers.ScannSearcher.build(clustered(num_rows), 'dot_product')
 
 
-def test_smallest_database_and_equal_rows():
-  for vectors in (clustered(16), np.ones((5000, 3)), np.zeros((5000, 1))):
-    searcher = searchers.ScannSearcher.build(vectors, 'squared_l2')
-    ids, scores = searcher.search(vectors[:2], 16)
-    assert (ids >= 0).all() and np.isfinite(scores).all()
-
-
 @pytest.mark.parametrize('rescore', ['bfloat16', 'int8'])
 def test_smaller_rescoring(rescore):
   vectors = clustered()
