@@ -1,3 +1,3 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Predictions for corpora of any size, from measured rates."""
+"""A corpus prepared on a Ray cluster of one machine while its nodes are killed."""
