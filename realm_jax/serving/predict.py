@@ -56,9 +56,7 @@ def predict(
   if backend.is_cpu() and read_at_once == 1 and parts >= _MANY:
     lengths = [-(-length * share // 4) for share in (2, 3, 4)]
     lengths = [n for n in lengths if width * n >= count]
-  readers = [
-    functools.partial(_read_first, model, params, count, n) for n in lengths
-  ]
+  readers = [functools.partial(_read, model, params, count, n) for n in lengths]
 
   def read(part):
     longest = part['mask'].sum(axis=-1).max()
@@ -95,27 +93,23 @@ def _cut(x: jax.Array, parts: int, rows: int) -> jax.Array:
   return jnp.pad(x, padding).reshape(parts, rows, *x.shape[1:])
 
 
-def _read_first(
+def _read(
   model: open_qa.OpenQa,
   params: Any,
   count: int,
   length: int,
   rows: dict[str, jax.Array],
 ) -> tuple[reader_losses.Spans, jax.Array]:
-  """`_read` of the first positions of rows that have no token after them."""
+  """Return the best spans of single blocks: [rows, count] each.
+
+  length: of the rows that is read; no row has a token after it.
+  """
   cut = {name: rows[name][..., :length] for name in (*open_qa.ROWS, 'correct')}
-  return _read(model, params, rows | cut, count)
-
-
-def _read(
-  model: open_qa.OpenQa, params: Any, rows: dict[str, jax.Array], count: int
-) -> tuple[reader_losses.Spans, jax.Array]:
-  """Return the best spans of single blocks: [rows, count] each."""
   scores = model.apply(
-    {'params': params}, *(rows[name] for name in open_qa.ROWS), method='read'
+    {'params': params}, *(cut[name] for name in open_qa.ROWS), method='read'
   )
   one = {
-    'reader_ids': rows['ids'][:, None],
+    'reader_ids': cut['ids'][:, None],
     'reader_valid': rows['valid'][:, None],
     'beam_valid': rows['valid'][:, None],
   }
@@ -124,5 +118,4 @@ def _read(
   )
   spans = reader_losses.best_spans(joint, count)
   number = jnp.arange(len(scores))[:, None]
-  right = rows['correct'][number, spans.width - 1, spans.start]
-  return spans, right
+  return spans, cut['correct'][number, spans.width - 1, spans.start]
