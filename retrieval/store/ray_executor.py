@@ -88,49 +88,64 @@ class RayExecutor(executors.Remote):
 
   def run(self, name, set_up, calls) -> Iterator[Any]:
     """See `executors.Executor`; a call that raises OSError runs again, too."""
-    ray, calls = self._ray, enumerate(calls)
+    ray, calls, deaths = self._ray, enumerate(calls), collections.Counter()
     waiting: list[tuple[int, tuple]] = []  # at most one, and those lost
-    deaths = collections.Counter()
+    idle: list[Any] = []  # workers
+    # reference -> worker, and its call; None while it starts
+    running: dict[Any, tuple[Any, tuple[int, tuple] | None]] = {}
+    next_look, next_line = 0.0, time.monotonic() + _PATIENCE_SEC
     with contextlib.ExitStack() as stack:
-      crew = _Crew(ray, self._cluster, name, set_up, self._mark(stack))
-      stack.callback(crew.close)
-      while True:
-        if self._closed:
-          raise executors.JobError(f'{name}: its workers were ended.')
-        if not waiting:
-          waiting += itertools.islice(calls, 1)
-        if not waiting and not any(crew.calls.values()):
+      arguments = self._start_arguments(set_up, stack)
+      stack.callback(
+        lambda: [*map(ray.kill, (*idle, *(x for x, _ in running.values())))]
+      )
+      while not self._closed:
+        waiting += itertools.islice(calls, not waiting)
+        if not waiting and not any(call for _, call in running.values()):
           return
-        if waiting:
-          crew.hire()
-          if crew.idle:
-            crew.give(waiting.pop(0))
-            continue
-        if not crew.calls:
+        if waiting and idle:
+          worker, call = idle.pop(), waiting.pop(0)
+          running[worker.run.remote(*call[1])] = worker, call
+          continue
+        now = time.monotonic()
+        if waiting and now > next_look:
+          next_look = now + _POLL_SEC
+          for _ in range(self._room() - len(running)):
+            worker = self._new_worker()
+            running[worker.start.remote(*arguments)] = worker, None
+          if now > next_line and not any(x for _, x in running.values()):
+            next_line = now + _PATIENCE_SEC
+            needs, there = self._cluster.needs, ray.cluster_resources()
+            logging.warning(
+              '%s: no worker of %s yet, of %s.', name, needs, there
+            )
+        if not running:
           time.sleep(_POLL_SEC)
           continue
-        done, _ = ray.wait([*crew.calls], num_returns=1, timeout=_POLL_SEC)
+        done, _ = ray.wait([*running], num_returns=1, timeout=_POLL_SEC)
         for reference in done:
-          call, actor = crew.calls.pop(reference), crew.actors.pop(reference)
+          worker, call = running.pop(reference)
           try:
             result = ray.get(reference)
           except ray.exceptions.RayError as error:
             cause = getattr(error, 'cause', None)
             if isinstance(cause, Exception) and not isinstance(cause, OSError):
               raise cause from None
-            crew.dismiss(actor)
-            lost = [call or (-1, ('start',))]
-            waiting = [*filter(None, [call]), *waiting]
-            deaths.update(number for number, _ in lost)
             logging.warning('%s: %s', name, ' '.join(str(error).split())[-300:])
-            executors.count_death(name, deaths, lost)
+            ray.kill(worker)
+            next_look = 0.0
+            lost = call or (-1, ('start',))
+            deaths[lost[0]] += 1
+            executors.count_death(name, deaths, [lost])
+            waiting[:0] = [call] if call else []
           else:
-            crew.idle.append(actor)
+            idle.append(worker)
             if call:
               yield result
+      raise executors.JobError(f'{name}: its workers were ended.')
 
-  def _mark(self, stack: contextlib.ExitStack) -> list[str]:
-    """Return files in the folders of the job, which the stack removes."""
+  def _start_arguments(self, set_up, stack: contextlib.ExitStack) -> tuple:
+    """Return the arguments of `_Actor.start`; the stack removes the marks."""
     marks = []
     for folder in self._folders:
       folder.mkdir(parents=True, exist_ok=True)
@@ -138,78 +153,32 @@ class RayExecutor(executors.Remote):
       mark.touch()
       stack.callback(mark.unlink, missing_ok=True)
       marks.append(str(mark))
-    return marks
-
-
-class _Crew:
-  """The workers of a job.
-
-  Attributes:
-    calls: reference -> the call that runs; None while a worker starts.
-    actors: reference -> its worker.
-    idle: workers without a call.
-  """
-
-  def __init__(
-    self, ray, cluster: ray_cluster.Cluster, name, set_up, marks: list[str]
-  ):
-    self._ray, self._cluster, self._name = ray, cluster, name
-    variables = os.environ.items()
-    environment = {x: y for x, y in variables if x.startswith(_OWN_VARIABLES)}
+    own = {x: y for x, y in os.environ.items() if x.startswith(_OWN_VARIABLES)}
     # XLA's threads; Ray sets those of OpenMP.
-    environment['NPROC'] = str(max(1, int(cluster.cpus_per_worker)))
-    pickled = ray.put(cloudpickle.dumps(set_up))
-    self._start = pickled, os.getcwd(), marks, environment
-    self.calls: dict[Any, tuple[int, tuple] | None] = {}
-    self.actors: dict[Any, Any] = {}
-    self.idle: list[Any] = []
-    self._next_look, self._next_line = 0.0, time.monotonic() + _PATIENCE_SEC
+    own['NPROC'] = str(max(1, int(self._cluster.cpus_per_worker)))
+    pickled = self._ray.put(cloudpickle.dumps(set_up))
+    return pickled, os.getcwd(), marks, own
 
-  def give(self, call: tuple[int, tuple]) -> None:
-    """Let an idle worker run a call."""
-    actor = self.idle.pop()
-    reference = actor.run.remote(*call[1])
-    self.calls[reference], self.actors[reference] = call, actor
-
-  def hire(self) -> None:
-    """Start workers where the cluster has room, a while after the last look."""
-    now, needs = time.monotonic(), self._cluster.needs
-    if now < self._next_look:
-      return
-    self._next_look = now + _POLL_SEC
+  def _room(self) -> int:
+    """Return the number of workers that the cluster has room for."""
+    needs = self._cluster.needs
     room = sum(
       int(min(node['Resources'].get(x, 0) // n for x, n in needs.items()))
       for node in self._ray.nodes()
       if node['Alive']
     )
-    wanted = min(room, self._cluster.workers or room)
-    options = {
-      'num_cpus': needs['CPU'],
-      'num_gpus': needs.get('GPU', 0),
-      'resources': {x: needs[x] for x in needs if x not in ('CPU', 'GPU')},
-      'scheduling_strategy': 'SPREAD',
-      'max_restarts': 0,
-    }
-    for _ in range(wanted - len(self.actors) - len(self.idle)):
-      actor = self._ray.remote(_Actor).options(**options).remote()
-      reference = actor.start.remote(*self._start)
-      self.calls[reference], self.actors[reference] = None, actor
-    has_workers = self.idle or any(self.calls.values())
-    if not has_workers and now > self._next_line:
-      self._next_line = now + _PATIENCE_SEC
-      logging.warning(
-        '%s: no worker of %s yet; the cluster has %s.',
-        self._name,
-        needs,
-        self._ray.cluster_resources(),
+    return min(room, self._cluster.workers or room)
+
+  def _new_worker(self) -> Any:
+    needs = self._cluster.needs
+    return (
+      self._ray.remote(_Actor)
+      .options(
+        num_cpus=needs['CPU'],
+        num_gpus=needs.get('GPU', 0),
+        resources={x: needs[x] for x in needs if x not in ('CPU', 'GPU')},
+        scheduling_strategy='SPREAD',
+        max_restarts=0,
       )
-
-  def dismiss(self, actor) -> None:
-    """End a worker; another takes its place."""
-    self._ray.kill(actor)
-    self._next_look = 0.0
-
-  def close(self) -> None:
-    """End all workers."""
-    for actor in (*self.idle, *self.actors.values()):
-      self._ray.kill(actor)
+      .remote()
+    )

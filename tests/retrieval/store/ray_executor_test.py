@@ -186,7 +186,9 @@ def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, how):
 
 @with_ray
 @pytest.mark.slow
-def test_bad_input_and_unseen_folders_end_in_one_line(nodes, tmp_path):
+def test_bad_input_and_unseen_folders_end_in_one_line(
+  nodes, tmp_path, monkeypatch
+):
   cluster = ray_cluster.Cluster(address=nodes.address, workers=1)
   executor = ray_executor.RayExecutor(cluster)
   for set_up, line in (
@@ -196,6 +198,7 @@ def test_bad_input_and_unseen_folders_end_in_one_line(nodes, tmp_path):
     with pytest.raises(ValueError, match=line):
       list(executor.run('job', set_up, executors_test.Calls(range(6))))
   # What a node sees that does not share the folder.
-  executor._mark = lambda stack: [str(tmp_path / 'unseen' / '.seen-1')]
+  executor = ray_executor.RayExecutor(cluster, [tmp_path / 'unseen'])
+  monkeypatch.setattr(pathlib.Path, 'touch', lambda path: None)
   with pytest.raises(ValueError, match='unseen: node 127.0.0.1 of the cluster'):
     list(executor.run('job', executors_test.bad_set_up, [(1,)]))
