@@ -101,7 +101,10 @@ def run(
   if stream:
     names = [p.id for p in prompts for _ in range(num_samples)]
     shown = sample_view.Stream(
-      console, trained.data.tokenizer, lambda: trained.data.metric, names
+      console,
+      trained.data.tokenizer,
+      lambda: trained.data.datastore.metric,
+      names,
     )
     take = shown.take if first else lambda event: None
     batch_size = 1
@@ -136,7 +139,7 @@ def run(
 def _metric(trained, samples: Sequence[views.TextSample]) -> str:
   """Metric of the scores; '' where nothing was retrieved."""
   found = [i for sample in samples for c in sample.chunks for i in c.ids]
-  return trained.data.metric if max(found, default=-1) >= 0 else ''
+  return trained.data.datastore.metric if max(found, default=-1) >= 0 else ''
 
 
 def _write(

@@ -58,7 +58,8 @@ def measure(
   data = trained.data
   data.check_tokenizer()
   passages = in_context.Passages(
-    data.retrievers(trained.config).make(data.source), data.chunks('train')
+    data.datastore.retrievers(trained.config).make(data.source),
+    data.chunks('train'),
   )
   params = jax.device_put(trained.params)
   nats = functools.partial(loading.batch_nll, trained.model, params)

@@ -119,7 +119,10 @@ def of_chunks(
   if config.data_dir:
     saved = dataclasses.replace(saved, data_dir=config.data_dir)
   data = retro_data.DataFolder.of(saved, settings.run)
-  chunks, source = data.chunks('train'), data.retrievers(saved).make('oracle')
+  chunks, source = (
+    data.chunks('train'),
+    data.datastore.retrievers(saved).make('oracle'),
+  )
   fields = {
     'chunks': chunks.fingerprint,
     'source': source.fingerprint,

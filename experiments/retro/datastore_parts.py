@@ -33,7 +33,7 @@ def find_neighbors(
       f'A part of the datastore is searched by vectors, but the source of the '
       f'neighbors is {data.source_name}; expected dense.'
     )
-  metric = data.index.searcher.metric
+  metric = data.datastore.index.searcher.metric
   stores = [
     open_store(x).fingerprint
     for open_store in (data.chunks, data.vectors)
@@ -46,9 +46,9 @@ def find_neighbors(
     datastore_subsets.build_part_neighbors(
       path,
       data.chunks(split),
-      data.vectors(split),
+      data.datastore.vectors(split),
       data.chunks('train'),
-      data.vectors('train'),
+      data.datastore.vectors('train'),
       metric=metric,
       share=share,
       k=k,

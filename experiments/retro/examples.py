@@ -99,7 +99,7 @@ def modes(
     runs[evaluate.baseline_workdir] = baseline
   for run, one in runs.items():
     for name, retrieval, k in retro_evaluate.on_and_off(one, [evaluate.k]):
-      retrieve = k and one.data.lookup(one.config).retrieve_tokens
+      retrieve = k and one.data.datastore.lookup(one.config).retrieve_tokens
       yield Mode(name, retrieval, k, one, retrieve or None, run)
 
 

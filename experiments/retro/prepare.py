@@ -36,6 +36,7 @@ from experiments.retro import config as config_lib
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
+  neighbor_store,
   neighbors as neighbors_lib,
   vectors as vectors_lib,
 )
@@ -47,7 +48,7 @@ from retrieval.text import (
   near_duplicates,
   tokens as tokens_lib,
 )
-from retro_jax.data import folder as retro_data
+from retro_jax.data import datastore as datastore_lib, folder as retro_data
 
 # Folder name before -train, -valid or -NAME -> kind of store.
 _KINDS = {
@@ -55,7 +56,7 @@ _KINDS = {
   'duplicates': near_duplicates.KIND,
   'chunks': chunks_lib.KIND,
   'vectors': vectors_lib.KIND,
-  'neighbors': neighbors_lib.KIND,
+  'neighbors': neighbor_store.KIND,
   'sparse': sparse_index.KIND,
   'topics/model': lda.KIND,
   'topics/vectors': vectors_lib.KIND,
@@ -225,7 +226,7 @@ def embed(config: Config, data: Folder, splits: Sequence[str] = ()) -> Rows:
   """Embed every chunk with the frozen embedder."""
   if data.source not in names.WITH_VECTORS:
     return [('vectors', f'not read by the source {data.source}')]
-  embedder = config.embedder.load()
+  embedder = datastore_lib.load_embedder(config.embedder)
   for split in splits or data.own_splits:
     with progress.bar(f'embed {split}', 'chunks') as update:
       vectors_lib.build_vector_store(
@@ -244,13 +245,13 @@ def build_index(config: Config, data: Folder) -> Rows:
   source, rows = data.source, _build_text_indices(config, data)
   if source not in names.WITH_VECTORS:
     return rows or [('index', f'not read by the source {source}')]
-  vectors = data.vectors('train')
+  vectors = data.datastore.vectors('train')
   index = index_lib.build_index(
     data.path('index'),
     vectors.array('vectors'),
     vectors.fingerprint,
     config.index,
-    queries=data.vectors('valid').array('vectors'),
+    queries=data.datastore.vectors('valid').array('vectors'),
     executor=cluster.executor(config, data.root),
   )
   return rows + [(key, _text(value)) for key, value in index.report.items()]
@@ -258,7 +259,7 @@ def build_index(config: Config, data: Folder) -> Rows:
 
 def _build_text_indices(config: Config, data: Folder) -> Rows:
   """Build the indices of texts that the source reads."""
-  rows, indices = [], data.text_indices(config)
+  rows, indices = [], data.datastore.text_indices(config)
   count = f'{len(indices.passages):,}'
   with progress.bar(data.source, 'chunks') as update:
     how = {'executor': cluster.executor(config, data.root), 'progress': update}

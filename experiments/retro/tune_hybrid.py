@@ -119,7 +119,7 @@ def tune_hybrid(
   """Measure every weight, print the table and the best weight."""
   root, k = pathlib.Path(workdir), tuning.num_neighbors
   data = retro_data.DataFolder.of(config, workdir)
-  datastore, made = data.chunks('train'), data.retrievers(config)
+  datastore, made = data.chunks('train'), data.datastore.retrievers(config)
   parts = [made.make('dense'), made.make('bm25')]
   runs = list(runs_of(datastore, tuning.max_chunks, config.seed))
   with locks.writer(root, FILE):

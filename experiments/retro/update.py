@@ -38,7 +38,7 @@ from retrieval.text import (
   near_duplicates,
   tokens as tokens_lib,
 )
-from retro_jax.data import folder as retro_data
+from retro_jax.data import datastore as datastore_lib, folder as retro_data
 from retro_jax.trained import loading
 
 
@@ -64,23 +64,23 @@ def change(
     data = dataclasses.replace(old, root=root)
     _cut(config, old, data, [document.id for document in documents])
     with progress.bar('texts', 'chunks') as shown:
-      copied = data.text_indices(config).copy_from(
-        old.text_indices(config), progress=shown
+      copied = data.datastore.text_indices(config).copy_from(
+        old.datastore.text_indices(config), progress=shown
       )
     counts |= {f'chunks reused in {kind}': n for kind, n in copied.items()}
     if not old.path('vectors-train').exists():
       return counts
     embedder = reuse.ReusedTexts(
-      config.embedder.load(),
+      datastore_lib.load_embedder(config.embedder),
       old.chunks('train'),
-      old.vectors('train'),
+      old.datastore.vectors('train'),
     )
     with progress.bar('vectors', 'chunks') as shown:
       vectors = vectors_lib.build_vector_store(
         data.path('vectors-train'),
         data.chunks('train'),
         embedder,
-        dtype=old.vectors('train').fields['dtype'],
+        dtype=old.datastore.vectors('train').fields['dtype'],
         progress=shown,
       )
     index_lib.build_index(

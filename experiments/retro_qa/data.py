@@ -96,11 +96,16 @@ def find_passages(
   texts = [q.question for q in questions]
   data, config = trained.data, trained.config
   key = store.fingerprint(
-    [texts, count, data.index.fingerprint, config.model.neighbor_length]
+    [
+      texts,
+      count,
+      data.datastore.index.fingerprint,
+      config.model.neighbor_length,
+    ]
   )
   path = folder / f'passages-{key}.json'
   if not path.is_file():
-    lookup = data.lookup(config)
+    lookup = data.datastore.lookup(config)
     results = []
     with progress.bar('find passages', 'questions') as update:
       for i in range(0, len(questions), _AT_ONCE):

@@ -45,7 +45,12 @@ from retrieval.nn import (
   objectives,
 )
 from retrieval.store import store
-from retro_jax.data import candidate_rows, folder as retro_data, pipeline
+from retro_jax.data import (
+  candidate_rows,
+  datastore as datastore_lib,
+  folder as retro_data,
+  pipeline,
+)
 from retro_jax.nn import candidates, initial, stack
 from retro_jax.trained import language_model, loading
 
@@ -95,8 +100,8 @@ def load_embedder(
   Raises:
     ValueError: when the data's vectors are of another embedder.
   """
-  found = config.embedder.load()
-  made_with = data.vectors('train').fields['embedder']
+  found = datastore_lib.load_embedder(config.embedder)
+  made_with = data.datastore.vectors('train').fields['embedder']
   if made_with != found.fingerprint:
     raise ValueError(
       f'{data.path("vectors-train")}: embedded with {made_with}, but the config '

@@ -14,7 +14,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import neighbors as neighbors_lib
+from retrieval.index import neighbor_store, neighbors as neighbors_lib
 from retrieval.search import exclude
 from retrieval.store import selected_rows, shards, store
 from retrieval.text import chunks as chunks_lib
@@ -69,7 +69,7 @@ def build_part_neighbors(
   k: int,
   seed: int = 0,
   progress: shards.Progress | None = None,
-) -> neighbors_lib.NeighborStore:
+) -> neighbor_store.NeighborStore:
   """Find every chunk's neighbors in a part of a datastore by exact search.
 
   Resumes at the first missing shard.

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Precomputed nearest neighbors of every chunk, stored.
+"""Finds the nearest neighbors of every chunk, for a `neighbor_store`.
 
 Borgeaud et al. 2021, section 2.2. Neighbors from a chunk's own document are excluded;
 see `exclude`.
@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from retrieval.index import neighbor_store
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
-from retrieval.store import executors, shards, store
+from retrieval.store import executors, shards
 from retrieval.text import chunks as chunks_lib
 
-KIND = 'neighbors'
 QUERY_BATCH = 1024
 # Another machine may sum float32 in another order.
 _SCORE_RTOL, _SCORE_ATOL = 1e-5, 1e-5
@@ -35,7 +35,7 @@ def search_store(
   batch: int = QUERY_BATCH,
   executor: executors.Executor | None = None,
   progress: shards.Progress | None = None,
-) -> 'NeighborStore':
+) -> neighbor_store.NeighborStore:
   """Write the neighbors of every chunk; resumes at the first missing shard.
 
   Args:
@@ -57,9 +57,15 @@ def search_store(
     return {'ids': ids, 'scores': scores}
 
   shards.build_store(
-    path, KIND, fields, counts, find, executor=executor, progress=progress
+    path,
+    neighbor_store.KIND,
+    fields,
+    counts,
+    find,
+    executor=executor,
+    progress=progress,
   )
-  return NeighborStore(path)
+  return neighbor_store.NeighborStore(path)
 
 
 def _batches(num_rows: int, size: int = QUERY_BATCH) -> Iterator[slice]:
@@ -75,7 +81,7 @@ def build_neighbor_store(
   *,
   k: int,
   **how,
-) -> 'NeighborStore':
+) -> neighbor_store.NeighborStore:
   """Find the k neighbors of every chunk of `queries` in a datastore.
 
   Args:
@@ -129,7 +135,7 @@ def validate(
     ValueError: when the store was made from other data, or for the first chunk
       whose neighbors or scores differ.
   """
-  neighbors = NeighborStore(path)
+  neighbors = neighbor_store.NeighborStore(path)
   stored = neighbors.store
   made_from = _fields(queries, datastore, retriever)
   for name, want in made_from.items():
@@ -162,47 +168,3 @@ def validate(
       )
     compared += len(ids)
   return compared
-
-
-class NeighborStore:
-  """Memory-mapped neighbors of a chunk store.
-
-  Attributes:
-    num_neighbors: K, neighbors kept for each chunk.
-  """
-
-  def __init__(
-    self,
-    path: str | os.PathLike,
-    queries: chunks_lib.ChunkStore | None = None,
-    datastore: chunks_lib.ChunkStore | None = None,
-  ):
-    """Open the store, and compare it with its chunks where they are given.
-
-    Raises:
-      FileNotFoundError: when there is no store.
-      ValueError: when it is of other queries or of another datastore.
-    """
-    self.store = store.Store.open(path, KIND)
-    self.path = self.store.path
-    self.num_neighbors = self.store.fields['k']
-    for role, given in (('queries', queries), ('datastore', datastore)):
-      found = self.store.fields[role]
-      if given is not None and found != given.fingerprint:
-        raise ValueError(
-          f'{path}: made for {role} {found}, but {given.path} is '
-          f'{given.fingerprint}; find the neighbors again.'
-        )
-    self._ids = self.store.array('ids')
-    self._scores = self.store.array('scores')
-
-  def __len__(self) -> int:
-    return len(self._ids)
-
-  def ids(self, chunk_ids: np.ndarray) -> np.ndarray:
-    """Datastore chunk ids, best first: [..., K] int64, -1 for none."""
-    return self._ids[np.asarray(chunk_ids)]
-
-  def scores(self, chunk_ids: np.ndarray) -> np.ndarray:
-    """Their scores: [..., K] float32, -inf for none."""
-    return self._scores[np.asarray(chunk_ids)]

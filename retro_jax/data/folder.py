@@ -20,24 +20,11 @@ import dataclasses
 import functools
 import os
 import pathlib
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from retrieval import searchers, settings
-from retrieval.index import (
-  index as index_lib,
-  neighbors as neighbors_lib,
-  retrievers as retrievers_lib,
-  text_indices,
-  vectors as vectors_lib,
-)
-from retrieval.nn import embedders
-from retrieval.search import (
-  late_interaction,
-  lda,
-  names,
-  rerank,
-  retriever as retriever_lib,
-)
+from retrieval import settings
+from retrieval.index import neighbor_store
+from retrieval.search import names
 from retrieval.store import store
 from retrieval.text import (
   chunks as chunks_lib,
@@ -45,7 +32,9 @@ from retrieval.text import (
   near_duplicates,
   tokens as tokens_lib,
 )
-from retro_jax.data import neighbor_lookup
+
+if TYPE_CHECKING:
+  from retro_jax.data import datastore
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,15 +58,6 @@ class Embedder:
   )  # '': of the checkpoint
   vectors_dtype: settings.Dtype = 'float32'  # as stored
 
-  def load(self) -> embedders.Embedder:
-    """Load the embedder."""
-    return embedders.Embedder.load(
-      self.path or 'minilm',
-      max_length=self.max_length,
-      normalize=self.normalize,
-      dtype=self.dtype or None,
-    )
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Neighbors:
@@ -86,7 +66,7 @@ class Neighbors:
   source: names.Name = 'dense'  # how they are found
   # of weighted: BM25's share; experiments.tune_hybrid measures shares
   words_weight: settings.Share = 0.5
-  num_topics: settings.Size = settings.rare(lda.LdaConfig.num_topics)  # of lda
+  num_topics: settings.Size = settings.rare(200)  # of lda
   colbert: str = ''  # of colbert: run of its model; '': as the index was made
   # run whose model orders the first candidates of the source anew; '': none
   reranker: str = ''
@@ -165,20 +145,12 @@ class DataFolder(data_folder.DataFolder):
     """Training documents that are near duplicates of evaluation documents."""
     return store.Store.open(self.path('duplicates'), near_duplicates.KIND)
 
-  def vectors(self, split: str) -> store.Store:
-    """Keys of a split's chunks; ValueError where they are of other chunks."""
-    found = store.Store.open(self.path(f'vectors-{split}'), vectors_lib.KIND)
-    if self.path(f'chunks-{split}').is_dir():
-      vectors_lib.check_passages(found, self.chunks(split))
-    return found
-
   @functools.cached_property
-  def index(self) -> index_lib.Index:
-    """The published index; ValueError where it is of other vectors."""
-    found = index_lib.open_index(self.path('index'))
-    if self.path('vectors-train').is_dir():
-      index_lib.check_vectors(found, self.vectors('train'))
-    return found
+  def datastore(self) -> 'datastore.Datastore':
+    """Search in the training chunks; training does without it."""
+    from retro_jax.data import datastore
+
+    return datastore.Datastore(self)
 
   def neighbors_path(self, split: str) -> pathlib.Path:
     """Folder of the neighbors that `source` found for a split's chunks."""
@@ -193,7 +165,7 @@ class DataFolder(data_folder.DataFolder):
     # A dot marks a store that is being written.
     return f'{self.source}+{pathlib.Path(self.reranker).name.replace(".", "_")}'
 
-  def neighbors(self, split: str) -> neighbors_lib.NeighborStore:
+  def neighbors(self, split: str) -> neighbor_store.NeighborStore:
     """Neighbors of a split's chunks in the datastore.
 
     Raises:
@@ -204,7 +176,7 @@ class DataFolder(data_folder.DataFolder):
       for name in (split, 'train')
     )
     path = self.neighbors_path(split)
-    return neighbors_lib.NeighborStore(path, queries, datastore)
+    return neighbor_store.NeighborStore(path, queries, datastore)
 
   def fingerprints(self, retrieval: bool) -> dict[str, str]:
     """Fingerprints of the stores that a training run depends on, by name."""
@@ -216,77 +188,9 @@ class DataFolder(data_folder.DataFolder):
     return stores
 
   @property
-  def metric(self) -> str:
-    """Kind of the neighbors' scores: the index's metric, or the source's name."""
-    name = self.source_name
-    return self.index.searcher.metric if name == 'dense' else name
-
-  @property
   def neighbors_index(self) -> str:
     """Fingerprint of the index that found the training chunks' neighbors.
 
     The neighbor store has it, so the index itself stays closed.
     """
     return self.neighbors('train').store.fields['index']
-
-  def lookup(self, config: Any) -> neighbor_lookup.NeighborLookup:
-    """The look-up of neighbors in this folder's datastore, for new text."""
-    return neighbor_lookup.NeighborLookup(
-      self.retriever(config),
-      self.chunks('train'),
-      self.tokenizer,
-      config.model.neighbor_length,
-      config.neighbor_part,
-    )
-
-  def retriever(self, config: Any) -> retriever_lib.Retriever:
-    """Return the retriever of neighbors, in the order of the re-ranker."""
-    found = self.retrievers(config).make(self.source)
-    if not self.reranker:
-      return found
-    model = rerank.load(self.reranker)
-    return rerank.Reranked(
-      found,
-      rerank.ByTexts(model, self.chunks('train')),
-      config.neighbors.candidates,
-    )
-
-  def text_indices(self, config: Any) -> text_indices.TextIndices:
-    """Return the indices of the texts of the datastore."""
-    return text_indices.TextIndices(
-      self.root,
-      self.chunks('train'),
-      num_topics=config.neighbors.num_topics,
-      colbert=late_interaction.ColbertConfig(model=config.neighbors.colbert),
-    )
-
-  def retrievers(self, config: Any) -> retrievers_lib.Retrievers:
-    """Return the retrievers of this folder's datastore."""
-    return retrievers_lib.Retrievers(
-      self.text_indices(config),
-      functools.partial(self._dense, config),
-      config.neighbors.words_weight,
-      seed=(0,),
-    )
-
-  def _dense(self, config: Any) -> retriever_lib.Retriever:
-    index, vectors = self.index, self.vectors('train')
-
-    def load_embedder() -> embedders.Embedder:
-      frozen = config.embedder.load()
-      made_with = vectors.fields['embedder']
-      if frozen.fingerprint != made_with:
-        raise ValueError(
-          f'{vectors.path}: embedded with {made_with}, but the config names '
-          f'embedder {frozen.fingerprint}.'
-        )
-      return frozen
-
-    return retriever_lib.Dense(
-      self.chunks('train'),
-      index.searcher,
-      index.fingerprint,
-      lambda: searchers.exact_of(index.searcher, vectors.array('vectors')),
-      embedder=load_embedder,
-      vectors=lambda x: self.vectors(x.path.name.removeprefix('chunks-')),
-    )

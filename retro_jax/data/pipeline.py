@@ -22,7 +22,7 @@ import jax
 from jaxtyping import Int
 import numpy as np
 
-from retrieval.index import neighbors as neighbors_lib
+from retrieval.index import neighbor_store
 from retrieval.store import children, store
 from retrieval.text import chunks as chunks_lib
 
@@ -66,7 +66,7 @@ class ChunkReader:
     datastore = chunks
     if os.fspath(self.datastore) != os.fspath(self.chunks):
       datastore = chunks_lib.ChunkStore(self.datastore)
-    neighbors = neighbors_lib.NeighborStore(self.neighbors, chunks, datastore)
+    neighbors = neighbor_store.NeighborStore(self.neighbors, chunks, datastore)
     last = self.skipped_neighbors + self.num_neighbors
     if last > neighbors.num_neighbors:
       raise ValueError(

@@ -107,12 +107,12 @@ def _prepare(config: loading.RunConfig, workdir: pathlib.Path) -> None:
     )
     for split in ('train', *held_out)
   }
-  data.text_indices(config).words(_SOURCE)
+  data.datastore.text_indices(config).words(_SOURCE)
   for split in held_out:
     neighbors_lib.build_neighbor_store(
       data.neighbors_path(split),
       chunks[split],
       chunks['train'],
-      data.retriever(config),
+      data.datastore.retriever(config),
       k=config.neighbors.stored,
     )

@@ -136,7 +136,7 @@ def of_text(
   rows = [tokens[i : i + m] for i in range(0, len(tokens), m)]
   found = [samples.given_neighbors((), c.neighbor_length)] * len(rows)
   if c.cca_layers:
-    lookup = data.lookup(trained.config)
+    lookup = data.datastore.lookup(trained.config)
     found = samples.by_chunk(lookup.retrieve_tokens(rows, k))
   overlaps = [
     leakage.overlap(row, x.tokens, x.mask, data.tokenizer.bos_id)

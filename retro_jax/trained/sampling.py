@@ -112,6 +112,6 @@ def _retrieve_fn(trained, sampling, rows) -> samples_lib.RetrieveFn | None:
     return None
   if all(row.neighbors is not None for row in rows):
     return None
-  lookup = trained.data.lookup(trained.config)
+  lookup = trained.data.datastore.lookup(trained.config)
   lookup.check_stored(sampling.num_neighbors)
   return lookup.retrieve_tokens

@@ -88,12 +88,14 @@ def test_neighbors_are_prepared_and_read(config, data, words, run):
   # Without a name, the model is that of the index.
   trained = language_model.load(run[0], str(data.root), source='colbert')
   assert not trained.config.neighbors.colbert
-  found = trained.data.lookup(trained.config).retrieve(_texts(data)[:4], 2)
+  found = trained.data.datastore.lookup(trained.config).retrieve(
+    _texts(data)[:4], 2
+  )
   assert (found.scores[:, 0] > 0.9 * tiny_encoder.Q).all()
   (sample,) = sampling.sample(
     trained, 'river queen tensor apple moon', max_new_tokens=4
   )
-  assert sample.chunks[0].ids and trained.data.metric == 'colbert'
+  assert sample.chunks[0].ids and trained.data.datastore.metric == 'colbert'
 
 
 def test_bad_input_is_one_line(config, data, words):
@@ -103,7 +105,7 @@ def test_bad_input_is_one_line(config, data, words):
   retro_prepare.build_index(config, data)
   words.fingerprint = 'other'
   with pytest.raises(ValueError, match='made by model words') as error:
-    data.retriever(_config(''))
+    data.datastore.retriever(_config(''))
   assert '\n' not in str(error.value)
 
 
@@ -113,10 +115,10 @@ def test_a_missing_run_and_another_model_are_named(
   retro_prepare.build_index(config, data)
   monkeypatch.undo()
   with pytest.raises(FileNotFoundError, match='gone'):
-    data.retriever(_config(str(tmp_path / 'gone')))
+    data.datastore.retriever(_config(str(tmp_path / 'gone')))
   config = _config(str(run[0]))
   with pytest.raises(ValueError, match="of task 'retro', expected 'colbert'"):
-    data.retriever(config)
+    data.datastore.retriever(config)
 
 
 def test_an_update_encodes_new_chunks_alone(config, data, words, tmp_path):
@@ -140,7 +142,7 @@ def test_an_update_encodes_new_chunks_alone(config, data, words, tmp_path):
   words.encoded.clear()
   retro_prepare.build_index(config, new)
   assert not words.encoded
-  ids, scores = new.retriever(config).search([fresh[0], ' '], 1)
+  ids, scores = new.datastore.retriever(config).search([fresh[0], ' '], 1)
   assert new.chunks('train').titles(ids[0]) == ['Title n']
   assert ids[1] == -1 and scores[0] > 0.9 * tiny_encoder.Q
 

@@ -4,7 +4,6 @@
 
 import dataclasses
 import json
-import types
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from retrieval.index import neighbors as neighbors_lib
 from retrieval.search import retriever as retriever_lib
 from retrieval.store import store_writer
 from retro_jax.data import folder as retro_data
-from tests.experiments.retro import tiny_config, tiny_trained
+from tests.experiments.retro import tiny_config, tiny_retro, tiny_trained
 from tests.retro_jax.data import tiny_data
 
 
@@ -23,9 +22,8 @@ class Folder(retro_data.DataFolder):
   """A data folder without an index."""
 
   @property
-  def index(self):
-    searcher = types.SimpleNamespace(metric='squared_l2')
-    return types.SimpleNamespace(searcher=searcher)
+  def datastore(self):
+    return tiny_retro.Datastore(self)
 
 
 @pytest.fixture(scope='module')

@@ -6,7 +6,11 @@ import types
 
 import numpy as np
 
-from retro_jax.data import folder as retro_data, neighbor_lookup
+from retro_jax.data import (
+  datastore as datastore_lib,
+  folder as retro_data,
+  neighbor_lookup,
+)
 from retro_jax.nn import retro as model
 from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_config
@@ -18,12 +22,20 @@ class Folder(retro_data.DataFolder):
   """A data folder whose retriever needs no embedder and no index."""
 
   @property
+  def datastore(self):
+    return Datastore(self)
+
+
+class Datastore(datastore_lib.Datastore):
+  """Its index and look-up."""
+
+  @property
   def index(self):
     searcher = types.SimpleNamespace(metric='squared_l2')
     return types.SimpleNamespace(searcher=searcher)
 
   def lookup(self, config):
-    datastore = self.chunks('train')
+    datastore = self.folder.chunks('train')
 
     class Fixed:
       def check_stored(self, k):

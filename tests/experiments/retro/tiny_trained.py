@@ -7,7 +7,11 @@ import pathlib
 
 import numpy as np
 
-from retro_jax.data import folder as retro_data, neighbor_lookup
+from retro_jax.data import (
+  datastore as datastore_lib,
+  folder as retro_data,
+  neighbor_lookup,
+)
 from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_retro
 
@@ -15,8 +19,17 @@ from tests.experiments.retro import tiny_retro
 class Folder(retro_data.DataFolder):
   """A data folder whose retriever needs no embedder and no index."""
 
+  @property
+  def datastore(self):
+    return Datastore(self)
+
+
+class Datastore(datastore_lib.Datastore):
+  """Its look-up."""
+
   def lookup(self, config):
-    return Lookup(self.chunks('train'), config.model.neighbor_length)
+    datastore = self.folder.chunks('train')
+    return Lookup(datastore, config.model.neighbor_length)
 
 
 class Lookup:

@@ -111,10 +111,10 @@ def test_words_and_topics_follow_the_documents(run, tmp_path, monkeypatch):
   trained = language_model.load(workdir, str(data.root), source='lda')
   topics = lda.LdaConfig(num_topics=3, max_share=0.9)
   monkeypatch.setattr(text_indices.lda, 'LdaConfig', lambda **_: topics)
-  found = trained.data.lookup(trained.config).retrieve([NEW], 2)
+  found = trained.data.datastore.lookup(trained.config).retrieve([NEW], 2)
   assert (found.ids >= 0).all()
   trained = language_model.load(workdir, str(data.root), source='bm25')
-  lookup = trained.data.lookup(trained.config)
+  lookup = trained.data.datastore.lookup(trained.config)
   for text, there in (('a zq', True), ('xylograph', False)):
     found = lookup.retrieve([text], 1)
     assert (found.titles == [['Title n']]) == there, found.titles
@@ -167,7 +167,7 @@ def test_only_new_chunks_are_embedded(run, embedder, tmp_path):
   assert counts['chunks embedded'] == len(fresh)
   assert counts['chunks reused'] == len(after) - len(fresh)
   np.testing.assert_array_equal(
-    data.vectors('train').array('vectors')[:],
+    data.datastore.vectors('train').array('vectors')[:],
     Letters().embed_texts([text for _, text in after]),
   )
 
@@ -207,7 +207,10 @@ def test_a_killed_update_goes_on(run, tmp_path, monkeypatch):
       _update(run, tmp_path / 'd', documents)
   counts, data = _update(run, tmp_path / 'd', documents)
   assert counts['chunks embedded'] == 0  # they stand already
-  assert data.index.vectors_fingerprint == data.vectors('train').fingerprint
+  assert (
+    data.datastore.index.vectors_fingerprint
+    == data.datastore.vectors('train').fingerprint
+  )
 
 
 def test_bad_changes_are_one_line(run, tmp_path, monkeypatch):
@@ -230,7 +233,9 @@ def test_bad_changes_are_one_line(run, tmp_path, monkeypatch):
   other = Letters()
   other.fingerprint = 'others'
   with pytest.raises(ValueError, match='letters, expected others'):
-    reuse.ReusedTexts(other, old.chunks('train'), old.vectors('train'))
+    reuse.ReusedTexts(
+      other, old.chunks('train'), old.datastore.vectors('train')
+    )
 
 
 def test_command(run, tmp_path, monkeypatch, capsys):

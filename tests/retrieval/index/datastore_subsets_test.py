@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from retrieval.index import datastore_subsets, neighbors as neighbors_lib
+from retrieval.index import datastore_subsets, neighbor_store
 from retrieval.store import store_writer
 from tests.retrieval.store import tiny_stores
 
@@ -113,4 +113,4 @@ def test_a_killed_search_goes_on(data, tmp_path, monkeypatch):
   build(tmp_path / 'killed', *arguments, **settings)
   hashes = tiny_stores.file_hashes
   assert hashes(tmp_path / 'killed') == hashes(tmp_path / 'whole')
-  assert len(neighbors_lib.NeighborStore(tmp_path / 'whole')) > 2
+  assert len(neighbor_store.NeighborStore(tmp_path / 'whole')) > 2

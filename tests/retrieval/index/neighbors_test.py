@@ -17,6 +17,7 @@ import pytest
 from retrieval import searchers
 from retrieval.index import (
   index as index_lib,
+  neighbor_store,
   neighbors as neighbors_lib,
   vectors as vectors_lib,
 )
@@ -183,7 +184,7 @@ def test_store_validates_and_notices_a_change(
     _dense(data, vectors),
   )
   assert neighbors_lib.validate(*arguments, fraction=1.0) == len(
-    neighbors_lib.NeighborStore(tmp_path / 'n')
+    neighbor_store.NeighborStore(tmp_path / 'n')
   )
   file = tmp_path / 'n' / 'ids-000000.npy'
   ids = np.load(file)
@@ -282,7 +283,7 @@ def test_killed_job_resumes_and_ends_with_the_same_bytes(
   os.kill(process.pid, signal.SIGKILL)
   process.wait()
   with pytest.raises(FileNotFoundError):
-    store.Store.open(tmp_path / 'killed', neighbors_lib.KIND)
+    store.Store.open(tmp_path / 'killed', neighbor_store.KIND)
   _build(data, vectors, tmp_path / 'killed')
   assert tiny_stores.file_hashes(
     tmp_path / 'killed'

@@ -33,7 +33,7 @@ def data(tmp_path_factory):
     writer.write(0, {'vectors': np.eye(chunks.num_chunks, 4, dtype='float32')})
     writer.publish(1)
   config = index_lib.IndexConfig(searcher='exact')
-  vectors = data.vectors('valid')
+  vectors = data.datastore.vectors('valid')
   index_lib.build_index(
     root / 'index', vectors.array('vectors'), vectors.fingerprint, config
   )
@@ -59,7 +59,7 @@ def test_stores_of_other_chunks_are_refused(data, tmp_path, kind):
 
 def test_an_index_of_other_vectors_is_refused(data):
   with pytest.raises(ValueError, match='index: of vectors .*vectors-train is'):
-    _ = data.index
+    _ = data.datastore.index
 
 
 class _Shortest:
@@ -76,19 +76,19 @@ def test_a_reranked_source_has_neighbors_of_its_own(data, monkeypatch):
   config.data_dir = str(data.root)
   plain = folder_lib.DataFolder.of(config, '')
   assert plain.neighbors_path('valid').name == 'neighbors_random-valid'
-  assert isinstance(plain.retriever(config), retriever_lib.Random)
+  assert isinstance(plain.datastore.retriever(config), retriever_lib.Random)
   config.neighbors.update(reranker='runs/cross-1.2', candidates=9)
   found = folder_lib.DataFolder.of(config, '')
   path = found.neighbors_path('valid')
   assert path.name == 'neighbors_random+cross-1_2-valid'
-  assert found.metric == 'random+cross-1_2'
+  assert found.datastore.metric == 'random+cross-1_2'
   monkeypatch.setattr(rerank, 'load', lambda path: _Shortest())
-  retriever = found.retriever(config)
+  retriever = found.datastore.retriever(config)
   assert isinstance(retriever, rerank.Reranked)
   train = found.chunks('train')
   queries = queries_lib.ChunkQueries(train, np.arange(4))
   ids, _ = retriever.search(queries, 2)
-  drawn, _ = plain.retriever(config).search(queries, 9)
+  drawn, _ = plain.datastore.retriever(config).search(queries, 9)
   for row, candidates in zip(ids, drawn, strict=True):
     texts = train.full_texts(candidates)
     order = np.argsort([len(text) for text in texts], kind='stable')

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers, tokenization
-from retrieval.index import neighbors as neighbors_lib
+from retrieval.index import neighbor_store
 from retrieval.nn import embedders
 from retrieval.search import retriever as retriever_lib
 from retrieval.text import chunks as chunks_lib
@@ -46,7 +46,7 @@ def _slow_rows(root, split, k):
   """All rows of a split, token by token."""
   chunks = chunks_lib.ChunkStore(root / f'chunks-{split}')
   datastore = chunks_lib.ChunkStore(root / 'chunks-train')
-  found = neighbors_lib.NeighborStore(root / f'neighbors-{split}')
+  found = neighbor_store.NeighborStore(root / f'neighbors-{split}')
   n = chunks.num_chunks
   documents = chunks.documents(np.arange(n))
   starts = chunks.starts(np.arange(n))

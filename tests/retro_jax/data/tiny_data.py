@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from retrieval.index import neighbors as neighbors_lib
+from retrieval.index import neighbor_store
 from retrieval.store import store_writer
 from retro_jax.data import pipeline
 from tests.retrieval.store import tiny_stores
@@ -51,7 +51,7 @@ def write_neighbors(root, split, queries, datastore, rng):
     'k': K,
   }
   writer = store_writer.StoreWriter(
-    root / f'neighbors-{split}', neighbors_lib.KIND, fields
+    root / f'neighbors-{split}', neighbor_store.KIND, fields
   )
   scores = np.where(missing, -np.inf, -ids).astype(np.float32)
   writer.write(0, {'ids': ids.astype(np.int64), 'scores': scores})

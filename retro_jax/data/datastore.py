@@ -1,0 +1,125 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Search in a data folder's training chunks: vectors, indices and retrievers."""
+
+import dataclasses
+import functools
+from typing import Any
+
+from retrieval import searchers
+from retrieval.index import (
+  index as index_lib,
+  retrievers as retrievers_lib,
+  text_indices,
+  vectors as vectors_lib,
+)
+from retrieval.nn import embedders
+from retrieval.search import (
+  late_interaction,
+  rerank,
+  retriever as retriever_lib,
+)
+from retrieval.store import store
+from retro_jax.data import folder as folder_lib, neighbor_lookup
+
+
+def load_embedder(config: folder_lib.Embedder) -> embedders.Embedder:
+  """Load the embedder of the chunks."""
+  return embedders.Embedder.load(
+    config.path or 'minilm',
+    max_length=config.max_length,
+    normalize=config.normalize,
+    dtype=config.dtype or None,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Datastore:
+  """The training chunks of a data folder, and what finds them."""
+
+  folder: folder_lib.DataFolder
+
+  def vectors(self, split: str) -> store.Store:
+    """Keys of a split's chunks; ValueError where they are of other chunks."""
+    found = store.Store.open(
+      self.folder.path(f'vectors-{split}'), vectors_lib.KIND
+    )
+    if self.folder.path(f'chunks-{split}').is_dir():
+      vectors_lib.check_passages(found, self.folder.chunks(split))
+    return found
+
+  @functools.cached_property
+  def index(self) -> index_lib.Index:
+    """The published index; ValueError where it is of other vectors."""
+    found = index_lib.open_index(self.folder.path('index'))
+    if self.folder.path('vectors-train').is_dir():
+      index_lib.check_vectors(found, self.vectors('train'))
+    return found
+
+  @property
+  def metric(self) -> str:
+    """Kind of the neighbors' scores: the index's metric, or the source's name."""
+    name = self.folder.source_name
+    return self.index.searcher.metric if name == 'dense' else name
+
+  def lookup(self, config: Any) -> neighbor_lookup.NeighborLookup:
+    """The look-up of neighbors in this folder's datastore, for new text."""
+    return neighbor_lookup.NeighborLookup(
+      self.retriever(config),
+      self.folder.chunks('train'),
+      self.folder.tokenizer,
+      config.model.neighbor_length,
+      config.neighbor_part,
+    )
+
+  def retriever(self, config: Any) -> retriever_lib.Retriever:
+    """Return the retriever of neighbors, in the order of the re-ranker."""
+    found = self.retrievers(config).make(self.folder.source)
+    if not self.folder.reranker:
+      return found
+    model = rerank.load(self.folder.reranker)
+    return rerank.Reranked(
+      found,
+      rerank.ByTexts(model, self.folder.chunks('train')),
+      config.neighbors.candidates,
+    )
+
+  def text_indices(self, config: Any) -> text_indices.TextIndices:
+    """Return the indices of the texts of the datastore."""
+    return text_indices.TextIndices(
+      self.folder.root,
+      self.folder.chunks('train'),
+      num_topics=config.neighbors.num_topics,
+      colbert=late_interaction.ColbertConfig(model=config.neighbors.colbert),
+    )
+
+  def retrievers(self, config: Any) -> retrievers_lib.Retrievers:
+    """Return the retrievers of this folder's datastore."""
+    return retrievers_lib.Retrievers(
+      self.text_indices(config),
+      functools.partial(self._dense, config),
+      config.neighbors.words_weight,
+      seed=(0,),
+    )
+
+  def _dense(self, config: Any) -> retriever_lib.Retriever:
+    index, vectors = self.index, self.vectors('train')
+
+    def embedder() -> embedders.Embedder:
+      frozen = load_embedder(config.embedder)
+      made_with = vectors.fields['embedder']
+      if frozen.fingerprint != made_with:
+        raise ValueError(
+          f'{vectors.path}: embedded with {made_with}, but the config names '
+          f'embedder {frozen.fingerprint}.'
+        )
+      return frozen
+
+    return retriever_lib.Dense(
+      self.folder.chunks('train'),
+      index.searcher,
+      index.fingerprint,
+      lambda: searchers.exact_of(index.searcher, vectors.array('vectors')),
+      embedder=embedder,
+      vectors=lambda x: self.vectors(x.path.name.removeprefix('chunks-')),
+    )
