@@ -5,8 +5,7 @@
 import os
 from typing import Any
 
-from retrieval import searchers
-from retrieval.store import executors, ray_cluster, ray_executor
+from retrieval.store import executors, ray_cluster
 
 
 def _settings(config: Any) -> ray_cluster.Cluster:
@@ -32,6 +31,8 @@ def executor(
   """
   settings = _settings(config)
   if settings.address:
+    from retrieval.store import ray_executor
+
     return ray_executor.RayExecutor(settings, [root])
   return executors.local(max(settings.workers, num_processes))
 
@@ -47,4 +48,4 @@ def hold_shards(config: Any) -> None:
   address = settings.address if settings.hold_shards else ''
   if address:
     ray_cluster.connect(address)
-  searchers.hold_shards(address)
+  ray_cluster.hold_shards(address)

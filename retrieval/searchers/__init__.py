@@ -16,6 +16,7 @@ from retrieval.searchers.scann import (
   available as scann_available,
 )
 from retrieval.searchers.sharded import ShardedSearcher as ShardedSearcher
+from retrieval.store import ray_cluster
 
 __all__ = [
   'SCANN_MIN_ROWS',
@@ -26,7 +27,6 @@ __all__ = [
   'Searcher',
   'ShardedSearcher',
   'exact_of',
-  'hold_shards',
   'load',
   'scann_available',
 ]
@@ -36,19 +36,6 @@ _CLASSES = {
   'scann': ScannSearcher,
   'sharded': ShardedSearcher,
 }
-
-
-# Of the environment, which child processes and workers of a cluster inherit
-_CLUSTER = 'RETRIEVAL_SHARDS_CLUSTER'
-
-
-def hold_shards(address: str) -> None:
-  """Let a cluster hold the shards of searchers that `load` opens from now on.
-
-  Args:
-    address: of a Ray cluster; '' for this process.
-  """
-  os.environ[_CLUSTER] = address
 
 
 def load(
@@ -62,7 +49,7 @@ def load(
   Args:
     cluster: address of a Ray cluster whose machines hold the shards, such as
       'auto'; see `ray_shards`. '' searches in this process. None takes what was
-      given to `hold_shards`.
+      given to `ray_cluster.hold_shards`.
     shards_in_memory: shards that this process holds at a time, 0 for all; None is
       as saved. Actors of a cluster hold all.
 
@@ -75,7 +62,7 @@ def load(
   if name not in _CLASSES:
     raise ValueError(f'{path}: searcher {name!r}, expected {list(_CLASSES)}.')
   if name == 'sharded':
-    address = os.environ.get(_CLUSTER) if cluster is None else cluster
+    address = ray_cluster.shards_at() if cluster is None else cluster
     if address:
       return ray_shards.RayShardedSearcher.start(path, address)
     return ShardedSearcher.load(path, shards_in_memory)

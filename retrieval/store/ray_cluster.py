@@ -18,6 +18,8 @@ _OWN_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
 _TOKENS = ('RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH')
 _TOKEN_FILE = pathlib.Path('~/.ray/auth_token')
 _REACH_SEC = 10.0
+# Of the environment, which child processes and workers of a cluster inherit
+_SHARDS_AT = 'RETRIEVAL_SHARDS_CLUSTER'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,20 @@ class Cluster:
       'TPU': self.tpus_per_worker,
     }
     return {name: number for name, number in found.items() if number}
+
+
+def hold_shards(address: str) -> None:
+  """Let a cluster hold the shards of searchers that are opened from now on.
+
+  Args:
+    address: of a Ray cluster; '' for this process.
+  """
+  os.environ[_SHARDS_AT] = address
+
+
+def shards_at() -> str:
+  """Return the address that `hold_shards` was given last, '' for none."""
+  return os.environ.get(_SHARDS_AT, '')
 
 
 def import_ray():

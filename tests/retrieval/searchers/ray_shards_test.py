@@ -19,7 +19,7 @@ with_ray = pytest.mark.skipif(
 
 
 def _processes(path):
-  searchers.hold_shards('auto')
+  ray_cluster.hold_shards('auto')
   return index_lib.open_index(path).searcher.processes()
 
 

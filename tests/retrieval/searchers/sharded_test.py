@@ -12,7 +12,7 @@ import pytest
 from retrieval import searchers
 from retrieval.index import index as index_lib
 from retrieval.searchers import recall_check, sharded
-from retrieval.store import store_writer
+from retrieval.store import ray_cluster, store_writer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NEEDS_SCANN = pytest.mark.skipif(
@@ -213,13 +213,13 @@ def test_a_cluster_holds_the_shards_that_are_loaded(
   build(sharded_at, vectors, searcher='exact', shards=2)
   searchers.ExactSearcher(vectors).save(whole_at)
   try:
-    searchers.hold_shards('auto')
+    ray_cluster.hold_shards('auto')
     searchers.load(sharded_at)
     assert joined == ['auto']
     assert searchers.load(whole_at).name == 'exact'
     searchers.load(sharded_at, cluster='')
   finally:
-    searchers.hold_shards('')
+    ray_cluster.hold_shards('')
   searchers.load(sharded_at)
   assert len(joined) == 1
 
