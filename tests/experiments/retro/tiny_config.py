@@ -12,6 +12,10 @@ from retrieval import settings
 def build(config, **changes) -> Any:
   """The dataclass of a ConfigDict, with changes such as `{'model.d_ff': 8}`."""
   with config.unlocked():
+    for name in changes:  # sections that config files do not list
+      section = name.partition('.')[0]
+      if '.' in name and section not in config:
+        config[section] = {}
     config.update_from_flattened_dict(changes)
   return configs.build(rooms.config_class(config.task), config)
 
