@@ -36,7 +36,7 @@ def find_neighbors(
   metric = data.datastore.index.searcher.metric
   stores = [
     open_store(x).fingerprint
-    for open_store in (data.chunks, data.vectors)
+    for open_store in (data.chunks, data.datastore.vectors)
     for x in (split, 'train')
   ]
   made_of = store.fingerprint([*stores, metric, k, seed])[:12]
