@@ -42,8 +42,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.eval_every = 50
   c.eval_batches = 8
   c.checkpoint_every = 50
-  c.best_metric = 'valid/mrr'
-  c.best_mode = 'max'
+  configs.set_rare(c, best_metric='valid/mrr', best_mode='max')
   if arg.startswith('chunks'):
     c.examples.kind = 'chunks'
     c.layout.update(query_length=48, row_length=144)
