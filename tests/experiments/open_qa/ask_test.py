@@ -173,11 +173,6 @@ def test_typing_ends_cleanly(error):
   assert list(ask.typed(read)) == ['Rome?']
 
 
-def test_typed_bytes_that_are_no_text_are_told():
-  with pytest.raises(ValueError, match=r'^standard input: not UTF-8'):
-    list(ask.typed(lambda prompt: b'Who\xff'.decode()))
-
-
 def test_an_interrupted_answer_ends_cleanly(answerer, monkeypatch, capsys):
   def interrupted(*arguments):
     raise KeyboardInterrupt

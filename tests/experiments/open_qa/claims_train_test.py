@@ -4,7 +4,6 @@
 
 import json
 import shutil
-import types
 
 import jax
 import numpy as np
@@ -26,7 +25,6 @@ from realm_jax.serving import (
 )
 from retrieval.nn import sharding
 from retrieval.questions import claims as claims_lib
-from retrieval.store import checkpoints
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
 
@@ -255,12 +253,3 @@ def test_bad_input_is_refused_in_one_line(data, tmp_path):
     qa_task.load_claims('fever:dev=' + f'{data}/claims.jsonl', ('yes', 'no'))
   with pytest.raises(FileNotFoundError):
     trained_models.load(tmp_path, part='classifier')
-
-
-def test_another_run_is_refused(monkeypatch):
-  params = {'embedder': {}, 'reader': {}}
-  monkeypatch.setattr(
-    checkpoints, 'find', lambda *_, **__: types.SimpleNamespace(params=params)
-  )
-  with pytest.raises(ValueError, match='expected a classifier'):
-    trained_models.load('somewhere', part='classifier')

@@ -184,21 +184,6 @@ def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
   assert len(prints) == 3
 
 
-@pytest.mark.usefixtures('unchecked')
-@pytest.mark.parametrize(
-  'fields, message',
-  [
-    ({'rule': 'regex'}, "rule='regex': expected one of"),
-    ({'rule': 'exact'}, "rule='exact': expected one of"),
-    ({'depth': 1}, 'fewer negatives than blocks'),
-    ({'num_hard_negatives': -1}, 'num_hard_negatives=-1: expected'),
-  ],
-)
-def test_settings_that_cannot_be_are_refused(fields, message):
-  with pytest.raises(ValueError, match=message):
-    mining.MineConfig(**fields)
-
-
 def test_held_out_questions(data):
   folder = realm_data.DataFolder(data.root)
   splits = _splits(_config(data), folder)
@@ -234,17 +219,6 @@ def test_blocks_of_a_runs_retrievers(data, monkeypatch):
   ]
   assert any(right)
   np.testing.assert_array_equal(other.positives[right], first[right])
-
-
-def test_settings_of_a_run_that_cannot_be_are_refused(data):
-  folder = realm_data.DataFolder(data.root)
-  with pytest.raises(ValueError, match='questions.train is empty'):
-    contrast_tasks.make_dpr_task(
-      _config(data, **{'questions.train': ()}), folder
-    )
-  config = _config(data, **{'optimizer.accumulate_steps': 2})
-  with pytest.raises(ValueError, match='gradient_cache_parts'):
-    contrast_tasks.make_dpr_task(config, folder)
 
 
 def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):

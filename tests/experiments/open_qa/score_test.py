@@ -108,10 +108,3 @@ def test_retrieval(tmp_path, references, capsys):
   shown = [x for x in lines if x and x[0].startswith('top_')]
   assert [x[0] for x in shown] == 3 * ['top_1', 'top_5']
   assert [x[1] for x in shown] == ['0.00', *3 * ['25.00'], *2 * ['50.00']]
-
-
-def test_other_files_are_refused(tmp_path, references):
-  path = tmp_path / 'x.json'
-  path.write_text('[{"question": "q0", "answer": "A0"}]')
-  with pytest.raises(ValueError, match="'prediction' or 'ctxs', found.*answer"):
-    score.score(path, question_sets.load(references))

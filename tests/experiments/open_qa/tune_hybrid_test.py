@@ -48,15 +48,6 @@ def test_command(stem, tmp_path, capsys):
   assert means == pytest.approx([5 / 12, 3 / 4])
 
 
-def test_bad_input_is_refused(stem, tmp_path):
-  with pytest.raises(ValueError, match='tune_hybrid.sets'):
-    _run(tmp_path)
-  with pytest.raises(ValueError, match='tune_hybrid.measure'):
-    _run(tmp_path, stem, measure='x')
-  with pytest.raises(FileNotFoundError, match=r'devx\.dense\.run'):
-    _run(tmp_path, f'{stem}x')
-
-
 def test_a_weight_at_an_end_is_a_run_alone(stem):
   runs = [
     trec_files.read_run(f'{stem}.{kind}.run') for kind in ('dense', 'bm25')

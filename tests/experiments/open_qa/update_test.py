@@ -434,8 +434,3 @@ def test_bad_lines_are_named(command, tmp_path, lines, message):
   with pytest.raises(ValueError, match=message):
     command(f'--documents={file}', f'--output={tmp_path / "data"}')
   assert not (tmp_path / 'data').exists()
-
-
-def test_the_output_must_be_named(command):
-  with pytest.raises(ValueError, match='--output is empty'):
-    command('--delete=d5')

@@ -101,13 +101,6 @@ def test_what_cannot_be_explained_is_refused(trained, text, answer):
     explain.encode(trained, text, answer)
 
 
-@pytest.mark.parametrize(('texts', 'count'), [([], 0), (['[MASK]'], 2)])
-def test_as_many_answers_as_texts(workdir, flags, texts, count):
-  flags(text=texts, answer=['x'] * count, workdir=str(workdir))
-  with pytest.raises(ValueError, match=f'{len(texts)} --text and {count} --an'):
-    command.main([])
-
-
 def test_markup_in_documents_is_not_interpreted(monkeypatch):
   row = {'title': '[/i]', 'text': '[red] [/]', 'word': '[b]', 'utility': 0.0}
   row |= {name: 0.5 for name in ('prior', 'posterior', 'without')}

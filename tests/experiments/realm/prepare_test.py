@@ -155,13 +155,6 @@ def test_random_masks_need_no_spans(folder, tmp_path):
   assert data.spans.num_spans
 
 
-def test_stages_that_cannot_be_are_refused(folder, tmp_path):
-  message = r"\['vectors'\]; expected some of \['tokenizer', 'tokens'"
-  with pytest.raises(ValueError, match=message):
-    _run(_config(folder), tmp_path, 'tokens,vectors')
-  assert not (tmp_path / 'data').exists()
-
-
 def test_another_tokenizer_than_the_one_that_stands(folder, copy, tmp_path):
   other = tmp_path / 'other'
   other.mkdir()

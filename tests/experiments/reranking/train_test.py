@@ -204,10 +204,3 @@ def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
   wanted = evaluators.Evaluate(retriever='bm25')
   found = evaluators.load(config, str(reader), 'reader', wanted)
   assert type(found.retriever()).__name__ == 'RerankedRetriever'
-
-
-def test_bad_settings_are_refused(reader, tmp_path):
-  with pytest.raises(ValueError, match="examples.run='': expected the folder"):
-    task.train(_config(reader, **{'examples.run': ''}), str(tmp_path))
-  with pytest.raises(ValueError, match='vocab_size=7: expected '):
-    task.train(_config(reader, **{'model.vocab_size': 7}), str(tmp_path))

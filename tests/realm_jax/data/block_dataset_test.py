@@ -194,19 +194,6 @@ def test_processes_have_equally_many_batches(data, batch_size):
     assert counts == [n // batch_size] * 2
 
 
-def test_sizes_that_cannot_be_are_refused(data):
-  n = data.blocks.num_blocks
-  for batch_size, count in ((1, 1), (0, 1), (5, 2)):
-    with pytest.raises(ValueError, match=f'multiple of the {count} process'):
-      _dataset(data, batch_size=batch_size, process_count=count)
-  with pytest.raises(ValueError, match=f'has {n} rows, fewer than a batch'):
-    _dataset(data, batch_size=n + 1)
-  with pytest.raises(ValueError, match="'valid' .* holds no row"):
-    _dataset(data, split='valid', valid_fraction=0.0)
-  with pytest.raises(ValueError, match="Split 'dev'"):
-    _dataset(data, split='dev')
-
-
 def test_the_fingerprint_changes_with_the_stream(data, tmp_path):
   rows = tiny_blocks.documents(9, np.random.default_rng(1))
   other = tiny_blocks.make(tmp_path, None, given=rows)

@@ -80,9 +80,3 @@ def test_a_checkpoint_needs_the_tokenizer_of_its_data(made, tmp_path):
   saved.fingerprints['tokenizer'] = 'another'
   with pytest.raises(ValueError, match='trained with tokenizer another'):
     folder.open_saved(saved, made.root.parent)
-
-
-def test_a_folder_without_a_tokenizer_names_the_command(tmp_path):
-  with pytest.raises(FileNotFoundError, match='run experiments.prepare'):
-    folder.DataFolder(tmp_path).tokenizer  # noqa: B018
-  assert folder.checkpoint_path(str(tmp_path)) == tmp_path

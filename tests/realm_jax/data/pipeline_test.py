@@ -291,19 +291,3 @@ def test_random_blocks_are_a_control(data):
     )
   ids = np.concatenate([batch['candidate_block_ids'][:, 1:] for batch in first])
   assert len(np.unique(ids)) > 12 and (ids >= 0).all()
-
-
-@pytest.mark.usefixtures('unchecked')
-def test_settings_that_cannot_be_are_refused(data):
-  with pytest.raises(ValueError, match="masker='salients'"):
-    sources.SourceConfig(masker='salients')
-  with pytest.raises(ValueError, match='needs a store of salient spans'):
-    sources.MaskedSentences(
-      data.blocks, data.layout, sources.SourceConfig(split='all')
-    )
-  with pytest.raises(ValueError, match='multiple of the 3'):
-    _dataset(data, process_count=3)
-  with pytest.raises(ValueError, match='fewer than a batch of 1000'):
-    _dataset(data, batch_size=1000)
-  with pytest.raises(ValueError, match="candidates 'best'"):
-    _dataset(data, candidates='best')

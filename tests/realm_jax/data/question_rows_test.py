@@ -186,12 +186,3 @@ def test_fingerprint_is_of_questions_answers_tokens_and_layout(data):
   assert len({x.fingerprint for x in sources}) == len(sources)
   assert len({repr(x) for x in sources}) == len(sources)
   assert _source(data).fingerprint == data.source.fingerprint
-
-
-def test_bad_input(data):
-  with pytest.raises(ValueError, match='No questions'):
-    question_rows.QuestionSource([], data.tokenizer, data.layout)
-  with pytest.raises(ValueError, match='batch_size 0.*expected at least 1'):
-    _dataset(data, batch_size=0)
-  with pytest.raises(ValueError, match=r'3 rows, expected a multiple of the 2'):
-    _dataset(data, batch_size=3, process_count=2)

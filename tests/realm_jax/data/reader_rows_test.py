@@ -251,14 +251,3 @@ def _oracle_blocks(root, texts):
   )
   assert blocks.texts(range(len(texts))) == texts
   return blocks
-
-
-def test_bad_input(data):
-  with pytest.raises(ValueError, match='row_length=3: expected .*at least 4'):
-    reader_rows.ReaderLayout(row_length=3)
-  with pytest.raises(ValueError, match='max_span_width=9: expected at most 8'):
-    reader_rows.ReaderLayout(row_length=8, max_span_width=9)
-  with pytest.raises(ValueError, match='1 questions for 2 rows of blocks'):
-    reader_rows.reader_rows(
-      data.layout, data.blocks, np.zeros((2, 1), int), _questions(1)
-    )

@@ -9,7 +9,6 @@ from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from realm_jax.nn import open_qa, realm as model_lib
 from retrieval.nn import bert
@@ -189,27 +188,3 @@ def test_starts_from_another_answerer():
   found = _init(encoder=trained, embedder=realm)
   _equal(found['reader'], trained['reader'])
   _equal(found['embedder'], realm['embedder'])
-
-
-def test_what_does_not_fit_is_named():
-  realm = tiny.params(CONFIG.realm)
-  with pytest.raises(ValueError, match='expected an encoder'):
-    _init(encoder={'embedder': {}})
-  del realm['encoder']['bert']['layer_0']['output']['bias']
-  with pytest.raises(
-    ValueError, match='there is no reader/bert/layer_0/output/bias'
-  ):
-    _init(encoder=realm)
-
-
-@pytest.mark.parametrize(
-  'field',
-  [
-    {'span_hidden_size': 0},
-    {'max_span_width': 0},
-    {'span_norm_eps': 0.0},
-  ],
-)
-def test_bad_fields(field):
-  with pytest.raises(ValueError, match=f'{next(iter(field))}=.*expected'):
-    dataclasses.replace(CONFIG, **field)

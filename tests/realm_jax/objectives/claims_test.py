@@ -165,8 +165,3 @@ def test_starts_from_a_realm():
     ValueError, match='there is no classifier/bert/layer_0/out'
   ):
     _init(encoder=realm)
-
-
-def test_bad_fields():
-  with pytest.raises(ValueError, match='num_classes=1: expected .*at least 2'):
-    claims.ClaimsConfig(realm=tiny.config(), num_classes=1)

@@ -134,11 +134,3 @@ def test_eight_devices_move_only_embeddings():
   assert {(t, *sorted(map(int, n.split(',')))) for t, n in gathered} == {
     ('f32', WIDTH, ROWS)
   }
-
-
-@pytest.mark.parametrize('num_chunks', [0, 5, 128])
-def test_chunks_must_divide_the_rows(num_chunks):
-  with pytest.raises(
-    ValueError, match=f'{num_chunks} chunks do not divide.*64'
-  ):
-    jax.eval_shape(functools.partial(_loss, num_chunks=num_chunks), *_data())

@@ -259,15 +259,6 @@ def test_realm_itself():
   _assert_metrics(found[1], metrics)
 
 
-def test_loud_errors():
-  arguments = (TinyEmbedders(), _params(), _batch(), jax.random.key(0), False)
-  with pytest.raises(ValueError, match="needs batch\\['block_hash'\\]"):
-    jax.eval_shape(lambda: ict.loss(*arguments, mask_duplicates=True))
-  one = jax.tree.map(lambda x: x[:1], arguments[2])
-  with pytest.raises(ValueError, match='K=1 candidate'):
-    jax.eval_shape(lambda: ict.loss(*arguments[:2], one, *arguments[3:]))
-
-
 def _slow_rows(layout, title, sentences, chosen, removed):
   """The query's and the block's tokens, as lists."""
   query = [1, *sentences[chosen][: layout.query_length - 2], 2]

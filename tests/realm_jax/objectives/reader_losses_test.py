@@ -311,22 +311,3 @@ def test_no_further_span():
   best = reader_losses.best_spans(jnp.asarray(scores), 4)
   np.testing.assert_array_equal(best.block, [[1, 1, -1, -1]])
   np.testing.assert_array_equal(best.start[0, :2], [1, 2])
-
-
-def test_what_does_not_fit(unchecked):
-  batch = tiny_qa.batch()
-  narrow = batch | {
-    k: v[:, : R - 1] for k, v in batch.items() if k.startswith('beam_')
-  }
-  with pytest.raises(ValueError, match='reads 2 blocks of a beam of 1'):
-    _run(narrow)
-  wide = batch | {'reader_correct': batch['reader_correct'][:, :, 1:]}
-  with pytest.raises(
-    ValueError, match=r'\(3, 2, 2, 9\); expected \(3, 2, 3, 9'
-  ):
-    _run(wide)
-  for n in (0, R * W * L + 1):
-    with pytest.raises(
-      ValueError, match=f'The {n} best spans.*1 to {R * W * L}'
-    ):
-      reader_losses.best_spans(jnp.zeros((1, R, W, L)), n)

@@ -125,12 +125,3 @@ def test_bytes_of_one_character_are_the_character(tmp_path):
   for width in (1, 2):
     found = answer_text.highlight(blocks, 0, at, width, 0)
     assert found == (text, (7, 8))
-
-
-def test_bad_spans(made):
-  limit = int(np.diff(made.blocks.token_spans(np.asarray([0])))[0, 0])
-  for start, width in ((3, 1), (4, 0), (4 + limit, 1), (3 + limit, 2)):
-    with pytest.raises(ValueError, match=f'within its {limit}'):
-      answer_text.highlight(made.blocks, 0, start, width, 4)
-  text, span = answer_text.highlight(made.blocks, 0, 3 + limit, 1, 4)
-  assert span[1] <= len(text)

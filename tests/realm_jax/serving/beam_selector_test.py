@@ -139,8 +139,3 @@ def test_without_a_rule_no_block_is_searched(data):
   assert {*whole} - {*found} == {'beam_has_answer'}
   for name, array in found.items():
     np.testing.assert_array_equal(array, whole[name], name)
-
-
-def test_beams_that_do_not_fit_are_refused(data):
-  with pytest.raises(ValueError, match='reader_beam=5 and retriever_beam=4'):
-    _complete(data, retriever_beam=4)

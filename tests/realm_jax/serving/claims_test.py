@@ -96,8 +96,3 @@ def test_without_evidence_there_is_no_early_loss(made):
   source = _source(made, CLAIMS[1:2])
   batch = selector.select(None, source.rows(np.arange(1), 1), source)
   assert 'beam_has_answer' not in batch
-
-
-def test_no_claims_are_refused(made):
-  with pytest.raises(ValueError, match='No claims'):
-    _source(made, ())

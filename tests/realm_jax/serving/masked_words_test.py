@@ -190,11 +190,3 @@ def test_measures_equal_loops(model, params, tables):
   shares = ('accuracy', 'exact_span', 'null_accuracy', 'null_exact_span')
   assert all(0 < found[name] < 1 for name in shares)
   assert len({found[name] for name in shares}) == 4
-
-
-def test_nothing_to_measure(model, params):
-  batch = tiny.batch()
-  batch['mlm_mask'][:] = False
-  for batches in ([], [batch]):
-    with pytest.raises(ValueError, match='no batch with a target'):
-      masked_words.measure(model, params, batches)
