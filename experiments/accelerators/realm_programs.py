@@ -22,7 +22,7 @@ from experiments.realm import task as realm_task
 from realm_jax.data import examples
 from realm_jax.nn import initialize, open_qa, realm
 from realm_jax.objectives import ict
-from realm_jax.serving import model_configs, serving
+from realm_jax.serving import model_configs, reader_configs, serving
 from retrieval.nn import (
   batch_encoder,
   bert,
@@ -112,7 +112,7 @@ def _open_qa(
   config: Config, num_shards: int
 ) -> tuple[Config, tasks.Task, Shapes]:
   config = open_qa_task.freeze(config)
-  model = model_configs.reader_config(config, _VOCAB_SIZE)
+  model = reader_configs.reader_config(config, _VOCAB_SIZE)
   b = open_qa_task.padded_rows(config, num_shards)
   beam = config.lookup
   d, s = model.realm.encoder.d_model, model.span_hidden_size
@@ -187,7 +187,7 @@ def trace_search(
   There are `batch_size` questions, and the k of the config for each.
   """
   if config.task == 'open_qa':
-    model = model_configs.reader_config(config, _VOCAB_SIZE).realm
+    model = reader_configs.reader_config(config, _VOCAB_SIZE).realm
     k = config.lookup.retriever_beam
   else:
     model = model_configs.realm_config(config, _VOCAB_SIZE)

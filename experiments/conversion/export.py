@@ -18,7 +18,12 @@ from realm_jax.checkpoints import (
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as config_lib, open_qa
-from realm_jax.serving import index_builder, index_folders, model_configs
+from realm_jax.serving import (
+  index_builder,
+  index_folders,
+  model_configs,
+  reader_configs,
+)
 from retrieval.formats import block_records
 from retrieval.index import index_versions, snapshots
 from retrieval.store import checkpoints, locks, safetensors_files, store
@@ -41,7 +46,7 @@ def _models(
   realm = model_configs.realm_config(config, vocab_size)
   if 'reader' not in params:
     return realm, None
-  return realm, model_configs.reader_config(config, vocab_size)
+  return realm, reader_configs.reader_config(config, vocab_size)
 
 
 def export(

@@ -16,7 +16,7 @@ from experiments.open_qa import mining
 from experiments.realm import config as realm_config, refresh as refresh_lib
 from realm_jax.data import examples
 from realm_jax.objectives import in_batch
-from realm_jax.serving import model_configs
+from realm_jax.serving import reader_configs
 from retrieval import settings
 from retrieval.nn import bert as bert_lib, colbert as colbert_lib
 
@@ -33,7 +33,7 @@ class Loss:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(model_configs.ReaderConfig, realm_config.Run):
+class Config(reader_configs.ReaderConfig, realm_config.Run):
   """Root of the configs of task open_qa: `encoder` is the reader's BERT."""
 
   task: Literal['open_qa'] = 'open_qa'
@@ -43,7 +43,7 @@ class Config(model_configs.ReaderConfig, realm_config.Run):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClaimsConfig(model_configs.ClassifierConfig, realm_config.Run):
+class ClaimsConfig(reader_configs.ClassifierConfig, realm_config.Run):
   """Root of the configs of task claims."""
 
   task: Literal['claims'] = 'claims'

@@ -31,7 +31,7 @@ from realm_jax.objectives import claims as claims_model
 from realm_jax.serving import (
   answers as qa_answers,
   claim_answers,
-  model_configs,
+  reader_configs,
   trained_models,
 )
 from retrieval import settings
@@ -244,7 +244,7 @@ def evaluate_claims(
       "evaluate.claims is empty: expected sets such as ('fever:dev=dev.jsonl',)."
     )
   trained = load(config, workdir, 'classifier', wanted)
-  labels = model_configs.claim_labels(trained.config.claims)
+  labels = reader_configs.claim_labels(trained.config.claims)
   sets = [
     qa_task.load_claims(spec, labels, wanted.max_claims)
     for spec in wanted.claims

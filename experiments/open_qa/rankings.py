@@ -16,7 +16,7 @@ import numpy as np
 from realm_jax.data import question_rows
 from realm_jax.serving import (
   beams,
-  model_configs,
+  reader_configs,
   serving,
   trained_models,
 )
@@ -131,7 +131,7 @@ class Kind:
     source = question_rows.QuestionSource(
       questions,
       self._trained.data.tokenizer,
-      model_configs.reader_layout(self._trained.config, self._trained.data),
+      reader_configs.reader_layout(self._trained.config, self._trained.data),
     )
     self._batch(source, 0, depth)
     run, sec = {}, 0.0

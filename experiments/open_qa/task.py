@@ -22,6 +22,7 @@ from realm_jax.serving import (
   index_folders,
   model_configs,
   packaged,
+  reader_configs,
   trained_models,
 )
 from retrieval.index import index_versions
@@ -35,7 +36,7 @@ Config = config_lib.Config | config_lib.ClaimsConfig
 def train(config: Config, workdir: str) -> None:
   """Train until `config.num_steps`; the data are prepared first, if need be."""
   if config.task == 'claims':
-    model_configs.claim_labels(config.claims)
+    reader_configs.claim_labels(config.claims)
   else:
     question_sets.check_questions(config)
   if not config.data_dir:
@@ -98,7 +99,7 @@ def untrained(
   config: Config, data: realm_data.DataFolder
 ) -> trained_models.TrainedReader:
   """Return the model before training."""
-  model = model_configs.reader_config(config, data.tokenizer.vocab_size)
+  model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
   key = jax.random.split(jax.random.key(config.seed))[0]
   params = sharding.unbox(init_params(key, config=config, model=model))
   found = trained_models.of_params(config, data, params, 0)
@@ -151,7 +152,7 @@ def make_task(
     ValueError: for settings that do not fit each other, or no questions.
   """
   _check(config)
-  model = model_configs.reader_config(config, data.tokenizer.vocab_size)
+  model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
   schedule, index_refresher = realm_task.refresh_config(config), None
   if config.retriever in beams.WITH_VECTORS:
     builder = index_builder.make_builder(config, data, workdir)
@@ -238,7 +239,7 @@ def read_source(
   """
   if config.task == 'claims':
     name, make_source = 'claims', question_rows.ClaimSource
-    classes = model_configs.claim_labels(config.claims)
+    classes = reader_configs.claim_labels(config.claims)
     train = _read_claims(config.claims, 'train', classes)
     dev = _read_claims(config.claims, 'dev', classes)
   else:
@@ -249,13 +250,13 @@ def read_source(
   if not dev and config.eval_batches:
     raise ValueError(f'{name}.dev is empty: name a set, or set eval_batches=0.')
   logging.info('%d %s to train on, %d held out.', len(train), name, len(dev))
-  layout = model_configs.reader_layout(config, data)
+  layout = reader_configs.reader_layout(config, data)
   source = make_source(train + dev, data.tokenizer, layout)
   return source, {'train': (0, len(train)), 'valid': (len(train), len(source))}
 
 
 def _read_claims(
-  sets: model_configs.Claims, split: str, classes: Sequence[str]
+  sets: reader_configs.Claims, split: str, classes: Sequence[str]
 ) -> list[claims_lib.Claim]:
   found = []
   for spec in getattr(sets, split):

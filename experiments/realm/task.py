@@ -28,7 +28,6 @@ from realm_jax.serving import (
   model_configs,
   packaged,
   serving,
-  trained_models,
 )
 from retrieval.nn import sharding
 from retrieval.store import checkpoints, executors, store
@@ -132,10 +131,10 @@ def _fitted_head(
   )
 
 
-def untrained(
-  config: Config, data: realm_data.DataFolder
-) -> trained_models.TrainedRealm:
-  """The model as training begins."""
+def untrained(config: Config, data: realm_data.DataFolder) -> Any:
+  """Return the model as training begins: a `trained_models.TrainedRealm`."""
+  from realm_jax.serving import trained_models  # training needs none
+
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)
   key = jax.random.split(jax.random.key(config.seed))[0]
   params = sharding.unbox(_init(config, data, model)(key))

@@ -23,7 +23,7 @@ from realm_jax.data import (
   reader_rows,
 )
 from realm_jax.nn import config as config_lib, realm as model_lib
-from realm_jax.serving import model_configs, serving
+from realm_jax.serving import model_configs, reader_configs, serving
 from retrieval import searchers
 from retrieval.index import retrievers, text_indices
 from retrieval.questions import answer_search, claims as claims_lib
@@ -168,7 +168,7 @@ class BeamRetriever:
 
 
 def text_indices_of(
-  config: model_configs.BeamConfig, data: data_folder.DataFolder
+  config: reader_configs.BeamConfig, data: data_folder.DataFolder
 ) -> text_indices.TextIndices:
   """Return the indices of the texts of a folder's blocks, below their titles."""
   return text_indices.TextIndices(
@@ -180,7 +180,7 @@ def text_indices_of(
 
 
 def make_retriever(
-  config: model_configs.BeamConfig,
+  config: reader_configs.BeamConfig,
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
   progress: Callable[[int, int], None] | None = None,
@@ -338,7 +338,7 @@ class BeamSelector:
 
 
 def make_selector(
-  config: model_configs.BeamConfig,
+  config: reader_configs.BeamConfig,
   data: data_folder.DataFolder,
   retriever: BeamRetriever,
   *,
@@ -362,7 +362,7 @@ def make_selector(
     rule = config.lookup.rule
     found = answer_search.QuestionSearch(blocks, rule, data.tokenizer)
   return BeamSelector(
-    model_configs.reader_layout(config, data),
+    reader_configs.reader_layout(config, data),
     blocks,
     retriever,
     search=found,

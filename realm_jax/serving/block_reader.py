@@ -10,7 +10,11 @@ import jax
 import numpy as np
 
 from realm_jax.data import examples, question_rows
-from realm_jax.serving import beams, model_configs, trained_model
+from realm_jax.serving import (
+  beams,
+  reader_configs,
+  trained_model,
+)
 
 
 class BlockReader(abc.ABC):
@@ -39,7 +43,7 @@ class BlockReader(abc.ABC):
       batch_size: rows at a time, filled up to a multiple of the devices.
     """
     self.trained = trained
-    self._layout = model_configs.reader_layout(trained.config, trained.data)
+    self._layout = reader_configs.reader_layout(trained.config, trained.data)
     self._selector = beams.make_selector(
       trained.config,
       trained.data,

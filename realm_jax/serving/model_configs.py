@@ -8,14 +8,11 @@ The configs of training (experiments/*/config.py) add to these dataclasses.
 import dataclasses
 from typing import Annotated, Literal
 
-from realm_jax.data import examples, folder as data_folder, reader_rows
-from realm_jax.nn import config as config_lib, open_qa
-from realm_jax.objectives import claims
+from realm_jax.data import examples, folder as data_folder
+from realm_jax.nn import config as config_lib
 from retrieval import settings
 from retrieval.index import index as index_lib
 from retrieval.nn import bert, bert_checkpoint
-from retrieval.questions import answers as answers_lib, claims as claims_lib
-from retrieval.search import late_interaction, lda, names
 from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
 
@@ -101,88 +98,14 @@ class RunConfig:
   )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Lookup:
-  """Blocks that are retrieved and read."""
-
-  # blocks in the early loss (released); fewer where the corpus has fewer
-  retriever_beam: settings.Size = 5000
-  reader_beam: settings.Size = 5  # blocks that are read (released)
-  # What counts as an answer in a block: substring (released), dpr, wordpiece;
-  # questions whose answers are regular expressions go by these.
-  rule: answers_lib.StringRule = 'substring'
-  # wordpieces of question and block (released)
-  row_length: reader_rows.RowLength = 320
-  # of the embedder; longer questions are cut
-  question_length: examples.QueryLength = 64
-  bm25_scale: settings.NotNegative = 0.2  # factor on scores by words
-  # of weighted: BM25's share; experiments.tune_hybrid measures shares
-  words_weight: settings.Share = 0.4
-  num_topics: settings.Size = lda.LdaConfig.num_topics  # of lda
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reranker:
-  """A model that orders the first blocks of the retriever anew."""
-
-  path: str = ''  # run of task cross_encoder; '': none
-  candidates: settings.Size = 50  # blocks that it orders
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BeamConfig(RunConfig):
-  """A run whose model reads the blocks that a retriever finds."""
-
-  # Where the model starts: a run of REALM (both parts); `embedder_from` and
-  # `encoder_from` go before it, but for 'packaged'. The index of that run is taken
-  # over if it is of the same parameters and blocks, and also if the run trained the
-  # questions' side alone, when the vectors are of earlier parameters. Only
-  # train_blocks=True embeds the blocks anew.
-  realm_from: str = ''
-  retriever: Literal[names.FOR_TEXTS] = 'dense'
-  reranker: Reranker = settings.rare(Reranker())
-  lookup: Lookup = Lookup()
-  train_blocks: bool = False
-  # of the retriever 'colbert'
-  colbert_index: late_interaction.ColbertConfig = settings.rare(
-    late_interaction.ColbertConfig()
-  )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ReaderConfig(BeamConfig):
-  """A reader of spans."""
-
-  task: str = 'open_qa'
-  reader: open_qa.SpanConfig = open_qa.SpanConfig()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Claims:
-  """Claim sets, DATASET:SPLIT=FILE,... each, of one data set.
-
-  Data sets are fever, hover and custom; see retrieval/questions/claims.py.
-  """
-
-  train: tuple[str, ...] = ()
-  dev: tuple[str, ...] = ()
-  labels: tuple[str, ...] = ()  # of custom, in the order of the classes
-  max_train: settings.Count = 0  # of all; 0: all of them
-  max_dev: settings.Count = 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierConfig(BeamConfig):
-  """A classifier of claims."""
-
-  task: str = 'claims'
-  claims: Claims = Claims()
-
-
 def of_saved(saved: checkpoints.Saved) -> RunConfig:
   """Return what a checkpoint's config says; other fields are left out."""
-  kinds = {'reader': ReaderConfig, 'classifier': ClassifierConfig}
-  kind = next((kinds[x] for x in saved.params if x in kinds), RunConfig)
+  kind = RunConfig
+  if {'reader', 'classifier'} & {*saved.params}:
+    from realm_jax.serving import reader_configs as readers
+
+    is_reader = 'reader' in saved.params
+    kind = readers.ReaderConfig if is_reader else readers.ClassifierConfig
   config = saved.config
   fields = config.to_dict() if hasattr(config, 'to_dict') else config
   return settings.build(kind, fields, 'config', ignore_others=True)
@@ -220,50 +143,4 @@ def realm_config(config: RunConfig, vocab_size: int) -> config_lib.RealmConfig:
     embedder=bert_config(config.embedder, vocab_size),
     encoder=bert_config(config.encoder, vocab_size),
     **vars(config.model),
-  )
-
-
-def reader_config(
-  config: BeamConfig, vocab_size: int
-) -> open_qa.OpenQaConfig | claims.ClaimsConfig:
-  """Return retriever and reader: of spans, or of classes for task 'claims'."""
-  realm = realm_config(config, vocab_size)
-  if isinstance(config, ClassifierConfig):
-    return claims.ClaimsConfig(
-      realm=realm, num_classes=len(claim_labels(config.claims))
-    )
-  return open_qa.OpenQaConfig(realm=realm, **vars(config.reader))
-
-
-def claim_labels(sets: Claims) -> tuple[str, ...]:
-  """Return the labels of the data set that claim sets are of.
-
-  Raises:
-    ValueError: for no set, or sets of several data sets.
-  """
-  if not sets.train:
-    raise ValueError(
-      "claims.train is empty: expected sets such as ('fever:train=train.jsonl',)."
-    )
-  names = set(map(claims_lib.dataset_of, (*sets.train, *sets.dev)))
-  if len(names) > 1:
-    raise ValueError(
-      f'claims.train and claims.dev are of {sorted(names)}: expected one data '
-      'set, whose labels are the classes.'
-    )
-  return claims_lib.check_labels(names.pop(), sets.labels)
-
-
-def reader_layout(
-  config: BeamConfig, data: data_folder.DataFolder
-) -> reader_rows.ReaderLayout:
-  """Return the lengths of the reader's rows and the tokenizer's specials."""
-  reader = getattr(config, 'reader', open_qa.SpanConfig())  # claims: no spans
-  return reader_rows.ReaderLayout(
-    row_length=config.lookup.row_length,
-    question_length=config.lookup.question_length,
-    max_span_width=reader.max_span_width,
-    cls_id=data.tokenizer.cls_id,
-    sep_id=data.tokenizer.sep_id,
-    pad_id=data.tokenizer.pad_id,
   )

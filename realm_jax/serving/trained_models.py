@@ -19,6 +19,7 @@ from realm_jax.serving import (
   index_folders,
   model_configs,
   packaged as packaged_lib,
+  reader_configs,
   serving,
   trained_model,
 )
@@ -149,7 +150,7 @@ class TrainedReader(trained_model.TrainedModel):
       path: folder of a run of task cross_encoder; '' for none.
       candidates: blocks that are ordered anew.
     """
-    reranker = model_configs.Reranker(path=path, candidates=candidates)
+    reranker = reader_configs.Reranker(path=path, candidates=candidates)
     config = dataclasses.replace(self.config, reranker=reranker)
     return dataclasses.replace(self, config=config)
 
@@ -308,7 +309,7 @@ def of_params(
     )
     return TrainedRealm(*common, model, params, step, index_folder)
   kind = claims.Claims if 'classifier' in params else open_qa.OpenQa
-  model = kind(model_configs.reader_config(config, data.tokenizer.vocab_size))
+  model = kind(reader_configs.reader_config(config, data.tokenizer.vocab_size))
   return TrainedReader(*common, model, params, step, index_folder, step)
 
 

@@ -20,7 +20,7 @@ from experiments.open_qa import (
 from realm_jax.serving import (
   claim_answers,
   index_folders,
-  model_configs,
+  reader_configs,
   trained_models,
 )
 from retrieval.nn import sharding
@@ -110,7 +110,7 @@ def test_words_find_blocks_and_only_the_classifier_learns(data, tmp_path):
   config = _config(data, 'bm25_test', num_steps=3, eval_batches=0)
   state, metrics = _train(config, tmp_path)
   key = jax.random.split(jax.random.key(config.seed))[0]
-  cfg = model_configs.reader_config(
+  cfg = reader_configs.reader_config(
     config, tiny_realm.data_of(config).tokenizer.vocab_size
   )
   start = qa_task.init_params(key, config=config, model=cfg)

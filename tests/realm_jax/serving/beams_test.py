@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs of the loss for blocks by words, by vectors, fused and re-ranked."""
 
+import dataclasses
 import types
 
 import jax
-import ml_collections
 import numpy as np
 import pytest
 
 from realm_jax.data import folder
-from realm_jax.serving import beams
+from realm_jax.serving import beams, reader_configs
 from retrieval import searchers
 from retrieval.index import text_indices
 from retrieval.search import fuse, rerank, retriever as retriever_lib
@@ -126,14 +126,14 @@ def test_blocks_in_the_order_of_a_reranker(k, of_vectors, data, words):
 
 def test_a_section_of_the_config_names_the_reranker(data, monkeypatch):
   monkeypatch.setattr(beams.rerank, 'load', lambda path: _Lengths())
-  lookup = {'words_weight': 0.4, 'num_topics': 5, 'bm25_scale': 0.2}
-  config = ml_collections.ConfigDict({'retriever': 'random', 'lookup': lookup})
-  config.colbert_index = {}
+  config = reader_configs.ReaderConfig(retriever='random')
   plain = beams.make_retriever(config, data, None)
   assert not plain.reranker
-  config.reranker = {'path': 'runs/cross', 'candidates': 5}
+  reranker = reader_configs.Reranker(path='runs/cross', candidates=5)
+  config = dataclasses.replace(config, reranker=reranker)
   found = beams.make_retriever(config, data, None)
   ids = found({}, {}, ['who?'], 3).ids
   assert {*ids[0]} <= {*plain({}, {}, ['who?'], 5).ids[0]}
-  config.reranker.candidates = 6
+  reranker = dataclasses.replace(reranker, candidates=6)
+  config = dataclasses.replace(config, reranker=reranker)
   assert beams.make_retriever(config, data, None).reranker != found.reranker
