@@ -23,10 +23,9 @@ import dataclasses
 import os
 import pathlib
 
-from absl import flags, logging
 import numpy as np
 
-from experiments.engine import changed_documents, progress, reports
+from experiments.engine import changed_documents, progress
 from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
@@ -36,7 +35,6 @@ from realm_jax.serving import (
   trained_models,
 )
 from retrieval.index import reuse, text_indices
-from retrieval.store import locks
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -74,14 +72,10 @@ def update(
     ValueError: for an id that is given twice or cannot be deleted, a text that
       is empty, or a folder that holds something else.
   """
-  old, root = trained.data, pathlib.Path(root).resolve()
-  if root == old.root.resolve():
-    raise ValueError(f'{root}: is the old data folder; name another one.')
-  counts = changed_documents.check(old.blocks.tokens, documents, delete)
-  with locks.writer(root, locks.DATA):
-    changed_documents.write(
-      root, _all_documents(old.blocks.tokens), documents, delete
-    )
+  old, tokens = trained.data, trained.data.blocks.tokens
+  with changed_documents.changing(
+    root, old, tokens, lambda: _all_documents(tokens), documents, delete
+  ) as (root, counts):
     data = _prepare(root, old, trained.config.tokens.num_processes)
     new = dataclasses.replace(
       trained, data=data, index_folder=root / index_folders.INDEX
@@ -113,26 +107,10 @@ def _prepare(
   root: pathlib.Path, old: realm_data.DataFolder, num_processes: int
 ) -> realm_data.DataFolder:
   """Write tokens and blocks like the old ones; the masked corpus stays."""
-  data = realm_data.DataFolder(root)
-  if not data.has_tokenizer:
-    old.tokenizer.save(data.tokenizer_path)
-  corpus = corpus_lib.Corpus(
-    corpus_lib.CorpusConfig(
-      kind='jsonl', path=str(root / changed_documents.FILE)
-    )
+  data, made = realm_data.DataFolder(root), old.blocks.store.fields
+  tokens = changed_documents.tokenize(
+    data, old, old.blocks.tokens, num_processes
   )
-  tokens_made, blocks_made = old.blocks.tokens.store, old.blocks.store
-  with progress.bar('tokenize', 'documents') as shown:
-    tokens = tokens_lib.build_token_store(
-      data.path('tokens'),
-      corpus,
-      data.tokenizer_path,
-      with_title=False,
-      with_text=True,
-      documents_per_shard=tokens_made.fields['documents_per_shard'],
-      num_processes=num_processes,
-      progress=shown,
-    )
   with progress.bar('blocks', 'documents') as shown:
     blocks_lib.build_block_store(
       data.path('blocks'),
@@ -140,7 +118,7 @@ def _prepare(
       data.tokenizer_path,
       num_processes=num_processes,
       progress=shown,
-      **{name: blocks_made.fields[name] for name in _BLOCK_SETTINGS},
+      **{name: made[name] for name in _BLOCK_SETTINGS},
     )
   if old.path('masked').exists():
     for name in ('masked', 'spans'):
@@ -204,21 +182,10 @@ def update_run(
 
 def run(config: config_lib.Run, workdir: str) -> None:
   """Apply --documents and --delete to the newest checkpoint's data."""
-  values = flags.FLAGS
-  if not values.output:
-    raise ValueError('--output is empty: it names the new data folder.')
-  documents = []
-  if values.documents:
-    documents = changed_documents.read(
-      corpus_lib.CorpusConfig(**config.corpus), values.documents
-    )
-  updated = update_run(
-    workdir,
-    values.output,
-    documents,
-    values.delete,
-    data_dir=config.data_dir,
-  )
-  rows = [(what, f'{count:,}') for what, count in updated.counts.items()]
-  reports.print_table(('what', 'how many'), rows)
-  logging.info('The new data and their index lie in %s.', values.output)
+
+  def apply(documents, delete, output):
+    return update_run(
+      workdir, output, documents, delete, data_dir=config.data_dir
+    ).counts
+
+  changed_documents.run(config.corpus, apply)
