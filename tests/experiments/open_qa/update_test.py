@@ -242,19 +242,6 @@ def test_token_vectors_follow_the_corpus(with_colbert, tmp_path):
   assert not words.encoded
 
 
-def test_an_index_of_a_model_that_changed_is_built_anew(with_colbert, tmp_path):
-  with_colbert.words.fingerprint = 'other'
-  updated = realm_update.update(
-    with_colbert.trained, None, tmp_path / 'new', delete=['d5']
-  )
-  assert 'blocks reused in colbert' not in updated.counts
-  assert not [*updated.trained.data.root.glob('colbert-*')]
-  section = with_colbert.sections[0]
-  _indices(updated.trained.data, section).tokens()
-  count = updated.trained.data.blocks.num_blocks
-  assert len(with_colbert.words.encoded) == 2 * count  # codec and all blocks
-
-
 def test_again_finds_what_stands(before, after, embedded):
   updated, _ = after
   embedded.clear()
@@ -302,40 +289,6 @@ def test_another_masked_corpus_goes_along(before, tmp_path):
   ]
   assert len(texts[1]) < len(texts[0]) and texts[1].items() < texts[0].items()
   assert new.blocks.texts([0]) != old.blocks.texts([0])
-
-
-@pytest.mark.parametrize(
-  ('documents', 'delete', 'message'),
-  [
-    ([], [], 'Nothing to change'),
-    ([], ['d5', 'nobody'], r"no document \['nobody'\] to delete"),
-    ([NEW, NEW], [], r"\['new'\]: given more than once"),
-    ([CHANGED], ['d3'], r"\['d3'\]: given more than once"),
-    ([corpus.Document('e', '', ' \n')], [], r"\['e'\]: the text is empty"),
-  ],
-)
-def test_bad_changes_are_named_and_write_nothing(
-  before, tmp_path, documents, delete, message
-):
-  with pytest.raises(ValueError, match=message) as error:
-    realm_update.update(
-      before.trained, before.index, tmp_path / 'data', documents, delete
-    )
-  assert '\n' not in str(error.value)
-  assert not (tmp_path / 'data').exists()
-
-
-def test_a_folder_of_other_data_is_refused(before, after):
-  updated, _ = after
-  with pytest.raises(ValueError, match='is the old data folder'):
-    realm_update.update(
-      before.trained, before.index, before.trained.data.root, delete=['d1']
-    )
-  root = updated.trained.data.root
-  text = (root / 'documents.jsonl').read_text()
-  with pytest.raises(ValueError, match='holds another corpus already'):
-    realm_update.update(before.trained, before.index, root, delete=['d1'])
-  assert (root / 'documents.jsonl').read_text() == text
 
 
 def test_an_index_of_other_parameters_is_refused(before, tmp_path):

@@ -219,6 +219,7 @@ def test_bad_changes_are_one_line(run, tmp_path, monkeypatch):
     ({}, 'Nothing to change'),
     ({'delete': ['nobody']}, r"no document \['nobody'\] to delete"),
     ({'documents': [_document('a', ' ')]}, r"\['a'\]: the text is empty"),
+    ({'documents': 2 * [_document('a')]}, 'more than once'),
   ):
     with pytest.raises(ValueError, match=message):
       _update(run, tmp_path / 'd', **changes)
