@@ -142,14 +142,16 @@ def build_datastore(
   """Write the datastore."""
   keys = executors.Lazy(_Keys, config, workdir)
   with progress.bar('make keys', 'chunks') as update:
-    pairs = key_values.build_key_value_store(
+    shards.build_store(
       folder.datastore,
+      key_values.KIND,
       keys.fields,
       keys.counts,
       functools.partial(_read, keys),
       executor=cluster.executor(config, folder.root),
       progress=update,
     )
+  pairs = key_values.KeyValueStore(folder.datastore)
   return [
     ('keys', f'{len(pairs):,}'),
     ('dimension', str(pairs.keys.shape[1])),

@@ -123,12 +123,7 @@ class BeamRetriever:
     scale: float = 1.0,
     newest: NewestIndex | None = None,
   ):
-    """Take the retriever.
-
-    Args:
-      scale: factor of the scores in the loss.
-      newest: embeds questions for a retriever that needs vectors.
-    """
+    """Take the retriever, a factor of its scores, and the embedder of questions."""
     self._inner, self._rerank = retriever, None
     self._scale, self._newest = scale, newest
     self.reranker = ''
@@ -189,10 +184,7 @@ def make_retriever(
 
   Args:
     snapshots: index of the blocks' vectors, for those of `WITH_VECTORS`.
-    progress: called with (blocks done, blocks in all) while an index is built.
-
-  Raises:
-    ValueError: for an unknown kind.
+    progress: of indices of texts that are missing.
   """
   kind, blocks, newest = config.retriever, data.blocks, None
   if kind in WITH_VECTORS:
@@ -282,9 +274,6 @@ class BeamSelector:
       search: marks the blocks that answer a question, or are the evidence of a
         claim; None omits beam_has_answer.
       block_layout: lengths of the block embedder's rows, if it is trained.
-
-    Raises:
-      ValueError: unless 1 <= R <= C.
     """
     if not 1 <= reader_beam <= retriever_beam:
       raise ValueError(

@@ -2,20 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datastore of pairs (key vector, next token), and its look-up.
 
-Khandelwal et al. 2020 (kNN-LM), section 2. The caller gives the keys shard by
-shard. The store records its documents, so that an evaluation can make sure that
-none of its own is among them.
+Khandelwal et al. 2020 (kNN-LM), section 2. A shard holds keys [n, d], values [n] and
+documents [m, 2] (`document_hashes`), so that an evaluation can make sure that none of
+its own documents is among them.
 """
 
-from collections.abc import Mapping, Sequence
 import os
-from typing import Any
 
 import numpy as np
 
 from retrieval import searchers
 from retrieval.searchers import recall_check
-from retrieval.store import executors, shards, store
+from retrieval.store import store
 from retrieval.text import tokens as tokens_lib
 
 KIND = 'key-values'
@@ -37,30 +35,6 @@ def shared(hashes: np.ndarray, others: np.ndarray) -> np.ndarray:
   """Return [d] bool: whether a document is among others, by id or by text."""
   columns = zip(hashes.T, others.T, strict=True)
   return np.any([np.isin(mine, theirs) for mine, theirs in columns], axis=0)
-
-
-def build_key_value_store(
-  path: str | os.PathLike,
-  fields: Mapping[str, Any],
-  counts: Sequence[int],
-  make: shards.Make,
-  *,
-  executor: executors.Executor | None = None,
-  progress: shards.Progress | None = None,
-) -> 'KeyValueStore':
-  """Write the missing shards.
-
-  Args:
-    fields: JSON fields that determine every byte of the store.
-    counts: what each shard counts in the progress.
-    make: (shard, progress) -> arrays of the shard: keys [n, d], values [n], and
-      documents [m, 2] from `document_hashes`.
-    executor: where the shards are made; None is this process.
-  """
-  shards.build_store(
-    path, KIND, fields, counts, make, executor=executor, progress=progress
-  )
-  return KeyValueStore(path)
 
 
 class KeyValueStore:

@@ -39,18 +39,16 @@ class SearchResult:
   def _repr_html_(self) -> str:
     """Return one table a query for a notebook."""
     tables = []
-    for b, (ids, scores) in enumerate(zip(self.ids, self.scores, strict=True)):
-      head = self.queries[b] if self.queries else f'query {b}'
-      rows = []
+    for b, ids in enumerate(self.ids):
+      rows = [self.queries[b] if self.queries else f'query {b}']
       for j in np.flatnonzero(ids >= 0):
-        cells = [str(ids[j]), f'{scores[j]:.4f}']
+        cells = [str(ids[j]), f'{self.scores[b, j]:.4f}']
         if self.texts is not None and self.titles is not None:
           cells += [self.titles[b][j], self.texts[b][j]]
-        cells = [f'<td>{html.escape(cell)}</td>' for cell in cells]
-        rows.append(f'<tr>{"".join(cells)}</tr>')
-      tables.append(
-        f'<table><caption>{html.escape(head)}</caption>{"".join(rows)}</table>'
-      )
+        cells = ''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)
+        rows.append(f'<tr>{cells}</tr>')
+      rows[0] = f'<caption>{html.escape(rows[0])}</caption>'
+      tables.append(f'<table>{"".join(rows)}</table>')
     return '\n'.join(tables)
 
 

@@ -85,8 +85,7 @@ class OtherDocuments:
 
     Args:
       exact: opens an exact search of the same rows.
-      id_hash: [n] uint64 hash of the id of each passage's document; no document
-        is in two shards.
+      id_hash: [n] hash of the id of each passage's document.
       max_fetch: largest number of rows fetched from `index` for a query.
     """
     self._index, self._exact = index, exact

@@ -97,7 +97,9 @@ def train(
       f'{n} vectors of {d} values at {config.num_bits} bits: expected some '
       'vectors, of whole bytes.'
     )
-  wanted = config.num_centroids or _power(16 * (num_stored or n) ** 0.5)
+  wanted = config.num_centroids
+  if not wanted:  # a power of two
+    wanted = 2 ** (int(16 * (num_stored or n) ** 0.5).bit_length() - 1)
   centroids = _spherical_k_means(vectors, min(wanted, n), config)
   residuals = vectors - centroids[assign(vectors, centroids)]
   shares = np.arange(2 * 2**config.num_bits + 1) / (2 * 2**config.num_bits)
@@ -120,10 +122,6 @@ def unit(vectors: Float[np.ndarray, 'n d']) -> Float[np.ndarray, 'n d']:
   """Return vectors scaled to length 1; zeros stay zeros."""
   lengths = np.sqrt(np.einsum('nd,nd->n', vectors, vectors))
   return vectors / np.maximum(lengths, 1e-12)[:, None]
-
-
-def _power(value: float) -> int:
-  return 2 ** (int(value).bit_length() - 1)
 
 
 def _spherical_k_means(

@@ -62,13 +62,7 @@ class SparseIndex:
     counts: Sequence[int],
     fields: dict[str, Any],
   ):
-    """Take the parts of an index from `build` or `load`.
-
-    Args:
-      shard: opens a shard.
-      counts: texts of each shard.
-      fields: of the store.
-    """
+    """Take what opens a shard, the texts of each shard, and fields of the store."""
     self.config, self._shard = config, shard
     self._offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     self.fingerprint = store.fingerprint([fields, dataclasses.asdict(config)])
@@ -86,12 +80,7 @@ class SparseIndex:
     titles: Iterable[str] | None = None,
     config: term_counts.Scheme | None = None,
   ) -> 'SparseIndex':
-    """Build an index in memory.
-
-    Args:
-      texts: [N] texts.
-      titles: [N] titles, prepended to the texts; None for none.
-      config: terms and weights; None for the defaults.
+    """Build an index of texts [N] in memory, below titles [N] if there are any.
 
     Raises:
       ValueError: for other than N titles.
@@ -142,9 +131,6 @@ class SparseIndex:
     cls, path: str | os.PathLike, config: term_counts.Scheme | None = None
   ) -> 'SparseIndex':
     """Open a saved index, memory-mapped.
-
-    Args:
-      config: terms and weights; None for the defaults.
 
     Raises:
       FileNotFoundError: when `path` holds no index.

@@ -107,10 +107,7 @@ def count(
 def pack(parts: Iterable[Counts], hashes: np.ndarray) -> Shard:
   """Return the arrays of a shard of texts with hashes [n]."""
   parts = list(parts)
-  terms = np.sort(np.concatenate([part.terms for part in parts]))
-  first = np.ones(len(terms), bool)
-  first[1:] = terms[1:] != terms[:-1]
-  terms = terms[first]
+  terms = np.unique(np.concatenate([part.terms for part in parts]))
   counts = []
   for part in parts:
     columns = np.searchsorted(terms, part.terms)[part.counts.indices]

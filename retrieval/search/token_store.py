@@ -108,14 +108,13 @@ def build(
     **dataclasses.asdict(config),
     **_origin(path / 'codec', known),
   }
+  codec = known and known.codec
   shards.build_store(
     path / 'codec',
     CODEC_KIND,
     fields,
     [0],
-    lambda *_: dict(
-      (known.codec if known else _fit(encoder, passages, config)).arrays()
-    ),
+    lambda *_: (codec or _fit(encoder, passages, config)).arrays(),
   )
   codec = _open_codec(path / 'codec', fields)
   size, n = config.shard_blocks, len(passages)
@@ -140,43 +139,30 @@ def _origin(path: pathlib.Path, known: Known | None) -> dict[str, Any]:
   return {x: stands[x] for x in ('codec',) if x in stands}
 
 
-def _fit(
-  encoder: Encoder,
-  passages: passages_lib.Passages,
-  config: IndexConfig,
-) -> residual_codes.Codec:
-  """Fit a codec to some of the blocks."""
+def _fit(encoder, passages, config: IndexConfig) -> residual_codes.Codec:
+  """Fit a codec to some of the passages."""
+  count = min(config.sample_blocks, len(passages))
   rng = np.random.default_rng(config.seed)
-  num_blocks = len(passages)
-  count = min(config.sample_blocks, num_blocks)
-  chosen = np.sort(rng.choice(num_blocks, count, replace=False))
+  chosen = np.sort(rng.choice(len(passages), count, replace=False))
   vectors = encoder.passages(passages.search_texts(chosen)).values
-  stored = len(vectors) * num_blocks // count
+  stored = len(vectors) * len(passages) // count
   return residual_codes.train(vectors, config, stored)
 
 
 def _encoded(
-  encoder: Encoder,
-  codec: residual_codes.Codec,
-  passages: passages_lib.Passages,
-  ids: np.ndarray,
-  known: Sequence[Codes],
-  progress: shards.Progress | None,
+  encoder, codec, passages, ids, known: Sequence[Codes], progress
 ) -> list[Codes]:
-  """Return the codes of those of texts [n] that are not known."""
-  new = np.ones(len(ids), bool)
-  for part in known:
-    new[part.places] = False
-  places = np.flatnonzero(new)
+  """Return the codes of those of passages [n] that are not known."""
+  found = [np.zeros(0, np.int64), *(part.places for part in known)]
+  places = np.setdiff1d(np.arange(len(ids)), np.concatenate(found))
   done = len(ids) - len(places)
   if done and progress:
     progress(done, len(ids))
   if not len(places):
     return []
-  found = encoder.passages(
-    passages.search_texts(ids[places]), shards.shifted(progress, done, len(ids))
-  )
-  return [Codes(places, found.ends, *codec.encode(found.values))]
+  shown = shards.shifted(progress, done, len(ids))
+  new = encoder.passages(passages.search_texts(ids[places]), shown)
+  return [Codes(places, new.ends, *codec.encode(new.values))]
 
 
 def _merged(

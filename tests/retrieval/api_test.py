@@ -122,6 +122,7 @@ print(json.dumps([listed, light, found, sorted(xla_bridge._backends), ours]))
 """
 
 
+@pytest.mark.slow
 def test_names_load_on_use_and_start_nothing():
   done = subprocess.run(
     [sys.executable, '-c', _LAZY], capture_output=True, text=True, check=True

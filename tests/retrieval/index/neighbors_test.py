@@ -263,6 +263,7 @@ neighbors.build_neighbor_store({out!r}, queries, queries, dense, k=3)
 """
 
 
+@pytest.mark.slow
 def test_killed_job_resumes_and_ends_with_the_same_bytes(
   data, vectors, tmp_path
 ):

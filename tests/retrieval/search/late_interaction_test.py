@@ -103,16 +103,6 @@ def test_a_pruned_search_finds_the_best_blocks_with_exact_scores(path):
   assert pruned.fingerprint != whole.fingerprint
 
 
-def test_fewer_candidates_than_blocks_to_find(path):
-  config = late_interaction.SearchConfig(num_probes=1, num_rescored=1)
-  index = late_interaction.LateInteraction(path, Words(), config)
-  ids, scores = index.search(['word1'], N)
-  count = int((ids >= 0).sum())
-  assert 0 < count < N
-  assert np.isfinite(scores[0, :count]).all()
-  assert np.isneginf(scores[0, count:]).all()
-
-
 def test_given_blocks_are_scored_in_their_places(path):
   index = late_interaction.LateInteraction(path, Words(), ALL)
   ids, scores = index.search(QUERIES[:1], N)

@@ -60,18 +60,6 @@ def test_more_bits_and_more_centroids_lose_less():
   assert 1 - many.mean() < means[1]
 
 
-def test_buckets_hold_equally_many_values():
-  vectors = _clustered(2000, np.random.default_rng(2))
-  codec = _codec(vectors)
-  residuals = vectors - codec.centroids[codec.encode(vectors)[0]]
-  buckets = np.searchsorted(codec.cutoffs, residuals.ravel(), side='right')
-  counts = np.bincount(buckets) / buckets.size
-  np.testing.assert_allclose(counts, 1 / 4, atol=0.01)
-  assert (np.diff(codec.levels) > 0).all()
-  assert (codec.levels[:-1] < codec.cutoffs).all()
-  assert (codec.cutoffs < codec.levels[1:]).all()
-
-
 def test_the_number_of_centroids_follows_the_paper_and_the_sample():
   vectors = _clustered(300, np.random.default_rng(3))
   assert len(_codec(vectors, num_centroids=0).centroids) == 256  # 16 sqrt(300)

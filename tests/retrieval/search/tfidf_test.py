@@ -69,19 +69,3 @@ def test_pairs_of_words_prefer_their_order():
   texts = ['queen river', 'river queen', *['mill'] * 5]
   ids, scores = tfidf.TfIdf.build(texts).search(['river queen'], 2)
   assert ids.tolist() == [[1, 0]] and scores[0, 0] > scores[0, 1]
-
-
-def test_titles_count_as_text():
-  ids, _ = tfidf.TfIdf.build(TEXTS, ['', '', '', 'Peru', '', '']).search(
-    ['Peru'], 1
-  )
-  assert ids.tolist() == [[3]]
-  with pytest.raises(ValueError, match='argument'):
-    tfidf.TfIdf.build(TEXTS, ['one'])
-
-
-def test_no_blocks_and_no_depth():
-  ids, _ = tfidf.TfIdf.build([]).search(['mill'], 2)
-  assert ids.tolist() == [[-1, -1]]
-  with pytest.raises(ValueError, match='k=0: expected at least 1'):
-    tfidf.TfIdf.build(TEXTS).search(['mill'], 0)
