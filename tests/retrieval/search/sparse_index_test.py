@@ -94,7 +94,7 @@ def test_a_killed_build_continues(index_of, tmp_path, monkeypatch):
   index = index_of.build_store(
     tmp_path / 'i', given, rows=7, progress=lambda *x: done.append(x)
   )
-  assert done == [(7, 21), (14, 21), (21, 21)]
+  assert sorted({*done}) == [(7, 21), (14, 21), (21, 21)]
   assert sorted(given.was_read) == list(range(14, 35))
   _equal(index, wanted)
   files = [*map(tiny_stores.file_hashes, (tmp_path / 'i', tmp_path / 'whole'))]
