@@ -172,11 +172,6 @@ def load(
     source, config.data_dir, step=evaluate.step, config_type=Config
   )
   own = trained.config
-  if not own.retro_from:
-    raise ValueError(
-      f'{source}: was not fine-tuned on questions; expected a run of '
-      'experiments.train with a config of task retro_qa.'
-    )
   if own.qa.passages and not config.qa.passages:
     logging.warning(
       'Fine-tuned on the passages of %s, evaluated on the nearest chunks of its '

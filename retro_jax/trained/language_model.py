@@ -211,7 +211,9 @@ def load(
   """
   saved = checkpoints.find(str(workdir), step=step)
   loading.check_model(workdir, saved)
-  config = loading.run_config(saved.config.to_dict(), config_type)
+  config = loading.run_config(
+    saved.config.to_dict(), config_type, f'{workdir}: config'
+  )
   if data_dir:
     config = dataclasses.replace(config, data_dir=data_dir)
   if source or reranker:

@@ -56,9 +56,15 @@ class TrainedRetro:
   step: int  # of the checkpoint
 
 
-def run_config(saved: Mapping[str, Any], cls: type = RunConfig) -> Any:
-  """Read the fields of a dataclass from the config of a run; others are not read."""
-  return settings.build(cls, saved, 'config', ignore_others=True)
+def run_config(
+  saved: Mapping[str, Any], cls: type = RunConfig, name: str = 'config'
+) -> Any:
+  """Read the fields of a dataclass from the config of a run; others are not read.
+
+  Args:
+    name: of the config in errors.
+  """
+  return settings.build(cls, saved, name, ignore_others=True)
 
 
 def model_config(config: RunConfig, vocab_size: int) -> config_lib.RetroConfig:

@@ -332,7 +332,9 @@ def test_bad_input_is_one_line(root, tmp_path, run):
   dpr_json.write_results(other, [dpr_json.Result(question='another?')])
   with pytest.raises(ValueError, match=r"none of the 3 questions.*'who\?'"):
     train(**{'qa.passages': (str(other),)})
-  with pytest.raises(ValueError, match='not fine-tuned on questions'):
+  with pytest.raises(
+    ValueError, match="test: config.task='retro': expected .*retro_qa"
+  ):
     _evaluate(root, _config(root), root / 'test')
   assert not list(pathlib.Path(tmp_path).glob('checkpoints/*'))
   assert retro_qa_task.adopt(_config(root)).model.encoder_dropout_rate == 0
