@@ -65,9 +65,6 @@ def frozen_parts(
     scales: the optimizer's `part_scales`.
     params: parameters of the whole model; shapes suffice.
 
-  Returns:
-    Names at the top of the parameters, in their order.
-
   Raises:
     ValueError: for a scale of a part that the model lacks, or if all parts are
       frozen.
@@ -102,24 +99,19 @@ def _make_init(
   shardings: TrainState,
 ) -> Callable[[jax.Array], TrainState]:
   """Compile the first state; after loaded parameters, the rest of it only."""
+  finish = functools.partial(_first_state, tx=tx, frozen=frozen)
 
   def init(key):
     params_key, rng = jax.random.split(key)
-    return sharding.unbox(_first_state(task.init(params_key), rng, tx, frozen))
-
-  if not task.init_on_host:
-    return jax.jit(init, out_shardings=shardings)
-  finish = jax.jit(
-    functools.partial(_first_state, tx=tx, frozen=frozen),
-    out_shardings=shardings,
-  )
+    return sharding.unbox(finish(task.init(params_key), rng))
 
   def load(key):
     params_key, rng = jax.random.split(key)
     params = sharding.unbox(task.init(params_key))
-    return finish(sharding.place(params, shardings.params), rng)
+    make = jax.jit(finish, out_shardings=shardings)
+    return make(sharding.place(params, shardings.params), rng)
 
-  return load
+  return load if task.init_on_host else jax.jit(init, out_shardings=shardings)
 
 
 def train_step(
