@@ -332,6 +332,5 @@ if __name__ == '__main__':
     run,
     config_lib.Config,
     define_flags,
-    builds=True,
     default_config=str(_CONFIG),
   )

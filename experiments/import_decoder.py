@@ -269,6 +269,5 @@ if __name__ == '__main__':
     run,
     Config,
     _define_flags,
-    builds=True,
     default_config=f'{_CONFIG}:baseline',
   )

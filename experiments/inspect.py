@@ -122,6 +122,5 @@ if __name__ == '__main__':
     run,
     config_lib.Config,
     _define_flags,
-    builds=True,
     section=retro_evaluate.Evaluate,
   )

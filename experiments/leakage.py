@@ -193,7 +193,6 @@ if __name__ == '__main__':
   command.main(
     run,
     config_lib.Config,
-    builds=True,
     section=retro_evaluate.Evaluate,
     writes=FILE,
   )

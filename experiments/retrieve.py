@@ -289,7 +289,6 @@ if __name__ == '__main__':
     run,
     config_lib.Config,
     define_flags,
-    builds=True,
     section=Evaluate,
     default_config=trained_reader.CONFIG,
     default_workdir=_WORKDIR,

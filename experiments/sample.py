@@ -200,7 +200,6 @@ if __name__ == '__main__':
     _run_with_flags,
     config_lib.Config,
     _define_flags,
-    builds=True,
     section=Sample,
     default_config=str(CONFIG),
     default_workdir=packaged.NAME,

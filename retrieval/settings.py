@@ -13,8 +13,7 @@ line with the field's full name, the value and what was expected. Add
 `__post_init__ = settings.check` where code constructs the dataclass by itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-import contextlib
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import math
@@ -81,15 +80,6 @@ class SettingsError(ValueError):
     return SettingsError(f'{section}.{field}', value, expected)
 
 
-@contextlib.contextmanager
-def within(section: str) -> Iterator[None]:
-  """Name the section of refused values."""
-  try:
-    yield
-  except SettingsError as error:
-    raise error.within(section) from None
-
-
 def rare(default: Any) -> Any:
   """A field that configs do not list; a file or a flag may set it all the same."""
   factory = {'default_factory': default} if callable(default) else {}
@@ -147,27 +137,6 @@ def build(
   return _make(cls, values, name)
 
 
-def check_section(cls: type[_T], section: Mapping[str, Any], name: str) -> Any:
-  """Check the fields of a section that `cls` has; others may be absent.
-
-  Returns:
-    The dataclass, or the section where it lacks a required field.
-
-  Raises:
-    ValueError: as `build`.
-  """
-  known, values = hints(cls), {}
-  for key in set(section) & set(known):
-    value, hint = section[key], known[key]
-    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-      value = check_section(hint, value, f'{name}.{key}')
-    else:
-      _check(f'{name}.{key}', value, hint)
-    values[key] = value
-  whole = set(required(cls)) <= set(values)
-  return _make(cls, values, name, checked=True) if whole else section
-
-
 def required(cls: type) -> list[str]:
   """Names of the fields without a default."""
   return [
@@ -184,13 +153,11 @@ def hints(cls: type) -> dict[str, Any]:
   return {field.name: found[field.name] for field in dataclasses.fields(cls)}
 
 
-def _make(
-  cls: type[_T], values: Mapping[str, Any], name: str, checked: bool = False
-) -> _T:
+def _make(cls: type[_T], values: Mapping[str, Any], name: str) -> _T:
   """Fill a dataclass; errors name the section."""
   try:
     made = cls(**values)
-    if not checked and not hasattr(cls, '__post_init__'):
+    if not hasattr(cls, '__post_init__'):
       check(made)
     return made
   except SettingsError as error:

@@ -22,7 +22,7 @@ import jax
 import ml_collections
 
 from experiments.accelerators import chips, costs, hlo, programs
-from experiments.engine import command, reports, run_settings
+from experiments.engine import command, reports
 
 FILE = 'compile.json'
 _LARGEST = 6  # buffers that are named
@@ -200,8 +200,7 @@ def _define_flags() -> None:
 if __name__ == '__main__':
   command.main(
     run,
-    run_settings.Run,
-    _define_flags,
+    define_flags=_define_flags,
     default_workdir='runs/compile',
     writes=FILE,
   )

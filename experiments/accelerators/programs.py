@@ -162,7 +162,6 @@ def trace(config: Config, devices: Devices, name: str) -> Traced:
     raise ValueError(
       f'--program={name!r}: config.task {config.task!r} has {sorted(tracers)}.'
     )
-  root = rooms.config_class(config.task)
-  if root.__name__ != 'Settings' and not dataclasses.is_dataclass(config):
-    config = configs.build(root, config)
+  if not dataclasses.is_dataclass(config):
+    config = configs.build(rooms.config_class(config.task), config)
   return tracers[name](config, devices, name)

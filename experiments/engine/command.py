@@ -3,14 +3,13 @@
 """The frame of every command: flags, config, JAX set-up, one-line errors.
 
   if __name__ == '__main__':
-    command.main(run, Config, builds=True)
+    command.main(run, Config)
 
 calls `run(config, workdir)` with the frozen dataclass `Config`, built from --config
-and its overrides (`configs.py`); without `builds`, with the ConfigDict, whose fields
-`Config` has checked. `section=Evaluate` adds the command's own fields and passes them
-on: `run(config, workdir, evaluate)`. `main_of_verb('train')` finds all of these by
-config.task (`rooms.py`). Bad input ends in one line on stderr and exit code 1; --debug
-shows the traceback.
+and its overrides (`configs.py`). `section=Evaluate` adds the command's own fields and
+passes them on: `run(config, workdir, evaluate)`. `main_of_verb('train')` finds all of
+these by config.task (`rooms.py`). Bad input ends in one line on stderr and exit code 1;
+--debug shows the traceback.
 
 To use several hosts, run the command on each with --config.distributed=True and a
 --workdir that all hosts see. If the cluster manager does not number the processes for
@@ -20,7 +19,6 @@ JAX, set JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_
 import atexit
 from collections.abc import Callable, Iterator
 import contextlib
-import dataclasses
 import logging as std_logging
 import os
 import pathlib
@@ -32,7 +30,6 @@ from typing import Any, NamedTuple
 
 from absl import app, flags, logging
 import jax
-import ml_collections
 
 from experiments.engine import cluster, configs, failures, rooms, signals
 from retrieval import settings
@@ -48,22 +45,27 @@ class _Call(NamedTuple):
 
   run: Callable[..., None]
   root: type  # dataclass of the config
-  builds: bool = False  # whether `run` takes the dataclass
   section: type | None = None  # dataclass of the command's own section
 
 
 def main(
   run: Callable[..., None],
-  root: type,
+  root: type | None = None,
   define_flags: Callable[[], None] | None = None,
   *,
-  builds: bool = False,
   section: type | None = None,
   **how: Any,
 ) -> None:
-  """Parse flags, call `run(config, workdir[, section])` and exit; see `_main`."""
-  call = _Call(run, root, builds, section)
-  _main(lambda config: call, define_flags, **how)
+  """Parse flags, call `run(config, workdir[, section])` and exit; see `_main`.
+
+  Args:
+    root: dataclass of the config; None: that of the room of config.task.
+  """
+
+  def find(config: configs.Config) -> _Call:
+    return _Call(run, root or rooms.config_class(config.get('task')), section)
+
+  _main(find, define_flags, **how)
 
 
 def main_of_verb(
@@ -71,11 +73,10 @@ def main_of_verb(
 ) -> None:
   """Call the function of a verb in the room of config.task; else as `main`."""
 
-  def find(config: ml_collections.ConfigDict) -> _Call:
-    task = config.get('task', '')
+  def find(config: configs.Config) -> _Call:
+    task = config.get('task')
     run, root = rooms.function(task, verb), rooms.config_class(task)
-    builds = root.__name__ != 'Settings'
-    return _Call(run, root, builds, rooms.section(task, verb))
+    return _Call(run, root, rooms.section(task, verb))
 
   _main(find, define_flags, **how)
 
@@ -88,7 +89,7 @@ def main_of_script(script: Callable[[list[str]], None]) -> None:
 
 
 def _main(
-  find: Callable[[ml_collections.ConfigDict], _Call],
+  find: Callable[[configs.Config], _Call],
   define_flags: Callable[[], None] | None = None,
   *,
   writes: str | None = None,
@@ -119,16 +120,6 @@ def _main(
         configs.override(config, name, text, call.root)
     _define(define_flags, default_config, default_workdir)
     app.run(lambda args: _run(config, call, args, writes), argv, _parse)
-
-
-def changed(config: Any, **fields: Any) -> Any:
-  """Return a copy of a config, dataclass or ConfigDict, with other values."""
-  if dataclasses.is_dataclass(config):
-    return dataclasses.replace(config, **fields)
-  copied = config.copy_and_resolve_references()
-  with copied.unlocked():
-    copied.update(fields)
-  return copied
 
 
 @contextlib.contextmanager
@@ -234,7 +225,7 @@ def _bad_flags() -> Iterator[None]:
 
 
 def _run(
-  config: ml_collections.ConfigDict,
+  config: configs.Config,
   call: _Call,
   unused_args: list[str],
   writes: str | None,
@@ -246,10 +237,7 @@ def _run(
     name = configs.section_name(call.section)
     section = config[name].to_dict()
     sections = [settings.build(call.section, section, f'config.{name}')]
-  if call.builds:
-    config = configs.build(call.root, config)
-  else:
-    settings.check_section(call.root, config.to_dict(), 'config')
+  config = configs.build(call.root, config)
   workdir = flags.FLAGS.workdir
   if not workdir:
     raise ValueError("--workdir='': expected a folder.")

@@ -119,20 +119,6 @@ def build(cls: type[_T], config: Config) -> _T:
   return settings.build(cls, values, 'config')
 
 
-def as_dict(config: Any) -> dict[str, Any]:
-  """Return the fields of a config or of a section, dataclass or ConfigDict."""
-  if dataclasses.is_dataclass(config):
-    return dataclasses.asdict(config)
-  return config.to_dict()
-
-
-def section(cls: type[_T], value: Any, name: str) -> _T:
-  """Return a section as its dataclass, built if it is a ConfigDict still."""
-  if isinstance(value, cls):
-    return value
-  return settings.build(cls, value.to_dict(), f'config.{name}')
-
-
 def replaced(config: _T, **values: Any) -> _T:
   """Return a dataclass with other values of fields.
 

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one training loop: resume, step, measure, save.
 
-`train(task, config, workdir)` reads the fields of `run_settings.Run` that concern
-training, and num_workers, which must not change on resume.
+`train(task, config, workdir)` reads the fields of `run_settings.Loop`, and seed, batch_size,
+optimizer and num_workers, which must not change on resume.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
+import dataclasses
 import itertools
 import json
 import math
@@ -21,7 +22,6 @@ from jax.experimental import multihost_utils
 
 from experiments.engine import (
   checkpoint_writer,
-  configs,
   metric_writer,
   optimizers,
   program as program_lib,
@@ -80,7 +80,7 @@ def train(
   """Train until `config.num_steps`, from the newest checkpoint if there is one.
 
   Args:
-    config: dataclass or ConfigDict with the fields that the module names.
+    config: dataclass with the fields that the module names.
     workdir: folder of config.json, metrics.jsonl, events and checkpoints/.
 
   Raises:
@@ -92,7 +92,7 @@ def train(
   _check_best(task, config)
   program = program_lib.make_program(task, config, devices=devices)
   num_steps, index_refresher = config.num_steps, task.index_refresher
-  fields = json.loads(json.dumps(configs.as_dict(config)))
+  fields = json.loads(json.dumps(dataclasses.asdict(config)))
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
     enter(locks.writer(workdir, process_index=jax.process_index()))

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.engine import configs, optimizers, tasks
+from experiments.engine import optimizers, tasks
 from retrieval.nn import sharding
 
 
@@ -176,8 +176,8 @@ def mesh_and_rules(
 ) -> tuple[jax.sharding.Mesh, Any]:
   """The mesh of a config over all or some devices, and its sharding rules."""
   rules = sharding.make_rules(getattr(config, 'sharding_rules', None))
-  mesh = configs.as_dict(config.mesh)
-  return sharding.make_mesh(**mesh, devices=devices), rules
+  mesh = sharding.make_mesh(**vars(config.mesh), devices=devices)
+  return mesh, rules
 
 
 def make_program(
@@ -198,9 +198,7 @@ def make_program(
     ValueError: for a config that does not fit the devices or the batch.
   """
   mesh, rules = mesh_and_rules(config, devices)
-  settings = configs.section(
-    optimizers.OptimizerConfig, config.optimizer, 'optimizer'
-  )
+  settings = config.optimizer
   parts = settings.accumulate_steps
   num_rows = task.batch_rows or config.batch_size
   rows = sharding.batch_sharding(mesh, num_rows, parts)

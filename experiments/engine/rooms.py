@@ -17,10 +17,6 @@ if the function's module has a dataclass of the verb's name in capitals (`Evalua
 beside `evaluate`), defines the verb's flags and calls
 
   train(config, workdir)  or  evaluate(config, workdir, section)
-
-The class is built: `config` is then that frozen dataclass. A class named `Settings`
-only checks the ConfigDict, which is passed on. To move a room,
-write its `Config`, let the functions take it, and change its rows here.
 """
 
 from collections.abc import Callable

@@ -1,20 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sections of a config that all models share, and what their fields accept.
-
-The root of a room's configs, a subclass of `Run`, is what
-`command.main(run, settings_lib.Settings)` holds a config to.
-"""
+"""Sections of a config that all models share, and what their fields accept."""
 
 from collections.abc import Mapping
 import dataclasses
 from typing import Annotated, Literal
 
-from experiments.engine import optimizers
 from retrieval import settings
 from retrieval.nn import sharding
-from retrieval.store import ray_cluster
-from retrieval.text import corpus as corpus_lib
 
 AxisSize = Literal[-1] | Annotated[int, settings.Range(1, 2**20)]
 
@@ -26,13 +19,6 @@ class Mesh:
   data: AxisSize = -1
   fsdp: AxisSize = 1
   tensor: AxisSize = 1
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepare:
-  """Preparation of data."""
-
-  stages: str = 'all'  # or names joined by commas, in the order of the command
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,17 +66,3 @@ class Loop:
   eval_every: settings.Steps
   eval_batches: settings.Count  # 0: no validation
   checkpoint_every: settings.Steps
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Run(Loop):
-  """Fields that every config has."""
-
-  seed: settings.Seed
-  data_dir: str
-  corpus: corpus_lib.CorpusConfig
-  valid_fraction: settings.Rate
-  prepare: Prepare
-  cluster: ray_cluster.Cluster  # where shards are made
-  optimizer: optimizers.OptimizerConfig
-  batch_size: settings.Size

@@ -8,12 +8,10 @@ import time
 
 from absl import logging
 import jax
-import ml_collections
 
 from experiments.engine import reports
 from retrieval.store import locks
 
-Config = ml_collections.ConfigDict
 Rows = list[tuple[str, str]]  # (quantity, value)
 
 

@@ -98,25 +98,8 @@ def test_accepts_what_fits():
 def test_names_a_nested_field_in_full():
   with pytest.raises(ValueError, match=r'^config\.x\.inner\.rate=1\.0: '):
     settings.build(Outer, {'size': 2, 'inner': {'rate': 1.0}}, 'config.x')
-  with pytest.raises(
-    ValueError, match=r'^config\.x\.inner\.shares=.*at most 1'
-  ):
-    settings.check_section(Outer, {'inner': {'shares': (2.0,)}}, 'config.x')
 
 
 def test_names_the_section_of_fields_that_contradict_each_other():
   with pytest.raises(ValueError, match=r'^config\.x: size and seed are equal'):
-    settings.check_section(Outer, {'size': 2, 'seed': 2}, 'config.x')
-
-
-def test_a_section_without_a_required_field_is_checked_field_by_field():
-  @dataclasses.dataclass(kw_only=True)
-  class Root:
-    outer: Outer
-
-  checked = settings.check_section(Root, {'outer': {'seed': 3}}, 'config')
-  assert checked == Root(outer={'seed': 3})
-  checked = settings.check_section(Root, {'outer': {'size': 3}}, 'config')
-  assert checked == Root(outer=Outer(size=3))
-  with pytest.raises(ValueError, match=r'^config\.outer\.seed=-1: expected'):
-    settings.check_section(Root, {'outer': {'seed': -1}}, 'config')
+    settings.build(Outer, {'size': 2, 'seed': 2}, 'config.x')

@@ -11,6 +11,7 @@ the same place, to the first process).
 """
 
 import ast
+import dataclasses
 import os
 import signal
 import sys
@@ -19,11 +20,17 @@ from flax import linen as nn
 import grain
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 import optax
 
-from experiments.engine import checkpoint_writer, loop, signals, tasks
+from experiments.engine import (
+  checkpoint_writer,
+  loop,
+  optimizers,
+  run_settings,
+  signals,
+  tasks,
+)
 from retrieval.nn import partitioning
 
 VOCAB, LENGTH, EMBED, MLP = 32, 8, 16, 64
@@ -125,31 +132,39 @@ def make_task(config, evals=None):
   )
 
 
-def get_config(**fields):
-  """Eight steps on eight devices; `fields` override."""
-  config = ml_collections.ConfigDict(
-    {
-      'seed': 0,
-      'num_steps': 8,
-      'batch_size': 16,
-      'log_every': 1,
-      'eval_every': 4,
-      'eval_batches': 2,
-      'checkpoint_every': 3,
-      'keep_checkpoints': 2,
-      'best_metric': '',
-      'best_mode': 'min',
-      'checkpoint_on_sigterm': True,
-      'profile_steps': 0,
-      'mesh': {'data': 2, 'fsdp': 2, 'tensor': 2},
-      'optimizer': {'learning_rate': 1e-2, 'warmup_steps': 2},
-      'dropout_rate': 0.0,
-      'nan_at': -1,
-      'ragged': False,
-    }
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+  """Eight steps on eight devices."""
+
+  seed: int = 0
+  num_steps: int = 8
+  batch_size: int = 16
+  log_every: int = 1
+  eval_every: int = 4
+  eval_batches: int = 2
+  checkpoint_every: int = 3
+  keep_checkpoints: int = 2
+  best_metric: str = ''
+  best_mode: str = 'min'
+  checkpoint_on_sigterm: bool = True
+  profile_steps: int = 0
+  mesh: run_settings.Mesh = run_settings.Mesh(data=2, fsdp=2, tensor=2)
+  optimizer: optimizers.OptimizerConfig = optimizers.OptimizerConfig(
+    learning_rate=1e-2, warmup_steps=2
   )
-  config.update(fields)
-  return config.lock()
+  dropout_rate: float = 0.0
+  nan_at: int = -1
+  ragged: bool = False
+  num_workers: int = 0
+
+
+def get_config(**fields):
+  """Return the config; `fields` override, sections as mappings."""
+  for name in {'mesh', 'optimizer'} & fields.keys():
+    if isinstance(fields[name], dict):
+      section = dataclasses.replace(getattr(Config, name), **fields[name])
+      fields[name] = section
+  return Config(**fields)
 
 
 def main(workdir, *arguments):
