@@ -10,10 +10,7 @@ from retrieval.store import executors, ray_cluster
 
 def _settings(config: Any) -> ray_cluster.Cluster:
   """Return `config.cluster`; commands without one run in this process."""
-  found = getattr(config, 'cluster', ray_cluster.Cluster())
-  if isinstance(found, ray_cluster.Cluster):
-    return found
-  return ray_cluster.Cluster(**found)
+  return getattr(config, 'cluster', ray_cluster.Cluster())
 
 
 def executor(

@@ -11,7 +11,7 @@ import re
 
 from retrieval.store import executors
 
-_USER_ERRORS = (ValueError, KeyError, AttributeError, OSError, ImportError)
+_USER_ERRORS = (ValueError, KeyError, OSError, ImportError)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Of errors without a number, such as those of C++ and NumPy's short write.
 _FULL_TEXT = re.compile(
@@ -53,7 +53,7 @@ def line_of(error: BaseException, workdir: str = '') -> str | None:
         f'a worker process was killed ({text}), as happens for want of '
         'memory: run again with fewer processes.'
       )
-  return _bad_input(error)
+  return _text(error) if isinstance(error, _USER_ERRORS) else None
 
 
 @contextlib.contextmanager
@@ -80,19 +80,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     todo.append(found.__cause__)
     if not found.__suppress_context__:
       todo.append(found.__context__)
-
-
-def _bad_input(error: BaseException) -> str | None:
-  """Return the line of an error that is not a bug."""
-  # An AttributeError is the user's only if a config lacks the field.
-  missing = isinstance(error, AttributeError) and isinstance(
-    next(iter(error.args), None), KeyError
-  )
-  if isinstance(error, AttributeError) and not missing:
-    return None
-  known = isinstance(error, _USER_ERRORS)
-  start = 'the config lacks a field: ' if missing else ''
-  return start + _text(error.args[0] if missing else error) if known else None
 
 
 def _text(error: BaseException) -> str:

@@ -42,3 +42,5 @@ WORDS_OF = {
   'edit_distance': 'bm25',
   'oracle': 'bm25',
 }
+
+NUM_TOPICS = 200  # of lda
