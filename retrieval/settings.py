@@ -128,13 +128,20 @@ def build(
       raise ValueError(f'{name}.{key}: {cls.__name__} has no such field.')
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
       value = build(hint, value, f'{name}.{key}', ignore_others=ignore_others)
-    elif typing.get_origin(hint) is tuple and isinstance(value, list):
-      value = tuple(value)  # of JSON
+    else:
+      if typing.get_origin(hint) is tuple and isinstance(value, list):
+        value = tuple(value)  # of JSON
+      _check(f'{name}.{key}', value, hint)
     values[key] = value
   missing = set(required(cls)) - set(values)
   if missing:
     raise ValueError(f'{name} lacks {sorted(missing)}.')
-  return _make(cls, values, name)
+  try:
+    return cls(**values)
+  except SettingsError as error:
+    raise error.within(name) from None
+  except ValueError as error:  # of fields that contradict each other
+    raise ValueError(f'{name}: {error}') from None
 
 
 def required(cls: type) -> list[str]:
@@ -151,19 +158,6 @@ def hints(cls: type) -> dict[str, Any]:
   """Annotation of each field of a dataclass."""
   found = typing.get_type_hints(cls, include_extras=True)
   return {field.name: found[field.name] for field in dataclasses.fields(cls)}
-
-
-def _make(cls: type[_T], values: Mapping[str, Any], name: str) -> _T:
-  """Fill a dataclass; errors name the section."""
-  try:
-    made = cls(**values)
-    if not hasattr(cls, '__post_init__'):
-      check(made)
-    return made
-  except SettingsError as error:
-    raise error.within(name) from None
-  except ValueError as error:
-    raise ValueError(f'{name}: {error}') from None
 
 
 def _check(name: str, value: Any, hint: Any) -> None:

@@ -26,6 +26,7 @@ from realm_jax.objectives import ict, losses, mlm
 from realm_jax.serving import (
   index_builder,
   model_configs,
+  packaged,
   serving,
 )
 from retrieval.nn import sharding
@@ -70,8 +71,6 @@ def start_sources(config: config_lib.Run) -> dict[str, initialize.Source]:
   Parameters of another run, or of the packaged retriever or reader, go before the
   folder of a BERT.
   """
-  from realm_jax.serving import packaged
-
   found = {}
   for name, part in (('embedder', 'embedder'), ('encoder', 'reader')):
     run = getattr(config, f'{name}_from')

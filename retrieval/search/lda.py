@@ -22,7 +22,7 @@ import numpy as np
 import scipy.special
 
 from retrieval import settings
-from retrieval.search import bm25, names, queries as queries_lib
+from retrieval.search import bm25, queries as queries_lib
 from retrieval.store import shards, store
 from retrieval.text import passages as passages_lib
 
@@ -38,9 +38,7 @@ _MISSING = (
 class LdaConfig:
   """How topics are fitted."""
 
-  num_topics: settings.Size = (
-    names.NUM_TOPICS
-  )  # K; Wei and Croft 2006: 400 and more
+  num_topics: settings.Size = 200  # K; Wei and Croft 2006: 400 and more
   # Words: the most frequent ones without BM25's stop words.
   max_words: settings.Size = 20_000
   min_texts: settings.Size = 5  # a rarer word is left out

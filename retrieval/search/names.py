@@ -42,5 +42,3 @@ WORDS_OF = {
   'edit_distance': 'bm25',
   'oracle': 'bm25',
 }
-
-NUM_TOPICS = 200  # of lda

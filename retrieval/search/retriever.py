@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from retrieval.search import exclude, queries as queries_lib
+from retrieval.searchers import base
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
@@ -143,8 +144,6 @@ class _Draws:
     self._num_rows, self._seed = num_rows, seed
 
   def search(self, queries: np.ndarray, k: int) -> Found:
-    from retrieval.searchers import base
-
     ids, scores = base.nothing(len(queries), k)
     kept = min(k, self._num_rows)
     for row, query in enumerate(queries.tolist()):

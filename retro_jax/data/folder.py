@@ -23,11 +23,7 @@ import pathlib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from retrieval import settings
-<<<<<<< HEAD
 from retrieval.index import neighbor_store
-=======
-from retrieval.index import neighbors as neighbors_lib
->>>>>>> 2006cfa (Training loads no searcher that it does not use; one kind of config)
 from retrieval.search import names
 from retrieval.store import store
 from retrieval.text import (
@@ -36,12 +32,9 @@ from retrieval.text import (
   near_duplicates,
   tokens as tokens_lib,
 )
-<<<<<<< HEAD
 
 if TYPE_CHECKING:
   from retro_jax.data import datastore
-=======
->>>>>>> 2006cfa (Training loads no searcher that it does not use; one kind of config)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,20 +58,6 @@ class Embedder:
   )  # '': of the checkpoint
   vectors_dtype: settings.Dtype = 'float32'  # as stored
 
-<<<<<<< HEAD
-=======
-  def load(self) -> Any:
-    """Load the embedder."""
-    from retrieval.nn import embedders
-
-    return embedders.Embedder.load(
-      self.path or 'minilm',
-      max_length=self.max_length,
-      normalize=self.normalize,
-      dtype=self.dtype or None,
-    )
-
->>>>>>> 2006cfa (Training loads no searcher that it does not use; one kind of config)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Neighbors:
@@ -87,11 +66,7 @@ class Neighbors:
   source: names.Name = 'dense'  # how they are found
   # of weighted: BM25's share; experiments.tune_hybrid measures shares
   words_weight: settings.Share = 0.5
-<<<<<<< HEAD
   num_topics: settings.Size = settings.rare(200)  # of lda
-=======
-  num_topics: settings.Size = settings.rare(names.NUM_TOPICS)  # of lda
->>>>>>> 2006cfa (Training loads no searcher that it does not use; one kind of config)
   colbert: str = ''  # of colbert: run of its model; '': as the index was made
   # run whose model orders the first candidates of the source anew; '': none
   reranker: str = ''
@@ -170,33 +145,12 @@ class DataFolder(data_folder.DataFolder):
     """Training documents that are near duplicates of evaluation documents."""
     return store.Store.open(self.path('duplicates'), near_duplicates.KIND)
 
-<<<<<<< HEAD
   @functools.cached_property
   def datastore(self) -> 'datastore.Datastore':
     """Search in the training chunks; training does without it."""
     from retro_jax.data import datastore
 
     return datastore.Datastore(self)
-=======
-  def vectors(self, split: str) -> store.Store:
-    """Keys of a split's chunks; ValueError where they are of other chunks."""
-    from retrieval.index import vectors as vectors_lib
-
-    found = store.Store.open(self.path(f'vectors-{split}'), vectors_lib.KIND)
-    if self.path(f'chunks-{split}').is_dir():
-      vectors_lib.check_passages(found, self.chunks(split))
-    return found
-
-  @functools.cached_property
-  def index(self) -> Any:
-    """The published index; ValueError where it is of other vectors."""
-    from retrieval.index import index as index_lib
-
-    found = index_lib.open_index(self.path('index'))
-    if self.path('vectors-train').is_dir():
-      index_lib.check_vectors(found, self.vectors('train'))
-    return found
->>>>>>> 2006cfa (Training loads no searcher that it does not use; one kind of config)
 
   def neighbors_path(self, split: str) -> pathlib.Path:
     """Folder of the neighbors that `source` found for a split's chunks."""
@@ -240,80 +194,3 @@ class DataFolder(data_folder.DataFolder):
     The neighbor store has it, so the index itself stays closed.
     """
     return self.neighbors('train').store.fields['index']
-<<<<<<< HEAD
-=======
-
-  def lookup(self, config: Any) -> Any:
-    """The look-up of neighbors in this folder's datastore, for new text."""
-    from retro_jax.data import neighbor_lookup
-
-    return neighbor_lookup.NeighborLookup(
-      self.retriever(config),
-      self.chunks('train'),
-      self.tokenizer,
-      config.model.neighbor_length,
-      config.neighbor_part,
-    )
-
-  def retriever(self, config: Any) -> Any:
-    """Return the retriever of neighbors, in the order of the re-ranker."""
-    from retrieval.search import rerank
-
-    found = self.retrievers(config).make(self.source)
-    if not self.reranker:
-      return found
-    model = rerank.load(self.reranker)
-    return rerank.Reranked(
-      found,
-      rerank.ByTexts(model, self.chunks('train')),
-      config.neighbors.candidates,
-    )
-
-  def text_indices(self, config: Any) -> Any:
-    """Return the indices of the texts of the datastore."""
-    from retrieval.index import text_indices
-    from retrieval.search import late_interaction
-
-    return text_indices.TextIndices(
-      self.root,
-      self.chunks('train'),
-      num_topics=config.neighbors.num_topics,
-      colbert=late_interaction.ColbertConfig(model=config.neighbors.colbert),
-    )
-
-  def retrievers(self, config: Any) -> Any:
-    """Return the retrievers of this folder's datastore."""
-    from retrieval.index import retrievers as retrievers_lib
-
-    return retrievers_lib.Retrievers(
-      self.text_indices(config),
-      functools.partial(self._dense, config),
-      config.neighbors.words_weight,
-      seed=(0,),
-    )
-
-  def _dense(self, config: Any) -> Any:
-    from retrieval import searchers
-    from retrieval.search import retriever as retriever_lib
-
-    index, vectors = self.index, self.vectors('train')
-
-    def load_embedder() -> Any:
-      frozen = config.embedder.load()
-      made_with = vectors.fields['embedder']
-      if frozen.fingerprint != made_with:
-        raise ValueError(
-          f'{vectors.path}: embedded with {made_with}, but the config names '
-          f'embedder {frozen.fingerprint}.'
-        )
-      return frozen
-
-    return retriever_lib.Dense(
-      self.chunks('train'),
-      index.searcher,
-      index.fingerprint,
-      lambda: searchers.exact_of(index.searcher, vectors.array('vectors')),
-      embedder=load_embedder,
-      vectors=lambda x: self.vectors(x.path.name.removeprefix('chunks-')),
-    )
->>>>>>> 2006cfa (Training loads no searcher that it does not use; one kind of config)
