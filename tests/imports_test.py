@@ -52,7 +52,7 @@ _ROOMS = {
     'realm',
     'open_qa',
     'reranking',
-    'convert',
+    'conversion',
     'tables',
     'accelerators',
     'benchmarks',
