@@ -8,13 +8,14 @@ from typing import Any
 
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import open_qa, realm as model_lib
+from realm_jax.serving import model_configs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainedModel:
   """A trained model with its data."""
 
-  config: Any  # that of the run
+  config: model_configs.RunConfig
   data: data_folder.DataFolder
   layout: examples.Layout
   model: model_lib.Realm | open_qa.BeamScorer

@@ -63,10 +63,11 @@ def take(
     named = dataclasses.asdict(
       corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
     )
-  config |= {'corpus': named} | dict(settings or {})
+  changed = {'corpus': named} | dict(settings or {})
+  config |= json.loads(json.dumps(changed))  # as it will be read
   if packed.is_packed(workdir):
     saved = packed.read_config(workdir)
-    check_corpus(workdir, saved['corpus'], named)
+    check_corpus(workdir, saved['corpus'], config['corpus'])
     _warn_of_kept(workdir, saved, config, kept)
     return workdir
   _take_tokenizer(source, pathlib.Path(config['data_dir'] or workdir / 'data'))
