@@ -279,7 +279,9 @@ def find_neighbors(
   config: Config, data: Folder, splits: Sequence[str] = ()
 ) -> Rows:
   """Find every chunk's neighbors, and check a sample of them."""
-  retriever = executors.Lazy(type(data).retriever, data, config)
+  retriever = executors.Lazy(
+    datastore_lib.Datastore.retriever, data.datastore, config
+  )
   rows = []
   for split in splits or data.own_splits:
     arguments = (

@@ -14,7 +14,7 @@ from experiments.retro import prepare as retro_prepare, update as retro_update
 from retrieval import tokenization
 from retrieval.nn import embedders
 from retrieval.text import corpus as corpus_lib, near_duplicates
-from retro_jax.data import folder as retro_data
+from retro_jax.data import datastore as datastore_lib, folder as retro_data
 from retro_jax.trained import loading
 from tests.experiments.engine import tiny_corpus
 from tests.experiments.retro import tiny_config
@@ -204,7 +204,7 @@ class _Sums(embedders.Embedder):
 def test_an_evaluation_set_of_another_corpus(
   corpus, copy, tmp_path, monkeypatch, capsys
 ):
-  monkeypatch.setattr(retro_data.Embedder, 'load', lambda self: _Sums())
+  monkeypatch.setattr(datastore_lib, 'load_embedder', lambda config: _Sums())
   (tmp_path / 'other.txt').write_text('Nobody had ground an old river. ' * 9)
   other = {'name': 'other', 'corpus': _texts(tmp_path / 'other.txt')}
   config = _config(corpus, **{'index.num_queries': 5})

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.retro import prepare as retro_prepare
 import retrieval
-from retro_jax.data import folder as retro_data
+from retro_jax.data import datastore as datastore_lib, folder as retro_data
 from retro_jax.trained import language_model, sampling
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import update_test
@@ -38,7 +38,7 @@ def folders(tmp_path_factory, embedder):
     )
     stages = retro_prepare.Prepare(stages='vectors,index,neighbors')
     with pytest.MonkeyPatch.context() as patch:
-      patch.setattr(retro_data.Embedder, 'load', lambda self: embedder)
+      patch.setattr(datastore_lib, 'load_embedder', lambda config: embedder)
       retro_prepare.prepare(config, str(workdir), stages)
     found[shards] = retro_data.DataFolder(root)
   return found
@@ -46,8 +46,8 @@ def folders(tmp_path_factory, embedder):
 
 def test_neighbors_do_not_depend_on_the_shards(folders):
   one, three = (folders[n] for n in (1, 3))
-  assert three.index.searcher.num_shards == 3
-  assert three.index.report['recall@10'] == 1
+  assert three.datastore.index.searcher.num_shards == 3
+  assert three.datastore.index.report['recall@10'] == 1
   for split in ('train', 'valid'):
     stored = [x.neighbors(split).store for x in (one, three)]
     for name in ('ids', 'scores'):
@@ -59,7 +59,7 @@ def test_neighbors_do_not_depend_on_the_shards(folders):
 def test_samples_and_searches_read_the_shards(
   folders, embedder, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(retro_data.Embedder, 'load', lambda self: embedder)
+  monkeypatch.setattr(datastore_lib, 'load_embedder', lambda config: embedder)
   run = tiny_run.make_run(tmp_path, folders[3].root, init_scale=0.3)
   trained = language_model.load(run)
   prompt = 'river queen moon river queen moon river queen moon'

@@ -21,7 +21,7 @@ from retrieval.index import (
 from retrieval.nn import embedders
 from retrieval.search import lda
 from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
-from retro_jax.data import folder as retro_data
+from retro_jax.data import datastore as datastore_lib, folder as retro_data
 from retro_jax.trained import language_model, sampling
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
@@ -77,7 +77,7 @@ def run(tmp_path_factory, embedder):
 
 @pytest.fixture(autouse=True)
 def frozen(monkeypatch, embedder):
-  monkeypatch.setattr(retro_data.Embedder, 'load', lambda self: embedder)
+  monkeypatch.setattr(datastore_lib, 'load_embedder', lambda config: embedder)
   embedder.texts.clear()
 
 
