@@ -58,7 +58,7 @@ class Contrast(mining.MineConfig, in_batch.BatchConfig):
   # run of task open_qa that finds the blocks; '': BM25 of the data folder
   run: str = ''
   # its lists, of `depth` blocks each; the first blocks of each come first
-  retrievers: tuple[Literal['dense', 'bm25'], ...] = ('dense', 'bm25')
+  retrievers: tuple[Literal['dense', 'bm25', 'tfidf'], ...] = ('dense', 'bm25')
   examples: str = ''  # DPR's training JSON in place of such blocks
   export: str = ''  # file to write the found blocks to, in that form
 
