@@ -52,7 +52,8 @@ def build_vector_store(
     ids = np.arange(ends[i] - counts[i], ends[i])
     texts = passages.search_texts(ids)
     vectors = embedder.embed_texts(texts, progress=done)
-    return {'vectors': vectors.astype(dtype)}
+    shape = len(texts), embedder.dimension  # also of an empty shard
+    return {'vectors': vectors.reshape(shape).astype(dtype)}
 
   return shards.build_store(
     path,
