@@ -230,8 +230,7 @@ def _run(
   unused_args: list[str],
   writes: str | None,
 ) -> None:
-  if not flags.FLAGS.debug:
-    _begin()
+  _begin(flags.FLAGS.debug)
   sections = []
   if call.section:
     name = configs.section_name(call.section)
@@ -256,10 +255,11 @@ def _run(
   sys.stdout.flush()  # where a failure is still told
 
 
-def _begin() -> None:
+def _begin(debug: bool = False) -> None:
   """Set up log lines, and the folder of compiled programs."""
   logging.set_verbosity(logging.INFO)
-  logging.get_absl_handler().addFilter(_is_worth_showing)
+  if not debug:
+    logging.get_absl_handler().addFilter(_is_worth_showing)
   if not jax.config.jax_compilation_cache_dir:
     root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
     # Compiled for this machine's CPU; a home folder may be shared by others.
