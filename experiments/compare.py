@@ -4,7 +4,7 @@
 
   python -m experiments.compare --config=configs/<name>.py --workdir=DIR \
     --config.data_dir=DATA --config.compare.questions="('questions.jsonl',)" \
-    --config.compare.rows="('ict=RUN','ict=SECOND_SEED','realm=RUN,step=best')"
+    --row=ict=RUN --row=ict=SECOND_SEED --row=realm=RUN,step=best
 
 Intervals are those of a paired bootstrap against the first row. Writes DIR/compare.json,
 which experiments.tables.claims reads.

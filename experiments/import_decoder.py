@@ -12,7 +12,7 @@ tokenizer.json (of GPT-2 also vocab.json with merges.txt). Scaled rotary positio
 and sliding windows are refused. Documents begin and end with <|endoftext|> if the
 vocabulary has it. A tokenizer that normalizes text to NFC no longer does: its tokens
 are then those of the exact text. The tokenizer is written to DIR/data, to which
---config.tokenizer.path of experiments.retro.prepare can point.
+--config.tokenizer.path of experiments.prepare can point.
 """
 
 from collections.abc import Callable, Mapping

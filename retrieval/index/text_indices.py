@@ -97,7 +97,7 @@ class TextIndices:
     if len(made) != 1:
       raise ValueError(
         f"config.colbert_index.model='': {self.root} has {len(made)} indices of "
-        'ColBERTs, expected 1; name a run of experiments.open_qa.train with '
+        'ColBERTs, expected 1; name a run of experiments.train with '
         'configs/colbert_small.py.'
       )
     [(path, stored)] = made.items()

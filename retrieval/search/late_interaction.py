@@ -44,7 +44,7 @@ class SearchConfig:
 class ColbertConfig(token_store.IndexConfig):
   """Model, index and search of the retriever 'colbert'."""
 
-  # run of experiments.open_qa.train with task colbert; '': the one that made the
+  # run of experiments.train with task colbert; '': the one that made the
   # index, which must be there
   model: str = ''
   search: SearchConfig = SearchConfig()

@@ -89,7 +89,7 @@ class SentencePieceTokenizer(base.Tokenizer):
     if self._join(ids) != _PROBE.encode() or len(set(self._byte_ids)) != 256:
       raise ValueError(
         f'{self._path}: this model normalizes text or has no byte fallback, '
-        'and so loses text; train one with experiments.retro.train_tokenizer.'
+        'and so loses text; train one with experiments.prepare, stage tokenizer.'
       )
     if min(self.pad_id, self.bos_id, self.eos_id) < 0:
       raise ValueError(f'{self._path}: the model lacks a pad, bos or eos id.')
