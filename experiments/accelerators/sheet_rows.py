@@ -9,6 +9,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from experiments.engine import configs, rooms
+
 _MINILM = {'d_model': 384, 'd_ff': 1536, 'num_layers': 6}
 _BERT = {'d_model': 768, 'd_ff': 3072, 'num_layers': 12}
 
@@ -46,7 +48,7 @@ def _embedding(what: str, sizes: Mapping[str, int], length: int) -> Row:
     what=f'{what}, chunks of {length} wordpieces',
     config='realm_pretrain_base:base',
     program='embed',
-    field='refresh.batch_tokens',
+    field='vectors.batch_tokens',
     batches=(2**18, 2**16, 2**14),
     fields=_ALONE | fields | {'blocks.max_length': length},
     unit='chunks',
@@ -97,7 +99,7 @@ ROWS = (
       batches=(64,),
       fields={
         'lookup.retriever_beam': k,
-        'refresh.vectors_dtype': 'bfloat16',
+        'vectors.dtype': 'bfloat16',
       },
       unit='questions',
       given=lambda x: (
@@ -114,7 +116,6 @@ ROWS = (
 def config_of(row: Row, batch: int):
   """Return the config of a row with a batch."""
   name, _, argument = row.config.partition(':')
-  config = importlib.import_module(f'configs.{name}').get_config(argument)
-  with config.unlocked():
-    config.update_from_flattened_dict({**row.fields, row.field: batch})
-  return config
+  given = importlib.import_module(f'configs.{name}').get_config(argument)
+  config = configs.build(rooms.config_class(given.task), given)
+  return configs.replaced(config, **{**row.fields, row.field: batch})

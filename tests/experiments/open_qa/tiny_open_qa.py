@@ -66,6 +66,7 @@ def get_config(
   c.batch_size = 4
   c.num_steps = 4
   c.eval_every = 4
+  c.eval_batches = 1
   c.checkpoint_every = 2
   configs.set_rare(c, keep_checkpoints=4)
   c.optimizer.learning_rate = 1e-2

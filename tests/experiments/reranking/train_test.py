@@ -203,4 +203,4 @@ def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
   )
   wanted = evaluators.Evaluate(retriever='bm25')
   found = evaluators.load(config, str(reader), 'reader', wanted)
-  assert type(found.retriever()).__name__ == 'RerankedRetriever'
+  assert found.retriever().reranker

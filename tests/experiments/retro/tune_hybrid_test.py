@@ -11,7 +11,7 @@ import pytest
 from experiments.retro import tune_hybrid
 from retrieval.index import neighbors as neighbors_lib, text_indices
 from retrieval.search import retriever as retriever_lib
-from retro_jax.data import folder as retro_data
+from retro_jax.data import datastore as datastore_lib
 from tests.experiments.retro import tiny_config
 from tests.retrieval.store import tiny_stores
 
@@ -93,7 +93,7 @@ def test_runs_are_random_rows_of_the_datastore(data):
 def test_command(data, tmp_path, monkeypatch, capsys):
   made = dict(zip(('dense', 'bm25'), data.parts, strict=True))
   monkeypatch.setattr(
-    retro_data.DataFolder,
+    datastore_lib.Datastore,
     'retrievers',
     lambda *_: types.SimpleNamespace(make=made.get),
   )

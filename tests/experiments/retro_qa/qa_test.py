@@ -233,7 +233,8 @@ class _Index:
 def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):
   trained = language_model.load(root / 'test')
   index = _Index(trained.data)
-  data = types.SimpleNamespace(index=index, lookup=lambda config: index)
+  datastore = types.SimpleNamespace(index=index, lookup=lambda config: index)
+  data = types.SimpleNamespace(datastore=datastore)
   fake = types.SimpleNamespace(config=trained.config, data=data)
   questions = question_sets.load(
     f'custom:test={root}/questions.jsonl'

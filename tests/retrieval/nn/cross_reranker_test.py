@@ -38,7 +38,7 @@ def save_run(folder, **fields):
   config.best_metric = ''
   config.update(fields)
   model_cfg = cross_reranker.bert_config(config)
-  init = lambda key: task_lib._random(key, model_cfg=model_cfg)  # noqa: E731
+  init = lambda key: task_lib._random(key, model=model_cfg)  # noqa: E731
   shapes = sharding.unbox(jax.eval_shape(init, jax.random.key(0)))
   rng = np.random.default_rng(0)
   params = jax.tree.map(

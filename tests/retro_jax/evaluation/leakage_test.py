@@ -5,6 +5,7 @@
 import functools
 import json
 import math
+import shutil
 
 import hypothesis
 from hypothesis import strategies
@@ -129,8 +130,9 @@ def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
       kind='jsonl', path=str(tmp_path / 'documents.jsonl')
     )
   )
+  shutil.copytree(root / 'tokenizer', tmp_path / 'tokenizer')
   tokens = tokens_lib.build_token_store(
-    tmp_path / 'tokens', corpus, root / 'tokenizer'
+    tmp_path / 'tokens', corpus, tmp_path / 'tokenizer'
   )
   chunks = chunks_lib.build_chunk_store(
     tmp_path / 'chunks', tokens, chunk_length=3
