@@ -14,7 +14,7 @@ import pytest
 
 from configs import retro_pretrain_quickstart
 from experiments.accelerators import chips, compile as compile_lib, programs
-from experiments.engine import configs, program as program_lib
+from experiments.engine import configs, program as program_lib, rooms
 from experiments.retro import task as retro_task
 from retro_jax.data import folder as retro_data
 from tests.experiments.retro import tiny_config
@@ -150,5 +150,6 @@ def test_rows_of_the_page_name_configs_and_programs():
     config = importlib.import_module(name).get_config(*filter(None, [arg]))
     assert given.pop('--program') in programs.TASKS[config.task]
     assert chips.of(given.pop('--topology'))
+    root = rooms.config_class(config.task)
     for flag, value in given.items():
-      configs.override(config, flag.removeprefix('--config.'), value)
+      configs.override(config, flag.removeprefix('--config.'), value, root)

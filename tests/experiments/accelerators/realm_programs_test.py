@@ -92,9 +92,7 @@ def test_the_compiled_step_is_that_of_training(
 )
 def test_reports_count_the_models_flops(kind, name, data, here):
   if kind == 'open_qa':
-    config = tiny_open_qa.get_config(
-      data, 'base', **{'lookup.retriever_beam': 5000}
-    )
+    config = tiny_open_qa.get_config(data, **{'lookup.retriever_beam': 5000})
   else:
     config = tiny_realm.get_config(data, task=kind)
   found = compile_lib.analyze(config, 'v5e:1x2', name)
