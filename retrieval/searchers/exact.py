@@ -127,6 +127,8 @@ class ExactSearcher:
     error = matrix_search.rounding(self.dimension, self.metric, norms, largest)
     if self.metric == 'squared_l2':  # `rough` is 2 q.x - |x|^2.
       error = 2 * error
+    # Devices may keep fewer rows than are fetched.
+    whole = (ids >= 0).sum(axis=1) == self.num_vectors
     # A row that scores less than the k-th by more than both errors is out.
     least = np.partition(rough, -k, axis=1)[:, -k] - 2 * error
     ids = np.where(rough >= least[:, None], ids, -1)
@@ -134,7 +136,7 @@ class ExactSearcher:
     floor = scores[:, -1]
     if self.metric == 'squared_l2':
       floor = floor + norms
-    return ids, scores, (floor > rest + error) | (fetch == self.num_vectors)
+    return ids, scores, (floor > rest + error) | whole
 
   def score(self, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Return exact float64 scores [b, c] of rows [b, c]; -inf for id -1."""

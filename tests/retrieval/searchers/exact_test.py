@@ -120,6 +120,16 @@ def test_tiles_find_most_alone(monkeypatch):
   block_search.search_block.clear_cache()
 
 
+def test_a_small_database_on_the_first_of_eight_devices(monkeypatch):
+  monkeypatch.setattr(block_search, '_TILES', {'cpu': 8192})
+  block_search.search_block.clear_cache()
+  rng = np.random.default_rng(0)
+  database = rng.standard_normal((150, 8)).astype(np.float32)
+  searcher = searchers.ExactSearcher(database, block_rows=1)
+  check(searcher, database, database[:3], 100)
+  block_search.search_block.clear_cache()
+
+
 @pytest.mark.parametrize('is_tpu', [True, False])
 def test_float32_queries_lose_nothing_beside_bfloat16_rows(is_tpu, monkeypatch):
   monkeypatch.setattr(block_search.backend, 'is_tpu', lambda: is_tpu)
