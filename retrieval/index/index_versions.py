@@ -248,9 +248,15 @@ class VersionFolder:
           continue
         with self._draft(name) as draft:
           if not (self.root / name).is_dir():
-            _link(path, draft, config)
-            seal(draft, step, params, blocks)
-            store.publish_folder(draft, self.root / name)
+            # Not in `draft`: a builder would continue what a killed one copied.
+            linked = drafts.beside(self.root / name)
+            try:
+              _link(path, linked, config)
+              seal(linked, step, params, blocks)
+              store.publish_folder(linked, self.root / name)
+            finally:
+              shutil.rmtree(linked, ignore_errors=True)
+            shutil.rmtree(draft, ignore_errors=True)  # of a killed builder
         logging.info('Index version %s: adopted from %s.', name, path)
         return name
     return None
@@ -400,7 +406,6 @@ def _has_vectors_of(path: pathlib.Path, params, blocks, part) -> bool:
 
 def _link(found: pathlib.Path, draft: pathlib.Path, config) -> None:
   """Put the vectors of a version, and its index where it suits, into a draft."""
-  shutil.rmtree(draft, ignore_errors=True)  # of a killed builder
   links.folder(found / 'vectors', draft / 'vectors')
   stored = store.Store.open(draft / 'vectors', VECTORS_KIND)
   vectors = stored.array('vectors')
