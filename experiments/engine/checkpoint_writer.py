@@ -23,7 +23,7 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
 from experiments.engine import metric_writer
-from retrieval.store import checkpoints, locks, store
+from retrieval.store import checkpoints, locks, packed, store
 
 _HIDDEN = ('.saving-', '.removing-', f'.{checkpoints.BEST}.')
 _CONVERTED = {
@@ -57,7 +57,11 @@ class Checkpoints:
       best_metric: name of a metric as in metrics.jsonl; the step in which it is
         best stays on disk, too. '' for none.
       best_mode: 'min' or 'max', what is best.
+
+    Raises:
+      ValueError: when the folder holds a packed model.
     """
+    _check_not_packed(workdir)
     self._folder = checkpoints.folder_of(workdir)
     self._metadata = {
       'config': dict(config),
@@ -217,9 +221,11 @@ def save_params(
     replace: whether to replace parameters that an earlier call saved.
 
   Raises:
-    ValueError: when there is a checkpoint already, or one of a training run.
+    ValueError: when there is a checkpoint already, one of a training run, or a
+      packed model.
     locks.WriterError: when another process writes there.
   """
+  _check_not_packed(workdir)
   folder = checkpoints.folder_of(workdir)
   metadata = {
     'config': dict(config),
@@ -241,6 +247,13 @@ def save_params(
     _start_save(folder, step, {'state': {'params': params}}, metadata)()
     for older in {*there} - {step}:
       _remove(folder / str(older))
+
+
+def _check_not_packed(workdir: str) -> None:
+  if packed.is_packed(workdir):
+    raise ValueError(
+      f'{workdir}: holds a packed model; expected another --workdir.'
+    )
 
 
 def _start_save(

@@ -166,19 +166,20 @@ def _expanded(argv: list[str]) -> list[str]:
 def _split(argv: list[str]) -> tuple[list[str], str, list[tuple[str, str]]]:
   """Return the other arguments, the last --config and the overrides of fields."""
   rest, path, overrides = [], '', []
-  todo = iter(argv)
-  for argument in todo:
+  todo = argv[::-1]
+  while todo:
+    argument = todo.pop()
     if match := _OVERRIDE.match(argument):
       off, name, text = match.groups()
-      if text is None:
-        text = 'False' if off else next(todo, '')
-      overrides.append((name, text))
+      if text is None and (off or not todo or todo[-1].startswith('--')):
+        text = str(not off)
+      overrides.append((name, todo.pop() if text is None else text))
       continue
     rest.append(argument)
     if match := _CONFIG.match(argument):
       path = match[1]
       if path is None:
-        path = next(todo, '')
+        path = todo.pop() if todo else ''
         rest.append(path)
   return rest, path, overrides
 
@@ -287,6 +288,8 @@ def _start_distributed(checkpoint_on_sigterm: bool) -> None:
   jax.distributed.initialize(
     address, int(count) if count else None, int(index) if index else None
   )
+  if checkpoint_on_sigterm:
+    signals.take_back_sigterm()
   process = f'{jax.process_index()} of {jax.process_count()}'
   devices = f'{jax.local_device_count()} of {jax.device_count()}'
   logging.info('Process %s, %s devices.', process, devices)

@@ -210,9 +210,10 @@ def train(
 
 def _agreed(terminated: Callable[[], bool], step: int) -> bool:
   """Whether all processes end after this step, as one of them was terminated."""
+  asked = terminated()  # from the first call on, SIGTERM waits for a save
   if jax.process_count() > 1:
     return multihost_utils.reached_preemption_sync_point(step)
-  return terminated()
+  return asked
 
 
 def _check_best(task: tasks.Task, config: Any) -> None:

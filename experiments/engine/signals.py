@@ -30,6 +30,9 @@ _CLEAR_LINE, _SHOW_CURSOR = '\r\x1b[K', '\x1b[?25h'
 # Of malloc.h: M_ARENA_MAX, M_MMAP_MAX and M_TRIM_THRESHOLD with their values.
 _MALLOC = ((-8, 1), (-4, 0), (-1, -1))
 
+# The handler of `jax.distributed`, which tells the other processes.
+_TELL_JAX: list[Callable[[int], None]] = []
+
 
 class Terminated(SystemExit):
   """A training loop has saved its state after SIGTERM; the exit code is 143."""
@@ -64,6 +67,20 @@ def keep_memory() -> None:
       ctypes.CDLL(None).mallopt(name, value)
 
 
+def take_back_sigterm() -> None:
+  """Answer SIGTERM again after `jax.distributed` has taken it.
+
+  Its handler lets all processes agree on the step to save; `sigterm_saves` calls it.
+  """
+  exchange = ctypes.CDLL(None).signal
+  exchange.argtypes = ctypes.c_int, ctypes.c_void_p
+  exchange.restype = ctypes.c_void_p
+  found = exchange(signal.SIGTERM, None)
+  if found:
+    _TELL_JAX[:] = [ctypes.CFUNCTYPE(None, ctypes.c_int)(found)]
+  signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+
+
 @contextlib.contextmanager
 def sigterm_saves() -> Iterator[Callable[[], bool]]:
   """Let a training loop answer SIGTERM with a checkpoint.
@@ -77,6 +94,8 @@ def sigterm_saves() -> Iterator[Callable[[], bool]]:
   def handler(number, frame):
     came.append(number)
     signal.signal(number, leave)
+    for tell in _TELL_JAX:
+      tell(number)
 
   def asked() -> bool:
     if not came and signal.getsignal(signal.SIGTERM) == leave:

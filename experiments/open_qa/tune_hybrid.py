@@ -139,10 +139,7 @@ def tune_hybrid(config: Any, workdir: str, wanted: TuneHybrid) -> None:
     ]
     qrels = trec_files.read_qrels(f'{stem}.qrels')
     values.append(measure(ranked(runs), qrels, weights))
-    record = {
-      name: {k: dataclasses.asdict(v) for k, v in ranking.intervals(x).items()}
-      for name, x in values[-1].items()
-    }
+    record = {name: _record(x) for name, x in values[-1].items()}
     records[os.path.basename(stem)] = record
     count = len(next(iter(values[-1][RANKS].values())))
     names = list(record[RANKS])

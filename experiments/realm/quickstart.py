@@ -19,6 +19,8 @@ from experiments.realm import (
 from realm_jax.serving import trained_models
 from retrieval.store import checkpoints
 
+Quickstart = evaluators.Evaluate
+
 # (text, answer) that are explained
 _SENTENCES = (
   ('The Eiffel Tower stands in [MASK].', 'Paris'),
@@ -27,16 +29,14 @@ _SENTENCES = (
 )
 
 
-def train_warm_start(
-  config: config_lib.Config, name: str, root: pathlib.Path
-) -> str:
-  """Train 'ict' or 'mlm' in ROOT/NAME, unless it is finished; return the folder.
+def train_warm_start(config: config_lib.Config, root: pathlib.Path) -> str:
+  """Train the encoder in ROOT/mlm, unless it is finished; return the folder.
 
-  '' for an MLM that the config does not need.
+  '' when the config does not need it.
   """
-  if name == 'mlm' and not config.warm_start.needs_mlm:
+  if not config.warm_start.needs_mlm:
     return ''
-  wanted, folder = config_lib.warm_start(config, name), str(root / name)
+  wanted, folder = config_lib.warm_start(config, 'mlm'), str(root / 'mlm')
   if not is_done(folder, wanted.num_steps):
     task.train(wanted, folder)
   return folder
@@ -50,7 +50,9 @@ def is_done(folder: str, num_steps: int) -> bool:
     return False
 
 
-def quickstart(config: config_lib.Config, workdir: str) -> None:
+def quickstart(
+  config: config_lib.Config, workdir: str, evaluate: Quickstart
+) -> None:
   """Run every unfinished stage and print the results."""
   start, root = time.monotonic(), pathlib.Path(workdir)
   data_dir = config.data_dir or str(root / 'data')
@@ -59,10 +61,10 @@ def quickstart(config: config_lib.Config, workdir: str) -> None:
   prepare.prepare(config, workdir)
   if not config.encoder_from:
     config = dataclasses.replace(
-      config, encoder_from=train_warm_start(config, 'mlm', root)
+      config, encoder_from=train_warm_start(config, root)
     )
   task.train(config, workdir)
-  evaluators.evaluate(config, workdir, evaluators.Evaluate())
+  evaluators.evaluate(config, workdir, evaluate)
   trained = trained_models.load(workdir, data_dir, part='realm')
   for text, answer in _SENTENCES:
     explanations.print_explained(trained.explain(text, answer))

@@ -142,6 +142,8 @@ class RayExecutor(executors.Remote):
             idle.append(worker)
             if call:
               yield result
+            else:  # only failed starts in a row end a job
+              deaths.pop(-1, None)
       raise executors.JobError(f'{name}: its workers were ended.')
 
   def _start_arguments(self, set_up, stack: contextlib.ExitStack) -> tuple:

@@ -14,7 +14,7 @@ import pytest
 
 from experiments.engine import checkpoint_writer, metric_writer, program
 from retrieval.nn import sharding
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, packed
 from tests.retrieval.store import other_writer
 
 
@@ -239,3 +239,10 @@ def test_processes_check_a_part_of_the_files_each(folder, tmp_path):
     except checkpoints.DamagedError:
       failed += 1
   assert failed == 1
+
+
+def test_a_packed_model_is_not_trained_into(tmp_path):
+  (tmp_path / packed.WEIGHTS).write_text('{}')
+  with pytest.raises(ValueError, match=tmp_path.name):
+    checkpoint_writer.save_params(str(tmp_path), {}, config={}, fingerprints={})
+  assert [path.name for path in tmp_path.iterdir()] == [packed.WEIGHTS]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import pytest
 
-from experiments.engine import configs, rooms
+from experiments.engine import command, configs, rooms
 from retrieval import settings
 
 
@@ -118,3 +118,10 @@ def test_the_sections_of_every_room_are_complete(task):
   for verb in set(rooms.ROOMS[task]) - {'config'}:
     if cls := rooms.section(task, verb):
       assert configs.of(cls).to_dict()
+
+
+@pytest.mark.parametrize('after', [[], ['--workdir=w'], ['True']])
+def test_a_flag_without_a_value_takes_no_other_flag(after):
+  rest, _, overrides = command._split(['x', '--config.distributed', *after])
+  assert overrides == [('distributed', 'True')]
+  assert rest == ['x', *(x for x in after if x.startswith('--'))]
