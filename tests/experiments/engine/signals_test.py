@@ -6,6 +6,7 @@ import os
 import pathlib
 import platform
 import signal
+import socket
 import subprocess
 import sys
 
@@ -43,6 +44,29 @@ with signals.sigterm_saves() as asked:
   time.sleep(float(sys.argv[1]))
   raise signals.Terminated(7)
 """
+_JOB = """
+import sys
+import time
+
+import jax
+from jax.experimental import multihost_utils
+from experiments.engine import command, signals
+
+signals.watch()
+command._start_distributed(True)
+if sys.argv[1] == 'deaf':
+  print('ready', file=sys.stderr, flush=True)
+  time.sleep(60)
+with signals.sigterm_saves() as asked:
+  asked()
+  print('ready', file=sys.stderr, flush=True)
+  step = 0
+  while not multihost_utils.reached_preemption_sync_point(step):
+    time.sleep(0.01)
+    step += 1
+  assert asked()
+  raise signals.Terminated(step)
+"""
 
 # A command's process: its thread for signals starts before all else.
 _SCRIPT = """
@@ -66,10 +90,10 @@ print(faults())
 """
 
 
-def _start(*arguments):
+def _start(*arguments, **environment):
   process = subprocess.Popen(
     [sys.executable, '-c', *arguments],
-    env=os.environ | {'PYTHONPATH': str(_ROOT)},
+    env=os.environ | {'PYTHONPATH': str(_ROOT)} | environment,
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
@@ -104,6 +128,28 @@ def test_a_loop_ends_when_it_has_saved():
     _, err = process.communicate(timeout=20)
   assert process.returncode == 143
   assert err.startswith('saving\nTerminated after step 7, saved.')
+
+
+@pytest.mark.parametrize(
+  'kind, line', [('deaf', 'Terminated. '), ('loop', 'Terminated after step ')]
+)
+def test_a_process_of_a_job_answers_sigterm(kind, line):
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{free.getsockname()[1]}'
+  environment = {
+    'JAX_COORDINATOR_ADDRESS': address,
+    'JAX_NUM_PROCESSES': '1',
+    'JAX_PROCESS_ID': '0',
+  }
+  with _start(_JOB, kind, **environment) as process:
+    try:
+      process.send_signal(signal.SIGTERM)
+      _, err = process.communicate(timeout=20)
+    finally:
+      process.kill()
+  assert process.returncode == 143
+  assert line in err
 
 
 @pytest.mark.parametrize('second', [signal.SIGINT, signal.SIGTERM])
