@@ -187,7 +187,8 @@ class Checkpoints:
     if changed:
       raise ValueError(
         f'{path} cannot be continued exactly ({"; ".join(changed[:4])}): '
-        'restore these values, or use a new --workdir.'
+        'restore these values, or use a new --workdir (layers are stacked or not '
+        'as config.model.layers says).'
       )
     if not jax.process_index():
       for line in _differences(saved['config'], now['config'], 'config'):
