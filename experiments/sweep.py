@@ -51,7 +51,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Swept:
-  """What is swept: a RETRO, how it is evaluated, and the folder of results."""
+  """A RETRO to sweep, its evaluation, and the folder of results."""
 
   trained: loading.TrainedRetro
   evaluate: retro_evaluate.Evaluate

@@ -46,7 +46,7 @@ turns.serve(worker.build(sys.argv[3], json.loads(sys.argv[4])))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-  """What a benchmark compares."""
+  """The sides and settings of a benchmark."""
 
   # side, sizes -> step -> function; `turns.serve` says what it may return
   build: Callable[[str, dict[str, Any]], Mapping[str, Callable]]

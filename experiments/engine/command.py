@@ -41,7 +41,7 @@ _MAX_CACHE_BYTES = 2 << 30
 
 
 class _Call(NamedTuple):
-  """What a command calls once its config is known."""
+  """The call of a command, made when its config is known."""
 
   run: Callable[..., None]
   root: type  # dataclass of the config

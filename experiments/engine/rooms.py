@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which code serves `config.task` for each command of all models.
+"""The code that serves each command for each `config.task`.
 
 `ROOMS` maps a task to a name for each verb (prepare, train, evaluate, update,
 compare, tune_hybrid, quickstart, pack) and for `config`, each as 'module' or

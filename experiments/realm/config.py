@@ -60,7 +60,7 @@ class Spans:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run(model_configs.RunConfig, run_settings.Loop):
-  """What every training of a model of blocks has."""
+  """Fields of every training of a model of blocks."""
 
   seed: settings.Seed = 0
   batch_size: settings.Size

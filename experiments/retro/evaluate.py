@@ -121,7 +121,9 @@ class Evaluate:
       )
     for name in self.evaluators:
       if name not in EVALUATORS:
-        raise ValueError(f'evaluators: {name!r} is none of {list(EVALUATORS)}.')
+        raise ValueError(
+          f'evaluators: {name!r}: expected one of {list(EVALUATORS)}.'
+        )
 
   @property
   def k(self) -> int:

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Beams: the blocks that are retrieved for questions, and those that are read.
+"""Beams: blocks retrieved for questions, and the few of them that a reader reads.
 
 Lee et al. 2019 (ORQA), sections 3 and 4 (C = 5000); Guu et al. 2020, table 1.
 """

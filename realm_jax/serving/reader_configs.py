@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the config of a reader or a classifier says beside that of a REALM."""
+"""Fields of the config of a reader or a classifier, beside those of a REALM."""
 
 import dataclasses
 from typing import Literal

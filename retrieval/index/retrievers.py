@@ -21,7 +21,7 @@ _ORDERED = 100  # candidates of edit distance and oracle
 
 @dataclasses.dataclass(frozen=True)
 class Retrievers:
-  """What the retrievers of some passages are made from."""
+  """The parts from which the retrievers of some passages are made."""
 
   indices: text_indices.TextIndices
   dense: Callable[[], retriever_lib.Retriever]
