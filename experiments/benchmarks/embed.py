@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks import comparison
-from retrieval.nn import embedders
+from retrieval.nn import bert_checkpoint, embedders
 from retro_jax.data import folder as retro_data
 
 _PEERS = ('torch', 'onnx')
@@ -23,7 +23,7 @@ def prepare(sizes: dict[str, Any]) -> dict[str, Any]:
   texts = chunks.texts(np.unique(ids))
   file = pathlib.Path(sizes['folder']) / 'texts.json'
   file.write_text(json.dumps(texts))
-  return {'model': str(embedders.find_minilm())}
+  return {'model': str(bert_checkpoint.find_minilm())}
 
 
 def build(side: str, sizes: dict[str, Any]):

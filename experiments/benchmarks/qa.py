@@ -30,7 +30,7 @@ from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.objectives import reader_losses
 from realm_jax.serving import answer_text, beams, predict
 from retrieval import searchers, tokenization
-from retrieval.nn import embedders
+from retrieval.nn import bert_checkpoint
 from retrieval.questions import answer_search, questions as questions_lib
 from retrieval.search import retriever as retriever_lib
 from retrieval.store import store
@@ -92,7 +92,7 @@ def prepare(sizes: dict[str, Any]) -> dict[str, Any]:
   """Write texts.jsonl, vocab.txt and the store of blocks, one a text."""
   root, cores = pathlib.Path(sizes['folder']), sizes['num_threads']
   vocab = shutil.copyfile(
-    embedders.find_minilm() / 'vocab.txt', root / 'vocab.txt'
+    bert_checkpoint.find_minilm() / 'vocab.txt', root / 'vocab.txt'
   )
   _write_texts(root / 'texts.jsonl', sizes)
   tokens = tokens_lib.build_token_store(

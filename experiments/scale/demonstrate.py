@@ -36,7 +36,7 @@ from safetensors import numpy as safetensors_numpy
 from experiments.benchmarks import turns
 from experiments.engine import command, reports
 from experiments.scale import loopback
-from retrieval.nn import embedders
+from retrieval.nn import bert_checkpoint
 
 _STAGES = ('tokens', 'duplicates', 'chunks', 'vectors', 'index', 'neighbors')
 _BEGINS = re.compile(r'Stage (\w+), in ')
@@ -47,7 +47,7 @@ _VARIES = ('index.json',)
 def shorten(folder: pathlib.Path, num_layers: int) -> None:
   """Write the embedder of MiniLM's first layers."""
   folder.mkdir(parents=True)
-  source = embedders.find_minilm()
+  source = bert_checkpoint.find_minilm()
   shutil.copy(source / 'tokenizer.json', folder)
   config = json.loads((source / 'config.json').read_text())
   config['num_hidden_layers'] = num_layers

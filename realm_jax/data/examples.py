@@ -105,6 +105,17 @@ def join(
   return ids, at < total, types
 
 
+def pad(
+  rows: Sequence[Sequence[int] | np.ndarray], room: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """First `room` tokens of each text: [n, room] int32, and [n] their counts."""
+  counts = np.asarray([min(len(row), room) for row in rows], np.int64)
+  tokens = np.zeros((len(counts), room), np.int32)
+  for row, found, count in zip(tokens, rows, counts.tolist(), strict=True):
+    row[:count] = found[:count]
+  return tokens, counts
+
+
 def name_rows(
   prefix: str,
   rows: tuple[np.ndarray, np.ndarray, np.ndarray],

@@ -17,7 +17,7 @@ from typing import Any
 
 from realm_jax.data import examples
 from retrieval import tokenization
-from retrieval.nn import embedders
+from retrieval.nn import bert_checkpoint
 from retrieval.store import checkpoints
 from retrieval.text import (
   blocks as blocks_lib,
@@ -31,7 +31,7 @@ MINILM = 'minilm'
 
 def checkpoint_path(path: str) -> pathlib.Path:
   """Folder of a BERT checkpoint; 'minilm' is the packaged all-MiniLM-L6-v2."""
-  return embedders.find_minilm() if path == MINILM else pathlib.Path(path)
+  return bert_checkpoint.find_minilm() if path == MINILM else pathlib.Path(path)
 
 
 def tokenizer_path(path: str) -> pathlib.Path:

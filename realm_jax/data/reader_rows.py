@@ -53,7 +53,7 @@ def question_rows(
   layout: ReaderLayout, questions: Sequence[np.ndarray]
 ) -> examples.Batch:
   """Make question_ids [B, Q] int32, cut to Q - 2, and question_mask bool."""
-  texts = pad(questions, layout.question_length - 2)
+  texts = examples.pad(questions, layout.question_length - 2)
   ids, mask, _ = examples.join(layout, layout.question_length, texts)
   return {'question_ids': ids, 'question_mask': mask}
 
@@ -87,7 +87,7 @@ def reader_rows(
       f'{len(questions)} questions for {len(block_ids)} rows of blocks.'
     )
   shape, room = block_ids.shape, layout.row_length - _SPECIALS
-  tokens, counts = pad(questions, room)
+  tokens, counts = examples.pad(questions, room)
   repeated = np.repeat(np.arange(shape[0]), shape[1])
   present = np.where(block_ids >= 0, block_ids, -1).reshape(-1)
   bodies, body_counts = blocks.gather(present, room)
@@ -201,14 +201,3 @@ def _matched_tokens(
     ],
     axis=1,
   )
-
-
-def pad(
-  rows: Sequence[Sequence[int] | np.ndarray], room: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """First `room` tokens of each text: [n, room] int32, and [n] their counts."""
-  counts = np.asarray([min(len(row), room) for row in rows], np.int64)
-  tokens = np.zeros((len(counts), room), np.int32)
-  for row, found, count in zip(tokens, rows, counts.tolist(), strict=True):
-    row[:count] = found[:count]
-  return tokens, counts

@@ -22,7 +22,6 @@ from realm_jax.nn import config as config_lib
 from retrieval.nn import (
   bert,
   dropout,
-  embedders,
   partitioning,
 )
 
@@ -120,7 +119,7 @@ class Embedder(nn.Module):
     elif config.pooling == 'cls':
       x = out.hidden[:, 0]
     else:
-      x = embedders.mean_pool(out.hidden, mask)
+      x = bert.mean_pool(out.hidden, mask)
     x = x.astype(jnp.float32)
     if config.projection_size:
       x = self.projection(x)

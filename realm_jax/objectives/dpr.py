@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt
 import numpy as np
 
-from realm_jax.data import block_dataset, examples, reader_rows
+from realm_jax.data import block_dataset, examples
 from realm_jax.objectives import in_batch
 from retrieval import tokenization
 from retrieval.nn import objectives
@@ -139,7 +139,7 @@ class TextPassages:
   ) -> tuple[np.ndarray, np.ndarray]:
     """Tokens [n, room] without specials, and [n] their counts."""
     rows = self._tokenizer.encode_ids_batch(texts, room + 2)
-    return reader_rows.pad([row[1:-1] for row in rows], room)
+    return examples.pad([row[1:-1] for row in rows], room)
 
   def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
     """Do as in `BlockPassages`."""
@@ -208,7 +208,7 @@ def read_rows(
   """
   texts = [found.questions[i].question for i in numbers.tolist()]
   rows = encode(texts, layout.query_length)
-  queries = reader_rows.pad([row[1:-1] for row in rows], layout.query_tokens)
+  queries = examples.pad([row[1:-1] for row in rows], layout.query_tokens)
   ids = np.concatenate(
     [found.positives[numbers, None], found.negatives[numbers]], axis=1
   )

@@ -20,7 +20,7 @@ import numpy as np
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
 from realm_jax.serving import index_folders, model_configs, packaged, serving
-from retrieval.index import index as index_lib, index_versions
+from retrieval.index import index_config, index_versions
 from retrieval.store import executors, store
 from retrieval.text import blocks as blocks_lib
 
@@ -36,7 +36,7 @@ class Builder:
   layout: examples.Layout
   blocks: blocks_lib.BlockStore
   folder: index_versions.VersionFolder
-  index: index_lib.IndexConfig
+  index: index_config.IndexConfig
   batch_tokens: int = 0  # tokens in a batch of the embedder; 0 goes by device
   vectors_dtype: str = 'float32'  # on disk
   # devices that embed; None is all of this process's

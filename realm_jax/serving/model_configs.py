@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
 from retrieval import settings
-from retrieval.index import index as index_lib
+from retrieval.index import index_config
 from retrieval.nn import bert, bert_checkpoint
 from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
@@ -93,7 +93,7 @@ class RunConfig:
   vectors: Vectors = settings.rare(Vectors())
   # ScaNN never builds the same index twice, so that only exact search repeats a
   # run bit for bit.
-  index: index_lib.IndexConfig = index_lib.IndexConfig(
+  index: index_config.IndexConfig = index_config.IndexConfig(
     searcher='exact', metric='dot_product', recall_floor=0.9, num_queries=200
   )
 

@@ -14,7 +14,7 @@ import jax
 from jax import numpy as jnp
 import numpy as np
 
-from realm_jax.data import examples, reader_rows
+from realm_jax.data import examples
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
 from retrieval import tokenization
 from retrieval.index import index_versions
@@ -179,7 +179,7 @@ class ServingIndex:
     for low in range(0, len(rows), _QUERY_BATCH):
       batch = [row[1:-1] for row in rows[low : low + _QUERY_BATCH]]
       filled = batch + [[]] * (_QUERY_BATCH - len(batch))  # one shape for all
-      padded = reader_rows.pad(filled, layout.query_tokens)
+      padded = examples.pad(filled, layout.query_tokens)
       query = examples.queries(layout, *padded)
       ids = self.retrieve(query['query_ids'], query['query_mask'], k)
       found.append(ids[: len(batch)])

@@ -18,8 +18,7 @@ from typing import Any
 from absl import logging
 
 from retrieval import searchers
-from retrieval.index import index_config, sharded_index
-from retrieval.searchers import recall_check
+from retrieval.index import index_config
 from retrieval.store import (
   checksums,
   drafts,
@@ -87,6 +86,8 @@ def build_index(
 
 def _build(path, vectors, fields, config, queries, accept, executor) -> None:
   """Publish an index, unless another process does so first."""
+  from retrieval.index import sharded_index
+
   kind = fields['searcher']
   logging.info('Building: %s over %d vectors.', kind, int(vectors.shape[0]))
   start = time.monotonic()
@@ -101,9 +102,10 @@ def _build(path, vectors, fields, config, queries, accept, executor) -> None:
       settings = searchers.ScannConfig(**config.scann)
       searcher = searchers.ScannSearcher.build(vectors, config.metric, settings)
   build_sec = time.monotonic() - start
-  check = _recall_check(config, vectors, queries)
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
-  report = recall_check.measure(searcher, exact, check, config.recall_floor)
+  report = _measure(
+    searcher, exact, vectors, config, queries, config.recall_floor
+  )
   if accept:
     report |= accept(searcher)
   report['build_sec'] = round(build_sec, 3)
@@ -119,13 +121,18 @@ def _build(path, vectors, fields, config, queries, accept, executor) -> None:
   logging.info('Published %s: %s.', path, report)
 
 
-def _recall_check(
-  config: IndexConfig, vectors, queries
-) -> recall_check.RecallCheck:
+def _measure(
+  searcher, exact, vectors, config: IndexConfig, queries, floor: float
+) -> dict[str, Any]:
+  """Return the agreement of a searcher with an exact one over the same vectors."""
+  from retrieval.searchers import recall_check
+
   count, k = config.num_queries, config.recall_at
   if queries is None or not len(queries):
-    return recall_check.RecallCheck.of_rows(vectors, count, k)
-  return recall_check.RecallCheck.of_queries(queries, count, k)
+    check = recall_check.RecallCheck.of_rows(vectors, count, k)
+  else:
+    check = recall_check.RecallCheck.of_queries(queries, count, k)
+  return recall_check.measure(searcher, exact, check, floor)
 
 
 def _write(draft: pathlib.Path, searcher, fields, report) -> None:
@@ -259,8 +266,7 @@ def _reuse(
   if measured not in index.report:
     logging.info('%s: %s was not measured yet; measuring.', path, measured)
     exact = searchers.exact_of(index.searcher, vectors)
-    check = _recall_check(config, vectors, queries)
-    found = recall_check.measure(index.searcher, exact, check, floor=0.0)
+    found = _measure(index.searcher, exact, vectors, config, queries, 0.0)
     report = index.report | {measured: found[measured]}
     index = dataclasses.replace(index, report=report)
   recall = index.report[measured]

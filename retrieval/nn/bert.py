@@ -325,6 +325,15 @@ class Bert(nn.Module):
     return jax.lax.scan(turn, x, (stacked, keys))[0]
 
 
+def mean_pool(
+  hidden: Float[Array, 'b l d'], mask: Bool[Array, 'b l']
+) -> Float[Array, 'b d']:
+  """Return the float32 mean of hidden states where `mask` is True, or 0."""
+  mask = mask.astype(jnp.float32)
+  total = jnp.einsum('bld,bl->bd', hidden.astype(jnp.float32), mask)
+  return total / jnp.maximum(mask.sum(axis=1, keepdims=True), 1.0)
+
+
 class MlmHead(nn.Module):
   """Masked-language-model head, whose decoder is the word embedding table."""
 

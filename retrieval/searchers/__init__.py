@@ -1,41 +1,43 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Searchers of vectors behind one protocol."""
+"""Searchers of vectors behind one protocol; names load on first use."""
 
+import importlib
 import os
 import pathlib
+from typing import TYPE_CHECKING, Any
 
-from retrieval.searchers import base, ray_shards
+from retrieval.searchers import base
 from retrieval.searchers.base import Searcher as Searcher
-from retrieval.searchers.exact import ExactSearcher as ExactSearcher
-from retrieval.searchers.scann import (
-  MIN_ROWS as SCANN_MIN_ROWS,
-  ScannConfig as ScannConfig,
-  ScannSearcher as ScannSearcher,
-  ScannUnavailableError as ScannUnavailableError,
-  available as scann_available,
-)
-from retrieval.searchers.sharded import ShardedSearcher as ShardedSearcher
 from retrieval.store import ray_cluster
 
-__all__ = [
-  'SCANN_MIN_ROWS',
-  'ExactSearcher',
-  'ScannConfig',
-  'ScannSearcher',
-  'ScannUnavailableError',
-  'Searcher',
-  'ShardedSearcher',
-  'exact_of',
-  'load',
-  'scann_available',
-]
+if TYPE_CHECKING:
+  from retrieval.searchers import exact, sharded
 
-_CLASSES = {
-  'exact': ExactSearcher,
-  'scann': ScannSearcher,
-  'sharded': ShardedSearcher,
+_PLACES = {
+  'ExactSearcher': ('exact', 'ExactSearcher'),
+  'SCANN_MIN_ROWS': ('scann', 'MIN_ROWS'),
+  'ScannConfig': ('scann', 'ScannConfig'),
+  'ScannSearcher': ('scann', 'ScannSearcher'),
+  'ScannUnavailableError': ('scann', 'ScannUnavailableError'),
+  'ShardedSearcher': ('sharded', 'ShardedSearcher'),
+  'scann_available': ('scann', 'available'),
 }
+__all__ = ['Searcher', 'exact_of', 'load', *_PLACES]
+_CLASSES = {
+  'exact': 'ExactSearcher',
+  'scann': 'ScannSearcher',
+  'sharded': 'ShardedSearcher',
+}
+
+
+def __getattr__(name: str) -> Any:
+  if name not in _PLACES:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  module, attribute = _PLACES[name]
+  found = getattr(importlib.import_module(f'{__name__}.{module}'), attribute)
+  globals()[name] = found
+  return found
 
 
 def load(
@@ -57,6 +59,8 @@ def load(
     ValueError: when it is damaged or of an unknown kind, or not in shards where a
       cluster is given.
   """
+  from retrieval.searchers import ray_shards, sharded
+
   path = pathlib.Path(path)
   name = base.read_fields(path)['name']
   if name not in _CLASSES:
@@ -65,28 +69,32 @@ def load(
     address = ray_cluster.shards_at() if cluster is None else cluster
     if address:
       return ray_shards.RayShardedSearcher.start(path, address)
-    return ShardedSearcher.load(path, shards_in_memory)
+    return sharded.ShardedSearcher.load(path, shards_in_memory)
   if cluster:
     raise ValueError(
       f'{path}: cluster={cluster!r} was given for a searcher of kind {name}, '
       'expected one in shards; build it with index.shards above 1.'
     )
-  return _CLASSES[name].load(path)
+  return __getattr__(_CLASSES[name]).load(path)
 
 
-def exact_of(searcher: Searcher, vectors) -> ExactSearcher | ShardedSearcher:
+def exact_of(
+  searcher: Searcher, vectors
+) -> 'exact.ExactSearcher | sharded.ShardedSearcher':
   """Return the searcher if it is exact, or an exact one over its vectors.
 
   The vectors [n, d] are those of the searcher, which has checked them.
   """
-  if isinstance(searcher, ExactSearcher):
+  from retrieval.searchers import exact, sharded
+
+  if isinstance(searcher, exact.ExactSearcher):
     return searcher
   resident_bytes = None
-  if isinstance(searcher, ShardedSearcher):
+  if isinstance(searcher, sharded.ShardedSearcher):
     if searcher.is_exact:
       return searcher
     if not searcher.holds_all:
       resident_bytes = 0  # memory stays that of the open shards
-  return ExactSearcher(
+  return exact.ExactSearcher(
     vectors, searcher.metric, resident_bytes=resident_bytes, check=False
   )

@@ -19,9 +19,9 @@ from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from retrieval import settings
-from retrieval.readers import base, orqa
+from retrieval.readers import base
 from retrieval.store import store
-from retrieval.text import corpus as corpus_lib, dates, tokens as tokens_lib
+from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
 # OntoNotes' names without numbers, amounts and times, which say little about
 # the world. Patterns find the dates: they exclude 'last week'.
@@ -107,6 +107,8 @@ class DateTagger:
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
     """Return the dates of each document."""
+    from retrieval.text import dates
+
     return [
       [Span(*span, DATE_LABEL) for span in dates.find_dates(document.text)]
       for document in documents
@@ -130,6 +132,8 @@ class CombinedTagger:
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
     """Return the spans of each document."""
+    from retrieval.text import dates
+
     found = [tagger.tag(documents) for tagger in self._taggers]
     return [
       dates.keep_longest(span for spans in each for span in spans)
@@ -341,6 +345,8 @@ class AnnotatedTagger:
     rows = slice(self._first[at], self._limit[at])
     raw = document.text.encode()
     spans = self._spans[rows].astype(np.int64)
+    from retrieval.readers import orqa
+
     if fault := orqa.span_fault(spans, raw):
       raise ValueError(f'Spans given for document {document.id!r}: {fault}')
     begins = np.frombuffer(raw, np.uint8) & 0xC0 != 0x80

@@ -7,31 +7,37 @@ a token is exactly its bytes, so decode(encode(text)) == text for every text.
 Byte pairs are those of public decoders.
 """
 
+import importlib
 import os
+from typing import Any
 
-from retrieval.tokenization import sentencepiece, wordpiece
+from retrieval.tokenization import wordpiece
 from retrieval.tokenization.base import (
   Encoding as Encoding,
   Tokenizer as Tokenizer,
   byte_offsets as byte_offsets,
   find,
 )
-from retrieval.tokenization.byte_pairs import (
-  BytePairTokenizer as BytePairTokenizer,
-  is_byte_pairs,
-)
-from retrieval.tokenization.sentencepiece import (
-  SentencePieceTokenizer as SentencePieceTokenizer,
-)
-from retrieval.tokenization.training import (
-  train_sentencepiece as train_sentencepiece,
-)
 from retrieval.tokenization.wordpiece import (
   WordPieceTokenizer as WordPieceTokenizer,
 )
 
 # In a folder; the first that is there is its tokenizer.
-FILES = (*sentencepiece.FILES, *wordpiece.FILES)
+FILES = ('model', *wordpiece.FILES)
+# names that load on first use
+_PLACES = {
+  'BytePairTokenizer': 'byte_pairs',
+  'SentencePieceTokenizer': 'sentencepiece',
+  'train_sentencepiece': 'training',
+}
+
+
+def __getattr__(name: str) -> Any:
+  if name not in _PLACES:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  module = importlib.import_module(f'{__name__}.{_PLACES[name]}')
+  globals()[name] = found = getattr(module, name)
+  return found
 
 
 def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
@@ -46,8 +52,13 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
     ValueError: when it is damaged.
   """
   found = find(path, FILES)
-  if found.suffix == '.json' and is_byte_pairs(found):
-    return BytePairTokenizer(found)
+  if found.suffix == '.json':
+    from retrieval.tokenization import byte_pairs
+
+    if byte_pairs.is_byte_pairs(found):
+      return byte_pairs.BytePairTokenizer(found)
   if found.suffix in ('.json', '.txt'):
     return WordPieceTokenizer(found)
-  return SentencePieceTokenizer(found)
+  from retrieval.tokenization import sentencepiece
+
+  return sentencepiece.SentencePieceTokenizer(found)

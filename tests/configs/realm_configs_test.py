@@ -18,7 +18,7 @@ from experiments.open_qa import config as qa_config, task as qa_task
 from experiments.realm import config as config_lib, refresh, task as realm_task
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import model_configs
-from retrieval.nn import embedders, sharding
+from retrieval.nn import bert_checkpoint, sharding
 from retrieval.text import salient, taggers
 from tests.retrieval.text import tiny_blocks
 
@@ -159,7 +159,7 @@ def test_full_size_by_shapes(name, arg, parts):
   config = _config(name, arg)
   if config.embedder.checkpoint:
     try:
-      embedders.find_minilm()
+      bert_checkpoint.find_minilm()
     except (FileNotFoundError, ImportError, ValueError) as e:
       pytest.skip(f'The packaged BERT is not installed: {e}')
   config = dataclasses.replace(config, fit_head=False)

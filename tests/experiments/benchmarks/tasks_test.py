@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import comparison, qa, search, sparse
-from retrieval.nn import embedders
+from retrieval.nn import bert_checkpoint
 from retrieval.store import store_writer
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
 
@@ -109,7 +109,7 @@ def test_texts_fill_rows_and_most_hold_the_answer(tmp_path, monkeypatch):
     f'{mark}{x}' for mark in ('', '##') for x in string.ascii_lowercase
   ]
   (tmp_path / 'vocab.txt').write_text('\n'.join([*specials, *letters, *words]))
-  monkeypatch.setattr(embedders, 'find_minilm', lambda: tmp_path)
+  monkeypatch.setattr(bert_checkpoint, 'find_minilm', lambda: tmp_path)
   file = tmp_path / 'corpus.jsonl'
   file.write_text(
     f'{{"id": "a", "title": "{corpus.title}", "text": "{text}"}}\n'

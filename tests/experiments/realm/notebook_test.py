@@ -17,7 +17,7 @@ from experiments.realm import (
   task as realm_task,
 )
 from realm_jax.data import folder as realm_data
-from retrieval.nn import embedders
+from retrieval.nn import bert_checkpoint
 from retrieval.text import corpus
 from tests import xla_flags
 
@@ -53,7 +53,7 @@ def _execute(**settings):
 
 def _needs_packages():
   try:
-    embedders.find_minilm()
+    bert_checkpoint.find_minilm()
     corpus.Corpus(corpus.CorpusConfig(kind='vital'))
   except (FileNotFoundError, ImportError, ValueError) as e:
     pytest.skip(f'A package of data is not installed: {e}')

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from retrieval.nn import embedders
+from retrieval.nn import bert_checkpoint
 from retro_jax.nn import initial, presets
 from retro_jax.trained import (
   inspection,
@@ -99,7 +99,7 @@ def _command(name, *args):
 
 def _needs_minilm():
   try:
-    embedders.find_minilm()
+    bert_checkpoint.find_minilm()
   except (FileNotFoundError, ImportError, ValueError) as e:
     pytest.skip(f'The packaged BERT is not installed: {e}')
 

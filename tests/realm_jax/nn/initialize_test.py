@@ -13,7 +13,7 @@ import pytest
 import safetensors.numpy
 
 from realm_jax.nn import config as config_lib, initialize
-from retrieval.nn import bert_checkpoint, embedders
+from retrieval.nn import bert_checkpoint
 from tests.realm_jax.nn import tiny
 
 V, D, F, LENGTH, LAYERS = tiny.V, 8, 12, 16, 3
@@ -215,7 +215,7 @@ def test_starts_under_jit(path):
 
 def test_minilm():
   try:
-    path = embedders.find_minilm()
+    path = bert_checkpoint.find_minilm()
   except FileNotFoundError as e:
     pytest.skip(str(e))
   bert = bert_checkpoint.read_config(path / 'config.json', num_layers=1)

@@ -11,6 +11,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import index as index_lib
+from retrieval.searchers import recall_check
 from retrieval.store import (
   drafts as drafts_lib,
   store,
@@ -128,12 +129,12 @@ def test_below_the_floor_nothing_is_published(tmp_path, vectors):
 
 
 def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):
-  check = index_lib.recall_check.RecallCheck.of_rows(vectors, 100, 10)
+  check = recall_check.RecallCheck.of_rows(vectors, 100, 10)
   ids, _ = check.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
   assert ids.shape == (100, 10)
   assert not (ids == check.own[:, None]).any()
   held_out = vectors[:50] + np.float32(0.1)
-  check = index_lib.recall_check.RecallCheck.of_queries(held_out, 20, 10)
+  check = recall_check.RecallCheck.of_queries(held_out, 20, 10)
   np.testing.assert_array_equal(  # evenly spread
     check.queries, held_out[[5 * i // 2 for i in range(20)]]
   )

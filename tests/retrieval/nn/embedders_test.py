@@ -26,7 +26,7 @@ REFERENCE = pathlib.Path(__file__).parents[2] / 'data' / 'minilm_reference.json'
 @pytest.fixture(scope='module')
 def folder():
   try:
-    return embedders.find_minilm()
+    return bert_checkpoint.find_minilm()
   except (FileNotFoundError, ImportError, ValueError) as e:
     pytest.skip(f'The packaged BERT is not installed: {e}')
 
