@@ -13,4 +13,6 @@ which experiments.tables.claims reads.
 from experiments.engine import command, named_runs
 
 if __name__ == '__main__':
-  command.main_of_verb('compare', named_runs.define_flag, writes='compare.json')
+  command.main(
+    'compare', define_flags=named_runs.define_flag, writes='compare.json'
+  )

@@ -12,4 +12,4 @@ and JSON files in DIR.
 from experiments.engine import command
 
 if __name__ == '__main__':
-  command.main_of_verb('evaluate', writes='evaluation.json')
+  command.main('evaluate', writes='evaluation.json')

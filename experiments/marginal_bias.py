@@ -11,4 +11,4 @@ checkpoint, and marginal_bias.png.
 from experiments.engine import command
 
 if __name__ == '__main__':
-  command.main_of_verb('marginal_bias', writes='marginal_bias.json')
+  command.main('marginal_bias', writes='marginal_bias.json')

@@ -11,4 +11,4 @@ only. A killed command continues at the first missing shard when run again.
 from experiments.engine import command
 
 if __name__ == '__main__':
-  command.main_of_verb('prepare')
+  command.main('prepare')

@@ -11,4 +11,4 @@ A killed command continues when run again.
 from experiments.engine import command
 
 if __name__ == '__main__':
-  command.main_of_verb('quickstart')
+  command.main('quickstart')

@@ -15,4 +15,4 @@ from experiments.engine import command
 from realm_jax.serving import index_folders
 
 if __name__ == '__main__':
-  command.main_of_verb('refresh_worker', writes=index_folders.INDEX)
+  command.main('refresh_worker', writes=index_folders.INDEX)

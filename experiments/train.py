@@ -12,4 +12,4 @@ from experiments.engine import command
 from retrieval.store import locks
 
 if __name__ == '__main__':
-  command.main_of_verb('train', writes=locks.RUN)
+  command.main('train', writes=locks.RUN)

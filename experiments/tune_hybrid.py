@@ -10,4 +10,4 @@ Prints a table and writes DIR/tune_hybrid.json. See experiments/<room>/tune_hybr
 from experiments.engine import command
 
 if __name__ == '__main__':
-  command.main_of_verb('tune_hybrid')
+  command.main('tune_hybrid')

@@ -7,8 +7,8 @@
 
 calls `run(config, workdir)` with the frozen dataclass `Config`, built from --config
 and its overrides (`configs.py`). `section=Evaluate` adds the command's own fields and
-passes them on: `run(config, workdir, evaluate)`. `main_of_verb('train')` finds all of
-these by config.task (`rooms.py`). Bad input ends in one line on stderr and exit code 1;
+passes them on: `run(config, workdir, evaluate)`. `main('train')` finds all of these
+by config.task (`rooms.py`). Bad input ends in one line on stderr and exit code 1;
 --debug shows the traceback.
 
 To use several hosts, run the command on each with --config.distributed=True and a
@@ -26,59 +26,58 @@ import platform
 import re
 import sys
 import traceback
-from typing import Any, NamedTuple
+from typing import Any
 
 from absl import app, flags, logging
 import jax
 
 from experiments.engine import cluster, configs, failures, rooms, signals
-from retrieval import settings
-from retrieval.store import locks, verification
+from retrieval.store import checksums, locks
 
 _OVERRIDE = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?\Z', re.DOTALL)
-_CONFIG = re.compile(r'--?config(?:=(.*))?\Z', re.DOTALL)
 _MAX_CACHE_BYTES = 2 << 30
 
 
-class _Call(NamedTuple):
-  """The call of a command, made when its config is known."""
-
-  run: Callable[..., None]
-  root: type  # dataclass of the config
-  section: type | None = None  # dataclass of the command's own section
-
-
 def main(
-  run: Callable[..., None],
+  run: Callable[..., None] | str,
   root: type | None = None,
   define_flags: Callable[[], None] | None = None,
   *,
   section: type | None = None,
-  **how: Any,
+  writes: str | None = None,
+  default_config: str = '',
+  default_workdir: str = '',
 ) -> None:
-  """Parse flags, call `run(config, workdir[, section])` and exit; see `_main`.
+  """Parse flags, call `run(config, workdir[, section])` and exit.
 
   Args:
+    run: a function, or a verb: its function, config and section in the room of
+      config.task.
     root: dataclass of the config; None: that of the room of config.task.
+    define_flags: defines the command's flags beside --config and --workdir;
+      `run` reads them from `flags.FLAGS`.
+    section: dataclass of the command's own section of the config.
+    writes: role in which the command is the one writer of --workdir
+      (`locks.writer`): `locks.RUN` for a training, or the name of a file. None for
+      a command that reads, or that writes another folder and locks it.
+    default_config: value of --config when it is not given; '' requires the flag.
+    default_workdir: value of --workdir when it is not given; '' requires the flag.
   """
 
-  def find(config: configs.Config) -> _Call:
-    return _Call(run, root or rooms.config_class(config.get('task')), section)
+  def start(unused_args: list[str]) -> None:
+    _begin(flags.FLAGS.debug)
+    config = configs.load(flags.FLAGS.config)
+    task, call, cls, own = config.get('task'), run, root, section
+    if isinstance(run, str):
+      call, own = rooms.function(task, run), rooms.section(task, run)
+    cls = cls or rooms.config_class(task)
+    sections = configs.complete(config, overrides, cls, own)
+    _run(call, flags.FLAGS.workdir, sections, writes)
 
-  _main(find, define_flags, **how)
-
-
-def main_of_verb(
-  verb: str, define_flags: Callable[[], None] | None = None, **how: Any
-) -> None:
-  """Call the function of a verb in the room of config.task; else as `main`."""
-
-  def find(config: configs.Config) -> _Call:
-    task = config.get('task')
-    run, root = rooms.function(task, verb), rooms.config_class(task)
-    return _Call(run, root, rooms.section(task, verb))
-
-  _main(find, define_flags, **how)
+  with _one_line_errors():
+    argv, overrides = _split(_expanded(sys.argv))
+    _define(define_flags, default_config, default_workdir)
+    app.run(start, argv, _parse)
 
 
 def main_of_script(script: Callable[[list[str]], None]) -> None:
@@ -86,40 +85,6 @@ def main_of_script(script: Callable[[list[str]], None]) -> None:
   with _one_line_errors():
     _begin()
     app.run(script, _expanded(sys.argv), _parse)
-
-
-def _main(
-  find: Callable[[configs.Config], _Call],
-  define_flags: Callable[[], None] | None = None,
-  *,
-  writes: str | None = None,
-  default_config: str = '',
-  default_workdir: str = '',
-) -> None:
-  """Run a command.
-
-  Args:
-    find: returns what is called, once the config is known.
-    define_flags: defines the command's flags beside --config and --workdir;
-      `run` reads them from `flags.FLAGS`.
-    writes: role in which the command is the one writer of --workdir
-      (`locks.writer`): `locks.RUN` for a training, or the name of a file. None for
-      a command that reads, or that writes another folder and locks it.
-    default_config: value of --config when it is not given; '' requires the flag.
-    default_workdir: value of --workdir when it is not given; '' requires the flag.
-  """
-  with _one_line_errors():
-    argv, path, overrides = _split(_expanded(sys.argv))
-    config = call = None
-    if path or default_config:
-      config = configs.load(path or default_config)
-      call = find(config)
-      if call.section:
-        configs.add_section(config, call.section)
-      for name, text in overrides:
-        configs.override(config, name, text, call.root)
-    _define(define_flags, default_config, default_workdir)
-    app.run(lambda args: _run(config, call, args, writes), argv, _parse)
 
 
 @contextlib.contextmanager
@@ -163,25 +128,16 @@ def _expanded(argv: list[str]) -> list[str]:
     return flags.FLAGS.read_flags_from_files(argv, force_gnu=False)
 
 
-def _split(argv: list[str]) -> tuple[list[str], str, list[tuple[str, str]]]:
-  """Return the other arguments, the last --config and the overrides of fields."""
-  rest, path, overrides = [], '', []
-  todo = argv[::-1]
-  while todo:
-    argument = todo.pop()
+def _split(argv: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
+  """Take the overrides of fields out of the arguments; a bare flag means True."""
+  rest, overrides = [], []
+  for argument in argv:
     if match := _OVERRIDE.match(argument):
       off, name, text = match.groups()
-      if text is None and (off or not todo or todo[-1].startswith('--')):
-        text = str(not off)
-      overrides.append((name, todo.pop() if text is None else text))
-      continue
-    rest.append(argument)
-    if match := _CONFIG.match(argument):
-      path = match[1]
-      if path is None:
-        path = todo.pop() if todo else ''
-        rest.append(path)
-  return rest, path, overrides
+      overrides.append((name, str(not off) if text is None else text))
+    else:
+      rest.append(argument)
+  return rest, overrides
 
 
 def _define(
@@ -193,14 +149,16 @@ def _define(
   if spec is not None:  # python -m experiments.x.y: --help shows this name
     sys.argv[0] = spec.name
   before = set(flags.FLAGS)
-  about = 'Configuration, file.py[:arg]; --config.FIELD=VALUE sets a field.'
-  flags.DEFINE_string('config', default_config or None, about)
-  about = 'Folder of everything written.'
-  flags.DEFINE_string('workdir', default_workdir or None, about)
+  for name, default, about in (
+    (
+      'config',
+      default_config,
+      'file.py[:arg]; --config.FIELD=VALUE sets a field.',
+    ),
+    ('workdir', default_workdir, 'Folder of everything written.'),
+  ):
+    flags.DEFINE_string(name, default or None, about, required=not default)
   flags.DEFINE_bool('debug', False, 'Show tracebacks and all log lines.')
-  defaults = {'config': default_config, 'workdir': default_workdir}
-  required = [name for name, found in defaults.items() if not found]
-  flags.mark_flags_as_required(required)
   if define_flags is not None:
     define_flags()
   for name in set(flags.FLAGS) - before:  # --help shows the main module's.
@@ -212,7 +170,9 @@ def _parse(argv: list[str]) -> list[str]:
   with _bad_flags():
     found = flags.FLAGS([sys.argv[0], *argv[1:]])
   if len(found) > 1 and 'workdir' in flags.FLAGS and '--' not in argv:
-    raise ValueError(f'Unexpected arguments {found[1:]}; flags start with --.')
+    raise ValueError(
+      f'Unexpected arguments {found[1:]}: expected --NAME=VALUE.'
+    )
   return found
 
 
@@ -226,33 +186,26 @@ def _bad_flags() -> Iterator[None]:
 
 
 def _run(
-  config: configs.Config,
-  call: _Call,
-  unused_args: list[str],
+  call: Callable[..., None],
+  workdir: str,
+  sections: list[Any],
   writes: str | None,
 ) -> None:
-  _begin(flags.FLAGS.debug)
-  sections = []
-  if call.section:
-    name = configs.section_name(call.section)
-    section = config[name].to_dict()
-    sections = [settings.build(call.section, section, f'config.{name}')]
-  config = configs.build(call.root, config)
-  workdir = flags.FLAGS.workdir
+  """Call a command's function as the fields of its config say."""
+  config = sections[0]
   if not workdir:
     raise ValueError("--workdir='': expected a folder.")
-  verification.choose(getattr(config, 'verify', ''))
+  checksums.choose(getattr(config, 'verify', ''))
   cluster.hold_shards(config)
   if getattr(config, 'distributed', False):
     _start_distributed(getattr(config, 'checkpoint_on_sigterm', False))
   lock = contextlib.nullcontext()
   if writes and os.path.isdir(workdir):  # who makes it anew locks it then
     distributed = jax.distributed.is_initialized()
-    lock = locks.writer(
-      workdir, writes, jax.process_index() if distributed else 0
-    )
+    index = jax.process_index() if distributed else 0
+    lock = locks.writer(workdir, writes, index)
   with lock:
-    call.run(config, workdir, *sections)
+    call(config, workdir, *sections[1:])
   sys.stdout.flush()  # where a failure is still told
 
 

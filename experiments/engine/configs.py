@@ -14,19 +14,14 @@ file of configs/ gives values only:
     return c
 
 The ConfigDict is locked, so that an unknown name is an error in that line. A field
-without a default is None until the file or a flag sets it. `command.main` applies
---config.FIELD=VALUE, builds the dataclass (`build`, the only check of values) and
-calls `run(config, workdir)`.
-
-A section that only one command reads, such as `evaluate`, is no field of `Config`:
-the command names its dataclass (`command.main(..., section=Evaluate)`), the frame
-adds the section under the dataclass's name in lower case (`--config.evaluate.split`)
-and passes it on: `run(config, workdir, evaluate)`.
+without a default is None until the file or a flag sets it. A section that only one
+command reads is no field of `Config`: `command.main(..., section=Evaluate)` names its
+dataclass, and --config.evaluate.FIELD sets its fields.
 """
 
 import ast
 from collections import abc
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 import dataclasses
 import difflib
 from importlib import machinery, util
@@ -38,6 +33,7 @@ import types
 import typing
 from typing import Annotated, Any, Literal, TypeVar
 
+from flax import traverse_util
 import ml_collections
 from ml_collections import config_dict
 
@@ -52,21 +48,19 @@ def of(cls: type, /, **values: Any) -> Config:
 
   Args:
     cls: dataclass; a field that is a dataclass becomes a section. Fields that are
-      `settings.rare` are left out.
+      `settings.rare` are left out, unless they are among the values.
     **values: take the place of defaults. A section's values are a mapping, or
       named one by one: `**{'model.d_model': 128}`.
 
   Raises:
     KeyError: for a value of a field that does not exist.
   """
-  hints = settings.hints(cls)
-  config = Config(
-    {
-      field.name: _default(field, hints[field.name])
-      for field in dataclasses.fields(cls)
-      if not field.metadata.get('rare')
-    }
-  ).lock()
+  listed = [
+    field.name
+    for field in dataclasses.fields(cls)
+    if not field.metadata.get('rare') or field.name in values
+  ]
+  config = Config({name: _default(cls, name) for name in listed}).lock()
   for name, value in values.items():
     _set(config, name, value)
   return config
@@ -90,6 +84,32 @@ def check_arg(arg: str, known: Collection[str]) -> None:
     raise ValueError(f'Config argument {arg!r}: expected one of {known}.')
 
 
+def complete(
+  config: Config,
+  overrides: Sequence[tuple[str, str]],
+  cls: type,
+  section: type | None = None,
+) -> list[Any]:
+  """Apply overrides, and build the dataclasses of a config and a command's section.
+
+  Args:
+    config: of a file; complete afterwards.
+    overrides: field and text, as of --config.FIELD=TEXT.
+
+  Raises:
+    ValueError: naming the first field that does not exist or fit.
+  """
+  if section:
+    add_section(config, section)
+  for name, text in overrides:
+    override(config, name, text, cls, section)
+  if not section:
+    return [build(cls, config)]
+  name = section_name(section)
+  own = settings.build(section, config[name].to_dict(), f'config.{name}')
+  return [build(cls, config), own]
+
+
 def section_name(cls: type) -> str:
   """Name of a command's own section: `TuneHybrid` is `tune_hybrid`."""
   return re.sub(r'(?<!^)(?=[A-Z])', '_', cls.__name__).lower()
@@ -98,12 +118,9 @@ def section_name(cls: type) -> str:
 def add_section(config: Config, cls: type) -> None:
   """Complete a command's own section by the defaults of its dataclass."""
   name = section_name(cls)
-  given = config.get(name) or {}
+  given = config.get(name) or Config()
   with config.unlocked():
-    config[name] = of(cls)
-    for field, value in given.items():
-      _set(config, f'{name}.{field}', value)
-  config.lock()
+    config[name] = of(cls, **given.to_dict())
 
 
 def build(cls: type[_T], config: Config) -> _T:
@@ -112,10 +129,12 @@ def build(cls: type[_T], config: Config) -> _T:
   Raises:
     ValueError: naming the first field that does not fit.
   """
-  known, values = settings.hints(cls), config.to_dict()
-  others = [x for x, y in values.items() if x not in known and type(y) is dict]
-  for name in others:
-    del values[name]
+  known = settings.hints(cls)
+  values = {
+    name: value
+    for name, value in config.to_dict().items()
+    if name in known or not isinstance(value, dict)
+  }
   return settings.build(cls, values, 'config')
 
 
@@ -152,125 +171,113 @@ def load(path: str) -> Config:
   except (Exception, SystemExit) as error:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [x.lineno for x in frames if x.filename == file]
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
     if isinstance(error, SyntaxError) and error.filename:
       file, lines = error.filename, [error.lineno]
     line = f', line {lines[-1]}' if lines else ''
     kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
-    raise ValueError(f'{file}{line}: {kind}{" ".join(text.split())}') from error
+    text = ' '.join(str(getattr(error, 'msg', error)).split())
+    raise ValueError(f'{file}{line}: {kind}{text}') from error
   if not isinstance(config, Config):
-    found = type(config).__name__
-    raise ValueError(f'{path}: get_config returned {found}, no ConfigDict.')
+    raise ValueError(f'{path}: get_config returned no ConfigDict.')
   return config.lock()
 
 
 def override(
-  config: Config, name: str, text: str, root: type | None = None
+  config: Config,
+  name: str,
+  text: str,
+  cls: type,
+  section: type | None = None,
 ) -> None:
-  """Set the field of a dotted name to a flag's text, read as the default's type.
+  """Set the field of a dotted name to a flag's text, read as its annotation says.
 
   Args:
-    root: dataclass of the config, whose rare fields are then known, too.
+    cls: dataclass of the config.
+    section: dataclass of a command's own section.
 
   Raises:
-    ValueError: for an unknown field or a text of another type.
+    ValueError: for an unknown field; `build` refuses a text of another type.
   """
-  flag, kind = f'--config.{name}={text}', root
-  section, *parts = config, *name.split('.')
-  for part in parts:
-    if isinstance(section, Config) and part not in section:
-      _list_rare(section, kind, part)
-    if not isinstance(section, Config) or part not in section:
-      raise ValueError(f'{flag}: no such field{_near(config, section, part)}.')
-    kind = settings.hints(kind).get(part) if _is_dataclass(kind) else None
-    parent, section = section, section[part]
-  kind = parent.get_type(part)
-  try:
-    parent[part] = _parse(text, kind)
-  except (TypeError, ValueError, SyntaxError):
-    raise ValueError(
-      f'{flag}: expected {_KINDS.get(kind, kind.__name__)}.'
-    ) from None
+  flag, kind, place = f'--config.{name}={text}', cls, config
+  *sections, last = name.split('.')
+  with config.unlocked(), config.ignore_type():
+    if section and sections[:1] == [section_name(section)]:
+      kind, place = section, config[sections.pop(0)]
+    for part in sections:
+      owner, kind = kind, _hint(kind, part)
+      if kind is None:
+        break
+      if part not in place:  # a rare section
+        place[part] = _default(owner, part)
+      place = place[part]
+    kind = _hint(kind, last)
+    if kind is None:
+      raise ValueError(f'{flag}: no such field{_near(config, name)}.')
+    if _is_dataclass(kind):
+      raise ValueError(f"{flag}: expected a section's fields.")
+    place[last] = _parse(text, _kind(kind))
 
 
-def _list_rare(section: Config, kind: Any, name: str) -> None:
-  """Give a section the default of a rare field, or a new key of a mapping."""
-  default = None
-  if _is_dataclass(kind):
-    field = next((x for x in dataclasses.fields(kind) if x.name == name), None)
-    default = field and _default(field, settings.hints(kind)[name])
-  elif typing.get_origin(kind) is abc.Mapping:
-    default = config_dict.placeholder(object)
-  if default is not None:
-    with section.unlocked():
-      section[name] = default
-
-
-_KINDS = {int: 'a whole number', float: 'a number', bool: 'True or False'}
-_KINDS |= {tuple: 'items, such as "(1, 2)"', Config: "a section's fields"}
 _BOOLS = {'true': True, '1': True, 'false': False, '0': False}
 
 
 def _parse(text: str, kind: type) -> Any:
-  if kind is bool and text.lower() in _BOOLS:
-    return _BOOLS[text.lower()]
-  if kind is tuple:
-    return _items(text)
-  if kind in (int, float, str):
-    return kind(text)
+  """Read a value, or leave the text; a tuple is `(1, 2)`, `1,2`, `a:b,c` or `a`."""
+  if kind is bool:
+    return _BOOLS.get(text.lower(), text)
   try:
-    return ast.literal_eval(text)
+    found = kind(text) if kind in (int, float, str) else ast.literal_eval(text)
   except (SyntaxError, ValueError):
-    if kind is object:
+    if kind is not tuple or text[:1] in ('(', '['):
       return text
-    raise
-
-
-def _items(text: str) -> tuple:
-  """Read `(1, 2)`, `1,2`, `word` or `NAME:SPLIT,...`."""
-  try:
-    found = ast.literal_eval(text) if text else ()
-  except (SyntaxError, ValueError):
-    if text[0] in '([':
-      raise
-    found = text.split(',')
+    found = text.split(',') if text else ()
+  if kind is not tuple:
+    return found
   return tuple(found) if isinstance(found, list | tuple) else (found,)
 
 
-def _near(config: Config, section: Any, name: str) -> str:
+def _near(config: Config, name: str) -> str:
   """Name fields that may have been meant."""
-  names = list(section) if isinstance(section, Config) else []
-  near = difflib.get_close_matches(name, names, 3)
-  sections = {x: y for x, y in config.items() if isinstance(y, Config)}
-  near += [f'{x}.{name}' for x, y in sections.items() if name in y]
+  names = [*traverse_util.flatten_dict(config.to_dict(), sep='.')]
+  near = [x for x in names if x.endswith(f'.{name}')]
+  near = near or difflib.get_close_matches(name, names, 3)
   return f' (near: {", ".join(near)})' if near else ''
 
 
-def _default(field: dataclasses.Field, hint: Any) -> Any:
+def _hint(kind: Any, name: str) -> Any:
+  """Return the annotation of a field, or of a key of a mapping; None for others."""
+  if _is_dataclass(kind):
+    return settings.hints(kind).get(name)
+  is_mapping = typing.get_origin(kind) is abc.Mapping
+  return typing.get_args(kind)[1] if is_mapping else None
+
+
+def _default(cls: type, name: str) -> Any:
   """Return what stands in a config for a field that nothing has set."""
-  value, kind = field.default, _kind(hint)
+  field = next(x for x in dataclasses.fields(cls) if x.name == name)
+  value, kind = field.default, _kind(settings.hints(cls)[name])
   if field.default_factory is not dataclasses.MISSING:
     value = field.default_factory()
   if value is dataclasses.MISSING and _is_dataclass(kind):
     return of(kind)
   if value is None or value is dataclasses.MISSING:
     return config_dict.placeholder(kind)
-  return _plain(value, kind)
+  return float(value) if kind is float else _plain(value)
 
 
-def _plain(value: Any, kind: type = object) -> Any:
+def _plain(value: Any) -> Any:
+  """Return a config of a dataclass or a mapping; other values as they are."""
   if dataclasses.is_dataclass(value):
-    found = of(type(value))
-    for name, item in vars(value).items():
-      if name in found and dataclasses.is_dataclass(item):
-        found[name] = _plain(item)
-      elif name in found:
-        _set(found, name, item)
-      elif item != getattr(type(value), name, dataclasses.MISSING):
-        set_rare(found, **{name: _plain(item)})
-    return found
-  if isinstance(value, int) and kind is float:
-    return float(value)
+    cls = type(value)
+    return of(
+      cls,
+      **{
+        field.name: getattr(value, field.name)
+        for field in dataclasses.fields(cls)
+        if not field.metadata.get('rare')
+        or getattr(value, field.name) != getattr(cls, field.name, None)
+      },
+    )
   return Config(value) if isinstance(value, abc.Mapping) else value
 
 
@@ -286,7 +293,8 @@ def _kind(hint: Any) -> type:
   if origin is Literal:
     return type(args[0])
   if origin in (typing.Union, types.UnionType):
-    return _kind(next(x for x in args if x is not type(None)))
+    kinds = {_kind(x) for x in args if x is not type(None)}
+    return kinds.pop() if len(kinds) == 1 else object
   return origin or (hint if isinstance(hint, type) else object)
 
 
@@ -294,10 +302,8 @@ def _set(config: Config, name: str, value: Any) -> None:
   *sections, last = name.split('.')
   for section in sections:
     config = config[section]
-  if dataclasses.is_dataclass(value):
-    config[last] = _plain(value)
-  elif isinstance(value, abc.Mapping) and isinstance(config[last], Config):
+  if isinstance(value, abc.Mapping) and isinstance(config[last], Config):
     for key, item in value.items():
       _set(config[last], key, item)
   else:
-    config[last] = value
+    config[last] = _plain(value)

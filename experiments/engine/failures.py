@@ -3,7 +3,6 @@
 """One line for each failure that a user, a disk or a machine can cause."""
 
 from collections.abc import Iterator
-from concurrent import futures
 import contextlib
 import errno
 import os
@@ -19,6 +18,7 @@ _FULL_TEXT = re.compile(
   r'\d+ requested and \d+ written',
   re.IGNORECASE,
 )
+_KILLED = 'Worker process was terminated unexpectedly'  # Grain's words
 _MAX_MESSAGE = 2000
 
 
@@ -29,26 +29,23 @@ def line_of(error: BaseException, workdir: str = '') -> str | None:
     workdir: folder that is named if a full disk's error names no file.
   """
   for cause in _causes(error):
-    text = _text(cause)
+    text, number = _text(cause), getattr(cause, 'errno', None)
+    of_runtime = isinstance(cause, RuntimeError)
     if isinstance(cause, executors.JobError):
       return text
-    number = getattr(cause, 'errno', None)
     if number in _FULL or (number is None and _FULL_TEXT.search(text)):
       where = '' if getattr(cause, 'filename', None) else f'{workdir or "."}: '
       return f'{where}{text}; free some space and run the same command again.'
     if (
       isinstance(cause, MemoryError)
       or number == errno.ENOMEM
-      or (isinstance(cause, RuntimeError) and 'RESOURCE_EXHAUSTED' in text)
+      or (of_runtime and 'RESOURCE_EXHAUSTED' in text)
     ):
       return (
         f'out of memory: {text}; make the batch, the model or the number of '
         'processes smaller.'
       )
-    if isinstance(cause, futures.BrokenExecutor) or (
-      isinstance(cause, RuntimeError)
-      and 'Worker process was terminated unexpectedly' in text
-    ):
+    if of_runtime and _KILLED in text:
       return (
         f'a worker process was killed ({text}), as happens for want of '
         'memory: run again with fewer processes.'
@@ -67,19 +64,15 @@ def named(path: str | os.PathLike) -> Iterator[None]:
     raise ValueError(f'{path}: {error}') from None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-  """Yield an error, its parts and what they arose from, nearest first."""
-  seen, todo = set(), [error]
-  while todo:
-    found = todo.pop(0)
-    if found is None or id(found) in seen:
-      continue
-    seen.add(id(found))
-    yield found
-    todo += getattr(found, 'exceptions', ())  # of an ExceptionGroup
-    todo.append(found.__cause__)
-    if not found.__suppress_context__:
-      todo.append(found.__context__)
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+  """Yield an error, its parts and what they arose from."""
+  if error is None:
+    return
+  yield error
+  for part in getattr(error, 'exceptions', ()):  # of an ExceptionGroup
+    yield from _causes(part)
+  hidden = error.__suppress_context__
+  yield from _causes(error.__cause__ if hidden else error.__context__)
 
 
 def _text(error: BaseException) -> str:

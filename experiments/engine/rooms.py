@@ -10,7 +10,7 @@ the module of `config` a class `Config`. Modules are imported when they are aske
 A verb is one file of experiments/, such as experiments/train.py:
 
   if __name__ == '__main__':
-    command.main_of_verb('train', writes=locks.RUN)
+    command.main('train', writes=locks.RUN)
 
 It loads the config, finds the room of config.task here, adds the verb's own section
 if the function's module has a dataclass of the verb's name in capitals (`Evaluate`

@@ -3,10 +3,10 @@
 """The end of a command on a signal: one line, exit code 128 + its number.
 
 Ctrl-C is 130, SIGTERM 143, a closed terminal (SIGHUP) 129; a command that nohup
-started goes on. Everything on disk is whole at any moment, so that the process may
-end at once; processes that it started end by themselves (`retrieval.store.children`).
-Only a training loop asks for more time after SIGTERM: it saves a checkpoint. In
-notebooks, which do not call `watch`, Ctrl-C stays a KeyboardInterrupt.
+started goes on. Everything on disk is whole at any moment, so the process may end at
+once; processes that it started end by themselves (`retrieval.store.children`). Only a
+training loop asks for more time after SIGTERM: it saves a checkpoint. In notebooks,
+which do not call `watch`, Ctrl-C stays a KeyboardInterrupt.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,26 +45,20 @@ class Terminated(SystemExit):
 
 def watch() -> None:
   """Set up a command's process; call it in the main thread, before others start."""
-  keep_memory()
+  named = os.environ.get('JAX_PLATFORMS')
+  on_cpu = named == 'cpu' if named else not device_files.found()
+  if on_cpu and platform.libc_ver()[0] == 'glibc':
+    # Keep freed memory. XLA asks for a step's temporary memory anew each time, and
+    # glibc hands such blocks back to the kernel, which zeroes every page: a tenth to
+    # a fifth of a step.
+    for name, value in _MALLOC:
+      ctypes.CDLL(None).mallopt(name, value)
   # Python's resource tracker removes what workers leave, and need not say so.
   warnings = (os.environ.get('PYTHONWARNINGS'), 'ignore:resource_tracker')
   os.environ['PYTHONWARNINGS'] = ','.join(filter(None, warnings))
   for number in _LINES:
     if signal.getsignal(number) != signal.SIG_IGN:  # as nohup sets SIGHUP
       signal.signal(number, leave)
-
-
-def keep_memory() -> None:
-  """Let malloc keep freed memory of this process, on a CPU under glibc.
-
-  XLA asks for a step's temporary memory anew each time, and glibc hands such blocks
-  back to the kernel, which zeroes every page: a tenth to a fifth of a step.
-  """
-  named = os.environ.get('JAX_PLATFORMS')
-  on_cpu = named == 'cpu' if named else not device_files.found()
-  if on_cpu and platform.libc_ver()[0] == 'glibc':
-    for name, value in _MALLOC:
-      ctypes.CDLL(None).mallopt(name, value)
 
 
 def take_back_sigterm() -> None:
@@ -75,8 +69,7 @@ def take_back_sigterm() -> None:
   exchange = ctypes.CDLL(None).signal
   exchange.argtypes = ctypes.c_int, ctypes.c_void_p
   exchange.restype = ctypes.c_void_p
-  found = exchange(signal.SIGTERM, None)
-  if found:
+  if found := exchange(signal.SIGTERM, None):
     _TELL_JAX[:] = [ctypes.CFUNCTYPE(None, ctypes.c_int)(found)]
   signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 

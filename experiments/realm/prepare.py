@@ -17,7 +17,7 @@ from experiments.engine import cluster, progress, stages
 from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
 from retrieval import settings, tokenization
-from retrieval.store import store, verification
+from retrieval.store import checksums, store
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -156,7 +156,7 @@ STAGES: dict[str, Callable[[Config, realm_data.DataFolder], Rows]] = {
 
 
 def verify(data: realm_data.DataFolder) -> Rows:
-  """Compare the checksums of the published stores, as `verification.mode` says.
+  """Compare the checksums of the published stores, as `checksums.mode` says.
 
   Raises:
     ValueError: if a file is missing or damaged.
@@ -207,7 +207,7 @@ def prepare(config: Config, workdir: str, wanted: Prepare = Prepare()) -> None:
   if wanted.stages == 'all' and getattr(config, 'masker', '') != 'salient':
     chosen.remove('spans')
   work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
-  if verification.mode() != 'off':
+  if checksums.mode() != 'off':
     work.insert(0, ('verify', functools.partial(verify, data)))
   if wanted.export:
     shards = wanted.export_shards

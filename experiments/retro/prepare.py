@@ -41,7 +41,7 @@ from retrieval.index import (
   vectors as vectors_lib,
 )
 from retrieval.search import lda, names, sparse_index, token_store
-from retrieval.store import executors, store, verification
+from retrieval.store import checksums, executors, store
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -356,7 +356,7 @@ _WITH_EVALUATION = ('duplicates', 'evaluation')
 
 
 def verify(data: Folder) -> Rows:
-  """Compare the checksums of the published stores, as `verification.mode` says.
+  """Compare the checksums of the published stores, as `checksums.mode` says.
 
   Raises:
     ValueError: naming the first file that is missing or damaged.
@@ -389,6 +389,6 @@ def prepare(config: Config, workdir: str, prepare: Prepare) -> None:
   for name in stages.choose(prepare.stages, STAGES):
     more = [prepare.evaluation] if name in _WITH_EVALUATION else []
     work.append((name, functools.partial(STAGES[name], config, data, *more)))
-  if verification.mode() != 'off':
+  if checksums.mode() != 'off':
     work.insert(0, ('verify', functools.partial(verify, data)))
   stages.run(work, data.root)

@@ -16,7 +16,7 @@ import numpy as np
 from retrieval import searchers
 from retrieval.index import neighbor_store, neighbors as neighbors_lib
 from retrieval.search import exclude
-from retrieval.store import selected_rows, shards, store
+from retrieval.store import sharded_array, shards, store
 from retrieval.text import chunks as chunks_lib
 
 
@@ -93,7 +93,7 @@ def build_part_neighbors(
 
   def make():
     ids = chunks_of_part(datastore, share, seed)
-    rows = selected_rows.SelectedRows(datastore_vectors.array('vectors'), ids)
+    rows = sharded_array.SelectedRows(datastore_vectors.array('vectors'), ids)
     exact = searchers.ExactSearcher(rows, metric, check=False)
     part = exclude.OtherDocuments(
       exact, lambda: exact, datastore.document_hashes(ids), k

@@ -27,7 +27,6 @@ from retrieval.store import (
   manifests,
   sharded_array,
   store,
-  verification,
 )
 
 MANIFEST = 'index.json'
@@ -156,7 +155,7 @@ def open_index(
   cluster: str | None = None,
   shards_in_memory: int | None = None,
 ) -> Index:
-  """Open a published index; its files are verified as `verification` says.
+  """Open a published index; its files are verified as `checksums` says.
 
   Args:
     cluster: see `searchers.load`; for an index in shards.
@@ -169,7 +168,7 @@ def open_index(
   manifest = _read_manifest(path)
   for name, checksum in manifest['files'].items():
     again = f'remove {path} and build it again'
-    verification.check(path / name, checksum, again)
+    checksums.check(path / name, checksum, again)
   return Index(
     path,
     searchers.load(path, cluster=cluster, shards_in_memory=shards_in_memory),

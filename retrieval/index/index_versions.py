@@ -31,12 +31,10 @@ from retrieval.store import (
   checksums,
   drafts,
   executors,
-  links,
   locks,
   manifests,
   shards,
   store,
-  verification,
 )
 from retrieval.text import blocks as blocks_lib
 
@@ -107,7 +105,7 @@ def read_snapshot(version: pathlib.Path) -> dict:
     raise FileNotFoundError(f'{version}: no such index version.')
   again = f'remove {version} and refresh the index'
   checksum = read_manifest(version)['embedder']
-  verification.check(file, checksum, again)
+  checksums.check(file, checksum, again)
   return snapshots.read(file)
 
 
@@ -406,11 +404,11 @@ def _has_vectors_of(path: pathlib.Path, params, blocks, part) -> bool:
 
 def _link(found: pathlib.Path, draft: pathlib.Path, config) -> None:
   """Put the vectors of a version, and its index where it suits, into a draft."""
-  links.folder(found / 'vectors', draft / 'vectors')
+  drafts.link_folder(found / 'vectors', draft / 'vectors')
   stored = store.Store.open(draft / 'vectors', VECTORS_KIND)
   vectors = stored.array('vectors')
   if index_lib.suits(found / 'index', vectors, stored.fingerprint, config):
-    links.folder(found / 'index', draft / 'index')
+    drafts.link_folder(found / 'index', draft / 'index')
   else:
     index_lib.build_index(draft / 'index', vectors, stored.fingerprint, config)
 

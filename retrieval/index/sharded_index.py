@@ -21,7 +21,7 @@ from typing import Any
 from absl import logging
 
 from retrieval.searchers import base, saved_vectors, scann, sharded
-from retrieval.store import drafts, executors, selected_rows, store
+from retrieval.store import drafts, executors, sharded_array, store
 
 
 def building(
@@ -106,7 +106,7 @@ def build_shard(folder: str | os.PathLike, number: int) -> int:
 
 def _write_shard(draft: pathlib.Path, vectors, number: int, fields) -> None:
   rows = sharded.bounds(fields['shape'][0], fields['shards'], number)
-  part = selected_rows.SelectedRows(vectors, rows)
+  part = sharded_array.SelectedRows(vectors, rows)
   metric = fields['metric']
   base.check_vectors(part, ids=rows)
   if fields['kind'] == 'scann' and len(rows) >= scann.MIN_ROWS:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from retrieval.searchers import base, exact, saved_vectors, scann
-from retrieval.store import links, selected_rows
+from retrieval.store import drafts, sharded_array
 
 _COPIED = ('shard-*', saved_vectors.COPY)
 _QUERY_BATCH = 8192  # queries that repay the opening of shards
@@ -139,7 +139,7 @@ class ShardedSearcher:
     # The maps of these vectors are closed with the shard.
     vectors = saved_vectors.reopened(self._vectors)
     oracle = exact.ExactSearcher(
-      selected_rows.SelectedRows(vectors, rows),
+      sharded_array.SelectedRows(vectors, rows),
       self.metric,
       resident_bytes=None if self.holds_all else 0,
       check=False,
@@ -194,7 +194,7 @@ class ShardedSearcher:
     path.mkdir(parents=True, exist_ok=True)
     for pattern in _COPIED:
       for source in sorted(self.path.glob(pattern)):
-        copy = links.folder if source.is_dir() else links.place
+        copy = drafts.link_folder if source.is_dir() else drafts.link
         copy(source, path / source.name)
     fields = self._fields | {'shards_in_memory': self.shards_in_memory}
     if 'store' in fields:

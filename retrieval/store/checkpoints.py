@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import ml_collections
 
-from retrieval.store import checksums, packed, store, verification
+from retrieval.store import checksums, packed, store
 
 CHECKSUMS, BEST = 'checksums.json', 'best.json'
 _ADVICE = 'remove this step, and the same command continues from the one before'
@@ -88,7 +88,7 @@ def check(path: pathlib.Path, index: int = 0, count: int = 1) -> None:
     raise DamagedError(f'{path / name}: no file of this step; {_ADVICE}.')
   for name, checksum in list(files.items())[index::count]:
     try:
-      verification.check(path / name, checksum, _ADVICE)
+      checksums.check(path / name, checksum, _ADVICE)
     except ValueError as error:
       raise DamagedError(str(error)) from None
 

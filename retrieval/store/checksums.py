@@ -1,13 +1,23 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums of files, which show accidental damage (not forgery): 128 bits of XXH3."""
+"""Checksums of files: 128 bits of XXH3, which show accidental damage, not forgery.
+
+A process compares a file when it first opens it. The environment variable
+RETRIEVAL_VERIFY, which child processes inherit, is 'once', or 'off' to compare nothing.
+"""
 
 import os
+import pathlib
 
 import xxhash
 
+VARIABLE = 'RETRIEVAL_VERIFY'
+MODES = ('once', 'off')
 _PREFIX = 'xxh3:'
 _READ_BYTES = 1 << 20
+
+# (path, checksum) of what this process has compared -> size, inode, times
+_compared: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
 def of_file(path: str | os.PathLike) -> str:
@@ -24,15 +34,50 @@ def of_bytes(data: bytes) -> str:
   return _PREFIX + xxhash.xxh3_128(data).hexdigest()
 
 
-def check(path: str | os.PathLike, expected: str) -> None:
-  """Compare a file with its checksum.
+def mode() -> str:
+  """Return the mode of this process; ValueError for an unknown one."""
+  value = os.environ.get(VARIABLE) or MODES[0]
+  if value not in MODES:
+    raise ValueError(f'{VARIABLE}={value!r}: expected one of {MODES}.')
+  return value
+
+
+def choose(value: str) -> None:
+  """Set the mode of this process and of its children.
+
+  The default, and '', leave the mode that the environment variable names.
 
   Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: when the file is damaged.
+    ValueError: for an unknown mode.
   """
-  found = of_file(path)
-  if found != expected:
+  if value not in ('', MODES[0]):
+    os.environ[VARIABLE] = value
+  mode()
+
+
+def check(file: pathlib.Path, expected: str, advice: str) -> None:
+  """Compare a file with its checksum, unless this process has done so.
+
+  Args:
+    advice: what to do about a damaged file, for the error.
+
+  Raises:
+    ValueError: when the file is missing or damaged.
+  """
+  if mode() == 'off':
+    return
+  key = (os.path.abspath(file), expected)
+  try:
+    found = os.stat(file)
+    times = found.st_mtime_ns, found.st_ctime_ns
+    identity = found.st_size, found.st_ino, *times
+    if _compared.get(key) == identity:
+      return
+    checksum = of_file(file)
+  except FileNotFoundError:
+    raise ValueError(f'{file}: missing; {advice}.') from None
+  if checksum != expected:
     raise ValueError(
-      f'{path}: damaged (checksum {found}, expected {expected}).'
+      f'{file}: damaged (checksum {checksum}, expected {expected}); {advice}.'
     )
+  _compared[key] = identity

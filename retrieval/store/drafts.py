@@ -56,3 +56,17 @@ def _is_dead(path: pathlib.Path) -> bool:
     return True
   except OSError:  # it lives, or the draft was renamed meanwhile
     return False
+
+
+def link(old: str | os.PathLike, new: str | os.PathLike) -> None:
+  """Make a second name of a file: a hard link, or a copy."""
+  old = os.path.realpath(old)
+  try:
+    os.link(old, new)
+  except OSError:  # Another file system, or one without links.
+    shutil.copyfile(old, new)
+
+
+def link_folder(source: pathlib.Path, target: pathlib.Path) -> None:
+  """Make a folder of the same files: hard links, or copies."""
+  shutil.copytree(source, target, copy_function=link)

@@ -20,13 +20,7 @@ from flax import traverse_util
 import jax
 import numpy as np
 
-from retrieval.store import (
-  checksums,
-  manifests,
-  safetensors_files,
-  store,
-  verification,
-)
+from retrieval.store import checksums, manifests, safetensors_files, store
 
 CONFIG = 'config.json'
 WEIGHTS = 'weights.json'
@@ -121,7 +115,7 @@ def checked(folder: str | os.PathLike, name: str) -> pathlib.Path:
   """
   path = pathlib.Path(folder) / name
   # Nothing is written beside the file: the package may be read-only.
-  verification.check(path, read_facts(folder).files[name], _ADVICE)
+  checksums.check(path, read_facts(folder).files[name], _ADVICE)
   return path
 
 

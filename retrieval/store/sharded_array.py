@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import functools
 import pathlib
 import threading
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from retrieval.store import verification
+from retrieval.store import checksums
 
 _MAX_OPEN_SHARDS = 256
 _header_lock = threading.Lock()
@@ -58,7 +59,7 @@ def load(file: pathlib.Path, checksum: str) -> np.ndarray:
   Raises:
     ValueError: when it is missing or damaged.
   """
-  verification.check(file, checksum, advice(file))
+  checksums.check(file, checksum, advice(file))
   try:
     return open_npy(file)
   except (FileNotFoundError, ValueError) as e:
@@ -200,6 +201,29 @@ class ShardedArray:
       if self.offsets[i + 1] > low:
         parts.append(self._map(i)[max(start - low, 0) : stop - low])
     return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
+
+  def __array__(self, dtype=None, copy=None):
+    return np.asarray(self[:], dtype)
+
+
+class SelectedRows:
+  """Rows of an array on disk, as an array of their own; nothing is copied yet."""
+
+  def __init__(self, array: Any, rows: range | np.ndarray):
+    """Take an array [n, ...] and ascending row numbers."""
+    self._array, self._rows = array, rows
+    self.shape, self.dtype = (len(rows), *array.shape[1:]), array.dtype
+
+  def __len__(self) -> int:
+    return len(self._rows)
+
+  def __getitem__(self, key) -> np.ndarray:
+    if not isinstance(self._rows, range):
+      return self._array[self._rows[key]]
+    if isinstance(key, slice):
+      found = self._rows[key]
+      return self._array[found.start : found.stop : found.step]
+    return self._array[self._rows.start + np.asarray(key, np.int64)]
 
   def __array__(self, dtype=None, copy=None):
     return np.asarray(self[:], dtype)

@@ -22,12 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from retrieval.store import (
-  drafts,
-  manifests,
-  sharded_array,
-  verification,
-)
+from retrieval.store import checksums, drafts, manifests, sharded_array
 
 SCHEMA = 1
 MANIFEST = 'manifest.json'
@@ -236,4 +231,4 @@ class Store:
     for index, shard in enumerate(self._shards):
       for name, entry in shard.items():
         file = self.path / shard_file(name, index)
-        verification.check(file, entry['checksum'], sharded_array.advice(file))
+        checksums.check(file, entry['checksum'], sharded_array.advice(file))

@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 
 from retrieval import tokenization
-from retrieval.store import drafts, links, manifests, packed, store
+from retrieval.store import drafts, manifests, packed, store
 from retrieval.text import corpus as corpus_lib, data_folder
 
 _DOCUMENTS = 'documents.jsonl'
@@ -124,7 +124,7 @@ def _write_documents(workdir: pathlib.Path, lines: str) -> pathlib.Path:
 def _link(source: pathlib.Path, target: pathlib.Path) -> None:
   """Make a second name of a file; a killed call leaves no part of one."""
   draft = drafts.beside(target)
-  links.place(source, draft)
+  drafts.link(source, draft)
   os.replace(draft, target)
   draft.unlink(missing_ok=True)  # stays where both names were one file
 

@@ -235,7 +235,7 @@ def test_processes_find_each_other(results):
     ('absent', '--config=no_such_file.py: no such file'),
     ('folder', '--config=.'),
     ('arg', "config_x.py, line 6: Config argument 'large': expected base."),
-    ('type', '--config.size=a: expected a whole number'),
+    ('type', "config.size='a': expected a whole number"),
     ('section', '--config.cluster=3'),
     ('syntax', 'syntax.py, line 3: '),
     ('empty', 'empty.py'),
@@ -244,7 +244,7 @@ def test_processes_find_each_other(results):
     ('number_back', 'number_back.py'),
     ('exits', 'exits.py, line 4: SystemExit: 3'),
     ('zeros', 'zeros.py'),
-    ('tuple', '--config.lengths=(1,'),
+    ('tuple', "config.lengths='(1,'"),
     ('flag_file', 'no_such_file'),
   ],
 )

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Failures of a user, a disk or a machine take one line; bugs keep a traceback."""
 
-from concurrent import futures
 import errno
 
 import jax
@@ -54,7 +53,6 @@ def test_full_disk_tells_a_file_or_the_folder(error, tmp_path):
     (MemoryError('Unable to allocate 7 TiB'), 'out of memory: Unable'),
     (OSError(errno.ENOMEM, 'Cannot allocate memory'), 'out of memory: '),
     (jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: no\nroom'), 'no room'),
-    (futures.BrokenExecutor('A process died'), 'worker process was killed'),
     (
       RuntimeError('Worker process was terminated unexpectedly with -9'),
       'worker process was killed',

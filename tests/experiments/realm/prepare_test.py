@@ -19,7 +19,7 @@ from experiments.realm import (
 from realm_jax.data import folder as realm_data
 from retrieval import tokenization
 from retrieval.formats import tf_example, tfrecord
-from retrieval.store import verification
+from retrieval.store import checksums
 from retrieval.text import corpus as corpus_lib
 from tests.retrieval.text import tiny_blocks
 
@@ -227,7 +227,7 @@ def test_verify_finds_a_flipped_bit(folder, copy, name, capsys, monkeypatch):
   file.write_bytes(data)
   with pytest.raises(ValueError, match=f'{file.name}: damaged'):
     _run(config, copy, 'tokenizer')
-  monkeypatch.setenv(verification.VARIABLE, 'off')
+  monkeypatch.setenv(checksums.VARIABLE, 'off')
   _run(config, copy, 'tokenizer')
 
 

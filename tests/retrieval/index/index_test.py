@@ -13,10 +13,10 @@ from retrieval import searchers
 from retrieval.index import index as index_lib
 from retrieval.searchers import recall_check
 from retrieval.store import (
+  checksums,
   drafts as drafts_lib,
   store,
   store_writer,
-  verification,
 )
 
 NEEDS_SCANN = pytest.mark.skipif(
@@ -184,7 +184,7 @@ def test_damage_is_found_when_opening(tmp_path, vectors, monkeypatch):
   with pytest.raises(ValueError, match=r'vectors\.npy: damaged \(checksum'):
     index_lib.open_index(path)
   with monkeypatch.context() as patch:
-    patch.setenv(verification.VARIABLE, 'off')
+    patch.setenv(checksums.VARIABLE, 'off')
     index_lib.open_index(path)
   file.unlink()
   with pytest.raises(ValueError, match='vectors.npy: missing'):

@@ -23,7 +23,7 @@ from retrieval.index import (
 )
 from retrieval.nn import embedders
 from retrieval.search import exclude, retriever as retriever_lib
-from retrieval.store import store, verification
+from retrieval.store import checksums, store
 from retrieval.text import chunks as chunks_lib
 from tests.retrieval.store import tiny_stores
 
@@ -175,7 +175,7 @@ def test_store_validates_and_notices_a_change(
   data, vectors, tmp_path, monkeypatch
 ):
   # A recomputation finds what checksums would find first.
-  monkeypatch.setenv(verification.VARIABLE, 'off')
+  monkeypatch.setenv(checksums.VARIABLE, 'off')
   _build(data, vectors, tmp_path / 'n')
   arguments = (
     tmp_path / 'n',

@@ -15,7 +15,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import index as index_lib, sharded_index
-from retrieval.store import executors, manifests, verification
+from retrieval.store import checksums, executors, manifests
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -162,7 +162,7 @@ def test_a_damaged_shard_names_its_file(tmp_path, monkeypatch):
   file.write_bytes(data)
   with pytest.raises(ValueError, match=f'shard-000001/{file.name}: damaged'):
     index_lib.open_index(path)
-  monkeypatch.setenv(verification.VARIABLE, 'off')
+  monkeypatch.setenv(checksums.VARIABLE, 'off')
   file.write_bytes(data[: len(data) // 2])
   searcher = index_lib.open_index(path).searcher
   with pytest.raises(ValueError, match='shard-000001'):

@@ -1,10 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums of files: known values and every flipped bit."""
+"""Files are compared when a process first opens them, and when they changed."""
 
+import os
+
+import numpy as np
 import pytest
 
-from retrieval.store import checksums
+from retrieval.store import checksums, store_writer
 
 
 def test_known_values(tmp_path):
@@ -19,10 +22,67 @@ def test_a_flipped_bit_is_found(tmp_path):
   file = tmp_path / 'a.npy'
   file.write_bytes(b'some bytes')
   expected = checksums.of_file(file)
-  checksums.check(file, expected)
+  checksums.check(file, expected, 'make it again')
   for i in range(8):
     file.write_bytes(bytes([ord('s') ^ (1 << i)]) + b'ome bytes')
-    with pytest.raises(ValueError, match=r'a\.npy: damaged .*expected '):
-      checksums.check(file, expected)
-  with pytest.raises(FileNotFoundError):
-    checksums.check(tmp_path / 'b.npy', expected)
+    with pytest.raises(ValueError, match=r'a\.npy: damaged .*make it again'):
+      checksums.check(file, expected, 'make it again')
+  with pytest.raises(ValueError, match=r'b\.npy: missing'):
+    checksums.check(tmp_path / 'b.npy', expected, 'make it again')
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+  """Files whose checksums were computed."""
+  found, of_file = [], checksums.of_file
+  monkeypatch.setattr(
+    checksums, 'of_file', lambda path: (found.append(path), of_file(path))[1]
+  )
+  return found
+
+
+def _store(path):
+  writer = store_writer.StoreWriter(path, 'test', {})
+  for i in range(2):
+    writer.write(i, {'x': np.arange(4, dtype=np.int32)})
+  return writer.publish(2)
+
+
+def _flip(file):
+  data = bytearray(file.read_bytes())
+  data[-1] ^= 1
+  file.write_bytes(data)
+
+
+@pytest.mark.parametrize(('mode', 'count'), [('once', 2), ('off', 0)])
+def test_a_file_is_compared_once(tmp_path, hashed, monkeypatch, mode, count):
+  monkeypatch.setenv(checksums.VARIABLE, mode)
+  made = _store(tmp_path / 's')
+  hashed.clear()  # of the writer
+  for _ in range(2):
+    assert made.array('x')[:].tolist() == [*range(4), *range(4)]
+    made.shard(1, 'x')
+  assert len(hashed) == count
+
+
+def test_a_changed_file_is_compared_again(tmp_path):
+  made = _store(tmp_path / 's')
+  made.verify()
+  file = tmp_path / 's' / 'x-000001.npy'
+  times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+  _flip(file)
+  os.utime(file, ns=times)  # the time of the last status change tells
+  for _ in range(2):
+    with pytest.raises(ValueError, match=r'x-000001\.npy: damaged'):
+      made.array('x')[:]
+  _flip(file)
+  made.array('x')[:]
+
+
+def test_unknown_modes_are_refused(monkeypatch):
+  monkeypatch.setenv(checksums.VARIABLE, 'once')  # undone after the test
+  with pytest.raises(ValueError, match='twice'):
+    checksums.choose('twice')
+  monkeypatch.setenv(checksums.VARIABLE, 'off')
+  checksums.choose('once')  # the default leaves what was named
+  assert checksums.mode() == 'off'
