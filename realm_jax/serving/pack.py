@@ -128,7 +128,8 @@ def pack_vectors(
   vectors = embed(np.arange(blocks.num_blocks), progress)
   levels, scale = packed.round_to_levels(vectors, axis=1)
   arrays = {'levels': levels, 'scale': scale}
-  safetensors_files.write(folder / packaged.VECTORS, arrays)
+  later = packed.next_file(folder, packaged.VECTORS)
+  safetensors_files.write(later, arrays)
   made = {'params': snapshots.fingerprint(params), 'blocks': blocks.fingerprint}
   facts = dataclasses.replace(packed.read_facts(folder), vectors=made)
   packed.write_facts(folder, facts, [packaged.VECTORS])

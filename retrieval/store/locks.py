@@ -8,6 +8,7 @@ A leftover lock file is harmless.
 from collections.abc import Iterator
 import contextlib
 import errno
+import functools
 import os
 import pathlib
 import socket
@@ -27,8 +28,12 @@ HAS_LOCKS = fcntl is not None
 # Roles of writers: who trains in a folder, who prepares data in it.
 RUN, DATA = '', 'data'
 
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _PATIENCE_SEC = 1.0  # a holder may be ending
 _MAX_COMMAND = 200
+
+
+_Lock = functools.partial(filelock.FileLock, fallback_to_soft=False)
 
 
 class WriterError(OSError):
@@ -51,17 +56,13 @@ def hold(
       caller waits for it.
   """
   with contextlib.ExitStack() as stack:
-    if not wait and not os.access(file.parent, os.W_OK):
-      pass
-    elif shared and fcntl is not None:
-      opened = stack.enter_context(open(file, 'a'))
-      fcntl.flock(opened, fcntl.LOCK_SH | (0 if wait else fcntl.LOCK_NB))
-    else:
-      try:
-        stack.enter_context(filelock.FileLock(file, -1 if wait else 0))
-      except filelock.Timeout:
-        code = errno.EWOULDBLOCK
-        raise BlockingIOError(code, os.strerror(code), str(file)) from None
+    if wait or os.access(file.parent, os.W_OK):
+      with _refusals(file):
+        if shared and fcntl is not None:
+          opened = stack.enter_context(open(file, 'a'))
+          fcntl.flock(opened, fcntl.LOCK_SH | (0 if wait else fcntl.LOCK_NB))
+        else:
+          stack.enter_context(_Lock(file, -1 if wait else 0))
     yield
 
 
@@ -91,12 +92,11 @@ def writer(
     return
   parts = ('.writer', role, str(process_index or ''))
   file = folder.resolve() / f'{"-".join(filter(None, parts))}.lock'
-  lock = filelock.FileLock(
-    file, _PATIENCE_SEC, thread_local=False, is_singleton=True
-  )
+  lock = _Lock(file, _PATIENCE_SEC, thread_local=False, is_singleton=True)
   try:
-    lock.acquire()
-  except filelock.Timeout:
+    with _refusals(file):
+      lock.acquire()
+  except BlockingIOError:
     raise WriterError(
       f'{folder}: {_holder(file)} writes here; wait for its end or stop it, or name '
       'another folder.'
@@ -117,6 +117,24 @@ def writer(
     if is_new:
       with contextlib.suppress(OSError):  # it holds something
         folder.rmdir()
+
+
+@contextlib.contextmanager
+def _refusals(file: pathlib.Path) -> Iterator[None]:
+  """Name the file of a lock that another process holds, or that cannot be."""
+  try:
+    yield
+  except filelock.Timeout:
+    code = errno.EWOULDBLOCK
+    raise BlockingIOError(code, os.strerror(code), str(file)) from None
+  except OSError as error:
+    if error.errno not in _NO_LOCKS:
+      raise
+    text = (
+      'this file system has no file locks (flock); mount it with them, or name a '
+      'folder on another one'
+    )
+    raise OSError(error.errno, text, str(file)) from None
 
 
 def _holder(file: pathlib.Path) -> str:

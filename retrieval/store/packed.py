@@ -7,7 +7,9 @@
   *.safetensors    parameters
   tokenizer.json or model, and other small files
 
-`checkpoints` reads such a folder like that of a training run.
+`checkpoints` reads such a folder like that of a training run. To replace files, a writer
+puts FILE.next beside each, then replaces weights.json, then renames: a killed writer
+leaves the old model or the new one.
 """
 
 from collections.abc import Collection, Mapping
@@ -26,6 +28,7 @@ CONFIG = 'config.json'
 WEIGHTS = 'weights.json'
 LEVELS = 127  # of a sign
 _SCALE = ':scale'
+_NEXT = '.next'  # of a file's new version
 _ADVICE = 'install the package again, or pack the model again'
 
 
@@ -33,8 +36,8 @@ def quantize(params: Mapping[str, Any], bits: int = 8) -> dict[str, np.ndarray]:
   """Round matrices to int8, each column or embedding with its own scale.
 
   Scales are float32 under path + ':scale'; vectors stay float32. No value moves
-  by more than half its scale, 1/254 of the largest beside it. At 32 bits nothing is
-  rounded.
+  by more than half its scale: 1/254 of the largest value of its column or embedding.
+  At 32 bits nothing is rounded.
   """
   arrays = {}
   for name, value in traverse_util.flatten_dict(params, sep='/').items():
@@ -59,7 +62,7 @@ def round_to_levels(
 
 
 def dequantize(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-  """Return the tree that `quantize` rounded, in float32."""
+  """Return the tree of parameters, float32, from the arrays of `quantize`."""
   found = {}
   for name, value in arrays.items():
     if name.endswith(_SCALE):
@@ -113,18 +116,30 @@ def checked(folder: str | os.PathLike, name: str) -> pathlib.Path:
   Raises:
     ValueError: when the file is missing or damaged.
   """
-  path = pathlib.Path(folder) / name
-  # Nothing is written beside the file: the package may be read-only.
-  checksums.check(path, read_facts(folder).files[name], _ADVICE)
+  checksum = read_facts(folder).files[name]
+  path = _path(folder, name, checksum)
+  checksums.check(path, checksum, _ADVICE)
   return path
+
+
+def next_file(folder: str | os.PathLike, name: str) -> pathlib.Path:
+  """Return where to write a new version of a file before `write_facts`."""
+  return pathlib.Path(folder) / f'{name}{_NEXT}'
+
+
+def _path(folder: str | os.PathLike, name: str, checksum: str) -> pathlib.Path:
+  """Return the file that has a checksum, if its writer was killed or not."""
+  later = next_file(folder, name)
+  is_later = later.exists() and checksums.of_file(later) == checksum
+  return later if is_later else pathlib.Path(folder) / name
 
 
 def param_shapes(folder: str | os.PathLike) -> dict[str, Any]:
   """Return the tree of the parameters' shapes; no parameter is read."""
   shapes = {
     name: jax.ShapeDtypeStruct(value.shape, np.float32)
-    for file, prefix in read_facts(folder).weights.items()
-    for name, value in _arrays(folder, file, prefix).items()
+    for arrays in _arrays(folder).values()
+    for name, value in arrays.items()
     if not name.endswith(_SCALE)
   }
   return traverse_util.unflatten_dict(shapes, sep='/')
@@ -136,16 +151,15 @@ def load_params(
   """Read the parameters, float32 in host memory.
 
   Args:
-    parts: names of the tree's first level; those that are missing are left out. All
-      of them by default.
+    parts: names of the first level of the parameters, all by default; a part that the
+      model lacks is left out.
 
   Raises:
     FileNotFoundError: when the folder holds no packed model.
     ValueError: when a file is damaged.
   """
   found = {}
-  for file, prefix in read_facts(folder).weights.items():
-    arrays = _arrays(folder, file, prefix)
+  for file, arrays in _arrays(folder).items():
     if parts:
       arrays = {k: x for k, x in arrays.items() if k.split('/')[0] in parts}
     if arrays:
@@ -154,12 +168,14 @@ def load_params(
   return dequantize(found)
 
 
-def _arrays(
-  folder: str | os.PathLike, file: str, prefix: str
-) -> dict[str, np.ndarray]:
-  """Map the arrays of a file by their paths in the model's tree."""
-  arrays = safetensors_files.read(pathlib.Path(folder) / file)
-  return {f'{prefix}/{k}': x for k, x in arrays.items()} if prefix else arrays
+def _arrays(folder: str | os.PathLike) -> dict[str, dict[str, np.ndarray]]:
+  """Map the arrays of each file by their paths in the model's tree."""
+  facts, found = read_facts(folder), {}
+  for file, prefix in facts.weights.items():
+    arrays = safetensors_files.read(_path(folder, file, facts.files[file]))
+    start = f'{prefix}/' if prefix else ''
+    found[file] = {start + name: value for name, value in arrays.items()}
+  return found
 
 
 def write(
@@ -182,31 +198,42 @@ def write(
   """
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
-  store.write_atomically(folder / CONFIG, manifests.dump(config))
+  old = read_facts(folder) if is_packed(folder) else None
+  if old:
+    _settle(folder, old)
+  store.write_atomically(next_file(folder, CONFIG), manifests.dump(config))
   for file, (_, tree) in trees.items():
-    safetensors_files.write(folder / file, quantize(tree, bits))
+    safetensors_files.write(next_file(folder, file), quantize(tree, bits))
+  weights = {file: prefix for file, (prefix, _) in trees.items()}
   facts = Facts(
     step=step,
     fingerprints=dict(fingerprints),
-    weights={file: prefix for file, (prefix, _) in trees.items()},
-    files={},
+    weights=(old.weights if old else {}) | weights,
+    files=old.files if old else {},
+    vectors=old.vectors if old else {},
   )
-  if is_packed(folder):
-    old = read_facts(folder)
-    facts = dataclasses.replace(
-      old,
-      step=step,
-      fingerprints=facts.fingerprints,
-      weights=old.weights | facts.weights,
-    )
   write_facts(folder, facts, {CONFIG, *trees, *others})
 
 
 def write_facts(
   folder: pathlib.Path, facts: Facts, names: Collection[str]
 ) -> None:
-  """Write weights.json with the checksums of some files anew."""
-  sums = {name: checksums.of_file(folder / name) for name in names}
-  facts = dataclasses.replace(facts, files=facts.files | sums)
+  """Write weights.json with new checksums of some files; then put these in place."""
+  sums = dict(facts.files)
+  for name in names:
+    later = next_file(folder, name)
+    sums[name] = checksums.of_file(later if later.exists() else folder / name)
+  facts = dataclasses.replace(facts, files=sums)
   text = manifests.sealed(dataclasses.asdict(facts))
   store.write_atomically(folder / WEIGHTS, text)
+  _settle(folder, facts)
+
+
+def _settle(folder: pathlib.Path, facts: Facts) -> None:
+  """Put new versions in place if weights.json names them; remove others."""
+  for later in folder.glob(f'*{_NEXT}'):
+    name = later.name.removesuffix(_NEXT)
+    if name in facts.files and _path(folder, name, facts.files[name]) == later:
+      os.replace(later, folder / name)
+    else:
+      later.unlink()

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One writer a folder: who is refused, and when the lock ends."""
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -30,7 +32,7 @@ def _refused_by_another_open(folder, name='.writer.lock'):
   """Whether the kernel refuses the lock to whoever opens the file anew."""
   with open(folder / name, 'a') as f:
     try:
-      locks.fcntl.flock(f, locks.fcntl.LOCK_EX | locks.fcntl.LOCK_NB)
+      fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
       return True
   return False
@@ -78,6 +80,22 @@ def test_a_folder_that_cannot_be_written_needs_no_lock(tmp_path, monkeypatch):
   monkeypatch.setattr(locks.os, 'access', lambda *unused: False)
   with locks.writer(tmp_path):
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize('code', [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, code):
+  def refuse(*unused):
+    raise OSError(code, os.strerror(code))
+
+  monkeypatch.setattr(fcntl, 'flock', refuse)
+  for lock in (
+    locks.writer(tmp_path),
+    locks.hold(tmp_path / 'x.lock'),
+    locks.hold(tmp_path / 'x.lock', shared=True, wait=False),
+  ):
+    with pytest.raises(OSError, match='no file locks') as error, lock:
+      pass
+    assert str(tmp_path) in error.value.filename
 
 
 def _draft_of(path, pid):

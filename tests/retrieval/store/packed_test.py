@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounding to 8 bits."""
 
+import contextlib
+import os
+
 import jax
 import numpy as np
 import pytest
@@ -62,6 +65,46 @@ def test_files_are_read_as_they_were_written(params, tmp_path):
   jax.tree.map(np.testing.assert_array_equal, found['word'], params['word'])
   jax.tree.map(np.testing.assert_array_equal, found['dense'], whole['dense'])
   assert packed.read_config(tmp_path) == {'a': 2}
+
+
+def test_a_killed_writer_leaves_the_old_model_or_the_new_one(
+  params, tmp_path, monkeypatch
+):
+  def write(folder, number):
+    parts = {
+      f'{name}.safetensors': (name, jax.tree.map(lambda x: number * x, part))
+      for name, part in params.items()
+    }
+    facts = {'fingerprints': {}, 'bits': 32, 'step': number}
+    packed.write(folder, parts, {'a': number}, **facts)
+
+  def dies_after(steps):
+    replace, left = os.replace, iter(range(steps))
+
+    def limited(*paths):
+      if next(left, None) is None:
+        raise KeyboardInterrupt
+      replace(*paths)
+
+    return limited
+
+  found = []
+  for steps in range(8):
+    folder = tmp_path / f'{steps}'
+    write(folder, 1)
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+      patch.setattr(os, 'replace', dies_after(steps))
+      write(folder, 2)
+    number = packed.read_config(folder)['a']
+    assert packed.read_facts(folder).step == number
+    want = jax.tree.map(lambda x, n=number: n * x, params)
+    loaded = packed.load_params(folder)
+    jax.tree.map(np.testing.assert_array_equal, loaded, want)
+    found.append(number)
+    write(folder, 3)
+    assert packed.read_config(folder) == {'a': 3}
+    assert not [*folder.glob('*.next')]
+  assert found == [1, 1, 1, 1, 2, 2, 2, 2]
 
 
 @pytest.mark.parametrize(
