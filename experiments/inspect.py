@@ -26,7 +26,7 @@ from absl import flags, logging
 from experiments.engine import command, progress, reports
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.store import store
-from retro_jax.trained import inspection, loading, passage as passages
+from retro_jax.trained import inspection, loading
 from retro_jax.views import page as page_lib
 
 FOLDER = 'inspect'
@@ -77,13 +77,13 @@ def _read_text(path: pathlib.Path) -> str:
 
 def _passage(
   trained: loading.TrainedRetro, k: int, num_compared: int
-) -> passages.Passage:
+) -> inspection.Passage:
   values = flags.FLAGS
   if values.text_file:
     path = pathlib.Path(values.text_file)
-    return passages.of_text(trained, _read_text(path), k, path.stem)
-  first = passages.find(trained, values.document, values.split)
-  return passages.of_store(trained, first, values.split, k, num_compared)
+    return inspection.of_text(trained, _read_text(path), k, path.stem)
+  first = inspection.find(trained, values.document, values.split)
+  return inspection.of_store(trained, first, values.split, k, num_compared)
 
 
 def run(

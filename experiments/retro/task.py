@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """RETRO and its baseline as a Task for the training loop."""
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -50,7 +49,7 @@ def _retrofit_params(
   loading.check_data(source, saved, data)
   baseline_cfg = loading.model_config(trained, data.vocab_size)
   try:
-    retrofit.check_fits(model_cfg, dataclasses.asdict(baseline_cfg))
+    retrofit.check_fits(model_cfg, baseline_cfg)
   except ValueError as error:
     raise ValueError(f'config.retrofit_from {source}: {error}.') from None
   baseline, _ = checkpoints.load_params(source, step=saved.step)

@@ -14,6 +14,7 @@ R neighbor length, V vocabulary.
 
 from collections.abc import Callable, Iterator, Sequence
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,8 @@ from retro_jax.data import samples
 from retro_jax.decoding import decode_rows, drawing, growing_text
 from retro_jax.decoding.drawing import SamplingConfig
 from retro_jax.nn import config as config_lib, retro as model_lib
+
+Prompt = samples.Prompt | Sequence[int] | np.ndarray
 
 
 @functools.partial(jax.jit, static_argnames='model')
@@ -56,8 +59,6 @@ def draw_tokens(
   Args:
     config: as of `drawing.of_draws`.
     most: T, tokens at most.
-    key: of the draws.
-    numbers: [B] of the rows.
     logits: [B, V] of the first tokens.
     position: [B] of the tokens before those.
     last: [B] positions of the last tokens that the cache takes; a row that does
@@ -96,11 +97,7 @@ def narrowed(params, dtype):
 
 @functools.partial(jax.jit, donate_argnames='batch')
 def put_row(batch, alone, row):
-  """Logits and cache of a batch, in which one row's become those of `alone`.
-
-  Args:
-    alone: of a pass over the one row.
-  """
+  """Replace one row of a batch's logits and cache by those of a pass over it."""
 
   def put(old, new):
     axes = [i for i, n in enumerate(old.shape) if n != new.shape[i]]
@@ -113,23 +110,12 @@ def put_row(batch, alone, row):
 
 def sample(
   model: model_lib.Retro,
-  params,
-  prompts: Sequence[samples.Prompt | Sequence[int] | np.ndarray],
+  params: Any,
+  prompts: Sequence[Prompt],
   config: SamplingConfig,
-  **settings,
+  **settings: Any,
 ) -> list[samples.Sample]:
-  """Continue prompts, each row by itself.
-
-  Args:
-    prompts: [B], as of `stream`.
-    **settings: as of `stream`.
-
-  Returns:
-    [B] samples.
-
-  Raises:
-    ValueError: as `stream`.
-  """
+  """Continue prompts, each row by itself; arguments and errors as of `stream`."""
   events = stream(model, params, prompts, config, **settings)
   finished = [e for e in events if isinstance(e, samples.Finished)]
   return [e.sample for e in sorted(finished, key=lambda e: e.row)]
@@ -137,8 +123,8 @@ def sample(
 
 def stream(
   model: model_lib.Retro,
-  params,
-  prompts: Sequence[samples.Prompt | Sequence[int] | np.ndarray],
+  params: Any,
+  prompts: Sequence[Prompt],
   config: SamplingConfig,
   *,
   retrieve: samples.RetrieveFn | None = None,
@@ -166,8 +152,7 @@ def stream(
 
   Raises:
     ValueError: for an empty prompt, ids outside the vocabulary, neighbors of
-      another length than the model's or for a baseline, or stop strings without
-      a detokenizer.
+      another length than the model's, or stop strings without a detokenizer.
   """
   if config.stop_strings and detokenize is None:
     raise ValueError('stop_strings need a detokenizer.')
@@ -190,19 +175,15 @@ def stream(
     jax.random.key(seed),
     np.asarray(numbers, np.int32),
   )
-  find = functools.partial(
-    decode_rows.find_neighbors,
-    retrieve=retrieve,
-    k=k,
-    chunk_length=c.chunk_length,
-  )
-  windows = _windows(rows, c, config, k)
-  return _events(model, params, rows, config, windows, draw, find, progress)
+  batch = _batch(rows, c, config, k)
+  find = functools.partial(batch.find_neighbors, retrieve, k)
+  forward = functools.partial(_forward, model, params, batch)
+  return _events(batch, config, forward, draw, find, progress)
 
 
 def _start_row(
   number: int,
-  prompt: samples.Prompt | Sequence[int] | np.ndarray,
+  prompt: Prompt,
   c: config_lib.RetroConfig,
   config: SamplingConfig,
   detokenize: samples.DetokenizeFn | None,
@@ -217,11 +198,6 @@ def _start_row(
     raise ValueError(
       f'Prompt {number}: token ids {min(tokens)}..{max(tokens)}, expected '
       f'0..{c.vocab_size - 1}.'
-    )
-  if prompt.neighbors and not c.cca_layers:
-    raise ValueError(
-      f'Prompt {number} brings neighbors, but the model reads none: it has no '
-      'cca_layers.'
     )
   for u, found in enumerate(prompt.neighbors or ()):
     shape = len(found.tokens), c.neighbor_length
@@ -247,35 +223,33 @@ def _no_neighbors(c) -> tuple[samples.ChunkNeighbors]:
   return (samples.given_neighbors((), c.neighbor_length),)
 
 
-def _windows(rows, c, config, k) -> decode_rows.Windows:
-  """Windows for the longest text and the most neighbors."""
+def _batch(rows, c, config, k) -> decode_rows.Batch:
+  """Rows in windows for the longest text and the most neighbors."""
   longest = max((len(row.grid) for row in rows), default=0)
-  most = max(
-    (len(found.tokens) for row in rows for found in row.given or ()), default=0
-  )
-  num_neighbors = max(k, most)
-  return decode_rows.Windows(
-    decode_rows.bucket(
-      longest + config.max_new_tokens, c.chunk_length, config.context_chunks
-    ),
+  given = [len(found.tokens) for row in rows for found in row.given or ()]
+  num_neighbors = max(k, *given, 0)
+  chunks = -(-(longest + config.max_new_tokens) // c.chunk_length)
+  return decode_rows.Batch(
+    rows,
+    min(1 << (chunks - 1).bit_length(), config.context_chunks),
     c.chunk_length,
     (num_neighbors, c.neighbor_length) if num_neighbors else None,
     config.align_prompt,
   )
 
 
-def _events(model, params, rows, config, windows, draw, find, progress):
+def _events(batch, config, forward, draw, find, progress):
   """Draw token after token and yield the events of `stream`."""
-  for i, row in enumerate(rows):
-    yield samples.Started(i, row.sample(windows.chunk_length))
+  rows = batch.rows
+  for i in range(len(rows)):
+    yield samples.Started(i, batch.sample(i))
   cache = None
   step = 0
   while step < config.max_new_tokens and not all(row.done for row in rows):
-    if windows.neighbor_shape is not None:
-      yield from find(rows)
-    logits, cache = _forward(model, params, rows, windows, cache)
+    yield from find()
+    logits, cache = forward(cache)
     left = config.max_new_tokens - step
-    drawn, cache = draw(rows, windows, logits, cache, step, left)
+    drawn, cache = draw(batch, logits, cache, step, left)
     for tokens in drawn:
       for i, token in enumerate(tokens):
         if not rows[i].done:
@@ -285,68 +259,45 @@ def _events(model, params, rows, config, windows, draw, find, progress):
         progress(step, config.max_new_tokens)
   for row in rows:
     row.done = False
-  if windows.neighbor_shape is not None:
-    # The last chunk, if it is complete, is shown with its neighbors too.
-    yield from find(rows)
+  # The last chunk, if it is complete, is shown with its neighbors too.
+  yield from find()
   for i, row in enumerate(rows):
     text = row.text.finish() if row.text else ''
-    yield samples.Finished(i, text, row.sample(windows.chunk_length))
+    yield samples.Finished(i, text, batch.sample(i))
 
 
-def _forward(model, params, rows, windows, cache):
+def _forward(model, params, batch, cache):
   """Logits [B, V] of the next tokens, and the cache.
 
   A window moves by its own row's length, so that no draw depends on other rows.
   Few rows that move are read anew by themselves.
   """
-  moved = decode_rows.move_windows(rows, windows)
-  position = decode_rows.last_positions(rows, windows)
-  if cache is None or 2 * len(moved) > len(rows):
-    buffer = decode_rows.fill_buffer(rows, windows)
-    return first_logits(model, params, buffer, position)
-  step = decode_rows.step_arguments(rows, position, windows)
-  found = next_logits(model, params, cache, step)
+  moved = batch.move_windows()
+  position = batch.last_positions()
+  if cache is None or 2 * len(moved) > len(batch.rows):
+    return first_logits(model, params, batch.fill_buffer(), position)
+  found = next_logits(model, params, cache, batch.step_arguments(position))
   for i in moved:
-    buffer = decode_rows.fill_buffer(rows[i : i + 1], windows)
-    alone = first_logits(model, params, buffer, position[i : i + 1])
+    one = slice(i, i + 1)
+    alone = first_logits(model, params, batch.fill_buffer(one), position[one])
     found = put_row(found, alone, i)
   return found
 
 
 def _draw(
-  model,
-  params,
-  config,
-  most,
-  key,
-  numbers,
-  rows,
-  windows,
-  logits,
-  cache,
-  step,
-  left,
+  model, params, config, most, key, numbers, batch, logits, cache, step, left
 ):
   """Next tokens [T][B] of all rows, T <= most, left, and the cache."""
-  count = min(most, left, decode_rows.tokens_to_border(rows, windows))
+  count = min(most, left, batch.tokens_to_border())
   if count == 1:
     drawn = drawing.draw_rows(config, key, step, numbers, logits)
     return [drawn.tolist()], cache
-  position = decode_rows.last_positions(rows, windows)
-  grows = np.array([not row.done for row in rows])
-  tokens, cache = draw_tokens(
-    model,
-    params,
-    config,
-    most,
-    key,
-    numbers,
-    logits,
-    cache,
-    position,
-    position + grows * (count - 1),
-    np.array([step, step + count], np.int32),
-  )
+  position = batch.last_positions()
+  grows = np.array([not row.done for row in batch.rows])
+  last = position + grows * (count - 1)
+  steps = np.array([step, step + count], np.int32)
+  of_rows = key, numbers, logits, cache, position, last, steps
+  tokens, cache = draw_tokens(model, params, config, most, *of_rows)
   return tokens[:count].tolist(), cache
 
 

@@ -33,22 +33,12 @@ class GrowingRow:
   done: bool = False
   first_chunk: int = 0  # of the window
 
-  def sample(self, chunk_length: int) -> samples.Sample:
-    """The row as a sample of its present length."""
-    return samples.Sample(
-      np.asarray(self.grid[self.padding :], np.int32),
-      self.prompt_length,
-      chunk_length,
-      list(self.neighbors),
-      self.padding,
-      None if self.text is None else self.text.text,
-    )
-
 
 @dataclasses.dataclass(frozen=True)
-class Windows:
-  """Sizes of windows, the same for all rows and steps."""
+class Batch:
+  """Rows, and windows of one size for all of them and all steps."""
 
+  rows: Sequence[GrowingRow]
   num_chunks: int  # C
   chunk_length: int  # M
   # (N, R); None if no row ever reads neighbors
@@ -60,135 +50,133 @@ class Windows:
     """Tokens of a window."""
     return self.num_chunks * self.chunk_length
 
+  def sample(self, row: int) -> samples.Sample:
+    """A row as a sample of its present length."""
+    row = self.rows[row]
+    return samples.Sample(
+      np.asarray(row.grid[row.padding :], np.int32),
+      row.prompt_length,
+      self.chunk_length,
+      list(row.neighbors),
+      row.padding,
+      None if row.text is None else row.text.text,
+    )
 
-def bucket(num_tokens: int, chunk_length: int, most: int) -> int:
-  """Chunks of the window: the next power of two, at most `most`."""
-  chunks = -(-num_tokens // chunk_length)
-  return min(1 << max(chunks - 1, 0).bit_length(), most)
+  def find_neighbors(
+    self, retrieve: samples.RetrieveFn | None, k: int
+  ) -> list[samples.Read]:
+    """Find the neighbors of every complete chunk that has none yet.
 
+    Args:
+      retrieve: called once for all chunks of rows without neighbors of their own;
+        None where there is no such row.
+      k: neighbors of a chunk.
 
-def find_neighbors(
-  rows: Sequence[GrowingRow],
-  retrieve: samples.RetrieveFn | None,
-  k: int,
-  chunk_length: int,
-) -> list[samples.Read]:
-  """Find the neighbors of every complete chunk that has none yet.
+    Returns:
+      An event for each chunk; the rows hold the same neighbors.
+    """
+    if self.neighbor_shape is None:
+      return []
+    m, rows = self.chunk_length, self.rows
+    missing = [
+      (i, u)
+      for i, row in enumerate(rows)
+      for u in range(len(row.neighbors), len(row.grid) // m)
+      if not row.done
+    ]
+    asked = [(i, u) for i, u in missing if rows[i].given is None]
+    chunks = [
+      np.asarray(rows[i].grid[max(u * m, rows[i].padding) : u * m + m])
+      for i, u in asked
+    ]
+    retrieved = samples.by_chunk(retrieve(chunks, k)) if chunks else []
+    found = dict(zip(asked, retrieved, strict=True))
+    events = []
+    for i, u in missing:
+      given = rows[i].given
+      neighbors = (
+        found[i, u] if given is None else given[min(u, len(given) - 1)]
+      )
+      rows[i].neighbors.append(neighbors)
+      events.append(samples.Read(i, u, neighbors))
+    return events
 
-  Args:
-    rows: all rows. A row with neighbors of its own gets those.
-    retrieve: called once for all chunks of the other rows; None where every row
-      has neighbors of its own.
-    chunk_length: M.
+  def move_windows(self) -> list[int]:
+    """Move windows that their texts outgrow; return the rows that moved."""
+    moved = []
+    for i, row in enumerate(self.rows):
+      if not row.done and self._room(row) < 0:
+        used = -(-len(row.grid) // self.chunk_length)
+        row.first_chunk = used - max(2, -(-self.num_chunks // 2))
+        moved.append(i)
+    return moved
 
-  Returns:
-    An event for each chunk; the rows hold the same neighbors.
-  """
-  m = chunk_length
-  missing = [
-    (i, u)
-    for i, row in enumerate(rows)
-    for u in range(len(row.neighbors), len(row.grid) // m)
-    if not row.done
-  ]
-  asked = [(i, u) for i, u in missing if rows[i].given is None]
-  chunks = [
-    np.asarray(rows[i].grid[max(u * m, rows[i].padding) : u * m + m])
-    for i, u in asked
-  ]
-  retrieved = samples.by_chunk(retrieve(chunks, k)) if chunks else []
-  found = dict(zip(asked, retrieved, strict=True))
-  events = []
-  for i, u in missing:
-    given = rows[i].given
-    neighbors = found[i, u] if given is None else given[min(u, len(given) - 1)]
-    rows[i].neighbors.append(neighbors)
-    events.append(samples.Read(i, u, neighbors))
-  return events
+  def _room(self, row):
+    """Tokens that the window still has room for."""
+    return row.first_chunk * self.chunk_length + self.size - len(row.grid)
 
+  def last_positions(self) -> np.ndarray:
+    """Position of the last token of each row in its window: [B] int32."""
+    # The last of a row that is done may be one too many for its window.
+    lengths = [self.size - max(self._room(row), 0) for row in self.rows]
+    return np.asarray(lengths, np.int32) - 1
 
-def move_windows(rows: Sequence[GrowingRow], windows: Windows) -> list[int]:
-  """Move windows that their texts outgrow; return the rows that moved."""
-  moved = []
-  for i, row in enumerate(rows):
-    end = (row.first_chunk + windows.num_chunks) * windows.chunk_length
-    if not row.done and len(row.grid) > end:
-      used = -(-len(row.grid) // windows.chunk_length)
-      row.first_chunk = used - max(2, -(-windows.num_chunks // 2))
-      moved.append(i)
-  return moved
+  def tokens_to_border(self) -> int:
+    """Return how many tokens can be drawn before a row needs the host.
 
+    A row does as soon as a chunk is complete, whose neighbors are to be found, or
+    its window is full.
+    """
+    m, growing = self.chunk_length, [row for row in self.rows if not row.done]
+    counts = [self._room(row) + 1 for row in growing]
+    if self.neighbor_shape is not None:
+      counts += [m - len(row.grid) % m for row in growing]
+    return min(counts)
 
-def last_positions(rows: Sequence[GrowingRow], windows: Windows) -> np.ndarray:
-  """Position of the last token of each row in its window: [B] int32."""
-  # The last of a row that is done may be one too many for its window.
-  m = windows.chunk_length
-  lengths = [len(row.grid) - row.first_chunk * m for row in rows]
-  return np.minimum(lengths, windows.size).astype(np.int32) - 1
+  def fill_buffer(self, chosen: slice = slice(None)) -> dict[str, np.ndarray]:
+    """The arguments of Retro: the content of the windows of some rows."""
+    m, rows = self.chunk_length, self.rows[chosen]
+    buffer = {'tokens': np.zeros((len(rows), self.size), np.int32)}
+    if self.padded:
+      buffer['segment_ids'] = np.ones_like(buffer['tokens'])
+    for i, row in enumerate(rows):
+      window = row.grid[row.first_chunk * m :][: self.size]
+      buffer['tokens'][i, : len(window)] = window
+      if self.padded and not row.first_chunk:
+        buffer['segment_ids'][i, : row.padding] = 0
+    if self.neighbor_shape is None:
+      return buffer
+    stacked = [
+      samples.stack(
+        row.neighbors[row.first_chunk :][: self.num_chunks],
+        self.num_chunks,
+        self.neighbor_shape,
+      )
+      for row in rows
+    ]
+    tokens, mask = (np.stack(x) for x in zip(*stacked, strict=True))
+    return buffer | {'neighbors': tokens, 'neighbor_mask': mask}
 
-
-def tokens_to_border(rows: Sequence[GrowingRow], windows: Windows) -> int:
-  """Return how many tokens can be drawn before a row needs the host.
-
-  A row does as soon as a chunk is complete, whose neighbors are to be found, or
-  its window is full.
-  """
-  m = windows.chunk_length
-  retrieves = windows.neighbor_shape is not None
-  counts = []
-  for row in rows:
-    if not row.done:
-      end = (row.first_chunk + windows.num_chunks) * m
-      counts.append(end - len(row.grid) + 1)
-      if retrieves:
-        counts.append(m - len(row.grid) % m)
-  return min(counts)
-
-
-def fill_buffer(
-  rows: Sequence[GrowingRow], windows: Windows
-) -> dict[str, np.ndarray]:
-  """The arguments of Retro: the content of the windows."""
-  m, shape = windows.chunk_length, windows.neighbor_shape
-  buffer = {'tokens': np.zeros((len(rows), windows.size), np.int32)}
-  if windows.padded:
-    buffer['segment_ids'] = np.ones_like(buffer['tokens'])
-  for i, row in enumerate(rows):
-    window = row.grid[row.first_chunk * m :][: windows.size]
-    buffer['tokens'][i, : len(window)] = window
-    if windows.padded and not row.first_chunk:
-      buffer['segment_ids'][i, : row.padding] = 0
-  if shape is None:
-    return buffer
-  num_chunks = windows.num_chunks
-  by_chunk = [row.neighbors[row.first_chunk :][:num_chunks] for row in rows]
-  stacked = [samples.stack(found, num_chunks, shape) for found in by_chunk]
-  tokens, mask = (np.stack(x) for x in zip(*stacked, strict=True))
-  return buffer | {'neighbors': tokens, 'neighbor_mask': mask}
-
-
-def step_arguments(
-  rows: Sequence[GrowingRow], position: np.ndarray, windows: Windows
-) -> dict[str, np.ndarray]:
-  """The arguments of RetroStep for the last token of each row."""
-  m, shape = windows.chunk_length, windows.neighbor_shape
-  tokens = [
-    row.grid[row.first_chunk * m + i]
-    for row, i in zip(rows, position, strict=True)
-  ]
-  step = {'tokens': np.array(tokens, np.int32), 'position': position}
-  complete = [
-    i for i, r in enumerate(rows) if len(r.grid) % m == 0 and not r.done
-  ]
-  if shape is None or not complete:
-    return step
-  # Each number of rows is compiled for itself: few, with the last repeated.
-  count = min(1 << (len(complete) - 1).bit_length(), len(rows))
-  complete += complete[-1:] * (count - len(complete))
-  found = [rows[i].neighbors[-1] for i in complete]
-  tokens, mask = samples.stack(found, count, shape)
-  return step | {
-    'rows': np.array(complete, np.int32),
-    'neighbors': tokens,
-    'neighbor_mask': mask,
-  }
+  def step_arguments(self, position: np.ndarray) -> dict[str, np.ndarray]:
+    """The arguments of RetroStep for the last token of each row."""
+    m, rows = self.chunk_length, self.rows
+    tokens = [
+      row.grid[row.first_chunk * m + i]
+      for row, i in zip(rows, position, strict=True)
+    ]
+    step = {'tokens': np.array(tokens, np.int32), 'position': position}
+    complete = [
+      i for i, r in enumerate(rows) if len(r.grid) % m == 0 and not r.done
+    ]
+    if self.neighbor_shape is None or not complete:
+      return step
+    # Each number of rows is compiled for itself: few, with the last repeated.
+    count = min(1 << (len(complete) - 1).bit_length(), len(rows))
+    complete += complete[-1:] * (count - len(complete))
+    found = [rows[i].neighbors[-1] for i in complete]
+    tokens, mask = samples.stack(found, count, self.neighbor_shape)
+    return step | {
+      'rows': np.array(complete, np.int32),
+      'neighbors': tokens,
+      'neighbor_mask': mask,
+    }

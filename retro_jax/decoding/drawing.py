@@ -53,14 +53,13 @@ def keep_mask(
 ) -> Bool[Array, 'B V']:
   """Mask of the tokens that may be drawn.
 
+  Of equal tokens those of lower id go first.
+
   Args:
-    logits: [B, V] already divided by the temperature.
+    logits: already divided by the temperature.
     top_k: keep the likeliest so many; 0 for all.
     top_p: then keep the smallest set of the likeliest whose mass, among what is
       left, is at least this; never less than one token.
-
-  Returns:
-    [B, V] bool. Of equal tokens those of lower id go first.
   """
   order = jnp.argsort(-logits, axis=-1, stable=True)
   logits = jnp.take_along_axis(logits, order, axis=-1)
@@ -79,15 +78,7 @@ def keep_mask(
 def draw(
   keys: Key[Array, ' B'], logits: Float[Array, 'B V'], config: SamplingConfig
 ) -> Array:
-  """Draw one token for each row.
-
-  Args:
-    keys: [B] keys.
-    logits: [B, V].
-
-  Returns:
-    [B] int32.
-  """
+  """Draw one token for each row: [B] int32."""
   logits = logits.astype(jnp.float32)
   if config.banned_ids:
     logits = logits.at[:, jnp.asarray(config.banned_ids)].set(-jnp.inf)
@@ -123,11 +114,7 @@ def draw_rows(
   Args:
     config: as of `of_draws`.
     step: of the tokens, which decides the draws with key and number.
-    numbers: [B] of the rows.
-    logits: [B, V].
-
-  Returns:
-    [B] int32.
+    numbers: of the rows.
   """
   key = jax.random.fold_in(key, step)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)

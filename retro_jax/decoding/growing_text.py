@@ -17,19 +17,13 @@ class GrowingText:
 
   The texts that `add` and `finish` return make up `text`, which ends before the
   first stop string. Text that may still change is held back: an incomplete
-  character, and the beginning of a stop string.
+  character, and the beginning of a stop string. Where `detokenize` cuts no
+  character, the text of two pieces must be that of the whole.
   """
 
   def __init__(
     self, detokenize: samples.DetokenizeFn, stop_strings: Sequence[str] = ()
   ):
-    """Begin with no text.
-
-    Args:
-      detokenize: tokens -> text; where it cuts no character, the text of two
-        pieces is that of the whole.
-      stop_strings: none of them empty.
-    """
     self._detokenize = detokenize
     self._stop_strings = tuple(stop_strings)
     self._pending: list[int] = []
@@ -84,11 +78,7 @@ class GrowingText:
 def pieces(
   detokenize: samples.DetokenizeFn, tokens: Sequence[int] | np.ndarray
 ) -> list[str]:
-  """Text of each token; a split character goes to its last token.
-
-  Returns:
-    As many strings as tokens, which together are the text.
-  """
+  """Text of each token; a split character goes to its last token."""
   growing = GrowingText(detokenize)
   texts = [growing.add(int(token)) for token in tokens]
   if texts:

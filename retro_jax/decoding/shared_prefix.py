@@ -16,10 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retro_jax.decoding import decode
-from retro_jax.nn import (
-  retro as model_lib,
-  retro_tail,
-)
+from retro_jax.nn import retro as model_lib
 
 _BLOCK = 64  # lengths are rounded up to it, so that few programs are compiled
 
@@ -33,18 +30,15 @@ def _read_tails(model, params, cache, tokens, position, last):
     position: [B] of the first own tokens.
     last: [B] of each row's last own token among them.
   """
-  rows = len(tokens)
 
-  def repeat(x):
-    return jnp.repeat(
-      x, rows, axis=1 if x.ndim == 4 else 0
-    )  # [H, B, S, K], [B]
+  def repeat(x):  # [H, B, S, K] or [B]
+    return jnp.repeat(x, len(tokens), axis=1 if x.ndim == 4 else 0)
 
-  return retro_tail.RetroTail(model.config).apply(
+  return model_lib.RetroStep(model.config).apply(
     {'params': params, **jax.tree.map(repeat, cache)},
     tokens,
     position,
-    last,
+    last=last,
     mutable='cache',
   )
 
@@ -74,8 +68,7 @@ def write(
     be what ended it.
 
   Raises:
-    ValueError: without a prefix, for an empty tail, a model of another kind, or a
-      batch that the device cannot hold.
+    ValueError: without a prefix, for an empty tail or a model of another kind.
   """
   if not len(prefix) or not all(map(len, tails)):
     raise ValueError('Expected at least one token in the prefix and each tail.')
@@ -84,9 +77,8 @@ def write(
     return written
   # Equal lengths together: a batch is as long as its longest row.
   order = sorted(range(len(tails)), key=lambda i: len(tails[i]))
-  size = _rounded(
-    len(prefix) + _rounded(len(tails[order[-1]])) + max_new_tokens
-  )
+  longest = _rounded(len(tails[order[-1]]))
+  size = _rounded(len(prefix) + longest + max_new_tokens)
   batch_size = min(batch_size, len(tails))
   buffer = np.zeros((1, size), np.int32)
   buffer[0, : len(prefix)] = prefix

@@ -6,13 +6,10 @@ Borgeaud et al. 2022, section B.1.2, after Transformer-XL (Dai et al. 2019):
 
   logit(i, j) = ((q_i + u) . k_j + (q_i + w) . (R(d(i, j)) W_R)) / sqrt(K)
 
-with R(d) the sines, then the cosines, of d at D frequencies, D the width of the
-query stream. d(i, j) = i - j + offset takes few distinct values, so the
-position term is one product with those, moved into place by a reshape; it is
-computed once for all neighbors that share an attention.
+with d(i, j) = i - j + offset; `positions` has R and the second term.
 
-Dimension key: N rows (sequences or chunks), Q queries, S keys, H heads, K head
-width, D model width, T distinct distances.
+Dimension key: N rows (sequences or chunks), Q queries, S keys, T queries of a step,
+H heads, K head width, D and E widths of the two streams.
 """
 
 from collections.abc import Sequence
@@ -21,12 +18,12 @@ import dataclasses
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 import numpy.typing as npt
 
 from retrieval.kernels import fused_attention, products
 from retrieval.nn import partitioning
-from retro_jax.nn import distances, positions as positions_lib
+from retro_jax.nn import positions as positions_lib
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,49 +64,36 @@ def accumulation_dtype(dtype: npt.DTypeLike) -> jnp.dtype:
   return jnp.promote_types(dtype, jnp.float32)
 
 
-class RMSNorm(nn.Module):
-  """x / rms(x) * scale (Zhang and Sennrich 2019), in float32."""
+class Norm(nn.Module):
+  """RMSNorm (Zhang and Sennrich 2019) or LayerNorm (Ba et al. 2016), in float32."""
 
   epsilon: float
   dtype: str
   param_dtype: str
+  centered: bool = False  # LayerNorm: of x less its mean, with a bias
 
   @nn.compact
   def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
     """Normalize the last axis of `x`."""
-    scale = self._vector('scale', nn.initializers.ones, x.shape[-1])
-    return self._normalize(x, scale).astype(self.dtype)
+    wide = accumulation_dtype(self.dtype)
 
-  def _vector(self, name, init, width):
-    init = partitioning.partitioned(init, 'embed')
-    vector = self.param(name, init, (width,), self.param_dtype)
-    return vector.astype(accumulation_dtype(self.dtype))
+    def vector(name, init):
+      init = partitioning.partitioned(init, 'embed')
+      return self.param(name, init, x.shape[-1:], self.param_dtype).astype(wide)
 
-  def _normalize(self, x, scale):
-    x = x.astype(scale.dtype)
+    scale = vector('scale', nn.initializers.ones)
+    x = x.astype(wide)
+    if self.centered:
+      x = x - jnp.mean(x, axis=-1, keepdims=True)
     mean_square = jnp.mean(x * x, axis=-1, keepdims=True)
-    return x * jax.lax.rsqrt(mean_square + self.epsilon) * scale
-
-
-class LayerNorm(RMSNorm):
-  """The same of x less its mean, and a bias (Ba et al. 2016)."""
-
-  @nn.compact
-  def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
-    """Normalize the last axis of `x`."""
-    scale = self._vector('scale', nn.initializers.ones, x.shape[-1])
-    bias = self._vector('bias', nn.initializers.zeros, x.shape[-1])
-    x = x.astype(scale.dtype)
-    x = x - jnp.mean(x, axis=-1, keepdims=True)
-    return (self._normalize(x, scale) + bias).astype(self.dtype)
+    x = x * jax.lax.rsqrt(mean_square + self.epsilon) * scale
+    if self.centered:
+      x = x + vector('bias', nn.initializers.zeros)
+    return x.astype(self.dtype)
 
 
 def causal_blocks(length: int) -> list[tuple[int, int]]:
-  """Cut queries so that each block skips the keys after it.
-
-  Returns:
-    (start, stop) of at most four blocks of at least 64 queries but the last.
-  """
+  """Cut queries into at most four blocks, (start, stop), which skip the keys after."""
   size = max(64, -(-length // 4))
   return [(i, min(i + size, length)) for i in range(0, length, size)]
 
@@ -128,32 +112,27 @@ def project(
   scale: float,
   bias: bool = False,
 ) -> list[Float[Array, '*N F']]:
-  """Multiply by parameters of a module, which has a config with both dtypes.
+  """Multiply by matrices, parameters of a module, whose config has both dtypes.
 
   Args:
-    names: of the matrices; their biases are `name`_bias.
-    width: F.
     axes: logical axes of the matrices [D, F].
     scale: their initial standard deviation.
-    bias: whether biases are added.
+    bias: whether `name`_bias is added.
   """
   c = module.config
   init = partitioning.partitioned(nn.initializers.normal(scale), *axes)
   zeros = partitioning.partitioned(nn.initializers.zeros, axes[-1])
+
+  def parameter(name, init, *shape):
+    return module.param(name, init, shape, c.param_dtype).astype(c.dtype)
+
   matrices, biases = [], []
   for name in names:
-    shape = x.shape[-1], width
-    matrices.append(module.param(name, init, shape, c.param_dtype))
+    matrices.append(parameter(name, init, x.shape[-1], width))
     if bias:
-      biases.append(
-        module.param(f'{name}_bias', zeros, (width,), c.param_dtype)
-      )
-  found = products.linears(x, [matrix.astype(c.dtype) for matrix in matrices])
-  if bias:
-    found = [
-      y + added.astype(c.dtype) for y, added in zip(found, biases, strict=True)
-    ]
-  return found
+      biases.append(parameter(f'{name}_bias', zeros, width))
+  found = products.linears(x, matrices)
+  return [y + b for y, b in zip(found, biases, strict=True)] if bias else found
 
 
 class RelativeAttention(nn.Module):
@@ -179,22 +158,21 @@ class RelativeAttention(nn.Module):
       )
     ]
 
-  def _normed(self, name, x):
-    """Queries or keys, normalized where the config says so."""
+  def _placed(self, name, x, positions):
+    """Queries, scaled, or keys; normalized and at their angles as configured."""
     c = self.config
-    if not c.head_norms:
-      return x
-    return RMSNorm(c.norm_epsilon, c.dtype, c.param_dtype, name=name)(x)
-
-  def _turned(self, x, positions):
-    """Queries or keys at their angles, where positions are such."""
-    base = self.config.rotary_base
-    return x if not base else positions_lib.rotate(x, positions, base)
+    if c.head_norms:
+      norm = Norm(c.norm_epsilon, c.dtype, c.param_dtype, name=f'{name}_norm')
+      x = norm(x)
+    if name == 'q':
+      x = x * c.scale
+    if c.rotary_base:
+      x = positions_lib.rotate(x, positions, c.rotary_base)
+    return x
 
   def _for_queries(self, x):
     """Keys or values, each for the heads of queries that share it."""
-    c = self.config
-    times = c.num_heads // c.heads['k']
+    times = self.config.num_heads // len(x)
     return x if times == 1 else jnp.repeat(x, times, axis=0)
 
   def _biased(self, name, q):
@@ -208,9 +186,9 @@ class RelativeAttention(nn.Module):
     return q + bias.reshape(c.num_heads, 1, 1, c.head_dim)
 
   def _relative_keys(self, first, last, width):
-    """R(d) W_R for d from `first` down to `last`: [H, T, K]."""
+    """R(d) W_R for d from `first` down to `last`, [H, first - last + 1, K]."""
     c = self.config
-    vectors = distances.vectors_of(
+    vectors = positions_lib.vectors_of(
       first, last, width, c.position_base, c.max_distance, c.dtype
     )
     inner, axes = c.num_heads * c.head_dim, ('embed', 'heads')
@@ -223,9 +201,10 @@ class RelativeAttention(nn.Module):
     mixed = mixed.transpose(1, 2, 0, 3)
     mixed = mixed.reshape(*mixed.shape[:2], -1)
     axes, scale = ('heads', 'embed'), c.output_init_scale
-    return project(self, ['o'], mixed, width, axes, scale, c.projection_biases)[
-      0
-    ]
+    (out,) = project(
+      self, ['o'], mixed, width, axes, scale, c.projection_biases
+    )
+    return out
 
   @nn.compact
   def __call__(
@@ -242,25 +221,21 @@ class RelativeAttention(nn.Module):
     cached_rows: slice | Int[Array, ' _'] | None = None,
     positions: Int[Array, '#N Qs'] | None = None,
   ) -> Float[Array, 'N Qs D']:
-    """Attend from `queries` to `keys`.
+    """Attend from `queries` to `keys`, both normalized; without residual.
 
     Args:
-      queries: [N, copies * Q, D]. The query stream, already normalized.
-      keys: [N, copies * S, E]. The key stream; keys and values come from it.
-      query_length: Q, positions in one copy of the queries; default all.
-      key_length: S, positions in one copy of the keys; default all.
+      queries: Q positions, or copies of them.
+      keys: of keys and values: S positions, or copies of them.
+      query_length: Q; default all.
+      key_length: S; default all.
       offset: d(i, j) = i - j + offset.
       causal: True allows j <= i only (no copies and no offset then).
-      segments: of queries [N or 1, copies * Q or 1] and of keys [N, copies * S],
-        numbers from 0 on or booleans. A query sees the keys of its own segment
-        alone; one that sees no key gets zeros.
+      segments: of queries and of keys, numbers from 0 on or booleans. A query
+        sees the keys of its own segment alone; one that sees no key gets zeros.
       cached_rows: rows whose keys CachedAttention is to find in the collection
         'cache', if that may change.
-      positions: [N, Q] or [1, Q]. Of queries and keys, which are the same
-        tokens, where the config has a rotary_base.
-
-    Returns:
-      [N, copies * Q, D]. Without residual.
+      positions: of queries and keys, which are the same tokens, where the config
+        has a rotary_base.
     """
     c = self.config
     total, width = queries.shape[1:]
@@ -271,30 +246,30 @@ class RelativeAttention(nn.Module):
     else:
       (q,) = self._project('q', queries)
       k, v = self._project('kv', keys)
-    q = self._turned(self._normed('q_norm', q) * c.scale, positions)
-    k = self._turned(self._normed('k_norm', k), positions)
+    q = self._placed('q', q, positions)
+    k = self._placed('k', k, positions)
     with_u = self._biased('u', q)
     by_position = None
     if c.relative_positions:
       with_w = self._biased('w', q)  # before r: the order decides the draws
       last = -causal_blocks(total)[0][1] if causal else offset - key_length
       first = offset + query_length - 1
-      relative = self._relative_keys(first, last, width)
-      by_position = with_w, relative
+      by_position = with_w, self._relative_keys(first, last, width)
     if cached_rows is not None and is_caching(self):
       self.put_variable('cache', 'k', k[:, cached_rows])
       self.put_variable('cache', 'v', v[:, cached_rows])
-      if c.relative_positions:
-        self.put_variable('cache', 'relative', relative)
+      if by_position is not None:
+        self.put_variable('cache', 'relative', by_position[1])
     k, v = self._for_queries(k), self._for_queries(v)
     lengths = query_length, key_length
     mask = None
     if segments is not None:
       mask = segments[0][:, :, None] == segments[1][:, None]
     mixed = self._fused(with_u, k, v, by_position, segments, causal, *lengths)
-    if mixed is None:
-      mix = self._mix_causal if causal else self._mix
-      mixed = mix(with_u, k, v, by_position, mask, *lengths)
+    if mixed is None and causal:
+      mixed = self._mix_causal(with_u, k, v, by_position, mask)
+    elif mixed is None:
+      mixed = self._mix(with_u, k, v, by_position, mask, *lengths)
     out = self._output(mixed, width)
     if mask is not None and not causal:
       out = jnp.where(mask.any(axis=-1)[..., None], out, 0)
@@ -330,22 +305,22 @@ class RelativeAttention(nn.Module):
     )
     return mixed.reshape(q.shape)
 
-  def _mix_causal(self, q, k, v, by_position, mask, total, _):
+  def _mix_causal(self, q, k, v, by_position, mask):
     """`_mix` of each of a few blocks of the queries, without the keys after it."""
-    mixed = []
+    mixed, total = [], q.shape[2]
     for start, stop in causal_blocks(total):
       part = slice(start, stop)
       seen = jnp.tri(stop - start, stop, start, dtype=bool)[None]
       if mask is not None:
         seen = seen & mask[:, part, :stop]
-      positions = None
+      of_block = None
       if by_position is not None:
         first = total - stop
         relative = by_position[1][:, first : first + 2 * stop - start]
-        positions = by_position[0][:, :, part], relative
+        of_block = by_position[0][:, :, part], relative
       lengths = stop - start, stop
       block = q[:, :, part], k[:, :, :stop], v[:, :, :stop]
-      mixed.append(self._mix(*block, positions, seen, *lengths, causal=True))
+      mixed.append(self._mix(*block, of_block, seen, *lengths, causal=True))
     return jnp.concatenate(mixed, axis=2)
 
   def _mix(
@@ -355,8 +330,69 @@ class RelativeAttention(nn.Module):
     bias = None
     if by_position is not None:
       lengths = query_length, key_length
-      bias = distances.logits(*by_position, *lengths, causal)
+      bias = positions_lib.logits(*by_position, *lengths, causal)
     mask = None if mask is None else mask[None]
     if self._keeps_weights():
       self.sow('weights', 'weights', products.weights(q, k, bias, mask))
     return products.attend(q, k, v, bias, mask)
+
+
+class CachedAttention(RelativeAttention):
+  """The same attention of the next tokens of each row, for decoding.
+
+  The collection 'cache' holds the projected keys, values and relative keys that
+  RelativeAttention left there for a whole sequence. So a query costs its own
+  projections, and a product with each key and each distance.
+  """
+
+  @nn.compact
+  def __call__(
+    self,
+    query: Float[Array, 'N T D'],
+    index: Int[Array, ' N'],
+    mask: Bool[Array, 'N T Ss'],
+    *,
+    query_length: int,
+    key_length: int,
+    update: tuple[Float[Array, 'A U E'], tuple] | None = None,
+    positions: Int[Array, 'N T'] | None = None,
+  ) -> Float[Array, 'N T D']:
+    """Attend from `query`, normalized, to the cached keys; without residual.
+
+    Args:
+      query: T is 1 where positions are relative.
+      index: which of the positions 0..Q-1 the first query of a row is.
+      mask: False hides a key. A query without any key gets zeros.
+      query_length: Q.
+      key_length: S, positions in one copy of the keys.
+      update: new part of the key stream, and which rows and keys of the cache it
+        replaces: an index of [N, copies * S].
+      positions: of query and update, which are the same tokens, where the config
+        has a rotary_base.
+    """
+    if update is not None:
+      keys, place = update
+      k, v = self._project('kv', keys)
+      k = self._placed('k', k, positions)
+      for name, new in (('k', k), ('v', v)):
+        cached = self.get_variable('cache', name)
+        cached = cached.at[(slice(None), *place)].set(new)
+        self.put_variable('cache', name, cached)
+    (q,) = self._project('q', query)
+    q = self._placed('q', q, positions)
+    bias = None
+    if self.config.relative_positions:
+      relative = self.get_variable('cache', 'relative')
+      logits = products.scores(self._biased('w', q)[:, :, 0], relative)
+      # As in shift_to_keys, of which this is row `index`.
+      columns = query_length - 1 - index[:, None] + jnp.arange(key_length)
+      bias = jnp.take_along_axis(logits, columns[None], axis=-1)[:, :, None]
+    mixed = products.attend(
+      self._biased('u', q),
+      self._for_queries(self.get_variable('cache', 'k')),
+      self._for_queries(self.get_variable('cache', 'v')),
+      bias,
+      mask[None],
+    )
+    out = self._output(mixed, query.shape[-1])
+    return jnp.where(mask.any(axis=-1)[..., None], out, 0)

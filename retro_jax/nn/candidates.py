@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A retriever taught by a language model: how much each candidate helps it predict.
 
-REPLUG's supervision (Shi et al. 2023, section 4). RETRO reads one candidate of each
-chunk at a time; a decoder without retrieval reads it as a prefix, see `prefixes`.
-The neighbors of chunk u act on the predictions of its last position and of the m - 1
-after it (Borgeaud et al. 2022, section 2.4): the loss of chunk u + 1 is what a
-candidate is measured by. It is divided by the number of tokens, of which a query has
-at least m / 2, so that temperatures do not depend on m. A pass over a sequence reads
-the candidate of one rank for all of its chunks: K candidates take K passes, and
-earlier chunks read the candidate of the same rank.
+REPLUG's supervision (Shi et al. 2023, sections 3.2 and 4). The neighbors of chunk u
+act on the predictions of its last position and of the m - 1 after it (Borgeaud et al.
+2022, section 2.4): the loss of chunk u + 1 is what a candidate is measured by. It is
+divided by the number of tokens, of which a query has at least m / 2, so that
+temperatures do not depend on m.
+
+RETRO reads the candidate of one rank for all chunks of a sequence in one pass: K
+candidates take K passes, and earlier chunks read the candidate of the same rank. A
+decoder without retrieval reads a candidate as a prefix of the chunk that asks.
 
 Dimension key: B batch, L tokens, C chunks, M chunk length, K candidates, A = K + 1
 candidates and none, R neighbor length, Q queries (chunks of a row whose candidates
@@ -22,11 +23,11 @@ from typing import Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from retrieval.nn import objectives
-from retro_jax.nn import losses, prefixes
+from retro_jax.nn import losses
 
 EMBEDDER, LANGUAGE_MODEL = 'embedder', 'language_model'  # parts of parameters
 
@@ -35,8 +36,7 @@ def following(x: Any, chunk_length: int) -> Any:
   """Cut [..., L] into the positions that each chunk's neighbors act on.
 
   Returns:
-    [..., C - 1, M] of a NumPy or JAX array; a row ends before it holds all of them
-    for its last chunk.
+    [..., C - 1, M], of a NumPy or JAX array: the last chunk's are not all in a row.
   """
   m = chunk_length
   return x[..., m - 1 : -1].reshape(*x.shape[:-1], -1, m)
@@ -68,29 +68,71 @@ def gold_log_probs(
   """Log-probabilities of what follows each query, by each candidate alone.
 
   Args:
-    model: a RETRO.
+    model: a RETRO, or a decoder without retrieval.
     batch: as `losses.batch_nll`; neighbors [B, C, K, R] are the candidates, asked
       [B, Q] the queries' chunks, negative for none.
 
   Returns:
-    Nats, 0 outside of `loss_mask`; the last of A is without retrieval.
+    Nats of positions that `following` cuts, for RETRO 0 outside of `loss_mask`; the
+    last of A is without a candidate.
   """
   neighbors, mask = batch['neighbors'], batch['neighbor_mask']
-  asked = jnp.maximum(batch['asked'], 0)[:, :, None]
-  k = neighbors.shape[2]
+  asked = jnp.maximum(batch['asked'], 0)
+  k, m = neighbors.shape[2], model.config.chunk_length
 
   def read(rank):
     at = jnp.minimum(rank, k - 1)
-    one = {
-      'neighbors': jax.lax.dynamic_slice_in_dim(neighbors, at, 1, 2),
-      'neighbor_mask': jax.lax.dynamic_slice_in_dim(mask, at, 1, 2)
-      & (rank < k),
-    }
-    nll = losses.batch_nll(model, params, {**batch, **one})
-    found = -following(nll, model.config.chunk_length)
-    return jnp.take_along_axis(found, asked, 1)
+    tokens = jax.lax.dynamic_slice_in_dim(neighbors, at, 1, 2)
+    there = jax.lax.dynamic_slice_in_dim(mask, at, 1, 2) & (rank < k)
+    if model.config.cca_layers:
+      return read_neighbors(tokens, there)
+    return read_prefix(tokens[:, :, 0], there[:, :, 0])
+
+  def read_neighbors(tokens, there):
+    row = {**batch, 'neighbors': tokens, 'neighbor_mask': there}
+    nll = losses.batch_nll(model, params, row)
+    return jnp.take_along_axis(-following(nll, m), asked[:, :, None], 1)
+
+  def read_prefix(tokens, there):
+    of_queries = (
+      jnp.take_along_axis(x, asked[:, :, None], 1) for x in (tokens, there)
+    )
+    row = _prefixed(batch, asked, *of_queries, m)
+    nll = losses.batch_nll(model, params, row)
+    return -nll[:, -m - 1 : -1].reshape(*asked.shape, m)
 
   return jnp.moveaxis(jax.lax.map(read, jnp.arange(k + 1)), 0, 2)
+
+
+def _prefixed(batch, asked, prefix, there, m):
+  """Each query's chunk and the next, after its prefix [B, Q, R]: rows of B Q."""
+  prefix, there = right_aligned(prefix, there)
+  start = jnp.minimum(asked * m, batch['tokens'].shape[1] - 2 * m)
+  span = start[:, :, None] + jnp.arange(2 * m)  # [B, Q, 2 M]
+  rows = jnp.arange(len(asked))[:, None, None]
+  tokens, targets = batch['tokens'][rows, span], batch['targets'][rows, span]
+
+  def flat(before, text):
+    return jnp.concatenate([before, text], -1).reshape(
+      -1, before.shape[-1] + 2 * m
+    )
+
+  return {
+    'tokens': flat(jnp.where(there, prefix, 0), tokens),
+    'targets': flat(jnp.zeros_like(prefix), targets),
+    'segment_ids': flat(there.astype(jnp.int32), jnp.ones_like(tokens)),
+    'loss_mask': flat(jnp.zeros_like(there), jnp.ones(tokens.shape, bool)),
+  }
+
+
+def right_aligned(
+  tokens: Int[Array, '*b R'], mask: Bool[Array, '*b R']
+) -> tuple[Int[Array, '*b R'], Bool[Array, '*b R']]:
+  """Move the tokens that count, the first ones of a row, to its end."""
+  length = tokens.shape[-1]
+  kept = mask.sum(-1, keepdims=True)
+  at = jnp.arange(length) - (length - kept)
+  return jnp.take_along_axis(tokens, jnp.maximum(at, 0), -1), at >= 0
 
 
 def loss(
@@ -120,8 +162,7 @@ def loss(
   del key, train
   m = model.config.chunk_length
   frozen = jax.lax.stop_gradient(params[LANGUAGE_MODEL])
-  reads = gold_log_probs if model.config.cca_layers else prefixes.gold_log_probs
-  gold = reads(model, frozen, batch)
+  gold = gold_log_probs(model, frozen, batch)
   asked = batch['asked'][:, :, None]
   predicted = jnp.take_along_axis(targets(batch, m), jnp.maximum(asked, 0), 1)
   predicted &= asked >= 0

@@ -15,22 +15,13 @@ from flax import linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from retro_jax.nn import attention, cached_attention
+from retro_jax.nn import attention
 
 
 def chunk_to_read(
   position: Int[Array, ' B'], chunk_length: int, num_chunks: int
 ) -> tuple[Int[Array, ' B'], Bool[Array, ' B']]:
-  """The chunk whose neighbors a token reads.
-
-  Args:
-    position: [B].
-    chunk_length: M.
-    num_chunks: C.
-
-  Returns:
-    [B] in 0..C-1, and [B] whether there is such a chunk.
-  """
+  """The chunk, in 0..C-1, whose neighbors a token reads, and whether there is one."""
   u = (position + 1) // chunk_length - 1
   return jnp.clip(u, 0, num_chunks - 1), (u >= 0) & (u < num_chunks)
 
@@ -40,13 +31,9 @@ def attending_chunks(
 ) -> Shaped[Array, 'B C M *D']:
   """Cut tokens into attending chunks, each one token before the next chunk.
 
-  Args:
-    x: [B, L, *D]. One entry a token.
-    chunk_length: M.
-    num_chunks: C, at most L // M; tokens after them are left out.
-
   Returns:
-    [B, C, M, *D]. Zeros where the last attending chunk passes the end.
+    Zeros where the last attending chunk passes the end; tokens after `num_chunks`,
+    which is at most L // M, are left out.
   """
   start = chunk_length - 1
   size = num_chunks * chunk_length
@@ -61,15 +48,7 @@ def attending_chunks(
 def to_tokens(
   chunks: Float[Array, 'B C M D'], length: int
 ) -> Float[Array, 'B L D']:
-  """Put attending chunks back at their tokens, zeros elsewhere.
-
-  Args:
-    chunks: [B, C, M, D].
-    length: L.
-
-  Returns:
-    [B, L, D].
-  """
+  """Put attending chunks back at their tokens, zeros elsewhere."""
   batch, num_chunks, chunk_length, width = chunks.shape
   start = chunk_length - 1
   x = chunks.reshape(batch, num_chunks * chunk_length, width)
@@ -96,17 +75,17 @@ class ChunkedCrossAttention(nn.Module):
     """Read the neighbors; all of a chunk's share one softmax.
 
     Args:
-      x: [B, L, D]. The decoder's stream, already normalized.
-      encoded: [B, C, N, R, E]. Encoded neighbors of the complete chunks.
-      neighbor_mask: [B, C, N, R]. False where there is no neighbor token.
-      token_mask: [B, C, M]. False for tokens of an attending chunk that may not
-        read (they belong to another document); None lets all read.
-      last: [B]. Tokens whose neighbors CachedCrossAttention is to find in the
+      x: the decoder's stream, already normalized.
+      encoded: neighbors of the complete chunks.
+      neighbor_mask: False where there is no neighbor token.
+      token_mask: False for tokens of an attending chunk that may not read (they
+        belong to another document); None lets all read.
+      last: tokens whose neighbors CachedCrossAttention is to find in the
         collection 'cache', if that may change.
       chunk_length: M.
 
     Returns:
-      [B, L, D]. Without residual; exactly zero where there is nothing to read.
+      Without residual; exactly zero where there is nothing to read.
     """
     batch, num_chunks, num_neighbors, neighbor_length, _ = encoded.shape
     rows = batch * num_chunks
@@ -149,27 +128,21 @@ class CachedCrossAttention(nn.Module):
     """Read the neighbors.
 
     Args:
-      x: [B, 1, D]. The decoder's stream, already normalized.
-      position: [B]. Of the tokens.
-      encoded: [A, 1, N, R, E]. Encoded neighbors of newly complete chunks; None
-        when no chunk was completed.
-      rows: [A]. Whose chunks those are.
-      neighbor_mask: [B, N, R]. Of the neighbors in the cache, after this.
+      x: the decoder's stream, already normalized.
+      position: of the tokens.
+      encoded: neighbors of newly complete chunks; None without any.
+      rows: whose chunks those are.
+      neighbor_mask: of the neighbors in the cache, after this.
       chunk_length: M.
-
-    Returns:
-      [B, 1, D]. Without residual; exactly zero where there is nothing to read.
     """
-    batch, _, neighbor_length = neighbor_mask.shape
     update = None
     if encoded is not None:
-      keys = encoded.reshape(len(encoded), -1, encoded.shape[-1])
-      update = keys, (rows,)
-    return cached_attention.CachedAttention(self.config, name='attention')(
+      update = encoded.reshape(len(encoded), -1, encoded.shape[-1]), (rows,)
+    return attention.CachedAttention(self.config, name='attention')(
       x,
       (position + 1) % chunk_length,
-      neighbor_mask.reshape(batch, 1, -1),
+      neighbor_mask.reshape(len(x), 1, -1),
       query_length=chunk_length,
-      key_length=neighbor_length,
+      key_length=neighbor_mask.shape[-1],
       update=update,
     )

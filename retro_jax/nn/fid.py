@@ -17,14 +17,13 @@ once for each question, and keys and values of the passages stay in the cache.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flax import traverse_util
 import jax
 import numpy as np
 
 from retrieval.nn import sharding
 from retro_jax.nn import initial
 from retro_jax.nn.config import RetroConfig
-
-Parts = dict[str, Any]
 
 
 def fields(
@@ -77,33 +76,22 @@ def start(
   old = _parts(trained)
   scale = float(np.std(np.asarray(old['embedding'], np.float32)))
 
+  def parts(key):
+    return _parts(sharding.unbox(initial.flat_params(key, config, scale)))
+
   @jax.jit
   def new_parts(key):
-    made = sharding.unbox(initial.flat_params(key, config, scale))
-    return {k: x for k, x in _parts(made).items() if k not in old}
+    return {k: x for k, x in parts(key).items() if k not in old}
 
-  names = _parts(
-    jax.eval_shape(
-      lambda k: sharding.unbox(initial.flat_params(k, config)), key
-    )
-  )
+  names = jax.eval_shape(parts, key)
   kept = {k: x for k, x in old.items() if k in names}
   new = jax.tree.map(np.asarray, new_parts(key))
-  return _whole(kept | new), sorted(new), sorted({*old} - {*names})
+  whole = traverse_util.unflatten_dict(kept | new, sep='/')
+  return whole, sorted(new), sorted({*old} - {*names})
 
 
-def _parts(params: Mapping[str, Any]) -> Parts:
+def _parts(params: Mapping[str, Any]) -> dict[str, Any]:
   """Parameters by branch: layer_1_attn, encoder/layer_1_ffw and so on."""
   found = {k: x for k, x in params.items() if k != 'encoder'}
   inner = params.get('encoder', {})
   return found | {f'encoder/{k}': x for k, x in inner.items()}
-
-
-def _whole(parts: Parts) -> Parts:
-  """Inverse of `_parts`."""
-  params = {k: x for k, x in parts.items() if '/' not in k}
-  prefix = 'encoder/'
-  params['encoder'] = {
-    k.removeprefix(prefix): x for k, x in parts.items() if '/' in k
-  }
-  return params

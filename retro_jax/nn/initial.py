@@ -16,25 +16,20 @@ from retro_jax.nn.config import RetroConfig
 from retro_jax.nn.copies import copy_init
 
 
-def init_params(
-  key: jax.Array, config: RetroConfig, embedding_scale: float | None = None
-) -> Any:
-  """Initial parameters in the form of the training state, see `stack`.
-
-  Args:
-    embedding_scale: standard deviation of the embeddings that replace the
-      initial ones; None for the model's own.
-
-  Returns:
-    The parameters of `Retro(config)`, boxed with their logical axes.
-  """
-  return stack.for_training(config, flat_params(key, config, embedding_scale))
+def init_params(key: jax.Array, config: RetroConfig) -> Any:
+  """Initial parameters in the form of the training state, see `flat_params`."""
+  return stack.for_training(config, flat_params(key, config))
 
 
 def flat_params(
   key: jax.Array, config: RetroConfig, embedding_scale: float | None = None
 ) -> Any:
-  """As `init_params`, one array for each layer."""
+  """Initial parameters of `Retro(config)`, boxed with their logical axes.
+
+  Args:
+    embedding_scale: standard deviation of the embeddings that replace the
+      initial ones; None for the model's own.
+  """
   c = config
   tokens = jnp.zeros((1, c.chunk_length), jnp.int32)
   neighbors = jnp.zeros((1, 1, 1, c.neighbor_length), jnp.int32)

@@ -9,23 +9,59 @@ neighbors, R neighbor length, E encoder width.
 """
 
 import functools
+from typing import Any
 
 from flax import linen as nn
 import jax
+from jax import checkpoint_policies as policies
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
+from retrieval.kernels import fused_attention
 from retrieval.nn import partitioning
-from retro_jax.nn import attention, cached_attention, cca
+from retro_jax.nn import attention, cca
 from retro_jax.nn.config import ACTIVATIONS, RetroConfig
 
+# RetroConfig.remat -> what the backward pass finds in memory; 'none' has no policy.
+POLICIES = {
+  'full': policies.nothing_saveable,
+  'attention': policies.save_only_these_names(fused_attention.KEPT),
+  'dots': policies.dots_saveable,
+  'dots_without_batch': policies.dots_with_no_batch_dims_saveable,
+  'offload': policies.offload_dot_with_no_batch_dims('device', 'pinned_host'),
+}
 
-def norm(config: RetroConfig, name: str) -> attention.RMSNorm:
+
+def recomputed(
+  module: type[nn.Module], config: RetroConfig, train_index: int
+) -> type[nn.Module]:
+  """Return a branch whose backward pass recomputes what `config.remat` says."""
+  if config.remat == 'none':
+    return module
+  policy = POLICIES[config.remat]
+  return nn.remat(module, static_argnums=(train_index,), policy=policy)
+
+
+def norm(config: RetroConfig, name: str) -> attention.Norm:
   """A norm as the config wants it."""
-  kind = (
-    attention.LayerNorm if config.decoder.norm == 'layer' else attention.RMSNorm
+  centered = config.decoder.norm == 'layer'
+  return attention.Norm(
+    config.norm_epsilon, config.dtype, config.param_dtype, centered, name=name
   )
-  return kind(config.norm_epsilon, config.dtype, config.param_dtype, name=name)
+
+
+def embed(
+  table: Float[Array, 'V D'], ids: Int[Array, '...'], dtype: Any
+) -> Float[Array, '... D']:
+  """Look up ids in a table.
+
+  The cast comes after the lookup, so that the table's gradient is a sum in the
+  table's own dtype: in bfloat16 a sum of equal terms stops growing at 256 of them.
+  """
+  # Whole rows on every device: a lookup in split ones would be replicated.
+  table = partitioning.constrain(table, 'vocab', None)
+  rows = jnp.take(table, ids, axis=0, mode='clip').astype(dtype)
+  return partitioning.constrain(rows, 'batch', *[None] * ids.ndim)
 
 
 class LearnedPositions(nn.Module):
@@ -94,13 +130,10 @@ class Attention(nn.Module):
     train: bool = False,
     positions: Int[Array, '#B L'] | None = None,
   ) -> Float[Array, 'B L D']:
-    """Add the branch to `x`.
+    """Add the branch to `x`; segments and positions are as of RelativeAttention.
 
-    Args:
-      x: [B, L, D]. With `keys`, a row holds all neighbors of a chunk.
-      keys: [B, S, E]. The chunks that neighbors read; None is `x` itself.
-      segments: as of RelativeAttention.
-      positions: as of RelativeAttention.
+    With `keys`, the chunks that neighbors read, a row of `x` holds all neighbors of
+    a chunk; None is `x` itself.
     """
     y = norm(self.config, 'norm')(x)
     y = attention.RelativeAttention(self.attention_config, name='attention')(
@@ -132,10 +165,9 @@ class CachedSelfAttention(nn.Module):
     y = norm(self.config, 'norm')(x)
     places = position[:, None] + jnp.arange(x.shape[1])
     keys = jnp.arange(length)
-    mask = keys >= first[:, None, None]
-    mask &= keys <= places[..., None]
+    mask = (keys >= first[:, None, None]) & (keys <= places[..., None])
     config = self.config.decoder_attention()
-    return x + cached_attention.CachedAttention(config, name='attention')(
+    return x + attention.CachedAttention(config, name='attention')(
       y,
       position,
       mask,
@@ -162,3 +194,60 @@ class ReadNeighbors(nn.Module):
     attend = self.kind(c.decoder_attention(cross=True), name='cca')
     y = attend(norm(c, 'norm')(x), *read, chunk_length=c.chunk_length)
     return x + nn.Dropout(c.dropout_rate, deterministic=not train)(y)
+
+
+class Encoder(nn.Module):
+  """ENCODER of algorithm 1: all neighbors of all chunks as one batch."""
+
+  config: RetroConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    x: Float[Array, 'B C N R E'],
+    neighbor_mask: Bool[Array, 'B C N R'],
+    chunks: Float[Array, 'B C M D'],
+    chunk_mask: Bool[Array, 'B C M'] | None,
+    train: bool = False,
+  ) -> Float[Array, 'B C N R E']:
+    """Encode neighbors, conditioned on the chunks that retrieved them.
+
+    Args:
+      x: embedded neighbors.
+      neighbor_mask: False where there is no token.
+      chunks: H_u, the decoder's activations at layer min(P).
+      chunk_mask: False hides a token of the chunk; None hides none.
+      train: whether dropout acts.
+    """
+    c = self.config
+    shape = x.shape
+    length, width = shape[-2:]
+    rows = shape[0] * shape[1]
+    everywhere = jnp.ones((1, 1), bool)
+    there = everywhere, neighbor_mask.reshape(-1, length)
+    attend = recomputed(Attention, c, 4)
+    feed_forward = recomputed(FeedForward, c, 2)
+    if c.conditioning_norm and c.query_conditioning:
+      chunks = norm(c, 'conditioning_norm')(chunks)
+    chunks = chunks.reshape(rows, *chunks.shape[2:])
+    chunk_there = None
+    if chunk_mask is not None:
+      chunk_there = everywhere, chunk_mask.reshape(rows, -1)
+    rate = c.encoder_dropout_rate
+    x = nn.Dropout(rate, deterministic=not train)(x)
+    x = x.reshape(-1, length, width)
+    for p in range(1, c.encoder_num_layers + 1):
+      x = attend(c, c.encoder_attention(), False, rate, name=f'layer_{p}_attn')(
+        x, None, there, train
+      )
+      if c.query_conditioning and p in c.encoder_ca_layers:
+        cross = c.encoder_attention(cross=True)
+        x = attend(c, cross, False, rate, name=f'layer_{p}_ca')(
+          x.reshape(rows, -1, width), chunks, chunk_there, train
+        ).reshape(-1, length, width)
+      x = feed_forward(
+        c, c.encoder_d_ff, c.encoder_branches, rate, name=f'layer_{p}_ffw'
+      )(x, train)
+    if c.encoder_final_norm:
+      x = norm(c, 'final_norm')(x)
+    return x.reshape(shape)

@@ -44,7 +44,7 @@ def batch_nll(
     train: whether dropout acts.
 
   Returns:
-    [B, L] nats, 0 where nothing is scored.
+    Nats, 0 where nothing is scored.
   """
   rngs = {'dropout': key} if train else None
   targets = batch['targets']
@@ -59,12 +59,7 @@ def loss(
   key: jax.Array,
   train: bool,
 ) -> tuple[Float[Array, ''], dict[str, jax.Array]]:
-  """Mean nats of a token.
-
-  Returns:
-    The mean over scored tokens, 0 if there are 0, and {'weight': [] float32
-    their number}.
-  """
+  """Mean nats of scored tokens, 0 without any, and {'weight': their number}."""
   nll = batch_nll(model, params, batch, key=key, train=train)
   weight = batch['loss_mask'].sum(dtype=jnp.float32)
   return nll.sum() / jnp.maximum(weight, 1.0), {'weight': weight}

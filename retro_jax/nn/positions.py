@@ -1,43 +1,48 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Positions of decoders that are not the paper's: in documents, and rotary.
+"""Positions of tokens, for attention: by distance, and those of public decoders.
 
-RETRO's own attentions go by distances (see attention.RelativeAttention). A public
-decoder that is given retrieval keeps what it was trained with: angles of queries
-and keys (Su et al. 2021, in the layout of Llama's checkpoints) or a learned table.
+RETRO's attentions go by the distance of query and key (Dai et al. 2019, appendix B).
+The distances of Q queries and S keys are few, so that term is one product of the
+queries with those, moved into place. A public decoder that is given retrieval keeps
+what it was trained with: angles of queries and keys (Su et al. 2021, in the layout of
+Llama's checkpoints) or a learned table.
 
-Dimension key: B batch, L tokens, H heads, K head width.
+Dimension key: B batch, L tokens, N rows, Q queries, S keys, H heads, K head width, D
+model width, T distinct distances.
 """
+
+import functools
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy as np
+import numpy.typing as npt
 
+from retrieval.kernels import backend, products
 
-def in_documents(segment_ids: Int[Array, 'B L']) -> Int[Array, 'B L']:
-  """Positions from the first token of each document, or run of padding.
-
-  Args:
-    segment_ids: [B, L]. The document of each token, 0 for padding; the tokens
-      of a document stand together.
-
-  Returns:
-    [B, L] int32.
-  """
-  index = jnp.arange(segment_ids.shape[1], dtype=jnp.int32)
-  before = jnp.pad(segment_ids, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]
-  starts = jnp.where(segment_ids != before, index, 0)
-  return index - jax.lax.cummax(starts, axis=1)
+_ROWS = 64
 
 
 def in_rows(
   length: int, segment_ids: Int[Array, 'B L'] | None
 ) -> Int[Array, '_ L']:
-  """Positions in rows of documents, or [1, L] of one document each."""
+  """Positions from the first token of each document, or run of padding.
+
+  Args:
+    segment_ids: the document of each token, 0 for padding; the tokens of a document
+      stand together. None: each row is one document.
+
+  Returns:
+    [B, L] int32, or [1, L] without `segment_ids`.
+  """
+  index = jnp.arange(length, dtype=jnp.int32)
   if segment_ids is None:
-    return jnp.arange(length, dtype=jnp.int32)[None]
-  return in_documents(segment_ids)
+    return index[None]
+  before = jnp.pad(segment_ids, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]
+  starts = jnp.where(segment_ids != before, index, 0)
+  return index - jax.lax.cummax(starts, axis=1)
 
 
 def rotate(
@@ -48,12 +53,8 @@ def rotate(
   The product of a turned query and a turned key depends on their distance alone.
 
   Args:
-    x: [H, B, L, K]. Queries or keys; K is even.
-    positions: [B, L] or [1, L].
+    x: queries or keys; K is even.
     base: of the frequencies base ** (-2 a / K).
-
-  Returns:
-    [H, B, L, K].
   """
   half = x.shape[-1] // 2
   wide = jnp.promote_types(x.dtype, jnp.float32)
@@ -63,3 +64,156 @@ def rotate(
   first, second = jnp.split(x.astype(wide), 2, axis=-1)
   turned = (first * cosines - second * sines, second * cosines + first * sines)
   return jnp.concatenate(turned, axis=-1).astype(x.dtype)
+
+
+@functools.lru_cache(maxsize=64)
+def vectors(
+  first: int, last: int, width: int, base: float, max_distance: int = 0
+) -> np.ndarray:
+  """R(d) for d = first, first - 1, ..., last, computed in float64.
+
+  Args:
+    width: D, width of the query stream. An odd one drops the last cosine.
+    base: of the frequencies base ** (-2 a / D).
+    max_distance: clamp on |d|, 0 for none.
+
+  Returns:
+    [first - last + 1, D] float64. Sines, then cosines.
+  """
+  distances = np.arange(first, last - 1, -1, dtype=np.float64)
+  if max_distance:
+    distances = np.clip(distances, -max_distance, max_distance)
+  frequencies = base ** (-np.arange(0, width, 2, dtype=np.float64) / width)
+  angles = distances[:, None] * frequencies
+  vectors = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
+  return vectors[:, :width]
+
+
+def vectors_of(
+  first: int,
+  last: int,
+  width: int,
+  base: float,
+  max_distance: int,
+  dtype: npt.DTypeLike,
+) -> Float[Array, 'T D']:
+  """Return `vectors` for a program.
+
+  On accelerators they are computed there from a few rows by sin(a - b) =
+  sin a cos b - cos a sin b: as constants they would make long programs longer.
+  """
+  if backend.is_cpu() or max_distance:
+    whole = vectors(first, last, width, base, max_distance)
+    return jnp.asarray(whole, dtype)
+  wide = jnp.promote_types(dtype, jnp.float32)
+  count = first - last + 1
+  frequencies = base ** (-np.arange(0, width, 2, dtype=np.float64) / width)
+  far = (first - _ROWS * np.arange(-(-count // _ROWS)))[
+    :, None, None
+  ] * frequencies
+  near = np.arange(_ROWS)[:, None] * frequencies
+  (sin_far, cos_far), (sin_near, cos_near) = (
+    (jnp.asarray(np.sin(x), wide), jnp.asarray(np.cos(x), wide))
+    for x in (far, near)
+  )
+  sines = sin_far * cos_near - cos_far * sin_near
+  cosines = cos_far * cos_near + sin_far * sin_near
+  whole = jnp.concatenate([sines, cosines], axis=-1)
+  return whole.reshape(-1, whole.shape[-1])[:count, :width].astype(dtype)
+
+
+def shift_to_keys(
+  by_distance: Float[Array, '*N Q T'], num_keys: int
+) -> Float[Array, '*N Q S']:
+  """Move logits by distance to the keys at those distances.
+
+  Column c of the input stands for distance (first - c), first being that of the
+  last query and key 0; so out[i, j] = in[i, Q - 1 - i + j]. In row-major order
+  this is a slice of rows one shorter, and no gather.
+
+  Args:
+    by_distance: T is at least S + 1; keys at distances beyond the last column get
+      the logits of others.
+    num_keys: S.
+  """
+  *batch, num_queries, num_distances = by_distance.shape
+  flat = by_distance.reshape(*batch, num_queries * num_distances)
+  start = num_queries - 1
+  flat = flat[..., start : start + num_queries * (num_distances - 1)]
+  rows = flat.reshape(*batch, num_queries, num_distances - 1)
+  return rows[..., :num_keys]
+
+
+def logits(
+  queries: Float[Array, 'H N Qs K'],
+  relative_keys: Float[Array, 'H T K'],
+  num_queries: int,
+  num_keys: int,
+  causal: bool = False,
+) -> Float[Array, 'H N Qs S']:
+  """(q + w) . R(d) W_R of each query and key.
+
+  Args:
+    queries: [H, N, copies * Q, K].
+    relative_keys: [H, Q + S, K], by falling distance.
+    causal: whether the logits of keys after their query do not matter.
+
+  Returns:
+    [H, N, copies * Q, S], on accelerators in float32.
+  """
+  if backend.is_cpu():
+    return _logits_on_cpu(queries, relative_keys, num_queries, num_keys)
+  heads, rows, total, head_dim = queries.shape
+  if causal:
+    relative_keys = relative_keys[:, : num_keys + 1]
+  flat = queries.reshape(heads, -1, head_dim)
+  found = products.wide_scores(flat, relative_keys)
+  found = found.reshape(heads, rows, -1, num_queries, relative_keys.shape[1])
+  return shift_to_keys(found, num_keys).reshape(heads, rows, total, num_keys)
+
+
+def _logits_on_cpu(queries, relative_keys, num_queries, num_keys):
+  """As `logits`, of any keys.
+
+  Queries go in short blocks, each of which sees few distances more than keys:
+  so little more is computed than the result.
+  """
+  heads, rows, total, head_dim = queries.shape
+  block = max(b for b in range(1, 17) if num_queries % b == 0)
+  num_blocks = num_queries // block
+  starts = range(num_queries - block, -1, -block)
+  by_block = jnp.stack(
+    [relative_keys[:, i : i + block + num_keys] for i in starts], axis=1
+  )
+  q = queries.reshape(heads, -1, num_blocks, block, head_dim)
+  q = q.transpose(0, 2, 1, 3, 4).reshape(heads, num_blocks, -1, head_dim)
+  logits = products.scores(q, by_block)
+  logits = logits.reshape(heads, num_blocks, -1, block, block + num_keys)
+  logits = _shift_on_cpu(logits, num_keys).transpose(0, 2, 1, 3, 4)
+  return logits.reshape(heads, rows, total, num_keys)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _shift_on_cpu(by_distance, num_keys):
+  """As `shift_to_keys`, of Q + S distances."""
+  return shift_to_keys(by_distance, num_keys)
+
+
+def _shift_forward(by_distance, num_keys):
+  return shift_to_keys(by_distance, num_keys), None
+
+
+def _shift_backward(num_keys, _, g):
+  """Row by row: the transposed slice would pad every element by division."""
+  num_queries = g.shape[-2]
+  shape = (*g.shape[:-1], num_queries + num_keys)
+  by_distance = jnp.zeros(shape, g.dtype)
+  for i in range(num_queries):
+    start = num_queries - 1 - i
+    by_distance = by_distance.at[..., i, start : start + num_keys].set(
+      g[..., i, :]
+    )
+  return (by_distance,)
+
+
+_shift_on_cpu.defvjp(_shift_forward, _shift_backward)

@@ -12,11 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy.typing as npt
 
-from retrieval.kernels import (
-  backend,
-  derivatives,
-  products,
-)
+from retrieval.kernels import backend, derivatives, products
 from retrieval.nn import partitioning
 
 # Logits of one row that exist at a time: 128 MiB in float32.
@@ -56,13 +52,8 @@ def _sums(x, table, targets):
 def _nll(x, table, narrow, targets):
   """Return the nats of a block: [B, L].
 
-  The backward pass makes the logits again; it keeps the logarithms of the sums.
-
-  Args:
-    x: [B, L, D].
-    table: [V, D], of which the gradient is.
-    narrow: the table in x's dtype, without a gradient.
-    targets: [B, L].
+  The backward pass makes the logits again; it keeps the logarithms of the sums. The
+  gradient is of `table`; `narrow` is the table in x's dtype.
   """
   del table
   total, chosen = _sums(x, narrow, targets)

@@ -7,11 +7,9 @@ section 2.4 and appendix B; what the paper leaves open is a field of
 RetroConfig. Without neighbors, or with none visible, the model is its own
 decoder: the cross-attentions add exactly zero (RETRO[OFF]).
 
-Dimension key: B batch, L tokens, D model width, C chunks, M chunk length, N
-neighbors, R neighbor length, E encoder width, V vocabulary.
+Dimension key: B batch, L tokens, T tokens of a step, D model width, C chunks, M chunk
+length, N neighbors, R neighbor length, A rows that are updated, V vocabulary.
 """
-
-from typing import Any
 
 from flax import linen as nn
 import jax.numpy as jnp
@@ -19,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.nn import partitioning
 from retro_jax.nn import (
-  arguments,
   attention,
   cca,
   layers,
@@ -29,66 +26,6 @@ from retro_jax.nn import (
 )
 from retro_jax.nn.config import RetroConfig
 from retro_jax.nn.copies import copy_gate
-
-
-class Encoder(nn.Module):
-  """ENCODER of algorithm 1: all neighbors of all chunks as one batch."""
-
-  config: RetroConfig
-
-  @nn.compact
-  def __call__(
-    self,
-    x: Float[Array, 'B C N R E'],
-    neighbor_mask: Bool[Array, 'B C N R'],
-    chunks: Float[Array, 'B C M D'],
-    chunk_mask: Bool[Array, 'B C M'] | None,
-    train: bool = False,
-  ) -> Float[Array, 'B C N R E']:
-    """Encode neighbors, conditioned on the chunks that retrieved them.
-
-    Args:
-      x: [B, C, N, R, E]. Embedded neighbors.
-      neighbor_mask: [B, C, N, R]. False where there is no token.
-      chunks: [B, C, M, D]. H_u, the decoder's activations at layer min(P).
-      chunk_mask: [B, C, M]. False hides a token of the chunk; None hides none.
-      train: whether dropout acts.
-
-    Returns:
-      [B, C, N, R, E].
-    """
-    c = self.config
-    shape = x.shape
-    length, width = shape[-2:]
-    rows = shape[0] * shape[1]
-    everywhere = jnp.ones((1, 1), bool)
-    there = everywhere, neighbor_mask.reshape(-1, length)
-    attend = stack.recomputed(layers.Attention, c, 4)
-    feed_forward = stack.recomputed(layers.FeedForward, c, 2)
-    if c.conditioning_norm and c.query_conditioning:
-      chunks = layers.norm(c, 'conditioning_norm')(chunks)
-    chunks = chunks.reshape(rows, *chunks.shape[2:])
-    chunk_there = None
-    if chunk_mask is not None:
-      chunk_there = everywhere, chunk_mask.reshape(rows, -1)
-    rate = c.encoder_dropout_rate
-    x = nn.Dropout(rate, deterministic=not train)(x)
-    x = x.reshape(-1, length, width)
-    for p in range(1, c.encoder_num_layers + 1):
-      x = attend(c, c.encoder_attention(), False, rate, name=f'layer_{p}_attn')(
-        x, None, there, train
-      )
-      if c.query_conditioning and p in c.encoder_ca_layers:
-        cross = c.encoder_attention(cross=True)
-        x = attend(c, cross, False, rate, name=f'layer_{p}_ca')(
-          x.reshape(rows, -1, width), chunks, chunk_there, train
-        ).reshape(-1, length, width)
-      x = feed_forward(
-        c, c.encoder_d_ff, c.encoder_branches, rate, name=f'layer_{p}_ffw'
-      )(x, train)
-    if c.encoder_final_norm:
-      x = layers.norm(c, 'final_norm')(x)
-    return x.reshape(shape)
 
 
 class Retro(nn.Module):
@@ -111,20 +48,20 @@ class Retro(nn.Module):
     """Logits of each next token.
 
     Args:
-      tokens: [B, L]. Any length.
-      neighbors: [B, C, N, R]. Tokens that chunk u of `tokens` retrieved, with
-        their continuations; any N. C is at most ceil(L / M): chunks beyond it
-        have none, and those of an incomplete last chunk are never read. None
-        turns retrieval off.
-      neighbor_mask: [B, C, N, R]. False for missing neighbors and padding; None
-        means all are there.
-      segment_ids: [B, L]. 0 for padding, else the document of the token.
-        Documents start at chunk boundaries (but may be padded on the left).
-        Tokens read their own document and neighbors of its chunks alone.
-      last: [B]. Reads out these positions alone. If the collection 'cache' may
-        change, it then holds what RetroStep needs to go on after them, in the
-        document that each is of; tokens after them do not matter.
-      targets: [B, L]. Next tokens, whose nats are returned in place of logits.
+      tokens: of any length.
+      neighbors: tokens that chunk u of `tokens` retrieved, with their
+        continuations; any N. C is at most ceil(L / M): chunks beyond it have none,
+        and those of an incomplete last chunk are never read. None turns retrieval
+        off.
+      neighbor_mask: False for missing neighbors and padding; None means all are
+        there.
+      segment_ids: 0 for padding, else the document of the token. Documents start at
+        chunk boundaries (but may be padded on the left). Tokens read their own
+        document and neighbors of its chunks alone.
+      last: reads out these positions alone. If the collection 'cache' may change,
+        it then holds what RetroStep needs to go on after them, in the document
+        that each is of; tokens after them do not matter.
+      targets: next tokens, whose nats are returned in place of logits.
       train: whether dropout acts; it then needs the rng 'dropout'.
 
     Returns:
@@ -137,7 +74,7 @@ class Retro(nn.Module):
         parameters where layers are no loops.
     """
     c = self.config
-    arguments.check_shapes(c, tokens, neighbors, neighbor_mask, segment_ids)
+    _check_shapes(c, tokens, neighbors, neighbor_mask, segment_ids)
     if self.is_initializing() and c.cca_layers:
       missing = max(0, c.chunk_length - tokens.shape[1])
       tokens = jnp.pad(tokens, ((0, 0), (0, missing)))
@@ -149,15 +86,10 @@ class Retro(nn.Module):
     positions = None
     if c.decoder.positions != 'relative':
       positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
-    x = embed(embedding, tokens, c.dtype)
-    if c.decoder.positions == 'absolute':
-      x = layers.LearnedPositions(c, name='positions')(x, positions)
+    x = self._embed(embedding, tokens, positions)
     x = nn.Dropout(c.dropout_rate, deterministic=not train)(x)
     x = partitioning.constrain(x, 'batch', 'length', None)
     segments = None if segment_ids is None else (segment_ids, segment_ids)
-    self_attention = stack.recomputed(layers.Attention, c, 4)
-    read_neighbors = stack.recomputed(layers.ReadNeighbors, c, 2)
-    feed_forward = stack.recomputed(layers.FeedForward, c, 2)
     caching = last is not None and attention.is_caching(self)
     copied = []  # what the copy gate reads
     if caching:
@@ -167,7 +99,9 @@ class Retro(nn.Module):
       """Return the encoded neighbors and their masks, for the layers of P."""
       self.sow('intermediates', 'conditioning', x)
       if caching:
-        self._cache(x, retrieved[1], last, segment_ids)
+        _, mask = self._to_read(retrieved[1], last, segment_ids)
+        self.put_variable('cache', 'conditioning', x)
+        self.put_variable('cache', 'neighbor_mask', mask)
       encoded, token_mask = self._encode(
         embedding, x, *retrieved, segment_ids, train
       )
@@ -187,6 +121,9 @@ class Retro(nn.Module):
         key=self.make_rng('dropout') if train and c.dropout_rate else None,
       )
     else:
+      self_attention = layers.recomputed(layers.Attention, c, 4)
+      read_neighbors = layers.recomputed(layers.ReadNeighbors, c, 2)
+      feed_forward = layers.recomputed(layers.FeedForward, c, 2)
       read = None
       for p in range(1, c.num_layers + 1):
         x = self_attention(
@@ -230,12 +167,16 @@ class Retro(nn.Module):
   def _table(self, name, width):
     c = self.config
     init = nn.initializers.normal(c.init_scale)
-    return self.param(
-      name,
-      partitioning.partitioned(init, 'vocab', 'embed'),
-      (c.vocab_size, width),
-      c.param_dtype,
-    )
+    init = partitioning.partitioned(init, 'vocab', 'embed')
+    return self.param(name, init, (c.vocab_size, width), c.param_dtype)
+
+  def _embed(self, embedding, tokens, positions):
+    """EMB of algorithm 1, with learned positions where the decoder has such."""
+    c = self.config
+    x = layers.embed(embedding, tokens, c.dtype)
+    if c.decoder.positions == 'absolute':
+      x = layers.LearnedPositions(c, name='positions')(x, positions)
+    return x
 
   def _encode(self, embedding, x, neighbors, mask, segment_ids, train):
     """E, and which tokens of the attending chunks may read it."""
@@ -259,17 +200,11 @@ class Retro(nn.Module):
       token_mask = (reader_ids == owner) & (owner > 0)
     if not c.share_embeddings:
       embedding = self._table('encoder_embedding', c.encoder_d_model)
-    embedded = embed(embedding, jnp.where(mask, neighbors, 0), c.dtype)
-    encoded = Encoder(c, name='encoder')(
+    embedded = layers.embed(embedding, jnp.where(mask, neighbors, 0), c.dtype)
+    encoded = layers.Encoder(c, name='encoder')(
       embedded, mask, split(x), chunk_mask, train
     )
     return encoded, token_mask
-
-  def _cache(self, x, neighbor_mask, last, segment_ids):
-    """Leave H and the mask of the neighbors that the next token reads."""
-    _, mask = self._to_read(neighbor_mask, last, segment_ids)
-    self.put_variable('cache', 'conditioning', x)
-    self.put_variable('cache', 'neighbor_mask', mask)
 
   def _to_read(self, neighbor_mask, last, segment_ids):
     """Where the chunk is whose neighbors `last` reads, and their mask [B, N, R]."""
@@ -293,7 +228,7 @@ class Retro(nn.Module):
 
 
 class RetroStep(Retro):
-  """Retro for one token a row, with the parameters and the cache of Retro.
+  """Retro for the next tokens of each row, with the parameters and cache of Retro.
 
   The cache holds, for every token of the L that Retro was applied to, keys and
   values of the decoder's self-attention and the activations that condition the
@@ -304,36 +239,44 @@ class RetroStep(Retro):
   @nn.compact
   def __call__(
     self,
-    tokens: Int[Array, ' B'],
+    tokens: Int[Array, ' B'] | Int[Array, 'B T'],
     position: Int[Array, ' B'],
     rows: Int[Array, ' A'] | None = None,
     neighbors: Int[Array, 'A N R'] | None = None,
     neighbor_mask: Bool[Array, 'A N R'] | None = None,
+    *,
+    last: Int[Array, ' B'] | None = None,
   ) -> Float[Array, 'B V']:
-    """Logits of each next token; brings the cache up to date.
+    """Logits of each next token, float32; brings the cache up to date.
 
     Args:
-      tokens: [B].
-      position: [B]. Of the tokens in their rows: one more than in the step
-        before, or the same for a row that does not go on; below L.
-      rows: [A]. The rows in which this token completes a chunk, in any order,
-        maybe repeated; None when no chunk was completed or retrieval is off.
-      neighbors: [A, N, R]. Tokens that these chunks retrieved.
-      neighbor_mask: [A, N, R]. False for missing neighbors and padding.
-
-    Returns:
-      [B, V] float32.
+      tokens: one a row, or several for a decoder without retrieval or relative
+        positions.
+      position: of the first token in its row: one more than that of the last token
+        that the cache knows, or the same for a row that does not go on; below L.
+      rows: those in which this token completes a chunk, in any order, maybe
+        repeated; None when no chunk was completed or retrieval is off.
+      neighbors: tokens that these chunks retrieved.
+      neighbor_mask: False for missing neighbors and padding.
+      last: which of several tokens is read out; those after it are padding, which
+        the next tokens replace.
     """
     c = self.config
+    several = tokens.ndim == 2
+    if several and (c.cca_layers or c.decoder.positions == 'relative'):
+      raise ValueError(
+        f'cca_layers {c.cca_layers} and {c.decoder.positions} positions: expected '
+        'a decoder without retrieval, of rotary or absolute positions.'
+      )
+    if not several:
+      tokens = tokens[:, None]
     cache = self.variables['cache']
     first = cache['first']
     length = cache['layer_1_attn']['attention']['k'].shape[2]
     cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
     embedding = self._table('embedding', c.d_model)
-    x = embed(embedding, tokens[:, None], c.dtype)
-    if c.decoder.positions == 'absolute':
-      positions = (position - first)[:, None]
-      x = layers.LearnedPositions(c, name='positions')(x, positions)
+    places = (position - first)[:, None] + jnp.arange(tokens.shape[1])
+    x = self._embed(embedding, tokens, places)
     encoded = mask = None
     for p in range(1, c.num_layers + 1):
       x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
@@ -362,6 +305,8 @@ class RetroStep(Retro):
       x = layers.FeedForward(
         c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
       )(x)
+    if last is not None:
+      x = jnp.take_along_axis(x, last[:, None, None], axis=1)
     x, found = self._read(embedding, x)
     if cca_layers and c.copy_gate:
       gate = copy_gate.CopyGate(c, name='copy_gate')
@@ -369,18 +314,35 @@ class RetroStep(Retro):
     return found[:, 0]
 
 
-def embed(
-  table: Float[Array, 'V D'], ids: Int[Array, '...'], dtype: Any
-) -> Float[Array, '... D']:
-  """Look up ids [...] in a table [V, D]: [..., D] of a dtype.
-
-  The cast comes after the lookup, so that the table's gradient is a sum in the
-  table's own dtype: in bfloat16 a sum of equal terms stops growing at 256 of them.
-  """
-  # Whole rows on every device: a lookup in split ones would be replicated.
-  table = partitioning.constrain(table, 'vocab', None)
-  rows = jnp.take(table, ids, axis=0, mode='clip').astype(dtype)
-  return partitioning.constrain(rows, 'batch', *[None] * ids.ndim)
+def _check_shapes(config, tokens, neighbors, neighbor_mask, segment_ids):
+  """Raise ValueError for arguments of Retro that do not fit each other."""
+  if tokens.ndim != 2:
+    raise ValueError(f'tokens {tokens.shape}; expected [batch, length].')
+  batch, length = tokens.shape
+  most = config.decoder.max_positions
+  if config.decoder.positions == 'absolute' and length > most:
+    raise ValueError(
+      f'{length} tokens in a row; expected at most {most}, the '
+      'positions that this decoder knows.'
+    )
+  chunks = -(-length // config.chunk_length)
+  shape = (batch, 0, 0, 0) if neighbors is None else neighbors.shape
+  if neighbors is not None and (
+    len(shape) != 4
+    or shape[0] != batch
+    or shape[1] > chunks
+    or shape[3] != config.neighbor_length
+  ):
+    raise ValueError(
+      f'neighbors {shape}; expected [{batch}, at most {chunks} chunks, any '
+      f'number, {config.neighbor_length}] for tokens {tokens.shape}.'
+    )
+  for name, value, like in (
+    ('segment_ids', segment_ids, tokens.shape),
+    ('neighbor_mask', neighbor_mask, shape),
+  ):
+    if value is not None and value.shape != like:
+      raise ValueError(f'{name} {value.shape}; expected {like}.')
 
 
 def _first_of(tokens, segment_ids, last):

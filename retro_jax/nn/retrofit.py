@@ -7,13 +7,11 @@ frozen; the neighbors' encoder and the chunked cross-attentions are new, and the
 alone are trained. So RETRO[OFF] stays the decoder that it was, bit for bit.
 """
 
-from collections.abc import Mapping
 import dataclasses
-from typing import Any
 
-from retro_jax.nn.config import PublicDecoder, RetroConfig
+from retro_jax.nn.config import RetroConfig
 
-# Fields that the weights of a decoder were trained with.
+# Fields that the weights of a decoder were trained with, beside `decoder`.
 DECODER_FIELDS = (
   'vocab_size',
   'd_model',
@@ -31,7 +29,6 @@ DECODER_FIELDS = (
   'scale_logits',
   'max_distance',
   'position_base',
-  'decoder',
 )
 
 
@@ -44,28 +41,17 @@ def is_added(name: str) -> bool:
   return name in added or name.endswith('_cca')
 
 
-def check_fits(config: RetroConfig, baseline: Mapping[str, Any]) -> None:
-  """Compare a trained decoder with that of a RETRO.
-
-  Args:
-    baseline: fields of the RetroConfig that the decoder was trained with; a
-      missing field has RetroConfig's default.
-
-  Raises:
-    ValueError: naming a field that differs, with both values.
-  """
-  defaults = {f.name: f.default for f in dataclasses.fields(RetroConfig)}
-  names = [name for name in DECODER_FIELDS if name != 'decoder']
-  pairs = [
-    (name, baseline.get(name, defaults[name]), getattr(config, name))
-    for name in names
-  ]
-  trained = dataclasses.asdict(PublicDecoder(**baseline.get('decoder', {})))
-  wanted = dataclasses.asdict(config.decoder)
-  pairs += [(name, trained[name], wanted[name]) for name in wanted]
-  for name, trained, wanted in pairs:
-    if trained != wanted:
-      raise ValueError(
-        f'its decoder was trained with {name}={trained!r}, but this RETRO has '
-        f'{name}={wanted!r}'
-      )
+def check_fits(config: RetroConfig, baseline: RetroConfig) -> None:
+  """Raise ValueError for a field in which a trained decoder and a RETRO's differ."""
+  of_decoder = [f.name for f in dataclasses.fields(config.decoder)]
+  for names, trained, wanted in (
+    (DECODER_FIELDS, baseline, config),
+    (of_decoder, baseline.decoder, config.decoder),
+  ):
+    for name in names:
+      old, new = getattr(trained, name), getattr(wanted, name)
+      if old != new:
+        raise ValueError(
+          f'its decoder was trained with {name}={old!r}, but this RETRO has '
+          f'{name}={new!r}'
+        )

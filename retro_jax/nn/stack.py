@@ -17,35 +17,16 @@ from typing import Any
 
 from flax import linen as nn
 import jax
-from jax import checkpoint_policies as policies
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
 
-from retrieval.kernels import backend, fused_attention
+from retrieval.kernels import backend
 from retrieval.nn import partitioning, sharding
 from retro_jax.nn import layers
 from retro_jax.nn.config import RetroConfig
 
-# RetroConfig.remat -> what the backward pass finds in memory; 'none' has no policy.
-_POLICIES = {
-  'full': policies.nothing_saveable,
-  'attention': policies.save_only_these_names(fused_attention.KEPT),
-  'dots': policies.dots_saveable,
-  'dots_without_batch': policies.dots_with_no_batch_dims_saveable,
-  'offload': policies.offload_dot_with_no_batch_dims('device', 'pinned_host'),
-}
 _NO_NAME = {nn.PARTITION_NAME: None}  # of the stacked axis
-
-
-def recomputed(
-  module: type[nn.Module], config: RetroConfig, train_index: int
-) -> type[nn.Module]:
-  """Return a branch whose backward pass recomputes what `config.remat` says."""
-  if config.remat == 'none':
-    return module
-  policy = _POLICIES[config.remat]
-  return nn.remat(module, static_argnums=(train_index,), policy=policy)
 
 
 def is_scanned(config: RetroConfig) -> bool:
@@ -72,9 +53,7 @@ def stack_params(
 ) -> dict[str, Any]:
   """Stack flat parameters, all or some branches of the decoder.
 
-  Args:
-    params: arrays or boxes; a box names the new axis None. Numpy arrays stay in
-      the host's memory.
+  They are arrays or boxes; NumPy arrays stay in the host's memory.
   """
   params = dict(params)
   for name, parts in _branches(config):
@@ -169,13 +148,11 @@ def run(
 
   Args:
     params: of the decoder, stacked or flat.
-    x: [B, L, D]. Input of the first layer.
+    x: input of the first layer.
     encode: H, the activations that condition the encoder -> the arrays that
       layers.ReadNeighbors reads; None if no neighbors are read.
-    segments: as of layers.Attention.
-    positions: as of layers.Attention.
-    train: whether dropout acts.
-    key: of the dropout.
+    segments: as of layers.Attention, like `positions`.
+    train: whether dropout acts, with `key`.
   """
   c, rate = config, config.dropout_rate
   whole = _branch_parameters(c, sharding.unbox(params), key)
@@ -203,7 +180,7 @@ def run(
       return partitioning.constrain(x, 'batch', 'length', None)
 
     if c.remat != 'none':
-      branch = jax.checkpoint(branch, policy=_POLICIES[c.remat])
+      branch = jax.checkpoint(branch, policy=layers.POLICIES[c.remat])
     return branch(x, *parameters_and_key)
 
   def loop(names, x, xs, **settings):

@@ -19,7 +19,6 @@ from retro_jax.trained import (
   inspection,
   loading,
   packaged as packaged_lib,
-  passage as passages,
   sampling,
 )
 from retro_jax.views import (
@@ -108,16 +107,15 @@ class LanguageModel(loading.TrainedRetro):
         retrieved now.
       explain: whether to measure the attention and worth of every neighbor.
 
-    Returns:
-      A list of pages, one for each text, with the bits per byte of all.
-
     Raises:
       ValueError: for an empty text, or `explain` of a baseline.
     """
     texts = [texts] if isinstance(texts, str) else texts
     k = self._num_neighbors(num_neighbors)
     return Scores(
-      inspection.inspect(self, passages.of_text(self, text, k), explain=explain)
+      inspection.inspect(
+        self, inspection.of_text(self, text, k), explain=explain
+      )
       for text in texts
     )
 
@@ -132,12 +130,9 @@ class LanguageModel(loading.TrainedRetro):
     Returns:
       A list of TextChunk: each chunk's text, and its neighbors' texts, titles,
       ids and scores, best first. A baseline's chunks have none.
-
-    Raises:
-      ValueError: for an empty text, or fewer neighbors than one.
     """
     k = self._num_neighbors(num_neighbors)
-    found = passages.of_text(self, text, k)
+    found = inspection.of_text(self, text, k)
     tokenizer = self.data.tokenizer
     pieces = ['', *growing_text.pieces(tokenizer.decode, found.tokens[1:])]
     m = self.model.config.chunk_length
@@ -164,15 +159,12 @@ class LanguageModel(loading.TrainedRetro):
       num_neighbors: neighbors of each chunk; default the config's.
       explain: whether to measure the attention and worth of every neighbor.
 
-    Returns:
-      The page, which shows itself in a notebook.
-
     Raises:
       ValueError: for an unknown document or split, or a baseline.
     """
-    first = passages.find(self, document, split)
+    first = inspection.find(self, document, split)
     k = self._num_neighbors(num_neighbors)
-    passage = passages.of_store(self, first, split, k)
+    passage = inspection.of_store(self, first, split, k)
     return inspection.inspect(self, passage, explain=explain)
 
   def _num_neighbors(self, k: int | None) -> int:

@@ -36,15 +36,13 @@ def sample(
     prompts: a text or any number of them; '' begins a document.
     batch_size: samples drawn side by side; no draw depends on it.
     retrieval: False is RETRO[OFF], but for prompts with their own neighbors.
+    take: called with every event.
     keep: called after every batch with all samples drawn so far.
     progress: called with (tokens drawn, at most so many).
     **settings: fields of `drawing.SamplingConfig`; see `DEFAULTS`.
 
   Returns:
     The samples of the first prompt, then those of the next.
-
-  Raises:
-    ValueError: for settings out of range, or data that do not fit the model.
   """
   for name, value in (('num_samples', num_samples), ('batch_size', batch_size)):
     if value < 1:

@@ -33,15 +33,11 @@ def fit_queries(
   tokens: Int[Array, 'B L'],
   segment_ids: Int[Array, 'B L'],
 ) -> Params:
-  """Replace the queries of a start by `copy_init`.
+  """Replace the queries of a RETRO that `copy_init` started, its decoder trained.
 
   Args:
-    params: of a RETRO that `copy_init` has started, its decoder trained.
-    tokens: [B, L]. Text for the decoder; more tokens than D.
-    segment_ids: [B, L]. As of Retro.
-
-  Returns:
-    The parameters, each with other queries.
+    tokens: text for the decoder; more tokens than D.
+    segment_ids: as of Retro.
   """
   there = segment_ids > 0
   first = params['encoder']['layer_1_attn']['norm']
@@ -70,24 +66,17 @@ def fit_queries(
 @functools.partial(jax.jit, static_argnames='config')
 def _states(config, params, tokens, segment_ids):
   """Return the outputs of the decoder's branches, by name."""
+  last = f'layer_{config.num_layers}_ffw'
+  names = {*(f'layer_{p}_attn' for p in config.cca_layers), last}
   _, kept = retro.Retro(dataclasses.replace(config, cca_layers=())).apply(
     {'params': params},
     tokens,
     segment_ids=segment_ids,
     last=jnp.zeros(len(tokens), jnp.int32),  # no readout but one
     mutable=['intermediates'],
-    capture_intermediates=lambda module, _: (module.name or '').startswith(
-      'layer_'
-    ),
+    capture_intermediates=lambda module, _: module.name in names,
   )
-  kept = kept['intermediates']
-  return {
-    name: kept[name]['__call__'][0]
-    for name in (
-      *(f'layer_{p}_attn' for p in config.cca_layers),
-      f'layer_{config.num_layers}_ffw',
-    )
-  }
+  return {name: kept['intermediates'][name]['__call__'][0] for name in names}
 
 
 def _normed(config, params, x):

@@ -61,17 +61,14 @@ class CopyGate(nn.Module):
     """Mix copies into all tokens.
 
     Args:
-      x: [B, L, D]. What the readout reads.
-      found: [B, L] nats of the targets, or without targets [B, L, V] logits.
-      targets: [B, L].
-      encoded: [B, C, N, R, E]. As of cca.ChunkedCrossAttention, like both masks.
-      neighbors: [B, C, N, R]. Their tokens.
-      neighbor_mask: [B, C, N, R].
-      token_mask: [B, C, M].
-
-    Returns:
-      As `found`; logits become logarithms of probabilities where copies are mixed
-      in.
+      x: what the readout reads.
+      found: nats of the targets, or without targets logits, which become logarithms
+        of probabilities where copies are mixed in.
+      targets: next tokens.
+      encoded: as of cca.ChunkedCrossAttention, like both masks.
+      neighbors: their tokens.
+      neighbor_mask: False where there is no token.
+      token_mask: False for tokens that may not read.
     """
     m, num_chunks = self.config.chunk_length, neighbors.shape[1]
     rows, start = len(x) * num_chunks, m - 1
@@ -102,17 +99,9 @@ class CopyGate(nn.Module):
     neighbors: Int[Array, 'B N R'],
     neighbor_mask: Bool[Array, 'B N R'],
   ) -> Float[Array, 'B 1 V']:
-    """Mix copies into one token of each row; `step` goes on after it.
+    """Mix copies into one token of each row, as `in_rows`; `step` goes on after it.
 
-    Args:
-      x: [B, 1, D]. What the readout reads.
-      logits: [B, 1, V].
-      encoded: [B, N, R, E]. Neighbors that the token reads.
-      neighbors: [B, N, R]. Their tokens.
-      neighbor_mask: [B, N, R]. False where nothing is read.
-
-    Returns:
-      [B, 1, V], as of `in_rows`.
+    `encoded` are the neighbors that the token reads, with their tokens and mask.
     """
     keys, tokens = self._keys(encoded), neighbors.reshape(len(x), -1)
     if attention.is_caching(self):
@@ -133,12 +122,12 @@ class CopyGate(nn.Module):
     """As `after`, with the cache, in which some rows get new neighbors.
 
     Args:
-      x: [B, 1, D].
-      logits: [B, 1, V].
-      rows: [A]. Whose chunks are newly complete; None when none is.
-      encoded: [A, 1, N, R, E]. Their neighbors.
-      neighbors: [A, N, R]. Their tokens.
-      neighbor_mask: [B, N, R]. Of all rows' neighbors, after this.
+      x: what the readout reads.
+      logits: of the next token.
+      rows: whose chunks are newly complete; None when none is.
+      encoded: their neighbors.
+      neighbors: their neighbors' tokens.
+      neighbor_mask: of all rows' neighbors, after this.
     """
     keys = self.get_variable('cache', 'keys')
     tokens = self.get_variable('cache', 'tokens')
@@ -189,7 +178,7 @@ def mixed_nats(
   tokens: Int[Array, 'A S'],
   targets: Int[Array, 'A T'],
 ) -> Float[Array, 'A T']:
-  """Return the nats of targets [A, T] under the mixture, from the readout's."""
+  """Return the nats of targets under the mixture, from the readout's."""
   same = tokens[:, None] == targets[..., None]
   copied = jnp.where(same, weights, 0.0).sum(axis=-1)
   most = jnp.minimum(nats, _MOST_NATS)

@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retro_jax.nn import attention, distances
+from retro_jax.nn import attention, positions
 from retro_jax.nn.config import RetroConfig
 
 _BRANCH_SCALE = 0.1  # of all branches' last matrices
@@ -86,7 +86,7 @@ def _look_back(flat, path, read, written, config: RetroConfig):
   quick = np.concatenate(
     [np.arange(half), read.shape[0] // 2 + np.arange(half)]
   )
-  position = distances.vectors(1, 1, len(read), c.position_base)[0]
+  position = positions.vectors(1, 1, len(read), c.position_base)[0]
   relative = np.zeros((len(read), c.head_dim))
   relative[quick, np.arange(2 * half)] = 1
   # Its logit is the sum of cos(frequency * (d - 1)), half if d is 1.

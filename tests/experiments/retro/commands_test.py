@@ -19,7 +19,6 @@ from retro_jax.trained import (
   inspection,
   language_model,
   loading,
-  passage as passages,
 )
 from tests import xla_flags
 from tests.experiments.engine import tiny_corpus
@@ -126,7 +125,7 @@ def test_a_text_is_inspected_in_the_datastore_of_now(workdir):
   )
   text = trained.data.tokenizer.decode(tokens[1:])
   page = inspection.inspect(
-    trained, passages.of_text(trained, text, 2, 'of now')
+    trained, inspection.of_text(trained, text, 2, 'of now')
   )
   assert ''.join(page.pieces) == text and page.title == 'of now'
   # It stands in the datastore: its first chunk finds itself.

@@ -19,7 +19,6 @@ from retro_jax.trained import (
   inspection,
   language_model,
   loading,
-  passage as passages,
 )
 from retro_jax.views import page as page_lib
 from tests.experiments.engine import tiny_run
@@ -53,7 +52,7 @@ def _longest(trained):
 def page(trained):
   first, count = _longest(trained)
   assert count > trained.config.sequence_chunks  # there are several windows
-  passage = passages.of_store(trained, first, 'valid', 2)
+  passage = inspection.of_store(trained, first, 'valid', 2)
   return inspection.inspect(trained, passage)
 
 
@@ -103,11 +102,11 @@ def test_all_losses_are_the_evaluation_of_the_document(
 @pytest.mark.parametrize('count, paid', [(1, 1), (2, 2), (3, 4)])
 def test_short_texts_pay_for_their_own_length(trained, page, count, paid):
   first, _ = _longest(trained)
-  whole = passages.of_store(trained, first, 'valid', 2)
+  whole = inspection.of_store(trained, first, 'valid', 2)
   short = dataclasses.replace(
     whole, tokens=whole.tokens[: count * M - 2], found=whole.found[:count]
   )
-  (window,) = passages.windows(short, M, trained.config.sequence_chunks)
+  (window,) = inspection.windows(short, M, trained.config.sequence_chunks)
   assert window.row['tokens'].shape == (1, paid * M)
   found = inspection.inspect(trained, short, explain=False)
   size = len(short.tokens)
@@ -117,7 +116,7 @@ def test_short_texts_pay_for_their_own_length(trained, page, count, paid):
 
 def test_nothing_is_scored_twice_where_nothing_is_read(trained, monkeypatch):
   first, _ = _longest(trained)
-  whole = passages.of_store(trained, first, 'valid', 2)
+  whole = inspection.of_store(trained, first, 'valid', 2)
   blind = [
     dataclasses.replace(x, mask=np.zeros_like(x.mask)) for x in whole.found
   ]
@@ -128,7 +127,7 @@ def test_nothing_is_scored_twice_where_nothing_is_read(trained, monkeypatch):
   passage = dataclasses.replace(whole, found=blind)
   page = inspection.inspect(trained, passage, explain=False)
   size = trained.config.sequence_chunks
-  assert len(calls) == len(list(passages.windows(passage, M, size)))
+  assert len(calls) == len(list(inspection.windows(passage, M, size)))
   assert page.on == page.off and not any('neighbors' in x for x in calls)
 
 
@@ -148,7 +147,7 @@ def test_overlap_is_over_more_neighbors_than_are_shown(trained, page):
   content = page.to_json()
   assert [chunk['overlap'] for chunk in content['chunks']] == expected.tolist()
   assert f'r(C) over the {tiny_data.K} nearest' in page_lib.html_page(page)
-  less = passages.of_store(trained, first, 'valid', 2, 1)
+  less = inspection.of_store(trained, first, 'valid', 2, 1)
   assert less.num_compared == 1 and less.overlaps.sum() < expected.sum()
 
 
@@ -288,13 +287,13 @@ def test_bad_input_is_named(monkeypatch, workdir, trained, tmp_path):
   with pytest.raises(FileNotFoundError, match='missing.txt'):
     _run(monkeypatch, workdir, text_file=str(tmp_path / 'missing.txt'))
   with pytest.raises(ValueError, match='text is empty'):
-    passages.of_text(trained, '', 2)
+    inspection.of_text(trained, '', 2)
   latin = tmp_path / 'latin.txt'
   latin.write_bytes('café'.encode('latin-1'))
   with pytest.raises(ValueError, match='latin.txt: expected UTF-8'):
     _run(monkeypatch, workdir, text_file=str(latin))
   with pytest.raises(ValueError, match='num_neighbors 0: expected at least 1'):
-    passages.of_store(trained, 0, 'valid', 0)
+    inspection.of_store(trained, 0, 'valid', 0)
   with pytest.raises(ValueError, match="'no': .*: all, test, train, valid"):
     _run(monkeypatch, workdir, split='no')
 
@@ -304,6 +303,6 @@ def test_split_may_be_an_evaluation_set(trained):
   everything, datastore = data.chunks('all'), data.chunks('train')
   rng = np.random.default_rng(2)
   tiny_data.write_neighbors(data.root, 'all', everything, datastore, rng)
-  first = passages.find(trained, 'Title 9', 'all')
-  passage = passages.of_store(trained, first, 'all', 2)
+  first = inspection.find(trained, 'Title 9', 'all')
+  passage = inspection.of_store(trained, first, 'all', 2)
   assert passage.title == 'Title 9'

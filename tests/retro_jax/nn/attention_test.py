@@ -1,32 +1,12 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Relative positions: their vectors, their move to keys, and how much is made."""
+"""What attentions have: arrays of bounded size, positions and their parameters."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from retro_jax.nn import attention
 from tests.retro_jax.nn import tiny
-
-
-@pytest.mark.parametrize('length', [1, 64, 65, 200, 2048])
-def test_causal_blocks_cover_all(length):
-  blocks = attention.causal_blocks(length)
-  assert [i for start, stop in blocks for i in range(start, stop)] == list(
-    range(length)
-  )
-  assert len(blocks) <= 4
-
-
-def test_rms_norm():
-  x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
-  norm = attention.RMSNorm(1e-6, 'float32', 'float32')
-  scale = np.arange(5, dtype=np.float32)
-  y = norm.apply({'params': {'scale': scale}}, jnp.asarray(x))
-  expected = x / np.sqrt((x**2).mean(-1, keepdims=True)) * scale
-  np.testing.assert_allclose(y, expected, rtol=1e-5)
 
 
 def _largest(jaxpr):
