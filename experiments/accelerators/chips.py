@@ -3,9 +3,7 @@
 """Accelerators by name: their devices for the compiler, and what they can do.
 
 A topology is CHIP:SHAPE, for TPUs the torus ('v5e:4x4'), for GPUs their number, eight
-a host, or HOSTSxDEVICES ('h100:64', 'h100:8x8'). The compilers are installed apart:
-`pip install -e '.[tpu-compile]'` and `'.[gpu-compile]'`, each in an environment of
-its own.
+a host, or HOSTSxDEVICES ('h100:64', 'h100:8x8').
 """
 
 import dataclasses
@@ -23,9 +21,10 @@ _COMPILERS = {
   'cuda': ('jax_cuda13_plugin', 'gpu-compile'),
 }
 _H100 = pathlib.Path(__file__).with_name('h100.txtpb')
+_GIB = 2**30
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Chip:
   """A device, as its maker describes it."""
 
@@ -40,32 +39,15 @@ class Chip:
   )  # of the compiler
 
 
-def _chip(
-  platform: str,
-  tflops: float,
-  gib: float,
-  tb_a_second: float,
-  gb_a_second: float,
-  **options: Any,
-) -> Chip:
-  """Build a chip from its usual units."""
-  return Chip(
-    platform=platform,
-    flops=1e12 * tflops,
-    memory=2**30 * gib,
-    bandwidth=1e12 * tb_a_second,
-    network=1e9 * gb_a_second,
-    options=options,
-  )
-
-
 CHIPS = {
-  'v4': _chip('tpu', 275, 32, 1.2, 90),
-  'v5e': _chip('tpu', 197, 15.75, 0.82, 100),
-  'v5p': _chip('tpu', 459, 95, 2.77, 200),
-  'v6e': _chip('tpu', 918, 31.25, 1.64, 200),
+  'v4': Chip('tpu', 275e12, 32 * _GIB, 1.2e12, 90e9),
+  'v5e': Chip('tpu', 197e12, 15.75 * _GIB, 0.82e12, 100e9),
+  'v5p': Chip('tpu', 459e12, 95 * _GIB, 2.77e12, 200e9),
+  'v6e': Chip('tpu', 918e12, 31.25 * _GIB, 1.64e12, 200e9),
   # Autotuning would run on the device.
-  'h100': _chip('cuda', 989, 79.1, 3.35, 450, xla_gpu_autotune_level=0),
+  'h100': Chip(
+    'cuda', 989e12, 79.1 * _GIB, 3.35e12, 450e9, {'xla_gpu_autotune_level': 0}
+  ),
 }
 
 # Part of `jax.Device.device_kind` -> chip.
@@ -75,17 +57,13 @@ _KINDS = {
   'v6': CHIPS['v6e'],
   'v5': CHIPS['v5p'],
   'v4': CHIPS['v4'],
-  'h200': _chip('cuda', 989, 139.7, 4.8, 450),
+  'h200': Chip('cuda', 989e12, 139.7 * _GIB, 4.8e12, 450e9),
   'h100': CHIPS['h100'],
 }
 
 
 def of(topology: str) -> Chip:
-  """Return the chip of a topology.
-
-  Raises:
-    ValueError: for another one.
-  """
+  """Return the chip of a topology; ValueError for another one."""
   name = topology.partition(':')[0]
   if name not in CHIPS or ':' not in topology:
     raise ValueError(
@@ -98,14 +76,7 @@ def of(topology: str) -> Chip:
 def of_device(device: jax.Device) -> Chip | None:
   """Return the chip of a device that is there; None for an unknown one."""
   kind = device.device_kind.lower()
-  found = (chip for words, chip in _KINDS.items() if words in kind)
-  return next(found, None)
-
-
-def is_installed(topology: str) -> bool:
-  """Whether the compiler of a topology is installed."""
-  package, _ = _COMPILERS[of(topology).platform]
-  return importlib.util.find_spec(package) is not None
+  return next((chip for words, chip in _KINDS.items() if words in kind), None)
 
 
 def devices(topology: str) -> list[jax.Device]:
@@ -116,8 +87,8 @@ def devices(topology: str) -> list[jax.Device]:
     ImportError: when its compiler is not installed.
   """
   chip, shape = of(topology), topology.partition(':')[2]
-  if not is_installed(topology):
-    extra = _COMPILERS[chip.platform][1]
+  package, extra = _COMPILERS[chip.platform]
+  if importlib.util.find_spec(package) is None:
     raise ImportError(
       f"--topology={topology}: needs its compiler; pip install -e '.[{extra}]' in an "
       'environment of its own.'
@@ -131,23 +102,15 @@ def devices(topology: str) -> list[jax.Device]:
     given = {'topology_name': topology}
   else:
     os.environ['JAX_SKIP_CUDA_CONSTRAINTS_CHECK'] = '1'  # there is no driver
-    hosts = _hosts(shape)
-    given = {
-      'topology_name': f'1x{hosts}',
-      'topology': f'1x{hosts}',
-      'target_config': _H100.read_text(),
-    }
+    if shape.isdecimal():
+      count = int(shape)
+      whole = count > 8 and count % 8 == 0
+      shape = f'{count // 8}x8' if whole else f'1x{count}'
+    given = dict.fromkeys(('topology_name', 'topology'), f'1x{shape}')
+    given['target_config'] = _H100.read_text()
   try:
     found = topologies.get_topology_desc(platform=chip.platform, **given)
   except Exception as error:
     line = ' '.join(str(error).split())[:200]
     raise ValueError(f'--topology={topology}: {line}') from error
   return list(found.devices)
-
-
-def _hosts(shape: str) -> str:
-  """Return HOSTSxDEVICES, at most eight devices a host."""
-  if not shape.isdecimal():
-    return shape
-  count = int(shape)
-  return f'{count // 8}x8' if count > 8 and count % 8 == 0 else f'1x{count}'

@@ -8,11 +8,13 @@
 compiles the very step that training runs, with its shardings, and prints memory,
 FLOPs, traffic, exchanges between devices and the time that bounds them. Exit code 1
 when a device could not hold it. --program=evaluate compiles the validation. Writes
-<workdir>/compile.json. `chips` says what to install.
+<workdir>/compile.json. The compilers are installed apart: `pip install -e
+'.[tpu-compile]'` and `'.[gpu-compile]'`, each in an environment of its own.
 """
 
 from collections.abc import Sequence
 import dataclasses
+import math
 import pathlib
 import time
 from typing import Any
@@ -25,7 +27,7 @@ from experiments.accelerators import chips, costs, hlo, programs
 from experiments.engine import command, reports
 
 FILE = 'compile.json'
-_LARGEST = 6  # buffers that are named
+_LARGEST = 6  # arrays that are named
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,13 +49,12 @@ class Report:
   flops_sec: float
   traffic_sec: float
   network_sec: float
-  mfu_bound: (
-    float  # of model FLOPs, if the three overlap and nothing else waits
-  )
+  # Of model FLOPs, if the three overlap and nothing else waits.
+  mfu_bound: float
   trace_sec: float
   compile_sec: float
   lines: int  # of the program before the compiler
-  largest: list[str]
+  largest: list[str]  # arrays of the traced program, over all devices
 
   @property
   def fits(self) -> bool:
@@ -69,62 +70,61 @@ class TooLargeError(ValueError):
 def analyze(
   config: ml_collections.ConfigDict, topology: str, name: str
 ) -> Report:
-  """Compile a program of a config for a topology.
+  """Compile a program of a config for a topology; errors are those below."""
+  chip, devices = chips.of(topology), chips.devices(topology)
+  return compiled_for(config, topology, name, chip, devices)[0]
+
+
+def compiled_for(
+  config: Any,
+  place: str,
+  name: str,
+  chip: chips.Chip,
+  devices: Sequence[jax.Device],
+) -> tuple[Report, jax.stages.Compiled]:
+  """Compile a program of a config for devices, of which there may be none here.
 
   Raises:
     TooLargeError: when the compiler refuses it for want of memory.
     ValueError: for an unknown program or topology.
     ImportError: when the compiler is not installed.
   """
-  return compiled_for(
-    config, topology, name, chips.of(topology), chips.devices(topology)
-  )[0]
-
-
-def compiled_for(
-  config: ml_collections.ConfigDict,
-  place: str,
-  name: str,
-  chip: chips.Chip,
-  devices: Sequence[jax.Device],
-) -> tuple[Report, Any]:
-  """Compile a program of a config for devices, of which there may be none here.
-
-  Returns the report and the `jax.stages.Compiled`; errors are those of `analyze`.
-  """
   start = time.monotonic()
   found = programs.trace(config, devices, name)
   lowered = found.traced.lower()
-  lines = lowered.as_text().count('\n')
   traced = time.monotonic()
+  jaxpr = found.traced.jaxpr.jaxpr
+  largest = costs.largest(jaxpr, _LARGEST)
   try:
     compiled = lowered.compile(compiler_options=dict(chip.options))
   except jax.errors.JaxRuntimeError as error:
     text = ' '.join(str(error).split())
     if 'RESOURCE_EXHAUSTED' not in text:
       raise
-    arrays = costs.largest(found.traced.jaxpr.jaxpr, _LARGEST)
     raise TooLargeError(
       f'{place}: {text[:500]} The largest arrays, over all devices: '
-      f'{"; ".join(f"{size / 2**30:.2f} GiB {what}" for size, what in arrays)}.'
+      f'{"; ".join(largest)}.'
     ) from error
   compile_sec = time.monotonic() - traced
-  plan = compiled.memory_analysis()
-  program = hlo.Program(compiled.as_text())
-  mesh = dict(found.mesh)
-  exchanges = program.collectives(mesh)
-  products = [*costs.products(found.traced.jaxpr.jaxpr)]
-  executed = costs.flops(products)
-  seconds = {
-    'flops_sec': executed / len(devices) / chip.flops,
-    'traffic_sec': program.traffic() / chip.bandwidth,
-    'network_sec': sum(x.seconds(chip.network) for x in exchanges),
-  }
+  plan, program = compiled.memory_analysis(), hlo.Program(compiled.as_text())
+  mesh, traffic = dict(found.mesh), program.traffic()
+  exchanges = [
+    {**dataclasses.asdict(x), 'seconds': x.seconds(chip.network)}
+    for x in program.collectives(mesh)
+  ]
+  products = [*costs.products(jaxpr)]
   wide = {
     f'{a.str_short()} x {b.str_short()}'
     for a, b in (x.operands for x in products if x.is_wide)
   }
-  least = found.model_flops / len(devices) / chip.flops
+  # A topology may have more devices than the program uses.
+  flops_a_second = chip.flops * math.prod(mesh.values())
+  executed = costs.flops(products)
+  seconds = {
+    'flops_sec': executed / flops_a_second,
+    'traffic_sec': traffic / chip.bandwidth,
+    'network_sec': sum(x['seconds'] for x in exchanges),
+  }
   report = Report(
     topology=place,
     program=name,
@@ -135,21 +135,15 @@ def compiled_for(
     memory_bytes=chip.memory,
     model_flops=found.model_flops,
     executed_flops=executed,
-    traffic_bytes=program.traffic(),
+    traffic_bytes=traffic,
     wide_products=sorted(wide) if found.dtype != 'float32' else [],
-    exchanges=[
-      {**dataclasses.asdict(x), 'seconds': x.seconds(chip.network)}
-      for x in exchanges
-    ],
+    exchanges=exchanges,
     **seconds,
-    mfu_bound=least / max(seconds.values()),
+    mfu_bound=found.model_flops / flops_a_second / max(seconds.values()),
     trace_sec=traced - start,
     compile_sec=compile_sec,
-    lines=lines,
-    largest=[
-      f'{size / 2**30:.2f} GiB {what}'
-      for size, what in program.largest(_LARGEST)
-    ],
+    lines=lowered.as_text().count('\n'),
+    largest=largest,
   )
   return report, compiled
 
@@ -184,7 +178,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   reports.print_table(('quantity', 'value'), _rows(found), title, wrap=True)
   if not found.fits:
     raise TooLargeError(
-      f'{topology}: {name} does not fit; the largest buffers: '
+      f'{topology}: {name} does not fit; the largest arrays, over all devices: '
       f'{"; ".join(found.largest)}.'
     )
 

@@ -1,14 +1,24 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""FLOPs and products of a traced program, its loops counted as often as they run."""
+"""FLOPs and arrays of a traced program, its loops counted as often as they run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 import dataclasses
 import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+
+@dataclasses.dataclass(frozen=True)
+class Traced:
+  """A program that could be compiled."""
+
+  traced: Any  # of jax.jit(...).trace
+  mesh: Mapping[str, int]  # axis -> devices that the program uses
+  dtype: str  # of its products
+  model_flops: float  # of the model's formula, on all devices of the mesh
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,23 +59,18 @@ def products(jaxpr: Any, times: float = 1.0) -> Iterator[Product]:
       total = times * params['cost_estimate'].flops
       yield Product(total, tuple(x.aval for x in equation.invars[:2]))
     else:
-      inner = times * _repeats(name, params)
+      if name == 'scan':
+        repeats = params['length']
+      elif name == 'shard_map':  # of one device
+        repeats = params['mesh'].size
+      elif name == 'pallas_call':  # of one point of the grid
+        repeats = math.prod(params['grid_mapping'].grid)
+      else:
+        repeats = 1
       if name == 'linear_call':  # its transpose stands beside it
         params = {'callee': params['callee']}
-      for value in jax.tree.leaves(params, is_leaf=_is_jaxpr):
-        if _is_jaxpr(value):
-          yield from products(getattr(value, 'jaxpr', value), inner)
-
-
-def _repeats(name: str, params: dict[str, Any]) -> int:
-  """Times that the jaxprs inside an equation run, on all devices together."""
-  if name == 'scan':
-    return params['length']
-  if name == 'shard_map':  # of one device
-    return params['mesh'].size
-  if name == 'pallas_call':  # of one point of the grid
-    return math.prod(params['grid_mapping'].grid)
-  return 1
+      for inner in _inside(params):
+        yield from products(inner, times * repeats)
 
 
 def flops(found: list[Product]) -> float:
@@ -73,11 +78,12 @@ def flops(found: list[Product]) -> float:
   return sum(x.flops for x in found)
 
 
-def largest(jaxpr: Any, count: int) -> list[tuple[float, str]]:
-  """Return the largest arrays that a program makes: bytes, and type and origin."""
-  seen = dict(_arrays(jaxpr))
-  found = sorted(((size, what) for what, size in seen.items()), reverse=True)
-  return found[:count]
+def largest(jaxpr: Any, count: int) -> list[str]:
+  """Return size, type and origin of the largest arrays that a program makes."""
+  found = sorted(
+    ((y, x) for x, y in dict(_arrays(jaxpr)).items()), reverse=True
+  )
+  return [f'{size / 2**30:.2f} GiB {what}' for size, what in found[:count]]
 
 
 def _arrays(jaxpr: Any) -> Iterator[tuple[str, float]]:
@@ -86,10 +92,16 @@ def _arrays(jaxpr: Any) -> Iterator[tuple[str, float]]:
       if isinstance(x, jax.core.ShapedArray):
         size = math.prod(x.shape) * getattr(x.dtype, 'itemsize', 0)
         yield f'{x.str_short()} of {equation.primitive.name}', size
-    for value in jax.tree.leaves(equation.params, is_leaf=_is_jaxpr):
-      if _is_jaxpr(value):
-        yield from _arrays(getattr(value, 'jaxpr', value))
+    for inner in _inside(equation.params):
+      yield from _arrays(inner)
 
 
-def _is_jaxpr(x: Any) -> bool:
-  return hasattr(getattr(x, 'jaxpr', x), 'eqns')
+def _inside(params: Mapping[str, Any]) -> Iterator[Any]:
+  """Yield the jaxprs among the parameters of an equation."""
+
+  def is_jaxpr(x):
+    return hasattr(getattr(x, 'jaxpr', x), 'eqns')
+
+  for value in jax.tree.leaves(params, is_leaf=is_jaxpr):
+    if is_jaxpr(value):
+      yield getattr(value, 'jaxpr', value)

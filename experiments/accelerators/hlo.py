@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads memory traffic and exchanges of a compiled program from its optimized HLO.
 
-Loops count as often as they run, where their condition tells. Shapes are those of
-one device.
+`Compiled.cost_analysis` counts a loop once; here loops count as often as they run,
+where their condition tells. Shapes are those of one device.
 """
 
 from collections.abc import Iterator, Sequence
 import dataclasses
-import functools
 import math
 import re
 
@@ -38,13 +37,11 @@ _FREE = {
   'opt-barrier', 'domain', 'async-done', 'copy-done', 'slice-done',
   'all-gather-done', 'all-reduce-done', 'collective-permute-done',
 }  # fmt: skip
-COLLECTIVES = (
-  'all-gather',
-  'all-reduce',
-  'reduce-scatter',
-  'all-to-all',
+_SLICES = {'dynamic-slice', 'slice'}
+_COLLECTIVES = {
+  'all-gather', 'all-reduce', 'reduce-scatter', 'all-to-all',
   'collective-permute',
-)
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,30 +50,32 @@ class Instruction:
 
   name: str
   opcode: str
-  shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of its results
+  sizes: tuple[float, ...]  # bytes of each result
+  stored: tuple[bool, ...]  # whether the result is in the device's memory
   operands: tuple[str, ...]
+  called: dict[str, str]  # role -> name of a computation
   text: str  # all after the opcode
   is_root: bool
-  stored: tuple[bool, ...]  # whether the results are in the device's memory
 
-  @functools.cached_property
-  def num_bytes(self) -> int:
+  @property
+  def whole(self) -> float:
+    """Bytes of its results, wherever they are."""
+    return sum(self.sizes)
+
+  @property
+  def in_memory(self) -> float:
     """Bytes of its results in the device's memory."""
-    return (
-      sum(
-        _bits(kind) * math.prod(shape)
-        for (kind, shape), stored in zip(self.shapes, self.stored, strict=True)
-        if stored
-      )
-      // 8
-    )
+    return sum(x for x, y in zip(self.sizes, self.stored, strict=True) if y)
+
+
+Computation = dict[str, Instruction]
 
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
   """Exchanges of one kind between the same devices."""
 
-  kind: str  # one of COLLECTIVES
+  kind: str  # one of _COLLECTIVES
   axes: tuple[str, ...]  # of the mesh; () where the devices are no axes of it
   size: int  # devices that take part together
   count: float  # times
@@ -85,10 +84,9 @@ class Collective:
   def seconds(self, network: float) -> float:
     """Return the time at a bandwidth in bytes a second and direction, of a ring."""
     rounds = 2 if self.kind == 'all-reduce' else 1
-    share = (
-      1 if self.kind == 'collective-permute' else (self.size - 1) / self.size
-    )
-    return rounds * share * self.num_bytes / network
+    if self.kind != 'collective-permute':
+      rounds *= (self.size - 1) / self.size
+    return rounds * self.num_bytes / network
 
 
 class Program:
@@ -96,196 +94,138 @@ class Program:
 
   def __init__(self, text: str):
     """Parse `compiled.as_text()`."""
-    self.computations: dict[str, dict[str, Instruction]] = {}
-    self.entry = ''
-    current: dict[str, Instruction] = {}
+    self._computations: dict[str, Computation] = {}
+    entry, current = '', {}
     for line in text.splitlines():
       if found := _COMPUTATION.match(line):
-        current = self.computations.setdefault(found[2], {})
-        self.entry = found[2] if found[1] else self.entry
+        current = self._computations.setdefault(found[2], {})
+        entry = found[2] if found[1] else entry
       elif found := _INSTRUCTION.match(line):
-        instruction = _instruction(found[2], found[3], bool(found[1]))
-        current[instruction.name] = instruction
+        current[found[2]] = _instruction(found[2], found[3], bool(found[1]))
+    self._run = [*self._walk(entry, 1.0)]
 
-  @functools.cached_property
-  def run(self) -> list[tuple[Instruction, dict[str, Instruction], float]]:
-    """Each instruction that runs, with its computation and how often."""
-    return [*self._run(self.entry, 1.0)]
+  def _walk(
+    self, name: str, times: float
+  ) -> Iterator[tuple[Instruction, Computation, float]]:
+    """Yield each instruction that runs, its computation and how often."""
+    computation = self._computations[name]
+    for one in computation.values():
+      yield one, computation, times
+      if one.opcode == 'while':
+        yield from self._walk(one.called['body'], times * self._trips(one))
+      elif one.opcode == 'call':
+        yield from self._walk(one.called['to_apply'], times)
+      elif one.opcode == 'conditional' and (
+        found := _BRANCHES.search(one.text)
+      ):
+        branches = _OPERAND.findall(found[1])
+        yield from self._walk(
+          max(branches, key=lambda x: len(self._computations[x])), times
+        )
 
-  def _run(self, name: str, times: float) -> Iterator:
-    computation = self.computations[name]
-    for instruction in computation.values():
-      yield instruction, computation, times
-      for called, trips in self._called(instruction):
-        yield from self._run(called, times * trips)
-
-  def _called(self, instruction: Instruction) -> list[tuple[str, float]]:
-    """Computations that an instruction runs, other than within one kernel."""
-    names = dict(_CALLED.findall(instruction.text))
-    if instruction.opcode == 'while':
-      return [(names['body'], self._trips(instruction, names['condition']))]
-    if instruction.opcode == 'call':
-      return [(names['to_apply'], 1.0)]
-    if instruction.opcode == 'conditional':
-      found = _BRANCHES.search(instruction.text)
-      branches = _OPERAND.findall(found[1]) if found else []
-      largest = max(
-        branches, key=lambda x: len(self.computations[x]), default=''
-      )
-      return [(largest, 1.0)] if largest else []
-    return []
-
-  def _trips(self, instruction: Instruction, condition: str) -> float:
-    if found := _TRIPS.search(instruction.text):
+  def _trips(self, loop: Instruction) -> float:
+    if found := _TRIPS.search(loop.text):
       return float(found[1])
-    computation = self.computations[condition]
+    condition = self._computations[loop.called['condition']].values()
     bounds = [
-      re.match(r'(\d+)\)', x.text)
-      for x in computation.values()
-      if x.opcode == 'constant'
+      re.match(r'(\d+)\)', x.text) for x in condition if x.opcode == 'constant'
     ]
-    bounds = [int(x[1]) for x in bounds if x]
-    return float(max(bounds, default=1))
+    return float(max((int(x[1]) for x in bounds if x), default=1))
 
   def traffic(self) -> float:
     """Return the bytes that one device reads from and writes to its memory."""
     return sum(
       times * self._bytes(instruction, computation)
-      for instruction, computation, times in self.run
+      for instruction, computation, times in self._run
     )
 
-  def _bytes(
-    self, instruction: Instruction, computation: dict[str, Instruction]
-  ) -> float:
-    opcode = instruction.opcode
-    operands = [
-      computation[x] for x in instruction.operands if x in computation
-    ]
-    if opcode in ('copy-start', 'slice-start'):  # (source, result, ...)
-      kind, shape = instruction.shapes[1]
-      places = *(x.stored[0] for x in operands[:1]), instruction.stored[1]
-      return sum(places) * _bits(kind) * math.prod(shape) / 8
-    if 'custom_call_target="AllocateBuffer"' in instruction.text:
+  def _bytes(self, one: Instruction, computation: Computation) -> float:
+    operands = [computation[x] for x in one.operands if x in computation]
+    if one.opcode in ('copy-start', 'slice-start'):  # (source, result, ...)
+      places = *(x.stored[0] for x in operands[:1]), one.stored[1]
+      return sum(places) * one.sizes[1]
+    if (
+      one.opcode in _FREE
+      or (one.opcode.endswith('-start') and one.opcode != 'async-start')
+      or 'custom_call_target="AllocateBuffer"' in one.text
+    ):
       return 0
-    if opcode in _FREE or opcode.endswith('-start') and opcode != 'async-start':
-      return 0
-    sizes = [x.num_bytes for x in operands]
-    if opcode in ('dynamic-slice', 'slice', 'gather'):
-      return instruction.num_bytes + min(sizes[0], _whole(instruction))
-    if opcode == 'dynamic-update-slice':
-      return sizes[1] + min(instruction.num_bytes, _whole(operands[1]))
-    if opcode != 'fusion':
-      return sum(sizes) + instruction.num_bytes
-    called = dict(_CALLED.findall(instruction.text))
-    inner = self.computations.get(called['calls'], {})
-    return self._fused_bytes(inner, sizes, instruction.num_bytes)
+    sizes = [x.in_memory for x in operands]
+    if one.opcode in _SLICES or one.opcode == 'gather':
+      return one.in_memory + min(sizes[0], one.whole)
+    if one.opcode == 'dynamic-update-slice':
+      return sizes[1] + min(one.in_memory, operands[1].whole)
+    if one.opcode == 'fusion':
+      return self._fused_bytes(self._inside(one), sizes, one.in_memory)
+    return sum(sizes) + one.in_memory
+
+  def _inside(self, fusion: Instruction) -> Computation:
+    return self._computations.get(fusion.called['calls'], {})
 
   def _fused_bytes(
-    self,
-    inner: dict[str, Instruction],
-    sizes: Sequence[float],
-    result: float,
+    self, inner: Computation, sizes: Sequence[float], result: float
   ) -> float:
     """Bytes of a fused kernel: of operands that it slices, the slices alone."""
-    total = float(result)
-    for instruction in inner.values():
-      if instruction.is_root and instruction.opcode == 'dynamic-update-slice':
-        update = _whole(inner[instruction.operands[1]])
-        total = update + min(total, update)
-    return total + sum(
+    for one in inner.values():
+      if one.is_root and one.opcode == 'dynamic-update-slice':
+        update = inner[one.operands[1]].whole
+        result = update + min(result, update)
+    return result + sum(
       min(size, self._read(inner, number)) for number, size in enumerate(sizes)
     )
 
-  def _read(self, inner: dict[str, Instruction], number: int) -> float:
+  def _read(self, inner: Computation, number: int) -> float:
     """Bytes of a parameter that its users read; infinite for all of it."""
-    for instruction in inner.values():
-      if (
-        instruction.opcode == 'parameter'
-        and int(instruction.text.partition(')')[0]) == number
-      ):
-        break
-    else:
-      return math.inf
+    names = [
+      x.name
+      for x in inner.values()
+      if x.opcode == 'parameter' and x.text.partition(')')[0] == str(number)
+    ]
+    users = [x for x in inner.values() if names and names[0] in x.operands]
     total = 0.0
-    name = instruction.name
-    users = [x for x in inner.values() if name in x.operands]
     for user in users:
-      if user.opcode in ('dynamic-slice', 'slice') or (
-        user.opcode == 'gather' and user.operands[0] == name
-      ):
-        total += _whole(user)
+      is_first = user.operands[0] == names[0]
+      if user.opcode in _SLICES or (user.opcode == 'gather' and is_first):
+        total += user.whole
       elif user.opcode == 'fusion':
-        called = dict(_CALLED.findall(user.text))['calls']
         for place, operand in enumerate(user.operands):
-          if operand == name:
-            total += self._read(self.computations.get(called, {}), place)
-      elif not (
-        user.opcode == 'dynamic-update-slice' and user.operands[0] == name
-      ):
+          if operand == names[0]:
+            total += self._read(self._inside(user), place)
+      elif user.opcode != 'dynamic-update-slice' or not is_first:
         return math.inf
     return total if users else math.inf
 
   def collectives(self, mesh: dict[str, int]) -> list[Collective]:
     """Return the exchanges by kind and axes of a mesh, the largest first."""
     found: dict[tuple, list[float]] = {}
-    for kind, instruction, computation, times in self._exchanges():
-      axes, size = _axes(instruction.text, mesh)
-      operands = (computation.get(x) for x in instruction.operands)
-      sizes = [_largest(x) for x in operands if x]
-      largest = max([_largest(instruction), *sizes])
-      total = found.setdefault((kind, axes, size), [0.0, 0.0])
+    for kind, one, computation, times in self._exchanges():
+      operands = [computation[x] for x in one.operands if x in computation]
+      largest = max(x for y in (one, *operands) for x in y.sizes)
+      total = found.setdefault((kind, *_axes(one.text, mesh)), [0.0, 0.0])
       total[0] += times
       total[1] += times * largest
     made = [Collective(*key, *total) for key, total in found.items()]
     return sorted(made, key=lambda x: -x.num_bytes)
 
-  def _exchanges(self) -> Iterator:
-    """Each exchange: kind, instruction, its computation and how often it runs."""
+  def _exchanges(self) -> Iterator[tuple[str, Instruction, Computation, float]]:
+    """Yield each exchange: kind, instruction, computation and how often."""
     seen = set()
-    for instruction, computation, times in self.run:
-      if instruction.opcode != 'fusion':
-        kind = instruction.opcode.removesuffix('-start')
-        if kind in COLLECTIVES:
-          yield kind, instruction, computation, times
+    for one, computation, times in self._run:
+      if one.opcode != 'fusion':
+        kind = one.opcode.removesuffix('-start')
+        if kind in _COLLECTIVES:
+          yield kind, one, computation, times
         continue
       # One that goes on beside others stands in several fused kernels.
-      name = dict(_CALLED.findall(instruction.text))['calls']
-      inner = self.computations.get(name, {})
+      inner = self._inside(one)
+      scatters = one.called['calls'].startswith('all-reduce-scatter')
       for fused in inner.values():
         channel = _CHANNEL.search(fused.text)
         key = id(computation), channel and channel[1]
-        if fused.opcode in COLLECTIVES and not (channel and key in seen):
+        if fused.opcode in _COLLECTIVES and not (channel and key in seen):
           seen.add(key)
-          scatters = name.startswith('all-reduce-scatter')
           kind = 'reduce-scatter' if scatters else fused.opcode
           yield kind, fused, inner, times
-
-  def largest(self, count: int) -> list[tuple[float, str]]:
-    """Return the largest results (bytes, type and source) of what runs."""
-    seen: dict[str, float] = {}
-    for instruction, _, _ in self.run:
-      if instruction.opcode in _FREE:
-        continue
-      for (kind, shape), stored in zip(
-        instruction.shapes, instruction.stored, strict=True
-      ):
-        if not stored:
-          continue
-        source = re.search(r'op_name="([^"]*)"', instruction.text)
-        name = (
-          f'{kind}{list(shape)} {source[1] if source else instruction.opcode}'
-        )
-        seen[name] = _bits(kind) * math.prod(shape) / 8
-    return sorted(((size, name) for name, size in seen.items()), reverse=True)[
-      :count
-    ]
-
-
-def _bits(kind: str) -> int:
-  if kind in _BITS:
-    return _BITS[kind]
-  digits = re.search(r'\d+', kind)
-  return int(digits[0]) if digits else 0
 
 
 def _instruction(name: str, rest: str, is_root: bool) -> Instruction:
@@ -298,14 +238,16 @@ def _instruction(name: str, rest: str, is_root: bool) -> Instruction:
   found = _OPCODE.match(rest)
   opcode, text = (found[1], found[2]) if found else (rest, '')
   arrays = _ARRAY.findall(kind)
-  shapes = tuple(
-    (dtype, tuple(int(x.lstrip('<=')) for x in dims.split(',') if x))
-    for dtype, dims, _ in arrays
+  return Instruction(
+    name,
+    opcode,
+    tuple(_num_bytes(dtype, dims) for dtype, dims, _ in arrays),
+    tuple(not _ELSEWHERE.search(layout) for *_, layout in arrays),
+    tuple(_OPERAND.findall(text.partition(')')[0])),
+    dict(_CALLED.findall(text)),
+    text,
+    is_root,
   )
-  stored = tuple(not _ELSEWHERE.search(layout) for *_, layout in arrays)
-  arguments = text.partition(')')[0]
-  operands = tuple(_OPERAND.findall(arguments))
-  return Instruction(name, opcode, shapes, operands, text, is_root, stored)
 
 
 def _closing(text: str) -> int:
@@ -318,16 +260,10 @@ def _closing(text: str) -> int:
   return len(text)
 
 
-def _whole(instruction: Instruction) -> float:
-  """Bytes of the results, wherever they are."""
-  return sum(_bits(kind) * math.prod(x) for kind, x in instruction.shapes) / 8
-
-
-def _largest(instruction: Instruction) -> float:
-  return max(
-    (_bits(kind) * math.prod(shape) / 8 for kind, shape in instruction.shapes),
-    default=0,
-  )
+def _num_bytes(dtype: str, dims: str) -> float:
+  digits = re.search(r'\d+', dtype)
+  bits = _BITS.get(dtype, int(digits[0]) if digits else 0)
+  return bits * math.prod(_numbers(dims.replace('<=', ''))) / 8
 
 
 def _axes(text: str, mesh: dict[str, int]) -> tuple[tuple[str, ...], int]:
@@ -351,8 +287,7 @@ def _groups(text: str, num_devices: int) -> np.ndarray | None:
     return None
   sizes, *places, over, shape, order, transpose, listed = found.groups()
   if listed:
-    rows = re.findall(r'\{([\d,]+)\}', listed)
-    return np.array([_numbers(row) for row in rows])
+    return np.array([_numbers(x) for x in re.findall(r'\{([\d,]+)\}', listed)])
   if shape:
     return _iota(shape, order, transpose, num_devices)
   named = dict(re.findall(r"'([^']+)'=(\d+)", sizes))
@@ -376,4 +311,4 @@ def _iota(
 
 
 def _numbers(text: str) -> list[int]:
-  return [int(x) for x in text.split(',')]
+  return [int(x) for x in text.split(',') if x]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of a config, traced for devices that are not there."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -11,66 +11,51 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from experiments.accelerators import realm_programs
-from experiments.engine import configs, program as program_lib, rooms, tasks
+from experiments.accelerators import costs, realm_programs
+from experiments.engine import configs, program as program_lib, rooms
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import initial, presets, retro as retro_lib
 from retro_jax.trained import loading
 
-Config = ml_collections.ConfigDict
+Config = Any  # the dataclass of config.task
 Devices = Sequence[jax.Device]
-Shapes = Mapping[str, jax.ShapeDtypeStruct]
 
 
-@dataclasses.dataclass(frozen=True)
-class Traced:
-  """A program that could be compiled."""
-
-  traced: Any  # of jax.jit(...).trace
-  mesh: Mapping[str, int]
-  dtype: str  # of its products
-  model_flops: float  # of the model's formula, on all devices
-
-
-def _steps(
-  config: Config,
-  devices: Devices,
-  name: str,
-  task: tasks.Task,
-  shapes: Shapes,
-  dtype: str,
-) -> Traced:
-  """The train step of a task, or its validation of a batch."""
+def _step(config: Config, devices: Devices, name: str) -> costs.Traced:
+  """The train step of a model, or its validation of a batch."""
+  if config.task == 'retro':
+    task, shapes = retro_task.without_data(config)
+    dtype = config.model.dtype
+  else:
+    mesh = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
+    num_shards = mesh['data'] * mesh['fsdp']
+    config, task, shapes = realm_programs.of(config, num_shards)
+    dtype = config.embedder.dtype
   program = program_lib.make_program(task, config, devices=devices)
   batch = {
     key: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=program.rows)
     for key, x in shapes.items()
   }
   flops = task.flops_per_step
-  if task.frozen is not None:
-    flops *= 2 / 3  # frozen parts have no gradients of their own
   with program.context():
-    if name == 'train':
-      traced = program.step.trace(program.abstract, batch)
-    else:
+    if name == 'evaluate':
       traced = program.evaluate.trace(program.abstract.params, batch)
-      flops = task.flops_per_step / 3
-  return Traced(traced, program.mesh.shape, dtype, flops)
+      flops /= 3
+    else:
+      traced = program.step.trace(program.abstract, batch)
+      if task.frozen is not None:
+        flops *= 2 / 3  # frozen parts have no gradients of their own
+  return costs.Traced(traced, program.mesh.shape, dtype, flops)
 
 
-def _retro(config: Config, devices: Devices, name: str) -> Traced:
-  """RETRO, its baseline or RETROfit."""
-  task, shapes = retro_task.without_data(config)
-  return _steps(config, devices, name, task, shapes, config.model.dtype)
-
-
-def _decode(config: Config, devices: Devices, name: str) -> Traced:
+def _decode(config: Config, devices: Devices, name: str) -> costs.Traced:
   """One token of each of `batch_size` rows, on one device.
 
   The loop up to the end of a chunk counts once.
   """
+  del name
   model_cfg = loading.model_config(config, config.tokenizer.vocab_size)
   model = retro_lib.Retro(model_cfg)
   mesh = sharding.make_mesh(devices=devices[:1])
@@ -105,53 +90,25 @@ def _decode(config: Config, devices: Devices, name: str) -> Traced:
       *place((key, rows, logits, cache, rows, rows, steps)),
     )
   flops = b * presets.flops_per_token(model_cfg, length, k)
-  return Traced(traced, mesh.shape, model_cfg.dtype, flops)
+  return costs.Traced(traced, mesh.shape, model_cfg.dtype, flops)
 
 
-def _realm(config: Config, devices: Devices, name: str) -> Traced:
-  """REALM, the inverse cloze task or a reader."""
-  mesh = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
-  config, task, shapes = realm_programs.of(config, mesh['data'] * mesh['fsdp'])
-  return _steps(config, devices, name, task, shapes, config.embedder.dtype)
-
-
-def _embed(config: Config, devices: Devices, name: str) -> Traced:
-  """A batch of blocks for the index."""
-  traced, flops = realm_programs.trace_embedding(config, devices)
-  mesh = {'data': len(devices)}
-  return Traced(traced, mesh, config.embedder.dtype, flops)
-
-
-def _search(config: Config, devices: Devices, name: str) -> Traced:
-  """Exact search of the blocks for the questions of a batch."""
-  if name == 'search_alone':
-    devices = devices[:1]
-  traced, flops = realm_programs.trace_search(config, devices)
-  mesh = {'rows': len(devices)}
-  return Traced(traced, mesh, config.vectors.dtype, flops)
-
-
+_STEPS = {'train': _step, 'evaluate': _step}
+_SEARCHES = dict.fromkeys(
+  ('search', 'search_alone'), realm_programs.trace_search
+)
 # config.task -> name of a program -> what traces it.
-TASKS: dict[str, dict[str, Callable[..., Traced]]] = {
-  'retro': {'train': _retro, 'evaluate': _retro, 'decode': _decode},
-  'realm': {
-    'train': _realm,
-    'evaluate': _realm,
-    'embed': _embed,
-    'search': _search,
-    'search_alone': _search,
-  },
-  'ict': {'train': _realm, 'evaluate': _realm},
-  'open_qa': {
-    'train': _realm,
-    'evaluate': _realm,
-    'search': _search,
-    'search_alone': _search,
-  },
+TASKS: dict[str, dict[str, Callable[..., costs.Traced]]] = {
+  'retro': {**_STEPS, 'decode': _decode},
+  'realm': {**_STEPS, **_SEARCHES, 'embed': realm_programs.trace_embedding},
+  'ict': _STEPS,
+  'open_qa': {**_STEPS, **_SEARCHES},
 }
 
 
-def trace(config: Config, devices: Devices, name: str) -> Traced:
+def trace(
+  config: Config | ml_collections.ConfigDict, devices: Devices, name: str
+) -> costs.Traced:
   """Trace a program of a config.
 
   Raises:

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
+from experiments.accelerators import costs
 from experiments.engine import tasks
 from experiments.open_qa import task as open_qa_task
 from experiments.realm import task as realm_task
@@ -23,11 +24,7 @@ from realm_jax.data import examples
 from realm_jax.nn import initialize, open_qa, realm
 from realm_jax.objectives import ict
 from realm_jax.serving import model_configs, reader_configs, serving
-from retrieval.nn import (
-  batch_encoder,
-  bert,
-  sharding,
-)
+from retrieval.nn import batch_encoder, bert, sharding
 from retrieval.searchers import block_search, exact
 
 Config = Any  # experiments.{realm,open_qa}.config.Config
@@ -158,9 +155,10 @@ def reader_shapes(
 
 
 def trace_embedding(
-  config: Config, devices: Sequence[jax.Device]
-) -> tuple[Any, float]:
-  """Trace the embedding of one batch of blocks; return it with its FLOPs."""
+  config: Config, devices: Sequence[jax.Device], name: str
+) -> costs.Traced:
+  """Trace the embedding of one batch of blocks for the index."""
+  del name
   model = model_configs.realm_config(config, _VOCAB_SIZE)
   layout = _layout(config)
   encode = serving.block_encoder(model, layout.sep_id)
@@ -176,16 +174,20 @@ def trace_embedding(
     _placed((count, layout.block_length), 'i4', rows),
     _placed((count,), 'i4', rows),
   )
-  return traced, _flops(model.embedder_bert, count, layout.block_length)
+  flops = _flops(model.embedder_bert, count, layout.block_length)
+  mesh = {'data': len(devices)}
+  return costs.Traced(traced, mesh, config.embedder.dtype, flops)
 
 
 def trace_search(
-  config: Config, devices: Sequence[jax.Device]
-) -> tuple[Any, float]:
-  """Trace the exact search of ORQA's blocks; return it with its FLOPs.
+  config: Config, devices: Sequence[jax.Device], name: str
+) -> costs.Traced:
+  """Trace the exact search of ORQA's blocks, 'search_alone' on one device.
 
   There are `batch_size` questions, and the k of the config for each.
   """
+  if name == 'search_alone':
+    devices = devices[:1]
   if config.task == 'open_qa':
     model = reader_configs.reader_config(config, _VOCAB_SIZE).realm
     k = config.lookup.retriever_beam
@@ -216,7 +218,10 @@ def trace_search(
       mesh=mesh,
       metric='dot_product',
     )
-  return traced, 2.0 * b * _NUM_BLOCKS * d
+  flops = 2.0 * b * _NUM_BLOCKS * d
+  return costs.Traced(
+    traced, {'rows': len(devices)}, config.vectors.dtype, flops
+  )
 
 
 def _layout(config: Config) -> examples.Layout:

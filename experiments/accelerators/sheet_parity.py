@@ -16,8 +16,6 @@ from realm_jax.nn import realm as realm_lib
 from realm_jax.objectives import losses
 from retro_jax.nn import retro as retro_lib
 
-DTYPES = ('float32', 'bfloat16')
-
 
 def measure(device: jax.Device) -> list[dict[str, Any]]:
   """Return largest errors beside the largest value, on a device.
@@ -25,41 +23,28 @@ def measure(device: jax.Device) -> list[dict[str, Any]]:
   Float32 products are those of `jax.default_matmul_precision('float32')`. An empty
   list where the tests are not at hand.
   """
-  try:
-    fixtures = [
-      importlib.import_module(f'tests.{x}_jax.nn.oracle')
-      for x in ('retro', 'realm')
-    ]
-  except ImportError:
-    return []
   found = []
-  with (
-    jax.default_device(device),
-    jax.default_matmul_precision('float32'),
-  ):
-    for dtype in DTYPES:
-      found += [
-        {'model': model, 'dtype': dtype, **_error(*compute(fixture, dtype))}
-        for model, compute, fixture in zip(
-          ('RETRO, logits', 'REALM, gradients'),
-          (_retro, _realm),
-          fixtures,
-          strict=True,
-        )
-      ]
+  with jax.default_device(device), jax.default_matmul_precision('float32'):
+    for dtype in ('float32', 'bfloat16'):
+      for model, system, compute in (
+        ('RETRO, logits', 'retro', _retro),
+        ('REALM, gradients', 'realm', _realm),
+      ):
+        try:
+          oracle = importlib.import_module(f'tests.{system}_jax.nn.oracle')
+        except ImportError:
+          return []
+        pairs = zip(*map(jax.tree.leaves, compute(oracle, dtype)), strict=True)
+        pairs = [(np.asarray(a, np.float32), np.asarray(b)) for a, b in pairs]
+        error = max(float(np.abs(a - b).max()) for a, b in pairs)
+        largest = max(float(np.abs(b).max()) for _, b in pairs)
+        found.append({'model': model, 'dtype': dtype, 'error': error})
+        found[-1]['largest'] = largest
   return found
 
 
-def _error(got: Any, want: Any) -> dict[str, float]:
-  pairs = zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True)
-  pairs = [(np.asarray(a, np.float32), np.asarray(b)) for a, b in pairs]
-  return {
-    'error': max(float(np.abs(a - b).max()) for a, b in pairs),
-    'largest': max(float(np.abs(b).max()) for _, b in pairs),
-  }
-
-
 def _retro(oracle, dtype: str):
+  """Return our logits and the oracle's."""
   arrays = oracle.load()
   model = retro_lib.Retro(oracle.config(arrays, dtype=dtype))
   params = jax.tree.map(lambda x: x.astype(np.float32), oracle.params(arrays))
@@ -73,6 +58,7 @@ def _retro(oracle, dtype: str):
 
 
 def _realm(oracle, dtype: str):
+  """Return our gradients and the oracle's."""
   arrays, config = oracle.load('pretrain_step'), oracle.config()
   narrow = {
     name: dataclasses.replace(getattr(config, name), dtype=dtype)

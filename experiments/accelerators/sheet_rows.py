@@ -5,14 +5,19 @@
 from collections.abc import Callable, Mapping
 import dataclasses
 import importlib
+import time
 from typing import Any
 
 import jax.numpy as jnp
 
 from experiments.engine import configs, rooms
 
+CHUNK = 64  # tokens that decoding draws in one call
 _MINILM = {'d_model': 384, 'd_ff': 1536, 'num_layers': 6}
 _BERT = {'d_model': 768, 'd_ff': 3072, 'num_layers': 12}
+_ALONE = {'mesh.fsdp': 1, 'mesh.tensor': 1, 'optimizer.accumulate_steps': 1}
+_BATCHES = (32, 16, 8, 4, 2, 1)
+_TORCH_ROUNDS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,26 +28,17 @@ class Row:
   config: str  # module in configs/, with its argument
   program: str = 'train'
   field: str = 'batch_size'  # what a batch sets
-  batches: tuple[int, ...] = (1,)  # the largest first
-  fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  batches: tuple[int, ...]  # the largest first
+  fields: Mapping[str, Any]
   unit: str = 'sequences'
-  # Units that a run makes, of the batch; None: the batch.
-  units: Callable[[int], float] | None = None
+  units: Callable[[int], float] = float  # that a run makes, of the batch
   # (arguments) -> arguments whose values decide how much is done
-  given: Callable[[tuple], tuple] | None = None
+  given: Callable[[tuple], tuple] = lambda x: x
   torch: Mapping[str, int] | None = None  # sizes of the same encoder
 
 
-_ALONE = {'mesh.fsdp': 1, 'mesh.tensor': 1, 'optimizer.accumulate_steps': 1}
-_BATCHES = (32, 16, 8, 4, 2, 1)
-CHUNK = 64  # tokens that decoding draws in one call
-
-
-def _draw_a_chunk(arguments: tuple) -> tuple:
-  return *arguments[:-1], jnp.asarray([0, CHUNK], jnp.int32)
-
-
-def _embedding(what: str, sizes: Mapping[str, int], length: int) -> Row:
+def _embedding(what: str, sizes: Mapping[str, int]) -> Row:
+  length = 128
   fields = {f'embedder.{name}': x for name, x in sizes.items()}
   return Row(
     what=f'{what}, chunks of {length} wordpieces',
@@ -77,13 +73,13 @@ ROWS = (
       fields=_ALONE,
       unit='tokens',
       units=lambda rows: rows * CHUNK,
-      given=_draw_a_chunk,
+      given=lambda x: (*x[:-1], jnp.asarray([0, CHUNK], jnp.int32)),
     )
     for size in ('172m', '425m')
     for rows in (1, 32)
   ),
-  _embedding('MiniLM', _MINILM, 128),
-  _embedding('BERT base', _BERT, 128),
+  _embedding('MiniLM', _MINILM),
+  _embedding('BERT base', _BERT),
   Row(
     what='REALM, step',
     config='realm_pretrain_base:base',
@@ -97,10 +93,7 @@ ROWS = (
       config='open_qa_released:base',
       program='search_alone',
       batches=(64,),
-      fields={
-        'lookup.retriever_beam': k,
-        'vectors.dtype': 'bfloat16',
-      },
+      fields={'lookup.retriever_beam': k, 'vectors.dtype': 'bfloat16'},
       unit='questions',
       given=lambda x: (
         x[0],
@@ -119,3 +112,41 @@ def config_of(row: Row, batch: int):
   given = importlib.import_module(f'configs.{name}').get_config(argument)
   config = configs.build(rooms.config_class(given.task), given)
   return configs.replaced(config, **{**row.fields, row.field: batch})
+
+
+def torch_rate(sizes: Mapping[str, int], tokens: int) -> float | None:
+  """Return chunks a second of PyTorch's encoder in bfloat16, on the same device.
+
+  Args:
+    sizes: d_model, d_ff, num_layers, and length: wordpieces of a chunk.
+    tokens: wordpieces of a batch.
+
+  Returns:
+    None without PyTorch and its device.
+  """
+  try:
+    import torch
+  except ImportError:
+    return None
+  if not torch.cuda.is_available():
+    return None
+  placed = {'device': 'cuda', 'dtype': torch.bfloat16}
+  layer = torch.nn.TransformerEncoderLayer(
+    sizes['d_model'],
+    nhead=12,
+    dim_feedforward=sizes['d_ff'],
+    activation='gelu',
+    batch_first=True,
+    **placed,
+  )
+  model = torch.nn.TransformerEncoder(layer, sizes['num_layers']).eval()
+  rows = tokens // sizes['length']
+  hidden = torch.zeros((rows, sizes['length'], sizes['d_model']), **placed)
+  with torch.inference_mode():
+    for number in range(_TORCH_ROUNDS + 1):
+      if number == 1:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+      model(hidden)
+    torch.cuda.synchronize()
+  return _TORCH_ROUNDS * rows / (time.perf_counter() - start)
