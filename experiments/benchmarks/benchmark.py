@@ -26,17 +26,148 @@ side for each item; the JSON file also the shortest and the first round. --set c
 size, such as --set=batch=4. `taskset -c 0` before the command times one core.
 """
 
+from collections.abc import Mapping
+import contextlib
+import importlib
 import json
 import os
+import pathlib
+import sys
 import tempfile
+from typing import Any
 
 from absl import flags
 
-from experiments.benchmarks import comparison
+from experiments.benchmarks import turns
 from experiments.engine import command, reports
 
+# Name of a benchmark -> module that has it.
+MODULES = {
+  'retro': 'retro',
+  'decode': 'retro',
+  'realm': 'realm',
+  'qa': 'qa',
+  'embed': 'embed',
+  'sparse': 'sparse',
+  'search': 'search',
+  'released': 'shards',
+  'shards': 'shards',
+}
+# Number of a side -> column of the table; other numbers follow by name.
+_COLUMNS = {
+  'wall_sec': 'seconds',
+  'cpu_sec': 'CPU s',
+  'peak_gib': 'GiB',
+  'more_mib': '+MiB',
+}
+# glibc's malloc keeps freed memory, as our trainings let it.
+_KEEP_MEMORY = {
+  'MALLOC_ARENA_MAX': '1',
+  'MALLOC_MMAP_MAX_': '0',
+  'MALLOC_TRIM_THRESHOLD_': '-1',
+}
+_OURS = """
+import json, sys
+from experiments.benchmarks import benchmark, turns
+task = benchmark.load(sys.argv[1])
+turns.serve(task.build(sys.argv[2], json.loads(sys.argv[3])))
+"""
+_PEER = """
+import importlib, json, sys
+sys.path.insert(0, sys.argv[1])
+import turns
+worker = importlib.import_module(sys.argv[2])
+turns.serve(worker.build(sys.argv[3], json.loads(sys.argv[4])))
+"""
+Results = dict[str, dict[str, turns.Numbers]]  # step -> side -> numbers
 
-def _sizes(values: list[str], known: set[str]) -> dict:
+
+def load(name: str) -> turns.Task:
+  """Return a benchmark."""
+  module = importlib.import_module(f'experiments.benchmarks.{MODULES[name]}')
+  return module.TASKS[name]
+
+
+def run(
+  name: str,
+  sizes: Mapping[str, Any],
+  folder: str,
+  baseline_python: str = '',
+  repeats: int = 0,
+) -> Results:
+  """Time all sides.
+
+  Args:
+    name: one of `MODULES`.
+    sizes: values that differ from those of the benchmark.
+    folder: for what the sides share.
+    baseline_python: interpreter of the peers; '' leaves them out.
+    repeats: timed rounds; 0 for the benchmark's number.
+  """
+  task = load(name)
+  threads = len(os.sched_getaffinity(0))
+  given = {'num_threads': threads, 'folder': folder, **task.sizes, **sizes}
+  given |= task.prepare(given)
+
+  def start(side: str) -> turns.Side:
+    code, env = [sys.executable, '-c', _OURS, name], _KEEP_MEMORY
+    if side in task.peers:
+      beside = str(pathlib.Path(__file__).parent)
+      code = [baseline_python, '-c', _PEER, beside, task.peers[side]]
+      env = {'HF_HUB_OFFLINE': '1'}
+    return turns.Side([*code, side, json.dumps(given)], env)
+
+  steps = {
+    step: [x for x in sides if baseline_python or x not in task.peers]
+    for step, sides in task.steps(given).items()
+  }
+  names = list(dict.fromkeys(x for sides in steps.values() for x in sides))
+  results: Results = {}
+  for group in [[x] for x in names] if task.apart else [names]:
+    asked = {
+      step: [x for x in sides if x in group] for step, sides in steps.items()
+    }
+    asked = {step: sides for step, sides in asked.items() if sides}
+    with contextlib.ExitStack() as stack:
+      sides = {x: stack.enter_context(start(x)) for x in group}
+      repeats = repeats or task.repeats
+      found = turns.alternate(sides, asked, repeats, task.rounds_first)
+    for step, values in found.items():
+      results.setdefault(step, {}).update(values)
+  return results
+
+
+def _text(value: float) -> str:
+  return f'{value:,.0f}' if abs(value) >= 100 else f'{value:.3g}'
+
+
+def show(results: Results, title: str) -> None:
+  """Print a line for each step and side, with ratios to the first side."""
+
+  def per_item(values: turns.Numbers, name: str) -> float:
+    return max(values[name] / values.get('items', 1), 1e-9)
+
+  found = [x for sides in results.values() for x in sides.values()]
+  hidden = {*_COLUMNS, 'items', 'min_sec', 'first_sec'}
+  columns = dict.fromkeys([*_COLUMNS, *(k for x in found for k in x)])
+  columns = [x for x in columns if x in _COLUMNS or x not in hidden]
+  ratios = {'x': 'wall_sec', 'x CPU': 'cpu_sec'}
+  if all(len(sides) == 1 for sides in results.values()):
+    ratios = {}
+  lines = []
+  for step, sides in results.items():
+    first = next(iter(sides.values()))
+    for side, values in sides.items():
+      cells = [_text(values[k]) if k in values else '' for k in columns]
+      cells.append(_text(1 / per_item(values, 'wall_sec')))
+      for name in ratios.values():
+        cells.append(f'{per_item(values, name) / per_item(first, name):.2f}')
+      lines.append((f'{step}, {side}', *cells))
+  heads = [_COLUMNS.get(x, x) for x in columns]
+  reports.print_table(('step, side', *heads, '/s', *ratios), lines, title)
+
+
+def _sizes(values: list[str], known: set[str]) -> dict[str, Any]:
   """Parse --set; a value is JSON or a text."""
   found = {}
   for value in values:
@@ -55,35 +186,23 @@ def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
   options = flags.FLAGS
-  task = comparison.load(options.task)
+  task = load(options.task)
   sizes = _sizes(options.set, set(task.sizes))
   with tempfile.TemporaryDirectory(dir=options.workdir or None) as folder:
-    results = comparison.run(
-      options.task,
-      sizes,
-      folder,
-      options.baseline_python,
-      options.repeats,
-      options.baseline_keeps_memory,
-    )
-  comparison.show(results, options.task)
+    python, repeats = options.baseline_python, options.repeats
+    results = run(options.task, sizes, folder, python, repeats)
+  show(results, options.task)
   if options.output:
-    content = {
-      'sizes': {**task.sizes, **sizes},
-      'steps': results,
-      'load_average': os.getloadavg()[0],
-    }
+    content = {'sizes': {**task.sizes, **sizes}, 'steps': results}
+    content['load_average'] = os.getloadavg()[0]
     reports.write_json(options.output, content)
 
 
 if __name__ == '__main__':
-  flags.DEFINE_enum('task', None, [*comparison.MODULES], 'What to time.')
+  flags.DEFINE_enum('task', None, [*MODULES], 'What to time.')
   flags.DEFINE_string('baseline_python', '', 'Interpreter that has the peer.')
   flags.DEFINE_multi_string('set', [], 'NAME=VALUE of a size.')
   flags.DEFINE_integer('repeats', 0, 'Timed rounds; 0: as the task says.', 0)
-  flags.DEFINE_bool(
-    'baseline_keeps_memory', False, 'Let the peer keep freed memory, too.'
-  )
   flags.DEFINE_string('output', '', 'JSON file to write.')
   flags.DEFINE_string('workdir', '', 'Folder for temporary files.')
   flags.mark_flag_as_required('task')

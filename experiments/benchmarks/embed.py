@@ -4,29 +4,24 @@
 
 import json
 import pathlib
-from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks import comparison
+from experiments.benchmarks import turns
 from retrieval.nn import bert_checkpoint, embedders
 from retro_jax.data import folder as retro_data
 
-_PEERS = ('torch', 'onnx')
 
-
-def prepare(sizes: dict[str, Any]) -> dict[str, Any]:
+def prepare(sizes: turns.Sizes) -> turns.Sizes:
   """Write the texts of some chunks of prepared data."""
-  folder = retro_data.DataFolder(pathlib.Path(sizes['data']))
-  chunks = folder.chunks('train')
+  chunks = retro_data.DataFolder(pathlib.Path(sizes['data'])).chunks('train')
   ids = np.linspace(0, chunks.num_chunks - 1, sizes['chunks']).astype(np.int64)
-  texts = chunks.texts(np.unique(ids))
   file = pathlib.Path(sizes['folder']) / 'texts.json'
-  file.write_text(json.dumps(texts))
+  file.write_text(json.dumps(chunks.texts(np.unique(ids))))
   return {'model': str(bert_checkpoint.find_minilm())}
 
 
-def build(side: str, sizes: dict[str, Any]):
+def build(side: str, sizes: turns.Sizes) -> turns.Steps:
   """Return our 'embed', a function that embeds all texts once."""
   embedder = embedders.Embedder.load('minilm', max_length=128)
   folder = pathlib.Path(sizes['folder'])
@@ -40,11 +35,11 @@ def build(side: str, sizes: dict[str, Any]):
 
 
 TASKS = {
-  'embed': comparison.Task(
+  'embed': turns.Task(
     build=build,
     sizes={'data': 'runs/quickstart/data', 'chunks': 512},
-    steps=lambda _: {'embed': ('ours', *_PEERS)},
-    peers=dict.fromkeys(_PEERS, 'embed_worker'),
+    steps=lambda _: {'embed': ('ours', 'torch', 'onnx')},
+    peers=dict.fromkeys(('torch', 'onnx'), 'embed_worker'),
     prepare=prepare,
   )
 }

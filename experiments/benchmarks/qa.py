@@ -9,26 +9,24 @@ the blocks that are read; `train_nothing` has no answer in any block, and our re
 skipped.
 """
 
-from collections.abc import Callable
 import functools
 import itertools
 import json
 import pathlib
 import shutil
 import types
-from typing import Any
 
 from flax import linen as nn
 import jax
 import numpy as np
 import optax
 
-from experiments.benchmarks import comparison, realm as realm_benchmark
+from experiments.benchmarks import realm as realm_benchmark, turns
 from experiments.engine import optimizers
 from realm_jax.data import question_rows, reader_rows
 from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.objectives import reader_losses
-from realm_jax.serving import answer_text, beams, predict
+from realm_jax.serving import answer_text, beams, predict as predict_lib
 from retrieval import searchers, tokenization
 from retrieval.nn import bert_checkpoint
 from retrieval.questions import answer_search, questions as questions_lib
@@ -65,19 +63,18 @@ SIZES = realm_benchmark.ENCODER | {
   'answers': (ANSWER,),
   'no_answers': ('zyx qwv',),
 }
+_BOTH = 'ours', 'transformers'
 _WORDS_A_PIECE = 0.9  # at most; English has fewer words than wordpieces
 _HOLDS_ANSWER = 0.75
 
 
-def _write_texts(path: pathlib.Path, sizes: dict[str, Any]) -> None:
+def _write_texts(path: pathlib.Path, sizes: turns.Sizes) -> None:
   """Write windows of a corpus as JSON lines, three of four with the answer."""
   given = {} if sizes['corpus'] else {'kind': 'vital'}
   corpus = corpus_lib.open_corpus(sizes['corpus'], **given)
   words = [word for document in corpus for word in document.text.split()]
-  width, rng = (
-    int(sizes['row_length'] * _WORDS_A_PIECE),
-    np.random.default_rng(0),
-  )
+  width = int(sizes['row_length'] * _WORDS_A_PIECE)
+  rng = np.random.default_rng(0)
   with store.open_atomically(path, 'w') as f:
     for i in range(sizes['num_blocks']):
       start = rng.integers(0, max(len(words) - width, 1))
@@ -88,7 +85,7 @@ def _write_texts(path: pathlib.Path, sizes: dict[str, Any]) -> None:
       f.write(json.dumps(row) + '\n')
 
 
-def prepare(sizes: dict[str, Any]) -> dict[str, Any]:
+def prepare(sizes: turns.Sizes) -> turns.Sizes:
   """Write texts.jsonl, vocab.txt and the store of blocks, one a text."""
   root, cores = pathlib.Path(sizes['folder']), sizes['num_threads']
   vocab = shutil.copyfile(
@@ -121,99 +118,93 @@ def _random_retriever(
   rng = np.random.default_rng(0)
   vectors = rng.standard_normal((num_blocks, realm.vector_size), np.float32)
   index = types.SimpleNamespace(searcher=searchers.ExactSearcher(vectors))
-  version = types.SimpleNamespace(name='random', vectors=vectors, index=index)
-  snapshot = types.SimpleNamespace(step=0, version=version)
-  serving = types.SimpleNamespace(serving=lambda _: snapshot)
-  newest = beams.NewestIndex(realm, serving)
+  version = types.SimpleNamespace(
+    name='random', step=0, vectors=vectors, index=index
+  )
+  snapshot = types.SimpleNamespace(version=version)
+  newest = beams.NewestIndex(
+    realm, types.SimpleNamespace(serving=lambda _: snapshot)
+  )
   dense = retriever_lib.Dense(None, newest)
   return beams.BeamRetriever(dense, newest=newest)
 
 
-class _Steps:
-  """The timed steps; training changes their parameters."""
-
-  def __init__(self, sizes: dict[str, Any]):
-    root = pathlib.Path(sizes['root'])
-    bert, width = realm_benchmark.bert_config(sizes), sizes['max_span_width']
-    realm = config_lib.RealmConfig(
-      embedder=bert, encoder=bert, projection_size=sizes['vector_size']
-    )
-    config = open_qa.OpenQaConfig(realm=realm, max_span_width=width)
-    self._model = open_qa.OpenQa(config)
-    self._blocks = blocks_lib.BlockStore(root / 'blocks')
-    tokenizer = tokenization.load_tokenizer(root / 'vocab.txt')
-    layout = reader_rows.ReaderLayout(
-      row_length=sizes['row_length'],
-      question_length=sizes['question_length'],
-      max_span_width=width,
-      cls_id=tokenizer.cls_id,
-      sep_id=tokenizer.sep_id,
-      pad_id=tokenizer.pad_id,
-    )
-    lookup = functools.partial(
-      beams.BeamSelector,
+def build(side: str, sizes: turns.Sizes) -> turns.Steps:
+  """Return our steps; training changes the parameters of all of them."""
+  del side
+  root = pathlib.Path(sizes['root'])
+  bert, width = realm_benchmark.bert_config(sizes), sizes['max_span_width']
+  realm = config_lib.RealmConfig(
+    embedder=bert, encoder=bert, projection_size=sizes['vector_size']
+  )
+  config = open_qa.OpenQaConfig(realm=realm, max_span_width=width)
+  model = open_qa.OpenQa(config)
+  blocks = blocks_lib.BlockStore(root / 'blocks')
+  tokenizer = tokenization.load_tokenizer(root / 'vocab.txt')
+  layout = reader_rows.ReaderLayout(
+    row_length=sizes['row_length'],
+    question_length=sizes['question_length'],
+    max_span_width=width,
+    cls_id=tokenizer.cls_id,
+    sep_id=tokenizer.sep_id,
+    pad_id=tokenizer.pad_id,
+  )
+  retriever = _random_retriever(realm, blocks.num_blocks)
+  # The peer's rule.
+  rule = answer_search.QuestionSearch(blocks, 'wordpiece', tokenizer)
+  selectors = {
+    size: beams.BeamSelector(
       layout,
-      self._blocks,
-      _random_retriever(realm, self._blocks.num_blocks),
-      # The peer's rule.
-      search=answer_search.QuestionSearch(self._blocks, 'wordpiece', tokenizer),
+      blocks,
+      retriever,
+      search=rule,
+      retriever_beam=size,
       reader_beam=sizes['reader_beam'],
     )
-    self._find_blocks = lookup(retriever_beam=sizes['reader_beam'])
-    self._find_beam = lookup(retriever_beam=sizes['retriever_beam'])
-    self._sources = {}
-    for name in ('answers', 'no_answers', 'asked'):
-      questions = [
-        questions_lib.Question(str(i), text, tuple(sizes.get(name, ())))
-        for i, text in enumerate(sizes['questions'])
-      ]
-      source = question_rows.QuestionSource(questions, tokenizer, layout)
-      self._sources[name] = source
-    self._next = itertools.count()
-    optimizer = optimizers.make_optimizer(
-      optimizers.OptimizerConfig(
-        name='bert_adam',
-        schedule='linear',
-        learning_rate=1e-5,
-        decay_mask='bert',
-        warmup_steps=optimizers.TENTH,
-        weight_decay=0.01,
-        b2=0.999,
-        eps=1e-6,
-      ),
-      10_000,
+    for size in (sizes['reader_beam'], sizes['retriever_beam'])
+  }
+  sources = {}
+  for name in ('answers', 'no_answers', 'asked'):
+    questions = [
+      questions_lib.Question(str(i), text, tuple(sizes.get(name, ())))
+      for i, text in enumerate(sizes['questions'])
+    ]
+    sources[name] = question_rows.QuestionSource(questions, tokenizer, layout)
+  optimizer = optimizers.make_optimizer(
+    optimizers.OptimizerConfig(
+      name='bert_adam', schedule='linear', learning_rate=1e-5
+    ),
+    10_000,
+  )
+  init = jax.jit(open_qa.random_params, static_argnums=1)
+  params = nn.unbox(init(jax.random.key(0), config))
+  state = jax.jit(optimizer.init)(params)
+  loss = functools.partial(reader_losses.loss, model)
+  predict = jax.jit(functools.partial(predict_lib.predict, model))
+  numbers = itertools.count()
+
+  @functools.partial(jax.jit, donate_argnums=(0, 1))
+  def update(params, state, batch, key):
+    (_, metrics), grads = jax.value_and_grad(loss, has_aux=True)(
+      params, batch, key, True
     )
-    init = jax.jit(open_qa.random_params, static_argnums=1)
-    self._params = nn.unbox(init(jax.random.key(0), config))
-    self._state = jax.jit(optimizer.init)(self._params)
-    loss = functools.partial(reader_losses.loss, self._model)
+    updates, state = optimizer.update(grads, state, params)
+    return optax.apply_updates(params, updates), state, metrics
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def train(params, state, batch, key):
-      (_, metrics), grads = jax.value_and_grad(loss, has_aux=True)(
-        params, batch, key, True
-      )
-      updates, state = optimizer.update(grads, state, params)
-      return optax.apply_updates(params, updates), state, metrics
-
-    self._train = train
-    self._predict = jax.jit(functools.partial(predict.predict, self._model))
-
-  def _select(self, find, name: str, count: int):
+  def select(beam: int, name: str, count: int):
     """Return the batch of the next questions."""
-    source = self._sources[name]
-    numbers = [next(self._next) % len(source) for _ in range(count)]
-    rows = source.rows(np.asarray(numbers), count)
-    return find.select(self._params, rows, source)
+    source = sources[name]
+    chosen = [next(numbers) % len(source) for _ in range(count)]
+    rows = source.rows(np.asarray(chosen), count)
+    return selectors[beam].select(params, rows, source)
 
-  def answer(self, count: int) -> dict[str, float]:
-    """Answer questions."""
-    batch = self._select(self._find_blocks, 'asked', count)
+  def answer(count: int) -> turns.Numbers:
+    batch = select(sizes['reader_beam'], 'asked', count)
     fields = {k: v for k, v in batch.items() if k != 'reader_starts'}
-    spans = jax.device_get(self._predict(self._params, fields)).spans
+    spans = jax.device_get(predict(params, fields)).spans
     questions, ranks = np.arange(count), spans.block[:, 0]
     answer_text.answer_texts(
-      self._blocks,
+      blocks,
       batch['beam_ids'][questions, ranks],
       spans.start[:, 0],
       spans.width[:, 0],
@@ -221,39 +212,32 @@ class _Steps:
     )
     return {'items': count}
 
-  def train(self, answers: str) -> dict[str, float]:
-    """Fine-tune for one step on 'answers' or 'no_answers'."""
-    batch = self._select(self._find_beam, answers, 1)
-    key = jax.random.key(next(self._next))
-    self._params, self._state, metrics = self._train(
-      self._params, self._state, batch, key
-    )
+  def train(answers: str) -> turns.Numbers:
+    nonlocal params, state
+    batch = select(sizes['retriever_beam'], answers, 1)
+    key = jax.random.key(next(numbers))
+    params, state, metrics = update(params, state, batch, key)
     return {'has_answer': float(metrics['reader_has_answer'])}
 
-
-def build(side: str, sizes: dict[str, Any]) -> dict[str, Callable]:
-  """Return our steps."""
-  del side
-  steps = _Steps(sizes)
   return {
-    'answer': lambda: steps.answer(1),
-    'answer_batch': lambda: steps.answer(sizes['batch']),
-    'train': lambda: steps.train('answers'),
-    'train_nothing': lambda: steps.train('no_answers'),
+    'answer': lambda: answer(1),
+    'answer_batch': lambda: answer(sizes['batch']),
+    'train': lambda: train('answers'),
+    'train_nothing': lambda: train('no_answers'),
   }
 
 
 TASKS = {
-  'qa': comparison.Task(
+  'qa': turns.Task(
     build=build,
     sizes=SIZES,
     # The peer takes one question at a time.
-    steps=lambda _: (
-      dict.fromkeys(
-        ('answer', 'train', 'train_nothing'), ('ours', 'transformers')
-      )
-      | {'answer_batch': ('ours',)}
-    ),
+    steps=lambda _: {
+      'answer': _BOTH,
+      'train': _BOTH,
+      'train_nothing': _BOTH,
+      'answer_batch': ('ours',),
+    },
     peers={'transformers': 'realm_worker'},
     prepare=prepare,
   )

@@ -8,14 +8,11 @@ RealmEmbedder. Our side processes a batch one example at a time, as training doe
 --config.optimizer.accumulate_steps.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 from flax import linen as nn
 import jax
 import numpy as np
 
-from experiments.benchmarks import comparison
+from experiments.benchmarks import turns
 from experiments.engine import optimizers
 from realm_jax.nn import config as config_lib, initialize, realm as model
 from realm_jax.objectives import losses
@@ -30,7 +27,7 @@ ENCODER = {
 }
 
 
-def make_batch(sizes: dict[str, int]) -> dict[str, np.ndarray]:
+def _batch(sizes: turns.Sizes) -> dict[str, np.ndarray]:
   """Return random rows without padding for `realm.Realm`."""
   batch, count = sizes['batch'], sizes['num_candidates']
   query, block = sizes['query_length'], sizes['block_length']
@@ -56,20 +53,20 @@ def make_batch(sizes: dict[str, int]) -> dict[str, np.ndarray]:
   return rows
 
 
-def bert_config(sizes: dict[str, int]) -> bert.BertConfig:
+def bert_config(sizes: turns.Sizes) -> bert.BertConfig:
   """Return an encoder of the benchmark's sizes."""
   fields = {name: sizes[name] for name in ENCODER}
   return bert.BertConfig(activation='gelu_tanh', **fields)
 
 
-def build(side: str, sizes: dict[str, Any]) -> dict[str, Callable]:
+def build(side: str, sizes: turns.Sizes) -> turns.Steps:
   """Return our 'embed' and 'train', functions that wait for their results."""
   del side
   config = bert_config(sizes)
   realm = model.Realm(config_lib.RealmConfig(embedder=config, encoder=config))
   init = jax.jit(initialize.random_params, static_argnums=1)
   params = nn.unbox(init(jax.random.key(0), realm.config))
-  batch, key = jax.device_put(make_batch(sizes)), jax.random.key(1)
+  batch, key = jax.device_put(_batch(sizes)), jax.random.key(1)
   candidates = [
     batch[f'candidate_{x}'].reshape(-1, sizes['block_length'])
     for x in ('ids', 'mask', 'types')
@@ -102,7 +99,7 @@ def build(side: str, sizes: dict[str, Any]) -> dict[str, Callable]:
 
 
 TASKS = {
-  'realm': comparison.Task(
+  'realm': turns.Task(
     build=build,
     sizes=ENCODER
     | {

@@ -28,13 +28,10 @@ def make_config(sizes: dict, **fields):
 
 
 def build(side: str, sizes: dict):
-  """Return the steps of the benchmark that has these sizes."""
+  """Return the steps of `qa`, whose sizes have a root, or of `realm`."""
   del side
-  return (_qa if 'root' in sizes else _realm)(sizes)
-
-
-def _realm(sizes: dict[str, int]):
-  """Return 'train' and 'embed', functions without arguments."""
+  if 'root' in sizes:
+    return _qa(sizes)
   import torch
   from transformers.models import realm
 

@@ -9,17 +9,15 @@ of the text before it: our whole model and the peer's own `generate` draw one to
 after texts of an eighth, three, five and seven eighths of each length.
 """
 
-from collections.abc import Callable
 import functools
 import time
-from typing import Any
 
 from flax import linen as nn
 import jax
 import numpy as np
 import optax
 
-from experiments.benchmarks import comparison, retro_worker
+from experiments.benchmarks import retro_worker, turns
 from retro_jax.data import neighbor_lookup, samples
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import retro as model_lib
@@ -40,10 +38,9 @@ SIZES = {
 }
 _PEER = 'retro-pytorch'
 _OF_MODEL = {*SIZES} - {'length', 'num_neighbors', 'batch', 'cca_layers'}
-Steps = dict[str, Callable[[], Any]]
 
 
-def make_model(sizes: dict[str, Any]) -> tuple[model_lib.Retro, dict]:
+def make_model(sizes: turns.Sizes) -> tuple[model_lib.Retro, dict]:
   """Return our model of the benchmark's sizes and random parameters."""
   width = sizes['d_model']
   config = model_lib.RetroConfig(
@@ -61,7 +58,7 @@ def make_model(sizes: dict[str, Any]) -> tuple[model_lib.Retro, dict]:
   return model, nn.unbox(init['params'])
 
 
-def build(side: str, sizes: dict[str, Any]) -> Steps:
+def build(side: str, sizes: turns.Sizes) -> turns.Steps:
   """Return our 'forward' and 'train', functions that wait for their results."""
   del side
   model, params = make_model(sizes)
@@ -98,85 +95,67 @@ def build(side: str, sizes: dict[str, Any]) -> Steps:
   }
 
 
-class _Decoders:
-  """Our model with and without the cache."""
+def build_decode(side: str, sizes: turns.Sizes) -> turns.Steps:
+  """Return, for each of the lengths, a function that draws tokens."""
+  model, params = make_model(sizes)
+  m, k = model.config.chunk_length, sizes['num_neighbors']
+  rng, rows = np.random.default_rng(0), np.zeros(1, np.int32)
+  draws = drawing.of_draws(drawing.SamplingConfig())
+  draw = functools.partial(drawing.draw_rows, draws, jax.random.key(0), 0, rows)
+  last_logits = jax.jit(
+    lambda params, buffer, last: model.apply(
+      {'params': params}, **buffer, last=last
+    )[:, 0]
+  )
 
-  def __init__(self, sizes: dict[str, Any]):
-    self._model, self._params = make_model(sizes)
-    self._rng = np.random.default_rng(0)
-    self._num_neighbors = sizes['num_neighbors']
-    draws = drawing.of_draws(drawing.SamplingConfig())
-    key, rows = jax.random.key(0), np.zeros(1, np.int32)
-    self._draw = functools.partial(drawing.draw_rows, draws, key, 0, rows)
-    self._last_logits = jax.jit(
-      lambda params, buffer, last: self._model.apply(
-        {'params': params}, **buffer, last=last
-      )[:, 0]
-    )
-
-  def _retrieve(self, rows, k) -> neighbor_lookup.Retrieved:
+  def retrieve(rows, k) -> neighbor_lookup.Retrieved:
     """Return random neighbors."""
-    config = self._model.config
-    shape = (len(rows), self._num_neighbors, config.neighbor_length)
-    tokens = self._rng.integers(1, config.vocab_size, shape, np.int32)
+    shape = (len(rows), k, model.config.neighbor_length)
+    tokens = rng.integers(1, model.config.vocab_size, shape, np.int32)
     ids, titles = np.zeros(shape[:2], np.int64), [[''] * k for _ in rows]
     return neighbor_lookup.Retrieved(
       ids, ids.astype(np.float32), tokens, np.ones(shape, bool), titles
     )
 
-  def cached(self, length: int) -> dict[str, float]:
+  def cached(length: int) -> turns.Numbers:
     """Draw a text with the cache; return median CPU ms of a step by quarters."""
     config = drawing.SamplingConfig(
       max_new_tokens=length - 1,
-      num_neighbors=self._num_neighbors,
-      context_chunks=max(2, -(-length // self._model.config.chunk_length)),
+      num_neighbors=k,
+      context_chunks=max(2, -(-length // m)),
     )
-    events = decode.stream(
-      self._model, self._params, [[1]], config, retrieve=self._retrieve
-    )
+    events = decode.stream(model, params, [[1]], config, retrieve=retrieve)
     at = [time.process_time() for x in events if isinstance(x, samples.Drawn)]
     quarters = np.array_split(1000 * np.diff(at), 4)
-    found = {
-      f'ms {i + 1}/4': float(np.median(x)) for i, x in enumerate(quarters)
-    }
-    return {'items': len(at), **found}
+    found = {f'ms {i + 1}/4': np.median(x) for i, x in enumerate(quarters)}
+    return {'items': len(at), **jax.tree.map(float, found)}
 
-  def whole(self, length: int) -> dict[str, float]:
+  def whole(length: int) -> turns.Numbers:
     """Draw one token after each of some texts, by the whole model."""
-    m = self._model.config.chunk_length
     befores = retro_worker.texts_before(length)
     for before in befores:
-      tokens = np.ones((1, -(-before // m) * m), np.int32)
-      buffer = {'tokens': tokens}
+      buffer = {'tokens': np.ones((1, -(-before // m) * m), np.int32)}
       if before >= m:
-        found = self._retrieve([None] * (before // m), self._num_neighbors)
+        found = retrieve([None] * (before // m), k)
         buffer['neighbors'] = found.tokens[None]
         buffer['neighbor_mask'] = found.mask[None]
       last = np.array([before - 1], np.int32)
-      np.asarray(self._draw(self._last_logits(self._params, buffer, last)))
+      np.asarray(draw(last_logits(params, buffer, last)))
     return {'items': len(befores)}
 
-
-def build_decode(side: str, sizes: dict[str, Any]) -> Steps:
-  """Return, for each of the lengths, a function that draws tokens."""
-  decoders = _Decoders(sizes)
-  function = decoders.cached if side == 'cached' else decoders.whole
-  return {
-    str(length): functools.partial(function, length)
-    for length in sizes['lengths']
-  }
+  function = cached if side == 'cached' else whole
+  return {str(n): functools.partial(function, n) for n in sizes['lengths']}
 
 
 TASKS = {
-  'retro': comparison.Task(
+  'retro': turns.Task(
     build=build,
     sizes=SIZES,
     steps=lambda _: dict.fromkeys(('forward', 'train'), ('ours', _PEER)),
     peers={_PEER: 'retro_worker'},
     repeats=10,
-    warmup=2,
   ),
-  'decode': comparison.Task(
+  'decode': turns.Task(
     build=build_decode,
     sizes=SIZES | {'batch': 1, 'length': 2048, 'lengths': (128, 512, 2048)},
     steps=lambda sizes: {

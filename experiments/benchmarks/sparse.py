@@ -14,12 +14,11 @@ import itertools
 import json
 import pathlib
 import tempfile
-from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks import comparison
-from retrieval.search import bm25, sparse_index, tfidf
+from experiments.benchmarks import turns
+from retrieval.search import bm25, tfidf
 from retrieval.text import corpus as corpus_lib, passages as passages_lib
 
 _PASSAGE_WORDS = 100
@@ -48,7 +47,7 @@ def queries_of(passages: Sequence[str], count: int, length: int) -> list[str]:
   return found
 
 
-def prepare(sizes: dict[str, Any]) -> dict[str, Any]:
+def prepare(sizes: turns.Sizes) -> turns.Sizes:
   """Write the passages."""
   given = {} if sizes['corpus'] else {'kind': 'vital'}
   corpus = corpus_lib.open_corpus(sizes['corpus'], **given)
@@ -56,16 +55,6 @@ def prepare(sizes: dict[str, Any]) -> dict[str, Any]:
   file = pathlib.Path(sizes['folder']) / 'passages.json'
   file.write_text(json.dumps(passages))
   return {}
-
-
-def _build_ours(
-  index_of: type[sparse_index.SparseIndex],
-  passages: Sequence[str],
-  folder: pathlib.Path,
-) -> Search:
-  texts = passages_lib.TextList(passages)
-  index = index_of.build_store(folder / 'index', texts)
-  return lambda queries, k: index.search(queries, k)[0]
 
 
 def _build_bm25s(backend: str, passages: Sequence[str]) -> Search:
@@ -99,7 +88,7 @@ def share_found(ids: np.ndarray, wanted: np.ndarray) -> float:
   return float(found / max((wanted >= 0).sum(), 1))
 
 
-def build(side: str, sizes: dict[str, Any]) -> dict[str, Callable]:
+def build(side: str, sizes: turns.Sizes) -> turns.Steps:
   """Return 'build', and a step that searches for each length of queries."""
   folder, k = pathlib.Path(sizes['folder']), sizes['k']
   passages = json.loads((folder / 'passages.json').read_text())
@@ -112,7 +101,9 @@ def build(side: str, sizes: dict[str, Any]) -> dict[str, Callable]:
     else:
       index_of = tfidf.TfIdf if side == 'TF-IDF' else bm25.Bm25
       new = pathlib.Path(tempfile.mkdtemp(dir=folder))
-      found['search'] = _build_ours(index_of, passages, new)
+      texts = passages_lib.TextList(passages)
+      index = index_of.build_store(new / 'index', texts)
+      found['search'] = lambda queries, k: index.search(queries, k)[0]
     return {'items': len(passages)}
 
   def search(length: int):
@@ -133,7 +124,7 @@ def build(side: str, sizes: dict[str, Any]) -> dict[str, Callable]:
   return {'build': build_index, **searches}
 
 
-def steps(sizes: dict[str, Any]) -> dict[str, Sequence[str]]:
+def steps(sizes: turns.Sizes) -> dict[str, Sequence[str]]:
   """Return the steps of all sides that are installed."""
   sides = ['BM25', 'TF-IDF', 'bm25s']
   if importlib.util.find_spec('numba'):
@@ -143,7 +134,7 @@ def steps(sizes: dict[str, Any]) -> dict[str, Sequence[str]]:
 
 
 TASKS = {
-  'sparse': comparison.Task(
+  'sparse': turns.Task(
     build=build,
     sizes={
       'corpus': '',  # JSON lines; '' is the packaged articles

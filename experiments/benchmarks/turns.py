@@ -8,6 +8,7 @@ under another interpreter, so this module imports the standard library alone.
 
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -18,8 +19,29 @@ import sys
 import time
 from typing import Any
 
-# side -> its numbers
-Sides = dict[str, dict[str, float]]
+Sizes = dict[str, Any]
+# Names of steps -> functions without arguments that wait for their result. A dict of
+# numbers as the result joins the table; `items` is how many things a step processed.
+Steps = Mapping[str, Callable[[], Any]]
+Numbers = dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+  """A benchmark: sides that do the same work, and its settings."""
+
+  build: Callable[[str, Sizes], Steps]  # of one of our sides
+  # JSON values that all sides get, beside num_threads and a temporary folder
+  sizes: Mapping[str, Any]
+  # sizes -> step -> sides that have it; the first side is the measure of others
+  steps: Callable[[Sizes], Mapping[str, Sequence[str]]]
+  # side -> module beside this one whose `build` another interpreter runs
+  peers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  # done once before the sides start; what it returns is added to the sizes
+  prepare: Callable[[Sizes], Sizes] = lambda sizes: {}
+  repeats: int = 5  # timed rounds
+  rounds_first: bool = False  # whether all steps take part in each round
+  apart: bool = False  # whether each side has ended before the next one starts
 
 
 def status_bytes(name: str, process: int | str = 'self') -> int:
@@ -39,22 +61,13 @@ def peak_bytes() -> int:
   return status_bytes('VmHWM') or most
 
 
-def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
-  """Run the steps named on standard input and print their cost, as a side.
-
-  Args:
-    steps: name -> function without arguments that waits for its result. A dict
-      of numbers as the result is added to the answer; `items` is how many things
-      the step processed.
-  """
+def serve(steps: Steps) -> None:
+  """Run the steps named on standard input and print their cost, as a side."""
   for line in sys.stdin:
     with contextlib.suppress(OSError):  # elsewhere the peak is the process's
       pathlib.Path('/proc/self/clear_refs').write_text('5')
-    held, wall, cpu = (
-      status_bytes('VmRSS'),
-      time.perf_counter(),
-      time.process_time(),
-    )
+    held = status_bytes('VmRSS')
+    wall, cpu = time.perf_counter(), time.process_time()
     result = steps[line.strip()]()
     answer = {
       'wall_sec': time.perf_counter() - wall,
@@ -69,22 +82,15 @@ def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
 class Side:
   """A process that waits for its turn; a context manager that ends it."""
 
-  def __init__(
-    self, command: Sequence[str], env: Mapping[str, str] | None = None
-  ):
-    """Start the process.
-
-    Args:
-      command: a command line whose program ends in `serve`.
-      env: variables added to this process's environment.
-    """
-    self._command = list(command)
+  def __init__(self, command: Sequence[str], env: Mapping[str, str]):
+    """Start a command that ends in `serve`, with variables added."""
+    self._command = command
     self._process = subprocess.Popen(
-      self._command,
+      command,
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       text=True,
-      env=os.environ | (env or {}),
+      env=os.environ | env,
     )
 
   def __enter__(self) -> 'Side':
@@ -95,14 +101,13 @@ class Side:
       self._process.stdin.close()
     self._process.wait(timeout=30)
 
-  def measure(self, step: str) -> dict[str, float]:
+  def measure(self, step: str) -> Numbers:
     """Run a step; return the numbers of `serve`."""
-    try:
+    answer = ''
+    with contextlib.suppress(BrokenPipeError):
       self._process.stdin.write(step + '\n')
       self._process.stdin.flush()
       answer = self._process.stdout.readline()
-    except BrokenPipeError:
-      answer = ''
     if not answer:
       raise ValueError(f'{self._command} stopped; its error is above.')
     return json.loads(answer)
@@ -112,37 +117,32 @@ def alternate(
   sides: Mapping[str, Side],
   steps: Mapping[str, Sequence[str]],
   repeats: int,
-  warmup: int = 1,
   rounds_first: bool = False,
-) -> dict[str, Sides]:
-  """Measure each step on its sides in turn.
+) -> dict[str, dict[str, Numbers]]:
+  """Measure each step on its sides in turn, after an untimed round.
 
   Args:
-    sides: name -> side.
     steps: name of a step -> names of the sides that have it.
     rounds_first: whether all steps take part in each round, too.
 
   Returns:
     step -> side -> the median of each number; min_sec; first_sec and more_mib also
-    of the untimed rounds; the largest peaks.
+    of the untimed round; the largest peaks.
   """
   rows = {step: {name: [] for name in names} for step, names in steps.items()}
-  order = [(i, step) for i in range(warmup + repeats) for step in steps]
-  if not rounds_first:
-    order.sort(key=lambda x: list(steps).index(x[1]))
-  for _, step in order:
+  rounds = range(1 + repeats)
+  order = [step for step in steps for _ in rounds]
+  for step in [*steps] * len(rounds) if rounds_first else order:
     for name, found in rows[step].items():
       found.append(sides[name].measure(step))
   return {
-    step: {name: _summary(x, warmup) for name, x in found.items()}
+    step: {name: _summary(x) for name, x in found.items()}
     for step, found in rows.items()
   }
 
 
-def _summary(
-  rows: Sequence[Mapping[str, float]], warmup: int
-) -> dict[str, float]:
-  timed = rows[warmup:]
+def _summary(rows: Sequence[Numbers]) -> Numbers:
+  timed = rows[1:]
   found = {k: statistics.median(row[k] for row in timed) for k in timed[0]}
   found['min_sec'] = min(row['wall_sec'] for row in timed)
   found['first_sec'] = rows[0]['wall_sec']

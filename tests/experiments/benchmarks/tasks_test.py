@@ -7,7 +7,7 @@ import string
 import numpy as np
 import pytest
 
-from experiments.benchmarks import comparison, qa, search, sparse
+from experiments.benchmarks import benchmark, qa, search, shards, sparse
 from retrieval.nn import bert_checkpoint
 from retrieval.store import store_writer
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
@@ -25,6 +25,14 @@ _SIZES = {
   'retro': _RETRO,
   'decode': _RETRO | {'lengths': (16,)},
   'realm': _BERT | {'num_candidates': 2, 'query_length': 12, 'block_length': 8},
+  'qa': _BERT
+  | {
+    'vocab_size': 30_522,
+    'num_blocks': 100,
+    'row_length': 64,
+    'batch': 2,
+    'retriever_beam': 20,
+  },
   'search': {'num_rows': 2000, 'dimension': 16, 'num_queries': 50},
   'released': {'shape': (1000, 16), 'num_queries': 3},
   'shards': {'num_rows': 1500, 'dimension': 16, 'num_queries': 30},
@@ -33,16 +41,16 @@ _SIZES = {
 
 def _steps(name, side, folder, **sizes):
   """Prepare a benchmark in this process; return a side's steps."""
-  task = comparison.load(name)
+  task = benchmark.load(name)
   given = {**task.sizes, **sizes, 'num_threads': 2, 'folder': str(folder)}
   given |= task.prepare(given)
   return task.build(side, given)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['retro', 'decode', 'realm'])
+@pytest.mark.parametrize('name', ['retro', 'decode', 'realm', 'qa'])
 def test_sides_of_ours(name, tmp_path):
-  found = comparison.run(name, _SIZES[name], str(tmp_path), repeats=1)
+  found = benchmark.run(name, _SIZES[name], str(tmp_path), repeats=1)
   values = [x for sides in found.values() for x in sides.values()]
   assert all(x['wall_sec'] > 0 and x['peak_gib'] > 0 for x in values)
   if name == 'decode':
@@ -56,7 +64,7 @@ def test_sides_of_ours(name, tmp_path):
 def test_searchers_and_their_recall(metric, tmp_path):
   sizes = _SIZES['search'] | {'metric': metric}
   steps = _steps('search', 'ours', tmp_path, **sizes)
-  task = comparison.load('search')
+  task = benchmark.load('search')
   wanted = task.steps({**task.sizes, **sizes})
   assert list(steps) == [x for x, sides in wanted.items() if 'ours' in sides]
   recalls = {name: step()['recall'] for name, step in steps.items()}
@@ -88,8 +96,8 @@ def test_indices_in_shards(tmp_path, monkeypatch):
     'exact, 1': {'searcher': 'exact', 'shards': 1},
     'exact, 3': {'searcher': 'exact', 'shards': 3},
   }
-  monkeypatch.setattr(search, 'indices', lambda: cases)
-  task = comparison.load('shards')
+  monkeypatch.setattr(shards, 'indices', lambda: cases)
+  task = benchmark.load('shards')
   sides = task.steps(task.sizes)['search']
   assert sides == ['exact, 1', 'exact, 3 held 1', 'exact, 3']
   for i, side in enumerate(sides):
@@ -147,16 +155,3 @@ def test_sparse_sides_find_the_same_passages(passages, tmp_path):
     for length in (8, 64):
       same = steps[f'{length} words']()['same']
       assert same == 1 if side == 'BM25' else same > 0.97
-
-
-def test_queries_are_words_in_a_row(passages):
-  queries = sparse.queries_of(passages, 50, 8)
-  assert len(set(queries)) == 50
-  for query in queries:
-    assert query.count(' ') == 7
-    assert any(query in passage.replace('\n', ' ') for passage in passages)
-
-
-def test_share_of_wanted_ids():
-  wanted = np.array([[3, 1, -1], [4, 5, 6]])
-  assert sparse.share_found(np.array([[1, 7, 3], [4, 0, -1]]), wanted) == 0.6

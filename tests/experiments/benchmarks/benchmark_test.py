@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from experiments.benchmarks import comparison, turns
+from experiments.benchmarks import benchmark, turns
 
 _SERVE = """
 from experiments.benchmarks import turns
@@ -21,7 +21,7 @@ turns.serve({
 
 
 def test_a_side_measures_its_steps():
-  with turns.Side([sys.executable, '-c', _SERVE]) as side:
+  with turns.Side([sys.executable, '-c', _SERVE], {}) as side:
     waited = side.measure('wait')
     assert waited['wall_sec'] >= 0.2 > waited['cpu_sec']
     filled = side.measure('fill')
@@ -68,14 +68,14 @@ def test_sides_take_turns(capsys):
   turns.alternate(sides, steps, 1, rounds_first=True)
   once = [('a', 'ours'), ('a', 'peer'), ('b', 'ours')]
   assert FakeSide.asked == 2 * once
-  comparison.show(results, 'title')
+  benchmark.show(results, 'title')
   # Four items of ours in a second; one of theirs in seven.
   assert '28.00' in capsys.readouterr().out
 
 
 def test_a_peer_that_is_not_installed(tmp_path, capfd):
   with pytest.raises(ValueError, match='stopped'):
-    comparison.run(
+    benchmark.run(
       'realm', {'d_model': 16, 'd_ff': 16, 'num_layers': 1,
       'num_candidates': 2, 'vocab_size': 1100, 'query_length': 12,
       'block_length': 8}, str(tmp_path), sys.executable, 1,
