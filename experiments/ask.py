@@ -23,7 +23,6 @@ The score is the logit of block and span; the share is among the best 20 spans.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
 import importlib
-import os
 import sys
 
 from absl import flags, logging
@@ -41,26 +40,6 @@ from retrieval.store import store
 _WORKDIR = 'runs/ask'  # of the packaged reader
 _BATCH = 16  # questions answered together
 _PROMPT = 'question> '
-
-
-def write_answers(
-  path: str | os.PathLike,
-  answered: Iterable[answers.Answered],
-  count: int,
-) -> int:
-  """Write a record of each question, all or none; return their number."""
-  rows = (found.record(count) for found in answered)
-  return scoring.write_predictions(
-    path,
-    (
-      scoring.Prediction(
-        question=row.pop('question'),
-        prediction=row.pop('prediction'),
-        fields=row,
-      )
-      for row in rows
-    ),
-  )
 
 
 def typed(read: Callable[[str], str] = input) -> Iterator[str]:
@@ -144,9 +123,9 @@ def run(config: config_lib.Config, workdir: str) -> None:
       answer_view.print_answers(found, console, values.answers)
   else:
     with progress.bar('ask', 'questions') as shown:
-      answered = answerer(given, shown)
-      count = write_answers(values.output, answered, values.answers)
-    logging.info('%d answers written to %s.', count, values.output)
+      rows = (found.record(values.answers) for found in answerer(given, shown))
+      scoring.write_predictions(values.output, rows)
+    logging.info('%d answers written to %s.', len(given), values.output)
 
 
 def define_flags() -> None:

@@ -33,7 +33,6 @@ from absl import flags, logging
 from experiments.engine import command, progress, reports
 from experiments.open_qa import (
   config as config_lib,
-  evaluate as evaluators,
   rankings,
   trained_reader,
 )
@@ -124,24 +123,6 @@ def _short(name: str) -> str:
   return name if len(name) <= _NAME else f'…{name[1 - _NAME :]}'
 
 
-def write_files(
-  folder: pathlib.Path,
-  found: Sequence[rankings.Ranked],
-  questions: question_sets.QuestionSet,
-  qrels: trec_files.Qrels,
-  names: rankings.BlockNames,
-  contexts: int,
-) -> None:
-  """Write the judgments, and each retriever's run in TREC's and DPR's form."""
-  stem = questions.name.replace(':', '_')
-  trec_files.write_qrels(folder / f'{stem}.qrels', qrels)
-  for one in found:
-    trec_files.write_run(folder / f'{stem}.{one.name}.run', one.run, one.name)
-    if contexts:
-      results = rankings.dpr_results(one, questions, qrels, names, contexts)
-      dpr_json.write_results(folder / f'{stem}.{one.name}.json', results)
-
-
 def _check_flags(
   values: flags.FlagValues, sets: Sequence[question_sets.QuestionSet]
 ) -> None:
@@ -168,15 +149,6 @@ def _name_of(path: str) -> str:
   return pathlib.Path(path).name.removesuffix('.run')
 
 
-def _read_runs(
-  paths: Sequence[str], questions: question_sets.QuestionSet
-) -> list[rankings.Ranked]:
-  runs = [rankings.Ranked(_name_of(x), trec_files.read_run(x)) for x in paths]
-  for one in runs:
-    rankings.check_run(one, questions)
-  return runs
-
-
 def compare(
   trained: trained_models.TrainedReader,
   kinds: Sequence[rankings.Kind],
@@ -185,11 +157,12 @@ def compare(
 ) -> dict[str, Any]:
   """Rank, judge, measure, print and write a question set; return its record."""
   values, blocks = flags.FLAGS, trained.data.blocks
-  names, depth = (
-    rankings.BlockNames(blocks),
-    min(values.depth, blocks.num_blocks),
-  )
-  given, found = _read_runs(values.run, questions), []
+  names = rankings.BlockNames(blocks)
+  depth = min(values.depth, blocks.num_blocks)
+  given, found = [], []
+  for path in values.run:
+    given.append(rankings.Ranked(_name_of(path), trec_files.read_run(path)))
+    rankings.check_run(given[-1], questions)
   for kind in kinds:
     with progress.bar(f'{questions.name}, {kind.name}', 'questions') as update:
       found.append(kind.rank(questions.questions, names, depth, update))
@@ -211,7 +184,15 @@ def compare(
     f'relevant by {judged_by}; percent',
     rows,
   )
-  write_files(folder, found, questions, qrels, names, values.contexts)
+  stem = folder / questions.name.replace(':', '_')
+  trec_files.write_qrels(f'{stem}.qrels', qrels)
+  for one in found:
+    trec_files.write_run(f'{stem}.{one.name}.run', one.run, one.name)
+    if values.contexts:
+      results = rankings.dpr_results(
+        one, questions, qrels, names, values.contexts
+      )
+      dpr_json.write_results(f'{stem}.{one.name}.json', results)
   return {
     'dataset': questions.name,
     'questions': count,
@@ -224,7 +205,12 @@ def compare(
 
 def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   """Compare the retrievers of --kinds and the runs of --run."""
-  values, sets = flags.FLAGS, evaluators.load_sets(config, wanted)
+  values = flags.FLAGS
+  sets = question_sets.load_sets(
+    wanted.questions,
+    wanted.max_questions,
+    config.questions.allow_other_counts,
+  )
   _check_flags(values, sets)
   if values.packaged or values['workdir'].using_default_value:
     trained_reader.take_packaged(config, workdir)

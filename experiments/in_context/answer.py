@@ -16,25 +16,19 @@ DIR/in_context_qa.json and predictions_<set>_<split>_<on|off>.jsonl for
 experiments.score.
 """
 
-from collections.abc import Sequence
 import dataclasses
-import pathlib
 
-from absl import logging
 import jax
 import numpy as np
 
-from experiments.engine import progress, reports
-from experiments.in_context.config import Answering, Config, Evaluate
+from experiments.engine import progress
+from experiments.in_context.config import Config, Evaluate
 from experiments.retro_qa import (
   data as retro_qa_data,
   evaluate as retro_qa_evaluate,
 )
-from retrieval.questions import (
-  question_sets,
-  questions as questions_lib,
-)
-from retro_jax.data import question_prompts
+from retrieval.questions import question_sets
+from retro_jax.data import qa_rows
 from retro_jax.decoding import shared_prefix
 from retro_jax.trained import loading
 
@@ -47,12 +41,15 @@ def draw_examples(evaluate: Evaluate, seed: int) -> list[tuple[str, str]]:
   Raises:
     ValueError: for too few questions with answers that are text.
   """
-  settings, specs = evaluate.answering, evaluate.answering.examples
+  settings = evaluate.answering
   count = settings.num_examples
   if not count:
     return []
-  question_sets.require_sets(specs, 'answering.examples')
-  sets = question_sets.load_sets(specs, 0, evaluate.allow_other_counts)
+  sets = question_sets.load_sets(
+    settings.examples,
+    allow_other_counts=evaluate.allow_other_counts,
+    field='answering.examples',
+  )
   known = [q for x in sets for q in x.questions if q.kind == 'string']
   if len(known) < count:
     raise ValueError(
@@ -61,35 +58,6 @@ def draw_examples(evaluate: Evaluate, seed: int) -> list[tuple[str, str]]:
     )
   order = np.random.default_rng(seed).permutation(len(known))[:count]
   return [(known[i].question, known[i].answers[0]) for i in order]
-
-
-def answer(
-  trained: loading.TrainedRetro,
-  settings: Answering,
-  examples: Sequence[tuple[str, str]],
-  questions: Sequence[questions_lib.Question],
-  passages: Sequence[retro_qa_data.Passages],
-  name: str,
-) -> list[str]:
-  """Write an answer to each question; '' where nothing was written."""
-  writer = question_prompts.PromptWriter(
-    trained.data.tokenizer, settings.passage_length
-  )
-  with progress.bar(name, 'questions') as update:
-    written = shared_prefix.write(
-      trained.model,
-      jax.device_put(trained.params),
-      writer.prefix(examples),
-      [
-        writer.tail(question.question, read)
-        for question, read in zip(questions, passages, strict=True)
-      ],
-      max_new_tokens=settings.max_new_tokens,
-      is_done=writer.is_done,
-      batch_size=settings.batch_size,
-      progress=update,
-    )
-  return [writer.answer(tokens) for tokens in written]
 
 
 def run(
@@ -108,26 +76,39 @@ def run(
       'config.evaluate.answering.passages is empty: expected files of retrieval '
       'results, as experiments.retrieve writes them.'
     )
-  passages = [
-    retro_qa_data.read_passages(settings.passages, one.questions)
+  passages = {
+    one.name: retro_qa_data.read_passages(settings.passages, one.questions)
     for one in sets
-  ]
-  examples, rows = draw_examples(evaluate, config.seed), []
-  for one, found in zip(sets, passages, strict=True):
-    closed, read = None, [x[: settings.num_passages] for x in found]
-    for mode, given in (('off', [()] * len(read)), ('on', read)):
-      name = f'{one.name} {mode}'
-      answers = answer(trained, settings, examples, one.questions, given, name)
-      values = retro_qa_evaluate.measures(one, answers)
-      rows.append(retro_qa_evaluate.row_of(one, mode, values, closed))
-      closed = values
-      retro_qa_evaluate.write_predictions(workdir, one, mode, answers)
+  }
+  examples = draw_examples(evaluate, config.seed)
+  writer = qa_rows.PromptWriter(trained.data.tokenizer, settings.passage_length)
+  params = jax.device_put(trained.params)
+
+  def write(questions, mode):
+    count = settings.num_passages if mode == 'on' else 0
+    with progress.bar(f'{questions.name} {mode}', 'questions') as update:
+      written = shared_prefix.write(
+        trained.model,
+        params,
+        writer.prefix(examples),
+        [
+          writer.tail(question.question, read[:count])
+          for question, read in zip(
+            questions.questions, passages[questions.name], strict=True
+          )
+        ],
+        max_new_tokens=settings.max_new_tokens,
+        is_done=writer.is_done,
+        batch_size=settings.batch_size,
+        progress=update,
+      )
+    return [writer.answer(tokens) for tokens in written]
+
   content = {
     'step': trained.step,
     'examples': examples,
-    'rows': rows,
     'settings': dataclasses.asdict(settings),
   }
-  path = reports.write_json(pathlib.Path(workdir) / FILE, content)
-  reports.print_shares(rows)
-  logging.info('Written to %s, the predictions beside it.', path)
+  retro_qa_evaluate.evaluate_sets(
+    workdir, FILE, sets, ('off', 'on'), write, content
+  )

@@ -7,18 +7,18 @@ Karpukhin et al. 2020 (DPR); Khattab and Zaharia 2020 (ColBERT).
 """
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
 import ml_collections
 
 from experiments.engine import run_settings
-from experiments.open_qa import mining
 from experiments.realm import config as realm_config, refresh as refresh_lib
 from realm_jax.data import examples
 from realm_jax.objectives import in_batch
 from realm_jax.serving import reader_configs
 from retrieval import settings
 from retrieval.nn import bert as bert_lib, colbert as colbert_lib
+from retrieval.questions import answers as answers_lib
 
 VARIANTS = 'base', 'blocks', 'bm25', 'random'
 # Nothing changes the blocks' vectors.
@@ -52,7 +52,27 @@ class ClaimsConfig(reader_configs.ClassifierConfig, realm_config.Run):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Contrast(mining.MineConfig, in_batch.BatchConfig):
+class MineConfig:
+  """Rules of the search for blocks with answers, and without."""
+
+  # for answers that are strings; regular expressions are searched as such
+  rule: answers_lib.StringRule = 'dpr'
+  # blocks of each list to search (paper: 100)
+  depth: Annotated[int, settings.Range(1, 2**20)] = 100
+  # of each question (paper: 1)
+  num_hard_negatives: Annotated[int, settings.Range(0, 2**12)] = 1
+
+  def __post_init__(self):
+    settings.check(self)
+    if self.depth <= self.num_hard_negatives:
+      raise ValueError(
+        f'depth={self.depth}, num_hard_negatives={self.num_hard_negatives}: '
+        'expected fewer negatives than blocks.'
+      )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contrast(MineConfig, in_batch.BatchConfig):
   """Questions with blocks that answer them, and blocks that do not."""
 
   # run of task open_qa that finds the blocks; '': BM25 of the data folder
@@ -64,26 +84,26 @@ class Contrast(mining.MineConfig, in_batch.BatchConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DprConfig(realm_config.Run):
-  """Root of the configs of task dpr: the embedder is trained."""
-
-  task: Literal['dpr'] = 'dpr'
+class _ContrastRun(realm_config.Run):
   # of the questions, held out without questions.dev
   valid_fraction: settings.Rate = 0.02
   questions: run_settings.Questions = run_settings.Questions()
-  question_length: examples.QueryLength = 64  # longer questions are cut
   dpr: Contrast = Contrast()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ColbertConfig(realm_config.Run):
+class DprConfig(_ContrastRun):
+  """Root of the configs of task dpr: the embedder is trained."""
+
+  task: Literal['dpr'] = 'dpr'
+  question_length: examples.QueryLength = 64  # longer questions are cut
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ColbertConfig(_ContrastRun):
   """Root of the configs of task colbert: its BERT starts as `embedder` says."""
 
   task: Literal['colbert'] = 'colbert'
-  # of the questions, held out without questions.dev
-  valid_fraction: settings.Rate = 0.02
-  questions: run_settings.Questions = run_settings.Questions()
-  dpr: Contrast = Contrast()
   colbert: colbert_lib.ColbertConfig = colbert_lib.ColbertConfig()
   # all fields of the BERT that was trained; training sets them
   bert: bert_lib.BertConfig | None = None

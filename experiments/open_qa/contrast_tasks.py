@@ -23,7 +23,6 @@ from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
 from realm_jax.objectives import dpr, late_interaction
 from realm_jax.serving import model_configs
-from retrieval.index import snapshots
 from retrieval.nn import colbert, trained_encoders
 from retrieval.questions import question_sets
 from retrieval.store import store
@@ -64,30 +63,33 @@ def find_examples(
     return mining.read_json(
       settings.examples, data.tokenizer, settings.num_hard_negatives
     )
-  kinds = settings.retrievers if settings.run else ()
-  retrieve = functools.partial(recall.bm25, data)
-  found_by = None
+  questions = question_sets.of_field(config.questions, name)
+  rules = config_lib.MineConfig(
+    rule=settings.rule,
+    depth=settings.depth,
+    num_hard_negatives=settings.num_hard_negatives,
+  )
+  folder = data.path(FOLDER)
   if settings.run:
     reader = trained_reader.open_reader(settings.run, str(data.root))
-    retrieve = functools.partial(mining.interleaved, reader, kinds)
-    model = snapshots.fingerprint(reader.params)
-    found_by = {'retrievers': list(kinds), 'model': model}
-  found = mining.mine(
-    data.path(FOLDER),
-    question_sets.of_field(config.questions, name),
-    data.blocks,
-    data.tokenizer,
-    mining.MineConfig(
-      rule=settings.rule,
-      depth=settings.depth * max(1, len(kinds)),
-      num_hard_negatives=settings.num_hard_negatives,
-    ),
-    retrieve,
-    found_by,
-  )
+    found = mining.mine_run(
+      folder, questions, reader, settings.retrievers, rules
+    )
+  else:
+    words = functools.partial(recall.bm25, data)
+    found = mining.mine(
+      folder, questions, data.blocks, data.tokenizer, rules, words
+    )
   if name == 'train' and settings.export and not jax.process_index():
     mining.write_json(settings.export, found)
   return found
+
+
+def _splits(config: Config, data: realm_data.DataFolder) -> mining.Splits:
+  realm_task.check_whole_batch(config, 'dpr')
+  return mining.make_splits(
+    config, functools.partial(find_examples, config, data)
+  )
 
 
 def make_dpr_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
@@ -96,19 +98,14 @@ def make_dpr_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   Raises:
     ValueError: for settings that do not fit each other.
   """
-  realm_task.check_whole_batch(config, 'dpr')
   layout = dataclasses.replace(
     data.layout(config), query_length=config.question_length
   )
   encode = data.tokenizer.encode_ids_batch
-  splits = mining.make_splits(
-    config, functools.partial(find_examples, config, data)
-  )
-  blocks = 1 + splits['train'][0].negatives.shape[1]
-  identity = [found.fingerprint for found, _ in splits.values()]
+  splits = _splits(config, data)
+  blocks = 1 + splits.examples['train'].negatives.shape[1]
 
-  def read(split):
-    found = splits[split][0]
+  def read(found):
     return lambda numbers, _: dpr.read_rows(layout, found, encode, numbers)
 
   return realm_task.part_task(
@@ -116,12 +113,8 @@ def make_dpr_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
     data,
     part='embedder',
     loss=realm_task.in_batch_loss(dpr.loss, config.dpr),
-    dataset=realm_task.row_dataset(
-      config, {name: source for name, (_, source) in splits.items()}, read
-    ),
-    fingerprint=store.fingerprint(
-      [*identity, repr(splits['train'][1]), str(layout)]
-    ),
+    dataset=splits.dataset(config, read),
+    fingerprint=store.fingerprint([*splits.identity, str(layout)]),
     row_tokens=layout.query_length + blocks * layout.block_length,
   )
 
@@ -157,7 +150,6 @@ def make_colbert_task(
   Raises:
     ValueError: for settings that do not fit each other.
   """
-  realm_task.check_whole_batch(config, 'dpr')
   settings = config.colbert
   longest = max(settings.query_length, settings.passage_length)
   if longest > config.bert.max_length:
@@ -167,26 +159,21 @@ def make_colbert_task(
     )
   model = colbert.Colbert(config.bert, settings.vector_size)
   rows = colbert.Rows(settings, data.tokenizer)
-  splits = mining.make_splits(
-    config, functools.partial(find_examples, config, data)
-  )
-  blocks = 1 + splits['train'][0].negatives.shape[1]
+  splits = _splits(config, data)
+  blocks = 1 + splits.examples['train'].negatives.shape[1]
   row_tokens = settings.query_length + blocks * settings.passage_length
   loss = realm_task.in_batch_loss(late_interaction.loss, config.dpr)
-  identity = [found.fingerprint for found, _ in splits.values()]
   return tasks.Task(
     init=functools.partial(
       _init_colbert, path=config.embedder.checkpoint, model=model
     ),
     init_on_host=True,
     loss=functools.partial(loss, model),
-    dataset=realm_task.row_dataset(
-      config,
-      {name: source for name, (_, source) in splits.items()},
-      lambda split: late_interaction.reader(rows, splits[split][0]),
+    dataset=splits.dataset(
+      config, functools.partial(late_interaction.reader, rows)
     ),
     pipeline_fingerprint=store.fingerprint(
-      [*identity, repr(splits['train'][1]), dataclasses.asdict(settings)]
+      [*splits.identity, dataclasses.asdict(settings)]
     ),
     tokens_per_step=config.batch_size * row_tokens,
     fingerprints=data.fingerprints(),

@@ -10,10 +10,8 @@ the claims name the documents of their evidence, how often such a block is among
 first k and how often it decided.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
-import json
-import math
 import pathlib
 from typing import Any, Literal
 
@@ -21,11 +19,7 @@ from absl import logging
 import numpy as np
 
 from experiments.engine import progress, reports
-from experiments.open_qa import (
-  config as config_lib,
-  task as qa_task,
-  trained_reader,
-)
+from experiments.open_qa import config as config_lib, trained_reader
 from experiments.realm import recall
 from realm_jax.objectives import claims as claims_model
 from realm_jax.serving import (
@@ -38,13 +32,12 @@ from retrieval import settings
 from retrieval.questions import (
   answer_search,
   answers as answers_lib,
-  bootstrap,
   claims as claims_lib,
   question_sets,
+  ranking,
   scoring,
 )
 from retrieval.search import names
-from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
 FILE = 'qa_evaluation.json'
@@ -57,9 +50,8 @@ class Evaluate:
 
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   questions: tuple[str, ...] = ()  # as questions.train
-  max_questions: settings.Count = 0  # of each set; 0: all
+  max_questions: settings.Count = 0  # or claims, of each set; 0: all
   claims: tuple[str, ...] = ()  # as claims.train
-  max_claims: settings.Count = 0  # of each set; 0: all
   retriever: Literal[('', *names.FOR_TEXTS)] = ''  # '': as trained
   words_weight: settings.Share = 0.0  # of weighted; 0: as trained
   # answers or evidence among the first k blocks
@@ -71,8 +63,6 @@ class Evaluate:
   retriever_beam: settings.SizeOrZero = 0  # 0: as trained
   reader_beam: settings.SizeOrZero = 0
   batch_size: settings.Size = 16
-  read_at_once: settings.SizeOrZero = 0  # blocks, on one device; 0: by device
-  answers: settings.Size = 5  # kept of each question
 
 
 def evaluate(
@@ -89,16 +79,25 @@ def evaluate(
   if config.task == 'claims':
     evaluate_claims(config, workdir, wanted)
     return
-  sets = load_sets(config, wanted)
+  sets = question_sets.load_sets(
+    wanted.questions,
+    wanted.max_questions,
+    config.questions.allow_other_counts,
+  )
   trained = load(config, workdir, 'reader', wanted)
-  retriever = trained_reader.open_retriever(trained)
-  answerer = make_answerer(trained, wanted, retriever)
+  answerer = qa_answers.Answerer(
+    trained,
+    trained_reader.open_retriever(trained),
+    retriever_beam=wanted.retriever_beam,
+    reader_beam=wanted.reader_beam,
+    batch_size=wanted.batch_size,
+  )
   rows = []
   for questions in sets:
-    row, answered = measure(answerer, questions, wanted.ks, wanted.rules)
+    row, predictions = measure(answerer, questions, wanted.ks, wanted.rules)
     rows.append(row)
     path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
-    scoring.write_predictions(path, map(_prediction, answered))
+    scoring.write_predictions(path, predictions)
   reports.print_shares(rows)
   _write(workdir, FILE, {'step': trained.step, 'sets': rows})
 
@@ -106,22 +105,6 @@ def evaluate(
 def _write(workdir: str, file: str, result: dict[str, Any]) -> None:
   path = reports.write_json(pathlib.Path(workdir) / file, result)
   logging.info('Written to %s, the predictions beside it.', path)
-
-
-def load_sets(
-  config: config_lib.Config, wanted: Any
-) -> list[question_sets.QuestionSet]:
-  """Load the question sets of a command's section.
-
-  Raises:
-    ValueError: for no sets, or broken ones.
-  """
-  question_sets.require_sets(wanted.questions, 'evaluate.questions')
-  return question_sets.load_sets(
-    wanted.questions,
-    wanted.max_questions,
-    config.questions.allow_other_counts,
-  )
 
 
 def load(
@@ -142,94 +125,69 @@ def load(
   return trained
 
 
-def make_answerer(
-  trained: trained_models.TrainedReader, wanted: Evaluate, retriever: Any
-) -> qa_answers.Answerer:
-  """Return an answerer with the beams and batches of an evaluation."""
-  return qa_answers.Answerer(
-    trained,
-    retriever,
-    retriever_beam=wanted.retriever_beam,
-    reader_beam=wanted.reader_beam,
-    batch_size=wanted.batch_size,
-    read_at_once=wanted.read_at_once,
-    num_answers=wanted.answers,
-  )
-
-
 def measure(
   answerer: qa_answers.Answerer,
   questions: question_sets.QuestionSet,
   ks: Sequence[int],
-  rules: Sequence[str] = (),
-  depth: int = 0,
-) -> tuple[dict[str, Any], list[qa_answers.Answered]]:
+  rules: Sequence[str],
+) -> tuple[dict[str, Any], list[scoring.Prediction]]:
   """Answer a question set and measure the answers.
 
   Args:
     ks: numbers of blocks to search for answers, at most the retrieved ones.
-    rules: rules by which a block holds an answer; () for the set's own. Sets of
-      regular expressions have one rule.
-    depth: blocks of each beam to keep in the result; whole beams of large sets
-      would fill the memory.
+    rules: rules by which a block holds an answer that is a string.
 
   Returns:
     Measures, name -> {mean, low, high} with a 95 % interval over questions,
-    beside `dataset`, the number of `questions` and top_k for each rule; and all
-    questions with their answers, in order.
+    beside `dataset`, the number of `questions` and top_k for each rule; and the
+    predictions in order.
   """
-  own, data = questions.match_rules, answerer.trained.data
-  chosen = own if questions.kind == 'regex' else tuple(rules) or own
+  data = answerer.trained.data
+  if questions.kind == 'regex':
+    rules = ('regex',)
   searches = {
     rule: answer_search.QuestionSearch(data.blocks, rule, data.tokenizer)
-    for rule in chosen
+    for rule in rules
   }
   values: dict[str, list[float]] = {'exact_match': [], 'reader_oracle': []}
   tops: dict[str, list[float]] = {}
-  answered = []
+  predictions = []
   with progress.bar(questions.name, 'questions') as update:
     for found in answerer(questions.questions, update):
       right = bool(found.answers) and found.answers[0].correct
-      values['exact_match'].append(float(right))
-      values['reader_oracle'].append(float(found.reader_oracle))
       scores = questions.score(found.text, found.question)
+      scores |= {'exact_match': right, 'reader_oracle': found.reader_oracle}
       for name, value in scores.items():
-        values.setdefault(name, []).append(value)
-      depths = sorted({min(k, len(found.beam)) for k in ks})
+        values.setdefault(name, []).append(float(value))
       for rule, search in searches.items():
-        rank = first_hit(search, found)
-        for k in depths:
-          tops.setdefault(f'top_{k}_{rule}', []).append(float(rank < k))
-      answered.append(found.cut(depth))
-  measures = {name: _interval(x) for name, x in (values | tops).items()}
-  named = {'dataset': questions.name, 'questions': len(answered)}
-  return named | measures, answered
+        [hits] = search.find(found.beam[None], [found.question])
+        for k in sorted({min(k, len(hits)) for k in ks}):
+          top = float(hits[:k].any())
+          tops.setdefault(f'top_{k}_{rule}', []).append(top)
+      predictions.append(_prediction(found))
+  named = {'dataset': questions.name, 'questions': len(predictions)}
+  return named | _intervals(values | tops), predictions
 
 
-def _interval(values: Any) -> dict[str, float]:
-  found = bootstrap.bootstrap(np.asarray(values, np.float64))
-  return dataclasses.asdict(found)
-
-
-def first_hit(
-  search: answer_search.QuestionSearch, found: qa_answers.Answered
-) -> float:
-  """Return the rank of the first block with an answer; infinity for none."""
-  [hits] = search.find(found.beam[None], [found.question])
-  return float(hits.argmax()) if hits.any() else math.inf
+def _intervals(values: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+  arrays = {name: np.asarray(x, np.float64) for name, x in values.items()}
+  found = ranking.intervals(arrays)
+  return {name: dataclasses.asdict(x) for name, x in found.items()}
 
 
 def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
   """Question, prediction and its source."""
-  fields = {'id': found.question.id}
+  line = {
+    'question': found.question.question,
+    'prediction': found.text,
+    'id': found.question.id,
+  }
   if found.answers:
     best = found.answers[0]
     [name] = best.blocks.names([best.block])
-    fields |= {'score': best.score, 'block': best.block}
-    fields |= {'passage': name, 'title': best.title}
-  return scoring.Prediction(
-    question=found.question.question, prediction=found.text, fields=fields
-  )
+    line |= {'score': best.score, 'block': best.block}
+    line |= {'passage': name, 'title': best.title}
+  return line
 
 
 # Claims.
@@ -246,7 +204,7 @@ def evaluate_claims(
   trained = load(config, workdir, 'classifier', wanted)
   labels = reader_configs.claim_labels(trained.config.claims)
   sets = [
-    qa_task.load_claims(spec, labels, wanted.max_claims)
+    claims_lib.load(spec, labels, wanted.max_questions)
     for spec in wanted.claims
   ]
   question_sets.check_names([found.name for found in sets])
@@ -276,17 +234,8 @@ def evaluate_claims(
   _write(workdir, CLAIMS_FILE, result)
 
 
-def confusion(
-  gold: np.ndarray, predicted: np.ndarray, num_classes: int
-) -> np.ndarray:
-  """Claims by class: [N, N] int64, gold class by row, predicted by column."""
-  table = np.zeros((num_classes, num_classes), np.int64)
-  np.add.at(table, (gold, predicted), 1)
-  return table
-
-
 def macro_f1(table: np.ndarray) -> float:
-  """Mean F1 of the classes of a `confusion` that are gold or predicted."""
+  """Mean F1 of the classes of a table (gold by row) that are gold or predicted."""
   right, all_of = np.diag(table), table.sum(axis=0) + table.sum(axis=1)
   there = all_of > 0
   return float(np.mean(2 * right[there] / all_of[there]))
@@ -306,7 +255,8 @@ def measure_claims(
   """
   gold = np.asarray([found.claim.label for found in classified])
   predicted = np.asarray([found.predicted for found in classified])
-  table = confusion(gold, predicted, num_classes)
+  table = np.zeros((num_classes, num_classes), np.int64)
+  np.add.at(table, (gold, predicted), 1)
   values = {
     'accuracy': gold == predicted,
     'majority': gold == table.sum(axis=1).argmax(),
@@ -323,7 +273,7 @@ def measure_claims(
     'claims': len(classified),
     'confusion': table.tolist(),
     'macro_f1': macro_f1(table),
-  } | {name: _interval(x) for name, x in values.items()}
+  } | _intervals(values)
 
 
 def write_classified(
@@ -333,10 +283,10 @@ def write_classified(
   blocks: blocks_lib.BlockStore,
 ) -> None:
   """Write a JSON line for each claim; an unknown `label` is null."""
-  lines = []
+  rows = []
   for found in classified:
     label = found.claim.label
-    line = {
+    row = {
       'id': found.claim.id,
       'claim': found.claim.claim,
       'label': None if label == claims_lib.NO_LABEL else labels[label],
@@ -346,9 +296,8 @@ def write_classified(
       'passage': blocks.names([found.block])[0],
       'title': blocks.titles([found.block])[0],
     }
-    lines.append(json.dumps(line, ensure_ascii=False) + '\n')
-  path.parent.mkdir(parents=True, exist_ok=True)
-  store.write_atomically(path, ''.join(lines).encode())
+    rows.append(row)
+  scoring.write_predictions(path, rows)
 
 
 def _print_claims(row: dict[str, Any], labels: Sequence[str]) -> None:

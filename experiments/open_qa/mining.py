@@ -10,83 +10,52 @@ a killed search continues.
 Dimension key: n questions of a shard, C blocks looked through, N hard negatives.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 import os
 import pathlib
-from typing import Annotated, Any
+from typing import Any
 
 from absl import logging
 from jaxtyping import Bool, Int, Int64
 import numpy as np
 
 from experiments.engine import progress
+from experiments.open_qa import config as config_lib
+from experiments.realm import task as realm_task
 from realm_jax.data import block_dataset
 from realm_jax.objectives import dpr
 from realm_jax.serving import trained_models
-from retrieval import settings, tokenization
-from retrieval.index import text_indices
+from retrieval import tokenization
+from retrieval.index import snapshots, text_indices
 from retrieval.questions import (
   answer_search,
-  answers as answers_lib,
   dpr_json,
   questions as questions_lib,
 )
 from retrieval.search import bm25
-from retrieval.store import store, store_writer
+from retrieval.store import shards, store
 from retrieval.text import blocks as blocks_lib
 
 KIND = 'dpr_examples'
-_SHARD = 1024  # questions
+SHARD = 1024  # questions
 
 # [b] questions, k -> [b, k] block ids, best first; -1 for none.
 Retrieve = Callable[[Sequence[str], int], np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MineConfig:
-  """Rules of the search for examples."""
-
-  # for answers that are strings; regular expressions are searched as such
-  rule: answers_lib.StringRule = 'dpr'
-  # C, blocks of each list to search (paper: 100)
-  depth: Annotated[int, settings.Range(1, 2**20)] = 100
-  # N (paper: 1)
-  num_hard_negatives: Annotated[int, settings.Range(0, 2**12)] = 1
-
-  def __post_init__(self):
-    settings.check(self)
-    if self.depth <= self.num_hard_negatives:
-      raise ValueError(
-        f'depth={self.depth}, num_hard_negatives={self.num_hard_negatives}: '
-        'expected fewer negatives than blocks.'
-      )
-
-
-def choose(
-  ids: Int[np.ndarray, 'n C'],
-  has_answer: Bool[np.ndarray, 'n C'],
-  num_hard_negatives: int,
-) -> tuple[Int64[np.ndarray, ' n'], Int64[np.ndarray, 'n N']]:
-  """Choose the first block with an answer, and the first ones without.
-
-  Args:
-    ids: [n, C] blocks, best first; -1 for none.
-    has_answer: [n, C] whether each holds an answer of its question.
-
-  Returns:
-    [n] positives, -1 where no block holds an answer, and [n, N] hard negatives,
-    -1 where there are fewer.
-  """
-  positive = has_answer & (ids >= 0)
-  rows = np.arange(len(ids))
-  first = ids[rows, positive.argmax(axis=1)]
-  positives = np.where(positive.any(axis=1), first, -1).astype(np.int64)
-  negatives = np.full((len(ids), num_hard_negatives), -1, np.int64)
-  for row, wrong in enumerate(~has_answer & (ids >= 0)):
-    found = ids[row, wrong][:num_hard_negatives]
-    negatives[row, : len(found)] = found
-  return positives, negatives
+def first_where(
+  ids: Int[np.ndarray, 'n C'], chosen: Bool[np.ndarray, 'n C'], count: int
+) -> Int64[np.ndarray, 'n N']:
+  """Return the first `count` chosen ids of each row; -1 where there are fewer."""
+  found = np.full((len(ids), count), -1, np.int64)
+  for row, candidates, here in zip(
+    found, ids, chosen & (ids >= 0), strict=True
+  ):
+    kept = candidates[here][:count]
+    row[: len(kept)] = kept
+  return found
 
 
 def mine(
@@ -94,7 +63,7 @@ def mine(
   questions: Sequence[questions_lib.Question],
   blocks: blocks_lib.BlockStore,
   tokenizer: tokenization.Tokenizer,
-  config: MineConfig,
+  config: config_lib.MineConfig,
   retrieve: Callable[[], Retrieve],
   found_by: Mapping[str, Any] | None = None,
 ) -> dpr.Examples:
@@ -120,34 +89,29 @@ def mine(
     **(found_by or {'bm25': dataclasses.asdict(bm25.Bm25Config())}),
     **dataclasses.asdict(config),
   }
-  path = pathlib.Path(folder) / store.fingerprint(fields)[:16]
-  writer = store_writer.StoreWriter(path, KIND, fields)
-  if not writer.published:
+  parts = [questions[i : i + SHARD] for i in range(0, len(questions), SHARD)]
+
+  @functools.cache
+  def opened():
     search = answer_search.QuestionSearch(blocks, config.rule, tokenizer)
-    _write(writer, questions, config, retrieve(), search)
-  found = store.Store.open(path, KIND, fields)
-  return _examples(found, questions, blocks)
+    return retrieve(), search
 
+  def find(shard, unused_progress):
+    retrieve, search = opened()
+    texts = [question.question for question in parts[shard]]
+    ids = np.asarray(retrieve(texts, config.depth))
+    right = search.find(ids, parts[shard])
+    return {
+      'positive': first_where(ids, right, 1)[:, 0],
+      'negatives': first_where(ids, ~right, config.num_hard_negatives),
+    }
 
-def _write(
-  writer: store_writer.StoreWriter,
-  questions: Sequence[questions_lib.Question],
-  config: MineConfig,
-  retrieve: Retrieve,
-  search: answer_search.QuestionSearch,
-) -> None:
-  num_shards = -(-len(questions) // _SHARD)
+  path = pathlib.Path(folder) / store.fingerprint(fields)[:16]
   with progress.bar('find blocks with answers', 'questions') as update:
-    for shard in writer.missing(num_shards):
-      chosen = questions[shard * _SHARD : (shard + 1) * _SHARD]
-      ids = np.asarray(retrieve([q.question for q in chosen], config.depth))
-      positives, negatives = choose(
-        ids, search.find(ids, chosen), config.num_hard_negatives
-      )
-      arrays = {'positive': positives, 'negatives': negatives}
-      writer.write(shard, arrays)
-      update(shard * _SHARD + len(chosen), len(questions))
-  writer.publish(num_shards)
+    found = shards.build_store(
+      path, KIND, fields, [*map(len, parts)], find, progress=update
+    )
+  return _examples(found, questions, blocks)
 
 
 def _examples(
@@ -184,76 +148,32 @@ def _examples(
   )
 
 
-def read_json(
-  path: str | os.PathLike,
-  tokenizer: tokenization.WordPieceTokenizer,
-  num_hard_negatives: int,
+def mine_run(
+  folder: str | os.PathLike,
+  questions: Sequence[questions_lib.Question],
+  reader: trained_models.TrainedReader,
+  kinds: Sequence[str],
+  config: config_lib.MineConfig,
 ) -> dpr.Examples:
-  """Read DPR's training file; its passages need not be blocks of a store.
+  """Do as `mine` in the lists of a run's retrievers, config.depth blocks of each.
 
-  Takes the first positive and the first hard negatives of each question;
-  questions without a positive are left out.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for a broken file, or no question with a positive.
+  The first blocks of each list come first.
   """
-  path = pathlib.Path(path)
-  questions, rows, numbers = [], [], {}
-  total = 0
-  for total, found in enumerate(dpr_json.read_training(path), start=1):
-    if not found.positive:
-      continue
-    used = (found.positive[0], *found.hard_negative[:num_hard_negatives])
-    row = [numbers.setdefault((x.title, x.text), len(numbers)) for x in used]
-    rows.append(row + [-1] * (1 + num_hard_negatives - len(row)))
-    name = f'{path.name}:{total}'
-    questions.append(
-      questions_lib.Question(name, found.question, found.answers)
-    )
-  if not rows:
-    raise ValueError(f'{path}: none of {total} questions has positive_ctxs.')
-  logging.info(
-    '%s: %d of %d questions have a positive, %d passages.',
-    path,
-    len(rows),
-    total,
-    len(numbers),
+  return mine(
+    folder,
+    questions,
+    reader.data.blocks,
+    reader.data.tokenizer,
+    dataclasses.replace(config, depth=config.depth * len(kinds)),
+    lambda: _interleaved(reader, kinds),
+    {
+      'retrievers': list(kinds),
+      'model': snapshots.fingerprint(reader.params),
+    },
   )
-  ids = np.asarray(rows, np.int64)
-  key = store.fingerprint([store.hash_files([path]), num_hard_negatives])
-  passages = dpr.TextPassages(list(numbers), tokenizer, key)
-  return dpr.Examples(questions, ids[:, 0], ids[:, 1:], passages, key)
 
 
-def write_json(path: str | os.PathLike, examples: dpr.Examples) -> int:
-  """Write examples as DPR's training file; return how many."""
-
-  def context(number):
-    title, text = examples.passages.title_and_text(number)
-    name = str(number)
-    if isinstance(examples.passages, dpr.BlockPassages):
-      [name] = examples.passages.blocks.names([number])
-    return dpr_json.Context(id=name, title=title, text=text)
-
-  def rows() -> Iterator[dpr_json.Example]:
-    for question, positive, negatives in zip(
-      examples.questions,
-      examples.positives.tolist(),
-      examples.negatives.tolist(),
-      strict=True,
-    ):
-      yield dpr_json.Example(
-        question=question.question,
-        answers=question.answers,
-        positive=(context(positive),),
-        hard_negative=tuple(context(i) for i in negatives if i >= 0),
-      )
-
-  return dpr_json.write_training(path, rows())
-
-
-def interleaved(
+def _interleaved(
   reader: trained_models.TrainedReader, kinds: Sequence[str]
 ) -> Retrieve:
   """Return a retriever of the first of each list, then the second, ..."""
@@ -284,25 +204,113 @@ def without_repeats(ids: np.ndarray) -> np.ndarray:
   return result
 
 
+def read_json(
+  path: str | os.PathLike,
+  tokenizer: tokenization.WordPieceTokenizer,
+  num_hard_negatives: int,
+) -> dpr.Examples:
+  """Read DPR's training file; its passages need not be blocks of a store.
+
+  Takes the first positive and the first hard negatives of each question;
+  questions without a positive are left out.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for a broken file, or no question with a positive.
+  """
+  path = pathlib.Path(path)
+  questions, rows, numbers = [], [], {}
+  for count, found in enumerate(dpr_json.read_training(path), start=1):
+    if found.positive:
+      used = (found.positive[0], *found.hard_negative[:num_hard_negatives])
+      row = [numbers.setdefault((x.title, x.text), len(numbers)) for x in used]
+      rows.append(row + [-1] * (1 + num_hard_negatives - len(row)))
+      name = f'{path.name}:{count}'
+      questions.append(
+        questions_lib.Question(name, found.question, found.answers)
+      )
+  if not rows:
+    raise ValueError(f'{path}: no question has positive_ctxs.')
+  logging.info(
+    '%s: %d questions with a positive, %d passages.',
+    path,
+    len(rows),
+    len(numbers),
+  )
+  ids = np.asarray(rows, np.int64)
+  key = store.fingerprint([store.hash_files([path]), num_hard_negatives])
+  passages = dpr.TextPassages(list(numbers), tokenizer, key)
+  return dpr.Examples(questions, ids[:, 0], ids[:, 1:], passages, key)
+
+
+def write_json(path: str | os.PathLike, examples: dpr.Examples) -> None:
+  """Write examples of blocks as DPR's training file."""
+  blocks = examples.passages.blocks
+
+  def contexts(ids):
+    ids = ids[ids >= 0]
+    return tuple(
+      dpr_json.Context(id=name, title=title, text=text)
+      for name, title, text in zip(
+        blocks.names(ids), blocks.titles(ids), blocks.texts(ids), strict=True
+      )
+    )
+
+  dpr_json.write_training(
+    path,
+    (
+      dpr_json.Example(
+        question=question.question,
+        answers=question.answers,
+        positive=contexts(examples.positives[i : i + 1]),
+        hard_negative=contexts(examples.negatives[i]),
+      )
+      for i, question in enumerate(examples.questions)
+    ),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Splits:
+  """Examples to train on, and those held out."""
+
+  # split, 'train' or 'valid' -> examples, and which of them are the split's
+  examples: Mapping[str, Any]
+  rows: Mapping[str, block_dataset.Split]
+
+  @property
+  def identity(self) -> list[str]:
+    """What determines the examples of both splits."""
+    found = [found.fingerprint for found in self.examples.values()]
+    return [*found, repr(self.rows['train'])]
+
+  def dataset(
+    self, config: Any, read: Callable[[Any], block_dataset.Read]
+  ) -> Callable:
+    """Return split -> dataset of the rows that read(examples) makes."""
+    return realm_task.row_dataset(
+      config, self.rows, lambda split: read(self.examples[split])
+    )
+
+
 def make_splits(
   config: Any, find: Callable[[str], Any], has_dev: bool = True
-) -> dict[str, tuple[Any, block_dataset.Split]]:
-  """Return split -> all examples, and the numbers of the split's.
+) -> Splits:
+  """Find the examples of both splits.
 
-  Without config.questions.dev, or `has_dev`, config.valid_fraction of the training examples are
-  held out.
+  Without config.questions.dev, or `has_dev`, config.valid_fraction of the training
+  examples are held out.
 
   Args:
     find: 'train' or 'dev' -> examples, which have `split(name, fraction)`.
   """
   train = find('train')
   if config.questions.dev and has_dev:
-    dev = find('dev')
-    return {
-      'train': (train, train.split('all', 0.0)),
-      'valid': (dev, dev.split('all', 0.0)),
-    }
+    found = {'train': train, 'valid': find('dev')}
+    rows = {name: x.split('all', 0.0) for name, x in found.items()}
+    return Splits(found, rows)
   names = ['train'] + ['valid'] * bool(config.eval_batches)
-  return {
-    name: (train, train.split(name, config.valid_fraction)) for name in names
-  }
+  return Splits(
+    dict.fromkeys(names, train),
+    {name: train.split(name, config.valid_fraction) for name in names},
+  )

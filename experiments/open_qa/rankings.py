@@ -7,6 +7,7 @@ Blocks go by `BlockStore.names`, escaped for TREC's files.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
+import functools
 import pathlib
 import time
 
@@ -15,7 +16,6 @@ import numpy as np
 
 from realm_jax.data import question_rows
 from realm_jax.serving import (
-  beams,
   reader_configs,
   serving,
   trained_models,
@@ -29,7 +29,6 @@ from retrieval.questions import (
 )
 from retrieval.text import blocks as blocks_lib
 
-_JUDGED_AT_ONCE = 64  # questions
 Progress = Callable[[int, int], None]
 
 
@@ -107,15 +106,16 @@ class Kind:
       kind: as `split_kind` takes it.
       candidates: blocks that a re-ranker orders.
     """
-    self._batch_size = batch_size
-    first, reranker = split_kind(kind)
     self.name = name_of(kind)
+    first, reranker = split_kind(kind)
     self._trained = trained.with_retriever(first).with_reranker(
       reranker, candidates
     )
-    self._retrieve = self._trained.retriever(progress=progress)
-    params = serving.embedder_params(self._trained.params)
-    self._params = jax.device_put(params)
+    self._batch_size = batch_size
+    self._retrieve = functools.partial(
+      self._trained.retriever(progress=progress),
+      jax.device_put(serving.embedder_params(trained.params)),
+    )
 
   def rank(
     self,
@@ -128,40 +128,30 @@ class Kind:
 
     The first batch is retrieved once more beforehand, since it may compile.
     """
+    config, data = self._trained.config, self._trained.data
     source = question_rows.QuestionSource(
-      questions,
-      self._trained.data.tokenizer,
-      reader_configs.reader_layout(self._trained.config, self._trained.data),
+      questions, data.tokenizer, reader_configs.reader_layout(config, data)
     )
-    self._batch(source, 0, depth)
-    run, sec = {}, 0.0
-    for low in range(0, len(source), self._batch_size):
-      start = time.perf_counter()
-      asked, beam = self._batch(source, low, depth)
+    run, sec, size = {}, 0.0, self._batch_size
+    for low in (-1, *range(0, len(questions), size)):
+      start, first = time.perf_counter(), max(low, 0)
+      asked = questions[first : first + size]
+      rows = source.rows(np.arange(first, first + len(asked)), size)
+      texts = [question.question for question in asked]
+      texts += [''] * (size - len(asked))
+      beam = self._retrieve(rows, texts, depth)
+      if low < 0:
+        continue
       sec += time.perf_counter() - start
-      run |= _trec_run(asked, beam, names)
-      progress(low + len(asked), len(source))
-    return Ranked(self.name, run, len(source) / sec)
-
-  def _batch(
-    self, source: question_rows.QuestionSource, low: int, depth: int
-  ) -> tuple[Sequence[questions_lib.Question], beams.Beam]:
-    asked = source.questions[low : low + self._batch_size]
-    rows = source.rows(np.arange(low, low + len(asked)), self._batch_size)
-    texts = [question.question for question in asked]
-    texts += [''] * (self._batch_size - len(asked))
-    return asked, self._retrieve(self._params, rows, texts, depth)
-
-
-def _trec_run(
-  asked: Sequence[questions_lib.Question], beam: beams.Beam, names: BlockNames
-) -> trec_files.Run:
-  run = {}
-  for question, ids, row in zip(asked, beam.ids, beam.scores, strict=False):
-    kept = ids >= 0
-    found = zip(names.of(ids[kept].tolist()), row[kept].tolist(), strict=True)
-    run[trec_files.identifier(question.id)] = list(found)
-  return run
+      for question, ids, scores in zip(
+        asked, beam.ids, beam.scores, strict=False
+      ):
+        kept = ids >= 0
+        blocks = names.of(ids[kept].tolist())
+        ranked = zip(blocks, scores[kept].tolist(), strict=True)
+        run[trec_files.identifier(question.id)] = list(ranked)
+      progress(low + len(asked), len(questions))
+    return Ranked(self.name, run, len(questions) / sec)
 
 
 def judge(
@@ -177,21 +167,18 @@ def judge(
   Raises:
     ValueError: for a run with other blocks.
   """
-  pool = trec_files.pool((ranked.run for ranked in runs), depth)
   qrels: trec_files.Qrels = {}
-  for low in range(0, len(questions.questions), _JUDGED_AT_ONCE):
-    asked = questions.questions[low : low + _JUDGED_AT_ONCE]
-    keys = [trec_files.identifier(question.id) for question in asked]
-    blocks = [pool.get(key, []) for key in keys]
-    ids = np.full((len(asked), max(map(len, blocks))), -1, np.int64)
-    for row, key, found in zip(ids, keys, blocks, strict=True):
-      row[: len(found)] = names.ids(found, f'question {key!r}')
-    hits = search.find(ids, asked)
-    for key, found, row in zip(keys, blocks, hits, strict=True):
-      qrels[key] = dict(
-        zip(found, row[: len(found)].astype(int).tolist(), strict=True)
+  for done, question in enumerate(questions.questions, start=1):
+    key = trec_files.identifier(question.id)
+    blocks = list(
+      dict.fromkeys(
+        block for one in runs for block, _ in one.run.get(key, ())[:depth]
       )
-    progress(low + len(asked), len(questions.questions))
+    )
+    ids = np.array([names.ids(blocks, f'question {key!r}')], np.int64)
+    [hits] = search.find(ids, [question])
+    qrels[key] = dict(zip(blocks, hits.astype(int).tolist(), strict=True))
+    progress(done, len(questions.questions))
   return qrels
 
 

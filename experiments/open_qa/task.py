@@ -260,29 +260,11 @@ def _read_claims(
 ) -> list[claims_lib.Claim]:
   found = []
   for spec in getattr(sets, split):
-    claim_set = load_claims(spec, classes)
+    claim_set = claims_lib.load(spec, classes)
     if not claim_set.labelled:
       raise ValueError(f'claims.{split}: {spec!r} has no labels.')
     found += claim_set.claims
   return found[: getattr(sets, f'max_{split}') or None]
-
-
-def load_claims(
-  spec: str, classes: Sequence[str], most: int = 0
-) -> claims_lib.ClaimSet:
-  """Load the first `most` claims, 0 for all, of a set with given labels.
-
-  Raises:
-    ValueError: if the set has other labels.
-  """
-  form = claims_lib.DATASETS.get(claims_lib.dataset_of(spec))
-  own = getattr(form, 'labels', ())
-  found = claims_lib.load(spec, () if own else classes)
-  if found.labels != tuple(classes):
-    raise ValueError(
-      f'{spec!r}: labels {found.labels}, but the classes are {tuple(classes)}.'
-    )
-  return found.first(most) if most else found
 
 
 def padded_rows(config: Config, devices: int) -> int:

@@ -16,19 +16,15 @@ evaluation. Writes DIR/tune_hybrid.json.
 
 from collections.abc import Sequence
 import dataclasses
-import os
 import pathlib
 from typing import Any
 
 import numpy as np
 
-from experiments.engine import reports
+from experiments.engine import hybrid_weights, reports
 from retrieval import settings
 from retrieval.questions import ranking, trec_files
 from retrieval.search import fuse
-
-FILE = 'tune_hybrid.json'
-RANKS = 'ranks'  # the row of `fuse.by_ranks`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,92 +32,48 @@ class TuneHybrid:
   """Ranked question sets, and the weights that they choose among."""
 
   sets: tuple[str, ...] = ()
-  weights: tuple[settings.Share, ...] = tuple(i / 10 for i in range(11))
-  vectors: str = 'dense'  # kind of the run by vectors
-  words: str = 'bm25'  # kind of the run by words
+  weights: tuple[settings.Share, ...] = hybrid_weights.WEIGHTS
   measure: str = 'recall@5'  # which chooses
 
 
-@dataclasses.dataclass(frozen=True)
-class Ranked:
-  """The blocks of two runs for the questions of a set."""
-
-  questions: list[str]  # [b]
-  blocks: list[str]  # names of block 0, 1, ...
-  lists: list[fuse.Found]  # of vectors, of words: [b, n] each
-
-  def run_of(self, found: fuse.Found) -> trec_files.Run:
-    """Return fused lists as a run."""
-    return {
-      question: [
-        (self.blocks[i], float(score))
-        for i, score in zip(*row, strict=True)
-        if i >= 0
-      ]
-      for question, *row in zip(self.questions, *found, strict=True)
-    }
-
-
-def ranked(runs: Sequence[trec_files.Run]) -> Ranked:
-  """Number the questions and blocks of runs."""
-  questions = list(dict.fromkeys(q for run in runs for q in run))
-  names = dict.fromkeys(
-    x for run in runs for row in run.values() for x, _ in row
-  )
-  numbers = {name: i for i, name in enumerate(names)}
-  lists = []
-  for run in runs:
-    shape = len(questions), max(map(len, run.values()))
-    ids, scores = np.full(shape, -1), np.full(shape, -np.inf, np.float32)
-    for i, question in enumerate(questions):
-      for j, (name, score) in enumerate(run.get(question, ())):
-        ids[i, j], scores[i, j] = numbers[name], score
-    lists.append((ids, scores))
-  return Ranked(questions, list(names), lists)
-
-
 def measure(
-  found: Ranked, qrels: trec_files.Qrels, weights: Sequence[float]
-) -> dict[str, ranking.Values]:
-  """Return the measures of the fusion by ranks and of each weight."""
-  depth = max(ids.shape[1] for ids, _ in found.lists)
-  fused = {RANKS: fuse.by_ranks([ids for ids, _ in found.lists], depth)}
-  for weight in weights:
-    pair = 1 - weight, weight
-    fused[f'{weight:g}'] = fuse.by_scores(found.lists, pair, depth)
-  return {
-    name: ranking.measure(
-      *trec_files.relevance(found.run_of(lists), qrels, found.questions, depth)
+  runs: Sequence[trec_files.Run],
+  qrels: trec_files.Qrels,
+  weights: Sequence[float],
+) -> hybrid_weights.Values:
+  """Measure the fusion of two runs, of vectors and of words, by ranks and by weights."""
+  questions = list(dict.fromkeys(q for run in runs for q in run))
+  blocks = dict.fromkeys(x for run in runs for q in run for x, _ in run[q])
+  numbers = {name: i for i, name in enumerate(blocks)}
+  lists = [_arrays(run, questions, numbers) for run in runs]
+  good = [
+    [block for block, grade in qrels.get(question, {}).items() if grade > 0]
+    for question in questions
+  ]
+  counts = np.array([*map(len, good)])
+  depth = max(ids.shape[1] for ids, _ in lists)
+  values = {}
+  for name, (ids, _) in hybrid_weights.fused(lists, weights, depth).items():
+    relevant = np.stack(
+      [
+        np.isin(row, [numbers[block] for block in found if block in numbers])
+        for row, found in zip(ids, good, strict=True)
+      ]
     )
-    for name, lists in fused.items()
-  }
+    values[name] = ranking.measure(relevant, counts)
+  return values
 
 
-def choose(
-  values: Sequence[dict[str, ranking.Values]], name: str
-) -> tuple[str, dict[str, float]]:
-  """Return the best weight, and the mean of a measure over sets by weight.
-
-  Raises:
-    ValueError: for an unknown measure.
-  """
-  for found in values[0].values():
-    if name not in found:
-      raise ValueError(
-        f'tune_hybrid.measure={name}: expected one of {list(found)}.'
-      )
-  means = {
-    weight: float(np.mean([of_set[weight][name].mean() for of_set in values]))
-    for weight in values[0]
-  }
-  by_weight = [weight for weight in means if weight != RANKS]
-  return max(by_weight, key=lambda x: (means[x], -float(x))), means
-
-
-def _record(values: ranking.Values) -> dict[str, Any]:
-  return {
-    name: dataclasses.asdict(x) for name, x in ranking.intervals(values).items()
-  }
+def _arrays(
+  run: trec_files.Run, questions: Sequence[str], numbers: dict[str, int]
+) -> fuse.Found:
+  """Return blocks by number, and scores, of each question: [b, n]."""
+  shape = len(questions), max(map(len, run.values()))
+  ids, scores = np.full(shape, -1), np.full(shape, -np.inf, np.float32)
+  for i, question in enumerate(questions):
+    for j, (name, score) in enumerate(run.get(question, ())):
+      ids[i, j], scores[i, j] = numbers[name], score
+  return ids, scores
 
 
 def tune_hybrid(config: Any, workdir: str, wanted: TuneHybrid) -> None:
@@ -131,27 +83,28 @@ def tune_hybrid(config: Any, workdir: str, wanted: TuneHybrid) -> None:
     raise ValueError(
       'tune_hybrid.sets is empty: expected ranked question sets.'
     )
-  weights, values, records = sorted({*wanted.weights}), [], {}
+  values, records = [], {}
   for stem in wanted.sets:
     runs = [
-      trec_files.read_run(f'{stem}.{kind}.run')
-      for kind in (wanted.vectors, wanted.words)
+      trec_files.read_run(f'{stem}.{kind}.run') for kind in ('dense', 'bm25')
     ]
     qrels = trec_files.read_qrels(f'{stem}.qrels')
-    values.append(measure(ranked(runs), qrels, weights))
-    record = {name: _record(x) for name, x in values[-1].items()}
-    records[os.path.basename(stem)] = record
-    count = len(next(iter(values[-1][RANKS].values())))
-    names = list(record[RANKS])
-    reports.print_table(
-      ['words', *names],
-      [[w, *(reports.share(x[n]) for n in names)] for w, x in record.items()],
-      f'{os.path.basename(stem)}: {count:,} questions; percent',
-    )
-  best, means = choose(values, wanted.measure)
+    found = measure(runs, qrels, wanted.weights)
+    first = found[hybrid_weights.RANKS]
+    if wanted.measure not in first:
+      raise ValueError(
+        f'tune_hybrid.measure={wanted.measure}: expected one of {list(first)}.'
+      )
+    name = pathlib.Path(stem).name
+    title = f'{name}: {len(first["MRR"]):,} questions; percent'
+    records[name] = hybrid_weights.show(found, title)
+    values.append(found)
+  best, means = hybrid_weights.choose(values, wanted.measure)
   print(
     f'{wanted.measure}: {100 * means[best]:.1f} at --config.evaluate.words_weight='
-    f'{best}, {100 * means[RANKS]:.1f} by ranks.'
+    f'{best}, {100 * means[hybrid_weights.RANKS]:.1f} by ranks.'
   )
   content = {'measure': wanted.measure, 'chosen': float(best), 'means': means}
-  reports.write_json(pathlib.Path(workdir) / FILE, content | {'sets': records})
+  reports.write_json(
+    pathlib.Path(workdir) / hybrid_weights.FILE, content | {'sets': records}
+  )

@@ -17,11 +17,11 @@ import pathlib
 import numpy as np
 
 from experiments.engine import progress
-from experiments.open_qa import mining, trained_reader
+from experiments.open_qa import config as qa_config, mining, trained_reader
 from experiments.reranking import config as config_lib
 from realm_jax.data import block_dataset, examples as examples_lib
 from retrieval import tokenization
-from retrieval.index import neighbors, snapshots
+from retrieval.index import neighbors
 from retrieval.nn import cross_encoder
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints, shards, store
@@ -66,9 +66,6 @@ def of_questions(
 ) -> Examples:
   """Return the examples of a field of config.questions, 'train' or 'dev'.
 
-  The lists of the retrievers are interleaved, so that the first blocks of each
-  come first.
-
   Args:
     folder: folder of the stores of examples.
 
@@ -79,28 +76,17 @@ def of_questions(
   settings = config.examples
   questions = question_sets.of_field(config.questions, name)
   reader = trained_reader.open_reader(settings.run, config.data_dir)
-  blocks = reader.data.blocks
-  found = mining.mine(
-    folder,
-    questions,
-    blocks,
-    reader.data.tokenizer,
-    mining.MineConfig(
-      rule=settings.rule,
-      depth=settings.depth * len(settings.retrievers),
-      num_hard_negatives=settings.num_kept,
-    ),
-    lambda: mining.interleaved(reader, settings.retrievers),
-    found_by={
-      'retrievers': list(settings.retrievers),
-      'model': snapshots.fingerprint(reader.params),
-    },
+  rules = qa_config.MineConfig(
+    rule=settings.rule,
+    depth=settings.depth,
+    num_hard_negatives=settings.num_kept,
   )
+  found = mining.mine_run(folder, questions, reader, settings.retrievers, rules)
   return Examples(
     [question.question for question in found.questions],
     found.positives,
     found.negatives,
-    blocks.full_texts,
+    reader.data.blocks.full_texts,
     found.fingerprint,
   )
 
@@ -133,21 +119,18 @@ def of_chunks(
   }
   path = folder / store.fingerprint(fields)[:16]
   rows = _chosen_rows(chunks, settings.max_chunks, config.seed)
-  counts = [len(rows[i : i + _SHARD]) for i in range(0, len(rows), _SHARD)]
+  parts = [rows[i : i + _SHARD] for i in range(0, len(rows), _SHARD)]
+
+  def find(i, unused_progress):
+    found = [_ranked(chunks, source, settings, *row) for row in parts[i]]
+    names = ('query', 'positive', 'negatives')
+    columns = map(np.concatenate, zip(*found, strict=True))
+    return dict(zip(names, columns, strict=True))
+
   with progress.bar('find candidates', 'rows of chunks') as update:
-
-    def find(i, unused_progress):
-      found = [
-        _ranked(chunks, source, settings, *row)
-        for row in rows[i * _SHARD : (i + 1) * _SHARD]
-      ]
-      update(i * _SHARD + len(found), len(rows))
-      names = ('query', 'positive', 'negatives')
-      parts = zip(*found, strict=True)
-      return dict(zip(names, map(np.concatenate, parts), strict=True))
-
-    shards.build_store(path, KIND, fields, counts, find)
-  arrays = store.Store.open(path, KIND, fields)
+    arrays = shards.build_store(
+      path, KIND, fields, [*map(len, parts)], find, progress=update
+    )
   query, positive, negatives = (
     np.asarray(arrays.array(name)[:])
     for name in ('query', 'positive', 'negatives')
@@ -184,10 +167,8 @@ def _ranked(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Return the chunks [b], their positives [b] and their negatives [b, N]."""
   ids, scores = neighbors.of_chunks(source, chunks, shard, rows, settings.depth)
-  negatives = np.full((len(ids), settings.num_kept), -1, np.int64)
-  for row, lower in enumerate((scores < scores[:, :1]) & (ids >= 0)):
-    found = ids[row, lower][: settings.num_kept]
-    negatives[row, : len(found)] = found
+  lower = scores < scores[:, :1]
+  negatives = mining.first_where(ids, lower, settings.num_kept)
   return chunks.ids(shard, rows), ids[:, 0], negatives
 
 

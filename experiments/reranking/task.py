@@ -18,7 +18,6 @@ import numpy as np
 
 from experiments.engine import loop, tasks
 from experiments.open_qa import mining
-from experiments.realm import task as realm_task
 from experiments.reranking import config as config_lib, examples
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
@@ -60,19 +59,8 @@ def make_task(config: Config, workdir: str | os.PathLike) -> tasks.Task:
   made = examples.of_questions if of_questions else examples.of_chunks
   find = functools.partial(made, config, folder / FOLDER)
   splits = mining.make_splits(config, find, has_dev=of_questions)
-
-  def read(split):
-    return functools.partial(
-      examples.read_rows,
-      splits[split][0],
-      tokenizer,
-      layout,
-      settings.num_negatives,
-    )
-
   tokens = config.batch_size * (1 + settings.num_negatives) * layout.row_length
-  found = [f'{x.fingerprint} {source!r}' for x, source in splits.values()]
-  identity = [*found, str(layout), settings.num_negatives]
+  identity = [*splits.identity, str(layout), settings.num_negatives]
   return tasks.Task(
     init=functools.partial(_init, start=config.start, model=model),
     init_on_host=True,
@@ -80,8 +68,11 @@ def make_task(config: Config, workdir: str | os.PathLike) -> tasks.Task:
     loss=functools.partial(
       loss, cross_encoder.CrossEncoder(model), tokenizer.sep_id
     ),
-    dataset=realm_task.row_dataset(
-      config, {name: source for name, (_, source) in splits.items()}, read
+    dataset=splits.dataset(
+      config,
+      lambda found: functools.partial(
+        examples.read_rows, found, tokenizer, layout, settings.num_negatives
+      ),
     ),
     pipeline_fingerprint=store.fingerprint(identity),
     tokens_per_step=tokens,

@@ -24,10 +24,9 @@ import pathlib
 from absl import logging
 import numpy as np
 
-from experiments.engine import progress, reports
+from experiments.engine import hybrid_weights, progress, reports
 from experiments.retro import config as config_lib
 from retrieval import settings
-from retrieval.questions import bootstrap
 from retrieval.search import (
   fuse,
   queries as queries_lib,
@@ -38,19 +37,14 @@ from retrieval.store import locks
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data
 
-FILE = 'tune_hybrid.json'
-RANKS = 'ranks'  # the row of `fuse.by_ranks`
 _RUN = 32  # consecutive chunks; intervals are over such runs
-
-# weight -> measure -> [runs] mean over the chunks of a run
-Values = dict[str, dict[str, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TuneHybrid:
   """The weights, and the chunks that measure them."""
 
-  weights: tuple[settings.Share, ...] = tuple(i / 10 for i in range(11))
+  weights: tuple[settings.Share, ...] = hybrid_weights.WEIGHTS
   max_chunks: settings.Size = 2000  # to find neighbors of
   num_neighbors: settings.Size = 2  # to measure
 
@@ -78,22 +72,20 @@ def measure(
   runs: Sequence[tuple[int, slice]],
   k: int,
   update: progress.Update,
-) -> Values:
-  """Measure the fusion by ranks and each weight on runs of chunks."""
-  names = [RANKS, *(f'{weight:g}' for weight in weights)]
-  found: dict[str, list[np.ndarray]] = {name: [] for name in names}
+) -> hybrid_weights.Values:
+  """Measure the fusion by ranks and each weight: a mean over chunks of each run."""
+  found: dict[str, list[np.ndarray]] = {}
   n, oracle = max(k, fuse.CANDIDATES), rerank.Oracle(datastore)
   for done, (shard, rows) in enumerate(runs, start=1):
     queries = queries_lib.ChunkQueries(datastore, datastore.ids(shard, rows))
     lists = [part.search(queries, n) for part in parts]
-    fused = [fuse.by_ranks([ids for ids, _ in lists], k)]
-    fused += [fuse.by_scores(lists, (1 - w, w), k) for w in weights]
     lengths = np.array([len(row) for row in queries.following_rows()])
     kept = lengths > 0
-    for name, (ids, _) in zip(names, fused, strict=True):
+    for name, (ids, _) in hybrid_weights.fused(lists, weights, k).items():
       if kept.any():
         shared = np.stack(oracle.score(queries, [*ids]))
-        found[name].append(shared[kept] / lengths[kept, None])
+        shares = shared[kept] / lengths[kept, None]
+        found.setdefault(name, []).append(shares)
     update(done, len(runs))
   return {
     name: {
@@ -105,14 +97,6 @@ def measure(
   }
 
 
-def choose(values: Values) -> str:
-  """Return the weight whose neighbors share most."""
-  return max(
-    (weight for weight in values if weight != RANKS),
-    key=lambda weight: (values[weight]['mean'].mean(), -float(weight)),
-  )
-
-
 def tune_hybrid(
   config: config_lib.Config, workdir: str, tuning: TuneHybrid
 ) -> None:
@@ -122,41 +106,21 @@ def tune_hybrid(
   datastore, made = data.chunks('train'), data.datastore.retrievers(config)
   parts = [made.make('dense'), made.make('bm25')]
   runs = list(runs_of(datastore, tuning.max_chunks, config.seed))
-  with locks.writer(root, FILE):
+  with locks.writer(root, hybrid_weights.FILE):
     with progress.bar('weights', 'runs of chunks') as update:
-      values = measure(
-        datastore,
-        parts,
-        sorted({*tuning.weights}),
-        runs,
-        k,
-        update,
-      )
-    intervals = {
-      weight: {
-        name: dataclasses.asdict(bootstrap.bootstrap(x))
-        for name, x in found.items()
-      }
-      for weight, found in values.items()
-    }
-    names = list(intervals[RANKS])
-    reports.print_table(
-      ['words', *names],
-      [
-        [w, *(reports.share(x[n]) for n in names)] for w, x in intervals.items()
-      ],
-      f'tokens of the following chunk in {k} neighbors, percent; '
-      f'{sum(rows.stop - rows.start for _, rows in runs):,} chunks',
+      values = measure(datastore, parts, tuning.weights, runs, k, update)
+    count = sum(rows.stop - rows.start for _, rows in runs)
+    record = hybrid_weights.show(
+      values,
+      f'tokens of the following chunk in {k} neighbors, percent; {count:,} chunks',
     )
-    best = choose(values)
+    best, _ = hybrid_weights.choose([values], 'mean')
     print(f'Most at --config.neighbors.words_weight={best}.')
-    path = reports.write_json(
-      root / FILE,
-      {
-        'chosen': float(best),
-        'num_neighbors': k,
-        'datastore': datastore.fingerprint,
-        'weights': intervals,
-      },
-    )
+    content = {
+      'chosen': float(best),
+      'num_neighbors': k,
+      'datastore': datastore.fingerprint,
+      'weights': record,
+    }
+    path = reports.write_json(root / hybrid_weights.FILE, content)
   logging.info('The figures are in %s.', path)

@@ -17,7 +17,7 @@ from retrieval.questions import (
   questions as questions_lib,
 )
 from retrieval.store import store
-from retro_jax.data import qa_pipeline, qa_rows
+from retro_jax.data import qa_rows
 from retro_jax.trained import loading
 
 Passages = tuple[qa_rows.Passage, ...]
@@ -93,30 +93,26 @@ def find_passages(
 
   The passages are kept in FOLDER in DPR's form, for experiments.score.
   """
-  texts = [q.question for q in questions]
   data, config = trained.data, trained.config
   key = store.fingerprint(
     [
-      texts,
+      [q.question for q in questions],
       count,
       data.datastore.index.fingerprint,
       config.model.neighbor_length,
     ]
   )
   path = folder / f'passages-{key}.json'
-  if not path.is_file():
-    lookup = data.datastore.lookup(config)
-    results = []
-    with progress.bar('find passages', 'questions') as update:
-      for i in range(0, len(questions), _AT_ONCE):
-        part = questions[i : i + _AT_ONCE]
-        results += _retrieve(lookup, part, count)
-        update(i + len(part), len(questions))
-    if jax.process_index():  # The first process writes for all.
-      return [_passages_of(result) for result in results]
-    folder.mkdir(parents=True, exist_ok=True)
+  if path.is_file():
+    return read_passages([str(path)], questions)
+  lookup, results = data.datastore.lookup(config), []
+  with progress.bar('find passages', 'questions') as update:
+    for i in range(0, len(questions), _AT_ONCE):
+      results += _retrieve(lookup, questions[i : i + _AT_ONCE], count)
+      update(len(results), len(questions))
+  if not jax.process_index():
     dpr_json.write_results(path, results)
-  return read_passages([str(path)], questions)
+  return [_passages_of(result) for result in results]
 
 
 def _retrieve(lookup, questions, count) -> list[dpr_json.Result]:
@@ -158,7 +154,7 @@ def examples(
   config: Config,
   questions: Sequence[questions_lib.Question],
   folder: pathlib.Path,
-) -> list[qa_pipeline.Example]:
+) -> list[qa_rows.Example]:
   """Training examples: questions with an answer that can be written.
 
   For a regular expression, the answer is its first match in the passages; a
@@ -175,7 +171,7 @@ def examples(
       answers = _matches(answers, texts)
     if answers:
       kept.append(
-        qa_pipeline.Example(
+        qa_rows.Example(
           question=question.question,
           answers=answers,
           passages=texts if read else (),

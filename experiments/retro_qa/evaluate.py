@@ -12,7 +12,7 @@ then reads the question alone; a baseline is the closed-book model. Writes
 predictions_<set>_<split>_<on|off|baseline>.jsonl for experiments.score.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import pathlib
 from typing import Any
@@ -94,9 +94,43 @@ def _text(tokenizer, sample) -> str:
   return ' '.join(tokenizer.decode(np.asarray(kept, np.int32)).split())
 
 
+def evaluate_sets(
+  workdir: str,
+  file: str,
+  sets: Sequence[question_sets.QuestionSet],
+  modes: Sequence[str],
+  answer: Callable[[question_sets.QuestionSet, str], list[str]],
+  content: Mapping[str, Any],
+) -> None:
+  """Answer every set in every mode, print the table and write the files.
+
+  Args:
+    file: name of the file of results, `content` and rows.
+    modes: of on, off and baseline; 'on' after 'off' also shows the difference.
+    answer: set, mode -> an answer to each question.
+  """
+  folder, rows = pathlib.Path(workdir), []
+  for questions in sets:
+    closed = None
+    for mode in modes:
+      answers = answer(questions, mode)
+      values = measures(questions, answers)
+      rows.append(_row(questions, mode, values, closed))
+      closed = values if mode == 'off' else None
+      name = scoring.predictions_name(f'{questions.name}:{mode}')
+      predictions = (
+        {'question': question.question, 'prediction': text, 'id': question.id}
+        for question, text in zip(questions.questions, answers, strict=True)
+      )
+      scoring.write_predictions(folder / name, predictions)
+  path = reports.write_json(folder / file, {**content, 'rows': rows})
+  reports.print_shares(rows)
+  logging.info('Written to %s, the predictions beside it.', path)
+
+
 def measures(
   questions: question_sets.QuestionSet, answers: Sequence[str]
-) -> dict[str, np.ndarray]:
+) -> ranking.Values:
   """Measures of each answer by the set's own rule: name -> [n]."""
   rows = [
     questions.score(text, question)
@@ -106,11 +140,11 @@ def measures(
   return values | {'answered': np.array([float(bool(x)) for x in answers])}
 
 
-def row_of(
+def _row(
   questions: question_sets.QuestionSet,
   mode: str,
-  values: Mapping[str, np.ndarray],
-  closed: Mapping[str, np.ndarray] | None = None,
+  values: ranking.Values,
+  closed: ranking.Values | None,
 ) -> dict[str, Any]:
   """A mode of a set as JSON values: name -> {mean, low, high}, as shares.
 
@@ -132,35 +166,6 @@ def row_of(
     'exact_match': 100 * shares['official_exact_match'].mean,
     **{name: dataclasses.asdict(x) for name, x in shares.items()},
   }
-
-
-def write_predictions(
-  workdir: str,
-  questions: question_sets.QuestionSet,
-  mode: str,
-  answers: Sequence[str],
-) -> None:
-  """Write predictions_<set>_<split>_<mode>.jsonl."""
-  predictions = (
-    scoring.Prediction(
-      question=question.question, prediction=text, fields={'id': question.id}
-    )
-    for question, text in zip(questions.questions, answers, strict=True)
-  )
-  name = scoring.predictions_name(f'{questions.name}:{mode}')
-  scoring.write_predictions(pathlib.Path(workdir) / name, predictions)
-
-
-def load_sets(
-  config: Config, evaluate: Evaluate
-) -> list[question_sets.QuestionSet]:
-  """Load the question sets that are evaluated."""
-  question_sets.require_sets(evaluate.questions, 'evaluate.questions')
-  return question_sets.load_sets(
-    evaluate.questions,
-    evaluate.max_questions,
-    config.questions.allow_other_counts,
-  )
 
 
 def load(
@@ -185,32 +190,30 @@ def load(
 
 def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
   """Answer every set in every mode, print the table and write the files."""
-  sets, trained = load_sets(config, evaluate), load(config, workdir, evaluate)
-  own = trained.config
+  sets = question_sets.load_sets(
+    evaluate.questions,
+    evaluate.max_questions,
+    config.questions.allow_other_counts,
+  )
+  trained = load(config, workdir, evaluate)
+  own, folder = trained.config, pathlib.Path(workdir) / retro_qa_task.PASSAGES
   open_book = own.retrieval and own.qa.reader != 'closed_book'
   modes = ['off' if open_book else 'baseline']
   if own.reads_passages:
     modes.insert(0, 'on')
-  folder = pathlib.Path(workdir) / retro_qa_task.PASSAGES
-  rows = []
-  for questions in sets:
-    for mode in modes:
-      asked = questions.questions
-      passages = [()] * len(asked)
-      if mode == 'on':
-        passages = retro_qa_data.passages(trained, own, asked, folder)
-      name, size = f'{questions.name} {mode}', evaluate.batch_size
-      answers = answer(trained, asked, passages, batch_size=size, name=name)
-      values = measures(questions, answers)
-      rows.append(row_of(questions, mode, values))
-      write_predictions(workdir, questions, mode, answers)
+
+  def write(questions, mode):
+    asked = questions.questions
+    passages = [()] * len(asked)
+    if mode == 'on':
+      passages = retro_qa_data.passages(trained, own, asked, folder)
+    name, size = f'{questions.name} {mode}', evaluate.batch_size
+    return answer(trained, asked, passages, batch_size=size, name=name)
+
   content = {
     'step': trained.step,
     'passages': config.qa.passages,
-    'rows': rows,
     'settings': dataclasses.asdict(evaluate),
   }
   file = FID_FILE if own.qa.is_fid else FILE
-  path = reports.write_json(pathlib.Path(workdir) / file, content)
-  reports.print_shares(rows)
-  logging.info('Written to %s, the predictions beside it.', path)
+  evaluate_sets(workdir, file, sets, modes, write, content)

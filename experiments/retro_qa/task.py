@@ -20,7 +20,7 @@ from experiments.retro_qa import data as retro_qa_data
 from experiments.retro_qa.config import Config
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints
-from retro_jax.data import folder as retro_data, qa_pipeline
+from retro_jax.data import folder as retro_data, qa_rows
 from retro_jax.nn import (
   config as config_lib,
   fid,
@@ -143,7 +143,7 @@ def make_task(
 
   def dataset(split: str):
     train = split == 'train'
-    return qa_pipeline.make_dataset(
+    return qa_rows.make_dataset(
       examples['train' if train else 'dev'],
       writer,
       batch_size=config.batch_size,
@@ -166,7 +166,7 @@ def make_task(
     shapes=functools.partial(initial.init_params, config=model_cfg),
     loss=functools.partial(losses.loss, model),
     dataset=dataset,
-    pipeline_fingerprint=qa_pipeline.fingerprint(examples['train'], writer),
+    pipeline_fingerprint=qa_rows.fingerprint(examples['train'], writer),
     tokens_per_step=tokens_per_step,
     flops_per_step=3 * forward * tokens_per_step,
     fingerprints=trained.data.fingerprints(retrieval=False),
@@ -188,13 +188,8 @@ def _first_params(key, *, config, model_cfg, trained) -> tasks.Params:
   return stack.for_training(model_cfg, params)
 
 
-def _examples(config, trained, split, folder) -> list[qa_pipeline.Example]:
-  settings = config.questions
-  questions = question_sets.load_questions(
-    getattr(settings, split),
-    getattr(settings, f'max_{split}'),
-    settings.allow_other_counts,
-  )
+def _examples(config, trained, split, folder) -> list[qa_rows.Example]:
+  questions = question_sets.of_field(config.questions, split)
   kept = retro_qa_data.examples(trained, config, questions, folder)
   logging.info('%s: %d questions.', split, len(kept))
   return kept

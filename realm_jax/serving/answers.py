@@ -92,10 +92,6 @@ class Answered:
     """The best answer; '' without one."""
     return self.answers[0].text if self.answers else ''
 
-  def cut(self, depth: int) -> 'Answered':
-    """Return a copy with the first `depth` blocks of the beam."""
-    return dataclasses.replace(self, beam=self.beam[:depth].copy())
-
   def record(self, count: int = 5) -> dict[str, Any]:
     """Return a line of a predictions file, with up to `count` answers."""
     rows = [answer.record() for answer in self.answers[:count]]

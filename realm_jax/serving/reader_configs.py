@@ -10,7 +10,11 @@ from realm_jax.nn import open_qa
 from realm_jax.objectives import claims
 from realm_jax.serving import model_configs
 from retrieval import settings
-from retrieval.questions import answers as answers_lib, claims as claims_lib
+from retrieval.questions import (
+  answers as answers_lib,
+  claims as claims_lib,
+  questions as questions_lib,
+)
 from retrieval.search import late_interaction, lda, names
 
 
@@ -114,7 +118,8 @@ def claim_labels(sets: Claims) -> tuple[str, ...]:
     raise ValueError(
       "claims.train is empty: expected sets such as ('fever:train=train.jsonl',)."
     )
-  names = set(map(claims_lib.dataset_of, (*sets.train, *sets.dev)))
+  specs = (*sets.train, *sets.dev)
+  names = {questions_lib.parse_spec(spec)[0] for spec in specs}
   if len(names) > 1:
     raise ValueError(
       f'claims.train and claims.dev are of {sorted(names)}: expected one data '

@@ -11,6 +11,8 @@ a hit take the rule's own test.
 import bisect
 from collections.abc import Callable, Sequence
 import functools
+from re import _constants as constants, _parser as parser
+from typing import Any
 
 from absl import logging
 from jaxtyping import Bool, Int
@@ -18,7 +20,6 @@ import numpy as np
 
 from retrieval.questions import (
   answers as answers_lib,
-  literals,
   questions as questions_lib,
 )
 from retrieval.text import blocks as blocks_lib
@@ -30,6 +31,8 @@ _SIGMA = '\N{GREEK CAPITAL LETTER SIGMA}'.encode()
 # `answers.fold` does not change.
 _LIKE_ASCII = ('\u0131'.encode(), '\u017f'.encode())
 _MAX_QUESTIONS = 1 << 16  # size of the caches
+_REPEATS = (constants.MAX_REPEAT, constants.MIN_REPEAT)
+_GAP = '\0'  # between the literals of a pattern
 
 
 class AnswerSearch:
@@ -54,15 +57,15 @@ class AnswerSearch:
     self._blocks, self._tokenizer = blocks, tokenizer
     if rule == 'wordpiece':
       blocks.tokens.check_tokenizer(tokenizer)
-    read = ('token_end', 'tokens')
+    names = ('token_end', 'tokens')
     if rule != 'wordpiece':
-      read = ('text_end', 'text')
-    self._arrays = {name: blocks.tokens.store.array(name) for name in read}
+      names = ('text_end', 'text')
+    self._ends, self._data = map(blocks.tokens.store.array, names)
     counts = blocks.tokens.store.rows('token_end')
     self._first_document = np.cumsum([0, *counts])
     # Every epoch repeats the questions.
-    self._prepare = functools.lru_cache(_MAX_QUESTIONS)(_PREPARE[rule])
-    self._runs = functools.lru_cache(_MAX_QUESTIONS)(self._token_runs)
+    prepare = _PREPARE.get(rule, self._token_runs)
+    self._prepare = functools.lru_cache(_MAX_QUESTIONS)(prepare)
 
   def find(
     self, block_ids: Int[np.ndarray, 'b c'], answers: Sequence[Sequence[str]]
@@ -74,13 +77,8 @@ class AnswerSearch:
       answers: [b] answers of each question; regular expressions for 'regex'.
 
     Raises:
-      ValueError: for other than b lists of answers, or an answer that every
-        text contains.
+      ValueError: for an answer that every text contains.
     """
-    if len(answers) != len(block_ids):
-      raise ValueError(
-        f'{len(answers)} lists of answers for {len(block_ids)} rows.'
-      )
     found = np.zeros(block_ids.shape, bool)
     by_tokens = self.rule.name == 'wordpiece'
     search = self._by_tokens if by_tokens else self._by_text
@@ -92,33 +90,28 @@ class AnswerSearch:
 
   def _by_text(self, ids: np.ndarray, wanted: tuple[str, ...]) -> np.ndarray:
     holds = self.rule.compile(wanted)
-    needles, folded = self._prepare(wanted)
-    order, parts = self._read(ids, 'text_end', 'text', self._blocks.byte_spans)
-    raw = _END.join([*parts, b''])
-    raw_ends = _ends(raw)
-    text, ends = raw, raw_ends
-    if folded:
+    needles = self._prepare(wanted)
+    order, parts = self._read(ids, self._blocks.byte_spans(ids))
+    text = raw = _END.join([*parts, b''])
+    ends = raw_ends = _ends(raw)
+    if self.rule.name != 'substring':
       text = _fold(raw, raw_ends)
       ends = _ends(text)
-    test = None
-    if self.rule.name != 'substring':
-      if self.rule.name == 'dpr':  # tests the folded text
-        test = lambda i: holds(_cut(text, ends, i))  # noqa: E731
-      else:
-        prepare = self.rule.prepare
-        test = lambda i: holds(*prepare([_cut(raw, raw_ends, i)]))  # noqa: E731
+    test = {
+      'substring': None,
+      'dpr': lambda i: holds(_cut(text, ends, i)),
+      'regex': lambda i: holds(answers_lib.decompose(_cut(raw, raw_ends, i))),
+    }[self.rule.name]
     found = np.zeros(len(ids), bool)
     found[order] = _scan(text, ends, needles, test)
     return found
 
   def _by_tokens(self, ids: np.ndarray, wanted: tuple[str, ...]) -> np.ndarray:
-    runs = self._runs(wanted)
-    spans = self._blocks.token_spans
-    order, parts = self._read(ids, 'token_end', 'tokens', spans)
+    order, parts = self._read(ids, self._blocks.token_spans(ids))
     tokens = np.frombuffer(b''.join(parts), self._blocks.tokens.tokens.dtype)
     ends = np.cumsum([part.nbytes for part in parts]) // tokens.itemsize
     hit = np.zeros(len(ids), bool)
-    for run in runs:
+    for run in self._prepare(wanted):
       at = np.flatnonzero(
         tokens[: max(len(tokens) - len(run) + 1, 0)] == run[0]
       )
@@ -135,14 +128,10 @@ class AnswerSearch:
     return [e.ids for e in self._tokenizer.encode_batch(list(wanted))]
 
   def _read(
-    self,
-    ids: np.ndarray,
-    end_name: str,
-    name: str,
-    spans_of: Callable[[np.ndarray], np.ndarray],
+    self, ids: np.ndarray, spans: np.ndarray
   ) -> tuple[np.ndarray, list[memoryview]]:
     """Return the reading order of blocks, and views of their data in that order."""
-    documents, spans = self._blocks.documents(ids), spans_of(ids)
+    documents = self._blocks.documents(ids)
     shards = np.searchsorted(self._first_document, documents, 'right') - 1
     order = np.lexsort((documents, shards))
     bounds = np.flatnonzero(np.diff(shards[order], prepend=-1, append=-1))
@@ -150,11 +139,11 @@ class AnswerSearch:
     for first, limit in zip(bounds[:-1], bounds[1:], strict=True):
       here = order[first:limit]
       shard = int(shards[here[0]])
-      ends = self._arrays[end_name].shard(shard)
+      ends = self._ends.shard(shard)
       local = documents[here] - self._first_document[shard]
       base = np.where(local, ends[np.maximum(local, 1) - 1], 0)
       rows = (base[:, None] + spans[here]).tolist()
-      view = memoryview(self._arrays[name].shard(shard))
+      view = memoryview(self._data.shard(shard))
       parts += [view[a:b] for a, b in rows]
     return order, parts
 
@@ -227,36 +216,67 @@ class QuestionSearch:
     return tuple(kept)
 
 
-def _substring_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
+def _substring_needles(wanted: tuple[str, ...]) -> list[bytes]:
   # Half a surrogate pair is in no text.
-  return [x.encode('utf-8', 'surrogatepass') for x in wanted], False
+  return [x.encode('utf-8', 'surrogatepass') for x in wanted]
 
 
-def _dpr_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
+def _dpr_needles(wanted: tuple[str, ...]) -> list[bytes]:
   runs = [answers_lib.folded_tokens(answers_lib.decompose(x)) for x in wanted]
   longest = {max(run, key=len) for run in runs}
-  return [x.encode('utf-8', 'surrogatepass') for x in longest], True
+  return [x.encode('utf-8', 'surrogatepass') for x in longest]
 
 
-def _regex_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
+def _regex_needles(wanted: tuple[str, ...]) -> list[bytes]:
   """Return [b''], found in every text, where a pattern has no literal."""
   needles = set()
   for pattern in map(answers_lib.decompose, wanted):
     if answers_lib.compile_regex(pattern) is None:
       continue
-    needed = literals.needed(pattern)
-    if needed is None:
-      return [b''], True
-    needles |= {x.lower().encode() for x in needed}
-  return [*needles, *_LIKE_ASCII] if needles else [], True
+    found = literals(pattern)
+    if found is None:
+      return [b'']
+    needles |= {x.lower().encode() for x in found}
+  return [*needles, *_LIKE_ASCII] if needles else []
 
 
+# Rule -> answers -> substrings of the searched text, one of which every block with an
+# answer contains.
 _PREPARE = {
   'substring': _substring_needles,
   'dpr': _dpr_needles,
   'regex': _regex_needles,
-  'wordpiece': lambda wanted: ([], False),
 }
+
+
+def literals(pattern: str) -> list[str] | None:
+  """Return one run of ASCII characters for each alternative of a valid pattern.
+
+  Every match contains at least one of the runs, with letters in either case.
+  None means that the runs are unknown.
+  """
+  texts = _alternatives(parser.parse(pattern))
+  runs = [max(text.split(_GAP), key=len) for text in texts]
+  return runs if all(runs) else None
+
+
+def _alternatives(items: Any) -> list[str]:
+  """Return the literal text of each alternative, with gaps for the rest."""
+  texts = ['']
+  for kind, value in items:
+    found = [_GAP]
+    if kind is constants.LITERAL and value < 128:
+      found = [chr(value)]
+    elif kind is constants.SUBPATTERN:
+      found = _alternatives(value[-1])
+    elif kind is constants.BRANCH:
+      found = [text for part in value[1] for text in _alternatives(part)]
+    elif kind in _REPEATS and value[0]:
+      found = [text + _GAP for text in _alternatives(value[-1])]
+    if min(len(texts), len(found)) > 1:  # The product of both could be large.
+      found = [_GAP]
+    texts = [text + more for text in texts for more in found]
+  return texts
 
 
 def _ends(text: bytes) -> np.ndarray:

@@ -17,7 +17,8 @@ Figures by different rules are not comparable, so each rule has a name:
     has_answers of Hugging Face's REALM, and ORQA's gold spans.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -156,24 +157,23 @@ class Pattern:
 
   def search(self, text: str) -> regex.Match | None:
     """Return the first match in a text."""
-    return self._in_time(self._compiled.search, text)
+    with self._in_time():
+      return self._compiled.search(text, timeout=_SEARCH_SEC)
 
   def match(self, text: str) -> regex.Match | None:
     """Return the match at the start of a text."""
-    return self._in_time(self._compiled.match, text)
+    with self._in_time():
+      return self._compiled.match(text, timeout=_SEARCH_SEC)
 
   def find_all(self, text: str) -> list[regex.Match]:
     """Return all matches in a text."""
-    return self._in_time(self._compiled.finditer, text, list)
+    with self._in_time():
+      return list(self._compiled.finditer(text, timeout=_SEARCH_SEC))
 
-  def _in_time(
-    self,
-    find: Callable[..., Any],
-    text: str,
-    read: Callable[[Any], Any] = lambda found: found,
-  ) -> Any:
+  @contextlib.contextmanager
+  def _in_time(self) -> Iterator[None]:
     try:
-      return read(find(text, timeout=_SEARCH_SEC))
+      yield
     except TimeoutError:
       raise ValueError(
         f'Answer {self._pattern!r}: its search in one text takes more than '

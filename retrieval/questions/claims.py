@@ -19,6 +19,7 @@ import re
 from typing import Any
 import unicodedata
 
+from retrieval.questions import questions as questions_lib
 from retrieval.readers import base
 
 NO_LABEL = -1
@@ -58,9 +59,42 @@ class ClaimSet:
     """Whether the claims have labels."""
     return self.claims[0].label != NO_LABEL
 
-  def first(self, n: int) -> 'ClaimSet':
-    """Return the set of the first n claims."""
-    return dataclasses.replace(self, claims=self.claims[:n])
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+  """Form of a data set."""
+
+  # path -> (where, record) of each record of a file
+  records: Callable[[pathlib.Path], Iterator[tuple[str, dict]]]
+  evidence: str  # field of the evidence
+  titles: Callable[[list], list[Any]]  # evidence -> titles, None for none
+  # labels in the order of the classes; () where a config names them
+  labels: tuple[str, ...] = ()
+  id_field: str = 'id'
+
+
+def _item(fact: Any, i: int) -> Any:
+  if not isinstance(fact, list):
+    raise TypeError
+  return fact[i]
+
+
+DATASETS: Mapping[str, Dataset] = {
+  'fever': Dataset(
+    base.json_lines,
+    'evidence',
+    lambda sets: [_item(fact, 2) for facts in sets for fact in facts],
+    ('SUPPORTS', 'REFUTES', 'NOT ENOUGH INFO'),
+  ),
+  'hover': Dataset(
+    lambda path: base.objects(base.json_file(path, list), path),
+    'supporting_facts',
+    lambda facts: [_item(fact, 0) for fact in facts],
+    ('SUPPORTED', 'NOT_SUPPORTED'),
+    'uid',
+  ),
+  'custom': Dataset(base.json_lines, 'titles', list),
+}
 
 
 def normalize_title(title: str) -> str:
@@ -96,33 +130,28 @@ def check_labels(dataset: str, labels: Sequence[str]) -> tuple[str, ...]:
   return found
 
 
-def dataset_of(spec: str) -> str:
-  """Return the data set in DATASET:SPLIT=PATH,PATH."""
-  return spec.partition('=')[0].partition(':')[0]
-
-
-def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
-  """Read the claims of DATASET:SPLIT=PATH,PATH.
+def load(spec: str, labels: Sequence[str] = (), most: int = 0) -> ClaimSet:
+  """Read the first `most` claims, 0 for all, of DATASET:SPLIT=PATH,PATH.
 
   Args:
-    labels: labels of 'custom' in the order of the classes; () for other sets.
+    labels: labels of the set in the order of the classes, which 'custom' needs.
 
   Raises:
-    ValueError: for an unknown set or split, and for the first invalid record.
+    ValueError: for an unknown set or split, other labels, and for the first
+      invalid record.
   """
-  head, _, tail = spec.partition('=')
-  dataset, split = dataset_of(spec), head.partition(':')[2]
-  paths = tuple(path.strip() for path in tail.split(','))
-  if split not in SPLITS or not all(paths) or len(set(paths)) < len(paths):
+  dataset, split, paths = questions_lib.parse_spec(spec)
+  if split not in SPLITS or not paths:
     raise ValueError(
       f'{spec!r}: expected DATASET:SPLIT=PATH,PATH with one of '
-      f'{sorted(DATASETS)}, one of {SPLITS} and different files.'
+      f'{sorted(DATASETS)} and one of {SPLITS}.'
     )
   try:
     labels = check_labels(dataset, labels)
   except ValueError as e:
     raise ValueError(f'{spec!r}: {e}') from None
-  claims, places, files = [], {}, set()
+  claims: dict[str, Claim] = {}
+  files: set[str] = set()
   for number, path in enumerate(map(pathlib.Path, paths)):
     base.existing(path)
     # The id of a claim without one has its file's name; two files may share it.
@@ -130,21 +159,15 @@ def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
     files.add(path.name)
     for where, record in DATASETS[dataset].records(path):
       claim = _claim(record, where, dataset, labels, prefix)
-      if claim.id in places:
-        raise ValueError(
-          f'{where}: id {claim.id!r} stood at {places[claim.id]} already.'
-        )
-      if claims and (claim.label < 0) != (claims[0].label < 0):
-        has = 'no label' if claim.label < 0 else 'a label'
-        raise ValueError(
-          f'{where}: has {has}, unlike {places[claims[0].id]}: expected all or '
-          'none.'
-        )
-      places[claim.id] = where
-      claims.append(claim)
+      if claim.id in claims:
+        raise ValueError(f'{where}: an earlier claim has id {claim.id!r}.')
+      claims[claim.id] = claim
+      if len({x.label < 0 for x in (claim, next(iter(claims.values())))}) > 1:
+        raise ValueError(f'{where}: some claims have a label, some have none.')
   if not claims:
     raise ValueError(f'{spec!r}: no claims.')
-  return ClaimSet(dataset, split, labels, tuple(claims))
+  kept = tuple(claims.values())[: most or None]
+  return ClaimSet(dataset, split, labels, kept)
 
 
 def _claim(
@@ -164,81 +187,24 @@ def _claim(
     raise ValueError(
       f'{where}: label {label!r}: {dataset} expects one of {list(labels)}.'
     )
-  place = f'{prefix}{pathlib.Path(where).name}'
-  identifier = record.get(form.id_field, place)
+  identifier = record.get(form.id_field, f'{prefix}{pathlib.Path(where).name}')
   if isinstance(identifier, bool) or not isinstance(identifier, int | str):
     raise ValueError(
       f'{where}: field {form.id_field!r}: expected a string or a number, found '
       f'{identifier!r}.'
     )
   try:
-    titles = form.titles(record)
-    if not all(isinstance(title, str) for title in titles):
-      raise TypeError
-  except (TypeError, IndexError, KeyError):
-    raise ValueError(f'{where}: the evidence is not {form.evidence}.') from None
+    # Claims without decisive evidence have null titles.
+    evidence = record.get(form.evidence) or []
+    found = form.titles(base.check_type(evidence, where, list))
+    titles = [normalize_title(title) for title in found if title is not None]
+  except (TypeError, IndexError, KeyError, AttributeError):
+    raise ValueError(
+      f'{where}: field {form.evidence!r} has no titles where {dataset} has them.'
+    ) from None
   return Claim(
     str(identifier),
     text,
     NO_LABEL if label is None else labels.index(label),
-    tuple(dict.fromkeys(map(normalize_title, titles))),
+    tuple(dict.fromkeys(titles)),
   )
-
-
-def _fever_titles(record: Mapping[str, Any]) -> list[str]:
-  """Return titles; claims without decisive evidence have null titles."""
-  sets = record.get('evidence') or []
-  found = [_item(fact, 2) for facts in sets for fact in facts]
-  return [title for title in found if title is not None]
-
-
-def _hover_titles(record: Mapping[str, Any]) -> list[str]:
-  return [_item(fact, 0) for fact in record.get('supporting_facts') or []]
-
-
-def _item(fact: Any, i: int) -> Any:
-  if not isinstance(fact, list):
-    raise TypeError
-  return fact[i]
-
-
-def _custom_titles(record: Mapping[str, Any]) -> list[str]:
-  titles = record.get('titles') or []
-  if not isinstance(titles, list):
-    raise TypeError
-  return titles
-
-
-@dataclasses.dataclass(frozen=True)
-class Dataset:
-  """Form of a data set."""
-
-  # labels in the order of the classes; () where a config names them
-  labels: tuple[str, ...]
-  id_field: str  # field of a claim's id
-  evidence: str  # description of the evidence field, for errors
-  # path -> (where, record) of each record of a file
-  records: Callable[[pathlib.Path], Iterator[tuple[str, dict]]]
-  # record -> titles of its evidence
-  titles: Callable[[Mapping[str, Any]], list[str]]
-
-
-DATASETS: Mapping[str, Dataset] = {
-  'fever': Dataset(
-    ('SUPPORTS', 'REFUTES', 'NOT ENOUGH INFO'),
-    'id',
-    'lists of [annotation, evidence, title, sentence] in "evidence"',
-    base.json_lines,
-    _fever_titles,
-  ),
-  'hover': Dataset(
-    ('SUPPORTED', 'NOT_SUPPORTED'),
-    'uid',
-    'a list of [title, sentence] in "supporting_facts"',
-    lambda path: base.objects(base.json_file(path, list), path),
-    _hover_titles,
-  ),
-  'custom': Dataset(
-    (), 'id', 'a list of titles in "titles"', base.json_lines, _custom_titles
-  ),
-}

@@ -18,17 +18,18 @@ import json
 import math
 import os
 import pathlib
+import re
 import reprlib
 from typing import Any
 
 from retrieval.readers import base
 from retrieval.store import store
 
-_BLANKS = ' \t\r\n'
 _STEP = 1 << 20
 # Longest string. A JSON error farther from the end of the text read so far is an
 # error of the file.
 _LONGEST = 1 << 23
+_BETWEEN = re.compile(r'\s*,?\s*')
 _IDS = ('id', 'passage_id', 'psg_id')
 
 
@@ -60,10 +61,8 @@ class Example:
   question: str
   answers: tuple[str, ...] = ()  # answers; may be empty
   positive: tuple[Context, ...] = ()
-  negative: tuple[Context, ...] = ()  # random contexts that do not answer it
   # contexts that seem to answer it and do not
   hard_negative: tuple[Context, ...] = ()
-  dataset: str = ''  # name of the data set; '' where unknown
 
 
 def read_results(path: str | os.PathLike) -> Iterator[Result]:
@@ -80,29 +79,51 @@ def read_results(path: str | os.PathLike) -> Iterator[Result]:
     )
 
 
-def write_results(path: str | os.PathLike, results: Iterable[Result]) -> int:
-  """Write retrieval results in DPR's form; return their number."""
-  return _write(path, map(_result_record, results))
+def write_results(path: str | os.PathLike, results: Iterable[Result]) -> None:
+  """Write retrieval results in DPR's form."""
+  _write(
+    path,
+    (
+      {
+        'question': result.question,
+        'answers': result.answers,
+        'ctxs': [_result_context(context) for context in result.contexts],
+      }
+      for result in results
+    ),
+  )
 
 
 def read_training(path: str | os.PathLike) -> Iterator[Example]:
   """Yield the training examples of a file; raise as `read_results` does."""
   for where, record in records(path):
+    optional = {'hard_negative_ctxs': record.get('hard_negative_ctxs') or []}
     yield Example(
       question=base.string(record, 'question', where),
       answers=_answers(record, where),
       positive=_contexts(record, 'positive_ctxs', where),
-      negative=_contexts(record, 'negative_ctxs', where, optional=True),
-      hard_negative=_contexts(
-        record, 'hard_negative_ctxs', where, optional=True
-      ),
-      dataset=_dataset(record, where),
+      hard_negative=_contexts(optional, 'hard_negative_ctxs', where),
     )
 
 
-def write_training(path: str | os.PathLike, examples: Iterable[Example]) -> int:
-  """Write training examples in DPR's form; return their number."""
-  return _write(path, map(_example_record, examples))
+def write_training(
+  path: str | os.PathLike, examples: Iterable[Example]
+) -> None:
+  """Write training examples in DPR's form."""
+  _write(
+    path,
+    (
+      {
+        'dataset': '',
+        'question': example.question,
+        'answers': example.answers,
+        'positive_ctxs': [*map(_training_context, example.positive)],
+        'negative_ctxs': [],
+        'hard_negative_ctxs': [*map(_training_context, example.hard_negative)],
+      }
+      for example in examples
+    ),
+  )
 
 
 def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
@@ -118,81 +139,31 @@ def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
     raise ValueError(f'{path}: no records.')
 
 
-class _Buffer:
-  """Text of a file from the current value on, read piece by piece."""
-
-  def __init__(self, path: pathlib.Path):
-    self.text, self.at = '', 0
-    self._pieces = base.read_pieces(path, _STEP)
-
-  def more(self, num_pieces: int = 1) -> bool:
-    """Read more pieces; return False at the end of the file."""
-    pieces = list(itertools.islice(self._pieces, num_pieces))
-    self.text = self.text[self.at :] + ''.join(pieces)
-    self.at = 0
-    return bool(pieces)
-
-  def peek(self) -> str:
-    """Skip blanks and return the next character; '' at the end."""
-    while True:
-      while self.at < len(self.text) and self.text[self.at] in _BLANKS:
-        self.at += 1
-      if self.at < len(self.text):
-        return self.text[self.at]
-      if not self.more():
-        return ''
-
-
 def _values(path: pathlib.Path) -> Iterator[Any]:
-  buffer, decoder = _Buffer(path), json.JSONDecoder()
-  in_list = buffer.peek() == '['
-  buffer.at += in_list
-  number = 0
-  while (character := buffer.peek()) and not (in_list and character == ']'):
-    number += 1
-    if in_list and number > 1:
-      if character != ',':
-        raise _broken(path, number, f'expected a comma, found {character!r}')
-      buffer.at += 1
-      buffer.peek()
-    yield _value(buffer, decoder, path, number)
-  if in_list and not character:
-    raise _broken(path, number + 1, 'the file ends before its list does')
-  buffer.at += in_list
-  if rest := buffer.peek():
-    raise _broken(path, number + 1, f'after the list stands {rest!r}')
-
-
-def _value(
-  buffer: _Buffer, decoder: json.JSONDecoder, path: pathlib.Path, number: int
-) -> Any:
-  num_pieces = 1
+  """Yield the values of a list or of lines; hold little more than one of them."""
+  pieces, decoder = base.read_pieces(path, _STEP), json.JSONDecoder()
+  text, number, num_pieces = next(pieces, '').lstrip(), 1, 1
+  end = ']' if text.startswith('[') else ''
+  at = len(end)
   while True:
+    at = _BETWEEN.match(text, at).end()
     try:
-      value, end = decoder.raw_decode(buffer.text, buffer.at)
-    except RecursionError:
-      raise _broken(path, number, 'not JSON (too deep)') from None
-    except json.JSONDecodeError as e:
+      value, at = decoder.raw_decode(text, at)
+    except (ValueError, RecursionError) as e:
       # The end of the value may not be read yet: read twice as much each time.
-      is_late = e.pos > len(buffer.text) - _LONGEST
-      if not is_late or not buffer.more(num_pieces):
-        raise _broken(path, number, f'not JSON ({e.msg})') from None
-      num_pieces *= 2
-      continue
-    except ValueError:
-      raise _broken(path, number, 'a number of too many digits') from None
-    buffer.at = end
-    return value
-
-
-def _broken(path: pathlib.Path, number: int, message: str) -> ValueError:
-  return ValueError(f'{path}, record {number}: {message}.')
-
-
-def _dataset(record: dict, where: str) -> str:
-  if record.get('dataset') is None:
-    return ''
-  return base.string(record, 'dataset', where)
+      is_late = getattr(e, 'pos', -math.inf) > len(text) - _LONGEST
+      more = ''.join(itertools.islice(pieces, num_pieces)) if is_late else ''
+      if not more:
+        if text[at:].strip() == end:
+          return
+        reason = getattr(e, 'msg', e)
+        raise ValueError(
+          f'{path}, record {number}: not JSON ({reason}).'
+        ) from None
+      text, at, num_pieces = text[at:] + more, 0, 2 * num_pieces
+    else:
+      yield value
+      number, num_pieces = number + 1, 1
 
 
 def _answers(record: dict, where: str) -> tuple[str, ...]:
@@ -203,11 +174,7 @@ def _answers(record: dict, where: str) -> tuple[str, ...]:
   )
 
 
-def _contexts(
-  record: dict, name: str, where: str, optional: bool = False
-) -> tuple[Context, ...]:
-  if optional and record.get(name) is None:
-    return ()
+def _contexts(record: dict, name: str, where: str) -> tuple[Context, ...]:
   base.field(record, name, where)
   return tuple(
     _context(value, f'{where}, {name}[{i}]')
@@ -224,12 +191,10 @@ def _context(value: Any, where: str) -> Context:
       f"{where}: field 'has_answer': expected true or false, "
       f'found {has_answer!r}.'
     )
-  title = base.string(
-    {**value, 'title': value.get('title') or ''}, 'title', where
-  )
+  title = value.get('title') or ''
   return Context(
     id=str(identifier),
-    title=title,
+    title=base.string({'title': title}, 'title', where),
     text=base.string(value, 'text', where),
     score=_score(value.get('score'), where),
     has_answer=has_answer,
@@ -250,47 +215,30 @@ def _score(value: Any, where: str) -> float | None:
   return score
 
 
-def _result_record(result: Result) -> dict:
-  contexts = []
-  for context in result.contexts:
-    record = {'id': context.id, 'title': context.title, 'text': context.text}
-    if context.score is not None:
-      record['score'] = str(context.score)
-    if context.has_answer is not None:
-      record['has_answer'] = context.has_answer
-    contexts.append(record)
-  return {
-    'question': result.question,
-    'answers': list(result.answers),
-    'ctxs': contexts,
-  }
-
-
-def _example_record(example: Example) -> dict:
-  record: dict[str, Any] = {
-    'dataset': example.dataset,
-    'question': example.question,
-    'answers': list(example.answers),
-  }
-  for name in ('positive', 'negative', 'hard_negative'):
-    record[f'{name}_ctxs'] = [
-      {
-        'title': context.title,
-        'text': context.text,
-        'score': context.score or 0.0,
-        'passage_id': context.id,
-      }
-      for context in getattr(example, name)
-    ]
+def _result_context(context: Context) -> dict[str, Any]:
+  record = {'id': context.id, 'title': context.title, 'text': context.text}
+  if context.score is not None:
+    record['score'] = str(context.score)
+  if context.has_answer is not None:
+    record['has_answer'] = context.has_answer
   return record
 
 
-def _write(path: str | os.PathLike, rows: Iterable[dict]) -> int:
+def _training_context(context: Context) -> dict[str, Any]:
+  return {
+    'title': context.title,
+    'text': context.text,
+    'score': context.score or 0.0,
+    'passage_id': context.id,
+  }
+
+
+def _write(path: str | os.PathLike, rows: Iterable[dict]) -> None:
   """Write a JSON list record by record, atomically."""
-  count = 0
   with store.open_atomically(path, 'w') as f:
-    for count, row in enumerate(rows, start=1):
-      f.write('[\n' if count == 1 else ',\n')
+    between = '[\n'
+    for row in rows:
+      f.write(between)
       json.dump(row, f, ensure_ascii=False)
-    f.write('\n]\n' if count else '[]\n')
-  return count
+      between = ',\n'
+    f.write('[]\n' if between == '[\n' else '\n]\n')

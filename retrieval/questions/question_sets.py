@@ -17,6 +17,7 @@ the question, and test is the split of published figures.
 from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
+import logging as std_logging
 from typing import Any
 
 from absl import logging
@@ -26,10 +27,11 @@ from retrieval.questions import (
   qa_metrics,
   questions as questions_lib,
   red_trivia,
-  tfds_questions,
 )
+from retrieval.readers import tfds as tfds_reader
 
 _NUM_BUCKETS = 100_000
+_SPLITS = ('train', 'dev', 'test')
 ALL = 'all'
 
 
@@ -41,8 +43,8 @@ class Dataset:
   kind: str = 'string'  # kind of the answers, 'string' or 'regex'
   # kinds of `questions` files in which the set is published
   formats: tuple[str, ...] = ('jsonl',)
-  # split -> number of questions in the official files
-  counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  # number of questions of train, dev and test in the official files
+  counts: tuple[int, ...] = ()
   # split -> number of questions in a known incomplete copy
   other_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
   # source of the splits. 'held_out': the training files hold train and dev,
@@ -53,14 +55,6 @@ class Dataset:
   tfds: tuple[str, ...] = ()
   # path of fields to the answers in a record of TFDS
   tfds_answers: tuple[str, ...] = ('answers',)
-
-  def check_split(self, split: str) -> None:
-    """Raise ValueError for a split that the set does not have."""
-    known = ('train', 'dev', 'test')
-    known += (ALL,) if self.splits == 'hashed' else ()
-    if self.splits != 'none' and split not in known:
-      found = f'split {split!r}' if split else 'no split'
-      raise ValueError(f'{self.name}: {found}; expected one of {known}.')
 
   def holds(self, split: str, question: str) -> bool:
     """Return whether a question from the files of a split belongs to it."""
@@ -75,15 +69,11 @@ class Dataset:
     return split == {0: 'dev', 1: 'test'}.get(tenth, 'train')
 
 
-def _counts(train: int, dev: int, test: int) -> dict[str, int]:
-  return {'train': train, 'dev': dev, 'test': test}
-
-
 _DATASETS = (
   Dataset(
     name='nq_open',
     formats=('jsonl', 'dpr_qas'),
-    counts=_counts(79_168, 8_757, 3_610),
+    counts=(79_168, 8_757, 3_610),
     splits='held_out',
     tfds=('natural_questions_open', 'train', 'validation'),
     tfds_answers=('answer',),
@@ -91,7 +81,7 @@ _DATASETS = (
   Dataset(
     name='webquestions',
     formats=('webquestions', 'jsonl', 'dpr_qas'),
-    counts=_counts(3_417, 361, 2_032),
+    counts=(3_417, 361, 2_032),
     splits='held_out',
     tfds=('web_questions', 'train', 'test'),
   ),
@@ -99,7 +89,7 @@ _DATASETS = (
     name='curatedtrec',
     kind='regex',
     formats=('curatedtrec', 'jsonl', 'dpr_qas'),
-    counts=_counts(1_353, 133, 694),
+    counts=(1_353, 133, 694),
     # The author's large2180 lacks 7 training questions.
     other_counts={'train': 1_348, 'dev': 131},
     splits='held_out',
@@ -107,7 +97,7 @@ _DATASETS = (
   Dataset(
     name='triviaqa',
     formats=('triviaqa', 'jsonl', 'dpr_qas'),
-    counts=_counts(78_785, 8_837, 11_313),
+    counts=(78_785, 8_837, 11_313),
     splits='held_out',
     tfds=('trivia_qa/unfiltered.nocontext', 'train', 'validation'),
     tfds_answers=('answer', 'aliases'),
@@ -115,7 +105,7 @@ _DATASETS = (
   Dataset(
     name='squad_open',
     formats=('squad', 'jsonl', 'dpr_qas'),
-    counts=_counts(78_713, 8_886, 10_570),
+    counts=(78_713, 8_886, 10_570),
     splits='held_out',
     tfds=('squad/v1.1', 'train', 'validation'),
     tfds_answers=('answers', 'text'),
@@ -173,12 +163,7 @@ class QuestionSet:
     Returns:
       official_exact_match by ORQA's rule for the set; for strings also
       exact_match_without_nfd, the rule of DPR and FiD, and f1.
-
-    Raises:
-      ValueError: for a question of another set.
     """
-    if self.by_id.get(question.id) != question:
-      raise ValueError(f'{self.name} has no question {question.id!r}.')
     answers = question.answers
     if self.kind == 'regex':
       right = qa_metrics.regex_match(prediction, answers)
@@ -196,7 +181,6 @@ class QuestionSet:
 
 def load(
   spec: str,
-  split: str | None = None,
   *,
   allow_other_counts: bool = False,
   answer_field: str = '',
@@ -205,7 +189,6 @@ def load(
   """Read a split of a question set, in the files' order.
 
   Args:
-    split: split where `spec` has none.
     allow_other_counts: whether the number of questions may differ from that of
       the official files.
     answer_field: field of jsonl files with the answers; '' is the default field.
@@ -215,7 +198,7 @@ def load(
     ValueError: for an unknown set or split, files in another set's form, or
       another number of questions than in the official files.
   """
-  dataset, split, paths = _parse(spec, split)
+  dataset, split, paths = _parse(spec)
   if answer_field and not paths:
     raise ValueError(f'{spec}: answer_field {answer_field!r} needs a file.')
   source = ', '.join(paths)
@@ -225,9 +208,7 @@ def load(
   elif paths:
     found = _read_files(dataset, paths, answer_field)
   else:
-    found = tfds_questions.read(
-      dataset.name, split, dataset.tfds, dataset.tfds_answers, data_dir
-    )
+    found = _read_tfds(dataset, split, data_dir)
     source = f'TFDS {dataset.tfds[0]}'
   kept = tuple(
     dataclasses.replace(question, kind=dataset.kind)
@@ -242,17 +223,8 @@ def load(
   )
 
 
-def load_questions(
-  specs: Sequence[str], most: int, allow_other_counts: bool
-) -> list[questions_lib.Question]:
-  """Read several sets and return the first `most` questions; 0 is all."""
-  sets = (load(s, allow_other_counts=allow_other_counts) for s in specs)
-  questions = [question for found in sets for question in found.questions]
-  return questions[: most or None]
-
-
 def require_sets(specs: Sequence[str], field: str) -> None:
-  """Raise ValueError if a config field names no question set."""
+  """Raise ValueError if a config field names no set."""
   if not specs:
     raise ValueError(
       f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
@@ -260,13 +232,17 @@ def require_sets(specs: Sequence[str], field: str) -> None:
 
 
 def load_sets(
-  specs: Sequence[str], most: int = 0, allow_other_counts: bool = False
+  specs: Sequence[str],
+  most: int = 0,
+  allow_other_counts: bool = False,
+  field: str = 'evaluate.questions',
 ) -> list[QuestionSet]:
-  """Read the first `most` questions of each set; 0 for all.
+  """Read the first `most` questions of each set of a config field; 0 for all.
 
   Raises:
-    ValueError: for a set that is named twice.
+    ValueError: for no set, or a set that is named twice.
   """
+  require_sets(specs, field)
   sets = [
     load(spec, allow_other_counts=allow_other_counts).first(most)
     for spec in specs
@@ -289,54 +265,43 @@ def of_field(sets: Any, name: str) -> list[questions_lib.Question]:
   """
   specs = getattr(sets, name)
   require_sets(specs, f'questions.{name}')
-  most = getattr(sets, f'max_{name}')
-  return load_questions(specs, most, sets.allow_other_counts)
+  found = [
+    question
+    for spec in specs
+    for question in load(
+      spec, allow_other_counts=sets.allow_other_counts
+    ).questions
+  ]
+  return found[: getattr(sets, f'max_{name}') or None]
 
 
 def check_questions(config: Any) -> None:
-  """Read the training questions of a config before any long work starts.
+  """Read the questions of a config before any long work starts.
 
-  Args:
-    config: `questions.train` and `questions.dev` name the sets; `eval_batches`
-      above 0 makes a dev set necessary.
-
-  Raises:
-    ValueError: when a section names no set, or see `load`.
+  A dev set is necessary where `eval_batches` is above 0.
   """
-  settings = config.questions
-  require_sets(settings.train, 'questions.train')
-  if config.eval_batches:
-    require_sets(settings.dev, 'questions.dev')
-  load_questions(
-    (*settings.train, *settings.dev), 0, settings.allow_other_counts
-  )
+  of_field(config.questions, 'train')
+  if config.eval_batches or config.questions.dev:
+    of_field(config.questions, 'dev')
 
 
-def _parse(
-  spec: str, split: str | None
-) -> tuple[Dataset, str, tuple[str, ...]]:
+def _parse(spec: str) -> tuple[Dataset, str, tuple[str, ...]]:
   """Return data set, split and paths of a specification."""
-  head, equals, tail = spec.partition('=')
-  name, _, named = head.partition(':')
+  name, split, paths = questions_lib.parse_spec(spec)
   if name not in DATASETS:
     raise ValueError(
       f'{spec!r}: no question set {name!r}; expected '
       f'NAME:SPLIT=PATH with one of {sorted(DATASETS)}.'
     )
-  dataset = DATASETS[name]
-  paths = tuple(path.strip() for path in tail.split(',')) if equals else ()
-  if not all(paths) or len(set(paths)) < len(paths):
-    raise ValueError(f'{spec!r}: a path is empty or stands twice.')
-  splits = ('train', 'dev', 'test', ALL, '')
-  if name == 'red_trivia' and not paths and named not in splits:
-    named, paths = '', tuple(named.split(','))
-  if named and split and named != split:
-    raise ValueError(f'{spec!r} is asked for the split {split!r}.')
-  split = named or split or ''
-  if not split and (name == 'red_trivia' or dataset.splits == 'none'):
+  dataset, packaged = DATASETS[name], name == 'red_trivia'
+  if packaged and not paths and split not in (*_SPLITS, ALL, ''):
+    split, paths = '', tuple(split.split(','))
+  if not split and (packaged or dataset.splits == 'none'):
     split = ALL
-  dataset.check_split(split)
-  if name != 'red_trivia' and not paths and not dataset.tfds:
+  known = (*_SPLITS, ALL) if dataset.splits == 'hashed' else _SPLITS
+  if dataset.splits != 'none' and split not in known:
+    raise ValueError(f'{spec!r}: split {split!r}; expected one of {known}.')
+  if not (packaged or paths or dataset.tfds):
     raise ValueError(f'{spec!r}: needs files, {name}:{split}=PATH.')
   return dataset, split, paths
 
@@ -353,7 +318,7 @@ def _read_files(
         f'{" or ".join(dataset.formats)}.'
       )
     rows = questions_lib.read_questions(path, kind, answer_field=answer_field)
-    if dataset.kind == 'string' and any(row.kind == 'regex' for row in rows):
+    if dataset.kind == 'string' and rows[0].kind == 'regex':
       raise ValueError(
         f'{path}: answers are regular expressions; {dataset.name} expects '
         'strings (custom_regex or curatedtrec take them).'
@@ -366,20 +331,56 @@ def _read_files(
   return found
 
 
+def _read_tfds(
+  dataset: Dataset, split: str, data_dir: str
+) -> list[questions_lib.Question]:
+  """Read the questions of TFDS that hold a split."""
+  name, train, test = dataset.tfds
+  source_split = test if split == 'test' else train
+  # It warns of each failed connection, which the error repeats.
+  std_logging.getLogger('urllib3.connectionpool').setLevel(std_logging.ERROR)
+  try:
+    builder = tfds_reader.load_builder(name, data_dir)
+    builder.download_and_prepare()
+    source = builder.as_data_source(split=source_split)
+  except (OSError, ValueError, KeyError, NotImplementedError) as e:
+    reason = ' '.join(str(e).split())
+    raise ValueError(
+      f'{dataset.name}:{split} needs files, {dataset.name}:{split}=PATH,PATH: the '
+      f'set cannot be downloaded, nor is it prepared, as {name} of TFDS ({reason}).'
+    ) from None
+  found = []
+  for i in range(len(source)):
+    answers = record = source[i]
+    for field in dataset.tfds_answers:
+      answers = answers[field]
+    texts = dict.fromkeys(x for x in map(_decoded, answers) if x.strip())
+    found.append(
+      questions_lib.Question(
+        f'{name}[{source_split}]:{i}',
+        _decoded(record['question']),
+        tuple(texts),
+      )
+    )
+  return found
+
+
+def _decoded(value: bytes | str) -> str:
+  return value.decode() if isinstance(value, bytes) else str(value)
+
+
 def _check_count(
   dataset: Dataset, split: str, count: int, source: str, allow: bool
 ) -> None:
-  expected = dataset.counts.get(split, count)
+  official = dict(zip(_SPLITS, dataset.counts, strict=False))
+  expected = official.get(split, count)
   if count == expected:
     return
   message = (
     f'{dataset.name}:{split} has {expected} questions, {source} gave {count}.'
   )
-  if allow or count == dataset.other_counts.get(split):
-    logging.warning('%s Its figures are not quite comparable.', message)
-    return
-  if split != 'test':
-    message += f" Name all files of {dataset.name}'s training questions,"
-  else:
-    message += ' Name the official file,'
-  raise ValueError(f'{message} or allow other counts.')
+  if not allow and count != dataset.other_counts.get(split):
+    raise ValueError(
+      f'{message} Name all official files of the split, or allow other counts.'
+    )
+  logging.warning('%s Its figures are not quite comparable.', message)

@@ -25,7 +25,6 @@ def recall_at_k(
   relevant: Bool[np.ndarray, 'n c'], k: int
 ) -> Float[np.ndarray, ' n']:
   """Return 1 for each question with a relevant block in the first k, else 0."""
-  _check_depth(k)
   return relevant[:, :k].any(axis=1).astype(np.float64)
 
 
@@ -48,27 +47,11 @@ def ndcg(
   Args:
     num_relevant: [n] number of relevant blocks, found or not; the ideal ranking has
       all of them first. A question without any has the value 0.
-
-  Raises:
-    ValueError: for k < 1, or fewer relevant blocks than `relevant` holds.
   """
-  _check_depth(k)
-  found = relevant.sum(axis=1)
-  if (found > num_relevant).any():
-    row = int(np.argmax(found > num_relevant))
-    raise ValueError(
-      f'Question {row}: {found[row]} relevant blocks are ranked, expected at most '
-      f'the {num_relevant[row]} that exist.'
-    )
   discounts = 1 / np.log2(2 + np.arange(k))
   gained = relevant[:, :k] @ discounts[: relevant.shape[1]]
   ideal = np.concatenate([[0], np.cumsum(discounts)])
   return gained / np.maximum(ideal[np.minimum(num_relevant, k)], 1.0)
-
-
-def _check_depth(k: int) -> None:
-  if k < 1:
-    raise ValueError(f'k={k}: expected at least 1.')
 
 
 def measure(

@@ -9,7 +9,6 @@ and is never imported.
 from collections.abc import Sequence
 import pathlib
 
-from absl import logging
 import yaml
 
 from retrieval.questions import questions
@@ -38,43 +37,30 @@ def folder() -> pathlib.Path:
   return files.packaged(_PACKAGE, _FOLDER, title, f'Red-Trivia=={VERSION}')
 
 
-def list_names() -> tuple[str, ...]:
-  """Return the sorted names of the packaged lists."""
-  return tuple(sorted(path.stem for path in folder().glob('*.yaml')))
-
-
-def read(
-  lists: Sequence[str] = (), *, pictures: bool = False
-) -> list[questions.Question]:
+def read(lists: Sequence[str] = ()) -> list[questions.Question]:
   """Read packaged lists; a question gets the id LIST:NUMBER, counted from 1.
+
+  Questions about a picture at a web address, or without an answer, are left out.
 
   Args:
     lists: names of the lists; () is all of them.
-    pictures: whether to keep questions about a picture at a web address.
 
   Raises:
     ValueError: for an unknown list, or the first record without a question.
   """
-  known = list_names()
+  known = {path.stem: path for path in sorted(folder().glob('*.yaml'))}
   if unknown := [name for name in lists if name not in known]:
-    raise ValueError(f'Unknown lists {unknown}: expected some of {known}.')
-  found = []
-  for name in dict.fromkeys(lists or known):
-    found += _read_list(folder() / f'{name}.yaml')
-  kept = [
-    q for q in found if q.answers and (pictures or not _has_picture(q.question))
+    raise ValueError(f'Unknown lists {unknown}: expected some of {[*known]}.')
+  found = [
+    question
+    for name in dict.fromkeys(lists or known)
+    for question in _read_list(known[name])
   ]
-  logging.info(
-    'Red-Trivia: skipped %d of %d questions, about a picture or with a blank '
-    'answer.',
-    len(found) - len(kept),
-    len(found),
-  )
-  return kept
-
-
-def _has_picture(question: str) -> bool:
-  return any(start in question for start in _PICTURE)
+  return [
+    question
+    for question in found
+    if question.answers and not any(x in question.question for x in _PICTURE)
+  ]
 
 
 def _read_list(path: pathlib.Path) -> list[questions.Question]:
@@ -83,14 +69,11 @@ def _read_list(path: pathlib.Path) -> list[questions.Question]:
   except yaml.YAMLError as e:
     reason = ' '.join(str(e).split())
     raise ValueError(f'{path}: not YAML ({reason}).') from None
-  if not isinstance(records, dict):
-    raise ValueError(f'{path}: expected questions with their answers.')
   found = []
   for question, values in records.items():
     if isinstance(values, list):
-      where = f'{path}, question {question!r}'
       identifier = f'{path.stem}:{len(found) + 1}'
-      answers = _answers(values, where)
+      answers = _answers(values)
       found.append(questions.Question(identifier, str(question), answers))
     elif question not in ('AUTHOR', 'DESCRIPTION'):
       raise ValueError(
@@ -99,15 +82,12 @@ def _read_list(path: pathlib.Path) -> list[questions.Question]:
   return found
 
 
-def _answers(values: list, where: str) -> tuple[str, ...]:
+def _answers(values: list) -> tuple[str, ...]:
   """Return the answers as the bot reads them, without repeats in another case."""
-  texts = []
-  for value in values:
-    if not isinstance(value, str | bool):
-      raise ValueError(f'{where}: expected a text, found {value!r}.')
-    texts += _BOOLEANS[value] if isinstance(value, bool) else [value]
   once: dict[str, str] = {}
-  for text in texts:
-    if text.strip():
-      once.setdefault(text.lower(), text)
+  for value in values:
+    texts = _BOOLEANS[value] if isinstance(value, bool) else [str(value)]
+    for text in texts:
+      if text.strip():
+        once.setdefault(text.lower(), text)
   return tuple(once.values())

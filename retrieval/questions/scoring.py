@@ -7,7 +7,7 @@ optional further fields. Each question of the set counts once; a question
 without a prediction or a retrieved text counts as wrong.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import json
 import os
@@ -30,14 +30,9 @@ TOP_K = (1, 5, 10, 20, 50, 100, 500, 1000, 5000)
 FILE_RULE = 'file'
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Prediction:
-  """A predicted answer, which may be empty."""
-
-  question: str
-  prediction: str
-  # further fields of the line, such as id, score, title and block
-  fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+# A line of a file: `question`, `prediction`, which may be empty, and others, such as
+# id, score, title and block.
+Prediction = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,29 +59,19 @@ def read_predictions(path: str | os.PathLike) -> list[Prediction]:
   """
   found = []
   for where, record in dpr_json.records(path):
-    own = {n: base.string(record, n, where) for n in ('question', 'prediction')}
-    fields = {name: record[name] for name in record if name not in own}
-    found.append(Prediction(**own, fields=fields))
+    for name in ('question', 'prediction'):
+      base.string(record, name, where)
+    found.append(record)
   return found
 
 
 def write_predictions(
   path: str | os.PathLike, predictions: Iterable[Prediction]
-) -> int:
-  """Write predictions as JSON lines, atomically; return their number.
-
-  Raises:
-    ValueError: where `fields` has a question or a prediction.
-  """
-  count = 0
+) -> None:
+  """Write predictions as JSON lines, atomically."""
   with store.open_atomically(path, 'w') as f:
     for row in predictions:
-      line = {'question': row.question, 'prediction': row.prediction}
-      if line.keys() & row.fields.keys():
-        raise ValueError(f'Fields {sorted(row.fields)} repeat {sorted(line)}.')
-      f.write(json.dumps(line | row.fields, ensure_ascii=False) + '\n')
-      count += 1
-  return count
+      f.write(json.dumps(row, ensure_ascii=False) + '\n')
 
 
 def predictions_name(name: str) -> str:
@@ -107,8 +92,8 @@ def score_predictions(
   """
   chosen = _Chosen(question_set)
   for row in predictions:
-    for question in chosen.find(row.question, row.fields.get('id')):
-      chosen.of[question.id] = row.prediction
+    for question in chosen.find(row['question'], row.get('id')):
+      chosen.of[question.id] = row['prediction']
   chosen.check()
   rows = [
     question_set.score(chosen.of[question.id], question)
@@ -148,20 +133,24 @@ def score_retrieval(
   rules = {n: answers_lib.make_rule(n) for n in question_set.match_rules}
   refused: set[tuple[str, str]] = set()
   for result in results:
-    longest = max(longest, len(result.contexts))
-    said &= all(c.has_answer is not None for c in result.contexts)
-    texts = [context.text for context in result.contexts]
+    contexts = result.contexts
+    longest = max(longest, len(contexts))
+    said &= all(c.has_answer is not None for c in contexts)
+    texts = [context.text for context in contexts]
     prepared = {name: rule.prepare(texts) for name, rule in rules.items()}
-    own = _rank(bool(context.has_answer) for context in result.contexts)
     for question in chosen.find(result.question):
-      ranks = _ranks(rules, question, prepared, refused)
-      chosen.of[question.id] = ranks | {FILE_RULE: own}
+      ranks = {FILE_RULE: _first(context.has_answer for context in contexts)}
+      for name, rule in rules.items():
+        tests = _tests(rule, question, refused)
+        ranks[name] = _first(
+          any(test(text) for test in tests) for text in prepared[name]
+        )
+      chosen.of[question.id] = ranks
   chosen.check()
   if not longest:
     raise ValueError(f'{question_set.name}: no result holds any text.')
-  names = [*rules, *([FILE_RULE] if said else ())]
   values = {}
-  for name in names:
+  for name in [*rules, *([FILE_RULE] if said else ())]:
     ranks = np.array(
       [
         chosen.of.get(question.id, {}).get(name, np.inf)
@@ -173,26 +162,23 @@ def score_retrieval(
   return chosen.scores(values, len(refused))
 
 
-def _ranks(
-  rules: dict[str, answers_lib.Rule],
+def _tests(
+  rule: answers_lib.Rule,
   question: questions_lib.Question,
-  prepared: dict[str, list[str]],
   refused: set[tuple[str, str]],
-) -> dict[str, float]:
-  """Return rule -> index of the first text with an answer, or infinity."""
-  ranks = {}
-  for name, rule in rules.items():
-    tests = []
-    for answer in question.answers:
-      try:
-        tests.append(rule.compile((answer,)))
-      except ValueError:
-        refused.add((name, answer))
-    ranks[name] = _rank(any(t(text) for t in tests) for text in prepared[name])
-  return ranks
+) -> list[Callable[[str], bool]]:
+  """Return a test of each answer; add those that every text contains to `refused`."""
+  tests = []
+  for answer in question.answers:
+    try:
+      tests.append(rule.compile((answer,)))
+    except ValueError:
+      refused.add((rule.name, answer))
+  return tests
 
 
-def _rank(hits: Iterable[bool]) -> float:
+def _first(hits: Iterable[Any]) -> float:
+  """Index of the first hit, or infinity."""
   return next((float(i) for i, hit in enumerate(hits) if hit), np.inf)
 
 
@@ -202,8 +188,9 @@ class _Chosen:
   def __init__(self, question_set: question_sets.QuestionSet):
     self.of: dict[str, Any] = {}
     self._set = question_set
-    self._seen: set[tuple[str, str]] = set()
-    self._known, self._unknown, self._repeated = set(), set(), 0
+    # (text, id or '') of each record, and its number of questions
+    self._seen: dict[tuple[str, str], int] = {}
+    self._records = 0
 
   def find(
     self, text: str, identifier: Any = None
@@ -212,30 +199,31 @@ class _Chosen:
     by_id = self._set.by_id.get(str(identifier))
     one = by_id is not None and by_id.question == text
     found = (by_id,) if one else self._set.by_text.get(text, ())
-    (self._known if found else self._unknown).add(text)
-    key = (text, by_id.id if one else '')
-    self._repeated += key in self._seen
-    self._seen.add(key)
+    self._seen[text, by_id.id if one else ''] = len(found)
+    self._records += 1
     return found
+
+  @property
+  def _unknown(self) -> int:
+    return sum(not count for count in self._seen.values())
 
   def check(self) -> None:
     """Refuse a file with half of its questions or more from another set."""
-    known, unknown = len(self._known), len(self._unknown)
-    name, size = self._set.name, len(self._set.by_text)
+    texts = {text for text, _ in self._seen}
     message = (
-      f'{unknown} of {known + unknown} questions in the file are not among '
-      f'the {size} of {name}'
+      f'{self._unknown} of {len(texts)} questions in the file are not among '
+      f'the {len(self._set.by_text)} of {self._set.name}'
     )
-    if known <= unknown:
+    if len(texts) <= 2 * self._unknown:
       raise ValueError(f'{message}: is it of another set or split?')
-    if unknown:
+    if self._unknown:
       logging.warning('%s; they do not count.', message)
 
   def scores(self, values: dict[str, np.ndarray], refused: int = 0) -> Scores:
     return Scores(
       values=values,
       missing=len(self._set.questions) - len(self.of),
-      unknown=len(self._unknown),
-      repeated=self._repeated,
+      unknown=self._unknown,
+      repeated=self._records - len(self._seen),
       refused=refused,
     )

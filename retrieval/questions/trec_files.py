@@ -11,7 +11,7 @@ block's name from Z to A; the field RANK is not read. Files may be packed as .gz
 or .xz. https://trec.nist.gov/trec_eval
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import math
 import os
 import pathlib
@@ -33,47 +33,31 @@ _ESCAPED = re.compile(r'[\s%]')
 
 
 def identifier(name: str) -> str:
-  """Return a name without blanks: blanks and % become %XX, as in a URL.
-
-  Raises:
-    ValueError: for an empty name.
-  """
-  if not name:
-    raise ValueError('An empty name: expected an identifier for a TREC file.')
+  """Return a name without blanks: blanks and % become %XX, as in a URL."""
   return _ESCAPED.sub(lambda found: urllib.parse.quote(found[0]), name)
 
 
-def write_run(path: str | os.PathLike, run: Run, tag: str) -> int:
-  """Write a run; return the number of lines.
+def write_run(path: str | os.PathLike, run: Run, tag: str) -> None:
+  """Write a run.
 
   A score that is not below the score before it is lowered to the next 32-bit number,
   so that trec_eval keeps the order.
 
   Args:
-    run: blocks in their order, whatever their scores.
+    run: blocks in their order, whatever their scores; names as of `identifier`.
     tag: name of the system.
 
   Raises:
-    ValueError: for a score that is not finite, or a name that is empty or has a blank.
+    ValueError: for a score that is not finite.
   """
-  _check_names(tag)
-  count = 0
+  tag = identifier(tag)
   with store.open_atomically(path, 'w') as f:
     for question, ranked in run.items():
-      _check_names(question, *(block for block, _ in ranked))
       scores = _decreasing([score for _, score in ranked], question)
       for rank, ((block, _), score) in enumerate(
         zip(ranked, scores, strict=True), start=1
       ):
         f.write(f'{question} Q0 {block} {rank} {score:.9g} {tag}\n')
-        count += 1
-  return count
-
-
-def _check_names(*names: str) -> None:
-  for name in names:
-    if len(name.split()) != 1 or name != name.strip():
-      raise ValueError(f'{name!r}: expected a name without blanks.')
 
 
 def _decreasing(scores: Sequence[float], question: str) -> list[float]:
@@ -97,8 +81,7 @@ def read_run(path: str | os.PathLike) -> Run:
   found: dict[str, dict[str, float]] = {}
   for where, fields in _lines(path, _RUN):
     question, _, block, _, score, _ = fields
-    value = _number(score, float, f'{where}: score')
-    _add(found, question, block, value, where)
+    _add(found, question, block, score, float, where)
   return {question: _ranked(blocks) for question, blocks in found.items()}
 
 
@@ -108,23 +91,19 @@ def _ranked(blocks: Mapping[str, float]) -> list[tuple[str, float]]:
   return sorted(by_name, key=lambda x: -np.float32(x[1]))
 
 
-def write_qrels(path: str | os.PathLike, qrels: Qrels) -> int:
-  """Write judgments; return the number of lines. Refuses names as `write_run`."""
-  count = 0
+def write_qrels(path: str | os.PathLike, qrels: Qrels) -> None:
+  """Write judgments."""
   with store.open_atomically(path, 'w') as f:
     for question, grades in qrels.items():
-      _check_names(question, *grades)
       for block, grade in grades.items():
         f.write(f'{question} 0 {block} {grade:d}\n')
-        count += 1
-  return count
 
 
 def read_qrels(path: str | os.PathLike) -> Qrels:
   """Read judgments; raise as `read_run` does."""
   found: Qrels = {}
   for where, (question, _, block, grade) in _lines(path, _QRELS):
-    _add(found, question, block, _number(grade, int, f'{where}: grade'), where)
+    _add(found, question, block, grade, int, where)
   return found
 
 
@@ -169,32 +148,18 @@ def _lines(
     raise ValueError(f'{path}: no lines; expected {" ".join(names)} in each.')
 
 
-def _number(text: str, kind: type, where: str):
-  """Parse a finite number of a kind, int or float."""
-  try:
-    value = kind(text)
-  except ValueError:
-    value = math.nan
-  if not math.isfinite(value):
-    what = 'an integer' if kind is int else 'a finite number'
-    raise ValueError(f'{where} is {text!r}, expected {what}.')
-  return value
-
-
-def _add(found: dict, question: str, block: str, value, where: str) -> None:
+def _add(
+  found: dict, question: str, block: str, text: str, kind: type, where: str
+) -> None:
+  """Add the number of a block, an int or a finite float."""
   blocks = found.setdefault(question, {})
   if block in blocks:
     raise ValueError(
       f'{where}: block {block!r} of question {question!r} stands twice.'
     )
-  blocks[block] = value
-
-
-def pool(runs: Iterable[Run], depth: int) -> dict[str, list[str]]:
-  """Return question -> the blocks that any run has among its first `depth`."""
-  found: dict[str, dict[str, None]] = {}
-  for run in runs:
-    for question, ranked in run.items():
-      blocks = found.setdefault(question, {})
-      blocks.update((block, None) for block, _ in ranked[:depth])
-  return {question: list(blocks) for question, blocks in found.items()}
+  try:
+    blocks[block] = kind(text)
+  except ValueError:
+    blocks[block] = math.nan
+  if not math.isfinite(blocks[block]):
+    raise ValueError(f'{where}: {text!r}, expected a finite {kind.__name__}.')

@@ -1,23 +1,30 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-r"""Questions as rows of a RETRO: passages as neighbors, the answer to be written.
+r"""Questions as tokens: rows of a RETRO or a Fusion-in-Decoder, few-shot prompts.
 
-Borgeaud et al. 2022, section 4.3 and appendix C.4. The text is "question: ... \n
-answer: ...", padded on the left so that "answer:" ends a chunk: the answer's first
-token is the first that its passages, "title: ..., source: ...", are read for.
+A RETRO reads passages as neighbors and learns to write the answer. Borgeaud et al.
+2022, section 4.3 and appendix C.4. The text is "question: ... \n answer: ...", padded
+on the left so that "answer:" ends a chunk: the answer's first token is the first that
+its passages, "title: ..., source: ...", are read for.
 
 Dimension key: L tokens of a row, C chunks, M chunk length, N neighbors, R neighbor
 length, T any tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 
 from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
+from retrieval.store import store
 from retro_jax.data import pipeline, samples
+
+# Of few-shot prompts.
+_TASK = 'Answer each question in a few words.\n\n'
+_QUESTION = 'Question: {}\nAnswer:'
+_END = '\n\n'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,6 +33,16 @@ class Passage:
 
   title: str
   text: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Example:
+  """A question to be trained on."""
+
+  question: str  # its text
+  # any of them is right; one is drawn each time the question comes
+  answers: tuple[str, ...]
+  passages: tuple[Passage, ...] = ()  # best first
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -174,3 +191,100 @@ class FidWriter(QaWriter):
     return [
       f'{asked} title: {p.title} context: {p.text}' for p in passages
     ] or [asked]
+
+
+def make_dataset(
+  examples: Sequence[Example],
+  writer: QaWriter,
+  *,
+  train: bool,
+  batch_size: int,
+  seed: int = 0,
+  process_index: int = 0,
+  process_count: int = 1,
+) -> Iterable[pipeline.Row]:
+  """Batches of `QaWriter.row`'s rows, each with one of its answers.
+
+  Args:
+    examples: at least one.
+    train: see `pipeline.batches`; the last batch of a pass has empty rows.
+
+  Raises:
+    ValueError: without an example, or for a batch that cannot be shared.
+  """
+  if not examples:
+    raise ValueError('No questions: expected at least one with an answer.')
+  empty = {
+    name: np.zeros_like(value) for name, value in writer.row('', '').items()
+  }
+
+  def write(number: int, rng: np.random.Generator) -> pipeline.Row:
+    if number < 0:
+      return empty
+    example = examples[number]
+    answer = example.answers[int(rng.integers(len(example.answers)))]
+    return writer.row(example.question, answer, example.passages)
+
+  numbers = [*range(len(examples))]
+  numbers += [-1] * (-len(numbers) % (process_count if train else batch_size))
+  return pipeline.batches(
+    numbers,
+    train=train,
+    batch_size=batch_size,
+    seed=seed,
+    process_index=process_index,
+    process_count=process_count,
+    choose=write,
+  )
+
+
+def fingerprint(examples: Sequence[Example], writer: QaWriter) -> str:
+  """Hash of the rows that a dataset gives, seed and batch apart."""
+  return store.fingerprint(
+    [
+      [dataclasses.asdict(example) for example in examples],
+      writer.tokenizer.fingerprint,
+      dataclasses.asdict(writer.layout),
+      writer.form,
+    ]
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptWriter:
+  """Writes the parts of a few-shot prompt as tokens (Ram et al. 2023, section 7).
+
+  A decoder that was not trained on questions reads examples, passages and a question,
+  and what it writes up to the end of the line is the answer. The examples begin every
+  prompt, so that they are read once.
+  """
+
+  tokenizer: tokenization.Tokenizer
+  passage_length: int  # tokens of a passage with its title, at most
+
+  def prefix(self, examples: Sequence[tuple[str, str]]) -> np.ndarray:
+    """BOS, the task, and examples of a question and its answer: [n] int32."""
+    shown = [f'{_QUESTION.format(q)} {answer}{_END}' for q, answer in examples]
+    text = self.tokenizer.encode(_TASK + ''.join(shown)).ids
+    return np.concatenate([[self.tokenizer.bos_id], text]).astype(np.int32)
+
+  def tail(self, question: str, passages: Sequence[Passage] = ()) -> np.ndarray:
+    """Passages, each cut to its length, and the question: [n] int32."""
+    encode, parts = self.tokenizer.encode, []
+    for passage in passages:
+      text = ': '.join(filter(None, (passage.title, passage.text)))
+      parts += [encode(text).ids[: self.passage_length], encode(_END).ids]
+    parts.append(encode(_QUESTION.format(question)).ids)
+    return np.concatenate(parts).astype(np.int32)
+
+  def is_done(self, written: Sequence[int]) -> bool:
+    """Whether an answer has ended: with a document, or its line."""
+    ended = written[-1] == self.tokenizer.eos_id
+    return ended or '\n' in self.tokenizer.decode(written)
+
+  def answer(self, written: Sequence[int]) -> str:
+    """The text of an answer, on one line; '' where nothing was written."""
+    text = self.tokenizer.decode(
+      [t for t in written if t != self.tokenizer.eos_id]
+    )
+    return ' '.join(text.split('\n')[0].split())

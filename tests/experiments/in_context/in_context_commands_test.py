@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from experiments.in_context import evaluate as in_context_evaluate
-from experiments.retro_qa import data as retro_qa_data
 from retrieval.questions import dpr_json, question_sets, scoring
-from retro_jax.data import folder as retro_data, question_prompts
+from retro_jax.data import folder as retro_data, qa_rows
 from retro_jax.decoding import shared_prefix
 from retro_jax.evaluation import evaluate
 from retro_jax.nn import retro as model
@@ -135,7 +134,7 @@ def test_answers_with_and_without(root, trained, tmp_path, monkeypatch, capsys):
 
 def test_a_prompt_in_full(root):
   data = retro_data.DataFolder(root)
-  writer = question_prompts.PromptWriter(data.tokenizer, 5)
+  writer = qa_rows.PromptWriter(data.tokenizer, 5)
   decode = data.tokenizer.decode
   prefix = writer.prefix([('who?', 'moon')])
   assert prefix[0] == data.tokenizer.bos_id
@@ -143,8 +142,8 @@ def test_a_prompt_in_full(root):
     'Answer each question in a few words.\n\nQuestion: who?\nAnswer: moon\n\n'
   )
   passages = [
-    retro_qa_data.qa_rows.Passage(title='T', text='apple ' * 9),
-    retro_qa_data.qa_rows.Passage(title='', text='moon'),
+    qa_rows.Passage(title='T', text='apple ' * 9),
+    qa_rows.Passage(title='', text='moon'),
   ]
   closed, opened = writer.tail('x?'), writer.tail('x?', passages)
   assert decode(closed) == 'Question: x?\nAnswer:'

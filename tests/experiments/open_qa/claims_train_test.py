@@ -156,15 +156,8 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
     assert line['probability'] == pytest.approx(seen['probability'], abs=1e-5)
 
 
-def test_macro_f1_and_confusion_equal_the_definition():
-  gold, predicted = np.array([0, 0, 1, 2, 2, 2]), np.array([0, 1, 1, 2, 0, 2])
-  table = evaluators.confusion(gold, predicted, 4)
-  assert table.tolist() == [
-    [1, 1, 0, 0],
-    [0, 1, 0, 0],
-    [1, 0, 2, 0],
-    [0, 0, 0, 0],
-  ]
+def test_macro_f1_equals_the_definition():
+  table = np.array([[1, 1, 0, 0], [0, 1, 0, 0], [1, 0, 2, 0], [0, 0, 0, 0]])
   # Precision and recall: (1/2, 1/2), (1/2, 1), (1, 2/3); no claim of class 3.
   f1 = np.mean([0.5, 2 / 3, 0.8])
   assert evaluators.macro_f1(table) == pytest.approx(f1)
@@ -249,7 +242,5 @@ def test_bad_input_is_refused_in_one_line(data, tmp_path):
     config = _config(data, **fields)
     with pytest.raises(ValueError, match=message):
       _task(config, tmp_path)
-  with pytest.raises(ValueError, match='but the classes are'):
-    qa_task.load_claims('fever:dev=' + f'{data}/claims.jsonl', ('yes', 'no'))
   with pytest.raises(FileNotFoundError):
     trained_models.load(tmp_path, part='classifier')

@@ -111,7 +111,7 @@ def _mine(data, folder, retrieve=None, questions=None, **fields):
     data.questions if questions is None else questions,
     data.blocks,
     data.tokenizer,
-    mining.MineConfig(**fields),
+    config_lib.MineConfig(**fields),
     retrieve or (lambda: _retriever(data)),
   )
 
@@ -133,11 +133,11 @@ def test_positives_hold_answers_and_negatives_do_not(data, tmp_path):
     assert wrong and negatives[negatives >= 0].tolist() == wrong
 
 
-def test_choose():
+def test_the_first_that_are_chosen():
   ids = np.array([[4, 2, 7, 1], [3, 5, -1, -1], [9, 8, 6, 0]])
   has = np.array([[0, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 0]], bool)
-  positives, negatives = mining.choose(ids, has, 2)
-  assert positives.tolist() == [2, 3, -1]
+  assert mining.first_where(ids, has, 1)[:, 0].tolist() == [2, 3, -1]
+  negatives = mining.first_where(ids, ~has, 2)
   assert negatives.tolist() == [[4, 7], [5, -1], [9, 8]]
 
 
@@ -154,7 +154,7 @@ def test_regular_expressions_are_searched_as_such(data, tmp_path):
 
 
 def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
-  monkeypatch.setattr(mining, '_SHARD', 5)
+  monkeypatch.setattr(mining, 'SHARD', 5)
   calls = []
 
   def retriever(dies_after):
@@ -188,14 +188,14 @@ def test_held_out_questions(data):
   folder = realm_data.DataFolder(data.root)
   splits = _splits(_config(data), folder)
   parts = [
-    {splits[name][0].questions[i].id for i in splits[name][1].numbers}
+    {splits.examples[name].questions[i].id for i in splits.rows[name].numbers}
     for name in ('train', 'valid')
   ]
   assert all(parts) and not parts[0] & parts[1] and len(set.union(*parts)) == 16
   fields = {'questions.dev': (_spec(data),), 'questions.max_dev': 9}
   config = _config(data, **fields)
   splits = _splits(config, folder)
-  assert [len(splits[x][1]) for x in ('train', 'valid')] == [16, 9]
+  assert [len(splits.rows[x]) for x in ('train', 'valid')] == [16, 9]
 
 
 def test_blocks_of_a_runs_retrievers(data, monkeypatch):
@@ -225,7 +225,7 @@ def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):
   path = tmp_path / 'train.json'
   folder = realm_data.DataFolder(data.root)
   wrote = _config(data, **{'dpr.export': str(path), 'questions.dev': ()})
-  found, _ = _splits(wrote, folder)['train']
+  found = _splits(wrote, folder).examples['train']
   read = contrast_tasks.find_examples(
     _config(data, **{'dpr.examples': str(path), 'questions.train': ()}),
     folder,
@@ -248,7 +248,7 @@ def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):
   for record in records:
     record['positive_ctxs'] = []
   path.write_text(json.dumps(records))
-  with pytest.raises(ValueError, match='none of 16 questions has positive'):
+  with pytest.raises(ValueError, match='positive_ctxs'):
     mining.read_json(path, data.tokenizer, 1)
 
 

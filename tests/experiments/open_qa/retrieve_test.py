@@ -15,7 +15,6 @@ from experiments.open_qa import (
   evaluate as evaluators,
   rankings,
   task as qa_task,
-  tune_hybrid,
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained_models
@@ -198,15 +197,19 @@ def test_hybrids_find_what_the_files_of_both_give(made, run, tmp_path):
     kind: trec_files.read_run(folder / f'custom_test.{kind}.run')
     for kind in kinds
   }
-  ranked = tune_hybrid.ranked([found['dense'], found['bm25']])
-  fused = {
-    'hybrid': fuse.by_ranks([ids for ids, _ in ranked.lists], 100),
-    'weighted': fuse.by_scores(ranked.lists, (0.75, 0.25), 100),
-  }
-  for kind, lists in fused.items():
-    for question, blocks in ranked.run_of(lists).items():
-      want, have = dict(blocks), dict(found[kind][question])
-      assert have == pytest.approx(want, abs=1e-5)
+  names = rankings.BlockNames(trained_models.load(made.workdir).data.blocks)
+  for question in found['hybrid']:
+    parts = []
+    for kind in ('dense', 'bm25'):
+      blocks, scores = zip(*found[kind][question], strict=True)
+      parts.append((np.array([names.ids(blocks, '')]), np.array([scores])))
+    for kind, (ids, scores) in (
+      ('hybrid', fuse.by_ranks([ids for ids, _ in parts], 100)),
+      ('weighted', fuse.by_scores(parts, (0.75, 0.25), 100)),
+    ):
+      kept = ids[0] >= 0
+      want = dict(zip(names.of(ids[0][kept]), scores[0][kept], strict=True))
+      assert dict(found[kind][question]) == pytest.approx(want, abs=1e-5)
 
 
 def test_topics_find_blocks(run, made, monkeypatch, tmp_path):

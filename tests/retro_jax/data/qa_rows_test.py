@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retro_jax.data import qa_pipeline, qa_rows
+from retro_jax.data import qa_rows
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import retro as model_lib
 from tests.retro_jax.data import tiny_data
@@ -117,7 +117,7 @@ def test_what_is_written_is_likeliest_in_the_row_of_training(
 
 def _examples(count):
   return [
-    qa_pipeline.Example(
+    qa_rows.Example(
       question=f'who is {i}?', answers=('moon', 'x'), passages=PASSAGES
     )
     for i in range(count)
@@ -126,7 +126,7 @@ def _examples(count):
 
 def test_batches_are_shuffled_shared_and_padded(tokenizer):
   writer = _writer(tokenizer)
-  make = qa_pipeline.make_dataset
+  make = qa_rows.make_dataset
   valid = list(make(_examples(5), writer, batch_size=4, train=False))
   assert len(valid) == 2 and not valid[1]['loss_mask'][1:].any()
   assert valid[1]['loss_mask'][0].any()
@@ -155,7 +155,7 @@ def test_a_stream_goes_on_where_it_was(tokenizer):
 
   def start():
     return iter(
-      qa_pipeline.make_dataset(
+      qa_rows.make_dataset(
         _examples(5), writer, batch_size=2, train=True, seed=3
       )
     )
@@ -176,8 +176,8 @@ def test_a_stream_goes_on_where_it_was(tokenizer):
 def test_fingerprint_knows_what_decides_rows(tokenizer):
   examples, writer = _examples(2), _writer(tokenizer)
   others = {
-    qa_pipeline.fingerprint(examples, writer),
-    qa_pipeline.fingerprint(examples[:1], writer),
-    qa_pipeline.fingerprint(examples, _writer(tokenizer, answer_length=9)),
+    qa_rows.fingerprint(examples, writer),
+    qa_rows.fingerprint(examples[:1], writer),
+    qa_rows.fingerprint(examples, _writer(tokenizer, answer_length=9)),
   }
   assert len(others) == 3
