@@ -15,7 +15,8 @@ are then those of the exact text. The tokenizer is written to DIR/data, to which
 --config.tokenizer.path of experiments.prepare can point.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -48,7 +49,6 @@ class Source:
   """A public decoder."""
 
   path: pathlib.Path  # file of the weights
-  described: pathlib.Path  # file of the fields
   fields: Mapping[str, Any]  # fields of RetroConfig except vocab_size
   params: Callable[[config_lib.RetroConfig], Any]  # config -> parameters
   # writes the tokenizer into a folder
@@ -72,25 +72,20 @@ def find(source: str | os.PathLike) -> Source:
       f'{len(files) if path.is_dir() else 0}), or a folder with config.json and '
       f'{safetensors_files.MODEL}.'
     )
-  return _open_gguf(files[0])
-
-
-def _open_gguf(path: pathlib.Path) -> Source:
-  file = gguf_files.GgufFile(path)
-  tied = 'output.weight' not in file
+  file = gguf_files.GgufFile(files[0])
   return Source(
-    path,
-    path,
-    _named(path, public_decoders.llama_fields, file.settings, tied),
-    lambda config: _named(path, public_decoders.llama_params, file, config),
-    lambda folder: _write_gguf_tokenizer(path, file.settings, folder),
+    files[0],
+    llama_layouts.gguf_fields(file.settings, 'output.weight' not in file),
+    lambda config: llama_layouts.params(
+      llama_layouts.gguf_arrays(file, config.head_dim), config
+    ),
+    lambda folder: _write_gguf_tokenizer(file.settings, folder),
   )
 
 
 def _open_folder(folder: pathlib.Path) -> Source:
   """Open a folder in the form of Hugging Face."""
-  path = folder / 'config.json'
-  settings = manifests.read_object(path)
+  settings = manifests.read_object(folder / 'config.json')
   kind = settings.get('model_type')
   if kind == 'gpt2':
     fields, params = public_decoders.gpt2_fields, public_decoders.gpt2_params
@@ -100,43 +95,43 @@ def _open_folder(folder: pathlib.Path) -> Source:
     write_tokenizer = _write_own_tokenizer
   else:
     raise ValueError(
-      f'{path}: model_type {kind!r}; expected one of '
-      f'{("gpt2", *llama_layouts.MODEL_TYPES)}.'
+      f'model_type {kind!r}; expected one of '
+      f'{("gpt2", *llama_layouts.MODEL_TYPES)}'
     )
   weights = safetensors_files.find(folder)
   return Source(
     weights,
-    path,
-    _named(path, fields, settings),
-    lambda config: _named(
-      weights, params, safetensors_files.read_model(weights), config
-    ),
+    fields(settings),
+    lambda config: params(safetensors_files.read_model(weights), config),
     lambda target: write_tokenizer(folder, target),
   )
 
 
-def _named(path: pathlib.Path, function: Callable, *arguments: Any) -> Any:
-  """Call a function; its errors name the file."""
+@contextlib.contextmanager
+def _naming(source: str | os.PathLike) -> Iterator[None]:
+  """Errors name the source."""
   try:
-    return function(*arguments)
+    yield
   except ValueError as error:
     text = str(error)
-    raise ValueError(
-      text if str(path) in text else f'{path}: {text.removesuffix(".")}.'
-    ) from None
+    if os.fspath(source) in text:
+      raise
+    raise ValueError(f'{source}: {text.removesuffix(".")}.') from None
 
 
-def _write_gguf_tokenizer(path, settings, folder) -> None:
+def _write_gguf_tokenizer(
+  settings: Mapping[str, Any], folder: pathlib.Path
+) -> None:
   def get(name):
     if f'tokenizer.ggml.{name}' not in settings:
-      raise ValueError(f'{path}: setting tokenizer.ggml.{name} is missing.')
+      raise ValueError(f'setting tokenizer.ggml.{name} is missing')
     return settings[f'tokenizer.ggml.{name}']
 
   kind, cut = get('model'), settings.get('tokenizer.ggml.pre', 'gpt-2')
   if kind != 'gpt2' or cut not in _CUTS:
     raise ValueError(
-      f"{path}: tokenizer {kind!r} cut as {cut!r}; expected 'gpt2' cut as one of "
-      f'{sorted(_CUTS)}.'
+      f"tokenizer {kind!r} cut as {cut!r}; expected 'gpt2' cut as one of "
+      f'{sorted(_CUTS)}'
     )
   tokens, kinds = get('tokens'), get('token_type')
   normal = 1
@@ -210,35 +205,30 @@ def convert(
     FileNotFoundError: when there is no such decoder.
     ValueError: when the decoder does not fit, or the folder holds another.
   """
-  found = find(source)
+  if (pathlib.Path(workdir) / 'checkpoints').exists():
+    raise ValueError(f'{workdir}: holds checkpoints; expected a new --workdir.')
   data = retro_data.DataFolder(pathlib.Path(workdir) / 'data')
-  with locks.writer(workdir):
-    if (pathlib.Path(workdir) / 'checkpoints').exists():
-      raise ValueError(
-        f'{workdir}: holds checkpoints; expected a new --workdir.'
+  with _naming(source):
+    found = find(source)
+    with locks.writer(workdir):
+      found.write_tokenizer(data.tokenizer_path)
+      vocab_size = data.tokenizer.vocab_size
+      changed = dataclasses.replace(
+        config,
+        model=_model(config, found.fields),
+        retrieval=False,
+        data_dir='',
+        retrofit_from='',
+        tokenizer=dataclasses.replace(config.tokenizer, vocab_size=vocab_size),
       )
-    found.write_tokenizer(data.tokenizer_path)
-    vocab_size = _named(
-      found.described.parent, lambda: data.tokenizer.vocab_size
-    )
-    changed = dataclasses.replace(
-      config,
-      model=_named(found.described, _model, config, found.fields),
-      retrieval=False,
-      data_dir='',
-      retrofit_from='',
-      tokenizer=dataclasses.replace(config.tokenizer, vocab_size=vocab_size),
-    )
-    model_cfg = _named(
-      found.described, loading.model_config, changed, vocab_size
-    )
-    params = found.params(model_cfg)
-    checkpoint_writer.save_params(
-      str(workdir),
-      jax.tree.map(np.ascontiguousarray, params),
-      config=dataclasses.asdict(changed),
-      fingerprints={'tokenizer': data.tokenizer.fingerprint},
-    )
+      model_cfg = loading.model_config(changed, vocab_size)
+      params = found.params(model_cfg)
+      checkpoint_writer.save_params(
+        str(workdir),
+        jax.tree.map(np.ascontiguousarray, params),
+        config=dataclasses.asdict(changed),
+        fingerprints={'tokenizer': data.tokenizer.fingerprint},
+      )
   count = sum(x.size for x in jax.tree.leaves(params))
   return {
     'weights': str(found.path),

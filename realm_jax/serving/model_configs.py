@@ -57,7 +57,7 @@ class Blocks:
   """Spans of sentences that are retrieved."""
 
   # wordpieces with title and specials (paper)
-  max_length: Annotated[int, settings.Range(4, 2**17)] = 288
+  max_length: Annotated[int, settings.Range(7, 2**17)] = 288
   # True: records are blocks already
   whole_documents: bool = settings.rare(False)
   language: str = settings.rare('en')

@@ -3,25 +3,24 @@
 """block_records.npy: texts of blocks as a pickled array, read one by one.
 
 The Hugging Face port of REALM stores its blocks as an array of Python bytes.
-The reader does not execute the pickle; its memory grows by eight bytes a block.
+The reader parses the pickle without executing it; its memory grows by eight
+bytes a block.
 """
 
 import array
 from collections.abc import Iterable, Iterator
-import contextlib
 import os
-import pathlib
+import pickletools
 from typing import BinaryIO
 
 import numpy as np
 
-from retrieval.formats import plain_pickle
 from retrieval.store import store
 
-_BYTES = ('SHORT_BINBYTES', 'BINBYTES', 'BINBYTES8')
-_AROUND = {'MARK', 'APPENDS', 'APPEND', 'FRAME', 'TUPLE', 'STOP', 'MEMOIZE'}
-_STARTS = {'numpy.core.multiarray _reconstruct', 'numpy ndarray', 'numpy dtype'}
-_STARTS |= {'numpy._core.multiarray _reconstruct'}
+_TEXTS = ('SHORT_BINBYTES', 'BINBYTES', 'BINBYTES8')
+_PUTS = ('BINPUT', 'LONG_BINPUT', 'MEMOIZE')
+_GETS = ('BINGET', 'LONG_BINGET')
+_AROUND = ('MARK', 'APPENDS', 'APPEND', 'FRAME')
 # Pickle, protocol 3, of an array of objects, up to its list.
 _BEFORE = (
   b'\x80\x03cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n'
@@ -36,11 +35,19 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: when it is not an array of bytes, or would execute something.
+    ValueError: when it is not an array of bytes.
   """
-  path = pathlib.Path(path)
-  with _open(path) as file:
-    yield from _read(path, file, _count(file))
+  expected, found = count(path), 0
+  with open(path, 'rb') as file, open(path, 'rb') as again:
+    _read_count(file)
+    try:
+      for text in _read_texts(file, again):
+        found += 1
+        yield text
+      if found != expected:
+        raise ValueError(f'{found} texts; its header says {expected}')
+    except (ValueError, MemoryError, OverflowError) as e:
+      raise ValueError(f'{path}: {e}.') from None
 
 
 def count(path: str | os.PathLike) -> int:
@@ -49,21 +56,14 @@ def count(path: str | os.PathLike) -> int:
   Raises:
     ValueError: when it is not an array of objects.
   """
-  with _open(path) as file:
-    return _count(file)
-
-
-@contextlib.contextmanager
-def _open(path: str | os.PathLike) -> Iterator[BinaryIO]:
-  """Open a file; errors name it."""
   with open(path, 'rb') as file:
     try:
-      yield file
+      return _read_count(file)
     except ValueError as e:
       raise ValueError(f'{path}: {e}') from None
 
 
-def _count(file) -> int:
+def _read_count(file: BinaryIO) -> int:
   """Read the header, up to the start of the pickle."""
   if np.lib.format.read_magic(file) == (1, 0):
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -74,30 +74,36 @@ def _count(file) -> int:
   return shape[0]
 
 
-def _read(path: pathlib.Path, file, expected: int) -> Iterator[bytes]:
-  found = 0
-  machine = plain_pickle.Machine(
-    dict.fromkeys(_STARTS, lambda *arguments: arguments)
-  )
-  places = _Places(path)
-  listing = False
-  for name, value, position in plain_pickle.operations(file):
-    if name in ('GLOBAL', 'STACK_GLOBAL') and listing:
-      raise ValueError(f'{name} among the texts; refused, nothing executed.')
-    if not listing:
-      # The beginning of an array of objects, up to its list.
-      places.remember(name, value, position)
-      machine.step(name, value, position)
-      listing = name == 'EMPTY_LIST'
+def _read_texts(file: BinaryIO, again: BinaryIO) -> Iterator[bytes]:
+  """Yield the texts in the list of an array's pickle.
+
+  `again` is the same file, from which texts are read that the pickle repeats.
+  """
+  places = array.array('q')  # of the text that each memo holds; -1: no text
+  last, listing = -1, False
+  for opcode, value, position in pickletools.genops(file):
+    name = opcode.name
+    if name in _PUTS:
+      if value not in (None, len(places)):
+        raise ValueError(f'memo {value} after {len(places)}')
+      places.append(last)
       continue
-    text = places.text(name, value, position)
-    if text is not None:
-      found += 1
+    last = position if name in _TEXTS else -1
+    if not listing:
+      listing = name == 'EMPTY_LIST'
+    elif name in _TEXTS:
+      yield value
+    elif name in _GETS and value < len(places) and places[value] >= 0:
+      again.seek(places[value])
+      _, text, _ = next(pickletools.genops(again))
       yield text
     elif name in ('TUPLE', 'STOP'):
-      break
-  if found != expected:
-    raise ValueError(f'{found} texts; its header says {expected}.')
+      return
+    elif name not in _AROUND:
+      raise ValueError(
+        f'{name} at byte {position} of its pickle: expected bytes; refused, '
+        'and nothing of it was executed'
+      )
 
 
 def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
@@ -117,53 +123,3 @@ def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
     f.write(b'tb.')
     if written != number:
       raise ValueError(f'{path}: {written} texts, expected {number}.')
-
-
-class _Places:
-  """Positions in the file of the texts that the pickle repeats."""
-
-  def __init__(self, path: pathlib.Path):
-    self._path = path
-    self._numbers = array.array('q')
-    self._last = -1
-
-  def remember(self, name: str, value, position: int) -> None:
-    """Notes the position of a text that an instruction puts into the memo."""
-    if name in _BYTES:
-      self._last = position
-    elif name in plain_pickle.PUT or name == 'MEMOIZE':
-      memo = int(value) if name in plain_pickle.PUT else len(self._numbers)
-      self._put(memo, self._last)
-      self._last = -1
-    else:
-      self._last = -1
-
-  def text(self, name: str, value, position: int) -> bytes | None:
-    """Return the text that an instruction gives, or None."""
-    self.remember(name, value, position)
-    if name in _BYTES:
-      return value
-    if name in plain_pickle.GET:
-      return self._again(int(value))
-    if name not in (*_AROUND, *plain_pickle.PUT):
-      raise ValueError(
-        f'{name} at byte {position} of its pickle: expected bytes; refused, '
-        'and nothing of it was executed.'
-      )
-    return None
-
-  def _put(self, memo: int, place: int) -> None:
-    if memo > len(self._numbers):
-      raise ValueError(f'memo {memo} after {len(self._numbers)}.')
-    if memo == len(self._numbers):
-      self._numbers.append(place)
-    else:
-      self._numbers[memo] = place
-
-  def _again(self, memo: int) -> bytes:
-    if memo >= len(self._numbers) or self._numbers[memo] < 0:
-      raise ValueError('an object among the texts that is not a text.')
-    with open(self._path, 'rb') as file:
-      file.seek(self._numbers[memo])
-      _, value, _ = next(plain_pickle.operations(file))
-      return value

@@ -18,7 +18,6 @@ from retrieval.formats import tfrecord
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER_BYTES = 48
 _TRAILER = struct.Struct('<BI')  # compression, checksum
-_MAX_BYTES = 1 << 31  # of a table; that of a checkpoint takes about a megabyte
 _MAX_VARINT_BYTES = 10
 
 
@@ -30,8 +29,6 @@ def read(path: str | os.PathLike) -> Iterator[tuple[bytes, bytes]]:
     ValueError: for a damaged or cut file, or a compressed one.
   """
   path = pathlib.Path(path)
-  if path.stat().st_size > _MAX_BYTES:
-    raise ValueError(f'{path}: more than {_MAX_BYTES} bytes; not an index.')
   data = memoryview(path.read_bytes())
   try:
     yield from _read(data)
@@ -54,12 +51,12 @@ def _read(data: memoryview) -> Iterator[tuple[bytes, bytes]]:
 
 def _handle(data: memoryview, at: int) -> tuple[tuple[int, int], int]:
   """Read (offset, size) of a block, and where the next byte is."""
-  offset, at = _varint(data, at)
-  size, at = _varint(data, at)
+  offset, at = read_varint(data, at)
+  size, at = read_varint(data, at)
   return (offset, size), at
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def read_varint(data: memoryview, at: int) -> tuple[int, int]:
   """Read a number of 7 bits a byte, and where the next byte is."""
   value = 0
   for i, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
@@ -98,9 +95,9 @@ def _entries(block: memoryview) -> Iterator[tuple[bytes, bytes]]:
     raise ValueError(f'a block of {len(block)} bytes has {restarts} restarts.')
   key, at = b'', 0
   while at < limit:
-    shared, at = _varint(block, at)
-    fresh, at = _varint(block, at)
-    size, at = _varint(block, at)
+    shared, at = read_varint(block, at)
+    fresh, at = read_varint(block, at)
+    size, at = read_varint(block, at)
     if shared > len(key) or at + fresh + size > limit:
       raise ValueError(f'an entry at byte {at} of its block exceeds it.')
     key = key[:shared] + bytes(block[at : at + fresh])

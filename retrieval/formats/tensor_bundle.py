@@ -8,16 +8,16 @@ the empty name. <prefix>.data-00000-of-00001 and so on hold the values
 (tensorflow/core/protobuf/tensor_bundle.proto), which are memory-mapped.
 """
 
+import collections
 import math
 import os
 import pathlib
-from typing import Any
+from typing import NamedTuple
 
-from google.protobuf import message
 import ml_dtypes
 import numpy as np
 
-from retrieval.formats import protos, sstable, tfrecord
+from retrieval.formats import sstable, tfrecord
 
 # Of tensorflow/core/framework/types.proto; strings are not read.
 _DTYPES = {
@@ -35,27 +35,20 @@ _DTYPES = {
   22: np.dtype('<u4'),
   23: np.dtype('<u8'),
 }
+# Kinds of fields in protocol buffers.
+_VARINT, _BYTES, _FIXED32 = 0, 2, 5
 
 
-# Of tensorflow/core/protobuf/tensor_bundle.proto; enums are read as int32.
-_MESSAGES = protos.make_classes(
-  'tf',
-  protos.describe('Header', {'num_shards': 'int32 1', 'endianness': 'int32 2'}),
-  protos.describe('Dim', {'size': 'int64 1'}),
-  protos.describe('Shape', {'dim': 'repeated .tf.Dim 2'}),
-  protos.describe(
-    'Entry',
-    {
-      'dtype': 'int32 1',
-      'shape': '.tf.Shape 2',
-      'shard_id': 'int32 3',
-      'offset': 'int64 4',
-      'size': 'int64 5',
-      'crc32c': 'fixed32 6',
-      'slices': 'repeated bytes 7',
-    },
-  ),
-)
+class _Entry(NamedTuple):
+  """BundleEntryProto: type, shape and place of one variable."""
+
+  dtype: int
+  shape: tuple[int, ...]
+  shard: int
+  offset: int
+  size: int
+  crc32c: int
+  in_parts: bool
 
 
 def exists(prefix: str | os.PathLike) -> bool:
@@ -91,32 +84,29 @@ class Bundle:
     if b'' not in rows:
       raise ValueError(f'{index}: no header; not the index of a checkpoint.')
     try:
-      header = _parse('Header', rows.pop(b''))
-      if header.endianness:
+      header = _fields(rows.pop(b''))
+      if _last(header, 2):
         raise ValueError('its values are big-endian; expected little-endian.')
-      self._num_shards = header.num_shards or 1
+      self._num_shards = _last(header, 1) or 1
       self.entries = {
-        name.decode(): _parse('Entry', value)
+        name.decode(): _entry(value)
         for name, value in rows.items()
         # A name that begins with a zero byte is that of a variable's part.
         if not name.startswith(b'\0')
       }
-    except ValueError as e:
+    except (ValueError, TypeError) as e:
       raise ValueError(f'{index}: {e}') from None
 
-  def tensor(self, name: str, *, verify: bool = True) -> np.ndarray:
-    """Memory-maps the values of one variable.
-
-    With `verify` it compares the checksum, which reads all values once.
+  def tensor(self, name: str) -> np.ndarray:
+    """Memory-map the values of one variable; compare their checksum.
 
     Raises:
       KeyError: when there is no such variable.
       ValueError: when it is damaged, in parts, or of an unsupported type.
     """
     entry = self.entries[name]
-    shape = tuple(dim.size for dim in entry.shape.dim)
     where = f'{self.prefix}: variable {name}'
-    if entry.slices:
+    if entry.in_parts:
       raise ValueError(
         f'{where} is stored in parts (a partitioned variable): save it whole.'
       )
@@ -126,28 +116,28 @@ class Bundle:
         f'{sorted(_DTYPES)}.'
       )
     dtype = _DTYPES[entry.dtype]
-    if min((0, *shape)) or math.prod(shape) * dtype.itemsize != entry.size:
+    if math.prod(entry.shape) * dtype.itemsize != entry.size:
       raise ValueError(
-        f'{where}: {entry.size} bytes for {dtype} {list(shape)}.'
+        f'{where}: {entry.size} bytes for {dtype} {list(entry.shape)}.'
       )
     data = self._data(entry, where)
-    found = tfrecord.masked_crc32c(memoryview(data)) if verify else entry.crc32c
+    found = tfrecord.masked_crc32c(memoryview(data))
     if found != entry.crc32c:
       raise ValueError(
         f'{where}: checksum expected 0x{entry.crc32c:08x}, its data give '
         f'0x{found:08x}; the file is damaged.'
       )
-    return data.view(dtype).reshape(shape)
+    return data.view(dtype).reshape(entry.shape)
 
-  def _data(self, entry: Any, where: str) -> np.ndarray:
+  def _data(self, entry: _Entry, where: str) -> np.ndarray:
     """The bytes of a variable, memory-mapped."""
     file = pathlib.Path(
-      f'{self.prefix}.data-{entry.shard_id:05d}-of-{self._num_shards:05d}'
+      f'{self.prefix}.data-{entry.shard:05d}-of-{self._num_shards:05d}'
     )
     if not file.is_file():
       raise FileNotFoundError(f'{file}: no such file, but {where} is in it.')
     end, there = entry.offset + entry.size, file.stat().st_size
-    if end > there or entry.offset < 0:
+    if end > there:
       raise ValueError(
         f'{where}: expected to end at byte {end} of {file}, which has {there}; '
         'it is cut.'
@@ -157,8 +147,39 @@ class Bundle:
     return np.memmap(file, np.uint8, 'r', entry.offset, (entry.size,))
 
 
-def _parse(kind: str, data: bytes) -> Any:
-  try:
-    return _MESSAGES[f'tf.{kind}'].FromString(data)
-  except message.DecodeError as e:
-    raise ValueError(f'not a message {kind}: {e}') from None
+def _entry(data: bytes) -> _Entry:
+  fields = _fields(data)
+  dims = _fields(_last(fields, 2, b''))[2]
+  return _Entry(
+    dtype=_last(fields, 1),
+    shape=tuple(_last(_fields(dim), 1) for dim in dims),
+    shard=_last(fields, 3),
+    offset=_last(fields, 4),
+    size=_last(fields, 5),
+    crc32c=_last(fields, 6),
+    in_parts=bool(fields[7]),
+  )
+
+
+def _last(fields: dict[int, list], number: int, default=0):
+  """The value of a field that is not repeated."""
+  return fields[number][-1] if fields[number] else default
+
+
+def _fields(data: bytes) -> dict[int, list]:
+  """Parse a protocol buffer: number of each field -> numbers or bytes."""
+  found, view, at = collections.defaultdict(list), memoryview(data), 0
+  while at < len(view):
+    key, at = sstable.read_varint(view, at)
+    number, kind = divmod(key, 8)
+    if kind == _VARINT:
+      value, at = sstable.read_varint(view, at)
+    elif kind == _BYTES:
+      size, at = sstable.read_varint(view, at)
+      value, at = bytes(view[at : at + size]), at + size
+    elif kind == _FIXED32:
+      value, at = int.from_bytes(view[at : at + 4], 'little'), at + 4
+    else:
+      raise ValueError(f'not an entry of a bundle: a field of kind {kind}.')
+    found[number].append(value)
+  return found

@@ -3,46 +3,23 @@
 """tf.train.Example without TensorFlow: named lists of bytes or numbers."""
 
 from collections.abc import Collection, Mapping, Sequence
+import functools
 from typing import Any
 
 from google.protobuf import message
 import numpy as np
-
-from retrieval.formats import protos
 
 Value = list[bytes] | np.ndarray
 
 _DTYPES = {'float_list': np.float32, 'int64_list': np.int64}
 
 
+@functools.cache
 def _example_class() -> type[Any]:
-  """The messages of tensorflow/core/example/{example,feature}.proto."""
-  lists = {
-    'bytes_list': protos.describe('BytesList', {'value': 'repeated bytes 1'}),
-    'float_list': protos.describe('FloatList', {'value': 'repeated float 1'}),
-    'int64_list': protos.describe('Int64List', {'value': 'repeated int64 1'}),
-  }
-  kinds = enumerate(lists.items(), start=1)
-  feature = protos.describe(
-    'Feature', {kind: f'.tf.{x.name} {number}' for number, (kind, x) in kinds}
-  )
-  feature.oneof_decl.add(name='kind')
-  for field in feature.field:
-    field.oneof_index = 0
-  features = protos.describe(
-    'Features', {'feature': 'repeated .tf.Features.FeatureEntry 1'}
-  )
-  entry = protos.describe(
-    'FeatureEntry', {'key': 'string 1', 'value': '.tf.Feature 2'}
-  )
-  entry.options.map_entry = True
-  features.nested_type.append(entry)
-  example = protos.describe('Example', {'features': '.tf.Features 1'})
-  messages = (*lists.values(), feature, features, example)
-  return protos.make_classes('tf', *messages)['tf.Example']
+  # Imported on first use: TFDS takes half a second.
+  from tensorflow_datasets.proto import tf_example_pb2
 
-
-_Example = _example_class()
+  return tf_example_pb2.Example
 
 
 def encode(features: Mapping[str, Sequence[bytes] | np.ndarray]) -> bytes:
@@ -50,39 +27,20 @@ def encode(features: Mapping[str, Sequence[bytes] | np.ndarray]) -> bytes:
 
   Args:
     features: name -> a list of bytes, or a [n] array of integers or float32.
-
-  Raises:
-    ValueError: for a value that an example cannot hold.
   """
-  example = _Example()
+  example = _example_class()()
   example.features.SetInParent()
   for name, value in features.items():
-    kind = _kind(name, value)
-    found = getattr(example.features.feature[name], kind)
+    feature = example.features.feature[name]
+    if not isinstance(value, np.ndarray):
+      found = feature.bytes_list
+    elif value.dtype.kind == 'f':
+      found, value = feature.float_list, value.tolist()
+    else:
+      found, value = feature.int64_list, value.tolist()
     found.SetInParent()
-    found.value.extend(value.tolist() if kind in _DTYPES else value)
+    found.value.extend(value)
   return example.SerializeToString(deterministic=True)
-
-
-def _kind(name: str, value: Sequence[bytes] | np.ndarray) -> str:
-  """Name of the list that holds a value."""
-  if isinstance(value, np.ndarray):
-    if value.ndim == 1 and value.dtype.kind in 'iuf':
-      kind = 'float_list' if value.dtype.kind == 'f' else 'int64_list'
-      if np.can_cast(value.dtype, _DTYPES[kind]):
-        return kind
-    raise ValueError(
-      f'feature {name!r}: expected [n] int64 or float32, found '
-      f'{list(value.shape)} {value.dtype}.'
-    )
-  if isinstance(value, (bytes, str)) or not all(
-    isinstance(v, bytes) for v in value
-  ):
-    raise ValueError(
-      f'feature {name!r}: expected an array or a list of bytes, found '
-      f'{value!r:.80}.'
-    )
-  return 'bytes_list'
 
 
 def decode(
@@ -101,7 +59,7 @@ def decode(
     ValueError: for bytes that are not an example.
   """
   try:
-    features = _Example.FromString(data).features.feature
+    features = _example_class().FromString(data).features.feature
   except message.DecodeError as e:
     raise ValueError(f'not a tf.train.Example: {e}') from None
   chosen = features if names is None else {*names} & {*features}

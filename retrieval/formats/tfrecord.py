@@ -142,10 +142,7 @@ def _read_record(f: io.BufferedIOBase) -> bytes | None:
     raise ValueError(
       f'length {length}: expected at most {_MAX_BYTES} bytes in a record.'
     )
-  data = f.read(min(length, _BUFFER_BYTES))
-  # The file may hold less than it says: what is read at once doubles.
-  while more := f.read(min(length - len(data), len(data))):
-    data += more
+  data = f.read(length)
   checksum = f.read(_CHECKSUM.size)
   found = len(data) + len(checksum)
   if found < length + _CHECKSUM.size:
@@ -179,16 +176,17 @@ def open_writer(
   path = pathlib.Path(path)
   packed = path.suffix == '.gz' if packed is None else packed
   with store.open_atomically(path) as raw:
-    if packed:
-      with gzip.GzipFile('', 'wb', 6, raw, mtime=0) as f:
-        yield functools.partial(_write_record, f)
-    else:
-      yield functools.partial(_write_record, raw)
+    with (
+      gzip.GzipFile('', 'wb', 6, raw, mtime=0)
+      if packed
+      else contextlib.nullcontext(raw)
+    ) as f:
 
+      def append(data: bytes) -> None:
+        checksum = _CHECKSUM.pack(masked_crc32c(data))
+        f.write(b''.join((_head(len(data)), data, checksum)))
 
-def _write_record(f: io.BufferedIOBase, data: bytes) -> None:
-  checksum = _CHECKSUM.pack(masked_crc32c(data))
-  f.write(b''.join((_head(len(data)), data, checksum)))
+      yield append
 
 
 def write(
@@ -196,11 +194,8 @@ def write(
   records: Iterable[bytes],
   *,
   packed: bool | None = None,
-) -> int:
-  """Write a whole file with `open_writer`; return the number of records."""
-  count = 0
+) -> None:
+  """Write a whole file with `open_writer`."""
   with open_writer(path, packed=packed) as append:
     for record in records:
       append(record)
-      count += 1
-  return count

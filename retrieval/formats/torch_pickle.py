@@ -3,54 +3,63 @@
 """PyTorch's weight files (pytorch_model.bin) without PyTorch and without trust.
 
 A file is a zip archive: data.pkl names the tensors and the place of each in a
-storage; data/<key> are the storages, uncompressed. `plain_pickle` reads the
-pickle without executing it; storages are memory-mapped.
+storage; data/<key> are the storages, uncompressed, which are memory-mapped. The
+unpickler looks up a few known names and refuses every other one.
 """
 
-from collections.abc import Callable
+import collections
 import functools
+import io
 import os
 import pathlib
+import pickle
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 import zipfile
 import zlib
 
 import ml_dtypes
 import numpy as np
 
-from retrieval.formats import plain_pickle
-
 _DTYPES = {
-  'torch DoubleStorage': np.dtype('<f8'),
-  'torch FloatStorage': np.dtype('<f4'),
-  'torch HalfStorage': np.dtype('<f2'),
-  'torch BFloat16Storage': np.dtype(ml_dtypes.bfloat16),
-  'torch LongStorage': np.dtype('<i8'),
-  'torch IntStorage': np.dtype('<i4'),
-  'torch ShortStorage': np.dtype('<i2'),
-  'torch CharStorage': np.dtype('i1'),
-  'torch ByteStorage': np.dtype('u1'),
-  'torch BoolStorage': np.dtype('?'),
+  'DoubleStorage': np.dtype('<f8'),
+  'FloatStorage': np.dtype('<f4'),
+  'HalfStorage': np.dtype('<f2'),
+  'BFloat16Storage': np.dtype(ml_dtypes.bfloat16),
+  'LongStorage': np.dtype('<i8'),
+  'IntStorage': np.dtype('<i4'),
+  'ShortStorage': np.dtype('<i2'),
+  'CharStorage': np.dtype('i1'),
+  'ByteStorage': np.dtype('u1'),
+  'BoolStorage': np.dtype('?'),
 }
 _LOCAL_HEADER = struct.Struct('<26xHH')  # lengths of name and extra field
 _PIECE = 1 << 24  # bytes checked at once
-# Errors of reading a damaged archive.
+# Errors of reading a damaged archive or pickle.
 _DAMAGED = (
   OSError,
   EOFError,
   NotImplementedError,
   RuntimeError,
+  MemoryError,
+  OverflowError,
+  AttributeError,
+  LookupError,
+  TypeError,
+  pickle.UnpicklingError,
   struct.error,
   zipfile.BadZipFile,
   zlib.error,
 )
 
 
+# A pickle may change the state of an array, but not that of a named tuple.
 class _Storage(NamedTuple):
-  """One storage: [n] flat values."""
+  values: np.ndarray  # [n]
 
-  values: np.ndarray
+
+class _Tensor(NamedTuple):
+  values: np.ndarray  # of its shape
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -75,7 +84,7 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   except ValueError as e:
     raise ValueError(f'{path}: {e}') from None
   except _DAMAGED as e:
-    raise ValueError(f'{path}: a damaged archive ({e}).') from None
+    raise ValueError(f'{path}: damaged ({type(e).__name__}: {e}).') from None
 
 
 def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> dict:
@@ -87,57 +96,53 @@ def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> dict:
     order = archive.read(f'{root}byteorder').decode('ascii', 'replace')
     if order != 'little':
       raise ValueError(f'byte order {order!r}; expected little.')
-  machine = plain_pickle.Machine(
-    {
-      'collections OrderedDict': _ordered_dict,
-      'torch._utils _rebuild_tensor_v2': _tensor,
-      'torch._utils _rebuild_parameter': lambda tensor, *_: tensor,
-    },
-    _storages(path, archive, root),
-  )
-  with archive.open(pickles[0]) as file:
-    found = machine.run(file)
-    while file.read(_PIECE):  # at its end zipfile compares the checksum
-      pass
+  found = _Unpickler(archive.read(pickles[0]), path, archive, root).load()
   if isinstance(found, dict) and set(found) == {'state_dict'}:
     found = found['state_dict']
   if not isinstance(found, dict):
     raise ValueError(f'it holds a {type(found).__name__}; expected tensors.')
-  other = [k for k, v in found.items() if not isinstance(v, np.ndarray)]
+  other = [k for k, v in found.items() if not isinstance(v, _Tensor)]
   if other:
     raise ValueError(f'{other[:5]} are no tensors; expected nothing else.')
-  return found
+  return {name: tensor.values for name, tensor in found.items()}
 
 
-def _ordered_dict(items: Any = ()) -> dict:
-  return dict(items)
+class _Unpickler(pickle.Unpickler):
+  """Builds tensors and plain containers, and calls nothing else."""
 
+  def __init__(self, data, path, archive, root):
+    super().__init__(io.BytesIO(data))
+    self._archive, self._root = archive, root
+    # Tensors may share a storage, which is read and checked once.
+    self._map = functools.lru_cache(None)(
+      functools.partial(_map, path, archive)
+    )
 
-def _storages(
-  path: pathlib.Path, archive: zipfile.ZipFile, root: str
-) -> Callable[[Any], _Storage]:
-  """Return a function from a description to its storage."""
-  # Tensors may share a storage, which is read and checked once.
-  mapped = functools.lru_cache(None)(functools.partial(_map, path, archive))
-
-  def find(description: Any) -> _Storage:
-    kind, storage_type, key, _, count = description
-    name = getattr(storage_type, 'name', repr(storage_type))
-    if kind != 'storage' or name not in _DTYPES:
+  def find_class(self, module, name):
+    known = {
+      'collections.OrderedDict': collections.OrderedDict,
+      'torch._utils._rebuild_tensor_v2': _tensor,
+      'torch._utils._rebuild_parameter': lambda tensor, *_: tensor,
+      **{f'torch.{kind}': kind for kind in _DTYPES},
+    }
+    full = f'{module}.{name}'
+    if full not in known:
       raise ValueError(
-        f'a storage of {name!r}; expected one of {sorted(_DTYPES)}.'
+        f'it wants to call {full!r}; expected nothing but {sorted(known)}: '
+        'refused, and nothing of it was executed.'
       )
-    file = f'{root}data/{key}'
-    member = archive.getinfo(file)
-    dtype = _DTYPES[name]
+    return known[full]
+
+  def persistent_load(self, description):
+    _, kind, key, _, count = description
+    dtype = _DTYPES[kind]
+    member = self._archive.getinfo(f'{self._root}data/{key}')
     if member.file_size != count * dtype.itemsize:
       raise ValueError(
         f'{member.filename} has {member.file_size} bytes; expected {count} '
         f'values of {dtype}.'
       )
-    return _Storage(mapped(file).view(dtype))
-
-  return find
+    return _Storage(self._map(member.filename).view(dtype))
 
 
 def _map(path: pathlib.Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
@@ -161,22 +166,22 @@ def _map(path: pathlib.Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
   return data
 
 
-def _tensor(storage, offset, size, stride, *_) -> np.ndarray:
+def _tensor(storage, offset, size, stride, *_) -> _Tensor:
   """torch._utils._rebuild_tensor_v2: a view of a storage."""
-  if not isinstance(storage, _Storage) or len(size) != len(stride):
+  if not isinstance(storage, _Storage):
     raise ValueError('a tensor without a storage.')
   values = storage.values
-  last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+  offset, size, stride = int(offset), [*map(int, size)], [*map(int, stride)]
   if 0 in size:
-    return np.zeros(size, values.dtype)
+    return _Tensor(np.zeros(size, values.dtype))
+  last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
   if min((offset, last, *size, *stride)) < 0 or last >= len(values):
     raise ValueError(
-      f'a tensor {list(size)} from value {offset} exceeds its storage of '
+      f'a tensor {size} from value {offset} exceeds its storage of '
       f'{len(values)}.'
     )
-  return np.lib.stride_tricks.as_strided(
-    values[offset:],
-    size,
-    [s * values.itemsize for s in stride],
-    writeable=False,
+  strides = [s * values.itemsize for s in stride]
+  view = np.lib.stride_tricks.as_strided(
+    values[offset:], size, strides, writeable=False
   )
+  return _Tensor(view)

@@ -16,23 +16,17 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import (
-  executors,
-  sharded_array,
-  shards,
-)
-from retrieval.text import (
-  packing,
-  passages,
-  sentences as sentences_lib,
-  taggers,
-  tokens as tokens_lib,
-)
+from retrieval.store import executors, sharded_array, shards
+from retrieval.text import packing, passages, taggers, tokens as tokens_lib
 
 KIND = 'blocks'
 # Titles of pages that hold lists and pointers, not prose.
-DROPPED_TITLES = ('Lists? of', 'Index of', 'Outline of')
-DROPPED_TITLES += (r'.*\(disambiguation\)',)
+DROPPED_TITLES = (
+  'Lists? of',
+  'Index of',
+  'Outline of',
+  r'.*\(disambiguation\)',
+)
 
 
 def build_block_store(
@@ -54,8 +48,8 @@ def build_block_store(
   Args:
     tokens: store with texts and without titles in them.
     tokenizer_path: tokenizer of `tokens`; it encodes the titles.
-    max_length: wordpieces of [CLS] title [SEP] block [SEP]. A longer sentence
-      is a block of its own and is cut where it is read.
+    max_length: wordpieces of [CLS] title [SEP] block [SEP], more than 6. A longer
+      sentence is a block of its own and is cut where it is read.
     drop_titles: regular expressions; documents whose title begins with a match
       are left out.
     whole_documents: make every document one block, for corpora of blocks.
@@ -75,15 +69,15 @@ def build_block_store(
       f'{tokens.path}: blocks need a token store made with with_text=True and '
       'with_title=False.'
     )
-  if max_length <= 2 * packing.SPECIALS:
-    raise ValueError(f'max_length {max_length}: expected more than 6.')
   fields = {
     'tokens': tokens.store.fingerprint,
     'max_length': max_length,
     'drop_titles': list(drop_titles),
     'whole_documents': whole_documents,
     'language': language,
-    'sentences': sentences_lib.VERSION if given is None else given.fingerprint,
+    'sentences': packing.SENTENCES_VERSION
+    if given is None
+    else given.fingerprint,
   }
   counts = tokens.store.rows('token_end')
   try:
@@ -179,14 +173,9 @@ class BlockStore(passages.Passages):
 
   def sentences(self, block: int) -> range:
     """Ids of the sentences of one block."""
-    [shard], [row] = (
-      x.tolist() for x in self._document.locate(np.asarray([block]))
-    )
-    ends = self._sentence_end.shard(shard)
+    shard, rows = tokens_lib.span_of(self._sentence_end, block)
     base = int(self._sentence_row.offsets[shard])
-    return range(
-      base + int(ends[row - 1]) if row else base, base + int(ends[row])
-    )
+    return range(base + rows.start, base + rows.stop)
 
   def gather(
     self, ids: Int[np.ndarray, '*batch'], length: int
@@ -201,33 +190,31 @@ class BlockStore(passages.Passages):
       [..., length] int32 tokens, 0 past the block's end, and [...] int32 their
       number.
     """
-    ids = np.asarray(ids, np.int64)
     kept = np.maximum(ids, 0)
-    shards, starts = self.tokens.locate(self.documents(kept))
-    spans = self._token_span[kept] + starts[..., None]
-    return _gather(self.tokens.tokens, ids, shards, spans, length)
+    spans, documents = self._token_span[kept], self.documents(kept)
+    return self._gather(ids, spans, documents, length)
 
   def gather_sentences(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
     """Read the tokens of sentences, as `gather` reads blocks."""
-    ids = np.asarray(ids, np.int64)
     kept = np.maximum(ids, 0)
     documents = self.documents(self.sentence_blocks(kept))
+    return self._gather(ids, self._sentence_tokens[kept], documents, length)
+
+  def _gather(self, ids, spans, documents, length: int):
     shards, starts = self.tokens.locate(documents)
-    spans = self._sentence_tokens[kept] + starts[..., None]
+    spans = spans + starts[..., None]
     return _gather(self.tokens.tokens, ids, shards, spans, length)
 
   def gather_titles(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
     """Read the tokens of the blocks' titles, as `gather` reads blocks."""
-    ids = np.asarray(ids, np.int64)
     kept = np.maximum(ids, 0)
     shards, _ = self._title_span.locate(kept)
-    return _gather(
-      self._title_tokens, ids, shards, self._title_span[kept], length
-    )
+    spans = self._title_span[kept]
+    return _gather(self._title_tokens, ids, shards, spans, length)
 
   def texts(self, ids: Iterable[int | np.integer]) -> list[str]:
     """Return the exact text of each block; '' for -1."""
@@ -243,10 +230,6 @@ class BlockStore(passages.Passages):
     ids = [*ids]
     pairs = zip(self.titles(ids), self.texts(ids), strict=True)
     return [f'{title}\n{text}' for title, text in pairs]
-
-  def full_texts(self, ids: Iterable[int | np.integer]) -> list[str]:
-    """Return blocks below their titles."""
-    return self.search_texts(ids)
 
   def token_rows(self, ids: np.ndarray) -> list[np.ndarray]:
     """Return the tokens of each block; none for -1."""
@@ -268,14 +251,9 @@ class BlockStore(passages.Passages):
     return f'{document}:{start}-{limit}'
 
 
-def _gather(
-  source: sharded_array.ShardedArray,
-  ids,
-  shards,
-  spans,
-  length: int,
-) -> tuple[np.ndarray, np.ndarray]:
+def _gather(source, ids, shards, spans, length: int):
   """Read spans [..., 2] of shards [...]; a row of id -1 is empty."""
+  ids = np.asarray(ids)
   flat, bounds = ids.reshape(-1), spans.reshape(-1, 2)
   tokens, valid = sharded_array.gather_spans(
     source,

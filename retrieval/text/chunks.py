@@ -8,7 +8,6 @@ sequence.
 """
 
 from collections.abc import Sequence
-import functools
 import os
 
 from jaxtyping import Bool, Int
@@ -64,20 +63,7 @@ def _shard_arrays(
     'document': (first + np.flatnonzero(chosen))[row].astype(np.int64),
     'position': (starts[row] + within * chunk_length).astype(np.int64),
     'available': (lengths[row] - within * chunk_length).astype(np.int32),
-    'id_hash': np.zeros(len(row), np.uint64),
   }
-
-
-def _check_dropped(
-  dropped: store.Store, tokens: tokens_lib.TokenStore, held_out: float
-) -> None:
-  made = dropped.fields['tokens'], dropped.fields['valid_fraction']
-  wanted = tokens.store.fingerprint, held_out
-  if made != wanted:
-    raise ValueError(
-      f'{dropped.path}: made for the token store and share held out {made}, '
-      f'expected {wanted}; remove it and run the stage duplicates again.'
-    )
 
 
 def build_chunk_store(
@@ -112,7 +98,13 @@ def build_chunk_store(
     fields['added'] = sorted(added)
   left_out = np.zeros(0, np.int64)
   if dropped is not None:
-    _check_dropped(dropped, tokens, valid_fraction + test_fraction)
+    made = dropped.fields['tokens'], dropped.fields['valid_fraction']
+    wanted = tokens.store.fingerprint, valid_fraction + test_fraction
+    if made != wanted:
+      raise ValueError(
+        f'{dropped.path}: made for the token store and share held out {made}, '
+        f'expected {wanted}; remove it and run the stage duplicates again.'
+      )
     fields['dropped'] = dropped.fingerprint
     left_out = np.asarray(dropped.array('document')[:])
   writer = store_writer.StoreWriter(path, KIND, fields)
@@ -120,28 +112,26 @@ def build_chunk_store(
     return ChunkStore(path, tokens)
   source = tokens.store
   offsets = np.concatenate([[0], np.cumsum(source.rows('token_end'))])
-  chosen_of = functools.partial(
-    in_split,
-    split=split,
-    valid_fraction=valid_fraction,
-    test_fraction=test_fraction,
-  )
-  if not any(
-    chosen_of(source.shard(i, 'id_hash')).any()
-    for i in range(source.num_shards)
-  ):
+
+  def choose(shard: int) -> np.ndarray:
+    hashes = np.asarray(source.shard(shard, 'id_hash'))
+    return in_split(hashes, split, valid_fraction, added, test_fraction)
+
+  if not any(choose(i).any() for i in range(source.num_shards)):
     raise ValueError(
       f'{path}: split {split!r} with valid_fraction {valid_fraction} and '
       f'test_fraction {test_fraction} of {tokens.num_documents} documents holds no '
       'document; change the fractions or bring more documents.'
     )
   for i in writer.missing(source.num_shards):
-    id_hash = np.asarray(source.shard(i, 'id_hash'))
-    chosen = chosen_of(id_hash, added=added)
-    chosen &= ~np.isin(np.arange(offsets[i], offsets[i + 1]), left_out)
+    numbers = np.arange(offsets[i], offsets[i + 1])
     arrays = _shard_arrays(
-      source.shard(i, 'token_end'), int(offsets[i]), chosen, chunk_length
+      source.shard(i, 'token_end'),
+      int(offsets[i]),
+      choose(i) & ~np.isin(numbers, left_out),
+      chunk_length,
     )
+    id_hash = source.shard(i, 'id_hash')
     arrays['id_hash'] = id_hash[arrays['document'] - offsets[i]]
     writer.write(i, arrays)
   writer.publish(source.num_shards, {'tokens': tokens.path.name})
@@ -177,10 +167,6 @@ class ChunkStore(passages.Passages):
   def starts(self, ids: np.ndarray) -> np.ndarray:
     """Token offset of each chunk in its document: [...] int64."""
     ids = np.asarray(ids)
-    first = self._first_chunk(ids)
-    return (ids - first) * self.chunk_length
-
-  def _first_chunk(self, ids: np.ndarray) -> np.ndarray:
     shards, rows = self._document.locate(ids)
     first = np.empty(ids.shape, np.int64)
     for shard in np.unique(shards):
@@ -188,7 +174,7 @@ class ChunkStore(passages.Passages):
       documents = self._document.shard(int(shard))
       local = np.searchsorted(documents, documents[rows[here]])
       first[here] = local + self._document.offsets[shard]
-    return first
+    return (ids - first) * self.chunk_length
 
   def lengths(self, ids: np.ndarray) -> np.ndarray:
     """Tokens in each chunk, at most m: [...] int64."""

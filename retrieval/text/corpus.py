@@ -10,6 +10,7 @@ corpus, and texts keep every character.
 
 import collections
 from collections.abc import Iterator
+import contextlib
 import dataclasses
 import glob
 import hashlib
@@ -18,6 +19,8 @@ import itertools
 import os
 import pathlib
 import re
+import sqlite3
+import tempfile
 import types
 import typing
 from typing import Any, Literal
@@ -27,7 +30,6 @@ from absl import logging
 from retrieval import settings
 from retrieval.readers import base
 from retrieval.store import store
-from retrieval.text import seen_ids
 
 Document = base.Document
 
@@ -71,6 +73,8 @@ _TELLING_NAMES = {
   'orqa_blocks': r'blocks\.tfr(\.gz)?',
 }
 _BLOCK_BYTES = 1 << 20
+# Settings that matter to JSON lines and TFDS only.
+_OF_RECORDS = ('split', 'id_field', 'title_field', 'text_field')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +113,10 @@ class Corpus:
       ValueError: for a wrong setting.
       FileNotFoundError: when there is no file at the path.
     """
-    _check(config)
+    if not config.path and config.kind != 'vital':
+      raise ValueError(f"corpus.path '': expected one for {config.kind!r}.")
+    if not config.text_field:
+      raise ValueError("corpus.text_field '': expected a field.")
     self.config = config
     self.skipped: collections.Counter[str] = collections.Counter()
     self.files = [] if config.kind == 'tfds' else _find_files(config)
@@ -126,7 +133,7 @@ class Corpus:
     """
     self.skipped = collections.Counter()
     count = 0
-    with seen_ids.SeenIds() as seen:
+    with contextlib.closing(_SeenIds()) as seen:
       for where, record in self._records():
         try:
           document = _checked(where, record)
@@ -180,7 +187,8 @@ class Corpus:
     """Hash the settings that matter to the kind, and the files."""
     config = self.config
     fields = dataclasses.asdict(config)
-    for name in _ignored(config.kind):
+    ignored = {'tfds': (), 'jsonl': ('split',), 'vital': (*_OF_RECORDS, 'path')}
+    for name in ignored.get(config.kind, _OF_RECORDS):
       fields[name] = getattr(CorpusConfig, name)
     if config.kind == 'tfds':
       tfds = _readers('tfds')
@@ -213,46 +221,58 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
     ValueError: for a wrong setting, and for names that do not tell the kind.
     FileNotFoundError: when there is no such file.
   """
-  path = os.fspath(path)
-  if path and 'kind' not in fields:
-    fields['kind'] = _kind_of(path)
-  return Corpus(CorpusConfig(path=path, **fields))
-
-
-def _kind_of(path: str) -> str:
-  """Tell the kind of a corpus from its file names."""
   root = pathlib.Path(path)
-  files = root.rglob('*') if root.is_dir() else [root]
-  names = {file.name for file in files}
-  found = [
-    kind
-    for kind, pattern in _TELLING_NAMES.items()
-    if any(re.fullmatch(pattern, name) for name in names)
-  ]
-  if len(found) != 1:
-    raise ValueError(
-      f'{path}: expected file names of one kind of corpus, found '
-      f'{found or "no"} kind; give kind=, one of {list(KINDS)}.'
+  if path and 'kind' not in fields:
+    files = root.rglob('*') if root.is_dir() else [root]
+    names = {file.name for file in files}
+    found = [
+      kind
+      for kind, pattern in _TELLING_NAMES.items()
+      if any(re.fullmatch(pattern, name) for name in names)
+    ]
+    if len(found) != 1:
+      raise ValueError(
+        f'{path}: expected file names of one kind of corpus, found '
+        f'{found or "no"} kind; give kind=, one of {list(KINDS)}.'
+      )
+    fields['kind'] = found[0]
+  return Corpus(CorpusConfig(path=os.fspath(path), **fields))
+
+
+class _SeenIds:
+  """Ids and places of earlier documents, on disk."""
+
+  def __init__(self):
+    opened, file = tempfile.mkstemp(prefix='ids-')
+    os.close(opened)
+    self._db = sqlite3.connect(
+      file, isolation_level=None, check_same_thread=False
     )
-  return found[0]
+    for command in (
+      'pragma journal_mode = off',
+      'pragma synchronous = off',
+      'pragma cache_size = -8192',
+      'create table seen (id blob primary key, place text) without rowid',
+      'begin',
+    ):
+      self._db.execute(command)
+    os.unlink(file)  # nothing is left, however the process ends
+    self.close = self._db.close
 
-
-def _check(config: CorpusConfig) -> None:
-  needs_path = config.kind != 'vital'
-  for name, is_right, expected in (
-    ('path', config.path or not needs_path, f'a path for kind {config.kind!r}'),
-    ('text_field', config.text_field, 'a field, as documents need text'),
-  ):
-    if not is_right:
-      value = getattr(config, name)
-      raise ValueError(f'corpus.{name} {value!r}: expected {expected}.')
-
-
-def _ignored(kind: str) -> tuple[str, ...]:
-  """Settings that do not matter to a kind of corpus."""
-  names = {'tfds': (), 'jsonl': ('split',)}
-  every = ('split', 'id_field', 'title_field', 'text_field')
-  return names.get(kind, (*every, 'path') if kind == 'vital' else every)
+  def check(self, document_id: str, where: str) -> None:
+    """Add the id of a document, or raise BadRecord for one that is used."""
+    key = hashlib.blake2b(document_id.encode(), digest_size=16).digest()
+    added = self._db.execute(
+      'insert or ignore into seen values (?, ?)', (key, where)
+    )
+    if not added.rowcount:
+      query = 'select place from seen where id = ?'
+      [first] = self._db.execute(query, (key,)).fetchone()
+      raise base.BadRecord(
+        'duplicate id',
+        where,
+        f'id {document_id!r} is already used at {first}.',
+      )
 
 
 def _checked(where: str, record: Document | base.BadRecord) -> Document:

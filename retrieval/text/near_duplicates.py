@@ -9,13 +9,13 @@ the training set, and so the datastore. MinHash and locality-sensitive hashing
 of lower-case words between whitespace, so that the tokenizer does not matter.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
 import math
 import os
-from typing import Annotated, Any
+from typing import Annotated
 
 from jaxtyping import UInt64
 import numpy as np
@@ -42,8 +42,8 @@ class Settings:
   # least Jaccard similarity; 0: nothing is looked for
   threshold: settings_lib.Share = 0.8
   ngram: settings_lib.Size = settings_lib.rare(13)  # words of a gram
-  # numbers of a MinHash signature; there must be enough to find a pair at the
-  # threshold with a probability of 0.999
+  # numbers of a MinHash signature, enough to find a pair at the threshold with
+  # a probability of 0.999
   num_permutations: Annotated[int, settings_lib.Range(1, 2**16)] = (
     settings_lib.rare(128)
   )
@@ -52,9 +52,8 @@ class Settings:
   def __post_init__(self):
     """Check the ranges, and that the signatures suffice."""
     settings_lib.check(self)
-    if (
-      self.threshold and self._missed(1) > _MISSED
-    ):  # bands of more rows miss more
+    # Bands of more rows miss more.
+    if self.threshold and self._missed(1) > _MISSED:
       least = math.ceil(math.log(_MISSED) / math.log1p(-self.threshold))
       raise ValueError(
         f'num_permutations={self.num_permutations} misses more than '
@@ -103,7 +102,10 @@ def jaccard(a: UInt64[np.ndarray, ' a'], b: UInt64[np.ndarray, ' b']) -> float:
 class _Index:
   """Evaluation documents, to be searched for the most similar one."""
 
-  def __init__(self, settings: Settings):
+  def __init__(
+    self, settings: Settings, documents: Iterable[tuple[int, np.ndarray]]
+  ):
+    """Take numbers and grams of documents."""
     import rensa
 
     self._settings, self._rensa = settings, rensa
@@ -113,7 +115,9 @@ class _Index:
       num_perm=size,
       num_bands=size // settings.band_rows,
     )
-    self._grams: dict[int, np.ndarray] = {}
+    self._grams = {d: grams for d, grams in documents if len(grams)}
+    for document, grams in self._grams.items():
+      self._lsh.insert(document, self._sign(grams))
 
   def _sign(self, grams: np.ndarray):
     size, seed = self._settings.num_permutations, self._settings.seed
@@ -121,11 +125,6 @@ class _Index:
     signature = self._rensa.RMinHash(num_perm=size, seed=seed)
     signature.update([data[i : i + 8] for i in range(0, len(data), 8)])
     return signature
-
-  def add(self, document: int, grams: np.ndarray) -> None:
-    if len(grams):
-      self._lsh.insert(document, self._sign(grams))
-      self._grams[document] = grams
 
   def nearest(self, grams: np.ndarray) -> tuple[float, int]:
     """Similarity and number of the most similar document, or (0, -1)."""
@@ -173,18 +172,33 @@ def build_duplicate_store(
   Raises:
     ValueError: for another tokenizer, or a list of other settings at `path`.
   """
+  import rensa
+
   for source in (tokens, *evaluation):
     source.check_tokenizer(tokenizer)
-  fields = _fields(tokens, valid_fraction, settings, evaluation, added)
+  fields = {
+    'tokens': tokens.store.fingerprint,
+    'valid_fraction': valid_fraction,
+    'algorithm': rensa.RMinHash.ALGORITHM_VERSION,
+    **dataclasses.asdict(settings),
+  }
+  # Unused options add no field.
+  if settings.band_rows != _MOST_BAND_ROWS:
+    fields['band_rows'] = settings.band_rows
+  compared = [source.store.fingerprint for source in evaluation]
   with contextlib.suppress(FileNotFoundError):
-    found = store.Store.open(path, KIND).fields.get(_COMPARED)
-    fields.pop(_COMPARED, None)
-    fields |= {_COMPARED: found} if found else {}
-  hashes = tokens_lib.hash_ids(added)
+    compared = store.Store.open(path, KIND).fields.get(_COMPARED)
+  if compared:
+    fields[_COMPARED] = compared
+  if added:
+    fields['added'] = sorted(added)
   read = functools.partial(
-    _documents, tokenizer, valid_fraction, settings.ngram, hashes
+    _documents,
+    tokenizer,
+    valid_fraction,
+    settings.ngram,
+    tokens_lib.hash_ids(added),
   )
-
   index = executors.Lazy(_index, settings, read, tokens, evaluation)
 
   def make(i, shown):
@@ -195,11 +209,7 @@ def build_duplicate_store(
         found.append((document, other, similarity))
       if shown and not n % _BATCH:
         shown(n, counts[i])
-    if shown:
-      shown(counts[i], counts[i])
-    document, other, similarity = (
-      zip(*found, strict=True) if found else [()] * 3
-    )
+    document, other, similarity = list(zip(*found, strict=True)) or [()] * 3
     return {
       'document': np.asarray(document, np.int64),
       'duplicate_of': np.asarray(other, np.int64),
@@ -222,13 +232,6 @@ def build_duplicate_store(
   )
 
 
-def _index(settings, read, tokens, evaluation) -> _Index:
-  made = _Index(settings)
-  for document, grams in _compared(read, tokens, evaluation):
-    made.add(document, grams)
-  return made
-
-
 def compared_with(found: store.Store) -> dict[str, str]:
   """Evaluation sets of a list, other than 'valid'.
 
@@ -239,37 +242,19 @@ def compared_with(found: store.Store) -> dict[str, str]:
   return dict(zip(names, found.fields.get(_COMPARED, []), strict=True))
 
 
-def _fields(
-  tokens, valid_fraction, settings, evaluation, added
-) -> dict[str, Any]:
-  """Fields that determine the list; unused options add no field."""
-  import rensa
-
-  fields = {
-    'tokens': tokens.store.fingerprint,
-    'valid_fraction': valid_fraction,
-    'algorithm': rensa.RMinHash.ALGORITHM_VERSION,
-    **dataclasses.asdict(settings),
-  }
-  if settings.band_rows != _MOST_BAND_ROWS:
-    fields['band_rows'] = settings.band_rows
-  if evaluation:
-    fields[_COMPARED] = [source.store.fingerprint for source in evaluation]
-  if added:
-    fields['added'] = sorted(added)
-  return fields
-
-
-def _compared(read, tokens, evaluation) -> Iterator[tuple[int, np.ndarray]]:
-  """Numbers and grams of all evaluation documents."""
-  for shard in range(tokens.store.num_shards):
-    yield from read(tokens, shard, 'valid')
-  base = tokens.num_documents
-  for source in evaluation:
-    for shard in range(source.store.num_shards):
-      for document, grams in read(source, shard, 'all'):
-        yield base + document, grams
-    base += source.num_documents
+def _index(settings, read, tokens, evaluation) -> _Index:
+  """Make the index of all evaluation documents, numbered on from `tokens`."""
+  stores = [(tokens, 'valid'), *((source, 'all') for source in evaluation)]
+  bases = np.cumsum([0, *(source.num_documents for source, _ in stores)])
+  return _Index(
+    settings,
+    (
+      (int(base) + document, grams)
+      for base, (source, split) in zip(bases, stores, strict=False)
+      for shard in range(source.store.num_shards)
+      for document, grams in read(source, shard, split)
+    ),
+  )
 
 
 def _documents(
@@ -284,7 +269,7 @@ def _documents(
   for row in np.flatnonzero(chosen):
     document = first + int(row)
     if tokens.with_text:
-      text = tokens.decode(tokens.text_bytes(document))
+      text = tokens.text(document)
     else:
       text = tokenizer.decode(tokens.document(document)[1:])
     yield document, hash_grams(text, ngram)

@@ -24,7 +24,7 @@ EXAMPLES_FILE = 'examples.tfr'
 _BATCH = 512  # blocks read at once
 
 Progress = Callable[[int, int], None]  # (blocks done, blocks in all)
-Example = Mapping[str, Sequence[bytes] | np.ndarray]
+Examples = Iterable[Mapping[str, Sequence[bytes] | np.ndarray]]
 
 
 def write_blocks(
@@ -46,10 +46,7 @@ def write_blocks(
 
 
 def write_examples(
-  path: str | os.PathLike,
-  blocks: blocks_lib.BlockStore,
-  *,
-  progress: Progress | None = None,
+  path: str | os.PathLike, blocks: blocks_lib.BlockStore
 ) -> None:
   """Write examples.tfr, the blocks for training ICT, into the folder `path`.
 
@@ -57,13 +54,17 @@ def write_examples(
   sentence_starts, which count from the block's first token.
   """
   with tfrecord.open_writer(pathlib.Path(path) / EXAMPLES_FILE) as write:
-    for ids in _batches(range(blocks.num_blocks), blocks.num_blocks, progress):
+    for ids in _batches(range(blocks.num_blocks), blocks.num_blocks):
       firsts = blocks.token_spans(ids)[:, 0]
       rows = zip(ids.tolist(), firsts, *_tokens(blocks, ids), strict=True)
       for block, first, title_ids, token_ids in rows:
-        starts = blocks.sentence_tokens(_sentences(blocks, block))[:, 0] - first
-        example = {'title_ids': title_ids, 'token_ids': token_ids}
-        write(tf_example.encode(example | {'sentence_starts': starts}))
+        sentences = np.asarray(blocks.sentences(block))
+        example = {
+          'title_ids': title_ids,
+          'token_ids': token_ids,
+          'sentence_starts': blocks.sentence_tokens(sentences)[:, 0] - first,
+        }
+        write(tf_example.encode(example))
 
 
 def write_retrieval_corpus(
@@ -85,17 +86,25 @@ def write_retrieval_corpus(
       number.
   """
   blocks.tokens.check_tokenizer(tokenizer)
-  pieces = _pieces(tokenizer)
+  # Decoding a single id keeps the ## of a continuation, but drops specials.
+  pieces = [tokenizer.decode([i]).encode() for i in range(tokenizer.vocab_size)]
+  pieces[tokenizer.unk_id] = b'[UNK]'
 
-  def examples(ids: np.ndarray) -> Iterator[Example]:
+  def examples(ids: np.ndarray) -> Examples:
     rows = zip(_strings(blocks, ids), *_tokens(blocks, ids), strict=True)
-    for (title, text), title_ids, token_ids in rows:
-      yield {
-        'title': [title],
-        'body': [text],
-        **_token_features('title', title_ids, pieces),
-        **_token_features('body', token_ids, pieces),
-      }
+    for strings, title_ids, token_ids in rows:
+      example = dict(
+        zip(('title', 'body'), ([x] for x in strings), strict=True)
+      )
+      for name, row in (('title', title_ids), ('body', token_ids)):
+        nowhere = np.full(len(row), -1)
+        example |= {
+          f'{name}_token_texts': [pieces[i] for i in row.tolist()],
+          f'{name}_token_starts': nowhere,
+          f'{name}_token_stops': nowhere,
+          f'{name}_token_ids': row,
+        }
+      yield example
 
   _write_shards(prefix, blocks, examples, num_shards, progress)
 
@@ -115,20 +124,18 @@ def write_pretraining(
   with `prefix`.
 
   Raises:
-    ValueError: for a span outside its block, or when there are shards of
-      another number.
+    ValueError: when there are shards of another number.
   """
 
-  def examples(ids: np.ndarray) -> Iterator[Example]:
+  def examples(ids: np.ndarray) -> Examples:
     firsts = blocks.byte_spans(ids)[:, 0]
     rows = zip(
       ids.tolist(), firsts, spans(ids), _strings(blocks, ids), strict=True
     )
     for block, first, salient, (title, text) in rows:
-      sentences = blocks.sentence_bytes(_sentences(blocks, block)) - first
+      numbers = np.asarray(blocks.sentences(block))
+      sentences = blocks.sentence_bytes(numbers) - first
       salient = np.asarray(salient, np.int64).reshape(-1, 2)
-      if fault := orqa.span_fault(salient, text):
-        raise ValueError(f'Salient spans of block {block}: {fault}')
       yield {
         'title': [title],
         'text': [text],
@@ -144,25 +151,22 @@ def write_pretraining(
 def _write_shards(
   prefix: str | os.PathLike,
   blocks: blocks_lib.BlockStore,
-  examples: Callable[[np.ndarray], Iterable[Example]],
+  examples: Callable[[np.ndarray], Examples],
   num_shards: int,
   progress: Progress | None,
 ) -> None:
   """Write gzipped shards of consecutive blocks; the last may be empty."""
-  if num_shards < 1:
-    raise ValueError(f'num_shards {num_shards}: expected 1 or more.')
   prefix = pathlib.Path(prefix)
   folder = prefix.parent
   names = [
     f'{prefix.name}-{i:05d}-of-{num_shards:05d}' for i in range(num_shards)
   ]
-  others = {
-    p.name for p in folder.glob(f'{glob.escape(prefix.name)}-?????-of-?????')
-  }
-  if others - {*names}:
+  pattern = f'{glob.escape(prefix.name)}-?????-of-?????'
+  others = {path.name for path in folder.glob(pattern)} - {*names}
+  if others:
     raise ValueError(
-      f'{folder}: {min(others - {*names})} is a shard of another number than '
-      f'{num_shards}; remove those of its kind first.'
+      f'{folder}: {min(others)} is a shard of another number than {num_shards}; '
+      'remove those of its kind first.'
     )
   total = blocks.num_blocks
   size = -(-total // num_shards)
@@ -175,7 +179,7 @@ def _write_shards(
 
 
 def _batches(
-  rows: range, total: int, progress: Progress | None
+  rows: range, total: int, progress: Progress | None = None
 ) -> Iterator[np.ndarray]:
   """Yield block ids; calls progress before it yields the next ones."""
   for start in range(rows.start, rows.stop, _BATCH):
@@ -189,44 +193,19 @@ def _strings(
   blocks: blocks_lib.BlockStore, ids: np.ndarray
 ) -> Iterator[tuple[bytes, bytes]]:
   """Title and text of each block."""
-  ids = ids.tolist()
   for title, text in zip(blocks.titles(ids), blocks.texts(ids), strict=True):
     yield title.encode(), text.encode()
 
 
 def _tokens(
   blocks: blocks_lib.BlockStore, ids: np.ndarray
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-  """Title and body tokens of each block, at full length."""
+) -> list[list[np.ndarray]]:
+  """Title tokens and body tokens of each block, at full length."""
   longest = int(np.diff(blocks.token_spans(ids)).max())
-  titles, bodies = (
+  return [
     [row[:length] for row, length in zip(*gathered, strict=True)]
     for gathered in (
       blocks.gather_titles(ids, blocks.max_length),
       blocks.gather(ids, longest),
     )
-  )
-  return titles, bodies
-
-
-def _sentences(blocks: blocks_lib.BlockStore, block: int) -> np.ndarray:
-  return np.asarray(blocks.sentences(block), np.int64)
-
-
-def _token_features(
-  name: str, ids: np.ndarray, pieces: Sequence[bytes]
-) -> Example:
-  nowhere = np.full(len(ids), -1)
-  return {
-    f'{name}_token_texts': [pieces[i] for i in ids.tolist()],
-    f'{name}_token_starts': nowhere,
-    f'{name}_token_stops': nowhere,
-    f'{name}_token_ids': ids,
-  }
-
-
-def _pieces(tokenizer: tokenization.WordPieceTokenizer) -> list[bytes]:
-  """Vocabulary by id: decoding a single id keeps the ## of a continuation."""
-  pieces = [tokenizer.decode([i]) for i in range(tokenizer.vocab_size)]
-  pieces[tokenizer.unk_id] = '[UNK]'  # decoding drops specials
-  return [piece.encode() for piece in pieces]
+  ]

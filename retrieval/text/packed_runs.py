@@ -49,84 +49,49 @@ def take(
   """
   if documents is not None and corpus is not None:
     raise ValueError('documents and corpus are given: expected one of them.')
-  files, config = packed.read_facts(source).files, packed.read_config(source)
-  named = dict(config['corpus'])
+  facts, config = packed.read_facts(source), packed.read_config(source)
+  changed = {'corpus': config['corpus']} | dict(settings or {})
   lines = None if documents is None else _lines(documents)
   if corpus is not None:
     named = dataclasses.asdict(getattr(corpus, 'config', corpus))
     if named['path'] and named['kind'] != 'tfds':  # others are files
       named['path'] = os.path.abspath(named['path'])
-  key = store.fingerprint([files, lines or named, dict(settings or {})])
-  workdir = pathlib.Path(workdir or _cache() / library / key[:16])
+    changed['corpus'] = named
+  key = store.fingerprint(
+    [facts.files, lines or changed['corpus'], dict(settings or {})]
+  )
+  cache = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  workdir = pathlib.Path(workdir or pathlib.Path(cache, library, key[:16]))
   if lines is not None:
     path = _write_documents(workdir, lines)
-    named = dataclasses.asdict(
+    changed['corpus'] = dataclasses.asdict(
       corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
     )
-  changed = {'corpus': named} | dict(settings or {})
   config |= json.loads(json.dumps(changed))  # as it will be read
   if packed.is_packed(workdir):
     saved = packed.read_config(workdir)
     check_corpus(workdir, saved['corpus'], config['corpus'])
-    _warn_of_kept(workdir, saved, config, kept)
+    differ = [
+      f'{section}.{x}'
+      for section in kept
+      for x in _different(saved[section], config[section])
+    ]
+    if differ:
+      logging.warning(
+        '%s keeps the settings of its first use (%s); another workdir takes '
+        'others.',
+        workdir,
+        '; '.join(differ),
+      )
     return workdir
   _take_tokenizer(source, pathlib.Path(config['data_dir'] or workdir / 'data'))
   config = prepare(config, workdir)
-  for file in files:
+  for file in facts.files:
     if file != packed.CONFIG:
       _link(packed.checked(source, file), workdir / file)
   store.write_atomically(workdir / packed.CONFIG, manifests.dump(config))
-  packed.write_facts(workdir, packed.read_facts(source), [packed.CONFIG])
+  packed.write_facts(workdir, facts, [packed.CONFIG])
   return workdir
-
-
-def _take_tokenizer(source: pathlib.Path, root: pathlib.Path) -> None:
-  """Copy the model's tokenizer into a data folder that has none."""
-  data, tokenizer = (
-    data_folder.DataFolder(root),
-    tokenization.load_tokenizer(source),
-  )
-  if not data.has_tokenizer:
-    tokenizer.save(data.tokenizer_path)
-  if data.tokenizer.fingerprint != tokenizer.fingerprint:
-    raise ValueError(
-      f'{source}: a model of tokenizer {tokenizer.fingerprint}, but {root} has '
-      f'{data.tokenizer.fingerprint}; expected another workdir.'
-    )
-
-
-def _cache() -> pathlib.Path:
-  root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
-  return pathlib.Path(root)
-
-
-def _lines(documents: Iterable[Mapping[str, str]]) -> str:
-  lines = []
-  for i, document in enumerate(documents):
-    row = {'id': f'{i}', 'title': ''} | dict(document)
-    lines.append(json.dumps(row, ensure_ascii=False, sort_keys=True) + '\n')
-  return ''.join(lines)
-
-
-def _write_documents(workdir: pathlib.Path, lines: str) -> pathlib.Path:
-  path = workdir / _DOCUMENTS
-  if path.exists() and path.read_text(encoding='utf-8') != lines:
-    raise ValueError(
-      f'{workdir}: made of other documents; expected another workdir, or this one '
-      'removed.'
-    )
-  workdir.mkdir(parents=True, exist_ok=True)
-  if not path.exists():
-    store.write_atomically(path, lines.encode())
-  return path
-
-
-def _link(source: pathlib.Path, target: pathlib.Path) -> None:
-  """Make a second name of a file; a killed call leaves no part of one."""
-  draft = drafts.beside(target)
-  drafts.link(source, draft)
-  os.replace(draft, target)
-  draft.unlink(missing_ok=True)  # stays where both names were one file
 
 
 def check_corpus(
@@ -135,12 +100,7 @@ def check_corpus(
   wanted: Mapping[str, Any],
 ) -> None:
   """Refuse another corpus than a run's (ValueError); warn of a changed file."""
-  differ = [
-    f'{k} {saved.get(k)!r}, not {wanted[k]!r}'
-    for k in wanted
-    if saved.get(k) != wanted[k]
-  ]
-  if differ:
+  if differ := _different(saved, wanted):
     raise ValueError(
       f'{workdir}: made of a corpus of {"; ".join(differ)}; expected another '
       'workdir, or this one removed.'
@@ -154,22 +114,56 @@ def check_corpus(
     logging.warning('%s has changed since %s was made.', path, made)
 
 
-def _warn_of_kept(
-  workdir: pathlib.Path,
-  saved: Mapping[str, Any],
-  wanted: Mapping[str, Any],
-  sections: Collection[str],
-) -> None:
-  """Warn where a folder keeps other settings than are wanted."""
-  differ = [
-    f'{section}.{name}={have!r}, not {wanted[section][name]!r}'
-    for section in sections
-    for name, have in saved[section].items()
-    if name in wanted[section] and wanted[section][name] != have
+def _different(
+  saved: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> list[str]:
+  """Describe the fields of two sections that differ."""
+  return [
+    f'{name} {saved.get(name)!r}, not {value!r}'
+    for name, value in wanted.items()
+    if saved.get(name) != value
   ]
-  if differ:
-    logging.warning(
-      '%s keeps the settings of its first use (%s); another workdir takes others.',
-      workdir,
-      '; '.join(differ),
+
+
+def _take_tokenizer(source: pathlib.Path, root: pathlib.Path) -> None:
+  """Copy the model's tokenizer into a data folder that has none."""
+  data = data_folder.DataFolder(root)
+  tokenizer = tokenization.load_tokenizer(source)
+  if not data.has_tokenizer:
+    tokenizer.save(data.tokenizer_path)
+  if data.tokenizer.fingerprint != tokenizer.fingerprint:
+    raise ValueError(
+      f'{source}: a model of tokenizer {tokenizer.fingerprint}, but {root} has '
+      f'{data.tokenizer.fingerprint}; expected another workdir.'
     )
+
+
+def _lines(documents: Iterable[Mapping[str, str]]) -> str:
+  rows = (
+    {'id': f'{i}', 'title': ''} | dict(document)
+    for i, document in enumerate(documents)
+  )
+  return ''.join(
+    json.dumps(row, ensure_ascii=False, sort_keys=True) + '\n' for row in rows
+  )
+
+
+def _write_documents(workdir: pathlib.Path, lines: str) -> pathlib.Path:
+  path = workdir / _DOCUMENTS
+  if not path.exists():
+    workdir.mkdir(parents=True, exist_ok=True)
+    store.write_atomically(path, lines.encode())
+  elif path.read_text(encoding='utf-8') != lines:
+    raise ValueError(
+      f'{workdir}: made of other documents; expected another workdir, or this one '
+      'removed.'
+    )
+  return path
+
+
+def _link(source: pathlib.Path, target: pathlib.Path) -> None:
+  """Make a second name of a file; a killed call leaves no part of one."""
+  draft = drafts.beside(target)
+  drafts.link(source, draft)
+  os.replace(draft, target)
+  draft.unlink(missing_ok=True)  # stays where both names were one file

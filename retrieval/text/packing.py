@@ -1,22 +1,41 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Pack the sentences of documents into blocks (Lee et al. 2019, section 3)."""
+"""Split documents into sentences and pack these into blocks (Lee et al. 2019, 3).
+
+Wikimedia's sentencex finds the sentences.
+"""
 
 from collections.abc import Iterable, Sequence
 import itertools
 import re
 
 import numpy as np
+import sentencex
 
 from retrieval import tokenization
 from retrieval.text import (
   corpus as corpus_lib,
-  sentences as sentences_lib,
   taggers,
   tokens as tokens_lib,
 )
 
+SENTENCES_VERSION = 1  # of `split_sentences`; part of the fingerprint of blocks
 SPECIALS = 3  # [CLS] title [SEP] block [SEP]
+_LINE = re.compile(r'\S(?:[^\n]*\S)?')  # without the blanks around it
+
+
+def split_sentences(text: str, language: str = 'en') -> list[tuple[int, int]]:
+  """Find the sentences of a text; line breaks end sentences.
+
+  Returns:
+    First and past-last character of each sentence, in order, without the blanks
+    around it.
+  """
+  return [
+    line.span()
+    for found in sentencex.get_sentence_boundaries(language, text)
+    for line in _LINE.finditer(text, found['start_index'], found['end_index'])
+  ]
 
 
 def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
@@ -48,99 +67,73 @@ def shard_arrays(
   Returns:
     The arrays, and the number of documents dropped by their title.
   """
-  documents = list(documents)
-  titles = [tokens.title(i) for i in documents]
+  named = [(i, tokens.title(i)) for i in documents]
   dropped = re.compile('|'.join(fields['drop_titles']) or r'(?!)')
-  kept = [
-    (i, title)
-    for i, title in zip(documents, titles, strict=True)
-    if not dropped.match(title)
-  ]
-  encoded = [e.ids for e in tokenizer.encode_batch([t for _, t in kept])]
-  rows = _Rows(fields, given)
-  for (document, title), title_ids in zip(kept, encoded, strict=True):
-    rows.add(tokens, document, title, title_ids)
-  dtype = tokens.tokens.dtype
-  return rows.arrays(dtype), len(documents) - len(kept)
-
-
-class _Rows:
-  """Collects the rows of one shard."""
-
-  def __init__(self, fields: dict, given: taggers.AnnotatedTagger | None):
-    self._fields, self._given = fields, given
-    self._blocks: list[tuple] = []
-    self._sentences: list[np.ndarray] = []
-    self._titles: list[np.ndarray] = []
-    self._num_title_tokens = 0
-
-  def _split(self, tokens, document: int, text: str) -> list[tuple[int, int]]:
-    found = []
-    if self._given is not None:
-      of = corpus_lib.Document(tokens.document_id(document), '', text)
-      found = [span[:2] for span in self._given.tag([of])[0]]
-      for (_, limit), (start, _) in itertools.pairwise(found):
-        if start < limit:
-          raise ValueError(
-            f'Sentences of document {of.id!r} overlap: one ends at character '
-            f'{limit}, the next starts at {start}.'
-          )
-    return found or sentences_lib.split(text, self._fields['language'])
-
-  def add(self, tokens, document: int, title: str, title_ids) -> None:
-    """Cut one document."""
-    fields = self._fields
+  kept = [(i, title) for i, title in named if not dropped.match(title)]
+  encoded = tokenizer.encode_batch([title for _, title in kept])
+  limit = fields['max_length'] - SPECIALS
+  dtype, num_title_tokens = tokens.tokens.dtype, 0
+  blocks, sentences = [], [np.zeros((0, 5), np.int64)]
+  titles = [np.zeros(0, dtype)]
+  for (document, title), encoding in zip(kept, encoded, strict=True):
     raw = tokens.text_bytes(document)
     text = raw.decode()
-    found = self._split(tokens, document, text)
+    found = _sentences(tokens.document_id(document), text, fields, given)
     byte_spans = tokenization.byte_offsets(text, found)
     # A token, of which the BOS is the first, belongs to the sentence in which
     # it begins; sentences without tokens are skipped.
     starts = tokens.token_bytes(document)[1:, 0]
     spans = 1 + np.searchsorted(starts, byte_spans)
-    kept = spans[:, 1] > spans[:, 0]
-    spans, byte_spans = spans[kept], byte_spans[kept]
-    limit = fields['max_length'] - SPECIALS
-    title_ids = title_ids[: limit // 2]
-    title_end = self._num_title_tokens + len(title_ids)
+    has_tokens = spans[:, 1] > spans[:, 0]
+    spans, byte_spans = spans[has_tokens], byte_spans[has_tokens]
+    if not len(spans):
+      continue
+    title_ids = encoding.ids[: limit // 2]
+    titles.append(title_ids)
+    title_span = num_title_tokens, num_title_tokens + len(title_ids)
+    num_title_tokens = title_span[1]
     lengths = np.diff(np.append(spans[:, 0], spans[-1:, 1])).tolist()
     packed = pack(lengths, limit - len(title_ids))
-    if fields['whole_documents'] and lengths:
+    if fields['whole_documents']:
       packed = [(0, len(lengths))]
     for first, last in packed:
       start, end = int(byte_spans[first, 0]), int(byte_spans[last - 1, 1])
-      known_by = title.encode() + b'\0' + raw[start:end]
-      row = np.full((last - first, 1), len(self._blocks))
-      self._sentences.append(
-        np.concatenate([row, spans[first:last], byte_spans[first:last]], axis=1)
-      )
-      tokens_of = (spans[first, 0], spans[last - 1, 1])
-      title_of = (self._num_title_tokens, title_end)
-      number = tokens_lib.hash_bytes(known_by)
-      self._blocks.append((document, *tokens_of, start, end, *title_of, number))
-    if packed:
-      self._titles.append(title_ids)
-      self._num_title_tokens = title_end
+      row = np.full((last - first, 1), len(blocks))
+      parts = row, spans[first:last], byte_spans[first:last]
+      sentences.append(np.concatenate(parts, axis=1))
+      token_span = spans[first, 0], spans[last - 1, 1]
+      hashed = tokens_lib.hash_bytes(title.encode() + b'\0' + raw[start:end])
+      blocks.append((document, *token_span, start, end, *title_span, hashed))
+  columns = list(zip(*blocks, strict=True)) or [()] * 8
+  table = np.concatenate(sentences)
+  counts = np.bincount(table[:, 0], minlength=len(blocks))
+  arrays = {
+    'document': np.asarray(columns[0], np.int64),
+    'token_span': np.asarray(columns[1:3], np.int32).T,
+    'byte_span': np.asarray(columns[3:5], np.int32).T,
+    'title_span': np.asarray(columns[5:7], np.int64).T,
+    'hash': np.asarray(columns[7], np.uint64),
+    'sentence_end': np.cumsum(counts, dtype=np.int64),
+    'sentence_row': table[:, 0],
+    'sentence_tokens': table[:, 1:3].astype(np.int32),
+    'sentence_bytes': table[:, 3:5].astype(np.int32),
+    'title_tokens': np.concatenate(titles).astype(dtype),
+  }
+  return arrays, len(named) - len(kept)
 
-  def arrays(self, token_dtype) -> dict[str, np.ndarray]:
-    """All rows as the arrays of the shard."""
-    columns = list(zip(*self._blocks, strict=True)) or [()] * 8
-    none = np.zeros((0, 5), np.int64)
-    sentences = np.concatenate([none, *self._sentences])
-    counts = np.bincount(
-      sentences[:, 0].astype(np.int64), minlength=len(self._blocks)
-    )
-    return {
-      'document': np.asarray(columns[0], np.int64),
-      'token_span': np.asarray(columns[1:3], np.int32).T,
-      'byte_span': np.asarray(columns[3:5], np.int32).T,
-      'title_span': np.asarray(columns[5:7], np.int64).T,
-      'hash': np.asarray(columns[7], np.uint64),
-      'sentence_end': np.cumsum(counts, dtype=np.int64),
-      'sentence_row': sentences[:, 0].astype(np.int64),
-      'sentence_tokens': sentences[:, 1:3].astype(np.int32),
-      'sentence_bytes': sentences[:, 3:5].astype(np.int32),
-      'title_tokens': np.concatenate(
-        [np.zeros(0, token_dtype), *self._titles]
-      ).astype(token_dtype),
-    }
+
+def _sentences(
+  name: str, text: str, fields: dict, given: taggers.AnnotatedTagger | None
+) -> list[tuple[int, int]]:
+  """Sentences of a document, as annotated or as split."""
+  found = []
+  if given is not None:
+    [spans] = given.tag([corpus_lib.Document(name, '', text)])
+    found = [span[:2] for span in spans]
+  for (_, limit), (start, _) in itertools.pairwise(found):
+    if start < limit:
+      raise ValueError(
+        f'Sentences of document {name!r} overlap: one ends at character '
+        f'{limit}, the next starts at {start}.'
+      )
+  return found or split_sentences(text, fields['language'])

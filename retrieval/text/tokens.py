@@ -42,7 +42,7 @@ def hash_bytes(data: bytes) -> int:
 
 
 def hash_id(document_id: str) -> int:
-  """Hash a document's id to 64 bits; stores can be compared by it."""
+  """Hash a document's id to 64 bits."""
   return hash_bytes(document_id.encode())
 
 
@@ -55,11 +55,18 @@ def _ends(parts: Sequence[bytes]) -> np.ndarray:
   return np.cumsum([len(part) for part in parts], dtype=np.int64)
 
 
-def encode_shard(
+def span_of(ends: sharded_array.ShardedArray, row: int) -> tuple[int, slice]:
+  """Return the shard of a row and what lies between the row before's end and its own."""
+  [shard], [i] = (x.tolist() for x in ends.locate(np.asarray([row])))
+  values = ends.shard(shard)
+  return shard, slice(int(values[i - 1]) if i else 0, int(values[i]))
+
+
+def _encode_shard(
   documents: Sequence[corpus_lib.Document],
   tokenizer: tokenization.Tokenizer,
   with_title: bool,
-  with_text: bool = False,
+  with_text: bool,
 ) -> dict[str, np.ndarray]:
   """Tokenize documents into the arrays of one shard."""
   texts = [document_text(document, with_title) for document in documents]
@@ -95,7 +102,7 @@ def encode_shard(
 def _set_up(tokenizer_path, with_title, with_text):
   tokenizer = tokenization.load_tokenizer(tokenizer_path)
   return lambda batch: (
-    encode_shard([*batch], tokenizer, with_title, with_text),
+    _encode_shard([*batch], tokenizer, with_title, with_text),
     len(batch),
   )
 
@@ -217,14 +224,9 @@ class TokenStore:
     before = self._token_end[np.maximum(documents - 1, 0)]
     return shards, np.where(rows > 0, before, 0)
 
-  def _span(self, end: sharded_array.ShardedArray, i: int) -> tuple[int, slice]:
-    [shard], [row] = (x.tolist() for x in end.locate(np.asarray([i])))
-    ends = end.shard(shard)
-    return shard, slice(int(ends[row - 1]) if row else 0, int(ends[row]))
-
   def document(self, i: int) -> np.ndarray:
     """Tokens of document `i`, BOS first: [length] uint16 or uint32."""
-    shard, span = self._span(self._token_end, i)
+    shard, span = span_of(self._token_end, i)
     return self.tokens.shard(shard)[span]
 
   def document_id(self, i: int) -> str:
@@ -244,24 +246,18 @@ class TokenStore:
 
   def text_bytes(self, i: int) -> bytes:
     """The text of document `i` in UTF-8, exactly the source's."""
-    self._check_text()
     return self._bytes('text', i)
+
+  def text(self, i: int) -> str:
+    """Return the text of document `i`."""
+    return self.decode(self.text_bytes(i))
 
   def token_bytes(self, i: int) -> np.ndarray:
     """First and past-last byte of each token of document `i`: [length, 2]."""
-    self._check_text()
-    shard, span = self._span(self._token_end, i)
+    shard, span = span_of(self._token_end, i)
     return self._token_bytes.shard(shard)[span]
-
-  def _check_text(self) -> None:
-    """Raise ValueError when the store was made without texts."""
-    if not self.with_text:
-      raise ValueError(
-        f'{self.path}: made without texts; expected a token store made with '
-        'with_text=True.'
-      )
 
   def _bytes(self, name: str, i: int) -> bytes:
     end, text = self._text[name]
-    shard, span = self._span(end, i)
+    shard, span = span_of(end, i)
     return bytes(text.shard(shard)[span])

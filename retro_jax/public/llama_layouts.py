@@ -5,7 +5,8 @@
 RMSNorm, rotary positions that turn the pairs (a, a + K / 2), heads that share keys,
 SwiGLU (Touvron et al. 2023). Qwen2 adds biases of q, k and v (arXiv 2407.10671),
 Qwen3 norms of each head's queries and keys (arXiv 2505.09388). Scaled positions and
-sliding windows are refused.
+sliding windows are refused. GGUF files of Llama's architecture (SmolLM2 is one) have
+other names and turn neighboring pairs.
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,23 @@ _SIZES = (
 )
 # What no field of RetroConfig says -> the value without it.
 _ABSENT = {'mlp_bias': False, 'partial_rotary_factor': 1.0}
+# Part of a layer in a GGUF file -> in Hugging Face's.
+_GGUF_PARTS = {
+  'attn_norm': 'input_layernorm',
+  'attn_q': 'self_attn.q_proj',
+  'attn_k': 'self_attn.k_proj',
+  'attn_v': 'self_attn.v_proj',
+  'attn_output': 'self_attn.o_proj',
+  'ffn_norm': 'post_attention_layernorm',
+  'ffn_gate': 'mlp.gate_proj',
+  'ffn_up': 'mlp.up_proj',
+  'ffn_down': 'mlp.down_proj',
+}
+_GGUF_REST = {
+  'token_embd.weight': 'embed_tokens.weight',
+  'output_norm.weight': 'norm.weight',
+  'output.weight': 'lm_head.weight',
+}
 # Buffers that old files hold: the frequencies of rotary positions.
 _BUFFERS = re.compile(r'layers\.\d+\.self_attn\.rotary_emb\.inv_freq$')
 
@@ -46,12 +64,9 @@ def fields(settings: Mapping[str, Any]) -> dict[str, Any]:
   kind = settings.get('model_type')
   if kind not in MODEL_TYPES:
     raise ValueError(f'model_type {kind!r}; expected one of {MODEL_TYPES}')
-  missing = {*_SIZES} - {*settings}
-  if missing:
-    raise ValueError(f'settings {sorted(missing)} are missing')
   _check_absent(settings)
   whole = public_decoders.check_whole
-  width, d_ff, heads, layers = (whole(x, settings[x]) for x in _SIZES)
+  width, d_ff, heads, layers = (whole(x, settings.get(x)) for x in _SIZES)
   shared = whole(
     'num_key_value_heads', settings.get('num_key_value_heads') or heads
   )
@@ -83,6 +98,64 @@ def fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     'ff_biases': False,
     'tie_readout': bool(settings.get('tie_word_embeddings', False)),
   }
+
+
+def gguf_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
+  """Fields of RetroConfig for the decoder of a GGUF file, as `fields`.
+
+  Args:
+    tied: whether it has no readout of its own.
+  """
+  kind = settings.get('general.architecture')
+  if kind != 'llama':
+    raise ValueError(f"architecture {kind!r}; expected 'llama'")
+
+  def get(name, default=None):
+    return settings.get(f'llama.{name}', default)
+
+  def shortest(name, default=None):
+    """The number that was meant by one that was stored in float32."""
+    value = public_decoders.check_number(f'llama.{name}', get(name, default))
+    return float(str(np.float32(value)))
+
+  scaling = get('rope.scaling.type', 'none')
+  found = fields(
+    {
+      'model_type': 'llama',
+      'hidden_size': get('embedding_length'),
+      'intermediate_size': get('feed_forward_length'),
+      'num_attention_heads': get('attention.head_count'),
+      'num_hidden_layers': get('block_count'),
+      'num_key_value_heads': get('attention.head_count_kv'),
+      'head_dim': get('attention.key_length'),
+      'rms_norm_eps': shortest('attention.layer_norm_rms_epsilon'),
+      'rope_theta': shortest('rope.freq_base', 1e4),
+      'rope_scaling': None if scaling == 'none' else {'rope_type': scaling},
+      'tie_word_embeddings': tied,
+    }
+  )
+  turned, head_dim = get('rope.dimension_count'), found['head_dim']
+  if turned not in (None, head_dim):
+    raise ValueError(f'{turned} of {head_dim} dimensions of a head are rotary')
+  return found
+
+
+def gguf_arrays(
+  arrays: public_decoders.Arrays, head_dim: int
+) -> dict[str, np.ndarray]:
+  """The tensors of a GGUF file as `params` takes them."""
+  found = {}
+  for name, array in arrays.items():
+    named = re.fullmatch(r'blk\.(\d+)\.(\w+)\.weight', name)
+    layer, part = named.groups() if named else ('', '')
+    if part in ('attn_q', 'attn_k'):
+      # Pairs (2 a, 2 a + 1) of each head to (a, a + K / 2).
+      pairs = array.reshape(-1, head_dim // 2, 2, array.shape[-1])
+      array = pairs.swapaxes(1, 2).reshape(array.shape)
+    if part in _GGUF_PARTS:
+      name = f'layers.{layer}.{_GGUF_PARTS[part]}.weight'
+    found[_GGUF_REST.get(name, name)] = array
+  return found
 
 
 def _check_absent(settings: Mapping[str, Any]) -> None:

@@ -1,10 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Public decoders as baselines of RETRO: fields of the config and parameters.
+"""GPT-2 as a baseline of RETRO: fields of the config and parameters.
 
-Llama's architecture as GGUF files have it (SmolLM2 is one), and GPT-2's as the
-safetensors of Hugging Face have it; `llama_layouts` has Llama's there. Nothing is
-read here: what is given are names and arrays.
+`llama_layouts` has Llama and its relatives. Nothing is read here: what is given are
+names and arrays.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,67 +51,6 @@ class Taken:
       raise ValueError(f'tensors {sorted(self._left)[:5]} are of no use here')
 
 
-def llama_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
-  """Fields of RetroConfig for the decoder of a GGUF file.
-
-  Args:
-    tied: whether it has no readout of its own.
-
-  Returns:
-    The decoder's fields but vocab_size.
-
-  Raises:
-    ValueError: for an architecture that is not Llama's, or scaled positions.
-  """
-  kind = settings.get('general.architecture')
-  if kind != 'llama':
-    raise ValueError(f"architecture {kind!r}; expected 'llama'")
-
-  def get(name, default=None):
-    value = settings.get(f'llama.{name}', default)
-    if value is None:
-      raise ValueError(f'setting llama.{name} is missing')
-    return value
-
-  scaling = get('rope.scaling.type', 'none')
-  if scaling != 'none':
-    raise ValueError(f'rotary positions scaled by {scaling!r}; expected none')
-
-  def whole(name, default=None):
-    return check_whole(f'llama.{name}', get(name, default))
-
-  width, heads = whole('embedding_length'), whole('attention.head_count')
-  head_dim = whole('attention.key_length', width // heads)
-  turned = whole('rope.dimension_count', head_dim)
-  if turned != head_dim:
-    raise ValueError(f'{turned} of {head_dim} dimensions of a head are rotary')
-  return {
-    'd_model': width,
-    'd_ff': whole('feed_forward_length'),
-    'num_heads': heads,
-    'head_dim': head_dim,
-    'num_layers': whole('block_count'),
-    'decoder': {
-      'positions': 'rotary',
-      'rotary_base': _shortest(
-        'llama.rope.freq_base', get('rope.freq_base', 1e4)
-      ),
-      'max_positions': 0,
-      'num_kv_heads': whole('attention.head_count_kv', heads),
-      'gated': True,
-      'norm': 'rms',
-    },
-    'norm_epsilon': _shortest(
-      'llama.attention.layer_norm_rms_epsilon',
-      get('attention.layer_norm_rms_epsilon'),
-    ),
-    'activation': 'silu',
-    'projection_biases': False,
-    'ff_biases': False,
-    'tie_readout': tied,
-  }
-
-
 def check_whole(name: str, value: Any) -> int:
   """Check a setting that is a whole number of at least 1."""
   if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -127,68 +65,6 @@ def check_number(name: str, value: Any) -> float:
   return float(value)
 
 
-def _shortest(name: str, value: Any) -> float:
-  """The number that was meant by one that was stored in float32."""
-  return float(str(np.float32(check_number(name, value))))
-
-
-def llama_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
-  """Parameters of a baseline from the tensors of a GGUF file.
-
-  Args:
-    arrays: linear layers as [out, in]. Rows of q and k are in the order of that
-      format, which turns neighboring pairs.
-
-  Returns:
-    The tree of `model.Retro`, float32.
-
-  Raises:
-    ValueError: naming a tensor that is missing, unknown or of another shape.
-  """
-  c, take = config, Taken(arrays)
-  heads, shared = c.num_heads, c.decoder.num_kv_heads or c.num_heads
-  inner, d = heads * c.head_dim, c.d_model
-
-  def linear(name, rows, columns):
-    return take(f'{name}.weight', rows, columns).T
-
-  def turned(name, count):
-    """Pairs (2 a, 2 a + 1) of each head to (a, a + K / 2)."""
-    rows = take(f'{name}.weight', count * c.head_dim, d)
-    pairs = rows.reshape(count, c.head_dim // 2, 2, d)
-    return pairs.swapaxes(1, 2).reshape(-1, d).T
-
-  def layer(i):
-    name = f'blk.{i}'
-    attention = {
-      'q': turned(f'{name}.attn_q', heads),
-      'k': turned(f'{name}.attn_k', shared),
-      'v': linear(f'{name}.attn_v', shared * c.head_dim, d),
-      'o': linear(f'{name}.attn_output', d, inner),
-    }
-    feed_forward = {
-      'w1': linear(f'{name}.ffn_gate', c.d_ff, d),
-      'w3': linear(f'{name}.ffn_up', c.d_ff, d),
-      'w2': linear(f'{name}.ffn_down', d, c.d_ff),
-    }
-    return (
-      {'scale': take(f'{name}.attn_norm.weight', d)},
-      attention,
-      {'scale': take(f'{name}.ffn_norm.weight', d)},
-      feed_forward,
-    )
-
-  params = {
-    'embedding': take('token_embd.weight', c.vocab_size, d),
-    'final_norm': {'scale': take('output_norm.weight', d)},
-    **branches(c, layer),
-  }
-  if not c.tie_readout:
-    params['readout'] = take('output.weight', c.vocab_size, d)
-  take.finish()
-  return params
-
-
 def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
   """Fields of RetroConfig for GPT-2's decoder.
 
@@ -199,22 +75,16 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     The decoder's fields but vocab_size.
 
   Raises:
-    ValueError: for another architecture, or a choice that is not here.
+    ValueError: for a choice that is not here.
   """
-  kind = settings.get('model_type')
-  if kind != 'gpt2':
-    raise ValueError(f"model_type {kind!r}; expected 'gpt2'")
-  missing = {*_GPT2_SIZES} - {*settings}
-  if missing:
-    raise ValueError(f'settings {sorted(missing)} are missing')
   width, heads, layers, positions = (
-    check_whole(name, settings[name]) for name in _GPT2_SIZES
+    check_whole(name, settings.get(name)) for name in _GPT2_SIZES
   )
   for name in ('scale_attn_by_inverse_layer_idx', 'add_cross_attention'):
     if settings.get(name):
       raise ValueError(f'{name}={settings[name]}; expected False')
-  activation = settings.get('activation_function', 'gelu_new')
-  if activation not in list(_ACTIVATIONS):
+  activation = str(settings.get('activation_function', 'gelu_new'))
+  if activation not in _ACTIVATIONS:
     raise ValueError(
       f'activation_function {activation!r}; expected one of {[*_ACTIVATIONS]}'
     )

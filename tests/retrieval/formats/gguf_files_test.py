@@ -70,11 +70,11 @@ def test_what_is_no_file_is_named(path, tmp_path):
   ('place', 'value'),
   [('tensors', 1 << 50), ('settings', 1 << 50), ('array', 1 << 50)],
 )
-def test_lengths_beyond_the_file_allocate_nothing(path, tmp_path, place, value):
+def test_lengths_beyond_the_file_are_refused(path, tmp_path, place, value):
   data = bytearray(path.read_bytes())
   array = data.index(b'tokenizer.ggml.tokens') + len('tokenizer.ggml.tokens')
   at = {'tensors': 8, 'settings': 16, 'array': array + 8}[place]
   data[at : at + 8] = value.to_bytes(8, 'little')
   (tmp_path / 'x.gguf').write_bytes(data)
-  with pytest.raises(ValueError, match=r'x\.gguf: damaged or cut \(1125'):
+  with pytest.raises(ValueError, match=r'x\.gguf: damaged or cut'):
     gguf_files.GgufFile(tmp_path / 'x.gguf')

@@ -52,7 +52,7 @@ def test_nothing_is_executed(tmp_path):
   for protocol in (0, 2, 4):
     data = pickle.dumps({'w': Bomb(target)}, protocol)
     path = _archive(tmp_path / f'{protocol}.bin', data)
-    with pytest.raises(ValueError, match="call '(posix|nt) system'.*refused"):
+    with pytest.raises(ValueError, match="call '(posix|nt).system'.*refused"):
       torch_pickle.read(path)
     assert not target.exists()
     pickle.loads(data)  # it would have been

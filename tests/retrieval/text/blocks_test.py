@@ -9,7 +9,6 @@ import pytest
 from retrieval.text import (
   blocks as blocks_lib,
   packing,
-  sentences,
 )
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -23,13 +22,13 @@ def data(tmp_path_factory):
 
 def test_sentences_are_stripped_and_in_order():
   text = ' Dr. Ünder met 日本.\nIt rained!  Yes?\n\n The end'
-  found = [text[a:b] for a, b in sentences.split(text)]
+  found = [text[a:b] for a, b in packing.split_sentences(text)]
   assert found == ['Dr. Ünder met 日本.', 'It rained!', 'Yes?', 'The end']
 
 
 @given(st.text())
 def test_sentences_cover_all_but_blanks(text):
-  found = sentences.split(text)
+  found = packing.split_sentences(text)
   flat = [position for span in found for position in span]
   assert flat == sorted(flat)
   kept = ''.join(text[a:b] for a, b in found)
@@ -83,7 +82,7 @@ def test_blocks_hold_every_sentence_once(data):
     text = data.tokens.text_bytes(int(blocks.documents(owners)[i]))
     want = data.tokenizer.encode(text[start:limit].decode()).ids
     np.testing.assert_array_equal(tokens[i, : counts[i]], want)
-  total = sum(len(sentences.split(d['text'])) for d in data.documents)
+  total = sum(len(packing.split_sentences(d['text'])) for d in data.documents)
   assert blocks.num_sentences == total
 
 

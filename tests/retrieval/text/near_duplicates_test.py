@@ -184,13 +184,14 @@ def test_other_evaluation_sets_are_compared_with(stores, tmp_path):
 def test_pairs_at_the_threshold_are_found(threshold):
   """200 pairs of 100 grams in all, of which just so many are shared."""
   settings = near_duplicates.Settings(threshold=threshold)
-  index, rng = near_duplicates._Index(settings), np.random.default_rng(0)
-  shared, asked = round(100 * threshold), []
+  rng, shared = np.random.default_rng(0), round(100 * threshold)
+  documents, asked = [], []
   for i in range(200):
     grams = rng.integers(0, 1 << 63, 100, np.uint64)
     half = (100 - shared) // 2
-    index.add(i, np.unique(grams[: shared + half]))
+    documents.append((i, np.unique(grams[: shared + half])))
     asked.append(np.unique(np.delete(grams, np.s_[shared : shared + half])))
+  index = near_duplicates._Index(settings, documents)
   found = [index.nearest(grams) for grams in asked]
   assert found == [(threshold, i) for i in range(200)]
 

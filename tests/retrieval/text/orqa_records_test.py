@@ -339,15 +339,6 @@ def test_pretraining_corpus(made, tmp_path):
     assert words == text.split()[: i % 2]
 
 
-def test_a_span_outside_its_block_leaves_no_shard(made, tmp_path):
-  def spans(ids):
-    return [np.asarray([[0, 1000]])] * len(ids)
-
-  with pytest.raises(ValueError, match=r'block 0: \[0, 1000\] is not a span'):
-    official_records.write_pretraining(tmp_path / 'w', made.blocks, spans, 1)
-  assert not list(tmp_path.iterdir())
-
-
 def test_equal_exports_are_equal_bytes(made, tmp_path):
   for name in ('a', 'b'):
     official_records.write_retrieval_corpus(

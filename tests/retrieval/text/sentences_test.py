@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.text import sentences
+from retrieval.text import packing
 from tests.retrieval.text import tiny_blocks
 
 
@@ -18,15 +18,15 @@ from tests.retrieval.text import tiny_blocks
 )
 def test_languages_end_sentences_by_their_own_rules(language, parts):
   text = 'Am 3. Oktober kam er. Gut.'
-  found = sentences.split(text, language)
+  found = packing.split_sentences(text, language)
   assert [text[low:high] for low, high in found] == parts
 
 
 def test_other_scripts_have_their_own_stops():
   text = 'これは文です。次の文です。 यह वाक्य है।'
-  found = [text[low:high] for low, high in sentences.split(text, 'ja')]
+  found = [text[low:high] for low, high in packing.split_sentences(text, 'ja')]
   assert found[:2] == ['これは文です。', '次の文です。']
-  assert sentences.split('') == sentences.split(' \n\t\n') == []
+  assert packing.split_sentences('') == packing.split_sentences(' \n\t\n') == []
 
 
 def test_blocks_beyond_ascii_are_exact(tmp_path):
