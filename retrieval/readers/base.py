@@ -71,18 +71,17 @@ class Fields:
     Raises:
       BadRecord: for a field that is missing or not a string, naming `where`.
     """
+    if isinstance(number := record.get(self.id), numbers.Integral) and (
+      not isinstance(number, bool)
+    ):
+      position = str(number)
+    elif self.id:
+      position = string(record, self.id, where)
     return Document(
-      id=_identifier(record, self.id, where) if self.id else position,
+      id=position,
       title=string(record, self.title, where) if self.title else '',
       text=string(record, self.text, where),
     )
-
-
-def _identifier(record: Mapping[str, Any], name: str, where: str) -> str:
-  value = record.get(name)
-  if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-    return str(value)
-  return string(record, name, where)
 
 
 def field(record: Mapping[str, Any], name: str, where: str) -> Any:

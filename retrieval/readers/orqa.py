@@ -44,30 +44,24 @@ def find_block_files(path: pathlib.Path) -> list[base.SourceFile]:
   Raises:
     FileNotFoundError: when one of them is missing.
   """
-  names = [BLOCKS_FILE + suffix for suffix in _SUFFIXES]
-  folder = path
-  if not path.is_dir():
-    names, folder = [path.name], path.parent
+  folder, names = path.parent, [path.name]
+  if path.is_dir():
+    folder, names = path, [BLOCKS_FILE + suffix for suffix in _SUFFIXES]
   blocks = _first_file(folder, names)
-  if not blocks:
-    raise FileNotFoundError(
-      f'corpus.path {str(path)!r}: no file there for kind orqa_blocks (names '
-      f'looked for: {", ".join(names)}).'
-    )
   stem = blocks.name.removesuffix('.gz').replace('blocks', 'titles')
-  names = [stem + suffix for suffix in _SUFFIXES]
-  titles = _first_file(folder, names)
-  if not titles or titles == blocks:
-    raise FileNotFoundError(
-      f'{blocks}: no titles beside it (names looked for: {", ".join(names)}).'
-    )
+  if stem == blocks.name.removesuffix('.gz'):
+    raise FileNotFoundError(f'{blocks}: no name of titles beside it.')
+  titles = _first_file(folder, [stem + suffix for suffix in _SUFFIXES])
   return [base.SourceFile(file, file.name) for file in (blocks, titles)]
 
 
-def _first_file(
-  folder: pathlib.Path, names: Sequence[str]
-) -> pathlib.Path | None:
-  return next((folder / n for n in names if (folder / n).is_file()), None)
+def _first_file(folder: pathlib.Path, names: Sequence[str]) -> pathlib.Path:
+  for name in names:
+    if (folder / name).is_file():
+      return folder / name
+  raise FileNotFoundError(
+    f'corpus.path {folder}: expected {" or ".join(names)} there.'
+  )
 
 
 def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
@@ -80,22 +74,17 @@ def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
   pairs = itertools.zip_longest(texts, titles)
   for i, (text, title) in enumerate(pairs):
     if text is None or title is None:
-      raise ValueError(_unequal(files, i, text is None, pairs))
+      longer = files[0 if title is None else 1].path
+      raise ValueError(
+        f'{longer}: more than the {i} records of the other file; expected a '
+        'title for each block.'
+      )
     where = f'{files[0].path}: record {i}'
     try:
       title = base.decode(title, f'{files[1].path}: record {i}')
       yield where, base.Document(str(i), title, base.decode(text, where))
     except base.BadRecord as error:
       yield where, error
-
-
-def _unequal(files, count: int, more_titles: bool, rest) -> str:
-  longer = count + 1 + sum(1 for _ in rest)
-  texts, titles = (count, longer) if more_titles else (longer, count)
-  return (
-    f'{files[0].path} holds {texts} records, {files[1].path} {titles}: expected '
-    'a title for each block.'
-  )
 
 
 def read_examples(

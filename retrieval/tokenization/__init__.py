@@ -55,7 +55,7 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
   if found.suffix == '.json':
     from retrieval.tokenization import byte_pairs
 
-    if byte_pairs.is_byte_pairs(found):
+    if byte_pairs.read_spec(found):
       return byte_pairs.BytePairTokenizer(found)
   if found.suffix in ('.json', '.txt'):
     return WordPieceTokenizer(found)

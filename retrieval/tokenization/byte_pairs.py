@@ -91,33 +91,6 @@ def read_spec(path: pathlib.Path) -> dict[str, Any] | None:
   return spec if found else None
 
 
-def _vocabulary(
-  path: pathlib.Path, spec: Mapping[str, Any]
-) -> tuple[dict[str, int], dict[str, int]]:
-  """Return the ids of added tokens, and those of all tokens."""
-  try:
-    tokens = spec.get('added_tokens') or ()
-    added = {token['content']: token['id'] for token in tokens}
-    vocab = {**spec['model']['vocab'], **added}
-  except (KeyError, TypeError):
-    raise ValueError(
-      f'{path}: damaged (expected vocab and added_tokens, each token with an id).'
-    ) from None
-  for token, i in vocab.items():
-    whole = type(i) is int and 0 <= i < _MAX_TOKENS
-    if not whole or not isinstance(token, str):
-      raise ValueError(
-        f'{path}: token {token!r} has id {i!r}; expected a text with a whole '
-        f'number below {_MAX_TOKENS:,}.'
-      )
-  return added, vocab
-
-
-def is_byte_pairs(path: str | os.PathLike) -> bool:
-  """Whether a tokenizer.json is one of byte pairs over bytes."""
-  return read_spec(pathlib.Path(path)) is not None
-
-
 def write(
   path: str | os.PathLike, spec: Mapping[str, Any], specials: Mapping[str, str]
 ) -> None:
@@ -144,6 +117,21 @@ def read_specials(folder: pathlib.Path) -> dict[str, str]:
   return names
 
 
+def _make(spec: Mapping[str, Any]) -> tuple[Any, set[str]]:
+  """Make the library's tokenizer, and return the added tokens beside it."""
+  import tokenizers
+
+  tokens = spec.get('added_tokens') or ()
+  added = {token['content']: token['id'] for token in tokens}
+  # A special token in a text is read as text.
+  dropped = ('added_tokens', 'post_processor', 'truncation', 'padding')
+  kept = {k: v for k, v in spec.items() if k not in dropped}
+  vocab = {**spec['model']['vocab'], **added}
+  kept['model'] = {**spec['model'], 'vocab': vocab, 'unk_token': None}
+  kept |= {'version': '1.0', 'added_tokens': []}
+  return tokenizers.Tokenizer.from_str(json.dumps(kept)), {*added}
+
+
 class BytePairTokenizer(base.Tokenizer):
   """A byte pair encoding of all bytes.
 
@@ -166,15 +154,20 @@ class BytePairTokenizer(base.Tokenizer):
     self._spec, self._specials = read_spec(path), read_specials(path.parent)
     if self._spec is None:
       raise ValueError(f'{path}: not a byte pair encoding over bytes.')
-    added, vocab = _vocabulary(path, self._spec)
+    try:
+      self._tokenizer, added = _make(self._spec)
+    except Exception as e:  # the library raises nothing more specific
+      raise ValueError(f'{path}: damaged ({e}).') from None
+    vocab = self._tokenizer.get_vocab()
+    self.vocab_size = max(vocab.values()) + 1
     missing = {*self._specials.values()} - {*vocab}
-    if missing:
-      raise ValueError(f'{path}: the vocabulary lacks {sorted(missing)}.')
-    self._start(path, vocab)
+    if missing or self.vocab_size > _MAX_TOKENS:
+      raise ValueError(
+        f'{path}: {self.vocab_size:,} tokens; lacks {sorted(missing)}.'
+      )
     self.bos_id, self.eos_id, self.pad_id = (
       vocab[self._specials[name]] for name in _SPECIALS
     )
-    self.vocab_size = max(vocab.values()) + 1
     self.fingerprint = store.fingerprint([self._spec, self._specials])
     controls = {*self._specials.values(), *added}
     self._bytes = [b''] * self.vocab_size
@@ -184,19 +177,6 @@ class BytePairTokenizer(base.Tokenizer):
     self.token_num_bytes = np.asarray([len(b) for b in self._bytes], np.int32)
     if self.decode(self.encode(_PROBE).ids) != _PROBE:
       raise ValueError(f'{path}: this tokenizer changes text.')
-
-  def _start(self, path: pathlib.Path, vocab: dict[str, int]) -> None:
-    import tokenizers
-
-    # A special token in a text is read as text.
-    dropped = ('added_tokens', 'post_processor', 'truncation', 'padding')
-    spec = {k: v for k, v in self._spec.items() if k not in dropped}
-    spec['model'] = {**spec['model'], 'vocab': vocab, 'unk_token': None}
-    spec |= {'version': '1.0', 'added_tokens': []}
-    try:
-      self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(spec))
-    except Exception as e:  # the library raises nothing more specific
-      raise ValueError(f'{path}: not a tokenizer ({e}).') from None
 
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
     """Encode texts on all cores; add no specials.

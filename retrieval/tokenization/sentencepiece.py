@@ -41,39 +41,35 @@ class SentencePieceTokenizer(base.Tokenizer):
       FileNotFoundError: when there is no such file.
       ValueError: when it is not a model, or a model that loses text.
     """
-    self._path = base.find(path, FILES)
-    self._model = self._path.read_bytes()
-    self._start()
-    model = self._processor
-    self.vocab_size = model.GetPieceSize()
-    self.pad_id, self.unk_id = model.pad_id(), model.unk_id()
-    self.bos_id, self.eos_id = model.bos_id(), model.eos_id()
-    self.fingerprint = store.hash_files([self._path])
-    self._bytes = [self._piece_bytes(i) for i in range(self.vocab_size)]
-    self.token_num_bytes = np.asarray([len(b) for b in self._bytes], np.int32)
-    self._byte_ids = [model.PieceToId(f'<0x{b:02X}>') for b in range(256)]
-    self._check()
-
-  def _start(self) -> None:
     import sentencepiece
 
+    path = base.find(path, FILES)
+    self._model = path.read_bytes()
     try:
       if not self._model:
         raise RuntimeError('an empty file, which the library would load')
-      self._processor = sentencepiece.SentencePieceProcessor(
+      self._processor = model = sentencepiece.SentencePieceProcessor(
         model_proto=self._model
       )
     except RuntimeError:
       raise ValueError(
-        f'{self._path}: not a SentencePiece model ({len(self._model)} bytes).'
+        f'{path}: not a SentencePiece model ({len(self._model)} bytes).'
       ) from None
-
-  def __getstate__(self):
-    return {k: v for k, v in self.__dict__.items() if k != '_processor'}
-
-  def __setstate__(self, state):
-    self.__dict__.update(state)
-    self._start()
+    self.vocab_size = model.GetPieceSize()
+    self.pad_id, self.unk_id = model.pad_id(), model.unk_id()
+    self.bos_id, self.eos_id = model.bos_id(), model.eos_id()
+    self.fingerprint = store.hash_files([path])
+    self._bytes = [self._piece_bytes(i) for i in range(self.vocab_size)]
+    self.token_num_bytes = np.asarray([len(b) for b in self._bytes], np.int32)
+    self._byte_ids = [model.PieceToId(f'<0x{b:02X}>') for b in range(256)]
+    ids = model.EncodeAsIds(_PROBE)
+    if self._join(ids) != _PROBE.encode() or len(set(self._byte_ids)) != 256:
+      raise ValueError(
+        f'{path}: this model normalizes text or has no byte fallback, and so '
+        'loses text; train one with experiments.prepare, stage tokenizer.'
+      )
+    if min(self.pad_id, self.bos_id, self.eos_id) < 0:
+      raise ValueError(f'{path}: the model lacks a pad, bos or eos id.')
 
   def _piece_bytes(self, i: int) -> bytes:
     model = self._processor
@@ -84,23 +80,9 @@ class SentencePieceTokenizer(base.Tokenizer):
       return bytes([int(piece[3:5], 16)])
     return piece.replace(SPACE, ' ').encode()
 
-  def _check(self) -> None:
-    ids = self._processor.EncodeAsIds(_PROBE)
-    if self._join(ids) != _PROBE.encode() or len(set(self._byte_ids)) != 256:
-      raise ValueError(
-        f'{self._path}: this model normalizes text or has no byte fallback, '
-        'and so loses text; train one with experiments.prepare, stage tokenizer.'
-      )
-    if min(self.pad_id, self.bos_id, self.eos_id) < 0:
-      raise ValueError(f'{self._path}: the model lacks a pad, bos or eos id.')
-
-  def encode_batch(
-    self, texts: Sequence[str], num_threads: int = 1
-  ) -> list[base.Encoding]:
+  def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
     """Encode texts; add no specials."""
-    if not texts:
-      return []
-    rows = self._processor.EncodeAsIds(list(texts), num_threads=num_threads)
+    rows = self._processor.EncodeAsIds(list(texts), num_threads=1)
     return [
       self._encoding(text, row) for text, row in zip(texts, rows, strict=True)
     ]
@@ -109,24 +91,19 @@ class SentencePieceTokenizer(base.Tokenizer):
     if self._join(row) != text.encode():
       row = self._encode_by_parts(text)
     ids = np.fromiter(row, np.int32, len(row))
-    offsets = np.empty((len(row), 2), np.int64)
-    lengths = self.token_num_bytes[ids]
-    np.cumsum(lengths, out=offsets[:, 1])
-    np.subtract(offsets[:, 1], lengths, out=offsets[:, 0])
-    return base.Encoding(ids, offsets)
+    lengths = self.token_num_bytes[ids].astype(np.int64)
+    ends = np.cumsum(lengths)
+    return base.Encoding(ids, np.stack([ends - lengths, ends], axis=1))
 
   def _encode_by_parts(self, text: str) -> list[int]:
     """Encode the text between U+2581 characters, and these by their bytes."""
-    first, *others = text.split(SPACE)
-    row = self._part(first)
-    for part in others:
-      row += self._as_bytes(SPACE)
-      row += self._part(part)
+    row = []
+    for i, part in enumerate(text.split(SPACE)):
+      found = self._processor.EncodeAsIds(part)
+      if self._join(found) != part.encode():
+        found = self._as_bytes(part)
+      row += (self._as_bytes(SPACE) if i else []) + found
     return row
-
-  def _part(self, text: str) -> list[int]:
-    row = self._processor.EncodeAsIds(text) if text else []
-    return row if self._join(row) == text.encode() else self._as_bytes(text)
 
   def _as_bytes(self, text: str) -> list[int]:
     return [self._byte_ids[b] for b in text.encode()]

@@ -12,8 +12,6 @@ from absl import logging
 from retrieval.store import store
 from retrieval.tokenization import sentencepiece as sentencepiece_lib
 
-MIN_VOCAB_SIZE = 270
-MAX_VOCAB_SIZE = 128_000
 # No piece holds these: a line break is its own piece, the others are bytes.
 _BREAKS = re.compile(f'[\n\0{sentencepiece_lib.SPACE}]')
 _MAX_LINE_BYTES = 1 << 20
@@ -32,25 +30,30 @@ def train_sentencepiece(
 
   Equal texts and arguments, `num_threads` included, give an equal file. Texts
   are streamed; of their lines `max_sentences` are sampled and held in memory.
-  The vocabulary, of 270 to 128,000 pieces, includes the 256 bytes and 4
-  specials.
+  The vocabulary includes the 256 bytes and 4 specials.
 
   Raises:
-    ValueError: when the size is out of range, or too large or too small for the
-      texts. Errors of the texts' iterator pass through.
+    ValueError: when the size is too large or too small for the texts. Errors of
+      the texts' iterator pass through.
   """
   import sentencepiece
 
-  if not MIN_VOCAB_SIZE <= vocab_size <= MAX_VOCAB_SIZE:
-    raise ValueError(
-      f'tokenizer.vocab_size {vocab_size}: expected {MIN_VOCAB_SIZE} to '
-      f'{MAX_VOCAB_SIZE:,}.'
-    )
-  lines = _Lines(texts)
-  model = io.BytesIO()
+  count, fault, model = 0, None, io.BytesIO()
+
+  def lines():
+    nonlocal count, fault
+    try:
+      for text in texts:
+        for line in _lines(text):
+          count += 1
+          yield line
+    except Exception as e:  # which the trainer would hide
+      fault = e
+      raise
+
   try:
     sentencepiece.SentencePieceTrainer.Train(
-      sentence_iterator=iter(lines),
+      sentence_iterator=lines(),
       model_writer=model,
       vocab_size=vocab_size,
       model_type='unigram',
@@ -71,32 +74,12 @@ def train_sentencepiece(
       minloglevel=2,
     )
   except RuntimeError as e:
-    if lines.error:
-      raise lines.error from None
-    raise ValueError(_explained(str(e), vocab_size, lines.count)) from None
+    if fault:
+      raise fault from None
+    raise ValueError(_explained(str(e), vocab_size, count)) from None
   store.write_atomically(model_path, model.getvalue())
-  counts = f'{vocab_size:,} pieces from {lines.count:,} lines'
-  logging.info('Trained %s: %s.', model_path, counts)
+  logging.info('Trained %s on %d lines.', model_path, count)
   return sentencepiece_lib.SentencePieceTokenizer(model_path)
-
-
-class _Lines:
-  """Lines for the trainer; keeps the error that the trainer would hide."""
-
-  def __init__(self, texts: Iterable[str]):
-    self._texts = texts
-    self.count = 0
-    self.error: Exception | None = None
-
-  def __iter__(self) -> Iterator[str]:
-    try:
-      for text in self._texts:
-        for line in _lines(text):
-          self.count += 1
-          yield line
-    except Exception as e:
-      self.error = e
-      raise
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -184,7 +184,7 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
   assert packed.read_config(run)['index']['shards'] == 3 and not told
   config = configs.replaced(config, **{'index.shards': 2})
   trained_reader.take_packaged(config, run)
-  assert 'index.shards=3' in told.pop()[-1] and not told
+  assert 'index.shards 3' in told.pop()[-1] and not told
   os.utime(f'{run}/data/tokens', (0, 0))  # the corpus is newer
   config = configs.replaced(config, **{'index.shards': 3})
   trained_reader.take_packaged(config, run)

@@ -94,13 +94,10 @@ def test_what_is_no_byte_pairs_is_refused(tmp_path):
   path.write_text('[' * 99_999)
   with pytest.raises(ValueError, match='not a byte pair encoding'):
     byte_pairs.BytePairTokenizer(path)
-  for change, line in (
-    ([{'id': 1}], 'damaged'),
-    ([{'content': 'x', 'id': 2**40}], 'expected a text with a whole number'),
-  ):
+  for change in ([{'id': 1}], [{'content': 'x', 'id': 2**40}]):
     spec = json.loads((_write(tmp_path) / path.name).read_text())
     path.write_text(json.dumps(spec | {'added_tokens': change}))
-    with pytest.raises(ValueError, match=f'tokenizer.json: .*{line}'):
+    with pytest.raises(ValueError, match='tokenizer.json: damaged'):
       byte_pairs.BytePairTokenizer(path)
   path.write_text('{"model": 1}')
   with pytest.raises(ValueError, match='not a WordPiece'):
