@@ -11,7 +11,6 @@ continues the very same batches and losses, or refuses.
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
-import json
 import math
 import pathlib
 import shutil
@@ -22,13 +21,11 @@ import jax
 from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
-from experiments.engine import metric_writer
-from retrieval.store import checkpoints, locks, packed, store
+from retrieval.store import checkpoints, locks, packed
 
-_HIDDEN = ('.saving-', '.removing-', f'.{checkpoints.BEST}.')
-_CONVERTED = {
-  'converted': True
-}  # pipeline of parameters that were not trained here
+_HIDDEN = ('.saving-', '.removing-')
+# The pipeline of parameters that were not trained here.
+_CONVERTED = {'converted': True}
 
 
 class Checkpoints:
@@ -54,31 +51,21 @@ class Checkpoints:
         resume. None if each step has its own, given to `save`.
       fingerprints: fingerprints of the data by name, for readers of the parameters.
       keep: number of newest steps that stay on disk; 0 keeps all.
-      best_metric: name of a metric as in metrics.jsonl; the step in which it is
-        best stays on disk, too. '' for none.
+      best_metric: name of a metric; the step in which it is best stays on disk, too.
+        '' for none.
       best_mode: 'min' or 'max', what is best.
 
     Raises:
       ValueError: when the folder holds a packed model.
     """
-    _check_not_packed(workdir)
-    self._folder = checkpoints.folder_of(workdir)
-    self._metadata = {
-      'config': dict(config),
-      'pipeline': dict(pipeline),
-      'index_version': index_version,
-      'fingerprints': dict(fingerprints or {}),
-    }
+    self._folder = _folder(workdir)
+    self._metadata = _metadata(config, pipeline, index_version, fingerprints)
     self._keep, self._metric = keep, best_metric
     self._sign = -1 if best_mode == 'max' else 1
-    self._values: dict[int, float] = {}  # of the best metric, by step
     self._background = futures.ThreadPoolExecutor(1, 'checkpoints')
-    self._jobs: list[futures.Future] = []
+    self._saving: futures.Future | None = None
     if not jax.process_index():
       _remove_leftovers(self._folder)
-      for row in metric_writer.read(workdir) if best_metric else ():
-        if row['step'] <= (self.latest_step() or 0):
-          self._note(row['step'], row)
 
   def __enter__(self) -> 'Checkpoints':
     return self
@@ -86,7 +73,6 @@ class Checkpoints:
   def __exit__(self, kind, *unused_exception) -> None:
     try:
       self.wait()
-      self._tidy()
     except OSError as error:
       if kind is None:
         raise
@@ -98,10 +84,10 @@ class Checkpoints:
       multihost_utils.sync_global_devices('checkpoints')
 
   def wait(self) -> None:
-    """Wait for the saves so far; OSError if one failed."""
-    jobs, self._jobs = self._jobs, []
-    for job in jobs:
-      job.result()
+    """Wait for the last save; OSError if it failed."""
+    saving, self._saving = self._saving, None
+    if saving:
+      saving.result()
 
   def latest_step(self) -> int | None:
     """Return the newest step, or None."""
@@ -119,48 +105,36 @@ class Checkpoints:
     state: Any,
     batches: Iterator,
     index_version: str | None = None,
+    metrics: Mapping[str, float] | None = None,
   ) -> None:
     """Save a step in the background; `state` may be donated after the call.
 
     Args:
       index_version: version in use, if it changes from step to step.
+      metrics: of the step; the best metric may be among them.
 
     Raises:
       OSError: if this save cannot begin, or the one before failed.
     """
     self.wait()
-    metadata = dict(self._metadata)
+    metadata, metric = dict(self._metadata), None
     if index_version is not None:
       metadata['index_version'] = index_version
+    value = (metrics or {}).get(self._metric, math.nan)
+    if math.isfinite(value):  # NaN is never the best
+      metric = self._metric, self._sign * value
     parts = {'state': state, 'data': batches}
-    finish = _start_save(self._folder, step, parts, metadata)
-    self._jobs.append(self._background.submit(finish))
-    self._jobs.append(self._background.submit(self._tidy))
+    finish = _start_save(self._folder, step, parts, metadata, metric)
 
-  def measured(self, step: int, values: Mapping[str, float]) -> None:
-    """Take note of the best metric, if it is among a step's metrics."""
-    if self._note(step, values):
-      self._jobs.append(self._background.submit(self._tidy))
+    def finish_and_tidy():
+      finish()
+      if self._keep and not jax.process_index():
+        there = checkpoints.numbers(self._folder)
+        keep = {*there[-self._keep :], checkpoints.best(self._folder)}
+        for old in {*there} - keep:
+          _remove(self._folder / str(old))
 
-  def _note(self, step: int, values: Mapping[str, float]) -> bool:
-    value = values.get(self._metric)
-    found = value is not None and math.isfinite(value)  # NaN is never the best
-    if found:
-      self._values[step] = value
-    return found
-
-  def _tidy(self) -> None:
-    """Name the best step on disk, and remove what is not to be kept."""
-    if jax.process_index():
-      return
-    there = checkpoints.numbers(self._folder)
-    keep = there[-self._keep :] if self._keep else there
-    measured = [(self._sign * x, n) for n, x in [*self._values.items()]]
-    if best := [n for _, n in sorted(measured) if n in there][:1]:
-      text = json.dumps({'metric': self._metric, 'step': best[0]})
-      store.write_atomically(self._folder / checkpoints.BEST, text.encode())
-    for step in {*there} - {*keep, *best}:
-      _remove(self._folder / str(step))
+    self._saving = self._background.submit(finish_and_tidy)
 
   def restore(self, abstract: Any, batches: Iterator) -> Any:
     """Load the newest step and move `batches` to its position.
@@ -181,9 +155,12 @@ class Checkpoints:
     saved, now = dict(found.custom_metadata), dict(self._metadata)
     saved['params'] = _shapes(found.metadata['params'])
     now['params'] = _shapes(abstract.params)
-    parts = ('pipeline', 'index_version', 'params')
-    parts = [x for x in parts if now[x] is not None]
-    changed = [y for x in parts for y in _differences(saved[x], now[x], x)]
+    changed = [
+      line
+      for part in ('pipeline', 'index_version', 'params')
+      if now[part] is not None
+      for line in _differences(saved[part], now[part], part)
+    ]
     if changed:
       raise ValueError(
         f'{path} cannot be continued exactly ({"; ".join(changed[:4])}): '
@@ -226,14 +203,8 @@ def save_params(
       packed model.
     locks.WriterError: when another process writes there.
   """
-  _check_not_packed(workdir)
-  folder = checkpoints.folder_of(workdir)
-  metadata = {
-    'config': dict(config),
-    'pipeline': _CONVERTED,
-    'index_version': index_version,
-    'fingerprints': dict(fingerprints or {}),
-  }
+  folder = _folder(workdir)
+  metadata = _metadata(config, _CONVERTED, index_version, fingerprints)
   with locks.writer(workdir):
     _remove_leftovers(folder)
     there = checkpoints.numbers(folder)
@@ -250,11 +221,22 @@ def save_params(
       _remove(folder / str(older))
 
 
-def _check_not_packed(workdir: str) -> None:
+def _folder(workdir: str) -> pathlib.Path:
+  """Return the folder of checkpoints; ValueError in that of a packed model."""
   if packed.is_packed(workdir):
     raise ValueError(
       f'{workdir}: holds a packed model; expected another --workdir.'
     )
+  return checkpoints.folder_of(workdir)
+
+
+def _metadata(config, pipeline, index_version, fingerprints) -> dict[str, Any]:
+  return {
+    'config': dict(config),
+    'pipeline': dict(pipeline),
+    'index_version': index_version,
+    'fingerprints': dict(fingerprints or {}),
+  }
 
 
 def _start_save(
@@ -262,6 +244,7 @@ def _start_save(
   step: int,
   parts: Mapping[str, Any],
   metadata: Mapping[str, Any],
+  metric: tuple[str, float] | None = None,
 ) -> Callable[[], None]:
   """Begin to write a step; return what waits for it, hashes and names it."""
   path, hidden = folder / str(step), folder / f'.saving-{step}'
@@ -273,7 +256,7 @@ def _start_save(
     try:
       response.result()  # all processes have written
       if not jax.process_index():
-        checkpoints.seal(hidden, step)
+        checkpoints.seal(hidden, step, metric)
         if path.exists():
           _remove(path)
         hidden.rename(path)
@@ -298,10 +281,7 @@ def _remove(path: pathlib.Path) -> None:
 def _remove_leftovers(folder: pathlib.Path) -> None:
   for path in folder.glob('.*'):
     if path.name.startswith(_HIDDEN):
-      if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-      else:
-        path.unlink()
+      shutil.rmtree(path, ignore_errors=True)
 
 
 def _differences(saved: Any, now: Any, name: str) -> list[str]:

@@ -145,33 +145,30 @@ def train(
         values.pop(optimizers.WEIGHT, None)
         _report(writer, step, values | meter.read())
 
-    def record(step: int, kind: str, found: Mapping[str, float]) -> None:
-      values = {f'{kind}/{name}': value for name, value in found.items()}
-      _report(writer, step, values)
-      saver.measured(step, values)
-      best = config.best_metric
-      if best.startswith(f'{kind}/') and best not in values:
-        raise ValueError(
-          f'config.best_metric={best!r}: expected one of {sorted(values)}.'
-        )
-
-    def measure(step: int) -> None:
-      """Run validation, and the task's evals at the end, once a step.
+    def measure(step: int) -> dict[str, float]:
+      """Run validation, and the task's evals at the end; return all metrics.
 
       The eval with the best metric runs whenever validation does.
       """
-      last = step == num_steps
-      due = last or (step and step % config.eval_every == 0)
-      if due and config.eval_batches and not writer.written(step, 'valid/'):
-        found = validate(program, state.params, task, config.eval_batches)
-        record(step, 'valid', found)
+      found, best, last = {}, config.best_metric, step == num_steps
+      due = last or step % config.eval_every == 0
+      if due and config.eval_batches:
+        batches = config.eval_batches
+        found['valid'] = validate(program, state.params, task, batches)
       for kind, evaluate in task.evals.items():
-        best = due and config.best_metric.startswith(f'{kind}/')
-        if (last or best) and not writer.written(step, f'{kind}/'):
-          record(step, kind, evaluate(state.params))
-      meter.pause()
+        if last or (due and best.startswith(f'{kind}/')):
+          found[kind] = evaluate(state.params)
+      measured = {}
+      for kind, values in found.items():
+        values = {f'{kind}/{name}': value for name, value in values.items()}
+        _report(writer, step, values)
+        measured |= values
+      if due and best and best not in measured:
+        raise ValueError(
+          f'config.best_metric={best!r}: expected one of {sorted(measured)}.'
+        )
+      return measured
 
-    measure(start)  # a run that was killed while it measured still owes this
     pending = None
     for step in range(start + 1, num_steps + 1):
       profile(step - start)
@@ -196,15 +193,16 @@ def train(
       if saving or step % config.eval_every == 0:
         finish(*pending)
         pending = None
-        if saving:
-          version = (
-            index_refresher.version_to_save() if index_refresher else None
-          )
-          saver.save(step, state, batches, version)
+        version = None
+        if index_refresher and saving:
+          version = index_refresher.version_to_save()
+        measured = measure(step)
+        if saving:  # last: a killed run measures again what was not saved
+          saver.save(step, state, batches, version, measured)
+        meter.pause()
         if ending:
           saver.wait()
           raise signals.Terminated(step)
-        measure(step)
   return state
 
 

@@ -17,7 +17,6 @@ import socket
 import time
 
 import jax
-from jax.experimental import multihost_utils
 from tensorboardX import record_writer, summary
 from tensorboardX.proto import event_pb2
 
@@ -40,36 +39,31 @@ class MetricWriter:
       locks.WriterError: if another process writes this folder.
       ValueError: for a row that cannot be read.
     """
+    self._files = contextlib.ExitStack()
+    self._is_first = not jax.process_index()
+    if not self._is_first:
+      return
     path = pathlib.Path(workdir) / FILE
-    self._events = self._rows = None
-    is_first = not jax.process_index()
-    with locks.writer(workdir) if is_first else contextlib.nullcontext():
-      # All processes know what is measured: they measure the rest together.
+    with locks.writer(workdir):
       rows = [row for row in read(path) if row['step'] <= resume_step]
-      self._written = {(row['step'], name) for row in rows for name in row}
-      if jax.process_count() > 1:
-        multihost_utils.sync_global_devices('metrics')
-      if is_first:
-        text = ''.join(f'{json.dumps(row)}\n' for row in rows)
-        if not path.exists() or path.read_text() != text:
-          store.write_atomically(path, text)
-        self._rows = path.open('ab')
-        self._events = _open_events(workdir, resume_step + 1)
+      text = ''.join(f'{json.dumps(row)}\n' for row in rows)
+      if not path.exists() or path.read_text() != text:
+        store.write_atomically(path, text)
+      self._rows = self._files.enter_context(path.open('ab'))
+      self._events = _open_events(workdir, resume_step + 1)
+      self._files.callback(self._events.close)
 
   def __enter__(self) -> 'MetricWriter':
     return self
 
   def __exit__(self, *unused_exception) -> None:
-    for file in (self._rows, self._events):
-      # What is not on disk by now did not fit: `write` has said so.
-      with contextlib.suppress(OSError):
-        if file is not None:
-          file.close()
+    # What is not on disk by now did not fit: `write` has said so.
+    with contextlib.suppress(OSError):
+      self._files.close()
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
     """Add one row, on disk when this returns. A NaN is written as null."""
-    self._written.update((step, name) for name in values)
-    if self._rows is None:
+    if not self._is_first:
       return
     row = {'step': step} | {
       name: float(value) if math.isfinite(value) else None
@@ -81,10 +75,6 @@ class MetricWriter:
       scalar = summary.scalar(name, float(value))
       _add(self._events, step=step, summary=scalar)
     self._events.flush()
-
-  def written(self, step: int, prefix: str) -> bool:
-    """Whether metrics with this prefix were written of a step, now or before."""
-    return any(s == step and n.startswith(prefix) for s, n in self._written)
 
 
 def _open_events(workdir: str, first_step: int) -> record_writer.RecordWriter:

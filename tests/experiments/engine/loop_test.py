@@ -123,12 +123,13 @@ def test_finished_run_is_left_alone(whole):
   assert _equal(state.params, again.params)
 
 
-def test_measurements_a_killed_run_owes_are_made(whole, tmp_path):
-  shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
-  path = tmp_path / metric_writer.FILE
-  lines = path.read_text().splitlines(keepends=True)
-  assert 'shape/num_leaves' in lines[-1]
-  path.write_text(''.join(lines[:-1]))
+def test_a_run_that_ends_while_it_measures_measures_again(whole, tmp_path):
+  def interrupt(params):
+    raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt):
+    _train(tmp_path, {'shape': interrupt}, dropout_rate=0.5, ragged=True)
+  assert checkpoints.find(str(tmp_path)).step == 6
   evals = {'shape': lambda params: {'num_leaves': 7.0}}
   _train(tmp_path, evals, dropout_rate=0.5, ragged=True)
   assert _rows(tmp_path) == _rows(whole[0])

@@ -197,8 +197,8 @@ def main(workdir, *arguments):
 def _send_while_saving(at, number):
   save = checkpoint_writer.Checkpoints.save
 
-  def save_and_send(self, step, state, batches, version):
-    save(self, step, state, batches, version)
+  def save_and_send(self, step, *arguments):
+    save(self, step, *arguments)
     if step == at:
       os.kill(os.getpid(), number)
 
