@@ -117,10 +117,6 @@ def _write_shard(draft: pathlib.Path, vectors, number: int, fields) -> None:
     (draft / 'searcher.json').write_text(f'{text}\n')
 
 
-def _builder(folder: pathlib.Path) -> functools.partial:
-  return functools.partial(build_shard, folder)
-
-
 def build(
   path: str | os.PathLike,
   vectors,
@@ -137,9 +133,9 @@ def build(
         '%s: unfinished index of other settings; not used.', other
       )
   todo = missing(folder)
-  set_up = functools.partial(_builder, folder.absolute())
+  make = functools.partial(build_shard, folder.absolute())
   calls = ((number,) for number in todo)
-  built = (executor or executors.Inline()).run('index', set_up, calls)
+  built = (executor or executors.Inline()).run('index', make, calls)
   for done, number in enumerate(built, 1):
     logging.info('Shard %d is built, %d of %d.', number, done, len(todo))
   return sharded.ShardedSearcher.load(folder, shards_in_memory)

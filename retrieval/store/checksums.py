@@ -43,13 +43,7 @@ def mode() -> str:
 
 
 def choose(value: str) -> None:
-  """Set the mode of this process and of its children.
-
-  The default, and '', leave the mode that the environment variable names.
-
-  Raises:
-    ValueError: for an unknown mode.
-  """
+  """Set the mode of this process and its children; the default leaves it as it is."""
   if value not in ('', MODES[0]):
     os.environ[VARIABLE] = value
   mode()
@@ -58,11 +52,8 @@ def choose(value: str) -> None:
 def check(file: pathlib.Path, expected: str, advice: str) -> None:
   """Compare a file with its checksum, unless this process has done so.
 
-  Args:
-    advice: what to do about a damaged file, for the error.
-
   Raises:
-    ValueError: when the file is missing or damaged.
+    ValueError: when the file is missing or damaged; it ends with the advice.
   """
   if mode() == 'off':
     return

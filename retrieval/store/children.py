@@ -23,8 +23,8 @@ def exit_with_parent(
   """End this process once its parent has ended, even if it was killed.
 
   Args:
-    ignored: signals that are for the parent to answer, as a terminal sends Ctrl-C
-      and its end to both; only Python's main thread may set this.
+    ignored: signals that a terminal sends to both, for the parent to answer; only
+      Python's main thread may set this.
   """
   if threading.current_thread() is threading.main_thread():
     for number in ignored:
@@ -37,8 +37,7 @@ def exit_with_parent(
 def start_tracker() -> None:
   """Start what removes the shared memory of dead processes, before they make any.
 
-  Python starts it by itself, but then the end of a terminal (SIGHUP), which is
-  sent to all processes, ends it first. Ctrl-C and SIGTERM do not end it.
+  If Python starts it by itself, the end of a terminal (SIGHUP) ends it first.
   """
   before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
   try:

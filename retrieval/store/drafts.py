@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Names of files and folders that are being written, before they are renamed.
+"""Files and folders that are being written, before they are renamed.
 
 A draft of NAME is `.NAME.draft-HOST-PID-RANDOM` beside it, so that two writers never
 share one, and those of dead writers are known.

@@ -24,10 +24,6 @@ from retrieval.store import children
 
 MOST_DEATHS = 3
 
-# Makes the function of a job, once in each process.
-SetUp = Callable[[], Callable[..., Any]]
-Calls = Iterable[tuple]  # arguments of each call
-
 
 class JobError(RuntimeError):
   """The processes of one call died too often."""
@@ -37,13 +33,16 @@ class Executor(abc.ABC):
   """Runs the calls of a job."""
 
   @abc.abstractmethod
-  def run(self, name: str, set_up: SetUp, calls: Calls) -> Iterator[Any]:
+  def run(
+    self, name: str, function: Callable[..., Any], calls: Iterable[tuple]
+  ) -> Iterator[Any]:
     """Yield the results as the calls finish.
 
     Args:
       name: of the job, for messages.
-      set_up: called once in each process; other processes get it pickled.
-      calls: taken one by one, no faster than processes take them.
+      function: other processes get it pickled, once each; what they have to open
+        themselves is `Lazy`.
+      calls: arguments of each, taken one by one, no faster than processes take them.
 
     Raises:
       JobError: after the third death of the processes of one call.
@@ -54,11 +53,10 @@ class Executor(abc.ABC):
 class Inline(Executor):
   """Runs calls in this process."""
 
-  def run(self, name: str, set_up: SetUp, calls: Calls) -> Iterator[Any]:
+  def run(self, name, function, calls) -> Iterator[Any]:
     """See `Executor`."""
     del name
-    function = set_up()
-    return (function(*arguments) for arguments in calls)
+    return itertools.starmap(function, calls)
 
 
 class Share(Inline):
@@ -83,9 +81,9 @@ class Processes(Remote):
     """Take the number of processes."""
     self._count = count
 
-  def run(self, name: str, set_up: SetUp, calls: Calls) -> Iterator[Any]:
+  def run(self, name, function, calls) -> Iterator[Any]:
     """See `Executor`."""
-    pickled, calls = cloudpickle.dumps(set_up), enumerate(calls)
+    pickled, calls = cloudpickle.dumps(function), enumerate(calls)
     waiting: list[tuple[int, tuple]] = []
     deaths = collections.Counter()
     while True:
@@ -117,8 +115,8 @@ class Processes(Remote):
             yield result
       except process.BrokenProcessPool:
         waiting = [*pending.values(), *waiting]
-        deaths.update(number for number, _ in pending.values())
-        count_death(name, deaths, [*pending.values()])
+        for call in pending.values():
+          count_death(name, deaths, call)
       finally:
         if pending:
           for child in [*(pool._processes or {}).values()]:
@@ -127,52 +125,44 @@ class Processes(Remote):
 
 
 def count_death(
-  name: str, deaths: collections.Counter, lost: list[tuple[int, tuple]]
+  name: str, deaths: collections.Counter, call: tuple[int, tuple]
 ) -> None:
-  """Log the calls whose processes died; JobError after the third death of one."""
-  for number, arguments in lost:
-    shard = arguments[0] if arguments else number
-    if deaths[number] >= MOST_DEATHS:
-      raise JobError(
-        f'{name}: shard {shard} failed {MOST_DEATHS} times: its process was '
-        'killed, as happens for want of memory (fewer processes need less). The '
-        'shards that are done stay; the same command continues.'
-      )
-    logging.warning('%s: a process died; shard %s runs again.', name, shard)
+  """Log a call whose process died; JobError after its third death."""
+  number, arguments = call
+  shard = arguments[0] if arguments else number
+  deaths[number] += 1
+  if deaths[number] >= MOST_DEATHS:
+    raise JobError(
+      f'{name}: shard {shard} failed {MOST_DEATHS} times: its process was '
+      'killed, as happens for want of memory (fewer processes need less). The '
+      'shards that are done stay; the same command continues.'
+    )
+  logging.warning('%s: a process died; shard %s runs again.', name, shard)
 
 
-class Worker:
-  """The function of a job in another process."""
-
-  def __init__(self, pickled: bytes):
-    """Take a pickled `SetUp`, which the first call calls."""
-    self._pickled, self._function = pickled, None
-
-  def __call__(self, *arguments) -> Any:
-    """Return the result of a call; raise errors that can be pickled."""
+def call_pickled(function: Callable[..., Any], arguments: tuple) -> Any:
+  """Return the result of a call; raise errors that can be pickled."""
+  try:
+    return function(*arguments)
+  except Exception as error:
     try:
-      if self._function is None:
-        self._function = cloudpickle.loads(self._pickled)()
-      return self._function(*arguments)
-    except Exception as error:
-      try:
-        pickle.loads(pickle.dumps(error))
-      except Exception:  # noqa: BLE001 - of any class
-        kind = ValueError if isinstance(error, ValueError) else RuntimeError
-        raise kind(f'{type(error).__name__}: {error}') from error
-      raise
+      pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - of any class
+      kind = ValueError if isinstance(error, ValueError) else RuntimeError
+      raise kind(f'{type(error).__name__}: {error}') from error
+    raise
 
 
-_WORKER: list[Worker] = []  # of this process
+_FUNCTION: list[Callable[..., Any]] = []  # of this process's job
 
 
 def _start(pickled: bytes) -> None:
   children.exit_with_parent()
-  _WORKER[:] = [Worker(pickled)]
+  _FUNCTION[:] = [Lazy(cloudpickle.loads, pickled)]
 
 
 def _call(*arguments) -> Any:
-  return _WORKER[0](*arguments)
+  return call_pickled(_FUNCTION[0], arguments)
 
 
 class Lazy:

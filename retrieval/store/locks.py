@@ -46,14 +46,11 @@ def hold(
 ) -> Iterator[None]:
   """Hold a lock on a file, which is made if absent.
 
-  In a folder that cannot be written, a caller that does not wait goes on without it.
+  A caller that does not wait goes on without it in a folder that cannot be written,
+  and gets BlockingIOError when another process holds a conflicting lock.
 
   Args:
     shared: whether others may hold it at the same time, if theirs are shared, too.
-
-  Raises:
-    BlockingIOError: when another process holds a conflicting lock, unless the
-      caller waits for it.
   """
   with contextlib.ExitStack() as stack:
     if wait or os.access(file.parent, os.W_OK):
@@ -70,19 +67,15 @@ def hold(
 def writer(
   folder: str | os.PathLike, role: str = RUN, process_index: int = 0
 ) -> Iterator[None]:
-  """Be the only process that writes a folder, in one role.
+  """Be the only process that writes a folder, in one role; else WriterError.
 
   One process may hold the lock several times. Its first holder removes what dead
   writers left below the folder. Who may not write the folder goes on without a lock.
 
   Args:
     folder: made if absent, and removed again if it stays empty.
-    role: RUN, DATA, or the name of the file that is written; writers in
-      different roles write different files.
+    role: RUN, DATA, or the name of the only file that is written.
     process_index: number of a process that writes together with others.
-
-  Raises:
-    WriterError: when another process has the lock.
   """
   folder = pathlib.Path(folder)
   is_new = not folder.is_dir()

@@ -24,12 +24,7 @@ def sealed(content: Mapping[str, Any]) -> str:
 
 
 def read_json(file: pathlib.Path, missing: str = '') -> dict[str, Any]:
-  """Read a JSON object of `sealed`, and compare its checksum.
-
-  Raises:
-    FileNotFoundError: when there is no such file; `missing` says so.
-    ValueError: when it is damaged.
-  """
+  """Read a JSON object of `sealed`, and compare its checksum; errors as below."""
   content = read_object(file, missing)
   expected = content.pop(_CHECKSUM, None)
   found = checksums.of_bytes(dump(content).encode())
@@ -41,7 +36,7 @@ def read_json(file: pathlib.Path, missing: str = '') -> dict[str, Any]:
 
 
 def read_object(file: pathlib.Path, missing: str = '') -> dict[str, Any]:
-  """Read a JSON object as it stands, such as another program's.
+  """Read a JSON object without a checksum, such as another program's.
 
   Raises:
     FileNotFoundError: when there is no such file; `missing` says so.

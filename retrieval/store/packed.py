@@ -91,12 +91,7 @@ def is_packed(folder: str | os.PathLike) -> bool:
 
 
 def read_facts(folder: str | os.PathLike) -> Facts:
-  """Read weights.json.
-
-  Raises:
-    FileNotFoundError: when the folder holds no packed model.
-    ValueError: when the file is damaged.
-  """
+  """Read weights.json: FileNotFoundError without it, ValueError if it is damaged."""
   path = pathlib.Path(folder) / WEIGHTS
   found = manifests.read_json(path, f'{path}: no packed model here.')
   try:
@@ -111,11 +106,7 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
 
 
 def checked(folder: str | os.PathLike, name: str) -> pathlib.Path:
-  """Return the path of a file, its checksum compared.
-
-  Raises:
-    ValueError: when the file is missing or damaged.
-  """
+  """Return the path of a file; ValueError when it is missing or damaged."""
   checksum = read_facts(folder).files[name]
   path = _path(folder, name, checksum)
   checksums.check(path, checksum, _ADVICE)
@@ -148,15 +139,11 @@ def param_shapes(folder: str | os.PathLike) -> dict[str, Any]:
 def load_params(
   folder: str | os.PathLike, parts: Collection[str] = ()
 ) -> dict[str, Any]:
-  """Read the parameters, float32 in host memory.
+  """Read the parameters, float32 in host memory; ValueError for a damaged file.
 
   Args:
     parts: names of the first level of the parameters, all by default; a part that the
       model lacks is left out.
-
-  Raises:
-    FileNotFoundError: when the folder holds no packed model.
-    ValueError: when a file is damaged.
   """
   found = {}
   for file, arrays in _arrays(folder).items():

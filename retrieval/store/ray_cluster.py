@@ -50,20 +50,13 @@ class Cluster:
   @property
   def needs(self) -> dict[str, float]:
     """Ray's resources of one worker."""
-    found = {
-      'CPU': self.cpus_per_worker,
-      'GPU': self.gpus_per_worker,
-      'TPU': self.tpus_per_worker,
-    }
+    kinds = ('CPU', 'GPU', 'TPU')
+    found = {x: getattr(self, f'{x.lower()}s_per_worker') for x in kinds}
     return {name: number for name, number in found.items() if number}
 
 
 def hold_shards(address: str) -> None:
-  """Let a cluster hold the shards of searchers that are opened from now on.
-
-  Args:
-    address: of a Ray cluster; '' for this process.
-  """
+  """Let a cluster hold the shards of searchers opened from now on; '': this process."""
   os.environ[_SHARDS_AT] = address
 
 
@@ -73,11 +66,7 @@ def shards_at() -> str:
 
 
 def import_ray():
-  """Return the module of Ray.
-
-  Raises:
-    ImportError: when it is not installed.
-  """
+  """Return the module of Ray; ImportError names the extra that installs it."""
   try:
     import ray
   except ImportError:

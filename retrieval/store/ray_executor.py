@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The executor of corpus jobs on a Ray cluster, whose nodes may come and go.
 
-Each worker is an actor that sets the job up once and then runs one call after another.
-All nodes need the files of the job, the working folder and the Python environment of
-the driver under the same paths.
+Each worker is an actor that unpickles the job's function once and then runs one call
+after another. All nodes need the files of the job, the working folder and the Python
+environment of the driver under the same paths; a node that lacks them is left out.
 """
 
 import collections
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import itertools
 import os
@@ -53,11 +53,11 @@ class _Actor:
     if folder not in sys.path:
       sys.path.insert(0, folder)
     os.environ.update(environment)
-    self._worker = executors.Worker(pickled)
+    self._function = executors.call_pickled(cloudpickle.loads, (pickled,))
 
   def run(self, *arguments) -> Any:
     """Return the result of a call."""
-    return self._worker(*arguments)
+    return executors.call_pickled(self._function, arguments)
 
 
 class RayExecutor(executors.Remote):
@@ -86,19 +86,25 @@ class RayExecutor(executors.Remote):
     """See `executors.Remote`."""
     self._closed = True
 
-  def run(self, name, set_up, calls) -> Iterator[Any]:
+  def run(self, name, function, calls) -> Iterator[Any]:
     """See `executors.Executor`; a call that raises OSError runs again, too."""
     ray, calls, deaths = self._ray, enumerate(calls), collections.Counter()
     waiting: list[tuple[int, tuple]] = []  # at most one, and those lost
     idle: list[Any] = []  # workers
     # reference -> worker, and its call; None while it starts
     running: dict[Any, tuple[Any, tuple[int, tuple] | None]] = {}
+    # Workers that could not start: they keep others off their node.
+    left_out: list[Any] = []
+    refusals: list[Exception] = []
     next_look, next_line = 0.0, time.monotonic() + _PATIENCE_SEC
     with contextlib.ExitStack() as stack:
-      arguments = self._start_arguments(set_up, stack)
-      stack.callback(
-        lambda: [*map(ray.kill, (*idle, *(x for x, _ in running.values())))]
-      )
+      arguments = self._start_arguments(function, stack)
+
+      def end():
+        for worker in (*idle, *left_out, *(x for x, _ in running.values())):
+          ray.kill(worker)
+
+      stack.callback(end)
       while not self._closed:
         waiting += itertools.islice(calls, not waiting)
         if not waiting and not any(call for _, call in running.values()):
@@ -110,7 +116,10 @@ class RayExecutor(executors.Remote):
         now = time.monotonic()
         if waiting and now > next_look:
           next_look = now + _POLL_SEC
-          for _ in range(self._room() - len(running)):
+          room = self._room(len(left_out))
+          if not room and not running and refusals:
+            raise refusals[-1] from None
+          for _ in range(room - len(running)):
             worker = self._new_worker()
             running[worker.start.remote(*arguments)] = worker, None
           if now > next_line and not any(x for _, x in running.values()):
@@ -128,15 +137,19 @@ class RayExecutor(executors.Remote):
           try:
             result = ray.get(reference)
           except ray.exceptions.RayError as error:
+            next_look = 0.0
             cause = getattr(error, 'cause', None)
+            if call is None and isinstance(cause, Exception):
+              left_out.append(worker)
+              if str(cause) not in map(str, refusals):
+                logging.warning('%s: a node is left out: %s', name, cause)
+              refusals.append(cause)
+              continue
             if isinstance(cause, Exception) and not isinstance(cause, OSError):
               raise cause from None
             logging.warning('%s: %s', name, ' '.join(str(error).split())[-300:])
             ray.kill(worker)
-            next_look = 0.0
-            lost = call or (-1, ('start',))
-            deaths[lost[0]] += 1
-            executors.count_death(name, deaths, [lost])
+            executors.count_death(name, deaths, call or (-1, ('start',)))
             waiting[:0] = [call] if call else []
           else:
             idle.append(worker)
@@ -146,7 +159,9 @@ class RayExecutor(executors.Remote):
               deaths.pop(-1, None)
       raise executors.JobError(f'{name}: its workers were ended.')
 
-  def _start_arguments(self, set_up, stack: contextlib.ExitStack) -> tuple:
+  def _start_arguments(
+    self, function: Callable[..., Any], stack: contextlib.ExitStack
+  ) -> tuple:
     """Return the arguments of `_Actor.start`; the stack removes the marks."""
     marks = []
     for folder in self._folders:
@@ -158,10 +173,10 @@ class RayExecutor(executors.Remote):
     own = {x: y for x, y in os.environ.items() if x.startswith(_OWN_VARIABLES)}
     # XLA's threads; Ray sets those of OpenMP.
     own['NPROC'] = str(max(1, int(self._cluster.cpus_per_worker)))
-    pickled = self._ray.put(cloudpickle.dumps(set_up))
+    pickled = self._ray.put(cloudpickle.dumps(function))
     return pickled, os.getcwd(), marks, own
 
-  def _room(self) -> int:
+  def _room(self, num_left_out: int) -> int:
     """Return the number of workers that the cluster has room for."""
     needs = self._cluster.needs
     room = sum(
@@ -169,6 +184,7 @@ class RayExecutor(executors.Remote):
       for node in self._ray.nodes()
       if node['Alive']
     )
+    room = max(0, room - num_left_out)
     return min(room, self._cluster.workers or room)
 
   def _new_worker(self) -> Any:

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Safetensors files larger than memory: read memory-mapped, written in parts.
 
-A file is the length of a JSON header (8 bytes, little-endian), the header (name
--> dtype, shape, first and past-last byte of the data), and the data. The
-`safetensors` library copies every array into memory when it reads and when it
-writes.
+The `safetensors` library copies every array into memory. A file is the length of a JSON
+header (8 bytes, little-endian), the header (name -> dtype, shape, first and past-last
+byte of the data), and the data.
 """
 
 from collections.abc import Mapping
@@ -41,12 +40,7 @@ _WRITE_BYTES = 64 << 20
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Map the arrays of a file.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: when it is damaged, cut or of another form.
-  """
+  """Map the arrays of a file; ValueError when it is damaged, cut or of another form."""
   path = pathlib.Path(path)
   size = path.stat().st_size
   with open(path, 'rb') as f:
@@ -68,11 +62,7 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def find(folder: str | os.PathLike) -> pathlib.Path:
-  """Return the file of a model in a folder, or the index of its parts.
-
-  Raises:
-    FileNotFoundError: when there is neither.
-  """
+  """Return the file of a model in a folder, or the index of its parts."""
   for name in (MODEL, INDEX):
     if (path := pathlib.Path(folder) / name).is_file():
       return path
@@ -83,8 +73,7 @@ def read_model(path: str | os.PathLike) -> dict[str, np.ndarray]:
   """Map the arrays of a file, or of all files that an index (`find`) names.
 
   Raises:
-    FileNotFoundError: when a file is missing.
-    ValueError: when one is damaged, or lacks an array that the index says it has.
+    ValueError: when a file is damaged, or lacks an array that the index names.
   """
   path = pathlib.Path(path)
   if path.suffix != '.json':
@@ -122,9 +111,7 @@ def _map(path: pathlib.Path, base: int, size: int, entry: dict) -> np.ndarray:
 def write(
   path: str | os.PathLike, arrays: Mapping[str, sharded_array.Rows]
 ) -> None:
-  """Write arrays by name into a file, whole or not at all.
-
-  Arrays in memory, mapped or sharded are read in parts.
+  """Write arrays by name into a file, whole or not at all; they are read in parts.
 
   Raises:
     ValueError: for a dtype that such files cannot hold.
@@ -134,13 +121,9 @@ def write(
     dtype, shape = np.dtype(array.dtype), [int(n) for n in array.shape]
     if dtype not in _NAMES:
       raise ValueError(f'{name}: {dtype}; expected one of {sorted(_DTYPES)}.')
-    start = end
-    end += int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    header[name] = {
-      'dtype': _NAMES[dtype],
-      'shape': shape,
-      'data_offsets': [start, end],
-    }
+    start, end = end, end + math.prod(shape) * dtype.itemsize
+    place = {'shape': shape, 'data_offsets': [start, end]}
+    header[name] = {'dtype': _NAMES[dtype], **place}
   text = json.dumps(header).encode()
   text += b' ' * (-len(text) % 8)
   with store.open_atomically(path) as f:
@@ -154,7 +137,7 @@ def _parts(array: sharded_array.Rows):
   if not array.shape or not array.shape[0]:
     yield np.asarray(array)
     return
-  row = np.dtype(array.dtype).itemsize * int(np.prod(array.shape[1:]))
+  row = np.dtype(array.dtype).itemsize * math.prod(array.shape[1:])
   step = max(1, _WRITE_BYTES // max(row, 1))
   for low in range(0, array.shape[0], step):
     yield array[low : low + step]

@@ -19,26 +19,16 @@ _header_lock = threading.Lock()
 
 
 def dtype_of(name: npt.DTypeLike) -> np.dtype:
-  """NumPy type of a .npy header's or manifest's name.
-
-  NumPy lacks bfloat16 and writes 'V2' for it, a name that no other array here
-  has.
-  """
+  """NumPy type of a name in a header or manifest; NumPy writes bfloat16 as 'V2'."""
   dtype = np.dtype(name)
   return np.dtype(ml_dtypes.bfloat16) if dtype == np.dtype('V2') else dtype
 
 
 def open_npy(file: pathlib.Path) -> np.ndarray:
-  """Memory-maps one .npy file; safe to call from several threads.
-
-  NumPy parses the header with `ast`, and Python 3.11 miscounts the depth when
-  two threads do so at once ("recursion depth mismatch").
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: when it is damaged.
-  """
+  """Memory-maps one .npy file; ValueError when it is damaged."""
   try:
+    # NumPy parses the header with `ast`, and Python 3.11 miscounts the depth when
+    # two threads do so at once ("recursion depth mismatch").
     with _header_lock:
       array = np.lib.format.open_memmap(file, mode='r')
     return array.view(dtype_of(array.dtype))
@@ -54,20 +44,12 @@ def advice(file: pathlib.Path) -> str:
 
 
 def load(file: pathlib.Path, checksum: str) -> np.ndarray:
-  """Memory-maps one shard of a store, whose checksum is compared.
-
-  Raises:
-    ValueError: when it is missing or damaged.
-  """
+  """Memory-maps one shard of a store; ValueError when it is missing or damaged."""
   checksums.check(file, checksum, advice(file))
   try:
     return open_npy(file)
   except (FileNotFoundError, ValueError) as e:
     raise ValueError(f'{e}; {advice(file)}.') from None
-
-
-class RowError(ValueError, IndexError):
-  """Row numbers beyond an array; an IndexError, so that iteration ends."""
 
 
 def gather_spans(
@@ -99,17 +81,8 @@ def gather_spans(
   return values, valid
 
 
-def _open(files, checksums, shard: int) -> np.ndarray:
-  return load(files[shard], checksums[shard])
-
-
 class ShardedArray:
-  """Rows of one array over all shards, memory-mapped.
-
-  Attributes:
-    shape: (rows, *row shape).
-    dtype: NumPy type of the rows.
-  """
+  """Rows of one array over all shards, memory-mapped."""
 
   def __init__(
     self,
@@ -119,30 +92,22 @@ class ShardedArray:
     dtype: npt.DTypeLike,
     checksums: Sequence[str],
   ):
-    """Take the files and what their manifest says.
-
-    Args:
-      checksums: of each file, compared when it is first opened.
-    """
+    """Take the files and what their manifest says of each."""
     self._files, self._checksums = list(files), list(checksums)
     self.offsets = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
     self.shape = (int(self.offsets[-1]), *row_shape)
     self.dtype = dtype_of(dtype)
-    self._start()
 
-  def _start(self) -> None:
+  @functools.cached_property
+  def _map(self):
     # Without a cycle of references: maps are closed with their array.
-    opened = functools.partial(_open, self._files, self._checksums)
-    self._map = functools.lru_cache(_MAX_OPEN_SHARDS)(opened)
+    files, sums = self._files, self._checksums
+    return functools.lru_cache(_MAX_OPEN_SHARDS)(
+      lambda index: load(files[index], sums[index])
+    )
 
   def __getstate__(self):
-    state = self.__dict__.copy()
-    del state['_map']
-    return state
-
-  def __setstate__(self, state):
-    self.__dict__.update(state)
-    self._start()
+    return {k: x for k, x in self.__dict__.items() if k != '_map'}
 
   @property
   def num_shards(self) -> int:
@@ -162,10 +127,9 @@ class ShardedArray:
     """Map row numbers [...] to (shard [...], row within the shard [...])."""
     rows = np.asarray(rows, np.int64)
     if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-      where = f'{self._files[0]}: ' if self._files else ''
-      raise RowError(
-        f'{where}rows {rows.min()} to {rows.max()} were asked for of an array '
-        f'of {len(self)} rows.'
+      raise IndexError(
+        f'{self._files[:1]}: rows {rows.min()} to {rows.max()} of an array of '
+        f'{len(self)} rows.'
       )
     shards = np.asarray(np.searchsorted(self.offsets, rows, side='right') - 1)
     return shards, np.asarray(rows - self.offsets[shards])

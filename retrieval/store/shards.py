@@ -43,18 +43,14 @@ def build_store(
   Args:
     fields: JSON fields that determine every byte of the store.
     counts: rows of each shard, for the progress.
-    make: (shard, progress of the shard) -> arrays of the shard. Other processes get
-      it pickled.
+    make: (shard, progress of the shard) -> arrays. Other processes get it pickled.
     executor: where the shards are made; None is this process.
     meta: further JSON facts of the published store.
-    needs_rows: array without which the store is not published.
+    needs_rows: array that must have a row, else EmptyError.
 
   Returns:
     The published store; None only with `executors.Share`, while other processes
     still have work.
-
-  Raises:
-    EmptyError: where `needs_rows` has no row.
   """
   writer = store_writer.StoreWriter(path, kind, fields)
   if writer.published:
@@ -64,19 +60,20 @@ def build_store(
     share, count = executor.index, executor.count
     missing = [i for i in missing if i % count == share]
   total, done = sum(counts[i] for i in missing), 0
-  if not isinstance(executor, executors.Remote) or len(missing) < 2:
+
+  def made_here():
     for i in missing:
       writer.write(i, make(i, shifted(progress, done, total)))
-      done += counts[i]
-      if progress:
-        progress(done, total)
-  else:
-    set_up = lambda: lambda i: (make(i, None), i)  # noqa: E731
-    calls = ((i, i) for i in missing)
-    for i in write_all(writer, executor, set_up, calls):
-      done += counts[i]
-      if progress:
-        progress(done, total)
+      yield i
+
+  written = made_here()
+  if isinstance(executor, executors.Remote) and len(missing) > 1:
+    calls = ((i, i, None) for i in missing)
+    written = write_all(writer, executor, make, calls)
+  for i in written:
+    done += counts[i]
+    if progress:
+      progress(done, total)
   if writer.missing(len(counts)):
     return None
   if needs_rows and not any(
@@ -89,28 +86,20 @@ def build_store(
 def write_all(
   writer: store_writer.StoreWriter,
   executor: executors.Executor,
-  set_up: Callable[[], Callable[..., tuple[Mapping[str, np.ndarray], int]]],
+  make: Callable[..., Mapping[str, np.ndarray]],
   calls: Iterable[tuple],
 ) -> Iterator[int]:
-  """Write shards by calls that can be pickled; yield a number for each.
+  """Write shards by calls that can be pickled; yield the number of each.
 
   Args:
-    set_up: called in each process; returns the maker of a shard's arrays and of
-      the number to yield.
-    calls: (shard, arguments of the maker) of each shard to write.
+    calls: shard to write, and the arguments of `make`.
   """
   place = (writer.path.absolute(), writer.kind, writer.fields)
-  begin = functools.partial(_begin, place, set_up)
-  return executor.run(writer.path.name, begin, calls)
+  open_writer = executors.Lazy(store_writer.StoreWriter, *place)
+  write = functools.partial(_write, open_writer, make)
+  return executor.run(writer.path.name, write, calls)
 
 
-def _begin(place: tuple, set_up) -> Callable[..., int]:
-  make = set_up()
-  writer = store_writer.StoreWriter(*place)
-
-  def write(shard: int, *given) -> int:
-    arrays, number = make(*given)
-    writer.write(shard, arrays)
-    return number
-
-  return write
+def _write(writer, make, shard: int, *given) -> int:
+  writer.write(shard, make(*given))
+  return shard

@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The on-disk form of everything prepared: .npy shards and a manifest.
 
-A store is a directory of raw .npy shards plus manifest.json (schema version,
-kind, fingerprint, row counts, a checksum for each file). Its writer fills a
-sibling directory shard by shard and renames it when all shards are written.
-Readers therefore see whole stores only, and a killed writer continues at its
-first missing shard and ends with the same bytes. Several processes may write
-one store: the first version of a shard counts, and one process publishes.
+A store is a directory of raw .npy shards plus manifest.json (schema version, kind,
+fields, row counts, a checksum for each file). `store_writer` fills a sibling directory
+shard by shard and renames it when all are written: readers see whole stores only.
 Arrays are memory-mapped: memory use does not grow with the store.
 """
 
@@ -46,11 +43,7 @@ def hash_files(paths: Sequence[str | os.PathLike]) -> str:
 
 
 def check_output(path: str | os.PathLike) -> None:
-  """Refuse a name that no file can take.
-
-  Raises:
-    ValueError: for a folder, a device or a pipe, and for a name beneath a file.
-  """
+  """Raise ValueError for a folder, a device or a pipe, and for a name below a file."""
   path = pathlib.Path(path)
   if path.exists() and not path.is_file():
     what = 'a folder' if path.is_dir() else 'a device or a pipe'
@@ -66,15 +59,11 @@ def open_atomically(
 ) -> Iterator[IO[Any]]:
   """Open a file to write; it appears under its name once it is whole.
 
+  An exception discards it and leaves an older file in place.
+
   Args:
-    path: of the file; missing folders are made.
+    path: of the file, for `check_output`; missing folders are made.
     mode: 'wb', or 'w' for UTF-8 text.
-
-  Yields:
-    The open file. An exception discards it and leaves an older file in place.
-
-  Raises:
-    ValueError: as `check_output`.
   """
   path = pathlib.Path(path)
   check_output(path)
@@ -97,9 +86,8 @@ def open_atomically(
 
 def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
   """Write a whole file, as `open_atomically` does; text becomes UTF-8."""
-  data = data.encode() if isinstance(data, str) else data
   with open_atomically(path) as f:
-    f.write(data)
+    f.write(data.encode() if isinstance(data, str) else data)
 
 
 def publish_folder(draft: pathlib.Path, path: pathlib.Path) -> bool:
@@ -123,19 +111,13 @@ def shard_file(name: str, index: int) -> str:
 
 
 class Store:
-  """A published, immutable store.
-
-  Attributes:
-    meta: further facts from its writer.
-    fields: what determines its bytes.
-    fingerprint: hash of the fields.
-  """
+  """A published, immutable store."""
 
   def __init__(self, path: str | os.PathLike, manifest: Mapping[str, Any]):
     self.path = pathlib.Path(path)
     self._shards = manifest['shards']
-    self.meta = manifest['meta']
-    self.fields = manifest['fingerprint']
+    self.meta = manifest['meta']  # further facts from its writer
+    self.fields = manifest['fingerprint']  # what determines its bytes
     self.fingerprint = fingerprint(
       [manifest['schema'], manifest['kind'], self.fields]
     )
@@ -147,13 +129,12 @@ class Store:
     kind: str,
     fingerprint_fields: Mapping[str, Any] | None = None,
   ) -> 'Store':
-    """Open a published store and check its kind and fingerprint.
-
-    Without `fingerprint_fields` any store of the kind is accepted.
+    """Open a published store.
 
     Raises:
       FileNotFoundError: when there is no store.
-      ValueError: when it is of another schema, kind or fingerprint.
+      ValueError: when it is of another schema or kind, or of other fields than those
+        given.
     """
     path = pathlib.Path(path)
     manifest = manifests.read_json(
@@ -223,11 +204,7 @@ class Store:
     return sharded_array.load(file, self._shards[index][name]['checksum'])
 
   def verify(self) -> None:
-    """Compare the checksums of all files now.
-
-    Raises:
-      ValueError: naming the first file that is missing or damaged.
-    """
+    """Compare the checksums of all files now; ValueError names a damaged one."""
     for index, shard in enumerate(self._shards):
       for name, entry in shard.items():
         file = self.path / shard_file(name, index)

@@ -24,12 +24,12 @@ from retrieval.store import (
 class StoreWriter:
   """Writes one store; safe to kill at any moment and to run again.
 
-  Several processes may each have a writer of one store. They add their shards
-  under a lock.
+  Several processes may each have a writer of one store. They add their shards under a
+  lock: the first version of a shard counts, and one process publishes.
 
   Attributes:
     path, kind, fields: of the store.
-    published: whether a store of the same fingerprint was published before.
+    published: whether a store of the same fields was published before.
   """
 
   def __init__(
@@ -47,8 +47,7 @@ class StoreWriter:
     Raises:
       ValueError: when there is another store at `path`.
     """
-    self.path = pathlib.Path(path)
-    self.kind = kind
+    self.path, self.kind = pathlib.Path(path), kind
     self.fields = json.loads(json.dumps(dict(fingerprint_fields)))
     key = store.fingerprint([store.SCHEMA, kind, self.fields])
     self._partial = self.path.with_name(f'{self.path.name}.partial-{key[:12]}')
@@ -60,12 +59,10 @@ class StoreWriter:
         f'{kind} store there.'
       )
     self.path.parent.mkdir(parents=True, exist_ok=True)
-    self.published = exists
-    if not exists:
-      with self._locked():
-        self.published = self._is_published()
-        if not self.published:
-          self._partial.mkdir(exist_ok=True)
+    with contextlib.nullcontext() if exists else self._locked():
+      self.published = self._is_published()
+      if not self.published:
+        self._partial.mkdir(exist_ok=True)
     if self.published:
       store.Store.open(self.path, kind, self.fields)
       return
@@ -147,13 +144,10 @@ class StoreWriter:
   def publish(
     self, num_shards: int, meta: Mapping[str, Any] | None = None
   ) -> store.Store:
-    """Make the store visible by one rename.
+    """Make the store visible by one rename; ValueError when a shard is missing.
 
-    `meta` holds further JSON facts for readers; they must not vary between
-    runs.
-
-    Raises:
-      ValueError: when a shard is missing.
+    Args:
+      meta: further JSON facts for readers, equal in every run.
     """
     with self._locked():
       if not self._is_published():
@@ -165,11 +159,7 @@ class StoreWriter:
     return store.Store.open(self.path, self.kind, self.fields)
 
   def _seal(self, num_shards: int, meta: Mapping[str, Any]) -> list[dict]:
-    """Write the manifest, unless a process that was killed has done so.
-
-    Returns:
-      Its entries of the shards.
-    """
+    """Write the manifest, unless a killed process has; return its shards."""
     file = self._partial / store.MANIFEST
     if file.exists():
       return manifests.read_json(file)['shards']

@@ -99,14 +99,6 @@ def _encode_shard(
   }
 
 
-def _set_up(tokenizer_path, with_title, with_text):
-  tokenizer = tokenization.load_tokenizer(tokenizer_path)
-  return lambda batch: (
-    _encode_shard([*batch], tokenizer, with_title, with_text),
-    len(batch),
-  )
-
-
 def build_token_store(
   path: str | os.PathLike,
   corpus: corpus_lib.Corpus,
@@ -152,20 +144,28 @@ def build_token_store(
   documents = iter(corpus)
   next_batch = lambda: [*itertools.islice(documents, documents_per_shard)]  # noqa: E731
 
+  sizes: dict[int, int] = {}  # of shards at work
+
   def calls():
     nonlocal done, num_shards
     for batch in iter(next_batch, []):
       num_shards += 1
       if not writer.has(num_shards - 1):
+        sizes[num_shards - 1] = len(batch)
         yield num_shards - 1, batch
         continue
       done += len(batch)
       if progress:
         progress(done, 0)
 
-  set_up = functools.partial(_set_up, tokenizer_path, with_title, with_text)
-  for count in shards.write_all(writer, executor, set_up, calls()):
-    done += count
+  encode = functools.partial(
+    _encode_shard,
+    tokenizer=executors.Lazy(tokenization.load_tokenizer, tokenizer_path),
+    with_title=with_title,
+    with_text=with_text,
+  )
+  for shard in shards.write_all(writer, executor, encode, calls()):
+    done += sizes.pop(shard)
     if progress:
       progress(done, 0)
   if progress:

@@ -255,9 +255,9 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
 class _Pickling(executors.Remote):
   """Pickles what goes to other processes, and runs it here."""
 
-  def run(self, name, set_up, calls):
+  def run(self, name, function, calls):
     del name
-    function = cloudpickle.loads(cloudpickle.dumps(set_up))()
+    function = cloudpickle.loads(cloudpickle.dumps(function))
     return (function(*arguments) for arguments in calls)
 
 

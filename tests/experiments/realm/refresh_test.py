@@ -55,7 +55,7 @@ class Workers(executors.Remote):
 
   ended = False
 
-  def run(self, name, set_up, calls):
+  def run(self, name, function, calls):
     raise AssertionError('They work.')
 
   def close(self):

@@ -30,17 +30,18 @@ class Calls:
       yield (number,)
 
 
-def adder(base):
-  return lambda number: base + number
+def add(base, number):
+  return base + number
 
 
-def fails_at_three():
-  def task(number):
-    if number == 3:
-      raise ValueError(f'Task {number} of process {os.getpid()} failed.')
-    return number
+def pid(*unused):
+  return os.getpid()
 
-  return task
+
+def fails_at_three(number):
+  if number == 3:
+    raise ValueError(f'Task {number} of process {os.getpid()} failed.')
+  return number
 
 
 def kill_itself(i):
@@ -51,30 +52,25 @@ def fail(i):
   raise OSError(f'disk {i}')
 
 
-def goes_wrong(how, folder, number, times):
-  """Return tasks of which one goes wrong some times, and leaves a mark each time."""
-
-  def task(i):
-    seen = len([*pathlib.Path(folder).iterdir()])
-    if i == number and seen < times:
-      (pathlib.Path(folder) / f'{seen}').touch()
-      how(i)
-    return i
-
-  return task
+def goes_wrong(how, folder, number, times, i):
+  """A task of which one number goes wrong some times, and leaves a mark each time."""
+  seen = len([*pathlib.Path(folder).iterdir()])
+  if i == number and seen < times:
+    (pathlib.Path(folder) / f'{seen}').touch()
+    how(i)
+  return i
 
 
-def bad_set_up():
+def no_such_model():
   raise ValueError('no such model')
 
 
 @pytest.mark.parametrize('count', [0, 1])
 def test_one_process_works_in_place(count):
   executor = executors.local(count)
-  found = executor.run('job', functools.partial(adder, 100), Calls(range(5)))
+  found = executor.run('job', functools.partial(add, 100), Calls(range(5)))
   assert list(found) == [100, 101, 102, 103, 104]
-  assert list(executor.run('job', lambda: os.getpid, [()])) == [os.getpid()]
-  assert list(executor.run('job', lambda: abs, [])) == []
+  assert list(executor.run('job', pid, [()])) == [os.getpid()]
 
 
 def test_in_place_a_task_that_fails_ends_all():
@@ -90,30 +86,28 @@ def test_processes_share_tasks_and_bad_input_reaches_the_caller_at_once():
   executor = executors.Processes(2)
   calls = Calls(range(20))
   found = []
-  for result in executor.run('job', functools.partial(adder, 10), calls):
+  for result in executor.run('job', functools.partial(add, 10), calls):
     found.append(result)
     assert calls.taken <= len(found) + 4
   assert sorted(found) == [*range(10, 30)]
   with pytest.raises(ValueError, match='Task 3 of process') as error:
     list(executor.run('job', fails_at_three, Calls(range(6))))
   assert str(os.getpid()) not in str(error.value)
-  with pytest.raises(ValueError, match='no such model'):
-    list(executor.run('job', bad_set_up, Calls(range(6))))
 
 
 @pytest.mark.slow
 def test_a_task_whose_process_dies_runs_again_twice(tmp_path):
-  set_up = functools.partial(goes_wrong, kill_itself, str(tmp_path), 4, 2)
-  found = executors.Processes(2).run('job', set_up, Calls(range(9)))
+  task = functools.partial(goes_wrong, kill_itself, str(tmp_path), 4, 2)
+  found = executors.Processes(2).run('job', task, Calls(range(9)))
   assert sorted(found) == [*range(9)]
   assert len([*tmp_path.iterdir()]) == 2
 
 
 @pytest.mark.slow
 def test_the_third_death_of_a_task_names_it(tmp_path):
-  set_up = functools.partial(goes_wrong, kill_itself, str(tmp_path), 4, 9)
+  task = functools.partial(goes_wrong, kill_itself, str(tmp_path), 4, 9)
   found, results = (
-    executors.Processes(2).run('job', set_up, Calls(range(9))),
+    executors.Processes(2).run('job', task, Calls(range(9))),
     set(),
   )
   with pytest.raises(executors.JobError, match='shard 4 failed 3 times'):
@@ -124,11 +118,15 @@ def test_the_third_death_of_a_task_names_it(tmp_path):
   assert results >= {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 def test_an_error_ends_the_job_at_once(tmp_path):
-  set_up = functools.partial(goes_wrong, fail, str(tmp_path), 4, 9)
+  task = functools.partial(goes_wrong, fail, str(tmp_path), 4, 9)
   with pytest.raises(OSError, match='disk 4'):
-    list(executors.Processes(2).run('job', set_up, Calls(range(9))))
+    list(executors.Processes(2).run('job', task, Calls(range(9))))
   assert len([*tmp_path.iterdir()]) == 1
+  with pytest.raises(ValueError, match='no such model'):
+    opened = executors.Lazy(no_such_model)
+    list(executors.Processes(2).run('job', opened, Calls(range(6))))
 
 
 def build(path, executor):
@@ -173,11 +171,8 @@ def test_shares_of_one_store(tmp_path):
   assert isinstance(share(0), store.Store) and done == [1, 3, 0, 2, 4]
 
 
-def refuses_a_setting():
-  def task(i):
-    raise settings.SettingsError('size', i, 'at least 9')
-
-  return task
+def refuse_a_setting(i):
+  raise settings.SettingsError('size', i, 'at least 9')
 
 
 class Unpicklable(OSError):
@@ -187,30 +182,29 @@ class Unpicklable(OSError):
     super().__init__(f'{one} {two}')
 
 
-def raises_unpicklable():
-  def task(i):
-    raise Unpicklable('disk', i)
-
-  return task
+def raise_unpicklable(i):
+  raise Unpicklable('disk', i)
 
 
 @pytest.mark.slow
 def test_errors_that_cannot_be_pickled_are_told():
   executor = executors.Processes(1)
   with pytest.raises(settings.SettingsError, match='size'):
-    list(executor.run('job', refuses_a_setting, [(7,)]))
+    list(executor.run('job', refuse_a_setting, [(7,)]))
   with pytest.raises(RuntimeError, match='Unpicklable: disk 7'):
-    list(executor.run('job', raises_unpicklable, [(7,)]))
+    list(executor.run('job', raise_unpicklable, [(7,)]))
 
 
-def pid_of():
-  return lambda i: (time.sleep(0.05), os.getpid())[1]
+def pid_after_a_while(i):
+  time.sleep(0.05)
+  return os.getpid()
 
 
 @pytest.mark.slow
 def test_processes_that_die_between_two_tasks_lose_none():
   found = []
-  for result in executors.Processes(2).run('job', pid_of, Calls(range(30))):
+  executor = executors.Processes(2)
+  for result in executor.run('job', pid_after_a_while, Calls(range(30))):
     found.append(result)
     if len(found) == 5:
       os.kill(result, signal.SIGKILL)

@@ -62,15 +62,111 @@ def test_an_address_without_a_cluster_ends_in_one_line(monkeypatch, scheme):
   assert started == [(address,)]
 
 
-def slow(folder):
-  """Return tasks that take a while, and leave a mark."""
+class FakeRay:
+  """A cluster in this process; each node has room for one worker."""
 
-  def task(i):
-    time.sleep(0.3)
-    (pathlib.Path(folder) / f'{i}').touch()
-    return i
+  def __init__(self, *nodes):
+    """Take the errors that workers raise on each node, by method."""
+    self._free = [*nodes]
+    self.exceptions = types.SimpleNamespace(RayError=RayError)
 
-  return task
+  def nodes(self):
+    return [{'Alive': True, 'Resources': {'CPU': 1}}] * len(self._free)
+
+  def remote(self, cls):
+    def start_worker():
+      errors = self._free.pop(0) if self._free else None
+      worker, held = cls(), [errors]
+
+      def method(name):
+        def call(*arguments):
+          if errors is None:
+            return None  # waits for room
+          if name in errors:
+            return RayError(errors[name])
+          try:
+            return [getattr(worker, name)(*arguments)]
+          except Exception as error:  # noqa: BLE001
+            return RayError(error)
+
+        return types.SimpleNamespace(remote=lambda *x: Reference(call, x))
+
+      return types.SimpleNamespace(
+        start=method('start'), run=method('run'), held=held
+      )
+
+    created = types.SimpleNamespace(remote=start_worker)
+    return types.SimpleNamespace(options=lambda **unused: created)
+
+  def kill(self, worker):
+    self._free += [x for x in worker.held if x is not None]
+
+  def put(self, value):
+    return value
+
+  def wait(self, references, num_returns, timeout):
+    done = [x for x in references if x.found is not None][:num_returns]
+    return done, [x for x in references if x not in done]
+
+  def get(self, reference):
+    if isinstance(reference.found, RayError):
+      raise reference.found
+    return reference.found[0]
+
+
+class RayError(Exception):
+  """As Ray raises it: around an error of the worker, or for its death."""
+
+  @property
+  def cause(self):
+    return self.args[0]
+
+
+class Reference:
+  def __init__(self, call, arguments):
+    self.found = call(*arguments)
+
+
+def _run_on(monkeypatch, ray, function, calls):
+  monkeypatch.setattr(ray_cluster, 'connect', lambda address: ray)
+  monkeypatch.setattr(sys, 'path', [*sys.path])
+  monkeypatch.setenv('NPROC', '1')
+  cluster = ray_cluster.Cluster(address='x')
+  return ray_executor.RayExecutor(cluster).run('job', function, calls)
+
+
+def test_a_node_that_cannot_start_workers_is_left_out(monkeypatch):
+  unseen = {'start': ValueError('/data: node 1 does not see this folder')}
+  ray = FakeRay(unseen, {}, unseen)
+  lines = []
+  monkeypatch.setattr(
+    ray_executor.logging, 'warning', lambda *line: lines.append(line)
+  )
+  calls = executors_test.Calls(range(5))
+  found = _run_on(monkeypatch, ray, executors_test.fails_at_three, calls)
+  with pytest.raises(ValueError, match='Task 3 of'):
+    list(found)
+  assert [line[0] for line in lines] == ['%s: a node is left out: %s']
+  found = _run_on(monkeypatch, FakeRay(unseen, unseen), abs, [(1,)])
+  with pytest.raises(ValueError, match='/data: node 1'):
+    list(found)
+
+
+def test_calls_of_dead_workers_run_again_elsewhere(monkeypatch):
+  dies = {'run': None}
+  calls = executors_test.Calls(range(5))
+  found = _run_on(monkeypatch, FakeRay(dies, {}), abs, calls)
+  assert sorted(found) == [*range(5)]
+  found = _run_on(monkeypatch, FakeRay(dies), abs, [(4,)])
+  with pytest.raises(executors.JobError, match='shard 4 failed 3'):
+    list(found)
+
+
+def slow(folder, i):
+  """A task that takes a while, and leaves a mark."""
+  time.sleep(0.3)
+  (pathlib.Path(folder) / f'{i}').touch()
+  return i
 
 
 @pytest.fixture(scope='module')
@@ -172,10 +268,10 @@ def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, how):
   for times in (2, 3):
     folder = tmp_path / str(times)
     folder.mkdir()
-    set_up = functools.partial(
+    task = functools.partial(
       executors_test.goes_wrong, how, str(folder), 4, times
     )
-    found = executor.run('job', set_up, executors_test.Calls(range(9)))
+    found = executor.run('job', task, executors_test.Calls(range(9)))
     if times == 2:
       assert sorted(found) == [*range(9)]
     else:
@@ -191,14 +287,14 @@ def test_bad_input_and_unseen_folders_end_in_one_line(
 ):
   cluster = ray_cluster.Cluster(address=nodes.address, workers=1)
   executor = ray_executor.RayExecutor(cluster)
-  for set_up, line in (
+  for task, line in (
     (executors_test.fails_at_three, 'Task 3 of process'),
-    (executors_test.bad_set_up, 'no such model'),
+    (executors.Lazy(executors_test.no_such_model), 'no such model'),
   ):
     with pytest.raises(ValueError, match=line):
-      list(executor.run('job', set_up, executors_test.Calls(range(6))))
+      list(executor.run('job', task, executors_test.Calls(range(6))))
   # What a node sees that does not share the folder.
   executor = ray_executor.RayExecutor(cluster, [tmp_path / 'unseen'])
   monkeypatch.setattr(pathlib.Path, 'touch', lambda path: None)
   with pytest.raises(ValueError, match='unseen: node 127.0.0.1 of the cluster'):
-    list(executor.run('job', executors_test.bad_set_up, [(1,)]))
+    list(executor.run('job', abs, [(1,)]))
