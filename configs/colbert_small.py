@@ -12,7 +12,7 @@ Khattab and Zaharia 2020: late interaction from all-MiniLM-L6-v2, vectors of 128
     --config.evaluate.questions="('webquestions:test=test.json',)"
 
 A step takes 5 s of one core, the index of 12,908 blocks 7 minutes. Scores after 40
-steps: docs/results_open_qa.md, "Late interaction". Argument: base, or test for a size that runs in
+steps: docs/results/open_qa.md, "Late interaction". Argument: base, or test for a size that runs in
 seconds.
 """
 

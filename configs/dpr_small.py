@@ -9,7 +9,7 @@ question answering. Readers start from it with --config.embedder_from=runs/dpr:
     --config.corpus.path=simplewiki.jsonl.xz --config.data_dir=DATA \
     --config.questions.train="('webquestions:train=trainmodel.json,val.json',)"
 
-Figures: docs/results_open_qa.md. Argument: base, or test for a size that runs in
+Figures: docs/results/open_qa.md. Argument: base, or test for a size that runs in
 seconds.
 """
 

@@ -19,7 +19,7 @@ Blocks, tokenizer and datastore are those of the run that retro_from names, a RE
     --workdir=runs/quickstart/fid
 
 With --config.qa.reader=closed_book the encoder reads the question alone: the
-closed-book twin, of equal size and training. Measured: docs/results_retro.md.
+closed-book twin, of equal size and training. Measured: docs/results/retro.md.
 """
 
 import ml_collections

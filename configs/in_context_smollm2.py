@@ -26,8 +26,8 @@ Bits per byte of held-out articles, and answers to questions:
     --config.evaluate.answering.passages="('runs/ask/retrieval/webquestions_test.dense.json',)" \
     --workdir=runs/in-context
 
-A CPU core reads about 300 tokens a second. Figures are in docs/results_retro.md and
-docs/results_open_qa.md.
+A CPU core reads about 300 tokens a second. Figures are in docs/results/retro.md and
+docs/results/open_qa.md.
 """
 
 import ml_collections

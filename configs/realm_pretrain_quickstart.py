@@ -3,7 +3,7 @@
 """REALM on the packaged vital articles of Wikipedia, from all-MiniLM-L6-v2.
 
 Paper: Guu et al. 2020. Two CPU cores, nine minutes; expected figures are in
-docs/results_realm.md.
+docs/results/realm.md.
 
   make quickstart
 

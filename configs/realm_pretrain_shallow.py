@@ -5,7 +5,7 @@
 Paper: Guu et al. 2020, Table 2. The retriever is the first layer of all-MiniLM-L6-v2
 with a new projection of [CLS], so that it finds nothing before ICT, unlike the sentence
 encoder of realm_pretrain_small. Arguments of get_config are those of config_lib.set_variant. On one core ICT takes two minutes, a REALM
-ten. Commands and figures: docs/results_realm.md.
+ten. Commands and figures: docs/results/realm.md.
 """
 
 import ml_collections

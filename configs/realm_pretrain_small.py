@@ -23,7 +23,7 @@ the table, an hour in all:
 The other rows are --config.masker=uniform, --config.masker=span and
 --config.refresh.staleness=30. Any corpus of some 10^3 documents serves, a larger one
 in more time. --table=curves draws the curves of a run; with
---config.recall_questions they include the recall of every new index. Expected figures are in docs/results_realm.md.
+--config.recall_questions they include the recall of every new index. Expected figures are in docs/results/realm.md.
 """
 
 import ml_collections

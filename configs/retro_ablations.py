@@ -18,7 +18,7 @@ Data are those of retro_pretrain_small. A row about layers of the paper's 12 tak
 the corresponding layers of the small model: the top, the middle, every third from
 the first or from the middle. The copying initialisation needs shared embeddings, so
 the two rows about these, shared_embeddings and separate_embeddings, start without it.
-Two CPU cores; the figures are in docs/results_retro.md.
+Two CPU cores; the figures are in docs/results/retro.md.
 """
 
 from typing import Any

@@ -3,7 +3,7 @@
 """RETRO on the packaged vital articles of Wikipedia, about 2 M tokens.
 
 Paper: Borgeaud et al. 2021 (arXiv 2112.04426). Two CPU cores, under 15 minutes in all;
-expected figures are in docs/results_retro.md.
+expected figures are in docs/results/retro.md.
 
   make quickstart
 

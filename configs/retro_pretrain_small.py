@@ -48,7 +48,7 @@ the last digit:
     --run=retrofit=runs/simplewiki/retrofit --run=scratch=runs/simplewiki/retro
 
 Results go into --workdir; --config.evaluate.workdir names the evaluated run when the
-results belong in another folder. Figures and times: docs/results_retro.md.
+results belong in another folder. Figures and times: docs/results/retro.md.
 """
 
 import ml_collections

@@ -4,7 +4,7 @@
 
 Papers: Shi et al. 2023, arXiv 2301.12652 (REPLUG LSR); Sachan et al. 2021 (EMDR2);
 Izacard et al. 2022, arXiv 2208.03299 (perplexity distillation). Two CPU cores, after
-`make quickstart`; expected figures are in docs/results_retro.md.
+`make quickstart`; expected figures are in docs/results/retro.md.
 
   C="--config=configs/retro_retriever_quickstart.py"
   python -m experiments.train $C \

@@ -13,7 +13,7 @@ Tables 13 and 14):
   neighbors  k = config.evaluate.sweep.num_neighbors, at most the stored number
   ranks      one neighbor alone, of each of these ranks
   parts      chunks alone (N), continuations alone (F), both ([N, F])
-  sources    neighbors of each source that the data folder has (docs/data.md)
+  sources    neighbors of each source that the data folder has (docs/retrieval.md)
 
 For every --sweep, prints a table and writes sweep_<name>.json and .png into DIR. A
 setting that an earlier run measured with the same model, data and settings is not

@@ -10,7 +10,7 @@ are compared first, as config.verify says. Shards are made in this process and i
 config.tokens.num_processes, in --config.cluster.workers=N processes of this machine,
 or on a Ray cluster (--config.cluster.address=auto).
 
---config.neighbors.source=bm25 (or another of docs/data.md) finds the neighbors of
+--config.neighbors.source=bm25 (or another of docs/retrieval.md) finds the neighbors of
 another source; run the stages index and neighbors once for each. The source colbert
 needs --config.neighbors.colbert=DIR, a run of a ColBERT.
 --config.neighbors.reranker=DIR, a run of a cross-encoder, orders the first

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning curves of training runs, as a figure of experiments.tables.figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import pathlib
 from typing import Any
 
-from experiments.engine import metric_writer, reports
+from experiments.engine import metric_writer
 
 
 def read(workdir: pathlib.Path, metric: str) -> dict[str, list[dict[str, Any]]]:
@@ -52,10 +52,12 @@ def build(
   return {'panels': panels}
 
 
-def print_tables(figure: Mapping[str, Any]) -> None:
-  """Print a table for each metric with a column for each curve.
+def tables(
+  figure: Mapping[str, Any],
+) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+  """Yield title, headings and rows for each metric, with a column a curve.
 
-  Curves of training are printed where a metric has none of validation.
+  Curves of training are shown where a metric has none of validation.
   """
   for panel in figure['panels']:
     series = panel['series']
@@ -66,4 +68,4 @@ def print_tables(figure: Mapping[str, Any]) -> None:
       + [f'{x[step]:.4f}' if step in x else '' for x in columns.values()]
       for step in sorted(set().union(*columns.values()))
     ]
-    reports.print_table(['step', *columns], rows, panel['y'], wrap=True)
+    yield panel['y'], ['step', *columns], rows

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the papers, read from JSON.
+"""Tables of the papers, read from JSON, and figures of runs for them.
 
 Each JSON file whose name begins with a system is one table: RETRO's (Borgeaud et al.
 2021, arXiv 2112.04426) and REALM's (Guu et al. 2020). Figures are strings as printed
@@ -11,12 +11,13 @@ of each of our figures (`ours`), or the run or the `where` in which the table's
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import functools
+import fnmatch
 import json
+import math
 import pathlib
 from typing import Any
 
-from retrieval.store import store
+from retrieval.store import manifests
 
 NOT_RUN = 'not run'
 _FOLDER = pathlib.Path(__file__).parent
@@ -25,6 +26,9 @@ NAMES = tuple(
     x.stem for y in ('realm', 'retro') for x in _FOLDER.glob(f'{y}_*.json')
   )
 )
+_ROWS = ('rows', 'sets', 'zero_shot')  # names of the rows of a results file
+# A number, or {mean, low, high} of a share.
+Figure = float | Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +44,6 @@ class Source:
   where: Mapping[str, float | str] = dataclasses.field(default_factory=dict)
   run: str = ''  # name of the run that has the figure; '' for any run
   otherwise: str = ''  # file that is read if `file` lacks the figure
-  drawn: bool = True  # whether the figure belongs on the picture's axis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,34 +68,81 @@ class PaperTable:
   note: str = ''  # further remarks on the comparison
 
 
-@functools.cache
 def load(name: str) -> PaperTable:
   """Read a table by the name of its file, one of `NAMES`."""
   text = (_FOLDER / f'{name}.json').read_text(encoding='utf-8')
   content = json.loads(text)
-  sources = content.pop('sources', [])
-  rows = [_row(x, sources, len(content['ours'])) for x in content.pop('rows')]
+  sources, rows = content.pop('sources', []), []
+  for row in content.pop('rows'):
+    chosen = {key: row[key] for key in ('run', 'where') if key in row}
+    found = row.get('ours', [x | chosen for x in sources] if chosen else [])
+    ours = [
+      x if x is None else Source(**x)
+      for x in found or [None] * len(content['ours'])
+    ]
+    rows.append(PaperRow(row['name'], row['paper'], ours))
   return PaperTable(rows=rows, **content)
 
 
-def _row(
-  row: Mapping[str, Any], sources: Sequence[Mapping[str, Any]], width: int
-) -> PaperRow:
-  chosen = {key: row[key] for key in ('run', 'where') if key in row}
-  found = row.get('ours', [x | chosen for x in sources] if chosen else [])
-  ours = [x if x is None else Source(**x) for x in found or [None] * width]
-  return PaperRow(row['name'], row['paper'], ours)
-
-
-def write_markdown(
+def read_results(
   path: pathlib.Path,
-  heads: Sequence[str],
-  body: Sequence[Sequence[str]],
-  caption: str,
-  title: str = '',
-) -> None:
-  """Write a table in Markdown, the title above it and the caption below it."""
-  rows = [heads, ['---'] * len(heads), *body]
-  table = ''.join('| ' + ' | '.join(row) + ' |\n' for row in rows)
-  above = f'{title}\n\n' if title else ''
-  store.write_atomically(path, f'{above}{table}\n{caption}\n'.encode())
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+  """Return the content of a results file and its rows; empty if it is missing.
+
+  A curve gives one row for each point.
+  """
+  if not path.is_file():
+    return {}, []
+  content = manifests.read_object(path)
+  rows = next((content[x] for x in _ROWS if x in content), [])
+  points = [{**x, **point} for x in rows for point in x.get('points') or ({},)]
+  return content, points
+
+
+def _mode(row: Mapping[str, Any]) -> str:
+  """Mode of a results row: on, off, shuffled, oracle, baseline or knn."""
+  name = str(row.get('name', ''))
+  if name in ('baseline', 'model alone'):  # alone: without the kNN-LM's store
+    return 'baseline'
+  if name.lower().startswith('knn'):
+    return 'knn'
+  return row.get('retrieval', 'off' if name.endswith(' off') else 'on')
+
+
+def _fits(value: Any, wanted: float | str) -> bool:
+  if value is None:
+    return False
+  if isinstance(wanted, str):
+    return fnmatch.fnmatchcase(str(value), wanted)
+  return math.isclose(value, wanted)
+
+
+def find(
+  source: Source | None, runs: Mapping[str, pathlib.Path]
+) -> list[tuple[str, Figure]]:
+  """Return (name of run, figure) for each run that has a figure."""
+  found = []
+  for name, folder in runs.items():
+    if source is None or source.run not in ('', name):
+      continue
+    row = next(
+      (
+        row
+        for file in filter(None, (source.file, source.otherwise))
+        for row in read_results(folder / file)[1]
+        if source.mode in ('', _mode(row))
+        and all(_fits(row.get(x), y) for x, y in source.where.items())
+      ),
+      {},
+    )
+    if row.get(source.field) is not None:
+      found.append((name, row[source.field]))
+  return found
+
+
+def markdown(
+  heads: Sequence[str], rows: Sequence[Sequence[str]], rule: str = ''
+) -> list[str]:
+  """Return the lines of a table in Markdown."""
+  head, *body = ['| ' + ' | '.join(row) + ' |' for row in (heads, *rows)]
+  return [head, rule or '| ' + ' | '.join(['---'] * len(heads)) + ' |', *body]

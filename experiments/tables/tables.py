@@ -12,170 +12,186 @@ Each --run=NAME=DIR, or DIR alone, is the workdir of a run with the results file
 evaluating commands. Where the lines of a table are runs of their own, NAME is the
 line's; the table's note says which. Each scale is the scale of the evaluated run. A
 figure that was not measured reads "not run". The command prints the table and writes it
-into the folder --output as Markdown, as CSV and, if any figure was measured, as a
-picture. Curves are those of --metric in metrics.jsonl; their --output is a picture, and
-the JSON file beside it holds its numbers, which experiments.tables.claims reads.
---table=compiled prints reports of experiments.accelerators.compile.
+into the folder --output as Markdown and as CSV. Curves are those of --metric in
+metrics.jsonl; their --output is a picture, and the JSON file beside it holds its
+numbers, which experiments.tables.claims reads. --table=compiled prints reports of
+experiments.accelerators.compile.
 """
 
-from collections.abc import Sequence
-import contextlib
+from collections.abc import Mapping, Sequence
 import csv
+import dataclasses
 import io
-import os
 import pathlib
 
 from absl import flags
 
 from experiments.engine import command, reports
-from experiments.tables import (
-  compiled,
-  curves,
-  figures,
-  paper_table,
-  run_results,
+from experiments.tables import curves, figures, paper_table, run_scale
+from retrieval.store import manifests, store
+
+CURVES, COMPILED = 'curves', 'compiled'
+_COMPILED_HEADS = (
+  'program',
+  'chips',
+  'arguments + temporaries, GiB',
+  'of',
+  'executed / model FLOPs',
+  'seconds by FLOPs',
+  'by memory',
+  'by network',
+  'MFU bound',
+  'seconds to trace',
+  'to compile',
+  'lines of HLO',
 )
-from retrieval.store import store
-
-_CURVES, _COMPILED = 'curves', 'compiled'
+Runs = Mapping[str, pathlib.Path]
 
 
-def _text(value: run_results.Figure) -> str:
-  return (
-    f'{value:.4g}' if isinstance(value, float | int) else reports.share(value)
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """What is printed and written."""
+
+  heads: Sequence[str]
+  rows: Sequence[Sequence[str]]
+  title: str = ''
+  caption: str = ''
+
+
+def parse_runs(values: Sequence[str]) -> dict[str, pathlib.Path]:
+  """Return the folder of each run by the run's name.
+
+  Args:
+    values: NAME=DIR, or DIR alone, whose last part is then the name.
+
+  Raises:
+    ValueError: if a folder does not exist, or a name is given twice.
+  """
+  runs = {}
+  for value in values:
+    name, separator, folder = value.partition('=')
+    path = pathlib.Path(folder if separator else name)
+    name = name if separator else path.resolve().name
+    if not path.is_dir():
+      raise ValueError(f'--run={value}: expected a folder, NAME=DIR or DIR.')
+    if name in runs:
+      raise ValueError(f'--run={value}: a run of that name was given before.')
+    runs[name] = path
+  return runs
+
+
+def compiled_row(name: str, folder: pathlib.Path) -> list[str]:
+  """Return the row of a report of the compiler; a refused program has none."""
+  path = folder / 'compile.json'
+  if not path.is_file():
+    return [name, paper_table.NOT_RUN, *[''] * (len(_COMPILED_HEADS) - 2)]
+  found = manifests.read_object(path)
+  arguments, temporary, output, memory = (
+    found[f'{x}_bytes'] / 2**30
+    for x in ('arguments', 'temporary', 'output', 'memory')
   )
+  fits = arguments + temporary + output <= memory
+  times = [found[f'{x}_sec'] for x in ('flops', 'traffic', 'network')]
+  is_step = found['program'] == 'train'
+  return [
+    name,
+    found['topology'],
+    f'{arguments:.2f} + {temporary:.2f}{"" if fits else ": does not fit"}',
+    f'{memory:.2f}',
+    f'{found["executed_flops"] / found["model_flops"]:.2f}',
+    *(f'{x:.3g}' for x in times),
+    f'{found["mfu_bound"]:.2f}' if is_step else '-',
+    *(f'{found[f"{x}_sec"]:.0f}' for x in ('trace', 'compile')),
+    f'{found["lines"]:,}',
+  ]
 
 
-def _cell(source: paper_table.Source | None, runs: run_results.Runs) -> str:
+def _cell(source: paper_table.Source | None, runs: Runs) -> str:
   if source is None:
     return ''
   named = len(runs) > 1 and not source.run
-  found = run_results.find_all(source, runs)
-  texts = [f'{x} {_text(y)}' if named else _text(y) for x, y in found]
+  texts = [
+    (f'{name} ' if named else '')
+    + (f'{x:.4g}' if isinstance(x, float | int) else reports.share(x))
+    for name, x in paper_table.find(source, runs)
+  ]
   return '; '.join(texts) or paper_table.NOT_RUN
 
 
-def lines(
-  table: paper_table.PaperTable, runs: run_results.Runs
-) -> tuple[list[str], list[list[str]]]:
-  """Return the headings and the cells of each line."""
+def build(name: str, runs: Runs) -> Table:
+  """Return a table of a paper beside our figures, or of compiled programs."""
+  if name == COMPILED:
+    rows = [compiled_row(*one) for one in runs.items()]
+    return Table(_COMPILED_HEADS, rows)
+  table = paper_table.load(name)
   heads = ['', *(f'paper: {x}' for x in table.columns)]
   heads += [f'ours: {x}' for x in table.ours]
-  body = [
+  rows = [
     [row.name, *row.paper, *(_cell(source, runs) for source in row.ours)]
     for row in table.rows
   ]
-  return heads, body
-
-
-def caption(table: paper_table.PaperTable, runs: run_results.Runs) -> str:
-  """Return the scales of the paper's figures and of ours, and the note."""
   parts = [f'Scale of the paper: {table.scale}.']
-  for name, path in runs.items():
-    parts.append(f'Scale of {name}: {run_results.describe(path)}.')
+  for run, path in runs.items():
+    parts.append(f'Scale of {run}: {run_scale.describe(path)}.')
   if not runs:
     parts.append('No run was given.')
-  return ' '.join([*parts, table.note]).strip()
+  caption = ' '.join([*parts, table.note]).strip()
+  return Table(heads, rows, table.title, caption)
 
 
-def plot(
-  table: paper_table.PaperTable, runs: run_results.Runs, path: pathlib.Path
-) -> bool:
-  """Draw lines with figures of ours; return whether there are any."""
-  found = [
-    (row, [run_results.find_all(source, runs) for source in row.ours])
-    for row in table.rows
-  ]
-  drawn = [(row, cells) for row, cells in found if any(cells)]
-  if not drawn:
-    return False
-  series: dict[str, list[tuple[float, int]]] = {}
-  for i, (row, cells) in enumerate(drawn):
-    for head, text in zip(table.columns, row.paper, strict=True):
-      with contextlib.suppress(ValueError):  # '-'
-        point = float(text), i
-        series.setdefault(f'paper: {head}', []).append(point)
-    for head, cell, source in zip(table.ours, cells, row.ours, strict=True):
-      for name, value in cell if source and source.drawn else ():
-        label = f'ours: {head}' if source.run else f'ours, {name}: {head}'
-        if not isinstance(value, float | int):
-          value = 100 * value['mean']
-        series.setdefault(label, []).append((value, i))
-  size = 8, 1.5 + 0.45 * len(drawn)
-  with reports.picture(path, figsize=size) as (figure, axes):
-    for label, points in series.items():
-      marker = 'o' if label.startswith('ours') else '|'
-      axes.plot(*zip(*points, strict=True), marker, label=label)
-    axes.set_yticks(range(len(drawn)), [row.name for row, _ in drawn])
-    axes.invert_yaxis()
-    axes.grid(alpha=0.3)
-    axes.set_title(table.title)
-    figure.legend(loc='outside lower center', ncols=3, fontsize='small')
-  return True
-
-
-def write(
-  name: str, runs: run_results.Runs, output: str | os.PathLike
-) -> list[pathlib.Path]:
-  """Write a table as .md, .csv and, if any figure was measured, .png."""
-  table, root = paper_table.load(name), pathlib.Path(output)
-  root.mkdir(parents=True, exist_ok=True)
-  heads, body = lines(table, runs)
-  files = [root / f'{name}.{ending}' for ending in ('md', 'csv', 'png')]
-  paper_table.write_markdown(
-    files[0], heads, body, caption(table, runs), table.title
+def show(name: str, runs: Runs, output: str = '') -> list[pathlib.Path]:
+  """Print a table; write it into a folder, unless ''; return the files."""
+  table = build(name, runs)
+  reports.print_table(
+    table.heads, table.rows, table.title, table.caption, wrap=True
   )
+  if not output:
+    return []
+  folder = pathlib.Path(output)
+  folder.mkdir(parents=True, exist_ok=True)
+  lines = paper_table.markdown(table.heads, table.rows)
+  lines = [*([table.title, ''] if table.title else []), *lines]
+  page = '\n'.join([*lines, '', table.caption, ''])
   text = io.StringIO()
-  csv.writer(text, lineterminator='\n').writerows([heads, *body])
-  store.write_atomically(files[1], text.getvalue().encode())
-  return files if plot(table, runs, files[2]) else files[:2]
+  csv.writer(text, lineterminator='\n').writerows([table.heads, *table.rows])
+  files = [folder / f'{name}.md', folder / f'{name}.csv']
+  for file, content in zip(files, (page, text.getvalue()), strict=True):
+    store.write_atomically(file, content.encode())
+  print('written:', *files)
+  return files
 
 
-def show(
-  names: Sequence[str],
-  runs: run_results.Runs,
-  output: str = '',
-  metrics: Sequence[str] = ('loss',),
+def show_curves(
+  runs: Runs, metrics: Sequence[str], output: str | pathlib.Path = ''
 ) -> None:
-  """Print the tables of these names, and write them if `output` is given."""
-  for name in names:
-    if name == _CURVES:
-      figure = curves.build(runs, metrics)
-      curves.print_tables(figure)
-      if output:
-        figures.draw(figure, pathlib.Path(output))
-      continue
-    if name == _COMPILED:
-      rows = compiled.rows(runs)
-      reports.print_table(compiled.HEADS, rows, wrap=True)
-      if output:
-        path = pathlib.Path(output) / f'{name}.md'
-        paper_table.write_markdown(path, compiled.HEADS, rows, '')
-      continue
-    table = paper_table.load(name)
-    reports.print_table(
-      *lines(table, runs), table.title, caption(table, runs), wrap=True
-    )
-    if output:
-      print('written:', *write(name, runs, output))
+  """Print learning curves, and draw them into a picture unless ''."""
+  figure = curves.build(runs, metrics)
+  for title, heads, rows in curves.tables(figure):
+    reports.print_table(heads, rows, title, wrap=True)
+  if output:
+    figures.draw(figure, pathlib.Path(output))
 
 
 def main(argv: list[str]) -> None:
   """Read the flags and show the tables."""
   if len(argv) > 1:
     raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
-  values = flags.FLAGS
-  runs = run_results.parse_runs(values.run)
-  if _CURVES in values.table and not runs:
-    raise ValueError('--run: expected NAME=DIR of a training run.')
-  show(values.table, runs, values.output, values.metric)
+  options = flags.FLAGS
+  runs = parse_runs(options.run)
+  for name in options.table:
+    if name != CURVES:
+      show(name, runs, options.output)
+    elif runs:
+      show_curves(runs, options.metric, options.output)
+    else:
+      raise ValueError('--run: expected NAME=DIR of a training run.')
 
 
 if __name__ == '__main__':
   flags.DEFINE_multi_enum(
     'table',
     None,
-    [*paper_table.NAMES, _CURVES, _COMPILED],
+    [*paper_table.NAMES, CURVES, COMPILED],
     'Table; may be repeated.',
   )
   flags.DEFINE_multi_string('run', [], 'NAME=DIR or DIR; once for each run.')

@@ -8,8 +8,6 @@ import pytest
 
 from experiments.tables import claims
 
-NAMES = claims.FOR, claims.AGAINST, claims.UNDECIDED
-
 
 def _claim(expected='below', within=0.0, files=('a.json',)):
   return claims.Claim(
@@ -102,19 +100,6 @@ def test_a_file_of_another_form_is_named(tmp_path, content):
     claims.read(_claim(), [tmp_path])
 
 
-@pytest.mark.parametrize(
-  'fields',
-  [{'expected': 'bellow'}, {'expected': 'near'}, {'measured': 'elsewhere'}],
-)
-def test_claims_of_another_form_are_refused(tmp_path, monkeypatch, fields):
-  content = json.loads(claims.CLAIMS.read_text())
-  content['claims'][0] |= fields
-  (tmp_path / 'claims.json').write_text(json.dumps(content))
-  monkeypatch.setattr(claims, 'CLAIMS', tmp_path / 'claims.json')
-  with pytest.raises(ValueError, match=r'claims\.json: '):
-    claims.load()
-
-
 def test_the_page_names_every_claim_and_the_evidence_is_kept(
   tmp_path, monkeypatch, capsys
 ):
@@ -148,7 +133,7 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
   }
   (tmp_path / 'claims.json').write_text(json.dumps(content))
   monkeypatch.setattr(claims, 'CLAIMS', tmp_path / 'claims.json')
-  want = [claims.FOR, *NAMES, claims.paper_table.NOT_RUN]
+  want = [claims.FOR, *claims.NAMES]
   assert claims.run(runs, output) == want
   page = (output / claims.FILE).read_text()
   parts = [page.index(f'## {name.capitalize()}') for name in want[1:]]

@@ -98,7 +98,7 @@ def test_all_that_is_drawn_lies_inside_the_panel(runs, tmp_path, monkeypatch):
 
 
 def test_the_figures_in_docs_are_those_of_its_evidence():
-  docs = pathlib.Path(__file__).parents[3] / 'docs'
+  docs = pathlib.Path(__file__).parents[3] / 'docs/results'
   spec = figures.load()
   for figure in spec:
     folder = docs / figures.FOLDER
@@ -117,3 +117,7 @@ def test_figures_and_commands_that_are_named_exist():
   spec = figures.load()
   assert {x.figure for x in found} - {''} == {x['name'] for x in spec}
   assert {y for x in spec for y in x['measured']} <= {*content['commands']}
+  assert {x.measured for x in found} <= {*content['commands']}
+  for claim in found:
+    assert claim.expected in ('below', 'above', 'near')
+    assert (claim.expected == 'near') == (claim.within > 0)

@@ -10,13 +10,7 @@ import pytest
 
 from configs import retro_pretrain_quickstart
 from experiments.engine import metric_writer
-from experiments.tables import (
-  compiled,
-  curves,
-  paper_table,
-  run_results,
-  tables,
-)
+from experiments.tables import curves, paper_table, run_scale, tables
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data
@@ -43,21 +37,20 @@ def _evaluated(folder, start=1.0):
 
 
 def _body(name, runs):
-  _, body = tables.lines(paper_table.load(name), runs)
-  return {row[0]: row[1:] for row in body}
+  return {row[0]: row[1:] for row in tables.build(name, runs).rows}
 
 
 @pytest.mark.parametrize('name', paper_table.NAMES)
 def test_every_table_without_a_run(name, tmp_path):
-  table = paper_table.load(name)
-  heads, body = tables.lines(table, {})
-  assert len(body) >= 5 and {len(row) for row in body} == {len(heads)}
-  mine = [cell for row in body for cell in row[1 + len(table.columns) :]]
+  table, built = paper_table.load(name), tables.build(name, {})
+  assert len(built.rows) >= 5
+  assert {len(row) for row in built.rows} == {len(built.heads)}
+  mine = [cell for row in built.rows for cell in row[1 + len(table.columns) :]]
   assert set(mine) <= {'', 'not run'} and 'not run' in mine
-  files = tables.write(name, {}, tmp_path)
+  files = tables.show(name, {}, tmp_path)
   assert [f.name for f in files] == [f'{name}.md', f'{name}.csv']
   with open(files[1]) as f:
-    assert list(csv.reader(f)) == [heads, *body]
+    assert list(csv.reader(f)) == [built.heads, *built.rows]
   assert table.scale in files[0].read_text()
 
 
@@ -96,7 +89,7 @@ def test_the_runs_of_table_14(tmp_path):
     'lambada.json',
     [{'name': 'RETRO off', 'retrieval': 'off', 'accuracy': 0.25}],
   )
-  runs = run_results.parse_runs([str(tmp_path / 'a')])
+  runs = tables.parse_runs([str(tmp_path / 'a')])
   body = {name: row[-1] for name, row in _body('retro_14', runs).items()}
   assert body['held-out documents of ours, baseline'] == '1'
   assert body['held-out documents of ours, RETRO[OFF]'] == '2'
@@ -107,7 +100,7 @@ def test_the_runs_of_table_14(tmp_path):
   assert body['Lambada accuracy, RETRO[ON]'] == 'not run'
   # What is not of the paper's set is not shown as if it were.
   assert body['C4 bits per byte, RETRO[ON]'] == 'not run'
-  runs |= run_results.parse_runs([f'c4={tmp_path}/c4'])
+  runs |= tables.parse_runs([f'c4={tmp_path}/c4'])
   body = {name: row[-1] for name, row in _body('retro_14', runs).items()}
   assert body['C4 bits per byte, RETRO[ON]'] == '7'
   assert body['held-out documents of ours, baseline'] == 'a 1; c4 5'
@@ -116,14 +109,12 @@ def test_the_runs_of_table_14(tmp_path):
 def test_lines_that_are_runs(tmp_path):
   for key, start in (('cca_all', 1.0), ('no_retrieval', 2.0)):
     _evaluated(tmp_path / key, start)
-  runs = run_results.parse_runs([str(x) for x in sorted(tmp_path.iterdir())])
+  runs = tables.parse_runs([str(x) for x in sorted(tmp_path.iterdir())])
   body = _body('retro_13', runs)
   assert body['CA all layers'] == ['.860', '3', '2']
   assert body['no retrieval'] == ['.987', '2', '']
   assert body['CA top layer (12/12)'] == ['.831', 'not run', 'not run']
-  files = tables.write('retro_13', runs, tmp_path / 'out')
-  assert files[2].stat().st_size > 5000
-  assert 'scale unknown' in files[0].read_text()
+  assert 'scale unknown' in tables.build('retro_13', runs).caption
 
 
 def test_points_of_curves_questions_and_knn(tmp_path):
@@ -178,13 +169,12 @@ def test_shares_of_questions(tmp_path):
   _write(tmp_path / 'salient', 'evaluation.json', recalls, 'zero_shot')
   _write(tmp_path / 'ict', 'evaluation.json', recalls, 'zero_shot')
   names = ('orqa', 'salient', 'ict')
-  runs = run_results.parse_runs([f'{tmp_path}/{x}' for x in names])
+  runs = tables.parse_runs([f'{tmp_path}/{x}' for x in names])
   ours = _body('realm_1', runs)['ORQA'][5:]
   assert ours == ['not run', '4.0 ±1.0', '10.0 ±1.0', *['not run'] * 3]
   body = _body('realm_2', runs)
   assert body['REALM'][2:] == ['4.0 ±1.0', 'not run', '20.0 ±1.0', '30.0 ±1.0']
   assert body['before any training'][2:][2:] == ['10.0 ±1.0', 'not run']
-  assert len(tables.write('realm_2', runs, tmp_path / 'out')) == 3
 
 
 def _saved(root, **fields):
@@ -225,7 +215,7 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
     (tmp_path / name).mkdir()
     content = {'rows': rows, 'settings': settings}
     (tmp_path / name / 'evaluation.json').write_text(json.dumps(content))
-    described[name] = run_results.describe(tmp_path / name)
+    described[name] = run_scale.describe(tmp_path / name)
   assert described == {
     'settings': f'of runs/retro, {retro}',
     'nested': f'of runs/retro, {retro}',
@@ -236,33 +226,25 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
 
 def test_errors(tmp_path):
   with pytest.raises(ValueError, match='--run=a=nowhere'):
-    run_results.parse_runs(['a=nowhere'])
-  with pytest.raises(ValueError, match='given before'):
-    run_results.parse_runs([f'a={tmp_path}', f'a={tmp_path}'])
+    tables.parse_runs(['a=nowhere'])
+  with pytest.raises(ValueError, match='--run=a'):
+    tables.parse_runs([f'a={tmp_path}', f'a={tmp_path}'])
   (tmp_path / 'evaluation.json').write_text('[]')
   with pytest.raises(ValueError, match='evaluation.json'):
     _body('retro_4', {'a': tmp_path})
-  with pytest.raises(ValueError, match='metrics.jsonl: not found'):
+  with pytest.raises(ValueError, match='metrics.jsonl'):
     curves.read(tmp_path, 'loss')
 
 
-def test_several_tables_and_curves(tmp_path, capsys):
+def test_curves(tmp_path, capsys):
   runs = {'small': tmp_path / 'small', 'short': tmp_path / 'short'}
   for folder, steps in zip(runs.values(), ([10, 20], [10]), strict=True):
-    _evaluated(folder)
     with metric_writer.MetricWriter(str(folder)) as writer:
       for step in steps:
         writer.write(step, {'loss': 60 / step, 'age': step + 1})
         writer.write(step, {'valid/loss': 60 / step + 0.5})
-  tables.show(['retro_3', 'retro_4'], runs, str(tmp_path / 'out'))
-  assert {path.name for path in (tmp_path / 'out').iterdir()} == {
-    f'{name}.{ending}'
-    for name in ('retro_3', 'retro_4')
-    for ending in ('md', 'csv', 'png')
-  }
-  capsys.readouterr()
   picture = tmp_path / 'made' / 'curves.png'
-  tables.show(['curves'], runs, str(picture), ['loss', 'age'])
+  tables.show_curves(runs, ['loss', 'age'], picture)
   rows = [line.split() for line in capsys.readouterr().out.splitlines()]
   assert ['10', '6.5000', '6.5000'] in rows and ['20', '3.5000'] in rows
   assert ['20', '21.0000'] in rows
@@ -273,7 +255,7 @@ def test_several_tables_and_curves(tmp_path, capsys):
   assert [x['name'] for x in losses['series']] == names
   assert losses['series'][3]['points'] == [{'x': 10, 'y': 6.5}]
   with pytest.raises(ValueError, match="no metric 'b'"):
-    tables.show(['curves'], runs, metrics=['b'])
+    tables.show_curves(runs, ['b'])
 
 
 def test_reports_of_the_compiler(tmp_path):
@@ -288,8 +270,8 @@ def test_reports_of_the_compiler(tmp_path):
   for memory, text in ((3, '1.00 + 1.00'), (2, '1.00 + 1.00: does not fit')):
     content = json.dumps(found | {'memory_bytes': memory * 2**30})
     (runs['one'] / 'compile.json').write_text(content)
-    first, second = compiled.rows(runs)
+    first, second = tables.build('compiled', runs).rows
     assert first[:3] == ['one', 'v5e:2x2', text] and len(first) == len(second)
     assert second[:2] == ['refused', 'not run']
-  tables.show(['compiled'], runs, str(tmp_path))
+  tables.show('compiled', runs, str(tmp_path))
   assert 'v5e:2x2' in (tmp_path / 'compiled.md').read_text()
