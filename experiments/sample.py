@@ -35,7 +35,7 @@ from experiments.retro import (
 from retrieval import settings
 from retrieval.store import store
 from retro_jax.decoding import drawing
-from retro_jax.trained import language_model, loading, packaged, sampling
+from retro_jax.trained import language_model, loading, packaged
 from retro_jax.views import prompts as prompts_lib, samples as views
 
 CONFIG = (
@@ -51,8 +51,8 @@ _OF_THE_MODEL = ('context_chunks', 'stop_ids', 'stop_strings', 'banned_ids')
 class Sample(drawing.SamplingConfig):
   """How tokens are drawn."""
 
-  temperature: settings.NotNegative = sampling.DEFAULTS['temperature']
-  top_p: settings.Share = sampling.DEFAULTS['top_p']
+  temperature: settings.NotNegative = language_model.SAMPLING['temperature']
+  top_p: settings.Share = language_model.SAMPLING['top_p']
 
   @property
   def chosen(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def run(
   prompt: str = DEFAULT_PROMPT,
   input_file: str = '',
   num_samples: int = 1,
-  batch_size: int = sampling.BATCH_SIZE,
+  batch_size: int = language_model.BATCH_SIZE,
   seed: int | None = None,
   stop_strings: Sequence[str] = (),
   stream: bool = False,
@@ -117,8 +117,7 @@ def run(
     update = None
     if take is None:
       update = stack.enter_context(progress.bar('sample', 'tokens'))
-    samples = sampling.sample(
-      trained,
+    samples = trained.sample(
       prompts,
       num_samples=num_samples,
       batch_size=batch_size,
@@ -161,7 +160,10 @@ def _define_flags() -> None:
   flags.DEFINE_string('input_file', '', '.txt or .jsonl of prompts.')
   flags.DEFINE_integer('num_samples', 1, 'Continuations.', lower_bound=1)
   flags.DEFINE_integer(
-    'batch_size', sampling.BATCH_SIZE, 'Drawn side by side.', lower_bound=1
+    'batch_size',
+    language_model.BATCH_SIZE,
+    'Drawn side by side.',
+    lower_bound=1,
   )
   flags.DEFINE_integer(
     'seed', None, "Of the draws; default: the config's.", 0, 2**32 - 1

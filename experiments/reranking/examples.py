@@ -24,7 +24,7 @@ from retrieval import tokenization
 from retrieval.index import neighbors
 from retrieval.nn import cross_encoder
 from retrieval.questions import question_sets
-from retrieval.store import checkpoints, shards, store
+from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib, tokens
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading
@@ -101,7 +101,7 @@ def of_chunks(
     ValueError: if no chunk has candidates of different scores.
   """
   settings = config.examples
-  saved = loading.run_config(checkpoints.find(settings.run).config.to_dict())
+  _, saved = loading.find_run(settings.run)
   if config.data_dir:
     saved = dataclasses.replace(saved, data_dir=config.data_dir)
   data = retro_data.DataFolder.of(saved, settings.run)

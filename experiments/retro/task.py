@@ -11,7 +11,6 @@ import numpy as np
 
 from experiments.engine import loop, tasks
 from experiments.retro.config import Config
-from retrieval.nn import sharding
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import (
@@ -38,9 +37,7 @@ def _retrofit_params(
 ) -> tasks.Params:
   """The decoder of `config.retrofit_from` with a new encoder and new CCAs."""
   source = config.retrofit_from
-  saved = checkpoints.find(source)
-  loading.check_model(source, saved)
-  trained = loading.run_config(saved.config.to_dict())
+  saved, trained = loading.find_run(source)
   if trained.retrieval:
     raise ValueError(
       f'config.retrofit_from {source}: is a RETRO itself (retrieval=True); '
@@ -56,15 +53,8 @@ def _retrofit_params(
   baseline = stack.unstack_params(
     baseline_cfg, jax.tree.map(np.asarray, baseline)
   )
-  scale = float(np.std(baseline['embedding'].astype(np.float32)))
-
-  @jax.jit
-  def new_parts(key):
-    params = sharding.unbox(initial.flat_params(key, model_cfg, scale))
-    return {k: x for k, x in params.items() if retrofit.is_added(k)}
-
   logging.info('RETROfit of %s, step %d: frozen.', source, saved.step)
-  params = {**baseline, **new_parts(key)}
+  params, _, _ = initial.extend(key, model_cfg, baseline)
   if model_cfg.copy_init:
     row = jax.device_put(_some_rows(config, model_cfg, data))
     params = copy_fit.fit_queries(

@@ -31,7 +31,6 @@ from retrieval.index import (
   reuse,
   vectors as vectors_lib,
 )
-from retrieval.store import checkpoints
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -161,9 +160,7 @@ def _evaluation_sets(old, data) -> list[tokens_lib.TokenStore]:
 
 def update(config: config_lib.Config, workdir: str) -> None:
   """Apply --documents and --delete to the data of a run."""
-  saved = loading.run_config(
-    checkpoints.find(workdir).config.to_dict(), config_lib.Config
-  )
+  _, saved = loading.find_run(workdir, config_lib.Config)
   saved = dataclasses.replace(
     retro_evaluate.merged(saved, config),
     index=config.index,

@@ -19,7 +19,6 @@ from experiments.retro import config as retro_config, evaluate as retro_evaluate
 from experiments.retro_qa import data as retro_qa_data
 from experiments.retro_qa.config import Config
 from retrieval.questions import question_sets
-from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, qa_rows
 from retro_jax.nn import (
   config as config_lib,
@@ -78,9 +77,7 @@ def adopt(config: Config) -> Config:
       'config.retro_from is empty: expected the workdir of a RETRO, or of a '
       'baseline, made by experiments.train.'
     )
-  saved = checkpoints.find(config.retro_from)
-  loading.check_model(config.retro_from, saved)
-  source = loading.run_config(saved.config.to_dict(), retro_config.Config)
+  _, source = loading.find_run(config.retro_from, retro_config.Config)
   data = retro_data.DataFolder.of(
     config if config.data_dir else source, config.retro_from
   )
@@ -177,7 +174,7 @@ def _first_params(key, *, config, model_cfg, trained) -> tasks.Params:
   """Return the source's parameters; a FiD drops some and adds new ones."""
   params = jax.tree.map(np.asarray, trained.params)
   if config.qa.is_fid:
-    params, new, left = fid.start(key, model_cfg, params)
+    params, new, left = initial.extend(key, model_cfg, params)
     logging.info(
       'FiD of %s, step %d; new: %s; left out: %s; all else is loaded.',
       config.retro_from,

@@ -33,14 +33,14 @@ class AttentionConfig:
   num_heads: int  # H
   head_dim: int  # K; num_heads * head_dim need not be the model width
   num_kv_heads: int = 0  # each for several heads of queries; 0: one for each
-  relative_positions: bool = True  # False: content logits alone
+  relative_positions: bool = (
+    True  # False: content logits alone, without u and w
+  )
   rotary_base: float = 0.0  # positions as angles of q and k; 0: none
   head_norms: bool = False  # RMSNorm of each head's queries and keys
   norm_epsilon: float = 1e-6  # of these
-  position_biases: bool = True  # Transformer-XL's u and w
   projection_biases: bool = False  # biases of q, k, v and o
   scale_logits: bool = True  # divide by sqrt(head_dim)
-  max_distance: int = 0  # clamp |d| to this; 0: no clamp
   position_base: float = 10000.0  # longest wavelength / (2 pi)
   init_scale: float = 0.02  # standard deviation of every matrix but o
   output_init_scale: float = 0.02  # standard deviation of o
@@ -178,7 +178,7 @@ class RelativeAttention(nn.Module):
   def _biased(self, name, q):
     """Q plus Transformer-XL's u or w."""
     c = self.config
-    if not c.position_biases:
+    if not c.relative_positions:
       return q
     zeros = partitioning.partitioned(nn.initializers.zeros, 'heads')
     bias = self.param(name, zeros, (c.num_heads * c.head_dim,), c.param_dtype)
@@ -189,7 +189,7 @@ class RelativeAttention(nn.Module):
     """R(d) W_R for d from `first` down to `last`, [H, first - last + 1, K]."""
     c = self.config
     vectors = positions_lib.vectors_of(
-      first, last, width, c.position_base, c.max_distance, c.dtype
+      first, last, width, c.position_base, c.dtype
     )
     inner, axes = c.num_heads * c.head_dim, ('embed', 'heads')
     (keys,) = project(self, ['r'], vectors, inner, axes, c.init_scale)

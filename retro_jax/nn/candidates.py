@@ -35,8 +35,7 @@ EMBEDDER, LANGUAGE_MODEL = 'embedder', 'language_model'  # parts of parameters
 def following(x: Any, chunk_length: int) -> Any:
   """Cut [..., L] into the positions that each chunk's neighbors act on.
 
-  Returns:
-    [..., C - 1, M], of a NumPy or JAX array: the last chunk's are not all in a row.
+  The result is [..., C - 1, M]: the last chunk's are not all in a row.
   """
   m = chunk_length
   return x[..., m - 1 : -1].reshape(*x.shape[:-1], -1, m)

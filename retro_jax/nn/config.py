@@ -88,40 +88,22 @@ class RetroConfig:
   # False (an ablation): CCA and CA are eq. 4, without positions, u and w
   cca_positions: bool = True
   # Choices the paper leaves open.
-  tie_readout: bool = settings.rare(
-    True
-  )  # logits from the embedding table; table 10 says so
+  # logits from the embedding table; table 10 says so
+  tie_readout: bool = settings.rare(True)
   activation: Activation = settings.rare('gelu_tanh')  # [open] GPT-2's
   norm_epsilon: settings.Positive = settings.rare(1e-6)  # [open] of every norm
-  final_norm: bool = settings.rare(True)  # [open] before the readout, GPT-2's
-  encoder_final_norm: bool = settings.rare(
-    True
-  )  # [open] on E, once for all CCA layers
-  conditioning_norm: bool = settings.rare(
-    True
-  )  # [open] on H_u, once for all encoder CAs
-  position_biases: bool = settings.rare(True)  # [open] Transformer-XL's u and w
-  projection_biases: bool = settings.rare(
-    False
-  )  # [open] biases of attention's matrices
-  ff_biases: bool = settings.rare(
-    False
-  )  # [open] biases of the feed-forward's matrices
-  scale_logits: bool = settings.rare(
-    True
-  )  # [open] attention logits / sqrt(head_dim)
-  # [open] clamp of relative distances, 0: none
-  max_distance: settings.SizeOrZero = settings.rare(0)
+  # [open] biases of attention's matrices
+  projection_biases: bool = settings.rare(False)
+  # [open] biases of the feed-forward's matrices
+  ff_biases: bool = settings.rare(False)
+  # [open] attention logits / sqrt(head_dim)
+  scale_logits: bool = settings.rare(True)
   # of the cosine vector's frequencies
   position_base: settings.Positive = 10000.0
-  decoder: PublicDecoder = settings.rare(
-    PublicDecoder()
-  )  # where the decoder is another
+  # where the decoder is another
+  decoder: PublicDecoder = settings.rare(PublicDecoder())
   # Initial values.
   init_scale: settings.Positive = 0.02  # [open] standard deviation, GPT-2's
-  scale_residual_init: bool = settings.rare(
-    True
-  )  # [open] / sqrt(number of residual branches)
   copy_init: bool = False  # [open] start by copying, see copy_init.py
   # A variant that is not the paper's: words of neighbors are copied, see copy_gate.py.
   copy_gate: bool = False
@@ -139,29 +121,24 @@ class RetroConfig:
   #   dots_without_batch  all but products with weights
   #   offload             the same; the products wait in the host's memory
   remat: Remat = 'none'
-  layers: Loops = settings.rare(
-    'auto'
-  )  # one loop over equal layers; auto: on accelerators
+  # one loop over equal layers; auto: on accelerators
+  layers: Loops = settings.rare('auto')
 
   def __post_init__(self):
     """Check the fields, and against each other."""
     settings.check(self)
-    _check_layers('cca_layers', self.cca_layers, self.num_layers)
-    _check_layers(
-      'encoder_ca_layers', self.encoder_ca_layers, self.encoder_num_layers
-    )
-    self._check_decoder()
-    if self.copy_init and not (self.share_embeddings and self.position_biases):
-      raise ValueError('copy_init needs share_embeddings and position_biases.')
-    if self.share_embeddings and self.encoder_d_model != self.d_model:
-      raise ValueError(
-        'share_embeddings needs encoder_d_model == d_model; got '
-        f'{self.encoder_d_model} and {self.d_model}.'
-      )
-
-  def _check_decoder(self) -> None:
+    for name, layers, count in (
+      ('cca_layers', self.cca_layers, self.num_layers),
+      ('encoder_ca_layers', self.encoder_ca_layers, self.encoder_num_layers),
+    ):
+      distinct = tuple(layers) == tuple(sorted(set(layers)))
+      if not distinct or max(layers, default=0) > count:
+        raise ValueError(
+          f'{name} {tuple(layers)}; expected distinct layers of 1..{count}, in '
+          'rising order.'
+        )
     shared = self.decoder.num_kv_heads
-    if shared < 0 or (shared and self.num_heads % shared):
+    if shared and self.num_heads % shared:
       raise ValueError(
         f'num_kv_heads={shared}; expected 0 or a divisor of '
         f'num_heads={self.num_heads}.'
@@ -169,6 +146,13 @@ class RetroConfig:
     if self.decoder.positions == 'rotary' and self.head_dim % 2:
       raise ValueError(
         f'rotary positions turn pairs; got an odd head_dim={self.head_dim}.'
+      )
+    if self.copy_init and not self.share_embeddings:
+      raise ValueError('copy_init needs share_embeddings.')
+    if self.share_embeddings and self.encoder_d_model != self.d_model:
+      raise ValueError(
+        'share_embeddings needs encoder_d_model == d_model; got '
+        f'{self.encoder_d_model} and {self.d_model}.'
       )
 
   @property
@@ -182,26 +166,23 @@ class RetroConfig:
     return 2 * self.encoder_num_layers + len(self.encoder_ca_layers)
 
   def output_scale(self, branches: int) -> float:
-    """Initial standard deviation of a branch's last matrix."""
-    if self.scale_residual_init:
-      return self.init_scale / branches**0.5
-    return self.init_scale
+    """Initial standard deviation of a branch's last matrix, [open] as GPT-2's."""
+    return self.init_scale / branches**0.5
 
   def decoder_attention(
     self, *, cross: bool = False
   ) -> attention.AttentionConfig:
     """The decoder's self-attention, or with `cross` its CCA."""
-    heads, head_dim = self.num_heads, self.head_dim
-    config = self._attention(heads, head_dim, self.branches, cross)
+    config = self._attention(
+      self.num_heads, self.head_dim, self.branches, cross
+    )
     if cross:
       return config
     own = self.decoder
-    relative = own.positions == 'relative'
     return dataclasses.replace(
       config,
       num_kv_heads=own.num_kv_heads,
-      relative_positions=relative,
-      position_biases=self.position_biases and relative,
+      relative_positions=own.positions == 'relative',
       rotary_base=own.rotary_base if own.positions == 'rotary' else 0.0,
       head_norms=own.head_norms,
       norm_epsilon=self.norm_epsilon,
@@ -215,28 +196,15 @@ class RetroConfig:
     return self._attention(heads, head_dim, self.encoder_branches, cross)
 
   def _attention(self, num_heads, head_dim, branches, cross):
-    relative = self.cca_positions or not cross
     return attention.AttentionConfig(
       num_heads=num_heads,
       head_dim=head_dim,
-      relative_positions=relative,
-      # Eq. 4 has no u; u and w are parts of the relative positions.
-      position_biases=self.position_biases and relative,
+      relative_positions=self.cca_positions or not cross,
       projection_biases=self.projection_biases,
       scale_logits=self.scale_logits,
-      max_distance=self.max_distance,
       position_base=self.position_base,
       init_scale=self.init_scale,
       output_init_scale=self.output_scale(branches),
       dtype=self.dtype,
       param_dtype=self.param_dtype,
-    )
-
-
-def _check_layers(name: str, layers: tuple[int, ...], num_layers: int) -> None:
-  fits = all(1 <= layer <= num_layers for layer in layers)
-  if not fits or tuple(layers) != tuple(sorted(set(layers))):
-    raise ValueError(
-      f'{name} {tuple(layers)}; expected distinct layers of 1..{num_layers}, in '
-      'rising order.'
     )

@@ -14,16 +14,8 @@ once for each question, and keys and values of the passages stay in the cache.
 `qa_rows.FidWriter` writes the rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from flax import traverse_util
-import jax
-import numpy as np
-
-from retrieval.nn import sharding
-from retro_jax.nn import initial
-from retro_jax.nn.config import RetroConfig
 
 
 def fields(
@@ -57,41 +49,3 @@ def fields(
     'neighbor_length': passage_length,
     'query_conditioning': False,
   }
-
-
-def start(
-  key: jax.Array, config: RetroConfig, trained: Mapping[str, Any]
-) -> tuple[Any, list[str], list[str]]:
-  """Take over trained parameters and make the others.
-
-  Args:
-    config: of the FiD.
-    trained: flat parameters of a RETRO or a baseline with the same sizes, in the
-      host's memory.
-
-  Returns:
-    Flat parameters, in the host's memory; the names of the parts that are new; the
-    names of the trained parts that a FiD does not have.
-  """
-  old = _parts(trained)
-  scale = float(np.std(np.asarray(old['embedding'], np.float32)))
-
-  def parts(key):
-    return _parts(sharding.unbox(initial.flat_params(key, config, scale)))
-
-  @jax.jit
-  def new_parts(key):
-    return {k: x for k, x in parts(key).items() if k not in old}
-
-  names = jax.eval_shape(parts, key)
-  kept = {k: x for k, x in old.items() if k in names}
-  new = jax.tree.map(np.asarray, new_parts(key))
-  whole = traverse_util.unflatten_dict(kept | new, sep='/')
-  return whole, sorted(new), sorted({*old} - {*names})
-
-
-def _parts(params: Mapping[str, Any]) -> dict[str, Any]:
-  """Parameters by branch: layer_1_attn, encoder/layer_1_ffw and so on."""
-  found = {k: x for k, x in params.items() if k != 'encoder'}
-  inner = params.get('encoder', {})
-  return found | {f'encoder/{k}': x for k, x in inner.items()}

@@ -1,14 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Initial parameters of a RETRO, and their places on a mesh."""
+"""Where the parameters of a RETRO start, and their places on a mesh."""
 
+from collections.abc import Mapping
 import dataclasses
 import functools
 from typing import Any
 
-from flax import linen as nn
+from flax import linen as nn, traverse_util
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from retrieval.nn import sharding
 from retro_jax.nn import retro, stack
@@ -41,6 +43,44 @@ def flat_params(
     start = copy_init.apply(jax.random.fold_in(key, 1), nn.unbox(params), c)
     params = nn.meta.replace_boxed(params, start)
   return params
+
+
+def extend(
+  key: jax.Array, config: RetroConfig, trained: Mapping[str, Any]
+) -> tuple[Any, list[str], list[str]]:
+  """Take over the parts of a trained model and make the others: RETROfit and FiD.
+
+  Args:
+    config: of the model that is made.
+    trained: flat parameters of a RETRO or a baseline with the same sizes, in the
+      host's memory.
+
+  Returns:
+    Flat parameters, in the host's memory; the names of the parts that are new; the
+    names of the trained parts that are left out.
+  """
+  old = _parts(trained)
+  scale = float(np.std(np.asarray(old['embedding'], np.float32)))
+
+  def parts(key):
+    return _parts(sharding.unbox(flat_params(key, config, scale)))
+
+  @jax.jit
+  def new_parts(key):
+    return {k: x for k, x in parts(key).items() if k not in old}
+
+  names = jax.eval_shape(parts, key)
+  kept = {k: x for k, x in old.items() if k in names}
+  new = jax.tree.map(np.asarray, new_parts(key))
+  whole = traverse_util.unflatten_dict(kept | new, sep='/')
+  return whole, sorted(new), sorted({*old} - {*names})
+
+
+def _parts(params: Mapping[str, Any]) -> dict[str, Any]:
+  """Parameters by branch: layer_1_attn, encoder/layer_1_ffw and so on."""
+  found = {k: x for k, x in params.items() if k != 'encoder'}
+  inner = params.get('encoder', {})
+  return found | {f'encoder/{k}': x for k, x in inner.items()}
 
 
 def param_shardings(

@@ -227,7 +227,7 @@ class Encoder(nn.Module):
     there = everywhere, neighbor_mask.reshape(-1, length)
     attend = recomputed(Attention, c, 4)
     feed_forward = recomputed(FeedForward, c, 2)
-    if c.conditioning_norm and c.query_conditioning:
+    if c.query_conditioning:
       chunks = norm(c, 'conditioning_norm')(chunks)
     chunks = chunks.reshape(rows, *chunks.shape[2:])
     chunk_there = None
@@ -248,6 +248,4 @@ class Encoder(nn.Module):
       x = feed_forward(
         c, c.encoder_d_ff, c.encoder_branches, rate, name=f'layer_{p}_ffw'
       )(x, train)
-    if c.encoder_final_norm:
-      x = norm(c, 'final_norm')(x)
-    return x.reshape(shape)
+    return norm(c, 'final_norm')(x).reshape(shape)

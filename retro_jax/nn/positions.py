@@ -30,12 +30,7 @@ def in_rows(
 ) -> Int[Array, '_ L']:
   """Positions from the first token of each document, or run of padding.
 
-  Args:
-    segment_ids: the document of each token, 0 for padding; the tokens of a document
-      stand together. None: each row is one document.
-
-  Returns:
-    [B, L] int32, or [1, L] without `segment_ids`.
+  Without `segment_ids` each row is one document; the result is [1, L].
   """
   index = jnp.arange(length, dtype=jnp.int32)
   if segment_ids is None:
@@ -50,11 +45,8 @@ def rotate(
 ) -> Float[Array, 'H B L K']:
   """Turn each pair (a, a + K / 2) of a vector by its position.
 
-  The product of a turned query and a turned key depends on their distance alone.
-
-  Args:
-    x: queries or keys; K is even.
-    base: of the frequencies base ** (-2 a / K).
+  The product of a turned query and a turned key depends on their distance alone. The
+  frequencies are base ** (-2 a / K).
   """
   half = x.shape[-1] // 2
   wide = jnp.promote_types(x.dtype, jnp.float32)
@@ -67,22 +59,13 @@ def rotate(
 
 
 @functools.lru_cache(maxsize=64)
-def vectors(
-  first: int, last: int, width: int, base: float, max_distance: int = 0
-) -> np.ndarray:
-  """R(d) for d = first, first - 1, ..., last, computed in float64.
+def vectors(first: int, last: int, width: int, base: float) -> np.ndarray:
+  """R(d) for d = first, first - 1, ..., last: [first - last + 1, width] float64.
 
-  Args:
-    width: D, width of the query stream. An odd one drops the last cosine.
-    base: of the frequencies base ** (-2 a / D).
-    max_distance: clamp on |d|, 0 for none.
-
-  Returns:
-    [first - last + 1, D] float64. Sines, then cosines.
+  Sines, then cosines, of the frequencies base ** (-2 a / width); an odd width drops
+  the last cosine.
   """
   distances = np.arange(first, last - 1, -1, dtype=np.float64)
-  if max_distance:
-    distances = np.clip(distances, -max_distance, max_distance)
   frequencies = base ** (-np.arange(0, width, 2, dtype=np.float64) / width)
   angles = distances[:, None] * frequencies
   vectors = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
@@ -90,31 +73,23 @@ def vectors(
 
 
 def vectors_of(
-  first: int,
-  last: int,
-  width: int,
-  base: float,
-  max_distance: int,
-  dtype: npt.DTypeLike,
+  first: int, last: int, width: int, base: float, dtype: npt.DTypeLike
 ) -> Float[Array, 'T D']:
   """Return `vectors` for a program.
 
-  On accelerators they are computed there from a few rows by sin(a - b) =
-  sin a cos b - cos a sin b: as constants they would make long programs longer.
+  On accelerators they are computed there from a few rows, by sin(a - b) and cos(a - b):
+  as constants they would make long programs longer.
   """
-  if backend.is_cpu() or max_distance:
-    whole = vectors(first, last, width, base, max_distance)
-    return jnp.asarray(whole, dtype)
+  if backend.is_cpu():
+    return jnp.asarray(vectors(first, last, width, base), dtype)
   wide = jnp.promote_types(dtype, jnp.float32)
   count = first - last + 1
   frequencies = base ** (-np.arange(0, width, 2, dtype=np.float64) / width)
-  far = (first - _ROWS * np.arange(-(-count // _ROWS)))[
-    :, None, None
-  ] * frequencies
+  starts = first - _ROWS * np.arange(-(-count // _ROWS))
+  far = starts[:, None, None] * frequencies
   near = np.arange(_ROWS)[:, None] * frequencies
-  (sin_far, cos_far), (sin_near, cos_near) = (
-    (jnp.asarray(np.sin(x), wide), jnp.asarray(np.cos(x), wide))
-    for x in (far, near)
+  sin_far, cos_far, sin_near, cos_near = (
+    jnp.asarray(f(x), wide) for x in (far, near) for f in (np.sin, np.cos)
   )
   sines = sin_far * cos_near - cos_far * sin_near
   cosines = cos_far * cos_near + sin_far * sin_near
@@ -199,10 +174,6 @@ def _shift_on_cpu(by_distance, num_keys):
   return shift_to_keys(by_distance, num_keys)
 
 
-def _shift_forward(by_distance, num_keys):
-  return shift_to_keys(by_distance, num_keys), None
-
-
 def _shift_backward(num_keys, _, g):
   """Row by row: the transposed slice would pad every element by division."""
   num_queries = g.shape[-2]
@@ -216,4 +187,6 @@ def _shift_backward(num_keys, _, g):
   return (by_distance,)
 
 
-_shift_on_cpu.defvjp(_shift_forward, _shift_backward)
+_shift_on_cpu.defvjp(
+  lambda x, num_keys: (shift_to_keys(x, num_keys), None), _shift_backward
+)

@@ -40,18 +40,17 @@ def preset(name: str, *, baseline: bool = False, **overrides) -> RetroConfig:
 def flops_per_token(
   config: RetroConfig, num_tokens: int, num_neighbors: int = 0
 ) -> float:
-  """Model FLOPs of a forward pass for each token of a sequence.
+  """Model FLOPs of a forward pass for each token of a sequence; training takes 3 x.
 
   2 for each element of a matrix and each vector it multiplies, the readout
   included; 2 K H for each pair of query and key in content logits and again in
   the weighted sum, and for each pair of query and distance in position logits.
-  Causal attention counts all L^2 pairs, as is usual for model FLOPs; what
-  recomputation, softmax and norms cost is not counted. Training counts three
-  times as much.
+  Causal attention counts all pairs, as is usual; recomputation, softmax and norms do
+  not count.
 
   Args:
-    num_tokens: L, tokens of a sequence.
-    num_neighbors: N, neighbors of each chunk; 0 turns retrieval off.
+    num_tokens: of a sequence.
+    num_neighbors: of each chunk; 0 turns retrieval off.
   """
   c = config
   d, e, m, r = c.d_model, c.encoder_d_model, c.chunk_length, c.neighbor_length

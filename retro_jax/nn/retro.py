@@ -147,7 +147,7 @@ class Retro(nn.Module):
       return gate.in_rows(x, found, targets, *copied)
     encoded, neighbors, mask, _ = copied
     at, mask = self._to_read(mask, last, segment_ids)
-    return gate.after(x, found, encoded[at], neighbors[at], mask)
+    return gate.after(x, found, mask, encoded[at], neighbors[at])
 
   def _is_scanned(self):
     """Whether layers are loops; what layers leave behind has none."""
@@ -218,8 +218,7 @@ class Retro(nn.Module):
   def _read(self, embedding, x, targets=None):
     """READ of algorithm 1: what it reads, and logits or nats."""
     c = self.config
-    if c.final_norm:
-      x = layers.norm(c, 'final_norm')(x)
+    x = layers.norm(c, 'final_norm')(x)
     if not c.tie_readout:
       embedding = self._table('readout', c.d_model)
     if targets is not None:
@@ -310,7 +309,10 @@ class RetroStep(Retro):
     x, found = self._read(embedding, x)
     if cca_layers and c.copy_gate:
       gate = copy_gate.CopyGate(c, name='copy_gate')
-      found = gate.step(x, found, rows, encoded, neighbors, mask)
+      if rows is None:
+        found = gate.after(x, found, mask, None, None)
+      else:
+        found = gate.after(x, found, mask, encoded[:, 0], neighbors, rows)
     return found[:, 0]
 
 

@@ -22,12 +22,9 @@ DECODER_FIELDS = (
   'tie_readout',
   'activation',
   'norm_epsilon',
-  'final_norm',
-  'position_biases',
   'projection_biases',
   'ff_biases',
   'scale_logits',
-  'max_distance',
   'position_base',
 )
 

@@ -34,12 +34,7 @@ class Passage:
 
 
 def find(trained: loading.TrainedRetro, wanted: str, split: str) -> int:
-  """The first chunk of a document of a split.
-
-  Args:
-    wanted: the document's title or id; '' for the first one of two chunks.
-    split: 'train', 'valid', 'test' or the name of an evaluation set.
-  """
+  """First chunk of a document by title or id; '' for the first one of two chunks."""
   if split not in trained.data.splits:
     raise ValueError(
       f'split {split!r}: expected a split of {trained.data.root}: '
@@ -88,27 +83,20 @@ def of_store(
   chunk_ids = first_chunk + np.arange(-(-len(tokens) // chunks.chunk_length))
   row = reader.read(chunk_ids)
   there = row['neighbor_mask'].any(-1)
-  ids = np.where(there, reader.stores.neighbors.ids(chunk_ids)[:, :k], -1)
-  scores = reader.stores.neighbors.scores(chunk_ids)[:, :k]
-  num_compared = min(num_compared, reader.stores.neighbors.num_neighbors)
-  compared = leakage.whole_neighbors(
-    dataclasses.replace(reader, num_neighbors=num_compared)
+  stored = reader.stores.neighbors
+  ids = np.where(there, stored.ids(chunk_ids)[:, :k], -1)
+  found = neighbor_lookup.Retrieved(
+    ids,
+    stored.scores(chunk_ids)[:, :k],
+    row['neighbors'],
+    row['neighbor_mask'],
+    [reader.stores.datastore.titles(x) for x in ids],
   )
-  return Passage(
-    chunks.tokens.title(number),
-    tokens,
-    samples.by_chunk(
-      neighbor_lookup.Retrieved(
-        ids,
-        scores,
-        row['neighbors'],
-        row['neighbor_mask'],
-        [reader.stores.datastore.titles(row) for row in ids],
-      )
-    ),
-    leakage.overlaps(compared, chunk_ids),
-    num_compared,
-  )
+  num_compared = min(num_compared, stored.num_neighbors)
+  reader = dataclasses.replace(reader, num_neighbors=num_compared)
+  overlaps = leakage.overlaps(leakage.whole_neighbors(reader), chunk_ids)
+  title, found = chunks.tokens.title(number), samples.by_chunk(found)
+  return Passage(title, tokens, found, overlaps, num_compared)
 
 
 def of_text(
@@ -162,14 +150,11 @@ def windows(
   """
   count = -(-len(passage.tokens) // chunk_length)
   size = min(sequence_chunks, 1 << (count - 1).bit_length())
-  whole = windows_lib.Documents(
-    np.zeros(1, int), np.zeros(1, int), np.array([count])
-  )
+  whole = windows_lib.Documents(*np.array([[0], [0], [count]]))
   stride = max(1, sequence_chunks // 2)
   found = windows_lib.make_windows(whole, sequence_chunks, stride)
-  for first, number, skip in zip(
-    found.first.tolist(), found.count.tolist(), found.skip.tolist(), strict=True
-  ):
+  for part in zip(found.first, found.skip, found.count, strict=True):
+    first, skip, number = map(int, part)
     row = _row(passage, chunk_length, first, size)
     yield Window(row, first, skip, number)
 
@@ -284,9 +269,9 @@ def _score(page, window, nats, chunk_length) -> None:
     for i in scored:
       values[base + i + 1] = float(found[i])
   repeated = attribution.repeated(row, m)[0]
-  for i in range(start, window.count * m):  # the window before ended there
-    if base + i < len(page.repeated):
-      page.repeated[base + i] = int(repeated[i])
+  stop = min(window.count * m, len(page.repeated) - base)
+  for i in range(start, stop):  # the window before ended there
+    page.repeated[base + i] = int(repeated[i])
 
 
 def _explain(page, window, model, params, nats) -> None:

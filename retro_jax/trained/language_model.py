@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trained RETRO or baseline as a library offers it: sample, score, neighbors."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
+import functools
 import os
 from typing import Any
 
@@ -12,20 +13,19 @@ import numpy as np
 
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib
-from retro_jax.data import folder as retro_data
-from retro_jax.decoding import growing_text
+from retro_jax.data import folder as retro_data, samples as samples_lib
+from retro_jax.decoding import decode, drawing, growing_text
 from retro_jax.nn import initial, retro as model_lib, stack
-from retro_jax.trained import (
-  inspection,
-  loading,
-  packaged as packaged_lib,
-  sampling,
-)
+from retro_jax.trained import inspection, loading, packaged as packaged_lib
 from retro_jax.views import (
   page as page_lib,
   prompts as prompts_lib,
   samples as views,
 )
+
+BATCH_SIZE = 16  # of samples
+# In place of SamplingConfig's defaults.
+SAMPLING = {'temperature': 0.8, 'top_p': 0.95}
 
 
 class Scores(views.Listing):
@@ -65,7 +65,11 @@ class LanguageModel(loading.TrainedRetro):
     *,
     neighbors: Sequence[Any] | None = None,
     num_samples: int = 1,
+    batch_size: int = BATCH_SIZE,
     seed: int = 0,
+    take: Callable[[samples_lib.Event], None] | None = None,
+    keep: Callable[[Sequence[views.TextSample]], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
     **settings: Any,
   ) -> views.Listing:
     """Continue prompts, and retrieve whenever a chunk is complete.
@@ -74,9 +78,12 @@ class LanguageModel(loading.TrainedRetro):
       prompts: one text or several; '' begins a document.
       neighbors: texts that replace retrieval: a list read by every chunk, or a
         list of lists, one for each chunk. An empty list turns retrieval off.
+      batch_size: samples drawn side by side; no draw depends on it.
+      take: called with every event.
+      keep: called after every batch with all samples drawn so far.
+      progress: called with (tokens drawn, at most so many).
       **settings: max_new_tokens, temperature, top_p, top_k, num_neighbors,
-        stop_strings and other fields of SamplingConfig, and the arguments of
-        `sampling.sample`, which has the defaults.
+        stop_strings and other fields of SamplingConfig; see `SAMPLING`.
 
     Returns:
       A list of TextSample, those of the first prompt first.
@@ -84,13 +91,66 @@ class LanguageModel(loading.TrainedRetro):
     Raises:
       ValueError: for settings out of range, or neighbors for a baseline.
     """
-    return sampling.sample(
-      self,
-      prompts_lib.as_prompts(prompts, neighbors),
-      num_samples=num_samples,
-      seed=seed,
-      **settings,
+    for name, value in (
+      ('num_samples', num_samples),
+      ('batch_size', batch_size),
+    ):
+      if value < 1:
+        raise ValueError(f'{name} {value}: expected 1 or more.')
+    texts = prompts_lib.as_prompts(prompts, neighbors)
+    self.data.check_tokenizer()
+    c, tokenizer = self.model.config, self.data.tokenizer
+    for text in texts:
+      if text.neighbors and not c.cca_layers:
+        raise ValueError(
+          f'Prompt {text.id} brings neighbors, but the model is a baseline: it '
+          'reads none.'
+        )
+    config = drawing.SamplingConfig(
+      **{
+        'context_chunks': max(2, self.config.sequence_chunks),
+        **loading.special_ids(tokenizer),
+        **SAMPLING,
+        **settings,
+      }
     )
+    by_prompt = [text.tokens(tokenizer, c.neighbor_length) for text in texts]
+    names = [text.id for text in texts for _ in range(num_samples)]
+    rows = [row for row in by_prompt for _ in range(num_samples)]
+    retrieve = self._retrieve_fn(config, rows)
+    done = views.Listing()
+    for start in range(0, len(rows), batch_size):
+      numbers = range(start, min(start + batch_size, len(rows)))
+      events = decode.stream(
+        self.model,
+        self.params,
+        [rows[i] for i in numbers],
+        config,
+        retrieve=retrieve,
+        detokenize=tokenizer.decode,
+        seed=seed,
+        row_numbers=numbers,
+        progress=progress
+        and functools.partial(_report, progress, numbers, len(rows)),
+      )
+      for event in events:
+        if take is not None:
+          take(event)
+        if isinstance(event, samples_lib.Finished):
+          done.append(views.to_text(event.sample, tokenizer, names[len(done)]))
+      if keep is not None:
+        keep(done)
+    return done
+
+  def _retrieve_fn(self, config, rows) -> samples_lib.RetrieveFn | None:
+    """The retriever, or None where no row retrieves."""
+    if not self.model.config.cca_layers or not config.num_neighbors:
+      return None
+    if all(row.neighbors is not None for row in rows):
+      return None
+    lookup = self.data.datastore.lookup(self.config)
+    lookup.check_stored(config.num_neighbors)
+    return lookup.retrieve_tokens
 
   def score(
     self,
@@ -124,9 +184,6 @@ class LanguageModel(loading.TrainedRetro):
   ) -> views.Listing:
     """Retrieve the neighbors of each chunk of a text.
 
-    Args:
-      num_neighbors: neighbors of each chunk; default the config's.
-
     Returns:
       A list of TextChunk: each chunk's text, and its neighbors' texts, titles,
       ids and scores, best first. A baseline's chunks have none.
@@ -158,9 +215,6 @@ class LanguageModel(loading.TrainedRetro):
       split: 'train', 'valid', 'test' or the name of an evaluation set.
       num_neighbors: neighbors of each chunk; default the config's.
       explain: whether to measure the attention and worth of every neighbor.
-
-    Raises:
-      ValueError: for an unknown document or split, or a baseline.
     """
     first = inspection.find(self, document, split)
     k = self._num_neighbors(num_neighbors)
@@ -169,6 +223,12 @@ class LanguageModel(loading.TrainedRetro):
 
   def _num_neighbors(self, k: int | None) -> int:
     return self.config.num_neighbors if k is None else k
+
+
+def _report(progress, numbers, num_rows, step, max_steps) -> None:
+  """Report a batch's tokens as a part of all rows' tokens."""
+  done = numbers.start * max_steps + len(numbers) * step
+  progress(done, num_rows * max_steps)
 
 
 def load(
@@ -191,8 +251,7 @@ def load(
     reranker: folder of the re-ranker of the source; '' for none, or, without a
       source, for that of training.
     step: a number, 'best' (by config.best_metric), or None or '' for the newest.
-    mesh: devices to shard the parameters over; None puts all of them on this
-      process's first device.
+    mesh: devices to shard the parameters over; None: this process's first.
     rules: logical to mesh axes, from `sharding.make_rules`.
     config_type: dataclass of the model's config, `RunConfig` with more fields.
 
@@ -201,11 +260,7 @@ def load(
     ValueError: when the checkpoint is damaged, or the data are of another
       tokenizer than the model.
   """
-  saved = checkpoints.find(str(workdir), step=step)
-  loading.check_model(workdir, saved)
-  config = loading.run_config(
-    saved.config.to_dict(), config_type, f'{workdir}: config'
-  )
+  saved, config = loading.find_run(workdir, config_type, step)
   if data_dir:
     config = dataclasses.replace(config, data_dir=data_dir)
   if source or reranker:

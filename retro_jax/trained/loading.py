@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trained models, RETRO and its baseline, with the data that they read."""
 
-from collections.abc import Mapping
 import dataclasses
 import os
 from typing import Annotated, Any, Literal
@@ -56,15 +55,25 @@ class TrainedRetro:
   step: int  # of the checkpoint
 
 
-def run_config(
-  saved: Mapping[str, Any], cls: type = RunConfig, name: str = 'config'
-) -> Any:
-  """Read the fields of a dataclass from the config of a run; others are not read.
+def find_run(
+  workdir: str | os.PathLike,
+  config_type: type = RunConfig,
+  step: checkpoints.Step = None,
+) -> tuple[checkpoints.Saved, Any]:
+  """Facts of a checkpoint and the run's config, of which other fields are not read.
 
-  Args:
-    name: of the config in errors.
+  Raises:
+    FileNotFoundError: when there is no checkpoint.
+    ValueError: for a checkpoint of another kind of model.
   """
-  return settings.build(cls, saved, name, ignore_others=True)
+  saved = checkpoints.find(str(workdir), step=step)
+  if 'embedding' not in saved.params or 'retrieval' not in saved.config:
+    raise ValueError(
+      f'{workdir}: a checkpoint with {sorted(saved.params)[:_SHOWN]}, expected '
+      'RETRO or its baseline, as experiments.train writes it.'
+    )
+  content, name = saved.config.to_dict(), f'{workdir}: config'
+  return saved, settings.build(config_type, content, name, ignore_others=True)
 
 
 def model_config(config: RunConfig, vocab_size: int) -> config_lib.RetroConfig:
@@ -117,15 +126,6 @@ def chunk_reader(
   )
 
 
-def check_model(workdir: str | os.PathLike, saved: checkpoints.Saved) -> None:
-  """Raise ValueError for a checkpoint of another kind of model."""
-  if 'embedding' not in saved.params or 'retrieval' not in saved.config:
-    raise ValueError(
-      f'{workdir}: a checkpoint with {sorted(saved.params)[:_SHOWN]}, expected '
-      'RETRO or its baseline, as experiments.train writes it.'
-    )
-
-
 def check_data(
   workdir: str | os.PathLike,
   saved: checkpoints.Saved,
@@ -133,17 +133,13 @@ def check_data(
   *,
   own_neighbors: bool = True,
 ) -> None:
-  """Compare data with those of training: raises for another tokenizer.
+  """Raise ValueError for data of another tokenizer than that of training.
 
   Other data of the same tokenizer are reported as a warning.
 
   Args:
     own_neighbors: whether the neighbors should be those of training, too.
-
-  Raises:
-    ValueError: also as `check_model`.
   """
-  check_model(workdir, saved)
   rows, vocab_size = saved.params['embedding'].shape[0], data.vocab_size
   if rows != vocab_size:
     raise ValueError(

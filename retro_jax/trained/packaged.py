@@ -15,7 +15,7 @@ import pathlib
 
 from absl import logging
 
-from retrieval import tokenization
+from retrieval import settings, tokenization
 from retrieval.index import neighbors as neighbors_lib
 from retrieval.store import packed
 from retrieval.text import (
@@ -76,7 +76,10 @@ def take(
   """Make the run of a packed model over documents, as `packed_runs.take`."""
 
   def prepare(config, folder):
-    _prepare(loading.run_config(config), folder)
+    made = settings.build(
+      loading.RunConfig, config, 'config', ignore_others=True
+    )
+    _prepare(made, folder)
     return config
 
   return packed_runs.take(

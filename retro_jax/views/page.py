@@ -91,7 +91,7 @@ class Page:
 
 
 def _rgba(color: str, strength: float) -> str:
-  return f'rgba({color},{min(max(strength, 0), 1):.2f})'
+  return f'rgba({color},{min(strength, 1):.2f})'
 
 
 def _gain_color(gain: float) -> str:
@@ -99,8 +99,8 @@ def _gain_color(gain: float) -> str:
   return _rgba(color, abs(gain) / _MOST_NATS)
 
 
-def _text(piece: str) -> str:
-  return html.escape(piece).replace('\n', '<br>')
+def _text(pieces: list[str]) -> str:
+  return html.escape(''.join(pieces)).replace('\n', '<br>')
 
 
 def _token(page: Page, i: int) -> str:
@@ -113,28 +113,25 @@ def _token(page: Page, i: int) -> str:
     f'--gain:{_gain_color(gain)};'
     f'--run:{_rgba("40,90,220", run / _MOST_REPEATED)}'
   )
-  return f'<span title="{told}" style="{style}">{_text(page.pieces[i])}</span>'
+  return (
+    f'<span title="{told}" style="{style}">{_text([page.pieces[i]])}</span>'
+  )
 
 
 def _neighbor(x: Neighbor, is_read: bool, explained: bool) -> str:
   start, stop = x.shared
-  before, shared, after = (
-    _text(''.join(part))
-    for part in (x.pieces[:start], x.pieces[start:stop], x.pieces[stop:])
-  )
-  use = (
-    f'attention {x.attention:.0%} · worth <b style="background:'
-    f'{_gain_color(x.gain)}">{x.gain:+.2f}</b> nats'
-    if is_read
-    else 'read by nothing'
-  )
-  if is_read and not explained:
-    use = 'read by the next chunk'
+  use = 'read by the next chunk' if is_read else 'read by nothing'
+  if is_read and explained:
+    use = (
+      f'attention {x.attention:.0%} · worth <b style="background:'
+      f'{_gain_color(x.gain)}">{x.gain:+.2f}</b> nats'
+    )
   return (
     '<details><summary>'
     f'<b>{html.escape(x.title) or "untitled"}</b> · distance {x.distance:.3f} · '
     f'{x.overlap:.0%} of the chunk stands in it · {use}</summary>'
-    f'<p>{before}<mark>{shared}</mark>{after}</p></details>'
+    f'<p>{_text(x.pieces[:start])}<mark>{_text(x.pieces[start:stop])}</mark>'
+    f'{_text(x.pieces[stop:])}</p></details>'
   )
 
 

@@ -11,7 +11,7 @@ in place of what would be retrieved; a list of lists is read chunk by chunk, the
 last one by all chunks that follow; an empty list turns retrieval off.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import os
 import pathlib
@@ -59,26 +59,19 @@ def as_prompts(
   Args:
     neighbors: texts that all chunks of every prompt read, or a list of texts
       for each chunk; None retrieves them.
-
-  Raises:
-    ValueError: for neighbors that are not texts.
   """
   texts = [prompts] if isinstance(prompts, str | TextPrompt) else prompts
-  given = _neighbors({'neighbors': neighbors}, 'the call')
   made = [x if isinstance(x, TextPrompt) else TextPrompt(x) for x in texts]
-  if given is None:
+  if neighbors is None:
     return made
+  given = _neighbors(neighbors, 'the call')
   return [dataclasses.replace(x, neighbors=given) for x in made]
 
 
 def read(path: str | os.PathLike) -> list[TextPrompt]:
-  """Read a file of prompts.
+  """Read a file of prompts, which may be compressed; blank lines are skipped.
 
-  Args:
-    path: .txt or .jsonl; may be packed. Blank lines are skipped.
-
-  Returns:
-    The prompts; file and line name a prompt without an id.
+  File and line name a prompt without an id.
 
   Raises:
     FileNotFoundError: when there is no such file.
@@ -108,15 +101,14 @@ def _json(line: bytes, where: str, name: str) -> TextPrompt:
       f'{where}: unknown field {unknown[0]!r}; expected some of {_FIELDS}.'
     )
   text = base.string(row, 'prompt', where)
-  return TextPrompt(text, str(row.get('id', name)), _neighbors(row, where))
+  given = row.get('neighbors')
+  if given is not None:
+    given = _neighbors(given, where)
+  return TextPrompt(text, str(row.get('id', name)), given)
 
 
-def _neighbors(
-  row: Mapping[str, Any], where: str
-) -> Sequence[Sequence[str]] | None:
-  value = row.get('neighbors')
-  if value is None:
-    return None
+def _neighbors(value: Any, where: str) -> Sequence[Sequence[str]]:
+  """Check texts, or lists of texts."""
   where = f"{where}, field 'neighbors'"
   by_chunk = base.check_type(value, where, list)
   if all(isinstance(x, str) for x in by_chunk):

@@ -44,23 +44,22 @@ class TextChunk:
     """The prompt's part and the written part."""
     return self.prompt + self.written
 
+  def _found(self):
+    """Score, title and text of each neighbor."""
+    scores = ('given' if x is None else f'{x:.3f}' for x in self.scores)
+    return zip(scores, self.titles, self.neighbors, strict=True)
+
   def __str__(self) -> str:
     """The chunk, then a line for each neighbor."""
-    found = zip(self.scores, self.titles, self.neighbors, strict=True)
-    lines = [
-      f'  [{"given" if score is None else f"{score:.3f}"}] {title}: {text!r}'
-      for score, title, text in found
-    ]
+    lines = [f'  [{x}] {title}: {text!r}' for x, title, text in self._found()]
     return '\n'.join([self.text, *lines])
 
   def _repr_html_(self) -> str:
-    found = zip(self.scores, self.titles, self.neighbors, strict=True)
     neighbors = ''.join(
-      f'<details><summary>{html.escape(title) or "untitled"} · '
-      f'{"given" if score is None else f"score {score:.3f}"}</summary>'
+      f'<details><summary>{html.escape(title) or "untitled"} · {score}</summary>'
       f'<p style="white-space:pre-wrap;color:#555">{html.escape(text)}</p>'
       '</details>'
-      for score, title, text in found
+      for score, title, text in self._found()
     )
     return (
       f'<p style="white-space:pre-wrap"><b>{html.escape(self.prompt)}</b>'
@@ -92,14 +91,7 @@ class TextSample:
 def to_text(
   sample: samples_lib.Sample, tokenizer: tokenization.Tokenizer, name: str = ''
 ) -> TextSample:
-  """A sample as text.
-
-  Args:
-    sample: with `text`, where that ends before a stop string.
-
-  Returns:
-    The same; the texts of its chunks add up to its own.
-  """
+  """A sample as text, up to a stop string; the texts of its chunks add up to its own."""
   n = sample.prompt_length
   prompts = prompt_texts(sample, tokenizer)
   written = growing_text.pieces(tokenizer.decode, sample.new_tokens)

@@ -103,7 +103,6 @@ def test_rare_fields_are_flags():
   for name, text in (
     ('model.activation', 'squared_relu'),
     ('model.projection_biases', 'True'),
-    ('model.max_distance', '256'),
     ('model.decoder.positions', 'rotary'),
     ('model.cca_layers', '(2,4)'),
     ('index.scann.num_leaves', '100'),
@@ -115,7 +114,7 @@ def test_rare_fields_are_flags():
   built = configs.build(config_lib.Config, config)
   model = loading.model_config(built, 100)
   assert model.activation == 'squared_relu' and model.projection_biases
-  assert model.max_distance == 256 and model.decoder.positions == 'rotary'
+  assert model.decoder.positions == 'rotary'
   assert built.index.scann == {'num_leaves': 100, 'rescore': 'int8'}
   assert built.cluster.workers == 3
   rules = dict(sharding.make_rules(built.sharding_rules)[: len(sharding.RULES)])

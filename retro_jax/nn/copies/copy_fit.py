@@ -54,7 +54,7 @@ def fit_queries(
     )
     for p in config.cca_layers
   }
-  if config.copy_gate and config.final_norm:
+  if config.copy_gate:
     last = f'layer_{config.num_layers}_ffw'
     readers[last] = params['final_norm'], ('copy_gate', 'q')
   for module, (norm, path) in readers.items():

@@ -95,47 +95,35 @@ class CopyGate(nn.Module):
     self,
     x: Float[Array, 'B 1 D'],
     logits: Float[Array, 'B 1 V'],
-    encoded: Float[Array, 'B N R E'],
-    neighbors: Int[Array, 'B N R'],
     neighbor_mask: Bool[Array, 'B N R'],
-  ) -> Float[Array, 'B 1 V']:
-    """Mix copies into one token of each row, as `in_rows`; `step` goes on after it.
-
-    `encoded` are the neighbors that the token reads, with their tokens and mask.
-    """
-    keys, tokens = self._keys(encoded), neighbors.reshape(len(x), -1)
-    if attention.is_caching(self):
-      self.put_variable('cache', 'keys', keys)
-      self.put_variable('cache', 'tokens', tokens)
-    mask = neighbor_mask.reshape(len(x), 1, -1)
-    return self._mix(x, logits, keys, tokens, mask)
-
-  def step(
-    self,
-    x: Float[Array, 'B 1 D'],
-    logits: Float[Array, 'B 1 V'],
-    rows: Int[Array, ' A'] | None,
-    encoded: Float[Array, 'A 1 N R E'] | None,
+    encoded: Float[Array, 'A N R E'] | None,
     neighbors: Int[Array, 'A N R'] | None,
-    neighbor_mask: Bool[Array, 'B N R'],
+    rows: Int[Array, ' A'] | slice = slice(None),
   ) -> Float[Array, 'B 1 V']:
-    """As `after`, with the cache, in which some rows get new neighbors.
+    """Mix copies into one token of each row, as `in_rows`.
 
     Args:
       x: what the readout reads.
       logits: of the next token.
-      rows: whose chunks are newly complete; None when none is.
-      encoded: their neighbors.
-      neighbors: their neighbors' tokens.
-      neighbor_mask: of all rows' neighbors, after this.
+      neighbor_mask: of all rows' neighbors; False where nothing is read.
+      encoded: new neighbors, None without any: those of the cache are read.
+      neighbors: their tokens.
+      rows: whose neighbors they are.
     """
-    keys = self.get_variable('cache', 'keys')
-    tokens = self.get_variable('cache', 'tokens')
-    if rows is not None:
-      keys = keys.at[rows].set(self._keys(encoded[:, 0]))
-      tokens = tokens.at[rows].set(neighbors.reshape(len(rows), -1))
-    self.put_variable('cache', 'keys', keys)
-    self.put_variable('cache', 'tokens', tokens)
+    if encoded is not None:
+      keys, tokens = self._keys(encoded), neighbors.reshape(len(neighbors), -1)
+    if self.has_variable('cache', 'keys'):
+      old_keys, old_tokens = (
+        self.get_variable('cache', name) for name in ('keys', 'tokens')
+      )
+      if encoded is None:
+        keys, tokens = old_keys, old_tokens
+      else:
+        keys = old_keys.at[rows].set(keys)
+        tokens = old_tokens.at[rows].set(tokens)
+    if attention.is_caching(self):
+      self.put_variable('cache', 'keys', keys)
+      self.put_variable('cache', 'tokens', tokens)
     mask = neighbor_mask.reshape(len(x), 1, -1)
     return self._mix(x, logits, keys, tokens, mask)
 
@@ -171,35 +159,22 @@ class CopyGate(nn.Module):
     return jnp.where(there, jax.nn.sigmoid(gate), 0.0), weights
 
 
-def mixed_nats(
-  nats: Float[Array, 'A T'],
-  gate: Float[Array, 'A T'],
-  weights: Float[Array, 'A T S'],
-  tokens: Int[Array, 'A S'],
-  targets: Int[Array, 'A T'],
-) -> Float[Array, 'A T']:
-  """Return the nats of targets under the mixture, from the readout's."""
+def mixed_nats(nats, gate, weights, tokens, targets) -> Float[Array, 'A T']:
+  """Return the nats of targets [A, T] under the mixture, from the readout's."""
   same = tokens[:, None] == targets[..., None]
   copied = jnp.where(same, weights, 0.0).sum(axis=-1)
   most = jnp.minimum(nats, _MOST_NATS)
   return most - jnp.log(1 - gate + gate * copied * jnp.exp(most))
 
 
-def mixed_logits(
-  logits: Float[Array, 'A T V'],
-  gate: Float[Array, 'A T'],
-  weights: Float[Array, 'A T S'],
-  tokens: Int[Array, 'A S'],
-) -> Float[Array, 'A T V']:
+def mixed_logits(logits, gate, weights, tokens) -> Float[Array, 'A T V']:
   """Return logarithms of the mixture's probabilities; the logits where g is 0."""
-  shares = jax.vmap(
-    lambda ids, each: (
-      jnp.zeros(each.shape[:1] + logits.shape[-1:], each.dtype)
-      .at[:, ids]
-      .add(each)
-    )
-  )(tokens, weights)
-  gate = gate[..., None]
+
+  def share_of_words(ids, each):
+    words = jnp.zeros((len(each), logits.shape[-1]), each.dtype)
+    return words.at[:, ids].add(each)
+
+  shares, gate = jax.vmap(share_of_words)(tokens, weights), gate[..., None]
   found = jnp.maximum(jax.nn.log_softmax(logits), -_MOST_NATS)
   mixed = found + jnp.log(1 - gate + gate * shares * jnp.exp(-found))
   return jnp.where(gate > 0, mixed, logits)

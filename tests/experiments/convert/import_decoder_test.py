@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Public decoders in small, from their files to logits and samples."""
 
+import dataclasses
 import functools
 import json
 import re
@@ -15,7 +16,7 @@ from experiments import import_decoder as retro_import
 from retrieval.store import checkpoints, safetensors_files
 from retrieval.tokenization import byte_pairs
 from retro_jax.nn import retrofit
-from retro_jax.trained import language_model, sampling
+from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_config
 from tests.retrieval.tokenization import tiny_byte_pairs
 from tests.retro_jax.nn import public_reference, tiny
@@ -187,20 +188,19 @@ def test_what_is_no_llama_is_named(tmp_path):
 
 def test_samples_without_a_document(llama):
   trained = language_model.load(llama[0] / 'run')
-  (sample,) = sampling.sample(trained, TEXT, max_new_tokens=3, temperature=0.0)
+  (sample,) = trained.sample(TEXT, max_new_tokens=3, temperature=0.0)
   assert sample.text.startswith(TEXT) and len(sample.text) > len(TEXT)
 
 
 def test_its_retrofit_must_be_of_the_same_decoder(llama):
-  saved = checkpoints.find(str(llama[0] / 'run'))
-  fields = {**saved.config.model.to_dict(), 'vocab_size': VOCAB}
-  same = {name: fields[name] for name in retrofit.DECODER_FIELDS}
-  c = tiny.config(**same, cca_layers=(2,))
-  retrofit.check_fits(c, fields)
-  other = tiny.config(**same | {'rotary_base': 1e4}, cca_layers=(2,))
+  _, trained = loading.find_run(llama[0] / 'run')
+  c = dataclasses.replace(trained.model, cca_layers=(2,))
+  retrofit.check_fits(c, trained.model)
+  turned = dataclasses.replace(c.decoder, rotary_base=1e4)
+  other = dataclasses.replace(c, decoder=turned)
   message = 'rotary_base=300.0, but this RETRO has rotary_base=10000.0'
   with pytest.raises(ValueError, match=re.escape(message)):
-    retrofit.check_fits(other, fields)
+    retrofit.check_fits(other, trained.model)
 
 
 def test_a_folder_that_holds_a_checkpoint_is_left_alone(llama):

@@ -16,7 +16,7 @@ from retrieval.nn import colbert_encoder
 from retrieval.search import token_store
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data
-from retro_jax.trained import language_model, sampling
+from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
 from tests.retrieval.search import tiny_encoder
@@ -92,9 +92,7 @@ def test_neighbors_are_prepared_and_read(config, data, words, run):
     _texts(data)[:4], 2
   )
   assert (found.scores[:, 0] > 0.9 * tiny_encoder.Q).all()
-  (sample,) = sampling.sample(
-    trained, 'river queen tensor apple moon', max_new_tokens=4
-  )
+  (sample,) = trained.sample('river queen tensor apple moon', max_new_tokens=4)
   assert sample.chunks[0].ids and trained.data.datastore.metric == 'colbert'
 
 

@@ -16,7 +16,7 @@ from experiments.retro import sample_view
 from retrieval import tokenization
 from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import decode
-from retro_jax.trained import language_model, packaged, sampling
+from retro_jax.trained import language_model, packaged
 from retro_jax.views import prompts as prompts_lib, samples as views
 from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
@@ -79,13 +79,13 @@ def test_the_packaged_model_is_taken_by_its_name(config, monkeypatch):
 
 def test_samples_without_retrieval(trained):
   baseline = tiny_retro.trained(trained.data.root, baseline=True)
-  for model, retrieval in ((trained, False), (baseline, True)):
-    (sample,) = sampling.sample(model, '', retrieval=retrieval)
+  for model, neighbors in ((trained, []), (baseline, None)):
+    (sample,) = model.sample('', neighbors=neighbors)
     assert all(chunk.ids == [] for chunk in sample.chunks)
     assert sample.text
   prompt = prompts_lib.TextPrompt('river', 'q1', [['moon']])
   with pytest.raises(ValueError, match='Prompt q1 brings neighbors'):
-    sampling.sample(baseline, [prompt])
+    baseline.sample([prompt])
 
 
 def _write(path, rows):

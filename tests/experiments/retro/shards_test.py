@@ -11,7 +11,7 @@ import pytest
 from experiments.retro import prepare as retro_prepare
 import retrieval
 from retro_jax.data import datastore as datastore_lib, folder as retro_data
-from retro_jax.trained import language_model, sampling
+from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import update_test
 from tests.retro_jax.data import tiny_data
@@ -65,7 +65,7 @@ def test_samples_and_searches_read_the_shards(
   prompt = 'river queen moon river queen moon river queen moon'
   settings = {'num_samples': 1, 'max_new_tokens': 12, 'temperature': 0.0}
   samples = [
-    sampling.sample(dataclasses.replace(trained, data=x), prompt, **settings)
+    dataclasses.replace(trained, data=x).sample(prompt, **settings)
     for x in (folders[1], folders[3])
   ]
   assert any(chunk.ids for chunk in samples[0][0].chunks)

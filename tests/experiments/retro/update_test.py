@@ -22,7 +22,7 @@ from retrieval.nn import embedders
 from retrieval.search import lda
 from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
 from retro_jax.data import datastore as datastore_lib, folder as retro_data
-from retro_jax.trained import language_model, sampling
+from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
 from tests.retrieval.store import other_writer
@@ -177,10 +177,10 @@ def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
   prompt = f'Title n0\n\n{NEW}'
   before = language_model.load(workdir)
   settings = {'num_samples': 1, 'max_new_tokens': 12, 'temperature': 0.0}
-  (first,) = sampling.sample(before, prompt, **settings)
+  (first,) = before.sample(prompt, **settings)
   _, data = _update(run, tmp_path / 'd', [_document('n0')])
   after = language_model.load(workdir, str(data.root))
-  (second,) = sampling.sample(after, prompt, **settings)
+  (second,) = after.sample(prompt, **settings)
 
   def titles(sample):
     return {title for chunk in sample.chunks for title in chunk.titles}
@@ -190,7 +190,7 @@ def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
   # Deleted again, it is read no more, and the sample is the first one.
   retro_update.change(_config(), data, tmp_path / 'e', delete=['n0'])
   again = language_model.load(workdir, str(tmp_path / 'e'))
-  (third,) = sampling.sample(again, prompt, **settings)
+  (third,) = again.sample(prompt, **settings)
   assert titles(third) == titles(first) and third.text == first.text
   assert _texts(again.data) == _texts(old)
 

@@ -93,19 +93,6 @@ def test_aligned_prompts_end_where_a_chunk_ends():
     assert s.new_tokens.tolist() == want
 
 
-def test_an_aligned_prompt_is_read_with_its_neighbors_at_once():
-  """The first new token is that of the first position that retrieves."""
-  differs = 0
-  for seed in range(12):
-    prompts = _prompts(3, seed=seed)
-    (on,), (off,) = (
-      _sample(prompts, r, max_new_tokens=1, align_prompt=True)
-      for r in (fake_retrieval.Retriever(), None)
-    )
-    differs += on.tokens.tolist() != off.tokens.tolist()
-  assert differs > 0
-
-
 def test_prompts_bring_their_own_neighbors():
   """One entry for every chunk, one a chunk, none at all; others retrieve."""
   prompts = _prompts(5, 6, 2, 7)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Attending chunks: the closed form, against listing 1 and token by token."""
+"""Attending chunks: the closed form, token by token."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,13 +33,3 @@ def test_to_tokens_undoes_attending_chunks(length):
   expected = x.copy()
   expected[:, : m - 1] = 0
   np.testing.assert_allclose(out, expected, rtol=1e-6)
-
-
-def test_listing_1():
-  """The paper's own padding, for whole chunks."""
-  m, chunks = 4, 3
-  x = np.random.default_rng(0).standard_normal((m * chunks, 2))
-  listing = np.pad(x[m - 1 :], ((0, m - 1), (0, 0))).reshape(chunks, m, 2)
-  np.testing.assert_allclose(
-    cca.attending_chunks(jnp.asarray(x)[None], m, chunks)[0], listing, rtol=1e-6
-  )

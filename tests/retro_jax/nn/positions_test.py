@@ -12,43 +12,31 @@ from retro_jax.nn import positions
 from tests.retro_jax.nn import tiny
 
 
-@pytest.mark.parametrize(('queries', 'keys'), [(1, 1), (3, 5), (6, 2), (4, 4)])
-def test_shift_to_keys(queries, keys):
-  first = np.arange(queries - 1.0, -keys - 1, -1)
-  rows = np.broadcast_to(first, (2, queries, len(first)))
-  expected = np.arange(queries)[:, None] - np.arange(keys)
-  shifted = positions.shift_to_keys(jnp.asarray(rows), keys)
-  np.testing.assert_array_equal(shifted, np.stack([expected] * 2))
-
-
-def test_shift_to_keys_has_the_gradient_of_a_gather():
-  rng = np.random.default_rng(0)
-  queries, keys = 3, 4
-  columns = queries - 1 - np.arange(queries)[:, None] + np.arange(keys)
-
-  def gather(x):
-    return jnp.take_along_axis(x, jnp.asarray(columns)[None], axis=-1)
-
-  x = jnp.asarray(rng.standard_normal((2, queries, 7)), jnp.float32)
-  g = jnp.asarray(rng.standard_normal((2, queries, keys)), jnp.float32)
-  expected = jax.vjp(gather, x)[1](g)[0]
-  for shift in (positions.shift_to_keys, positions._shift_on_cpu):
-    ours = jax.vjp(lambda x, shift=shift: shift(x, keys), x)[1](g)
-    np.testing.assert_allclose(ours[0], expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize('is_cpu', [True, False])
 @pytest.mark.parametrize('queries', [1, 7, 16, 23, 48])
-def test_position_logits_of_every_distance(queries, is_cpu, monkeypatch):
-  """The key of distance d is d itself, whatever the blocks."""
-  keys = 5
-  relative = np.arange(queries - 1, -keys - 1, -1.0)[None, :, None]
+def test_position_logits_and_gradients_are_those_of_a_gather(
+  queries, is_cpu, monkeypatch
+):
+  """Of two copies of the queries, whatever the blocks."""
   monkeypatch.setattr(backend, 'is_cpu', lambda: is_cpu)
-  logits = positions.logits(
-    jnp.ones((1, 2, 3 * queries, 1)), jnp.asarray(relative), queries, keys
-  )
-  expected = np.arange(queries)[:, None] - np.arange(keys)
-  np.testing.assert_array_equal(logits[0, 1], np.concatenate([expected] * 3))
+  rng, keys = np.random.default_rng(0), 5
+  columns = queries - 1 - np.arange(queries)[:, None] + np.arange(keys)
+
+  def gathered(q, relative):
+    copies = q.reshape(2, 3, 2, queries, 4)
+    by_key = relative[:, jnp.asarray(columns)]
+    found = jnp.einsum('HNCQK,HQSK->HNCQS', copies, by_key)
+    return found.reshape(2, 3, 2 * queries, keys)
+
+  args = [
+    jnp.asarray(rng.standard_normal(shape), jnp.float32)
+    for shape in ((2, 3, 2 * queries, 4), (2, queries + keys, 4))
+  ]
+  g = jnp.asarray(rng.standard_normal((2, 3, 2 * queries, keys)), jnp.float32)
+  ours = jax.vjp(lambda *x: positions.logits(*x, queries, keys), *args)
+  want = jax.vjp(gathered, *args)
+  for x, y in ((ours[0], want[0]), *zip(ours[1](g), want[1](g), strict=True)):
+    np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
 def test_position_vectors():
@@ -59,8 +47,6 @@ def test_position_vectors():
     vectors[0], np.concatenate([np.sin(angles), np.cos(angles)])
   )
   np.testing.assert_array_equal(vectors[5], [0, 0, 0, 1, 1, 1])
-  clamped = positions.vectors(5, -2, 6, 100.0, 1)
-  np.testing.assert_array_equal(clamped[0], vectors[4])
 
 
 def test_causal_logits_need_no_positions_after_the_query(monkeypatch):
@@ -81,23 +67,20 @@ def test_vectors_that_accelerators_compute(width, x64, monkeypatch):
   monkeypatch.setattr(backend, 'is_cpu', lambda: False)
   dtype, close = ('float64', 1e-13) if x64 else ('float32', 3e-7)
   with jax.enable_x64(x64):
-    found = positions.vectors_of(2000, -130, width, 1e4, 0, dtype)
-    clamped = positions.vectors_of(9, -9, width, 1e4, 3, dtype)
+    found = positions.vectors_of(2000, -130, width, 1e4, dtype)
   assert found.dtype == dtype
   expected = positions.vectors(2000, -130, width, 1e4)
   np.testing.assert_allclose(found, expected, rtol=0, atol=close)
-  expected = positions.vectors(9, -9, width, 1e4, 3)
-  np.testing.assert_allclose(clamped, expected, rtol=0, atol=1e-6)
 
 
 def test_other_positions_are_those_of_self_attention_alone():
   c = tiny.config(**tiny.LLAMA)
   own, cross = c.decoder_attention(), c.decoder_attention(cross=True)
   assert own.rotary_base == 50 and own.num_kv_heads == 2
-  assert not own.relative_positions and not own.position_biases
+  assert not own.relative_positions
   for paper in (cross, c.encoder_attention(), c.encoder_attention(cross=True)):
     assert not paper.rotary_base and not paper.num_kv_heads
-    assert paper.relative_positions and paper.position_biases
+    assert paper.relative_positions
 
 
 def test_positions_in_documents():

@@ -46,21 +46,6 @@ def test_table_10():
     assert round(_count(config) / 1e6, 1) == millions
 
 
-def test_full_size_logits():
-  config = presets.preset('172m', dtype='bfloat16', remat='full')
-  tokens = jax.ShapeDtypeStruct((2, 2048), np.int32)
-  neighbors = jax.ShapeDtypeStruct((2, 32, 2, 128), np.int32)
-  retro = model.Retro(config)
-
-  def run(tokens, neighbors):
-    variables = retro.init(jax.random.key(0), tokens)
-    return retro.apply(nn.unbox(variables), tokens, neighbors)
-
-  logits = jax.eval_shape(run, tokens, neighbors)
-  assert logits.shape == (2, 2048, 128_000)
-  assert logits.dtype == np.float32
-
-
 @pytest.mark.parametrize('overrides', [{}, tiny.LLAMA | {'head_dim': 16}])
 def test_flops_equal_what_xla_counts(overrides):
   """Without recomputation the compiler's count is near the formula's."""

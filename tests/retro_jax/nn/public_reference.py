@@ -25,71 +25,51 @@ def _draw(rng, *shape):
   return (rng.standard_normal(shape) * shape[-1] ** -0.5).astype(np.float32)
 
 
+# Names in GGUF files and in Hugging Face's.
+_NAMES = {
+  'token_embd': 'model.embed_tokens',
+  'output_norm': 'model.norm',
+  'output': 'lm_head',
+  'attn_q': 'self_attn.q_proj',
+  'attn_k': 'self_attn.k_proj',
+  'attn_v': 'self_attn.v_proj',
+  'attn_output': 'self_attn.o_proj',
+  'attn_norm': 'input_layernorm',
+  'ffn_gate': 'mlp.gate_proj',
+  'ffn_up': 'mlp.up_proj',
+  'ffn_down': 'mlp.down_proj',
+  'ffn_norm': 'post_attention_layernorm',
+}
+
+
+def _gguf_names():
+  """Of a Llama's tensors, with those of Hugging Face."""
+  for ours, theirs in _NAMES.items():
+    layers = range(LLAMA['layers']) if '_' in ours else ()
+    yield f'{ours}.weight', f'{theirs}.weight'
+    for i in layers:
+      yield f'blk.{i}.{ours}.weight', f'model.layers.{i}.{theirs}.weight'
+
+
 def llama_tensors(vocab_size, tied=True):
-  s, rng = LLAMA, np.random.default_rng(0)
-  d, inner, shared = s['d'], 32, s['shared'] * s['head_dim']
-  tensors = {
-    'token_embd.weight': 3 * _draw(rng, vocab_size, d),
-    'output_norm.weight': 1 + _draw(rng, d),
-  }
-  if not tied:
-    tensors['output.weight'] = _draw(rng, vocab_size, d)
-  for i in range(s['layers']):
-    shapes = {
-      'attn_q': (inner, d),
-      'attn_k': (shared, d),
-      'attn_v': (shared, d),
-      'attn_output': (d, inner),
-      'ffn_gate': (s['d_ff'], d),
-      'ffn_up': (s['d_ff'], d),
-      'ffn_down': (d, s['d_ff']),
-    }
-    for name, shape in shapes.items():
-      tensors[f'blk.{i}.{name}.weight'] = 2 * _draw(rng, *shape)
-    for name in ('attn_norm', 'ffn_norm'):
-      tensors[f'blk.{i}.{name}.weight'] = 1 + _draw(rng, d)
-  return tensors
+  """As a GGUF file has them."""
+  t = hugging_face_tensors(vocab_size, tied=tied)
+  return {ours: t[theirs] for ours, theirs in _gguf_names() if theirs in t}
 
 
 def llama(t, tokens):
   """[L] -> [L, V]."""
-  s = LLAMA
-  length, k = len(tokens), s['head_dim']
 
-  def rms(x, name):
-    size = np.sqrt((x * x).mean(-1, keepdims=True) + s['epsilon'])
-    return x / size * t[f'{name}.weight']
+  def turn(x, angle):
+    even, odd = x[..., ::2], x[..., 1::2]
+    turned = (
+      even * np.cos(angle) - odd * np.sin(angle),
+      even * np.sin(angle) + odd * np.cos(angle),
+    )
+    return np.stack(turned, -1).reshape(x.shape)
 
-  def turn(x):
-    x = x.copy()
-    for a in range(k // 2):
-      angle = np.arange(length)[:, None] * s['base'] ** (-2 * a / k)
-      even, odd = x[..., 2 * a].copy(), x[..., 2 * a + 1].copy()
-      x[..., 2 * a] = even * np.cos(angle) - odd * np.sin(angle)
-      x[..., 2 * a + 1] = even * np.sin(angle) + odd * np.cos(angle)
-    return x
-
-  x = t['token_embd.weight'].astype(np.float64)[tokens]
-  for i in range(s['layers']):
-
-    def linear(name, x, i=i):
-      return x @ t[f'blk.{i}.{name}.weight'].T
-
-    h = rms(x, f'blk.{i}.attn_norm')
-    q = turn(linear('attn_q', h).reshape(length, -1, k))
-    keys = turn(linear('attn_k', h).reshape(length, -1, k))
-    values = linear('attn_v', h).reshape(length, -1, k)
-    mixed = []
-    for head in range(s['heads']):
-      of = head * s['shared'] // s['heads']
-      mixed.append(_attend(q[:, head], keys[:, of], values[:, of]))
-    x = x + linear('attn_output', np.concatenate(mixed, -1))
-    h = rms(x, f'blk.{i}.ffn_norm')
-    gate = linear('ffn_gate', h)
-    gate = gate / (1 + np.exp(-gate))
-    x = x + linear('ffn_down', gate * linear('ffn_up', h))
-  x = rms(x, 'output_norm')
-  return x @ t.get('output.weight', t['token_embd.weight']).T
+  renamed = {theirs: t[ours] for ours, theirs in _gguf_names() if ours in t}
+  return hugging_face(renamed, tokens, turn)
 
 
 def hugging_face_tensors(vocab_size, kind='llama', tied=True):
@@ -126,7 +106,14 @@ def hugging_face_tensors(vocab_size, kind='llama', tied=True):
   return tensors
 
 
-def hugging_face(t, tokens):
+def _turn_halves(x, angle):
+  """Pairs (a, a + K / 2) of [L, heads, K]."""
+  a, b = np.split(x, 2, -1)
+  sin, cos = np.sin(angle), np.cos(angle)
+  return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def hugging_face(t, tokens, turn_by=_turn_halves):
   """[L] -> [L, V]; what the tensors' names do not tell is as in LLAMA."""
   s = LLAMA
   length, k = len(tokens), s['head_dim']
@@ -138,13 +125,8 @@ def hugging_face(t, tokens):
     return x / size * t[f'{name}.weight']
 
   def turn(x):
-    """Pairs (a, a + K / 2) of [L, heads, K]."""
-    angles = np.arange(length)[:, None, None] * s['base'] ** (
-      -2 * np.arange(k // 2) / k
-    )
-    a, b = x[..., : k // 2], x[..., k // 2 :]
-    sin, cos = np.sin(angles), np.cos(angles)
-    return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+    steps = s['base'] ** (-2 * np.arange(k // 2) / k)
+    return turn_by(x, np.arange(length)[:, None, None] * steps)
 
   x = t['model.embed_tokens.weight'].astype(np.float64)[tokens]
   for i in range(s['layers']):

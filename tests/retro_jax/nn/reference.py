@@ -92,8 +92,6 @@ class Reference:
         if base:
           logit = turn(q[s], d / 2, base) @ turn(k, -d / 2, base)
         elif positions:
-          if self.c.max_distance:
-            d = max(-self.c.max_distance, min(self.c.max_distance, d))
           r = cosine_vector(d, len(query), self.c.position_base) @ p['r']
           logit += (q[s] + w) @ r[s]
         logits.append(logit / (head_dim**0.5 if self.c.scale_logits else 1))
@@ -123,7 +121,7 @@ class Reference:
     sizes = (c.encoder_num_heads, c.encoder_head_dim)
     table = 'embedding' if c.share_embeddings else 'encoder_embedding'
     e = self.p[table][np.where(mask, neighbor, 0)]
-    if c.query_conditioning and c.conditioning_norm:
+    if c.query_conditioning:
       chunk = self.norm(p, 'conditioning_norm', chunk)
     for layer in range(1, c.encoder_num_layers + 1):
       q = p[f'layer_{layer}_attn']
@@ -155,7 +153,7 @@ class Reference:
           for i in range(len(e))
         ]
       e = self.ffw(p[f'layer_{layer}_ffw'], e)
-    return self.norm(p, 'final_norm', e) if c.encoder_final_norm else e
+    return self.norm(p, 'final_norm', e)
 
   def encode_all(self, h, neighbors, mask, segments):
     m = self.c.chunk_length
@@ -243,6 +241,5 @@ class Reference:
           encoded = self.encode_all(h, neighbors, mask, segments)
         h = self.cca(p[f'layer_{layer}_cca'], h, encoded, mask, segments)
       h = self.ffw(p[f'layer_{layer}_ffw'], h)
-    if c.final_norm:
-      h = self.norm(p, 'final_norm', h)
+    h = self.norm(p, 'final_norm', h)
     return h @ (p['embedding'] if c.tie_readout else p['readout']).T

@@ -134,22 +134,6 @@ def test_segments_are_isolated_by_gradients(segments, readers):
     np.testing.assert_array_equal(by_neighbor[t].max(-1) > 0, reads)
 
 
-def test_packed_documents_equal_separate_ones():
-  c = tiny.config()
-  p = tiny.params(c)
-  tokens, neighbors, mask = tiny.inputs(c, batch=1, length=16)
-  segments = np.repeat([[1, 2]], 8, axis=1)
-  packed = tiny.apply(c, p, tokens, neighbors, mask, segment_ids=segments)
-  halves = [
-    tiny.apply(c, p, tokens[:, t], neighbors[:, u], mask[:, u])
-    for t, u in (
-      (slice(0, 8), slice(0, 2)),
-      (slice(8, 16), slice(2, 4)),
-    )
-  ]
-  np.testing.assert_allclose(packed, np.concatenate(halves, 1), atol=1e-5)
-
-
 def test_masked_tokens_and_order_of_neighbors_do_not_matter():
   c = tiny.config()
   p = tiny.params(c)
@@ -183,27 +167,6 @@ def test_gradients_are_finite_with_everything_masked():
 
   for gradient in jax.tree.leaves(jax.jit(jax.grad(loss))(p)):
     assert np.isfinite(gradient).all()
-
-
-def test_remat_computes_the_same():
-  c = tiny.config(cca_layers=(1,), num_layers=1, encoder_num_layers=1)
-  p = tiny.params(c)
-  args = tiny.inputs(c)
-
-  def gradient(c):
-    def loss(p):
-      return jnp.mean(jax.nn.logsumexp(tiny.apply(c, p, *args), -1))
-
-    return jax.jit(jax.value_and_grad(loss))(p)
-
-  value, gradients = gradient(c)
-  again, regradients = gradient(dataclasses.replace(c, remat='full'))
-  np.testing.assert_allclose(value, again, rtol=1e-6)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
-    gradients,
-    regradients,
-  )
 
 
 def test_bfloat16():

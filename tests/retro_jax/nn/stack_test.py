@@ -28,26 +28,11 @@ def _config(num_layers, cca_layers, **fields) -> RetroConfig:
     (12, _EVERY_THIRD, [(6, 2, 3), (12, 1, 0)]),
     (13, _EVERY_THIRD, [(6, 2, 3), (12, 1, 1)]),
     (8, (3, 5), [(3, 1, 2), (5, 1, 3)]),
-    (4, (1, 2, 3, 4), [(1, 3, 1), (4, 1, 0)]),
-    (15, _EVERY_THIRD, [(6, 3, 3)]),
     (1, (1,), [(1, 1, 0)]),
   ],
 )
 def test_groups(num_layers, cca_layers, expected):
   assert stack.groups(_config(num_layers, cca_layers)) == expected
-
-
-@pytest.mark.parametrize('layers', [(1,), (3,), (1, 2, 3), (2, 3)])
-def test_any_layers_may_read(layers):
-  c = _config(3, layers)
-  params, args = tiny.params(c), tiny.inputs(c)
-  scanned = dataclasses.replace(c, layers='scanned')
-  np.testing.assert_allclose(
-    tiny.apply(scanned, params, *args),
-    tiny.apply(c, params, *args),
-    rtol=1e-5,
-    atol=1e-6,
-  )
 
 
 _CONFIG = _config(7, (2, 4, 6))

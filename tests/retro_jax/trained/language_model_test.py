@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from experiments.engine import checkpoint_writer
 import retro_jax
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
@@ -104,3 +105,12 @@ def test_a_stored_document_is_inspected(model):
 def test_models_tell_what_they_are(model, baseline):
   assert repr(model).startswith('<RETRO of step 10: 2 layers')
   assert repr(baseline).startswith('<baseline of step 20')
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+  params = {'retriever': np.zeros(2), 'encoder': np.zeros(2)}
+  checkpoint_writer.save_params(str(tmp_path), params, config={'task': 'realm'})
+  with pytest.raises(
+    ValueError, match="'encoder', 'retriever'.*expected RETRO"
+  ):
+    retro_jax.load(tmp_path)

@@ -8,9 +8,8 @@ from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from retro_jax.nn import initial, retro, retrofit
+from retro_jax.nn import initial
 from retro_jax.nn.copies import copy_gate
 from tests.retro_jax.nn import tiny
 from tests.retro_jax.nn.copies import copy_init_test
@@ -18,41 +17,35 @@ from tests.retro_jax.nn.copies import copy_init_test
 CONFIG = tiny.config(copy_gate=True)
 
 
-def _gate_of(c, params, args, **settings):
-  """g [A, T], the weights [A, T, S] and the readout's logits [B, L, V] without it."""
-  found = {}
-
-  class Spy(copy_gate.CopyGate):
-    def _mix(self, x, logits, keys, tokens, mask, targets=None):
-      found['gate'], found['weights'] = self._attend(x, keys, mask)
-      return logits
-
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(copy_gate, 'CopyGate', Spy)
-    params, args = jax.tree.map(jnp.asarray, (params, tuple(args)))
-    logits = retro.Retro(c).apply({'params': params}, *args, **settings)
-  return found['gate'], found['weights'], logits
-
-
 def test_the_mixture_is_that_of_the_definition():
-  c, params, args = CONFIG, tiny.params(CONFIG), tiny.inputs(CONFIG)
-  tokens, neighbors, _ = args
-  gate, weights, logits = _gate_of(c, params, args)
-  mixed = np.asarray(tiny.apply(c, params, *args))
+  c, rng = CONFIG, np.random.default_rng(0)
+  params = tiny.params(c)['copy_gate']
+  _, neighbors, mask = tiny.inputs(c)
+  batch, chunks, length = len(neighbors), 3, 14
+  neighbors, mask = neighbors[:, :chunks], mask[:, :chunks]
+  x = rng.standard_normal((batch, length, c.d_model))
+  logits = rng.standard_normal((batch, length, c.vocab_size))
+  encoded = rng.standard_normal((*neighbors.shape, c.encoder_d_model))
+  x32, found, of_neighbors = (
+    jnp.asarray(y, jnp.float32) for y in (x, logits, encoded)
+  )
+  read = of_neighbors, jnp.asarray(neighbors), jnp.asarray(mask), None
+  gate = copy_gate.CopyGate(c)
+  mixed = gate.apply(
+    {'params': params}, x32, found, None, *read, method='in_rows'
+  )
   m = c.chunk_length
-  chunks = tokens.shape[1] // m
-  gate = np.asarray(gate).reshape(len(tokens), chunks, m)
-  weights = np.asarray(weights).reshape(len(tokens), chunks, m, -1)
-  plain = np.asarray(jax.nn.softmax(logits))
-  assert 0.01 < gate.max() < 0.99
-  for b in range(len(tokens)):
-    for t in range(tokens.shape[1]):
-      want, u, i = plain[b, t], (t + 1) // m - 1, (t + 1) % m
+  for b in range(batch):
+    for t in range(length):
+      want, u = np.exp(logits[b, t]), (t + 1) // m - 1
+      want /= want.sum()
       if u >= 0:
+        keys = encoded[b, u][mask[b, u]] @ params['k']
+        shares = np.exp(keys @ (x[b, t] @ params['q']) / c.head_dim**0.5)
         copied = np.zeros(c.vocab_size)
-        np.add.at(copied, neighbors[b, u].ravel(), weights[b, u, i])
-        assert copied.sum() == pytest.approx(1, abs=1e-5)
-        want = (1 - gate[b, u, i]) * want + gate[b, u, i] * copied
+        np.add.at(copied, neighbors[b, u][mask[b, u]], shares / shares.sum())
+        gate = 1 / (1 + np.exp(-x[b, t] @ params['gate'] - params['bias']))
+        want = (1 - gate) * want + gate * copied
       got = np.asarray(jax.nn.softmax(mixed[b, t]))
       np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 
@@ -122,24 +115,15 @@ def test_gradients_are_finite_where_nothing_is_copied():
     assert np.abs(grads['copy_gate'][name]).max() > 0
 
 
-def test_the_start_attends_to_what_follows_the_last_token():
-  c = dataclasses.replace(copy_init_test.CONFIG, copy_gate=True)
-  rng = np.random.default_rng(0)
-  tokens = rng.permutation(300)[:64][None].astype(np.int32)
-  neighbors = rng.integers(0, 300, (1, 2, 2, 64), np.int32)
-  neighbors[0, 0, 1, 17:49] = tokens[0, 32:]
+def test_the_start_copies_what_follows_the_last_token():
+  c = dataclasses.replace(
+    copy_init_test.CONFIG, copy_gate=True, cca_layers=(2,)
+  )
+  tokens, neighbors = copy_init_test.repeated(0)
   mask = np.ones(neighbors.shape, bool)
   params = nn.unbox(initial.flat_params(jax.random.key(0), c))
-  gate, weights, _ = _gate_of(c, params, (tokens, neighbors, mask))
-  m = c.chunk_length
-  np.testing.assert_allclose(
-    np.asarray(gate)[0], jax.nn.sigmoid(copy_gate.START), rtol=1e-3
-  )
-  # Token 32 + i is number i + 1 of the attending chunk; its successor is 18 + i.
-  follow = 64 + 18 + np.arange(m - 2)
-  right = np.asarray(weights)[0, np.arange(1, m - 1), follow]
-  assert np.median(right) > 0.5  # 1 / 128 is chance
-
-
-def test_retrofit_trains_it():
-  assert retrofit.is_added('copy_gate')
+  logits = tiny.apply(c, params, tokens, neighbors, mask)
+  shares = np.asarray(jax.nn.softmax(logits))[
+    0, np.arange(32, 62), tokens[0, 33:63]
+  ]
+  assert np.median(shares) > 0.5 * jax.nn.sigmoid(copy_gate.START)

@@ -48,15 +48,19 @@ def _rank(logits, tokens):
   return (logits > chosen).sum(axis=-1).mean()
 
 
-@pytest.mark.parametrize('seed', range(3))
-def test_what_stands_in_a_neighbor_is_looked_up(seed):
-  c = CONFIG
+def repeated(seed):
+  """64 tokens, each once; the neighbors of chunk 0 hold chunk 1, among others."""
   rng = np.random.default_rng(seed)
-  # 64 tokens without a repetition; the neighbors of chunk 0 hold chunk 1 at
-  # an odd place, among others.
   tokens = rng.permutation(300)[:64][None].astype(np.int32)
   neighbors = rng.integers(0, 300, (1, 2, 2, 64), np.int32)
   neighbors[0, 0, 1, 17:49] = tokens[0, 32:]
+  return tokens, neighbors
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_what_stands_in_a_neighbor_is_looked_up(seed):
+  c = CONFIG
+  tokens, neighbors = repeated(seed)
   mask = np.ones(neighbors.shape, bool)
   plain, start = _params(c, seed)
   targets = tokens[:, 33:64]
