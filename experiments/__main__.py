@@ -27,22 +27,19 @@ def find_commands(word: str = '') -> dict[str, dict[str, str]]:
     word: what the name or purpose of a command is to contain.
   """
   rooms = {}
-  for folder in [
-    _FOLDER,
-    *sorted(x.parent for x in _FOLDER.glob('*/__init__.py')),
-  ]:
-    prefix = '.'.join(('experiments', *folder.relative_to(_FOLDER).parts))
+  for init in (_FOLDER / '__init__.py', *sorted(_FOLDER.glob('*/__init__.py'))):
+    parts = init.parent.relative_to(_FOLDER).parts
     found = {}
-    for path in sorted(folder.glob('[!_]*.py')):
+    for path in sorted(init.parent.glob('[!_]*.py')):
       text = path.read_text(encoding='utf-8')
       if "\nif __name__ == '__main__'" in text and '_worker' not in path.stem:
-        name = f'{prefix}.{path.stem}'
+        name = '.'.join(('experiments', *parts, path.stem))
         summary = _summary(text)
         if word.lower() in f'{name} {summary}'.lower():
           found[name] = summary
     if found:
-      about = _summary((folder / '__init__.py').read_text(encoding='utf-8'))
-      title = folder.name if folder != _FOLDER else 'For every model'
+      about = _summary(init.read_text(encoding='utf-8'))
+      title = parts[0] if parts else 'For every model'
       rooms[f'{title}: {about}'] = found
   return rooms
 
@@ -65,14 +62,7 @@ def as_markdown(rooms: dict[str, dict[str, str]]) -> str:
   lines = [_MARKDOWN_HEAD]
   for room, found in rooms.items():
     title, _, about = room.partition(': ')
-    lines += [
-      f'## {title}',
-      '',
-      about,
-      '',
-      '| command | purpose |',
-      '|---|---|',
-    ]
+    lines += [f'## {title}\n\n{about}\n\n| command | purpose |\n|---|---|']
     lines += [f'| `{x}` | {y} |' for x, y in found.items()] + ['']
   return '\n'.join(lines).rstrip()
 

@@ -53,37 +53,33 @@ def print_table(page: page_lib.Page) -> None:
   )
 
 
-def write(page: page_lib.Page, path: pathlib.Path) -> None:
-  """Write PATH (.html) and the same figures as .json beside it."""
-  path.parent.mkdir(parents=True, exist_ok=True)
-  store.write_atomically(path, page_lib.html_page(page).encode())
+def _write(page: page_lib.Page, workdir: str) -> pathlib.Path:
+  """Write the page (.html), and the same figures as .json beside it."""
+  title = re.sub(r'[^\w.-]+', '_', page.title).strip('_')[:80] or 'document'
+  default = pathlib.Path(workdir) / FOLDER / f'{title}.html'
+  path = pathlib.Path(flags.FLAGS.output or default)
+  store.write_atomically(path, page_lib.html_page(page))
   text = json.dumps(page.to_json(), ensure_ascii=False) + '\n'
-  store.write_atomically(path.with_suffix('.json'), text.encode())
+  store.write_atomically(path.with_suffix('.json'), text)
+  return path
 
 
-def _file_name(title: str) -> str:
-  return re.sub(r'[^\w.-]+', '_', title).strip('_')[:80] or 'document'
-
-
-def _read_text(path: pathlib.Path) -> str:
+def _passage(
+  trained: loading.TrainedRetro, k: int, num_compared: int
+) -> inspection.Passage:
+  """The text of --text_file, or the document of --document and --split."""
+  values = flags.FLAGS
+  if not values.text_file:
+    first = inspection.find(trained, values.document, values.split)
+    return inspection.of_store(trained, first, values.split, k, num_compared)
+  path = pathlib.Path(values.text_file)
   try:
     text = path.read_text(encoding='utf-8')
   except UnicodeDecodeError as error:
     raise ValueError(f'--text_file={path}: expected UTF-8: {error}.') from None
   if not text:
     raise ValueError(f'--text_file={path}: the text is empty.')
-  return text
-
-
-def _passage(
-  trained: loading.TrainedRetro, k: int, num_compared: int
-) -> inspection.Passage:
-  values = flags.FLAGS
-  if values.text_file:
-    path = pathlib.Path(values.text_file)
-    return inspection.of_text(trained, _read_text(path), k, path.stem)
-  first = inspection.find(trained, values.document, values.split)
-  return inspection.of_store(trained, first, values.split, k, num_compared)
+  return inspection.of_text(trained, text, k, path.stem)
 
 
 def run(
@@ -95,11 +91,7 @@ def run(
   passage = _passage(trained, evaluate.k, evaluate.leakage.num_neighbors)
   with progress.bar('inspect', 'chunks') as update:
     page = inspection.inspect(trained, passage, progress=update)
-  path = pathlib.Path(
-    flags.FLAGS.output
-    or pathlib.Path(workdir) / FOLDER / f'{_file_name(page.title)}.html'
-  )
-  write(page, path)
+  path = _write(page, workdir)
   print_table(page)
   on, off = page.bits_per_byte(page.on), page.bits_per_byte(page.off)
   print(f'{on:.4f} bits per byte with retrieval, {off:.4f} without.')

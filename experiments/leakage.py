@@ -37,8 +37,8 @@ FILE, PICTURE = 'leakage.json', 'leakage.png'
 class Curve:
   """The filtered bits per byte of one model."""
 
-  name: str  # name of the model
-  step: int  # number of its checkpoint
+  name: str
+  step: int
   points: Sequence[leakage.Point]  # one for each alpha
   # RETRO with retrieval on less this model; () for itself
   minus_on: Sequence[leakage.Point] = ()
@@ -52,11 +52,7 @@ def curves(
   config: config_lib.Config,
   evaluate: retro_evaluate.Evaluate,
 ) -> list[Curve]:
-  """Evaluate the models chunk by chunk and filters by r(C).
-
-  Raises:
-    ValueError: for settings that do not fit data or model.
-  """
+  """Evaluate the models chunk by chunk, and filter by r(C)."""
   settings, data = evaluate.leakage, trained.data
   k = settings.num_neighbors
   compared = leakage.whole_neighbors(

@@ -91,12 +91,10 @@ def _print(rows: list[dict[str, Any]]) -> None:
       low, mean, high = (
         f'{100 * less[x]:+.1f}' for x in ('low', 'mean', 'high')
       )
-      own = row['documents'] == 'none'
-      cells += [reports.share(row[f'p@{k}'])]
-      cells += ['' if own else f'{mean} [{low}, {high}]']
-    lines.append(
-      (f'{row["facts"]} ({row["number"]})', row['documents'], *cells)
-    )
+      interval = '' if row['documents'] == 'none' else f'{mean} [{low}, {high}]'
+      cells += [reports.share(row[f'p@{k}']), interval]
+    name = f'{row["facts"]} ({row["number"]})'
+    lines.append((name, row['documents'], *cells))
   heads = [x for k in DEPTHS for x in (f'P@{k}', 'less none')]
   reports.print_table(
     ('facts', 'documents', *heads),
@@ -123,12 +121,11 @@ def probe(
   if num_spans:
     source = realm_task.masked_sentences(run, trained.data, 'valid')
     given['held-out spans'] = cloze.of_spans(source, num_spans, run.seed)
+  index, rows = evaluators.open_index(trained), []
   for name, facts in given.items():
     logging.info(
       '%s: %d facts; skipped: %s.', name, len(facts.rows), facts.skipped
     )
-  index, rows = evaluators.open_index(trained), []
-  for name, facts in given.items():
     rows += measure(trained, index, facts, name, run.batch_size)
   _print(rows)
   content = {'step': trained.step, 'rows': rows}
@@ -138,14 +135,8 @@ def probe(
 
 def main(unused_argv: list[str]) -> None:
   """Probe the run of --workdir."""
-  values = flags.FLAGS
-  probe(
-    values.workdir,
-    values.facts,
-    values.num_spans,
-    values.data_dir,
-    values.step,
-  )
+  names = ('workdir', 'facts', 'num_spans', 'data_dir', 'step')
+  probe(*(flags.FLAGS[name].value for name in names))
 
 
 if __name__ == '__main__':

@@ -75,15 +75,15 @@ def run(
   stream: bool = False,
   json_path: str = '',
 ) -> list[views.TextSample]:
-  """Samples from the newest checkpoint and prints what came out.
+  """Sample from the newest checkpoint and print what came out.
 
   Args:
     config: `embedder`, `data_dir` and `seed` are read from it.
-    input_file: of prompts to be continued in its place; '' for none.
+    input_file: of prompts to be continued in place of `prompt`.
     seed: of the draws; None for the config's.
     stop_strings: a sample ends before the first of these.
-    stream: prints while it writes, one sample after another.
-    json_path: file that also gets the samples, batch by batch; '' for none.
+    stream: whether to print while it writes, one sample after another.
+    json_path: file that also gets the samples, batch by batch.
   """
   prompts = [prompts_lib.TextPrompt(prompt)]
   if input_file:
@@ -97,26 +97,21 @@ def run(
   logging.info('Sampling from %s, step %d.', workdir, trained.step)
   how = sample.chosen | {'stop_strings': tuple(stop_strings)}
   first, console = not jax.process_index(), progress.console()
-  take = None
+  take = keep = None
   if stream:
+    data, batch_size = trained.data, 1
     names = [p.id for p in prompts for _ in range(num_samples)]
     shown = sample_view.Stream(
-      console,
-      trained.data.tokenizer,
-      lambda: trained.data.datastore.metric,
-      names,
+      console, data.tokenizer, lambda: data.datastore.metric, names
     )
     take = shown.take if first else lambda event: None
-    batch_size = 1
-  keep, seed = None, config.seed if seed is None else seed
+  seed = config.seed if seed is None else seed
   if json_path and first:
     content = {'workdir': str(workdir), 'step': trained.step, 'seed': seed}
     content |= {'num_samples': num_samples, 'settings': how}
     keep = functools.partial(_write, json_path, content, trained)
-  with contextlib.ExitStack() as stack:
-    update = None
-    if take is None:
-      update = stack.enter_context(progress.bar('sample', 'tokens'))
+  bar = progress.bar('sample', 'tokens')
+  with contextlib.nullcontext() if stream else bar as update:
     samples = trained.sample(
       prompts,
       num_samples=num_samples,
@@ -147,12 +142,10 @@ def _write(
   trained: loading.TrainedRetro,
   samples: Sequence[views.TextSample],
 ) -> None:
-  target = pathlib.Path(path)
-  target.parent.mkdir(parents=True, exist_ok=True)
   content = content | {'metric': _metric(trained, samples) or None}
   rows = [dataclasses.asdict(sample) for sample in samples]
   data = json.dumps(content | {'samples': rows}, indent=2, ensure_ascii=False)
-  store.write_atomically(target, data.encode() + b'\n')
+  store.write_atomically(path, f'{data}\n')
 
 
 def _define_flags() -> None:
@@ -187,14 +180,9 @@ def _run_with_flags(
     'seed',
     'stream',
   )
-  run(
-    config,
-    workdir,
-    sample,
-    stop_strings=values.stop,
-    json_path=values.json,
-    **{name: values[name].value for name in names},
-  )
+  given = {name: values[name].value for name in names}
+  given |= {'stop_strings': values.stop, 'json_path': values.json}
+  run(config, workdir, sample, **given)
 
 
 if __name__ == '__main__':

@@ -15,15 +15,12 @@ the first N questions of the set. --output writes FILE.scores.json too.
 """
 
 import dataclasses
-import json
 import pathlib
-from typing import Any
 
 from absl import flags
 
 from experiments.engine import command, failures, reports
 from retrieval.questions import bootstrap, dpr_json, question_sets, scoring
-from retrieval.store import store
 
 _RULES = {
   'official_exact_match': {
@@ -37,6 +34,7 @@ _RULES = {
   'regex': 'pattern found anywhere (DPR)',
   scoring.FILE_RULE: "the file's own has_answer",
 }
+_COUNTS = ('unknown', 'repeated', 'refused')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,11 +51,9 @@ class Report:
   repeated: int  # records of the file after the first of the same question
   refused: int  # answers left out because every text contains them
   metrics: dict[str, bootstrap.Interval]  # name -> mean and interval
-  less: str = ''  # the file that is compared with
+  less: str  # the file that is compared with, or ''
   # name -> mean and interval of the differences to that file
-  differences: dict[str, bootstrap.Interval] = dataclasses.field(
-    default_factory=dict
-  )
+  differences: dict[str, bootstrap.Interval]
 
 
 def _scores(
@@ -65,14 +61,13 @@ def _scores(
 ) -> tuple[str, scoring.Scores]:
   """Form and scores of a file."""
   where, first = next(dpr_json.records(path))
-  if 'prediction' in first:
-    predictions = scoring.read_predictions(path)
-    with failures.named(path):
+  with failures.named(path):
+    if 'prediction' in first:
+      predictions = scoring.read_predictions(path)
       found = scoring.score_predictions(question_set, predictions)
-    return 'predictions', found
-  if 'ctxs' in first:
-    results = dpr_json.read_results(path)
-    with failures.named(path):
+      return 'predictions', found
+    if 'ctxs' in first:
+      results = dpr_json.read_results(path)
       return 'retrieval', scoring.score_retrieval(question_set, results)
   raise ValueError(
     f"{where}: expected a field 'prediction' or 'ctxs', found {sorted(first)}."
@@ -93,7 +88,6 @@ def score(
     ValueError: when it has another form, or belongs to another question set.
   """
   form, scores = _scores(path, question_set)
-  metrics = {n: bootstrap.bootstrap(v) for n, v in scores.values.items()}
   differences = {}
   if less:
     other_form, other = _scores(less, question_set)
@@ -101,40 +95,36 @@ def score(
       raise ValueError(
         f'--less={less}: a file of {other_form}; expected {form}, as {path} is.'
       )
-    differences = {
-      name: bootstrap.bootstrap(values - other.values[name])
-      for name, values in scores.values.items()
-      if name in other.values
-    }
-    if other.missing != scores.missing or not differences:
+    both = [name for name in scores.values if name in other.values]
+    if other.missing != scores.missing or not both:
       raise ValueError(
         f'--less={less}: {other.missing} questions missing and the metrics '
         f'{[*other.values]}; expected {scores.missing} and some of '
         f'{[*scores.values]}, as {path} has. --max_questions takes the first of both.'
       )
-  counts = {
-    name: getattr(scores, name)
-    for name in ('missing', 'unknown', 'repeated', 'refused')
-  }
+    differences = {x: scores.values[x] - other.values[x] for x in both}
   return Report(
     file=str(path),
     form=form,
     dataset=question_set.name,
     kind=question_set.kind,
     count=len(question_set.questions),
-    metrics=metrics,
+    missing=scores.missing,
+    **{name: getattr(scores, name) for name in _COUNTS},
+    metrics=_intervals(scores.values),
     less=str(less),
-    differences=differences,
-    **counts,
+    differences=_intervals(differences),
   )
+
+
+def _intervals(values) -> dict[str, bootstrap.Interval]:
+  return {name: bootstrap.bootstrap(x) for name, x in values.items()}
 
 
 def print_table(report: Report) -> None:
   """Print a table of the report, in per cent."""
   counts = [f'{report.count} questions', f'{report.missing} missing']
-  for name in ('unknown', 'repeated', 'refused'):
-    if number := getattr(report, name):
-      counts.append(f'{number} {name}')
+  counts += [f'{n} {x}' for x in _COUNTS if (n := getattr(report, x))]
   title = f'{report.file} on {report.dataset}: {", ".join(counts)}'
   heads, lines = ('metric', '%', '95 % interval', 'right is'), []
   for name, interval in report.metrics.items():
@@ -142,28 +132,19 @@ def print_table(report: Report) -> None:
     meaning = _RULES[rule]
     if isinstance(meaning, dict):
       meaning = meaning[report.kind]
-    low, high = 100 * interval.low, 100 * interval.high
-    shares = f'{100 * interval.mean:.2f}', f'{low:.2f} to {high:.2f}'
-    lines.append((top or name, *shares, meaning))
+    lines.append((top or name, *_cells(interval, '.2f'), meaning))
   reports.print_table(heads, lines, title, wrap=True)
   if report.less:
-    lines = [
-      (
-        name,
-        f'{100 * x.mean:+.2f}',
-        f'{100 * x.low:+.2f} to {100 * x.high:+.2f}',
-      )
-      for name, x in report.differences.items()
-    ]
+    lines = [(x, *_cells(y, '+.2f')) for x, y in report.differences.items()]
     reports.print_table(heads[:3], lines, f'less {report.less}', wrap=True)
 
 
-def write(report: Report) -> pathlib.Path:
-  """Write FILE.scores.json; shares, not per cent."""
-  path = pathlib.Path(f'{report.file}.scores.json')
-  record: dict[str, Any] = dataclasses.asdict(report)
-  store.write_atomically(path, json.dumps(record, indent=2) + '\n')
-  return path
+def _cells(found: bootstrap.Interval, form: str) -> tuple[str, str]:
+  """The mean and the interval, in per cent."""
+  mean, low, high = (
+    format(100 * x, form) for x in (found.mean, found.low, found.high)
+  )
+  return mean, f'{low} to {high}'
 
 
 def main(argv: list[str]) -> None:
@@ -179,7 +160,9 @@ def main(argv: list[str]) -> None:
   report = score(argv[1], question_set, flags.FLAGS.less)
   print_table(report)
   if flags.FLAGS.output:
-    print(f'wrote {write(report)}')
+    path = f'{report.file}.scores.json'
+    reports.write_json(path, dataclasses.asdict(report))
+    print(f'wrote {path}')
 
 
 if __name__ == '__main__':

@@ -44,8 +44,8 @@ from retro_jax.trained import loading
 class Setting:
   """One line of a sweep."""
 
-  name: str  # name of the line
-  reader: pipeline.ChunkReader  # reader of the held-out chunks
+  name: str
+  reader: pipeline.ChunkReader  # of the held-out chunks
   facts: dict[str, Any]  # the varied values, as JSON
 
 
@@ -146,18 +146,11 @@ class Swept:
   @property
   def identity(self) -> str:
     """Hash of checkpoint, data and settings."""
-    fields = dataclasses.asdict(self.evaluate)
+    trained, fields = self.trained, dataclasses.asdict(self.evaluate)
     del fields['sweep']  # rows of other values stay
-    split = self.evaluate.split
-    return store.fingerprint(
-      [
-        self.trained.step,
-        dataclasses.asdict(self.trained.config),
-        self.trained.data.neighbors(split).store.fingerprint,
-        fields,
-        self.seed,
-      ]
-    )
+    neighbors = trained.data.neighbors(self.evaluate.split).store.fingerprint
+    run = trained.step, dataclasses.asdict(trained.config)
+    return store.fingerprint([*run, neighbors, fields, self.seed])
 
   def measure(self, score, setting: Setting) -> dict[str, Any]:
     """Evaluate one setting; return its row."""
@@ -171,13 +164,8 @@ class Swept:
       setting.name,
       self.seed,
     )
-    row = {
-      'name': setting.name,
-      'retrieval': retrieval,
-      'step': self.trained.step,
-      **setting.facts,
-      **found.summary(),
-    }
+    row = {'name': setting.name, 'retrieval': retrieval}
+    row |= {'step': self.trained.step, **setting.facts, **found.summary()}
     return reports.finite(row)
 
 
@@ -197,44 +185,33 @@ SWEEPS = {
 
 
 def sweep(name: str, score, swept: Swept) -> list[dict[str, Any]]:
-  """Measure every setting and write the file after each.
-
-  Raises:
-    ValueError: for settings out of range.
-  """
+  """Measure every setting and write the file after each."""
   path = swept.root / f'sweep_{name}.json'
   known = reports.known_rows(path, swept.identity)
   rows = []
+  settings = {'evaluate': dataclasses.asdict(swept.evaluate)}
+  content = {'measured_as': swept.identity, 'settings': settings}
   for setting in SWEEPS[name](swept):
-    facts = setting.facts
-    row = next(
-      (x for x in known if {key: x.get(key) for key in facts} == facts), None
-    )
-    rows.append(row or swept.measure(score, setting))
+    same = [x for x in known if setting.facts.items() <= x.items()]
+    rows.append(same[0] if same else swept.measure(score, setting))
     others = [x for x in known if x not in rows]  # they stay
-    content = {
-      'measured_as': swept.identity,
-      'settings': {'evaluate': dataclasses.asdict(swept.evaluate)},
-      'rows': [*rows, *others],
-    }
-    reports.write_json(path, content)
+    reports.write_json(path, content | {'rows': [*rows, *others]})
   return rows
 
 
 def _print(name: str, rows: Sequence[dict[str, Any]]) -> None:
-  figures = {
-    'bits_per_byte': ('bits/byte', '.4f'),
-    'token_perplexity': ('token ppl', ',.2f'),
-    'word_perplexity': ('word ppl', ',.2f'),
-  }
-  if name == 'datastore':
-    figures = {'datastore_tokens': ('tokens', ',')} | figures
+  columns = [
+    ('datastore_tokens', 'tokens', ','),
+    ('bits_per_byte', 'bits/byte', '.4f'),
+    ('token_perplexity', 'token ppl', ',.2f'),
+    ('word_perplexity', 'word ppl', ',.2f'),
+  ][name != 'datastore' :]
   lines = []
   for row in rows:
-    values = [(row[key], form) for key, (_, form) in figures.items()]
+    values = [(row[key], form) for key, _, form in columns]
     cells = ['-' if x is None else format(x, form) for x, form in values]
     lines.append([row['name'], *cells])
-  heads = ['setting', *(head for head, _ in figures.values())]
+  heads = ['setting', *(head for _, head, _ in columns)]
   reports.print_table(heads, lines, title=f'Sweep: {name}')
 
 
@@ -267,12 +244,7 @@ def run(
   evaluate: retro_evaluate.Evaluate,
   names: Sequence[str] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
-  """Print and draw the sweeps of --sweep; return the rows of each.
-
-  Raises:
-    ValueError: for a model that does not retrieve, several processes, or
-      settings out of range.
-  """
+  """Print and draw the sweeps of --sweep; return the rows of each."""
   root = pathlib.Path(workdir)
   trained = retro_evaluate.load(config, evaluate, workdir)
   if not trained.model.config.cca_layers:

@@ -38,19 +38,18 @@ def changing(
   documents: Sequence[corpus_lib.Document],
   delete: Sequence[str],
 ) -> Iterator[tuple[pathlib.Path, dict[str, int]]]:
-  """Write a changed corpus into a new data folder, and lock the folder.
+  """Write a changed corpus into a new data folder, and lock it.
 
   Args:
+    root: the new folder.
     old: the data folder before.
     tokens: its documents.
     before: returns these documents.
     documents: added, or in place of documents of the same id.
+    delete: ids of others.
 
   Yields:
     The new folder, and the counts of `check`.
-
-  Raises:
-    ValueError: as `check` and `write`, and for the old folder as the new one.
   """
   root = pathlib.Path(root).resolve()
   if root == old.root.resolve():
@@ -87,10 +86,7 @@ def check(
   documents: Sequence[corpus_lib.Document],
   delete: Sequence[str],
 ) -> dict[str, int]:
-  """Check changes of a corpus and count them.
-
-  Args:
-    documents: added, or in place of documents of the same id.
+  """Count the changes of a corpus.
 
   Raises:
     ValueError: for no change, a repeated id, an unknown id to delete, or an
@@ -128,10 +124,7 @@ def write(
   documents: Sequence[corpus_lib.Document],
   delete: Sequence[str],
 ) -> None:
-  """Write the whole new corpus as JSON lines, in the old order, into ROOT/FILE.
-
-  Args:
-    documents: in place of documents of the same id, or added at the end.
+  """Write the new corpus into ROOT/FILE, added documents last.
 
   Raises:
     ValueError: if the folder holds another corpus already.
@@ -154,34 +147,15 @@ def _line(document: corpus_lib.Document) -> str:
   return json.dumps(dataclasses.asdict(document)) + '\n'
 
 
-def read(
-  corpus: corpus_lib.CorpusConfig, path: str
-) -> list[corpus_lib.Document]:
-  """Read changed documents, JSON lines with the fields of a corpus.
-
-  Raises:
-    ValueError: for a bad record, by file and line.
-  """
-  settings = dataclasses.replace(
-    corpus,
-    kind='jsonl',
-    path=path,
-    on_error='raise',
-    max_documents=0,
-  )
-  return list(corpus_lib.Corpus(settings))
-
-
 def run(corpus: corpus_lib.CorpusConfig, change: Change) -> None:
-  """Make the changes that the flags name, and print their counts.
-
-  Raises:
-    ValueError: without --output, and for a bad record, by file and line.
-  """
-  values = flags.FLAGS
+  """Make the changes that the flags name, and print their counts."""
+  values, documents = flags.FLAGS, []
   if not values.output:
     raise ValueError('--output is empty: expected the new data folder.')
-  documents = read(corpus, values.documents) if values.documents else []
+  if values.documents:  # JSON lines with the fields of the corpus
+    given = {'kind': 'jsonl', 'path': values.documents}
+    fields = given | {'on_error': 'raise', 'max_documents': 0}
+    documents = [*corpus_lib.Corpus(dataclasses.replace(corpus, **fields))]
   counts = change(documents, values.delete, values.output)
   rows = [(name, f'{count:,}') for name, count in counts.items()]
   reports.print_table(('part', 'number'), rows)

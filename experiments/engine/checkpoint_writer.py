@@ -47,16 +47,12 @@ class Checkpoints:
 
     Args:
       pipeline: JSON values that decide the stream of batches, equal on resume.
-      index_version: fingerprint of the index that the data come from, equal on
-        resume. None if each step has its own, given to `save`.
-      fingerprints: fingerprints of the data by name, for readers of the parameters.
+      index_version: of the index that the data come from, equal on resume. None if
+        each step has its own, given to `save`.
+      fingerprints: of the data by name, for readers of the parameters.
       keep: number of newest steps that stay on disk; 0 keeps all.
-      best_metric: name of a metric; the step in which it is best stays on disk, too.
-        '' for none.
+      best_metric: name of a metric whose best step stays on disk, too; '' for none.
       best_mode: 'min' or 'max', what is best.
-
-    Raises:
-      ValueError: when the folder holds a packed model.
     """
     self._folder = _folder(workdir)
     self._metadata = _metadata(config, pipeline, index_version, fingerprints)
@@ -107,14 +103,12 @@ class Checkpoints:
     index_version: str | None = None,
     metrics: Mapping[str, float] | None = None,
   ) -> None:
-    """Save a step in the background; `state` may be donated after the call.
+    """Save a step in the background; OSError if the one before failed.
 
     Args:
+      state: may be donated after the call.
       index_version: version in use, if it changes from step to step.
       metrics: of the step; the best metric may be among them.
-
-    Raises:
-      OSError: if this save cannot begin, or the one before failed.
     """
     self.wait()
     metadata, metric = dict(self._metadata), None
@@ -140,8 +134,7 @@ class Checkpoints:
     """Load the newest step and move `batches` to its position.
 
     Args:
-      abstract: the state, with `params`, as ShapeDtypeStructs with shardings
-        (of any mesh).
+      abstract: the state as ShapeDtypeStructs with shardings, of any mesh.
       batches: a fresh iterator of the same pipeline; changed in place.
 
     Raises:
@@ -193,15 +186,9 @@ def save_params(
   Args:
     workdir: folder without a checkpoint, unless `replace`.
     step: number of steps of the training elsewhere.
-    fingerprints: fingerprints of the data that belong to the parameters, by name.
-    index_version: version that the parameters retrieve from, if other
-      parameters made it.
+    fingerprints: of the data that belong to the parameters, by name.
+    index_version: that the parameters retrieve from, if other parameters made it.
     replace: whether to replace parameters that an earlier call saved.
-
-  Raises:
-    ValueError: when there is a checkpoint already, one of a training run, or a
-      packed model.
-    locks.WriterError: when another process writes there.
   """
   folder = _folder(workdir)
   metadata = _metadata(config, _CONVERTED, index_version, fingerprints)

@@ -21,26 +21,15 @@ def executor(
   Args:
     root: folder of the shards, which all nodes of a cluster must see.
     num_processes: of this machine, where the config names no more.
-
-  Raises:
-    ImportError: when Ray is not installed.
-    ValueError: when there is no such cluster.
   """
   settings = _settings(config)
   if settings.address:
-    from retrieval.store import ray_executor
-
-    return ray_executor.RayExecutor(settings, [root])
+    return ray_cluster.RayExecutor(settings, [root])
   return executors.local(max(settings.workers, num_processes))
 
 
 def hold_shards(config: Any) -> None:
-  """Let the cluster of a config hold the shards of indices, if the config says so.
-
-  Raises:
-    ImportError: when Ray is not installed.
-    ValueError: when there is no such cluster.
-  """
+  """Let the cluster of a config hold the shards of indices, if the config says so."""
   settings = _settings(config)
   address = settings.address if settings.hold_shards else ''
   if address:

@@ -97,9 +97,7 @@ def _one_line_errors() -> Iterator[None]:
 
   def end() -> None:
     if codes:
-      with contextlib.suppress(
-        OSError
-      ):  # a reader such as `head` may have left
+      with contextlib.suppress(OSError):  # a reader such as `head` left
         sys.stdout.flush()
       os._exit(codes[0])
 

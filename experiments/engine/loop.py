@@ -48,9 +48,6 @@ def validate(
   """Average metrics by weight over at most `num_batches` validation batches.
 
   The program's context is entered; `params` are sharded as the program's.
-
-  Raises:
-    ValueError: if there is no validation batch.
   """
   total, sums = 0.0, {}
   with contextlib.closing(iter(task.dataset('valid'))) as batches:
@@ -234,7 +231,6 @@ def _check_best(task: tasks.Task, config: Any) -> None:
 def _complete(
   task: tasks.Task, params: tasks.Params, batch: tasks.Batch
 ) -> tuple[tasks.Batch, dict[str, float]]:
-  """Complete the batch if the task does so, and measure the time."""
   if not task.complete:
     return batch, {}
   began = time.monotonic()
@@ -256,7 +252,7 @@ def _check_finite(
 
 
 def _pipeline(task: tasks.Task, config: Any) -> dict[str, Any]:
-  """Values that decide the stream of batches and must not change on resume."""
+  """Values that decide the stream of batches, equal on resume."""
   return {
     'dataset': task.pipeline_fingerprint,
     'seed': config.seed,
@@ -276,7 +272,6 @@ def _log_plan(
     sum(x.size for x in jax.tree.leaves(part))
     for part in program_lib.split_parts(state.params, program.frozen)
   )
-  kind = program.mesh.devices.flat[0].device_kind
   logging.info(
     'Training %s parameters (%s more are frozen) for %d steps of batch %d on a '
     'mesh of %s, %s; everything is written to %s.',
@@ -284,7 +279,7 @@ def _log_plan(
     f'{frozen:,}',
     config.num_steps,
     config.batch_size,
-    kind,
+    program.mesh.devices.flat[0].device_kind,
     dict(program.mesh.shape),
     workdir,
   )

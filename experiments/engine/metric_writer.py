@@ -29,16 +29,7 @@ class MetricWriter:
   """Writes scalars; on every process but the first it does nothing."""
 
   def __init__(self, workdir: str, *, resume_step: int = 0):
-    """Open the files.
-
-    Args:
-      workdir: the run's folder, created if absent.
-      resume_step: rows of later steps, left by a killed run, are removed.
-
-    Raises:
-      locks.WriterError: if another process writes this folder.
-      ValueError: for a row that cannot be read.
-    """
+    """Open the files, and remove the rows after `resume_step`, of a killed run."""
     self._files = contextlib.ExitStack()
     self._is_first = not jax.process_index()
     if not self._is_first:
@@ -95,13 +86,9 @@ def _add(events: record_writer.RecordWriter, **fields) -> None:
 
 
 def read(path: str | os.PathLike) -> list[dict[str, float]]:
-  """Read the rows of a `metrics.jsonl`; a half-written last row is left out.
+  """Read the rows of a `metrics.jsonl`, or of that of a workdir; none if absent.
 
-  Args:
-    path: the file, or the workdir it is in; an absent file has no rows.
-
-  Raises:
-    ValueError: if a row is damaged; names the file and the line.
+  A half-written last row is left out; ValueError names the line of a damaged one.
   """
   path = pathlib.Path(path)
   path, rows = path / FILE if path.is_dir() else path, []

@@ -51,10 +51,6 @@ def parse(
   Args:
     expected: the options in words, for the message.
     no_folders: values of RUN that need not be folders.
-
-  Raises:
-    ValueError: for a text of another form, an unknown or repeated option, or a missing
-      folder.
   """
   rows: dict[str, list[dict[str, Any]]] = {}
   for value in values:
@@ -82,11 +78,7 @@ def parse(
 def pairs(
   name: str, row: Sequence[Any], other_name: str, other: Sequence[Any]
 ) -> list[tuple[Any, Any]]:
-  """Pair the seeds of two rows by their number; one alone goes with each.
-
-  Raises:
-    ValueError: for other numbers of seeds.
-  """
+  """Pair the seeds of two rows by their number; one alone goes with each."""
   if len(row) != len(other) and 1 not in (len(row), len(other)):
     raise ValueError(
       f'Row {name} has {len(row)} runs and {other_name} {len(other)}: expected as '
@@ -99,9 +91,6 @@ def pairs(
 
 def mirrored(found: dict[str, Any]) -> dict[str, Any]:
   """Return a difference with its signs turned: mean, low, high and `of_seeds`."""
-  return {
-    'mean': -found['mean'],
-    'low': -found['high'],
-    'high': -found['low'],
-    'of_seeds': [-x for x in found['of_seeds']],
-  }
+  mean, low, high = (-found[x] for x in ('mean', 'high', 'low'))
+  of_seeds = [-x for x in found['of_seeds']]
+  return {'mean': mean, 'low': low, 'high': high, 'of_seeds': of_seeds}

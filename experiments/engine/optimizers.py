@@ -27,8 +27,7 @@ TENTH = -1  # as `warmup_steps`: a tenth of the run
 class OptimizerConfig:
   """An optimizer and its schedule; the defaults are AdamW under a cosine.
 
-  BERT's optimizer, which every REALM and ORQA experiment uses: name
-  'bert_adam', schedule 'linear', decay_mask 'bert', warmup_steps -1,
+  BERT's: name 'bert_adam', schedule 'linear', decay_mask 'bert', warmup_steps -1,
   weight_decay 0.01, b1 0.9, b2 0.999, eps 1e-6, clip_norm 1.
   """
 
@@ -66,14 +65,10 @@ class OptimizerConfig:
 
 
 def warmup_steps(config: OptimizerConfig, num_steps: int) -> int:
-  """Return the steps of warm-up in a run of `num_steps`.
+  """Return the steps of warm-up; ValueError if there are too many for the run.
 
   -1 is the rule of REALM and ORQA: a tenth of the run, at least 100 and at most
-  10,000 steps. Here the warm-up also takes at most half of the run, so that a
-  run of less than 200 steps outlives it.
-
-  Raises:
-    ValueError: if the warm-up is longer than the run.
+  10,000 steps; here at most half of the run, so that a short run outlives it.
   """
   if config.warmup_steps == TENTH:
     return min(10_000, max(100, num_steps // 10), num_steps // 2)
@@ -109,13 +104,11 @@ def learning_rate_schedule(
 
 
 def decay_mask(params: Any) -> Any:
-  """Mark the parameters that decay: matrices, not norms or biases.
-
-  Those under a top-level name layers_... have a leading axis of layers.
-  """
+  """Mark the parameters that decay: matrices, not norms or biases."""
 
   def decays(path, x):
     name = jax.tree_util.keystr(path, simple=True, separator='/')
+    # Those under layers_... have a leading axis of layers.
     return x.ndim >= (3 if name.startswith('layers_') else 2)
 
   return jax.tree_util.tree_map_with_path(decays, params)
@@ -169,11 +162,7 @@ class UncorrectedAdamState(NamedTuple):
 def make_optimizer(
   config: OptimizerConfig, num_steps: int
 ) -> optax.GradientTransformation:
-  """Clip all gradients together, then apply Adam under the schedule.
-
-  The optimizer is given the trained parts only; parts whose factor is 0 are not
-  among them.
-  """
+  """Clip all gradients of the trained parts together, then apply Adam."""
   adams = {'adamw': optax.scale_by_adam, 'bert_adam': scale_by_uncorrected_adam}
   masks = {'matrices': decay_mask, 'bert': bert_decay_mask}
   clip = config.clip_norm
@@ -197,16 +186,10 @@ def make_optimizer(
 def value_and_grad(
   loss: Callable, params: Any, batch: Any, key: jax.Array, num_parts: int = 1
 ) -> tuple[dict[str, jax.Array], Any]:
-  """Compute loss, metrics and gradients of a batch by `weighted_mean`.
+  """Return metrics, 'loss' among them, and gradients of a batch by `weighted_mean`.
 
   Args:
     loss: (params, batch, key) -> (scalar, metrics).
-    batch: tree of arrays [batch, ...].
-    key: randomness of this step; each microbatch folds in its number.
-    num_parts: microbatches; must divide the batch.
-
-  Returns:
-    Metrics, 'loss' among them, and the gradients of the mean loss.
   """
   grad_fn = jax.value_and_grad(loss, has_aux=True)
 
@@ -220,7 +203,7 @@ def value_and_grad(
 def weighted_mean(
   part: Callable, batch: Any, key: jax.Array, num_parts: int = 1
 ) -> tuple[dict[str, jax.Array], Any]:
-  """Apply `part` to `num_parts` microbatches in turn, and averages.
+  """Apply `part` to `num_parts` microbatches in turn, and average the results.
 
   Every microbatch takes rows from each device's share of the batch, so no data
   move between devices. Means are weighted by the metric 'weight' (1 by
@@ -231,9 +214,6 @@ def weighted_mean(
     batch: tree of arrays [batch, ...].
     key: randomness; each microbatch folds in its number.
     num_parts: microbatches; must divide the batch.
-
-  Returns:
-    Metrics ('weight' summed, the others averaged) and the averaged tree.
   """
   if num_parts == 1:
     return part(batch, key)

@@ -63,11 +63,7 @@ def frozen_parts(
 
   Args:
     scales: the optimizer's `part_scales`.
-    params: parameters of the whole model; shapes suffice.
-
-  Raises:
-    ValueError: for a scale of a part that the model lacks, or if all parts are
-      frozen.
+    params: parameters of the whole model, one of which must be trained.
   """
   if task.frozen is None and not scales:
     return ()
@@ -87,7 +83,6 @@ def frozen_parts(
 
 
 def _first_state(params, rng, tx, frozen) -> TrainState:
-  """Make the state before the first step."""
   opt_state = tx.init(split_parts(params, frozen)[0])
   return TrainState(jnp.zeros((), jnp.int32), params, opt_state, rng)
 
@@ -124,10 +119,7 @@ def train_step(
   accumulate_steps: int = 1,
   frozen: Collection[str] = (),
 ) -> tuple[TrainState, tasks.Metrics]:
-  """Take one update; a pure function of state and batch.
-
-  Frozen parts take part in the loss; they have neither gradients nor moments.
-  """
+  """Take one update; frozen parts have neither gradients nor moments."""
   trained, others = split_parts(state.params, frozen)
 
   def loss(trained, batch, key):
@@ -189,10 +181,7 @@ def make_program(
   """Bind task and optimizer, and jit them with their shardings.
 
   Args:
-    config: mesh, optimizer, batch_size, num_steps and optionally sharding_rules.
-
-  Returns:
-    The program; it compiles at the first call of each function.
+    config: seed, mesh, optimizer, batch_size, num_steps, perhaps sharding_rules.
 
   Raises:
     ValueError: for a config that does not fit the devices or the batch.

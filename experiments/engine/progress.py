@@ -58,12 +58,10 @@ class _Console(rich.console.Console):
 
 @contextlib.contextmanager
 def bar(description: str, unit: str = 'items') -> Iterator[Update]:
-  """Show progress of one piece of work.
+  """Show progress of one piece of work; yield a function (done, total).
 
-  Yields:
-    A function (done, total), to be called at any rate; 0 is a total that is not
-    known yet. The first call's `done` counts as done before, so that a resumed
-    job shows its true rate.
+  It may be called at any rate; 0 is a total that is not known yet. The first call's
+  `done` counts as done before, so that a resumed job shows its true rate.
   """
   if jax.distributed.is_initialized() and jax.process_index():
     yield lambda done, total: None

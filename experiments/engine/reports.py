@@ -111,11 +111,7 @@ def print_shares(rows: Sequence[Mapping[str, Any]]) -> None:
 
 @contextlib.contextmanager
 def picture(path: str | os.PathLike, **settings: Any) -> Iterator[tuple]:
-  """Yield figure and axes of `pyplot.subplots(**settings)`; save the figure.
-
-  Raises:
-    ValueError: for a name that no file can take, or of no kind of picture.
-  """
+  """Yield figure and axes of `pyplot.subplots(**settings)`; save the figure."""
   import matplotlib
 
   matplotlib.use('Agg')

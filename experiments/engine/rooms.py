@@ -2,21 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The code that serves each command for each `config.task`.
 
-`ROOMS` maps a task to a name for each verb (prepare, train, evaluate, update,
-compare, tune_hybrid, quickstart, pack) and for `config`, each as 'module' or
-'module:name'. Without ':name', the module has a function of the verb's name and
+`ROOMS` maps a task to a name for each verb and for `config`, each as 'module' or
+'module:name'. Without ':name', the module has a function of the verb's name, and
 the module of `config` a class `Config`. Modules are imported when they are asked for.
 
-A verb is one file of experiments/, such as experiments/train.py:
-
-  if __name__ == '__main__':
-    command.main('train', writes=locks.RUN)
-
-It loads the config, finds the room of config.task here, adds the verb's own section
-if the function's module has a dataclass of the verb's name in capitals (`Evaluate`
-beside `evaluate`), defines the verb's flags and calls
-
-  train(config, workdir)  or  evaluate(config, workdir, section)
+A verb is one file of experiments/, such as experiments/train.py, that calls
+`command.main('train')`. If the function's module has a dataclass of the verb's name in
+capitals (`Evaluate` beside `evaluate`), it is the verb's own section of the config.
 """
 
 from collections.abc import Callable
@@ -97,11 +89,7 @@ def config_class(task: str) -> type:
 
 
 def function(task: str, verb: str) -> Callable[..., Any]:
-  """Return what a verb calls for a task.
-
-  Raises:
-    ValueError: for an unknown task, or one that has no such verb.
-  """
+  """Return what a verb calls for a task; ValueError where there is no such verb."""
   return _find(task, verb, verb)[1]
 
 

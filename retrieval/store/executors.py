@@ -3,7 +3,7 @@
 """Executors of corpus jobs: this process, or processes of this machine.
 
 A job is a function and its calls, one for each shard that is missing. The calls depend
-on nothing but their arguments and run in any order, anywhere: `ray_executor` runs them
+on nothing but their arguments and run in any order, anywhere: `ray_cluster` runs them
 on a cluster. The calls of a process that dies run again in another one.
 """
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from retrieval import settings
-from retrieval.store import executors, ray_cluster, ray_executor
+from retrieval.store import executors, ray_cluster
 from tests.retrieval.store import executors_test
 
 with_ray = pytest.mark.skipif(
@@ -132,7 +132,7 @@ def _run_on(monkeypatch, ray, function, calls):
   monkeypatch.setattr(sys, 'path', [*sys.path])
   monkeypatch.setenv('NPROC', '1')
   cluster = ray_cluster.Cluster(address='x')
-  return ray_executor.RayExecutor(cluster).run('job', function, calls)
+  return ray_cluster.RayExecutor(cluster).run('job', function, calls)
 
 
 def test_a_node_that_cannot_start_workers_is_left_out(monkeypatch):
@@ -140,7 +140,7 @@ def test_a_node_that_cannot_start_workers_is_left_out(monkeypatch):
   ray = FakeRay(unseen, {}, unseen)
   lines = []
   monkeypatch.setattr(
-    ray_executor.logging, 'warning', lambda *line: lines.append(line)
+    ray_cluster.logging, 'warning', lambda *line: lines.append(line)
   )
   calls = executors_test.Calls(range(5))
   found = _run_on(monkeypatch, ray, executors_test.fails_at_three, calls)
@@ -182,7 +182,7 @@ def nodes():
 @pytest.mark.slow
 def test_a_cluster_of_three_nodes(nodes, tmp_path):
   cluster = ray_cluster.Cluster(address=nodes.address)
-  executor = ray_executor.RayExecutor(cluster, [tmp_path])
+  executor = ray_cluster.RayExecutor(cluster, [tmp_path])
   made = executors_test.build(tmp_path / 'ray', executor)
   wanted = executors_test.build(tmp_path / 'alone', None)
   np.testing.assert_array_equal(made.array('x')[:], wanted.array('x')[:])
@@ -193,7 +193,7 @@ def test_a_cluster_of_three_nodes(nodes, tmp_path):
   killed = threading.Timer(3.0, nodes.kill, args=(-1,))
   killed.start()
   calls = executors_test.Calls(range(40))
-  found = ray_executor.RayExecutor(cluster).run(
+  found = ray_cluster.RayExecutor(cluster).run(
     'job', functools.partial(slow, str(tmp_path / 'marks')), calls
   )
   assert sorted(found) == [*range(40)]
@@ -203,11 +203,11 @@ def test_a_cluster_of_three_nodes(nodes, tmp_path):
 
 _FROM_OUTSIDE = """
 import os, sys
-from retrieval.store import ray_cluster, ray_executor
+from retrieval.store import ray_cluster
 from tests.retrieval.store import executors_test
 os.chdir(sys.argv[1])
 cluster = ray_cluster.Cluster(address=sys.argv[2])
-executors_test.build(sys.argv[3], ray_executor.RayExecutor(cluster))
+executors_test.build(sys.argv[3], ray_cluster.RayExecutor(cluster))
 """
 
 
@@ -262,7 +262,7 @@ def test_a_driver_outside_the_cluster(tmp_path):
   'how', [executors_test.kill_itself, executors_test.fail]
 )
 def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, how):
-  executor = ray_executor.RayExecutor(
+  executor = ray_cluster.RayExecutor(
     ray_cluster.Cluster(address=nodes.address, workers=2)
   )
   for times in (2, 3):
@@ -286,7 +286,7 @@ def test_bad_input_and_unseen_folders_end_in_one_line(
   nodes, tmp_path, monkeypatch
 ):
   cluster = ray_cluster.Cluster(address=nodes.address, workers=1)
-  executor = ray_executor.RayExecutor(cluster)
+  executor = ray_cluster.RayExecutor(cluster)
   for task, line in (
     (executors_test.fails_at_three, 'Task 3 of process'),
     (executors.Lazy(executors_test.no_such_model), 'no such model'),
@@ -294,7 +294,7 @@ def test_bad_input_and_unseen_folders_end_in_one_line(
     with pytest.raises(ValueError, match=line):
       list(executor.run('job', task, executors_test.Calls(range(6))))
   # What a node sees that does not share the folder.
-  executor = ray_executor.RayExecutor(cluster, [tmp_path / 'unseen'])
+  executor = ray_cluster.RayExecutor(cluster, [tmp_path / 'unseen'])
   monkeypatch.setattr(pathlib.Path, 'touch', lambda path: None)
   with pytest.raises(ValueError, match='unseen: node 127.0.0.1 of the cluster'):
     list(executor.run('job', abs, [(1,)]))
