@@ -8,6 +8,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _MAY_IMPORT = {
   'retrieval': {'retrieval'},
@@ -196,6 +198,7 @@ def _import_all(names, path):
   return result.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_importing_starts_no_backend_and_defines_no_flag():
   names = [
     name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')
@@ -205,6 +208,7 @@ def test_importing_starts_no_backend_and_defines_no_flag():
   assert _import_all(names, _ROOT) == ['backends []', 'flags []']
 
 
+@pytest.mark.slow
 def test_the_import_check_sees_backends_and_flags(tmp_path):
   (tmp_path / 'bad.py').write_text(
     'import jax\nfrom absl import flags\n'

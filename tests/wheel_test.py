@@ -19,6 +19,7 @@ from experiments.engine import checkpoint_writer
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
 
+pytestmark = pytest.mark.slow
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _LIBRARIES = ('realm_jax', 'retrieval', 'retro_jax')
 _FILES = ('setup.cfg', 'pyproject.toml', 'README.md', 'LICENSE')

@@ -86,6 +86,48 @@ def test_overrides_take_the_type_of_the_default(name, text, expected):
   assert c == expected
 
 
+@pytest.mark.parametrize(
+  'name, text, part',
+  [
+    ('stpes', '3', 'near: steps'),
+    ('rate', '3', 'near: model.rate'),
+    ('model.x.y', '3', 'no such field'),
+    ('model', '3', 'expected a section'),
+    ('steps', 'a', "config.steps='a'"),
+    ('steps', '0', 'config.steps=0'),
+    ('model.layers', '(1,', r"config.model.layers='\(1,'"),
+  ],
+)
+def test_other_overrides_are_refused(name, text, part):
+  with pytest.raises(ValueError, match=part) as error:
+    configs.complete(_config(), [(name, text)], Config)
+  assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'text, part',
+  [
+    ('def get_config(:\n', ', line 1: SyntaxError'),
+    ('x = 1\n', 'AttributeError'),
+    (
+      'def get_config():\n  return f()\n\ndef f():\n  1 / 0\n',
+      ', line 5: Zero',
+    ),
+    ("def get_config():\n  return open('/nonexistent')\n", '/nonexistent'),
+    ('def get_config():\n  return 3\n', 'no ConfigDict'),
+    ('def get_config():\n  raise SystemExit(3)\n', ', line 2: SystemExit: 3'),
+    ('x = 1\0\n', ''),
+  ],
+)
+def test_other_files_are_named(tmp_path, text, part):
+  (tmp_path / 'config.py').write_text(text)
+  with pytest.raises(ValueError, match=f'config.py.*{part}') as error:
+    configs.load(str(tmp_path / 'config.py'))
+  assert '\n' not in str(error.value)
+  with pytest.raises(ValueError, match='no such file'):
+    configs.load(str(tmp_path))
+
+
 def test_the_section_of_a_command():
   c = _config()
   configs.for_command(c, 'tune_hybrid', split='valid')

@@ -255,6 +255,7 @@ def _start_pair(workdir, *arguments):
   ]
 
 
+@pytest.mark.slow
 def test_two_processes_match_one(tmp_path):
   arguments = ('--num_steps=4', '--eval_every=4', '--ragged=True')
   for process in _start_pair(tmp_path, *arguments):

@@ -29,18 +29,7 @@ _BERT = optimizers.OptimizerConfig(
   eps=1e-6,
 )
 # What BERT's optimizer did in ten steps of a run of 20 (REALM's oracle).
-_BERT_RATES = [
-  0,
-  2.5e-4,
-  5e-4,
-  7.5e-4,
-  8e-4,
-  7.5e-4,
-  7e-4,
-  6.5e-4,
-  6e-4,
-  5.5e-4,
-]
+_BERT_RATES = 1e-4 * np.array([0, 2.5, 5, 7.5, 8, 7.5, 7, 6.5, 6, 5.5])
 
 
 @pytest.mark.parametrize(
@@ -69,26 +58,9 @@ def test_linear_schedule_is_berts(traced):
   assert float(schedule(20)) == float(schedule(30)) == 0
 
 
-def test_linear_schedule_without_warmup():
-  config = dataclasses.replace(_BERT, warmup_steps=0)
-  schedule = optimizers.learning_rate_schedule(config, num_steps=4)
-  rates = [float(schedule(step)) for step in range(5)]
-  np.testing.assert_allclose(rates, [1e-3, 7.5e-4, 5e-4, 2.5e-4, 0], atol=1e-10)
-
-
 @pytest.mark.parametrize(
   'num_steps, expected',
-  [
-    (200_000, 10_000),
-    (100_000, 10_000),
-    (50_009, 5000),
-    (1000, 100),
-    (300, 100),
-    (200, 100),
-    (100, 50),
-    (3, 1),
-    (1, 0),
-  ],
+  [(200_000, 10_000), (50_009, 5000), (300, 100), (100, 50), (3, 1), (1, 0)],
 )
 @pytest.mark.parametrize('schedule', ['linear', 'cosine'])
 def test_warmup_of_a_tenth(num_steps, expected, schedule):
@@ -106,20 +78,12 @@ def test_warmup_longer_than_the_run():
 
 
 @pytest.mark.parametrize(
-  'fields, match',
-  [
-    ({'lerning_rate': 1.0}, 'lerning_rate'),
-    ({'accumulate_steps': 0}, 'accumulate_steps=0: expected'),
-    ({'learning_rate': 0.0}, 'learning_rate=0.0: expected a number above 0'),
-    ({'warmup_steps': -2}, 'warmup_steps=-2: expected'),
-    ({'name': 'adam'}, "name='adam': expected.*adamw.*bert_adam"),
-    ({'schedule': 'step'}, "schedule='step': expected.*cosine.*linear"),
-    ({'decay_mask': 'all'}, "decay_mask='all': expected.*matrices.*bert"),
-  ],
+  'field, value',
+  [('learning_rate', 0.0), ('warmup_steps', -2), ('schedule', 'step')],
 )
-def test_bad_fields(fields, match):
-  with pytest.raises(ValueError, match=match):
-    settings.build(optimizers.OptimizerConfig, fields, 'optimizer')
+def test_bad_fields(field, value):
+  with pytest.raises(settings.SettingsError, match=f'optimizer.{field}='):
+    settings.build(optimizers.OptimizerConfig, {field: value}, 'optimizer')
 
 
 def test_one_step_equals_adamw_by_hand():
@@ -148,12 +112,6 @@ def test_one_step_equals_adamw_by_hand():
     # After one step the corrected moments are g and g^2.
     expected = -0.1 * (g / (np.abs(g) + 1e-8) + decay * params[name])
     np.testing.assert_allclose(updates[name], expected, rtol=1e-5, atol=1e-7)
-
-
-def test_mask_leaves_norms_and_biases():
-  params = {'w': jnp.ones((2, 2)), 'b': jnp.ones(2), 'scale': jnp.ones(())}
-  mask = optimizers.decay_mask(params)
-  assert mask == {'w': True, 'b': False, 'scale': False}
 
 
 def _random_tree(rng, scale=1.0):
@@ -217,12 +175,6 @@ def test_ten_steps_of_berts_adam(scale):
   for path, x in jax.tree_util.tree_leaves_with_path(found):
     name = tuple(k.key for k in path)
     np.testing.assert_allclose(x, expected[name], rtol=2e-6, atol=2e-6)
-
-
-def test_first_update_is_not_bias_corrected():
-  tx = optimizers.scale_by_uncorrected_adam(0.9, 0.999, 1e-6)
-  updates, _ = tx.update({'w': jnp.ones(2)}, tx.init({'w': jnp.zeros(2)}))
-  np.testing.assert_allclose(updates['w'], 0.1 / np.sqrt(0.001), rtol=1e-4)
 
 
 def test_berts_mask():

@@ -108,10 +108,15 @@ def _start(*arguments, **environment):
   'number, line',
   [
     (signal.SIGINT, 'Interrupted. Run the same command again to resume.\n'),
-    (signal.SIGTERM, 'Terminated. Run the same command again to resume.\n'),
-    (
+    pytest.param(
+      signal.SIGTERM,
+      'Terminated. Run the same command again to resume.\n',
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
       signal.SIGHUP,
       'The terminal was closed. Run the same command again to resume.\n',
+      marks=pytest.mark.slow,
     ),
   ],
 )
@@ -133,6 +138,7 @@ def test_a_loop_ends_when_it_has_saved():
 @pytest.mark.parametrize(
   'kind, line', [('deaf', 'Terminated. '), ('loop', 'Terminated after step ')]
 )
+@pytest.mark.slow
 def test_a_process_of_a_job_answers_sigterm(kind, line):
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
@@ -153,6 +159,7 @@ def test_a_process_of_a_job_answers_sigterm(kind, line):
 
 
 @pytest.mark.parametrize('second', [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_second_signal_ends_a_loop_at_once(second):
   with _start(_LOOP, '60') as process:
     process.send_signal(signal.SIGTERM)
@@ -188,6 +195,7 @@ def _faults(kind: str) -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != 'glibc', reason='glibc only')
+@pytest.mark.slow
 def test_a_command_keeps_freed_memory_in_every_thread():
   assert _faults('library') > 100
   assert _faults('-m') < 100
