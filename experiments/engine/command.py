@@ -72,10 +72,12 @@ def main(
       call, own = rooms.function(task, run), rooms.section(task, run)
     cls = cls or rooms.config_class(task)
     sections = configs.complete(config, overrides, cls, own)
-    _run(call, flags.FLAGS.workdir, sections, writes)
+    with _prepared(sections[0], flags.FLAGS.workdir, writes):
+      call(sections[0], flags.FLAGS.workdir, *sections[1:])
+    sys.stdout.flush()  # where a failure is still told
 
   with _one_line_errors():
-    argv, overrides = _split(_expanded(sys.argv))
+    argv, overrides = _split(sys.argv)
     _define(define_flags, default_config, default_workdir)
     app.run(start, argv, _parse)
 
@@ -84,7 +86,7 @@ def main_of_script(script: Callable[[list[str]], None]) -> None:
   """Run a script without --config; bad input ends in one line and exit code 1."""
   with _one_line_errors():
     _begin()
-    app.run(script, _expanded(sys.argv), _parse)
+    app.run(script, sys.argv, _parse)
 
 
 @contextlib.contextmanager
@@ -112,18 +114,17 @@ def _one_line_errors() -> Iterator[None]:
       codes.append(done.code or 0)
     raise
   except Exception as error:
-    if not _told(error):
+    workdir = flags.FLAGS['workdir'].value if 'workdir' in flags.FLAGS else ''
+    line = failures.line_of(error, workdir or '')
+    if line is None:  # a bug
       raise
+    if '--debug' in sys.argv or os.environ.get('DEBUG'):
+      traceback.print_exception(error)
+    print(f'error: {line}', file=sys.stderr)
     if jax.distributed.is_initialized():  # the others may wait for this process
       os._exit(1)
     codes.append(1)
     sys.exit(1)
-
-
-def _expanded(argv: list[str]) -> list[str]:
-  """Return arguments with those of each --flagfile in its place."""
-  with _bad_flags():
-    return flags.FLAGS.read_flags_from_files(argv, force_gnu=False)
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -139,23 +140,16 @@ def _split(argv: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def _define(
-  define_flags: Callable[[], None] | None,
-  default_config: str,
-  default_workdir: str,
+  define_flags: Callable[[], None] | None, config: str, workdir: str
 ) -> None:
   spec = sys.modules['__main__'].__spec__
   if spec is not None:  # python -m experiments.x.y: --help shows this name
     sys.argv[0] = spec.name
   before = set(flags.FLAGS)
-  for name, default, about in (
-    (
-      'config',
-      default_config,
-      'file.py[:arg]; --config.FIELD=VALUE sets a field.',
-    ),
-    ('workdir', default_workdir, 'Folder of everything written.'),
-  ):
-    flags.DEFINE_string(name, default or None, about, required=not default)
+  about = 'file.py[:arg]; --config.FIELD=VALUE sets a field.'
+  flags.DEFINE_string('config', config or None, about, required=not config)
+  about = 'Folder of everything written.'
+  flags.DEFINE_string('workdir', workdir or None, about, required=not workdir)
   flags.DEFINE_bool('debug', False, 'Show tracebacks and all log lines.')
   if define_flags is not None:
     define_flags()
@@ -165,8 +159,11 @@ def _define(
 
 def _parse(argv: list[str]) -> list[str]:
   """Parse flags; a bad flag raises ValueError."""
-  with _bad_flags():
+  try:
     found = flags.FLAGS([sys.argv[0], *argv[1:]])
+  except flags.Error as error:
+    line = ' '.join(str(error).split())
+    raise ValueError(f'{line} (--help lists the flags)') from error
   if len(found) > 1 and 'workdir' in flags.FLAGS and '--' not in argv:
     raise ValueError(
       f'Unexpected arguments {found[1:]}: expected --NAME=VALUE.'
@@ -174,37 +171,24 @@ def _parse(argv: list[str]) -> list[str]:
   return found
 
 
-@contextlib.contextmanager
-def _bad_flags() -> Iterator[None]:
-  try:
-    yield
-  except flags.Error as error:
-    line = ' '.join(str(error).split())
-    raise ValueError(f'{line} (--help lists the flags)') from error
-
-
-def _run(
-  call: Callable[..., None],
-  workdir: str,
-  sections: list[Any],
-  writes: str | None,
-) -> None:
-  """Call a command's function as the fields of its config say."""
-  config = sections[0]
+def _prepared(
+  config: Any, workdir: str, writes: str | None
+) -> contextlib.AbstractContextManager:
+  """Set the process up as a config says; return the lock of the folder, if any."""
   if not workdir:
     raise ValueError("--workdir='': expected a folder.")
   checksums.choose(getattr(config, 'verify', ''))
   cluster.hold_shards(config)
   if getattr(config, 'distributed', False):
     _start_distributed(getattr(config, 'checkpoint_on_sigterm', False))
-  lock = contextlib.nullcontext()
-  if writes and os.path.isdir(workdir):  # who makes it anew locks it then
-    distributed = jax.distributed.is_initialized()
-    index = jax.process_index() if distributed else 0
-    lock = locks.writer(workdir, writes, index)
-  with lock:
-    call(config, workdir, *sections[1:])
-  sys.stdout.flush()  # where a failure is still told
+  if not writes or not os.path.isdir(
+    workdir
+  ):  # who makes it anew locks it then
+    return contextlib.nullcontext()
+  distributed = jax.distributed.is_initialized()
+  return locks.writer(
+    workdir, writes, jax.process_index() if distributed else 0
+  )
 
 
 def _begin(debug: bool = False) -> None:
@@ -244,16 +228,3 @@ def _start_distributed(checkpoint_on_sigterm: bool) -> None:
   process = f'{jax.process_index()} of {jax.process_count()}'
   devices = f'{jax.local_device_count()} of {jax.device_count()}'
   logging.info('Process %s, %s devices.', process, devices)
-
-
-def _told(error: Exception) -> bool:
-  """Tell a failure in one line, unless it is a bug."""
-  known = 'workdir' in flags.FLAGS
-  workdir = known and flags.FLAGS['workdir'].value
-  line = failures.line_of(error, workdir or '')
-  if line is None:
-    return False
-  if '--debug' in sys.argv or os.environ.get('DEBUG'):
-    traceback.print_exception(error)
-  print(f'error: {line}', file=sys.stderr)
-  return True

@@ -51,9 +51,6 @@ def of(cls: type, /, **values: Any) -> Config:
       `settings.rare` are left out, unless they are among the values.
     **values: take the place of defaults. A section's values are a mapping, or
       named one by one: `**{'model.d_model': 128}`.
-
-  Raises:
-    KeyError: for a value of a field that does not exist.
   """
   listed = [
     field.name
@@ -124,11 +121,7 @@ def add_section(config: Config, cls: type) -> None:
 
 
 def build(cls: type[_T], config: Config) -> _T:
-  """Build the dataclass of a config; sections of other commands are left out.
-
-  Raises:
-    ValueError: naming the first field that does not fit.
-  """
+  """Build the dataclass of a config; sections of other commands are left out."""
   known = settings.hints(cls)
   values = {
     name: value
@@ -154,11 +147,7 @@ def replaced(config: _T, **values: Any) -> _T:
 
 
 def load(path: str) -> Config:
-  """Return the config of FILE or FILE:ARGUMENT; the file is executed once.
-
-  Raises:
-    ValueError: on one line, with file and line where that is known.
-  """
+  """Return the config of FILE or FILE:ARGUMENT; ValueError names the bad line."""
   file, *argument = path.split(':', 1)
   if not os.path.isfile(file):
     raise ValueError(f'--config={path}: no such file; expected file.py[:arg].')

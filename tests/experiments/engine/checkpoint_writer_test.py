@@ -75,11 +75,8 @@ def test_restores_state_and_place(folder):
   assert state.rng == jax.random.key(3)
 
 
-def test_keeps_the_newest(folder):
+def test_keeps_the_newest_or_all(folder, tmp_path):
   assert _names(folder) == {'2', '3'}
-
-
-def test_keep_0_keeps_all(tmp_path):
   with _open(tmp_path, keep=0) as saver:
     for step in (1, 2, 3):
       saver.save(step, _state(step), _batches())
@@ -116,11 +113,6 @@ def test_load_params_on_one_device_and_on_a_mesh(folder):
   kernel = params['layer']['kernel']
   assert saved.step == 2 and float(kernel[0, 0]) == 2.0
   assert kernel.addressable_shards[0].data.shape == (2, 2)
-
-
-def test_absent_step_is_named(folder):
-  with pytest.raises(FileNotFoundError, match=r'checkpoint 7.*\[2, 3\]'):
-    checkpoints.load_params(str(folder), step=7)
 
 
 @pytest.mark.parametrize(
@@ -222,6 +214,8 @@ def test_names_that_are_no_steps_are_passed_over(folder, tmp_path):
   for name in ('007', 'latest', '9.tmp', '٣'):
     (run / 'checkpoints' / name).mkdir()
   assert checkpoints.find(str(run)).step == 3
+  with pytest.raises(FileNotFoundError, match=r'checkpoint 7.*\[2, 3\]'):
+    checkpoints.find(str(run), step=7)
   (run / 'checkpoints' / '2').rename(run / 'checkpoints' / '5')
   with pytest.raises(ValueError, match='5: holds checkpoint 2, renamed'):
     checkpoints.find(str(run))

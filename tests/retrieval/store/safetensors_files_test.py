@@ -48,15 +48,10 @@ def test_damaged_files_are_refused(tmp_path):
   file = tmp_path / 'x'
   safetensors_files.write(file, ARRAYS)
   whole = file.read_bytes()
-  file.write_bytes(whole[:-1])
-  with pytest.raises(ValueError, match='damaged'):
-    safetensors_files.read(file)
-  file.write_bytes(whole[:5])
-  with pytest.raises(ValueError, match='cut'):
-    safetensors_files.read(file)
-  file.write_bytes(b'\xff' * 40)
-  with pytest.raises(ValueError, match='not a safetensors file'):
-    safetensors_files.read(file)
+  for data in (whole[:-1], whole[:5], b'\xff' * 40):
+    file.write_bytes(data)
+    with pytest.raises(ValueError, match=f'{file}: .*damaged'):
+      safetensors_files.read(file)
   with pytest.raises(ValueError, match='bad: complex64'):
     safetensors_files.write(file, {'bad': np.zeros(2, np.complex64)})
 
