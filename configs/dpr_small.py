@@ -2,26 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """DPR from all-MiniLM-L6-v2 on Simple English Wikipedia's first thousand documents.
 
-Karpukhin et al. 2020; two CPU cores. The data folder is that of a run of REALM or of
-question answering. Readers start from it with --config.embedder_from=runs/dpr:
+Karpukhin et al. 2020; two CPU cores; figures: docs/results/open_qa.md. The data folder
+is that of a run of REALM or of question answering. Readers start from it with
+--config.embedder_from=runs/dpr:
 
   python -m experiments.train --config=configs/dpr_small.py --workdir=runs/dpr \
     --config.corpus.path=simplewiki.jsonl.xz --config.data_dir=DATA \
     --config.questions.train="('webquestions:train=trainmodel.json,val.json',)"
-
-Figures: docs/results/open_qa.md. Argument: base, or test for a size that runs in
-seconds.
 """
-
-import ml_collections
 
 from experiments.engine import configs
 from experiments.open_qa import config as config_lib
 from experiments.realm import config as realm_config
 
 
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration."""
+def get_config(arg: str = 'base') -> configs.Config:
   configs.check_arg(arg, ('base', 'test'))
   c = configs.of(config_lib.DprConfig)
   c.corpus.kind = 'jsonl'
@@ -30,12 +25,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.layout.query_length = 32
   c.question_length = 32
 
-  # The identity keeps the knowledge of all-MiniLM-L6-v2; 0.2 gives scores of a few
-  # nats; 1 would give one block all the probability.
   c.model.pooling = 'mean'
   c.model.projection_size = 384
-  c.model.projection_init = 'identity'
-  c.model.projection_norm_scale = 0.2
+  c.model.projection_init = 'identity'  # keeps what MiniLM knows
+  c.model.projection_norm_scale = 0.2  # scores of a few nats
   c.model.projection_dropout_rate = 0.0
   for bert in (c.embedder, c.encoder):
     bert.checkpoint = 'minilm'
@@ -49,9 +42,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
 
   c.batch_size = 16
   c.num_steps = 150
-  c.eval_every = 100
+  c.eval_every = c.checkpoint_every = 100
   c.eval_batches = 8
-  c.checkpoint_every = 100
   if arg == 'test':
     realm_config.set_test_size(c)
     c.dpr.depth = 20

@@ -3,32 +3,25 @@
 """Fusion-in-Decoder, fine-tuned on questions (arXiv 2007.01282).
 
 Blocks, tokenizer and datastore are those of the run that retro_from names, a RETRO
-(encoder and cross-attention are loaded) or a baseline (they are new). Argument:
+(encoder and cross-attention are loaded) or a baseline (they are new). Argument: base
+(the paper's 100 passages of 250 tokens), small (two CPU cores), test (seconds).
 
-  base   the paper's settings: 100 passages of 250 tokens
-  small  two CPU cores, from the runs of retro_pretrain_quickstart or _small
-  test   a CPU in seconds
-
-  python -m experiments.train --config=configs/fid_qa.py:small \
-    --config.retro_from=runs/quickstart/retro \
+  C="--config=configs/fid_qa.py:small --workdir=runs/quickstart/fid"
+  python -m experiments.train $C --config.retro_from=runs/quickstart/retro \
     --config.questions.train="('webquestions:train=train.json',)" \
-    --config.questions.dev="('webquestions:dev=train.json',)" \
-    --workdir=runs/quickstart/fid
-  python -m experiments.evaluate --config=configs/fid_qa.py:small \
-    --config.evaluate.questions="('webquestions:test=test.json',)" \
-    --workdir=runs/quickstart/fid
+    --config.questions.dev="('webquestions:dev=train.json',)"
+  python -m experiments.evaluate $C \
+    --config.evaluate.questions="('webquestions:test=test.json',)"
 
 With --config.qa.reader=closed_book the encoder reads the question alone: the
 closed-book twin, of equal size and training. Measured: docs/results/retro.md.
 """
 
-import ml_collections
-
 from configs import retro_qa
+from experiments.engine import configs
 
 
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration: the paper's settings, small ones, or a test's."""
+def get_config(arg: str = 'base') -> configs.Config:
   c = retro_qa.get_config(arg)
   c.qa.reader = 'fid'
   if arg == 'base':

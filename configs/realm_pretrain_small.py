@@ -3,8 +3,8 @@
 """REALM on Simple English Wikipedia's first thousand documents; two CPU cores.
 
 Paper: Guu et al. 2020, Table 2. Embedder and encoder start from all-MiniLM-L6-v2,
-then the embedder from ICT, the encoder from masked language modelling. The rows of
-the table, an hour in all:
+then the embedder from ICT, the encoder from masked language modelling. Any corpus of
+some 10^3 documents serves. The table takes an hour; figures: docs/results/realm.md.
 
   C=configs/realm_pretrain_small.py
   R="--config.corpus.path=simplewiki.jsonl.xz --config.data_dir=runs/table2/data"
@@ -21,19 +21,15 @@ the table, an hour in all:
     --run=runs/table2/ict --run=runs/table2/salient
 
 The other rows are --config.masker=uniform, --config.masker=span and
---config.refresh.staleness=30. Any corpus of some 10^3 documents serves, a larger one
-in more time. --table=curves draws the curves of a run; with
---config.recall_questions they include the recall of every new index. Expected figures are in docs/results/realm.md.
+--config.refresh.staleness=30. --table=curves draws the curves of a run, with
+--config.recall_questions also the recall of every new index.
 """
-
-import ml_collections
 
 from experiments.engine import configs
 from experiments.realm import config as config_lib
 
 
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; `config_lib.set_variant` lists the arguments."""
+def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(config_lib.Config)
   c.corpus.kind = 'jsonl'
   c.corpus.max_documents = 1000
@@ -42,12 +38,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.layout.query_length = 48
   c.layout.num_candidates = 4
 
-  # The identity keeps the knowledge of all-MiniLM-L6-v2; 0.2 gives scores of a few
-  # nats; 1 would give one block all the probability.
   c.model.pooling = 'mean'
   c.model.projection_size = 384
-  c.model.projection_init = 'identity'
-  c.model.projection_norm_scale = 0.2
+  c.model.projection_init = 'identity'  # keeps what MiniLM knows
+  c.model.projection_norm_scale = 0.2  # scores of a few nats
   c.model.projection_dropout_rate = 0.0
   for bert in (c.embedder, c.encoder):
     bert.checkpoint = 'minilm'
@@ -57,19 +51,15 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.warm_start.ict.num_steps = 200
   c.warm_start.mlm.num_steps = 800
   c.refresh.every = 120
-  # BERT's Adam has no bias correction: its first steps are thrice as long, which a
-  # run of thousands forgets and one of hundreds does not.
-  c.optimizer.name = 'adamw'
+  c.optimizer.name = 'adamw'  # BERT's Adam starts with too long steps
   c.optimizer.b2 = 0.98
   c.optimizer.learning_rate = 2e-4
   c.optimizer.warmup_steps = 30
-  # all-MiniLM-L6-v2 retrieves well, and must not lose it at once.
-  c.optimizer.part_scales = {'embedder': 0.1}
+  c.optimizer.part_scales = {'embedder': 0.1}  # it retrieves well already
 
   c.batch_size = 4
   c.num_steps = 240
-  c.eval_every = 120
+  c.eval_every = c.checkpoint_every = 120
   c.eval_batches = 40
-  c.checkpoint_every = 120
   config_lib.set_variant(c, arg)
   return c

@@ -3,24 +3,16 @@
 """A cross-encoder of all-MiniLM-L6-v2's size that re-ranks; two CPU cores.
 
 Nogueira and Cho 2019 (arXiv 1901.04085); loss of Gao et al. 2021 (arXiv
-2101.08751). Argument of get_config:
-
-  base    questions and blocks
-  chunks  RETRO's chunks and their neighbors
-  test    either at a size that runs on a CPU in seconds; also chunks_test
+2101.08751). Argument: base (questions and blocks) or chunks (RETRO's chunks and their
+neighbors); test and chunks_test run on a CPU in seconds.
 """
-
-import ml_collections
 
 from experiments.engine import configs
 from experiments.reranking import config as config_lib
 
-ARGS = ('base', 'chunks', 'test', 'chunks_test')
 
-
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration."""
-  configs.check_arg(arg, ARGS)
+def get_config(arg: str = 'base') -> configs.Config:
+  configs.check_arg(arg, ('base', 'chunks', 'test', 'chunks_test'))
   c = configs.of(config_lib.Config)
   c.examples.num_negatives = 3
   c.model.d_model = 384
@@ -39,9 +31,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.optimizer.b2 = 0.98
   c.batch_size = 8
   c.num_steps = 200
-  c.eval_every = 50
+  c.eval_every = c.checkpoint_every = 50
   c.eval_batches = 8
-  c.checkpoint_every = 50
   configs.set_rare(c, best_metric='valid/mrr', best_mode='max')
   if arg.startswith('chunks'):
     c.examples.kind = 'chunks'

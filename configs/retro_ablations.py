@@ -2,35 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ablations of RETRO's Table 13, each as one change of retro_pretrain_small.
 
-The argument is the row; with _test behind it, at the size of a test:
+The argument is the row; with _test behind it, at the size of a test. A row about layers
+of the paper's 12 takes the corresponding layers of the small model: the top, the
+middle, every third. The copying initialisation needs shared embeddings, so the two
+rows about these start without it. Two CPU cores; figures: docs/results/retro.md.
 
+  C=--config=configs/retro_ablations.py
   for row in retro no_query_conditioning cca_all no_retrieval; do
-    python -m experiments.train \
-      --config=configs/retro_ablations.py:$row \
+    python -m experiments.train $C:$row \
       --config.data_dir=runs/simplewiki/data --workdir=runs/ablations/$row
-    python -m experiments.evaluate \
-      --config=configs/retro_ablations.py:$row --workdir=runs/ablations/$row
+    python -m experiments.evaluate $C:$row --workdir=runs/ablations/$row
   done
   python -m experiments.tables.tables --table=retro_13 --output=tables \
     --run=runs/ablations/retro --run=runs/ablations/no_query_conditioning ...
-
-Data are those of retro_pretrain_small. A row about layers of the paper's 12 takes
-the corresponding layers of the small model: the top, the middle, every third from
-the first or from the middle. The copying initialisation needs shared embeddings, so
-the two rows about these, shared_embeddings and separate_embeddings, start without it.
-Two CPU cores; the figures are in docs/results/retro.md.
 """
 
-from typing import Any
-
-import ml_collections
-
 from configs import retro_pretrain_small
+from experiments.engine import configs
 
 _LAYERS = 6  # of retro_pretrain_small
 
 # Row -> changes of retro_pretrain_small.
-ROWS: dict[str, dict[str, Any]] = {
+ROWS = {
   'retro': {},
   'no_query_conditioning': {'model': {'query_conditioning': False}},
   'no_cca_positions': {'model': {'cca_positions': False}},
@@ -55,20 +48,8 @@ ROWS: dict[str, dict[str, Any]] = {
 ARGS = (*ROWS, *(f'{row}_test' for row in ROWS))
 
 
-def get_config(arg: str = 'retro') -> ml_collections.ConfigDict:
-  """Return the configuration of a row.
-
-  Args:
-    arg: a row, or one with _test behind it.
-
-  Raises:
-    ValueError: for another argument.
-  """
-  if arg not in ARGS:
-    raise ValueError(
-      f'Config argument {arg!r}: expected one of {list(ROWS)}, or one of these '
-      'with _test.'
-    )
+def get_config(arg: str = 'retro') -> configs.Config:
+  configs.check_arg(arg, ARGS)
   row = arg.removesuffix('_test')
   c = retro_pretrain_small.get_config('base' if arg == row else 'test')
   if arg != row:

@@ -2,31 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """RETRO on the packaged vital articles of Wikipedia, about 2 M tokens.
 
-Paper: Borgeaud et al. 2021 (arXiv 2112.04426). Two CPU cores, under 15 minutes in all;
-expected figures are in docs/results/retro.md.
-
-  make quickstart
-
-or stage by stage:
-
-  python -m experiments.prepare \
-    --config=configs/retro_pretrain_quickstart.py --workdir=runs/quickstart
+Paper: Borgeaud et al. 2021 (arXiv 2112.04426). Two CPU cores, under 15 minutes in all
+with `make quickstart`, or stage by stage from experiments.prepare on; expected
+figures: docs/results/retro.md.
 """
-
-import ml_collections
 
 from configs import retro_variants
 from experiments.engine import configs
 from experiments.retro.config import Config
 
 
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; see retro_variants for `arg`."""
+def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(Config)
   # Data.
-  c.corpus.kind = 'vital'
   c.tokenizer.vocab_size = 1024  # few tokens, each soon well known
-  c.valid_fraction = 0.01
   c.test_fraction = 0.02
   # Model.
   c.model.d_model = 128
@@ -46,13 +35,11 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.model.position_base = 100.0  # wavelengths up to 628 tokens, about a row
   # Training.
   c.sequence_chunks = 8  # 512 tokens
-  c.num_neighbors = 2
   c.batch_size = 4
   c.num_steps = 500
   c.optimizer.learning_rate = 3e-3
   c.optimizer.warmup_steps = 50
   c.log_every = 20
-  c.eval_every = 125
+  c.eval_every = c.checkpoint_every = 125
   c.eval_batches = 8
-  c.checkpoint_every = 125
   return retro_variants.finish(c, arg)

@@ -2,64 +2,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """A RETRO of 10.3 M parameters for two CPU cores, on any JSON lines.
 
-Paper: Borgeaud et al. 2021, at a hundredth of its size and less. With the
-documents of Simple English Wikipedia in documents.jsonl.xz, of which the first
-16,000 make 205,456 chunks:
+Paper: Borgeaud et al. 2021, at a hundredth of its size and less. With the documents
+of Simple English Wikipedia, of which the first 16,000 make 205,456 chunks:
 
-  python -m experiments.prepare --config=configs/retro_pretrain_small.py \
-    --config.corpus.path=documents.jsonl.xz \
-    --config.corpus.max_documents=16000 --workdir=runs/simplewiki
-  python -m experiments.train --config=configs/retro_pretrain_small.py \
-    --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/retro
-  python -m experiments.train \
-    --config=configs/retro_pretrain_small.py:baseline \
-    --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/baseline
-  python -m experiments.evaluate \
-    --config=configs/retro_pretrain_small.py --workdir=runs/simplewiki/retro \
-    --config.evaluate.baseline_workdir=runs/simplewiki/baseline \
-    --config.evaluate.oracle=True
-
-Samples, neighbors, leakage and tables of the run:
-
-  C=--config=configs/retro_pretrain_small.py
-  T=--config.evaluate.baseline_workdir=runs/simplewiki/baseline
-  python -m experiments.sample $C --workdir=runs/simplewiki/retro \
-    --prompt='Berlin is the capital of' --stream
-  python -m experiments.inspect $C --workdir=runs/simplewiki/retro
-  python -m experiments.leakage $C --workdir=runs/simplewiki/retro $T
-  python -m experiments.sweep $C --workdir=runs/simplewiki/retro \
-    --sweep=datastore
-  python -m experiments.tables.tables --run=retro=runs/simplewiki/retro \
+  C=--config=configs/retro_pretrain_small.py R=runs/simplewiki
+  B=--config.evaluate.baseline_workdir=$R/baseline
+  python -m experiments.prepare $C --workdir=$R \
+    --config.corpus.path=documents.jsonl.xz --config.corpus.max_documents=16000
+  python -m experiments.train $C --config.data_dir=$R/data --workdir=$R/retro
+  python -m experiments.train $C:baseline \
+    --config.data_dir=$R/data --workdir=$R/baseline
+  python -m experiments.evaluate $C $B --config.evaluate.oracle=True --workdir=$R/retro
+  python -m experiments.sample $C --prompt='Berlin is the capital of' --workdir=$R/retro
+  python -m experiments.leakage $C $B --workdir=$R/retro
+  python -m experiments.sweep $C --sweep=datastore --workdir=$R/retro
+  python -m experiments.tables.tables --run=retro=$R/retro \
     --table=retro_13 --table=retro_14 --table=retro_leakage --output=tables
 
-RETROfit of the baseline, 8.3 M frozen parameters and 1.9 M new ones (section 4.2 and
-appendix B.2): the decoder is frozen; encoder and chunked cross-attention are new and
-trained alone, under the schedule of pre-training, begun anew. In the paper 3 % of the
-sequences of pre-training suffice. RETRO[OFF] and the baseline are then one row, to
-the last digit:
+RETROfit of the baseline (section 4.2 and appendix B.2): 8.3 M parameters are frozen,
+1.9 M new ones are trained. RETRO[OFF] and the baseline are one row, to the last digit:
 
-  python -m experiments.train --config=configs/retro_pretrain_small.py \
-    --config.retrofit_from=runs/simplewiki/baseline \
-    --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/retrofit
-  python -m experiments.evaluate \
-    --config=configs/retro_pretrain_small.py --workdir=runs/simplewiki/retrofit \
-    --config.evaluate.baseline_workdir=runs/simplewiki/baseline
-  python -m experiments.tables.tables --table=retro_retrofit --output=tables \
-    --run=retrofit=runs/simplewiki/retrofit --run=scratch=runs/simplewiki/retro
+  python -m experiments.train $C --config.retrofit_from=$R/baseline \
+    --config.data_dir=$R/data --workdir=$R/retrofit
+  python -m experiments.evaluate $C $B --workdir=$R/retrofit
 
-Results go into --workdir; --config.evaluate.workdir names the evaluated run when the
-results belong in another folder. Figures and times: docs/results/retro.md.
+Figures and times: docs/results/retro.md.
 """
-
-import ml_collections
 
 from configs import retro_variants
 from experiments.engine import configs
 from experiments.retro.config import Config
 
 
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; see retro_variants for `arg`."""
+def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(Config)
   # Data.
   c.corpus.kind = 'jsonl'
@@ -84,14 +59,12 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.model.init_scale = 0.055  # of 320 rows: activations keep their size
   # Training.
   c.sequence_chunks = 8  # 512 tokens
-  c.num_neighbors = 2
   c.batch_size = 4
   c.num_steps = 2000
   c.optimizer.learning_rate = 1.2e-3
   c.optimizer.warmup_steps = 100
   c.log_every = 25
-  c.eval_every = 200
+  c.eval_every = c.checkpoint_every = 200
   c.eval_batches = 30
-  c.checkpoint_every = 200
   configs.for_command(c, 'evaluate', num_neighbors=(2, 1, 4))
   return retro_variants.finish(c, arg)

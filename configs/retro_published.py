@@ -5,7 +5,8 @@
 419 B tokens in sequences of 2048, vocabulary 128,000, CCA in every third layer
 from the sixth (the reading of Table 2). Written for the devices below, compiled for
 them and for smaller pods (docs/accelerators.md), and not run here. In training a
-device holds 2 sequences at a time (425m: 4).
+device holds 2 sequences at a time (425m: 4). Expected: bits per byte on C4 as in the
+paper's Figure 1.
 
   argument  devices                                    parameters, gradients, moments
   172m      8 GPUs of 80 GB                            8 GB on each
@@ -14,26 +15,21 @@ device holds 2 sequences at a time (425m: 4).
   7b5       256 TPU v4 of 32 GB, or as many GPUs;      3 GB on each, a 64th of all
             two share a sequence
 
-172m_baseline, ... are the baselines; test and baseline_test run on a CPU in
-seconds. Bring a corpus in shards of JSON lines:
+172m_baseline, ... are the baselines. Bring a corpus in shards of JSON lines:
 
-  python -m experiments.prepare --config=configs/retro_published.py:1b5 \
-    --config.corpus.path='corpus/*.jsonl.gz' --workdir=runs/1b5
-  python -m experiments.train --config=configs/retro_published.py:1b5 \
-    --config.data_dir=runs/1b5/data --workdir=runs/1b5/retro
-
-Expected: bits per byte on C4 as in the paper's Figure 1.
+  C=--config=configs/retro_published.py:1b5
+  python -m experiments.prepare $C --config.corpus.path='corpus/*.jsonl.gz' \
+    --workdir=runs/1b5
+  python -m experiments.train $C --config.data_dir=runs/1b5/data \
+    --workdir=runs/1b5/retro
 """
-
-import ml_collections
 
 from configs import retro_variants
 from experiments.engine import configs
 from experiments.retro.config import Config
 from retro_jax.nn import presets
 
-# Size -> preset of retro_jax, sequences of an evaluation batch, changed sections. The
-# first size serves the tests.
+# Size -> preset of retro_jax, sequences of an evaluation batch, changed sections.
 SIZES = {
   '172m': ('172m', 16, {'optimizer': {'accumulate_steps': 16}}),
   '425m': ('425m', 16, {'optimizer': {'accumulate_steps': 8}}),
@@ -56,8 +52,7 @@ SIZES = {
 ARGS = (*SIZES, *(f'{x}_baseline' for x in SIZES), 'test', 'baseline_test')
 
 
-def get_config(arg: str = '172m') -> ml_collections.ConfigDict:
-  """Return the configuration of a size, of its baseline, or of a test."""
+def get_config(arg: str = '172m') -> configs.Config:
   configs.check_arg(arg, ARGS)
   size = arg.removesuffix('_baseline')
   preset, eval_batch, changes = SIZES.get(size, SIZES['172m'])
@@ -69,34 +64,26 @@ def get_config(arg: str = '172m') -> ml_collections.ConfigDict:
   c.valid_fraction = 0.0005
   c.test_fraction = 0.0005
   c.deduplicate.threshold = 0.8
-  # Model: Tables 2 and 10; one encoder for all sizes.
+  # Model: Tables 2 and 10; one encoder for all sizes, the default.
   c.model.d_model = sizes.d_model
   c.model.d_ff = sizes.d_ff
   c.model.num_heads = sizes.num_heads
   c.model.head_dim = sizes.head_dim
   c.model.num_layers = sizes.num_layers
   c.model.cca_layers = sizes.cca_layers
-  c.model.encoder_d_model = 896
-  c.model.encoder_d_ff = 3584
-  c.model.encoder_num_heads = 16
-  c.model.encoder_head_dim = 64
-  c.model.encoder_num_layers = 2
-  c.model.share_embeddings = False
   c.model.dtype = 'bfloat16'
   c.model.remat = 'attention'
   # Training: section B.1. A sequence's logits take 2048 x 128,000 x 4 bytes = 1.05 GB
   # of a device, their gradient as much: hence the microbatches.
   c.sequence_chunks = 32
-  c.num_neighbors = 2
   c.num_workers = 8
   c.batch_size = 256
   c.num_steps = 800_000
   c.optimizer.learning_rate = 2e-4
   c.optimizer.warmup_steps = 750
   c.log_every = 100
-  c.eval_every = 5000
+  c.eval_every = c.checkpoint_every = 5000
   c.eval_batches = 64
-  c.checkpoint_every = 5000
   c.update(changes)
   configs.for_command(c, 'evaluate', batch_size=eval_batch)
   if size != arg:

@@ -3,36 +3,27 @@
 """A RETRO fine-tuned on questions (arXiv 2112.04426, section 4.3, appendix C.4).
 
 Model, tokenizer and datastore are those of the run that retro_from names; the
-embedder has to be the one that made its datastore. Argument:
+embedder has to be the one that made its datastore. Argument: base (the paper's
+settings: a RETRO 7.5B, 20 passages), small (two CPU cores, from the runs of
+retro_pretrain_small), test (seconds).
 
-  base   the paper's settings: a RETRO 7.5B, 20 passages
-  small  two CPU cores, from the runs of retro_pretrain_small
-  test   a CPU in seconds
-
-  python -m experiments.train --config=configs/retro_qa.py:small \
-    --config.retro_from=runs/simplewiki/retro \
+  C="--config=configs/retro_qa.py:small --workdir=runs/simplewiki/qa"
+  python -m experiments.train $C --config.retro_from=runs/simplewiki/retro \
     --config.questions.train="('webquestions:train=train.json',)" \
-    --config.questions.dev="('webquestions:dev=train.json',)" \
-    --workdir=runs/simplewiki/qa
-  python -m experiments.evaluate --config=configs/retro_qa.py:small \
-    --config.evaluate.questions="('webquestions:test=test.json',)" \
-    --workdir=runs/simplewiki/qa
+    --config.questions.dev="('webquestions:dev=train.json',)"
+  python -m experiments.evaluate $C \
+    --config.evaluate.questions="('webquestions:test=test.json',)"
 
 With --config.retro_from=runs/simplewiki/baseline it is the closed-book model.
 """
-
-import ml_collections
 
 from configs import retro_variants
 from experiments.engine import configs
 from experiments.retro_qa.config import Config
 
-ARGS = ('base', 'small', 'test')
 
-
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration: the paper's settings, small ones, or a test's."""
-  configs.check_arg(arg, ARGS)
+def get_config(arg: str = 'base') -> configs.Config:
+  configs.check_arg(arg, ('base', 'small', 'test'))
   c = configs.of(Config)
   # Passages.
   c.qa.num_passages = 20
@@ -45,9 +36,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.optimizer.warmup_steps = 750
   c.optimizer.final_fraction = 0.1
   c.log_every = 10
-  c.eval_every = 1000
+  c.eval_every = c.checkpoint_every = 1000
   c.eval_batches = 8
-  c.checkpoint_every = 1000
   if arg == 'small':
     c.qa.num_passages = 5
     c.batch_size = 16
@@ -55,9 +45,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     c.optimizer.learning_rate = 3e-4
     c.optimizer.warmup_steps = 50
     c.log_every = 20
-    c.eval_every = 200
+    c.eval_every = c.checkpoint_every = 200
     c.eval_batches = 10
-    c.checkpoint_every = 200
   elif arg == 'test':
     retro_variants.finish(c, arg)
     c.qa.num_passages = 2

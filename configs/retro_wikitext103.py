@@ -8,40 +8,29 @@ trained with 2 neighbors, evaluated with 10, scored with a context of three
 quarters of a sequence. The paper takes the baseline of step 35,000, its best: end
 the run of the baseline there. The paper's RETROfit retrieves from Wikipedia, this one
 from the training documents. RETRO from scratch over-fits this text. The encoder
-shares the embeddings and has the decoder's width; the paper gives no more of it.
-Written for 8 GPUs of 80 GB and not run here: in training a device takes 128 / 8 / 8 =
-2 sequences at a time, 3.1 GB of logits and as much of their gradient.
+shares the embeddings and has the decoder's width; the paper gives no more of it. For 8
+GPUs of 80 GB, 2 sequences on each at a time, not run here.
 
-Bring the articles as JSON lines, the training ones and those to be scored:
-
-  python -m experiments.prepare --config=configs/retro_wikitext103.py \
+  C=--config=configs/retro_wikitext103.py R=runs/wikitext103
+  python -m experiments.prepare $C --workdir=$R \
     --config.corpus.path=wikitext103/train.jsonl \
     --config.prepare.evaluation.name=wikitext103 \
-    --config.prepare.evaluation.corpus.path=wikitext103/valid.jsonl \
-    --workdir=runs/wikitext103
-  python -m experiments.train --config=configs/retro_wikitext103.py:baseline \
-    --config.data_dir=runs/wikitext103/data --workdir=runs/wikitext103/baseline
-  python -m experiments.train --config=configs/retro_wikitext103.py \
-    --config.retrofit_from=runs/wikitext103/baseline \
-    --config.data_dir=runs/wikitext103/data \
-    --workdir=runs/wikitext103/retrofit
-  python -m experiments.evaluate --config=configs/retro_wikitext103.py \
-    --config.evaluate.split=wikitext103 \
-    --config.evaluate.baseline_workdir=runs/wikitext103/baseline \
-    --workdir=runs/wikitext103/retrofit
-  python -m experiments.tables.tables --table=retro_4 \
-    --run=wikitext103=runs/wikitext103/retrofit
+    --config.prepare.evaluation.corpus.path=wikitext103/valid.jsonl
+  python -m experiments.train $C:baseline --config.data_dir=$R/data \
+    --workdir=$R/baseline
+  python -m experiments.train $C --config.retrofit_from=$R/baseline \
+    --config.data_dir=$R/data --workdir=$R/retrofit
+  python -m experiments.evaluate $C --config.evaluate.split=wikitext103 \
+    --config.evaluate.baseline_workdir=$R/baseline --workdir=$R/retrofit
+  python -m experiments.tables.tables --table=retro_4 --run=wikitext103=$R/retrofit
 """
-
-import ml_collections
 
 from configs import retro_variants
 from experiments.engine import configs
 from experiments.retro.config import Config
 
 
-def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Return the configuration; see retro_variants for `arg`."""
+def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(Config)
   # Data.
   c.corpus.kind = 'jsonl'
@@ -52,22 +41,16 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   # Model.
   c.model.d_model = 1024
   c.model.d_ff = 4096
-  c.model.num_heads = 16
-  c.model.head_dim = 64
   c.model.num_layers = 18
   c.model.cca_layers = (6, 9, 12, 15, 18)
   c.model.encoder_d_model = 1024
   c.model.encoder_d_ff = 4096
-  c.model.encoder_num_heads = 16
-  c.model.encoder_head_dim = 64
-  c.model.encoder_num_layers = 2
   c.model.share_embeddings = True
   c.model.dropout_rate = 0.25
   c.model.dtype = 'bfloat16'
   c.model.remat = 'attention'
   # Training.
   c.sequence_chunks = 48
-  c.num_neighbors = 2
   c.num_workers = 8
   c.batch_size = 128
   c.num_steps = 100_000
@@ -77,11 +60,13 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   c.optimizer.weight_decay = 0.0  # Adam
   c.optimizer.accumulate_steps = 8
   c.log_every = 100
-  c.eval_every = 1000
+  c.eval_every = c.checkpoint_every = 1000
   c.eval_batches = 64
-  c.checkpoint_every = 1000
   retro_variants.finish(c, arg)
   k = c.neighbors.stored if arg.endswith('test') else 10
-  evaluate = {'num_neighbors': (k,), 'overlap': 0.75, 'batch_size': 16}
+  evaluate = {'num_neighbors': (k,), 'batch_size': 16}
+  evaluate['stride_chunks'] = (
+    c.sequence_chunks // 4
+  )  # three quarters of context
   configs.for_command(c, 'evaluate', **{**c.get('evaluate', {}), **evaluate})
   return c

@@ -23,7 +23,7 @@ import re
 
 from absl import flags, logging
 
-from experiments.engine import command, progress, reports
+from experiments.engine import command, progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.store import store
 from retro_jax.trained import inspection, loading
@@ -86,7 +86,7 @@ def run(
   config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
 ) -> None:
   """Inspect a document and write the page."""
-  retro_evaluate.check_alone('experiments.inspect')
+  stages.check_alone()
   trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
   passage = _passage(trained, evaluate.k, evaluate.leakage.num_neighbors)
   with progress.bar('inspect', 'chunks') as update:

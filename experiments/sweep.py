@@ -27,17 +27,15 @@ from typing import Any
 
 from absl import flags, logging
 
-from experiments.engine import command, reports
-from experiments.retro import (
-  config as config_lib,
-  datastore_parts,
-  evaluate as retro_evaluate,
-)
+from experiments.engine import command, progress, reports, stages
+from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.index import datastore_subsets
 from retrieval.search import names
 from retrieval.store import locks, store
 from retro_jax.data import pipeline
 from retro_jax.trained import loading
+
+_PARTS = {'neighbor': 'N', 'continuation': 'F', 'full': '[N, F]'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +95,7 @@ class Swept:
   def by_parts(self) -> Iterator[Setting]:
     """Neighbors without continuations, continuations alone, both, and neither."""
     reader = self.first_reader
-    for part, name in datastore_parts.NAMES.items():
+    for part, name in _PARTS.items():
       facts = {'num_neighbors': reader.num_neighbors, 'part': part}
       changed = dataclasses.replace(reader, neighbor_part=part)
       yield Setting(name, changed, facts)
@@ -115,9 +113,10 @@ class Swept:
     }
     for share, ids in parts.items():
       k = reader.num_neighbors
-      path = datastore_parts.find_neighbors(
-        self.trained.data, self.root, self.evaluate.split, share, k, self.seed
-      )
+      with progress.bar(f'neighbors in {100 * share:g} %', 'chunks') as update:
+        path = self.trained.data.datastore.neighbors_in_part(
+          self.root, self.evaluate.split, share, k, self.seed, update
+        )
       facts = {
         'share': share,
         'datastore_chunks': len(ids),
@@ -251,7 +250,7 @@ def run(
     raise ValueError(
       'A sweep is of a model that retrieves; this is a baseline.'
     )
-  retro_evaluate.check_alone('experiments.sweep')
+  stages.check_alone()
   swept, found = Swept(trained, evaluate, config.seed, root), {}
   with retro_evaluate.scorer(trained, config, evaluate.batch_size) as score:
     for name in names or flags.FLAGS.sweep:

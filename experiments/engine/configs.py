@@ -10,7 +10,7 @@ file of configs/ gives values only:
     c = configs.of(Config, task='retro')
     c.model.d_model = 128
     c.optimizer.learning_rate = 3e-3
-    configs.for_command(c, 'evaluate', overlap=0.875)
+    configs.for_command(c, 'evaluate', stride_chunks=4)
     return c
 
 The ConfigDict is locked, so that an unknown name is an error in that line. A field

@@ -10,7 +10,7 @@ from absl import logging
 import jax
 
 from experiments.engine import reports
-from retrieval.store import locks
+from retrieval.store import locks, manifests, store
 
 Rows = list[tuple[str, str]]  # (quantity, value)
 
@@ -64,3 +64,20 @@ def run(
         table.append(('' if i else stage, name, value, '' if i else sec))
   reports.print_table(heads, table, wrap=True)
   logging.info('The data are in %s.', root)
+
+
+def verify_stores(root: pathlib.Path) -> Rows:
+  """Compare the checksums of the stores in a folder and in its folders.
+
+  Raises:
+    ValueError: naming the first file that is missing or damaged.
+  """
+  rows = []
+  found = [*root.glob('*/manifest.json'), *root.glob('*/*/manifest.json')]
+  for path in sorted(file.parent for file in found):
+    name = path.relative_to(root).as_posix()
+    manifest = manifests.read_json(path / store.MANIFEST)
+    if 'shards' in manifest and '.' not in name:  # a dot marks a draft
+      store.Store(path, manifest).verify()
+      rows.append((f'checksums, {name}', 'right'))
+  return rows

@@ -23,7 +23,7 @@ import pathlib
 
 import jax
 
-from experiments.engine import progress, reports
+from experiments.engine import progress, reports, stages
 from experiments.in_context import answer
 from experiments.in_context.config import Config, Evaluate
 from experiments.retro import evaluate as retro_evaluate
@@ -41,7 +41,7 @@ def load(
   Raises:
     ValueError: for a RETRO, or a config that several processes run.
   """
-  retro_evaluate.check_alone('in-context retrieval')
+  stages.check_alone()
   trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
   if trained.model.config.cca_layers:
     raise ValueError(

@@ -9,7 +9,7 @@
 Mixes RUN's newest model with the datastore that experiments.prepare made in DIR.
 lambda, temperature and k are tuned on a random share of the held-out documents
 (--config.knn_lm.tune_share); every figure is measured on the other documents.
---config.evaluate.split, overlap, stride_chunks and max_documents hold for every
+--config.evaluate.split, stride_chunks and max_documents hold for every
 row. Refuses a datastore that holds an evaluated document. Prints a table and writes
 DIR/knn_lm.json. A killed search continues when run again.
 """
@@ -54,17 +54,15 @@ class Row:
     """The row as JSON values."""
     row = {'name': self.name, **self.evaluation.summary()}
     if self.setting:
-      row |= _setting_fields(self.setting)
+      row |= _setting_fields(*self.setting)
     if self.minus_alone:
       row['minus_alone'] = dataclasses.asdict(self.minus_alone)
     return row
 
 
-def _setting_fields(setting) -> dict[str, float]:
-  k, temperature, weight = setting
-  alpha = 1 / temperature
-  names = ('k', 'temperature', 'alpha', 'lambda')
-  return dict(zip(names, (k, temperature, alpha, weight), strict=True))
+def _setting_fields(k, temperature, weight) -> dict[str, float]:
+  fields = {'k': k, 'temperature': temperature, 'alpha': 1 / temperature}
+  return fields | {'lambda': weight}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +70,10 @@ class Swept:
   """Nats of the evaluated documents under every setting."""
 
   grid: knn_lm.Grid  # the settings that are tuned
-  nats: np.ndarray  # [K, T, W, D] nats under the settings of the grid
+  nats: np.ndarray  # [K, T, W, D] under these
   fixed: tuple[int, float, float]  # the setting that is not tuned
-  fixed_nats: np.ndarray  # [D] nats under the fixed setting
-  alone: evaluate_lib.Evaluation  # the model's own evaluation
+  fixed_nats: np.ndarray  # [D] under this one
+  alone: evaluate_lib.Evaluation  # of the model
   # k -> share of the tokens that are among their k neighbors' values
   found: dict[int, float]
 
@@ -102,7 +100,7 @@ def look_up(
     ValueError: when index, datastore and settings do not fit each other.
   """
   k, sequence_chunks = max(config.knn_lm.ks), trained.config.sequence_chunks
-  stride = evaluate.stride(sequence_chunks)
+  stride = evaluate.stride_chunks
   read_k = knn_lm_task.num_neighbors(trained, config)
   reader = loading.chunk_reader(
     trained.config, trained.data, evaluate.split, read_k
@@ -225,18 +223,15 @@ def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
   cost = swept.nats[..., tuned].sum(-1)  # zeros where nothing is tuned
   flat = swept.nats.reshape(-1, swept.nats.shape[-1])
   alone = swept.alone.take(~tuned)
-
-  def row(name, nats, setting):
-    found = dataclasses.replace(alone, nats=nats[~tuned])
-    return Row(name, found, evaluate_lib.compare(found, alone), setting)
-
-  best = int(cost.argmin())
-  rows = [Row('model alone', alone), row('kNN-LM', flat[best], grid.at(best))]
-  per_k = cost[0].size
+  places = {'kNN-LM': int(cost.argmin())}
   for i, k in enumerate(grid.ks if len(grid.ks) > 1 else ()):
-    place = i * per_k + int(cost[i].argmin())
-    rows.append(row(f'kNN-LM, k={k}', flat[place], grid.at(place)))
-  rows.append(row("kNN-LM, paper's", swept.fixed_nats, swept.fixed))
+    places[f'kNN-LM, k={k}'] = i * cost[0].size + int(cost[i].argmin())
+  found = {name: (flat[i], grid.at(i)) for name, i in places.items()}
+  found["kNN-LM, paper's"] = swept.fixed_nats, swept.fixed
+  rows = [Row('model alone', alone)]
+  for name, (nats, setting) in found.items():
+    own = dataclasses.replace(alone, nats=nats[~tuned])
+    rows.append(Row(name, own, evaluate_lib.compare(own, alone), setting))
   return rows
 
 
@@ -246,7 +241,7 @@ def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
   size = swept.alone.num_bytes
   return [
     {
-      **_setting_fields(swept.grid.at(i)),
+      **_setting_fields(*swept.grid.at(i)),
       **{
         name: float(nats[part].sum() / size[part].sum() / np.log(2))
         for name, part in (('tuned_on', tuned), ('reported', ~tuned))

@@ -123,7 +123,7 @@ class _Keys:
         stride_chunks=settings.stride_chunks,
         batch_size=settings.batch_size,
         dtype=DTYPE,
-        progress=lambda done: shown and shown(done, self.counts[shard]),
+        progress=shown,
       )
     return {
       'keys': tokens.keys,

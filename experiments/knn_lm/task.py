@@ -21,7 +21,6 @@ from experiments.engine import program as program_lib
 from experiments.knn_lm.config import Config, KnnLm
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import index as index_lib, key_values
-from retrieval.nn import sharding
 from retrieval.store import store
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model, loading
@@ -40,12 +39,12 @@ class Folder:
 
   @property
   def datastore(self) -> pathlib.Path:
-    """Keys and next tokens."""
+    """Folder of the keys and next tokens."""
     return self.root / 'datastore'
 
   @property
   def index(self) -> pathlib.Path:
-    """Index of the keys."""
+    """Folder of the index of the keys."""
     return self.root / 'index'
 
   def open_index(
@@ -123,8 +122,11 @@ def features(
 
   Batches are divided by rows over the devices of this process.
   """
-  mesh, rules = program_lib.mesh_and_rules(config, jax.local_devices())
-  sharding.batch_sharding(mesh, batch_size)
-  return retro_evaluate.on_mesh(
-    knn_lm.token_features, trained, mesh, rules, replicate=False
+  return retro_evaluate.scorer(
+    trained,
+    config,
+    batch_size,
+    knn_lm.token_features,
+    jax.local_devices(),
+    replicate=False,
   )

@@ -31,12 +31,9 @@ from typing import Any
 from absl import flags
 import numpy as np
 
-from experiments.engine import named_runs, reports
-from experiments.retro import (
-  config as config_lib,
-  datastore_parts,
-  evaluate as retro_evaluate,
-)
+from experiments.engine import named_runs, progress, reports, stages
+from experiments.retro import config as config_lib, evaluate as retro_evaluate
+from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.trained import loading
@@ -64,13 +61,13 @@ _OPTIONS = {
   'source': str,
   'data': str,
   'k': named_runs.number(int, 0, float('inf')),
-  'part': named_runs.one_of(datastore_parts.NAMES),
+  'part': named_runs.one_of(chunks_lib.PARTS),
   'share': named_runs.number(float, 0, 1),
   'retrieval': named_runs.one_of(_MODES),
 }
 _EXPECTED = (
   'source=NAME, data=DIR, k=N (from 1), part=PART, one of '
-  f'{tuple(datastore_parts.NAMES)}, share=S (above 0, at most 1) or '
+  f'{chunks_lib.PARTS}, share=S (above 0, at most 1) or '
   f'retrieval=MODE, one of {_MODES}'
 )
 
@@ -97,10 +94,11 @@ def _open(
   """Load a run: the model, what it reads, and the kind of retrieval."""
   trained = retro_evaluate.load(
     config,
-    dataclasses.replace(evaluate, workdir=run.workdir),
+    dataclasses.replace(
+      evaluate, workdir=run.workdir, source=run.source or evaluate.source
+    ),
     run.workdir,
-    data_dir=run.data or config.data_dir,
-    source=run.source or evaluate.source,
+    data_dir=run.data,
   )
   baseline = not trained.model.config.cca_layers
   if baseline and run != Run(run.workdir, data=run.data):
@@ -121,9 +119,12 @@ def _measure(
   trained, reader, retrieval = _open(config, evaluate, run)
   if run.share:
     k, seed = reader.num_neighbors, config.seed
-    path = datastore_parts.find_neighbors(
-      trained.data, workdir, evaluate.split, run.share, k, seed
-    )
+    with progress.bar(
+      f'neighbors in {100 * run.share:g} %', 'chunks'
+    ) as update:
+      path = trained.data.datastore.neighbors_in_part(
+        workdir, evaluate.split, run.share, k, seed, update
+      )
     reader = dataclasses.replace(reader, neighbors=path)
   with retro_evaluate.scorer(trained, config, evaluate.batch_size) as score:
     return retro_evaluate.measure(
@@ -159,7 +160,7 @@ def compare(
   Raises:
     ValueError: for rows that do not fit.
   """
-  retro_evaluate.check_alone('experiments.compare')
+  stages.check_alone()
   given = parse(values or flags.FLAGS.row)
   for one in itertools.chain(*given.values()):
     _open(config, evaluate, one)  # a row that does not fit ends this first

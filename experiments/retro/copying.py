@@ -22,7 +22,7 @@ import pathlib
 
 import jax
 
-from experiments.engine import progress, reports
+from experiments.engine import reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retro_jax.evaluation import (
   copying as copying_lib,
@@ -31,10 +31,12 @@ from retro_jax.evaluation import (
 )
 from retro_jax.trained import loading
 
+_NEIGHBORS = (('on', 'neighbors'), ('shuffled', 'shuffled ones'))
+
 
 def _load(config, workdir, evaluate):
   """The run, its nats of each token, and what reads a split."""
-  retro_evaluate.check_alone('This evaluation')
+  stages.check_alone()
   trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
   params = jax.device_put(trained.params)
   nats = functools.partial(loading.batch_nll, trained.model, params)
@@ -81,7 +83,7 @@ def copying(
 
   alone = measure(copying_lib.Mixture(nats, length), scored, 'on', 'alone')
   rows = [('model alone', alone, [])]
-  for retrieval, name in (('on', 'neighbors'), ('shuffled', 'shuffled ones')):
+  for retrieval, name in _NEIGHBORS:
     mixture = copying_lib.Mixture(nats, length)
     measure(mixture, fitted, retrieval, 'fit')
     mixture.fit()
@@ -99,20 +101,12 @@ def editing(
   """Evaluate edits of the neighbors."""
   trained, nats, read = _load(config, workdir, evaluate)
   rows, source, k = [], trained.data.source, evaluate.k
-  chunks = trained.config.sequence_chunks
-  for shuffled, name in ((False, 'neighbors'), (True, 'shuffled ones')):
-    with progress.bar('evaluate alone', 'chunks') as update:
-      alone, examples = editing_lib.collect(
-        nats,
-        read(evaluate.split),
-        sequence_chunks=chunks,
-        stride_chunks=evaluate.stride(chunks),
-        batch_size=evaluate.batch_size,
-        shuffled=shuffled,
-        max_documents=evaluate.max_documents,
-        seed=config.seed,
-        progress=update,
-      )
+  how = {'seed': config.seed, 'read': editing_lib.collect}
+  for retrieval, name in _NEIGHBORS:
+    reader = read(evaluate.split)
+    alone, examples = retro_evaluate.measure(
+      nats, reader, trained, evaluate, retrieval, 'alone', **how
+    )
     rows = rows or [('model alone', alone, [])]
     edited, weights = editing_lib.cross_fit(examples)
     found = editing_lib.edited(alone, examples, edited)

@@ -7,10 +7,10 @@
 
 Evaluates the newest checkpoint of DIR with retrieval on for every k of
 --config.evaluate.num_neighbors, with retrieval off, and with shuffled neighbors (a
-control: each chunk gets the neighbors of another document's chunk). The baseline
-is evaluated if its folder is given. --config.evaluate.oracle adds a diagnostic
-that is not a score: each chunk gets itself with its continuation, which shows how
-well the model copies. Prints a table and writes DIR/evaluation.json.
+control: each chunk gets those of another document's chunk), and the baseline if it
+is given. --config.evaluate.oracle adds a diagnostic that is not a score: each chunk
+gets itself with its continuation, which shows how well the model copies. Prints a
+table and writes DIR/evaluation.json.
 
 --config.evaluate.evaluators names other measurements: copying, editing, lambada,
 summary (experiments/retro/{copying,examples}.py).
@@ -27,7 +27,6 @@ from typing import Annotated, Any, Literal
 
 from flax import linen as nn
 import jax
-from jax.sharding import NamedSharding, PartitionSpec as P
 
 from experiments.engine import program as program_lib, progress, reports
 from experiments.retro import config as config_lib
@@ -42,13 +41,13 @@ from retro_jax.trained import language_model, loading
 
 FILE = 'evaluation.json'
 OFF, BASELINE = 'RETRO off', 'baseline'  # names of rows
-# Name -> module and function of (config, workdir, evaluate).
+# Function of (config, workdir, evaluate) -> its module.
 EVALUATORS = {
-  'bits_per_byte': ('evaluate', 'bits_per_byte'),
-  'copying': ('copying', 'copying'),
-  'editing': ('copying', 'editing'),
-  'lambada': ('examples', 'lambada'),
-  'summary': ('examples', 'summary'),
+  'bits_per_byte': 'evaluate',
+  'copying': 'copying',
+  'editing': 'copying',
+  'lambada': 'examples',
+  'summary': 'examples',
 }
 Mode = tuple[str, str, int]  # name, retrieval, k
 Number = Annotated[int, settings.Range(0, 2**16)]
@@ -88,7 +87,7 @@ class Sweep:
 class Evaluate:
   """Evaluation: whole documents, every token scored once."""
 
-  evaluators: tuple[str, ...] = ('bits_per_byte',)  # of `EVALUATORS`
+  evaluators: tuple[Literal[*EVALUATORS], ...] = ('bits_per_byte',)
   workdir: str = ''  # '': --workdir
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   baseline_workdir: str = ''
@@ -99,10 +98,8 @@ class Evaluate:
   num_neighbors: tuple[Annotated[int, settings.Range(1, 2**16)], ...] = (2,)
   shuffled: bool = True
   oracle: bool = False  # a diagnostic: the text to be predicted as neighbor
-  stride_chunks: settings.SizeOrZero = 0  # 0: half a sequence
-  # Or the share of a sequence that is context to the scored part: 0.75 or 0.875
-  # for Wikitext103.
-  overlap: settings.Rate | None = None
+  # Chunks between the starts of windows; 0: half a sequence.
+  stride_chunks: settings.SizeOrZero = 0
   max_documents: settings.Count = 0  # 0: all
   batch_size: settings.Size = 8
   examples: Examples = Examples()
@@ -114,33 +111,11 @@ class Evaluate:
     settings.check(self)
     if not self.num_neighbors:
       raise ValueError('num_neighbors: expected at least one number.')
-    if self.overlap is not None and self.stride_chunks:
-      raise ValueError(
-        f'overlap {self.overlap} and stride_chunks {self.stride_chunks}: '
-        'expected one of them.'
-      )
-    for name in self.evaluators:
-      if name not in EVALUATORS:
-        raise ValueError(
-          f'evaluators: {name!r}: expected one of {list(EVALUATORS)}.'
-        )
 
   @property
   def k(self) -> int:
     """The first number of neighbors."""
     return self.num_neighbors[0]
-
-  def stride(self, sequence_chunks: int) -> int:
-    """Number of chunks between the starts of windows; 0 is half a sequence."""
-    if self.overlap is None:
-      return self.stride_chunks
-    stride = (1 - self.overlap) * sequence_chunks
-    if abs(stride - round(stride)) > 1e-6:
-      raise ValueError(
-        f'evaluate.overlap {self.overlap}: expected a whole number of the '
-        f'{sequence_chunks} chunks of a sequence.'
-      )
-    return round(stride)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,13 +123,12 @@ class Result:
   """One row of the table."""
 
   name: str  # model and kind of retrieval
-  retrieval: str  # 'on', 'off', 'shuffled' or 'oracle'
+  retrieval: str  # one of `evaluate.RETRIEVALS`
   num_neighbors: int  # k, 0 without retrieval
-  step: int  # number of the checkpoint
-  evaluation: evaluate_lib.Evaluation  # measurements of the documents
-  # bits per byte minus those of the same RETRO with retrieval off
+  step: int  # of the checkpoint
+  evaluation: evaluate_lib.Evaluation
+  # bits per byte minus those of retrieval off, and minus the baseline's
   minus_off: bootstrap.Interval | None = None
-  # and minus those of the baseline
   minus_baseline: bootstrap.Interval | None = None
 
   def to_json(self) -> dict[str, Any]:
@@ -169,40 +143,28 @@ def scorer(
   trained: loading.TrainedRetro,
   config: config_lib.Config,
   batch_size: int,
-  score: Callable[..., jax.Array] = evaluate_lib.score_chunks,
-) -> Iterator[evaluate_lib.ScoreFn]:
-  """Yield a compiled score function; parameters are sharded over the mesh."""
-  mesh, rules = program_lib.mesh_and_rules(config)
-  rows = sharding.batch_sharding(mesh, batch_size)
-  with on_mesh(score, trained, mesh, rules) as compiled:
-    yield lambda row: compiled(sharding.global_batch(row, rows))
-
-
-@contextlib.contextmanager
-def on_mesh(
-  function: Callable[..., Any],
-  trained: loading.TrainedRetro,
-  mesh,
-  rules,
+  score: Callable[..., Any] = evaluate_lib.score_chunks,
+  devices: Sequence[jax.Device] | None = None,
   replicate: bool = True,
-) -> Iterator[Callable[..., Any]]:
-  """Yield `function(model, params, batch)` compiled, as a function of the batch.
+) -> Iterator[Callable[[pipeline.Row], Any]]:
+  """Yield `score(model, params, batch)`, compiled, as a function of the batch.
 
   Args:
+    devices: of the mesh over which parameters and rows are divided; default: all.
     replicate: whether every device gets the whole result, or its own rows.
   """
-  shardings, compiled = _compile(
-    function, trained.model, mesh, rules, replicate
-  )
+  mesh, rules = program_lib.mesh_and_rules(config, devices)
+  rows = sharding.batch_sharding(mesh, batch_size)
+  shardings, compiled = _compile(score, trained.model, mesh, rules, replicate)
   params = jax.device_put(trained.params, shardings)
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
-    yield functools.partial(compiled, params)
+    yield lambda row: compiled(params, sharding.global_batch(row, rows))
 
 
 @functools.cache
 def _compile(function, model, mesh, rules, replicate):
   shardings = initial.param_shardings(model.config, mesh, rules)
-  rows = NamedSharding(mesh, P(sharding.BATCH_AXES))
+  rows = sharding.batch_sharding(mesh)
   compiled = jax.jit(
     functools.partial(function, model),
     in_shardings=(shardings, rows),
@@ -221,29 +183,36 @@ def on_and_off(trained: loading.TrainedRetro, ks: Sequence[int]) -> list[Mode]:
 def modes_of(trained: loading.TrainedRetro, evaluate: Evaluate) -> list[Mode]:
   """Every row for one model."""
   modes, k = on_and_off(trained, evaluate.num_neighbors), evaluate.k
-  if trained.model.config.cca_layers and evaluate.shuffled:
+  if not trained.model.config.cca_layers:
+    return modes
+  if evaluate.shuffled:
     modes.append((f'RETRO shuffled, k={k}', 'shuffled', k))
-  if trained.model.config.cca_layers and evaluate.oracle:
+  if evaluate.oracle:
     modes.append(('RETRO oracle', 'oracle', 1))
   return modes
 
 
 def measure(
-  score: evaluate_lib.ScoreFn,
+  score: Callable[[pipeline.Row], Any],
   reader: pipeline.ChunkReader,
   trained: loading.TrainedRetro,
   evaluate: Evaluate,
   retrieval: str,
   name: str,
   seed: int,
-) -> evaluate_lib.Evaluation:
-  """Run `evaluate.evaluate` with the config's settings and a progress bar."""
+  read: Callable[..., Any] = evaluate_lib.evaluate,
+) -> Any:
+  """Run `evaluate.evaluate` with the config's settings and a progress bar.
+
+  Args:
+    read: a function with the arguments of `evaluate.evaluate`.
+  """
   with progress.bar(f'evaluate {name}', 'chunks') as update:
-    return evaluate_lib.evaluate(
+    return read(
       score,
       reader,
       sequence_chunks=trained.config.sequence_chunks,
-      stride_chunks=evaluate.stride(trained.config.sequence_chunks),
+      stride_chunks=evaluate.stride_chunks,
       batch_size=evaluate.batch_size,
       retrieval=retrieval,
       max_documents=evaluate.max_documents,
@@ -258,10 +227,9 @@ def open_readers(
   trained: loading.TrainedRetro, evaluate: Evaluate, modes: Sequence[Mode]
 ) -> dict[int, pipeline.ChunkReader]:
   """Open and compare the stores of the modes: k -> reader of the split."""
-  evaluate.stride(trained.config.sequence_chunks)
   readers = {
     k: loading.chunk_reader(trained.config, trained.data, evaluate.split, k)
-    for k in {k for _, _, k in modes}
+    for _, _, k in modes
   }
   for reader in readers.values():
     _ = reader.stores
@@ -284,19 +252,17 @@ def evaluate_trained(
         compiled, readers[k], trained, evaluate, retrieval, name, config.seed
       )
       results.append(Result(name, retrieval, k, trained.step, found))
-  return compare(results)
+  return results
 
 
 def compare(results: Sequence[Result]) -> list[Result]:
   """Compare results with RETRO[OFF] and the baseline among them."""
-  others = {x.name: x for x in results}
+  others = {x.name: x.evaluation for x in results}
 
   def minus(x: Result, name: str) -> bootstrap.Interval | None:
-    other = others.get(name, x)
-    same = other is x
-    return (
-      None if same else evaluate_lib.compare(x.evaluation, other.evaluation)
-    )
+    if x.name == name or name not in others:
+      return None
+    return evaluate_lib.compare(x.evaluation, others[name])
 
   return [
     dataclasses.replace(
@@ -312,23 +278,26 @@ def load(
   workdir: str | os.PathLike,
   *,
   on_mesh: bool = True,
-  **changes: Any,
+  data_dir: str | os.PathLike = '',
 ) -> loading.TrainedRetro:
   """Load a run, `evaluate.workdir` or `workdir`, with the config's embedder.
 
   Args:
     on_mesh: whether the parameters are sharded over the config's mesh.
-    **changes: other arguments of `language_model.load`.
+    data_dir: default: the config's, or that of the training.
   """
+  mesh = rules = None
   if on_mesh:
-    changes['mesh'], changes['rules'] = program_lib.mesh_and_rules(config)
-  how = {
-    'data_dir': config.data_dir,
-    'source': evaluate.source,
-    'reranker': evaluate.reranker,
-    'step': evaluate.step,
-  }
-  trained = language_model.load(evaluate.workdir or workdir, **how | changes)
+    mesh, rules = program_lib.mesh_and_rules(config)
+  trained = language_model.load(
+    evaluate.workdir or workdir,
+    str(data_dir) or config.data_dir,
+    source=evaluate.source,
+    reranker=evaluate.reranker,
+    step=evaluate.step,
+    mesh=mesh,
+    rules=rules,
+  )
   return with_models(trained, config)
 
 
@@ -353,9 +322,14 @@ def load_baseline(
   workdir = evaluate.baseline_workdir
   if not workdir:
     return None
-  own = {'source': '', 'reranker': '', 'step': evaluate.baseline_step}
-  alone = dataclasses.replace(evaluate, workdir=workdir)
-  found = load(config, alone, workdir, data_dir=str(data_dir), **own)
+  alone = dataclasses.replace(
+    evaluate,
+    workdir=workdir,
+    step=evaluate.baseline_step,
+    source='',
+    reranker='',
+  )
+  found = load(config, alone, workdir, data_dir=data_dir)
   if found.model.config.cca_layers:
     raise ValueError(
       f'{workdir}: evaluate.baseline_workdir names a model that retrieves; '
@@ -384,18 +358,15 @@ def _print(results: Sequence[Result]) -> None:
 
 
 def cells(
-  found: evaluate_lib.Evaluation, difference: bootstrap.Interval | None
+  found: evaluate_lib.Evaluation, less: bootstrap.Interval | None
 ) -> tuple[str, ...]:
   """Bits per byte, a difference with its interval (or '', '') and perplexities."""
-  x = difference
+  perplexities = found.token_perplexity, found.word_perplexity
   return (
     f'{found.bits_per_byte:.4f}',
-    f'{x.mean:+.4f}' if x else '',
-    f'{x.low:+.4f} {x.high:+.4f}' if x else '',
-    *(
-      f'{x:,.2f}' if x < 1e5 else f'{x:.3g}'
-      for x in (found.token_perplexity, found.word_perplexity)
-    ),
+    f'{less.mean:+.4f}' if less else '',
+    f'{less.low:+.4f} {less.high:+.4f}' if less else '',
+    *(f'{x:,.2f}' if x < 1e5 else f'{x:.3g}' for x in perplexities),
   )
 
 
@@ -407,8 +378,9 @@ def bits_per_byte(
   baseline = load_baseline(config, evaluate, trained.data.root)
   results = evaluate_trained(trained, config, evaluate)
   if baseline is not None:
-    results = compare(results + evaluate_trained(baseline, config, evaluate))
+    results += evaluate_trained(baseline, config, evaluate)
   if not jax.process_index():
+    results = compare(results)
     rows = [result.to_json() for result in results]
     content = {'rows': rows, 'settings': dataclasses.asdict(evaluate)}
     reports.write_json(pathlib.Path(workdir) / FILE, content)
@@ -420,12 +392,5 @@ def evaluate(
 ) -> None:
   """Run the evaluators that are named."""
   for name in evaluate.evaluators:
-    module, function = EVALUATORS[name]
-    module = importlib.import_module(f'experiments.retro.{module}')
-    getattr(module, function)(config, workdir, evaluate)
-
-
-def check_alone(what: str) -> None:
-  """Raise ValueError in one of several processes."""
-  if jax.process_count() > 1:
-    raise ValueError(f'{what} runs in one process.')
+    module = importlib.import_module(f'experiments.retro.{EVALUATORS[name]}')
+    getattr(module, name)(config, workdir, evaluate)

@@ -19,11 +19,11 @@ Evaluates RETRO with retrieval on and off, and the baseline of
 the words, or DIR/summary.json.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 import dataclasses
 import functools
+import itertools
 import math
-import os
 import pathlib
 import string
 from typing import Any
@@ -31,7 +31,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.engine import progress, reports
+from experiments.engine import progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers
@@ -40,8 +40,6 @@ from retro_jax.decoding import decode
 from retro_jax.evaluation import continuations
 from retro_jax.trained import loading
 
-LAMBADA_FIELDS = (('text',),)
-SUMMARY_FIELDS = (('article', 'text'), ('summary',))
 WORD_TOKENS = 16  # drawn for each text; only a longer last word gets more
 PROMPT = '\n\nTL; DR:'
 _AROUND = string.punctuation + '\u2018\u2019\u201c\u201d\u2014\u2026'
@@ -51,19 +49,22 @@ _AROUND = string.punctuation + '\u2018\u2019\u201c\u201d\u2014\u2026'
 class Mode:
   """A model and its kind of retrieval."""
 
-  name: str  # name of the row
+  name: str  # of the row
   retrieval: str  # 'on' or 'off'
   num_neighbors: int  # k
-  trained: loading.TrainedRetro  # the model
+  trained: loading.TrainedRetro
   # finds the neighbors of tokens; None without retrieval
   retrieve: samples.RetrieveFn | None
-  workdir: str  # folder of the model's run
+  workdir: str  # of the model's run
 
 
 def read(
-  examples: retro_evaluate.Examples, fields: Sequence[Sequence[str]]
+  examples: retro_evaluate.Examples, *fields: tuple[str, ...]
 ) -> list[tuple[str, ...]]:
   """Read the examples that a config names.
+
+  Args:
+    fields: names of each field, of which a record has the first one that it has.
 
   Raises:
     FileNotFoundError: for a missing file.
@@ -76,25 +77,22 @@ def read(
       f'config.evaluate.examples.path={examples.path!r}: expected a file of JSON '
       f'lines with {wanted}.'
     )
-  for where, record in readers.json_lines(path):
+  limit = examples.max_examples or None
+  for where, record in itertools.islice(readers.json_lines(path), limit):
     chosen = [next((n for n in x if n in record), x[0]) for x in fields]
     found.append(tuple(readers.string(record, n, where) for n in chosen))
-    if len(found) == examples.max_examples:
-      break
   if not found:
     raise ValueError(f'{path}: holds no example.')
   return found
 
 
 def modes(
-  config: config_lib.Config,
-  workdir: str | os.PathLike,
-  evaluate: retro_evaluate.Evaluate,
+  config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
 ) -> Iterator[Mode]:
   """RETRO with retrieval on and off, and the baseline that the config names."""
   trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
   baseline = retro_evaluate.load_baseline(config, evaluate, trained.data.root)
-  runs = {str(evaluate.workdir or workdir): trained}
+  runs = {evaluate.workdir or workdir: trained}
   if baseline is not None:
     runs[evaluate.baseline_workdir] = baseline
   for run, one in runs.items():
@@ -144,7 +142,7 @@ def last_words(
   # Equal lengths together, so that few programs are compiled.
   order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
   words = [''] * len(prompts)
-  size = min(batch_size, len(prompts) or 1)
+  size = min(batch_size, len(prompts))
   params = jax.device_put(trained.params)
   with progress.bar(f'last words, {mode.name}', 'texts') as update:
     for low in range(0, len(order), size):
@@ -183,7 +181,7 @@ def summary_nats(
     chunk_length=sizes.chunk_length,
     neighbor_length=sizes.neighbor_length,
     sequence_chunks=chunks,
-    stride_chunks=evaluate.stride(chunks) or max(1, chunks // 2),
+    stride_chunks=evaluate.stride_chunks or max(1, chunks // 2),
     num_neighbors=mode.num_neighbors,
     batch_size=evaluate.examples.batch_size,
   )
@@ -203,7 +201,7 @@ def lambada(
   config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
 ) -> None:
   """Measure the accuracy of the last word of each text."""
-  texts = read(evaluate.examples, LAMBADA_FIELDS)
+  texts = read(evaluate.examples, ('text',))
   examples = [split(text) for (text,) in texts]
 
   def measure(mode: Mode):
@@ -221,7 +219,7 @@ def summary(
   config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
 ) -> None:
   """Measure bits per byte of the summary of each article."""
-  examples = read(evaluate.examples, SUMMARY_FIELDS)
+  examples = read(evaluate.examples, ('article', 'text'), ('summary',))
   size = np.asarray([len(f' {s}'.encode()) for _, s in examples], np.float64)
 
   def measure(mode: Mode):
@@ -233,7 +231,7 @@ def summary(
 
 def _run(config, workdir, evaluate, name, field, measure) -> None:
   """Measure each mode, print the table and write NAME.json."""
-  retro_evaluate.check_alone(name)
+  stages.check_alone()
   rows: list[dict[str, Any]] = []
   for mode in modes(config, workdir, evaluate):
     mode.trained.data.check_tokenizer()

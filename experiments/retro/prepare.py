@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import itertools
+from typing import Any
 
 from absl import logging
 
@@ -36,11 +37,10 @@ from experiments.retro import config as config_lib
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
-  neighbor_store,
   neighbors as neighbors_lib,
   vectors as vectors_lib,
 )
-from retrieval.search import lda, names, sparse_index, token_store
+from retrieval.search import names
 from retrieval.store import checksums, executors, store
 from retrieval.text import (
   chunks as chunks_lib,
@@ -49,20 +49,6 @@ from retrieval.text import (
   tokens as tokens_lib,
 )
 from retro_jax.data import datastore as datastore_lib, folder as retro_data
-
-# Folder name before -train, -valid or -NAME -> kind of store.
-_KINDS = {
-  'tokens': tokens_lib.KIND,
-  'duplicates': near_duplicates.KIND,
-  'chunks': chunks_lib.KIND,
-  'vectors': vectors_lib.KIND,
-  'neighbors': neighbor_store.KIND,
-  'sparse': sparse_index.KIND,
-  'topics/model': lda.KIND,
-  'topics/vectors': vectors_lib.KIND,
-  'colbert/codec': token_store.CODEC_KIND,
-  'colbert/tokens': token_store.KIND,
-}
 
 Config = config_lib.Config
 Folder = retro_data.DataFolder
@@ -97,34 +83,34 @@ class Prepare:
 def train_tokenizer(config: Config, data: Folder) -> Rows:
   """Train a SentencePiece model on the corpus, or copy the given tokenizer."""
   path, given = data.tokenizer_path, config.tokenizer
-  if not data.has_tokenizer:
-    if given.path:
-      tokenization.load_tokenizer(given.path).save(path)
-    else:
-      limit = given.max_documents or None
-      documents = itertools.islice(corpus_lib.Corpus(config.corpus), limit)
-      texts = (
-        tokens_lib.document_text(document, config.tokens.with_title)
-        for document in documents
-        if _is_trained_on(config, document)
-      )
-      logging.info(
-        f'Training SentencePiece: {given.vocab_size} pieces, on the training '
-        f'documents of {limit or "all"} documents.'
-      )
-      tokenization.train_sentencepiece(texts, path / 'model', given.vocab_size)
+  if not data.has_tokenizer and given.path:
+    tokenization.load_tokenizer(given.path).save(path)
+  elif not data.has_tokenizer:
+    limit = given.max_documents or None
+    logging.info(
+      f'Training SentencePiece: {given.vocab_size} pieces, on the training '
+      f'documents of {limit or "all"} documents.'
+    )
+    documents = itertools.islice(corpus_lib.Corpus(config.corpus), limit)
+    held_out = config.valid_fraction, (), config.test_fraction
+    texts = (
+      tokens_lib.document_text(document, config.tokens.with_title)
+      for document in documents
+      if chunks_lib.in_split(
+        tokens_lib.hash_ids([document.id]), 'train', *held_out
+      )[0]
+    )
+    tokenization.train_sentencepiece(texts, path / 'model', given.vocab_size)
   found = data.tokenizer.vocab_size
+  same, what = found == given.vocab_size, f'vocab_size={given.vocab_size:,}'
   if given.path:
     wanted = tokenization.load_tokenizer(given.path).fingerprint
     same = data.tokenizer.fingerprint == wanted
-    what = f'path {given.path} is {wanted}'
-  else:
-    same = found == given.vocab_size
-    what = f'vocab_size is {given.vocab_size:,}'
+    what = f'path={given.path}'
   if not same:
     raise ValueError(
-      f'{path}: holds tokenizer {data.tokenizer.fingerprint} of {found:,} pieces '
-      f'already, but config.tokenizer.{what}: remove it, or name another data_dir.'
+      f'{path}: holds another tokenizer of {found:,} pieces already, but '
+      f'config.tokenizer.{what}: remove it, or name another data_dir.'
     )
   if isinstance(data.tokenizer, tokenization.WordPieceTokenizer):
     logging.warning(
@@ -132,12 +118,6 @@ def train_tokenizer(config: Config, data: Folder) -> Rows:
       "documents' bytes: compare them among WordPiece models alone."
     )
   return [('vocabulary', f'{found:,}')]
-
-
-def _is_trained_on(config: Config, document: corpus_lib.Document) -> bool:
-  held_out = config.valid_fraction, (), config.test_fraction
-  hashes = tokens_lib.hash_ids([document.id])
-  return bool(chunks_lib.in_split(hashes, 'train', *held_out)[0])
 
 
 def _build_tokens(
@@ -242,7 +222,22 @@ def embed(config: Config, data: Folder, splits: Sequence[str] = ()) -> Rows:
 
 def build_index(config: Config, data: Folder) -> Rows:
   """Builds, measures and publishes the indices that the source reads."""
-  source, rows = data.source, _build_text_indices(config, data)
+  source, rows = data.source, []
+  executor = cluster.executor(config, data.root)
+  indices = data.datastore.text_indices(config)
+  build: dict[str, Callable[..., Any]] = {
+    **{
+      name: functools.partial(indices.words, kind)
+      for name, kind in names.WORDS_OF.items()
+    },
+    'lda': indices.topics,
+    'colbert': indices.tokens,
+  }
+  if source in build:
+    with progress.bar(source, 'chunks') as update:
+      build[source](executor=executor, progress=update)
+    what = names.WORDS_OF.get(source, source)
+    rows.append((f'chunks in {what}', f'{len(indices.passages):,}'))
   if source not in names.WITH_VECTORS:
     return rows or [('index', f'not read by the source {source}')]
   vectors = data.datastore.vectors('train')
@@ -252,27 +247,9 @@ def build_index(config: Config, data: Folder) -> Rows:
     vectors.fingerprint,
     config.index,
     queries=data.datastore.vectors('valid').array('vectors'),
-    executor=cluster.executor(config, data.root),
+    executor=executor,
   )
   return rows + [(key, _text(value)) for key, value in index.report.items()]
-
-
-def _build_text_indices(config: Config, data: Folder) -> Rows:
-  """Build the indices of texts that the source reads."""
-  rows, indices = [], data.datastore.text_indices(config)
-  count = f'{len(indices.passages):,}'
-  with progress.bar(data.source, 'chunks') as update:
-    how = {'executor': cluster.executor(config, data.root), 'progress': update}
-    if kind := names.WORDS_OF.get(data.source):
-      indices.words(kind, **how)
-      rows.append((f'chunks in {kind}', count))
-    if data.source == 'lda':
-      indices.topics(**how)
-      rows.append(('chunks with topics', count))
-    if data.source == 'colbert':
-      indices.tokens(**how)
-      rows.append(('chunks in colbert', count))
-  return rows
 
 
 def find_neighbors(
@@ -356,20 +333,12 @@ _WITH_EVALUATION = ('duplicates', 'evaluation')
 
 
 def verify(data: Folder) -> Rows:
-  """Compare the checksums of the published stores, as `checksums.mode` says.
+  """Compare the checksums of what is published.
 
   Raises:
     ValueError: naming the first file that is missing or damaged.
   """
-  rows = []
-  inner = (data.root.glob(f'{x}-*/*') for x in ('topics', 'colbert'))
-  for path in sorted([*data.root.glob('*'), *itertools.chain(*inner)]):
-    name = path.relative_to(data.root).as_posix()
-    folder, *part = path.relative_to(data.root).parts
-    kind = _KINDS.get('/'.join([folder.split('-')[0].split('_')[0], *part]))
-    if kind and '.' not in name:  # a dot marks an unpublished store
-      store.Store.open(path, kind).verify()
-      rows.append((f'checksums, {name}', 'right'))
+  rows = stages.verify_stores(data.root)
   if data.path('index').exists():
     index_lib.open_index(data.path('index'), cluster='')
     rows.append(('hashes, index', 'right'))

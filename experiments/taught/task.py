@@ -35,8 +35,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.engine import loop, tasks
-from experiments.retro import evaluate as retro_evaluate
+from experiments.engine import loop, stages, tasks
 from experiments.taught import versions
 from experiments.taught.config import Config, Retriever
 from retrieval.nn import (
@@ -199,7 +198,7 @@ def make_task(
     ValueError: for settings that do not fit each other or the data.
   """
   settings, data = config.retriever, teacher.data
-  retro_evaluate.check_alone('Teaching an embedder')
+  stages.check_alone()
   found = _Candidates(settings, teacher, embedder)
   readers = {s: found.reader(data, s) for s in candidate_rows.SPLITS}
 

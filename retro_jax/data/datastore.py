@@ -2,12 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search in a data folder's training chunks: vectors, indices and retrievers."""
 
+from collections.abc import Callable
 import dataclasses
 import functools
+import os
+import pathlib
 from typing import Any
 
 from retrieval import searchers
 from retrieval.index import (
+  datastore_subsets,
   index as index_lib,
   retrievers as retrievers_lib,
   text_indices,
@@ -83,6 +87,51 @@ class Datastore:
       rerank.ByTexts(model, self.folder.chunks('train')),
       config.neighbors.candidates,
     )
+
+  def neighbors_in_part(
+    self,
+    root: str | os.PathLike,
+    split: str,
+    share: float,
+    k: int,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+  ) -> pathlib.Path:
+    """Find the k neighbors of a split's chunks in a random share of the datastore.
+
+    Returns:
+      The neighbor store, a folder below `root`. An existing store is used again.
+
+    Raises:
+      ValueError: for another source than dense, whose vectors are searched.
+    """
+    if self.folder.source_name != 'dense':
+      raise ValueError(
+        f'A part of the datastore is searched by vectors, but the source of the '
+        f'neighbors is {self.folder.source_name}; expected dense.'
+      )
+    metric = self.index.searcher.metric
+    chunks, vectors = (
+      [open_store(x) for x in (split, 'train')]
+      for open_store in (self.folder.chunks, self.vectors)
+    )
+    stores = [x.fingerprint for x in (*chunks, *vectors)]
+    made_of = store.fingerprint([*stores, metric, k, seed])[:12]
+    name = f'neighbors-{split}-{share:g}-{made_of}'
+    path = pathlib.Path(root) / 'sweep_datastore' / name
+    datastore_subsets.build_part_neighbors(
+      path,
+      chunks[0],
+      vectors[0],
+      chunks[1],
+      vectors[1],
+      metric=metric,
+      share=share,
+      k=k,
+      seed=seed,
+      progress=progress,
+    )
+    return path
 
   def text_indices(self, config: Any) -> text_indices.TextIndices:
     """Return the indices of the texts of the datastore."""

@@ -32,20 +32,21 @@ _READ_AHEAD = 32  # batches; Grain's default would hold hundreds
 Row = dict[str, np.ndarray]
 
 
+def without_neighbors(row: Row) -> Row:
+  """Return what a model reads of a row with retrieval off."""
+  return {k: x for k, x in row.items() if not k.startswith('neighbor')}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChunkReader:
   """Reads rows of chunks; only paths and settings are pickled."""
 
   chunks: str | os.PathLike  # path of the chunk store to read
-  # path of its neighbors; unused when num_neighbors is 0
-  neighbors: str | os.PathLike = ''
-  # path of the chunks that the neighbors name
-  datastore: str | os.PathLike = ''
+  neighbors: str | os.PathLike = ''  # path of its neighbors
+  datastore: str | os.PathLike = ''  # path of the chunks that these name
   num_neighbors: int = 0  # k, at most as many as are stored; 0 reads none
   neighbor_length: int = 128  # r; 2m is a chunk and its continuation
-  # 'full' is [N, F], 'neighbor' N alone, 'continuation' F alone: the rest is
-  # masked (ablations of table 13)
-  neighbor_part: str = 'full'
+  neighbor_part: str = 'full'  # of `chunks.PARTS`; the rest is masked
   skipped_neighbors: int = 0  # the best ones that are not read
 
   def __getstate__(self) -> dict[str, Any]:
@@ -214,19 +215,17 @@ def batch_shapes(
   neighbor_length: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Return the shapes and types of a batch, which `ChunkReader.read` describes."""
-  tokens = (batch_size, sequence_chunks * chunk_length)
-  kinds = {
-    'tokens': 'i4',
-    'targets': 'i4',
-    'loss_mask': '?',
-    'segment_ids': 'i4',
-  }
-  shapes = {x: jax.ShapeDtypeStruct(tokens, kind) for x, kind in kinds.items()}
+  shapes = dict.fromkeys(
+    ('tokens', 'targets', 'loss_mask', 'segment_ids'),
+    (batch_size, sequence_chunks * chunk_length),
+  )
   if num_neighbors:
     read = (batch_size, sequence_chunks, num_neighbors, neighbor_length)
-    shapes['neighbors'] = jax.ShapeDtypeStruct(read, 'i4')
-    shapes['neighbor_mask'] = jax.ShapeDtypeStruct(read, '?')
-  return shapes
+    shapes |= {'neighbors': read, 'neighbor_mask': read}
+  return {
+    name: jax.ShapeDtypeStruct(shape, '?' if name.endswith('mask') else 'i4')
+    for name, shape in shapes.items()
+  }
 
 
 def make_dataset(
@@ -238,15 +237,10 @@ def make_dataset(
   process_count: int = 1,
   **settings,
 ) -> Iterable[dict[str, np.ndarray]]:
-  """Batches of `ChunkReader.read`'s rows of this process, checkpointable.
-
-  Args:
-    **settings: other arguments of `batches`.
-  """
+  """Batches of `Sequences`; the other arguments are those of `batches`."""
   multiple_of = process_count if train else batch_size
-  source = Sequences(reader, sequence_chunks, multiple_of)
   return batches(
-    source,
+    Sequences(reader, sequence_chunks, multiple_of),
     batch_size=batch_size,
     train=train,
     process_count=process_count,
@@ -297,11 +291,10 @@ def batches(
   if choose:
     rows = rows.random_map(choose)
   rows = rows.batch(batch_size // process_count, drop_remainder=True)
-  dataset = rows.to_iter_dataset(
-    grain.ReadOptions(
-      num_threads=_READ_THREADS, prefetch_buffer_size=_READ_AHEAD
-    )
+  options = grain.ReadOptions(
+    num_threads=_READ_THREADS, prefetch_buffer_size=_READ_AHEAD
   )
+  dataset = rows.to_iter_dataset(options)
   if num_workers:
     children.start_tracker()  # workers hand batches over in shared memory
     options = grain.MultiprocessingOptions(num_workers=num_workers)
@@ -318,9 +311,8 @@ def _start_worker(index: int, count: int) -> None:
 def fingerprint(reader: ChunkReader, *, sequence_chunks: int) -> str:
   """Hash of the rows that a reader gives.
 
-  A saved position belongs to exactly one stream: Grain would read on from
-  another one without a word. Rows, seed, batch size, workers and process count
-  determine it; the latter four are for the caller to compare.
+  Grain would read on from a saved position of another stream without a word. Seed,
+  batch size, workers and process count, too, are for the caller to compare.
   """
   fields = {'reader': reader.fingerprint, 'sequence_chunks': sequence_chunks}
   return store.fingerprint(fields)

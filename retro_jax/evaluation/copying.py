@@ -99,7 +99,7 @@ class Mixture:
 
   def __call__(self, row: pipeline.Row) -> Float[np.ndarray, 'B C']:
     """Nats of each chunk's targets."""
-    bare = {k: v for k, v in row.items() if not k.startswith('neighbor')}
+    bare = pipeline.without_neighbors(row)
     nats = np.asarray(self._token_nats(bare), np.float64)
     order, share = foretell(row, self._chunk_length)
     read = (order >= 0) & np.asarray(row['loss_mask'], bool)

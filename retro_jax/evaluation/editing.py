@@ -25,6 +25,7 @@ neighbor, M chunk length, T = 2 M tokens, Q = RUNS + 1 runs, O operations.
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -275,13 +276,8 @@ def collect(
   token_nats: Callable[[pipeline.Row], np.ndarray],
   reader: pipeline.ChunkReader,
   *,
-  sequence_chunks: int,
-  stride_chunks: int = 0,
-  batch_size: int = 8,
-  shuffled: bool = False,
   max_documents: int = 0,
-  seed: int = 0,
-  progress: Callable[[int, int], None] | None = None,
+  **settings: Any,
 ) -> tuple[evaluate.Evaluation, Examples]:
   """Score documents by the model alone, and collect the examples of editing.
 
@@ -290,43 +286,23 @@ def collect(
   Args:
     token_nats: row without neighbors -> [B, L] nats of each target.
     reader: its num_neighbors is K.
-    shuffled: a control: each chunk gets the neighbors of another document's.
-    sequence_chunks: and the arguments not named here, as of `evaluate.evaluate`.
+    max_documents: at most so many, evenly spread; 0 for all.
+    **settings: of `evaluate.score_windows`.
   """
-  chunks, m = reader.stores.chunks, reader.stores.chunks.chunk_length
+  chunks, m = reader.stores.chunks, reader.chunk_length
   documents = windows_lib.find_documents(chunks, max_documents)
 
-  def read(layout: windows_lib.Layout) -> pipeline.Row:
-    retrieved_by = None
-    if shuffled:
-      at = np.maximum(layout.owner, 0)
-      retrieved_by = windows_lib.shuffle_chunks(
-        layout.ids,
-        documents.first[at],
-        documents.count[at],
-        chunks.num_chunks,
-        seed,
-      )
-    return reader.read(layout.ids, layout.segments, retrieved_by)
-
   def score_alone(row: pipeline.Row):
-    return token_nats(
-      {k: x for k, x in row.items() if not k.startswith('neighbor')}
-    )
+    return token_nats(pipeline.without_neighbors(row))
 
   total, parts = np.zeros(len(documents.index)), []
-  done, in_all = 0, int(documents.count.sum())
   for layout, row, found in evaluate.score_windows(
-    score_alone, read, documents, sequence_chunks, stride_chunks, batch_size
+    score_alone, reader, documents, **settings
   ):
     nats = np.asarray(found, np.float64)
     by_chunk = nats.reshape(*layout.scored.shape, m).sum(-1)
-    owner = layout.owner[layout.scored]
-    np.add.at(total, owner, by_chunk[layout.scored])
+    np.add.at(total, layout.owner[layout.scored], by_chunk[layout.scored])
     parts.append(examples(row, nats, layout.scored, layout.owner, m))
-    done += len(owner)
-    if progress:
-      progress(done, in_all)
   alone = evaluate.of_documents(total, chunks, documents)
   return alone, Examples.join(parts)
 

@@ -11,6 +11,7 @@ Dimension key: B batch, C chunks, M chunk length, L = C M tokens, D documents.
 
 from collections.abc import Callable, Iterator
 import dataclasses
+import itertools
 import math
 from typing import Any
 
@@ -137,15 +138,8 @@ def evaluate(
   score: ScoreFn,
   reader: pipeline.ChunkReader,
   *,
-  sequence_chunks: int,
-  stride_chunks: int = 0,
-  batch_size: int = 8,
-  retrieval: str = 'on',
   max_documents: int = 0,
-  seed: int = 0,
-  process_index: int = 0,
-  process_count: int = 1,
-  progress: Callable[[int, int], None] | None = None,
+  **settings: Any,
 ) -> Evaluation:
   """Score whole documents.
 
@@ -154,18 +148,64 @@ def evaluate(
       of all rows, such as `score_chunks`; `score_parts` also gives
       `Evaluation.chunks`.
     reader: of the evaluation set; its num_neighbors is k.
+    max_documents: at most so many, evenly spread; 0 for all.
+    **settings: other arguments of `score_windows`.
+
+  Raises:
+    ValueError: for an empty set, or settings that do not fit.
+  """
+  chunks = reader.stores.chunks
+  documents = windows_lib.find_documents(chunks, max_documents)
+  parts, start = None, documents.start
+  for layout, _, scores in score_windows(score, reader, documents, **settings):
+    scores = np.asarray(scores, np.float64)
+    if parts is None:
+      parts = np.zeros((documents.count.sum(), *scores.shape[2:]))
+    owner = layout.owner[layout.scored]
+    within = layout.ids[layout.scored] - documents.first[owner]
+    parts[start[owner] + within] = scores[layout.scored]
+  by_chunk = parts.reshape(len(parts), -1).sum(-1)
+  return of_documents(
+    np.add.reduceat(by_chunk, start),
+    chunks,
+    documents,
+    _own_nats(parts, documents) if parts.ndim > 1 else None,
+  )
+
+
+def score_windows(
+  score: Callable[[pipeline.Row], Any],
+  reader: pipeline.ChunkReader,
+  documents: windows_lib.Documents,
+  *,
+  sequence_chunks: int,
+  stride_chunks: int = 0,
+  batch_size: int = 8,
+  retrieval: str = 'on',
+  seed: int = 0,
+  process_index: int = 0,
+  process_count: int = 1,
+  progress: Callable[[int, int], None] | None = None,
+) -> Iterator[tuple[windows_lib.Layout, pipeline.Row, Any]]:
+  """Read and score documents, a batch of windows at a time.
+
+  Args:
     sequence_chunks: chunks of a row, the longest window.
     stride_chunks: chunks between the starts of windows; 0 is half a sequence.
     batch_size: rows that `score` gets from all processes together.
     retrieval: 'on'; 'off'; 'shuffled', a control: each chunk gets the neighbors
       of a random chunk of another document; 'oracle', a diagnostic: each chunk
       gets itself with its continuation, so that all is there to be copied.
-    max_documents: at most so many, evenly spread; 0 for all.
+    seed: of the random chunks.
     process_count: processes that share a batch.
     progress: called with (chunks done, chunks in all).
 
+  Yields:
+    Layout, this process's rows and scores of a batch, after the next one was
+    dispatched: so its rows are read while these are computed.
+
   Raises:
-    ValueError: for an empty set, or settings that do not fit.
+    ValueError: for settings that do not fit.
   """
   if retrieval not in RETRIEVALS:
     raise ValueError(f'retrieval {retrieval!r}: expected one of {RETRIEVALS}.')
@@ -178,71 +218,32 @@ def evaluate(
     reader = dataclasses.replace(reader, num_neighbors=0)
   elif not reader.num_neighbors:
     raise ValueError(f'retrieval {retrieval!r} needs num_neighbors above 0.')
-  chunks = reader.stores.chunks
-  documents = windows_lib.find_documents(chunks, max_documents)
   share = batch_size // process_count
   mine = slice(process_index * share, (process_index + 1) * share)
 
-  def read(layout: windows_lib.Layout) -> pipeline.Row:
+  def score_layout(layout: windows_lib.Layout):
     ids, retrieved_by = layout.ids[mine], None
     if retrieval == 'shuffled':
       at = np.maximum(layout.owner[mine], 0)
-      retrieved_by = windows_lib.shuffle_chunks(
-        ids, documents.first[at], documents.count[at], chunks.num_chunks, seed
-      )
-    oracle = retrieval == 'oracle'
-    return reader.read(ids, layout.segments[mine], retrieved_by, oracle=oracle)
+      first, count = documents.first[at], documents.count[at]
+      total = reader.stores.chunks.num_chunks
+      retrieved_by = windows_lib.shuffle_chunks(ids, first, count, total, seed)
+    row = reader.read(
+      ids, layout.segments[mine], retrieved_by, oracle=retrieval == 'oracle'
+    )
+    return layout, row, score(row)
 
-  parts, start, done = None, documents.start, 0
-  for layout, _, scores in score_windows(
-    score, read, documents, sequence_chunks, stride_chunks, batch_size
-  ):
-    scores = np.asarray(scores, np.float64)
-    if parts is None:
-      parts = np.zeros((documents.count.sum(), *scores.shape[2:]))
-    owner = layout.owner[layout.scored]
-    within = layout.ids[layout.scored] - documents.first[owner]
-    parts[start[owner] + within] = scores[layout.scored]
-    done += len(owner)
-    if progress:
-      progress(done, len(parts))
-  by_chunk = parts.reshape(len(parts), -1).sum(-1)
-  return of_documents(
-    np.add.reduceat(by_chunk, start),
-    chunks,
-    documents,
-    _own_nats(parts, documents) if parts.ndim > 1 else None,
-  )
-
-
-def score_windows(
-  score: Callable[[pipeline.Row], Any],
-  read: Callable[[windows_lib.Layout], pipeline.Row],
-  documents: windows_lib.Documents,
-  sequence_chunks: int,
-  stride_chunks: int,
-  batch_size: int,
-) -> Iterator[tuple[windows_lib.Layout, pipeline.Row, Any]]:
-  """Read and score documents, a batch of windows at a time.
-
-  Args:
-    stride_chunks: chunks between the starts of windows; 0 is half a sequence.
-
-  Yields:
-    Layout, row and scores of a batch, after the next one was dispatched: so its
-    rows are read while these are computed.
-  """
   windows = windows_lib.make_windows(
     documents, sequence_chunks, stride_chunks or max(1, sequence_chunks // 2)
   )
-  pending = None
-  for layout in windows_lib.layouts(windows, sequence_chunks, batch_size):
-    row = read(layout)
-    scores = score(row)
-    if pending is not None:
-      yield pending
-    pending = layout, row, scores
-  yield pending
+  layouts = windows_lib.layouts(windows, sequence_chunks, batch_size)
+  batches = itertools.chain(map(score_layout, layouts), [None])
+  done = 0
+  for batch, _ in itertools.pairwise(batches):
+    yield batch
+    done += int(batch[0].scored.sum())
+    if progress:
+      progress(done, int(documents.count.sum()))
 
 
 def _own_nats(parts: np.ndarray, documents) -> ChunkNats:

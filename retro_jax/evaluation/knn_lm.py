@@ -18,6 +18,7 @@ Dimension key: B batch, L tokens, D width of keys, n tokens in all.
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+from typing import Any
 
 from flax import linen as nn
 import jax
@@ -76,75 +77,48 @@ def read_tokens(
   reader: pipeline.ChunkReader,
   documents: windows_lib.Documents,
   *,
-  sequence_chunks: int,
-  stride_chunks: int = 0,
-  batch_size: int = 8,
   dtype: str = 'float32',
-  progress: Callable[[int], None] | None = None,
+  **settings: Any,
 ) -> Tokens:
   """Read whole documents, each token once, in `evaluate.evaluate`'s windows.
 
   Args:
     features: `token_features` of a model, compiled.
     reader: of the chunks; its num_neighbors is RETRO's k, 0 without retrieval.
-    sequence_chunks: chunks of a row, the longest window.
-    stride_chunks: chunks between the starts of windows; 0 is half a sequence.
-    batch_size: rows that `features` gets.
-    progress: called with the number of chunks whose tokens are done.
+    dtype: of the keys.
+    **settings: of `evaluate.score_windows`.
 
   Raises:
     ValueError: for settings that do not fit, and for keys that `dtype` does not
       hold.
   """
-  chunks = reader.stores.chunks
-  counts = windows_lib.num_targets(chunks, documents)
-  made = Tokens(
-    keys=np.empty((0, 0), dtype),
-    targets=np.zeros(counts.sum(), np.int32),
-    nats=np.zeros(counts.sum(), np.float32),
-    document=np.repeat(np.arange(len(counts)), counts),
-  )
-  first = np.cumsum(counts) - counts
-  done = 0
-  for batch in evaluate.score_windows(
+  counts = windows_lib.num_targets(reader.stores.chunks, documents)
+  first, length = np.cumsum(counts) - counts, reader.chunk_length
+  total, keys = counts.sum(), None
+  targets, nats = np.zeros(total, np.int32), np.zeros(total, np.float32)
+  for layout, row, found in evaluate.score_windows(
     features,
-    lambda layout: reader.read(layout.ids, layout.segments),
+    reader,
     documents,
-    sequence_chunks,
-    stride_chunks,
-    batch_size,
+    retrieval='on' if reader.num_neighbors else 'off',
+    **settings,
   ):
-    made = _place(made, documents, first, *batch)
-    done += int(batch[0].scored.sum())
-    if progress:
-      progress(done)
-  return made
-
-
-def _place(tokens, documents, first, layout, row, found) -> Tokens:
-  """Put what one batch scored where it belongs."""
-  nats, keys = map(np.asarray, found)
-  length = row['tokens'].shape[1] // layout.ids.shape[1]
-  scored = np.repeat(layout.scored, length, axis=1) & row['loss_mask']
-  owner = np.maximum(layout.owner, 0)
-  before = (layout.ids - documents.first[owner]) * length
-  at = (first[owner] + before)[..., None] + np.arange(length)
-  at = at.reshape(scored.shape)[scored]
-  if not tokens.keys.size:
-    shape = (len(tokens.targets), keys.shape[-1])
-    empty = np.zeros(shape, tokens.keys.dtype)
-    tokens = dataclasses.replace(tokens, keys=empty)
-  with np.errstate(over='ignore'):  # told below
-    chosen = keys[scored].astype(tokens.keys.dtype)
-  if not np.isfinite(chosen).all():
-    raise ValueError(
-      f'Keys of up to {np.abs(keys[scored].astype(np.float32)).max():g} do not '
-      f'fit into {tokens.keys.dtype}.'
-    )
-  tokens.keys[at] = chosen
-  tokens.targets[at] = row['targets'][scored]
-  tokens.nats[at] = nats[scored]
-  return tokens
+    own_nats, own_keys = map(np.asarray, found)
+    if keys is None:
+      keys = np.zeros((total, own_keys.shape[-1]), dtype)
+    scored = np.repeat(layout.scored, length, axis=1) & row['loss_mask']
+    owner = np.maximum(layout.owner, 0)
+    before = (layout.ids - documents.first[owner]) * length
+    at = (first[owner] + before)[..., None] + np.arange(length)
+    at = at.reshape(scored.shape)[scored]
+    with np.errstate(over='ignore'):  # raised below
+      keys[at] = own_keys[scored]
+    if not np.isfinite(keys[at]).all():
+      most = np.abs(own_keys[scored].astype(np.float32)).max()
+      raise ValueError(f'Keys of up to {most:g} do not fit into {dtype}.')
+    targets[at], nats[at] = row['targets'][scored], own_nats[scored]
+  document = np.repeat(np.arange(len(counts)), counts)
+  return Tokens(keys, targets, nats, document)
 
 
 def group_documents(

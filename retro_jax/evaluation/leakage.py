@@ -10,7 +10,7 @@ model owes to what it, or its datastore, has seen word for word.
 Dimension key: n chunks, M chunk length, N neighbors, R neighbor length.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import math
 
@@ -23,84 +23,21 @@ from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline
 
 NUM_NEIGHBORS = 10  # of each chunk, as in the paper
-ALPHAS = tuple(i / 8 for i in range(1, 9))
 _READ_CHUNKS = 512
+_NO_TOKEN, _NO_NEIGHBOR = -1, -2  # equal to nothing
 
 
-class SuffixAutomaton:
-  """All runs of a sequence, in linear time and space (Blumer et al. 1985)."""
-
-  def __init__(self, tokens: Iterable[int]):
-    """Add one token after another."""
-    self._next: list[dict[int, int]] = [{}]
-    self._link, self._length = [-1], [0]
-    last = 0
-    for token in tokens:
-      last = self._extend(last, token)
-
-  def _extend(self, last: int, token: int) -> int:
-    following, link, length = self._next, self._link, self._length
-    new = len(following)
-    following.append({})
-    link.append(0)
-    length.append(length[last] + 1)
-    state = last
-    while state >= 0 and token not in following[state]:
-      following[state][token] = new
-      state = link[state]
-    if state >= 0:
-      target = following[state][token]
-      if length[target] > length[state] + 1:
-        target = self._split(state, token, target)
-      link[new] = target
-    return new
-
-  def _split(self, state: int, token: int, target: int) -> int:
-    """Give the shorter runs of `target` a state of their own."""
-    copy = len(self._next)
-    self._next.append(dict(self._next[target]))
-    self._link.append(self._link[target])
-    self._length.append(self._length[state] + 1)
-    self._link[target] = copy
-    while state >= 0 and self._next[state].get(token) == target:
-      self._next[state][token] = copy
-      state = self._link[state]
-    return copy
-
-  def longest_run(self, tokens: Iterable[int]) -> tuple[int, int]:
-    """The longest run that other tokens share with the sequence.
-
-    Returns:
-      Start of the first longest run in `tokens`, and its length; (0, 0) if they
-      share no token.
-    """
-    following, link, length = self._next, self._link, self._length
-    state = size = best = end = 0
-    for i, token in enumerate(tokens, start=1):
-      while state and token not in following[state]:
-        state = link[state]
-        size = length[state]
-      target = following[state].get(token)
-      if target is None:
-        continue
-      state, size = target, size + 1
-      if size > best:
-        best, end = size, i
-    return end - best, best
-
-
-def longest_shared(
-  chunk: Sequence[int], neighbors: Iterable[Sequence[int]]
-) -> int:
-  """Tokens of the longest run that a chunk shares with any of its neighbors.
-
-  Linear in the tokens of all of them together.
-
-  Returns:
-    0 to the length of the chunk.
-  """
-  automaton = SuffixAutomaton(chunk)
-  return max((automaton.longest_run(n)[1] for n in neighbors), default=0)
+def shared_runs(
+  tokens: Int[np.ndarray, '*n M'], neighbors: Int[np.ndarray, '*n N R']
+) -> Int[np.ndarray, '*n N R']:
+  """Length of the longest run of `tokens` that ends at each token of a neighbor."""
+  longest = run = np.zeros(neighbors.shape, np.int32)
+  one_on = [(0, 0)] * (neighbors.ndim - 1) + [(1, 0)]
+  for t in range(tokens.shape[-1]):
+    same = neighbors == tokens[..., t, None, None]
+    run = np.where(same, np.pad(run[..., :-1], one_on) + 1, 0)
+    longest = np.maximum(longest, run)
+  return longest
 
 
 def overlap(
@@ -114,17 +51,19 @@ def overlap(
   Args:
     mask: False where a neighbor has no token.
   """
-  run, length = _shared(chunk, neighbors, mask, bos_id)
-  return run / max(length, 1)
-
-
-def _shared(chunk, neighbors, mask, bos_id) -> tuple[int, int]:
-  """Tokens of the longest run that neighbors share, and of the chunk."""
-  own = [t for t in chunk.tolist() if t != bos_id]
-  others = (
-    row[there].tolist() for row, there in zip(neighbors, mask, strict=True)
+  there = np.ones(chunk.shape, bool)
+  runs, lengths = _longest(
+    *(x[None] for x in (chunk, there, neighbors, mask)), bos_id
   )
-  return longest_shared(own, others), len(own)
+  return float(runs[0] / max(lengths[0], 1))
+
+
+def _longest(tokens, there, neighbors, mask, bos_id):
+  """[n] longest run of each chunk that a neighbor shares, and the chunk's length."""
+  there = there & (tokens != bos_id)
+  tokens = np.where(there, tokens, _NO_TOKEN)
+  runs = shared_runs(tokens, np.where(mask, neighbors, _NO_NEIGHBOR))
+  return runs.max((1, 2), initial=0), there.sum(1)
 
 
 def whole_neighbors(reader: pipeline.ChunkReader) -> pipeline.ChunkReader:
@@ -150,9 +89,6 @@ def overlaps(
   Returns:
     [n] float64: the longest shared run over the chunk's own length, so that 1 is
     a chunk seen whole even at the end of a document. BOS is no token of the text.
-
-  Raises:
-    ValueError: for a reader without neighbors, or stores that do not fit.
   """
   runs, lengths = _runs(reader, ids, ids, progress)
   return runs / np.maximum(lengths, 1)
@@ -183,8 +119,6 @@ def read_runs(
 
 def _runs(reader, ids, asked, progress) -> tuple[np.ndarray, np.ndarray]:
   """Longest run of each chunk and the neighbors of `asked`, and its length."""
-  if not reader.num_neighbors:
-    raise ValueError('r(C) needs num_neighbors above 0.')
   stores = reader.stores
   bos = stores.chunks.tokens.store.meta['bos_id']
   runs, lengths = np.zeros((2, len(ids)), np.int64)
@@ -194,10 +128,8 @@ def _runs(reader, ids, asked, progress) -> tuple[np.ndarray, np.ndarray]:
       np.asarray(ids[part]), reader.chunk_length
     )
     found = stores.neighbors.ids(asked[part])[:, : reader.num_neighbors]
-    theirs, there = stores.datastore.gather(found, reader.neighbor_length)
-    for i in range(len(tokens)):
-      own = tokens[i][mask[i]]
-      runs[low + i], lengths[low + i] = _shared(own, theirs[i], there[i], bos)
+    theirs = stores.datastore.gather(found, reader.neighbor_length)
+    runs[part], lengths[part] = _longest(tokens, mask, *theirs, bos)
     if progress:
       progress(low + len(tokens), len(ids))
   return runs, lengths
@@ -258,7 +190,7 @@ def curve(
   num_bytes: Int[np.ndarray, ' n'],
   document: Int[np.ndarray, ' n'],
   overlap: Float[np.ndarray, ' n'],
-  alphas: Sequence[float] = ALPHAS,
+  alphas: Sequence[float],
   seed: int = 0,
 ) -> list[Point]:
   """Filtered bits per byte: bpb(alpha), of which bpb(1) is the usual one.
@@ -305,26 +237,19 @@ def by_run(
 
 def _part(kept, nats, num_bytes, document, seed) -> dict[str, float | int]:
   """Return the fields of a `Part`."""
-  mean, low, high = _mean(
-    nats[kept], num_bytes[kept], document[kept], seed=seed
-  )
+  documents, row = np.unique(document[kept], return_inverse=True)
+  bits = np.bincount(row, nats[kept] / math.log(2))
+  size = np.bincount(row, num_bytes[kept])
+  bits, size = bits[size > 0], size[size > 0]
+  mean = low = high = math.nan
+  if len(size):
+    found = bootstrap.bootstrap(bits, size, seed=seed)
+    mean, low, high = found.mean, found.low, found.high
   return {
     'bits_per_byte': mean,
     'low': low,
     'high': high,
     'chunks': int(kept.sum()),
-    'documents': len(np.unique(document[kept])),
+    'documents': len(documents),
     'share': float(kept.mean()) if len(kept) else math.nan,
   }
-
-
-def _mean(nats, num_bytes, document, seed) -> tuple[float, float, float]:
-  """Bits per byte with the ends of its interval."""
-  _, row = np.unique(document, return_inverse=True)
-  bits = np.bincount(row, nats / math.log(2))
-  size = np.bincount(row, num_bytes)
-  bits, size = bits[size > 0], size[size > 0]
-  if not len(size):
-    return math.nan, math.nan, math.nan
-  found = bootstrap.bootstrap(bits, size, seed=seed)
-  return found.mean, found.low, found.high

@@ -183,8 +183,10 @@ def _row(passage, chunk_length, first, sequence_chunks):
 def _neighbor(chunk, following, found, n, tokenizer) -> page_lib.Neighbor:
   """A neighbor without its attention and worth."""
   tokens, mask = found.tokens[n : n + 1], found.mask[n : n + 1]
-  after = leakage.SuffixAutomaton(following.tolist())
-  start, size = after.longest_run(tokens[mask].tolist())
+  # the first of the longest runs
+  runs = leakage.shared_runs(following, tokens[mask][None])[0]
+  size = int(runs.max())
+  start = int(runs.argmax()) + 1 - size if size else 0
   return page_lib.Neighbor(
     id=int(found.ids[n]),
     title=found.titles[n],
@@ -257,7 +259,7 @@ def inspect(
 def _score(page, window, nats, chunk_length) -> None:
   """Set the losses and repetitions of the chunks that one window scores."""
   m, row = chunk_length, window.row
-  bare = {k: v for k, v in row.items() if not k.startswith('neighbor')}
+  bare = pipeline.without_neighbors(row)
   base = window.first * m
   # Position i scores token i + 1. The window before scored the first token of
   # this one, with its whole context.

@@ -54,11 +54,6 @@ def _config(name, arg):
   return importlib.import_module(f'configs.{name}').get_config(arg)
 
 
-def test_there_are_configs():
-  assert len(NAMES) >= 4
-  assert set(DEVICES) < {*NAMES, *retro_published.SIZES}
-
-
 @pytest.mark.parametrize(
   'name, arg, other',
   [
@@ -69,12 +64,6 @@ def test_there_are_configs():
 def test_the_baseline_differs_in_one_field(name, arg, other):
   base, baseline = (_config(name, x).to_dict() for x in (arg, other))
   assert {k for k in base if base[k] != baseline[k]} == {'retrieval'}
-
-
-@pytest.mark.parametrize('name', [*NAMES, 'retro_published'])
-def test_an_unknown_argument_is_named(name):
-  with pytest.raises(ValueError, match="'huge'.*baseline_test"):
-    _config(name, 'huge')
 
 
 def test_a_training_config_holds_few_fields():
@@ -91,8 +80,8 @@ def test_wikitext103_is_scored_with_three_quarters_of_context():
   config = tiny_config.of('retro_wikitext103', 'base')
   evaluate = tiny_config.section('evaluate', 'retro_wikitext103', 'base')
   length = config.sequence_chunks * config.model.chunk_length
-  stride = evaluate.stride(config.sequence_chunks)
-  assert (length, stride * config.model.chunk_length) == (3072, 768)
+  stride = evaluate.stride_chunks * config.model.chunk_length
+  assert (length, stride) == (3072, 768)
   assert max(evaluate.num_neighbors) <= config.neighbors.stored
   end = config.optimizer.learning_rate * config.optimizer.final_fraction
   assert end == pytest.approx(2e-5)
@@ -226,15 +215,11 @@ def _one_step(config, data):
   return batch, made, state, jax.device_get(metrics)
 
 
-@pytest.mark.parametrize(
-  'arg', ['test', pytest.param('baseline_test', marks=pytest.mark.slow)]
-)
 @pytest.mark.parametrize('name', [*NAMES, 'retro_published'])
-def test_one_step_of_training(name, arg, data, one_step):
-  batch, before, state, metrics = one_step(tiny_config.of(name, arg))
-  retrieval = arg == 'test'
-  assert ('neighbors' in batch) == retrieval
-  assert any(key.endswith('_cca') for key in before) == retrieval
+def test_one_step_of_training(name, data, one_step):
+  batch, before, state, metrics = one_step(tiny_config.of(name, 'test'))
+  assert 'neighbors' in batch
+  assert any(key.endswith('_cca') for key in before)
   uniform = math.log(data.tokens.vocab_size)
   assert metrics['loss'] == pytest.approx(uniform, abs=0.5)
   assert 0 < metrics['grad_norm'] < 100

@@ -90,34 +90,6 @@ def test_arguments_of_readers(name):
     _config(name, 'mlm')
 
 
-def test_choices_are_flags():
-  c = realm_pretrain_quickstart.get_config()
-  for name, text in (
-    ('model.pooling', 'cls'),
-    ('model.projection_size', '0'),
-    ('model.projection_init', 'normal'),
-    ('model.share_embedders', 'False'),
-    ('embedder.checkpoint', ''),
-    ('encoder.checkpoint', ''),
-    ('embedder.num_layers', '3'),
-    ('encoder.activation', 'gelu_tanh'),
-    ('layout.num_candidates', '5'),
-    ('refresh.builder', 'external'),
-    ('loss.objective', 'emdr2'),
-    ('masked_corpus.kind', 'jsonl'),
-    ('spans.tagger.kind', 'file:spans.jsonl'),
-  ):
-    configs.override(c, name, text, config_lib.Config)
-  config = configs.build(config_lib.Config, c)
-  model = model_configs.realm_config(config, 100)
-  assert model.pooling == 'cls' and model.vector_size == 768
-  assert not model.share_embedders
-  assert (model.embedder.num_layers, model.encoder.num_layers) == (3, 12)
-  assert model.encoder.activation == 'gelu_tanh'
-  assert realm_task.refresh_config(config).builder == 'external'
-  assert config.loss.objective == 'emdr2' and config.masked_corpus.kind
-
-
 def test_a_training_config_holds_few_fields():
   def leaves(section):
     return sum(
@@ -237,23 +209,6 @@ def _make(name, arg, data, workdir):
     task = realm_task._WARM_STARTS[config.task](config, data)
   devices = jax.devices()[:1]
   return config, task, program_lib.make_program(task, config, devices=devices)
-
-
-@pytest.mark.usefixtures('fast')
-@pytest.mark.parametrize('arg', ['uniform_test', 'ict_test', 'mlm_test'])
-@pytest.mark.parametrize('name', REALMS)
-def test_batches_fit_the_step(name, arg, data, tmp_path):
-  config, task, program = _make(name, arg, data, tmp_path)
-  batches = iter(task.dataset('train'))
-  batch = next(batches)
-  batches.close()
-  assert {len(x) for x in batch.values()} == {config.batch_size}
-  with program.context():
-    state, metrics = jax.eval_shape(program.step, program.abstract, batch)
-  assert jax.tree.map(lambda x: x.shape, state) == jax.tree.map(
-    lambda x: x.shape, program.abstract
-  )
-  assert metrics['loss'].shape == ()
 
 
 @pytest.mark.usefixtures('fast')

@@ -5,7 +5,6 @@
 import json
 import shutil
 
-import cloudpickle
 import numpy as np
 import pytest
 
@@ -16,7 +15,6 @@ from experiments.knn_lm import (
 )
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
-from retrieval.store import executors
 from retro_jax.data import folder as retro_data, windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model, loading
@@ -175,7 +173,7 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
   assert rows['kNN-LM']['nats'] != pytest.approx(baseline['nats'], rel=1e-3)
 
 
-def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
+def test_split_and_stride_hold_for_every_row(root, runs, workdir, tmp_path):
   data = tiny_knn_lm.add_evaluation_set(root, tmp_path / 'data', 0.07)
   assert data.splits == ['all', 'some', 'test', 'train', 'valid']
   runs['root'] = data.root
@@ -184,7 +182,7 @@ def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
     retro_workdir='retro',
     tune_share=0.0,
   )
-  settings = {'split': 'some', 'overlap': 0.75, 'num_neighbors': (1,)}
+  settings = {'split': 'some', 'stride_chunks': 1, 'num_neighbors': (1,)}
   _evaluate(config, workdir, **settings)
   found, rows = _read(workdir)
   some, valid = (
@@ -252,23 +250,6 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
   assert _read(workdir)[0] == before
 
 
-class _Pickling(executors.Remote):
-  """Pickles what goes to other processes, and runs it here."""
-
-  def run(self, name, function, calls):
-    del name
-    function = cloudpickle.loads(cloudpickle.dumps(function))
-    return (function(*arguments) for arguments in calls)
-
-
-def test_workers_make_the_same_keys(runs, built, tmp_path, monkeypatch):
-  monkeypatch.setattr(executors, 'local', lambda count: _Pickling())
-  workers = {'cluster.workers': 2}
-  config = tiny_knn_lm.config(workers, model_workdir='baseline')
-  _build(config, tmp_path)
-  assert _hashes(tmp_path) == _hashes(built)
-
-
 @pytest.fixture
 def overlapping(root, tmp_path):
   """The same documents, of which another share is held out."""
@@ -313,22 +294,6 @@ def test_keys_made_while_retrieving(root, runs, built, tmp_path):
   kept = ~np.isin(index, found['tuned_on'])
   nats = on.evaluation.nats[kept].sum()
   assert rows['model alone']['nats'] == pytest.approx(nats, rel=1e-6)
-
-
-def test_what_is_wrong_is_told_before_the_lookup(runs, workdir, monkeypatch):
-  monkeypatch.setattr(
-    knn_lm_evaluate, 'look_up', lambda *_: pytest.fail('begun')
-  )
-
-  def refused(match, evaluate=(), **fields):
-    with pytest.raises((ValueError, FileNotFoundError), match=match):
-      _evaluate(tiny_knn_lm.config(**fields), workdir, **dict(evaluate))
-
-  refused('fixed.alpha=0.0', fixed={'alpha': 0.0})
-  refused('fixed.weight=1.0', fixed={'weight': 1.0})
-  refused('num_neighbors 99', {'num_neighbors': (99,)}, retro_workdir='retro')
-  refused('overlap 0.7: expected', {'overlap': 0.7}, retro_workdir='retro')
-  refused('chunks-nowhere: no chunks', {'split': 'nowhere'})
 
 
 def test_what_does_not_fit_is_told(runs, workdir, tmp_path):

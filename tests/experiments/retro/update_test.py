@@ -3,18 +3,14 @@
 """A datastore that changes under a trained RETRO, and what a sample reads then."""
 
 import dataclasses
-import json
 import shutil
-import types
 
 import numpy as np
 import pytest
 
-from experiments.engine import changed_documents
 from experiments.retro import update as retro_update
 from retrieval.index import (
   index as index_lib,
-  reuse,
   text_indices,
   vectors as vectors_lib,
 )
@@ -213,44 +209,21 @@ def test_a_killed_update_goes_on(run, tmp_path, monkeypatch):
   )
 
 
-def test_bad_changes_are_one_line(run, tmp_path, monkeypatch):
+def test_bad_changes_are_refused(run, tmp_path):
   _, old = run
-  for changes, message in (
-    ({}, 'Nothing to change'),
-    ({'delete': ['nobody']}, r"no document \['nobody'\] to delete"),
-    ({'documents': [_document('a', ' ')]}, r"\['a'\]: the text is empty"),
-    ({'documents': 2 * [_document('a')]}, 'more than once'),
+  for changes in (
+    {},
+    {'delete': ['nobody']},
+    {'documents': [_document('a', ' ')]},
+    {'documents': 2 * [_document('a')]},
   ):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError):
       _update(run, tmp_path / 'd', **changes)
-  with pytest.raises(ValueError, match='is the old data folder'):
+  with pytest.raises(ValueError, match='old data folder'):
     _update(run, old.root, [_document('a')])
   assert not (tmp_path / 'd').exists()
   with other_writer.refuses(tmp_path / 'd', '.writer-data.lock'):
     _update(run, tmp_path / 'd', [_document('a')])
   _update(run, tmp_path / 'd', [_document('a')])
-  with pytest.raises(ValueError, match='holds another corpus already'):
+  with pytest.raises(ValueError, match='another corpus'):
     _update(run, tmp_path / 'd', [_document('b')])
-  other = Letters()
-  other.fingerprint = 'others'
-  with pytest.raises(ValueError, match='letters, expected others'):
-    reuse.ReusedTexts(
-      other, old.chunks('train'), old.datastore.vectors('train')
-    )
-
-
-def test_command(run, tmp_path, monkeypatch, capsys):
-  workdir, _ = run
-  changes = tmp_path / 'changes.jsonl'
-  changes.write_text(json.dumps({'id': 'n0', 'title': 'T', 'text': NEW}) + '\n')
-  values = types.SimpleNamespace(
-    documents=str(changes), delete=[], output=str(tmp_path / 'd')
-  )
-  found = types.SimpleNamespace(FLAGS=values)
-  monkeypatch.setattr(changed_documents, 'flags', found)
-  retro_update.update(_config(), str(workdir))
-  printed = capsys.readouterr().out
-  assert 'documents added' in printed and 'chunks embedded' in printed
-  values.output = ''
-  with pytest.raises(ValueError, match='--output is empty'):
-    retro_update.update(_config(), str(workdir))

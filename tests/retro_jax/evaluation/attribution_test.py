@@ -56,7 +56,7 @@ def _slow_repeated(row):
   return out
 
 
-@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize('seed', range(2))
 def test_repeated_is_its_definition(seed):
   row = _row(tiny.config(), batch=3, vocab_size=2, seed=seed)
   row['neighbor_mask'][0, 0, 0] = True
@@ -126,10 +126,3 @@ def test_gains_are_differences_of_losses(trained):
   np.testing.assert_allclose(
     gains[0, 0], (nats - whole)[3:7].sum(), rtol=1e-4, atol=1e-5
   )
-
-
-def test_gains_of_nothing_are_nothing(trained):
-  model, _ = trained
-  row = _row(model.config)
-  row['neighbor_mask'][:] = False
-  assert not attribution.gains(lambda _: 1 / 0, row, M).any()

