@@ -33,7 +33,7 @@ from experiments.open_qa import (
   config as config_lib,
   trained_reader,
 )
-from realm_jax.serving import answers, beams, trained_models
+from realm_jax.serving import answers, beams, block_reader, trained_models
 from retrieval.questions import questions as questions_lib, scoring
 from retrieval.store import store
 
@@ -60,7 +60,7 @@ def typed(read: Callable[[str], str] = input) -> Iterator[str]:
 
 
 def converse(
-  answerer: answers.Answerer, texts: Iterable[str], count: int
+  answerer: block_reader.Answerer, texts: Iterable[str], count: int
 ) -> None:
   """Answer one question after the other, each before the next is read."""
   console = progress.console()

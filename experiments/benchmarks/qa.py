@@ -26,7 +26,7 @@ from experiments.engine import optimizers
 from realm_jax.data import question_rows, reader_rows
 from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.objectives import reader_losses
-from realm_jax.serving import answer_text, beams, predict as predict_lib
+from realm_jax.serving import answers as answers_lib, beams, block_reader
 from retrieval import searchers, tokenization
 from retrieval.nn import bert_checkpoint
 from retrieval.questions import answer_search, questions as questions_lib
@@ -180,7 +180,7 @@ def build(side: str, sizes: turns.Sizes) -> turns.Steps:
   params = nn.unbox(init(jax.random.key(0), config))
   state = jax.jit(optimizer.init)(params)
   loss = functools.partial(reader_losses.loss, model)
-  predict = jax.jit(functools.partial(predict_lib.predict, model))
+  predict = jax.jit(functools.partial(block_reader.predict_spans, model))
   numbers = itertools.count()
 
   @functools.partial(jax.jit, donate_argnums=(0, 1))
@@ -203,13 +203,14 @@ def build(side: str, sizes: turns.Sizes) -> turns.Steps:
     fields = {k: v for k, v in batch.items() if k != 'reader_starts'}
     spans = jax.device_get(predict(params, fields)).spans
     questions, ranks = np.arange(count), spans.block[:, 0]
-    answer_text.answer_texts(
-      blocks,
+    columns = (
       batch['beam_ids'][questions, ranks],
       spans.start[:, 0],
       spans.width[:, 0],
       batch['reader_starts'][questions, ranks],
     )
+    for row in zip(*(x.tolist() for x in columns), strict=True):
+      answers_lib.highlight(blocks, *row)
     return {'items': count}
 
   def train(answers: str) -> turns.Numbers:

@@ -24,7 +24,7 @@ from experiments.realm import recall
 from realm_jax.objectives import claims as claims_model
 from realm_jax.serving import (
   answers as qa_answers,
-  claim_answers,
+  block_reader,
   reader_configs,
   trained_models,
 )
@@ -126,7 +126,7 @@ def load(
 
 
 def measure(
-  answerer: qa_answers.Answerer,
+  answerer: block_reader.Answerer,
   questions: question_sets.QuestionSet,
   ks: Sequence[int],
   rules: Sequence[str],
@@ -208,7 +208,7 @@ def evaluate_claims(
     for spec in wanted.claims
   ]
   question_sets.check_names([found.name for found in sets])
-  classifier = claim_answers.Classifier(
+  classifier = block_reader.Classifier(
     trained,
     trained_reader.open_retriever(trained),
     rule=wanted.claim_rule,
@@ -242,7 +242,7 @@ def macro_f1(table: np.ndarray) -> float:
 
 
 def measure_claims(
-  classified: Sequence[claim_answers.Classified],
+  classified: Sequence[qa_answers.Classified],
   num_classes: int,
   ks: Sequence[int],
 ) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def measure_claims(
 
 def write_classified(
   path: pathlib.Path,
-  classified: Sequence[claim_answers.Classified],
+  classified: Sequence[qa_answers.Classified],
   labels: Sequence[str],
   blocks: blocks_lib.BlockStore,
 ) -> None:

@@ -92,7 +92,7 @@ def kept_embedder(config: Config, model: nn_config.RealmConfig) -> dict | None:
   folder = index_folders.index_folder(run) / saved.index_version
   logging.info('The index stays that of %s.', folder)
   params = index_versions.read_snapshot(folder)
-  return initialize.trained_embedders(params, model)
+  return initialize.start_embedders(params, model)[0]
 
 
 def untrained(

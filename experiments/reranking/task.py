@@ -92,9 +92,7 @@ def loss(
   """`cross_encoder.localized_contrastive` of a batch of `examples.read_rows`."""
   ids, valid = batch['ids'], batch['valid']
   rows = ids.reshape(-1, ids.shape[-1])
-  mask, types = cross_encoder.segments(
-    rows, batch['lengths'].reshape(-1), sep_id
-  )
+  mask, types = bert.segments(rows, batch['lengths'].reshape(-1), sep_id)
   rngs = {'dropout': key} if train else None
   scores = model.apply(
     {'params': params}, rows, mask, types, train=train, rngs=rngs

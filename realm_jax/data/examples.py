@@ -12,7 +12,7 @@ Dimension key: B queries, K candidates (the null document is the first), Q query
 length, T block length, J = Q + T joint length, M targets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 from typing import Annotated, Any
 
@@ -25,6 +25,9 @@ NULL = -1  # block id of the null document
 NONE = -2  # block id of a candidate that does not exist
 
 Batch = dict[str, np.ndarray]
+# texts and their longest row -> [CLS] text [SEP] of each, as
+# `WordPieceTokenizer.encode_ids_batch`
+Encode = Callable[[Sequence[str], int], list[list[int]]]
 QueryLength = Annotated[int, settings.Range(3, 2**17)]  # two are specials
 
 
@@ -116,6 +119,13 @@ def pad(
   return tokens, counts
 
 
+def encode_rows(
+  encode: Encode, texts: Sequence[str], room: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """`pad` the first `room` tokens of texts, without specials."""
+  return pad([row[1:-1] for row in encode(texts, room + 2)], room)
+
+
 def name_rows(
   prefix: str,
   rows: tuple[np.ndarray, np.ndarray, np.ndarray],
@@ -125,6 +135,17 @@ def name_rows(
   names = (f'{prefix}_{name}' for name in ('ids', 'mask', 'types'))
   rows = (row.reshape(*shape, -1) for row in rows)
   return dict(zip(names, rows, strict=True))
+
+
+def join_titled(
+  layout: Layout,
+  titles: tuple[np.ndarray, np.ndarray],
+  bodies: tuple[np.ndarray, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """`join` titles of at most T - 3 tokens and bodies, cut to the room left."""
+  room = layout.block_length - 3 - titles[1]
+  cut_bodies = bodies[0], np.minimum(bodies[1], room)
+  return join(layout, layout.block_length, titles, cut_bodies)
 
 
 def hash_pairs(hashes: np.ndarray) -> np.ndarray:
@@ -195,12 +216,8 @@ def titled_blocks(
   """
   room = layout.block_length - 3
   present = np.where(ids >= 0, ids, -1)
-  titles, title_counts = blocks.gather_titles(present, room)
-  bodies, body_counts = blocks.gather(present, room)
-  body_counts = np.minimum(body_counts, room - title_counts)
-  return join(
-    layout, layout.block_length, (titles, title_counts), (bodies, body_counts)
-  )
+  titles = blocks.gather_titles(present, room)
+  return join_titled(layout, titles, blocks.gather(present, room))
 
 
 def candidates(

@@ -11,13 +11,13 @@ import os
 from typing import Any
 
 from absl import logging
-from flax import linen as nn
+from flax import linen as nn, traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from realm_jax.nn import config as config_lib, realm as model_lib
-from retrieval.nn import bert, bert_checkpoint
+from retrieval.nn import bert, bert_checkpoint, sharding
 
 Path = str | os.PathLike
 # Folder of a BERT in the layout of `bert_checkpoint`, parameters of a trained
@@ -37,10 +37,7 @@ _SIMILAR = ('activation', 'layer_norm_eps')
 
 
 def random_params(
-  key: jax.Array,
-  config: config_lib.RealmConfig,
-  *,
-  parts: str = 'all',
+  key: jax.Array, config: config_lib.RealmConfig, parts: str = 'all'
 ) -> dict:
   """Random parameters of a Realm or of one of its `PARTS`, boxed."""
   ids = jnp.zeros((1, 1, 2), jnp.int32)
@@ -75,18 +72,21 @@ def init_params(
   """
   if parts not in PARTS:
     raise ValueError(f'parts {parts!r}: expected one of {sorted(PARTS)}.')
-  random = jax.jit(random_params, static_argnums=1, static_argnames='parts')
-  params = random(key, config, parts=parts)
+  random = jax.jit(random_params, static_argnums=(1, 2))
+  params = random(key, config, parts)
   start, whole = {}, []
   if parts != 'encoder':
     start, whole = start_embedders(embedder, config)
-  if parts != 'embedder':
+  if parts != 'embedder' and encoder:
+    start['encoder'] = load_encoder(encoder, config.encoder_bert)
     if isinstance(encoder, Mapping):
-      start['encoder'] = trained_encoder(encoder)
       whole = [*whole, 'encoder']
-    elif encoder:
-      start['encoder'] = load_encoder(encoder, config.encoder_bert)
   return replace(params, start, whole)
+
+
+def embedders(shared: bool) -> tuple[str, ...]:
+  """Top-level names of the parameters of one shared embedder or of two."""
+  return EMBEDDERS[:1] if shared else EMBEDDERS[1:]
 
 
 def start_embedders(
@@ -94,12 +94,33 @@ def start_embedders(
 ) -> tuple[dict, list[str]]:
   """Embedders of a trained model or of a BERT checkpoint.
 
-  Also returns the paths under which no array may be missing.
+  Those of a checkpoint have no projection, and no pooler if it has none. If the
+  model has two embedders, a shared trained one starts both.
+
+  Returns:
+    The embedders, and the paths under which no array may be missing.
+
+  Raises:
+    ValueError: with everything that does not fit.
   """
-  if isinstance(source, Mapping):
-    start = trained_embedders(source, config)
-    return start, sorted(start)
-  return (load_embedders(source, config) if source else {}), []
+  wanted = embedders(config.share_embedders)
+  if not source:
+    return {}, []
+  if not isinstance(source, Mapping):
+    found, params, _ = bert_checkpoint.load_mlm(source)
+    params = _cut(params, found, config.embedder_bert, source)
+    if config.embedder_bert.pooler and not found.pooler:
+      logging.info('%s has no pooler: it starts at random.', source)
+    return {name: {'bert': params} for name in wanted}, []
+  there = [name for name in EMBEDDERS if name in source]
+  if there not in (['embedder'], list(wanted)):
+    raise ValueError(
+      f'The trained parameters have {there or sorted(source)}, expected '
+      f'{" and ".join(wanted)}, or embedder, which starts both.'
+    )
+  return {
+    name: nn.unbox(source.get(name, source.get('embedder'))) for name in wanted
+  }, list(wanted)
 
 
 def start_bert(
@@ -107,76 +128,41 @@ def start_bert(
 ) -> tuple[dict, list[str]]:
   """BERT of a checkpoint or of a trained encoder, for another head.
 
-  Also returns the paths under which no array may be missing. `name` is that of
-  the BERT's module.
-
-  Raises:
-    ValueError: if there is no encoder, or with everything that does not fit.
+  Returns:
+    {`name`: the head's parameters that are known}, and the paths under which no
+    array may be missing.
   """
-  if isinstance(source, Mapping):
-    params = trained_encoder(source)['bert']
-    return {name: {'bert': params}}, [f'{name}/bert']
   if not source:
     return {}, []
-  return {name: {'bert': load_encoder(source, config)['bert']}}, []
+  found = load_encoder(source, config)['bert']
+  whole = [f'{name}/bert'] if isinstance(source, Mapping) else []
+  return {name: {'bert': found}}, whole
 
 
-def load_embedders(path: Path, config: config_lib.RealmConfig) -> dict:
-  """Embedders from a BERT checkpoint, without projections or a missing pooler.
+def load_encoder(
+  source: Path | Mapping[str, Any], config: bert.BertConfig
+) -> dict:
+  """Encoder of a trained model or of a BERT checkpoint, with its head if any.
 
   Raises:
-    ValueError: with everything that does not fit.
+    ValueError: if there is none, or with everything that does not fit.
   """
-  found, params = bert_checkpoint.load_bert(path)
-  wanted = config.embedder_bert
-  params = _cut(params, found, wanted, path)
-  if wanted.pooler and not found.pooler:
-    logging.info('%s has no pooler: it starts at random.', path)
-  return {name: {'bert': params} for name in embedders(config.share_embedders)}
-
-
-def load_encoder(path: Path, config: bert.BertConfig) -> dict:
-  """Encoder from a BERT checkpoint, with the head if there is one."""
-  found, params, head = bert_checkpoint.load_mlm(path)
-  params = {'bert': _cut(params, found, config, path)}
+  if isinstance(source, Mapping):
+    if 'encoder' not in source:
+      raise ValueError(
+        f'The trained parameters have {sorted(source)}, expected an encoder.'
+      )
+    return nn.unbox(source['encoder'])
+  found, params, head = bert_checkpoint.load_mlm(source)
+  params = {'bert': _cut(params, found, config, source)}
   if head is None:
     logging.info(
       '%s has no masked-language-model head: the transform and the bias of the '
       'head start at random, its matrix is the word embeddings.',
-      path,
+      source,
     )
     return params
   return params | {'mlm_head': head}
-
-
-def trained_embedders(
-  params: Mapping[str, Any], config: config_lib.RealmConfig
-) -> dict:
-  """Embedders of a trained Realm or ICT, with their projections.
-
-  If the model of `config` has two embedders, a shared trained one starts both.
-
-  Raises:
-    ValueError: if there is no embedder, or two instead of one.
-  """
-  there = [name for name in EMBEDDERS if name in params]
-  wanted = embedders(config.share_embedders)
-  if there not in (['embedder'], list(wanted)):
-    raise ValueError(
-      f'The trained parameters have {there or sorted(params)}, expected '
-      f'{" and ".join(wanted)}, or embedder, which starts both.'
-    )
-  source = {name: name if name in there else 'embedder' for name in wanted}
-  return {name: nn.unbox(params[source[name]]) for name in wanted}
-
-
-def trained_encoder(params: Mapping[str, Any]) -> dict:
-  """Encoder of a trained model, with its head; ValueError without one."""
-  if 'encoder' not in params:
-    raise ValueError(
-      f'The trained parameters have {sorted(params)}, expected an encoder.'
-    )
-  return nn.unbox(params['encoder'])
 
 
 def replace(
@@ -192,16 +178,12 @@ def replace(
   Raises:
     ValueError: with every array that is missing, unknown or of another shape.
   """
-  paths = jax.tree_util.tree_leaves_with_path(start)
-  loaded = {
-    jax.tree_util.keystr(k, simple=True, separator='/'): v for k, v in paths
-  }
+  loaded = traverse_util.flatten_dict(dict(start), sep='/')
   problems = []
 
   def leaf(path, old):
     name = jax.tree_util.keystr(path, simple=True, separator='/')
-    boxed = isinstance(old, nn.meta.AxisMetadata)
-    here = old.unbox(apply_constraint=False) if boxed else old
+    here = sharding.unbox(old)
     new = loaded.pop(name, None)
     if new is None:
       if any(name.startswith(f'{part}/') for part in whole):
@@ -213,7 +195,7 @@ def replace(
       )
       return old
     new = jnp.asarray(new, here.dtype)
-    return old.replace_boxed(new) if boxed else new
+    return new if here is old else old.replace_boxed(new)
 
   result = jax.tree_util.tree_map_with_path(
     leaf, params, is_leaf=lambda x: isinstance(x, nn.meta.AxisMetadata)
@@ -224,50 +206,34 @@ def replace(
   return result
 
 
-def embedders(shared: bool) -> tuple[str, ...]:
-  """Top-level names of the parameters of one shared embedder or of two."""
-  return EMBEDDERS[:1] if shared else EMBEDDERS[1:]
-
-
 def _cut(
   params: dict, found: bert.BertConfig, config: bert.BertConfig, path: Path
 ) -> dict:
   """Take the first layers and positions, and the pooler where one is used."""
+
+  def pairs(names):
+    both = ((x, getattr(found, x), getattr(config, x)) for x in names)
+    return [pair for pair in both if pair[1] != pair[2]]
+
   problems = [
-    f'{name} is {getattr(found, name)}, expected {getattr(config, name)}'
-    for name in _SAME
-    if getattr(found, name) != getattr(config, name)
+    f'{name} is {theirs}, expected {ours}'
+    for name, theirs, ours in pairs(_SAME)
   ] + [
-    f'{name} is {getattr(found, name)}, expected at least '
-    f'{getattr(config, name)}'
-    for name in ('num_layers', 'max_length')
-    if getattr(found, name) < getattr(config, name)
+    f'{name} is {theirs}, expected at least {ours}'
+    for name, theirs, ours in pairs(('num_layers', 'max_length'))
+    if theirs < ours
   ]
   if problems:
     raise ValueError(f'{path}: {"; ".join(problems)}.')
-  for name in _SIMILAR:
-    theirs, ours = getattr(found, name), getattr(config, name)
-    if theirs != ours:
-      logging.warning(
-        '%s was trained with %s %s, but is run with %s.',
-        path,
-        name,
-        theirs,
-        ours,
-      )
+  for name, theirs, ours in pairs(_SIMILAR):
+    text = '%s was trained with %s %s, but is run with %s.'
+    logging.warning(text, path, name, theirs, ours)
   if config.num_layers < found.num_layers:
-    logging.info(
-      '%s: the first %d of %d layers are used.',
-      path,
-      config.num_layers,
-      found.num_layers,
-    )
-  left_out = {
-    f'layer_{i}' for i in range(config.num_layers, found.num_layers)
-  } | (set() if config.pooler else {'pooler'})
-  params = {k: v for k, v in params.items() if k not in left_out}
+    text = '%s: the first %d of %d layers are used.'
+    logging.info(text, path, config.num_layers, found.num_layers)
+  unused = {f'layer_{i}' for i in range(config.num_layers, found.num_layers)}
+  unused |= set() if config.pooler else {'pooler'}
   positions = params['embeddings']['position']['embedding']
-  embeddings = params['embeddings'] | {
-    'position': {'embedding': positions[: config.max_length]}
-  }
-  return params | {'embeddings': embeddings}
+  positions = {'embedding': positions[: config.max_length]}
+  params = {k: v for k, v in params.items() if k not in unused}
+  return params | {'embeddings': params['embeddings'] | {'position': positions}}

@@ -94,13 +94,10 @@ class SpanReader(nn.Module):
     *,
     train: bool = False,
   ) -> Float[Array, 'n w l']:
-    """Score spans.
+    """Score the spans of rows `[CLS] question [SEP] block [SEP]`.
 
     Args:
-      ids: [n, L] int32. `[CLS] question [SEP] block [SEP]`.
-      mask: [n, L] bool. False at padding.
-      type_ids: [n, L] int32. 1 on the block and its [SEP].
-      block_mask: [n, L] bool. True on the block, where answers are.
+      block_mask: True on the block, where answers are.
 
     Returns:
       [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w; its
@@ -145,16 +142,8 @@ class BeamScorer(model_lib.DualEncoder):
         block_ids, block_mask and block_types [B, R, T]: the first R blocks are
         embedded anew, too, with a gradient. Optional beam_scores [B, C] of a
         search by words are the logits, in place of vectors.
-
-    Raises:
-      ValueError: if the reader's beam is wider than the retriever's.
     """
-    beam, read = batch['beam_valid'].shape[1], batch['reader_valid'].shape[1]
-    if beam < read:
-      raise ValueError(
-        f'The reader reads {read} blocks of a beam of {beam}; expected at least '
-        f'{read}.'
-      )
+    read = batch['reader_valid'].shape[1]
     if 'beam_scores' in batch:
       return batch['beam_scores']
     queries = self.embed_queries(
@@ -188,18 +177,16 @@ class OpenQa(BeamScorer):
     super().setup()
     self.reader = SpanReader(self.config)
 
-  def read(
-    self, *rows: jax.Array, train: bool = False
-  ) -> Float[Array, 'n w l']:
+  def read(self, *rows: jax.Array) -> Float[Array, 'n w l']:
     """Score the spans of rows; arguments as for `SpanReader`."""
-    return self.reader(*rows, train=train)
+    return self.reader(*rows)
 
   def read_beam(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'B R W L']:
     """Score the spans of a batch's reader rows."""
     rows = model_lib.fold_rows(batch, 'reader', ROWS)
-    scores = self.read(*rows, train=train)
+    scores = self.reader(*rows, train=train)
     return scores.reshape(*batch['reader_ids'].shape[:2], *scores.shape[1:])
 
   def __call__(

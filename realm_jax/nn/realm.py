@@ -19,11 +19,7 @@ from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from realm_jax.nn import config as config_lib
-from retrieval.nn import (
-  bert,
-  dropout,
-  partitioning,
-)
+from retrieval.nn import bert, dropout, partitioning
 
 Ids = Int[Array, 'b l']
 Mask = Bool[Array, 'b l']
@@ -45,16 +41,11 @@ class RealmOutput:
   best_tokens: jax.Array
 
 
-def _identity(key, shape, dtype):
-  del key
-  return jnp.eye(*shape, dtype=dtype)
-
-
 def _projection_init(config: config_lib.RealmConfig):
   if config.projection_init == 'orthogonal':
     return nn.initializers.orthogonal()
   if config.projection_init == 'identity':
-    return _identity
+    return lambda key, shape, dtype: jnp.eye(*shape, dtype=dtype)
   return nn.initializers.truncated_normal(config.embedder.initializer_range)
 
 
@@ -105,10 +96,8 @@ class Embedder(nn.Module):
   ) -> Vectors:
     """Embed queries or blocks: [b, config.vector_size] float32.
 
-    Args:
-      ids: [b, l] int32. `[CLS] query [SEP]` or `[CLS] title [SEP] body [SEP]`.
-      mask: [b, l] bool. False at padding.
-      type_ids: [b, l] int32. 1 on a block's body and its [SEP]; None is all 0.
+    Rows are `[CLS] query [SEP]` or `[CLS] title [SEP] body [SEP]`; arguments are
+    those of `bert.Bert`.
     """
     config = self.config
     # For [CLS] alone, the last layer costs a sixth.
@@ -127,38 +116,6 @@ class Embedder(nn.Module):
       x = self.projection_norm(x)
     x = partitioning.constrain(x, 'batch', None)
     return self.dropout(x, train)
-
-
-class Encoder(nn.Module):
-  """`bert.BertForMaskedLm` that predicts at given positions."""
-
-  config: bert.BertConfig
-
-  def setup(self):
-    """Encoder and head."""
-    self.bert = bert.Bert(self.config)
-    self.mlm_head = bert.MlmHead(self.config)
-
-  def __call__(
-    self,
-    ids: Ids,
-    mask: Mask,
-    type_ids: Ids | None,
-    positions: Int[Array, 'b m'],
-    *,
-    train: bool = False,
-  ) -> Float[Array, 'b m v']:
-    """Predict tokens: [b, m, vocab_size] float32 logits.
-
-    Args:
-      ids: [b, l] int32. `[CLS] query [SEP] body [SEP]`.
-      mask: [b, l] bool. False at padding.
-      type_ids: [b, l] int32. 1 on the body and its [SEP]; None is all 0.
-      positions: [b, m] int32; the last layer and the head see only these.
-    """
-    out = self.bert(ids, mask, type_ids, positions, train=train)
-    logits = self.mlm_head(out.hidden, self.bert.embeddings.word.embedding)
-    return partitioning.constrain(logits, 'batch', None, 'vocab')
 
 
 def fold(x: jax.Array) -> jax.Array:
@@ -261,7 +218,7 @@ class Realm(DualEncoder):
   def setup(self):
     """The embedders and the encoder."""
     super().setup()
-    self.encoder = Encoder(self.config.encoder_bert)
+    self.encoder = bert.BertForMaskedLm(self.config.encoder_bert)
 
   def relevance_scores(
     self, batch: Mapping[str, jax.Array], *, train: bool = False

@@ -43,6 +43,11 @@ class ClaimsConfig:
 
   __post_init__ = settings.check
 
+  @property
+  def classifier_bert(self) -> bert.BertConfig:
+    """The encoder's BERT with a pooler."""
+    return dataclasses.replace(self.realm.encoder, pooler=True)
+
 
 class Classifier(nn.Module):
   """BERT with a pooler over claim and block, and a score of every class."""
@@ -51,7 +56,7 @@ class Classifier(nn.Module):
 
   def setup(self):
     """BERT and one matrix."""
-    config = classifier_bert(self.config)
+    config = self.config.classifier_bert
     self.bert = bert.Bert(config)
     exact = dataclasses.replace(config, dtype=jnp.float32)
     self.classes = bert.dense(exact, self.config.num_classes, ('embed', None))
@@ -68,11 +73,6 @@ class Classifier(nn.Module):
     first = jnp.zeros_like(ids[:, :1])
     pooled = self.bert(ids, mask, type_ids, first, train=train).pooled
     return self.classes(pooled.astype(jnp.float32))
-
-
-def classifier_bert(config: ClaimsConfig) -> bert.BertConfig:
-  """The classifier's BERT: the encoder's BERT with a pooler."""
-  return dataclasses.replace(config.realm.encoder, pooler=True)
 
 
 class Claims(open_qa.BeamScorer):
@@ -110,7 +110,7 @@ def init_params(
 
   The classes are always random, and so is a pooler that the BERT lacks.
   """
-  found = classifier_bert(config)
+  found = config.classifier_bert
   start, whole = initialize.start_bert(encoder, found, 'classifier')
   # Trained encoders have no pooler; layers and embeddings must be there.
   layers = [f'layer_{i}' for i in range(found.num_layers)]
@@ -144,18 +144,13 @@ def class_scores(
 def predict(
   scores: Float[Array, 'B R N'], rule: str = 'best'
 ) -> Int[Array, ' B']:
-  """Predict the class of each claim: [B] int32.
+  """Predict the class of each claim, int32.
 
   Args:
-    scores: [B, R, N] joint scores of `class_scores`.
+    scores: joint scores of `class_scores`.
     rule: 'best': the class of the best pair of block and class, as released;
       'marginal': the class with the highest probability, summed over blocks.
-
-  Raises:
-    ValueError: for another rule.
   """
-  if rule not in RULES:
-    raise ValueError(f'rule {rule!r}; expected one of {RULES}.')
   if rule == 'best':
     best = scores.reshape(len(scores), -1).argmax(axis=-1) % scores.shape[-1]
   else:
@@ -182,9 +177,6 @@ def loss(
     The mean over claims in nats, and metrics, means over claims: `full_loss`;
     `accuracy` and `marginal_accuracy` of both rules of `predict`; `early_loss`
     and `beam_has_answer` if the evidence is known; `weight`, the claims.
-
-  Raises:
-    ValueError: if the reader's beam is wider than the retriever's.
   """
   retriever, classes = model_lib.apply(
     model, params, batch, train=train, key=key

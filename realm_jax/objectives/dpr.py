@@ -13,7 +13,7 @@ then N hard negatives; Q query length, T block length, K = B P candidates, D
 embedding.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -44,17 +44,13 @@ def loss(
   """Cross-entropy of each question's block among all blocks of the batch.
 
   Karpukhin et al. 2020, eq. 2 and section 3.2; arguments as of
-  `in_batch.score_batch`. The released code has mask_duplicates=False, although
-  two questions of a batch may have the same block.
+  `in_batch.score_batch`.
 
   Returns:
     The mean over valid rows in nats, and metrics: accuracy, the share of rows
     whose positive is ranked first among all candidates; accuracy_hard, ranked
     above the row's own hard negatives; mean_rank of the positive, 1 for the
     first; weight, the valid rows.
-
-  Raises:
-    ValueError: for a batch of one block; mask_duplicates without block_hash.
   """
   scores, masks = in_batch.score_batch(
     model,
@@ -130,16 +126,11 @@ class TextPassages:
     """Do as in `BlockPassages`."""
     room = layout.block_length - 3
     found = [self.passages[i] if i >= 0 else ('', '') for i in ids.tolist()]
-    titles, bodies = (self._encode(x, room) for x in zip(*found, strict=True))
-    bodies = bodies[0], np.minimum(bodies[1], room - titles[1])
-    return examples.join(layout, layout.block_length, titles, bodies)
-
-  def _encode(
-    self, texts: Sequence[str], room: int
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens [n, room] without specials, and [n] their counts."""
-    rows = self._tokenizer.encode_ids_batch(texts, room + 2)
-    return examples.pad([row[1:-1] for row in rows], room)
+    titles, bodies = (
+      examples.encode_rows(self._tokenizer.encode_ids_batch, x, room)
+      for x in zip(*found, strict=True)
+    )
+    return examples.join_titled(layout, titles, bodies)
 
   def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
     """Do as in `BlockPassages`."""
@@ -169,6 +160,22 @@ class Examples:
   passages: Passages
   fingerprint: str
 
+  def texts(self, numbers: Int[np.ndarray, ' B']) -> list[str]:
+    """Return questions."""
+    return [self.questions[i].question for i in numbers.tolist()]
+
+  def blocks(
+    self, numbers: Int[np.ndarray, ' B']
+  ) -> tuple[Int[np.ndarray, 'B P'], examples.Batch]:
+    """Return the passages of questions, their block_valid and block_hash."""
+    parts = self.positives[numbers, None], self.negatives[numbers]
+    ids = np.concatenate(parts, axis=1)
+    hashes = self.passages.hashes(ids.reshape(-1)).reshape(ids.shape)
+    return ids, {
+      'block_valid': ids >= 0,
+      'block_hash': examples.hash_pairs(hashes),
+    }
+
   def split(self, name: str, valid_fraction: float) -> block_dataset.Split:
     """Split ('train', 'valid' or 'all') by the hashes of the questions' ids.
 
@@ -186,14 +193,10 @@ class Examples:
     )
 
 
-# Texts and their longest row -> [CLS] text [SEP] of each.
-Encode = Callable[[Sequence[str], int], list[list[int]]]
-
-
 def read_rows(
   layout: examples.Layout,
   found: Examples,
-  encode: Encode,
+  encode: examples.Encode,
   numbers: Int[np.ndarray, ' B'],
 ) -> examples.Batch:
   """Make a batch of `loss`.
@@ -206,17 +209,11 @@ def read_rows(
     P, T] int32, block_mask [B, P, T] bool, block_valid [B, P] bool and
     block_hash [B, P, 2] uint32.
   """
-  texts = [found.questions[i].question for i in numbers.tolist()]
-  rows = encode(texts, layout.query_length)
-  queries = examples.pad([row[1:-1] for row in rows], layout.query_tokens)
-  ids = np.concatenate(
-    [found.positives[numbers, None], found.negatives[numbers]], axis=1
-  )
+  texts = found.texts(numbers)
+  queries = examples.encode_rows(encode, texts, layout.query_tokens)
+  ids, fields = found.blocks(numbers)
   rows = found.passages.rows(layout, ids.reshape(-1))
-  hashes = found.passages.hashes(ids.reshape(-1)).reshape(ids.shape)
-  return {
+  return fields | {
     **examples.queries(layout, *queries),
     **examples.name_rows('block', rows, ids.shape),
-    'block_valid': ids >= 0,
-    'block_hash': examples.hash_pairs(hashes),
   }

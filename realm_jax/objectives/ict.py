@@ -91,69 +91,28 @@ def _metrics(
   }
 
 
-def choose(
-  num_sentences: Int[np.ndarray, ' B'],
-  rng: np.random.Generator,
-  mask_rate: float = IctConfig.mask_rate,
-) -> tuple[Int[np.ndarray, ' B'], Bool[np.ndarray, ' B']]:
-  """Choose a sentence of each block ([B] number) and whether to remove it."""
-  sentences = rng.integers(num_sentences)
-  return sentences, rng.random(len(num_sentences)) < mask_rate
-
-
-def make_rows(
-  layout: examples.Layout,
-  titles: tuple[Int[np.ndarray, 'B _'], Int[np.ndarray, ' B']],
-  bodies: tuple[Int[np.ndarray, 'B N'], Int[np.ndarray, ' B']],
-  sentences: Int[np.ndarray, 'B 2'],
-  removed: Bool[np.ndarray, ' B'],
-  num_sentences: Int[np.ndarray, ' B'],
-) -> examples.Batch:
-  """Make rows of sentences and their blocks.
-
-  A title that fits is kept whole; the body, without a removed sentence, is cut
-  to the remaining room.
-
-  Args:
-    layout: lengths (released: Q 64, T 288) and specials.
-    titles: [B, _] tokens of the titles, and [B] their counts.
-    bodies: [B, N] all tokens of the blocks, and [B] their counts.
-    sentences: [B, 2] first and past-last token of the sentence in its body.
-
-  Returns:
-    query_ids [B, Q] int32, query_mask [B, Q] bool, block_ids [B, T] int32,
-    block_mask [B, T] bool, block_types [B, T] int32, sentence_removed [B] bool,
-    row_valid [B] bool: False for a block whose only sentence was removed.
-  """
-  query = examples.cut(bodies[0], sentences, layout.query_tokens)
-  room = layout.block_length - 3
-  title_counts = np.minimum(titles[1], room)
-  body, body_counts = examples.cut_out(bodies, sentences, removed, room)
-  body_counts = np.minimum(body_counts, room - title_counts)
-  block = examples.join(
-    layout,
-    layout.block_length,
-    (titles[0], title_counts),
-    (body, body_counts),
-  )
-  return {
-    **examples.queries(layout, *query),
-    **examples.name_rows('block', block, removed.shape),
-    'sentence_removed': removed,
-    'row_valid': ~removed | (num_sentences > 1),
-  }
-
-
 def choose_sentences(
   blocks: blocks_lib.BlockStore,
   ids: Int[np.ndarray, ' B'],
   rng: np.random.Generator,
   mask_rate: float,
-) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-  """Make bodies, sentences, removed and num_sentences for `make_rows`."""
+) -> tuple[
+  tuple[np.ndarray, np.ndarray],
+  Int[np.ndarray, 'B 2'],
+  Bool[np.ndarray, ' B'],
+  Int[np.ndarray, ' B'],
+]:
+  """Choose a sentence of each block, and whether it leaves the block.
+
+  Returns:
+    Tokens [B, N] of the blocks' bodies and [B] their counts; first and past-last
+    token of the sentence in its body; whether it is removed; the number of the
+    block's sentences.
+  """
   ranges = [blocks.sentences(i) for i in ids.tolist()]
   counts = np.asarray([len(found) for found in ranges])
-  chosen, removed = choose(counts, rng, mask_rate)
+  chosen = rng.integers(counts)
+  removed = rng.random(len(counts)) < mask_rate
   first = np.asarray([found.start for found in ranges])
   spans = blocks.token_spans(ids)
   longest = int((spans[:, 1] - spans[:, 0]).max())
@@ -168,9 +127,25 @@ def read_rows(
   rng: np.random.Generator,
   mask_rate: float = IctConfig.mask_rate,
 ) -> examples.Batch:
-  """Make one example of each block: `make_rows`' rows and block_hash [B, 2]."""
-  chosen = choose_sentences(blocks, ids, rng, mask_rate)
-  rows = make_rows(
-    layout, blocks.gather_titles(ids, layout.block_length - 3), *chosen
+  """Make one example of each block; released lengths are Q 64, T 288.
+
+  Returns:
+    query_ids [B, Q] int32, query_mask [B, Q] bool, block_ids, block_types [B, T]
+    int32, block_mask [B, T] bool, block_hash [B, 2] uint32, sentence_removed [B]
+    bool, row_valid [B] bool: False for a block whose only sentence was removed.
+  """
+  bodies, spans, removed, counts = choose_sentences(blocks, ids, rng, mask_rate)
+  room = layout.block_length - 3
+  block = examples.join_titled(
+    layout,
+    blocks.gather_titles(ids, room),
+    examples.cut_out(bodies, spans, removed, room),
   )
-  return rows | {'block_hash': examples.hash_pairs(blocks.hashes(ids))}
+  sentences = examples.cut(bodies[0], spans, layout.query_tokens)
+  return {
+    **examples.queries(layout, *sentences),
+    **examples.name_rows('block', block, ids.shape),
+    'block_hash': examples.hash_pairs(blocks.hashes(ids)),
+    'sentence_removed': removed,
+    'row_valid': ~removed | (counts > 1),
+  }

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from realm_jax.nn import realm as model_lib
 from retrieval import settings
@@ -106,16 +106,9 @@ def score_batch(
   Args:
     model: has `embed_queries`, `embed_blocks` and `config.score_scale`.
     batch: query_ids, query_mask [B, Q], block_ids, block_mask, block_types [B,
-      T] or [B, P, T]; optional row_valid [B], block_valid [B, P], False where a
-      query has fewer hard negatives, and block_hash, one integer or two for
-      each block, equal for equal blocks.
-    num_chunks: chunks in which to embed, so that only one chunk's activations
-      are kept (`map_chunks`).
-    mask_duplicates: removes copies of a row's positive from its negatives, by
-      block_hash. The released code of ICT and DPR does not.
-
-  Raises:
-    ValueError: for mask_duplicates without block_hash.
+      T] or [B, P, T], and optional arrays of `make_masks`.
+    num_chunks: chunks in which to embed (`map_chunks`).
+    mask_duplicates: as of `make_masks`.
   """
   queries, blocks = map_chunks(
     functools.partial(model_lib.embed_pairs, model, params, train),
@@ -124,84 +117,47 @@ def score_batch(
     key=key if train else None,
   )
   blocks = blocks.reshape(len(queries), -1, blocks.shape[-1])
-  valid, negatives = batch.get('block_valid'), None
-  if blocks.shape[1] > 1:
-    negatives = blocks[:, 1:]
-    valid = None if valid is None else valid[:, 1:]
-  scores, masks = scores_and_masks(
-    queries,
-    blocks[:, 0],
-    negatives,
-    row_valid=batch.get('row_valid'),
-    negative_valid=valid,
-  )
-  scores *= model.config.score_scale
-  if mask_duplicates:
-    masks = without_copies(masks, batch)
-  return scores, masks
-
-
-def scores_and_masks(
-  queries: Float[Array, 'B D'],
-  blocks: Float[Array, 'B D'],
-  negatives: Float[Array, 'B N D'] | None = None,
-  *,
-  row_valid: Bool[Array, ' B'] | None = None,
-  negative_valid: Bool[Array, 'B N'] | None = None,
-) -> tuple[Float[Array, 'B K'], objectives.Masks]:
-  """Inner products in float32 of each query with all blocks, and their masks.
-
-  Queries and blocks are [B, D], negatives [B, N, D] are negatives of all rows;
-  row_valid [B] and negative_valid [B, N] are False at padding.
-  """
-  all_blocks = blocks
-  if negatives is not None:
-    rows = negatives.reshape(-1, negatives.shape[-1])
-    all_blocks = jnp.concatenate([blocks, rows])
-  scores = jnp.einsum(
+  scores = model.config.score_scale * jnp.einsum(
     'qd,kd->qk',
     objectives.float32(queries),
-    objectives.float32(all_blocks),
+    objectives.float32(positives_first(blocks)),
     precision='highest',
   )
-  shape = len(blocks), 0 if negatives is None else negatives.shape[1]
-  return scores, make_masks(shape, row_valid, negative_valid)
+  return scores, make_masks(batch, blocks.shape[:2], mask_duplicates)
+
+
+def positives_first(blocks: jax.Array) -> jax.Array:
+  """Return [K, ...] of [B, P, ...]: all positives before row 0's negatives."""
+  negatives = blocks[:, 1:].reshape(-1, *blocks.shape[2:])
+  return jnp.concatenate([blocks[:, 0], negatives])
 
 
 def make_masks(
+  batch: Mapping[str, jax.Array],
   shape: tuple[int, int],
-  row_valid: Bool[Array, ' B'] | None = None,
-  negative_valid: Bool[Array, 'B N'] | None = None,
+  mask_duplicates: bool = False,
 ) -> objectives.Masks:
-  """Masks [B, K] of `scores_and_masks`; `shape` is (B, N)."""
-  batch, num_negatives = shape
-  valid = jnp.ones(batch, bool) if row_valid is None else row_valid
-  real = jnp.broadcast_to(valid[:, None], shape)
-  real = real if negative_valid is None else real & negative_valid
-  candidates = jnp.concatenate([valid, real.reshape(-1)])
-  own = jnp.eye(batch, batch * (1 + num_negatives), dtype=bool)
-  candidates = valid[:, None] & candidates[None, :]
-  return objectives.Masks(None, candidates, own & candidates)
+  """Masks [B, K] of the candidates of a batch; `shape` is (B, P).
 
-
-def without_copies(
-  masks: objectives.Masks, batch: Mapping[str, jax.Array]
-) -> objectives.Masks:
-  """Remove copies of a row's positive from its negatives, by block_hash.
+  Args:
+    batch: optional row_valid [B], False at padding, and block_valid [B, P],
+      False where a query has fewer hard negatives.
+    mask_duplicates: removes copies of a row's positive from its negatives, by
+      block_hash [B, P, n], one integer or two for each block. The released code
+      of ICT and DPR does not.
 
   Raises:
-    ValueError: without block_hash.
+    ValueError: for mask_duplicates without block_hash.
   """
-  if 'block_hash' not in batch:
-    raise ValueError("mask_duplicates=True needs batch['block_hash'].")
-  rows, columns = masks.candidates.shape
-  hashes = batch['block_hash'].reshape(rows, columns // rows, -1)
-  return masks.replace(candidates=masks.candidates & ~_copies(hashes))
-
-
-def _copies(hashes: jax.Array) -> jax.Array:
-  """[B, K] True where a candidate is another block equal to the positive."""
-  negatives = hashes[:, 1:].reshape(-1, hashes.shape[-1])
-  found = jnp.concatenate([hashes[:, 0], negatives])
-  same = (hashes[:, :1] == found[None]).all(axis=-1)
-  return same & ~jnp.eye(*same.shape, dtype=bool)
+  rows = batch.get('row_valid', jnp.ones(shape[0], bool))
+  valid = jnp.broadcast_to(rows[:, None], shape)
+  valid &= batch.get('block_valid', valid).reshape(shape)
+  candidates = rows[:, None] & positives_first(valid)[None]
+  own = jnp.eye(*candidates.shape, dtype=bool)
+  if mask_duplicates:
+    if 'block_hash' not in batch:
+      raise ValueError("mask_duplicates=True needs batch['block_hash'].")
+    hashes = batch['block_hash'].reshape(*shape, -1)
+    same = (hashes[:, :1] == positives_first(hashes)[None]).all(axis=-1)
+    candidates &= own | ~same
+  return objectives.Masks(None, candidates, own & candidates)

@@ -62,23 +62,12 @@ def loss(
     num_chunks=num_chunks,
     key=key if train else None,
   )
-  scores = colbert.max_sim(
-    queries, positives_first(blocks), positives_first(batch['block_scored'])
+  candidates, scored = map(
+    in_batch.positives_first, (blocks, batch['block_scored'])
   )
-  masks = in_batch.make_masks(
-    (len(queries), blocks.shape[1] - 1),
-    batch.get('row_valid'),
-    batch['block_valid'][:, 1:],
-  )
-  if mask_duplicates:
-    masks = in_batch.without_copies(masks, batch)
+  scores = colbert.max_sim(queries, candidates, scored)
+  masks = in_batch.make_masks(batch, blocks.shape[:2], mask_duplicates)
   return objectives.contrastive(scores, None, masks), dpr.metrics(scores, masks)
-
-
-def positives_first(blocks: Array) -> Array:
-  """Return [K, ...] of [B, P, ...]: all positives before row 0's negatives."""
-  negatives = blocks[:, 1:].reshape(-1, *blocks.shape[2:])
-  return jnp.concatenate([blocks[:, 0], negatives])
 
 
 def reader(
@@ -86,43 +75,30 @@ def reader(
 ) -> Callable[[Int[np.ndarray, ' B'], Any], examples.Batch]:
   """Return the function from numbers of examples to a batch of `loss`.
 
-  A block is encoded with its title above it. The batch has query_ids [B, Q], block_ids [B, P, T] int32, block_mask, block_scored
-  [B, P, T] bool, True where there is a token and where it has a vector, block_valid
-  [B, P] bool, and block_hash [B, P, 2] uint32.
+  A block is encoded with its title above it. The batch has query_ids [B, Q],
+  block_ids [B, P, T] int32, block_mask and block_scored [B, P, T] bool, True
+  where there is a token and where it has a vector, block_valid [B, P] bool and
+  block_hash [B, P, 2] uint32.
   """
 
   def read(numbers, _):
-    ids = np.concatenate(
-      [found.positives[numbers, None], found.negatives[numbers]], axis=1
-    )
-    flat = ids.reshape(-1)
-    title_and_text = found.passages.title_and_text
-    passages = rows.passages(
-      [
-        colbert.titled(*title_and_text(i)) if i >= 0 else ''
-        for i in flat.tolist()
-      ]
-    )
-    shape = len(flat), rows.config.passage_length
-    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    for i, row in enumerate(passages):
-      tokens[i, : len(row)], mask[i, : len(row)] = row, True
-    scored = mask & rows.has_vector(tokens)
-    hashes = found.passages.hashes(flat).reshape(ids.shape)
+    ids, fields = found.blocks(numbers)
+    texts = [
+      colbert.titled(*found.passages.title_and_text(i)) if i >= 0 else ''
+      for i in ids.reshape(-1).tolist()
+    ]
+    length = rows.config.passage_length
+    tokens, counts = examples.pad(rows.passages(texts), length)
+    mask = np.arange(length) < counts[:, None]
+    blocks = tokens, mask, mask & rows.has_vector(tokens)
+    names = 'block_ids', 'block_mask', 'block_scored'
     return {
-      'query_ids': rows.queries(
-        [found.questions[i].question for i in numbers.tolist()]
-      ),
+      'query_ids': rows.queries(found.texts(numbers)),
       **{
-        name: x.reshape(*ids.shape, -1)
-        for name, x in (
-          ('block_ids', tokens),
-          ('block_mask', mask),
-          ('block_scored', scored),
-        )
+        name: x.reshape(*ids.shape, length)
+        for name, x in zip(names, blocks, strict=True)
       },
-      'block_valid': ids >= 0,
-      'block_hash': examples.hash_pairs(hashes),
+      **fields,
     }
 
   return read

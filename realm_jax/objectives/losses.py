@@ -126,7 +126,6 @@ def loss(
   *,
   objective: str = LossConfig.objective,
   retriever_weight: float = LossConfig.retriever_weight,
-  objective_settings: Mapping[str, float | str] | None = None,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Train the encoder by marginal likelihood, the retriever by `objective`.
 
@@ -148,7 +147,7 @@ def loss(
   """
   out = model_lib.apply(model, params, batch, train=train, key=key)
   masks = batch_masks(batch)
-  function = objectives.get(objective, **(objective_settings or {}))
+  function = objectives.get(objective)
   metrics = _metrics(out, masks, by_rows=objective == 'marginal_seq')
   if objective in JOINT:
     return function(out.scores, out.gold_log_probs, masks), metrics

@@ -108,33 +108,12 @@ def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
 
   Among spans of equal score the better retrieved, then the narrower, then the
   earlier comes first.
-
-  Raises:
-    ValueError: if there are fewer spans.
   """
-  _, blocks, width, length = scores.shape
-  if not 1 <= n <= blocks * width * length:
-    raise ValueError(
-      f'The {n} best spans of {blocks} blocks with {width} x {length} each: '
-      f'expected 1 to {blocks * width * length}.'
-    )
+  width, length = scores.shape[2:]
   score, at = jax.lax.top_k(scores.reshape(len(scores), -1), n)
   block, at = jnp.divmod(at.astype(jnp.int32), width * length)
   wider, start = jnp.divmod(at, length)
   return Spans(score, jnp.where(score > _ABSENT, block, -1), start, wider + 1)
-
-
-def _check(model: open_qa.OpenQa, batch: Mapping[str, jax.Array]) -> None:
-  expected = (
-    *batch['reader_ids'].shape[:2],
-    model.config.max_span_width,
-    batch['reader_ids'].shape[-1],
-  )
-  if batch['reader_correct'].shape != expected:
-    raise ValueError(
-      f'reader_correct has shape {batch["reader_correct"].shape}; expected '
-      f'{expected}: questions, blocks, widths, tokens.'
-    )
 
 
 def loss(
@@ -170,11 +149,7 @@ def loss(
     `early_loss` and `full_loss`; `beam_has_answer`, questions with an answer in
     the beam; `reader_has_answer`, questions with a gold span; `exact_match`,
     questions whose best span is gold; and `weight`, the number of questions.
-
-  Raises:
-    ValueError: for shapes that contradict each other.
   """
-  _check(model, batch)
 
   def apply(params, method):
     return model_lib.apply(
@@ -193,28 +168,21 @@ def loss(
     spans = read(params)
   retriever = apply(params, 'beam_scores')
   scores = add_retriever(batch, retriever, spans)
-  metrics = _metrics(batch, scores, right)
-  early, full = early_loss(batch, retriever), full_loss(batch, scores)
-  mean = functools.partial(objectives.masked_mean, mask=batch['row_valid'])
-  metrics |= {'early_loss': mean(early), 'full_loss': mean(full)}
-  return mean(early_weight * early + full), metrics
 
+  def mean(x):
+    x = x.reshape(len(x), -1).any(axis=-1) if x.dtype == bool else x
+    return objectives.masked_mean(x.astype(jnp.float32), batch['row_valid'])
 
-def _metrics(
-  batch: Mapping[str, jax.Array], scores: jax.Array, right: jax.Array
-) -> dict[str, jax.Array]:
-  """Metrics of `loss` other than the losses."""
-  scores, right = (x.reshape(len(x), -1) for x in (scores, right))
-  best = scores.argmax(axis=-1, keepdims=True)
-  shares = {
-    'beam_has_answer': batch['beam_has_answer'] & batch['beam_valid'],
-    'reader_has_answer': right,
-    'exact_match': jnp.take_along_axis(right, best, axis=-1),
+  early = mean(early_loss(batch, retriever))
+  full = mean(full_loss(batch, scores))
+  flat = scores.reshape(len(scores), -1)
+  best = flat.argmax(axis=-1, keepdims=True)
+  right = right.reshape(flat.shape)
+  return early_weight * early + full, {
+    'early_loss': early,
+    'full_loss': full,
+    'beam_has_answer': mean(batch['beam_has_answer'] & batch['beam_valid']),
+    'reader_has_answer': mean(right),
+    'exact_match': mean(jnp.take_along_axis(right, best, axis=-1)),
+    'weight': batch['row_valid'].sum(dtype=jnp.float32),
   }
-  metrics = {
-    name: objectives.masked_mean(
-      x.any(axis=-1).astype(jnp.float32), batch['row_valid']
-    )
-    for name, x in shares.items()
-  }
-  return metrics | {'weight': batch['row_valid'].sum(dtype=jnp.float32)}

@@ -1,25 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Answer questions with a trained model, in batches on all local devices."""
+"""Answers with their sources, and classes of claims with their evidence."""
 
-from collections.abc import Sequence
 import dataclasses
 import functools
 from typing import Any
+import unicodedata
 
-import jax
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.serving import (
-  answer_text,
-  beams,
-  block_reader,
-  predict,
-  trained_model,
-  views,
-)
-from retrieval.questions import questions as questions_lib
+from realm_jax.serving import views
+from retrieval.questions import claims as claims_lib, questions as questions_lib
 from retrieval.text import blocks as blocks_lib
 
 
@@ -27,16 +18,21 @@ from retrieval.text import blocks as blocks_lib
 class Answer:
   """One span of one block."""
 
-  text: str
-  score: float  # score of block and span together, a logit
-  share: float  # share of the likelihood of all spans kept of this question
+  blocks: blocks_lib.BlockStore = dataclasses.field(repr=False, compare=False)
   block: int
   rank: int  # of the block among the retrieved ones, from 0
-  correct: bool  # whether the span is gold; False without gold answers
   start: int  # position of the first token in the reader's row
   width: int
   reader_start: int  # position of the block's first token in the row
-  blocks: blocks_lib.BlockStore = dataclasses.field(repr=False, compare=False)
+  score: float  # score of block and span together, a logit
+  share: float  # share of the likelihood of all spans kept of this question
+  correct: bool  # whether the span is gold; False without gold answers
+
+  @functools.cached_property
+  def text(self) -> str:
+    """The answer as it is spelled in the block."""
+    text, span = self.highlight()
+    return text[slice(*span)]
 
   @property
   def title(self) -> str:
@@ -51,7 +47,7 @@ class Answer:
 
   def highlight(self) -> tuple[str, tuple[int, int]]:
     """Return the block's text, and the answer's first and past-last character."""
-    return answer_text.highlight(
+    return highlight(
       self.blocks, self.block, self.start, self.width, self.reader_start
     )
 
@@ -128,78 +124,48 @@ class Answers(tuple[Answered, ...]):
     return ''.join(views.answers_html(found) for found in self)
 
 
-class Answerer(block_reader.BlockReader):
-  """Retrieves, reads and answers; yields each question as `Answered`."""
+@dataclasses.dataclass(frozen=True)
+class Classified:
+  """A claim and its predicted class."""
 
-  def __init__(
-    self,
-    trained: trained_model.TrainedModel,
-    retriever: beams.BeamRetriever,
-    *,
-    read_at_once: int = 0,
-    num_answers: int = 5,
-    **batches: int,
-  ):
-    """Place the parameters; compile at the first question.
+  claim: claims_lib.Claim
+  predicted: int  # index of its class
+  # [N] of the classes, summed over the blocks that were read
+  probabilities: np.ndarray
+  block: int  # id of the block with the best score of this class; -1 for none
+  # [C] bool; blocks of the beam that belong to named documents
+  evidence: np.ndarray
+  rank: int  # of that block in the beam, from 0
 
-    Args:
-      read_at_once: blocks that one device reads at a time; 0 goes by device.
-      **batches: retriever_beam, reader_beam, batch_size of `BlockReader`.
-    """
-    read = functools.partial(
-      predict.predict,
-      trained.model,
-      num_answers=num_answers,
-      read_at_once=read_at_once,
-    )
-    super().__init__(trained, retriever, read, search=False, **batches)
 
-  def answer(self, texts: Sequence[str]) -> Answers:
-    """Answer questions that are texts; ValueError for an empty one."""
-    for i, text in enumerate(texts):
-      if not text.strip():
-        raise ValueError(f'Question {i} is empty: expected text.')
-    return Answers(
-      self([questions_lib.Question(f'{i}', x, ()) for i, x in enumerate(texts)])
-    )
+def highlight(
+  blocks: blocks_lib.BlockStore,
+  block_id: int,
+  start: int,
+  width: int,
+  reader_start: int,
+) -> tuple[str, tuple[int, int]]:
+  """Return a block's text, and the first and past-last character of an answer.
 
-  def _result(
-    self,
-    asked: questions_lib.Question,
-    batch: examples.Batch,
-    found: predict.Prediction,
-    row: int,
-  ) -> Answered:
-    spans = jax.tree.map(lambda x: x[row], found.spans)
-    kept = np.flatnonzero(spans.block >= 0)
-    ranks = spans.block[kept]
-    starts = batch['reader_starts'][row, ranks]
-    ids = batch['beam_ids'][row, ranks]
-    blocks = self.trained.data.blocks
-    texts = answer_text.answer_texts(
-      blocks, ids, spans.start[kept], spans.width[kept], starts
-    )
-    scores = spans.score[kept].astype(np.float64)
-    shares = np.exp(scores - scores.max()) if len(kept) else scores
-    answers = tuple(
-      Answer(*values, blocks=blocks)
-      for values in zip(
-        texts,
-        scores.tolist(),
-        (shares / max(shares.sum(), 1e-30)).tolist(),
-        ids.tolist(),
-        ranks.tolist(),
-        found.correct[row, kept].tolist(),
-        spans.start[kept].tolist(),
-        spans.width[kept].tolist(),
-        starts.tolist(),
-        strict=True,
-      )
-    )
-    return Answered(
-      asked,
-      answers,
-      batch['beam_ids'][row].copy(),  # else it would keep the whole batch
-      bool(batch['reader_correct'][row].any()),
-      blocks,
-    )
+  Marks of the last character belong to the answer. `start` and `reader_start`
+  (of the block) are tokens of the reader's row; block_id = -1 gives '', (0, 0).
+  """
+  if block_id < 0:
+    return '', (0, 0)
+  ids = np.asarray([block_id])
+  at = int(blocks.token_spans(ids)[0, 0]) + start - reader_start
+  [(low, high)] = blocks.byte_spans(ids).tolist()
+  document = int(blocks.documents(ids)[0])
+  offsets = blocks.tokens.token_bytes(document)[at : at + width]
+  raw = blocks.tokens.text_bytes(document)[low:high]
+  begin, end = int(offsets[0, 0]) - low, int(offsets[-1, 1]) - low
+  while begin and raw[begin] & 0xC0 == 0x80:  # a token of single bytes
+    begin -= 1
+  while end < len(raw) and raw[end] & 0xC0 == 0x80:
+    end += 1
+  text = raw.decode()
+  begin, end = len(raw[:begin].decode()), len(raw[:end].decode())
+  # Marks that the tokenizer drops are of no token.
+  while end < len(text) and unicodedata.combining(text[end]):
+    end += 1
+  return text, (begin, end)

@@ -1,20 +1,29 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Read retrieved blocks with a trained model, in batches on all local devices."""
+"""Read retrieved blocks with a trained model, in batches on all local devices.
+
+Blocks of an open question (Lee et al. 2019, section 4) or of a claim.
+"""
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
 import numpy as np
+import scipy.special
 
 from realm_jax.data import examples, question_rows
-from realm_jax.serving import (
-  beams,
-  reader_configs,
-  trained_model,
-)
+from realm_jax.nn import open_qa
+from realm_jax.objectives import claims as claims_model, reader_losses
+from realm_jax.serving import answers, beams, model_configs, reader_configs
+from retrieval.kernels import backend
+from retrieval.questions import claims as claims_lib, questions as questions_lib
+
+_MANY = 16  # blocks from which on a CPU has readers of three lengths
 
 
 class BlockReader(abc.ABC):
@@ -24,7 +33,7 @@ class BlockReader(abc.ABC):
 
   def __init__(
     self,
-    trained: trained_model.TrainedModel,
+    trained: model_configs.TrainedModel,
     retriever: beams.BeamRetriever,
     read: Callable[[Any, Any], Any],
     *,
@@ -88,15 +97,14 @@ class BlockReader(abc.ABC):
       placed = jax.device_put(model_fields(batch), self._split)
       found = jax.device_get(self._read(self._params, placed))
       for row in range(high - low):
-        yield self._result(asked[low + row], batch, found, row)
+        one = jax.tree.map(lambda x, row=row: x[row], (batch, found))
+        yield self._result(asked[low + row], *one)
       if progress:
         progress(high, len(source))
 
   @abc.abstractmethod
-  def _result(
-    self, asked: Any, batch: examples.Batch, found: Any, row: int
-  ) -> Any:
-    """Return the result of a question, in a row of a batch and of `found`."""
+  def _result(self, asked: Any, row: examples.Batch, found: Any) -> Any:
+    """Return the result of a question, from its row of the batch and of `read`."""
 
 
 def model_fields(batch: examples.Batch) -> dict[str, Any]:
@@ -109,3 +117,203 @@ def model_fields(batch: examples.Batch) -> dict[str, Any]:
     if name in (*beam, 'question_ids', 'question_mask')
     or (name.startswith('reader_') and name != 'reader_starts')
   }
+
+
+class Answerer(BlockReader):
+  """Answers questions; yields each as `answers.Answered`."""
+
+  def __init__(
+    self,
+    trained: model_configs.TrainedModel,
+    retriever: beams.BeamRetriever,
+    *,
+    read_at_once: int = 0,
+    num_answers: int = 5,
+    **batches: int,
+  ):
+    """Place the parameters; compile at the first question.
+
+    Args:
+      read_at_once: blocks that one device reads at a time; 0 goes by device.
+      **batches: retriever_beam, reader_beam, batch_size of `BlockReader`.
+    """
+    read = functools.partial(
+      predict_spans,
+      trained.model,
+      num_answers=num_answers,
+      read_at_once=read_at_once,
+    )
+    super().__init__(trained, retriever, read, search=False, **batches)
+
+  def answer(self, texts: Sequence[str]) -> answers.Answers:
+    """Answer questions that are texts; ValueError for an empty one."""
+    for i, text in enumerate(texts):
+      if not text.strip():
+        raise ValueError(f'Question {i} is empty: expected text.')
+    return answers.Answers(
+      self([questions_lib.Question(f'{i}', x, ()) for i, x in enumerate(texts)])
+    )
+
+  def _result(self, asked, row, found) -> answers.Answered:
+    kept = np.flatnonzero(found.spans.block >= 0)
+    spans = jax.tree.map(lambda x: x[kept], found.spans)
+    scores = spans.score.astype(np.float64)
+    columns = (
+      row['beam_ids'][spans.block],
+      spans.block,
+      spans.start,
+      spans.width,
+      row['reader_starts'][spans.block],
+      scores,
+      scipy.special.softmax(scores) if len(kept) else scores,
+      found.correct[kept],
+    )
+    blocks = self.trained.data.blocks
+    rows = zip(*(x.tolist() for x in columns), strict=True)
+    return answers.Answered(
+      asked,
+      tuple(answers.Answer(blocks, *values) for values in rows),
+      row['beam_ids'].copy(),  # else it would keep the whole batch
+      bool(row['reader_correct'].any()),
+      blocks,
+    )
+
+
+class Classifier(BlockReader):
+  """Classifies claims without reading labels; yields each as `Classified`."""
+
+  SOURCE = question_rows.ClaimSource
+
+  def __init__(
+    self,
+    trained: model_configs.TrainedModel,
+    retriever: beams.BeamRetriever,
+    *,
+    rule: str = 'best',
+    **batches: int,
+  ):
+    """Place the parameters; compile at the first claim.
+
+    Args:
+      rule: one of `claims.RULES`.
+      **batches: retriever_beam, reader_beam, batch_size of `BlockReader`.
+    """
+
+    def scores(params, batch):
+      found = claims_model.class_scores(trained.model, params, batch)
+      return found, claims_model.predict(found, rule)
+
+    super().__init__(trained, retriever, scores, search=True, **batches)
+
+  def _result(self, asked: claims_lib.Claim, row, found) -> answers.Classified:
+    scores, predicted = found[0].astype(np.float64), int(found[1])
+    rank = int(scores[:, predicted].argmax())
+    return answers.Classified(
+      asked,
+      predicted,
+      scipy.special.softmax(scores).sum(axis=0),
+      int(row['beam_ids'][rank]),
+      row.get('beam_has_answer', np.zeros_like(row['beam_valid'])),
+      rank,
+    )
+
+
+class Prediction(NamedTuple):
+  """The best spans [B, n] of each question; `correct` marks gold ones."""
+
+  spans: reader_losses.Spans
+  correct: Bool[Array, 'B n']
+
+
+def predict_spans(
+  model: open_qa.OpenQa,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  *,
+  num_answers: int = 1,
+  read_at_once: int = 0,
+) -> Prediction:
+  """Answer a batch of `beams.BeamSelector`; spans come best first.
+
+  read_at_once: number of blocks whose activations are held at a time; 0: one on a
+  CPU, whose caches hold those of one block alone, else 16.
+  """
+  read_at_once = read_at_once or (1 if backend.is_cpu() else 16)
+  retriever = model.apply({'params': params}, batch, method='beam_scores')
+  questions, blocks, width, length = batch['reader_correct'].shape
+  rows = {name: batch[f'reader_{name}'] for name in open_qa.ROWS}
+  rows |= {
+    'retriever': retriever[:, :blocks],
+    'valid': reader_losses.read_blocks(batch),
+    'correct': batch['reader_correct'],
+  }
+  count = min(num_answers, width * length)
+  parts = -(-questions * blocks // read_at_once)
+  read_at_once = -(-questions * blocks // parts)  # as little padding as can be
+  lengths = [length]  # of the readers; most rows are shorter than the longest
+  if backend.is_cpu() and read_at_once == 1 and parts >= _MANY:
+    lengths = [-(-length * share // 4) for share in (2, 3, 4)]
+    lengths = [n for n in lengths if width * n >= count]
+  readers = [functools.partial(_read, model, params, count, n) for n in lengths]
+
+  def read(part):
+    longest = part['mask'].sum(axis=-1).max()
+    which = jnp.searchsorted(jnp.asarray(lengths), longest)
+    return jax.lax.switch(which, readers, part)
+
+  found = jax.lax.map(
+    read, jax.tree.map(lambda x: _cut(x, parts, read_at_once), rows)
+  )
+  found, correct = jax.tree.map(
+    lambda x: x.reshape(-1, count)[: questions * blocks].reshape(questions, -1),
+    found,
+  )
+  found = found._replace(
+    block=jnp.where(
+      found.block < 0, -1, jnp.arange(blocks * count)[None] // count
+    )
+  )
+  score, at = jax.lax.top_k(found.score, min(num_answers, blocks * count))
+
+  def take(x):
+    return jnp.take_along_axis(x, at, axis=1)
+
+  spans = reader_losses.Spans(
+    score, take(found.block), take(found.start), take(found.width)
+  )
+  return Prediction(spans, take(correct))
+
+
+def _cut(x: jax.Array, parts: int, rows: int) -> jax.Array:
+  """Reshape [B, R, ...] to [parts, rows, ...], padded by zeros."""
+  x = x.reshape(-1, *x.shape[2:])
+  padding = ((0, parts * rows - len(x)), *((0, 0) for _ in x.shape[1:]))
+  return jnp.pad(x, padding).reshape(parts, rows, *x.shape[1:])
+
+
+def _read(
+  model: open_qa.OpenQa,
+  params: Any,
+  count: int,
+  length: int,
+  rows: dict[str, jax.Array],
+) -> tuple[reader_losses.Spans, jax.Array]:
+  """Return the best spans of single blocks: [rows, count] each.
+
+  length: of the rows that is read; no row has a token after it.
+  """
+  cut = {name: rows[name][..., :length] for name in (*open_qa.ROWS, 'correct')}
+  scores = model.apply(
+    {'params': params}, *(cut[name] for name in open_qa.ROWS), method='read'
+  )
+  one = {
+    'reader_ids': cut['ids'][:, None],
+    'reader_valid': rows['valid'][:, None],
+    'beam_valid': rows['valid'][:, None],
+  }
+  joint = reader_losses.add_retriever(
+    one, rows['retriever'][:, None], scores[:, None]
+  )
+  spans = reader_losses.best_spans(joint, count)
+  number = jnp.arange(len(scores))[:, None]
+  return spans, cut['correct'][number, spans.width - 1, spans.start]

@@ -16,7 +16,7 @@ from jaxtyping import Int
 import numpy as np
 
 from realm_jax.data import examples, pipeline, sources
-from realm_jax.serving import explain, masked_words, trained_model
+from realm_jax.serving import explain, masked_words, model_configs
 from retrieval.readers import base as readers
 from retrieval.store import shards
 
@@ -36,7 +36,7 @@ class Facts:
   skipped: dict[str, int]  # reason -> number of facts
 
 
-def read(path: str | os.PathLike, trained: trained_model.TrainedModel) -> Facts:
+def read(path: str | os.PathLike, trained: model_configs.TrainedModel) -> Facts:
   """Read JSON lines in LAMA's form.
 
   Fields: `obj_label`, the word; `masked_sentences`, of which the first is asked, or
@@ -106,7 +106,7 @@ def of_spans(source: sources.MaskedSentences, count: int, seed: int) -> Facts:
 
 
 def ranks(
-  trained: trained_model.TrainedModel,
+  trained: model_configs.TrainedModel,
   index: pipeline.Snapshot,
   facts: Facts,
   documents: Documents = 'retrieved',

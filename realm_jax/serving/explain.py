@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from realm_jax.data import examples, pipeline
-from realm_jax.serving import masked_words, serving, trained_model, views
+from realm_jax.serving import masked_words, model_configs, serving, views
 
 MASK = '[MASK]'
 
@@ -36,7 +36,7 @@ class Explained:
 
 
 def encode(
-  trained: trained_model.TrainedModel, text: str, answer: str = ''
+  trained: model_configs.TrainedModel, text: str, answer: str = ''
 ) -> dict[str, np.ndarray]:
   """Make one row, as of `examples.mask_sentence`, from a text with masks.
 
@@ -77,7 +77,7 @@ def encode(
 
 
 def explain(
-  trained: trained_model.TrainedModel,
+  trained: model_configs.TrainedModel,
   index: serving.ServingIndex | None,
   text: str,
   answer: str = '',
@@ -99,13 +99,13 @@ def explain(
   return _explained(trained, batch, out, text)
 
 
-def check_encoder(trained: trained_model.TrainedModel) -> None:
+def check_encoder(trained: model_configs.TrainedModel) -> None:
   """Raise ValueError for a model of ICT."""
   if 'encoder' not in trained.params:
     raise ValueError('A model of ICT has no encoder: it predicts nothing.')
 
 
-def _words(trained: trained_model.TrainedModel, ids: Any) -> str:
+def _words(trained: model_configs.TrainedModel, ids: Any) -> str:
   return trained.data.tokenizer.decode(np.asarray(ids))
 
 

@@ -1,12 +1,15 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's config says of its data, model and retriever, and the models made of it.
+"""Settings of a run of REALM: its data, model and index.
 
-The configs of training (experiments/*/config.py) add to these dataclasses.
+The configs of training in experiments/ extend these dataclasses.
 """
 
 import dataclasses
-from typing import Annotated, Literal
+import os
+from typing import Annotated, Any, Literal
+
+from flax import linen as nn
 
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
@@ -96,6 +99,19 @@ class RunConfig:
   index: index_config.IndexConfig = index_config.IndexConfig(
     searcher='exact', metric='dot_product', recall_floor=0.9, num_queries=200
   )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainedModel:
+  """A trained model with its data."""
+
+  config: RunConfig
+  data: data_folder.DataFolder
+  layout: examples.Layout
+  model: nn.Module  # a `realm.Realm`, `open_qa.OpenQa` or `claims.Claims`
+  params: Any
+  step: int  # training step; 0 before training
+  index_folder: str | os.PathLike = ''
 
 
 def of_saved(saved: checkpoints.Saved) -> RunConfig:

@@ -14,9 +14,9 @@ import numpy as np
 from realm_jax.nn import initialize
 from realm_jax.serving import (
   index_builder,
+  model_configs,
   packaged,
   serving,
-  trained_model,
   trained_models,
 )
 from retrieval.index import snapshots
@@ -93,7 +93,7 @@ def pack(
   )
 
 
-def _config(trained: trained_model.TrainedModel) -> dict[str, Any]:
+def _config(trained: model_configs.TrainedModel) -> dict[str, Any]:
   """Return a model's config without the paths of one machine."""
   realm = getattr(trained.model.config, 'realm', trained.model.config)
   found = json.loads(json.dumps(dataclasses.asdict(trained.config)))

@@ -11,14 +11,13 @@ import functools
 from typing import Any
 
 import jax
-from jax import numpy as jnp
 import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
 from retrieval import tokenization
 from retrieval.index import index_versions
-from retrieval.nn import batch_encoder, sharding
+from retrieval.nn import batch_encoder, bert, sharding
 from retrieval.text import blocks as blocks_lib
 
 _ROWS = 4096  # block rows that are built at once
@@ -50,10 +49,7 @@ def block_encoder(
 
 def _encode_blocks(model, sep_id, params, ids, lengths):
   """Embed rows [CLS] title [SEP] body [SEP]; segments follow from [SEP]."""
-  mask = jnp.arange(ids.shape[1]) < lengths[:, None]
-  separators = ids == sep_id
-  seen = jnp.cumsum(separators, axis=1) - separators
-  types = ((seen > 0) & mask).astype(jnp.int32)
+  mask, types = bert.segments(ids, lengths, sep_id)
   return model.apply(
     {'params': params}, ids, mask, types, method='embed_blocks'
   )
@@ -174,13 +170,16 @@ class ServingIndex:
     layout: examples.Layout,
   ) -> np.ndarray:
     """Find blocks [len(texts), k] for texts, cut to the query length."""
-    rows = tokenizer.encode_ids_batch(list(texts), layout.query_length)
     found = []
-    for low in range(0, len(rows), _QUERY_BATCH):
-      batch = [row[1:-1] for row in rows[low : low + _QUERY_BATCH]]
-      filled = batch + [[]] * (_QUERY_BATCH - len(batch))  # one shape for all
-      padded = examples.pad(filled, layout.query_tokens)
-      query = examples.queries(layout, *padded)
+    for low in range(0, len(texts), _QUERY_BATCH):
+      batch = list(texts[low : low + _QUERY_BATCH])
+      filled = batch + [''] * (_QUERY_BATCH - len(batch))  # one shape for all
+      query = examples.queries(
+        layout,
+        *examples.encode_rows(
+          tokenizer.encode_ids_batch, filled, layout.query_tokens
+        ),
+      )
       ids = self.retrieve(query['query_ids'], query['query_mask'], k)
       found.append(ids[: len(batch)])
     return np.concatenate(found) if found else np.zeros((0, k), np.int64)

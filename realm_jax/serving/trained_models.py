@@ -14,6 +14,7 @@ from realm_jax.objectives import claims
 from realm_jax.serving import (
   answers as answers_lib,
   beams,
+  block_reader,
   explain as explain_lib,
   index_builder,
   index_folders,
@@ -21,7 +22,6 @@ from realm_jax.serving import (
   packaged as packaged_lib,
   reader_configs,
   serving,
-  trained_model,
 )
 from retrieval.index import index_versions
 from retrieval.search import late_interaction
@@ -39,7 +39,7 @@ _TRAINED_BY = {
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TrainedRealm(trained_model.TrainedModel):
+class TrainedRealm(model_configs.TrainedModel):
   """A trained REALM with its data."""
 
   def open_index(
@@ -90,7 +90,7 @@ class TrainedRealm(trained_model.TrainedModel):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TrainedReader(trained_model.TrainedModel):
+class TrainedReader(model_configs.TrainedModel):
   """A model that reads the blocks it retrieves, with its data."""
 
   block_step: int = 0  # step of the parameters that embed blocks
@@ -163,7 +163,7 @@ class TrainedReader(trained_model.TrainedModel):
     batch_size: int = 1,
     read_at_once: int = 0,
     progress: Callable[[int, int], None] | None = None,
-  ) -> answers_lib.Answerer:
+  ) -> block_reader.Answerer:
     """Open retriever and reader; the result answers many questions.
 
     Args:
@@ -182,7 +182,7 @@ class TrainedReader(trained_model.TrainedModel):
         f'{self.data.blocks.num_blocks:,}, all blocks there are.'
       )
     trained = self.with_retriever(retriever) if retriever else self
-    return answers_lib.Answerer(
+    return block_reader.Answerer(
       trained,
       trained.retriever(progress=progress),
       # Only the blocks that are read decide the answer.
@@ -194,7 +194,7 @@ class TrainedReader(trained_model.TrainedModel):
     )
 
   @functools.cached_property
-  def _answerers(self) -> dict[tuple[str, int], answers_lib.Answerer]:
+  def _answerers(self) -> dict[tuple[str, int], block_reader.Answerer]:
     return {}
 
   def answer(

@@ -260,11 +260,11 @@ class Bert(nn.Module):
     """Encode a batch.
 
     Args:
-      ids: [batch, length] int32. Word pieces, [CLS] first.
-      mask: [batch, length] bool. False at padding.
-      type_ids: [batch, length] int32. Segment of each token; None is all 0.
-      positions: [batch, number] int32. Positions of the last layer's output; at
-        the others it computes keys and values only. None is every position.
+      ids: word pieces, [CLS] first.
+      mask: False at padding.
+      type_ids: segment of each token; None is all 0.
+      positions: positions of the last layer's output; at the others it computes
+        keys and values only. None is every position.
       train: whether dropout is on (needs the 'dropout' random stream).
 
     Raises:
@@ -325,6 +325,16 @@ class Bert(nn.Module):
     return jax.lax.scan(turn, x, (stacked, keys))[0]
 
 
+def segments(
+  ids: Int[Array, 'b l'], lengths: Int[Array, ' b'], sep_id: int
+) -> tuple[Bool[Array, 'b l'], Int[Array, 'b l']]:
+  """Return mask and types of padded rows: 1 after a row's first [SEP]."""
+  mask = jnp.arange(ids.shape[1]) < lengths[:, None]
+  seps = ids == sep_id
+  before = jnp.cumsum(seps, axis=1) - seps
+  return mask, (mask & (before > 0)).astype(jnp.int32)
+
+
 def mean_pool(
   hidden: Float[Array, 'b l d'], mask: Bool[Array, 'b l']
 ) -> Float[Array, 'b d']:
@@ -368,9 +378,11 @@ class BertForMaskedLm(nn.Module):
     ids: Int[Array, 'b l'],
     mask: Bool[Array, 'b l'],
     type_ids: Int[Array, 'b l'] | None = None,
+    positions: Int[Array, 'b m'] | None = None,
     *,
     train: bool = False,
-  ) -> Float[Array, 'b l v']:
-    """Return float32 logits of the arguments of `Bert`."""
-    hidden = self.bert(ids, mask, type_ids, train=train).hidden
-    return self.mlm_head(hidden, self.bert.embeddings.word.embedding)
+  ) -> Float[Array, 'b _ v']:
+    """Return float32 logits at `positions`; the arguments are those of `Bert`."""
+    hidden = self.bert(ids, mask, type_ids, positions, train=train).hidden
+    logits = self.mlm_head(hidden, self.bert.embeddings.word.embedding)
+    return partitioning.constrain(logits, 'batch', None, 'vocab')

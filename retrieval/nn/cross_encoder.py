@@ -12,15 +12,21 @@ Dimension key: B queries, P passages of each, b rows, l row length.
 
 from collections.abc import Sequence
 import dataclasses
-from typing import Annotated
+import functools
+import os
+from typing import Annotated, Any
 
 from flax import linen as nn
 import jax
 from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
+import numpy as np
 
 from retrieval import settings, tokenization
-from retrieval.nn import bert, dropout
+from retrieval.nn import batch_encoder, bert, dropout, trained_encoders
+from retrieval.store import store
+
+TASK = 'cross_encoder'  # config.task of the run that trained the model
 
 _SPECIALS = 3  # [CLS] and two [SEP]
 
@@ -69,16 +75,6 @@ class CrossEncoder(nn.Module):
     hidden = self.bert(ids, mask, type_ids, first, train=train).hidden[:, 0]
     hidden = self.dropout(hidden.astype(jnp.float32), train)
     return self.relevance(hidden)[:, 0]
-
-
-def segments(
-  ids: Int[Array, 'b l'], lengths: Int[Array, ' b'], sep_id: int
-) -> tuple[Bool[Array, 'b l'], Int[Array, 'b l']]:
-  """Return mask and types of padded pairs."""
-  mask = jnp.arange(ids.shape[1]) < lengths[:, None]
-  seps = ids == sep_id
-  before = jnp.cumsum(seps, axis=1) - seps
-  return mask, jnp.where(mask & (before > 0), 1, 0).astype(jnp.int32)
 
 
 def pair_rows(
@@ -137,3 +133,67 @@ def localized_contrastive(
 
   metrics = {'accuracy': mean(above == 0), 'mrr': mean(1.0 / (1.0 + above))}
   return mean(nll), metrics | {'weight': weight}
+
+
+def _encode(model, sep_id, params, ids, lengths):
+  mask, types = bert.segments(ids, lengths, sep_id)
+  return model.apply({'params': params}, ids, mask, types)[:, None]
+
+
+class CrossReranker:
+  """A cross-encoder on all local devices; see `rerank.TextScorer`."""
+
+  def __init__(
+    self,
+    config: bert.BertConfig,
+    params: Any,
+    tokenizer: tokenization.WordPieceTokenizer,
+    layout: PairLayout,
+    *,
+    devices: Sequence[jax.Device] | None = None,
+  ):
+    """Place `CrossEncoder` parameters on devices; None is all local ones."""
+    self._tokenizer, self._layout = tokenizer, layout
+    sizes = {k: str(v) for k, v in dataclasses.asdict(config).items()}
+    self.fingerprint = store.fingerprint(
+      [
+        sizes,
+        dataclasses.asdict(layout),
+        tokenizer.fingerprint,
+        trained_encoders.hash_params(params),
+      ]
+    )
+    model = CrossEncoder(config)
+    self._encoder = batch_encoder.BatchEncoder(
+      functools.partial(_encode, model, tokenizer.sep_id),
+      params,
+      dimension=1,
+      max_length=layout.row_length,
+      devices=devices,
+    )
+
+  def score(
+    self, queries: Sequence[str], passages: Sequence[Sequence[str]]
+  ) -> list[np.ndarray]:
+    """See `rerank.TextScorer`."""
+    rows = pair_rows(self._tokenizer, self._layout, queries, passages)
+    scores = self._encoder(rows, len(rows))[:, 0]
+    ends = np.cumsum([len(found) for found in passages])
+    return np.split(scores, ends)[:-1]
+
+
+def load(path: str | os.PathLike, step: str = '') -> CrossReranker:
+  """Load a run of experiments.train.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if the checkpoint is damaged, or of another tokenizer.
+  """
+  params, config, tokenizer = trained_encoders.load(path, TASK, step)
+  model = {**config.model, 'pooler': False}
+  return CrossReranker(
+    settings.build(bert.BertConfig, model, 'config.model'),
+    params,
+    tokenizer,
+    settings.build(PairLayout, {**config.layout}, 'config.layout'),
+  )

@@ -15,7 +15,7 @@ import numpy as np
 from rapidfuzz import process
 from rapidfuzz.distance import LCSseq, Levenshtein
 
-from retrieval.nn import colbert_encoder, cross_reranker
+from retrieval.nn import colbert_encoder, cross_encoder
 from retrieval.search import (
   late_interaction,
   queries as queries_lib,
@@ -29,7 +29,7 @@ Queries = queries_lib.Queries
 # config.task of the run that trained a re-ranker -> its loader: (folder, step) ->
 # `TextScorer`.
 _LOADERS = {
-  cross_reranker.TASK: cross_reranker.load,
+  cross_encoder.TASK: cross_encoder.load,
   colbert_encoder.TASK: colbert_encoder.load,
 }
 

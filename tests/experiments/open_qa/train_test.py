@@ -167,7 +167,7 @@ def test_batches_and_beams_do_not_change_the_answer(run):
   questions = question_sets.load(sets[0]).questions
   found = [
     list(
-      qa_answers.Answerer(
+      block_reader.Answerer(
         trained, retriever, batch_size=size, read_at_once=at_once
       )(questions)
     )

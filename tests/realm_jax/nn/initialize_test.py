@@ -189,9 +189,9 @@ def test_a_trained_retriever_that_does_not_fit(random):
   two = dataclasses.replace(config, share_embedders=False)
   message = r"have \['query_embedder', 'block_embedder'\], expected embedder"
   with pytest.raises(ValueError, match=message):
-    initialize.trained_embedders(_trained(two, 0), config)
+    initialize.start_embedders(_trained(two, 0), config)
   with pytest.raises(ValueError, match=r"have \['head'\], expected query_emb"):
-    initialize.trained_embedders({'head': 0}, two)
+    initialize.start_embedders({'head': 0}, two)
   wide = _trained(_config(projection_size=6), 0)
   with pytest.raises(ValueError) as error:
     initialize.replace(random, wide)

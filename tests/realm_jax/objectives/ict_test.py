@@ -274,68 +274,6 @@ def _slow_rows(layout, title, sentences, chosen, removed):
   return query, [1, *title, 2, *body, 2], types
 
 
-@pytest.mark.parametrize('seed', range(4))
-def test_rows(seed):
-  rng = np.random.default_rng(seed)
-  size, room = 30, 40
-  blocks = [
-    [rng.integers(4, 99, rng.integers(1, 9)).tolist() for _ in range(n)]
-    for n in rng.integers(1, 5, size)
-  ]
-  titles = [rng.integers(4, 99, n).tolist() for n in rng.integers(0, 13, size)]
-  counts = np.asarray([len(block) for block in blocks])
-  chosen, removed = ict.choose(counts, rng, mask_rate=0.5)
-
-  def pad(rows):
-    filled = np.zeros((size, room), np.int32)
-    for i, row in enumerate(rows):
-      filled[i, : len(row)] = row
-    return filled, np.asarray([len(row) for row in rows])
-
-  starts = [sum(map(len, b[:c])) for b, c in zip(blocks, chosen, strict=True)]
-  spans = np.asarray(
-    [(s, s + len(b[c])) for s, b, c in zip(starts, blocks, chosen, strict=True)]
-  )
-  rows = ict.make_rows(
-    LAYOUT,
-    pad(titles),
-    pad([sum(block, []) for block in blocks]),
-    spans,
-    removed,
-    counts,
-  )
-  for i in range(size):
-    query, block, types = _slow_rows(
-      LAYOUT, titles[i], blocks[i], chosen[i], removed[i]
-    )
-    for name, expected in (
-      ('query_ids', query),
-      ('block_ids', block),
-      ('block_types', types),
-    ):
-      padding = [0] * (rows[name].shape[1] - len(expected))
-      assert rows[name][i].tolist() == expected + padding, (i, name)
-    assert rows['query_mask'][i].sum() == len(query)
-    assert rows['block_mask'][i].sum() == len(block)
-    assert rows['row_valid'][i] == (counts[i] > 1 or not removed[i])
-  assert rows['query_ids'].shape == (size, Q)
-  assert rows['block_ids'].shape == (size, T)
-  np.testing.assert_array_equal(rows['sentence_removed'], removed)
-  assert 0 < removed.sum() < size and not rows['row_valid'].all()
-
-
-def test_choice():
-  counts = np.repeat([1, 2, 5], 4000)
-  chosen, removed = ict.choose(counts, np.random.default_rng(0))
-  assert removed.mean() == pytest.approx(0.9, abs=0.01)
-  for n in (1, 2, 5):
-    drawn = np.bincount(chosen[counts == n], minlength=n) / 4000
-    np.testing.assert_allclose(drawn, 1 / n, atol=0.03)
-  for rate in (0.0, 1.0):
-    _, removed = ict.choose(counts, np.random.default_rng(0), rate)
-    assert (removed == rate).all()
-
-
 WORDS = 'river queen tensor apple moon wind stone bridge'.split()
 
 
@@ -379,7 +317,8 @@ def test_rows_of_a_store(blocks, block_length):
   ids = np.arange(blocks.num_blocks)[::-1].copy()
   rows = ict.read_rows(layout, blocks, ids, np.random.default_rng(0), 0.5)
   counts = np.asarray([len(blocks.sentences(i)) for i in ids.tolist()])
-  chosen, removed = ict.choose(counts, np.random.default_rng(0), 0.5)
+  rng = np.random.default_rng(0)
+  chosen, removed = rng.integers(counts), rng.random(len(counts)) < 0.5
   for i, block in enumerate(ids.tolist()):
     tokens, lengths = blocks.gather_sentences(
       np.asarray(blocks.sentences(block)), 20
@@ -387,12 +326,17 @@ def test_rows_of_a_store(blocks, block_length):
     sentences = [t[:n].tolist() for t, n in zip(tokens, lengths, strict=True)]
     title, length = blocks.gather_titles(np.asarray([block]), 20)
     title = title[0, : length[0]].tolist()
-    query, body, _ = _slow_rows(layout, title, sentences, chosen[i], removed[i])
-    for name, expected in (('query_ids', query), ('block_ids', body)):
-      found = rows[name][i]
-      assert found[: len(expected)].tolist() == expected, (i, name)
-      assert (found[len(expected) :] == 0).all()
-  assert 0 < removed.sum() < len(ids)
+    found = _slow_rows(layout, title, sentences, chosen[i], removed[i])
+    for name, want in zip(
+      ('query_ids', 'block_ids', 'block_types'), found, strict=True
+    ):
+      padding = [0] * (rows[name].shape[1] - len(want))
+      assert rows[name][i].tolist() == want + padding, (i, name)
+    assert rows['query_mask'][i].sum() == len(found[0])
+    assert rows['block_mask'][i].sum() == len(found[1])
+  np.testing.assert_array_equal(rows['sentence_removed'], removed)
+  np.testing.assert_array_equal(rows['row_valid'], ~removed | (counts > 1))
+  assert 0 < removed.sum() < len(ids) and not rows['row_valid'].all()
   hashes = rows['block_hash']
   same = (hashes[:, None] == hashes).all(axis=-1)
   expected = blocks.hashes(ids)

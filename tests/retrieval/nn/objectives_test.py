@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.objectives import in_batch
 from retrieval.nn import objectives
 
 B, K, L = 5, 4, 3
@@ -254,30 +253,3 @@ def test_scores_in_half_precision_are_lifted():
     assert loss.dtype == jnp.float32
     exact = _objective(name)(half.astype(jnp.float32), gold, masks)
     assert float(loss) == float(exact)
-
-
-def test_in_batch_scores():
-  rng = np.random.default_rng(0)
-  queries, blocks = rng.standard_normal((2, 3, 4), np.float32)
-  negatives = rng.standard_normal((3, 2, 4), np.float32)
-  valid = np.array([True, True, False])
-  negative_valid = np.array([[True, False], [True, True], [True, True]])
-  arrays = map(jnp.asarray, (queries, blocks, negatives))
-  scores, masks = in_batch.scores_and_masks(
-    *arrays,
-    row_valid=jnp.asarray(valid),
-    negative_valid=jnp.asarray(negative_valid),
-  )
-  columns = [*blocks, *(row for rows in negatives for row in rows)]
-  real = [True, True, False, True, False, True, True, False, False]
-  assert scores.shape == masks.candidates.shape == (3, 9)
-  for i, j in np.ndindex(3, 9):
-    assert float(scores[i, j]) == pytest.approx(
-      queries[i] @ columns[j], abs=1e-5
-    )
-    assert bool(masks.candidates[i, j]) == (valid[i] and real[j])
-    assert bool(masks.positives[i, j]) == (i == j and valid[i])
-  # Without masks all count; without negatives the matrix is square.
-  _, masks = in_batch.scores_and_masks(*map(jnp.asarray, (queries, blocks)))
-  assert masks.candidates.all() and masks.candidates.shape == (3, 3)
-  assert (masks.positives == jnp.eye(3, dtype=bool)).all()

@@ -11,7 +11,7 @@ import pytest
 
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
-from realm_jax.serving import predict
+from realm_jax.serving import block_reader
 from tests.realm_jax.data import tiny_qa
 
 
@@ -30,7 +30,9 @@ def _given():
 def test_equals_the_best_of_all_blocks_together(
   read_at_once, many, answers, monkeypatch
 ):
-  monkeypatch.setattr(predict, '_MANY', many)  # 1: by the length of each row
+  monkeypatch.setattr(
+    block_reader, '_MANY', many
+  )  # 1: by the length of each row
   model, params, batch = _given()
   mask = np.asarray(batch['reader_mask'])
   assert mask.sum(axis=-1).min() <= (mask.shape[-1] + 1) // 2
@@ -38,7 +40,7 @@ def test_equals_the_best_of_all_blocks_together(
   expected = reader_losses.best_spans(scores, answers)
   found = jax.jit(
     functools.partial(
-      predict.predict,
+      block_reader.predict_spans,
       model,
       num_answers=answers,
       read_at_once=read_at_once,

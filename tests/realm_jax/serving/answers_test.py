@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import reader_rows
-from realm_jax.serving import answer_text
+from realm_jax.serving import answers
 from retrieval import tokenization
 from retrieval.text import (
   blocks as blocks_lib,
@@ -77,7 +77,7 @@ def test_every_span_is_what_its_letters_are(made):
     ]
     for first in range(len(pieces)):
       for last in range(first, min(first + 4, len(pieces))):
-        found = answer_text.highlight(
+        found = answers.highlight(
           made.blocks, i, start + first, last - first + 1, start
         )
         assert found == (text, _aligned(text, pieces, first, last))
@@ -88,20 +88,6 @@ def test_every_span_is_what_its_letters_are(made):
     'CR\u00d6WN',
     'e\u0301',
   } <= checked
-
-
-def test_many_at_once_and_none(made):
-  [(first, _)] = made.blocks.token_spans(np.asarray([0])).tolist()
-  assert first == 1
-  found = answer_text.answer_texts(
-    made.blocks,
-    np.asarray([0, -1, 0]),
-    np.asarray([9, 9, 10]),
-    np.asarray([1, 3, 1]),
-    np.asarray([9, 9, 4]),
-  )
-  assert found[:2] == ['The', ''] and found[2] in ODD
-  assert answer_text.highlight(made.blocks, -1, 5, 1, 3) == ('', (0, 0))
 
 
 def test_bytes_of_one_character_are_the_character(tmp_path):
@@ -123,5 +109,5 @@ def test_bytes_of_one_character_are_the_character(tmp_path):
   offsets = tokens.token_bytes(0)[1:].tolist()
   at = offsets.index([8, 9])  # the second byte of four
   for width in (1, 2):
-    found = answer_text.highlight(blocks, 0, at, width, 0)
+    found = answers.highlight(blocks, 0, at, width, 0)
     assert found == (text, (7, 8))
