@@ -22,6 +22,7 @@ The score is the logit of block and span; the share is among the best 20 spans.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
+import dataclasses
 import importlib
 import sys
 
@@ -100,10 +101,11 @@ def run(config: config_lib.Config, workdir: str) -> None:
   if values.packaged or values['workdir'].using_default_value:
     trained_reader.take_packaged(config, workdir)
   reader = trained_reader.open_reader(workdir, config.data_dir)
-  if config.colbert_index.model:
-    reader = reader.with_colbert(config.colbert_index)
-  if values.reranker:
-    reader = reader.with_reranker(values.reranker, config.reranker.candidates)
+  reranker = dataclasses.replace(config.reranker, path=values.reranker)
+  reader = reader.with_retriever(
+    colbert_index=config.colbert_index,
+    reranker=reranker if values.reranker else None,
+  )
   with progress.bar('index', 'blocks') as shown:
     answerer = reader.open_answerer(
       retriever=values.retriever,

@@ -216,10 +216,8 @@ def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
     trained_reader.take_packaged(config, workdir)
   trained = trained_reader.open_reader(workdir, config.data_dir)
   trained = trained.with_retriever(
-    trained.config.retriever, wanted.words_weight
+    words_weight=wanted.words_weight, colbert_index=config.colbert_index
   )
-  if config.colbert_index.model:
-    trained = trained.with_colbert(config.colbert_index)
   folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
   with locks.writer(folder, FILE):
     kinds = []

@@ -115,14 +115,12 @@ def load(
     workdir, config.data_dir, part=part, step=wanted.step
   )
   logging.info('Evaluating step %d of %s.', trained.step, workdir)
-  trained = trained.with_retriever(
-    wanted.retriever or trained.config.retriever, wanted.words_weight
+  return trained.with_retriever(
+    wanted.retriever,
+    words_weight=wanted.words_weight,
+    colbert_index=config.colbert_index,
+    reranker=config.reranker if config.reranker.path else None,
   )
-  if config.reranker.path:
-    trained = trained.with_reranker(**vars(config.reranker))
-  if config.colbert_index.model:
-    trained = trained.with_colbert(config.colbert_index)
-  return trained
 
 
 def measure(

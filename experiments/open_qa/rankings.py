@@ -108,9 +108,8 @@ class Kind:
     """
     self.name = name_of(kind)
     first, reranker = split_kind(kind)
-    self._trained = trained.with_retriever(first).with_reranker(
-      reranker, candidates
-    )
+    section = reader_configs.Reranker(path=reranker, candidates=candidates)
+    self._trained = trained.with_retriever(first, reranker=section)
     self._batch_size = batch_size
     self._retrieve = functools.partial(
       self._trained.retriever(progress=progress),

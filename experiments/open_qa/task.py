@@ -12,7 +12,7 @@ import jax
 
 from experiments.engine import tasks
 from experiments.open_qa import config as config_lib
-from experiments.realm import prepare, refresh, task as realm_task
+from experiments.realm import prepare, refresh, starts, task as realm_task
 from realm_jax.data import folder as realm_data, question_rows
 from realm_jax.nn import config as nn_config, initialize, open_qa
 from realm_jax.objectives import claims, reader_losses
@@ -67,9 +67,9 @@ def init_params(
   model: open_qa.OpenQaConfig | claims.ClaimsConfig,
 ) -> tasks.Params:
   """Return initial parameters, boxed with their logical axes."""
-  starts = realm_task.start_sources(with_realm_from(config))
+  sources = starts.start_sources(with_realm_from(config))
   module = claims if isinstance(model, claims.ClaimsConfig) else open_qa
-  return module.init_params(key, model, **starts)
+  return module.init_params(key, model, **sources)
 
 
 def kept_embedder(config: Config, model: nn_config.RealmConfig) -> dict | None:

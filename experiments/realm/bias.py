@@ -17,13 +17,18 @@ from typing import Annotated, Any
 
 from absl import logging
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
 from experiments.engine import progress, reports
-from experiments.realm import config as config_lib, recall, task as realm_task
+from experiments.realm import (
+  config as config_lib,
+  recall,
+  starts,
+  task as realm_task,
+)
 from realm_jax.data import examples
+from realm_jax.nn import realm
 from realm_jax.objectives import marginal_estimates as estimates
 from realm_jax.serving import serving, trained_models
 from retrieval import settings
@@ -64,9 +69,7 @@ class _Reader:
     """Read blocks: log p(y_m | x, z) of the targets, [1, K, M]."""
     model = self._trained.model
     logits = model.apply({'params': params}, batch, method='token_logits')
-    targets = batch['mlm_targets'][:, None, :, None]
-    targets = jnp.broadcast_to(targets, (*logits.shape[:3], 1))
-    gold = jnp.take_along_axis(logits, targets, axis=-1)[..., 0]
+    gold = realm.take_targets(logits, batch)
     return gold - jax.nn.logsumexp(logits, axis=-1)
 
   def read(
@@ -292,7 +295,7 @@ def marginal_bias(
     trained = (
       trained_models.load(root, config.data_dir, step=step, part='realm')
       if step
-      else realm_task.untrained(run, newest.data)
+      else starts.untrained(run, newest.data)
     )
     rows += compare(run, trained, wanted)
     reports.write_json(path, {'measured_as': identity, 'rows': rows})

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import ml_collections
 
-from experiments.engine import optimizers, run_settings
+from experiments.engine import configs, optimizers, run_settings
 from experiments.realm import refresh as refresh_lib
 from realm_jax.data import masking
 from realm_jax.objectives import ict as ict_lib, losses, mlm as mlm_lib
@@ -160,6 +160,7 @@ def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
     c.spans.num_processes = 1
     c.ict.query_length = 32
     c.refresh.every = 2
+    configs.for_command(c, 'evaluate', num_batches=1)
   if kind in ('uniform', 'span'):
     c.masker = kind
   elif kind == 'stale':

@@ -17,9 +17,14 @@ from typing import Any
 from absl import logging
 
 from experiments.engine import progress, reports
-from experiments.realm import config as config_lib, recall, task as realm_task
+from experiments.realm import (
+  config as config_lib,
+  recall,
+  starts,
+  task as realm_task,
+)
 from realm_jax.data import pipeline
-from realm_jax.serving import masked_words, serving, trained_models
+from realm_jax.serving import explain, serving, trained_models
 from retrieval import settings
 
 FILE = 'evaluation.json'
@@ -69,7 +74,7 @@ def untrained(
 ) -> trained_models.TrainedRealm:
   """Return the model as a run began, with the run's folder of indices."""
   return dataclasses.replace(
-    realm_task.untrained(run, trained.data), index_folder=trained.index_folder
+    starts.untrained(run, trained.data), index_folder=trained.index_folder
   )
 
 
@@ -85,7 +90,7 @@ def measure_utility(
   index: serving.ServingIndex,
   num_batches: int,
 ) -> dict[str, dict[str, float]]:
-  """Return 'retrieved' and 'random' -> the measures of `masked_words.measure`."""
+  """Return 'retrieved' and 'random' -> the measures of `explain.measure`."""
   source = realm_task.masked_sentences(run, trained.data, 'valid')
   snapshots, found = pipeline.OneSnapshot(index), {}
   for candidates in pipeline.CANDIDATES:
@@ -102,7 +107,7 @@ def measure_utility(
     taken = itertools.islice(batches, num_batches)
     with progress.bar(f'{candidates} documents', 'batches') as update:
       counted = _counted(taken, update)
-      found[candidates] = masked_words.measure(
+      found[candidates] = explain.measure(
         trained.model, trained.params, counted
       )
     batches.close()

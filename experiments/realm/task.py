@@ -14,26 +14,28 @@ import grain
 import jax
 
 from experiments.engine import cluster, loop, tasks
-from experiments.realm import config as config_lib, refresh, refresh_worker
+from experiments.realm import (
+  config as config_lib,
+  refresh,
+  refresh_worker,
+  starts,
+)
 from realm_jax.data import (
   block_dataset,
   folder as realm_data,
   pipeline,
   sources,
 )
-from realm_jax.nn import config as nn_config, head, initialize, realm
+from realm_jax.nn import config as nn_config, realm
 from realm_jax.objectives import ict, losses, mlm
 from realm_jax.serving import (
   index_builder,
   model_configs,
-  packaged,
   serving,
 )
-from retrieval.nn import sharding
-from retrieval.store import checkpoints, executors, store
+from retrieval.store import executors, store
 
 Config = config_lib.Config
-_SHOWN = 5  # names of parameters in a message
 
 
 def train(config: Config, workdir: str) -> None:
@@ -62,85 +64,6 @@ def train_with_index(
   loop.train(task, config, workdir, devices=training_devices(config))
 
 
-# Starts.
-
-
-def start_sources(config: config_lib.Run) -> dict[str, initialize.Source]:
-  """Return what 'embedder' and 'encoder' start from, where that is set.
-
-  Parameters of another run, or of the packaged retriever or reader, go before the
-  folder of a BERT.
-  """
-  found = {}
-  for name, part in (('embedder', 'embedder'), ('encoder', 'reader')):
-    run = getattr(config, f'{name}_from')
-    if run == packaged.NAME:
-      found[name] = packaged.load_params(part)
-    elif run:
-      found[name] = checkpoints.load_params(run)[0]
-      _check_model(f'config.{name}_from={run}', found[name])
-    elif path := getattr(config, name).checkpoint:
-      found[name] = realm_data.checkpoint_path(path)
-  return found
-
-
-def _check_model(what: str, params: Mapping[str, Any]) -> None:
-  """Raise ValueError for parameters of another kind of model."""
-  known = {*initialize.EMBEDDERS, 'encoder', 'reader', 'classifier'}
-  if not known >= {*params}:
-    raise ValueError(
-      f'{what}: a checkpoint with {sorted(params)[:_SHOWN]}, expected one of REALM '
-      'or question answering.'
-    )
-
-
-def _init(
-  config: Config,
-  data: realm_data.DataFolder,
-  model: nn_config.RealmConfig,
-  parts: str = 'all',
-) -> Callable[[jax.Array], tasks.Params]:
-  """Return key -> initial parameters, boxed with their logical axes."""
-  fitted = None if parts == 'embedder' else _fitted_head(config, data, model)
-
-  def init(key):
-    params = initialize.init_params(
-      key, model, **start_sources(config), parts=parts
-    )
-    if fitted is None:
-      return params
-    return initialize.replace(params, {'encoder': {'mlm_head': fitted}})
-
-  return init
-
-
-def _fitted_head(
-  config: Config, data: realm_data.DataFolder, model: nn_config.RealmConfig
-) -> dict | None:
-  """A head for an encoder whose checkpoint has none, where that is wanted."""
-  path = config.encoder.checkpoint
-  if config.encoder_from or not (config.fit_head and path):
-    return None
-  folder = realm_data.checkpoint_path(path)
-  found = initialize.load_encoder(folder, model.encoder_bert)
-  if 'mlm_head' in found:
-    return None
-  logging.info('Fitting a masked-language-model head to %s.', folder)
-  return head.fit(
-    model.encoder_bert, found['bert'], data.layout(config), data.masked_blocks
-  )
-
-
-def untrained(config: Config, data: realm_data.DataFolder) -> Any:
-  """Return the model as training begins: a `trained_models.TrainedRealm`."""
-  from realm_jax.serving import trained_models  # training needs none
-
-  model = model_configs.realm_config(config, data.tokenizer.vocab_size)
-  key = jax.random.split(jax.random.key(config.seed))[0]
-  params = sharding.unbox(_init(config, data, model)(key))
-  return trained_models.of_params(config, data, params, 0)
-
-
 # Devices and workers of the index.
 
 
@@ -159,20 +82,14 @@ def refresh_config(config: config_lib.Run) -> refresh.RefreshConfig:
 def _workers(
   config: config_lib.Run, workdir: str | os.PathLike
 ) -> executors.Executor | None:
-  """Return the cluster that embeds the blocks of new indices, if there is one.
-
-  Raises:
-    ValueError: for refresh.builder 'ray' without a cluster, and for a cluster in
-      one of several processes.
-  """
+  """Return the cluster that embeds the blocks of new indices, if there is one."""
   settings, address = refresh_config(config), config.cluster.address
-  if settings.schedule == 'async' and settings.builder != 'ray':
-    return None
   if settings.builder == 'ray' and not address:
     raise ValueError(
       "refresh.builder='ray': config.cluster.address names no cluster."
     )
-  if not address:
+  in_background = settings.schedule == 'async' and settings.builder != 'ray'
+  if in_background or not address:
     return None
   if jax.process_count() > 1:
     raise ValueError(
@@ -183,11 +100,7 @@ def _workers(
 
 
 def builder_devices(config: config_lib.Run) -> list[jax.Device]:
-  """Local devices that build the index and do not train.
-
-  Raises:
-    ValueError: when none would be left to train.
-  """
+  """Local devices that build the index and do not train."""
   settings = refresh_config(config)
   if settings.schedule != 'async' or settings.builder != 'thread':
     return []
@@ -254,7 +167,9 @@ def make_task(
   workers = _workers(config, workdir)
   builder = index_builder.make_builder(config, data, workdir, devices, workers)
   schedule = refresh_config(config)
-  measure = _recall_measure(config, data) if config.recall_questions else None
+  measure = None
+  if config.recall_questions:
+    measure = functools.partial(_recall_metrics, config, data)
   index_refresher = refresh.Refresher(schedule, builder, start_builder, measure)
   retrieval = pipeline.Retrieval(data.blocks, layout, index_refresher)
   masked = {s: masked_sentences(config, data, s) for s in ('train', 'valid')}
@@ -271,7 +186,7 @@ def make_task(
     )
 
   return tasks.Task(
-    init=_init(config, data, builder.model),
+    init=starts.init(config, data, builder.model),
     init_on_host=True,
     loss=realm_loss(config, builder.model),
     dataset=dataset,
@@ -284,30 +199,24 @@ def make_task(
   )
 
 
-def _recall_measure(
-  config: Config, data: realm_data.DataFolder
-) -> Callable[[serving.ServingIndex], dict[str, float]]:
-  """Return what measures the zero-shot recall of each new index."""
+def _recall_metrics(
+  config: Config, data: realm_data.DataFolder, index: serving.ServingIndex
+) -> dict[str, float]:
+  """Measure the zero-shot recall of a new index."""
   from experiments.realm import recall
 
-  wanted = recall.Recall(questions=config.recall_questions)
   layout = data.layout(config)
 
-  def measure(index):
-    def retrieve(texts, k):
-      return index.retrieve_texts(texts, k, data.tokenizer, layout)
+  def retrieve(texts, k):
+    return index.retrieve_texts(texts, k, data.tokenizer, layout)
 
-    rows = recall.measure({'': retrieve}, data.blocks, wanted)
-    return {
-      f'{pathlib.Path(row["questions_file"]).stem}/{row["rule"]}/{name}': x[
-        'mean'
-      ]
-      for row in rows
-      for name, x in row.items()
-      if name.startswith('recall@')
-    }
-
-  return measure
+  wanted = recall.Recall(questions=config.recall_questions)
+  return {
+    f'{pathlib.Path(row["questions_file"]).stem}/{row["rule"]}/{k}': x['mean']
+    for row in recall.measure({'': retrieve}, data.blocks, wanted)
+    for k, x in row.items()
+    if k.startswith('recall@')
+  }
 
 
 def share_of(config: Any) -> dict[str, int]:
@@ -356,13 +265,7 @@ def row_dataset(
 
 
 def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
-  """Bind the embedder, the loss of the inverse cloze task and the data.
-
-  The negatives of a row are all other blocks of the global batch.
-
-  Raises:
-    ValueError: if config.optimizer.accumulate_steps is not 1.
-  """
+  """Bind the embedder, the loss of the inverse cloze task and the data."""
   check_whole_batch(config, 'ict')
   settings = config.ict
   layout = dataclasses.replace(
@@ -372,7 +275,7 @@ def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   def read(ids, rng):
     return ict.read_rows(layout, data.blocks, ids, rng, settings.mask_rate)
 
-  return _part_task(
+  return _warm_start(
     config,
     data,
     part='embedder',
@@ -401,7 +304,7 @@ def make_mlm_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
       token_weights=weights,
     )
 
-  return _part_task(
+  return _warm_start(
     config,
     data,
     part='encoder',
@@ -413,7 +316,7 @@ def make_mlm_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   )
 
 
-def _part_task(
+def _warm_start(
   config, data, *, part, loss, blocks, read, identity, row_tokens
 ) -> tasks.Task:
   """Bind a part of the model, one of `initialize.PARTS`, and rows of blocks."""
@@ -422,13 +325,14 @@ def _part_task(
     name: block_dataset.split_blocks(blocks, name, fraction)
     for name in ['train'] + ['valid'] * bool(config.eval_batches)
   }
+  identity = [blocks.fingerprint, str(fraction), identity]
   return part_task(
     config,
     data,
     part=part,
     loss=loss,
     dataset=row_dataset(config, splits, lambda split: read),
-    fingerprint=block_dataset.fingerprint(blocks, fraction, identity),
+    fingerprint=store.fingerprint(identity),
     row_tokens=row_tokens,
   )
 
@@ -452,7 +356,7 @@ def part_task(
   """
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)
   return tasks.Task(
-    init=_init(config, data, model, part),
+    init=starts.init(config, data, model, part),
     init_on_host=True,
     loss=functools.partial(loss, realm.Realm(model)),
     dataset=dataset,

@@ -34,7 +34,7 @@ from absl import logging
 
 from experiments.engine import cluster, progress, stages
 from experiments.retro import config as config_lib
-from retrieval import tokenization
+from retrieval import settings, tokenization
 from retrieval.index import (
   index as index_lib,
   neighbors as neighbors_lib,
@@ -66,9 +66,10 @@ class Evaluation:
     """Check the name, which becomes part of folders' names."""
     is_word = self.name.replace('-', '_').isidentifier()
     if self.name and (self.name in chunks_lib.SPLITS or not is_word):
-      raise ValueError(
-        f'evaluation.name {self.name!r}: expected letters, digits, - and _, and '
-        f'none of {chunks_lib.SPLITS}.'
+      raise settings.SettingsError(
+        'name',
+        self.name,
+        f'letters, digits, - and _, and none of {chunks_lib.SPLITS}',
       )
 
 
@@ -177,7 +178,7 @@ def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
   logging.warning(
     f'{other.path}: the training documents were prepared without a look at this '
     'evaluation set and may contain parts of it; to leave them out, prepare another '
-    'data_dir with this evaluation.name and deduplicate.threshold from the first '
+    'data_dir with this config.prepare.evaluation.name and deduplicate.threshold from the first '
     'run on.'
   )
   return [(f'near-duplicates of {other.path.name}', 'not looked for')]

@@ -8,7 +8,6 @@ import grain
 import numpy as np
 
 from realm_jax.data import examples
-from retrieval.store import store
 from retrieval.text import blocks as blocks_lib, chunks as chunks_lib
 
 # (numbers of rows [B], randomness) -> rows [B, ...]
@@ -60,8 +59,6 @@ def make_dataset(
   """Batches [batch_size / process_count, ...] of this process, checkpointable.
 
   Args:
-    read: makes a batch of row numbers, such as `ict.read_rows` with its
-      settings.
     endless: whether another pass follows each pass.
     batch_size: rows of a global batch; in ICT and DPR each other's negatives.
     seed: of the order and of the randomness of `read`.
@@ -92,8 +89,3 @@ def make_dataset(
   return rows.random_map(read, seed=seed + process_index).to_iter_dataset(
     grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
   )
-
-
-def fingerprint(blocks: blocks_lib.BlockStore, *settings: object) -> str:
-  """Hash of the stream of batches, without seed, batch size and processes."""
-  return store.fingerprint([blocks.fingerprint, *map(str, settings)])

@@ -177,16 +177,18 @@ class OpenQa(BeamScorer):
     super().setup()
     self.reader = SpanReader(self.config)
 
-  def read(self, *rows: jax.Array) -> Float[Array, 'n w l']:
+  def read(
+    self, *rows: jax.Array, train: bool = False
+  ) -> Float[Array, 'n w l']:
     """Score the spans of rows; arguments as for `SpanReader`."""
-    return self.reader(*rows)
+    return self.reader(*rows, train=train)
 
   def read_beam(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'B R W L']:
     """Score the spans of a batch's reader rows."""
     rows = model_lib.fold_rows(batch, 'reader', ROWS)
-    scores = self.reader(*rows, train=train)
+    scores = self.read(*rows, train=train)
     return scores.reshape(*batch['reader_ids'].shape[:2], *scores.shape[1:])
 
   def __call__(

@@ -37,8 +37,6 @@ class RealmOutput:
   gold_log_probs: jax.Array
   # [B, K, M] float32. The highest log-probability of any token.
   best_log_probs: jax.Array
-  # [B, K, M] int32. The token with that log-probability.
-  best_tokens: jax.Array
 
 
 def _projection_init(config: config_lib.RealmConfig):
@@ -130,6 +128,15 @@ def fold_rows(
 ) -> list[jax.Array]:
   """Arrays <prefix>_<name> of a batch as rows [rows, length]."""
   return [fold(batch[f'{prefix}_{name}']) for name in names]
+
+
+def take_targets(
+  logits: Float[Array, 'b k m v'], batch: Mapping[str, jax.Array]
+) -> Float[Array, 'b k m']:
+  """Take the values of the masked tokens."""
+  targets = batch['mlm_targets'][:, None, :, None]
+  targets = jnp.broadcast_to(targets, (*logits.shape[:3], 1))
+  return jnp.take_along_axis(logits, targets, axis=-1)[..., 0]
 
 
 def apply(
@@ -248,7 +255,7 @@ class Realm(DualEncoder):
   ) -> RealmOutput:
     """Score the candidates and predict the masked tokens with each of them.
 
-    Unused outputs cost nothing under jit. `batch` has int32 ids and bool masks:
+    `batch` has int32 ids and bool masks:
       query_ids, query_mask: [B, Q] `[CLS] query [SEP]`.
       candidate_ids, candidate_mask, candidate_types: [B, K, T] blocks for the
         embedder, the null block first.
@@ -259,13 +266,10 @@ class Realm(DualEncoder):
     """
     scores = self.relevance_scores(batch, train=train)
     logits = self.token_logits(batch, train=train)
-    targets = batch['mlm_targets'][:, None, :, None]
-    targets = jnp.broadcast_to(targets, (*logits.shape[:3], 1))
-    gold = jnp.take_along_axis(logits, targets, axis=-1)[..., 0]
+    gold = take_targets(logits, batch)
     normalizer = jax.nn.logsumexp(logits, axis=-1)
     return RealmOutput(
       scores=scores,
       gold_log_probs=gold - normalizer,
       best_log_probs=logits.max(axis=-1) - normalizer,
-      best_tokens=logits.argmax(axis=-1).astype(jnp.int32),
     )

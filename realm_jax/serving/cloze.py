@@ -16,7 +16,7 @@ from jaxtyping import Int
 import numpy as np
 
 from realm_jax.data import examples, pipeline, sources
-from realm_jax.serving import explain, masked_words, model_configs
+from realm_jax.serving import explain, model_configs
 from retrieval.readers import base as readers
 from retrieval.store import shards
 
@@ -144,7 +144,7 @@ def ranks(
     if documents == 'none':
       batch['candidate_valid'] = batch['candidate_valid'].copy()
       batch['candidate_valid'][:, 1:] = False
-    out = masked_words.predict(trained.model, trained.params, batch, MOST)
+    out = explain.predict(trained.model, trained.params, batch, MOST)
     right = np.asarray(out.tokens)[:, 0] == batch['mlm_targets'][:, :1]
     found.append(np.where(right.any(-1), right.argmax(-1), MOST)[: len(rows)])
     if progress:

@@ -1,18 +1,119 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Explain a prediction of REALM by its documents (Guu et al. 2020, Table 3)."""
+"""Predictions of REALM, and the effect of each document on them.
 
+Guu et al. 2020, sections 3.1 and 3.4 (retrieval utility) and Table 3.
+
+Dimension key: B queries, K candidates (the null document first), M masked
+positions, V vocabulary.
+"""
+
+import collections
+from collections.abc import Iterable, Mapping
 import dataclasses
 import functools
 from typing import Any
 
+from flax import struct
 import jax
+from jax import numpy as jnp
 import numpy as np
 
 from realm_jax.data import examples, pipeline
-from realm_jax.serving import masked_words, model_configs, serving, views
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import losses
+from realm_jax.serving import model_configs, serving, views
 
 MASK = '[MASK]'
+_Array = jax.Array | np.ndarray  # computed, or fetched from the device
+
+
+@struct.dataclass
+class Prediction:
+  """Predictions for a batch; log-probabilities in nats."""
+
+  log_prior: _Array  # [B, K] float32. log p(z | x).
+  # [B, K] float32. log p(z | x, y), y all targets together.
+  log_posterior: _Array
+  gold: _Array  # [B, K, M] float32. log p(y_m | z, x) of the targets.
+  # [B, M] float32. log p(y_m | x); 0 where there is no target.
+  marginal_gold: _Array
+  # [B, K] float32. RU(z | x) = log p(y | z, x) - log p(y | null, x), equation
+  # 2.
+  utility: _Array
+  without: _Array  # [B, K, M] float32. log p(y_m | x) without a candidate.
+  # [B, M, n] int32. The most probable tokens under the marginal.
+  tokens: _Array
+  token_log_probs: _Array  # [B, M, n] float32. Their log-probabilities.
+  # [B, K, M] int32. The most probable token with each candidate alone.
+  candidate_tokens: _Array
+
+
+@functools.partial(jax.jit, static_argnames=('model', 'num_tokens'))
+def predict(
+  model: model_lib.Realm,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  num_tokens: int = 1,
+) -> Prediction:
+  """Predict the num_tokens most probable tokens of each mask."""
+  run = functools.partial(model.apply, {'params': params}, batch)
+  scores = run(method='relevance_scores')
+  log_probs = jax.nn.log_softmax(run(method='token_logits'))
+  masks = losses.batch_masks(batch)
+  gold = model_lib.take_targets(log_probs, batch)
+  best, tokens = jax.lax.top_k(
+    losses.marginal_log_probs(scores, log_probs, masks.candidates), num_tokens
+  )
+  return Prediction(
+    log_prior=losses.log_prior(scores, masks.candidates),
+    log_posterior=losses.log_posterior(scores, gold, masks),
+    gold=gold,
+    marginal_gold=losses.token_log_likelihood(scores, gold, masks),
+    utility=losses.candidate_utility(gold, masks),
+    without=losses.leave_one_out(scores, gold, masks),
+    tokens=tokens,
+    token_log_probs=best,
+    candidate_tokens=log_probs.argmax(axis=-1).astype(jnp.int32),
+  )
+
+
+def measure(
+  model: model_lib.Realm, params: Any, batches: Iterable[Mapping[str, Any]]
+) -> dict[str, float]:
+  """Measure a model on batches of `pipeline.make_dataset`.
+
+  Returns:
+    log_prob, accuracy and exact_span of the marginal; the same with the null
+    document only (null_*); retrieval_utility, the mean of marginal minus null
+    over target tokens; best_utility, the mean utility of the best candidate of
+    a query; null_prior, the mean p(null | x); examples.
+
+  Raises:
+    ValueError: when no batch has a target.
+  """
+  values = collections.defaultdict(list)
+  for batch in batches:
+    out = jax.device_get(predict(model, params, dict(batch)))
+    mask, targets = batch['mlm_mask'], batch['mlm_targets']
+    rows = mask.any(axis=1)
+    null_gold = out.gold[:, 0]
+    for name, tokens, gold in (
+      ('', out.tokens[..., 0], out.marginal_gold),
+      ('null_', out.candidate_tokens[:, 0], null_gold),
+    ):
+      right = tokens == targets
+      values[f'{name}log_prob'].append(gold[mask])
+      values[f'{name}accuracy'].append(right[mask])
+      values[f'{name}exact_span'].append((right | ~mask).all(axis=1)[rows])
+    values['retrieval_utility'].append((out.marginal_gold - null_gold)[mask])
+    values['best_utility'].append(out.utility.max(axis=1)[rows])
+    values['null_prior'].append(np.exp(out.log_prior[:, 0])[rows])
+  found = {name: np.concatenate(x) for name, x in values.items()}
+  if not found or not found['null_prior'].size:
+    raise ValueError('Nothing to measure: there is no batch with a target.')
+  means = {name: float(x.mean(dtype=np.float64)) for name, x in found.items()}
+  return means | {'examples': float(found['null_prior'].size)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,13 +190,10 @@ def explain(
   snapshots = pipeline.OneSnapshot(index or trained.index)
   retrieval = pipeline.Retrieval(trained.data.blocks, trained.layout, snapshots)
   batch = retrieval(None, encode(trained, text, answer))
-  predict = functools.partial(
-    masked_words.predict, trained.model, trained.params, num_tokens=top
-  )
-  out = jax.device_get(predict(batch))
+  out = jax.device_get(predict(trained.model, trained.params, batch, top))
   if not answer:
     batch['mlm_targets'] = out.tokens[..., 0]
-    out = jax.device_get(predict(batch))
+    out = jax.device_get(predict(trained.model, trained.params, batch, top))
   return _explained(trained, batch, out, text)
 
 
@@ -105,44 +203,35 @@ def check_encoder(trained: model_configs.TrainedModel) -> None:
     raise ValueError('A model of ICT has no encoder: it predicts nothing.')
 
 
-def _words(trained: model_configs.TrainedModel, ids: Any) -> str:
-  return trained.data.tokenizer.decode(np.asarray(ids))
+def _explained(trained, batch, out: Prediction, text: str) -> Explained:
+  out, batch = jax.tree.map(lambda x: x[0], (out, batch))
+  mask, blocks = batch['mlm_mask'], trained.data.blocks
+  ids = batch['candidate_block_ids'].tolist()
 
+  def words(ids):
+    return trained.data.tokenizer.decode(np.asarray(ids))
 
-def _explained(trained, batch, out: masked_words.Prediction, text) -> Explained:
-  mask = batch['mlm_mask'][0]
-  blocks, ids = trained.data.blocks, batch['candidate_block_ids'][0].tolist()
-  documents = []
-  for k, block in enumerate(ids):
-    if not batch['candidate_valid'][0, k]:
-      continue
-    documents.append(
-      {
-        'block': block,
-        'title': blocks.titles([block])[0] if block >= 0 else '(null)',
-        'text': blocks.texts([block])[0] if block >= 0 else '',
-        'prior': float(np.exp(out.log_prior[0, k])),
-        'posterior': float(np.exp(out.log_posterior[0, k])),
-        'utility': float(out.utility[0, k]),
-        'log_prob': float(out.gold[0, k][mask].sum()),
-        'without': float(out.without[0, k][mask].sum()),
-        'word': _words(trained, out.candidate_tokens[0, k][mask]),
-      }
-    )
-  predictions = [
-    [
-      (_words(trained, [token]), float(np.exp(log_prob)))
-      for token, log_prob in zip(*pair, strict=True)
-    ]
-    for pair in zip(
-      out.tokens[0][mask], out.token_log_probs[0][mask], strict=True
-    )
-  ]
   return Explained(
     text=text,
-    predictions=predictions,
-    answer=_words(trained, batch['mlm_targets'][0][mask]),
-    log_prob=float(out.marginal_gold[0][mask].sum()),
-    null_log_prob=float(out.gold[0, 0][mask].sum()),
-    documents=documents,
+    predictions=[
+      [(words([x]), float(np.exp(y))) for x, y in zip(*pair, strict=True)]
+      for pair in zip(out.tokens[mask], out.token_log_probs[mask], strict=True)
+    ],
+    answer=words(batch['mlm_targets'][mask]),
+    log_prob=float(out.marginal_gold[mask].sum()),
+    null_log_prob=float(out.gold[0][mask].sum()),
+    documents=[
+      {
+        'block': ids[k],
+        'title': blocks.titles([ids[k]])[0] if ids[k] >= 0 else '(null)',
+        'text': blocks.texts([ids[k]])[0] if ids[k] >= 0 else '',
+        'prior': float(np.exp(out.log_prior[k])),
+        'posterior': float(np.exp(out.log_posterior[k])),
+        'utility': float(out.utility[k]),
+        'log_prob': float(out.gold[k][mask].sum()),
+        'without': float(out.without[k][mask].sum()),
+        'word': words(out.candidate_tokens[k][mask]),
+      }
+      for k in np.flatnonzero(batch['candidate_valid']).tolist()
+    ],
   )

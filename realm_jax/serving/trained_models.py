@@ -28,9 +28,9 @@ from retrieval.search import late_interaction
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib
 
-BLOCKS = (
-  'blocks'  # part of a packed model that embeds blocks, where `params` do not
-)
+# part of a packed model that embeds blocks, where `params` do not
+BLOCKS = 'blocks'
+_HEADS = {'reader', 'classifier'}  # parts that read blocks
 _KEPT = 20  # spans of a question over which shares are computed
 _TRAINED_BY = {
   'reader': 'experiments.train',
@@ -100,13 +100,13 @@ class TrainedReader(model_configs.TrainedModel):
   def as_realm(self) -> TrainedRealm:
     """Return the retriever that embedded the blocks."""
     return TrainedRealm(
-      config=self.config,
-      data=self.data,
-      layout=self.layout,
-      model=model_lib.Realm(self.model.config.realm),
-      params=self.params if self.block_params is None else self.block_params,
-      step=self.block_step,
-      index_folder=self.index_folder,
+      self.config,
+      self.data,
+      self.layout,
+      model_lib.Realm(self.model.config.realm),
+      self.params if self.block_params is None else self.block_params,
+      self.block_step,
+      self.index_folder,
     )
 
   def retriever(
@@ -122,36 +122,31 @@ class TrainedReader(model_configs.TrainedModel):
     return beams.make_retriever(self.config, self.data, snapshots, progress)
 
   def with_retriever(
-    self, kind: str, words_weight: float = 0.0
+    self,
+    kind: str = '',
+    *,
+    words_weight: float = 0.0,
+    colbert_index: late_interaction.ColbertConfig | None = None,
+    reranker: reader_configs.Reranker | None = None,
   ) -> 'TrainedReader':
     """Return the same reader with another retriever.
 
+    What is '', 0, None or an index without a model stays as in the config.
+
     Args:
       kind: one of `beams.KINDS`.
-      words_weight: BM25's share of 'weighted'; 0: the config's.
+      words_weight: BM25's share of 'weighted'.
     """
-    config = dataclasses.replace(self.config, retriever=kind)
-    if words_weight:
-      lookup = dataclasses.replace(config.lookup, words_weight=words_weight)
-      config = dataclasses.replace(config, lookup=lookup)
-    return dataclasses.replace(self, config=config)
-
-  def with_colbert(
-    self, section: late_interaction.ColbertConfig
-  ) -> 'TrainedReader':
-    """Return the same reader with this index of late interaction."""
-    config = dataclasses.replace(self.config, colbert_index=section)
-    return dataclasses.replace(self, config=config)
-
-  def with_reranker(self, path: str, candidates: int = 50) -> 'TrainedReader':
-    """Return the same reader with a re-ranker of its retriever's first blocks.
-
-    Args:
-      path: folder of a run of task cross_encoder; '' for none.
-      candidates: blocks that are ordered anew.
-    """
-    reranker = reader_configs.Reranker(path=path, candidates=candidates)
-    config = dataclasses.replace(self.config, reranker=reranker)
+    given = colbert_index and colbert_index.model
+    fields = {
+      'retriever': kind,
+      'colbert_index': colbert_index if given else None,
+      'reranker': reranker,
+      'lookup': words_weight
+      and dataclasses.replace(self.config.lookup, words_weight=words_weight),
+    }
+    fields = {name: value for name, value in fields.items() if value}
+    config = dataclasses.replace(self.config, **fields)
     return dataclasses.replace(self, config=config)
 
   def open_answerer(
@@ -164,16 +159,9 @@ class TrainedReader(model_configs.TrainedModel):
     read_at_once: int = 0,
     progress: Callable[[int, int], None] | None = None,
   ) -> block_reader.Answerer:
-    """Open retriever and reader; the result answers many questions.
+    """Open retriever and reader; arguments as of `answer` and `Answerer`.
 
-    Args:
-      retriever: one of `beams.KINDS`; '' is the retriever of the training.
-      reader_beam: blocks to read; 0: as in training.
-      answers: answers of each question, at least.
-      read_at_once: blocks that one device reads at a time; 0 goes by device.
-
-    Raises:
-      ValueError: for a number or name out of range.
+    `answers` is the least number of answers of each question.
     """
     check_answer_settings(retriever, reader_beam, answers)
     if reader_beam > self.data.blocks.num_blocks:
@@ -181,7 +169,7 @@ class TrainedReader(model_configs.TrainedModel):
         f'reader_beam={reader_beam}: expected at most '
         f'{self.data.blocks.num_blocks:,}, all blocks there are.'
       )
-    trained = self.with_retriever(retriever) if retriever else self
+    trained = self.with_retriever(retriever)
     return block_reader.Answerer(
       trained,
       trained.retriever(progress=progress),
@@ -192,10 +180,6 @@ class TrainedReader(model_configs.TrainedModel):
       read_at_once=read_at_once,
       num_answers=max(answers, _KEPT),
     )
-
-  @functools.cached_property
-  def _answerers(self) -> dict[tuple[str, int], block_reader.Answerer]:
-    return {}
 
   def answer(
     self,
@@ -218,12 +202,15 @@ class TrainedReader(model_configs.TrainedModel):
       ValueError: for an empty question, or a number or name out of range.
     """
     texts = [questions] if isinstance(questions, str) else list(questions)
-    key = retriever, reader_beam
-    if key not in self._answerers:
-      self._answerers[key] = self.open_answerer(
+    return self._opened(retriever, reader_beam).answer(texts)
+
+  @functools.cached_property
+  def _opened(self) -> Callable[[str, int], block_reader.Answerer]:
+    return functools.cache(
+      lambda retriever, reader_beam: self.open_answerer(
         retriever=retriever, reader_beam=reader_beam
       )
-    return self._answerers[key].answer(texts)
+    )
 
 
 def check_answer_settings(retriever: str, reader_beam: int, answers: int):
@@ -261,18 +248,15 @@ def load(
     ValueError: if the model has no such part or is damaged, or the data have
       another tokenizer.
   """
-  saved = checkpoints.find(str(workdir), step=step)
-  there = {*saved.params}
+  there = {*checkpoints.find(str(workdir), step=step).params}
   if part not in ('', 'realm', *there):
     raise ValueError(
       f'{workdir}: a checkpoint with {sorted(there)}, expected a {part}; '
       f'train one: {_TRAINED_BY[part]} --config.realm_from={workdir}'
     )
   wanted = {*initialize.EMBEDDERS, BLOCKS}
-  if part != 'realm':
-    wanted |= {'reader', 'classifier'}
-  if not wanted & {'reader', 'classifier'} & there:
-    wanted |= {'encoder'}
+  is_reader = part != 'realm' and _HEADS & there
+  wanted |= _HEADS if is_reader else {'encoder'}
   params, saved = checkpoints.load_params(str(workdir), step=step, parts=wanted)
   blocks, block_step = params.pop(BLOCKS, None), 0
   if part == 'realm' and blocks is not None:
@@ -285,13 +269,13 @@ def load(
     folder = index_folders.index_folder(workdir) / saved.index_version
     blocks = index_versions.read_snapshot(folder)
     block_step = index_versions.step_of(saved.index_version)
-  if isinstance(found, TrainedReader):
-    if blocks is not None:
-      found = dataclasses.replace(
-        found, block_step=block_step, block_params=blocks
-      )
-    return found.as_realm() if part == 'realm' else found
-  return found
+  if not isinstance(found, TrainedReader):
+    return found
+  if blocks is not None:
+    found = dataclasses.replace(
+      found, block_step=block_step, block_params=blocks
+    )
+  return found.as_realm() if part == 'realm' else found
 
 
 def of_params(
@@ -303,7 +287,7 @@ def of_params(
 ) -> TrainedRealm | TrainedReader:
   """Return the model of a config with given parameters."""
   common = (config, data, data.layout(config))
-  if not {'reader', 'classifier'} & {*params}:
+  if not _HEADS & {*params}:
     model = model_lib.Realm(
       model_configs.realm_config(config, data.tokenizer.vocab_size)
     )

@@ -15,7 +15,12 @@ import pytest
 from configs import realm_pretrain_quickstart
 from experiments.engine import configs, program as program_lib, rooms
 from experiments.open_qa import config as qa_config, task as qa_task
-from experiments.realm import config as config_lib, refresh, task as realm_task
+from experiments.realm import (
+  config as config_lib,
+  refresh,
+  starts,
+  task as realm_task,
+)
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import model_configs
 from retrieval.nn import bert_checkpoint, sharding
@@ -136,7 +141,7 @@ def test_full_size_by_shapes(name, arg, parts):
       pytest.skip(f'The packaged BERT is not installed: {e}')
   config = dataclasses.replace(config, fit_head=False)
   model = model_configs.realm_config(config, 30_522)
-  init = realm_task._init(
+  init = starts.init(
     config, None, model, 'all' if len(parts) > 1 else min(parts)
   )
   boxed = jax.eval_shape(init, jax.random.key(0))

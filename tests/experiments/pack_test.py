@@ -14,7 +14,7 @@ import pytest
 from experiments import pack
 from experiments.engine import configs
 from experiments.open_qa import task as qa_task, trained_reader
-from experiments.realm import task as realm_task
+from experiments.realm import starts
 import realm_jax
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
@@ -228,7 +228,7 @@ def test_training_starts_from_it(own):
   wanted = packaged.load_params('reader', 'embedder')
   for name in wanted:
     jax.tree.map(np.testing.assert_array_equal, params[name], wanted[name])
-  found = realm_task.start_sources(config)
+  found = starts.start_sources(config)
   assert {*found['encoder']} == {'reader'}
   fields = {'encoder_from': 'packaged', 'realm_from': 'runs/realm'}
   found = qa_task.with_realm_from(configs.replaced(own.config, **fields))

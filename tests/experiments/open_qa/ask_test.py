@@ -58,6 +58,7 @@ def run(made, monkeypatch, capsys):
   def run(config=made.config, workdir=made.workdir, opened=None, **values):
     if opened is not None:
       reader = types.SimpleNamespace(open_answerer=lambda **_: opened)
+      reader.with_retriever = lambda **_: reader
       monkeypatch.setattr(trained_reader, 'open_reader', lambda *_: reader)
     defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
     defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
@@ -143,11 +144,11 @@ def test_questions_by_flag(run, found):
 def test_a_reranker_by_flag(run, answerer, monkeypatch):
   asked = []
 
-  def with_reranker(path, candidates):
-    asked.append((path, candidates))
+  def with_retriever(*, reranker, **_):
+    asked.append((reranker.path, reranker.candidates))
     return types.SimpleNamespace(open_answerer=lambda **_: answerer)
 
-  reader = types.SimpleNamespace(with_reranker=with_reranker)
+  reader = types.SimpleNamespace(with_retriever=with_retriever)
   monkeypatch.setattr(trained_reader, 'open_reader', lambda *_: reader)
   assert ASKED in run(question=[ASKED], reranker='runs/cross')
   assert asked == [('runs/cross', 50)]

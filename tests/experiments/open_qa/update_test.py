@@ -15,7 +15,7 @@ import pytest
 
 from experiments.engine import changed_documents, configs
 from experiments.open_qa import update as realm_update
-from experiments.realm import task as realm_task
+from experiments.realm import starts
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
   explain,
@@ -40,7 +40,7 @@ def before(tmp_path_factory):
   """A model with random parameters, its data and its index."""
   root = tmp_path_factory.mktemp('before')
   config = tiny_realm.get_config(str(tiny_realm.make_data(root)))
-  trained = realm_task.untrained(config, tiny_realm.data_of(config))
+  trained = starts.untrained(config, tiny_realm.data_of(config))
   return types.SimpleNamespace(
     trained=trained, index=trained.open_index(root / 'index'), root=root
   )
@@ -274,7 +274,7 @@ def test_another_masked_corpus_goes_along(before, tmp_path):
     (tmp_path / 'old' / name).symlink_to(data / name)
     (tmp_path / 'old' / 'masked' / name).symlink_to(data / name)
   old = realm_data.DataFolder(tmp_path / 'old')
-  trained = realm_task.untrained(before.trained.config, old)
+  trained = starts.untrained(before.trained.config, old)
   updated = realm_update.update(
     trained, before.index, tmp_path / 'new', delete=['d0']
   )

@@ -14,7 +14,7 @@ from experiments.engine import checkpoint_writer, configs
 from experiments.realm import (
   config as config_lib,
   prepare as realm_prepare,
-  task as realm_task,
+  starts,
 )
 from realm_jax.data import folder as realm_data
 from retrieval.nn import bert_checkpoint
@@ -76,7 +76,7 @@ def _write_run(root, workdir):
   stages = realm_prepare.Prepare(stages='tokenizer,tokens,blocks')
   realm_prepare.prepare(config, str(workdir), stages)
   data = realm_data.DataFolder.of(config, workdir)
-  trained = realm_task.untrained(config, data)
+  trained = starts.untrained(config, data)
   with checkpoint_writer.Checkpoints(
     str(workdir),
     config=dataclasses.asdict(config),

@@ -6,7 +6,7 @@ import pytest
 
 from configs import realm_pretrain_quickstart
 from experiments.engine import configs
-from experiments.realm import config as config_lib, task
+from experiments.realm import config as config_lib, starts, task
 from retrieval.store import checkpoints
 
 
@@ -21,10 +21,10 @@ def test_a_run_of_another_kind_of_model_is_refused(monkeypatch):
     checkpoints, 'load_params', lambda workdir: (params, None)
   )
   config = _config(embedder_from='runs/ict')
-  assert task.start_sources(config) == {'embedder': params}
+  assert starts.start_sources(config) == {'embedder': params}
   params = {'embedding': {}, 'encoder': {}}
   with pytest.raises(ValueError, match='config.embedder_from=runs/ict'):
-    task.start_sources(config)
+    starts.start_sources(config)
 
 
 def test_a_cluster_builds_the_indices_where_there_is_one():

@@ -281,9 +281,9 @@ def test_warm_starts_train_and_start_a_realm(data, tmp_path):
   folders = [tmp_path / name for name in runs]
   starts = zip(('embedder_from', 'encoder_from'), folders, strict=True)
   config = tiny_realm.get_config(data, **{k: str(v) for k, v in starts})
-  found = realm_task.untrained(config, tiny_realm.data_of(config)).params
+  found = starts.untrained(config, tiny_realm.data_of(config)).params
   assert set(found) == set(trained) == {'embedder', 'encoder'}
   jax.tree.map(np.testing.assert_array_equal, found, trained)
   config = configs.replaced(config, encoder_from=str(folders[0]))
   with pytest.raises(ValueError, match="'embedder'"):
-    realm_task.untrained(config, tiny_realm.data_of(config))
+    starts.untrained(config, tiny_realm.data_of(config))

@@ -214,5 +214,5 @@ def test_an_evaluation_set_of_another_corpus(
   for kind in ('tokens', 'chunks', 'vectors', 'neighbors'):
     assert f'checksums, {kind}-other right' in said
   assert 'near-duplicates' not in said
-  with pytest.raises(ValueError, match='evaluation.name'):
+  with pytest.raises(ValueError, match='name'):
     retro_prepare.Evaluation(name='train')

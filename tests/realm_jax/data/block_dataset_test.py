@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of blocks, here of the inverse cloze task: splits, processes, resume."""
 
-import dataclasses
-
 import grain
 import numpy as np
 import pytest
@@ -192,20 +190,3 @@ def test_processes_have_equally_many_batches(data, batch_size):
       for i in range(2)
     ]
     assert counts == [n // batch_size] * 2
-
-
-def test_the_fingerprint_changes_with_the_stream(data, tmp_path):
-  rows = tiny_blocks.documents(9, np.random.default_rng(1))
-  other = tiny_blocks.make(tmp_path, None, given=rows)
-  longer = dataclasses.replace(data.layout, query_length=Q + 1)
-  found = [
-    block_dataset.fingerprint(*fields)
-    for fields in (
-      (data.blocks, data.layout, VALID, ict.IctConfig.mask_rate),
-      (data.blocks, longer, VALID, ict.IctConfig.mask_rate),
-      (other.blocks, data.layout, VALID, ict.IctConfig.mask_rate),
-      (data.blocks, data.layout, 0.2, ict.IctConfig.mask_rate),
-      (data.blocks, data.layout, VALID, 0.8),
-    )
-  ]
-  assert len({*found}) == 5

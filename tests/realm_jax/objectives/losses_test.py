@@ -34,7 +34,6 @@ class Table(nn.Module):
       scores=scores,
       gold_log_probs=jnp.take_along_axis(log_probs, targets, -1)[..., 0],
       best_log_probs=log_probs.max(-1),
-      best_tokens=log_probs.argmax(-1),
     )
 
 

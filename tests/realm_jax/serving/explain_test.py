@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from realm_jax.nn import realm as model_lib
-from realm_jax.serving import masked_words
+from realm_jax.serving import explain
 from tests.realm_jax.nn import tiny
 
 N = 3  # tokens named of each mask
@@ -100,7 +100,7 @@ def _predict(tables, params, batch, n=1):
 @pytest.mark.parametrize('seed', [0, 1])
 def test_predictions_equal_loops(model, params, tables, seed):
   batch = _ragged(seed)
-  out = jax.device_get(masked_words.predict(model, params, batch, num_tokens=N))
+  out = jax.device_get(explain.predict(model, params, batch, num_tokens=N))
   for b, want in enumerate(_predict(tables, params, batch, N)):
     for name, values in want.items():
       found = getattr(out, name)[b]
@@ -117,15 +117,13 @@ def test_predictions_equal_loops(model, params, tables, seed):
 
 def test_what_does_not_count_changes_nothing(model, params):
   batch = _ragged(0)
-  want = jax.device_get(
-    masked_words.predict(model, params, batch, num_tokens=N)
-  )
+  want = jax.device_get(explain.predict(model, params, batch, num_tokens=N))
   none, idle = ~batch['candidate_valid'], ~batch['mlm_mask']
   other = {name: x.copy() for name, x in batch.items()}
   for name in ('candidate', 'joint'):
     other[f'{name}_ids'][none] = (other[f'{name}_ids'][none] + 7) % tiny.V
   other['mlm_targets'][idle] = (other['mlm_targets'][idle] + 5) % tiny.V
-  out = jax.device_get(masked_words.predict(model, params, other, num_tokens=N))
+  out = jax.device_get(explain.predict(model, params, other, num_tokens=N))
   for name in ('log_prior', 'log_posterior', 'marginal_gold', 'utility'):
     np.testing.assert_array_equal(getattr(out, name), getattr(want, name))
   for name in ('tokens', 'token_log_probs'):
@@ -183,7 +181,7 @@ def test_measures_equal_loops(model, params, tables):
     _answer(tables, params, tiny.batch(3), every, 2),
     _answer(tables, params, tiny.batch(4), every + 1, tiny.M),
   ]
-  found = masked_words.measure(model, params, iter(batches))
+  found = explain.measure(model, params, iter(batches))
   want = _measure(tables, params, batches)
   assert found == pytest.approx(want, abs=2e-5)
   assert found['examples'] == 8.0

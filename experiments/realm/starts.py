@@ -1,0 +1,93 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters that a training starts from (Guu et al. 2020, section 3.4)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from absl import logging
+import jax
+
+from experiments.engine import tasks
+from experiments.realm import config as config_lib
+from realm_jax.data import folder as realm_data
+from realm_jax.nn import config as nn_config, initialize
+from realm_jax.serving import model_configs, packaged
+from retrieval.nn import sharding
+from retrieval.store import checkpoints
+
+_PARTS = {*initialize.EMBEDDERS, 'encoder', 'reader', 'classifier'}
+_SHOWN = 5  # names of parameters in a message
+
+
+def start_sources(config: config_lib.Run) -> dict[str, initialize.Source]:
+  """Return what 'embedder' and 'encoder' start from, where that is set.
+
+  Parameters of another run, or of the packaged model, go before a BERT's folder.
+  """
+  found = {}
+  for name, part in (('embedder', 'embedder'), ('encoder', 'reader')):
+    run = getattr(config, f'{name}_from')
+    if run == packaged.NAME:
+      found[name] = packaged.load_params(part)
+    elif run:
+      found[name] = checkpoints.load_params(run)[0]
+      if unknown := {*found[name]} - _PARTS:
+        raise ValueError(
+          f'config.{name}_from={run}: a checkpoint with '
+          f'{sorted(unknown)[:_SHOWN]}, expected one of REALM or question '
+          'answering.'
+        )
+    elif path := getattr(config, name).checkpoint:
+      found[name] = realm_data.checkpoint_path(path)
+  return found
+
+
+def init(
+  config: config_lib.Config,
+  data: realm_data.DataFolder,
+  model: nn_config.RealmConfig,
+  parts: str = 'all',
+) -> Callable[[jax.Array], tasks.Params]:
+  """Return key -> initial parameters, boxed with their logical axes."""
+  wants_head = parts != 'embedder' and config.fit_head
+  head = _fitted_head(config, data, model) if wants_head else {}
+
+  def make(key):
+    params = initialize.init_params(
+      key, model, **start_sources(config), parts=parts
+    )
+    return initialize.replace(params, head)
+
+  return make
+
+
+def _fitted_head(
+  config: config_lib.Config,
+  data: realm_data.DataFolder,
+  model: nn_config.RealmConfig,
+) -> dict[str, Any]:
+  """A head for an encoder that starts from a checkpoint without one."""
+  if config.encoder_from or not config.encoder.checkpoint:
+    return {}
+  folder = realm_data.checkpoint_path(config.encoder.checkpoint)
+  bert = model.encoder_bert
+  found = initialize.load_encoder(folder, bert)
+  if 'mlm_head' in found:
+    return {}
+  from realm_jax.nn import head
+
+  logging.info('Fitting a masked-language-model head to %s.', folder)
+  layout = data.layout(config)
+  fitted = head.fit(bert, found['bert'], layout, data.masked_blocks)
+  return {'encoder': {'mlm_head': fitted}}
+
+
+def untrained(config: config_lib.Config, data: realm_data.DataFolder) -> Any:
+  """Return the model as training begins: a `trained_models.TrainedRealm`."""
+  from realm_jax.serving import trained_models  # training needs none
+
+  model = model_configs.realm_config(config, data.tokenizer.vocab_size)
+  key = jax.random.split(jax.random.key(config.seed))[0]
+  params = sharding.unbox(init(config, data, model)(key))
+  return trained_models.of_params(config, data, params, 0)
