@@ -3,15 +3,15 @@
 """Compare REALM's gradient over few documents with that over all of them.
 
 REALM sums over the k best documents only (Guu et al. 2020, section 3.3). For some
-training sentences, at the start of the training and at each kept checkpoint, the
-encoder reads every block. Losses and gradients of
-`realm_jax/objectives/marginal_estimates.py` are then compared with the exact ones,
-for several k. Costs num_examples x blocks passes of the encoder for each checkpoint.
-The objective is that of the run, marginal_token or marginal_seq.
+training sentences the encoder reads every block; losses and gradients of
+`realm_jax/objectives/marginal_estimates.py` are then compared with the exact ones.
+Costs num_examples x blocks passes of the encoder for each checkpoint.
 """
 
+import collections
 from collections.abc import Iterator, Sequence
 import dataclasses
+import itertools
 import pathlib
 from typing import Annotated, Any
 
@@ -133,7 +133,7 @@ def compare(
   """Return a row for each estimator, k and gradient at one checkpoint."""
   reader = _Reader(trained, wanted.read_at_once)
   rng = np.random.default_rng(run.seed)
-  sums: dict[tuple[str, int, str], estimates.Comparison] = {}
+  sums = collections.defaultdict(estimates.Comparison)
   masses = []
   with progress.bar(f'step {trained.step}', 'sentences') as update:
     rows = _rows(run, trained, wanted.num_examples)
@@ -143,15 +143,18 @@ def compare(
         gold = gold.sum(axis=1, keepdims=True)
       masses.append(_masses(scores, gold, wanted.ks))
       exact = estimates.estimate(scores, gold)
-      for name, k, drawn in _drawn(scores, gold, wanted, rng):
+      for name, k in itertools.product(estimates.ESTIMATORS, wanted.ks):
+        draws = wanted.num_draws if name in estimates.RANDOM else 1
+        chosen = [
+          estimates.ESTIMATORS[name](scores, k, rng) for _ in range(draws)
+        ]
+        drawn = [estimates.estimate(scores, gold, x) for x in chosen]
         gradients = np.stack([x.gradient for x in drawn])
         values = np.array([x.loss for x in drawn])
-        for space, into in (('blocks', None), ('query', vectors)):
-          truth, found = (
-            x if into is None else x @ into for x in (exact.gradient, gradients)
-          )
-          one = sums.setdefault((name, k, space), estimates.Comparison())
-          one.add(truth, found, values, exact.loss)
+        both = exact.gradient, gradients
+        sums[name, k, 'blocks'].add(*both, values, exact.loss)
+        both = (x @ vectors for x in both)
+        sums[name, k, 'query'].add(*both, values, exact.loss)
       update(done, wanted.num_examples)
   mean = {k: float(np.mean([x[k] for x in masses])) for k in masses[0]}
   return [
@@ -169,26 +172,6 @@ def compare(
     }
     for (name, k, space), found in sums.items()
   ]
-
-
-def _drawn(
-  scores: np.ndarray,
-  gold: np.ndarray,
-  wanted: MarginalBias,
-  rng: np.random.Generator,
-) -> Iterator[tuple[str, int, list[estimates.Estimate]]]:
-  """Yield the estimates of one example; random estimators draw several times."""
-  for name, choose in estimates.ESTIMATORS.items():
-    draws = wanted.num_draws if name in estimates.RANDOM else 1
-    for k in wanted.ks:
-      yield (
-        name,
-        k,
-        [
-          estimates.estimate(scores, gold, choose(scores, k, rng))
-          for _ in range(draws)
-        ],
-      )
 
 
 def _masses(
@@ -249,22 +232,13 @@ def plot(rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:
   heads = ['step', 'estimator', 'k', 'p(z|x)', 'p(z|x,y)', 'loss bias']
+  heads += ['cosine', 'bias', 'cosine, query', 'bias, query']
   lines = []
-  of_blocks = [row for row in rows if row['gradient'] == 'blocks']
-  for row, query in zip(
-    of_blocks, (r for r in rows if r['gradient'] == 'query'), strict=True
-  ):
+  for row, query in zip(rows[::2], rows[1::2], strict=True):
     figures = [row[x] for x in ('prior_mass', 'posterior_mass', 'loss_bias')]
     figures += [r[x] for r in (row, query) for x in ('cosine', 'bias')]
-    lines.append(
-      [
-        str(row['step']),
-        row['estimator'],
-        str(row['k']),
-        *(f'{x:.3f}' for x in figures),
-      ]
-    )
-  heads += ['cosine', 'bias', 'cosine, query', 'bias, query']
+    names = [str(row[x]) for x in ('step', 'estimator', 'k')]
+    lines.append([*names, *(f'{x:.3f}' for x in figures)])
   reports.print_table(heads, lines)
 
 
@@ -277,10 +251,8 @@ def marginal_bias(
   """
   root = pathlib.Path(workdir)
   saved = checkpoints.numbers(checkpoints.folder_of(root))
-  path, newest = (
-    root / FILE,
-    trained_models.load(root, config.data_dir, part='realm'),
-  )
+  path = root / FILE
+  newest = trained_models.load(root, config.data_dir, part='realm')
   if 'encoder' not in newest.params:
     raise ValueError(f'{root}: a model of ICT reads nothing; expected a REALM.')
   run = config_lib.of_run(root)

@@ -73,12 +73,10 @@ def join(
   first: tuple[np.ndarray, np.ndarray],
   second: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Put one or two texts between their specials.
+  """Put one or two texts, [n, _] tokens and [n] their counts, between specials.
 
   Args:
     layout: has cls_id, sep_id and pad_id.
-    first: [n, a] tokens and [n] their counts.
-    second: [n, b] tokens and [n] their counts, or None for rows of one text.
 
   Returns:
     ids [n, length] int32; mask [n, length] bool, False at padding; types [n,
@@ -88,7 +86,7 @@ def join(
     ValueError: if a row does not fit.
   """
   tokens, count = first[0], np.asarray(first[1])[:, None]
-  total = count + 2
+  start = total = count + 2
   if second is not None:
     total = total + np.asarray(second[1])[:, None] + 1
   if total.size and total.max() > length:
@@ -97,15 +95,11 @@ def join(
   ids = np.full((len(tokens), length), layout.pad_id, np.int32)
   ids[:, 0] = layout.cls_id
   _place(ids, tokens, (at >= 1) & (at <= count), at - 1)
-  types = np.zeros(ids.shape, np.int32)
   if second is not None:
-    start = count + 2
-    inside = (at >= start) & (at < total - 1)
-    _place(ids, second[0], inside, at - start)
-    ids[at == count + 1] = layout.sep_id
-    types = ((at >= start) & (at < total)).astype(np.int32)
-  ids[at == total - 1] = layout.sep_id
-  return ids, at < total, types
+    _place(ids, second[0], (at >= start) & (at < total - 1), at - start)
+  ids[(at == start - 1) | (at == total - 1)] = layout.sep_id
+  types = (at >= start) & (at < total)
+  return ids, at < total, types.astype(np.int32)
 
 
 def pad(
@@ -182,9 +176,6 @@ def cut_out(
     texts: [n, a] tokens and [n] their counts.
     spans: [n, 2] first and past-last token to remove.
     where: [n] bool. False leaves the text as it is.
-
-  Returns:
-    [n, room] tokens, and [n] their counts.
   """
   tokens, counts = texts
   start = spans[:, :1]
@@ -214,8 +205,7 @@ def titled_blocks(
   A title that fits is kept whole; the body is cut to the remaining room.
   Negative ids give the null document.
   """
-  room = layout.block_length - 3
-  present = np.where(ids >= 0, ids, -1)
+  room, present = layout.block_length - 3, np.maximum(ids, -1)
   titles = blocks.gather_titles(present, room)
   return join_titled(layout, titles, blocks.gather(present, room))
 
@@ -231,21 +221,17 @@ def candidates(
 
   Args:
     block_ids: [B, K] ids; NULL and NONE give the null document.
-    query_tokens: [B, n] tokens of the masked sentences.
-    query_counts: [B] their numbers.
+    query_tokens: [B, n] tokens of the masked sentences, and [B] their counts.
 
   Returns:
     candidate_{ids, mask, types} [B, K, T], joint_{ids, mask, types} [B, K, J],
     candidate_valid [B, K] bool and candidate_block_ids [B, K] int32.
   """
-  shape = block_ids.shape
-  flat = block_ids.reshape(-1)
+  shape, flat = block_ids.shape, block_ids.reshape(-1)
   titled = titled_blocks(layout, blocks, flat)
-  present = np.where(flat >= 0, flat, -1)
-  bodies = blocks.gather(present, layout.block_length - 2)
-  repeated = np.repeat(np.arange(shape[0]), shape[1])
-  query = (query_tokens[repeated], np.asarray(query_counts)[repeated])
-  joint = join(layout, layout.joint_length, query, bodies)
+  bodies = blocks.gather(np.maximum(flat, -1), layout.block_length - 2)
+  query = (np.repeat(x, shape[1], axis=0) for x in (query_tokens, query_counts))
+  joint = join(layout, layout.joint_length, tuple(query), bodies)
   return {
     **name_rows('candidate', titled, shape),
     **name_rows('joint', joint, shape),
@@ -257,11 +243,7 @@ def candidates(
 def mask_sentence(
   layout: Layout, tokens: np.ndarray, positions: np.ndarray
 ) -> Batch:
-  """Mask one sentence.
-
-  Args:
-    tokens: [n] tokens of the sentence, cut to the query length.
-    positions: [p] indices of the tokens to mask, sorted, all within the query.
+  """Mask one sentence at sorted indices, all within the query.
 
   Returns:
     sentence [Q - 2] int32 with [MASK] in place, sentence_count [] int32,
@@ -288,10 +270,9 @@ def mask_sentence(
 def block_id_rows(
   layout: Layout, blocks: blocks_lib.BlockStore, ids: np.ndarray
 ) -> list[np.ndarray]:
-  """Make the block embedder's rows without padding, for many blocks."""
+  """Make the block embedder's rows without padding."""
   rows, mask, _ = titled_blocks(layout, blocks, ids)
-  counts = mask.sum(axis=1)
-  return [row[:n] for row, n in zip(rows, counts.tolist(), strict=True)]
+  return [row[inside] for row, inside in zip(rows, mask, strict=True)]
 
 
 def stack(rows: Sequence[Batch]) -> Batch:

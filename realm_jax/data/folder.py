@@ -97,14 +97,12 @@ class DataFolder(data_folder.DataFolder):
       )
     tokenizer = self.tokenizer
     return examples.Layout(
+      **vars(config.layout),
       block_length=config.blocks.max_length,
       cls_id=tokenizer.cls_id,
       sep_id=tokenizer.sep_id,
       mask_id=tokenizer.mask_id,
       pad_id=tokenizer.pad_id,
-      query_length=config.layout.query_length,
-      num_candidates=config.layout.num_candidates,
-      max_targets=config.layout.max_targets,
     )
 
   def fingerprints(self) -> dict[str, str]:
@@ -124,8 +122,7 @@ def open_saved(
     ValueError: if the data have another tokenizer.
   """
   data = DataFolder.of(saved.config, workdir)
-  if data_dir:
-    data = DataFolder(pathlib.Path(data_dir))
+  data = DataFolder(pathlib.Path(data_dir)) if data_dir else data
   made_with = saved.fingerprints.get('tokenizer')
   if made_with and made_with != data.tokenizer.fingerprint:
     raise ValueError(

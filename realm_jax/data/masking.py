@@ -27,13 +27,7 @@ def uniform(
   rate: float = MASK_RATE,
   weights: np.ndarray | None = None,
 ) -> np.ndarray:
-  """Choose single tokens (BERT): sorted indices.
-
-  Args:
-    length: tokens of the sentence, at least 1.
-    rate: share of masked tokens.
-    weights: [length] probabilities of the tokens; None is uniform.
-  """
+  """Choose single tokens (BERT) by `weights` [length]: sorted indices."""
   return np.sort(
     rng.choice(length, budget(length, rate), replace=False, p=weights)
   )

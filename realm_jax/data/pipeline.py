@@ -49,8 +49,7 @@ class OneSnapshot:
   snapshot: Snapshot
 
   def serving(self, batch_index: int | None) -> Snapshot:
-    """Return the version."""
-    del batch_index
+    """See `Snapshots`."""
     return self.snapshot
 
 
@@ -65,10 +64,6 @@ class Retrieval:
     candidates: str = 'retrieved',
   ):
     """Hash Z's blocks; `candidates`: 'retrieved' or 'random' (a control)."""
-    if candidates not in CANDIDATES:
-      raise ValueError(
-        f'candidates {candidates!r}: expected one of {CANDIDATES}.'
-      )
     self._blocks, self._layout = blocks, layout
     self._snapshots, self._candidates = snapshots, candidates
     self._hashes = blocks.all_hashes()
@@ -79,11 +74,10 @@ class Retrieval:
   def __call__(
     self, batch_index: int | None, batch: Mapping[str, np.ndarray]
   ) -> examples.Batch:
-    """Find candidates for masked sentences and build all rows.
+    """Find candidates for stacked `sources.MaskedSentences.example`s.
 
-    `batch` holds stacked `sources.MaskedSentences.example`s. Returns query_*,
-    candidate_*, joint_* and mlm_* rows; origin [B] int32; index_step [B] int32,
-    the training step of the index that retrieved.
+    Returns query_*, candidate_*, joint_* and mlm_* rows; origin [B] int32;
+    index_step [B] int32, the training step of the index that retrieved.
     """
     sentences, counts = batch['sentence'], batch['sentence_count']
     rows = examples.queries(self._layout, sentences, counts)
@@ -136,9 +130,6 @@ def make_dataset(
     train: whether passes follow each other, each with new masks; otherwise
       there is one pass.
     read_ahead: batches that are made ahead of the trainer, at least 1.
-
-  Raises:
-    ValueError: for a batch that does not divide or exceeds the source.
   """
   if batch_size < 1 or batch_size % process_count:
     raise ValueError(

@@ -27,8 +27,6 @@ class SourceConfig:
   # by the hash of the document's id
   split: Literal['train', 'valid', 'all'] = 'train'
   valid_fraction: settings.Rate = 0.0
-  # labels of the salient spans that are masked; () for all
-  labels: tuple[str, ...] = ()
 
   __post_init__ = settings.check
 
@@ -75,16 +73,6 @@ class MaskedSentences:
     if (np.diff(sentences) < 0).any():
       raise ValueError(f'{spans.path}: its sentences do not ascend; damaged.')
     found = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
-    if self._config.labels:
-      unknown = sorted({*self._config.labels} - {*spans.labels})
-      if unknown:
-        raise ValueError(
-          f'{spans.path}: no spans are labelled {unknown}; the labels are '
-          f'{sorted(spans.labels)}.'
-        )
-      wanted = [spans.labels.index(name) for name in self._config.labels]
-      kept = np.isin(spans.label[:], wanted)
-      sentences, found = sentences[kept], found[kept]
     relative = found - self._blocks.sentence_tokens(sentences)[:, :1]
     fits = relative[:, 1] <= self._layout.query_tokens
     self.skipped['beyond the query length'] = int((~fits).sum())

@@ -25,6 +25,7 @@ Dimension key: N documents, the null document first; k candidates, T targets
 
 from collections.abc import Callable
 import dataclasses
+from typing import Any
 
 from jaxtyping import Float, Float64, Int
 import numpy as np
@@ -69,12 +70,12 @@ def estimate(
 def top(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
   """Return the null document and the k best of the others."""
   del rng
-  return _plain(_best(scores)[:k])
+  return _with_null(_best(scores)[:k])
 
 
 def uniform(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
   """Return the null document and k others at random."""
-  return _plain(1 + rng.permutation(len(scores) - 1)[:k])
+  return _with_null(1 + rng.permutation(len(scores) - 1)[:k])
 
 
 def prior(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
@@ -109,11 +110,8 @@ def _best(scores: Scores) -> np.ndarray:
   return 1 + np.argsort(-scores[1:], kind='stable')
 
 
-def _plain(ids: np.ndarray) -> Candidates:
-  return _with_null(ids, np.zeros(len(ids)))
-
-
-def _with_null(ids: np.ndarray, log_weights: np.ndarray) -> Candidates:
+def _with_null(ids: np.ndarray, log_weights: Any = 0.0) -> Candidates:
+  log_weights = np.broadcast_to(log_weights, len(ids))
   return Candidates(np.append(0, ids), np.append(0.0, log_weights))
 
 

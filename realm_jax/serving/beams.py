@@ -113,8 +113,8 @@ def _local(params: Any) -> Any:
 class BeamRetriever:
   """A retriever of blocks, with the inputs of the loss.
 
-  Attributes:
-    reranker: fingerprint of a retriever that re-ranks; '' for none.
+  Re-ranking changes the order of the blocks alone. Their scores in the loss stay
+  those of the retriever, with which the reader was trained.
   """
 
   def __init__(
@@ -126,7 +126,7 @@ class BeamRetriever:
     """Take the retriever, a factor of its scores, and the embedder of questions."""
     self._inner, self._rerank = retriever, None
     self._scale, self._newest = scale, newest
-    self.reranker = ''
+    self.reranker = ''  # fingerprint of one that re-ranks
     if isinstance(retriever, rerank.Reranked):
       self._inner, self._rerank = retriever.inner, retriever
       self.reranker = retriever.fingerprint
@@ -135,11 +135,7 @@ class BeamRetriever:
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """Retrieve the k best blocks of each question ('' for padding).
-
-    The fields of the loss go with their blocks, so that a reader adds the scores that
-    it was trained with to those that a re-ranker finds.
-    """
+    """Retrieve the k best blocks of each question ('' for padding)."""
     vectors, fields = None, {}
     if self._newest:
       vectors = self._newest.embed(params, rows)
@@ -182,9 +178,8 @@ def make_retriever(
 ) -> BeamRetriever:
   """Return the retriever of config.retriever, re-ranked as config.reranker says.
 
-  Args:
-    snapshots: index of the blocks' vectors, for those of `WITH_VECTORS`.
-    progress: of indices of texts that are missing.
+  `snapshots` is the index of the blocks' vectors, for those of `WITH_VECTORS`;
+  `progress` shows the building of missing indices of texts.
   """
   kind, blocks, newest = config.retriever, data.blocks, None
   if kind in WITH_VECTORS:
@@ -213,7 +208,6 @@ class EvidenceSearch:
   """Finds the blocks of documents by titles, kept in 12 bytes a document."""
 
   def __init__(self, blocks: blocks_lib.BlockStore):
-    """Take the blocks; the first search reads the title of every document."""
     self._blocks = blocks
 
   @functools.cached_property
@@ -252,10 +246,7 @@ class EvidenceSearch:
 
 
 class BeamSelector:
-  """Retrieves C blocks (retriever_beam); builds rows of the best R.
-
-  Finds answers in the blocks, and gold spans in the rows.
-  """
+  """Retrieves C blocks of each question, and builds rows of the best R."""
 
   def __init__(
     self,
@@ -271,8 +262,8 @@ class BeamSelector:
     """Check the beams; at most the number of blocks is retrieved.
 
     Args:
-      search: marks the blocks that answer a question, or are the evidence of a
-        claim; None omits beam_has_answer.
+      search: marks the blocks with an answer or evidence; None: no
+        beam_has_answer.
       block_layout: lengths of the block embedder's rows, if it is trained.
     """
     if not 1 <= reader_beam <= retriever_beam:
@@ -295,10 +286,8 @@ class BeamSelector:
     """Complete a batch of `question_rows.make_dataset` by its blocks.
 
     Returns:
-      The batch with the inputs of `open_qa.BeamScorer`: reader_ids,
-      reader_mask, reader_types [B, R, L] and reader_valid [B, R], beam_ids [B,
-      C] int32, -1 for none, reader_starts [B, R] int32; of questions
-      reader_correct; where the source knows the answers, beam_has_answer.
+      The batch with the arrays of `beams`, `reader_rows.reader_rows` and the
+      source's gold fields; beam_ids [B, C] int32, -1 for none.
     """
     indices = np.where(
       batch['row_valid'], batch['question_index'], question_rows.NONE
@@ -340,8 +329,7 @@ def make_selector(
 
   Args:
     search: whether to look for answers, or evidence, in the blocks.
-    retriever_beam: blocks to retrieve; 0: the config's number.
-    reader_beam: blocks to read; 0: the config's number.
+    retriever_beam, reader_beam: 0: the config's numbers.
     train_blocks: whether batches hold rows of the block embedder.
   """
   blocks, found = data.blocks, None

@@ -6,12 +6,13 @@
   marginal_token  -sum_t log sum_k p(k) p(y_t | k)                     REALM's code
   marginal_seq    -log sum_k p(k) prod_t p(y_t | k)                    REALM, eq. 1
   emdr2           marginal_token, no gradient to the reader            EMDR2
-  pdist           KL(softmax(mean_t g) || p)                           Atlas
-  loop            KL(softmax(-mean_t g without k) || p)                Atlas
-  replug_lsr      KL(p || softmax(mean_t g))                           REPLUG
+  pdist           KL(softmax(mean_t g / temperature_gold) || p)        Atlas
+  loop            KL(softmax(-mean_t g without k / ...) || p)          Atlas
+  replug_lsr      KL(p || softmax(mean_t g / temperature_gold))        REPLUG
   contrastive     -log sum_{k positive} p(k)                           ORQA, DPR
 
-p(k) is the softmax of a row's scores over its candidates. An `Objective` takes
+p(k) is the softmax of a row's scores, in pdist, loop and replug_lsr over temperature_score,
+over its candidates. An `Objective` takes
 
   scores: [B, K] float32. Relevance, higher is better.
   gold_log_probs: [B, K, L] float32. g, the log-probability of each target token
@@ -31,7 +32,6 @@ Dimension key: B rows, K candidates, L target tokens.
 
 from collections.abc import Callable
 import functools
-import inspect
 
 from flax import struct
 import jax
@@ -41,7 +41,6 @@ from jaxtyping import Array, Float
 # The score outside of a mask. It is finite, so that a difference of two scores
 # is never NaN.
 NEVER = -1e30
-DIRECTIONS = ('retriever_lm', 'lm_retriever')
 
 Scores = Float[Array, 'B K']
 GoldLogProbs = Float[Array, 'B K L']
@@ -123,23 +122,26 @@ def _mean_gold(gold_log_probs: jax.Array, masks: Masks) -> jax.Array:
   return total / jnp.maximum(number, 1)
 
 
-def _mean_kl(
+def _mean_kl(log_p: jax.Array, log_q: jax.Array, masks: Masks) -> jax.Array:
+  """KL(p || q) over candidates; mean over rows."""
+  terms = jnp.exp(log_p) * (log_p - log_q)
+  terms = jnp.where(masks.candidates, terms, 0.0)
+  return masked_mean(terms.sum(axis=-1), _rows(masks))
+
+
+def _log_shares(
   scores: jax.Array,
   gold_log_probs: jax.Array,
   masks: Masks,
   temperature_score: float,
   temperature_gold: float,
-  direction: str,
-) -> jax.Array:
-  """KL between retriever and reader, which learns nothing; mean over rows."""
+) -> tuple[jax.Array, jax.Array]:
+  """Log-probabilities [B, K] by retriever and by reader, which learns nothing."""
   gold = _mean_gold(gold_log_probs, masks)
-  log_p = log_softmax(scores, masks.candidates, temperature_score)
-  log_q = log_softmax(gold, masks.candidates, temperature_gold)
-  if direction == 'lm_retriever':
-    log_p, log_q = log_q, log_p
-  terms = jnp.exp(log_p) * (log_p - log_q)
-  terms = jnp.where(masks.candidates, terms, 0.0)
-  return masked_mean(terms.sum(axis=-1), _rows(masks))
+  return (
+    log_softmax(scores, masks.candidates, temperature_score),
+    log_softmax(gold, masks.candidates, temperature_gold),
+  )
 
 
 @_objective
@@ -182,11 +184,11 @@ def pdist(
 ) -> Loss:
   """Perplexity distillation (Izacard et al. 2022, section 2.2).
 
-  KL(softmax(mean_t g / temperature_gold) || softmax(s / temperature_score)).
-  The defaults are for scores divided by sqrt(D), D the embedding width.
+  The default temperatures are for scores over sqrt(D), D the embedding width.
   """
   temperatures = temperature_score, temperature_gold
-  return _mean_kl(scores, gold_log_probs, masks, *temperatures, 'lm_retriever')
+  log_p, log_q = _log_shares(scores, gold_log_probs, masks, *temperatures)
+  return _mean_kl(log_q, log_p, masks)
 
 
 @_objective
@@ -200,12 +202,12 @@ def loop(
 ) -> Loss:
   """Leave-one-out perplexity distillation (Izacard et al. 2022, section 2.2).
 
-  KL(softmax(-mean_t g / temperature_gold) || softmax(s / temperature_score)).
   gold_log_probs[:, k] is the answer given all candidates except k, which takes
   a pass of the reader for each k. Scores and temperatures are those of `pdist`.
   """
   temperatures = temperature_score, temperature_gold
-  return _mean_kl(scores, -gold_log_probs, masks, *temperatures, 'lm_retriever')
+  log_p, log_q = _log_shares(scores, -gold_log_probs, masks, *temperatures)
+  return _mean_kl(log_q, log_p, masks)
 
 
 @_objective
@@ -216,28 +218,16 @@ def replug_lsr(
   *,
   temperature_score: float = 0.1,
   temperature_gold: float = 0.1,
-  direction: str = 'retriever_lm',
 ) -> Loss:
   """Supervision by a language model (Shi et al. 2023, section 4).
 
-  KL(softmax(s / temperature_score) || softmax(mean_t g / temperature_gold)).
-  The defaults are for cosines, the paper's scores. The paper's formula has the
-  probability of the answer; its released code and this function have the
-  log-probability.
-
-  Args:
-    temperature_score: the paper's gamma.
-    temperature_gold: the paper's beta.
-    direction: 'retriever_lm' as in the paper, or 'lm_retriever', the other
-      divergence, as in pdist and the released code.
-
-  Raises:
-    ValueError: for an unknown direction.
+  The default temperatures, the paper's gamma and beta, are for cosines, the
+  paper's scores. The paper's formula has the probability of the answer; its
+  released code and this function have the log-probability.
   """
-  if direction not in DIRECTIONS:
-    raise ValueError(f'Unknown direction {direction!r}; known: {DIRECTIONS}.')
   temperatures = temperature_score, temperature_gold
-  return _mean_kl(scores, gold_log_probs, masks, *temperatures, direction)
+  log_p, log_q = _log_shares(scores, gold_log_probs, masks, *temperatures)
+  return _mean_kl(log_p, log_q, masks)
 
 
 @_objective
@@ -261,22 +251,6 @@ def contrastive(
   return -masked_mean(jax.nn.logsumexp(found, axis=-1), rows)
 
 
-def get(name: str, **settings: float | str) -> Objective:
-  """Return an objective of `OBJECTIVES` with its keyword arguments bound.
-
-  Raises:
-    ValueError: for an unknown name or setting.
-  """
-  if name not in OBJECTIVES:
-    raise ValueError(
-      f'Unknown objective {name!r}; known: {sorted(OBJECTIVES)}.'
-    )
-  objective = OBJECTIVES[name]
-  parameters = inspect.signature(objective).parameters.values()
-  known = {p.name for p in parameters if p.kind == p.KEYWORD_ONLY}
-  if set(settings) - known:
-    raise ValueError(
-      f'Objective {name!r} has no setting(s) {sorted(set(settings) - known)}; '
-      f'known: {sorted(known)}.'
-    )
-  return functools.partial(objective, **settings)
+def get(name: str, **settings: float) -> Objective:
+  """Return an objective of `OBJECTIVES` with its keyword arguments bound."""
+  return functools.partial(OBJECTIVES[name], **settings)

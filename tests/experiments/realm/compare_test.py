@@ -4,7 +4,6 @@
 
 import dataclasses
 import json
-import types
 
 import numpy as np
 import pytest
@@ -112,13 +111,3 @@ def test_bad_rows_are_refused(config, wanted, tmp_path, row, questions):
     wanted = dataclasses.replace(wanted, questions=questions)
   with pytest.raises(ValueError):
     compare.compare_rows(config, str(tmp_path), wanted, [row])
-
-
-def test_runs_over_other_blocks_are_refused(
-  config, wanted, workdir, tmp_path, monkeypatch
-):
-  blocks = types.SimpleNamespace(fingerprint='other')
-  data = types.SimpleNamespace(blocks=blocks, root=tmp_path)
-  monkeypatch.setattr(compare.realm_data.DataFolder, 'of', lambda *unused: data)
-  with pytest.raises(ValueError, match='searches the blocks of .*; expected'):
-    compare.compare_rows(config, str(tmp_path), wanted, [f'one={workdir}'])

@@ -2,17 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predictions explained: as JSON, in print, and what cannot be explained."""
 
-import io
 import json
 import math
 import types
 
 import numpy as np
 import pytest
-import rich.console
 
 from experiments import explain as command
-from experiments.engine import progress
 from experiments.realm import explanations
 from realm_jax.serving import explain
 
@@ -99,17 +96,3 @@ def test_without_an_answer_the_prediction_is_explained(trained, index, capsys):
 def test_what_cannot_be_explained_is_refused(trained, text, answer):
   with pytest.raises(ValueError, match=r'\[MASK\]'):
     explain.encode(trained, text, answer)
-
-
-def test_markup_in_documents_is_not_interpreted(monkeypatch):
-  row = {'title': '[/i]', 'text': '[red] [/]', 'word': '[b]', 'utility': 0.0}
-  row |= {name: 0.5 for name in ('prior', 'posterior', 'without')}
-  found = explain.Explained(
-    '[/b] [MASK]', [[('[/u]', 0.5)]], '[x]', -1.0, -1.0, [row]
-  )
-  out = rich.console.Console(file=io.StringIO(), width=200)
-  monkeypatch.setattr(progress, 'console', lambda: out)
-  explanations.print_explained(found)
-  printed = out.file.getvalue()
-  for part in ('[/b] [MASK]', '[/u] 0.500', "'[x]'", '[/i]: [red] [/]', '[b]'):
-    assert part in printed

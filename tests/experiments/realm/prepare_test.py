@@ -17,7 +17,6 @@ from experiments.realm import (
   task as realm_task,
 )
 from realm_jax.data import folder as realm_data
-from retrieval import tokenization
 from retrieval.formats import tf_example, tfrecord
 from retrieval.store import checksums
 from retrieval.text import corpus as corpus_lib
@@ -146,15 +145,6 @@ def test_stages_one_after_another_write_the_same(folder, prepared, tmp_path):
   assert _bytes(tmp_path) == _bytes(prepared)
 
 
-def test_random_masks_need_no_spans(folder, tmp_path):
-  config = _config(folder, masker='uniform')
-  data = _run(config, tmp_path)
-  assert not data.path('spans').exists()
-  assert len(realm_task.masked_sentences(config, data, 'train'))
-  _run(_config(folder), tmp_path, 'spans')
-  assert data.spans.num_spans
-
-
 def test_another_tokenizer_than_the_one_that_stands(folder, copy, tmp_path):
   other = tmp_path / 'other'
   other.mkdir()
@@ -173,15 +163,6 @@ def test_a_tokenizer_that_was_not_finished_is_taken_again(folder, tmp_path):
   (tmp_path / 'data' / 'tokenizer').mkdir(parents=True)  # as a kill leaves it
   data = _run(_config(folder), tmp_path, 'tokenizer')
   assert data.has_tokenizer and data.tokenizer.vocab_size
-
-
-def test_a_tokenizer_without_mask_leaves_nothing_behind(folder, tmp_path):
-  texts = [f'the mill stood {i} times by the river' for i in range(50)]
-  tokenization.train_sentencepiece(texts, tmp_path / 'other/model', 286)
-  config = _config(folder, **{'tokenizer.path': str(tmp_path / 'other')})
-  with pytest.raises(FileNotFoundError, match='vocab.txt'):
-    _run(config, tmp_path)
-  _run(_config(folder), tmp_path, 'tokenizer')
 
 
 def test_what_is_masked_may_be_another_corpus(folder, with_other_x, prepared):
@@ -214,14 +195,11 @@ def test_corpora_must_be_those_that_were_prepared(
       realm_task.masked_sentences(config, data, 'train')
 
 
-@pytest.mark.parametrize(
-  'name', ['tokens/text-000001', 'blocks/hash-000000', 'spans/label-000002']
-)
-def test_verify_finds_a_flipped_bit(folder, copy, name, capsys, monkeypatch):
+def test_verify_finds_a_flipped_bit(folder, copy, capsys, monkeypatch):
   config = _config(folder)
   _run(config, copy, 'tokenizer')
   assert 'checksums, spans' in capsys.readouterr().out
-  file = copy / 'data' / f'{name}.npy'
+  file = copy / 'data' / 'blocks' / 'hash-000000.npy'
   data = bytearray(file.read_bytes())
   data[-1] ^= 1
   file.write_bytes(data)
@@ -229,17 +207,6 @@ def test_verify_finds_a_flipped_bit(folder, copy, name, capsys, monkeypatch):
     _run(config, copy, 'tokenizer')
   monkeypatch.setenv(checksums.VARIABLE, 'off')
   _run(config, copy, 'tokenizer')
-
-
-def test_verify_reads_the_other_corpus(folder, with_other_x, tmp_path, capsys):
-  shutil.copytree(with_other_x / 'data', tmp_path / 'data')
-  config = _config(folder, masked=True)
-  _run(config, tmp_path, 'tokenizer')
-  assert 'checksums, masked/blocks' in capsys.readouterr().out
-  file = tmp_path / 'data' / 'masked' / 'tokens' / 'tokens-000000.npy'
-  file.write_bytes(file.read_bytes()[:-1] + b'\xff')
-  with pytest.raises(ValueError, match='masked/tokens/tokens-000000.npy'):
-    _run(config, tmp_path, 'tokenizer')
 
 
 @pytest.fixture(scope='module')

@@ -2,14 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zero-shot recall of a retriever against the blocks' texts, one by one."""
 
-import json
-
 import numpy as np
 import pytest
 
 from experiments.realm import recall
-from retrieval.questions import answers, bootstrap, questions as questions_lib
-from tests.experiments.realm import tiny_trained
+from retrieval.questions import answers, questions as questions_lib
 
 pytestmark = pytest.mark.usefixtures('fast')
 
@@ -61,16 +58,3 @@ def test_ranks_are_those_of_each_rule(trained, batch, monkeypatch):
       holds = tests.compile(question.answers)
       hits = [i for i, x in enumerate(tests.prepare(texts)) if holds(x)]
       assert rank == (hits[0] if hits else np.inf)
-
-
-def test_rows_have_shares_with_intervals(trained, data):
-  wanted = recall.Recall(**tiny_trained.recall(data))
-  retrieve = _retrieve(trained.data.blocks)
-  rows = recall.measure({'x': retrieve}, trained.data.blocks, wanted)
-  assert [row['rule'] for row in rows] == ['substring', 'dpr']
-  ((file, ranks),) = recall.tables('x', retrieve, trained.data.blocks, wanted)
-  for row in json.loads(json.dumps(rows)):
-    assert (row['questions_file'], row['questions']) == (file, 3)
-    for k in wanted.ks:
-      share = bootstrap.bootstrap((ranks[row['rule']] < k).astype(float))
-      assert row[f'recall@{k}']['mean'] == share.mean

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from experiments.engine import configs, metric_writer
-from experiments.realm import refresh_worker, task as realm_task
+from experiments.realm import refresh_worker, starts, task as realm_task
 from realm_jax.serving import index_builder, trained_models
 from retrieval.index import index_versions
 from tests import xla_flags
@@ -279,8 +279,8 @@ def test_warm_starts_train_and_start_a_realm(data, tmp_path):
       tmp_path / name, str(data), part='realm'
     ).params
   folders = [tmp_path / name for name in runs]
-  starts = zip(('embedder_from', 'encoder_from'), folders, strict=True)
-  config = tiny_realm.get_config(data, **{k: str(v) for k, v in starts})
+  given = zip(('embedder_from', 'encoder_from'), folders, strict=True)
+  config = tiny_realm.get_config(data, **{k: str(v) for k, v in given})
   found = starts.untrained(config, tiny_realm.data_of(config)).params
   assert set(found) == set(trained) == {'embedder', 'encoder'}
   jax.tree.map(np.testing.assert_array_equal, found, trained)

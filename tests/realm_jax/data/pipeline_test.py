@@ -135,28 +135,6 @@ def test_what_cannot_be_masked_is_counted(data):
   with pytest.raises(ValueError, match='nothing to mask'):
     config = sources.SourceConfig(masker='span', split='valid')
     sources.MaskedSentences(data.blocks, data.layout, config)
-  with pytest.raises(ValueError, match="labelled \\['GPE'\\]"):
-    _source(data, labels=('GPE',))
-
-
-def test_splits_share_no_document(data):
-  held = [
-    sources.MaskedSentences(
-      data.blocks,
-      data.layout,
-      sources.SourceConfig(masker='span', split=split, valid_fraction=0.3),
-    )
-    for split in ('train', 'valid', 'all')
-  ]
-  train, valid, both = (
-    {
-      int(data.blocks.documents(source.example(i, rng)['origin'][None])[0])
-      for i in range(len(source))
-    }
-    for source in held
-    for rng in [np.random.default_rng(0)]
-  )
-  assert train and valid and not train & valid and train | valid == both
 
 
 def test_batches_hold_the_best_blocks_after_null(data):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from realm_jax.nn import config as config_lib, initialize
+from realm_jax.nn import initialize
 from retrieval.nn import bert_checkpoint
 from tests.realm_jax.nn import tiny
 
@@ -147,12 +147,6 @@ def test_a_checkpoint_without_pooler_and_head(tmp_path, random, log):
   assert f'{path} has no pooler: it starts at random' in log.text
 
 
-def test_another_activation_is_logged(path, log):
-  bert = tiny.bert_config(activation='gelu_tanh')
-  initialize.load_encoder(path, bert)
-  assert 'trained with activation gelu, but is run with gelu_tanh' in log.text
-
-
 def test_what_does_not_fit_is_named(path):
   wrong = tiny.bert_config(d_model=16, num_heads=4, num_layers=4, max_length=17)
   with pytest.raises(ValueError) as error:
@@ -201,30 +195,6 @@ def test_a_trained_retriever_that_does_not_fit(random):
   message = 'the model has no embedder/bert/layer_2/attention/key/bias'
   with pytest.raises(ValueError, match=message):
     initialize.replace(random, deep)
-
-
-def test_starts_under_jit(path):
-  config = _config()
-  start = jax.jit(
-    lambda key: nn.unbox(initialize.init_params(key, config, embedder=path))
-  )
-  _, whole, _ = bert_checkpoint.load_mlm(path)
-  found = start(jax.random.key(0))['embedder']['bert']
-  _equal(found['layer_1'], whole['layer_1'])
-
-
-def test_minilm():
-  try:
-    path = bert_checkpoint.find_minilm()
-  except FileNotFoundError as e:
-    pytest.skip(str(e))
-  bert = bert_checkpoint.read_config(path / 'config.json', num_layers=1)
-  config = config_lib.RealmConfig(embedder=bert, encoder=bert, pooling='mean')
-  boxed = jax.eval_shape(lambda: _start(config, embedder=path, encoder=path))
-  assert set(nn.unbox(boxed['embedder']['bert'])) == {'embeddings', 'layer_0'}
-  loaded = initialize.load_encoder(path, config.encoder_bert)
-  assert set(loaded) == {'bert'}
-  assert loaded['bert']['embeddings']['word']['embedding'].shape == (30522, 384)
 
 
 def test_a_trained_part_must_be_whole():

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from realm_jax.nn import open_qa, realm as model_lib
+from realm_jax.nn import open_qa
 from retrieval.nn import bert
 from tests.realm_jax.data import tiny_qa
 from tests.realm_jax.nn import tiny
@@ -89,16 +89,6 @@ def test_a_row_shorter_than_the_widest_span():
   np.testing.assert_array_equal(found[0] > -9e3, expected)
 
 
-def test_low_precision_leaves_scores_in_float32():
-  low = dataclasses.replace(CONFIG.realm.encoder, dtype=jnp.bfloat16)
-  config = tiny_qa.config(encoder=low)
-  found, exact = _read(*_rows(), config=config), _read(*_rows())
-  assert found.dtype == jnp.float32
-  inside = np.asarray(exact) > -9e3
-  difference = np.abs(found - exact)[inside].max()
-  assert 1e-4 < difference < 0.2
-
-
 def test_nothing_of_all_spans_is_held():
   """The memory of the backward pass does not grow with the widest span."""
 
@@ -144,21 +134,6 @@ def test_the_tree():
   assert all(jax.tree.leaves(same))
   two = tiny_qa.params(tiny_qa.config(share_embedders=False))
   assert set(two) == {'query_embedder', 'block_embedder', 'reader'}
-
-
-def test_published_size():
-  """BERT base: 109.5M of the embedder's BERT, 0.1M of W; the reader's head."""
-  base = bert.BertConfig()
-  config = open_qa.OpenQaConfig(
-    realm=model_lib.config_lib.RealmConfig(embedder=base, encoder=base)
-  )
-  shapes = nn.unbox(
-    jax.eval_shape(lambda: open_qa.random_params(jax.random.key(0), config))
-  )
-  size = lambda x: sum(y.size for y in jax.tree.leaves(x))  # noqa: E731
-  head = {k: v for k, v in shapes['reader'].items() if k != 'bert'}
-  assert size(head) == 768 * 512 + 512 + 2 * 256 + 256 + 1
-  assert size(shapes['reader']['bert']) == 108_891_648
 
 
 def _init(**kwargs):

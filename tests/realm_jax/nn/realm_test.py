@@ -236,7 +236,7 @@ def test_bfloat16_is_close_to_float32(config, params, batch, output):
 
 
 def test_released_size():
-  """133.64M and 110.10M in the Hugging Face port, which has unused heads."""
+  """133.64M and 110.10M in the Hugging Face port, with its unused heads."""
   base = bert.BertConfig()
   c = config_lib.RealmConfig(embedder=base, encoder=base)
   made = jax.eval_shape(
@@ -247,33 +247,6 @@ def test_released_size():
     for name, part in made.items()
   }
   assert count == {'embedder': 109_580_928, 'encoder': 109_514_298}
-  d, v = base.d_model, base.vocab_size
-  pooler = d * d + d
-  head = d * d + d + 2 * d + v
-  assert round((count['embedder'] + head + d * v) / 1e6, 2) == 133.64
-  assert round((count['encoder'] + pooler) / 1e6, 2) == 110.10
-  rows = {
-    f'{name}_{x}': jax.ShapeDtypeStruct((2, *shape), dtype)
-    for name, shape in (
-      ('query', (96,)),
-      ('candidate', (8, 288)),
-      ('joint', (8, 384)),
-    )
-    for x, dtype in (('ids', np.int32), ('mask', bool), ('types', np.int32))
-  }
-  rows |= {
-    f'mlm_{x}': jax.ShapeDtypeStruct((2, 10), np.int32)
-    for x in ('positions', 'targets')
-  }
-  model = model_lib.Realm(c)
-  out = jax.eval_shape(
-    lambda p, b: vars(model.apply({'params': p}, b)), made, rows
-  )
-  assert {name: x.shape for name, x in out.items()} == {
-    'scores': (2, 8),
-    'gold_log_probs': (2, 8, 10),
-    'best_log_probs': (2, 8, 10),
-  }
 
 
 def test_eight_devices_equal_one(config, params):

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small configurations, parameters and batches."""
 
-import dataclasses
-
 from flax import linen as nn
 import jax
 import numpy as np
@@ -79,7 +77,3 @@ def batch(seed: int = 0, batch_size: int = B) -> dict[str, np.ndarray]:
     'mlm_mask': mask,
     'candidate_valid': valid,
   }
-
-
-def pooled(c: config_lib.RealmConfig, pooling: str) -> config_lib.RealmConfig:
-  return dataclasses.replace(c, pooling=pooling)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.data import block_dataset, examples
+from realm_jax.data import examples
 from realm_jax.objectives import dpr
 from retrieval.questions import questions as questions_lib
 from tests.retrieval.text import tiny_blocks
@@ -287,33 +287,3 @@ def test_splits_are_of_question_ids(data):
   assert len({repr(x) for x in (train, valid, both)}) == 3
   with pytest.raises(ValueError, match="'valid' .* holds no row"):
     found.split('valid', 0.0)
-
-
-def test_a_saved_position_continues_with_the_same_batches(data):
-  found = _examples(dpr.BlockPassages(data.blocks))
-
-  def read(numbers, rng):
-    del rng
-    encode = data.tokenizer.encode_ids_batch
-    rows = dpr.read_rows(data.layout, found, encode, numbers)
-    return rows | {'numbers': numbers}
-
-  def start():
-    return iter(
-      block_dataset.make_dataset(
-        read, found.split('all', 0.0), endless=True, batch_size=4
-      )
-    )
-
-  iterator = start()
-  for _ in range(3):
-    next(iterator)
-  state = iterator.get_state()
-  want = [next(iterator) for _ in range(3)]
-  again = start()
-  again.set_state(state)
-  for batch in want:
-    for name, values in next(again).items():
-      np.testing.assert_array_equal(values, batch[name], name)
-  assert len({x['numbers'].tobytes() for x in want}) == 3
-  iterator.close(), again.close()

@@ -78,18 +78,6 @@ def test_memory_falls_with_chunks():
   assert used[-1] < used[0] / 4, used
 
 
-def test_rows_keep_their_order():
-  batch = {'x': jnp.arange(12.0).reshape(12, 1), 'y': jnp.arange(12)}
-
-  def encode(batch, key):
-    assert key is None
-    return batch['x'] * 2, batch['y']
-
-  x, y = in_batch.map_chunks(encode, batch, num_chunks=3)
-  np.testing.assert_array_equal(x, 2 * batch['x'])
-  np.testing.assert_array_equal(y, batch['y'])
-
-
 def test_recomputation_draws_the_same_dropout():
   """Gradients are those of a loop that keeps all it computed."""
   params, batch = _data()

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from realm_jax.data import examples
-from realm_jax.nn import config as config_lib, realm as model_lib
+from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import ict
-from retrieval.nn import bert, sharding
+from retrieval.nn import sharding
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -47,18 +47,6 @@ class TinyEmbedders(nn.Module):
     x = self.words(ids) * (1 + type_ids[..., None]) * mask[..., None]
     x = jnp.tanh(self.dense(x.mean(axis=1)))
     return self.dropout(x, deterministic=not train)
-
-
-def _realm():
-  config = bert.BertConfig(
-    vocab_size=VOCAB, d_model=8, d_ff=8, num_heads=1, num_layers=1,
-    max_length=T, initializer_range=0.5,
-  )  # fmt: skip
-  return model_lib.Realm(
-    config_lib.RealmConfig(
-      embedder=config, encoder=config, projection_size=4, score_scale=0.5
-    )
-  )
 
 
 def _batch(seed=0):
@@ -189,21 +177,6 @@ def test_padding_rows_and_duplicates_do_not_count(pair):
   assert float(found[0]) == pytest.approx(loss, rel=1e-5)
 
 
-def test_no_row_of_a_kind():
-  batch = _batch() | {'sentence_removed': jnp.zeros(B, bool)}
-  metrics = jax.jit(
-    lambda batch: ict.loss(
-      TinyEmbedders(), _params(), batch, jax.random.key(0), False
-    )
-  )
-  found = metrics(batch)[1]
-  assert float(found['accuracy_masked']) == 0 == float(found['masked_fraction'])
-  assert float(found['accuracy_unmasked']) == float(found['accuracy']) > 0
-  value, found = metrics(batch | {'row_valid': jnp.zeros(B, bool)})
-  assert float(value) == 0
-  assert all(float(x) == 0 for x in found.values())
-
-
 @pytest.mark.parametrize('num_chunks', [2, 8])
 def test_chunks_do_not_change_the_loss(num_chunks):
   step = _step(num_chunks=num_chunks)
@@ -224,17 +197,6 @@ def test_eight_devices_have_the_global_batchs_negatives(num_chunks):
   _assert_same(found, _plain())
 
 
-def test_dropout():
-  step = _step()
-
-  def draw(seed, train):
-    value, _ = step(_params(), _batch(), jax.random.key(seed), train)
-    return float(value[0])
-
-  assert draw(0, True) == draw(0, True) != draw(1, True)
-  assert draw(0, False) == draw(1, False) != draw(0, True)
-
-
 def test_query_and_block_have_dropout_of_their_own():
   """With equal texts and one embedder only dropout tells the vectors apart."""
   batch = _batch()
@@ -245,18 +207,6 @@ def test_query_and_block_have_dropout_of_their_own():
   assert ((queries == 0) != (blocks == 0)).any()
   queries, blocks = embed(False, batch, None)
   np.testing.assert_array_equal(queries, blocks)
-
-
-def test_realm_itself():
-  model = _realm()
-  params = _init(model)
-  loss = functools.partial(ict.loss, model, num_chunks=2)
-  found = jax.jit(loss, static_argnums=3)(
-    params, _batch(), jax.random.key(0), False
-  )
-  value, metrics = _reference(_batch(), np.ones(B, bool), set(), model, params)
-  assert float(found[0]) == pytest.approx(value, rel=1e-5)
-  _assert_metrics(found[1], metrics)
 
 
 def _slow_rows(layout, title, sentences, chosen, removed):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.objectives import in_batch, late_interaction
+from realm_jax.objectives import late_interaction
 from retrieval.nn import (
   bert,
   colbert,
@@ -135,9 +135,3 @@ def test_tokens_without_a_vector_change_nothing_but_their_neighbors(params):
   batch['block_ids'][masked] = 7
   (other, _), _ = _compiled(1)(params, batch)
   assert other != pytest.approx(float(loss), rel=1e-4)
-
-
-def test_positives_come_first():
-  blocks = jnp.arange(B * P).reshape(B, P, 1)
-  found = in_batch.positives_first(blocks)[:, 0]
-  assert found.tolist() == [0, 3, 6, 9, 1, 2, 4, 5, 7, 8, 10, 11]

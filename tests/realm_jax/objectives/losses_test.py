@@ -10,11 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.engine import optimizers
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import losses
 from retrieval.nn import objectives
-from tests.realm_jax.nn import tiny
 
 B, K, M, V = 4, 3, 3, 7
 
@@ -178,24 +176,6 @@ def test_metrics_equal_numpy(params, batch):
     np.testing.assert_allclose(found[name], np.mean(rows), rtol=1e-5)
 
 
-@pytest.mark.parametrize('objective', losses.JOINT)
-def test_microbatches_equal_the_batch(params, batch, objective):
-  def loss(params, batch, key):
-    return losses.loss(Table(), params, batch, key, True, objective=objective)
-
-  whole, parts = (
-    jax.jit(optimizers.value_and_grad, static_argnums=(0, 4))(
-      loss, params, batch, jax.random.key(0), n
-    )
-    for n in (1, 2)
-  )
-  jax.tree.map(
-    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7),
-    whole,
-    parts,
-  )
-
-
 @pytest.mark.parametrize('objective', ['emdr2', 'replug_lsr', 'loop'])
 def test_another_objective_trains_the_retriever_alone(params, batch, objective):
   value, metrics, grads = _grad(params, batch, objective, 2.0)
@@ -233,33 +213,3 @@ def test_what_is_no_candidate_changes_nothing(params, batch, garbage):
     assert (
       not found[2]['retriever'][0, 2] and not found[2]['encoder'][0, 2].any()
     )
-
-
-def test_the_model_with_another_order_and_another_invalid_candidate():
-  """Loss, metrics and gradients, through the real model."""
-  c = tiny.config()
-  params, batch = tiny.params(c), tiny.batch()
-  model = model_lib.Realm(c)
-
-  @jax.jit
-  @functools.partial(jax.value_and_grad, has_aux=True)
-  def loss(params, batch):
-    return losses.loss(model, params, batch, jax.random.key(0), False)
-
-  expected = loss(params, batch)
-  assert expected[0][0] > 0
-  # Row 0's last candidate is missing: its ids are arbitrary.
-  spoilt = {k: np.copy(v) for k, v in batch.items()}
-  for name in ('candidate_ids', 'joint_ids'):
-    spoilt[name][0, -1] = (spoilt[name][0, -1] + 5) % tiny.V
-  jax.tree.map(np.testing.assert_array_equal, loss(params, spoilt), expected)
-  by_candidate = ('candidate_', 'joint_')
-  turned = {
-    k: v[:, [0, 2, 1]] if k.startswith(by_candidate) else v
-    for k, v in batch.items()
-  }
-  jax.tree.map(
-    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5),
-    loss(params, turned),
-    expected,
-  )

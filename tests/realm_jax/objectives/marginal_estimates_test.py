@@ -73,32 +73,6 @@ def test_log_weights_sum_to_the_normalizer(example, name):
   assert abs(np.mean(totals) - exact) < 4 * error + 1e-9 * exact
 
 
-@pytest.mark.parametrize('name', ['prior', 'mixed'])
-def test_more_documents_come_closer(example, name):
-  scores, gold = example
-  rng = np.random.default_rng(3)
-  exact = estimates.estimate(scores, gold)
-  errors = []
-  for k in (2, 24):
-    drawn = [
-      estimates.estimate(
-        scores, gold, estimates.ESTIMATORS[name](scores, k, rng)
-      )
-      for _ in range(300)
-    ]
-    one = estimates.Comparison()
-    one.add(
-      exact.gradient,
-      np.stack([x.gradient for x in drawn]),
-      np.array([x.loss for x in drawn]),
-      exact.loss,
-    )
-    errors.append(one.summary())
-  assert errors[1]['error'] < errors[0]['error']
-  assert errors[1]['bias'] < errors[0]['bias']
-  assert abs(errors[1]['loss_bias']) < abs(errors[0]['loss_bias'])
-
-
 def test_summary_takes_the_noise_of_draws_out_of_the_bias():
   rng = np.random.default_rng(4)
   truth, one = rng.normal(size=50), estimates.Comparison()

@@ -77,18 +77,6 @@ def test_rows_hold_a_sentence_and_its_block(blocks):
     assert masked == masking.budget(len(sentence), 0.3)
 
 
-def test_how_often_a_sentence_leaves_its_block(blocks):
-  for rate in (0.0, 1.0):
-    _, rows = _read(blocks, removal_rate=rate)
-    assert (rows['sentence_removed'] == rate).all()
-
-
-def test_rows_are_drawn_anew_by_another_seed(blocks):
-  (_, one), (_, same), (_, other) = (_read(blocks, seed) for seed in (0, 0, 1))
-  jax.tree.map(np.testing.assert_array_equal, one, same)
-  assert (one['mlm_positions'] != other['mlm_positions']).any()
-
-
 def test_tokens_are_masked_by_weights_of_their_frequency(blocks):
   size = 5 + int(blocks.tokens.tokens[:].max())
   counts = np.bincount(blocks.tokens.tokens[:], minlength=size)

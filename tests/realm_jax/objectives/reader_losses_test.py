@@ -248,18 +248,6 @@ def test_blocks_embedded_anew():
   assert np.abs(found - stale)[:, :R].max() > 0.1
 
 
-def test_one_question_one_block():
-  batch = tiny_qa.batch()
-  for name, kept in (('row', 0), ('beam', 1), ('reader', 1)):
-    batch[f'{name}_valid'][1:] = False
-    if kept:
-      batch[f'{name}_valid'][:, kept:] = False
-  value, metrics, grads = _run(batch)
-  assert metrics['weight'] == 1 and metrics['early_loss'] == 0
-  assert 0 < value == metrics['full_loss']
-  assert 0 < _size(grads['reader']) < np.inf
-
-
 def test_exact_match():
   batch = jax.tree.map(jnp.asarray, tiny_qa.batch())
   _, retriever, spans = _forward(_params(), batch)

@@ -14,7 +14,6 @@ import safetensors.numpy
 
 from retrieval.kernels import backend
 from retrieval.nn import (
-  bert,
   bert_checkpoint,
   embedders,
 )
@@ -84,25 +83,11 @@ def test_devices_with_kernels_embed_the_same(embedder, reference, monkeypatch):
   )
 
 
-def test_no_texts(embedder):
-  assert embedder.embed_texts([]).shape == (0, embedder.dimension)
-
-
 def test_the_fingerprint_tells_settings_apart(embedder, folder):
   del folder
   other = embedders.Embedder.load('minilm', max_length=64, dtype=jnp.float32)
   same = embedders.Embedder.load('minilm', max_length=128, dtype='float32')
   assert other.fingerprint != embedder.fingerprint == same.fingerprint
-
-
-def test_masked_tokens_do_not_count(folder):
-  config, params = bert_checkpoint.load_bert(folder, dtype=jnp.float32)
-  model = bert.Bert(config)
-  ids = jnp.array([[101, 2023, 2003, 102, 0, 0]])
-  mask = ids > 0
-  long = model.apply({'params': params}, ids, mask).hidden[:, :4]
-  short = model.apply({'params': params}, ids[:, :4], mask[:, :4]).hidden
-  np.testing.assert_allclose(long, short, atol=1e-5)
 
 
 @pytest.mark.parametrize('damage', ['missing', 'shape'])
