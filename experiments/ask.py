@@ -34,7 +34,7 @@ from experiments.open_qa import (
   config as config_lib,
   trained_reader,
 )
-from realm_jax.serving import answers, beams, block_reader, trained_models
+from realm_jax.serving import beams, block_reader, trained_models
 from retrieval.questions import questions as questions_lib, scoring
 from retrieval.store import store
 

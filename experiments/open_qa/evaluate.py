@@ -85,7 +85,7 @@ def evaluate(
     config.questions.allow_other_counts,
   )
   trained = load(config, workdir, 'reader', wanted)
-  answerer = qa_answers.Answerer(
+  answerer = block_reader.Answerer(
     trained,
     trained_reader.open_retriever(trained),
     retriever_beam=wanted.retriever_beam,

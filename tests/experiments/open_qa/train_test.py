@@ -14,7 +14,6 @@ from configs import claims_base, open_qa_small
 from experiments.engine import checkpoint_writer, configs, loop, rooms
 from experiments.open_qa import evaluate as evaluators, task as qa_task
 from realm_jax.serving import (
-  answers as qa_answers,
   block_reader,
   trained_models,
 )
