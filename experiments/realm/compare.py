@@ -76,11 +76,7 @@ def measure(
   run: Mapping[str, Any],
   wanted: recall.Recall,
 ) -> dict[str, Values]:
-  """Measure one run: question set -> name of a measure -> [n] values.
-
-  Raises:
-    ValueError: for a run over other blocks than those of `data`.
-  """
+  """Measure one run: question set -> name of a measure -> [n] values."""
   retrieve, own = _retriever(data, data_dir, run)
   if own.blocks.fingerprint != data.blocks.fingerprint:
     raise ValueError(
@@ -145,9 +141,6 @@ def compare_rows(
   In percent, with 95 % intervals of a paired bootstrap over questions against the
   first row. The file holds each row's differences from all others (`minus`), as
   the table of claims reads them.
-
-  Raises:
-    ValueError: for rows that do not fit, or without questions.
   """
   given = named_runs.parse(
     values,

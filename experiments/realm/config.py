@@ -144,9 +144,6 @@ def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
   refreshed 30 times less often) of Guu et al. 2020, Table 2; frozen (the first index
   to the end); async (an index built beside the training); ict and mlm, the warm
   starts; test, or any of these with _test, runs on a CPU in seconds.
-
-  Raises:
-    ValueError: for another argument.
   """
   kind = arg.removesuffix('test').removesuffix('_') or 'base'
   if kind not in VARIANTS:

@@ -62,9 +62,6 @@ def make_dataset(
     endless: whether another pass follows each pass.
     batch_size: rows of a global batch; in ICT and DPR each other's negatives.
     seed: of the order and of the randomness of `read`.
-
-  Raises:
-    ValueError: for a batch that does not divide or exceeds the source.
   """
   if batch_size < 2 or batch_size % process_count:
     raise ValueError(

@@ -99,9 +99,6 @@ def start_embedders(
 
   Returns:
     The embedders, and the paths under which no array may be missing.
-
-  Raises:
-    ValueError: with everything that does not fit.
   """
   wanted = embedders(config.share_embedders)
   if not source:
@@ -142,11 +139,7 @@ def start_bert(
 def load_encoder(
   source: Path | Mapping[str, Any], config: bert.BertConfig
 ) -> dict:
-  """Encoder of a trained model or of a BERT checkpoint, with its head if any.
-
-  Raises:
-    ValueError: if there is none, or with everything that does not fit.
-  """
+  """Encoder of a trained model or of a BERT checkpoint, with its head if any."""
   if isinstance(source, Mapping):
     if 'encoder' not in source:
       raise ValueError(

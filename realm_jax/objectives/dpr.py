@@ -177,11 +177,7 @@ class Examples:
     }
 
   def split(self, name: str, valid_fraction: float) -> block_dataset.Split:
-    """Split ('train', 'valid' or 'all') by the hashes of the questions' ids.
-
-    Raises:
-      ValueError: for another name, and for a split without an example.
-    """
+    """Split ('train', 'valid' or 'all') by the hashes of the questions' ids."""
     hashes = [tokens.hash_id(question.id) for question in self.questions]
     chosen = chunks.in_split(
       np.asarray(hashes, np.uint64), name, valid_fraction

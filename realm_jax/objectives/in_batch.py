@@ -60,9 +60,6 @@ def map_chunks(
     num_chunks: a divisor of the rows; 1 is a plain call, which keeps
       activations.
     key: each chunk folds in its number and draws the same values again.
-
-  Raises:
-    ValueError: if the chunks do not divide the rows.
   """
   rows = jax.tree.leaves(batch)[0].shape[0]
   if num_chunks < 1 or rows % num_chunks:
@@ -145,9 +142,6 @@ def make_masks(
     mask_duplicates: removes copies of a row's positive from its negatives, by
       block_hash [B, P, n], one integer or two for each block. The released code
       of ICT and DPR does not.
-
-  Raises:
-    ValueError: for mask_duplicates without block_hash.
   """
   rows = batch.get('row_valid', jnp.ones(shape[0], bool))
   valid = jnp.broadcast_to(rows[:, None], shape)

@@ -86,9 +86,6 @@ def of_spans(source: sources.MaskedSentences, count: int, seed: int) -> Facts:
 
   Args:
     count: most facts.
-
-  Raises:
-    ValueError: where no span is one wordpiece.
   """
   rng = np.random.default_rng(seed)
   rows, several = [], 0
@@ -125,9 +122,6 @@ def ranks(
   Returns:
     The place of each fact's word among the predictions, from 0; MOST for those
     that are not among the first MOST.
-
-  Raises:
-    ValueError: for a model of ICT, which has no encoder.
   """
   explain.check_encoder(trained)
   retrieval = pipeline.Retrieval(

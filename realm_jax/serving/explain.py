@@ -88,9 +88,6 @@ def measure(
     document only (null_*); retrieval_utility, the mean of marginal minus null
     over target tokens; best_utility, the mean utility of the best candidate of
     a query; null_prior, the mean p(null | x); examples.
-
-  Raises:
-    ValueError: when no batch has a target.
   """
   values = collections.defaultdict(list)
   for batch in batches:
@@ -143,9 +140,6 @@ def encode(
 
   The wordpieces of `answer` are, one after another, the masks' targets; a
   single [MASK] is repeated for each of them.
-
-  Raises:
-    ValueError: for a text without mask or too long, or an answer too long.
   """
   layout, tokenizer = trained.layout, trained.data.tokenizer
   masks = text.count(MASK)

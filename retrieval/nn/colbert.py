@@ -109,11 +109,7 @@ class Rows:
   def __init__(
     self, config: ColbertConfig, tokenizer: tokenization.WordPieceTokenizer
   ):
-    """Look the markers up.
-
-    Raises:
-      ValueError: if the vocabulary lacks one of them.
-    """
+    """Look the markers up."""
     self.config, self.tokenizer = config, tokenizer
     self._query = tokenizer.id_of(config.query_marker)
     self._passage = tokenizer.id_of(config.passage_marker)

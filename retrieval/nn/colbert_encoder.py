@@ -56,11 +56,7 @@ class ColbertEncoder:
     batch_tokens: int = 0,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """Place the parameters on the devices; as of `batch_encoder.BatchEncoder`.
-
-    Raises:
-      ValueError: for rows longer than the position embeddings.
-    """
+    """Place the parameters on the devices; as of `batch_encoder.BatchEncoder`."""
     longest = max(config.query_length, config.passage_length)
     if longest > encoder.max_length:
       raise ValueError(
@@ -136,10 +132,6 @@ def load(
   Args:
     step: as of `checkpoints.find`.
     **placement: batch_tokens and devices of `ColbertEncoder`.
-
-  Raises:
-    FileNotFoundError: if there is no checkpoint.
-    ValueError: if it is damaged, of another task, or of another tokenizer.
   """
   params, config, tokenizer = trained_encoders.load(path, TASK, step)
   return ColbertEncoder(

@@ -183,12 +183,7 @@ class CrossReranker:
 
 
 def load(path: str | os.PathLike, step: str = '') -> CrossReranker:
-  """Load a run of experiments.train.
-
-  Raises:
-    FileNotFoundError: if there is no checkpoint.
-    ValueError: if the checkpoint is damaged, or of another tokenizer.
-  """
+  """Load a run of experiments.train."""
   params, config, tokenizer = trained_encoders.load(path, TASK, step)
   model = {**config.model, 'pooler': False}
   return CrossReranker(

@@ -96,9 +96,6 @@ class Embedder:
       normalize: whether vectors are scaled to length 1.
       batch_tokens: tokens of a batch on each device; 0 chooses by the device.
       devices: devices that embed; None is all local devices.
-
-    Raises:
-      ValueError: if `max_length` exceeds the position embeddings.
     """
     if not 2 < max_length <= config.max_length:
       raise ValueError(
@@ -219,9 +216,6 @@ class Embedder:
 
     Args:
       texts: texts, cut to `max_length` tokens.
-
-    Raises:
-      ValueError: if a vector is not finite.
     """
     with concurrent.futures.ThreadPoolExecutor(1) as background:
       return self._encoder(

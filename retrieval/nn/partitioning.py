@@ -39,20 +39,13 @@ def partitioned(init: Callable, *names: str | None) -> Callable:
   Args:
     init: (key, shape, dtype) -> array.
     *names: one logical axis, or None, for each dimension of the parameter.
-
-  Raises:
-    ValueError: for a name outside `AXES`.
   """
   _check(names)
   return nn.with_logical_partitioning(init, names)
 
 
 def constrain(x: jax.Array, *names: str | None) -> jax.Array:
-  """Lay an activation out by the logical axis, or None, of each dimension.
-
-  Raises:
-    ValueError: for a name outside `AXES` or without a rule.
-  """
+  """Lay an activation out by the logical axis, or None, of each dimension."""
   _check(names)
   return nn.with_logical_constraint(
     x, names, fallback=spmd.RulesFallback.RAISE_ERROR

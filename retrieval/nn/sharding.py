@@ -88,9 +88,6 @@ def make_rules(
   Returns:
     Pairs in order of precedence. Where a mesh axis is already taken by an
     earlier dimension of the same array, the later one is replicated.
-
-  Raises:
-    ValueError: for an unknown logical or mesh axis.
   """
   table = dict(RULES)
   for name, axes in dict(overrides or {}).items():
@@ -155,9 +152,6 @@ def tree_shardings(
   Args:
     abstract: `jax.eval_shape` of an init; leaves boxed with logical names.
     rules: rules of `make_rules`; None is the default table.
-
-  Raises:
-    ValueError: for a logical axis without a rule.
   """
   rules = make_rules() if rules is None else rules
   return jax.tree_util.tree_map_with_path(
@@ -205,12 +199,7 @@ def batch_sharding(
   batch_size: int | None = None,
   accumulate_steps: int = 1,
 ) -> NamedSharding:
-  """Return the sharding of a batch: its rows over data and fsdp.
-
-  Raises:
-    ValueError: if `batch_size` rows do not divide over the mesh, for each of
-      the `accumulate_steps` microbatches, or the mesh not over the processes.
-  """
+  """Return the sharding of a batch: its rows over data and fsdp."""
   ways = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
   if batch_size is not None and batch_size % (ways * accumulate_steps):
     raise ValueError(
@@ -230,9 +219,6 @@ def global_batch(batch: Any, sharding: NamedSharding) -> Any:
 
   Args:
     batch: tree of numpy arrays [batch / processes, ...].
-
-  Raises:
-    ValueError: if rows do not divide over this process's devices.
   """
   ways = math.prod(sharding.mesh.shape[axis] for axis in BATCH_AXES)
   ways //= jax.process_count()

@@ -25,10 +25,6 @@ def load(
   Args:
     task: config.task of the run.
     step: as of `checkpoints.find`.
-
-  Raises:
-    FileNotFoundError: if there is no checkpoint.
-    ValueError: if it is damaged, of another task, or of another tokenizer.
   """
   params, saved = checkpoints.load_params(str(path), step=step)
   found = getattr(saved.config, 'task', '')
