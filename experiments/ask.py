@@ -112,7 +112,6 @@ def run(config: config_lib.Config, workdir: str) -> None:
       reader_beam=values.reader_beam,
       answers=values.answers,
       batch_size=min(_BATCH, max(1, len(given))),
-      read_at_once=values.read_at_once,
       progress=shown,
     )
   if not given:
@@ -139,9 +138,6 @@ def define_flags() -> None:
   flags.DEFINE_string('output', '', 'Output file of answers, JSON lines.')
   flags.DEFINE_integer('answers', 5, 'Answers of each question.')
   flags.DEFINE_integer('reader_beam', 0, 'Blocks to read; 0: as trained.')
-  flags.DEFINE_integer(
-    'read_at_once', 0, 'Blocks read at a time by a device; 0: by its kind.'
-  )
   flags.DEFINE_bool(
     'packaged', False, 'Take the packaged reader into --workdir.'
   )

@@ -127,21 +127,15 @@ class Answerer(BlockReader):
     trained: model_configs.TrainedModel,
     retriever: beams.BeamRetriever,
     *,
-    read_at_once: int = 0,
     num_answers: int = 5,
     **batches: int,
   ):
     """Place the parameters; compile at the first question.
 
-    Args:
-      read_at_once: blocks that one device reads at a time; 0 goes by device.
-      **batches: retriever_beam, reader_beam, batch_size of `BlockReader`.
+    `batches` are retriever_beam, reader_beam, batch_size of `BlockReader`.
     """
     read = functools.partial(
-      predict_spans,
-      trained.model,
-      num_answers=num_answers,
-      read_at_once=read_at_once,
+      predict_spans, trained.model, num_answers=num_answers
     )
     super().__init__(trained, retriever, read, search=False, **batches)
 
@@ -192,12 +186,7 @@ class Classifier(BlockReader):
     rule: str = 'best',
     **batches: int,
   ):
-    """Place the parameters; compile at the first claim.
-
-    Args:
-      rule: one of `claims.RULES`.
-      **batches: retriever_beam, reader_beam, batch_size of `BlockReader`.
-    """
+    """Place the parameters; `rule` is one of `claims.RULES`."""
 
     def scores(params, batch):
       found = claims_model.class_scores(trained.model, params, batch)

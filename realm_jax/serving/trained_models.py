@@ -156,7 +156,6 @@ class TrainedReader(model_configs.TrainedModel):
     reader_beam: int = 0,
     answers: int = 5,
     batch_size: int = 1,
-    read_at_once: int = 0,
     progress: Callable[[int, int], None] | None = None,
   ) -> block_reader.Answerer:
     """Open retriever and reader; arguments as of `answer` and `Answerer`.
@@ -177,7 +176,6 @@ class TrainedReader(model_configs.TrainedModel):
       retriever_beam=reader_beam or trained.config.lookup.reader_beam,
       reader_beam=reader_beam,
       batch_size=batch_size,
-      read_at_once=read_at_once,
       num_answers=max(answers, _KEPT),
     )
 

@@ -62,7 +62,7 @@ def run(made, monkeypatch, capsys):
       monkeypatch.setattr(trained_reader, 'open_reader', lambda *_: reader)
     defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
     defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
-    defaults |= {'reranker': '', 'read_at_once': 0}
+    defaults |= {'reranker': ''}
     given = Flags(**defaults | values)
     monkeypatch.setattr(ask, 'flags', types.SimpleNamespace(FLAGS=given))
     config = configs.replaced(config, data_dir='')

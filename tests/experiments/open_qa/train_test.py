@@ -165,12 +165,8 @@ def test_batches_and_beams_do_not_change_the_answer(run):
   sets = tiny_open_qa.sets(config.data_dir)
   questions = question_sets.load(sets[0]).questions
   found = [
-    list(
-      block_reader.Answerer(
-        trained, retriever, batch_size=size, read_at_once=at_once
-      )(questions)
-    )
-    for size, at_once in ((1, 16), (4, 2))
+    list(block_reader.Answerer(trained, retriever, batch_size=size)(questions))
+    for size in (1, 4)
   ]
   for one, other in zip(*found, strict=True):
     assert [a.text for a in one.answers] == [a.text for a in other.answers]

@@ -87,39 +87,6 @@ def test_one_pass_takes_every_block_once_and_the_other_has_no_end(data):
   assert all(len({*x}) >= len(x) - 1 for x in passes)
 
 
-def test_rows_are_those_of_the_blocks(data):
-  for batch in _take(_dataset(data, mask_rate=0.0), 3):
-    ids = np.asarray(_blocks(data, batch))
-    rows = examples.titled_blocks(data.layout, data.blocks, ids)
-    for name, row in zip(('ids', 'mask', 'types'), rows, strict=True):
-      np.testing.assert_array_equal(batch[f'block_{name}'], row, name)
-    assert not batch['sentence_removed'].any()
-    assert batch['query_ids'].shape == (4, Q)
-    queries = zip(batch['query_ids'], batch['query_mask'], strict=True)
-    for (query, mask), i in zip(queries, ids.tolist(), strict=True):
-      sentences = np.asarray(data.blocks.sentences(i))
-      found = data.blocks.gather_sentences(sentences, Q - 2)
-      found = [row[:n].tolist() for row, n in zip(*found, strict=True)]
-      assert query[mask][1:-1].tolist() in found
-  removed = _take(_dataset(data, mask_rate=1.0), 1)[0]['sentence_removed']
-  assert removed.all()
-
-
-def test_sentences_differ_between_passes(data):
-  source = block_dataset.split_blocks(data.blocks, 'train', VALID)
-  rows = {}
-  for batch in _take(_dataset(data, split='train'), len(source)):
-    for i, query in zip(_blocks(data, batch), batch['query_ids'], strict=True):
-      rows.setdefault(i, set()).add(query.tobytes())
-  several = [i for i in rows if len(data.blocks.sentences(i)) > 1]
-  assert several and np.mean([len(rows[i]) > 1 for i in several]) > 0.7
-
-
-def test_every_batch_draws_anew(data):
-  batches = _take(_dataset(data, split='train', mask_rate=0.5), 12)
-  assert len({batch['sentence_removed'].tobytes() for batch in batches}) > 4
-
-
 def test_a_saved_position_continues_with_the_same_batches(data):
   grain.experimental.assert_equal_output_after_checkpoint(_dataset(data))
   dataset = _dataset(data, split='train', seed=3)

@@ -3,12 +3,12 @@
 """The data folder of REALM: its stores, and what does not fit a config."""
 
 import dataclasses
+import types
 
-import ml_collections
 import numpy as np
 import pytest
 
-from realm_jax.data import folder
+from realm_jax.data import examples, folder
 from retrieval.store import checkpoints
 from tests.retrieval.text import tiny_blocks
 
@@ -20,17 +20,11 @@ def made(tmp_path_factory):
 
 
 def _config(kind='', max_length=32):
-  return ml_collections.ConfigDict(
-    {
-      'data_dir': '',
-      'blocks': {'max_length': max_length},
-      'layout': {
-        'query_length': 9,
-        'num_candidates': 3,
-        'max_targets': 10,
-      },
-      'masked_corpus': {'kind': kind},
-    }
+  return types.SimpleNamespace(
+    data_dir='',
+    blocks=types.SimpleNamespace(max_length=max_length),
+    layout=examples.Lengths(query_length=9, num_candidates=3),
+    masked_corpus=types.SimpleNamespace(kind=kind),
   )
 
 

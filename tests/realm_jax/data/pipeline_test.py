@@ -215,18 +215,6 @@ def test_a_saved_position_continues_with_the_same_batches(data):
   iterator.close(), again.close()
 
 
-def test_passes_differ_in_their_masks(data):
-  source = _source(data, 'uniform')
-  per_pass = len(source) // 4
-  batches = _take(_dataset(data, source=source), 2 * per_pass)
-  rows = {}
-  for batch in batches:
-    for origin, query in zip(batch['origin'], batch['query_ids'], strict=True):
-      rows.setdefault(int(origin), []).append(query.tobytes())
-  twice = [found for found in rows.values() if len(found) == 2]
-  assert twice and np.mean([a != b for a, b in twice]) > 0.8
-
-
 @pytest.mark.parametrize('train', [False, True])
 def test_processes_share_a_batch(data, train):
   """Masks and all; in training pass after pass, though the rows are odd."""

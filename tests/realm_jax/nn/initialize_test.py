@@ -3,69 +3,39 @@
 """Starts from checkpoints made here, from trained retrievers, and at random."""
 
 import dataclasses
-import json
 import logging
 
 from flax import linen as nn
 import jax
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from realm_jax.nn import initialize
 from retrieval.nn import bert_checkpoint
 from tests.realm_jax.nn import tiny
+from tests.retrieval.nn import tiny_bert
 
 V, D, F, LENGTH, LAYERS = tiny.V, 8, 12, 16, 3
 
 
-def _tensors(pooler=True, head=True):
-  """A checkpoint of three layers in the Hugging Face layout."""
-  rng = np.random.default_rng(0)
-  shapes = {
-    'embeddings.word_embeddings.weight': (V, D),
-    'embeddings.position_embeddings.weight': (LENGTH, D),
-    'embeddings.token_type_embeddings.weight': (2, D),
+def _save(path, pooler=True, head=True):
+  tensors = tiny_bert.make_tensors(V, D, F, LAYERS, LENGTH)
+  left_out = ['.pooler.'] * (not pooler) + ['cls.predictions.'] * (not head)
+  tensors = {
+    name: x
+    for name, x in tensors.items()
+    if not any(part in name for part in left_out)
   }
-  norms, dense = ['embeddings.LayerNorm'], {}
-  for i in range(LAYERS):
-    layer = f'encoder.layer.{i}'
-    for name in ('self.query', 'self.key', 'self.value', 'output.dense'):
-      dense[f'{layer}.attention.{name}'] = (D, D)
-    dense[f'{layer}.intermediate.dense'] = (F, D)
-    dense[f'{layer}.output.dense'] = (D, F)
-    norms += [
-      f'{layer}.attention.output.LayerNorm',
-      f'{layer}.output.LayerNorm',
-    ]
-  if pooler:
-    dense['pooler.dense'] = (D, D)
-  if head:
-    dense['cls.predictions.transform.dense'] = (D, D)
-    norms.append('cls.predictions.transform.LayerNorm')
-    shapes['cls.predictions.bias'] = (V,)
-  for name, shape in dense.items():
-    shapes |= {f'{name}.weight': shape, f'{name}.bias': shape[:1]}
-  for name in norms:
-    shapes |= {f'{name}.weight': (D,), f'{name}.bias': (D,)}
-  return {k: rng.standard_normal(s, np.float32) for k, s in shapes.items()}
-
-
-def _save(path, tensors, **fields):
-  path.mkdir()
-  config = {
-    'vocab_size': V,
-    'hidden_size': D,
-    'intermediate_size': F,
-    'num_attention_heads': 2,
-    'num_hidden_layers': LAYERS,
-    'max_position_embeddings': LENGTH,
-    'type_vocab_size': 2,
-    'hidden_act': 'gelu',
-  }
-  (path / 'config.json').write_text(json.dumps(config | fields))
-  safetensors.numpy.save_file(tensors, path / 'model.safetensors')
-  return path
+  return tiny_bert.save(
+    path,
+    tensors,
+    vocab_size=V,
+    hidden_size=D,
+    intermediate_size=F,
+    num_hidden_layers=LAYERS,
+    max_position_embeddings=LENGTH,
+    layer_norm_eps=1e-12,
+  )
 
 
 def _config(**fields):
@@ -89,7 +59,7 @@ def log(caplog):
 
 @pytest.fixture(scope='module')
 def path(tmp_path_factory):
-  return _save(tmp_path_factory.mktemp('bert') / 'whole', _tensors())
+  return _save(tmp_path_factory.mktemp('bert') / 'whole')
 
 
 @pytest.fixture(scope='module')
@@ -138,7 +108,7 @@ def test_parts_start_separately(path, random):
 
 
 def test_a_checkpoint_without_pooler_and_head(tmp_path, random, log):
-  path = _save(tmp_path / 'bare', _tensors(pooler=False, head=False))
+  path = _save(tmp_path / 'bare', pooler=False, head=False)
   found = _start(_config(), embedder=path, encoder=path)
   _equal(found['encoder']['mlm_head'], nn.unbox(random['encoder']['mlm_head']))
   pooler = nn.unbox(random['embedder']['bert']['pooler'])

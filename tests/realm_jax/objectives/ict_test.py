@@ -177,12 +177,6 @@ def test_padding_rows_and_duplicates_do_not_count(pair):
   assert float(found[0]) == pytest.approx(loss, rel=1e-5)
 
 
-@pytest.mark.parametrize('num_chunks', [2, 8])
-def test_chunks_do_not_change_the_loss(num_chunks):
-  step = _step(num_chunks=num_chunks)
-  _assert_same(step(_params(), _batch(), jax.random.key(0), False), _plain())
-
-
 @pytest.mark.parametrize('num_chunks', [1, 2])
 def test_eight_devices_have_the_global_batchs_negatives(num_chunks):
   mesh = sharding.make_mesh(4, 2)

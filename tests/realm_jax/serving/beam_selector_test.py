@@ -124,18 +124,3 @@ def test_gold_spans_are_the_answers(data):
   )
   assert len(paris) == 1 and len(year) == 2
   assert spans == [((0, 0), paris), ((0, 2), paris), ((1, 1), year)]
-
-
-def test_only_what_is_read_has_spans(data):
-  found, _ = _complete(data, reader_beam=1)
-  assert found['reader_ids'].shape == (3, 1, 24)
-  assert found['beam_has_answer'].sum() == 3
-  assert found['reader_correct'].sum((1, 2, 3)).tolist() == [1, 0, 0]
-
-
-def test_without_a_rule_no_block_is_searched(data):
-  found, _ = _complete(data, rule='')
-  whole, _ = _complete(data)
-  assert {*whole} - {*found} == {'beam_has_answer'}
-  for name, array in found.items():
-    np.testing.assert_array_equal(array, whole[name], name)

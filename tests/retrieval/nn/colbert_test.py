@@ -166,20 +166,3 @@ def test_scores_equal_a_slow_loop(encoder):
     wanted = [_slow(query, encoder.passages([text]).values) for text in texts]
     np.testing.assert_allclose(scores, wanted, rtol=1e-5)
   assert encoder.score(['mill'], [[]])[0].shape == (0,)
-
-
-def test_the_fingerprint_tells_models_apart(encoder, tokenizer):
-  other = bert.BertConfig(
-    vocab_size=tokenizer.vocab_size, d_model=16, num_heads=2, max_length=16
-  )
-  ids = [
-    colbert_encoder._fingerprint(
-      dataclasses.replace(CONFIG, **change), other, params, tokenizer
-    )
-    for change, params in (
-      ({}, {'a': np.zeros(2)}),
-      ({}, {'a': np.ones(2)}),
-      ({'query_length': 9}, {'a': np.zeros(2)}),
-    )
-  ]
-  assert len({*ids, encoder.fingerprint}) == 4

@@ -4,7 +4,6 @@
 
 import json
 
-from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -109,25 +108,6 @@ def test_the_loss_is_that_of_a_slow_loop():
   slope = np.asarray(gradient(jnp.asarray(scores)))
   assert np.isfinite(slope).all() and not slope[~valid].any()
   assert not slope[[2, 3]].any() and (slope[[0, 1, 4], 0] < 0).all()
-
-
-def test_a_batch_without_pairs_has_no_loss():
-  scores, valid = np.ones((2, 3), np.float32), np.zeros((2, 3), bool)
-  found, metrics = _loss(scores, valid)
-  assert found == metrics['weight'] == 0
-  slope = jax.grad(lambda x: _loss(x, valid)[0])(jnp.asarray(scores))
-  assert not np.asarray(slope).any()
-
-
-def test_parameters_are_boxed_with_their_axes():
-  config = bert.BertConfig(
-    vocab_size=9, d_model=4, d_ff=4, num_heads=1, num_layers=1, pooler=False
-  )
-  ids = jnp.zeros((1, 3), jnp.int32)
-  model = cross_encoder.CrossEncoder(config)
-  shapes = jax.eval_shape(model.init, jax.random.key(0), ids, ids == 0, ids)
-  boxed = shapes['params']['relevance']['kernel']
-  assert isinstance(boxed, nn.meta.AxisMetadata)
 
 
 QUERIES = ['where stood the mill', 'who was in Paris', '']

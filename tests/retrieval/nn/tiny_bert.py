@@ -32,39 +32,39 @@ ACTIVATIONS = {
 }
 
 
-def make_tensors():
+def make_tensors(v=V, d=D, f=F, layers=LAYERS, length=LENGTH):
   """A checkpoint in the Hugging Face layout, every number drawn."""
   rng = np.random.default_rng(0)
   shapes = {
-    'bert.embeddings.word_embeddings.weight': (V, D),
-    'bert.embeddings.position_embeddings.weight': (LENGTH, D),
-    'bert.embeddings.token_type_embeddings.weight': (2, D),
+    'bert.embeddings.word_embeddings.weight': (v, d),
+    'bert.embeddings.position_embeddings.weight': (length, d),
+    'bert.embeddings.token_type_embeddings.weight': (2, d),
   }
   norms = ['bert.embeddings.LayerNorm', 'cls.predictions.transform.LayerNorm']
   dense = {
-    'bert.pooler.dense': (D, D),
-    'cls.predictions.transform.dense': (D, D),
+    'bert.pooler.dense': (d, d),
+    'cls.predictions.transform.dense': (d, d),
   }
-  for i in range(LAYERS):
+  for i in range(layers):
     layer = f'bert.encoder.layer.{i}'
     for name in ('self.query', 'self.key', 'self.value', 'output.dense'):
-      dense[f'{layer}.attention.{name}'] = (D, D)
-    dense[f'{layer}.intermediate.dense'] = (F, D)
-    dense[f'{layer}.output.dense'] = (D, F)
+      dense[f'{layer}.attention.{name}'] = (d, d)
+    dense[f'{layer}.intermediate.dense'] = (f, d)
+    dense[f'{layer}.output.dense'] = (d, f)
     norms += [
       f'{layer}.attention.output.LayerNorm',
       f'{layer}.output.LayerNorm',
     ]
   for name, shape in dense.items():
     shapes |= {f'{name}.weight': shape, f'{name}.bias': shape[:1]}
-  shapes['cls.predictions.bias'] = (V,)
+  shapes['cls.predictions.bias'] = (v,)
   tensors = {
     name: 0.4 * rng.standard_normal(shape, np.float32)
     for name, shape in shapes.items()
   }
   for name in norms:
-    tensors[f'{name}.weight'] = 1 + 0.2 * rng.standard_normal(D, np.float32)
-    tensors[f'{name}.bias'] = 0.2 * rng.standard_normal(D, np.float32)
+    tensors[f'{name}.weight'] = 1 + 0.2 * rng.standard_normal(d, np.float32)
+    tensors[f'{name}.bias'] = 0.2 * rng.standard_normal(d, np.float32)
   return tensors
 
 
