@@ -18,7 +18,7 @@ import json
 from absl import flags
 
 from experiments.engine import command
-from experiments.realm import explanations
+from experiments.realm import evaluate
 from realm_jax.serving import explain, packaged, trained_models
 
 
@@ -43,7 +43,7 @@ def main(unused_argv: list[str]) -> None:
     print(json.dumps([dataclasses.asdict(x) for x in found], indent=1))
     return
   for one in found:
-    explanations.print_explained(one)
+    evaluate.print_explained(one)
 
 
 if __name__ == '__main__':

@@ -138,9 +138,8 @@ def compare_rows(
 ) -> dict[str, Any]:
   """Print recall@k and the mean reciprocal rank; write DIR/compare.json.
 
-  In percent, with 95 % intervals of a paired bootstrap over questions against the
-  first row. The file holds each row's differences from all others (`minus`), as
-  the table of claims reads them.
+  In percent, with 95 % intervals of a paired bootstrap over questions against
+  the first row. The file holds each row's differences from all others (`minus`).
   """
   given = named_runs.parse(
     values,

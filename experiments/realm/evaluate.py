@@ -15,6 +15,8 @@ import pathlib
 from typing import Any
 
 from absl import logging
+import rich.markup
+import rich.table
 
 from experiments.engine import progress, reports
 from experiments.realm import (
@@ -24,7 +26,7 @@ from experiments.realm import (
   task as realm_task,
 )
 from realm_jax.data import pipeline
-from realm_jax.serving import explain, serving, trained_models
+from realm_jax.serving import explain, serving, trained_models, views
 from retrieval import settings
 
 FILE = 'evaluation.json'
@@ -156,3 +158,15 @@ def print_recall(rows: list[dict[str, Any]], ks: Sequence[int]) -> None:
     lines.append((name, row['retriever'], row['rule'], *cells))
   heads = ['questions', 'retriever', 'rule', *heads]
   reports.print_table(heads, lines, wrap=True)
+
+
+def print_explained(found: explain.Explained) -> None:
+  """Print an explanation as a table."""
+  console = progress.console()
+  console.print(found.text, style='bold', markup=False, highlight=False)
+  for line in views.explained_lines(found):
+    console.print(f'  {line}', markup=False, highlight=False)
+  table = rich.table.Table(*views.EXPLAINED_COLUMNS)
+  for row in views.explained_rows(found):
+    table.add_row(*map(rich.markup.escape, row))
+  console.print(table)

@@ -12,7 +12,6 @@ from experiments.engine import progress
 from experiments.realm import (
   config as config_lib,
   evaluate as evaluators,
-  explanations,
   prepare,
   task,
 )
@@ -67,7 +66,7 @@ def quickstart(
   evaluators.evaluate(config, workdir, evaluate)
   trained = trained_models.load(workdir, data_dir, part='realm')
   for text, answer in _SENTENCES:
-    explanations.print_explained(trained.explain(text, answer))
+    evaluators.print_explained(trained.explain(text, answer))
   console = progress.console()
   minutes = (time.monotonic() - start) / 60
   console.print(f'Done in {minutes:.1f} minutes. Results:')

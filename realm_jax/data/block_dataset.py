@@ -63,15 +63,7 @@ def make_dataset(
     batch_size: rows of a global batch; in ICT and DPR each other's negatives.
     seed: of the order and of the randomness of `read`.
   """
-  if batch_size < 2 or batch_size % process_count:
-    raise ValueError(
-      f'batch_size {batch_size}: expected at least 2 and a multiple of the '
-      f'{process_count} process(es).'
-    )
-  if len(source) < batch_size:
-    raise ValueError(
-      f'{source} has {len(source)} rows, fewer than a batch of {batch_size}.'
-    )
+  examples.check_batch(source, batch_size, process_count)
   rows = grain.MapDataset.source(source).seed(seed).shuffle()
   # All processes take equally many rows, or one would wait for the others.
   multiple_of = process_count if endless else batch_size

@@ -12,7 +12,7 @@ Dimension key: B queries, K candidates (the null document is the first), Q query
 length, T block length, J = Q + T joint length, M targets.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 import dataclasses
 from typing import Annotated, Any
 
@@ -219,10 +219,6 @@ def candidates(
   Args:
     block_ids: [B, K] ids; NULL and NONE give the null document.
     query_tokens: [B, n] tokens of the masked sentences, and [B] their counts.
-
-  Returns:
-    candidate_{ids, mask, types} [B, K, T], joint_{ids, mask, types} [B, K, J],
-    candidate_valid [B, K] bool and candidate_block_ids [B, K] int32.
   """
   shape, flat = block_ids.shape, block_ids.reshape(-1)
   titled = titled_blocks(layout, blocks, flat)
@@ -275,3 +271,12 @@ def block_id_rows(
 def stack(rows: Sequence[Batch]) -> Batch:
   """Stack examples into a batch."""
   return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def check_batch(source: Sized, batch_size: int, process_count: int) -> None:
+  """Raise ValueError for a batch that does not divide or exceeds the source."""
+  if batch_size % process_count or len(source) < batch_size:
+    raise ValueError(
+      f'batch_size {batch_size}: expected a multiple of the {process_count} '
+      f'process(es), and at most the {len(source)} rows of {source}.'
+    )

@@ -122,25 +122,14 @@ def make_dataset(
 ) -> Iterable[Any]:
   """Batches [batch_size / process_count, ...] of this process, checkpointable.
 
-  Batch i uses the index version for batch i. A schedule of refreshes is
-  therefore followed exactly, also by batches that are read ahead and after a
-  resume.
+  Batch i uses the index version for batch i, also if it is read ahead or after
+  a resume.
 
   Args:
-    train: whether passes follow each other, each with new masks; otherwise
-      there is one pass.
+    train: whether passes follow each other, each with new masks.
     read_ahead: batches that are made ahead of the trainer, at least 1.
   """
-  if batch_size < 1 or batch_size % process_count:
-    raise ValueError(
-      f'batch_size {batch_size}: expected a multiple of the {process_count} '
-      'process(es).'
-    )
-  if len(source) < batch_size:
-    raise ValueError(
-      f'{source}: {len(source)} blocks can be masked, fewer than a batch of '
-      f'{batch_size}.'
-    )
+  examples.check_batch(source, batch_size, process_count)
   import grain  # a second, with Orbax; who only searches goes without
 
   rows = grain.MapDataset.source(source).seed(seed).shuffle()

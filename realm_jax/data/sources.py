@@ -45,19 +45,23 @@ class MaskedSentences:
     config: SourceConfig,
     spans: salient_lib.SalientStore | None = None,
   ):
-    """List usable spans, or sentences; ValueError if nothing can be masked."""
+    """List usable spans (of masker 'salient') or sentences.
+
+    Raises:
+      ValueError: if nothing can be masked.
+    """
     self._blocks, self._layout, self._config = blocks, layout, config
-    self._spans_fingerprint = ''
+    self._spans_fingerprint = spans.fingerprint if spans else ''
     self.skipped: dict[str, int] = {}
     if config.masker == 'salient':
-      if spans is None:
-        raise ValueError("masker 'salient' needs a store of salient spans.")
-      self._spans_fingerprint = spans.fingerprint
-      sentences, self._spans = self._salient_units(spans)
+      sentences, found = self._salient_units(spans)
     else:
-      sentences, self._spans = self._sentence_units(), None
-    sentences, self._spans = self._of_split(sentences, self._spans)
-    self._sentences = sentences
+      sentences, found = self._sentence_units(), None
+    hashes = blocks.tokens.id_hash[:]
+    chosen = chunks_lib.in_split(hashes, config.split, config.valid_fraction)
+    kept = chosen[blocks.documents(blocks.sentence_blocks(sentences))]
+    self._sentences = sentences = sentences[kept]
+    self._spans = None if found is None else found[kept]
     unit_blocks = blocks.sentence_blocks(sentences)
     self._unit_blocks, self._first = np.unique(unit_blocks, return_index=True)
     self._end = np.append(self._first[1:], len(sentences))
@@ -70,8 +74,6 @@ class MaskedSentences:
   def _salient_units(self, spans) -> tuple[np.ndarray, np.ndarray]:
     """Sentence and relative token span of each usable span."""
     sentences = np.asarray(spans.sentence[:])
-    if (np.diff(sentences) < 0).any():
-      raise ValueError(f'{spans.path}: its sentences do not ascend; damaged.')
     found = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
     relative = found - self._blocks.sentence_tokens(sentences)[:, :1]
     fits = relative[:, 1] <= self._layout.query_tokens
@@ -84,13 +86,6 @@ class MaskedSentences:
     long_enough = spans[:, 1] - spans[:, 0] >= _LEAST_TOKENS
     self.skipped['short sentence'] = int((~long_enough).sum())
     return ids[long_enough]
-
-  def _of_split(self, sentences, spans):
-    config, blocks = self._config, self._blocks
-    hashes = blocks.tokens.id_hash[:]
-    chosen = chunks_lib.in_split(hashes, config.split, config.valid_fraction)
-    kept = chosen[blocks.documents(blocks.sentence_blocks(sentences))]
-    return sentences[kept], None if spans is None else spans[kept]
 
   def __len__(self) -> int:
     return len(self._unit_blocks)

@@ -174,9 +174,8 @@ def loss(
   the blocks of evidence; without it there is no early loss.
 
   Returns:
-    The mean over claims in nats, and metrics, means over claims: `full_loss`;
-    `accuracy` and `marginal_accuracy` of both rules of `predict`; `early_loss`
-    and `beam_has_answer` if the evidence is known; `weight`, the claims.
+    The mean over claims in nats, and metrics, means over claims: `accuracy` and
+    `marginal_accuracy` are those of both rules of `predict`.
   """
   retriever, classes = model_lib.apply(
     model, params, batch, train=train, key=key

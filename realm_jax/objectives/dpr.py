@@ -5,12 +5,8 @@
 Karpukhin et al. 2020, section 3. Each question learns to find its block among
 those of all questions of the batch, with some hard negatives of its own.
 
-  query   [CLS] question [SEP]
-  block   [CLS] title [SEP] body [SEP]   types 0 to the first [SEP], then 1
-
 Dimension key: B questions, P = 1 + N blocks of each, its positive first and
-then N hard negatives; Q query length, T block length, K = B P candidates, D
-embedding.
+then N hard negatives; Q query length, T block length, K = B P candidates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -195,10 +191,7 @@ def read_rows(
   encode: examples.Encode,
   numbers: Int[np.ndarray, ' B'],
 ) -> examples.Batch:
-  """Make a batch of `loss`.
-
-  `encode` makes query rows of at most Q tokens, as
-  `WordPieceTokenizer.encode_ids_batch` does.
+  """Make a batch of `loss`, with queries of at most Q tokens.
 
   Returns:
     query_ids [B, Q] int32, query_mask [B, Q] bool, block_ids, block_types [B,

@@ -6,9 +6,6 @@ Lee et al. 2019 (ORQA), section 4; the warm start of REALM's retriever. Nine
 times in ten the sentence is removed from its block, which trains the matching
 of meaning; otherwise it stays, which trains the matching of words.
 
-  query   [CLS] sentence [SEP]
-  block   [CLS] title [SEP] body [SEP]   types 0 to the first [SEP], then 1
-
 Dimension key: B batch, Q query length, T block length, N tokens read.
 """
 
@@ -52,8 +49,7 @@ def loss(
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Cross-entropy of each sentence's own block among those of the global batch.
 
-  Arguments are those of `in_batch.score_batch`. The released code has
-  mask_duplicates=False: two sentences of one block are false negatives.
+  Arguments are those of `in_batch.score_batch`.
 
   Returns:
     The mean over valid rows in nats, and metrics: accuracy; accuracy_masked and

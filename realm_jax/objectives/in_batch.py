@@ -46,19 +46,16 @@ def map_chunks(
 ) -> Any:
   """Encode a batch in chunks, without keeping their activations.
 
-  Gao et al. 2021 (Scaling Deep Contrastive Learning Batch Size under Memory
-  Limited Setup): embed in chunks, keep only the embeddings, and embed each chunk
-  again for its gradients. A microbatch would have only its own negatives.
+  Gao et al. 2021 (arXiv 2101.06983): embed in chunks, keep only the embeddings,
+  and embed each chunk again for its gradients. A microbatch would have only its own negatives.
 
   Except for dropout, value and gradients are those of `encode(batch, key)`; the
   time is that of one more forward pass. Each chunk takes rows from every
-  device's share of the batch, so nothing moves between devices. Gradients reach
-  all values that `encode` closes over, such as parameters.
+  device's share of the batch, so nothing moves between devices.
 
   Args:
     encode: (batch, key) -> tree of arrays [rows, ...]; rows do not interact.
-    num_chunks: a divisor of the rows; 1 is a plain call, which keeps
-      activations.
+    num_chunks: a divisor of the rows; 1 is a plain call.
     key: each chunk folds in its number and draws the same values again.
   """
   rows = jax.tree.leaves(batch)[0].shape[0]

@@ -34,13 +34,8 @@ def loss(
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Cross-entropy of each question's block among all blocks of the batch.
 
-  Args:
-    batch: of `read_rows`, perhaps with row_valid [B].
-    num_chunks: parts in which the batch is encoded, as of `in_batch.map_chunks`.
-    mask_duplicates: removes copies of a row's block from its negatives.
-
-  Returns:
-    As of `dpr.loss`.
+  `batch` is of `reader`, perhaps with row_valid [B]; other arguments are as of
+  `in_batch`, and the metrics those of `dpr.loss`.
   """
 
   def encode(rows, key):

@@ -130,20 +130,17 @@ def loss(
   """Train the encoder by marginal likelihood, the retriever by `objective`.
 
   Args:
-    batch: of `pipeline`; mlm_mask [B, M] and candidate_valid [B, K] are the
-      targets and candidates that count.
-    objective: one of `objectives.OBJECTIVES`. An objective of `JOINT` trains
-      both parts. Any other objective trains the retriever alone; the encoder
-      then learns from marginal_token, without gradient to the retriever.
+    batch: of `pipeline`; mlm_mask [B, M] and candidate_valid [B, K] count.
+    objective: of `objectives.OBJECTIVES`. Those of `JOINT` train both parts,
+      others the retriever alone; the encoder then learns from marginal_token.
     retriever_weight: factor of an objective outside of `JOINT`.
 
   Returns:
     The loss in nats and metrics, means over target tokens (for marginal_seq
     over rows of the mean over a row's targets): `nll` -log p(y_m | x);
-    `retrieval_utility`; `null_probability` and `entropy` in nats of p(z | x);
-    `accuracy` of tokens, by the candidate with the highest score;
-    `retriever_loss` for an objective outside of `JOINT`; `weight`, the tokens
-    or rows.
+    `retrieval_utility`; `null_probability` and `entropy` of p(z | x);
+    `accuracy`, by the candidate with the highest score; `retriever_loss` for
+    an objective outside of `JOINT`; `weight`, the tokens or rows.
   """
   out = model_lib.apply(model, params, batch, train=train, key=key)
   masks = batch_masks(batch)

@@ -3,24 +3,21 @@
 """Estimates of REALM's marginal likelihood from a few documents.
 
 Guu et al. 2020, section 3.3, sum p(y | x, z) p(z | x) over the k best documents
-in place of all. Here the sum over all documents is known, and estimates of the
-loss and of its gradient are compared with it:
+in place of all. Here the sum over all is known, and estimates of the loss and
+of its gradient are compared with it:
 
   top      the k documents with the highest scores, as REALM trains
   uniform  k documents at random
   prior    k draws from p(z | x)
   mixed    the k / 2 best documents, and k / 2 random ones that represent the rest
 
-Each estimate also has the null document. It is the loss of a softmax over its
+Each also has the null document. An estimate is the loss of a softmax over its
 documents, whose scores get a log-weight: the number of documents that one stands
-for. Any candidate set of REALM can be trained in this form.
-
-The gradient with respect to all scores is also that of all block vectors (each
-is the query vector times its score's gradient); the gradient of the query vector
-is the sum of the block vectors, each times its score's gradient.
+for. Gradients are by the scores; that of a block's vector is the query vector
+times it, that of the query vector the sum of the blocks' vectors times theirs.
 
 Dimension key: N documents, the null document first; k candidates, T targets
-(tokens, or 1: all tokens of y together, the paper's eq. 1), E vector width.
+(tokens, or 1: all tokens of y together, the paper's eq. 1).
 """
 
 from collections.abc import Callable

@@ -3,11 +3,9 @@
 """Masked language modelling of a sentence joined with its own block.
 
 REALM's encoder starts from BERT (Guu et al. 2020, section 3.4), which can
-predict a masked word and look for it in the text beside it (Devlin et al. 2018,
-section 3.1). An encoder without these abilities, such as all-MiniLM-L6-v2,
-learns them here. The sentence is removed from the block or kept there.
-
-  joint   [CLS] sentence [SEP] block [SEP]   types 0 to the first [SEP], then 1
+predict a masked word and look for it in the text beside it. An encoder without
+these abilities, such as all-MiniLM-L6-v2, learns them here. The sentence is
+removed from the block or kept there.
 
 Dimension key: B batch, J joint length, M masked positions, V vocabulary.
 """

@@ -130,14 +130,13 @@ def loss(
 
   Args:
     batch: a beam of blocks for every question and rows of the first R blocks,
-      int32 or bool:
+      as `beams.BeamSelector` makes it; int32 or bool:
         question_ids, question_mask: [B, Q] `[CLS] question [SEP]`.
         row_valid: [B] False for padding.
         beam_vectors: [B, C, d] float32 or bfloat16, constants.
         beam_valid, beam_has_answer: [B, C].
         reader_ids, reader_mask, reader_types, reader_block_mask: [B, R, L]
-          `[CLS] question [SEP] block [SEP]`.
-        reader_valid: [B, R].
+          `[CLS] question [SEP] block [SEP]`; reader_valid: [B, R].
         reader_correct: [B, R, W, L] the gold spans, as `SpanReader` counts.
         block_ids, block_mask, block_types: [B, R, T], optional: `[CLS] title
           [SEP] body [SEP]`, to train the block embedder.
@@ -145,10 +144,7 @@ def loss(
       its loss and gradient are 0 then.
 
   Returns:
-    The mean over questions in nats, and metrics, means over questions:
-    `early_loss` and `full_loss`; `beam_has_answer`, questions with an answer in
-    the beam; `reader_has_answer`, questions with a gold span; `exact_match`,
-    questions whose best span is gold; and `weight`, the number of questions.
+    The mean over questions in nats, and metrics, means over questions.
   """
 
   def apply(params, method):

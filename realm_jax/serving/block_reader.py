@@ -21,6 +21,7 @@ from realm_jax.nn import open_qa
 from realm_jax.objectives import claims as claims_model, reader_losses
 from realm_jax.serving import answers, beams, model_configs, reader_configs
 from retrieval.kernels import backend
+from retrieval.nn import batch_encoder
 from retrieval.questions import claims as claims_lib, questions as questions_lib
 
 _MANY = 16  # blocks from which on a CPU has readers of three lengths
@@ -62,24 +63,10 @@ class BlockReader(abc.ABC):
       reader_beam=reader_beam,
     )
     devices = jax.local_devices()
-    mesh = jax.make_mesh(
-      (len(devices),),
-      ('data',),
-      axis_types=(jax.sharding.AxisType.Auto,),
-      devices=devices,
+    self._read, everywhere, self._split = batch_encoder.compiled(
+      read, devices, num_inputs=1
     )
-    spec = jax.sharding.PartitionSpec
-    mapped = jax.shard_map(
-      read,
-      mesh=mesh,
-      in_specs=(spec(), spec('data')),
-      out_specs=spec('data'),
-      check_vma=False,
-    )
-    everywhere = jax.sharding.NamedSharding(mesh, spec())
-    self._split = jax.sharding.NamedSharding(mesh, spec('data'))
     self._params = jax.device_put(trained.params, everywhere)
-    self._read = jax.jit(mapped)
     self._batch_size = batch_size
     self._rows = -(-batch_size // len(devices)) * len(devices)
 

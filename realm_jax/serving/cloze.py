@@ -80,12 +80,9 @@ def _sentence(record: dict[str, Any]) -> Any:
 
 
 def of_spans(source: sources.MaskedSentences, count: int, seed: int) -> Facts:
-  """Take sentences of the corpus whose masked span is one wordpiece.
+  """Take at most `count` sentences whose masked span is one wordpiece.
 
   Each comes from another block, which is never a candidate.
-
-  Args:
-    count: most facts.
   """
   rng = np.random.default_rng(seed)
   rows, several = [], 0
@@ -115,7 +112,6 @@ def ranks(
 
   Args:
     trained: a REALM with an encoder.
-    index: index of its blocks, such as `trained.index`.
     documents: what REALM reads beside the null document.
     progress: called with (facts done, facts in all).
 

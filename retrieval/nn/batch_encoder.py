@@ -30,24 +30,30 @@ def default_tokens(devices: Sequence[jax.Device]) -> int:
 
 
 def compiled(
-  encode: Encode, devices: Sequence[jax.Device]
+  encode: Callable, devices: Sequence[jax.Device], num_inputs: int = 2
 ) -> tuple[Callable, NamedSharding, NamedSharding]:
-  """Jit an encoder; return it with the shardings of parameters and of rows."""
+  """Jit (params, inputs...) -> results, the rows of inputs split over devices.
+
+  Also returns the shardings of parameters and of rows.
+  """
   mesh = jax.make_mesh(
     (len(devices),), ('data',), axis_types=(AxisType.Auto,), devices=devices
   )
   everywhere, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
+  inputs = range(num_inputs)
   if len(devices) > 1 or devices[0].platform != 'cpu':
     # Kernels of a device compute its rows.
     encode = jax.shard_map(
       encode,
       mesh=mesh,
-      in_specs=(P(), P('data'), P('data')),
+      in_specs=(P(), *(P('data') for _ in inputs)),
       out_specs=P('data'),
       check_vma=False,
     )
   encode = jax.jit(
-    encode, in_shardings=(everywhere, rows, rows), out_shardings=rows
+    encode,
+    in_shardings=(everywhere, *(rows for _ in inputs)),
+    out_shardings=rows,
   )
   return encode, everywhere, rows
 

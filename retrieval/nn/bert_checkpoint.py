@@ -155,8 +155,8 @@ def convert(
     config: sizes to check; `pooler` follows the checkpoint.
 
   Returns:
-    The configuration, the parameters of `bert.Bert`, and the parameters of
-    `bert.MlmHead` or None.
+    The configuration, and the parameters of `bert.Bert` and of `bert.MlmHead`
+    or None.
 
   Raises:
     ValueError: naming every tensor that is missing, misshapen or unknown.

@@ -129,9 +129,7 @@ def load(
 ) -> ColbertEncoder:
   """Load a run of experiments.train with config.task 'colbert'.
 
-  Args:
-    step: as of `checkpoints.find`.
-    **placement: batch_tokens and devices of `ColbertEncoder`.
+  `placement` are batch_tokens and devices of `ColbertEncoder`.
   """
   params, config, tokenizer = trained_encoders.load(path, TASK, step)
   return ColbertEncoder(

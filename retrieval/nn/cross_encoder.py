@@ -111,13 +111,9 @@ def localized_contrastive(
   The localized contrastive estimation of Gao et al. 2021 (arXiv 2101.08751),
   section 3: the negatives come from the top of the list that is re-ranked.
 
-  Args:
-    scores: [B, P] float32, the positive first.
-    valid: [B, P] whether there is such a passage.
-
   Returns:
-    The mean in nats over the queries that have a positive and a negative, and
-    metrics: accuracy, the share whose positive is ranked first; mrr of the
+    The mean in nats over the queries that have a positive, the first, and a
+    negative; accuracy, the share whose positive is ranked first; mrr of the
     positive; weight, the number of these queries.
   """
   # A finite value keeps the gradient of a row without passages finite.

@@ -94,8 +94,7 @@ class Embedder:
       tokenizer: WordPiece tokenizer that adds [CLS] and [SEP].
       max_length: tokens kept of a text, [CLS] and [SEP] included.
       normalize: whether vectors are scaled to length 1.
-      batch_tokens: tokens of a batch on each device; 0 chooses by the device.
-      devices: devices that embed; None is all local devices.
+      batch_tokens, devices: as of `batch_encoder.BatchEncoder`.
     """
     if not 2 < max_length <= config.max_length:
       raise ValueError(

@@ -36,9 +36,7 @@ def _check(names: tuple[str | None, ...]) -> None:
 def partitioned(init: Callable, *names: str | None) -> Callable:
   """Return an initialiser whose parameter is boxed with its logical axes.
 
-  Args:
-    init: (key, shape, dtype) -> array.
-    *names: one logical axis, or None, for each dimension of the parameter.
+  `names` are one logical axis, or None, for each dimension of the parameter.
   """
   _check(names)
   return nn.with_logical_partitioning(init, names)

@@ -79,15 +79,11 @@ def make_mesh(
 def make_rules(
   overrides: Any = None,
 ) -> tuple[tuple[str, str | tuple[str, ...] | None], ...]:
-  """The rule table as flax wants it, `RULES` with a config's changes.
+  """Return `RULES` with changes, in flax's form and order of precedence.
 
-  Args:
-    overrides: mapping or ConfigDict, logical axis -> mesh axis, list of mesh
-      axes, or '' for none.
-
-  Returns:
-    Pairs in order of precedence. Where a mesh axis is already taken by an
-    earlier dimension of the same array, the later one is replicated.
+  `overrides` maps logical axes to a mesh axis, a list of mesh axes, or '' for
+  none. Where a mesh axis is already taken by an earlier dimension of the same
+  array, the later one is replicated.
   """
   table = dict(RULES)
   for name, axes in dict(overrides or {}).items():
@@ -146,8 +142,8 @@ def tree_shardings(
 ) -> Any:
   """Return the unboxed tree with a NamedSharding at each leaf.
 
-  A leaf without a box is replicated. A dimension that does not divide over its
-  mesh axis is replicated, with a warning that names it.
+  A leaf without a box is replicated, and with a warning a dimension that does
+  not divide over its mesh axis.
 
   Args:
     abstract: `jax.eval_shape` of an init; leaves boxed with logical names.

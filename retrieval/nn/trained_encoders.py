@@ -20,12 +20,7 @@ TOKENIZER = 'tokenizer'  # folder beside a run's checkpoints
 def load(
   path: str | os.PathLike, task: str, step: str = ''
 ) -> tuple[Any, Any, tokenization.WordPieceTokenizer]:
-  """Load parameters (host arrays), config and tokenizer of a run.
-
-  Args:
-    task: config.task of the run.
-    step: as of `checkpoints.find`.
-  """
+  """Load parameters (host arrays), config and tokenizer of a run of `task`."""
   params, saved = checkpoints.load_params(str(path), step=step)
   found = getattr(saved.config, 'task', '')
   if found != task:

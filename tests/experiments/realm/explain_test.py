@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments import explain as command
-from experiments.realm import explanations
+from experiments.realm import evaluate
 from realm_jax.serving import explain
 
 pytestmark = pytest.mark.usefixtures('fast')
@@ -77,7 +77,7 @@ def test_without_an_answer_the_prediction_is_explained(trained, index, capsys):
   assert len(best) == 2 and found.answer.split() == ' '.join(best).split()
   again = explain.explain(trained, index, text, found.answer)
   assert again.log_prob == pytest.approx(found.log_prob, abs=1e-4)
-  explanations.print_explained(found)
+  evaluate.print_explained(found)
   printed = capsys.readouterr().out
   assert text in printed and '(null)' in printed and best[0] in printed
 
