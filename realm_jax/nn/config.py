@@ -25,7 +25,7 @@ class VectorConfig:
   projection_size: Literal[0] | bert.Width = 128
   # as released; the paper writes W alone
   projection_bias: bool = settings.rare(True)
-  projection_init: Literal['normal', 'orthogonal', 'identity'] = 'normal'
+  projection_init: Literal['normal', 'identity'] = 'normal'
   # a LayerNorm follows, as released; none in paper
   projection_norm: bool = settings.rare(True)
   # Added to the variance: 1e-12 in released checkpoints and the port, 1e-3 in

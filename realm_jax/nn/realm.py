@@ -40,8 +40,6 @@ class RealmOutput:
 
 
 def _projection_init(config: config_lib.RealmConfig):
-  if config.projection_init == 'orthogonal':
-    return nn.initializers.orthogonal()
   if config.projection_init == 'identity':
     return lambda key, shape, dtype: jnp.eye(*shape, dtype=dtype)
   return nn.initializers.truncated_normal(config.embedder.initializer_range)

@@ -152,8 +152,6 @@ def test_initial_projections():
   kernel = np.asarray(normal['projection']['kernel'])
   assert 0 < np.abs(kernel).max() < 0.05
   np.testing.assert_array_equal(normal['projection_norm']['scale'], 0.5)
-  kernel = embedder(projection_init='orthogonal')['projection']['kernel']
-  np.testing.assert_allclose(kernel.T @ kernel, np.eye(5), atol=1e-6)
   same = embedder(projection_init='identity', projection_size=8)
   np.testing.assert_array_equal(same['projection']['kernel'], np.eye(8))
 

@@ -70,29 +70,3 @@ def test_evidence_is_every_block_of_a_named_document(made):
   assert not batch['reader_valid'][3].any()
   assert batch['reader_ids'].shape == (4, 2, 40)
   assert not {'reader_correct'} & set(batch)
-
-
-def test_titles_with_the_same_hash_are_told_apart(made, monkeypatch):
-  monkeypatch.setattr(beams, 'hash', lambda title: 7, raising=False)
-  search = beams.EvidenceSearch(made.blocks)
-  ids = np.arange(made.blocks.num_blocks)[None]
-  [found] = search.find(
-    ids, [dataclasses.replace(CLAIMS[0], titles=('Mill 3', ''))]
-  )
-  wanted = [title == 'Mill 3' for title in made.blocks.titles(ids[0])]
-  np.testing.assert_array_equal(found, wanted)
-  assert found.any()
-
-
-def test_without_evidence_there_is_no_early_loss(made):
-  selector = beams.BeamSelector(
-    LAYOUT,
-    made.blocks,
-    beams.BeamRetriever(retriever_lib.Random(made.blocks)),
-    search=beams.EvidenceSearch(made.blocks),
-    retriever_beam=4,
-    reader_beam=2,
-  )
-  source = _source(made, CLAIMS[1:2])
-  batch = selector.select(None, source.rows(np.arange(1), 1), source)
-  assert 'beam_has_answer' not in batch
