@@ -29,8 +29,9 @@ from retrieval.questions import bootstrap
 
 FILE = 'compare.json'
 BM25 = 'bm25'
-# Name of a measure -> [n] its values, one for each question.
-Values = Mapping[str, np.ndarray]
+_OPTIONS = 'step=N, a number (0: before training) or best'
+# (question set, name of a measure) -> [n] its values, one for each question.
+Values = dict[tuple[str, str], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,14 +41,21 @@ class Compare(recall.Recall):
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """One row of the table: the runs of a name, by question set."""
+  """One row of the table: the values of the runs of a name."""
 
   name: str
-  seeds: list[dict[str, Values]]  # question set -> values
+  seeds: list[Values]
 
-  def mean(self, questions: str, measure: str) -> np.ndarray:
+  def mean(self, key: tuple[str, str]) -> np.ndarray:
     """Value of each question, the mean of the seeds."""
-    return np.mean([x[questions][measure] for x in self.seeds], axis=0)
+    return np.mean([x[key] for x in self.seeds], axis=0)
+
+  def minus(self, other: 'Row', key: tuple[str, str]) -> dict[str, Any]:
+    """Interval of the difference of two rows, and that of each seed."""
+    pairs = named_runs.pairs(self.name, self.seeds, other.name, other.seeds)
+    interval = bootstrap.bootstrap(self.mean(key) - other.mean(key))
+    each = [float((a[key] - b[key]).mean()) for a, b in pairs]
+    return dataclasses.asdict(interval) | {'of_seeds': each}
 
 
 def _retriever(
@@ -75,78 +83,48 @@ def measure(
   name: str,
   run: Mapping[str, Any],
   wanted: recall.Recall,
-) -> dict[str, Values]:
-  """Measure one run: question set -> name of a measure -> [n] values."""
+) -> Values:
+  """Measure one run, which is to search the blocks of `data`."""
   retrieve, own = _retriever(data, data_dir, run)
   if own.blocks.fingerprint != data.blocks.fingerprint:
     raise ValueError(
       f'{run["workdir"]}: searches the blocks of {own.root}; expected those of '
       f'{data.root}, which --config.data_dir names.'
     )
-  return {
-    f'{pathlib.Path(file).name}, {rule}': {
-      f'recall@{k}': (ranks < k).astype(float) for k in sorted({*wanted.ks})
-    }
-    | {'mrr': 1 / (1 + ranks)}
-    for file, found in recall.tables(name, retrieve, own.blocks, wanted)
-    for rule, ranks in found.items()
-  }
+  found = {}
+  for file, ranks_by_rule in recall.tables(name, retrieve, own.blocks, wanted):
+    for rule, ranks in ranks_by_rule.items():
+      questions = f'{pathlib.Path(file).name}, {rule}'
+      for k in sorted({*wanted.ks}):
+        found[questions, f'recall@{k}'] = (ranks < k).astype(float)
+      found[questions, 'mrr'] = 1 / (1 + ranks)
+  return found
 
 
-def minus(row: Row, other: Row) -> dict[str, dict[str, Any]]:
-  """Question set -> measure -> interval of the difference, and that of each seed."""
-  pairs = named_runs.pairs(row.name, row.seeds, other.name, other.seeds)
-
-  def difference(questions, name):
-    less = row.mean(questions, name) - other.mean(questions, name)
-    each = [
-      float((a[questions][name] - b[questions][name]).mean()) for a, b in pairs
-    ]
-    interval = dataclasses.asdict(bootstrap.bootstrap(less))
-    return {**interval, 'of_seeds': each}
-
-  return {
-    questions: {name: difference(questions, name) for name in values}
-    for questions, values in row.seeds[0].items()
-  }
+def _by_questions(found: Mapping[tuple[str, str], Any]) -> dict[str, dict]:
+  """Return question set -> measure -> value."""
+  nested: dict[str, dict] = {}
+  for (questions, name), value in found.items():
+    nested.setdefault(questions, {})[name] = value
+  return nested
 
 
-def _print(rows: Sequence[Row], less: Sequence[Mapping[str, Any]]) -> None:
-  """One table for each question set."""
-  first = rows[0]
-  for questions, measures in first.seeds[0].items():
-    lines = []
-    for row, differences in zip(rows, less, strict=True):
-      means = [f'{100 * row.mean(questions, x).mean():.1f}' for x in measures]
-      lines.append([row.name, *means])
-      if row is not first:
-        found = differences[first.name][questions].values()
-        lines.append([f'less {first.name}', *map(reports.signed, found)])
-    count = len(next(iter(measures.values())))
-    reports.print_table(
-      ['row', *measures], lines, title=f'{questions}: {count:,} questions'
-    )
-
-
-def compare(config: config_lib.Run, workdir: str, wanted: Compare) -> None:
-  """Compare the runs of --row."""
-  compare_rows(config, workdir, wanted, flags.FLAGS.row)
-
-
-def compare_rows(
-  config: config_lib.Run, workdir: str, wanted: Compare, values: Sequence[str]
+def compare(
+  config: config_lib.Run,
+  workdir: str,
+  wanted: Compare,
+  values: Sequence[str] | None = None,
 ) -> dict[str, Any]:
   """Print recall@k and the mean reciprocal rank; write DIR/compare.json.
 
   In percent, with 95 % intervals of a paired bootstrap over questions against
-  the first row. The file holds each row's differences from all others (`minus`).
+  the first row. The file holds each row's differences from all others.
+
+  Args:
+    values: rows; None are those of --row.
   """
-  given = named_runs.parse(
-    values,
-    {'step': str},
-    'step=N, a number (0: before training) or best',
-    no_folders=(BM25,),
-  )
+  values = flags.FLAGS.row if values is None else values
+  given = named_runs.parse(values, {'step': str}, _OPTIONS, no_folders=(BM25,))
   files = [pathlib.Path(file).name for file in wanted.questions]
   if not files or len({*files}) < len(files):
     raise ValueError(
@@ -158,25 +136,37 @@ def compare_rows(
     Row(name, [measure(data, config.data_dir, name, x, wanted) for x in runs])
     for name, runs in given.items()
   ]
-  less: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
+  minus: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
+  keys = list(rows[0].seeds[0])
   for one, two in itertools.combinations(rows, 2):
-    less[two.name][one.name] = found = minus(two, one)
-    less[one.name][two.name] = {
-      questions: {x: named_runs.mirrored(y) for x, y in measures.items()}
-      for questions, measures in found.items()
-    }
-  _print(rows, [less[row.name] for row in rows])
+    less = {key: two.minus(one, key) for key in keys}
+    more = {key: named_runs.mirrored(x) for key, x in less.items()}
+    minus[two.name][one.name] = _by_questions(less)
+    minus[one.name][two.name] = _by_questions(more)
   content = [
     {
       'name': row.name,
       'runs': given[row.name],
-      'questions': {
-        questions: {name: float(row.mean(questions, name).mean()) for name in x}
-        for questions, x in row.seeds[0].items()
-      },
-      'minus': less[row.name],
+      'questions': _by_questions({k: float(row.mean(k).mean()) for k in keys}),
+      'minus': minus[row.name],
     }
     for row in rows
   ]
+  for questions, names in _by_questions(rows[0].seeds[0]).items():
+    count = len(names['mrr'])
+    _print(content, questions, f'{questions}: {count:,} questions')
   reports.write_json(pathlib.Path(workdir) / FILE, {'rows': content})
   return {'rows': content}
+
+
+def _print(
+  content: Sequence[Mapping[str, Any]], questions: str, title: str
+) -> None:
+  lines, first = [], content[0]['name']
+  for row in content:
+    means = row['questions'][questions]
+    lines.append([row['name'], *(f'{100 * x:.1f}' for x in means.values())])
+    if row['name'] != first:
+      less = row['minus'][first][questions].values()
+      lines.append([f'less {first}', *map(reports.signed, less)])
+  reports.print_table(['row', *means], lines, title=title)

@@ -10,7 +10,7 @@ import ml_collections
 
 from experiments.engine import configs, optimizers, run_settings
 from experiments.realm import refresh as refresh_lib
-from realm_jax.data import masking
+from realm_jax.data import sources
 from realm_jax.objectives import ict as ict_lib, losses, mlm as mlm_lib
 from realm_jax.serving import model_configs
 from retrieval import settings
@@ -97,7 +97,7 @@ class Config(Run):
   masked_corpus: MaskedCorpus = settings.rare(MaskedCorpus())  # X
   valid_fraction: settings.Rate = 0.02  # of X's documents, held out
   spans: Spans = Spans()
-  masker: masking.Kind = 'salient'
+  masker: sources.Kind = 'salient'
   # batches retrieved for before they are asked for
   read_ahead: Annotated[int, settings.Range(0, 1024)] = 2
   # Whether an encoder whose checkpoint has no masked-language-model head gets one

@@ -1,13 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Masked sentences of the corpus X (Guu et al. 2020, section 3.4)."""
+"""Masked sentences of the corpus X (Guu et al. 2020, section 3.4 and Table 2)."""
 
 import dataclasses
 from typing import Literal
 
 import numpy as np
 
-from realm_jax.data import examples, masking
+from realm_jax.data import examples
 from retrieval import settings
 from retrieval.store import store
 from retrieval.text import (
@@ -16,6 +16,11 @@ from retrieval.text import (
   salient as salient_lib,
 )
 
+Kind = Literal['salient', 'uniform', 'span']
+MASK_RATE = 0.15  # Devlin et al. 2018, section 3.1
+# Joshi et al. 2020 (SpanBERT), section 3.1: lengths are geometric, at most 10.
+_SPAN_P = 0.2
+_MAX_SPAN = 10
 _LEAST_TOKENS = 4  # fewest tokens of a sentence for the random maskers
 
 
@@ -23,7 +28,7 @@ _LEAST_TOKENS = 4  # fewest tokens of a sentence for the random maskers
 class SourceConfig:
   """Choice of the masked tokens."""
 
-  masker: masking.Kind = 'salient'
+  masker: Kind = 'salient'
   # by the hash of the document's id
   split: Literal['train', 'valid', 'all'] = 'train'
   valid_fraction: settings.Rate = 0.0
@@ -130,10 +135,10 @@ class MaskedSentences:
 
   def _positions(self, unit, sentence, length, rng) -> np.ndarray:
     if self._spans is not None:
-      return masking.salient(self._spans[unit][None], rng)
+      return mask_salient(self._spans[unit][None], rng)
     if self._config.masker == 'uniform':
-      return masking.uniform(length, rng)
-    return masking.spans(length, rng, self._continues(sentence, length))
+      return mask_uniformly(length, rng)
+    return mask_spans(length, rng, self._continues(sentence, length))
 
   def _continues(self, sentence: int, length: int) -> np.ndarray:
     """Whether each token begins where the preceding token ends."""
@@ -142,3 +147,50 @@ class MaskedSentences:
     document = int(blocks.documents(blocks.sentence_blocks(ids))[0])
     spans = blocks.tokens.token_bytes(document)[start : start + length]
     return np.append(False, spans[1:, 0] == spans[:-1, 1])
+
+
+def budget(length: int, rate: float = MASK_RATE) -> int:
+  """Number of tokens that the random maskers mask, at least one."""
+  return max(1, round(rate * length))
+
+
+def mask_uniformly(
+  length: int,
+  rng: np.random.Generator,
+  rate: float = MASK_RATE,
+  weights: np.ndarray | None = None,
+) -> np.ndarray:
+  """Choose single tokens (BERT) by `weights` [length]: sorted indices."""
+  return np.sort(
+    rng.choice(length, budget(length, rate), replace=False, p=weights)
+  )
+
+
+def mask_spans(
+  length: int, rng: np.random.Generator, continues: np.ndarray | None = None
+) -> np.ndarray:
+  """Choose contiguous spans of whole words (SpanBERT): sorted indices.
+
+  The last word may exceed the budget. `continues` [length] bool marks tokens
+  that continue the preceding word; None: each token is a word.
+  """
+  first = np.ones(length, bool) if continues is None else ~continues
+  first[0] = True
+  starts = np.flatnonzero(first)
+  ends = np.append(starts[1:], length)
+  chosen = np.zeros(length, bool)
+  wanted = budget(length)
+  while (left := wanted - int(chosen.sum())) > 0:
+    words = min(int(rng.geometric(_SPAN_P)), _MAX_SPAN, left)
+    word = int(rng.integers(len(starts)))
+    last = min(word + words, len(starts)) - 1
+    chosen[starts[word] : ends[last]] = True
+  return np.flatnonzero(chosen)
+
+
+def mask_salient(
+  candidates: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+  """Choose one salient span of [n, 2] (past-last) uniformly (section 3.4)."""
+  start, limit = candidates[int(rng.integers(len(candidates)))].tolist()
+  return np.arange(start, limit)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy as np
 
-from realm_jax.data import examples, masking
+from realm_jax.data import examples, sources
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import ict
 from retrieval import settings
@@ -94,7 +94,7 @@ def read_rows(
     if token_weights is not None:
       weights = token_weights[sentences[i, :count]]
       weights = weights / weights.sum()
-    chosen = masking.uniform(count, rng, mask_rate, weights)
+    chosen = sources.mask_uniformly(count, rng, mask_rate, weights)
     targets['mlm_positions'][i, : len(chosen)] = chosen + 1  # after [CLS]
     targets['mlm_targets'][i, : len(chosen)] = sentences[i, chosen]
     targets['mlm_mask'][i, : len(chosen)] = True

@@ -28,7 +28,7 @@ def wanted(data):
 def test_rows_are_those_of_the_evaluation(
   config, wanted, trained, workdir, index, tmp_path, capsys
 ):
-  rows = compare.compare_rows(
+  rows = compare.compare(
     config,
     str(tmp_path),
     wanted,
@@ -73,7 +73,7 @@ def test_a_question_counts_with_the_mean_of_its_seeds(
   config, wanted, workdir, tmp_path
 ):
   runs = [f'{workdir}', f'{workdir},step=0']
-  rows = compare.compare_rows(
+  rows = compare.compare(
     config,
     str(tmp_path),
     wanted,
@@ -110,4 +110,4 @@ def test_bad_rows_are_refused(config, wanted, tmp_path, row, questions):
   if questions is not None:
     wanted = dataclasses.replace(wanted, questions=questions)
   with pytest.raises(ValueError):
-    compare.compare_rows(config, str(tmp_path), wanted, [row])
+    compare.compare(config, str(tmp_path), wanted, [row])

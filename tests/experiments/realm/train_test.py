@@ -104,15 +104,11 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def runs(data, tmp_path_factory):
-  """Workdirs of runs that differ in devices, and in being killed."""
+  """Workdirs of runs that differ in devices."""
   root = tmp_path_factory.mktemp('runs')
   parts = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
   _train(data, root / 'one')
-  # Compiled for a process of eight devices, it finds the programs of `one`.
-  killed = _start(data, root / 'killed', '--die_at=4', '--first=1', devices=8)
   _train(data, root / 'eight', 8, **parts)
-  _finish(killed, -signal.SIGKILL)
-  _train(data, root / 'killed')
   return root
 
 
@@ -124,7 +120,12 @@ def test_a_sync_run_refreshes_between_batches(runs):
   assert losses[-1] < 0.6 * losses[0]
 
 
-def test_a_killed_run_continues_bit_for_bit_with_its_index(runs):
+@pytest.mark.slow
+def test_a_killed_run_continues_bit_for_bit_with_its_index(data, runs):
+  # Compiled for a process of eight devices, it finds the programs of `one`.
+  killed = _start(data, runs / 'killed', '--die_at=4', '--first=1', devices=8)
+  _finish(killed, -signal.SIGKILL)
+  _train(data, runs / 'killed')
   assert _rows(runs / 'killed') == _rows(runs / 'one')
   assert _versions(runs / 'killed') == _versions(runs / 'one')
 
@@ -158,9 +159,8 @@ def test_two_processes_train_and_build_as_one(data, tmp_path):
   assert steps == [0, 2]
 
 
-@pytest.mark.parametrize(
-  'builder', ['thread', pytest.param('external', marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('builder', ['thread', 'external'])
 def test_two_processes_train_while_indices_are_built(builder, data, tmp_path):
   """One builds slowly: when the other is free, it is not."""
   fields = {
@@ -244,6 +244,7 @@ def test_a_killed_builder_process_is_replaced_and_nothing_is_lost(
   assert _rows(tmp_path)[-1]['step'] == last + 60
 
 
+@pytest.mark.slow
 def test_a_refresher_follows_checkpoints_from_another_process(
   data, tmp_path, monkeypatch
 ):

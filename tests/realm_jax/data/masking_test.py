@@ -5,7 +5,7 @@
 from hypothesis import given, strategies as st
 import numpy as np
 
-from realm_jax.data import masking
+from realm_jax.data import sources
 
 LENGTHS = st.integers(1, 120)
 SEEDS = st.integers(0, 2**32)
@@ -13,7 +13,7 @@ SEEDS = st.integers(0, 2**32)
 
 @given(LENGTHS, SEEDS)
 def test_uniform_takes_fifteen_percent(length, seed):
-  chosen = masking.uniform(length, np.random.default_rng(seed))
+  chosen = sources.mask_uniformly(length, np.random.default_rng(seed))
   assert len(chosen) == max(1, round(0.15 * length))
   assert (np.diff(chosen) > 0).all() and 0 <= chosen[0] <= chosen[-1] < length
 
@@ -23,13 +23,13 @@ def test_spans_are_whole_words_within_the_budget(length, seed):
   rng = np.random.default_rng(seed)
   continues = rng.random(length) < 0.3
   continues[0] = False
-  chosen = masking.spans(length, rng, continues)
+  chosen = sources.mask_spans(length, rng, continues)
   assert (np.diff(chosen) > 0).all() and 0 <= chosen[0] <= chosen[-1] < length
   taken = np.isin(np.arange(length), chosen)
   # No word is cut: a continuation is masked exactly when what it continues is.
   assert (taken[1:] == taken[:-1])[continues[1:]].all()
   words = ~continues & taken
-  assert words.sum() <= masking.budget(length) <= len(chosen)
+  assert words.sum() <= sources.budget(length) <= len(chosen)
 
 
 def test_spans_are_contiguous_where_uniform_is_not():
@@ -40,12 +40,12 @@ def test_spans_are_contiguous_where_uniform_is_not():
     )
 
   # A word in 1 of 5 ends a geometric span; single tokens seldom touch.
-  assert pieces(masking.spans) < 0.55 * pieces(masking.uniform)
+  assert pieces(sources.mask_spans) < 0.55 * pieces(sources.mask_uniformly)
 
 
 def test_salient_spans_are_chosen_alike():
   spans = np.asarray([[0, 2], [3, 4], [7, 10]])
   rng = np.random.default_rng(0)
-  found = [tuple(masking.salient(spans, rng)) for _ in range(3000)]
+  found = [tuple(sources.mask_salient(spans, rng)) for _ in range(3000)]
   counts = [found.count(tuple(range(a, b))) for a, b in spans]
   assert sum(counts) == 3000 and min(counts) > 900

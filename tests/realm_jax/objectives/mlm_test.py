@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.data import examples, masking
+from realm_jax.data import examples, sources
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import mlm
 from tests.realm_jax.nn import tiny
@@ -74,7 +74,7 @@ def test_rows_hold_a_sentence_and_its_block(blocks):
       ]
       assert (sentence, rest) in left
     masked = int(rows['mlm_mask'][i].sum())
-    assert masked == masking.budget(len(sentence), 0.3)
+    assert masked == sources.budget(len(sentence), 0.3)
 
 
 def test_tokens_are_masked_by_weights_of_their_frequency(blocks):
