@@ -5,6 +5,7 @@
 import dataclasses
 import types
 
+import ml_collections
 import numpy as np
 import pytest
 
@@ -67,7 +68,10 @@ def test_another_masked_corpus(made, tmp_path):
 
 def test_a_checkpoint_needs_the_tokenizer_of_its_data(made, tmp_path):
   saved = checkpoints.Saved(
-    _config(), 0, {'tokenizer': made.tokenizer.fingerprint}, {}
+    ml_collections.ConfigDict({'data_dir': ''}),
+    0,
+    {'tokenizer': made.tokenizer.fingerprint},
+    {},
   )
   assert folder.open_saved(saved, made.root.parent).root == made.root
   assert folder.open_saved(saved, tmp_path, str(made.root)).root == made.root
