@@ -179,22 +179,6 @@ def test_what_is_masked_may_be_another_corpus(folder, with_other_x, prepared):
   assert len(realm_task.masked_sentences(config, data, 'train')) == 9
 
 
-def test_corpora_must_be_those_that_were_prepared(
-  folder, with_other_x, copy, tmp_path
-):
-  """Else Z would be masked in X's place, or the other way round."""
-  for workdir, masked, message in (
-    (copy, True, "does not exist, but .* is 'jsonl'"),
-    (with_other_x, False, "masked: exists, but .* is ''"),
-  ):
-    config = _config(folder, masked=masked)
-    with pytest.raises(ValueError, match=message):
-      _run(config, workdir, 'spans')
-    data = realm_data.DataFolder.of(config, workdir)
-    with pytest.raises(ValueError, match=message):
-      realm_task.masked_sentences(config, data, 'train')
-
-
 def test_verify_finds_a_flipped_bit(folder, copy, capsys, monkeypatch):
   config = _config(folder)
   _run(config, copy, 'tokenizer')

@@ -121,22 +121,6 @@ def test_processes_share_a_batch(data, split):
       assert {*found[0], *found[1]} == {*_blocks(data, batch)}
 
 
-def test_processes_draw_for_their_own_rows(data):
-  drawn = [
-    block_dataset.make_dataset(
-      lambda ids, rng: {'drawn': rng.random(len(ids))},
-      block_dataset.split_blocks(data.blocks, 'train', VALID),
-      endless=True,
-      batch_size=4,
-      process_index=i,
-      process_count=2,
-    )
-    for i in range(2)
-  ]
-  for one, other in zip(*(_take(rows, 6) for rows in drawn), strict=True):
-    assert not {*one['drawn']} & {*other['drawn']}
-
-
 @pytest.mark.parametrize('batch_size', [2, 4, 6, 10])
 def test_processes_have_equally_many_batches(data, batch_size):
   """Else one would wait for ever for the others to validate."""

@@ -109,8 +109,3 @@ def test_masked_sentences_know_their_targets():
   made = examples.mask_sentence(LAYOUT, tokens, np.asarray([0]))
   assert made['mlm_mask'].tolist() == [True, False]
   assert made['mlm_positions'].tolist() == [1, 0]
-
-
-def test_a_sentence_is_cut_to_the_query():
-  made = examples.mask_sentence(LAYOUT, np.arange(20, 40), np.asarray([5]))
-  assert made['sentence_count'] == 6 and made['sentence'][5] == M

@@ -19,20 +19,9 @@ def config(**realm) -> open_qa.OpenQaConfig:
   )
 
 
-def draw(shapes, seed: int = 0):
-  """Parameters far from initialisation: biases and scales too."""
-  rng = np.random.default_rng(seed)
-
-  def leaf(path, x):
-    value = rng.standard_normal(x.shape) * (0.7 if x.ndim > 1 else 0.3)
-    return (value + ('scale' in str(path[-1]))).astype(x.dtype)
-
-  return jax.tree_util.tree_map_with_path(leaf, shapes)
-
-
 def params(c: open_qa.OpenQaConfig, seed: int = 0) -> dict:
   init = lambda: nn.unbox(open_qa.random_params(jax.random.key(0), c))  # noqa: E731
-  return draw(jax.eval_shape(init), seed)
+  return tiny.draw(jax.eval_shape(init), seed)
 
 
 def span_scores(model: open_qa.OpenQa, params, batch) -> jax.Array:

@@ -191,19 +191,6 @@ def test_candidates_do_not_see_each_other(config, params, batch, output):
     np.testing.assert_allclose(getattr(found, name), expected, atol=1e-5)
 
 
-def test_dropout_of_vectors_acts_in_training_alone(config, params, batch):
-  c = dataclasses.replace(config, projection_dropout_rate=0.5)
-  embed = functools.partial(
-    _apply, c, params, batch['query_ids'], batch['query_mask'],
-    method='embed_queries',
-  )  # fmt: skip
-  plain = np.asarray(embed())
-  dropped = np.asarray(embed(train=True, key=jax.random.key(0)))
-  kept = dropped != 0
-  assert 0 < kept.mean() < 1
-  np.testing.assert_allclose(dropped[kept], 2 * plain[kept], rtol=1e-6)
-
-
 def test_released_size():
   """133.64M and 110.10M in the Hugging Face port, with its unused heads."""
   base = bert.BertConfig()

@@ -38,17 +38,19 @@ def config(**overrides) -> config_lib.RealmConfig:
 
 
 def params(c: config_lib.RealmConfig, seed: int = 0, **kwargs) -> dict:
+  init = lambda: initialize.random_params(jax.random.key(0), c, **kwargs)  # noqa: E731
+  return draw(nn.unbox(jax.eval_shape(init)), seed)
+
+
+def draw(shapes, seed: int = 0):
   """Parameters far from initialisation: biases and scales too."""
   rng = np.random.default_rng(seed)
-  shapes = jax.eval_shape(
-    lambda: nn.unbox(initialize.random_params(jax.random.key(0), c, **kwargs))
-  )
 
-  def draw(path, x):
+  def leaf(path, x):
     value = rng.standard_normal(x.shape) * (0.7 if x.ndim > 1 else 0.3)
     return (value + ('scale' in str(path[-1]))).astype(x.dtype)
 
-  return jax.tree_util.tree_map_with_path(draw, shapes)
+  return jax.tree_util.tree_map_with_path(leaf, shapes)
 
 
 def batch(seed: int = 0, batch_size: int = B) -> dict[str, np.ndarray]:

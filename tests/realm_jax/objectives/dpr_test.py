@@ -274,16 +274,3 @@ def test_passages_as_texts_read_like_blocks(data):
     for hashes in (texts.hashes(asked), blocks.hashes(asked))
   ]
   np.testing.assert_array_equal(*same)
-
-
-def test_splits_are_of_question_ids(data):
-  found = _examples(dpr.BlockPassages(data.blocks), count=60)
-  train, valid, both = (
-    found.split(name, 0.3) for name in ('train', 'valid', 'all')
-  )
-  assert len(train) and 5 < len(valid) < 35
-  together = sorted([*train.numbers, *valid.numbers])
-  assert together == both.numbers.tolist() == [*range(60)]
-  assert len({repr(x) for x in (train, valid, both)}) == 3
-  with pytest.raises(ValueError, match="'valid' .* holds no row"):
-    found.split('valid', 0.0)

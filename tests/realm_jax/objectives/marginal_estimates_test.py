@@ -86,18 +86,3 @@ def test_summary_takes_the_noise_of_draws_out_of_the_bias():
   assert found['mean_cosine'] == pytest.approx(1, abs=0.03)
   assert found['cosine'] < 0.7
   assert found['error'] > 0.9
-
-
-def test_summary_without_noise():
-  one = estimates.Comparison()
-  one.add(np.array([3.0, 4]), np.array([[3.0, 0]]), np.array([2.0]), 1.0)
-  assert one.summary() == pytest.approx(
-    {
-      'loss_bias': 1.0,
-      'cosine': 0.6,
-      'mean_cosine': 0.6,
-      'length': 0.6,
-      'error': 0.8,
-      'bias': 0.8,
-    }
-  )

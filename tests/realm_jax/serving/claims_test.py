@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of claims, and which of their blocks are evidence."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -38,15 +36,6 @@ def test_rows_carry_labels_and_padding_none(made):
   np.testing.assert_array_equal(rows['claim_label'], [0, 2, 0, 0])
   np.testing.assert_array_equal(rows['row_valid'], [1, 1, 0, 0])
   assert source.has_answers
-
-
-def test_fingerprint_is_of_labels_and_evidence(made):
-  def other(**fields):
-    changed = dataclasses.replace(CLAIMS[1], **fields)
-    return _source(made, (CLAIMS[0], changed, CLAIMS[2])).fingerprint
-
-  known = {_source(made).fingerprint, other(label=0), other(titles=('Mill 1',))}
-  assert len(known) == 3 and other() in known
 
 
 def test_evidence_is_every_block_of_a_named_document(made):
