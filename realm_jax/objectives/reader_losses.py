@@ -124,9 +124,10 @@ def loss(
   train: bool,
   *,
   early_weight: float = 1.0,
-  skip_unanswerable: bool = True,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Early loss and loss of spans; both train the question's embedder.
+
+  The reader rests if the batch has no gold span, when its gradient would be 0.
 
   Args:
     batch: a beam of blocks for every question and rows of the first R blocks,
@@ -140,8 +141,6 @@ def loss(
         reader_correct: [B, R, W, L] the gold spans, as `SpanReader` counts.
         block_ids, block_mask, block_types: [B, R, T], optional: `[CLS] title
           [SEP] body [SEP]`, to train the block embedder.
-    skip_unanswerable: whether to skip the reader if the batch has no gold span;
-      its loss and gradient are 0 then.
 
   Returns:
     The mean over questions in nats, and metrics, means over questions.
@@ -155,13 +154,12 @@ def loss(
   shape = batch['reader_correct'].shape
   rows = batch['row_valid'][:, None, None, None]
   right = batch['reader_correct'] & span_candidates(batch, shape[2]) & rows
-  read = functools.partial(apply, method='read_beam')
-  if skip_unanswerable:
-    spans = jax.lax.cond(
-      right.any(), read, lambda _: jnp.zeros(shape, jnp.float32), params
-    )
-  else:
-    spans = read(params)
+  spans = jax.lax.cond(
+    right.any(),
+    functools.partial(apply, method='read_beam'),
+    lambda _: jnp.zeros(shape, jnp.float32),
+    params,
+  )
   retriever = apply(params, 'beam_scores')
   scores = add_retriever(batch, retriever, spans)
 

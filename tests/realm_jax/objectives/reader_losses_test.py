@@ -50,7 +50,7 @@ def _forward(params, batch):
 
 
 # Compiled once.
-OTHERWISE = {'early_weight': 0.25, 'skip_unanswerable': False}
+OTHERWISE = {'early_weight': 0.25}
 
 
 def _same(found, expected, atol=1e-6):
@@ -137,19 +137,6 @@ def test_zero_where_nothing_is_right():
   assert value == _size(grads) == 0
   assert metrics['beam_has_answer'] == metrics['reader_has_answer'] == 0
   assert metrics['exact_match'] == 0
-
-
-def test_the_reader_rests_where_no_span_is_gold():
-  batch = tiny_qa.batch()
-  found, expected = _run(batch), _run(batch, **OTHERWISE)
-  _same(found[1], expected[1])
-  _same(found[2]['reader'], expected[2]['reader'])
-  batch['reader_correct'][:] = False
-  found, expected = _run(batch), _run(batch, **OTHERWISE)
-  _same(found[1], expected[1])
-  _same(jax.tree.map(lambda x: 0.25 * x, found[2]), expected[2])
-  assert found[1]['full_loss'] == 0 < found[1]['early_loss']
-  assert _size(found[2]['reader']) == 0 < _size(found[2]['query_embedder'])
 
 
 def test_padding_has_no_influence():
