@@ -19,7 +19,6 @@ Flags after -- are those of experiments.prepare, such as
 from collections.abc import Mapping, Sequence
 import dataclasses
 import hashlib
-import json
 import os
 import pathlib
 import random
@@ -31,7 +30,6 @@ import threading
 import time
 
 from absl import flags, logging
-from safetensors import numpy as safetensors_numpy
 
 from experiments.benchmarks import turns
 from experiments.engine import command, reports
@@ -49,17 +47,11 @@ def shorten(folder: pathlib.Path, num_layers: int) -> None:
   folder.mkdir(parents=True)
   source = bert_checkpoint.find_minilm()
   shutil.copy(source / 'tokenizer.json', folder)
-  config = json.loads((source / 'config.json').read_text())
-  config['num_hidden_layers'] = num_layers
-  (folder / 'config.json').write_text(json.dumps(config))
-  layer = re.compile(r'encoder\.layer\.(\d+)\.')
-  kept = {}
-  tensors = safetensors_numpy.load_file(source / 'model.safetensors')
-  for name, tensor in tensors.items():
-    found = layer.search(name)
-    if found is None or int(found[1]) < num_layers:
-      kept[name] = tensor
-  safetensors_numpy.save_file(kept, folder / 'model.safetensors')
+  config, params = bert_checkpoint.load_bert(source)
+  for number in range(num_layers, config.num_layers):
+    del params[f'layer_{number}']
+  config = dataclasses.replace(config, num_layers=num_layers)
+  bert_checkpoint.save(folder, config, params)
 
 
 @dataclasses.dataclass
@@ -71,24 +63,23 @@ class Cost:
   resident: int = 0
 
   def sample(self, process: int) -> None:
-    """Raise the peaks to the memory of now."""
+    """Raise the peaks to the memory at this moment."""
     for name, line in (('anonymous', 'RssAnon'), ('resident', 'VmRSS')):
-      now = turns.status_bytes(line, process)
-      setattr(self, name, max(getattr(self, name), now))
+      found = turns.status_bytes(line, process)
+      setattr(self, name, max(getattr(self, name), found))
 
 
-def wait(process: subprocess.Popen) -> dict[str, Cost]:
-  """Wait for a preparation; return the cost of each stage.
+Costs = dict[str, Cost]  # of each stage
 
-  Raises:
-    ValueError: when the command fails.
-  """
-  now = Cost()  # of the stage that runs
+
+def wait(process: subprocess.Popen) -> Costs:
+  """Wait for a preparation; ValueError when the command fails."""
+  running = Cost()
   costs, lines, ended = {}, [], threading.Event()
 
   def sample():
     while not ended.wait(0.1):
-      now.sample(process.pid)
+      running.sample(process.pid)
 
   sampler = threading.Thread(target=sample, daemon=True)
   sampler.start()
@@ -97,10 +88,10 @@ def wait(process: subprocess.Popen) -> dict[str, Cost]:
     for line in process.stderr:
       lines.append(line)
       if found := _BEGINS.search(line):
-        now.sec, start = time.monotonic() - start, time.monotonic()
-        now = costs[found[1]] = Cost()
-        now.sample(process.pid)
-    now.sec = time.monotonic() - start
+        running.sec, start = time.monotonic() - start, time.monotonic()
+        running = costs[found[1]] = Cost()
+        running.sample(process.pid)
+    running.sec = time.monotonic() - start
     failed = process.wait()
   finally:
     process.kill()  # where this command is interrupted
@@ -167,11 +158,8 @@ class _Demonstration:
     arguments = [f'--workdir={folder}', *self._given]
     arguments.append(f'--config.corpus.max_documents={documents}')
     if workers is not None:
-      arguments += [
-        f'--config.cluster.address={self._nodes.address}',
-        f'--config.cluster.workers={workers}',
-        f'--config.cluster.hold_shards={flags.FLAGS.hold_shards}',
-      ]
+      arguments.append(f'--config.cluster.address={self._nodes.address}')
+      arguments.append(f'--config.cluster.workers={workers}')
     cores = self._cores[:num_cores]
     return subprocess.Popen(
       [sys.executable, '-m', 'experiments.prepare', *arguments],
@@ -181,7 +169,7 @@ class _Demonstration:
       preexec_fn=lambda: os.sched_setaffinity(0, cores),
     )
 
-  def prepare_all(self) -> dict[str, dict[str, Cost]]:
+  def prepare_all(self) -> dict[str, Costs]:
     """Prepare the corpus in several ways; return the costs of each."""
     documents = flags.FLAGS.documents
     costs, wanted = {}, {}
@@ -200,49 +188,42 @@ class _Demonstration:
         check(wanted, folder)
     return costs
 
-  def kill_all(self) -> list[float]:
-    """Kill nodes at seeded moments, then the command.
-
-    Returns:
-      Seconds of a run without a death, then of the others.
-    """
+  def kill_all(self) -> int:
+    """Kill nodes at seeded moments, then the command; return the nodes killed."""
     documents, root = flags.FLAGS.kill_documents, self._root
-    draw = random.Random(flags.FLAGS.seed)
+    draw, killed = random.Random(0), 0
     wait(self._start(root / 'kill', documents))
     wanted = hashes(root / 'kill')
     start = time.monotonic()
     wait(self._start(root / 'whole', documents, workers=0))
-    seconds = [time.monotonic() - start]
-    while len(seconds) <= flags.FLAGS.kills:
-      folder = root / f'kill-{len(seconds)}'
-      moment = draw.uniform(0.2, 1.0) * seconds[0]
-      start = time.monotonic()
+    seconds = time.monotonic() - start
+    while killed < flags.FLAGS.kills:
+      folder = root / f'kill-{killed}'
+      moment = draw.uniform(0.2, 1.0) * seconds
       process = self._start(folder, documents, workers=0)
       killer = threading.Timer(moment, self._nodes.kill)
       killer.start()
       wait(process)
-      killed = not killer.is_alive()  # else the run was over before
+      if not killer.is_alive():  # else the run was over before
+        killed += 1
+        logging.info('Kill %d after %.1f s.', killed, moment)
       killer.cancel()
       killer.join()
       check(wanted, folder)
-      if killed:
-        seconds.append(time.monotonic() - start)
-        logging.info('Kill %d after %.1f s.', len(seconds) - 1, moment)
       shutil.rmtree(folder)
       self._nodes.restore(2)
     folder = root / 'kill-driver'
     process = self._start(folder, documents, workers=0)
-    time.sleep(seconds[0] / 2)
+    time.sleep(seconds / 2)
     process.kill()
     process.communicate()
     wait(self._start(folder, documents, workers=0))
     check(wanted, folder)
-    return seconds
+    return killed
 
 
-def _print(costs: dict[str, dict[str, Cost]], caption: str) -> None:
+def _print(costs: dict[str, Costs], caption: str) -> None:
   """Print the seconds of each stage, and the peaks of its memory."""
-  costs = dict(costs)
   quarter, whole = costs.pop('a quarter'), costs['one core']
   totals = [sum(cost.sec for cost in x.values()) for x in costs.values()]
   rows = [
@@ -276,16 +257,10 @@ def run(argv: list[str]) -> None:
   with loopback.cluster(num_workers=2) as nodes:
     demonstration = _Demonstration(root, nodes, argv[1:])
     costs = demonstration.prepare_all()
-    kills = demonstration.kill_all()
-  if flags.FLAGS.output:
-    values = {
-      way: {stage: dataclasses.asdict(x) for stage, x in stages.items()}
-      for way, stages in costs.items()
-    }
-    reports.write_json(flags.FLAGS.output, {'kills': kills, 'costs': values})
+    killed = demonstration.kill_all()
   caption = (
-    f'All folders hold the same bytes, also of {len(kills) - 1} runs in which '
-    'a node was killed and of one in which the command was.'
+    f'All folders hold the same bytes, also of {killed} runs in which a node was '
+    'killed and of one in which the command was.'
   )
   _print(costs, caption)
 
@@ -296,8 +271,5 @@ if __name__ == '__main__':
   flags.DEFINE_integer('documents', 2000, 'Documents to prepare.', 1)
   flags.DEFINE_integer('kill_documents', 400, 'Documents, to kill nodes.', 1)
   flags.DEFINE_integer('kills', 10, 'Moments in which a node is killed.', 0)
-  flags.DEFINE_integer('seed', 0, 'Seed of the moments.', 0)
-  flags.DEFINE_bool('hold_shards', False, "Let actors hold an index's shards.")
   flags.DEFINE_integer('encoder_layers', 0, 'Layers of MiniLM; 0 is all.', 0)
-  flags.DEFINE_string('output', '', 'JSON file to write.')
   command.main_of_script(run)
