@@ -3,7 +3,6 @@
 """Reports of what a step would take, and refusals."""
 
 import importlib
-import importlib.util
 import json
 import pathlib
 
@@ -83,23 +82,10 @@ def test_what_does_not_fit_names_its_arrays(config, here, monkeypatch):
   json.dumps(found.exchanges)
 
 
-@pytest.mark.parametrize('topology', ['v99:2x2', 'v5e', ''])
-def test_unknown_chips_are_refused(topology):
-  with pytest.raises(ValueError, match='topology'):
-    chips.devices(topology)
-
-
-def test_a_missing_compiler_is_named(monkeypatch):
-  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
-  for topology, extra in (
-    ('v5e:2x2', 'tpu-compile'),
-    ('h100:8', 'gpu-compile'),
-  ):
-    with pytest.raises(ImportError, match=extra):
+def test_unknown_chips_and_programs_are_refused(config):
+  for topology in ('v99:2x2', 'v5e', ''):
+    with pytest.raises(ValueError, match='topology'):
       chips.devices(topology)
-
-
-def test_unknown_programs_are_refused(config):
   with pytest.raises(ValueError, match='program'):
     programs.trace(config, jax.devices()[:1], 'write')
 

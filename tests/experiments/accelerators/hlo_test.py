@@ -4,7 +4,6 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from experiments.accelerators import hlo
@@ -100,21 +99,3 @@ def test_of_what_is_sliced_only_the_slice_moves():
     lambda x, i: jnp.sin(jax.lax.dynamic_slice(x, (i, 0), (2, 128))), x, 3
   )
   assert program.traffic() < 10 * 2 * 128 * 4
-
-
-def test_exchanges_of_a_sharded_product():
-  mesh = jax.make_mesh(
-    (2, 4), ('data', 'fsdp'), axis_types=(jax.sharding.AxisType.Auto,) * 2
-  )
-  spec = jax.sharding.NamedSharding(
-    mesh, jax.sharding.PartitionSpec('data', 'fsdp')
-  )
-  whole = jax.sharding.NamedSharding(
-    mesh, jax.sharding.PartitionSpec('data', None)
-  )
-  x = jax.ShapeDtypeStruct((8, 16), np.float32, sharding=spec)
-  w = jax.ShapeDtypeStruct((16, 4), np.float32)
-  lowered = jax.jit(lambda x, w: x @ w, out_shardings=whole).lower(x, w)
-  found = hlo.Program(lowered.compile().as_text()).collectives(dict(mesh.shape))
-  assert ('fsdp',) in [x.axes for x in found]
-  assert all(x.count == 1 for x in found)

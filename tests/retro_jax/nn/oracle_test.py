@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model equals an independent float64 implementation."""
 
-import json
-import pathlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,77 +9,7 @@ import pytest
 
 from retrieval.kernels import backend
 from retro_jax.nn import retro as model
-
-PATH = pathlib.Path(__file__).parents[2] / 'data' / 'retro_oracle_small.npz'
-
-
-def _load():
-  with np.load(PATH) as file:
-    return dict(file)
-
-
-def _config(arrays, **overrides):
-  c = json.loads(str(arrays['config_json']))
-  fields = {
-    'vocab_size': c['vocab'],
-    'd_model': c['d'],
-    'd_ff': c['d_ff'],
-    'num_heads': c['heads'],
-    'head_dim': c['head_dim'],
-    'num_layers': c['layers'],
-    'cca_layers': tuple(c['P']),
-    'chunk_length': c['m'],
-    'neighbor_length': c['r'],
-    'encoder_d_model': c['enc_d'],
-    'encoder_d_ff': c['enc_ff'],
-    'encoder_num_heads': c['enc_heads'],
-    'encoder_head_dim': c['enc_head_dim'],
-    'encoder_num_layers': c['enc_layers'],
-    'encoder_ca_layers': tuple(c['P_enc']),
-    'norm_epsilon': c['eps'],
-    'activation': c['act'],
-    'position_base': c['rope_base'],
-  }
-  return model.RetroConfig(**(fields | overrides))
-
-
-def _branch(arrays, prefix, module):
-  p = {name: arrays[prefix + name] for name in ('q', 'k', 'v', 'o', 'r')}
-  p |= {'u': arrays[prefix + 'u'], 'w': arrays[prefix + 'w']}
-  p = {'attention': p}
-  if module == 'cca':
-    p = {'cca': p}
-  return {'norm': {'scale': arrays[prefix + 'norm']}} | p
-
-
-def _layers(arrays, prefix, count):
-  out = {}
-  for i in range(count):
-    base = f'{prefix}layers/{i}/'
-    for module in ('attn', 'cca', 'ca'):
-      if f'{base}{module}/q' in arrays:
-        branch = _branch(arrays, f'{base}{module}/', module)
-        out[f'layer_{i + 1}_{module}'] = branch
-    out[f'layer_{i + 1}_ffw'] = {
-      'norm': {'scale': arrays[f'{base}ffw/norm']},
-      'w1': arrays[f'{base}ffw/w1'],
-      'w2': arrays[f'{base}ffw/w2'],
-    }
-  return out
-
-
-def _params(arrays):
-  c = json.loads(str(arrays['config_json']))
-  encoder = _layers(arrays, 'param/enc/', c['enc_layers'])
-  encoder['final_norm'] = {'scale': arrays['param/enc/final_norm']}
-  encoder['conditioning_norm'] = {'scale': arrays['param/enc/cond_norm']}
-  return {
-    'embedding': arrays['param/emb'],
-    'encoder_embedding': arrays['param/enc/emb'],
-    'final_norm': {'scale': arrays['param/final_norm']},
-    'encoder': encoder,
-    **_layers(arrays, 'param/', c['layers']),
-  }
+from tests.retro_jax.nn import oracle
 
 
 @pytest.mark.parametrize(
@@ -98,13 +25,15 @@ def _params(arrays):
 def test_oracle(kind, dtype, atol, monkeypatch):
   monkeypatch.setattr(backend, 'is_cpu', lambda: kind == 'cpu')
   monkeypatch.setattr(backend, 'is_tpu', lambda: kind == 'tpu')
-  arrays = _load()
-  config = _config(arrays, dtype=dtype, param_dtype=dtype)
+  arrays = oracle.load()
+  config = oracle.config(arrays, dtype=dtype, param_dtype=dtype)
   tokens = arrays['tokens'][None].astype(np.int32)
   neighbors = arrays['neighbours'][None].astype(np.int32)
   valid = arrays['valid'][None]
   with jax.enable_x64(dtype == 'float64'):
-    params = jax.tree.map(lambda x: jnp.asarray(x, dtype), _params(arrays))
+    params = jax.tree.map(
+      lambda x: jnp.asarray(x, dtype), oracle.params(arrays)
+    )
     retro = model.Retro(config)
     on, state = jax.jit(
       lambda p, *args: retro.apply(
