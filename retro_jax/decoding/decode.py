@@ -13,6 +13,7 @@ R neighbor length, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+import dataclasses
 import functools
 from typing import Any
 
@@ -151,8 +152,8 @@ def stream(
     for every row.
 
   Raises:
-    ValueError: for an empty prompt, ids outside the vocabulary, neighbors of
-      another length than the model's, or stop strings without a detokenizer.
+    ValueError: for an empty prompt, ids outside the vocabulary, or stop strings
+      without a detokenizer.
   """
   if config.stop_strings and detokenize is None:
     raise ValueError('stop_strings need a detokenizer.')
@@ -165,20 +166,19 @@ def stream(
   if not k:
     for row in rows:
       row.given = row.given or _no_neighbors(c)
+  batch = _batch(rows, c, config, k)
   numbers = range(len(rows)) if row_numbers is None else row_numbers
-  draw = functools.partial(
-    _draw,
+  writer = _Writer(
     model,
     params,
+    batch,
     drawing.of_draws(config),
     config.tokens_per_call or (1 if backend.is_cpu() else c.chunk_length),
     jax.random.key(seed),
     np.asarray(numbers, np.int32),
   )
-  batch = _batch(rows, c, config, k)
   find = functools.partial(batch.find_neighbors, retrieve, k)
-  forward = functools.partial(_forward, model, params, batch)
-  return _events(batch, config, forward, draw, find, progress)
+  return _events(batch, config, writer, find, progress)
 
 
 def _start_row(
@@ -199,13 +199,6 @@ def _start_row(
       f'Prompt {number}: token ids {min(tokens)}..{max(tokens)}, expected '
       f'0..{c.vocab_size - 1}.'
     )
-  for u, found in enumerate(prompt.neighbors or ()):
-    shape = len(found.tokens), c.neighbor_length
-    if not found.tokens.shape == found.mask.shape == shape:
-      raise ValueError(
-        f'Prompt {number}, neighbors of chunk {u}: tokens {found.tokens.shape} '
-        f'and mask {found.mask.shape}; expected both [N, {c.neighbor_length}].'
-      )
   given = prompt.neighbors
   if given is not None:
     given = tuple(given) or _no_neighbors(c)
@@ -238,22 +231,26 @@ def _batch(rows, c, config, k) -> decode_rows.Batch:
   )
 
 
-def _events(batch, config, forward, draw, find, progress):
+def _events(batch, config, writer, find, progress):
   """Draw token after token and yield the events of `stream`."""
   rows = batch.rows
   for i in range(len(rows)):
     yield samples.Started(i, batch.sample(i))
-  cache = None
-  step = 0
+  cache, step = None, 0
   while step < config.max_new_tokens and not all(row.done for row in rows):
     yield from find()
-    logits, cache = forward(cache)
+    logits, cache = writer.forward(cache)
     left = config.max_new_tokens - step
-    drawn, cache = draw(batch, logits, cache, step, left)
+    drawn, cache = writer.draw(logits, cache, step, left)
     for tokens in drawn:
-      for i, token in enumerate(tokens):
-        if not rows[i].done:
-          yield _append(rows[i], i, token, config)
+      for i, (row, token) in enumerate(zip(rows, tokens, strict=True)):
+        if row.done:
+          continue
+        row.grid.append(token)
+        text = row.text.add(token) if row.text else ''
+        stopped = row.text and row.text.stopped
+        row.done = token in config.stop_ids or bool(stopped)
+        yield samples.Drawn(i, token, text)
       step += 1
       if progress:
         progress(step, config.max_new_tokens)
@@ -266,43 +263,49 @@ def _events(batch, config, forward, draw, find, progress):
     yield samples.Finished(i, text, batch.sample(i))
 
 
-def _forward(model, params, batch, cache):
-  """Logits [B, V] of the next tokens, and the cache.
+@dataclasses.dataclass(frozen=True)
+class _Writer:
+  """The model, and the draws from it."""
 
-  A window moves by its own row's length, so that no draw depends on other rows.
-  Few rows that move are read anew by themselves.
-  """
-  moved = batch.move_windows()
-  position = batch.last_positions()
-  if cache is None or 2 * len(moved) > len(batch.rows):
-    return first_logits(model, params, batch.fill_buffer(), position)
-  found = next_logits(model, params, cache, batch.step_arguments(position))
-  for i in moved:
-    one = slice(i, i + 1)
-    alone = first_logits(model, params, batch.fill_buffer(one), position[one])
-    found = put_row(found, alone, i)
-  return found
+  model: model_lib.Retro
+  params: Any
+  batch: decode_rows.Batch
+  config: SamplingConfig  # as of `drawing.of_draws`
+  most: int  # tokens of a call
+  key: jax.Array
+  numbers: np.ndarray  # [B] of the rows
 
+  def forward(self, cache):
+    """Logits [B, V] of the next tokens, and the cache.
 
-def _draw(
-  model, params, config, most, key, numbers, batch, logits, cache, step, left
-):
-  """Next tokens [T][B] of all rows, T <= most, left, and the cache."""
-  count = min(most, left, batch.tokens_to_border())
-  if count == 1:
-    drawn = drawing.draw_rows(config, key, step, numbers, logits)
-    return [drawn.tolist()], cache
-  position = batch.last_positions()
-  grows = np.array([not row.done for row in batch.rows])
-  last = position + grows * (count - 1)
-  steps = np.array([step, step + count], np.int32)
-  of_rows = key, numbers, logits, cache, position, last, steps
-  tokens, cache = draw_tokens(model, params, config, most, *of_rows)
-  return tokens[:count].tolist(), cache
+    A window moves by its own row's length, so that no draw depends on other rows.
+    Few rows that move are read anew by themselves.
+    """
+    batch, of_model = self.batch, (self.model, self.params)
+    moved = batch.move_windows()
+    position = batch.last_positions()
+    if cache is None or 2 * len(moved) > len(batch.rows):
+      return first_logits(*of_model, batch.fill_buffer(), position)
+    found = next_logits(*of_model, cache, batch.step_arguments(position))
+    for i in moved:
+      row = slice(i, i + 1)
+      alone = first_logits(*of_model, batch.fill_buffer(row), position[row])
+      found = put_row(found, alone, i)
+    return found
 
-
-def _append(row, i, token, config) -> samples.Drawn:
-  row.grid.append(token)
-  text = row.text.add(token) if row.text else ''
-  row.done = token in config.stop_ids or bool(row.text and row.text.stopped)
-  return samples.Drawn(i, token, text)
+  def draw(self, logits, cache, step, left):
+    """Next tokens [T][B] of all rows, T <= most, left, and the cache."""
+    count = min(self.most, left, self.batch.tokens_to_border())
+    key, of_rows = self.key, (self.numbers, logits)
+    if count == 1:
+      drawn = drawing.draw_rows(self.config, key, step, *of_rows)
+      return [drawn.tolist()], cache
+    position = self.batch.last_positions()
+    grows = np.array([not row.done for row in self.batch.rows])
+    last = position + grows * (count - 1)
+    steps = np.array([step, step + count], np.int32)
+    how = self.model, self.params, self.config, self.most
+    tokens, cache = draw_tokens(
+      *how, key, *of_rows, cache, position, last, steps
+    )
+    return tokens[:count].tolist(), cache

@@ -24,6 +24,8 @@ Remat = Literal[
   'none', 'full', 'attention', 'dots', 'dots_without_batch', 'offload'
 ]
 Loops = Literal['auto', 'scanned', 'unrolled']
+# Self-attentions, the decoder's CCA, and the encoder's CA.
+Attentions = Literal['decoder', 'cca', 'encoder', 'ca']
 Width = Annotated[int, settings.Range(1, 2**20)]
 Heads = Annotated[int, settings.Range(1, 2**12)]
 Layers = Annotated[int, settings.Range(1, 2**12)]
@@ -155,56 +157,35 @@ class RetroConfig:
         f'{self.encoder_d_model} and {self.d_model}.'
       )
 
-  @property
-  def branches(self) -> int:
-    """Number of residual branches of the decoder."""
-    return 2 * self.num_layers + len(self.cca_layers)
-
-  @property
-  def encoder_branches(self) -> int:
-    """Number of residual branches of the encoder."""
-    return 2 * self.encoder_num_layers + len(self.encoder_ca_layers)
-
-  def output_scale(self, branches: int) -> float:
+  def output_scale(self, *, in_encoder: bool) -> float:
     """Initial standard deviation of a branch's last matrix, [open] as GPT-2's."""
+    branches = 2 * self.num_layers + len(self.cca_layers)
+    if in_encoder:
+      branches = 2 * self.encoder_num_layers + len(self.encoder_ca_layers)
     return self.init_scale / branches**0.5
 
-  def decoder_attention(
-    self, *, cross: bool = False
-  ) -> attention.AttentionConfig:
-    """The decoder's self-attention, or with `cross` its CCA."""
-    config = self._attention(
-      self.num_heads, self.head_dim, self.branches, cross
-    )
-    if cross:
-      return config
+  def attention_of(self, kind: Attentions) -> attention.AttentionConfig:
+    """Sizes and choices of one of the four attentions."""
+    in_encoder = kind in ('encoder', 'ca')
     own = self.decoder
-    return dataclasses.replace(
-      config,
-      num_kv_heads=own.num_kv_heads,
-      relative_positions=own.positions == 'relative',
-      rotary_base=own.rotary_base if own.positions == 'rotary' else 0.0,
-      head_norms=own.head_norms,
-      norm_epsilon=self.norm_epsilon,
-    )
-
-  def encoder_attention(
-    self, *, cross: bool = False
-  ) -> attention.AttentionConfig:
-    """The encoder's self-attention, or with `cross` its CA."""
-    heads, head_dim = self.encoder_num_heads, self.encoder_head_dim
-    return self._attention(heads, head_dim, self.encoder_branches, cross)
-
-  def _attention(self, num_heads, head_dim, branches, cross):
+    fields = {'relative_positions': self.cca_positions or kind == 'encoder'}
+    if kind == 'decoder':
+      fields = {
+        'num_kv_heads': own.num_kv_heads,
+        'relative_positions': own.positions == 'relative',
+        'rotary_base': own.rotary_base if own.positions == 'rotary' else 0.0,
+        'head_norms': own.head_norms,
+      }
     return attention.AttentionConfig(
-      num_heads=num_heads,
-      head_dim=head_dim,
-      relative_positions=self.cca_positions or not cross,
+      num_heads=self.encoder_num_heads if in_encoder else self.num_heads,
+      head_dim=self.encoder_head_dim if in_encoder else self.head_dim,
+      norm_epsilon=self.norm_epsilon,
       projection_biases=self.projection_biases,
       scale_logits=self.scale_logits,
       position_base=self.position_base,
       init_scale=self.init_scale,
-      output_init_scale=self.output_scale(branches),
+      output_init_scale=self.output_scale(in_encoder=in_encoder),
       dtype=self.dtype,
       param_dtype=self.param_dtype,
+      **fields,
     )

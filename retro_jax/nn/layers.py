@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from retrieval.kernels import fused_attention
 from retrieval.nn import partitioning
 from retro_jax.nn import attention, cca
-from retro_jax.nn.config import ACTIVATIONS, RetroConfig
+from retro_jax.nn.config import ACTIVATIONS, Attentions, RetroConfig
 
 # RetroConfig.remat -> what the backward pass finds in memory; 'none' has no policy.
 POLICIES = {
@@ -64,6 +64,14 @@ def embed(
   return partitioning.constrain(rows, 'batch', *[None] * ids.ndim)
 
 
+def dropped(
+  config: RetroConfig, x: jax.Array, train: bool, *, in_encoder: bool = False
+) -> jax.Array:
+  """Drop out in training, at the decoder's rate or the encoder's."""
+  rate = config.encoder_dropout_rate if in_encoder else config.dropout_rate
+  return nn.Dropout(rate, deterministic=not train)(x)
+
+
 class LearnedPositions(nn.Module):
   """Adds a vector of a table for each position, as GPT-2 does."""
 
@@ -89,9 +97,7 @@ class FeedForward(nn.Module):
   """The branch FFW: W2 f(W1 norm(x)), or gated: W2 (f(W1 norm(x)) W3 norm(x))."""
 
   config: RetroConfig
-  d_ff: int
-  branches: int
-  dropout_rate: float
+  in_encoder: bool = False
 
   @nn.compact
   def __call__(
@@ -100,26 +106,25 @@ class FeedForward(nn.Module):
     """Add the branch to `x`."""
     c = self.config
     width = x.shape[-1]
-    out_scale = c.output_scale(self.branches)
+    out_scale = c.output_scale(in_encoder=self.in_encoder)
+    d_ff = c.encoder_d_ff if self.in_encoder else c.d_ff
     h = norm(c, 'norm')(x)
     self.sow('intermediates', 'normed', h)  # the last layer's: kNN-LM's keys
     linear = functools.partial(attention.project, self, bias=c.ff_biases)
     names = ('w1', 'w3') if c.decoder.gated else ('w1',)
-    y, *factors = linear(names, h, self.d_ff, ('embed', 'mlp'), c.init_scale)
+    y, *factors = linear(names, h, d_ff, ('embed', 'mlp'), c.init_scale)
     y = ACTIVATIONS[c.activation](y)
     for factor in factors:
       y = y * factor
     (y,) = linear(['w2'], y, width, ('mlp', 'embed'), out_scale)
-    return x + nn.Dropout(self.dropout_rate, deterministic=not train)(y)
+    return x + dropped(c, y, train, in_encoder=self.in_encoder)
 
 
 class Attention(nn.Module):
   """The branch ATTN, the decoder's (causal) and the encoder's, or the branch CA."""
 
   config: RetroConfig
-  attention_config: attention.AttentionConfig
-  causal: bool
-  dropout_rate: float
+  kind: Attentions = 'decoder'
 
   @nn.compact
   def __call__(
@@ -135,17 +140,19 @@ class Attention(nn.Module):
     With `keys`, the chunks that neighbors read, a row of `x` holds all neighbors of
     a chunk; None is `x` itself.
     """
-    y = norm(self.config, 'norm')(x)
-    y = attention.RelativeAttention(self.attention_config, name='attention')(
+    c, causal = self.config, self.kind == 'decoder'
+    y = norm(c, 'norm')(x)
+    config = c.attention_of(self.kind)
+    y = attention.RelativeAttention(config, name='attention')(
       y,
       y if keys is None else keys,
-      query_length=None if keys is None else self.config.neighbor_length,
-      causal=self.causal,
+      query_length=None if keys is None else c.neighbor_length,
+      causal=causal,
       segments=segments,
-      cached_rows=slice(None) if self.causal else None,
+      cached_rows=slice(None) if causal else None,
       positions=positions,
     )
-    return x + nn.Dropout(self.dropout_rate, deterministic=not train)(y)
+    return x + dropped(c, y, train, in_encoder=not causal)
 
 
 class CachedSelfAttention(nn.Module):
@@ -166,7 +173,7 @@ class CachedSelfAttention(nn.Module):
     places = position[:, None] + jnp.arange(x.shape[1])
     keys = jnp.arange(length)
     mask = (keys >= first[:, None, None]) & (keys <= places[..., None])
-    config = self.config.decoder_attention()
+    config = self.config.attention_of('decoder')
     return x + attention.CachedAttention(config, name='attention')(
       y,
       position,
@@ -191,9 +198,9 @@ class ReadNeighbors(nn.Module):
   ) -> Float[Array, 'B L D']:
     """Add the branch to `x`; `read` are the other arguments of the kind."""
     c = self.config
-    attend = self.kind(c.decoder_attention(cross=True), name='cca')
+    attend = self.kind(c.attention_of('cca'), name='cca')
     y = attend(norm(c, 'norm')(x), *read, chunk_length=c.chunk_length)
-    return x + nn.Dropout(c.dropout_rate, deterministic=not train)(y)
+    return x + dropped(c, y, train)
 
 
 class Encoder(nn.Module):
@@ -233,19 +240,13 @@ class Encoder(nn.Module):
     chunk_there = None
     if chunk_mask is not None:
       chunk_there = everywhere, chunk_mask.reshape(rows, -1)
-    rate = c.encoder_dropout_rate
-    x = nn.Dropout(rate, deterministic=not train)(x)
+    x = dropped(c, x, train, in_encoder=True)
     x = x.reshape(-1, length, width)
     for p in range(1, c.encoder_num_layers + 1):
-      x = attend(c, c.encoder_attention(), False, rate, name=f'layer_{p}_attn')(
-        x, None, there, train
-      )
+      x = attend(c, 'encoder', name=f'layer_{p}_attn')(x, None, there, train)
       if c.query_conditioning and p in c.encoder_ca_layers:
-        cross = c.encoder_attention(cross=True)
-        x = attend(c, cross, False, rate, name=f'layer_{p}_ca')(
+        x = attend(c, 'ca', name=f'layer_{p}_ca')(
           x.reshape(rows, -1, width), chunks, chunk_there, train
         ).reshape(-1, length, width)
-      x = feed_forward(
-        c, c.encoder_d_ff, c.encoder_branches, rate, name=f'layer_{p}_ffw'
-      )(x, train)
+      x = feed_forward(c, in_encoder=True, name=f'layer_{p}_ffw')(x, train)
     return norm(c, 'final_norm')(x).reshape(shape)

@@ -55,9 +55,9 @@ def flops_per_token(
   c = config
   d, e, m, r = c.d_model, c.encoder_d_model, c.chunk_length, c.neighbor_length
 
-  def attention(cfg, widths, lengths, distances, copies=1):
+  def attention(kind, widths, lengths, distances, copies=1):
     # r maps the distances once for every row of the batch: not counted.
-    queries, keys = lengths
+    cfg, (queries, keys) = c.attention_of(kind), lengths
     inner = cfg.num_heads * cfg.head_dim
     on_queries = 2 * inner * widths[0]
     on_keys = 2 * cfg.heads['k'] * cfg.head_dim * widths[1]
@@ -68,9 +68,7 @@ def flops_per_token(
     return 2 * copies * (rows + pairs * inner)
 
   length = num_tokens
-  total = c.num_layers * attention(
-    c.decoder_attention(), (d, d), (length, length), length
-  )
+  total = c.num_layers * attention('decoder', (d, d), (length, length), length)
   ff = 6 if c.decoder.gated else 4  # for 3 or 2 matrices
   total += c.num_layers * ff * length * d * c.d_ff
   total += 2 * length * d * c.vocab_size
@@ -79,17 +77,15 @@ def flops_per_token(
     rows = chunks * num_neighbors * r
     keys = num_neighbors * r
     total += c.encoder_num_layers * (
-      attention(
-        c.encoder_attention(), (e, e), (r, r), 2 * r - 1, chunks * num_neighbors
-      )
+      attention('encoder', (e, e), (r, r), 2 * r - 1, chunks * num_neighbors)
       + ff * rows * e * c.encoder_d_ff
     )
     if c.query_conditioning:
       total += len(c.encoder_ca_layers) * attention(
-        c.encoder_attention(cross=True), (e, d), (keys, m), m + r - 1, chunks
+        'ca', (e, d), (keys, m), m + r - 1, chunks
       )
     total += len(c.cca_layers) * attention(
-      c.decoder_attention(cross=True), (d, e), (m, keys), m + r - 1, chunks
+      'cca', (d, e), (m, keys), m + r - 1, chunks
     )
     if c.copy_gate:
       products = m * d + keys * e + m * keys

@@ -87,7 +87,7 @@ class Retro(nn.Module):
     if c.decoder.positions != 'relative':
       positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
     x = self._embed(embedding, tokens, positions)
-    x = nn.Dropout(c.dropout_rate, deterministic=not train)(x)
+    x = layers.dropped(c, x, train)
     x = partitioning.constrain(x, 'batch', 'length', None)
     segments = None if segment_ids is None else (segment_ids, segment_ids)
     caching = last is not None and attention.is_caching(self)
@@ -126,15 +126,13 @@ class Retro(nn.Module):
       feed_forward = layers.recomputed(layers.FeedForward, c, 2)
       read = None
       for p in range(1, c.num_layers + 1):
-        x = self_attention(
-          c, c.decoder_attention(), True, c.dropout_rate, name=f'layer_{p}_attn'
-        )(x, None, segments, train, positions)
+        x = self_attention(c, name=f'layer_{p}_attn')(
+          x, None, segments, train, positions
+        )
         if retrieved is not None and p in c.cca_layers:
           read = read or encode(x)
           x = read_neighbors(c, name=f'layer_{p}_cca')(x, train, *read)
-        x = feed_forward(
-          c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
-        )(x, train)
+        x = feed_forward(c, name=f'layer_{p}_ffw')(x, train)
         x = partitioning.constrain(x, 'batch', 'length', None)
         self.sow('intermediates', f'layer_{p}', x)
     if last is not None:
@@ -301,9 +299,7 @@ class RetroStep(Retro):
         x = layers.ReadNeighbors(
           c, cca.CachedCrossAttention, name=f'layer_{p}_cca'
         )(x, False, position, encoded, rows, mask)
-      x = layers.FeedForward(
-        c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
-      )(x)
+      x = layers.FeedForward(c, name=f'layer_{p}_ffw')(x)
     if last is not None:
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
     x, found = self._read(embedding, x)

@@ -154,15 +154,14 @@ def run(
     segments: as of layers.Attention, like `positions`.
     train: whether dropout acts, with `key`.
   """
-  c, rate = config, config.dropout_rate
+  c = config
   whole = _branch_parameters(c, sharding.unbox(params), key)
-  attention = layers.Attention(
-    c, c.decoder_attention(), True, rate, parent=None
-  )
-  feed_forward = layers.FeedForward(c, c.d_ff, c.branches, rate, parent=None)
   modules = {
-    'attn': (attention, (None, segments, train, positions)),
-    'ffw': (feed_forward, (train,)),
+    'attn': (
+      layers.Attention(c, parent=None),
+      (None, segments, train, positions),
+    ),
+    'ffw': (layers.FeedForward(c, parent=None), (train,)),
   }
 
   def some(branch, start, *shape):

@@ -150,9 +150,7 @@ class CopyGate(nn.Module):
       preferred_element_type=wide,
     )
     there = mask.any(axis=-1)
-    logits = jnp.where(
-      mask, logits * c.decoder_attention(cross=True).scale, -jnp.inf
-    )
+    logits = jnp.where(mask, logits * c.attention_of('cca').scale, -jnp.inf)
     logits = jnp.where(there[..., None], logits, 0.0)
     weights = jnp.where(mask, jax.nn.softmax(logits), 0.0)
     gate = x.astype(wide) @ self.gate.astype(wide) + self.bias.astype(wide)

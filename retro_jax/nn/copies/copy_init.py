@@ -79,7 +79,7 @@ def _orthonormal(key, rows: int, columns: int) -> jax.Array:
 
 def _look_back(flat, path, read, written, config: RetroConfig):
   """Head 0 of the encoder's first self-attention: one position back."""
-  c = config.encoder_attention()
+  c = config.attention_of('encoder')
   width = read.shape[1]
   # The quickest frequencies, each with its sine and its cosine.
   half = min(c.head_dim, read.shape[0]) // 2
@@ -103,7 +103,7 @@ def _look_back(flat, path, read, written, config: RetroConfig):
 
 def _copy(path, key, read, written, config: RetroConfig):
   """All heads of one CCA: the same match, each its part of the values."""
-  c = config.decoder_attention(cross=True)
+  c = config.attention_of('cca')
   values = _orthonormal(key, len(read), c.num_heads * c.head_dim)
   values -= written @ (written.T @ values)
   queries, keys = _match(read, written, config)
@@ -117,7 +117,7 @@ def _copy(path, key, read, written, config: RetroConfig):
 
 def _match(read, written, config: RetroConfig):
   """Matrices of one head whose queries and keys match: [D, head_dim] each."""
-  c = config.decoder_attention(cross=True)
+  c = config.attention_of('cca')
   model_width, width = read.shape
   # E is normalized: what is written is one part of its length, embeddings are
   # the other. Their product with a normalized x of equal tokens is `match`.

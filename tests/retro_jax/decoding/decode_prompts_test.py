@@ -7,44 +7,24 @@ import functools
 import numpy as np
 
 from retro_jax.data import samples
-from retro_jax.decoding import decode, drawing
-from retro_jax.nn import retro as model
-from tests.retro_jax.decoding import fake_retrieval
+from retro_jax.decoding import decode
+from tests.retro_jax.decoding.tiny_decoding import (
+  CONFIG,
+  M,
+  R,
+  Retriever,
+  params,
+  prompts as _prompts,
+  sample as _sample,
+)
 from tests.retro_jax.nn import tiny
-
-CONFIG = tiny.config(num_layers=2, cca_layers=(1, 2))
-M, R = CONFIG.chunk_length, CONFIG.neighbor_length
-VOCABULARY = CONFIG.vocab_size
-
-
-@functools.cache
-def _params():
-  return tiny.params(CONFIG)
-
-
-def _sample(prompts, retrieve=None, max_new_tokens=14, run=None, **settings):
-  fields = {'temperature': 0.0, 'context_chunks': 8} | settings
-  how = {
-    name: fields.pop(name)
-    for name in ('seed', 'detokenize', 'row_numbers')
-    if name in fields
-  }
-  config = drawing.SamplingConfig(max_new_tokens=max_new_tokens, **fields)
-  return (run or decode.sample)(
-    model.Retro(CONFIG), _params(), prompts, config, retrieve=retrieve, **how
-  )
-
-
-def _prompts(*lengths, seed=0):
-  rng = np.random.default_rng(seed)
-  return [rng.integers(0, VOCABULARY, n).tolist() for n in lengths]
 
 
 def _passages(count, seed):
   """Neighbors of a chunk: each of another length."""
   rng = np.random.default_rng(seed)
   lengths = rng.integers(1, R + 3, count)
-  rows = [rng.integers(0, VOCABULARY, n) for n in lengths]
+  rows = [rng.integers(0, CONFIG.vocab_size, n) for n in lengths]
   return samples.given_neighbors(rows, R)
 
 
@@ -68,7 +48,7 @@ def _greedy_by_the_whole_model(got, neighbors_of):
     neighbors[0, u, : len(f.tokens)] = f.tokens
     mask[0, u, : len(f.tokens)] = f.mask
   logits = tiny.apply(
-    CONFIG, _params(), row, neighbors, mask, segment_ids=segment_ids
+    CONFIG, params(CONFIG), row, neighbors, mask, segment_ids=segment_ids
   )[0]
   first = p + got.prompt_length - 1
   return np.argmax(logits[first : len(grid) - 1], axis=-1).tolist()
@@ -77,7 +57,7 @@ def _greedy_by_the_whole_model(got, neighbors_of):
 def test_aligned_prompts_end_where_a_chunk_ends():
   """Every token equals that of the whole model over the text padded left."""
   prompts = _prompts(1, 6, 8, 3)
-  retriever = fake_retrieval.Retriever()
+  retriever = Retriever()
   got = _sample(prompts, retriever, align_prompt=True)
   assert [s.padding for s in got] == [3, 2, 0, 1]
   for prompt, s in zip(prompts, got, strict=True):
@@ -87,7 +67,7 @@ def test_aligned_prompts_end_where_a_chunk_ends():
     assert len(chunks[0]) == M - s.padding
     assert {len(chunk) for chunk in chunks[1:-1]} == {M}
     for chunk, found in zip(chunks, s.neighbors, strict=False):
-      again = fake_retrieval.Retriever()([chunk], 2)
+      again = Retriever()([chunk], 2)
       np.testing.assert_array_equal(found.ids, again.ids[0])
     want = _greedy_by_the_whole_model(s, s.neighbors.__getitem__)
     assert s.new_tokens.tolist() == want
@@ -103,7 +83,7 @@ def test_prompts_bring_their_own_neighbors():
     samples.Prompt(prompts[2], []),
     prompts[3],
   ]
-  retriever = fake_retrieval.Retriever()
+  retriever = Retriever()
   got = _sample(mixed, retriever)
   none = samples.given_neighbors([], R)
   expected = (
@@ -147,11 +127,11 @@ def test_a_stop_string_ends_its_row_and_is_cut():
 def test_events_come_in_order():
   """Read events come before the tokens that read; texts add up."""
   prompts = _prompts(2, 9, 4, 1)
-  retriever = fake_retrieval.Retriever()
+  retriever = Retriever()
   events = list(
     _sample(prompts, retriever, run=decode.stream, detokenize=_detokenize)
   )
-  want = _sample(prompts, fake_retrieval.Retriever())
+  want = _sample(prompts, Retriever())
   for i, prompt in enumerate(prompts):
     mine = [e for e in events if e.row == i]
     length, chunks, text = len(prompt), 0, ''
@@ -175,11 +155,11 @@ def test_draws_do_not_depend_on_the_other_rows():
   """A row drawn alone, by its number, is the row of the batch."""
   prompts = _prompts(2, 9, 5, 1)
   settings = {'temperature': 1.0, 'seed': 5}
-  together = _sample(prompts, fake_retrieval.Retriever(), **settings)
+  together = _sample(prompts, Retriever(), **settings)
   for i in (0, 2):
     (alone,) = _sample(
       prompts[i : i + 1],
-      fake_retrieval.Retriever(),
+      Retriever(),
       row_numbers=[i],
       **settings,
     )
@@ -189,7 +169,7 @@ def test_draws_do_not_depend_on_the_other_rows():
 def test_nothing_is_compiled_while_the_text_grows():
   """Two programs serve all steps: with a complete chunk and without."""
   decode.next_logits.clear_cache()
-  run = functools.partial(_sample, retrieve=fake_retrieval.Retriever())
+  run = functools.partial(_sample, retrieve=Retriever())
   run(_prompts(2), max_new_tokens=M)
   # Buffers of 2 chunks, then of 8: one shape for all lengths.
   assert decode.next_logits._cache_size() == 2

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Properties of the model: OFF, causality, isolation, masks, types, errors."""
 
-import dataclasses
 import functools
 
 from flax import linen as nn
@@ -58,80 +57,31 @@ def test_init_makes_every_parameter(length):
   assert shapes(tokens) == expected
 
 
-def _perturbed(c, p, tokens, neighbors, mask, **kwargs):
-  """Logits as a function of noise on embeddings, by token of each stream.
-
-  Every token gets a vocabulary entry of its own, so that the gradient by the
-  tables is the gradient by position.
-  """
-  count, size = tokens.size, neighbors.size
-  c = dataclasses.replace(c, vocab_size=max(count, size), tie_readout=False)
-  rng = np.random.default_rng(3)
+def test_causal_by_gradients():
+  """Each token has an entry of its own: gradients of tables are by position."""
+  c = tiny.config(vocab_size=56, tie_readout=False)
+  length, chunks, rng = 14, 4, np.random.default_rng(3)
+  sizes = {'embedding': c.d_model, 'encoder_embedding': c.encoder_d_model}
   tables = {
-    'embedding': rng.standard_normal((c.vocab_size, c.d_model)),
-    'encoder_embedding': rng.standard_normal((c.vocab_size, c.encoder_d_model)),
+    name: rng.standard_normal((c.vocab_size, size)).astype(np.float32)
+    for name, size in sizes.items()
   }
-  tables = {k: v.astype(np.float32) for k, v in tables.items()}
-  tables['readout'] = tables['embedding']
+  params = tiny.params(c)
+  tokens = np.arange(length, dtype=np.int32)[None]
+  neighbors = np.arange(56, dtype=np.int32).reshape(1, chunks, 2, 7)
 
   def probe(tables):
-    logits = tiny.apply(
-      c,
-      p | tables,
-      np.arange(count, dtype=np.int32).reshape(tokens.shape),
-      np.arange(size, dtype=np.int32).reshape(neighbors.shape),
-      mask,
-      **kwargs,
-    )
-    return logits @ np.ones(c.vocab_size, np.float32)
+    logits = tiny.apply(c, params | tables, tokens, neighbors)
+    return logits[0] @ np.ones(c.vocab_size, np.float32)
 
-  jacobian = jax.jit(jax.jacrev(probe))(tables)
-  by_token = np.abs(jacobian['embedding'][:, :, :count]).max(-1)
-  by_neighbor = np.abs(jacobian['encoder_embedding'][:, :, :size]).max(-1)
-  shape = by_token.shape[:2]
-  return (
-    by_token.reshape(*shape, *tokens.shape),
-    by_neighbor.reshape(*shape, *neighbors.shape).max(-1),
-  )
-
-
-def test_causal_by_gradients():
-  c = tiny.config()
-  tokens, neighbors, _ = tiny.inputs(c, batch=1, length=14)
-  mask = np.ones(neighbors.shape, bool)
-  by_token, by_neighbor = _perturbed(c, tiny.params(c), tokens, neighbors, mask)
-  by_token, by_neighbor = by_token[0, :, 0], by_neighbor[0, :, 0]
-  for t in range(14):
-    assert (by_token[t, : t + 1] > 0).all()
-    assert (by_token[t, t + 1 :] == 0).all()
-    for u in range(4):
-      readable = t >= u * 4 + 3
-      assert ((by_neighbor[t, u] > 0) == readable).all()
-
-
-@pytest.mark.parametrize(
-  ('segments', 'readers'),
-  [
-    # Chunk 1 ends in padding, so nobody reads its neighbors.
-    ([1] * 6 + [0] * 2 + [2] * 8, [range(3, 6), (), range(11, 15), (15,)]),
-    # Chunk 1 ends its document: only its last token reads.
-    ([1] * 8 + [2] * 8, [range(3, 7), (7,), range(11, 15), (15,)]),
-  ],
-)
-def test_segments_are_isolated_by_gradients(segments, readers):
-  c = tiny.config(num_layers=1, cca_layers=(1,))
-  tokens, neighbors, _ = tiny.inputs(c, batch=1, length=16)
-  mask = np.ones(neighbors.shape, bool)
-  segments = np.array([segments])
-  by_token, by_neighbor = _perturbed(
-    c, tiny.params(c), tokens, neighbors, mask, segment_ids=segments
-  )
-  by_token, by_neighbor = by_token[0, :, 0], by_neighbor[0, :, 0]
-  for t in np.flatnonzero(segments[0]):
-    same = (segments[0] == segments[0, t]) & (np.arange(16) <= t)
-    np.testing.assert_array_equal(by_token[t] > 0, same)
-    reads = [t in tokens for tokens in readers]
-    np.testing.assert_array_equal(by_neighbor[t].max(-1) > 0, reads)
+  found = jax.jit(jax.jacrev(probe))(tables)
+  by_token = np.abs(found['embedding']).max(-1)[:, :length]
+  by_neighbor = np.abs(found['encoder_embedding']).max(-1)
+  by_neighbor = by_neighbor.reshape(length, chunks, -1)
+  np.testing.assert_array_equal(by_token > 0, np.tri(length, dtype=bool))
+  for t in range(length):
+    for u in range(chunks):
+      assert ((by_neighbor[t, u] > 0) == (t >= u * 4 + 3)).all()
 
 
 def test_masked_tokens_and_order_of_neighbors_do_not_matter():
@@ -263,7 +213,8 @@ def test_configs_that_do_not_fit(fields, message):
 
 def test_a_seed_starts_from_known_parameters():
   """Parameters of a module draw in the order in which it makes them."""
-  boxed = initial.init_params(jax.random.key(0), tiny.config())
+  init = jax.jit(initial.init_params, static_argnums=1)
+  boxed = init(jax.random.key(0), tiny.config())
   params = nn.unbox(boxed)
   found = params['layer_1_attn']['attention']
   sums = {name: float(np.abs(found[name]).sum()) for name in 'qkvro'}

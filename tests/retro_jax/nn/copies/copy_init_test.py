@@ -78,15 +78,6 @@ def test_what_stands_in_a_neighbor_is_looked_up(seed):
   assert ranks['plain'] > 110 and ranks['off'] > 110
 
 
-def test_off_stays_off():
-  """ON and OFF differ only by the copied words."""
-  tokens, neighbors, mask = tiny.inputs(CONFIG, length=64)
-  _, start = _params(CONFIG)
-  off = tiny.apply(CONFIG, start, tokens)
-  hidden = tiny.apply(CONFIG, start, tokens, neighbors, np.zeros_like(mask))
-  np.testing.assert_array_equal(off, hidden)
-
-
 @pytest.mark.parametrize(
   'change',
   [
