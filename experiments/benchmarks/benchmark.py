@@ -109,13 +109,13 @@ def run(
   given = {'num_threads': threads, 'folder': folder, **task.sizes, **sizes}
   given |= task.prepare(given)
 
-  def start(side: str) -> turns.Side:
+  def start(side: str):
     code, env = [sys.executable, '-c', _OURS, name], _KEEP_MEMORY
     if side in task.peers:
       beside = str(pathlib.Path(__file__).parent)
       code = [baseline_python, '-c', _PEER, beside, task.peers[side]]
       env = {'HF_HUB_OFFLINE': '1'}
-    return turns.Side([*code, side, json.dumps(given)], env)
+    return turns.side([*code, side, json.dumps(given)], env)
 
   steps = {
     step: [x for x in sides if baseline_python or x not in task.peers]

@@ -107,7 +107,7 @@ def build_shards(side: str, sizes: turns.Sizes) -> turns.Steps:
     if not opened:
       opened.append(searchers.load(path, shards_in_memory=int(held or 0)))
     opened[0].search(queries, sizes['k'])
-    more = turns.peak_bytes() - start
+    more = turns.status_bytes('VmHWM') - start
     found = sizes['found'][name] | {'index MiB': more / 2**20}
     return {'items': len(queries), **found}
 

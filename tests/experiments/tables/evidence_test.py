@@ -4,8 +4,6 @@
 
 import json
 
-import pytest
-
 from experiments.tables import evidence
 
 _INTERVAL = {'mean': -1.0, 'low': -2.0, 'high': -0.5, 'of_seeds': [-1.5, -0.5]}
@@ -48,8 +46,6 @@ def test_values_with_and_without_an_interval(tmp_path):
     evidence.Value(-1.0, -2.0, -0.5, (-1.5, -0.5)),
   ]
   assert evidence.read(folders, 'b.json', _MINUS) is None
-  with pytest.raises(ValueError, match=r'a\.json'):
-    evidence.read(folders, 'a.json', ['rows', 'name=on'], interval=True)
 
 
 def test_a_copy_holds_what_is_cited(tmp_path):
