@@ -3,6 +3,7 @@
 """Schedules, decay masks, both Adams against numpy, accumulation."""
 
 import dataclasses
+import re
 
 from flax import linen as nn
 import jax
@@ -181,26 +182,33 @@ def test_berts_mask():
   config = bert.BertConfig(
     vocab_size=8, d_model=4, d_ff=4, num_heads=1, num_layers=1, max_length=4
   )
-  model = bert.BertForMaskedLm(config)
-  ids = jnp.ones((1, 4), jnp.int32)
+  model, ids = bert.BertForMaskedLm(config), jnp.ones((1, 4), jnp.int32)
   boxed = jax.eval_shape(
     lambda key: model.init(key, ids, ids > 0), jax.random.key(0)
   )
   for params in (boxed['params'], sharding.unbox(boxed['params'])):
-    mask = optimizers.bert_decay_mask(params)
-    leaves = jax.tree_util.tree_leaves_with_path(nn.unbox(mask))
-    kept = {
-      '/'.join(str(k.key) for k in path if hasattr(k, 'key'))
-      for path, decays in leaves
-      if not decays
-    }
+    mask = nn.unbox(optimizers.bert_decay_mask(params))
+    kept, decayed = (
+      {
+        '/'.join(k.key for k in path if hasattr(k, 'key'))
+        for path, x in jax.tree_util.tree_leaves_with_path(mask)
+        if x is decays
+      }
+      for decays in (False, True)
+    )
     assert {name.rsplit('/')[-1] for name in kept} == {'bias', 'scale'}
-    decayed = {
-      k.key for path, x in leaves if x for k in path if hasattr(k, 'key')
-    }
-    assert {'kernel', 'embedding', 'word', 'position', 'pooler'} <= decayed
-    assert 'norm' not in decayed and 'bias' not in decayed
     assert 'mlm_head/bias' in kept
+    assert not re.search('norm|bias', ' '.join(decayed))
+    parts = {part for name in decayed for part in name.split('/')}
+    assert {'kernel', 'embedding', 'word', 'position', 'pooler'} <= parts
+  # The two masks differ in bare vectors and in matrices of norms.
+  bare = {'w': jnp.ones((2, 2)), 'norm': jnp.ones((2, 2)), 'v': jnp.ones(2)}
+  assert optimizers.bert_decay_mask(bare) == {
+    'w': True,
+    'norm': False,
+    'v': True,
+  }
+  assert optimizers.decay_mask(bare) == {'w': True, 'norm': True, 'v': False}
 
 
 def test_matrices_decay_in_stacks_of_layers():
@@ -219,19 +227,6 @@ def test_matrices_decay_in_stacks_of_layers():
     'table': True,
   }
   assert optimizers.decay_mask(jnp.ones((2, 2)))
-
-
-def test_masks_differ_in_bare_vectors():
-  params = {
-    'w': jnp.ones((2, 2)),
-    'relative_norm': jnp.ones((2, 2)),
-    'v': jnp.ones(2),
-  }
-  assert optimizers.bert_decay_mask(params) == {
-    'w': True,
-    'relative_norm': False,
-    'v': True,
-  }
 
 
 @pytest.mark.parametrize('weighted', [False, True])

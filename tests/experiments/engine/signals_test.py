@@ -4,7 +4,6 @@
 
 import os
 import pathlib
-import platform
 import signal
 import socket
 import subprocess
@@ -66,27 +65,6 @@ with signals.sigterm_saves() as asked:
     step += 1
   assert asked()
   raise signals.Terminated(step)
-"""
-
-# A command's process: its thread for signals starts before all else.
-_SCRIPT = """
-import resource, sys, threading
-sys.argv[0] = sys.argv[1]
-import experiments
-import numpy as np
-def faults():
-  def fill():
-    for size in (1_000_000, 50_000_000):
-      np.ones(size)
-  found = []
-  for _ in range(2):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    thread = threading.Thread(target=fill)
-    thread.start()
-    thread.join()
-    found.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-  return found[1]
-print(faults())
 """
 
 
@@ -181,21 +159,3 @@ assert 'jax' not in sys.modules and 'numpy' not in sys.modules
 """
   environment = os.environ | {'PYTHONPATH': str(_ROOT)}
   subprocess.run([sys.executable, '-c', code], env=environment, check=True)
-
-
-def _faults(kind: str) -> int:
-  result = subprocess.run(
-    [sys.executable, '-c', _SCRIPT, kind],
-    check=True,
-    capture_output=True,
-    text=True,
-    env=os.environ | {'JAX_PLATFORMS': 'cpu'},
-  )
-  return int(result.stdout)
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != 'glibc', reason='glibc only')
-@pytest.mark.slow
-def test_a_command_keeps_freed_memory_in_every_thread():
-  assert _faults('library') > 100
-  assert _faults('-m') < 100

@@ -31,16 +31,6 @@ def test_a_flipped_bit_is_found(tmp_path):
     checksums.check(tmp_path / 'b.npy', expected, 'make it again')
 
 
-@pytest.fixture
-def hashed(monkeypatch):
-  """Files whose checksums were computed."""
-  found, of_file = [], checksums.of_file
-  monkeypatch.setattr(
-    checksums, 'of_file', lambda path: (found.append(path), of_file(path))[1]
-  )
-  return found
-
-
 def _store(path):
   writer = store_writer.StoreWriter(path, 'test', {})
   for i in range(2):
@@ -55,10 +45,13 @@ def _flip(file):
 
 
 @pytest.mark.parametrize(('mode', 'count'), [('once', 2), ('off', 0)])
-def test_a_file_is_compared_once(tmp_path, hashed, monkeypatch, mode, count):
-  monkeypatch.setenv(checksums.VARIABLE, mode)
+def test_a_file_is_compared_once(tmp_path, monkeypatch, mode, count):
+  hashed, of_file = [], checksums.of_file
   made = _store(tmp_path / 's')
-  hashed.clear()  # of the writer
+  monkeypatch.setenv(checksums.VARIABLE, mode)
+  monkeypatch.setattr(
+    checksums, 'of_file', lambda path: (hashed.append(path), of_file(path))[1]
+  )
   for _ in range(2):
     assert made.array('x')[:].tolist() == [*range(4), *range(4)]
     made.shard(1, 'x')

@@ -278,23 +278,3 @@ def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, how):
       with pytest.raises(executors.JobError, match='shard 4 failed 3'):
         list(found)
     assert len([*folder.iterdir()]) == times
-
-
-@with_ray
-@pytest.mark.slow
-def test_bad_input_and_unseen_folders_end_in_one_line(
-  nodes, tmp_path, monkeypatch
-):
-  cluster = ray_cluster.Cluster(address=nodes.address, workers=1)
-  executor = ray_cluster.RayExecutor(cluster)
-  for task, line in (
-    (executors_test.fails_at_three, 'Task 3 of process'),
-    (executors.Lazy(executors_test.no_such_model), 'no such model'),
-  ):
-    with pytest.raises(ValueError, match=line):
-      list(executor.run('job', task, executors_test.Calls(range(6))))
-  # What a node sees that does not share the folder.
-  executor = ray_cluster.RayExecutor(cluster, [tmp_path / 'unseen'])
-  monkeypatch.setattr(pathlib.Path, 'touch', lambda path: None)
-  with pytest.raises(ValueError, match='unseen: node 127.0.0.1 of the cluster'):
-    list(executor.run('job', abs, [(1,)]))

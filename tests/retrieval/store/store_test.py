@@ -137,21 +137,6 @@ def test_writing_what_another_process_has_published(tmp_path):
   assert os.listdir(tmp_path) == ['s']
 
 
-def test_publishing_while_another_process_begins(tmp_path, monkeypatch):
-  exists = type(tmp_path).exists
-
-  def overtaken(path):
-    found = exists(path)
-    if path.name in ('s', 'manifest.json') and not found:
-      monkeypatch.setattr(type(tmp_path), 'exists', exists)
-      _write(tmp_path / 's').publish(len(ROWS))
-    return found
-
-  monkeypatch.setattr(type(tmp_path), 'exists', overtaken)
-  late = store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
-  assert late.published and os.listdir(tmp_path) == ['s']
-
-
 def test_killed_while_publishing_loses_no_shard(tmp_path, monkeypatch):
   _write(tmp_path / 'whole').publish(len(ROWS))
 
