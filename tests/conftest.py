@@ -53,6 +53,13 @@ def pytest_addoption(parser):
   parser.addoption('--smollm2', default='', help='Folder of SmolLM2-135M.')
 
 
+@pytest.fixture(scope='module', autouse=True)
+def forget_programs():
+  """Release what a module compiled: a process stays below 2 GB."""
+  yield
+  jax.clear_caches()
+
+
 @pytest.fixture(scope='module')
 def fast():
   """Little time in the compiler, for programs that run a few times."""
