@@ -85,7 +85,7 @@ def curves(
   reader = dataclasses.replace(compared, num_neighbors=evaluate.k)
   with progress.bar('runs', 'chunks') as update:
     of_run = leakage.read_runs(reader, ids, document, update)
-  nats = [row.evaluation.chunks.nats for row in rows]
+  nats = [row.evaluation.chunk_nats for row in rows]
 
   def curves_of(values):
     where = values, num_bytes, document

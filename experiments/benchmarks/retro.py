@@ -18,7 +18,7 @@ import numpy as np
 import optax
 
 from experiments.benchmarks import retro_worker, turns
-from retro_jax.data import neighbor_lookup, samples
+from retro_jax.data import samples
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import retro as model_lib
 
@@ -108,14 +108,11 @@ def build_decode(side: str, sizes: turns.Sizes) -> turns.Steps:
     )[:, 0]
   )
 
-  def retrieve(rows, k) -> neighbor_lookup.Retrieved:
+  def retrieve(rows, k) -> list[samples.ChunkNeighbors]:
     """Return random neighbors."""
     shape = (len(rows), k, model.config.neighbor_length)
     tokens = rng.integers(1, model.config.vocab_size, shape, np.int32)
-    ids, titles = np.zeros(shape[:2], np.int64), [[''] * k for _ in rows]
-    return neighbor_lookup.Retrieved(
-      ids, ids.astype(np.float32), tokens, np.ones(shape, bool), titles
-    )
+    return [samples.given_neighbors(row, shape[-1]) for row in tokens]
 
   def cached(length: int) -> turns.Numbers:
     """Draw a text with the cache; return median CPU ms of a step by quarters."""

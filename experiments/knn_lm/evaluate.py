@@ -95,9 +95,6 @@ def look_up(
   Returns:
     The published store. Arrays: nats, targets and document [n] of the tokens
     (document: row in `documents`); distances and values [n, k].
-
-  Raises:
-    ValueError: when index, datastore and settings do not fit each other.
   """
   k, sequence_chunks = max(config.knn_lm.ks), trained.config.sequence_chunks
   stride = evaluate.stride_chunks
@@ -105,7 +102,7 @@ def look_up(
   reader = loading.chunk_reader(
     trained.config, trained.data, evaluate.split, read_k
   )
-  index = folder.open_index(pairs, config)
+  index = folder.open_index(pairs)
   fields = {
     'reader': reader.fingerprint,
     'stride_chunks': stride,
@@ -196,14 +193,7 @@ def sweep(
 def choose_tuned(
   number: int, share: float, grid: knn_lm.Grid, seed: int
 ) -> np.ndarray:
-  """Draw the documents for tuning; return [number] bool.
-
-  Args:
-    share: share of the documents to tune on.
-
-  Raises:
-    ValueError: when no document is left to tune on or to report.
-  """
+  """Draw a share of the documents for tuning; return [number] bool."""
   count = round(share * number)
   tunes = int(np.prod(grid.shape)) > 1
   if count == number or (tunes and not count):
@@ -331,7 +321,7 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
       'keys': len(pairs),
       'dimension': int(pairs.keys.shape[1]),
       'documents': pairs.num_documents,
-      'index': folder.open_index(pairs, config).report,
+      'index': folder.open_index(pairs).report,
     },
     'step': trained.step,
     'settings': dataclasses.asdict(settings),

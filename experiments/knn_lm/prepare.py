@@ -15,7 +15,6 @@ again. --config.cluster.address=auto lets a Ray cluster make the keys.
 --config.prepare.stages=datastore or index runs one stage.
 """
 
-from collections.abc import Sequence
 import dataclasses
 import functools
 
@@ -41,36 +40,6 @@ class Prepare:
   stages: str = 'all'  # or names joined by commas, in the order of `STAGES`
 
 
-def choose_documents(
-  trained: loading.TrainedRetro,
-  max_documents: int,
-  held_out: Sequence[str] = ('valid',),
-) -> tuple[windows_lib.Documents, int]:
-  """Choose the training documents that are not held out.
-
-  Returns:
-    The documents, and the number of those left out.
-
-  Raises:
-    ValueError: when no document remains.
-  """
-  train = trained.data.chunks('train')
-  documents = windows_lib.find_documents(train, max_documents)
-  hashes = key_values.document_hashes(train.tokens, documents.index)
-  leave = np.zeros(len(hashes), bool)
-  for split in held_out:
-    chunks = trained.data.chunks(split)
-    others = windows_lib.find_documents(chunks).index
-    leave |= key_values.shared(
-      hashes, key_values.document_hashes(chunks.tokens, others)
-    )
-  if leave.all():
-    raise ValueError(
-      f'{train.path}: all of {len(leave):,} documents are held out, too.'
-    )
-  return documents.take(~leave), int(leave.sum())
-
-
 class _Keys:
   """The documents of a datastore in groups, and the model that makes their keys.
 
@@ -81,27 +50,34 @@ class _Keys:
   """
 
   def __init__(self, config: Config, workdir: str):
-    self._config = config
+    self._config, settings = config, config.knn_lm
     trained = self._trained = knn_lm_task.load(config, workdir)
-    settings = config.knn_lm
     k = knn_lm_task.num_neighbors(trained, config)
     reader = loading.chunk_reader(trained.config, trained.data, 'train', k)
     self._reader, self._tokens = reader, reader.stores.chunks.tokens
-    held_out = ['valid']
-    if settings.held_out in {*trained.data.splits} - {*held_out}:
-      held_out.append(settings.held_out)
-    documents, self.left_out = choose_documents(
-      trained, settings.max_documents, held_out
-    )
+    others = {settings.held_out} & {*trained.data.splits} - {'valid'}
+    held_out = [trained.data.chunks(split) for split in ('valid', *others)]
+    train = reader.stores.chunks
+    documents = windows_lib.find_documents(train, settings.max_documents)
+    hashes = key_values.document_hashes(train.tokens, documents.index)
+    leave = np.zeros(len(hashes), bool)
+    for chunks in held_out:
+      index = windows_lib.find_documents(chunks).index
+      theirs = key_values.document_hashes(chunks.tokens, index)
+      leave |= key_values.shared(hashes, theirs)
+    if leave.all():
+      raise ValueError(
+        f'{train.path}: all of {len(leave):,} documents are held out, too.'
+      )
+    self.left_out = int(leave.sum())
     per_shard = max(1, settings.tokens_per_shard // reader.chunk_length)
-    self._groups = knn_lm.group_documents(documents, per_shard)
+    kept = documents.take(~leave)
+    self._groups = knn_lm.group_documents(kept, per_shard)
     self.counts = [int(group.count.sum()) for group in self._groups]
     self.fields = {
       **knn_lm_task.model_fields(trained, config),
       'reader': reader.fingerprint,
-      'held_out': ' '.join(
-        trained.data.chunks(split).fingerprint for split in held_out
-      ),
+      'held_out': ' '.join(chunks.fingerprint for chunks in held_out),
       'stride_chunks': settings.stride_chunks,
       'batch_size': settings.batch_size,
       'max_documents': settings.max_documents,
@@ -164,7 +140,7 @@ def build_datastore(
 def build_index(
   config: Config, workdir: str, folder: knn_lm_task.Folder
 ) -> stages.Rows:
-  """Builds, measures and publishes the index of the keys."""
+  """Build, measure and publish the index of the keys."""
   del workdir
   settings, index = config.knn_lm, config.knn_lm.index
   pairs = key_values.KeyValueStore(folder.datastore)
@@ -177,8 +153,14 @@ def build_index(
       at=index.recall_at,
       num_queries=index.num_queries,
     )
-    folder.check_recall(settings, recall)
-    return {knn_lm_task.recall_name(settings): round(recall, 4)}
+    name = f'recall@{index.recall_at} of {max(settings.ks)} found'
+    if recall < index.recall_floor:
+      raise ValueError(
+        f'{folder.index}: {name} is {recall:.4f}, below knn_lm.index.recall_floor='
+        f'{index.recall_floor}; raise knn_lm.index.scann.num_leaves_to_search or '
+        'num_to_rescore, or set knn_lm.index.searcher=exact.'
+      )
+    return {name: round(recall, 4)}
 
   index_lib.build_index(
     folder.index,
@@ -189,7 +171,7 @@ def build_index(
     accept=measure,
     executor=cluster.executor(config, folder.root),
   )
-  found = folder.open_index(pairs, config)
+  found = folder.open_index(pairs)
   return [(name, str(value)) for name, value in found.report.items()]
 
 

@@ -41,7 +41,6 @@ from retro_jax.trained import loading
 FILE = 'compare.json'
 Compare = retro_evaluate.Evaluate
 Seeds = list[evaluate_lib.Evaluation]  # of one row
-_MODES = ('on', 'off', 'shuffled', 'oracle')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,21 +62,16 @@ _OPTIONS = {
   'k': named_runs.number(int, 0, float('inf')),
   'part': named_runs.one_of(chunks_lib.PARTS),
   'share': named_runs.number(float, 0, 1),
-  'retrieval': named_runs.one_of(_MODES),
+  'retrieval': named_runs.one_of(evaluate_lib.RETRIEVALS),
 }
 _EXPECTED = (
-  'source=NAME, data=DIR, k=N (from 1), part=PART, one of '
-  f'{chunks_lib.PARTS}, share=S (above 0, at most 1) or '
-  f'retrieval=MODE, one of {_MODES}'
+  f'source=NAME, data=DIR, k=N (from 1), part=PART of {chunks_lib.PARTS}, share=S '
+  f'(above 0, at most 1) or retrieval=MODE of {evaluate_lib.RETRIEVALS}'
 )
 
 
 def parse(values: Sequence[str]) -> dict[str, list[Run]]:
-  """Return the runs of each name.
-
-  Raises:
-    ValueError: for a text of another form, or options that do not fit the run.
-  """
+  """Return the runs of each name; ValueError for a text of another form."""
   found = named_runs.parse(values, _OPTIONS, _EXPECTED)
   rows = {name: [Run(**run) for run in runs] for name, runs in found.items()}
   for run in itertools.chain(*rows.values()):
@@ -155,11 +149,7 @@ def compare(
   evaluate: Compare,
   values: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-  """Print the table of --row, write the file and return its content.
-
-  Raises:
-    ValueError: for rows that do not fit.
-  """
+  """Print the table of --row, write the file and return its content."""
   stages.check_alone()
   given = parse(values or flags.FLAGS.row)
   for one in itertools.chain(*given.values()):
@@ -172,32 +162,34 @@ def compare(
   for one, two in itertools.combinations(rows, 2):
     minus[two][one] = found = _minus(two, rows[two], one, rows[one])
     minus[one][two] = named_runs.mirrored(found)
-  content, lines, first = [], [], next(iter(rows))
-  for name, seeds in rows.items():
-    summary = _mean(seeds).summary()
-    content.append(
-      {
-        'name': name,
-        'runs': [dataclasses.asdict(run) for run in given[name]],
-        **summary,
-        'bits_per_byte_of_seeds': [x.bits_per_byte for x in seeds],
-        'minus': minus[name],
-      }
-    )
-    cells = [name, f'{summary["bits_per_byte"]:.4f}', '', '', '']
-    if name != first:
-      x = minus[name][first]
+  content = [
+    {
+      'name': name,
+      'runs': [dataclasses.asdict(run) for run in given[name]],
+      **_mean(seeds).summary(),
+      'bits_per_byte_of_seeds': [x.bits_per_byte for x in seeds],
+      'minus': minus[name],
+    }
+    for name, seeds in rows.items()
+  ]
+  _print(content)
+  found = {'rows': content, 'settings': dataclasses.asdict(evaluate)}
+  reports.write_json(pathlib.Path(workdir) / FILE, found)
+  return found
+
+
+def _print(content: Sequence[dict[str, Any]]) -> None:
+  one, lines = content[0], []
+  for row in content:
+    cells = [row['name'], f'{row["bits_per_byte"]:.4f}', '', '', '']
+    if x := row['minus'].get(one['name']):
       cells[2:4] = f'{x["mean"]:+.4f}', f'[{x["low"]:+.4f}, {x["high"]:+.4f}]'
       cells[4] = ' '.join(f'{each:+.4f}' for each in x['of_seeds'])
     lines.append(cells)
-  one = content[0]
   reports.print_table(
     ('row', 'bits/byte', 'minus first', 'interval', 'of each seed'),
     lines,
     title=f'{one["documents"]:,} held-out documents, {one["bytes"]:,} bytes',
-    caption=f'Minus first: bits per byte less those of {first!r}; interval: '
+    caption=f'Minus first: bits per byte less those of {one["name"]!r}; interval: '
     '95 % of a paired bootstrap over documents, of the mean over seeds.',
   )
-  found = {'rows': content, 'settings': dataclasses.asdict(evaluate)}
-  reports.write_json(pathlib.Path(workdir) / FILE, found)
-  return found

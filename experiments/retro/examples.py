@@ -35,10 +35,8 @@ from experiments.engine import progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers
-from retro_jax.data import samples
-from retro_jax.decoding import decode
 from retro_jax.evaluation import continuations
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 
 WORD_TOKENS = 16  # drawn for each text; only a longer last word gets more
 PROMPT = '\n\nTL; DR:'
@@ -52,24 +50,14 @@ class Mode:
   name: str  # of the row
   retrieval: str  # 'on' or 'off'
   num_neighbors: int  # k
-  trained: loading.TrainedRetro
-  # finds the neighbors of tokens; None without retrieval
-  retrieve: samples.RetrieveFn | None
+  trained: language_model.LanguageModel
   workdir: str  # of the model's run
 
 
 def read(
   examples: retro_evaluate.Examples, *fields: tuple[str, ...]
 ) -> list[tuple[str, ...]]:
-  """Read the examples that a config names.
-
-  Args:
-    fields: names of each field, of which a record has the first one that it has.
-
-  Raises:
-    FileNotFoundError: for a missing file.
-    ValueError: for a bad line, or an empty file.
-  """
+  """Read the examples that a config names; each field has one of some names."""
   path, found = pathlib.Path(examples.path), []
   if not path.is_file():
     wanted = ' and '.join('|'.join(names) for names in fields)
@@ -97,16 +85,11 @@ def modes(
     runs[evaluate.baseline_workdir] = baseline
   for run, one in runs.items():
     for name, retrieval, k in retro_evaluate.on_and_off(one, [evaluate.k]):
-      retrieve = k and one.data.datastore.lookup(one.config).retrieve_tokens
-      yield Mode(name, retrieval, k, one, retrieve or None, run)
+      yield Mode(name, retrieval, k, one, run)
 
 
 def split(text: str) -> tuple[str, str]:
-  """Return all words but the last, and the last word.
-
-  Raises:
-    ValueError: for a text of fewer than two words.
-  """
+  """Return all words but the last, and the last word."""
   parts = text.rstrip().rsplit(None, 1)
   if len(parts) < 2:
     raise ValueError(f'LAMBADA: {text!r} has no word before its last one.')
@@ -123,42 +106,27 @@ def last_words(
   mode: Mode, examples: list[tuple[str, str]], batch_size: int
 ) -> list[str]:
   """The word with which a model continues each context."""
-  trained = mode.trained
-  tokenizer = trained.data.tokenizer
-  prompts = [
-    [tokenizer.bos_id, *tokenizer.encode(given).ids.tolist()]
-    for given, _ in examples
-  ]
+  tokenizer, k = mode.trained.data.tokenizer, mode.num_neighbors
   # One bound for all texts, or a word would depend on the others' targets. One
   # token after the longest word's shows whether it has ended.
   longest = max(len(tokenizer.encode(f' {word}').ids) for _, word in examples)
-  sampling = decode.SamplingConfig(
-    max_new_tokens=max(WORD_TOKENS, longest + 1),
-    temperature=0.0,
-    num_neighbors=mode.num_neighbors,
-    context_chunks=max(2, trained.config.sequence_chunks),
-    **loading.special_ids(tokenizer),
-  )
   # Equal lengths together, so that few programs are compiled.
-  order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-  words = [''] * len(prompts)
-  size = min(batch_size, len(prompts))
-  params = jax.device_put(trained.params)
-  with progress.bar(f'last words, {mode.name}', 'texts') as update:
-    for low in range(0, len(order), size):
-      chosen = order[low : low + size]
-      filled = chosen + chosen[-1:] * (size - len(chosen))
-      found = decode.sample(
-        trained.model,
-        params,
-        [prompts[i] for i in filled],
-        sampling,
-        retrieve=mode.retrieve,
-      )
-      for i, sample in zip(chosen, found, strict=False):
-        words[i] = first_word(tokenizer.decode(sample.new_tokens))
-      update(low + len(chosen), len(order))
-  return words
+  lengths = [len(tokenizer.encode(given).ids) for given, _ in examples]
+  order = np.argsort(lengths, kind='stable').tolist()
+  with progress.bar(f'last words, {mode.name}', 'tokens') as update:
+    found = mode.trained.sample(
+      [examples[i][0] for i in order],
+      neighbors=None if k else [],
+      num_neighbors=k,
+      batch_size=batch_size,
+      max_new_tokens=max(WORD_TOKENS, longest + 1),
+      temperature=0.0,
+      progress=update,
+    )
+  words = {
+    i: first_word(x.completion) for i, x in zip(order, found, strict=True)
+  }
+  return [words[i] for i in range(len(examples))]
 
 
 def encode(tokenizer, article: str, text: str) -> continuations.Continuation:
@@ -185,14 +153,17 @@ def summary_nats(
     num_neighbors=mode.num_neighbors,
     batch_size=evaluate.examples.batch_size,
   )
-  params = jax.device_put(trained.params)
+  params, retrieve = jax.device_put(trained.params), None
+  if mode.num_neighbors:
+    lookup = trained.data.datastore.lookup(trained.config)
+    retrieve = lookup.retrieve_tokens
   nll = functools.partial(loading.batch_nll, trained.model, params)
   with progress.bar(f'summaries, {mode.name}', 'texts') as update:
     return continuations.score(
       lambda row: nll(row).sum(-1),
       [encode(trained.data.tokenizer, *example) for example in examples],
       settings,
-      retrieve=mode.retrieve,
+      retrieve=retrieve,
       progress=update,
     )
 

@@ -6,22 +6,20 @@
 
 runs every unfinished stage; --config.prepare.stages=index,neighbors runs those
 alone. A killed command continues when run again. The checksums of published stores
-are compared first, as config.verify says. Shards are made in this process and in
-config.tokens.num_processes, in --config.cluster.workers=N processes of this machine,
-or on a Ray cluster (--config.cluster.address=auto).
+are compared first. Shards are made in this process and in config.tokens.num_processes,
+in --config.cluster.workers=N processes, or on a Ray cluster
+(--config.cluster.address=auto).
 
 --config.neighbors.source=bm25 (or another of docs/retrieval.md) finds the neighbors of
-another source; run the stages index and neighbors once for each. The source colbert
-needs --config.neighbors.colbert=DIR, a run of a ColBERT.
---config.neighbors.reranker=DIR, a run of a cross-encoder, orders the first
---config.neighbors.candidates of them anew.
+another source; run the stages index and neighbors once for each. colbert needs
+--config.neighbors.colbert=DIR, a run of a ColBERT. --config.neighbors.reranker=DIR, a
+run of a cross-encoder, orders the first --config.neighbors.candidates of them anew.
 
 With --config.prepare.evaluation.name=NAME the corpus of
---config.prepare.evaluation.corpus becomes an evaluation set of that name, for
+--config.prepare.evaluation.corpus becomes an evaluation set, for
 --config.evaluate.split=NAME. With --config.deduplicate.threshold above 0, training
-documents that resemble a held-out document or a document of that set are left out, of
-the datastore too. Name the set from the first run on: documents of an existing
-datastore are not taken out later.
+documents that resemble a held-out document or one of that set are left out, of the
+datastore too. Name the set from the first run on: an existing datastore stays.
 """
 
 from collections.abc import Callable, Sequence
@@ -178,8 +176,7 @@ def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
   logging.warning(
     f'{other.path}: the training documents were prepared without a look at this '
     'evaluation set and may contain parts of it; to leave them out, prepare another '
-    'data_dir with this config.prepare.evaluation.name and deduplicate.threshold from the first '
-    'run on.'
+    'data_dir with this config.prepare.evaluation.name from the first run on.'
   )
   return [(f'near-duplicates of {other.path.name}', 'not looked for')]
 
@@ -297,11 +294,7 @@ def tokenize_evaluation(
 def prepare_evaluation(
   config: Config, data: Folder, evaluation: Evaluation
 ) -> Rows:
-  """Prepare an evaluation set of another corpus, with neighbors in the datastore.
-
-  A document does not get chunks of a training document with the same id as
-  neighbors.
-  """
+  """Prepare an evaluation set of another corpus, with neighbors in the datastore."""
   tokens = tokenize_evaluation(config, data, evaluation)
   if tokens is None:
     return [('evaluation set', 'not named')]
@@ -334,11 +327,7 @@ _WITH_EVALUATION = ('duplicates', 'evaluation')
 
 
 def verify(data: Folder) -> Rows:
-  """Compare the checksums of what is published.
-
-  Raises:
-    ValueError: naming the first file that is missing or damaged.
-  """
+  """Compare the checksums of what is published; ValueError names a damaged file."""
   rows = stages.verify_stores(data.root)
   if data.path('index').exists():
     index_lib.open_index(data.path('index'), cluster='')

@@ -70,10 +70,7 @@ def show_table(
 
 
 class Stream:
-  """Prints samples one after another while they are written.
-
-  The neighbors of a chunk stand between it and the first token that sees them.
-  """
+  """Prints samples while they are written, neighbors before the token that sees them."""
 
   def __init__(
     self,
@@ -82,11 +79,7 @@ class Stream:
     metric: Callable[[], str],
     names: Sequence[str],
   ):
-    """Take the ids of the prompts, '' for none.
-
-    Args:
-      metric: of the index; called when something was retrieved from it.
-    """
+    """Take the ids of the prompts, '' for none, and what tells the index's metric."""
     self._console, self._tokenizer = console, tokenizer
     self._metric, self._names, self._number = metric, list(names), 0
     self._waiting: list[str] = []  # the prompt's chunks, not yet printed

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.engine import loop, tasks
 from experiments.retro.config import Config
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, store
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import (
   config as config_lib,
@@ -135,11 +135,7 @@ def without_data(
 
 
 def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
-  """Bind model, loss and data.
-
-  Raises:
-    ValueError: for settings that do not fit each other or the data.
-  """
+  """Bind model, loss and data."""
   model_cfg = loading.model_config(config, data.vocab_size)
   readers = {
     s: loading.chunk_reader(config, data, s) for s in ('train', 'valid')
@@ -160,8 +156,11 @@ def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
 
   fields = _model_fields(config, model_cfg, k) | {
     'dataset': dataset,
-    'pipeline_fingerprint': pipeline.fingerprint(
-      readers['train'], sequence_chunks=config.sequence_chunks
+    'pipeline_fingerprint': store.fingerprint(
+      {
+        'reader': readers['train'].fingerprint,
+        'sequence_chunks': config.sequence_chunks,
+      }
     ),
     'index_version': data.neighbors_index if config.retrieval else '',
     'fingerprints': data.fingerprints(config.retrieval),

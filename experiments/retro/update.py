@@ -6,15 +6,14 @@
     --documents=changes.jsonl --delete=ID --output=DATA
 
 Documents of --documents (JSON lines with the fields of config.corpus) replace those
-of the same id, or are added at the end; --delete, which may repeat, removes
-documents. Given documents go into the datastore even where their id would be held
-out. DATA becomes a data folder of its own with indices of its own: only chunks with new
-text are embedded, and, where the old data have BM25, TF-IDF or ColBERT, analysed for
-these (ColBERT keeps its centroids). The first search by topics fits them. The old data stay unchanged; with --config.data_dir=DATA any command retrieves
-from the new data.
-Evaluation also needs the neighbors of the held-out documents:
-experiments.prepare with --config.data_dir=DATA and
---config.prepare.stages=vectors,neighbors finds them.
+of the same id, or are added at the end, even where their id would be held out;
+--delete, which may repeat, removes documents. DATA becomes a data folder of its own
+with indices of its own: only chunks with new text are embedded, and, where the old
+data have BM25, TF-IDF or ColBERT, analysed for these (ColBERT keeps its centroids). The
+first search by topics fits them. The old data stay unchanged; with
+--config.data_dir=DATA any command retrieves from the new data. Evaluation also needs
+the neighbors of the held-out documents: experiments.prepare with
+--config.data_dir=DATA and --config.prepare.stages=vectors,neighbors finds them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,11 +25,7 @@ import numpy as np
 from experiments.engine import changed_documents, progress
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval import tokenization
-from retrieval.index import (
-  index as index_lib,
-  reuse,
-  vectors as vectors_lib,
-)
+from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -52,10 +47,6 @@ def change(
 
   Returns:
     Documents added, changed and deleted; chunks reused and embedded by this call.
-
-  Raises:
-    ValueError: for an id that is given twice or cannot be deleted, an empty
-      text, a tokenizer that loses part of a text, or a folder of other data.
   """
   with changed_documents.changing(
     root, old, old.tokens, lambda: _all_documents(old), documents, delete
@@ -69,17 +60,15 @@ def change(
     counts |= {f'chunks reused in {kind}': n for kind, n in copied.items()}
     if not old.path('vectors-train').exists():
       return counts
-    embedder = reuse.ReusedTexts(
-      datastore_lib.load_embedder(config.embedder),
-      old.chunks('train'),
-      old.datastore.vectors('train'),
-    )
+    made = old.datastore.vectors('train')
+    embedder = datastore_lib.load_embedder(config.embedder)
+    embedder = reuse.ReusedTexts(embedder, old.chunks('train'), made)
     with progress.bar('vectors', 'chunks') as shown:
       vectors = vectors_lib.build_vector_store(
         data.path('vectors-train'),
         data.chunks('train'),
         embedder,
-        dtype=old.datastore.vectors('train').fields['dtype'],
+        dtype=made.fields['dtype'],
         progress=shown,
       )
     index_lib.build_index(

@@ -123,16 +123,16 @@ def _retrieve(lookup, questions, count) -> list[dpr_json.Result]:
       answers=question.answers,
       contexts=tuple(
         dpr_json.Context(
-          id=str(found.ids[i, n]),
-          title=found.titles[i][n],
-          text=lookup.tokenizer.decode(found.tokens[i, n][found.mask[i, n]]),
-          score=float(found.scores[i, n]),
+          id=str(own.ids[n]),
+          title=own.titles[n],
+          text=lookup.tokenizer.decode(own.tokens[n][own.mask[n]]),
+          score=float(own.scores[n]),
         )
         for n in range(count)
-        if found.ids[i, n] >= 0
+        if own.ids[n] >= 0
       ),
     )
-    for i, question in enumerate(questions)
+    for question, own in zip(questions, found, strict=True)
   ]
 
 

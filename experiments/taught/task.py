@@ -6,14 +6,13 @@
     --config.retriever.language_model=MODEL --workdir=DIR
 
 MODEL is a run of RETRO, of its baseline, or a decoder that import_decoder wrote, and
-stays as it is. A RETRO reads each of the nearest chunks alone; a baseline or an
-imported decoder reads it before the chunk that asks. The embedder learns to give the
-chunks that lower the loss of the following chunk the larger scores
-(config.retriever.objective: replug_lsr, Shi et al. 2023; emdr2, Sachan et al. 2021;
-pdist, Izacard et al. 2022). Data are those of that run, or of --config.data_dir, with
-dense neighbors. With --config.retriever.refresh_every=N all chunks are embedded and
-searched anew every N steps, in DIR/index. A killed command continues bit for bit when
-run again.
+stays as it is. A RETRO reads each of the nearest chunks alone; another model reads it
+before the chunk that asks. The embedder learns to give the chunks that lower the loss
+of the following chunk the larger scores (config.retriever.objective: replug_lsr, Shi
+et al. 2023; emdr2, Sachan et al. 2021; pdist, Izacard et al. 2022). Data are those of
+that run, or of --config.data_dir, with dense neighbors. With
+--config.retriever.refresh_every=N all chunks are embedded and searched anew every N
+steps, in DIR/index. A killed command continues bit for bit when run again.
 
 The taught embedder is the folder DIR/embedder, for
 
@@ -38,11 +37,7 @@ import numpy as np
 from experiments.engine import loop, stages, tasks
 from experiments.taught import versions
 from experiments.taught.config import Config, Retriever
-from retrieval.nn import (
-  bert,
-  embedders,
-  objectives,
-)
+from retrieval.nn import bert, embedders, objectives
 from retrieval.store import store
 from retro_jax.data import (
   candidate_rows,
@@ -76,12 +71,7 @@ def train(config: Config, workdir: str) -> None:
 
 
 def load_teacher(config: Config) -> loading.TrainedRetro:
-  """Load the language model that teaches, with the dense neighbors of its data.
-
-  Raises:
-    FileNotFoundError: when there is no checkpoint or no data.
-    ValueError: when no model is named.
-  """
+  """Load the language model that teaches, with the dense neighbors of its data."""
   workdir = config.retriever.language_model
   if not workdir:
     raise ValueError(
@@ -94,11 +84,7 @@ def load_teacher(config: Config) -> loading.TrainedRetro:
 def load_embedder(
   config: Config, data: retro_data.DataFolder
 ) -> embedders.Embedder:
-  """Load the embedder that training starts from.
-
-  Raises:
-    ValueError: when the data's vectors are of another embedder.
-  """
+  """Load the embedder that training starts from, which made the data's vectors."""
   found = datastore_lib.load_embedder(config.embedder)
   made_with = data.datastore.vectors('train').fields['embedder']
   if made_with != found.fingerprint:
@@ -146,25 +132,25 @@ class _Candidates:
     self._reader: candidate_rows.CandidateReader | None = None
 
   def serve(self, data: retro_data.DataFolder) -> None:
-    """Read candidates from now on in a data folder; opens its stores.
-
-    Raises:
-      ValueError: for fewer neighbors than candidates.
-    """
+    """Read candidates from now on in a data folder; opens its stores."""
     self._reader = candidate_rows.CandidateReader(
-      {split: self.reader(data, split) for split in candidate_rows.SPLITS},
+      self.readers(data),
       self._teacher.data.tokenizer,
       self._embedder,
       self._settings.max_length,
     )
 
-  def reader(
-    self, data: retro_data.DataFolder, split: str
-  ) -> pipeline.ChunkReader:
-    found = loading.chunk_reader(
-      self._teacher.config, data, split, self._settings.num_candidates
-    )
-    _ = found.stores
+  def readers(
+    self, data: retro_data.DataFolder
+  ) -> dict[str, pipeline.ChunkReader]:
+    """Open the reader of each split; ValueError for fewer neighbors than asked."""
+    config, k = self._teacher.config, self._settings.num_candidates
+    found = {
+      split: loading.chunk_reader(config, data, split, k)
+      for split in candidate_rows.SPLITS
+    }
+    for reader in found.values():
+      _ = reader.stores
     return found
 
   def complete(
@@ -192,15 +178,11 @@ def make_task(
   embedder: embedders.Embedder,
   workdir: str | os.PathLike,
 ) -> tasks.Task:
-  """Bind embedder, language model, loss, data and index.
-
-  Raises:
-    ValueError: for settings that do not fit each other or the data.
-  """
+  """Bind embedder, language model, loss, data and index."""
   settings, data = config.retriever, teacher.data
   stages.check_alone()
   found = _Candidates(settings, teacher, embedder)
-  readers = {s: found.reader(data, s) for s in candidate_rows.SPLITS}
+  readers = found.readers(data)
 
   def dataset(split):
     return candidate_rows.make_dataset(

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search in a data folder's training chunks: vectors, indices and retrievers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import os
 import pathlib
 from typing import Any
 
-from retrieval import searchers
+import numpy as np
+
+from retrieval import searchers, tokenization
 from retrieval.index import (
   datastore_subsets,
   index as index_lib,
@@ -24,7 +26,8 @@ from retrieval.search import (
   retriever as retriever_lib,
 )
 from retrieval.store import store
-from retro_jax.data import folder as folder_lib, neighbor_lookup
+from retrieval.text import chunks as chunks_lib
+from retro_jax.data import folder as folder_lib, samples
 
 
 def load_embedder(config: folder_lib.Embedder) -> embedders.Embedder:
@@ -35,6 +38,45 @@ def load_embedder(config: folder_lib.Embedder) -> embedders.Embedder:
     normalize=config.normalize,
     dtype=config.dtype or None,
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class NeighborLookup:
+  """Retrieves neighbors for new text."""
+
+  retriever: retriever_lib.Retriever
+  datastore: chunks_lib.ChunkStore
+  tokenizer: tokenization.Tokenizer
+  neighbor_length: int  # r, tokens of a neighbor with its continuation
+  # part of a neighbor that is read, one of `chunks.PARTS`
+  neighbor_part: str = 'full'
+
+  def check_stored(self, k: int) -> None:
+    """Raise ValueError for more neighbors than there are chunks."""
+    if k > (stored := len(self.datastore)):
+      raise ValueError(
+        f'{self.datastore.path}: num_neighbors {k} is more than its {stored:,} '
+        'chunks.'
+      )
+
+  def retrieve(
+    self, texts: Sequence[str], k: int
+  ) -> list[samples.ChunkNeighbors]:
+    """Retrieve the k nearest chunks of each text; a blank text finds none."""
+    self.check_stored(k)
+    ids, scores = self.retriever.search(texts, k)
+    tokens, mask = self.datastore.gather(
+      ids, self.neighbor_length, self.neighbor_part
+    )
+    titles = [self.datastore.titles(row) for row in ids]
+    found = zip(ids, scores, tokens, mask, titles, strict=True)
+    return [samples.ChunkNeighbors(*row) for row in found]
+
+  def retrieve_tokens(
+    self, rows: Sequence[np.ndarray], k: int
+  ) -> list[samples.ChunkNeighbors]:
+    """Retrieve for arrays of token ids, special tokens included."""
+    return self.retrieve([self.tokenizer.decode(row) for row in rows], k)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +108,9 @@ class Datastore:
     name = self.folder.source_name
     return self.index.searcher.metric if name == 'dense' else name
 
-  def lookup(self, config: Any) -> neighbor_lookup.NeighborLookup:
+  def lookup(self, config: Any) -> NeighborLookup:
     """The look-up of neighbors in this folder's datastore, for new text."""
-    return neighbor_lookup.NeighborLookup(
+    return NeighborLookup(
       self.retriever(config),
       self.folder.chunks('train'),
       self.folder.tokenizer,

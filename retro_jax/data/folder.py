@@ -53,9 +53,8 @@ class Embedder:
   path: str = ''  # '' is the packaged all-MiniLM-L6-v2
   max_length: settings.Size = 128  # wordpieces of a chunk
   normalize: bool = settings.rare(True)
-  dtype: Literal['', settings.Dtype] = settings.rare(
-    'float32'
-  )  # '': of the checkpoint
+  # '': of the checkpoint
+  dtype: Literal['', settings.Dtype] = settings.rare('float32')
   vectors_dtype: settings.Dtype = 'float32'  # as stored
 
 
@@ -70,13 +69,10 @@ class Neighbors:
   colbert: str = ''  # of colbert: run of its model; '': as the index was made
   # run whose model orders the first candidates of the source anew; '': none
   reranker: str = ''
-  candidates: Annotated[int, settings.Range(1, 2**16)] = settings.rare(
-    50
-  )  # that it orders
+  # that it orders
+  candidates: Annotated[int, settings.Range(1, 2**16)] = settings.rare(50)
   stored: Annotated[int, settings.Range(1, 2**16)] = 10  # for each chunk
-  validate: settings.Share = settings.rare(
-    0.01
-  )  # share recomputed and compared
+  validate: settings.Share = settings.rare(0.01)  # recomputed and compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,25 +96,23 @@ class DataFolder(data_folder.DataFolder):
     return tokens_lib.TokenStore(self.path('tokens'))
 
   @property
+  def _has_documents(self) -> bool:
+    return self.path('tokens').exists() or not self.has_tokenizer
+
+  @property
   def vocab_size(self) -> int:
     """Ids of the tokenizer, which may be here before any document."""
-    if self.path('tokens').exists() or not self.has_tokenizer:
-      return self.tokens.vocab_size
-    return self.tokenizer.vocab_size
+    return (self.tokens if self._has_documents else self.tokenizer).vocab_size
 
   @property
   def tokenizer_fingerprint(self) -> str:
     """Fingerprint in the token store, or of the tokenizer before there is one."""
-    if self.path('tokens').exists() or not self.has_tokenizer:
+    if self._has_documents:
       return self.tokens.tokenizer_fingerprint
     return self.tokenizer.fingerprint
 
   def check_tokenizer(self) -> None:
-    """Compare the tokenizer with that of the documents, if there are any.
-
-    Raises:
-      ValueError: when the tokenizers differ.
-    """
+    """Raise ValueError for another tokenizer than that of the documents."""
     if self.path('tokens').exists():
       self.tokens.check_tokenizer(self.tokenizer)
 
@@ -166,11 +160,7 @@ class DataFolder(data_folder.DataFolder):
     return f'{self.source}+{pathlib.Path(self.reranker).name.replace(".", "_")}'
 
   def neighbors(self, split: str) -> neighbor_store.NeighborStore:
-    """Neighbors of a split's chunks in the datastore.
-
-    Raises:
-      ValueError: when they are of other chunks.
-    """
+    """Neighbors of a split's chunks; ValueError where they are of other chunks."""
     queries, datastore = (
       self.chunks(name) if self.path(f'chunks-{name}').is_dir() else None
       for name in (split, 'train')
@@ -189,8 +179,5 @@ class DataFolder(data_folder.DataFolder):
 
   @property
   def neighbors_index(self) -> str:
-    """Fingerprint of the index that found the training chunks' neighbors.
-
-    The neighbor store has it, so the index itself stays closed.
-    """
+    """Fingerprint of the index that found the training chunks' neighbors."""
     return self.neighbors('train').store.fields['index']

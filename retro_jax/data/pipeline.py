@@ -58,8 +58,7 @@ class ChunkReader:
   def stores(self) -> types.SimpleNamespace:
     """The open stores: chunks, and with neighbors also those and datastore.
 
-    Raises:
-      ValueError: when they do not belong together or hold too few neighbors.
+    ValueError where they do not belong together or hold too few neighbors.
     """
     chunks = chunks_lib.ChunkStore(self.chunks)
     if not self.num_neighbors:
@@ -183,8 +182,7 @@ class Sequences:
 
   reader: ChunkReader  # of the chunks
   sequence_chunks: int  # l
-  # empty rows are added up to a multiple of this, so that every process has
-  # equally many whole batches in one pass
+  # empty rows are added, so that all processes have equally many whole batches
   multiple_of: int = 1
 
   def __len__(self) -> int:
@@ -236,7 +234,7 @@ def make_dataset(
   train: bool,
   process_count: int = 1,
   **settings,
-) -> Iterable[dict[str, np.ndarray]]:
+) -> Iterable[Row]:
   """Batches of `Sequences`; the other arguments are those of `batches`."""
   multiple_of = process_count if train else batch_size
   return batches(
@@ -258,8 +256,8 @@ def batches(
   process_index: int = 0,
   process_count: int = 1,
   choose: Callable[[Row, np.random.Generator], Row] | None = None,
-) -> Iterable[dict[str, np.ndarray]]:
-  """Batches of the rows of a random-access source.
+) -> Iterable[Row]:
+  """Batches of the rows of a random-access source, [batch_size / process_count, ...].
 
   Args:
     train: shuffled anew in every pass and without end; otherwise one pass in
@@ -268,12 +266,6 @@ def batches(
       be parsed if there are any.
     process_count: processes that share a batch.
     choose: changes a row by random numbers, which differ in every pass.
-
-  Returns:
-    A dataset of rows, [batch_size / process_count, ...].
-
-  Raises:
-    ValueError: for a batch that cannot be shared.
   """
   if batch_size % process_count:
     raise ValueError(
@@ -306,13 +298,3 @@ def _start_worker(index: int, count: int) -> None:
   """Leave all signals to the trainer: it may save before it ends."""
   del index, count
   children.exit_with_parent((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-
-
-def fingerprint(reader: ChunkReader, *, sequence_chunks: int) -> str:
-  """Hash of the rows that a reader gives.
-
-  Grain would read on from a saved position of another stream without a word. Seed,
-  batch size, workers and process count, too, are for the caller to compare.
-  """
-  fields = {'reader': reader.fingerprint, 'sequence_chunks': sequence_chunks}
-  return store.fingerprint(fields)

@@ -10,17 +10,13 @@ import dataclasses
 
 import numpy as np
 
-from retro_jax.data import neighbor_lookup
-
-# Token rows of complete chunks, k -> their neighbors.
-RetrieveFn = Callable[[Sequence[np.ndarray], int], neighbor_lookup.Retrieved]
 # Tokens -> their text.
 DetokenizeFn = Callable[[Sequence[int]], str]
 
 
 @dataclasses.dataclass(frozen=True)
 class ChunkNeighbors:
-  """Neighbors that one complete chunk retrieved, or was given."""
+  """Neighbors that one complete chunk retrieved, best first, or was given."""
 
   ids: np.ndarray  # [N] int64 chunk ids, -1 for a missing or given neighbor
   # [N] float32, larger is better; -inf for a missing or given neighbor
@@ -30,22 +26,22 @@ class ChunkNeighbors:
   titles: list[str]  # [N] of the neighbors' documents
 
 
+# Token rows of complete chunks, k -> the neighbors of each.
+RetrieveFn = Callable[[Sequence[np.ndarray], int], list[ChunkNeighbors]]
+
+
 def given_neighbors(
   passages: Sequence[Sequence[int] | np.ndarray],
   neighbor_length: int,
   titles: Sequence[str] = (),
   at_least: int = 0,
 ) -> ChunkNeighbors:
-  """Passages of one's own as the neighbors of a chunk.
+  """Passages of one's own, their first R tokens, as the neighbors of a chunk.
 
   Args:
-    passages: token ids; tokens after the first R are left out.
     neighbor_length: R, of the model.
     titles: to be shown; default ''.
     at_least: N, if there are fewer passages; the others are missing.
-
-  Raises:
-    ValueError: for a passage without tokens.
   """
   count = max(len(passages), at_least)
   tokens = np.zeros((count, neighbor_length), np.int32)
@@ -62,12 +58,6 @@ def given_neighbors(
     mask,
     [*titles, *[''] * (count - len(titles))],
   )
-
-
-def by_chunk(found: neighbor_lookup.Retrieved) -> list[ChunkNeighbors]:
-  """Return the neighbors of each chunk of a search."""
-  fields = found.ids, found.scores, found.tokens, found.mask, found.titles
-  return [ChunkNeighbors(*chunk) for chunk in zip(*fields, strict=True)]
 
 
 def stack(

@@ -42,22 +42,14 @@ class Documents:
 def find_documents(
   chunks: chunks_lib.ChunkStore, max_documents: int = 0
 ) -> Documents:
-  """All documents of a chunk store, or a number of them evenly spread.
-
-  Args:
-    max_documents: at most so many; 0 for all.
-
-  Raises:
-    ValueError: when the chunk store is empty.
-  """
+  """All documents of a chunk store, or at most `max_documents`, evenly spread."""
   index, first, base = [], [], 0
-  for shard in range(chunks.store.num_shards):
-    ids = np.arange(base, base + chunks.store.rows('document')[shard])
-    documents = chunks.documents(ids)
+  for count in chunks.store.rows('document'):  # a document is within a shard
+    documents = chunks.documents(np.arange(base, base + count))
     starts = np.flatnonzero(np.diff(documents, prepend=-1))
     index.append(documents[starts])
     first.append(base + starts)
-    base += len(documents)
+    base += count
   if not base:
     raise ValueError(f'{chunks.path}: holds no chunk to evaluate.')
   index, first = np.concatenate(index), np.concatenate(first)
@@ -96,13 +88,8 @@ def make_windows(
 ) -> Windows:
   """Cut documents into windows that score every token once.
 
-  Args:
-    sequence_chunks: most chunks of a window.
-    stride_chunks: chunks between the starts of windows; what a window scores
-      beyond the first has at least sequence - stride chunks of context.
-
-  Raises:
-    ValueError: for a stride outside 1..sequence_chunks.
+  What a window scores beyond the first has at least sequence - stride chunks of
+  context.
   """
   if not 1 <= stride_chunks <= sequence_chunks:
     raise ValueError(
@@ -125,11 +112,7 @@ def make_windows(
 def pack_windows(
   counts: Sequence[int], sequence_chunks: int
 ) -> Iterator[list[int]]:
-  """Pack windows into rows: each into the row it fills best.
-
-  Yields:
-    Numbers of the windows of one row. At most a few hundred rows are open.
-  """
+  """Pack windows into rows, each into the row it fills best; yield their numbers."""
   rooms: list[list[list[int]]] = [[] for _ in range(sequence_chunks + 1)]
   num_open = 0
   for window, count in enumerate(counts):
@@ -162,10 +145,10 @@ class Layout:
   scored: np.ndarray  # whether the chunk is scored here
 
 
-def lay_out(
+def _lay_out(
   windows: Windows, rows: list[list[int]], shape: tuple[int, int]
 ) -> Layout:
-  """Lays packed windows out in a batch of the shape (rows, chunks)."""
+  """Lay packed windows out in a batch of the shape (rows, chunks)."""
   ids, owner = np.full((2, *shape), -1, np.int64)
   segments = np.zeros(shape, np.int32)
   scored = np.zeros(shape, bool)
@@ -185,30 +168,22 @@ def lay_out(
 def layouts(
   windows: Windows, sequence_chunks: int, batch_size: int
 ) -> Iterator[Layout]:
-  """Pack and lays out all windows, a batch of rows at a time."""
+  """Pack and lay out all windows, a batch of rows at a time."""
   rows = pack_windows(windows.count.tolist(), sequence_chunks)
   while batch := list(itertools.islice(rows, batch_size)):
-    yield lay_out(windows, batch, (batch_size, sequence_chunks))
+    yield _lay_out(windows, batch, (batch_size, sequence_chunks))
 
 
 def shuffle_chunks(
   ids: np.ndarray, first: np.ndarray, count: np.ndarray, total: int, seed: int
 ) -> np.ndarray:
-  """For each chunk a random chunk of another document.
-
-  The choice depends on seed and chunk alone, so that every window of a document
-  sees the same one.
+  """For each chunk a random chunk of another document, the same in every window.
 
   Args:
     ids: [...] chunk ids; -1 stays.
     first: [...] first chunk of each chunk's document.
     count: [...] chunks of that document.
-
-  Returns:
-    [...] int64.
-
-  Raises:
-    ValueError: when there is one document alone.
+    total: chunks of all documents, two at least.
   """
   others = total - count
   if ((others <= 0) & (ids >= 0)).any():

@@ -89,7 +89,7 @@ class Batch:
       np.asarray(rows[i].grid[max(u * m, rows[i].padding) : u * m + m])
       for i, u in asked
     ]
-    retrieved = samples.by_chunk(retrieve(chunks, k)) if chunks else []
+    retrieved = retrieve(chunks, k) if chunks else []
     found = dict(zip(asked, retrieved, strict=True))
     events = []
     for i, u in missing:

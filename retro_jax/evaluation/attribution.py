@@ -9,7 +9,7 @@ Dimension key: B batch, L tokens, C chunks, M chunk length, N neighbors, R
 neighbor length, K complete chunks, P cross-attention layers, H heads.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 import functools
 
 import jax
@@ -25,29 +25,19 @@ TokenNatsFn = Callable[[pipeline.Row], np.ndarray]
 
 
 def readers(chunk: int, chunk_length: int, length: int) -> slice:
-  """Positions that read a chunk's neighbors: its last token and on from there.
+  """Positions below `length` that read a chunk's neighbors, its last token first.
 
   They predict the next chunk, token by token.
-
-  Args:
-    chunk: u, from 0.
-    chunk_length: M.
-    length: L; what is not there is left out.
-
-  Returns:
-    Positions of 0..L-1, maybe none.
   """
   start = (chunk + 1) * chunk_length - 1
   return slice(min(start, length), min(start + chunk_length, length))
 
 
 def repeated(row: pipeline.Row, chunk_length: int) -> Int[np.ndarray, 'B L']:
-  """Length of the run up to each token that its neighbors repeat.
+  """Length of the longest run that ends with each token and that a neighbor repeats.
 
-  Returns:
-    [B, L] tokens of the longest run that ends with this token, stays in its
-    document and stands in one neighbor of the chunk before the token's. 0 where
-    the token itself does not stand there. (The paper's j is two less.)
+  It stays in the token's document, and the neighbor is one of the chunk before. The
+  paper's j is two less.
   """
   tokens, segments = np.asarray(row['tokens']), np.asarray(row['segment_ids'])
   out = np.zeros(tokens.shape, np.int64)
@@ -83,12 +73,10 @@ def _shares(model, params, row):
 def attention_shares(
   model: model_lib.Retro, params, row: pipeline.Row
 ) -> Float[np.ndarray, 'P B C N']:
-  """Shares of chunked cross-attention that each neighbor gets.
+  """Share of each layer's cross-attention that each neighbor of each chunk gets.
 
-  Returns:
-    [P, B, C, N]. For each layer of P the share of each neighbor of each chunk,
-    a mean over heads and over the tokens that read the chunk's neighbors; they
-    sum to one. Zeros where nothing is read.
+  A mean over heads and over the tokens that read the chunk's neighbors; shares sum to
+  one, or are zeros where nothing is read.
   """
   m = model.config.chunk_length
   keys = ('tokens', 'neighbors', 'neighbor_mask', 'segment_ids')
@@ -102,19 +90,6 @@ def attention_shares(
     if len(reads):
       out[:, b, c] = shares[:, b, c, reads].mean(axis=1)
   return out
-
-
-def _without(
-  row: pipeline.Row, places: list[list[int]], batch_size: int
-) -> Iterator[pipeline.Row]:
-  """Batches of copies of one row, each without one (chunk, neighbor)."""
-  bare = {k: v for k, v in row.items() if k != 'neighbor_mask'}
-  rows = {k: np.repeat(v, batch_size, axis=0) for k, v in bare.items()}
-  for start in range(0, len(places), batch_size):
-    mask = np.repeat(row['neighbor_mask'], batch_size, axis=0)
-    for i, (c, n) in enumerate(places[start : start + batch_size]):
-      mask[i, c, n] = False
-    yield rows | {'neighbor_mask': mask}
 
 
 def gains(
@@ -142,10 +117,13 @@ def gains(
   if not len(places):
     return out
   whole = np.asarray(token_nats(row))[0]
-  found = [
-    np.asarray(token_nats(rows)) for rows in _without(row, places, batch_size)
-  ]
-  for (c, n), nats in zip(places, np.concatenate(found), strict=False):
-    span = readers(c, chunk_length, len(whole))
-    out[c, n] = nats[span].sum() - whole[span].sum()
+  rows = {k: np.repeat(v, batch_size, axis=0) for k, v in row.items()}
+  for start in range(0, len(places), batch_size):
+    part = places[start : start + batch_size]
+    rows['neighbor_mask'] = np.repeat(mask, batch_size, axis=0)
+    for i, (c, n) in enumerate(part):
+      rows['neighbor_mask'][i, c, n] = False
+    for (c, n), nats in zip(part, np.asarray(token_nats(rows)), strict=False):
+      span = readers(c, chunk_length, len(whole))
+      out[c, n] = nats[span].sum() - whole[span].sum()
   return out

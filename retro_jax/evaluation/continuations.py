@@ -10,7 +10,7 @@ Dimension key: B batch, C chunks, M chunk length, L = C M tokens, N neighbors, R
 neighbor length.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import itertools
 
@@ -54,30 +54,20 @@ class Settings:
   batch_size: int = 8  # rows of a batch
 
   def __post_init__(self):
-    """Check the ranges."""
+    """Check the stride."""
     if not 1 <= self.stride_chunks <= self.sequence_chunks:
       raise ValueError(
         f'stride of {self.stride_chunks} chunks: expected 1..'
         f'{self.sequence_chunks}, the chunks of a sequence.'
       )
-    if self.batch_size < 1:
-      raise ValueError(f'batch_size {self.batch_size}: expected >= 1.')
 
 
 def make_windows(text: Continuation, settings: Settings) -> list[Window]:
   """Windows that score every token once, each with what context there is.
 
   The last one ends with the text; those before it end where it begins to score.
-
-  Raises:
-    ValueError: when nothing is left to be scored.
   """
   n, m = len(text.tokens), settings.chunk_length
-  if not 1 <= text.first < n:
-    raise ValueError(
-      f'A text of {n} tokens is to be scored from token {text.first} on; '
-      f'expected one of 1..{n - 1}.'
-    )
   first = (text.first - 1) // m  # whose last position predicts it
   context = settings.sequence_chunks - settings.stride_chunks
   windows, end = [], -(-n // m)
@@ -95,15 +85,7 @@ def make_row(
   settings: Settings,
   retrieve: samples.RetrieveFn | None = None,
 ) -> pipeline.Row:
-  """The arguments of the model for one window, as `ChunkReader.read` has them.
-
-  Args:
-    window: from `make_windows`.
-    retrieve: such as `Retriever.retrieve_tokens`; None gives no neighbors.
-
-  Returns:
-    Arrays of [L] and [C, N, R].
-  """
+  """The arguments of the model for one window: arrays of [L] and [C, N, R]."""
   m, c = settings.chunk_length, settings.sequence_chunks
   low, high = window.start * m, min(window.end * m, len(text.tokens))
   tokens, targets = np.zeros((2, c * m), np.int32)
@@ -120,24 +102,12 @@ def make_row(
   }
   if retrieve is None or not settings.num_neighbors:
     return row
-  shape = (c, settings.num_neighbors, settings.neighbor_length)
-  row['neighbors'] = np.zeros(shape, np.int32)
-  row['neighbor_mask'] = np.zeros(shape, bool)
+  shape = settings.num_neighbors, settings.neighbor_length
   complete = (high - low) // m
-  if complete:
-    chunks = list(tokens[: complete * m].reshape(complete, m))
-    found = retrieve(chunks, settings.num_neighbors)
-    row['neighbors'][:complete] = found.tokens
-    row['neighbor_mask'][:complete] = found.mask
+  chunks = list(tokens[: complete * m].reshape(complete, m))
+  found = retrieve(chunks, settings.num_neighbors) if chunks else []
+  row['neighbors'], row['neighbor_mask'] = samples.stack(found, c, shape)
   return row
-
-
-def _rows(
-  texts: Sequence[Continuation], settings: Settings, retrieve
-) -> Iterator[tuple[int, pipeline.Row]]:
-  for i, text in enumerate(texts):
-    for window in make_windows(text, settings):
-      yield i, make_row(text, window, settings, retrieve)
 
 
 def score(
@@ -157,25 +127,21 @@ def score(
 
   Returns:
     [texts] float64 nats.
-
-  Raises:
-    ValueError: for a text with nothing to score.
   """
-  total = np.zeros(len(texts))
-  rows, size = _rows(texts, settings, retrieve), settings.batch_size
+  total, size = np.zeros(len(texts)), settings.batch_size
+  rows = (
+    (i, make_row(text, window, settings, retrieve))
+    for i, text in enumerate(texts)
+    for window in make_windows(text, settings)
+  )
   while batch := list(itertools.islice(rows, size)):
-    owners = [i for i, _ in batch]
-    stacked = [row for _, row in batch]
-    stacked += [_empty(stacked[0])] * (size - len(batch))
-    columns = {
-      name: np.stack([r[name] for r in stacked]) for name in stacked[0]
-    }
+    owners, stacked = zip(*batch, strict=True)
+    columns = {}
+    for name, first in stacked[0].items():
+      columns[name] = np.zeros((size, *first.shape), first.dtype)
+      columns[name][: len(batch)] = [row[name] for row in stacked]
     found = np.asarray(nats(columns), np.float64)[: len(batch)]
-    np.add.at(total, owners, found)
+    np.add.at(total, list(owners), found)
     if progress:
       progress(owners[-1] + 1, len(texts))
   return total
-
-
-def _empty(row: pipeline.Row) -> pipeline.Row:
-  return {name: np.zeros_like(array) for name, array in row.items()}

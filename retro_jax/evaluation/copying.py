@@ -29,12 +29,7 @@ _WEIGHTS = np.linspace(0, 0.98, 50)
 def foretell(
   row: pipeline.Row, chunk_length: int
 ) -> tuple[Int[np.ndarray, 'B L'], Float[np.ndarray, 'B L']]:
-  """Probability of each target by the n-grams of the neighbors.
-
-  Returns:
-    order: [B, L] tokens of context found, -1 where no neighbor is read.
-    share: [B, L] their probability of the target.
-  """
+  """Tokens of context found, -1 where no neighbor is read, and the target's share."""
   m = chunk_length
   tokens, segments = np.asarray(row['tokens']), np.asarray(row['segment_ids'])
   order = np.full(tokens.shape, -1)
@@ -79,6 +74,10 @@ def _foretell(tokens, targets, places, neighbors, mask):
 class Mixture:
   """Scores chunks as `evaluate.ScoreFn`, with the neighbors' help.
 
+  Args:
+    token_nats: row without neighbors -> [B, L] nats of each target.
+    chunk_length: M.
+
   Attributes:
     weights: [MAX_ORDER + 1] w_n; zeros until `fit`.
   """
@@ -86,12 +85,6 @@ class Mixture:
   def __init__(
     self, token_nats: Callable[[pipeline.Row], np.ndarray], chunk_length: int
   ):
-    """Wrap a model.
-
-    Args:
-      token_nats: row without neighbors -> [B, L] nats of each target.
-      chunk_length: M.
-    """
     self._token_nats = token_nats
     self._chunk_length = chunk_length
     self._seen = []

@@ -87,14 +87,7 @@ def examples(
   owner: Int[np.ndarray, 'B C'],
   chunk_length: int,
 ) -> Examples:
-  """The examples of a batch.
-
-  Args:
-    row: tokens, segment_ids, loss_mask and neighbors.
-    nats: of each target.
-    scored: whether a chunk's targets count here, as of `windows.Layout`.
-    owner: document of each chunk.
-  """
+  """The examples of a batch of nats; `scored` and `owner` are of `windows.Layout`."""
   m = chunk_length
   tokens = np.asarray(row['tokens'])
   batch = len(tokens)
@@ -217,19 +210,9 @@ def _batches(given: Examples) -> Iterator[tuple[int, list[np.ndarray]]]:
   """Batches of one size: the number of examples in each, and its arrays."""
   for low in range(0, len(given), _BATCH):
     part = np.arange(low, min(low + _BATCH, len(given)))
-    padded = np.resize(part, _BATCH)
-    arrays = given.take(padded)
-    scored = arrays.scored & (np.arange(_BATCH) < len(part))[:, None]
-    yield (
-      len(part),
-      [
-        arrays.neighbors,
-        arrays.neighbor_mask,
-        arrays.tokens,
-        arrays.nats,
-        scored,
-      ],
-    )
+    x = given.take(np.resize(part, _BATCH))
+    scored = x.scored & (np.arange(_BATCH) < len(part))[:, None]
+    yield len(part), [x.neighbors, x.neighbor_mask, x.tokens, x.nats, scored]
 
 
 def score(
@@ -257,9 +240,7 @@ def fit(given: Examples, num_steps: int = 25) -> Float[np.ndarray, 'Q O']:
 def cross_fit(
   given: Examples,
 ) -> tuple[Float[np.ndarray, 'N M'], list[Float[np.ndarray, 'Q O']]]:
-  """Score each half of the documents by weights fitted to the other half.
-
-  The halves are the documents of even and of odd number.
+  """Score the documents of even and odd number by weights fitted to the others.
 
   Returns:
     [N, M] nats as of `score`, and the weights that scored either half.
@@ -280,8 +261,6 @@ def collect(
   **settings: Any,
 ) -> tuple[evaluate.Evaluation, Examples]:
   """Score documents by the model alone, and collect the examples of editing.
-
-  An example takes about (4 K R + 12 M) bytes.
 
   Args:
     token_nats: row without neighbors -> [B, L] nats of each target.
@@ -313,4 +292,4 @@ def edited(
   """The evaluation with the nats of the examples in place of the model's."""
   before = given.nats[:, nats.shape[1] :] * given.scored
   change = np.bincount(given.document, (nats - before).sum(1), len(alone.nats))
-  return dataclasses.replace(alone, nats=alone.nats + change, chunks=None)
+  return dataclasses.replace(alone, nats=alone.nats + change)

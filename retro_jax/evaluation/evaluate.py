@@ -45,23 +45,11 @@ def score_parts(
 ) -> jax.Array:
   """Nats of each chunk's targets in it and after it: [B, C, 2] float32.
 
-  The last target of a chunk's positions is the next chunk's first token. Apart,
-  they tell what each chunk's own tokens cost; together they are `score_chunks`.
+  The last target of a chunk's positions is the next chunk's first token.
   """
   nll = losses.batch_nll(model, params, batch)
   nll = nll.reshape(len(nll), -1, model.config.chunk_length)
   return jnp.stack([nll[..., :-1].sum(-1), nll[..., -1]], -1)
-
-
-@dataclasses.dataclass(frozen=True)
-class ChunkNats:
-  """Loss of the tokens of each evaluated chunk, document by document."""
-
-  ids: np.ndarray  # [n] int64 chunk ids
-  document: np.ndarray  # [n] int64 row of the chunk's document in `Evaluation`
-  # [n] float64 negative log-likelihood of the chunk's own tokens; the
-  # document's first token, BOS, is given
-  nats: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +61,9 @@ class Evaluation:
   tokens: np.ndarray  # [D] int64 tokens scored: all but BOS
   num_bytes: np.ndarray  # [D] int64 UTF-8 bytes
   words: np.ndarray  # [D] int64 words between whitespace
-  # the same nats by chunk, where scores came as `score_parts`
-  chunks: ChunkNats | None = None
+  # [n] float64 of each chunk's own tokens, in the order of `windows.chunk_ids`,
+  # where scores came as `score_parts`
+  chunk_nats: np.ndarray | None = None
 
   def take(self, chosen: np.ndarray) -> 'Evaluation':
     """The evaluation of some of the documents."""
@@ -114,7 +103,7 @@ def of_documents(
   nats: np.ndarray,
   store: chunks_lib.ChunkStore,
   documents: windows_lib.Documents,
-  chunks: ChunkNats | None = None,
+  chunk_nats: np.ndarray | None = None,
 ) -> Evaluation:
   """The evaluation of documents of a chunk store with nats [D]."""
   return Evaluation(
@@ -122,7 +111,7 @@ def of_documents(
     windows_lib.num_targets(store, documents),
     store.tokens.num_bytes[documents.index],
     store.tokens.num_words[documents.index],
-    chunks,
+    chunk_nats,
   )
 
 
@@ -146,13 +135,10 @@ def evaluate(
   Args:
     score: batch of this process's rows -> [batch_size, C] nats of each chunk,
       of all rows, such as `score_chunks`; `score_parts` also gives
-      `Evaluation.chunks`.
+      `Evaluation.chunk_nats`.
     reader: of the evaluation set; its num_neighbors is k.
     max_documents: at most so many, evenly spread; 0 for all.
     **settings: other arguments of `score_windows`.
-
-  Raises:
-    ValueError: for an empty set, or settings that do not fit.
   """
   chunks = reader.stores.chunks
   documents = windows_lib.find_documents(chunks, max_documents)
@@ -165,12 +151,11 @@ def evaluate(
     within = layout.ids[layout.scored] - documents.first[owner]
     parts[start[owner] + within] = scores[layout.scored]
   by_chunk = parts.reshape(len(parts), -1).sum(-1)
-  return of_documents(
-    np.add.reduceat(by_chunk, start),
-    chunks,
-    documents,
-    _own_nats(parts, documents) if parts.ndim > 1 else None,
-  )
+  own = None
+  if parts.ndim > 1:
+    own = parts[:, 0].copy()
+    own[1:] += parts[:-1, 1]  # 0 at the end of a document
+  return of_documents(np.add.reduceat(by_chunk, start), chunks, documents, own)
 
 
 def score_windows(
@@ -203,9 +188,6 @@ def score_windows(
   Yields:
     Layout, this process's rows and scores of a batch, after the next one was
     dispatched: so its rows are read while these are computed.
-
-  Raises:
-    ValueError: for settings that do not fit.
   """
   if retrieval not in RETRIEVALS:
     raise ValueError(f'retrieval {retrieval!r}: expected one of {RETRIEVALS}.')
@@ -246,13 +228,6 @@ def score_windows(
       progress(done, int(documents.count.sum()))
 
 
-def _own_nats(parts: np.ndarray, documents) -> ChunkNats:
-  """Loss of each chunk's own tokens, from scores in parts."""
-  nats = parts[:, 0].copy()
-  nats[1:] += parts[:-1, 1]  # 0 at the end of a document
-  return ChunkNats(*windows_lib.chunk_ids(documents), nats)
-
-
 def compare(
   a: Evaluation,
   b: Evaluation,
@@ -261,14 +236,7 @@ def compare(
   level: float = 0.95,
   seed: int = 0,
 ) -> bootstrap.Interval:
-  """Bits per byte of `a` minus `b`, by a paired bootstrap over documents.
-
-  Returns:
-    The difference, negative where `a` is better.
-
-  Raises:
-    ValueError: when they are of different documents.
-  """
+  """Bits per byte of `a` minus `b`, by a paired bootstrap over documents."""
   if not np.array_equal(a.num_bytes, b.num_bytes):
     raise ValueError('The two evaluations are of different documents.')
   found = bootstrap.bootstrap(

@@ -78,11 +78,7 @@ class Passages:
   def find(
     self, texts: Sequence[str], own: UInt64[np.ndarray, ' b']
   ) -> Int[np.ndarray, ' b']:
-    """Find the best passage of another document for each text; -1 for none.
-
-    Args:
-      own: [b] hash of the id of each text's document.
-    """
+    """Find each text's best passage of another document than `own`; -1 for none."""
     ids, _ = self.retriever.search(queries_lib.Queries(texts, own=own), 1)
     return ids[:, 0]
 
@@ -117,16 +113,13 @@ def make_prompts(
   separator: Sequence[int] = (),
   document: int = 0,
 ) -> Iterator[Prompt]:
-  """The prompts that score each token of a document but its first once.
+  """Yield the prompts that score each token of a document but its first once.
 
   Args:
     tokens: [n] BOS and the document.
     passages: tokens of each stride's passage, the same array where the passage is
       the same; None scores the document without passages.
     separator: tokens after a passage.
-
-  Yields:
-    Prompts in the order of the text.
   """
   room = settings.window - 1
   if passages is not None:
@@ -156,14 +149,9 @@ def score(
   num_documents: int,
   settings: Settings,
 ) -> np.ndarray:
-  """Sum the nats of the scored tokens of each document.
+  """Sum the nats of the scored tokens of each document: [num_documents] float64.
 
-  Args:
-    nats: batch of rows -> [B, L] nats, such as `loading.batch_nll`.
-    prompts: read a few batches at a time; those of a batch share rows, as segments.
-
-  Returns:
-    [num_documents] float64.
+  Prompts share rows, as segments.
   """
   total, prompts = np.zeros(num_documents), iter(prompts)
   size = settings.batch_size
@@ -210,14 +198,9 @@ def evaluate(
   """Score whole documents with passages, or without.
 
   Args:
-    nats: as of `score`.
     chunks: of the evaluation set.
-    passages: None scores without.
     max_documents: at most so many, evenly spread; 0 for all.
     progress: called with (documents whose prompts are made, documents in all).
-
-  Raises:
-    ValueError: for an empty set.
   """
   documents = windows_lib.find_documents(chunks, max_documents)
   prompts = _prompts_of(
@@ -236,7 +219,8 @@ def _prompts_of(
   total = len(documents.index)
   for low in range(0, total, _DOCUMENTS_AT_ONCE):
     rows = range(low, min(low + _DOCUMENTS_AT_ONCE, total))
-    texts = [_tokens_of(chunks, documents, d) for d in rows]
+    numbers = documents.index[rows].tolist()
+    texts = [np.asarray(chunks.tokens.document(d), np.int32) for d in numbers]
     found = [None] * len(rows)
     if passages is not None:
       own = chunks.document_hashes(documents.first[rows])
@@ -245,14 +229,6 @@ def _prompts_of(
       yield from make_prompts(tokens, read, settings, separator, d)
       if progress:
         progress(d + 1, total)
-
-
-def _tokens_of(chunks, documents, row) -> np.ndarray:
-  first, count = documents.first[row], documents.count[row]
-  tokens, mask = chunks.gather(
-    np.array([first]), int(count) * chunks.chunk_length
-  )
-  return tokens[0][mask[0]]
 
 
 def _retrieve(

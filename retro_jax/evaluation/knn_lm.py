@@ -39,24 +39,12 @@ _BLOCK = 4096  # tokens whose neighbors are looked at together
 def token_features(
   model: nn.Module, params, batch: Mapping[str, jax.Array]
 ) -> tuple[Float[Array, 'B L'], Float[Array, 'B L D']]:
-  """Loss and key vector of each token; to be jitted.
+  """Nats of each target, 0 where nothing is scored, and keys; to be jitted.
 
-  Args:
-    batch: arrays of `pipeline.ChunkReader.read`; without neighbors retrieval is
-      off.
-
-  Returns:
-    nats: [B, L] of each target, 0 where nothing is scored.
-    keys: [B, L, D] inputs of the last feed-forward after its norm, in the
-      model's compute type.
+  A key is the input of the last feed-forward after its norm.
   """
-  nats, sown = losses.forward(
-    model,
-    params,
-    batch,
-    targets=batch['targets'],
-    mutable=['intermediates'],
-  )
+  how = {'targets': batch['targets'], 'mutable': ['intermediates']}
+  nats, sown = losses.forward(model, params, batch, **how)
   last = f'layer_{model.config.num_layers}_ffw'
   [keys] = sown['intermediates'][last]['normed']
   return jnp.where(batch['loss_mask'], nats, 0.0), keys
@@ -85,12 +73,8 @@ def read_tokens(
   Args:
     features: `token_features` of a model, compiled.
     reader: of the chunks; its num_neighbors is RETRO's k, 0 without retrieval.
-    dtype: of the keys.
+    dtype: of the keys; ValueError where it does not hold them.
     **settings: of `evaluate.score_windows`.
-
-  Raises:
-    ValueError: for settings that do not fit, and for keys that `dtype` does not
-      hold.
   """
   counts = windows_lib.num_targets(reader.stores.chunks, documents)
   first, length = np.cumsum(counts) - counts, reader.chunk_length
@@ -124,12 +108,7 @@ def read_tokens(
 def group_documents(
   documents: windows_lib.Documents, chunks_per_group: int
 ) -> list[windows_lib.Documents]:
-  """Cut documents into runs of about equally many chunks.
-
-  Args:
-    documents: at least one.
-    chunks_per_group: chunks of a run, and at most a document's more.
-  """
+  """Cut documents into runs of `chunks_per_group`, and at most a document's more."""
   cuts = np.flatnonzero(np.diff(documents.start // chunks_per_group)) + 1
   parts = np.split(np.arange(len(documents.index)), cuts)
   return [documents.take(part) for part in parts]
@@ -145,21 +124,14 @@ def log_knn_probability(
   """Log p_kNN of the targets by the nearest 1, 2, ... of their neighbors.
 
   Args:
-    distances: [n, k] squared L2, ascending; inf where there is no neighbor.
-    values: [n, k] tokens of the neighbors.
-    targets: [n] tokens asked for.
-    temperature: that divides the distances, above 0: 1 / alpha.
+    distances: squared L2, ascending; inf where there is no neighbor.
+    values: tokens of the neighbors.
+    temperature: that divides the distances: 1 / alpha.
     ks: how many neighbors count, each in 1..k.
 
   Returns:
-    [num_ks, n] float64; -inf where no neighbor has the target's value.
+    float64; -inf where no neighbor has the target's value.
   """
-  width = distances.shape[1]
-  if not temperature > 0 or not all(1 <= k <= width for k in ks):
-    raise ValueError(
-      f'temperature {temperature}, ks {tuple(ks)}: expected a temperature above '
-      f'0 and ks in 1..{width}, the neighbors found.'
-    )
   last = np.asarray(ks) - 1
   found = np.isfinite(distances)
   scores = np.where(found, distances, np.inf).astype(np.float64) / -temperature
@@ -180,17 +152,7 @@ def interpolate(
   log_knn: Float[np.ndarray, '*n'],
   weight: float,
 ) -> Float[np.ndarray, '*n']:
-  """Log of (weight p_kNN + (1 - weight) p_LM).
-
-  Args:
-    log_knn: log p_kNN, -inf for 0.
-    weight: lambda, 0 <= lambda < 1; 0 gives `log_lm` bit for bit.
-
-  Returns:
-    The logarithm of the mixture, float64.
-  """
-  if not 0 <= weight < 1:
-    raise ValueError(f'lambda {weight}: expected 0 <= lambda < 1.')
+  """Log of (weight p_kNN + (1 - weight) p_LM); weight 0 gives `log_lm` bit for bit."""
   log_weight = np.log(weight) if weight else -np.inf
   wide = np.asarray(log_lm, np.float64) + np.log1p(-weight)
   return np.logaddexp(wide, np.asarray(log_knn, np.float64) + log_weight)
@@ -201,9 +163,8 @@ class Grid:
   """Settings that are tried, each with each."""
 
   ks: tuple[settings.Size, ...]  # neighbors that count
-  temperatures: tuple[
-    settings.Positive, ...
-  ]  # that divide squared L2 distances
+  # that divide squared L2 distances
+  temperatures: tuple[settings.Positive, ...]
   lambdas: tuple[settings.Rate, ...]  # weights of p_kNN
 
   def __post_init__(self):
@@ -233,18 +194,12 @@ def sweep(
   grid: Grid,
   num_documents: int,
 ) -> Float[np.ndarray, 'ks temperatures lambdas documents']:
-  """Nats of each document under every setting.
+  """Nats of each document under every setting, float64.
 
   Args:
-    nats: [n] of each target by the language model alone.
-    targets: [n] tokens.
-    document: [n] row of each token's document.
-    distances: [n, k] squared distances of the neighbors, ascending.
-    values: [n, k] tokens of the neighbors.
-    num_documents: rows of the result's last axis.
-
-  Returns:
-    [ks, temperatures, lambdas, documents] float64.
+    nats: of each target by the language model alone.
+    document: row of each token's document.
+    distances: as of `log_knn_probability`, and so `values`.
   """
   log_lm = -np.asarray(nats, np.float64)
   result = np.zeros((*grid.shape, num_documents))

@@ -78,17 +78,13 @@ def overlaps(
   ids: Int[np.ndarray, ' n'],
   progress: Callable[[int, int], None] | None = None,
 ) -> Float[np.ndarray, ' n']:
-  """r(C) of chunks of an evaluation set.
+  """r(C) of chunks of an evaluation set, float64.
+
+  It is the longest run shared with one of the reader's neighbors over the chunk's
+  own length, so that 1 is a chunk seen whole even at the end of a document.
 
   Args:
-    reader: of the evaluation set; its num_neighbors, each of neighbor_length
-      tokens, are compared: 10 of up to 128 in the paper.
-    ids: [n] chunks.
     progress: called with (chunks done, chunks in all).
-
-  Returns:
-    [n] float64: the longest shared run over the chunk's own length, so that 1 is
-    a chunk seen whole even at the end of a document. BOS is no token of the text.
   """
   runs, lengths = _runs(reader, ids, ids, progress)
   return runs / np.maximum(lengths, 1)
@@ -100,15 +96,9 @@ def read_runs(
   document: Int[np.ndarray, ' n'],
   progress: Callable[[int, int], None] | None = None,
 ) -> Int[np.ndarray, ' n']:
-  """Longest run that each chunk shares with the neighbors that it reads.
+  """Longest run that each chunk shares with the neighbors of the chunk before it.
 
-  These are the neighbors of the chunk before it (section 2.4).
-
-  Args:
-    document: [n] number of each chunk's document.
-
-  Returns:
-    [n] int64 tokens; -1 for the first chunk of a document, which reads none.
+  These it reads (section 2.4); -1 for the first chunk of a document, which reads none.
   """
   follows = np.append(False, document[1:] == document[:-1])
   found = np.full(len(ids), -1, np.int64)
@@ -140,11 +130,7 @@ def count_bytes(
   ids: Int[np.ndarray, ' n'],
   tokenizer: tokenization.Tokenizer,
 ) -> Int[np.ndarray, ' n']:
-  """UTF-8 bytes of each of [n] chunks; of a character cut in two, each has its part.
-
-  Raises:
-    ValueError: for a tokenizer that loses text.
-  """
+  """UTF-8 bytes of chunks; of a character cut in two, each has its part."""
   token_num_bytes = getattr(tokenizer, 'token_num_bytes', None)
   if token_num_bytes is None:
     raise ValueError(
@@ -196,11 +182,11 @@ def curve(
   """Filtered bits per byte: bpb(alpha), of which bpb(1) is the usual one.
 
   Args:
-    nats: [n] what each chunk's tokens cost. The difference of two models' nats
-      gives the difference of their curves, as a paired bootstrap.
-    num_bytes: [n] UTF-8 bytes of each chunk.
-    document: [n] number of its document.
-    overlap: [n] r(C), from `overlaps`.
+    nats: what each chunk's tokens cost. The difference of two models' nats gives the
+      difference of their curves, as a paired bootstrap.
+    num_bytes: UTF-8 bytes of each chunk.
+    document: number of its document.
+    overlap: r(C), from `overlaps`.
   """
   return [
     Point(
@@ -222,9 +208,9 @@ def by_run(
   """Bits per byte by the longest run that is shared with the neighbors read.
 
   Args:
-    runs: [n] tokens, from `read_runs`.
+    runs: from `read_runs`; other arguments are those of `curve`.
     edges: each point has the chunks from one edge to the next, the last one all
-      above. Other arguments are those of `curve`.
+      above.
   """
   bin_of = np.searchsorted(edges, runs, side='right') - 1
   return [

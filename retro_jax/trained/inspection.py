@@ -8,12 +8,7 @@ import functools
 
 import numpy as np
 
-from retro_jax.data import (
-  neighbor_lookup,
-  pipeline,
-  samples,
-  windows as windows_lib,
-)
+from retro_jax.data import pipeline, samples, windows as windows_lib
 from retro_jax.decoding import growing_text
 from retro_jax.evaluation import attribution, leakage
 from retro_jax.trained import loading
@@ -85,17 +80,19 @@ def of_store(
   there = row['neighbor_mask'].any(-1)
   stored = reader.stores.neighbors
   ids = np.where(there, stored.ids(chunk_ids)[:, :k], -1)
-  found = neighbor_lookup.Retrieved(
+  found = zip(
     ids,
     stored.scores(chunk_ids)[:, :k],
     row['neighbors'],
     row['neighbor_mask'],
     [reader.stores.datastore.titles(x) for x in ids],
+    strict=True,
   )
+  found = [samples.ChunkNeighbors(*x) for x in found]
   num_compared = min(num_compared, stored.num_neighbors)
   reader = dataclasses.replace(reader, num_neighbors=num_compared)
   overlaps = leakage.overlaps(leakage.whole_neighbors(reader), chunk_ids)
-  title, found = chunks.tokens.title(number), samples.by_chunk(found)
+  title = chunks.tokens.title(number)
   return Passage(title, tokens, found, overlaps, num_compared)
 
 
@@ -119,7 +116,7 @@ def of_text(
   found = [samples.given_neighbors((), c.neighbor_length)] * len(rows)
   if c.cca_layers:
     lookup = data.datastore.lookup(trained.config)
-    found = samples.by_chunk(lookup.retrieve_tokens(rows, k))
+    found = lookup.retrieve_tokens(rows, k)
   overlaps = [
     leakage.overlap(row, x.tokens, x.mask, data.tokenizer.bos_id)
     for row, x in zip(rows, found, strict=True)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from configs import retro_published
-from experiments.engine import configs, program as program_lib
-from experiments.retro import config as config_lib, task as retro_task
+from experiments.engine import program as program_lib
+from experiments.retro import task as retro_task
 from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.nn import sharding
@@ -24,7 +24,6 @@ from retrieval.text import (
   tokens as tokens_lib,
 )
 from retro_jax.data import folder as retro_data
-from retro_jax.trained import loading
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
@@ -85,31 +84,6 @@ def test_wikitext103_is_scored_with_three_quarters_of_context():
   assert max(evaluate.num_neighbors) <= config.neighbors.stored
   end = config.optimizer.learning_rate * config.optimizer.final_fraction
   assert end == pytest.approx(2e-5)
-
-
-def test_rare_fields_are_flags():
-  config = _config('retro_pretrain_quickstart', 'base')
-  for name, text in (
-    ('model.activation', 'squared_relu'),
-    ('model.projection_biases', 'True'),
-    ('model.decoder.positions', 'rotary'),
-    ('model.cca_layers', '(2,4)'),
-    ('index.scann.num_leaves', '100'),
-    ('index.scann.rescore', 'int8'),
-    ('sharding_rules.vocab', 'fsdp'),
-    ('cluster.workers', '3'),
-  ):
-    configs.override(config, name, text, config_lib.Config)
-  built = configs.build(config_lib.Config, config)
-  model = loading.model_config(built, 100)
-  assert model.activation == 'squared_relu' and model.projection_biases
-  assert model.decoder.positions == 'rotary'
-  assert built.index.scann == {'num_leaves': 100, 'rescore': 'int8'}
-  assert built.cluster.workers == 3
-  rules = dict(sharding.make_rules(built.sharding_rules)[: len(sharding.RULES)])
-  assert rules == sharding.RULES | {'vocab': 'fsdp'}
-  with pytest.raises(ValueError, match='no such field'):
-    configs.override(config, 'model.d_modle', '3', config_lib.Config)
 
 
 @pytest.mark.parametrize('name, arg, unused_baseline', FULL)

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every config of models of blocks: arguments, flags, shapes, steps."""
 
-import contextlib
 import dataclasses
 import importlib
 import math
@@ -13,19 +12,11 @@ import numpy as np
 import pytest
 
 from configs import realm_pretrain_quickstart
-from experiments.engine import configs, program as program_lib, rooms
+from experiments.engine import configs, rooms
 from experiments.open_qa import config as qa_config, task as qa_task
-from experiments.realm import (
-  config as config_lib,
-  refresh,
-  starts,
-  task as realm_task,
-)
-from realm_jax.data import folder as realm_data
+from experiments.realm import config as config_lib, starts
 from realm_jax.serving import model_configs
 from retrieval.nn import bert_checkpoint, sharding
-from retrieval.text import salient, taggers
-from tests.retrieval.text import tiny_blocks
 
 _FOLDER = pathlib.Path(realm_pretrain_quickstart.__file__).parent
 REALMS = sorted(x.stem for x in _FOLDER.glob('realm_pretrain_*.py'))
@@ -164,89 +155,3 @@ def test_full_size_by_shapes(name, arg, parts):
   words = placed[min(parts)]['bert']['embeddings']['word']['embedding']
   d = model.embedder.d_model
   assert words.shard_shape((30_522, d)) == (30_522 // 2, d // 2)
-
-
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-  """A data folder that every config's `test` value can read."""
-  root = tmp_path_factory.mktemp('data')
-  rng = np.random.default_rng(0)
-  made = tiny_blocks.make(root, rng, num_documents=40, max_length=48)
-  salient.build_salient_store(
-    root / 'spans', made.blocks, taggers.TaggerConfig(kind='dates')
-  )
-  return realm_data.DataFolder(root)
-
-
-class Fixed:
-  """In place of the refresher: a version that finds the first blocks."""
-
-  step = 0
-
-  def __init__(self, *unused):
-    pass
-
-  def serving(self, batch_index):
-    del batch_index
-    return self
-
-  def retrieve(self, query_ids, query_mask, k):
-    del query_mask
-    return np.tile(np.arange(k), (len(query_ids), 1))
-
-
-@pytest.fixture
-def fast(monkeypatch):
-  """No index, and little time in the compiler."""
-  monkeypatch.setattr(refresh, 'Refresher', Fixed)
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', False)
-
-
-def _make(name, arg, data, workdir):
-  """(config, task, program) of one layer, on one device."""
-  layers = {'embedder.num_layers': 1, 'encoder.num_layers': 1}
-  config = _config(name, arg, **layers)
-  if config.task == 'realm':
-    task = realm_task.make_task(config, data, workdir)
-  else:
-    task = realm_task._WARM_STARTS[config.task](config, data)
-  devices = jax.devices()[:1]
-  return config, task, program_lib.make_program(task, config, devices=devices)
-
-
-@pytest.mark.usefixtures('fast')
-@pytest.mark.parametrize(
-  ('name', 'arg'),
-  [('realm_pretrain_quickstart', 'test'), ('realm_pretrain_small', 'ict_test')],
-)
-def test_two_steps_of_training(name, arg, data, tmp_path):
-  """Two, as the first one's learning rate is 0."""
-  config, task, program = _make(name, arg, data, tmp_path)
-  chances = {'test': data.tokenizer.vocab_size, 'ict_test': config.batch_size}
-  with program.context(), contextlib.ExitStack() as stack:
-    state = program.init(jax.random.key(config.seed))
-    before = jax.tree.map(np.asarray, state.params)
-    batches = iter(task.dataset('train'))
-    stack.enter_context(contextlib.closing(batches))
-    for _ in range(2):
-      state, metrics = program.step(state, next(batches))
-  assert metrics['loss'] == pytest.approx(math.log(chances[arg]), abs=0.5)
-  assert 0 < metrics['grad_norm'] < 100
-  moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, state.params)
-  rate = config.optimizer.learning_rate / 2
-  assert metrics['learning_rate'] == pytest.approx(rate)
-  for part, values in moved.items():
-    scale = rate * config.optimizer.part_scales.get(part, 1.0)
-    assert 0.9 * scale < max(jax.tree.leaves(values)) < 1.1 * scale
-
-
-@pytest.mark.parametrize(
-  ('platform', 'builder'), [('cpu', 'process'), ('tpu', 'thread')]
-)
-def test_accelerators_build_indices_in_a_thread(platform, builder, monkeypatch):
-  config = _config('realm_pretrain_quickstart')
-  device = type('Device', (), {'platform': platform})()
-  monkeypatch.setattr(jax, 'local_devices', lambda: [device])
-  assert realm_task.refresh_config(config).builder == builder

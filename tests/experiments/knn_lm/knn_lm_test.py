@@ -87,9 +87,7 @@ def test_the_datastore_is_every_training_token(root, built):
   assert pairs.store.num_shards > 3
   assert pairs.keys.dtype == np.float16 and pairs.keys.shape[1] == 12
   assert isinstance(pairs.keys.shard(0), np.memmap)
-  assert folder.open_index(
-    pairs, tiny_knn_lm.config()
-  ).searcher.num_vectors == len(pairs)
+  assert folder.open_index(pairs).searcher.num_vectors == len(pairs)
 
 
 def test_the_table_reports_what_was_not_tuned_on(root, runs, workdir, capsys):
@@ -250,35 +248,6 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
   assert _read(workdir)[0] == before
 
 
-@pytest.fixture
-def overlapping(root, tmp_path):
-  """The same documents, of which another share is held out."""
-  return tiny_knn_lm.hold_out(root, tmp_path / 'overlapping', 0.6)
-
-
-def test_an_evaluated_document_in_the_datastore_is_refused(
-  overlapping, runs, workdir, tmp_path
-):
-  trained = tiny_knn_lm.trained(overlapping.root)
-  train, valid = (
-    windows_lib.find_documents(trained.data.chunks(split)).index
-    for split in ('train', 'valid')
-  )
-  both = np.intersect1d(train, valid)
-  assert 0 < len(both) < len(train)
-  runs['root'] = overlapping.root
-  found = f'holds {len(both)} of the {len(valid)} documents.*one is .d'
-  with pytest.raises(ValueError, match=found) as error:
-    _evaluate(tiny_knn_lm.config(), workdir)
-  assert '\n' not in str(error.value)
-  # One built beside them leaves them out.
-  config = tiny_knn_lm.config(model_workdir='baseline')
-  _build(config, tmp_path)
-  pairs = key_values.KeyValueStore(knn_lm_task.Folder.of(tmp_path).datastore)
-  assert pairs.num_documents == len(train) - len(both)
-  _evaluate(config, tmp_path)
-
-
 def test_keys_made_while_retrieving(root, runs, built, tmp_path):
   retrieving = {'retrieval': True, 'max_documents': 5}
   config = tiny_knn_lm.config(model_workdir='retro', **retrieving)
@@ -301,12 +270,8 @@ def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
     with pytest.raises((ValueError, FileNotFoundError), match=match):
       run(tiny_knn_lm.config(**fields), folder)
 
-  refused('the same model with the same', model_workdir='other')
-  refused('expected a RETRO, no baseline', retrieval=True)
-  for share in (0.0, 1.0):
-    refused(f'tune_share={share}', tune_share=share)
-  refused('lambdas', lambdas=(1.0,))
-  refused('no key-values store here', folder=tmp_path)
+  refused('same model', model_workdir='other')
+  refused('knn_lm.retrieval', retrieval=True)
+  refused('tune_share', tune_share=1.0)
+  refused('no key-values store', folder=tmp_path)
   refused('another|something else', _build, max_documents=3)
-  shutil.copytree(workdir / 'knn_lm/datastore', tmp_path / 'knn_lm/datastore')
-  refused('no index here', folder=tmp_path)

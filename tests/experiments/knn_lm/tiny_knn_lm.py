@@ -51,26 +51,15 @@ def trained(root, baseline=True, seed=0) -> loading.TrainedRetro:
 
 def add_evaluation_set(root, folder, valid_fraction):
   """A copy of the data with a set 'some': a share of the same documents."""
-  data, chunks = _with_chunks(root, folder, 'some', valid_fraction)
-  rng = np.random.default_rng(1)
-  tiny_data.write_neighbors(folder, 'some', chunks, data.chunks('train'), rng)
-  return data
-
-
-def hold_out(root, folder, valid_fraction):
-  """A copy of the data, of which another share of the documents is held out."""
-  return _with_chunks(root, folder, 'valid', valid_fraction)[0]
-
-
-def _with_chunks(root, folder, name, valid_fraction):
   shutil.copytree(root, folder)
-  shutil.rmtree(folder / f'chunks-{name}', ignore_errors=True)
   data = retro_data.DataFolder(folder)
   chunks = chunks_lib.build_chunk_store(
-    folder / f'chunks-{name}',
+    folder / 'chunks-some',
     data.tokens,
     chunk_length=tiny_data.M,
     split='valid',
     valid_fraction=valid_fraction,
   )
-  return data, chunks
+  rng = np.random.default_rng(1)
+  tiny_data.write_neighbors(folder, 'some', chunks, data.chunks('train'), rng)
+  return data

@@ -10,14 +10,11 @@ import subprocess
 import sys
 
 import jax
-import numpy as np
 import pytest
 
 from retrieval.nn import bert_checkpoint
 from retro_jax.nn import initial, presets
 from retro_jax.trained import (
-  inspection,
-  language_model,
   loading,
 )
 from tests import xla_flags
@@ -45,25 +42,6 @@ def test_full_size_by_shapes(name):
   total = sum(x.size for x in jax.tree.leaves(shapes))
   # One token alone is multiplied once by each matrix of the decoder.
   assert 2 * total > presets.flops_per_token(model_cfg, 1)
-
-
-@pytest.mark.parametrize(
-  ('name', 'preset'),
-  [('172m', '172m'), ('425m', '425m'), ('1b5', '1.5b'), ('7b5', '7.5b')],
-)
-def test_published_sizes(name, preset):
-  config = _config('retro_published', name)
-  ours = loading.model_config(config, 128_000)
-  theirs = presets.preset(preset)
-
-  def count(model_cfg):
-    return presets.flops_per_token(model_cfg, 2048, 2)
-
-  assert count(ours) == count(theirs)
-  baseline = loading.model_config(
-    _config('retro_published', f'{name}_baseline'), 128_000
-  )
-  assert count(baseline) == count(presets.preset(preset, baseline=True))
 
 
 @pytest.fixture(scope='module')
@@ -115,28 +93,6 @@ def test_quickstart_ends_with_its_table(workdir):
   assert all(row['bits_per_byte'] > 0 for row in rows.values())
 
 
-def test_a_text_is_inspected_in_the_datastore_of_now(workdir):
-  path, _ = workdir
-  trained = language_model.load(path / 'retro')
-  m, number = trained.config.model.chunk_length, 0
-  datastore = trained.data.chunks('train')
-  tokens = datastore.tokens.document(
-    int(datastore.documents(np.array([number]))[0])
-  )
-  text = trained.data.tokenizer.decode(tokens[1:])
-  page = inspection.inspect(
-    trained, inspection.of_text(trained, text, 2, 'of now')
-  )
-  assert ''.join(page.pieces) == text and page.title == 'of now'
-  # It stands in the datastore: its first chunk finds itself.
-  nearest = page.chunks[0].neighbors[0]
-  assert nearest.id == number and nearest.overlap == 1
-  assert page.chunks[0].overlap == 1 and page.num_compared == 2
-  assert nearest.distance == pytest.approx(0, abs=1e-4)
-  assert page.on[:m] == pytest.approx(page.off[:m], abs=1e-4)
-  assert page.on[m:] != pytest.approx(page.off[m:], abs=1e-4)
-
-
 @pytest.mark.slow
 def test_notebook_runs(workdir, tmp_path):
   nbformat = pytest.importorskip('nbformat')
@@ -156,14 +112,3 @@ def test_notebook_runs(workdir, tmp_path):
   outputs = [o for cell in notebook.cells for o in cell.get('outputs', [])]
   assert any('text/html' in o.get('data', {}) for o in outputs)
   assert not [o for o in outputs if o.output_type == 'error']
-
-
-def test_a_missing_data_folder_is_one_line(tmp_path):
-  result = _command(
-    'train',
-    f'--config={ROOT}/configs/retro_pretrain_quickstart.py:test',
-    f'--workdir={tmp_path}/nowhere',
-  )
-  assert result.returncode == 1
-  last = result.stderr.strip().splitlines()[-1]
-  assert last.startswith('error: ') and 'prepare the data first' in last

@@ -16,9 +16,8 @@ from experiments.retro import (
   evaluate as retro_evaluate,
   examples as retro_examples,
 )
-from retro_jax.decoding import decode
 from retro_jax.trained import language_model, loading
-from tests.experiments.retro import tiny_config, tiny_trained
+from tests.experiments.retro import tiny_config, tiny_retro, tiny_trained
 from tests.retro_jax.data import tiny_data
 
 
@@ -29,15 +28,10 @@ def root(tmp_path_factory):
 
 @pytest.fixture
 def runs(root, monkeypatch):
-  return tiny_trained.load_from(root, monkeypatch, tiny_trained.Folder)
+  return tiny_trained.load_from(root, monkeypatch, tiny_retro.Folder)
 
 
 CONFIG = tiny_config.of()
-
-
-def _modes(**settings):
-  evaluate = tiny_trained.evaluate(**settings)
-  return retro_examples.modes(CONFIG, 'retro', evaluate)
 
 
 def _run(workdir, task, path, **settings):
@@ -80,19 +74,14 @@ def test_last_words_are_compared_text_by_text(runs, tmp_path, monkeypatch):
     'walked seven lanterns': '\n\u201cmoon\u201d.',
     'gardens walked': ' ',
   }
-  tokenizer = language_model.load('retro').data.tokenizer
   asked = []
 
-  def sample(model, params, prompts, sampling, retrieve=None):
-    assert len(prompts) == 2 and sampling.temperature == 0
-    asked.append(retrieve is not None)
-    texts = [told[tokenizer.decode(prompt[1:])] for prompt in prompts]
-    return [
-      types.SimpleNamespace(new_tokens=tokenizer.encode(text).ids)
-      for text in texts
-    ]
+  def sample(model, prompts, neighbors, num_neighbors, temperature, **others):
+    assert temperature == 0 and others['batch_size'] == 2
+    asked.append((neighbors, num_neighbors))
+    return [types.SimpleNamespace(completion=told[x]) for x in prompts]
 
-  monkeypatch.setattr(decode, 'sample', sample)
+  monkeypatch.setattr(language_model.LanguageModel, 'sample', sample)
   texts = [{'text': f'{given} moon.'} for given in told]
   rows = _run(tmp_path / 'retro', 'lambada', _examples(tmp_path, texts))
   assert [row['name'] for row in rows] == [
@@ -102,28 +91,11 @@ def test_last_words_are_compared_text_by_text(runs, tmp_path, monkeypatch):
   ]
   run = str(tmp_path / 'retro')
   assert [row['workdir'] for row in rows] == [run, run, 'baseline']
-  assert asked == [True] * 3 + [False] * 6
+  assert asked == [(None, 1), ([], 0), ([], 0)]
   for row in rows:
     assert row['words'] == ['moon', 'x', 'moons', 'moon', '']
     assert row['accuracy'] == pytest.approx(0.4)
     assert row['low'] <= 0.4 <= row['high'] and row['examples'] == 5
-
-
-def test_a_word_does_not_depend_on_the_other_targets(runs, monkeypatch):
-  """A word that goes on after its target's last token is another word."""
-  mode = next(_modes())
-  tokenizer = mode.trained.data.tokenizer
-  written = tokenizer.encode(" moon's").ids
-
-  def sample(model, params, prompts, sampling, retrieve=None):
-    new = written[: sampling.max_new_tokens]
-    return [types.SimpleNamespace(new_tokens=new) for _ in prompts]
-
-  monkeypatch.setattr(decode, 'sample', sample)
-  for targets in (('m',), ('m', 'tensor lanterns' * 9), ("moon's", 'moon')):
-    examples = [('river', target) for target in targets]
-    words = retro_examples.last_words(mode, examples, 2)
-    assert words == ["moon's"] * len(targets)
 
 
 def test_summaries_are_scored_alone(runs, tmp_path):

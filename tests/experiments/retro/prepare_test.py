@@ -110,24 +110,6 @@ def test_another_tokenizer_than_the_one_that_stands(corpus, copy, tmp_path):
   retro_prepare.train_tokenizer(config, data)
 
 
-def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
-  """The corpus's texts repeat, so that many resemble a held-out one."""
-  stages = 'duplicates,chunks'
-  config = _config(corpus, **{'deduplicate.threshold': 0.8})
-  with pytest.raises(ValueError, match='dropped.*remove this one'):
-    _prepare(config, copy, stages)
-  shutil.rmtree(copy / 'data' / 'chunks-train')
-  _prepare(config, copy, stages)
-  assert 'documents left out' in capsys.readouterr().out
-  data = retro_data.DataFolder.of(config, copy)
-  dropped = data.duplicates.array('document')[:]
-  chunks = data.chunks('train')
-  left = np.unique(chunks.documents(np.arange(chunks.num_chunks)))
-  assert len(dropped) and len(left) and not np.isin(left, dropped).any()
-  _prepare(config, copy, stages)
-  assert 'checksums, duplicates' in capsys.readouterr().out
-
-
 def _documents(data):
   chunks = data.chunks('train')
   return np.unique(chunks.documents(np.arange(chunks.num_chunks))).tolist()

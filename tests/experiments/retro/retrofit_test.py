@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.engine import loop, metric_writer, program as program_lib
+from experiments.engine import loop, program as program_lib
 from experiments.retro import task as retro_task
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
@@ -125,24 +125,6 @@ def test_a_killed_run_continues_bit_for_bit(root, baseline, fitted, tmp_path):
   state = _train(config, root, tmp_path / 'run')
   _equal(state.params, whole.params)
   _equal(state.opt_state, whole.opt_state)
-
-
-@pytest.mark.slow
-def test_one_device_equals_eight(root, baseline, fitted, tmp_path):
-  mesh = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
-  config = _config(root, retrofit_from=baseline, **mesh)
-  state = _train(config, root, tmp_path, jax.devices())
-  rows = [
-    [row for row in metric_writer.read(path) if 'loss' in row]
-    for path in (fitted[0], tmp_path)
-  ]
-  assert len(rows[0]) == STEPS
-  for name in ('loss', 'grad_norm'):
-    one, eight = ([row[name] for row in run] for run in rows)
-    np.testing.assert_allclose(one, eight, rtol=1e-5, err_msg=name)
-  table = state.params['embedding']
-  assert table.sharding.shard_shape(table.shape) == (150, 16)  # of (300, 32)
-  _equal(table, fitted[1].params['embedding'])
 
 
 def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, baseline):

@@ -179,17 +179,6 @@ def test_a_character_of_the_prompt_that_a_chunk_cuts_stays_whole():
   assert '日本abc' in out.getvalue()
 
 
-def test_stop_strings_end_samples(config):
-  (free,) = retro_sample.run(config, 'retro', FEW, prompt='river queen')
-  stop = free.completion[2:4]
-  end = free.completion.index(stop)
-  (cut,) = retro_sample.run(
-    config, 'retro', FEW, prompt='river queen', stop_strings=['???', stop]
-  )
-  assert cut.completion == free.completion[:end]
-  assert ''.join(chunk.text for chunk in cut.chunks) == cut.text
-
-
 @pytest.mark.parametrize(
   ('name', 'text', 'message'),
   [

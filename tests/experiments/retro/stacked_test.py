@@ -12,11 +12,10 @@ import pytest
 from experiments.engine import loop, metric_writer, program as program_lib
 from experiments.retro import task as retro_task
 from retrieval.kernels import backend
-from retrieval.nn import sharding
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retrofit, stack
-from retro_jax.trained import language_model, loading
+from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
@@ -122,54 +121,6 @@ def test_a_killed_run_continues_bit_for_bit(root, scanned, tmp_path):
   state = _train(_config(root), tmp_path)
   _equal(state.params, whole.params)
   _equal(state.opt_state, whole.opt_state)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('layers', ['scanned', 'unrolled'])
-def test_a_checkpoint_of_the_other_form_says_how_it_goes_on(
-  root, scanned, unrolled, tmp_path, layers
-):
-  source = scanned if layers == 'scanned' else unrolled
-  shutil.copytree(source[0], tmp_path, dirs_exist_ok=True)
-  other = {'scanned': 'unrolled', 'unrolled': 'scanned'}[layers]
-  with pytest.raises(ValueError, match='config.model.layers'):
-    _train(_config(root, layers=other), tmp_path)
-
-
-@pytest.mark.slow
-def test_a_trained_model_has_flat_parameters(root, scanned):
-  workdir, state = scanned
-  trained = language_model.load(workdir)
-  assert not stack.is_stacked(trained.params)
-  _equal(
-    trained.params, stack.unstack_params(trained.model.config, state.params)
-  )
-  batch = next(iter(_task(_config(root)).dataset('valid')))
-  np.testing.assert_allclose(
-    loading.batch_nll(trained.model, trained.params, batch),
-    loading.batch_nll(trained.model, state.params, batch),
-    rtol=1e-6,
-  )
-
-
-@pytest.mark.slow
-def test_large_parameters_are_sharded_in_both_forms(root, scanned):
-  mesh = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
-  config = _config(root, fields=mesh)
-  program = program_lib.make_program(_task(config), config)
-  with program.context():
-    made = program.init(jax.random.key(0))
-  spread = language_model.load(
-    scanned[0], mesh=sharding.make_mesh(2, 2, 2)
-  ).params
-  for x, shape, part in (
-    (made.params['layers_ffw']['w1'], (6, 32, 64), (6, 16, 32)),
-    (made.opt_state[1][0].mu['layers_ffw']['w1'], (6, 32, 64), (6, 16, 32)),
-    (spread['layer_5_ffw']['w1'], (32, 64), (16, 32)),
-  ):
-    assert x.shape == shape
-    assert {shard.data.shape for shard in x.addressable_shards} == {part}
-  _equal(spread, language_model.load(scanned[0]).params)
 
 
 def test_the_devices_of_the_program_decide(root, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 from retro_jax.data import (
   datastore as datastore_lib,
   folder as retro_data,
-  neighbor_lookup,
+  samples,
 )
 from retro_jax.nn import retro as model
 from retro_jax.trained import language_model
@@ -46,7 +46,8 @@ class Datastore(datastore_lib.Datastore):
         tokens, mask = datastore.gather(ids, config.model.neighbor_length)
         titles = [[f'Title {i}' if i >= 0 else '' for i in r] for r in ids]
         scores = np.where(ids >= 0, -ids / 10, -np.inf)
-        return neighbor_lookup.Retrieved(ids, scores, tokens, mask, titles)
+        found = zip(ids, scores, tokens, mask, titles, strict=True)
+        return [samples.ChunkNeighbors(*row) for row in found]
 
     return Fixed()
 

@@ -5,51 +5,9 @@
 import dataclasses
 import pathlib
 
-import numpy as np
-
-from retro_jax.data import (
-  datastore as datastore_lib,
-  folder as retro_data,
-  neighbor_lookup,
-)
+from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_retro
-
-
-class Folder(retro_data.DataFolder):
-  """A data folder whose retriever needs no embedder and no index."""
-
-  @property
-  def datastore(self):
-    return Datastore(self)
-
-
-class Datastore(datastore_lib.Datastore):
-  """Its look-up."""
-
-  def lookup(self, config):
-    datastore = self.folder.chunks('train')
-    return Lookup(datastore, config.model.neighbor_length)
-
-
-class Lookup:
-  """Finds chunks by the sum of the query; the second neighbor is -1."""
-
-  def __init__(self, datastore, neighbor_length):
-    self._datastore, self._length = datastore, neighbor_length
-
-  def retrieve_tokens(self, rows, k):
-    number = self._datastore.num_chunks
-    ids = np.array(
-      [
-        [-1 if i == 1 else (int(row.sum()) + i) % number for i in range(k)]
-        for row in rows
-      ]
-    )
-    tokens, mask = self._datastore.gather(ids, self._length)
-    scores = np.where(ids >= 0, 0.0, -np.inf)
-    titles = [[''] * k for _ in rows]
-    return neighbor_lookup.Retrieved(ids, scores, tokens, mask, titles)
 
 
 def trained(

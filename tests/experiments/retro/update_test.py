@@ -107,14 +107,14 @@ def test_words_and_topics_follow_the_documents(run, tmp_path, monkeypatch):
   trained = language_model.load(workdir, str(data.root), source='lda')
   topics = lda.LdaConfig(num_topics=3, max_share=0.9)
   monkeypatch.setattr(text_indices.lda, 'LdaConfig', lambda **_: topics)
-  found = trained.data.datastore.lookup(trained.config).retrieve([NEW], 2)
+  (found,) = trained.data.datastore.lookup(trained.config).retrieve([NEW], 2)
   assert (found.ids >= 0).all()
   trained = language_model.load(workdir, str(data.root), source='bm25')
   lookup = trained.data.datastore.lookup(trained.config)
   for text, there in (('a zq', True), ('xylograph', False)):
-    found = lookup.retrieve([text], 1)
-    assert (found.titles == [['Title n']]) == there, found.titles
-    assert (found.ids[0, 0] >= 0) == there
+    (found,) = lookup.retrieve([text], 1)
+    assert (found.titles == ['Title n']) == there, found.titles
+    assert (found.ids[0] >= 0) == there
 
 
 def _texts(data, split='train'):

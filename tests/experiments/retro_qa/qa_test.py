@@ -22,7 +22,7 @@ from retrieval.questions import (
   questions as questions_lib,
 )
 from retrieval.store import checkpoints
-from retro_jax.data import neighbor_lookup, qa_rows
+from retro_jax.data import qa_rows, samples
 from retro_jax.decoding import decode
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
@@ -227,7 +227,8 @@ class _Index:
     ids[:, -1] = -1
     tokens, mask = self.data.chunks('train').gather(ids, tiny_data.R)
     titles = [[f'T{i}' for i in row] for row in ids]
-    return neighbor_lookup.Retrieved(ids, -1.0 * ids, tokens, mask, titles)
+    found = zip(ids, -1.0 * ids, tokens, mask, titles, strict=True)
+    return [samples.ChunkNeighbors(*row) for row in found]
 
 
 def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):

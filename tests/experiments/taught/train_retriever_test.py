@@ -11,7 +11,6 @@ import pytest
 from experiments.engine import metric_writer
 from experiments.retro import prepare as retro_prepare
 from experiments.taught import (
-  config as config_lib,
   task as taught_task,
   versions,
 )
@@ -184,13 +183,3 @@ def test_a_decoder_without_retrieval_teaches(root, tmp_path):
   after = embedders.Embedder.load(tmp_path / 'run' / 'embedder', max_length=8)
   before = embedders.Embedder.load(root / 'embedder', max_length=8)
   assert after.fingerprint != before.fingerprint
-
-
-@pytest.mark.parametrize('objective', ['pdist', 'emdr2'])
-def test_temperatures_divide_the_scores_once(objective):
-  """All objectives get cosines that `temperature` has divided already."""
-  retriever = config_lib.Retriever(objective=objective)
-  bound = taught_task.bind_objective(retriever)
-  assert bound.keywords.get('temperature_score', 1.0) == 1.0
-  want = 0.05 if objective == 'pdist' else None
-  assert bound.keywords.get('temperature_gold') == want

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows against slow loops over documents; streams that resume and split."""
 
-import dataclasses
-import functools
 from unittest import mock
 
 import numpy as np
@@ -14,7 +12,7 @@ from retrieval.index import neighbor_store
 from retrieval.nn import embedders
 from retrieval.search import retriever as retriever_lib
 from retrieval.text import chunks as chunks_lib
-from retro_jax.data import neighbor_lookup, pipeline
+from retro_jax.data import datastore as datastore_lib, pipeline
 from tests.retro_jax.data import tiny_data
 
 M, R = tiny_data.M, tiny_data.R
@@ -110,16 +108,6 @@ def test_parts_of_neighbors(root):
     np.testing.assert_array_equal(x['neighbors'], kept)
 
 
-def test_the_best_neighbors_may_be_skipped(root):
-  ids = np.arange(L)
-  all_three = tiny_data.reader(root, k=3).read(ids)
-  last = tiny_data.reader(root, k=1, skipped_neighbors=2).read(ids)
-  for name in ('neighbors', 'neighbor_mask'):
-    np.testing.assert_array_equal(last[name], all_three[name][:, 2:])
-  with pytest.raises(ValueError, match='num_neighbors'):
-    _ = tiny_data.reader(root, k=2, skipped_neighbors=2).stores
-
-
 def test_new_text_reads_the_same_part(root):
   reader = tiny_data.reader(root)
   ids, datastore = np.array([[3, -1], [0, 7]]), reader.stores.datastore
@@ -131,7 +119,7 @@ def test_new_text_reads_the_same_part(root):
   embedder.embed_texts.return_value = np.zeros((2, 2), np.float32)
   dense = retriever_lib.Dense(datastore, searcher, embedder=lambda: embedder)
   for part in chunks_lib.PARTS:
-    lookup = neighbor_lookup.NeighborLookup(
+    lookup = datastore_lib.NeighborLookup(
       dense,
       datastore,
       mock.create_autospec(tokenization.Tokenizer, instance=True),
@@ -140,14 +128,14 @@ def test_new_text_reads_the_same_part(root):
     )
     found = lookup.retrieve(['a', 'b'], 2)
     tokens, mask = datastore.gather(ids, R, part)
-    np.testing.assert_array_equal(found.tokens, tokens)
-    np.testing.assert_array_equal(found.mask, mask)
+    np.testing.assert_array_equal([x.tokens for x in found], tokens)
+    np.testing.assert_array_equal([x.mask for x in found], mask)
   with pytest.raises(ValueError, match='num_neighbors'):
     lookup.retrieve(['a'], datastore.num_chunks + 1)
   blank = lookup.retrieve(['a', ' '], 2)
-  assert blank.ids.tolist() == [[3, -1], [-1, -1]]
-  assert blank.scores[1].tolist() == [-np.inf] * 2
-  assert not blank.mask[1].any()
+  assert [x.ids.tolist() for x in blank] == [[3, -1], [-1, -1]]
+  assert blank[1].scores.tolist() == [-np.inf] * 2
+  assert not blank[1].mask.any()
 
 
 def test_oracle_is_the_chunk_and_what_follows_it(root):
@@ -250,23 +238,3 @@ def test_workers_end_a_restored_pass_where_it_ends(root):
   assert len(rest) > 1
   for a, b in zip(rest, again, strict=True):
     _assert_same(a, b)
-
-
-def test_fingerprint_names_what_changes_the_rows(root):
-  reader = tiny_data.reader(root)
-  fingerprint = functools.partial(pipeline.fingerprint, sequence_chunks=L)
-  seen = {
-    fingerprint(reader),
-    fingerprint(reader, sequence_chunks=L + 1),
-    fingerprint(tiny_data.reader(root, 'valid')),
-  }
-  for change in (
-    {'num_neighbors': 1},
-    {'num_neighbors': 0},
-    {'neighbor_length': 6},
-    {'neighbor_part': 'neighbor'},
-    {'num_neighbors': 1, 'skipped_neighbors': 1},
-  ):
-    seen.add(fingerprint(dataclasses.replace(reader, **change)))
-  assert len(seen) == 8
-  assert fingerprint(tiny_data.reader(root)) in seen

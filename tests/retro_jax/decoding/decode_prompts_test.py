@@ -68,7 +68,7 @@ def test_aligned_prompts_end_where_a_chunk_ends():
     assert {len(chunk) for chunk in chunks[1:-1]} == {M}
     for chunk, found in zip(chunks, s.neighbors, strict=False):
       again = Retriever()([chunk], 2)
-      np.testing.assert_array_equal(found.ids, again.ids[0])
+      np.testing.assert_array_equal(found.ids, again[0].ids)
     want = _greedy_by_the_whole_model(s, s.neighbors.__getitem__)
     assert s.new_tokens.tolist() == want
 

@@ -37,8 +37,9 @@ def _recomputed(prompts, on, seed=0, c=CONFIG, **settings):
       shape = (len(rows), size, 2, R)
       complete = np.arange(size) < (last + 1)[:, None] // M
       neighbors = (
-        found.tokens.reshape(shape),
-        found.mask.reshape(shape) & complete[..., None, None],
+        np.stack([x.tokens for x in found]).reshape(shape),
+        np.stack([x.mask for x in found]).reshape(shape)
+        & complete[..., None, None],
       )
     logits = tiny.apply(c, tiny_decoding.params(c), windows, *neighbors)
     key = jax.random.fold_in(jax.random.key(seed), step)
@@ -83,8 +84,8 @@ def test_tokens_are_those_of_the_whole_model_at_every_step(
     assert len(sample.neighbors) == (len(complete) if on else 0)
     for chunk, found in zip(complete, sample.neighbors, strict=on):
       again = Retriever()([chunk], 2)
-      np.testing.assert_array_equal(found.ids, again.ids[0])
-      assert found.titles == again.titles[0]
+      np.testing.assert_array_equal(found.ids, again[0].ids)
+      assert found.titles == again[0].titles
   if on:  # Each complete chunk asked once.
     assert len(retrieve.rows) == sum(len(s.neighbors) for s in got)
 

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from retro_jax.data import neighbor_lookup
+from retro_jax.data import samples
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import retro as model
 from tests.retro_jax.nn import tiny
@@ -49,4 +49,5 @@ class Retriever:
     mask &= np.stack([r.random((k, 1)) < 0.7 for r in rngs])
     ids = np.stack([r.integers(0, 99, k) for r in rngs])
     titles = [[f'title {i}' for i in row] for row in ids]
-    return neighbor_lookup.Retrieved(ids, -1.0 * ids, tokens, mask, titles)
+    found = zip(ids, -1.0 * ids, tokens, mask, titles, strict=True)
+    return [samples.ChunkNeighbors(*row) for row in found]

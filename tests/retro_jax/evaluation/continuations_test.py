@@ -3,7 +3,6 @@
 """Continuations: each token once with its context; equal to one long pass."""
 
 import functools
-import types
 
 import hypothesis
 from hypothesis import strategies
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from retro_jax.data import samples
 from retro_jax.evaluation import continuations
 from retro_jax.nn import losses, retro as model
 from tests.retro_jax.nn import tiny
@@ -34,7 +34,11 @@ def _retrieve(rows, k):
   tokens = np.stack([np.resize(row + 1, (k, R)) % 23 for row in rows])
   mask = np.ones(tokens.shape, bool)
   mask[:, -1, 3:] = False
-  return types.SimpleNamespace(tokens=tokens.astype(np.int32), mask=mask)
+  tokens = tokens.astype(np.int32)
+  return [
+    samples.ChunkNeighbors(np.arange(k), np.zeros(k), *pair, [''] * k)
+    for pair in zip(tokens, mask, strict=True)
+  ]
 
 
 @hypothesis.settings(deadline=None, max_examples=200)
@@ -94,8 +98,8 @@ def test_scores_equal_one_pass_over_each_text(retrieve):
     if retrieve:
       found = retrieve(list(tokens.reshape(chunks, M)), K)
       row |= {
-        'neighbors': found.tokens[None],
-        'neighbor_mask': found.mask[None],
+        'neighbors': np.stack([x.tokens for x in found])[None],
+        'neighbor_mask': np.stack([x.mask for x in found])[None],
       }
     want = nll({name: jnp.asarray(x) for name, x in row.items()})
     want = np.asarray(want)[0, text.first - 1 :].sum()

@@ -69,28 +69,6 @@ def test_the_mixture_sums_to_one_over_the_vocabulary():
   np.testing.assert_allclose(total, 1, rtol=1e-12)
 
 
-def test_far_neighbors_are_weighed_in_log_space():
-  """Far from the query, and the target's far behind the nearest one."""
-  distances = np.array([[5e6, 5e6 + 40.0, 5e6 + 9000.0]])
-  values = np.array([[1, 2, 2]])
-  got = knn_lm.log_knn_probability(distances, values, np.array([2]), 1.0, (3,))
-  np.testing.assert_allclose(got, -40.0)
-  values = np.array([[1, 1, 2]])
-  got = knn_lm.log_knn_probability(distances, values, np.array([2]), 1.0, (3,))
-  np.testing.assert_allclose(got, -9000.0)
-
-
-def test_interpolation():
-  rng = np.random.default_rng(0)
-  log_lm = np.log(rng.random(50))
-  log_knn = np.where(rng.random(50) < 0.5, -np.inf, np.log(rng.random(50)))
-  got = knn_lm.interpolate(log_lm, log_knn, 0.118)
-  want = 0.118 * np.exp(log_knn) + 0.882 * np.exp(log_lm)
-  np.testing.assert_allclose(np.exp(got), want, rtol=1e-12)
-  same = knn_lm.interpolate(log_lm, log_knn, 0.0)
-  np.testing.assert_array_equal(same, log_lm)
-
-
 def test_a_sweep_equals_one_setting_after_another():
   found = _found()
   rng = np.random.default_rng(2)

@@ -20,6 +20,7 @@ from retrieval.text import (
   corpus as corpus_lib,
   tokens as tokens_lib,
 )
+from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate, leakage
 from retro_jax.nn import retro as model
 from tests.retro_jax.data import tiny_data
@@ -111,34 +112,13 @@ def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
 
 @pytest.fixture(scope='module')
 def found(root):
-  """A tiny model's evaluation with `score_parts`, and without."""
+  """A tiny model's evaluation with `score_parts`."""
   config = tiny.config(vocab_size=300, chunk_length=M, neighbor_length=R)
   params = jax.tree.map(jnp.asarray, tiny.params(config))
-  retro, rows = model.Retro(config), {}
-  for name in ('score_parts', 'score_chunks'):
-    score = functools.partial(getattr(evaluate, name), retro, params)
-    rows[name] = evaluate.evaluate(
-      jax.jit(score),
-      tiny_data.reader(root, 'valid'),
-      sequence_chunks=4,
-      batch_size=4,
-      max_documents=5,
-    )
-  return rows
-
-
-def test_parts_add_up_to_the_documents(root, found):
-  parts, whole = found['score_parts'], found['score_chunks']
-  assert whole.chunks is None
-  np.testing.assert_allclose(parts.nats, whole.nats, rtol=1e-5)
-  chunks = parts.chunks
-  np.testing.assert_allclose(
-    np.bincount(chunks.document, chunks.nats), whole.nats, rtol=1e-5
-  )
-  stores = tiny_data.reader(root, 'valid').stores
-  own = stores.chunks.documents(chunks.ids)
-  assert len(np.unique(own)) == 4 and (np.diff(chunks.document) >= 0).all()
-  np.testing.assert_array_equal(own, np.unique(own)[chunks.document])
+  score = functools.partial(evaluate.score_parts, model.Retro(config), params)
+  reader = tiny_data.reader(root, 'valid')
+  how = {'sequence_chunks': 4, 'batch_size': 4, 'max_documents': 5}
+  return evaluate.evaluate(jax.jit(score), reader, **how)
 
 
 def test_nats_of_a_chunk_are_those_of_its_own_tokens(root):
@@ -150,22 +130,26 @@ def test_nats_of_a_chunk_are_those_of_its_own_tokens(root):
     return np.stack([cost[..., :-1].sum(-1), cost[..., -1]], -1)
 
   reader = tiny_data.reader(root, 'valid')
-  got = evaluate.evaluate(score, reader, sequence_chunks=3, batch_size=2).chunks
-  tokens, mask = reader.stores.chunks.gather(got.ids, M)
+  got = evaluate.evaluate(score, reader, sequence_chunks=3, batch_size=2)
+  documents = windows_lib.find_documents(reader.stores.chunks)
+  ids, document = windows_lib.chunk_ids(documents)
+  tokens, mask = reader.stores.chunks.gather(ids, M)
   want = np.where(mask, tokens, 0).sum(1)
-  first = np.flatnonzero(np.diff(got.document, prepend=-1))
+  first = np.flatnonzero(np.diff(document, prepend=-1))
   want[first] -= tokens[first, 0]  # BOS is not predicted
-  np.testing.assert_array_equal(got.nats, want)
+  np.testing.assert_array_equal(got.chunk_nats, want)
 
 
 def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
-  parts = found['score_parts']
-  chunks, reader = parts.chunks, tiny_data.reader(root, 'valid', k=3)
+  parts = found
+  nats, reader = parts.chunk_nats, tiny_data.reader(root, 'valid', k=3)
+  documents = windows_lib.find_documents(reader.stores.chunks, 5)
+  ids, document = windows_lib.chunk_ids(documents)
   tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
-  num_bytes = leakage.count_bytes(reader.stores.chunks, chunks.ids, tokenizer)
-  overlap = leakage.overlaps(reader, chunks.ids)
+  num_bytes = leakage.count_bytes(reader.stores.chunks, ids, tokenizer)
+  overlap = leakage.overlaps(reader, ids)
   alphas = [i / 8 for i in range(1, 9)]
-  where = chunks.nats, num_bytes, chunks.document, overlap
+  where = nats, num_bytes, document, overlap
   points = leakage.curve(*where, alphas)
   assert [p.alpha for p in points] == alphas
   last = points[-1]
@@ -174,7 +158,7 @@ def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
   shares = [p.share for p in points]
   assert shares == sorted(shares) and 0 < shares[3] < 1
   kept = overlap <= 0.5
-  want = chunks.nats[kept].sum() / num_bytes[kept].sum() / math.log(2)
+  want = nats[kept].sum() / num_bytes[kept].sum() / math.log(2)
   assert points[3].bits_per_byte == pytest.approx(want)
   for point in points:
     if point.chunks:
