@@ -157,11 +157,7 @@ def make_config(
 def convert(
   options: Options, config: config_lib.Config, workdir: str
 ) -> dict[str, str]:
-  """Convert checkpoints with their blocks and vectors.
-
-  Raises:
-    ValueError: if parts do not fit together.
-  """
+  """Convert checkpoints with their blocks and vectors."""
   found = sources.read(list(options.paths), options.num_heads)
   params = checkpoint_convert.join(found.parts)
   if not params:

@@ -56,12 +56,7 @@ class Source:
 
 
 def find(source: str | os.PathLike) -> Source:
-  """Open a decoder; its tensors are read later.
-
-  Raises:
-    FileNotFoundError: for a folder without a decoder.
-    ValueError: for a decoder of another kind.
-  """
+  """Open a decoder; its tensors are read later."""
   path = pathlib.Path(source)
   if (path / 'config.json').is_file():
     return _open_folder(path)
@@ -199,12 +194,7 @@ def convert(
   config: Config,
   workdir: str | os.PathLike,
 ) -> dict[str, str]:
-  """Write the checkpoint of a baseline, with its tokenizer.
-
-  Raises:
-    FileNotFoundError: when there is no such decoder.
-    ValueError: when the decoder does not fit, or the folder holds another.
-  """
+  """Write the checkpoint of a baseline, with its tokenizer."""
   if (pathlib.Path(workdir) / 'checkpoints').exists():
     raise ValueError(f'{workdir}: holds checkpoints; expected a new --workdir.')
   data = retro_data.DataFolder(pathlib.Path(workdir) / 'data')

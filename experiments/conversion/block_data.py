@@ -37,9 +37,6 @@ def place_files(data: pathlib.Path, blocks: str, titles: str = '') -> None:
     blocks: blocks.tfr, a folder with it, or block_records.npy.
     titles: titles.tfr; '' takes the file beside the blocks. Without any such
       file titles are empty.
-
-  Raises:
-    ValueError: if the data folder has other files already.
   """
   source = pathlib.Path(blocks)
   if source.is_dir():
@@ -124,9 +121,6 @@ def make_data(
 
   Returns:
     The config that reads the data back, their fingerprints, and the blocks.
-
-  Raises:
-    ValueError: if parts do not fit together, or the folder has other stores.
   """
   data = realm_data.DataFolder.of(config, workdir)
   prints, blocks = {}, None
@@ -184,11 +178,6 @@ def build_index(
 
   Returns:
     The version's name.
-
-  Raises:
-    ValueError: if `params` have no embedder, if the vectors do not fit the
-      blocks or are not finite, or if a version of these parameters has other
-      vectors.
   """
   embedder = index_builder.snapshot(params)
   if not embedder:

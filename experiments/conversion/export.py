@@ -45,9 +45,6 @@ def export(
     target: folder to write. If the parameters need two classes, each gets a
       subfolder.
     hf_class: one of `checkpoint_names.CLASSES`; '' for the fitting classes.
-
-  Raises:
-    ValueError: if the port cannot hold the model.
   """
   params, saved = checkpoints.load_params(str(workdir))
   params = jax.tree.map(np.asarray, params)

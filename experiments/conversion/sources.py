@@ -47,9 +47,6 @@ def read(paths: list[str], num_heads: int = 0) -> Sources:
       such bundles in them or in their subfolders.
     num_heads: attention heads of the bundles, which do not record the number; 0
       for one head for each 64 units.
-
-  Raises:
-    ValueError: if a tensor or a file is damaged or unknown.
   """
   found = Sources()
   for path in paths:
@@ -72,11 +69,7 @@ def read(paths: list[str], num_heads: int = 0) -> Sources:
 
 
 def read_vectors(prefix: str) -> np.ndarray:
-  """Map the vectors of the blocks in a bundle: [n, d].
-
-  Raises:
-    ValueError: if the bundle has no such vectors or is damaged.
-  """
+  """Map the vectors of the blocks in a bundle: [n, d]."""
   bundle = tensor_bundle.Bundle(prefix)
   if checkpoint_names.BLOCKS not in bundle.entries:
     raise ValueError(

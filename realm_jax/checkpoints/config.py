@@ -41,12 +41,7 @@ _ACTIVATIONS = bert_checkpoint.ACTIVATIONS
 
 
 def read(path: str | os.PathLike) -> dict[str, Any]:
-  """Read a config.json and add the port's defaults.
-
-  Raises:
-    ValueError: for another model's file, and for a field of another type or
-      beyond its limits.
-  """
+  """Read a config.json and add the port's defaults."""
   path = pathlib.Path(path)
   fields = manifests.read_object(path)
   if fields.get('model_type') != 'realm':
@@ -100,11 +95,7 @@ def to_fields(
   reader: open_qa.OpenQaConfig | None = None,
   num_blocks: int = 0,
 ) -> dict[str, Any]:
-  """Make the config.json of an exported checkpoint: all fields of the port.
-
-  Raises:
-    ValueError: for a model that the port cannot compute.
-  """
+  """Make the config.json of an exported checkpoint: all fields of the port."""
   _check(hf_class, config)
   is_embedder = hf_class in ('RealmEmbedder', 'RealmScorer')
   part = config.embedder if is_embedder else config.encoder

@@ -57,21 +57,18 @@ class Tensor(NamedTuple):
 
 
 def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
-  """List the tensors of one of `CLASSES`; `shared`: of one embedder.
-
-  Raises:
-    ValueError: for an unknown class.
-  """
-  if hf_class not in CLASSES:
-    raise ValueError(f'class {hf_class!r}: expected one of {CLASSES}.')
-  shape = (sizes.num_blocks, sizes.projection_size)
+  """List the tensors of one of `CLASSES`; `shared`: of one embedder."""
+  vectors = Tensor(BLOCKS, (sizes.num_blocks, sizes.projection_size), VECTORS)
   layouts = {
     'RealmEmbedder': _embedder('', 'embedder', sizes),
     'RealmScorer': _scorer(sizes, shared),
-    'RealmKnowledgeAugEncoder': _encoder(sizes),
+    'RealmKnowledgeAugEncoder': itertools.chain(
+      _bert('', 'encoder/bert', sizes, pooler=False),
+      _head('', 'encoder/mlm_head', sizes),
+    ),
     'RealmReader': _reader('', sizes),
     'RealmForOpenQA': itertools.chain(
-      [Tensor(BLOCKS, shape, VECTORS)],
+      [vectors],
       _embedder('embedder.', 'embedder', sizes),
       _reader('reader.', sizes),
     ),
@@ -113,26 +110,24 @@ def _head(prefix: str, ours: str, sizes: Sizes) -> Iterator[Tensor]:
     path = f'{ours}/{path}' if ours else ''
     role = PARAMETER if ours else UNUSED
     yield Tensor(f'{prefix}{name}', tuple(shape), role, path)
-  word = f'{prefix}realm.embeddings.word_embeddings.weight'
-  bias = f'{prefix}{_HEAD}bias'
-  role = TIED if ours else UNUSED
   for leaf, same, shape in (
-    ('weight', word, (config.vocab_size, config.d_model)),
-    ('bias', bias, (config.vocab_size,)),
+    (
+      'weight',
+      'realm.embeddings.word_embeddings.weight',
+      (config.vocab_size, config.d_model),
+    ),
+    ('bias', f'{_HEAD}bias', (config.vocab_size,)),
   ):
     name = f'{prefix}{_HEAD}decoder.{leaf}'
-    yield Tensor(name, shape, role, same if ours else '')
+    tied = (TIED, f'{prefix}{same}') if ours else (UNUSED,)
+    yield Tensor(name, shape, *tied)
 
 
-def _dense(theirs: str, ours: str, rows: int, columns: int) -> Iterator[Tensor]:
-  weight = (columns, rows)
-  yield Tensor(f'{theirs}.weight', weight, PARAMETER, f'{ours}/kernel')
-  yield Tensor(f'{theirs}.bias', (columns,), PARAMETER, f'{ours}/bias')
-
-
-def _norm(theirs: str, ours: str, width: int) -> Iterator[Tensor]:
-  yield Tensor(f'{theirs}.weight', (width,), PARAMETER, f'{ours}/scale')
-  yield Tensor(f'{theirs}.bias', (width,), PARAMETER, f'{ours}/bias')
+def _layer(theirs: str, ours: str, *shape: int) -> Iterator[Tensor]:
+  """A dense layer [out, in], or a norm [width]."""
+  leaf = 'kernel' if len(shape) == 2 else 'scale'
+  yield Tensor(f'{theirs}.weight', shape, PARAMETER, f'{ours}/{leaf}')
+  yield Tensor(f'{theirs}.bias', shape[:1], PARAMETER, f'{ours}/bias')
 
 
 def _embedder(prefix: str, ours: str, sizes: Sizes) -> Iterator[Tensor]:
@@ -140,8 +135,8 @@ def _embedder(prefix: str, ours: str, sizes: Sizes) -> Iterator[Tensor]:
   d, e = sizes.bert.d_model, sizes.projection_size
   yield from _bert(prefix, f'{ours}/bert', sizes, pooler=True)
   yield from _head(prefix, '', sizes)
-  yield from _dense(f'{prefix}cls.dense', f'{ours}/projection', d, e)
-  yield from _norm(f'{prefix}cls.LayerNorm', f'{ours}/projection_norm', e)
+  yield from _layer(f'{prefix}cls.dense', f'{ours}/projection', e, d)
+  yield from _layer(f'{prefix}cls.LayerNorm', f'{ours}/projection_norm', e)
 
 
 def _scorer(sizes: Sizes, shared: bool) -> Iterator[Tensor]:
@@ -154,20 +149,16 @@ def _scorer(sizes: Sizes, shared: bool) -> Iterator[Tensor]:
     yield tensor
 
 
-def _encoder(sizes: Sizes) -> Iterator[Tensor]:
-  yield from _bert('', 'encoder/bert', sizes, pooler=False)
-  yield from _head('', 'encoder/mlm_head', sizes)
-
-
 def _reader(prefix: str, sizes: Sizes) -> Iterator[Tensor]:
   d, s = sizes.bert.d_model, sizes.span_hidden_size
   yield from _bert(prefix, 'reader/bert', sizes, pooler=False)
   yield from _head(prefix, '', sizes)
-  head = f'{prefix}qa_outputs'
-  projection = f'{head}.dense_intermediate'
-  yield from _dense(projection, 'reader/span_projection', d, 2 * s)
-  yield from _norm(f'{head}.layer_normalization', 'reader/span_norm', s)
-  yield from _dense(f'{head}.dense_output', 'reader/span_score', s, 1)
+  for theirs, ours, shape in (
+    ('dense_intermediate', 'span_projection', (2 * s, d)),
+    ('layer_normalization', 'span_norm', (s,)),
+    ('dense_output', 'span_score', (1, s)),
+  ):
+    yield from _layer(f'{prefix}qa_outputs.{theirs}', f'reader/{ours}', *shape)
 
 
 _M = 'module/'
@@ -253,41 +244,39 @@ def bundle_sizes(
   """Sizes of bundle 'A', 'B' or 'D' by its shapes; no shape shows the heads.
 
   num_heads = 0 is one for 64 units.
-
-  Raises:
-    ValueError: if a variable that shows a size is missing.
   """
-  reader = bundle == 'D'
+  root = 'embedder.' if bundle == 'D' else ''
+  layer = f'{root}realm.encoder.layer.'
 
-  def shape(name: str) -> tuple[int, ...]:
+  def size(name: str) -> int:
+    """The first dimension of a tensor of the port."""
     variable = tf_name(bundle, name)
     if variable not in shapes:
       raise ValueError(f'variable {variable} is missing.')
-    return shapes[variable]
+    return shapes[variable][0]
 
-  root = ('embedder.' if reader else '') + 'realm.'
-  layer = f'{root}encoder.layer.'
-  words, width = shape(f'{root}embeddings.word_embeddings.weight')
+  def table(name: str) -> int:
+    return size(f'{root}realm.embeddings.{name}_embeddings.weight')
+
+  width = size(f'{root}realm.embeddings.LayerNorm.bias')
   layers = sum(
     tf_name(bundle, f'{layer}{i}.attention.self.query.bias') in shapes
     for i in range(len(shapes))
   )
   config = bert.BertConfig(
-    vocab_size=words,
+    vocab_size=table('word'),
     d_model=width,
-    d_ff=shape(f'{layer}0.intermediate.dense.bias')[0],
+    d_ff=size(f'{layer}0.intermediate.dense.bias'),
     num_heads=num_heads or max(1, width // 64),
     num_layers=layers,
-    max_length=shape(f'{root}embeddings.position_embeddings.weight')[0],
-    type_vocab_size=shape(f'{root}embeddings.token_type_embeddings.weight')[0],
+    max_length=table('position'),
+    type_vocab_size=table('token_type'),
     activation='gelu_tanh',
   )
-  sizes = Sizes(bert=config)
+  found = {}
   if bundle != 'A':
-    cls = 'embedder.cls.' if reader else 'cls.'
-    vector = shape(f'{cls}dense.bias')[0]
-    sizes = dataclasses.replace(sizes, projection_size=vector)
-  if reader:
-    span = shape('reader.qa_outputs.layer_normalization.bias')[0]
-    sizes = dataclasses.replace(sizes, span_hidden_size=span)
-  return sizes
+    found['projection_size'] = size(f'{root}cls.dense.bias')
+  if bundle == 'D':
+    span = 'reader.qa_outputs.layer_normalization.bias'
+    found['span_hidden_size'] = size(span)
+  return Sizes(bert=config, **found)

@@ -1,3 +1,3 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Readers and writers of file formats: TFRecord, bundles, pickles, GGUF."""
+"""File formats of other projects; ValueError names a damaged file."""

@@ -31,12 +31,7 @@ _BEFORE = (
 
 
 def read(path: str | os.PathLike) -> Iterator[bytes]:
-  """Yield the text of each block, UTF-8.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: when it is not an array of bytes.
-  """
+  """Yield the text of each block, UTF-8."""
   expected, found = count(path), 0
   with open(path, 'rb') as file, open(path, 'rb') as again:
     _read_count(file)
@@ -51,11 +46,7 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
 
 
 def count(path: str | os.PathLike) -> int:
-  """Return the number of blocks in a file's header.
-
-  Raises:
-    ValueError: when it is not an array of objects.
-  """
+  """Return the number of blocks in a file's header."""
   with open(path, 'rb') as file:
     try:
       return _read_count(file)
@@ -107,11 +98,7 @@ def _read_texts(file: BinaryIO, again: BinaryIO) -> Iterator[bytes]:
 
 
 def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
-  """Write such a file text by text, for np.load(allow_pickle=True).
-
-  Raises:
-    ValueError: when there are more or fewer texts.
-  """
+  """Write such a file text by text, for np.load(allow_pickle=True)."""
   written = 0
   with store.open_atomically(path) as f:
     header = {'descr': '|O', 'fortran_order': False, 'shape': (number,)}

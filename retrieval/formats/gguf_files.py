@@ -35,12 +35,7 @@ class GgufFile(Mapping[str, np.ndarray]):
   """
 
   def __init__(self, path: str | os.PathLike):
-    """Open a file, memory-mapped.
-
-    Raises:
-      FileNotFoundError: when there is no such file.
-      ValueError: when it is damaged, cut or of another form.
-    """
+    """Open a file, memory-mapped."""
     import gguf
 
     self.path = pathlib.Path(path)

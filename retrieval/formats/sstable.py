@@ -22,12 +22,7 @@ _MAX_VARINT_BYTES = 10
 
 
 def read(path: str | os.PathLike) -> Iterator[tuple[bytes, bytes]]:
-  """Yield keys with their values, in order.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for a damaged or cut file, or a compressed one.
-  """
+  """Yield keys with their values, in order."""
   path = pathlib.Path(path)
   data = memoryview(path.read_bytes())
   try:

@@ -68,10 +68,6 @@ class Bundle:
 
     Args:
       prefix: path of the files, with or without .index.
-
-    Raises:
-      FileNotFoundError: when there is no such bundle.
-      ValueError: when its index is damaged or of another form.
     """
     self.prefix = os.fspath(prefix).removesuffix('.index')
     index = pathlib.Path(f'{self.prefix}.index')
@@ -98,29 +94,29 @@ class Bundle:
       raise ValueError(f'{index}: {e}') from None
 
   def tensor(self, name: str) -> np.ndarray:
-    """Memory-map the values of one variable; compare their checksum.
-
-    Raises:
-      KeyError: when there is no such variable.
-      ValueError: when it is damaged, in parts, or of an unsupported type.
-    """
+    """Memory-map the values of one variable; compare their checksum."""
     entry = self.entries[name]
     where = f'{self.prefix}: variable {name}'
-    if entry.in_parts:
+    dtype = _DTYPES.get(entry.dtype)
+    if entry.in_parts or dtype is None:
       raise ValueError(
-        f'{where} is stored in parts (a partitioned variable): save it whole.'
+        f'{where}: of type {entry.dtype}{", in parts" * entry.in_parts}; expected '
+        f'a whole variable of one of the types {sorted(_DTYPES)}.'
       )
-    if entry.dtype not in _DTYPES:
+    file = pathlib.Path(
+      f'{self.prefix}.data-{entry.shard:05d}-of-{self._num_shards:05d}'
+    )
+    if not file.is_file():
+      raise FileNotFoundError(f'{file}: no such file, but {where} is in it.')
+    there, wanted = file.stat().st_size, math.prod(entry.shape) * dtype.itemsize
+    if entry.size != wanted or entry.offset + wanted > there:
       raise ValueError(
-        f'{where} is of TensorFlow type {entry.dtype}; expected numbers, one of '
-        f'{sorted(_DTYPES)}.'
+        f'{where}: {entry.size} bytes from byte {entry.offset} of {file}, which '
+        f'has {there}; expected {wanted}; the file is cut.'
       )
-    dtype = _DTYPES[entry.dtype]
-    if math.prod(entry.shape) * dtype.itemsize != entry.size:
-      raise ValueError(
-        f'{where}: {entry.size} bytes for {dtype} {list(entry.shape)}.'
-      )
-    data = self._data(entry, where)
+    data = np.zeros(0, np.uint8)
+    if wanted:
+      data = np.memmap(file, np.uint8, 'r', entry.offset, (wanted,))
     found = tfrecord.masked_crc32c(memoryview(data))
     if found != entry.crc32c:
       raise ValueError(
@@ -128,23 +124,6 @@ class Bundle:
         f'0x{found:08x}; the file is damaged.'
       )
     return data.view(dtype).reshape(entry.shape)
-
-  def _data(self, entry: _Entry, where: str) -> np.ndarray:
-    """The bytes of a variable, memory-mapped."""
-    file = pathlib.Path(
-      f'{self.prefix}.data-{entry.shard:05d}-of-{self._num_shards:05d}'
-    )
-    if not file.is_file():
-      raise FileNotFoundError(f'{file}: no such file, but {where} is in it.')
-    end, there = entry.offset + entry.size, file.stat().st_size
-    if end > there:
-      raise ValueError(
-        f'{where}: expected to end at byte {end} of {file}, which has {there}; '
-        'it is cut.'
-      )
-    if not entry.size:
-      return np.zeros(0, np.uint8)
-    return np.memmap(file, np.uint8, 'r', entry.offset, (entry.size,))
 
 
 def _entry(data: bytes) -> _Entry:

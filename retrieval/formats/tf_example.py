@@ -54,9 +54,6 @@ def decode(
   Returns:
     Name -> list of bytes, [n] int64 or [n] float32, sorted by name; an empty
     list for a feature without a kind.
-
-  Raises:
-    ValueError: for bytes that are not an example.
   """
   try:
     features = _example_class().FromString(data).features.feature

@@ -83,10 +83,6 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
   """Yield the data of each record; memory holds one record at a time.
 
   The first bytes tell gzip, whatever the name.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for a damaged or cut file, with record and byte.
   """
   path = pathlib.Path(path)
   with open(path, 'rb', buffering=_BUFFER_BYTES) as raw:
@@ -135,33 +131,19 @@ def _read_record(f: io.BufferedIOBase) -> bytes | None:
       f'expected {_HEAD.size} bytes of length and checksum, the file ends after '
       f'{len(head)}.'
     )
-  length, stored = _HEAD.unpack(head)
-  if head != _head(length):
-    raise ValueError(_mismatch('length', _head(length)[8:], stored))
-  if length > _MAX_BYTES:
-    raise ValueError(
-      f'length {length}: expected at most {_MAX_BYTES} bytes in a record.'
-    )
-  data = f.read(length)
-  checksum = f.read(_CHECKSUM.size)
-  found = len(data) + len(checksum)
-  if found < length + _CHECKSUM.size:
+  length, _ = _HEAD.unpack(head)
+  if head != _head(length) or length > _MAX_BYTES:
+    raise ValueError('checksum of the length differs; damaged or no TFRecord.')
+  rest = f.read(length + _CHECKSUM.size)
+  if len(rest) < length + _CHECKSUM.size:
     raise ValueError(
       f'expected {length} bytes of data and 4 of checksum, the file ends after '
-      f'{found}.'
+      f'{len(rest)}.'
     )
-  expected = _CHECKSUM.pack(masked_crc32c(data))
-  if checksum != expected:
-    raise ValueError(_mismatch('data', expected, *_CHECKSUM.unpack(checksum)))
+  data = rest[:length]
+  if rest[length:] != _CHECKSUM.pack(masked_crc32c(data)):
+    raise ValueError('checksum of the data differs; the file is damaged.')
   return data
-
-
-def _mismatch(what: str, expected: bytes, stored: int) -> str:
-  [want] = _CHECKSUM.unpack(expected)
-  return (
-    f'checksum of the {what}: expected 0x{want:08x}, the file holds '
-    f'0x{stored:08x}; it is damaged or not a TFRecord file.'
-  )
 
 
 @contextlib.contextmanager

@@ -1,3 +1,3 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of corpora, one module a form of text."""
+"""Readers of corpora; BadRecord, a ValueError, names the place of a bad record."""

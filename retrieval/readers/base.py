@@ -66,11 +66,7 @@ class Fields:
   def document(
     self, record: Mapping[str, Any], where: str, position: str
   ) -> Document:
-    """Make a document of a record; `position` is the id of one without id.
-
-    Raises:
-      BadRecord: for a field that is missing or not a string, naming `where`.
-    """
+    """Make a document of a record; `position` is the id of one without id."""
     if isinstance(number := record.get(self.id), numbers.Integral) and (
       not isinstance(number, bool)
     ):
@@ -88,11 +84,8 @@ def field(record: Mapping[str, Any], name: str, where: str) -> Any:
   """Return a record's field, or raise BadRecord."""
   if name in record:
     return record[name]
-  raise BadRecord(
-    f'missing field {name}',
-    where,
-    f'no field {name!r}; the record has {sorted(record)}.',
-  )
+  message = f'no field {name!r}; the record has {sorted(record)}.'
+  raise BadRecord(f'missing field {name}', where, message)
 
 
 def string(record: Mapping[str, Any], name: str, where: str) -> str:
@@ -101,19 +94,13 @@ def string(record: Mapping[str, Any], name: str, where: str) -> str:
   if isinstance(value, bytes):
     return decode(value, f'{where}, field {name!r}')
   if not isinstance(value, str):
-    raise BadRecord(
-      f'wrong type of {name}',
-      where,
-      f'field {name!r} is {type(value).__name__}, expected a string.',
-    )
+    message = f'field {name!r} is {type(value).__name__}, expected a string.'
+    raise BadRecord(f'wrong type of {name}', where, message)
   try:
     value.encode()
-  except UnicodeEncodeError as e:
-    raise BadRecord(
-      'invalid UTF-8',
-      where,
-      f'field {name!r} holds half a character (\\u{ord(value[e.start]):04x}).',
-    ) from None
+  except UnicodeEncodeError:
+    message = f'field {name!r} holds half a character.'
+    raise BadRecord('invalid UTF-8', where, message) from None
   return value
 
 
@@ -122,19 +109,12 @@ def decode(data: bytes, where: str) -> str:
   try:
     return data.decode()
   except UnicodeDecodeError as e:
-    raise BadRecord(
-      'invalid UTF-8',
-      where,
-      f'byte {e.start} (0x{data[e.start]:02x}) is not UTF-8.',
-    ) from None
+    message = f'byte {e.start} (0x{data[e.start]:02x}) is not UTF-8.'
+    raise BadRecord('invalid UTF-8', where, message) from None
 
 
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """Yield (line number from 1, line with its end) of a file, unpacked.
-
-  Raises:
-    ValueError: when the file cannot be read to its end.
-  """
+  """Yield (line number from 1, line with its end) of a file, unpacked."""
   with open_file(path) as f:
     yield from enumerate(f, start=1)
 
@@ -162,12 +142,9 @@ def check_type(value: Any, where: str, expected: type) -> Any:
   """Return a value of JSON if it has the expected type, dict or list."""
   if isinstance(value, expected):
     return value
-  names = {dict: 'a JSON object', list: 'a JSON list'}
-  raise BadRecord(
-    'invalid JSON',
-    where,
-    f'expected {names[expected]}, found {type(value).__name__}.',
-  )
+  wanted = 'a JSON object' if expected is dict else 'a JSON list'
+  message = f'expected {wanted}, found {type(value).__name__}.'
+  raise BadRecord('invalid JSON', where, message)
 
 
 def items(record: Any, name: str, where: str) -> list:
@@ -201,11 +178,7 @@ def json_file(path: pathlib.Path, expected: type) -> Any:
 
 
 def read_pieces(path: pathlib.Path, size: int) -> Iterator[str]:
-  """Yield a file's text, unpacked, in pieces of up to `size` characters.
-
-  Raises:
-    ValueError: when the file cannot be read to its end, or is not UTF-8.
-  """
+  """Yield a file's text, unpacked, in pieces of up to `size` characters."""
   with open_file(path) as f:
     text = io.TextIOWrapper(f, 'utf-8-sig', newline='')
     try:
@@ -234,20 +207,12 @@ def existing(path: str | os.PathLike) -> pathlib.Path:
   """Return the path of a file, or raise FileNotFoundError."""
   path = pathlib.Path(path)
   if not path.is_file():
-    what = 'a folder' if path.is_dir() else 'a device or a pipe'
-    if not path.exists():
-      what = 'no such file'
-    raise FileNotFoundError(f'{path}: {what}; expected a file to read.')
+    raise FileNotFoundError(f'{path}: expected a file to read.')
   return path
 
 
 def parser_of(path: pathlib.Path, parsers: Mapping[str, Parser]) -> Parser:
-  """Choose a file's parser by the end of its name, such as '.jsonl.gz'.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for another end.
-  """
+  """Choose a file's parser by the end of its name, such as '.jsonl.gz'."""
   existing(path)
   kind = next((k for k in path.suffixes[-2:] if k in parsers), None)
   if kind is None:

@@ -59,8 +59,7 @@ def build_block_store(
     progress: called with (documents done, documents in all).
 
   Raises:
-    ValueError: for another tokenizer, a store without texts, or when no block
-      is left.
+    ValueError: for another tokenizer, a store without texts, or no block.
   """
   tokenizer = tokenization.load_tokenizer(tokenizer_path)
   tokens.check_tokenizer(tokenizer)
@@ -180,15 +179,11 @@ class BlockStore(passages.Passages):
   def gather(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
-    """Read the tokens of blocks, without their titles.
-
-    Args:
-      ids: [...] block ids; -1 gives an empty row.
-      length: tokens to read at most.
+    """Read up to `length` tokens of blocks, without their titles.
 
     Returns:
       [..., length] int32 tokens, 0 past the block's end, and [...] int32 their
-      number.
+      number; none for -1.
     """
     kept = np.maximum(ids, 0)
     spans, documents = self._token_span[kept], self.documents(kept)
@@ -237,11 +232,10 @@ class BlockStore(passages.Passages):
     return [row[:n] for row, n in zip(tokens, counts, strict=True)]
 
   def names(self, ids: Iterable[int | np.integer]) -> list[str]:
-    """Return a stable name of each block; '' for -1.
+    """Return the name 'ID:START-LIMIT' of each block; '' for -1.
 
-    A name is 'ID:START-LIMIT': the document's id and the block's bytes in the
-    document's text. Block numbers change when documents are added or removed;
-    names do not.
+    It holds the document's id and the block's bytes in the document's text, and
+    stays when the numbers of blocks change.
     """
     return [self._name(int(i)) if i >= 0 else '' for i in ids]
 

@@ -29,13 +29,10 @@ def in_split(
   added: Sequence[str] = (),
   test_fraction: float = 0.0,
 ) -> np.ndarray:
-  """Tell which documents belong to a split of `SPLITS`.
+  """Tell which documents belong to a split of `SPLITS`: [documents] bool.
 
   The shares `valid_fraction` and `test_fraction` of the documents are held out, by the
-  hash of their id [documents] uint64; documents with an id in `added` never are.
-
-  Returns:
-    [documents] bool.
+  hash of their id; documents with an id in `added` never are.
   """
   if split not in SPLITS:
     raise ValueError(f'Split {split!r}: expected one of {SPLITS}.')
@@ -79,12 +76,9 @@ def build_chunk_store(
 ) -> 'ChunkStore':
   """Cut a split of a token store into chunks of `chunk_length` tokens.
 
-  The documents that `dropped` lists in `document` [n], such as a store of
-  `near_duplicates`, are left out. `added` are ids of documents added for
-  retrieval: they belong to 'train' whatever their hash.
-
-  Raises:
-    ValueError: when the split holds no document.
+  The documents that `dropped`, a store of `near_duplicates`, lists are left out.
+  `added` are ids of documents added for retrieval: they belong to 'train' whatever
+  their hash. ValueError when the split holds no document.
   """
   fields = {
     'tokens': tokens.store.fingerprint,
@@ -191,12 +185,11 @@ class ChunkStore(passages.Passages):
     continuation (section 2.2); with m + 1 a chunk and its next token.
 
     Args:
-      ids: [...] chunk ids; -1 gives an empty row.
+      ids: chunk ids; -1 gives an empty row.
       part: one of `PARTS`; the other part is masked (table 13).
 
     Returns:
-      tokens: [..., length] int32, 0 past the document's end.
-      mask: [..., length] bool, False past the document's end.
+      Tokens [..., length] int32, and their mask, False past the document's end.
     """
     ids = np.asarray(ids, np.int64)
     flat = ids.reshape(-1)

@@ -107,12 +107,7 @@ class Corpus:
   """
 
   def __init__(self, config: CorpusConfig):
-    """Check the config and find the files.
-
-    Raises:
-      ValueError: for a wrong setting.
-      FileNotFoundError: when there is no file at the path.
-    """
+    """Find the files; FileNotFoundError when there is none at the path."""
     if not config.path and config.kind != 'vital':
       raise ValueError(f"corpus.path '': expected one for {config.kind!r}.")
     if not config.text_field:
@@ -129,7 +124,7 @@ class Corpus:
 
     Raises:
       ValueError: for a bad record, by file and line, unless the config skips
-        bad records; and when no document is left.
+        these; and when no document is left.
     """
     self.skipped = collections.Counter()
     count = 0
@@ -167,14 +162,10 @@ class Corpus:
     return getattr(_readers(module), function)(files, **more)
 
   def annotations(self) -> Iterator[Any]:
-    """Yield the sentences and salient spans that come with a corpus.
-
-    They carry the ids of the documents and have their order; `max_documents`
-    does not limit them.
+    """Yield the sentences and salient spans of all documents, in their order.
 
     Raises:
-      ValueError: for a kind of corpus without annotations; for a bad record, by
-        file and number, unless the config skips bad records.
+      ValueError: for a kind of corpus without annotations, and for bad records.
     """
     if self.config.kind != 'realm_pretraining':
       raise ValueError(
@@ -218,7 +209,7 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
       .jsonl, .txt, WikiExtractor's wiki_00 or ORQA's blocks.tfr.
 
   Raises:
-    ValueError: for a wrong setting, and for names that do not tell the kind.
+    ValueError: for names that do not tell the kind.
     FileNotFoundError: when there is no such file.
   """
   root = pathlib.Path(path)

@@ -79,10 +79,7 @@ _hash_word = functools.lru_cache(1 << 18)(tokens_lib.hash_id)
 
 
 def hash_grams(text: str, ngram: int) -> UInt64[np.ndarray, ' grams']:
-  """Hash the n-grams of a text's words: [grams] uint64, ascending, distinct.
-
-  A text of fewer than `ngram` words is one gram; a text without words has none.
-  """
+  """Hash the n-grams of a text's words; one of fewer words is one gram."""
   words = text.lower().split()
   hashes = np.asarray([_hash_word(word) for word in words], np.uint64)
   n = min(ngram, len(hashes))
@@ -154,23 +151,17 @@ def build_duplicate_store(
   compared with: `compared_with` names them.
 
   Args:
-    tokenizer: tokenizer of `tokens`.
     valid_fraction: share of documents that are held out, 'valid' and 'test'.
     evaluation: token stores of evaluation sets from other corpora, in folders
       beside `tokens`; training documents are compared with them as with
       'valid'.
     added: ids of documents added for retrieval: never held out or dropped.
-    executor: where documents are compared; None is this process.
-    progress: called with (documents done, documents in all).
 
   Returns:
     A published store of `document` [n] int64, the documents to drop in
     ascending order, `duplicate_of` [n] int64, whose numbers continue after
     those of `tokens` through each of `evaluation`, and `similarity` [n]
     float32.
-
-  Raises:
-    ValueError: for another tokenizer, or a list of other settings at `path`.
   """
   import rensa
 
@@ -233,11 +224,7 @@ def build_duplicate_store(
 
 
 def compared_with(found: store.Store) -> dict[str, str]:
-  """Evaluation sets of a list, other than 'valid'.
-
-  Returns:
-    Fingerprint of each set's token store, by the name of its folder.
-  """
+  """Evaluation sets of a list but 'valid': folder of tokens -> fingerprint."""
   names = found.meta.get(_COMPARED, [])
   return dict(zip(names, found.fields.get(_COMPARED, []), strict=True))
 

@@ -79,11 +79,7 @@ def write_retrieval_corpus(
 
   Tokens have texts, starts, stops and ids; starts and stops are -1, as in the
   official corpus, whose readers ignore them. Names of shards begin with
-  `prefix`.
-
-  Raises:
-    ValueError: for another tokenizer, or when there are shards of another
-      number.
+  `prefix`; ValueError when there are shards of another number.
   """
   blocks.tokens.check_tokenizer(tokenizer)
   # Decoding a single id keeps the ## of a continuation, but drops specials.
@@ -122,9 +118,6 @@ def write_pretraining(
   `spans` is called with [n] block ids and returns for each an [m, 2] integer
   array of first and past-last byte in the block's text. Names of shards begin
   with `prefix`.
-
-  Raises:
-    ValueError: when there are shards of another number.
   """
 
   def examples(ids: np.ndarray) -> Examples:

@@ -49,11 +49,8 @@ def map_spans(
     sentence_bytes: bytes of each sentence, in order and without overlap.
 
   Returns:
-    sentence: [n] sentence in which the span begins, or -1 outside all
-      sentences.
-    tokens: [n, 2] first and past-last token within the span.
-    outcome: [n] first fault of the span, an index into OUTCOMES; 0 if it is
-      kept.
+    The sentence in which each span begins, -1 outside all sentences; its first
+    and past-last token; its first fault, an index into OUTCOMES, 0 if kept.
   """
   start, limit = spans[:, 0], spans[:, 1]
   after = np.searchsorted(sentence_bytes[:, 0], start, 'right')
@@ -76,11 +73,10 @@ def map_spans(
 def choose_documents(
   blocks: blocks_lib.BlockStore, max_blocks: int = 0
 ) -> np.ndarray:
-  """Choose documents evenly spread over the store, up to `max_blocks` blocks.
+  """Choose whole documents spread over the store, up to `max_blocks` blocks.
 
-  Documents are taken whole, in the order of the fractional part of document
-  index / golden ratio: the choice is always the same, and a larger one contains
-  a smaller one. 0 chooses every document with a block.
+  The choice is always the same, and a larger one contains a smaller one. 0
+  chooses every document with a block.
   """
   documents = blocks.documents(np.arange(blocks.num_blocks))
   documents, counts = np.unique(documents, return_counts=True)
@@ -98,10 +94,7 @@ def _document_rows(
   token_bytes: np.ndarray,
   sentence_bytes: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Return rows [n, 6] of one document and the count of each outcome.
-
-  A row is sentence, token_start, token_limit, byte_start, byte_limit, label.
-  """
+  """Rows (sentence, *_COLUMNS, label) of a document; count of each outcome."""
   places = tokenization.byte_offsets(text, [span[:2] for span in spans])
   sentence, tokens, outcome = map_spans(places, token_bytes, sentence_bytes)
   label = np.asarray([labels[span.label] for span in spans], np.int64)
@@ -177,13 +170,8 @@ def build_salient_store(
 ) -> 'SalientStore':
   """Tag the documents of a block store; resume where a call was killed.
 
-  A tagger is pickled for several processes; of a `TaggerConfig` each process
-  makes its own tagger. `choose_documents` explains `max_blocks`. `executor` makes
-  the shards in place of `num_processes` of this machine. `progress` is called with
-  (documents done, documents in all).
-
-  Raises:
-    ValueError: when no span is found.
+  Each process makes its own tagger of a `TaggerConfig`. `choose_documents` explains
+  `max_blocks`. ValueError when no span is found.
   """
   made = executors.Lazy(taggers.make_tagger, tagger)
   fields = {
@@ -229,12 +217,7 @@ class SalientStore:
   def __init__(
     self, path: str | os.PathLike, blocks: blocks_lib.BlockStore | None = None
   ):
-    """Open the store, and its block store if `blocks` is None.
-
-    Raises:
-      FileNotFoundError: when there is no store.
-      ValueError: when it is of another block store.
-    """
+    """Open the store, and its block store if `blocks` is None."""
     self.store = store.Store.open(path, KIND)
     self.path, self.fingerprint = self.store.path, self.store.fingerprint
     self.blocks = self.store.source('blocks', blocks, blocks_lib.BlockStore)
@@ -256,11 +239,7 @@ class SalientStore:
   def spans_of(
     self, sentences: Int[np.ndarray, '*batch']
   ) -> tuple[Int[np.ndarray, '*batch'], Int[np.ndarray, '*batch']]:
-    """Find the rows of sentences.
-
-    Returns:
-      [...] first row of each sentence, and [...] its number of rows.
-    """
+    """Return [...] first row of each sentence, and [...] its number of rows."""
     sentences = np.asarray(sentences)
     shards = np.searchsorted(self._sentence_ends, sentences, 'right')
     bounds = np.zeros((2, *sentences.shape), np.int64)
@@ -273,11 +252,7 @@ class SalientStore:
     return bounds[0], bounds[1] - bounds[0]
 
   def block_bytes(self, blocks: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """Find the spans of blocks [n], in bytes of the blocks' texts.
-
-    Returns:
-      For each block [m, 2] int64 first and past-last bytes.
-    """
+    """Spans of each block: [m, 2] int64 bytes of the block's text."""
     blocks = np.asarray(blocks, np.int64)
     origins = self.blocks.byte_spans(blocks)[:, 0].tolist()
     found = []
@@ -290,11 +265,7 @@ class SalientStore:
     return found
 
   def counts(self) -> dict[str, int]:
-    """Count the tagged documents and the outcomes of the spans.
-
-    Returns:
-      'documents', each of OUTCOMES, and each of `labels` among the kept spans.
-    """
+    """Count 'documents', each of OUTCOMES, and each of `labels` that is kept."""
     outcomes = self.store.array('outcomes')[:].sum(axis=0).tolist()
     labels = np.zeros(len(self.labels), np.int64)
     for shard in range(self.store.num_shards):

@@ -70,11 +70,7 @@ class TaggerConfig:
 
 
 def make_tagger(config: TaggerConfig | Tagger) -> Tagger:
-  """Make the tagger that a config names; return a tagger as it is.
-
-  Raises:
-    ValueError: for an unknown kind.
-  """
+  """Make the tagger that a config names; return a tagger as it is."""
   if not isinstance(config, TaggerConfig):
     return config
   kinds, is_file, path = config.kind.partition('file:')
@@ -152,13 +148,7 @@ class SpacyTagger:
     labels: Sequence[str] = ENTITY_LABELS,
     batch_size: int = 64,
   ):
-    """Load a pipeline by its name or from a folder.
-
-    Raises:
-      ImportError: without spaCy.
-      FileNotFoundError: without the pipeline.
-      ValueError: when the pipeline finds no entities of some label.
-    """
+    """Load a pipeline by its name or from a folder."""
     try:
       import spacy
 
@@ -246,11 +236,7 @@ _AFTER_NAME = re.compile(r'(?:[\s\'"“”‘’]|[\'’]s)*\Z')
 
 
 def trim(text: str, start: int, limit: int) -> tuple[int, int] | None:
-  """Remove the article, quotes, blanks and possessive 's around a name.
-
-  Returns:
-    The new start and limit; None when no letter or digit is left.
-  """
+  """Return a name's span without article, quotes and 's; None for nothing."""
   limit = _AFTER_NAME.search(text, start, limit).start()
   start = _BEFORE_NAME.match(text, start, limit).end()
   if not any(character.isalnum() for character in text[start:limit]):
@@ -271,11 +257,7 @@ class AnnotatedTagger:
   """
 
   def __init__(self, annotations: Annotations):
-    """Read all spans, in any order; they may overlap.
-
-    Raises:
-      ValueError: for a repeated id, a malformed span, and more than 256 labels.
-    """
+    """Read all spans, in any order; they may overlap."""
     keys, counts = array.array('Q'), array.array('q')
     spans, kinds = array.array('i'), array.array('B')
     labels: dict[str, int] = {}
@@ -337,10 +319,6 @@ def read_spans(path: str | os.PathLike) -> Annotations:
 
   A line is {"id": ID, "spans": [[FIRST, PAST_LAST, LABEL], ...]}, in bytes of
   the text's UTF-8 form; LABEL is optional.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for a bad line, by its number.
   """
   for where, line in base.text_lines(base.existing(path)):
     try:

@@ -121,11 +121,7 @@ def build_token_store(
     with_text: whether to keep texts and the bytes of each token.
     num_processes: processes of this machine that share the work.
     executor: where the shards are made instead.
-    progress: called with (documents done, 0): the total is unknown until the
-      end.
-
-  Raises:
-    ValueError: for an empty corpus or a bad record.
+    progress: called with (documents done, 0 until the total is known).
   """
   tokenizer = tokenization.load_tokenizer(tokenizer_path)
   fields = {

@@ -145,10 +145,6 @@ class BytePairTokenizer(base.Tokenizer):
     Args:
       path: tokenizer.json, or its folder; tokenizer_config.json beside it names
         the special tokens, by default <|endoftext|>.
-
-    Raises:
-      FileNotFoundError: when there is no such file.
-      ValueError: when it is of another kind, or changes text.
     """
     path = base.find(path, (FILE,))
     self._spec, self._specials = read_spec(path), read_specials(path.parent)

@@ -36,10 +36,6 @@ class SentencePieceTokenizer(base.Tokenizer):
 
     Args:
       path: the model file, or a folder that holds it under the name `model`.
-
-    Raises:
-      FileNotFoundError: when there is no such file.
-      ValueError: when it is not a model, or a model that loses text.
     """
     import sentencepiece
 

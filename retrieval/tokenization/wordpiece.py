@@ -31,10 +31,6 @@ class WordPieceTokenizer(base.Tokenizer):
       lowercase: whether to lower the case and strip accents. None: as
         tokenizer_config.json beside vocab.txt says, or True. A tokenizer.json
         has its own setting.
-
-    Raises:
-      FileNotFoundError: when there is no such file.
-      ValueError: when it is not a vocabulary, or lacks one of BERT's specials.
     """
     path = base.find(path, FILES)
     self._tokenizer = _load(path, lowercase)
@@ -76,11 +72,7 @@ class WordPieceTokenizer(base.Tokenizer):
   def encode_ids_batch(
     self, texts: Sequence[str], max_length: int
   ) -> list[list[int]]:
-    """Encode texts for BERT: [CLS] text [SEP], at most `max_length` ids.
-
-    Raises:
-      ValueError: when `max_length` is too small for the specials.
-    """
+    """Encode texts for BERT: [CLS] text [SEP], at most `max_length` ids."""
     if max_length < 2:
       raise ValueError(f'max_length {max_length}: [CLS] and [SEP] take 2.')
     encodings = self._tokenizer.encode_batch_fast(

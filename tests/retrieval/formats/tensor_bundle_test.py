@@ -82,7 +82,7 @@ def test_cut_and_missing_files_are_named(tmp_path):
   data = prefix.with_name(f'{prefix.name}.data-00000-of-00001')
   data.write_bytes(data.read_bytes()[:-1])
   bundle = tensor_bundle.Bundle(prefix)
-  with pytest.raises(ValueError, match='end at byte 80 of .*, which has 79'):
+  with pytest.raises(ValueError, match='which has 79'):
     bundle.tensor('block_emb')
   data.unlink()
   with pytest.raises(FileNotFoundError, match='data-00000-of-00001'):
