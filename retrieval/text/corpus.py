@@ -33,16 +33,6 @@ from retrieval.store import store
 
 Document = base.Document
 
-# Kind -> module of retrieval.readers, its function, more arguments.
-_READERS = {
-  'orqa_blocks': ('orqa', 'read_blocks', {}),
-  'orqa_corpus': ('orqa', 'read_examples', {'text_name': 'body'}),
-  'realm_pretraining': ('orqa', 'read_examples', {'text_name': 'text'}),
-  'squad': ('files', 'read_squad', {}),
-  'text': ('files', 'read_text', {}),
-  'vital': ('files', 'read_vital', {}),
-  'wikiextractor': ('wikiextractor', 'read', {}),
-}
 Kind = Literal[
   'jsonl',
   'orqa_blocks',
@@ -56,6 +46,7 @@ Kind = Literal[
 ]
 KINDS = typing.get_args(Kind)
 _SHARDS = ('*-of-[0-9]*', '*.tfrecord*')
+# Names of a kind's files in a folder.
 _IN_FOLDER = {
   'jsonl': ('*.jsonl', '*.jsonl.*', '*.json', '*.json.*', '*.ndjson'),
   'orqa_corpus': _SHARDS,
@@ -131,14 +122,17 @@ class Corpus:
     with contextlib.closing(_SeenIds()) as seen:
       for where, record in self._records():
         try:
-          document = _checked(where, record)
-          seen.check(document.id, where)
+          if isinstance(record, base.BadRecord):
+            raise record
+          if not record.text or record.text.isspace():
+            raise base.BadRecord('empty text', where, 'the text is empty.')
+          seen.check(record.id, where)
         except base.BadRecord as error:
           if self.config.on_error == 'raise':
             raise ValueError(str(error)) from None
           self.skipped[error.reason] += 1
           continue
-        yield document
+        yield record
         count += 1
         if count == self.config.max_documents:
           break
@@ -152,14 +146,25 @@ class Corpus:
 
   def _records(self) -> base.Records:
     config, files, fields = self.config, self.files, self.fields
-    if config.kind == 'tfds':
-      return _readers('tfds').read(
-        config.path, config.split, config.data_dir, fields
-      )
-    if config.kind == 'jsonl':
-      return _readers('files').read_jsonl(files, fields)
-    module, function, more = _READERS[config.kind]
-    return getattr(_readers(module), function)(files, **more)
+    match config.kind:
+      case 'tfds':
+        return _readers('tfds').read(
+          config.path, config.split, config.data_dir, fields
+        )
+      case 'jsonl':
+        return _readers('files').read_jsonl(files, fields)
+      case 'squad':
+        return _readers('files').read_squad(files)
+      case 'text':
+        return _readers('files').read_text(files)
+      case 'vital':
+        return _readers('files').read_vital(files)
+      case 'wikiextractor':
+        return _readers('wikiextractor').read(files)
+      case 'orqa_blocks':
+        return _readers('orqa').read_blocks(files)
+    name = 'body' if config.kind == 'orqa_corpus' else 'text'
+    return _readers('orqa').read_examples(files, name)
 
   def annotations(self) -> Iterator[Any]:
     """Yield the sentences and salient spans of all documents, in their order.
@@ -194,8 +199,8 @@ class Corpus:
       files = [
         [file.name, _hash_file(file.path, whole=whole)] for file in self.files
       ]
-      is_file = pathlib.Path(config.path).is_file()
-      fields['path'] = pathlib.Path(config.path).name if is_file else ''
+      path = pathlib.Path(config.path)
+      fields['path'] = path.name if path.is_file() else ''
     fields['data_dir'] = ''
     return store.fingerprint([fields, files])
 
@@ -259,20 +264,8 @@ class _SeenIds:
     if not added.rowcount:
       query = 'select place from seen where id = ?'
       [first] = self._db.execute(query, (key,)).fetchone()
-      raise base.BadRecord(
-        'duplicate id',
-        where,
-        f'id {document_id!r} is already used at {first}.',
-      )
-
-
-def _checked(where: str, record: Document | base.BadRecord) -> Document:
-  """Return a document that has text, or raise BadRecord."""
-  if isinstance(record, base.BadRecord):
-    raise record
-  if not record.text or record.text.isspace():
-    raise base.BadRecord('empty text', where, 'the text is empty.')
-  return record
+      message = f'id {document_id!r} is already used at {first}.'
+      raise base.BadRecord('duplicate id', where, message)
 
 
 def _readers(name: str) -> types.ModuleType:

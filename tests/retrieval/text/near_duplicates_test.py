@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retrieval.store import store_writer
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -194,35 +193,6 @@ def test_pairs_at_the_threshold_are_found(threshold):
   index = near_duplicates._Index(settings, documents)
   found = [index.nearest(grams) for grams in asked]
   assert found == [(threshold, i) for i in range(200)]
-
-
-def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
-  stores, tmp_path, monkeypatch
-):
-  _build(tmp_path / 'whole', stores)
-  write = store_writer.StoreWriter.write
-
-  def killed(self, index, arrays):
-    if index == 1:
-      raise KeyboardInterrupt
-    write(self, index, arrays)
-
-  monkeypatch.setattr(store_writer.StoreWriter, 'write', killed)
-  with pytest.raises(KeyboardInterrupt):
-    _build(tmp_path / 'killed', stores)
-  assert not (tmp_path / 'killed').exists()
-  written = []
-
-  def watched(self, index, arrays):
-    written.append(index)
-    write(self, index, arrays)
-
-  monkeypatch.setattr(store_writer.StoreWriter, 'write', watched)
-  _build(tmp_path / 'killed', stores)
-  _build(tmp_path / 'killed', stores)  # what stands is used
-  assert written == [1, 2]
-  hashes = tiny_stores.file_hashes
-  assert hashes(tmp_path / 'killed') == hashes(tmp_path / 'whole')
 
 
 def test_chunks_leave_out_what_is_dropped(stores, tmp_path):

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The official record files: read as corpora, and blocks come back from them."""
 
-import gzip
 import json
 import types
 
@@ -337,15 +336,3 @@ def test_pretraining_corpus(made, tmp_path):
     [text] = blocks.texts([i])
     words = [text.encode()[a:b].decode() for a, b in annotation.spans]
     assert words == text.split()[: i % 2]
-
-
-def test_equal_exports_are_equal_bytes(made, tmp_path):
-  for name in ('a', 'b'):
-    official_records.write_retrieval_corpus(
-      tmp_path / name / 'w', made.blocks, made.tokenizer, 1
-    )
-  first, second = (
-    (tmp_path / name / 'w-00000-of-00001').read_bytes() for name in 'ab'
-  )
-  assert first == second
-  assert gzip.decompress(first)

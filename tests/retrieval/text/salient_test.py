@@ -10,7 +10,6 @@ import pytest
 
 from retrieval.text import (
   corpus as corpus_lib,
-  official_records,
   salient,
   taggers,
 )
@@ -46,12 +45,10 @@ class Names:
 def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_blocks.make(root, np.random.default_rng(0))
-  made.progress = []
   made.spans = salient.build_salient_store(
     root / 'spans',
     made.blocks,
     Names(),
-    progress=lambda *done: made.progress.append(done),
   )
   return made
 
@@ -233,17 +230,6 @@ def test_what_is_wrong_is_counted(tmp_path):
   ]
 
 
-def test_counts_add_up(data):
-  counts = data.spans.counts()
-  assert counts['documents'] == len(data.documents)
-  assert counts['kept'] == data.spans.num_spans
-  assert counts['NAME'] + counts['DATE'] == counts['kept']
-  assert counts['NAME'] > 0 and counts['DATE'] > 0
-  assert counts['cuts a wordpiece'] > 0
-  assert data.progress[-1] == (len(data.documents), len(data.documents))
-  assert data.progress == sorted(data.progress)
-
-
 def test_several_processes_write_the_same_bytes(data, tmp_path):
   config = taggers.TaggerConfig(kind='dates')
   for name, num_processes in (('one', 1), ('two', 2)):
@@ -328,21 +314,3 @@ def test_a_store_without_spans_is_refused(data, tmp_path):
   with pytest.raises(ValueError, match='no salient span in 30 documents'):
     salient.build_salient_store(tmp_path / 'spans', data.blocks, tagger)
   assert not (tmp_path / 'spans').exists()
-
-
-def test_spans_survive_the_official_form(data, tmp_path):
-  official_records.write_pretraining(
-    tmp_path / 'records', data.blocks, data.spans.block_bytes, 2
-  )
-  corpus = corpus_lib.Corpus(
-    corpus_lib.CorpusConfig(kind='realm_pretraining', path=str(tmp_path))
-  )
-  tagger = taggers.AnnotatedTagger(
-    (found.document_id, found.spans.tolist()) for found in corpus.annotations()
-  )
-  texts = data.blocks.texts(range(data.blocks.num_blocks))
-  want = data.spans.block_bytes(range(data.blocks.num_blocks))
-  documents = list(corpus)
-  assert [document.text for document in documents] == texts
-  for spans, found in zip(want, tagger.tag(documents), strict=True):
-    assert [tuple(span) for span in spans.tolist()] == [s[:2] for s in found]

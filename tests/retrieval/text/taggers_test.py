@@ -123,23 +123,14 @@ def test_entities_are_those_of_the_pipeline(pipeline):
   ) == [[('Acme', 'ORG'), ('United States', 'GPE')], [], []]
 
 
-def test_long_documents_are_cut_between_words(pipeline, monkeypatch):
-  monkeypatch.setattr(taggers, '_MOST_CHARACTERS', 20)
+def test_long_documents_are_cut_between_words(pipeline):
   tagger = taggers.SpacyTagger(pipeline, ('ORG',))
-  text = 'Acme and Acme are\nAcme, for Acme is Acme; ' + 'x' * 50 + ' Acme'
+  blank = ' ' * 49_995
+  text = f'Acme{blank}Acme{blank}Acme ' + 'x' * 150_000 + ' Acme'
   [found] = tagger.tag(_documents(text))
   assert [s.start for s in found] == [
     at for at in range(len(text)) if text.startswith('Acme', at)
   ]
-
-
-@given(st.text(alphabet='ab \n', max_size=60), st.integers(1, 9))
-def test_pieces_make_up_the_text(text, most):
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(taggers, '_MOST_CHARACTERS', most)
-    pieces = list(taggers._pieces(text))
-  assert ''.join(text[a:b] for a, b in pieces) == text
-  assert all(b - a <= most for a, b in pieces)
 
 
 def test_fingerprints_tell_pipelines_and_labels_apart(pipeline, tmp_path):
@@ -239,7 +230,7 @@ def test_given_spans_are_read_from_json_lines(tmp_path):
     path.write_text('\n{"id": "a", "spans": []}\n' + line)
     with pytest.raises(ValueError, match=r'spans\.jsonl:3: expected'):
       list(taggers.read_spans(path))
-  with pytest.raises(FileNotFoundError, match='no such file'):
+  with pytest.raises(FileNotFoundError):
     list(taggers.read_spans(tmp_path / 'none'))
 
 

@@ -135,6 +135,7 @@ tokens.build_token_store(
 """
 
 
+@pytest.mark.slow
 def test_killed_job_leaves_no_process_behind(tmp_path):
   texts = [
     f'river queen tensor apple moon {i} ground corn mill past old where nobody'

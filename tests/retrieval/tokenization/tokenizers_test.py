@@ -15,7 +15,6 @@ import sentencepiece
 import tokenizers as hf
 
 from retrieval import tokenization
-from retrieval.tokenization import training
 
 WORDS = (
   'the ant bee cat dog elm fig goat hen ink jay kite lamp moon nest oak pear '
@@ -150,15 +149,6 @@ def test_training_repeats_itself(tmp_path):
   assert sorted(p.name for p in (tmp_path / 'a').iterdir()) == ['model']
 
 
-def test_long_lines_are_cut_not_passed_over():
-  limit = training._MAX_LINE_LENGTH
-  text = 'word ' * limit + 'x' * (2 * limit) + '\u65e5' * (limit + 1)
-  lines = list(training._lines(text))
-  assert ''.join(lines) == text
-  assert max(len(line.encode()) for line in lines) <= training._MAX_LINE_BYTES
-  assert all(line.endswith('word') for line in lines[:3])
-
-
 def test_a_vocabulary_of_128k_is_within_range(tmp_path):
   with pytest.raises(ValueError, match='128,000: too large for this text'):
     tokenization.train_sentencepiece(_texts(5), tmp_path / 'model', 128_000)
@@ -215,6 +205,11 @@ def vocab_dir(tmp_path_factory):
   path = tmp_path_factory.mktemp('wordpiece')
   (path / 'vocab.txt').write_text('\n'.join(VOCAB) + '\n', encoding='utf-8')
   return path
+
+
+@pytest.fixture(scope='module')
+def wordpiece(vocab_dir):
+  return tokenization.WordPieceTokenizer(vocab_dir)
 
 
 WORDPIECE_CASES = {
@@ -303,19 +298,10 @@ def test_wordpiece_save_load_and_pickle(vocab_dir, tmp_path):
 
 @hypothesis.settings(max_examples=200, deadline=None)
 @hypothesis.given(st.text(alphabet='the ant\u00e9\u65e5\U0001f41d,\u0301\n\0'))
-def test_wordpiece_offsets_are_whole_characters(vocab_dir, text):
-  ids, offsets = _wordpiece(vocab_dir).encode(text)
+def test_wordpiece_offsets_are_whole_characters(wordpiece, text):
+  ids, offsets = wordpiece.encode(text)
   data = text.encode()
   for start, end in offsets:
     assert 0 <= start < end <= len(data)
     data[start:end].decode()
   assert (np.diff(offsets[:, 0]) > 0).all()
-
-
-_LOADED = {}
-
-
-def _wordpiece(path):
-  if path not in _LOADED:
-    _LOADED[path] = tokenization.WordPieceTokenizer(path)
-  return _LOADED[path]
