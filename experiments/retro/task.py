@@ -19,7 +19,6 @@ from retro_jax.nn import (
   losses,
   presets,
   retro as model_lib,
-  retrofit,
   stack,
 )
 from retro_jax.nn.copies import copy_fit
@@ -46,7 +45,7 @@ def _retrofit_params(
   loading.check_data(source, saved, data)
   baseline_cfg = loading.model_config(trained, data.vocab_size)
   try:
-    retrofit.check_fits(model_cfg, baseline_cfg)
+    initial.check_fits(model_cfg, baseline_cfg)
   except ValueError as error:
     raise ValueError(f'config.retrofit_from {source}: {error}.') from None
   baseline, _ = checkpoints.load_params(source, step=saved.step)
@@ -89,7 +88,7 @@ def _start(config, model_cfg, data) -> dict[str, Any]:
     ),
     'init_on_host': True,
     'shapes': new,
-    'frozen': lambda name: not retrofit.is_added(name),
+    'frozen': lambda name: not initial.is_added(name),
     'flops_per_step': 0.0,  # less than three forward passes
   }
 
@@ -128,7 +127,7 @@ def without_data(
   )
   fields = _model_fields(config, model_cfg, k)
   if config.retrofit_from:
-    fields['frozen'] = lambda name: not retrofit.is_added(name)
+    fields['frozen'] = lambda name: not initial.is_added(name)
   init = functools.partial(initial.init_params, config=model_cfg)
   task = tasks.Task(init=init, dataset=tasks.no_data, **fields)
   return task, shapes

@@ -1,6 +1,12 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where the parameters of a RETRO start, and their places on a mesh."""
+"""Where the parameters of a RETRO start, and their places on a mesh.
+
+RETROfit (Borgeaud et al. 2022, section 4.2 and appendix B.2) adds retrieval to a
+decoder that was trained without: its every weight is frozen; the neighbors' encoder
+and the chunked cross-attentions are new, and they alone are trained. So RETRO[OFF]
+stays the decoder that it was, bit for bit.
+"""
 
 from collections.abc import Mapping
 import dataclasses
@@ -16,6 +22,23 @@ from retrieval.nn import sharding
 from retro_jax.nn import retro, stack
 from retro_jax.nn.config import RetroConfig
 from retro_jax.nn.copies import copy_init
+
+# Fields that the weights of a decoder were trained with, beside `decoder`.
+DECODER_FIELDS = (
+  'vocab_size',
+  'd_model',
+  'd_ff',
+  'num_heads',
+  'head_dim',
+  'num_layers',
+  'tie_readout',
+  'activation',
+  'norm_epsilon',
+  'projection_biases',
+  'ff_biases',
+  'scale_logits',
+  'position_base',
+)
 
 
 def init_params(key: jax.Array, config: RetroConfig) -> Any:
@@ -81,6 +104,31 @@ def _parts(params: Mapping[str, Any]) -> dict[str, Any]:
   found = {k: x for k, x in params.items() if k != 'encoder'}
   inner = params.get('encoder', {})
   return found | {f'encoder/{k}': x for k, x in inner.items()}
+
+
+def is_added(name: str) -> bool:
+  """Whether a top-level part of RETRO's parameters is added to its decoder.
+
+  The encoder's own embeddings are added; a shared table belongs to the decoder.
+  """
+  added = 'encoder', 'encoder_embedding', 'copy_gate'
+  return name in added or name.endswith('_cca')
+
+
+def check_fits(config: RetroConfig, baseline: RetroConfig) -> None:
+  """Raise ValueError for a field in which a trained decoder and a RETRO's differ."""
+  of_decoder = [f.name for f in dataclasses.fields(config.decoder)]
+  for names, trained, wanted in (
+    (DECODER_FIELDS, baseline, config),
+    (of_decoder, baseline.decoder, config.decoder),
+  ):
+    for name in names:
+      old, new = getattr(trained, name), getattr(wanted, name)
+      if old != new:
+        raise ValueError(
+          f'its decoder was trained with {name}={old!r}, but this RETRO has '
+          f'{name}={new!r}'
+        )
 
 
 def param_shardings(

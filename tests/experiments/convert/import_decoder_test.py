@@ -15,7 +15,7 @@ import pytest
 from experiments import import_decoder as retro_import
 from retrieval.store import checkpoints, safetensors_files
 from retrieval.tokenization import byte_pairs
-from retro_jax.nn import retrofit
+from retro_jax.nn import initial
 from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_config
 from tests.retrieval.tokenization import tiny_byte_pairs
@@ -195,12 +195,12 @@ def test_samples_without_a_document(llama):
 def test_its_retrofit_must_be_of_the_same_decoder(llama):
   _, trained = loading.find_run(llama[0] / 'run')
   c = dataclasses.replace(trained.model, cca_layers=(2,))
-  retrofit.check_fits(c, trained.model)
+  initial.check_fits(c, trained.model)
   turned = dataclasses.replace(c.decoder, rotary_base=1e4)
   other = dataclasses.replace(c, decoder=turned)
   message = 'rotary_base=300.0, but this RETRO has rotary_base=10000.0'
   with pytest.raises(ValueError, match=re.escape(message)):
-    retrofit.check_fits(other, trained.model)
+    initial.check_fits(other, trained.model)
 
 
 def test_a_folder_that_holds_a_checkpoint_is_left_alone(llama):

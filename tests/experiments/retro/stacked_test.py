@@ -14,7 +14,7 @@ from experiments.retro import task as retro_task
 from retrieval.kernels import backend
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
-from retro_jax.nn import retrofit, stack
+from retro_jax.nn import initial, stack
 from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
@@ -160,7 +160,7 @@ def test_a_stacked_baseline_is_fitted_bit_for_bit(
     language_model.load(baseline).params,
   )
   _equal({name: fitted[name] for name in old}, old)
-  added = {name for name in state.params if retrofit.is_added(name)}
+  added = {name for name in state.params if initial.is_added(name)}
   assert set(state.opt_state[1][0].mu) == added
   assert {name for name in added if 'layer' in name} == (
     {'layers_cca'}

@@ -29,7 +29,6 @@ class Fid(reference.Reference):
       )
     ]
     h = p['embedding'][tokens]
-    sizes = c.num_heads, c.head_dim
     for layer in range(1, c.num_layers + 1):
       q = p[f'layer_{layer}_attn']
       y = self.norm(q, 'norm', h)
@@ -39,7 +38,7 @@ class Fid(reference.Reference):
           y[i],
           list(y[: i + 1]),
           [i - j for j in range(i + 1)],
-          *sizes,
+          'decoder',
         )
         for i in range(len(h))
       ]
@@ -53,8 +52,7 @@ class Fid(reference.Reference):
             [e for _, e in encoded],
             # As if a passage began where a chunk that ends with BOS begins.
             [i + c.chunk_length - 1 - j for j, _ in encoded],
-            *sizes,
-            positions=c.cca_positions,
+            'cca',
           )
           for i in range(len(h))
         ]

@@ -53,22 +53,18 @@ class Reference:
   def __init__(self, config, params):
     self.c, self.p = config, params
 
-  def attend(
-    self,
-    p,
-    query,
-    keys,
-    distances,
-    heads,
-    head_dim,
-    positions=True,
-    shared=1,
-    base=0,
-  ):
-    """One query vector, a list of visible keys with their distances.
-
-    `shared` heads of queries read one of keys; with a `base` distances are angles.
-    """
+  def attend(self, p, query, keys, distances, kind):
+    """One query vector, a list of visible keys with their distances."""
+    c, own = self.c, self.c.decoder
+    heads, head_dim = c.num_heads, c.head_dim
+    if kind in ('encoder', 'ca'):
+      heads, head_dim = c.encoder_num_heads, c.encoder_head_dim
+    positions = c.cca_positions or kind == 'encoder'
+    shared, base = 1, 0  # heads of queries that read one of keys; of angles
+    if kind == 'decoder':
+      positions = own.positions == 'relative'
+      shared = heads // (own.num_kv_heads or heads)
+      base = own.rotary_base if own.positions == 'rotary' else 0
     width = heads * head_dim
     if not keys:
       return np.zeros_like(query)
@@ -118,7 +114,6 @@ class Reference:
   def encode(self, neighbor, mask, chunk, chunk_visible):
     """[R] tokens of one neighbor, H_u [M, D] -> [R, E]."""
     c, p = self.c, self.p['encoder']
-    sizes = (c.encoder_num_heads, c.encoder_head_dim)
     table = 'embedding' if c.share_embeddings else 'encoder_embedding'
     e = self.p[table][np.where(mask, neighbor, 0)]
     if c.query_conditioning:
@@ -133,7 +128,7 @@ class Reference:
           y[i],
           [y[j] for j in seen],
           [i - j for j in seen],
-          *sizes,
+          'encoder',
         )
         for i in range(len(e))
       ]
@@ -147,8 +142,7 @@ class Reference:
             y[i],
             [chunk[j] for j in seen],
             [i - j for j in seen],
-            *sizes,
-            positions=c.cca_positions,
+            'ca',
           )
           for i in range(len(e))
         ]
@@ -188,15 +182,8 @@ class Reference:
             if keep[position - 1]:
               keys.append(e[position - 1])
               distances.append(i - position + m - 1)
-        out[t] += self.attend(
-          p['cca']['attention'],
-          y[t],
-          keys,
-          distances,
-          c.num_heads,
-          c.head_dim,
-          positions=c.cca_positions,
-        )
+        of_cca = p['cca']['attention']
+        out[t] += self.attend(of_cca, y[t], keys, distances, 'cca')
     return out
 
   def __call__(self, tokens, neighbors=None, mask=None, segments=None):
@@ -211,11 +198,6 @@ class Reference:
         for i in range(len(tokens))
       ]
       h = h + p['positions']['table'][rows]
-    own = {
-      'positions': c.decoder.positions == 'relative',
-      'shared': c.num_heads // (c.decoder.num_kv_heads or c.num_heads),
-      'base': c.decoder.rotary_base if c.decoder.positions == 'rotary' else 0,
-    }
     encoded = None
     for layer in range(1, c.num_layers + 1):
       q = p[f'layer_{layer}_attn']
@@ -224,17 +206,8 @@ class Reference:
       for i in range(len(h)):
         seen = [j for j in range(i + 1) if segments[j] == segments[i]]
         keys, distances = [y[j] for j in seen], [i - j for j in seen]
-        rows.append(
-          self.attend(
-            q['attention'],
-            y[i],
-            keys,
-            distances,
-            c.num_heads,
-            c.head_dim,
-            **own,
-          )
-        )
+        of_self = q['attention']
+        rows.append(self.attend(of_self, y[i], keys, distances, 'decoder'))
       h = h + rows
       if neighbors is not None and layer in c.cca_layers:
         if encoded is None:

@@ -2,10 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library's interface on a tiny RETRO and its baseline."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -32,16 +28,9 @@ def baseline(root):
   return tiny_retro.trained(root, baseline=True)
 
 
-def test_public_names_are_there_and_start_no_backend():
-  code = (
-    'import retro_jax\n'
-    'assert all(getattr(retro_jax, name) for name in retro_jax.__all__)\n'
-    'assert {*retro_jax.__all__} <= {*dir(retro_jax)}\n'
-    'from jax._src import xla_bridge\n'
-    'assert not xla_bridge._backends\n'
-  )
-  env = os.environ | {'JAX_PLATFORMS': 'cpu'}
-  subprocess.run([sys.executable, '-c', code], check=True, env=env)
+def test_public_names_are_there():
+  assert all(getattr(retro_jax, name) for name in retro_jax.__all__)
+  assert {*retro_jax.__all__} <= {*dir(retro_jax)}
   with pytest.raises(AttributeError, match="no attribute 'lod'"):
     retro_jax.lod  # noqa: B018
 

@@ -72,7 +72,7 @@ def test_fitted_queries_find_the_last_token(start):
   assert all(10 * b < a for b, a in zip(before, after, strict=True))
 
 
-def test_only_queries_change_and_padding_is_no_text(start):
+def test_only_queries_change(start):
   tokens, segments = _rows(0)
   fitted = copy_fit.fit_queries(start, _CONFIG, tokens, segments)
   changed = [
@@ -85,10 +85,3 @@ def test_only_queries_change_and_padding_is_no_text(start):
     if a.shape != b.shape or np.any(np.asarray(a) != np.asarray(b))
   ]
   assert sorted(changed) == sorted(_READERS)
-  segments = segments.at[:, 32:].set(0)
-  other = jnp.where(segments > 0, tokens, 7)
-  a, b = (
-    copy_fit.fit_queries(start, _CONFIG, x, segments) for x in (tokens, other)
-  )
-  for path in _READERS:
-    np.testing.assert_allclose(_at(a, path), _at(b, path), atol=1e-4)
