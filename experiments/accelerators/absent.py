@@ -12,6 +12,7 @@ import sys
 
 _PACKAGES = (
   'farmhash',
+  'filelock',
   'grain',
   'rapidfuzz',
   'regex',

@@ -1,6 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of a config, traced for devices that are not there."""
+"""The programs of a config, traced for devices that are not there.
+
+REALM's vocabularies have BERT's size. Model FLOPs count all tokens of padded rows.
+"""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -8,19 +11,33 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 import ml_collections
 
-from experiments.accelerators import costs, realm_programs
-from experiments.engine import configs, program as program_lib, rooms
+from experiments.accelerators import costs
+from experiments.engine import configs, program as program_lib, rooms, tasks
+from experiments.open_qa import task as open_qa_task
+from experiments.realm import task as realm_task
 from experiments.retro import task as retro_task
-from retrieval.nn import sharding
+from realm_jax.data import examples
+from realm_jax.nn import initialize, open_qa, realm
+from realm_jax.objectives import ict
+from realm_jax.serving import model_configs, reader_configs, serving
+from retrieval.nn import batch_encoder, bert, sharding
+from retrieval.searchers import block_search, exact
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import initial, presets, retro as retro_lib
 from retro_jax.trained import loading
 
 Config = Any  # the dataclass of config.task
 Devices = Sequence[jax.Device]
+Shapes = dict[str, jax.ShapeDtypeStruct]
+# Initial parameters, loss, FLOPs of a forward pass, shapes of a batch.
+Parts = tuple[Callable, Callable, float, Shapes]
+
+_VOCAB_SIZE = bert.BertConfig().vocab_size
+_NUM_BLOCKS = 13_353_718  # of ORQA's Wikipedia
+_KINDS = {'ids': 'i4', 'mask': '?', 'types': 'i4'}
 
 
 def _step(config: Config, devices: Devices, name: str) -> costs.Traced:
@@ -31,12 +48,11 @@ def _step(config: Config, devices: Devices, name: str) -> costs.Traced:
   else:
     mesh = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
     num_shards = mesh['data'] * mesh['fsdp']
-    config, task, shapes = realm_programs.of(config, num_shards)
+    config, task, shapes = without_data(config, num_shards)
     dtype = config.embedder.dtype
   program = program_lib.make_program(task, config, devices=devices)
   batch = {
-    key: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=program.rows)
-    for key, x in shapes.items()
+    key: _shape(x.shape, x.dtype, program.rows) for key, x in shapes.items()
   }
   flops = task.flops_per_step
   with program.context():
@@ -48,6 +64,108 @@ def _step(config: Config, devices: Devices, name: str) -> costs.Traced:
       if task.frozen is not None:
         flops *= 2 / 3  # frozen parts have no gradients of their own
   return costs.Traced(traced, program.mesh.shape, dtype, flops)
+
+
+def without_data(
+  config: Config, num_shards: int
+) -> tuple[Config, tasks.Task, Shapes]:
+  """Return a task of REALM, ICT or a reader that can be compiled.
+
+  Args:
+    num_shards: devices over which the rows of a batch are split.
+
+  Returns:
+    The config that trains, its task and the shapes of its batches.
+  """
+  b, padded = config.batch_size, 0
+  if config.task == 'open_qa':
+    config = open_qa_task.freeze(config)
+    b = padded = open_qa_task.padded_rows(config, num_shards)
+  init, loss, flops, shapes = _PARTS[config.task](config, b)
+  task = tasks.Task(
+    init=init,
+    loss=loss,
+    dataset=tasks.no_data,
+    flops_per_step=3 * flops,
+    batch_rows=padded,
+  )
+  return config, task, shapes
+
+
+def _realm(config: Config, b: int) -> Parts:
+  """Parts of REALM; a batch of `realm_jax.data.pipeline`."""
+  model = model_configs.realm_config(config, _VOCAB_SIZE)
+  layout = _layout(config)
+  k, targets = layout.num_candidates, (b, layout.max_targets)
+  flops = _flops(model.embedder_bert, b, layout.query_length)
+  flops += _flops(model.embedder_bert, b * k, layout.block_length)
+  flops += _flops(model.encoder_bert, b * k, layout.joint_length)
+  d = model.encoder.d_model
+  flops += b * k * layout.max_targets * 2 * d * (d + _VOCAB_SIZE)
+  init = functools.partial(initialize.init_params, config=model)
+  shapes = {
+    **_rows('query', (b, layout.query_length), ('ids', 'mask')),
+    **_rows('candidate', (b, k, layout.block_length)),
+    **_rows('joint', (b, k, layout.joint_length)),
+    **_shapes((b, k), candidate_valid='?', candidate_block_ids='i4'),
+    **_shapes(targets, mlm_positions='i4', mlm_targets='i4', mlm_mask='?'),
+    **_shapes((b,), origin='i4', index_step='i4'),
+  }
+  return init, realm_task.realm_loss(config, model), flops, shapes
+
+
+def _ict(config: Config, b: int) -> Parts:
+  """Parts of the inverse cloze task; a batch of `realm_jax.objectives.ict`."""
+  realm_task.check_whole_batch(config, 'ict')
+  model = model_configs.realm_config(config, _VOCAB_SIZE)
+  length, block_length = config.ict.query_length, config.blocks.max_length
+  flops = _flops(model.embedder_bert, b, length)
+  flops += _flops(model.embedder_bert, b, block_length)
+  flops += 2 * b * b * model.vector_size
+  loss = realm_task.in_batch_loss(ict.loss, config.ict)
+  shapes = {
+    **_rows('query', (b, length), ('ids', 'mask')),
+    **_rows('block', (b, block_length)),
+    **_shapes((b,), sentence_removed='?', row_valid='?'),
+    **_shapes((b, 2), block_hash='u4'),
+  }
+  init = functools.partial(
+    initialize.init_params, config=model, parts='embedder'
+  )
+  return init, functools.partial(loss, realm.Realm(model)), flops, shapes
+
+
+def _open_qa(config: Config, b: int) -> Parts:
+  """Parts of a reader; a batch that a `beams.BeamSelector` completed."""
+  model = reader_configs.reader_config(config, _VOCAB_SIZE)
+  beam, width = config.lookup, model.max_span_width
+  c, r, length = beam.retriever_beam, beam.reader_beam, beam.row_length
+  d, s = model.realm.encoder.d_model, model.span_hidden_size
+  flops = _flops(model.realm.embedder_bert, b, beam.question_length)
+  flops += _flops(model.realm.encoder_bert, b * r, length)
+  flops += 2 * b * r * length * s * (2 * d + width)
+  flops += 2 * b * c * model.realm.vector_size
+  shapes = {
+    **_rows('question', (b, beam.question_length), ('ids', 'mask')),
+    **_rows('reader', (b, r, length)),
+    **_shapes((b, r, length), reader_block_mask='?'),
+    **_shapes((b, r), reader_valid='?', reader_starts='i4'),
+    **_shapes((b, r, width, length), reader_correct='?'),
+    **_shapes((b, c), beam_ids='i4', beam_valid='?', beam_has_answer='?'),
+    **_shapes((b,), question_index='i4', row_valid='?'),
+  }
+  if config.retriever != 'dense':
+    shapes |= _shapes((b, c), beam_scores='f4')
+  else:
+    shapes |= _shapes((b, c, model.realm.vector_size), beam_vectors='f4')
+    shapes |= _shapes((b,), index_step='i4')
+    if config.train_blocks:
+      shapes |= _rows('block', (b, r, config.blocks.max_length))
+  init = functools.partial(open_qa.init_params, config=model)
+  return init, open_qa_task.bind_loss(config, model), flops, shapes
+
+
+_PARTS = {'realm': _realm, 'ict': _ict, 'open_qa': _open_qa}
 
 
 def _decode(config: Config, devices: Devices, name: str) -> costs.Traced:
@@ -63,18 +181,17 @@ def _decode(config: Config, devices: Devices, name: str) -> costs.Traced:
   b, chunks = config.batch_size, config.sequence_chunks
   length = chunks * model_cfg.chunk_length
   k = config.num_neighbors if config.retrieval else 0
-  buffer = {'tokens': jax.ShapeDtypeStruct((b, length), jnp.int32)}
+  buffer = {'tokens': _shape((b, length), 'i4')}
   if k:
     read = (b, chunks, k, model_cfg.neighbor_length)
-    buffer['neighbors'] = jax.ShapeDtypeStruct(read, jnp.int32)
-    buffer['neighbor_mask'] = jax.ShapeDtypeStruct(read, bool)
-  rows = jax.ShapeDtypeStruct((b,), jnp.int32)
-  steps = jax.ShapeDtypeStruct((2,), jnp.int32)
+    buffer['neighbors'] = _shape(read, 'i4')
+    buffer['neighbor_mask'] = _shape(read, '?')
+  rows = _shape((b,), 'i4')
+  steps = _shape((2,), 'i4')
   # The devices of this mesh run nothing.
   key = jax.eval_shape(jax.random.key, 0)
   place = functools.partial(
-    jax.tree.map,
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here),
+    jax.tree.map, lambda x: _shape(x.shape, x.dtype, here)
   )
   with jax.set_mesh(mesh):
     init = functools.partial(initial.flat_params, config=model_cfg)
@@ -93,14 +210,102 @@ def _decode(config: Config, devices: Devices, name: str) -> costs.Traced:
   return costs.Traced(traced, mesh.shape, model_cfg.dtype, flops)
 
 
+def _embed(config: Config, devices: Devices, name: str) -> costs.Traced:
+  """Trace the embedding of one batch of blocks for the index."""
+  del name
+  model = model_configs.realm_config(config, _VOCAB_SIZE)
+  layout = _layout(config)
+  encode = serving.block_encoder(model, layout.sep_id)
+  encode, everywhere, rows = batch_encoder.compiled(encode, devices)
+  tokens = config.vectors.batch_tokens or batch_encoder.default_tokens(devices)
+  count = len(devices) * max(1, tokens // layout.block_length)
+  init = functools.partial(
+    initialize.init_params, config=model, parts='embedder'
+  )
+  params = sharding.unbox(jax.eval_shape(init, jax.random.key(0)))
+  traced = encode.trace(
+    jax.tree.map(lambda x: _shape(x.shape, x.dtype, everywhere), params),
+    _shape((count, layout.block_length), 'i4', rows),
+    _shape((count,), 'i4', rows),
+  )
+  flops = _flops(model.embedder_bert, count, layout.block_length)
+  mesh = {'data': len(devices)}
+  return costs.Traced(traced, mesh, config.embedder.dtype, flops)
+
+
+def _search(config: Config, devices: Devices, name: str) -> costs.Traced:
+  """Trace the exact search of ORQA's blocks, 'search_alone' on one device.
+
+  There are `batch_size` questions, and the k of the config for each.
+  """
+  if name == 'search_alone':
+    devices = devices[:1]
+  if config.task == 'open_qa':
+    model = reader_configs.reader_config(config, _VOCAB_SIZE).realm
+    k = config.lookup.retriever_beam
+  else:
+    model = model_configs.realm_config(config, _VOCAB_SIZE)
+    k = _layout(config).num_candidates
+  mesh = block_search.make_mesh(list(devices))
+  unit, d = block_search.unit_rows(mesh), model.vector_size
+  b = block_search.num_placed(config.batch_size)
+  wanted = exact.num_fetched(k, _NUM_BLOCKS)
+  rows = NamedSharding(mesh, PartitionSpec('rows'))
+  one = NamedSharding(mesh, PartitionSpec())
+  size = -(-_NUM_BLOCKS // unit) * unit
+  block = block_search.Block(
+    _shape((size, d), config.vectors.dtype, rows),
+    _shape((size,), 'f4', rows),
+    _shape((), 'f4', one),
+    _shape((), 'i4', one),
+    _shape((), 'i4', one),
+  )
+  found = [_shape((b, wanted), x, one) for x in ('f4', 'i4', 'i4')]
+  best = block_search.Best(*found, _shape((b,), 'f4', one))
+  with jax.set_mesh(mesh):
+    traced = block_search.search_block.trace(
+      _shape((b, d), 'f4', one),
+      block,
+      best,
+      mesh=mesh,
+      metric='dot_product',
+    )
+  flops = 2.0 * b * _NUM_BLOCKS * d
+  return costs.Traced(
+    traced, {'rows': len(devices)}, config.vectors.dtype, flops
+  )
+
+
+def _layout(config: Config) -> examples.Layout:
+  return examples.Layout(
+    block_length=config.blocks.max_length, **vars(config.layout)
+  )
+
+
+def _flops(config: bert.BertConfig, rows: int, length: int) -> float:
+  return rows * length * bert.flops_per_token(config, length)
+
+
+def _rows(
+  prefix: str, shape: tuple[int, ...], names: Sequence[str] = tuple(_KINDS)
+) -> Shapes:
+  return _shapes(shape, **{f'{prefix}_{x}': _KINDS[x] for x in names})
+
+
+def _shapes(shape: tuple[int, ...], **kinds: str) -> Shapes:
+  return {x: _shape(shape, kind) for x, kind in kinds.items()}
+
+
+def _shape(shape, kind, where=None) -> jax.ShapeDtypeStruct:
+  return jax.ShapeDtypeStruct(shape, kind, sharding=where)
+
+
 _STEPS = {'train': _step, 'evaluate': _step}
-_SEARCHES = dict.fromkeys(
-  ('search', 'search_alone'), realm_programs.trace_search
-)
+_SEARCHES = {'search': _search, 'search_alone': _search}
 # config.task -> name of a program -> what traces it.
 TASKS: dict[str, dict[str, Callable[..., costs.Traced]]] = {
   'retro': {**_STEPS, 'decode': _decode},
-  'realm': {**_STEPS, **_SEARCHES, 'embed': realm_programs.trace_embedding},
+  'realm': {**_STEPS, **_SEARCHES, 'embed': _embed},
   'ict': _STEPS,
   'open_qa': {**_STEPS, **_SEARCHES},
 }

@@ -16,7 +16,7 @@ import pytest
 from experiments.accelerators import (
   chips,
   compile as compile_lib,
-  realm_programs,
+  programs,
   sheet,
   sheet_parity,
   sheet_rows,
@@ -63,7 +63,7 @@ def _measure(row, rounds=1, chip=None):
 @pytest.mark.slow
 @pytest.mark.parametrize('row', _rows(), ids=lambda row: row.what)
 def test_measures_every_kind_of_program(row, monkeypatch):
-  monkeypatch.setattr(realm_programs, '_NUM_BLOCKS', 5000)
+  monkeypatch.setattr(programs, '_NUM_BLOCKS', 5000)
   found = _measure(row, rounds=2)
   assert found['seconds'] > 0 and found['units_per_sec'] > 0
   assert found['batch'] == row.batches[0]
@@ -130,7 +130,7 @@ _BARE = """
   import sys
 
   BAD = {
-    'array_record', 'grain', 'rapidfuzz', 'regex', 'safetensors', 'scann', 'sentencepiece',
+    'array_record', 'filelock', 'grain', 'rapidfuzz', 'regex', 'safetensors', 'scann', 'sentencepiece',
     'sentencex', 'tensorboardX', 'tensorflow', 'tensorflow_datasets', 'tokenizers',
     'xxhash',
   }

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.accelerators import compile as compile_lib, realm_programs
+from experiments.accelerators import compile as compile_lib, programs
 from experiments.engine import program as program_lib
 from experiments.open_qa import task as qa_task
 from experiments.realm import refresh, task as realm_task
@@ -40,9 +40,7 @@ class _Blocks:
 @pytest.fixture
 def vocabulary(data, monkeypatch):
   folder = tiny_realm.data_of(tiny_realm.get_config(data))
-  monkeypatch.setattr(
-    realm_programs, '_VOCAB_SIZE', folder.tokenizer.vocab_size
-  )
+  monkeypatch.setattr(programs, '_VOCAB_SIZE', folder.tokenizer.vocab_size)
   return folder
 
 
@@ -64,7 +62,7 @@ def test_the_compiled_step_is_that_of_training(
 ):
   monkeypatch.setattr(refresh, 'Refresher', _Blocks)
   config, task = _task(kind, data, vocabulary, tmp_path)
-  _, bare, shapes = realm_programs.of(config, 1)
+  _, bare, shapes = programs.without_data(config, 1)
   batches = iter(task.dataset('train'))
   batch = next(batches)
   batches.close()
