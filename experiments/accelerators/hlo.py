@@ -19,7 +19,7 @@ _COMPUTATION = re.compile(r'^(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*|=.*)?\{$')
 _INSTRUCTION = re.compile(r'^\s+(ROOT )?%?([\w.\-]+) = (.*)$')
 _ARRAY = re.compile(r'(\w+)\[([\d,<=]*)\](?:\{([^{}]*)\})?')
 _ELSEWHERE = re.compile(r'S\(\d+\)')  # in a layout: not in the device's memory
-_OPCODE = re.compile(r'^([\w\-]+)\((.*)$')
+_PARTS = re.compile(r'(.*?) ([a-z][\w\-]*)\((.*)$')  # type, opcode, rest
 _OPERAND = re.compile(r'%([\w.\-]+)')
 _CALLED = re.compile(r'(calls|body|condition|to_apply)=%?([\w.\-]+)')
 _BRANCHES = re.compile(r'branch_computations=\{([^}]*)\}')
@@ -228,36 +228,21 @@ class Program:
           yield kind, fused, inner, times
 
 
-def _instruction(name: str, rest: str, is_root: bool) -> Instruction:
+def _instruction(name: str, text: str, is_root: bool) -> Instruction:
   """Split '<type> opcode(operands), attributes'."""
-  if rest.startswith('('):
-    end = _closing(rest)
-    kind, rest = rest[: end + 1], rest[end + 2 :]
-  else:
-    kind, _, rest = rest.partition(' ')
-  found = _OPCODE.match(rest)
-  opcode, text = (found[1], found[2]) if found else (rest, '')
+  found = _PARTS.match(text)
+  kind, opcode, rest = found.groups() if found else ('', text, '')
   arrays = _ARRAY.findall(kind)
   return Instruction(
     name,
     opcode,
     tuple(_num_bytes(dtype, dims) for dtype, dims, _ in arrays),
     tuple(not _ELSEWHERE.search(layout) for *_, layout in arrays),
-    tuple(_OPERAND.findall(text.partition(')')[0])),
-    dict(_CALLED.findall(text)),
-    text,
+    tuple(_OPERAND.findall(rest.partition(')')[0])),
+    dict(_CALLED.findall(rest)),
+    rest,
     is_root,
   )
-
-
-def _closing(text: str) -> int:
-  """Return the place of the bracket that closes the first one."""
-  depth = 0
-  for i, character in enumerate(text):
-    depth += (character == '(') - (character == ')')
-    if not depth:
-      return i
-  return len(text)
 
 
 def _num_bytes(dtype: str, dims: str) -> float:
