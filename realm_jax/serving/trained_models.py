@@ -254,24 +254,23 @@ def load(
   is_reader = part != 'realm' and _HEADS & there
   wanted |= _HEADS if is_reader else {'encoder'}
   params, saved = checkpoints.load_params(str(workdir), step=step, parts=wanted)
-  blocks, block_step = params.pop(BLOCKS, None), 0
+  blocks = params.pop(BLOCKS, None)
   if part == 'realm' and blocks is not None:
     params |= blocks
   data = data_folder.open_saved(saved, workdir, data_dir)
   index_folder = index_folders.index_folder(workdir, data_dir)
   config = model_configs.of_saved(saved)
   found = of_params(config, data, params, saved.step, index_folder)
+  if not is_reader:
+    return found
+  step = 0
   if saved.index_version:
     folder = index_folders.index_folder(workdir) / saved.index_version
     blocks = index_versions.read_snapshot(folder)
-    block_step = index_versions.step_of(saved.index_version)
-  if not isinstance(found, TrainedReader):
+    step = index_versions.step_of(saved.index_version)
+  if blocks is None:
     return found
-  if blocks is not None:
-    found = dataclasses.replace(
-      found, block_step=block_step, block_params=blocks
-    )
-  return found.as_realm() if part == 'realm' else found
+  return dataclasses.replace(found, block_step=step, block_params=blocks)
 
 
 def of_params(

@@ -5,6 +5,7 @@
 import json
 import pathlib
 
+import jax
 import numpy as np
 
 from realm_jax.nn import config as config_lib
@@ -22,6 +23,25 @@ def part(arrays, prefix: str) -> dict[str, np.ndarray]:
   """The arrays under a prefix, without it."""
   n = len(prefix)
   return {k[n:]: v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def close(found, expected) -> None:
+  np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+
+
+def close_gradients(found, expected, rounding=1e-7) -> None:
+  """Relative to the largest entry of each array."""
+
+  def check(path, x, y):
+    name = jax.tree_util.keystr(path, simple=True, separator='/')
+    # Of what is added to all keys, or to all spans, only rounding is left.
+    tolerance = 1e-4 * np.abs(y).max()
+    if name.endswith(('key/bias', 'span_norm/bias', 'span_score/bias')):
+      assert np.abs(y).max() < rounding, name
+      tolerance = rounding
+    np.testing.assert_allclose(x, y, rtol=0, atol=tolerance, err_msg=name)
+
+  jax.tree_util.tree_map_with_path(check, found, expected)
 
 
 def config(**overrides) -> config_lib.RealmConfig:

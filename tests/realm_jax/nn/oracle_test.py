@@ -21,26 +21,6 @@ CONFIG = oracle.config()
 MODEL = model_lib.Realm(CONFIG)
 
 
-def _close(found, expected, name=''):
-  np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5, err_msg=name)
-
-
-def _close_gradients(found, expected):
-  """Relative to the largest entry of each array."""
-
-  def check(path, x, y):
-    name = jax.tree_util.keystr(path, simple=True, separator='/')
-    # A constant added to all keys changes no softmax: the gradient is 0, and
-    # what is found there is rounding.
-    tolerance = 1e-4 * np.abs(y).max()
-    if name.endswith('attention/key/bias'):
-      assert np.abs(y).max() < 1e-7, name
-      tolerance = 1e-7
-    np.testing.assert_allclose(x, y, rtol=0, atol=tolerance, err_msg=name)
-
-  jax.tree_util.tree_map_with_path(check, found, expected)
-
-
 @functools.partial(jax.jit, static_argnames='method')
 def _apply(params, *args, method=None):
   return MODEL.apply({'params': params}, *args, method=method)
@@ -73,14 +53,14 @@ def test_embedder():
     return bert.Bert(CONFIG.embedder_bert).apply(*args)
 
   out = jax.jit(embed)({'params': params['bert']}, ids, mask, types)
-  _close(out.hidden, arrays['out/sequence_output'])
-  _close(out.pooled, arrays['out/pooler_output'])
+  oracle.close(out.hidden, arrays['out/sequence_output'])
+  oracle.close(out.pooled, arrays['out/pooler_output'])
 
   def project(*args):
     return model_lib.Embedder(CONFIG).apply(*args)
 
   vectors = jax.jit(project)({'params': params}, ids, mask, types)
-  _close(vectors, arrays['out/projected_score'])
+  oracle.close(vectors, arrays['out/projected_score'])
 
 
 def test_scorer():
@@ -89,14 +69,14 @@ def test_scorer():
   batch = oracle.scorer_batch(arrays)
   ids, mask = batch['query_ids'], batch['query_mask']
   queries = _apply(params, ids, mask, method='embed_queries')
-  _close(queries, arrays['out/query_score'])
+  oracle.close(queries, arrays['out/query_score'])
   blocks = [
     batch[f'candidate_{x}'].reshape(12, -1) for x in ('ids', 'mask', 'types')
   ]
   vectors = _apply(params, *blocks, method='embed_blocks').reshape(4, 3, -1)
-  _close(vectors, arrays['out/candidate_score'])
+  oracle.close(vectors, arrays['out/candidate_score'])
   scores = _apply(params, batch, method='relevance_scores')
-  _close(scores, arrays['out/relevance_score'])
+  oracle.close(scores, arrays['out/relevance_score'])
 
 
 def test_encoder():
@@ -110,7 +90,7 @@ def test_encoder():
   everywhere = arrays['out/logits'].reshape(
     4, 3, *arrays['out/logits'].shape[1:]
   )
-  _close(logits, np.take_along_axis(everywhere, positions, axis=2))
+  oracle.close(logits, np.take_along_axis(everywhere, positions, axis=2))
 
   def gold(params):
     log_probs = jax.nn.log_softmax(_apply(params, batch, method='token_logits'))
@@ -119,17 +99,17 @@ def test_encoder():
 
   g = gold(params)
   counted = np.broadcast_to(batch['mlm_mask'][:, None], g.shape)
-  _close(g[counted], arrays['out/gold_log_probs'][counted])
+  oracle.close(g[counted], arrays['out/gold_log_probs'][counted])
   marginal = losses.token_log_likelihood(scores, g, masks)
   expected = arrays['out/marginal_gold_log_probs'] * batch['mlm_mask']
-  _close(marginal, expected)
+  oracle.close(marginal, expected)
   span = objectives.get('marginal_seq')(scores, g, masks)
-  _close(span, arrays['out/loss_paper_joint_span'])
+  oracle.close(span, arrays['out/loss_paper_joint_span'])
   utility = losses.retrieval_utility(scores, g, masks)
   number = batch['mlm_mask'].sum()
-  _close(utility.sum() / number, arrays['out/retrieval_utility'])
+  oracle.close(utility.sum() / number, arrays['out/retrieval_utility'])
   expected = arrays['out/retrieval_utility_per_candidate']
-  _close(losses.candidate_utility(g, masks), expected)
+  oracle.close(losses.candidate_utility(g, masks), expected)
 
   @jax.jit
   @functools.partial(jax.value_and_grad, argnums=(0, 1))
@@ -137,10 +117,10 @@ def test_encoder():
     return objectives.get('marginal_token')(scores, gold(params), masks)
 
   value, (by_params, by_scores) = token(params, scores)
-  _close(value, arrays['out/loss'])
+  oracle.close(value, arrays['out/loss'])
   expected = oracle.encoder(oracle.part(arrays, 'grad/'))
-  _close_gradients(by_params['encoder'], expected)
-  _close_gradients(by_scores, arrays['grad_in/relevance_score'])
+  oracle.close_gradients(by_params['encoder'], expected)
+  oracle.close_gradients(by_scores, arrays['grad_in/relevance_score'])
 
 
 @pytest.fixture(scope='module')
@@ -179,9 +159,9 @@ def _optimize(step, tx, arrays):
 def test_pretraining_step(arrays, step):
   params, batch = oracle.realm(arrays, 'w/'), oracle.batch(arrays)
   (value, metrics), grads = step(params, batch)
-  _close(value, arrays['out/loss'])
+  oracle.close(value, arrays['out/loss'])
   assert metrics['weight'] == batch['mlm_mask'].sum()
-  _close_gradients(grads, oracle.realm(arrays, 'grad/'))
+  oracle.close_gradients(grads, oracle.realm(arrays, 'grad/'))
 
 
 def test_pretraining_step_of_accelerators(arrays, accelerator):
@@ -216,4 +196,4 @@ def test_ten_steps_of_berts_adam(arrays, step):
   np.testing.assert_allclose(values, expected['losses'], rtol=0, atol=2e-5)
   np.testing.assert_allclose(norms, expected['grad_norms'], rtol=1e-4)
   final = oracle.realm(arrays, 'opt/bert_adam/final/')
-  jax.tree.map(_close, params, final)
+  jax.tree.map(oracle.close, params, final)

@@ -28,23 +28,7 @@ MODEL = open_qa.OpenQa(CONFIG)
 W, R = C['max_span_width'], C['reader_beam_size']
 
 
-def _close(found, expected):
-  np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
-
-
-def _close_gradients(found, expected):
-  """Relative to the largest entry of each array."""
-
-  def check(path, x, y):
-    name = jax.tree_util.keystr(path, simple=True, separator='/')
-    # Of what is added to all keys, or to all spans, only rounding is left.
-    tolerance = 1e-4 * np.abs(y).max()
-    if name.endswith(('key/bias', 'span_norm/bias', 'span_score/bias')):
-      assert np.abs(y).max() < 2e-6, name
-      tolerance = 2e-6
-    np.testing.assert_allclose(x, y, rtol=0, atol=tolerance, err_msg=name)
-
-  jax.tree_util.tree_map_with_path(check, found, expected)
+_close_gradients = functools.partial(oracle.close_gradients, rounding=2e-6)
 
 
 def _reader(tensors):
@@ -125,13 +109,13 @@ def test_span_scores(reader):
     {'params': params['reader']['bert']},
     *(batch[f'reader_{name}'][0] for name in ('ids', 'mask', 'types')),
   )
-  _close(hidden.hidden, arrays['out/sequence_output'])
+  oracle.close(hidden.hidden, arrays['out/sequence_output'])
   spans = MODEL.apply({'params': params}, batch, method='read_beam')
   found = _order(np.asarray(spans[0]))
   expected = arrays['out/span_logits_without_relevance']
   inside = expected > -1e30
   assert inside.sum() == 28
-  _close(found[inside], expected[inside])
+  oracle.close(found[inside], expected[inside])
   # The port's spans outside are at the lowest number there is.
   assert (found[~inside] < -9e3).all()
   assert np.isfinite(found).all()
@@ -153,9 +137,9 @@ def test_losses_and_gradients_of_the_reader(reader):
 
   retriever = jnp.asarray(arrays['in/relevance_score'][None])
   (value, (early, full, scores)), grads = total(params, retriever)
-  _close(early, arrays['out/retriever_loss'])
-  _close(full, arrays['out/reader_loss'])
-  _close(value, arrays['out/loss'])
+  oracle.close(early, arrays['out/retriever_loss'])
+  oracle.close(full, arrays['out/reader_loss'])
+  oracle.close(value, arrays['out/loss'])
   _close_gradients(grads[0]['reader'], _reader(oracle.part(arrays, 'grad/')))
   _close_gradients(grads[1][0], arrays['grad_in/relevance_score'])
   best = reader_losses.best_spans(scores)
@@ -205,9 +189,9 @@ def test_fine_tuning_step(answered):
     return reader_losses.loss(MODEL, params, batch, jax.random.key(0), True)
 
   (value, metrics), grads = step(params)
-  _close(value, arrays['out/train_loss'])
-  _close(metrics['early_loss'], arrays['out/train_retriever_loss'])
-  _close(metrics['full_loss'], arrays['out/train_reader_loss'])
+  oracle.close(value, arrays['out/train_loss'])
+  oracle.close(metrics['early_loss'], arrays['out/train_retriever_loss'])
+  oracle.close(metrics['full_loss'], arrays['out/train_reader_loss'])
   assert metrics['exact_match'] == 0
   assert metrics['beam_has_answer'] == metrics['reader_has_answer'] == 1
   _close_gradients(grads, _open_qa(arrays, 'grad/'))
@@ -223,8 +207,8 @@ def test_answer(answered):
 
   apply = jax.jit(functools.partial(MODEL.apply, method=retrieve))
   vector, scores = apply(variables)
-  _close(vector, arrays['out/question_projection'])
-  _close(scores, arrays['out/train_retrieved_scores'])
+  oracle.close(vector, arrays['out/question_projection'])
+  oracle.close(scores, arrays['out/train_retrieved_scores'])
   predict = functools.partial(tiny_qa.span_scores, MODEL)
   best = reader_losses.best_spans(jax.jit(predict)(params, batch))
   assert best.block == arrays['out/eval_block_idx']

@@ -12,7 +12,6 @@ import pytest
 import scipy.special
 
 from realm_jax.objectives import claims
-from retrieval.nn import objectives
 from tests.realm_jax.data import tiny_qa
 from tests.realm_jax.nn import tiny
 
@@ -119,19 +118,6 @@ def test_both_rules():
   scores = jnp.asarray(scores)
   assert claims.predict(scores) == 0
   assert claims.predict(scores, 'marginal') == 2
-
-
-def test_class_scores():
-  batch = jax.tree.map(jnp.asarray, _batch())
-  predict = functools.partial(claims.class_scores, MODEL)
-  scores = jax.jit(predict)(_params(), batch)
-  none = ~batch['reader_valid']
-  assert (scores[none] == objectives.NEVER).all() and (
-    scores[~none] > -1e3
-  ).all()
-  _, metrics, _ = _run(batch)
-  right = claims.predict(scores) == batch['claim_label']
-  np.testing.assert_allclose(metrics['accuracy'], right.mean(), rtol=1e-6)
 
 
 def test_starts_from_a_realm():

@@ -190,26 +190,3 @@ def test_another_objective_trains_the_retriever_alone(params, batch, objective):
   np.testing.assert_allclose(metrics['retriever_loss'], expected, rtol=1e-5)
   np.testing.assert_allclose(value, joint + 2 * expected, rtol=1e-5)
   np.testing.assert_allclose(grads['retriever'], 2 * by_scores, atol=1e-6)
-
-
-@pytest.mark.parametrize('objective', [*losses.JOINT, 'loop'])
-def test_nothing_to_predict_is_no_loss(params, batch, objective):
-  nothing = batch | {'mlm_mask': np.zeros((B, M), bool)}
-  value, metrics, grads = _grad(params, nothing, objective)
-  assert value == 0 and all(x == 0 for x in metrics.values())
-  assert not any(np.any(x) for x in grads.values())
-
-
-@pytest.mark.parametrize('garbage', [7.0, np.inf, np.nan])
-def test_what_is_no_candidate_changes_nothing(params, batch, garbage):
-  spoilt = jax.tree.map(np.copy, params)
-  spoilt['retriever'][0, 2] = garbage
-  if garbage == 7.0:
-    spoilt['encoder'][0, 2] = np.arange(M * V).reshape(M, V)
-  for objective in ('marginal_token', 'marginal_seq', 'pdist', 'loop'):
-    expected = _grad(params, batch, objective)
-    found = _grad(spoilt, batch, objective)
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    assert (
-      not found[2]['retriever'][0, 2] and not found[2]['encoder'][0, 2].any()
-    )
