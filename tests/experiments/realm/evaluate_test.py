@@ -56,12 +56,3 @@ def test_evaluates_documents_and_retrievers(
   printed = capsys.readouterr().out
   for part in ('retrieved', 'null only', 'random', *names, 'recall@100'):
     assert part in printed
-
-
-def test_without_questions_or_checkpoint(data, workdir, tmp_path):
-  config, wanted = tiny_trained.get_config(data), evaluators.Evaluate()
-  evaluators.evaluate(config, str(workdir), wanted)
-  found = json.loads((workdir / 'evaluation.json').read_text())
-  assert set(found) == {'step', 'masked'}
-  with pytest.raises(FileNotFoundError, match='checkpoint'):
-    evaluators.evaluate(config, str(tmp_path), wanted)

@@ -28,9 +28,10 @@ def test_quickstart_from_stores_to_explained_predictions(
   train = functools.partial(loop.train, devices=jax.devices()[:1])
   monkeypatch.setattr(loop, 'train', train)
   config = tiny_trained.get_config(data, num_steps=4)
+  wanted = quickstart.Quickstart(num_batches=1)
   sentences = (('The [MASK] stood in Paris.', 'mill'),)
   monkeypatch.setattr(quickstart, '_SENTENCES', sentences)
-  quickstart.quickstart(config, str(tmp_path), quickstart.Quickstart())
+  quickstart.quickstart(config, str(tmp_path), wanted)
   printed = capsys.readouterr().out
   for part in ('nats a token', 'The [MASK] stood in Paris.', 'Done in'):
     assert part in printed
@@ -38,5 +39,5 @@ def test_quickstart_from_stores_to_explained_predictions(
   saved = json.loads((tmp_path / 'config.json').read_text())
   assert saved['encoder_from'] == str(tmp_path / 'mlm')
   before = metric_writer.read(tmp_path)
-  quickstart.quickstart(config, str(tmp_path), quickstart.Quickstart())
+  quickstart.quickstart(config, str(tmp_path), wanted)
   assert metric_writer.read(tmp_path) == before

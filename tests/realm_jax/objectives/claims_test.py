@@ -90,27 +90,6 @@ def test_loss_equals_numpy():
   assert size(grads['embedder']) > 1e-3 and size(grads['classifier']) > 1e-3
 
 
-def test_padding_has_no_influence():
-  batch = _batch()
-  expected = _run(batch)
-  gone = ~batch['reader_valid']
-  assert gone.any()
-  batch['reader_ids'][gone] += 1
-  batch['beam_vectors'][~batch['beam_valid']] = np.nan
-  _same(_run(batch), expected)
-  more = _batch(5)
-  batch['row_valid'][2:] = False
-  expected = _run(batch)
-  assert expected[1]['weight'] == 2
-  _same(
-    _run(
-      {k: np.concatenate([v[:2], more[k][2:]]) for k, v in batch.items()}
-      | {'row_valid': batch['row_valid']}
-    ),
-    expected,
-  )
-
-
 def test_both_rules():
   scores = np.full((1, 2, 3), -5.0, np.float32)
   scores[0, 0] = [1.0, -5.0, 0.9]
