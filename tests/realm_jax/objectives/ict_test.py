@@ -88,11 +88,12 @@ def _plain():
 
 def _reference(batch):
   """Loss and metrics in float64, from the model's own vectors."""
+  params = _params()
 
   @jax.jit
   def vectors(batch):
     arrays = [batch[f'block_{x}'] for x in ('ids', 'mask', 'types')]
-    apply = functools.partial(TinyEmbedders().apply, {'params': _params()})
+    apply = functools.partial(TinyEmbedders().apply, {'params': params})
     return (
       apply(batch['query_ids'], batch['query_mask'], method='embed_queries'),
       apply(*arrays, method='embed_blocks'),
