@@ -9,15 +9,17 @@ the empty name. <prefix>.data-00000-of-00001 and so on hold the values
 """
 
 import collections
+from collections.abc import Iterator
 import math
 import os
 import pathlib
+import struct
 from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-from retrieval.formats import sstable, tfrecord
+from retrieval.formats import tfrecord
 
 # Of tensorflow/core/framework/types.proto; strings are not read.
 _DTYPES = {
@@ -37,6 +39,10 @@ _DTYPES = {
 }
 # Kinds of fields in protocol buffers.
 _VARINT, _BYTES, _FIXED32 = 0, 2, 5
+_MAGIC = 0xDB4775248B80FB57
+_FOOTER_BYTES = 48
+_TRAILER = struct.Struct('<BI')  # compression, checksum
+_MAX_VARINT_BYTES = 10
 
 
 class _Entry(NamedTuple):
@@ -76,7 +82,7 @@ class Bundle:
         f'{index}: no such file; expected the prefix of a TensorFlow checkpoint '
         '(<prefix>.index and <prefix>.data-00000-of-00001).'
       )
-    rows = dict(sstable.read(index))
+    rows = dict(read_table(index))
     if b'' not in rows:
       raise ValueError(f'{index}: no header; not the index of a checkpoint.')
     try:
@@ -149,12 +155,12 @@ def _fields(data: bytes) -> dict[int, list]:
   """Parse a protocol buffer: number of each field -> numbers or bytes."""
   found, view, at = collections.defaultdict(list), memoryview(data), 0
   while at < len(view):
-    key, at = sstable.read_varint(view, at)
+    key, at = _varint(view, at)
     number, kind = divmod(key, 8)
     if kind == _VARINT:
-      value, at = sstable.read_varint(view, at)
+      value, at = _varint(view, at)
     elif kind == _BYTES:
-      size, at = sstable.read_varint(view, at)
+      size, at = _varint(view, at)
       value, at = bytes(view[at : at + size]), at + size
     elif kind == _FIXED32:
       value, at = int.from_bytes(view[at : at + 4], 'little'), at + 4
@@ -162,3 +168,67 @@ def _fields(data: bytes) -> dict[int, list]:
       raise ValueError(f'not an entry of a bundle: a field of kind {kind}.')
     found[number].append(value)
   return found
+
+
+def read_table(path: str | os.PathLike) -> Iterator[tuple[bytes, bytes]]:
+  """Yield the keys and values of a sorted string table, in order.
+
+  It is blocks of entries, an index block with the blocks' places, and a footer
+  with the place of the index (github.com/google/leveldb, doc/table_format.md);
+  checkpoints have no meta block and are not compressed.
+  """
+  data = memoryview(pathlib.Path(path).read_bytes())
+  try:
+    footer = data[-_FOOTER_BYTES:]
+    if len(data) < _FOOTER_BYTES or footer[-8:] != _MAGIC.to_bytes(8, 'little'):
+      raise ValueError('the last 8 bytes are no table magic.')
+    at = 0
+    for _ in range(2):  # place and size of the meta block
+      _, at = _varint(footer, at)
+    for _, place in _block_entries(data, footer[at:]):
+      yield from _block_entries(data, memoryview(place))
+  except ValueError as e:
+    raise ValueError(f'{path}: {e}') from None
+
+
+def _block_entries(
+  data: memoryview, place: memoryview
+) -> Iterator[tuple[bytes, bytes]]:
+  """Yield the entries of the block whose offset and size `place` begins with."""
+  offset, at = _varint(place, 0)
+  size, _ = _varint(place, at)
+  end = offset + size
+  block, trailer = data[offset:end], data[end : end + _TRAILER.size]
+  if len(trailer) < _TRAILER.size:
+    raise ValueError(
+      f'{size} bytes at byte {offset} exceed the file; it is cut.'
+    )
+  compression, stored = _TRAILER.unpack(trailer)
+  found = tfrecord.masked_crc32c(data[offset : end + 1])
+  if found != stored or compression:
+    raise ValueError(
+      f'checksum of the block at byte {offset}: expected 0x{found:08x}, the file '
+      f'holds 0x{stored:08x} (compression {compression}); it is damaged.'
+    )
+  restarts = int.from_bytes(block[-4:], 'little')
+  limit = len(block) - 4 * (restarts + 1)
+  key, at = b'', 0
+  while at < limit:
+    # Keys share prefixes with the keys before them.
+    shared, at = _varint(block, at)
+    fresh, at = _varint(block, at)
+    size, at = _varint(block, at)
+    key = key[:shared] + bytes(block[at : at + fresh])
+    at += fresh
+    yield key, bytes(block[at : at + size])
+    at += size
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+  """Read a number of 7 bits a byte, and where the next byte is."""
+  value = 0
+  for i, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
+    value |= (byte & 127) << 7 * i
+    if byte < 128:
+      return value, at + i + 1
+  raise ValueError(f'the number at byte {at} has no end.')

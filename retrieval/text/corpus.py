@@ -160,7 +160,7 @@ class Corpus:
       case 'vital':
         return _readers('files').read_vital(files)
       case 'wikiextractor':
-        return _readers('wikiextractor').read(files)
+        return _readers('files').read_wikiextractor(files)
       case 'orqa_blocks':
         return _readers('orqa').read_blocks(files)
     name = 'body' if config.kind == 'orqa_corpus' else 'text'

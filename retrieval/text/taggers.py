@@ -11,7 +11,6 @@ import array
 from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import hashlib
-import json
 import os
 import re
 from typing import Annotated, NamedTuple, Protocol, runtime_checkable
@@ -197,25 +196,22 @@ class SpacyTagger:
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
     """See `Tagger`."""
-    pieces = [
-      (i, start, document.text[start:limit])
-      for i, document in enumerate(documents)
-      for start, limit in _pieces(document.text)
-    ]
     spans: list[list[Span]] = [[] for _ in documents]
+    pieces = (
+      (document.text[start:limit], (own, start))
+      for document, own in zip(documents, spans, strict=True)
+      for start, limit in _pieces(document.text)
+    )
     # The zone drops new words at its end: memory does not grow with the corpus.
     with self._nlp.memory_zone():
-      found = self._nlp.pipe(
-        ((text, (i, start)) for i, start, text in pieces),
-        as_tuples=True,
-        batch_size=self._batch_size,
-      )
-      for doc, (i, offset) in found:
+      for doc, (own, offset) in self._nlp.pipe(
+        pieces, as_tuples=True, batch_size=self._batch_size
+      ):
         for entity in doc.ents:
           span = trim(doc.text, entity.start_char, entity.end_char)
           if span and entity.label_ in self.labels:
             start, limit = (offset + at for at in span)
-            spans[i].append(Span(start, limit, str(entity.label_)))
+            own.append(Span(start, limit, str(entity.label_)))
     return spans
 
 
@@ -245,15 +241,14 @@ def trim(text: str, start: int, limit: int) -> tuple[int, int] | None:
 
 
 # Id of each document, and its spans: first and past-last byte in the text's
-# UTF-8 form, then optionally a label.
+# UTF-8 form, then a label or nothing.
 Annotations = Iterable[tuple[str, Sequence[Sequence[int | str]]]]
 
 
 class AnnotatedTagger:
   """Returns spans that come with the corpus, by the ids of its documents.
 
-  Documents without an annotation have no spans. A span takes nine bytes of
-  memory.
+  A span takes nine bytes of memory.
   """
 
   def __init__(self, annotations: Annotations):
@@ -320,12 +315,6 @@ def read_spans(path: str | os.PathLike) -> Annotations:
   A line is {"id": ID, "spans": [[FIRST, PAST_LAST, LABEL], ...]}, in bytes of
   the text's UTF-8 form; LABEL is optional.
   """
-  for where, line in base.text_lines(base.existing(path)):
-    try:
-      record = json.loads(line)
-      yield str(record['id']), record['spans']
-    except (ValueError, KeyError, TypeError, RecursionError):
-      raise ValueError(
-        f'{where}: expected {{"id": ..., "spans": [...]}}, found '
-        f'{line[:200].decode(errors="replace")!r}.'
-      ) from None
+  for where, record in base.json_lines(base.existing(path)):
+    document_id = str(base.field(record, 'id', where))
+    yield document_id, base.items(record, 'spans', where)

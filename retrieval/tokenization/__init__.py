@@ -28,7 +28,7 @@ FILES = ('model', *wordpiece.FILES)
 _PLACES = {
   'BytePairTokenizer': 'byte_pairs',
   'SentencePieceTokenizer': 'sentencepiece',
-  'train_sentencepiece': 'training',
+  'train_sentencepiece': 'sentencepiece',
 }
 
 

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from retrieval.formats import sstable, tensor_bundle
+from retrieval.formats import tensor_bundle
 
 BUNDLES = pathlib.Path(__file__).parents[2] / 'data' / 'realm' / 'bundles'
 NAMES = {
@@ -74,7 +74,7 @@ def test_a_damaged_index_is_named(tmp_path):
     tensor_bundle.Bundle(prefix)
   index.write_bytes(b'x' * 60)
   with pytest.raises(ValueError, match='no table magic'):
-    list(sstable.read(index))
+    list(tensor_bundle.read_table(index))
 
 
 def test_cut_and_missing_files_are_named(tmp_path):

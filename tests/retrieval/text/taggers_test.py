@@ -228,7 +228,7 @@ def test_given_spans_are_read_from_json_lines(tmp_path):
   assert list(taggers.read_spans(packed)) == want
   for line in ('nonsense', '{"id": 1}', '[1]', '{"spans": []}'):
     path.write_text('\n{"id": "a", "spans": []}\n' + line)
-    with pytest.raises(ValueError, match=r'spans\.jsonl:3: expected'):
+    with pytest.raises(ValueError, match=r'spans\.jsonl:3: '):
       list(taggers.read_spans(path))
   with pytest.raises(FileNotFoundError):
     list(taggers.read_spans(tmp_path / 'none'))
