@@ -46,20 +46,14 @@ from realm_jax.checkpoints import (
 )
 from realm_jax.serving import index_builder, index_folders
 from retrieval.index import index_versions, snapshots
+from retrieval.nn import bert_checkpoint
 from retrieval.store import checkpoints, locks, safetensors_files
 
-_BERT = (
-  'num_layers',
-  'd_model',
-  'd_ff',
-  'num_heads',
-  'max_length',
+_BERT = {
+  *bert_checkpoint.FIELDS,
+  *bert_checkpoint.OPTIONAL_FIELDS,
   'activation',
-  'layer_norm_eps',
-  'dropout_rate',
-  'attention_dropout_rate',
-  'initializer_range',
-)
+} - {'vocab_size', 'type_vocab_size'}
 # Field of our config -> field of the port's config.json.
 _FIELDS = {
   'layout.num_candidates': 'num_candidates',

@@ -82,30 +82,11 @@ def check_sizes(
 ) -> None:
   """Refuse vectors [n, d] for other blocks or of another width (ValueError)."""
   rows, columns = vectors.shape
-  if rows != num_blocks:
+  if rows != num_blocks or columns != width:
     raise ValueError(
-      f'{name}: {rows:,} vectors, but there are {num_blocks:,} blocks; expected '
-      'one for each.'
+      f'{name}: {rows:,} vectors of width {columns}, but there are {num_blocks:,} '
+      f"blocks and the model's vectors are of width {width}."
     )
-  if columns != width:
-    raise ValueError(
-      f"{name}: vectors of width {columns}, but the model's are of width "
-      f'{width}.'
-    )
-
-
-def _take_tokenizer(vocab, config, data, size: int):
-  """Copies a vocabulary into the data folder; returns the config with it."""
-  count = tokenization.WordPieceTokenizer(vocab).vocab_size
-  if count != size:
-    raise ValueError(
-      f'{vocab}: a vocabulary of {count:,}, but the checkpoint has {size:,} word '
-      'embeddings.'
-    )
-  config = configs.replaced(config, **{'tokenizer.path': str(vocab)})
-  realm_prepare.take_tokenizer(config, data)
-  own = str(data.tokenizer_path.resolve())
-  return configs.replaced(config, **{'tokenizer.path': own})
 
 
 def make_data(
@@ -127,7 +108,16 @@ def make_data(
   vocab = options.vocab or found.tokenizer
   if vocab:
     size = found.parts[0].sizes.bert.vocab_size
-    config = _take_tokenizer(vocab, config, data, size)
+    count = tokenization.WordPieceTokenizer(vocab).vocab_size
+    if count != size:
+      raise ValueError(
+        f'{vocab}: a vocabulary of {count:,}, but the checkpoint has {size:,} '
+        'word embeddings.'
+      )
+    config = configs.replaced(config, **{'tokenizer.path': str(vocab)})
+    realm_prepare.take_tokenizer(config, data)
+    own = str(data.tokenizer_path.resolve())
+    config = configs.replaced(config, **{'tokenizer.path': own})
     prints['tokenizer'] = data.tokenizer.fingerprint
   source = options.blocks or (found.records and str(found.records))
   if source:

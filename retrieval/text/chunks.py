@@ -158,18 +158,6 @@ class ChunkStore(passages.Passages):
     """Hash of the id of each chunk's document: [...] uint64."""
     return self.id_hash[np.asarray(ids)]
 
-  def starts(self, ids: np.ndarray) -> np.ndarray:
-    """Token offset of each chunk in its document: [...] int64."""
-    ids = np.asarray(ids)
-    shards, rows = self._document.locate(ids)
-    first = np.empty(ids.shape, np.int64)
-    for shard in np.unique(shards):
-      here = shards == shard
-      documents = self._document.shard(int(shard))
-      local = np.searchsorted(documents, documents[rows[here]])
-      first[here] = local + self._document.offsets[shard]
-    return (ids - first) * self.chunk_length
-
   def lengths(self, ids: np.ndarray) -> np.ndarray:
     """Tokens in each chunk, at most m: [...] int64."""
     return np.minimum(self._available[np.asarray(ids)], self.chunk_length)

@@ -230,7 +230,7 @@ def test_other_numbers_of_blocks_are_refused_with_both(official, tmp_path):
   for file in ('blocks.tfr', 'titles.tfr'):
     records = list(tfrecord.read(official / file))
     tfrecord.write(official / file, records[:-1])
-  with pytest.raises(ValueError, match='5 vectors, but there are 4 blocks'):
+  with pytest.raises(ValueError, match='5 vectors .* there are 4 blocks'):
     _official(tmp_path / 'w', official)
   assert not (tmp_path / 'w' / 'checkpoints').exists()
 
@@ -238,7 +238,7 @@ def test_other_numbers_of_blocks_are_refused_with_both(official, tmp_path):
 def test_other_numbers_of_records_are_refused_with_both(tmp_path):
   folder = _copy(tmp_path)
   block_records.write(folder / 'block_records.npy', 2, [b'One', b'Two'])
-  with pytest.raises(ValueError, match='8 vectors, but there are 2 blocks'):
+  with pytest.raises(ValueError, match='8 vectors .* there are 2 blocks'):
     _run(tmp_path / 'w', folder)
   assert not (tmp_path / 'w' / 'data' / 'official').exists()
 
@@ -246,9 +246,7 @@ def test_other_numbers_of_records_are_refused_with_both(tmp_path):
 def test_other_widths_and_vocabularies_are_refused_with_both(
   official, tmp_path
 ):
-  with pytest.raises(
-    ValueError, match="width 3, but the model's are of width 4"
-  ):
+  with pytest.raises(ValueError, match='of width 3, .* of width 4'):
     block_data.check_sizes(np.zeros((5, 3)), 'x', 5, 4)
   file = official / 'vocab.txt'
   file.write_text(file.read_text() + 'more\n')

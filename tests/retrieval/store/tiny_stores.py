@@ -77,3 +77,10 @@ def file_hashes(path: pathlib.Path) -> dict[str, str]:
     file.name: hashlib.sha256(file.read_bytes()).hexdigest()
     for file in path.iterdir()
   }
+
+
+def chunk_starts(chunks) -> np.ndarray:
+  """Token offset of each chunk in its document."""
+  ids = np.arange(chunks.num_chunks)
+  documents = chunks.documents(ids)
+  return (ids - np.searchsorted(documents, documents)) * chunks.chunk_length

@@ -31,7 +31,7 @@ def test_documents_round_trip_with_titles_and_bytes(data):
 def test_chunks_are_spans_of_their_documents(data):
   chunks = data.chunks['all']
   ids = np.arange(chunks.num_chunks)
-  documents, starts = chunks.documents(ids), chunks.starts(ids)
+  documents, starts = chunks.documents(ids), tiny_stores.chunk_starts(chunks)
   lengths = chunks.lengths(ids)
   tokens, mask = chunks.gather(ids, 2 * tiny_stores.M)
   assert (np.diff(documents) >= 0).all()

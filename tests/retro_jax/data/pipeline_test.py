@@ -13,6 +13,7 @@ from retrieval.nn import embedders
 from retrieval.search import retriever as retriever_lib
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import datastore as datastore_lib, pipeline
+from tests.retrieval.store import tiny_stores
 from tests.retro_jax.data import tiny_data
 
 M, R = tiny_data.M, tiny_data.R
@@ -46,7 +47,8 @@ def _slow_rows(root, split, k):
   found = neighbor_store.NeighborStore(root / f'neighbors-{split}')
   n = chunks.num_chunks
   documents = chunks.documents(np.arange(n))
-  starts = chunks.starts(np.arange(n))
+  starts = tiny_stores.chunk_starts(chunks)
+  value_starts = tiny_stores.chunk_starts(datastore)
   for first in range(0, n, L):
     row = {
       'tokens': np.zeros(L * M, np.int32),
@@ -73,7 +75,7 @@ def _slow_rows(root, split, k):
         if neighbor < 0:
           continue
         other = int(datastore.documents(np.array([neighbor]))[0])
-        start = int(datastore.starts(np.array([neighbor]))[0])
+        start = int(value_starts[neighbor])
         value = datastore.tokens.document(other)[start : start + R]
         row['neighbors'][c - first, j, : len(value)] = value
         row['neighbor_mask'][c - first, j, : len(value)] = True
