@@ -3,10 +3,9 @@
 """Write checkpoints and resume from them.
 
 A step (`retrieval/store/checkpoints.py`) holds the train state, the position of the
-data iterator and metadata: config, pipeline fields, index version, fingerprints of
-the data. Orbax writes it in the background under a hidden name; it is hashed and
-renamed when whole, so a killed save leaves the previous step in place. Resuming
-continues the very same batches and losses, or refuses.
+data iterator and metadata. Orbax writes it in the background under a hidden name; it is
+hashed and renamed when whole, so a killed save leaves the previous step in place.
+Resuming continues the very same batches and losses, or refuses.
 """
 
 from collections.abc import Callable, Iterator, Mapping

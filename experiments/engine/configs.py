@@ -87,7 +87,7 @@ def complete(
   cls: type,
   section: type | None = None,
 ) -> list[Any]:
-  """Apply overrides, and build the dataclasses of a config and a command's section.
+  """Build the dataclasses of a config and of a command's section.
 
   Args:
     config: of a file; complete afterwards.
@@ -132,11 +132,7 @@ def build(cls: type[_T], config: Config) -> _T:
 
 
 def replaced(config: _T, **values: Any) -> _T:
-  """Return a dataclass with other values of fields.
-
-  Args:
-    **values: of fields, and of those of its sections: `**{'model.d_model': 128}`.
-  """
+  """Return a dataclass with other values, also of sections: `**{'model.d_ff': 8}`."""
   sections: dict[str, dict[str, Any]] = {}
   for name in [name for name in values if '.' in name]:
     section, _, field = name.partition('.')
@@ -180,12 +176,11 @@ def override(
 ) -> None:
   """Set the field of a dotted name to a flag's text, read as its annotation says.
 
+  `build` refuses a text of another type.
+
   Args:
     cls: dataclass of the config.
     section: dataclass of a command's own section.
-
-  Raises:
-    ValueError: for an unknown field; `build` refuses a text of another type.
   """
   flag, kind, place = f'--config.{name}={text}', cls, config
   *sections, last = name.split('.')

@@ -15,71 +15,50 @@ from collections.abc import Callable
 import importlib
 from typing import Any
 
-_RETRO = {
-  'config': 'experiments.retro.config',
-  'prepare': 'experiments.retro.prepare',
-  'train': 'experiments.retro.task',
-  'evaluate': 'experiments.retro.evaluate',
-  'compare': 'experiments.retro.compare',
-  'update': 'experiments.retro.update',
-  'tune_hybrid': 'experiments.retro.tune_hybrid',
-  'quickstart': 'experiments.retro.quickstart',
-}
-_REALM = {
-  'config': 'experiments.realm.config',
-  'prepare': 'experiments.realm.prepare',
-  'train': 'experiments.realm.task',
-  'evaluate': 'experiments.realm.evaluate',
-  'compare': 'experiments.realm.compare',
-  'marginal_bias': 'experiments.realm.bias',
-  'refresh_worker': 'experiments.realm.refresh_worker',
-  'update': 'experiments.open_qa.update:run',
-  'quickstart': 'experiments.realm.quickstart',
-}
-_OPEN_QA = {
-  'config': 'experiments.open_qa.config',
-  'prepare': 'experiments.realm.prepare',
-  'train': 'experiments.open_qa.task',
-  'tune_hybrid': 'experiments.open_qa.tune_hybrid',
-  'evaluate': 'experiments.open_qa.evaluate',
-  'refresh_worker': 'experiments.realm.refresh_worker',
-  'update': 'experiments.open_qa.update:run',
-}
-_CONTRAST = {
-  'prepare': 'experiments.realm.prepare',
-  'train': 'experiments.open_qa.contrast_tasks',
-}
+
+def _of(room: str, verbs: str = '', **others: str) -> dict[str, str]:
+  """Return the places of verbs; each of `verbs` is a module experiments.ROOM.VERB."""
+  names = ('config', *verbs.split())
+  places = {verb: f'experiments.{room}.{verb}' for verb in names}
+  return places | {verb: f'experiments.{x}' for verb, x in others.items()}
+
+
+_RETRO = _of(
+  'retro',
+  'prepare evaluate compare update tune_hybrid quickstart',
+  train='retro.task',
+)
+_REALM = _of(
+  'realm',
+  'prepare evaluate compare refresh_worker quickstart',
+  train='realm.task',
+  marginal_bias='realm.bias',
+  update='open_qa.update:run',
+)
+_OPEN_QA = _of(
+  'open_qa',
+  'tune_hybrid evaluate',
+  prepare='realm.prepare',
+  train='open_qa.task',
+  refresh_worker='realm.refresh_worker',
+  update='open_qa.update:run',
+)
+_CONTRAST = {'prepare': 'realm.prepare', 'train': 'open_qa.contrast_tasks'}
 
 ROOMS = {
   'retro': _RETRO,
-  'retro_qa': {
-    'config': 'experiments.retro_qa.config',
-    'train': 'experiments.retro_qa.task',
-    'evaluate': 'experiments.retro_qa.evaluate',
-  },
-  'knn_lm': {
-    'config': 'experiments.knn_lm.config',
-    'prepare': 'experiments.knn_lm.prepare',
-    'evaluate': 'experiments.knn_lm.evaluate',
-  },
-  'in_context': {
-    'config': 'experiments.in_context.config',
-    'prepare': 'experiments.retro.prepare',
-    'evaluate': 'experiments.in_context.evaluate',
-  },
-  'taught': _RETRO
-  | {'config': 'experiments.taught.config', 'train': 'experiments.taught.task'},
+  'retro_qa': _of('retro_qa', 'evaluate', train='retro_qa.task'),
+  'knn_lm': _of('knn_lm', 'prepare evaluate'),
+  'in_context': _of('in_context', 'evaluate', prepare='retro.prepare'),
+  'taught': _RETRO | _of('taught', train='taught.task'),
   'realm': _REALM,
   'ict': _REALM,
   'mlm': _REALM,
   'open_qa': _OPEN_QA,
-  'dpr': _CONTRAST | {'config': 'experiments.open_qa.config:DprConfig'},
-  'colbert': _CONTRAST | {'config': 'experiments.open_qa.config:ColbertConfig'},
-  'claims': _OPEN_QA | {'config': 'experiments.open_qa.config:ClaimsConfig'},
-  'cross_encoder': {
-    'config': 'experiments.reranking.config',
-    'train': 'experiments.reranking.task',
-  },
+  'dpr': _of('open_qa', **_CONTRAST, config='open_qa.config:DprConfig'),
+  'colbert': _of('open_qa', **_CONTRAST, config='open_qa.config:ColbertConfig'),
+  'claims': _OPEN_QA | _of('open_qa', config='open_qa.config:ClaimsConfig'),
+  'cross_encoder': _of('reranking', train='reranking.task'),
 }
 
 
