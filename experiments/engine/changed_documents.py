@@ -94,23 +94,19 @@ def check(
   """
   if not documents and not delete:
     raise ValueError('Nothing to change: no document and no id to delete.')
-  given = collections.Counter([*(d.id for d in documents), *delete])
-  twice = [name for name, count in given.items() if count > 1]
-  if twice:
+  ids = [d.id for d in documents]
+  given = collections.Counter([*ids, *delete])
+  if twice := [name for name, count in given.items() if count > 1]:
     raise ValueError(f'Ids {twice}: given more than once.')
-  empty = [d.id for d in documents if not d.text.strip()]
-  if empty:
+  if empty := [d.id for d in documents if not d.text.strip()]:
     raise ValueError(f'Documents {empty}: the text is empty.')
   known = tokens.id_hash[:]
-
-  def are_known(ids):
-    return np.isin([tokens_lib.hash_id(i) for i in ids], known).tolist()
-
-  found = are_known(delete)
-  missing = [name for name, x in zip(delete, found, strict=True) if not x]
-  if missing:
+  found = np.isin(tokens_lib.hash_ids(delete), known)
+  if missing := [
+    x for x, there in zip(delete, found, strict=True) if not there
+  ]:
     raise ValueError(f'{tokens.path}: no document {missing} to delete.')
-  changed = sum(are_known([d.id for d in documents]))
+  changed = int(np.isin(tokens_lib.hash_ids(ids), known).sum())
   return {
     'documents added': len(documents) - changed,
     'documents changed': changed,

@@ -66,10 +66,8 @@ def parse(
         f'--row={value}: expected NAME=RUN, and after commas, each once, {expected}.'
       )
     found['workdir'] = workdir
-    for folder in (workdir, found.get('data', '.')):
-      if folder not in no_folders and not (
-        folder and pathlib.Path(folder).is_dir()
-      ):
+    for folder in {workdir, found.get('data', '.')} - {*no_folders}:
+      if not folder or not pathlib.Path(folder).is_dir():
         raise ValueError(f'--row={value}: {folder!r}: expected a folder.')
     rows.setdefault(name, []).append(found)
   return rows
