@@ -6,7 +6,7 @@ A room declares its fields once, in a frozen dataclass whose sections are the
 dataclasses of the libraries (`experiments/<room>/config.py`, class `Config`). A
 file of configs/ gives values only:
 
-  def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  def get_config(arg: str = 'base') -> configs.Config:
     c = configs.of(Config, task='retro')
     c.model.d_model = 128
     c.optimizer.learning_rate = 3e-3

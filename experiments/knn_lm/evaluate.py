@@ -15,6 +15,7 @@ DIR/knn_lm.json. A killed search continues when run again.
 """
 
 import dataclasses
+import math
 import pathlib
 
 from absl import logging
@@ -69,10 +70,9 @@ def _setting_fields(k, temperature, weight) -> dict[str, float]:
 class Swept:
   """Nats of the evaluated documents under every setting."""
 
-  grid: knn_lm.Grid  # the settings that are tuned
-  nats: np.ndarray  # [K, T, W, D] under these
-  fixed: tuple[int, float, float]  # the setting that is not tuned
-  fixed_nats: np.ndarray  # [D] under this one
+  # (k, temperature, lambda) of the grid, then the paper's, which is not tuned
+  settings: list[tuple[int, float, float]]
+  nats: np.ndarray  # [settings, D]
   alone: evaluate_lib.Evaluation  # of the model
   # k -> share of the tokens that are among their k neighbors' values
   found: dict[int, float]
@@ -155,30 +155,30 @@ def look_up(
     return shards.build_store(path, KIND, fields, counts, find, progress=shown)
 
 
-def make_grids(settings: KnnLm) -> tuple[knn_lm.Grid, knn_lm.Grid]:
-  """Return the settings that are tuned and the fixed setting."""
-  grid = knn_lm.Grid(settings.ks, settings.temperatures, settings.lambdas)
-  fixed = settings.fixed
-  return grid, knn_lm.Grid((max(grid.ks),), (1 / fixed.alpha,), (fixed.weight,))
-
-
 def sweep(
   looked_up: store.Store,
-  grids: tuple[knn_lm.Grid, knn_lm.Grid],
+  settings: KnnLm,
   chunks: chunks_lib.ChunkStore,
   documents: windows_lib.Documents,
 ) -> Swept:
   """Weigh the neighbors of every token by every setting."""
-  (grid, fixed), number = grids, len(documents.index)
-  nats, alone = np.zeros((*grid.shape, number)), np.zeros(number)
-  fixed_nats = np.zeros(number)
+  grid = knn_lm.Grid(settings.ks, settings.temperatures, settings.lambdas)
+  fixed = max(grid.ks), 1 / settings.fixed.alpha, settings.fixed.weight
+  grids, number = (
+    (grid, knn_lm.Grid(*((x,) for x in fixed))),
+    len(documents.index),
+  )
+  chosen = [grid.at(i) for i in range(math.prod(grid.shape))] + [fixed]
+  nats, alone = np.zeros((len(chosen), number)), np.zeros(number)
   hits, total = dict.fromkeys(grid.ks, 0), 0
   with progress.bar('weigh', 'shards') as update:
     for i in range(looked_up.num_shards):
       names = ('nats', 'targets', 'document', 'distances', 'values')
       arrays = [np.asarray(looked_up.shard(i, name)) for name in names]
-      nats += knn_lm.sweep(*arrays, grid, number)
-      fixed_nats += knn_lm.sweep(*arrays, fixed, number)[0, 0, 0]
+      swept = [
+        knn_lm.sweep(*arrays, x, number).reshape(-1, number) for x in grids
+      ]
+      nats += np.concatenate(swept)
       own, targets, document, distances, values = arrays
       alone += np.bincount(document, own.astype(np.float64), number)
       same = np.isfinite(distances) & (values == targets[:, None])
@@ -187,20 +187,18 @@ def sweep(
       update(i + 1, looked_up.num_shards)
   own = evaluate_lib.of_documents(alone, chunks, documents)
   found = {k: n / max(total, 1) for k, n in hits.items()}
-  return Swept(grid, nats, fixed.at(0), fixed_nats, own, found)
+  return Swept(chosen, nats, own, found)
 
 
-def choose_tuned(
-  number: int, share: float, grid: knn_lm.Grid, seed: int
-) -> np.ndarray:
+def choose_tuned(number: int, settings: KnnLm, seed: int) -> np.ndarray:
   """Draw a share of the documents for tuning; return [number] bool."""
-  count = round(share * number)
-  tunes = int(np.prod(grid.shape)) > 1
-  if count == number or (tunes and not count):
+  count = round(settings.tune_share * number)
+  grid = settings.ks, settings.temperatures, settings.lambdas
+  if count == number or (not count and max(map(len, grid)) > 1):
     raise ValueError(
-      f'knn_lm.tune_share={share} of {number} documents: expected at least one '
-      'to tune on, unless ks, temperatures and lambdas have one value each, and '
-      'at least one to report.'
+      f'knn_lm.tune_share={settings.tune_share} of {number} documents: expected at '
+      'least one to tune on, unless ks, temperatures and lambdas have one value '
+      'each, and at least one to report.'
     )
   tuned = np.zeros(number, bool)
   tuned[np.random.default_rng(seed).permutation(number)[:count]] = True
@@ -209,37 +207,32 @@ def choose_tuned(
 
 def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
   """Rows of the model alone and of the kNN-LM: tuned, per k, and the paper's."""
-  grid = swept.grid
-  cost = swept.nats[..., tuned].sum(-1)  # zeros where nothing is tuned
-  flat = swept.nats.reshape(-1, swept.nats.shape[-1])
-  alone = swept.alone.take(~tuned)
+  cost = swept.nats[:-1, tuned].sum(-1)  # zeros where nothing is tuned
+  ks = np.array([k for k, _, _ in swept.settings[:-1]])
   places = {'kNN-LM': int(cost.argmin())}
-  for i, k in enumerate(grid.ks if len(grid.ks) > 1 else ()):
-    places[f'kNN-LM, k={k}'] = i * cost[0].size + int(cost[i].argmin())
-  found = {name: (flat[i], grid.at(i)) for name, i in places.items()}
-  found["kNN-LM, paper's"] = swept.fixed_nats, swept.fixed
+  for k in dict.fromkeys(ks.tolist()) if len({*ks}) > 1 else ():
+    best = np.where(ks == k, cost, np.inf).argmin()
+    places[f'kNN-LM, k={k}'] = int(best)
+  places["kNN-LM, paper's"] = len(cost)
+  alone = swept.alone.take(~tuned)
   rows = [Row('model alone', alone)]
-  for name, (nats, setting) in found.items():
-    own = dataclasses.replace(alone, nats=nats[~tuned])
-    rows.append(Row(name, own, evaluate_lib.compare(own, alone), setting))
+  for name, i in places.items():
+    own = dataclasses.replace(alone, nats=swept.nats[i, ~tuned])
+    gain = evaluate_lib.compare(own, alone)
+    rows.append(Row(name, own, gain, swept.settings[i]))
   return rows
 
 
 def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
   """Bits per byte under every setting, for both parts of the documents."""
-  flat = swept.nats.reshape(-1, swept.nats.shape[-1])
-  size = swept.alone.num_bytes
-  return [
-    {
-      **_setting_fields(*swept.grid.at(i)),
-      **{
-        name: float(nats[part].sum() / size[part].sum() / np.log(2))
-        for name, part in (('tuned_on', tuned), ('reported', ~tuned))
-        if part.any()
-      },
-    }
-    for i, nats in enumerate(flat)
-  ]
+  size, rows = swept.alone.num_bytes, []
+  for setting, nats in zip(swept.settings[:-1], swept.nats[:-1], strict=True):
+    row = _setting_fields(*setting)
+    for name, part in (('tuned_on', tuned), ('reported', ~tuned)):
+      if part.any():
+        row[name] = float(nats[part].sum() / size[part].sum() / np.log(2))
+    rows.append(row)
+  return rows
 
 
 def _print(rows: list[Row], content: dict) -> None:
@@ -294,8 +287,7 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
   folder = knn_lm_task.Folder.of(workdir)
   chunks = trained.data.chunks(evaluate.split)
   documents = windows_lib.find_documents(chunks, evaluate.max_documents)
-  grids, number = make_grids(settings), len(documents.index)
-  tuned = choose_tuned(number, settings.tune_share, grids[0], config.seed)
+  tuned = choose_tuned(len(documents.index), settings, config.seed)
   pairs = _open_datastore(trained, config, folder, evaluate.split, documents)
   retro = None
   if settings.retro_workdir:  # raises errors before the search
@@ -303,7 +295,7 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
     modes = retro_evaluate.modes_of(retro, evaluate)
     retro_evaluate.open_readers(retro, evaluate, modes)
   looked_up = look_up(trained, config, evaluate, folder, pairs, documents)
-  swept = sweep(looked_up, grids, chunks, documents)
+  swept = sweep(looked_up, settings, chunks, documents)
   rows = make_rows(swept, tuned)
   if retro is not None:  # on the same documents, in its own windows
     for x in retro_evaluate.evaluate_trained(retro, config, evaluate):

@@ -19,8 +19,6 @@ from retrieval.store import executors, shards
 from retrieval.text import chunks as chunks_lib
 
 QUERY_BATCH = 1024
-# Another machine may sum float32 in another order.
-_SCORE_RTOL, _SCORE_ATOL = 1e-5, 1e-5
 
 # (shard, rows) of query chunks -> their neighbors
 SearchFn = Callable[[int, slice], queries_lib.Found]
@@ -114,57 +112,3 @@ def _fields(queries, datastore, retriever) -> dict[str, Any]:
     'datastore': datastore.fingerprint,
     'index': retriever.fingerprint,
   }
-
-
-def validate(
-  path: str | os.PathLike,
-  queries: chunks_lib.ChunkStore,
-  datastore: chunks_lib.ChunkStore,
-  retriever: retriever_lib.Retriever,
-  *,
-  fraction: float,
-  seed: int = 0,
-) -> int:
-  """Recompute a sample of the neighbors and compare it with the stored ones.
-
-  Args:
-    path: neighbor store made by `build_neighbor_store` from the next three.
-    fraction: share of query batches to recompute; at least one batch is.
-
-  Raises:
-    ValueError: when the store was made from other data, or for the first chunk
-      whose neighbors or scores differ.
-  """
-  neighbors = neighbor_store.NeighborStore(path)
-  stored = neighbors.store
-  made_from = _fields(queries, datastore, retriever)
-  for name, want in made_from.items():
-    if stored.fields.get(name) != want:
-      raise ValueError(
-        f'{path}: made with {name} {stored.fields.get(name)}, expected {want}; '
-        'remove the folder and run the stage again.'
-      )
-  batches = [
-    (shard, rows)
-    for shard, count in enumerate(stored.rows('ids'))
-    for rows in _batches(count)
-  ]
-  chosen = np.random.default_rng(seed).permutation(len(batches))
-  compared = 0
-  for b in chosen[: max(1, round(fraction * len(batches)))]:
-    shard, rows = batches[b]
-    ids, scores = of_chunks(
-      retriever, queries, shard, rows, neighbors.num_neighbors
-    )
-    differs = (ids != stored.shard(shard, 'ids')[rows]).any(1)
-    stored_scores = stored.shard(shard, 'scores')[rows]
-    close = np.isclose(scores, stored_scores, _SCORE_RTOL, _SCORE_ATOL)
-    differs |= ~close.all(1)
-    if differs.any():
-      row = rows.start + int(np.flatnonzero(differs)[0])
-      raise ValueError(
-        f'{path}: shard {shard}, row {row}: recomputed neighbors or scores '
-        'differ from the stored ones; remove the folder and run the stage again.'
-      )
-    compared += len(ids)
-  return compared

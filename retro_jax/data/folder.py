@@ -72,7 +72,6 @@ class Neighbors:
   # that it orders
   candidates: Annotated[int, settings.Range(1, 2**16)] = settings.rare(50)
   stored: Annotated[int, settings.Range(1, 2**16)] = 10  # for each chunk
-  validate: settings.Share = settings.rare(0.01)  # recomputed and compared
 
 
 @dataclasses.dataclass(frozen=True)

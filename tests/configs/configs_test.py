@@ -75,17 +75,6 @@ def test_a_training_config_holds_few_fields():
   assert leaves(config.to_dict()) <= 90
 
 
-def test_wikitext103_is_scored_with_three_quarters_of_context():
-  config = tiny_config.of('retro_wikitext103', 'base')
-  evaluate = tiny_config.section('evaluate', 'retro_wikitext103', 'base')
-  length = config.sequence_chunks * config.model.chunk_length
-  stride = evaluate.stride_chunks * config.model.chunk_length
-  assert (length, stride) == (3072, 768)
-  assert max(evaluate.num_neighbors) <= config.neighbors.stored
-  end = config.optimizer.learning_rate * config.optimizer.final_fraction
-  assert end == pytest.approx(2e-5)
-
-
 @pytest.mark.parametrize('name, arg, unused_baseline', FULL)
 def test_batches_divide_over_the_mesh(name, arg, unused_baseline):
   config = tiny_config.of(name, arg)

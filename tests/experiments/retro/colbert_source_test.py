@@ -47,7 +47,7 @@ def config():
 def _config(model):
   sizes = {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R}
   fields = {f'model.{name}': value for name, value in sizes.items()}
-  fields |= {'neighbors.stored': 3, 'neighbors.validate': 0.5}
+  fields |= {'neighbors.stored': 3}
   return tiny_config.of(**fields, **{'neighbors.colbert': model})
 
 
@@ -72,8 +72,7 @@ def test_neighbors_are_prepared_and_read(config, data, words, run):
   rows = retro_prepare.build_index(config, data)
   assert rows == [('chunks in colbert', f'{count:,}')]
   assert words.encoded[-count:] == _texts(data)
-  rows = dict(retro_prepare.find_neighbors(config, data))
-  assert rows['recomputed and equal, train']
+  retro_prepare.find_neighbors(config, data)
   for split in ('train', 'valid'):
     chunks, train = data.chunks(split), data.chunks('train')
     assert data.neighbors_path(split).name == f'neighbors_colbert-{split}'

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from experiments.retro import (
-  copying as retro_copying,
   evaluate as retro_evaluate,
 )
 from retro_jax.data import windows as windows_lib
@@ -111,9 +110,6 @@ def test_copying_is_mixed_with_the_model_alone(root, runs, tmp_path, name):
     mixture.fit()
   np.testing.assert_allclose(mixed['weights'], mixture.weights, atol=0.005)
   assert bits[1] < bits[0] and len(shuffled['weights']) == 4
-  nowhere = tiny_retro.evaluate(split='nowhere')
-  with pytest.raises(FileNotFoundError):
-    retro_copying.copying(tiny_config.of(), str(workdir), nowhere)
 
 
 def test_edits_begin_with_the_model_alone(runs, tmp_path):

@@ -101,13 +101,6 @@ def test_another_tokenizer_than_the_one_that_stands(corpus, copy, tmp_path):
   with pytest.raises(ValueError, match='already, but.*other') as error:
     _prepare(config, copy)
   assert '\n' not in str(error.value)
-  # The same one from another place is fine, and so is a copied one.
-  shutil.copytree(copy / 'data' / 'tokenizer', tmp_path / 'same')
-  same = _config(corpus, **{'tokenizer.path': str(tmp_path / 'same')})
-  _prepare(same, copy)
-  data = retro_data.DataFolder.of(config, tmp_path / 'new')
-  retro_prepare.train_tokenizer(config, data)
-  retro_prepare.train_tokenizer(config, data)
 
 
 def _documents(data):

@@ -193,12 +193,3 @@ def test_bad_files_of_prompts(tmp_path, name, text, message):
   (tmp_path / name).write_text(text)
   with pytest.raises(ValueError, match=message):
     prompts_lib.read(tmp_path / name)
-
-
-def test_plain_files_of_prompts(tmp_path):
-  (tmp_path / 'a.txt').write_text(' one \n\ntwo')
-  want = [(' one ', 'a.txt:1', None), ('two', 'a.txt:3', None)]
-  found = prompts_lib.read(tmp_path / 'a.txt')
-  assert [dataclasses.astuple(prompt) for prompt in found] == want
-  with pytest.raises(FileNotFoundError, match='b.txt: no such file'):
-    prompts_lib.read(tmp_path / 'b.txt')

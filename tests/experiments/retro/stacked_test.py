@@ -14,7 +14,7 @@ from experiments.retro import task as retro_task
 from retrieval.kernels import backend
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
-from retro_jax.nn import initial, stack
+from retro_jax.nn import stack
 from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
@@ -79,16 +79,6 @@ def unrolled(root, tmp_path_factory):
   return workdir, _train(_config(root, layers='unrolled'), workdir)
 
 
-@pytest.fixture(scope='module')
-def baseline(root, tmp_path_factory):
-  """The decoder alone."""
-  workdir = tmp_path_factory.mktemp('baseline')
-  config = _config(root, 'baseline_test', {'num_steps': 2})
-  state = _train(config, workdir)
-  assert state.params['layers_ffw']['w1'].shape == (6, 32, 64)
-  return workdir
-
-
 @pytest.mark.slow
 def test_both_forms_learn_the_same(scanned, unrolled):
   (one, state), (other, expected) = scanned, unrolled
@@ -144,26 +134,3 @@ def test_a_deeper_model_has_no_longer_step():
     return text.count('\n')
 
   assert abs(num_lines(16) - num_lines(8)) < 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('layers', ['scanned', 'unrolled'])
-def test_a_stacked_baseline_is_fitted_bit_for_bit(
-  root, baseline, tmp_path, layers
-):
-  fields = {'retrofit_from': str(baseline), 'num_steps': 2}
-  config = _config(root, fields=fields, layers=layers)
-  state = _train(config, tmp_path)
-  assert stack.is_stacked(state.params) == (layers == 'scanned')
-  fitted, old = (
-    language_model.load(tmp_path).params,
-    language_model.load(baseline).params,
-  )
-  _equal({name: fitted[name] for name in old}, old)
-  added = {name for name in state.params if initial.is_added(name)}
-  assert set(state.opt_state[1][0].mu) == added
-  assert {name for name in added if 'layer' in name} == (
-    {'layers_cca'}
-    if layers == 'scanned'
-    else {'layer_2_cca', 'layer_4_cca', 'layer_6_cca'}
-  )

@@ -81,14 +81,6 @@ def test_numbers_of_neighbors(tmp_path, capsys):
   assert picture.stat().st_size > 5000
 
 
-def test_ranks_of_one_neighbor(tmp_path):
-  rows = _sweep(tmp_path, 'ranks', ks=(1, 3))['ranks']
-  assert [row['name'] for row in rows] == ['rank 1', 'rank 3', 'none']
-  assert len({row['bits_per_byte'] for row in rows}) == 3
-  best = _evaluated(tmp_path)[0]
-  assert best['bits_per_byte'] == rows[0]['bits_per_byte']
-
-
 def test_parts_of_a_neighbor_goes_on_where_it_was_killed(tmp_path, monkeypatch):
   measure, names = retro_evaluate.measure, []
 

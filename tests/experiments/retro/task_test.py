@@ -2,17 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading a trained RETRO: onto devices, and only with its own tokenizer."""
 
-import json
-import logging
-import shutil
-
 import jax
 import numpy as np
 import pytest
 
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
-from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
@@ -36,16 +31,6 @@ def _task(root):
 def workdir(root, tmp_path_factory):
   """A checkpoint of step 1, as the loop saves it."""
   return tiny_run.make_run(tmp_path_factory.mktemp('run'), root)
-
-
-def _change_metadata(workdir, copy, change):
-  """A copy of the run whose checkpoint says something else of itself."""
-  shutil.copytree(workdir, copy, dirs_exist_ok=True)
-  path = copy / 'checkpoints' / '1' / '_CHECKPOINT_METADATA'
-  content = json.loads(path.read_text())
-  change(content['custom_metadata'])
-  path.write_text(json.dumps(content))
-  checkpoints.seal(path.parent, 1)
 
 
 def test_the_index_is_known_without_opening_it(root):
@@ -74,23 +59,3 @@ def test_another_tokenizer_of_equal_size_is_refused(workdir, tmp_path):
     ValueError, match='trained with tokenizer .* but the data'
   ):
     language_model.load(workdir, str(other))
-
-
-def test_other_data_are_named(workdir, tmp_path, caplog):
-  def change(saved):
-    assert set(saved['fingerprints']) == {
-      'tokenizer',
-      'chunks-train',
-      'neighbors-train',
-    }
-    saved['fingerprints']['neighbors-train'] = 'older'
-
-  _change_metadata(workdir, tmp_path, change)
-  with caplog.at_level(logging.WARNING, logger='absl'):
-    language_model.load(workdir)
-    assert 'was trained on other data' not in caplog.text
-    # Neighbors of a source that is asked for are others, of course.
-    language_model.load(tmp_path, source='dense')
-    assert 'was trained on other data' not in caplog.text
-    language_model.load(tmp_path)
-  assert 'neighbors-train older, here' in caplog.text

@@ -64,7 +64,6 @@ def _config(root, fields=(), **retriever):
     'model.chunk_length': tiny_data.M,
     'model.neighbor_length': tiny_data.R,
     'neighbors.stored': 3,
-    'neighbors.validate': 0.0,
     'eval_batches': 0,
     'checkpoint_every': 1,
     'optimizer.learning_rate': 0.01,

@@ -23,7 +23,7 @@ from retrieval.index import (
 )
 from retrieval.nn import embedders
 from retrieval.search import exclude, retriever as retriever_lib
-from retrieval.store import checksums, store
+from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 from tests.retrieval.store import tiny_stores
 
@@ -169,52 +169,6 @@ def _build(data, vectors, path, queries='train', k=3):
     _dense(data, vectors),
     k=k,
   )
-
-
-def test_store_validates_and_notices_a_change(
-  data, vectors, tmp_path, monkeypatch
-):
-  # A recomputation finds what checksums would find first.
-  monkeypatch.setenv(checksums.VARIABLE, 'off')
-  _build(data, vectors, tmp_path / 'n')
-  arguments = (
-    tmp_path / 'n',
-    data.chunks['train'],
-    data.chunks['train'],
-    _dense(data, vectors),
-  )
-  assert neighbors_lib.validate(*arguments, fraction=1.0) == len(
-    neighbor_store.NeighborStore(tmp_path / 'n')
-  )
-  file = tmp_path / 'n' / 'ids-000000.npy'
-  ids = np.load(file)
-  ids[0, 0] += 1
-  np.save(file, ids)
-  with pytest.raises(ValueError, match='shard 0, row 0: recomputed'):
-    neighbors_lib.validate(*arguments, fraction=1.0)
-  ids[0, 0] -= 1
-  np.save(file, ids)
-  file = tmp_path / 'n' / 'scores-000000.npy'
-  scores = np.load(file)
-  scores[1, 2] *= 1.001
-  np.save(file, scores)
-  with pytest.raises(ValueError, match='shard 0, row 1: recomputed'):
-    neighbors_lib.validate(*arguments, fraction=1.0)
-
-
-@pytest.mark.parametrize('name', ['queries', 'datastore', 'index'])
-def test_validating_against_other_inputs_is_refused(
-  data, vectors, tmp_path, name
-):
-  _build(data, vectors, tmp_path / 'n')
-  train, whole = data.chunks['train'], data.chunks['all']
-  queries = whole if name == 'queries' else train
-  datastore = whole if name == 'datastore' else train
-  retriever = _dense(data, vectors, 'other' if name == 'index' else 'letters')
-  with pytest.raises(ValueError, match=f'made with {name} '):
-    neighbors_lib.validate(
-      tmp_path / 'n', queries, datastore, retriever, fraction=1.0
-    )
 
 
 def test_counting_chunks_takes_memory_for_documents_only():

@@ -116,11 +116,9 @@ def test_a_store_knows_its_reranker(data, tmp_path):
   )
   assert isinstance(retriever, retriever_lib.Retriever)
   arguments = (tmp_path / 'n', train, train)
-  same = neighbors_lib.validate(*arguments, retriever, fraction=1.0)
-  assert same == train.num_chunks
   for other in (
     _retriever(data, Overlap('other'), 4),
     _retriever(data, Overlap(), 5),
   ):
-    with pytest.raises(ValueError, match='made with index'):
-      neighbors_lib.validate(*arguments, other[1], fraction=1.0)
+    with pytest.raises(ValueError, match='other data or settings'):
+      neighbors_lib.build_neighbor_store(*arguments, other[1], k=2)

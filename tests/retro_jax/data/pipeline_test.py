@@ -228,15 +228,3 @@ def test_position_is_saved_and_restored(root, num_workers):
     expected = next(alone)
     _assert_same(next(first), expected)
     _assert_same(next(fresh), expected)
-
-
-def test_workers_end_a_restored_pass_where_it_ends(root):
-  dataset = _dataset(tiny_data.reader(root), train=False, num_workers=2)
-  first, fresh = iter(dataset), iter(dataset)
-  for _ in range(3):  # the workers stand at different places
-    next(first)
-  fresh.set_state(first.get_state())
-  rest, again = list(first), list(fresh)
-  assert len(rest) > 1
-  for a, b in zip(rest, again, strict=True):
-    _assert_same(a, b)

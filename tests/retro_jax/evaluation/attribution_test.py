@@ -66,12 +66,6 @@ def test_repeated_is_its_definition(seed):
   assert found[0, 7] == 7  # a run goes on over the chunk's start
 
 
-def test_readers_predict_the_next_chunk():
-  assert attribution.readers(0, 4, 16) == slice(3, 7)
-  assert attribution.readers(3, 4, 16) == slice(15, 16)
-  assert attribution.readers(2, 4, 9) == slice(9, 9)
-
-
 @pytest.fixture(scope='module')
 def trained():
   c = tiny.config()
