@@ -10,7 +10,6 @@ import functools
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
-import numpy.typing as npt
 
 from retrieval.kernels import backend, derivatives, products
 from retrieval.nn import partitioning
@@ -20,10 +19,10 @@ BLOCK = 2**25
 
 
 def logits(
-  x: Float[Array, 'B L D'], table: Float[Array, 'V D'], dtype: npt.DTypeLike
+  x: Float[Array, 'B L D'], table: Float[Array, 'V D']
 ) -> Float[Array, 'B L V']:
-  """Return x @ table^T, products of `dtype` accumulated in float32 or wider."""
-  found = products.table_logits(x, table.astype(dtype))
+  """Return x @ table^T, products of x's dtype accumulated in float32 or wider."""
+  found = products.table_logits(x, table.astype(x.dtype))
   return partitioning.constrain(found, 'batch', 'length', 'vocab')
 
 
@@ -33,7 +32,7 @@ def _is_target(found, targets):
 
 def _sums(x, table, targets):
   """Return the logarithm of the sum of exponentials, and the target's logit."""
-  found = logits(x, table, x.dtype)
+  found = logits(x, table)
   most = found.max(axis=-1)
   zero = jnp.zeros((), found.dtype)
   total, chosen = jax.lax.reduce(  # one pass over the logits
@@ -65,13 +64,13 @@ def _nll_jvp(primals, tangents):
   total, chosen = _sums(x, narrow, targets)
 
   def weights(x, narrow, targets, total):
-    found = logits(x, narrow, x.dtype)
+    found = logits(x, narrow)
     return jnp.exp(found - total[..., None]) - _is_target(found, targets)
 
   def tangent(given, d):
     x, narrow, *_ = given
     d_x, d_table = d
-    change = logits(d_x, narrow, x.dtype) + logits(x, d_table, x.dtype)
+    change = logits(d_x, narrow) + logits(x, d_table)
     return (weights(*given) * change).sum(axis=-1)
 
   def transpose(given, g):
@@ -93,20 +92,19 @@ def nll(
   x: Float[Array, 'B L D'],
   table: Float[Array, 'V D'],
   targets: Int[Array, 'B L'],
-  dtype: npt.DTypeLike,
 ) -> Float[Array, 'B L']:
   """Return the negative log-likelihood of each target, in nats.
 
   Logits are made block by block of the tokens, and again in the backward pass:
   those of all tokens never exist together.
   """
-  narrow = jax.lax.stop_gradient(table).astype(dtype)
+  narrow = jax.lax.stop_gradient(table).astype(x.dtype)
 
   def of_block(block):
     x, targets = block
     if not backend.is_cpu():
       return _nll(x, table, narrow, targets)
-    found = logits(x, table, dtype)
+    found = logits(x, table)
     chosen = jnp.take_along_axis(found, targets[..., None], axis=-1)[..., 0]
     return jax.nn.logsumexp(found, axis=-1) - chosen
 

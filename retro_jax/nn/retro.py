@@ -220,8 +220,8 @@ class Retro(nn.Module):
     if not c.tie_readout:
       embedding = self._table('readout', c.d_model)
     if targets is not None:
-      return x, readout.nll(x, embedding, targets, c.dtype)
-    return x, readout.logits(x, embedding, c.dtype)
+      return x, readout.nll(x, embedding, targets)
+    return x, readout.logits(x, embedding)
 
 
 class RetroStep(Retro):

@@ -156,11 +156,9 @@ def run(
   """
   c = config
   whole = _branch_parameters(c, sharding.unbox(params), key)
+  of_attention = None, segments, train, positions
   modules = {
-    'attn': (
-      layers.Attention(c, parent=None),
-      (None, segments, train, positions),
-    ),
+    'attn': (layers.Attention(c, parent=None), of_attention),
     'ffw': (layers.FeedForward(c, parent=None), (train,)),
   }
 

@@ -232,59 +232,52 @@ def inspect(
       'This model reads no neighbors; expected a RETRO, not its baseline.'
     )
   nats = functools.partial(loading.batch_nll, model, trained.params)
-  size = len(passage.tokens)
-  page = page_lib.Page(
+  chunks, size = _chunks(passage, m, tokenizer), len(passage.tokens)
+  on, off, repeated = np.zeros(size), np.zeros(size), np.zeros(size, int)
+  for window in windows(passage, m, trained.config.sequence_chunks):
+    row, base, start = window.row, window.first * m, window.skip * m
+    # Position i scores token i + 1. The window before scored the first token of
+    # this one, with its whole context.
+    scored = np.flatnonzero(row['loss_mask'][0])
+    scored = scored[scored >= start]
+    bare = {k: v for k, v in row.items() if not k.startswith('neighbor')}
+    without = np.asarray(nats(bare))[0]
+    read = row['neighbor_mask'].any()
+    off[base + 1 + scored] = without[scored]
+    found = np.asarray(nats(row))[0] if read else without
+    on[base + 1 + scored] = found[scored]
+    stop = min(window.count * m, size - base)
+    runs = attribution.repeated(row, m)[0]
+    repeated[base + start : base + stop] = runs[start:stop]
+    if explain:
+      _explain(chunks, window, model, trained.params, nats)
+    if progress:
+      progress(window.first + window.count, len(chunks))
+  return page_lib.Page(
     title=passage.title,
     pieces=['', *growing_text.pieces(tokenizer.decode, passage.tokens[1:])],
-    on=[0.0] * size,
-    off=[0.0] * size,
-    repeated=[0] * size,
-    chunks=_chunks(passage, m, tokenizer),
+    on=on.tolist(),
+    off=off.tolist(),
+    repeated=repeated.tolist(),
+    chunks=chunks,
     num_bytes=len(tokenizer.decode(passage.tokens[1:]).encode()),
     num_compared=passage.num_compared,
     explained=explain,
   )
-  for window in windows(passage, m, trained.config.sequence_chunks):
-    _score(page, window, nats, m)
-    if explain:
-      _explain(page, window, model, trained.params, nats)
-    if progress:
-      progress(window.first + window.count, len(page.chunks))
-  return page
 
 
-def _score(page, window, nats, chunk_length) -> None:
-  """Set the losses and repetitions of the chunks that one window scores."""
-  m, row = chunk_length, window.row
-  bare = pipeline.without_neighbors(row)
-  base = window.first * m
-  # Position i scores token i + 1. The window before scored the first token of
-  # this one, with its whole context.
-  start = window.skip * m
-  scored = [i for i in np.flatnonzero(row['loss_mask'][0]) if i >= start]
-  off = np.asarray(nats(bare))[0]
-  on = np.asarray(nats(row))[0] if row['neighbor_mask'].any() else off
-  for values, found in ((page.on, on), (page.off, off)):
-    for i in scored:
-      values[base + i + 1] = float(found[i])
-  repeated = attribution.repeated(row, m)[0]
-  stop = min(window.count * m, len(page.repeated) - base)
-  for i in range(start, stop):  # the window before ended there
-    page.repeated[base + i] = int(repeated[i])
-
-
-def _explain(page, window, model, params, nats) -> None:
+def _explain(chunks, window, model, params, nats) -> None:
   """Set attention and worth of the neighbors that one window's chunks read."""
   m, row = model.config.chunk_length, window.row
   shares = attribution.attention_shares(model, params, row).mean(axis=0)[0]
   gains = attribution.gains(nats, row, m)
   # The neighbors of the last chunk of context are read by what is scored.
   for c in range(max(window.skip - 1, 0), window.count):
-    chunk = page.chunks[window.first + c]
-    there = np.flatnonzero(row['neighbor_mask'][0, c].any(-1)).tolist()
-    for i, (n, neighbor) in enumerate(
-      zip(there, chunk.neighbors, strict=False)  # an incomplete one shows none
-    ):
-      chunk.neighbors[i] = dataclasses.replace(
-        neighbor, attention=float(shares[c, n]), gain=float(gains[c, n])
+    neighbors = chunks[window.first + c].neighbors
+    there = np.flatnonzero(row['neighbor_mask'][0, c].any(-1))
+    for i, n in enumerate(
+      there[: len(neighbors)]
+    ):  # an incomplete one shows none
+      neighbors[i] = dataclasses.replace(
+        neighbors[i], attention=float(shares[c, n]), gain=float(gains[c, n])
       )
