@@ -13,6 +13,7 @@ leaves the old model or the new one.
 """
 
 from collections.abc import Collection, Mapping
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -119,10 +120,12 @@ def next_file(folder: str | os.PathLike, name: str) -> pathlib.Path:
 
 
 def _path(folder: str | os.PathLike, name: str, checksum: str) -> pathlib.Path:
-  """Return the file that has a checksum, if its writer was killed or not."""
+  """Return the file that has a checksum, also where its writer was killed."""
   later = next_file(folder, name)
-  is_later = later.exists() and checksums.of_file(later) == checksum
-  return later if is_later else pathlib.Path(folder) / name
+  with contextlib.suppress(FileNotFoundError):
+    if checksums.of_file(later) == checksum:
+      return later
+  return pathlib.Path(folder) / name
 
 
 def param_shapes(folder: str | os.PathLike) -> dict[str, Any]:
