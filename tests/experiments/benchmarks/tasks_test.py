@@ -2,15 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our sides of the benchmarks at sizes that say nothing of speed."""
 
-import string
-
 import numpy as np
 import pytest
 
-from experiments.benchmarks import benchmark, qa, search, shards, sparse
-from retrieval.nn import bert_checkpoint
+from experiments.benchmarks import benchmark, search, shards, sparse
 from retrieval.store import store_writer
-from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
+from retrieval.text import corpus as corpus_lib
 
 _BERT = {
   'vocab_size': 1100, 'd_model': 16, 'num_layers': 1, 'num_heads': 2,
@@ -106,33 +103,6 @@ def test_indices_in_shards(tmp_path, monkeypatch):
     steps = _steps('shards', side, folder, **_SIZES['shards'])
     found = steps['search']()
     assert found['recall'] == 1 and found['items'] == 30
-
-
-def test_texts_fill_rows_and_most_hold_the_answer(tmp_path, monkeypatch):
-  words = [f'{x}{y}' for x in string.ascii_lowercase for y in 'abcde']
-  text = ' '.join(np.random.default_rng(0).choice(words, 3000))
-  corpus = corpus_lib.Document('a', 'Title', text)
-  specials = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
-  letters = [
-    f'{mark}{x}' for mark in ('', '##') for x in string.ascii_lowercase
-  ]
-  (tmp_path / 'vocab.txt').write_text('\n'.join([*specials, *letters, *words]))
-  monkeypatch.setattr(bert_checkpoint, 'find_minilm', lambda: tmp_path)
-  file = tmp_path / 'corpus.jsonl'
-  file.write_text(
-    f'{{"id": "a", "title": "{corpus.title}", "text": "{text}"}}\n'
-  )
-  root = tmp_path / 'root'
-  root.mkdir()
-  given = qa.SIZES | {'num_blocks': 40, 'row_length': 32, 'corpus': str(file)}
-  qa.prepare(given | {'folder': str(root), 'num_threads': 1})
-  blocks = blocks_lib.BlockStore(root / 'blocks')
-  assert blocks.num_blocks == 40
-  texts = blocks.texts(range(40))
-  assert 0.6 < np.mean([qa.ANSWER in text for text in texts]) < 0.9
-  spans = blocks.token_spans(np.arange(40))
-  # A corpus of one wordpiece a word is the shortest that there can be.
-  assert (spans[:, 1] - spans[:, 0]).min() >= 28
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of the demonstration that need no cluster."""
 
-import threading
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,52 +12,33 @@ from experiments.scale import demonstrate
 from retrieval.nn import embedders
 
 
-class _Process:
-  """A command that takes memory in its third stage, when that has been sampled."""
-
-  pid = 7
-
-  def __init__(self, *names, failed=False):
-    self._names, self._failed = names, failed
-    self.sampled, self.memory = threading.Event(), 1
-
-  def status_bytes(self, line, process):
-    assert process == self.pid
-    found = self.memory + (line == 'VmRSS')
-    self.sampled.set()
-    return found
-
-  @property
-  def stderr(self):
-    for i, name in enumerate(self._names):
-      yield f'Stage {name}, in x.\n'
-      self.memory = 50 if i == 2 else 1
-      for _ in range(3):  # the first ones may have begun before
-        self.sampled.clear()
-        assert self.sampled.wait(60)
-      self.memory = 1
-
-  def wait(self):
-    return self._failed
-
-  def kill(self):
-    pass
+def _process(code):
+  return subprocess.Popen(
+    [sys.executable, '-c', code], stderr=subprocess.PIPE, text=True
+  )
 
 
-def test_costs_are_those_of_each_stage(monkeypatch):
-  process = _Process(*demonstrate._STAGES, 'evaluation')
-  monkeypatch.setattr(demonstrate.turns, 'status_bytes', process.status_bytes)
-  costs = demonstrate.wait(process)
+def test_costs_are_those_of_each_stage():
+  names = [*demonstrate._STAGES, 'evaluation']
+  code = f"""
+import sys, time
+kept = b''
+for name in {names}:
+  print(f'Stage {{name}}, in x.', file=sys.stderr, flush=True)
+  time.sleep(0.3)
+  if name == 'vectors':
+    kept = b'x' * (64 << 20)
+    time.sleep(0.5)
+    kept = b''
+"""
+  costs = demonstrate.wait(_process(code))
   assert [*costs] == [*demonstrate._STAGES]
-  peaks = {name: (x.anonymous, x.resident) for name, x in costs.items()}
-  assert peaks == {
-    name: (50, 51) if name == 'chunks' else (1, 2) for name in costs
-  }
-  assert min(cost.sec for cost in costs.values()) > 0
-  process = _Process('verify', 'tokens', failed=True)
-  monkeypatch.setattr(demonstrate.turns, 'status_bytes', process.status_bytes)
+  assert min(cost.sec for cost in costs.values()) > 0.2
+  largest = max(costs, key=lambda x: costs[x].anonymous)
+  assert largest == 'vectors' and costs['vectors'].sec > 0.7
+  failing = "import sys; sys.exit('Stage tokens, in x.')"
   with pytest.raises(ValueError, match='Stage tokens'):
-    demonstrate.wait(process)
+    demonstrate.wait(_process(failing))
 
 
 def test_a_shorter_encoder_has_the_first_layers(tmp_path):

@@ -84,19 +84,6 @@ def test_a_file_beside_the_picture_holds_its_numbers(runs, tmp_path):
   assert figures.markdown([]) == []
 
 
-def test_all_that_is_drawn_lies_inside_the_panel(runs, tmp_path, monkeypatch):
-  """Series that stand apart from each other count in the panel's limits."""
-  seen = []
-  draw_panel = figures._draw_panel
-  monkeypatch.setattr(
-    figures, '_draw_panel', lambda *x: (draw_panel(*x), seen.append(x[0]))
-  )
-  series = [_SERIES | {'file': f'run{seed}.json'} for seed in (0, 1)]
-  figures.draw_all([_figure(series, zero=True)], [runs], tmp_path)
-  (low, high), (left, right) = seen[0].get_ylim(), seen[0].get_xlim()
-  assert low <= 0 and high >= 7 and left <= 0 and right >= 1
-
-
 def test_the_figures_in_docs_are_those_of_its_evidence():
   docs = pathlib.Path(__file__).parents[3] / 'docs/results'
   spec = figures.load()

@@ -106,17 +106,6 @@ def test_the_runs_of_table_14(tmp_path):
   assert body['held-out documents of ours, baseline'] == 'a 1; c4 5'
 
 
-def test_lines_that_are_runs(tmp_path):
-  for key, start in (('cca_all', 1.0), ('no_retrieval', 2.0)):
-    _evaluated(tmp_path / key, start)
-  runs = tables.parse_runs([str(x) for x in sorted(tmp_path.iterdir())])
-  body = _body('retro_13', runs)
-  assert body['CA all layers'] == ['.860', '3', '2']
-  assert body['no retrieval'] == ['.987', '2', '']
-  assert body['CA top layer (12/12)'] == ['.831', 'not run', 'not run']
-  assert 'scale unknown' in tables.build('retro_13', runs).caption
-
-
 def test_points_of_curves_questions_and_knn(tmp_path):
   points = [{'alpha': i / 8, 'bits_per_byte': 9 - i} for i in range(1, 9)]
   _write(tmp_path, 'leakage.json', [{'name': 'RETRO, k=2', 'points': points}])
