@@ -31,7 +31,6 @@ from retrieval import searchers, tokenization
 from retrieval.nn import bert_checkpoint
 from retrieval.questions import answer_search, questions as questions_lib
 from retrieval.search import retriever as retriever_lib
-from retrieval.store import store
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -50,7 +49,6 @@ _QUESTIONS = (
   'who is celebrated on the second tuesday of october every year',
 )
 SIZES = realm_benchmark.ENCODER | {
-  'corpus': '',  # JSON lines with texts; '' is the packaged articles
   'vector_size': 128,
   'num_blocks': 100_000,
   'retriever_beam': 5000,
@@ -68,37 +66,31 @@ _WORDS_A_PIECE = 0.9  # at most; English has fewer words than wordpieces
 _HOLDS_ANSWER = 0.75
 
 
-def _write_texts(path: pathlib.Path, sizes: turns.Sizes) -> None:
-  """Write windows of a corpus as JSON lines, three of four with the answer."""
-  given = {} if sizes['corpus'] else {'kind': 'vital'}
-  corpus = corpus_lib.open_corpus(sizes['corpus'], **given)
-  words = [word for document in corpus for word in document.text.split()]
+def prepare(sizes: turns.Sizes) -> turns.Sizes:
+  """Write texts.jsonl, vocab.txt and the store of blocks, one a text."""
+  root = pathlib.Path(sizes['folder'])
+  vocab = shutil.copyfile(
+    bert_checkpoint.find_minilm() / 'vocab.txt', root / 'vocab.txt'
+  )
+  articles = corpus_lib.open_corpus('', kind='vital')
+  words = [word for document in articles for word in document.text.split()]
   width = int(sizes['row_length'] * _WORDS_A_PIECE)
   rng = np.random.default_rng(0)
-  with store.open_atomically(path, 'w') as f:
+  with open(root / 'texts.jsonl', 'w') as f:
     for i in range(sizes['num_blocks']):
-      start = rng.integers(0, max(len(words) - width, 1))
+      start = rng.integers(0, len(words) - width)
       window = words[start : start + width]
       if rng.random() < _HOLDS_ANSWER:
         window.insert(rng.integers(0, width // 2), ANSWER)
       row = {'id': str(i), 'title': '', 'text': ' '.join(window)}
       f.write(json.dumps(row) + '\n')
-
-
-def prepare(sizes: turns.Sizes) -> turns.Sizes:
-  """Write texts.jsonl, vocab.txt and the store of blocks, one a text."""
-  root, cores = pathlib.Path(sizes['folder']), sizes['num_threads']
-  vocab = shutil.copyfile(
-    bert_checkpoint.find_minilm() / 'vocab.txt', root / 'vocab.txt'
-  )
-  _write_texts(root / 'texts.jsonl', sizes)
   tokens = tokens_lib.build_token_store(
     root / 'tokens',
     corpus_lib.open_corpus(str(root / 'texts.jsonl')),
     vocab,
     with_title=False,
     with_text=True,
-    num_processes=cores,
+    num_processes=sizes['num_threads'],
   )
   blocks_lib.build_block_store(
     root / 'blocks',
@@ -106,7 +98,7 @@ def prepare(sizes: turns.Sizes) -> turns.Sizes:
     vocab,
     max_length=1 << 14,
     whole_documents=True,
-    num_processes=cores,
+    num_processes=sizes['num_threads'],
   )
   return {'root': str(root)}
 

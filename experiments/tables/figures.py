@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Figures: their numbers, pictures and text.
+"""Figures of docs/results/claims.md: their numbers, pictures and text.
 
-Those of docs/results/claims.md: figures.json beside this module holds the panels of each figure and their series. The
+figures.json beside this module holds the panels of each figure and their series. The
 points of a series have the places `x`; their values are in the results file `file` at
 the path `at`, in which {x} and {seed} are replaced. With `seeds` a point is the mean of
 their values; `less` is the path of what is subtracted. Beside each picture a JSON file
