@@ -41,7 +41,6 @@ from retrieval.nn import bert, embedders, objectives
 from retrieval.store import store
 from retro_jax.data import (
   candidate_rows,
-  datastore as datastore_lib,
   folder as retro_data,
   pipeline,
 )
@@ -53,12 +52,19 @@ EMBEDDER = 'embedder'
 
 def train(config: Config, workdir: str) -> None:
   """Train until `config.num_steps`, then write the embedder."""
-  teacher = load_teacher(config)
-  embedder = load_embedder(config, teacher.data)
+  stages.check_alone()
+  run = config.retriever.language_model
+  if not run:
+    raise ValueError(
+      "config.retriever.language_model='': expected the workdir of a RETRO or of "
+      'its baseline.'
+    )
+  teacher = language_model.load(run, config.data_dir, source='dense')
+  embedder = teacher.data.datastore.embedder(config)
   task = make_task(config, teacher, embedder, workdir)
   logging.info(
     'Taught by %s on %s, writing to %s.',
-    config.retriever.language_model,
+    run,
     teacher.data.root,
     workdir,
   )
@@ -68,32 +74,6 @@ def train(config: Config, workdir: str) -> None:
   taught = jax.tree.map(np.asarray, state.params[candidates.EMBEDDER])
   embedder.save(path, taught)
   logging.info('The embedder is %s, for --config.embedder.path.', path)
-
-
-def load_teacher(config: Config) -> loading.TrainedRetro:
-  """Load the language model that teaches, with the dense neighbors of its data."""
-  workdir = config.retriever.language_model
-  if not workdir:
-    raise ValueError(
-      "config.retriever.language_model='': expected the workdir of a RETRO or of "
-      'its baseline.'
-    )
-  return language_model.load(workdir, config.data_dir, source='dense')
-
-
-def load_embedder(
-  config: Config, data: retro_data.DataFolder
-) -> embedders.Embedder:
-  """Load the embedder that training starts from, which made the data's vectors."""
-  found = datastore_lib.load_embedder(config.embedder)
-  made_with = data.datastore.vectors('train').fields['embedder']
-  if made_with != found.fingerprint:
-    raise ValueError(
-      f'{data.path("vectors-train")}: embedded with {made_with}, but the config '
-      f'names embedder {found.fingerprint}; name the one of the data, or prepare '
-      'other data with this one.'
-    )
-  return found
 
 
 def _init(
@@ -161,17 +141,6 @@ class _Candidates:
     return self._reader.complete(batch)
 
 
-def bind_objective(settings: Retriever) -> objectives.Objective:
-  """The objective of a section `retriever`; scores come divided already."""
-  if settings.objective == 'emdr2':  # its likelihood has no temperature
-    return objectives.get('emdr2')
-  return objectives.get(
-    settings.objective,
-    temperature_score=1.0,
-    temperature_gold=settings.lm_temperature,
-  )
-
-
 def make_task(
   config: Config,
   teacher: loading.TrainedRetro,
@@ -180,7 +149,12 @@ def make_task(
 ) -> tasks.Task:
   """Bind embedder, language model, loss, data and index."""
   settings, data = config.retriever, teacher.data
-  stages.check_alone()
+  temperatures = {  # scores come divided already; emdr2's likelihood has none
+    'temperature_score': 1.0,
+    'temperature_gold': settings.lm_temperature,
+  }
+  if settings.objective == 'emdr2':
+    temperatures = {}
   found = _Candidates(settings, teacher, embedder)
   readers = found.readers(data)
 
@@ -202,7 +176,7 @@ def make_task(
       candidates.loss,
       teacher.model,
       embedder.encode,
-      bind_objective(settings),
+      objectives.get(settings.objective, **temperatures),
       temperature=settings.temperature,
       lm_temperature=settings.lm_temperature,
     ),

@@ -193,24 +193,24 @@ class Datastore:
       seed=(0,),
     )
 
+  def embedder(self, config: Any) -> embedders.Embedder:
+    """Load the embedder of the vectors; ValueError where the config names another."""
+    found = load_embedder(config.embedder)
+    vectors = self.vectors('train')
+    if vectors.fields['embedder'] != found.fingerprint:
+      raise ValueError(
+        f'{vectors.path}: embedded with {vectors.fields["embedder"]}, but the config '
+        f'names embedder {found.fingerprint}.'
+      )
+    return found
+
   def _dense(self, config: Any) -> retriever_lib.Retriever:
     index, vectors = self.index, self.vectors('train')
-
-    def embedder() -> embedders.Embedder:
-      frozen = load_embedder(config.embedder)
-      made_with = vectors.fields['embedder']
-      if frozen.fingerprint != made_with:
-        raise ValueError(
-          f'{vectors.path}: embedded with {made_with}, but the config names '
-          f'embedder {frozen.fingerprint}.'
-        )
-      return frozen
-
     return retriever_lib.Dense(
       self.folder.chunks('train'),
       index.searcher,
       index.fingerprint,
       lambda: searchers.exact_of(index.searcher, vectors.array('vectors')),
-      embedder=embedder,
+      embedder=lambda: self.embedder(config),
       vectors=lambda x: self.vectors(x.path.name.removeprefix('chunks-')),
     )

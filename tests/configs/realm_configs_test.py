@@ -4,7 +4,6 @@
 
 import dataclasses
 import importlib
-import math
 import pathlib
 
 import jax
@@ -33,7 +32,6 @@ CHANGED = {
   'async': {'refresh'},
 }
 _WARM_START = {'task', 'batch_size', 'num_steps', 'optimizer'}
-DEVICES = {'realm_pretrain_base': 64}  # of the others: one
 
 
 def _config(name, arg='base', **fields):
@@ -95,23 +93,6 @@ def test_a_training_config_holds_few_fields():
   for name in ('realm_pretrain_quickstart', 'open_qa_quickstart'):
     c = importlib.import_module(f'configs.{name}').get_config()
     assert leaves(c.to_dict()) <= 110, name
-
-
-@pytest.mark.parametrize('arg', ['base', 'ict'])
-@pytest.mark.parametrize('name', REALMS)
-def test_batches_divide_over_the_mesh(name, arg):
-  config = _config(name, arg)
-  sizes = dict(vars(config.mesh))
-  devices = DEVICES.get(name, 1)
-  sizes['data'] = devices // (sizes['fsdp'] * sizes['tensor'])
-  assert math.prod(sizes.values()) == devices
-  mesh = jax.sharding.AbstractMesh(
-    tuple(sizes[axis] for axis in sharding.MESH_AXES), sharding.MESH_AXES
-  )
-  parts = config.optimizer.accumulate_steps
-  sharding.batch_sharding(mesh, config.batch_size, parts)
-  parts = config.ict.gradient_cache_parts
-  sharding.batch_sharding(mesh, config.warm_start.ict.batch_size, parts)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each ablation is one change, can be built, and is a row of Table 13."""
 
-import pytest
-
 from configs import retro_ablations, retro_pretrain_small
 from experiments.tables import paper_table
-from retro_jax.trained import loading
-from tests.experiments.retro import tiny_config
 
 ROWS = list(retro_ablations.ROWS)
 
@@ -40,19 +36,3 @@ def test_each_row_changes_one_field():
   assert _changed('separate_embeddings') == pair[1]
   for row in set(ROWS) - {'retro', 'shared_embeddings', 'separate_embeddings'}:
     assert len(_changed(row)) == 1, row
-
-
-def _model(row):
-  return loading.model_config(tiny_config.of('retro_ablations', row), 300)
-
-
-@pytest.mark.parametrize('row', ROWS)
-def test_the_test_size_keeps_the_change(row):
-  full, small = _model(row), _model(f'{row}_test')
-  assert small.d_model == 32
-  fields = ('cca_layers', 'query_conditioning', 'cca_positions')
-  fields += ('share_embeddings', 'copy_init')
-  for field in fields:
-    assert getattr(small, field) == getattr(full, field), field
-  config = retro_ablations.get_config(f'{row}_test')
-  assert config.num_neighbors <= config.neighbors.stored

@@ -13,7 +13,7 @@ from experiments.retro import compare, evaluate as retro_evaluate
 from retro_jax.data import folder as retro_data
 from retro_jax.evaluation import evaluate
 from retro_jax.trained import language_model
-from tests.experiments.retro import tiny_config, tiny_trained
+from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
@@ -38,7 +38,7 @@ def roots(tmp_path_factory):
 @pytest.fixture
 def config(roots, monkeypatch):
   """The config of a command. The run `seed` has other parameters."""
-  tiny_trained.load_from(roots / 'one', monkeypatch)
+  tiny_retro.load_from(roots / 'one', monkeypatch)
   load_one = language_model.load
 
   def load(workdir, data_dir='', **settings):
@@ -55,7 +55,7 @@ def config(roots, monkeypatch):
 
 def _evaluated(config, roots, run, retrieval='on', data='', k=1):
   config = dataclasses.replace(config, data_dir=data)
-  evaluate = tiny_trained.evaluate()
+  evaluate = tiny_retro.evaluate_one()
   trained = retro_evaluate.load(config, evaluate, str(roots / run))
   mode = ('x', retrieval, k)
   (found,) = retro_evaluate.evaluate_trained(trained, config, evaluate, [mode])
@@ -66,7 +66,7 @@ def test_rows_are_those_of_the_evaluations(roots, config, tmp_path, capsys):
   rows = compare.compare(
     config,
     str(tmp_path),
-    tiny_trained.evaluate(),
+    tiny_retro.evaluate_one(),
     [
       f'on={roots / "retro"}',
       f'other data={roots / "retro"},data={roots / "two"}',
@@ -100,7 +100,7 @@ def test_seeds_of_a_row_count_with_their_mean(roots, config, tmp_path):
   off, on = compare.compare(
     config,
     str(tmp_path),
-    tiny_trained.evaluate(),
+    tiny_retro.evaluate_one(),
     [
       f'{name}={roots / run}{option}'
       for name, option in (('off', ',retrieval=off'), ('on', ''))
@@ -138,5 +138,5 @@ def test_seeds_of_a_row_count_with_their_mean(roots, config, tmp_path):
 def test_bad_rows_are_refused(roots, config, tmp_path, value, said):
   value = value.format(retro=roots / 'retro', baseline=roots / 'baseline')
   with pytest.raises(ValueError, match=said) as error:
-    compare.compare(config, str(tmp_path), tiny_trained.evaluate(), [value])
+    compare.compare(config, str(tmp_path), tiny_retro.evaluate_one(), [value])
   assert '\n' not in str(error.value)

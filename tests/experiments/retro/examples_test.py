@@ -17,7 +17,7 @@ from experiments.retro import (
   examples as retro_examples,
 )
 from retro_jax.trained import language_model, loading
-from tests.experiments.retro import tiny_config, tiny_retro, tiny_trained
+from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
 
 
@@ -28,14 +28,14 @@ def root(tmp_path_factory):
 
 @pytest.fixture
 def runs(root, monkeypatch):
-  return tiny_trained.load_from(root, monkeypatch, tiny_retro.Folder)
+  return tiny_retro.load_from(root, monkeypatch)
 
 
 CONFIG = tiny_config.of()
 
 
 def _run(workdir, task, path, **settings):
-  evaluate = tiny_trained.evaluate(
+  evaluate = tiny_retro.evaluate_one(
     evaluators=(task,),
     baseline_workdir='baseline',
     **{'examples.path': str(path), 'examples.batch_size': 2} | settings,

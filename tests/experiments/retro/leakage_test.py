@@ -9,7 +9,7 @@ import pytest
 
 from experiments import leakage as retro_leakage
 from experiments.retro import evaluate as retro_evaluate
-from tests.experiments.retro import tiny_config, tiny_trained
+from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
 
 
@@ -19,8 +19,8 @@ def root(tmp_path_factory):
 
 
 def test_curves_of_on_off_and_baseline(root, tmp_path, monkeypatch, capsys):
-  tiny_trained.load_from(root, monkeypatch)
-  evaluate = tiny_trained.evaluate(
+  tiny_retro.load_from(root, monkeypatch)
+  evaluate = tiny_retro.evaluate_one(
     shuffled=False,
     baseline_workdir='baseline',
     **{'leakage.num_neighbors': 3},
@@ -57,8 +57,8 @@ def test_curves_of_on_off_and_baseline(root, tmp_path, monkeypatch, capsys):
 
 
 def test_lost_bytes_are_refused(root, monkeypatch):
-  trained = tiny_trained.load_from(root, monkeypatch)['retro']
-  evaluate = tiny_trained.evaluate(**{'leakage.num_neighbors': 3})
+  trained = tiny_retro.load_from(root, monkeypatch)['retro']
+  evaluate = tiny_retro.evaluate_one(**{'leakage.num_neighbors': 3})
   tokenizer = trained.data.tokenizer
   whole = tokenizer.token_num_bytes
   lost = np.where(np.arange(len(whole)) % 5 == 0, 0, whole)

@@ -153,14 +153,6 @@ def test_another_decoder_is_refused(root, baseline):
     task.init(jax.random.key(0))
 
 
-def test_another_tokenizer_is_refused(baseline, tmp_path):
-  other = tiny_data.make(tmp_path, num_documents=20)
-  config = _config(other, retrofit_from=baseline)
-  task = retro_task.make_task(config, retro_data.DataFolder(other))
-  with pytest.raises(ValueError, match='tokenizer'):
-    task.init(jax.random.key(0))
-
-
 def test_what_cannot_be_fitted_is_refused(root, baseline, fitted):
   data = retro_data.DataFolder(root)
   config = _config(root, retrofit_from=fitted[0])

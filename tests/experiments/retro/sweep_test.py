@@ -13,23 +13,14 @@ from experiments.retro import compare, evaluate as retro_evaluate
 from retrieval.index import neighbors as neighbors_lib
 from retrieval.search import retriever as retriever_lib
 from retrieval.store import store_writer
-from retro_jax.data import folder as retro_data
-from tests.experiments.retro import tiny_config, tiny_retro, tiny_trained
+from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
-
-
-class Folder(retro_data.DataFolder):
-  """A data folder without an index."""
-
-  @property
-  def datastore(self):
-    return tiny_retro.Datastore(self)
 
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
-  data, rng = Folder(root), np.random.default_rng(0)
+  data, rng = tiny_retro.Folder(root), np.random.default_rng(0)
   for split in ('train', 'valid'):
     chunks = data.chunks(split)
     rows = chunks.store.rows('document')
@@ -46,12 +37,12 @@ def root(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def runs(root, monkeypatch):
-  tiny_trained.load_from(root, monkeypatch, Folder)
+  tiny_retro.load_from(root, monkeypatch)
 
 
 def _evaluate(**settings):
   settings = {'shuffled': False, 'max_documents': 4} | settings
-  return dataclasses.replace(tiny_trained.evaluate(), **settings)
+  return dataclasses.replace(tiny_retro.evaluate_one(), **settings)
 
 
 def _sweep(workdir, *names, run='retro', **settings):
@@ -126,7 +117,7 @@ def test_rows_of_a_comparison_are_those_of_the_sweeps(tmp_path):
 
 def test_sources_of_neighbors(root, tmp_path):
   """The sources that are there, each with its own neighbors."""
-  data = Folder(root, 'random')
+  data = tiny_retro.Folder(root, 'random')
   neighbors_lib.build_neighbor_store(
     data.neighbors_path('valid'),
     data.chunks('valid'),

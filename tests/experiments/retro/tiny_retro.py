@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A RETRO or its baseline at test size, on the data folder of tiny_data."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -88,3 +89,26 @@ def evaluate(**changes):
     'num_neighbors': (1, 3),
   } | changes
   return tiny_config.section('evaluate', **changes)
+
+
+def load_from(root, monkeypatch):
+  """Makes 'retro' and 'baseline', also as ends of paths, loadable; returns them."""
+  found = {
+    name: trained(root, name == 'baseline') for name in ('retro', 'baseline')
+  }
+
+  def load(workdir, data_dir='', source='', **unused_placement):
+    one = found[str(workdir).split('/')[-1]]
+    if not source:
+      return one
+    return dataclasses.replace(
+      one, data=dataclasses.replace(one.data, source=source)
+    )
+
+  monkeypatch.setattr(language_model, 'load', load)
+  return found
+
+
+def evaluate_one(**changes):
+  """How they are evaluated with one neighbor."""
+  return evaluate(**{'num_neighbors': (1,), 'max_documents': 3} | changes)

