@@ -105,7 +105,7 @@ def gold_log_probs(
 
 def _prefixed(batch, asked, prefix, there, m):
   """Each query's chunk and the next, after its prefix [B, Q, R]: rows of B Q."""
-  prefix, there = right_aligned(prefix, there)
+  prefix, there = _right_aligned(prefix, there)
   start = jnp.minimum(asked * m, batch['tokens'].shape[1] - 2 * m)
   span = start[:, :, None] + jnp.arange(2 * m)  # [B, Q, 2 M]
   rows = jnp.arange(len(asked))[:, None, None]
@@ -124,7 +124,7 @@ def _prefixed(batch, asked, prefix, there, m):
   }
 
 
-def right_aligned(
+def _right_aligned(
   tokens: Int[Array, '*b R'], mask: Bool[Array, '*b R']
 ) -> tuple[Int[Array, '*b R'], Bool[Array, '*b R']]:
   """Move the tokens that count, the first ones of a row, to its end."""

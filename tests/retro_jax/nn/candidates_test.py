@@ -235,14 +235,3 @@ def test_a_decoder_reads_a_candidate_as_a_prefix(kind):
       np.testing.assert_allclose(
         found[b, q, k], -nll[first : first + m], atol=2e-5
       )
-
-
-def test_tokens_that_count_move_to_the_end():
-  tokens = np.array([[5, 6, 7, 0], [8, 9, 1, 2], [0, 0, 0, 0]])
-  mask = np.array([[1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]], bool)
-  moved, there = candidates.right_aligned(
-    jnp.asarray(tokens), jnp.asarray(mask)
-  )
-  np.testing.assert_array_equal(there.sum(1), [3, 4, 0])
-  assert moved[0, 1:].tolist() == [5, 6, 7] and there[0, 1:].all()
-  assert moved[1].tolist() == tokens[1].tolist()

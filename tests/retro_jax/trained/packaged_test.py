@@ -93,17 +93,6 @@ def test_it_retrieves_from_its_articles_without_vectors(loaded):
   assert not [*loaded.data.root.glob('vectors-*')]
 
 
-def test_a_second_call_prepares_nothing(loaded, folder):
-  root = loaded.data.root
-
-  def times():
-    return {x: x.stat().st_mtime_ns for x in root.rglob('*') if x.is_file()}
-
-  before = times()
-  again = retro_jax.load(packaged.take(root.parent, folder))
-  assert again.data.root == root and times() == before
-
-
 def test_data_of_another_tokenizer_are_refused(loaded, folder, tmp_path):
   data = tmp_path / 'data'
   shutil.copytree(loaded.data.root, data)
