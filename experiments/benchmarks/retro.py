@@ -134,8 +134,8 @@ def build_decode(side: str, sizes: turns.Sizes) -> turns.Steps:
       buffer = {'tokens': np.ones((1, -(-before // m) * m), np.int32)}
       if before >= m:
         found = retrieve([None] * (before // m), k)
-        buffer['neighbors'] = found.tokens[None]
-        buffer['neighbor_mask'] = found.mask[None]
+        buffer['neighbors'] = np.stack([x.tokens for x in found])[None]
+        buffer['neighbor_mask'] = buffer['neighbors'] != 0
       last = np.array([before - 1], np.int32)
       np.asarray(draw(last_logits(params, buffer, last)))
     return {'items': len(befores)}
