@@ -42,23 +42,31 @@ def _rows(seed):
   return jnp.asarray(tokens), jnp.ones_like(tokens)
 
 
-def _found(params, queries, seed=1):
-  """Share of tokens that each query asks for, of all tokens of the vocabulary."""
-  tokens, segments = _rows(seed)
+_NAMES = 'layer_2_attn', 'final_norm'
+
+
+@jax.jit
+def _states(params, tokens):
   c = dataclasses.replace(_CONFIG, cca_layers=())
-  names = 'layer_2_attn', 'final_norm'
   _, kept = retro.Retro(c).apply(
     {'params': params},
     tokens,
-    segment_ids=segments,
     mutable=['intermediates'],
-    capture_intermediates=lambda module, _: module.name in names,
+    capture_intermediates=lambda module, _: module.name in _NAMES,
   )
+  states = kept['intermediates']
+  return [states[name]['__call__'][0] for name in _NAMES]
+
+
+def _found(params, queries, seed=1):
+  """Share of tokens that each query asks for, of all tokens of the vocabulary."""
+  tokens, _ = _rows(seed)
   table = np.asarray(params['embedding'])
   table = table / np.sqrt((table**2).mean(-1, keepdims=True))
   shares = []
-  for name, path in zip(names, _READERS, strict=True):
-    x = np.asarray(kept['intermediates'][name]['__call__'][0])
+  states = _states(params, tokens)
+  for x, path in zip(states, _READERS, strict=True):
+    x = np.asarray(x)
     x = x / np.sqrt((x**2).mean(-1, keepdims=True))
     asked = x.reshape(-1, x.shape[-1]) @ _at(queries, path)
     scores = asked @ (table @ _at(params, path)).T

@@ -109,7 +109,8 @@ def test_the_start_copies_what_follows_the_last_token():
   )
   tokens, neighbors = copy_init_test.repeated(0)
   mask = np.ones(neighbors.shape, bool)
-  params = nn.unbox(initial.flat_params(jax.random.key(0), c))
+  init = jax.jit(initial.flat_params, static_argnums=1)
+  params = nn.unbox(init(jax.random.key(0), c))
   logits = tiny.apply(c, params, tokens, neighbors, mask)
   shares = np.asarray(jax.nn.softmax(logits))[
     0, np.arange(32, 62), tokens[0, 33:63]

@@ -3,6 +3,7 @@
 """A RETRO that starts as a lookup finds what follows the last token."""
 
 import dataclasses
+import functools
 
 from flax import linen as nn
 import jax
@@ -35,6 +36,7 @@ CONFIG = tiny.config(
 )
 
 
+@functools.partial(jax.jit, static_argnames='config')
 def _params(config, seed=0):
   key = jax.random.key(seed)
   tokens = jnp.zeros((1, config.chunk_length), jnp.int32)
