@@ -22,6 +22,7 @@ from experiments.realm import (
   config as config_lib,
   evaluate as evaluators,
   recall,
+  starts,
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained_models
@@ -71,8 +72,9 @@ def _retriever(
     run['workdir'], data_dir, step='' if step == '0' else step, part='realm'
   )
   if step == '0':
-    run_config = config_lib.of_run(run['workdir'])
-    trained = evaluators.untrained(run_config, trained)
+    trained = starts.untrained(
+      config_lib.of_run(run['workdir']), trained.data, trained.index_folder
+    )
   index = evaluators.open_index(trained)
   return recall.dense(trained, index), trained.data
 

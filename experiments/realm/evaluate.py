@@ -58,7 +58,7 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   if wanted.questions:
     retrievers = {f'step {trained.step}': recall.dense(trained, index)}
     if wanted.before:
-      start = untrained(run, trained)
+      start = starts.untrained(run, trained.data, trained.index_folder)
       before = recall.dense(start, open_index(start))
       retrievers = {'before': before} | retrievers
     if wanted.bm25:
@@ -69,15 +69,6 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
     print_recall(result['zero_shot'], wanted.ks)
   path = reports.write_json(pathlib.Path(workdir) / FILE, result)
   logging.info('Written to %s.', path)
-
-
-def untrained(
-  run: config_lib.Config, trained: trained_models.TrainedRealm
-) -> trained_models.TrainedRealm:
-  """Return the model as a run began, with the run's folder of indices."""
-  return dataclasses.replace(
-    starts.untrained(run, trained.data), index_folder=trained.index_folder
-  )
 
 
 def open_index(trained: trained_models.TrainedRealm) -> serving.ServingIndex:

@@ -83,11 +83,13 @@ def _fitted_head(
   return {'encoder': {'mlm_head': fitted}}
 
 
-def untrained(config: config_lib.Config, data: realm_data.DataFolder) -> Any:
+def untrained(
+  config: config_lib.Config, data: realm_data.DataFolder, index_folder: str = ''
+) -> Any:
   """Return the model as training begins: a `trained_models.TrainedRealm`."""
   from realm_jax.serving import trained_models  # training needs none
 
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)
   key = jax.random.split(jax.random.key(config.seed))[0]
   params = sharding.unbox(init(config, data, model)(key))
-  return trained_models.of_params(config, data, params, 0)
+  return trained_models.of_params(config, data, params, 0, index_folder)

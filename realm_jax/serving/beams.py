@@ -205,30 +205,18 @@ def make_retriever(
 
 
 class EvidenceSearch:
-  """Finds the blocks of documents by titles, kept in 12 bytes a document."""
+  """Finds the blocks of documents by hashes of titles, 8 bytes a document."""
 
   def __init__(self, blocks: blocks_lib.BlockStore):
     self._blocks = blocks
 
   @functools.cached_property
-  def _documents(self) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of all titles, sorted, and their documents."""
-    count = self._blocks.tokens.num_documents
-    hashes = np.fromiter((hash(self._title(i)) for i in range(count)), np.int64)
-    documents = np.argsort(hashes, kind='stable').astype(np.int32)
-    return hashes[documents], documents
-
-  def _title(self, document: int) -> str:
-    return claims_lib.normalize_title(self._blocks.tokens.title(document))
-
-  def _titled(self, title: str) -> list[int]:
-    """Return the documents with a title; other titles with its hash are skipped."""
-    hashes, documents = self._documents
-    low, high = (
-      np.searchsorted(hashes, hash(title), side) for side in ('left', 'right')
-    )
-    found = documents[low:high].tolist()
-    return [i for i in found if title and self._title(i) == title]
+  def _hashes(self) -> np.ndarray:
+    """Hash of the title of each document."""
+    tokens = self._blocks.tokens
+    titles = map(tokens.title, range(tokens.num_documents))
+    hashes = (hash(claims_lib.normalize_title(x)) for x in titles)
+    return np.fromiter(hashes, np.int64, tokens.num_documents)
 
   def find(
     self,
@@ -236,12 +224,12 @@ class EvidenceSearch:
     claims: Sequence[claims_lib.Claim | None],
   ) -> Bool[np.ndarray, 'b c']:
     """Mark the blocks [B, C] (-1 for none) of documents that claims [B] name."""
-    documents = self._blocks.documents(np.maximum(ids, 0))
+    hashes = self._hashes[self._blocks.documents(np.maximum(ids, 0))]
     found = np.zeros(ids.shape, bool)
     for row, claim in enumerate(claims):
       titles = claim.titles if claim else ()
-      gold = [d for title in titles for d in self._titled(title)]
-      found[row] = np.isin(documents[row], gold)
+      gold = np.asarray([hash(x) for x in titles if x], np.int64)
+      found[row] = np.isin(hashes[row], gold)
     return found & (ids >= 0)
 
 

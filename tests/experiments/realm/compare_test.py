@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.realm import compare, evaluate as evaluators, recall
+from experiments.realm import compare, recall, starts
 from retrieval.questions import bootstrap
 from tests.experiments.realm import tiny_trained
 
@@ -34,7 +34,7 @@ def test_rows_are_those_of_the_evaluation(
     wanted,
     [f'after={workdir}', f'before={workdir},step=0', 'words=bm25'],
   )['rows']
-  start = evaluators.untrained(config, trained)
+  start = starts.untrained(config, trained.data, trained.index_folder)
   retrievers = {
     'after': recall.dense(trained, index),
     'before': recall.dense(start, start.open_index()),
