@@ -3,6 +3,7 @@
 """Parameters that a training starts from (Guu et al. 2020, section 3.4)."""
 
 from collections.abc import Callable
+import os
 from typing import Any
 
 from absl import logging
@@ -84,7 +85,9 @@ def _fitted_head(
 
 
 def untrained(
-  config: config_lib.Config, data: realm_data.DataFolder, index_folder: str = ''
+  config: config_lib.Config,
+  data: realm_data.DataFolder,
+  index_folder: str | os.PathLike = '',
 ) -> Any:
   """Return the model as training begins: a `trained_models.TrainedRealm`."""
   from realm_jax.serving import trained_models  # training needs none
