@@ -113,29 +113,6 @@ def test_nothing_of_all_spans_is_held():
   assert kept(8) - kept(2) < one_more
 
 
-def test_the_tree():
-  shapes = jax.eval_shape(
-    lambda: open_qa.random_params(jax.random.key(0), CONFIG)
-  )
-  d, s = CONFIG.realm.encoder.d_model, CONFIG.span_hidden_size
-  shapes = nn.unbox(shapes)
-  assert set(shapes) == {'embedder', 'reader'}
-  reader = jax.tree.map(lambda x: x.shape, shapes['reader'])
-  assert 'pooler' not in reader.pop('bert')
-  assert reader == {
-    'span_projection': {'kernel': (d, 2 * s), 'bias': (2 * s,)},
-    'span_norm': {'scale': (s,), 'bias': (s,)},
-    'span_score': {'kernel': (s, 1), 'bias': (1,)},
-  }
-  realm = tiny.params(CONFIG.realm)
-  same = jax.tree.map(
-    lambda x, y: x.shape == y.shape, *(x['embedder'] for x in (shapes, realm))
-  )
-  assert all(jax.tree.leaves(same))
-  two = tiny_qa.params(tiny_qa.config(share_embedders=False))
-  assert set(two) == {'query_embedder', 'block_embedder', 'reader'}
-
-
 def _init(**kwargs):
   config = kwargs.pop('config', CONFIG)
   return nn.unbox(open_qa.init_params(jax.random.key(0), config, **kwargs))

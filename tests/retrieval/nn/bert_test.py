@@ -193,19 +193,6 @@ def test_a_loop_of_layers_changes_nothing(loaded, batch, remat, monkeypatch):
   ]
 
 
-def test_dropout_acts_in_a_loop_of_layers(loaded, batch, monkeypatch):
-  monkeypatch.setattr(backend, 'is_cpu', lambda: False)
-  config, params, _ = loaded
-  config = dataclasses.replace(config, dropout_rate=0.5)
-
-  def run(seed):
-    keys = {'dropout': jax.random.key(seed)}
-    model = bert.Bert(config)
-    return model.apply({'params': params}, *batch, train=True, rngs=keys).hidden
-
-  assert (run(0) == run(0)).all() and (run(0) != run(1)).any()
-
-
 @pytest.mark.parametrize('which', ['dropout_rate', 'attention_dropout_rate'])
 def test_dropout_acts_in_training_alone(loaded, batch, which):
   config, params, head = loaded
