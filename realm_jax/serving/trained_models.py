@@ -251,8 +251,9 @@ def load(
       f'train one: {_TRAINED_BY[part]} --config.realm_from={workdir}'
     )
   wanted = {*initialize.EMBEDDERS, BLOCKS}
-  is_reader = part != 'realm' and _HEADS & there
-  wanted |= _HEADS if is_reader else {'encoder'}
+  reads = part != 'realm' and _HEADS & there
+  wanted |= _HEADS if reads else {'encoder'}
+  # Parts of a packed model; of a checkpoint all parameters come.
   params, saved = checkpoints.load_params(str(workdir), step=step, parts=wanted)
   blocks = params.pop(BLOCKS, None)
   if part == 'realm' and blocks is not None:
@@ -261,16 +262,16 @@ def load(
   index_folder = index_folders.index_folder(workdir, data_dir)
   config = model_configs.of_saved(saved)
   found = of_params(config, data, params, saved.step, index_folder)
-  if not is_reader:
+  if isinstance(found, TrainedRealm):
     return found
   step = 0
   if saved.index_version:
     folder = index_folders.index_folder(workdir) / saved.index_version
     blocks = index_versions.read_snapshot(folder)
     step = index_versions.step_of(saved.index_version)
-  if blocks is None:
-    return found
-  return dataclasses.replace(found, block_step=step, block_params=blocks)
+  if blocks is not None:
+    found = dataclasses.replace(found, block_step=step, block_params=blocks)
+  return found.as_realm() if part == 'realm' else found
 
 
 def of_params(
