@@ -78,21 +78,20 @@ def measure(
     intervals, and `differences` to the first system, {} for the first one.
   """
   keys = [trec_files.identifier(q.id) for q in questions.questions]
-  values = [
-    ranking.measure(*trec_files.relevance(one.run, qrels, keys, depth))
-    for one in ranked
-  ]
-  return [
-    {
-      'name': one.name,
-      'questions_per_sec': one.questions_per_sec,
-      'measures': _records(ranking.intervals(own)),
-      'differences': _records(ranking.differences(own, values[0]))
-      if number
-      else {},
-    }
-    for number, (one, own) in enumerate(zip(ranked, values, strict=True))
-  ]
+  rows, first = [], {}
+  for one in ranked:
+    relevance = trec_files.relevance(one.run, qrels, keys, depth)
+    own = ranking.measure(*relevance)
+    rows.append(
+      {
+        'name': one.name,
+        'questions_per_sec': one.questions_per_sec,
+        'measures': _records(ranking.intervals(own)),
+        'differences': _records(ranking.differences(own, first)),
+      }
+    )
+    first = first or own
+  return rows
 
 
 def _records(found: dict[str, bootstrap.Interval]) -> dict[str, Any]:
@@ -105,13 +104,9 @@ def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
   lines = []
   for row in rows:
     speed = row['questions_per_sec']
-    lines.append(
-      [
-        _short(row['name']),
-        *(reports.share(row['measures'][name]) for name in names),
-        '-' if speed is None else f'{speed:,.0f}',
-      ]
-    )
+    cells = [reports.share(row['measures'][name]) for name in names]
+    shown = '-' if speed is None else f'{speed:,.0f}'
+    lines.append([_short(row['name']), *cells, shown])
     if row['differences']:
       cells = [reports.signed(row['differences'][name]) for name in names]
       lines.append([f' - {_short(rows[0]["name"])}', *cells, ''])
@@ -119,7 +114,6 @@ def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _short(name: str) -> str:
-  """The end of a name that is too long for the table."""
   return name if len(name) <= _NAME else f'…{name[1 - _NAME :]}'
 
 
@@ -127,7 +121,7 @@ def _check_flags(
   values: flags.FlagValues, sets: Sequence[question_sets.QuestionSet]
 ) -> None:
   for kind in values.kinds:
-    if rankings.split_kind(kind)[0] not in beams.KINDS:
+    if kind.partition('+')[0] not in beams.KINDS:
       raise ValueError(
         f'--kinds: {kind!r}, expected some of {beams.KINDS}, each perhaps with '
         "+FOLDER of a re-ranker's run."

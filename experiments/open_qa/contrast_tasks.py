@@ -54,9 +54,6 @@ def find_examples(
   """Return the examples of a field of config.questions, 'train' or 'dev'.
 
   The file config.dpr.examples, where it is set, replaces 'train'.
-
-  Raises:
-    ValueError: for no questions.
   """
   settings = config.dpr
   if name == 'train' and settings.examples:
@@ -93,11 +90,7 @@ def _splits(config: Config, data: realm_data.DataFolder) -> mining.Splits:
 
 
 def make_dpr_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
-  """Return the task of the embedder.
-
-  Raises:
-    ValueError: for settings that do not fit each other.
-  """
+  """Return the task of the embedder."""
   layout = dataclasses.replace(
     data.layout(config), query_length=config.question_length
   )
@@ -145,11 +138,7 @@ def _init_colbert(
 def make_colbert_task(
   config: config_lib.ColbertConfig, data: realm_data.DataFolder
 ) -> tasks.Task:
-  """Return the task of a config of `with_sizes`.
-
-  Raises:
-    ValueError: for settings that do not fit each other.
-  """
+  """Return the task of a config of `with_sizes`."""
   settings = config.colbert
   longest = max(settings.query_length, settings.passage_length)
   if longest > config.bert.max_length:

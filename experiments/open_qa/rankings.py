@@ -60,11 +60,7 @@ class BlockNames:
     return [self._names[i] for i in ids]
 
   def ids(self, names: Iterable[str], where: str) -> list[int]:
-    """Return the blocks of names.
-
-    Raises:
-      ValueError: for a name of no block; `where` says whose it is.
-    """
+    """Return the blocks of names; ValueError, naming `where`, for another name."""
     names = list(names)
     if not all(name in self._ids for name in names):
       self.of(range(self.blocks.num_blocks))
@@ -77,16 +73,10 @@ class BlockNames:
     return [self._ids[name] for name in names]
 
 
-def split_kind(kind: str) -> tuple[str, str]:
-  """Split KIND or KIND+FOLDER into the retriever and the re-ranker's run or ''."""
-  first, _, reranker = kind.partition('+')
-  return first, reranker
-
-
 def name_of(kind: str) -> str:
   """Name a kind of retrieval: KIND, or KIND+NAME of the re-ranker's folder."""
-  first, reranker = split_kind(kind)
-  return f'{first}+{pathlib.Path(reranker).name}' if reranker else first
+  first, plus, reranker = kind.partition('+')
+  return f'{first}{plus}{pathlib.Path(reranker).name}'
 
 
 class Kind:
@@ -103,11 +93,11 @@ class Kind:
     """Open the retriever; a missing index is built.
 
     Args:
-      kind: as `split_kind` takes it.
-      candidates: blocks that a re-ranker orders.
+      kind: KIND, or KIND+FOLDER of the run of a re-ranker, which orders the first
+        `candidates` blocks.
     """
     self.name = name_of(kind)
-    first, reranker = split_kind(kind)
+    first, _, reranker = kind.partition('+')
     section = reader_configs.Reranker(path=reranker, candidates=candidates)
     self._trained = trained.with_retriever(first, reranker=section)
     self._batch_size = batch_size
@@ -163,8 +153,7 @@ def judge(
 ) -> trec_files.Qrels:
   """Judge the first `depth` blocks of all runs: 1 with an answer, else 0.
 
-  Raises:
-    ValueError: for a run with other blocks.
+  A run with other blocks raises ValueError.
   """
   qrels: trec_files.Qrels = {}
   for done, question in enumerate(questions.questions, start=1):

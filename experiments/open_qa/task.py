@@ -78,9 +78,6 @@ def kept_embedder(config: Config, model: nn_config.RealmConfig) -> dict | None:
   An earlier run that trained the questions' side alone kept the index of its
   own start. A run that starts from it keeps this index, too, unless it trains
   the blocks' side. None: the run builds its own index.
-
-  Raises:
-    FileNotFoundError: if the index of the earlier run is missing.
   """
   run = with_realm_from(config).embedder_from
   if not run or config.train_blocks or run == packaged.NAME:
@@ -147,9 +144,6 @@ def make_task(
   Args:
     devices: devices that train; None is all that do not build the index.
     start_builder: starts the process of refresh.builder 'process'.
-
-  Raises:
-    ValueError: for settings that do not fit each other, or no questions.
   """
   _check(config)
   model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
@@ -209,16 +203,13 @@ def bind_loss(
   config: Config, model: open_qa.OpenQaConfig | claims.ClaimsConfig
 ) -> Callable:
   """Return the loss of a task."""
-  bound = (
-    functools.partial(claims.loss, claims.Claims(model))
-    if config.task == 'claims'
-    else functools.partial(reader_losses.loss, open_qa.OpenQa(model))
-  )
-  return functools.partial(bound, early_weight=config.loss.early_weight)
+  loss, module = reader_losses.loss, open_qa.OpenQa(model)
+  if config.task == 'claims':
+    loss, module = claims.loss, claims.Claims(model)
+  return functools.partial(loss, module, early_weight=config.loss.early_weight)
 
 
 def _check(config: Config) -> None:
-  """Refuse settings that do not fit each other."""
   if config.train_blocks and config.retriever != 'dense':
     raise ValueError(
       f'train_blocks=True needs retriever=dense, not {config.retriever!r}.'
@@ -239,9 +230,7 @@ def read_source(
   """
   if config.task == 'claims':
     name, make_source = 'claims', question_rows.ClaimSource
-    classes = reader_configs.claim_labels(config.claims)
-    train = _read_claims(config.claims, 'train', classes)
-    dev = _read_claims(config.claims, 'dev', classes)
+    train, dev = (_read_claims(config.claims, x) for x in ('train', 'dev'))
   else:
     name, make_source = 'questions', question_rows.QuestionSource
     sets = config.questions
@@ -256,9 +245,9 @@ def read_source(
 
 
 def _read_claims(
-  sets: reader_configs.Claims, split: str, classes: Sequence[str]
+  sets: reader_configs.Claims, split: str
 ) -> list[claims_lib.Claim]:
-  found = []
+  found, classes = [], reader_configs.claim_labels(sets)
   for spec in getattr(sets, split):
     claim_set = claims_lib.load(spec, classes)
     if not claim_set.labelled:

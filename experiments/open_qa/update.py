@@ -67,10 +67,6 @@ def update(
   Args:
     index: index of these data and this model; None with BM25.
     documents: documents that replace those of the same id, or are added.
-
-  Raises:
-    ValueError: for an id that is given twice or cannot be deleted, a text that
-      is empty, or a folder that holds something else.
   """
   old, tokens = trained.data, trained.data.blocks.tokens
   with changed_documents.changing(
@@ -168,12 +164,7 @@ def update_run(
   *,
   data_dir: str = '',
 ) -> Updated:
-  """Changes the corpus of a run's newest checkpoint as `update`.
-
-  Args:
-    documents: documents that replace those of the same id, or are added.
-    data_dir: data folder to change; '' for the run's own.
-  """
+  """Change the data of a run's newest checkpoint, or data_dir, as `update`."""
   trained = trained_models.load(workdir, data_dir, part='realm')
   searched = getattr(trained.config, 'retriever', 'dense') == 'dense'
   index = trained.index if searched else None

@@ -45,11 +45,7 @@ class Examples:
   fingerprint: str
 
   def split(self, name: str, valid_fraction: float) -> block_dataset.Split:
-    """Split ('train', 'valid' or 'all') by the hashes of the queries.
-
-    Raises:
-      ValueError: for another name, and for a split without a query.
-    """
+    """Split ('train', 'valid' or 'all') by the hashes of the queries."""
     hashes = [tokens.hash_id(query) for query in self.queries]
     chosen = chunks_lib.in_split(
       np.asarray(hashes, np.uint64), name, valid_fraction
@@ -68,10 +64,6 @@ def of_questions(
 
   Args:
     folder: folder of the stores of examples.
-
-  Raises:
-    FileNotFoundError: if config.examples.run is no run.
-    ValueError: for no questions, or none with an answer in its blocks.
   """
   settings = config.examples
   questions = question_sets.of_field(config.questions, name)
@@ -94,21 +86,14 @@ def of_questions(
 def of_chunks(
   config: config_lib.Config, folder: pathlib.Path, unused_name: str = 'train'
 ) -> Examples:
-  """Return the examples of a RETRO run's training chunks.
-
-  Raises:
-    FileNotFoundError: if config.examples.run is no run, or has no such data.
-    ValueError: if no chunk has candidates of different scores.
-  """
+  """Return the examples of a RETRO run's training chunks."""
   settings = config.examples
   _, saved = loading.find_run(settings.run)
   if config.data_dir:
     saved = dataclasses.replace(saved, data_dir=config.data_dir)
   data = retro_data.DataFolder.of(saved, settings.run)
-  chunks, source = (
-    data.chunks('train'),
-    data.datastore.retrievers(saved).make('oracle'),
-  )
+  chunks = data.chunks('train')
+  source = data.datastore.retrievers(saved).make('oracle')
   fields = {
     'chunks': chunks.fingerprint,
     'source': source.fingerprint,

@@ -41,12 +41,7 @@ def train(config: Config, workdir: str) -> None:
 
 
 def make_task(config: Config, workdir: str | os.PathLike) -> tasks.Task:
-  """Bind the cross-encoder, the localized contrastive loss and the examples.
-
-  Raises:
-    FileNotFoundError: if config.examples.run is no run.
-    ValueError: for settings that do not fit each other.
-  """
+  """Bind the cross-encoder, the localized contrastive loss and the examples."""
   folder, settings = pathlib.Path(workdir), config.examples
   tokenizer = _take_tokenizer(config, folder)
   model, layout = config.model, config.layout

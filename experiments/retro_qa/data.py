@@ -28,11 +28,7 @@ _MATCHED = 20  # passages searched for a pattern if the model reads none
 def writer(
   config: Config, tokenizer: tokenization.Tokenizer, with_passages: bool = True
 ) -> qa_rows.QaWriter:
-  """Return the writer of a config's rows.
-
-  Args:
-    with_passages: False leaves the passages out.
-  """
+  """Return the writer of a config's rows."""
   count, fid = config.qa.num_passages, config.qa.is_fid
   if not (with_passages and config.reads_passages):
     count = 0
@@ -62,8 +58,7 @@ def read_passages(
     The passages of each question, best first; () for a question of no file.
 
   Raises:
-    FileNotFoundError: for a missing file.
-    ValueError: for a file of another form, or without any of the questions.
+    ValueError: for files without any of the questions.
   """
   found: dict[str, Passages] = {}
   for path in paths:

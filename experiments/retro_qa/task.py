@@ -67,10 +67,6 @@ def adopt(config: Config) -> Config:
   Args:
     config: `retro_from` names the source run; `data_dir` is the data folder, if
       it has moved.
-
-  Raises:
-    ValueError: when no run is named, or for settings that do not fit it.
-    FileNotFoundError: when there is no checkpoint.
   """
   if not config.retro_from:
     raise ValueError(
@@ -122,12 +118,7 @@ def _fid_model(
 def make_task(
   config: Config, trained: loading.TrainedRetro, workdir: str | os.PathLike
 ) -> tasks.Task:
-  """Bind the model, its parameters, questions and passages.
-
-  Raises:
-    ValueError: for question sets or passages that do not fit.
-    FileNotFoundError: for missing files.
-  """
+  """Bind the model, its parameters, questions and passages."""
   model_cfg = loading.model_config(config, trained.data.tokens.vocab_size)
   model = model_lib.Retro(model_cfg)
   writer = retro_qa_data.writer(config, trained.data.tokenizer)

@@ -21,10 +21,7 @@ NONE = -1  # index of a row of padding
 
 
 class QuestionSource:
-  """Questions as rows: a random-access source of indices for Grain.
-
-  `fingerprint` hashes the settings that determine rows and gold spans.
-  """
+  """Questions as rows: a random-access source of indices for Grain."""
 
   has_answers = True  # whether a block can be told to hold an answer
 
@@ -34,9 +31,7 @@ class QuestionSource:
     tokenizer: tokenization.Tokenizer,
     layout: reader_rows.ReaderLayout,
   ):
-    """Tokenize questions and answers; ValueError if there is no question."""
-    if not questions:
-      raise ValueError('No questions: expected at least one.')
+    """Tokenize questions and answers."""
     self.questions, self.layout = tuple(questions), layout
     self.asked = self.questions  # what a search for answers takes
     texts = [question.question for question in self.questions]
@@ -90,20 +85,19 @@ class QuestionSource:
       block_ids: [B, R] blocks of the rows.
       rows: the reader's rows, of `reader_rows.reader_rows`.
     """
-    indices = np.asarray(indices)
-    tokens = [self._answers[i] if i >= 0 else () for i in indices.tolist()]
+    indices = np.asarray(indices).tolist()
+    tokens = [self._answers[i] if i >= 0 else () for i in indices]
     correct = reader_rows.token_spans(self.layout, rows, tokens)
-    patterns = [
-      self.questions[i].answers
-      if i >= 0 and self.questions[i].kind == 'regex'
-      else ()
-      for i in indices.tolist()
-    ]
+    patterns = [self._patterns(i) if i >= 0 else () for i in indices]
     if any(patterns):
       correct |= reader_rows.pattern_spans(
         self.layout, blocks, block_ids, rows, patterns
       )
     return {'reader_correct': correct}
+
+  def _patterns(self, i: int) -> tuple[str, ...]:
+    question = self.questions[i]
+    return question.answers if question.kind == 'regex' else ()
 
 
 class ClaimSource(QuestionSource):
@@ -115,9 +109,7 @@ class ClaimSource(QuestionSource):
     tokenizer: tokenization.Tokenizer,
     layout: reader_rows.ReaderLayout,
   ):
-    """Tokenize the claims; ValueError without a claim."""
-    if not claims:
-      raise ValueError('No claims: expected at least one.')
+    """Tokenize the claims."""
     asked = [questions_lib.Question(c.id, c.claim, ()) for c in claims]
     super().__init__(asked, tokenizer, layout)
     self.asked = tuple(claims)
@@ -156,7 +148,7 @@ def make_dataset(
   seed: int = 0,
   process_index: int = 0,
   process_count: int = 1,
-  padded_size: int | None = None,
+  padded_size: int = 1,
   span: tuple[int, int] | None = None,
 ) -> Iterable[Any]:
   """Batches [rows / process_count, ...] of this process, checkpointable.
@@ -166,18 +158,13 @@ def make_dataset(
       pass in the source's order; padding fills its last batch, so that every
       question comes once and every process has equally many batches.
     padded_size: padding fills a global batch to a multiple of this number of
-      rows, so that few questions can run on many devices. None: no padding.
+      rows, so that few questions can run on many devices.
     span: first and past-last question of the pass; None: all questions.
 
   Raises:
-    ValueError: for a batch that is empty or that the processes cannot share.
+    ValueError: for a batch that the processes cannot share.
   """
-  unit = 1 if padded_size is None else padded_size
-  if batch_size < 1 or unit < 1:
-    raise ValueError(
-      f'batch_size {batch_size}, padded_size {padded_size}: expected at least 1.'
-    )
-  size = -(-batch_size // unit) * unit
+  size = -(-batch_size // padded_size) * padded_size
   if size % process_count:
     raise ValueError(
       f'batch_size {batch_size} with padded_size {padded_size}: {size} rows, '

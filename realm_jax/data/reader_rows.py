@@ -77,15 +77,8 @@ def reader_rows(
     reader_ids, reader_types [B, R, L] int32; reader_mask, reader_block_mask [B,
     R, L] bool, the tokens of the row and of its block; reader_valid [B, R]
     bool; reader_starts [B, R] int32, the position of the block's first token.
-
-  Raises:
-    ValueError: if the number of questions is not B.
   """
   block_ids = np.asarray(block_ids)
-  if len(questions) != len(block_ids):
-    raise ValueError(
-      f'{len(questions)} questions for {len(block_ids)} rows of blocks.'
-    )
   shape, room = block_ids.shape, layout.row_length - _SPECIALS
   tokens, counts = examples.pad(questions, room)
   repeated = np.repeat(np.arange(shape[0]), shape[1])
@@ -144,9 +137,8 @@ def pattern_spans(
 ) -> np.ndarray:
   """Mark the spans of a block that a regular expression matches: [B, R, W, L].
 
-  The search is that of rule 'regex' of `retrieval.questions.answers`:
-  decomposed and case-insensitive. A match covers every token of which it covers
-  a part.
+  The search is that of rule 'regex' of `retrieval.questions.answers`. A match covers
+  every token of which it covers a part.
 
   Args:
     block_ids: [B, R], -1 for a missing block.

@@ -4,13 +4,14 @@
 
 A training step of ORQA tests 5000 blocks for each question (Lee et al. 2019,
 section 3.4). The search joins the stored bytes, or tokens, of all blocks and
-looks for substrings that every block with an answer contains. Only blocks with
-a hit take the rule's own test.
+looks for ASCII substrings that every block with an answer contains. Only blocks
+with a hit take the rule's own test.
 """
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import functools
+import re
 from re import _constants as constants, _parser as parser
 from typing import Any
 
@@ -26,9 +27,8 @@ from retrieval.text import blocks as blocks_lib
 from retrieval.tokenization import base
 
 _END = b'\xff'  # occurs in no UTF-8 text
-_SIGMA = '\N{GREEK CAPITAL LETTER SIGMA}'.encode()
-# Letters beyond ASCII that match an ASCII letter without regard to case, and that
-# `answers.fold` does not change.
+_KELVIN = '\N{KELVIN SIGN}'.encode()  # decomposed, a K; two others a ; and a `
+# Letters beyond ASCII that match an ASCII letter without regard to case.
 _LIKE_ASCII = ('\u0131'.encode(), '\u017f'.encode())
 _MAX_QUESTIONS = 1 << 16  # size of the caches
 _REPEATS = (constants.MAX_REPEAT, constants.MIN_REPEAT)
@@ -44,23 +44,15 @@ class AnswerSearch:
     rule: str,
     tokenizer: base.Tokenizer | None = None,
   ):
-    """Open the arrays of the blocks.
-
-    Args:
-      rule: one of `answers.RULES`.
-      tokenizer: tokenizer of `blocks`, which 'wordpiece' needs.
-
-    Raises:
-      ValueError: for an unknown rule, or 'wordpiece' without its tokenizer.
-    """
+    """Open the blocks; 'wordpiece' of `answers.RULES` needs their tokenizer."""
     self.rule = answers_lib.make_rule(rule, tokenizer)
     self._blocks, self._tokenizer = blocks, tokenizer
     if rule == 'wordpiece':
       blocks.tokens.check_tokenizer(tokenizer)
-    names = ('token_end', 'tokens')
-    if rule != 'wordpiece':
-      names = ('text_end', 'text')
-    self._ends, self._data = map(blocks.tokens.store.array, names)
+    kind = 'token' if rule == 'wordpiece' else 'text'
+    arrays = blocks.tokens.store
+    self._ends = arrays.array(f'{kind}_end')
+    self._data = arrays.array('tokens' if kind == 'token' else kind)
     counts = blocks.tokens.store.rows('token_end')
     self._first_document = np.cumsum([0, *counts])
     # Every epoch repeats the questions.
@@ -70,11 +62,7 @@ class AnswerSearch:
   def find(
     self, block_ids: Int[np.ndarray, 'b c'], answers: Sequence[Sequence[str]]
   ) -> Bool[np.ndarray, 'b c']:
-    """Return [b, c] bool: whether each block contains an answer.
-
-    Args:
-      block_ids: [b, c] block ids; -1 for none, which contains no answer.
-      answers: [b] answers of each question; regular expressions for 'regex'.
+    """Return whether each block (-1: none) contains an answer of its row.
 
     Raises:
       ValueError: for an answer that every text contains.
@@ -89,21 +77,25 @@ class AnswerSearch:
     return found
 
   def _by_text(self, ids: np.ndarray, wanted: tuple[str, ...]) -> np.ndarray:
-    holds = self.rule.compile(wanted)
-    needles = self._prepare(wanted)
+    holds, needles = self.rule.compile(wanted), self._prepare(wanted)
     order, parts = self._read(ids, self._blocks.byte_spans(ids))
-    text = raw = _END.join([*parts, b''])
-    ends = raw_ends = _ends(raw)
+    raw = text = _END.join([*parts, b''])
     if self.rule.name != 'substring':
-      text = _fold(raw, raw_ends)
-      ends = _ends(text)
-    test = {
-      'substring': None,
-      'dpr': lambda i: holds(_cut(text, ends, i)),
-      'regex': lambda i: holds(answers_lib.decompose(_cut(raw, raw_ends, i))),
-    }[self.rule.name]
+      text = raw.lower().replace(_KELVIN, b'k')
+    ends, hits = _ends(text), set()
+    for needle in needles:
+      at = text.find(needle)
+      while 0 <= at < len(text):
+        block = bisect.bisect_left(ends, at)
+        hits.add(block)
+        at = text.find(needle, ends[block] + 1)
+    if self.rule.name != 'substring':
+      ends = [-1, *_ends(raw)]
+      texts = {i: raw[ends[i] + 1 : ends[i + 1]].decode() for i in hits}
+      prepared = self.rule.prepare(texts.values())
+      hits = [i for i, x in zip(texts, prepared, strict=True) if holds(x)]
     found = np.zeros(len(ids), bool)
-    found[order] = _scan(text, ends, needles, test)
+    found[order[[*hits]]] = True
     return found
 
   def _by_tokens(self, ids: np.ndarray, wanted: tuple[str, ...]) -> np.ndarray:
@@ -163,12 +155,7 @@ class QuestionSearch:
     rule: str,
     tokenizer: base.Tokenizer | None = None,
   ):
-    """Open the arrays of the blocks.
-
-    Args:
-      rule: rule of answers that are strings, one of `answers.RULES`.
-      tokenizer: tokenizer of `blocks`, which 'wordpiece' needs.
-    """
+    """Open the blocks; `rule` is that of answers that are strings."""
     self._searches = {
       'string': AnswerSearch(blocks, rule, tokenizer),
       'regex': AnswerSearch(blocks, 'regex'),
@@ -181,12 +168,7 @@ class QuestionSearch:
     block_ids: Int[np.ndarray, 'b c'],
     questions: Sequence[questions_lib.Question | None],
   ) -> Bool[np.ndarray, 'b c']:
-    """Return [b, c] bool: whether each block contains an answer.
-
-    Args:
-      block_ids: [b, c] block ids, -1 for none.
-      questions: [b] questions; None has no answer.
-    """
+    """Return whether each block (-1: none) contains an answer of its question."""
     found = np.zeros(block_ids.shape, bool)
     for kind, search in self._searches.items():
       here = [i for i, q in enumerate(questions) if q and q.kind == kind]
@@ -222,9 +204,15 @@ def _substring_needles(wanted: tuple[str, ...]) -> list[bytes]:
 
 
 def _dpr_needles(wanted: tuple[str, ...]) -> list[bytes]:
-  runs = [answers_lib.folded_tokens(answers_lib.decompose(x)) for x in wanted]
-  longest = {max(run, key=len) for run in runs}
-  return [x.encode('utf-8', 'surrogatepass') for x in longest]
+  """Return [b''], found in every text, for an answer without an ASCII word."""
+  needles = set()
+  for answer in wanted:
+    # Before another letter, the last one may be composed with it in the text.
+    runs = re.findall(
+      r'[a-z0-9]+(?![^\0-\x7f])', ' '.join(answers_lib.folded_tokens(answer))
+    )
+    needles.add(max(runs, key=len, default='').encode())
+  return [*needles]
 
 
 def _regex_needles(wanted: tuple[str, ...]) -> list[bytes]:
@@ -252,11 +240,14 @@ _PREPARE = {
 def literals(pattern: str) -> list[str] | None:
   """Return one run of ASCII characters for each alternative of a valid pattern.
 
-  Every match contains at least one of the runs, with letters in either case.
-  None means that the runs are unknown.
+  Every match contains at least one of the runs, with letters in either case, and so
+  does its composed form. None means that the runs are unknown.
   """
-  texts = _alternatives(parser.parse(pattern))
-  runs = [max(text.split(_GAP), key=len) for text in texts]
+  runs = []
+  for text in _alternatives(parser.parse(pattern)):
+    # A mark may follow the last letter of a match, and be composed with it.
+    parts = [re.sub('[A-Za-z<=>]$', '', part) for part in text.split(_GAP)]
+    runs.append(max(parts, key=len))
   return runs if all(runs) else None
 
 
@@ -265,7 +256,7 @@ def _alternatives(items: Any) -> list[str]:
   texts = ['']
   for kind, value in items:
     found = [_GAP]
-    if kind is constants.LITERAL and value < 128:
+    if kind is constants.LITERAL and value < 128 and chr(value) not in ';`':
       found = [chr(value)]
     elif kind is constants.SUBPATTERN:
       found = _alternatives(value[-1])
@@ -279,62 +270,7 @@ def _alternatives(items: Any) -> list[str]:
   return texts
 
 
-def _ends(text: bytes) -> np.ndarray:
-  """Return the end of each block: [n]."""
-  return np.flatnonzero(np.frombuffer(text, np.uint8) == _END[0])
-
-
-def _cut(text: bytes, ends: np.ndarray, i: int) -> str:
-  return text[int(ends[i - 1]) + 1 if i else 0 : int(ends[i])].decode()
-
-
-def _fold(text: bytes, ends: np.ndarray) -> bytes:
-  """Return `answers.fold` of every block of a joined text.
-
-  Runs beyond ASCII fold one by one; a block with a capital sigma folds as a whole.
-  """
+def _ends(text: bytes) -> list[int]:
+  """Return the end of each block."""
   points = np.frombuffer(text, np.uint8)
-  odd = (points >= 0x80) & (points != _END[0])
-  at = text.find(_SIGMA)
-  while at >= 0:
-    block = int(np.searchsorted(ends, at))
-    odd[ends[block - 1] + 1 if block else 0 : ends[block]] = True
-    at = text.find(_SIGMA, ends[block])
-  # The text ends with _END, so every run has an end.
-  bounds = np.flatnonzero(odd[1:] != odd[:-1]) + 1
-  bounds = [0, *bounds.tolist()] if odd[:1].any() else bounds.tolist()
-  if not bounds:
-    return text.lower()
-  lower, parts, done = text.lower(), [], 0
-  for start, limit in zip(bounds[::2], bounds[1::2], strict=True):
-    parts += [lower[done:start], _fold_run(text[start:limit])]
-    done = limit
-  return b''.join([*parts, lower[done:]])
-
-
-@functools.lru_cache(1 << 14)
-def _fold_run(run: bytes) -> bytes:
-  return answers_lib.fold(run.decode()).encode()
-
-
-def _scan(
-  text: bytes,
-  ends: np.ndarray,
-  needles: Sequence[bytes],
-  test: Callable[[int], bool] | None,
-) -> np.ndarray:
-  """Return [n] bool: whether each block contains a needle and passes the test."""
-  limits = ends.tolist()
-  seen, found = bytearray(len(limits)), np.zeros(len(limits), bool)
-  for needle in needles:
-    block, at = 0, text.find(needle)
-    while 0 <= at and block < len(limits):
-      block = bisect.bisect_left(limits, at, block)
-      if block == len(limits):
-        break
-      if not seen[block]:
-        seen[block] = True
-        found[block] = test is None or test(block)
-      at = text.find(needle, limits[block] + 1)
-      block += 1
-  return found
+  return np.flatnonzero(points == _END[0]).tolist()

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
-import itertools
 import re
 from typing import Any, Literal
 import unicodedata
@@ -42,13 +41,16 @@ _ONLY_IN_REGEX = re.compile(
   r'(?P<escape>\\.)|\{(?!(\d+(,\d*)?|,\d*)\})|(?<=\[):', re.DOTALL
 )
 _SEARCH_SEC = 2.0  # of CPU, for one text; good patterns take microseconds
+_WORD, _BLANK = r'[\p{L}\p{N}\p{M}]', r'[\p{Z}\p{C}]'
+_TOKEN = regex.compile(rf'{_WORD}+|[^\p{{Z}}\p{{C}}]')
+_RUN = regex.compile(rf'{_WORD}+|[^\p{{L}}\p{{N}}\p{{M}}]+')
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
   """A rule in two steps, each done once."""
 
-  name: str  # one of RULES
+  name: str
   prepare: Callable[[Sequence[Any]], list[str]]  # texts -> prepared texts
   # a question's answers -> test of a prepared text. Raises ValueError for an
   # answer that every text contains.
@@ -56,11 +58,7 @@ class Rule:
 
 
 def make_rule(name: str, tokenizer: base.Tokenizer | None = None) -> Rule:
-  """Return the rule of a name; 'wordpiece' needs a tokenizer.
-
-  Raises:
-    ValueError: for another name, or 'wordpiece' without a tokenizer.
-  """
+  """Return the rule of a name; 'wordpiece' needs a tokenizer."""
   if name == 'substring':
     return Rule(name, list, lambda a: _run_test(a, list(a)))
   if name == 'dpr':
@@ -81,16 +79,14 @@ def has_answer(
   rule: str | Rule,
   tokenizer: base.Tokenizer | None = None,
 ) -> Bool[np.ndarray, ' n']:
-  """Return [n] bool: whether each text contains one of a question's answers.
+  """Return whether each text contains one of a question's answers.
 
   Args:
     texts: [n] strings. 'wordpiece' also takes token ids, such as the truncated
       input of a reader, which Hugging Face's REALM searches.
-    answers: strings, or regular expressions for 'regex'.
-    rule: one of RULES, or a rule of `make_rule`.
 
   Raises:
-    ValueError: for an unknown rule, or an answer that every text contains.
+    ValueError: for an answer that every text contains.
   """
   if isinstance(rule, str):
     rule = make_rule(rule, tokenizer)
@@ -98,17 +94,17 @@ def has_answer(
   return np.array([test(text) for text in rule.prepare(texts)], bool)
 
 
-def _refuse(answer: str) -> None:
-  raise ValueError(
-    f'Answer {answer!r}: nothing to look for, all texts hold it.'
-  )
+def _check(answer: str, needle: Sequence[str]) -> None:
+  if not needle:
+    raise ValueError(
+      f'Answer {answer!r}: nothing to look for, all texts hold it.'
+    )
 
 
 def _run_test(answers: Sequence[str], runs: list[str]) -> Callable[[str], bool]:
   """Return a test for the answers' runs of characters."""
   for answer, run in zip(answers, runs, strict=True):
-    if not run:
-      _refuse(answer)
+    _check(answer, run)
   return lambda text: any(run in text for run in runs)
 
 
@@ -132,8 +128,7 @@ def decompose(text: str) -> str:
 
 def _regex_test(answers: Sequence[str]) -> Callable[[str], bool]:
   for answer in answers:
-    if not answer:
-      _refuse(answer)
+    _check(answer, answer)
   # DPR decomposes the pattern, too. That moves an accent out of its brackets and
   # turns '\é' into the unknown escape '\e'.
   found = [compile_regex(decompose(answer)) for answer in answers]
@@ -148,7 +143,7 @@ class Pattern:
   """
 
   def __init__(self, pattern: str):
-    """Compile; Python's own engine, which has no time limit, defines the syntax."""
+    # Python's own engine, which has no time limit, defines the syntax.
     re.compile(pattern)
     self._pattern = pattern
     same = _ONLY_IN_REGEX.sub(lambda x: x['escape'] or rf'\{x[0]}', pattern)
@@ -191,26 +186,9 @@ def compile_regex(pattern: str) -> Pattern | None:
     return None
 
 
-_KINDS = {'L': 'word', 'N': 'word', 'M': 'word', 'Z': 'blank', 'C': 'blank'}
-
-
-def _kind(character: str) -> str:
-  return _KINDS.get(unicodedata.category(character)[0], 'mark')
-
-
-def _is_word(character: str) -> bool:
-  return _kind(character) == 'word'
-
-
 def folded_tokens(text: str) -> list[str]:
-  """Return the lower-case tokens of DrQA's SimpleTokenizer; `text` is NFD."""
-  tokens = []
-  for kind, run in itertools.groupby(text, _kind):
-    if kind == 'word':
-      tokens.append(''.join(run).lower())
-    elif kind == 'mark':
-      tokens += [character.lower() for character in run]
-  return tokens
+  """Return the lower-case tokens of DrQA's SimpleTokenizer."""
+  return [token.lower() for token in _TOKEN.findall(decompose(text))]
 
 
 def fold(text: str) -> str:
@@ -219,43 +197,25 @@ def fold(text: str) -> str:
   if '\N{GREEK CAPITAL LETTER SIGMA}' not in text:
     return text.lower()
   # The lower case of a sigma depends on its place in the token.
-  runs = itertools.groupby(text, _is_word)
-  return ''.join(''.join(run).lower() for _, run in runs)
+  return _RUN.sub(lambda run: run[0].lower(), text)
 
 
 def _dpr_test(answers: Sequence[str]) -> Callable[[str], bool]:
-  needles = [folded_tokens(decompose(answer)) for answer in answers]
-  for answer, needle in zip(answers, needles, strict=True):
-    if not needle:
-      _refuse(answer)
-  # Most texts lack the longest token, and a search for it is cheap.
-  pairs = [(max(needle, key=len), needle) for needle in needles]
-  return lambda text: any(w in text and _holds(text, n) for w, n in pairs)
+  tests = []
+  for answer in answers:
+    tokens = folded_tokens(answer)
+    _check(answer, tokens)
+    # Most texts lack the longest token, and a search for it is cheap.
+    tests.append((max(tokens, key=len), regex.compile(_in_a_row(tokens))))
+  return lambda text: any(x in text and run.search(text) for x, run in tests)
 
 
-def _holds(text: str, tokens: list[str]) -> bool:
-  """Return whether a folded text contains these tokens consecutively.
-
-  Searching for their letters is far cheaper than tokenizing every text.
-  """
-  start = text.find(tokens[0])
-  while start >= 0:
-    if _holds_at(text, start, tokens):
-      return True
-    start = text.find(tokens[0], start + 1)
-  return False
-
-
-def _holds_at(text: str, start: int, tokens: list[str]) -> bool:
-  end = start
-  if start and _is_word(tokens[0][0]) and _is_word(text[start - 1]):
-    return False
-  for number, token in enumerate(tokens):
-    while number and end < len(text) and _kind(text[end]) == 'blank':
-      end += 1
-    if not text.startswith(token, end):
-      return False
-    end += len(token)
-    if end < len(text) and _is_word(token[0]) and _is_word(text[end]):
-      return False
-  return True
+def _in_a_row(tokens: Sequence[str]) -> str:
+  """Return a pattern of whole tokens with blanks between them at most."""
+  whole = [
+    rf'(?<!{_WORD}){regex.escape(token)}(?!{_WORD})'
+    if regex.match(_WORD, token)
+    else regex.escape(token)
+    for token in tokens
+  ]
+  return rf'{_BLANK}*'.join(whole)

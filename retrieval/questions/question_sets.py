@@ -41,8 +41,6 @@ class Dataset:
 
   name: str  # name in specifications
   kind: str = 'string'  # kind of the answers, 'string' or 'regex'
-  # kinds of `questions` files in which the set is published
-  formats: tuple[str, ...] = ('jsonl',)
   # number of questions of train, dev and test in the official files
   counts: tuple[int, ...] = ()
   # split -> number of questions in a known incomplete copy
@@ -58,9 +56,9 @@ class Dataset:
 
   def holds(self, split: str, question: str) -> bool:
     """Return whether a question from the files of a split belongs to it."""
-    if self.splits == 'none' or split == ALL:
+    if (self.splits, split) == ('held_out', 'test'):
       return True
-    if self.splits == 'held_out' and split == 'test':
+    if self.splits == 'none' or split == ALL:
       return True
     # TensorFlow's to_hash_bucket_fast, by which ORQA splits questions.
     tenth = farmhash.Fingerprint64(question) % _NUM_BUCKETS % 10
@@ -72,7 +70,6 @@ class Dataset:
 _DATASETS = (
   Dataset(
     name='nq_open',
-    formats=('jsonl', 'dpr_qas'),
     counts=(79_168, 8_757, 3_610),
     splits='held_out',
     tfds=('natural_questions_open', 'train', 'validation'),
@@ -80,7 +77,6 @@ _DATASETS = (
   ),
   Dataset(
     name='webquestions',
-    formats=('webquestions', 'jsonl', 'dpr_qas'),
     counts=(3_417, 361, 2_032),
     splits='held_out',
     tfds=('web_questions', 'train', 'test'),
@@ -88,7 +84,6 @@ _DATASETS = (
   Dataset(
     name='curatedtrec',
     kind='regex',
-    formats=('curatedtrec', 'jsonl', 'dpr_qas'),
     counts=(1_353, 133, 694),
     # The author's large2180 lacks 7 training questions.
     other_counts={'train': 1_348, 'dev': 131},
@@ -96,7 +91,6 @@ _DATASETS = (
   ),
   Dataset(
     name='triviaqa',
-    formats=('triviaqa', 'jsonl', 'dpr_qas'),
     counts=(78_785, 8_837, 11_313),
     splits='held_out',
     tfds=('trivia_qa/unfiltered.nocontext', 'train', 'validation'),
@@ -104,16 +98,15 @@ _DATASETS = (
   ),
   Dataset(
     name='squad_open',
-    formats=('squad', 'jsonl', 'dpr_qas'),
     counts=(78_713, 8_886, 10_570),
     splits='held_out',
     tfds=('squad/v1.1', 'train', 'validation'),
     tfds_answers=('answers', 'text'),
   ),
-  Dataset(name='opentriviaqa', formats=('opentriviaqa',), splits='hashed'),
-  Dataset(name='red_trivia', formats=(), splits='hashed'),
-  Dataset(name='custom', formats=questions_lib.KINDS),
-  Dataset(name='custom_regex', kind='regex', formats=questions_lib.KINDS),
+  Dataset(name='opentriviaqa', splits='hashed'),
+  Dataset(name='red_trivia', splits='hashed'),
+  Dataset(name='custom'),
+  Dataset(name='custom_regex', kind='regex'),
 )
 DATASETS = {dataset.name: dataset for dataset in _DATASETS}
 
@@ -195,8 +188,8 @@ def load(
     data_dir: folder of TFDS; '' is its default folder.
 
   Raises:
-    ValueError: for an unknown set or split, files in another set's form, or
-      another number of questions than in the official files.
+    ValueError: for an unknown set or split, or another number of questions than in
+      the official files.
   """
   dataset, split, paths = _parse(spec)
   if answer_field and not paths:
@@ -311,13 +304,7 @@ def _read_files(
 ) -> list[questions_lib.Question]:
   found, ids = [], set()
   for number, path in enumerate(paths):
-    kind = questions_lib.detect(path)
-    if kind not in dataset.formats:
-      raise ValueError(
-        f'{path}: looks like {kind}; {dataset.name} expects '
-        f'{" or ".join(dataset.formats)}.'
-      )
-    rows = questions_lib.read_questions(path, kind, answer_field=answer_field)
+    rows = questions_lib.read_questions(path, answer_field=answer_field)
     if dataset.kind == 'string' and rows[0].kind == 'regex':
       raise ValueError(
         f'{path}: answers are regular expressions; {dataset.name} expects '

@@ -42,23 +42,20 @@ class Question:
 
 
 def read_questions(
-  path: str | os.PathLike, kind: str = 'auto', *, answer_field: str = ''
+  path: str | os.PathLike, *, answer_field: str = ''
 ) -> list[Question]:
-  """Read the questions of a file in their order.
+  """Read the questions of a file in their order; its name and beginning tell the form.
 
   Args:
-    kind: one of KINDS, or 'auto': by the file's name and beginning.
     answer_field: field of jsonl with the answers; '' is 'answer' or 'answers'.
       EfficientQA also has 'answer_and_def_correct_predictions'.
 
   Raises:
-    ValueError: for an unknown kind, a file without questions, or the first
+    ValueError: for an unknown form, a file without questions, or the first
       invalid record.
   """
   path = base.existing(path)
-  kind = detect(path) if kind == 'auto' else kind
-  if kind not in _FORMS:
-    raise ValueError(f'kind {kind!r}: expected auto or one of {KINDS}.')
+  kind = _form_of(path)
   form = _FORMS[kind]
   if answer_field:
     if kind != 'jsonl':
@@ -89,13 +86,8 @@ def parse_spec(spec: str) -> tuple[str, str, tuple[str, ...]]:
   return name, split, paths
 
 
-def detect(path: str | os.PathLike) -> str:
-  """Return the kind of a file, by its name and beginning.
-
-  Raises:
-    ValueError: for an unknown ending of the name, and for an empty .json file.
-  """
-  path = base.existing(path)
+def _form_of(path: pathlib.Path) -> str:
+  """Return the form of a file, by its name and beginning."""
   suffix = next((x for x in path.suffixes[::-1] if x not in _PACKED), '')
   if suffix in ('.tsv', '.csv'):
     first = next(base.text_lines(path), ('', b''))[1]
@@ -107,13 +99,11 @@ def detect(path: str | os.PathLike) -> str:
   if suffix == '.json':
     lines = itertools.islice(base.text_lines(path), 3)
     start = b' '.join(line[:1000].strip() for _, line in lines)
-    if not start:
-      raise ValueError(f'{path}: no questions; the file is empty.')
     if start.startswith(b'['):
       return 'webquestions'
     return 'triviaqa' if re.match(rb'{\s*"Data"', start) else 'squad'
   raise ValueError(
-    f'{path}: the kind is not known by {suffix!r}; name one of {KINDS}.'
+    f'{path}: {suffix!r}, expected .jsonl, .json, .tsv or .csv, perhaps packed.'
   )
 
 
@@ -279,4 +269,3 @@ _FORMS = {
   'triviaqa': _Form(_triviaqa, 'QuestionId', 'Question', ('Aliases',)),
   'dpr_qas': _Form(_dpr_qas),
 }
-KINDS = tuple(_FORMS)

@@ -46,10 +46,6 @@ class Scores:
   repeated: int = 0  # number of records after the first of the same question
   refused: int = 0  # number of ignored answers, which every text contains
 
-  def mean(self, metric: str) -> float:
-    """Return the mean of a metric over all questions."""
-    return float(self.values[metric].mean())
-
 
 def read_predictions(path: str | os.PathLike) -> list[Prediction]:
   """Read a file of predictions.
@@ -113,12 +109,11 @@ def score_retrieval(
   results: Iterable[dpr_json.Result],
   ks: Sequence[int] = TOP_K,
 ) -> Scores:
-  """Score whether one of the first k texts contains an answer, by each rule.
+  """Score whether one of the first k texts contains an answer of the set.
 
-  The answers are those of the set. Titles are not searched.
+  Titles are not searched.
 
   Args:
-    results: retrieval results in any order; read once.
     ks: numbers of texts; numbers beyond the longest list of texts are skipped.
 
   Returns:

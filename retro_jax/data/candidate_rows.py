@@ -83,11 +83,7 @@ def make_dataset(
     reader: of the split, without neighbors.
     queries: chunks of a row that ask for candidates.
     **settings: of `pipeline.batches`.
-
-  Raises:
-    ValueError: for a row without room for as many queries.
   """
-  check_queries(queries, sequence_chunks)
   train = split == 'train'
   multiple_of = process_count if train else batch_size
   sequences = pipeline.Sequences(reader, sequence_chunks, multiple_of)
