@@ -13,8 +13,18 @@ last tokens retrieve a passage of another document from the datastore, by the so
 --config.evaluate.source of docs/retrieval.md. Prints a table of bits per byte and writes
 DIR/in_context.json.
 
-With --config.evaluate.questions the decoder answers questions instead
-(experiments/in_context/answer.py).
+With --config.evaluate.questions the decoder answers questions instead:
+
+    --config.evaluate.questions="('webquestions:test=test.json',)" \
+    --config.evaluate.answering.examples="('webquestions:train=train.json',)" \
+    --config.evaluate.answering.passages="('webquestions_test.dense.json',)"
+
+A prompt is a few examples drawn from training questions, the first passages of the
+question in a file of retrieval results in DPR's form (experiments.retrieve writes those
+of its retrievers), and the question; the answer is written greedily up to the end of
+the line. The closed-book twin has the same prompts without passages. Writes
+DIR/in_context_qa.json and predictions_<set>_<split>_<on|off>.jsonl for
+experiments.score.
 """
 
 import dataclasses
@@ -22,15 +32,23 @@ import functools
 import pathlib
 
 import jax
+import numpy as np
 
 from experiments.engine import progress, reports, stages
-from experiments.in_context import answer
 from experiments.in_context.config import Config, Evaluate
 from experiments.retro import evaluate as retro_evaluate
+from experiments.retro_qa import (
+  data as retro_qa_data,
+  evaluate as retro_qa_evaluate,
+)
+from retrieval.questions import question_sets
+from retro_jax.data import qa_rows
+from retro_jax.decoding import shared_prefix
 from retro_jax.evaluation import evaluate as evaluate_lib, in_context
 from retro_jax.trained import loading
 
 FILE = 'in_context.json'
+QA_FILE = 'in_context_qa.json'
 
 
 def load(
@@ -78,11 +96,90 @@ def measure(
   return found
 
 
+def draw_examples(evaluate: Evaluate, seed: int) -> list[tuple[str, str]]:
+  """Draw questions with an answer each from the sets of answering.examples.
+
+  Raises:
+    ValueError: for too few questions with answers that are text.
+  """
+  settings = evaluate.answering
+  count = settings.num_examples
+  if not count:
+    return []
+  sets = question_sets.load_sets(
+    settings.examples,
+    allow_other_counts=evaluate.allow_other_counts,
+    field='answering.examples',
+  )
+  known = [q for x in sets for q in x.questions if q.kind == 'string']
+  if len(known) < count:
+    raise ValueError(
+      f'answering.examples: {len(known)} questions with answers that are text; '
+      f'expected at least answering.num_examples={count}.'
+    )
+  order = np.random.default_rng(seed).permutation(len(known))[:count]
+  return [(known[i].question, known[i].answers[0]) for i in order]
+
+
+def answer(
+  trained: loading.TrainedRetro,
+  config: Config,
+  workdir: str,
+  evaluate: Evaluate,
+) -> None:
+  """Answer every set with passages and without; print and write the results."""
+  settings = evaluate.answering
+  sets = question_sets.load_sets(
+    evaluate.questions, evaluate.max_questions, evaluate.allow_other_counts
+  )
+  if not settings.passages:
+    raise ValueError(
+      'config.evaluate.answering.passages is empty: expected files of retrieval '
+      'results, as experiments.retrieve writes them.'
+    )
+  passages = {
+    one.name: retro_qa_data.read_passages(settings.passages, one.questions)
+    for one in sets
+  }
+  examples = draw_examples(evaluate, config.seed)
+  writer = qa_rows.PromptWriter(trained.data.tokenizer, settings.passage_length)
+  params = jax.device_put(trained.params)
+
+  def write(questions, mode):
+    count = settings.num_passages if mode == 'on' else 0
+    with progress.bar(f'{questions.name} {mode}', 'questions') as update:
+      written = shared_prefix.write(
+        trained.model,
+        params,
+        writer.prefix(examples),
+        [
+          writer.tail(question.question, read[:count])
+          for question, read in zip(
+            questions.questions, passages[questions.name], strict=True
+          )
+        ],
+        max_new_tokens=settings.max_new_tokens,
+        is_done=writer.is_done,
+        batch_size=settings.batch_size,
+        progress=update,
+      )
+    return [writer.answer(tokens) for tokens in written]
+
+  content = {
+    'step': trained.step,
+    'examples': examples,
+    'settings': dataclasses.asdict(settings),
+  }
+  retro_qa_evaluate.evaluate_sets(
+    workdir, QA_FILE, sets, ('off', 'on'), write, content
+  )
+
+
 def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
   """Measure bits per byte, or exact match where questions are named."""
   trained = load(config, workdir, evaluate)
   if evaluate.questions:
-    answer.run(trained, config, workdir, evaluate)
+    answer(trained, config, workdir, evaluate)
     return
   found = measure(trained, evaluate)
   gain = evaluate_lib.compare(found['on'], found['off'])

@@ -31,7 +31,6 @@ from realm_jax.serving import (
 from retrieval import settings
 from retrieval.questions import (
   answer_search,
-  answers as answers_lib,
   claims as claims_lib,
   question_sets,
   ranking,
@@ -56,7 +55,6 @@ class Evaluate:
   words_weight: settings.Share = 0.0  # of weighted; 0: as trained
   # answers or evidence among the first k blocks
   ks: tuple[recall.Rank, ...] = (5, 10, 50, 100, 500, 1000, 5000)
-  rules: tuple[answers_lib.StringRule, ...] = ('substring', 'dpr')
   # How the class of a claim is chosen: best pair of block and class (released), or
   # marginal, summed over blocks.
   claim_rule: Literal[claims_model.RULES] = 'best'
@@ -94,7 +92,7 @@ def evaluate(
   )
   rows = []
   for questions in sets:
-    row, predictions = measure(answerer, questions, wanted.ks, wanted.rules)
+    row, predictions = measure(answerer, questions, wanted.ks)
     rows.append(row)
     path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
     scoring.write_predictions(path, predictions)
@@ -127,25 +125,21 @@ def measure(
   answerer: block_reader.Answerer,
   questions: question_sets.QuestionSet,
   ks: Sequence[int],
-  rules: Sequence[str],
 ) -> tuple[dict[str, Any], list[scoring.Prediction]]:
   """Answer a question set and measure the answers.
 
   Args:
     ks: numbers of blocks to search for answers, at most the retrieved ones.
-    rules: rules by which a block holds an answer that is a string.
 
   Returns:
     Measures, name -> {mean, low, high} with a 95 % interval over questions,
     beside `dataset`, the number of `questions` and top_k for each rule; and the
     predictions in order.
   """
-  data = answerer.trained.data
-  if questions.kind == 'regex':
-    rules = ('regex',)
+  blocks = answerer.trained.data.blocks
   searches = {
-    rule: answer_search.QuestionSearch(data.blocks, rule, data.tokenizer)
-    for rule in rules
+    rule: answer_search.QuestionSearch(blocks, rule)
+    for rule in questions.match_rules
   }
   values: dict[str, list[float]] = {'exact_match': [], 'reader_oracle': []}
   tops: dict[str, list[float]] = {}

@@ -203,9 +203,10 @@ def bind_loss(
   config: Config, model: open_qa.OpenQaConfig | claims.ClaimsConfig
 ) -> Callable:
   """Return the loss of a task."""
-  loss, module = reader_losses.loss, open_qa.OpenQa(model)
   if config.task == 'claims':
     loss, module = claims.loss, claims.Claims(model)
+  else:
+    loss, module = reader_losses.loss, open_qa.OpenQa(model)
   return functools.partial(loss, module, early_weight=config.loss.early_weight)
 
 

@@ -216,14 +216,6 @@ def load(
   )
 
 
-def require_sets(specs: Sequence[str], field: str) -> None:
-  """Raise ValueError if a config field names no set."""
-  if not specs:
-    raise ValueError(
-      f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
-    )
-
-
 def load_sets(
   specs: Sequence[str],
   most: int = 0,
@@ -235,13 +227,19 @@ def load_sets(
   Raises:
     ValueError: for no set, or a set that is named twice.
   """
-  require_sets(specs, field)
-  sets = [
-    load(spec, allow_other_counts=allow_other_counts).first(most)
-    for spec in specs
-  ]
+  sets = _load_all(specs, allow_other_counts, field)
   check_names([found.name for found in sets])
-  return sets
+  return [found.first(most) for found in sets]
+
+
+def _load_all(
+  specs: Sequence[str], allow_other_counts: bool, field: str
+) -> list[QuestionSet]:
+  if not specs:
+    raise ValueError(
+      f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
+    )
+  return [load(x, allow_other_counts=allow_other_counts) for x in specs]
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -251,20 +249,11 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def of_field(sets: Any, name: str) -> list[questions_lib.Question]:
-  """Read the sets of a field of a config's `questions`, 'train' or 'dev'.
-
-  Raises:
-    ValueError: when the field names no set.
-  """
-  specs = getattr(sets, name)
-  require_sets(specs, f'questions.{name}')
-  found = [
-    question
-    for spec in specs
-    for question in load(
-      spec, allow_other_counts=sets.allow_other_counts
-    ).questions
-  ]
+  """Read the sets of a field of a config's `questions`, 'train' or 'dev'."""
+  loaded = _load_all(
+    getattr(sets, name), sets.allow_other_counts, f'questions.{name}'
+  )
+  found = [question for one in loaded for question in one.questions]
   return found[: getattr(sets, f'max_{name}') or None]
 
 

@@ -15,7 +15,7 @@ import rich.console
 
 from experiments import ask, score
 from experiments.engine import configs
-from experiments.open_qa import answer_view, trained_reader
+from experiments.open_qa import trained_reader
 from realm_jax.serving import views
 from retrieval.questions import question_sets
 from tests import xla_flags
@@ -106,7 +106,7 @@ def test_a_record_says_where_the_answer_stands(answerer, found):
 def _printed(found, **settings):
   file = io.StringIO()
   console = rich.console.Console(file=file, width=200, **settings)
-  answer_view.print_answers(found, console, 2)
+  ask.print_answers(found, console, 2)
   return file.getvalue()
 
 
@@ -122,11 +122,9 @@ def test_the_span_is_marked_with_and_without_color(answerer, found):
   assert before in colored
 
 
-def test_html_marks_the_span_and_escapes_the_text(answerer, found):
+def test_html_marks_the_span_and_escapes_the_text(found):
   page = views.answers_html(found, 3)
   assert f'<mark>{found.text}</mark>' in page and page.count('<tr>') == 3
-  shown = found.blocks_html(2)
-  assert shown.count('<li>') == 2 and '<mark>' in shown
   assert '&lt;b&gt; <mark>x</mark> &amp;' in views.block_html(
     {'title': '', 'text': '<b> x &', 'span': (4, 5)}
   )
@@ -139,19 +137,6 @@ def test_questions_by_flag(run, found):
   printed = run(question=[ASKED, 'Rome?'])
   assert ASKED in printed and 'Rome?' in printed
   assert f'  {found.text}   score {found.answers[0].score:.2f}' in printed
-
-
-def test_a_reranker_by_flag(run, answerer, monkeypatch):
-  asked = []
-
-  def with_retriever(*, reranker, **_):
-    asked.append((reranker.path, reranker.candidates))
-    return types.SimpleNamespace(open_answerer=lambda **_: answerer)
-
-  reader = types.SimpleNamespace(with_retriever=with_retriever)
-  monkeypatch.setattr(trained_reader, 'open_reader', lambda *_: reader)
-  assert ASKED in run(question=[ASKED], reranker='runs/cross')
-  assert asked == [('runs/cross', 50)]
 
 
 def test_questions_as_they_are_typed(run, answerer, found, monkeypatch):

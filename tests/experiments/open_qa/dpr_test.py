@@ -4,7 +4,6 @@
 
 import functools
 import json
-import types
 
 import jax
 import numpy as np
@@ -16,7 +15,6 @@ from experiments.open_qa import (
   config as config_lib,
   contrast_tasks,
   mining,
-  trained_reader,
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.objectives import dpr as dpr_lib
@@ -196,29 +194,6 @@ def test_held_out_questions(data):
   config = _config(data, **fields)
   splits = _splits(config, folder)
   assert [len(splits.rows[x]) for x in ('train', 'valid')] == [16, 9]
-
-
-def test_blocks_of_a_runs_retrievers(data, monkeypatch):
-  folder = realm_data.DataFolder(data.root)
-  reader = types.SimpleNamespace(data=folder, params={'a': np.ones(1)})
-  monkeypatch.setattr(trained_reader, 'open_reader', lambda *unused: reader)
-  plain, other = (
-    contrast_tasks.find_examples(_config(data, **fields), folder, 'train')
-    for fields in (
-      {},
-      {'dpr.run': 'runs/qa', 'dpr.retrievers': ('tfidf', 'bm25')},
-    )
-  )
-  assert plain.fingerprint != other.fingerprint
-  tfidf = text_indices.TextIndices(folder.root, folder.blocks).words('tfidf')
-  texts = [question.question for question in other.questions]
-  first = tfidf.search(texts, 1)[0][:, 0]
-  right = [
-    answers.has_answer(data.blocks.texts([i]), q.answers, 'dpr')[0]
-    for i, q in zip(first, other.questions, strict=True)
-  ]
-  assert any(right)
-  np.testing.assert_array_equal(other.positives[right], first[right])
 
 
 def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):

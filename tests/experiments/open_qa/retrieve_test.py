@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retrievers compared on question sets, from a run to the table and the files."""
 
-import dataclasses
 import json
 import types
 
@@ -12,13 +11,11 @@ import pytest
 from experiments import retrieve, score
 from experiments.engine import configs
 from experiments.open_qa import (
-  evaluate as evaluators,
   rankings,
   task as qa_task,
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained_models
-from retrieval.index import retrievers, text_indices
 from retrieval.questions import (
   answers,
   dpr_json,
@@ -28,7 +25,6 @@ from retrieval.questions import (
 )
 from retrieval.search import (
   fuse,
-  lda,
 )
 from tests.experiments.open_qa import tiny_open_qa
 
@@ -210,30 +206,3 @@ def test_hybrids_find_what_the_files_of_both_give(made, run, tmp_path):
       kept = ids[0] >= 0
       want = dict(zip(names.of(ids[0][kept]), scores[0][kept], strict=True))
       assert dict(found[kind][question]) == pytest.approx(want, abs=1e-5)
-
-
-def test_topics_find_blocks(run, made, monkeypatch, tmp_path):
-  @dataclasses.dataclass(frozen=True, kw_only=True)
-  class AllWords(lda.LdaConfig):
-    min_texts: int = 1
-    max_share: float = 1.0
-
-  monkeypatch.setattr(lda, 'LdaConfig', AllWords)
-  run(0, kinds=['lda'], output=str(tmp_path))
-  found = trec_files.read_run(tmp_path / 'custom_test.lda.run')
-  data = trained_models.load(made.workdir, part='reader').data
-  index = retrievers.Retrievers(
-    text_indices.TextIndices(data.root, data.blocks), dict, 0.4
-  ).make('lda')
-  names = rankings.BlockNames(data.blocks)
-  ids, _ = index.search(['The mill 0 stood in?'], DEPTH)
-  assert [x for x, _ in found['q0']] == names.of(ids[0].tolist())
-
-
-def test_readers_are_evaluated_with_any_retriever(made):
-  for kind in ('', 'random', 'weighted'):
-    config = configs.replaced(made.config, data_dir='')
-    wanted = evaluators.Evaluate(retriever=kind, words_weight=0.125)
-    trained = evaluators.load(config, str(made.workdir), 'reader', wanted)
-    assert trained.config.retriever == (kind or 'dense')
-    assert trained.config.lookup.words_weight == 0.125

@@ -205,23 +205,6 @@ def test_scales_are_of_the_embedders_that_the_model_has(made):
     assert dict(scales) == wanted, (arg, fields)
 
 
-def test_no_more_of_the_beam_is_sent_than_is_needed():
-  beam = np.arange(24, dtype=np.int32).reshape(2, 12)
-  batch = {
-    'beam_vectors': np.zeros((2, 12, 4)),
-    'beam_valid': beam >= 0,
-    'beam_ids': beam,
-    'reader_valid': np.ones((2, 3), bool),
-    'reader_starts': np.zeros((2, 3)),
-  }
-  sent = block_reader.model_fields(batch)
-  assert {name: x.shape for name, x in sent.items()} == {
-    'beam_vectors': (2, 3, 4),
-    'beam_valid': (2, 3),
-    'reader_valid': (2, 3),
-  }
-
-
 def test_bad_input_is_refused_in_one_line(data, run, tmp_path):
   _, workdir, _, _ = run
   for fields, message in (

@@ -80,18 +80,6 @@ def test_one_pass_keeps_order_and_drops_nothing(data):
   assert last['question_mask'][-1].sum() == 2
 
 
-def test_rows_are_the_questions(data):
-  for batch in _take(_dataset(data)):
-    for i, ids, mask in zip(
-      *(batch[f'question_{x}'] for x in ('index', 'ids', 'mask')), strict=True
-    ):
-      if i >= 0:
-        want = data.tokenizer.encode(data.questions[i].question).ids
-        assert ids[mask][1:-1].tolist() == want.tolist()[: Q - 2]
-  tokens = data.source.tokens(np.asarray([4, question_rows.NONE]))
-  assert len(tokens[0]) > Q - 2 and not len(tokens[1])
-
-
 def test_training_has_no_end_and_another_order_each_pass(data):
   batches = _take(_dataset(data, train=True, seed=1), 11)
   assert all(b['row_valid'].all() for b in batches)

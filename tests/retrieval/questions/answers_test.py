@@ -92,15 +92,6 @@ def test_where_the_rules_differ(case, wordpiece):
   )
 
 
-def test_any_answer_of_any_text():
-  texts = ['one two', 'three', 'two']
-  for rule in ('substring', 'dpr', 'regex'):
-    found = answers.has_answer(texts, ['two', 'four'], rule)
-    np.testing.assert_array_equal(found, [True, False, True])
-    assert not answers.has_answer(texts, [], rule).any()
-    assert answers.has_answer([], ['two'], rule).shape == (0,)
-
-
 @st.composite
 def text_and_answers(draw):
   """A text of odd characters, and answers of which some are parts of it."""
@@ -132,11 +123,6 @@ def test_lower_case_keeps_what_a_token_is():
     if lower != character:
       kinds = [bool(regex.match(answers._WORD, c)) for c in lower]
       assert {*kinds} == {bool(regex.match(answers._WORD, character))}, number
-
-
-def test_substring_is_of_the_raw_text():
-  found = answers.has_answer(['a\u0301b', '\u00e1b'], ['\u00e1'], 'substring')
-  np.testing.assert_array_equal(found, [False, True])
 
 
 def test_regex_decomposes_text_and_pattern():
@@ -196,12 +182,6 @@ def test_wordpiece_takes_token_ids_too(wordpiece):
       for row in rows
     ]
     assert from_ids.tolist() == literal
-
-
-def test_large_ids_stay_whole(wordpiece):
-  rows = [np.array([0xD800, 0xDC00, 0x10FFFF], np.int32), np.array([0x10000])]
-  ((first, second),) = [answers._encode(wordpiece, rows)]
-  assert len(first) == 3 and len(second) == 1 and second not in first
 
 
 @pytest.mark.parametrize(

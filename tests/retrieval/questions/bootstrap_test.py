@@ -41,9 +41,3 @@ def test_draws_are_those_of_the_seed():
   found = bootstrap.bootstrap(values, weights, num_samples=50, seed=7)
   want = np.quantile(means, [0.025, 0.975])
   np.testing.assert_allclose([found.low, found.high], want, rtol=1e-12)
-
-
-def test_one_item_is_its_own_interval():
-  assert bootstrap.bootstrap(np.array([3.0])) == bootstrap.Interval(
-    3.0, 3.0, 3.0
-  )

@@ -37,15 +37,6 @@ def test_measures_equal_a_slow_reference(k):
   np.testing.assert_allclose(list(found), want, rtol=1e-12)
 
 
-def test_perfect_and_empty_rankings():
-  relevant = np.array([[True, True, False], [False, False, False]])
-  values = ranking.measure(relevant, np.array([2, 0]), (1, 2, 5))
-  assert list(values) == ['recall@1', 'recall@2', 'MRR', 'nDCG@10']
-  assert all(x.tolist() == [1.0, 0.0] for x in values.values())
-  missed = ranking.ndcg(relevant, np.array([3, 4]), 10)
-  assert 0 < missed[0] < 1 and missed[1] == 0
-
-
 def test_differences_are_paired():
   rng = np.random.default_rng(0)
   first = {'MRR': rng.random(200)}
