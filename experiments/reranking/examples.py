@@ -191,12 +191,9 @@ def read_rows(
     [found.queries[i] for i in numbers.tolist()],
     [[next(texts) if x >= 0 else '' for x in row] for row in passages],
   )
-  ids = np.zeros((len(rows), layout.row_length), np.int32)
-  for row, pair in zip(ids, rows, strict=True):
-    row[: len(pair)] = pair
-  lengths = np.asarray([len(pair) for pair in rows], np.int32)
+  ids, lengths = examples_lib.pad(rows, layout.row_length)
   return {
     'ids': ids.reshape(*passages.shape, -1),
-    'lengths': lengths.reshape(passages.shape),
+    'lengths': lengths.astype(np.int32).reshape(passages.shape),
     'valid': passages >= 0,
   }

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from experiments.retro import config as retro_config
 from retrieval import settings
-from retro_jax.data import candidate_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,4 +53,9 @@ class Config(retro_config.Config):
         own.num_candidates,
         f'at most neighbors.stored={self.neighbors.stored}',
       )
-    candidate_rows.check_queries(own.queries, self.sequence_chunks)
+    if own.queries >= self.sequence_chunks:
+      raise settings.SettingsError(
+        'retriever.queries',
+        own.queries,
+        f'less than sequence_chunks={self.sequence_chunks}',
+      )

@@ -115,8 +115,7 @@ class _Candidates:
     """Read candidates from now on in a data folder; opens its stores."""
     self._reader = candidate_rows.CandidateReader(
       self.readers(data),
-      self._teacher.data.tokenizer,
-      self._embedder,
+      self._embedder.token_ids,
       self._settings.max_length,
     )
 

@@ -12,24 +12,14 @@ Dimension key: B batch, C chunks, Q queries of a row, K candidates, T WordPiece 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import functools
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from retrieval import tokenization
 from retrieval.store import store
 from retro_jax.data import pipeline
 from retro_jax.nn import candidates
 
 SPLITS = ('train', 'valid')
-
-
-@runtime_checkable
-class Wordpieces(Protocol):
-  """A tokenizer of what is embedded, such as `embedders.Embedder`."""
-
-  def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-    """Return the ids of each text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,23 +87,13 @@ def make_dataset(
   )
 
 
-def check_queries(queries: int, sequence_chunks: int) -> None:
-  """Raise ValueError unless a row has `queries` chunks that another one follows."""
-  if not 1 <= queries < sequence_chunks:
-    raise ValueError(
-      f'retriever.queries {queries}: expected 1 to {sequence_chunks - 1}, the '
-      f'chunks of a row of sequence_chunks={sequence_chunks} that another follows.'
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class CandidateReader:
   """Reads batches with the candidates that an index has found."""
 
   # split -> reader whose num_neighbors is K
   readers: Mapping[str, pipeline.ChunkReader]
-  tokenizer: tokenization.Tokenizer  # of the chunks
-  wordpieces: Wordpieces
+  token_ids: Callable[[Sequence[str]], list[list[int]]]  # of the embedder
   max_length: int  # T; a longer text is cut before its last id, [SEP]
 
   @property
@@ -152,7 +132,7 @@ class CandidateReader:
   ) -> pipeline.Row:
     """WordPiece ids of chunks, one id 0 where there is no chunk."""
     flat = ids.reshape(-1)
-    found = self.wordpieces.token_ids(texts(flat))
+    found = self.token_ids(texts(flat))
     rows = np.zeros((len(flat), self.max_length), np.int32)
     lengths = np.ones(len(flat), np.int32)
     for i, (number, pieces) in enumerate(zip(flat, found, strict=True)):

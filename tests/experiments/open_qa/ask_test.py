@@ -217,7 +217,7 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
   ):
     with pytest.raises(ValueError, match=message):
       run(**values)
-  with pytest.raises(FileNotFoundError, match='x.txt: no such file'):
+  with pytest.raises(FileNotFoundError, match='x.txt'):
     run(input=str(tmp_path / 'x.txt'))
   with pytest.raises(FileNotFoundError, match='no trained model here'):
     run(workdir=tmp_path, question=['Who?'])

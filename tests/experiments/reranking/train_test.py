@@ -126,7 +126,7 @@ def test_chunks_have_the_candidate_that_shares_most_with_what_follows(
   config = tiny_config.of(data_dir=str(root))
   checkpoint_writer.save_params(
     str(tmp_path / 'run'),
-    {'none': np.zeros(1, np.float32)},
+    {'embedding': np.zeros(1, np.float32)},
     config=dataclasses.asdict(config),
   )
 

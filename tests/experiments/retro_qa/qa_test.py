@@ -315,7 +315,7 @@ def test_bad_input_is_one_line(root, tmp_path, run):
     train(retro_from=str(tmp_path / 'nowhere'))
   with pytest.raises(ValueError, match='questions.train is empty'):
     train(**{'questions.train': ()})
-  with pytest.raises(FileNotFoundError, match='no such file'):
+  with pytest.raises(FileNotFoundError, match='missing.json'):
     train(**{'qa.passages': (str(tmp_path / 'missing.json'),)})
   other = tmp_path / 'other.json'
   dpr_json.write_results(other, [dpr_json.Result(question='another?')])

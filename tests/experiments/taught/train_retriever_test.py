@@ -156,7 +156,7 @@ def test_bad_input_ends_in_one_line(root):
     ({}, {'language_model': str(root / 'none')}, 'none'),
     ({}, {'num_candidates': 4}, 'retriever.num_candidates=4'),
     ({'neighbors.stored': 5}, {'num_candidates': 4}, 'than the 3 stored'),
-    ({}, {'queries': 4}, 'queries 4: expected 1 to 3'),
+    ({}, {'queries': 4}, 'retriever.queries=4'),
     ({}, {'max_length': 9}, 'retriever.max_length=9'),
     ({'embedder.max_length': 9}, {}, 'vectors-train: embedded with'),
   ):

@@ -14,11 +14,9 @@ from tests.retro_jax.data import tiny_data
 C, Q, K, T = 4, 2, 3, 6
 
 
-class Letters:
+def _letters(texts):
   """One id for each character, between 1 and 2."""
-
-  def token_ids(self, texts):
-    return [[1, *map(ord, text), 2] for text in texts]
+  return [[1, *map(ord, text), 2] for text in texts]
 
 
 @pytest.fixture(scope='module')
@@ -40,7 +38,7 @@ def _dataset(root, split='train', seed=0, queries=Q):
 def _complete(root, batch):
   readers = {s: tiny_data.reader(root, s, k=K) for s in candidate_rows.SPLITS}
   tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
-  found = candidate_rows.CandidateReader(readers, tokenizer, Letters(), T)
+  found = candidate_rows.CandidateReader(readers, _letters, T)
   return readers, tokenizer, found.complete(batch)
 
 
