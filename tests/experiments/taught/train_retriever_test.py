@@ -170,7 +170,11 @@ def test_bad_input_ends_in_one_line(root):
 def test_a_decoder_without_retrieval_teaches(root, tmp_path):
   """It reads the candidates as prefixes."""
   tiny_run.make_run(
-    tmp_path / 'baseline', root / 'data', 'baseline_test', num_layers=1
+    tmp_path / 'baseline',
+    root / 'data',
+    'baseline_test',
+    num_layers=1,
+    cca_layers=(1,),
   )
   baseline = str(tmp_path / 'baseline')
   config = _config(root, {'eval_batches': 1}, language_model=baseline)
