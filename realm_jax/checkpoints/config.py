@@ -122,28 +122,27 @@ def to_fields(
 
 def _check(hf_class: str, config: config_lib.RealmConfig) -> None:
   """Refuse settings for which the port has no field."""
-  problems = []
+  wanted: dict[str, tuple[Any, Any]] = {}  # setting -> there is, expected
   if hf_class not in ('RealmKnowledgeAugEncoder', 'RealmReader'):
     wanted = {
-      'pooling': 'pooler',
-      'projection_bias': True,
-      'projection_norm': True,
-      'projection_norm_eps': config.embedder.layer_norm_eps,
-      'score_scale': 1.0,
+      'pooling': (config.pooling, 'pooler'),
+      'projection_bias': (config.projection_bias, True),
+      'projection_norm': (config.projection_norm, True),
+      'projection_norm_eps': (
+        config.projection_norm_eps,
+        config.embedder.layer_norm_eps,
+      ),
+      'score_scale': (config.score_scale, 1.0),
+      'projection_size': (bool(config.projection_size), True),
     }
-    problems += [
-      f'{name} is {getattr(config, name)!r}, expected {value!r}'
-      for name, value in wanted.items()
-      if getattr(config, name) != value
-    ]
-    if not config.projection_size:
-      problems.append('projection_size is 0, expected a projection')
   if hf_class == 'RealmForOpenQA':
-    problems += [
-      f'{name} is {getattr(config.embedder, name)!r} in the embedder and '
-      f'{getattr(config.encoder, name)!r} in the reader, expected one'
-      for name in (*_BERT, 'activation')
-      if getattr(config.embedder, name) != getattr(config.encoder, name)
-    ]
+    parts = config.encoder, config.embedder
+    for name in (*_BERT, 'activation'):
+      wanted[f'encoder.{name}'] = tuple(getattr(part, name) for part in parts)
+  problems = [
+    f'{name} is {found!r}, expected {value!r}'
+    for name, (found, value) in wanted.items()
+    if found != value
+  ]
   if problems:
     raise ValueError(f'{hf_class} cannot hold it: {"; ".join(problems)}.')

@@ -9,12 +9,6 @@ import pathlib
 from typing import Any, ClassVar
 
 from retrieval import tokenization
-from retrieval.text import corpus as corpus_lib
-
-
-def corpus(settings: Any) -> corpus_lib.Corpus:
-  """Make the corpus of a config's section."""
-  return corpus_lib.Corpus(corpus_lib.CorpusConfig(**settings))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -73,8 +73,6 @@ class WordPieceTokenizer(base.Tokenizer):
     self, texts: Sequence[str], max_length: int
   ) -> list[list[int]]:
     """Encode texts for BERT: [CLS] text [SEP], at most `max_length` ids."""
-    if max_length < 2:
-      raise ValueError(f'max_length {max_length}: [CLS] and [SEP] take 2.')
     encodings = self._tokenizer.encode_batch_fast(
       list(texts), add_special_tokens=False
     )

@@ -243,25 +243,6 @@ def test_other_numbers_of_records_are_refused_with_both(tmp_path):
   assert not (tmp_path / 'w' / 'data' / 'official').exists()
 
 
-def test_other_widths_and_vocabularies_are_refused_with_both(
-  official, tmp_path
-):
-  with pytest.raises(ValueError, match='of width 3, .* of width 4'):
-    block_data.check_sizes(np.zeros((5, 3)), 'x', 5, 4)
-  file = official / 'vocab.txt'
-  file.write_text(file.read_text() + 'more\n')
-  with pytest.raises(ValueError, match='vocabulary of 25, .* has 24 word emb'):
-    _official(tmp_path / 'w', official)
-
-
-def test_other_blocks_in_the_folder_are_refused_with_both(official, tmp_path):
-  _official(tmp_path / 'w', official)
-  records = [b'Another', *list(tfrecord.read(official / 'blocks.tfr'))[1:]]
-  tfrecord.write(official / 'blocks.tfr', records)
-  with pytest.raises(ValueError, match='expected .*, found '):
-    _official(tmp_path / 'w', official)
-
-
 def test_titles_may_be_missing(official, tmp_path):
   (official / 'titles.tfr').unlink()
   block_data.place_files(tmp_path, str(official))

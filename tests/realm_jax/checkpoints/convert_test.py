@@ -313,7 +313,7 @@ def test_what_the_port_cannot_hold_is_refused():
     checkpoint_config.to_fields('RealmEmbedder', config)
   small = dataclasses.replace(config.encoder, num_layers=1)
   config = dataclasses.replace(_realm_config(fields), encoder=small)
-  with pytest.raises(ValueError, match='num_layers is 2 in the embedder and 1'):
+  with pytest.raises(ValueError, match='encoder.num_layers is 1, expected 2'):
     checkpoint_config.to_fields('RealmForOpenQA', config)
 
 
@@ -325,12 +325,7 @@ def test_other_configs_are_refused(tmp_path):
   file.write_text('{"model_type": "realm", "hidden_act": "swish"}')
   with pytest.raises(ValueError, match="hidden_act 'swish'"):
     checkpoint_config.read(file)
-  for name, value in (
-    ('hidden_size', 'null'),
-    ('hidden_size', '8.5'),
-    ('hidden_act', '["gelu"]'),
-    ('layer_norm_eps', 'false'),
-  ):
+  for name, value in (('hidden_size', '8.5'), ('layer_norm_eps', 'false')):
     file.write_text(f'{{"model_type": "realm", "{name}": {value}}}')
     with pytest.raises(ValueError, match=f"config.json: field '{name}'"):
       checkpoint_config.read(file)

