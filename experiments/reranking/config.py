@@ -10,9 +10,6 @@ from retrieval import settings
 from retrieval.nn import bert, cross_encoder
 from retrieval.questions import answers as answers_lib
 
-# Retrievers of blocks that need no training.
-Found = Literal['dense', 'bm25', 'tfidf']
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examples:
@@ -23,7 +20,8 @@ class Examples:
   kind: Literal['questions', 'chunks'] = 'questions'
   # Run whose blocks (of question answering) or chunks (of RETRO) are ranked.
   run: str = ''
-  retrievers: tuple[Found, ...] = ('dense', 'bm25')  # of questions
+  # of questions
+  retrievers: tuple[Literal['dense', 'bm25', 'tfidf'], ...] = ('dense', 'bm25')
   # passages of each list that are looked through
   depth: Annotated[int, settings.Range(2, 2**16)] = 100
   rule: answers_lib.StringRule = 'dpr'  # of answers that are strings

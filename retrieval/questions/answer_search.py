@@ -144,9 +144,6 @@ class QuestionSearch:
   """Search for blocks with an answer, by the rule for each question's kind.
 
   An answer that every text contains matches nothing, with one warning.
-
-  Attributes:
-    refused: (question's id, answer) of these answers so far.
   """
 
   def __init__(
@@ -160,7 +157,6 @@ class QuestionSearch:
       'string': AnswerSearch(blocks, rule, tokenizer),
       'regex': AnswerSearch(blocks, 'regex'),
     }
-    self.refused: set[tuple[str, str]] = set()
     self._wanted = functools.lru_cache(_MAX_QUESTIONS)(self._usable)
 
   def find(
@@ -184,15 +180,13 @@ class QuestionSearch:
       try:
         rule.compile((answer,))
       except ValueError as e:
-        if (question.id, answer) not in self.refused:
-          logging.warning(
-            'Question %s, %r: %s It counts for nothing by the rule %r.',
-            question.id,
-            question.question,
-            e,
-            rule.name,
-          )
-        self.refused.add((question.id, answer))
+        logging.warning(
+          'Question %s, %r: %s It counts for nothing by the rule %r.',
+          question.id,
+          question.question,
+          e,
+          rule.name,
+        )
       else:
         kept.append(answer)
     return tuple(kept)

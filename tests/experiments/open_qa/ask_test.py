@@ -147,27 +147,6 @@ def test_questions_as_they_are_typed(run, answerer, found, monkeypatch):
   assert run(opened=answerer) == ''
 
 
-@pytest.mark.parametrize('error', [KeyboardInterrupt, EOFError])
-def test_typing_ends_cleanly(error):
-  lines = iter(['Rome?'])
-
-  def read(prompt):
-    for line in lines:
-      return line
-    raise error
-
-  assert list(ask.typed(read)) == ['Rome?']
-
-
-def test_an_interrupted_answer_ends_cleanly(answerer, monkeypatch, capsys):
-  def interrupted(*arguments):
-    raise KeyboardInterrupt
-
-  monkeypatch.setattr(type(answerer), 'answer', interrupted)
-  ask.converse(answerer, ['Rome?'], 1)
-  assert capsys.readouterr().out == '\n'
-
-
 def test_files_in_and_out(made, run, answerer, tmp_path):
   texts = [f'The mill {i} stood in?' for i in range(3)]
   plain, lines = tmp_path / 'asked.txt', tmp_path / 'asked.jsonl'
@@ -223,14 +202,6 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
     run(workdir=tmp_path, question=['Who?'])
   with pytest.raises(ValueError, match='Question 1 is empty'):
     answerer.answer(['Who?', ''])
-
-
-def test_the_command_names_what_trains_a_model(tmp_path):
-  done = _command(tmp_path, '--workdir=runs/qa')
-  assert done.returncode == 1
-  [line] = done.stderr.splitlines()
-  assert line.startswith('error: runs/qa: no trained model here')
-  assert 'configs/open_qa_reader.py' in line and '--packaged' in line
 
 
 @pytest.mark.slow

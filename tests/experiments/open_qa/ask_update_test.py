@@ -89,17 +89,6 @@ def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
   assert best == kept
 
 
-def test_a_question_is_answered_by_the_only_document(made, tmp_path):
-  trained = trained_models.load(made.workdir, part='reader')
-  tokens = trained.data.blocks.tokens
-  everything = [tokens.document_id(i) for i in range(tokens.num_documents)]
-  realm_update.update_run(made.workdir, tmp_path / 'one', [NEW], everything)
-  [now] = trained_reader.open_reader(
-    made.workdir, str(tmp_path / 'one')
-  ).answer(ASKED)
-  assert now.text in NEW.text and now.beam.tolist() == [0]
-
-
 def test_words_find_a_new_document_and_nothing_is_embedded(
   by_words, embedded, tmp_path
 ):

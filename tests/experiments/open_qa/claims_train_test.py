@@ -19,10 +19,8 @@ from experiments.open_qa import (
 from realm_jax.serving import (
   answers,
   block_reader,
-  reader_configs,
   trained_models,
 )
-from retrieval.nn import sharding
 from retrieval.questions import claims as claims_lib
 from tests.experiments.realm import tiny_realm
 
@@ -96,24 +94,6 @@ def run(data, tmp_path_factory):
   config = _config(data)
   workdir = tmp_path_factory.mktemp('run')
   return config, workdir, *_train(config, workdir)
-
-
-def test_words_find_blocks_and_only_the_classifier_learns(data, tmp_path):
-  config = _config(data, 'bm25_test', num_steps=3, eval_batches=0)
-  state, metrics = _train(config, tmp_path)
-  key = jax.random.split(jax.random.key(config.seed))[0]
-  cfg = reader_configs.reader_config(
-    config, tiny_realm.data_of(config).tokenizer.vocab_size
-  )
-  start = qa_task.init_params(key, config=config, model=cfg)
-  start = sharding.unbox(start)
-  jax.tree.map(
-    np.testing.assert_array_equal, state.params['embedder'], start['embedder']
-  )
-  kernel = lambda params: np.asarray(params['classifier']['classes']['kernel'])  # noqa: E731
-  assert (kernel(state.params) != kernel(start)).any()
-  # The claims name their documents, which their words find.
-  assert any(row.get('beam_has_answer', 0) > 0 for row in metrics)
 
 
 def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from realm_jax.data import folder as realm_data
 from realm_jax.serving import beams
 from retrieval.nn import colbert_encoder, trained_encoders
 from retrieval.questions import questions as questions_lib
-from retrieval.search import late_interaction, rerank
+from retrieval.search import late_interaction
 from tests.experiments.open_qa import tiny_open_qa
 from tests.retrieval.text import tiny_blocks
 
@@ -100,13 +100,6 @@ def test_a_run_continues_bit_for_bit(run, data, tmp_path):
   shutil.rmtree(tmp_path / 'again' / 'checkpoints' / '15')
   again = _train(_config(data), data, tmp_path / 'again')
   jax.tree.map(np.testing.assert_array_equal, again.params, state.params)
-
-
-def test_a_run_is_loaded_as_a_reranker(run):
-  found = rerank.load(run[0])
-  assert isinstance(found, colbert_encoder.ColbertEncoder)
-  assert isinstance(found, rerank.TextScorer)
-  assert found.fingerprint == colbert_encoder.load(run[0]).fingerprint
 
 
 def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):

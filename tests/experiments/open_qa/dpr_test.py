@@ -139,18 +139,6 @@ def test_the_first_that_are_chosen():
   assert negatives.tolist() == [[4, 7], [5, -1], [9, 8]]
 
 
-def test_regular_expressions_are_searched_as_such(data, tmp_path):
-  question = data.questions[2]
-  pattern = questions_lib.Question(
-    'r', question.question, (r'1\d1\d\.',), 'regex'
-  )
-  found = _mine(data, tmp_path, questions=[question, pattern])
-  assert found.positives[0] == found.positives[1]
-  plain = questions_lib.Question('s', question.question, (r'1\d1\d\.',))
-  with pytest.raises(ValueError, match='none of 1 questions has an answer'):
-    _mine(data, tmp_path, questions=[plain])
-
-
 def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
   monkeypatch.setattr(mining, 'SHARD', 5)
   calls = []

@@ -149,21 +149,6 @@ def test_a_run_of_another_system_is_scored(made, run, tmp_path):
   assert _record(tmp_path)['retrievers'][0]['measures'] == own['measures']
 
 
-def test_the_scores_of_dense_are_those_of_the_search(made, sets):
-  trained = trained_models.load(made.workdir, part='reader')
-  kind = rankings.Kind(trained, 'dense', 4)
-  names = rankings.BlockNames(trained.data.blocks)
-  found = kind.rank(sets[0].questions, names, 5, lambda *_: None).run
-  index = trained.with_retriever('dense').as_realm().index
-  texts = [q.question for q in sets[0].questions]
-  ids = index.retrieve_texts(texts, 5, trained.data.tokenizer, trained.layout)
-  for question, row in zip(sets[0].questions, ids, strict=True):
-    blocks, scores = zip(*found[question.id], strict=True)
-    assert list(blocks) == names.of(row.tolist())
-    assert list(scores) == sorted(scores, reverse=True)
-    assert len({*scores}) > 1
-
-
 @pytest.mark.parametrize(
   ('number', 'values', 'message'),
   [

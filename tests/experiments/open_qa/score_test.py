@@ -33,6 +33,7 @@ def _run(*args):
   return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_command(tmp_path, references):
   path = _predictions(tmp_path / 'p.jsonl', 'a0!', 'A0', 'A2')
   done = _run(path, f'--dataset={references}', '--output')
@@ -46,6 +47,7 @@ def test_command(tmp_path, references):
   assert (report['dataset'], report['form']) == ('custom:test', 'predictions')
 
 
+@pytest.mark.slow
 def test_less_is_paired_over_the_questions(tmp_path, references):
   one = _predictions(tmp_path / 'one.jsonl', 'A0', 'x', 'A2', 'A3')
   two = _predictions(tmp_path / 'two.jsonl', 'A0', 'A1', 'x', 'x')
@@ -70,16 +72,6 @@ def test_less_is_paired_over_the_questions(tmp_path, references):
   dpr_json.write_results(other, results)
   done = _run(one, f'--dataset={references}', f'--less={other}')
   assert done.stderr.startswith(f'error: --less={other}: a file of retrieval')
-
-
-def test_bad_input_ends_in_one_line(tmp_path, references):
-  path = tmp_path / 'p.jsonl'
-  path.write_text('{"question": "other", "prediction": "x"}')
-  done = _run(path, f'--dataset={references}')
-  assert done.returncode == 1
-  line = f'error: {path}: 1 of 1 questions in the file are not'
-  assert done.stderr.startswith(line)
-  assert done.stderr.count('\n') == 1
 
 
 def test_retrieval(tmp_path, references, capsys):

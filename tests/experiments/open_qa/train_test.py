@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fine-tuning: repeats, resumes, runs on many devices; evaluated and scored."""
 
-import dataclasses
 import json
 import shutil
 
@@ -219,21 +218,3 @@ def test_bad_input_is_refused_in_one_line(data, run, tmp_path):
       tiny_open_qa.task(config, tmp_path)
   with pytest.raises(FileNotFoundError, match=tmp_path.name):
     trained_models.load(tmp_path, part='reader')
-
-
-@pytest.mark.parametrize(
-  ('name', 'value', 'message'),
-  [
-    ('train', (), 'questions.train is empty'),
-    ('dev', (), 'questions.dev is empty'),
-    ('dev', ('custom:dev=gone.jsonl',), 'gone.jsonl'),
-  ],
-)
-def test_questions_are_read_before_data_are_made(
-  data, tmp_path, name, value, message
-):
-  config = tiny_open_qa.get_config(data, **{f'questions.{name}': value})
-  config = dataclasses.replace(config, data_dir='')
-  with pytest.raises((ValueError, FileNotFoundError), match=message):
-    qa_task.train(config, str(tmp_path))
-  assert not list(tmp_path.iterdir())

@@ -5,7 +5,6 @@
 import dataclasses
 import json
 import pathlib
-import shutil
 import types
 
 from absl import flags
@@ -24,11 +23,9 @@ from realm_jax.serving import (
   trained_models,
 )
 from retrieval.index import index_versions, text_indices
-from retrieval.nn import colbert_encoder
 from retrieval.search import tfidf
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
-from tests.retrieval.search import tiny_encoder
 
 NEW = corpus.Document('new', 'Crown', 'The crown of Rome stood in the river.')
 CHANGED = corpus.Document('d3', 'Mill 3', 'The mill of 1066 was a crown.')
@@ -173,54 +170,6 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
     strict=True,
   ):
     np.testing.assert_array_equal(have, want)
-
-
-@pytest.fixture
-def with_colbert(before, tmp_path, monkeypatch):
-  """`before` with the indices of two settings, whose model is counted."""
-  for name in ('tokenizer', 'tokens', 'blocks'):
-    (tmp_path / name).symlink_to(before.root / name)
-  words = tiny_encoder.Words()
-  monkeypatch.setattr(colbert_encoder, 'load', lambda path: words)
-  trained = dataclasses.replace(
-    before.trained, data=realm_data.DataFolder(tmp_path)
-  )
-  sections = [
-    text_indices.ColbertConfig(model='run', num_centroids=32, shard_blocks=n)
-    for n in (20, 50)
-  ]
-  for section in sections:
-    _indices(trained.data, section).tokens()
-  words.encoded.clear()
-  return types.SimpleNamespace(trained=trained, sections=sections, words=words)
-
-
-def test_token_vectors_follow_the_corpus(with_colbert, tmp_path):
-  words, old = with_colbert.words, with_colbert.trained.data
-  updated = realm_update.update(
-    with_colbert.trained, None, tmp_path / 'new', [NEW, CHANGED], ['d5', 'd6']
-  )
-  data = updated.trained.data
-  titled = [f'{x.title}\n{x.text}' for x in (CHANGED, NEW)]
-  assert words.encoded == 2 * titled
-  reused = 2 * (data.blocks.num_blocks - 2)
-  assert updated.counts['blocks reused in colbert'] == reused
-  words.encoded.clear()
-  for section in with_colbert.sections:
-    before, after = (_indices(x, section).tokens() for x in (old, data))
-    np.testing.assert_array_equal(before.codec.levels, after.codec.levels)
-    ids, _ = after.search(titled, 1)
-    assert data.blocks.search_texts(ids[:, 0]) == titled
-  assert not words.encoded  # the indices are found whole
-  # An index of other blocks stays behind.
-  other = next(data.root.glob('colbert-*'))
-  shutil.copytree(other, old.root / other.name)
-  again = realm_update.update(
-    with_colbert.trained, None, tmp_path / 'again', delete=['d5']
-  )
-  reused = 2 * again.trained.data.blocks.num_blocks
-  assert again.counts['blocks reused in colbert'] == reused
-  assert not words.encoded
 
 
 def test_again_finds_what_stands(before, after, embedded):

@@ -173,16 +173,6 @@ def test_a_baseline_becomes_a_fid_or_its_closed_book_twin(root, tmp_path):
   assert writer.layout.num_neighbors == 1
 
 
-def test_bad_input_of_a_fid_is_one_line(root, tmp_path):
-  for fields, message in (
-    ({'qa.num_passages': 0}, "num_passages 0: .*'closed_book' reads"),
-    ({'qa.cross_layers': (2, 5)}, r'config.qa.cross_layers .*no layers \[5\]'),
-  ):
-    with pytest.raises(ValueError, match=message) as error:
-      retro_qa_task.train(_fid_config(root, **fields), str(tmp_path))
-    assert '\n' not in str(error.value)
-
-
 def _leaves(tree):
   if not isinstance(tree, dict):
     return [np.asarray(tree)]

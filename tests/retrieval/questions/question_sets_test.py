@@ -110,17 +110,6 @@ def test_official_counts():
   }
 
 
-def test_kind_is_the_sets(tmp_path):
-  """Patterns in JSON lines, as in ORQA's own files, are patterns."""
-  path = _jsonl(tmp_path / 'a.jsonl', _QUESTIONS)
-  trec = _load(f'curatedtrec:test={path}')
-  assert {q.kind for q in trec.questions} == {'regex'} == {trec.kind}
-  assert trec.match_rules == ('regex',)
-  nq = _load(f'nq_open:test={path}')
-  assert {q.kind for q in nq.questions} == {'string'} == {nq.kind}
-  assert nq.match_rules == ('substring', 'dpr')
-
-
 def test_score_is_the_sets_own(tmp_path):
   path = tmp_path / 'a.jsonl'
   path.write_text(json.dumps({'question': 'q', 'answer': ['Caf\u00e9.*']}))
