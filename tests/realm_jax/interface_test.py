@@ -29,10 +29,8 @@ assert repr(answers).startswith('Who discovered penicillin? Alexander Fleming ('
 best = found.answers[0]
 print(best.text, best.title, best.document, 0 < best.share <= 1)
 assert '<mark>Alexander Fleming</mark>' in found._repr_html_()
-try:
-  reader.answer('Who?', retriever='dense')
-except FileNotFoundError as error:
-  print(error)
+[found] = reader.answer('Who?', retriever='dense')
+assert found.answers
 """
 
 
@@ -56,7 +54,5 @@ def test_it_answers_without_the_embedder_package(tmp_path):
     timeout=200,
   )
   assert done.returncode == 0, done.stderr
-  answer, error = done.stdout.splitlines()
-  assert answer == 'Alexander Fleming Penicillin p True'
-  assert 'all-MiniLM-L6-v2 is not installed' in error
+  assert done.stdout == 'Alexander Fleming Penicillin p True\n'
   assert list((tmp_path / 'cache' / 'realm_jax').iterdir())
