@@ -44,7 +44,7 @@ from realm_jax.checkpoints import (
   convert as checkpoint_convert,
   names as checkpoint_names,
 )
-from realm_jax.serving import index_builder, index_folders
+from realm_jax.serving import index_builder
 from retrieval.index import index_versions, snapshots
 from retrieval.nn import bert_checkpoint
 from retrieval.store import checkpoints, locks, safetensors_files
@@ -188,7 +188,7 @@ def convert(
         blocks,
         block_params,
         step=block_step,
-        root=pathlib.Path(workdir) / index_folders.INDEX,
+        root=pathlib.Path(workdir) / index_builder.INDEX,
         config=config,
       )
     elif found.vectors is not None:

@@ -12,7 +12,6 @@ last step; a killed one continues at the first missing shard when run again.
 """
 
 from experiments.engine import command
-from realm_jax.serving import index_folders
 
 if __name__ == '__main__':
-  command.main('refresh_worker', writes=index_folders.INDEX)
+  command.main('refresh_worker', writes='index')

@@ -108,12 +108,12 @@ def build(
   *,
   ignore_others: bool = False,
 ) -> _T:
-  """Fill a dataclass and those that are its fields from a section of a config.
+  """Build a dataclass and its nested dataclasses from a section of a config.
 
   Args:
-    section: values of fields; those that are dataclasses are sections.
+    section: values by field; a nested dataclass has a section of its own.
     name: of the section, such as 'config.optimizer'.
-    ignore_others: whether the section may have values of no field of `cls`.
+    ignore_others: whether values that belong to no field are ignored.
 
   Raises:
     ValueError: naming the field in full, for a value that does not fit; for

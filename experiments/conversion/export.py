@@ -19,7 +19,6 @@ from realm_jax.checkpoints import (
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
   index_builder,
-  index_folders,
   model_configs,
   reader_configs,
 )
@@ -88,7 +87,7 @@ def _find_version(
   from the block embedder.
   """
   folder = index_versions.VersionFolder(
-    pathlib.Path(workdir) / index_folders.INDEX
+    pathlib.Path(workdir) / index_builder.INDEX
   )
   if name:
     return folder.open(name) if name in folder.names() else None

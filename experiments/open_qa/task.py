@@ -19,7 +19,6 @@ from realm_jax.objectives import claims, reader_losses
 from realm_jax.serving import (
   beams,
   index_builder,
-  index_folders,
   model_configs,
   packaged,
   reader_configs,
@@ -86,7 +85,7 @@ def kept_embedder(config: Config, model: nn_config.RealmConfig) -> dict | None:
   theirs = model_configs.of_saved(saved)
   if not saved.index_version or getattr(theirs, 'train_blocks', True):
     return None
-  folder = index_folders.index_folder(run) / saved.index_version
+  folder = index_builder.index_folder(run) / saved.index_version
   logging.info('The index stays that of %s.', folder)
   params = index_versions.read_snapshot(folder)
   return initialize.start_embedders(params, model)[0]

@@ -9,8 +9,8 @@ Documents of --documents (JSON lines, their fields as config.corpus names them)
 replace documents of the same id, or are added at the end; --delete, which may repeat,
 removes documents. DATA becomes a data folder of its own, with an index of the same
 parameters in DATA/index: only blocks whose title or text is new are embedded (none,
-where --workdir retrieves by BM25), and analysed where the old data have BM25, TF-IDF or
-ColBERT, which keeps its centroids.
+where --workdir retrieves by BM25), for ColBERT too, which keeps its centroids. BM25 and
+TF-IDF are built where the old data have them.
 The old data stay as they are; --config.data_dir=DATA changes the new data again, and
 makes experiments.ask, or any other command, search them. Salient spans, which
 only training and evaluation need, are found by
@@ -30,11 +30,10 @@ from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
   index_builder,
-  index_folders,
   serving,
   trained_models,
 )
-from retrieval.index import reuse, text_indices
+from retrieval.index import reuse, snapshots, text_indices
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -74,7 +73,7 @@ def update(
   ) as (root, counts):
     data = _prepare(root, old, trained.config.tokens.num_processes)
     new = dataclasses.replace(
-      trained, data=data, index_folder=root / index_folders.INDEX
+      trained, data=data, index_folder=root / index_builder.INDEX
     )
     built = None
     if index is not None:
@@ -139,20 +138,25 @@ def _build_index(
     params,
     batch_tokens=builder.batch_tokens,
   )
-  reused = reuse.ReusedBlocks(embed, blocks, params, old_blocks, index.version)
+  made_of = {
+    'blocks': old_blocks.fingerprint,
+    'params': snapshots.fingerprint(params),
+  }
+  vectors = index.version.open_vectors()
+  known = reuse.KnownVectors(old_blocks, vectors, made_of)
   with progress.bar('new index', 'blocks') as shown:
     builder.folder.build(
       trained.step,
       params,
       blocks,
-      reused,
+      lambda ids, done: known.fill(blocks, ids, embed, done),
       builder.index,
       dtype=builder.vectors_dtype,
       progress=shown,
     )
   return {
-    'blocks reused': reused.num_reused,
-    'blocks embedded': reused.num_embedded,
+    'blocks reused': known.num_reused,
+    'blocks embedded': known.num_embedded,
   }
 
 

@@ -32,7 +32,7 @@ from absl import logging
 import numpy as np
 
 from experiments.engine import failures
-from experiments.realm import background_builders
+from experiments.realm import refresh_worker
 from realm_jax.serving import index_builder, serving
 from retrieval import settings
 from retrieval.index import index_versions
@@ -134,7 +134,7 @@ class Refresher:
         continue exactly.
     """
     asynchronous = self.config.schedule == 'async'
-    background_builders.forget_later(self._folder, step, asynchronous)
+    refresh_worker.forget_later(self._folder, step, asynchronous)
     if saved and not self._folder.is_whole(saved):
       saved = self._recover(step, saved)
     self._last_snapshot = step
@@ -148,10 +148,10 @@ class Refresher:
   def _recover(self, step: int, saved: str) -> str:
     """Build a damaged version again from its parameters; return its name.
 
-    Where they are gone, too, the newest whole version takes its place, or ''.
+    Where they are damaged, too, the newest whole version takes its place, or ''.
     """
     try:
-      params = self._folder.recover_params(saved, self._builder.blocks)
+      params = index_versions.read_snapshot(self._folder.root / saved)
     except (OSError, ValueError) as error:
       if self.config.schedule != 'async':
         raise FileNotFoundError(
@@ -164,7 +164,7 @@ class Refresher:
       )
       names = reversed(self._folder.names())
       return next(filter(self._folder.is_whole, names), '')
-    background_builders.wait_for_all('recover')
+    refresh_worker.wait_for_all('recover')
     return self._build(index_versions.step_of(saved), params)
 
   def _period(self, batch_index: int) -> int:
@@ -176,7 +176,7 @@ class Refresher:
   def _build(self, step: int, params: Any) -> str:
     taken = index_builder.snapshot(params)
     return self._apart.submit(
-      background_builders.build, self._builder, step, taken
+      refresh_worker.build, self._builder, step, taken
     ).result()
 
   def _serve(self, period: int, name: str) -> None:
@@ -308,11 +308,9 @@ class Refresher:
 
 def _make_background(
   config, builder, start_builder
-) -> background_builders.NoBuilder:
+) -> refresh_worker.NoBuilder:
   if config.schedule != 'async' or config.builder == 'external':
-    return background_builders.NoBuilder()
+    return refresh_worker.NoBuilder()
   if config.builder in ('thread', 'ray'):
-    return background_builders.ThreadBuilder(builder)
-  if start_builder is None:
-    raise ValueError("refresh.builder='process' needs a way to start one.")
-  return background_builders.ProcessBuilder(builder.folder.root, start_builder)
+    return refresh_worker.ThreadBuilder(builder)
+  return refresh_worker.ProcessBuilder(builder.folder.root, start_builder)

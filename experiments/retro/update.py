@@ -6,14 +6,15 @@
     --documents=changes.jsonl --delete=ID --output=DATA
 
 Documents of --documents (JSON lines with the fields of config.corpus) replace those
-of the same id, or are added at the end, even where their id would be held out;
---delete, which may repeat, removes documents. DATA becomes a data folder of its own
-with indices of its own: only chunks with new text are embedded, and, where the old
-data have BM25, TF-IDF or ColBERT, analysed for these (ColBERT keeps its centroids). The
-first search by topics fits them. The old data stay unchanged; with
---config.data_dir=DATA any command retrieves from the new data. Evaluation also needs
-the neighbors of the held-out documents: experiments.prepare with
---config.data_dir=DATA and --config.prepare.stages=vectors,neighbors finds them.
+of the same id, or are added at the end; --delete, which may repeat, removes
+documents. Given documents go into the datastore even where their id would be held
+out. DATA becomes a data folder of its own with indices of its own: only chunks with new
+text are embedded, for ColBERT too, which keeps its centroids. BM25 and TF-IDF are built
+where the old data have them; the first search by topics fits them. The old data stay
+unchanged; with --config.data_dir=DATA any command retrieves from the new data.
+Evaluation also needs the neighbors of the held-out documents:
+experiments.prepare with --config.data_dir=DATA and
+--config.prepare.stages=vectors,neighbors finds them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,15 +61,20 @@ def change(
     counts |= {f'chunks reused in {kind}': n for kind, n in copied.items()}
     if not old.path('vectors-train').exists():
       return counts
-    made = old.datastore.vectors('train')
     embedder = datastore_lib.load_embedder(config.embedder)
-    embedder = reuse.ReusedTexts(embedder, old.chunks('train'), made)
+    chunks, had = old.chunks('train'), old.datastore.vectors('train')
+    made_of = {
+      'passages': chunks.fingerprint,
+      'embedder': embedder.fingerprint,
+    }
+    known = reuse.KnownVectors(chunks, had, made_of)
     with progress.bar('vectors', 'chunks') as shown:
       vectors = vectors_lib.build_vector_store(
         data.path('vectors-train'),
         data.chunks('train'),
         embedder,
-        dtype=made.fields['dtype'],
+        dtype=had.fields['dtype'],
+        known=known,
         progress=shown,
       )
     index_lib.build_index(
@@ -78,8 +84,8 @@ def change(
       config.index,
     )
     return counts | {
-      'chunks reused': embedder.num_reused,
-      'chunks embedded': embedder.num_embedded,
+      'chunks reused': known.num_reused,
+      'chunks embedded': known.num_embedded,
     }
 
 

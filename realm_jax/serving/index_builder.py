@@ -14,16 +14,18 @@ import pathlib
 import time
 from typing import Any
 
+from absl import logging
 import jax
 import numpy as np
 
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
-from realm_jax.serving import index_folders, model_configs, packaged, serving
+from realm_jax.serving import model_configs, packaged, serving
 from retrieval.index import index_config, index_versions
-from retrieval.store import executors, store
+from retrieval.store import checkpoints, executors, manifests, store
 from retrieval.text import blocks as blocks_lib
 
+INDEX = 'index'  # folder of a run's versions, in its workdir
 _WAIT_SEC = 1.0
 _FAILURES = 'failures'
 
@@ -43,9 +45,9 @@ class Builder:
   devices: tuple[jax.Device, ...] | None = None
   # where blocks are embedded; None is this process
   executor: executors.Executor | None = None
-  # folders of other runs' versions. The first version of `folder` is taken over
-  # from a source that has its vectors.
-  sources: tuple[pathlib.Path, ...] = ()
+  # folder of another run's versions. The first version of `folder` is taken over
+  # from there, if it has its vectors.
+  source: pathlib.Path | None = None
 
   def build(
     self,
@@ -61,12 +63,12 @@ class Builder:
       ValueError: for vectors that are not finite.
     """
     # Later versions have newer parameters.
-    for source in self.sources if not self.folder.names() else ():
+    if self.source and not self.folder.names():
       name = self.folder.adopt(
         step,
         params,
         self.blocks,
-        source,
+        self.source,
         self.index,
         part=serving.block_embedder_params,
       )
@@ -112,6 +114,16 @@ class Builder:
     )
 
 
+def index_folder(
+  workdir: str | os.PathLike, data_dir: str = ''
+) -> pathlib.Path:
+  """Return the index folder: beside updated data, else the run's."""
+  beside = pathlib.Path(data_dir) / INDEX
+  if data_dir and beside.is_dir():
+    return beside
+  return pathlib.Path(workdir) / INDEX
+
+
 def make_builder(
   config: model_configs.RunConfig,
   data: data_folder.DataFolder,
@@ -128,29 +140,64 @@ def make_builder(
   """
   start = config.embedder_from or getattr(config, 'realm_from', '')
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)
+  if executor is None and jax.process_count() > 1:
+    executor = executors.Share(jax.process_index(), jax.process_count())
   return Builder(
     model=model,
     layout=data.layout(config),
     blocks=data.blocks,
-    folder=index_versions.VersionFolder(index_folders.index_folder(workdir)),
+    folder=index_versions.VersionFolder(index_folder(workdir)),
     index=config.index,
     batch_tokens=config.vectors.batch_tokens,
     vectors_dtype=config.vectors.dtype,
     devices=devices or None,
-    executor=executor or _share(),
-    sources=index_folders.to_take_over(
-      start,
-      model,
-      lambda saved: model_configs.realm_config(
-        model_configs.of_saved(saved), data.tokenizer.vocab_size
-      ),
-    ),
+    executor=executor,
+    source=_to_take_over(start, model, data.tokenizer.vocab_size),
   )
 
 
-def _share() -> executors.Executor | None:
-  count = jax.process_count()
-  return executors.Share(jax.process_index(), count) if count > 1 else None
+def _to_take_over(
+  start: str, model: config_lib.RealmConfig, vocab_size: int
+) -> pathlib.Path | None:
+  """Return the folder whose index a new run may take over, if there is one.
+
+  Equal parameters make equal vectors only under equal settings of the model.
+
+  Args:
+    start: workdir of the run that gives the embedder, or ''.
+  """
+  folder = pathlib.Path(start) / INDEX
+  if not start or not folder.is_dir():
+    return None
+  try:
+    saved = model_configs.of_saved(checkpoints.find(start))
+    theirs = model_configs.realm_config(saved, vocab_size)
+  except (FileNotFoundError, ValueError, TypeError, AttributeError) as e:
+    logging.warning('%s: no index is taken over from there (%s).', folder, e)
+    return None
+  here, there = _vector_settings(model), _vector_settings(theirs)
+  if here == there:
+    return folder
+  logging.warning(
+    '%s: its vectors are not taken over, they were computed with other '
+    'settings (%s).',
+    folder,
+    manifests.difference(here, there),
+  )
+  return None
+
+
+def _vector_settings(config: config_lib.RealmConfig) -> dict[str, Any]:
+  """Settings that change the vectors but no parameter's shape."""
+  bert = config.embedder
+  return {
+    'embedder.num_heads': bert.num_heads,
+    'embedder.activation': bert.activation,
+    'embedder.layer_norm_eps': bert.layer_norm_eps,
+    'embedder.dtype': str(bert.dtype),
+    'model.pooling': config.pooling,
+    'model.projection_norm_eps': config.projection_norm_eps,
+  }
 
 
 def snapshot(params: Any) -> dict:

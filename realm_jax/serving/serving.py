@@ -68,10 +68,7 @@ class BlockEmbedder:
     batch_tokens: int = 0,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """Place the parameters of `embedder_params`.
-
-    batch_tokens = 0 goes by device; devices = None is all local devices.
-    """
+    """Place parameters; 0 tokens go by device, None is all local devices."""
     self._config, self._layout, self._blocks = config, layout, blocks
     self._batch_tokens = batch_tokens
     self._encoder = batch_encoder.BatchEncoder(
@@ -88,10 +85,6 @@ class BlockEmbedder:
     params = jax.tree.map(np.asarray, self._encoder.params)
     make = functools.partial(BlockEmbedder, batch_tokens=self._batch_tokens)
     return make, (self._config, self._layout, self._blocks, params)
-
-  def load(self, params: Any) -> None:
-    """Replace the parameters."""
-    self._encoder.load(params)
 
   def __call__(
     self,

@@ -17,7 +17,6 @@ from realm_jax.serving import (
   block_reader,
   explain as explain_lib,
   index_builder,
-  index_folders,
   model_configs,
   packaged as packaged_lib,
   reader_configs,
@@ -259,14 +258,14 @@ def load(
   if part == 'realm' and blocks is not None:
     params |= blocks
   data = data_folder.open_saved(saved, workdir, data_dir)
-  index_folder = index_folders.index_folder(workdir, data_dir)
+  index_folder = index_builder.index_folder(workdir, data_dir)
   config = model_configs.of_saved(saved)
   found = of_params(config, data, params, saved.step, index_folder)
   if isinstance(found, TrainedRealm):
     return found
   step = 0
   if saved.index_version:
-    folder = index_folders.index_folder(workdir) / saved.index_version
+    folder = index_builder.index_folder(workdir) / saved.index_version
     blocks = index_versions.read_snapshot(folder)
     step = index_versions.step_of(saved.index_version)
   if blocks is not None:

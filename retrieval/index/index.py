@@ -19,6 +19,7 @@ from absl import logging
 
 from retrieval import searchers
 from retrieval.index import index_config
+from retrieval.searchers import base
 from retrieval.store import (
   checksums,
   drafts,
@@ -72,75 +73,77 @@ def build_index(
   path = pathlib.Path(path)
   fields = _fields(path, vectors, vectors_fingerprint, config)
   with contextlib.ExitStack() as stack:
-    if (
-      config.is_sharded and not path.exists()
-    ):  # shards are written into one draft
+    if config.shards > 1 and not path.exists():  # one draft holds the shards
       path.parent.mkdir(parents=True, exist_ok=True)
       stack.enter_context(locks.hold(path.with_name(f'.{path.name}.lock')))
     drafts.remove_dead(path.parent, recursive=False)
     if not path.exists():
       _build(path, vectors, fields, config, queries, accept, executor)
-  return _reuse(path, fields, config, vectors, queries)
+  have = _read_manifest(path)['fields']
+  if have != fields:
+    raise ValueError(
+      f'{path}: this folder holds another index '
+      f'({manifests.difference(fields, have)}); choose another folder or '
+      'remove it.'
+    )
+  index = open_index(path, cluster='', shards_in_memory=config.shards_in_memory)
+  recall = index.report.get(f'recall@{config.recall_at}', 1.0)
+  if recall < config.recall_floor:
+    raise ValueError(
+      f'{path}: recall@{config.recall_at} of the published index is {recall}, '
+      f'below index.recall_floor={config.recall_floor}; remove it and build it '
+      'again with other settings.'
+    )
+  return index
 
 
 def _build(path, vectors, fields, config, queries, accept, executor) -> None:
   """Publish an index, unless another process does so first."""
   from retrieval.index import sharded_index
+  from retrieval.searchers import recall_check
 
-  kind = fields['searcher']
-  logging.info('Building: %s over %d vectors.', kind, int(vectors.shape[0]))
+  logging.info(
+    'Building: %s over %d vectors.', fields['searcher'], vectors.shape[0]
+  )
   start = time.monotonic()
-  if config.is_sharded:
+  if config.shards > 1:
     searcher = sharded_index.build(
       path, vectors, fields, config.shards_in_memory, executor
     )
     exact = searchers.exact_of(searcher, vectors)
   else:
     searcher = exact = searchers.ExactSearcher(vectors, config.metric)
-    if kind == 'scann':
+    if fields['searcher'] == 'scann':
       settings = searchers.ScannConfig(**config.scann)
       searcher = searchers.ScannSearcher.build(vectors, config.metric, settings)
   build_sec = time.monotonic() - start
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
-  report = _measure(
-    searcher, exact, vectors, config, queries, config.recall_floor
+  check = recall_check.RecallCheck.of(
+    vectors, queries, config.num_queries, config.recall_at
   )
+  report = recall_check.measure(searcher, exact, check, config.recall_floor)
   if accept:
     report |= accept(searcher)
   report['build_sec'] = round(build_sec, 3)
   draft = drafts.beside(path)
   draft.mkdir(parents=True)
   try:
-    _write(draft, searcher, fields, report)
+    _write(draft, searcher, vectors, fields, report)
     store.publish_folder(draft, path)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
-  if config.is_sharded:
+  if config.shards > 1:
     shutil.rmtree(sharded_index.building(path, fields), ignore_errors=True)
   logging.info('Published %s: %s.', path, report)
 
 
-def _measure(
-  searcher, exact, vectors, config: IndexConfig, queries, floor: float
-) -> dict[str, Any]:
-  """Return the agreement of a searcher with an exact one over the same vectors."""
-  from retrieval.searchers import recall_check
-
-  count, k = config.num_queries, config.recall_at
-  if queries is None or not len(queries):
-    check = recall_check.RecallCheck.of_rows(vectors, count, k)
-  else:
-    check = recall_check.RecallCheck.of_queries(queries, count, k)
-  return recall_check.measure(searcher, exact, check, floor)
-
-
-def _write(draft: pathlib.Path, searcher, fields, report) -> None:
+def _write(draft: pathlib.Path, searcher, vectors, fields, report) -> None:
   searcher.save(draft)
   files = sorted(x for x in draft.rglob('*') if x.is_file())
-  size = sum(x.stat().st_size for x in files)
-  # The vectors may be in another folder.
-  size = max(size, getattr(searcher, 'num_bytes', 0))
-  report['bytes_per_vector'] = round(size / max(searcher.num_vectors, 1), 1)
+  size = sum(x.stat().st_size for x in files) / searcher.num_vectors
+  if 'store' in base.read_fields(draft):  # the vectors are in another folder
+    size += vectors.dtype.itemsize * searcher.dimension
+  report['bytes_per_vector'] = round(size, 1)
   manifest = {
     'fields': fields,
     'files': {str(x.relative_to(draft)): checksums.of_file(x) for x in files},
@@ -193,25 +196,6 @@ def check_vectors(index: Index, vectors: store.Store) -> None:
     )
 
 
-def suits(
-  path: str | os.PathLike,
-  vectors,
-  vectors_fingerprint: str,
-  config: IndexConfig,
-) -> bool:
-  """Return whether `build_index` with these arguments would accept an index.
-
-  The vectors are not read.
-
-  Raises:
-    ValueError: when it is damaged, or for bad settings.
-  """
-  manifest = _read_manifest(pathlib.Path(path))
-  wanted = _fields(path, vectors, vectors_fingerprint, config)
-  recall = manifest['report'].get(f'recall@{config.recall_at}', 1.0)
-  return manifest['fields'] == wanted and recall >= config.recall_floor
-
-
 def _fields(
   path: str | os.PathLike,
   vectors,
@@ -235,47 +219,10 @@ def _fields(
 
 
 def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
-  file = path / MANIFEST
-  manifest = manifests.read_json(
-    file, f'{path}: no index here ({MANIFEST} is missing); build it first.'
+  return manifests.read_json(
+    path / MANIFEST,
+    f'{path}: no index here ({MANIFEST} is missing); build it first.',
   )
-  parts = [manifest.get(name) for name in ('fields', 'files', 'report')]
-  if not all(isinstance(part, dict) for part in parts):
-    raise ValueError(f'{file}: damaged, without fields, files or report.')
-  return manifest
-
-
-def _reuse(
-  path: pathlib.Path,
-  fields: dict[str, Any],
-  config: IndexConfig,
-  vectors,
-  queries: sharded_array.Rows | None,
-) -> Index:
-  have = _read_manifest(path)['fields']
-  if have != fields:
-    raise ValueError(
-      f'{path}: this folder holds another index '
-      f'({manifests.difference(fields, have)}); choose another folder or '
-      'remove it.'
-    )
-  held = config.shards_in_memory
-  index = open_index(path, cluster='', shards_in_memory=held)
-  measured = f'recall@{config.recall_at}'
-  if measured not in index.report:
-    logging.info('%s: %s was not measured yet; measuring.', path, measured)
-    exact = searchers.exact_of(index.searcher, vectors)
-    found = _measure(index.searcher, exact, vectors, config, queries, 0.0)
-    report = index.report | {measured: found[measured]}
-    index = dataclasses.replace(index, report=report)
-  recall = index.report[measured]
-  if recall < config.recall_floor:
-    raise ValueError(
-      f'{path}: {measured} of the published index is '
-      f'{recall}, below index.recall_floor={config.recall_floor}; remove it '
-      'and build it again with other settings.'
-    )
-  return index
 
 
 def _choose(config: IndexConfig, num_rows: int) -> str:

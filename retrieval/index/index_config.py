@@ -34,8 +34,3 @@ class IndexConfig:
       from retrieval import searchers
 
       settings.build(searchers.ScannConfig, self.scann, 'scann')
-
-  @property
-  def is_sharded(self) -> bool:
-    """Whether the index is saved as shards."""
-    return self.shards > 1

@@ -2,15 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Indexes of a trained retriever: one immutable folder for each version.
 
-Guu et al. 2020, section 3.3. A version indexes all blocks with one snapshot of the
-embedder. Its folder <root>/<step>-<hash>/ holds version.json (step, fingerprints of
-parameters and blocks), embedder.safetensors (the snapshot, which embeds queries,
-too), vectors/ and index/. A builder writes shard by shard into .building-<version>/,
-under a lock that ends with its process, and renames the whole folder. The next
-builder continues the draft of a killed one.
-
-A reader holds a lease: a shared lock on a file, which the system releases when
-the reader dies. A version without a lease can be removed.
+Guu et al. 2020, section 3.3. The folder <root>/<step>-<hash>/ holds version.json
+(step, fingerprints of parameters and blocks), embedder.safetensors (the snapshot of
+the embedder, which embeds queries, too), vectors/ and index/. A builder writes shard by
+shard into .building-<version>/, under the lock of all builders of the root, and renames
+the whole folder. The next builder continues the draft of a killed one. A reader
+holds a shared lock on the version's file `lease`: versions that are read are not removed.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -41,8 +38,8 @@ from retrieval.text import blocks as blocks_lib
 VECTORS_KIND = 'block_vectors'
 _PARAMS = 'embedder.safetensors'
 _MANIFEST = 'version.json'
-_FIELDS = {'name', 'step', 'params', 'blocks', 'embedder', 'index'}
-_BUILDING = '.building-'  # prefix of drafts and, with .lock, of their locks
+_LEASE = 'lease'
+_BUILDING = '.building-'  # prefix of drafts
 _NAME = re.compile(r'\d{10}-.{12}\Z')  # of a version's folder
 
 # (ids of blocks [n], progress) -> vectors [n, d] float32
@@ -81,12 +78,16 @@ class Version:
     """The snapshot of the embedder: a tree of numpy arrays."""
     return read_snapshot(self.path)
 
+  def open_vectors(self) -> store.Store:
+    """Open the store of the vectors; ValueError for one of another index."""
+    found = store.Store.open(self.path / 'vectors', VECTORS_KIND)
+    index_lib.check_vectors(self.index, found)
+    return found
+
   @property
   def vectors(self):
     """Memory-mapped vectors of all blocks: [num_blocks, d]."""
-    found = store.Store.open(self.path / 'vectors', VECTORS_KIND)
-    index_lib.check_vectors(self.index, found)
-    return found.array('vectors')
+    return self.open_vectors().array('vectors')
 
   def close(self) -> None:
     """Release the lease, so that the version can be removed."""
@@ -94,34 +95,18 @@ class Version:
 
 
 def read_snapshot(version: pathlib.Path) -> dict:
-  """Read the embedder's parameters from the folder of a published version.
-
-  Raises:
-    FileNotFoundError: when there is no such version.
-    ValueError: when it is damaged.
-  """
-  file = version / _PARAMS
-  if not file.is_file():
-    raise FileNotFoundError(f'{version}: no such index version.')
-  again = f'remove {version} and refresh the index'
-  checksum = read_manifest(version)['embedder']
+  """Read the embedder's parameters from a version's folder; refuse damage."""
+  checksum = _read_manifest(version)['embedder']
+  file, again = version / _PARAMS, f'remove {version} and refresh the index'
   checksums.check(file, checksum, again)
   return snapshots.read(file)
 
 
-def read_manifest(path: pathlib.Path) -> Mapping[str, Any]:
-  """Read a version's step and the fingerprints of its parameters, blocks and index.
-
-  Raises:
-    ValueError: when it is damaged.
-  """
-  file = path / _MANIFEST
-  manifest = manifests.read_json(
-    file, f'{path}: no index version here ({_MANIFEST} is missing).'
+def _read_manifest(path: pathlib.Path) -> Mapping[str, Any]:
+  return manifests.read_json(
+    path / _MANIFEST,
+    f'{path}: no index version here ({_MANIFEST} is missing).',
   )
-  if missing := _FIELDS - set(manifest):
-    raise ValueError(f'{file}: not a version, without {sorted(missing)}.')
-  return manifest
 
 
 class VersionFolder:
@@ -132,20 +117,15 @@ class VersionFolder:
 
   def names(self) -> list[str]:
     """Return the names of the published versions, oldest first."""
-    found = self.root.glob('[0-9]*-*/')
+    found = self.root.glob('*/')
     return sorted(x.name for x in found if _NAME.match(x.name))
 
   def latest(self, at_most: int | None = None) -> str:
-    """Return the version of the newest parameters, or ''.
-
-    Args:
-      at_most: largest step that counts. A continued run has yet to reach the
-        later steps of the killed run before it.
-    """
-    names = self.names()
+    """Return the version of the newest parameters, of a step at most, or ''."""
+    names = [''] + self.names()
     if at_most is not None:
-      names = [name for name in names if step_of(name) <= at_most]
-    return names[-1] if names else ''
+      names = [name for name in names if not name or step_of(name) <= at_most]
+    return names[-1]
 
   def build(
     self,
@@ -163,8 +143,7 @@ class VersionFolder:
 
     Args:
       params: the embedder's parameters, a tree of host arrays.
-      config: index settings; the metric is the inner product.
-      dtype: of the vectors on disk: float32, bfloat16 or float16.
+      dtype: of the vectors on disk.
       executor: where blocks are embedded and shards of the index built; None is
         this process. Of processes with an `executors.Share` each, the first one
         builds the index and publishes the version.
@@ -180,14 +159,16 @@ class VersionFolder:
       return name
     together = isinstance(executor, executors.Share)
     follows = together and not executor.leads
-    with self._draft(name, shared=together) as draft:
+    with self._building(shared=together):
       if (self.root / name).is_dir():
         if follows:
           return None
         if self.is_whole(name):  # another builder was first
           return name
         self._discard(name)
+      draft = self._draft(name)
       draft.mkdir(exist_ok=True)
+      rows = blocks.store.rows('document')
       vectors = shards.build_store(
         draft / 'vectors',
         VECTORS_KIND,
@@ -195,7 +176,7 @@ class VersionFolder:
           'blocks': blocks.fingerprint,
           'params': snapshots.fingerprint(params),
         },
-        rows := blocks.store.rows('document'),
+        rows,
         functools.partial(_embed_shard, embed, dtype, np.cumsum([0, *rows])),
         executor=executor,
         progress=progress,
@@ -209,7 +190,7 @@ class VersionFolder:
         config,
         executor=executor,
       )
-      seal(draft, step, params, blocks)
+      _seal(draft, step, params, blocks)
       store.publish_folder(draft, self.root / name)
     return name
 
@@ -220,55 +201,50 @@ class VersionFolder:
     blocks: blocks_lib.BlockStore,
     source: str | os.PathLike,
     config: index_lib.IndexConfig,
-    *,
-    part: Callable[[Mapping[str, Any]], Any] | None = None,
+    part: Callable[[Mapping[str, Any]], Any] = lambda params: params,
   ) -> str | None:
     """Publish the vectors of another folder's version here; embed nothing.
 
-    Links the files, or copies them where links fail. Builds a new index of the
-    vectors where `config` asks for another one.
+    The files are links, or copies. The vectors get a new index where `config` asks
+    for another one.
 
     Args:
-      params: the embedder's parameters, a tree of host arrays.
       source: folder of versions, perhaps this one.
-      part: parameters -> parameters that embed blocks; None is all of them.
+      part: parameters -> parameters that embed blocks.
 
     Returns:
-      The version's name, or None where `source` has no version of these
-      parameters and blocks.
+      The version's name, or None where `source` has no vectors of these parameters
+      and blocks.
     """
     name = version_name(step, params, blocks)
+    wanted = snapshots.fingerprint(part(params))
     others = VersionFolder(source)
     for found in reversed(others.names()):
       with contextlib.suppress(BlockingIOError), others.held(found) as path:
-        same = _has_vectors_of(path, params, blocks, part)
-        if not same or not others.is_whole(found):
+        if not _is_of(path, wanted, blocks, part) or not others.is_whole(found):
           continue
-        with self._draft(name) as draft:
+        with self._building():
           if not (self.root / name).is_dir():
-            # Not in `draft`: a builder would continue what a killed one copied.
-            linked = drafts.beside(self.root / name)
+            # Not in `_draft`: a builder would continue what a killed copy left.
+            draft = drafts.beside(self.root / name)
             try:
-              _link(path, linked, config)
-              seal(linked, step, params, blocks)
-              store.publish_folder(linked, self.root / name)
+              _link(path, draft, config)
+              _seal(draft, step, params, blocks)
+              store.publish_folder(draft, self.root / name)
             finally:
-              shutil.rmtree(linked, ignore_errors=True)
-            shutil.rmtree(draft, ignore_errors=True)  # of a killed builder
+              shutil.rmtree(draft, ignore_errors=True)
+          shutil.rmtree(self._draft(name), ignore_errors=True)
         logging.info('Index version %s: adopted from %s.', name, path)
         return name
     return None
 
-  @contextlib.contextmanager
-  def _draft(self, name: str, **how: bool) -> Iterator[pathlib.Path]:
-    """Yield the folder in which a version is built, under its lock."""
+  def _draft(self, name: str) -> pathlib.Path:
+    return self.root / f'{_BUILDING}{name}'
+
+  def _building(self, **how: bool) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock of builders, as `locks.hold` does."""
     self.root.mkdir(parents=True, exist_ok=True)
-    draft = self.root / f'{_BUILDING}{name}'
-    lock = self.root / f'{draft.name}.lock'  # goes with the draft
-    with locks.hold(lock, **how):
-      yield draft
-      if not draft.exists():
-        lock.unlink(missing_ok=True)
+    return locks.hold(self.root / '.building.lock', **how)
 
   def is_whole(self, name: str) -> bool:
     """Return whether a version is there with all its files undamaged."""
@@ -277,24 +253,12 @@ class VersionFolder:
     try:
       # Here: a cluster that is not there is no damage.
       with contextlib.closing(self.open(name, cluster='')) as version:
-        _ = version.params, version.vectors
-        store.Store.open(version.path / 'vectors', VECTORS_KIND).verify()
+        _ = version.params
+        version.open_vectors().verify()
     except (OSError, ValueError) as error:
       logging.warning('Index version %s is damaged: %s', name, error)
       return False
     return True
-
-  def recover_params(self, name: str, blocks: blocks_lib.BlockStore) -> dict:
-    """Read the parameters of a damaged version, with which it can be rebuilt.
-
-    Raises:
-      FileNotFoundError: when they are gone.
-      ValueError: when they are damaged, or the version has other blocks.
-    """
-    params = snapshots.read(self.root / name / _PARAMS)
-    if version_name(step_of(name), params, blocks) != name:
-      raise ValueError(f'{self.root / name / _PARAMS}: of another version.')
-    return params
 
   def open(
     self,
@@ -314,7 +278,7 @@ class VersionFolder:
     """
     with contextlib.ExitStack() as stack:
       path = stack.enter_context(self.held(name))
-      manifest = read_manifest(path)
+      manifest = _read_manifest(path)
       index = index_lib.open_index(path / 'index', cluster=cluster)
       wanted = blocks.fingerprint if blocks else manifest['blocks']
       for what, have, want in (
@@ -343,7 +307,7 @@ class VersionFolder:
     Raises:
       BlockingIOError: when it is being removed.
     """
-    with locks.hold(self._lease_file(name), shared=True, wait=False):
+    with locks.hold(self.root / name / _LEASE, shared=True, wait=False):
       yield self.root / name
 
   def remove_old(self, keep: Collection[str] = (), newest: int = 1) -> None:
@@ -354,12 +318,10 @@ class VersionFolder:
     for name in names[: max(0, len(names) - newest)]:
       if name not in keep:
         self._remove(name)
-    for draft in self.root.glob(f'{_BUILDING}*/'):
-      name = draft.name.removeprefix(_BUILDING)
-      with contextlib.suppress(BlockingIOError):
-        if names and name <= names[-1]:
-          with self._draft(name, wait=False):
-            shutil.rmtree(draft, ignore_errors=True)
+    with contextlib.suppress(BlockingIOError), self._building(wait=False):
+      for draft in self.root.glob(f'{_BUILDING}*/'):
+        if names and draft.name.removeprefix(_BUILDING) <= names[-1]:
+          shutil.rmtree(draft, ignore_errors=True)
     drafts.remove_dead(self.root, recursive=False)
 
   def remove_later(self, step: int) -> None:
@@ -370,10 +332,9 @@ class VersionFolder:
 
   def _remove(self, name: str) -> None:
     """Remove a version, unless a reader holds its lease."""
-    lease = self._lease_file(name)
+    lease = self.root / name / _LEASE
     with contextlib.suppress(BlockingIOError), locks.hold(lease, wait=False):
       self._discard(name)
-      lease.unlink(missing_ok=True)
       logging.info('Removed index version %s.', name)
 
   def _discard(self, name: str) -> None:
@@ -382,45 +343,37 @@ class VersionFolder:
       os.rename(self.root / name, hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 
-  def _lease_file(self, name: str) -> pathlib.Path:
-    return self.root / f'.lease-{name}'
 
-
-def _has_vectors_of(path: pathlib.Path, params, blocks, part) -> bool:
-  """Return whether a version has the vectors of these parameters and blocks."""
-  fingerprint = snapshots.fingerprint
+def _is_of(path: pathlib.Path, fingerprint: str, blocks, part) -> bool:
+  """Whether a version is of blocks, and of parameters whose part is known by hash."""
   try:
-    manifest = read_manifest(path)
-    if manifest['blocks'] != blocks.fingerprint:
+    if _read_manifest(path)['blocks'] != blocks.fingerprint:
       return False
-    if manifest['params'] == fingerprint(params):
-      return True
-    theirs = part and part(read_snapshot(path))
-    return bool(part) and fingerprint(theirs) == fingerprint(part(params))
+    return snapshots.fingerprint(part(read_snapshot(path))) == fingerprint
   except (FileNotFoundError, ValueError) as e:
     logging.warning('%s cannot be adopted (%s).', path, e)
     return False
 
 
 def _link(found: pathlib.Path, draft: pathlib.Path, config) -> None:
-  """Put the vectors of a version, and its index where it suits, into a draft."""
-  drafts.link_folder(found / 'vectors', draft / 'vectors')
+  """Put the vectors of a version into a draft, and its index or a new one."""
+  for part in ('vectors', 'index'):
+    drafts.link_folder(found / part, draft / part)
   stored = store.Store.open(draft / 'vectors', VECTORS_KIND)
-  vectors = stored.array('vectors')
-  if index_lib.suits(found / 'index', vectors, stored.fingerprint, config):
-    drafts.link_folder(found / 'index', draft / 'index')
-  else:
-    index_lib.build_index(draft / 'index', vectors, stored.fingerprint, config)
+  index = draft / 'index', stored.array('vectors'), stored.fingerprint, config
+  try:
+    index_lib.build_index(*index)
+  except ValueError:  # it has other settings
+    shutil.rmtree(draft / 'index')
+    index_lib.build_index(*index)
 
 
-def _embed_shard(
-  embed: EmbedBlocks, dtype: str, bounds: np.ndarray, shard: int, progress
-) -> dict[str, np.ndarray]:
-  ids = np.arange(bounds[shard], bounds[shard + 1])
-  return {'vectors': embed(ids, progress).astype(dtype)}
+def _embed_shard(embed, dtype: str, bounds: np.ndarray, i: int, progress):
+  vectors = embed(np.arange(bounds[i], bounds[i + 1]), progress)
+  return {'vectors': vectors.astype(dtype)}
 
 
-def seal(
+def _seal(
   draft: pathlib.Path, step: int, params: Any, blocks: blocks_lib.BlockStore
 ) -> None:
   """Write the parameters and the manifest of a version into its draft."""

@@ -62,13 +62,10 @@ class KeyValueStore:
   def check_without(
     self, tokens: tokens_lib.TokenStore, index: np.ndarray
   ) -> None:
-    """Make sure that the datastore holds none of the documents to evaluate.
+    """Raise ValueError if the datastore holds one of documents, by id or by text.
 
     Args:
       index: [d] numbers of the documents in `tokens`.
-
-    Raises:
-      ValueError: with the number of held documents, by id or by text, and one id.
     """
     hashes = document_hashes(tokens, index)
     found = np.zeros(len(index), bool)
@@ -134,7 +131,7 @@ def recall(
     pairs: datastore; some of its keys are the queries and do not find themselves.
     k: number of keys to find, and to score exactly.
   """
-  check = recall_check.RecallCheck.of_rows(pairs.keys, num_queries, at)
+  check = recall_check.RecallCheck.of(pairs.keys, None, num_queries, at)
   queries = check.queries
   exact = searchers.ExactSearcher(pairs.keys, 'squared_l2', check=False)
   _, best = exact.search(queries, at + 1)

@@ -6,7 +6,7 @@ Borgeaud et al. 2021, section 2.2. Neighbors from a chunk's own document are exc
 see `exclude`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 import functools
 import os
 from typing import Any
@@ -48,7 +48,8 @@ def search_store(
   def find(i, done):
     ids = np.full((counts[i], k), -1, np.int64)
     scores = np.full((counts[i], k), -np.inf, np.float32)
-    for rows in _batches(counts[i], batch):
+    for low in range(0, counts[i], batch):
+      rows = slice(low, min(low + batch, counts[i]))
       ids[rows], scores[rows] = search(i, rows)
       if done:
         done(rows.stop, counts[i])
@@ -66,11 +67,6 @@ def search_store(
   return neighbor_store.NeighborStore(path)
 
 
-def _batches(num_rows: int, size: int = QUERY_BATCH) -> Iterator[slice]:
-  for low in range(0, num_rows, size):
-    yield slice(low, min(low + size, num_rows))
-
-
 def build_neighbor_store(
   path: str | os.PathLike,
   queries: chunks_lib.ChunkStore,
@@ -85,7 +81,12 @@ def build_neighbor_store(
   Args:
     how: executor and progress of `search_store`.
   """
-  fields = {**_fields(queries, datastore, retriever), 'k': k}
+  fields = {
+    'queries': queries.fingerprint,
+    'datastore': datastore.fingerprint,
+    'index': retriever.fingerprint,
+    'k': k,
+  }
 
   def make():
     return functools.partial(of_chunks, retriever, queries, k=k)
@@ -104,11 +105,3 @@ def of_chunks(
   """Return ids and scores [b, k] of the neighbors of rows of a shard of chunks."""
   ids = queries.ids(shard, rows)
   return retriever.search(queries_lib.ChunkQueries(queries, ids), k)
-
-
-def _fields(queries, datastore, retriever) -> dict[str, Any]:
-  return {
-    'queries': queries.fingerprint,
-    'datastore': datastore.fingerprint,
-    'index': retriever.fingerprint,
-  }

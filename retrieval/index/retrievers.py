@@ -9,6 +9,7 @@ from retrieval.index import text_indices
 from retrieval.search import (
   fuse,
   late_interaction,
+  lda,
   names,
   rerank,
   retriever as retriever_lib,
@@ -55,9 +56,9 @@ class Retrievers:
   def topics(self) -> retriever_lib.Retriever:
     """Return the search by topics, which are vectors."""
     model, vectors = self.indices.topics(self.progress)
-    searcher = text_indices.searcher_of_topics(vectors)
+    search = lda.TopicSearch(vectors.array('vectors'))
     return retriever_lib.Dense(
-      self.passages, searcher, vectors.fingerprint, embedder=lambda: model
+      self.passages, search, vectors.fingerprint, embedder=lambda: model
     )
 
   def colbert(self) -> retriever_lib.Retriever:

@@ -12,7 +12,6 @@ killed build continues with what is missing.
 
 from collections.abc import Mapping
 import functools
-import json
 import os
 import pathlib
 import shutil
@@ -53,15 +52,15 @@ def plan(
   draft = drafts.beside(folder)
   draft.mkdir(parents=True)
   try:
-    made_of = {
-      'name': sharded.ShardedSearcher.name,
-      'metric': fields['metric'],
-      'kind': fields['searcher'],
-      'shards': fields['shards'],
-      'scann': fields['scann'],
+    base.write_fields(
+      draft,
+      name=sharded.ShardedSearcher.name,
+      metric=fields['metric'],
+      kind=fields['searcher'],
+      shards=fields['shards'],
+      scann=fields['scann'],
       **saved_vectors.save(draft, vectors),
-    }
-    (draft / 'searcher.json').write_text(json.dumps(made_of) + '\n')
+    )
     store.publish_folder(draft, folder)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
@@ -113,8 +112,7 @@ def _write_shard(draft: pathlib.Path, vectors, number: int, fields) -> None:
     config = scann.ScannConfig(**fields['scann'])
     scann.ScannSearcher.build(part, metric, config).save(draft)
   else:
-    text = json.dumps({'name': 'exact', 'metric': metric})
-    (draft / 'searcher.json').write_text(f'{text}\n')
+    base.write_fields(draft, name='exact', metric=metric)
 
 
 def build(

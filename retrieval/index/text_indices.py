@@ -13,7 +13,6 @@ import pathlib
 
 from absl import logging
 
-from retrieval import searchers
 from retrieval.index import reuse, vectors as vectors_lib
 from retrieval.nn import colbert_encoder
 from retrieval.search import (
@@ -21,7 +20,6 @@ from retrieval.search import (
   late_interaction,
   lda,
   sparse_index,
-  term_counts,
   tfidf,
   token_store,
 )
@@ -33,10 +31,7 @@ WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 
 
 class TextIndices:
-  """Indices of the texts of passages in a folder.
-
-  Arguments `how` are executor and progress of `shards.build_store`.
-  """
+  """Indices of the texts of passages; `how` is as of `shards.build_store`."""
 
   def __init__(
     self,
@@ -55,19 +50,13 @@ class TextIndices:
     """Folder of the index of `WORDS`."""
     return self.root / f'sparse-{kind}-{self.passages.fingerprint[:12]}'
 
-  def words(
-    self, kind: str, known: term_counts.Known | None = None, **how
-  ) -> sparse_index.SparseIndex:
-    """Return the index of `WORDS`.
-
-    Args:
-      known: see `sparse_index.SparseIndex.build_store`.
-    """
+  def words(self, kind: str, **how) -> sparse_index.SparseIndex:
+    """Return the index of `WORDS`."""
     path = self.words_path(kind)
     if path.is_dir():
       return WORDS[kind].load(path)
     logging.info('Building %s over %d passages.', kind, len(self.passages))
-    return WORDS[kind].build_store(path, self.passages, known=known, **how)
+    return WORDS[kind].build_store(path, self.passages, **how)
 
   def topics(
     self, progress: shards.Progress | None = None, **how
@@ -84,12 +73,7 @@ class TextIndices:
     return model, vectors
 
   def tokens(self, **how) -> late_interaction.LateInteraction:
-    """Return the index of the ColBERT that the settings name, or of the only one here.
-
-    Raises:
-      FileNotFoundError: if the model is missing.
-      ValueError: if no model is named, and there is not one index.
-    """
+    """Return the index of the ColBERT that the settings name, or of the only one here."""
     config = self._colbert
     if config.model:
       return self._build_tokens(config, **how)
@@ -124,7 +108,7 @@ class TextIndices:
   def _build_tokens(
     self,
     config: ColbertConfig,
-    known: token_store.Known | None = None,
+    known: reuse.KnownCodes | None = None,
     **how,
   ) -> late_interaction.LateInteraction:
     encoder = executors.Lazy(_load_encoder, config.model)
@@ -144,18 +128,16 @@ class TextIndices:
   def copy_from(self, old: 'TextIndices', **how) -> dict[str, int]:
     """Build the indices of words and tokens that other passages have.
 
-    Terms, and vectors of tokens, of equal texts are copied. An index of a ColBERT that
-    is not where it was, or was trained further, is left out.
+    The token vectors of equal texts are copied. An index of a ColBERT that is not
+    where it was, or was trained further, is left out.
 
     Returns:
-      Number of texts that were copied, by the kind of index.
+      Number of texts whose vectors were copied: {'colbert': number}, or nothing.
     """
     counts = {}
     for kind in WORDS:
       if old.words_path(kind).is_dir():
-        known = reuse.ReusedTerms(old.words(kind))
-        self.words(kind, known, **how)
-        counts[kind] = known.num_reused
+        self.words(kind, **how)
     for path, stored in old._token_stores().items():
       model = stored.meta['model']
       try:
@@ -164,16 +146,10 @@ class TextIndices:
         logging.warning('%s is not carried over (%s)', path, error)
         continue
       made = dataclasses.asdict(token_store.config_of(stored.fields))
-      known = reuse.ReusedCodes(index, old.passages)
+      known = reuse.KnownCodes(index, old.passages)
       self._build_tokens(ColbertConfig(model=model, **made), known, **how)
       counts['colbert'] = counts.get('colbert', 0) + known.num_reused
     return counts
-
-
-def searcher_of_topics(vectors: store.Store) -> lda.PositiveScores:
-  """Return the exact search of topics."""
-  array = vectors.array('vectors')
-  return lda.PositiveScores(searchers.ExactSearcher(array, check=False))
 
 
 def _load_encoder(model: str) -> token_store.Encoder:

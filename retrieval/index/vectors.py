@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 
+from retrieval.index import reuse
 from retrieval.search import retriever as retriever_lib
 from retrieval.store import executors, shards, store
 from retrieval.text import passages as passages_lib
@@ -31,6 +32,7 @@ def build_vector_store(
   embedder: retriever_lib.TextEmbedder,
   *,
   dtype: str = 'float32',
+  known: reuse.KnownVectors | None = None,
   executor: executors.Executor | None = None,
   progress: shards.Progress | None = None,
 ) -> store.Store:
@@ -38,6 +40,7 @@ def build_vector_store(
 
   Args:
     dtype: type of the stored vectors, one of `DTYPES`.
+    known: vectors of earlier passages by the same embedder.
     executor: where the shards are made; None is this process.
   """
   fields = {
@@ -48,19 +51,25 @@ def build_vector_store(
   counts = passages.store.rows('document')
   ends = np.cumsum(counts)
 
-  def embed(i, done):
-    ids = np.arange(ends[i] - counts[i], ends[i])
+  def embed(ids, done):
     texts = passages.search_texts(ids)
     vectors = embedder.embed_texts(texts, progress=done)
-    shape = len(texts), embedder.dimension  # also of an empty shard
-    return {'vectors': vectors.reshape(shape).astype(dtype)}
+    return vectors.reshape(len(texts), embedder.dimension)  # also of no texts
+
+  def embed_shard(i, done):
+    ids = np.arange(ends[i] - counts[i], ends[i])
+    if known:
+      vectors = known.fill(passages, ids, embed, done)
+    else:
+      vectors = embed(ids, done)
+    return {'vectors': vectors.astype(dtype)}
 
   return shards.build_store(
     path,
     KIND,
     fields,
     counts,
-    embed,
+    embed_shard,
     executor=executor,
     progress=progress,
     meta={'dimension': embedder.dimension},

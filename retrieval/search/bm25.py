@@ -28,7 +28,7 @@ _WORD = re.compile(r'\w+')
 
 @dataclasses.dataclass(frozen=True)
 class Bm25Config:
-  """A `term_counts.Scheme`; the defaults are Anserini's for passages."""
+  """A `sparse_index.Scheme`; the defaults are Anserini's for passages."""
 
   # saturation of repeated words; a larger value saturates later
   k1: settings.NotNegative = 0.9
@@ -39,7 +39,7 @@ class Bm25Config:
   __post_init__ = settings.check
 
   def fields(self) -> dict[str, Any]:
-    """See `term_counts.Scheme`."""
+    """See `sparse_index.Scheme`."""
     return {'terms': 'words', 'stop_words': list(self.stop_words)}
 
   def terms(self, text: str) -> list[str]:
@@ -53,14 +53,14 @@ class Bm25Config:
   def query_weights(
     self, counts: np.ndarray, frequencies: np.ndarray, num_texts: int
   ) -> np.ndarray:
-    """See `term_counts.Scheme`; repeated words count twice."""
+    """See `sparse_index.Scheme`; repeated words count twice."""
     without = num_texts - frequencies
     return counts * np.log1p((without + 0.5) / (frequencies + 0.5))
 
   def text_weights(
     self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
   ) -> np.ndarray:
-    """See `term_counts.Scheme`."""
+    """See `sparse_index.Scheme`."""
     counts = counts.astype(np.float32)
     by_length = np.float32(self.k1 * self.b / mean_length) * lengths
     always = np.float32(self.k1 * (1 - self.b))

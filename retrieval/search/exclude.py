@@ -38,12 +38,12 @@ def other_columns(
   """Return the columns of the first k ids that do not belong to the query.
 
   Args:
-    ids: [b, fetched] retrieved ids, best first; negative for none.
-    hashes: [b, fetched] hash of each id's document or block.
-    own: [b] hash of each query's own document or block.
+    ids: retrieved ids, best first; negative for none.
+    hashes: of each id's document or block.
+    own: hash of each query's own document or block.
 
   Returns:
-    [b, k] columns of `ids`, ascending, -1 where fewer than k are left.
+    Columns of `ids`, ascending, -1 where fewer than k are left.
   """
   kept = (ids >= 0) & (hashes != own[:, None])
   order = np.argsort(~kept, axis=1, kind='stable')[:, :k]
@@ -98,12 +98,6 @@ class OtherDocuments:
     largest = int(self._counts.max())
     self._fetch = min(k + largest, max(max_fetch, k + 1), self._num_rows)
 
-  def _own_rows(self, own: np.ndarray) -> np.ndarray:
-    """Return the number of passages of each query's own document."""
-    at = np.searchsorted(self._hashes, own)
-    at = np.minimum(at, len(self._hashes) - 1)
-    return np.where(self._hashes[at] == own, self._counts[at], 0)
-
   def search(self, asked: np.ndarray, own: np.ndarray) -> Found:
     """Return ids and scores [b, k] of passages, -1 and -inf where there are no more.
 
@@ -112,7 +106,9 @@ class OtherDocuments:
       own: [b] hash of the id of each query's document.
     """
     ids, scores = self._others(self._index, asked, own, self._fetch)
-    mine = self._own_rows(own)
+    at = np.searchsorted(self._hashes, own)
+    at = np.minimum(at, len(self._hashes) - 1)
+    mine = np.where(self._hashes[at] == own, self._counts[at], 0)
     reachable = np.minimum(self._k, self._num_rows - mine)
     short = np.flatnonzero((ids >= 0).sum(1) < reachable)
     if len(short):

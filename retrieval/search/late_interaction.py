@@ -28,6 +28,8 @@ from retrieval.search import token_store
 from retrieval.searchers import base
 from retrieval.store import store
 
+Found = tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchConfig:
@@ -72,12 +74,7 @@ class LateInteraction:
     encoder: token_store.Encoder,
     config: SearchConfig | None = None,
   ):
-    """Open what `token_store.build` wrote.
-
-    Raises:
-      FileNotFoundError: when there is no index.
-      ValueError: when it is damaged, or made by another model.
-    """
+    """Open what `token_store.build` wrote; ValueError for another model's."""
     self.path = pathlib.Path(path)
     self._store, self.codec = token_store.open_store(path)
     fields = self.fields = self._store.fields
@@ -97,9 +94,7 @@ class LateInteraction:
   def __len__(self) -> int:
     return self.fields['num_blocks']
 
-  def search(
-    self, texts: Sequence[str] | np.ndarray, k: int
-  ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
+  def search(self, texts: Sequence[str] | np.ndarray, k: int) -> Found:
     """Find the k best passages of each query; ties go to the lower id.
 
     Returns:
@@ -199,10 +194,8 @@ class LateInteraction:
   def _decompress(
     self, shard: int, rows: np.ndarray
   ) -> colbert_encoder.TokenVectors:
-    ends, centroids, codes = self._codes(shard, rows)
-    return colbert_encoder.TokenVectors(
-      self.codec.decode(centroids, codes), ends
-    )
+    ends, *codes = self._codes(shard, rows)
+    return colbert_encoder.TokenVectors(self.codec.decode(*codes), ends)
 
   def _codes(
     self, shard: int, rows: np.ndarray
@@ -222,12 +215,9 @@ class Unpruned:
   """Search that scores all passages of an index, each shard decompressed once."""
 
   def __init__(self, index: LateInteraction):
-    """Take the index."""
     self._index = index
 
-  def search(
-    self, texts: Sequence[str] | np.ndarray, k: int
-  ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
+  def search(self, texts: Sequence[str] | np.ndarray, k: int) -> Found:
     """See `LateInteraction.search`."""
     ids, scores = base.nothing(len(texts), k)
     queries = [*self._index.queries(texts)]

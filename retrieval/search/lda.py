@@ -11,6 +11,7 @@ words has the vector 0 and is not found.
 Dimension key: K topics, V words.
 """
 
+import collections
 from collections.abc import Iterator, Sequence
 import dataclasses
 import importlib
@@ -21,7 +22,7 @@ from jaxtyping import Float32
 import numpy as np
 import scipy.special
 
-from retrieval import settings
+from retrieval import searchers, settings
 from retrieval.search import bm25, queries as queries_lib
 from retrieval.store import shards, store
 from retrieval.text import passages as passages_lib
@@ -42,9 +43,7 @@ class LdaConfig:
   # Words: the most frequent ones without BM25's stop words.
   max_words: settings.Size = 20_000
   min_texts: settings.Size = 5  # a rarer word is left out
-  max_share: settings.Share = (
-    0.5  # a word of a larger share of texts is left out
-  )
+  max_share: settings.Share = 0.5  # of texts; a more frequent word is left out
   max_texts: settings.Size = 100_000  # random texts that the model is fitted to
   passes: settings.Size = 2  # over these texts
   batch_size: settings.Size = 1024
@@ -57,13 +56,7 @@ class TopicEmbedder:
   """A fitted model; see `retriever.TextEmbedder`."""
 
   def __init__(self, path: str | os.PathLike):
-    """Open what `fit` wrote.
-
-    Raises:
-      FileNotFoundError: when there is no model.
-      ImportError: without scikit-learn.
-      ValueError: when it is damaged.
-    """
+    """Open what `fit` wrote; ImportError without scikit-learn."""
     found = store.Store.open(path, KIND)
     # The manifest holds the checksums of the arrays.
     self.fingerprint = store.hash_files([os.path.join(path, 'manifest.json')])
@@ -100,15 +93,15 @@ class TopicEmbedder:
     return vectors
 
 
-class PositiveScores:
-  """A searcher without the rows of score 0."""
+class TopicSearch:
+  """Exact search of topics; a text that shares no topic is not found."""
 
-  def __init__(self, searcher):
-    self._searcher = searcher
+  def __init__(self, vectors):
+    self._exact = searchers.ExactSearcher(vectors, check=False)
 
   def search(self, queries: np.ndarray, k: int) -> queries_lib.Found:
     """See `exclude.Index`."""
-    ids, scores = self._searcher.search(queries, k)
+    ids, scores = self._exact.search(queries, k)
     return np.where(scores > 0, ids, -1), np.where(scores > 0, scores, -np.inf)
 
 
@@ -164,11 +157,10 @@ def _fit(passages, config: LdaConfig, progress) -> dict[str, np.ndarray]:
 
 def _choose_words(batches, num_texts: int, config: LdaConfig) -> list[str]:
   """Return the vocabulary, the words of most texts first."""
-  in_texts: dict[str, int] = {}
+  in_texts = collections.Counter()
   for texts in batches:
     for text in texts:
-      for word in {*_words(text)}:
-        in_texts[word] = in_texts.get(word, 0) + 1
+      in_texts.update({*_words(text)})
   most = config.max_share * num_texts
   kept = [w for w, n in in_texts.items() if config.min_texts <= n <= most]
   if not kept:

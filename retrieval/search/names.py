@@ -30,15 +30,9 @@ Name = Literal[
   'oracle',
 ]
 NAMES = get_args(Name)
-FOR_TEXTS = NAMES[:-1]  # those that find passages for new texts
+FOR_TEXTS = NAMES[:-1]  # retrievers that accept new texts
 WITH_VECTORS = ('dense', 'hybrid', 'weighted', 'oracle')
 WORDS = ('bm25', 'tfidf')
+_WITH_BM25 = ('bm25', 'hybrid', 'weighted', 'edit_distance', 'oracle')
 # retriever -> the index of words that it reads
-WORDS_OF = {
-  'bm25': 'bm25',
-  'tfidf': 'tfidf',
-  'hybrid': 'bm25',
-  'weighted': 'bm25',
-  'edit_distance': 'bm25',
-  'oracle': 'bm25',
-}
+WORDS_OF = {'tfidf': 'tfidf'} | dict.fromkeys(_WITH_BM25, 'bm25')

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a retriever is asked: texts, or stored chunks."""
+"""Queries of a retriever: new texts, or stored chunks."""
 
 from collections.abc import Sequence
 import functools
@@ -21,8 +21,8 @@ class Queries:
   Attributes:
     texts: [b]
     vectors: [b, d] float32 of the texts; None lets the retriever embed them.
-    own: [b] hash of the id of each query's own document, none of whose passages is
-      to be found; None excludes nothing.
+    own: [b] hash of the id of each query's own document, whose passages are
+      excluded; None excludes nothing.
   """
 
   def __init__(
@@ -46,7 +46,7 @@ class Queries:
 
   @property
   def asks(self) -> np.ndarray:
-    """Whether each query [b] may find something; a blank text does not."""
+    """Mask [b] of the queries to search for; a blank text finds nothing."""
     return np.array([bool(text.strip()) for text in self.texts], bool)
 
   @property
@@ -59,11 +59,7 @@ class Queries:
     return [tokenizer.encode(text).ids for text in self.texts]
 
   def following_rows(self) -> list[np.ndarray]:
-    """Return the tokens that follow each query in its document.
-
-    Raises:
-      ValueError: for new texts.
-    """
+    """Return the tokens after each query in its document; ValueError for new texts."""
     raise ValueError(
       'The source oracle compares with the text that follows, and nothing follows a '
       'new text; expected another source.'

@@ -36,13 +36,9 @@ _LOADERS = {
 
 @runtime_checkable
 class TextScorer(Protocol):
-  """A model that scores texts for texts.
+  """A model that scores texts for texts."""
 
-  Attributes:
-    fingerprint: hash of everything that decides the scores.
-  """
-
-  fingerprint: str
+  fingerprint: str  # hash of everything that decides the scores
 
   def score(
     self, queries: Sequence[str], passages: Sequence[Sequence[str]]
@@ -204,14 +200,7 @@ class Reranked:
 
 
 def load(path: str | os.PathLike) -> TextScorer:
-  """Load the re-ranker of a run's folder.
-
-  The step is the best one by the run's best_metric, or the newest without one.
-
-  Raises:
-    FileNotFoundError: if there is no checkpoint.
-    ValueError: if the checkpoint is damaged or of another kind of model.
-  """
+  """Load the re-ranker of a run: the best step by its metric, else the newest."""
   config = checkpoints.find(str(path)).config
   if config.task not in _LOADERS:
     raise ValueError(

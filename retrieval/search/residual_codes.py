@@ -9,7 +9,6 @@ many values of a sample, and a bucket is read as the median of its values.
 Dimension key: n vectors, d values, C centroids, b bits.
 """
 
-from collections.abc import Mapping
 import dataclasses
 from typing import Literal
 
@@ -74,10 +73,6 @@ class Codec:
     vectors += self.centroids[nearest]
     return unit(vectors)
 
-  def arrays(self) -> Mapping[str, np.ndarray]:
-    """Return the fields by name."""
-    return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-
 
 def train(
   vectors: Float[np.ndarray, 'n d'], config: CodecConfig, num_stored: int = 0
@@ -89,13 +84,12 @@ def train(
       not; 0: as many as the sample has. C is at most n.
 
   Raises:
-    ValueError: where d values of b bits are no whole bytes, or n = 0.
+    ValueError: where d values of b bits are no whole bytes.
   """
   n, d = vectors.shape
-  if not n or d * config.num_bits % _BYTE:
+  if d * config.num_bits % _BYTE:
     raise ValueError(
-      f'{n} vectors of {d} values at {config.num_bits} bits: expected some '
-      'vectors, of whole bytes.'
+      f'Vectors of {d} values at {config.num_bits} bits: expected whole bytes.'
     )
   wanted = config.num_centroids
   if not wanted:  # a power of two

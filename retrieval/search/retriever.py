@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Retrievers of passages, and those that ask one index; `fuse` and `rerank` wrap them."""
+"""Retrievers over one index; `fuse` and `rerank` wrap retrievers."""
 
 from collections.abc import Callable, Sequence
 import functools
@@ -19,13 +19,9 @@ Queries = queries_lib.Queries
 
 @runtime_checkable
 class Retriever(Protocol):
-  """A way to find passages.
+  """A way to find passages."""
 
-  Attributes:
-    fingerprint: hash of everything that decides what is found.
-  """
-
-  fingerprint: str
+  fingerprint: str  # hash of everything that decides what is found
 
   def search(self, queries: Queries | Sequence[str], k: int) -> Found:
     """Find the k best passages of each query; a blank text finds none.

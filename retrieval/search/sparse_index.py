@@ -10,7 +10,6 @@ ends     [T] int64    past-last posting of each term
 rows     [P] uint16   text of each posting within the shard, ascending for a term
 counts   [P] uint8    how often the text has the term; wider where it must be
 lengths  [n] uint32   terms of each text
-hashes   [n] uint64   hash of each text
 
 Counts are stored, not weights, so that a shard depends on its own texts alone. A
 search adds up document frequencies over all shards, then scores one shard at a time
@@ -20,18 +19,19 @@ Dimension key: n texts of a shard, T its terms, P its postings; b queries, V ter
 that they ask for.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import itertools
 import os
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Float32, Int64
 import numpy as np
 from scipy import sparse
+import xxhash
 
-from retrieval.search import term_counts
 from retrieval.searchers import base
 from retrieval.store import manifests, shards as shards_lib, store
 from retrieval.text import passages as passages_lib
@@ -39,10 +39,45 @@ from retrieval.text import passages as passages_lib
 KIND = 'sparse'
 ROWS = 32_768  # texts of a shard
 _SCHEMA = 1  # version of the arrays and of the hashes
-_ARRAYS = ('terms', 'ends', 'rows', 'counts', 'lengths', 'hashes')
-_READ_TOGETHER = 2048  # texts
+_ARRAYS = ('terms', 'ends', 'rows', 'counts', 'lengths')
+_TOGETHER = 2048  # texts whose terms are in memory as strings
 _ASKED_TOGETHER = 1024  # queries
 _MAX_OPEN_SHARDS = 1024
+
+Shard = Mapping[str, np.ndarray]
+
+
+@runtime_checkable
+class Scheme(Protocol):
+  """The terms of a text, and their weights; a frozen dataclass."""
+
+  num_buckets: ClassVar[int]  # of hashed terms; 0 keeps all 64 bits
+
+  def fields(self) -> dict[str, Any]:
+    """Return JSON fields that determine the terms of a text."""
+
+  def terms(self, text: str) -> list[str]:
+    """Return the terms of a text, with repetitions."""
+
+  def query_weights(
+    self, counts: np.ndarray, frequencies: np.ndarray, num_texts: int
+  ) -> np.ndarray:
+    """Return weights [p] of a query's terms, 0 or more.
+
+    Args:
+      counts: [p] how often the query has each term.
+      frequencies: [p] number of texts with the term, at least 1.
+    """
+
+  def text_weights(
+    self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
+  ) -> np.ndarray:
+    """Return weights [p] float32 of postings, above 0.
+
+    Args:
+      counts: [p] how often a text has a term.
+      lengths: [p] number of terms of that text.
+    """
 
 
 class SparseIndex:
@@ -53,12 +88,12 @@ class SparseIndex:
     fingerprint: hash of everything that decides its results.
   """
 
-  CONFIG: ClassVar[Callable[[], term_counts.Scheme]]
+  CONFIG: ClassVar[Callable[[], Scheme]]
 
   def __init__(
     self,
-    config: term_counts.Scheme,
-    shard: Callable[[int], term_counts.Shard],
+    config: Scheme,
+    shard: Callable[[int], Shard],
     counts: Sequence[int],
     fields: dict[str, Any],
   ):
@@ -70,7 +105,7 @@ class SparseIndex:
   def __len__(self) -> int:
     return int(self._offsets[-1])
 
-  def _shards(self) -> Iterator[term_counts.Shard]:
+  def _shards(self) -> Iterator[Shard]:
     return map(self._shard, range(len(self._offsets) - 1))
 
   @classmethod
@@ -78,7 +113,7 @@ class SparseIndex:
     cls,
     texts: Iterable[str],
     titles: Iterable[str] | None = None,
-    config: term_counts.Scheme | None = None,
+    config: Scheme | None = None,
   ) -> 'SparseIndex':
     """Build an index of texts [N] in memory, below titles [N] if there are any.
 
@@ -97,9 +132,8 @@ class SparseIndex:
     cls,
     path: str | os.PathLike,
     passages: passages_lib.Passages,
-    config: term_counts.Scheme | None = None,
+    config: Scheme | None = None,
     *,
-    known: term_counts.Known | None = None,
     rows: int = ROWS,
     **how,
   ) -> 'SparseIndex':
@@ -108,8 +142,6 @@ class SparseIndex:
     A killed build continues at the first missing shard.
 
     Args:
-      known: counts of texts of an earlier index with the same terms, such as
-        `reuse.ReusedTerms`.
       rows: texts of a shard, at most 65,536.
       how: executor and progress of `shards.build_store`.
 
@@ -120,7 +152,7 @@ class SparseIndex:
     spans = _spans(len(passages), rows)
 
     def make(i, progress):
-      return _make(config, passages, spans[i], known, progress)
+      return _make(config, passages, spans[i], progress)
 
     fields = _fields(config, passages.fingerprint, rows)
     shards_lib.build_store(path, KIND, fields, [*map(len, spans)], make, **how)
@@ -128,7 +160,7 @@ class SparseIndex:
 
   @classmethod
   def load(
-    cls, path: str | os.PathLike, config: term_counts.Scheme | None = None
+    cls, path: str | os.PathLike, config: Scheme | None = None
   ) -> 'SparseIndex':
     """Open a saved index, memory-mapped.
 
@@ -139,7 +171,7 @@ class SparseIndex:
     config = config or cls.CONFIG()
     found = store.Store.open(path, KIND)
     made = found.fields
-    wanted = _fields(config, made.get('texts', ''), made.get('rows', 0))
+    wanted = _fields(config, made['texts'], made['rows'])
     if made != wanted:
       raise ValueError(
         f'{path}: made of other terms ({manifests.difference(wanted, made)}); '
@@ -147,7 +179,7 @@ class SparseIndex:
       )
 
     @functools.lru_cache(_MAX_OPEN_SHARDS)
-    def shard(i: int) -> term_counts.Shard:
+    def shard(i: int) -> Shard:
       # Slices of plain arrays are cheaper than those of np.memmap.
       return {x: np.asarray(found.shard(i, x)) for x in _ARRAYS}
 
@@ -157,28 +189,6 @@ class SparseIndex:
   def _mean_length(self) -> float:
     total = sum(x['lengths'].sum(dtype=np.int64) for x in self._shards())
     return int(total) / max(len(self), 1)
-
-  def hashes(self) -> np.ndarray:
-    """Return the hash of each text: [N] uint64."""
-    none = np.zeros(0, np.uint64)
-    return np.concatenate([none, *(x['hashes'] for x in self._shards())])
-
-  def counts(
-    self, places: np.ndarray, ids: np.ndarray
-  ) -> Iterator[term_counts.Counts]:
-    """Yield the counts of texts [m], named `places` [m], shard by shard."""
-    shards = np.searchsorted(self._offsets, ids, side='right') - 1
-    for i in np.unique(shards).tolist():
-      shard, here = self._shard(i), shards == i
-      starts = np.concatenate([[0], shard['ends']])
-      counts = sparse.csc_array(
-        (shard['counts'], shard['rows'], starts),
-        shape=(len(shard['lengths']), len(shard['terms'])),
-      )
-      rows = ids[here] - self._offsets[i]
-      yield term_counts.Counts(
-        places[here], shard['terms'], counts.tocsr()[rows]
-      )
 
   def search(
     self, queries: Sequence[str] | np.ndarray, k: int
@@ -202,7 +212,7 @@ class SparseIndex:
 
   def _search(self, queries, ids: np.ndarray, scores: np.ndarray) -> None:
     """Fill ids and scores [b, k], which hold nothing."""
-    terms, asked = term_counts.count(self.config, queries)
+    terms, asked = _count(self.config, queries)
     spans = [_find(shard, terms) for shard in self._shards()]
     frequencies = sum((x[1] - x[0] for x in spans), np.zeros(len(terms), int))
     if not frequencies.any():
@@ -222,7 +232,7 @@ class SparseIndex:
 
   def _score(
     self,
-    shard: term_counts.Shard,
+    shard: Shard,
     asked: sparse.csr_array,
     starts: np.ndarray,
     ends: np.ndarray,
@@ -241,7 +251,7 @@ class SparseIndex:
       yield total
 
   def _postings(
-    self, shard: term_counts.Shard, starts: np.ndarray, ends: np.ndarray
+    self, shard: Shard, starts: np.ndarray, ends: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows and weights of the postings of the asked terms, in a row."""
     there = np.flatnonzero(ends > starts)
@@ -256,9 +266,7 @@ class SparseIndex:
     return rows.astype(np.intp), weights
 
 
-def _fields(
-  config: term_counts.Scheme, texts: str, rows: int
-) -> dict[str, Any]:
+def _fields(config: Scheme, texts: str, rows: int) -> dict[str, Any]:
   return {'schema': _SCHEMA, 'texts': texts, 'rows': rows, **config.fields()}
 
 
@@ -268,34 +276,66 @@ def _spans(num_rows: int, size: int) -> list[range]:
 
 
 def _make(
-  config: term_counts.Scheme,
+  config: Scheme,
   passages: passages_lib.Passages,
   span: range,
-  known: term_counts.Known | None = None,
   progress: shards_lib.Progress | None = None,
-) -> term_counts.Shard:
-  """Return the shard of passages; those that are not known are analysed."""
-  ids = np.arange(span.start, span.stop)
-  hashes = passages.hashes(ids)
-  parts = list(known(hashes)) if known else []
-  new = np.ones(len(ids), bool)
-  for part in parts:
-    new[part.places] = False
-  places = np.flatnonzero(new)
-  read = (
-    passages.search_texts(ids[places[low : low + _READ_TOGETHER]])
-    for low in range(0, len(places), _READ_TOGETHER)
+) -> Shard:
+  """Return the arrays of a shard of passages."""
+
+  def texts():
+    for low in range(0, len(span), _TOGETHER):
+      ids = np.asarray(span[low : low + _TOGETHER])
+      yield from passages.search_texts(ids)
+      if progress:
+        progress(low + len(ids), len(span))
+
+  terms, counts = _count(config, texts())
+  # Postings of a column of CSC that was CSR ascend.
+  by_term = counts.tocsc()
+  data, rows = by_term.data, by_term.indices
+  return {
+    'terms': terms,
+    'ends': by_term.indptr[1:].astype(np.int64),
+    'rows': rows.astype(np.uint16),
+    'counts': data.astype(np.min_scalar_type(data.max(initial=0))),
+    'lengths': np.bincount(rows, data, len(span)).astype(np.uint32),
+  }
+
+
+def _count(
+  config: Scheme, texts: Iterable[str]
+) -> tuple[np.ndarray, sparse.csr_array]:
+  """Return the hashed terms [T] of all texts, ascending, and counts [n, T]."""
+  texts, counts = iter(texts), []
+  parts = [(np.zeros(0, np.uint64), np.zeros(0, np.int32))]
+  while some := list(itertools.islice(texts, _TOGETHER)):
+    numbers: dict[str, int] = {}  # of the terms, by their first occurrence
+    flat = array.array('i')
+    for text in some:
+      terms = config.terms(text)
+      flat.extend([numbers.setdefault(term, len(numbers)) for term in terms])
+      counts.append(len(terms))
+    hashes = np.fromiter(map(_hash, numbers), np.uint64, len(numbers))
+    if config.num_buckets:
+      hashes %= np.uint64(config.num_buckets)
+    parts.append((hashes, np.array(flat, np.int32)))
+  terms = np.unique(np.concatenate([hashes for hashes, _ in parts]))
+  columns = [np.searchsorted(terms, hashes)[flat] for hashes, flat in parts]
+  columns = np.concatenate(columns).astype(np.int32)
+  found = sparse.csr_array(
+    (np.ones(len(columns), np.int32), columns, np.cumsum([0, *counts])),
+    shape=(len(counts), len(terms)),
   )
-  texts = itertools.chain.from_iterable(read)
-  for part in term_counts.analysed(config, texts):
-    done = int(part.places[-1]) + 1
-    parts.append(dataclasses.replace(part, places=places[part.places]))
-    if progress:
-      progress(len(ids) - len(places) + done, len(ids))
-  return term_counts.pack(parts, hashes)
+  found.sum_duplicates()
+  return terms, found
 
 
-def _find(shard: term_counts.Shard, terms: np.ndarray) -> np.ndarray:
+def _hash(term: str) -> int:
+  return xxhash.xxh3_64_intdigest(term.encode('utf-8', 'surrogatepass'))
+
+
+def _find(shard: Shard, terms: np.ndarray) -> np.ndarray:
   """Return first and past-last posting of terms [V]: [2, V]; equal for none."""
   known, ends = shard['terms'], shard['ends']
   if not len(known):

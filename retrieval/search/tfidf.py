@@ -14,22 +14,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from retrieval.search import (
-  bm25,
-  sparse_index,
-)
+from retrieval.search import bm25, sparse_index
 
 _STOP_WORDS = frozenset(bm25.STOP_WORDS)
 
 
 @dataclasses.dataclass(frozen=True)
 class TfIdfConfig:
-  """A `term_counts.Scheme`."""
+  """A `sparse_index.Scheme`."""
 
   num_buckets: ClassVar[int] = 2**24
 
   def fields(self) -> dict[str, Any]:
-    """See `term_counts.Scheme`."""
+    """See `sparse_index.Scheme`."""
     return {'terms': 'words and pairs', 'stop_words': sorted(_STOP_WORDS)}
 
   def terms(self, text: str) -> list[str]:
@@ -44,7 +41,7 @@ class TfIdfConfig:
   def query_weights(
     self, counts: np.ndarray, frequencies: np.ndarray, num_texts: int
   ) -> np.ndarray:
-    """See `term_counts.Scheme`; the idf of a text's weight stands here, too."""
+    """See `sparse_index.Scheme`; the idf of a text's weight stands here, too."""
     without = num_texts - frequencies
     idf = np.maximum(np.log((without + 0.5) / (frequencies + 0.5)), 0)
     return np.log1p(counts) * idf**2
@@ -52,7 +49,7 @@ class TfIdfConfig:
   def text_weights(
     self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
   ) -> np.ndarray:
-    """See `term_counts.Scheme`."""
+    """See `sparse_index.Scheme`."""
     del lengths, mean_length
     # One value for each count, so that equal texts have equal scores.
     values = np.log1p(np.arange(counts.max(initial=0) + 1.0, dtype=np.float32))

@@ -11,7 +11,7 @@ Dimension key: b queries, Q tokens of a query, C centroids, d values of a vector
 tokens and n blocks of a shard.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import os
 import pathlib
@@ -62,37 +62,23 @@ class Codes(NamedTuple):
   codes: np.ndarray  # [t, bytes] uint8
 
 
-@runtime_checkable
-class Known(Protocol):
-  """Codes of blocks of an earlier index, which are not encoded again."""
-
-  fields: Mapping[str, Any]  # of the earlier index
-  codec: residual_codes.Codec  # of the earlier index, and of the new one
-
-  def __call__(self, hashes: np.ndarray) -> Iterable[Codes]:
-    """Return the codes of texts with these hashes [n] that are known."""
-
-
 def build(
   path: str | os.PathLike,
   encoder: Encoder,
   passages: passages_lib.Passages,
   config: IndexConfig | None = None,
   *,
-  known: Known | None = None,
+  known: Any = None,
   **how,
-) -> store.Store:
+) -> None:
   """Write an index, or what a killed build has left to write.
 
   Args:
     path: output folder.
-    known: blocks of an earlier index of the same encoder, such as
-      `reuse.ReusedCodes`; codec and config stay those of the earlier index.
+    known: `reuse.KnownCodes` of an earlier index of the same encoder, whose codec
+      and config stay.
     how: executor, progress and meta of `shards.build_store`;
       the progress is that of the shards.
-
-  Returns:
-    The store of the tokens.
 
   Raises:
     ValueError: for no block, and when `path` holds another index.
@@ -106,16 +92,19 @@ def build(
     'texts': passages.fingerprint,
     'num_blocks': len(passages),
     **dataclasses.asdict(config),
-    **_origin(path / 'codec', known),
   }
-  codec = known and known.codec
-  shards.build_store(
-    path / 'codec',
-    CODEC_KIND,
-    fields,
-    [0],
-    lambda *_: (codec or _fit(encoder, passages, config)).arrays(),
-  )
+  # An update names the codec that was fitted for another index. A killed update has
+  # written it: the build continues with it.
+  if known:
+    fields['codec'] = known.fields.get('codec', store.fingerprint(known.fields))
+  elif (path / 'codec').is_dir():
+    stands = store.Store.open(path / 'codec', CODEC_KIND).fields
+    fields |= {x: stands[x] for x in ('codec',) if x in stands}
+
+  def make_codec(*_):
+    return vars(known.codec if known else _fit(encoder, passages, config))
+
+  shards.build_store(path / 'codec', CODEC_KIND, fields, [0], make_codec)
   codec = _open_codec(path / 'codec', fields)
   size, n = config.shard_blocks, len(passages)
   counts = [min(size, n - low) for low in range(0, n, size)]
@@ -126,17 +115,7 @@ def build(
     parts += _encoded(encoder, codec, passages, ids, parts, progress)
     return _shard_arrays(len(codec.centroids), *_merged(parts))
 
-  return shards.build_store(path / 'tokens', KIND, fields, counts, shard, **how)
-
-
-def _origin(path: pathlib.Path, known: Known | None) -> dict[str, Any]:
-  """Return the field that names a codec which was fitted for another index."""
-  if known:
-    made = dict(known.fields)
-    return {'codec': made.get('codec') or store.fingerprint(made)}
-  # A killed update has written its codec: the build continues with it.
-  stands = store.Store.open(path, CODEC_KIND).fields if path.is_dir() else {}
-  return {x: stands[x] for x in ('codec',) if x in stands}
+  shards.build_store(path / 'tokens', KIND, fields, counts, shard, **how)
 
 
 def _fit(encoder, passages, config: IndexConfig) -> residual_codes.Codec:
@@ -152,7 +131,7 @@ def _fit(encoder, passages, config: IndexConfig) -> residual_codes.Codec:
 def _encoded(
   encoder, codec, passages, ids, known: Sequence[Codes], progress
 ) -> list[Codes]:
-  """Return the codes of those of passages [n] that are not known."""
+  """Return the codes of the passages [n] that are not known."""
   found = [np.zeros(0, np.int64), *(part.places for part in known)]
   places = np.setdiff1d(np.arange(len(ids)), np.concatenate(found))
   done = len(ids) - len(places)
@@ -214,12 +193,7 @@ def config_of(fields: Mapping[str, Any]) -> IndexConfig:
 def open_store(
   path: str | os.PathLike,
 ) -> tuple[store.Store, residual_codes.Codec]:
-  """Open what `build` wrote: the store of the tokens, and the codec.
-
-  Raises:
-    FileNotFoundError: when there is no index.
-    ValueError: when it is damaged.
-  """
+  """Open what `build` wrote: the store of the tokens, and the codec."""
   path = pathlib.Path(path)
   found = store.Store.open(path / 'tokens', KIND)
   return found, _open_codec(path / 'codec', found.fields)
@@ -229,7 +203,5 @@ def _open_codec(
   path: pathlib.Path, fields: Mapping[str, Any]
 ) -> residual_codes.Codec:
   found = store.Store.open(path, CODEC_KIND, fields)
-  names = [field.name for field in dataclasses.fields(residual_codes.Codec)]
-  return residual_codes.Codec(
-    **{name: np.asarray(found.shard(0, name)) for name in names}
-  )
+  parts = ('centroids', 'cutoffs', 'levels')
+  return residual_codes.Codec(*(np.asarray(found.shard(0, x)) for x in parts))

@@ -3,6 +3,7 @@
 """The protocol of searchers, and the checks that they share."""
 
 from collections.abc import Sequence
+import json
 import os
 import pathlib
 from typing import Any, Protocol, runtime_checkable
@@ -11,6 +12,7 @@ import numpy as np
 
 from retrieval.store import manifests
 
+FIELDS = 'searcher.json'
 METRICS = ('dot_product', 'squared_l2')
 LARGEST = 1e17  # The sum of d squares still fits in float32.
 _CHECK_BYTES = 64 << 20
@@ -119,13 +121,14 @@ def nothing(count: int, k: int) -> tuple[np.ndarray, np.ndarray]:
   return np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32)
 
 
-def read_fields(path: pathlib.Path) -> dict[str, Any]:
-  """Read searcher.json of a saved searcher.
+def write_fields(path: pathlib.Path, **fields: Any) -> None:
+  """Write searcher.json of a saved searcher: its name, metric and other fields."""
+  (path / FIELDS).write_text(json.dumps(fields) + '\n')
 
-  Raises:
-    ValueError: when the file is damaged.
-  """
-  file = path / 'searcher.json'
+
+def read_fields(path: pathlib.Path) -> dict[str, Any]:
+  """Read searcher.json of a saved searcher; ValueError when it is damaged."""
+  file = path / FIELDS
   fields = manifests.read_object(file, f'{file}: no searcher was saved here.')
   missing = {'name', 'metric'} - set(fields)
   if missing:

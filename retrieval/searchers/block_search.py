@@ -35,6 +35,7 @@ _TILE_GROUPS = (64, 32)  # rows of a tile that share one maximum; they lie apart
 _SPARE = 16
 # Larger groups serve where at most one row in so many is scored again.
 _AGAIN = 512
+_AGAIN_BYTES = 1 << 29  # of the rows that are scored again at a time
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
@@ -249,9 +250,17 @@ def _best_of_tiles(queries, rows, norms, count, metric, fetch, tile):
   members = row(doubled[..., None], jnp.arange(group))
   new = jnp.arange(group) != jnp.take_along_axis(at, doubled, 1)[..., None]
   members = members.reshape(len(queries), -1)
-  scores = jax.vmap(
-    lambda q, ids: _scores(q[None], rows[ids], norms[ids], len(ids), metric)[0]
-  )(queries, members)
+
+  def score(x):
+    query, ids = x
+    return _scores(query[None], rows[ids], norms[ids], len(ids), metric)[0]
+
+  row_bytes = 4 * rows.shape[1]
+  at_once = max(1, _AGAIN_BYTES // (members.shape[1] * row_bytes))
+  if at_once < len(queries):
+    scores = jax.lax.map(score, (queries, members), batch_size=at_once)
+  else:
+    scores = jax.vmap(score)((queries, members))
   real = new.reshape(members.shape) & (members < count)
   scores = jnp.where(real, scores, -jnp.inf)
   first = _Found(values, row(chosen, places), _least(values))

@@ -14,7 +14,6 @@ a call of all processes together.
 
 from collections.abc import Iterator
 import functools
-import json
 import os
 import pathlib
 
@@ -266,17 +265,8 @@ class ExactSearcher:
     """Write a copy of the vectors, or a reference to their published store."""
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
-    fields = {
-      'name': self.name,
-      'metric': self.metric,
-      **saved_vectors.save(path, self._vectors),
-    }
-    (path / 'searcher.json').write_text(json.dumps(fields) + '\n')
-
-  @property
-  def num_bytes(self) -> int:
-    """Size of the vectors on disk."""
-    return saved_vectors.num_bytes(self._vectors)
+    saved = saved_vectors.save(path, self._vectors)
+    base.write_fields(path, name=self.name, metric=self.metric, **saved)
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'ExactSearcher':

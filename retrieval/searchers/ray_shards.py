@@ -34,13 +34,9 @@ class _Holder:
     searcher = sharded.ShardedSearcher.load(path, shards_in_memory=0)
     self._shard = searcher.open_shard(number)
 
-  def search(self, queries, k, settings) -> sharded.Found:
+  def search(self, queries, k) -> sharded.Found:
     """See `sharded.Shard.search`."""
-    return self._shard.search(queries, k, **settings)
-
-  def process(self) -> int:
-    """Number of the process."""
-    return os.getpid()
+    return self._shard.search(queries, k)
 
 
 @functools.cache  # they end with their first handles
@@ -81,10 +77,10 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     found._actors = _actors(str(path), found.num_shards, *made)
     return found
 
-  def _answers(self, queries, k, settings):
+  def _answers(self, queries, k):
     ray = ray_cluster.import_ray()
     queries = ray.put(queries)  # they go to the cluster once
-    asked = [x.search.remote(queries, k, settings) for x in self._actors]
+    asked = [x.search.remote(queries, k) for x in self._actors]
     for number, answer in enumerate(asked):
       deadline = time.monotonic() + _START_SEC
       while True:
@@ -95,7 +91,7 @@ class RayShardedSearcher(sharded.ShardedSearcher):
           if time.monotonic() > deadline:  # its node has died
             raise self._lost(number, error) from None
           time.sleep(1)
-          answer = self._actors[number].search.remote(queries, k, settings)
+          answer = self._actors[number].search.remote(queries, k)
         except ray.exceptions.RayActorError as error:
           raise self._lost(number, error) from None
 
@@ -106,10 +102,4 @@ class RayShardedSearcher(sharded.ShardedSearcher):
       f'{self.path}: the process of shard {number} could not start or died '
       f'{_RESTARTS + 1} times. It may lack memory (more shards need less) or the '
       f'folder: {text}'
-    )
-
-  def processes(self) -> list[int]:
-    """Return the process of each shard's actor."""
-    return ray_cluster.import_ray().get(
-      [actor.process.remote() for actor in self._actors]
     )

@@ -15,15 +15,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import (
-  checksums,
-  manifests,
-  sharded_array,
-  store,
-)
+from retrieval.store import checksums, manifests, sharded_array, store
 
 COPY = 'vectors.npy'
-_MANIFEST = 'manifest.json'
 _COPY_BYTES = 256 << 20
 
 
@@ -51,13 +45,15 @@ def save(path: pathlib.Path, vectors) -> dict[str, Any]:
 def load(path: pathlib.Path, fields: dict[str, Any]):
   """Open the vectors of `save` as a memory map or sharded array [n, d].
 
+  A damaged file of a store is found when it is first read.
+
   Raises:
-    ValueError: when they are missing, damaged or replaced.
+    ValueError: when they are damaged or replaced, or their store is missing.
   """
   if 'store' in fields:
     vectors = _follow(path, fields['store'])
   else:
-    vectors = _map(path / COPY)
+    vectors = sharded_array.open_npy(path / COPY)
   shape = fields.get('shape', list(vectors.shape))
   if list(vectors.shape) != shape:
     raise ValueError(
@@ -73,13 +69,6 @@ def reopened(vectors):
   return sharded_array.open_npy(pathlib.Path(vectors.filename))
 
 
-def num_bytes(vectors) -> int:
-  """Return the size of the saved vectors."""
-  known = isinstance(vectors, sharded_array.ShardedArray)
-  dtype = vectors.dtype if known else _copy_dtype(vectors)
-  return int(np.prod(vectors.shape)) * dtype.itemsize
-
-
 def _copy_dtype(vectors) -> np.dtype:
   """Return the type of a copy: bfloat16 for bfloat16, else float32."""
   half = vectors.dtype == ml_dtypes.bfloat16
@@ -88,19 +77,18 @@ def _copy_dtype(vectors) -> np.dtype:
 
 def _reference(path: pathlib.Path, vectors: sharded_array.ShardedArray) -> dict:
   file = pathlib.Path(vectors.shard(0).filename)
-  manifest = manifests.read_json(file.parent / _MANIFEST)
+  manifest = file.parent / store.MANIFEST
   return {
     'folder': os.path.relpath(file.parent.resolve(), path.resolve()),
-    'kind': manifest['kind'],
+    'kind': manifests.read_json(manifest)['kind'],
     'array': file.name.rpartition('-')[0],
-    'manifest': checksums.of_file(file.parent / _MANIFEST),
+    'manifest': checksums.of_file(manifest),
   }
 
 
 def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
-  folder = path.resolve() / reference['folder']
-  folder = pathlib.Path(os.path.normpath(folder))
-  manifest = folder / _MANIFEST
+  folder = pathlib.Path(os.path.normpath(path.resolve() / reference['folder']))
+  manifest = folder / store.MANIFEST
   if not manifest.exists():
     raise ValueError(
       f'{path}: the vectors of this searcher stood in {folder} and are not '
@@ -112,12 +100,4 @@ def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
       'from them; build it again.'
     )
   found = store.Store.open(folder, reference['kind'])
-  found.verify()
   return found.array(reference['array'])
-
-
-def _map(file: pathlib.Path) -> np.ndarray:
-  try:
-    return sharded_array.open_npy(file)
-  except OSError as e:
-    raise ValueError(f'{file}: damaged ({e}).') from None

@@ -11,7 +11,6 @@ search, which streams, serves a larger database.
 
 import dataclasses
 import errno
-import json
 import os
 import pathlib
 import sys
@@ -181,39 +180,31 @@ class ScannSearcher:
     return cls(builder.build(), metric, (num_rows, dimension), settings)
 
   def search(
-    self,
-    queries: np.ndarray,
-    k: int,
-    *,
-    num_leaves_to_search: int = 0,
-    num_to_rescore: int = 0,
+    self, queries: np.ndarray, k: int, *, num_leaves_to_search: int = 0
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the k best rows of each query; settings above 0 override the index's."""
+    """Find the k best rows of each query; 0 leaves are as the index was built."""
     queries = base.check_queries(queries, self.dimension, k)
     if not len(queries):
       return base.nothing(0, k)
     fetch = min(k, self.num_vectors)
     leaves = num_leaves_to_search or self.settings['num_leaves_to_search']
     most = self.settings['num_leaves']
-    leaves = min(leaves, most)
-    rescore = num_to_rescore or self.settings['num_to_rescore']
-    ids, scores = self._search(queries, fetch, leaves, rescore)
+    ids, scores = self._search(queries, fetch, min(leaves, most))
     short = np.flatnonzero((ids < 0).any(axis=1))
     if len(short) and leaves < most:
       # The leaves held too few rows: search all leaves.
-      ids[short], scores[short] = self._search(
-        queries[short], fetch, most, rescore
-      )
+      ids[short], scores[short] = self._search(queries[short], fetch, most)
     return base.pad(ids, scores, k)
 
-  def _search(self, queries, k, leaves, rescore):
+  def _search(self, queries, k, leaves):
     """Call ScaNN, which marks a missing row by id 0 with score NaN."""
     share = -(-len(queries) // self._num_threads)
+    rescore = max(self.settings['num_to_rescore'], 2 * k)
     ids, scores = self._searcher.search_batched_parallel(
       queries,
       final_num_neighbors=k,
       batch_size=min(max(share, 1), 256),
-      pre_reorder_num_neighbors=min(max(rescore, 2 * k), self.num_vectors),
+      pre_reorder_num_neighbors=min(rescore, self.num_vectors),
       leaves_to_search=leaves,
     )
     scores = np.asarray(scores, np.float32)
@@ -231,15 +222,15 @@ class ScannSearcher:
       self._searcher.serialize(str(path), relative_path=True)
     except RuntimeError as e:
       raise OSError(errno.EIO, f'ScaNN: {e}', str(path)) from None
-    files = [f for f in path.iterdir() if f.name != 'searcher.json']
-    fields = {
-      'name': self.name,
-      'metric': self.metric,
-      'shape': [self.num_vectors, self.dimension],
-      'settings': self.settings,
-      'files': {f.name: f.stat().st_size for f in sorted(files)},
-    }
-    (path / 'searcher.json').write_text(json.dumps(fields) + '\n')
+    files = [f for f in path.iterdir() if f.name != base.FIELDS]
+    base.write_fields(
+      path,
+      name=self.name,
+      metric=self.metric,
+      shape=[self.num_vectors, self.dimension],
+      settings=self.settings,
+      files={f.name: f.stat().st_size for f in sorted(files)},
+    )
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'ScannSearcher':
@@ -259,9 +250,8 @@ class ScannSearcher:
         f'{path}: ScaNN cannot load this index ({first}); remove the folder '
         'and build it again.'
       ) from None
-    settings = fields['settings']
     shape = tuple(fields['shape'])
-    return cls(searcher, fields['metric'], shape, settings)
+    return cls(searcher, fields['metric'], shape, fields['settings'])
 
 
 def _check_files(path: pathlib.Path, sizes: dict[str, int]) -> None:

@@ -11,8 +11,6 @@ b queries, k best rows.
 
 from collections.abc import Iterator, Mapping
 import dataclasses
-import functools
-import json
 import os
 import pathlib
 import threading
@@ -24,7 +22,6 @@ from retrieval.searchers import base, exact, saved_vectors, scann
 from retrieval.store import drafts, sharded_array
 
 _COPIED = ('shard-*', saved_vectors.COPY)
-_QUERY_BATCH = 8192  # queries that repay the opening of shards
 
 Found = tuple[np.ndarray, np.ndarray]
 
@@ -60,18 +57,13 @@ class Shard:
   exact: exact.ExactSearcher  # of the same rows on disk
   first: int  # id of its first row
 
-  def search(self, queries: np.ndarray, k: int, **settings: int) -> Found:
+  def search(self, queries: np.ndarray, k: int) -> Found:
     """Return ids [b, k] of the database and scores [b, k] float64."""
-    rows = self.searcher.num_vectors
-    if self.searcher.name == 'exact':
-      ids, _ = self.exact.search(queries, min(k, rows))
-    else:
-      own = self.searcher.settings
-      fetch = k
-      if own['rescore'] == 'none':  # these scores are rough
-        rescored = settings.get('num_to_rescore') or own['num_to_rescore']
-        fetch = max(k, rescored)
-      ids, _ = self.searcher.search(queries, min(fetch, rows), **settings)
+    fetch, settings = k, getattr(self.searcher, 'settings', {})
+    if settings.get('rescore') == 'none':  # the scores are rough
+      fetch = max(k, settings['num_to_rescore'])
+    fetch = min(fetch, self.searcher.num_vectors)
+    ids, _ = self.searcher.search(queries, fetch)
     ids, scores = self.exact.best_of(queries, ids, k)
     return np.where(ids < 0, -1, ids + self.first), scores
 
@@ -84,6 +76,7 @@ class ShardedSearcher:
   """
 
   name = 'sharded'
+  query_batch = 8192  # queries that repay the opening of shards
 
   def __init__(
     self,
@@ -105,11 +98,6 @@ class ShardedSearcher:
     self._lock = threading.Lock()
 
   @property
-  def query_batch(self) -> int:
-    """Queries that jobs should ask at once."""
-    return _QUERY_BATCH
-
-  @property
   def is_exact(self) -> bool:
     """Whether the answers are those of exact search."""
     return self._fields['kind'] == 'exact'
@@ -118,15 +106,6 @@ class ShardedSearcher:
   def holds_all(self) -> bool:
     """Whether all shards stay open."""
     return not 0 < self.shards_in_memory < self.num_shards
-
-  @functools.cached_property
-  def settings(self) -> dict[str, Any]:
-    """Settings of the shards' searchers, where they have any."""
-    for number in range(self.num_shards):
-      fields = base.read_fields(self.path / shard_name(number))
-      if 'settings' in fields:
-        return fields['settings']
-    return {}
 
   def open_shard(self, number: int) -> Shard:
     """Open a shard.
@@ -162,31 +141,19 @@ class ShardedSearcher:
         self._open[number] = self.open_shard(number)
       return self._open[number]
 
-  def search(self, queries: np.ndarray, k: int, **settings: int) -> Found:
-    """Find the k best rows of each query.
-
-    Args:
-      **settings: as of `ScannSearcher.search`, for shards that are ScaNN's.
-    """
+  def search(self, queries: np.ndarray, k: int) -> Found:
+    """Find the k best rows of each query."""
     queries = base.check_queries(queries, self.dimension, k)
     wanted = min(k, self.num_vectors)
     best = base.nothing(len(queries), wanted)
-    for found in self._answers(queries, wanted, settings) if wanted else ():
+    for found in self._answers(queries, wanted) if wanted else ():
       best = merge(best, found, wanted)
     return base.pad(*best, k)
 
-  def _answers(self, queries, k: int, settings) -> Iterator[Found]:
+  def _answers(self, queries, k: int) -> Iterator[Found]:
     """Yield what each shard finds; open shards come first."""
     for i in sorted(range(self.num_shards), key=lambda x: x not in self._open):
-      yield self._shard(i).search(queries, k, **settings)
-
-  @property
-  def num_bytes(self) -> int:
-    """Size on disk, with the vectors."""
-    files = (f for f in self.path.rglob('*') if f.is_file())
-    size = sum(f.stat().st_size for f in files)
-    elsewhere = 'store' in self._fields
-    return size + elsewhere * saved_vectors.num_bytes(self._vectors)
+      yield self._shard(i).search(queries, k)
 
   def save(self, path: str | os.PathLike) -> None:
     """Write the files of `load`: links to those of this searcher, or copies."""
@@ -199,7 +166,7 @@ class ShardedSearcher:
     fields = self._fields | {'shards_in_memory': self.shards_in_memory}
     if 'store' in fields:
       fields |= saved_vectors.save(path, self._vectors)
-    (path / 'searcher.json').write_text(json.dumps(fields) + '\n')
+    base.write_fields(path, **fields)
 
   @classmethod
   def load(

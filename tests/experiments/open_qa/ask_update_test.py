@@ -102,7 +102,6 @@ def test_words_find_a_new_document_and_nothing_is_embedded(
     'documents added': 1,
     'documents changed': 0,
     'documents deleted': 0,
-    'blocks reused in bm25': before.data.blocks.num_blocks,
     'blocks removed': 0,
   }
   [now] = trained_reader.open_reader(by_words, str(out)).answer('zebra')

@@ -4,7 +4,7 @@
 
 from experiments.open_qa import task as qa_task, trained_reader
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_folders
+from realm_jax.serving import index_builder
 from tests.experiments.open_qa import ask_test, tiny_open_qa
 
 
@@ -12,7 +12,7 @@ def _answered(root, shards):
   data, workdir = tiny_open_qa.make_data(root / 'data'), root / 'run'
   config = tiny_open_qa.get_config(data, **{'index.shards': shards})
   trained = qa_task.untrained(config, realm_data.DataFolder(data))
-  folder = workdir / index_folders.INDEX
+  folder = workdir / index_builder.INDEX
   version = trained.as_realm().open_index(folder).version
   assert getattr(version.index.searcher, 'num_shards', 1) == shards
   tiny_open_qa.save(workdir, trained, config, index_version=version.name)

@@ -19,7 +19,7 @@ import numpy as np
 from experiments.engine import checkpoint_writer, configs
 from experiments.open_qa import config as config_lib, task as qa_task
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_folders
+from realm_jax.serving import index_builder
 from tests.experiments.realm import tiny_realm
 
 WANTED = ('Paris', 'Rome', '1066', '1999', 'river', 'crown')
@@ -95,7 +95,7 @@ def fine_tuned(root: pathlib.Path) -> types.SimpleNamespace:
   data, workdir = make_data(root / 'data'), root / 'run'
   config = get_config(data)
   trained = qa_task.untrained(config, realm_data.DataFolder(data))
-  index = trained.as_realm().open_index(workdir / index_folders.INDEX)
+  index = trained.as_realm().open_index(workdir / index_builder.INDEX)
   rng = np.random.default_rng(0)
   embedder = jax.tree.map(
     lambda x: x + 0.1 * rng.normal(size=x.shape).astype(x.dtype),

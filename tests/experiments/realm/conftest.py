@@ -4,7 +4,7 @@
 
 import pytest
 
-from realm_jax.serving import index_folders, trained_models
+from realm_jax.serving import index_builder, trained_models
 from tests.experiments.realm import tiny_trained
 
 
@@ -25,4 +25,4 @@ def trained(workdir):
 
 @pytest.fixture(scope='module')
 def index(trained, workdir):
-  return trained.open_index(workdir / index_folders.INDEX)
+  return trained.open_index(workdir / index_builder.INDEX)

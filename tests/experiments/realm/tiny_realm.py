@@ -23,9 +23,9 @@ import numpy as np
 
 from experiments.engine import checkpoint_writer, configs
 from experiments.realm import (
-  background_builders,
   config as config_lib,
   refresh,
+  refresh_worker,
   task as realm_task,
 )
 from realm_jax.data import folder as realm_data
@@ -107,13 +107,13 @@ def _pause(seconds: float) -> None:
 
 
 def _delay_builds(seconds: float) -> None:
-  build = background_builders.build
+  build = refresh_worker.build
 
   def wait_and_build(*arguments):
     time.sleep(seconds)
     return build(*arguments)
 
-  background_builders.build = wait_and_build
+  refresh_worker.build = wait_and_build
 
 
 def main() -> None:

@@ -63,12 +63,12 @@ def embedder(data):
   return _embedder(data, jax.devices()[:1])
 
 
-def _embedder(data, devices):
+def _embedder(data, devices, params=None):
   return serving.BlockEmbedder(
     data.config,
     data.layout,
     data.blocks,
-    data.params[0],
+    data.params[0] if params is None else params,
     batch_tokens=128,
     devices=devices,
   )
@@ -113,15 +113,6 @@ def test_one_device_equals_eight(data, embedder):
   np.testing.assert_allclose(found, embedder(ids), atol=ATOL)
 
 
-def test_newer_parameters_are_taken(data, embedder):
-  embedder.load(data.params[1])
-  try:
-    found = embedder(np.arange(8))
-  finally:
-    embedder.load(data.params[0])
-  np.testing.assert_allclose(found, data.vectors[1][:8], atol=ATOL)
-
-
 def test_other_processes_embed_the_blocks_of_a_version(data, tmp_path):
   embedder = _embedder(data, None)  # on all devices, as they do
   copy = pickle.loads(cloudpickle.dumps(embedder))
@@ -139,29 +130,24 @@ def test_other_processes_embed_the_blocks_of_a_version(data, tmp_path):
   assert one == two
 
 
-def test_vectors_that_are_not_finite_are_refused(data, embedder):
+def test_vectors_that_are_not_finite_are_refused(data):
   broken = jax.tree.map(np.copy, data.params[0])
   broken['block_embedder']['projection']['bias'][0] = np.nan
-  embedder.load(broken)
-  try:
-    with pytest.raises(ValueError, match='not finite'):
-      embedder(np.arange(4))
-  finally:
-    embedder.load(data.params[0])
+  with pytest.raises(ValueError, match='not finite'):
+    _embedder(data, jax.devices()[:1], broken)(np.arange(4))
 
 
 @pytest.fixture(scope='module')
-def indices(data, embedder, tmp_path_factory):
+def indices(data, tmp_path_factory):
   """An older and a newer version, opened with one query embedder."""
   folder = index_versions.VersionFolder(tmp_path_factory.mktemp('index'))
   queries = serving.QueryEmbedder(data.config, jax.devices()[3])
   found = []
   for step, params in ((10, data.params[0]), (20, data.params[1])):
-    embedder.load(params)
+    embedder = _embedder(data, jax.devices()[:1], params)
     name = folder.build(step, params, data.blocks, embedder, INDEX)
     version = folder.open(name, data.blocks)
     found.append(serving.ServingIndex(version, queries))
-  embedder.load(data.params[0])
   return found
 
 

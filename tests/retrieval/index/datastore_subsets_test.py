@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from retrieval.index import datastore_subsets, neighbor_store
+from retrieval.index import datastore_subsets
 from retrieval.store import store_writer
 from tests.retrieval.store import tiny_stores
 
@@ -86,31 +86,3 @@ def test_neighbors_are_the_nearest_of_the_part(data, tmp_path, share, queries):
     want = [*part[order[:K]], *[-1] * K][:K]
     assert found.ids(np.array([i]))[0].tolist() == want
   assert found.store.fields['datastore'] == datastore.fingerprint
-
-
-def test_a_killed_search_goes_on(data, tmp_path, monkeypatch):
-  arguments = (
-    data.chunks['valid'],
-    data.vectors['valid'],
-    data.chunks['train'],
-    data.vectors['train'],
-  )
-  build = datastore_subsets.build_part_neighbors
-  settings = {'metric': 'dot_product', 'share': 0.5, 'k': 2}
-  build(tmp_path / 'whole', *arguments, **settings)
-  write, written = store_writer.StoreWriter.write, []
-
-  def once(self, index, arrays):
-    if len(written) == 2:
-      raise KeyboardInterrupt
-    written.append(index)
-    write(self, index, arrays)
-
-  monkeypatch.setattr(store_writer.StoreWriter, 'write', once)
-  with pytest.raises(KeyboardInterrupt):
-    build(tmp_path / 'killed', *arguments, **settings)
-  monkeypatch.setattr(store_writer.StoreWriter, 'write', write)
-  build(tmp_path / 'killed', *arguments, **settings)
-  hashes = tiny_stores.file_hashes
-  assert hashes(tmp_path / 'killed') == hashes(tmp_path / 'whole')
-  assert len(neighbor_store.NeighborStore(tmp_path / 'whole')) > 2

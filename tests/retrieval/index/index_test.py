@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 import os
-import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,8 +11,6 @@ from retrieval.index import index as index_lib
 from retrieval.searchers import recall_check
 from retrieval.store import (
   checksums,
-  drafts as drafts_lib,
-  store,
   store_writer,
 )
 
@@ -83,58 +78,24 @@ def test_same_inputs_reuse_what_stands(tmp_path, vectors):
 
 
 @NEEDS_SCANN
-def test_a_new_recall_at_is_measured_on_what_stands(tmp_path, vectors):
-  path = tmp_path / 'index'
-  settings = {'num_leaves': 70, 'num_leaves_to_search': 1}
-  config = dataclasses.replace(SCANN, recall_floor=0.0, scann=settings)
-  first = index_lib.build_index(path, vectors, 'v', config)
-  config = dataclasses.replace(config, recall_at=50)
-  again = index_lib.build_index(path, vectors, 'v', config)
-  assert 0 < again.report['recall@50'] < 1
-  assert again.report['recall@10'] == first.report['recall@10']
-  config = dataclasses.replace(config, recall_floor=0.99)
-  with pytest.raises(ValueError, match='recall@50.*below index.recall_floor'):
-    index_lib.build_index(path, vectors, 'v', config)
-
-
-@NEEDS_SCANN
-def test_drafts_of_killed_builders_go(tmp_path, vectors):
-  gone = subprocess.Popen([sys.executable, '-c', ''])
-  gone.wait()
-  mine = drafts_lib.beside(tmp_path / 'index')
-  names = {
-    pid: mine.with_name(mine.name.replace(f'-{os.getpid()}-', f'-{pid}-'))
-    for pid in (gone.pid, os.getppid())
-  }
-  for name in names.values():
-    name.mkdir()
-    (name / 'vectors.npy').write_bytes(b'half')
-  index_lib.build_index(tmp_path / 'index', vectors, 'v', EXACT)
-  assert not names[gone.pid].exists()
-  assert names[os.getppid()].exists()  # its builder is at work
-
-
-@NEEDS_SCANN
 def test_below_the_floor_nothing_is_published(tmp_path, vectors):
   settings = {'num_leaves': 70, 'num_leaves_to_search': 1}
   config = dataclasses.replace(SCANN, recall_floor=0.9, scann=settings)
-  with pytest.raises(ValueError, match='Raise index.scann') as error:
+  with pytest.raises(ValueError, match='recall_floor'):
     index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
   assert not os.listdir(tmp_path)
-  # What the message says to raise is enough.
-  advice = re.findall(r'index\.scann\.(\w+) to (\d+)', str(error.value))
-  settings |= {name: int(value) for name, value in advice}
-  config = dataclasses.replace(config, recall_floor=0.85, scann=settings)
+  settings = {'num_leaves': 70, 'num_leaves_to_search': 35}
+  config = dataclasses.replace(config, scann=settings)
   index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
 
 
 def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):
-  check = recall_check.RecallCheck.of_rows(vectors, 100, 10)
+  check = recall_check.RecallCheck.of(vectors, None, 100, 10)
   ids, _ = check.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
   assert ids.shape == (100, 10)
   assert not (ids == check.own[:, None]).any()
   held_out = vectors[:50] + np.float32(0.1)
-  check = recall_check.RecallCheck.of_queries(held_out, 20, 10)
+  check = recall_check.RecallCheck.of(vectors, held_out, 20, 10)
   np.testing.assert_array_equal(  # evenly spread
     check.queries, held_out[[5 * i // 2 for i in range(20)]]
   )
@@ -202,28 +163,11 @@ def test_damage_is_found_when_opening(tmp_path, vectors, monkeypatch):
     index_lib.open_index(tmp_path / 'nowhere')
 
 
-def test_killed_while_writing_leaves_nothing(tmp_path, vectors, monkeypatch):
-  def fail(*args):
-    raise RuntimeError('killed')
-
-  path = tmp_path / 'index'
-  with monkeypatch.context() as patch:
-    patch.setattr(store, 'write_atomically', fail)
-    with pytest.raises(RuntimeError, match='killed'):
-      index_lib.build_index(path, vectors, 'v', EXACT)
-  assert not os.listdir(tmp_path)
-  index_lib.build_index(path, vectors, 'v', EXACT)
-
-
 @pytest.mark.usefixtures('unchecked')
 @pytest.mark.parametrize(
   ('change', 'said'),
   [
     ({'searcher': 'faiss'}, "searcher='faiss'"),
-    ({'recall_at': 0}, 'recall_at=0'),
-    ({'num_queries': 0}, 'num_queries=0'),
-    ({'recall_floor': 95.0}, 'recall_floor=95.0'),
-    ({'metric': 'cosine'}, "metric='cosine'"),
     ({'scann': {'leaves': 3}}, 'scann.leaves'),
     ({'scann': {'num_leaves': -1}}, 'scann.num_leaves=-1'),
   ],

@@ -113,29 +113,6 @@ def test_killed_half_way_leaves_nothing_published(
   folder.open(name, blocks).close()
 
 
-def test_a_killed_copy_is_no_draft_of_a_builder(
-  blocks, source, tmp_path, monkeypatch
-):
-  folder = index_versions.VersionFolder(tmp_path / 'new')
-
-  def die(*unused):
-    raise KeyboardInterrupt
-
-  with monkeypatch.context() as patch:
-    patch.setattr(index_versions, 'seal', die)
-    patch.setattr(shutil, 'rmtree', lambda *unused, **how: None)
-    with pytest.raises(KeyboardInterrupt):
-      folder.adopt(0, PARAMS, blocks, source.root, CONFIG)
-  [copied] = folder.root.glob('.*/vectors/')
-  (copied / 'manifest.json').unlink()  # as if killed before
-  [old] = source.names()
-  shutil.rmtree(source.root / old)
-  assert not folder.adopt(0, PARAMS, blocks, source.root, CONFIG)
-  embed = index_versions_test.embed
-  name = folder.build(0, PARAMS, blocks, embed, CONFIG)
-  assert folder.names() == [name]
-
-
 def test_an_index_of_other_settings_is_built_of_the_vectors(
   blocks, source, tmp_path
 ):

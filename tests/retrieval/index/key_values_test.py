@@ -129,7 +129,7 @@ def test_recall_is_of_what_is_scored_again(pairs):
     for k in (11, 200)
   )
   assert few < 0.8 < 0.9 < most <= 1
-  queries = recall_check.RecallCheck.of_rows(pairs.keys, 30, 10).queries
+  queries = recall_check.RecallCheck.of(pairs.keys, None, 30, 10).queries
   nearest, _ = _slow(pairs, queries, 11)
   ids, _ = scann.search(queries, 11)
   keys = np.asarray(pairs.keys, np.float64)
@@ -138,21 +138,6 @@ def test_recall_is_of_what_is_scored_again(pairs):
   assert few == pytest.approx(want)
   exact = searchers.ExactSearcher(pairs.keys, 'squared_l2')
   assert key_values.recall(pairs, exact, k=10, at=10, num_queries=5) == 1
-
-
-@_needs_scann
-def test_hashes_alone_are_what_is_saved(pairs, tmp_path):
-  config = searchers.ScannConfig(rescore='none')
-  scann = searchers.ScannSearcher.build(pairs.keys, 'squared_l2', config)
-  scann.save(tmp_path)
-  size = sum(f.stat().st_size for f in tmp_path.iterdir())
-  assert size < 2 * D * len(pairs)  # less than the keys
-  again = searchers.load(tmp_path)
-  queries = np.asarray(pairs.keys[:5], np.float32)
-  for a, b in zip(
-    again.search(queries, 20), scann.search(queries, 20), strict=True
-  ):
-    np.testing.assert_array_equal(a, b)
 
 
 def test_an_index_of_something_else_is_refused(pairs):

@@ -25,7 +25,7 @@ def _open(path, config=ALL):
 
 
 def _known(path, texts=OLD):
-  return reuse.ReusedCodes(_open(path), passages_lib.TextList(texts))
+  return reuse.KnownCodes(_open(path), passages_lib.TextList(texts))
 
 
 @pytest.fixture(scope='module')

@@ -7,7 +7,12 @@ import hashlib
 import numpy as np
 import pytest
 
-from retrieval.index import index as index_lib, index_versions, reuse
+from retrieval.index import (
+  index as index_lib,
+  index_versions,
+  reuse,
+  snapshots,
+)
 from tests.retrieval.text import tiny_blocks
 
 CONFIG = index_lib.IndexConfig(metric='dot_product', num_queries=5)
@@ -71,37 +76,44 @@ def _pairs(blocks):
   return [*zip(blocks.titles(ids), blocks.texts(ids), strict=True)]
 
 
+def _known(blocks, version, params=PARAMS):
+  made_of = {'blocks': blocks.fingerprint}
+  made_of['params'] = snapshots.fingerprint(params)
+  return reuse.KnownVectors(blocks, version.open_vectors(), made_of)
+
+
 def test_known_blocks_are_copied_bit_for_bit(old, documents, tmp_path):
   old_blocks, version = old
   blocks = _make(tmp_path, _changed(documents))
-  embed = Embed(blocks)
-  reused = reuse.ReusedBlocks(embed, blocks, PARAMS, old_blocks, version)
-  vectors = reused(np.arange(blocks.num_blocks))
+  embed, known = Embed(blocks), _known(old_blocks, version)
+  vectors = known.fill(blocks, np.arange(blocks.num_blocks), embed)
   rows = {pair: i for i, pair in enumerate(_pairs(old_blocks))}
-  known = [pair in rows for pair in _pairs(blocks)]
-  copied = [rows[pair] for pair in _pairs(blocks) if pair in rows]
-  np.testing.assert_array_equal(vectors[known], version.vectors[:][copied])
-  new = [
-    text for (_, text), k in zip(_pairs(blocks), known, strict=True) if not k
-  ]
+  old_rows = np.asarray([rows.get(pair, -1) for pair in _pairs(blocks)])
+  copied = old_rows >= 0
+  np.testing.assert_array_equal(
+    vectors[copied], version.vectors[:][old_rows[copied]]
+  )
+  new = [blocks.texts([i])[0] for i in np.flatnonzero(~copied)]
   assert embed.texts == new and 3 <= len(new) < blocks.num_blocks / 2
-  assert (reused.num_reused, reused.num_embedded) == (len(copied), len(new))
+  assert (known.num_reused, known.num_embedded) == (copied.sum(), len(new))
 
 
 def test_a_version_with_reuse_equals_one_without(old, documents, tmp_path):
-  old_blocks, version = old
   blocks = _make(tmp_path, _changed(documents))
-  reused = reuse.ReusedBlocks(
-    Embed(blocks), blocks, PARAMS, old_blocks, version
-  )
+  embed, known = Embed(blocks), _known(*old)
   folder = index_versions.VersionFolder(tmp_path / 'index')
-  name = folder.build(1, PARAMS, blocks, reused, CONFIG)
+  name = folder.build(
+    1,
+    PARAMS,
+    blocks,
+    lambda ids, done: known.fill(blocks, ids, embed, done),
+    CONFIG,
+  )
   whole = _version(tmp_path / 'whole', blocks)
-  with_reuse = folder.open(name, blocks)
   assert whole.name == name
+  with_reuse = folder.open(name, blocks)
   np.testing.assert_array_equal(with_reuse.vectors[:], whole.vectors[:])
-  assert reused.num_reused + reused.num_embedded == blocks.num_blocks
-  assert reused.num_reused > reused.num_embedded
+  assert known.num_reused > known.num_embedded
 
 
 def test_copies_and_an_unchanged_corpus_need_no_embedding(tmp_path):
@@ -111,41 +123,27 @@ def test_copies_and_an_unchanged_corpus_need_no_embedding(tmp_path):
   version = _version(tmp_path / 'old' / 'index', old_blocks)
   blocks = _make(tmp_path / 'new', [*rows[::-1], rows[0] | {'id': 'y'}])
   embed, seen = Embed(blocks), []
-  reused = reuse.ReusedBlocks(embed, blocks, PARAMS, old_blocks, version)
-  vectors = reused(np.arange(5), lambda *x: seen.append(x))
+  vectors = _known(old_blocks, version).fill(
+    blocks, np.arange(5), embed, lambda *x: seen.append(x)
+  )
   assert embed.texts == [] and seen == [(5, 5)]
   np.testing.assert_array_equal(vectors, Embed(blocks)(np.arange(5)))
 
 
-def test_hashes_beyond_all_old_ones_are_new(tmp_path):
-  rows = [
-    {'id': word, 'title': 'Mill', 'text': f'{word}.'}
-    for word in tiny_blocks.WORDS
-  ]
-  blocks = _make(tmp_path / 'new', rows)
-  smallest = int(blocks.all_hashes().argmin())
-  old_blocks = _make(tmp_path / 'old', rows[smallest : smallest + 1])
-  version = _version(tmp_path / 'old' / 'index', old_blocks)
-  reused = reuse.ReusedBlocks(
-    Embed(blocks), blocks, PARAMS, old_blocks, version
+def test_hashes_beyond_all_old_ones_are_new(documents, tmp_path):
+  blocks = _make(tmp_path, documents)
+  hashes = blocks.all_hashes()
+  rows = reuse.Rows(blocks)
+  np.testing.assert_array_equal(
+    rows.find(hashes), [hashes.tolist().index(x) for x in hashes]
   )
-  ids = np.arange(blocks.num_blocks)
-  np.testing.assert_array_equal(reused(ids), Embed(blocks)(ids))
-  assert reused.num_reused == 1
+  assert rows.find(np.array([2**64 - 1], np.uint64)) == -1
 
 
-def test_vectors_of_another_embedder_are_refused(old, tmp_path):
+def test_vectors_of_others_are_refused(old, documents, tmp_path):
   blocks, version = old
   other = {'embedder': {'dense': {'kernel': 2 * np.eye(3, dtype=np.float32)}}}
-  with pytest.raises(ValueError, match='parameters .* embed all'):
-    reuse.ReusedBlocks(Embed(blocks), blocks, other, blocks, version)
-
-
-def test_vectors_of_other_blocks_are_refused(old, documents, tmp_path):
-  blocks, version = old
-  other = _make(tmp_path / 'a', documents[:9])
-  with pytest.raises(ValueError, match='blocks .*, expected'):
-    reuse.ReusedBlocks(Embed(blocks), blocks, PARAMS, other, version)
-  shorter = _make(tmp_path / 'b', documents, max_length=28)
-  with pytest.raises(ValueError, match='max_length'):
-    reuse.ReusedBlocks(Embed(shorter), shorter, PARAMS, blocks, version)
+  with pytest.raises(ValueError, match='params'):
+    _known(blocks, version, other)
+  with pytest.raises(ValueError, match='blocks'):
+    _known(_make(tmp_path, documents[:9]), version)

@@ -98,9 +98,8 @@ def test_titles_are_searched_too():
   index = bm25.Bm25.build(iter(texts), iter(titles))
   np.testing.assert_array_equal(index.search(['river'], 1)[0], [[0]])
   assert index.fingerprint != without.fingerprint
-  for bad in (titles[:1], [*titles, 'x']):
-    with pytest.raises(ValueError, match='argument'):
-      bm25.Bm25.build(texts, bad)
+  with pytest.raises(ValueError, match='argument'):
+    bm25.Bm25.build(texts, titles[:1])
 
 
 def test_words():
@@ -110,14 +109,11 @@ def test_words():
   assert [set(row) - {-1} for row in ids.tolist()] == [{0, 1}, set(), {0}]
 
 
-def test_no_queries_and_bad_settings():
+def test_no_queries_and_no_neighbors():
   index = bm25.Bm25.build(['river'])
   assert index.search([], 2)[0].shape == (0, 2)
-  with pytest.raises(ValueError, match='k=0: expected at least 1'):
+  with pytest.raises(ValueError, match='k=0'):
     index.search(['river'], 0)
-  for name, value in (('k1', -1.0), ('b', 1.5), ('k1', math.nan)):
-    with pytest.raises(ValueError, match=f'{name}={value}: expected'):
-      bm25.Bm25Config(**{name: value})
 
 
 def _stored(path, texts):

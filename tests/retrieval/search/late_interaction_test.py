@@ -78,18 +78,6 @@ def test_an_unpruned_search_equals_a_slow_max_sim(path, all_candidates):
   assert ids.dtype == np.int64 and scores.dtype == np.float32
 
 
-def test_vectors_are_close_to_the_originals(path):
-  index = late_interaction.LateInteraction(path, Words())
-  cosines = np.concatenate(
-    [
-      (vectors * Words().vectors(TEXTS[block])).sum(axis=1)
-      for block, vectors in enumerate(tiny_encoder.vectors_of(index))
-    ]
-  )
-  # Two words may share a centroid.
-  assert cosines.mean() > 0.98 and cosines.min() > 0.75
-
-
 def test_a_pruned_search_finds_the_best_blocks_with_exact_scores(path):
   whole = late_interaction.LateInteraction(path, Words(), ALL)
   config = late_interaction.SearchConfig(num_probes=2, num_rescored=12)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.special
 
-from retrieval import searchers
 from retrieval.search import lda
 from retrieval.text import passages as passages_lib
 
@@ -57,7 +56,7 @@ def test_topics_of_a_text_equal_inference_in_numpy(model, texts):
 
 def test_texts_of_one_subject_are_alike(model, texts):
   vectors = model.embed_texts(texts)
-  searcher = lda.PositiveScores(searchers.ExactSearcher(vectors))
+  searcher = lda.TopicSearch(vectors)
   ids, scores = searcher.search(vectors[:59], 10)
   assert (ids % 2 == np.arange(59)[:, None] % 2).mean() > 0.95
   assert (scores <= 1 + 1e-6).all() and (scores[:, 0] > 0.999).all()
@@ -87,13 +86,8 @@ def test_words_are_chosen_by_the_texts_that_have_them():
 
 
 def test_bad_input_is_refused(texts, tmp_path, monkeypatch):
-  with pytest.raises(ValueError, match='num_topics'):
-    lda.LdaConfig(num_topics=0)
   with pytest.raises(ValueError, match='min_texts=61'):
     _fit(tmp_path / 'x', texts, lda.LdaConfig(min_texts=61))
-  _fit(tmp_path / 'x', texts)
-  with pytest.raises(ValueError, match='num_topics'):
-    _fit(tmp_path / 'x', texts, lda.LdaConfig(num_topics=5))
   monkeypatch.setitem(sys.modules, 'sklearn.feature_extraction.text', None)
   with pytest.raises(ImportError, match=r'\[lda\]'):
     _fit(tmp_path / 'x', texts)

@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.index import neighbors as neighbors_lib, text_indices
+from retrieval.index import text_indices
 from retrieval.search import (
   queries as queries_lib,
   rerank,
@@ -106,19 +106,3 @@ def test_neighbors_are_those_of_the_source_in_another_order(data, split):
   assert (ids != found[:, :3]).any()
   again, _ = retriever.search([*texts, ' '], 3)
   assert (again[-1] == -1).all() and (again[:-1] >= 0).any()
-
-
-def test_a_store_knows_its_reranker(data, tmp_path):
-  train = data.chunks['train']
-  _, retriever = _retriever(data, Overlap(), 4)
-  neighbors_lib.build_neighbor_store(
-    tmp_path / 'n', train, train, retriever, k=2
-  )
-  assert isinstance(retriever, retriever_lib.Retriever)
-  arguments = (tmp_path / 'n', train, train)
-  for other in (
-    _retriever(data, Overlap('other'), 4),
-    _retriever(data, Overlap(), 5),
-  ):
-    with pytest.raises(ValueError, match='other data or settings'):
-      neighbors_lib.build_neighbor_store(*arguments, other[1], k=2)

@@ -1,17 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse indices over shards: equal to one in memory, resumed, reused, refused."""
+"""Sparse indices over shards: equal to one in memory, resumed, refused."""
 
 import numpy as np
 import pytest
 
-from retrieval.index import reuse
-from retrieval.search import (
-  bm25,
-  sparse_index,
-  term_counts,
-  tfidf,
-)
+from retrieval.search import bm25, sparse_index, tfidf
 from retrieval.store import store_writer
 from retrieval.text import passages as passages_lib
 from tests.retrieval.store import tiny_stores
@@ -65,9 +59,9 @@ def test_shards_find_what_one_in_memory_finds(index_of, tmp_path, monkeypatch):
   assert len(index) == len(whole) == 44
   for k in (1, 9, 50):
     _equal(index, whole, k)
-  # So do few queries at once, and texts analysed one by one.
+  # So do few queries at once, and shards of texts counted one by one.
   monkeypatch.setattr(sparse_index, '_ASKED_TOGETHER', 2)
-  monkeypatch.setattr(term_counts, '_TOGETHER', 1)
+  monkeypatch.setattr(sparse_index, '_TOGETHER', 1)
   _equal(index, whole)
   again = _build(index_of, tmp_path / 'again', texts)
   assert again.fingerprint == index.fingerprint
@@ -101,27 +95,6 @@ def test_a_killed_build_continues(index_of, tmp_path, monkeypatch):
   assert files[0] == files[1]
 
 
-def test_known_texts_are_copied_and_the_bytes_are_the_same(index_of, tmp_path):
-  old = _random_texts(30)
-  new = [*old[20:], 'a new river', *old[:20], 'the moon over the river', old[3]]
-  known = reuse.ReusedTerms(_build(index_of, tmp_path / 'old', old))
-  given = _Given(new)
-  done = []
-  index_of.build_store(
-    tmp_path / 'new',
-    given,
-    rows=7,
-    known=known,
-    progress=lambda *x: done.append(x),
-  )
-  assert given.was_read == [len(old) - 20, len(new) - 2]
-  assert known.num_reused == len(new) - 2 and done[-1][0] == len(new)
-  _build(index_of, tmp_path / 'whole', new)
-  names = ('new', 'whole')
-  files = [tiny_stores.file_hashes(tmp_path / name) for name in names]
-  assert files[0] == files[1]
-
-
 def test_ties_go_to_the_lower_id_across_shards(index_of, tmp_path):
   texts = ['a cat'] * 20 + ['dog'] * 60 + ['cat'] * 20
   index = _build(index_of, tmp_path / 'i', texts)
@@ -136,24 +109,3 @@ def test_no_texts_and_texts_without_terms(index_of, tmp_path):
     assert len(index) == len(texts)
     ids, scores = index.search(['the river', ''], 3)
     assert (ids == -1).all() and np.isneginf(scores).all()
-  assert [*reuse.ReusedTerms(index)(np.zeros(2, np.uint64))] == []
-
-
-def test_other_folders_are_refused(tmp_path, monkeypatch):
-  texts = ['river', 'queen']
-  _build(bm25.Bm25, tmp_path / 'i', texts)
-  with pytest.raises(
-    ValueError, match=r"terms: expected 'words and pairs', found"
-  ):
-    tfidf.TfIdf.load(tmp_path / 'i')
-  with pytest.raises(ValueError, match='made from other data or settings'):
-    _build(bm25.Bm25, tmp_path / 'i', ['river'])
-  with monkeypatch.context() as patch:
-    patch.setattr(sparse_index, '_SCHEMA', 0)
-    _build(bm25.Bm25, tmp_path / 'other', texts)
-  with pytest.raises(ValueError, match='build it again'):
-    bm25.Bm25.load(tmp_path / 'other')
-  writer = store_writer.StoreWriter(tmp_path / 'earlier', 'bm25', {})
-  writer.publish(0)
-  with pytest.raises(ValueError, match="kind is 'bm25', expected 'sparse'"):
-    bm25.Bm25.load(tmp_path / 'earlier')

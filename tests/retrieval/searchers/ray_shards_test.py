@@ -18,9 +18,18 @@ with_ray = pytest.mark.skipif(
 )
 
 
-def _processes(path):
+def _processes(searcher):
+  """Return the process of each shard's actor."""
+  asked = [
+    actor.__ray_call__.remote(lambda _: os.getpid())
+    for actor in searcher._actors
+  ]
+  return ray_cluster.import_ray().get(asked)
+
+
+def _processes_elsewhere(path):
   ray_cluster.hold_shards('auto')
-  return index_lib.open_index(path).searcher.processes()
+  return _processes(index_lib.open_index(path).searcher)
 
 
 @pytest.mark.slow
@@ -36,17 +45,17 @@ def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
   try:
     searcher = index_lib.open_index(path, cluster='auto').searcher
     for killed in (None, 1):
-      before = searcher.processes()
+      before = _processes(searcher)
       assert len(set(before) | {os.getpid()}) == 4
       if killed is not None:
         os.kill(before[killed], signal.SIGKILL)
       found = searcher.search(rows[:20], 9)
       for a, b in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
-    assert searcher.processes() != before
+    assert _processes(searcher) != before
     # Who else opens the index in this job asks the same actors.
     again = index_lib.open_index(path, cluster='auto').searcher
-    in_worker = ray.get(ray.remote(_processes).remote(str(path)))
-    assert again.processes() == in_worker == searcher.processes()
+    in_worker = ray.get(ray.remote(_processes_elsewhere).remote(str(path)))
+    assert _processes(again) == in_worker == _processes(searcher)
   finally:
     ray.shutdown()

@@ -57,14 +57,6 @@ def test_row_that_would_abort_the_process(value):
     searchers.ScannSearcher.build(vectors, 'dot_product')
 
 
-def test_query_that_would_find_row_zero(built):
-  searcher, vectors = built
-  queries = vectors[:4].copy()
-  queries[2, 0] = np.nan
-  with pytest.raises(ValueError, match='Query 2 holds NaN'):
-    searcher.search(queries, 3)
-
-
 @pytest.mark.parametrize('soar', [False, True])
 def test_fewer_than_k_come_from_other_leaves(soar):
   """Small leaves and few rescored rows: still k rows, each once."""
@@ -89,28 +81,14 @@ def test_k_beyond_the_database_is_masked(built):
   assert (np.sort(ids[:, :-5]) == np.arange(len(vectors))).all()
 
 
-def test_no_queries_wrong_shapes_and_k(built):
-  searcher, vectors = built
-  ids, scores = searcher.search(np.zeros((0, 16), np.float32), 4)
-  assert ids.shape == scores.shape == (0, 4)
-  for queries in (np.ones(16), np.ones((2, 3)), np.ones((1, 2, 16))):
-    with pytest.raises(ValueError, match=r'expected \[batch, 16\]'):
-      searcher.search(queries, 1)
-  with pytest.raises(ValueError, match='k=0'):
-    searcher.search(vectors[:1], 0)
-
-
 @pytest.mark.usefixtures('unchecked')
 @pytest.mark.parametrize(
   'settings',
   [
-    {'num_threads': -1},
     {'num_leaves': 5001},
     {'num_leaves_to_search': 5001},
     {'training_sample_size': 10},
     {'num_to_rescore': 9999},
-    {'dimensions_per_block': 0},
-    {'anisotropic_threshold': np.nan},
     {'rescore': 'int4'},
   ],
 )
@@ -129,10 +107,9 @@ def test_soar_and_metrics():
       searchers.ScannSearcher.build(clustered(), metric, given)
 
 
-@pytest.mark.parametrize('num_rows', [0, 1, 15])
-def test_too_few_rows(num_rows):
+def test_too_few_rows():
   with pytest.raises(ValueError, match='needs 16 rows'):
-    searchers.ScannSearcher.build(clustered(num_rows), 'dot_product')
+    searchers.ScannSearcher.build(clustered(15), 'dot_product')
 
 
 @pytest.mark.parametrize('rescore', ['bfloat16', 'int8'])

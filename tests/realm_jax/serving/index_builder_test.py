@@ -130,5 +130,5 @@ def test_vectors_of_another_embedder_are_kept(
   with pytest.raises(AssertionError, match='a block was embedded'):
     _start(monkeypatch, tmp_path / 'blocks', data, 'blocks_test', **fields)
   (run / 'index').rename(run / 'gone')
-  with pytest.raises(FileNotFoundError, match='no such index version'):
+  with pytest.raises(FileNotFoundError, match='no index version here'):
     _start(monkeypatch, tmp_path / 'newer', data, **fields)
