@@ -41,7 +41,12 @@ _ACTIVATIONS = bert_checkpoint.ACTIVATIONS
 
 
 def read(path: str | os.PathLike) -> dict[str, Any]:
-  """Read a config.json and add the port's defaults."""
+  """Read a config.json and add the port's defaults.
+
+  Raises:
+    ValueError: for another model's file, and for a field of another type or
+      beyond its limits.
+  """
   path = pathlib.Path(path)
   fields = manifests.read_object(path)
   if fields.get('model_type') != 'realm':
@@ -95,7 +100,11 @@ def to_fields(
   reader: open_qa.OpenQaConfig | None = None,
   num_blocks: int = 0,
 ) -> dict[str, Any]:
-  """Make the config.json of an exported checkpoint: all fields of the port."""
+  """Make the config.json of an exported checkpoint: all fields of the port.
+
+  Raises:
+    ValueError: for a model that the port cannot compute.
+  """
   _check(hf_class, config)
   is_embedder = hf_class in ('RealmEmbedder', 'RealmScorer')
   part = config.embedder if is_embedder else config.encoder

@@ -48,6 +48,10 @@ def from_hf(
 
   Args:
     hf_class: one of `names.CLASSES`; '' finds the class by the names.
+
+  Raises:
+    ValueError: with every tensor that is missing, misshapen, unknown (numbers
+      of positions are skipped), or not equal to the tensor to which it is tied.
   """
   hf_class = hf_class or names.find_class(tensors)
   shared = hf_class != 'RealmScorer' or _is_shared(tensors)
@@ -117,6 +121,9 @@ def from_bundle(
 
   Args:
     num_heads: attention heads, which no shape shows; 0 is one for 64 units.
+
+  Raises:
+    ValueError: as in `from_hf`, and for other bundles.
   """
   try:
     bundle = names.find_bundle(variables)
@@ -179,6 +186,9 @@ def fitting(params: Mapping[str, Any]) -> dict[str, str]:
   """Find the classes of the port that hold a tree of parameters.
 
   Returns folder -> class; the folder is '' if one class holds all parameters.
+
+  Raises:
+    ValueError: if no class holds them.
   """
   embedder = {*params} & {'embedder', 'query_embedder', 'block_embedder'}
   if 'reader' in params:
@@ -212,6 +222,9 @@ def to_hf(
       RealmForOpenQA and RealmEmbedder get the queries' one.
     vectors: [num_blocks, d] of the blocks for RealmForOpenQA; None is no block.
     unused: unused tensors that a conversion kept; others become zeros and ones.
+
+  Raises:
+    ValueError: with every parameter that is missing or misshapen.
   """
   flat = traverse_util.flatten_dict(dict(params), sep='/')
   shared = 'embedder' in params

@@ -57,7 +57,11 @@ class Tensor(NamedTuple):
 
 
 def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
-  """List the tensors of one of `CLASSES`; `shared`: of one embedder."""
+  """List the tensors of one of `CLASSES`; `shared`: of one embedder.
+
+  Raises:
+    ValueError: for an unknown class.
+  """
   vectors = Tensor(BLOCKS, (sizes.num_blocks, sizes.projection_size), VECTORS)
   layouts = {
     'RealmEmbedder': _embedder('', 'embedder', sizes),
@@ -244,6 +248,9 @@ def bundle_sizes(
   """Sizes of bundle 'A', 'B' or 'D' by its shapes; no shape shows the heads.
 
   num_heads = 0 is one for 64 units.
+
+  Raises:
+    ValueError: if a variable that shows a size is missing.
   """
   root = 'embedder.' if bundle == 'D' else ''
   layer = f'{root}realm.encoder.layer.'

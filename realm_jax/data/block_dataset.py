@@ -62,6 +62,9 @@ def make_dataset(
     endless: whether another pass follows each pass.
     batch_size: rows of a global batch; in ICT and DPR each other's negatives.
     seed: of the order and of the randomness of `read`.
+
+  Raises:
+    ValueError: for a batch that does not divide or exceeds the source.
   """
   examples.check_batch(source, batch_size, process_count)
   rows = grain.MapDataset.source(source).seed(seed).shuffle()

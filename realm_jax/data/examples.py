@@ -81,6 +81,9 @@ def join(
   Returns:
     ids [n, length] int32; mask [n, length] bool, False at padding; types [n,
     length] int32, 1 from the second text on.
+
+  Raises:
+    ValueError: if a row does not fit.
   """
   tokens, count = first[0], np.asarray(first[1])[:, None]
   start = total = count + 2

@@ -116,7 +116,11 @@ class DataFolder(data_folder.DataFolder):
 def open_saved(
   saved: checkpoints.Saved, workdir: str | os.PathLike, data_dir: str = ''
 ) -> DataFolder:
-  """Open the data folder of a checkpoint; data_dir = '' is that of the run."""
+  """Open the data folder of a checkpoint; data_dir = '' is that of the run.
+
+  Raises:
+    ValueError: if the data have another tokenizer.
+  """
   data = DataFolder.of(saved.config, workdir)
   data = DataFolder(pathlib.Path(data_dir)) if data_dir else data
   made_with = saved.fingerprints.get('tokenizer')

@@ -128,6 +128,9 @@ def make_dataset(
   Args:
     train: whether passes follow each other, each with new masks.
     read_ahead: batches that are made ahead of the trainer, at least 1.
+
+  Raises:
+    ValueError: for a batch that does not divide or exceeds the source.
   """
   examples.check_batch(source, batch_size, process_count)
   import grain  # a second, with Orbax; who only searches goes without

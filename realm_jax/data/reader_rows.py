@@ -77,6 +77,9 @@ def reader_rows(
     reader_ids, reader_types [B, R, L] int32; reader_mask, reader_block_mask [B,
     R, L] bool, the tokens of the row and of its block; reader_valid [B, R]
     bool; reader_starts [B, R] int32, the position of the block's first token.
+
+  Raises:
+    ValueError: if the number of questions is not B.
   """
   block_ids = np.asarray(block_ids)
   shape, room = block_ids.shape, layout.row_length - _SPECIALS

@@ -128,6 +128,9 @@ def start_bert(
   Returns:
     {`name`: the head's parameters that are known}, and the paths under which no
     array may be missing.
+
+  Raises:
+    ValueError: if there is no encoder, or with everything that does not fit.
   """
   if not source:
     return {}, []

@@ -142,6 +142,9 @@ class BeamScorer(model_lib.DualEncoder):
         block_ids, block_mask and block_types [B, R, T]: the first R blocks are
         embedded anew, too, with a gradient. Optional beam_scores [B, C] of a
         search by words are the logits, in place of vectors.
+
+    Raises:
+      ValueError: if the reader's beam is wider than the retriever's.
     """
     read = batch['reader_valid'].shape[1]
     if 'beam_scores' in batch:

@@ -150,6 +150,9 @@ def predict(
     scores: joint scores of `class_scores`.
     rule: 'best': the class of the best pair of block and class, as released;
       'marginal': the class with the highest probability, summed over blocks.
+
+  Raises:
+    ValueError: for another rule.
   """
   if rule == 'best':
     best = scores.reshape(len(scores), -1).argmax(axis=-1) % scores.shape[-1]
@@ -176,6 +179,9 @@ def loss(
   Returns:
     The mean over claims in nats, and metrics, means over claims: `accuracy` and
     `marginal_accuracy` are those of both rules of `predict`.
+
+  Raises:
+    ValueError: if the reader's beam is wider than the retriever's.
   """
   retriever, classes = model_lib.apply(
     model, params, batch, train=train, key=key

@@ -47,6 +47,9 @@ def loss(
     whose positive is ranked first among all candidates; accuracy_hard, ranked
     above the row's own hard negatives; mean_rank of the positive, 1 for the
     first; weight, the valid rows.
+
+  Raises:
+    ValueError: for a batch of one block; mask_duplicates without block_hash.
   """
   scores, masks = in_batch.score_batch(
     model,
@@ -173,7 +176,11 @@ class Examples:
     }
 
   def split(self, name: str, valid_fraction: float) -> block_dataset.Split:
-    """Split ('train', 'valid' or 'all') by the hashes of the questions' ids."""
+    """Split ('train', 'valid' or 'all') by the hashes of the questions' ids.
+
+    Raises:
+      ValueError: for another name, and for a split without an example.
+    """
     hashes = [tokens.hash_id(question.id) for question in self.questions]
     chosen = chunks.in_split(
       np.asarray(hashes, np.uint64), name, valid_fraction

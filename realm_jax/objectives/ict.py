@@ -55,6 +55,9 @@ def loss(
     The mean over valid rows in nats, and metrics: accuracy; accuracy_masked and
     accuracy_unmasked over the rows whose sentence was removed and those whose
     sentence was kept, 0 without such a row; masked_fraction; weight (rows).
+
+  Raises:
+    ValueError: for a batch of 1, and for mask_duplicates without block_hash.
   """
   scores, masks = in_batch.score_batch(
     model,

@@ -57,6 +57,9 @@ def map_chunks(
     encode: (batch, key) -> tree of arrays [rows, ...]; rows do not interact.
     num_chunks: a divisor of the rows; 1 is a plain call.
     key: each chunk folds in its number and draws the same values again.
+
+  Raises:
+    ValueError: if the chunks do not divide the rows.
   """
   rows = jax.tree.leaves(batch)[0].shape[0]
   if num_chunks < 1 or rows % num_chunks:
@@ -103,6 +106,9 @@ def score_batch(
       T] or [B, P, T], and optional arrays of `make_masks`.
     num_chunks: chunks in which to embed (`map_chunks`).
     mask_duplicates: as of `make_masks`.
+
+  Raises:
+    ValueError: for mask_duplicates without block_hash.
   """
   queries, blocks = map_chunks(
     functools.partial(model_lib.embed_pairs, model, params, train),

@@ -108,6 +108,9 @@ def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
 
   Among spans of equal score the better retrieved, then the narrower, then the
   earlier comes first.
+
+  Raises:
+    ValueError: if there are fewer spans.
   """
   width, length = scores.shape[2:]
   score, at = jax.lax.top_k(scores.reshape(len(scores), -1), n)
@@ -144,6 +147,9 @@ def loss(
 
   Returns:
     The mean over questions in nats, and metrics, means over questions.
+
+  Raises:
+    ValueError: for shapes that contradict each other.
   """
 
   def apply(params, method):

@@ -149,6 +149,9 @@ def highlight(
 
   Marks of the last character belong to the answer. `start` and `reader_start`
   (of the block) are tokens of the reader's row; block_id = -1 gives '', (0, 0).
+
+  Raises:
+    ValueError: for a span outside of the block's tokens.
   """
   if block_id < 0:
     return '', (0, 0)

@@ -83,6 +83,9 @@ def of_spans(source: sources.MaskedSentences, count: int, seed: int) -> Facts:
   """Take at most `count` sentences whose masked span is one wordpiece.
 
   Each comes from another block, which is never a candidate.
+
+  Raises:
+    ValueError: where no span is one wordpiece.
   """
   rng = np.random.default_rng(seed)
   rows, several = [], 0
@@ -118,6 +121,9 @@ def ranks(
   Returns:
     The place of each fact's word among the predictions, from 0; MOST for those
     that are not among the first MOST.
+
+  Raises:
+    ValueError: for a model of ICT, which has no encoder.
   """
   explain.check_encoder(trained)
   retrieval = pipeline.Retrieval(

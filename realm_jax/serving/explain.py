@@ -140,6 +140,9 @@ def encode(
 
   The wordpieces of `answer` are, one after another, the masks' targets; a
   single [MASK] is repeated for each of them.
+
+  Raises:
+    ValueError: for a text without mask or too long, or an answer too long.
   """
   layout, tokenizer = trained.layout, trained.data.tokenizer
   masks = text.count(MASK)

@@ -128,7 +128,11 @@ def of_saved(saved: checkpoints.Saved) -> RunConfig:
 
 
 def bert_config(section: BertSection, vocab_size: int) -> bert.BertConfig:
-  """Return one BERT: its checkpoint's sizes, overridden by the fields set."""
+  """Return one BERT: its checkpoint's sizes, overridden by the fields set.
+
+  Raises:
+    ValueError: when the checkpoint has another vocabulary.
+  """
   fields = vars(section).copy()
   path = fields.pop('checkpoint')
   given = {name: v for name, v in fields.items() if not _is_unset(v)}

@@ -39,6 +39,10 @@ def pack(
       parts and settings stay. config.layout goes with the encoder.
     parts: of the parameters: embedder, encoder, reader; () for all there are.
     bits: of a value, 8 or 32.
+
+  Raises:
+    ValueError: for a part that the model lacks, or that does not belong to the packed
+      model in the folder.
   """
   folder, tokenizer = pathlib.Path(folder), trained.data.tokenizer
   params = dict(trained.params)

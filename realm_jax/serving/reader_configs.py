@@ -109,7 +109,11 @@ def reader_config(
 
 
 def claim_labels(sets: Claims) -> tuple[str, ...]:
-  """Return the labels of the data set that claim sets are of."""
+  """Return the labels of the data set that claim sets are of.
+
+  Raises:
+    ValueError: for no set, or sets of several data sets.
+  """
   if not sets.train:
     raise ValueError(
       "claims.train is empty: expected sets such as ('fever:train=train.jsonl',)."

@@ -160,6 +160,9 @@ class TrainedReader(model_configs.TrainedModel):
     """Open retriever and reader; arguments as of `answer` and `Answerer`.
 
     `answers` is the least number of answers of each question.
+
+    Raises:
+      ValueError: for a number or name out of range.
     """
     check_answer_settings(retriever, reader_beam, answers)
     if reader_beam > self.data.blocks.num_blocks:

@@ -31,7 +31,12 @@ _BEFORE = (
 
 
 def read(path: str | os.PathLike) -> Iterator[bytes]:
-  """Yield the text of each block, UTF-8."""
+  """Yield the text of each block, UTF-8.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: when it is not an array of bytes, or would execute something.
+  """
   expected, found = count(path), 0
   with open(path, 'rb') as file, open(path, 'rb') as again:
     _read_count(file)
@@ -46,7 +51,11 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
 
 
 def count(path: str | os.PathLike) -> int:
-  """Return the number of blocks in a file's header."""
+  """Return the number of blocks in a file's header.
+
+  Raises:
+    ValueError: when it is not an array of objects.
+  """
   with open(path, 'rb') as file:
     try:
       return _read_count(file)
@@ -98,7 +107,11 @@ def _read_texts(file: BinaryIO, again: BinaryIO) -> Iterator[bytes]:
 
 
 def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
-  """Write such a file text by text, for np.load(allow_pickle=True)."""
+  """Write such a file text by text, for np.load(allow_pickle=True).
+
+  Raises:
+    ValueError: when there are more or fewer texts.
+  """
   written = 0
   with store.open_atomically(path) as f:
     header = {'descr': '|O', 'fortran_order': False, 'shape': (number,)}

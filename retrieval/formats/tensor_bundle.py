@@ -100,7 +100,12 @@ class Bundle:
       raise ValueError(f'{index}: {e}') from None
 
   def tensor(self, name: str) -> np.ndarray:
-    """Memory-map the values of one variable; compare their checksum."""
+    """Memory-map the values of one variable; compare their checksum.
+
+    Raises:
+      KeyError: when there is no such variable.
+      ValueError: when it is damaged, in parts, or of an unsupported type.
+    """
     entry = self.entries[name]
     where = f'{self.prefix}: variable {name}'
     dtype = _DTYPES.get(entry.dtype)

@@ -27,6 +27,9 @@ def encode(features: Mapping[str, Sequence[bytes] | np.ndarray]) -> bytes:
 
   Args:
     features: name -> a list of bytes, or a [n] array of integers or float32.
+
+  Raises:
+    ValueError: for a value that an example cannot hold.
   """
   example = _example_class()()
   example.features.SetInParent()
@@ -54,6 +57,9 @@ def decode(
   Returns:
     Name -> list of bytes, [n] int64 or [n] float32, sorted by name; an empty
     list for a feature without a kind.
+
+  Raises:
+    ValueError: for bytes that are not an example.
   """
   try:
     features = _example_class().FromString(data).features.feature

@@ -83,6 +83,10 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
   """Yield the data of each record; memory holds one record at a time.
 
   The first bytes tell gzip, whatever the name.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for a damaged or cut file, with record and byte.
   """
   path = pathlib.Path(path)
   with open(path, 'rb', buffering=_BUFFER_BYTES) as raw:

@@ -95,7 +95,12 @@ class Version:
 
 
 def read_snapshot(version: pathlib.Path) -> dict:
-  """Read the embedder's parameters from a version's folder; refuse damage."""
+  """Read the embedder's parameters from a version's folder; refuse damage.
+
+  Raises:
+    FileNotFoundError: when there is no such version.
+    ValueError: when it is damaged.
+  """
   checksum = _read_manifest(version)['embedder']
   file, again = version / _PARAMS, f'remove {version} and refresh the index'
   checksums.check(file, checksum, again)

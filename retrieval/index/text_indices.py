@@ -73,7 +73,12 @@ class TextIndices:
     return model, vectors
 
   def tokens(self, **how) -> late_interaction.LateInteraction:
-    """Return the index of the ColBERT that the settings name, or of the only one here."""
+    """Return the index of the ColBERT that the settings name, or of the only one here.
+
+    Raises:
+      FileNotFoundError: if the model is missing.
+      ValueError: if no model is named, and there is not one index.
+    """
     config = self._colbert
     if config.model:
       return self._build_tokens(config, **how)

@@ -118,6 +118,9 @@ class BatchEncoder:
     """Yield the results of batches: numbers of rows [n], and [n, ...] of each.
 
     `encode` may return an array of any rank; arguments are those of a call.
+
+    Raises:
+      ValueError: if a value is not finite.
     """
     in_flight = collections.deque()
     done = 0

@@ -58,7 +58,11 @@ def find_minilm() -> pathlib.Path:
 
 
 def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:
-  """Read a `config.json`; `overrides` are fields of `BertConfig`."""
+  """Read a `config.json`; `overrides` are fields of `BertConfig`.
+
+  Raises:
+    ValueError: for a missing field or a variant of BERT that is not supported.
+  """
   fields = manifests.read_object(pathlib.Path(path))
   missing = sorted(set(FIELDS.values()) - set(fields))
   if missing:
@@ -196,7 +200,11 @@ def convert(
 def load_mlm(
   path: str | pathlib.Path, **overrides
 ) -> tuple[bert.BertConfig, dict, dict | None]:
-  """Load and `convert` a folder with `config.json` and `model.safetensors`."""
+  """Load and `convert` a folder with `config.json` and `model.safetensors`.
+
+  Raises:
+    ValueError: if a file is missing or does not fit.
+  """
   path = pathlib.Path(path)
   for name in ('config.json', 'model.safetensors'):
     if not (path / name).is_file():

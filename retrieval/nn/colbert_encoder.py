@@ -130,6 +130,10 @@ def load(
   """Load a run of experiments.train with config.task 'colbert'.
 
   `placement` are batch_tokens and devices of `ColbertEncoder`.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if it is damaged, of another task, or of another tokenizer.
   """
   params, config, tokenizer = trained_encoders.load(path, TASK, step)
   return ColbertEncoder(

@@ -215,6 +215,9 @@ class Embedder:
 
     Args:
       texts: texts, cut to `max_length` tokens.
+
+    Raises:
+      ValueError: if a vector is not finite.
     """
     with concurrent.futures.ThreadPoolExecutor(1) as background:
       return self._encoder(

@@ -252,5 +252,9 @@ def contrastive(
 
 
 def get(name: str, **settings: float) -> Objective:
-  """Return an objective of `OBJECTIVES` with its keyword arguments bound."""
+  """Return an objective of `OBJECTIVES` with its keyword arguments bound.
+
+  Raises:
+    KeyError: for an unknown name.
+  """
   return functools.partial(OBJECTIVES[name], **settings)

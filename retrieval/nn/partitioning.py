@@ -37,13 +37,20 @@ def partitioned(init: Callable, *names: str | None) -> Callable:
   """Return an initialiser whose parameter is boxed with its logical axes.
 
   `names` are one logical axis, or None, for each dimension of the parameter.
+
+  Raises:
+    ValueError: for a name outside `AXES`.
   """
   _check(names)
   return nn.with_logical_partitioning(init, names)
 
 
 def constrain(x: jax.Array, *names: str | None) -> jax.Array:
-  """Lay an activation out by the logical axis, or None, of each dimension."""
+  """Lay an activation out by the logical axis, or None, of each dimension.
+
+  Raises:
+    ValueError: for a name outside `AXES` or without a rule.
+  """
   _check(names)
   return nn.with_logical_constraint(
     x, names, fallback=spmd.RulesFallback.RAISE_ERROR

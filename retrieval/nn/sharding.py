@@ -84,6 +84,9 @@ def make_rules(
   `overrides` maps logical axes to a mesh axis, a list of mesh axes, or '' for
   none. Where a mesh axis is already taken by an earlier dimension of the same
   array, the later one is replicated.
+
+  Raises:
+    ValueError: for an unknown logical or mesh axis.
   """
   table = dict(RULES)
   for name, axes in dict(overrides or {}).items():
@@ -148,6 +151,9 @@ def tree_shardings(
   Args:
     abstract: `jax.eval_shape` of an init; leaves boxed with logical names.
     rules: rules of `make_rules`; None is the default table.
+
+  Raises:
+    ValueError: for a logical axis without a rule.
   """
   rules = make_rules() if rules is None else rules
   return jax.tree_util.tree_map_with_path(
@@ -195,7 +201,12 @@ def batch_sharding(
   batch_size: int | None = None,
   accumulate_steps: int = 1,
 ) -> NamedSharding:
-  """Return the sharding of a batch: its rows over data and fsdp."""
+  """Return the sharding of a batch: its rows over data and fsdp.
+
+  Raises:
+    ValueError: if `batch_size` rows do not divide over the mesh, for each of
+      the `accumulate_steps` microbatches, or the mesh not over the processes.
+  """
   ways = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
   if batch_size is not None and batch_size % (ways * accumulate_steps):
     raise ValueError(
@@ -215,6 +226,9 @@ def global_batch(batch: Any, sharding: NamedSharding) -> Any:
 
   Args:
     batch: tree of numpy arrays [batch / processes, ...].
+
+  Raises:
+    ValueError: if rows do not divide over this process's devices.
   """
   ways = math.prod(sharding.mesh.shape[axis] for axis in BATCH_AXES)
   ways //= jax.process_count()

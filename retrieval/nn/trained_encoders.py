@@ -20,7 +20,12 @@ TOKENIZER = 'tokenizer'  # folder beside a run's checkpoints
 def load(
   path: str | os.PathLike, task: str, step: str = ''
 ) -> tuple[Any, Any, tokenization.WordPieceTokenizer]:
-  """Load parameters (host arrays), config and tokenizer of a run of `task`."""
+  """Load parameters (host arrays), config and tokenizer of a run of `task`.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if it is damaged, of another task, or of another tokenizer.
+  """
   params, saved = checkpoints.load_params(str(path), step=step)
   found = getattr(saved.config, 'task', '')
   if found != task:

@@ -58,7 +58,11 @@ class Rule:
 
 
 def make_rule(name: str, tokenizer: base.Tokenizer | None = None) -> Rule:
-  """Return the rule of a name; 'wordpiece' needs a tokenizer."""
+  """Return the rule of a name; 'wordpiece' needs a tokenizer.
+
+  Raises:
+    ValueError: for another name, or 'wordpiece' without a tokenizer.
+  """
   if name == 'substring':
     return Rule(name, list, lambda a: _run_test(a, list(a)))
   if name == 'dpr':

@@ -156,6 +156,9 @@ class QuestionSet:
     Returns:
       official_exact_match by ORQA's rule for the set; for strings also
       exact_match_without_nfd, the rule of DPR and FiD, and f1.
+
+    Raises:
+      ValueError: for a question of another set.
     """
     answers = question.answers
     if self.kind == 'regex':
@@ -249,7 +252,11 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def of_field(sets: Any, name: str) -> list[questions_lib.Question]:
-  """Read the sets of a field of a config's `questions`, 'train' or 'dev'."""
+  """Read the sets of a field of a config's `questions`, 'train' or 'dev'.
+
+  Raises:
+    ValueError: when the field names no set.
+  """
   loaded = _load_all(
     getattr(sets, name), sets.allow_other_counts, f'questions.{name}'
   )
@@ -261,6 +268,9 @@ def check_questions(config: Any) -> None:
   """Read the questions of a config before any long work starts.
 
   A dev set is necessary where `eval_batches` is above 0.
+
+  Raises:
+    ValueError: when a section names no set, or see `load`.
   """
   of_field(config.questions, 'train')
   if config.eval_batches or config.questions.dev:

@@ -47,6 +47,9 @@ def ndcg(
   Args:
     num_relevant: [n] number of relevant blocks, found or not; the ideal ranking has
       all of them first. A question without any has the value 0.
+
+  Raises:
+    ValueError: for k < 1, or fewer relevant blocks than `relevant` holds.
   """
   discounts = 1 / np.log2(2 + np.arange(k))
   gained = relevant[:, :k] @ discounts[: relevant.shape[1]]

@@ -33,7 +33,11 @@ _ESCAPED = re.compile(r'[\s%]')
 
 
 def identifier(name: str) -> str:
-  """Return a name without blanks: blanks and % become %XX, as in a URL."""
+  """Return a name without blanks: blanks and % become %XX, as in a URL.
+
+  Raises:
+    ValueError: for an empty name.
+  """
   return _ESCAPED.sub(lambda found: urllib.parse.quote(found[0]), name)
 
 

@@ -66,7 +66,11 @@ class Fields:
   def document(
     self, record: Mapping[str, Any], where: str, position: str
   ) -> Document:
-    """Make a document of a record; `position` is the id of one without id."""
+    """Make a document of a record; `position` is the id of one without id.
+
+    Raises:
+      BadRecord: for a field that is missing or not a string, naming `where`.
+    """
     if isinstance(number := record.get(self.id), numbers.Integral) and (
       not isinstance(number, bool)
     ):
@@ -114,7 +118,11 @@ def decode(data: bytes, where: str) -> str:
 
 
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """Yield (line number from 1, line with its end) of a file, unpacked."""
+  """Yield (line number from 1, line with its end) of a file, unpacked.
+
+  Raises:
+    ValueError: when the file cannot be read to its end.
+  """
   with open_file(path) as f:
     yield from enumerate(f, start=1)
 
@@ -178,7 +186,11 @@ def json_file(path: pathlib.Path, expected: type) -> Any:
 
 
 def read_pieces(path: pathlib.Path, size: int) -> Iterator[str]:
-  """Yield a file's text, unpacked, in pieces of up to `size` characters."""
+  """Yield a file's text, unpacked, in pieces of up to `size` characters.
+
+  Raises:
+    ValueError: when the file cannot be read to its end, or is not UTF-8.
+  """
   with open_file(path) as f:
     text = io.TextIOWrapper(f, 'utf-8-sig', newline='')
     try:
@@ -212,7 +224,12 @@ def existing(path: str | os.PathLike) -> pathlib.Path:
 
 
 def parser_of(path: pathlib.Path, parsers: Mapping[str, Parser]) -> Parser:
-  """Choose a file's parser by the end of its name, such as '.jsonl.gz'."""
+  """Choose a file's parser by the end of its name, such as '.jsonl.gz'.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for another end.
+  """
   existing(path)
   kind = next((k for k in path.suffixes[-2:] if k in parsers), None)
   if kind is None:

@@ -80,7 +80,12 @@ def _paragraphs(article: Any, where: str, name: str) -> base.Records:
 def packaged(
   package: str, name: str, title: str, requirement: str
 ) -> pathlib.Path:
-  """Find a file or folder of a package without importing it."""
+  """Find a file or folder of a package without importing it.
+
+  Raises:
+    FileNotFoundError: when the package is not installed, naming `title` and the
+      `requirement` to install.
+  """
   spec = importlib.util.find_spec(package)
   for folder in (spec and spec.submodule_search_locations) or ():
     if (path := pathlib.Path(folder) / name).exists():

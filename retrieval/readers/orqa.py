@@ -40,6 +40,9 @@ def find_block_files(path: pathlib.Path) -> list[base.SourceFile]:
   Args:
     path: a folder with both, or the file of blocks. In its name 'titles'
       replaces 'blocks' for the other file.
+
+  Raises:
+    FileNotFoundError: when one of them is missing.
   """
   folder, names = path.parent, [path.name]
   if path.is_dir():
@@ -62,7 +65,11 @@ def _first_file(folder: pathlib.Path, names: Sequence[str]) -> pathlib.Path:
 
 
 def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
-  """Read a file of blocks with its file of titles; ids count from 0."""
+  """Read a file of blocks with its file of titles; ids count from 0.
+
+  Raises:
+    ValueError: when the two files hold different numbers of records.
+  """
   texts, titles = (tfrecord.read(file.path) for file in files)
   pairs = itertools.zip_longest(texts, titles)
   for i, (text, title) in enumerate(pairs):
@@ -96,6 +103,10 @@ def read_annotations(
   Args:
     files: shards, in the corpus's order.
     on_error: 'raise', or 'skip' to skip bad records.
+
+  Raises:
+    ValueError: for a bad record, by file and number, unless bad records are
+      skipped; and for a damaged file.
   """
   marks = (*_SENTENCE, *_SPAN)
   for where, document, features in _examples(files, 'text', marks):

@@ -11,7 +11,11 @@ _BATCH = 256
 
 
 def load_builder(name: str, data_dir: str):
-  """Return the builder of `name` or `name/config`."""
+  """Return the builder of `name` or `name/config`.
+
+  Raises:
+    ValueError: when TFDS knows no such data set.
+  """
   import tensorflow_datasets as tfds
 
   _register(name.split('/')[0].split(':')[0], pathlib.Path(tfds.__file__))

@@ -200,7 +200,12 @@ class Reranked:
 
 
 def load(path: str | os.PathLike) -> TextScorer:
-  """Load the re-ranker of a run: the best step by its metric, else the newest."""
+  """Load the re-ranker of a run: the best step by its metric, else the newest.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if the checkpoint is damaged or of another kind of model.
+  """
   config = checkpoints.find(str(path)).config
   if config.task not in _LOADERS:
     raise ValueError(

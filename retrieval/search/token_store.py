@@ -193,7 +193,12 @@ def config_of(fields: Mapping[str, Any]) -> IndexConfig:
 def open_store(
   path: str | os.PathLike,
 ) -> tuple[store.Store, residual_codes.Codec]:
-  """Open what `build` wrote: the store of the tokens, and the codec."""
+  """Open what `build` wrote: the store of the tokens, and the codec.
+
+  Raises:
+    FileNotFoundError: when there is no index.
+    ValueError: when it is damaged.
+  """
   path = pathlib.Path(path)
   found = store.Store.open(path / 'tokens', KIND)
   return found, _open_codec(path / 'codec', found.fields)

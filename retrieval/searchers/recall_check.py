@@ -29,6 +29,9 @@ def agreement_with_exact(
     exact: [b, k] ids of exact search; -1 for none.
     found_scores: [b, k] exact scores of `found`.
     exact_scores: [b, k] exact scores of `exact`, best first.
+
+  Raises:
+    ValueError: when the shapes differ.
   """
   if not exact.size:
     return 1.0

@@ -62,7 +62,11 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def find(folder: str | os.PathLike) -> pathlib.Path:
-  """Return the file of a model in a folder, or the index of its parts."""
+  """Return the file of a model in a folder, or the index of its parts.
+
+  Raises:
+    FileNotFoundError: when there is neither.
+  """
   for name in (MODEL, INDEX):
     if (path := pathlib.Path(folder) / name).is_file():
       return path

@@ -64,6 +64,9 @@ def open_atomically(
   Args:
     path: of the file, for `check_output`; missing folders are made.
     mode: 'wb', or 'w' for UTF-8 text.
+
+  Raises:
+    ValueError: as `check_output`.
   """
   path = pathlib.Path(path)
   check_output(path)

@@ -162,6 +162,9 @@ def build_duplicate_store(
     ascending order, `duplicate_of` [n] int64, whose numbers continue after
     those of `tokens` through each of `evaluation`, and `similarity` [n]
     float32.
+
+  Raises:
+    ValueError: for another tokenizer, or a list of other settings at `path`.
   """
   import rensa
 

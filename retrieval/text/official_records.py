@@ -118,6 +118,10 @@ def write_pretraining(
   `spans` is called with [n] block ids and returns for each an [m, 2] integer
   array of first and past-last byte in the block's text. Names of shards begin
   with `prefix`.
+
+  Raises:
+    ValueError: for a span outside its block, or when there are shards of
+      another number.
   """
 
   def examples(ids: np.ndarray) -> Examples:

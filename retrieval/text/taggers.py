@@ -69,7 +69,11 @@ class TaggerConfig:
 
 
 def make_tagger(config: TaggerConfig | Tagger) -> Tagger:
-  """Make the tagger that a config names; return a tagger as it is."""
+  """Make the tagger that a config names; return a tagger as it is.
+
+  Raises:
+    ValueError: for an unknown kind.
+  """
   if not isinstance(config, TaggerConfig):
     return config
   kinds, is_file, path = config.kind.partition('file:')
@@ -314,6 +318,10 @@ def read_spans(path: str | os.PathLike) -> Annotations:
 
   A line is {"id": ID, "spans": [[FIRST, PAST_LAST, LABEL], ...]}, in bytes of
   the text's UTF-8 form; LABEL is optional.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for a bad line, by its number.
   """
   for where, record in base.json_lines(base.existing(path)):
     document_id = str(base.field(record, 'id', where))

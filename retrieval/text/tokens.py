@@ -122,6 +122,9 @@ def build_token_store(
     num_processes: processes of this machine that share the work.
     executor: where the shards are made instead.
     progress: called with (documents done, 0 until the total is known).
+
+  Raises:
+    ValueError: for an empty corpus or a bad record.
   """
   tokenizer = tokenization.load_tokenizer(tokenizer_path)
   fields = {

@@ -46,6 +46,10 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
   Args:
     path: a SentencePiece model, vocab.txt, tokenizer.json, or a folder with one
       of these.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: when it is damaged.
   """
   found = find(path, FILES)
   if found.suffix == '.json':

@@ -43,7 +43,11 @@ class Tokenizer(Protocol):
 
 
 def find(path: str | os.PathLike, names: Sequence[str]) -> pathlib.Path:
-  """Return `path` if it is a file, or the first of `names` in that folder."""
+  """Return `path` if it is a file, or the first of `names` in that folder.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+  """
   path = pathlib.Path(path)
   candidates = [path / name for name in names] if path.is_dir() else [path]
   for candidate in candidates:

@@ -137,6 +137,10 @@ def train_sentencepiece(
   Equal texts and arguments, `num_threads` included, give an equal file. Texts
   are streamed; of their lines `max_sentences` are sampled and held in memory.
   The vocabulary includes the 256 bytes and 4 specials.
+
+  Raises:
+    ValueError: when the size is out of range, or too large or too small for the
+      texts. Errors of the texts' iterator pass through.
   """
   import sentencepiece
 

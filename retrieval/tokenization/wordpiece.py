@@ -72,7 +72,11 @@ class WordPieceTokenizer(base.Tokenizer):
   def encode_ids_batch(
     self, texts: Sequence[str], max_length: int
   ) -> list[list[int]]:
-    """Encode texts for BERT: [CLS] text [SEP], at most `max_length` ids."""
+    """Encode texts for BERT: [CLS] text [SEP], at most `max_length` ids.
+
+    Raises:
+      ValueError: when `max_length` is too small for the specials.
+    """
     encodings = self._tokenizer.encode_batch_fast(
       list(texts), add_special_tokens=False
     )

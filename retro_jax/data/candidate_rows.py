@@ -73,6 +73,9 @@ def make_dataset(
     reader: of the split, without neighbors.
     queries: chunks of a row that ask for candidates.
     **settings: of `pipeline.batches`.
+
+  Raises:
+    ValueError: for a row without room for as many queries.
   """
   train = split == 'train'
   multiple_of = process_count if train else batch_size

@@ -62,7 +62,11 @@ class NeighborLookup:
   def retrieve(
     self, texts: Sequence[str], k: int
   ) -> list[samples.ChunkNeighbors]:
-    """Retrieve the k nearest chunks of each text; a blank text finds none."""
+    """Retrieve the k nearest chunks of each text; a blank text finds none.
+
+    Raises:
+      ValueError: for more neighbors than there are chunks.
+    """
     self.check_stored(k)
     ids, scores = self.retriever.search(texts, k)
     tokens, mask = self.datastore.gather(

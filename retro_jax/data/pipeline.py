@@ -266,6 +266,9 @@ def batches(
       be parsed if there are any.
     process_count: processes that share a batch.
     choose: changes a row by random numbers, which differ in every pass.
+
+  Raises:
+    ValueError: for a batch that cannot be shared.
   """
   if batch_size % process_count:
     raise ValueError(

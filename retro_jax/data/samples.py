@@ -42,6 +42,9 @@ def given_neighbors(
     neighbor_length: R, of the model.
     titles: to be shown; default ''.
     at_least: N, if there are fewer passages; the others are missing.
+
+  Raises:
+    ValueError: for a passage without tokens.
   """
   count = max(len(passages), at_least)
   tokens = np.zeros((count, neighbor_length), np.int32)

@@ -42,7 +42,11 @@ class Documents:
 def find_documents(
   chunks: chunks_lib.ChunkStore, max_documents: int = 0
 ) -> Documents:
-  """All documents of a chunk store, or at most `max_documents`, evenly spread."""
+  """All documents of a chunk store, or at most `max_documents`, evenly spread.
+
+  Raises:
+    ValueError: when the chunk store is empty.
+  """
   index, first, base = [], [], 0
   for count in chunks.store.rows('document'):  # a document is within a shard
     documents = chunks.documents(np.arange(base, base + count))
@@ -90,6 +94,9 @@ def make_windows(
 
   What a window scores beyond the first has at least sequence - stride chunks of
   context.
+
+  Raises:
+    ValueError: for a stride outside 1..sequence_chunks.
   """
   if not 1 <= stride_chunks <= sequence_chunks:
     raise ValueError(
@@ -184,6 +191,9 @@ def shuffle_chunks(
     first: [...] first chunk of each chunk's document.
     count: [...] chunks of that document.
     total: chunks of all documents, two at least.
+
+  Raises:
+    ValueError: when there is one document alone.
   """
   others = total - count
   if ((others <= 0) & (ids >= 0)).any():

@@ -66,6 +66,9 @@ def make_windows(text: Continuation, settings: Settings) -> list[Window]:
   """Windows that score every token once, each with what context there is.
 
   The last one ends with the text; those before it end where it begins to score.
+
+  Raises:
+    ValueError: when nothing is left to be scored.
   """
   n, m = len(text.tokens), settings.chunk_length
   first = (text.first - 1) // m  # whose last position predicts it
@@ -127,6 +130,9 @@ def score(
 
   Returns:
     [texts] float64 nats.
+
+  Raises:
+    ValueError: for a text with nothing to score.
   """
   total, size = np.zeros(len(texts)), settings.batch_size
   rows = (

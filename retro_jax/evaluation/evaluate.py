@@ -139,6 +139,9 @@ def evaluate(
     reader: of the evaluation set; its num_neighbors is k.
     max_documents: at most so many, evenly spread; 0 for all.
     **settings: other arguments of `score_windows`.
+
+  Raises:
+    ValueError: for an empty set, or settings that do not fit.
   """
   chunks = reader.stores.chunks
   documents = windows_lib.find_documents(chunks, max_documents)
@@ -236,7 +239,11 @@ def compare(
   level: float = 0.95,
   seed: int = 0,
 ) -> bootstrap.Interval:
-  """Bits per byte of `a` minus `b`, by a paired bootstrap over documents."""
+  """Bits per byte of `a` minus `b`, by a paired bootstrap over documents.
+
+  Raises:
+    ValueError: when they are of different documents.
+  """
   if not np.array_equal(a.num_bytes, b.num_bytes):
     raise ValueError('The two evaluations are of different documents.')
   found = bootstrap.bootstrap(

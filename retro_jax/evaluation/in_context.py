@@ -201,6 +201,9 @@ def evaluate(
     chunks: of the evaluation set.
     max_documents: at most so many, evenly spread; 0 for all.
     progress: called with (documents whose prompts are made, documents in all).
+
+  Raises:
+    ValueError: for an empty set.
   """
   documents = windows_lib.find_documents(chunks, max_documents)
   prompts = _prompts_of(

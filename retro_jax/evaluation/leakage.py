@@ -85,6 +85,9 @@ def overlaps(
 
   Args:
     progress: called with (chunks done, chunks in all).
+
+  Raises:
+    ValueError: for a reader without neighbors, or stores that do not fit.
   """
   runs, lengths = _runs(reader, ids, ids, progress)
   return runs / np.maximum(lengths, 1)
@@ -130,7 +133,11 @@ def count_bytes(
   ids: Int[np.ndarray, ' n'],
   tokenizer: tokenization.Tokenizer,
 ) -> Int[np.ndarray, ' n']:
-  """UTF-8 bytes of chunks; of a character cut in two, each has its part."""
+  """UTF-8 bytes of chunks; of a character cut in two, each has its part.
+
+  Raises:
+    ValueError: for a tokenizer that loses text.
+  """
   token_num_bytes = getattr(tokenizer, 'token_num_bytes', None)
   if token_num_bytes is None:
     raise ValueError(

@@ -56,6 +56,10 @@ def fields(settings: Mapping[str, Any]) -> dict[str, Any]:
 
   Returns:
     The decoder's fields but vocab_size.
+
+  Raises:
+    ValueError: for another architecture, scaled positions, a sliding window, or
+      another choice that is not here.
   """
   kind = settings.get('model_type')
   if kind not in MODEL_TYPES:
@@ -190,6 +194,9 @@ def params(
 
   Returns:
     The tree of `model.Retro`, float32.
+
+  Raises:
+    ValueError: naming a tensor that is missing, unknown or of another shape.
   """
   named = {name.removeprefix('model.'): x for name, x in arrays.items()}
   c = config

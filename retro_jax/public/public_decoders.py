@@ -73,6 +73,9 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
 
   Returns:
     The decoder's fields but vocab_size.
+
+  Raises:
+    ValueError: for another architecture, or a choice that is not here.
   """
   width, heads, layers, positions = (
     check_whole(name, settings.get(name)) for name in _GPT2_SIZES
@@ -118,6 +121,9 @@ def gpt2_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
 
   Returns:
     The tree of `model.Retro`, float32.
+
+  Raises:
+    ValueError: naming a tensor that is missing, unknown or of another shape.
   """
   named = {name.removeprefix('transformer.'): x for name, x in arrays.items()}
   take = Taken({k: x for k, x in named.items() if not _GPT2_BUFFERS.match(k)})

@@ -103,6 +103,9 @@ def of_text(
 
   In training a document begins with its title. A text of the datastore retrieves
   itself.
+
+  Raises:
+    ValueError: for text without a token, or no neighbors.
   """
   c, data = trained.model.config, trained.data
   if c.cca_layers:
@@ -224,6 +227,9 @@ def inspect(
     explain: whether to measure each neighbor's attention and worth, which costs
       a forward pass for each neighbor.
     progress: called with (chunks done, chunks in all).
+
+  Raises:
+    ValueError: for a baseline that shall explain neighbors.
   """
   model, tokenizer = trained.model, trained.data.tokenizer
   m = model.config.chunk_length

@@ -187,6 +187,9 @@ class LanguageModel(loading.TrainedRetro):
     Returns:
       A list of TextChunk: each chunk's text, and its neighbors' texts, titles,
       ids and scores, best first. A baseline's chunks have none.
+
+    Raises:
+      ValueError: for an empty text, or fewer neighbors than one.
     """
     k = self._num_neighbors(num_neighbors)
     found = inspection.of_text(self, text, k)
@@ -215,6 +218,9 @@ class LanguageModel(loading.TrainedRetro):
       split: 'train', 'valid', 'test' or the name of an evaluation set.
       num_neighbors: neighbors of each chunk; default the config's.
       explain: whether to measure the attention and worth of every neighbor.
+
+    Raises:
+      ValueError: for an unknown document or split, or a baseline.
     """
     first = inspection.find(self, document, split)
     k = self._num_neighbors(num_neighbors)

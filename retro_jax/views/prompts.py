@@ -59,6 +59,9 @@ def as_prompts(
   Args:
     neighbors: texts that all chunks of every prompt read, or a list of texts
       for each chunk; None retrieves them.
+
+  Raises:
+    ValueError: for neighbors that are not texts.
   """
   texts = [prompts] if isinstance(prompts, str | TextPrompt) else prompts
   made = [x if isinstance(x, TextPrompt) else TextPrompt(x) for x in texts]
