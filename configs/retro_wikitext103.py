@@ -23,6 +23,8 @@ GPUs of 80 GB, 2 sequences on each at a time, not run here.
   python -m experiments.evaluate $C --config.evaluate.split=wikitext103 \
     --config.evaluate.baseline_workdir=$R/baseline --workdir=$R/retrofit
   python -m experiments.tables.tables --table=retro_4 --run=wikitext103=$R/retrofit
+
+With another sequence_chunks set evaluate.stride_chunks to a quarter of it, too.
 """
 
 from configs import retro_variants

@@ -87,12 +87,13 @@ def build_index(
       'remove it.'
     )
   index = open_index(path, cluster='', shards_in_memory=config.shards_in_memory)
-  recall = index.report.get(f'recall@{config.recall_at}', 1.0)
+  exact = index.report['searcher'] == 'exact'
+  recall = index.report.get(f'recall@{config.recall_at}', float(exact))
   if recall < config.recall_floor:
     raise ValueError(
-      f'{path}: recall@{config.recall_at} of the published index is {recall}, '
-      f'below index.recall_floor={config.recall_floor}; remove it and build it '
-      'again with other settings.'
+      f'{path}: recall@{config.recall_at} of the published index is {recall} or '
+      f'not measured, expected index.recall_floor={config.recall_floor} at least; '
+      'remove it and build it again.'
     )
   return index
 

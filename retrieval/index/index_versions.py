@@ -64,7 +64,6 @@ class Version:
   path: pathlib.Path  # folder of the version
   step: int
   params_fingerprint: str  # hash of the parameters
-  blocks_fingerprint: str  # hash of the blocks
   index: index_lib.Index  # index of the blocks' vectors; row i is block i
   lease: contextlib.ExitStack  # releases the lock of the version
 
@@ -265,6 +264,18 @@ class VersionFolder:
       return False
     return True
 
+  def recover_params(self, name: str, blocks: blocks_lib.BlockStore) -> dict:
+    """Read the parameters of a damaged version, with which it can be rebuilt.
+
+    Raises:
+      FileNotFoundError: when they are gone.
+      ValueError: when they are damaged, or the version has other blocks.
+    """
+    params = snapshots.read(self.root / name / _PARAMS)
+    if version_name(step_of(name), params, blocks) != name:
+      raise ValueError(f'{self.root / name / _PARAMS}: of another version.')
+    return params
+
   def open(
     self,
     name: str,
@@ -300,7 +311,6 @@ class VersionFolder:
         path,
         manifest['step'],
         manifest['params'],
-        manifest['blocks'],
         index,
         stack.pop_all(),
       )

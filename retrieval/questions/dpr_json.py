@@ -29,7 +29,7 @@ _STEP = 1 << 20
 # Longest string. A JSON error farther from the end of the text read so far is an
 # error of the file.
 _LONGEST = 1 << 23
-_BETWEEN = re.compile(r'\s*,?\s*')
+_BLANKS = re.compile(r'\s*')
 _IDS = ('id', 'passage_id', 'psg_id')
 
 
@@ -146,9 +146,13 @@ def _values(path: pathlib.Path) -> Iterator[Any]:
   end = ']' if text.startswith('[') else ''
   at = len(end)
   while True:
-    at = _BETWEEN.match(text, at).end()
+    start = _BLANKS.match(text, at).end()
     try:
-      value, at = decoder.raw_decode(text, at)
+      if end and number > 1:
+        if text[start : start + 1] != ',':
+          raise json.JSONDecodeError("expected ','", text, start)
+        start = _BLANKS.match(text, start + 1).end()
+      value, at = decoder.raw_decode(text, start)
     except (ValueError, RecursionError) as e:
       # The end of the value may not be read yet: read twice as much each time.
       is_late = getattr(e, 'pos', -math.inf) > len(text) - _LONGEST

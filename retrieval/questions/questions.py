@@ -254,7 +254,13 @@ def _dpr_qas(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
       )
     try:
       answers = ast.literal_eval(fields[1])
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (
+      ValueError,
+      TypeError,
+      SyntaxError,
+      MemoryError,
+      RecursionError,
+    ):
       answers = fields[1]
     row = {'question': fields[0], 'answers': answers}
     yield where, {'id': _line_id(path, where), **row}

@@ -38,7 +38,7 @@ from retrieval.text import passages as passages_lib
 
 KIND = 'sparse'
 ROWS = 32_768  # texts of a shard
-_SCHEMA = 1  # version of the arrays and of the hashes
+_SCHEMA = 1  # version of the arrays
 _ARRAYS = ('terms', 'ends', 'rows', 'counts', 'lengths')
 _TOGETHER = 2048  # texts whose terms are in memory as strings
 _ASKED_TOGETHER = 1024  # queries

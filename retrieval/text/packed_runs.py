@@ -117,11 +117,11 @@ def check_corpus(
 def _different(
   saved: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> list[str]:
-  """Describe the fields of two sections that differ."""
+  """Describe the fields that both sections have and that differ."""
   return [
-    f'{name} {saved.get(name)!r}, not {value!r}'
+    f'{name} {saved[name]!r}, not {value!r}'
     for name, value in wanted.items()
-    if saved.get(name) != value
+    if name in saved and saved[name] != value
   ]
 
 

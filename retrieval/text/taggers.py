@@ -154,12 +154,12 @@ class SpacyTagger:
     """Load a pipeline by its name or from a folder."""
     try:
       import spacy
-
-      self._nlp = nlp = spacy.load(model)
     except ImportError:
       raise ImportError(
         "Tagger 'spacy' needs spaCy; run: pip install 'realm-retro-jax[demo]'"
       ) from None
+    try:
+      self._nlp = nlp = spacy.load(model)
     except OSError as e:
       raise FileNotFoundError(
         f'spaCy pipeline {model!r} is neither installed nor a folder ({e}); the '

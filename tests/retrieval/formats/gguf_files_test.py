@@ -68,7 +68,7 @@ def test_what_is_no_file_is_named(path, tmp_path):
 
 @pytest.mark.parametrize(
   ('place', 'value'),
-  [('tensors', 1 << 50), ('settings', 1 << 50), ('array', 1 << 50)],
+  [('tensors', 1 << 50), ('settings', 1 << 50), ('array', 5000)],
 )
 def test_lengths_beyond_the_file_are_refused(path, tmp_path, place, value):
   data = bytearray(path.read_bytes())

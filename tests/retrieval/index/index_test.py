@@ -87,6 +87,9 @@ def test_below_the_floor_nothing_is_published(tmp_path, vectors):
   settings = {'num_leaves': 70, 'num_leaves_to_search': 35}
   config = dataclasses.replace(config, scann=settings)
   index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
+  config = dataclasses.replace(config, recall_at=20)
+  with pytest.raises(ValueError, match='recall@20'):
+    index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
 
 
 def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):

@@ -139,6 +139,8 @@ def _context(**fields):
     (json.dumps([_RESULT])[:-9], 'record 1: not JSON'),
     (json.dumps([_RESULT]) + '{}', 'record 2: not JSON'),
     ('[' * 100_000, 'record 1: not JSON'),
+    (json.dumps([_RESULT])[:-1] + ',]', 'record 2: not JSON'),
+    ('[{}{}]'.replace('{}', json.dumps(_RESULT)), 'record 2: not JSON'),
     ('[{"question": "q"}]', "record 1: .*'ctxs'"),
     (_with(question=3), "record 2: .*'question'"),
     (_with(answers='a'), "record 2: .*'answers'"),

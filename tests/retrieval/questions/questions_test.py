@@ -96,6 +96,7 @@ BAD = (
   ('q.jsonl', '\n', 'no questions'),
   ('q.jsonl', f'{LINE[:-1]}, "open_domain": 1}}', "'open_domain'"),
   ('q.tsv', '1\tx\tq?', r'tsv:1: 3 fields'),
+  ('q.tsv', 'q\t{[]:1}', r'tsv:1: '),
   ('q.tsv', '1\tx\tq?\t ', r"tsv:1: .*'regex"),
   ('q.json', '[{"qId": "1"}]', "record 1: .*'answers'"),
   ('q.json', '[7]', r'record 1: .*found int'),
