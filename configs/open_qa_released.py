@@ -19,7 +19,11 @@ from experiments.open_qa import config as config_lib
 def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(config_lib.Config)
   c.layout.query_length = 64
-  # Blocks of 288 wordpieces and beams of 5000 and 5 are the defaults.
+  c.blocks.max_length = 288
+  c.lookup.retriever_beam = 5000
+  c.lookup.reader_beam = 5
+  c.model.pooling = 'pooler'
+  c.model.projection_size = 128
   c.questions.train = ('nq_open:train',)
   c.questions.dev = ('nq_open:dev',)
 

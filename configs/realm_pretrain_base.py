@@ -28,7 +28,13 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.corpus.kind = 'jsonl'
   c.tokens.num_processes = 16
   c.spans.num_processes = 16
-  # Blocks, queries, candidates and projection are the defaults.
+  c.valid_fraction = 0.02
+  c.blocks.max_length = 288
+  c.layout.query_length = 96
+  c.layout.num_candidates = 8
+  c.model.pooling = 'pooler'
+  c.model.projection_size = 128
+  c.model.projection_dropout_rate = 0.1
   for bert in (c.embedder, c.encoder):
     bert.update(activation='gelu_tanh', dtype='bfloat16', remat=True)
 

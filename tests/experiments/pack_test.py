@@ -235,6 +235,7 @@ def test_training_starts_from_it(own):
   assert found.encoder_from == found.embedder_from == 'runs/realm'
 
 
+@pytest.mark.slow
 def test_the_packages_own_model_fits_its_config(tmp_path):
   documents = [
     {'title': 'Eiffel Tower', 'text': 'The Eiffel Tower stands in Paris.'},

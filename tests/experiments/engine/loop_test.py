@@ -113,6 +113,7 @@ def test_writes_what_the_run_was(whole):
   assert int(state.step) == 8
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_while_it_measures_measures_again(whole, tmp_path):
   def interrupt(params):
     raise KeyboardInterrupt

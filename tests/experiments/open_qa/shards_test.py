@@ -24,6 +24,7 @@ def _answered(root, shards):
   return found.record(3)
 
 
+@pytest.mark.slow
 def test_answers_do_not_depend_on_the_shards(tmp_path):
   one, three = (_answered(tmp_path / str(n), n) for n in (1, 3))
   assert one['prediction'] and one == three

@@ -267,6 +267,7 @@ def test_a_refresher_follows_checkpoints_from_another_process(
   assert saved['refresh']['builder'] == 'external'
 
 
+@pytest.mark.slow
 def test_warm_starts_train_and_start_a_realm(data, tmp_path):
   runs = ('ict', 'mlm')
   trained = {}

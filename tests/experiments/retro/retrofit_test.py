@@ -115,6 +115,7 @@ def test_the_decoder_is_the_baseline_bit_for_bit(root, baseline, fitted):
     assert (a != b).any()
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_bit_for_bit(root, baseline, fitted, tmp_path):
   """Even when the baseline is gone."""
   workdir, whole = fitted
@@ -127,6 +128,7 @@ def test_a_killed_run_continues_bit_for_bit(root, baseline, fitted, tmp_path):
   _equal(state.opt_state, whole.opt_state)
 
 
+@pytest.mark.slow
 def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, baseline):
   fields = {'share_embeddings': True, 'encoder_d_model': 32}
   model = {'copy_init': True, **fields}

@@ -123,6 +123,7 @@ def test_the_devices_of_the_program_decide(root, monkeypatch):
   assert stack.is_stacked(program.abstract.params)
 
 
+@pytest.mark.slow
 def test_a_deeper_model_has_no_longer_step():
   def num_lines(num_layers):
     cca_layers = tuple(range(2, num_layers + 1, 2))

@@ -129,6 +129,7 @@ def fid_run(root, tmp_path_factory):
   return workdir
 
 
+@pytest.mark.slow
 def test_a_fid_learns_and_is_scored_apart(root, fid_run, capsys):
   _evaluate(root, _fid_config(root), fid_run)
   on, off = json.loads((fid_run / 'fid_qa.json').read_text())['rows']

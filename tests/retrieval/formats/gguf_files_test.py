@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF files: what was written is read, as far as its bits go."""
 
+import struct
+
 import gguf
 import numpy as np
 import pytest
@@ -68,13 +70,26 @@ def test_what_is_no_file_is_named(path, tmp_path):
 
 @pytest.mark.parametrize(
   ('place', 'value'),
-  [('tensors', 1 << 50), ('settings', 1 << 50), ('array', 5000)],
+  [
+    ('tensors', 1 << 50),
+    ('settings', 1 << 50),
+    ('tokenizer.ggml.tokens', 5000),
+  ],
 )
 def test_lengths_beyond_the_file_are_refused(path, tmp_path, place, value):
   data = bytearray(path.read_bytes())
-  array = data.index(b'tokenizer.ggml.tokens') + len('tokenizer.ggml.tokens')
-  at = {'tensors': 8, 'settings': 16, 'array': array + 8}[place]
+  array = data.find(place.encode()) + len(place) + 8
+  at = {'tensors': 8, 'settings': 16}.get(place, array)
   data[at : at + 8] = value.to_bytes(8, 'little')
   (tmp_path / 'x.gguf').write_bytes(data)
+  with pytest.raises(ValueError, match=r'x\.gguf: damaged or cut'):
+    gguf_files.GgufFile(tmp_path / 'x.gguf')
+
+
+def test_the_library_is_not_asked_to_read_past_the_end(tmp_path):
+  name = b'sizes'
+  data = struct.pack('<4sIQQQ5s', b'GGUF', 3, 0, 1, len(name), name)
+  data += struct.pack('<IIQ', 9, 0, 20_000)  # an array of bytes, of which
+  (tmp_path / 'x.gguf').write_bytes(data + bytes(64))  # there are 64
   with pytest.raises(ValueError, match=r'x\.gguf: damaged or cut'):
     gguf_files.GgufFile(tmp_path / 'x.gguf')

@@ -200,7 +200,9 @@ def _assert_same(a, b):
     np.testing.assert_array_equal(a[name], b[name])
 
 
-@pytest.mark.parametrize('num_workers', [0, 2])
+@pytest.mark.parametrize(
+  'num_workers', [0, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_position_is_saved_and_restored(root, num_workers):
   """Workers give the same stream."""
   reader = tiny_data.reader(root)
