@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A reader whose blocks' index is in shards answers as with one index."""
 
+import pytest
+
 from experiments.open_qa import task as qa_task, trained_reader
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder
