@@ -267,9 +267,7 @@ class VersionFolder:
   def recover_params(self, name: str, blocks: blocks_lib.BlockStore) -> dict:
     """Read the parameters of a damaged version, with which it can be rebuilt.
 
-    Raises:
-      FileNotFoundError: when they are gone.
-      ValueError: when they are damaged, or the version has other blocks.
+    FileNotFoundError without them; ValueError for others than the version's.
     """
     params = snapshots.read(self.root / name / _PARAMS)
     if version_name(step_of(name), params, blocks) != name:
@@ -317,11 +315,7 @@ class VersionFolder:
 
   @contextlib.contextmanager
   def held(self, name: str) -> Iterator[pathlib.Path]:
-    """Keep a version from being removed.
-
-    Raises:
-      BlockingIOError: when it is being removed.
-    """
+    """Keep a version from being removed; BlockingIOError if it just is."""
     with locks.hold(self.root / name / _LEASE, shared=True, wait=False):
       yield self.root / name
 
