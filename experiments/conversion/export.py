@@ -48,7 +48,7 @@ def export(
   params, saved = checkpoints.load_params(str(workdir))
   params = jax.tree.map(np.asarray, params)
   classes = {'': hf_class} if hf_class else checkpoint_convert.fitting(params)
-  config = model_configs.of_saved(saved)
+  config = reader_configs.of_saved(saved)
   data = realm_data.DataFolder.of(config, workdir)
   rows = {}
   with locks.writer(target):

@@ -19,7 +19,6 @@ from realm_jax.objectives import claims, reader_losses
 from realm_jax.serving import (
   beams,
   index_builder,
-  model_configs,
   packaged,
   reader_configs,
   trained_models,
@@ -82,7 +81,7 @@ def kept_embedder(config: Config, model: nn_config.RealmConfig) -> dict | None:
   if not run or config.train_blocks or run == packaged.NAME:
     return None
   saved = checkpoints.find(run)
-  theirs = model_configs.of_saved(saved)
+  theirs = reader_configs.of_saved(saved)
   if not saved.index_version or getattr(theirs, 'train_blocks', True):
     return None
   folder = index_builder.index_folder(run) / saved.index_version

@@ -166,11 +166,13 @@ def _to_take_over(
   Args:
     start: workdir of the run that gives the embedder, or ''.
   """
+  from realm_jax.serving import reader_configs
+
   folder = pathlib.Path(start) / INDEX
   if not start or not folder.is_dir():
     return None
   try:
-    saved = model_configs.of_saved(checkpoints.find(start))
+    saved = reader_configs.of_saved(checkpoints.find(start))
     theirs = model_configs.realm_config(saved, vocab_size)
   except (FileNotFoundError, ValueError, TypeError, AttributeError) as e:
     logging.warning('%s: no index is taken over from there (%s).', folder, e)

@@ -16,7 +16,6 @@ from realm_jax.nn import config as config_lib
 from retrieval import settings
 from retrieval.index import index_config
 from retrieval.nn import bert, bert_checkpoint
-from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
 
 Workers = Annotated[int, settings.Range(1, 4096)]
@@ -112,19 +111,6 @@ class TrainedModel:
   params: Any
   step: int  # training step; 0 before training
   index_folder: str | os.PathLike = ''
-
-
-def of_saved(saved: checkpoints.Saved) -> RunConfig:
-  """Return what a checkpoint's config says; other fields are left out."""
-  kind = RunConfig
-  if {'reader', 'classifier'} & {*saved.params}:
-    from realm_jax.serving import reader_configs as readers
-
-    is_reader = 'reader' in saved.params
-    kind = readers.ReaderConfig if is_reader else readers.ClassifierConfig
-  config = saved.config
-  fields = config.to_dict() if hasattr(config, 'to_dict') else config
-  return settings.build(kind, fields, 'config', ignore_others=True)
 
 
 def bert_config(section: BertSection, vocab_size: int) -> bert.BertConfig:

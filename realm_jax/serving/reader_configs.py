@@ -16,6 +16,7 @@ from retrieval.questions import (
   questions as questions_lib,
 )
 from retrieval.search import late_interaction, lda, names
+from retrieval.store import checkpoints
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,3 +142,15 @@ def reader_layout(
     sep_id=data.tokenizer.sep_id,
     pad_id=data.tokenizer.pad_id,
   )
+
+
+def of_saved(saved: checkpoints.Saved) -> model_configs.RunConfig:
+  """Return what a checkpoint's config says; other fields are left out."""
+  kind = model_configs.RunConfig
+  if 'reader' in saved.params:
+    kind = ReaderConfig
+  elif 'classifier' in saved.params:
+    kind = ClassifierConfig
+  config = saved.config
+  fields = config.to_dict() if hasattr(config, 'to_dict') else config
+  return settings.build(kind, fields, 'config', ignore_others=True)

@@ -262,7 +262,7 @@ def load(
     params |= blocks
   data = data_folder.open_saved(saved, workdir, data_dir)
   index_folder = index_builder.index_folder(workdir, data_dir)
-  config = model_configs.of_saved(saved)
+  config = reader_configs.of_saved(saved)
   found = of_params(config, data, params, saved.step, index_folder)
   if isinstance(found, TrainedRealm):
     return found
