@@ -11,48 +11,33 @@
 Names are imported at first use. Importing this package starts no JAX backend.
 """
 
-import importlib
-from typing import Any
+from retrieval import lazy
 
 _MODULES = {
-  'load': 'serving.trained_models',
-  'packaged': 'serving.trained_models',
-  'packaged_realm': 'serving.trained_models',
-  'TrainedReader': 'serving.trained_models',
-  'TrainedRealm': 'serving.trained_models',
-  'Answer': 'serving.answers',
-  'Answered': 'serving.answers',
-  'Answers': 'serving.answers',
-  'Explained': 'serving.explain',
-  'RealmConfig': 'nn.config',
-  'Realm': 'nn.realm',
-  'OpenQaConfig': 'nn.open_qa',
-  'OpenQa': 'nn.open_qa',
-  'ClaimsConfig': 'objectives.claims',
-  'Claims': 'objectives.claims',
+  'load': '.serving.trained_models',
+  'packaged': '.serving.trained_models',
+  'packaged_realm': '.serving.trained_models',
+  'TrainedReader': '.serving.trained_models',
+  'TrainedRealm': '.serving.trained_models',
+  'Answer': '.serving.answers',
+  'Answered': '.serving.answers',
+  'Answers': '.serving.answers',
+  'Explained': '.serving.explain',
+  'RealmConfig': '.nn.config',
+  'Realm': '.nn.realm',
+  'OpenQaConfig': '.nn.open_qa',
+  'OpenQa': '.nn.open_qa',
+  'ClaimsConfig': '.objectives.claims',
+  'Claims': '.objectives.claims',
   'marginal_token': 'retrieval.nn.objectives',
   'marginal_seq': 'retrieval.nn.objectives',
-  'token_log_likelihood': 'objectives.losses',
-  'realm_loss': 'objectives.losses:loss',
-  'reader_loss': 'objectives.reader_losses:loss',
-  'claims_loss': 'objectives.claims:loss',
-  'ict_loss': 'objectives.ict:loss',
-  'mlm_loss': 'objectives.mlm:loss',
-  'dpr_loss': 'objectives.dpr:loss',
+  'token_log_likelihood': '.objectives.losses',
+  'realm_loss': '.objectives.losses:loss',
+  'reader_loss': '.objectives.reader_losses:loss',
+  'claims_loss': '.objectives.claims:loss',
+  'ict_loss': '.objectives.ict:loss',
+  'mlm_loss': '.objectives.mlm:loss',
+  'dpr_loss': '.objectives.dpr:loss',
 }
 __all__ = sorted(_MODULES)
-
-
-def __getattr__(name: str) -> Any:
-  if name not in _MODULES:
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  module, _, attribute = _MODULES[name].partition(':')
-  below = module.startswith('retrieval.')
-  found = importlib.import_module(module if below else f'{__name__}.{module}')
-  value = getattr(found, attribute or name)
-  globals()[name] = value
-  return value
-
-
-def __dir__() -> list[str]:
-  return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy.attach(__name__, _MODULES)

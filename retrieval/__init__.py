@@ -15,40 +15,28 @@
 Names load on first use. Importing the package starts no backend.
 """
 
-import importlib
+from retrieval import lazy
 
 _PLACES = {
-  'BM25': ('search.bm25', 'Bm25'),
-  'Embedder': ('nn.embedders', 'Embedder'),
-  'ExactSearcher': ('searchers.exact', 'ExactSearcher'),
-  'IndexConfig': ('index.index', 'IndexConfig'),
-  'QuestionSet': ('questions.question_sets', 'QuestionSet'),
-  'Retriever': ('search.retriever', 'Retriever'),
-  'ScannConfig': ('searchers.scann', 'ScannConfig'),
-  'ScannSearcher': ('searchers.scann', 'ScannSearcher'),
-  'SearchResult': ('index.text_index', 'SearchResult'),
-  'TextIndex': ('index.text_index', 'TextIndex'),
-  'build_index': ('index.index', 'build_index'),
-  'exact_match': ('questions.qa_metrics', 'exact_match'),
-  'f1': ('questions.qa_metrics', 'f1'),
-  'has_answer': ('questions.answers', 'has_answer'),
-  'load_question_set': ('questions.question_sets', 'load'),
-  'load_searcher': ('searchers', 'load'),
-  'load_tokenizer': ('tokenization', 'load_tokenizer'),
-  'open_corpus': ('text.corpus', 'open_corpus'),
-  'open_index': ('index.text_index', 'open_index'),
+  'BM25': '.search.bm25:Bm25',
+  'Embedder': '.nn.embedders',
+  'ExactSearcher': '.searchers.exact',
+  'IndexConfig': '.index.index',
+  'QuestionSet': '.questions.question_sets',
+  'Retriever': '.search.retriever',
+  'ScannConfig': '.searchers.scann',
+  'ScannSearcher': '.searchers.scann',
+  'SearchResult': '.index.text_index',
+  'TextIndex': '.index.text_index',
+  'build_index': '.index.index',
+  'exact_match': '.questions.qa_metrics',
+  'f1': '.questions.qa_metrics',
+  'has_answer': '.questions.answers',
+  'load_question_set': '.questions.question_sets:load',
+  'load_searcher': '.searchers:load',
+  'load_tokenizer': '.tokenization',
+  'open_corpus': '.text.corpus',
+  'open_index': '.index.text_index',
 }
 __all__ = list(_PLACES)
-
-
-def __getattr__(name: str):
-  if name not in _PLACES:
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  module, attribute = _PLACES[name]
-  found = getattr(importlib.import_module(f'{__name__}.{module}'), attribute)
-  globals()[name] = found
-  return found
-
-
-def __dir__() -> list[str]:
-  return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy.attach(__name__, _PLACES)

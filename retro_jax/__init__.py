@@ -12,7 +12,7 @@ paper's sizes by `preset('172m')`. Losses: `loss`, `batch_nll`. Each result
 shows itself in a notebook. Names are imported on first use.
 """
 
-import importlib
+from retrieval import lazy
 
 _MODULES = {
   'LanguageModel': 'retro_jax.trained.language_model',
@@ -27,14 +27,4 @@ _MODULES = {
   'preset': 'retro_jax.nn.presets',
 }
 __all__ = [*_MODULES]
-
-
-def __getattr__(name: str):
-  """Import a public name on first use (PEP 562)."""
-  if name not in _MODULES:
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  return getattr(importlib.import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-  return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy.attach(__name__, _MODULES)

@@ -26,7 +26,7 @@ _PACKAGES = (
 
 
 class _Missing(type):
-  """A class that stands for a module and for whatever it holds."""
+  """Class of a stand-in for a module; each attribute is the stand-in again."""
 
   def __getattr__(cls, name: str) -> type:
     if name.startswith('__'):

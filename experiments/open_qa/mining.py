@@ -280,7 +280,7 @@ class Splits:
 
   @property
   def identity(self) -> list[str]:
-    """What determines the examples of both splits."""
+    """Fingerprints of the examples of both splits."""
     found = [found.fingerprint for found in self.examples.values()]
     return [*found, repr(self.rows['train'])]
 

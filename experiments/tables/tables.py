@@ -50,7 +50,7 @@ Runs = Mapping[str, pathlib.Path]
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """What is printed and written."""
+  """A table to print and to write."""
 
   heads: Sequence[str]
   rows: Sequence[Sequence[str]]

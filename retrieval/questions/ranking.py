@@ -31,7 +31,7 @@ def recall_at_k(
 def reciprocal_rank(
   relevant: Bool[np.ndarray, 'n c'],
 ) -> Float[np.ndarray, ' n']:
-  """Return 1 / rank of the first relevant block; 0 where there is none."""
+  """Return 1 / rank of the first relevant block, or 0 without one."""
   ranks = 1 + np.arange(relevant.shape[1])
   return (relevant / ranks).max(axis=1, initial=0)
 

@@ -166,7 +166,7 @@ def _tests(
   question: questions_lib.Question,
   refused: set[tuple[str, str]],
 ) -> list[Callable[[str], bool]]:
-  """Return a test of each answer; add those that every text contains to `refused`."""
+  """Compile each answer to a test; put answers that match every text in `refused`."""
   tests = []
   for answer in question.answers:
     try:

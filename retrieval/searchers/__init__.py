@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searchers of vectors behind one protocol; names load on first use."""
 
-import importlib
 import os
 import pathlib
 from typing import TYPE_CHECKING, Any
 
+from retrieval import lazy
 from retrieval.searchers import base
 from retrieval.searchers.base import Searcher as Searcher
 from retrieval.store import ray_cluster
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
   from retrieval.searchers import exact, sharded
 
 _PLACES = {
-  'ExactSearcher': ('exact', 'ExactSearcher'),
-  'SCANN_MIN_ROWS': ('scann', 'MIN_ROWS'),
-  'ScannConfig': ('scann', 'ScannConfig'),
-  'ScannSearcher': ('scann', 'ScannSearcher'),
-  'ScannUnavailableError': ('scann', 'ScannUnavailableError'),
-  'ShardedSearcher': ('sharded', 'ShardedSearcher'),
-  'scann_available': ('scann', 'available'),
+  'ExactSearcher': '.exact',
+  'SCANN_MIN_ROWS': '.scann:MIN_ROWS',
+  'ScannConfig': '.scann',
+  'ScannSearcher': '.scann',
+  'ScannUnavailableError': '.scann',
+  'ShardedSearcher': '.sharded',
+  'scann_available': '.scann:available',
 }
 __all__ = ['Searcher', 'exact_of', 'load', *_PLACES]
 _CLASSES = {
@@ -29,15 +29,7 @@ _CLASSES = {
   'scann': 'ScannSearcher',
   'sharded': 'ShardedSearcher',
 }
-
-
-def __getattr__(name: str) -> Any:
-  if name not in _PLACES:
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  module, attribute = _PLACES[name]
-  found = getattr(importlib.import_module(f'{__name__}.{module}'), attribute)
-  globals()[name] = found
-  return found
+__getattr__, __dir__ = lazy.attach(__name__, _PLACES)
 
 
 def load(

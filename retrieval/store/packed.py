@@ -76,7 +76,7 @@ def dequantize(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts:
-  """What weights.json says of a folder."""
+  """Content of weights.json."""
 
   step: int  # of the training
   fingerprints: dict[str, str]  # of the tokenizer and data of the training

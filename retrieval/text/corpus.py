@@ -98,7 +98,7 @@ class Corpus:
   """
 
   def __init__(self, config: CorpusConfig):
-    """Find the files; FileNotFoundError when there is none at the path."""
+    """Find the files; FileNotFoundError for a path without files."""
     if not config.path and config.kind != 'vital':
       raise ValueError(f"corpus.path '': expected one for {config.kind!r}.")
     if not config.text_field:

@@ -167,7 +167,7 @@ class SpacyTagger:
         "'realm-retro-jax[demo]'"
       ) from None
     self._batch_size = batch_size
-    # The components that find entities, and those that these listen to.
+    # Components that find entities, and components that feed them.
     wanted = {
       name
       for name in nlp.pipe_names

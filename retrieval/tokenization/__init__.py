@@ -7,10 +7,10 @@ a token is exactly its bytes, so decode(encode(text)) == text for every text.
 Byte pairs are those of public decoders.
 """
 
-import importlib
 import os
 from typing import Any
 
+from retrieval import lazy
 from retrieval.tokenization import wordpiece
 from retrieval.tokenization.base import (
   Encoding as Encoding,
@@ -26,18 +26,11 @@ from retrieval.tokenization.wordpiece import (
 FILES = ('model', *wordpiece.FILES)
 # names that load on first use
 _PLACES = {
-  'BytePairTokenizer': 'byte_pairs',
-  'SentencePieceTokenizer': 'sentencepiece',
-  'train_sentencepiece': 'sentencepiece',
+  'BytePairTokenizer': '.byte_pairs',
+  'SentencePieceTokenizer': '.sentencepiece',
+  'train_sentencepiece': '.sentencepiece',
 }
-
-
-def __getattr__(name: str) -> Any:
-  if name not in _PLACES:
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  module = importlib.import_module(f'{__name__}.{_PLACES[name]}')
-  globals()[name] = found = getattr(module, name)
-  return found
+__getattr__, __dir__ = lazy.attach(__name__, _PLACES)
 
 
 def load_tokenizer(path: str | os.PathLike) -> Tokenizer:

@@ -48,7 +48,7 @@ class WordPieceTokenizer(base.Tokenizer):
     self.fingerprint = store.fingerprint(self._tokenizer.to_str())
 
   def id_of(self, token: str) -> int:
-    """Return the id of a wordpiece; ValueError if there is none."""
+    """Return the id of a wordpiece; ValueError for an unknown one."""
     found = self._tokenizer.token_to_id(token)
     if found is None:
       raise ValueError(

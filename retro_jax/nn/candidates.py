@@ -42,9 +42,9 @@ def following(x: Any, chunk_length: int) -> Any:
 
 
 def targets(batch: Mapping[str, Any], chunk_length: int) -> Any:
-  """Which predictions each chunk's neighbors act on: [..., C - 1, M] bool.
+  """Mask the predictions that each chunk's neighbors act on: [..., C - 1, M] bool.
 
-  Those of another document, and those without a target, do not count.
+  Predictions of another document or without a target are False.
   """
   segments = batch['segment_ids']
   own = segments[..., chunk_length - 1 :: chunk_length][..., :-1, None]

@@ -76,7 +76,7 @@ NOT_FOUND = """
 There were 1,000 people and 12,500 dogs.
 It cost $1999, or US$ 1500, or €2000 or £1850.
 Call 12345 or 555-1999 or 1999-555.
-We may go; May alone is none, and so is March.
+We may go in May, or in March.
 They march 15 miles.
 See page 1999, pp. 1500–1510 and p. 1700.
 Chapter 1500, line 1600, no. 1700.

@@ -17,7 +17,7 @@ SEPARATOR = [98, 99]
 
 
 def _cost(before, target):
-  """A model's nats: any function of all that stands before a token."""
+  """Nats of a stand-in for a model: they depend on all tokens before the target."""
   h = 1
   for token in [*before, target]:
     h = (h * 31 + int(token) + 7) % 10_007
