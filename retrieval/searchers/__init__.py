@@ -4,7 +4,7 @@
 
 import os
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from retrieval import lazy
 from retrieval.searchers import base

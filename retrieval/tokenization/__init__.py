@@ -8,7 +8,6 @@ Byte pairs are those of public decoders.
 """
 
 import os
-from typing import Any
 
 from retrieval import lazy
 from retrieval.tokenization import wordpiece
