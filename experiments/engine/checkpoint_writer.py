@@ -3,13 +3,15 @@
 """Write checkpoints and resume from them.
 
 A step (`retrieval/store/checkpoints.py`) holds the train state, the position of the
-data iterator and metadata. Orbax writes it in the background under a hidden name; it is
-hashed and renamed when whole, so a killed save leaves the previous step in place.
-Resuming continues the very same batches and losses, or refuses.
+data iterator and metadata: config, pipeline fields, index version, fingerprints of
+the data. Orbax writes it in the background under a hidden name; it is hashed and
+renamed when whole, so a killed save leaves the previous step in place. Resuming
+continues the very same batches and losses, or refuses.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
+import json
 import math
 import pathlib
 import shutil
@@ -20,11 +22,13 @@ import jax
 from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
-from retrieval.store import checkpoints, locks, packed
+from experiments.engine import metric_writer
+from retrieval.store import checkpoints, locks, packed, store
 
-_HIDDEN = ('.saving-', '.removing-')
-# The pipeline of parameters that were not trained here.
-_CONVERTED = {'converted': True}
+_HIDDEN = ('.saving-', '.removing-', f'.{checkpoints.BEST}.')
+_CONVERTED = {
+  'converted': True
+}  # pipeline of parameters that were not trained here
 
 
 class Checkpoints:
@@ -46,21 +50,35 @@ class Checkpoints:
 
     Args:
       pipeline: JSON values that decide the stream of batches, equal on resume.
-      index_version: of the index that the data come from, equal on resume. None if
-        each step has its own, given to `save`.
-      fingerprints: of the data by name, for readers of the parameters.
+      index_version: fingerprint of the index that the data come from, equal on
+        resume. None if each step has its own, given to `save`.
+      fingerprints: fingerprints of the data by name, for readers of the parameters.
       keep: number of newest steps that stay on disk; 0 keeps all.
-      best_metric: name of a metric whose best step stays on disk, too; '' for none.
+      best_metric: name of a metric as in metrics.jsonl; the step in which it is
+        best stays on disk, too. '' for none.
       best_mode: 'min' or 'max', what is best.
+
+    Raises:
+      ValueError: when the folder holds a packed model.
     """
-    self._folder = _folder(workdir)
-    self._metadata = _metadata(config, pipeline, index_version, fingerprints)
+    _check_not_packed(workdir)
+    self._folder = checkpoints.folder_of(workdir)
+    self._metadata = {
+      'config': dict(config),
+      'pipeline': dict(pipeline),
+      'index_version': index_version,
+      'fingerprints': dict(fingerprints or {}),
+    }
     self._keep, self._metric = keep, best_metric
     self._sign = -1 if best_mode == 'max' else 1
+    self._values: dict[int, float] = {}  # of the best metric, by step
     self._background = futures.ThreadPoolExecutor(1, 'checkpoints')
-    self._saving: futures.Future | None = None
+    self._jobs: list[futures.Future] = []
     if not jax.process_index():
       _remove_leftovers(self._folder)
+      for row in metric_writer.read(workdir) if best_metric else ():
+        if row['step'] <= (self.latest_step() or 0):
+          self._note(row['step'], row)
 
   def __enter__(self) -> 'Checkpoints':
     return self
@@ -68,6 +86,7 @@ class Checkpoints:
   def __exit__(self, kind, *unused_exception) -> None:
     try:
       self.wait()
+      self._tidy()
     except OSError as error:
       if kind is None:
         raise
@@ -79,10 +98,10 @@ class Checkpoints:
       multihost_utils.sync_global_devices('checkpoints')
 
   def wait(self) -> None:
-    """Wait for the last save; OSError if it failed."""
-    saving, self._saving = self._saving, None
-    if saving:
-      saving.result()
+    """Wait for the saves so far; OSError if one failed."""
+    jobs, self._jobs = self._jobs, []
+    for job in jobs:
+      job.result()
 
   def latest_step(self) -> int | None:
     """Return the newest step, or None."""
@@ -100,40 +119,55 @@ class Checkpoints:
     state: Any,
     batches: Iterator,
     index_version: str | None = None,
-    metrics: Mapping[str, float] | None = None,
   ) -> None:
-    """Save a step in the background; OSError if the one before failed.
+    """Save a step in the background; `state` may be donated after the call.
 
     Args:
-      state: may be donated after the call.
       index_version: version in use, if it changes from step to step.
-      metrics: of the step; the best metric may be among them.
+
+    Raises:
+      OSError: if this save cannot begin, or the one before failed.
     """
     self.wait()
-    metadata, metric = dict(self._metadata), None
+    metadata = dict(self._metadata)
     if index_version is not None:
       metadata['index_version'] = index_version
-    value = (metrics or {}).get(self._metric, math.nan)
-    if math.isfinite(value):  # NaN is never the best
-      metric = self._metric, self._sign * value
     parts = {'state': state, 'data': batches}
-    finish = _start_save(self._folder, step, parts, metadata, metric)
+    finish = _start_save(self._folder, step, parts, metadata)
+    self._jobs.append(self._background.submit(finish))
+    self._jobs.append(self._background.submit(self._tidy))
 
-    def finish_and_tidy():
-      finish()
-      if self._keep and not jax.process_index():
-        there = checkpoints.numbers(self._folder)
-        keep = {*there[-self._keep :], checkpoints.best(self._folder)}
-        for old in {*there} - keep:
-          _remove(self._folder / str(old))
+  def measured(self, step: int, values: Mapping[str, float]) -> None:
+    """Take note of the best metric, if it is among a step's metrics."""
+    if self._note(step, values):
+      self._jobs.append(self._background.submit(self._tidy))
 
-    self._saving = self._background.submit(finish_and_tidy)
+  def _note(self, step: int, values: Mapping[str, float]) -> bool:
+    value = values.get(self._metric)
+    found = value is not None and math.isfinite(value)  # NaN is never the best
+    if found:
+      self._values[step] = value
+    return found
+
+  def _tidy(self) -> None:
+    """Name the best step on disk, and remove what is not to be kept."""
+    if jax.process_index():
+      return
+    there = checkpoints.numbers(self._folder)
+    keep = there[-self._keep :] if self._keep else there
+    measured = [(self._sign * x, n) for n, x in [*self._values.items()]]
+    if best := [n for _, n in sorted(measured) if n in there][:1]:
+      text = json.dumps({'metric': self._metric, 'step': best[0]})
+      store.write_atomically(self._folder / checkpoints.BEST, text.encode())
+    for step in {*there} - {*keep, *best}:
+      _remove(self._folder / str(step))
 
   def restore(self, abstract: Any, batches: Iterator) -> Any:
     """Load the newest step and move `batches` to its position.
 
     Args:
-      abstract: the state as ShapeDtypeStructs with shardings, of any mesh.
+      abstract: the state, with `params`, as ShapeDtypeStructs with shardings
+        (of any mesh).
       batches: a fresh iterator of the same pipeline; changed in place.
 
     Raises:
@@ -147,12 +181,9 @@ class Checkpoints:
     saved, now = dict(found.custom_metadata), dict(self._metadata)
     saved['params'] = _shapes(found.metadata['params'])
     now['params'] = _shapes(abstract.params)
-    changed = [
-      line
-      for part in ('pipeline', 'index_version', 'params')
-      if now[part] is not None
-      for line in _differences(saved[part], now[part], part)
-    ]
+    parts = ('pipeline', 'index_version', 'params')
+    parts = [x for x in parts if now[x] is not None]
+    changed = [y for x in parts for y in _differences(saved[x], now[x], x)]
     if changed:
       raise ValueError(
         f'{path} cannot be continued exactly ({"; ".join(changed[:4])}): '
@@ -178,46 +209,52 @@ def save_params(
   step: int = 0,
   fingerprints: Mapping[str, str] | None = None,
   index_version: str = '',
+  replace: bool = False,
 ) -> None:
   """Save parameters that were trained elsewhere, for `load_params`.
 
   Args:
-    workdir: folder without a checkpoint.
+    workdir: folder without a checkpoint, unless `replace`.
     step: number of steps of the training elsewhere.
-    fingerprints: of the data that belong to the parameters, by name.
-    index_version: that the parameters retrieve from, if other parameters made it.
+    fingerprints: fingerprints of the data that belong to the parameters, by name.
+    index_version: version that the parameters retrieve from, if other
+      parameters made it.
+    replace: whether to replace parameters that an earlier call saved.
 
   Raises:
-    ValueError: when there is a checkpoint or a packed model already.
+    ValueError: when there is a checkpoint already, one of a training run, or a
+      packed model.
+    locks.WriterError: when another process writes there.
   """
-  folder = _folder(workdir)
-  metadata = _metadata(config, _CONVERTED, index_version, fingerprints)
+  _check_not_packed(workdir)
+  folder = checkpoints.folder_of(workdir)
+  metadata = {
+    'config': dict(config),
+    'pipeline': _CONVERTED,
+    'index_version': index_version,
+    'fingerprints': dict(fingerprints or {}),
+  }
   with locks.writer(workdir):
     _remove_leftovers(folder)
-    if there := checkpoints.numbers(folder):
-      raise ValueError(
-        f'{folder}: holds checkpoint {max(there)} already; expected a new '
-        '--workdir.'
-      )
+    there = checkpoints.numbers(folder)
+    if there:
+      path = checkpoints.choose(folder)
+      found = ocp.metadata(path, checkpointable_name='state').custom_metadata
+      if not replace or found['pipeline'] != _CONVERTED:
+        raise ValueError(
+          f'{folder}: holds checkpoint {path.name} already; expected a new '
+          '--workdir.'
+        )
     _start_save(folder, step, {'state': {'params': params}}, metadata)()
+    for older in {*there} - {step}:
+      _remove(folder / str(older))
 
 
-def _folder(workdir: str) -> pathlib.Path:
-  """Return the folder of checkpoints; ValueError in that of a packed model."""
+def _check_not_packed(workdir: str) -> None:
   if packed.is_packed(workdir):
     raise ValueError(
       f'{workdir}: holds a packed model; expected another --workdir.'
     )
-  return checkpoints.folder_of(workdir)
-
-
-def _metadata(config, pipeline, index_version, fingerprints) -> dict[str, Any]:
-  return {
-    'config': dict(config),
-    'pipeline': dict(pipeline),
-    'index_version': index_version,
-    'fingerprints': dict(fingerprints or {}),
-  }
 
 
 def _start_save(
@@ -225,7 +262,6 @@ def _start_save(
   step: int,
   parts: Mapping[str, Any],
   metadata: Mapping[str, Any],
-  metric: tuple[str, float] | None = None,
 ) -> Callable[[], None]:
   """Begin to write a step; return what waits for it, hashes and names it."""
   path, hidden = folder / str(step), folder / f'.saving-{step}'
@@ -237,7 +273,7 @@ def _start_save(
     try:
       response.result()  # all processes have written
       if not jax.process_index():
-        checkpoints.seal(hidden, step, metric)
+        checkpoints.seal(hidden, step)
         if path.exists():
           _remove(path)
         hidden.rename(path)
@@ -262,7 +298,10 @@ def _remove(path: pathlib.Path) -> None:
 def _remove_leftovers(folder: pathlib.Path) -> None:
   for path in folder.glob('.*'):
     if path.name.startswith(_HIDDEN):
-      shutil.rmtree(path, ignore_errors=True)
+      if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+      else:
+        path.unlink()
 
 
 def _differences(saved: Any, now: Any, name: str) -> list[str]:

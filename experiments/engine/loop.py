@@ -48,6 +48,9 @@ def validate(
   """Average metrics by weight over at most `num_batches` validation batches.
 
   The program's context is entered; `params` are sharded as the program's.
+
+  Raises:
+    ValueError: if there is no validation batch.
   """
   total, sums = 0.0, {}
   with contextlib.closing(iter(task.dataset('valid'))) as batches:
@@ -142,30 +145,33 @@ def train(
         values.pop(optimizers.WEIGHT, None)
         _report(writer, step, values | meter.read())
 
-    def measure(step: int) -> dict[str, float]:
-      """Run validation, and the task's evals at the end; return all metrics.
+    def record(step: int, kind: str, found: Mapping[str, float]) -> None:
+      values = {f'{kind}/{name}': value for name, value in found.items()}
+      _report(writer, step, values)
+      saver.measured(step, values)
+      best = config.best_metric
+      if best.startswith(f'{kind}/') and best not in values:
+        raise ValueError(
+          f'config.best_metric={best!r}: expected one of {sorted(values)}.'
+        )
+
+    def measure(step: int) -> None:
+      """Run validation, and the task's evals at the end, once a step.
 
       The eval with the best metric runs whenever validation does.
       """
-      found, best, last = {}, config.best_metric, step == num_steps
-      due = last or step % config.eval_every == 0
-      if due and config.eval_batches:
-        batches = config.eval_batches
-        found['valid'] = validate(program, state.params, task, batches)
+      last = step == num_steps
+      due = last or (step and step % config.eval_every == 0)
+      if due and config.eval_batches and not writer.written(step, 'valid/'):
+        found = validate(program, state.params, task, config.eval_batches)
+        record(step, 'valid', found)
       for kind, evaluate in task.evals.items():
-        if last or (due and best.startswith(f'{kind}/')):
-          found[kind] = evaluate(state.params)
-      measured = {}
-      for kind, values in found.items():
-        values = {f'{kind}/{name}': value for name, value in values.items()}
-        _report(writer, step, values)
-        measured |= values
-      if due and best and best not in measured:
-        raise ValueError(
-          f'config.best_metric={best!r}: expected one of {sorted(measured)}.'
-        )
-      return measured
+        best = due and config.best_metric.startswith(f'{kind}/')
+        if (last or best) and not writer.written(step, f'{kind}/'):
+          record(step, kind, evaluate(state.params))
+      meter.pause()
 
+    measure(start)  # a run that was killed while it measured still owes this
     pending = None
     for step in range(start + 1, num_steps + 1):
       profile(step - start)
@@ -190,16 +196,15 @@ def train(
       if saving or step % config.eval_every == 0:
         finish(*pending)
         pending = None
-        version = None
-        if index_refresher and saving:
-          version = index_refresher.version_to_save()
-        measured = measure(step)
-        if saving:  # last: a killed run measures again what was not saved
-          saver.save(step, state, batches, version, measured)
-        meter.pause()
+        if saving:
+          version = (
+            index_refresher.version_to_save() if index_refresher else None
+          )
+          saver.save(step, state, batches, version)
         if ending:
           saver.wait()
           raise signals.Terminated(step)
+        measure(step)
   return state
 
 
@@ -231,6 +236,7 @@ def _check_best(task: tasks.Task, config: Any) -> None:
 def _complete(
   task: tasks.Task, params: tasks.Params, batch: tasks.Batch
 ) -> tuple[tasks.Batch, dict[str, float]]:
+  """Complete the batch if the task does so, and measure the time."""
   if not task.complete:
     return batch, {}
   began = time.monotonic()
@@ -252,7 +258,7 @@ def _check_finite(
 
 
 def _pipeline(task: tasks.Task, config: Any) -> dict[str, Any]:
-  """Values that decide the stream of batches, equal on resume."""
+  """Values that decide the stream of batches and must not change on resume."""
   return {
     'dataset': task.pipeline_fingerprint,
     'seed': config.seed,
@@ -272,6 +278,7 @@ def _log_plan(
     sum(x.size for x in jax.tree.leaves(part))
     for part in program_lib.split_parts(state.params, program.frozen)
   )
+  kind = program.mesh.devices.flat[0].device_kind
   logging.info(
     'Training %s parameters (%s more are frozen) for %d steps of batch %d on a '
     'mesh of %s, %s; everything is written to %s.',
@@ -279,7 +286,7 @@ def _log_plan(
     f'{frozen:,}',
     config.num_steps,
     config.batch_size,
-    program.mesh.devices.flat[0].device_kind,
+    kind,
     dict(program.mesh.shape),
     workdir,
   )

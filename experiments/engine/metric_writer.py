@@ -17,6 +17,7 @@ import socket
 import time
 
 import jax
+from jax.experimental import multihost_utils
 from tensorboardX import record_writer, summary
 from tensorboardX.proto import event_pb2
 
@@ -29,32 +30,46 @@ class MetricWriter:
   """Writes scalars; on every process but the first it does nothing."""
 
   def __init__(self, workdir: str, *, resume_step: int = 0):
-    """Open the files, and remove the rows after `resume_step`, of a killed run."""
-    self._files = contextlib.ExitStack()
-    self._is_first = not jax.process_index()
-    if not self._is_first:
-      return
+    """Open the files.
+
+    Args:
+      workdir: the run's folder, created if absent.
+      resume_step: rows of later steps, left by a killed run, are removed.
+
+    Raises:
+      locks.WriterError: if another process writes this folder.
+      ValueError: for a row that cannot be read.
+    """
     path = pathlib.Path(workdir) / FILE
-    with locks.writer(workdir):
+    self._events = self._rows = None
+    is_first = not jax.process_index()
+    with locks.writer(workdir) if is_first else contextlib.nullcontext():
+      # All processes know what is measured: they measure the rest together.
       rows = [row for row in read(path) if row['step'] <= resume_step]
-      text = ''.join(f'{json.dumps(row)}\n' for row in rows)
-      if not path.exists() or path.read_text() != text:
-        store.write_atomically(path, text)
-      self._rows = self._files.enter_context(path.open('ab'))
-      self._events = _open_events(workdir, resume_step + 1)
-      self._files.callback(self._events.close)
+      self._written = {(row['step'], name) for row in rows for name in row}
+      if jax.process_count() > 1:
+        multihost_utils.sync_global_devices('metrics')
+      if is_first:
+        text = ''.join(f'{json.dumps(row)}\n' for row in rows)
+        if not path.exists() or path.read_text() != text:
+          store.write_atomically(path, text)
+        self._rows = path.open('ab')
+        self._events = _open_events(workdir, resume_step + 1)
 
   def __enter__(self) -> 'MetricWriter':
     return self
 
   def __exit__(self, *unused_exception) -> None:
-    # What is not on disk by now did not fit: `write` has said so.
-    with contextlib.suppress(OSError):
-      self._files.close()
+    for file in (self._rows, self._events):
+      # What is not on disk by now did not fit: `write` has said so.
+      with contextlib.suppress(OSError):
+        if file is not None:
+          file.close()
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
     """Add one row, on disk when this returns. A NaN is written as null."""
-    if not self._is_first:
+    self._written.update((step, name) for name in values)
+    if self._rows is None:
       return
     row = {'step': step} | {
       name: float(value) if math.isfinite(value) else None
@@ -66,6 +81,10 @@ class MetricWriter:
       scalar = summary.scalar(name, float(value))
       _add(self._events, step=step, summary=scalar)
     self._events.flush()
+
+  def written(self, step: int, prefix: str) -> bool:
+    """Whether metrics with this prefix were written of a step, now or before."""
+    return any(s == step and n.startswith(prefix) for s, n in self._written)
 
 
 def _open_events(workdir: str, first_step: int) -> record_writer.RecordWriter:
@@ -86,9 +105,13 @@ def _add(events: record_writer.RecordWriter, **fields) -> None:
 
 
 def read(path: str | os.PathLike) -> list[dict[str, float]]:
-  """Read the rows of a `metrics.jsonl`, or of that of a workdir; none if absent.
+  """Read the rows of a `metrics.jsonl`; a half-written last row is left out.
 
-  A half-written last row is left out; ValueError names the line of a damaged one.
+  Args:
+    path: the file, or the workdir it is in; an absent file has no rows.
+
+  Raises:
+    ValueError: if a row is damaged; names the file and the line.
   """
   path = pathlib.Path(path)
   path, rows = path / FILE if path.is_dir() else path, []

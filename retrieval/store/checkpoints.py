@@ -3,7 +3,8 @@
 """Checkpoints of training runs: the steps on disk, their parameters and facts.
 
   <workdir>/checkpoints/<step>/                an Orbax checkpoint
-  <workdir>/checkpoints/<step>/checksums.json  hash of each of its files, best metric
+  <workdir>/checkpoints/<step>/checksums.json  hash of each of its files
+  <workdir>/checkpoints/best.json              the step that measured best
 
 `experiments/engine/checkpoint_writer.py` writes a step under a hidden name and renames
 it when it is whole; whoever reads a step compares its files first.
@@ -22,7 +23,7 @@ import ml_collections
 
 from retrieval.store import checksums, packed, store
 
-CHECKSUMS = 'checksums.json'
+CHECKSUMS, BEST = 'checksums.json', 'best.json'
 _ADVICE = 'remove this step, and the same command continues from the one before'
 
 Step = int | str | None  # a number, 'best', or the newest: None or ''
@@ -57,29 +58,11 @@ def numbers(folder: pathlib.Path) -> list[int]:
   return sorted(int(x) for x in digits if x == str(int(x)))
 
 
-def seal(
-  path: pathlib.Path, step: int, metric: tuple[str, float] | None = None
-) -> None:
-  """Write the checksums of a finished step, which may still have a hidden name.
-
-  Args:
-    metric: name and value of the metric that chooses the best step, the least one.
-  """
+def seal(path: pathlib.Path, step: int) -> None:
+  """Write the checksums of a finished step, which may still have a hidden name."""
   files = {x: checksums.of_file(path / x) for x in sorted(_files(path))}
-  content = {'step': step, 'files': files, 'metric': metric}
-  store.write_atomically(path / CHECKSUMS, json.dumps(content, indent=1))
-
-
-def best(folder: pathlib.Path) -> int | None:
-  """Return the step with the best value of the metric measured last, or None."""
-  found = {}
-  for step in numbers(folder):
-    with contextlib.suppress(DamagedError):  # whoever loads the step is told
-      if metric := _read_seal(folder / str(step))['metric']:
-        found[step] = metric
-  name = found[max(found)][0] if found else None
-  values = [(value, step) for step, (x, value) in found.items() if x == name]
-  return min(values)[1] if values else None
+  text = json.dumps({'step': step, 'files': files}, indent=1)
+  store.write_atomically(path / CHECKSUMS, text.encode())
 
 
 def check(path: pathlib.Path, index: int = 0, count: int = 1) -> None:
@@ -91,15 +74,21 @@ def check(path: pathlib.Path, index: int = 0, count: int = 1) -> None:
   Raises:
     DamagedError: for a file that is missing, cut, changed or not of the step.
   """
-  sealed = _read_seal(path)
-  files = sealed['files']
-  if str(sealed['step']) != path.name:
-    raise DamagedError(f'{path}: holds checkpoint {sealed["step"]}, renamed.')
+  file = path / CHECKSUMS
+  try:
+    sealed = json.loads(file.read_bytes())
+    step, files = sealed['step'], dict(sealed['files'])
+  except OSError as error:
+    raise DamagedError(f'{file}: {error.strerror}; {_ADVICE}.') from None
+  except (ValueError, LookupError, TypeError):
+    raise DamagedError(f'{file}: damaged; {_ADVICE}.') from None
+  if str(step) != path.name:
+    raise DamagedError(f'{path}: holds checkpoint {step}, renamed.')
   for name in sorted(_files(path) - {*files}):
     raise DamagedError(f'{path / name}: no file of this step; {_ADVICE}.')
-  for name in [*files][index::count]:
+  for name, checksum in list(files.items())[index::count]:
     try:
-      checksums.check(path / name, files[name], _ADVICE)
+      checksums.check(path / name, checksum, _ADVICE)
     except ValueError as error:
       raise DamagedError(str(error)) from None
 
@@ -107,7 +96,12 @@ def check(path: pathlib.Path, index: int = 0, count: int = 1) -> None:
 def choose(
   folder: pathlib.Path, step: Step = None, index: int = 0, count: int = 1
 ) -> pathlib.Path:
-  """Return the folder of a step of `folder_of`, its files compared by `check`.
+  """Return the folder of a step, after a check of its files.
+
+  Args:
+    folder: of all checkpoints, from `folder_of`.
+    step: a number, 'best' (by config.best_metric), or None or '' for the newest.
+    index: as of `check`.
 
   Raises:
     FileNotFoundError: if there is no such checkpoint.
@@ -143,9 +137,9 @@ def find(workdir: str, *, step: Step = None) -> Saved:
       fingerprints=facts.fingerprints,
       params=packed.param_shapes(workdir),
     )
+  path = choose(folder_of(workdir), step)
   from orbax.checkpoint import v1 as ocp
 
-  path = choose(folder_of(workdir), step)
   found = ocp.metadata(path, checkpointable_name='state')
   return Saved(
     config=ml_collections.ConfigDict(_tuples(found.custom_metadata['config'])),
@@ -163,15 +157,22 @@ def load_params(
   shardings: Any = None,
   parts: Collection[str] = (),
 ) -> tuple[Any, Saved]:
-  """Load the parameters of a step, and its facts; arguments and errors as of `find`.
+  """Load the parameters of a step, after a check of its files.
 
   Args:
-    workdir: folder of a run or of a packed model.
+    workdir: as of `find`.
     step: as of `find`.
     shardings: a sharding, or a tree of them like the parameters (from
       `sharding.tree_shardings`); the first local device by default, host memory
       for a packed model.
     parts: names of the first level of a packed model's parameters; all by default.
+
+  Returns:
+    The parameters, and the facts of their checkpoint.
+
+  Raises:
+    FileNotFoundError: if there is no such checkpoint.
+    ValueError: if the checkpoint is damaged.
   """
   saved = find(workdir, step=step)
   if packed.is_packed(workdir):
@@ -216,7 +217,8 @@ def _number(folder: pathlib.Path, step: Step) -> int:
   if step in (None, ''):
     step, number = 'of any step', max(there, default=None)
   elif step == 'best':
-    step, number = 'best (by config.best_metric)', best(folder)
+    if (folder / BEST).exists():
+      number = json.loads((folder / BEST).read_bytes())['step']
   elif str(step).isascii() and str(step).isdigit():
     number = int(step)
   else:
@@ -225,22 +227,11 @@ def _number(folder: pathlib.Path, step: Step) -> int:
       'newest.'
     )
   if number not in there:
+    hint = ' (config.best_metric names what is best)' * (step == 'best')
     raise FileNotFoundError(
-      f'{folder}: no checkpoint {step}; expected one of {there}.'
+      f'{folder}: no checkpoint {step}{hint}; expected one of {there}.'
     )
   return number
-
-
-def _read_seal(path: pathlib.Path) -> dict[str, Any]:
-  """Read what `seal` wrote of a step."""
-  file = path / CHECKSUMS
-  try:
-    found = json.loads(file.read_bytes())
-    return {name: found[name] for name in ('step', 'files', 'metric')}
-  except OSError as error:
-    raise DamagedError(f'{file}: {error.strerror}; {_ADVICE}.') from None
-  except (ValueError, LookupError, TypeError):
-    raise DamagedError(f'{file}: damaged; {_ADVICE}.') from None
 
 
 def _files(path: pathlib.Path) -> set[str]:

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 import numpy as np
 import pytest
 
-from experiments.engine import checkpoint_writer, program
+from experiments.engine import checkpoint_writer, metric_writer, program
 from retrieval.nn import sharding
 from retrieval.store import checkpoints, packed
 from tests.retrieval.store import other_writer
@@ -176,7 +176,7 @@ def test_each_damaged_file_ends_in_one_line(folder, tmp_path, damage):
 
 
 def test_a_save_that_fails_leaves_the_earlier_steps(tmp_path, monkeypatch):
-  def full(*unused):
+  def full(path, step):
     raise RuntimeError('RESOURCE_EXHAUSTED:\n no space')
 
   with _open(tmp_path) as saver:
@@ -196,18 +196,18 @@ def test_the_best_step_stays(tmp_path, mode, best):
   def save(*steps):
     with _open(tmp_path, keep=1, best='valid/loss', mode=mode) as saver:
       for step in steps:
-        measured = {'valid/loss': values[step]}
-        saver.save(step, _state(step), _batches(), metrics=measured)
+        saver.save(step, _state(step), _batches())
+        with metric_writer.MetricWriter(tmp_path, resume_step=step) as writer:
+          writer.write(step, {'valid/loss': values[step]})
+        saver.measured(step, {'valid/loss': values[step]})
 
   save(1, 2, 3)
+  (tmp_path / 'checkpoints' / 'best.json').unlink()  # made again
   save(4, 5)
-  assert _names(tmp_path) == {str(best), '5'}
+  assert _names(tmp_path) == {str(best), '5', 'best.json'}
   assert checkpoints.find(str(tmp_path), step='best').step == best
-  with _open(tmp_path, keep=1) as saver:  # without a metric
-    saver.save(6, _state(6), _batches())
-  assert _names(tmp_path) == {str(best), '6'}
   shutil.rmtree(tmp_path / 'checkpoints' / str(best))
-  with pytest.raises(FileNotFoundError, match=r'checkpoint best.*\[6\]'):
+  with pytest.raises(FileNotFoundError, match=r'checkpoint best.*\[5\]'):
     checkpoints.find(str(tmp_path), step='best')
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -113,19 +114,32 @@ def test_writes_what_the_run_was(whole):
   assert int(state.step) == 8
 
 
-@pytest.mark.slow
-def test_a_run_that_ends_while_it_measures_measures_again(whole, tmp_path):
-  def interrupt(params):
-    raise KeyboardInterrupt
-
-  with pytest.raises(KeyboardInterrupt):
-    _train(tmp_path, {'shape': interrupt}, dropout_rate=0.5, ragged=True)
-  assert checkpoints.find(str(tmp_path)).step == 6
+def test_measurements_a_killed_run_owes_are_made(whole, tmp_path):
+  shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+  path = tmp_path / metric_writer.FILE
+  lines = path.read_text().splitlines(keepends=True)
+  assert 'shape/num_leaves' in lines[-1]
+  path.write_text(''.join(lines[:-1]))
   evals = {'shape': lambda params: {'num_leaves': 7.0}}
   for _ in range(2):  # the second finds nothing to do
     state = _train(tmp_path, evals, dropout_rate=0.5, ragged=True)
     assert _rows(tmp_path) == _rows(whole[0])
     assert _equal(state.params, whole[1].params)
+
+
+def test_a_failed_measurement_loses_no_step(tmp_path):
+  def fail(params):
+    raise RuntimeError('of an evaluation')
+
+  with pytest.raises(RuntimeError, match='of an evaluation'):
+    _train(tmp_path, {'shape': fail})
+  assert checkpoints.find(str(tmp_path)).step == toy_task.get_config().num_steps
+
+
+def test_empty_validation_split_is_named():
+  config = toy_task.get_config(batch_size=512)
+  with pytest.raises(ValueError, match='no whole batch'):
+    loop.validate(None, None, toy_task.make_task(config), 2)
 
 
 def test_a_second_training_is_refused(tmp_path):

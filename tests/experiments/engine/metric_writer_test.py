@@ -36,6 +36,8 @@ def test_resume_drops_later_and_half_rows(tmp_path):
     file.write('{"step": 4, "lo')
   assert len(metric_writer.read(tmp_path)) == 3
   with metric_writer.MetricWriter(str(tmp_path), resume_step=2) as writer:
+    assert writer.written(2, 'lo') and not writer.written(3, 'lo')
+    assert not writer.written(2, 'valid/')
     writer.write(3, {'loss': 30.0})
   rows = metric_writer.read(tmp_path)
   assert [row['loss'] for row in rows] == [1.0, 2.0, 30.0]

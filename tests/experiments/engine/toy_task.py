@@ -198,8 +198,8 @@ def main(workdir, *arguments):
 def _send_while_saving(at, number):
   save = checkpoint_writer.Checkpoints.save
 
-  def save_and_send(self, step, *arguments):
-    save(self, step, *arguments)
+  def save_and_send(self, step, state, batches, version):
+    save(self, step, state, batches, version)
     if step == at:
       os.kill(os.getpid(), number)
 
