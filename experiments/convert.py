@@ -163,22 +163,24 @@ def convert(
     found.vectors = sources.read_vectors(options.block_emb)
     found.vectors_name = options.block_emb
   config = make_config(config, found)
-  step = max(part.step for part in found.parts)
-  rows = _summary(found)
   with locks.writer(workdir):
     config, prints, blocks = block_data.make_data(
       options, config, found, workdir
     )
+    step = max(part.step for part in found.parts)
     block_params, block_step, version = params, step, ''
     if options.block_embedder and blocks is not None:
       block_params, block_step = _block_embedder(options, params), 0
       version = index_versions.version_name(
         block_step, index_builder.snapshot(block_params), blocks
       )
-    _save(workdir, params, config, step, prints, version)
-    for part in found.parts:
-      file = export.unused_file(workdir, part.hf_class)
-      safetensors_files.write(file, part.unused)
+    if _save(
+      workdir, params, config, step=step, prints=prints, version=version
+    ):
+      for part in found.parts:
+        file = export.unused_file(workdir, part.hf_class)
+        safetensors_files.write(file, part.unused)
+    rows = _summary(found)
     if blocks is not None:
       rows['blocks'] = f'{blocks.num_blocks:,}'
     if blocks is not None and found.vectors is not None:
@@ -213,39 +215,66 @@ def _save(
   workdir: str,
   params: Any,
   config: config_lib.Config,
+  *,
   step: int,
   prints: Mapping[str, str],
   version: str,
-) -> None:
-  """Write a checkpoint unless the same one is there, as after a kill.
+) -> bool:
+  """Write a checkpoint, or add data to the checkpoint of the same parameters.
 
   `version` names the index version that the model retrieves from; '' stands for
   the version of its own parameters.
   """
-  fields = json.loads(json.dumps(dataclasses.asdict(config)))
   try:
-    there, saved = checkpoints.load_params(workdir)
+    saved = checkpoints.find(workdir)
   except FileNotFoundError:
-    checkpoint_writer.save_params(
-      workdir,
-      params,
-      config=fields,
-      step=step,
-      fingerprints=prints,
-      index_version=version,
-    )
-    return
-  found = json.loads(saved.config.to_json()), saved.fingerprints
-  if (
-    snapshots.fingerprint(there) != snapshots.fingerprint(params)
-    or found != (fields, prints)
-    or saved.index_version != version
-  ):
-    raise ValueError(
-      f'{workdir}: holds another checkpoint, or this one with other data; name '
-      'another --workdir.'
-    )
-  logging.info('%s holds the checkpoint already.', workdir)
+    saved = None
+  fields = json.loads(json.dumps(dataclasses.asdict(config)))
+  if saved is not None:
+    there, _ = checkpoints.load_params(workdir)
+    old, new = (snapshots.fingerprint(x) for x in (there, params))
+    if old != new:
+      raise ValueError(
+        f'{workdir}: holds a checkpoint with parameters {old}, but those to '
+        f'convert are {new}; name another --workdir.'
+      )
+    _check_fits(workdir, saved, prints, version)
+    same = fields == json.loads(saved.config.to_json())
+    if {*saved.fingerprints} > {*prints} or (
+      same and saved.fingerprints == prints
+    ):
+      logging.info('%s holds all of this already.', workdir)
+      return False
+    logging.info('%s holds these very parameters; data are added.', workdir)
+  checkpoint_writer.save_params(
+    workdir,
+    params,
+    config=fields,
+    step=step if saved is None else saved.step,
+    fingerprints=prints,
+    index_version=version,
+    replace=saved is not None,
+  )
+  return True
+
+
+def _check_fits(workdir, saved, prints, version) -> None:
+  """Refuse data or an index version other than the checkpoint's."""
+  for name, new in prints.items():
+    old = saved.fingerprints.get(name, new)
+    if old != new:
+      raise ValueError(
+        f'{workdir}: its checkpoint belongs to {name} {old}, but {new} is to be '
+        'added; name another --workdir.'
+      )
+  if {'blocks'} <= {*prints} & {*saved.fingerprints}:
+    if version != saved.index_version:
+      own = 'of its own parameters'
+      raise ValueError(
+        f'{workdir}: its checkpoint retrieves from index version '
+        f'{saved.index_version or own}, --block_embedder makes '
+        f'{version or "one " + own}; name another --workdir.'
+      )
 
 
 def _summary(found: sources.Sources) -> dict[str, str]:

@@ -3,6 +3,7 @@
 """Checkpoints in the formats of TensorFlow and the Hugging Face port."""
 
 import dataclasses
+import json
 import pathlib
 from typing import Any
 
@@ -17,7 +18,10 @@ from realm_jax.checkpoints import (
 from retrieval.formats import tensor_bundle, torch_pickle
 from retrieval.store import safetensors_files
 
-_TORCH_WEIGHTS = 'pytorch_model.bin'
+_WEIGHTS = {
+  'model.safetensors': safetensors_files.read,
+  'pytorch_model.bin': torch_pickle.read,
+}
 _TOKENIZERS = ('tokenizer.json', 'vocab.txt')
 _RECORDS = 'block_records.npy'
 
@@ -94,8 +98,8 @@ def _read_bundle(found: Sources, prefix: str, num_heads: int) -> None:
   part = checkpoint_convert.from_bundle(
     variables, bundle.prefix, num_heads=num_heads
   )
-  for name in {*bundle.entries} - {*part.fates}:
-    part.fates[name] = 'skipped'
+  skipped = {*bundle.entries} - {*part.fates}
+  part.fates.update(dict.fromkeys(skipped, 'skipped'))
   found.parts.append(part)
 
 
@@ -116,8 +120,38 @@ def _read_hf(found: Sources, folder: pathlib.Path) -> None:
 
 
 def _read_weights(folder: pathlib.Path) -> dict[str, np.ndarray]:
-  """The tensors of a folder, from one file or from parts."""
-  file = folder / _TORCH_WEIGHTS
-  if file.is_file() and not (folder / safetensors_files.MODEL).is_file():
-    return torch_pickle.read(file)
-  return safetensors_files.read_model(safetensors_files.find(folder))
+  """The tensors of a folder, from one file or from several shards."""
+  for name, read_file in _WEIGHTS.items():
+    index = folder / f'{name}.index.json'
+    if (folder / name).is_file():
+      return read_file(folder / name)
+    if index.is_file():
+      tensors = {}
+      for shard, wanted in _shards(index).items():
+        there = read_file(folder / shard)
+        missing = sorted({*wanted} - {*there})
+        if missing:
+          raise ValueError(
+            f'{folder / shard}: tensors {missing[:5]} are missing, which '
+            f'{index.name} places there.'
+          )
+        tensors |= there
+      return tensors
+  raise FileNotFoundError(
+    f'{folder}: no weights; expected one of {", ".join(_WEIGHTS)}, or the '
+    'index.json of one in several files.'
+  )
+
+
+def _shards(index: pathlib.Path) -> dict[str, list[str]]:
+  """Shard -> names of its tensors, from the index of the shards."""
+  shards: dict[str, list[str]] = {}
+  try:
+    placed = json.loads(index.read_text())['weight_map']
+    for tensor, file in placed.items():
+      if pathlib.Path(file).name != file:
+        raise ValueError(f'file {file!r} is in another folder')
+      shards.setdefault(file, []).append(tensor)
+  except (ValueError, KeyError, TypeError, AttributeError) as e:
+    raise ValueError(f'{index}: not an index of shards ({e}).') from None
+  return shards

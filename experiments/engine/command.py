@@ -77,7 +77,9 @@ def main(
     sys.stdout.flush()  # where a failure is still told
 
   with _one_line_errors():
-    argv, overrides = _split(sys.argv)
+    with _bad_flags():
+      given = flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False)
+    argv, overrides = _split(given)
     _define(define_flags, default_config, default_workdir)
     app.run(start, argv, _parse)
 
@@ -128,12 +130,18 @@ def _one_line_errors() -> Iterator[None]:
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
-  """Take the overrides of fields out of the arguments; a bare flag means True."""
-  rest, overrides = [], []
-  for argument in argv:
+  """Take the overrides of fields out of the arguments.
+
+  The value may be the next argument; a flag before another flag means True.
+  """
+  rest, overrides, todo = [], [], argv[::-1]
+  while todo:
+    argument = todo.pop()
     if match := _OVERRIDE.match(argument):
       off, name, text = match.groups()
-      overrides.append((name, str(not off) if text is None else text))
+      if text is None and (off or not todo or todo[-1].startswith('--')):
+        text = str(not off)
+      overrides.append((name, todo.pop() if text is None else text))
     else:
       rest.append(argument)
   return rest, overrides
@@ -159,16 +167,22 @@ def _define(
 
 def _parse(argv: list[str]) -> list[str]:
   """Parse flags; a bad flag raises ValueError."""
-  try:
+  with _bad_flags():
     found = flags.FLAGS([sys.argv[0], *argv[1:]])
-  except flags.Error as error:
-    line = ' '.join(str(error).split())
-    raise ValueError(f'{line} (--help lists the flags)') from error
   if len(found) > 1 and 'workdir' in flags.FLAGS and '--' not in argv:
     raise ValueError(
       f'Unexpected arguments {found[1:]}: expected --NAME=VALUE.'
     )
   return found
+
+
+@contextlib.contextmanager
+def _bad_flags() -> Iterator[None]:
+  try:
+    yield
+  except flags.Error as error:
+    line = ' '.join(str(error).split())
+    raise ValueError(f'{line} (--help lists the flags)') from error
 
 
 def _prepared(

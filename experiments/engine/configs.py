@@ -184,7 +184,7 @@ def override(
   """
   flag, kind, place = f'--config.{name}={text}', cls, config
   *sections, last = name.split('.')
-  with config.unlocked(), config.ignore_type():
+  with config.unlocked():
     if section and sections[:1] == [section_name(section)]:
       kind, place = section, config[sections.pop(0)]
     for part in sections:
@@ -199,7 +199,8 @@ def override(
       raise ValueError(f'{flag}: no such field{_near(config, name)}.')
     if _is_dataclass(kind):
       raise ValueError(f"{flag}: expected a section's fields.")
-    place[last] = _parse(text, _kind(kind))
+    with place.unlocked(), place.ignore_type():
+      place[last] = _parse(text, _kind(kind))
 
 
 _BOOLS = {'true': True, '1': True, 'false': False, '0': False}

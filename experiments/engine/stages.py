@@ -72,12 +72,18 @@ def verify_stores(root: pathlib.Path) -> Rows:
   Raises:
     ValueError: naming the first file that is missing or damaged.
   """
+  for folder in sorted({file.parent for file in root.glob('*/*.npy')}):
+    if '.' not in folder.name and not (folder / store.MANIFEST).exists():
+      raise ValueError(
+        f'{folder}: {store.MANIFEST} is missing; remove the folder and prepare it '
+        'again.'
+      )
   rows = []
   found = [*root.glob('*/manifest.json'), *root.glob('*/*/manifest.json')]
   for path in sorted(file.parent for file in found):
     name = path.relative_to(root).as_posix()
     manifest = manifests.read_json(path / store.MANIFEST)
     if 'shards' in manifest and '.' not in name:  # a dot marks a draft
-      store.Store(path, manifest).verify()
+      store.Store.open(path, manifest.get('kind')).verify()
       rows.append((f'checksums, {name}', 'right'))
   return rows

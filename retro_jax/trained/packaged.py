@@ -42,7 +42,8 @@ def pack(
     bits: of a value, 8 or 32.
 
   Raises:
-    ValueError: for a tokenizer that is no SentencePiece model.
+    ValueError: for a tokenizer that is no SentencePiece model, or in the folder of a
+      packed model with another one.
   """
   folder, tokenizer = pathlib.Path(folder), trained.data.tokenizer
   if not isinstance(tokenizer, tokenization.SentencePieceTokenizer):
@@ -54,6 +55,13 @@ def pack(
   config |= {'task': 'retro', 'data_dir': ''}  # a path of one machine
   config['neighbors'] |= {'source': _SOURCE, 'reranker': ''}
   folder.mkdir(parents=True, exist_ok=True)
+  if packed.is_packed(folder):  # its tokenizer file is replaced by an equal one
+    there = packed.read_facts(folder).fingerprints['tokenizer']
+    if there != tokenizer.fingerprint:
+      raise ValueError(
+        f'{folder}: holds a model with another tokenizer ({there}, not '
+        f'{tokenizer.fingerprint}); expected another folder.'
+      )
   tokenizer.save(folder)
   packed.write(
     folder,

@@ -4,7 +4,9 @@
 
 import json
 import pathlib
+import pickle
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -109,18 +111,20 @@ def test_there_and_back_is_bit_identical(converted, tmp_path):
 
 
 def test_again_is_no_harm_and_another_is_refused(converted, tmp_path):
+  before = checkpoints.find(str(converted)).step
   _run(converted, HF)
+  assert checkpoints.find(str(converted)).step == before
   folder = _copy(tmp_path)
   export.export(converted, tmp_path / 'new')
   tensors = safetensors_numpy.load_file(tmp_path / 'new/model.safetensors')
   (folder / 'pytorch_model.bin').unlink()
   tensors['block_emb'] = tensors['block_emb'] + 1
   safetensors_numpy.save_file(tensors, folder / 'model.safetensors')
-  with pytest.raises(ValueError, match='made of other vectors than '):
+  with pytest.raises(ValueError, match='made of other vectors than'):
     _run(converted, folder)
   tensors['reader.qa_outputs.dense_output.bias'] += 1
   safetensors_numpy.save_file(tensors, folder / 'model.safetensors')
-  with pytest.raises(ValueError, match='holds another checkpoint'):
+  with pytest.raises(ValueError, match='holds a checkpoint with parameters '):
     _run(converted, folder)
 
 
@@ -128,7 +132,7 @@ def test_weights_in_several_files(tmp_path):
   folder = _copy(tmp_path)
   tensors = dict(sources.torch_pickle.read(HF / 'pytorch_model.bin'))
   (folder / 'pytorch_model.bin').unlink()
-  with pytest.raises(FileNotFoundError, match='model.safetensors'):
+  with pytest.raises(FileNotFoundError, match='no weights; expected one of'):
     sources.read([str(folder)])
   placed = {name: f'{i % 2}.safetensors' for i, name in enumerate(tensors)}
   for file in set(placed.values()):
@@ -142,6 +146,25 @@ def test_weights_in_several_files(tmp_path):
   index.write_text(json.dumps({'weight_map': placed}))
   [part] = sources.read([str(folder)]).parts
   assert len(part.fates) == len(tensors)
+  placed['more'] = '0.safetensors'
+  index.write_text(json.dumps({'weight_map': placed}))
+  with pytest.raises(ValueError, match="'more'.* are missing"):
+    sources.read([str(folder)])
+  index.write_text(json.dumps({'weight_map': {'a': '../0.safetensors'}}))
+  with pytest.raises(ValueError, match='in another folder'):
+    sources.read([str(folder)])
+
+
+def test_a_pickle_that_executes_is_refused(tmp_path):
+  folder, target = _copy(tmp_path), tmp_path / 'executed'
+  bomb = f"cos\nsystem\n(S'touch {target}'\ntR.".encode()
+  with zipfile.ZipFile(folder / 'pytorch_model.bin', 'w') as archive:
+    archive.writestr('a/data.pkl', bomb)
+  with pytest.raises(ValueError, match='nothing of it was executed'):
+    _run(tmp_path / 'w', folder)
+  assert not target.exists() and not (tmp_path / 'w').exists()
+  pickle.loads(bomb)
+  assert target.exists()
 
 
 def test_bundles_beneath_a_folder_become_a_realm(tmp_path):
@@ -219,11 +242,36 @@ def test_vectors_belong_to_the_embedder_that_made_them(official, tmp_path):
   vectors = sources.read_vectors(str(BUNDLES / 'embedder/encoded/encoded.ckpt'))
   np.testing.assert_array_equal(found['block_emb'], vectors)
   _official(tmp_path / 'x', official)
-  with pytest.raises(ValueError, match='holds another checkpoint'):
+  with pytest.raises(ValueError, match='--block_embedder makes'):
     _official(tmp_path / 'x', official, block_embedder=str(maker))
   with pytest.raises(ValueError, match='expected an embedder there'):
     encoder = BUNDLES / 'bert/variables/variables'
     _official(tmp_path / 'v', official, block_embedder=str(encoder))
+
+
+def test_blocks_may_come_later(official, tmp_path):
+  workdir, maker = tmp_path / 'w', BUNDLES / 'embedder/variables/variables'
+  bare = {'vocab': '', 'blocks': '', 'block_emb': ''}
+  _official(workdir, official, **bare)
+  assert not checkpoints.find(str(workdir)).fingerprints
+  _official(workdir, official, blocks='', block_emb='')
+  assert [*checkpoints.find(str(workdir)).fingerprints] == ['tokenizer']
+  rows = _official(workdir, official, block_embedder=str(maker))
+  at_once = _official(tmp_path / 'x', official, block_embedder=str(maker))
+  later, want = (checkpoints.find(str(tmp_path / name)) for name in ('w', 'x'))
+  assert later.step == want.step == 20
+  assert later.fingerprints == want.fingerprints
+  assert later.index_version == want.index_version == rows['index version']
+  assert rows['index version'] == at_once['index version']
+  assert later.config.corpus.kind == 'orqa_blocks'
+  assert later.config.corpus.path.startswith(str(workdir))
+  trained = trained_models.load(workdir, part='reader')
+  trained.as_realm().open_index(workdir / 'index').version.close()
+  # What is not named again stays.
+  _official(workdir, official, **bare)
+  assert checkpoints.find(str(workdir)).fingerprints == want.fingerprints
+  with pytest.raises(ValueError, match='makes one of its own parameters'):
+    _official(workdir, official)
 
 
 def test_other_numbers_of_blocks_are_refused_with_both(official, tmp_path):

@@ -101,6 +101,8 @@ def get_config():
 """
 _CASES = {
   'good': ['--config.size=3', '--prompt=hello'],
+  'words': ['--config.size', '3', '--prompt', 'hello'],
+  'lines': ['--flagfile=lines.txt'],
   'help': ['--help'],
   'value': ['--config.fail=value'],
   'debug': ['--config.fail=value', '--debug'],
@@ -127,6 +129,7 @@ def results(tmp_path_factory):
   folder = tmp_path_factory.mktemp('command')
   (folder / 'command_x.py').write_text(_COMMAND)
   (folder / 'config_x.py').write_text(_CONFIG)
+  (folder / 'lines.txt').write_text('--config.size=3\n--prompt=hello\n')
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     address = f'127.0.0.1:{free.getsockname()[1]}'
@@ -163,8 +166,9 @@ def results(tmp_path_factory):
 
 
 def test_runs(results):
-  assert results['good'].returncode == 0, results['good'].stderr
-  assert results['good'].stdout.split() == ['W', '3', 'hello']
+  for name in ('good', 'words', 'lines'):
+    assert results[name].returncode == 0, results[name].stderr
+    assert results[name].stdout.split() == ['W', '3', 'hello']
   assert results['default'].stdout.split() == ['W', '3']
   assert '\ncommand_x:\n  --config: ' in results['help'].stdout
 

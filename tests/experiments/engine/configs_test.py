@@ -21,10 +21,16 @@ class Model:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Seldom:
+  count: int = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
   task: Literal['a', 'b']
   model: Model
   steps: settings.Steps
+  part: Seldom = settings.rare(Seldom())
   overlap: Annotated[float, settings.Range(0, 1)] | None = None
   rules: Mapping[str, str | tuple[str, ...]] = dataclasses.field(
     default_factory=lambda: {'vocab': 'tensor'}
@@ -90,6 +96,7 @@ def test_overrides_take_the_type_of_the_default(name, text, expected):
   'name, text, part',
   [
     ('stpes', '3', 'near: steps'),
+    ('part.count', 'abc', 'part.count'),
     ('rate', '3', 'near: model.rate'),
     ('model.x.y', '3', 'no such field'),
     ('model', '3', 'expected a section'),

@@ -23,3 +23,10 @@ def test_a_second_writer_is_refused(tmp_path):
   with other_writer.refuses(tmp_path, '.writer-data.lock'):
     _run(tmp_path)
   assert _run(tmp_path) == [1]
+
+
+def test_a_store_without_its_manifest_is_named(tmp_path):
+  (tmp_path / 'vectors-train').mkdir()
+  np.save(tmp_path / 'vectors-train' / 'vectors-000000.npy', np.zeros(3))
+  with pytest.raises(ValueError, match=r'vectors-train: manifest\.json'):
+    stages.verify_stores(tmp_path)

@@ -144,3 +144,12 @@ def test_the_command_packs_a_run(trained, folder, tmp_path):
   assert done.returncode == 0, done.stderr
   for name in ('retro.safetensors', 'model'):
     assert (made / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_folder_keeps_its_tokenizer(trained, folder, tmp_path):
+  other = shutil.copytree(folder, tmp_path / 'other')
+  facts = json.loads((other / packed.WEIGHTS).read_text())
+  facts['fingerprints']['tokenizer'] = 'another'
+  (other / packed.WEIGHTS).write_text(json.dumps(facts))
+  with pytest.raises(ValueError, match='another tokenizer'):
+    packaged.pack(other, trained)
