@@ -4,6 +4,9 @@
 
 import functools
 
+import numpy as np
+import pytest
+
 from experiments.engine import stages
 from tests.retrieval.store import other_writer
 

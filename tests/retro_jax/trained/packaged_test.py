@@ -15,7 +15,7 @@ import pytest
 
 from experiments.engine import checkpoint_writer
 from retrieval import tokenization
-from retrieval.store import packed
+from retrieval.store import manifests, packed
 from retrieval.text import corpus as corpus_lib
 import retro_jax
 from retro_jax.nn import retro as retro_model
@@ -148,8 +148,8 @@ def test_the_command_packs_a_run(trained, folder, tmp_path):
 
 def test_a_folder_keeps_its_tokenizer(trained, folder, tmp_path):
   other = shutil.copytree(folder, tmp_path / 'other')
-  facts = json.loads((other / packed.WEIGHTS).read_text())
-  facts['fingerprints']['tokenizer'] = 'another'
-  (other / packed.WEIGHTS).write_text(json.dumps(facts))
+  facts = dataclasses.asdict(packed.read_facts(other))
+  facts['fingerprints']['tokenizer'] = 'of another'
+  (other / packed.WEIGHTS).write_text(manifests.sealed(facts))
   with pytest.raises(ValueError, match='another tokenizer'):
     packaged.pack(other, trained)
