@@ -94,6 +94,8 @@ class RayShardedSearcher(sharded.ShardedSearcher):
           answer = self._actors[number].search.remote(queries, k)
         except ray.exceptions.RayActorError as error:
           raise self._lost(number, error) from None
+        except ray.exceptions.RayTaskError as error:
+          raise error.cause from None  # such as a damaged file
 
   def _lost(self, number: int, error: Exception) -> ValueError:
     _actors.cache_clear()

@@ -5,12 +5,14 @@
 import importlib.util
 import os
 import signal
+import types
 
 import numpy as np
 import pytest
 
 from retrieval import searchers
 from retrieval.index import index as index_lib
+from retrieval.searchers import ray_shards
 from retrieval.store import ray_cluster
 
 with_ray = pytest.mark.skipif(
@@ -30,6 +32,34 @@ def _processes(searcher):
 def _processes_elsewhere(path):
   ray_cluster.hold_shards('auto')
   return _processes(index_lib.open_index(path).searcher)
+
+
+def _raise(error):
+  raise error
+
+
+def test_what_is_wrong_with_a_shard_is_told_as_without_ray(monkeypatch):
+  class RayTaskError(Exception):
+    cause = ValueError('vectors-000000.npy: damaged')
+
+  class RayActorError(Exception):
+    pass
+
+  errors = types.SimpleNamespace(
+    RayActorError=RayActorError,
+    ActorUnavailableError=RayActorError,
+    RayTaskError=RayTaskError,
+  )
+  ray = types.SimpleNamespace(
+    exceptions=errors, put=lambda x: x, get=lambda _: _raise(RayTaskError())
+  )
+  monkeypatch.setattr(ray_cluster, 'import_ray', lambda: ray)
+  actor = types.SimpleNamespace(
+    search=types.SimpleNamespace(remote=lambda *_: None)
+  )
+  searcher = types.SimpleNamespace(_actors=[actor])
+  with pytest.raises(ValueError, match='damaged'):
+    next(ray_shards.RayShardedSearcher._answers(searcher, None, 1))
 
 
 @pytest.mark.slow
