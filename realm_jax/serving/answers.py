@@ -18,7 +18,7 @@ from retrieval.text import blocks as blocks_lib
 class Answer:
   """One span of one block."""
 
-  blocks: blocks_lib.BlockStore = dataclasses.field(repr=False, compare=False)
+  blocks: blocks_lib.BlockStore = dataclasses.field(compare=False)
   block: int
   rank: int  # of the block among the retrieved ones, from 0
   start: int  # position of the first token in the reader's row
@@ -27,6 +27,12 @@ class Answer:
   score: float  # score of block and span together, a logit
   share: float  # share of the likelihood of all spans kept of this question
   correct: bool  # whether the span is gold; False without gold answers
+
+  def __repr__(self) -> str:
+    return (
+      f'Answer(text={self.text!r}, score={self.score:.4g}, '
+      f'share={self.share:.4g}, title={self.title!r})'
+    )
 
   @functools.cached_property
   def text(self) -> str:
@@ -156,7 +162,13 @@ def highlight(
   if block_id < 0:
     return '', (0, 0)
   ids = np.asarray([block_id])
-  at = int(blocks.token_spans(ids)[0, 0]) + start - reader_start
+  [(first, limit)] = blocks.token_spans(ids).tolist()
+  at = first + start - reader_start
+  if width < 1 or at < first or at + width > limit:
+    raise ValueError(
+      f'Block {block_id}: a span of {width} token(s) at {start - reader_start}, '
+      f'expected one within its {limit - first}.'
+    )
   [(low, high)] = blocks.byte_spans(ids).tolist()
   document = int(blocks.documents(ids)[0])
   offsets = blocks.tokens.token_bytes(document)[at : at + width]

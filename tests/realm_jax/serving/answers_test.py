@@ -75,9 +75,17 @@ def test_every_span_is_what_its_letters_are(made):
         )
         assert found == (text, _aligned(text, pieces, first, last))
         checked.add(text[slice(*found[1])])
+  for first, width in ((start - 1, 1), (start, 0), (start, len(pieces) + 1)):
+    with pytest.raises(ValueError, match=f'Block {n - 1}: a span of {width} '):
+      answers.highlight(made.blocks, n - 1, first, width, start)
   assert {
     'mill,  Paris',
     '\u00c9e\u0301\u0302',
     'CR\u00d6WN',
     'e\u0301',
   } <= checked
+
+
+def test_an_answer_shows_its_text(made):
+  shown = repr(answers.Answer(made.blocks, 0, 0, 7, 1, 7, 2.0, 0.25, True))
+  assert shown == "Answer(text='The', score=2, share=0.25, title='Mill')"
