@@ -63,7 +63,7 @@ def find_examples(
   questions = question_sets.of_field(config.questions, name)
   rules = config_lib.MineConfig(
     rule=settings.rule,
-    depth=settings.depth,
+    depth=settings.depth * (len(settings.retrievers) if settings.run else 1),
     num_hard_negatives=settings.num_hard_negatives,
   )
   folder = data.path(FOLDER)

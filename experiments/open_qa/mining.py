@@ -155,7 +155,7 @@ def mine_run(
   kinds: Sequence[str],
   config: config_lib.MineConfig,
 ) -> dpr.Examples:
-  """Do as `mine` in the lists of a run's retrievers, config.depth blocks of each.
+  """Do as `mine` in the lists of a run's retrievers, config.depth blocks together.
 
   The first blocks of each list come first.
   """
@@ -164,7 +164,7 @@ def mine_run(
     questions,
     reader.data.blocks,
     reader.data.tokenizer,
-    dataclasses.replace(config, depth=config.depth * len(kinds)),
+    config,
     lambda: _interleaved(reader, kinds),
     {
       'retrievers': list(kinds),

@@ -70,7 +70,7 @@ def of_questions(
   reader = trained_reader.open_reader(settings.run, config.data_dir)
   rules = qa_config.MineConfig(
     rule=settings.rule,
-    depth=settings.depth,
+    depth=settings.depth * len(settings.retrievers),
     num_hard_negatives=settings.num_kept,
   )
   found = mining.mine_run(folder, questions, reader, settings.retrievers, rules)

@@ -74,6 +74,10 @@ def test_positives_answer_and_negatives_do_not(reader, tmp_path):
     ]
     hits = [bool(holds(*rule.prepare([text]))) for text in texts]
     assert hits == [True] + [False] * len(ids)
+  # Two lists together are as deep as their sum.
+  fields = {'examples.depth': 4, 'examples.num_kept': 4}
+  short = examples.of_questions(_config(reader, **fields), tmp_path, 'train')
+  assert short.negatives.shape == (len(short.queries), 4)
   # Another list of the same questions is another store.
   config = _config(reader, **{'examples.retrievers': ('bm25',)})
   other = examples.of_questions(config, tmp_path, 'train')
