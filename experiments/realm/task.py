@@ -233,11 +233,17 @@ def share_of(config: Any) -> dict[str, int]:
 
 
 def check_whole_batch(config: Any, section: str) -> None:
-  """Raise ValueError if microbatches would reduce the negatives of a loss."""
+  """Raise ValueError if microbatches or a single row leave a loss few negatives."""
   if config.optimizer.accumulate_steps != 1:
     raise ValueError(
       'optimizer.accumulate_steps must be 1: microbatches would reduce the '
       f'negatives; use {section}.gradient_cache_parts.'
+    )
+  own = getattr(getattr(config, section), 'num_hard_negatives', 0)
+  if config.batch_size < 2 and not own:
+    raise ValueError(
+      f'batch_size {config.batch_size}: expected at least 2, as the rows of a '
+      "batch are each other's negatives."
     )
 
 

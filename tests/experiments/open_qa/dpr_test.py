@@ -170,6 +170,27 @@ def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
   assert len(prints) == 3
 
 
+def test_each_list_of_a_run_is_searched_to_the_depth(data, monkeypatch):
+  monkeypatch.setattr(
+    contrast_tasks.trained_reader, 'open_reader', lambda *_: None
+  )
+  monkeypatch.setattr(mining, 'mine_run', lambda *given: given)
+  fields = {'dpr.run': 'run', 'dpr.retrievers': ('dense', 'bm25')}
+  *_, rules = contrast_tasks.find_examples(
+    _config(data, **fields), realm_data.DataFolder(data.root), 'train'
+  )
+  assert rules.depth == 200
+
+
+def test_a_batch_of_one_row_has_no_negatives(data):
+  fields = {'batch_size': 1, 'dpr.num_hard_negatives': 0}
+  folder = realm_data.DataFolder(data.root)
+  with pytest.raises(ValueError, match='batch_size 1'):
+    contrast_tasks.make_dpr_task(_config(data, **fields), folder)
+  fields['dpr.num_hard_negatives'] = 1
+  contrast_tasks.make_dpr_task(_config(data, **fields), folder)
+
+
 def test_held_out_questions(data):
   folder = realm_data.DataFolder(data.root)
   splits = _splits(_config(data), folder)

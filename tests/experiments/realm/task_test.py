@@ -27,6 +27,12 @@ def test_a_run_of_another_kind_of_model_is_refused(monkeypatch):
     starts.start_sources(config)
 
 
+def test_the_inverse_cloze_task_needs_two_rows():
+  config = _config(task='ict', batch_size=1)
+  with pytest.raises(ValueError, match='batch_size 1'):
+    task.make_ict_task(config, None)
+
+
 def test_a_cluster_builds_the_indices_where_there_is_one():
   fields = {'refresh.schedule': 'async', 'cluster.address': 'auto'}
   assert task.refresh_config(_config(**fields)).builder == 'ray'
