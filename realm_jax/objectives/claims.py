@@ -141,6 +141,12 @@ def class_scores(
   return add_retriever(batch, *found)
 
 
+def check_rule(rule: str) -> None:
+  """Raise ValueError for a rule that is not one of `RULES`."""
+  if rule not in RULES:
+    raise ValueError(f'rule {rule!r}; expected one of {RULES}.')
+
+
 def predict(
   scores: Float[Array, 'B R N'], rule: str = 'best'
 ) -> Int[Array, ' B']:
@@ -154,6 +160,7 @@ def predict(
   Raises:
     ValueError: for another rule.
   """
+  check_rule(rule)
   if rule == 'best':
     best = scores.reshape(len(scores), -1).argmax(axis=-1) % scores.shape[-1]
   else:

@@ -173,7 +173,8 @@ class Classifier(BlockReader):
     rule: str = 'best',
     **batches: int,
   ):
-    """Place the parameters; `rule` is one of `claims.RULES`."""
+    """Place the parameters; `rule` is one of `claims.RULES`, else ValueError."""
+    claims_model.check_rule(rule)
 
     def scores(params, batch):
       found = claims_model.class_scores(trained.model, params, batch)

@@ -182,6 +182,8 @@ def test_rules_and_batches(run):
     np.testing.assert_allclose(a.probabilities, b.probabilities, atol=1e-5)
     assert a.probabilities.sum() == pytest.approx(1)
     assert a.block == b.block
+  with pytest.raises(ValueError, match="rule 'mean'"):
+    block_reader.Classifier(trained, retriever, rule='mean')
 
 
 def test_bad_input_is_refused_in_one_line(data, tmp_path):

@@ -97,6 +97,8 @@ def test_both_rules():
   scores = jnp.asarray(scores)
   assert claims.predict(scores) == 0
   assert claims.predict(scores, 'marginal') == 2
+  with pytest.raises(ValueError, match="rule 'mean'; expected one of"):
+    claims.predict(scores, 'mean')
 
 
 def test_starts_from_a_realm():
