@@ -82,6 +82,10 @@ def reader_rows(
     ValueError: if the number of questions is not B.
   """
   block_ids = np.asarray(block_ids)
+  if len(questions) != len(block_ids):
+    raise ValueError(
+      f'{len(questions)} questions for {len(block_ids)} rows of blocks.'
+    )
   shape, room = block_ids.shape, layout.row_length - _SPECIALS
   tokens, counts = examples.pad(questions, room)
   repeated = np.repeat(np.arange(shape[0]), shape[1])

@@ -146,7 +146,12 @@ class BeamScorer(model_lib.DualEncoder):
     Raises:
       ValueError: if the reader's beam is wider than the retriever's.
     """
-    read = batch['reader_valid'].shape[1]
+    beam, read = batch['beam_valid'].shape[1], batch['reader_valid'].shape[1]
+    if beam < read:
+      raise ValueError(
+        f'The reader reads {read} blocks of a beam of {beam}; expected at least '
+        f'{read}.'
+      )
     if 'beam_scores' in batch:
       return batch['beam_scores']
     queries = self.embed_queries(

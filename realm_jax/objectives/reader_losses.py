@@ -112,11 +112,26 @@ def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
   Raises:
     ValueError: if there are fewer spans.
   """
-  width, length = scores.shape[2:]
+  _, blocks, width, length = scores.shape
+  if not 1 <= n <= blocks * width * length:
+    raise ValueError(
+      f'The {n} best spans of {blocks} blocks with {width} x {length} each: '
+      f'expected 1 to {blocks * width * length}.'
+    )
   score, at = jax.lax.top_k(scores.reshape(len(scores), -1), n)
   block, at = jnp.divmod(at.astype(jnp.int32), width * length)
   wider, start = jnp.divmod(at, length)
   return Spans(score, jnp.where(score > _ABSENT, block, -1), start, wider + 1)
+
+
+def _check(model: open_qa.OpenQa, batch: Mapping[str, jax.Array]) -> None:
+  questions, blocks, length = batch['reader_ids'].shape
+  expected = questions, blocks, model.config.max_span_width, length
+  if batch['reader_correct'].shape != expected:
+    raise ValueError(
+      f'reader_correct has shape {batch["reader_correct"].shape}; expected '
+      f'{expected}: questions, blocks, widths, tokens.'
+    )
 
 
 def loss(
@@ -151,6 +166,7 @@ def loss(
   Raises:
     ValueError: for shapes that contradict each other.
   """
+  _check(model, batch)
 
   def apply(params, method):
     return model_lib.apply(

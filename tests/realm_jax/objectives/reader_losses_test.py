@@ -266,3 +266,18 @@ def test_no_further_span():
   best = reader_losses.best_spans(jnp.asarray(scores), 4)
   np.testing.assert_array_equal(best.block, [[1, 1, -1, -1]])
   np.testing.assert_array_equal(best.start[0, :2], [1, 2])
+
+
+def test_shapes_that_contradict_each_other_are_refused():
+  for n in (0, 9):
+    with pytest.raises(ValueError, match='expected 1 to 8'):
+      reader_losses.best_spans(jnp.zeros((1, 2, 2, 2)), n)
+  batch = tiny_qa.batch()
+  narrow = batch | {'reader_correct': batch['reader_correct'][:, :, :1]}
+  with pytest.raises(ValueError, match='reader_correct has shape'):
+    _run(narrow)
+  batch['beam_valid'] = batch['beam_valid'][:, : R - 1]
+  with pytest.raises(
+    ValueError, match=f'reads {R} blocks of a beam of {R - 1}'
+  ):
+    _run(batch)
