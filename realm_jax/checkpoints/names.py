@@ -62,6 +62,8 @@ def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
   Raises:
     ValueError: for an unknown class.
   """
+  if hf_class not in CLASSES:
+    raise ValueError(f'class {hf_class!r}: expected one of {CLASSES}.')
   vectors = Tensor(BLOCKS, (sizes.num_blocks, sizes.projection_size), VECTORS)
   layouts = {
     'RealmEmbedder': _embedder('', 'embedder', sizes),

@@ -64,6 +64,10 @@ class Retrieval:
     candidates: str = 'retrieved',
   ):
     """Hash Z's blocks; `candidates`: 'retrieved' or 'random' (a control)."""
+    if candidates not in CANDIDATES:
+      raise ValueError(
+        f'candidates {candidates!r}: expected one of {CANDIDATES}.'
+      )
     self._blocks, self._layout = blocks, layout
     self._snapshots, self._candidates = snapshots, candidates
     self._hashes = blocks.all_hashes()

@@ -53,12 +53,14 @@ class MaskedSentences:
     """List usable spans (of masker 'salient') or sentences.
 
     Raises:
-      ValueError: if nothing can be masked.
+      ValueError: if nothing can be masked, or the spans are missing or damaged.
     """
     self._blocks, self._layout, self._config = blocks, layout, config
     self._spans_fingerprint = spans.fingerprint if spans else ''
     self.skipped: dict[str, int] = {}
     if config.masker == 'salient':
+      if spans is None:
+        raise ValueError("masker 'salient' needs a store of salient spans.")
       sentences, found = self._salient_units(spans)
     else:
       sentences, found = self._sentence_units(), None
@@ -79,6 +81,8 @@ class MaskedSentences:
   def _salient_units(self, spans) -> tuple[np.ndarray, np.ndarray]:
     """Sentence and relative token span of each usable span."""
     sentences = np.asarray(spans.sentence[:])
+    if (np.diff(sentences) < 0).any():
+      raise ValueError(f'{spans.path}: its sentences do not ascend; damaged.')
     found = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
     relative = found - self._blocks.sentence_tokens(sentences)[:, :1]
     fits = relative[:, 1] <= self._layout.query_tokens

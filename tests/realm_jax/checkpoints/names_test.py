@@ -105,6 +105,8 @@ def test_unknown_tensors_are_refused():
     names.find_class(['bert.pooler.dense.weight'])
   with pytest.raises(ValueError, match='expected those of a REALM or ORQA'):
     names.find_bundle(['resnet/conv1'])
+  with pytest.raises(ValueError, match="class 'RealmModel'"):
+    names.layout('RealmModel', RELEASED)
   variables = _variables('A')
   del variables['bert/embeddings/word_embeddings']
   with pytest.raises(
