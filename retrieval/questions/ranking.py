@@ -51,6 +51,15 @@ def ndcg(
   Raises:
     ValueError: for k < 1, or fewer relevant blocks than `relevant` holds.
   """
+  if k < 1:
+    raise ValueError(f'k={k}: expected at least 1.')
+  found = relevant.sum(axis=1)
+  if (found > num_relevant).any():
+    row = int(np.argmax(found > num_relevant))
+    raise ValueError(
+      f'Question {row}: {found[row]} relevant blocks are ranked, expected at most '
+      f'the {num_relevant[row]} that exist.'
+    )
   discounts = 1 / np.log2(2 + np.arange(k))
   gained = relevant[:, :k] @ discounts[: relevant.shape[1]]
   ideal = np.concatenate([[0], np.cumsum(discounts)])

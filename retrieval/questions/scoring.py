@@ -64,11 +64,7 @@ def read_predictions(path: str | os.PathLike) -> list[Prediction]:
 def write_predictions(
   path: str | os.PathLike, predictions: Iterable[Prediction]
 ) -> None:
-  """Write predictions as JSON lines, atomically.
-
-  Raises:
-    ValueError: where `fields` has a question or a prediction.
-  """
+  """Write predictions as JSON lines, atomically."""
   with store.open_atomically(path, 'w') as f:
     for row in predictions:
       f.write(json.dumps(row, ensure_ascii=False) + '\n')

@@ -273,7 +273,8 @@ class ExactSearcher:
     """Load a saved searcher with memory-mapped vectors.
 
     Raises:
-      ValueError: when the vectors are missing, damaged or replaced.
+      FileNotFoundError: when files are missing.
+      ValueError: when the vectors are damaged or replaced, or their store is gone.
     """
     path = pathlib.Path(path)
     fields = base.read_fields(path)

@@ -33,6 +33,8 @@ def agreement_with_exact(
   Raises:
     ValueError: when the shapes differ.
   """
+  if found.shape != exact.shape:
+    raise ValueError(f'Shapes {found.shape} and {exact.shape} differ.')
   if not exact.size:
     return 1.0
   wanted = (exact >= 0).sum(1)

@@ -37,6 +37,14 @@ def test_measures_equal_a_slow_reference(k):
   np.testing.assert_allclose(list(found), want, rtol=1e-12)
 
 
+def test_what_no_ranking_holds_is_refused():
+  relevant = np.array([[False, False], [True, True]])
+  with pytest.raises(ValueError, match='Question 1: 2 relevant blocks'):
+    ranking.ndcg(relevant, np.array([0, 1]), 10)
+  with pytest.raises(ValueError, match='k=0'):
+    ranking.ndcg(relevant, np.array([0, 2]), 0)
+
+
 def test_differences_are_paired():
   rng = np.random.default_rng(0)
   first = {'MRR': rng.random(200)}

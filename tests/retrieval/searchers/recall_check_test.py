@@ -1,6 +1,7 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
+import pytest
 
 from retrieval.searchers import recall_check
 
@@ -31,3 +32,10 @@ def test_agreement_counts_ties():
   ):
     given = np.array(found), exact, np.array(of_found), scores
     assert recall_check.agreement_with_exact(*given) == 2 / 3
+
+
+@pytest.mark.usefixtures('unchecked')
+def test_agreement_refuses_other_shapes():
+  found, exact = np.zeros((1, 2), int), np.zeros((1, 3), int)
+  with pytest.raises(ValueError, match='differ'):
+    recall_check.agreement_with_exact(found, exact, found * 1.0, exact * 1.0)
