@@ -9,6 +9,7 @@ the blocks that are read; `train_nothing` has no answer in any block, and our re
 skipped.
 """
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -23,6 +24,7 @@ import optax
 
 from experiments.benchmarks import realm as realm_benchmark, turns
 from experiments.engine import optimizers
+from experiments.realm import config as realm_config
 from realm_jax.data import question_rows, reader_rows
 from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.objectives import reader_losses
@@ -163,9 +165,7 @@ def build(side: str, sizes: turns.Sizes) -> turns.Steps:
     ]
     sources[name] = question_rows.QuestionSource(questions, tokenizer, layout)
   optimizer = optimizers.make_optimizer(
-    optimizers.OptimizerConfig(
-      name='bert_adam', schedule='linear', learning_rate=1e-5
-    ),
+    dataclasses.replace(realm_config.BERT_OPTIMIZER, learning_rate=1e-5),
     10_000,
   )
   init = jax.jit(open_qa.random_params, static_argnums=1)

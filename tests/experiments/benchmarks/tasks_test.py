@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import benchmark, search, shards, sparse
+from experiments.engine import optimizers
 from retrieval.store import store_writer
 from retrieval.text import corpus as corpus_lib
 
@@ -55,6 +56,20 @@ def test_sides_of_ours(name, tmp_path):
     assert drawn == {'cached': 15, 'whole': 4}
   elif name == 'retro':
     assert [x['items'] for x in values] == [16, 16]
+
+
+def test_questions_are_trained_with_the_optimizer_of_bert(
+  tmp_path, monkeypatch
+):
+  def stop(config, num_steps):
+    raise InterruptedError(config)
+
+  monkeypatch.setattr(optimizers, 'make_optimizer', stop)
+  with pytest.raises(InterruptedError) as error:
+    _steps('qa', 'ours', tmp_path, **_SIZES['qa'])
+  [config] = error.value.args
+  assert (config.learning_rate, config.weight_decay) == (1e-5, 0.01)
+  assert config.decay_mask == 'bert' and config.warmup_steps
 
 
 @pytest.mark.parametrize('metric', ['dot_product', 'squared_l2'])
