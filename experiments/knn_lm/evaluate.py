@@ -102,7 +102,7 @@ def look_up(
   reader = loading.chunk_reader(
     trained.config, trained.data, evaluate.split, read_k
   )
-  index = folder.open_index(pairs)
+  index = folder.open_index(pairs, config.knn_lm)
   fields = {
     'reader': reader.fingerprint,
     'stride_chunks': stride,
@@ -313,7 +313,7 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
       'keys': len(pairs),
       'dimension': int(pairs.keys.shape[1]),
       'documents': pairs.num_documents,
-      'index': folder.open_index(pairs).report,
+      'index': folder.open_index(pairs, settings).report,
     },
     'step': trained.step,
     'settings': dataclasses.asdict(settings),

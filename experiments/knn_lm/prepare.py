@@ -153,14 +153,8 @@ def build_index(
       at=index.recall_at,
       num_queries=index.num_queries,
     )
-    name = f'recall@{index.recall_at} of {max(settings.ks)} found'
-    if recall < index.recall_floor:
-      raise ValueError(
-        f'{folder.index}: {name} is {recall:.4f}, below knn_lm.index.recall_floor='
-        f'{index.recall_floor}; raise knn_lm.index.scann.num_leaves_to_search or '
-        'num_to_rescore, or set knn_lm.index.searcher=exact.'
-      )
-    return {name: round(recall, 4)}
+    folder.check_recall(settings, recall)
+    return {knn_lm_task.recall_name(settings): round(recall, 4)}
 
   index_lib.build_index(
     folder.index,
@@ -171,7 +165,7 @@ def build_index(
     accept=measure,
     executor=cluster.executor(config, folder.root),
   )
-  found = folder.open_index(pairs)
+  found = folder.open_index(pairs, settings)
   return [(name, str(value)) for name, value in found.report.items()]
 
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from experiments.engine import program as program_lib
-from experiments.knn_lm.config import Config
+from experiments.knn_lm.config import Config, KnnLm
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import index as index_lib, key_values
 from retrieval.store import store
@@ -47,11 +47,31 @@ class Folder:
     """Folder of the index of the keys."""
     return self.root / 'index'
 
-  def open_index(self, pairs: key_values.KeyValueStore) -> index_lib.Index:
-    """Open the index of a datastore; ValueError where it is of other keys."""
+  def open_index(
+    self, pairs: key_values.KeyValueStore, settings: KnnLm
+  ) -> index_lib.Index:
+    """Open a datastore's index; ValueError for other keys or too low a recall."""
     index = index_lib.open_index(self.index)
     index_lib.check_vectors(index, pairs.store)
+    recall = index.report.get(recall_name(settings), 1.0)
+    self.check_recall(settings, recall)
     return index
+
+  def check_recall(self, settings: KnnLm, recall: float) -> None:
+    """Raise ValueError for a recall below the config's floor."""
+    floor = settings.index.recall_floor
+    if recall < floor:
+      raise ValueError(
+        f'{self.index}: {recall_name(settings)} is {recall:.4f}, below '
+        f'knn_lm.index.recall_floor={floor}; remove the index if it is there, '
+        'and raise knn_lm.index.scann.num_leaves_to_search or num_to_rescore, or '
+        'set knn_lm.index.searcher=exact.'
+      )
+
+
+def recall_name(settings: KnnLm) -> str:
+  """Name the recall after exact scoring in an index's report."""
+  return f'recall@{settings.index.recall_at} of {max(settings.ks)} found'
 
 
 def load(

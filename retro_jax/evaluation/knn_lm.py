@@ -131,7 +131,16 @@ def log_knn_probability(
 
   Returns:
     float64; -inf where no neighbor has the target's value.
+
+  Raises:
+    ValueError: for a temperature or ks out of range.
   """
+  width = distances.shape[1]
+  if not temperature > 0 or not all(1 <= k <= width for k in ks):
+    raise ValueError(
+      f'temperature {temperature}, ks {tuple(ks)}: expected a temperature above '
+      f'0 and ks in 1..{width}, the neighbors found.'
+    )
   last = np.asarray(ks) - 1
   found = np.isfinite(distances)
   scores = np.where(found, distances, np.inf).astype(np.float64) / -temperature

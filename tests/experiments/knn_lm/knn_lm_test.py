@@ -87,7 +87,9 @@ def test_the_datastore_is_every_training_token(root, built):
   assert pairs.store.num_shards > 3
   assert pairs.keys.dtype == np.float16 and pairs.keys.shape[1] == 12
   assert isinstance(pairs.keys.shard(0), np.memmap)
-  assert folder.open_index(pairs).searcher.num_vectors == len(pairs)
+  assert folder.open_index(
+    pairs, tiny_knn_lm.config().knn_lm
+  ).searcher.num_vectors == len(pairs)
 
 
 def test_the_table_reports_what_was_not_tuned_on(root, runs, workdir, capsys):
@@ -275,3 +277,11 @@ def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
   refused('tune_share', tune_share=1.0)
   refused('no key-values store', folder=tmp_path)
   refused('another|something else', _build, max_documents=3)
+
+
+def test_an_index_below_the_floor_is_refused(runs, tmp_path, monkeypatch):
+  monkeypatch.setattr(key_values, 'recall', lambda *_, **__: 0.5)
+  low = {'knn_lm.index.recall_floor': 0.4}
+  _build(tiny_knn_lm.config(low, model_workdir='baseline'), tmp_path)
+  with pytest.raises(ValueError, match='0.5000, below knn_lm.index.recall_fl'):
+    _evaluate(tiny_knn_lm.config(model_workdir='baseline'), tmp_path)

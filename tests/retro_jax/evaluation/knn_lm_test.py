@@ -192,3 +192,27 @@ def test_keys_stand_beside_their_next_tokens(root, retro):
     np.testing.assert_allclose(
       tokens.keys[mine], np.asarray(keys)[mask], rtol=2e-3, atol=2e-3
     )
+
+
+def test_keys_too_large_are_refused(root):
+  reader = tiny_data.reader(root, 'valid', k=0)
+
+  def features(row):
+    shape = row['tokens'].shape
+    return np.zeros(shape), np.full((*shape, 3), 7e4, np.float32)
+
+  documents = windows_lib.find_documents(reader.stores.chunks)
+  read = functools.partial(
+    knn_lm.read_tokens, features, reader, documents, sequence_chunks=4
+  )
+  assert (read().keys == 7e4).all()
+  with pytest.raises(ValueError, match='70000 do not fit into float16'):
+    read(dtype='float16')
+
+
+@pytest.mark.parametrize(
+  ('temperature', 'ks'), [(0.0, (1,)), (1.0, (0,)), (1.0, (1, 99))]
+)
+def test_settings_out_of_range_are_refused(temperature, ks):
+  with pytest.raises(ValueError, match='expected a temperature above 0 and ks'):
+    knn_lm.log_knn_probability(*_found(), temperature, ks)
