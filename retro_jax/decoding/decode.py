@@ -152,8 +152,9 @@ def stream(
     for every row.
 
   Raises:
-    ValueError: for an empty prompt, ids outside the vocabulary, or stop strings
-      without a detokenizer.
+    ValueError: for an empty prompt, ids outside the vocabulary, neighbors of
+      another length than the model's or for a baseline, or stop strings without
+      a detokenizer.
   """
   if config.stop_strings and detokenize is None:
     raise ValueError('stop_strings need a detokenizer.')
@@ -199,6 +200,18 @@ def _start_row(
       f'Prompt {number}: token ids {min(tokens)}..{max(tokens)}, expected '
       f'0..{c.vocab_size - 1}.'
     )
+  if prompt.neighbors and not c.cca_layers:
+    raise ValueError(
+      f'Prompt {number} brings neighbors, but the model reads none: it has no '
+      'cca_layers.'
+    )
+  for u, found in enumerate(prompt.neighbors or ()):
+    shape = len(found.tokens), c.neighbor_length
+    if not found.tokens.shape == found.mask.shape == shape:
+      raise ValueError(
+        f'Prompt {number}, neighbors of chunk {u}: tokens {found.tokens.shape} '
+        f'and mask {found.mask.shape}; expected both [N, {c.neighbor_length}].'
+      )
   given = prompt.neighbors
   if given is not None:
     given = tuple(given) or _no_neighbors(c)

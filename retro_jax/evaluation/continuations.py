@@ -71,6 +71,11 @@ def make_windows(text: Continuation, settings: Settings) -> list[Window]:
     ValueError: when nothing is left to be scored.
   """
   n, m = len(text.tokens), settings.chunk_length
+  if not 1 <= text.first < n:
+    raise ValueError(
+      f'A text of {n} tokens is to be scored from token {text.first} on; '
+      f'expected one of 1..{n - 1}.'
+    )
   first = (text.first - 1) // m  # whose last position predicts it
   context = settings.sequence_chunks - settings.stride_chunks
   windows, end = [], -(-n // m)

@@ -112,6 +112,8 @@ def read_runs(
 
 def _runs(reader, ids, asked, progress) -> tuple[np.ndarray, np.ndarray]:
   """Longest run of each chunk and the neighbors of `asked`, and its length."""
+  if not reader.num_neighbors:
+    raise ValueError('r(C) needs num_neighbors above 0.')
   stores = reader.stores
   bos = stores.chunks.tokens.store.meta['bos_id']
   runs, lengths = np.zeros((2, len(ids)), np.int64)

@@ -7,6 +7,8 @@ embeddings, and fits CCA in every third layer from the 6th; table 10's label has
 it from the 9th in the two large models, which contradicts table 2 and the text.
 """
 
+import dataclasses
+
 from retro_jax.nn.config import RetroConfig
 
 _NAMES = ('d_model', 'd_ff', 'num_heads', 'head_dim', 'num_layers')
@@ -34,6 +36,9 @@ def preset(name: str, *, baseline: bool = False, **overrides) -> RetroConfig:
   fields = dict(zip(_NAMES, _SIZES[name], strict=True))
   layers = () if baseline else tuple(range(6, fields['num_layers'] + 1, 3))
   fields |= {'vocab_size': 128_000, 'cca_layers': layers}
+  known = {field.name for field in dataclasses.fields(RetroConfig)}
+  if unknown := sorted(set(overrides) - known):
+    raise ValueError(f'RetroConfig has no fields {unknown}.')
   return RetroConfig(**(fields | overrides))
 
 

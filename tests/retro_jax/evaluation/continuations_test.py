@@ -105,3 +105,10 @@ def test_scores_equal_one_pass_over_each_text(retrieve):
     want = np.asarray(want)[0, text.first - 1 :].sum()
     np.testing.assert_allclose(nats, want, rtol=1e-5)
   assert len(got) == 4
+
+
+@pytest.mark.parametrize('first', [0, 5])
+def test_a_text_with_nothing_to_score_is_refused(first):
+  text = continuations.Continuation(np.arange(5, dtype=np.int32), first)
+  with pytest.raises(ValueError, match=f'from token {first} on; expected one'):
+    continuations.make_windows(text, _settings())

@@ -80,6 +80,8 @@ def test_overlaps_are_of_the_chunks_own_tokens(root):
     )
     assert got[i] == want / max(len(own), 1)
   assert (tokens == bos).any() and 0 < got.mean() < 1
+  with pytest.raises(ValueError, match='num_neighbors above 0'):
+    leakage.overlaps(tiny_data.reader(root, 'valid', k=0), ids)
 
 
 def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):

@@ -46,6 +46,11 @@ def test_table_10():
     assert round(_count(config) / 1e6, 1) == millions
 
 
+def test_unknown_fields_are_named():
+  with pytest.raises(ValueError, match=r"no fields \['d_mdel'\]"):
+    presets.preset('172m', d_mdel=3)
+
+
 @pytest.mark.parametrize('overrides', [{}, tiny.LLAMA | {'head_dim': 16}])
 def test_flops_equal_what_xla_counts(overrides):
   """Without recomputation the compiler's count is near the formula's."""
