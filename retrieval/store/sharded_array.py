@@ -52,6 +52,10 @@ def load(file: pathlib.Path, checksum: str) -> np.ndarray:
     raise ValueError(f'{e}; {advice(file)}.') from None
 
 
+class RowError(ValueError, IndexError):
+  """Row numbers beyond an array; an IndexError, so that iteration ends."""
+
+
 def gather_spans(
   source: 'ShardedArray',
   shards: np.ndarray,
@@ -127,9 +131,10 @@ class ShardedArray:
     """Map row numbers [...] to (shard [...], row within the shard [...])."""
     rows = np.asarray(rows, np.int64)
     if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-      raise IndexError(
-        f'{self._files[:1]}: rows {rows.min()} to {rows.max()} of an array of '
-        f'{len(self)} rows.'
+      where = f'{self._files[0]}: ' if self._files else ''
+      raise RowError(
+        f'{where}rows {rows.min()} to {rows.max()} of an array of {len(self)} '
+        'rows.'
       )
     shards = np.asarray(np.searchsorted(self.offsets, rows, side='right') - 1)
     return shards, np.asarray(rows - self.offsets[shards])

@@ -49,8 +49,10 @@ def test_reads_as_one_array(tmp_path, key):
 @pytest.mark.parametrize('key', [[8], [-1]])
 def test_rows_outside_are_refused(tmp_path, key):
   array, _ = _sharded(tmp_path, 3, 5)
-  with pytest.raises(IndexError, match='of an array of 8 rows'):
+  with pytest.raises(IndexError, match='of an array of 8 rows') as error:
     array[np.array(key)]
+  assert isinstance(error.value, ValueError)
+  assert str(error.value).startswith(f'{tmp_path}/0.npy: rows ')
 
 
 def test_threads_open_files_at_once(tmp_path):
