@@ -174,6 +174,10 @@ def highlight(
   offsets = blocks.tokens.token_bytes(document)[at : at + width]
   raw = blocks.tokens.text_bytes(document)[low:high]
   begin, end = int(offsets[0, 0]) - low, int(offsets[-1, 1]) - low
+  while begin and raw[begin] & 0xC0 == 0x80:  # a token of single bytes
+    begin -= 1
+  while end < len(raw) and raw[end] & 0xC0 == 0x80:
+    end += 1
   text = raw.decode()
   begin, end = len(raw[:begin].decode()), len(raw[:end].decode())
   # Marks that the tokenizer drops are of no token.

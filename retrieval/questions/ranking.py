@@ -25,6 +25,7 @@ def recall_at_k(
   relevant: Bool[np.ndarray, 'n c'], k: int
 ) -> Float[np.ndarray, ' n']:
   """Return 1 for each question with a relevant block in the first k, else 0."""
+  _check_depth(k)
   return relevant[:, :k].any(axis=1).astype(np.float64)
 
 
@@ -51,8 +52,7 @@ def ndcg(
   Raises:
     ValueError: for k < 1, or fewer relevant blocks than `relevant` holds.
   """
-  if k < 1:
-    raise ValueError(f'k={k}: expected at least 1.')
+  _check_depth(k)
   found = relevant.sum(axis=1)
   if (found > num_relevant).any():
     row = int(np.argmax(found > num_relevant))
@@ -98,3 +98,8 @@ def differences(
   Both are of the same questions in the same order.
   """
   return intervals({n: x - first[n] for n, x in values.items() if n in first})
+
+
+def _check_depth(k: int) -> None:
+  if k < 1:
+    raise ValueError(f'k={k}: expected at least 1.')

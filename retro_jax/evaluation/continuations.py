@@ -54,12 +54,14 @@ class Settings:
   batch_size: int = 8  # rows of a batch
 
   def __post_init__(self):
-    """Check the stride."""
+    """Check the ranges."""
     if not 1 <= self.stride_chunks <= self.sequence_chunks:
       raise ValueError(
         f'stride of {self.stride_chunks} chunks: expected 1..'
         f'{self.sequence_chunks}, the chunks of a sequence.'
       )
+    if self.batch_size < 1:
+      raise ValueError(f'batch_size {self.batch_size}: expected >= 1.')
 
 
 def make_windows(text: Continuation, settings: Settings) -> list[Window]:

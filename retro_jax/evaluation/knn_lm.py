@@ -161,7 +161,13 @@ def interpolate(
   log_knn: Float[np.ndarray, '*n'],
   weight: float,
 ) -> Float[np.ndarray, '*n']:
-  """Log of (weight p_kNN + (1 - weight) p_LM); weight 0 gives `log_lm` bit for bit."""
+  """Log of (weight p_kNN + (1 - weight) p_LM); weight 0 gives `log_lm` bit for bit.
+
+  Raises:
+    ValueError: for a weight outside of 0 <= weight < 1.
+  """
+  if not 0 <= weight < 1:
+    raise ValueError(f'lambda {weight}: expected 0 <= lambda < 1.')
   log_weight = np.log(weight) if weight else -np.inf
   wide = np.asarray(log_lm, np.float64) + np.log1p(-weight)
   return np.logaddexp(wide, np.asarray(log_knn, np.float64) + log_weight)

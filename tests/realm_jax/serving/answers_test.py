@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spans of rows back to characters, against aligning them by their letters."""
 
+import json
 import unicodedata
 
 import numpy as np
@@ -9,6 +10,12 @@ import pytest
 
 from realm_jax.data import reader_rows
 from realm_jax.serving import answers
+from retrieval import tokenization
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 from tests.retrieval.text import tiny_blocks
 
 ODD = (
@@ -89,3 +96,26 @@ def test_every_span_is_what_its_letters_are(made):
 def test_an_answer_shows_its_text(made):
   shown = repr(answers.Answer(made.blocks, 0, 0, 7, 1, 7, 2.0, 0.25, True))
   assert shown == "Answer(text='The', score=2, share=0.25, title='Mill')"
+
+
+def test_bytes_of_one_character_are_the_character(tmp_path):
+  """SentencePiece spells what it does not know in bytes."""
+  text = 'A mill \U0001f680 river'
+  path = tmp_path / 'tokenizer' / 'model'
+  tokenization.train_sentencepiece(
+    ['a mill was in the river of rome'], path, 276
+  )
+  rows = json.dumps({'id': 'a', 'title': '', 'text': text})
+  (tmp_path / 'documents.jsonl').write_text(rows)
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig('jsonl', str(tmp_path / 'documents.jsonl'))
+  )
+  tokens = tokens_lib.build_token_store(
+    tmp_path / 'tokens', corpus, path, with_title=False, with_text=True
+  )
+  blocks = blocks_lib.build_block_store(tmp_path / 'blocks', tokens, path)
+  offsets = tokens.token_bytes(0)[1:].tolist()
+  at = offsets.index([8, 9])  # the second byte of four
+  for width in (1, 2):
+    found = answers.highlight(blocks, 0, at, width, 0)
+    assert found == (text, (7, 8))

@@ -84,3 +84,8 @@ def test_measures_equal_trec_eval(tmp_path):
   ):
     want = [theirs[name][other] for name in names]
     np.testing.assert_allclose(ours[own], want, atol=1e-6)
+
+
+def test_a_depth_below_one_is_refused():
+  with pytest.raises(ValueError, match='k=0'):
+    ranking.recall_at_k(np.ones((1, 2), bool), 0)

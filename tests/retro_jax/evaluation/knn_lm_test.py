@@ -216,3 +216,9 @@ def test_keys_too_large_are_refused(root):
 def test_settings_out_of_range_are_refused(temperature, ks):
   with pytest.raises(ValueError, match='expected a temperature above 0 and ks'):
     knn_lm.log_knn_probability(*_found(), temperature, ks)
+
+
+@pytest.mark.parametrize('weight', [-0.1, 1.0])
+def test_a_weight_that_is_no_share_is_refused(weight):
+  with pytest.raises(ValueError, match='lambda'):
+    knn_lm.interpolate(np.zeros(2), np.zeros(2), weight)
