@@ -75,8 +75,10 @@ def _start(*arguments, **environment):
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
-    # The tests may run under nohup.
-    preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    # The tests may run under nohup, or in the background of a shell.
+    preexec_fn=lambda: [
+      signal.signal(x, signal.SIG_DFL) for x in (signal.SIGHUP, signal.SIGINT)
+    ],
   )
   assert process.stderr.readline() == 'ready\n'
   return process
@@ -101,7 +103,10 @@ def _start(*arguments, **environment):
 def test_one_line_and_the_exit_code(number, line):
   with _start(_DEAF) as process:
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    try:
+      out, err = process.communicate(timeout=20)
+    finally:
+      process.kill()  # a deaf one would keep the test for ever
   assert (process.returncode, out, err) == (128 + number, 'said', line)
 
 
