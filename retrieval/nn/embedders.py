@@ -28,6 +28,7 @@ from retrieval.nn import (
   bert_checkpoint,
 )
 from retrieval.store import drafts, store
+from retrieval.tokenization import rust_tokenizers
 
 Progress = batch_encoder.Progress
 
@@ -107,7 +108,9 @@ class Embedder:
     self.fingerprint = _fingerprint(
       config, params, tokenizer, max_length, normalize
     )
-    self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+    self._tokenizer = rust_tokenizers.without_specials(
+      tokenizers.Tokenizer.from_str(tokenizer.to_str())
+    )
     self._tokenizer.no_padding()
     self._tokenizer.enable_truncation(max_length)
     self._batch_tokens = batch_tokens
@@ -162,10 +165,8 @@ class Embedder:
     config, params = bert_checkpoint.load_bert(path, dtype=dtype)
     if not (path / 'tokenizer.json').is_file():
       raise ValueError(f'{path}: no tokenizer.json beside the checkpoint.')
-    try:
-      tokenizer = tokenizers.Tokenizer.from_file(str(path / 'tokenizer.json'))
-    except Exception as e:  # the package raises no class of its own
-      raise ValueError(f'{path / "tokenizer.json"}: damaged ({e}).') from None
+    file = path / 'tokenizer.json'
+    tokenizer = rust_tokenizers.make(rust_tokenizers.read_spec(file), file)
     return cls(config, params, tokenizer, **settings)
 
   @property
@@ -180,7 +181,11 @@ class Embedder:
 
   def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
     """Return the WordPiece ids of each text, cut to `max_length` of them."""
-    return [x.ids for x in self._tokenizer.encode_batch_fast(list(texts))]
+    return [x.ids for x in self._encode(texts)]
+
+  def _encode(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+    with rust_tokenizers.refusing('tokenizer.json', 'cannot encode a text'):
+      return self._tokenizer.encode_batch_fast(list(texts))
 
   def save(
     self, path: str | pathlib.Path, params: dict | None = None
@@ -230,8 +235,7 @@ class Embedder:
     """Yield the ids of each text; the background tokenises the next window."""
 
     def tokenize(start):
-      window = list(texts[start : start + _WINDOW])
-      return self._tokenizer.encode_batch_fast(window)
+      return self._encode(texts[start : start + _WINDOW])
 
     pending = background.submit(tokenize, 0)
     for start in range(0, len(texts), _WINDOW):

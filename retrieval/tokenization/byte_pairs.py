@@ -4,7 +4,7 @@
 
 Radford et al. 2019: the text of a token is exactly its bytes. If every byte is
 a token, decode(encode(text)) == text for every text. A special token in a text
-is read as text.
+is read as text; an added token that is not special stands for its text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from retrieval.store import manifests, store
-from retrieval.tokenization import base
+from retrieval.tokenization import base, rust_tokenizers
 
 FILE = 'tokenizer.json'
 _SETTINGS = 'tokenizer_config.json'
 END_OF_TEXT = '<|endoftext|>'
-_MAX_TOKENS = 2**24
 _SPECIALS = ('bos', 'eos', 'pad')
 # A tokenizer that normalizes text changes this text.
 _PROBE = 'xX  \ufb01\t e\u0301\r\n 12 <|endoftext|>'
@@ -43,6 +42,7 @@ def make_spec(
   merges: Sequence[str],
   specials: Sequence[int] = (),
   *,
+  plain: Sequence[int] = (),
   split_digits: bool = False,
 ) -> dict[str, Any]:
   """Make the content of a tokenizer.json.
@@ -51,6 +51,7 @@ def make_spec(
     tokens: the vocabulary, by id, in letters that represent bytes.
     merges: pairs of tokens to merge, 'left right', in order of priority.
     specials: ids of tokens that `encode` never gives.
+    plain: ids of tokens that are texts, not letters for bytes, wherever they stand.
   """
   cut = [{'type': 'Digits', 'individual_digits': True}] if split_digits else []
   by_bytes = {
@@ -63,9 +64,10 @@ def make_spec(
   return {
     'version': '1.0',
     'added_tokens': [
-      {'id': int(i), 'content': tokens[i], 'special': True}
+      {'id': int(i), 'content': tokens[i], 'special': special}
       | dict.fromkeys(flags, False)
-      for i in specials
+      for ids, special in ((specials, True), (plain, False))
+      for i in ids
     ],
     'normalizer': None,
     'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [*cut, by_bytes]},
@@ -80,13 +82,16 @@ def make_spec(
 
 
 def read_spec(path: pathlib.Path) -> dict[str, Any] | None:
-  """Read a tokenizer.json; None if it is not one of byte pairs over bytes."""
-  try:
-    spec = json.loads(path.read_bytes())
-    model, cutter = spec['model']['type'], spec['pre_tokenizer']
-  except (ValueError, KeyError, TypeError, RecursionError):
-    return None
-  found = model == 'BPE' and 'ByteLevel' in json.dumps(cutter)
+  """Read a tokenizer.json; None if it is not one of byte pairs over bytes.
+
+  Raises:
+    ValueError: when it is damaged.
+  """
+  spec = rust_tokenizers.read_spec(path)
+  with rust_tokenizers.refusing(path):
+    cutter = json.dumps(spec.get('pre_tokenizer'))
+  kind, vocab = (spec['model'].get(x) for x in ('type', 'vocab'))
+  found = kind == 'BPE' and isinstance(vocab, dict) and 'ByteLevel' in cutter
   return spec if found else None
 
 
@@ -116,21 +121,6 @@ def read_specials(folder: pathlib.Path) -> dict[str, str]:
   return names
 
 
-def _make(spec: Mapping[str, Any]) -> tuple[Any, set[str]]:
-  """Make the library's tokenizer, and return the added tokens beside it."""
-  import tokenizers
-
-  tokens = spec.get('added_tokens') or ()
-  added = {token['content']: token['id'] for token in tokens}
-  # A special token in a text is read as text.
-  dropped = ('added_tokens', 'post_processor', 'truncation', 'padding')
-  kept = {k: v for k, v in spec.items() if k not in dropped}
-  vocab = {**spec['model']['vocab'], **added}
-  kept['model'] = {**spec['model'], 'vocab': vocab, 'unk_token': None}
-  kept |= {'version': '1.0', 'added_tokens': []}
-  return tokenizers.Tokenizer.from_str(json.dumps(kept)), {*added}
-
-
 class BytePairTokenizer(base.Tokenizer):
   """A byte pair encoding of all bytes.
 
@@ -138,36 +128,51 @@ class BytePairTokenizer(base.Tokenizer):
     token_num_bytes: [vocab_size] int32 bytes of each token; 0 for specials.
   """
 
-  def __init__(self, path: str | os.PathLike):
+  def __init__(
+    self,
+    path: str | os.PathLike,
+    spec: Mapping[str, Any] | None = None,
+    specials: Mapping[str, str] | None = None,
+  ):
     """Load a tokenizer.
 
     Args:
       path: tokenizer.json, or its folder; tokenizer_config.json beside it names
         the special tokens, by default <|endoftext|>.
+      spec, specials: contents of both files, if they are not those at `path`.
+
+    Raises:
+      FileNotFoundError: when there is no such file.
+      ValueError: when it is damaged, or would change text.
     """
-    path = base.find(path, (FILE,))
-    self._spec, self._specials = read_spec(path), read_specials(path.parent)
-    if self._spec is None:
+    if spec is None:
+      path = base.find(path, (FILE,))
+      spec, specials = read_spec(path), read_specials(path.parent)
+    if spec is None:
       raise ValueError(f'{path}: not a byte pair encoding over bytes.')
-    try:
-      self._tokenizer, added = _make(self._spec)
-    except Exception as e:  # the library raises nothing more specific
-      raise ValueError(f'{path}: damaged ({e}).') from None
-    vocab = self._tokenizer.get_vocab()
-    self.vocab_size = max(vocab.values()) + 1
-    missing = {*self._specials.values()} - {*vocab}
-    if missing or self.vocab_size > _MAX_TOKENS:
-      raise ValueError(
-        f'{path}: {self.vocab_size:,} tokens; lacks {sorted(missing)}.'
-      )
+    self._path, self._spec, self._specials = str(path), spec, specials
+    added = {x['content']: x for x in spec.get('added_tokens') or ()}
+    self.vocabulary = {
+      **spec['model']['vocab'],
+      **{token: x['id'] for token, x in added.items()},
+    }
+    missing = {*specials.values()} - {*self.vocabulary}
+    if missing:
+      raise ValueError(f'{path}: the vocabulary lacks {sorted(missing)}.')
+    self.vocab_size = max(self.vocabulary.values()) + 1
     self.bos_id, self.eos_id, self.pad_id = (
-      vocab[self._specials[name]] for name in _SPECIALS
+      self.vocabulary[specials[name]] for name in _SPECIALS
     )
-    self.fingerprint = store.fingerprint([self._spec, self._specials])
-    controls = {*self._specials.values(), *added}
+    self.fingerprint = store.fingerprint([spec, specials])
+    controls = {x for x in added if added[x].get('special')}
+    controls |= {*specials.values()}
+    plain = [x for token, x in added.items() if token not in controls]
+    self._tokenizer = _make(spec, self.vocabulary, plain, path)
     self._bytes = [b''] * self.vocab_size
-    for token, i in vocab.items():
-      if token not in controls and _BYTES.keys() >= {*token}:
+    for token, i in self.vocabulary.items():
+      if token in added and token not in controls:
+        self._bytes[i] = token.encode()
+      elif token not in controls and _BYTES.keys() >= {*token}:
         self._bytes[i] = bytes(_BYTES[letter] for letter in token)
     self.token_num_bytes = np.asarray([len(b) for b in self._bytes], np.int32)
     if self.decode(self.encode(_PROBE).ids) != _PROBE:
@@ -178,9 +183,10 @@ class BytePairTokenizer(base.Tokenizer):
 
     Bytes that the vocabulary lacks (control characters, in some) are skipped.
     """
-    found = self._tokenizer.encode_batch_fast(
-      list(texts), add_special_tokens=False
-    )
+    with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
+      found = self._tokenizer.encode_batch_fast(
+        list(texts), add_special_tokens=False
+      )
     return [
       self._encoding(text, encoding.ids)
       for text, encoding in zip(texts, found, strict=True)
@@ -203,3 +209,19 @@ class BytePairTokenizer(base.Tokenizer):
   def save(self, path: str | os.PathLike) -> None:
     """Write the tokenizer into the folder `path`."""
     write(path, self._spec, self._specials)
+
+
+def _make(
+  spec: Mapping[str, Any],
+  vocabulary: Mapping[str, int],
+  plain: Sequence[Mapping[str, Any]],
+  path: str | os.PathLike,
+) -> Any:
+  """Make the library's tokenizer, in which special tokens are text."""
+  dropped = ('post_processor', 'truncation', 'padding')
+  kept = {k: v for k, v in spec.items() if k not in dropped}
+  kept['model'] = {**spec['model'], 'vocab': vocabulary, 'unk_token': None}
+  # A token that took the blanks around it would lose them.
+  added = [{**x, 'lstrip': False, 'rstrip': False} for x in plain]
+  kept |= {'version': '1.0', 'added_tokens': added}
+  return rust_tokenizers.make(kept, path)

@@ -1,6 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's WordPiece (Devlin et al. 2018), through the `tokenizers` library."""
+"""BERT's WordPiece (Devlin et al. 2018), through the `tokenizers` library.
+
+A special token in a text, such as [SEP], is read as text.
+"""
 
 from collections.abc import Sequence
 import json
@@ -9,8 +12,8 @@ import pathlib
 
 import numpy as np
 
-from retrieval.store import store
-from retrieval.tokenization import base
+from retrieval.store import manifests, store
+from retrieval.tokenization import base, rust_tokenizers
 
 FILES = ('tokenizer.json', 'vocab.txt')
 _SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
@@ -33,7 +36,7 @@ class WordPieceTokenizer(base.Tokenizer):
         has its own setting.
     """
     path = base.find(path, FILES)
-    self._tokenizer = _load(path, lowercase)
+    self._tokenizer, self._path = _load(path, lowercase), str(path)
     self._tokenizer.no_padding()
     self._tokenizer.no_truncation()
     ids = {token: self._tokenizer.token_to_id(token) for token in _SPECIALS}
@@ -44,8 +47,13 @@ class WordPieceTokenizer(base.Tokenizer):
       ids.values()
     )
     self.bos_id, self.eos_id = self.cls_id, self.sep_id
-    self.vocab_size = self._tokenizer.get_vocab_size()
+    self.vocab_size = max(self._tokenizer.get_vocab().values()) + 1
     self.fingerprint = store.fingerprint(self._tokenizer.to_str())
+
+  def __setstate__(self, state):
+    """The library does not pickle that specials are text."""
+    self.__dict__ |= state
+    rust_tokenizers.without_specials(self._tokenizer)
 
   def id_of(self, token: str) -> int:
     """Return the id of a wordpiece; ValueError for an unknown one."""
@@ -58,9 +66,10 @@ class WordPieceTokenizer(base.Tokenizer):
 
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
     """Encode texts on all cores; add no specials."""
-    encodings = self._tokenizer.encode_batch(
-      list(texts), add_special_tokens=False
-    )
+    with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
+      encodings = self._tokenizer.encode_batch(
+        list(texts), add_special_tokens=False
+      )
     return [
       base.Encoding(
         np.asarray(encoding.ids, np.int32),
@@ -77,9 +86,10 @@ class WordPieceTokenizer(base.Tokenizer):
     Raises:
       ValueError: when `max_length` is too small for the specials.
     """
-    encodings = self._tokenizer.encode_batch_fast(
-      list(texts), add_special_tokens=False
-    )
+    with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
+      encodings = self._tokenizer.encode_batch_fast(
+        list(texts), add_special_tokens=False
+      )
     keep = max_length - 2
     return [
       [self.cls_id, *encoding.ids[:keep], self.sep_id] for encoding in encodings
@@ -99,16 +109,18 @@ class WordPieceTokenizer(base.Tokenizer):
 def _load(path: pathlib.Path, lowercase: bool | None):
   import tokenizers
 
-  try:
-    if path.suffix == '.json':
-      return tokenizers.Tokenizer.from_file(str(path))
-    if lowercase is None:
-      config = path.with_name('tokenizer_config.json')
-      settings = json.loads(config.read_text()) if config.is_file() else {}
-      lowercase = settings.get('do_lower_case', True)
+  if path.suffix == '.json':
+    spec = rust_tokenizers.read_spec(path)
+    for token in spec.get('added_tokens') or ():
+      token['special'] = token.get('special') or token['content'] in _SPECIALS
+    return rust_tokenizers.make(spec, path)
+  if lowercase is None:
+    config = path.with_name('tokenizer_config.json')
+    settings = manifests.read_object(config) if config.is_file() else {}
+    lowercase = settings.get('do_lower_case', True)
+  rust_tokenizers.check_size(path)
+  with rust_tokenizers.refusing(path, 'not a WordPiece vocabulary'):
     bert = tokenizers.implementations.BertWordPieceTokenizer(
       str(path), lowercase=lowercase
     )
-    return tokenizers.Tokenizer.from_str(bert.to_str())
-  except Exception as e:  # The library raises nothing narrower.
-    raise ValueError(f'{path}: not a WordPiece vocabulary ({e}).') from None
+    return rust_tokenizers.make(json.loads(bert.to_str()), path)

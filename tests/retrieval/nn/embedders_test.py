@@ -52,6 +52,11 @@ def test_equals_sentence_transformers(embedder, reference):
   np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
 
 
+def test_specials_in_a_text_are_text(embedder):
+  (row,) = embedder.token_ids(['the [SEP] of [MASK] [CLS]'])
+  assert (row.count(101), row.count(102), row.count(103)) == (1, 1, 0)
+
+
 def test_order_and_batching_change_nothing(embedder, reference):
   texts, _ = reference
   mixed = [texts[i % len(texts)] for i in range(37)]

@@ -86,22 +86,37 @@ def test_saved_and_sent_it_is_the_same(tokenizer, tmp_path):
   assert other.eos_id == 1 and other.fingerprint != tokenizer.fingerprint
 
 
+def _plain(folder, *contents, **flags):
+  """A tokenizer with added tokens that are not special, from id 263 on."""
+  spec = json.loads((_write(folder) / byte_pairs.FILE).read_text())
+  for i, content in enumerate(contents, len(tiny.TOKENS)):
+    added = {**spec['added_tokens'][0], 'id': i, 'content': content, **flags}
+    spec['added_tokens'].append(added | {'special': False})
+  (folder / byte_pairs.FILE).write_text(json.dumps(spec))
+  return byte_pairs.BytePairTokenizer(folder)
+
+
+@pytest.mark.parametrize('flags', [{}, {'lstrip': True, 'rstrip': True}])
+def test_added_tokens_that_are_not_special_are_text(tmp_path, flags):
+  made = _plain(tmp_path / 'a', 'LINDBY', '  ', 'ü本', **flags)
+  made.save(tmp_path / 'b')
+  for tokenizer in (made, pickle.loads(pickle.dumps(made))):
+    assert tokenizer.vocab_size == 266
+    text = 'theLINDBY LINDBY  ü本!<|other|>'
+    ids, offsets = tokenizer.encode(text)
+    assert [i for i in ids if i > 262] == [263, 263, 264, 265] and 1 not in ids
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.decode([263, 0, 265]) == 'LINDBYü本'
+    assert tokenizer.token_num_bytes[263:].tolist() == [6, 2, 5]
+    data = text.encode()
+    assert b''.join(data[a:b] for a, b in offsets) == data
+
+
 def test_what_is_no_byte_pairs_is_refused(tmp_path):
   path = tmp_path / 'tokenizer.json'
-  path.write_text('{"model": 1}')
-  with pytest.raises(ValueError, match='not a byte pair encoding'):
+  path.write_text(json.dumps({'model': {'type': 'BPE', 'vocab': []}}))
+  with pytest.raises(ValueError, match='tokenizer.json'):
     byte_pairs.BytePairTokenizer(path)
-  path.write_text('[' * 99_999)
-  with pytest.raises(ValueError, match='not a byte pair encoding'):
-    byte_pairs.BytePairTokenizer(path)
-  for change in ([{'id': 1}], [{'content': 'x', 'id': 2**40}]):
-    spec = json.loads((_write(tmp_path) / path.name).read_text())
-    path.write_text(json.dumps(spec | {'added_tokens': change}))
-    with pytest.raises(ValueError, match='tokenizer.json: damaged'):
-      byte_pairs.BytePairTokenizer(path)
-  path.write_text('{"model": 1}')
-  with pytest.raises(ValueError, match='not a WordPiece'):
-    tokenization.load_tokenizer(path)
   _write(tmp_path, specials={**END, 'bos': '<s>'})
   with pytest.raises(ValueError, match=r"lacks \['<s>'\]"):
     tokenization.load_tokenizer(tmp_path)

@@ -15,6 +15,7 @@ import sentencepiece
 import tokenizers as hf
 
 from retrieval import tokenization
+from retrieval.tokenization import rust_tokenizers
 
 WORDS = (
   'the ant bee cat dog elm fig goat hen ink jay kite lamp moon nest oak pear '
@@ -261,7 +262,7 @@ def test_wordpiece_specials(vocab_dir):
 
 @pytest.mark.parametrize('max_length', [2, 3, 6, 100])
 def test_wordpiece_input_of_bert(vocab_dir, max_length):
-  texts = ['The ants, unwanted!', '', '\u65e5 the ' * 20, '[SEP] the']
+  texts = ['The ants, unwanted!', '', '\u65e5 the ' * 20, '? the']
   reference = hf.implementations.BertWordPieceTokenizer(
     str(vocab_dir / 'vocab.txt')
   )
@@ -270,6 +271,29 @@ def test_wordpiece_input_of_bert(vocab_dir, max_length):
     texts, max_length
   )
   assert rows == [e.ids for e in reference.encode_batch(texts)]
+
+
+def test_specials_in_a_text_are_text(vocab_dir, tmp_path):
+  made = tokenization.WordPieceTokenizer(vocab_dir)
+  made.save(tmp_path)
+  # Tokens that tokenizer.json adds; the second is no special to the library.
+  spec = json.loads((tmp_path / 'tokenizer.json').read_text())
+  added = spec['added_tokens'][0] | {'content': '</s>', 'id': len(VOCAB)}
+  spec['added_tokens'] = [*spec['added_tokens'], added]
+  spec['added_tokens'][3]['special'] = False  # [SEP]
+  (tmp_path / 'tokenizer.json').write_text(json.dumps(spec))
+  text = 'the [SEP] ant[MASK] [CLS]</s>, [PAD] [UNK]'
+  for tokenizer in (
+    made,
+    pickle.loads(pickle.dumps(made)),
+    tokenization.load_tokenizer(tmp_path),
+  ):
+    specials = {0, 2, 3, 4, len(VOCAB)}
+    ids, offsets = tokenizer.encode(text)
+    assert not specials & {*ids.tolist()} and 5 in ids and 6 in ids
+    assert offsets[-1].tolist() == [len(text) - 1, len(text)]
+    (row,) = tokenizer.encode_ids_batch([text], 99)
+    assert row == [2, *ids.tolist(), 3]
 
 
 def test_wordpiece_case(vocab_dir, tmp_path):
@@ -309,3 +333,102 @@ def test_wordpiece_offsets_are_whole_characters(wordpiece, text):
     assert 0 <= start < end <= len(data)
     data[start:end].decode()
   assert (np.diff(offsets[:, 0]) > 0).all()
+
+
+def _spec(vocab_dir, change):
+  tokenizer = hf.implementations.BertWordPieceTokenizer(
+    str(vocab_dir / 'vocab.txt')
+  )
+  spec = json.loads(tokenizer.to_str())
+  change(spec)
+  return json.dumps(spec)
+
+
+def _added(**fields):
+  def change(spec):
+    spec['added_tokens'].append(spec['added_tokens'][0] | fields)
+
+  return change
+
+
+# What it says of the file, beside its name.
+HOSTILE = {
+  'large_id': (lambda s: s['model']['vocab'].update(ant=2**31 - 1), "'ant'"),
+  'negative_id': (lambda s: s['model']['vocab'].update(ant=-1), "'ant'"),
+  'id_of_text': (lambda s: s['model']['vocab'].update(ant='6'), "'ant'"),
+  'two_of_one_id': (lambda s: s['model']['vocab'].update(ant=5), "'ant'"),
+  'large_added_id': (_added(content='new', id=2**40), "'new'"),
+  'added_of_one_id': (_added(content='new', id=5), "'new'"),
+  'added_without_id': (
+    lambda s: s['added_tokens'].append({'content': 'x'}),
+    '',
+  ),
+  'no_vocabulary': (
+    lambda s: s.update(added_tokens=[], model=s['model'] | {'vocab': {}}),
+    'lacks',
+  ),
+  'no_model': (lambda s: s.update(model=1), ''),
+  'unknown_merge': (
+    lambda s: s.update(
+      model={
+        'type': 'BPE',
+        'vocab': {'a': 0, '<|endoftext|>': 1},
+        'merges': ['a b'],
+      },
+      pre_tokenizer={
+        'type': 'ByteLevel',
+        'add_prefix_space': False,
+        'trim_offsets': False,
+      },
+      added_tokens=[],
+    ),
+    '`b`',
+  ),
+}
+
+
+@pytest.mark.parametrize('name', HOSTILE)
+def test_hostile_files_are_refused_by_name(vocab_dir, tmp_path, name):
+  change, named = HOSTILE[name]
+  path = tmp_path / 'tokenizer.json'
+  path.write_text(_spec(vocab_dir, change))
+  with pytest.raises(ValueError) as error:
+    tokenization.load_tokenizer(path)
+  message = str(error.value)
+  assert str(path) in message and named in message and '\n' not in message
+
+
+def test_what_is_not_json_is_refused(tmp_path):
+  path = tmp_path / 'tokenizer.json'
+  for data in (b'', b'\xff', b'[' * 99_999, b'[1]'):
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match='tokenizer.json'):
+      tokenization.load_tokenizer(path)
+
+
+def test_a_regex_that_runs_away_is_an_error_of_one_line(vocab_dir, tmp_path):
+  def change(spec):
+    pattern = {'Regex': '(a+)+$'}
+    spec['pre_tokenizer'] = {
+      'type': 'Split',
+      'pattern': pattern,
+      'behavior': 'Isolated',
+      'invert': False,
+    }
+
+  path = tmp_path / 'tokenizer.json'
+  path.write_text(_spec(vocab_dir, change))
+  tokenizer = tokenization.load_tokenizer(path)
+  for encode in (
+    tokenizer.encode,
+    lambda x: tokenizer.encode_ids_batch([x], 9),
+  ):
+    with pytest.raises(ValueError, match='tokenizer.json: cannot encode'):
+      encode('a' * 5000 + '!')
+
+
+@pytest.mark.parametrize('kind', [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_passes_through(kind):
+  with pytest.raises(kind):
+    with rust_tokenizers.refusing('a file'):
+      raise kind
