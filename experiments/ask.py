@@ -17,7 +17,7 @@ score, title, document, block and runner-ups; experiments.score reads it.
 --reranker=DIR, a run of task cross_encoder, chooses the blocks to read among
 the first --config.reranker.candidates that the retriever finds.
 
-The score is the logit of block and span; the share is among the best 20 spans.
+The logit is the score of block and span; the share is among the best 20 spans.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,7 +67,7 @@ def print_answers(
   console.print(
     rich.text.Text.assemble(
       ('  ' + best['answer'], 'bold green'),
-      f'   score {best["score"]:.2f}, share {best["share"]:.3f}',
+      f'   logit {best["score"]:.2f}, share {best["share"]:.3f}',
     )
   )
   source = f'{best["title"]} (document {best["document"]})'
@@ -76,7 +76,7 @@ def print_answers(
   console.print(rich.padding.Padding(marked, (0, 0, 0, 4)))
   if len(rows) == 1:
     return
-  table = rich.table.Table('runner-up', 'score', 'share', 'title', 'document')
+  table = rich.table.Table('runner-up', 'logit', 'share', 'title', 'document')
   for row in rows[1:]:
     table.add_row(
       rich.markup.escape(row['answer']),

@@ -8,7 +8,7 @@
 writes DIR/inspect/<title>.html: tokens colored by the loss without retrieval minus
 that with it, and by how much of the text up to them their neighbors repeat
 (Borgeaud et al. 2022, appendix E.1); each chunk beside its neighbors, with titles,
-distances, the longest run that both share, the attention that each neighbor gets
+scores, the longest run that both share, the attention that each neighbor gets
 and what it is worth: how much likelier the next chunk is with it than without
 (leave one out). --document names a document of --split, which may be an evaluation
 set, by title or id (default: the first); --text_file reads any text instead, which
@@ -25,6 +25,7 @@ from absl import flags, logging
 
 from experiments.engine import command, progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
+from retrieval.searchers import base
 from retrieval.store import store
 from retro_jax.trained import inspection, loading
 from retro_jax.views import page as page_lib
@@ -37,13 +38,20 @@ def print_table(page: page_lib.Page) -> None:
   rows = []
   for number, chunk in enumerate(page.chunks, start=1):
     found = '; '.join(
-      f'{x.title} {x.distance:.2f} {x.attention:.0%} {x.gain:+.2f}'
+      f'{x.title} {base.in_unit(x.score, x.unit):.2f} {x.attention:.0%} '
+      f'{x.gain:+.2f}'
       for x in chunk.neighbors
     )
     figures = f'{page.gain(chunk):+.2f}', f'{chunk.overlap:.0%}'
     rows.append((str(number), *figures, found))
+  units = {x.unit for chunk in page.chunks for x in chunk.neighbors}
   reports.print_table(
-    ('chunk', 'saved', 'r(C)', 'neighbors: title, distance, attention, worth'),
+    (
+      'chunk',
+      'saved',
+      'r(C)',
+      f'neighbors: title, {", ".join(units)}, attention, worth',
+    ),
     rows,
     title=f'{page.title or "The text"}: {len(page.pieces) - 1:,} tokens',
     caption='Saved: nats that retrieval saves on the chunk. Worth: nats that the '

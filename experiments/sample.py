@@ -35,7 +35,7 @@ from experiments.retro import (
 from retrieval import settings
 from retrieval.store import store
 from retro_jax.decoding import drawing
-from retro_jax.trained import language_model, loading, packaged
+from retro_jax.trained import language_model, packaged
 from retro_jax.views import prompts as prompts_lib, samples as views
 
 CONFIG = (
@@ -101,15 +101,13 @@ def run(
   if stream:
     data, batch_size = trained.data, 1
     names = [p.id for p in prompts for _ in range(num_samples)]
-    shown = sample_view.Stream(
-      console, data.tokenizer, lambda: data.datastore.metric, names
-    )
+    shown = sample_view.Stream(console, data.tokenizer, names)
     take = shown.take if first else lambda event: None
   seed = config.seed if seed is None else seed
   if json_path and first:
     content = {'workdir': str(workdir), 'step': trained.step, 'seed': seed}
     content |= {'num_samples': num_samples, 'settings': how}
-    keep = functools.partial(_write, json_path, content, trained)
+    keep = functools.partial(_write, json_path, content)
   bar = progress.bar('sample', 'tokens')
   with contextlib.nullcontext() if stream else bar as update:
     samples = trained.sample(
@@ -126,23 +124,13 @@ def run(
     if input_file:
       sample_view.show_table(console, samples)
     else:
-      sample_view.show(console, samples, _metric(trained, samples))
+      sample_view.show(console, samples)
   return samples
 
 
-def _metric(trained, samples: Sequence[views.TextSample]) -> str:
-  """Metric of the scores; '' where nothing was retrieved."""
-  found = [i for sample in samples for c in sample.chunks for i in c.ids]
-  return trained.data.datastore.metric if max(found, default=-1) >= 0 else ''
-
-
 def _write(
-  path: str,
-  content: dict[str, Any],
-  trained: loading.TrainedRetro,
-  samples: Sequence[views.TextSample],
+  path: str, content: dict[str, Any], samples: Sequence[views.TextSample]
 ) -> None:
-  content = content | {'metric': _metric(trained, samples) or None}
   rows = [dataclasses.asdict(sample) for sample in samples]
   data = json.dumps(content | {'samples': rows}, indent=2, ensure_ascii=False)
   store.write_atomically(path, f'{data}\n')

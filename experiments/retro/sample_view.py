@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples as text, printed when they are whole or while they are written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import rich.box
 import rich.console
@@ -25,7 +25,6 @@ def _shorten(text: str, most: int = 240) -> str:
 def show(
   console: rich.console.Console,
   samples: Sequence[views.TextSample],
-  metric: str,
 ) -> None:
   """Print samples: each chunk, then what it retrieved for what follows it."""
   for i, sample in enumerate(samples, start=1):
@@ -34,7 +33,7 @@ def show(
       text = Text(chunk.prompt, style='bold')
       text.append(chunk.written, style='not bold')
       console.print(text)
-      _show_neighbors(console, chunk, metric)
+      _show_neighbors(console, chunk)
 
 
 def _title(number: int, total: int, name: str) -> rich.rule.Rule:
@@ -42,19 +41,17 @@ def _title(number: int, total: int, name: str) -> rich.rule.Rule:
   return rich.rule.Rule(Text(f'{title}: {name}' if name else title))
 
 
-def _show_neighbors(console, chunk: views.TextChunk, metric: str) -> None:
+def _show_neighbors(console, chunk: views.TextChunk) -> None:
   if not chunk.ids:
     return
-  squared = metric == 'squared_l2'
   table = rich.table.Table(box=None, padding=(0, 1), header_style='dim')
-  table.add_column('distance' if squared else 'score', justify='right')
+  table.add_column(chunk.unit, justify='right')
   table.add_column('from', style='cyan')
   table.add_column('retrieved', style='dim')
   for score, title, neighbor in zip(
-    chunk.scores, chunk.titles, chunk.neighbors, strict=True
+    chunk.shown_scores, chunk.titles, chunk.neighbors, strict=True
   ):
-    shown = 'given' if score is None else f'{-score if squared else score:.3f}'
-    table.add_row(shown, Text(title), Text(_shorten(neighbor)))
+    table.add_row(score, Text(title), Text(_shorten(neighbor)))
   console.print(rich.padding.Padding(table, (0, 0, 1, 4)))
 
 
@@ -76,12 +73,11 @@ class Stream:
     self,
     console: rich.console.Console,
     tokenizer: tokenization.Tokenizer,
-    metric: Callable[[], str],
     names: Sequence[str],
   ):
-    """Take the ids of the prompts, '' for none, and what tells the index's metric."""
+    """Take the ids of the prompts, '' for none."""
     self._console, self._tokenizer = console, tokenizer
-    self._metric, self._names, self._number = metric, list(names), 0
+    self._names, self._number = list(names), 0
     self._waiting: list[str] = []  # the prompt's chunks, not yet printed
 
   def take(self, event: samples_lib.Event) -> None:
@@ -96,8 +92,7 @@ class Stream:
       self._print_prompt(1)
       self._console.print()
       chunk = views.chunk_text('', '', event.neighbors, self._tokenizer)
-      retrieved = max(chunk.ids, default=-1) >= 0
-      _show_neighbors(self._console, chunk, retrieved and self._metric() or '')
+      _show_neighbors(self._console, chunk)
       return
     self._print_prompt(len(self._waiting))
     self._print(event.text)

@@ -53,6 +53,8 @@ class Beam:
 class NewestIndex:
   """The newest index version, searched by vectors of the newest query embedder."""
 
+  unit = 'inner product'
+
   def __init__(
     self, config: config_lib.RealmConfig, snapshots: pipeline.Snapshots
   ):

@@ -19,13 +19,13 @@ def answers_html(found: Any, count: int = 5) -> str:
   best = rows[0]
   head += (
     f'<b style="color: green">{html.escape(best["answer"])}</b> '
-    f'(score {best["score"]:.2f}, share {best["share"]:.3f})</p>'
+    f'(logit {best["score"]:.2f}, share {best["share"]:.3f})</p>'
   )
   others = (
     (row['answer'], f'{row["score"]:.2f}', f'{row["share"]:.3f}', row['title'])
     for row in rows[1:]
   )
-  names = ('runner-up', 'score', 'share', 'title')
+  names = ('runner-up', 'logit', 'share', 'title')
   return head + block_html(best) + table_html(names, others)
 
 

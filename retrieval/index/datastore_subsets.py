@@ -16,6 +16,7 @@ import numpy as np
 from retrieval import searchers
 from retrieval.index import neighbor_store, neighbors as neighbors_lib
 from retrieval.search import exclude
+from retrieval.searchers import base
 from retrieval.store import sharded_array, shards, store
 from retrieval.text import chunks as chunks_lib
 
@@ -109,6 +110,7 @@ def build_part_neighbors(
 
     return search
 
+  unit = base.UNITS[metric]
   return neighbors_lib.search_store(
-    path, queries, fields, make, progress=progress
+    path, queries, fields, make, unit=unit, progress=progress
   )

@@ -17,6 +17,7 @@ class NeighborStore:
 
   Attributes:
     num_neighbors: K, neighbors kept for each chunk.
+    unit: of the scores, as of `retriever.Retriever`.
   """
 
   def __init__(
@@ -34,6 +35,7 @@ class NeighborStore:
     self.store = store.Store.open(path, KIND)
     self.path = self.store.path
     self.num_neighbors = self.store.fields['k']
+    self.unit = self.store.meta.get('unit', 'score')
     for role, given in (('queries', queries), ('datastore', datastore)):
       found = self.store.fields[role]
       if given is not None and found != given.fingerprint:

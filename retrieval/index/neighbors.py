@@ -30,6 +30,7 @@ def search_store(
   fields: Mapping[str, Any],
   make_search: Callable[[], SearchFn],
   *,
+  unit: str,
   batch: int = QUERY_BATCH,
   executor: executors.Executor | None = None,
   progress: shards.Progress | None = None,
@@ -39,6 +40,7 @@ def search_store(
   Args:
     fields: JSON fields that determine every neighbor; 'k' among them.
     make_search: makes the search, once in each process where a shard is missing.
+    unit: of the scores.
     batch: chunks of a search.
     executor: where the shards are made; None is this process.
   """
@@ -63,6 +65,7 @@ def search_store(
     find,
     executor=executor,
     progress=progress,
+    meta={'unit': unit},
   )
   return neighbor_store.NeighborStore(path)
 
@@ -92,7 +95,9 @@ def build_neighbor_store(
     return functools.partial(of_chunks, retriever, queries, k=k)
 
   batch = getattr(retriever, 'query_batch', None) or QUERY_BATCH
-  return search_store(path, queries, fields, make, batch=batch, **how)
+  return search_store(
+    path, queries, fields, make, unit=retriever.unit, batch=batch, **how
+  )
 
 
 def of_chunks(

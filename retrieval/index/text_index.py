@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search by text or by vector in a published index, with the texts that it finds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import functools
 import html
@@ -11,18 +11,19 @@ import pathlib
 
 import numpy as np
 
-from retrieval import searchers
+from retrieval import searchers, text_table
 from retrieval.index import (
   index as index_lib,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
 from retrieval.search import retriever as retriever_lib
+from retrieval.searchers import base
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class SearchResult:
   """The best rows of an index for each query."""
 
@@ -35,20 +36,37 @@ class SearchResult:
   titles: list[list[str]] | None = None
   # [b] texts that were searched; None for vectors
   queries: list[str] | None = None
+  unit: str = 'score'  # of the scores, as of `retriever.Retriever`
+
+  def _tables(self) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield each query, and the cells of its rows below their headings."""
+    with_texts = self.texts is not None and self.titles is not None
+    heads = ['id', self.unit, *(['title', 'text'] if with_texts else [])]
+    for b, ids in enumerate(self.ids):
+      rows = [heads]
+      for j in np.flatnonzero(ids >= 0):
+        score = base.in_unit(float(self.scores[b, j]), self.unit)
+        rows.append([str(ids[j]), f'{score:.4f}'])
+        if with_texts:
+          rows[-1] += [self.titles[b][j], self.texts[b][j]]
+      yield self.queries[b] if self.queries else f'query {b}', rows
+
+  def __repr__(self) -> str:
+    """Return one table a query."""
+    return '\n\n'.join(
+      f'{query}\n{text_table.lines(rows[0], rows[1:])}'
+      for query, rows in self._tables()
+    )
 
   def _repr_html_(self) -> str:
     """Return one table a query for a notebook."""
     tables = []
-    for b, ids in enumerate(self.ids):
-      rows = [self.queries[b] if self.queries else f'query {b}']
-      for j in np.flatnonzero(ids >= 0):
-        cells = [str(ids[j]), f'{self.scores[b, j]:.4f}']
-        if self.texts is not None and self.titles is not None:
-          cells += [self.titles[b][j], self.texts[b][j]]
-        cells = ''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)
-        rows.append(f'<tr>{cells}</tr>')
-      rows[0] = f'<caption>{html.escape(rows[0])}</caption>'
-      tables.append(f'<table>{"".join(rows)}</table>')
+    for query, rows in self._tables():
+      parts = [f'<caption>{html.escape(query)}</caption>']
+      for tag, row in zip(['th', *['td'] * len(rows)], rows, strict=False):
+        cells = (f'<{tag}>{html.escape(cell)}</{tag}>' for cell in row)
+        parts.append(f'<tr>{"".join(cells)}</tr>')
+      tables.append(f'<table>{"".join(parts)}</table>')
     return '\n'.join(tables)
 
 
@@ -141,7 +159,7 @@ class TextIndex:
       raise ValueError(f'k={k}: expected at most {len(self):,}, all rows here.')
     if isinstance(queries, str):
       raise ValueError(f'{queries!r}: expected a list of texts, [text].')
-    texts = None
+    texts, unit = None, self.searcher.unit
     if isinstance(queries, np.ndarray) and queries.dtype.kind == 'f':
       ids, scores = self.searcher.search(queries, k)
     elif all(isinstance(query, str) for query in queries):
@@ -150,9 +168,9 @@ class TextIndex:
     else:
       ids, scores = self.searcher.search(np.asarray(queries, np.float32), k)
     if self.chunks is None:
-      return SearchResult(ids, scores, queries=texts)
+      return SearchResult(ids, scores, queries=texts, unit=unit)
     found, titles = map(self.chunks.texts, ids), map(self.chunks.titles, ids)
-    return SearchResult(ids, scores, [*found], [*titles], texts)
+    return SearchResult(ids, scores, [*found], [*titles], texts, unit)
 
 
 def open_index(

@@ -44,7 +44,10 @@ class ColbertEncoder:
   Attributes:
     fingerprint: hash of everything that decides the vectors.
     vector_size: D.
+    unit: of the scores.
   """
+
+  unit = 'sum of best inner products'
 
   def __init__(
     self,

@@ -139,6 +139,8 @@ def _encode(model, sep_id, params, ids, lengths):
 class CrossReranker:
   """A cross-encoder on all local devices; see `rerank.TextScorer`."""
 
+  unit = 'logit of relevance'
+
   def __init__(
     self,
     config: bert.BertConfig,

@@ -70,7 +70,7 @@ class Bm25Config:
 class Bm25(sparse_index.SparseIndex):
   """An index from words to texts."""
 
-  CONFIG = Bm25Config
+  CONFIG, unit = Bm25Config, 'BM25'
 
 
 def words_of(text: str) -> list[str]:

@@ -33,6 +33,7 @@ class Fused:
   ):
     """Take retrievers and their weights in `by_scores`; None fuses `by_ranks`."""
     self._parts, self._weights = parts, weights
+    self.unit = 'weighted score' if weights else 'fused rank score'
     self.fingerprint = store.fingerprint(
       [[part.fingerprint for part in parts], weights or CONSTANT, CANDIDATES]
     )

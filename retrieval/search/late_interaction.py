@@ -66,7 +66,10 @@ class LateInteraction:
     encoder: of its queries and passages.
     codec: of its vectors.
     fingerprint: hash of everything that decides its results.
+    unit: of its scores.
   """
+
+  unit = colbert_encoder.ColbertEncoder.unit
 
   def __init__(
     self,
@@ -213,6 +216,8 @@ class LateInteraction:
 
 class Unpruned:
   """Search that scores all passages of an index, each shard decompressed once."""
+
+  unit = LateInteraction.unit
 
   def __init__(self, index: LateInteraction):
     self._index = index

@@ -96,6 +96,8 @@ class TopicEmbedder:
 class TopicSearch:
   """Exact search of topics; a text that shares no topic is not found."""
 
+  unit = 'Bhattacharyya coefficient'
+
   def __init__(self, vectors):
     self._exact = searchers.ExactSearcher(vectors, check=False)
 

@@ -39,6 +39,7 @@ class TextScorer(Protocol):
   """A model that scores texts for texts."""
 
   fingerprint: str  # hash of everything that decides the scores
+  unit: str  # of the scores, as of `retriever.Retriever`
 
   def score(
     self, queries: Sequence[str], passages: Sequence[Sequence[str]]
@@ -48,9 +49,10 @@ class TextScorer(Protocol):
 
 @runtime_checkable
 class Reranker(Protocol):
-  """Scores passages for queries; `fingerprint` as of `TextScorer`."""
+  """Scores passages for queries; the attributes are as of `TextScorer`."""
 
   fingerprint: str
+  unit: str
 
   def score(
     self, queries: Queries, ids: Sequence[np.ndarray]
@@ -63,7 +65,7 @@ class ByTexts:
 
   def __init__(self, model: TextScorer, passages: passages_lib.Passages):
     self._model, self._passages = model, passages
-    self.fingerprint = model.fingerprint
+    self.fingerprint, self.unit = model.fingerprint, model.unit
 
   def score(
     self, queries: Queries, ids: Sequence[np.ndarray]
@@ -79,6 +81,7 @@ class ByTokenVectors:
 
   def __init__(self, index: late_interaction.LateInteraction):
     self._index, self.fingerprint = index, index.fingerprint
+    self.unit = index.unit
 
   def score(
     self, queries: Queries, ids: Sequence[np.ndarray]
@@ -90,7 +93,7 @@ class ByTokenVectors:
 class EditDistance:
   """Scores by the negative edit distance of tokens."""
 
-  fingerprint = 'edit_distance'
+  fingerprint, unit = 'edit_distance', 'edit distance'
 
   def __init__(self, passages: passages_lib.Passages):
     self._passages = passages
@@ -113,7 +116,7 @@ class Oracle:
   candidate with its continuation.
   """
 
-  fingerprint = 'oracle'
+  fingerprint, unit = 'oracle', 'shared tokens'
 
   def __init__(self, chunks: chunks_lib.ChunkStore):
     self._chunks = chunks
@@ -155,6 +158,7 @@ class Reranked:
     self, inner: retriever_lib.Retriever, reranker: Reranker, candidates: int
   ):
     self.inner, self.candidates, self._reranker = inner, candidates, reranker
+    self.unit = reranker.unit
     self.fingerprint = store.fingerprint(
       [inner.fingerprint, reranker.fingerprint, candidates]
     )

@@ -22,6 +22,7 @@ class Retriever(Protocol):
   """A way to find passages."""
 
   fingerprint: str  # hash of everything that decides what is found
+  unit: str  # of the scores, such as 'BM25', for people to read
 
   def search(self, queries: Queries | Sequence[str], k: int) -> Found:
     """Find the k best passages of each query; a blank text finds none.
@@ -61,6 +62,7 @@ class IndexRetriever:
     Without passages no document can be excluded.
     """
     self.passages, self.index, self.fingerprint = passages, index, fingerprint
+    self.unit = index.unit
     exact = functools.cache(exact or (lambda: index))
     self._others = functools.cache(
       lambda k: exclude.OtherDocuments(index, exact, passages.id_hash, k)
@@ -135,6 +137,8 @@ class Random(IndexRetriever):
 
 class _Draws:
   """An index that draws rows; its queries are seeds."""
+
+  unit = 'random'
 
   def __init__(self, num_rows: int, seed: tuple[int, ...]):
     self._num_rows, self._seed = num_rows, seed

@@ -89,6 +89,7 @@ class SparseIndex:
   """
 
   CONFIG: ClassVar[Callable[[], Scheme]]
+  unit: ClassVar[str]  # of the scores
 
   def __init__(
     self,

@@ -59,4 +59,4 @@ class TfIdfConfig:
 class TfIdf(sparse_index.SparseIndex):
   """An index from hashed terms to texts."""
 
-  CONFIG = TfIdfConfig
+  CONFIG, unit = TfIdfConfig, 'TF-IDF'

@@ -14,6 +14,8 @@ from retrieval.store import manifests
 
 FIELDS = 'searcher.json'
 METRICS = ('dot_product', 'squared_l2')
+# metric -> what the scores of a searcher are
+UNITS = {'dot_product': 'inner product', 'squared_l2': 'squared L2 distance'}
 LARGEST = 1e17  # The sum of d squares still fits in float32.
 _CHECK_BYTES = 64 << 20
 
@@ -25,6 +27,7 @@ class Searcher(Protocol):
   name: str  # kind of searcher
   # 'dot_product', or 'squared_l2' with the negative distance as score
   metric: str
+  unit: str  # of the scores, of `UNITS`
   num_vectors: int  # number of database rows
   dimension: int
 
@@ -102,6 +105,11 @@ def check_queries(queries, dimension: int, k: int) -> np.ndarray:
     raise ValueError(f'k={k}: expected at least 1.')
   _check_values(queries, 'Query', range(len(queries)))
   return queries
+
+
+def in_unit(score: float, unit: str) -> float:
+  """Return a score as a value of its unit: a distance is a negative score."""
+  return -score if unit.endswith('distance') else score
 
 
 def pad(

@@ -68,7 +68,7 @@ class ExactSearcher:
     base.check_metric(metric)
     base.check_vectors(vectors, values=check)
     self._vectors = vectors
-    self.metric = metric
+    self.metric, self.unit = metric, base.UNITS[metric]
     self.num_vectors, self.dimension = (int(n) for n in vectors.shape)
     self._devices = devices
     self._block_rows = block_rows

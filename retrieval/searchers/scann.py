@@ -129,7 +129,7 @@ class ScannSearcher:
   ):
     """Wrap an index of `build` or `load`."""
     self._searcher = searcher
-    self.metric = metric
+    self.metric, self.unit = metric, base.UNITS[metric]
     self.num_vectors, self.dimension = shape
     self.settings = settings
     self._num_threads = settings['num_threads'] or os.cpu_count() or 1

@@ -88,6 +88,7 @@ class ShardedSearcher:
     self.path = pathlib.Path(path)
     self._fields = dict(fields)
     self.metric = fields['metric']
+    self.unit = base.UNITS[self.metric]
     self.num_vectors, self.dimension = fields['shape']
     self.num_shards = fields['shards']
     if shards_in_memory is None:

@@ -74,7 +74,8 @@ class NeighborLookup:
     )
     titles = [self.datastore.titles(row) for row in ids]
     found = zip(ids, scores, tokens, mask, titles, strict=True)
-    return [samples.ChunkNeighbors(*row) for row in found]
+    unit = self.retriever.unit
+    return [samples.ChunkNeighbors(*row, unit) for row in found]
 
   def retrieve_tokens(
     self, rows: Sequence[np.ndarray], k: int
@@ -105,12 +106,6 @@ class Datastore:
     if self.folder.path('vectors-train').is_dir():
       index_lib.check_vectors(found, self.vectors('train'))
     return found
-
-  @property
-  def metric(self) -> str:
-    """Kind of the neighbors' scores: the index's metric, or the source's name."""
-    name = self.folder.source_name
-    return self.index.searcher.metric if name == 'dense' else name
 
   def lookup(self, config: Any) -> NeighborLookup:
     """The look-up of neighbors in this folder's datastore, for new text."""

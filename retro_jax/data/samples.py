@@ -24,6 +24,7 @@ class ChunkNeighbors:
   tokens: np.ndarray  # [N, R] int32
   mask: np.ndarray  # [N, R] bool; a neighbor without any token is missing
   titles: list[str]  # [N] of the neighbors' documents
+  unit: str = 'score'  # of the scores, as of `retriever.Retriever`
 
 
 # Token rows of complete chunks, k -> the neighbors of each.

@@ -88,7 +88,7 @@ def of_store(
     [reader.stores.datastore.titles(x) for x in ids],
     strict=True,
   )
-  found = [samples.ChunkNeighbors(*x) for x in found]
+  found = [samples.ChunkNeighbors(*x, stored.unit) for x in found]
   num_compared = min(num_compared, stored.num_neighbors)
   reader = dataclasses.replace(reader, num_neighbors=num_compared)
   overlaps = leakage.overlaps(leakage.whole_neighbors(reader), chunk_ids)
@@ -190,7 +190,8 @@ def _neighbor(chunk, following, found, n, tokenizer) -> page_lib.Neighbor:
   return page_lib.Neighbor(
     id=int(found.ids[n]),
     title=found.titles[n],
-    distance=-float(found.scores[n]),
+    score=float(found.scores[n]),
+    unit=found.unit,
     overlap=leakage.overlap(chunk, tokens, mask, tokenizer.bos_id),
     pieces=growing_text.pieces(tokenizer.decode, tokens[mask]),
     shared=(start, start + size),

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from retrieval import text_table
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data, samples as samples_lib
@@ -40,6 +41,26 @@ class Scores(views.Listing):
   def bits_per_byte_off(self) -> float:
     """Bits per byte of all texts without neighbors."""
     return self._mean('off')
+
+  def __repr__(self) -> str:
+    """A line for each text, and one for all."""
+    names = [page.name for page in self]
+    lines = [Scores([page]) for page in self]
+    if len(self) > 1:
+      names.append('all')
+      lines.append(self)
+    rows = []
+    for name, line in zip(names, lines, strict=True):
+      count = sum(len(page.pieces) - 1 for page in line)
+      means = line.bits_per_byte, line.bits_per_byte_off
+      rows.append([name, f'{count:,}', *(f'{x:.4f}' for x in means)])
+    heads = 'text', 'tokens', 'bits per byte', 'without neighbors'
+    note = ''
+    if self and all(len(page.chunks) == 1 for page in self):
+      note = '\nThe first chunk of a text reads no neighbors.'
+    return text_table.lines(heads, rows) + note
+
+  __str__ = __repr__
 
   def _mean(self, name: str) -> float:
     nats = sum(sum(getattr(page, name)) for page in self)

@@ -10,8 +10,12 @@ al. 2022, appendix E, at most at half a nat; blue is what the neighbors repeat.
 import dataclasses
 import hashlib
 import html
+import json
 import math
 from typing import Any
+
+from retrieval import text_table
+from retrieval.searchers import base
 
 _MOST_NATS = 0.5  # at which a color is full; the paper's
 _MOST_REPEATED = 8  # tokens at which a color is full
@@ -23,8 +27,8 @@ class Neighbor:
 
   id: int  # chunk of the datastore
   title: str  # of its document
-  # smaller is nearer; of an index by inner product its negative
-  distance: float
+  score: float  # larger is better
+  unit: str  # of the score, as of `retriever.Retriever`
   # the longest run of tokens shared with the chunk, over the chunk's tokens
   overlap: float
   pieces: list[str]  # its text, token by token, with the continuation
@@ -46,7 +50,7 @@ class Chunk:
   overlap: float  # r(C), over `Page.num_compared` neighbors
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Page:
   """A text with the loss of each token and the neighbors of each chunk."""
 
@@ -62,13 +66,18 @@ class Page:
   # whether the neighbors' attention and gain were measured
   explained: bool = True
 
-  def __str__(self) -> str:
-    """Title, size and bits per byte."""
+  def __repr__(self) -> str:
+    """Title or beginning, size and bits per byte."""
     on, off = self.bits_per_byte(self.on), self.bits_per_byte(self.off)
     return (
-      f'{self.title or "text"}: {len(self.pieces) - 1:,} tokens, {on:.4f} bits '
+      f'{self.name}: {len(self.pieces) - 1:,} tokens, {on:.4f} bits '
       f'per byte with retrieval, {off:.4f} without'
     )
+
+  @property
+  def name(self) -> str:
+    """The title, or the beginning of a text without one."""
+    return self.title or text_table.shorten(''.join(self.pieces), 40)
 
   def _repr_html_(self) -> str:
     return html_widget(self)
@@ -128,7 +137,8 @@ def _neighbor(x: Neighbor, is_read: bool, explained: bool) -> str:
     )
   return (
     '<details><summary>'
-    f'<b>{html.escape(x.title) or "untitled"}</b> · distance {x.distance:.3f} · '
+    f'<b>{html.escape(x.title) or "untitled"}</b> · {html.escape(x.unit)} '
+    f'{base.in_unit(x.score, x.unit):.3f} · '
     f'{x.overlap:.0%} of the chunk stands in it · {use}</summary>'
     f'<p>{_text(x.pieces[:start])}<mark>{_text(x.pieces[start:stop])}</mark>'
     f'{_text(x.pieces[stop:])}</p></details>'
@@ -175,7 +185,8 @@ _STYLE = """
 
 def html_widget(page: Page) -> str:
   """The page's content, for `IPython.display.HTML`."""
-  digest = hashlib.blake2b(repr(page).encode(), digest_size=4).hexdigest()
+  text = json.dumps(page.to_json())
+  digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
   name = f'retro-{digest}'  # of the buttons: two widgets may share a notebook
   chunks = ''.join(
     _chunk(page, i, chunk) for i, chunk in enumerate(page.chunks, start=1)

@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples as text, each chunk with the neighbors that it retrieved."""
 
+from collections.abc import Sequence
 import dataclasses
 import html
 import math
+import textwrap
 
 import numpy as np
 
-from retrieval import tokenization
+from retrieval import text_table, tokenization
+from retrieval.searchers import base
 from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import growing_text
 
@@ -20,11 +23,13 @@ class Listing(list):
     """The items, separated by blank lines."""
     return '\n\n'.join(map(str, self))
 
+  __repr__ = __str__
+
   def _repr_html_(self) -> str:
     return ''.join(item._repr_html_() for item in self)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TextChunk:
   """A chunk of a text and the neighbors that it retrieved or was given."""
 
@@ -33,34 +38,42 @@ class TextChunk:
   # datastore chunks, best first; -1 for neighbors given with the prompt. Empty
   # for an incomplete chunk and for a baseline.
   ids: list[int]
-  # larger is better; squared distances are negative. None for neighbors given
-  # with the prompt.
+  # larger is better; None for neighbors given with the prompt
   scores: list[float | None]
   titles: list[str]  # of the neighbors' documents
   neighbors: list[str]  # the neighbors' text, with continuation
+  unit: str = 'score'  # of the scores; of 'distance' they are negatives
 
   @property
   def text(self) -> str:
     """The prompt's part and the written part."""
     return self.prompt + self.written
 
+  @property
+  def shown_scores(self) -> list[str]:
+    """Each score as a value of its unit, or 'given'."""
+    return [
+      'given' if x is None else f'{base.in_unit(x, self.unit):.3f}'
+      for x in self.scores
+    ]
+
   def _found(self):
     """Score, title and text of each neighbor."""
-    scores = ('given' if x is None else f'{x:.3f}' for x in self.scores)
-    return zip(scores, self.titles, self.neighbors, strict=True)
+    return zip(self.shown_scores, self.titles, self.neighbors, strict=True)
 
-  def __str__(self) -> str:
+  def __repr__(self) -> str:
     """The chunk, then a line for each neighbor."""
-    lines = [f'  [{x}] {title}: {text!r}' for x, title, text in self._found()]
-    return '\n'.join([self.text, *lines])
+    return self.text + _neighbors([self])
 
   def _repr_html_(self) -> str:
-    neighbors = ''.join(
-      f'<details><summary>{html.escape(title) or "untitled"} · {score}</summary>'
-      f'<p style="white-space:pre-wrap;color:#555">{html.escape(text)}</p>'
-      '</details>'
-      for score, title, text in self._found()
-    )
+    neighbors = ''
+    for score, title, text in self._found():
+      score = score if score == 'given' else f'{self.unit} {score}'
+      neighbors += (
+        f'<details><summary>{html.escape(title) or "untitled"} · '
+        f'{html.escape(score)}</summary><p style="white-space:pre-wrap;'
+        f'color:#555">{html.escape(text)}</p></details>'
+      )
     return (
       f'<p style="white-space:pre-wrap"><b>{html.escape(self.prompt)}</b>'
       f'{html.escape(self.written)}</p>'
@@ -68,7 +81,7 @@ class TextChunk:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TextSample:
   """A prompt and its continuation as text."""
 
@@ -78,14 +91,28 @@ class TextSample:
   id: str = ''  # of the prompt
   completion: str = ''  # the continuation alone
 
-  def __str__(self) -> str:
-    """Prompt and continuation."""
-    return self.text
+  def __repr__(self) -> str:
+    """Prompt and continuation, then a line for each neighbor."""
+    return self.text + _neighbors(self.chunks)
 
   def _repr_html_(self) -> str:
     chunks = ''.join(chunk._repr_html_() for chunk in self.chunks)
     title = f'<h4>{html.escape(self.id)}</h4>' if self.id else ''
     return f'<div>{title}{chunks}</div>'
+
+
+def _neighbors(chunks: Sequence[TextChunk]) -> str:
+  """A table of the neighbors of chunks, below a text; '' without any."""
+  units = {chunk.unit for chunk in chunks if chunk.neighbors}
+  if not units:
+    return ''
+  heads = ['chunk', ', '.join(sorted(units)), 'from', 'retrieved']
+  rows = [
+    [f'{number}', *found]
+    for number, chunk in enumerate(chunks, start=1)
+    for found in chunk._found()
+  ]
+  return f'\n{textwrap.indent(text_table.lines(heads, rows), "  ")}'
 
 
 def to_text(
@@ -135,4 +162,5 @@ def chunk_text(
     scores=[x if math.isfinite(x) else None for x in scores],
     titles=[found.titles[i] for i in kept],
     neighbors=[tokenizer.decode(found.tokens[i][found.mask[i]]) for i in kept],
+    unit=found.unit,
   )

@@ -74,8 +74,17 @@ def test_blank_texts_and_more_than_all_rows(index):
 
 def test_shows_itself_as_escaped_tables(index):
   shown = index.search(['<b>', 'c'], 2)._repr_html_()
-  assert shown.count('<table>') == 2 and shown.count('<tr>') == 4
+  assert shown.count('<table>') == 2 and shown.count('<tr>') == 6
   assert '&lt;b&gt;' in shown and '<b>' not in shown
+
+
+def test_a_distance_is_shown_as_one(index):
+  found = index.search(['c'], 2)
+  assert found.unit == 'squared L2 distance' and found.scores[0, 1] < 0
+  told = f'{-found.scores[0, 1]:.4f}'
+  _, heads, _, second = repr(found).splitlines()
+  assert heads.split()[:4] == ['id', *found.unit.split()]
+  assert second.split()[1] == told and f'<td>{told}</td>' in found._repr_html_()
 
 
 def test_errors(folder, index, tmp_path):

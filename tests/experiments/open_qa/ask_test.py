@@ -136,7 +136,7 @@ def test_html_marks_the_span_and_escapes_the_text(found):
 def test_questions_by_flag(run, found):
   printed = run(question=[ASKED, 'Rome?'])
   assert ASKED in printed and 'Rome?' in printed
-  assert f'  {found.text}   score {found.answers[0].score:.2f}' in printed
+  assert f'  {found.text}   logit {found.answers[0].score:.2f}' in printed
 
 
 def test_questions_as_they_are_typed(run, answerer, found, monkeypatch):

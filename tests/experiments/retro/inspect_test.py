@@ -118,7 +118,7 @@ def test_neighbors_are_those_of_the_data(trained, page):
   assert ''.join(shown[0].pieces) == text
   number = int(datastore.documents(np.array([shown[0].id]))[0])
   assert shown[0].title == datastore.tokens.title(number)
-  assert shown[0].distance == shown[0].id  # as the data were made
+  assert shown[0].score == -shown[0].id  # as the data were made
   for chunk in page.chunks[:-1]:
     if chunk.neighbors:
       assert sum(x.attention for x in chunk.neighbors) == pytest.approx(1)
@@ -151,7 +151,7 @@ def test_page_holds_what_was_found(page):
   text = ''.join(parser.text)
   assert f'{page.bits_per_byte(page.on):.3f} bits per byte' in text
   shown = [x for chunk in page.chunks for x in chunk.neighbors]
-  assert text.count('distance') == len(shown)
+  assert all(f'squared L2 distance {x.id}.000' in text for x in shown)
   assert all(f'{x.gain:+.2f}' in text for x in shown[:-2])
   words = ''.join(''.join(page.pieces[1:M]).split())
   assert words in ''.join(text.split())
@@ -159,7 +159,7 @@ def test_page_holds_what_was_found(page):
 
 def test_text_is_no_markup():
   bad = '<script>alert(1)</script>'
-  neighbor = page_lib.Neighbor(1, bad, 0.5, 0.25, [bad], (0, 1))
+  neighbor = page_lib.Neighbor(1, bad, 0.5, bad, 0.25, [bad], (0, 1))
   page = page_lib.Page(
     title=bad,
     pieces=['', bad, '\n'],
@@ -171,7 +171,7 @@ def test_text_is_no_markup():
     num_compared=1,
   )
   content = page_lib.html_page(page)
-  assert '<script' not in content and content.count('&lt;script&gt;') == 5
+  assert '<script' not in content and content.count('&lt;script&gt;') == 6
   assert _Parser(content).open == []
   # Green at its fullest, then red; blue at half.
   greens = re.findall(r'--gain:rgba\((.*?)\)', content)

@@ -60,11 +60,11 @@ def test_samples_show_prompt_neighbors_and_titles(config, tmp_path, capsys):
       assert chunk.titles == ['Title 4', 'Title 7']
       assert len(chunk.neighbors) == 2
   found = json.loads((tmp_path / 'samples.json').read_text())
-  assert found['metric'] == 'squared_l2'
+  assert found['samples'][0]['chunks'][0]['unit'] == 'BM25'
   assert found['samples'] == [dataclasses.asdict(s) for s in samples]
   printed = capsys.readouterr().out
-  assert ' 0.400' in printed and 'Title 7' in printed
-  assert 'distance' in printed
+  assert ' -0.400' in printed and 'Title 7' in printed
+  assert 'BM25' in printed and 'distance' not in printed
   again = retro_sample.run(
     config, 'retro', three, prompt='river queen 日本', seed=0
   )
@@ -172,7 +172,7 @@ def test_a_character_of_the_prompt_that_a_chunk_cuts_stays_whole():
   assert ''.join(chunk.text for chunk in got.chunks) == got.text
   out = io.StringIO()
   console = rich.console.Console(file=out)
-  stream = sample_view.Stream(console, Bytes(), str, [''])
+  stream = sample_view.Stream(console, Bytes(), [''])
   begun = samples_lib.Sample(tokens[:8], 8, 4, [])
   stream.take(samples_lib.Started(0, begun))
   stream.take(samples_lib.Drawn(0, int(written[0]), 'c'))

@@ -48,7 +48,7 @@ class Datastore(datastore_lib.Datastore):
         titles = [[f'Title {i}' if i >= 0 else '' for i in r] for r in ids]
         scores = np.where(ids >= 0, -ids / 10, -np.inf)
         found = zip(ids, scores, tokens, mask, titles, strict=True)
-        return [samples.ChunkNeighbors(*row) for row in found]
+        return [samples.ChunkNeighbors(*row, 'BM25') for row in found]
 
     return Fixed()
 

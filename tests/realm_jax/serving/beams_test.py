@@ -51,7 +51,7 @@ class _Newest(beams.NewestIndex):
 class _Lengths:
   """A re-ranker that prefers short passages, and sees no mesh of training."""
 
-  fingerprint = 'lengths'
+  fingerprint, unit = 'lengths', 'letters'
 
   def score(self, queries, passages):
     assert jax.sharding.get_abstract_mesh().empty

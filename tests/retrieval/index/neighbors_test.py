@@ -116,6 +116,7 @@ def test_short_rows_are_searched_again_exactly(data, vectors):
 
   class OwnOnly(searchers.Searcher):
     num_vectors, metric = chunks.num_chunks, 'squared_l2'
+    unit = 'nothing'
 
     def search(self, queries, k):
       ids = np.full((len(queries), k), -1)

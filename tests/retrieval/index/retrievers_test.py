@@ -23,6 +23,7 @@ from retrieval.search import (
   rerank,
   retriever as retriever_lib,
 )
+from retrieval.searchers import base
 from retrieval.text import chunks as chunks_lib
 from tests.retrieval.search import tiny_encoder
 from tests.retrieval.store import tiny_stores
@@ -305,3 +306,30 @@ def test_random_neighbors_are_spread_over_all_chunks(data, parts):
 def test_tokens_above_the_surrogates_are_compared():
   a, b = (rerank._string(np.array(x)) for x in ([0xD7FF, 0xD800], [128_000]))
   assert len(a) == 2 and len(b) == 1 and len({*a, *b}) == 3
+
+
+UNITS = {
+  'dense': 'squared L2 distance',
+  'bm25': 'BM25',
+  'tfidf': 'TF-IDF',
+  'hybrid': 'fused rank score',
+  'weighted': 'weighted score',
+  'lda': 'Bhattacharyya coefficient',
+  'colbert': 'sum of best inner products',
+  'edit_distance': 'edit distance',
+  'random': 'random',
+  'oracle': 'shared tokens',
+}
+
+
+@pytest.mark.parametrize('name', names.NAMES)
+def test_each_tells_what_its_scores_are(name, data, parts, tmp_path):
+  retriever = parts.make(name)
+  assert retriever.unit == UNITS[name]
+  queries = data.chunks['valid']
+  path = tmp_path / 'neighbors'
+  built = neighbors_lib.build_neighbor_store(
+    path, queries, data.chunks['train'], retriever, k=2
+  )
+  assert built.unit == UNITS[name]
+  assert base.in_unit(-3.0, 'edit distance') == 3.0 == base.in_unit(3.0, 'BM25')

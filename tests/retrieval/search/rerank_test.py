@@ -18,6 +18,8 @@ from tests.retrieval.store import tiny_stores
 class Overlap:
   """Scores by the letters that query and passage share."""
 
+  unit = 'shared letters'
+
   def __init__(self, fingerprint='overlap'):
     self.fingerprint, self.asked = fingerprint, 0
 

@@ -64,7 +64,7 @@ def test_an_index_of_other_vectors_is_refused(data):
 
 
 class _Shortest:
-  fingerprint = 'shortest'
+  fingerprint, unit = 'shortest', 'letters'
 
   def score(self, queries, passages):
     return [-np.array([len(x) for x in row], np.float32) for row in passages]
@@ -82,10 +82,10 @@ def test_a_reranked_source_has_neighbors_of_its_own(data, monkeypatch):
   found = folder_lib.DataFolder.of(config, '')
   path = found.neighbors_path('valid')
   assert path.name == 'neighbors_random+cross-1_2-valid'
-  assert found.datastore.metric == 'random+cross-1_2'
   monkeypatch.setattr(rerank, 'load', lambda path: _Shortest())
   retriever = found.datastore.retriever(config)
   assert isinstance(retriever, rerank.Reranked)
+  assert retriever.unit == 'letters' != plain.datastore.retriever(config).unit
   train = found.chunks('train')
   queries = queries_lib.ChunkQueries(train, np.arange(4))
   ids, _ = retriever.search(queries, 2)

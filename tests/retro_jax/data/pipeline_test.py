@@ -99,7 +99,7 @@ def test_new_text_reads_the_same_part(root):
   reader = tiny_data.reader(root)
   ids, datastore = np.array([[3, -1], [0, 7]]), reader.stores.datastore
   searcher = mock.create_autospec(searchers.Searcher, instance=True)
-  searcher.num_vectors = datastore.num_chunks
+  searcher.num_vectors, searcher.unit = datastore.num_chunks, 'nothing'
   searcher.search.return_value = ids, -1.0 * ids
   embedder = mock.create_autospec(embedders.Embedder, instance=True)
   embedder.dimension, embedder.fingerprint = 2, ''

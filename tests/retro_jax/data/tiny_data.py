@@ -55,7 +55,7 @@ def write_neighbors(root, split, queries, datastore, rng):
   )
   scores = np.where(missing, -np.inf, -ids).astype(np.float32)
   writer.write(0, {'ids': ids.astype(np.int64), 'scores': scores})
-  writer.publish(1)
+  writer.publish(1, {'unit': 'squared L2 distance'})
 
 
 def reader(root, split='train', k=2, **settings) -> pipeline.ChunkReader:

@@ -91,6 +91,8 @@ def data(tmp_path_factory):
 class _Nearest:
   """Finds chunks 0, 1, 2, ... for each text, and remembers what was asked."""
 
+  unit = 'nothing'
+
   def __init__(self):
     self.asked = []
 

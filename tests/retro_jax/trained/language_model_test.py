@@ -66,6 +66,9 @@ def test_score_has_losses_with_and_without_neighbors(model, baseline):
   nats = sum(sum(page.on) for page in scores)
   assert scores.bits_per_byte == pytest.approx(nats / np.log(2) / size)
   assert 'bits per byte' in scores._repr_html_()
+  *rows, last = repr(scores).splitlines()
+  assert len(rows) == 3 and last.split()[2] == f'{scores.bits_per_byte:.4f}'
+  assert 'first chunk' in repr(model.score('q'))
   assert 'attention' not in scores._repr_html_()
   explained = model.score(TEXT, num_neighbors=2, explain=True)
   assert 'attention' in explained._repr_html_()
@@ -81,7 +84,9 @@ def test_neighbors_are_those_that_are_retrieved(model, baseline):
   assert found[0].ids == [tiny_data.M, 7]  # the missing one is omitted
   assert found[0].titles == ['Title 4', 'Title 7']
   assert found[0].scores == pytest.approx([-tiny_data.M / 10, -0.7])
-  assert 'Title 7' in found._repr_html_() and 'Title 7' in str(found)
+  assert 'Title 7 · BM25 -0.700' in found._repr_html_()
+  assert 'chunk  BM25    from' in repr(found)
+  assert '-0.700  Title 7' in repr(found)
   assert not any(chunk.ids for chunk in baseline.neighbors(TEXT))
 
 
