@@ -24,7 +24,7 @@ from absl import logging
 import jax
 import numpy as np
 
-from experiments.engine import command, progress, reports
+from experiments.engine import command, pictures, progress, reports
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retro_jax.data import windows
 from retro_jax.evaluation import evaluate as evaluate_lib, leakage
@@ -143,27 +143,35 @@ def _print(found: Sequence[Curve]) -> None:
 
 
 def plot(found: Sequence[Curve], path: pathlib.Path) -> None:
-  """Draw the curves with intervals; below, the share of chunks at each alpha."""
-  shape = {'figsize': (7, 6), 'height_ratios': (3, 1), 'sharex': True}
-  with reports.picture(path, nrows=2, **shape) as (_, (top, bottom)):
-    for line in found:
-      alphas = [100 * p.alpha for p in line.points]
-      values = [p.bits_per_byte for p in line.points]
-      (drawn,) = top.plot(alphas, values, marker='o', label=line.name)
-      ends = ([getattr(p, x) for p in line.points] for x in ('low', 'high'))
-      top.fill_between(
-        alphas, *ends, color=drawn.get_color(), alpha=0.12, linewidth=0
-      )
-    bottom.plot(alphas, [100 * p.share for p in found[0].points], color='gray')
-    top.set(ylabel='bits per byte')
-    bottom.set(
-      xlabel='most overlap with training data r(C), %',
-      ylabel='chunks left, %',
-      ylim=(0, 105),
-    )
-    top.legend()
-    for axes in (top, bottom):
-      axes.grid(alpha=0.3)
+  """Draw the curves, the paired differences with intervals, and the chunks left."""
+
+  def series(name, points, color):
+    shown = [{'x': 100 * p.alpha, 'y': p.bits_per_byte} for p in points]
+    if points is found[color].minus_on:
+      ends = ({'low': p.low, 'high': p.high} for p in points)
+      shown = [x | y for x, y in zip(shown, ends, strict=True)]
+    return {'name': name, 'color': color, 'points': shown}
+
+  on, *others = found
+  shares = [{'x': 100 * p.alpha, 'y': 100 * p.share} for p in on.points]
+  panels = [
+    {
+      'y': 'bits per byte',
+      'series': [series(x.name, x.points, i) for i, x in enumerate(found)],
+    },
+    {
+      'title': 'paired differences, 95 % intervals',
+      'y': 'bits per byte',
+      'zero': True,
+      'series': [
+        series(f'{on.name} minus {x.name}', x.minus_on, i)
+        for i, x in enumerate(others, start=1)
+      ],
+    },
+    {'y': 'chunks left, %', 'series': [{'name': '', 'points': shares}]},
+  ]
+  x = {'x': 'most overlap with training data r(C), %'}
+  pictures.draw([x | panel for panel in panels], path)
 
 
 def run(

@@ -15,7 +15,8 @@ Tables 13 and 14):
   parts      chunks alone (N), continuations alone (F), both ([N, F])
   sources    neighbors of each source that the data folder has (docs/retrieval.md)
 
-For every --sweep, prints a table and writes sweep_<name>.json and .png into DIR. A
+For every --sweep, prints a table, with the paired difference of each setting to the
+first, and writes sweep_<name>.json and .png into DIR. A
 setting that an earlier run measured with the same model, data and settings is not
 measured again.
 """
@@ -26,13 +27,15 @@ import pathlib
 from typing import Any
 
 from absl import flags, logging
+import numpy as np
 
-from experiments.engine import command, progress, reports, stages
+from experiments.engine import command, pictures, progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.index import datastore_subsets
 from retrieval.search import names
 from retrieval.store import locks, store
-from retro_jax.data import pipeline
+from retro_jax.data import pipeline, windows
+from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.trained import loading
 
 _PARTS = {'neighbor': 'N', 'continuation': 'F', 'full': '[N, F]'}
@@ -165,7 +168,20 @@ class Swept:
     )
     row = {'name': setting.name, 'retrieval': retrieval}
     row |= {'step': self.trained.step, **setting.facts, **found.summary()}
+    row['nats_of_documents'] = found.nats.tolist()
     return reports.finite(row)
+
+  def minus(self, row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Bits per byte of a row minus another's, with a paired interval."""
+    chunks = self.trained.data.chunks(self.evaluate.split)
+    documents = windows.find_documents(chunks, self.evaluate.max_documents)
+    one, two = (
+      evaluate_lib.of_documents(
+        np.asarray(x['nats_of_documents']), chunks, documents
+      )
+      for x in (row, other)
+    )
+    return dataclasses.asdict(evaluate_lib.compare(one, two))
 
 
 def _off(reader: pipeline.ChunkReader, **facts: Any) -> Setting:
@@ -192,9 +208,11 @@ def sweep(name: str, score, swept: Swept) -> list[dict[str, Any]]:
   content = {'measured_as': swept.identity, 'settings': settings}
   for setting in SWEEPS[name](swept):
     same = [x for x in known if setting.facts.items() <= x.items()]
-    rows.append(same[0] if same else swept.measure(score, setting))
-    others = [x for x in known if x not in rows]  # they stay
-    reports.write_json(path, content | {'rows': [*rows, *others]})
+    row = dict(same[0]) if same else swept.measure(score, setting)
+    known = [x for x in known if x not in same[:1]]  # the others stay
+    row['minus_first'] = swept.minus(row, rows[0]) if rows else {}
+    rows.append(row)
+    reports.write_json(path, content | {'rows': [*rows, *known]})
   return rows
 
 
@@ -209,32 +227,45 @@ def _print(name: str, rows: Sequence[dict[str, Any]]) -> None:
   for row in rows:
     values = [(row[key], form) for key, _, form in columns]
     cells = ['-' if x is None else format(x, form) for x, form in values]
+    if x := row['minus_first']:
+      cells.append(f'{x["mean"]:+.4f} [{x["low"]:+.4f}, {x["high"]:+.4f}]')
     lines.append([row['name'], *cells])
-  heads = ['setting', *(head for _, head, _ in columns)]
-  reports.print_table(heads, lines, title=f'Sweep: {name}')
+  heads = ['setting', *(head for _, head, _ in columns), 'minus first']
+  reports.print_table(
+    heads,
+    lines,
+    title=f'Sweep: {name}',
+    caption='Minus first: bits per byte less those of the first setting, with '
+    'the 95 % interval of a paired bootstrap over documents.',
+  )
 
 
 def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
-  """Draw bits per byte over the settings."""
-  axis = {'datastore': 'datastore_tokens', 'neighbors': 'num_neighbors'}
+  """Draw bits per byte over the settings, and the differences to the first."""
+  field = {'datastore': 'datastore_tokens', 'neighbors': 'num_neighbors'}
   labels = {
-    'parts': 'part of each',
-    'ranks': 'rank of the',
-    'sources': 'source of',
+    'datastore': 'tokens of the datastore',
+    'neighbors': 'k, neighbors of each chunk',
+    'parts': 'part of each neighbor',
+    'ranks': 'rank of the neighbor',
+    'sources': 'source of neighbors',
   }
-  values = [row['bits_per_byte'] for row in rows]
-  with reports.picture(path, figsize=(6, 4)) as (_, axes):
-    if name in axis:
-      points = sorted(zip((r[axis[name]] for r in rows), values, strict=True))
-      axes.plot(*zip(*points, strict=True), marker='o')
-      axes.set_xlabel(axis[name].replace('_', ' '))
-    else:
-      axes.plot([row['name'] for row in rows], values, 'o')
-      axes.set_xlabel(f'{labels[name]} neighbor')
-    if name == 'datastore':
-      axes.set_xscale('log')
-    axes.set_ylabel('bits per byte')
-    axes.grid(alpha=0.3)
+  x = field.get(name, 'name')
+  if x != 'name':
+    rows = sorted(rows, key=lambda row: row[x])
+  points = [{'x': row[x], 'y': row['bits_per_byte']} for row in rows]
+  less = [
+    {'x': row[x], 'y': found['mean'], **found}
+    for row in rows
+    if (found := row['minus_first'])
+  ]
+  panels = [{'y': 'bits per byte', 'series': [{'name': '', 'points': points}]}]
+  if less:
+    title = 'minus the first setting, 95 % intervals'
+    series = [{'name': '', 'color': 1, 'points': less}]
+    panels.append(panels[0] | {'title': title, 'zero': True, 'series': series})
+  shared = {'x': labels[name], 'log': name == 'datastore'}
+  pictures.draw([panel | shared for panel in panels], path)
 
 
 def run(

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results as JSON files and as tables for the terminal."""
 
-from collections.abc import Iterator, Mapping, Sequence
-import contextlib
+from collections.abc import Mapping, Sequence
 import json
 import math
 import os
@@ -107,24 +106,3 @@ def print_shares(rows: Sequence[Mapping[str, Any]]) -> None:
       *([name, *(share(row.get(name)) for row in rows)] for name in names),
     ],
   )
-
-
-@contextlib.contextmanager
-def picture(path: str | os.PathLike, **settings: Any) -> Iterator[tuple]:
-  """Yield figure and axes of `pyplot.subplots(**settings)`; save the figure."""
-  import matplotlib
-
-  matplotlib.use('Agg')
-  from matplotlib import pyplot
-
-  store.check_output(path)
-  pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-  figure, axes = pyplot.subplots(layout='constrained', **settings)
-  kinds = sorted(figure.canvas.get_supported_filetypes())
-  try:
-    if pathlib.Path(path).suffix[1:] not in kinds:
-      raise ValueError(f'{path}: expected a name that ends in one of {kinds}.')
-    yield figure, axes
-    figure.savefig(path, dpi=110, bbox_inches='tight')
-  finally:
-    pyplot.close(figure)

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from scipy import special
 
-from experiments.engine import progress, reports
+from experiments.engine import pictures, progress, reports
 from experiments.realm import (
   config as config_lib,
   recall,
@@ -200,7 +200,7 @@ def plot(rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
     'bias': 'bias / |exact gradient|',
   }
   size = (3.2 * len(steps) + 1, 6)
-  with reports.picture(
+  with pictures.picture(
     path, nrows=2, ncols=len(steps), figsize=size, squeeze=False, sharey='row'
   ) as (_, axes):
     for column, step in enumerate(steps):

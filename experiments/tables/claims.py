@@ -22,8 +22,9 @@ import pathlib
 from typing import Any, Literal
 
 from absl import flags
+import numpy as np
 
-from experiments.engine import command, progress, reports
+from experiments.engine import command, pictures, progress, reports
 from experiments.tables import evidence, figures, paper_table
 from retrieval.store import store
 
@@ -153,34 +154,58 @@ def markdown(
 
 
 def plot(judged: Sequence[Judged], path: pathlib.Path) -> None:
-  """Draw every interval, a panel for each unit; colors are verdicts."""
-  colors = {FOR: 'tab:green', AGAINST: 'tab:red', UNDECIDED: 'tab:gray'}
-  drawn: dict[str, list[tuple[Difference, str]]] = {}
+  """Draw every interval, a panel for each unit; color and marker are the verdict."""
+  from matplotlib import lines, ticker
+
+  looks = {FOR: ('C0', 'o'), AGAINST: ('C1', 'X'), UNDECIDED: ('C7', 's')}
+  drawn: dict[str, list[tuple[str, Difference, str]]] = {}
   for percent in (False, True):
-    unit = 'share of questions or facts' if percent else 'bits per byte'
+    unit = 'percent of questions or facts' if percent else 'bits per byte'
     for x in judged:
       for one in x.found:
         if one.percent is percent:
-          drawn.setdefault(unit, []).append((one, colors[x.verdict]))
-  heights = [len(rows) for rows in drawn.values()]
+          system = f'{x.claim.system}: '
+          name = '' if system[:-2] in one.what else system
+          name += one.what
+          drawn.setdefault(unit, []).append((name, one, x.verdict))
+  heights = [len(rows) + 3 for rows in drawn.values()]
   shape = {
     'nrows': len(drawn),
-    'figsize': (9, 1.5 + 0.3 * sum(heights)),
+    'figsize': (9.6, 0.3 * sum(heights)),
     'height_ratios': heights,
     'squeeze': False,
   }
-  with reports.picture(path, **shape) as (_, panels):
+  with pictures.picture(path, **shape) as (figure, panels):
     for axes, (unit, rows) in zip(panels[:, 0], drawn.items(), strict=True):
-      for i, (one, color) in enumerate(rows):
-        axes.plot([one.low, one.high], [i, i], color=color)
-        axes.plot(one.mean, i, 'o', color=color)
-        axes.plot(one.of_seeds, [i] * len(one.of_seeds), '|', color=color)
+      scale = 100 if rows[0][1].percent else 1
+      for i, (_, one, found) in enumerate(rows):
+        color, marker = looks[found]
+        low, high, mean, *seeds = scale * np.array(
+          [one.low, one.high, one.mean, *one.of_seeds]
+        )
+        axes.plot([low, high], [i, i], color=color)
+        axes.plot(mean, i, marker, color=color)
+        axes.plot(seeds, [i] * len(seeds), '|', color=color, markersize=9)
       axes.axvline(0, color='black', linewidth=0.8)
-      axes.set_xscale('symlog', linthresh=0.02)  # kNN-LM gains ten times more
-      axes.set_yticks(range(len(rows)), [one.what for one, _ in rows])
-      axes.invert_yaxis()
-      axes.set_xlabel(unit)
-      axes.grid(alpha=0.3, axis='x')
+      # The gains of kNN-LM are ten times those of RETRO.
+      axes.set_xscale('symlog', linthresh=0.02 * scale, linscale=1)
+      low, high = axes.get_xlim()
+      ticks = scale * np.array([0, 0.01, 0.02, 0.05, 0.1, 0.2])
+      ticks = [x for x in {*ticks, *-ticks} if low <= x <= high]
+      axes.xaxis.set_major_locator(ticker.FixedLocator(sorted(ticks)))
+      axes.xaxis.set_major_formatter(lambda x, _: f'{x:+g}' if x else '0')
+      axes.xaxis.set_minor_locator(ticker.NullLocator())
+      axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+      axes.set_ylim(len(rows) - 0.5, -0.5)
+      axes.set_xlabel(f'{unit} (steps beyond ±{0.02 * scale:g} are shortened)')
+      axes.grid(alpha=0.3)
+    keys = [
+      lines.Line2D([], [], color=color, marker=marker, label=name)
+      for name, (color, marker) in looks.items()
+    ]
+    seed = {'color': 'black', 'marker': '|', 'linestyle': '', 'markersize': 9}
+    keys.append(lines.Line2D([], [], label='a seed', **seed))
+    figure.legend(handles=keys, loc='outside upper center', ncols=4)
 
 
 def load() -> tuple[dict[str, Any], list[Claim]]:

@@ -16,14 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.engine import reports
+from experiments.engine import metric_writer, pictures, reports
 from experiments.tables import evidence
 
 FIGURES = pathlib.Path(__file__).with_suffix('.json')
 FOLDER = 'figures'
-_MARKERS = 'osD^vP'
-_MARKED = 30  # points of a series that have markers
-_APART = 5  # points of the page between the intervals of two series
+_SHOWN = 'name', 'color', 'dashed'  # of a series, see `pictures`
 _Place = tuple[str, list[str]]
 
 
@@ -91,7 +89,8 @@ def build(
     for one in panel['series']:
       points = [_point(one, x, folders) for x in one['x']]
       if points := [x for x in points if x is not None]:
-        series.append({'name': one['name'], 'points': points})
+        kept = {k: one[k] for k in _SHOWN if k in one}
+        series.append({**kept, 'points': points})
     if series:
       panels.append({**panel, 'series': series})
   return {**figure, 'panels': panels}
@@ -111,75 +110,9 @@ def draw_all(
 
 
 def draw(figure: Mapping[str, Any], path: pathlib.Path) -> None:
-  """Draw a figure that `build` returned, and write its JSON file beside it."""
-  panels = figure['panels']
-  width = sum(panel.get('width', 4.8) for panel in panels)
-  shape = {'ncols': len(panels), 'figsize': (width, 4.4), 'squeeze': False}
-  with reports.picture(path, **shape) as (_, axes):
-    for one, panel in zip(axes[0], panels, strict=True):
-      _draw_panel(one, panel)
+  """Draw a figure, and write its JSON file beside it."""
+  pictures.draw(figure['panels'], path)
   reports.write_json(path.with_suffix('.json'), figure)
-
-
-def _draw_panel(axes, panel: Mapping[str, Any]) -> None:
-  """Draw a panel; an x that is a text names a place on the axis."""
-  places_x = [
-    *dict.fromkeys(p['x'] for s in panel['series'] for p in s['points'])
-  ]
-  named = isinstance(places_x[0], str)
-  if panel.get('zero'):
-    axes.axhline(0, color='black', linewidth=0.8)
-  for i, series in enumerate(panel['series']):
-    at = [places_x.index(p['x']) if named else p['x'] for p in series['points']]
-    _draw_series(axes, series, at, i, len(panel['series']), named)
-  if panel.get('log'):
-    axes.set_xscale('log')
-  if named:
-    heads = [x.replace(', ', ',\n') for x in places_x]
-    axes.set_xticks(range(len(heads)), heads)
-    axes.margins(x=0.1)
-  elif len(places_x) < 9:
-    axes.set_xticks(sorted(places_x), [f'{x:g}' for x in sorted(places_x)])
-    axes.minorticks_off()
-  axes.set(title=panel.get('title', ''), xlabel=panel['x'], ylabel=panel['y'])
-  axes.autoscale_view()
-  axes.grid(alpha=0.3)
-  below = {'loc': 'upper center', 'bbox_to_anchor': (0.5, -0.2)}
-  axes.legend(fontsize='small', ncols=2, frameon=False, **below)
-
-
-def _draw_series(axes, series, at, number, count, named) -> None:
-  """Draw points with intervals, and a dash for the value of each seed."""
-  from matplotlib import transforms
-
-  points = series['points']
-  ends = [
-    [abs(p['y'] - p.get(end, p['y'])) for p in points]
-    for end in ('low', 'high')
-  ]
-  has_ends = bool(np.any(ends))
-  apart = _APART * (number - (count - 1) / 2) if has_ends or named else 0
-  moved = axes.transData + transforms.ScaledTranslation(
-    apart / 72, 0, axes.figure.dpi_scale_trans
-  )
-  drawn, *_ = axes.errorbar(
-    at,
-    [p['y'] for p in points],
-    ends if has_ends else None,
-    fmt=_MARKERS[number % len(_MARKERS)] + ('' if named else '-'),
-    markersize=4 if len(at) <= _MARKED else 0,
-    capsize=2,
-    linewidth=1.2,
-    label=series['name'],
-    transform=moved,
-  )
-  color = drawn.get_color()
-  for x, point in zip(at, points, strict=True):
-    seeds = point.get('of_seeds', [])
-    axes.plot([x] * len(seeds), seeds, '_', color=color, transform=moved)
-    # Matplotlib leaves out what is moved when it chooses the limits.
-    low_high = (point[end] for end in ('low', 'high') if end in point)
-    axes.update_datalim([(x, y) for y in (point['y'], *seeds, *low_high)])
 
 
 def markdown(drawn: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -197,3 +130,67 @@ def markdown(drawn: Sequence[Mapping[str, Any]]) -> list[str]:
     text = f'{figure["caption"]} [Numbers]({path}.json); commands: {links}.'
     lines += ['', text]
   return lines
+
+
+def read_curve(
+  workdir: pathlib.Path, metric: str
+) -> dict[str, list[dict[str, Any]]]:
+  """Read a metric of a run.
+
+  Returns:
+    'training' and 'valid' -> points {x: step, y: value} by rising step; a part
+    without points is left out.
+
+  Raises:
+    ValueError: if the run has no metrics file, or the file has no such metric.
+  """
+  path = workdir / metric_writer.FILE
+  if not path.is_file():
+    raise ValueError(f'{path}: not found; expected a training run there.')
+  rows = metric_writer.read(path)
+  parts = {
+    name: [
+      {'x': row['step'], 'y': row[key]}
+      for row in rows
+      if row.get(key) is not None
+    ]
+    for name, key in (('training', metric), ('valid', f'valid/{metric}'))
+  }
+  if not any(parts.values()):
+    known = sorted({key for row in rows for key in row} - {'step'})
+    raise ValueError(f'{path}: no metric {metric!r}; expected one of {known}.')
+  return {name: points for name, points in parts.items() if points}
+
+
+def of_curves(
+  runs: Mapping[str, pathlib.Path], metrics: Sequence[str]
+) -> dict[str, Any]:
+  """Return a figure with a panel for each metric and its runs' curves."""
+  panels = []
+  for metric in metrics:
+    series = [
+      {'name': f'{name} {part}', 'points': points}
+      for name, folder in runs.items()
+      for part, points in read_curve(folder, metric).items()
+    ]
+    panels.append({'x': 'step', 'y': metric, 'series': series})
+  return {'panels': panels}
+
+
+def curve_tables(
+  figure: Mapping[str, Any],
+) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+  """Yield title, headings and rows for each metric, with a column a curve.
+
+  Curves of training are shown where a metric has none of validation.
+  """
+  for panel in figure['panels']:
+    series = panel['series']
+    shown = [x for x in series if x['name'].endswith(' valid')] or series
+    columns = {x['name']: {p['x']: p['y'] for p in x['points']} for x in shown}
+    rows = [
+      [f'{step:,}']
+      + [f'{x[step]:.4f}' if step in x else '' for x in columns.values()]
+      for step in sorted(set().union(*columns.values()))
+    ]
+    yield panel['y'], ['step', *columns], rows

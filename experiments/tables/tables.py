@@ -27,7 +27,7 @@ import pathlib
 from absl import flags
 
 from experiments.engine import command, reports
-from experiments.tables import curves, figures, paper_table, run_scale
+from experiments.tables import figures, paper_table, run_scale
 from retrieval.store import manifests, store
 
 CURVES, COMPILED = 'curves', 'compiled'
@@ -165,8 +165,8 @@ def show_curves(
   runs: Runs, metrics: Sequence[str], output: str | pathlib.Path = ''
 ) -> None:
   """Print learning curves, and draw them into a picture unless ''."""
-  figure = curves.build(runs, metrics)
-  for title, heads, rows in curves.tables(figure):
+  figure = figures.of_curves(runs, metrics)
+  for title, heads, rows in figures.curve_tables(figure):
     reports.print_table(heads, rows, title, wrap=True)
   if output:
     figures.draw(figure, pathlib.Path(output))

@@ -5,8 +5,6 @@
 import json
 import math
 
-import pytest
-
 from experiments.engine import reports
 
 
@@ -41,16 +39,3 @@ def test_tables_hold_long_values_and_titles_with_colons(capsys):
   reports.print_table(('part', 'value'), [('path', path)], 'a:train: 7')
   printed = ''.join(capsys.readouterr().out.split())
   assert path in printed.replace('path', '', 1) and 'a:train:' in printed
-
-
-def test_a_picture_is_saved(tmp_path):
-  with reports.picture(tmp_path / 'a.png', figsize=(2, 1)) as (_, axes):
-    axes.plot([0, 1], [1, 0])
-  assert (tmp_path / 'a.png').read_bytes().startswith(b'\x89PNG')
-  for name, line in (
-    ('a.png/b.png', 'not a folder'),
-    ('a.x', 'ends in one of'),
-  ):
-    with pytest.raises(ValueError, match=f'^{tmp_path}/{name}: .*{line}'):
-      with reports.picture(tmp_path / name):
-        raise AssertionError('drawn')

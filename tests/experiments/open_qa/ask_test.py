@@ -142,7 +142,7 @@ def test_questions_by_flag(run, found):
 def test_questions_as_they_are_typed(run, answerer, found, monkeypatch):
   monkeypatch.setattr(sys, 'stdin', io.StringIO(f'{ASKED}\n\nnever asked\n'))
   printed = run(opened=answerer)
-  assert f'  {found.text}   score' in printed and 'never' not in printed
+  assert f'  {found.text}   logit' in printed and 'never' not in printed
   monkeypatch.setattr(sys, 'stdin', io.StringIO(''))
   assert run(opened=answerer) == ''
 

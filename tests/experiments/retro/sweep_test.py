@@ -68,6 +68,14 @@ def test_numbers_of_neighbors(tmp_path, capsys):
   want = {row['num_neighbors']: row['bits_per_byte'] for row in found}
   assert {r['num_neighbors']: r['bits_per_byte'] for r in rows} == want
   assert 'k = 3' in capsys.readouterr().out
+  first, *others = rows
+  assert first['minus_first'] == {}
+  for row in others:
+    found = row['minus_first']
+    less = row['bits_per_byte'] - first['bits_per_byte']
+    assert found['mean'] == pytest.approx(less, abs=1e-9)
+    assert found['low'] <= found['mean'] <= found['high']
+    assert found['low'] < found['high']
   picture = tmp_path / 'retro' / 'sweep_neighbors.png'
   assert picture.stat().st_size > 5000
 

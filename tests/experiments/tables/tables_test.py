@@ -10,7 +10,7 @@ import pytest
 
 from configs import retro_pretrain_quickstart
 from experiments.engine import metric_writer
-from experiments.tables import curves, paper_table, run_scale, tables
+from experiments.tables import figures, paper_table, run_scale, tables
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data
@@ -75,8 +75,8 @@ def test_figures_of_the_papers():
   }
   for name, rows in wanted.items():
     body = _body(name, {})
-    for row, figures in rows.items():
-      assert body[row][: len(figures)] == figures
+    for row, values in rows.items():
+      assert body[row][: len(values)] == values
 
 
 def test_the_runs_of_table_14(tmp_path):
@@ -220,7 +220,7 @@ def test_errors(tmp_path):
   with pytest.raises(ValueError, match='evaluation.json'):
     _body('retro_4', {'a': tmp_path})
   with pytest.raises(ValueError, match='metrics.jsonl'):
-    curves.read(tmp_path, 'loss')
+    figures.read_curve(tmp_path, 'loss')
 
 
 def test_curves(tmp_path, capsys):
