@@ -250,7 +250,7 @@ def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
     'ranks': 'rank of the neighbor',
     'sources': 'source of neighbors',
   }
-  x = field.get(name, 'name')
+  x, first = field.get(name, 'name'), rows[0]['name']
   if x != 'name':
     rows = sorted(rows, key=lambda row: row[x])
   points = [{'x': row[x], 'y': row['bits_per_byte']} for row in rows]
@@ -261,7 +261,7 @@ def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
   ]
   panels = [{'y': 'bits per byte', 'series': [{'name': '', 'points': points}]}]
   if less:
-    title = 'minus the first setting, 95 % intervals'
+    title = f'minus {first}, 95 % intervals'
     series = [{'name': '', 'color': 1, 'points': less}]
     panels.append(panels[0] | {'title': title, 'zero': True, 'series': series})
   shared = {'x': labels[name], 'log': name == 'datastore'}

@@ -164,27 +164,27 @@ def _chunk(page: Page, number: int, chunk: Chunk) -> str:
 
 
 _STYLE = """
-.retro-page{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1200px;
- margin:auto;padding:0 1em}
+.retro-page{font:15px/1.5 system-ui,sans-serif;max-width:1200px;margin:auto;
+ padding:0 1em}
 .retro-page section{display:grid;grid-template-columns:1fr 1fr;gap:2em;
- border-top:1px solid #ddd;padding:.6em 0}
+ border-top:1px solid #8886;padding:.6em 0}
 .retro-page h2{margin:.6em 0 .2em}
-.retro-page h3{font-size:12px;font-weight:600;color:#777;margin:.2em 0}
+.retro-page h3{font-size:12px;font-weight:600;opacity:.7;margin:.2em 0}
 .retro-page .text p{white-space:pre-wrap;margin:.2em 0}
 .retro-page .text span{background:var(--gain);border-radius:2px}
 .retro-page .by-run:checked~section .text span{background:var(--run)}
 .retro-page summary{cursor:pointer;font-size:13px}
-.retro-page details p{font-size:13px;color:#444;white-space:pre-wrap;
+.retro-page details p{font-size:13px;white-space:pre-wrap;
  margin:.3em 0 .6em 1em}
-.retro-page mark{background:#ffe58a}
-.retro-page .none{color:#999;font-size:13px}
+.retro-page mark{background:#ffe58a;color:#222}
+.retro-page .none{opacity:.7;font-size:13px}
 .retro-page label{margin-right:1.2em}
 @media(max-width:700px){.retro-page section{grid-template-columns:1fr}}
 """
 
 
 def html_widget(page: Page) -> str:
-  """The page's content, for `IPython.display.HTML`."""
+  """The page's content, for `IPython.display.HTML`; text has the color around it."""
   text = json.dumps(page.to_json())
   digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
   name = f'retro-{digest}'  # of the buttons: two widgets may share a notebook
@@ -214,5 +214,6 @@ def html_page(page: Page) -> str:
   return (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width">'
+    '<meta name="color-scheme" content="light dark">'
     f'<title>{title}</title></head><body>{html_widget(page)}</body></html>\n'
   )

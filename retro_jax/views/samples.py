@@ -72,7 +72,7 @@ class TextChunk:
       neighbors += (
         f'<details><summary>{html.escape(title) or "untitled"} · '
         f'{html.escape(score)}</summary><p style="white-space:pre-wrap;'
-        f'color:#555">{html.escape(text)}</p></details>'
+        f'opacity:.7">{html.escape(text)}</p></details>'
       )
     return (
       f'<p style="white-space:pre-wrap"><b>{html.escape(self.prompt)}</b>'
