@@ -23,6 +23,7 @@ union.jsonl holds both, a line for each document. Scores: realm_jax/packaged/REA
     --config.lookup.reader_beam=2 --config.optimizer.accumulate_steps=8
   python -m experiments.train $C --workdir=runs/reader/union \
     --config.corpus.kind=jsonl --config.corpus.path=union.jsonl \
+    --config.corpus.wikipedia=True \
     --config.encoder_from=runs/reader/squad --config.questions.max_train=20000 \
     --config.questions.train="('squad_open:train=$S','webquestions:train=$W', \
     'opentriviaqa:train=opentriviaqa.jsonl.xz')" \

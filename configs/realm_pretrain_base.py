@@ -26,6 +26,7 @@ from experiments.realm import config as config_lib
 def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(config_lib.Config)
   c.corpus.kind = 'jsonl'
+  configs.set_rare(c.corpus, wikipedia=True)
   c.tokens.num_processes = 16
   c.spans.num_processes = 16
   c.valid_fraction = 0.02

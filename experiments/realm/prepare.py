@@ -108,6 +108,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
   for name, root, corpus in _corpora(config, data):
     marked = corpus.kind == 'realm_pretraining'
     given = _marks(corpus, 'sentences') if marked else None
+    titles = blocks_lib.titles_to_drop(config.blocks.drop_titles, corpus)
     with progress.bar('blocks', 'documents') as update:
       blocks = blocks_lib.build_block_store(
         root / 'blocks',
@@ -118,7 +119,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
         ),
         progress=update,
         given=given,
-        **dataclasses.asdict(config.blocks),
+        **dataclasses.asdict(config.blocks) | {'drop_titles': titles},
       )
     rows += [
       (f'blocks, {name}', f'{blocks.num_blocks:,}'),

@@ -63,7 +63,9 @@ class Blocks:
   # True: records are blocks already
   whole_documents: bool = settings.rare(False)
   language: str = settings.rare('en')
-  # regular expressions; documents whose title begins with a match are left out
+  # regular expressions; documents whose title begins with a match are left out.
+  # The default ones, of lists and pointers, are for pages of Wikipedia alone
+  # (`corpus.wikipedia`)
   drop_titles: tuple[str, ...] = settings.rare(blocks_lib.DROPPED_TITLES)
 
 

@@ -73,9 +73,11 @@ def _prepare(
   data = data_folder.DataFolder(root)
   if config['data_dir'] or data.path('blocks').exists():
     return data.blocks
+  corpus = corpus_lib.CorpusConfig(**config['corpus'])
+  titles = blocks_lib.titles_to_drop(config['blocks']['drop_titles'], corpus)
   tokens = tokens_lib.build_token_store(
     data.path('tokens'),
-    corpus_lib.Corpus(corpus_lib.CorpusConfig(**config['corpus'])),
+    corpus_lib.Corpus(corpus),
     data.tokenizer_path,
     with_title=False,
     with_text=True,
@@ -86,7 +88,7 @@ def _prepare(
     tokens,
     data.tokenizer_path,
     num_processes=config['tokens']['num_processes'],
-    **config['blocks'],
+    **config['blocks'] | {'drop_titles': titles},
   )
   return data.blocks
 

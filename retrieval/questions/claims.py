@@ -20,7 +20,7 @@ from typing import Any
 import unicodedata
 
 from retrieval.questions import questions as questions_lib
-from retrieval.readers import base
+from retrieval.readers import base, json_files, text_files
 
 NO_LABEL = -1
 SPLITS = ('train', 'dev', 'test')
@@ -81,19 +81,19 @@ def _item(fact: Any, i: int) -> Any:
 
 DATASETS: Mapping[str, Dataset] = {
   'fever': Dataset(
-    base.json_lines,
+    json_files.read_lines,
     'evidence',
     lambda sets: [_item(fact, 2) for facts in sets for fact in facts],
     ('SUPPORTS', 'REFUTES', 'NOT ENOUGH INFO'),
   ),
   'hover': Dataset(
-    lambda path: base.objects(base.json_file(path, list), path),
+    json_files.read_objects,
     'supporting_facts',
     lambda facts: [_item(fact, 0) for fact in facts],
     ('SUPPORTED', 'NOT_SUPPORTED'),
     'uid',
   ),
-  'custom': Dataset(base.json_lines, 'titles', list),
+  'custom': Dataset(json_files.read_lines, 'titles', list),
 }
 
 
@@ -153,7 +153,7 @@ def load(spec: str, labels: Sequence[str] = (), most: int = 0) -> ClaimSet:
   claims: dict[str, Claim] = {}
   files: set[str] = set()
   for number, path in enumerate(map(pathlib.Path, paths)):
-    base.existing(path)
+    text_files.existing(path)
     # The id of a claim without one has its file's name; two files may share it.
     prefix = f'{number}/' if path.name in files else ''
     files.add(path.name)

@@ -13,23 +13,15 @@ read record by record, since results can take gigabytes.
 
 from collections.abc import Iterable, Iterator
 import dataclasses
-import itertools
 import json
 import math
 import os
-import pathlib
-import re
 import reprlib
 from typing import Any
 
-from retrieval.readers import base
+from retrieval.readers import base, json_files, text_files
 from retrieval.store import store
 
-_STEP = 1 << 20
-# Longest string. A JSON error farther from the end of the text read so far is an
-# error of the file.
-_LONGEST = 1 << 23
-_BLANKS = re.compile(r'\s*')
 _IDS = ('id', 'passage_id', 'psg_id')
 
 
@@ -132,42 +124,11 @@ def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
   Raises:
     ValueError: for invalid JSON, an incomplete file, or a file without objects.
   """
-  path, found = base.existing(path), None
-  for found in base.objects(_values(path), path):
+  path, found = text_files.existing(path), None
+  for found in json_files.read_objects(path):
     yield found
   if not found:
     raise ValueError(f'{path}: no records.')
-
-
-def _values(path: pathlib.Path) -> Iterator[Any]:
-  """Yield the values of a list or of lines; hold little more than one of them."""
-  pieces, decoder = base.read_pieces(path, _STEP), json.JSONDecoder()
-  text, number, num_pieces = next(pieces, '').lstrip(), 1, 1
-  end = ']' if text.startswith('[') else ''
-  at = len(end)
-  while True:
-    start = _BLANKS.match(text, at).end()
-    try:
-      if end and number > 1:
-        if text[start : start + 1] != ',':
-          raise json.JSONDecodeError("expected ','", text, start)
-        start = _BLANKS.match(text, start + 1).end()
-      value, at = decoder.raw_decode(text, start)
-    except (ValueError, RecursionError) as e:
-      # The end of the value may not be read yet: read twice as much each time.
-      is_late = getattr(e, 'pos', -math.inf) > len(text) - _LONGEST
-      more = ''.join(itertools.islice(pieces, num_pieces)) if is_late else ''
-      if not more:
-        if text[at:].strip() == end:
-          return
-        reason = getattr(e, 'msg', e)
-        raise ValueError(
-          f'{path}, record {number}: not JSON ({reason}).'
-        ) from None
-      text, at, num_pieces = text[at:] + more, 0, 2 * num_pieces
-    else:
-      yield value
-      number, num_pieces = number + 1, 1
 
 
 def _answers(record: dict, where: str) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions with their answers, from the published forms.
 
-  jsonl: a line {"question": ..., "answer": [...]} as in the files of ORQA's splits;
-    or "answers"; optional "id".
+  jsonl: records {"question": ..., "answer": [...]}, as in the files of ORQA's splits;
+    or "answers", or FlashRAG's "golden_answers"; optional "id". A line each, or a
+    JSON list, as in DPR's files.
   webquestions: a list of {"qId", "qText", "answers"}.
   curatedtrec: a line of id, type, question and regular expression, with tabs.
   opentriviaqa: jsonl with "open_domain"; a question with false is skipped, since its
@@ -19,15 +20,14 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 import csv
 import dataclasses
-import itertools
 import os
 import pathlib
 import re
 from typing import Any
 
-from retrieval.readers import base
+from retrieval.readers import base, json_files, text_files
 
-_PACKED = ('.gz', '.bz2', '.xz')
+_LISTS = ('.jsonl', '.json')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,26 +47,29 @@ def read_questions(
   """Read the questions of a file in their order; its name and beginning tell the form.
 
   Args:
-    answer_field: field of jsonl with the answers; '' is 'answer' or 'answers'.
+    answer_field: field of jsonl with the answers; '' is the default one.
       EfficientQA also has 'answer_and_def_correct_predictions'.
 
   Raises:
     ValueError: for an unknown form, a file without questions, or the first
       invalid record.
   """
-  path = base.existing(path)
+  path = text_files.existing(path)
   kind = _form_of(path)
   form = _FORMS[kind]
   if answer_field:
     if kind != 'jsonl':
       raise ValueError(f'{path}: {kind} has no field {answer_field!r}.')
-    form = _Form(_json_lines, answers=(answer_field,))
+    form = _Form(_records, answers=(answer_field,))
   found: dict[str, Question] = {}
-  for where, record in form.records(path):
-    question = form.read(where, record)
-    if question.id in found:
-      raise ValueError(f'{where}: an earlier record has id {question.id!r}.')
-    found[question.id] = question
+  try:
+    for where, record in form.records(path):
+      question = form.read(where, record)
+      if question.id in found:
+        raise ValueError(f'{where}: an earlier record has id {question.id!r}.')
+      found[question.id] = question
+  except ValueError as e:
+    raise ValueError(f'{e} The file is read as {kind}.') from None
   if not found:
     raise ValueError(f'{path}: no questions; read as {kind}.')
   return list(found.values())
@@ -88,23 +91,22 @@ def parse_spec(spec: str) -> tuple[str, str, tuple[str, ...]]:
 
 def _form_of(path: pathlib.Path) -> str:
   """Return the form of a file, by its name and beginning."""
-  suffix = next((x for x in path.suffixes[::-1] if x not in _PACKED), '')
+  suffix = text_files.kind_of(path)
   if suffix in ('.tsv', '.csv'):
-    first = next(base.text_lines(path), ('', b''))[1]
-    two = first.count(b'\t') == 1
+    _, first = next(text_files.text_lines(path), ('', ''))
+    two = first.count('\t') == 1
     return 'dpr_qas' if two or suffix == '.csv' else 'curatedtrec'
-  if suffix == '.jsonl':
-    first = next(base.json_lines(path), ('', {}))[1]
-    return 'opentriviaqa' if 'open_domain' in first else 'jsonl'
-  if suffix == '.json':
-    lines = itertools.islice(base.text_lines(path), 3)
-    start = b' '.join(line[:1000].strip() for _, line in lines)
-    if start.startswith(b'['):
-      return 'webquestions'
-    return 'triviaqa' if re.match(rb'{\s*"Data"', start) else 'squad'
-  raise ValueError(
-    f'{path}: {suffix!r}, expected .jsonl, .json, .tsv or .csv, perhaps packed.'
-  )
+  if suffix not in _LISTS:
+    raise ValueError(
+      f'{path}: {suffix!r}, expected .jsonl, .json, .tsv or .csv, perhaps packed.'
+    )
+  start = next(text_files.pieces(path), '').lstrip()
+  if first := re.match(r'{\s*"(Data|data|version)"', start):
+    return 'triviaqa' if first[1] == 'Data' else 'squad'
+  _, first = next(_values(path), ('', {}))
+  if 'qText' in first:
+    return 'webquestions'
+  return 'opentriviaqa' if 'open_domain' in first else 'jsonl'
 
 
 def read_asked(path: str | os.PathLike) -> list[Question]:
@@ -113,26 +115,30 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
   A question without an id gets the id FILE:LINE.
 
   Args:
-    path: .txt, or .jsonl with a "question" a line; may be packed.
+    path: .txt, or .jsonl with a "question" a line (BEIR's "_id" and "text", too);
+      may be packed.
 
   Raises:
     ValueError: for another kind of file, a file without questions, or the first
       line without a question.
   """
-  path = pathlib.Path(path)
-  parse = base.parser_of(path, {'.txt': _plain, '.jsonl': base.parse_json})
+  path = text_files.existing(path)
+  suffix = text_files.kind_of(path)
+  if suffix not in ('.txt', '.jsonl'):
+    raise ValueError(f'{path}: expected a name that ends in .txt or .jsonl.')
   found = []
-  for where, line in base.text_lines(path):
-    record = {'id': _line_id(path, where), **parse(line, where, dict)}
+  for where, line in text_files.text_lines(path, text_files.PROMPT_BYTES):
+    record = {'question': line}
+    if suffix == '.jsonl':
+      record = json_files.parse(line, where)
+      if 'question' not in record and '_id' in record:
+        record = {'id': record['_id'], 'question': record.get('text')}
     text = _text(base.field(record, 'question', where), where)
-    found.append(Question(str(record['id']), text.strip(), ()))
+    name = record.get('id', text_files.line_name(path, where))
+    found.append(Question(str(name), text.strip(), ()))
   if not found:
     raise ValueError(f'{path}: no questions.')
   return found
-
-
-def _plain(line: bytes, where: str, unused_type: type) -> dict[str, str]:
-  return {'question': base.decode(line, where)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,8 +157,8 @@ class _Form:
     names = [name for name in self.answers if name in record]
     if len(names) != 1:
       raise ValueError(
-        f'{where}: expected a field {" or ".join(map(repr, self.answers))}, '
-        f'found {sorted(record)}.'
+        f'{where}: expected one of the fields {", ".join(map(repr, self.answers))}'
+        f', found {names or f"only {sorted(record)}"}.'
       )
     [name] = names
     answers = base.items(record, name, where)
@@ -172,23 +178,29 @@ def _text(value: Any, where: str, name: str = 'question') -> str:
   text = base.string({name: value}, name, where)
   if not text.strip():
     raise ValueError(f'{where}: field {name!r} is blank, expected text.')
+  if len(text) > text_files.PROMPT_BYTES:
+    raise text_files.too_long(
+      f'{where}, field {name!r}', text_files.PROMPT_BYTES
+    )
   return text
 
 
-def _line_id(path: pathlib.Path, where: str) -> str:
-  return f'{path.name}:{where.rpartition(":")[2]}'
+def _values(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
+  """Yield (place, object) of each line, or of a list."""
+  is_list = json_files.starts_list(path)
+  return (json_files.read_objects if is_list else json_files.read_lines)(path)
 
 
-def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  for where, record in base.json_lines(path):
-    identifier = record.get('id', _line_id(path, where))
-    if isinstance(identifier, int):
+def _records(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
+  for where, record in _values(path):
+    identifier = record.get('id', text_files.line_name(path, where))
+    if isinstance(identifier, int) and not isinstance(identifier, bool):
       identifier = str(identifier)
     yield where, {**record, 'id': identifier}
 
 
 def _opentriviaqa(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  for where, record in _json_lines(path):
+  for where, record in _records(path):
     is_open = record.get('open_domain')
     if not isinstance(is_open, bool):
       raise ValueError(
@@ -199,15 +211,11 @@ def _opentriviaqa(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
       yield where, record
 
 
-def _webquestions(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  return base.objects(base.json_file(path, list), path)
-
-
 def _curatedtrec(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
   names = ('id', 'type', 'question', 'regex')
-  for where, line in base.text_lines(path):
+  for where, line in text_files.text_lines(path):
     # A regular expression may hold a tab itself.
-    fields = base.decode(line, where).split('\t', len(names) - 1)
+    fields = line.split('\t', len(names) - 1)
     if len(fields) != len(names):
       raise ValueError(
         f'{where}: {len(fields)} fields, expected {", ".join(names)} with '
@@ -218,8 +226,7 @@ def _curatedtrec(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
 
 
 def _squad(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  where = str(path)
-  for article in base.items(base.json_file(path, dict), 'data', where):
+  for where, article in json_files.read_objects(path, 'data'):
     for paragraph in base.items(article, 'paragraphs', where):
       for record in base.items(paragraph, 'qas', where):
         record = base.check_type(record, where, dict)
@@ -232,8 +239,7 @@ def _squad(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
 
 
 def _triviaqa(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  records = base.items(base.json_file(path, dict), 'Data', str(path))
-  for where, record in base.objects(records, path):
+  for where, record in json_files.read_objects(path, 'Data'):
     answer = base.check_type(record.get('Answer'), f'{where}, Answer', dict)
     aliases = base.items(answer, 'Aliases', where)
     # A few aliases are blank.
@@ -242,9 +248,9 @@ def _triviaqa(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
 
 
 def _dpr_qas(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  for where, line in base.text_lines(path):
+  for where, line in text_files.text_lines(path):
     try:
-      fields = next(csv.reader([base.decode(line, where)], delimiter='\t'))
+      fields = next(csv.reader([line], delimiter='\t'))
     except csv.Error as e:
       raise ValueError(f'{where}: not CSV ({e}).') from None
     if len(fields) != 2:
@@ -263,14 +269,15 @@ def _dpr_qas(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
     ):
       answers = fields[1]
     row = {'question': fields[0], 'answers': answers}
-    yield where, {'id': _line_id(path, where), **row}
+    yield where, {'id': text_files.line_name(path, where), **row}
 
 
+_ANSWERS = ('answer', 'answers', 'golden_answers')
 _FORMS = {
-  'jsonl': _Form(_json_lines, answers=('answer', 'answers')),
-  'webquestions': _Form(_webquestions, 'qId', 'qText'),
+  'jsonl': _Form(_records, answers=_ANSWERS),
+  'webquestions': _Form(_values, 'qId', 'qText'),
   'curatedtrec': _Form(_curatedtrec, answers=('regex',), kind='regex'),
-  'opentriviaqa': _Form(_opentriviaqa, answers=('answer', 'answers')),
+  'opentriviaqa': _Form(_opentriviaqa, answers=_ANSWERS),
   'squad': _Form(_squad),
   'triviaqa': _Form(_triviaqa, 'QuestionId', 'Question', ('Aliases',)),
   'dpr_qas': _Form(_dpr_qas),

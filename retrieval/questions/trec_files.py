@@ -14,13 +14,12 @@ or .xz. https://trec.nist.gov/trec_eval
 from collections.abc import Iterator, Mapping, Sequence
 import math
 import os
-import pathlib
 import re
 import urllib.parse
 
 import numpy as np
 
-from retrieval.readers import base
+from retrieval.readers import text_files
 from retrieval.store import store
 
 # question -> (block, score) of its blocks, best first
@@ -29,6 +28,7 @@ Run = dict[str, list[tuple[str, float]]]
 Qrels = dict[str, dict[str, int]]
 _RUN = ('question', 'Q0', 'block', 'rank', 'score', 'tag')
 _QRELS = ('question', 'iteration', 'block', 'grade')
+_BEIR = ('query-id', 'corpus-id', 'score')  # heading of its qrels
 _ESCAPED = re.compile(r'[\s%]')
 
 
@@ -104,9 +104,9 @@ def write_qrels(path: str | os.PathLike, qrels: Qrels) -> None:
 
 
 def read_qrels(path: str | os.PathLike) -> Qrels:
-  """Read judgments; raise as `read_run` does."""
+  """Read judgments, also BEIR's under their heading; raise as `read_run` does."""
   found: Qrels = {}
-  for where, (question, _, block, grade) in _lines(path, _QRELS):
+  for where, (question, *_, block, grade) in _lines(path, _QRELS):
     _add(found, question, block, grade, int, where)
   return found
 
@@ -140,8 +140,11 @@ def _lines(
 ) -> Iterator[tuple[str, list[str]]]:
   """Yield (place, fields) of each line."""
   where = ''
-  for where, line in base.text_lines(base.existing(pathlib.Path(path))):
-    fields = base.decode(line, where).split()
+  for where, line in text_files.text_lines(path):
+    fields = line.split()
+    if names == _QRELS and tuple(fields) == _BEIR:
+      names = _BEIR
+      continue
     if len(fields) != len(names):
       raise ValueError(
         f'{where}: {len(fields)} fields, expected {len(names)}: '

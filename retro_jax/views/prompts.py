@@ -14,11 +14,10 @@ last one by all chunks that follow; an empty list turns retrieval off.
 from collections.abc import Sequence
 import dataclasses
 import os
-import pathlib
 from typing import Any
 
 from retrieval import tokenization
-from retrieval.readers import base
+from retrieval.readers import base, json_files, text_files
 from retro_jax.data import samples
 
 _FIELDS = ('prompt', 'id', 'neighbors')
@@ -81,23 +80,24 @@ def read(path: str | os.PathLike) -> list[TextPrompt]:
     ValueError: for another kind of file, a file without prompts, or a malformed
       line; the message names the line and the field.
   """
-  path = pathlib.Path(path)
-  parse = base.parser_of(path, {'.txt': _plain, '.jsonl': _json})
+  path = text_files.existing(path)
+  suffix = text_files.kind_of(path)
+  if suffix not in ('.txt', '.jsonl'):
+    raise ValueError(f'{path}: expected a name that ends in .txt or .jsonl.')
   found = []
-  for where, line in base.text_lines(path):
-    name = f'{path.name}:{where.rpartition(":")[2]}'
-    found.append(parse(line, where, name))
+  for where, line in text_files.text_lines(path, text_files.PROMPT_BYTES):
+    name = text_files.line_name(path, where)
+    is_plain = suffix == '.txt'
+    found.append(
+      TextPrompt(line, name) if is_plain else _json(line, where, name)
+    )
   if not found:
     raise ValueError(f'{path}: no prompts.')
   return found
 
 
-def _plain(line: bytes, where: str, name: str) -> TextPrompt:
-  return TextPrompt(base.decode(line, where), name)
-
-
-def _json(line: bytes, where: str, name: str) -> TextPrompt:
-  row = base.parse_json(line, where, dict)
+def _json(line: str, where: str, name: str) -> TextPrompt:
+  row = json_files.parse(line, where)
   unknown = sorted(set(row) - set(_FIELDS))
   if unknown:
     raise ValueError(
@@ -118,6 +118,6 @@ def _neighbors(value: Any, where: str) -> Sequence[Sequence[str]]:
     by_chunk = [by_chunk] if by_chunk else []
   for texts in by_chunk:
     for text in base.check_type(texts, where, list):
-      if not isinstance(text, str) or not text:
+      if not base.string({'neighbors': text}, 'neighbors', where):
         raise ValueError(f'{where}: found {text!r}, expected a text.')
   return by_chunk

@@ -8,7 +8,6 @@ import json
 import pytest
 
 from retrieval.questions import dpr_json
-from retrieval.readers import base
 
 Context = dpr_json.Context
 
@@ -94,33 +93,6 @@ def test_json_lines_and_packed_files(tmp_path):
   assert len(list(dpr_json.read_results(packed))) == 2
 
 
-@pytest.mark.parametrize('step', [1, 2, 7, 64])
-def test_pieces_of_any_size(tmp_path, monkeypatch, step):
-  monkeypatch.setattr(dpr_json, '_STEP', step)
-  records = [{**_RESULT, 'question': f'\u00e9{i}'} for i in range(3)]
-  for indent in (None, 1):
-    path = _write(tmp_path / 'r.json', records, indent=indent)
-    found = list(dpr_json.read_results(path))
-    assert [r.question for r in found] == ['\u00e90', '\u00e91', '\u00e92']
-
-
-def test_no_more_is_held_than_a_record_needs(tmp_path, monkeypatch):
-  monkeypatch.setattr(dpr_json, '_STEP', 64)
-  path = _write(tmp_path / 'r.json', [_RESULT] * 200)
-  read, read_pieces = [], base.read_pieces
-
-  def watched(*args):
-    for piece in read_pieces(*args):
-      read.append(len(piece))
-      yield piece
-
-  monkeypatch.setattr(base, 'read_pieces', watched)
-  size = len(json.dumps(_RESULT))
-  for number, _ in enumerate(dpr_json.read_results(path), start=1):
-    assert sum(read) < (number + 2) * (size + 2)
-  assert number == 200
-
-
 def _with(**fields):
   return json.dumps([_RESULT, {**_RESULT, **fields}])
 
@@ -135,12 +107,7 @@ def _context(**fields):
     ('', 'no records'),
     ('[]', 'no records'),
     ('[1]', 'record 1'),
-    (json.dumps([_RESULT])[:-1], 'record 2: not JSON'),
     (json.dumps([_RESULT])[:-9], 'record 1: not JSON'),
-    (json.dumps([_RESULT]) + '{}', 'record 2: not JSON'),
-    ('[' * 100_000, 'record 1: not JSON'),
-    (json.dumps([_RESULT])[:-1] + ',]', 'record 2: not JSON'),
-    ('[{}{}]'.replace('{}', json.dumps(_RESULT)), 'record 2: not JSON'),
     ('[{"question": "q"}]', "record 1: .*'ctxs'"),
     (_with(question=3), "record 2: .*'question'"),
     (_with(answers='a'), "record 2: .*'answers'"),
@@ -153,10 +120,6 @@ def _context(**fields):
     (_context(score=float('inf')), r"ctxs\[1\]: .*'score'"),
     (_context(score='nan'), r"ctxs\[1\]: .*'score'"),
     (_context(score=int('7' * 400)), r"\[1\]: .*'score'"),
-    (
-      _context(score=0).replace('"score": 0', f'"score": {"7" * 5000}'),
-      'record 2: not JSON',
-    ),
     (_context(has_answer='yes'), r"ctxs\[1\]: .*'has_answer'"),
   ],
 )

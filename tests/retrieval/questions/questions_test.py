@@ -28,11 +28,22 @@ def test_jsonl(tmp_path):
   path = write(
     tmp_path / 'q.jsonl',
     '\ufeff{"question": "who?", "answer": ["A", "B", "A"]}\r\n\n'
-    '{"id": 7, "question": " why? ", "answers": ["\u00e9"], "more": 1}',
+    '{"id": 7, "question": " why? ", "answers": ["\u00e9"], "more": 1}\n'
+    '{"id": "x", "question": "when?", "golden_answers": ["now"]}',
   )
   assert questions.read_questions(path) == [
     Q('q.jsonl:1', 'who?', ('A', 'B')),
     Q('7', ' why? ', ('\u00e9',)),
+    Q('x', 'when?', ('now',)),
+  ]
+
+
+def test_dpr_json_is_a_question_set(tmp_path):
+  rows = [{'question': f'{x}?', 'answers': [x], 'ctxs': []} for x in 'ab']
+  path = write(tmp_path / 'nq.JSON', json.dumps(rows, indent=1))
+  assert questions.read_questions(path) == [
+    Q('nq.JSON:1', 'a?', ('a',)),
+    Q('nq.JSON:2', 'b?', ('b',)),
   ]
 
 
@@ -74,16 +85,19 @@ def test_squad(tmp_path):
 LINE = '{"question": "q", "answer": ["a"]}'
 BAD = (
   ('q.jsonl', f'{LINE}\n{{"question": "q"', r'jsonl:2: not JSON'),
-  ('q.jsonl', '[1]', 'jsonl:1: .*found list'),
+  ('q.jsonl', '[1]', 'jsonl, record 1: .*found int'),
   ('q.jsonl', '{"answer": ["a"]}', "jsonl:1: .*'question'"),
   ('q.jsonl', '{"question": 3, "answer": ["a"]}', "jsonl:1: .*'question'"),
   ('q.jsonl', '{"question": " ", "answer": ["a"]}', "'question'"),
-  ('q.jsonl', '{"question": "q", "a": 1}', "'answer' or 'answers'"),
+  ('q.jsonl', '{"question": "q", "a": 1}', "'answer', .* only .*jsonl"),
   (
     'q.jsonl',
     '{"question": "q", "answer": ["a"], "answers": ["b"]}',
-    "'answer' or 'answers'",
+    r"found \['answer', 'answers'\].* as jsonl",
   ),
+  ('q.json', '[{"question": "q", "ctxs": []}]', 'record 1: .* as jsonl'),
+  ('q.jsonl', '{"question": "q", "answer": ["\\ud800"]}', r"'answer\[0\]'"),
+  ('q.jsonl', f'{{"question": "{"q" * 2**23}", "answer": ["a"]}}', 'bytes'),
   ('q.jsonl', '{"question": "q", "answer": "a"}', "'answer'"),
   ('q.jsonl', '{"question": "q", "answer": []}', "'answer'"),
   ('q.jsonl', '{"question": "q", "answer": ["a", 7]}', r"'answer\[1\]'"),
@@ -98,15 +112,15 @@ BAD = (
   ('q.tsv', '1\tx\tq?', r'tsv:1: 3 fields'),
   ('q.tsv', 'q\t{[]:1}', r'tsv:1: '),
   ('q.tsv', '1\tx\tq?\t ', r"tsv:1: .*'regex"),
-  ('q.json', '[{"qId": "1"}]', "record 1: .*'answers'"),
+  ('q.json', '[{"qText": "1"}]', "record 1: .*'answers'.* as webquestions"),
   ('q.json', '[7]', r'record 1: .*found int'),
-  ('q.json', '{"version": "1.1"}', "'data'"),
+  ('q.json', '{"version": "1.1"}', "'data'.* as squad"),
   (
     'q.json',
     squad({'id': 'a1', 'question': 'q', 'answers': [{'start': 0}]}),
     r"question a1: .*'answers\[0\]'",
   ),
-  ('q.json', '', 'not JSON'),
+  ('q.json', '', 'no questions'),
   ('q.csv', f'q\t["a"]\nq\t["{"a" * 140_000}"]', r'csv:2: not CSV'),
   ('q.txt', 'a', r"'\.txt'"),
   ('q.xz', 'a', "''"),
@@ -145,3 +159,8 @@ def test_asked_questions(tmp_path):
   assert _asked(plain) == [('a.txt:1', 'Who?'), ('a.txt:2', 'Where?')]
   lines.write_text('{"question": " Who?", "id": 7}\n{"question": "Where?"}\n')
   assert _asked(lines) == [('7', 'Who?'), ('a.jsonl:2', 'Where?')]
+  lines.write_text('{"_id": "q1", "text": "Who?", "metadata": {}}')
+  assert _asked(lines) == [('q1', 'Who?')]  # of BEIR
+  plain.write_text('x' * 2**23)
+  with pytest.raises(ValueError, match='a.txt:1: .*bytes'):
+    _asked(plain)

@@ -6,10 +6,7 @@ from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from retrieval.text import (
-  blocks as blocks_lib,
-  packing,
-)
+from retrieval.text import blocks as blocks_lib, corpus as corpus_lib, packing
 from tests.retrieval.text import tiny_blocks
 
 
@@ -118,7 +115,7 @@ def test_equal_blocks_have_equal_hashes(tmp_path):
   assert a == b and len({a, c, d}) == 3
 
 
-def test_titles_of_lists_are_dropped(tmp_path):
+def test_titles_of_lists_are_dropped_from_wikipedia_alone(tmp_path):
   titles = [
     'List of mills',
     'Lists of rivers',
@@ -133,15 +130,27 @@ def test_titles_of_lists_are_dropped(tmp_path):
     for i, title in enumerate(titles)
   ]
   made = tiny_blocks.make(tmp_path, None, given=rows)
-  assert made.blocks.titles(range(2)) == titles[-2:]
-  assert made.blocks.num_blocks == 2 and made.blocks.num_dropped == 5
-  with pytest.raises(ValueError, match='no block: 7 documents'):
-    blocks_lib.build_block_store(
-      tmp_path / 'none',
-      made.tokens,
-      made.tokenizer_path,
-      drop_titles=('.*',),
+  assert made.blocks.num_blocks == 7 and made.blocks.num_dropped == 0
+
+  def build(name, titles):
+    return blocks_lib.build_block_store(
+      tmp_path / name, made.tokens, made.tokenizer_path, drop_titles=titles
     )
+
+  rule, own = blocks_lib.DROPPED_TITLES, ('Listing',)
+  for kind, wikipedia, titles_given, expected in (
+    ('jsonl', False, rule, ()),
+    ('jsonl', True, rule, rule),
+    ('vital', False, rule, rule),
+    ('text', False, own, own),
+  ):
+    config = corpus_lib.CorpusConfig(kind=kind, wikipedia=wikipedia, path='x')
+    assert blocks_lib.titles_to_drop(titles_given, config) == expected
+  blocks = build('some', rule)
+  assert blocks.titles(range(2)) == titles[-2:]
+  assert blocks.num_blocks == 2 and blocks.num_dropped == 5
+  with pytest.raises(ValueError, match='no block: 7 documents'):
+    build('none', ('.*',))
 
 
 def test_long_sentences_stand_alone_and_titles_leave_room(tmp_path):

@@ -4,6 +4,7 @@
 
 import bz2
 import gzip
+import html
 import json
 import lzma
 import os
@@ -99,6 +100,69 @@ def test_field_names_number_ids_and_no_id(tmp_path):
   assert _read('jsonl', tmp_path, id_field='', **names) == by_place
 
 
+def test_a_title_may_lack_and_an_empty_text_is_skipped(tmp_path):
+  path = tmp_path / 'corpus.jsonl'  # as BEIR's FiQA has them
+  path.write_text(
+    '{"_id": "1", "title": null, "text": "x"}\n{"_id": "2", "text": "y"}\n'
+    '{"_id": "3", "title": "t", "text": " \\n"}\n'
+    '{"_id": "4", "title": "t", "text": null}\n'
+    '{"_id": "5", "title": "t", "text": ["One.\\n", "Two."]}'
+  )
+  found = _corpus('jsonl', path)
+  assert [*found] == [
+    Document('1', '', 'x'),
+    Document('2', '', 'y'),
+    Document('5', 't', 'One.\nTwo.'),
+  ]
+  assert found.skipped == {'empty text': 2}
+
+
+def test_a_json_list_and_names_in_capitals(tmp_path):
+  (tmp_path / 'a.JSON').write_text(json.dumps([*map(vars, DOCUMENTS[:2])]))
+  (tmp_path / 'B.Jsonl.GZ').write_bytes(gzip.compress(_line(DOCUMENTS[2])))
+  assert {*_read('jsonl', tmp_path)} == {*DOCUMENTS}
+  assert corpus.open_corpus(tmp_path).config.kind == 'jsonl'
+  bad = tmp_path / 'a.JSON'
+  bad.write_text('[{"id": "x", "text": "t"}, 5]')
+  assert len(_read('jsonl', bad, on_error='skip')) == 1
+  with pytest.raises(ValueError, match='a.JSON, record 2: .*int'):
+    _read('jsonl', bad)
+
+
+TABLES = (
+  ('id\ttext\ttitle\n1\t"A ""b"" c"\tT\n2\td\t"U\tV"\n', '1', 'A "b" c', 'T'),
+  ('1\t"A" b\n2\tc\n', '1', '"A" b', ''),  # no heading, no quotes
+  ('1\tA\tT\n2\tb\tU\n', '1', 'A', 'T'),
+)
+
+
+@pytest.mark.parametrize('table', TABLES)
+def test_tables(tmp_path, table):
+  data, *expected = table
+  path = tmp_path / 'a.tsv'
+  path.write_text(data)
+  first, second = corpus.open_corpus(path)
+  assert [first.id, first.text, first.title] == expected
+  assert second.id == '2'
+  with pytest.raises(ValueError, match="a.tsv: .*'tsv'"):
+    _read('text', path)
+  path.write_text(data + '3\n')
+  with pytest.raises(ValueError, match='a.tsv:[34]: 1 fields'):
+    _read('tsv', path)
+
+
+def test_folders_with_odd_entries(tmp_path):
+  root = tmp_path / 'x.jsonl'
+  (root / 'y.jsonl').mkdir(parents=True)
+  (root / 'y.jsonl' / 'a.jsonl').write_bytes(_line(DOCUMENTS[0]))
+  (root / 'loop').symlink_to(root)
+  (root / 'self.jsonl').symlink_to(root / 'self.jsonl')
+  (tmp_path / 'other').mkdir()
+  (tmp_path / 'other/b.jsonl').write_bytes(_line(DOCUMENTS[1]))
+  (root / 'linked').symlink_to(tmp_path / 'other')
+  assert {*_read('jsonl', root)} == {*DOCUMENTS[:2]}
+
+
 def test_max_documents(tmp_path):
   (tmp_path / 'a.jsonl').write_bytes(JSONL + b'never read')
   path = tmp_path / 'a.jsonl'
@@ -118,10 +182,7 @@ BAD = {
     b'{"id": true, "title": "t", "text": "t"}',
     "field 'id' is bool",
   ),
-  'empty text': (
-    b'{"id": "x", "title": "t", "text": " \\n"}',
-    'text is empty',
-  ),
+  'too long': (b'x' * 500, 'corpus.max_record_bytes'),
   'invalid UTF-8': (b'{"id": "\xff"}', 'byte 8 (0xff) is not UTF-8'),
   'invalid UTF-8 (half)': (
     b'{"id": "x", "title": "t", "text": "\\ud83d"}',
@@ -136,13 +197,15 @@ def test_a_bad_line_is_named_or_counted(tmp_path, case):
   line, message = BAD[case]
   path = tmp_path / 'a.jsonl'
   path.write_bytes(b'\n'.join([JSONL[:-1], line, line]) + b'\n')
+  limit = 400_000 if '(deep)' in case else 400
   with pytest.raises(ValueError) as error:
-    _read('jsonl', path)
+    _read('jsonl', path, max_record_bytes=limit)
   assert str(error.value).startswith(f'{path}:4: ')
   assert message in str(error.value)
+  assert 'corpus.on_error=skip' in str(error.value)
   if case == 'duplicate id':
     assert f'used at {path}:1.' in str(error.value)
-  skipping = _corpus('jsonl', path, on_error='skip')
+  skipping = _corpus('jsonl', path, on_error='skip', max_record_bytes=limit)
   for _ in range(2):  # The counts are those of one iteration.
     assert list(skipping) == list(DOCUMENTS)
     assert skipping.skipped == {case.split(' (')[0]: 2}
@@ -192,39 +255,47 @@ def test_no_document_left(tmp_path):
 
 def test_text_files(tmp_path):
   (tmp_path / 'b').mkdir()
-  (tmp_path / 'b/x.txt').write_bytes(b'one\r\n')
+  (tmp_path / 'b/x.TXT.gz').write_bytes(gzip.compress(b'one\r\n'))
   (tmp_path / 'a.txt').write_bytes('\ufefftwo'.encode())
+  (tmp_path / 'blank.txt').write_bytes(b'\xef\xbb\xbf \r\n')
   (tmp_path / 'a.md').write_bytes(b'not read')
   assert _read('text', tmp_path) == [
-    Document('a.txt', 'a', '\ufefftwo'),
-    Document('b/x.txt', 'x', 'one\r\n'),
+    Document('a.txt', 'a', 'two'),
+    Document('b/x.TXT.gz', 'x', 'one\n'),
   ]
   assert _read('text', tmp_path / 'a.txt')[0].id == 'a.txt'
-  assert _read('text', tmp_path / '*/*.txt')[0].id == 'b/x.txt'
+  assert _read('text', tmp_path / '*/*.gz')[0].id == 'b/x.TXT.gz'
   (tmp_path / 'c.txt').write_bytes(b'ab\xff')
-  with pytest.raises(ValueError, match=r'c.txt: byte 2 \(0xff\)'):
+  with pytest.raises(ValueError, match=r'c.txt:1: byte 2 \(0xff\)'):
     _read('text', tmp_path)
   assert len(_read('text', tmp_path, on_error='skip')) == 2
 
 
 WIKI = (
-  ('12', 'Ants "red" > 3', 'First.\n\nSecond <b> &lt;\n</doc'),
+  ('12', 'Ants "red" & > 3', 'First.\n\nSecond <b> &lt;\n</doc'),
   ('7', 'Bees', ' Bees.  \u2028x'),
 )
 
 
 def _elements(pages):
   # As WikiExtractor writes them: heading, blank line, text, blank line.
-  return ''.join(
-    f'<doc id="{i}" url="https://x.org/wiki?curid={i}" title="{title}">\n'
-    f'{title}\n\n{text}\n\n</doc>\n'
-    for i, title, text in pages
-  ).encode()
+  return (
+    '\ufeff'.encode()
+    + ''.join(
+      f'<doc id="{i}" url="https://x.org/wiki?curid={i}" title="{title}">\r\n'
+      f'{title}\r\n\r\n{_escape(text)}\r\n\r\n</doc>\r\n'
+      for i, title, text in pages
+    ).encode()
+  )
+
+
+def _escape(text):
+  return html.escape(text, quote=False).replace('\n', '\r\n')
 
 
 def _objects(pages):
   return ''.join(
-    json.dumps({'id': i, 'revid': '9', 'url': 'u', 'title': t, 'text': x})
+    json.dumps({'id': i, 'title': t, 'text': html.escape(x, quote=False)})
     + '\n'
     for i, t, x in pages
   ).encode()
@@ -240,17 +311,19 @@ def test_wikiextractor_both_forms(tmp_path, write, suffix):
     path.write_bytes(bz2.compress(data) if suffix else data)
   expected = [Document(*page) for page in WIKI]
   assert _read('wikiextractor', tmp_path) == expected
+  escaped = _read('wikiextractor', tmp_path, unescape=False)
+  assert escaped[0].text.startswith('First.\n\nSecond &lt;b&gt; &amp;lt;\n')
 
 
 def test_wikiextractor_older_header_and_bare_frame(tmp_path):
   (tmp_path / 'wiki_00').write_text(
     '<doc id="1" revid="5" url="u" title="A">\nA\n\nx\n</doc>\n\n'
     '<doc id="2" url="u">\nno title\n</doc>\n'
+    '<doc id="3" url="u" title="A redirect">\nA redirect\n\n\n\n</doc>\n'
   )
-  assert _read('wikiextractor', tmp_path) == [
-    Document('1', 'A', 'x'),
-    Document('2', '', 'no title'),
-  ]
+  found = _corpus('wikiextractor', tmp_path)
+  assert [*found] == [Document('1', 'A', 'x'), Document('2', '', 'no title')]
+  assert found.skipped == {'empty text': 1}
 
 
 def test_fingerprint_is_of_content_not_of_place(tmp_path):

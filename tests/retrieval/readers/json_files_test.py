@@ -1,0 +1,88 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""JSON is read value by value from pieces of any size."""
+
+import gzip
+import json
+import tracemalloc
+
+import pytest
+
+from retrieval.readers import json_files
+
+RECORDS = [
+  {'a': '\u00e9\U0001f41d"\\', 'b': [1.5e-3, None, True], 'c': {'d': []}},
+  {},
+  {'a': 'x' * 40, 'n': 1234567890},
+]
+
+
+def _values(path, *args, **options):
+  return [value for _, value in json_files.values(path, *args, **options)]
+
+
+@pytest.mark.parametrize('step', [1, 2, 7, 64])
+def test_lists_lines_and_fields_in_pieces_of_any_size(tmp_path, step):
+  path = tmp_path / 'a.json'
+  others = {'version': 1.25, 'data': RECORDS, 'more': [12, {'data': 3}]}
+  for indent in (None, 1):
+    for ascii_only in (True, False):
+      write = lambda x: json.dumps(x, indent=indent, ensure_ascii=ascii_only)  # noqa: B023, E731
+      path.write_text('\ufeff \n' + write(RECORDS))
+      assert json_files.starts_list(path)
+      assert _values(path, step=step) == RECORDS
+      path.write_text('\r\n'.join(map(write, RECORDS)))
+      assert not json_files.starts_list(path)
+      assert _values(path, step=step) == RECORDS
+      path.write_text(write(others))
+      assert _values(path, 'data', step=step) == RECORDS
+  path.write_text('[ ]')
+  assert _values(path, step=step) == []
+
+
+@pytest.mark.parametrize(
+  ('text', 'key', 'message'),
+  [
+    ('[{}, {}', '', 'record 3: not JSON'),
+    ('[{}, {"a": "b', '', 'record 2: not JSON'),
+    ('[{}] {}', '', 'record 2: not JSON'),
+    ('[{},]', '', 'record 2: not JSON'),
+    ('[{}{}]', '', 'record 2: not JSON'),
+    ('[{"a": tru]', '', 'record 1: not JSON'),
+    ('[' * 100_000, '', 'record 1: not JSON'),
+    (f'[{"7" * 5000}]', '', 'record 1: not JSON'),
+    ('{"data": [{}]', 'data', 'not JSON'),
+    ('{"data": {}}', 'data', "'data'"),
+    ('{"version": 1}', 'data', "'data'"),
+    ('[]', 'data', 'not JSON'),
+    (f'[{{}}, "{"x" * 200}"]', '', 'record 2: .* 100 bytes'),
+  ],
+)
+def test_errors_name_the_record(tmp_path, text, key, message):
+  path = tmp_path / 'a.json'
+  path.write_text(text)
+  for step in (1, 1 << 20):
+    with pytest.raises(ValueError, match=message) as error:
+      _values(
+        path, key, limit=100 if 'bytes' in message else 1 << 20, step=step
+      )
+    assert str(path) in str(error.value) and '\n' not in str(error.value)
+
+
+def test_memory_holds_a_record_whatever_the_file_unpacks_to(tmp_path):
+  path = tmp_path / 'a.json.gz'
+  blanks, record = ' ' * (1 << 25), json.dumps('x' * 50_000)
+  many = f'[{blanks}{record}{f",{record}" * 500}]'
+  endless = f'["{blanks}'
+  for text, count in ((many, 501), (endless, None)):
+    path.write_bytes(gzip.compress(text.encode(), 1))
+    tracemalloc.start()
+    if count:
+      values = json_files.values(path, limit=1 << 20, step=1 << 16)
+      assert sum(1 for _ in values) == count
+    else:
+      with pytest.raises(ValueError, match='bytes'):
+        _values(path, limit=1 << 20, step=1 << 16)
+    _, high = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert high < 1 << 24

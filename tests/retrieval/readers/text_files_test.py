@@ -1,0 +1,99 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Text files are opened in one way; what is read at once is bounded."""
+
+import bz2
+import gzip
+import lzma
+import tracemalloc
+
+import pytest
+
+from retrieval.readers import base, text_files
+
+TEXT = b'\xef\xbb\xbfa\xc3\xa9 \r\n\r\nb\xe2\x80\xa8\r c\n d'
+LINES = ['a\u00e9 ', '', 'b\u2028\r c', ' d']
+
+
+def _write(path, data):
+  path.write_bytes(data)
+  return path
+
+
+@pytest.mark.parametrize(
+  ('name', 'pack'),
+  [
+    ('a.txt', bytes),
+    ('a.TXT.GZ', gzip.compress),
+    ('a.txt.bz2', bz2.compress),
+    ('a.txt.xz', lzma.compress),
+    ('a.txt', gzip.compress),  # the bytes tell
+    ('a.gz', lambda x: gzip.compress(x[:9]) + gzip.compress(x[9:])),
+  ],
+)
+def test_marks_line_ends_and_packing(tmp_path, name, pack):
+  path = _write(tmp_path / name, pack(TEXT))
+  assert [line for _, line in text_files.lines(path)] == LINES
+  kept = [(f'{path}:{i + 1}', LINES[i]) for i in (0, 2, 3)]
+  assert [*text_files.text_lines(path)] == kept
+  assert text_files.read(path) == '\n'.join(LINES)
+  for size in (1, 2, 5, 99):
+    found = ''.join(text_files.pieces(path, size))
+    assert found.replace('\r\n', '\n') == '\n'.join(LINES)
+
+
+def test_a_long_line_is_a_fault_and_the_next_one_is_read(tmp_path):
+  path = _write(tmp_path / 'a', b'12345\r\n123456\n\n1\n1234567890')
+  found = [*text_files.lines(path, limit=5)]
+  assert [x for _, x in found if isinstance(x, str)] == ['12345', '', '1']
+  assert [where for where, x in found if isinstance(x, base.BadRecord)] == [
+    f'{path}:2',
+    f'{path}:5',
+  ]
+  with pytest.raises(ValueError, match='a:2: .* 5 bytes'):
+    [*text_files.text_lines(path, limit=5)]
+  with pytest.raises(ValueError, match='a: .* 20 bytes'):
+    text_files.read(path, limit=20)
+
+
+@pytest.mark.parametrize('read', [text_files.read, text_files.text_lines])
+def test_memory_is_bounded_whatever_a_small_file_unpacks_to(tmp_path, read):
+  path = _write(tmp_path / 'a.gz', gzip.compress(b' ' * (1 << 26)))
+  tracemalloc.start()
+  with pytest.raises(ValueError, match='bytes'):
+    [*read(path, 1 << 20)]
+  _, high = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert high < 1 << 23
+
+
+@pytest.mark.parametrize(
+  ('data', 'message'),
+  [
+    (b'a\nb\xff', r'a:2: byte( 1)? \(0xff\)'),
+    ('\ufeffaa'.encode('utf-16-le'), 'a:1: .*UTF-16'),
+    ('a\nb'.encode('utf-16-le'), 'a:1: .*NUL'),
+    (b'a\nb\0', 'a:2: .*NUL'),
+    (gzip.compress(b'a')[:-1], 'a: .*to its end'),
+    (gzip.compress(b'a') + b'b', 'a: .*to its end'),
+  ],
+)
+def test_what_is_no_text_is_named(tmp_path, data, message):
+  path = _write(tmp_path / 'a', data)
+  with pytest.raises(ValueError, match=message) as error:
+    [*text_files.text_lines(path)]
+  with pytest.raises(ValueError) as whole:
+    text_files.read(path)
+  assert str(whole.value) == str(error.value)
+  if b'\0' not in data:
+    with pytest.raises(ValueError, match=message):
+      ''.join(text_files.pieces(path))
+
+
+def test_names_of_other_archives(tmp_path):
+  for name in ('a.zst', 'a.gz', 'a.XZ'):
+    path = _write(tmp_path / name, b'plain')
+    with pytest.raises(ValueError, match=name):
+      text_files.read(path)
+  assert text_files.read(_write(tmp_path / 'b.gz', b'')) == ''
+  assert text_files.kind_of(tmp_path / 'A.v2.JSONL.gz') == '.jsonl'
