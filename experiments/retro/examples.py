@@ -34,7 +34,7 @@ import numpy as np
 from experiments.engine import progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.questions import bootstrap
-from retrieval.readers import base as readers
+from retrieval.readers import base as readers, json_files
 from retro_jax.evaluation import continuations
 from retro_jax.trained import language_model, loading
 
@@ -66,7 +66,7 @@ def read(
       f'lines with {wanted}.'
     )
   limit = examples.max_examples or None
-  for where, record in itertools.islice(readers.json_lines(path), limit):
+  for where, record in itertools.islice(json_files.read_lines(path), limit):
     chosen = [next((n for n in x if n in record), x[0]) for x in fields]
     found.append(tuple(readers.string(record, n, where) for n in chosen))
   if not found:

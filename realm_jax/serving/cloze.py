@@ -17,7 +17,7 @@ import numpy as np
 
 from realm_jax.data import examples, pipeline, sources
 from realm_jax.serving import explain, model_configs
-from retrieval.readers import base as readers
+from retrieval.readers import json_files
 from retrieval.store import shards
 
 Documents = Literal['retrieved', 'random', 'none']
@@ -49,7 +49,7 @@ def read(path: str | os.PathLike, trained: model_configs.TrainedModel) -> Facts:
   """
   rows, relations, skipped = [], [], {_SEVERAL: 0, _LONG: 0}
   tokenizer, layout = trained.data.tokenizer, trained.layout
-  for where, record in readers.json_lines(readers.existing(path)):
+  for where, record in json_files.read_lines(path):
     text, answer = _sentence(record), record.get('obj_label')
     texts = isinstance(answer, str) and isinstance(text, str)
     if not texts or text.count(explain.MASK) != 1:
