@@ -42,7 +42,7 @@ class Fused:
     self, queries: queries_lib.Queries | Sequence[str], k: int
   ) -> Found:
     """See `retriever.Retriever`."""
-    n = max(k, CANDIDATES)
+    queries, n = queries_lib.checked(queries, k), max(k, CANDIDATES)
     lists = [part.search(queries, n) for part in self._parts]
     if self._weights is None:
       return by_ranks([ids for ids, _ in lists], k)

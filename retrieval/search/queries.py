@@ -2,17 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of a retriever: new texts, or stored chunks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import functools
 import zlib
 
 import numpy as np
 
 from retrieval import tokenization
+from retrieval.searchers import base
 from retrieval.text import chunks as chunks_lib
 
 # ids [b, k] int64, -1 for none; scores [b, k] float32, -inf for none
 Found = tuple[np.ndarray, np.ndarray]
+
+
+def checked(queries: 'Queries | Sequence[str]', k: int) -> 'Queries':
+  """Return queries, or those of some texts; ValueError for k < 1 or no texts."""
+  base.check_k(k)
+  return queries if isinstance(queries, Queries) else Queries(queries)
 
 
 class Queries:
@@ -31,7 +38,12 @@ class Queries:
     vectors: np.ndarray | None = None,
     own: np.ndarray | None = None,
   ):
-    self.texts, self.vectors, self.own = list(texts), vectors, own
+    """Take the texts; ValueError for one string, or values that are no strings."""
+    is_list = isinstance(texts, Iterable) and not isinstance(texts, str)
+    self.texts = list(texts) if is_list else [texts]
+    if not is_list or not all(isinstance(x, str) for x in self.texts):
+      raise ValueError(f'Queries {texts!r:.100}: expected a list of texts.')
+    self.vectors, self.own = vectors, own
 
   def __len__(self) -> int:
     return len(self.texts)

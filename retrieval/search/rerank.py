@@ -167,8 +167,7 @@ class Reranked:
     self, queries: Queries | Sequence[str], k: int
   ) -> queries_lib.Found:
     """See `retriever.Retriever`; the scores are the re-ranker's."""
-    if not isinstance(queries, Queries):
-      queries = Queries(queries)
+    queries = queries_lib.checked(queries, k)
     ids, _ = self.inner.search(queries, max(k, self.candidates))
     order, scores = self.order(queries, ids)
     return np.take_along_axis(ids, order, axis=1)[:, :k], scores[:, :k]

@@ -29,6 +29,9 @@ class Retriever(Protocol):
 
     Returns:
       ids [b, k] int64 and scores [b, k] float32, best first, -1 and -inf for none.
+
+    Raises:
+      ValueError: for one string, k < 1, or queries of another kind.
     """
 
 
@@ -79,8 +82,7 @@ class IndexRetriever:
 
   def search(self, queries: Queries | Sequence[str], k: int) -> Found:
     """See `Retriever`."""
-    if not isinstance(queries, Queries):
-      queries = Queries(queries)
+    queries = queries_lib.checked(queries, k)
     asked = self.asked(queries)
     if queries.own is None:
       ids, scores = self.index.search(asked, k)
@@ -120,6 +122,10 @@ class Dense(IndexRetriever):
     if self._vectors and isinstance(queries, queries_lib.ChunkQueries):
       stored = self._vectors(queries.chunks).array('vectors')
       return np.asarray(stored[queries.ids], np.float32)
+    if not self._embedder:
+      raise ValueError(
+        'Texts without an embedder: expected queries with vectors.'
+      )
     return self._embedder().embed_texts(queries.texts)
 
 

@@ -4,10 +4,12 @@
 
 from collections.abc import Sequence
 import json
+import numbers
 import os
 import pathlib
 from typing import Any, Protocol, runtime_checkable
 
+import ml_dtypes
 import numpy as np
 
 from retrieval.store import manifests
@@ -60,9 +62,10 @@ def check_vectors(
     ids: numbers of the rows in messages; None counts them.
 
   Raises:
-    ValueError: for another shape, or a value that is not finite or so large
-      that a float32 score could overflow.
+    ValueError: for no array, another type or shape, or a value that is not finite
+      or so large that a float32 score could overflow.
   """
+  _check_type(vectors, 'Database')
   if len(vectors.shape) != 2 or not vectors.shape[1]:
     raise ValueError(
       f'Database of shape {tuple(vectors.shape)}: expected [rows, dimension].'
@@ -70,14 +73,26 @@ def check_vectors(
   step = max(1, _CHECK_BYTES // (4 * vectors.shape[1]))
   for low in range(0, vectors.shape[0] if values else 0, step):
     block = np.asarray(vectors[low : low + step])
-    numbers = (
+    rows = (
       range(low, low + len(block)) if ids is None else ids[low : low + step]
     )
-    _check_values(block, 'Database row', numbers)
+    _check_values(block, 'Database row', rows)
+
+
+def _check_type(array, what: str) -> None:
+  """Raise ValueError for what is no array of real numbers."""
+  kind = getattr(array, 'dtype', None)
+  if kind is None:
+    raise ValueError(
+      f'{what} is a {type(array).__name__}: expected an array of floats, '
+      '[rows, dimension].'
+    )
+  if np.dtype(kind).kind not in 'fiub' and kind != ml_dtypes.bfloat16:
+    raise ValueError(f'{what} of type {kind}: expected floats.')
 
 
 def _check_values(
-  block: np.ndarray, what: str, numbers: Sequence[int] | np.ndarray
+  block: np.ndarray, what: str, rows: Sequence[int] | np.ndarray
 ) -> None:
   # One pass without a mask of the whole block. NaN fails the comparison.
   if np.abs(block.astype(np.float32, copy=False)).max(initial=0) < LARGEST:
@@ -87,22 +102,29 @@ def _check_values(
   reason = 'NaN or infinity'
   if np.isfinite(block[row]).all():
     reason = f'a value beyond {LARGEST:g}, which overflows float32 scores'
-  raise ValueError(f'{what} {numbers[row]} holds {reason}.')
+  raise ValueError(f'{what} {rows[row]} holds {reason}.')
 
 
-def check_queries(queries, dimension: int, k: int) -> np.ndarray:
-  """Check queries and return them as [b, d] float32.
+def check_queries(queries, dimension: int, k) -> np.ndarray:
+  """Check queries, an array or nested lists; return them as [b, d] float32.
 
   Raises:
-    ValueError: for another shape, k < 1, or a value that is not finite or too large.
+    ValueError: for another type or shape, a k that is no number above 0, or a value
+      that is not finite or too large.
   """
-  queries = np.asarray(queries, np.float32)
+  try:
+    queries = np.asarray(queries)
+  except ValueError:
+    raise ValueError(
+      f'Queries in rows of unequal length: expected [batch, {dimension}].'
+    ) from None
+  _check_type(queries, 'Queries')
+  queries = queries.astype(np.float32, copy=False)
   if queries.ndim != 2 or queries.shape[1] != dimension:
     raise ValueError(
       f'Queries of shape {queries.shape}: expected [batch, {dimension}].'
     )
-  if k < 1:
-    raise ValueError(f'k={k}: expected at least 1.')
+  check_k(k)
   _check_values(queries, 'Query', range(len(queries)))
   return queries
 
@@ -110,6 +132,23 @@ def check_queries(queries, dimension: int, k: int) -> np.ndarray:
 def in_unit(score: float, unit: str) -> float:
   """Return a score as a value of its unit: a distance is a negative score."""
   return -score if unit.endswith('distance') else score
+
+
+def check_k(k) -> None:
+  """Raise ValueError unless k is a whole number above 0."""
+  if not isinstance(k, numbers.Integral) or k < 1:
+    raise ValueError(f'k={k!r}: expected a whole number of at least 1.')
+
+
+def best(
+  ids: np.ndarray, scores: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Return the best k of candidates [b, c], ties by the lower id."""
+  order = np.lexsort((ids, -scores), axis=1)[:, :k]
+  return (
+    np.take_along_axis(ids, order, 1),
+    np.take_along_axis(scores, order, 1),
+  )
 
 
 def pad(

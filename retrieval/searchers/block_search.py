@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Product and top-k of one block of a database, on all devices.
 
-On a CPU the scores of a whole block are kept. Elsewhere the block is read once,
-tile by tile, and of each group of its rows three numbers stay: the best score, its
-place and the second score.
+The scores of a small block are kept. A large one is read once, tile by tile, and of
+each group of its rows three numbers stay: the best score, its place and the second
+score.
 
 Q queries, P rows of a block, D dimension, F candidates kept of each query, T rows of
 a tile, G rows of a group.
@@ -26,9 +26,8 @@ from retrieval.kernels import backend
 
 GROUP = 128  # columns that share one maximum in the first stage, at most
 _LEAST_GROUP = 4  # smaller groups save nothing
-# Rows of a tile, whose scores stay in fast memory. CPUs keep those of a block.
-_TILES = {'cpu': 0, 'tpu': 8192}
-_GPU_TILE = 16_384
+# Rows of a tile, whose scores stay in fast memory; the first is for GPUs.
+_GPU_TILE, _TILE = 16_384, 8192
 _TILE_GROUPS = (64, 32)  # rows of a tile that share one maximum; they lie apart
 # Kept beyond the number of candidates, or of groups with candidates, that is expected
 # where rows lie in random order.
@@ -83,12 +82,13 @@ def device_dtype(dtype: npt.DTypeLike) -> np.dtype:
 
 def unit_rows(mesh: jax.sharding.Mesh) -> int:
   """Return the number that divides the rows of every block."""
-  return mesh.size * (_tile(mesh) or GROUP)
+  return mesh.size * _tile(mesh)
 
 
 def _tile(mesh: jax.sharding.Mesh) -> int:
-  """Return the rows of a tile; 0 where a block's scores are kept."""
-  return _TILES.get(mesh.devices.flat[0].platform, _GPU_TILE)
+  """Return the rows of a tile."""
+  is_gpu = mesh.devices.flat[0].platform not in ('cpu', 'tpu')
+  return _GPU_TILE if is_gpu else _TILE
 
 
 def place_block(
@@ -332,7 +332,7 @@ def search_block(
     # Few devices hold much more than their part of the best; `rest` tells.
     kept = min(fetch, 2 * -(-fetch // mesh.size) + _SPARE)
     tile = _tile(mesh)
-    if tile and len(rows) > 2 * kept * _TILE_GROUPS[0]:
+    if len(rows) > 2 * kept * _TILE_GROUPS[0]:
       found = _best_of_tiles(
         queries, rows, norms, count - first, metric, kept, tile
       )

@@ -25,7 +25,6 @@ from retrieval.searchers import base, block_search, matrix_search, saved_vectors
 
 _MARGIN = 16  # candidates beyond k
 _MAX_BATCH = 256
-_CPU_ROWS = 65_536  # of a block on CPUs
 _MOST_ROWS = 1 << 30  # of a block; its rows are numbered with 32 bits
 _AGAIN = 1024  # least number of candidates of a second search
 
@@ -40,7 +39,6 @@ class ExactSearcher:
     vectors,
     metric: str = 'dot_product',
     *,
-    block_rows: int | None = None,
     resident_bytes: int | None = None,
     devices: list[jax.Device] | None = None,
     check: bool = True,
@@ -51,19 +49,16 @@ class ExactSearcher:
       vectors: [n, d] floats, read slice by slice. float16 and bfloat16 rows
         take half the memory of float32 rows on the devices.
       metric: 'dot_product' or 'squared_l2'.
-      block_rows: rows of one program over all devices. None is all of them, or as
-        many as half of `resident_bytes` holds, and on the CPUs of one process
-        matrix products without a program.
       resident_bytes: size of the largest database that stays on the devices; a
-        larger one streams. None is two fifths of the devices' free memory, or 2
-        GiB where it is unknown.
-      devices: devices that search; None is all of this process. With those of
-        several processes, all of them call `search` together, with as many queries
-        each and the same k.
+        larger one streams in blocks of half as much. None is two fifths of the
+        devices' free memory, or 2 GiB where it is unknown.
+      devices: devices that search; None is all of this process, and its CPUs
+        search without a program. With devices of several processes, all of these
+        call `search` together, with as many queries each and the same k.
       check: whether to read the database once for values that are not finite.
 
     Raises:
-      ValueError: for a bad metric, shape or value.
+      ValueError: for a bad metric, shape, type or value.
     """
     base.check_metric(metric)
     base.check_vectors(vectors, values=check)
@@ -71,7 +66,6 @@ class ExactSearcher:
     self.metric, self.unit = metric, base.UNITS[metric]
     self.num_vectors, self.dimension = (int(n) for n in vectors.shape)
     self._devices = devices
-    self._block_rows = block_rows
     self._resident_bytes = resident_bytes
 
   def over(self, devices: list[jax.Device]) -> 'ExactSearcher':
@@ -79,7 +73,6 @@ class ExactSearcher:
     return ExactSearcher(
       self._vectors,
       self.metric,
-      block_rows=self._block_rows,
       resident_bytes=self._resident_bytes,
       devices=devices,
       check=False,
@@ -93,8 +86,7 @@ class ExactSearcher:
     if not len(queries) or not self.num_vectors:
       return base.nothing(len(queries), k)
     wanted = min(k, self.num_vectors)
-    is_cpu = self._mesh.devices.flat[0].platform == 'cpu'
-    if is_cpu and not self._is_shared and not self._block_rows:
+    if not self._devices and jax.local_devices()[0].platform == 'cpu':
       return base.pad(*self._on_cpu(queries, wanted), k)
     with jax.set_mesh(self._mesh):  # The caller may have set another mesh.
       return base.pad(*self._search_devices(queries, wanted), k)
@@ -154,11 +146,7 @@ class ExactSearcher:
   ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best k of candidates [q, c] in float64; ties by the lower id."""
     scores = self.score(queries, ids)
-    order = np.lexsort((ids, -scores), axis=1)[:, :k]
-    return (
-      np.take_along_axis(ids, order, 1),
-      np.take_along_axis(scores, order, 1),
-    )
+    return base.best(ids, scores, k)
 
   @functools.cached_property
   def _on_cpu(self) -> matrix_search.MatrixSearch:
@@ -201,15 +189,11 @@ class ExactSearcher:
   @functools.cached_property
   def _rows_per_block(self) -> int:
     """Rows of a block, not above the database but for rounding."""
-    wanted = self._block_rows
-    if wanted is None and self._mesh.devices.flat[0].platform == 'cpu':
-      wanted = _CPU_ROWS
-    if wanted is None:
-      wanted = _MOST_ROWS
-      if not self._resident:  # One is searched while another is read.
-        wanted = max(1, self._limit // 2 // self._row_bytes)
+    wanted = min(self.num_vectors, _MOST_ROWS)
+    if not self._resident:  # One is searched while another is read.
+      wanted = min(wanted, max(1, self._limit // 2 // self._row_bytes))
     unit = block_search.unit_rows(self._mesh)
-    return -(-min(wanted, self.num_vectors) // unit) * unit
+    return -(-wanted // unit) * unit
 
   @functools.cached_property
   def _blocks_on_device(self) -> list[block_search.Block]:

@@ -39,14 +39,8 @@ def bounds(num_rows: int, num_shards: int, number: int) -> range:
 
 def merge(best: Found, found: Found, k: int) -> Found:
   """Return the best k of two lists [b, *] in float64, ties by the lower id."""
-  ids, scores = (
-    np.concatenate(pair, 1) for pair in zip(best, found, strict=True)
-  )
-  order = np.lexsort((ids, -scores), axis=1)[:, :k]
-  return (
-    np.take_along_axis(ids, order, 1),
-    np.take_along_axis(scores, order, 1),
-  )
+  pairs = zip(best, found, strict=True)
+  return base.best(*(np.concatenate(pair, 1) for pair in pairs), k)
 
 
 @dataclasses.dataclass(frozen=True)

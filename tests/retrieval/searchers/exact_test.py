@@ -53,29 +53,23 @@ def random_database(kind, rng, num_rows, dimension):
   return database
 
 
-@pytest.fixture(params=['matrices', 'kept', 'tiles'])
-def block_rows(request, monkeypatch):
-  """Products of one CPU; programs of devices, those of accelerators in tiny tiles."""
-  if request.param == 'matrices':
-    monkeypatch.setattr(matrix_search, '_SCORES', 1 << 13)
-    monkeypatch.setattr(matrix_search, '_QUERIES', 3)
-  if request.param == 'tiles':
-    monkeypatch.setattr(block_search, '_TILES', {'cpu': 256})
-    monkeypatch.setattr(block_search, '_TILE_GROUPS', (8, 4))
-  block_search.search_block.clear_cache()
-  yield None if request.param == 'matrices' else 4096
-  block_search.search_block.clear_cache()
+@pytest.fixture(params=['matrices', 'programs'])
+def devices(request, monkeypatch):
+  """Products of one CPU, in small blocks; programs of devices, as on accelerators."""
+  if request.param == 'programs':
+    return jax.devices()
+  monkeypatch.setattr(matrix_search, '_SCORES', 1 << 13)
+  monkeypatch.setattr(matrix_search, '_QUERIES', 3)
+  return []
 
 
 @pytest.mark.parametrize('metric', METRICS)
 @pytest.mark.parametrize(
   'kind', ['normal', 'whole numbers', 'copies', 'far', 'one']
 )
-def test_equals_float64_oracle(kind, metric, block_rows):
+def test_equals_float64_oracle(kind, metric, devices):
   rng = np.random.default_rng(0)
-  shapes = [(1, 3, 2, 8, 0), (300, 16, 400, 1, 1 << 30), (9000, 8, 10, 8, 0)]
-  if block_rows is None or kind == 'copies':
-    shapes += [(3000, 16, 10, 8, 0), (9000, 8, 10, 1, 1 << 30)]
+  shapes = [(1, 3, 2, 8, 0), (300, 16, 400, 1, 1 << 30), (9000, 8, 10, 1, 0)]
   for num_rows, dimension, k, num_devices, resident in shapes:
     database = random_database(kind, rng, num_rows, dimension)
     noise = rng.standard_normal((5, dimension)).astype(np.float32)
@@ -87,9 +81,8 @@ def test_equals_float64_oracle(kind, metric, block_rows):
     searcher = searchers.ExactSearcher(
       database,
       metric,
-      block_rows=block_rows,
       resident_bytes=resident,
-      devices=jax.devices()[:num_devices],
+      devices=devices[:num_devices],
     )
     check(searcher, database, queries, k)
 
@@ -107,32 +100,24 @@ def test_more_candidates_than_are_held_are_scored_at_once(kind, monkeypatch):
 
 def test_tiles_find_most_alone(monkeypatch):
   """Rows that share a group with a better one are found without a second pass."""
-  monkeypatch.setattr(block_search, '_TILES', {'cpu': 256})
-  monkeypatch.setattr(block_search, '_TILE_GROUPS', (8, 4))
-  block_search.search_block.clear_cache()
   rng = np.random.default_rng(0)
   database = rng.standard_normal((60_000, 16)).astype(np.float32)
-  searcher = searchers.ExactSearcher(
-    database, block_rows=1 << 16, devices=jax.devices()[:1]
-  )
+  searcher = searchers.ExactSearcher(database, devices=jax.devices()[:1])
   monkeypatch.setattr(matrix_search.MatrixSearch, '__call__', None)
   check(searcher, database, database[:20], 400)
-  block_search.search_block.clear_cache()
 
 
 def test_memory_of_a_second_pass_does_not_grow_with_the_queries(monkeypatch):
-  monkeypatch.setattr(block_search, '_TILES', {'cpu': 256})
-  monkeypatch.setattr(block_search, '_TILE_GROUPS', (8, 4))
   rng = np.random.default_rng(0)
-  database = rng.standard_normal((20_480, 256)).astype(np.float32)
+  database = rng.standard_normal((1 << 16, 64)).astype(np.float32)
   found = []
   for limit in (1 << 29, 1 << 16):
     monkeypatch.setattr(block_search, '_AGAIN_BYTES', limit)
     block_search.search_block.clear_cache()
     mesh = block_search.make_mesh(jax.devices()[:1])
     read = lambda low, high: database[low:high]  # noqa: E731
-    block = block_search.place_block(read, 20_480, 20_480, 0, mesh)
-    queries, best = block_search.place_queries(database[:64], mesh, 600)
+    block = block_search.place_block(read, 1 << 16, 1 << 16, 0, mesh)
+    queries, best = block_search.place_queries(database[:64], mesh, 400)
     program = block_search.search_block.lower(
       queries, block, best, mesh=mesh, metric='dot_product'
     ).compile()
@@ -141,16 +126,6 @@ def test_memory_of_a_second_pass_does_not_grow_with_the_queries(monkeypatch):
   (whole, want), (bounded, have) = found
   assert bounded < whole / 2
   np.testing.assert_array_equal(have.rows, want.rows)
-  block_search.search_block.clear_cache()
-
-
-def test_a_small_database_on_the_first_of_eight_devices(monkeypatch):
-  monkeypatch.setattr(block_search, '_TILES', {'cpu': 8192})
-  block_search.search_block.clear_cache()
-  rng = np.random.default_rng(0)
-  database = rng.standard_normal((150, 8)).astype(np.float32)
-  searcher = searchers.ExactSearcher(database, block_rows=1)
-  check(searcher, database, database[:3], 100)
   block_search.search_block.clear_cache()
 
 
@@ -168,25 +143,24 @@ def test_float32_queries_lose_nothing_beside_bfloat16_rows(is_tpu, monkeypatch):
 
 def test_shares_blocks_between_eight_devices():
   rng = np.random.default_rng(0)
-  database = rng.standard_normal((5000, 8)).astype(np.float32)
-  searcher = searchers.ExactSearcher(database, block_rows=8192)
+  database = rng.standard_normal((150, 8)).astype(np.float32)
+  searcher = searchers.ExactSearcher(database, devices=jax.devices())
   (block,) = searcher._read_blocks()
   shards = block.rows.addressable_shards
   assert len({s.device for s in shards}) == 8
   assert {s.data.shape[0] for s in shards} == {block.rows.shape[0] // 8}
-  check(searcher, database, database[:3], 10)
+  check(searcher, database, database[:3], 100)
 
 
 def test_ids_pass_the_range_of_int32(monkeypatch):
   """Block numbers and rows are joined as int64."""
   database = np.eye(8, dtype=np.float32).repeat(512, axis=0)
-  searcher = searchers.ExactSearcher(database, block_rows=1024)
-  blocks = [
-    b._replace(number=np.int32(1 << 22)) for b in searcher._read_blocks()
-  ]
-  monkeypatch.setattr(searcher, '_blocks_on_device', blocks[-1:])
+  searcher = searchers.ExactSearcher(database, devices=jax.devices())
+  [block] = searcher._read_blocks()
+  last = block._replace(number=np.int32(1 << 16))
+  monkeypatch.setattr(searcher, '_blocks_on_device', [last])
   ids, *_ = searcher._candidates(database[-1:], 32)
-  assert ids.min() >= 1 << 32
+  assert ids[0, 0] >= 1 << 32
 
 
 @pytest.mark.parametrize('k', [1, 16, 20, 300])
@@ -200,24 +174,6 @@ def test_two_stage_top_k_breaks_ties_as_one_stage(k):
   np.testing.assert_array_equal(ids, want_ids)
 
 
-@pytest.mark.parametrize('metric', METRICS)
-def test_streams_memory_maps_and_stores(tmp_path, metric):
-  rng = np.random.default_rng(0)
-  database = rng.standard_normal((5000, 16)).astype(np.float32)
-  queries = rng.standard_normal((1100, 16)).astype(np.float32)  # two batches
-  np.save(tmp_path / 'database.npy', database)
-  mapped = np.load(tmp_path / 'database.npy', mmap_mode='r')
-  sharded = write_store(tmp_path / 'store', database).array('vectors')
-  want, _ = oracle(database, queries, 10, metric)
-  for vectors in (mapped, sharded):
-    searcher = searchers.ExactSearcher(
-      vectors, metric, block_rows=1024, resident_bytes=0
-    )
-    ids, _ = searcher.search(queries, 10)
-    np.testing.assert_array_equal(ids, want)
-    assert '_blocks_on_device' not in vars(searcher)
-
-
 def test_half_precision_and_integer_rows():
   rng = np.random.default_rng(0)
   half = rng.standard_normal((500, 8)).astype(np.float16)
@@ -227,13 +183,11 @@ def test_half_precision_and_integer_rows():
 
 
 @pytest.mark.parametrize('metric', METRICS)
-def test_bfloat16_rows_mapped_in_a_store_and_copied(
-  tmp_path, metric, block_rows
-):
+def test_bfloat16_rows_mapped_in_a_store_and_copied(tmp_path, metric, devices):
   """The two bytes that NumPy knows no name for come back as what they are."""
   rng = np.random.default_rng(0)
-  database = rng.standard_normal((3000, 16)).astype(ml_dtypes.bfloat16)
-  queries = rng.standard_normal((9, 16)).astype(np.float32)
+  database = rng.standard_normal((9000, 16)).astype(ml_dtypes.bfloat16)
+  queries = rng.standard_normal((300, 16)).astype(np.float32)  # two batches
   np.save(tmp_path / 'database.npy', database)
   mapped = sharded_array.open_npy(tmp_path / 'database.npy')
   assert isinstance(mapped, np.memmap)
@@ -241,18 +195,20 @@ def test_bfloat16_rows_mapped_in_a_store_and_copied(
   for name, vectors in (('mapped', mapped), ('stored', stored)):
     assert vectors.dtype == ml_dtypes.bfloat16
     searcher = searchers.ExactSearcher(
-      vectors, metric, block_rows=block_rows, resident_bytes=0
+      vectors, metric, resident_bytes=0, devices=devices[:1]
     )
-    assert {b.rows.dtype for b in searcher._read_blocks()} == {vectors.dtype}
+    blocks = list(searcher._read_blocks())
+    assert {b.rows.dtype for b in blocks} == {vectors.dtype}
+    assert len(blocks) == (2 if devices else 1)
     check(searcher, database, queries, 10)
+    assert '_blocks_on_device' not in vars(searcher)
     searcher.save(tmp_path / name)
-    again = searchers.load(tmp_path / name)
-    check(again, database, queries, 10)
+    check(searchers.load(tmp_path / name), database, queries[:9], 10)
   fits = searchers.ExactSearcher(
-    mapped, metric, block_rows=block_rows, resident_bytes=2 * 3000 * 16
+    mapped, metric, resident_bytes=2 * 9000 * 16, devices=devices[:1]
   )
-  check(fits, database, queries, 10)
-  assert ('_blocks_on_device' in vars(fits)) == bool(block_rows)
+  check(fits, database, queries[:9], 10)
+  assert ('_blocks_on_device' in vars(fits)) == bool(devices)
 
 
 def test_scores_given_rows():
@@ -287,17 +243,48 @@ def test_names_the_row_that_cannot_be_searched(value, monkeypatch):
     searcher.search(rows[65_998:66_003], 3)
 
 
-def test_refuses_wrong_shapes_metrics_and_k():
-  rows = np.ones((5, 4), np.float32)
-  searcher = searchers.ExactSearcher(rows)
-  for queries in (np.ones(4), np.ones((2, 3)), np.ones((1, 2, 4))):
-    with pytest.raises(ValueError, match='shape'):
-      searcher.search(queries, 1)
-  with pytest.raises(ValueError, match='k=0'):
-    searcher.search(np.ones((2, 4)), 0)
-  for given in ((rows, 'cosine'), (rows[0],)):
-    with pytest.raises(ValueError, match='metric|shape'):
-      searchers.ExactSearcher(*given)
+ROWS = np.ones((5, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    (ROWS, 'cosine'),
+    (ROWS[0],),
+    (ROWS[:, :0],),
+    ([[1.0, 2.0]],),
+    (None,),
+    (np.array([['a']]),),
+    (ROWS * 1j,),
+  ],
+)
+def test_refuses_a_database(given):
+  with pytest.raises(ValueError, match='metric|expected .*floats|shape'):
+    searchers.ExactSearcher(*given)
+
+
+@pytest.mark.parametrize(
+  ('queries', 'k'),
+  [
+    *((ROWS, k) for k in (0, -1, 1.5, '1', None)),
+    *((ROWS[0], 1), (ROWS[:, :3], 1), (ROWS[None], 1), (ROWS * 1j, 1)),
+    *(([], 1), (None, 1), (['who wrote it'], 1), ([[1.0], [1.0, 2.0]], 1)),
+  ],
+)
+def test_refuses_queries(queries, k):
+  what = 'Queries .*expected' if k == 1 else f'k={k!r}'
+  with pytest.raises(ValueError, match=what):
+    searchers.base.check_queries(queries, 4, k)
+  if isinstance(queries, np.ndarray) and isinstance(k, int):
+    with pytest.raises(ValueError, match=what):
+      searchers.ExactSearcher(ROWS).search(queries, k)
+
+
+@pytest.mark.parametrize('kind', ['float64', 'float16', 'int32', 'bfloat16'])
+def test_takes_queries_of_any_real_type(kind):
+  searcher = searchers.ExactSearcher(np.eye(4, dtype=kind))
+  ids, _ = searcher.search(np.eye(4, dtype=kind), 1)
+  assert ids.ravel().tolist() == [0, 1, 2, 3]
 
 
 def write_store(path, database, shards=3):

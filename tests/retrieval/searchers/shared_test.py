@@ -57,7 +57,7 @@ def _search(address, number, workdir, metric, resident):
 def test_two_processes_search_as_one(tmp_path, metric, resident):
   """One process has queries with more ties than its first pass keeps."""
   rng = np.random.default_rng(0)
-  rows = rng.standard_normal((5000, 16)).astype(np.float32)
+  rows = rng.standard_normal((30_000, 16)).astype(np.float32)
   rows[1000:1200] = rows[3]
   queries = rng.standard_normal((10, 16)).astype(np.float32)
   queries[4] = 9 * rows[3]

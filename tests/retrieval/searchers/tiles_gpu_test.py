@@ -53,7 +53,7 @@ def test_the_best_two_of_each_group(metric, num_queries):
 
 @pytest.mark.parametrize('metric', METRICS)
 def test_searches_exactly(metric, monkeypatch):
-  monkeypatch.setattr(block_search, '_TILES', {'cpu': 256})
+  monkeypatch.setattr(block_search, '_TILE', 256)
   monkeypatch.setattr(block_search, '_TILE_GROUPS', (8, 4))
   block_search.search_block.clear_cache()
   asked = []
@@ -67,7 +67,7 @@ def test_searches_exactly(metric, monkeypatch):
   database = rng.standard_normal((5000, 16)).astype(ml_dtypes.bfloat16)
   queries = rng.standard_normal((3, 16)).astype(np.float32)
   searcher = searchers.ExactSearcher(
-    database, metric, block_rows=4096, devices=jax.devices()[:2]
+    database, metric, devices=jax.devices()[:2]
   )
   ids, _ = searcher.search(queries, 10)
   wide = database.astype(np.float64)
