@@ -31,7 +31,6 @@ import contextlib
 import importlib
 import json
 import os
-import pathlib
 import sys
 import tempfile
 from typing import Any
@@ -66,19 +65,6 @@ _KEEP_MEMORY = {
   'MALLOC_MMAP_MAX_': '0',
   'MALLOC_TRIM_THRESHOLD_': '-1',
 }
-_OURS = """
-import json, sys
-from experiments.benchmarks import benchmark, turns
-task = benchmark.load(sys.argv[1])
-turns.serve(task.build(sys.argv[2], json.loads(sys.argv[3])))
-"""
-_PEER = """
-import importlib, json, sys
-sys.path.insert(0, sys.argv[1])
-import turns
-worker = importlib.import_module(sys.argv[2])
-turns.serve(worker.build(sys.argv[3], json.loads(sys.argv[4])))
-"""
 Results = dict[str, dict[str, turns.Numbers]]  # step -> side -> numbers
 
 
@@ -110,28 +96,19 @@ def run(
   given |= task.prepare(given)
 
   def start(side: str):
-    code, env = [sys.executable, '-c', _OURS, name], _KEEP_MEMORY
+    ours = f'{task.build.__module__}:{task.build.__name__}'
+    code, env = [sys.executable, '-m', turns.__name__, ours], _KEEP_MEMORY
     if side in task.peers:
-      beside = str(pathlib.Path(__file__).parent)
-      code = [baseline_python, '-c', _PEER, beside, task.peers[side]]
+      code = [baseline_python, turns.__file__, f'{task.peers[side]}:build']
       env = {'HF_HUB_OFFLINE': '1'}
     return turns.side([*code, side, json.dumps(given)], env)
 
-  steps = {
-    step: [x for x in sides if baseline_python or x not in task.peers]
-    for step, sides in task.steps(given).items()
-  }
-  names = list(dict.fromkeys(x for sides in steps.values() for x in sides))
+  names = [x for x in task.sides if baseline_python or x not in task.peers]
   results: Results = {}
   for group in [[x] for x in names] if task.apart else [names]:
-    asked = {
-      step: [x for x in sides if x in group] for step, sides in steps.items()
-    }
-    asked = {step: sides for step, sides in asked.items() if sides}
     with contextlib.ExitStack() as stack:
       sides = {x: stack.enter_context(start(x)) for x in group}
-      repeats = repeats or task.repeats
-      found = turns.alternate(sides, asked, repeats, task.rounds_first)
+      found = turns.alternate(sides, repeats or task.repeats, task.rounds_first)
     for step, values in found.items():
       results.setdefault(step, {}).update(values)
   return results

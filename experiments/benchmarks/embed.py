@@ -38,7 +38,7 @@ TASKS = {
   'embed': turns.Task(
     build=build,
     sizes={'data': 'runs/quickstart/data', 'chunks': 512},
-    steps=lambda _: {'embed': ('ours', 'torch', 'onnx')},
+    sides=('ours', 'torch', 'onnx'),
     peers=dict.fromkeys(('torch', 'onnx'), 'embed_worker'),
     prepare=prepare,
   )

@@ -24,20 +24,22 @@ import optax
 
 from experiments.benchmarks import realm as realm_benchmark, turns
 from experiments.engine import optimizers
-from experiments.realm import config as realm_config
-from realm_jax.data import question_rows, reader_rows
-from realm_jax.nn import config as config_lib, open_qa
-from realm_jax.objectives import reader_losses
-from realm_jax.serving import answers as answers_lib, beams, block_reader
-from retrieval import searchers, tokenization
-from retrieval.nn import bert_checkpoint
-from retrieval.questions import answer_search, questions as questions_lib
-from retrieval.search import retriever as retriever_lib
-from retrieval.text import (
-  blocks as blocks_lib,
-  corpus as corpus_lib,
-  tokens as tokens_lib,
+from experiments.open_qa import config as config_lib, task as task_lib
+from experiments.realm import config as realm_config, prepare as prepare_lib
+from realm_jax.data import folder as realm_data, question_rows
+from realm_jax.nn import config as nn_config, open_qa
+from realm_jax.serving import (
+  beams,
+  block_reader,
+  model_configs,
+  reader_configs,
+  trained_models,
 )
+from retrieval import searchers
+from retrieval.nn import bert_checkpoint
+from retrieval.questions import questions as questions_lib
+from retrieval.search import retriever as retriever_lib
+from retrieval.text import corpus as corpus_lib
 
 ANSWER = 'Ada Lovelace'
 _QUESTIONS = (
@@ -63,17 +65,44 @@ SIZES = realm_benchmark.ENCODER | {
   'answers': (ANSWER,),
   'no_answers': ('zyx qwv',),
 }
-_BOTH = 'ours', 'transformers'
 _WORDS_A_PIECE = 0.9  # at most; English has fewer words than wordpieces
 _HOLDS_ANSWER = 0.75
 
 
-def prepare(sizes: turns.Sizes) -> turns.Sizes:
-  """Write texts.jsonl, vocab.txt and the store of blocks, one a text."""
-  root = pathlib.Path(sizes['folder'])
-  vocab = shutil.copyfile(
-    bert_checkpoint.find_minilm() / 'vocab.txt', root / 'vocab.txt'
+def _config(sizes: turns.Sizes) -> config_lib.Config:
+  """Return the config of our side; `rule` is the peer's."""
+  bert = {x: sizes[x] for x in realm_benchmark.ENCODER if x != 'vocab_size'}
+  section = model_configs.BertSection(activation='gelu_tanh', **bert)
+  beams_of = ('retriever_beam', 'reader_beam', 'row_length', 'question_length')
+  return config_lib.Config(
+    data_dir=f'{sizes["folder"]}/data',
+    batch_size=1,
+    num_steps=10_000,
+    eval_every=1,
+    eval_batches=0,
+    checkpoint_every=1,
+    corpus=corpus_lib.CorpusConfig(
+      kind='jsonl', path=f'{sizes["folder"]}/texts.jsonl'
+    ),
+    tokens=model_configs.Tokens(num_processes=sizes['num_threads']),
+    blocks=model_configs.Blocks(max_length=1 << 14, whole_documents=True),
+    model=nn_config.VectorConfig(projection_size=sizes['vector_size']),
+    embedder=section,
+    encoder=section,
+    lookup=reader_configs.Lookup(
+      rule='wordpiece', **{x: sizes[x] for x in beams_of}
+    ),
+    reader=open_qa.SpanConfig(max_span_width=sizes['max_span_width']),
+    optimizer=dataclasses.replace(
+      realm_config.BERT_OPTIMIZER, learning_rate=1e-5
+    ),
   )
+
+
+def prepare(sizes: turns.Sizes) -> turns.Sizes:
+  """Write texts.jsonl, vocab.txt and our data folder, a block for each text."""
+  root = pathlib.Path(sizes['folder'])
+  shutil.copy(bert_checkpoint.find_minilm() / 'vocab.txt', root)
   articles = corpus_lib.open_corpus('', kind='vital')
   words = [word for document in articles for word in document.text.split()]
   width = int(sizes['row_length'] * _WORDS_A_PIECE)
@@ -86,27 +115,13 @@ def prepare(sizes: turns.Sizes) -> turns.Sizes:
         window.insert(rng.integers(0, width // 2), ANSWER)
       row = {'id': str(i), 'title': '', 'text': ' '.join(window)}
       f.write(json.dumps(row) + '\n')
-  tokens = tokens_lib.build_token_store(
-    root / 'tokens',
-    corpus_lib.open_corpus(str(root / 'texts.jsonl')),
-    vocab,
-    with_title=False,
-    with_text=True,
-    num_processes=sizes['num_threads'],
-  )
-  blocks_lib.build_block_store(
-    root / 'blocks',
-    tokens,
-    vocab,
-    max_length=1 << 14,
-    whole_documents=True,
-    num_processes=sizes['num_threads'],
-  )
+  stages = prepare_lib.Prepare(stages='tokenizer,tokens,blocks')
+  prepare_lib.prepare(_config(sizes), str(root), stages)
   return {'root': str(root)}
 
 
 def _random_retriever(
-  realm: config_lib.RealmConfig, num_blocks: int
+  realm: nn_config.RealmConfig, num_blocks: int
 ) -> beams.BeamRetriever:
   """Dense retrieval from random vectors."""
   rng = np.random.default_rng(0)
@@ -124,56 +139,30 @@ def _random_retriever(
 
 
 def build(side: str, sizes: turns.Sizes) -> turns.Steps:
-  """Return our steps; training changes the parameters of all of them."""
+  """Return our steps; after the first training none answers questions."""
   del side
-  root = pathlib.Path(sizes['root'])
-  bert, width = realm_benchmark.bert_config(sizes), sizes['max_span_width']
-  realm = config_lib.RealmConfig(
-    embedder=bert, encoder=bert, projection_size=sizes['vector_size']
-  )
-  config = open_qa.OpenQaConfig(realm=realm, max_span_width=width)
-  model = open_qa.OpenQa(config)
-  blocks = blocks_lib.BlockStore(root / 'blocks')
-  tokenizer = tokenization.load_tokenizer(root / 'vocab.txt')
-  layout = reader_rows.ReaderLayout(
-    row_length=sizes['row_length'],
-    question_length=sizes['question_length'],
-    max_span_width=width,
-    cls_id=tokenizer.cls_id,
-    sep_id=tokenizer.sep_id,
-    pad_id=tokenizer.pad_id,
-  )
-  retriever = _random_retriever(realm, blocks.num_blocks)
-  # The peer's rule.
-  rule = answer_search.QuestionSearch(blocks, 'wordpiece', tokenizer)
-  selectors = {
-    size: beams.BeamSelector(
-      layout,
-      blocks,
-      retriever,
-      search=rule,
-      retriever_beam=size,
-      reader_beam=sizes['reader_beam'],
-    )
-    for size in (sizes['reader_beam'], sizes['retriever_beam'])
-  }
-  sources = {}
-  for name in ('answers', 'no_answers', 'asked'):
-    questions = [
-      questions_lib.Question(str(i), text, tuple(sizes.get(name, ())))
-      for i, text in enumerate(sizes['questions'])
-    ]
-    sources[name] = question_rows.QuestionSource(questions, tokenizer, layout)
-  optimizer = optimizers.make_optimizer(
-    dataclasses.replace(realm_config.BERT_OPTIMIZER, learning_rate=1e-5),
-    10_000,
-  )
+  config = _config(sizes)
+  data = realm_data.DataFolder.of(config, '')
+  model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
   init = jax.jit(open_qa.random_params, static_argnums=1)
-  params = nn.unbox(init(jax.random.key(0), config))
+  params = nn.unbox(init(jax.random.key(0), model))
+  trained = trained_models.of_params(config, data, params, 0)
+  retriever = _random_retriever(model.realm, data.blocks.num_blocks)
+  answerers = {
+    size: block_reader.Answerer(
+      trained,
+      retriever,
+      retriever_beam=sizes['reader_beam'],
+      num_answers=1,
+      batch_size=size,
+    )
+    for size in (1, sizes['batch'])
+  }
+  texts = itertools.cycle(sizes['questions'])
+  selector = beams.make_selector(config, data, retriever)
+  optimizer = optimizers.make_optimizer(config.optimizer, config.num_steps)
   state = jax.jit(optimizer.init)(params)
-  loss = functools.partial(reader_losses.loss, model)
-  predict = jax.jit(functools.partial(block_reader.predict_spans, model))
-  numbers = itertools.count()
+  loss, numbers = task_lib.bind_loss(config, model), itertools.count()
 
   @functools.partial(jax.jit, donate_argnums=(0, 1))
   def update(params, state, batch, key):
@@ -183,40 +172,35 @@ def build(side: str, sizes: turns.Sizes) -> turns.Steps:
     updates, state = optimizer.update(grads, state, params)
     return optax.apply_updates(params, updates), state, metrics
 
-  def select(beam: int, name: str, count: int):
-    """Return the batch of the next questions."""
-    source = sources[name]
-    chosen = [next(numbers) % len(source) for _ in range(count)]
-    rows = source.rows(np.asarray(chosen), count)
-    return selectors[beam].select(params, rows, source)
-
   def answer(count: int) -> turns.Numbers:
-    batch = select(sizes['reader_beam'], 'asked', count)
-    fields = {k: v for k, v in batch.items() if k != 'reader_starts'}
-    spans = jax.device_get(predict(params, fields)).spans
-    questions, ranks = np.arange(count), spans.block[:, 0]
-    columns = (
-      batch['beam_ids'][questions, ranks],
-      spans.start[:, 0],
-      spans.width[:, 0],
-      batch['reader_starts'][questions, ranks],
-    )
-    for row in zip(*(x.tolist() for x in columns), strict=True):
-      answers_lib.highlight(blocks, *row)
+    asked = list(itertools.islice(texts, count))
+    for found in answerers[count].answer(asked):
+      found.answers[0].highlight()
     return {'items': count}
 
-  def train(answers: str) -> turns.Numbers:
+  def source(answers: str) -> question_rows.QuestionSource:
+    questions = [
+      questions_lib.Question(str(i), text, tuple(sizes[answers]))
+      for i, text in enumerate(sizes['questions'])
+    ]
+    layout = reader_configs.reader_layout(config, data)
+    return question_rows.QuestionSource(questions, data.tokenizer, layout)
+
+  def train(source: question_rows.QuestionSource) -> turns.Numbers:
     nonlocal params, state
-    batch = select(sizes['retriever_beam'], answers, 1)
-    key = jax.random.key(next(numbers))
+    answerers.clear()  # whose parameters the training replaces
+    number = next(numbers)
+    rows = source.rows(np.asarray([number % len(source)]), 1)
+    batch = selector.select(params, rows, source)
+    key = jax.random.key(number)
     params, state, metrics = update(params, state, batch, key)
     return {'has_answer': float(metrics['reader_has_answer'])}
 
   return {
     'answer': lambda: answer(1),
     'answer_batch': lambda: answer(sizes['batch']),
-    'train': lambda: train('answers'),
-    'train_nothing': lambda: train('no_answers'),
+    'train': functools.partial(train, source('answers')),
+    'train_nothing': functools.partial(train, source('no_answers')),
   }
 
 
@@ -224,13 +208,7 @@ TASKS = {
   'qa': turns.Task(
     build=build,
     sizes=SIZES,
-    # The peer takes one question at a time.
-    steps=lambda _: {
-      'answer': _BOTH,
-      'train': _BOTH,
-      'train_nothing': _BOTH,
-      'answer_batch': ('ours',),
-    },
+    sides=('ours', 'transformers'),
     peers={'transformers': 'realm_worker'},
     prepare=prepare,
   )

@@ -53,16 +53,11 @@ def _batch(sizes: turns.Sizes) -> dict[str, np.ndarray]:
   return rows
 
 
-def bert_config(sizes: turns.Sizes) -> bert.BertConfig:
-  """Return an encoder of the benchmark's sizes."""
-  fields = {name: sizes[name] for name in ENCODER}
-  return bert.BertConfig(activation='gelu_tanh', **fields)
-
-
 def build(side: str, sizes: turns.Sizes) -> turns.Steps:
   """Return our 'embed' and 'train', functions that wait for their results."""
   del side
-  config = bert_config(sizes)
+  fields = {name: sizes[name] for name in ENCODER}
+  config = bert.BertConfig(activation='gelu_tanh', **fields)
   realm = model.Realm(config_lib.RealmConfig(embedder=config, encoder=config))
   init = jax.jit(initialize.random_params, static_argnums=1)
   params = nn.unbox(init(jax.random.key(0), realm.config))
@@ -92,6 +87,7 @@ def build(side: str, sizes: turns.Sizes) -> turns.Steps:
     jax.block_until_ready(embed(params, *candidates))
     return {'items': len(candidates[0])}
 
+  # Embedding first: its peak of memory is the smaller one.
   return {
     'embed': run_embed,
     'train': lambda: jax.block_until_ready(train(params, batch, key)),
@@ -109,8 +105,7 @@ TASKS = {
       'max_targets': 10,
       'batch': 1,
     },
-    # Embedding first: its peak of memory is the smaller one.
-    steps=lambda _: dict.fromkeys(('embed', 'train'), ('ours', 'transformers')),
+    sides=('ours', 'transformers'),
     peers={'transformers': 'realm_worker'},
   )
 }

@@ -148,16 +148,14 @@ TASKS = {
   'retro': turns.Task(
     build=build,
     sizes=SIZES,
-    steps=lambda _: dict.fromkeys(('forward', 'train'), ('ours', _PEER)),
+    sides=('ours', _PEER),
     peers={_PEER: 'retro_worker'},
     repeats=10,
   ),
   'decode': turns.Task(
     build=build_decode,
     sizes=SIZES | {'batch': 1, 'length': 2048, 'lengths': (128, 512, 2048)},
-    steps=lambda sizes: {
-      str(n): ('cached', 'whole', f'{_PEER} generate') for n in sizes['lengths']
-    },
+    sides=('cached', 'whole', f'{_PEER} generate'),
     peers={f'{_PEER} generate': 'retro_worker'},
     repeats=3,
   ),

@@ -7,7 +7,7 @@ sphere. All settings take turns. Recall counts rows that tie with the k-th row o
 search; compare the fastest settings of equal recall.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 import importlib.util
 import pathlib
 import tempfile
@@ -167,16 +167,6 @@ def build(side: str, sizes: turns.Sizes) -> turns.Steps:
   }
 
 
-def steps(sizes: turns.Sizes) -> dict[str, Sequence[str]]:
-  """Return the settings of each side that is installed."""
-  kinds = ('ScaNN', 'ScaNN SOAR')[: 1 + (sizes['metric'] == 'dot_product')]
-  ours = ['exact', *(f'{x} 1/{share}' for x in kinds for share in _SHARES)]
-  theirs = []
-  if importlib.util.find_spec('faiss'):
-    theirs = [x + y for x, (_, _, many) in _FAISS.items() for y in many]
-  return dict.fromkeys(ours, ('ours',)) | dict.fromkeys(theirs, ('FAISS',))
-
-
 TASKS = {
   'search': turns.Task(
     build=build,
@@ -189,7 +179,7 @@ TASKS = {
       'metric': 'dot_product',
       'k': 10,
     },
-    steps=steps,
+    sides=('ours', 'FAISS')[: 1 + bool(importlib.util.find_spec('faiss'))],
     prepare=prepare,
     repeats=7,
     rounds_first=True,

@@ -7,7 +7,6 @@ mapped file of bfloat16 (3.4 GB). `shards` builds indices of a mixture and searc
 in a new process, with one shard in memory at a time and with all.
 """
 
-from collections.abc import Sequence
 import pathlib
 
 import jax
@@ -59,16 +58,19 @@ def build_released(side: str, sizes: turns.Sizes) -> turns.Steps:
   return {'search': search}
 
 
-def indices() -> dict[str, dict]:
-  """Fields of the index of each side, which differ from `IndexConfig`'s."""
-  found = {}
-  for searcher, name in (('scann', 'ScaNN'), ('exact', 'exact')):
-    for n in (1, 4, 16):
-      found[f'{name}, {n}'] = {'searcher': searcher, 'shards': n}
-  for rescore in ('int8', 'none'):
-    fields = {'shards': 4, 'scann': {'rescore': rescore}}
-    found[f'ScaNN, 4, rescore={rescore}'] = {'searcher': 'scann', **fields}
-  return found
+# Side -> fields of its index, which differ from `IndexConfig`'s.
+INDICES = {
+  f'{name}, {n}': {'searcher': searcher, 'shards': n}
+  for searcher, name in (('scann', 'ScaNN'), ('exact', 'exact'))
+  for n in (1, 4, 16)
+} | {
+  f'ScaNN, 4, rescore={x}': {
+    'searcher': 'scann',
+    'shards': 4,
+    'scann': {'rescore': x},
+  }
+  for x in ('int8', 'none')
+}
 
 
 def prepare_shards(sizes: turns.Sizes) -> turns.Sizes:
@@ -84,7 +86,7 @@ def prepare_shards(sizes: turns.Sizes) -> turns.Sizes:
     part = rows[low : low + _ROWS_OF_SHARD].astype(sizes['dtype'])
     writer.write(i, {'vectors': part})
   vectors, found = writer.publish(len(starts)).array('vectors'), {}
-  for name, fields in indices().items():
+  for name, fields in INDICES.items():
     config = index_lib.IndexConfig(
       metric='dot_product', recall_at=sizes['k'], recall_floor=0.0, **fields
     )
@@ -114,20 +116,11 @@ def build_shards(side: str, sizes: turns.Sizes) -> turns.Steps:
   return {'search': search}
 
 
-def shards_sides(sizes: turns.Sizes) -> dict[str, Sequence[str]]:
-  """Return all indices, those in shards also with one of these in memory."""
-  del sizes
-  sides = []
-  for name, fields in indices().items():
-    sides += [f'{name} held 1', name] if fields['shards'] > 1 else [name]
-  return {'search': sides}
-
-
 TASKS = {
   'released': turns.Task(
     build=build_released,
     sizes={'shape': (13_353_718, 128), 'num_queries': 64, 'k': 5},
-    steps=lambda _: {'search': ('exact',)},
+    sides=('exact',),
     prepare=prepare_released,
   ),
   'shards': turns.Task(
@@ -139,7 +132,12 @@ TASKS = {
       'k': 10,
       'dtype': 'float32',
     },
-    steps=shards_sides,
+    # Indices in shards also with one of these in memory.
+    sides=tuple(
+      side
+      for name, x in INDICES.items()
+      for side in ([f'{name} held 1'] * (x['shards'] > 1) + [name])
+    ),
     prepare=prepare_shards,
     repeats=3,
     apart=True,

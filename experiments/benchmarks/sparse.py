@@ -124,15 +124,7 @@ def build(side: str, sizes: turns.Sizes) -> turns.Steps:
   return {'build': build_index, **searches}
 
 
-def steps(sizes: turns.Sizes) -> dict[str, Sequence[str]]:
-  """Return the steps of all sides that are installed."""
-  sides = ['BM25', 'TF-IDF', 'bm25s']
-  if importlib.util.find_spec('numba'):
-    sides.append('bm25s, numba')
-  names = 'build', *(f'{n} words' for n in sizes['words'])
-  return dict.fromkeys(names, sides)
-
-
+_SIDES = ('BM25', 'TF-IDF', 'bm25s', 'bm25s, numba')
 TASKS = {
   'sparse': turns.Task(
     build=build,
@@ -143,7 +135,7 @@ TASKS = {
       'num_queries': 1000,
       'k': 100,
     },
-    steps=steps,
+    sides=_SIDES[: 3 + bool(importlib.util.find_spec('numba'))],
     prepare=prepare,
   )
 }

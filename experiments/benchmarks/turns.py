@@ -3,12 +3,14 @@
 """Sides of a benchmark that take turns, each in a process of its own.
 
 Only one side runs at a time, and all sides see the same machine. A side may run
-under another interpreter, so this module imports the standard library alone.
+under another interpreter, so this module imports the standard library alone. As a
+command it is a side: MODULE:FUNCTION SIDE SIZES.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
 import pathlib
@@ -32,8 +34,7 @@ class Task:
   build: Callable[[str, Sizes], Steps]  # of one of our sides
   # JSON values that all sides get, beside num_threads and a temporary folder
   sizes: Mapping[str, Any]
-  # sizes -> step -> sides that have it; the first side is the measure of others
-  steps: Callable[[Sizes], Mapping[str, Sequence[str]]]
+  sides: tuple[str, ...]  # the first one is the measure of others
   # side -> module beside this one whose `build` another interpreter runs
   peers: Mapping[str, str] = dataclasses.field(default_factory=dict)
   # done once before the sides start; what it returns is added to the sizes
@@ -54,7 +55,8 @@ def status_bytes(name: str, process: int | str = 'self') -> int:
 
 
 def serve(steps: Steps) -> None:
-  """Run the steps named on standard input and print their cost, as a side."""
+  """Print the steps, run those named on standard input, print their cost."""
+  print(json.dumps([*steps]), flush=True)
   for line in sys.stdin:
     with contextlib.suppress(OSError):  # begins a new peak of memory
       pathlib.Path('/proc/self/clear_refs').write_text('5')
@@ -71,34 +73,40 @@ def serve(steps: Steps) -> None:
     print(json.dumps(answer), flush=True)
 
 
+class Side:
+  """A process that serves steps; a call runs one of them."""
+
+  def __init__(self, process: subprocess.Popen):
+    self._process = process
+
+  def steps(self) -> list[str]:
+    """Return the names of the steps, once they are built."""
+    return self._read()
+
+  def __call__(self, step: str) -> Numbers:
+    """Run a step; ValueError where the process has stopped."""
+    with contextlib.suppress(BrokenPipeError):
+      print(step, file=self._process.stdin, flush=True)
+    return self._read()
+
+  def _read(self) -> Any:
+    answer = self._process.stdout.readline()
+    if not answer:
+      raise ValueError(f'{self._process.args} stopped; its error is above.')
+    return json.loads(answer)
+
+
 @contextlib.contextmanager
-def side(
-  command: Sequence[str], env: Mapping[str, str]
-) -> Iterator[Callable[[str], Numbers]]:
-  """Start a command that ends in `serve`; yield what runs a step of it.
+def side(command: Sequence[str], env: Mapping[str, str]) -> Iterator[Side]:
+  """Start a command that ends in `serve`.
 
   Args:
     env: variables added to this process's environment.
   """
-  process = subprocess.Popen(
-    command,
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    text=True,
-    env=os.environ | env,
-  )
-
-  def measure(step: str) -> Numbers:
-    answer = ''
-    with contextlib.suppress(BrokenPipeError):
-      print(step, file=process.stdin, flush=True)
-      answer = process.stdout.readline()
-    if not answer:
-      raise ValueError(f'{command} stopped; its error is above.')
-    return json.loads(answer)
-
+  pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE}
+  process = subprocess.Popen(command, text=True, env=os.environ | env, **pipes)
   try:
-    yield measure
+    yield Side(process)
   finally:
     with contextlib.suppress(BrokenPipeError):  # it has ended
       process.stdin.close()
@@ -106,25 +114,24 @@ def side(
 
 
 def alternate(
-  sides: Mapping[str, Callable[[str], Numbers]],
-  steps: Mapping[str, Sequence[str]],
-  repeats: int,
-  rounds_first: bool = False,
+  sides: Mapping[str, Side], repeats: int, rounds_first: bool = False
 ) -> dict[str, dict[str, Numbers]]:
-  """Measure each step on its sides in turn, after an untimed round.
+  """Measure each step on the sides that have it in turn, after an untimed round.
 
   Args:
-    steps: name of a step -> names of the sides that have it.
     rounds_first: whether all steps take part in each round, too.
 
   Returns:
     step -> side -> the median of each number; min_sec; first_sec and more_mib also
     of the untimed round; the largest peaks.
   """
-  rows = {step: {name: [] for name in names} for step, names in steps.items()}
+  rows: dict[str, dict[str, list[Numbers]]] = {}
+  for name, one in sides.items():
+    for step in one.steps():
+      rows.setdefault(step, {})[name] = []
   rounds = range(1 + repeats)
-  order = [step for step in steps for _ in rounds]
-  for step in [*steps] * len(rounds) if rounds_first else order:
+  order = [step for step in rows for _ in rounds]
+  for step in [*rows] * len(rounds) if rounds_first else order:
     for name, found in rows[step].items():
       found.append(sides[name](step))
   return {
@@ -141,3 +148,9 @@ def _summary(rows: Sequence[Numbers]) -> Numbers:
   found['peak_gib'] = max(row['peak_gib'] for row in timed)
   found['more_mib'] = max(row['more_mib'] for row in rows)
   return found
+
+
+if __name__ == '__main__':
+  made, _, build = sys.argv[1].partition(':')
+  of_side = getattr(importlib.import_module(made), build)
+  serve(of_side(sys.argv[2], json.loads(sys.argv[3])))

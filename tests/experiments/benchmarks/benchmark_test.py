@@ -22,6 +22,7 @@ turns.serve({
 
 def test_a_side_measures_its_steps():
   with turns.side([sys.executable, '-c', _SERVE], {}) as measure:
+    assert measure.steps() == ['wait', 'fill', 'say', 'fail']
     waited = measure('wait')
     assert waited['wall_sec'] >= 0.2 > waited['cpu_sec']
     filled = measure('fill')
@@ -40,6 +41,9 @@ class FakeSide:
   def __init__(self, name):
     self._name, self._calls = name, 0
 
+  def steps(self):
+    return ['a', 'b'] if self._name == 'ours' else ['a']
+
   def __call__(self, step):
     self.asked.append((step, self._name))
     self._calls += 1
@@ -51,8 +55,7 @@ class FakeSide:
 
 def test_sides_take_turns(capsys):
   sides = {name: FakeSide(name) for name in ('ours', 'peer')}
-  steps = {'a': ['ours', 'peer'], 'b': ['ours']}
-  results = turns.alternate(sides, steps, 3)
+  results = turns.alternate(sides, 3)
   assert FakeSide.asked[:4] == 2 * [('a', 'ours'), ('a', 'peer')]
   assert FakeSide.asked[-4:] == 4 * [('b', 'ours')]
   # The first round is not timed; seconds are medians, memory is the peak.
@@ -65,7 +68,7 @@ def test_sides_take_turns(capsys):
     'more_mib': 9.0,
   }
   FakeSide.asked.clear()
-  turns.alternate(sides, steps, 1, rounds_first=True)
+  turns.alternate(sides, 1, rounds_first=True)
   once = [('a', 'ours'), ('a', 'peer'), ('b', 'ours')]
   assert FakeSide.asked == 2 * once
   benchmark.show(results, 'title')
