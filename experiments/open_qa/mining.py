@@ -28,7 +28,7 @@ from realm_jax.data import block_dataset
 from realm_jax.objectives import dpr
 from realm_jax.serving import trained_models
 from retrieval import tokenization
-from retrieval.index import snapshots, text_indices
+from retrieval.index import snapshots, text_index
 from retrieval.questions import (
   answer_search,
   dpr_json,
@@ -182,7 +182,7 @@ def _interleaved(
     if kind == 'dense':
       return reader.with_retriever(kind).as_realm().retrieve
     data = reader.data
-    index = text_indices.TextIndices(data.root, data.blocks).words(kind)
+    index = text_index.TextIndices(data.root, data.blocks).words(kind)
     return lambda texts, k: index.search(texts, k)[0]
 
   searches = [search(kind) for kind in kinds]

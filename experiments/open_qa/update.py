@@ -33,7 +33,7 @@ from realm_jax.serving import (
   serving,
   trained_models,
 )
-from retrieval.index import reuse, snapshots, text_indices
+from retrieval.index import reuse, snapshots, text_index
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -80,7 +80,7 @@ def update(
       counts |= _build_index(trained, index, data)
       built = new.index
     there, new_indices = (
-      text_indices.TextIndices(x.root, x.blocks) for x in (old, data)
+      text_index.TextIndices(x.root, x.blocks) for x in (old, data)
     )
     with progress.bar('texts', 'blocks') as shown:
       copied = new_indices.copy_from(there, progress=shown)

@@ -18,7 +18,7 @@ from experiments.engine import progress
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import serving, trained_models
 from retrieval import settings
-from retrieval.index import text_indices
+from retrieval.index import text_index
 from retrieval.questions import (
   answer_search,
   bootstrap,
@@ -56,7 +56,7 @@ def dense(
 
 def bm25(data: realm_data.DataFolder) -> Retrieve:
   """Return a search by words."""
-  index = text_indices.TextIndices(data.root, data.blocks).words('bm25')
+  index = text_index.TextIndices(data.root, data.blocks).words('bm25')
   return lambda texts, k: index.search(texts, k)[0]
 
 

@@ -38,6 +38,13 @@ from retrieval.nn import bert_checkpoint
 
 _STAGES = ('tokens', 'duplicates', 'chunks', 'vectors', 'index', 'neighbors')
 _BEGINS = re.compile(r'Stage (\w+), in ')
+_GIVEN = (
+  '--config=configs/retro_pretrain_quickstart.py',
+  '--config.tokens.documents_per_shard=64',
+  '--config.tokens.num_processes=1',
+  '--config.deduplicate.threshold=0.8',
+  '--config.index.searcher=exact',
+)
 # The report of an index holds times.
 _VARIES = ('index.json',)
 
@@ -62,35 +69,31 @@ class Cost:
   anonymous: int = 0  # memory that is not a page of a file
   resident: int = 0
 
-  def sample(self, process: int) -> None:
-    """Raise the peaks to the memory at this moment."""
-    for name, line in (('anonymous', 'RssAnon'), ('resident', 'VmRSS')):
-      found = turns.status_bytes(line, process)
-      setattr(self, name, max(getattr(self, name), found))
-
 
 Costs = dict[str, Cost]  # of each stage
 
 
 def wait(process: subprocess.Popen) -> Costs:
   """Wait for a preparation; ValueError when the command fails."""
-  running = Cost()
-  costs, lines, ended = {}, [], threading.Event()
+  running, costs, lines = Cost(), {}, []
+  ended, start = threading.Event(), time.monotonic()
 
   def sample():
     while not ended.wait(0.1):
-      running.sample(process.pid)
+      anonymous, resident = (
+        turns.status_bytes(x, process.pid) for x in ('RssAnon', 'VmRSS')
+      )
+      running.anonymous = max(running.anonymous, anonymous)
+      running.resident = max(running.resident, resident)
 
   sampler = threading.Thread(target=sample, daemon=True)
   sampler.start()
-  start = time.monotonic()
   try:
     for line in process.stderr:
       lines.append(line)
       if found := _BEGINS.search(line):
         running.sec, start = time.monotonic() - start, time.monotonic()
         running = costs[found[1]] = Cost()
-        running.sample(process.pid)
     running.sec = time.monotonic() - start
     failed = process.wait()
   finally:
@@ -124,43 +127,28 @@ def check(wanted: Mapping[str, str], workdir: pathlib.Path) -> None:
     )
 
 
+@dataclasses.dataclass(frozen=True)
 class _Demonstration:
   """Preparations of a corpus by the flags, in folders below --workdir."""
 
-  def __init__(
-    self, root: pathlib.Path, nodes: loopback.Nodes, given: Sequence[str]
-  ):
-    self._root, self._nodes = root, nodes
-    self._cores = sorted(os.sched_getaffinity(0))
-    self._given = [
-      '--config=configs/retro_pretrain_quickstart.py',
-      '--config.tokens.documents_per_shard=64',
-      '--config.tokens.num_processes=1',
-      '--config.deduplicate.threshold=0.8',
-      '--config.index.searcher=exact',
-    ]
-    if corpus := flags.FLAGS.corpus:
-      self._given += ['--config.corpus.kind=jsonl']
-      self._given += [f'--config.corpus.path={corpus}']
-    if layers := flags.FLAGS.encoder_layers:
-      shorten(root / 'embedder', layers)
-      self._given.append(f'--config.embedder.path={root / "embedder"}')
-    self._given += given
+  root: pathlib.Path
+  nodes: loopback.Nodes
+  given: Sequence[str]  # flags of experiments.prepare
 
   def _start(
     self,
-    folder: pathlib.Path,
+    name: str,
     documents: int,
     num_cores: int | None = None,
     workers: int | None = None,
   ) -> subprocess.Popen:
     """Start a preparation, by workers of the cluster (0: all) unless None."""
-    arguments = [f'--workdir={folder}', *self._given]
+    arguments = [f'--workdir={self.root / name}', *self.given]
     arguments.append(f'--config.corpus.max_documents={documents}')
     if workers is not None:
-      arguments.append(f'--config.cluster.address={self._nodes.address}')
+      arguments.append(f'--config.cluster.address={self.nodes.address}')
       arguments.append(f'--config.cluster.workers={workers}')
-    cores = self._cores[:num_cores]
+    cores = sorted(os.sched_getaffinity(0))[:num_cores]
     return subprocess.Popen(
       [sys.executable, '-m', 'experiments.prepare', *arguments],
       stdout=subprocess.DEVNULL,
@@ -169,10 +157,9 @@ class _Demonstration:
       preexec_fn=lambda: os.sched_setaffinity(0, cores),
     )
 
-  def prepare_all(self) -> dict[str, Costs]:
+  def prepare_all(self, documents: int) -> dict[str, Costs]:
     """Prepare the corpus in several ways; return the costs of each."""
-    documents = flags.FLAGS.documents
-    costs, wanted = {}, {}
+    costs = {}
     for name, number, num_cores, workers in (
       ('a quarter', max(1, documents // 4), 1, None),
       ('one core', documents, 1, None),
@@ -180,28 +167,23 @@ class _Demonstration:
       ('2 workers', documents, None, 2),
     ):
       logging.info('Preparing %d documents: %s.', number, name)
-      folder = self._root / name.replace(' ', '-')
-      costs[name] = wait(self._start(folder, number, num_cores, workers))
-      if name == 'one core':
-        wanted = hashes(folder)
-      elif workers is not None:
-        check(wanted, folder)
+      costs[name] = wait(self._start(name, number, num_cores, workers))
+      if workers is not None:
+        check(hashes(self.root / 'one core'), self.root / name)
     return costs
 
-  def kill_all(self) -> int:
+  def kill_all(self, documents: int, kills: int) -> int:
     """Kill nodes at seeded moments, then the command; return the nodes killed."""
-    documents, root = flags.FLAGS.kill_documents, self._root
     draw, killed = random.Random(0), 0
-    wait(self._start(root / 'kill', documents))
-    wanted = hashes(root / 'kill')
+    wait(self._start('kill', documents))
+    wanted = hashes(self.root / 'kill')
     start = time.monotonic()
-    wait(self._start(root / 'whole', documents, workers=0))
+    wait(self._start('whole', documents, workers=0))
     seconds = time.monotonic() - start
-    while killed < flags.FLAGS.kills:
-      folder = root / f'kill-{killed}'
-      moment = draw.uniform(0.2, 1.0) * seconds
-      process = self._start(folder, documents, workers=0)
-      killer = threading.Timer(moment, self._nodes.kill)
+    while killed < kills:
+      name, moment = f'kill-{killed}', draw.uniform(0.2, 1.0) * seconds
+      process = self._start(name, documents, workers=0)
+      killer = threading.Timer(moment, self.nodes.kill)
       killer.start()
       wait(process)
       if not killer.is_alive():  # else the run was over before
@@ -209,16 +191,15 @@ class _Demonstration:
         logging.info('Kill %d after %.1f s.', killed, moment)
       killer.cancel()
       killer.join()
-      check(wanted, folder)
-      shutil.rmtree(folder)
-      self._nodes.restore(2)
-    folder = root / 'kill-driver'
-    process = self._start(folder, documents, workers=0)
+      check(wanted, self.root / name)
+      shutil.rmtree(self.root / name)
+      self.nodes.restore(2)
+    process = self._start('kill-driver', documents, workers=0)
     time.sleep(seconds / 2)
     process.kill()
     process.communicate()
-    wait(self._start(folder, documents, workers=0))
-    check(wanted, folder)
+    wait(self._start('kill-driver', documents, workers=0))
+    check(wanted, self.root / 'kill-driver')
     return killed
 
 
@@ -251,13 +232,22 @@ def _print(costs: dict[str, Costs], caption: str) -> None:
 
 def run(argv: list[str]) -> None:
   """Start the cluster, prepare, kill, and print the tables."""
-  root = pathlib.Path(flags.FLAGS.workdir).absolute()
+  options = flags.FLAGS
+  root = pathlib.Path(options.workdir).absolute()
   if root.exists():
     raise ValueError(f'--workdir={root}: exists; expected a new folder.')
+  given = [*_GIVEN]
+  if options.corpus:
+    given += [f'--config.corpus.path={options.corpus}']
+    given += ['--config.corpus.kind=jsonl']
+  if options.encoder_layers:
+    shorten(root / 'embedder', options.encoder_layers)
+    given.append(f'--config.embedder.path={root / "embedder"}')
+  given += argv[1:]
   with loopback.cluster(num_workers=2) as nodes:
-    demonstration = _Demonstration(root, nodes, argv[1:])
-    costs = demonstration.prepare_all()
-    killed = demonstration.kill_all()
+    demonstration = _Demonstration(root, nodes, given)
+    costs = demonstration.prepare_all(options.documents)
+    killed = demonstration.kill_all(options.kill_documents, options.kills)
   caption = (
     f'All folders hold the same bytes, also of {killed} runs in which a node was '
     'killed and of one in which the command was.'

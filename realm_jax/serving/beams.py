@@ -25,7 +25,7 @@ from realm_jax.data import (
 from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import model_configs, reader_configs, serving
 from retrieval import searchers
-from retrieval.index import retrievers, text_indices
+from retrieval.index import retrievers, text_index
 from retrieval.questions import answer_search, claims as claims_lib
 from retrieval.search import (
   names,
@@ -162,9 +162,9 @@ class BeamRetriever:
 
 def text_indices_of(
   config: reader_configs.BeamConfig, data: data_folder.DataFolder
-) -> text_indices.TextIndices:
+) -> text_index.TextIndices:
   """Return the indices of the texts of a folder's blocks, below their titles."""
-  return text_indices.TextIndices(
+  return text_index.TextIndices(
     data.root,
     data.blocks,
     num_topics=config.lookup.num_topics,

@@ -5,7 +5,7 @@
 from collections.abc import Callable
 import dataclasses
 
-from retrieval.index import text_indices
+from retrieval.index import text_index
 from retrieval.search import (
   fuse,
   late_interaction,
@@ -24,7 +24,7 @@ _ORDERED = 100  # candidates of edit distance and oracle
 class Retrievers:
   """The parts from which the retrievers of some passages are made."""
 
-  indices: text_indices.TextIndices
+  indices: text_index.TextIndices
   dense: Callable[[], retriever_lib.Retriever]
   words_weight: float  # of bm25 in 'weighted'; the rest to 1 is that of dense
   seed: tuple[int, ...] = ()  # of 'random'

@@ -16,7 +16,7 @@ from retrieval.index import (
   datastore_subsets,
   index as index_lib,
   retrievers as retrievers_lib,
-  text_indices,
+  text_index,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
@@ -174,9 +174,9 @@ class Datastore:
     )
     return path
 
-  def text_indices(self, config: Any) -> text_indices.TextIndices:
+  def text_indices(self, config: Any) -> text_index.TextIndices:
     """Return the indices of the texts of the datastore."""
-    return text_indices.TextIndices(
+    return text_index.TextIndices(
       self.folder.root,
       self.folder.chunks('train'),
       num_topics=config.neighbors.num_topics,

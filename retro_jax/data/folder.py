@@ -9,7 +9,7 @@ chunks-{train,valid,test}/  spans of m tokens; the training chunks are the
                        datastore
 vectors-{train,valid,test}/ frozen BERT keys
 index/                 of vectors-train
-{sparse,topics,colbert}-*/  of chunks-train; see `text_indices`
+{sparse,topics,colbert}-*/  of chunks-train; see `text_index`
 neighbors-{train,valid,test}/      of the source dense
 neighbors_SOURCE-{train,valid,test}/ of another source
 neighbors_SOURCE+RERANKER-{train,valid,test}/ of a source in a re-ranker's order

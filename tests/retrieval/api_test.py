@@ -92,10 +92,12 @@ def test_errors(folder, index, tmp_path):
     retrieval.open_index(tmp_path)
   with pytest.raises(ValueError, match='expected a list of texts'):
     index.search('a text')
-  with pytest.raises(ValueError, match='expected at least 1'):
-    index.search(['a text'], 0)
-  with pytest.raises(ValueError, match=r'expected \[batch, 16\]'):
-    index.search(np.zeros((2, 3), np.float32))
+  for k in (0, -1):
+    with pytest.raises(ValueError, match=f'k={k}'):
+      index.search(['a text'], k)
+  for vectors in (np.zeros((2, 3)), np.zeros(16), np.full((1, 16), np.nan)):
+    with pytest.raises(ValueError, match=r'expected \[batch, 16\]|Query 0'):
+      index.search(vectors)
   other = neighbors_test.LetterEmbedder()
   other.fingerprint = 'other letters'
   with pytest.raises(ValueError, match='embedded with letters'):

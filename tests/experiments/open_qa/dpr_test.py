@@ -18,7 +18,7 @@ from experiments.open_qa import (
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.objectives import dpr as dpr_lib
-from retrieval.index import text_indices
+from retrieval.index import text_index
 from retrieval.nn import sharding
 from retrieval.questions import answers, questions as questions_lib
 from retrieval.store import checkpoints
@@ -66,7 +66,7 @@ def _spec(data):
 
 
 def _retriever(data):
-  index = text_indices.TextIndices(data.root, data.blocks).words('bm25')
+  index = text_index.TextIndices(data.root, data.blocks).words('bm25')
   return lambda texts, k: index.search(texts, k)[0]
 
 

@@ -21,7 +21,7 @@ from realm_jax.serving import (
   serving,
   trained_models,
 )
-from retrieval.index import index_versions, text_indices
+from retrieval.index import index_versions, text_index
 from retrieval.search import tfidf
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
@@ -144,7 +144,7 @@ def test_new_text_is_found_and_old_text_is_gone(before, after):
 
 
 def _indices(data, colbert=None):
-  return text_indices.TextIndices(data.root, data.blocks, colbert=colbert)
+  return text_index.TextIndices(data.root, data.blocks, colbert=colbert)
 
 
 def test_words_follow_the_corpus(before, embedded, tmp_path):

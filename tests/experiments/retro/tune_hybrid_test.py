@@ -10,7 +10,7 @@ import pytest
 
 from experiments.engine import hybrid_weights
 from experiments.retro import tune_hybrid
-from retrieval.index import neighbors as neighbors_lib, text_indices
+from retrieval.index import neighbors as neighbors_lib, text_index
 from retrieval.search import retriever as retriever_lib
 from retro_jax.data import datastore as datastore_lib
 from tests.experiments.retro import tiny_config
@@ -24,7 +24,7 @@ def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_stores.make(root, np.random.default_rng(0))
   train = made.chunks['train']
-  words = text_indices.TextIndices(root, train).words('bm25')
+  words = text_index.TextIndices(root, train).words('bm25')
   words = retriever_lib.IndexRetriever(train, words, 'bm25')
   # Random chunks stand for those of vectors.
   return types.SimpleNamespace(

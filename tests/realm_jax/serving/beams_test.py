@@ -12,7 +12,7 @@ import pytest
 from realm_jax.data import folder
 from realm_jax.serving import beams, reader_configs
 from retrieval import searchers
-from retrieval.index import text_indices
+from retrieval.index import text_index
 from retrieval.search import fuse, rerank, retriever as retriever_lib
 from tests.retrieval.text import tiny_blocks
 
@@ -29,7 +29,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def words(data):
-  index = text_indices.TextIndices(data.root, data.blocks).words('bm25')
+  index = text_index.TextIndices(data.root, data.blocks).words('bm25')
   return retriever_lib.IndexRetriever(data.blocks, index, 'bm25')
 
 

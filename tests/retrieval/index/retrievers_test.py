@@ -11,7 +11,7 @@ from retrieval import searchers
 from retrieval.index import (
   neighbors as neighbors_lib,
   retrievers,
-  text_indices,
+  text_index,
   vectors as vectors_lib,
 )
 from retrieval.nn import colbert_encoder
@@ -62,8 +62,8 @@ def parts(data):
   search = late_interaction.SearchConfig(num_probes=9999, num_rescored=9999)
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(colbert_encoder, 'load', lambda _: tiny_encoder.Words())
-    config = text_indices.ColbertConfig(model='words', search=search)
-    indices = text_indices.TextIndices(
+    config = text_index.ColbertConfig(model='words', search=search)
+    indices = text_index.TextIndices(
       data.root, train, num_topics=5, colbert=config
     )
     yield retrievers.Retrievers(
@@ -132,9 +132,7 @@ def _dense(data, queries, n):
 
 def _words(data, queries, n, kind='bm25'):
   train = data.chunks['train']
-  index = text_indices.WORDS[kind].build(
-    train.texts(np.arange(train.num_chunks))
-  )
+  index = text_index.WORDS[kind].build(train.texts(np.arange(train.num_chunks)))
   query = queries.texts(np.array([n]))
   ids = index.search(query, train.num_chunks)[0][0]
   return ids[np.isin(ids, _others(data, queries, n))]
@@ -231,6 +229,15 @@ def test_a_store_is_of_one_retriever(data, parts, tmp_path):
   assert ((found != own[:, None]) | (ids < 0)).all() and (ids >= 0).any()
   with pytest.raises(ValueError, match='index: expected'):
     neighbors_lib.build_neighbor_store(*given, parts.make('random'), k=3)
+
+
+@pytest.mark.parametrize('name', names.NAMES)
+def test_refuses_one_string_and_no_passages(name, parts):
+  retriever = parts.make(name)
+  with pytest.raises(ValueError, match='list of texts'):
+    retriever.search('a text', _K)
+  with pytest.raises(ValueError, match='k=0'):
+    retriever.search(['a text'], 0)
 
 
 def test_the_oracle_takes_no_new_text(parts):

@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.index import text_indices
+from retrieval.index import text_index
 from retrieval.search import (
   queries as queries_lib,
   rerank,
@@ -73,9 +73,7 @@ def test_the_first_candidates_are_ordered_and_the_rest_stays(candidates):
 def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_stores.make(root, np.random.default_rng(0))
-  made.words = text_indices.TextIndices(root, made.chunks['train']).words(
-    'bm25'
-  )
+  made.words = text_index.TextIndices(root, made.chunks['train']).words('bm25')
   return made
 
 

@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.index import text_indices
+from retrieval.index import text_index
 from retrieval.nn import colbert_encoder
 from tests.retrieval.search import tiny_encoder
 from tests.retrieval.store import tiny_stores
@@ -35,9 +35,9 @@ def passages(request, tmp_path):
 
 
 def _indices(passages, **fields):
-  config = text_indices.ColbertConfig(num_centroids=16, **fields)
+  config = text_index.ColbertConfig(num_centroids=16, **fields)
   root = passages.path.parent
-  return text_indices.TextIndices(root, passages, num_topics=3, colbert=config)
+  return text_index.TextIndices(root, passages, num_topics=3, colbert=config)
 
 
 def test_an_index_is_built_once(passages, words):
@@ -65,11 +65,11 @@ def test_equal_texts_are_copied(passages, words, tmp_path):
   old.words('tfidf')
   old.tokens()
   words.encoded.clear()
-  new = text_indices.TextIndices(tmp_path / 'new', passages)
+  new = text_index.TextIndices(tmp_path / 'new', passages)
   counts = new.copy_from(old)
   assert counts == {'colbert': len(passages)}
   assert new.words_path('tfidf').is_dir()
   assert not words.encoded
   words.fingerprint = 'trained further'
-  other = text_indices.TextIndices(tmp_path / 'other', passages)
+  other = text_index.TextIndices(tmp_path / 'other', passages)
   assert 'colbert' not in other.copy_from(old)
