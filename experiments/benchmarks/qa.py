@@ -162,13 +162,12 @@ def build(side: str, sizes: turns.Sizes) -> turns.Steps:
   selector = beams.make_selector(config, data, retriever)
   optimizer = optimizers.make_optimizer(config.optimizer, config.num_steps)
   state = jax.jit(optimizer.init)(params)
-  loss, numbers = task_lib.bind_loss(config, model), itertools.count()
+  loss = functools.partial(task_lib.bind_loss(config, model), train=True)
+  numbers = itertools.count()
 
   @functools.partial(jax.jit, donate_argnums=(0, 1))
   def update(params, state, batch, key):
-    (_, metrics), grads = jax.value_and_grad(loss, has_aux=True)(
-      params, batch, key, True
-    )
+    metrics, grads = optimizers.value_and_grad(loss, params, batch, key)
     updates, state = optimizer.update(grads, state, params)
     return optax.apply_updates(params, updates), state, metrics
 

@@ -19,17 +19,17 @@ from typing import Any
 from absl import logging
 import jax
 from jax.experimental import multihost_utils
+import numpy as np
 
 from experiments.engine import (
   checkpoint_writer,
   metric_writer,
-  optimizers,
   program as program_lib,
   progress,
   signals,
   tasks,
 )
-from retrieval.nn import sharding
+from retrieval.nn import means, sharding
 from retrieval.store import locks, store
 
 _FIRST_PROFILED = 4  # step of the run, past compilation
@@ -45,29 +45,27 @@ def validate(
   task: tasks.Task,
   num_batches: int,
 ) -> dict[str, float]:
-  """Average metrics by weight over at most `num_batches` validation batches.
+  """Pool the means of at most `num_batches` validation batches.
 
   The program's context is entered; `params` are sharded as the program's.
 
   Raises:
     ValueError: if there is no validation batch.
   """
-  total, sums = 0.0, {}
+  total = None
   with contextlib.closing(iter(task.dataset('valid'))) as batches:
     for batch in itertools.islice(batches, num_batches):
       batch, _ = _complete(task, params, batch)
       batch = sharding.global_batch(batch, program.rows)
-      metrics = jax.device_get(program.evaluate(params, batch))
-      weight = float(metrics.pop(optimizers.WEIGHT, 1.0))
-      total += weight
-      for name, value in metrics.items():
-        sums[name] = sums.get(name, 0.0) + weight * float(value)
-  if not sums:
+      found = jax.device_get(program.evaluate(params, batch))
+      found = jax.tree.map(np.float64, found)
+      total = jax.tree.map(np.add, total, found) if total else found
+  if not total:
     raise ValueError(
       "The 'valid' split holds no whole batch: lower batch_size, hold out more, "
       'or set eval_batches=0.'
     )
-  return {name: value / max(total, 1e-9) for name, value in sums.items()}
+  return {name: float(x) for name, x in means.values(total).items()}
 
 
 def train(
@@ -89,7 +87,7 @@ def train(
     NotFiniteError: if loss or gradient is NaN; no such state is saved.
     signals.Terminated: after SIGTERM in a command, when the state is saved.
   """
-  _check_best(task, config)
+  _check_best(config)
   program = program_lib.make_program(task, config, devices=devices)
   num_steps, index_refresher = config.num_steps, task.index_refresher
   fields = json.loads(json.dumps(dataclasses.asdict(config)))
@@ -142,33 +140,20 @@ def train(
       meter.tick()
       show(step, num_steps)
       if step % config.log_every == 0 or step == num_steps:
-        values.pop(optimizers.WEIGHT, None)
         _report(writer, step, values | meter.read())
 
-    def record(step: int, kind: str, found: Mapping[str, float]) -> None:
-      values = {f'{kind}/{name}': value for name, value in found.items()}
-      _report(writer, step, values)
-      saver.measured(step, values)
-      best = config.best_metric
-      if best.startswith(f'{kind}/') and best not in values:
-        raise ValueError(
-          f'config.best_metric={best!r}: expected one of {sorted(values)}.'
-        )
-
     def measure(step: int) -> None:
-      """Run validation, and the task's evals at the end, once a step.
-
-      The eval with the best metric runs whenever validation does.
-      """
-      last = step == num_steps
-      due = last or (step and step % config.eval_every == 0)
+      """Run validation where it is due, once a step."""
+      due = step == num_steps or (step and step % config.eval_every == 0)
       if due and config.eval_batches and not writer.written(step, 'valid/'):
         found = validate(program, state.params, task, config.eval_batches)
-        record(step, 'valid', found)
-      for kind, evaluate in task.evals.items():
-        best = due and config.best_metric.startswith(f'{kind}/')
-        if (last or best) and not writer.written(step, f'{kind}/'):
-          record(step, kind, evaluate(state.params))
+        values = {f'valid/{name}': value for name, value in found.items()}
+        _report(writer, step, values)
+        saver.measured(step, values)
+        if (best := config.best_metric) and best not in values:
+          raise ValueError(
+            f'config.best_metric={best!r}: expected one of {sorted(values)}.'
+          )
       meter.pause()
 
     measure(start)  # a run that was killed while it measured still owes this
@@ -216,13 +201,12 @@ def _agreed(terminated: Callable[[], bool], step: int) -> bool:
   return asked
 
 
-def _check_best(task: tasks.Task, config: Any) -> None:
+def _check_best(config: Any) -> None:
   """Refuse a best metric that is not measured, or not where a step is saved."""
-  kinds = ['valid'] * bool(config.eval_batches) + [*task.evals]
   best = config.best_metric
-  if best and best.partition('/')[0] not in kinds:
+  if best and not (config.eval_batches and best.startswith('valid/')):
     raise ValueError(
-      f'config.best_metric={best!r}: expected a metric of {kinds}, such as '
+      f'config.best_metric={best!r}: expected a metric of validation, such as '
       "'valid/loss' (eval_batches=0 goes without validation)."
     )
   if best and config.eval_every % config.checkpoint_every:

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import optax
 
 from retrieval import settings
+from retrieval.nn import means
 
-WEIGHT = 'weight'
 TENTH = -1  # as `warmup_steps`: a tenth of the run
 
 
@@ -186,31 +186,45 @@ def make_optimizer(
 def value_and_grad(
   loss: Callable, params: Any, batch: Any, key: jax.Array, num_parts: int = 1
 ) -> tuple[dict[str, jax.Array], Any]:
-  """Return metrics, 'loss' among them, and gradients of a batch by `weighted_mean`.
+  """Return metrics, 'loss' among them, and gradients of a batch.
+
+  They are those of the whole batch however it is cut into microbatches, but for
+  dropout: each term of the loss is divided by its count in the whole batch. The
+  counts are taken beforehand; the compiler leaves out all else of that pass.
 
   Args:
-    loss: (params, batch, key) -> (scalar, metrics).
+    loss: (params, batch, key) -> (`means.Mean`, metrics, each a `means.Mean`).
+    batch, key, num_parts: as of `add_parts`.
   """
-  grad_fn = jax.value_and_grad(loss, has_aux=True)
+  counts = None
+  if num_parts > 1:
+    counts = add_parts(
+      lambda *part: loss(params, *part)[0].counts, batch, key, num_parts
+    )
+
+  def divided(params, batch, key):
+    value, metrics = loss(params, batch, key)
+    found = {'loss': value, **metrics}
+    return value.replace(counts=counts or value.counts).value, found
 
   def part(batch, key):
-    (value, metrics), grads = grad_fn(params, batch, key)
-    return {'loss': value, **metrics}, grads
+    grads, found = jax.grad(divided, has_aux=True)(params, batch, key)
+    return found, grads
 
-  return weighted_mean(part, batch, key, num_parts)
+  metrics, grads = add_parts(part, batch, key, num_parts)
+  return means.values(metrics), grads
 
 
-def weighted_mean(
+def add_parts(
   part: Callable, batch: Any, key: jax.Array, num_parts: int = 1
-) -> tuple[dict[str, jax.Array], Any]:
-  """Apply `part` to `num_parts` microbatches in turn, and average the results.
+) -> Any:
+  """Apply `part` to `num_parts` microbatches in turn, and add the results.
 
   Every microbatch takes rows from each device's share of the batch, so no data
-  move between devices. Means are weighted by the metric 'weight' (1 by
-  default), so that the result is the mean over the whole batch for all masks.
+  move between devices.
 
   Args:
-    part: (batch, key) -> (metrics, tree), both means over its batch.
+    part: (batch, key) -> tree of sums over its batch.
     batch: tree of arrays [batch, ...].
     key: randomness; each microbatch folds in its number.
     num_parts: microbatches; must divide the batch.
@@ -218,25 +232,14 @@ def weighted_mean(
   if num_parts == 1:
     return part(batch, key)
 
-  def weighted(batch, key):
-    metrics, tree = part(batch, key)
-    weight = jnp.asarray(metrics.pop(WEIGHT, 1.0), jnp.float32)
-    scaled = jax.tree.map(lambda x: x * weight, (metrics, tree))
-    return weight, *scaled
-
   def body(total, inputs):
     index, batch = inputs
-    new = weighted(batch, jax.random.fold_in(key, index))
+    new = part(batch, jax.random.fold_in(key, index))
     return jax.tree.map(jnp.add, total, new), None
 
   parts = jax.tree.map(
     lambda x: x.reshape(-1, num_parts, *x.shape[1:]).swapaxes(0, 1), batch
   )
-  shapes = jax.eval_shape(weighted, jax.tree.map(lambda x: x[0], parts), key)
+  shapes = jax.eval_shape(part, jax.tree.map(lambda x: x[0], parts), key)
   zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-  total, _ = jax.lax.scan(body, zeros, (jnp.arange(num_parts), parts))
-  weight, metrics, tree = total
-  metrics, tree = jax.tree.map(
-    lambda x: x / jnp.maximum(weight, 1e-9), (metrics, tree)
-  )
-  return {**metrics, WEIGHT: weight}, tree
+  return jax.lax.scan(body, zeros, (jnp.arange(num_parts), parts))[0]

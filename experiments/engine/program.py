@@ -39,7 +39,7 @@ class Program:
   init: Callable[[jax.Array], TrainState]  # from a key
   # (state, batch) -> (state, metrics); the old state is donated.
   step: Callable[[TrainState, tasks.Batch], tuple[TrainState, tasks.Metrics]]
-  evaluate: Callable[[tasks.Params, tasks.Batch], tasks.Metrics]
+  evaluate: Callable[[tasks.Params, tasks.Batch], tasks.Means]
 
   @contextlib.contextmanager
   def context(self) -> Iterator[None]:
@@ -151,16 +151,15 @@ def eval_step(
   *,
   task: tasks.Task,
   accumulate_steps: int = 1,
-) -> tasks.Metrics:
+) -> tasks.Means:
   """Measure one batch without dropout, in the microbatches of training."""
 
   def part(batch, key):
     loss, metrics = task.loss(params, batch, key, False)
-    return {'loss': loss, **metrics}, ()
+    return {'loss': loss, **metrics}
 
-  return optimizers.weighted_mean(
-    part, batch, jax.random.key(0), accumulate_steps
-  )[0]
+  key = jax.random.key(0)
+  return optimizers.add_parts(part, batch, key, accumulate_steps)
 
 
 def mesh_and_rules(

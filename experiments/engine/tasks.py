@@ -12,9 +12,12 @@ from typing import Any, Protocol
 
 import jax
 
+from retrieval.nn import means
+
 Params = Any
 Batch = Mapping[str, Any]
 Metrics = dict[str, jax.Array]
+Means = dict[str, means.Mean]
 
 
 def no_data(split: str) -> Iterable[Batch]:
@@ -57,19 +60,14 @@ class Task:
 
   # key -> parameters, boxed with logical axes (`retrieval.nn.partitioning`).
   init: Callable[[jax.Array], Params]
-  # (params, batch, key, train) -> (loss, metrics), both float32 means over the
-  # batch. The loop traces it. `metrics` may hold 'weight', the number of terms in
-  # the means (scored tokens): microbatches and validation batches are then averaged
-  # by weight, so that accumulation equals the large batch for ragged masks, too.
-  loss: Callable[[Params, Batch, jax.Array, bool], tuple[jax.Array, Metrics]]
+  # (params, batch, key, train) -> (loss, metrics), means over the batch that keep
+  # their counts: microbatches and validation batches are pooled by them. Counts
+  # depend on the batch alone. The loop traces it.
+  loss: Callable[[Params, Batch, jax.Array, bool], tuple[means.Mean, Means]]
   # Split ('train' or 'valid') -> checkpointable iterator of batches of this
   # process's rows: dicts of numpy arrays [batch / processes, ...]. 'train' never
   # ends; every process gives equally many batches of 'valid'.
   dataset: Callable[[str], Iterable[Batch]]
-  # Name -> (params -> {metric: value}); run at the end of training.
-  evals: Mapping[str, Callable[[Params], dict[str, float]]] = dataclasses.field(
-    default_factory=dict
-  )
   # Changes whenever the stream of training examples changes. The loop adds seed,
   # batch size, workers and process count.
   pipeline_fingerprint: str = ''

@@ -27,7 +27,7 @@ from realm_jax.nn import (
 )
 from realm_jax.objectives import reader_losses
 from retrieval import settings
-from retrieval.nn import bert, objectives
+from retrieval.nn import bert, means, objectives
 
 RULES = ('best', 'marginal')
 
@@ -176,7 +176,7 @@ def loss(
   train: bool,
   *,
   early_weight: float = 1.0,
-) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Loss of the gold class, summed over blocks, and early loss of the evidence.
 
   `batch` has the arrays of `reader_losses.loss` without reader_block_mask and
@@ -184,7 +184,7 @@ def loss(
   the blocks of evidence; without it there is no early loss.
 
   Returns:
-    The mean over claims in nats, and metrics, means over claims: `accuracy` and
+    The mean over claims in nats, and metrics over claims: `accuracy` and
     `marginal_accuracy` are those of both rules of `predict`.
 
   Raises:
@@ -200,14 +200,13 @@ def loss(
   full = reader_losses.marginal_loss(scores, blocks, gold)
 
   def mean(x):
-    return objectives.masked_mean(x.astype(jnp.float32), batch['row_valid'])
+    return means.of(x, batch['row_valid'])
 
   value = mean(full)
   metrics = {
     'full_loss': value,
     'accuracy': mean(predict(scores) == labels),
     'marginal_accuracy': mean(predict(scores, 'marginal') == labels),
-    'weight': batch['row_valid'].sum(dtype=jnp.float32),
   }
   if 'beam_has_answer' in batch:
     early = mean(reader_losses.early_loss(batch, retriever))
@@ -216,5 +215,5 @@ def loss(
       'early_loss': early,
       'beam_has_answer': mean(evidence.any(axis=-1)),
     }
-    value += early_weight * early
+    value = value + early_weight * early
   return value, metrics

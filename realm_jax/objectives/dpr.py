@@ -16,13 +16,13 @@ from typing import Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, UInt
+from jaxtyping import Int, UInt
 import numpy as np
 
 from realm_jax.data import block_dataset, examples
 from realm_jax.objectives import in_batch
 from retrieval import tokenization
-from retrieval.nn import objectives
+from retrieval.nn import means, objectives
 from retrieval.questions import questions as questions_lib
 from retrieval.text import blocks as blocks_lib, chunks, tokens
 
@@ -36,7 +36,7 @@ def loss(
   *,
   num_chunks: int = 1,
   mask_duplicates: bool = True,
-) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Cross-entropy of each question's block among all blocks of the batch.
 
   Karpukhin et al. 2020, eq. 2 and section 3.2; arguments as of
@@ -46,7 +46,7 @@ def loss(
     The mean over valid rows in nats, and metrics: accuracy, the share of rows
     whose positive is ranked first among all candidates; accuracy_hard, ranked
     above the row's own hard negatives; mean_rank of the positive, 1 for the
-    first; weight, the valid rows.
+    first.
 
   Raises:
     ValueError: for a batch of one block; mask_duplicates without block_hash.
@@ -63,7 +63,9 @@ def loss(
   return objectives.contrastive(scores, None, masks), metrics(scores, masks)
 
 
-def metrics(scores: jax.Array, masks: objectives.Masks) -> dict[str, jax.Array]:
+def metrics(
+  scores: jax.Array, masks: objectives.Masks
+) -> dict[str, means.Mean]:
   """Return the metrics of `loss`; scores are [B, K]."""
   size, width = scores.shape
   own = jnp.diagonal(scores)[:, None]
@@ -76,10 +78,9 @@ def metrics(scores: jax.Array, masks: objectives.Masks) -> dict[str, jax.Array]:
   of_row = (row[None] == jnp.arange(size)[:, None]) & above
   valid = masks.positives.any(axis=-1)
   return {
-    'accuracy': objectives.masked_mean(~above.any(axis=-1), valid),
-    'accuracy_hard': objectives.masked_mean(~of_row.any(axis=-1), valid),
-    'mean_rank': objectives.masked_mean(1.0 + above.sum(axis=-1), valid),
-    'weight': valid.sum(dtype=jnp.float32),
+    'accuracy': means.of(~above.any(axis=-1), valid),
+    'accuracy_hard': means.of(~of_row.any(axis=-1), valid),
+    'mean_rank': means.of(1.0 + above.sum(axis=-1), valid),
   }
 
 

@@ -16,13 +16,13 @@ from typing import Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Int
 import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.objectives import in_batch
 from retrieval import settings
-from retrieval.nn import objectives
+from retrieval.nn import means, objectives
 from retrieval.text import blocks as blocks_lib
 
 
@@ -46,7 +46,7 @@ def loss(
   *,
   num_chunks: int = 1,
   mask_duplicates: bool = False,
-) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Cross-entropy of each sentence's own block among those of the global batch.
 
   Arguments are those of `in_batch.score_batch`.
@@ -54,7 +54,7 @@ def loss(
   Returns:
     The mean over valid rows in nats, and metrics: accuracy; accuracy_masked and
     accuracy_unmasked over the rows whose sentence was removed and those whose
-    sentence was kept, 0 without such a row; masked_fraction; weight (rows).
+    sentence was kept; masked_fraction.
 
   Raises:
     ValueError: for a batch of 1, and for mask_duplicates without block_hash.
@@ -74,16 +74,15 @@ def loss(
 
 def _metrics(
   scores: jax.Array, masks: objectives.Masks, removed: jax.Array
-) -> dict[str, jax.Array]:
+) -> dict[str, means.Mean]:
   best = jnp.where(masks.candidates, scores, -jnp.inf).argmax(axis=-1)
   correct = best == jnp.arange(len(scores))
   valid = masks.positives.any(axis=-1)
   return {
-    'accuracy': objectives.masked_mean(correct, valid),
-    'accuracy_masked': objectives.masked_mean(correct, valid & removed),
-    'accuracy_unmasked': objectives.masked_mean(correct, valid & ~removed),
-    'masked_fraction': objectives.masked_mean(removed, valid),
-    'weight': valid.sum(dtype=jnp.float32),
+    'accuracy': means.of(correct, valid),
+    'accuracy_masked': means.of(correct, valid & removed),
+    'accuracy_unmasked': means.of(correct, valid & ~removed),
+    'masked_fraction': means.of(removed, valid),
   }
 
 

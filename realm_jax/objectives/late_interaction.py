@@ -14,12 +14,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Int
 import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.objectives import dpr, in_batch
-from retrieval.nn import colbert, objectives
+from retrieval.nn import colbert, means, objectives
 
 
 def loss(
@@ -31,7 +31,7 @@ def loss(
   *,
   num_chunks: int = 1,
   mask_duplicates: bool = True,
-) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Cross-entropy of each question's block among all blocks of the batch.
 
   `batch` is of `reader`, perhaps with row_valid [B]; other arguments are as of

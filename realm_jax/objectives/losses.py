@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import realm as model_lib
 from retrieval import settings
-from retrieval.nn import objectives
+from retrieval.nn import means, objectives
 
 # Objectives that train retriever and encoder together, by one likelihood.
 JOINT = ('marginal_token', 'marginal_seq')
@@ -126,7 +126,7 @@ def loss(
   *,
   objective: str = LossConfig.objective,
   retriever_weight: float = LossConfig.retriever_weight,
-) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Train the encoder by marginal likelihood, the retriever by `objective`.
 
   Args:
@@ -136,11 +136,11 @@ def loss(
     retriever_weight: factor of an objective outside of `JOINT`.
 
   Returns:
-    The loss in nats and metrics, means over target tokens (for marginal_seq
-    over rows of the mean over a row's targets): `nll` -log p(y_m | x);
+    The loss in nats and metrics over target tokens (for marginal_seq over rows,
+    each the mean over its targets): `nll` -log p(y_m | x);
     `retrieval_utility`; `null_probability` and `entropy` of p(z | x);
     `accuracy`, by the candidate with the highest score; `retriever_loss` for
-    an objective outside of `JOINT`; `weight`, the tokens or rows.
+    an objective outside of `JOINT`, over what the objective counts.
   """
   out = model_lib.apply(model, params, batch, train=train, key=key)
   masks = batch_masks(batch)
@@ -160,29 +160,26 @@ def loss(
 
 def _metrics(
   out: model_lib.RealmOutput, masks: objectives.Masks, *, by_rows: bool
-) -> dict[str, jax.Array]:
+) -> dict[str, means.Mean]:
   """Means over target tokens, or over rows."""
   out = jax.lax.stop_gradient(out)
-  gold = out.gold_log_probs
-  weights = masks.targets.astype(jnp.float32)
-  if by_rows:
-    weights /= jnp.maximum(weights.sum(axis=-1, keepdims=True), 1.0)
-  # Number of rows with a target; a sum of thirds would not be whole.
-  number = masks.targets.any(axis=-1) if by_rows else masks.targets
-  number = number.sum(dtype=jnp.float32)
+  gold, targets = out.gold_log_probs, masks.targets
 
   def mean(x):
-    return (weights * x).sum() / jnp.maximum(number, 1.0)
+    if not by_rows:
+      return means.of(x, targets)
+    of_rows = jnp.where(targets, x, 0.0).sum(axis=-1)
+    number = targets.sum(axis=-1)
+    return means.of(of_rows / jnp.maximum(number, 1), number > 0)
 
   prior = log_prior(out.scores, masks.candidates)
   best = prior.argmax(axis=-1)[:, None, None]
   # No argmax over the vocabulary: a token is predicted if none is likelier.
   found = jnp.take_along_axis(gold >= out.best_log_probs, best, axis=1)[:, 0]
   return {
-    'nll': -mean(token_log_likelihood(out.scores, gold, masks)),
+    'nll': mean(-token_log_likelihood(out.scores, gold, masks)),
     'retrieval_utility': mean(retrieval_utility(out.scores, gold, masks)),
     'null_probability': mean(jnp.exp(prior[:, :1])),
-    'entropy': -mean((jnp.exp(prior) * prior).sum(axis=-1, keepdims=True)),
+    'entropy': mean(-(jnp.exp(prior) * prior).sum(axis=-1, keepdims=True)),
     'accuracy': mean(found),
-    'weight': number,
   }

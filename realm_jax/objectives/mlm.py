@@ -17,14 +17,14 @@ from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 import numpy as np
 
 from realm_jax.data import examples, sources
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import ict
 from retrieval import settings
-from retrieval.nn import objectives
+from retrieval.nn import means
 from retrieval.text import blocks as blocks_lib
 
 _READ = 1 << 22  # tokens read at once
@@ -110,12 +110,12 @@ def loss(
   batch: Mapping[str, jax.Array],
   key: jax.Array,
   train: bool,
-) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Cross-entropy of the masked tokens of `read_rows`, by the encoder alone.
 
-  Returns the mean over target tokens in nats, and metrics: accuracy;
-  accuracy_removed and accuracy_kept, over the blocks without and with their
-  sentence, 0 without such a block; weight, the number of tokens.
+  Returns the mean over target tokens in nats, and metrics over target tokens:
+  accuracy; accuracy_removed and accuracy_kept, in blocks without and with their
+  sentence.
   """
   logits = model_lib.apply(
     model, params, batch, train=train, key=key, method='token_logits'
@@ -126,9 +126,8 @@ def loss(
   right = gold >= log_probs.max(axis=-1)
   removed = batch['sentence_removed'][:, None]
 
-  return -objectives.masked_mean(gold, mask), {
-    'accuracy': objectives.masked_mean(right, mask),
-    'accuracy_removed': objectives.masked_mean(right, mask & removed),
-    'accuracy_kept': objectives.masked_mean(right, mask & ~removed),
-    'weight': mask.sum(dtype=jnp.float32),
+  return means.of(-gold, mask), {
+    'accuracy': means.of(right, mask),
+    'accuracy_removed': means.of(right, mask & removed),
+    'accuracy_kept': means.of(right, mask & ~removed),
   }

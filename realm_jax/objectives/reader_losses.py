@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import open_qa, realm as model_lib
-from retrieval.nn import objectives
+from retrieval.nn import means, objectives
 
 # Spans of a block score more.
 _ABSENT = open_qa.OUTSIDE / 2
@@ -142,7 +142,7 @@ def loss(
   train: bool,
   *,
   early_weight: float = 1.0,
-) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Early loss and loss of spans; both train the question's embedder.
 
   The reader rests if the batch has no gold span, when its gradient would be 0.
@@ -161,7 +161,7 @@ def loss(
           [SEP] body [SEP]`, to train the block embedder.
 
   Returns:
-    The mean over questions in nats, and metrics, means over questions.
+    The mean over questions in nats, and metrics over questions.
 
   Raises:
     ValueError: for shapes that contradict each other.
@@ -187,18 +187,17 @@ def loss(
 
   def mean(x):
     x = x.reshape(len(x), -1).any(axis=-1) if x.dtype == bool else x
-    return objectives.masked_mean(x.astype(jnp.float32), batch['row_valid'])
+    return means.of(x, batch['row_valid'])
 
   early = mean(early_loss(batch, retriever))
   full = mean(full_loss(batch, scores))
   flat = scores.reshape(len(scores), -1)
   best = flat.argmax(axis=-1, keepdims=True)
   right = right.reshape(flat.shape)
-  return early_weight * early + full, {
+  return full + early_weight * early, {
     'early_loss': early,
     'full_loss': full,
     'beam_has_answer': mean(batch['beam_has_answer'] & batch['beam_valid']),
     'reader_has_answer': mean(right),
     'exact_match': mean(jnp.take_along_axis(right, best, axis=-1)),
-    'weight': batch['row_valid'].sum(dtype=jnp.float32),
   }

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from retrieval import settings, tokenization
-from retrieval.nn import batch_encoder, bert, dropout, trained_encoders
+from retrieval.nn import batch_encoder, bert, dropout, means, trained_encoders
 from retrieval.store import store
 
 TASK = 'cross_encoder'  # config.task of the run that trained the model
@@ -105,7 +105,7 @@ def pair_rows(
 
 def localized_contrastive(
   scores: Float[Array, 'B P'], valid: Bool[Array, 'B P']
-) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Cross-entropy of a query's first passage among its own passages.
 
   The localized contrastive estimation of Gao et al. 2021 (arXiv 2101.08751),
@@ -113,8 +113,8 @@ def localized_contrastive(
 
   Returns:
     The mean in nats over the queries that have a positive, the first, and a
-    negative; accuracy, the share whose positive is ranked first; mrr of the
-    positive; weight, the number of these queries.
+    negative; over the same queries accuracy, whether the positive is ranked
+    first, and mrr, the reciprocal of its rank.
   """
   # A finite value keeps the gradient of a row without passages finite.
   masked = jnp.where(valid, scores, jnp.finfo(jnp.float32).min)
@@ -122,13 +122,10 @@ def localized_contrastive(
   nll = -jax.nn.log_softmax(masked, axis=1)[:, 0]
   # Among equal scores the positive ranks last.
   above = (valid[:, 1:] & (scores[:, 1:] >= scores[:, :1])).sum(axis=1)
-  weight = counted.sum(dtype=jnp.float32)
-
-  def mean(values):
-    return jnp.where(counted, values, 0.0).sum() / jnp.maximum(weight, 1.0)
-
-  metrics = {'accuracy': mean(above == 0), 'mrr': mean(1.0 / (1.0 + above))}
-  return mean(nll), metrics | {'weight': weight}
+  return means.of(nll, counted), {
+    'accuracy': means.of(above == 0, counted),
+    'mrr': means.of(1.0 / (1.0 + above), counted),
+  }
 
 
 def _encode(model, sep_id, params, ids, lengths):

@@ -20,8 +20,8 @@ over its candidates. An `Objective` takes
     ignores this argument, which may be None.
   masks: `Masks`, the targets and candidates that count.
 
-and returns [] float32 nats: the mean over rows, in marginal_token and emdr2
-over target tokens. A KL divergence is summed over candidates, never averaged. A
+and returns a `means.Mean` in nats: over rows, in marginal_token and emdr2 over
+target tokens. A KL divergence is summed over candidates, never averaged. A
 row without a target, a candidate or (contrastive) a positive does not count; if
 no row counts, the loss and all gradients are 0. A single candidate has
 probability 1, from which nothing can be learned: all objectives raise ValueError
@@ -38,13 +38,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from retrieval.nn import means
+
 # The score outside of a mask. It is finite, so that a difference of two scores
 # is never NaN.
 NEVER = -1e30
 
 Scores = Float[Array, 'B K']
 GoldLogProbs = Float[Array, 'B K L']
-Loss = Float[Array, '']
 
 
 @struct.dataclass
@@ -58,7 +59,7 @@ class Masks:
   positives: jax.Array | None = None
 
 
-Objective = Callable[[jax.Array, jax.Array | None, Masks], jax.Array]
+Objective = Callable[[jax.Array, jax.Array | None, Masks], means.Mean]
 OBJECTIVES: dict[str, Objective] = {}
 
 
@@ -93,12 +94,6 @@ def log_softmax(
   return jax.nn.log_softmax(jnp.where(mask, scores, NEVER))
 
 
-def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
-  """Mean over the True entries of a mask, 0 without one."""
-  total = jnp.where(mask, values, 0.0).sum()
-  return total / jnp.maximum(mask.sum(dtype=total.dtype), 1.0)
-
-
 def mask_gold(gold_log_probs: GoldLogProbs, masks: Masks) -> GoldLogProbs:
   """Log-probabilities with 0 where there is no target or no candidate."""
   mask = masks.candidates[:, :, None] & masks.targets[:, None, :]
@@ -122,11 +117,11 @@ def _mean_gold(gold_log_probs: jax.Array, masks: Masks) -> jax.Array:
   return total / jnp.maximum(number, 1)
 
 
-def _mean_kl(log_p: jax.Array, log_q: jax.Array, masks: Masks) -> jax.Array:
+def _mean_kl(log_p: jax.Array, log_q: jax.Array, masks: Masks) -> means.Mean:
   """KL(p || q) over candidates; mean over rows."""
   terms = jnp.exp(log_p) * (log_p - log_q)
   terms = jnp.where(masks.candidates, terms, 0.0)
-  return masked_mean(terms.sum(axis=-1), _rows(masks))
+  return means.of(terms.sum(axis=-1), _rows(masks))
 
 
 def _log_shares(
@@ -147,25 +142,27 @@ def _log_shares(
 @_objective
 def marginal_token(
   scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks
-) -> Loss:
+) -> means.Mean:
   """Marginal likelihood of each token by itself, as in REALM's code."""
   prior = log_softmax(scores, masks.candidates)
   joint = prior[:, :, None] + mask_gold(gold_log_probs, masks)
-  return -masked_mean(jax.nn.logsumexp(joint, axis=1), _tokens(masks))
+  return means.of(-jax.nn.logsumexp(joint, axis=1), _tokens(masks))
 
 
 @_objective
 def marginal_seq(
   scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks
-) -> Loss:
+) -> means.Mean:
   """Marginal likelihood of all tokens of a row (Guu et al. 2020, eq. 1)."""
   prior = log_softmax(scores, masks.candidates)
   joint = prior + mask_gold(gold_log_probs, masks).sum(axis=-1)
-  return -masked_mean(jax.nn.logsumexp(joint, axis=1), _rows(masks))
+  return means.of(-jax.nn.logsumexp(joint, axis=1), _rows(masks))
 
 
 @_objective
-def emdr2(scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks) -> Loss:
+def emdr2(
+  scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks
+) -> means.Mean:
   """`marginal_token` that trains only the retriever (Sachan et al. 2021).
 
   EMDR2's scores are inner products over sqrt(D), D the embedding width.
@@ -181,7 +178,7 @@ def pdist(
   *,
   temperature_score: float = 0.01,
   temperature_gold: float = 0.01,
-) -> Loss:
+) -> means.Mean:
   """Perplexity distillation (Izacard et al. 2022, section 2.2).
 
   The default temperatures are for scores over sqrt(D), D the embedding width.
@@ -199,7 +196,7 @@ def loop(
   *,
   temperature_score: float = 0.01,
   temperature_gold: float = 0.01,
-) -> Loss:
+) -> means.Mean:
   """Leave-one-out perplexity distillation (Izacard et al. 2022, section 2.2).
 
   gold_log_probs[:, k] is the answer given all candidates except k, which takes
@@ -218,7 +215,7 @@ def replug_lsr(
   *,
   temperature_score: float = 0.1,
   temperature_gold: float = 0.1,
-) -> Loss:
+) -> means.Mean:
   """Supervision by a language model (Shi et al. 2023, section 4).
 
   The default temperatures, the paper's gamma and beta, are for cosines, the
@@ -237,7 +234,7 @@ def contrastive(
   masks: Masks,
   *,
   temperature: float = 1.0,
-) -> Loss:
+) -> means.Mean:
   """Softmax cross-entropy of the positives (Karpukhin et al. 2020, eq. 2).
 
   The probabilities of several positives are summed, as in ORQA's early loss.
@@ -248,7 +245,7 @@ def contrastive(
   log_probs = log_softmax(scores, masks.candidates, temperature)
   found = jnp.where(masks.positives, log_probs, NEVER)
   rows = (masks.positives & masks.candidates).any(axis=-1)
-  return -masked_mean(jax.nn.logsumexp(found, axis=-1), rows)
+  return means.of(-jax.nn.logsumexp(found, axis=-1), rows)
 
 
 def get(name: str, **settings: float) -> Objective:

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
-from retrieval.nn import objectives
+from retrieval.nn import means, objectives
 from retro_jax.nn import losses
 
 EMBEDDER, LANGUAGE_MODEL = 'embedder', 'language_model'  # parts of parameters
@@ -145,7 +145,7 @@ def loss(
   *,
   temperature: float,
   lm_temperature: float,
-) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Teach the embedder which candidate the language model predicts best with.
 
   Args:
@@ -156,7 +156,7 @@ def loss(
     lm_temperature: of the language model's distribution, for its entropy alone.
 
   Returns:
-    The objective's mean over queries in nats, and the metrics of `measure`.
+    The objective's mean in nats, and the metrics of `measure`.
   """
   del key, train
   m = model.config.chunk_length
@@ -189,7 +189,7 @@ def measure(
   gold: Float[Array, 'Q A M'],
   masks: objectives.Masks,
   lm_temperature: float = 1.0,
-) -> dict[str, Float[Array, '']]:
+) -> dict[str, means.Mean]:
   """Compare a retriever's distribution with what its candidates are worth.
 
   Returns:
@@ -198,7 +198,6 @@ def measure(
     `rank_correlation`, Kendall's tau of scores and gains; `helpful`, the share of
     candidates with a gain; `gain` of the retriever's first candidate, `mean_gain`
     and `best_gain` of all. A gain is nats a token less than without retrieval.
-    `weight` is the number of queries.
   """
   candidates = masks.candidates
   number = masks.targets.sum(-1, keepdims=True)
@@ -228,8 +227,7 @@ def measure(
     'mean_gain': by_row(gains, candidates),
     'best_gain': best,
   }
-  metrics = {k: objectives.masked_mean(x, rows) for k, x in found.items()}
-  return metrics | {'weight': rows.sum(dtype=jnp.float32)}
+  return {name: means.of(x, rows) for name, x in found.items()}
 
 
 def _signs(x: jax.Array) -> jax.Array:

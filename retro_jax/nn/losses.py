@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from retrieval.nn import means
+
 
 def forward(
   model: nn.Module, params: Any, batch: Mapping[str, jax.Array], **settings: Any
@@ -58,8 +60,7 @@ def loss(
   batch: Mapping[str, jax.Array],
   key: jax.Array,
   train: bool,
-) -> tuple[Float[Array, ''], dict[str, jax.Array]]:
-  """Mean nats of scored tokens, 0 without any, and {'weight': their number}."""
+) -> tuple[means.Mean, dict[str, means.Mean]]:
+  """Mean over scored tokens in nats, and no other metric."""
   nll = batch_nll(model, params, batch, key=key, train=train)
-  weight = batch['loss_mask'].sum(dtype=jnp.float32)
-  return nll.sum() / jnp.maximum(weight, 1.0), {'weight': weight}
+  return means.of(nll, batch['loss_mask']), {}

@@ -24,6 +24,7 @@ from experiments.engine import (
   program as program_lib,
   tasks,
 )
+from retrieval.nn import means
 from retrieval.store import checkpoints
 from tests import xla_flags
 from tests.experiments.engine import toy_task
@@ -63,9 +64,9 @@ def _start(workdir, *arguments):
   )
 
 
-def _train(workdir, evals=None, devices=None, **fields):
+def _train(workdir, devices=None, **fields):
   config = toy_task.get_config(**fields)
-  task = toy_task.make_task(config, evals)
+  task = toy_task.make_task(config)
   return loop.train(task, config, str(workdir), devices=devices)
 
 
@@ -83,17 +84,8 @@ def _equal(a, b):
 def whole(tmp_path_factory):
   """An uninterrupted run on a 2 x 2 x 2 mesh, with dropout."""
   workdir = tmp_path_factory.mktemp('whole')
-  seen = []
-
-  def count(params):
-    seen.append(params)
-    return {'num_leaves': float(len(jax.tree.leaves(params)))}
-
-  state = _train(
-    workdir, {'shape': count}, dropout_rate=0.5, ragged=True, profile_steps=2
-  )
-  assert len(seen) == 1
-  return workdir, state
+  fields = {'dropout_rate': 0.5, 'ragged': True, 'profile_steps': 2}
+  return workdir, _train(workdir, **fields)
 
 
 def test_writes_what_the_run_was(whole):
@@ -102,7 +94,6 @@ def test_writes_what_the_run_was(whole):
   steps = [row['step'] for row in rows if 'loss' in row]
   assert steps == list(range(1, 9))
   assert [row['step'] for row in rows if 'valid/loss' in row] == [4, 8]
-  assert [row.get('shape/num_leaves') for row in rows].count(7.0) == 1
   rates = next(row for row in rows if 'steps_per_sec' in row)
   assert rates['tokens_per_sec'] == pytest.approx(
     rates['steps_per_sec'] * 16 * toy_task.LENGTH
@@ -118,22 +109,27 @@ def test_measurements_a_killed_run_owes_are_made(whole, tmp_path):
   shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
   path = tmp_path / metric_writer.FILE
   lines = path.read_text().splitlines(keepends=True)
-  assert 'shape/num_leaves' in lines[-1]
+  assert 'valid/loss' in lines[-1]
   path.write_text(''.join(lines[:-1]))
-  evals = {'shape': lambda params: {'num_leaves': 7.0}}
   for _ in range(2):  # the second finds nothing to do
-    state = _train(tmp_path, evals, dropout_rate=0.5, ragged=True)
+    state = _train(tmp_path, dropout_rate=0.5, ragged=True)
     assert _rows(tmp_path) == _rows(whole[0])
     assert _equal(state.params, whole[1].params)
 
 
 def test_a_failed_measurement_loses_no_step(tmp_path):
-  def fail(params):
-    raise RuntimeError('of an evaluation')
+  config = toy_task.get_config(eval_every=8)
+  dataset = toy_task.make_task(config).dataset
 
+  def fail(split):
+    if split == 'valid':
+      raise RuntimeError('of an evaluation')
+    return dataset(split)
+
+  task = dataclasses.replace(toy_task.make_task(config), dataset=fail)
   with pytest.raises(RuntimeError, match='of an evaluation'):
-    _train(tmp_path, {'shape': fail})
-  assert checkpoints.find(str(tmp_path)).step == toy_task.get_config().num_steps
+    loop.train(task, config, str(tmp_path))
+  assert checkpoints.find(str(tmp_path)).step == config.num_steps
 
 
 def test_empty_validation_split_is_named():
@@ -150,7 +146,8 @@ def test_a_second_training_is_refused(tmp_path):
 def test_each_step_has_its_own_randomness():
   def loss(params, batch, key, train):
     del batch, train
-    return params['x'] ** 2, {'draw': jax.random.uniform(key)}
+    draw = means.Mean((jax.random.uniform(key),), (jnp.ones(()),))
+    return means.Mean((params['x'] ** 2,), (jnp.ones(()),)), {'draw': draw}
 
   tx = optax.sgd(0.1)
   state = program_lib.TrainState(
@@ -179,7 +176,6 @@ def test_one_device_equals_eight(whole, tmp_path):
     mesh=_WHOLE,
   )
   one, eight = _rows(tmp_path), _rows(whole[0])
-  eight = [row for row in eight if 'shape/num_leaves' not in row]
   assert len(one) == len(eight)
   for a, b in zip(one, eight, strict=True):
     assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
@@ -214,24 +210,30 @@ def test_accumulation_equals_the_large_batch(whole, tmp_path):
     assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
 
 
-def test_validation_is_cut_into_microbatches_too():
-  seen = []
+def test_validation_batches_are_pooled():
+  """Cut into microbatches of four rows, without dropout."""
+  found, seen = [], []
+  for size, parts in ((64, 1), (16, 4)):
+    config = toy_task.get_config(
+      batch_size=size,
+      dropout_rate=0.5,
+      ragged=True,
+      mesh=_WHOLE,
+      optimizer={'accumulate_steps': parts},
+    )
+    task = toy_task.make_task(config)
 
-  def loss(params, batch, key, train):
-    del key
-    seen.append((len(batch['x']), train))
-    return jnp.sum(params * batch['x']), {'weight': jnp.sum(batch['x'])}
+    def loss(params, batch, *how, task=task):
+      seen.append(len(batch['mask']))
+      return task.loss(params, batch, *how)
 
-  task = tasks.Task(init=None, loss=loss, dataset=None)
-  batch = {'x': jnp.arange(1.0, 9.0)}
-  metrics = program_lib.eval_step(
-    jnp.float32(1), batch, task=task, accumulate_steps=4
-  )
-  assert set(seen) == {(2, False)}
-  assert metrics['weight'] == 36
-  # Rows 0 and 4 share a microbatch, and so on: the mean of the sums by weight.
-  sums = np.arange(1, 9).reshape(2, 4).sum(axis=0)
-  assert metrics['loss'] == pytest.approx((sums**2).sum() / 36)
+    task = dataclasses.replace(task, loss=loss)
+    program = program_lib.make_program(task, config, devices=_ONE)
+    with program.context():
+      params = program.init(jax.random.key(0)).params
+      found.append(loop.validate(program, params, task, 64 // size))
+  assert found[1] == pytest.approx(found[0], rel=1e-6)
+  assert set(seen) == {64, 4}
 
 
 def test_killed_run_continues_bit_for_bit(whole, tmp_path):
@@ -245,8 +247,7 @@ def test_killed_run_continues_bit_for_bit(whole, tmp_path):
   with (tmp_path / metric_writer.FILE).open('a') as file:
     file.write('{"step": 7, "loss": 9.0}\n{"step": 7, "lo')
   _train(tmp_path, dropout_rate=0.5, ragged=True)
-  rows = [row for row in _rows(whole[0]) if 'shape/num_leaves' not in row]
-  assert _rows(tmp_path) == rows
+  assert _rows(tmp_path) == _rows(whole[0])
   assert _equal(_params(whole[0]), _params(tmp_path))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
 from realm_jax.objectives import losses
-from retrieval.nn import bert, sharding
+from retrieval.nn import bert, means, sharding
 from tests.realm_jax.nn import tiny
 
 
@@ -210,7 +210,7 @@ def test_eight_devices_equal_one(config, params):
   model = model_lib.Realm(config)
 
   def value(p, b):
-    return losses.loss(model, p, b, jax.random.key(0), False)
+    return means.values(losses.loss(model, p, b, jax.random.key(0), False))
 
   mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
   rules = sharding.make_rules()

@@ -40,7 +40,8 @@ def _batch(seed=0):
 
 
 def _objective(name):
-  return objectives.get(name, **SETTINGS.get(name, {}))
+  objective = objectives.get(name, **SETTINGS.get(name, {}))
+  return lambda *arguments: objective(*arguments).value
 
 
 @functools.cache
