@@ -13,6 +13,7 @@ import itertools
 import json
 import math
 import pathlib
+import signal
 import time
 from typing import Any
 
@@ -85,7 +86,7 @@ def train(
     ValueError: for a config that does not fit devices, batch or checkpoint.
     locks.WriterError: if another process trains in this folder.
     NotFiniteError: if loss or gradient is NaN; no such state is saved.
-    signals.Terminated: after SIGTERM in a command, when the state is saved.
+    signals.Saved: after Ctrl-C or SIGTERM in a command, when the state is saved.
   """
   _check_best(config)
   program = program_lib.make_program(task, config, devices=devices)
@@ -94,7 +95,7 @@ def train(
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
     enter(locks.writer(workdir, process_index=jax.process_index()))
-    terminated = enter(signals.sigterm_saves())
+    signaled = enter(signals.first_saves())
     enter(program.context())
     saver = enter(
       checkpoint_writer.Checkpoints(
@@ -175,7 +176,7 @@ def train(
         index_refresher.after_step(step, state.params)
         extra |= index_refresher.metrics(step, rows)
       pending = (step, metrics, extra)
-      ending = config.checkpoint_on_sigterm and _agreed(terminated, step)
+      ending = config.checkpoint_on_sigterm and _agreed(signaled, step)
       saving = ending or step % config.checkpoint_every == 0
       saving |= step == num_steps
       if saving or step % config.eval_every == 0:
@@ -188,17 +189,18 @@ def train(
           saver.save(step, state, batches, version)
         if ending:
           saver.wait()
-          raise signals.Terminated(step)
+          raise signals.Saved(step, ending)
         measure(step)
   return state
 
 
-def _agreed(terminated: Callable[[], bool], step: int) -> bool:
-  """Whether all processes end after this step, as one of them was terminated."""
-  asked = terminated()  # from the first call on, SIGTERM waits for a save
+def _agreed(signaled: Callable[[], int], step: int) -> int:
+  """Return the signal after which all processes end with this step, or 0."""
+  number = signaled()  # from the first call on, signals wait for a save
   if jax.process_count() > 1:
-    return multihost_utils.reached_preemption_sync_point(step)
-  return asked
+    ending = multihost_utils.reached_preemption_sync_point(step)
+    return (number or signal.SIGTERM) if ending else 0
+  return number
 
 
 def _check_best(config: Any) -> None:

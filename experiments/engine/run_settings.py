@@ -50,8 +50,8 @@ class Loop:
   # kept beside the newest. eval_every is then a multiple of checkpoint_every.
   best_metric: str = settings.rare('')
   best_mode: Literal['min', 'max'] = settings.rare('min')  # what is best
-  # Whether SIGTERM, as before a preemption, ends a training after the step it is
-  # in and saves that step; otherwise it ends at once.
+  # Whether Ctrl-C or SIGTERM, as before a preemption, ends a training after the step
+  # it is in and saves that step; otherwise it ends at once.
   checkpoint_on_sigterm: bool = settings.rare(True)
   profile_steps: settings.Count = settings.rare(0)
   mesh: Mesh = Mesh()

@@ -5,8 +5,8 @@
 Ctrl-C is 130, SIGTERM 143, a closed terminal (SIGHUP) 129; a command that nohup
 started goes on. Everything on disk is whole at any moment, so the process may end at
 once; processes that it started end by themselves (`retrieval.store.children`). Only a
-training loop asks for more time after SIGTERM: it saves a checkpoint. In notebooks,
-which do not call `watch`, Ctrl-C stays a KeyboardInterrupt.
+training loop asks for more time after Ctrl-C or SIGTERM: it saves a checkpoint. In
+notebooks, which do not call `watch`, Ctrl-C stays a KeyboardInterrupt.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ import os
 import platform
 import signal
 import sys
+import threading
 from typing import NoReturn
 
 from retrieval.kernels import device_files
@@ -26,6 +27,8 @@ _LINES = {
   signal.SIGTERM: f'Terminated. {_AGAIN}',
   signal.SIGHUP: f'The terminal was closed. {_AGAIN}',
 }
+_SAVING = (signal.SIGINT, signal.SIGTERM)
+_WAIT = 'Saving the next step; a second Ctrl-C ends at once.'
 _CLEAR_LINE, _SHOW_CURSOR = '\r\x1b[K', '\x1b[?25h'
 # Of malloc.h: M_ARENA_MAX, M_MMAP_MAX and M_TRIM_THRESHOLD with their values.
 _MALLOC = ((-8, 1), (-4, 0), (-1, -1))
@@ -34,13 +37,13 @@ _MALLOC = ((-8, 1), (-4, 0), (-1, -1))
 _TELL_JAX: list[Callable[[int], None]] = []
 
 
-class Terminated(SystemExit):
-  """A training loop has saved its state after SIGTERM; the exit code is 143."""
+class Saved(SystemExit):
+  """A training loop has saved its state after a signal; the exit code is its."""
 
-  def __init__(self, step: int):
-    """Print the line of a step that is saved."""
-    super().__init__(128 + signal.SIGTERM)
-    print(f'Terminated after step {step}, saved. {_AGAIN}', file=sys.stderr)
+  def __init__(self, step: int, number: int):
+    """Print the line of the signal and the step that is saved."""
+    super().__init__(128 + number)
+    print(f'{_LINES[number]} Step {step} is saved.', file=sys.stderr)
 
 
 def watch() -> None:
@@ -64,7 +67,7 @@ def watch() -> None:
 def take_back_sigterm() -> None:
   """Answer SIGTERM again after `jax.distributed` has taken it.
 
-  Its handler lets all processes agree on the step to save; `sigterm_saves` calls it.
+  Its handler lets all processes agree on the step to save; `first_saves` calls it.
   """
   exchange = ctypes.CDLL(None).signal
   exchange.argtypes = ctypes.c_int, ctypes.c_void_p
@@ -75,33 +78,49 @@ def take_back_sigterm() -> None:
 
 
 @contextlib.contextmanager
-def sigterm_saves() -> Iterator[Callable[[], bool]]:
-  """Let a training loop answer SIGTERM with a checkpoint.
+def first_saves() -> Iterator[Callable[[], int]]:
+  """Let a training loop answer Ctrl-C or SIGTERM with a checkpoint.
 
   Yields:
-    A function that the loop calls after each step: whether SIGTERM has come. From
-    its first call on, SIGTERM no longer ends the process, unless it comes twice.
+    A function that the loop calls after each step: the signal that has come, or 0.
+    From its first call on, the first signal no longer ends the process; a second one
+    does so at once, even while the main thread waits for a device.
   """
-  came = []
+  came: list[int] = []
+  ends: list[int] = []  # of the pipe into which Python writes each signal
 
-  def handler(number, frame):
-    came.append(number)
-    signal.signal(number, leave)
-    for tell in _TELL_JAX:
-      tell(number)
+  def answer() -> None:
+    while number := os.read(ends[0], 1):
+      if came or number[0] not in _SAVING:
+        leave(number[0])
+      came.append(number[0])
+      if os.isatty(2):
+        os.write(2, f'\n{_WAIT}\n'.encode())
+      for tell in _TELL_JAX:
+        tell(signal.SIGTERM)
 
-  def asked() -> bool:
-    if not came and signal.getsignal(signal.SIGTERM) == leave:
-      signal.signal(signal.SIGTERM, handler)
-    return bool(came)
+  def asked() -> int:
+    if not ends and signal.getsignal(signal.SIGTERM) == leave:
+      ends[:] = os.pipe()
+      os.set_blocking(ends[1], False)
+      signal.set_wakeup_fd(ends[1])
+      threading.Thread(target=answer, daemon=True).start()
+      for number in _SAVING:
+        if signal.getsignal(number) == leave:
+          signal.signal(number, lambda *unused: None)
+    return came[0] if came else 0
 
   try:
     yield asked
     if came:  # after the last step
-      leave(signal.SIGTERM)
+      leave(came[0])
   finally:
-    if signal.getsignal(signal.SIGTERM) == handler:
-      signal.signal(signal.SIGTERM, leave)
+    if ends:
+      for number in _SAVING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+          signal.signal(number, leave)
+      signal.set_wakeup_fd(-1)
+      os.close(ends[1])
 
 
 def leave(number: int, unused_frame=None) -> NoReturn:

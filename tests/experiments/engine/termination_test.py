@@ -1,10 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A training that SIGTERM ends saves its step and continues bit for bit."""
+"""A training that a signal ends saves its step and continues bit for bit."""
 
 import contextlib
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from tests import xla_flags
 from tests.experiments.engine import toy_task
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
-_LINE = 'Terminated after step {}, saved.'
+_LINE = 'Run the same command again to resume. Step {} is saved.'
 _ONE = {'data': 1, 'fsdp': 1, 'tensor': 1}
 
 
@@ -47,12 +48,12 @@ def _assert_same_run(first, second):
 def test_continues_bit_for_bit(tmp_path, monkeypatch):
   @contextlib.contextmanager
   def after_step_5():
-    yield iter([False] * 4 + [True]).__next__
+    yield iter([0] * 4 + [signal.SIGINT]).__next__
 
   _train(tmp_path / 'whole')
   with monkeypatch.context() as patch:
-    patch.setattr(signals, 'sigterm_saves', after_step_5)
-    with pytest.raises(signals.Terminated):
+    patch.setattr(signals, 'first_saves', after_step_5)
+    with pytest.raises(signals.Saved):
       _train(tmp_path / 'cut')
   folder = checkpoints.folder_of(tmp_path / 'cut')
   assert checkpoints.numbers(folder) == [4, 5]
@@ -61,8 +62,9 @@ def test_continues_bit_for_bit(tmp_path, monkeypatch):
   assert checkpoints.numbers(folder) == [5, 6]
 
 
+@pytest.mark.parametrize('name', ['SIGTERM', 'SIGINT'])
 @pytest.mark.slow
-def test_two_processes_save_the_same_step(tmp_path):
+def test_two_processes_save_the_same_step(tmp_path, name):
   def run(workdir, *arguments):
     with socket.socket() as free:
       free.bind(('127.0.0.1', 0))
@@ -82,8 +84,9 @@ def test_two_processes_save_the_same_step(tmp_path):
     return [process.returncode for process in pair], errors
 
   arguments = ('--checkpoint_every=30', '--dropout_rate=0.5')
-  codes, errors = run(tmp_path / 'cut', *arguments, '--terminate_at=30')
-  assert codes == [143, 143], errors
+  cut = '--signal_at=30', f'--signal={name}'
+  codes, errors = run(tmp_path / 'cut', *arguments, *cut)
+  assert codes == [128 + signal.Signals[name], 143], errors
   last = max(checkpoints.numbers(checkpoints.folder_of(tmp_path / 'cut')))
   assert last % 30 and last < 400
   assert all(_LINE.format(last) in text for text in errors)

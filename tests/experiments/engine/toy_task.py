@@ -6,7 +6,7 @@
 
 A linen language model with partitioned parameters learns to count. Fields override
 `get_config`; beside them: --coordinator and --process (of two processes),
---die_at=N (kill -9 right after step N's save began), --terminate_at=N (SIGTERM in
+--die_at=N (kill -9 right after step N's save began), --signal_at=N (SIGTERM, or --signal=NAME, in
 the same place, to the first process).
 """
 
@@ -174,7 +174,8 @@ def main(workdir, *arguments):
   coordinator = fields.pop('coordinator', '')
   process = int(fields.pop('process', 0))
   die_at = int(fields.pop('die_at', 0))
-  terminate_at = int(fields.pop('terminate_at', 0))
+  signal_at = int(fields.pop('signal_at', 0))
+  name = fields.pop('signal', 'SIGTERM')
   signals.watch()
   if coordinator:
     jax.config.update('jax_num_cpu_devices', 4)
@@ -184,8 +185,8 @@ def main(workdir, *arguments):
     jax.config.update('jax_num_cpu_devices', 8)
   if die_at:
     _send_while_saving(die_at, signal.SIGKILL)
-  if terminate_at and not process:
-    _send_while_saving(terminate_at, signal.SIGTERM)
+  if signal_at and not process:
+    _send_while_saving(signal_at, signal.Signals[name])
   config = get_config(
     **{name: ast.literal_eval(value) for name, value in fields.items()}
   )
