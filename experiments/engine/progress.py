@@ -6,6 +6,7 @@ On a terminal progress is a bar; elsewhere it is a log line now and then. The
 libraries take `progress: Callable[[int, int], None]`, which `bar` provides.
 """
 
+import collections
 from collections.abc import Callable, Iterator
 import contextlib
 import datetime
@@ -18,6 +19,7 @@ import rich.console
 import rich.progress
 
 _LOG_EVERY_SEC = 10.0
+_NUM_POINTS = 30  # one a second at most
 
 # Dense bfloat16 FLOP/s of one device, from the makers' data sheets; the longest
 # matching prefix of device_kind counts.
@@ -63,17 +65,23 @@ def bar(description: str, unit: str = 'items') -> Iterator[Update]:
   It may be called at any rate; 0 is a total that is not known yet. The first call's
   `done` counts as done before, so that a resumed job shows its true rate.
   """
+  pace = _Pace(unit)
   if jax.distributed.is_initialized() and jax.process_index():
     yield lambda done, total: None
   elif sys.stderr.isatty():
     handler = logging.get_absl_handler().python_handler
-    with _rich_bar(unit) as view:
+    with rich.progress.Progress(
+      rich.progress.TextColumn('{task.description}'),
+      rich.progress.BarColumn(),
+      rich.progress.TextColumn('{task.fields[pace]}', markup=False),
+      console=rich.console.Console(stderr=True),
+    ) as view:
       before = handler.setStream(sys.stderr)  # rich's: keeps clear of the bar
+      task = view.add_task(description, total=None, pace='')
 
       def update(done: int, total: int) -> None:
-        if not view.tasks:
-          view.add_task(description, completed=done, total=None)
-        view.update(view.task_ids[0], completed=done, total=total or None)
+        text = pace.text(done, total)
+        view.update(task, completed=done, total=total or None, pace=text)
 
       try:
         yield update
@@ -81,51 +89,49 @@ def bar(description: str, unit: str = 'items') -> Iterator[Update]:
         if before is not None:
           handler.setStream(before)
   else:
-    yield _logger(description, unit)
+    yield _logger(description, pace)
 
 
-def _rich_bar(unit: str) -> rich.progress.Progress:
-  return rich.progress.Progress(
-    rich.progress.TextColumn('{task.description}'),
-    rich.progress.BarColumn(),
-    rich.progress.MofNCompleteColumn(),
-    rich.progress.TextColumn(unit),
-    _RateColumn(),
-    rich.progress.TimeRemainingColumn(),
-    console=rich.console.Console(stderr=True),
-  )
+class _Pace:
+  """Done, rate and time left; the rate is that of the last `_NUM_POINTS` seconds.
+
+  Slower work counts by updates. There is no rate before three updates after the first,
+  which stands for the start: what the first of these waited for, such as a compiler,
+  does not count.
+  """
+
+  def __init__(self, unit: str):
+    self._unit, self._updates = unit, -1
+    self._points: collections.deque = collections.deque(maxlen=_NUM_POINTS)
+
+  def text(self, done: int, total: int) -> str:
+    """Note what is done now, and describe it."""
+    now = time.monotonic()
+    self._updates += 1
+    if self._updates and (not self._points or now >= self._points[-1][0] + 1):
+      self._points.append((now, done))
+    shown = f'{done}/{total} {self._unit}' if total else f'{done} {self._unit}'
+    if self._updates < 3 or now == self._points[0][0]:
+      return shown
+    since, before = self._points[0]
+    per_sec = (done - before) / (now - since)
+    shown += f', {per_sec:,.0f}/s' if per_sec >= 100 else f', {per_sec:.3g}/s'
+    if per_sec <= 0 or done >= total:
+      return shown
+    left = datetime.timedelta(seconds=int((total - done) / per_sec))
+    return f'{shown}, {left} left'
 
 
-class _RateColumn(rich.progress.ProgressColumn):
-  """Counted items a second."""
-
-  def render(self, task: rich.progress.Task) -> str:
-    return f'{_rate(task.finished_speed or task.speed or 0.0)}/s'
-
-
-def _rate(per_sec: float) -> str:
-  return f'{per_sec:,.0f}' if per_sec >= 100 else f'{per_sec:.3g}'
-
-
-def _logger(description: str, unit: str) -> Update:
+def _logger(description: str, pace: _Pace) -> Update:
   """Make an update that logs at most every ten seconds, and at the end."""
-  first: list[float] = []
   last = time.monotonic()
 
   def update(done: int, total: int) -> None:
     nonlocal last
-    now = time.monotonic()
-    if not first:
-      first.extend((now, done))
-    if now - last < _LOG_EVERY_SEC and (done < total or not total):
-      return
-    last = now
-    per_sec = (done - first[1]) / max(now - first[0], 1e-9)
-    left = int((total - done) / per_sec) if per_sec else 0
-    eta = f', {datetime.timedelta(seconds=left)} left' if total else ''
-    place = f'{done}/{total}' if total else f'{done}'
-    rate = _rate(per_sec)
-    logging.info('%s: %s %s, %s/s%s', description, place, unit, rate, eta)
+    text, now = pace.text(done, total), time.monotonic()
+    if now - last >= _LOG_EVERY_SEC or (total and done >= total):
+      last = now
+      logging.info('%s: %s', description, text)
 
   return update
 

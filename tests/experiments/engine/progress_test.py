@@ -48,25 +48,29 @@ def test_peak():
   assert progress.peak_flops_per_sec(jax.devices()[0].device_kind) is None
 
 
-def test_log_lines_have_rate_and_time_left(clock, caplog):
+def test_the_rate_is_that_of_the_last_steps(clock, caplog):
   with caplog.at_level(logging.INFO, logger='absl'):
-    with progress.bar('embed', 'chunks') as update:
-      update(1000, 5000)  # done in an earlier run
-      clock[0] += 5.0
-      update(1500, 5000)
-      clock[0] += 5.0
-      update(2000, 5000)
-      update(2001, 5000)
-      clock[0] += 1.0
-      update(5000, 5000)
+    with progress.bar('train', 'steps') as update:
+      update(100, 500)  # done in an earlier run
+      for step, sec in enumerate([600.0, *[12.0] * 40, *[20.0] * 30], 101):
+        clock[0] += sec  # the first step is compiled
+        update(step, 500)
     with progress.bar('tokenize', 'documents') as update:
-      for done in (10, 20, 30):
+      for done in (10, 20, 30, 40):
         clock[0] += 6.0
         update(done, 0)  # of an unknown number
-  assert [record.getMessage() for record in caplog.records] == [
-    'embed: 2000/5000 chunks, 100/s, 0:00:30 left',
-    'embed: 5000/5000 chunks, 364/s, 0:00:00 left',
-    'tokenize: 20 documents, 1.67/s',
+      update(40, 40)
+  lines = [record.getMessage() for record in caplog.records]
+  assert lines[:3] == [
+    'train: 101/500 steps',
+    'train: 102/500 steps',
+    'train: 103/500 steps, 0.0833/s, 1:19:24 left',
+  ]
+  assert lines[-4:] == [
+    'train: 171/500 steps, 0.05/s, 1:49:40 left',
+    'tokenize: 20 documents',
+    'tokenize: 40 documents, 1.67/s',
+    'tokenize: 40/40 documents, 1.67/s',
   ]
 
 
