@@ -46,6 +46,15 @@ def start_tracker() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def exit_if_spawned_anew() -> None:
+  """End a process that repeats its parent's main module instead of importing it.
+
+  A module without `if __name__ == '__main__'` does so; the parent says what to do.
+  """
+  if getattr(multiprocessing.current_process(), '_inheriting', False):
+    os._exit(1)
+
+
 def _wait_for_parent(parent: int) -> None:
   process = multiprocessing.parent_process()
   if process is None:  # it is known only after the main module's imports

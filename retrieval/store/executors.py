@@ -9,12 +9,13 @@ on a cluster. The calls of a process that dies run again in another one.
 
 import abc
 import collections
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import concurrent.futures
 from concurrent.futures import process
 import itertools
 import multiprocessing
 import pickle
+import sys
 from typing import Any
 
 from absl import logging
@@ -83,15 +84,15 @@ class Processes(Remote):
 
   def run(self, name, function, calls) -> Iterator[Any]:
     """See `Executor`."""
+    children.exit_if_spawned_anew()
     pickled, calls = cloudpickle.dumps(function), enumerate(calls)
+    spawn = multiprocessing.get_context('spawn')
     waiting: list[tuple[int, tuple]] = []
     deaths = collections.Counter()
     while True:
+      started = spawn.Event()
       pool = concurrent.futures.ProcessPoolExecutor(
-        self._count,
-        mp_context=multiprocessing.get_context('spawn'),
-        initializer=_start,
-        initargs=(pickled,),
+        self._count, spawn, _start, (pickled, started)
       )
       pending: dict[concurrent.futures.Future, tuple[int, tuple]] = {}
       try:
@@ -103,6 +104,7 @@ class Processes(Remote):
           while waiting and len(pending) < room:
             future = pool.submit(_call, *waiting[0][1])
             pending[future] = waiting.pop(0)
+          workers = [*(pool._processes or {}).values()]
           if not pending:
             return
           done, _ = concurrent.futures.wait(
@@ -114,14 +116,28 @@ class Processes(Remote):
             del pending[future]
             yield result
       except process.BrokenProcessPool:
+        if not started.is_set():
+          _check_main(name, workers)
         waiting = [*pending.values(), *waiting]
         for call in pending.values():
           count_death(name, deaths, call)
       finally:
         if pending:
-          for child in [*(pool._processes or {}).values()]:
+          for child in workers:
             child.kill()
         pool.shutdown(cancel_futures=True)
+
+
+def _check_main(name: str, workers: Sequence[Any]) -> None:
+  """Raise JobError if workers failed as they imported the main module."""
+  for worker in workers:
+    worker.join()
+  if any(worker.exitcode > 0 for worker in workers):
+    path = getattr(sys.modules['__main__'], '__file__', 'the main module')
+    raise JobError(
+      f"{name}: {path} needs `if __name__ == '__main__':` around what it does: each "
+      'process that it starts imports it first.'
+    ) from None
 
 
 def count_death(
@@ -156,7 +172,8 @@ def call_pickled(function: Callable[..., Any], arguments: tuple) -> Any:
 _FUNCTION: list[Callable[..., Any]] = []  # of this process's job
 
 
-def _start(pickled: bytes) -> None:
+def _start(pickled: bytes, started: Any) -> None:
+  started.set()
   children.exit_with_parent()
   _FUNCTION[:] = [Lazy(cloudpickle.loads, pickled)]
 

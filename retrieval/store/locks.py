@@ -16,7 +16,7 @@ import sys
 
 import filelock
 
-from retrieval.store import drafts
+from retrieval.store import children, drafts
 
 try:
   import fcntl
@@ -77,6 +77,7 @@ def writer(
     role: RUN, DATA, or the name of the only file that is written.
     process_index: number of a process that writes together with others.
   """
+  children.exit_if_spawned_anew()
   folder = pathlib.Path(folder)
   is_new = not folder.is_dir()
   folder.mkdir(parents=True, exist_ok=True)

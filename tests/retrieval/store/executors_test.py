@@ -6,6 +6,8 @@ import functools
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -189,3 +191,32 @@ def test_errors_that_cannot_be_pickled_are_told():
     list(executor.run('job', refuse_a_setting, [(7,)]))
   with pytest.raises(RuntimeError, match='Unpicklable: disk 7'):
     list(executor.run('job', raise_unpicklable, [(7,)]))
+
+
+_UNGUARDED = """
+import operator
+import sys
+
+from retrieval.store import executors, locks
+
+print('runs', file=sys.stderr)
+with locks.writer(sys.argv[1]):
+  list(executors.Processes(2).run('job', operator.neg, [(1,), (2,)]))
+"""
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_is_told_at_the_first_failure(tmp_path):
+  script = tmp_path / 'script.py'
+  script.write_text(_UNGUARDED)
+  found = subprocess.run(
+    [sys.executable, script, tmp_path],
+    env=os.environ | {'PYTHONPATH': os.getcwd()},
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+  line = found.stderr.splitlines()[-1]
+  assert found.returncode == 1 and line.startswith('retrieval.store.executors.')
+  assert f'JobError: job: {script} needs `if __name__' in line
+  assert 1 < found.stderr.count('runs') <= 3  # this process, and one try of two
