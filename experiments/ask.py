@@ -43,7 +43,6 @@ from realm_jax.serving import (
   views,
 )
 from retrieval.questions import questions as questions_lib, scoring
-from retrieval.store import store
 
 _WORKDIR = 'runs/ask'  # of the packaged reader
 _BATCH = 16  # questions answered together
@@ -151,8 +150,6 @@ def run(config: config_lib.Config, workdir: str) -> None:
   """Answer the given questions, or typed ones."""
   values = flags.FLAGS
   given = _given(values)
-  if values.output:
-    store.check_output(values.output)
   trained_models.check_answer_settings(
     values.retriever, values.reader_beam, values.answers
   )
@@ -193,7 +190,7 @@ def define_flags() -> None:
     'question', [], 'A question; may repeat. Without any, type them.'
   )
   flags.DEFINE_string('input', '', 'Questions, .txt or .jsonl.')
-  flags.DEFINE_string('output', '', 'Output file of answers, JSON lines.')
+  command.define_output('output', '', 'Output file of answers, JSON lines.')
   flags.DEFINE_integer('answers', 5, 'Answers of each question.')
   flags.DEFINE_integer('reader_beam', 0, 'Blocks to read; 0: as trained.')
   flags.DEFINE_bool(
@@ -216,4 +213,5 @@ if __name__ == '__main__':
     define_flags,
     default_config=trained_reader.CONFIG,
     default_workdir=_WORKDIR,
+    only_reads=True,
   )

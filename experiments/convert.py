@@ -47,7 +47,7 @@ from realm_jax.checkpoints import (
 from realm_jax.serving import index_builder
 from retrieval.index import index_versions, snapshots
 from retrieval.nn import bert_checkpoint
-from retrieval.store import checkpoints, locks, safetensors_files
+from retrieval.store import checkpoints, locks, safetensors_files, store
 
 _BERT = {
   *bert_checkpoint.FIELDS,
@@ -297,6 +297,7 @@ def run(config: config_lib.Config, workdir: str) -> None:
     reports.print_table(['part', 'exported'], list(rows.items()))
     logging.info('The export is in %s.', values.to_hf)
     return
+  store.check_writable(workdir, is_folder=True)
   options = Options(
     paths=tuple(paths), **{x.name: values[x.name].value for x in _OPTIONS}
   )
@@ -308,7 +309,8 @@ def run(config: config_lib.Config, workdir: str) -> None:
 def define_flags() -> None:
   """Define all flags except --config and --workdir."""
   flags.DEFINE_list('from', [], 'Folders, or prefixes of TensorFlow files.')
-  flags.DEFINE_string('to_hf', '', 'Folder to write in Hugging Face form.')
+  about = 'Folder to write in Hugging Face form.'
+  command.define_output('to_hf', '', about, is_folder=True)
   classes = ('', *checkpoint_names.CLASSES)
   flags.DEFINE_enum('hf_class', '', classes, "By default the parameters' own.")
   for x in _OPTIONS:
@@ -323,4 +325,5 @@ if __name__ == '__main__':
     config_lib.Config,
     define_flags,
     default_config=str(_CONFIG),
+    only_reads=True,  # in one direction
   )

@@ -95,6 +95,8 @@ def run(
 ) -> None:
   """Inspect a document and write the page."""
   stages.check_alone()
+  if not flags.FLAGS.output:
+    store.check_writable(pathlib.Path(workdir) / FOLDER, is_folder=True)
   trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
   passage = _passage(trained, evaluate.k, evaluate.leakage.num_neighbors)
   with progress.bar('inspect', 'chunks') as update:
@@ -112,7 +114,7 @@ def _define_flags() -> None:
     'split', 'valid', 'Of the document: train, valid or an evaluation set.'
   )
   flags.DEFINE_string('text_file', '', 'Text to be looked at instead.')
-  flags.DEFINE_string(
+  command.define_output(
     'output', '', 'The page; default: DIR/inspect/TITLE.html.'
   )
 
@@ -123,4 +125,5 @@ if __name__ == '__main__':
     config_lib.Config,
     _define_flags,
     section=retro_evaluate.Evaluate,
+    only_reads=True,
   )

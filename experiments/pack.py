@@ -62,7 +62,7 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   flags.DEFINE_string('workdir', None, 'Folder of the run.')
-  flags.DEFINE_string('output', None, 'Output folder.')
+  command.define_output('output', None, 'Output folder.', is_folder=True)
   flags.DEFINE_string('data_dir', '', 'Folder of the data, if they have moved.')
   flags.DEFINE_list('parts', [], 'Parts of a REALM or a reader; empty: all.')
   flags.DEFINE_enum('bits', '8', ['8', '32'], 'Of a value.')

@@ -146,7 +146,7 @@ if __name__ == '__main__':
   flags.DEFINE_integer(
     'num_spans', 0, 'Facts of the held-out sentences.', lower_bound=0
   )
-  flags.DEFINE_string('workdir', None, 'Folder of the run.')
+  command.define_output('workdir', None, 'Folder of the run.', is_folder=True)
   flags.DEFINE_string('data_dir', '', 'Folder of the data, if they have moved.')
   flags.DEFINE_string('step', '', 'A number, best, or the newest.')
   flags.mark_flag_as_required('workdir')

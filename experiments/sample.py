@@ -88,8 +88,6 @@ def run(
   prompts = [prompts_lib.TextPrompt(prompt)]
   if input_file:
     prompts = prompts_lib.read(input_file)
-  if json_path:
-    store.check_output(json_path)
   if workdir == packaged.NAME:
     workdir = packaged.take()
   trained = language_model.load(workdir, config.data_dir)
@@ -151,7 +149,7 @@ def _define_flags() -> None:
   )
   flags.DEFINE_multi_string('stop', [], 'Text before which a sample ends.')
   flags.DEFINE_bool('stream', False, 'Print while it writes.')
-  flags.DEFINE_string('json', '', 'File that also gets the samples.')
+  command.define_output('json', '', 'File that also gets the samples.')
 
 
 def _run_with_flags(
@@ -181,4 +179,5 @@ if __name__ == '__main__':
     section=Sample,
     default_config=str(CONFIG),
     default_workdir=packaged.NAME,
+    only_reads=True,
   )

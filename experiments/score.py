@@ -21,6 +21,7 @@ from absl import flags
 
 from experiments.engine import command, failures, reports
 from retrieval.questions import bootstrap, dpr_json, question_sets, scoring
+from retrieval.store import store
 
 _RULES = {
   'official_exact_match': {
@@ -151,6 +152,9 @@ def main(argv: list[str]) -> None:
   """Print the table and, with --output, write it as JSON."""
   if len(argv) != 2:
     raise ValueError(f'expected one FILE to score, found {argv[1:]}.')
+  path = f'{argv[1]}.scores.json'
+  if flags.FLAGS.output:
+    store.check_writable(path)
   question_set = question_sets.load(
     flags.FLAGS.dataset,
     allow_other_counts=flags.FLAGS.allow_other_counts,
@@ -160,7 +164,6 @@ def main(argv: list[str]) -> None:
   report = score(argv[1], question_set, flags.FLAGS.less)
   print_table(report)
   if flags.FLAGS.output:
-    path = f'{report.file}.scores.json'
     reports.write_json(path, dataclasses.asdict(report))
     print(f'wrote {path}')
 

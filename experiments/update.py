@@ -11,4 +11,6 @@ Only new texts are embedded. See experiments/<room>/update.py.
 from experiments.engine import changed_documents, command
 
 if __name__ == '__main__':
-  command.main('update', define_flags=changed_documents.define_flags)
+  command.main(
+    'update', define_flags=changed_documents.define_flags, only_reads=True
+  )

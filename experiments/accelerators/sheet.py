@@ -262,7 +262,9 @@ if __name__ == '__main__':
     '',
     'Device that is not there, such as h100:1: predict, measure nothing.',
   )
-  flags.DEFINE_string('workdir', 'runs/accelerator', 'Folder of the report.')
+  command.define_output(
+    'workdir', 'runs/accelerator', 'Folder of the report.', is_folder=True
+  )
   flags.DEFINE_string('only', '', 'Rows, a regular expression.')
   flags.DEFINE_integer('rounds', 5, 'Timed runs of a program.', 1)
   command.main_of_script(main)

@@ -180,7 +180,7 @@ if __name__ == '__main__':
   flags.DEFINE_string('baseline_python', '', 'Interpreter that has the peer.')
   flags.DEFINE_multi_string('set', [], 'NAME=VALUE of a size.')
   flags.DEFINE_integer('repeats', 0, 'Timed rounds; 0: as the task says.', 0)
-  flags.DEFINE_string('output', '', 'JSON file to write.')
+  command.define_output('output', '', 'JSON file to write.')
   flags.DEFINE_string('workdir', '', 'Folder for temporary files.')
   flags.mark_flag_as_required('task')
   command.main_of_script(main)

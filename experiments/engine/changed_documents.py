@@ -17,7 +17,7 @@ from typing import Any
 from absl import flags, logging
 import numpy as np
 
-from experiments.engine import progress, reports
+from experiments.engine import command, progress, reports
 from retrieval.store import locks, store
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
@@ -162,4 +162,4 @@ def define_flags() -> None:
   """Define --documents, --delete and --output."""
   flags.DEFINE_string('documents', '', 'JSON lines: added or changed.')
   flags.DEFINE_multi_string('delete', [], 'Id of a document; may repeat.')
-  flags.DEFINE_string('output', '', 'The new data folder.')
+  command.define_output('output', '', 'The new data folder.', is_folder=True)

@@ -32,7 +32,7 @@ from absl import app, flags, logging
 import jax
 
 from experiments.engine import cluster, configs, failures, rooms, signals
-from retrieval.store import checksums, locks
+from retrieval.store import checksums, locks, store
 
 _OVERRIDE = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?\Z', re.DOTALL)
 _MAX_CACHE_BYTES = 2 << 30
@@ -45,6 +45,7 @@ def main(
   *,
   section: type | None = None,
   writes: str | None = None,
+  only_reads: bool = False,
   default_config: str = '',
   default_workdir: str = '',
 ) -> None:
@@ -58,8 +59,9 @@ def main(
       `run` reads them from `flags.FLAGS`.
     section: dataclass of the command's own section of the config.
     writes: role in which the command is the one writer of --workdir
-      (`locks.writer`): `locks.RUN` for a training, or the name of a file. None for
-      a command that reads, or that writes another folder and locks it.
+      (`locks.writer`): the name of a file. None for a command that locks what it
+      writes itself.
+    only_reads: whether --workdir may be a folder that cannot be written.
     default_config: value of --config when it is not given; '' requires the flag.
     default_workdir: value of --workdir when it is not given; '' requires the flag.
   """
@@ -80,8 +82,28 @@ def main(
     with _bad_flags():
       given = flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False)
     argv, overrides = _split(given)
-    _define(define_flags, default_config, default_workdir)
+    _define(define_flags, default_config, default_workdir, only_reads)
     app.run(start, argv, _parse)
+
+
+def define_output(
+  name: str, default: str | None, about: str, *, is_folder: bool = False
+) -> None:
+  """Define the flag of a file or a folder that a command will write.
+
+  What cannot be written is refused before any work.
+  """
+
+  def check(path: str | None) -> bool:
+    try:
+      if path:
+        store.check_writable(path, is_folder=is_folder)
+    except (OSError, ValueError) as error:
+      raise flags.ValidationError(failures.line_of(error)) from None
+    return True
+
+  flags.DEFINE_string(name, default, about)
+  flags.register_validator(name, check)
 
 
 def main_of_script(script: Callable[[list[str]], None]) -> None:
@@ -148,7 +170,10 @@ def _split(argv: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def _define(
-  define_flags: Callable[[], None] | None, config: str, workdir: str
+  define_flags: Callable[[], None] | None,
+  config: str,
+  workdir: str,
+  only_reads: bool,
 ) -> None:
   spec = sys.modules['__main__'].__spec__
   if spec is not None:  # python -m experiments.x.y: --help shows this name
@@ -156,8 +181,13 @@ def _define(
   before = set(flags.FLAGS)
   about = 'file.py[:arg]; --config.FIELD=VALUE sets a field.'
   flags.DEFINE_string('config', config or None, about, required=not config)
-  about = 'Folder of everything written.'
-  flags.DEFINE_string('workdir', workdir or None, about, required=not workdir)
+  if only_reads:
+    flags.DEFINE_string('workdir', workdir or None, 'Folder of the run.')
+  else:
+    about = 'Folder of everything written.'
+    define_output('workdir', workdir or None, about, is_folder=True)
+  if not workdir:
+    flags.mark_flag_as_required('workdir')
   flags.DEFINE_bool('debug', False, 'Show tracebacks and all log lines.')
   if define_flags is not None:
     define_flags()

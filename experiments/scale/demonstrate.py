@@ -256,7 +256,9 @@ def run(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  flags.DEFINE_string('workdir', 'runs/cluster', 'New folder.')
+  command.define_output(
+    'workdir', 'runs/cluster', 'New folder.', is_folder=True
+  )
   flags.DEFINE_string('corpus', '', 'JSON lines, or the packaged articles.')
   flags.DEFINE_integer('documents', 2000, 'Documents to prepare.', 1)
   flags.DEFINE_integer('kill_documents', 400, 'Documents, to kill nodes.', 1)

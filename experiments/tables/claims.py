@@ -266,5 +266,7 @@ if __name__ == '__main__':
   flags.DEFINE_string(
     'runs', '', "Folder of new results; '': only OUTPUT/evidence."
   )
-  flags.DEFINE_string('output', 'docs/results', 'Folder of the page.')
+  command.define_output(
+    'output', 'docs/results', 'Folder of the page.', is_folder=True
+  )
   command.main_of_script(main)

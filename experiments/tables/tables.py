@@ -178,6 +178,8 @@ def main(argv: list[str]) -> None:
     raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
   options = flags.FLAGS
   runs = parse_runs(options.run)
+  for name in options.table if options.output else ():
+    store.check_writable(options.output, is_folder=name != CURVES)
   for name in options.table:
     if name != CURVES:
       show(name, runs, options.output)

@@ -48,9 +48,39 @@ def check_output(path: str | os.PathLike) -> None:
   if path.exists() and not path.is_file():
     what = 'a folder' if path.is_dir() else 'a device or a pipe'
     raise ValueError(f'{path}: {what}; expected the name of a file to write.')
+  _folder_above(path)
+
+
+def check_writable(path: str | os.PathLike, *, is_folder: bool = False) -> None:
+  """Try to write what a command will write when it ends; nothing stays behind.
+
+  Args:
+    path: of a file, or of a folder of files; folders above it may be missing.
+
+  Raises:
+    ValueError: as `check_output`, and for a folder that is a file.
+    OSError: naming the path, where the system refuses a new file.
+  """
+  path = pathlib.Path(path)
+  if not is_folder:
+    check_output(path)
+  folder = _folder_above(path / 'file' if is_folder else path)
+  probe = drafts.beside(folder / path.name)
+  try:
+    probe.touch()
+  except OSError as error:
+    text = f'cannot be written ({error.strerror})'
+    raise OSError(error.errno, text, str(path)) from None
+  finally:
+    probe.unlink(missing_ok=True)
+
+
+def _folder_above(path: pathlib.Path) -> pathlib.Path:
+  """Return the nearest folder above that exists."""
   above = next((x for x in path.parents if os.path.lexists(x)), path.parent)
   if os.path.lexists(above) and not above.is_dir():
     raise ValueError(f'{path}: {above} is not a folder.')
+  return above
 
 
 @contextlib.contextmanager

@@ -39,6 +39,7 @@ class Settings:
 
 def define():
   flags.DEFINE_string('prompt', '', 'Where to start.')
+  command.define_output('json', '', 'Where to write.')
 
 def run(config, workdir):
   if config.fail == 'value':
@@ -113,6 +114,8 @@ _CASES = {
   'stray': ['size=3'],
   'nested': ['--config.cluster.workers=-1'],
   'nowhere': ['--workdir='],
+  'unwritable': ['--json=/proc/x.json'],
+  'file_as_folder': ['--workdir=config_x.py'],
   'typo': ['--config.sise=3'],
   'flag': ['--promt=x'],
   'flag_file': ['--flagfile=no_such_file'],
@@ -194,6 +197,8 @@ def test_processes_find_each_other(results):
     ('stray', 'size=3'),
     ('nested', 'config.cluster.workers=-1'),
     ('nowhere', '--workdir='),
+    ('unwritable', '--json=/proc/x.json'),
+    ('file_as_folder', '--workdir=config_x.py'),
     ('typo', '--config.sise=3: no such field (near: size)'),
     ('flag', "Unknown command line flag 'promt'. Did you mean: prompt"),
     ('flag_file', 'no_such_file'),

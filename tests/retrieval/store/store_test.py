@@ -228,5 +228,14 @@ def test_what_is_no_file_is_never_replaced(tmp_path):
   with pytest.raises(OSError) as error:
     store.write_atomically('/proc/no_file', 'y')
   assert error.value.filename == '/proc/no_file'
+  for path, is_folder in (('/proc/a/b.json', False), ('/proc/a', True)):
+    with pytest.raises(OSError) as error:
+      store.check_writable(path, is_folder=is_folder)
+    assert error.value.filename == path
+  for name, is_folder in (('folder', False), ('file', True), ('file/x', True)):
+    with pytest.raises(ValueError, match=f'^{tmp_path}/{name}'):
+      store.check_writable(tmp_path / name, is_folder=is_folder)
+  store.check_writable(tmp_path / 'new' / 'a.json')
+  store.check_writable(tmp_path / 'folder', is_folder=True)
   assert (tmp_path / 'pipe').is_fifo()
   assert sorted(os.listdir(tmp_path)) == ['file', 'folder', 'pipe']
