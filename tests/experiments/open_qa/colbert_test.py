@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tiny ColBERT: it learns, continues bit for bit, and retrieves."""
 
-import json
 import shutil
 
 import jax
@@ -17,8 +16,7 @@ from realm_jax.serving import beams
 from retrieval.nn import colbert_encoder, trained_encoders
 from retrieval.questions import questions as questions_lib
 from retrieval.search import late_interaction
-from tests.experiments.open_qa import tiny_open_qa
-from tests.retrieval.text import tiny_blocks
+from tests.experiments.open_qa import tiny_open_qa, tiny_places
 
 _NAMES = 'abcefghijklmnopr'  # q and d mark queries and passages
 _ONE = jax.devices()[:1]
@@ -26,21 +24,8 @@ _ONE = jax.devices()[:1]
 
 @pytest.fixture(scope='module')
 def data(tmp_path_factory):
-  """Sixteen places, each with a year of its own and a text without one."""
   root = tmp_path_factory.mktemp('data')
-  documents, rows = [], []
-  for i, name in enumerate(_NAMES):
-    year = 1100 + 7 * i
-    for title, text in (
-      (f'Mill {name}', f'The mill of {name} {name} {name} stood in {year}.'),
-      (f'Crown {name}', f'The crown of {name} {name} {name} was in the river.'),
-    ):
-      documents.append({'id': title, 'title': title, 'text': text})
-    question = f'when stood {name} {name} {name}'
-    rows.append({'id': f'{i}', 'question': question, 'answer': [str(year)]})
-  tiny_blocks.make(root, np.random.default_rng(0), given=documents)
-  lines = ''.join(json.dumps(row) + '\n' for row in rows)
-  (root / 'questions.jsonl').write_text(lines)
+  tiny_places.make(root, _NAMES)
   return realm_data.DataFolder(root)
 
 

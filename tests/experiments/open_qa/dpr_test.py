@@ -22,41 +22,14 @@ from retrieval.index import text_index
 from retrieval.nn import sharding
 from retrieval.questions import answers, questions as questions_lib
 from retrieval.store import checkpoints
-from tests.retrieval.text import tiny_blocks
-
-_NAMES = 'abcdefghijklmnop'
-
-
-def _documents():
-  """Each of sixteen places has a year of its own, and another's text without."""
-  found = []
-  for i, name in enumerate(_NAMES):
-    year = 1100 + 7 * i
-    for title, text in (
-      (f'Mill {name}', f'The mill of {name} {name} {name} stood in {year}.'),
-      (f'Crown {name}', f'The crown of {name} {name} {name} was in the river.'),
-    ):
-      found.append({'id': title, 'title': title, 'text': text})
-  return found
+from tests.experiments.open_qa import tiny_places
 
 
 @pytest.fixture(scope='module')
 def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
-  made = tiny_blocks.make(
-    root, np.random.default_rng(0), given=_documents(), max_length=32
-  )
-  rows = [
-    {
-      'id': f'q{i}',
-      'question': f'when stood {name} {name} {name}',
-      'answer': [str(1100 + 7 * i)],
-    }
-    for i, name in enumerate(_NAMES)
-  ]
-  rows.append({'id': 'none', 'question': 'the mill', 'answer': ['Rome 1']})
-  lines = ''.join(json.dumps(row) + '\n' for row in rows)
-  (root / 'questions.jsonl').write_text(lines)
+  other = {'id': 'none', 'question': 'the mill', 'answer': ['Rome 1']}
+  made = tiny_places.make(root, 'abcdefghijklmnop', [other], max_length=32)
   made.questions = questions_lib.read_questions(root / 'questions.jsonl')
   return made
 

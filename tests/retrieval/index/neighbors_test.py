@@ -2,13 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neighbors on a tiny corpus, against slow loops."""
 
-import os
 import pathlib
-import signal
-import subprocess
-import sys
-import textwrap
-import time
 import tracemalloc
 
 import numpy as np
@@ -17,17 +11,12 @@ import pytest
 from retrieval import searchers
 from retrieval.index import (
   index as index_lib,
-  neighbor_store,
-  neighbors as neighbors_lib,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
-from retrieval.search import exclude, retriever as retriever_lib
-from retrieval.store import store
+from retrieval.search import exclude
 from retrieval.text import chunks as chunks_lib
 from tests.retrieval.store import tiny_stores
-
-ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.fixture(scope='module')
@@ -67,45 +56,6 @@ def vectors(data):
 def _index(vectors, metric='squared_l2'):
   searcher = searchers.ExactSearcher(vectors.array('vectors'), metric)
   return index_lib.Index(pathlib.Path('index'), searcher, 'exact', '', {})
-
-
-def _slow_neighbors(data, vectors, queries, k, split='train'):
-  """The k nearest chunks of other documents, by plain loops."""
-  database = np.asarray(vectors[split].array('vectors'), np.float64)
-  asking = np.asarray(vectors[queries].array('vectors'), np.float64)
-  owner = data.chunks[split].document_hashes(np.arange(len(database)))
-  own = data.chunks[queries].document_hashes(np.arange(len(asking)))
-  result = np.full((len(asking), k), -1)
-  for i, q in enumerate(asking):
-    distance = ((database - q) ** 2).sum(1)
-    order = [
-      j for j in np.argsort(distance, kind='stable') if owner[j] != own[i]
-    ][:k]
-    result[i, : len(order)] = order
-  return result, database, asking
-
-
-@pytest.mark.parametrize('queries', ['train', 'valid'])
-@pytest.mark.parametrize('max_fetch', [3, 128])
-def test_neighbors_equal_slow_loops(data, vectors, queries, max_fetch):
-  k = 3
-  want, database, asking = _slow_neighbors(data, vectors, queries, k)
-  index = _index(vectors['train'])
-  search = exclude.OtherDocuments(
-    index.searcher,
-    lambda: index.searcher,
-    data.chunks['train'].id_hash,
-    k,
-    max_fetch,
-  )
-  own = data.chunks[queries].document_hashes(np.arange(len(asking)))
-  ids, scores = search.search(asking.astype(np.float32), own)
-  hashes = data.chunks['train'].document_hashes(ids)
-  assert (hashes != own[:, None]).all()
-  distance = ((database[ids] - asking[:, None]) ** 2).sum(-1)
-  best = ((database[want] - asking[:, None]) ** 2).sum(-1)
-  np.testing.assert_allclose(distance, best, atol=1e-5)
-  np.testing.assert_allclose(-scores, best, atol=1e-5)
 
 
 def test_short_rows_are_searched_again_exactly(data, vectors):
@@ -149,29 +99,6 @@ def test_k_larger_than_what_exists_is_padded(data, vectors):
   assert (scores[ids < 0] == -np.inf).all()
 
 
-def _dense(data, vectors, fingerprint='letters'):
-  """The retriever of the training chunks."""
-  of_chunks = {data.chunks[split].path: vectors[split] for split in vectors}
-  searcher = _index(vectors['train']).searcher
-  return retriever_lib.Dense(
-    data.chunks['train'],
-    searcher,
-    fingerprint,
-    embedder=LetterEmbedder,
-    vectors=lambda chunks: of_chunks[chunks.path],
-  )
-
-
-def _build(data, vectors, path, queries='train', k=3):
-  return neighbors_lib.build_neighbor_store(
-    path,
-    data.chunks[queries],
-    data.chunks['train'],
-    _dense(data, vectors),
-    k=k,
-  )
-
-
 def test_counting_chunks_takes_memory_for_documents_only():
   rng = np.random.default_rng(0)
   documents = rng.integers(0, 1 << 63, 400, dtype=np.uint64)
@@ -193,57 +120,6 @@ def test_counting_chunks_takes_memory_for_documents_only():
   _, peak = tracemalloc.get_traced_memory()
   tracemalloc.stop()
   assert peak < chunks_bytes / 2
-
-
-_KILLED = """
-import pathlib, sys, time
-sys.path[:0] = [{root!r}, {tests!r}]
-from retrieval import searchers
-from retrieval.index import neighbors
-from retrieval.search import retriever
-from retrieval.store import store, store_writer
-from retrieval.text import chunks
-data = {data!r}
-write = store_writer.StoreWriter.write
-def slow_write(self, *args):
-  write(self, *args)
-  time.sleep(0.2)
-store_writer.StoreWriter.write = slow_write
-queries = chunks.ChunkStore(data + '/chunks-train')
-vectors = store.Store.open(data + '/vectors-train', 'vectors')
-searcher = searchers.ExactSearcher(vectors.array('vectors'), 'squared_l2')
-dense = retriever.Dense(
-  queries, searcher, 'letters', vectors=lambda _: vectors)
-neighbors.build_neighbor_store({out!r}, queries, queries, dense, k=3)
-"""
-
-
-@pytest.mark.slow
-def test_killed_job_resumes_and_ends_with_the_same_bytes(
-  data, vectors, tmp_path
-):
-  _build(data, vectors, tmp_path / 'whole')
-  script = textwrap.dedent(_KILLED).format(
-    root=str(ROOT),
-    tests=str(ROOT / 'tests'),
-    data=str(data.root),
-    out=str(tmp_path / 'killed'),
-  )
-  env = {**os.environ, 'JAX_PLATFORMS': 'cpu'}
-  process = subprocess.Popen([sys.executable, '-c', script], env=env)
-  deadline = time.monotonic() + 120
-  while not list(tmp_path.glob('killed.partial-*/shard-*.json')):
-    assert process.poll() is None, 'The job ended before it could be killed.'
-    assert time.monotonic() < deadline
-    time.sleep(0.02)
-  os.kill(process.pid, signal.SIGKILL)
-  process.wait()
-  with pytest.raises(FileNotFoundError):
-    store.Store.open(tmp_path / 'killed', neighbor_store.KIND)
-  _build(data, vectors, tmp_path / 'killed')
-  assert tiny_stores.file_hashes(
-    tmp_path / 'killed'
-  ) == tiny_stores.file_hashes(tmp_path / 'whole')
 
 
 def test_own_rows_are_excluded_before_the_best_k():
