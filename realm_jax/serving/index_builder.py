@@ -9,6 +9,7 @@ version could not be built.
 from collections.abc import Callable
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import time
@@ -45,8 +46,8 @@ class Builder:
   devices: tuple[jax.Device, ...] | None = None
   # where blocks are embedded; None is this process
   executor: executors.Executor | None = None
-  # folder of another run's versions. The first version of `folder` is taken over
-  # from there, if it has its vectors.
+  # folder of another run's versions. The first version of `folder` takes its
+  # vectors from there, if they are of the same parameters and blocks.
   source: pathlib.Path | None = None
 
   def build(
@@ -55,55 +56,52 @@ class Builder:
     params: Any,
     progress: Callable[[int, int], None] | None = None,
   ) -> str:
-    """Build the version of a snapshot, or take it over; return its name.
+    """Build the version of a snapshot, perhaps of known vectors; return its name.
 
     `params` are `serving.embedder_params`, as host arrays.
 
     Raises:
       ValueError: for vectors that are not finite.
     """
-    # Later versions have newer parameters.
-    if self.source and not self.folder.names():
-      name = self.folder.adopt(
-        step,
-        params,
-        self.blocks,
-        self.source,
-        self.index,
-        part=serving.block_embedder_params,
-      )
-      if name:
-        return name
-    embed = self._embed(params)
     wanted = index_versions.version_name(step, params, self.blocks)
-    try:
-      while True:  # until the other processes have done their shares
-        name = self.folder.build(
-          step,
-          params,
-          self.blocks,
-          embed,
-          self.index,
-          dtype=self.vectors_dtype,
-          executor=self.executor,
-          progress=progress,
-        )
-        if name:
-          return name
-        failures = read_failures(self.folder.root)
-        if wanted in failures:
-          raise ValueError(failures[wanted])
-        time.sleep(_WAIT_SEC)
-    except Exception as error:
-      with contextlib.suppress(OSError):  # a full disk
-        write_failure(self.folder.root, wanted, ' '.join(str(error).split()))
-      raise
+    with contextlib.ExitStack() as stack:
+      embed = self._embed(params, stack)
+      try:
+        while True:  # until the other processes have done their shares
+          name = self.folder.build(
+            step,
+            params,
+            self.blocks,
+            embed,
+            self.index,
+            dtype=self.vectors_dtype,
+            executor=self.executor,
+            progress=progress,
+          )
+          if name:
+            return name
+          failures = read_failures(self.folder.root)
+          if wanted in failures:
+            raise ValueError(failures[wanted])
+          time.sleep(_WAIT_SEC)
+      except Exception as error:
+        with contextlib.suppress(OSError):  # a full disk
+          write_failure(self.folder.root, wanted, ' '.join(str(error).split()))
+        raise
 
-  def _embed(self, params: Any) -> index_versions.EmbedBlocks:
-    """Return the embedder of blocks, or the vectors that the package holds."""
+  def _embed(
+    self, params: Any, stack: contextlib.ExitStack
+  ) -> index_versions.EmbedBlocks:
+    """Return the embedder of blocks, or vectors of the package or of `source`."""
     known = packaged.vectors_of(params, self.blocks)
+    # Later versions have newer parameters.
+    if known is None and self.source and not self.folder.names():
+      found = index_versions.VersionFolder(self.source).known_vectors(
+        params, self.blocks, serving.block_embedder_params
+      )
+      known = stack.enter_context(found)
     if known is not None:
-      return lambda ids, progress: known[ids]
+      return functools.partial(_take, known)
     return serving.BlockEmbedder(
       self.model,
       self.layout,
@@ -112,6 +110,12 @@ class Builder:
       batch_tokens=self.batch_tokens,
       devices=self.devices,
     )
+
+
+def _take(known: Any, ids: np.ndarray, progress: Any) -> np.ndarray:
+  """Return known vectors; an `index_versions.EmbedBlocks`."""
+  del progress
+  return np.asarray(known[ids])
 
 
 def index_folder(

@@ -30,6 +30,7 @@ from retrieval.store import (
   executors,
   locks,
   manifests,
+  sharded_array,
   shards,
   store,
 )
@@ -170,7 +171,7 @@ class VersionFolder:
         if self.is_whole(name):  # another builder was first
           return name
         self._discard(name)
-      draft = self._draft(name)
+      draft = self.root / f'{_BUILDING}{name}'
       draft.mkdir(exist_ok=True)
       rows = blocks.store.rows('document')
       vectors = shards.build_store(
@@ -198,52 +199,38 @@ class VersionFolder:
       store.publish_folder(draft, self.root / name)
     return name
 
-  def adopt(
+  @contextlib.contextmanager
+  def known_vectors(
     self,
-    step: int,
     params: Any,
     blocks: blocks_lib.BlockStore,
-    source: str | os.PathLike,
-    config: index_lib.IndexConfig,
-    part: Callable[[Mapping[str, Any]], Any] = lambda params: params,
-  ) -> str | None:
-    """Publish the vectors of another folder's version here; embed nothing.
+    part: Callable[[Any], Any] = lambda params: params,
+  ) -> Iterator[sharded_array.ShardedArray | None]:
+    """Yield the vectors of blocks by some parameters, whose version stays meanwhile.
 
-    The files are links, or copies. The vectors get a new index where `config` asks
-    for another one.
+    None where no whole version has them.
 
     Args:
-      source: folder of versions, perhaps this one.
       part: parameters -> parameters that embed blocks.
-
-    Returns:
-      The version's name, or None where `source` has no vectors of these parameters
-      and blocks.
     """
-    name = version_name(step, params, blocks)
     wanted = snapshots.fingerprint(part(params))
-    others = VersionFolder(source)
-    for found in reversed(others.names()):
-      with contextlib.suppress(BlockingIOError), others.held(found) as path:
-        if not _is_of(path, wanted, blocks, part) or not others.is_whole(found):
+    for name in reversed(self.names()):
+      with contextlib.ExitStack() as stack:
+        try:
+          if _read_manifest(self.root / name)['blocks'] != blocks.fingerprint:
+            continue
+          version = self.open(name, cluster='')
+          stack.callback(version.close)
+          if snapshots.fingerprint(part(version.params)) != wanted:
+            continue
+          version.open_vectors().verify()
+        except (OSError, ValueError) as error:
+          logging.warning('%s is not taken over: %s', self.root / name, error)
           continue
-        with self._building():
-          if not (self.root / name).is_dir():
-            # Not in `_draft`: a builder would continue what a killed copy left.
-            draft = drafts.beside(self.root / name)
-            try:
-              _link(path, draft, config)
-              _seal(draft, step, params, blocks)
-              store.publish_folder(draft, self.root / name)
-            finally:
-              shutil.rmtree(draft, ignore_errors=True)
-          shutil.rmtree(self._draft(name), ignore_errors=True)
-        logging.info('Index version %s: adopted from %s.', name, path)
-        return name
-    return None
-
-  def _draft(self, name: str) -> pathlib.Path:
-    return self.root / f'{_BUILDING}{name}'
+        logging.info('The vectors are those of %s.', version.path)
+        yield version.vectors
+        return
+    yield None
 
   def _building(self, **how: bool) -> contextlib.AbstractContextManager[None]:
     """Hold the lock of builders, as `locks.hold` does."""
@@ -351,30 +338,6 @@ class VersionFolder:
     with contextlib.suppress(FileNotFoundError):  # another process was first
       os.rename(self.root / name, hidden)
     shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _is_of(path: pathlib.Path, fingerprint: str, blocks, part) -> bool:
-  """Whether a version is of blocks, and of parameters whose part is known by hash."""
-  try:
-    if _read_manifest(path)['blocks'] != blocks.fingerprint:
-      return False
-    return snapshots.fingerprint(part(read_snapshot(path))) == fingerprint
-  except (FileNotFoundError, ValueError) as e:
-    logging.warning('%s cannot be adopted (%s).', path, e)
-    return False
-
-
-def _link(found: pathlib.Path, draft: pathlib.Path, config) -> None:
-  """Put the vectors of a version into a draft, and its index or a new one."""
-  for part in ('vectors', 'index'):
-    drafts.link_folder(found / part, draft / part)
-  stored = store.Store.open(draft / 'vectors', VECTORS_KIND)
-  index = draft / 'index', stored.array('vectors'), stored.fingerprint, config
-  try:
-    index_lib.build_index(*index)
-  except ValueError:  # it has other settings
-    shutil.rmtree(draft / 'index')
-    index_lib.build_index(*index)
 
 
 def _embed_shard(embed, dtype: str, bounds: np.ndarray, i: int, progress):

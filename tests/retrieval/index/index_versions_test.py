@@ -315,3 +315,38 @@ def test_parts_of_another_version_are_refused(blocks, tmp_path, parts, said):
 
 def _times(factor):
   return lambda ids, progress=None: factor * embed(ids, progress)
+
+
+def _known(folder, params, blocks, **part):
+  with folder.known_vectors(params, blocks, **part) as found:
+    return found if found is None else np.asarray(found[:])
+
+
+def test_vectors_of_a_whole_version_are_known(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path / 'index')
+  assert _known(folder, PARAMS, blocks) is None
+  name = folder.build(300, PARAMS, blocks, embed, CONFIG)
+  folder.build(400, _params(2.0), blocks, embed, CONFIG)
+  want = embed(np.arange(blocks.num_blocks))
+  np.testing.assert_array_equal(_known(folder, PARAMS, blocks), want)
+  other = tiny_blocks.make(tmp_path / 'o', np.random.default_rng(3)).blocks
+  assert _known(folder, _params(3.0), blocks) is None
+  assert _known(folder, PARAMS, other) is None
+  # What embeds blocks decides.
+  more = PARAMS | {'query_embedder': np.ones(2, np.float32)}
+  assert _known(folder, more, blocks) is None
+  found = _known(folder, more, blocks, part=lambda tree: tree['embedder'])
+  np.testing.assert_array_equal(found, want)
+  file = max((tmp_path / 'index' / name / 'vectors').glob('*.npy'))
+  file.write_bytes(file.read_bytes()[:-1] + b'x')
+  assert _known(folder, PARAMS, blocks) is None
+
+
+def test_a_version_stays_while_its_vectors_are_used(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+  name = folder.build(300, PARAMS, blocks, embed, CONFIG)
+  with folder.known_vectors(PARAMS, blocks) as found:
+    folder.remove_old(newest=0)
+    assert folder.names() == [name] and len(found) == blocks.num_blocks
+  folder.remove_old(newest=0)
+  assert folder.names() == []
