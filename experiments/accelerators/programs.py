@@ -249,7 +249,6 @@ def _search(config: Config, devices: Devices, name: str) -> costs.Traced:
   mesh = block_search.make_mesh(list(devices))
   unit, d = block_search.unit_rows(mesh), model.vector_size
   b = block_search.num_placed(config.batch_size)
-  wanted = exact.num_fetched(k, _NUM_BLOCKS)
   rows = NamedSharding(mesh, PartitionSpec('rows'))
   one = NamedSharding(mesh, PartitionSpec())
   size = -(-_NUM_BLOCKS // unit) * unit
@@ -258,17 +257,14 @@ def _search(config: Config, devices: Devices, name: str) -> costs.Traced:
     _shape((size,), 'f4', rows),
     _shape((), 'f4', one),
     _shape((), 'i4', one),
-    _shape((), 'i4', one),
   )
-  found = [_shape((b, wanted), x, one) for x in ('f4', 'i4', 'i4')]
-  best = block_search.Best(*found, _shape((b,), 'f4', one))
   with jax.set_mesh(mesh):
     traced = block_search.search_block.trace(
       _shape((b, d), 'f4', one),
       block,
-      best,
       mesh=mesh,
       metric='dot_product',
+      fetch=exact.num_fetched(k, _NUM_BLOCKS),
     )
   flops = 2.0 * b * _NUM_BLOCKS * d
   return costs.Traced(

@@ -47,25 +47,14 @@ class Block(NamedTuple):
   norms: jax.Array  # [P] float32 squared norms, split over the mesh
   largest: jax.Array  # [] float32 largest of the norms
   count: np.ndarray  # [] int32 number of real rows
-  number: np.ndarray  # [] int32 number of the block
 
 
-class Best(NamedTuple):
-  """The best candidates so far, best first."""
+class Found(NamedTuple):
+  """The best rows, best first."""
 
   scores: jax.Array  # [Q, F] float32; -inf where there are fewer
-  # [Q, F] int32 number of the block; JAX has no int64 for whole ids
-  blocks: jax.Array
-  rows: jax.Array  # [Q, F] int32 row within the block
-  rest: jax.Array  # [Q] float32; no other row so far scores more
-
-
-class _Found(NamedTuple):
-  """The best rows of one device; the fields are those of `Best`."""
-
-  scores: jax.Array
-  rows: jax.Array
-  rest: jax.Array
+  rows: jax.Array  # [Q, F] int32
+  rest: jax.Array  # [Q] float32; no other row scores more
 
 
 def make_mesh(devices: list[jax.Device]) -> jax.sharding.Mesh:
@@ -95,7 +84,6 @@ def place_block(
   read: Callable[[int, int], np.ndarray],
   count: int,
   size: int,
-  number: int,
   mesh: jax.sharding.Mesh,
 ) -> Block:
   """Place rows on the devices, padded to `size`; each process reads its own.
@@ -115,14 +103,7 @@ def place_block(
   rows = jax.make_array_from_callback(
     (size, first.shape[1]), NamedSharding(mesh, P('rows')), shard
   )
-  return Block(rows, *_norms(rows), np.int32(count), np.int32(number))
-
-
-def everywhere(x: np.ndarray, mesh: jax.sharding.Mesh) -> jax.Array:
-  """Place the same array on each device; each process holds it."""
-  return jax.make_array_from_callback(
-    x.shape, NamedSharding(mesh, P()), lambda index: x[index]
-  )
+  return Block(rows, *_norms(rows), np.int32(count))
 
 
 def num_placed(queries: int) -> int:
@@ -130,19 +111,13 @@ def num_placed(queries: int) -> int:
   return max(8, 1 << (queries - 1).bit_length())
 
 
-def place_queries(
-  queries: np.ndarray, mesh: jax.sharding.Mesh, fetch: int
-) -> tuple[jax.Array, Best]:
-  """Place queries, padded, with an empty `Best`."""
+def place_queries(queries: np.ndarray, mesh: jax.sharding.Mesh) -> jax.Array:
+  """Place queries, padded, on each device; each process holds them."""
   size = num_placed(len(queries))
   queries = np.pad(queries, ((0, size - len(queries)), (0, 0)))
-  best = Best(
-    np.full((size, fetch), -np.inf, np.float32),
-    np.zeros((size, fetch), np.int32),
-    np.zeros((size, fetch), np.int32),
-    np.full(size, -np.inf, np.float32),
+  return jax.make_array_from_callback(
+    queries.shape, NamedSharding(mesh, P()), lambda index: queries[index]
   )
-  return jax.tree.map(lambda x: everywhere(x, mesh), (queries, best))
 
 
 @jax.jit
@@ -211,7 +186,7 @@ def _best_of_scores(queries, rows, norms, count, metric, fetch):
   """Return the best of all scores."""
   scores = _scores(queries, rows, norms, count, metric)
   values, at = top_k(scores, fetch)
-  return _Found(values, at, _least(values))
+  return Found(values, at, _least(values))
 
 
 def _best_of_tiles(queries, rows, norms, count, metric, fetch, tile):
@@ -263,8 +238,12 @@ def _best_of_tiles(queries, rows, norms, count, metric, fetch, tile):
     scores = jax.vmap(score)((queries, members))
   real = new.reshape(members.shape) & (members < count)
   scores = jnp.where(real, scores, -jnp.inf)
-  first = _Found(values, row(chosen, places), _least(values))
-  return _merge(first, _Found(scores, members, _least(seconds)))
+  return _best(
+    jnp.concatenate([values, scores], axis=1),
+    jnp.concatenate([row(chosen, places), members], axis=1),
+    jnp.maximum(_least(values), _least(seconds)),
+    fetch,
+  )
 
 
 def _summarize(queries, rows, norms, count, metric, tile, columns):
@@ -290,36 +269,27 @@ def _least(best):
   return best.min(axis=1)
 
 
-def _merge(best, found):
-  """Keep the best of both, as many as there were; earlier ones win ties."""
-  fetch = best.scores.shape[1]
-  scores = jnp.concatenate([best.scores, found.scores], axis=1)
+def _best(scores, rows, rest, fetch):
+  """Keep the best; earlier ones win ties."""
   scores, at = jax.lax.top_k(scores, fetch)
-  names = (
-    jnp.take_along_axis(jnp.concatenate(pair, axis=1), at, axis=1)
-    for pair in zip(best[1:-1], found[1:-1], strict=True)
-  )
-  rest = jnp.maximum(jnp.maximum(best.rest, found.rest), _least(scores))
-  return type(best)(scores, *names, rest)
+  rows = jnp.take_along_axis(rows, at, axis=1)
+  return Found(scores, rows, jnp.maximum(rest, _least(scores)))
 
 
-@functools.partial(
-  jax.jit, static_argnames=('mesh', 'metric'), donate_argnames='best'
-)
+@functools.partial(jax.jit, static_argnames=('mesh', 'metric', 'fetch'))
 def search_block(
   queries: jax.Array,
   block: Block,
-  best: Best,
   *,
   mesh: jax.sharding.Mesh,
   metric: str,
-) -> Best:
-  """Merge the best rows of one block into the best of the blocks before it.
+  fetch: int,
+) -> Found:
+  """Find the best rows of one block.
 
   Only the candidates of each device move between devices. Queries [Q, D]
   float32 are on every device.
   """
-  fetch = best.scores.shape[1]
 
   @jax.shard_map(
     mesh=mesh,
@@ -346,5 +316,4 @@ def search_block(
   scores, rows, rest = jax.lax.with_sharding_constraint(
     found, NamedSharding(mesh, P())
   )
-  blocks = jnp.full_like(rows, block.number)
-  return _merge(best, Best(scores, blocks, rows, rest.max(axis=1)))
+  return _best(scores, rows, rest.max(axis=1), min(fetch, scores.shape[1]))

@@ -201,49 +201,53 @@ class ExactSearcher:
 
   def _read_blocks(self) -> Iterator[block_search.Block]:
     size = self._rows_per_block
-    for number, low in enumerate(range(0, self.num_vectors, size)):
+    for low in range(0, self.num_vectors, size):
       count = min(size, self.num_vectors - low)
 
       def read(start, stop, low=low):
         return np.asarray(self._vectors[low + start : low + stop])
 
-      yield block_search.place_block(read, count, size, number, self._mesh)
+      yield block_search.place_block(read, count, size, self._mesh)
 
   def _candidates(self, queries, fetch):
     """Return the best float32 rows, and what the others score at most.
 
     Returns:
-      ids [q, fetch], scores [q, fetch] without the query's own norm, rest [q], and
-      the largest squared norm of a row.
+      ids [q, n], scores [q, n] without the query's own norm, rest [q], and the
+      largest squared norm of a row.
     """
     batches = [
       queries[low : low + _MAX_BATCH]
       for low in range(0, len(queries), _MAX_BATCH)
     ]
-    placed, best = zip(
-      *(block_search.place_queries(b, self._mesh, fetch) for b in batches),
-      strict=True,
-    )
-    largest = []
-    blocks = self._blocks_on_device if self._resident else self._read_blocks()
-    for block in blocks:
-      if not self._resident:  # Read one block while searching another.
-        jax.block_until_ready(best)
+    placed = [block_search.place_queries(x, self._mesh) for x in batches]
+    made, largest = [], []
+    for block in (
+      self._blocks_on_device if self._resident else self._read_blocks()
+    ):
+      if made and not self._resident:  # Read one block while searching another.
+        jax.block_until_ready(made[-1])
       largest.append(block.largest)
-      best = [
-        block_search.search_block(
-          batch, block, so_far, mesh=self._mesh, metric=self.metric
-        )
-        for batch, so_far in zip(placed, best, strict=True)
+      made.append(
+        [
+          block_search.search_block(
+            x, block, mesh=self._mesh, metric=self.metric, fetch=fetch
+          )
+          for x in placed
+        ]
+      )
+    found = []
+    for number, each in enumerate(jax.device_get(made)):
+      cut = [
+        [x[: len(batch)] for x in one]
+        for one, batch in zip(each, batches, strict=True)
       ]
-    found = [
-      [x[: len(batch)] for x in jax.device_get(each)]
-      for batch, each in zip(batches, best, strict=True)
-    ]
-    scores, blocks, rows, rest = map(np.concatenate, zip(*found, strict=True))
-    ids = blocks.astype(np.int64) * self._rows_per_block + rows
-    ids = np.where(np.isneginf(scores), -1, ids)
-    return ids, scores, rest, max(jax.device_get(largest))
+      scores, rows, rest = map(np.concatenate, zip(*cut, strict=True))
+      ids = rows.astype(np.int64) + number * self._rows_per_block
+      found.append((np.where(np.isneginf(scores), -1, ids), scores, rest))
+    ids, scores, rest = zip(*found, strict=True)
+    ids, scores = (np.concatenate(x, axis=1) for x in (ids, scores))
+    return ids, scores, np.max(rest, axis=0), max(jax.device_get(largest))
 
   def save(self, path: str | os.PathLike) -> None:
     """Write a copy of the vectors, or a reference to their published store."""
