@@ -98,7 +98,8 @@ def curves(
   for i, (row, own) in enumerate(zip(rows, nats, strict=True)):
     points, runs = curves_of(own)
     less = curves_of(nats[0] - own) if i else ((), ())
-    found.append(Curve(row.name, row.step, points, less[0], runs, less[1]))
+    step = row.fields['step']
+    found.append(Curve(row.name, step, points, less[0], runs, less[1]))
   return found
 
 

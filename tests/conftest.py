@@ -68,6 +68,14 @@ def fast():
   jax.config.update('jax_disable_most_optimizations', False)
 
 
+@pytest.fixture(scope='session')
+def root(tmp_path_factory):
+  """The data folder of `tiny_data`, which no test changes."""
+  from tests.retro_jax.data import tiny_data
+
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
 @pytest.fixture
 def unchecked(monkeypatch):
   """Leaves types unchecked, as they are for users: errors are our own."""

@@ -3,6 +3,7 @@
 """Who may import whom, and that importing starts and defines nothing."""
 
 import ast
+import graphlib
 import itertools
 import os
 import pathlib
@@ -128,6 +129,10 @@ def _sources():
       yield path.relative_to(_ROOT).as_posix(), path
 
 
+def _module(name):
+  return name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')
+
+
 def test_imports_run_downward_only():
   found = [
     line
@@ -150,6 +155,17 @@ def test_the_checker_sees_violations():
     assert list(_violations(path, source)), (path, source)
   source = 'from retrieval import bert\nfrom absl import logging'
   assert not list(_violations('retro_jax/x.py', source))
+
+
+def test_no_modules_import_each_other():
+  modules = {_module(name): path for name, path in _sources()}
+  graph = {}
+  for module, path in modules.items():
+    names = (x for _, x in _imports(ast.parse(path.read_text('utf-8'))))
+    found = {x if x in modules else x.rpartition('.')[0] for x in names}
+    graph[module] = (found & modules.keys()) - {module}
+  order = graphlib.TopologicalSorter(graph).static_order()
+  assert len([*order]) == len(modules)  # else a CycleError
 
 
 _IMPORT_ALL = """
@@ -181,9 +197,6 @@ def _import_all(names, path):
 
 @pytest.mark.slow
 def test_importing_starts_no_backend_and_defines_no_flag():
-  names = [
-    name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')
-    for name, _ in _sources()
-  ]
+  names = [_module(name) for name, _ in _sources()]
   assert len(names) > 20
   assert _import_all(names, _ROOT) == ['backends []', 'flags []']

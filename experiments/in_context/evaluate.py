@@ -34,9 +34,9 @@ import pathlib
 import jax
 import numpy as np
 
-from experiments.engine import progress, reports, stages
+from experiments.engine import progress, stages
 from experiments.in_context.config import Config, Evaluate
-from experiments.retro import evaluate as retro_evaluate
+from experiments.retro import evaluate as retro_evaluate, rows as rows_lib
 from experiments.retro_qa import (
   data as retro_qa_data,
   evaluate as retro_qa_evaluate,
@@ -185,33 +185,23 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
   gain = evaluate_lib.compare(found['on'], found['off'])
   source = trained.data.source
   rows = [
-    ('without passages', 'off', None),
-    (f'passages by {source}', 'on', gain),
+    rows_lib.Row(
+      name=name,
+      evaluation=found[mode],
+      minus={'minus_off': less},
+      fields={'retrieval': mode},
+    )
+    for name, mode, less in (
+      ('without passages', 'off', None),
+      (f'passages by {source}', 'on', gain),
+    )
   ]
-  content = {
-    'rows': [
-      {
-        'name': name,
-        'retrieval': mode,
-        **found[mode].summary(),
-        'minus_off': difference and dataclasses.asdict(difference),
-      }
-      for name, mode, difference in rows
-    ],
-    'source': source,
-    'step': trained.step,
-    'settings': dataclasses.asdict(evaluate.in_context),
-  }
-  reports.write_json(pathlib.Path(workdir) / FILE, content)
-  one = found['off'].summary()
-  reports.print_table(
-    ('prompt', 'bits/byte', 'gain', 'interval', 'token ppl', 'word ppl'),
-    [
-      (name, *retro_evaluate.cells(found[mode], difference))
-      for name, mode, difference in rows
-    ],
-    title=f'{one["documents"]:,} documents, {one["tokens"]:,} tokens, '
-    f'{one["bytes"]:,} bytes',
-    caption='Gain: bits per byte less those without passages; interval: 95 % of a '
-    'paired bootstrap over documents.',
+  rows_lib.report(
+    pathlib.Path(workdir) / FILE,
+    rows,
+    title='Passages in the prompt',
+    caption='Minus off: bits per byte less those without passages. ',
+    source=source,
+    step=trained.step,
+    settings=dataclasses.asdict(evaluate.in_context),
   )

@@ -21,12 +21,11 @@ import pathlib
 from absl import logging
 import numpy as np
 
-from experiments.engine import progress, reports, stages
+from experiments.engine import progress, stages
 from experiments.knn_lm import task as knn_lm_task
 from experiments.knn_lm.config import Config, KnnLm
-from experiments.retro import evaluate as retro_evaluate
+from experiments.retro import evaluate as retro_evaluate, rows as rows_lib
 from retrieval.index import key_values
-from retrieval.questions import bootstrap
 from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import windows as windows_lib
@@ -38,27 +37,6 @@ KIND = 'token-neighbors'
 TOKENS_PER_SHARD = 1 << 14
 _QUERIES = 4096  # searched in one call
 Evaluate = retro_evaluate.Evaluate
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """One row of the table."""
-
-  name: str  # name of the model
-  evaluation: evaluate_lib.Evaluation  # measurements of the reported documents
-  # bits per byte less those of the model alone
-  minus_alone: bootstrap.Interval | None = None
-  # (k, temperature, lambda) of a kNN-LM, () for other models
-  setting: tuple[float, ...] = ()
-
-  def to_json(self) -> dict:
-    """The row as JSON values."""
-    row = {'name': self.name, **self.evaluation.summary()}
-    if self.setting:
-      row |= _setting_fields(*self.setting)
-    if self.minus_alone:
-      row['minus_alone'] = dataclasses.asdict(self.minus_alone)
-    return row
 
 
 def _setting_fields(k, temperature, weight) -> dict[str, float]:
@@ -205,7 +183,7 @@ def choose_tuned(number: int, settings: KnnLm, seed: int) -> np.ndarray:
   return tuned
 
 
-def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
+def make_rows(swept: Swept, tuned: np.ndarray) -> list[rows_lib.Row]:
   """Rows of the model alone and of the kNN-LM: tuned, per k, and the paper's."""
   cost = swept.nats[:-1, tuned].sum(-1)  # zeros where nothing is tuned
   ks = np.array([k for k, _, _ in swept.settings[:-1]])
@@ -215,12 +193,28 @@ def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
     places[f'kNN-LM, k={k}'] = int(best)
   places["kNN-LM, paper's"] = len(cost)
   alone = swept.alone.take(~tuned)
-  rows = [Row('model alone', alone)]
+  rows = [_row('model alone', alone)]
   for name, i in places.items():
     own = dataclasses.replace(alone, nats=swept.nats[i, ~tuned])
-    gain = evaluate_lib.compare(own, alone)
-    rows.append(Row(name, own, gain, swept.settings[i]))
+    rows.append(_row(name, own, alone, *swept.settings[i]))
   return rows
+
+
+def _row(name, own, alone=None, *setting) -> rows_lib.Row:
+  """Row of the reported documents, with (k, temperature, lambda) of a kNN-LM."""
+  cells, fields = ['', '', ''], {}
+  if setting:
+    k, temperature, weight = setting
+    cells = [f'{k}', f'{weight:.3g}', f'{temperature:.3g}']
+    fields = _setting_fields(*setting)
+  less = alone and evaluate_lib.compare(own, alone)
+  return rows_lib.Row(
+    name=name,
+    evaluation=own,
+    minus={'minus_alone': less},
+    fields=fields,
+    cells=cells,
+  )
 
 
 def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
@@ -233,29 +227,6 @@ def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
         row[name] = float(nats[part].sum() / size[part].sum() / np.log(2))
     rows.append(row)
   return rows
-
-
-def _print(rows: list[Row], content: dict) -> None:
-  one = rows[0].evaluation.summary()
-  lines = []
-  for row in rows:
-    setting = ['', '', '']
-    if row.setting:
-      k, temperature, weight = row.setting
-      setting = [str(k), f'{weight:.3g}', f'{temperature:.3g}']
-    cells = retro_evaluate.cells(row.evaluation, row.minus_alone)
-    lines.append((row.name, *setting, *cells))
-  columns = 'model,k,lambda,temp,bits/byte,change,interval,token ppl,word ppl'
-  reports.print_table(
-    columns.split(','),
-    lines,
-    title=f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens; '
-    f'settings chosen on {content["tuned_documents"]:,} others; datastore of '
-    f'{content["datastore"]["keys"]:,} keys',
-    caption='Change: bits per byte less those of the model alone; '
-    'interval: 95 % of a paired bootstrap over documents.',
-    padding=(0, 1, 0, 0),
-  )
 
 
 def _open_datastore(
@@ -300,10 +271,8 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
   if retro is not None:  # on the same documents, in its own windows
     for x in retro_evaluate.evaluate_trained(retro, config, evaluate):
       here = x.evaluation.take(~tuned)
-      gain = evaluate_lib.compare(here, rows[0].evaluation)
-      rows.append(Row(x.name, here, gain))
+      rows.append(_row(x.name, here, rows[0].evaluation))
   content = {
-    'rows': [row.to_json() for row in rows],
     'tuned_documents': int(tuned.sum()),
     'tuned_on': [int(i) for i in documents.index[tuned]],
     'target_found': {str(k): share for k, share in swept.found.items()},
@@ -319,6 +288,14 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
     'settings': dataclasses.asdict(settings),
     'evaluate': dataclasses.asdict(evaluate),
   }
-  path = reports.write_json(pathlib.Path(workdir) / FILE, content)
-  _print(rows, content)
+  path = pathlib.Path(workdir) / FILE
+  rows_lib.report(
+    path,
+    rows,
+    title=f'Chosen on {content["tuned_documents"]:,} documents, datastore of '
+    f'{len(pairs):,} keys',
+    caption='Minus alone: bits per byte less those of the model alone. ',
+    heads=('k', 'lambda', 'temp'),
+    **content,
+  )
   logging.info('The figures are in %s.', path)

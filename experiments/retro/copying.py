@@ -16,14 +16,17 @@ editing: the model writes what is not copied of each chunk's nearest neighbors (
 Each prints a table and writes DIR/copying.json or DIR/editing.json.
 """
 
-import dataclasses
 import functools
 import pathlib
 
 import jax
 
-from experiments.engine import reports, stages
-from experiments.retro import config as config_lib, evaluate as retro_evaluate
+from experiments.engine import stages
+from experiments.retro import (
+  config as config_lib,
+  evaluate as retro_evaluate,
+  rows as rows_lib,
+)
 from retro_jax.evaluation import (
   copying as copying_lib,
   editing as editing_lib,
@@ -48,21 +51,20 @@ def _load(config, workdir, evaluate):
 
 
 def _report(workdir, name, rows, title, **content) -> None:
-  """Print and write rows (name, evaluation, weights) against the first one."""
-  alone, written, lines = rows[0][1], [], []
-  for label, found, weights in rows:
-    gain = None if found is alone else evaluate_lib.compare(found, alone)
-    row = {'name': label, **found.summary(), 'weights': weights}
-    written.append(row | {'minus_alone': gain and dataclasses.asdict(gain)})
-    lines.append((label, *retro_evaluate.cells(found, gain)))
-  content = {**content, 'rows': written}
-  reports.write_json(pathlib.Path(workdir) / f'{name}.json', content)
-  reports.print_table(
-    ('model', 'bits/byte', 'gain', 'interval', 'token ppl', 'word ppl'),
-    lines,
+  """Report rows (name, evaluation, weights) against the first one."""
+  alone = rows[0][1]
+  found = []
+  for label, own, weights in rows:
+    gain = None if own is alone else evaluate_lib.compare(own, alone)
+    row = {'minus': {'minus_alone': gain}, 'fields': {'weights': weights}}
+    found.append(rows_lib.Row(name=label, evaluation=own, **row))
+  rows_lib.report(
+    pathlib.Path(workdir) / f'{name}.json',
+    found,
     title=title,
-    caption='Gain: bits per byte less those of the model alone; interval: 95 % of '
-    'a paired bootstrap over documents. Weights are fitted to other documents.',
+    caption='Minus alone: bits per byte less those of the model alone. Weights are '
+    'fitted to other documents. ',
+    **content,
   )
 
 

@@ -28,11 +28,10 @@ from typing import Annotated, Any, Literal
 from flax import linen as nn
 import jax
 
-from experiments.engine import program as program_lib, progress, reports
-from experiments.retro import config as config_lib
+from experiments.engine import program as program_lib, progress
+from experiments.retro import config as config_lib, rows as rows_lib
 from retrieval import settings
 from retrieval.nn import sharding
-from retrieval.questions import bootstrap
 from retrieval.search import names
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate as evaluate_lib
@@ -40,7 +39,6 @@ from retro_jax.nn import initial
 from retro_jax.trained import language_model, loading
 
 FILE = 'evaluation.json'
-OFF, BASELINE = 'RETRO off', 'baseline'  # names of rows
 # Function of (config, workdir, evaluate) -> its module.
 EVALUATORS = {
   'bits_per_byte': 'evaluate',
@@ -118,26 +116,6 @@ class Evaluate:
     return self.num_neighbors[0]
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-  """One row of the table."""
-
-  name: str  # model and kind of retrieval
-  retrieval: str  # one of `evaluate.RETRIEVALS`
-  num_neighbors: int  # k, 0 without retrieval
-  step: int  # of the checkpoint
-  evaluation: evaluate_lib.Evaluation
-  # bits per byte minus those of retrieval off, and minus the baseline's
-  minus_off: bootstrap.Interval | None = None
-  minus_baseline: bootstrap.Interval | None = None
-
-  def to_json(self) -> dict[str, Any]:
-    """The row as JSON values."""
-    row = dataclasses.asdict(self)
-    del row['evaluation']
-    return row | self.evaluation.summary()
-
-
 @contextlib.contextmanager
 def scorer(
   trained: loading.TrainedRetro,
@@ -176,8 +154,8 @@ def _compile(function, model, mesh, rules, replicate):
 def on_and_off(trained: loading.TrainedRetro, ks: Sequence[int]) -> list[Mode]:
   """Modes with retrieval on for numbers of neighbors, and off."""
   if not trained.model.config.cca_layers:
-    return [(BASELINE, 'off', 0)]
-  return [*((f'RETRO, k={k}', 'on', k) for k in ks), (OFF, 'off', 0)]
+    return [(rows_lib.BASELINE, 'off', 0)]
+  return [*((f'RETRO, k={k}', 'on', k) for k in ks), (rows_lib.OFF, 'off', 0)]
 
 
 def modes_of(trained: loading.TrainedRetro, evaluate: Evaluate) -> list[Mode]:
@@ -242,34 +220,19 @@ def evaluate_trained(
   evaluate: Evaluate,
   modes: Sequence[Mode] | None = None,
   score: Callable[..., jax.Array] = evaluate_lib.score_chunks,
-) -> list[Result]:
+) -> list[rows_lib.Row]:
   """Evaluate a RETRO or a baseline in some modes, by default all."""
   modes = modes or modes_of(trained, evaluate)
-  readers, results = open_readers(trained, evaluate, modes), []
+  readers, rows = open_readers(trained, evaluate, modes), []
   with scorer(trained, config, evaluate.batch_size, score) as compiled:
     for name, retrieval, k in modes:
       found = measure(
         compiled, readers[k], trained, evaluate, retrieval, name, config.seed
       )
-      results.append(Result(name, retrieval, k, trained.step, found))
-  return results
-
-
-def compare(results: Sequence[Result]) -> list[Result]:
-  """Compare results with RETRO[OFF] and the baseline among them."""
-  others = {x.name: x.evaluation for x in results}
-
-  def minus(x: Result, name: str) -> bootstrap.Interval | None:
-    if x.name == name or name not in others:
-      return None
-    return evaluate_lib.compare(x.evaluation, others[name])
-
-  return [
-    dataclasses.replace(
-      x, minus_off=minus(x, OFF), minus_baseline=minus(x, BASELINE)
-    )
-    for x in results
-  ]
+      fields = {'retrieval': retrieval, 'num_neighbors': k}
+      fields['step'] = trained.step
+      rows.append(rows_lib.Row(name=name, evaluation=found, fields=fields))
+  return rows
 
 
 def load(
@@ -338,53 +301,24 @@ def load_baseline(
   return found
 
 
-def _print(results: Sequence[Result]) -> None:
-  one = results[0].evaluation.summary()
-  steps = sorted({result.step for result in results})
-  reports.print_table(
-    ('model', 'bits/byte', 'minus off', 'interval', 'token ppl', 'word ppl'),
-    [(x.name, *cells(x.evaluation, x.minus_off)) for x in results],
-    title=f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens, '
-    f'{one["bytes"]:,} bytes, step {" and ".join(f"{s:,}" for s in steps)}',
-    caption='Minus off: bits per byte less those of RETRO with retrieval off; '
-    'interval: 95 % of a paired bootstrap over documents.',
-  )
-  compared = [x for x in results if x.minus_baseline]
-  if compared:
-    reports.print_table(
-      ('model', 'bits/byte', 'minus baseline', 'interval'),
-      [(x.name, *cells(x.evaluation, x.minus_baseline)[:3]) for x in compared],
-    )
-
-
-def cells(
-  found: evaluate_lib.Evaluation, less: bootstrap.Interval | None
-) -> tuple[str, ...]:
-  """Bits per byte, a difference with its interval (or '', '') and perplexities."""
-  perplexities = found.token_perplexity, found.word_perplexity
-  return (
-    f'{found.bits_per_byte:.4f}',
-    f'{less.mean:+.4f}' if less else '',
-    f'{less.low:+.4f} {less.high:+.4f}' if less else '',
-    *(f'{x:,.2f}' if x < 1e5 else f'{x:.3g}' for x in perplexities),
-  )
-
-
 def bits_per_byte(
   config: config_lib.Config, workdir: str, evaluate: Evaluate
 ) -> None:
   """Evaluate a run and its baseline; print the table and write evaluation.json."""
   trained = load(config, evaluate, workdir)
   baseline = load_baseline(config, evaluate, trained.data.root)
-  results = evaluate_trained(trained, config, evaluate)
+  rows = evaluate_trained(trained, config, evaluate)
   if baseline is not None:
-    results += evaluate_trained(baseline, config, evaluate)
+    rows += evaluate_trained(baseline, config, evaluate)
   if not jax.process_index():
-    results = compare(results)
-    rows = [result.to_json() for result in results]
-    content = {'rows': rows, 'settings': dataclasses.asdict(evaluate)}
-    reports.write_json(pathlib.Path(workdir) / FILE, content)
-    _print(results)
+    steps = ' and '.join(f'{x:,}' for x in {r.fields['step']: 0 for r in rows})
+    rows_lib.report(
+      pathlib.Path(workdir) / FILE,
+      rows_lib.compare(rows),
+      title=f'Step {steps}',
+      caption='Minus off: bits per byte less those of RETRO with retrieval off. ',
+      settings=dataclasses.asdict(evaluate),
+    )
 
 
 def evaluate(

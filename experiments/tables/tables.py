@@ -27,7 +27,7 @@ import pathlib
 from absl import flags
 
 from experiments.engine import command, reports
-from experiments.tables import figures, paper_table, run_scale
+from experiments.tables import figures, paper_table
 from retrieval.store import manifests, store
 
 CURVES, COMPILED = 'curves', 'compiled'
@@ -132,7 +132,7 @@ def build(name: str, runs: Runs) -> Table:
   ]
   parts = [f'Scale of the paper: {table.scale}.']
   for run, path in runs.items():
-    parts.append(f'Scale of {run}: {run_scale.describe(path)}.')
+    parts.append(f'Scale of {run}: {paper_table.scale_of(path)}.')
   if not runs:
     parts.append('No run was given.')
   caption = ' '.join([*parts, table.note]).strip()

@@ -13,7 +13,6 @@ from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retro_jax.data import folder as retro_data
 from tests.experiments.retro import tiny_config
-from tests.retro_jax.data import tiny_data
 
 
 def make_run(
@@ -30,9 +29,8 @@ def make_run(
   Returns:
     The workdir.
   """
-  fields = {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R} | model
-  changes = {f'model.{name}': value for name, value in fields.items()}
-  config = tiny_config.of(arg=arg, data_dir=str(root), **changes)
+  changes = {f'model.{name}': value for name, value in model.items()}
+  config = tiny_config.tiny(arg=arg, data_dir=str(root), **changes)
   task = retro_task.make_task(config, retro_data.DataFolder(root))
   key = jax.random.key(0)
   params = jax.jit(lambda key: sharding.unbox(task.init(key)))(key)

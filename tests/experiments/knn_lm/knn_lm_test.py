@@ -20,12 +20,6 @@ from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model, loading
 from tests.experiments.knn_lm import tiny_knn_lm
 from tests.retrieval.store import tiny_stores
-from tests.retro_jax.data import tiny_data
-
-
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
 
 
 @pytest.fixture

@@ -19,9 +19,8 @@ from tests.retro_jax.nn import tiny
 def config(fields=(), **knn_lm):
   """Of the commands; keywords are of `knn_lm`."""
   knn_lm = {'tokens_per_shard': 80} | knn_lm
-  return tiny_config.of(
+  return tiny_config.tiny(
     'knn_lm_small',
-    **{'model.chunk_length': tiny_data.M, 'model.neighbor_length': tiny_data.R},
     **{f'knn_lm.{name}': value for name, value in knn_lm.items()},
     **dict(fields),
   )

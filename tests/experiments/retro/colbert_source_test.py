@@ -15,7 +15,7 @@ from experiments.retro import (
 from retrieval.nn import colbert_encoder
 from retrieval.search import token_store
 from retrieval.text import corpus as corpus_lib
-from retro_jax.data import folder as retro_data
+from retro_jax.data import folder as retro_data, stores
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
@@ -45,10 +45,8 @@ def config():
 
 
 def _config(model):
-  sizes = {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R}
-  fields = {f'model.{name}': value for name, value in sizes.items()}
-  fields |= {'neighbors.stored': 3}
-  return tiny_config.of(**fields, **{'neighbors.colbert': model})
+  fields = {'neighbors.stored': 3, 'neighbors.colbert': model}
+  return tiny_config.tiny(**fields)
 
 
 @pytest.fixture
@@ -124,7 +122,7 @@ def test_an_update_encodes_new_chunks_alone(config, data, words, tmp_path):
 
 def test_a_command_names_the_models_of_a_run():
   trained = _config('runs/colbert')
-  embedder = retro_data.Embedder(path='e')
+  embedder = stores.Embedder(path='e')
   for model, want in (('', 'runs/colbert'), ('c', 'c')):
     given = dataclasses.replace(_config(model), embedder=embedder)
     found = retro_evaluate.merged(trained, given)

@@ -21,11 +21,6 @@ from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
 
 
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
-
-
 @pytest.fixture
 def runs(root, monkeypatch):
   """Makes 'retro' and 'baseline' loadable."""

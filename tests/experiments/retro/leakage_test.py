@@ -10,12 +10,6 @@ import pytest
 from experiments import leakage as retro_leakage
 from experiments.retro import evaluate as retro_evaluate
 from tests.experiments.retro import tiny_config, tiny_retro
-from tests.retro_jax.data import tiny_data
-
-
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
 
 
 def test_curves_of_on_off_and_baseline(root, tmp_path, monkeypatch, capsys):

@@ -14,14 +14,8 @@ from tests.retro_jax.data import tiny_data
 
 
 def _train(root, workdir, devices, **mesh):
-  model = {
-    'chunk_length': tiny_data.M,
-    'neighbor_length': tiny_data.R,
-    'num_layers': 1,
-    'cca_layers': (1,),
-    'encoder_num_layers': 1,
-  }
-  config = tiny_config.of(
+  model = {'num_layers': 1, 'cca_layers': (1,), 'encoder_num_layers': 1}
+  config = tiny_config.tiny(
     num_steps=3,
     eval_batches=0,
     checkpoint_every=10,

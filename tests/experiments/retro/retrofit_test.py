@@ -22,8 +22,6 @@ STEPS = 4
 
 def _config(root, arg='test', model=(), **fields):
   model = {
-    'chunk_length': tiny_data.M,
-    'neighbor_length': tiny_data.R,
     'num_layers': 2,
     'cca_layers': (1, 2),
     'encoder_num_layers': 1,
@@ -35,7 +33,7 @@ def _config(root, arg='test', model=(), **fields):
   fields = {'num_steps': STEPS, 'eval_batches': 0} | fields
   fields |= {f'model.{name}': value for name, value in model.items()}
   fields = {x: str(y) if x == 'retrofit_from' else y for x, y in fields.items()}
-  return tiny_config.of(
+  return tiny_config.tiny(
     'retro_pretrain_small', arg, data_dir=str(root), **fields
   )
 
@@ -44,11 +42,6 @@ def _train(config, root, workdir, devices=None):
   task = retro_task.make_task(config, retro_data.DataFolder(root))
   devices = devices or jax.devices()[:1]
   return loop.train(task, config, str(workdir), devices=devices)
-
-
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
 
 
 @pytest.fixture(scope='module')

@@ -24,11 +24,6 @@ FEW = retro_sample.Sample(max_new_tokens=10)
 
 
 @pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
-
-
-@pytest.fixture(scope='module')
 def trained(root):
   return tiny_retro.trained(root)
 

@@ -17,7 +17,6 @@ from retro_jax.data import folder as retro_data
 from retro_jax.nn import stack
 from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_config
-from tests.retro_jax.data import tiny_data
 
 STEPS = 4
 ONE = jax.devices()[:1]
@@ -25,8 +24,6 @@ ONE = jax.devices()[:1]
 
 def _config(root, arg='test', fields=(), **model):
   model = {
-    'chunk_length': tiny_data.M,
-    'neighbor_length': tiny_data.R,
     'num_layers': 6,
     'cca_layers': (2, 4, 6),
     'encoder_num_layers': 1,
@@ -43,7 +40,7 @@ def _config(root, arg='test', fields=(), **model):
     'eval_batches': 0,
   } | dict(fields)
   fields |= {f'model.{name}': value for name, value in model.items()}
-  return tiny_config.of(
+  return tiny_config.tiny(
     'retro_pretrain_small', arg, data_dir=str(root), **fields
   )
 
@@ -60,11 +57,6 @@ def _train(config, workdir):
 
 def _equal(a, b):
   jax.tree.map(np.testing.assert_array_equal, a, b)
-
-
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
 
 
 @pytest.fixture(scope='module')

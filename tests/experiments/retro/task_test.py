@@ -15,15 +15,8 @@ from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
 
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
-
-
 def _task(root):
-  sizes = {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R}
-  fields = {f'model.{name}': value for name, value in sizes.items()}
-  config = tiny_config.of(data_dir=str(root), **fields)
+  config = tiny_config.tiny(data_dir=str(root))
   return retro_task.make_task(config, retro_data.DataFolder(root)), config
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.engine import configs, rooms
 from retrieval import settings
+from tests.retro_jax.data import tiny_data
 
 
 def build(config, **changes) -> Any:
@@ -26,6 +27,13 @@ def of(
   """The dataclass of a config file."""
   config = importlib.import_module(f'configs.{name}').get_config(arg)
   return build(config, **changes)
+
+
+def tiny(name: str = 'retro_pretrain_quickstart', arg: str = 'test', **changes):
+  """The dataclass of a config file, for the lengths of `tiny_data`."""
+  sizes = {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R}
+  fields = {f'model.{name}': value for name, value in sizes.items()}
+  return of(name, arg, **fields | changes)
 
 
 def section(

@@ -68,10 +68,7 @@ def sizes(num_layers, baseline):
 def trained(root, baseline=False):
   """With random parameters."""
   model_sizes = sizes(2, baseline)
-  config = tiny_config.of(
-    retrieval=not baseline,
-    **{'model.chunk_length': tiny_data.M, 'model.neighbor_length': tiny_data.R},
-  )
+  config = tiny_config.tiny(retrieval=not baseline)
   return language_model.LanguageModel(
     config=config,
     data=Folder(root),

@@ -73,9 +73,7 @@ def frozen(monkeypatch, embedder):
 
 
 def _config(**fields):
-  sizes = {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R}
-  fields |= {f'model.{name}': value for name, value in sizes.items()}
-  return tiny_config.of(**fields | {'index.searcher': 'exact'})
+  return tiny_config.tiny(**fields | {'index.searcher': 'exact'})
 
 
 def _update(run, root, documents=(), delete=()):

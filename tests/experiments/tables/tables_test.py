@@ -10,7 +10,7 @@ import pytest
 
 from configs import retro_pretrain_quickstart
 from experiments.engine import metric_writer
-from experiments.tables import figures, paper_table, run_scale, tables
+from experiments.tables import figures, paper_table, tables
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data
@@ -204,7 +204,7 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
     (tmp_path / name).mkdir()
     content = {'rows': rows, 'settings': settings}
     (tmp_path / name / 'evaluation.json').write_text(json.dumps(content))
-    described[name] = run_scale.describe(tmp_path / name)
+    described[name] = paper_table.scale_of(tmp_path / name)
   assert described == {
     'settings': f'of runs/retro, {retro}',
     'nested': f'of runs/retro, {retro}',

@@ -61,15 +61,13 @@ def _config(root, fields=(), **retriever):
   fields = {
     'embedder.path': str(root / 'embedder'),
     'embedder.max_length': 8,
-    'model.chunk_length': tiny_data.M,
-    'model.neighbor_length': tiny_data.R,
     'neighbors.stored': 3,
     'eval_batches': 0,
     'checkpoint_every': 1,
     'optimizer.learning_rate': 0.01,
   } | dict(fields)
   fields |= {f'retriever.{name}': value for name, value in retriever.items()}
-  return tiny_config.of('retro_retriever_quickstart', **fields)
+  return tiny_config.tiny('retro_retriever_quickstart', **fields)
 
 
 def _losses(workdir):

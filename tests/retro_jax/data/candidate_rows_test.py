@@ -19,11 +19,6 @@ def _letters(texts):
   return [[1, *map(ord, text), 2] for text in texts]
 
 
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
-
-
 def _dataset(root, split='train', seed=0, queries=Q):
   return candidate_rows.make_dataset(
     tiny_data.reader(root, split, k=0),

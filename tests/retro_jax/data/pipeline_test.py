@@ -20,11 +20,6 @@ M, R = tiny_data.M, tiny_data.R
 L = 5  # chunks of a row
 
 
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
-
-
 def _dataset(reader, **settings):
   return pipeline.make_dataset(
     reader,

@@ -21,11 +21,6 @@ M, R = tiny_data.M, tiny_data.R
 
 
 @pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
-
-
-@pytest.fixture(scope='module')
 def config():
   return tiny.config(vocab_size=300, chunk_length=M, neighbor_length=R)
 

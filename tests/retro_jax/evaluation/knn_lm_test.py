@@ -91,11 +91,6 @@ def test_a_sweep_equals_one_setting_after_another():
 
 
 @pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
-
-
-@pytest.fixture(scope='module')
 def retro():
   """A model, its parameters, and its compiled features."""
   config = tiny.config(

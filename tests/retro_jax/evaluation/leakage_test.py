@@ -57,11 +57,6 @@ def test_runs_equal_the_quadratic_count(chunk, one, other):
       assert any(chunk[i : i + size] == run for i in range(len(chunk) + 1))
 
 
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
-
-
 def test_overlaps_are_of_the_chunks_own_tokens(root):
   reader = tiny_data.reader(root, 'valid', k=3)
   stores = reader.stores

@@ -14,11 +14,6 @@ TEXT = 'river queen 日本 moon ' * 8
 
 
 @pytest.fixture(scope='module')
-def root(tmp_path_factory):
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
-
-
-@pytest.fixture(scope='module')
 def model(root):
   return tiny_retro.trained(root)
 
