@@ -42,6 +42,8 @@ _CONFIG = (
 )
 # Pre-tokenizer of a GGUF file -> whether it splits digits.
 _CUTS = {'smollm': True, 'gpt-2': False, 'gpt2': False}
+# Types of its tokens; the others are controls.
+_NORMAL, _USER_DEFINED = 1, 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +53,16 @@ class Source:
   path: pathlib.Path  # file of the weights
   fields: Mapping[str, Any]  # fields of RetroConfig except vocab_size
   params: Callable[[config_lib.RetroConfig], Any]  # config -> parameters
-  # writes the tokenizer into a folder
-  write_tokenizer: Callable[[pathlib.Path], None]
+  tokenizer: tokenization.BytePairTokenizer
 
 
 def find(source: str | os.PathLike) -> Source:
-  """Open a decoder; its tensors are read later."""
+  """Open a decoder; its tensors are read later.
+
+  Raises:
+    FileNotFoundError: when there is none.
+    ValueError: when it is damaged, or a decoder of another kind.
+  """
   path = pathlib.Path(source)
   if (path / 'config.json').is_file():
     return _open_folder(path)
@@ -68,13 +74,17 @@ def find(source: str | os.PathLike) -> Source:
       f'{safetensors_files.MODEL}.'
     )
   file = gguf_files.GgufFile(files[0])
+  fields = llama_layouts.gguf_fields(file.settings, 'output.weight' not in file)
+  tokenizer = _gguf_tokenizer(file)
   return Source(
     files[0],
-    llama_layouts.gguf_fields(file.settings, 'output.weight' not in file),
+    fields,
     lambda config: llama_layouts.params(
-      llama_layouts.gguf_arrays(file, config.head_dim), config
+      llama_layouts.gguf_arrays(file, config.head_dim),
+      config,
+      tokenizer.vocabulary,
     ),
-    lambda folder: _write_gguf_tokenizer(file.settings, folder),
+    tokenizer,
   )
 
 
@@ -84,64 +94,85 @@ def _open_folder(folder: pathlib.Path) -> Source:
   kind = settings.get('model_type')
   if kind == 'gpt2':
     fields, params = public_decoders.gpt2_fields, public_decoders.gpt2_params
-    write_tokenizer = _write_gpt2_tokenizer
+    open_tokenizer = _gpt2_tokenizer
   elif kind in llama_layouts.MODEL_TYPES:
     fields, params = llama_layouts.fields, llama_layouts.params
-    write_tokenizer = _write_own_tokenizer
+    open_tokenizer = _own_tokenizer
   else:
     raise ValueError(
       f'model_type {kind!r}; expected one of '
       f'{("gpt2", *llama_layouts.MODEL_TYPES)}'
     )
   weights = safetensors_files.find(folder)
+  tokenizer = open_tokenizer(folder)
   return Source(
     weights,
     fields(settings),
-    lambda config: params(safetensors_files.read_model(weights), config),
-    lambda target: write_tokenizer(folder, target),
+    lambda config: params(
+      safetensors_files.read_model(weights), config, tokenizer.vocabulary
+    ),
+    tokenizer,
   )
 
 
 @contextlib.contextmanager
 def _naming(source: str | os.PathLike) -> Iterator[None]:
-  """Errors name the source."""
+  """Errors name the source; those of settings of another form, too."""
   try:
     yield
-  except ValueError as error:
+  except (ValueError, TypeError, AttributeError, LookupError) as error:
     text = str(error)
     if os.fspath(source) in text:
       raise
     raise ValueError(f'{source}: {text.removesuffix(".")}.') from None
 
 
-def _write_gguf_tokenizer(
-  settings: Mapping[str, Any], folder: pathlib.Path
-) -> None:
-  def get(name):
-    if f'tokenizer.ggml.{name}' not in settings:
-      raise ValueError(f'setting tokenizer.ggml.{name} is missing')
-    return settings[f'tokenizer.ggml.{name}']
+def _gguf_tokenizer(
+  file: gguf_files.GgufFile,
+) -> tokenization.BytePairTokenizer:
+  def get(name, *kinds):
+    """A setting, or a list of settings, of certain types."""
+    value = file.settings.get(f'tokenizer.ggml.{name}')
+    listed = value if isinstance(value, list) else [value]
+    if not all(isinstance(x, kinds) for x in listed):
+      raise ValueError(f'setting tokenizer.ggml.{name} is missing or damaged')
+    return value
 
-  kind, cut = get('model'), settings.get('tokenizer.ggml.pre', 'gpt-2')
+  kind, cut = get('model', str), get('pre', str, type(None)) or 'gpt-2'
   if kind != 'gpt2' or cut not in _CUTS:
     raise ValueError(
       f"tokenizer {kind!r} cut as {cut!r}; expected 'gpt2' cut as one of "
       f'{sorted(_CUTS)}'
     )
-  tokens, kinds = get('tokens'), get('token_type')
-  normal = 1
-  controls = [i for i, token_kind in enumerate(kinds) if token_kind != normal]
+  tokens, kinds = get('tokens', str), get('token_type', int)
+  if len({*tokens}) != len(tokens) or len(kinds) != len(tokens):
+    raise ValueError(
+      f'{len(tokens)} tokens, {len({*tokens})} of them different, with '
+      f'{len(kinds)} types; expected each token once, with its type'
+    )
+  plain = [i for i, x in enumerate(kinds) if x == _USER_DEFINED]
+  controls = [
+    i for i, x in enumerate(kinds) if x not in (_NORMAL, _USER_DEFINED)
+  ]
   spec = byte_pairs.make_spec(
-    tokens, get('merges'), controls, split_digits=_CUTS[cut]
+    tokens,
+    get('merges', str),
+    controls,
+    plain=plain,
+    split_digits=_CUTS[cut],
   )
   bos = eos = byte_pairs.END_OF_TEXT
   if bos not in tokens:
-    bos, eos = tokens[get('bos_token_id')], tokens[get('eos_token_id')]
-  byte_pairs.write(folder, spec, {'bos': bos, 'eos': eos, 'pad': eos})
+    bos, eos = (
+      tokens[public_decoders.check_below(x, get(x, int), len(tokens))]
+      for x in ('bos_token_id', 'eos_token_id')
+    )
+  specials = {'bos': bos, 'eos': eos, 'pad': eos}
+  return tokenization.BytePairTokenizer(file.path, spec, specials)
 
 
-def _write_own_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
-  """Write the tokenizer.json of a folder; its text is taken as it is."""
+def _own_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
+  """Open the tokenizer.json of a folder; its text is taken as it is."""
   path = source / byte_pairs.FILE
   spec = byte_pairs.read_spec(path) if path.is_file() else None
   if spec is None:
@@ -149,18 +180,17 @@ def _write_own_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
   if (spec.get('normalizer') or {}).get('type') == 'NFC':
     spec |= {'normalizer': None}
   specials, end = byte_pairs.read_specials(source), byte_pairs.END_OF_TEXT
-  known = {*spec['model'].get('vocab', ())}
-  known |= {token.get('content') for token in spec.get('added_tokens') or ()}
+  known = {*spec['model']['vocab']}
+  known |= {token['content'] for token in spec.get('added_tokens') or ()}
   if end in known:
     specials = dict.fromkeys(specials, end)
-  byte_pairs.write(folder, spec, specials)
+  return tokenization.BytePairTokenizer(path, spec, specials)
 
 
-def _write_gpt2_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
+def _gpt2_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
   vocab, merges = source / 'vocab.json', source / 'merges.txt'
   if (source / byte_pairs.FILE).is_file() or not vocab.is_file():
-    tokenization.BytePairTokenizer(source).save(folder)
-    return
+    return tokenization.BytePairTokenizer(source)
   ids = manifests.read_object(vocab)
   if any(type(i) is not int for i in ids.values()) or (
     sorted(ids.values()) != list(range(len(ids)))
@@ -174,7 +204,8 @@ def _write_gpt2_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
   if end not in ids:
     raise ValueError(f'{vocab}: the vocabulary lacks {end}.')
   spec = byte_pairs.make_spec(sorted(ids, key=ids.get), pairs, [ids[end]])
-  byte_pairs.write(folder, spec, dict.fromkeys(('bos', 'eos', 'pad'), end))
+  specials = dict.fromkeys(('bos', 'eos', 'pad'), end)
+  return tokenization.BytePairTokenizer(vocab, spec, specials)
 
 
 def _model(config: Config, fields: Mapping[str, Any]) -> config_lib.RetroConfig:
@@ -194,31 +225,39 @@ def convert(
   config: Config,
   workdir: str | os.PathLike,
 ) -> dict[str, str]:
-  """Write the checkpoint of a baseline, with its tokenizer."""
+  """Write the checkpoint of a baseline, with its tokenizer.
+
+  Nothing is written before all of the source is read.
+
+  Raises:
+    FileNotFoundError: when there is no decoder.
+    ValueError: when `workdir` holds a checkpoint, and as of `find`; a tensor that does
+      not fit or is not finite, and a token without an embedding, are named.
+  """
   if (pathlib.Path(workdir) / 'checkpoints').exists():
     raise ValueError(f'{workdir}: holds checkpoints; expected a new --workdir.')
   data = retro_data.DataFolder(pathlib.Path(workdir) / 'data')
   with _naming(source):
     found = find(source)
-    with locks.writer(workdir):
-      found.write_tokenizer(data.tokenizer_path)
-      vocab_size = data.tokenizer.vocab_size
-      changed = dataclasses.replace(
-        config,
-        model=_model(config, found.fields),
-        retrieval=False,
-        data_dir='',
-        retrofit_from='',
-        tokenizer=dataclasses.replace(config.tokenizer, vocab_size=vocab_size),
-      )
-      model_cfg = loading.model_config(changed, vocab_size)
-      params = found.params(model_cfg)
-      checkpoint_writer.save_params(
-        str(workdir),
-        jax.tree.map(np.ascontiguousarray, params),
-        config=dataclasses.asdict(changed),
-        fingerprints={'tokenizer': data.tokenizer.fingerprint},
-      )
+    vocab_size = found.tokenizer.vocab_size
+    changed = dataclasses.replace(
+      config,
+      model=_model(config, found.fields),
+      retrieval=False,
+      data_dir='',
+      retrofit_from='',
+      tokenizer=dataclasses.replace(config.tokenizer, vocab_size=vocab_size),
+    )
+    model_cfg = loading.model_config(changed, vocab_size)
+    params = jax.tree.map(np.ascontiguousarray, found.params(model_cfg))
+  with locks.writer(workdir):
+    found.tokenizer.save(data.tokenizer_path)
+    checkpoint_writer.save_params(
+      str(workdir),
+      params,
+      config=dataclasses.asdict(changed),
+      fingerprints={'tokenizer': found.tokenizer.fingerprint},
+    )
   count = sum(x.size for x in jax.tree.leaves(params))
   return {
     'weights': str(found.path),

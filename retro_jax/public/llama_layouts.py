@@ -11,6 +11,7 @@ other names and turn neighboring pairs.
 
 from collections.abc import Mapping
 import re
+import types
 from typing import Any
 
 import numpy as np
@@ -184,23 +185,28 @@ def _rotary_base(settings: Mapping[str, Any]) -> float:
 
 
 def params(
-  arrays: public_decoders.Arrays, config: RetroConfig
+  arrays: public_decoders.Arrays,
+  config: RetroConfig,
+  vocabulary: Mapping[str, int] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
   """Parameters of a baseline from the tensors of such a decoder.
 
   Args:
     arrays: linear layers as [out, in]. Rows of the embeddings past the tokenizer's
       ids are padding, which no text holds: they are left out.
+    vocabulary: ids of tokens, each of which needs an embedding.
 
   Returns:
     The tree of `model.Retro`, float32.
 
   Raises:
-    ValueError: naming a tensor that is missing, unknown or of another shape.
+    ValueError: naming a tensor that is missing, unknown, of another shape or not
+      finite, or tokens without an embedding.
   """
   named = {name.removeprefix('model.'): x for name, x in arrays.items()}
   c = config
   tables = ('embed_tokens.weight', 'lm_head.weight')
+  public_decoders.check_rows(named, tables, vocabulary)
   for name in {*tables} & {*named}:
     if np.ndim(named[name]):
       named[name] = named[name][: c.vocab_size]

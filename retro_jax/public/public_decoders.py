@@ -6,8 +6,9 @@
 names and arrays.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 import re
+import types
 from typing import Any
 
 import numpy as np
@@ -36,13 +37,19 @@ class Taken:
     return name in self._arrays
 
   def __call__(self, name: str, *shape: int) -> np.ndarray:
-    """Return an array in float32; raise ValueError for another shape."""
+    """Return an array in float32.
+
+    Raises:
+      ValueError: when it is missing, of another shape or not finite.
+    """
     if name not in self._arrays:
       raise ValueError(f'tensor {name} is missing')
     self._left.discard(name)
     array = np.asarray(self._arrays[name], np.float32)
     if array.shape != shape:
       raise ValueError(f'tensor {name} is {array.shape}, expected {shape}')
+    if not np.isfinite(array).all():
+      raise ValueError(f'tensor {name} holds a value that is not finite')
     return array
 
   def finish(self) -> None:
@@ -56,6 +63,25 @@ def check_whole(name: str, value: Any) -> int:
   if isinstance(value, bool) or not isinstance(value, int) or value < 1:
     raise ValueError(f'{name}={value!r}; expected a whole number at least 1')
   return value
+
+
+def check_below(name: str, value: Any, limit: int) -> int:
+  """Check a setting that is a whole number from 0 to `limit` - 1."""
+  if type(value) is not int or not 0 <= value < limit:
+    raise ValueError(f'{name}={value!r}; expected 0 to {limit - 1}')
+  return value
+
+
+def check_rows(
+  arrays: Arrays, names: Iterable[str], vocabulary: Mapping[str, int]
+) -> None:
+  """Raise ValueError for tokens without a row of the tables [V, D] of `names`."""
+  for name in {*names} & {*arrays}:
+    rows = len(np.atleast_1d(arrays[name]))
+    if beyond := [token for token, i in vocabulary.items() if i >= rows]:
+      raise ValueError(
+        f'tensor {name} has {rows} rows, none for the tokens {beyond[:5]}'
+      )
 
 
 def check_number(name: str, value: Any) -> float:
@@ -112,20 +138,27 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
-def gpt2_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
+def gpt2_params(
+  arrays: Arrays,
+  config: RetroConfig,
+  vocabulary: Mapping[str, int] = types.MappingProxyType({}),
+) -> dict[str, Any]:
   """Parameters of a baseline from GPT-2's tensors.
 
   Args:
     arrays: under the names of Hugging Face's GPT2LMHeadModel or GPT2Model.
       Linear layers are [in, out], and q, k and v one of them.
+    vocabulary: ids of tokens, each of which needs an embedding.
 
   Returns:
     The tree of `model.Retro`, float32.
 
   Raises:
-    ValueError: naming a tensor that is missing, unknown or of another shape.
+    ValueError: naming a tensor that is missing, unknown, of another shape or not
+      finite, or tokens without an embedding.
   """
   named = {name.removeprefix('transformer.'): x for name, x in arrays.items()}
+  check_rows(named, ('wte.weight', 'lm_head.weight'), vocabulary)
   take = Taken({k: x for k, x in named.items() if not _GPT2_BUFFERS.match(k)})
   c, d = config, config.d_model
 

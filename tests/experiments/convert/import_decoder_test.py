@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import json
 import re
-import shutil
 
 import gguf
 import numpy as np
@@ -39,8 +38,9 @@ def _write_gguf(path, tensors, **settings):
   writer.add_rope_dimension_count(s['head_dim'])
   writer.add_tokenizer_model('gpt2')
   writer.add_tokenizer_pre(settings.pop('cut', 'smollm'))
-  writer.add_token_list(tiny_byte_pairs.TOKENS)
-  writer.add_token_types([3, 3] + [1] * (VOCAB - 2))
+  added = settings.pop('added', [])  # user-defined tokens
+  writer.add_token_list([*tiny_byte_pairs.TOKENS, *added])
+  writer.add_token_types([3, 3] + [1] * (VOCAB - 2) + [4] * len(added))
   writer.add_token_merges(tiny_byte_pairs.MERGES)
   assert not settings
   kind = gguf.GGMLQuantizationType.Q8_0
@@ -167,6 +167,38 @@ def test_qwen2_in_parts(tmp_path):
   assert tokenizer.decode(tokenizer.encode(decomposed).ids) == decomposed
 
 
+def test_added_tokens_stand_for_their_text(tmp_path):
+  added = ['LINDBY', 'a  b']
+  tensors = public_reference.llama_tensors(VOCAB + 2)
+  _write_gguf(tmp_path / 'a.gguf', tensors, added=added)
+  retro_import.convert(tmp_path, _config(), tmp_path / 'run')
+  tokenizer = language_model.load(tmp_path / 'run').data.tokenizer
+  ids = tokenizer.encode('the LINDBYa  b').ids
+  assert ids.tolist()[-2:] == [VOCAB, VOCAB + 1]
+  assert tokenizer.decode(ids) == 'the LINDBYa  b'
+
+
+def test_values_and_tokens_that_a_decoder_cannot_hold_are_named(tmp_path):
+  tensors = public_reference.hugging_face_tensors(VOCAB, 'qwen2')
+  expect = functools.partial(_expect, tmp_path / 'run', tmp_path / 'a')
+  (tmp_path / 'a').mkdir()
+  for name, value in (('layers.1.mlp.up_proj', np.nan), ('norm', -np.inf)):
+    bad = {k: x.copy() for k, x in tensors.items()}
+    bad[f'model.{name}.weight'].flat[3] = value
+    _write_qwen(tmp_path / 'a', bad)
+    expect(f'a: tensor {name}.weight holds a value that is not finite')
+  rows = {'model.embed_tokens.weight': np.zeros((VOCAB - 1, 16), np.float32)}
+  _write_qwen(tmp_path / 'a', tensors | rows)
+  token = re.escape(repr(tiny_byte_pairs.TOKENS[-1]))
+  expect(f'embed_tokens.weight has {VOCAB - 1} rows, .*{token}')
+  for field, value in (('num_hidden_layers', 10**12), ('head_dim', 1 << 40)):
+    _write_qwen(tmp_path / 'a', tensors, **{field: value})
+    expect('a: ')
+  for settings in ({'layer_types': 5}, {'rope_scaling': 'yarn'}):
+    _write_qwen(tmp_path / 'a', tensors, **settings)
+    expect('a: ')
+
+
 def test_what_is_no_llama_is_named(tmp_path):
   tensors = public_reference.hugging_face_tensors(VOCAB, 'qwen2')
   folder, expect = tmp_path / 'a', functools.partial(_expect, tmp_path / 'run')
@@ -182,7 +214,8 @@ def test_what_is_no_llama_is_named(tmp_path):
   index.write_text(json.dumps({'weight_map': {'x': '../part-0.safetensors'}}))
   expect(folder, 'index.json: expected weight_map, the name of a file')
   _write_qwen(folder, tensors)
-  (folder / byte_pairs.FILE).write_text('{}')
+  other = {'model': {'type': 'WordPiece', 'vocab': {}}}
+  (folder / byte_pairs.FILE).write_text(json.dumps(other))
   expect(folder, 'tokenizer.json: expected a byte pair encoding over bytes')
 
 
@@ -212,8 +245,7 @@ def test_a_folder_that_holds_a_checkpoint_is_left_alone(llama):
 def _expect(workdir, source, message):
   with pytest.raises(ValueError, match=message):
     retro_import.convert(source, _config(), workdir)
-  assert not (workdir / 'checkpoints').exists()
-  shutil.rmtree(workdir, ignore_errors=True)
+  assert not workdir.exists()
 
 
 def test_what_is_no_decoder_is_named(tmp_path):
