@@ -41,8 +41,11 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
   with open(path, 'rb') as file, open(path, 'rb') as again:
     _read_count(file)
     try:
-      for text in _read_texts(file, again):
+      size = os.fstat(file.fileno()).st_size
+      for text in _read_texts(_Bounded(file, size), again):
         found += 1
+        if found > expected:
+          raise ValueError(f'more than the {expected} texts of its header')
         yield text
       if found != expected:
         raise ValueError(f'{found} texts; its header says {expected}')
@@ -59,8 +62,9 @@ def count(path: str | os.PathLike) -> int:
   with open(path, 'rb') as file:
     try:
       return _read_count(file)
-    except ValueError as e:
-      raise ValueError(f'{path}: {e}') from None
+    except Exception as e:  # numpy reads the header as an expression of Python
+      text = ' '.join(f'{type(e).__name__}: {e}'.split())
+      raise ValueError(f'{path}: no header of an array ({text}).') from None
 
 
 def _read_count(file: BinaryIO) -> int:
@@ -69,12 +73,25 @@ def _read_count(file: BinaryIO) -> int:
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
   else:
     shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-  if dtype != np.dtype(object) or len(shape) != 1:
+  if dtype != np.dtype(object) or len(shape) != 1 or shape[0] < 0:
     raise ValueError(f'an array {dtype} {list(shape)}; expected [n] of bytes.')
   return shape[0]
 
 
-def _read_texts(file: BinaryIO, again: BinaryIO) -> Iterator[bytes]:
+class _Bounded:
+  """A file that is never asked for more bytes than it has."""
+
+  def __init__(self, file: BinaryIO, size: int):
+    self._file, self._size = file, size
+    self.readline, self.tell = file.readline, file.tell
+
+  def read(self, length: int) -> bytes:
+    if length > self._size - self._file.tell():
+      raise ValueError(f'{length} bytes in a file of {self._size}')
+    return self._file.read(length)
+
+
+def _read_texts(file: '_Bounded', again: BinaryIO) -> Iterator[bytes]:
   """Yield the texts in the list of an array's pickle.
 
   `again` is the same file, from which texts are read that the pickle repeats.

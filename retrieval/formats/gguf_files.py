@@ -7,6 +7,7 @@ bits: their values differ slightly from those of the trained model.
 """
 
 from collections.abc import Iterator, Mapping
+import itertools
 import math
 import os
 import pathlib
@@ -20,6 +21,7 @@ _STRING, _ARRAY = 8, 9
 # Bytes of the values of other types.
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _LEAST_SETTING, _LEAST_TENSOR = 13, 24  # bytes
+_MAX_DIMS = 8
 
 
 class GgufFile(Mapping[str, np.ndarray]):
@@ -33,7 +35,12 @@ class GgufFile(Mapping[str, np.ndarray]):
   """
 
   def __init__(self, path: str | os.PathLike):
-    """Open a file, memory-mapped."""
+    """Open a file, memory-mapped.
+
+    Raises:
+      FileNotFoundError: when there is no such file.
+      ValueError: when it is damaged, cut or of another form.
+    """
     import gguf
 
     self.path = pathlib.Path(path)
@@ -51,6 +58,14 @@ class GgufFile(Mapping[str, np.ndarray]):
     except Exception as e:  # the library checks little
       raise ValueError(f'{path}: damaged or cut ({e}).') from None
     self._tensors = {tensor.name: tensor for tensor in reader.tensors}
+    ends = sorted(
+      (int(x.data_offset), int(x.n_bytes), x.name)
+      for x in reader.tensors
+      if x.n_bytes
+    )
+    for (start, size, one), (after, _, other) in itertools.pairwise(ends):
+      if start + size > after:
+        raise ValueError(f'{path}: the tensors {one} and {other} overlap.')
 
   def __getitem__(self, name: str) -> np.ndarray:
     import gguf
@@ -91,7 +106,9 @@ class _Header:
       self._value(self._number('I'))
     for _ in range(self._count(tensors, _LEAST_TENSOR)):
       self._skip(self._number('Q'))
-      dims = self._count(self._number('I'), 8)
+      dims = self._number('I')
+      if dims > _MAX_DIMS:
+        raise ValueError(f'a tensor of {dims} dimensions')
       elements = math.prod(self._number('Q') for _ in range(dims))
       if elements > 8 * self._size:  # no type has less than a bit
         raise ValueError(f'a tensor of {elements} elements')

@@ -43,6 +43,10 @@ _MAGIC = 0xDB4775248B80FB57
 _FOOTER_BYTES = 48
 _TRAILER = struct.Struct('<BI')  # compression, checksum
 _MAX_VARINT_BYTES = 10
+_MAX_DIMS = 32
+_MAX_SIZE = 1 << 48  # of a dimension
+_MAX_INDEX = 1 << 28  # bytes of an index
+_MAX_KEYS = 64  # bytes of keys, which share prefixes, for each byte of an index
 
 
 class _Entry(NamedTuple):
@@ -120,7 +124,11 @@ class Bundle:
     if not file.is_file():
       raise FileNotFoundError(f'{file}: no such file, but {where} is in it.')
     there, wanted = file.stat().st_size, math.prod(entry.shape) * dtype.itemsize
-    if entry.size != wanted or entry.offset + wanted > there:
+    if (
+      entry.size != wanted
+      or entry.offset + wanted > there
+      or max(entry.shape, default=0) > _MAX_SIZE
+    ):
       raise ValueError(
         f'{where}: {entry.size} bytes from byte {entry.offset} of {file}, which '
         f'has {there}; expected {wanted}; the file is cut.'
@@ -140,6 +148,8 @@ class Bundle:
 def _entry(data: bytes) -> _Entry:
   fields = _fields(data)
   dims = _fields(_last(fields, 2, b''))[2]
+  if len(dims) > _MAX_DIMS:
+    raise ValueError(f'a variable of {len(dims)} dimensions.')
   return _Entry(
     dtype=_last(fields, 1),
     shape=tuple(_last(_fields(dim), 1) for dim in dims),
@@ -152,8 +162,11 @@ def _entry(data: bytes) -> _Entry:
 
 
 def _last(fields: dict[int, list], number: int, default=0):
-  """The value of a field that is not repeated."""
-  return fields[number][-1] if fields[number] else default
+  """The value of a field that is not repeated, of the default's type."""
+  value = fields[number][-1] if fields[number] else default
+  if type(value) is not type(default):
+    raise ValueError(f'field {number} is {value!r:.50}.')
+  return value
 
 
 def _fields(data: bytes) -> dict[int, list]:
@@ -171,6 +184,8 @@ def _fields(data: bytes) -> dict[int, list]:
       value, at = int.from_bytes(view[at : at + 4], 'little'), at + 4
     else:
       raise ValueError(f'not an entry of a bundle: a field of kind {kind}.')
+    if at > len(view):
+      raise ValueError(f'not an entry of a bundle: field {number} is cut.')
     found[number].append(value)
   return found
 
@@ -181,8 +196,14 @@ def read_table(path: str | os.PathLike) -> Iterator[tuple[bytes, bytes]]:
   It is blocks of entries, an index block with the blocks' places, and a footer
   with the place of the index (github.com/google/leveldb, doc/table_format.md);
   checkpoints have no meta block and are not compressed.
+
+  Raises:
+    ValueError: when it is damaged, or names blocks or keys out of order.
   """
-  data = memoryview(pathlib.Path(path).read_bytes())
+  path = pathlib.Path(path)
+  if (size := path.stat().st_size) > _MAX_INDEX:
+    raise ValueError(f'{path}: {size} bytes; expected at most {_MAX_INDEX}.')
+  data, last, end, total = memoryview(path.read_bytes()), None, 0, 0
   try:
     footer = data[-_FOOTER_BYTES:]
     if len(data) < _FOOTER_BYTES or footer[-8:] != _MAGIC.to_bytes(8, 'little'):
@@ -191,7 +212,16 @@ def read_table(path: str | os.PathLike) -> Iterator[tuple[bytes, bytes]]:
     for _ in range(2):  # place and size of the meta block
       _, at = _varint(footer, at)
     for _, place in _block_entries(data, footer[at:]):
-      yield from _block_entries(data, memoryview(place))
+      start, length = _place(memoryview(place))
+      if start < end:
+        raise ValueError(f'a block before byte {end} is named again.')
+      end = start + length
+      for key, value in _block_entries(data, memoryview(place)):
+        total += len(key)
+        if (last is not None and key <= last) or total > _MAX_KEYS * size:
+          raise ValueError(f'the key {key!r:.50} is out of order or too long.')
+        last = key
+        yield key, value
   except ValueError as e:
     raise ValueError(f'{path}: {e}') from None
 
@@ -200,8 +230,7 @@ def _block_entries(
   data: memoryview, place: memoryview
 ) -> Iterator[tuple[bytes, bytes]]:
   """Yield the entries of the block whose offset and size `place` begins with."""
-  offset, at = _varint(place, 0)
-  size, _ = _varint(place, at)
+  offset, size = _place(place)
   end = offset + size
   block, trailer = data[offset:end], data[end : end + _TRAILER.size]
   if len(trailer) < _TRAILER.size:
@@ -223,10 +252,18 @@ def _block_entries(
     shared, at = _varint(block, at)
     fresh, at = _varint(block, at)
     size, at = _varint(block, at)
+    if at + fresh + size > limit or shared > len(key):
+      raise ValueError(f'an entry of the block at byte {offset} is cut.')
     key = key[:shared] + bytes(block[at : at + fresh])
     at += fresh
     yield key, bytes(block[at : at + size])
     at += size
+
+
+def _place(data: memoryview) -> tuple[int, int]:
+  """Read the offset and the size of a block."""
+  offset, at = _varint(data, 0)
+  return offset, _varint(data, at)[0]
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:

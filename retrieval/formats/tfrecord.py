@@ -26,7 +26,7 @@ _STEP = 4096  # bytes of one table access; the table takes 4 MiB
 _MASK_DELTA = 0xA282EAD8
 _HEAD = struct.Struct('<QI')
 _CHECKSUM = struct.Struct('<I')
-MAX_BYTES = 1 << 31  # of one record; protocol buffers end there, too
+MAX_BYTES = 1 << 28  # of one record
 _BUFFER_BYTES = 1 << 20
 _GZIP = b'\x1f\x8b'
 
@@ -137,7 +137,7 @@ def _read_record(f: io.BufferedIOBase, limit: int) -> bytes | None:
       f'{len(head)}.'
     )
   length, _ = _HEAD.unpack(head)
-  if head != _head(length) or length > MAX_BYTES:
+  if head != _head(length):
     raise ValueError('checksum of the length differs; damaged or no TFRecord.')
   if length > limit:
     raise ValueError(f'{length:,} bytes, expected at most {limit:,}.')

@@ -4,15 +4,18 @@
 
 A file is a zip archive: data.pkl names the tensors and the place of each in a
 storage; data/<key> are the storages, uncompressed, which are memory-mapped. The
-unpickler looks up a few known names and refuses every other one.
+unpickler looks up a few known names and refuses every other one. A tuple may not occur
+twice: a few bytes of tuples within tuples would take hours to hash or to print.
 """
 
 import collections
 import functools
 import io
+import math
 import os
 import pathlib
 import pickle
+import pickletools
 import struct
 from typing import NamedTuple
 import zipfile
@@ -33,7 +36,22 @@ _DTYPES = {
   'ByteStorage': np.dtype('u1'),
   'BoolStorage': np.dtype('?'),
 }
+# What torch.save writes.
+_OPCODES = frozenset(
+  'APPEND APPENDS BINGET BINFLOAT BININT BININT1 BININT2 BINPERSID BINPUT '
+  'BINUNICODE BUILD EMPTY_DICT EMPTY_LIST EMPTY_TUPLE FRAME GLOBAL LONG1 '
+  'LONG_BINGET LONG_BINPUT MARK MEMOIZE NEWFALSE NEWTRUE NONE PROTO REDUCE '
+  'SETITEM SETITEMS SHORT_BINUNICODE STACK_GLOBAL STOP TUPLE TUPLE1 TUPLE2 '
+  'TUPLE3'.split()
+)
+# Of these, what may occur twice.
+_REPEATED = frozenset(
+  'BINPERSID BINUNICODE EMPTY_DICT EMPTY_LIST EMPTY_TUPLE GLOBAL REDUCE '
+  'SHORT_BINUNICODE STACK_GLOBAL'.split()
+)
+_MAX_PICKLE = 64 << 20  # bytes
 _LOCAL_HEADER = struct.Struct('<26xHH')  # lengths of name and extra field
+_MAX_DIMS = 32
 _PIECE = 1 << 24  # bytes checked at once
 
 
@@ -80,15 +98,51 @@ def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> dict:
     order = archive.read(f'{root}byteorder').decode('ascii', 'replace')
     if order != 'little':
       raise ValueError(f'byte order {order!r}; expected little.')
-  found = _Unpickler(archive.read(pickles[0]), path, archive, root).load()
+  size = archive.getinfo(pickles[0]).file_size
+  if size > _MAX_PICKLE:
+    raise ValueError(f'{pickles[0]} has {size} bytes; expected {_MAX_PICKLE}.')
+  data = archive.read(pickles[0])
+  _check_opcodes(data)
+  found = _Unpickler(data, path, archive, root).load()
   if isinstance(found, dict) and set(found) == {'state_dict'}:
     found = found['state_dict']
   if not isinstance(found, dict):
     raise ValueError(f'it holds a {type(found).__name__}; expected tensors.')
-  other = [k for k, v in found.items() if not isinstance(v, _Tensor)]
+  other = [
+    k
+    for k, v in found.items()
+    if not isinstance(v, _Tensor) or not isinstance(k, str)
+  ]
   if other:
     raise ValueError(f'{other[:5]} are no tensors; expected nothing else.')
   return {name: tensor.values for name, tensor in found.items()}
+
+
+def _check_opcodes(data: bytes) -> None:
+  """Refuse a pickle with tuples that occur twice, or of other opcodes."""
+  last, memo = '', []  # names of the opcodes that made what the memo holds
+  for opcode, value, position in pickletools.genops(data):
+    name, sound = opcode.name, opcode.name in _OPCODES
+    if name in ('BINPUT', 'LONG_BINPUT', 'MEMOIZE'):
+      sound = value in (None, len(memo))
+      memo.append(last)
+    elif name in ('BINGET', 'LONG_BINGET'):
+      sound = value < len(memo) and memo[value] in _REPEATED
+      last = name
+    else:
+      last = name
+    if not sound:
+      raise ValueError(
+        f'{name} at byte {position} of its pickle; expected tensors by name: '
+        'refused, and nothing of it was executed.'
+      )
+
+
+def _parameter(tensor, *_) -> '_Tensor':
+  """torch._utils._rebuild_parameter."""
+  if not isinstance(tensor, _Tensor):
+    raise ValueError('a parameter without a tensor.')
+  return tensor
 
 
 class _Unpickler(pickle.Unpickler):
@@ -106,7 +160,7 @@ class _Unpickler(pickle.Unpickler):
     known = {
       'collections.OrderedDict': collections.OrderedDict,
       'torch._utils._rebuild_tensor_v2': _tensor,
-      'torch._utils._rebuild_parameter': lambda tensor, *_: tensor,
+      'torch._utils._rebuild_parameter': _parameter,
       **{f'torch.{kind}': kind for kind in _DTYPES},
     }
     full = f'{module}.{name}'
@@ -119,6 +173,10 @@ class _Unpickler(pickle.Unpickler):
 
   def persistent_load(self, description):
     _, kind, key, _, count = description
+    if (
+      not all(isinstance(x, str) for x in (kind, key)) or type(count) is not int
+    ):
+      raise ValueError('a storage without type, key and count.')
     dtype = _DTYPES[kind]
     member = self._archive.getinfo(f'{self._root}data/{key}')
     if member.file_size != count * dtype.itemsize:
@@ -130,10 +188,12 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _map(path: pathlib.Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
-  """Read a member: [n] uint8, memory-mapped unless it is compressed."""
+  """Map a member: [n] uint8."""
   member = archive.getinfo(name)
-  if member.compress_type != zipfile.ZIP_STORED or not member.file_size:
-    return np.frombuffer(archive.read(member), np.uint8)
+  if member.compress_type != zipfile.ZIP_STORED:
+    raise ValueError(f'{name} is compressed; expected what torch.save writes.')
+  if not member.file_size:
+    return np.zeros(0, np.uint8)
   with open(path, 'rb') as f:
     f.seek(member.header_offset)
     sizes = _LOCAL_HEADER.unpack(f.read(_LOCAL_HEADER.size))
@@ -156,9 +216,13 @@ def _tensor(storage, offset, size, stride, *_) -> _Tensor:
     raise ValueError('a tensor without a storage.')
   values = storage.values
   offset, size, stride = int(offset), [*map(int, size)], [*map(int, stride)]
+  if len(size) > _MAX_DIMS:
+    raise ValueError(f'a tensor of {len(size)} dimensions.')
   if 0 in size:
     return _Tensor(np.zeros(size, values.dtype))
   last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+  # Values that a view repeats are counted, too: they would be copied.
+  last = max(last, math.prod(size) - 1)
   if min((offset, last, *size, *stride)) < 0 or last >= len(values):
     raise ValueError(
       f'a tensor {size} from value {offset} exceeds its storage of '

@@ -7,11 +7,14 @@ header (8 bytes, little-endian), the header (name -> dtype, shape, first and pas
 byte of the data), and the data.
 """
 
+import collections
 from collections.abc import Mapping
+import itertools
 import json
 import math
 import os
 import pathlib
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -34,13 +37,26 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _METADATA = '__metadata__'
 MODEL = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
-_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-_MAX_HEADER = 100 << 20  # the limit of the `safetensors` library
+_DAMAGED = (
+  ValueError,
+  LookupError,
+  TypeError,
+  AttributeError,
+  RecursionError,
+  OverflowError,
+)
+_MAX_HEADER = 16 << 20  # bytes; a tensor takes about 100
+_MAX_DIMS = 32
 _WRITE_BYTES = 64 << 20
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Map the arrays of a file; ValueError when it is damaged, cut or of another form."""
+  """Map the arrays of a file.
+
+  Raises:
+    ValueError: when it is damaged, cut or of another form, with the name of an array
+      that does not fit.
+  """
   path = pathlib.Path(path)
   size = path.stat().st_size
   with open(path, 'rb') as f:
@@ -51,12 +67,16 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
         'safetensors file.'
       )
     try:
-      header = json.loads(f.read(length))
+      header = json.loads(f.read(length), object_pairs_hook=_once)
       entries = {k: v for k, v in header.items() if k != _METADATA}
-      return {
-        name: _map(path, 8 + length, size, entry)
-        for name, entry in entries.items()
-      }
+      places = {k: _place(k, v, size - 8 - length) for k, v in entries.items()}
+      by_start = sorted(
+        (x.start, x.end, k) for k, x in places.items() if x.end > x.start
+      )
+      for (_, end, one), (start, _, other) in itertools.pairwise(by_start):
+        if start < end:
+          raise ValueError(f'the bytes of {one} and {other} overlap')
+      return _map(path, 8 + length, places)
     except _DAMAGED as e:
       raise ValueError(f'{path}: damaged ({e}).') from None
 
@@ -99,17 +119,55 @@ def read_model(path: str | os.PathLike) -> dict[str, np.ndarray]:
   return {name: parts[part][name] for name, part in places.items()}
 
 
-def _map(path: pathlib.Path, base: int, size: int, entry: dict) -> np.ndarray:
-  dtype, shape = _DTYPES[entry['dtype']], tuple(entry['shape'])
-  start, limit = entry['data_offsets']
-  wanted = math.prod(shape) * dtype.itemsize
-  sound = min(shape, default=0) >= 0 and start >= 0 and base + limit <= size
-  if not sound or limit - start != wanted:
-    raise ValueError(f'bytes {start} to {limit} for {dtype} {list(shape)}')
-  if not wanted:
-    return np.zeros(shape, dtype)
-  data = np.memmap(path, np.uint8, 'r', base + start, (wanted,))
-  return data.view(dtype).reshape(shape)
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  """Make an object of JSON; ValueError for a name that is given twice."""
+  found = dict(pairs)
+  if len(found) < len(pairs):
+    names = collections.Counter(name for name, _ in pairs)
+    raise ValueError(f'{names.most_common(1)[0][0]!r} is given twice')
+  return found
+
+
+class _Place(NamedTuple):
+  dtype: np.dtype
+  start: int  # byte of the data
+  end: int
+  shape: tuple[int, ...]
+
+
+def _place(name: str, entry: dict[str, Any], size: int) -> _Place:
+  """Check the entry of an array in a file with `size` bytes of data."""
+  if (kind := entry['dtype']) not in [*_DTYPES]:
+    raise ValueError(f'{name}: dtype {kind!r}; expected one of {[*_DTYPES]}')
+  dtype, shape, (start, end) = (
+    _DTYPES[kind],
+    entry['shape'],
+    entry['data_offsets'],
+  )
+  whole = all(type(n) is int and n >= 0 for n in (*shape, start, end))
+  if (
+    not whole
+    or len(shape) > _MAX_DIMS
+    or math.prod(shape) * dtype.itemsize != end - start
+    or end > size
+  ):
+    raise ValueError(
+      f'{name}: bytes {start} to {end} of {size} for {dtype} {shape!s:.99}'
+    )
+  return _Place(dtype, start, end, tuple(shape))
+
+
+def _map(
+  path: pathlib.Path, base: int, places: Mapping[str, _Place]
+) -> dict[str, np.ndarray]:
+  """Map the arrays, whose data begin at byte `base`."""
+  data = np.zeros(0, np.uint8)
+  if any(place.end for place in places.values()):
+    data = np.memmap(path, np.uint8, 'r', base)
+  return {
+    name: data[x.start : x.end].view(x.dtype).reshape(x.shape)
+    for name, x in places.items()
+  }
 
 
 def write(

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from retrieval.formats import tensor_bundle
+from retrieval.formats import tensor_bundle, tfrecord
 
 BUNDLES = pathlib.Path(__file__).parents[2] / 'data' / 'realm' / 'bundles'
 NAMES = {
@@ -89,3 +89,94 @@ def test_cut_and_missing_files_are_named(tmp_path):
     bundle.tensor('block_emb')
   with pytest.raises(FileNotFoundError, match='prefix of a TensorFlow'):
     tensor_bundle.Bundle(tmp_path / 'nothing')
+
+
+def _varint(number):
+  low, high = number & 127, number >> 7
+  return bytes([low | 128]) + _varint(high) if high else bytes([low])
+
+
+def _block(entries):
+  """A block of entries (shared bytes, key, value), with its trailer."""
+  data = b''.join(
+    _varint(shared) + _varint(len(key)) + _varint(len(value)) + key + value
+    for shared, key, value in entries
+  )
+  data += bytes(5)  # no restarts; no compression
+  return data + tfrecord.masked_crc32c(data).to_bytes(4, 'little')
+
+
+def _table(path, entries, places=None):
+  """A table of one block that its index names at `places`, by default once."""
+  data = _block(entries)
+  end = len(data) - 5
+  places = [(b'z', 0, end)] if places is None else places
+  index = _block(
+    (0, key, _varint(start) + _varint(size)) for key, start, size in places
+  )
+  footer = _varint(0) * 2 + _varint(len(data)) + _varint(len(index) - 5)
+  magic = tensor_bundle._MAGIC.to_bytes(8, 'little')
+  path.write_bytes(data + index + footer.ljust(40, b'\0') + magic)
+  return end
+
+
+def _field(number, value):
+  if isinstance(value, int):
+    return _varint(number << 3) + _varint(value)
+  return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def test_a_small_table_is_read(tmp_path):
+  entry = _field(1, 1) + _field(2, _field(2, _field(1, 3))) + _field(5, 12)
+  _table(
+    tmp_path / 'x.index', [(0, b'', b''), (0, b'ab', entry), (1, b'c', b'')]
+  )
+  bundle = tensor_bundle.Bundle(tmp_path / 'x')
+  assert [*bundle.entries] == ['ab', 'ac'] and bundle.entries['ab'].shape == (
+    3,
+  )
+
+
+HOSTILE = {
+  'keys_that_grow': [(min(i, 1) * (i - 1), b'a', b'') for i in range(1, 3000)],
+  'one_key_twice': [(0, b'a', b''), (0, b'a', b'')],
+  'shares_more_than_there_is': [(0, b'a', b''), (9, b'b', b'')],
+  'type_of_bytes': [(0, b'', b''), (0, b'a', _field(1, b'x'))],
+  'shape_of_a_number': [(0, b'', b''), (0, b'a', _field(2, 7))],
+  'many_dimensions': [
+    (0, b'', b''),
+    (0, b'a', _field(2, _field(2, _field(1, 2**62)) * 9999)),
+  ],
+  'a_field_beyond_its_entry': [(0, b'', b''), (0, b'a', b'\x12\x7f')],
+  'no_name': [(0, b'', b''), (0, b'\xff', _field(1, 1))],
+}
+
+
+@pytest.mark.parametrize('name', HOSTILE)
+def test_hostile_entries_are_refused(tmp_path, name):
+  _table(tmp_path / 'x.index', HOSTILE[name])
+  with pytest.raises(ValueError, match=r'x\.index: ') as error:
+    tensor_bundle.Bundle(tmp_path / 'x')
+  assert len(str(error.value)) < 400
+
+
+def test_a_block_is_read_once(tmp_path):
+  entries = [(0, b'%05d' % i, b'') for i in range(9)]
+  end = _table(tmp_path / 'x.index', entries)
+  many = [(b'%05d' % i, 0, end) for i in range(3000)]
+  _table(tmp_path / 'x.index', entries, many)
+  with pytest.raises(ValueError, match=r'x\.index: a block before byte'):
+    list(tensor_bundle.read_table(tmp_path / 'x.index'))
+  _table(tmp_path / 'x.index', entries, [(b'z', 2**62, 2**62)])
+  with pytest.raises(ValueError, match='exceed the file'):
+    list(tensor_bundle.read_table(tmp_path / 'x.index'))
+
+
+@pytest.mark.parametrize('shape', [(0, 2**63), (2**40, 2**40), (2**64 - 1,)])
+def test_shapes_beyond_the_file_are_refused(tmp_path, shape):
+  dims = b''.join(_field(2, _field(1, n)) for n in shape)
+  entry = _field(1, 1) + _field(2, dims)
+  _table(tmp_path / 'x.index', [(0, b'', b''), (0, b'a', entry)])
+  (tmp_path / 'x.data-00000-of-00001').write_bytes(bytes(16))
+  with pytest.raises(ValueError, match='variable a: '):
+    tensor_bundle.Bundle(tmp_path / 'x').tensor('a')

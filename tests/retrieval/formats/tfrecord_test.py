@@ -170,3 +170,12 @@ def test_a_writer_that_fails_leaves_what_stood_there(tmp_path):
     append(b'new')
     assert _records(path) == SMALL  # not yet
   assert _records(path) == [b'new']
+
+
+def test_a_length_beyond_any_record_is_refused(tmp_path):
+  head = (1 << 40).to_bytes(8, 'little')
+  checksum = tfrecord.masked_crc32c(head).to_bytes(4, 'little')
+  for name, pack in (('a', bytes), ('b', gzip.compress)):
+    (tmp_path / name).write_bytes(pack(head + checksum + bytes(99)))
+    with pytest.raises(ValueError, match=f'{name}: record 0 .* at most'):
+      _records(tmp_path / name)
