@@ -66,7 +66,7 @@ def read(
       f'lines with {wanted}.'
     )
   limit = examples.max_examples or None
-  for where, record in itertools.islice(json_files.read_lines(path), limit):
+  for where, record in itertools.islice(json_files.read(path), limit):
     chosen = [next((n for n in x if n in record), x[0]) for x in fields]
     found.append(tuple(readers.string(record, n, where) for n in chosen))
   if not found:

@@ -49,7 +49,7 @@ def read(path: str | os.PathLike, trained: model_configs.TrainedModel) -> Facts:
   """
   rows, relations, skipped = [], [], {_SEVERAL: 0, _LONG: 0}
   tokenizer, layout = trained.data.tokenizer, trained.layout
-  for where, record in json_files.read_lines(path):
+  for where, record in json_files.read(path):
     text, answer = _sentence(record), record.get('obj_label')
     texts = isinstance(answer, str) and isinstance(text, str)
     if not texts or text.count(explain.MASK) != 1:

@@ -12,7 +12,7 @@ DATASET:SPLIT=PATH,PATH names a claim set. Files may be packed as .gz, .bz2 or
 .xz. Either every claim of a set has a label, or no claim (blind test sets).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import pathlib
 import re
@@ -64,8 +64,6 @@ class ClaimSet:
 class Dataset:
   """Form of a data set."""
 
-  # path -> (where, record) of each record of a file
-  records: Callable[[pathlib.Path], Iterator[tuple[str, dict]]]
   evidence: str  # field of the evidence
   titles: Callable[[list], list[Any]]  # evidence -> titles, None for none
   # labels in the order of the classes; () where a config names them
@@ -81,19 +79,17 @@ def _item(fact: Any, i: int) -> Any:
 
 DATASETS: Mapping[str, Dataset] = {
   'fever': Dataset(
-    json_files.read_lines,
     'evidence',
     lambda sets: [_item(fact, 2) for facts in sets for fact in facts],
     ('SUPPORTS', 'REFUTES', 'NOT ENOUGH INFO'),
   ),
   'hover': Dataset(
-    json_files.read_objects,
     'supporting_facts',
     lambda facts: [_item(fact, 0) for fact in facts],
     ('SUPPORTED', 'NOT_SUPPORTED'),
     'uid',
   ),
-  'custom': Dataset(json_files.read_lines, 'titles', list),
+  'custom': Dataset('titles', list),
 }
 
 
@@ -153,11 +149,10 @@ def load(spec: str, labels: Sequence[str] = (), most: int = 0) -> ClaimSet:
   claims: dict[str, Claim] = {}
   files: set[str] = set()
   for number, path in enumerate(map(pathlib.Path, paths)):
-    text_files.existing(path)
     # The id of a claim without one has its file's name; two files may share it.
     prefix = f'{number}/' if path.name in files else ''
     files.add(path.name)
-    for where, record in DATASETS[dataset].records(path):
+    for where, record in json_files.read(path):
       claim = _claim(record, where, dataset, labels, prefix)
       if claim.id in claims:
         raise ValueError(f'{where}: an earlier claim has id {claim.id!r}.')
@@ -187,7 +182,7 @@ def _claim(
     raise ValueError(
       f'{where}: label {label!r}: {dataset} expects one of {list(labels)}.'
     )
-  identifier = record.get(form.id_field, f'{prefix}{pathlib.Path(where).name}')
+  identifier = record.get(form.id_field, prefix + text_files.line_name(where))
   if isinstance(identifier, bool) or not isinstance(identifier, int | str):
     raise ValueError(
       f'{where}: field {form.id_field!r}: expected a string or a number, found '

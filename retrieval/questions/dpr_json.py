@@ -19,7 +19,7 @@ import os
 import reprlib
 from typing import Any
 
-from retrieval.readers import base, json_files, text_files
+from retrieval.readers import base, json_files
 from retrieval.store import store
 
 _IDS = ('id', 'passage_id', 'psg_id')
@@ -124,8 +124,8 @@ def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
   Raises:
     ValueError: for invalid JSON, an incomplete file, or a file without objects.
   """
-  path, found = text_files.existing(path), None
-  for found in json_files.read_objects(path):
+  found = None
+  for found in json_files.read(path):
     yield found
   if not found:
     raise ValueError(f'{path}: no records.')

@@ -27,8 +27,6 @@ from typing import Any
 
 from retrieval.readers import base, json_files, text_files
 
-_LISTS = ('.jsonl', '.json')
-
 
 @dataclasses.dataclass(frozen=True)
 class Question:
@@ -54,13 +52,13 @@ def read_questions(
     ValueError: for an unknown form, a file without questions, or the first
       invalid record.
   """
-  path = text_files.existing(path)
+  path = pathlib.Path(path)
   kind = _form_of(path)
   form = _FORMS[kind]
   if answer_field:
     if kind != 'jsonl':
       raise ValueError(f'{path}: {kind} has no field {answer_field!r}.')
-    form = _Form(_records, answers=(answer_field,))
+    form = dataclasses.replace(form, answers=(answer_field,))
   found: dict[str, Question] = {}
   try:
     for where, record in form.records(path):
@@ -96,14 +94,14 @@ def _form_of(path: pathlib.Path) -> str:
     _, first = next(text_files.text_lines(path), ('', ''))
     two = first.count('\t') == 1
     return 'dpr_qas' if two or suffix == '.csv' else 'curatedtrec'
-  if suffix not in _LISTS:
+  if suffix not in ('.jsonl', '.json'):
     raise ValueError(
       f'{path}: {suffix!r}, expected .jsonl, .json, .tsv or .csv, perhaps packed.'
     )
   start = next(text_files.pieces(path), '').lstrip()
-  if first := re.match(r'{\s*"(Data|data|version)"', start):
-    return 'triviaqa' if first[1] == 'Data' else 'squad'
-  _, first = next(_values(path), ('', {}))
+  if named := re.match(r'{[^{}[\]]*"(Data|data)"\s*:', start):
+    return 'triviaqa' if named[1] == 'Data' else 'squad'
+  _, first = next(json_files.read(path), ('', {}))
   if 'qText' in first:
     return 'webquestions'
   return 'opentriviaqa' if 'open_domain' in first else 'jsonl'
@@ -122,22 +120,13 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
     ValueError: for another kind of file, a file without questions, or the first
       line without a question.
   """
-  path = text_files.existing(path)
-  suffix = text_files.kind_of(path)
-  if suffix not in ('.txt', '.jsonl'):
-    raise ValueError(f'{path}: expected a name that ends in .txt or .jsonl.')
   found = []
-  for where, line in text_files.text_lines(path, text_files.PROMPT_BYTES):
-    record = {'question': line}
-    if suffix == '.jsonl':
-      record = json_files.parse(line, where)
-      if 'question' not in record and '_id' in record:
-        record = {'id': record['_id'], 'question': record.get('text')}
+  for where, record in json_files.read_prompts(path, 'question'):
+    if 'question' not in record and '_id' in record:
+      record = {'id': record['_id'], 'question': record.get('text')}
     text = _text(base.field(record, 'question', where), where)
-    name = record.get('id', text_files.line_name(path, where))
+    name = record.get('id', text_files.line_name(where))
     found.append(Question(str(name), text.strip(), ()))
-  if not found:
-    raise ValueError(f'{path}: no questions.')
   return found
 
 
@@ -156,21 +145,26 @@ class _Form:
     """Return the question of a record, or raise ValueError."""
     names = [name for name in self.answers if name in record]
     if len(names) != 1:
+      found = names or f'only {base.brief(sorted(record))}'
       raise ValueError(
-        f'{where}: expected one of the fields {", ".join(map(repr, self.answers))}'
-        f', found {names or f"only {sorted(record)}"}.'
+        f'{where}: expected one of the fields {list(self.answers)}, found {found}.'
       )
     [name] = names
     answers = base.items(record, name, where)
     if not answers:
       raise ValueError(f'{where}: field {name!r}: expected an answer.')
     texts = [_text(x, where, f'{name}[{i}]') for i, x in enumerate(answers)]
-    identifier, question = (
-      _text(base.field(record, x, where), where, x)
-      for x in (self.id, self.question)
-    )
+    identifier = record.get(self.id)
+    if identifier is None and self.id == 'id':
+      identifier = text_files.line_name(where)
+    if isinstance(identifier, int) and not isinstance(identifier, bool):
+      identifier = str(identifier)
+    question = base.field(record, self.question, where)
     return Question(
-      identifier, question, tuple(dict.fromkeys(texts)), self.kind
+      _text(identifier, where, self.id),
+      _text(question, where, self.question),
+      tuple(dict.fromkeys(texts)),
+      self.kind,
     )
 
 
@@ -185,22 +179,8 @@ def _text(value: Any, where: str, name: str = 'question') -> str:
   return text
 
 
-def _values(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  """Yield (place, object) of each line, or of a list."""
-  is_list = json_files.starts_list(path)
-  return (json_files.read_objects if is_list else json_files.read_lines)(path)
-
-
-def _records(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  for where, record in _values(path):
-    identifier = record.get('id', text_files.line_name(path, where))
-    if isinstance(identifier, int) and not isinstance(identifier, bool):
-      identifier = str(identifier)
-    yield where, {**record, 'id': identifier}
-
-
 def _opentriviaqa(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  for where, record in _records(path):
+  for where, record in json_files.read(path):
     is_open = record.get('open_domain')
     if not isinstance(is_open, bool):
       raise ValueError(
@@ -226,7 +206,7 @@ def _curatedtrec(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
 
 
 def _squad(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  for where, article in json_files.read_objects(path, 'data'):
+  for where, article in json_files.read(path, 'data'):
     for paragraph in base.items(article, 'paragraphs', where):
       for record in base.items(paragraph, 'qas', where):
         record = base.check_type(record, where, dict)
@@ -239,7 +219,7 @@ def _squad(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
 
 
 def _triviaqa(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  for where, record in json_files.read_objects(path, 'Data'):
+  for where, record in json_files.read(path, 'Data'):
     answer = base.check_type(record.get('Answer'), f'{where}, Answer', dict)
     aliases = base.items(answer, 'Aliases', where)
     # A few aliases are blank.
@@ -268,14 +248,13 @@ def _dpr_qas(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
       RecursionError,
     ):
       answers = fields[1]
-    row = {'question': fields[0], 'answers': answers}
-    yield where, {'id': text_files.line_name(path, where), **row}
+    yield where, {'question': fields[0], 'answers': answers}
 
 
 _ANSWERS = ('answer', 'answers', 'golden_answers')
 _FORMS = {
-  'jsonl': _Form(_records, answers=_ANSWERS),
-  'webquestions': _Form(_values, 'qId', 'qText'),
+  'jsonl': _Form(json_files.read, answers=_ANSWERS),
+  'webquestions': _Form(json_files.read, 'qId', 'qText'),
   'curatedtrec': _Form(_curatedtrec, answers=('regex',), kind='regex'),
   'opentriviaqa': _Form(_opentriviaqa, answers=_ANSWERS),
   'squad': _Form(_squad),

@@ -19,7 +19,7 @@ import urllib.parse
 
 import numpy as np
 
-from retrieval.readers import text_files
+from retrieval.readers import base, text_files
 from retrieval.store import store
 
 # question -> (block, score) of its blocks, best first
@@ -169,4 +169,5 @@ def _add(
   except ValueError:
     blocks[block] = math.nan
   if not math.isfinite(blocks[block]):
-    raise ValueError(f'{where}: {text!r}, expected a finite {kind.__name__}.')
+    shown = base.brief(text)
+    raise ValueError(f'{where}: {shown}, expected a finite {kind.__name__}.')

@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents, bad records and fields, common to all readers."""
 
+import codecs
 from collections.abc import Iterator, Mapping
 import dataclasses
 import numbers
 import pathlib
 from typing import Any
+
+_BRIEF = 300  # characters of a value in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +90,7 @@ def field(record: Mapping[str, Any], name: str, where: str) -> Any:
   """Return a record's field, or raise BadRecord."""
   if name in record:
     return record[name]
-  message = f'no field {name!r}; the record has {sorted(record)}.'
+  message = f'no field {name!r}; the record has {brief(sorted(record))}.'
   raise BadRecord(f'missing field {name}', where, message)
 
 
@@ -112,8 +115,21 @@ def decode(data: bytes, where: str) -> str:
   try:
     return data.decode()
   except UnicodeDecodeError as e:
-    message = f'byte {e.start} (0x{data[e.start]:02x}) is not UTF-8.'
-    raise BadRecord('invalid UTF-8', where, message) from None
+    raise not_utf8(e, where, f' {e.start}') from None
+
+
+def not_utf8(e: UnicodeDecodeError, where: str, place: str = '') -> BadRecord:
+  """Return the fault of bytes that are not UTF-8, of which one has a `place`."""
+  is_utf16 = e.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+  seems = ', but UTF-16; convert the file' if is_utf16 else ''
+  message = f'byte{place} (0x{e.object[e.start]:02x}) is not UTF-8{seems}.'
+  return BadRecord('invalid UTF-8', where, message)
+
+
+def brief(value: Any) -> str:
+  """Return a value's repr, or its beginning."""
+  text = repr(value)
+  return text if len(text) <= _BRIEF else f'{text[:_BRIEF]}...'
 
 
 def check_type(value: Any, where: str, expected: type) -> Any:
@@ -130,5 +146,7 @@ def items(record: Any, name: str, where: str) -> list:
   value = check_type(record, where, dict).get(name)
   if isinstance(value, list):
     return value
-  found = type(value).__name__ if name in record else f'only {sorted(record)}'
+  found = type(value).__name__
+  if name not in record:
+    found = f'only {brief(sorted(record))}'
   raise ValueError(f'{where}: field {name!r}: expected a list, found {found}.')

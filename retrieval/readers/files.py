@@ -3,7 +3,6 @@
 """Readers of JSON, TSV, text files, SQuAD, WikiExtractor's output and the vital articles."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-import csv
 import functools
 import html
 import importlib.util
@@ -22,6 +21,8 @@ _VITAL_FILE = 'data/summaries_en-us.json'
 _OPENING = re.compile(
   r'<doc id="([^"]*)"(?: (?!title=)\w+="[^"]*")*(?: title="(.*)")?>\s*$'
 )
+# A cell of a table, in quotes or not.
+_CELL = re.compile(r'(?:^|\t)(?:"((?:[^"]++|"")*+)"(?=\t|$)|([^\t]*))')
 # The kind of corpus that a name's end tells, other than text.
 _KIND_OF = {'.tsv': 'tsv', '.csv': 'tsv', '.json': 'jsonl', '.jsonl': 'jsonl'}
 _KIND_OF |= {'.ndjson': 'jsonl'}
@@ -30,19 +31,16 @@ _RECORDS = re.compile(r'(?:[^\t\n]+\t.+\n){2}|(?:\{".+\n){2}')
 
 
 def read_jsonl(
-  files: Sequence[base.SourceFile],
-  fields: base.Fields,
-  limit: int = text_files.RECORD_BYTES,
+  files: Sequence[base.SourceFile], fields: base.Fields, limit: int
 ) -> base.Records:
   """Read JSON objects, one a line or in a list; blank lines are skipped."""
   for file in files:
+    read, parse = text_files.lines, json_files.parse
     if json_files.starts_list(file.path):
-      values = json_files.values(file.path, limit=limit)
-      check = functools.partial(base.check_type, expected=dict)
-      yield from _documents(file, values, check, fields)
-    else:
-      lines = text_files.lines(file.path, limit)
-      yield from _documents(file, lines, json_files.parse, fields)
+      read = json_files.values
+      parse = functools.partial(base.check_type, expected=dict)
+    records = read(file.path, limit=limit)
+    yield from _documents(file, records, parse, fields)
 
 
 def _documents(
@@ -60,16 +58,15 @@ def _documents(
         continue
       record = parse(value, where)
       if record is not None:
-        position = f'{file.name}:{re.search("[0-9]+$", where)[0]}'
+        number = text_files.line_name(where).rpartition(':')[2]
+        position = f'{file.name}:{number}'
         yield where, fields.document(record, where, position)
     except base.BadRecord as error:
       yield where, error
 
 
 def read_tsv(
-  files: Sequence[base.SourceFile],
-  fields: base.Fields,
-  limit: int = text_files.RECORD_BYTES,
+  files: Sequence[base.SourceFile], fields: base.Fields, limit: int
 ) -> base.Records:
   """Read lines of fields with tabs between.
 
@@ -77,39 +74,31 @@ def read_tsv(
   quoted: DPR's psgs_w100.tsv. Otherwise they are id and text, perhaps title, never
   quoted: MS MARCO's collection.tsv.
   """
-  for file in files:
-    lines = text_files.lines(file.path, limit)
-    yield from _documents(file, lines, _Table(fields).parse, fields)
 
-
-class _Table:
-  """The names of a file's columns, which its first line decides."""
-
-  def __init__(self, fields: base.Fields):
-    self._fields, self._names, self._quoted = fields, [], False
-
-  def parse(self, line: str, where: str) -> dict[str, str] | None:
-    fields, row = self._fields, line.split('\t')
-    if not self._names:
-      self._quoted = fields.text in row
-      self._names = [fields.id, fields.text, fields.title][: max(2, len(row))]
-      if self._quoted:
-        self._names = row
-        return None
-    if self._quoted and '"' in line:
-      try:
-        [row] = csv.reader([line], delimiter='\t', strict=True)
-      except csv.Error as e:
-        raise base.BadRecord('invalid CSV', where, f'not CSV ({e}).') from None
-    if len(row) != len(self._names):
-      message = f'{len(row)} fields, expected {self._names} with tabs between.'
+  def parse(line: str, where: str) -> dict[str, str] | None:
+    nonlocal names, quoted
+    row = line.split('\t')
+    if not names and fields.text in row:
+      names, quoted = row, True
+      return None
+    names = names or [fields.id, fields.text, fields.title][: max(2, len(row))]
+    if quoted and '"' in line:
+      row = [
+        x[2] if x[1] is None else x[1].replace('""', '"')
+        for x in _CELL.finditer(line)
+      ]
+    if len(row) != len(names):
+      message = f'{len(row)} fields, expected {names} with tabs between.'
       raise base.BadRecord('wrong number of fields', where, message)
-    return dict(zip(self._names, row, strict=True))
+    return dict(zip(names, row, strict=True))
+
+  for file in files:
+    names, quoted = [], False
+    lines = text_files.lines(file.path, limit)
+    yield from _documents(file, lines, parse, fields)
 
 
-def read_text(
-  files: Sequence[base.SourceFile], limit: int = text_files.RECORD_BYTES
-) -> base.Records:
+def read_text(files: Sequence[base.SourceFile], limit: int) -> base.Records:
   """Read one document a file; id and title are the file's name and stem."""
   for file in files:
     where, end = str(file.path), text_files.kind_of(file.path)
@@ -130,9 +119,7 @@ def read_text(
       yield where, error
 
 
-def read_squad(
-  files: Sequence[base.SourceFile], limit: int = text_files.RECORD_BYTES
-) -> base.Records:
+def read_squad(files: Sequence[base.SourceFile], limit: int) -> base.Records:
   """Read the paragraphs of SQuAD 1.1 or 2.0 as documents.
 
   The id is made of file, article number and paragraph number; the title is the
@@ -198,9 +185,7 @@ def read_vital(files: Sequence[base.SourceFile]) -> base.Records:
 
 
 def read_wikiextractor(
-  files: Sequence[base.SourceFile],
-  unescape: bool = True,
-  limit: int = text_files.RECORD_BYTES,
+  files: Sequence[base.SourceFile], unescape: bool, limit: int
 ) -> base.Records:
   """Read WikiExtractor's <doc> elements, or its JSON lines (--json).
 
@@ -211,17 +196,17 @@ def read_wikiextractor(
   for file in files:
     _, line = next(text_files.lines(file.path, limit), ('', ''))
     is_json = isinstance(line, str) and line.startswith('{')
-    found = (
-      read_jsonl([file], base.Fields(), limit)
-      if is_json
-      else (_read_elements(file, limit))
-    )
+    found = _read_elements(file, limit)
+    if is_json:
+      found = read_jsonl([file], base.Fields(), limit)
     for where, page in found:
-      if isinstance(page, base.Document) and unescape:
-        title, text = html.unescape(page.title), html.unescape(page.text)
+      if isinstance(page, base.Document):
+        title, text = page.title, page.text
+        if unescape:
+          title, text = html.unescape(title), html.unescape(text)
+        if not is_json:
+          text = _without_frame(text, title)
         page = base.Document(page.id, title, text)
-      if isinstance(page, base.Document) and not is_json:
-        page = _without_frame(page)
       yield where, page
 
 
@@ -270,11 +255,7 @@ def _page(
   return base.Document(found[1], found[2] or '', '\n'.join([*body, '']))
 
 
-def _without_frame(page: base.Document) -> base.Document:
+def _without_frame(text: str, title: str) -> str:
   """Drop the heading and the end around an element's text, which JSON lacks."""
-  text = page.text.removeprefix(f'{page.title}\n\n')
-  for end in ('\n\n', '\n'):
-    if text.endswith(end):
-      text = text.removesuffix(end)
-      break
-  return base.Document(page.id, page.title, text)
+  text = text.removeprefix(f'{title}\n\n')
+  return text.removesuffix('\n\n' if text.endswith('\n\n') else '\n')

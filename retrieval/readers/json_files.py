@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import itertools
 import json
 import os
-import pathlib
 import re
 from typing import Any
 
@@ -31,64 +30,78 @@ def parse(line: str, where: str) -> dict[str, Any]:
   return base.check_type(value, where, dict)
 
 
-def read_lines(
-  path: str | os.PathLike, limit: int = text_files.RECORD_BYTES
+def read(path: str | os.PathLike, key: str = '') -> Iterator[tuple[str, dict]]:
+  """Yield (place, object) of each line, of a list, or of the list `key` of an object.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for the first value that is no object; and `values`'s errors.
+  """
+  if key or starts_list(path):
+    for where, value in values(path, key):
+      yield where, base.check_type(value, where, dict)
+  else:
+    for where, line in text_files.text_lines(path):
+      yield where, parse(line, where)
+
+
+def read_prompts(
+  path: str | os.PathLike, field: str
 ) -> Iterator[tuple[str, dict]]:
-  """Yield (place, object) of every line that is not blank, or raise BadRecord."""
-  for where, line in text_files.text_lines(path, limit):
-    yield where, parse(line, where)
+  """Yield (place, object) of each line: {field: line} of .txt, or of .jsonl.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for another kind of file, a malformed line or no line.
+  """
+  suffix, where = text_files.kind_of(path), ''
+  if suffix not in ('.txt', '.jsonl'):
+    raise ValueError(f'{path}: expected a name that ends in .txt or .jsonl.')
+  for where, line in text_files.text_lines(path, text_files.PROMPT_BYTES):
+    yield where, {field: line} if suffix == '.txt' else parse(line, where)
+  if not where:
+    raise ValueError(f'{path}: no {field}.')
 
 
-def starts_list(path: pathlib.Path) -> bool:
+def starts_list(path: str | os.PathLike) -> bool:
   """Whether the first character that is not blank opens a list."""
   with text_files.open_bytes(path) as f:
     start = f.read(_TOKEN << 8).removeprefix(codecs.BOM_UTF8)
   return start.lstrip().startswith(b'[')
 
 
-def read_objects(
-  path: pathlib.Path, key: str = '', limit: int = text_files.RECORD_BYTES
-) -> Iterator[tuple[str, dict]]:
-  """Yield (place, object) of `values`, or raise BadRecord for another value."""
-  for where, value in values(path, key, limit):
-    yield where, base.check_type(value, where, dict)
-
-
 def values(
-  path: pathlib.Path,
+  path: str | os.PathLike,
   key: str = '',
   limit: int = text_files.RECORD_BYTES,
   step: int = _STEP,
 ) -> Iterator[tuple[str, Any]]:
-  """Yield (place, value) of each value of a list, or of values one after another.
+  """Yield (place, value) of each value of a list.
 
   Args:
-    key: of the list in an object that is the whole file.
+    key: of the list in an object, which is the whole file; '' where the list is.
     limit: most characters of a value.
     step: bytes that are read at once.
 
   Raises:
+    FileNotFoundError: when there is no such file.
     ValueError: for invalid JSON, an incomplete file, or an object without the
       list.
   """
   text = _Text(path, limit, step)
-  if key:
-    names, found = [], False
-    for name in text.fields():
-      names.append(name)
-      if name == key and text.next() == '[':
-        found = True
-        yield from text.items()
-      else:
-        text.value()
-    if not found:
-      message = f'field {key!r}: expected a list, found only {names}.'
-      raise base.BadRecord(f'missing field {key}', str(path), message)
-  elif text.next() == '[':
+  found, names = not key, []
+  if not key:
     yield from text.items()
-  else:
-    while text.next():
-      yield text.place(), text.value()
+  for name in text.fields() if key else ():
+    names.append(name)
+    if name == key and text.next() == '[':
+      found = True
+      yield from text.items()
+    else:
+      text.value()
+  if not found:
+    message = f'field {key!r}: expected a list, found only {base.brief(names)}.'
+    raise base.BadRecord(f'missing field {key}', str(path), message)
   if text.next():
     raise text.error('text after the end')
 
@@ -96,7 +109,7 @@ def values(
 class _Text:
   """The part of a file that is read and not yet taken."""
 
-  def __init__(self, path: pathlib.Path, limit: int, step: int):
+  def __init__(self, path: str | os.PathLike, limit: int, step: int):
     self._path, self._limit, self._number = path, limit, 1
     self._pieces = text_files.pieces(path, step)
     self._text, self._at = '', 0

@@ -351,10 +351,12 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
     )
   ]
   if not files:
-    raise FileNotFoundError(
-      f'corpus.path {config.path!r}: no file there for kind {config.kind!r} '
-      f'(names looked for: {", ".join(patterns)}).'
+    there = (
+      f'no file for kind {config.kind!r} there (names looked for: {patterns})'
     )
+    if not (path.is_dir() or glob.has_magic(str(path))):
+      there = 'no such file or folder'
+    raise FileNotFoundError(f'corpus.path {config.path!r}: {there}.')
   if len(files) < len(shown):
     logging.info(
       '%s: %d of %d files are read; others have other names than %s.',

@@ -12,6 +12,7 @@ from typing import Any
 from absl import logging
 
 from retrieval import tokenization
+from retrieval.readers import base
 from retrieval.store import drafts, manifests, packed, store
 from retrieval.text import corpus as corpus_lib, data_folder
 
@@ -139,13 +140,15 @@ def _take_tokenizer(source: pathlib.Path, root: pathlib.Path) -> None:
 
 
 def _lines(documents: Iterable[Mapping[str, str]]) -> str:
-  rows = (
-    {'id': f'{i}', 'title': ''} | dict(document)
-    for i, document in enumerate(documents)
-  )
-  return ''.join(
-    json.dumps(row, ensure_ascii=False, sort_keys=True) + '\n' for row in rows
-  )
+  rows = []
+  for i, document in enumerate(documents):
+    where = f'documents[{i}]'
+    if not isinstance(document, Mapping):
+      raise ValueError(f"{where}: {document!r:.99}; expected {{'text': ...}}.")
+    row = {'id': f'{i}', 'title': ''} | dict(document)
+    base.Fields().document(row, where, '')  # refuses what is no document
+    rows.append(json.dumps(row, ensure_ascii=False, sort_keys=True) + '\n')
+  return ''.join(rows)
 
 
 def _write_documents(workdir: pathlib.Path, lines: str) -> pathlib.Path:

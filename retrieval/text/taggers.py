@@ -323,6 +323,6 @@ def read_spans(path: str | os.PathLike) -> Annotations:
     FileNotFoundError: when there is no such file.
     ValueError: for a bad line, by its number.
   """
-  for where, record in json_files.read_lines(path):
+  for where, record in json_files.read(path):
     document_id = str(base.field(record, 'id', where))
     yield document_id, base.items(record, 'spans', where)

@@ -80,34 +80,24 @@ def read(path: str | os.PathLike) -> list[TextPrompt]:
     ValueError: for another kind of file, a file without prompts, or a malformed
       line; the message names the line and the field.
   """
-  path = text_files.existing(path)
-  suffix = text_files.kind_of(path)
-  if suffix not in ('.txt', '.jsonl'):
-    raise ValueError(f'{path}: expected a name that ends in .txt or .jsonl.')
-  found = []
-  for where, line in text_files.text_lines(path, text_files.PROMPT_BYTES):
-    name = text_files.line_name(path, where)
-    is_plain = suffix == '.txt'
-    found.append(
-      TextPrompt(line, name) if is_plain else _json(line, where, name)
-    )
-  if not found:
-    raise ValueError(f'{path}: no prompts.')
-  return found
+  return [
+    _prompt(record, where)
+    for where, record in json_files.read_prompts(path, 'prompt')
+  ]
 
 
-def _json(line: str, where: str, name: str) -> TextPrompt:
-  row = json_files.parse(line, where)
-  unknown = sorted(set(row) - set(_FIELDS))
+def _prompt(record: dict[str, Any], where: str) -> TextPrompt:
+  unknown = sorted(set(record) - set(_FIELDS))
   if unknown:
     raise ValueError(
       f'{where}: unknown field {unknown[0]!r}; expected some of {_FIELDS}.'
     )
-  text = base.string(row, 'prompt', where)
-  given = row.get('neighbors')
+  text = base.string(record, 'prompt', where)
+  given = record.get('neighbors')
   if given is not None:
     given = _neighbors(given, where)
-  return TextPrompt(text, str(row.get('id', name)), given)
+  name = record.get('id', text_files.line_name(where))
+  return TextPrompt(text, str(name), given)
 
 
 def _neighbors(value: Any, where: str) -> Sequence[Sequence[str]]:

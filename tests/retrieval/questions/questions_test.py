@@ -89,7 +89,11 @@ BAD = (
   ('q.jsonl', '{"answer": ["a"]}', "jsonl:1: .*'question'"),
   ('q.jsonl', '{"question": 3, "answer": ["a"]}', "jsonl:1: .*'question'"),
   ('q.jsonl', '{"question": " ", "answer": ["a"]}', "'question'"),
-  ('q.jsonl', '{"question": "q", "a": 1}', "'answer', .* only .*jsonl"),
+  (
+    'q.jsonl',
+    '{"question": "q", "a": 1}',
+    "'answer', .* only .'a', 'question'.*jsonl",
+  ),
   (
     'q.jsonl',
     '{"question": "q", "answer": ["a"], "answers": ["b"]}',
@@ -114,7 +118,7 @@ BAD = (
   ('q.tsv', '1\tx\tq?\t ', r"tsv:1: .*'regex"),
   ('q.json', '[{"qText": "1"}]', "record 1: .*'answers'.* as webquestions"),
   ('q.json', '[7]', r'record 1: .*found int'),
-  ('q.json', '{"version": "1.1"}', "'data'.* as squad"),
+  ('q.json', '{"version": 1, "data": {}}', "'data'.* as squad"),
   (
     'q.json',
     squad({'id': 'a1', 'question': 'q', 'answers': [{'start': 0}]}),
@@ -140,7 +144,7 @@ def test_files_that_cannot_be_read(tmp_path):
     questions.read_questions(tmp_path / 'q.jsonl')
   os.mkfifo(tmp_path / 'pipe.jsonl')
   with pytest.raises(FileNotFoundError, match='pipe.jsonl'):
-    questions.read_asked(tmp_path / 'pipe.jsonl')
+    questions.read_questions(tmp_path / 'pipe.jsonl')
   path = tmp_path / 'q.jsonl.xz'
   path.write_bytes(lzma.compress(LINE.encode() * 999)[:-9])
   with pytest.raises(ValueError, match='cannot be read to its end'):

@@ -43,7 +43,7 @@ def test_predictions_in_and_out(tmp_path):
   path.write_text(json.dumps(rows))  # a list
   assert scoring.read_predictions(path) == rows
   path.write_text('{"question": "q", "prediction": null}')
-  with pytest.raises(ValueError, match="record 1: .*'prediction'"):
+  with pytest.raises(ValueError, match="jsonl:1: .*'prediction'"):
     scoring.read_predictions(path)
 
 

@@ -22,7 +22,7 @@ def _values(path, *args, **options):
 
 
 @pytest.mark.parametrize('step', [1, 2, 7, 64])
-def test_lists_lines_and_fields_in_pieces_of_any_size(tmp_path, step):
+def test_lists_and_fields_in_pieces_of_any_size(tmp_path, step):
   path = tmp_path / 'a.json'
   others = {'version': 1.25, 'data': RECORDS, 'more': [12, {'data': 3}]}
   for indent in (None, 1):
@@ -31,13 +31,17 @@ def test_lists_lines_and_fields_in_pieces_of_any_size(tmp_path, step):
       path.write_text('\ufeff \n' + write(RECORDS))
       assert json_files.starts_list(path)
       assert _values(path, step=step) == RECORDS
-      path.write_text('\r\n'.join(map(write, RECORDS)))
-      assert not json_files.starts_list(path)
-      assert _values(path, step=step) == RECORDS
       path.write_text(write(others))
       assert _values(path, 'data', step=step) == RECORDS
   path.write_text('[ ]')
   assert _values(path, step=step) == []
+
+
+def test_a_list_or_lines(tmp_path):
+  path = tmp_path / 'a.json'
+  for text in (json.dumps(RECORDS), '\n\n'.join(map(json.dumps, RECORDS))):
+    path.write_text(text)
+    assert [x for _, x in json_files.read(path)] == RECORDS
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,8 @@ def test_memory_is_bounded_whatever_a_small_file_unpacks_to(tmp_path, read):
   [
     (b'a\nb\xff', r'a:2: byte( 1)? \(0xff\)'),
     ('\ufeffaa'.encode('utf-16-le'), 'a:1: .*UTF-16'),
-    ('a\nb'.encode('utf-16-le'), 'a:1: .*NUL'),
-    (b'a\nb\0', 'a:2: .*NUL'),
+    ('a\nb'.encode('utf-16-le'), r'a(:1)?: .*NUL'),
+    (b'a\nb\0', r'a(:2)?: .*NUL'),
     (gzip.compress(b'a')[:-1], 'a: .*to its end'),
     (gzip.compress(b'a') + b'b', 'a: .*to its end'),
   ],
@@ -82,12 +82,9 @@ def test_what_is_no_text_is_named(tmp_path, data, message):
   path = _write(tmp_path / 'a', data)
   with pytest.raises(ValueError, match=message) as error:
     [*text_files.text_lines(path)]
-  with pytest.raises(ValueError) as whole:
+  assert '\n' not in str(error.value)
+  with pytest.raises(ValueError, match=message.replace(r':\d', '')):
     text_files.read(path)
-  assert str(whole.value) == str(error.value)
-  if b'\0' not in data:
-    with pytest.raises(ValueError, match=message):
-      ''.join(text_files.pieces(path))
 
 
 def test_names_of_other_archives(tmp_path):

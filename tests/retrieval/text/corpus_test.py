@@ -133,6 +133,7 @@ TABLES = (
   ('id\ttext\ttitle\n1\t"A ""b"" c"\tT\n2\td\t"U\tV"\n', '1', 'A "b" c', 'T'),
   ('1\t"A" b\n2\tc\n', '1', '"A" b', ''),  # no heading, no quotes
   ('1\tA\tT\n2\tb\tU\n', '1', 'A', 'T'),
+  ('title\ttext\tid\nT\t"A" b"\t1\n"\tc""\t2\n', '1', '"A" b"', 'T'),
 )
 
 
@@ -266,7 +267,7 @@ def test_text_files(tmp_path):
   assert _read('text', tmp_path / 'a.txt')[0].id == 'a.txt'
   assert _read('text', tmp_path / '*/*.gz')[0].id == 'b/x.TXT.gz'
   (tmp_path / 'c.txt').write_bytes(b'ab\xff')
-  with pytest.raises(ValueError, match=r'c.txt:1: byte 2 \(0xff\)'):
+  with pytest.raises(ValueError, match=r'c.txt:1: byte \(0xff\)'):
     _read('text', tmp_path)
   assert len(_read('text', tmp_path, on_error='skip')) == 2
 
