@@ -98,7 +98,7 @@ def check(instance: Any) -> None:
     SettingsError: for the first field that does not fit.
   """
   for name, hint in hints(type(instance)).items():
-    _check(name, getattr(instance, name), hint)
+    check_value(name, getattr(instance, name), hint)
 
 
 def build(
@@ -131,7 +131,7 @@ def build(
     else:
       if typing.get_origin(hint) is tuple and isinstance(value, list):
         value = tuple(value)  # of JSON
-      _check(f'{name}.{key}', value, hint)
+      check_value(f'{name}.{key}', value, hint)
     values[key] = value
   missing = set(required(cls)) - set(values)
   if missing:
@@ -160,13 +160,14 @@ def hints(cls: type) -> dict[str, Any]:
   return {field.name: found[field.name] for field in dataclasses.fields(cls)}
 
 
-def _check(name: str, value: Any, hint: Any) -> None:
+def check_value(name: str, value: Any, hint: Any) -> None:
+  """Raise SettingsError where a value does not fit an annotation."""
   expected = _mismatch(value, hint)
   if expected:
     raise SettingsError(name, value, expected)
   if isinstance(value, Mapping) and typing.get_args(hint):
     for key, item in value.items():
-      _check(f'{name}.{key}', item, typing.get_args(hint)[1])
+      check_value(f'{name}.{key}', item, typing.get_args(hint)[1])
 
 
 def _mismatch(value: Any, hint: Any, limits: Range | None = None) -> str:

@@ -24,7 +24,7 @@ from realm_jax.data import (
 )
 from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import model_configs, reader_configs, serving
-from retrieval import searchers
+from retrieval import arguments, searchers
 from retrieval.index import retrievers, text_index
 from retrieval.questions import answer_search, claims as claims_lib
 from retrieval.search import (
@@ -138,7 +138,7 @@ class BeamRetriever:
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
     """Retrieve the k best blocks of each question ('' for padding)."""
-    vectors, fields = None, {}
+    texts, vectors, fields = arguments.texts(texts, 'texts'), None, {}
     if self._newest:
       vectors = self._newest.embed(params, rows)
       step = self._newest.version.step

@@ -20,6 +20,7 @@ from realm_jax.data import examples, question_rows
 from realm_jax.nn import open_qa
 from realm_jax.objectives import claims as claims_model, reader_losses
 from realm_jax.serving import answers, beams, model_configs, reader_configs
+from retrieval import arguments
 from retrieval.kernels import backend
 from retrieval.nn import batch_encoder
 from retrieval.questions import claims as claims_lib, questions as questions_lib
@@ -128,6 +129,7 @@ class Answerer(BlockReader):
 
   def answer(self, texts: Sequence[str]) -> answers.Answers:
     """Answer questions that are texts; ValueError for an empty one."""
+    texts = arguments.texts(texts, 'texts')
     for i, text in enumerate(texts):
       if not text.strip():
         raise ValueError(f'Question {i} is empty: expected text.')

@@ -12,7 +12,7 @@ import collections
 from collections.abc import Iterable, Mapping
 import dataclasses
 import functools
-from typing import Any
+from typing import Annotated, Any
 
 from flax import struct
 import jax
@@ -23,6 +23,7 @@ from realm_jax.data import examples, pipeline
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import losses
 from realm_jax.serving import model_configs, serving, views
+from retrieval import arguments, settings
 
 MASK = '[MASK]'
 _Array = jax.Array | np.ndarray  # computed, or fetched from the device
@@ -184,6 +185,10 @@ def explain(
 ) -> Explained:
   """Explain a prediction as `TrainedRealm.explain`; None: its own index."""
   check_encoder(trained)
+  arguments.texts([text], 'cloze')
+  arguments.texts([answer], 'answer')
+  most = trained.data.tokenizer.vocab_size
+  settings.check_value('top', top, Annotated[int, settings.Range(1, most)])
   snapshots = pipeline.OneSnapshot(index or trained.index)
   retrieval = pipeline.Retrieval(trained.data.blocks, trained.layout, snapshots)
   batch = retrieval(None, encode(trained, text, answer))

@@ -22,6 +22,7 @@ from realm_jax.serving import (
   reader_configs,
   serving,
 )
+from retrieval import arguments, settings
 from retrieval.index import index_versions
 from retrieval.search import late_interaction
 from retrieval.store import checkpoints
@@ -68,8 +69,14 @@ class TrainedRealm(model_configs.TrainedModel):
     """The index in `index_folder`, opened once."""
     return self.open_index()
 
-  def retrieve(self, texts: Sequence[str], k: int = 5) -> Any:
-    """Return [len(texts), k] ids of blocks, best first; -1 for none."""
+  def retrieve(self, texts: str | Sequence[str], k: int = 5) -> Any:
+    """Return [len(texts), k] ids of blocks, best first; -1 for none.
+
+    Raises:
+      ValueError: for anything else than texts, or k < 1.
+    """
+    texts = arguments.texts(texts, 'texts')
+    settings.check_value('k', k, settings.Size)
     return self.index.retrieve_texts(texts, k, self.data.tokenizer, self.layout)
 
   def explain(
@@ -201,7 +208,8 @@ class TrainedReader(model_configs.TrainedModel):
     Raises:
       ValueError: for an empty question, or a number or name out of range.
     """
-    texts = [questions] if isinstance(questions, str) else list(questions)
+    texts = arguments.texts(questions, 'questions')
+    check_answer_settings(retriever, reader_beam)
     return self._opened(retriever, reader_beam).answer(texts)
 
   @functools.cached_property
@@ -213,13 +221,12 @@ class TrainedReader(model_configs.TrainedModel):
     )
 
 
-def check_answer_settings(retriever: str, reader_beam: int, answers: int):
+def check_answer_settings(
+  retriever: str, reader_beam: int, answers: int = 1
+) -> None:
   """Raise ValueError for a number or name out of range."""
-  if answers < 1 or reader_beam < 0:
-    raise ValueError(
-      f'answers={answers}, reader_beam={reader_beam}: expected at least 1 '
-      'answer, and blocks to read, 0 for as many as in training.'
-    )
+  settings.check_value('answers', answers, settings.Size)
+  settings.check_value('reader_beam', reader_beam, settings.SizeOrZero)
   if retriever not in ('', *beams.KINDS):
     raise ValueError(f'retriever {retriever!r}: expected one of {beams.KINDS}.')
 

@@ -20,14 +20,13 @@ import pathlib
 from absl import logging
 import numpy as np
 
-from retrieval import searchers, text_table
+from retrieval import arguments, searchers, text_table
 from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
 from retrieval.nn import colbert_encoder, embedders
 from retrieval.search import (
   bm25,
   late_interaction,
   lda,
-  queries as queries_lib,
   retriever as retriever_lib,
   sparse_index,
   tfidf,
@@ -162,26 +161,29 @@ class TextIndex:
     """Find the k best rows of each query.
 
     Args:
-      queries: [b] texts, or [b, d] float vectors. A blank text finds nothing.
+      queries: [b] texts or one text, or [b, d] float vectors. A blank text finds
+        nothing.
       k: at most the rows of the index; None is 10, or all where there are fewer.
 
     Returns:
       Ids and scores, with texts and titles where the chunks are known.
 
     Raises:
-      ValueError: for one string, vectors of another width or with values that
-        are not finite, k out of range, or texts without a fitting embedder.
+      ValueError: for vectors of another width or with values that are not finite,
+        k out of range, or texts without a fitting embedder.
     """
+    texts, unit = None, self.searcher.unit
+    is_list = isinstance(queries, list | tuple) or hasattr(queries, 'dtype')
+    if not is_list or not len(queries) or isinstance(queries[0], str):
+      texts = list(arguments.texts(queries, 'queries'))
     k = min(10, len(self)) if k is None else k
     base.check_k(k)
     if k > len(self):
       raise ValueError(f'k={k}: expected at most {len(self):,}, all rows here.')
-    texts, unit = None, self.searcher.unit
-    is_list = isinstance(queries, np.ndarray | list | tuple)
-    if is_list and not all(isinstance(query, str) for query in queries):
-      ids, scores = self.searcher.search(np.asarray(queries), k)
+    if texts is None:
+      queries = base.check_queries(queries, self.searcher.dimension, k)
+      ids, scores = self.searcher.search(queries, k)
     else:
-      texts = queries_lib.Queries(queries).texts
       ids, scores = self.retriever.search(texts, k)
     if self.chunks is None:
       return SearchResult(ids, scores, queries=texts, unit=unit)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
-from retrieval import settings, tokenization
+from retrieval import arguments, settings, tokenization
 from retrieval.kernels import products
 from retrieval.nn import bert, partitioning
 
@@ -120,6 +120,7 @@ class Rows:
 
   def queries(self, texts: Sequence[str]) -> Int[np.ndarray, 'A Q']:
     """Return int32 rows, filled with [MASK], to which all tokens attend."""
+    texts = arguments.texts(texts, 'texts')
     rows = self._marked(texts, self._query, self.config.query_length)
     ids = np.full(
       (len(rows), self.config.query_length), self.tokenizer.mask_id, np.int32
@@ -130,6 +131,7 @@ class Rows:
 
   def passages(self, texts: Sequence[str]) -> list[list[int]]:
     """Return rows of at most L ids, without padding."""
+    texts = arguments.texts(texts, 'texts')
     return self._marked(texts, self._passage, self.config.passage_length)
 
   def has_vector(self, ids: Int[np.ndarray, '*n']) -> Bool[np.ndarray, '*n']:

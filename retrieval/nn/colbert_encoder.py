@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 import numpy as np
 
-from retrieval import settings, tokenization
+from retrieval import arguments, settings, tokenization
 from retrieval.nn import (
   batch_encoder,
   bert,
@@ -108,6 +108,8 @@ class ColbertEncoder:
     Returns:
       For each query scores [len(passages[i])] float32; larger is better.
     """
+    queries = arguments.texts(queries, 'queries')
+    passages = arguments.lists(passages, 'passages')
     scores = []
     for low in range(0, len(queries), _AT_ONCE):
       theirs = passages[low : low + _AT_ONCE]

@@ -22,7 +22,7 @@ from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
-from retrieval import settings, tokenization
+from retrieval import arguments, settings, tokenization
 from retrieval.nn import batch_encoder, bert, dropout, means, trained_encoders
 from retrieval.store import store
 
@@ -87,6 +87,8 @@ def pair_rows(
 
   Each text is tokenized once, however often it occurs.
   """
+  queries = arguments.texts(queries, 'queries')
+  passages = arguments.lists(passages, 'passages')
   heads = tokenizer.encode_ids_batch(queries, layout.query_length + 2)
   texts = list(dict.fromkeys(text for row in passages for text in row))
   tails = dict(
@@ -171,6 +173,7 @@ class CrossReranker:
     self, queries: Sequence[str], passages: Sequence[Sequence[str]]
   ) -> list[np.ndarray]:
     """See `rerank.TextScorer`."""
+    passages = arguments.lists(passages, 'passages')
     rows = pair_rows(self._tokenizer, self._layout, queries, passages)
     scores = self._encoder(rows, len(rows))[:, 0]
     ends = np.cumsum([len(found) for found in passages])

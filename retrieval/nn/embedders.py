@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Int
 import numpy as np
 import tokenizers
 
+from retrieval import arguments
 from retrieval.nn import (
   batch_encoder,
   bert,
@@ -181,11 +182,12 @@ class Embedder:
 
   def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
     """Return the WordPiece ids of each text, cut to `max_length` of them."""
+    texts = arguments.texts(texts, 'texts')
     return [x.ids for x in self._encode(texts)]
 
   def _encode(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
     with rust_tokenizers.refusing('tokenizer.json', 'cannot encode a text'):
-      return self._tokenizer.encode_batch_fast(list(texts))
+      return self._tokenizer.encode_batch_fast(texts)
 
   def save(
     self, path: str | pathlib.Path, params: dict | None = None
@@ -224,6 +226,7 @@ class Embedder:
     Raises:
       ValueError: if a vector is not finite.
     """
+    texts = arguments.texts(texts, 'texts')
     with concurrent.futures.ThreadPoolExecutor(1) as background:
       return self._encoder(
         self._tokenize(background, texts), len(texts), progress

@@ -19,6 +19,7 @@ from absl import logging
 from jaxtyping import Bool, Int
 import numpy as np
 
+from retrieval import arguments
 from retrieval.questions import (
   answers as answers_lib,
   questions as questions_lib,
@@ -67,6 +68,7 @@ class AnswerSearch:
     Raises:
       ValueError: for an answer that every text contains.
     """
+    answers = arguments.lists(answers, 'answers')
     found = np.zeros(block_ids.shape, bool)
     by_tokens = self.rule.name == 'wordpiece'
     search = self._by_tokens if by_tokens else self._by_text

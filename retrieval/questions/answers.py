@@ -30,6 +30,7 @@ from jaxtyping import Bool
 import numpy as np
 import regex
 
+from retrieval import arguments
 from retrieval.tokenization import base
 
 # Rules of answers that are strings; 'regex' is that of regular expressions.
@@ -94,7 +95,8 @@ def has_answer(
   """
   if isinstance(rule, str):
     rule = make_rule(rule, tokenizer)
-  test = rule.compile(answers)
+  texts = [texts] if isinstance(texts, str) else texts
+  test = rule.compile(arguments.listed(answers, 'answers'))
   return np.array([test(text) for text in rule.prepare(texts)], bool)
 
 

@@ -22,7 +22,7 @@ import pathlib
 from jaxtyping import Float32, Int64
 import numpy as np
 
-from retrieval import settings
+from retrieval import arguments, settings
 from retrieval.nn import colbert_encoder
 from retrieval.search import token_store
 from retrieval.searchers import base
@@ -108,8 +108,8 @@ class LateInteraction:
     Raises:
       ValueError: for k < 1.
     """
-    if k < 1:
-      raise ValueError(f'k={k}: expected at least 1.')
+    texts = arguments.texts(texts, 'texts')
+    base.check_k(k)
     ids, scores = base.nothing(len(texts), k)
     for row, query in self.queries(texts):
       passages = self._candidates(query, max(k, self._config.num_rescored))
@@ -127,6 +127,7 @@ class LateInteraction:
     Returns:
       For each query scores [len(ids[i])] float32; -inf for a blank query.
     """
+    texts = arguments.texts(texts, 'texts')
     scores = [np.full(len(row), -np.inf, np.float32) for row in ids]
     for row, query in self.queries(texts):
       unique, place = np.unique(
@@ -139,6 +140,7 @@ class LateInteraction:
     self, texts: Sequence[str] | np.ndarray
   ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the row and the vectors [Q, d] of each text that is not blank."""
+    texts = arguments.texts(texts, 'texts')
     rows = [i for i, text in enumerate(texts) if text.strip()]
     if rows:
       vectors = self.encoder.queries([texts[i] for i in rows])
@@ -224,6 +226,7 @@ class Unpruned:
 
   def search(self, texts: Sequence[str] | np.ndarray, k: int) -> Found:
     """See `LateInteraction.search`."""
+    texts = arguments.texts(texts, 'texts')
     ids, scores = base.nothing(len(texts), k)
     queries = [*self._index.queries(texts)]
     for first, vectors in self._index.shards():

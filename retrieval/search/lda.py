@@ -22,7 +22,7 @@ from jaxtyping import Float32
 import numpy as np
 import scipy.special
 
-from retrieval import searchers, settings
+from retrieval import arguments, searchers, settings
 from retrieval.search import bm25, queries as queries_lib
 from retrieval.store import shards, store
 from retrieval.text import passages as passages_lib
@@ -81,6 +81,7 @@ class TopicEmbedder:
     self, texts: Sequence[str], progress: shards.Progress | None = None
   ) -> Float32[np.ndarray, 'b k']:
     """Return the square roots of topic distributions, 0 for a text without any."""
+    texts = arguments.texts(texts, 'texts')
     vectors = np.zeros((len(texts), self.dimension), np.float32)
     for low in range(0, len(texts), self._batch_size):
       some = slice(low, min(low + self._batch_size, len(texts)))

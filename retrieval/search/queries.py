@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of a retriever: new texts, or stored chunks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 import functools
 import zlib
 
 import numpy as np
 
-from retrieval import tokenization
+from retrieval import arguments, tokenization
 from retrieval.searchers import base
 from retrieval.text import chunks as chunks_lib
 
@@ -18,8 +18,9 @@ Found = tuple[np.ndarray, np.ndarray]
 
 def checked(queries: 'Queries | Sequence[str]', k: int) -> 'Queries':
   """Return queries, or those of some texts; ValueError for k < 1 or no texts."""
+  queries = queries if isinstance(queries, Queries) else Queries(queries)
   base.check_k(k)
-  return queries if isinstance(queries, Queries) else Queries(queries)
+  return queries
 
 
 class Queries:
@@ -38,11 +39,8 @@ class Queries:
     vectors: np.ndarray | None = None,
     own: np.ndarray | None = None,
   ):
-    """Take the texts; ValueError for one string, or values that are no strings."""
-    is_list = isinstance(texts, Iterable) and not isinstance(texts, str)
-    self.texts = list(texts) if is_list else [texts]
-    if not is_list or not all(isinstance(x, str) for x in self.texts):
-      raise ValueError(f'Queries {texts!r:.100}: expected a list of texts.')
+    """Take one text or several; ValueError for anything else."""
+    self.texts = list(arguments.texts(texts, 'queries'))
     self.vectors, self.own = vectors, own
 
   def __len__(self) -> int:

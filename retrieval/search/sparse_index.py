@@ -32,6 +32,7 @@ import numpy as np
 from scipy import sparse
 import xxhash
 
+from retrieval import arguments
 from retrieval.searchers import base
 from retrieval.store import manifests, shards as shards_lib, store
 from retrieval.text import passages as passages_lib
@@ -203,8 +204,8 @@ class SparseIndex:
     Raises:
       ValueError: for k < 1.
     """
-    if k < 1:
-      raise ValueError(f'k={k}: expected at least 1.')
+    queries = arguments.texts(queries, 'queries')
+    base.check_k(k)
     ids, scores = base.nothing(len(queries), k)
     for low in range(0, len(queries), _ASKED_TOGETHER):
       some = slice(low, low + _ASKED_TOGETHER)

@@ -16,7 +16,7 @@ from absl import logging
 from jaxtyping import Int
 import numpy as np
 
-from retrieval import tokenization
+from retrieval import arguments, tokenization
 from retrieval.store import executors, sharded_array, shards
 from retrieval.text import (
   corpus as corpus_lib,
@@ -40,8 +40,8 @@ def titles_to_drop(
   patterns: Sequence[str], corpus: corpus_lib.CorpusConfig
 ) -> tuple[str, ...]:
   """Return patterns for a corpus; those of Wikipedia are for its pages alone."""
-  is_rule = tuple(patterns) == DROPPED_TITLES
-  return () if is_rule and not corpus.of_wikipedia else tuple(patterns)
+  given = tuple(arguments.listed(patterns, 'patterns'))
+  return () if given == DROPPED_TITLES and not corpus.of_wikipedia else given
 
 
 def build_block_store(

@@ -14,7 +14,7 @@ import os
 
 import numpy as np
 
-from retrieval import tokenization
+from retrieval import arguments, tokenization
 from retrieval.store import store
 from retrieval.text import tokens as tokens_lib
 
@@ -99,7 +99,9 @@ class TextList(Passages):
     Raises:
       ValueError: for other than N titles.
     """
+    texts = arguments.texts(texts, 'texts')
     if titles is not None:
+      titles = arguments.texts(titles, 'titles')
       pairs = zip(titles, texts, strict=True)
       texts = (f'{title}\n{text}' for title, text in pairs)
     self._texts = list(texts)

@@ -16,7 +16,7 @@ import os
 
 import numpy as np
 
-from retrieval import tokenization
+from retrieval import arguments, tokenization
 from retrieval.store import (
   executors,
   sharded_array,
@@ -48,6 +48,7 @@ def hash_id(document_id: str) -> int:
 
 def hash_ids(texts: Sequence[str]) -> np.ndarray:
   """Hash documents' ids, or other texts: [n] uint64."""
+  texts = arguments.listed(texts, 'texts')
   return np.array([*map(hash_id, texts)], np.uint64)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from retrieval import arguments
 from retrieval.store import manifests, store
 from retrieval.tokenization import base, rust_tokenizers
 
@@ -183,10 +184,9 @@ class BytePairTokenizer(base.Tokenizer):
 
     Bytes that the vocabulary lacks (control characters, in some) are skipped.
     """
+    texts = list(arguments.texts(texts, 'texts'))
     with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
-      found = self._tokenizer.encode_batch_fast(
-        list(texts), add_special_tokens=False
-      )
+      found = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     return [
       self._encoding(text, encoding.ids)
       for text, encoding in zip(texts, found, strict=True)

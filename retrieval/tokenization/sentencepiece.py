@@ -16,6 +16,7 @@ import re
 from absl import logging
 import numpy as np
 
+from retrieval import arguments
 from retrieval.store import store
 from retrieval.tokenization import base
 
@@ -85,7 +86,8 @@ class SentencePieceTokenizer(base.Tokenizer):
 
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
     """Encode texts; add no specials."""
-    rows = self._processor.EncodeAsIds(list(texts), num_threads=1)
+    texts = list(arguments.texts(texts, 'texts'))
+    rows = self._processor.EncodeAsIds(texts, num_threads=1)
     return [
       self._encoding(text, row) for text, row in zip(texts, rows, strict=True)
     ]
@@ -144,6 +146,7 @@ def train_sentencepiece(
   """
   import sentencepiece
 
+  texts = arguments.texts(texts, 'texts')
   count, fault, model = 0, None, io.BytesIO()
 
   def lines():

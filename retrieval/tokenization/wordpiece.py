@@ -12,6 +12,7 @@ import pathlib
 
 import numpy as np
 
+from retrieval import arguments
 from retrieval.store import manifests, store
 from retrieval.tokenization import base, rust_tokenizers
 
@@ -66,10 +67,9 @@ class WordPieceTokenizer(base.Tokenizer):
 
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
     """Encode texts on all cores; add no specials."""
+    texts = list(arguments.texts(texts, 'texts'))
     with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
-      encodings = self._tokenizer.encode_batch(
-        list(texts), add_special_tokens=False
-      )
+      encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
     return [
       base.Encoding(
         np.asarray(encoding.ids, np.int32),
@@ -86,9 +86,10 @@ class WordPieceTokenizer(base.Tokenizer):
     Raises:
       ValueError: when `max_length` is too small for the specials.
     """
+    texts = list(arguments.texts(texts, 'texts'))
     with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
       encodings = self._tokenizer.encode_batch_fast(
-        list(texts), add_special_tokens=False
+        texts, add_special_tokens=False
       )
     keep = max_length - 2
     return [

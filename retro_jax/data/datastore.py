@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval import searchers, tokenization
+from retrieval import arguments, searchers, tokenization
 from retrieval.index import (
   datastore_subsets,
   index as index_lib,
@@ -67,6 +67,7 @@ class NeighborLookup:
     Raises:
       ValueError: for more neighbors than there are chunks.
     """
+    texts = arguments.texts(texts, 'texts')
     self.check_stored(k)
     ids, scores = self.retriever.search(texts, k)
     tokens, mask = self.datastore.gather(

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrieval import text_table
+from retrieval import arguments, settings as settings_lib, text_table
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data, samples as samples_lib
@@ -112,12 +112,9 @@ class LanguageModel(loading.TrainedRetro):
     Raises:
       ValueError: for settings out of range, or neighbors for a baseline.
     """
-    for name, value in (
-      ('num_samples', num_samples),
-      ('batch_size', batch_size),
-    ):
-      if value < 1:
-        raise ValueError(f'{name} {value}: expected 1 or more.')
+    settings_lib.check_value('num_samples', num_samples, settings_lib.Size)
+    settings_lib.check_value('batch_size', batch_size, settings_lib.Size)
+    settings_lib.check_value('seed', seed, settings_lib.Seed)
     texts = prompts_lib.as_prompts(prompts, neighbors)
     self.data.check_tokenizer()
     c, tokenizer = self.model.config, self.data.tokenizer
@@ -127,13 +124,15 @@ class LanguageModel(loading.TrainedRetro):
           f'Prompt {text.id} brings neighbors, but the model is a baseline: it '
           'reads none.'
         )
-    config = drawing.SamplingConfig(
-      **{
+    config = settings_lib.build(
+      drawing.SamplingConfig,
+      {
         'context_chunks': max(2, self.config.sequence_chunks),
         **loading.special_ids(tokenizer),
         **SAMPLING,
         **settings,
-      }
+      },
+      'sample',
     )
     by_prompt = [text.tokens(tokenizer, c.neighbor_length) for text in texts]
     names = [text.id for text in texts for _ in range(num_samples)]
@@ -189,9 +188,11 @@ class LanguageModel(loading.TrainedRetro):
       explain: whether to measure the attention and worth of every neighbor.
 
     Raises:
-      ValueError: for an empty text, or `explain` of a baseline.
+      ValueError: for no text or an empty one, or `explain` of a baseline.
     """
-    texts = [texts] if isinstance(texts, str) else texts
+    texts = list(arguments.texts(texts, 'texts'))
+    if not texts:
+      raise settings_lib.SettingsError('texts', texts, 'at least one text')
     k = self._num_neighbors(num_neighbors)
     return Scores(
       inspection.inspect(
@@ -213,6 +214,7 @@ class LanguageModel(loading.TrainedRetro):
       ValueError: for an empty text, or fewer neighbors than one.
     """
     k = self._num_neighbors(num_neighbors)
+    arguments.texts([text], 'text')
     found = inspection.of_text(self, text, k)
     tokenizer = self.data.tokenizer
     pieces = ['', *growing_text.pieces(tokenizer.decode, found.tokens[1:])]
@@ -249,7 +251,9 @@ class LanguageModel(loading.TrainedRetro):
     return inspection.inspect(self, passage, explain=explain)
 
   def _num_neighbors(self, k: int | None) -> int:
-    return self.config.num_neighbors if k is None else k
+    k = self.config.num_neighbors if k is None else k
+    settings_lib.check_value('num_neighbors', k, settings_lib.SizeOrZero)
+    return k
 
 
 def _report(progress, numbers, num_rows, step, max_steps) -> None:

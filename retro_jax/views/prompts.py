@@ -16,7 +16,7 @@ import dataclasses
 import os
 from typing import Any
 
-from retrieval import tokenization
+from retrieval import arguments, tokenization
 from retrieval.readers import base, json_files, text_files
 from retro_jax.data import samples
 
@@ -62,8 +62,14 @@ def as_prompts(
   Raises:
     ValueError: for neighbors that are not texts.
   """
-  texts = [prompts] if isinstance(prompts, str | TextPrompt) else prompts
-  made = [x if isinstance(x, TextPrompt) else TextPrompt(x) for x in texts]
+  if isinstance(prompts, TextPrompt):
+    prompts = [prompts]
+  elif isinstance(prompts, list | tuple):
+    made = [x.text if isinstance(x, TextPrompt) else x for x in prompts]
+    arguments.texts(made, 'prompts')
+  else:
+    prompts = arguments.texts(prompts, 'prompts')
+  made = [x if isinstance(x, TextPrompt) else TextPrompt(x) for x in prompts]
   if neighbors is None:
     return made
   given = _neighbors(neighbors, 'the call')

@@ -68,7 +68,10 @@ def test_blank_texts_and_more_than_all_rows(index):
   assert found.texts[0] == [''] * len(index)
   assert (found.ids[1] >= 0).all()
   assert index.search(['a']).ids.shape == (1, min(10, len(index)))
-  with pytest.raises(ValueError, match=f'expected at most {len(index)}, all'):
+  one = index.search('a', 2)
+  np.testing.assert_array_equal(one.ids, index.search(['a'], 2).ids)
+  assert one.queries == ['a']
+  with pytest.raises(ValueError, match='^k='):
     index.search(['a'], len(index) + 1)
 
 
@@ -87,14 +90,16 @@ def test_a_distance_is_shown_as_one(index):
   assert second.split()[1] == told and f'<td>{told}</td>' in found._repr_html_()
 
 
+@pytest.mark.usefixtures('unchecked')
 def test_errors(folder, index, tmp_path):
   with pytest.raises(FileNotFoundError, match='no index here'):
     retrieval.open_index(tmp_path)
-  with pytest.raises(ValueError, match='expected a list of texts'):
-    index.search('a text')
-  for k in (0, -1):
-    with pytest.raises(ValueError, match=f'k={k}'):
+  for k in (0, -1, 2.5, '2', len(index) + 1):
+    with pytest.raises(ValueError, match='^k='):
       index.search(['a text'], k)
+  for queries in (5, b'text', {'a': 1}, ['a', 5], [5, 'a'], ['a\ud800'], None):
+    with pytest.raises(ValueError, match='^[qQ]ueries'):
+      index.search(queries, 2)
   for vectors in (np.zeros((2, 3)), np.zeros(16), np.full((1, 16), np.nan)):
     with pytest.raises(ValueError, match=r'expected \[batch, 16\]|Query 0'):
       index.search(vectors)

@@ -204,6 +204,27 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
     answerer.answer(['Who?', ''])
 
 
+@pytest.mark.parametrize(
+  'name, call',
+  [
+    ('questions', lambda x: x.answer(5)),
+    ('questions', lambda x: x.answer([1])),
+    ('questions', lambda x: x.answer(b'Who?')),
+    ('questions', lambda x: x.answer(['Who?', 'Who \ud800?'])),
+    ('reader_beam', lambda x: x.answer('Who?', reader_beam=-1)),
+    ('reader_beam', lambda x: x.answer('Who?', reader_beam='3')),
+    ('retriever', lambda x: x.answer('Who?', retriever=5)),
+    ('texts', lambda x: x.as_realm().retrieve(5)),
+    ('k', lambda x: x.as_realm().retrieve('Who?', 0)),
+    ('k', lambda x: x.as_realm().retrieve('Who?', float('nan'))),
+  ],
+)
+@pytest.mark.usefixtures('unchecked')
+def test_arguments_that_do_not_fit_are_refused_by_name(answerer, name, call):
+  with pytest.raises(ValueError, match=f'^{name}'):
+    call(answerer.trained)
+
+
 @pytest.mark.slow
 def test_the_packaged_reader_answers_from_the_packaged_articles(tmp_path):
   question = 'What is the capital of Mongolia?'

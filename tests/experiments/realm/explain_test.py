@@ -96,3 +96,21 @@ def test_without_an_answer_the_prediction_is_explained(trained, index, capsys):
 def test_what_cannot_be_explained_is_refused(trained, text, answer):
   with pytest.raises(ValueError, match=r'\[MASK\]'):
     explain.encode(trained, text, answer)
+
+
+@pytest.mark.parametrize(
+  ('name', 'given'),
+  [
+    ('top', {'top': 0}),
+    ('top', {'top': 10**9}),
+    ('cloze', {'text': 5}),
+    ('cloze', {'text': '[MASK] \ud800'}),
+    ('answer', {'answer': b'1999'}),
+  ],
+)
+@pytest.mark.usefixtures('unchecked')
+def test_arguments_that_do_not_fit_are_refused_by_name(
+  trained, index, name, given
+):
+  with pytest.raises(ValueError, match=f'^{name}'):
+    explain.explain(trained, index, **{'text': '[MASK]'} | given)

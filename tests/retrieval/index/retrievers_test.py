@@ -232,10 +232,11 @@ def test_a_store_is_of_one_retriever(data, parts, tmp_path):
 
 
 @pytest.mark.parametrize('name', names.NAMES)
-def test_refuses_one_string_and_no_passages(name, parts):
+@pytest.mark.usefixtures('unchecked')
+def test_refuses_what_is_no_text_and_no_passages(name, parts):
   retriever = parts.make(name)
-  with pytest.raises(ValueError, match='list of texts'):
-    retriever.search('a text', _K)
+  with pytest.raises(ValueError, match='^queries'):
+    retriever.search([5], _K)
   with pytest.raises(ValueError, match='k=0'):
     retriever.search(['a text'], 0)
 

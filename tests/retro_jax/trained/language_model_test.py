@@ -45,7 +45,7 @@ def test_sample_takes_settings_and_own_neighbors(model, baseline):
   assert '<b>riv' in own._repr_html_() and str(own[0]) in str(own)
   with pytest.raises(ValueError, match='the model is a baseline'):
     baseline.sample('river', neighbors=['moon'])
-  with pytest.raises(ValueError, match="'neighbors': found 3"):
+  with pytest.raises(ValueError, match="'neighbors'"):
     model.sample('river', neighbors=[[3]])
 
 
@@ -83,6 +83,34 @@ def test_neighbors_are_those_that_are_retrieved(model, baseline):
   assert 'chunk  BM25    from' in repr(found)
   assert '-0.700  Title 7' in repr(found)
   assert not any(chunk.ids for chunk in baseline.neighbors(TEXT))
+
+
+@pytest.mark.parametrize(
+  'name, call',
+  [
+    ('prompts', lambda m: m.sample(5)),
+    ('prompts', lambda m: m.sample([1])),
+    ('prompts', lambda m: m.sample(b'river')),
+    ('prompts', lambda m: m.sample('river \ud800')),
+    ('num_samples', lambda m: m.sample('river', num_samples=0)),
+    ('batch_size', lambda m: m.sample('river', batch_size='2')),
+    ('seed', lambda m: m.sample('river', seed=-1)),
+    ('sample.temprature', lambda m: m.sample('river', temprature=0.5)),
+    ('sample.stop_strings', lambda m: m.sample('river', stop_strings='ab')),
+    ('sample.top_p', lambda m: m.sample('river', top_p=float('nan'))),
+    ('texts', lambda m: m.score([])),
+    ('texts', lambda m: m.score(5)),
+    ('texts', lambda m: m.score([TEXT, None])),
+    ('num_neighbors', lambda m: m.score(TEXT, num_neighbors=-1)),
+    ('num_neighbors', lambda m: m.neighbors(TEXT, 0)),
+    ('num_neighbors', lambda m: m.neighbors(TEXT, '2')),
+    ('text', lambda m: m.neighbors([TEXT])),
+  ],
+)
+@pytest.mark.usefixtures('unchecked')
+def test_arguments_that_do_not_fit_are_refused_by_name(model, name, call):
+  with pytest.raises(ValueError, match=f'^{name}'):
+    call(model)
 
 
 def test_a_stored_document_is_inspected(model):

@@ -1,0 +1,55 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Texts as users give them: one string is one text, not a list of letters."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from retrieval import settings
+
+_LISTS = (list, tuple, np.ndarray)
+
+
+def listed(values: Any, name: str) -> Any:
+  """Return texts, of which one alone becomes a list of one.
+
+  Lists, tuples and arrays are looked through. Other iterables, which may read their
+  texts from a store, are returned as they are.
+
+  Args:
+    name: of the argument, for messages.
+
+  Raises:
+    ValueError: for anything else than texts.
+  """
+  if isinstance(values, str):
+    return [values]
+  if isinstance(values, bytes | Mapping) or not isinstance(values, Iterable):
+    raise settings.SettingsError(name, values, 'a text or a list of texts')
+  if isinstance(values, _LISTS):
+    for i, value in enumerate(values):
+      if not isinstance(value, str):
+        raise settings.SettingsError(f'{name}[{i}]', value, 'a text')
+  return values
+
+
+def texts(values: Any, name: str) -> Any:
+  """Return `listed` texts; ValueError for one that UTF-8 cannot hold, too."""
+  found = listed(values, name)
+  for i, text in enumerate(found if isinstance(found, _LISTS) else ()):
+    try:
+      text.encode()
+    except UnicodeEncodeError as error:
+      at = error.start
+      raise settings.SettingsError(
+        f'{name}[{i}]', text, f'no half of a surrogate pair, as at {at}'
+      ) from None
+  return found
+
+
+def lists(values: Any, name: str) -> list[Any]:
+  """Return several `listed` arguments; ValueError for anything else than texts."""
+  values = [values] if isinstance(values, str) else values
+  return [listed(value, f'{name}[{i}]') for i, value in enumerate(values)]

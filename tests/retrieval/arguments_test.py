@@ -1,0 +1,158 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of texts as arguments: one string is never a list of letters."""
+
+import importlib
+import inspect
+import pkgutil
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import realm_jax
+import retrieval
+from retrieval import arguments
+from retrieval.questions import answers, qa_metrics
+from retrieval.search import bm25
+import retro_jax
+
+# Parameters that are texts; others, such as labels and parts, are names.
+TEXTS = {'answers', 'passages', 'patterns', 'prompts', 'queries', 'questions'}
+TEXTS |= {'texts', 'titles'}
+KINDS = (
+  'Sequence[str',
+  'Iterable[str',
+  'Sequence[collections.abc.Sequence[str',
+)
+OTHERS = {
+  'trec_files.relevance.questions',  # ids
+  'samples.given_neighbors.titles',  # as many as passages
+  # passed on to `colbert.Rows` as they are
+  'colbert_encoder.ColbertEncoder.queries.texts',
+  'colbert_encoder.ColbertEncoder.passages.texts',
+}
+
+
+class Seen(Exception):
+  """An argument was looked at."""
+
+
+def _modules():
+  for package in (retrieval, realm_jax, retro_jax):
+    for info in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):
+      yield importlib.import_module(info.name)
+
+
+def _functions():
+  """Yield the name of each public function of the libraries, and itself."""
+  for module in _modules():
+    stem = module.__name__.rpartition('.')[2]
+    for name, found in vars(module).items():
+      if name[0] == '_' or getattr(found, '__module__', '') != module.__name__:
+        continue
+      if inspect.isfunction(found):
+        yield f'{stem}.{name}', found
+      elif inspect.isclass(found) and not getattr(found, '_is_protocol', False):
+        for method, it in vars(found).items():
+          it = getattr(it, '__func__', it)
+          if method[0] != '_' or method in ('__init__', '__call__'):
+            yield f'{stem}.{name}.{method}', it
+
+
+def _of_texts():
+  for name, function in _functions():
+    if not inspect.isfunction(function):
+      continue
+    if getattr(function, '__isabstractmethod__', False):
+      continue
+    function = inspect.unwrap(function)
+    for parameter in inspect.signature(function).parameters.values():
+      kind = str(parameter.annotation)
+      if parameter.name in TEXTS and any(x in kind for x in KINDS):
+        if f'{name}.{parameter.name}' not in OTHERS:
+          yield name, function, parameter.name
+
+
+def _call(function, name):
+  """Call a function with one text for an argument, and mocks for all others."""
+  given = {}
+  for parameter in inspect.signature(function).parameters.values():
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+      continue
+    if parameter.name == name:
+      given[parameter.name] = 'Paris'
+    elif parameter.default is parameter.empty:
+      given[parameter.name] = mock.MagicMock()
+  for _ in function(**given) or ():  # of a generator
+    break
+
+
+@pytest.mark.usefixtures('unchecked')
+def test_every_public_function_takes_one_text_as_one():
+  found = list(_of_texts())
+  assert len(found) > 25
+  missed = []
+  for name, function, argument in found:
+
+    def look(values, unused_name):
+      if isinstance(values, str) and values == 'Paris':
+        raise Seen
+      return values
+
+    with (
+      mock.patch.object(arguments, 'listed', look),
+      mock.patch.object(arguments, 'lists', look),
+    ):
+      try:
+        _call(function, argument)
+      except Seen:
+        continue
+      except Exception as error:  # noqa: BLE001 - before it looked
+        missed.append(f'{name}({argument}): {error!r}')
+      else:
+        missed.append(f'{name}({argument})')
+  assert not missed, '\n'.join(missed)
+
+
+def test_one_answer_is_no_list_of_letters():
+  assert qa_metrics.exact_match('Paris', 'Paris')
+  assert not qa_metrics.exact_match('P', 'Paris')
+  assert qa_metrics.f1('Paris', 'Paris') == 1
+  assert qa_metrics.f1('P', 'Paris') == 0
+  assert qa_metrics.regex_match('1912', r'19\d\d')
+  assert not qa_metrics.regex_match('9', r'19\d\d')
+  for rule in ('substring', 'dpr', 'regex'):
+    texts = ['In Paris.', 'ais']
+    assert answers.has_answer(texts, 'Paris', rule).tolist() == [True, False]
+  assert answers.has_answer('In Paris.', 'Paris', 'dpr').tolist() == [True]
+
+
+def test_one_text_or_query_is_one_row():
+  index = bm25.Bm25.build(['the Danube flows', 'the Rhine flows'])
+  one, several = index.search('Danube', 2), index.search(['Danube'], 2)
+  np.testing.assert_array_equal(one, several)
+  assert len(bm25.Bm25.build('the Danube flows')) == 1
+  assert len(bm25.Bm25.build('it flows', 'Danube')) == 1
+
+
+@pytest.mark.parametrize(
+  'values', [5, b'text', {'a': 1}, [1], ['a', None], ['a', b'b'], None]
+)
+def test_other_values_are_refused_by_name(values):
+  with pytest.raises(ValueError, match='^answers'):
+    arguments.listed(values, 'answers')
+
+
+def test_halves_of_surrogate_pairs_are_refused_by_name():
+  with pytest.raises(ValueError, match=r'^texts\[1\]'):
+    arguments.texts(['a', 'b\ud800'], 'texts')
+
+
+def test_stored_texts_are_not_read():
+  class Stored(list):
+    pass
+
+  texts = iter(['a'])
+  assert arguments.texts(texts, 'texts') is texts
+  assert arguments.listed(np.array(['a', 'b']), 'texts').tolist() == ['a', 'b']
