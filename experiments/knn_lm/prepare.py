@@ -55,8 +55,10 @@ class _Keys:
     k = knn_lm_task.num_neighbors(trained, config)
     reader = loading.chunk_reader(trained.config, trained.data, 'train', k)
     self._reader, self._tokens = reader, reader.stores.chunks.tokens
-    others = {settings.held_out} & {*trained.data.splits} - {'valid'}
-    held_out = [trained.data.chunks(split) for split in ('valid', *others)]
+    names = dict.fromkeys(('valid', settings.held_out))
+    held_out = [
+      trained.data.chunks(x) for x in names if x in trained.data.splits
+    ]
     train = reader.stores.chunks
     documents = windows_lib.find_documents(train, settings.max_documents)
     hashes = key_values.document_hashes(train.tokens, documents.index)

@@ -172,7 +172,8 @@ def make_task(
     measure = functools.partial(_recall_metrics, config, data)
   index_refresher = refresh.Refresher(schedule, builder, start_builder, measure)
   retrieval = pipeline.Retrieval(data.blocks, layout, index_refresher)
-  masked = {s: masked_sentences(config, data, s) for s in ('train', 'valid')}
+  splits = ['train'] + ['valid'] * bool(config.eval_batches)
+  masked = {split: masked_sentences(config, data, split) for split in splits}
   k, joint = layout.num_candidates, layout.joint_length
   row_tokens = layout.query_length + k * (layout.block_length + joint)
 

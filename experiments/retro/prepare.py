@@ -184,8 +184,7 @@ def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
 def chunk(config: Config, data: Folder) -> Rows:
   """Cut every split into chunks."""
   rows = []
-  held_out = chunks_lib.HELD_OUT if config.test_fraction else ('valid',)
-  for split in ('train', *held_out):
+  for split in ('train', *config.held_out):
     leaves_out = split == 'train' and config.deduplicate.threshold
     chunks = chunks_lib.build_chunk_store(
       data.path(f'chunks-{split}'),
@@ -238,13 +237,15 @@ def build_index(config: Config, data: Folder) -> Rows:
     rows.append((f'chunks in {what}', f'{len(indices.passages):,}'))
   if source not in names.WITH_VECTORS:
     return rows or [('index', f'not read by the source {source}')]
-  vectors = data.datastore.vectors('train')
+  vectors, queries = data.datastore.vectors('train'), None
+  if 'valid' in data.own_splits:
+    queries = data.datastore.vectors('valid').array('vectors')
   index = index_lib.build_index(
     data.path('index'),
     vectors.array('vectors'),
     vectors.fingerprint,
     config.index,
-    queries=data.datastore.vectors('valid').array('vectors'),
+    queries=queries,
     executor=executor,
   )
   return rows + [(key, _text(value)) for key, value in index.report.items()]

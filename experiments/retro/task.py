@@ -133,11 +133,28 @@ def without_data(
   return task, shapes
 
 
+def splits(config: Any, data: retro_data.DataFolder) -> list[str]:
+  """Splits that a run reads: 'train', and 'valid' where it validates.
+
+  Raises:
+    ValueError: for a run that validates on data without held-out documents.
+  """
+  if not config.eval_batches:
+    return ['train']
+  if 'train' in (own := data.own_splits) and 'valid' not in own:
+    raise ValueError(
+      f'{data.root} holds no documents out (valid_fraction=0), but '
+      f'config.eval_batches={config.eval_batches}: expected 0.'
+    )
+  return ['train', 'valid']
+
+
 def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
   """Bind model, loss and data."""
   model_cfg = loading.model_config(config, data.vocab_size)
   readers = {
-    s: loading.chunk_reader(config, data, s) for s in ('train', 'valid')
+    split: loading.chunk_reader(config, data, split)
+    for split in splits(config, data)
   }
   k = readers['train'].num_neighbors
 

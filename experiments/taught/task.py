@@ -35,8 +35,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.engine import loop, stages, tasks
+from experiments.retro import task as retro_task
 from experiments.taught import versions
-from experiments.taught.config import Config, Retriever
+from experiments.taught.config import Config
 from retrieval.nn import bert, embedders, objectives
 from retrieval.store import store
 from retro_jax.data import (
@@ -103,11 +104,12 @@ class _Candidates:
 
   def __init__(
     self,
-    settings: Retriever,
+    config: Config,
     teacher: loading.TrainedRetro,
     embedder: embedders.Embedder,
   ):
-    self._settings, self._teacher = settings, teacher
+    self._settings, self._teacher = config.retriever, teacher
+    self._splits = retro_task.splits(config, teacher.data)
     self._embedder = embedder
     self._reader: candidate_rows.CandidateReader | None = None
 
@@ -126,7 +128,7 @@ class _Candidates:
     config, k = self._teacher.config, self._settings.num_candidates
     found = {
       split: loading.chunk_reader(config, data, split, k)
-      for split in candidate_rows.SPLITS
+      for split in self._splits
     }
     for reader in found.values():
       _ = reader.stores
@@ -154,7 +156,7 @@ def make_task(
   }
   if settings.objective == 'emdr2':
     temperatures = {}
-  found = _Candidates(settings, teacher, embedder)
+  found = _Candidates(config, teacher, embedder)
   readers = found.readers(data)
 
   def dataset(split):
@@ -187,7 +189,7 @@ def make_task(
     ),
     pipeline_fingerprint=store.fingerprint(
       [
-        *(readers[split].fingerprint for split in readers),
+        readers['train'].fingerprint,
         embedder.fingerprint,
         config.sequence_chunks,
         [settings.queries, settings.max_length, settings.refresh_every],

@@ -11,7 +11,7 @@ import jax
 
 from retrieval import settings, tokenization
 from retrieval.store import checkpoints
-from retrieval.text import corpus as corpus_lib
+from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
 from retro_jax.data import folder as retro_data, pipeline, stores
 from retro_jax.nn import config as config_lib, losses, retro as model_lib
 
@@ -42,6 +42,12 @@ class RunConfig:
   num_neighbors: Annotated[int, settings.Range(0, 2**16)] = 2
   # [N, F]; or neighbor, continuation
   neighbor_part: Literal['full', 'neighbor', 'continuation'] = 'full'
+
+  @property
+  def held_out(self) -> list[str]:
+    """The splits 'valid' and 'test', where a share of the documents is held out."""
+    names = chunks_lib.HELD_OUT
+    return [x for x in names if getattr(self, f'{x}_fraction')]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

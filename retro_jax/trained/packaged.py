@@ -106,7 +106,6 @@ def _prepare(config: loading.RunConfig, workdir: pathlib.Path) -> None:
     with_title=config.tokens.with_title,
     documents_per_shard=config.tokens.documents_per_shard,
   )  # in this process: a user's script may lack the guard of __main__
-  held_out = chunks_lib.HELD_OUT if config.test_fraction else ('valid',)
   chunks = {
     split: chunks_lib.build_chunk_store(
       data.path(f'chunks-{split}'),
@@ -116,10 +115,10 @@ def _prepare(config: loading.RunConfig, workdir: pathlib.Path) -> None:
       valid_fraction=config.valid_fraction,
       test_fraction=config.test_fraction,
     )
-    for split in ('train', *held_out)
+    for split in ('train', *config.held_out)
   }
   data.datastore.text_indices(config).words(_SOURCE)
-  for split in held_out:
+  for split in config.held_out:
     neighbors_lib.build_neighbor_store(
       data.neighbors_path(split),
       chunks[split],

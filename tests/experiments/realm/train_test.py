@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """REALM trained by its command: devices, kills, builders in other processes."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -20,6 +21,7 @@ import pytest
 
 from experiments.engine import configs, metric_writer
 from experiments.realm import refresh_worker, starts, task as realm_task
+from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder, trained_models
 from retrieval.index import index_versions
 from tests import xla_flags
@@ -289,3 +291,18 @@ def test_warm_starts_train_and_start_a_realm(data, tmp_path):
   config = configs.replaced(config, encoder_from=str(folders[0]))
   with pytest.raises(ValueError, match="'embedder'"):
     starts.untrained(config, tiny_realm.data_of(config))
+
+
+@pytest.mark.parametrize('task', ['realm', 'ict', 'mlm'])
+def test_nothing_is_held_out(data, tmp_path, task):
+  fields = {'task': task, 'valid_fraction': 0.0, 'eval_batches': 0}
+  config = tiny_realm.get_config(data, **fields)
+  folder = realm_data.DataFolder(data)
+  make = {
+    'realm': functools.partial(realm_task.make_task, workdir=tmp_path),
+    'ict': realm_task.make_ict_task,
+    'mlm': realm_task.make_mlm_task,
+  }[task]
+  assert make(config, folder).pipeline_fingerprint
+  with pytest.raises(ValueError, match='valid_fraction'):
+    make(dataclasses.replace(config, eval_batches=2), folder)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Preparing one folder: by several processes, again, and with damage in it."""
 
+import dataclasses
 import hashlib
 import pathlib
 import shutil
@@ -10,7 +11,11 @@ import numpy as np
 import pytest
 
 from experiments.engine import changed_documents
-from experiments.retro import prepare as retro_prepare, update as retro_update
+from experiments.retro import (
+  prepare as retro_prepare,
+  task as retro_task,
+  update as retro_update,
+)
 from retrieval import tokenization
 from retrieval.nn import embedders
 from retrieval.text import corpus as corpus_lib, near_duplicates
@@ -191,3 +196,20 @@ def test_an_evaluation_set_of_another_corpus(
   assert 'near-duplicates' not in said
   with pytest.raises(ValueError, match='name'):
     retro_prepare.Evaluation(name='train')
+
+
+def test_nothing_is_held_out(corpus, prepared, tmp_path, monkeypatch):
+  monkeypatch.setattr(datastore_lib, 'load_embedder', lambda config: _Sums())
+  for name in ('tokenizer', 'tokens'):
+    shutil.copytree(prepared / 'data' / name, tmp_path / 'data' / name)
+  fields = {'valid_fraction': 0.0, 'test_fraction': 0.0}
+  config = _config(corpus, **fields, **{'index.num_queries': 5})
+  _prepare(config, tmp_path, 'chunks,vectors,index,neighbors')
+  data = retro_data.DataFolder.of(config, tmp_path)
+  assert data.own_splits == ['train']
+  assert len(_documents(data)) == data.tokens.num_documents
+  with pytest.raises(ValueError, match='eval_batches'):
+    retro_task.make_task(config, data)
+  config = dataclasses.replace(config, eval_batches=0, num_workers=0)
+  batches = retro_task.make_task(config, data).dataset('train')
+  assert len(next(iter(batches))['tokens']) == config.batch_size
