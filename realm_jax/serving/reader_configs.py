@@ -52,9 +52,9 @@ class BeamConfig(model_configs.RunConfig):
   """A run whose model reads the blocks that a retriever finds."""
 
   # Where the model starts: a run of REALM (both parts); `embedder_from` and
-  # `encoder_from` go before it, but for 'packaged'. The index of that run is taken
-  # over if it is of the same parameters and blocks, and also if the run trained the
-  # questions' side alone, when the vectors are of earlier parameters. Only
+  # `encoder_from` go before it, but for 'packaged'. The vectors of that run's index
+  # are taken over if they are of the same parameters and blocks, and also if the run
+  # trained the questions' side alone, when they are of earlier parameters. Only
   # train_blocks=True embeds the blocks anew.
   realm_from: str = ''
   retriever: Literal[names.FOR_TEXTS] = 'dense'

@@ -8,16 +8,15 @@ so a larger part contains a smaller one. An exact search of each part finds its
 neighbors; filtering the neighbors in the whole datastore would leave too few.
 """
 
-import os
+import functools
 
 from jaxtyping import Int
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import neighbor_store, neighbors as neighbors_lib
-from retrieval.search import exclude
+from retrieval.search import exclude, queries as queries_lib
 from retrieval.searchers import base
-from retrieval.store import sharded_array, shards, store
+from retrieval.store import sharded_array, store
 from retrieval.text import chunks as chunks_lib
 
 
@@ -58,59 +57,49 @@ def chunks_of_part(
   return ids
 
 
-def build_part_neighbors(
-  path: str | os.PathLike,
-  queries: chunks_lib.ChunkStore,
-  vectors: store.Store,
-  datastore: chunks_lib.ChunkStore,
-  datastore_vectors: store.Store,
-  *,
-  metric: str,
-  share: float,
-  k: int,
-  seed: int = 0,
-  progress: shards.Progress | None = None,
-) -> neighbor_store.NeighborStore:
-  """Find every chunk's neighbors in a part of a datastore by exact search.
+class PartRetriever:
+  """Exact search of a part of a datastore, by the vectors of chunks."""
 
-  Resumes at the first missing shard.
+  def __init__(
+    self,
+    vectors: store.Store,
+    datastore: chunks_lib.ChunkStore,
+    datastore_vectors: store.Store,
+    *,
+    metric: str,
+    share: float,
+    seed: int = 0,
+  ):
+    """Take the vectors of the queries, and those of the whole datastore.
 
-  Args:
-    datastore: whole datastore, whose chunk ids the neighbors are.
-    metric: 'squared_l2' or 'dot_product'.
+    Args:
+      metric: 'squared_l2' or 'dot_product'.
+    """
+    self._vectors, self._datastore = vectors, datastore
+    self._keys, self._metric = datastore_vectors, metric
+    self._share, self._seed = share, seed
+    self._part = functools.cache(self._open)
+    self.unit = base.UNITS[metric]
+    prints = vectors.fingerprint, datastore_vectors.fingerprint
+    self.fingerprint = f'exact {metric} {prints} share {share} seed {seed}'
 
-  Raises:
-    ValueError: for a share out of range, or one that leaves no document.
-  """
-  fields = {
-    'queries': queries.fingerprint,
-    'vectors': vectors.fingerprint,
-    'datastore': datastore.fingerprint,
-    'index': f'exact {metric} {datastore_vectors.fingerprint}',
-    'share': share,
-    'seed': seed,
-    'k': k,
-  }
+  def _open(self, k: int) -> tuple[np.ndarray, exclude.OtherDocuments]:
+    """Return the chunk ids of the part, and the search of its rows."""
+    ids = chunks_of_part(self._datastore, self._share, self._seed)
+    rows = sharded_array.SelectedRows(self._keys.array('vectors'), ids)
+    exact = searchers.ExactSearcher(rows, self._metric, check=False)
+    hashes = self._datastore.document_hashes(ids)
+    return ids, exclude.OtherDocuments(exact, lambda: exact, hashes, k)
 
-  def make():
-    ids = chunks_of_part(datastore, share, seed)
-    rows = sharded_array.SelectedRows(datastore_vectors.array('vectors'), ids)
-    exact = searchers.ExactSearcher(rows, metric, check=False)
-    part = exclude.OtherDocuments(
-      exact, lambda: exact, datastore.document_hashes(ids), k
-    )
+  def search(
+    self, queries: queries_lib.ChunkQueries, k: int
+  ) -> queries_lib.Found:
+    """See `retriever.Retriever`; the ids are those of the whole datastore.
 
-    def search(shard, rows):
-      block = vectors.shard(shard, 'vectors')[rows]
-      own = queries.store.shard(shard, 'id_hash')[rows]
-      found, scores = part.search(
-        np.asarray(block, np.float32), np.asarray(own)
-      )
-      return exclude.take(ids[None], found, -1), scores
-
-    return search
-
-  unit = base.UNITS[metric]
-  return neighbors_lib.search_store(
-    path, queries, fields, make, unit=unit, progress=progress
-  )
+    Raises:
+      ValueError: for a share out of range, or one that leaves no document.
+    """
+    ids, part = self._part(k)
+    asked = self._vectors.array('vectors')[queries.ids]
+    found, scores = part.search(np.asarray(asked, np.float32), queries.own)
+    return exclude.take(ids[None], found, -1), scores

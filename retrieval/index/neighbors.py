@@ -6,10 +6,7 @@ Borgeaud et al. 2021, section 2.2. Neighbors from a chunk's own document are exc
 see `exclude`.
 """
 
-from collections.abc import Callable, Mapping
-import functools
 import os
-from typing import Any
 
 import numpy as np
 
@@ -20,39 +17,39 @@ from retrieval.text import chunks as chunks_lib
 
 QUERY_BATCH = 1024
 
-# (shard, rows) of query chunks -> their neighbors
-SearchFn = Callable[[int, slice], queries_lib.Found]
 
-
-def search_store(
+def build_neighbor_store(
   path: str | os.PathLike,
   queries: chunks_lib.ChunkStore,
-  fields: Mapping[str, Any],
-  make_search: Callable[[], SearchFn],
+  datastore: chunks_lib.ChunkStore,
+  retriever: retriever_lib.Retriever,
   *,
-  unit: str,
-  batch: int = QUERY_BATCH,
+  k: int,
   executor: executors.Executor | None = None,
   progress: shards.Progress | None = None,
 ) -> neighbor_store.NeighborStore:
-  """Write the neighbors of every chunk; resumes at the first missing shard.
+  """Find the k neighbors of every chunk of `queries` in a datastore.
+
+  Resumes at the first missing shard.
 
   Args:
-    fields: JSON fields that determine every neighbor; 'k' among them.
-    make_search: makes the search, once in each process where a shard is missing.
-    unit: of the scores.
-    batch: chunks of a search.
     executor: where the shards are made; None is this process.
   """
-  search = executors.Lazy(make_search)
-  counts, k = queries.store.rows('document'), fields['k']
+  fields = {
+    'queries': queries.fingerprint,
+    'datastore': datastore.fingerprint,
+    'index': retriever.fingerprint,
+    'k': k,
+  }
+  counts = queries.store.rows('document')
+  batch = getattr(retriever, 'query_batch', None) or QUERY_BATCH
 
   def find(i, done):
     ids = np.full((counts[i], k), -1, np.int64)
     scores = np.full((counts[i], k), -np.inf, np.float32)
     for low in range(0, counts[i], batch):
       rows = slice(low, min(low + batch, counts[i]))
-      ids[rows], scores[rows] = search(i, rows)
+      ids[rows], scores[rows] = of_chunks(retriever, queries, i, rows, k)
       if done:
         done(rows.stop, counts[i])
     return {'ids': ids, 'scores': scores}
@@ -65,39 +62,9 @@ def search_store(
     find,
     executor=executor,
     progress=progress,
-    meta={'unit': unit},
+    meta={'unit': retriever.unit},
   )
   return neighbor_store.NeighborStore(path)
-
-
-def build_neighbor_store(
-  path: str | os.PathLike,
-  queries: chunks_lib.ChunkStore,
-  datastore: chunks_lib.ChunkStore,
-  retriever: retriever_lib.Retriever,
-  *,
-  k: int,
-  **how,
-) -> neighbor_store.NeighborStore:
-  """Find the k neighbors of every chunk of `queries` in a datastore.
-
-  Args:
-    how: executor and progress of `search_store`.
-  """
-  fields = {
-    'queries': queries.fingerprint,
-    'datastore': datastore.fingerprint,
-    'index': retriever.fingerprint,
-    'k': k,
-  }
-
-  def make():
-    return functools.partial(of_chunks, retriever, queries, k=k)
-
-  batch = getattr(retriever, 'query_batch', None) or QUERY_BATCH
-  return search_store(
-    path, queries, fields, make, unit=retriever.unit, batch=batch, **how
-  )
 
 
 def of_chunks(

@@ -15,6 +15,7 @@ from retrieval import arguments, searchers, tokenization
 from retrieval.index import (
   datastore_subsets,
   index as index_lib,
+  neighbors as neighbors_lib,
   retrievers as retrievers_lib,
   text_index,
   vectors as vectors_lib,
@@ -161,17 +162,11 @@ class Datastore:
     made_of = store.fingerprint([*stores, metric, k, seed])[:12]
     name = f'neighbors-{split}-{share:g}-{made_of}'
     path = pathlib.Path(root) / 'sweep_datastore' / name
-    datastore_subsets.build_part_neighbors(
-      path,
-      chunks[0],
-      vectors[0],
-      chunks[1],
-      vectors[1],
-      metric=metric,
-      share=share,
-      k=k,
-      seed=seed,
-      progress=progress,
+    part = datastore_subsets.PartRetriever(
+      vectors[0], chunks[1], vectors[1], metric=metric, share=share, seed=seed
+    )
+    neighbors_lib.build_neighbor_store(
+      path, *chunks, part, k=k, progress=progress
     )
     return path
 

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from retrieval.index import datastore_subsets
+from retrieval.index import datastore_subsets, neighbors
 from retrieval.store import store_writer
 from tests.retrieval.store import tiny_stores
 
@@ -65,15 +65,15 @@ def test_ranks_are_uniform():
 def test_neighbors_are_the_nearest_of_the_part(data, tmp_path, share, queries):
   """'all' asks for its own documents, too, which are then left out."""
   asking, datastore = data.chunks[queries], data.chunks['train']
-  found = datastore_subsets.build_part_neighbors(
-    tmp_path / 'neighbors',
-    asking,
+  retriever = datastore_subsets.PartRetriever(
     data.vectors[queries],
     datastore,
     data.vectors['train'],
     metric='squared_l2',
     share=share,
-    k=K,
+  )
+  found = neighbors.build_neighbor_store(
+    tmp_path / 'neighbors', asking, datastore, retriever, k=K
   )
   part = datastore_subsets.chunks_of_part(datastore, share)
   keys = data.vectors['train'].array('vectors')[:][part]
