@@ -66,17 +66,12 @@ def find_examples(
     depth=settings.depth * (len(settings.retrievers) if settings.run else 1),
     num_hard_negatives=settings.num_hard_negatives,
   )
-  folder = data.path(FOLDER)
   if settings.run:
     reader = trained_reader.open_reader(settings.run, str(data.root))
-    found = mining.mine_run(
-      folder, questions, reader, settings.retrievers, rules
-    )
+    retriever = mining.Interleaved(reader, settings.retrievers)
   else:
-    words = functools.partial(recall.bm25, data)
-    found = mining.mine(
-      folder, questions, data.blocks, data.tokenizer, rules, words
-    )
+    retriever = recall.words(data)
+  found = mining.mine(data.path(FOLDER), questions, data, rules, retriever)
   if name == 'train' and settings.export and not jax.process_index():
     mining.write_json(settings.export, found)
   return found

@@ -24,7 +24,7 @@ import numpy as np
 from experiments.engine import progress
 from experiments.open_qa import config as config_lib
 from experiments.realm import task as realm_task
-from realm_jax.data import block_dataset
+from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.objectives import dpr
 from realm_jax.serving import trained_models
 from retrieval import tokenization
@@ -34,15 +34,12 @@ from retrieval.questions import (
   dpr_json,
   questions as questions_lib,
 )
-from retrieval.search import bm25
+from retrieval.search import queries as queries_lib, retriever as retriever_lib
 from retrieval.store import shards, store
 from retrieval.text import blocks as blocks_lib
 
 KIND = 'dpr_examples'
 SHARD = 1024  # questions
-
-# [b] questions, k -> [b, k] block ids, best first; -1 for none.
-Retrieve = Callable[[Sequence[str], int], np.ndarray]
 
 
 def first_where(
@@ -61,21 +58,15 @@ def first_where(
 def mine(
   folder: str | os.PathLike,
   questions: Sequence[questions_lib.Question],
-  blocks: blocks_lib.BlockStore,
-  tokenizer: tokenization.Tokenizer,
+  data: realm_data.DataFolder,
   config: config_lib.MineConfig,
-  retrieve: Callable[[], Retrieve],
-  found_by: Mapping[str, Any] | None = None,
+  retriever: retriever_lib.Retriever,
 ) -> dpr.Examples:
   """Find the examples of questions, or open those found before.
 
   Args:
     folder: folder of such stores, each under its fingerprint.
-    tokenizer: tokenizer of the rule 'wordpiece'.
-    retrieve: returns the retriever that ranks the blocks; only called where the
-      search is not finished.
-    found_by: JSON fields that determine the retriever; None for BM25 with its
-      defaults.
+    retriever: ranks the blocks.
 
   Returns:
     The examples; questions without a positive are left out.
@@ -84,22 +75,19 @@ def mine(
     ValueError: when no question has a positive.
   """
   fields = {
-    'blocks': blocks.fingerprint,
+    'blocks': data.blocks.fingerprint,
     'questions': store.fingerprint([dataclasses.astuple(q) for q in questions]),
-    **(found_by or {'bm25': dataclasses.asdict(bm25.Bm25Config())}),
+    'retriever': retriever.fingerprint,
     **dataclasses.asdict(config),
   }
   parts = [questions[i : i + SHARD] for i in range(0, len(questions), SHARD)]
-
-  @functools.cache
-  def opened():
-    search = answer_search.QuestionSearch(blocks, config.rule, tokenizer)
-    return retrieve(), search
+  search = answer_search.QuestionSearch(
+    data.blocks, config.rule, data.tokenizer
+  )
 
   def find(shard, unused_progress):
-    retrieve, search = opened()
     texts = [question.question for question in parts[shard]]
-    ids = np.asarray(retrieve(texts, config.depth))
+    ids, _ = retriever.search(texts, config.depth)
     right = search.find(ids, parts[shard])
     return {
       'positive': first_where(ids, right, 1)[:, 0],
@@ -111,7 +99,7 @@ def mine(
     found = shards.build_store(
       path, KIND, fields, [*map(len, parts)], find, progress=update
     )
-  return _examples(found, questions, blocks)
+  return _examples(found, questions, data.blocks)
 
 
 def _examples(
@@ -148,51 +136,39 @@ def _examples(
   )
 
 
-def mine_run(
-  folder: str | os.PathLike,
-  questions: Sequence[questions_lib.Question],
-  reader: trained_models.TrainedReader,
-  kinds: Sequence[str],
-  config: config_lib.MineConfig,
-) -> dpr.Examples:
-  """Do as `mine` in the lists of a run's retrievers, config.depth blocks together.
+class Interleaved:
+  """A retriever of the first of each list of a run, then the second, ..."""
 
-  The first blocks of each list come first.
-  """
-  return mine(
-    folder,
-    questions,
-    reader.data.blocks,
-    reader.data.tokenizer,
-    config,
-    lambda: _interleaved(reader, kinds),
-    {
-      'retrievers': list(kinds),
-      'model': snapshots.fingerprint(reader.params),
-    },
-  )
+  unit = 'score'
 
+  def __init__(
+    self, reader: trained_models.TrainedReader, kinds: Sequence[str]
+  ):
+    """Take the run, and kinds of retrieval: dense, bm25 or tfidf."""
+    self._reader, self._kinds = reader, kinds
+    self.fingerprint = store.fingerprint(
+      [list(kinds), snapshots.fingerprint(reader.params)]
+    )
 
-def _interleaved(
-  reader: trained_models.TrainedReader, kinds: Sequence[str]
-) -> Retrieve:
-  """Return a retriever of the first of each list, then the second, ..."""
+  @functools.cached_property
+  def _searches(self) -> list[Callable[[Sequence[str], int], np.ndarray]]:
+    data = self._reader.data
+    indices = text_index.TextIndices(data.root, data.blocks)
 
-  def search(kind):
-    if kind == 'dense':
-      return reader.with_retriever(kind).as_realm().retrieve
-    data = reader.data
-    index = text_index.TextIndices(data.root, data.blocks).words(kind)
-    return lambda texts, k: index.search(texts, k)[0]
+    def search(kind):
+      if kind == 'dense':
+        return self._reader.with_retriever(kind).as_realm().retrieve
+      index = indices.words(kind)
+      return lambda texts, k: index.search(texts, k)[0]
 
-  searches = [search(kind) for kind in kinds]
+    return [search(kind) for kind in self._kinds]
 
-  def retrieve(texts: Sequence[str], depth: int) -> np.ndarray:
-    k = min(depth // len(kinds), reader.data.blocks.num_blocks)
-    lists = [search(texts, k) for search in searches]
-    return without_repeats(np.stack(lists, axis=2).reshape(len(texts), -1))
-
-  return retrieve
+  def search(self, texts: Sequence[str], depth: int) -> queries_lib.Found:
+    """See `retriever.Retriever`; all lists together are `depth` long, unscored."""
+    k = min(depth // len(self._kinds), self._reader.data.blocks.num_blocks)
+    lists = [search(texts, k) for search in self._searches]
+    ids = without_repeats(np.stack(lists, axis=2).reshape(len(texts), -1))
+    return ids, np.where(ids < 0, -np.inf, 0).astype(np.float32)
 
 
 def without_repeats(ids: np.ndarray) -> np.ndarray:

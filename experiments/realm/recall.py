@@ -24,6 +24,7 @@ from retrieval.questions import (
   bootstrap,
   questions as questions_lib,
 )
+from retrieval.search import bm25 as bm25_lib
 from retrieval.text import blocks as blocks_lib
 
 _BATCH = 256  # questions in a call of the retriever
@@ -54,9 +55,14 @@ def dense(
   )
 
 
+def words(data: realm_data.DataFolder) -> bm25_lib.Bm25:
+  """Return the index of words."""
+  return text_index.TextIndices(data.root, data.blocks).words('bm25')
+
+
 def bm25(data: realm_data.DataFolder) -> Retrieve:
   """Return a search by words."""
-  index = text_index.TextIndices(data.root, data.blocks).words('bm25')
+  index = words(data)
   return lambda texts, k: index.search(texts, k)[0]
 
 

@@ -73,7 +73,8 @@ def of_questions(
     depth=settings.depth * len(settings.retrievers),
     num_hard_negatives=settings.num_kept,
   )
-  found = mining.mine_run(folder, questions, reader, settings.retrievers, rules)
+  retriever = mining.Interleaved(reader, settings.retrievers)
+  found = mining.mine(folder, questions, reader.data, rules, retriever)
   return Examples(
     [question.question for question in found.questions],
     found.positives,

@@ -4,6 +4,7 @@
 
 import functools
 import json
+import types
 
 import jax
 import numpy as np
@@ -39,8 +40,7 @@ def _spec(data):
 
 
 def _retriever(data):
-  index = text_index.TextIndices(data.root, data.blocks).words('bm25')
-  return lambda texts, k: index.search(texts, k)[0]
+  return text_index.TextIndices(data.root, data.blocks).words('bm25')
 
 
 def _config(data, **fields):
@@ -76,14 +76,13 @@ def _splits(config, folder):
   return mining.make_splits(config, find)
 
 
-def _mine(data, folder, retrieve=None, questions=None, **fields):
+def _mine(data, folder, retriever=None, questions=None, **fields):
   return mining.mine(
     folder,
     data.questions if questions is None else questions,
-    data.blocks,
-    data.tokenizer,
+    realm_data.DataFolder(data.root),
     config_lib.MineConfig(**fields),
-    retrieve or (lambda: _retriever(data)),
+    retriever or _retriever(data),
   )
 
 
@@ -92,11 +91,11 @@ def test_positives_hold_answers_and_negatives_do_not(data, tmp_path):
   assert [q.id for q in found.questions] == [
     q.id for q in data.questions if q.id != 'none'
   ]
-  retrieve = _retriever(data)
+  retriever = _retriever(data)
   for question, positive, negatives in zip(
     found.questions, found.positives, found.negatives, strict=True
   ):
-    ids = retrieve([question.question], 100)[0]
+    [ids], _ = retriever.search([question.question], 100)
     ids = ids[ids >= 0].tolist()
     right = answers.has_answer(data.blocks.texts(ids), question.answers, 'dpr')
     assert positive == next(i for i, x in zip(ids, right, strict=True) if x)
@@ -117,15 +116,17 @@ def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
   calls = []
 
   def retriever(dies_after):
-    search = _retriever(data)
+    index = _retriever(data)
 
-    def retrieve(texts, k):
+    def search(texts, k):
       if len(calls) == dies_after:
         raise KeyboardInterrupt
       calls.append(len(texts))
-      return search(texts, k)
+      return index.search(texts, k)
 
-    return lambda: retrieve
+    return types.SimpleNamespace(
+      fingerprint=index.fingerprint, unit=index.unit, search=search
+    )
 
   with pytest.raises(KeyboardInterrupt):
     _mine(data, tmp_path / 'killed', retriever(2))
@@ -147,9 +148,10 @@ def test_each_list_of_a_run_is_searched_to_the_depth(data, monkeypatch):
   monkeypatch.setattr(
     contrast_tasks.trained_reader, 'open_reader', lambda *_: None
   )
-  monkeypatch.setattr(mining, 'mine_run', lambda *given: given)
+  monkeypatch.setattr(mining, 'Interleaved', lambda *given: given)
+  monkeypatch.setattr(mining, 'mine', lambda *given: given)
   fields = {'dpr.run': 'run', 'dpr.retrievers': ('dense', 'bm25')}
-  *_, rules = contrast_tasks.find_examples(
+  *_, rules, _ = contrast_tasks.find_examples(
     _config(data, **fields), realm_data.DataFolder(data.root), 'train'
   )
   assert rules.depth == 200
