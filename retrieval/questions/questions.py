@@ -89,7 +89,7 @@ def parse_spec(spec: str) -> tuple[str, str, tuple[str, ...]]:
 
 def _form_of(path: pathlib.Path) -> str:
   """Return the form of a file, by its name and beginning."""
-  suffix = text_files.kind_of(path)
+  suffix = text_files.unpacked(path).suffix
   if suffix in ('.tsv', '.csv'):
     _, first = next(text_files.text_lines(path), ('', ''))
     two = first.count('\t') == 1
@@ -98,8 +98,8 @@ def _form_of(path: pathlib.Path) -> str:
     raise ValueError(
       f'{path}: {suffix!r}, expected .jsonl, .json, .tsv or .csv, perhaps packed.'
     )
-  start = next(text_files.pieces(path), '').lstrip()
-  if named := re.match(r'{[^{}[\]]*"(Data|data)"\s*:', start):
+  start = next(text_files.pieces(path), '') if suffix == '.json' else ''
+  if named := re.match(r'\s*\{[^][]*"(Data|data)"\s*:', start):
     return 'triviaqa' if named[1] == 'Data' else 'squad'
   _, first = next(json_files.read(path), ('', {}))
   if 'qText' in first:

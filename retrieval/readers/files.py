@@ -101,11 +101,11 @@ def read_tsv(
 def read_text(files: Sequence[base.SourceFile], limit: int) -> base.Records:
   """Read one document a file; id and title are the file's name and stem."""
   for file in files:
-    where, end = str(file.path), text_files.kind_of(file.path)
-    if end in _KIND_OF:
+    where, name = str(file.path), text_files.unpacked(file.path)
+    if name.suffix in _KIND_OF:
       raise ValueError(
         f'{where}: seems to hold a document a line; expected corpus.kind='
-        f'{_KIND_OF[end]!r}, or a name that ends in .txt.'
+        f'{_KIND_OF[name.suffix]!r}, or a name that ends in .txt.'
       )
     try:
       text = text_files.read(file.path, limit)
@@ -113,7 +113,7 @@ def read_text(files: Sequence[base.SourceFile], limit: int) -> base.Records:
         logging.warning(
           '%s seems to hold records; it is read as one text.', where
         )
-      title = file.path.name[: file.path.name.lower().rfind(end) or None]
+      title = file.path.name[: len(name.stem)]
       yield where, base.Document(file.name, title, text)
     except base.BadRecord as error:
       yield where, error

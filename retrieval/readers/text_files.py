@@ -32,10 +32,12 @@ _FOREIGN = ('.zst', '.zip', '.7z', '.lz4', '.tar', '.tgz', '.parquet')
 _STEP = 1 << 20
 
 
-def kind_of(path: str | os.PathLike) -> str:
-  """Return the end of a name in lower case, such as '.jsonl' of 'A.JSONL.gz'."""
-  suffixes = [x.lower() for x in pathlib.Path(path).suffixes]
-  return next((x for x in reversed(suffixes) if x not in PACKED), '')
+def unpacked(path: str | os.PathLike) -> pathlib.Path:
+  """Return the name of a file in lower case, 'a.jsonl' of 'b/A.JSONL.gz'."""
+  name = pathlib.Path(pathlib.Path(path).name.lower())
+  while name.suffix in (*PACKED, *_FOREIGN):
+    name = name.with_suffix('')
+  return name
 
 
 def line_name(where: str) -> str:

@@ -19,7 +19,6 @@ import importlib
 import itertools
 import os
 import pathlib
-import re
 import sqlite3
 import tempfile
 import types
@@ -56,26 +55,20 @@ _WIKIPEDIA = (
   'vital',
   'wikiextractor',
 )
-_SHARDS = ('*-of-[0-9]*', '*.tfrecord*')
-# Names of a kind's files in a folder, in lower case.
-_IN_FOLDER = {
-  'jsonl': ('*.jsonl', '*.jsonl.*', '*.json', '*.json.*', '*.ndjson*'),
+_SHARDS = ('*-of-[0-9]*', '*.tfrecord')
+# Names of a kind's files, in lower case and without .gz.
+_NAMES = {
+  'jsonl': ('*.jsonl', '*.ndjson', '*.json'),
+  'orqa_blocks': ('blocks.tfr',),
   'orqa_corpus': _SHARDS,
   'realm_pretraining': _SHARDS,
-  'squad': ('*.json', '*.json.*'),
-  'text': ('*.txt', '*.txt.*'),
-  'tsv': ('*.tsv', '*.tsv.*'),
+  'squad': ('*.json',),
+  'text': ('*.txt',),
+  'tsv': ('*.tsv',),
   'wikiextractor': ('wiki_*',),
 }
-# Names of files that belong to one kind of corpus only.
-_PACKED = r'(\.(gz|bz2|xz))?'
-_TELLING_NAMES = {
-  'jsonl': rf'.+\.(jsonl|ndjson){_PACKED}',
-  'text': rf'.+\.txt{_PACKED}',
-  'tsv': rf'.+\.tsv{_PACKED}',
-  'wikiextractor': rf'wiki_[\d*]+{_PACKED}',
-  'orqa_blocks': r'blocks\.tfr(\.gz)?',
-}
+# Kinds that names tell, but for those in .json.
+_TOLD = ('jsonl', 'orqa_blocks', 'text', 'tsv', 'wikiextractor')
 _BLOCK_BYTES = 1 << 20
 # Settings that matter to JSON, TSV and TFDS only.
 _OF_RECORDS = ('split', 'id_field', 'title_field', 'text_field')
@@ -263,12 +256,9 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
   """
   root = pathlib.Path(path)
   if path and 'kind' not in fields:
-    names = {name.rpartition('/')[2] for name in _names(root)} or {root.name}
-    found = [
-      kind
-      for kind, pattern in _TELLING_NAMES.items()
-      if any(re.fullmatch(pattern, name.lower()) for name in names)
-    ]
+    names = _names(root) or [root.name]
+    names = [x for x in names if text_files.unpacked(x).suffix != '.json']
+    found = [kind for kind in _TOLD if any(_is_of(kind, x) for x in names)]
     if len(found) != 1:
       raise ValueError(
         f'{path}: expected file names of one kind of corpus, found '
@@ -332,9 +322,8 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
     return _readers('orqa').find_block_files(path)
   if path.is_file():
     return [base.SourceFile(path, path.name)]
-  patterns = ('*',)
   if path.is_dir():
-    root, patterns, names = path, _IN_FOLDER[config.kind], _names(path)
+    root, names = path, _names(path)
   else:
     parts = path.parent.parts
     plain = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
@@ -342,27 +331,24 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
     found = map(pathlib.Path, glob.glob(str(path), recursive=True))
     names = [p.relative_to(root).as_posix() for p in found if p.is_file()]
   shown = [x for x in names if not any(y[0] == '.' for y in x.split('/'))]
-  files = [
-    base.SourceFile(root / name, name)
-    for name in sorted(shown)
-    if any(
-      fnmatch.fnmatchcase(name.rpartition('/')[2].lower(), pattern)
-      for pattern in patterns
-    )
-  ]
-  if not files:
-    there = (
-      f'no file for kind {config.kind!r} there (names looked for: {patterns})'
-    )
+  named = [x for x in shown if not path.is_dir() or _is_of(config.kind, x)]
+  if not named:
+    there = f'no file for kind {config.kind!r} there, {_NAMES[config.kind]}'
     if not (path.is_dir() or glob.has_magic(str(path))):
       there = 'no such file or folder'
     raise FileNotFoundError(f'corpus.path {config.path!r}: {there}.')
-  if len(files) < len(shown):
+  if others := len(shown) - len(named):
     logging.info(
-      '%s: %d of %d files are read; others have other names than %s.',
-      root, len(files), len(shown), ', '.join(patterns)
-    )  # fmt: skip
-  return files
+      '%s: %d files are not read; %s names its files %s.',
+      *(root, others, config.kind, _NAMES[config.kind]),
+    )
+  return [base.SourceFile(root / name, name) for name in sorted(named)]
+
+
+def _is_of(kind: str, name: str) -> bool:
+  """Whether a file has a name of a kind."""
+  name = str(text_files.unpacked(name))
+  return any(fnmatch.fnmatchcase(name, pattern) for pattern in _NAMES[kind])
 
 
 def _names(root: pathlib.Path) -> list[str]:

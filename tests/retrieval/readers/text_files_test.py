@@ -93,4 +93,4 @@ def test_names_of_other_archives(tmp_path):
     with pytest.raises(ValueError, match=name):
       text_files.read(path)
   assert text_files.read(_write(tmp_path / 'b.gz', b'')) == ''
-  assert text_files.kind_of(tmp_path / 'A.v2.JSONL.gz') == '.jsonl'
+  assert str(text_files.unpacked('a/B.v2.JSONL.gz')) == 'b.v2.jsonl'
