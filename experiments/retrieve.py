@@ -74,8 +74,9 @@ def measure(
   """Measure systems on a question set.
 
   Returns:
-    Of each system: name, questions_per_sec, `measures` of `ranking.measure` with their
-    intervals, and `differences` to the first system, {} for the first one.
+    Of each system: name, unit of its scores, questions_per_sec, `measures` of
+    `ranking.measure` with their intervals, and `differences` to the first system, {}
+    for the first one.
   """
   keys = [trec_files.identifier(q.id) for q in questions.questions]
   rows, first = [], {}
@@ -85,6 +86,7 @@ def measure(
     rows.append(
       {
         'name': one.name,
+        'unit': one.unit,
         'questions_per_sec': one.questions_per_sec,
         'measures': _records(ranking.intervals(own)),
         'differences': _records(ranking.differences(own, first)),

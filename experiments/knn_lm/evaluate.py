@@ -22,7 +22,7 @@ from absl import logging
 import numpy as np
 
 from experiments.engine import progress, stages
-from experiments.knn_lm import task as knn_lm_task
+from experiments.knn_lm import prepare as knn_lm_prepare
 from experiments.knn_lm.config import Config, KnnLm
 from experiments.retro import evaluate as retro_evaluate, rows as rows_lib
 from retrieval.index import key_values
@@ -60,7 +60,7 @@ def look_up(
   trained: loading.TrainedRetro,
   config: Config,
   evaluate: Evaluate,
-  folder: knn_lm_task.Folder,
+  folder: knn_lm_prepare.Folder,
   pairs: key_values.KeyValueStore,
   documents: windows_lib.Documents,
 ) -> store.Store:
@@ -76,7 +76,7 @@ def look_up(
   """
   k, sequence_chunks = max(config.knn_lm.ks), trained.config.sequence_chunks
   stride = evaluate.stride_chunks
-  read_k = knn_lm_task.num_neighbors(trained, config)
+  read_k = knn_lm_prepare.num_neighbors(trained, config)
   reader = loading.chunk_reader(
     trained.config, trained.data, evaluate.split, read_k
   )
@@ -100,7 +100,7 @@ def look_up(
   counts = [int(windows_lib.num_targets(chunks, x).sum()) for x in groups]
   search = key_values.KeyValueSearch(pairs, index.searcher)
   with (
-    knn_lm_task.features(trained, config, evaluate.batch_size) as features,
+    knn_lm_prepare.features(trained, config, evaluate.batch_size) as features,
     progress.bar('look up', 'tokens') as shown,
   ):
 
@@ -232,13 +232,13 @@ def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
 def _open_datastore(
   trained: loading.TrainedRetro,
   config: Config,
-  folder: knn_lm_task.Folder,
+  folder: knn_lm_prepare.Folder,
   split: str,
   documents: windows_lib.Documents,
 ) -> key_values.KeyValueStore:
   """Open the datastore; refuse another model's, or one with the documents."""
   pairs = key_values.KeyValueStore(folder.datastore)
-  wanted = knn_lm_task.model_fields(trained, config)
+  wanted = knn_lm_prepare.model_fields(trained, config)
   found = {name: pairs.store.fields[name] for name in wanted}
   if found != wanted:
     raise ValueError(
@@ -254,8 +254,8 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
   """Evaluate, print the table and write knn_lm.json."""
   stages.check_alone()
   settings = config.knn_lm
-  trained = knn_lm_task.load(config, workdir, evaluate.step)
-  folder = knn_lm_task.Folder.of(workdir)
+  trained = knn_lm_prepare.load(config, workdir, evaluate.step)
+  folder = knn_lm_prepare.Folder.of(workdir)
   chunks = trained.data.chunks(evaluate.split)
   documents = windows_lib.find_documents(chunks, evaluate.max_documents)
   tuned = choose_tuned(len(documents.index), settings, config.seed)

@@ -13,22 +13,32 @@ exists. The index is exact search or ScaNN (--config.knn_lm.index.searcher, its
 scann.rescore: int8, or none for hashes alone). A killed command continues when run
 again. --config.cluster.address=auto lets a Ray cluster make the keys.
 --config.prepare.stages=datastore or index runs one stage.
+
+<workdir>/knn_lm/datastore    keys and next tokens of the training documents
+<workdir>/knn_lm/index        of the keys
+<workdir>/knn_lm/found-<...>  neighbors of each evaluated token
 """
 
+import contextlib
 import dataclasses
 import functools
+import os
+import pathlib
+from typing import Any
 
+import jax
 import numpy as np
 
-from experiments.engine import cluster, progress, stages
-from experiments.knn_lm import task as knn_lm_task
-from experiments.knn_lm.config import Config
+from experiments.engine import cluster, program as program_lib, progress, stages
+from experiments.knn_lm.config import Config, KnnLm
+from experiments.retro import evaluate as retro_evaluate
 from retrieval import searchers
 from retrieval.index import index as index_lib, key_values
-from retrieval.store import executors, shards
+from retrieval.nn import trained_encoders
+from retrieval.store import executors, shards, store
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 
 DTYPE = 'float16'
 
@@ -38,6 +48,103 @@ class Prepare:
   """Preparation of the datastore."""
 
   stages: str = 'all'  # or names joined by commas, in the order of `STAGES`
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+  """The folder of one kNN-LM's stores."""
+
+  root: pathlib.Path
+
+  @classmethod
+  def of(cls, workdir: str | os.PathLike) -> 'Folder':
+    """The folder within a workdir."""
+    return cls(pathlib.Path(workdir) / 'knn_lm')
+
+  @property
+  def datastore(self) -> pathlib.Path:
+    """Folder of the keys and next tokens."""
+    return self.root / 'datastore'
+
+  @property
+  def index(self) -> pathlib.Path:
+    """Folder of the index of the keys."""
+    return self.root / 'index'
+
+  def open_index(
+    self, pairs: key_values.KeyValueStore, settings: KnnLm
+  ) -> index_lib.Index:
+    """Open a datastore's index; ValueError for other keys or too low a recall."""
+    index = index_lib.open_index(self.index)
+    index_lib.check_vectors(index, pairs.store)
+    recall = index.report.get(recall_name(settings), 1.0)
+    self.check_recall(settings, recall)
+    return index
+
+  def check_recall(self, settings: KnnLm, recall: float) -> None:
+    """Raise ValueError for a recall below the config's floor."""
+    floor = settings.index.recall_floor
+    if recall < floor:
+      raise ValueError(
+        f'{self.index}: {recall_name(settings)} is {recall:.4f}, below '
+        f'knn_lm.index.recall_floor={floor}; remove the index if it is there, '
+        'and raise knn_lm.index.scann.num_leaves_to_search or num_to_rescore, or '
+        'set knn_lm.index.searcher=exact.'
+      )
+
+
+def recall_name(settings: KnnLm) -> str:
+  """Name the recall after exact scoring in an index's report."""
+  return f'recall@{settings.index.recall_at} of {max(settings.ks)} found'
+
+
+def load(
+  config: Config, workdir: str | os.PathLike, step: str = ''
+) -> loading.TrainedRetro:
+  """Load the model that makes the keys, onto this process's devices."""
+  mesh, rules = program_lib.mesh_and_rules(config, jax.local_devices())
+  run = config.knn_lm.model_workdir or workdir
+  return language_model.load(
+    run, config.data_dir, step=step, mesh=mesh, rules=rules
+  )
+
+
+def num_neighbors(trained: loading.TrainedRetro, config: Config) -> int:
+  """RETRO's k while the keys are made; 0 without retrieval."""
+  settings = config.knn_lm
+  if settings.retrieval and not trained.model.config.cca_layers:
+    raise ValueError('knn_lm.retrieval=True: expected a RETRO, no baseline.')
+  return settings.num_neighbors if settings.retrieval else 0
+
+
+def model_fields(
+  trained: loading.TrainedRetro, config: Config
+) -> dict[str, Any]:
+  """JSON fields that determine the key of a token."""
+  fields = dataclasses.asdict(trained.model.config)
+  params = trained_encoders.hash_params(trained.params)
+  return {
+    'model': store.fingerprint([fields, params]),
+    'num_neighbors': num_neighbors(trained, config),
+    'sequence_chunks': trained.config.sequence_chunks,
+  }
+
+
+def features(
+  trained: loading.TrainedRetro, config: Config, batch_size: int
+) -> contextlib.AbstractContextManager[knn_lm.FeatureFn]:
+  """Return a context manager that gives the compiled function of a batch.
+
+  Batches are divided by rows over the devices of this process.
+  """
+  return retro_evaluate.scorer(
+    trained,
+    config,
+    batch_size,
+    knn_lm.token_features,
+    jax.local_devices(),
+    replicate=False,
+  )
 
 
 class _Keys:
@@ -51,8 +158,8 @@ class _Keys:
 
   def __init__(self, config: Config, workdir: str):
     self._config, settings = config, config.knn_lm
-    trained = self._trained = knn_lm_task.load(config, workdir)
-    k = knn_lm_task.num_neighbors(trained, config)
+    trained = self._trained = load(config, workdir)
+    k = num_neighbors(trained, config)
     reader = loading.chunk_reader(trained.config, trained.data, 'train', k)
     self._reader, self._tokens = reader, reader.stores.chunks.tokens
     names = dict.fromkeys(('valid', settings.held_out))
@@ -77,7 +184,7 @@ class _Keys:
     self._groups = knn_lm.group_documents(kept, per_shard)
     self.counts = [int(group.count.sum()) for group in self._groups]
     self.fields = {
-      **knn_lm_task.model_fields(trained, config),
+      **model_fields(trained, config),
       'reader': reader.fingerprint,
       'held_out': ' '.join(chunks.fingerprint for chunks in held_out),
       'stride_chunks': settings.stride_chunks,
@@ -90,11 +197,9 @@ class _Keys:
   def read(self, shard: int, shown: shards.Progress | None):
     """Return the arrays of one group."""
     settings, group = self._config.knn_lm, self._groups[shard]
-    with knn_lm_task.features(
-      self._trained, self._config, settings.batch_size
-    ) as features:
+    with features(self._trained, self._config, settings.batch_size) as read:
       tokens = knn_lm.read_tokens(
-        features,
+        read,
         self._reader,
         group,
         sequence_chunks=self._trained.config.sequence_chunks,
@@ -115,7 +220,7 @@ def _read(keys: _Keys, shard: int, shown: shards.Progress | None):
 
 
 def build_datastore(
-  config: Config, workdir: str, folder: knn_lm_task.Folder
+  config: Config, workdir: str, folder: Folder
 ) -> stages.Rows:
   """Write the datastore."""
   keys = executors.Lazy(_Keys, config, workdir)
@@ -139,9 +244,7 @@ def build_datastore(
   ]
 
 
-def build_index(
-  config: Config, workdir: str, folder: knn_lm_task.Folder
-) -> stages.Rows:
+def build_index(config: Config, workdir: str, folder: Folder) -> stages.Rows:
   """Build, measure and publish the index of the keys."""
   del workdir
   settings, index = config.knn_lm, config.knn_lm.index
@@ -156,7 +259,7 @@ def build_index(
       num_queries=index.num_queries,
     )
     folder.check_recall(settings, recall)
-    return {knn_lm_task.recall_name(settings): round(recall, 4)}
+    return {recall_name(settings): round(recall, 4)}
 
   index_lib.build_index(
     folder.index,
@@ -176,7 +279,7 @@ STAGES = {'datastore': build_datastore, 'index': build_index}
 
 def prepare(config: Config, workdir: str, prepare: Prepare) -> None:
   """Run the chosen stages and print their results."""
-  folder = knn_lm_task.Folder.of(workdir)
+  folder = Folder.of(workdir)
   stages.run(
     [
       (name, functools.partial(STAGES[name], config, workdir, folder))

@@ -39,6 +39,7 @@ class Ranked:
   name: str  # kind of retrieval, or name of a file
   run: trec_files.Run
   questions_per_sec: float | None = None  # None for the run of a file
+  unit: str = ''  # of the scores; '' for the run of a file
 
 
 class BlockNames:
@@ -101,8 +102,10 @@ class Kind:
     section = reader_configs.Reranker(path=reranker, candidates=candidates)
     self._trained = trained.with_retriever(first, reranker=section)
     self._batch_size = batch_size
+    retriever = self._trained.retriever(progress=progress)
+    self._unit = retriever.unit
     self._retrieve = functools.partial(
-      self._trained.retriever(progress=progress),
+      retriever,
       jax.device_put(serving.embedder_params(trained.params)),
     )
 
@@ -140,7 +143,7 @@ class Kind:
         ranked = zip(blocks, scores[kept].tolist(), strict=True)
         run[trec_files.identifier(question.id)] = list(ranked)
       progress(low + len(asked), len(questions))
-    return Ranked(self.name, run, len(questions) / sec)
+    return Ranked(self.name, run, len(questions) / sec, self._unit)
 
 
 def judge(

@@ -128,6 +128,7 @@ class BeamRetriever:
     """Take the retriever, a factor of its scores, and the embedder of questions."""
     self._inner, self._rerank = retriever, None
     self._scale, self._newest = scale, newest
+    self.unit = retriever.unit  # of the scores, before the factor
     self.reranker = ''  # fingerprint of one that re-ranks
     if isinstance(retriever, rerank.Reranked):
       self._inner, self._rerank = retriever.inner, retriever

@@ -156,33 +156,24 @@ def score(
   total, prompts = np.zeros(num_documents), iter(prompts)
   size = settings.batch_size
   while some := list(itertools.islice(prompts, _BATCHES_AT_ONCE * size)):
-    lengths = [len(x.tokens) - 1 for x in some]
-    rows = windows_lib.pack_windows(lengths, settings.window)
-    while packed := list(itertools.islice(rows, size)):
-      row, owner = _lay_out(some, packed, (size, settings.window))
-      scored = row['loss_mask']
-      np.add.at(total, owner[scored], np.asarray(nats(row))[scored])
+    tokens = np.concatenate([x.tokens for x in some])
+    lengths = np.array([len(x.tokens) for x in some])
+    windows = windows_lib.Windows(
+      document=np.array([x.document for x in some]),
+      first=np.cumsum(lengths) - lengths,
+      count=lengths - 1,  # the last token is predicted, and not read
+      skip=np.array([x.first - 1 for x in some]),
+    )
+    for layout in windows_lib.layouts(windows, settings.window, size):
+      there, scored = layout.ids >= 0, layout.scored
+      row = {
+        'tokens': np.where(there, tokens[layout.ids], 0),
+        'targets': np.where(there, tokens[layout.ids + 1], 0),
+        'segment_ids': layout.segments,
+        'loss_mask': scored,
+      }
+      np.add.at(total, layout.owner[scored], np.asarray(nats(row))[scored])
   return total
-
-
-def _lay_out(
-  prompts: Sequence[Prompt], rows: list[list[int]], shape: tuple[int, int]
-) -> tuple[pipeline.Row, np.ndarray]:
-  """Lay packed prompts out; return the rows and the document [B, L] of each token."""
-  tokens, targets, segments, owner = np.zeros((4, *shape), np.int32)
-  mask = np.zeros(shape, bool)
-  for r, row in enumerate(rows):
-    at = 0
-    for segment, number in enumerate(row, start=1):
-      prompt = prompts[number]
-      place = slice(at, at + len(prompt.tokens) - 1)
-      tokens[r, place] = prompt.tokens[:-1]
-      targets[r, place] = prompt.tokens[1:]
-      segments[r, place], owner[r, place] = segment, prompt.document
-      mask[r, at + prompt.first - 1 : place.stop] = True
-      at = place.stop
-  row = {'tokens': tokens, 'targets': targets, 'segment_ids': segments}
-  return row | {'loss_mask': mask}, owner
 
 
 def evaluate(

@@ -11,7 +11,6 @@ import pytest
 from experiments.knn_lm import (
   evaluate as knn_lm_evaluate,
   prepare as knn_lm_prepare,
-  task as knn_lm_task,
 )
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
@@ -72,7 +71,7 @@ def _read(workdir):
 
 
 def test_the_datastore_is_every_training_token(root, built):
-  folder = knn_lm_task.Folder.of(built)
+  folder = knn_lm_prepare.Folder.of(built)
   pairs = key_values.KeyValueStore(folder.datastore)
   chunks = retro_data.DataFolder(root).chunks('train')
   documents = windows_lib.find_documents(chunks)
@@ -145,12 +144,12 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
   baseline = baseline.evaluation.summary()
   for name in ('bits_per_byte', 'word_perplexity', 'documents', 'bytes'):
     assert rows['model alone'][name] == pytest.approx(baseline[name], rel=1e-6)
-  pairs = key_values.KeyValueStore(knn_lm_task.Folder.of(workdir).datastore)
+  pairs = key_values.KeyValueStore(knn_lm_prepare.Folder.of(workdir).datastore)
   keys = np.asarray(pairs.keys[:], np.float64)
   trained = tiny_knn_lm.trained(root)
   reader = loading.chunk_reader(trained.config, trained.data, 'valid', 0)
   documents = windows_lib.find_documents(reader.stores.chunks)
-  with knn_lm_task.features(trained, config, 8) as features:
+  with knn_lm_prepare.features(trained, config, 8) as features:
     tokens = knn_lm.read_tokens(
       features, reader, documents, sequence_chunks=4, batch_size=8
     )
@@ -206,14 +205,14 @@ def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
   with pytest.raises(ValueError, match=f'{len(both)} of the {len(some)} docum'):
     _evaluate(config, workdir, split='some')
   _build(config, tmp_path, 'datastore')
-  folder = knn_lm_task.Folder.of(tmp_path)
+  folder = knn_lm_prepare.Folder.of(tmp_path)
   pairs = key_values.KeyValueStore(folder.datastore)
   assert pairs.num_documents == len(train) - len(both) > 0
   pairs.check_without(data.tokens, some)
 
 
 def _hashes(workdir):
-  return tiny_stores.file_hashes(knn_lm_task.Folder.of(workdir).datastore)
+  return tiny_stores.file_hashes(knn_lm_prepare.Folder.of(workdir).datastore)
 
 
 def test_a_killed_build_and_lookup_end_with_the_same_bytes(

@@ -113,6 +113,8 @@ def test_from_a_run_to_the_files(made, run, sets):
       assert row['measures']['recall@5']['mean'] == want
       assert row['questions_per_sec'] > 0
     assert not record['retrievers'][0]['differences']
+    units = [row['unit'] for row in record['retrievers']]
+    assert units == ['BM25', 'inner product', 'random']
   assert data.blocks.num_blocks == record['blocks']
   # The file for readers is scored as any other.
   spec = tiny_open_qa.sets(made.data)[0]

@@ -12,7 +12,6 @@ import pytest
 import rich.console
 
 from experiments import sample as retro_sample
-from experiments.retro import sample_view
 from retrieval import tokenization
 from retro_jax.data import samples as samples_lib
 from retro_jax.trained import language_model
@@ -167,7 +166,7 @@ def test_a_character_of_the_prompt_that_a_chunk_cuts_stays_whole():
   assert ''.join(chunk.text for chunk in got.chunks) == got.text
   out = io.StringIO()
   console = rich.console.Console(file=out)
-  stream = sample_view.Stream(console, Bytes(), [''])
+  stream = retro_sample.Stream(console, Bytes(), [''])
   begun = samples_lib.Sample(tokens[:8], 8, 4, [])
   stream.take(samples_lib.Started(0, begun))
   stream.take(samples_lib.Drawn(0, int(written[0]), 'c'))
