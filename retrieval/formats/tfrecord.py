@@ -79,15 +79,15 @@ def _head(length: int) -> bytes:
   return data + _CHECKSUM.pack(masked_crc32c(data))
 
 
-def read(path: str | os.PathLike, limit: int = MAX_BYTES) -> Iterator[bytes]:
+def read(path: str | os.PathLike) -> Iterator[bytes]:
   """Yield the data of each record; memory holds one record at a time.
 
   The first bytes tell gzip, whatever the name.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: for a damaged or cut file, or a record of more than `limit` bytes,
-      with record and byte.
+    ValueError: for a damaged or cut file, or a record of more than MAX_BYTES, with
+      record and byte.
   """
   path = pathlib.Path(path)
   with open(path, 'rb', buffering=_BUFFER_BYTES) as raw:
@@ -97,7 +97,7 @@ def read(path: str | os.PathLike, limit: int = MAX_BYTES) -> Iterator[bytes]:
     number, offset = 0, 0
     while True:
       try:
-        record = _read_record(f, limit)
+        record = _read_record(f)
       except (ValueError, EOFError, OSError, zlib.error) as e:
         unit = 'unpacked byte' if packed else 'byte'
         raise ValueError(
@@ -126,7 +126,7 @@ def _is_packed(path: pathlib.Path, head: bytes) -> bool:
   return False
 
 
-def _read_record(f: io.BufferedIOBase, limit: int) -> bytes | None:
+def _read_record(f: io.BufferedIOBase) -> bytes | None:
   """Return the next record's data, or None at the end of the file."""
   head = f.read(_HEAD.size)
   if not head:
@@ -139,8 +139,8 @@ def _read_record(f: io.BufferedIOBase, limit: int) -> bytes | None:
   length, _ = _HEAD.unpack(head)
   if head != _head(length):
     raise ValueError('checksum of the length differs; damaged or no TFRecord.')
-  if length > limit:
-    raise ValueError(f'{length:,} bytes, expected at most {limit:,}.')
+  if length > MAX_BYTES:
+    raise ValueError(f'{length:,} bytes, expected at most {MAX_BYTES:,}.')
   rest = f.read(length + _CHECKSUM.size)
   if len(rest) < length + _CHECKSUM.size:
     raise ValueError(

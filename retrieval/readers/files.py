@@ -174,14 +174,9 @@ def read_vital(files: Sequence[base.SourceFile]) -> base.Records:
   """Read the packaged articles: {title: {title, extract, ...}}."""
   for file in files:
     articles = json.loads(file.path.read_bytes())
-    for key, article in articles.items():
-      where = f'{file.name}:{key}'
-      try:
-        title = base.string(article, 'title', where)
-        text = base.string(article, 'extract', where)
-        yield where, base.Document(key, title, text)
-      except base.BadRecord as error:
-        yield where, error
+    records = ((f'{file.name}:{x}', y | {'id': x}) for x, y in articles.items())
+    fields = base.Fields(text='extract')
+    yield from _documents(file, records, lambda record, _: record, fields)
 
 
 def read_wikiextractor(

@@ -64,15 +64,13 @@ def _first_file(folder: pathlib.Path, names: Sequence[str]) -> pathlib.Path:
   )
 
 
-def read_blocks(
-  files: Sequence[base.SourceFile], limit: int = tfrecord.MAX_BYTES
-) -> base.Records:
+def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
   """Read a file of blocks with its file of titles; ids count from 0.
 
   Raises:
     ValueError: when the two files hold different numbers of records.
   """
-  texts, titles = (tfrecord.read(file.path, limit) for file in files)
+  texts, titles = (tfrecord.read(file.path) for file in files)
   pairs = itertools.zip_longest(texts, titles)
   for i, (text, title) in enumerate(pairs):
     if text is None or title is None:
@@ -90,12 +88,10 @@ def read_blocks(
 
 
 def read_examples(
-  files: Sequence[base.SourceFile],
-  text_name: str,
-  limit: int = tfrecord.MAX_BYTES,
+  files: Sequence[base.SourceFile], text_name: str
 ) -> base.Records:
   """Read one of REALM's corpora by the name of the text, without annotations."""
-  for where, document, _ in _examples(files, text_name, (), limit):
+  for where, document, _ in _examples(files, text_name, ()):
     yield where, document
 
 
@@ -128,15 +124,12 @@ def read_annotations(
 
 
 def _examples(
-  files: Sequence[base.SourceFile],
-  text_name: str,
-  more: Sequence[str],
-  limit: int = tfrecord.MAX_BYTES,
+  files: Sequence[base.SourceFile], text_name: str, more: Sequence[str]
 ) -> Iterator[tuple[str, base.Document | base.BadRecord, dict]]:
   """Yield place, document or fault, and features of each record."""
   names = ('title', text_name, *more)
   for file in files:
-    for i, data in enumerate(tfrecord.read(file.path, limit)):
+    for i, data in enumerate(tfrecord.read(file.path)):
       where = f'{file.path}: record {i}'
       try:
         features = _decode(data, names, where)

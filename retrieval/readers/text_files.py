@@ -151,5 +151,7 @@ def _checked(text: str, where: str) -> str:
 
 def too_long(where: str, limit: int) -> base.BadRecord:
   """Return the fault of a record of more than `limit` bytes."""
-  message = f'longer than {limit:,} bytes, the most for a record.'
+  message = (
+    f'longer than {limit:,} bytes (in a corpus: corpus.max_record_bytes).'
+  )
   return base.BadRecord('too long', where, message)

@@ -96,7 +96,7 @@ class CorpusConfig:
   # 'skip' counts bad records and skips them; empty texts are always skipped
   on_error: Literal['raise', 'skip'] = 'raise'
   max_documents: settings.Count = 0  # largest number of documents; 0 for all
-  # most bytes of a record, unpacked; a longer one is a bad record
+  # most bytes of a record of text or JSON; a longer one is a bad record
   max_record_bytes: Annotated[int, settings.Range(1, 2**31)] = settings.rare(
     text_files.RECORD_BYTES
   )
@@ -151,7 +151,9 @@ class Corpus:
           seen.check(record.id, where)
         except base.BadRecord as error:
           if self.config.on_error == 'raise':
-            raise ValueError(f'{error} {_advice(error)}') from None
+            raise ValueError(
+              f'{error} (corpus.on_error=skip skips bad records.)'
+            ) from None
           self.skipped[error.reason] += 1
           continue
         yield record
@@ -192,9 +194,9 @@ class Corpus:
           files, config.unescape, limit
         )
       case 'orqa_blocks':
-        return _readers('orqa').read_blocks(files, limit)
+        return _readers('orqa').read_blocks(files)
     name = 'body' if config.kind == 'orqa_corpus' else 'text'
-    return _readers('orqa').read_examples(files, name, limit)
+    return _readers('orqa').read_examples(files, name)
 
   def annotations(self) -> Iterator[Any]:
     """Yield the sentences and salient spans of all documents, in their order.
@@ -266,13 +268,6 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
       )
     fields['kind'] = found[0]
   return Corpus(CorpusConfig(path=os.fspath(path), **fields))
-
-
-def _advice(error: base.BadRecord) -> str:
-  """Name the fields that let a corpus with such a record be read."""
-  longer = 'corpus.max_record_bytes takes longer ones; '
-  longer = longer if error.reason == 'too long' else ''
-  return f'({longer}corpus.on_error=skip counts and skips bad records.)'
 
 
 class _SeenIds:

@@ -5,6 +5,7 @@
 import bz2
 import gzip
 import lzma
+import os
 import tracemalloc
 
 import pytest
@@ -85,6 +86,18 @@ def test_what_is_no_text_is_named(tmp_path, data, message):
   assert '\n' not in str(error.value)
   with pytest.raises(ValueError, match=message.replace(r':\d', '')):
     text_files.read(path)
+
+
+@pytest.mark.parametrize('pack', [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize('damage', ['cut', 'flipped'])
+def test_damaged_archive(tmp_path, pack, damage):
+  data = bytearray(pack(os.urandom(9999).hex().encode()))
+  if damage == 'cut':
+    del data[len(data) // 2 :]
+  else:
+    data[len(data) // 2] ^= 255
+  with pytest.raises(ValueError, match='aa: .*to its end'):
+    text_files.read(_write(tmp_path / 'aa', data))
 
 
 def test_names_of_other_archives(tmp_path):

@@ -40,24 +40,13 @@ def _corpus(kind, path, **fields):
   return corpus.Corpus(corpus.CorpusConfig(kind=kind, path=str(path), **fields))
 
 
-@pytest.mark.parametrize(
-  ('name', 'pack'),
-  [
-    ('a.jsonl', bytes),
-    ('a.jsonl.gz', gzip.compress),
-    ('a.jsonl.bz2', bz2.compress),
-    ('a.jsonl.xz', lzma.compress),
-  ],
-)
-def test_json_lines_plain_and_packed(tmp_path, name, pack):
-  (tmp_path / name).write_bytes(pack(JSONL))
-  assert _read('jsonl', tmp_path / name) == list(DOCUMENTS)
-
-
-def test_json_lines_in_utf8_with_blank_lines_and_byte_order_mark(tmp_path):
-  lines = [json.dumps(vars(d), ensure_ascii=False) for d in DOCUMENTS]
+@pytest.mark.parametrize('pack', [bytes, gzip.compress, lzma.compress])
+def test_json_lines_keep_every_character(tmp_path, pack):
   path = tmp_path / 'a.jsonl'
-  path.write_bytes(b'\xef\xbb\xbf' + '\r\n\n'.join(lines).encode())
+  path.write_bytes(pack(JSONL))
+  assert _read('jsonl', path) == list(DOCUMENTS)
+  lines = [json.dumps(vars(d), ensure_ascii=False) for d in DOCUMENTS]
+  path.write_bytes(pack(b'\xef\xbb\xbf' + '\r\n\n'.join(lines).encode()))
   assert _read('jsonl', path) == list(DOCUMENTS)
 
 
@@ -219,30 +208,6 @@ def test_duplicates_are_found_between_files(tmp_path):
     ValueError, match=r"b.jsonl:1: id '3' .*used at .*a.jsonl:3"
   ):
     _read('jsonl', tmp_path)
-
-
-@pytest.mark.parametrize(
-  ('name', 'pack'),
-  [('gz', gzip.compress), ('bz2', bz2.compress), ('xz', lzma.compress)],
-)
-@pytest.mark.parametrize('damage', ['cut', 'flipped', 'start', 'other'])
-def test_damaged_archive(tmp_path, name, pack, damage):
-  text = b''.join(
-    _line(Document(str(i), '', os.urandom(40).hex())) for i in range(500)
-  )
-  data = bytearray(pack(text))
-  if damage == 'cut':
-    del data[len(data) // 2 :]
-  elif damage == 'flipped':
-    data[len(data) // 2] ^= 255
-  elif damage == 'start':
-    data[10] = 255  # gzip: a block of no type
-  else:
-    data = text
-  path = tmp_path / f'a.jsonl.{name}'
-  path.write_bytes(data)
-  with pytest.raises(ValueError, match='a.jsonl'):
-    _read('jsonl', path)
 
 
 def test_no_document_left(tmp_path):
