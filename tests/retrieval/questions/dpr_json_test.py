@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """DPR's JSON is read from whoever wrote it, and written as DPR does."""
 
-import gzip
 import json
 
 import pytest
@@ -82,15 +81,6 @@ def test_training(tmp_path):
   dpr_json.write_training(copy, examples)
   assert list(dpr_json.read_training(copy)) == examples
   assert list(json.loads(copy.read_text())[0]) == list(record)
-
-
-def test_json_lines_and_packed_files(tmp_path):
-  path = tmp_path / 'r.jsonl'
-  path.write_text('\ufeff' + '\n\n'.join([json.dumps(_RESULT)] * 3) + '\n')
-  assert len(list(dpr_json.read_results(path))) == 3
-  packed = tmp_path / 'r.json.gz'
-  packed.write_bytes(gzip.compress(json.dumps([_RESULT] * 2).encode()))
-  assert len(list(dpr_json.read_results(packed))) == 2
 
 
 def _with(**fields):

@@ -95,21 +95,6 @@ def test_counts(tmp_path, monkeypatch, caplog):
   assert '2.tsv' not in caplog.text
 
 
-def test_official_counts():
-  counts = {
-    name: dataset.counts
-    for name, dataset in question_sets.DATASETS.items()
-    if dataset.counts
-  }
-  assert counts == {
-    'nq_open': (79_168, 8_757, 3_610),
-    'webquestions': (3_417, 361, 2_032),
-    'curatedtrec': (1_353, 133, 694),
-    'triviaqa': (78_785, 8_837, 11_313),
-    'squad_open': (78_713, 8_886, 10_570),
-  }
-
-
 def test_score_is_the_sets_own(tmp_path):
   path = tmp_path / 'a.jsonl'
   path.write_text(json.dumps({'question': 'q', 'answer': ['Caf\u00e9.*']}))
@@ -255,20 +240,10 @@ def test_tfds(tfds_dir, monkeypatch):
 
 
 def test_hash_is_farmhash_1_1():
-  """Golden values of a length for each branch of the hash."""
-  text = (
-    'who wrote the origin of species, and when was it first published in '
-    'london? '
-  ) * 3
-  for length, value in {
-    0: 11160318154034397263,
-    3: 18111496945197663903,
-    7: 1530059786239992167,
-    16: 16949404967517093385,
-    32: 13780775025484080744,
-    64: 9302127037086416800,
-    200: 13940757683365748614,
+  """Golden values of two branches of the hash, and of characters beyond ASCII."""
+  for text, value in {
+    'who': 18111496945197663903,
+    'who wrote the or': 16949404967517093385,
+    'o\u00f9 est n\u00e9 moli\u00e8re ?': 13809448554737646695,
   }.items():
-    assert farmhash.Fingerprint64(text[:length]) == value, length
-  text = 'o\u00f9 est n\u00e9 moli\u00e8re ?'
-  assert farmhash.Fingerprint64(text) == 13809448554737646695
+    assert farmhash.Fingerprint64(text) == value
