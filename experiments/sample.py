@@ -90,9 +90,7 @@ def _show_neighbors(console, chunk: views.TextChunk) -> None:
   table.add_column(chunk.unit, justify='right')
   table.add_column('from', style='cyan')
   table.add_column('retrieved', style='dim')
-  for score, title, neighbor in zip(
-    chunk.shown_scores, chunk.titles, chunk.neighbors, strict=True
-  ):
+  for score, title, neighbor in chunk.rows():
     table.add_row(score, Text(title), Text(text_table.shorten(neighbor, 240)))
   console.print(rich.padding.Padding(table, (0, 0, 1, 4)))
 

@@ -49,17 +49,21 @@ class TextChunk:
     """The prompt's part and the written part."""
     return self.prompt + self.written
 
-  @property
-  def shown_scores(self) -> list[str]:
-    """Each score as a value of its unit, or 'given'."""
-    return [
+  def rows(self) -> list[tuple[str, str, str]]:
+    """Score, title and text of each neighbor, for people to read.
+
+    A score is a value of its unit, or 'given'; a text that begins with the title goes
+    without it.
+    """
+    scores = (
       'given' if x is None else f'{base.in_unit(x, self.unit):.3f}'
       for x in self.scores
-    ]
-
-  def _found(self):
-    """Score, title and text of each neighbor."""
-    return zip(self.shown_scores, self.titles, self.neighbors, strict=True)
+    )
+    texts = (
+      text.removeprefix(title).lstrip()
+      for title, text in zip(self.titles, self.neighbors, strict=True)
+    )
+    return list(zip(scores, self.titles, texts, strict=True))
 
   def __repr__(self) -> str:
     """The chunk, then a line for each neighbor."""
@@ -67,7 +71,7 @@ class TextChunk:
 
   def _repr_html_(self) -> str:
     neighbors = ''
-    for score, title, text in self._found():
+    for score, title, text in self.rows():
       score = score if score == 'given' else f'{self.unit} {score}'
       neighbors += (
         f'<details><summary>{html.escape(title) or "untitled"} · '
@@ -110,7 +114,7 @@ def _neighbors(chunks: Sequence[TextChunk]) -> str:
   rows = [
     [f'{number}', *found]
     for number, chunk in enumerate(chunks, start=1)
-    for found in chunk._found()
+    for found in chunk.rows()
   ]
   return f'\n{textwrap.indent(text_table.lines(heads, rows), "  ")}'
 

@@ -7,6 +7,7 @@ import pytest
 
 from experiments.engine import checkpoint_writer
 import retro_jax
+from retro_jax.views import samples as views
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
 
@@ -111,6 +112,14 @@ def test_neighbors_are_those_that_are_retrieved(model, baseline):
 def test_arguments_that_do_not_fit_are_refused_by_name(model, name, call):
   with pytest.raises(ValueError, match=f'^{name}'):
     call(model)
+
+
+def test_a_neighbor_is_shown_with_its_distance_and_its_title_once():
+  texts = ['Danube\n\nThe Danube is long.']
+  found = [7], [-4.0], ['Danube'], texts, 'squared L2 distance'
+  chunk = views.TextChunk('', '', *found)
+  assert chunk.rows() == [('4.000', 'Danube', 'The Danube is long.')]
+  assert 'Danube · squared L2 distance 4.000' in chunk._repr_html_()
 
 
 def test_a_stored_document_is_inspected(model):
