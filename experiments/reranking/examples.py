@@ -10,7 +10,6 @@ Dimension key: n queries, N negatives kept, B queries of a batch, P = 1 + drawn
 negatives, L row length.
 """
 
-from collections.abc import Callable, Sequence
 import dataclasses
 import pathlib
 
@@ -19,13 +18,14 @@ import numpy as np
 from experiments.engine import progress
 from experiments.open_qa import config as qa_config, mining, trained_reader
 from experiments.reranking import config as config_lib
-from realm_jax.data import block_dataset, examples as examples_lib
+from realm_jax.data import examples as examples_lib
+from realm_jax.objectives import dpr
 from retrieval import tokenization
 from retrieval.index import neighbors
 from retrieval.nn import cross_encoder
-from retrieval.questions import question_sets
+from retrieval.questions import question_sets, questions as questions_lib
 from retrieval.store import shards, store
-from retrieval.text import chunks as chunks_lib, tokens
+from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading
 
@@ -34,32 +34,9 @@ _CHUNKS = 64  # neighboring chunks that are searched together
 _SHARD = 16  # of such rows
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Examples:
-  """Queries, each with a positive passage and negatives."""
-
-  queries: Sequence[str]  # [n]
-  positives: np.ndarray  # [n] int64 passages
-  negatives: np.ndarray  # [n, N] int64, best first, -1 for a missing one
-  texts: Callable[[np.ndarray], list[str]]  # of passages
-  fingerprint: str
-
-  def split(self, name: str, valid_fraction: float) -> block_dataset.Split:
-    """Split ('train', 'valid' or 'all') by the hashes of the queries."""
-    hashes = [tokens.hash_id(query) for query in self.queries]
-    chosen = chunks_lib.in_split(
-      np.asarray(hashes, np.uint64), name, valid_fraction
-    )
-    return block_dataset.Split(
-      chosen,
-      f'Split {name!r} with valid_fraction {valid_fraction} of {len(hashes)} '
-      f'queries with a positive passage ({self.fingerprint})',
-    )
-
-
 def of_questions(
   config: config_lib.Config, folder: pathlib.Path, name: str
-) -> Examples:
+) -> dpr.Examples:
   """Return the examples of a field of config.questions, 'train' or 'dev'.
 
   Args:
@@ -75,18 +52,16 @@ def of_questions(
   )
   retriever = mining.Interleaved(reader, settings.retrievers)
   found = mining.mine(folder, questions, reader.data, rules, retriever)
-  return Examples(
-    [question.question for question in found.questions],
-    found.positives,
-    found.negatives,
-    reader.data.blocks.full_texts,
-    found.fingerprint,
+  # Equal questions of two sets are on the same side of a split.
+  questions = [dataclasses.replace(x, id=x.question) for x in found.questions]
+  return dataclasses.replace(
+    found, questions=questions, passages=reader.data.blocks
   )
 
 
 def of_chunks(
   config: config_lib.Config, folder: pathlib.Path, unused_name: str = 'train'
-) -> Examples:
+) -> dpr.Examples:
   """Return the examples of a RETRO run's training chunks."""
   settings = config.examples
   _, saved = loading.find_run(settings.run)
@@ -126,12 +101,11 @@ def of_chunks(
     raise ValueError(
       f'{path}: none of {len(query)} chunks has candidates of different scores.'
     )
-  return Examples(
-    chunks.texts(query[kept]),
-    positive[kept],
-    negatives[kept],
-    chunks.full_texts,
-    arrays.fingerprint,
+  questions = [
+    questions_lib.Question(text, text, ()) for text in chunks.texts(query[kept])
+  ]
+  return dpr.Examples(
+    questions, positive[kept], negatives[kept], chunks, arrays.fingerprint
   )
 
 
@@ -171,7 +145,7 @@ def draw(
 
 
 def read_rows(
-  found: Examples,
+  found: dpr.Examples,
   tokenizer: tokenization.WordPieceTokenizer,
   layout: cross_encoder.PairLayout,
   num_negatives: int,
@@ -185,11 +159,11 @@ def read_rows(
   """
   drawn = draw(found.negatives[numbers], num_negatives, rng)
   passages = np.concatenate([found.positives[numbers, None], drawn], axis=1)
-  texts = iter(found.texts(passages[passages >= 0]))
+  texts = iter(found.passages.full_texts(passages[passages >= 0]))
   rows = cross_encoder.pair_rows(
     tokenizer,
     layout,
-    [found.queries[i] for i in numbers.tolist()],
+    found.texts(numbers),
     [[next(texts) if x >= 0 else '' for x in row] for row in passages],
   )
   ids, lengths = examples_lib.pad(rows, layout.row_length)

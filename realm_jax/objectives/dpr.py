@@ -24,7 +24,12 @@ from realm_jax.objectives import in_batch
 from retrieval import tokenization
 from retrieval.nn import means, objectives
 from retrieval.questions import questions as questions_lib
-from retrieval.text import blocks as blocks_lib, chunks, tokens
+from retrieval.text import (
+  blocks as blocks_lib,
+  chunks,
+  passages as passages_lib,
+  tokens,
+)
 
 
 def loss(
@@ -33,13 +38,11 @@ def loss(
   batch: Mapping[str, jax.Array],
   key: jax.Array,
   train: bool,
-  *,
-  num_chunks: int = 1,
-  mask_duplicates: bool = True,
+  **settings: Any,
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Cross-entropy of each question's block among all blocks of the batch.
 
-  Karpukhin et al. 2020, eq. 2 and section 3.2; arguments as of
+  Karpukhin et al. 2020, eq. 2 and section 3.2; arguments and errors are those of
   `in_batch.score_batch`.
 
   Returns:
@@ -47,18 +50,9 @@ def loss(
     whose positive is ranked first among all candidates; accuracy_hard, ranked
     above the row's own hard negatives; mean_rank of the positive, 1 for the
     first.
-
-  Raises:
-    ValueError: for a batch of one block; mask_duplicates without block_hash.
   """
   scores, masks = in_batch.score_batch(
-    model,
-    params,
-    batch,
-    key,
-    train,
-    num_chunks=num_chunks,
-    mask_duplicates=mask_duplicates,
+    model, params, batch, key, train, **settings
   )
   return objectives.contrastive(scores, None, masks), metrics(scores, masks)
 
@@ -145,12 +139,15 @@ class TextPassages:
     return self.passages[number]
 
 
-Passages = BlockPassages | TextPassages
+Passages = BlockPassages | TextPassages | passages_lib.Passages
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """Questions, each with a passage that answers it."""
+  """Questions, each with a passage that answers it.
+
+  A cross-encoder's passages may be any store's, and its questions chunks.
+  """
 
   questions: Sequence[questions_lib.Question]
   positives: np.ndarray  # [n] int64 number of the passage with an answer
@@ -189,7 +186,7 @@ class Examples:
     return block_dataset.Split(
       chosen,
       f'Split {name!r} with valid_fraction {valid_fraction} of {len(hashes)} '
-      f'questions with a block that answers them ({self.fingerprint})',
+      f'questions with a passage that answers them ({self.fingerprint})',
     )
 
 

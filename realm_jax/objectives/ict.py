@@ -43,42 +43,25 @@ def loss(
   batch: Mapping[str, jax.Array],
   key: jax.Array,
   train: bool,
-  *,
-  num_chunks: int = 1,
-  mask_duplicates: bool = False,
+  **settings: Any,
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Cross-entropy of each sentence's own block among those of the global batch.
 
-  Arguments are those of `in_batch.score_batch`.
+  Arguments and errors are those of `in_batch.score_batch`.
 
   Returns:
     The mean over valid rows in nats, and metrics: accuracy; accuracy_masked and
     accuracy_unmasked over the rows whose sentence was removed and those whose
     sentence was kept; masked_fraction.
-
-  Raises:
-    ValueError: for a batch of 1, and for mask_duplicates without block_hash.
   """
   scores, masks = in_batch.score_batch(
-    model,
-    params,
-    batch,
-    key,
-    train,
-    num_chunks=num_chunks,
-    mask_duplicates=mask_duplicates,
+    model, params, batch, key, train, **settings
   )
-  value = objectives.contrastive(scores, None, masks)
-  return value, _metrics(scores, masks, batch['sentence_removed'])
-
-
-def _metrics(
-  scores: jax.Array, masks: objectives.Masks, removed: jax.Array
-) -> dict[str, means.Mean]:
+  removed = batch['sentence_removed']
   best = jnp.where(masks.candidates, scores, -jnp.inf).argmax(axis=-1)
   correct = best == jnp.arange(len(scores))
   valid = masks.positives.any(axis=-1)
-  return {
+  return objectives.contrastive(scores, None, masks), {
     'accuracy': means.of(correct, valid),
     'accuracy_masked': means.of(correct, valid & removed),
     'accuracy_unmasked': means.of(correct, valid & ~removed),

@@ -95,8 +95,8 @@ def score_batch(
   key: jax.Array,
   train: bool,
   *,
-  num_chunks: int,
-  mask_duplicates: bool,
+  num_chunks: int = 1,
+  mask_duplicates: bool = True,
 ) -> tuple[Float[Array, 'B K'], objectives.Masks]:
   """Embed a batch; return scores and masks for `objectives.contrastive`.
 
@@ -108,7 +108,7 @@ def score_batch(
     mask_duplicates: as of `make_masks`.
 
   Raises:
-    ValueError: for mask_duplicates without block_hash.
+    ValueError: for a batch of one block; for mask_duplicates without block_hash.
   """
   queries, blocks = map_chunks(
     functools.partial(model_lib.embed_pairs, model, params, train),

@@ -4,7 +4,6 @@
 
 import dataclasses
 import functools
-import shutil
 
 import jax
 import numpy as np
@@ -25,7 +24,6 @@ from retrieval.index import retrievers
 from retrieval.nn import cross_encoder
 from retrieval.questions import answers, question_sets
 from retrieval.search import rerank, retriever as retriever_lib
-from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
@@ -62,22 +60,21 @@ def test_positives_answer_and_negatives_do_not(reader, tmp_path):
   found = examples.of_questions(config, tmp_path, 'train')
   questions = question_sets.of_field(config.questions, 'train')
   asked = {q.question: q for q in questions}
-  assert len(found.queries) > 2
-  for query, positive, negatives in zip(
-    found.queries, found.positives, found.negatives, strict=True
+  assert len(found.questions) > 2
+  for question, positive, negatives in zip(
+    found.questions, found.positives, found.negatives, strict=True
   ):
     ids = negatives[negatives >= 0]
-    holds = answers.make_rule('substring').compile(asked[query].answers)
     rule = answers.make_rule('substring')
-    texts = [
-      text.split('\n', 1)[1] for text in found.texts(np.array([positive, *ids]))
-    ]
-    hits = [bool(holds(*rule.prepare([text]))) for text in texts]
+    holds = rule.compile(asked[question.question].answers)
+    texts = found.passages.full_texts(np.array([positive, *ids]))
+    bodies = [text.split('\n', 1)[1] for text in texts]
+    hits = [bool(holds(*rule.prepare([text]))) for text in bodies]
     assert hits == [True] + [False] * len(ids)
   # Two lists together are as deep as their sum.
   fields = {'examples.depth': 4, 'examples.num_kept': 4}
   short = examples.of_questions(_config(reader, **fields), tmp_path, 'train')
-  assert short.negatives.shape == (len(short.queries), 4)
+  assert short.negatives.shape == (len(short.questions), 4)
   # Another list of the same questions is another store.
   config = _config(reader, **{'examples.retrievers': ('bm25',)})
   other = examples.of_questions(config, tmp_path, 'train')
@@ -114,10 +111,9 @@ def test_rows_hold_the_pairs_and_their_lengths(reader, tmp_path):
   )
   assert batch['ids'].shape == (2, 3, 16)
   assert batch['valid'].tolist() == [[True, True, False], [True] * 3]
-  [text] = found.texts(found.positives[:1])
-  [row] = cross_encoder.pair_rows(
-    tokenizer, layout, found.queries[:1], [[text]]
-  )
+  [text] = found.passages.full_texts(found.positives[:1])
+  queries = found.texts(np.arange(1))
+  [row] = cross_encoder.pair_rows(tokenizer, layout, queries, [[text]])
   assert batch['ids'][0, 0, : batch['lengths'][0, 0]].tolist() == row
   assert not batch['ids'][0, 0, batch['lengths'][0, 0] :].any()
 
@@ -144,44 +140,25 @@ def test_chunks_have_the_candidate_that_shares_most_with_what_follows(
   c.examples.update(run=str(tmp_path / 'run'), max_chunks=128)
   config = configs.build(config_lib.Config, c)
   found = examples.of_chunks(config, tmp_path / 'examples')
-  assert 60 < len(found.queries) <= 128
+  assert 60 < len(found.questions) <= 128
   for query, positive, negatives in zip(
-    found.queries[:9], found.positives, found.negatives, strict=False
+    found.questions[:9], found.positives, found.negatives, strict=False
   ):
     kept = negatives[negatives >= 0]
-    assert query and positive not in kept and len({*kept}) == len(kept) > 0
+    assert (
+      query.question and positive not in kept and len({*kept}) == len(kept) > 0
+    )
   again = examples.of_chunks(config, tmp_path / 'examples')
   np.testing.assert_array_equal(again.negatives, found.negatives)
 
 
-@pytest.fixture(scope='module')
-def whole(reader, tmp_path_factory):
-  """A run of four steps."""
-  workdir = tmp_path_factory.mktemp('trained') / 'whole'
-  _train(_config(reader), workdir)
-  return workdir
-
-
-def _train(config, workdir):
+def test_a_trained_model_serves_the_commands_of_questions(
+  reader, tmp_path, monkeypatch
+):
+  whole = tmp_path / 'whole'
   one = functools.partial(loop.train, devices=jax.devices()[:1])
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(loop, 'train', one)
-    task.train(config, str(workdir))
-
-
-@pytest.mark.slow
-def test_training_resumes_bit_for_bit(reader, whole, tmp_path):
-  cut = tmp_path / 'cut'
-  shutil.copytree(whole, cut)
-  shutil.rmtree(cut / 'checkpoints' / '4')
-  _train(_config(reader), cut)
-  one, other = (
-    checkpoints.load_params(str(x), step=4)[0] for x in (whole, cut)
-  )
-  jax.tree.map(np.testing.assert_array_equal, one, other)
-
-
-def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
+  monkeypatch.setattr(loop, 'train', one)
+  task.train(_config(reader), str(whole))
   assert 'valid/mrr' in (whole / 'metrics.jsonl').read_text()
   trained = trained_models.load(reader, part='reader')
   kind = rankings.Kind(trained, f'bm25+{whole}', 4, candidates=3)
