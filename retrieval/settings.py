@@ -72,7 +72,8 @@ class SettingsError(ValueError):
 
   def __str__(self) -> str:
     field, value, expected = self.args
-    return f'{field}={value!r}: expected {expected}.'
+    shown = ' '.join(repr(value).splitlines())  # an array has several lines
+    return f'{field}={shown}: expected {expected}.'
 
   def within(self, section: str) -> 'SettingsError':
     """Return the same error, its field named from the section on."""

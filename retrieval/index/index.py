@@ -205,6 +205,7 @@ def _fields(
 ) -> dict[str, Any]:
   """Return what determines an index; 'auto' is what the one at `path` is."""
   path = pathlib.Path(path)
+  base.check_vectors(vectors, values=False)
   kind = _choose(config, int(vectors.shape[0]))
   if config.searcher == 'auto' and path.exists():
     kind = _read_manifest(path)['fields'].get('searcher', kind)

@@ -105,7 +105,7 @@ def _check_values(
   raise ValueError(f'{what} {rows[row]} holds {reason}.')
 
 
-def check_queries(queries, dimension: int, k) -> np.ndarray:
+def check_queries(queries, dimension: int, k=1) -> np.ndarray:
   """Check queries, an array or nested lists; return them as [b, d] float32.
 
   Raises:

@@ -130,9 +130,19 @@ class ExactSearcher:
     return ids, scores, (floor > rest + error) | whole
 
   def score(self, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Return exact float64 scores [b, c] of rows [b, c]; -inf for id -1."""
-    queries = np.asarray(queries, np.float32)
-    flat = np.asarray(ids, np.int64).reshape(-1)
+    """Return exact float64 scores [b, c] of rows [b, c]; -inf for id -1.
+
+    Raises:
+      ValueError: for queries that do not fit, or ids of another shape or no row.
+    """
+    queries, ids = base.check_queries(queries, self.dimension), np.asarray(ids)
+    is_row = ids.dtype.kind in 'iu' and (ids < self.num_vectors).all()
+    if ids.ndim != 2 or len(ids) != len(queries) or not is_row:
+      raise ValueError(
+        f'ids of shape {ids.shape} and type {ids.dtype}: expected rows '
+        f'[{len(queries)}, c], whole numbers below {self.num_vectors}.'
+      )
+    flat = ids.astype(np.int64).reshape(-1)
     owners = np.repeat(np.arange(len(queries)), np.shape(ids)[1])
     scores = np.full(flat.shape, -np.inf)
     (real,) = np.nonzero(flat >= 0)

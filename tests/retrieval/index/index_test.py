@@ -114,6 +114,8 @@ def test_small_databases_are_searched_exactly(tmp_path, vectors, caplog):
   assert caplog.text.count('too few for ScaNN') == 1
   with pytest.raises(ValueError, match='database is empty'):
     index_lib.build_index(tmp_path / 'j', vectors[:0], 'v', config)
+  with pytest.raises(ValueError, match='Database is a list'):
+    index_lib.build_index(tmp_path / 'j', vectors[:9].tolist(), 'v', config)
 
 
 def test_without_scann_exact_search_serves(

@@ -216,6 +216,9 @@ def test_scores_given_rows():
   searcher = searchers.ExactSearcher(database, 'squared_l2')
   scores = searcher.score(database[:1], np.array([[0, 2, -1]]))
   np.testing.assert_array_equal(scores, [[0, -2, -np.inf]])
+  for ids in (np.array([[3]]), np.array([[0], [0]]), np.array([[0.5]])):
+    with pytest.raises(ValueError, match='ids .*expected rows'):
+      searcher.score(database[:1], ids)
 
 
 @pytest.mark.parametrize('metric', METRICS)
