@@ -9,37 +9,26 @@ import numpy as np
 import pytest
 
 from experiments.in_context import evaluate as in_context_evaluate
-from retrieval.questions import dpr_json, question_sets, scoring
+from retrieval.questions import question_sets, scoring
 from retro_jax.data import folder as retro_data, qa_rows
 from retro_jax.decoding import shared_prefix
 from retro_jax.evaluation import evaluate
 from retro_jax.nn import retro as model
 from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_config, tiny_retro
+from tests.experiments.retro_qa import tiny_questions
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
 pytestmark = pytest.mark.usefixtures('fast')
-ANSWERS = {'who?': 'moon', 'what?': 'queen river', 'x?': 'jokes'}
+ANSWERS = tiny_questions.ANSWERS
 
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
   """Data with BM25, questions, and what was retrieved for them."""
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
-  lines = [
-    json.dumps({'question': q, 'answer': [a]}) for q, a in ANSWERS.items()
-  ]
-  (root / 'questions.jsonl').write_text('\n'.join(lines) + '\n')
-  results = (
-    dpr_json.Result(
-      question=question,
-      answers=(answer,),
-      contexts=(dpr_json.Context(title='T', text=f'apple {answer}'),) * 3,
-    )
-    for question, answer in ANSWERS.items()
-  )
-  dpr_json.write_results(root / 'results.json', results)
+  tiny_questions.write(root, 'apple {}', 3)
   return root
 
 

@@ -20,7 +20,6 @@ from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
 from tests.retrieval.search import tiny_encoder
-from tests.retro_jax.data import tiny_data
 
 
 @pytest.fixture
@@ -32,9 +31,8 @@ def words(monkeypatch):
 
 
 @pytest.fixture(scope='module')
-def run(tmp_path_factory):
+def run(root, tmp_path_factory):
   """A run that was trained with other neighbors, and its data."""
-  root = tiny_data.make(tmp_path_factory.mktemp('data'))
   workdir = tiny_run.make_run(tmp_path_factory.mktemp('run'), root)
   return workdir, retro_data.DataFolder(root, 'colbert')
 

@@ -28,9 +28,8 @@ M = tiny_data.M
 
 
 @pytest.fixture(scope='module')
-def workdir(tmp_path_factory):
+def workdir(root, tmp_path_factory):
   """A checkpoint of a RETRO with parameters at random."""
-  root = tiny_data.make(tmp_path_factory.mktemp('data'))
   return tiny_run.make_run(tmp_path_factory.mktemp('run'), root, init_scale=0.5)
 
 

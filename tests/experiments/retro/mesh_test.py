@@ -10,7 +10,6 @@ from experiments.engine import loop, metric_writer
 from experiments.retro import task as retro_task
 from retro_jax.data import folder as retro_data
 from tests.experiments.retro import tiny_config
-from tests.retro_jax.data import tiny_data
 
 
 def _train(root, workdir, devices, **mesh):
@@ -28,8 +27,7 @@ def _train(root, workdir, devices, **mesh):
 
 
 @pytest.fixture(scope='module')
-def runs(tmp_path_factory):
-  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+def runs(root, tmp_path_factory):
   folder = tmp_path_factory.mktemp('runs')
   one = _train(root, folder / 'one', jax.devices()[:1], data=1)
   eight = _train(

@@ -27,31 +27,18 @@ from retro_jax.decoding import decode
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
+from tests.experiments.retro_qa import tiny_questions
 from tests.retro_jax.data import tiny_data
 
 pytestmark = pytest.mark.usefixtures('fast')
-ANSWERS = {'who?': 'moon', 'what?': 'queen river', 'x?': 'jokes'}
+ANSWERS = tiny_questions.ANSWERS
 
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
   """Data, questions, and what was retrieved for them."""
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
-  lines = [
-    json.dumps({'question': q, 'answer': [a]}) for q, a in ANSWERS.items()
-  ]
-  (root / 'questions.jsonl').write_text('\n'.join(lines) + '\n')
-  dpr_json.write_results(
-    root / 'results.json',
-    (
-      dpr_json.Result(
-        question=question,
-        answers=(answer,),
-        contexts=(dpr_json.Context(title='T', text=answer),),
-      )
-      for question, answer in ANSWERS.items()
-    ),
-  )
+  tiny_questions.write(root)
   for arg in ('test', 'baseline_test'):
     tiny_run.make_run(
       root / arg,

@@ -11,7 +11,6 @@ from retrieval import tokenization
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import fid, retro as model_lib
-from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
 M, R = 6, 48
@@ -23,8 +22,7 @@ PASSAGES = (
 
 
 @pytest.fixture(scope='module')
-def tokenizer(tmp_path_factory):
-  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+def tokenizer(root):
   return tokenization.load_tokenizer(root / 'tokenizer')
 
 

@@ -8,7 +8,6 @@ import pytest
 from retrieval.search import retriever as retriever_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.evaluation import in_context
-from tests.retro_jax.data import tiny_data
 
 SETTINGS = in_context.Settings(
   stride=4, query_length=3, passage_length=5, window=40, batch_size=2
@@ -84,8 +83,8 @@ def test_strides_with_the_same_passage_are_one_prompt():
 
 
 @pytest.fixture(scope='module')
-def data(tmp_path_factory):
-  return retro_data.DataFolder(tiny_data.make(tmp_path_factory.mktemp('data')))
+def data(root):
+  return retro_data.DataFolder(root)
 
 
 class _Nearest:
