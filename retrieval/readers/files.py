@@ -136,7 +136,8 @@ def read_squad(files: Sequence[base.SourceFile], limit: int) -> base.Records:
 
 
 def _paragraphs(article: Any, where: str, name: str) -> base.Records:
-  title = base.string(base.check_type(article, where, dict), 'title', where)
+  title = base.check_type(article, where, dict).get('title') or ''
+  title = base.string({'title': title}, 'title', where)
   paragraphs = base.check_type(article.get('paragraphs'), where, list)
   for i, paragraph in enumerate(paragraphs):
     place = f'{where}, paragraph {i}'

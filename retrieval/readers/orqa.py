@@ -133,6 +133,7 @@ def _examples(
       where = f'{file.path}: record {i}'
       try:
         features = _decode(data, names, where)
+        features = {'title': '', **features}
         title, text = (base.string(features, n, where) for n in names[:2])
         document = base.Document(f'{file.name}:{i}', title, text)
         yield where, document, features
@@ -144,7 +145,7 @@ def _decode(data: bytes, names: Sequence[str], where: str) -> dict:
   """The named features; lists of one string become that string."""
   try:
     features = tf_example.decode(data, names)
-    if not {*names[:2]} <= {*features}:
+    if names[1] not in features:
       features = tf_example.decode(data)  # so that the error names them all
   except ValueError as e:
     raise base.BadRecord('invalid tf.train.Example', where, str(e)) from None

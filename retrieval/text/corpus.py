@@ -127,6 +127,9 @@ class Corpus:
     self.config = config
     self.skipped: collections.Counter[str] = collections.Counter()
     self.files = [] if config.kind == 'tfds' else _find_files(config)
+    for file in self.files:
+      if file.name.encode(errors='replace').decode() != file.name:
+        raise ValueError(f'corpus.path: {file.name!r} is no name in UTF-8.')
     self.fields = base.Fields(
       config.id_field, config.title_field, config.text_field
     )
@@ -349,7 +352,7 @@ def _is_of(kind: str, name: str) -> bool:
 def _names(root: pathlib.Path) -> list[str]:
   """List a folder's files, also in linked folders, each folder once."""
   names, seen = [], set()
-  for folder, inner, files in os.walk(root, followlinks=True):
+  for folder, inner, files in os.walk(root, onerror=_fail, followlinks=True):
     here, real = pathlib.Path(folder), os.path.realpath(folder)
     if real in seen:
       inner.clear()
@@ -359,6 +362,11 @@ def _names(root: pathlib.Path) -> list[str]:
     paths = (here / name for name in files)
     names += [p.relative_to(root).as_posix() for p in paths if p.is_file()]
   return names
+
+
+def _fail(error: OSError) -> None:
+  if not isinstance(error, FileNotFoundError | NotADirectoryError):
+    raise error  # a folder that may not be read
 
 
 def _hash_file(path: pathlib.Path, whole: bool) -> str:

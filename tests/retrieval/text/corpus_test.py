@@ -151,6 +151,9 @@ def test_folders_with_odd_entries(tmp_path):
   (tmp_path / 'other/b.jsonl').write_bytes(_line(DOCUMENTS[1]))
   (root / 'linked').symlink_to(tmp_path / 'other')
   assert {*_read('jsonl', root)} == {*DOCUMENTS[:2]}
+  (root / os.fsdecode(b'\xff.jsonl')).write_bytes(_line(DOCUMENTS[2]))
+  with pytest.raises(ValueError, match='corpus.path'):
+    _corpus('jsonl', root)
 
 
 def test_max_documents(tmp_path):
