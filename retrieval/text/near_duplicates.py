@@ -4,18 +4,16 @@
 
 Borgeaud et al. 2021, section 2.1 and appendix A: documents whose 13-grams have
 a Jaccard similarity of 0.8 or more with those of any evaluation document leave
-the training set, and so the datastore. MinHash and locality-sensitive hashing
-(the package rensa) name candidates, which are then compared exactly. Grams are
-of lower-case words between whitespace, so that the tokenizer does not matter.
+the training set, and so the datastore. An index of the evaluation documents'
+grams counts those shared, so that no pair is missed. Grams are of lower-case
+words between whitespace, so that the tokenizer does not matter.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
-import math
 import os
-from typing import Annotated
 
 from jaxtyping import UInt64
 import numpy as np
@@ -27,11 +25,6 @@ from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 KIND = 'near_duplicates'
 _COMPARED = 'evaluation'
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-# Signatures that are equal in the 4 numbers of a band make a candidate. Of
-# pairs at 0.8 exactly, 1 in 2e7 misses all 32 bands; of pairs at 0.2, 1 in 20
-# is a candidate. Lower thresholds, or fewer numbers, take smaller bands.
-_MOST_BAND_ROWS = 4
-_MISSED = 1e-3  # largest mean share of missed pairs at the threshold exactly
 _BATCH = 256
 
 
@@ -42,37 +35,8 @@ class Settings:
   # least Jaccard similarity; 0: nothing is looked for
   threshold: settings_lib.Share = 0.8
   ngram: settings_lib.Size = settings_lib.rare(13)  # words of a gram
-  # numbers of a MinHash signature, enough to find a pair at the threshold with
-  # a probability of 0.999
-  num_permutations: Annotated[int, settings_lib.Range(1, 2**16)] = (
-    settings_lib.rare(128)
-  )
-  seed: settings_lib.Seed = settings_lib.rare(0)
 
-  def __post_init__(self):
-    """Check the ranges, and that the signatures suffice."""
-    settings_lib.check(self)
-    # Bands of more rows miss more.
-    if self.threshold and self._missed(1) > _MISSED:
-      least = math.ceil(math.log(_MISSED) / math.log1p(-self.threshold))
-      raise ValueError(
-        f'num_permutations={self.num_permutations} misses more than '
-        f'{_MISSED:.1%} of the pairs at threshold {self.threshold}; expected at '
-        f'least {least:,}, or a higher threshold.'
-      )
-
-  def _missed(self, rows: int) -> float:
-    """Share of the pairs at the threshold exactly that no band finds."""
-    return (1 - self.threshold**rows) ** (self.num_permutations // rows)
-
-  @property
-  def band_rows(self) -> int:
-    """Numbers of a signature in each band of the index."""
-    return max(
-      rows
-      for rows in range(1, _MOST_BAND_ROWS + 1)
-      if not self.num_permutations % rows and self._missed(rows) <= _MISSED
-    )
+  __post_init__ = settings_lib.check
 
 
 _hash_word = functools.lru_cache(1 << 18)(tokens_lib.hash_id)
@@ -90,47 +54,37 @@ def hash_grams(text: str, ngram: int) -> UInt64[np.ndarray, ' grams']:
   return np.unique(grams)
 
 
-def jaccard(a: UInt64[np.ndarray, ' a'], b: UInt64[np.ndarray, ' b']) -> float:
-  """Shared grams over all grams of two sets; 0 for two empty ones."""
-  shared = len(np.intersect1d(a, b, assume_unique=True))
-  return shared / max(len(a) + len(b) - shared, 1)
-
-
-class _Index:
+class Index:
   """Evaluation documents, to be searched for the most similar one."""
 
-  def __init__(
-    self, settings: Settings, documents: Iterable[tuple[int, np.ndarray]]
-  ):
+  def __init__(self, documents: Iterable[tuple[int, np.ndarray]]):
     """Take numbers and grams of documents."""
-    import rensa
+    numbers, grams = list(zip(*documents, strict=True)) or [(), ()]
+    self._numbers = np.asarray(numbers, np.int64)
+    self._sizes = np.asarray([len(x) for x in grams], np.int64)
+    every = np.concatenate([np.zeros(0, np.uint64), *grams])
+    order = np.argsort(every, kind='stable')
+    self._grams = every[order]
+    owner = np.repeat(np.arange(len(numbers), dtype=np.int32), self._sizes)
+    self._owner = owner[order]
 
-    self._settings, self._rensa = settings, rensa
-    size = settings.num_permutations
-    self._lsh = rensa.RMinHashLSH(
-      threshold=settings.threshold,
-      num_perm=size,
-      num_bands=size // settings.band_rows,
+  def nearest(self, grams: UInt64[np.ndarray, ' grams']) -> tuple[float, int]:
+    """Jaccard similarity and number of the most similar document, or (0, -1).
+
+    Of equally similar ones the first is taken.
+    """
+    first, last = (
+      np.searchsorted(self._grams, grams, side) for side in ('left', 'right')
     )
-    self._grams = {d: grams for d, grams in documents if len(grams)}
-    for document, grams in self._grams.items():
-      self._lsh.insert(document, self._sign(grams))
-
-  def _sign(self, grams: np.ndarray):
-    size, seed = self._settings.num_permutations, self._settings.seed
-    data = grams.astype('<u8').tobytes()
-    signature = self._rensa.RMinHash(num_perm=size, seed=seed)
-    signature.update([data[i : i + 8] for i in range(0, len(data), 8)])
-    return signature
-
-  def nearest(self, grams: np.ndarray) -> tuple[float, int]:
-    """Similarity and number of the most similar document, or (0, -1)."""
-    if not len(grams) or not self._grams:
+    found = np.flatnonzero(last > first)
+    if not len(found):
       return 0.0, -1
-    found = self._lsh.query(self._sign(grams))
-    pairs = ((jaccard(grams, self._grams[d]), -d) for d in found)
-    similarity, number = max(pairs, default=(0.0, 1))
-    return similarity, -number
+    spans = zip(first[found].tolist(), last[found].tolist(), strict=True)
+    owners = np.concatenate([self._owner[a:b] for a, b in spans])
+    owners, shared = np.unique(owners, return_counts=True)
+    similarity = shared / (len(grams) + self._sizes[owners] - shared)
+    best = int(similarity.argmax())
+    return float(similarity[best]), int(self._numbers[owners[best]])
 
 
 def build_duplicate_store(
@@ -166,19 +120,13 @@ def build_duplicate_store(
   Raises:
     ValueError: for another tokenizer, or a list of other settings at `path`.
   """
-  import rensa
-
   for source in (tokens, *evaluation):
     source.check_tokenizer(tokenizer)
   fields = {
     'tokens': tokens.store.fingerprint,
     'valid_fraction': valid_fraction,
-    'algorithm': rensa.RMinHash.ALGORITHM_VERSION,
     **dataclasses.asdict(settings),
   }
-  # Unused options add no field.
-  if settings.band_rows != _MOST_BAND_ROWS:
-    fields['band_rows'] = settings.band_rows
   compared = [source.store.fingerprint for source in evaluation]
   with contextlib.suppress(FileNotFoundError):
     compared = store.Store.open(path, KIND).fields.get(_COMPARED)
@@ -193,7 +141,7 @@ def build_duplicate_store(
     settings.ngram,
     tokens_lib.hash_ids(added),
   )
-  index = executors.Lazy(_index, settings, read, tokens, evaluation)
+  index = executors.Lazy(_index, read, tokens, evaluation)
 
   def make(i, shown):
     found = []
@@ -232,18 +180,15 @@ def compared_with(found: store.Store) -> dict[str, str]:
   return dict(zip(names, found.fields.get(_COMPARED, []), strict=True))
 
 
-def _index(settings, read, tokens, evaluation) -> _Index:
+def _index(read, tokens, evaluation) -> Index:
   """Make the index of all evaluation documents, numbered on from `tokens`."""
   stores = [(tokens, 'valid'), *((source, 'all') for source in evaluation)]
   bases = np.cumsum([0, *(source.num_documents for source, _ in stores)])
-  return _Index(
-    settings,
-    (
-      (int(base) + document, grams)
-      for base, (source, split) in zip(bases, stores, strict=False)
-      for shard in range(source.store.num_shards)
-      for document, grams in read(source, shard, split)
-    ),
+  return Index(
+    (int(base) + document, grams)
+    for base, (source, split) in zip(bases, stores, strict=False)
+    for shard in range(source.store.num_shards)
+    for document, grams in read(source, shard, split)
   )
 
 
