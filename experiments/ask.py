@@ -58,32 +58,26 @@ def print_answers(
 ) -> None:
   """Print a question, its answer in its block, and the runner-ups."""
   console.print(rich.text.Text(found.question.question, style='bold'))
-  rows = [answer.record() for answer in found.answers[:count]]
-  if not rows:
+  best = found.best(count)
+  if not best:
     console.print(f'  {views.NOTHING}')
     return
-  best = rows[0]
+  first, *others = best
   console.print(
     rich.text.Text.assemble(
-      ('  ' + best['answer'], 'bold green'),
-      f'   logit {best["score"]:.2f}, share {best["share"]:.3f}',
+      ('  ' + first.text, 'bold green'),
+      f'   logit {first.score:.2f}, share {first.share:.3f}',
     )
   )
-  source = f'{best["title"]} (document {best["document"]})'
-  console.print(rich.text.Text('  ' + source, style='italic'))
-  marked = _marked(best['text'], best['span'], console)
+  if first.source != first.text:
+    console.print(rich.text.Text('  ' + first.source, style='italic'))
+  marked = _marked(*first.highlight(), console)
   console.print(rich.padding.Padding(marked, (0, 0, 0, 4)))
-  if len(rows) == 1:
+  if not others:
     return
-  table = rich.table.Table('runner-up', 'logit', 'share', 'title', 'document')
-  for row in rows[1:]:
-    table.add_row(
-      rich.markup.escape(row['answer']),
-      f'{row["score"]:.2f}',
-      f'{row["share"]:.3f}',
-      rich.markup.escape(row['title']),
-      rich.markup.escape(row['document']),
-    )
+  table = rich.table.Table(*views.RUNNER_UPS)
+  for answer in others:
+    table.add_row(*map(rich.markup.escape, views.runner_up(answer)))
   console.print(rich.padding.Padding(table, (0, 0, 0, 2), expand=False))
 
 

@@ -35,7 +35,7 @@ _RULES = {
   'regex': 'pattern found anywhere (DPR)',
   scoring.FILE_RULE: "the file's own has_answer",
 }
-_COUNTS = ('unknown', 'repeated', 'refused')
+_COUNTS = ('empty', 'unknown', 'repeated', 'refused')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,9 @@ class Report:
   kind: str  # kind of its answers
   count: int  # questions of the set
   missing: int  # questions of the set that the file lacks; they count as wrong
+  empty: (
+    int  # predictions without an answer; right where rules drop the gold one
+  )
   unknown: int  # questions in the file that the set lacks
   repeated: int  # records of the file after the first of the same question
   refused: int  # answers left out because every text contains them
@@ -127,6 +130,12 @@ def print_table(report: Report) -> None:
   counts = [f'{report.count} questions', f'{report.missing} missing']
   counts += [f'{n} {x}' for x in _COUNTS if (n := getattr(report, x))]
   title = f'{report.file} on {report.dataset}: {", ".join(counts)}'
+  caption = ''
+  if report.empty:
+    caption = (
+      f'{report.empty} predictions are empty. By the official rule an empty one is '
+      'right where the gold answer is an article, such as "A" or "The".'
+    )
   heads, lines = ('metric', '%', '95 % interval', 'right is'), []
   for name, interval in report.metrics.items():
     rule, _, top = name.partition('/')
@@ -134,7 +143,7 @@ def print_table(report: Report) -> None:
     if isinstance(meaning, dict):
       meaning = meaning[report.kind]
     lines.append((top or name, *_cells(interval, '.2f'), meaning))
-  reports.print_table(heads, lines, title, wrap=True)
+  reports.print_table(heads, lines, title, caption, wrap=True)
   if report.less:
     lines = [(x, *_cells(y, '+.2f')) for x, y in report.differences.items()]
     reports.print_table(heads[:3], lines, f'less {report.less}', wrap=True)

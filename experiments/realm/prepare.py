@@ -59,17 +59,17 @@ def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
 
 
 def _corpora(config: Config, data: realm_data.DataFolder) -> Corpora:
-  """(name, folder, section) of the corpus Z, and of X if it is another one."""
-  yield 'Z', data.root, config.corpus
+  """(kind, folder, section) of the corpus Z, and of X if it is another one."""
+  yield '', data.root, config.corpus
   masked = getattr(config, 'masked_corpus', None)  # readers mask nothing
   if masked is not None and masked.kind:
-    yield 'X', data.root / 'masked', masked
+    yield 'masked ', data.root / 'masked', masked
 
 
 def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
   """Write the token stores, with texts."""
   rows = []
-  for name, root, corpus in _corpora(config, data):
+  for kind, root, corpus in _corpora(config, data):
     with progress.bar('tokenize', 'documents') as update:
       tokens = tokens_lib.build_token_store(
         root / 'tokens',
@@ -84,8 +84,8 @@ def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
         progress=update,
       )
     rows += [
-      (f'documents, {name}', f'{tokens.num_documents:,}'),
-      (f'tokens, {name}', f'{len(tokens.tokens):,}'),
+      (f'{kind}documents', f'{tokens.num_documents:,}'),
+      (f'{kind}tokens', f'{len(tokens.tokens):,}'),
     ]
     skipped = tokens.store.meta['skipped']
     rows += [(f'skipped, {why}', f'{n:,}') for why, n in skipped.items()]
@@ -105,7 +105,7 @@ def _marks(
 def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
   """Pack sentences into blocks."""
   rows = []
-  for name, root, corpus in _corpora(config, data):
+  for kind, root, corpus in _corpora(config, data):
     marked = corpus.kind == 'realm_pretraining'
     given = _marks(corpus, 'sentences') if marked else None
     titles = blocks_lib.titles_to_drop(config.blocks.drop_titles, corpus)
@@ -122,9 +122,9 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
         **dataclasses.asdict(config.blocks) | {'drop_titles': titles},
       )
     rows += [
-      (f'blocks, {name}', f'{blocks.num_blocks:,}'),
-      (f'sentences, {name}', f'{blocks.num_sentences:,}'),
-      (f'documents dropped by title, {name}', f'{blocks.num_dropped:,}'),
+      (f'{kind}blocks', f'{blocks.num_blocks:,}'),
+      (f'{kind}sentences', f'{blocks.num_sentences:,}'),
+      (f'{kind}documents dropped by title', f'{blocks.num_dropped:,}'),
     ]
   return rows
 

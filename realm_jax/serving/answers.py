@@ -8,10 +8,23 @@ from typing import Any
 import unicodedata
 
 import numpy as np
+import regex
 
 from realm_jax.serving import views
-from retrieval.questions import claims as claims_lib, questions as questions_lib
+from retrieval import text_table
+from retrieval.questions import (
+  claims as claims_lib,
+  qa_metrics,
+  questions as questions_lib,
+)
 from retrieval.text import blocks as blocks_lib
+
+# Letters of words; scripts without blanks between words have none.
+_LETTER = regex.compile(
+  r'[[\p{L}\p{N}\p{M}]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}'
+  r'\p{Khmer}\p{Myanmar}]]',
+  regex.VERSION1,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +64,30 @@ class Answer:
     number = int(self.blocks.documents(np.asarray([self.block]))[0])
     return self.blocks.tokens.document_id(number)
 
+  @property
+  def source(self) -> str:
+    """Title and id of the document; one of them where they are equal or none."""
+    title, document = self.title, self.document
+    if not title or title == document:
+      return document
+    return f'{title} (document {document})'
+
   def highlight(self) -> tuple[str, tuple[int, int]]:
-    """Return the block's text, and the answer's first and past-last character."""
-    return highlight(
+    """Return the block's text, and the answer's first and past-last character.
+
+    A span that begins or ends inside of a word is shown with the whole word.
+    """
+    text, span = highlight(
       self.blocks, self.block, self.start, self.width, self.reader_start
     )
+    return text, whole_words(text, span)
+
+  def repeats(self, other: 'Answer') -> bool:
+    """Whether both overlap in a block, or are equal as scores compare answers."""
+    (_, (low, high)), (_, (first, limit)) = self.highlight(), other.highlight()
+    if self.block == other.block and low < limit and first < high:
+      return True
+    return qa_metrics.exact_match(self.text, other.text)
 
   def record(self) -> dict[str, Any]:
     """Return the answer and its source as JSON values.
@@ -76,7 +108,7 @@ class Answer:
     }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Answered:
   """A question with its answers."""
 
@@ -94,9 +126,22 @@ class Answered:
     """The best answer; '' without one."""
     return self.answers[0].text if self.answers else ''
 
+  def best(self, count: int = 5) -> list[Answer]:
+    """Return up to `count` answers, without those that repeat a better one."""
+    found: list[Answer] = []
+    for answer in self.answers:
+      if len(found) < count and not any(map(answer.repeats, found)):
+        found.append(answer)
+    return found
+
+  def __repr__(self) -> str:
+    rows = [(x.text, f'{x.share:.3f}', x.source) for x in self.best()]
+    table = text_table.lines(('answer', 'share', 'source'), rows)
+    return f'{self.question.question}\n{table if rows else views.NOTHING}'
+
   def record(self, count: int = 5) -> dict[str, Any]:
     """Return a line of a predictions file, with up to `count` answers."""
-    rows = [answer.record() for answer in self.answers[:count]]
+    rows = [answer.record() for answer in self.best(count)]
     line = {
       'id': self.question.id,
       'question': self.question.question,
@@ -142,6 +187,22 @@ class Classified:
   # [C] bool; blocks of the beam that belong to named documents
   evidence: np.ndarray
   rank: int  # of that block in the beam, from 0
+
+
+def whole_words(text: str, span: tuple[int, int]) -> tuple[int, int]:
+  """Return a span of characters, widened to the words it begins and ends in."""
+  begin, end = span
+
+  def inside(at: int) -> bool:
+    return 0 < at < len(text) and all(
+      _LETTER.match(character) for character in text[at - 1 : at + 1]
+    )
+
+  while inside(begin):
+    begin -= 1
+  while inside(end):
+    end += 1
+  return begin, end
 
 
 def highlight(

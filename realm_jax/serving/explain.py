@@ -23,7 +23,7 @@ from realm_jax.data import examples, pipeline
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import losses
 from realm_jax.serving import model_configs, serving, views
-from retrieval import arguments, settings
+from retrieval import arguments, settings, text_table
 
 MASK = '[MASK]'
 _Array = jax.Array | np.ndarray  # computed, or fetched from the device
@@ -114,7 +114,7 @@ def measure(
   return means | {'examples': float(found['null_prior'].size)}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Explained:
   """A prediction and its documents."""
 
@@ -129,6 +129,12 @@ class Explained:
   # and word, the prediction with this document alone. The null document is the
   # first.
   documents: list[dict[str, Any]]
+
+  def __repr__(self) -> str:
+    table = text_table.lines(
+      views.EXPLAINED_COLUMNS, views.explained_rows(self)
+    )
+    return '\n'.join([self.text, *views.explained_lines(self), table])
 
   def _repr_html_(self) -> str:
     return views.explained_html(self)

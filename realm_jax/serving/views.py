@@ -7,26 +7,33 @@ import html
 from typing import Any
 
 NOTHING = 'no block was found'
+RUNNER_UPS = ('runner-up', 'logit', 'share', 'source')
+RUNNER_UPS = ('runner-up', 'score', 'share', 'source')
 _SHOWN = 70  # characters of a document's text
 
 
 def answers_html(found: Any, count: int = 5) -> str:
   """Return a question, its answer in its block, and `count` - 1 runner-ups."""
-  rows = [answer.record() for answer in found.answers[:count]]
+  best = found.best(count)
   head = f'<p><b>{html.escape(found.question.question)}</b><br>'
-  if not rows:
+  if not best:
     return f'{head}{NOTHING}</p>'
-  best = rows[0]
+  first, *others = best
   head += (
-    f'<b style="color: green">{html.escape(best["answer"])}</b> '
-    f'(logit {best["score"]:.2f}, share {best["share"]:.3f})</p>'
+    f'<b style="color: green">{html.escape(first.text)}</b> '
+    f'(logit {first.score:.2f}, share {first.share:.3f})</p>'
   )
-  others = (
-    (row['answer'], f'{row["score"]:.2f}', f'{row["share"]:.3f}', row['title'])
-    for row in rows[1:]
+  return (
+    head
+    + block_html(first.record())
+    + table_html(RUNNER_UPS, map(runner_up, others))
   )
-  names = ('runner-up', 'logit', 'share', 'title')
-  return head + block_html(best) + table_html(names, others)
+
+
+def runner_up(answer: Any) -> tuple[str, ...]:
+  """Return the cells of RUNNER_UPS."""
+  figures = f'{answer.score:.2f}', f'{answer.share:.3f}'
+  return answer.text, *figures, answer.source
 
 
 def blocks_html(found: Any, count: int = 3) -> str:
@@ -103,10 +110,10 @@ def explained_lines(found: Any) -> list[str]:
   for i, words in enumerate(found.predictions, start=1):
     shown = ', '.join(f'{word} {share:.3f}' for word, share in words)
     lines.append(f'mask {i}: {shown}')
-  utility = found.log_prob - found.null_log_prob
+  gain = found.log_prob - found.null_log_prob
   lines.append(
-    f'y = {found.answer!r}: log p(y|x) {found.log_prob:.3f}, with the null '
-    f'document only {found.null_log_prob:.3f}, retrieval utility {utility:+.3f}'
+    f'log-probability of {found.answer!r}: {found.log_prob:.3f}, without '
+    f'documents {found.null_log_prob:.3f}, so that they gain {gain:+.3f} nats'
   )
   return lines
 

@@ -20,6 +20,7 @@ import numpy as np
 from retrieval.questions import (
   answers as answers_lib,
   dpr_json,
+  qa_metrics,
   question_sets,
   questions as questions_lib,
 )
@@ -42,6 +43,8 @@ class Scores:
   # metric -> [n] scores from 0 to 1 in the set's order
   values: dict[str, Float[np.ndarray, ' n']]
   missing: int  # number of the set's questions that the file lacks
+  # predictions that normalisation leaves nothing of; they equal the answer 'The'
+  empty: int = 0
   unknown: int = 0  # number of the file's questions that the set lacks
   repeated: int = 0  # number of records after the first of the same question
   refused: int = 0  # number of ignored answers, which every text contains
@@ -101,7 +104,8 @@ def score_predictions(
     metric: np.array([row.get(metric, 0.0) for row in rows])
     for metric in next(row for row in rows if row)
   }
-  return chosen.scores(values)
+  empty = sum(not qa_metrics.normalize_answer(x) for x in chosen.of.values())
+  return chosen.scores(values, empty=empty)
 
 
 def score_retrieval(
@@ -154,7 +158,7 @@ def score_retrieval(
     )
     for k in (k for k in ks if k <= longest):
       values[f'{name}/top_{k}'] = (ranks < k).astype(np.float64)
-  return chosen.scores(values, len(refused))
+  return chosen.scores(values, refused=len(refused))
 
 
 def _tests(
@@ -214,11 +218,11 @@ class _Chosen:
     if self._unknown:
       logging.warning('%s; they do not count.', message)
 
-  def scores(self, values: dict[str, np.ndarray], refused: int = 0) -> Scores:
+  def scores(self, values: dict[str, np.ndarray], **counts: int) -> Scores:
     return Scores(
       values=values,
+      **counts,
       missing=len(self._set.questions) - len(self.of),
       unknown=self._unknown,
       repeated=self._records - len(self._seen),
-      refused=refused,
     )

@@ -100,3 +100,12 @@ def test_retrieval(tmp_path, references, capsys):
   shown = [x for x in lines if x and x[0].startswith('top_')]
   assert [x[0] for x in shown] == 3 * ['top_1', 'top_5']
   assert [x[1] for x in shown] == ['0.00', *3 * ['25.00'], *2 * ['50.00']]
+
+
+def test_empty_predictions_are_told(tmp_path, references, capsys):
+  path = _predictions(tmp_path / 'p.jsonl', '', 'The', 'A2')
+  report = score.score(path, question_sets.load(references))
+  assert report.empty == 2 and report.missing == 1
+  score.print_table(report)
+  printed = ' '.join(capsys.readouterr().out.split())
+  assert '2 empty' in printed and '2 predictions are empty' in printed

@@ -11,6 +11,7 @@ import pytest
 from realm_jax.data import reader_rows
 from realm_jax.serving import answers
 from retrieval import tokenization
+from retrieval.questions import questions
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -96,6 +97,56 @@ def test_every_span_is_what_its_letters_are(made):
 def test_an_answer_shows_its_text(made):
   shown = repr(answers.Answer(made.blocks, 0, 0, 7, 1, 7, 2.0, 0.25, True))
   assert shown == "Answer(text='The', score=2, share=0.25, title='Mill')"
+
+
+@pytest.mark.parametrize(
+  ('text', 'part', 'word'),
+  [
+    ('Tom Collins wrote it', 'llins', 'Collins'),
+    ('Tom Collins wrote it', 'm Co', 'Tom Collins'),
+    ('Tom Collins wrote it', 'Collins', 'Collins'),
+    ('the U.S. and', 'S', 'S'),
+    ('cafe\u0301s there', 'af', 'cafe\u0301s'),
+    ('in 1066.', '06', '1066'),
+    ('\u6771\u4eac\u90fd\u306f', '\u4eac', '\u4eac'),
+  ],
+)
+def test_a_span_is_widened_to_whole_words(text, part, word):
+  begin = text.index(part)
+  found = answers.whole_words(text, (begin, begin + len(part)))
+  assert text[slice(*found)] == word
+
+
+def test_spans_inside_of_words_are_shown_whole_and_once(made):
+  layout = reader_rows.ReaderLayout(
+    row_length=64, cls_id=2, sep_id=3, max_span_width=4
+  )
+  rows = reader_rows.reader_rows(
+    layout, made.blocks, np.array([[0]]), [np.zeros(0, np.int32)]
+  )
+  vocabulary = (made.tokenizer_path / 'vocab.txt').read_text().split('\n')
+  ids, inside = rows['reader_ids'][0, 0], rows['reader_block_mask'][0, 0]
+  at = [
+    i for i in np.flatnonzero(inside) if vocabulary[ids[i]].startswith('##')
+  ]
+  start = int(rows['reader_starts'][0, 0])
+  spans = [(int(at[0]), 1), (int(at[0]) - 1, 1), (int(at[-1]) + 1, 1)]
+  made_of = [
+    answers.Answer(made.blocks, 0, 0, *span, start, 1.0, 0.25, False)
+    for span in spans
+  ]
+  raw, _, _ = (answers.highlight(made.blocks, 0, *x, start) for x in spans)
+  text, (low, high) = made_of[0].highlight()
+  assert high - low > raw[1][1] - raw[1][0]
+  assert made_of[0].text == made_of[1].text
+  asked = questions.Question('0', 'Who?', ())
+  found = answers.Answered(asked, (*made_of, made_of[0]), np.zeros(1), False)
+  assert found.best() == [made_of[0], made_of[2]]
+  assert found.best(1) == [made_of[0]]
+  assert len(found.record(5)['runner_ups']) == 1
+  lines = repr(found).splitlines()
+  assert lines[0] == 'Who?' and len(lines) == 4
+  assert made_of[0].text in lines[2] and '0.250' in lines[2]
 
 
 def test_bytes_of_one_character_are_the_character(tmp_path):

@@ -64,6 +64,16 @@ def test_missing_predictions_are_wrong(caplog):
   assert '1 of 3 questions in the file are not among the 3' in caplog.text
 
 
+def test_empty_predictions_are_counted():
+  letters = _set(('a', 'what?', ('The',)), ('b', 'who?', ('Ada',)))
+  for empty in ('', ' a ', '...'):
+    scores = scoring.score_predictions(
+      letters, [_line('what?', empty), _line('who?', 'Ada')]
+    )
+    assert scores.empty == 1
+    assert scores.values['official_exact_match'].tolist() == [1, 1]
+
+
 def test_repeated_questions():
   twice = _set(('a', 'who?', ('Ada',)), ('b', 'who?', ('Bea',)))
   by_text = scoring.score_predictions(twice, [_line('who?', 'Ada')])
