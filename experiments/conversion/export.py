@@ -95,7 +95,7 @@ def _find_version(
   fingerprint = snapshots.fingerprint(embedder)
   for name in reversed(folder.names()):
     version = folder.open(name)
-    if version.params_fingerprint == fingerprint:
+    if version.stored.fields['params'] == fingerprint:
       return version
     version.close()
   return None

@@ -142,8 +142,7 @@ def _build_index(
     'blocks': old_blocks.fingerprint,
     'params': snapshots.fingerprint(params),
   }
-  vectors = index.version.open_vectors()
-  known = reuse.KnownVectors(old_blocks, vectors, made_of)
+  known = reuse.KnownVectors(old_blocks, index.version.stored, made_of)
   with progress.bar('new index', 'blocks') as shown:
     builder.folder.build(
       trained.step,

@@ -182,11 +182,6 @@ def open_index(
   )
 
 
-def fingerprint_of(path: str | os.PathLike) -> str:
-  """Return the fingerprint of an index without opening it."""
-  return store.fingerprint(_read_manifest(pathlib.Path(path))['files'])
-
-
 def check_vectors(index: Index, vectors: store.Store) -> None:
   """Raise ValueError unless an index is one of some vectors."""
   if index.vectors_fingerprint != vectors.fingerprint:

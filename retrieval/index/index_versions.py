@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Indexes of a trained retriever: one immutable folder for each version.
 
-Guu et al. 2020, section 3.3. The folder <root>/<step>-<hash>/ holds version.json
-(step, fingerprints of parameters and blocks), embedder.safetensors (the snapshot of
-the embedder, which embeds queries, too), vectors/ and index/. A builder writes shard by
-shard into .building-<version>/, under the lock of all builders of the root, and renames
+Guu et al. 2020, section 3.3. The folder <root>/<step>-<hash>/, whose hash is that of
+parameters and blocks, holds embedder.safetensors (the snapshot of the embedder, which
+embeds queries, too), vectors/ and index/. A builder writes shard by shard into .building-<version>/, under the lock of all builders of the root, and renames
 the whole folder. The next builder continues the draft of a killed one. A reader
 holds a shared lock on the version's file `lease`: versions that are read are not removed.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 import contextlib
 import dataclasses
 import functools
@@ -29,7 +28,6 @@ from retrieval.store import (
   drafts,
   executors,
   locks,
-  manifests,
   sharded_array,
   shards,
   store,
@@ -38,7 +36,6 @@ from retrieval.text import blocks as blocks_lib
 
 VECTORS_KIND = 'block_vectors'
 _PARAMS = 'embedder.safetensors'
-_MANIFEST = 'version.json'
 _LEASE = 'lease'
 _BUILDING = '.building-'  # prefix of drafts
 _NAME = re.compile(r'\d{10}-.{12}\Z')  # of a version's folder
@@ -49,8 +46,11 @@ EmbedBlocks = Callable[[np.ndarray, shards.Progress | None], np.ndarray]
 
 def version_name(step: int, params: Any, blocks: blocks_lib.BlockStore) -> str:
   """Return the name of a version's folder: its step and a hash of its sources."""
-  made_of = [snapshots.fingerprint(params), blocks.fingerprint]
-  return f'{step:010d}-{store.fingerprint(made_of)[:12]}'
+  return _name(step, snapshots.fingerprint(params), blocks.fingerprint)
+
+
+def _name(step: int, *made_of: str) -> str:
+  return f'{step:010d}-{store.fingerprint(list(made_of))[:12]}'
 
 
 def step_of(name: str) -> int:
@@ -63,9 +63,8 @@ class Version:
   """An opened version, which stays until `close`."""
 
   path: pathlib.Path  # folder of the version
-  step: int
-  params_fingerprint: str  # hash of the parameters
   index: index_lib.Index  # index of the blocks' vectors; row i is block i
+  stored: store.Store  # the vectors, made of 'blocks' and 'params'
   lease: contextlib.ExitStack  # releases the lock of the version
 
   @property
@@ -73,21 +72,20 @@ class Version:
     """Name of the version's folder."""
     return self.path.name
 
+  @property
+  def step(self) -> int:
+    """Step of the parameters."""
+    return step_of(self.name)
+
   @functools.cached_property
   def params(self) -> dict:
     """The snapshot of the embedder: a tree of numpy arrays."""
     return read_snapshot(self.path)
 
-  def open_vectors(self) -> store.Store:
-    """Open the store of the vectors; ValueError for one of another index."""
-    found = store.Store.open(self.path / 'vectors', VECTORS_KIND)
-    index_lib.check_vectors(self.index, found)
-    return found
-
   @property
-  def vectors(self):
+  def vectors(self) -> sharded_array.ShardedArray:
     """Memory-mapped vectors of all blocks: [num_blocks, d]."""
-    return self.open_vectors().array('vectors')
+    return self.stored.array('vectors')
 
   def close(self) -> None:
     """Release the lease, so that the version can be removed."""
@@ -101,17 +99,23 @@ def read_snapshot(version: pathlib.Path) -> dict:
     FileNotFoundError: when there is no such version.
     ValueError: when it is damaged.
   """
-  checksum = _read_manifest(version)['embedder']
-  file, again = version / _PARAMS, f'remove {version} and refresh the index'
-  checksums.check(file, checksum, again)
-  return snapshots.read(file)
+  file = version / _PARAMS
+  if not file.is_file():
+    raise FileNotFoundError(
+      f'{version}: no index version here ({_PARAMS} is missing).'
+    )
+  params, stored = snapshots.read(file), _vectors(version)
+  checked = checksums.mode() != 'off'
+  if checked and snapshots.fingerprint(params) != stored.fields['params']:
+    raise ValueError(
+      f'{file}: damaged, or of another version; remove {version} and refresh the '
+      'index.'
+    )
+  return params
 
 
-def _read_manifest(path: pathlib.Path) -> Mapping[str, Any]:
-  return manifests.read_json(
-    path / _MANIFEST,
-    f'{path}: no index version here ({_MANIFEST} is missing).',
-  )
+def _vectors(version: pathlib.Path) -> store.Store:
+  return store.Store.open(version / 'vectors', VECTORS_KIND)
 
 
 class VersionFolder:
@@ -159,7 +163,11 @@ class VersionFolder:
     Raises:
       ValueError: for vectors that are not finite, or an index below its floor.
     """
-    name = version_name(step, params, blocks)
+    made_of = {
+      'blocks': blocks.fingerprint,
+      'params': snapshots.fingerprint(params),
+    }
+    name = _name(step, made_of['params'], made_of['blocks'])
     if self.is_whole(name):
       return name
     together = isinstance(executor, executors.Share)
@@ -177,10 +185,7 @@ class VersionFolder:
       vectors = shards.build_store(
         draft / 'vectors',
         VECTORS_KIND,
-        {
-          'blocks': blocks.fingerprint,
-          'params': snapshots.fingerprint(params),
-        },
+        made_of,
         rows,
         functools.partial(_embed_shard, embed, dtype, np.cumsum([0, *rows])),
         executor=executor,
@@ -195,7 +200,7 @@ class VersionFolder:
         config,
         executor=executor,
       )
-      _seal(draft, step, params, blocks)
+      snapshots.write(draft / _PARAMS, params)
       store.publish_folder(draft, self.root / name)
     return name
 
@@ -217,13 +222,14 @@ class VersionFolder:
     for name in reversed(self.names()):
       with contextlib.ExitStack() as stack:
         try:
-          if _read_manifest(self.root / name)['blocks'] != blocks.fingerprint:
+          made_of = _vectors(self.root / name).fields['blocks']
+          if made_of != blocks.fingerprint:
             continue
           version = self.open(name, cluster='')
           stack.callback(version.close)
           if snapshots.fingerprint(part(version.params)) != wanted:
             continue
-          version.open_vectors().verify()
+          version.stored.verify()
         except (OSError, ValueError) as error:
           logging.warning('%s is not taken over: %s', self.root / name, error)
           continue
@@ -245,7 +251,7 @@ class VersionFolder:
       # Here: a cluster that is not there is no damage.
       with contextlib.closing(self.open(name, cluster='')) as version:
         _ = version.params
-        version.open_vectors().verify()
+        version.stored.verify()
     except (OSError, ValueError) as error:
       logging.warning('Index version %s is damaged: %s', name, error)
       return False
@@ -279,26 +285,22 @@ class VersionFolder:
     """
     with contextlib.ExitStack() as stack:
       path = stack.enter_context(self.held(name))
-      manifest = _read_manifest(path)
       index = index_lib.open_index(path / 'index', cluster=cluster)
-      wanted = blocks.fingerprint if blocks else manifest['blocks']
+      stored = _vectors(path)
+      made_of = stored.fields['blocks']
+      wanted = blocks.fingerprint if blocks else made_of
+      right = _name(step_of(name), stored.fields['params'], made_of)
       for what, have, want in (
-        (_MANIFEST, manifest['name'], name),
-        ('blocks', manifest['blocks'], wanted),
-        ('index', index.fingerprint, manifest['index']),
+        ('vectors', right, name),
+        ('blocks', made_of, wanted),
       ):
         if have != want:
           raise ValueError(
             f'{path}: {what} of another version ({have}, expected {want}); '
             f'remove {path} and refresh the index.'
           )
-      return Version(
-        path,
-        manifest['step'],
-        manifest['params'],
-        index,
-        stack.pop_all(),
-      )
+      index_lib.check_vectors(index, stored)
+      return Version(path, index, stored, stack.pop_all())
 
   @contextlib.contextmanager
   def held(self, name: str) -> Iterator[pathlib.Path]:
@@ -343,19 +345,3 @@ class VersionFolder:
 def _embed_shard(embed, dtype: str, bounds: np.ndarray, i: int, progress):
   vectors = embed(np.arange(bounds[i], bounds[i + 1]), progress)
   return {'vectors': vectors.astype(dtype)}
-
-
-def _seal(
-  draft: pathlib.Path, step: int, params: Any, blocks: blocks_lib.BlockStore
-) -> None:
-  """Write the parameters and the manifest of a version into its draft."""
-  snapshots.write(draft / _PARAMS, params)
-  manifest = {
-    'name': version_name(step, params, blocks),
-    'step': step,
-    'params': snapshots.fingerprint(params),
-    'blocks': blocks.fingerprint,
-    'embedder': checksums.of_file(draft / _PARAMS),
-    'index': index_lib.fingerprint_of(draft / 'index'),
-  }
-  store.write_atomically(draft / _MANIFEST, manifests.sealed(manifest))

@@ -47,23 +47,17 @@ def plan(
     Folder of the shards.
   """
   folder = building(path, fields)
-  if folder.exists():
-    return folder
-  draft = drafts.beside(folder)
-  draft.mkdir(parents=True)
-  try:
+  if not (folder / base.FIELDS).exists():
+    folder.mkdir(parents=True, exist_ok=True)
     base.write_fields(
-      draft,
+      folder,
       name=sharded.ShardedSearcher.name,
       metric=fields['metric'],
       kind=fields['searcher'],
       shards=fields['shards'],
       scann=fields['scann'],
-      **saved_vectors.save(draft, vectors),
+      **saved_vectors.save(folder, vectors),
     )
-    store.publish_folder(draft, folder)
-  finally:
-    shutil.rmtree(draft, ignore_errors=True)
   return folder
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import manifests
+from retrieval.store import manifests, store
 
 FIELDS = 'searcher.json'
 METRICS = ('dot_product', 'squared_l2')
@@ -169,8 +169,8 @@ def nothing(count: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_fields(path: pathlib.Path, **fields: Any) -> None:
-  """Write searcher.json of a saved searcher: its name, metric and other fields."""
-  (path / FIELDS).write_text(json.dumps(fields) + '\n')
+  """Write searcher.json of a saved searcher, last: its name, metric and others."""
+  store.write_atomically(path / FIELDS, json.dumps(fields) + '\n')
 
 
 def read_fields(path: pathlib.Path) -> dict[str, Any]:

@@ -42,7 +42,9 @@ def test_what_a_killed_run_left_of_later_steps_is_forgotten(
   other.close()
 
 
-@pytest.mark.parametrize('damage', ['vectors', 'index', 'version.json'])
+@pytest.mark.parametrize(
+  'damage', ['vectors', 'index', 'vectors/manifest.json']
+)
 def test_a_damaged_version_of_a_checkpoint_is_built_again(
   tmp_path, blocks, damage
 ):

@@ -279,20 +279,21 @@ def test_a_damaged_version_is_built_again(blocks, tmp_path, part):
 def test_damaged_versions_are_named(blocks, tmp_path, damage):
   folder = index_versions.VersionFolder(tmp_path)
   name = folder.build(1, PARAMS, blocks, embed, CONFIG)
-  file = tmp_path / name / 'version.json'
+  file = tmp_path / name / 'vectors' / 'manifest.json'
   file.unlink()
   if damage:
     file.write_text(damage)
-  with pytest.raises((ValueError, FileNotFoundError), match='version'):
+  with pytest.raises((ValueError, FileNotFoundError), match=name):
     folder.open(name)
 
 
 @pytest.mark.parametrize(
   ('parts', 'said'),
   [
-    ('.', r'version\.json of another version'),
-    ('vectors index', 'index of another version'),
-    ('embedder.safetensors', r'embedder\.safetensors: damaged \(checksum'),
+    ('.', 'vectors of another version'),
+    ('vectors index', 'vectors of another version'),
+    ('index', 'changed after this searcher|of vectors'),
+    ('embedder.safetensors', r'embedder\.safetensors: damaged, or of another'),
     ('vectors', r'index: .*changed after this searcher was built'),
   ],
 )

@@ -79,7 +79,7 @@ def _pairs(blocks):
 def _known(blocks, version, params=PARAMS):
   made_of = {'blocks': blocks.fingerprint}
   made_of['params'] = snapshots.fingerprint(params)
-  return reuse.KnownVectors(blocks, version.open_vectors(), made_of)
+  return reuse.KnownVectors(blocks, version.stored, made_of)
 
 
 def test_known_blocks_are_copied_bit_for_bit(old, documents, tmp_path):

@@ -84,7 +84,7 @@ def test_a_killed_build_continues_with_the_same_bytes(tmp_path, monkeypatch):
   build(tmp_path / 'whole')
   assert _bytes(path) == _bytes(tmp_path / 'whole')
   one, two = (
-    index_lib.fingerprint_of(tmp_path / x) for x in ('index', 'whole')
+    index_lib.open_index(tmp_path / x).fingerprint for x in ('index', 'whole')
   )
   assert one == two
 
