@@ -202,7 +202,7 @@ def plot(rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
   size = (3.2 * len(steps) + 1, 6)
   with pictures.picture(
     path, nrows=2, ncols=len(steps), figsize=size, squeeze=False, sharey='row'
-  ) as (_, axes):
+  ) as (figure, axes):
     for column, step in enumerate(steps):
       for line, (measure, label) in enumerate(measures.items()):
         one = axes[line][column]
@@ -227,7 +227,8 @@ def plot(rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
         one.grid(alpha=0.3)
         if not column:
           one.set_ylabel(label)
-    axes[0][0].legend(fontsize=6)
+    names = axes[0][0].get_legend_handles_labels()
+    figure.legend(*names, loc='outside lower center', ncols=4)
 
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:
