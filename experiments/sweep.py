@@ -38,6 +38,7 @@ from retro_jax.data import pipeline, windows
 from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.trained import loading
 
+_NATS = 'nats_of_documents'  # field of a row, by which rows are compared
 _PARTS = {'neighbor': 'N', 'continuation': 'F', 'full': '[N, F]'}
 
 
@@ -152,7 +153,7 @@ class Swept:
     del fields['sweep']  # rows of other values stay
     neighbors = trained.data.neighbors(self.evaluate.split).store.fingerprint
     run = trained.step, dataclasses.asdict(trained.config)
-    return store.fingerprint([*run, neighbors, fields, self.seed])
+    return store.fingerprint([*run, neighbors, fields, self.seed, _NATS])
 
   def measure(self, score, setting: Setting) -> dict[str, Any]:
     """Evaluate one setting; return its row."""
@@ -168,7 +169,7 @@ class Swept:
     )
     row = {'name': setting.name, 'retrieval': retrieval}
     row |= {'step': self.trained.step, **setting.facts, **found.summary()}
-    row['nats_of_documents'] = found.nats.tolist()
+    row[_NATS] = found.nats.tolist()
     return reports.finite(row)
 
   def minus(self, row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -176,9 +177,7 @@ class Swept:
     chunks = self.trained.data.chunks(self.evaluate.split)
     documents = windows.find_documents(chunks, self.evaluate.max_documents)
     one, two = (
-      evaluate_lib.of_documents(
-        np.asarray(x['nats_of_documents']), chunks, documents
-      )
+      evaluate_lib.of_documents(np.asarray(x[_NATS]), chunks, documents)
       for x in (row, other)
     )
     return dataclasses.asdict(evaluate_lib.compare(one, two))
