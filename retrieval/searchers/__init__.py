@@ -79,14 +79,13 @@ def exact_of(
   """
   from retrieval.searchers import exact, sharded
 
-  if isinstance(searcher, exact.ExactSearcher):
+  in_shards = isinstance(searcher, sharded.ShardedSearcher)
+  if isinstance(searcher, exact.ExactSearcher) or (
+    in_shards and searcher.is_exact
+  ):
     return searcher
-  resident_bytes = None
-  if isinstance(searcher, sharded.ShardedSearcher):
-    if searcher.is_exact:
-      return searcher
-    if not searcher.holds_all:
-      resident_bytes = 0  # memory stays that of the open shards
+  # Memory stays that of the open shards.
+  resident = 0 if in_shards and not searcher.holds_all else None
   return exact.ExactSearcher(
-    vectors, searcher.metric, resident_bytes=resident_bytes, check=False
+    vectors, searcher.metric, resident_bytes=resident, check=False
   )

@@ -26,7 +26,8 @@ def save(path: pathlib.Path, vectors) -> dict[str, Any]:
   shape = [int(n) for n in vectors.shape]
   if isinstance(vectors, sharded_array.ShardedArray) and vectors.num_shards:
     return {'shape': shape, 'store': _reference(path, vectors)}
-  dtype, file = _copy_dtype(vectors), path / COPY
+  half = vectors.dtype == ml_dtypes.bfloat16
+  dtype = np.dtype(ml_dtypes.bfloat16 if half else np.float32)
   header = {
     'descr': np.lib.format.dtype_to_descr(dtype),
     'fortran_order': False,
@@ -34,7 +35,7 @@ def save(path: pathlib.Path, vectors) -> dict[str, Any]:
   }
   step = max(1, _COPY_BYTES // (4 * shape[1]))
   # A full disk kills a process that writes to a memory map.
-  with open(file, 'wb') as f:
+  with open(path / COPY, 'wb') as f:
     np.lib.format.write_array_header_1_0(f, header)
     for low in range(0, shape[0], step):
       rows = np.asarray(vectors[low : low + step], dtype)
@@ -67,12 +68,6 @@ def reopened(vectors):
   if isinstance(vectors, sharded_array.ShardedArray):
     return copy.copy(vectors)
   return sharded_array.open_npy(pathlib.Path(vectors.filename))
-
-
-def _copy_dtype(vectors) -> np.dtype:
-  """Return the type of a copy: bfloat16 for bfloat16, else float32."""
-  half = vectors.dtype == ml_dtypes.bfloat16
-  return np.dtype(ml_dtypes.bfloat16 if half else np.float32)
 
 
 def _reference(path: pathlib.Path, vectors: sharded_array.ShardedArray) -> dict:
