@@ -29,16 +29,21 @@ from typing import Any
 from absl import flags, logging
 import numpy as np
 
-from experiments.engine import command, pictures, progress, reports, stages
-from experiments.retro import config as config_lib, evaluate as retro_evaluate
+from experiments.engine import command, pictures, reports, stages
+from experiments.retro import (
+  compare,
+  config as config_lib,
+  evaluate as retro_evaluate,
+)
 from retrieval.index import datastore_subsets
 from retrieval.search import names
 from retrieval.store import locks, store
-from retro_jax.data import pipeline, windows
+from retro_jax.data import windows
 from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.trained import loading
 
 _NATS = 'nats_of_documents'  # field of a row, by which rows are compared
+_OFF = compare.Run(retrieval='off')
 _PARTS = {'neighbor': 'N', 'continuation': 'F', 'full': '[N, F]'}
 
 
@@ -47,7 +52,7 @@ class Setting:
   """One line of a sweep."""
 
   name: str
-  reader: pipeline.ChunkReader  # of the held-out chunks
+  run: compare.Run  # how the held-out chunks are read
   facts: dict[str, Any]  # the varied values, as JSON
 
 
@@ -60,54 +65,41 @@ class Swept:
   seed: int
   root: pathlib.Path
 
-  def readers(self, name: str, ks: Sequence[int]) -> list[pipeline.ChunkReader]:
-    """Readers with k neighbors, for every k of a config's field."""
-    data, split = self.trained.data, self.evaluate.split
-    stored = data.neighbors(split).num_neighbors
+  def numbers(self) -> Sequence[int]:
+    """Numbers of neighbors, none above those that are stored."""
+    data, ks = self.trained.data, self.evaluate.sweep.num_neighbors
+    stored = data.neighbors(self.evaluate.split).num_neighbors
     if not ks or max(ks) > stored:
       raise ValueError(
-        f'{name} {tuple(ks)}: expected numbers of 0 to {stored}, the neighbors '
-        f'stored in {data.neighbors_path(split)}; for more, prepare the '
-        'neighbors again with --config.neighbors.stored=N.'
+        f'sweep.num_neighbors {tuple(ks)}: expected numbers of 0 to {stored}, the '
+        f'neighbors stored in {data.neighbors_path(self.evaluate.split)}; for more, '
+        'prepare the neighbors again with --config.neighbors.stored=N.'
       )
-    config = self.trained.config
-    return [loading.chunk_reader(config, data, split, k) for k in ks]
-
-  @property
-  def first_reader(self) -> pipeline.ChunkReader:
-    """The reader with the first of `evaluate.num_neighbors`."""
-    return self.readers('evaluate.num_neighbors', [self.evaluate.k])[0]
+    return ks
 
   def by_neighbors(self) -> Iterator[Setting]:
     """Settings with k neighbors; k = 0 is RETRO[OFF]."""
-    ks = self.evaluate.sweep.num_neighbors
-    readers = self.readers('sweep.num_neighbors', ks)
-    for k, reader in zip(ks, readers, strict=True):
-      yield Setting(f'k = {k}', reader, {'num_neighbors': k})
+    for k in self.numbers():
+      run = compare.Run(k=k) if k else _OFF
+      yield Setting(f'k = {k}', run, {'num_neighbors': k})
 
   def by_ranks(self) -> Iterator[Setting]:
     """Settings with the neighbor of one rank alone, and with none."""
-    ranks = self.evaluate.sweep.num_neighbors
-    readers = self.readers('sweep.num_neighbors', ranks)
-    for rank, reader in zip(ranks, readers, strict=True):
-      if rank:
-        one = {'num_neighbors': 1, 'skipped_neighbors': rank - 1}
-        facts = {'rank': rank, 'num_neighbors': 1}
-        yield Setting(f'rank {rank}', dataclasses.replace(reader, **one), facts)
-    yield _off(readers[0], rank=0)
+    for rank in filter(None, self.numbers()):
+      facts = {'rank': rank, 'num_neighbors': 1}
+      yield Setting(f'rank {rank}', compare.Run(rank=rank), facts)
+    yield _none(rank=0)
 
   def by_parts(self) -> Iterator[Setting]:
     """Neighbors without continuations, continuations alone, both, and neither."""
-    reader = self.first_reader
     for part, name in _PARTS.items():
-      facts = {'num_neighbors': reader.num_neighbors, 'part': part}
-      changed = dataclasses.replace(reader, neighbor_part=part)
-      yield Setting(name, changed, facts)
-    yield _off(reader, part='none')
+      facts = {'num_neighbors': self.evaluate.k, 'part': part}
+      yield Setting(name, compare.Run(part=part), facts)
+    yield _none(part='none')
 
   def by_datastore(self) -> Iterator[Setting]:
-    """Settings with parts of the datastore; the neighbors in each are found first."""
-    reader, shares = self.first_reader, self.evaluate.sweep.shares
+    """Settings with parts of the datastore."""
+    shares = self.evaluate.sweep.shares
     datastore = self.trained.data.chunks('train')
     if not shares:
       raise ValueError('sweep.shares is empty: expected such as (1.0, 0.1).')
@@ -116,35 +108,27 @@ class Swept:
       for share in shares
     }
     for share, ids in parts.items():
-      k = reader.num_neighbors
-      with progress.bar(f'neighbors in {100 * share:g} %', 'chunks') as update:
-        path = self.trained.data.datastore.neighbors_in_part(
-          self.root, self.evaluate.split, share, k, self.seed, update
-        )
       facts = {
         'share': share,
         'datastore_chunks': len(ids),
         'datastore_tokens': int(datastore.lengths(ids).sum()),
-        'num_neighbors': k,
+        'num_neighbors': self.evaluate.k,
       }
-      name = f'{100 * share:g} %'
-      yield Setting(name, dataclasses.replace(reader, neighbors=path), facts)
+      yield Setting(f'{100 * share:g} %', compare.Run(share=share), facts)
 
   def by_sources(self) -> Iterator[Setting]:
     """Settings with the neighbors of each source that there is, and with none."""
-    reader, split = self.first_reader, self.evaluate.split
+    split = self.evaluate.split
     for source in names.NAMES:
       data = dataclasses.replace(self.trained.data, source=source)
-      path = data.neighbors_path(split)
-      if path.is_dir():
+      if data.neighbors_path(split).is_dir():
         facts = {
           'source': source,
-          'num_neighbors': reader.num_neighbors,
+          'num_neighbors': self.evaluate.k,
           'neighbors': data.neighbors(split).store.fingerprint,
         }
-        changed = dataclasses.replace(reader, neighbors=path)
-        yield Setting(source, changed, facts)
-    yield _off(reader, source='none')
+        yield Setting(source, compare.Run(source=source), facts)
+    yield _none(source='none')
 
   @property
   def identity(self) -> str:
@@ -157,17 +141,13 @@ class Swept:
 
   def measure(self, score, setting: Setting) -> dict[str, Any]:
     """Evaluate one setting; return its row."""
-    retrieval = 'on' if setting.reader.num_neighbors else 'off'
-    found = retro_evaluate.measure(
-      score,
-      setting.reader,
-      self.trained,
-      self.evaluate,
-      retrieval,
-      setting.name,
-      self.seed,
-    )
-    row = {'name': setting.name, 'retrieval': retrieval}
+    trained, run = self.trained, setting.run
+    if run.source:
+      data = dataclasses.replace(trained.data, source=run.source)
+      trained = dataclasses.replace(trained, data=data)
+    where = setting.name, self.root, self.seed
+    found = compare.measure(score, trained, self.evaluate, run, *where)
+    row = {'name': setting.name, 'retrieval': run.retrieval}
     row |= {'step': self.trained.step, **setting.facts, **found.summary()}
     row[_NATS] = found.nats.tolist()
     return reports.finite(row)
@@ -183,10 +163,9 @@ class Swept:
     return dataclasses.asdict(evaluate_lib.compare(one, two))
 
 
-def _off(reader: pipeline.ChunkReader, **facts: Any) -> Setting:
+def _none(**facts: Any) -> Setting:
   """The setting without neighbors."""
-  off = dataclasses.replace(reader, num_neighbors=0)
-  return Setting('none', off, {**facts, 'num_neighbors': 0})
+  return Setting('none', _OFF, {**facts, 'num_neighbors': 0})
 
 
 SWEEPS = {

@@ -13,6 +13,7 @@ it was trained, with the first of --config.evaluate.num_neighbors. Options of a 
   source=NAME     neighbors of another source (see experiments.prepare)
   data=DIR        another data folder of the same documents
   k=N             number of neighbors
+  rank=N          the neighbor of one rank alone, from 1
   part=PART       neighbor (N), continuation (F) or full (both)
   share=S         neighbors in a random part of the datastore, see experiments.sweep
   retrieval=MODE  on, off, shuffled or oracle; see experiments.evaluate
@@ -22,9 +23,10 @@ and the difference of each seed. Writes DIR/compare.json, where each row has its
 differences from all others (`minus`), as experiments.tables.claims reads them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import itertools
+import os
 import pathlib
 from typing import Any
 
@@ -47,10 +49,11 @@ Seeds = list[evaluate_lib.Evaluation]  # of one row
 class Run:
   """One run of a row, and how it is read."""
 
-  workdir: str
+  workdir: str = ''
   source: str = ''  # '': as trained
   data: str = ''  # '': --config.data_dir, or that of the training
   k: int = 0  # 0: the first of config.evaluate.num_neighbors
+  rank: int = 0  # of the one neighbor that is read; 0: the first k
   part: str = ''  # '': as trained
   share: float = 0.0  # of the datastore; 0: the neighbors of the data folder
   retrieval: str = 'on'
@@ -60,12 +63,13 @@ _OPTIONS = {
   'source': str,
   'data': str,
   'k': named_runs.number(int, 0, float('inf')),
+  'rank': named_runs.number(int, 0, float('inf')),
   'part': named_runs.one_of(chunks_lib.PARTS),
   'share': named_runs.number(float, 0, 1),
   'retrieval': named_runs.one_of(evaluate_lib.RETRIEVALS),
 }
 _EXPECTED = (
-  f'source=NAME, data=DIR, k=N (from 1), part=PART of {chunks_lib.PARTS}, share=S '
+  f'source=NAME, data=DIR, k=N or rank=N (from 1), part=PART of {chunks_lib.PARTS}, share=S '
   f'(above 0, at most 1) or retrieval=MODE of {evaluate_lib.RETRIEVALS}'
 )
 
@@ -82,48 +86,64 @@ def parse(values: Sequence[str]) -> dict[str, list[Run]]:
   return rows
 
 
-def _open(
+def _load(
   config: config_lib.Config, evaluate: Compare, run: Run
-) -> tuple[loading.TrainedRetro, pipeline.ChunkReader, str]:
-  """Load a run: the model, what it reads, and the kind of retrieval."""
-  trained = retro_evaluate.load(
-    config,
-    dataclasses.replace(
-      evaluate, workdir=run.workdir, source=run.source or evaluate.source
-    ),
-    run.workdir,
-    data_dir=run.data,
-  )
+) -> loading.TrainedRetro:
+  source = run.source or evaluate.source
+  evaluate = dataclasses.replace(evaluate, workdir=run.workdir, source=source)
+  return retro_evaluate.load(config, evaluate, run.workdir, data_dir=run.data)
+
+
+def reader_of(
+  trained: loading.TrainedRetro, evaluate: Compare, run: Run
+) -> tuple[pipeline.ChunkReader, str]:
+  """Return what a run reads of the whole datastore, and the kind of retrieval."""
   baseline = not trained.model.config.cca_layers
   if baseline and run != Run(run.workdir, data=run.data):
     raise ValueError(f'{run.workdir}: a baseline reads no neighbors: {run}.')
   retrieval = 'off' if baseline else run.retrieval
-  k = {'off': 0, 'oracle': 1}.get(retrieval, run.k or evaluate.k)
+  wanted = run.rank or run.k or evaluate.k
+  k = {'off': 0, 'oracle': 1}.get(retrieval, wanted)
   modes = [(run.workdir, retrieval, k)]
   reader = retro_evaluate.open_readers(trained, evaluate, modes)[k]
+  if run.rank:
+    one = {'num_neighbors': 1, 'skipped_neighbors': run.rank - 1}
+    reader = dataclasses.replace(reader, **one)
   if run.part:
     reader = dataclasses.replace(reader, neighbor_part=run.part)
-  return trained, reader, retrieval
+  return reader, retrieval
+
+
+def measure(
+  score: Callable[[pipeline.Row], Any],
+  trained: loading.TrainedRetro,
+  evaluate: Compare,
+  run: Run,
+  name: str,
+  root: str | os.PathLike,
+  seed: int,
+) -> evaluate_lib.Evaluation:
+  """Evaluate one run; `root` keeps neighbors in parts of the datastore."""
+  reader, retrieval = reader_of(trained, evaluate, run)
+  if run.share:
+    k, what = reader.num_neighbors, f'neighbors in {100 * run.share:g} %'
+    with progress.bar(what, 'chunks') as update:
+      path = trained.data.datastore.neighbors_in_part(
+        root, evaluate.split, run.share, k, seed, update
+      )
+    reader = dataclasses.replace(reader, neighbors=path)
+  return retro_evaluate.measure(
+    score, reader, trained, evaluate, retrieval, name, seed
+  )
 
 
 def _measure(
   config: config_lib.Config, workdir: str, evaluate: Compare, run: Run
 ) -> evaluate_lib.Evaluation:
-  """Evaluate one run; `workdir` keeps neighbors in parts of the datastore."""
-  trained, reader, retrieval = _open(config, evaluate, run)
-  if run.share:
-    k, seed = reader.num_neighbors, config.seed
-    with progress.bar(
-      f'neighbors in {100 * run.share:g} %', 'chunks'
-    ) as update:
-      path = trained.data.datastore.neighbors_in_part(
-        workdir, evaluate.split, run.share, k, seed, update
-      )
-    reader = dataclasses.replace(reader, neighbors=path)
+  trained = _load(config, evaluate, run)
   with retro_evaluate.scorer(trained, config, evaluate.batch_size) as score:
-    return retro_evaluate.measure(
-      score, reader, trained, evaluate, retrieval, run.workdir, config.seed
-    )
+    where = run.workdir, workdir, config.seed
+    return measure(score, trained, evaluate, run, *where)
 
 
 def _mean(seeds: Seeds) -> evaluate_lib.Evaluation:
@@ -153,7 +173,8 @@ def compare(
   stages.check_alone()
   given = parse(values or flags.FLAGS.row)
   for one in itertools.chain(*given.values()):
-    _open(config, evaluate, one)  # a row that does not fit ends this first
+    # A row that does not fit ends this first.
+    reader_of(_load(config, evaluate, one), evaluate, one)
   rows = {
     name: [_measure(config, workdir, evaluate, run) for run in runs]
     for name, runs in given.items()

@@ -104,10 +104,10 @@ def test_parts_of_a_neighbor_goes_on_where_it_was_killed(tmp_path, monkeypatch):
 def test_rows_of_a_comparison_are_those_of_the_sweeps(tmp_path):
   workdir = tmp_path / 'retro'
   workdir.mkdir()
-  swept = _sweep(tmp_path, 'datastore', 'parts', shares=(1.0, 0.4))
+  kinds = 'datastore', 'parts', 'ranks'
+  swept = _sweep(tmp_path, *kinds, shares=(1.0, 0.4), ks=(2, 3))
   want = {
-    row['name']: row['bits_per_byte']
-    for row in (*swept['datastore'], *swept['parts'])
+    row['name']: row['bits_per_byte'] for kind in kinds for row in swept[kind]
   }
   options = {
     '100 %': 'share=1',
@@ -116,6 +116,8 @@ def test_rows_of_a_comparison_are_those_of_the_sweeps(tmp_path):
     'F': 'part=continuation',
     '[N, F]': 'part=full',
     'none': 'retrieval=off',
+    'rank 2': 'rank=2',
+    'rank 3': 'rank=3',
   }
   rows = [f'{name}={workdir},{x}' for name, x in options.items()]
   found = compare.compare(tiny_config.of(), str(workdir), _evaluate(), rows)
