@@ -23,6 +23,7 @@ from typing import Any
 from absl import logging
 import farmhash
 
+from retrieval import arguments
 from retrieval.questions import (
   qa_metrics,
   questions as questions_lib,
@@ -242,6 +243,7 @@ def _load_all(
     raise ValueError(
       f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
     )
+  specs = arguments.listed(specs, field)
   return [load(x, allow_other_counts=allow_other_counts) for x in specs]
 
 

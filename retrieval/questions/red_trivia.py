@@ -11,6 +11,7 @@ import pathlib
 
 import yaml
 
+from retrieval import arguments
 from retrieval.questions import questions
 from retrieval.readers import files
 
@@ -48,6 +49,7 @@ def read(lists: Sequence[str] = ()) -> list[questions.Question]:
   Raises:
     ValueError: for an unknown list, or the first record without a question.
   """
+  lists = arguments.listed(lists, 'lists')
   known = {path.stem: path for path in sorted(folder().glob('*.yaml'))}
   if unknown := [name for name in lists if name not in known]:
     raise ValueError(f'Unknown lists {unknown}: expected some of {[*known]}.')

@@ -56,10 +56,14 @@ def package(tmp_path, monkeypatch):
 
 
 def test_lists(package):
-  assert red_trivia.read(['capitals']) == [
-    Q('capitals:1', 'Capital of Peru?', ('Lima', 'Ciudad de los Reyes')),
-    Q('capitals:2', '"Oslo" is whose capital?', ('Norway',)),
-  ]
+  assert (
+    red_trivia.read('capitals')
+    == red_trivia.read(['capitals'])
+    == [
+      Q('capitals:1', 'Capital of Peru?', ('Lima', 'Ciudad de los Reyes')),
+      Q('capitals:2', '"Oslo" is whose capital?', ('Norway',)),
+    ]
+  )
   assert 'redbot' not in sys.modules
 
 
