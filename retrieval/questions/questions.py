@@ -154,9 +154,8 @@ class _Form:
     if not answers:
       raise ValueError(f'{where}: field {name!r}: expected an answer.')
     texts = [_text(x, where, f'{name}[{i}]') for i, x in enumerate(answers)]
-    identifier = record.get(self.id)
-    if identifier is None and self.id == 'id':
-      identifier = text_files.line_name(where)
+    made = {'id': text_files.line_name(where)} if self.id == 'id' else {}
+    identifier = base.field(made | record, self.id, where)
     if isinstance(identifier, int) and not isinstance(identifier, bool):
       identifier = str(identifier)
     question = base.field(record, self.question, where)
