@@ -8,6 +8,7 @@
   model = realm_jax.packaged_realm()  # or realm_jax.load('runs/quickstart/realm')
   model.explain('The capital of France is [MASK].')
 
+A loss and its metrics are `Mean`s, to be pooled over batches; `.value` is the number.
 Names are imported at first use. Importing this package starts no JAX backend.
 """
 
@@ -32,6 +33,7 @@ _MODULES = {
   'marginal_token': 'retrieval.nn.objectives',
   'marginal_seq': 'retrieval.nn.objectives',
   'token_log_likelihood': '.objectives.losses',
+  'Mean': 'retrieval.nn.means',
   'realm_loss': '.objectives.losses:loss',
   'reader_loss': '.objectives.reader_losses:loss',
   'claims_loss': '.objectives.claims:loss',

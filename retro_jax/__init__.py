@@ -8,14 +8,16 @@
   model.neighbors('A text.')
 
 Models: `Retro`, `RetroStep` (one token at a time), `RetroConfig`, and the
-paper's sizes by `preset('172m')`. Losses: `loss`, `batch_nll`. Each result
-shows itself in a notebook. Names are imported on first use.
+paper's sizes by `preset('172m')`. Losses: `batch_nll`, and `loss`, which returns
+`Mean`s, to be pooled over batches; `.value` is the number. Each result shows
+itself in a notebook. Names are imported on first use.
 """
 
 from retrieval import lazy
 
 _MODULES = {
   'LanguageModel': 'retro_jax.trained.language_model',
+  'Mean': 'retrieval.nn.means',
   'Retro': 'retro_jax.nn.retro',
   'RetroConfig': 'retro_jax.nn.config',
   'RetroStep': 'retro_jax.nn.retro',
