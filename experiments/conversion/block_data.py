@@ -19,7 +19,7 @@ from experiments.engine import configs, progress
 from experiments.open_qa import config as config_lib
 from experiments.realm import prepare as realm_prepare
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder
+from realm_jax.serving import index_builder, model_configs
 from retrieval import tokenization
 from retrieval.formats import block_records, tfrecord
 from retrieval.index import index_versions
@@ -185,7 +185,11 @@ def build_index(
     return np.asarray(vectors[ids[0] : ids[-1] + 1], np.float32)
 
   with progress.bar('index', 'blocks') as update:
-    folder.build(step, embedder, blocks, read, config.index, progress=update)
+    # The size of the vocabulary is that of the parameters.
+    model = model_configs.realm_config(config, 1)
+    settings = index_builder.vector_settings(model)
+    given = step, embedder, blocks, read, config.index
+    folder.build(*given, settings=settings, progress=update)
   if existed:
     with contextlib.closing(folder.open(wanted)) as version:
       stored = version.vectors

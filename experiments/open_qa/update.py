@@ -150,6 +150,7 @@ def _build_index(
       blocks,
       lambda ids, done: known.fill(blocks, ids, embed, done),
       builder.index,
+      settings=index_builder.vector_settings(builder.model),
       dtype=builder.vectors_dtype,
       progress=shown,
     )

@@ -15,7 +15,6 @@ import pathlib
 import time
 from typing import Any
 
-from absl import logging
 import jax
 import numpy as np
 
@@ -23,7 +22,7 @@ from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
 from realm_jax.serving import model_configs, packaged, serving
 from retrieval.index import index_config, index_versions
-from retrieval.store import checkpoints, executors, manifests, store
+from retrieval.store import executors, store
 from retrieval.text import blocks as blocks_lib
 
 INDEX = 'index'  # folder of a run's versions, in its workdir
@@ -47,7 +46,7 @@ class Builder:
   # where blocks are embedded; None is this process
   executor: executors.Executor | None = None
   # folder of another run's versions. The first version of `folder` takes its
-  # vectors from there, if they are of the same parameters and blocks.
+  # vectors from there, if they are of the same parameters, blocks and settings.
   source: pathlib.Path | None = None
 
   def build(
@@ -74,6 +73,7 @@ class Builder:
             self.blocks,
             embed,
             self.index,
+            settings=vector_settings(self.model),
             dtype=self.vectors_dtype,
             executor=self.executor,
             progress=progress,
@@ -97,7 +97,10 @@ class Builder:
     # Later versions have newer parameters.
     if known is None and self.source and not self.folder.names():
       found = index_versions.VersionFolder(self.source).known_vectors(
-        params, self.blocks, serving.block_embedder_params
+        params,
+        self.blocks,
+        vector_settings(self.model),
+        serving.block_embedder_params,
       )
       known = stack.enter_context(found)
     if known is not None:
@@ -156,44 +159,11 @@ def make_builder(
     vectors_dtype=config.vectors.dtype,
     devices=devices or None,
     executor=executor,
-    source=_to_take_over(start, model, data.tokenizer.vocab_size),
+    source=pathlib.Path(start) / INDEX if start else None,
   )
 
 
-def _to_take_over(
-  start: str, model: config_lib.RealmConfig, vocab_size: int
-) -> pathlib.Path | None:
-  """Return the folder whose index a new run may take over, if there is one.
-
-  Equal parameters make equal vectors only under equal settings of the model.
-
-  Args:
-    start: workdir of the run that gives the embedder, or ''.
-  """
-  from realm_jax.serving import reader_configs
-
-  folder = pathlib.Path(start) / INDEX
-  if not start or not folder.is_dir():
-    return None
-  try:
-    saved = reader_configs.of_saved(checkpoints.find(start))
-    theirs = model_configs.realm_config(saved, vocab_size)
-  except (FileNotFoundError, ValueError, TypeError, AttributeError) as e:
-    logging.warning('%s: no index is taken over from there (%s).', folder, e)
-    return None
-  here, there = _vector_settings(model), _vector_settings(theirs)
-  if here == there:
-    return folder
-  logging.warning(
-    '%s: its vectors are not taken over, they were computed with other '
-    'settings (%s).',
-    folder,
-    manifests.difference(here, there),
-  )
-  return None
-
-
-def _vector_settings(config: config_lib.RealmConfig) -> dict[str, Any]:
+def vector_settings(config: config_lib.RealmConfig) -> dict[str, Any]:
   """Settings that change the vectors but no parameter's shape."""
   bert = config.embedder
   return {

@@ -4,12 +4,13 @@
 
 Guu et al. 2020, section 3.3. The folder <root>/<step>-<hash>/, whose hash is that of
 parameters and blocks, holds embedder.safetensors (the snapshot of the embedder, which
-embeds queries, too), vectors/ and index/. A builder writes shard by shard into .building-<version>/, under the lock of all builders of the root, and renames
-the whole folder. The next builder continues the draft of a killed one. A reader
-holds a shared lock on the version's file `lease`: versions that are read are not removed.
+embeds queries, too), vectors/ and index/. A builder writes shard by shard into
+.building-<version>/, under the lock of all builders of the root, and renames the whole
+folder. The next builder continues the draft of a killed one. A reader holds a shared
+lock on the version's file `lease`: versions that are read are not removed.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 import contextlib
 import dataclasses
 import functools
@@ -28,6 +29,7 @@ from retrieval.store import (
   drafts,
   executors,
   locks,
+  manifests,
   sharded_array,
   shards,
   store,
@@ -144,6 +146,7 @@ class VersionFolder:
     embed: EmbedBlocks,
     config: index_lib.IndexConfig,
     *,
+    settings: Mapping[str, Any] | None = None,
     dtype: str = 'float32',
     executor: executors.Executor | None = None,
     progress: shards.Progress | None = None,
@@ -152,6 +155,7 @@ class VersionFolder:
 
     Args:
       params: the embedder's parameters, a tree of host arrays.
+      settings: JSON values on which the vectors depend, too; kept beside them.
       dtype: of the vectors on disk.
       executor: where blocks are embedded and shards of the index built; None is
         this process. Of processes with an `executors.Share` each, the first one
@@ -185,7 +189,7 @@ class VersionFolder:
       vectors = shards.build_store(
         draft / 'vectors',
         VECTORS_KIND,
-        made_of,
+        made_of | {'settings': dict(settings or {})},
         rows,
         functools.partial(_embed_shard, embed, dtype, np.cumsum([0, *rows])),
         executor=executor,
@@ -209,6 +213,7 @@ class VersionFolder:
     self,
     params: Any,
     blocks: blocks_lib.BlockStore,
+    settings: Mapping[str, Any] | None = None,
     part: Callable[[Any], Any] = lambda params: params,
   ) -> Iterator[sharded_array.ShardedArray | None]:
     """Yield the vectors of blocks by some parameters, whose version stays meanwhile.
@@ -216,15 +221,18 @@ class VersionFolder:
     None where no whole version has them.
 
     Args:
+      settings: as of `build`.
       part: parameters -> parameters that embed blocks.
     """
     wanted = snapshots.fingerprint(part(params))
+    made_of = {'blocks': blocks.fingerprint, 'settings': dict(settings or {})}
     for name in reversed(self.names()):
       with contextlib.ExitStack() as stack:
         try:
-          made_of = _vectors(self.root / name).fields['blocks']
-          if made_of != blocks.fingerprint:
-            continue
+          fields = _vectors(self.root / name).fields
+          have = {field: fields.get(field) for field in made_of}
+          if have != made_of:
+            raise ValueError(manifests.difference(made_of, have))
           version = self.open(name, cluster='')
           stack.callback(version.close)
           if snapshots.fingerprint(part(version.params)) != wanted:

@@ -318,8 +318,8 @@ def _times(factor):
   return lambda ids, progress=None: factor * embed(ids, progress)
 
 
-def _known(folder, params, blocks, **part):
-  with folder.known_vectors(params, blocks, **part) as found:
+def _known(folder, params, blocks, **more):
+  with folder.known_vectors(params, blocks, **more) as found:
     return found if found is None else np.asarray(found[:])
 
 
@@ -333,6 +333,7 @@ def test_vectors_of_a_whole_version_are_known(blocks, tmp_path):
   other = tiny_blocks.make(tmp_path / 'o', np.random.default_rng(3)).blocks
   assert _known(folder, _params(3.0), blocks) is None
   assert _known(folder, PARAMS, other) is None
+  assert _known(folder, PARAMS, blocks, settings={'pooling': 'cls'}) is None
   # What embeds blocks decides.
   more = PARAMS | {'query_embedder': np.ones(2, np.float32)}
   assert _known(folder, more, blocks) is None
