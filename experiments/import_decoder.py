@@ -29,8 +29,8 @@ import numpy as np
 from experiments.engine import checkpoint_writer, command, reports
 from experiments.retro.config import Config
 from retrieval import tokenization
-from retrieval.formats import gguf_files
-from retrieval.store import locks, manifests, safetensors_files
+from retrieval.formats import gguf_files, weights as weights_lib
+from retrieval.store import locks, manifests
 from retrieval.tokenization import byte_pairs
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib
@@ -71,7 +71,7 @@ def find(source: str | os.PathLike) -> Source:
     raise FileNotFoundError(
       f'--source {path}: expected a .gguf file, a folder with one (found '
       f'{len(files) if path.is_dir() else 0}), or a folder with config.json and '
-      f'{safetensors_files.MODEL}.'
+      'model.safetensors.'
     )
   file = gguf_files.GgufFile(files[0])
   fields = llama_layouts.gguf_fields(file.settings, 'output.weight' not in file)
@@ -103,13 +103,13 @@ def _open_folder(folder: pathlib.Path) -> Source:
       f'model_type {kind!r}; expected one of '
       f'{("gpt2", *llama_layouts.MODEL_TYPES)}'
     )
-  weights = safetensors_files.find(folder)
+  weights = weights_lib.find(folder)
   tokenizer = open_tokenizer(folder)
   return Source(
     weights,
     fields(settings),
     lambda config: params(
-      safetensors_files.read_model(weights), config, tokenizer.vocabulary
+      weights_lib.read(weights), config, tokenizer.vocabulary
     ),
     tokenizer,
   )

@@ -3,7 +3,6 @@
 """Checkpoints in the formats of TensorFlow and the Hugging Face port."""
 
 import dataclasses
-import json
 import pathlib
 from typing import Any
 
@@ -15,13 +14,8 @@ from realm_jax.checkpoints import (
   convert as checkpoint_convert,
   names as checkpoint_names,
 )
-from retrieval.formats import tensor_bundle, torch_pickle
-from retrieval.store import safetensors_files
+from retrieval.formats import tensor_bundle, weights
 
-_WEIGHTS = {
-  'model.safetensors': safetensors_files.read,
-  'pytorch_model.bin': torch_pickle.read,
-}
 _TOKENIZERS = ('tokenizer.json', 'vocab.txt')
 _RECORDS = 'block_records.npy'
 
@@ -106,7 +100,9 @@ def _read_bundle(found: Sources, prefix: str, num_heads: int) -> None:
 def _read_hf(found: Sources, folder: pathlib.Path) -> None:
   fields = checkpoint_config.read(folder / 'config.json')
   part = checkpoint_convert.from_hf(
-    _read_weights(folder), checkpoint_config.sizes(fields), str(folder)
+    weights.read(weights.find(folder)),
+    checkpoint_config.sizes(fields),
+    str(folder),
   )
   found.parts.append(part)
   if found.fields is None or part.hf_class in ('RealmReader', 'RealmForOpenQA'):
@@ -117,41 +113,3 @@ def _read_hf(found: Sources, folder: pathlib.Path) -> None:
     found.tokenizer = folder
   if (folder / _RECORDS).is_file():
     found.records = folder / _RECORDS
-
-
-def _read_weights(folder: pathlib.Path) -> dict[str, np.ndarray]:
-  """The tensors of a folder, from one file or from several shards."""
-  for name, read_file in _WEIGHTS.items():
-    index = folder / f'{name}.index.json'
-    if (folder / name).is_file():
-      return read_file(folder / name)
-    if index.is_file():
-      tensors = {}
-      for shard, wanted in _shards(index).items():
-        there = read_file(folder / shard)
-        missing = sorted({*wanted} - {*there})
-        if missing:
-          raise ValueError(
-            f'{folder / shard}: tensors {missing[:5]} are missing, which '
-            f'{index.name} places there.'
-          )
-        tensors |= there
-      return tensors
-  raise FileNotFoundError(
-    f'{folder}: no weights; expected one of {", ".join(_WEIGHTS)}, or the '
-    'index.json of one in several files.'
-  )
-
-
-def _shards(index: pathlib.Path) -> dict[str, list[str]]:
-  """Shard -> names of its tensors, from the index of the shards."""
-  shards: dict[str, list[str]] = {}
-  try:
-    placed = json.loads(index.read_text())['weight_map']
-    for tensor, file in placed.items():
-      if pathlib.Path(file).name != file:
-        raise ValueError(f'file {file!r} is in another folder')
-      shards.setdefault(file, []).append(tensor)
-  except (ValueError, KeyError, TypeError, AttributeError) as e:
-    raise ValueError(f'{index}: not an index of shards ({e}).') from None
-  return shards

@@ -244,7 +244,7 @@ def build_index(config: Config, data: Folder) -> Rows:
     data.path('index'),
     vectors.array('vectors'),
     vectors.fingerprint,
-    config.index,
+    vectors_lib.index_config(config.index, vectors),
     queries=queries,
     executor=executor,
   )

@@ -81,7 +81,7 @@ def change(
       data.path('index'),
       vectors.array('vectors'),
       vectors.fingerprint,
-      config.index,
+      vectors_lib.index_config(config.index, vectors),
     )
     return counts | {
       'chunks reused': known.num_reused,

@@ -111,7 +111,9 @@ def find_passages(
 
 
 def _retrieve(lookup, questions, count) -> list[dpr_json.Result]:
-  found = lookup.retrieve([q.question for q in questions], count)
+  found = lookup.retrieve(
+    [q.question for q in questions], count, questions=True
+  )
   return [
     dpr_json.Result(
       question=question.question,

@@ -31,14 +31,13 @@ from typing import Any
 
 from absl import logging
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.engine import loop, stages, tasks
 from experiments.retro import task as retro_task
 from experiments.taught import versions
 from experiments.taught.config import Config
-from retrieval.nn import bert, embedders, objectives
+from retrieval.nn import embedders, objectives
 from retrieval.store import store
 from retro_jax.data import (
   candidate_rows,
@@ -89,12 +88,10 @@ def _init(
 
 
 def _shapes(
-  key: jax.Array, teacher: loading.TrainedRetro, config: bert.BertConfig
+  key: jax.Array, teacher: loading.TrainedRetro, embedder: embedders.Embedder
 ) -> tasks.Params:
-  ids = jnp.zeros((1, 3), jnp.int32)
-  model = bert.Bert(config)
   return {
-    candidates.EMBEDDER: model.init(key, ids, ids == 0)['params'],
+    candidates.EMBEDDER: embedder.init(key),
     candidates.LANGUAGE_MODEL: initial.init_params(key, teacher.model.config),
   }
 
@@ -172,7 +169,7 @@ def make_task(
   return tasks.Task(
     init=functools.partial(_init, teacher=teacher, embedder=embedder),
     init_on_host=True,
-    shapes=functools.partial(_shapes, teacher=teacher, config=embedder.config),
+    shapes=functools.partial(_shapes, teacher=teacher, embedder=embedder),
     loss=functools.partial(
       candidates.loss,
       teacher.model,

@@ -70,7 +70,7 @@ def build_index(
     ValueError: when `accept` refuses it, when it agrees too little with exact
       search, when `path` holds another index, or for bad vectors or settings.
   """
-  path = pathlib.Path(path)
+  path, config = pathlib.Path(path), config.with_metric()
   fields = _fields(path, vectors, vectors_fingerprint, config)
   with contextlib.ExitStack() as stack:
     if config.shards > 1 and not path.exists():  # one draft holds the shards

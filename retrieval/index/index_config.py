@@ -15,7 +15,8 @@ class IndexConfig:
 
   # 'auto': exact for small databases
   searcher: Literal['auto', 'exact', 'scann'] = 'auto'
-  metric: Literal['dot_product', 'squared_l2'] = 'squared_l2'
+  # 'auto': as the embedder's folder says, else squared_l2
+  metric: Literal['auto', 'dot_product', 'squared_l2'] = 'auto'
   recall_floor: settings.Share = 0.95  # least agreement with exact search
   # k of that agreement; rows with equal scores count alike
   recall_at: Annotated[int, settings.Range(1, 2**16)] = 10
@@ -34,3 +35,9 @@ class IndexConfig:
       from retrieval import searchers
 
       settings.build(searchers.ScannConfig, self.scann, 'scann')
+
+  def with_metric(self, metric: str = 'squared_l2') -> 'IndexConfig':
+    """Return the settings with `metric` in place of 'auto'."""
+    if self.metric != 'auto':
+      return self
+    return dataclasses.replace(self, metric=metric)

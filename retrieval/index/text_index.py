@@ -27,6 +27,7 @@ from retrieval.search import (
   bm25,
   late_interaction,
   lda,
+  queries as queries_lib,
   retriever as retriever_lib,
   sparse_index,
   tfidf,
@@ -184,7 +185,8 @@ class TextIndex:
       queries = base.check_queries(queries, self.searcher.dimension, k)
       ids, scores = self.searcher.search(queries, k)
     else:
-      ids, scores = self.retriever.search(texts, k)
+      asked = queries_lib.Queries(texts, questions=True)
+      ids, scores = self.retriever.search(asked, k)
     if self.chunks is None:
       return SearchResult(ids, scores, queries=texts, unit=unit)
     found, titles = map(self.chunks.texts, ids), map(self.chunks.titles, ids)

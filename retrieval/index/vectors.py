@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from retrieval.index import reuse
+from retrieval.index import index_config as index_config_lib, reuse
 from retrieval.search import retriever as retriever_lib
 from retrieval.store import executors, shards, store
 from retrieval.text import passages as passages_lib
@@ -24,6 +24,13 @@ def check_passages(
       f'{vectors.path}: vectors of passages {vectors.fields["passages"]}, but '
       f'{passages.path} is {passages.fingerprint}; embed these first.'
     )
+
+
+def index_config(
+  config: index_config_lib.IndexConfig, vectors: store.Store
+) -> index_config_lib.IndexConfig:
+  """Return the settings of an index of some vectors, for the embedder's metric."""
+  return config.with_metric(vectors.meta.get('metric', 'squared_l2'))
 
 
 def build_vector_store(
@@ -72,5 +79,5 @@ def build_vector_store(
     embed_shard,
     executor=executor,
     progress=progress,
-    meta={'dimension': embedder.dimension},
+    meta={'dimension': embedder.dimension, 'metric': embedder.metric},
   )

@@ -177,8 +177,9 @@ class Attention(nn.Module):
     context: Float[Array, 'b l d'],
     mask: Bool[Array, 'b l'],
     train: bool,
+    bias: Float[Array, 'h q l'] | None = None,
   ) -> Float[Array, 'b q d']:
-    """Attend from `x` to the positions of `context` that `mask` allows."""
+    """Attend to the positions of `context` that `mask` allows, with a bias."""
     config = self.config
     head_dim = config.d_model // config.num_heads
 
@@ -195,8 +196,10 @@ class Attention(nn.Module):
       shape = (*query.shape[:3], key.shape[2])
       keep = dropout.keep_mask(self.make_rng('dropout'), rate, shape)
       value = value / dropout.kept_share(rate)
+    if bias is not None:
+      bias = jnp.broadcast_to(bias, (len(x), *bias.shape))
     y = products.attend(
-      query * head_dim**-0.5, key, value, mask=mask[:, None, None, :], keep=keep
+      query * head_dim**-0.5, key, value, bias, mask[:, None, None, :], keep
     )
     y = y.transpose(0, 2, 1, 3).reshape(x.shape)
     return dense(config, config.d_model, ('heads', 'embed'), name='output')(y)
@@ -214,14 +217,15 @@ class Layer(nn.Module):
     mask: Bool[Array, 'b l'],
     train: bool,
     positions: Int[Array, 'b m'] | None = None,
+    bias: Float[Array, 'h l l'] | None = None,
   ) -> Float[Array, 'b _ d']:
-    """Apply one transformer layer, at all positions or at the given ones."""
+    """Apply one layer, at all positions or, without a bias, at the given ones."""
     config = self.config
     drop = dropout.Dropout(config.dropout_rate)
     context = x
     if positions is not None:
       x = jnp.take_along_axis(x, positions[..., None], axis=1)
-    y = Attention(config, name='attention')(x, context, mask, train)
+    y = Attention(config, name='attention')(x, context, mask, train, bias)
     y = drop(y, train)
     x = LayerNorm(config, name='attention_norm')(x + y)
     y = dense(config, config.d_ff, ('embed', 'mlp'), name='intermediate')(x)
@@ -247,6 +251,10 @@ class Bert(nn.Module):
     ]
     if config.pooler:
       self.pooler = dense(config, config.d_model, ('embed', 'heads'))
+
+  def attention_bias(self, length: int) -> Float[Array, 'h l l'] | None:
+    """Return what all layers add to their logits; BERT adds nothing."""
+    del length
 
   def __call__(
     self,
@@ -275,12 +283,13 @@ class Bert(nn.Module):
     type_ids = jnp.zeros_like(ids) if type_ids is None else type_ids
     x = self.embeddings(ids, type_ids, train)
     x = partitioning.constrain(x, 'batch', 'length', 'embed')
+    bias = self.attention_bias(ids.shape[1])
     looped = self._num_looped()
     if looped:
-      x = self._loop(x, mask, train, looped)
+      x = self._loop(x, mask, train, looped, bias)
     for layer in self.layers[looped:]:
       last = layer is self.layers[-1]
-      x = layer(x, mask, train, positions if last else None)
+      x = layer(x, mask, train, positions if last else None, bias)
       x = partitioning.constrain(x, 'batch', 'length', 'embed')
     if positions is not None and not self.layers:
       x = jnp.take_along_axis(x, positions[..., None], axis=1)
@@ -293,7 +302,7 @@ class Bert(nn.Module):
       return 0
     return max(0, len(self.layers) - 1)  # The last may be asked for positions.
 
-  def _loop(self, x, mask, train, count):
+  def _loop(self, x, mask, train, count, bias):
     """Output of the first `count` layers."""
     config = self.config
     params = sharding.unbox(self.variables['params'])
@@ -314,7 +323,8 @@ class Bert(nn.Module):
     def turn(x, params_and_key):
       params, key = params_and_key
       rngs = None if key is None else {'dropout': key}
-      x = layer.apply({'params': params}, x, mask, train, rngs=rngs)
+      args = x, mask, train, None, bias
+      x = layer.apply({'params': params}, *args, rngs=rngs)
       return partitioning.constrain(x, 'batch', 'length', 'embed'), None
 
     if config.remat:

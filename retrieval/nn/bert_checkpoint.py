@@ -1,19 +1,20 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""BERT checkpoints in the Hugging Face layout: safetensors and JSON."""
+"""Checkpoints of BERT and its family in the Hugging Face layout."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 import dataclasses
 import json
 import pathlib
 import re
+from typing import Any
 
 from flax import traverse_util
 import numpy as np
-import safetensors
 from safetensors import numpy as safetensors_numpy
 
-from retrieval.nn import bert
+from retrieval.formats import weights
+from retrieval.nn import bert, bert_family
 from retrieval.readers import files
 from retrieval.store import manifests, store
 
@@ -39,13 +40,24 @@ OPTIONAL_FIELDS = {
   'attention_dropout_rate': 'attention_probs_dropout_prob',
   'initializer_range': 'initializer_range',
 }
+MODELS = ('bert', *bert_family.ROBERTA, bert_family.MPNET)
 _WORD = 'embeddings.word_embeddings.weight'
+_POSITION = 'embeddings.position_embeddings.weight'
+_TOKEN_TYPE = 'embeddings.token_type_embeddings.weight'
 # Tensors of released checkpoints that an encoder does not need: a constant range,
-# the next-sentence head, and second names for word embeddings and output bias.
+# the next-sentence head, second names for word embeddings and output bias, and
+# RoBERTa's and MPNet's masked-language-model head.
 _REDUNDANT = re.compile(
   r'.*embeddings\.position_ids|cls\.seq_relationship\.(weight|bias)'
-  r'|cls\.predictions\.decoder\.(weight|bias)'
+  r'|cls\.predictions\.decoder\.(weight|bias)|lm_head\..*'
 )
+_MPNET_NAMES = {
+  'attention.self.query': 'attention.attn.q',
+  'attention.self.key': 'attention.attn.k',
+  'attention.self.value': 'attention.attn.v',
+  'attention.output.dense': 'attention.attn.o',
+  'attention.output.LayerNorm': 'attention.LayerNorm',
+}
 _MLM = 'cls.predictions.'
 # Second name -> first name. Both tensors must be equal: MlmHead has no decoder.
 _SAME = {f'{_MLM}decoder.weight': _WORD, f'{_MLM}decoder.bias': f'{_MLM}bias'}
@@ -57,31 +69,62 @@ def find_minilm() -> pathlib.Path:
   return files.packaged(_MINILM, 'model', 'all-MiniLM-L6-v2 is', requirement)
 
 
-def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:
+def check_fields(
+  source: str | pathlib.Path,
+  fields: Mapping[str, Any],
+  supported: Mapping[str, Collection[Any]],
+) -> None:
+  """Raise ValueError for a field that is there with an unsupported value."""
+  for name, values in supported.items():
+    if name in fields and fields[name] not in list(values):
+      known = ', '.join(str(x) for x in values)
+      raise ValueError(
+        f'{source}: {name} {fields[name]!r}; supported: {known}.'
+      )
+
+
+def read_config(
+  path: str | pathlib.Path, models: Collection[str] = MODELS[:1], **overrides
+) -> bert.BertConfig:
   """Read a `config.json`; `overrides` are fields of `BertConfig`.
+
+  Args:
+    models: names of `MODELS` that the caller supports.
 
   Raises:
     ValueError: for a missing field or a variant of BERT that is not supported.
   """
-  fields = manifests.read_object(pathlib.Path(path))
+  # Old files of BERT do not name the model, and MPNet has no token types.
+  fields = {'model_type': 'bert'} | manifests.read_object(pathlib.Path(path))
+  supported = {
+    'model_type': models,
+    'is_decoder': (False, None),
+    'add_cross_attention': (False, None),
+    'position_embedding_type': ('absolute',),
+    'hidden_act': tuple(ACTIVATIONS),
+    'relative_attention_num_buckets': (bert_family.BUCKETS,),
+  }
+  check_fields(path, fields, supported)
+  model, make, own = fields['model_type'], bert.BertConfig, {}
+  first = 0
+  if model != 'bert':
+    padding = fields.get('pad_token_id', 1)
+    if model == bert_family.MPNET:  # Its code has the padding 1.
+      fields, padding = fields | {'type_vocab_size': 1}, 1
+    if type(padding) is not int or padding < 0:
+      raise ValueError(f'{path}: pad_token_id {padding!r}; expected an id.')
+    first, make = padding + 1, bert_family.FamilyConfig
+    own = {'model_type': model, 'first_position': first}
   missing = sorted(set(FIELDS.values()) - set(fields))
   if missing:
     raise ValueError(f'{path}: missing fields {missing}.')
-  activation = fields.get('hidden_act', 'gelu')
-  if activation not in list(ACTIVATIONS):
-    raise ValueError(
-      f'{path}: hidden_act {activation!r} is not one of {sorted(ACTIVATIONS)}.'
-    )
-  position = fields.get('position_embedding_type', 'absolute')
-  if position != 'absolute':
-    raise ValueError(
-      f"{path}: position_embedding_type {position!r} is not 'absolute'."
-    )
   names = FIELDS | {k: v for k, v in OPTIONAL_FIELDS.items() if v in fields}
-  values = {ours: fields[theirs] for ours, theirs in names.items()}
-  fields = values | {'activation': ACTIVATIONS[activation]} | overrides
+  values = {ours: fields[theirs] for ours, theirs in names.items()} | own
+  values['activation'] = ACTIVATIONS[fields.get('hidden_act', 'gelu')]
+  if first and isinstance(values['max_length'], int):
+    values['max_length'] -= first
   try:
-    return bert.BertConfig(**fields)
+    return make(**values | overrides)
   except ValueError as e:
     raise ValueError(f'{path}: {e}') from None
 
@@ -98,13 +141,31 @@ def _norm(ours: str, theirs: str, width: int) -> Iterator[tuple]:
 
 def encoder_layout(config: bert.BertConfig) -> Iterator[tuple]:
   """Yield (path of the parameter, name of the tensor, shape of the tensor)."""
+  layout = _bert_layout(config)
+  if not _is_mpnet(config):
+    yield from layout
+    return
+  for path, name, shape in layout:
+    for ours, theirs in _MPNET_NAMES.items():
+      name = name.replace(ours, theirs)
+    if name != _TOKEN_TYPE:
+      yield path, name, shape
+  shape = bert_family.BUCKETS, config.num_heads
+  name = 'encoder.relative_attention_bias.weight'
+  yield 'relative_bias/embedding', name, shape
+
+
+def _is_mpnet(config: bert.BertConfig) -> bool:
+  return getattr(config, 'model_type', 'bert') == bert_family.MPNET
+
+
+def _bert_layout(config: bert.BertConfig) -> Iterator[tuple]:
   d, f = config.d_model, config.d_ff
-  for ours, theirs, rows in (
-    ('word', 'word', config.vocab_size),
-    ('position', 'position', config.max_length),
-    ('token_type', 'token_type', config.type_vocab_size),
+  for ours, name, rows in (
+    ('word', _WORD, config.vocab_size),
+    ('position', _POSITION, config.max_length),
+    ('token_type', _TOKEN_TYPE, config.type_vocab_size),
   ):
-    name = f'embeddings.{theirs}_embeddings.weight'
     yield f'embeddings/{ours}/embedding', name, (rows, d)
   yield from _norm('embeddings/norm', 'embeddings.LayerNorm', d)
   for i in range(config.num_layers):
@@ -144,7 +205,7 @@ def _assemble(
     if tensor.shape != shape:
       problems.append(f'{name} has shape {tensor.shape}, expected {shape}')
     tensor = tensor.T if path.endswith('/kernel') else tensor
-    params[path] = np.ascontiguousarray(tensor, dtype=np.float32)
+    params[path] = np.array(tensor, np.float32, order='C')  # not of the file
   return traverse_util.unflatten_dict(params, sep='/')
 
 
@@ -155,7 +216,8 @@ def convert(
 
   Args:
     tensors: arrays by name; names may share a prefix such as 'bert.', and layer
-      norms may have TensorFlow's names 'gamma' and 'beta'.
+      norms may have TensorFlow's names 'gamma' and 'beta'. Rows of the position
+      table before that of the first token are left out.
     config: sizes to check; `pooler` follows the checkpoint.
 
   Returns:
@@ -186,7 +248,12 @@ def convert(
     if name in rest and same in rest
     if not np.array_equal(rest[name], rest[same])
   ]
+  if _POSITION in rest:
+    rest[_POSITION] = rest[_POSITION][getattr(config, 'first_position', 0) :]
   params = _assemble(rest, encoder_layout(config), problems)
+  if _is_mpnet(config):
+    zeros = np.zeros((1, config.d_model), np.float32)
+    params['embeddings']['token_type'] = {'embedding': zeros}
   head = None
   if f'{_MLM}bias' in rest:
     head = _assemble(rest, mlm_head_layout(config), problems)
@@ -198,31 +265,30 @@ def convert(
 
 
 def load_mlm(
-  path: str | pathlib.Path, **overrides
+  path: str | pathlib.Path, models: Collection[str] = MODELS[:1], **overrides
 ) -> tuple[bert.BertConfig, dict, dict | None]:
-  """Load and `convert` a folder with `config.json` and `model.safetensors`.
+  """Load and `convert` a folder with `config.json` and weights.
+
+  Args:
+    models, overrides: as of `read_config`.
 
   Raises:
-    ValueError: if a file is missing or does not fit.
+    FileNotFoundError: if there are no weights.
+    ValueError: if a file does not fit.
   """
   path = pathlib.Path(path)
-  for name in ('config.json', 'model.safetensors'):
-    if not (path / name).is_file():
-      raise ValueError(f'{path}: no {name}; expected a BERT checkpoint folder.')
-  config = read_config(path / 'config.json', **overrides)
-  weights = path / 'model.safetensors'
-  try:
-    tensors = safetensors_numpy.load_file(weights)
-  except safetensors.SafetensorError as e:
-    raise ValueError(f'{weights}: damaged ({e}).') from None
-  return convert(tensors, config, str(weights))
+  if not (path / 'config.json').is_file():
+    raise ValueError(f'{path}: no config.json; expected a checkpoint folder.')
+  config = read_config(path / 'config.json', models, **overrides)
+  source = weights.find(path)
+  return convert(weights.read(source), config, str(source))
 
 
 def load_bert(
-  path: str | pathlib.Path, **overrides
+  path: str | pathlib.Path, models: Collection[str] = MODELS[:1], **overrides
 ) -> tuple[bert.BertConfig, dict]:
-  """Load the encoder, and the pooler where there is one."""
-  config, params, _ = load_mlm(path, **overrides)
+  """Load the encoder, and the pooler where there is one; as `load_mlm`."""
+  config, params, _ = load_mlm(path, models, **overrides)
   return config, params
 
 
@@ -233,7 +299,7 @@ def save(
 
   Args:
     path: an existing folder.
-    params: parameters of `bert.Bert(config)`.
+    params: parameters of `bert_family.module(config)`.
   """
   path = pathlib.Path(path)
   activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
@@ -241,11 +307,13 @@ def save(
     theirs: getattr(config, ours)
     for ours, theirs in (FIELDS | OPTIONAL_FIELDS).items()
   }
-  fields |= {
-    'model_type': 'bert',
-    'architectures': ['BertModel'],
-    'hidden_act': activations[config.activation],
-  }
+  fields['hidden_act'] = activations[config.activation]
+  first = getattr(config, 'first_position', 0)
+  if first:
+    fields['max_position_embeddings'] += first
+    fields |= {'model_type': config.model_type, 'pad_token_id': first - 1}
+  else:
+    fields |= {'model_type': 'bert', 'architectures': ['BertModel']}
   text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
   store.write_atomically(path / 'config.json', text)
   flat = traverse_util.flatten_dict(params, sep='/')
@@ -253,6 +321,8 @@ def save(
   for ours, theirs, _ in encoder_layout(config):
     tensor = np.asarray(flat[ours], np.float32)
     tensor = tensor.T if ours.endswith('/kernel') else tensor
+    if theirs == _POSITION:
+      tensor = np.pad(tensor, ((first, 0), (0, 0)))
     tensors[theirs] = np.ascontiguousarray(tensor)
   store.write_atomically(
     path / 'model.safetensors', safetensors_numpy.save(tensors)

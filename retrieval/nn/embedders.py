@@ -1,9 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding of texts: mean-pooled BERT over length-bucketed, sharded batches.
+"""Embedding of texts: a pooled encoder over length-bucketed, sharded batches.
 
-Sentence-BERT's pooling (Reimers and Gurevych 2019) averages all real tokens,
-[CLS] and [SEP] included.
+A folder of sentence-transformers says how (`sentence_folder`). For a plain folder it
+is Sentence-BERT's pooling (Reimers and Gurevych 2019): the mean of all real tokens,
+[CLS] and [SEP] included, scaled to length 1.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,62 +22,76 @@ from jax import numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy as np
 import tokenizers
+from tokenizers import normalizers
 
 from retrieval import arguments
 from retrieval.nn import (
   batch_encoder,
   bert,
   bert_checkpoint,
+  bert_family,
+  sentence_folder,
+  trained_encoders,
 )
 from retrieval.store import drafts, store
 from retrieval.tokenization import rust_tokenizers
 
 Progress = batch_encoder.Progress
 
+_PLAIN = sentence_folder.Sentence()
 _WINDOW = 4096  # texts that the background tokenises at once
 
 
 def encode(
   model: bert.Bert,
-  normalize: bool,
+  sentence: sentence_folder.Sentence,
+  skipped: int,
   params: Any,
   ids: Int[Array, 'b l'],
   lengths: Int[Array, ' b'],
 ) -> Float[Array, 'b d']:
-  """Return the float32 vectors of rows of WordPiece ids; to be jitted.
+  """Return the float32 vectors of rows of ids; to be jitted.
 
   Args:
-    normalize: whether vectors are scaled to length 1.
-    params: of the model.
+    skipped: first ids of each row that are not pooled.
+    params: of the model, and of the layers after pooling.
     lengths: [b] ids of each row that count, the first ones.
   """
   mask = jnp.arange(ids.shape[1]) < lengths[:, None]
   hidden = model.apply({'params': params}, ids.astype(jnp.int32), mask).hidden
-  vectors = bert.mean_pool(hidden, mask)
-  if normalize:
-    norms = jnp.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors /= jnp.maximum(norms, 1e-12)
-  return vectors
+  return sentence.apply(params, hidden, mask, skipped)
 
 
-def _fingerprint(config, params, tokenizer, max_length, normalize) -> str:
+def _fingerprint(config, params, tokenizer, max_length, sentence) -> str:
   settings = {
     'config': {k: str(v) for k, v in dataclasses.asdict(config).items()},
     'dtype': jnp.dtype(config.dtype).name,
     'max_length': max_length,
-    'normalize': normalize,
+    'normalize': sentence.layers[-1:] == _PLAIN.layers,
     'tokenizer': json.loads(tokenizer.to_str())
     | {'padding': None, 'truncation': None},
   }
+  if sentence != _PLAIN:
+    settings['sentence'] = dataclasses.asdict(sentence)
   digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-    digest.update(f'{jax.tree_util.keystr(path)}{leaf.shape}'.encode())
-    digest.update(np.ascontiguousarray(leaf, dtype=np.float32))
+  trained_encoders.digest_params(digest, params)
   return digest.hexdigest()
 
 
 class Embedder:
-  """A frozen BERT that embeds texts on all local devices."""
+  """A frozen encoder that embeds texts on all local devices.
+
+  Attributes:
+    config: sizes and compute dtype of the encoder.
+    fingerprint: hash of everything that decides the vectors.
+    dimension: width of a vector.
+    sentence: how vectors are made of the encoder's output; prompts; similarity.
+    metric: metric of an index of the vectors, as of `searchers`.
+    encode: (params, ids [b, l], lengths [b]) -> vectors [b, d] of passages; to be
+      jitted.
+  """
+
+  metric = _PLAIN.metric
 
   def __init__(
     self,
@@ -85,53 +100,70 @@ class Embedder:
     tokenizer: tokenizers.Tokenizer,
     *,
     max_length: int = 256,
-    normalize: bool = True,
+    folder: sentence_folder.Folder | None = None,
     batch_tokens: int = 0,
     devices: Sequence[jax.Device] | None = None,
   ):
     """Place the parameters on the devices.
 
     Args:
-      config: sizes and compute dtype of the encoder.
-      tokenizer: WordPiece tokenizer that adds [CLS] and [SEP].
-      max_length: tokens kept of a text, [CLS] and [SEP] included.
-      normalize: whether vectors are scaled to length 1.
+      params: of `bert_family.module(config)`, and of the folder's layers.
+      tokenizer: tokenizer that adds the special tokens.
+      max_length: tokens kept of a text, special ones included.
+      folder: what the checkpoint's folder says; None is a plain folder.
       batch_tokens, devices: as of `batch_encoder.BatchEncoder`.
+
+    Raises:
+      ValueError: for a length beyond the position embeddings, a prompt that fills
+        it, or layers that do not fit.
     """
     if not 2 < max_length <= config.max_length:
       raise ValueError(
         f'max_length {max_length} is not in 3 to {config.max_length}, the '
         'position embeddings.'
       )
-    self.config = config
+    self._folder = folder or sentence_folder.Folder()
+    self.config, self.sentence = config, self._folder.sentence
     self.max_length = max_length
-    self.normalize = normalize
+    self.metric = self.sentence.metric
     self.fingerprint = _fingerprint(
-      config, params, tokenizer, max_length, normalize
+      config, params, tokenizer, max_length, self.sentence
     )
+    self.dimension = self.sentence.dimension(config.d_model, params)
     self._tokenizer = rust_tokenizers.without_specials(
       tokenizers.Tokenizer.from_str(tokenizer.to_str())
     )
     self._tokenizer.no_padding()
     self._tokenizer.enable_truncation(max_length)
     self._batch_tokens = batch_tokens
-    # (params, ids [b, l], lengths [b]) -> vectors [b, d]; to be jitted
-    self.encode = functools.partial(encode, bert.Bert(config), normalize)
-    self._encoder = batch_encoder.BatchEncoder(
-      self.encode,
-      params,
-      dimension=config.d_model,
-      max_length=config.max_length,
-      batch_tokens=batch_tokens,
-      devices=devices,
-    )
+
+    def encoder(skipped):
+      made = functools.partial(
+        encode, bert_family.module(config), self.sentence, skipped
+      )
+      return made, batch_encoder.BatchEncoder(
+        made,
+        params,
+        dimension=self.dimension,
+        max_length=config.max_length,
+        batch_tokens=batch_tokens,
+        devices=devices,
+      )
+
+    prompts = self.sentence.passage_prompt, self.sentence.query_prompt
+    of_passages, of_queries = map(self._skipped, prompts)
+    self.encode, self._encoder = encoder(of_passages)
+    self._query_encoder = self._encoder
+    if of_queries != of_passages:
+      params = self._encoder.params
+      _, self._query_encoder = encoder(of_queries)
 
   def __reduce__(self):
     """Pickle what another process embeds with, on its own devices."""
     make = functools.partial(
       Embedder,
       max_length=self.max_length,
-      normalize=self.normalize,
+      folder=self._folder,
       batch_tokens=self._batch_tokens,
     )
     return make, (self.config, self.params, self._tokenizer)
@@ -142,18 +174,25 @@ class Embedder:
     path: str | pathlib.Path = 'minilm',
     *,
     dtype=None,
+    max_length: int | None = None,
+    normalize: bool | None = None,
     **settings,
   ) -> 'Embedder':
-    """Load an embedder from a folder in the Hugging Face layout.
+    """Load an embedder from a folder of sentence-transformers or Hugging Face.
 
     Args:
-      path: folder with `config.json`, `model.safetensors` and `tokenizer.json`;
-        'minilm' is the packaged all-MiniLM-L6-v2.
+      path: folder with the files that `sentence_folder.read` reads, `config.json`,
+        weights and `tokenizer.json`; 'minilm' is the packaged all-MiniLM-L6-v2.
       dtype: compute dtype; None is float32 on a CPU and bfloat16 elsewhere.
+      max_length: tokens kept of a text; at most those that the folder states. None
+        is this number, or 256 for a plain folder.
+      normalize: whether vectors are scaled to length 1 at the end; None is as the
+        folder says, which a plain one does.
       **settings: keyword arguments of `Embedder`.
 
     Raises:
-      ValueError: if the folder or a tensor in it is missing or does not fit.
+      FileNotFoundError: if a file is missing.
+      ValueError: if a file does not fit, or states what is not supported.
     """
     path = (
       bert_checkpoint.find_minilm() if path == 'minilm' else pathlib.Path(path)
@@ -163,31 +202,59 @@ class Embedder:
       dtype = jnp.float32 if cpu else jnp.bfloat16
     # The fingerprint spells the type: one spelling for each.
     dtype = jnp.dtype(dtype).name
-    config, params = bert_checkpoint.load_bert(path, dtype=dtype)
-    if not (path / 'tokenizer.json').is_file():
-      raise ValueError(f'{path}: no tokenizer.json beside the checkpoint.')
-    file = path / 'tokenizer.json'
-    tokenizer = rust_tokenizers.make(rust_tokenizers.read_spec(file), file)
-    return cls(config, params, tokenizer, **settings)
-
-  @property
-  def dimension(self) -> int:
-    """Width of a vector."""
-    return self.config.d_model
+    folder = sentence_folder.read(path)
+    if normalize is not None:
+      sentence = folder.sentence.normalized(normalize)
+      folder = dataclasses.replace(folder, sentence=sentence)
+    path /= folder.encoder
+    config, params = bert_checkpoint.load_bert(
+      path, bert_checkpoint.MODELS, dtype=dtype
+    )
+    if folder.files:
+      stated = min(folder.max_length or config.max_length, config.max_length)
+      max_length = min(max_length or stated, stated)
+    tokenizer = _read_tokenizer(path / 'tokenizer.json', folder.lowercase)
+    return cls(
+      config,
+      params | folder.dense,
+      tokenizer,
+      max_length=max_length or 256,
+      folder=folder,
+      **settings,
+    )
 
   @property
   def params(self) -> dict:
-    """The parameters of `bert.Bert`, as host arrays."""
+    """The parameters of `encode`, as host arrays."""
     return jax.tree.map(np.asarray, self._encoder.params)
 
-  def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-    """Return the WordPiece ids of each text, cut to `max_length` of them."""
-    texts = arguments.texts(texts, 'texts')
-    return [x.ids for x in self._encode(texts)]
+  def init(self, key: jax.Array) -> dict:
+    """Draw parameters of the encoder; those after it are zeros."""
+    ids = jnp.zeros((1, 3), jnp.int32)
+    params = bert_family.module(self.config).init(key, ids, ids == 0)['params']
+    return params | jax.tree.map(jnp.zeros_like, self._folder.dense)
 
-  def _encode(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+  def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+    """Return the ids of each passage, cut to `max_length` of them."""
+    texts = arguments.texts(texts, 'texts')
+    return [x.ids for x in self._encodings(texts, self.sentence.passage_prompt)]
+
+  def _encodings(self, texts: Sequence[str], prompt: str) -> list:
     with rust_tokenizers.refusing('tokenizer.json', 'cannot encode a text'):
-      return self._tokenizer.encode_batch_fast(texts)
+      return self._tokenizer.encode_batch_fast([prompt + x for x in texts])
+
+  def _skipped(self, prompt: str) -> int:
+    """Return the first ids of a row that are not pooled."""
+    if not prompt:
+      return 0
+    encoding = self._encodings([''], prompt)[0]
+    length = len(encoding.ids) - encoding.special_tokens_mask[-1]
+    if encoding.overflowing or length + 2 > self.max_length:
+      raise ValueError(
+        f'prompts: {prompt!r} leaves no room for a text in max_length '
+        f'{self.max_length}; expected a shorter one.'
+      )
+    return 0 if self.sentence.include_prompt else length
 
   def save(
     self, path: str | pathlib.Path, params: dict | None = None
@@ -195,7 +262,7 @@ class Embedder:
     """Write a folder that `load` reads, under its name when it is whole.
 
     Args:
-      params: other parameters of `bert.Bert`; None for the embedder's own.
+      params: other parameters of `encode`; None for the embedder's own.
 
     Raises:
       ValueError: if there is such a folder already.
@@ -204,11 +271,13 @@ class Embedder:
     draft = drafts.beside(path)
     draft.mkdir(parents=True)
     try:
-      params = self.params if params is None else params
-      bert_checkpoint.save(draft, self.config, params)
+      params = dict(self.params if params is None else params)
+      self._folder.save(draft, params)
+      encoder = draft / self._folder.encoder
+      bert_checkpoint.save(encoder, self.config, params)
       tokenizer = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
       tokenizer.no_truncation()
-      tokenizer.save(str(draft / 'tokenizer.json'))
+      tokenizer.save(str(encoder / 'tokenizer.json'))
       if not store.publish_folder(draft, path):
         raise ValueError(f'{path}: is there already; name another folder.')
     finally:
@@ -218,27 +287,38 @@ class Embedder:
   def embed_texts(
     self, texts: Sequence[str], progress: Progress | None = None
   ) -> np.ndarray:
-    """Return vectors [len(texts), dimension] float32 in the order of the texts.
+    """Return vectors [len(texts), dimension] float32 of passages, in their order.
 
     Args:
-      texts: texts, cut to `max_length` tokens.
+      texts: texts; the prompt of passages and a text are cut to `max_length` tokens.
 
     Raises:
       ValueError: if a vector is not finite.
     """
+    prompt = self.sentence.passage_prompt
+    return self._embed(self._encoder, prompt, texts, progress)
+
+  def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+    """Return vectors of queries; see `embed_texts`."""
+    prompt = self.sentence.query_prompt
+    return self._embed(self._query_encoder, prompt, texts)
+
+  def _embed(self, encoder, prompt, texts, progress=None):
     texts = arguments.texts(texts, 'texts')
     with concurrent.futures.ThreadPoolExecutor(1) as background:
-      return self._encoder(
-        self._tokenize(background, texts), len(texts), progress
-      )
+      rows = self._tokenize(background, prompt, texts)
+      return encoder(rows, len(texts), progress)
 
   def _tokenize(
-    self, background: concurrent.futures.Executor, texts: Sequence[str]
+    self,
+    background: concurrent.futures.Executor,
+    prompt: str,
+    texts: Sequence[str],
   ) -> Iterator[Sequence[int]]:
     """Yield the ids of each text; the background tokenises the next window."""
 
     def tokenize(start):
-      return self._encode(texts[start : start + _WINDOW])
+      return self._encodings(texts[start : start + _WINDOW], prompt)
 
     pending = background.submit(tokenize, 0)
     for start in range(0, len(texts), _WINDOW):
@@ -246,3 +326,17 @@ class Embedder:
       pending = background.submit(tokenize, start + _WINDOW)
       for encoding in window:
         yield encoding.ids
+
+
+def _read_tokenizer(
+  file: pathlib.Path, lowercase: bool
+) -> tokenizers.Tokenizer:
+  """Read a tokenizer, and let it lower the case of texts if it does not yet."""
+  if not file.is_file():
+    raise ValueError(f'{file.parent}: no tokenizer.json beside the checkpoint.')
+  tokenizer = rust_tokenizers.make(rust_tokenizers.read_spec(file), file)
+  found = tokenizer.normalizer
+  if lowercase and (found is None or found.normalize_str('ABC') != 'abc'):
+    lower = [normalizers.Lowercase(), *([found] if found else [])]
+    tokenizer.normalizer = normalizers.Sequence(lower)
+  return tokenizer

@@ -7,7 +7,6 @@ import os
 import pathlib
 from typing import Any
 
-from flax import traverse_util
 import jax
 import numpy as np
 
@@ -46,7 +45,12 @@ def load(
 def hash_params(params: Any) -> str:
   """Hash names, shapes and values of parameters."""
   digest = hashlib.sha256()
-  for path, leaf in sorted(traverse_util.flatten_dict(params, sep='/').items()):
-    digest.update(f'{path}{np.shape(leaf)}'.encode())
-    digest.update(np.ascontiguousarray(leaf, np.float32))
+  digest_params(digest, params)
   return digest.hexdigest()
+
+
+def digest_params(digest: Any, params: Any) -> None:
+  """Add names, shapes and values of parameters to a hash of hashlib."""
+  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+    digest.update(f'{jax.tree_util.keystr(path)}{np.shape(leaf)}'.encode())
+    digest.update(np.ascontiguousarray(leaf, np.float32))

@@ -55,6 +55,8 @@ class LdaConfig:
 class TopicEmbedder:
   """A fitted model; see `retriever.TextEmbedder`."""
 
+  metric = 'dot_product'
+
   def __init__(self, path: str | os.PathLike):
     """Open what `fit` wrote; ImportError without scikit-learn."""
     found = store.Store.open(path, KIND)
@@ -76,6 +78,10 @@ class TopicEmbedder:
     )
     self._model.doc_topic_prior_ = 1 / self.dimension
     self._model.n_features_in_ = topics.shape[1]
+
+  def embed_queries(self, texts: Sequence[str]) -> Float32[np.ndarray, 'b k']:
+    """See `embed_texts`."""
+    return self.embed_texts(texts)
 
   def embed_texts(
     self, texts: Sequence[str], progress: shards.Progress | None = None

@@ -31,17 +31,23 @@ class Queries:
     vectors: [b, d] float32 of the texts; None lets the retriever embed them.
     own: [b] hash of the id of each query's own document, whose passages are
       excluded; None excludes nothing.
+    questions: whether the texts are questions, which an embedder may embed in
+      another way than passages.
   """
+
+  questions = False
 
   def __init__(
     self,
     texts: Sequence[str],
     vectors: np.ndarray | None = None,
     own: np.ndarray | None = None,
+    questions: bool = False,
   ):
     """Take one text or several; ValueError for anything else."""
     self.texts = list(arguments.texts(texts, 'queries'))
     self.vectors, self.own = vectors, own
+    self.questions = questions
 
   def __len__(self) -> int:
     return len(self.texts)
@@ -52,7 +58,8 @@ class Queries:
       None if x is None else x[rows.start : rows.stop]
       for x in (self.vectors, self.own)
     )
-    return Queries([self.texts[i] for i in rows], vectors, own)
+    texts = [self.texts[i] for i in rows]
+    return Queries(texts, vectors, own, self.questions)
 
   @property
   def asks(self) -> np.ndarray:

@@ -41,6 +41,10 @@ class TextEmbedder(Protocol):
 
   dimension: int
   fingerprint: str  # hash of everything that decides the vectors
+  metric: str  # of an index of the vectors, as of `searchers`
+
+  def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+    """Return vectors of questions; other texts are embedded as passages."""
 
   def embed_texts(
     self,
@@ -126,7 +130,11 @@ class Dense(IndexRetriever):
       raise ValueError(
         'Texts without an embedder: expected queries with vectors.'
       )
-    return self._embedder().embed_texts(queries.texts)
+    embedder = self._embedder()
+    embed = (
+      embedder.embed_queries if queries.questions else embedder.embed_texts
+    )
+    return embed(queries.texts)
 
 
 class Random(IndexRetriever):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import manifests, sharded_array, store
+from retrieval.store import sharded_array, store
 
 _DTYPES = {
   'F64': np.dtype('<f8'),
@@ -35,8 +35,6 @@ _DTYPES = {
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _METADATA = '__metadata__'
-MODEL = 'model.safetensors'
-INDEX = 'model.safetensors.index.json'
 _DAMAGED = (
   ValueError,
   LookupError,
@@ -79,44 +77,6 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
       return _map(path, 8 + length, places)
     except _DAMAGED as e:
       raise ValueError(f'{path}: damaged ({e}).') from None
-
-
-def find(folder: str | os.PathLike) -> pathlib.Path:
-  """Return the file of a model in a folder, or the index of its parts.
-
-  Raises:
-    FileNotFoundError: when there is neither.
-  """
-  for name in (MODEL, INDEX):
-    if (path := pathlib.Path(folder) / name).is_file():
-      return path
-  raise FileNotFoundError(f'{folder}: expected {MODEL}, or {INDEX} with parts.')
-
-
-def read_model(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Map the arrays of a file, or of all files that an index (`find`) names.
-
-  Raises:
-    ValueError: when a file is damaged, or lacks an array that the index names.
-  """
-  path = pathlib.Path(path)
-  if path.suffix != '.json':
-    return read(path)
-  places = manifests.read_object(path).get('weight_map')
-  if not isinstance(places, dict) or not all(
-    isinstance(x, str) and pathlib.PurePath(x).name == x
-    for x in places.values()
-  ):
-    raise ValueError(
-      f'{path}: expected weight_map, the name of a file for each array.'
-    )
-  parts = {x: read(path.with_name(x)) for x in sorted({*places.values()})}
-  for name, part in places.items():
-    if name not in parts[part]:
-      raise ValueError(
-        f'{path.with_name(part)}: lacks {name}, named in {path}.'
-      )
-  return {name: parts[part][name] for name, part in places.items()}
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

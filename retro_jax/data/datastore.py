@@ -23,6 +23,7 @@ from retrieval.index import (
 from retrieval.nn import embedders
 from retrieval.search import (
   late_interaction,
+  queries as queries_lib,
   rerank,
   retriever as retriever_lib,
 )
@@ -30,13 +31,15 @@ from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import samples, stores as stores_lib
 
+_NORMALIZE = {'auto': None, 'always': True, 'never': False}
+
 
 def load_embedder(config: stores_lib.Embedder) -> embedders.Embedder:
   """Load the embedder of the chunks."""
   return embedders.Embedder.load(
     config.path or 'minilm',
     max_length=config.max_length,
-    normalize=config.normalize,
+    normalize=_NORMALIZE[config.normalize],
     dtype=config.dtype or None,
   )
 
@@ -61,16 +64,21 @@ class NeighborLookup:
       )
 
   def retrieve(
-    self, texts: Sequence[str], k: int
+    self, texts: Sequence[str], k: int, questions: bool = False
   ) -> list[samples.ChunkNeighbors]:
     """Retrieve the k nearest chunks of each text; a blank text finds none.
+
+    Args:
+      questions: whether the texts are questions. Other texts are embedded as the
+        chunks are, with the prompt of passages.
 
     Raises:
       ValueError: for more neighbors than there are chunks.
     """
     texts = arguments.texts(texts, 'texts')
     self.check_stored(k)
-    ids, scores = self.retriever.search(texts, k)
+    asked = queries_lib.Queries(texts, questions=questions)
+    ids, scores = self.retriever.search(asked, k)
     tokens, mask = self.datastore.gather(
       ids, self.neighbor_length, self.neighbor_part
     )

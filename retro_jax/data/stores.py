@@ -48,8 +48,11 @@ class Embedder:
   """The frozen embedder of the chunks."""
 
   path: str = ''  # '' is the packaged all-MiniLM-L6-v2
-  max_length: settings.Size = 128  # wordpieces of a chunk
-  normalize: bool = settings.rare(True)
+  max_length: settings.Size = (
+    128  # tokens of a chunk; the folder may state fewer
+  )
+  # 'auto': as the folder says; a plain one normalizes
+  normalize: Literal['auto', 'always', 'never'] = settings.rare('auto')
   # '': of the checkpoint
   dtype: Literal['', settings.Dtype] = settings.rare('float32')
   vectors_dtype: settings.Dtype = 'float32'  # as stored

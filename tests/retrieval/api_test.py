@@ -50,6 +50,17 @@ def test_texts_find_themselves(index):
   assert all(isinstance(t, str) for row in found.titles for t in row)
 
 
+def test_texts_are_questions(folder):
+  class Asks(neighbors_test.LetterEmbedder):
+    def embed_queries(self, texts):
+      return self.embed_texts([f'ask {text}' for text in texts])
+
+  found = retrieval.open_index(folder, embedder=Asks()).search(['a river'], 3)
+  vectors = Asks().embed_queries(['a river'])
+  expected = retrieval.open_index(folder / 'index').search(vectors, 3)
+  np.testing.assert_array_equal(found.scores, expected.scores)
+
+
 def test_vectors_need_no_embedder(folder):
   alone = retrieval.open_index(folder / 'index')
   vectors = np.asarray(alone.searcher._vectors[:4])

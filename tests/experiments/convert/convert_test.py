@@ -130,9 +130,9 @@ def test_again_is_no_harm_and_another_is_refused(converted, tmp_path):
 
 def test_weights_in_several_files(tmp_path):
   folder = _copy(tmp_path)
-  tensors = dict(sources.torch_pickle.read(HF / 'pytorch_model.bin'))
+  tensors = dict(sources.weights.read(HF / 'pytorch_model.bin'))
   (folder / 'pytorch_model.bin').unlink()
-  with pytest.raises(FileNotFoundError, match='no weights; expected one of'):
+  with pytest.raises(FileNotFoundError, match='no weights'):
     sources.read([str(folder)])
   placed = {name: f'{i % 2}.safetensors' for i, name in enumerate(tensors)}
   for file in set(placed.values()):
@@ -148,10 +148,10 @@ def test_weights_in_several_files(tmp_path):
   assert len(part.fates) == len(tensors)
   placed['more'] = '0.safetensors'
   index.write_text(json.dumps({'weight_map': placed}))
-  with pytest.raises(ValueError, match="'more'.* are missing"):
+  with pytest.raises(ValueError, match='0.safetensors: lacks more'):
     sources.read([str(folder)])
   index.write_text(json.dumps({'weight_map': {'a': '../0.safetensors'}}))
-  with pytest.raises(ValueError, match='in another folder'):
+  with pytest.raises(ValueError, match='weight_map'):
     sources.read([str(folder)])
 
 

@@ -143,7 +143,7 @@ def _write_qwen(folder, tensors, **settings):
     own = {x: tensors[x] for x, place in places.items() if place == part}
     safetensors_files.write(folder / part, own)
   index = {'metadata': {}, 'weight_map': places}
-  (folder / safetensors_files.INDEX).write_text(json.dumps(index))
+  (folder / 'model.safetensors.index.json').write_text(json.dumps(index))
   spec = byte_pairs.make_spec(
     tiny_byte_pairs.TOKENS, tiny_byte_pairs.MERGES, [0, 1]
   )
@@ -208,7 +208,7 @@ def test_what_is_no_llama_is_named(tmp_path):
   _write_qwen(folder, tensors, model_type='gemma')
   expect(folder, "a: model_type 'gemma'; expected one of .*'qwen3'")
   _write_qwen(folder, tensors)
-  index = folder / safetensors_files.INDEX
+  index = folder / 'model.safetensors.index.json'
   index.write_text(json.dumps({'weight_map': {'x': 'part-0.safetensors'}}))
   expect(folder, 'part-0.safetensors: lacks x, named in')
   index.write_text(json.dumps({'weight_map': {'x': '../part-0.safetensors'}}))
@@ -282,6 +282,6 @@ def test_what_is_no_decoder_is_named(tmp_path):
   _write_gpt2(folder, tensors)
   (folder / 'model.safetensors').unlink()
   with pytest.raises(
-    FileNotFoundError, match='gpt2: expected model.safetensors, or'
+    FileNotFoundError, match='gpt2: no weights; expected model.safetensors'
   ):
     retro_import.find(folder)

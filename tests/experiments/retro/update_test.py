@@ -42,6 +42,8 @@ class Letters(embedders.Embedder):
         row[letter % DIMENSION] += 1
     return vectors
 
+  embed_queries = embed_texts
+
 
 @pytest.fixture(scope='module')
 def embedder():

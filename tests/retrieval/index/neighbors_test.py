@@ -40,6 +40,8 @@ class LetterEmbedder(embedders.Embedder):
         row[byte % self.dimension] += 1
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1), 1)[:, None]
 
+  embed_queries = embed_texts
+
 
 @pytest.fixture(scope='module')
 def vectors(data):

@@ -9,6 +9,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import (
+  index as index_lib,
   neighbors as neighbors_lib,
   retrievers,
   text_index,
@@ -34,7 +35,10 @@ _K = 5
 class _Letters:
   """Counts of letters: an embedder without a model."""
 
-  dimension, fingerprint = 16, 'letters'
+  dimension, fingerprint, metric = 16, 'letters', 'dot_product'
+
+  def embed_queries(self, texts):
+    return self.embed_texts(f'ask {text}' for text in texts)
 
   def embed_texts(self, texts, progress=None):
     del progress
@@ -46,6 +50,35 @@ class _Letters:
 def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   return tiny_stores.make(root, np.random.default_rng(0))
+
+
+def test_questions_are_embedded_as_questions(data):
+  index = searchers.ExactSearcher(np.eye(16, dtype=np.float32), 'squared_l2')
+  found = retriever_lib.Dense(data.chunks['train'], index, embedder=_Letters)
+  texts = ['a river', 'b']
+  for asks, expected in ((False, texts), (True, ['ask a river', 'ask b'])):
+    asked = queries_lib.Queries(texts, questions=asks).take(range(2))
+    np.testing.assert_array_equal(
+      found.asked(asked), _Letters().embed_texts(expected)
+    )
+
+
+@pytest.mark.parametrize('metric', ['dot_product', 'squared_l2'])
+def test_the_metric_of_an_index_is_the_embedders(data, tmp_path, metric):
+  embedder = _Letters()
+  embedder.metric = metric
+  vectors = vectors_lib.build_vector_store(
+    tmp_path / 'vectors', data.chunks['train'], embedder
+  )
+  for given, expected in (('auto', metric), ('dot_product', 'dot_product')):
+    config = index_lib.IndexConfig('exact', given, recall_at=2, num_queries=5)
+    found = index_lib.build_index(
+      tmp_path / given,
+      vectors.array('vectors'),
+      vectors.fingerprint,
+      vectors_lib.index_config(config, vectors),
+    )
+    assert found.searcher.metric == expected
 
 
 @pytest.fixture(scope='module')

@@ -1,0 +1,63 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The weights of a folder in the Hugging Face layout, in one file or in parts."""
+
+import os
+import pathlib
+
+import numpy as np
+
+from retrieval.formats import torch_pickle
+from retrieval.store import manifests, safetensors_files
+
+_READERS = {
+  'model.safetensors': safetensors_files.read,
+  'pytorch_model.bin': torch_pickle.read,
+}
+_INDEX = '.index.json'
+
+
+def find(folder: str | os.PathLike) -> pathlib.Path:
+  """Return the file of weights in a folder, or the index of its parts.
+
+  Raises:
+    FileNotFoundError: when there is neither.
+  """
+  for name in _READERS:
+    for path in (
+      pathlib.Path(folder, name),
+      pathlib.Path(folder, name + _INDEX),
+    ):
+      if path.is_file():
+        return path
+  raise FileNotFoundError(
+    f'{folder}: no weights; expected {" or ".join(_READERS)}, or the index.json of '
+    'one in parts.'
+  )
+
+
+def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
+  """Map the arrays of what `find` found.
+
+  Raises:
+    ValueError: when a file is damaged, or lacks an array that the index names.
+  """
+  path = pathlib.Path(path)
+  read_file = _READERS[path.name.removesuffix(_INDEX)]
+  if not path.name.endswith(_INDEX):
+    return read_file(path)
+  places = manifests.read_object(path).get('weight_map')
+  if not isinstance(places, dict) or not all(
+    isinstance(x, str) and pathlib.PurePath(x).name == x
+    for x in places.values()
+  ):
+    raise ValueError(
+      f'{path}: expected weight_map, the name of a file beside it for each array.'
+    )
+  parts = {x: read_file(path.with_name(x)) for x in sorted({*places.values()})}
+  for name, part in places.items():
+    if name not in parts[part]:
+      raise ValueError(
+        f'{path.with_name(part)}: lacks {name}, named in {path}.'
+      )
+  return {name: parts[part][name] for name, part in places.items()}

@@ -1,0 +1,353 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of sentence-transformers: what follows the encoder, as the folder says.
+
+modules.json lists the modules: Transformer, Pooling, then Dense and Normalize, each
+with its own config.json. config_sentence_transformers.json has the prompts and the
+similarity, sentence_bert_config.json the length of a text. A module, mode or value
+that is not supported is refused.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+import json
+import pathlib
+from typing import Any
+
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array, Bool, Float
+import numpy as np
+
+from retrieval.formats import weights
+from retrieval.nn import bert, bert_checkpoint, bert_family
+from retrieval.store import manifests, safetensors_files
+
+MODULES = 'modules.json'
+# Field of older files -> mode, in the order in which vectors are joined
+_MODES = {
+  'pooling_mode_cls_token': 'cls',
+  'pooling_mode_max_tokens': 'max',
+  'pooling_mode_mean_tokens': 'mean',
+  'pooling_mode_mean_sqrt_len_tokens': 'mean_sqrt_len_tokens',
+  'pooling_mode_weightedmean_tokens': 'weightedmean',
+  'pooling_mode_lasttoken': 'lasttoken',
+}
+_NORMALIZE = 'Normalize'
+_DENSE = {
+  'torch.nn.modules.activation.Tanh': jnp.tanh,
+  'torch.nn.modules.activation.ReLU': jax.nn.relu,
+  'torch.nn.modules.activation.GELU': functools.partial(
+    jax.nn.gelu, approximate=False
+  ),
+  'torch.nn.modules.activation.Sigmoid': jax.nn.sigmoid,
+  'torch.nn.modules.linear.Identity': lambda x: x,
+}
+_METRICS = {
+  'cosine': 'squared_l2',  # of vectors of length 1: the same order
+  'dot': 'dot_product',
+  'euclidean': 'squared_l2',
+}
+_QUERY, _PASSAGE = ('query',), ('document', 'passage', 'corpus')
+_UNLIMITED = 2**31  # as a length; tokenizers without a limit state 10^30
+_SENTENCE = ('sentence_embedding', None)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sentence:
+  """How vectors of texts are made; the default is that of a plain BERT folder."""
+
+  pooling: tuple[str, ...] = ('mean',)  # modes, whose vectors are joined
+  include_prompt: bool = True  # whether tokens of a prompt are pooled
+  # after pooling: 'Normalize', or the activation of a Dense layer
+  layers: tuple[str, ...] = (_NORMALIZE,)
+  query_prompt: str = ''  # before each query
+  passage_prompt: str = ''  # before each passage
+  similarity: str = 'cosine'
+
+  @property
+  def metric(self) -> str:
+    """Metric of an index of the vectors, as of `searchers`."""
+    return _METRICS[self.similarity]
+
+  def dimension(self, width: int, params: Mapping[str, Any]) -> int:
+    """Return the width of vectors; ValueError for layers that do not fit."""
+    width *= len(self.pooling)
+    for number, layer in enumerate(self.layers):
+      if layer != _NORMALIZE:
+        rows, columns = np.shape(params[f'dense_{number}']['kernel'])
+        if rows != width:
+          raise ValueError(
+            f'Dense: in_features {rows}; expected {width}, the width before it.'
+          )
+        width = columns
+    return width
+
+  def normalized(self, wanted: bool) -> 'Sentence':
+    """Return the same with or without vectors scaled to length 1 at the end."""
+    layers = self.layers
+    while layers[-1:] == (_NORMALIZE,):
+      layers = layers[:-1]
+    layers += (_NORMALIZE,) * wanted
+    return dataclasses.replace(self, layers=layers)
+
+  def apply(
+    self,
+    params: Mapping[str, Any],
+    hidden: Float[Array, 'b l d'],
+    mask: Bool[Array, 'b l'],
+    skipped: int = 0,
+  ) -> Float[Array, 'b e']:
+    """Return float32 vectors.
+
+    Args:
+      params: the kernel and bias of dense_0, dense_1, ..., where there are any.
+      hidden: output of the encoder.
+      mask: False at padding, which is on the right.
+      skipped: first positions that are not pooled.
+    """
+    pooled = mask & (jnp.arange(mask.shape[1]) >= skipped)
+    found = [_pool(x, hidden, mask, pooled) for x in self.pooling]
+    x = found[0] if len(found) == 1 else jnp.concatenate(found, axis=1)
+    for number, layer in enumerate(self.layers):
+      if layer == _NORMALIZE:
+        norms = jnp.linalg.norm(x, axis=1, keepdims=True)
+        x /= jnp.maximum(norms, 1e-12)
+      else:
+        dense = params[f'dense_{number}']
+        x = jnp.matmul(x, dense['kernel'], precision='highest')
+        x = _DENSE[layer](x + dense.get('bias', 0.0))
+    return x
+
+
+def _pool(mode, hidden, mask, pooled):
+  """Pool the positions of `pooled`; `mask` are those of the text with its prompt."""
+  hidden = hidden.astype(jnp.float32)
+  if mode in ('cls', 'lasttoken'):
+    last = mask.shape[1] - 1 - pooled[:, ::-1].argmax(axis=1)
+    at = pooled.argmax(axis=1) if mode == 'cls' else last
+    return jnp.take_along_axis(hidden, at[:, None, None], axis=1)[:, 0]
+  if mode == 'max':
+    return jnp.where(pooled[..., None], hidden, -jnp.inf).max(axis=1)
+  if mode == 'weightedmean':
+    shares = pooled * jnp.arange(1.0, 1.0 + mask.shape[1])
+    total = jnp.einsum('bld,bl->bd', hidden, shares, precision='highest')
+    return total / jnp.maximum(shares.sum(axis=1, keepdims=True), 1e-9)
+  mean = bert.mean_pool(hidden, pooled)
+  if mode == 'mean':
+    return mean
+  return mean * jnp.sqrt(pooled.sum(axis=1, keepdims=True))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Folder:
+  """What a folder says beside its encoder's own files."""
+
+  encoder: str = ''  # folder of the encoder, relative
+  sentence: Sentence = Sentence()
+  # dense_0, ... -> kernel [in, out] and bias [out]
+  dense: dict[str, dict[str, np.ndarray]] = dataclasses.field(
+    default_factory=dict
+  )
+  max_length: int | None = None  # tokens of a text, specials included
+  lowercase: bool = False  # before tokenization
+  # relative path -> text of the files that say so, for a copy
+  files: dict[str, str] = dataclasses.field(default_factory=dict)
+  # dense_0, ... -> its folder
+  dense_paths: dict[str, str] = dataclasses.field(default_factory=dict)
+
+  def save(self, path: pathlib.Path, params: dict) -> None:
+    """Write the files and the Dense layers, whose parameters leave `params`."""
+    for name, text in self.files.items():
+      (path / name).parent.mkdir(parents=True, exist_ok=True)
+      (path / name).write_text(text, encoding='utf-8')
+    for name, place in self.dense_paths.items():
+      dense = {'kernel': 'linear.weight', 'bias': 'linear.bias'}
+      arrays = {dense[k]: np.asarray(x).T for k, x in params.pop(name).items()}
+      safetensors_files.write(path / place / 'model.safetensors', arrays)
+
+
+def read(path: pathlib.Path) -> Folder:
+  """Read a folder; without modules.json it is a plain one, the default.
+
+  Raises:
+    FileNotFoundError: if a file is missing.
+    ValueError: for a damaged file, and for all that is not supported.
+  """
+  if not (path / MODULES).is_file():
+    return Folder()
+  return _Reader(path).folder()
+
+
+class _Reader:
+  """Reads the files of one folder, and keeps their texts."""
+
+  def __init__(self, path: pathlib.Path):
+    self._path, self._files = path, {}
+
+  def folder(self) -> Folder:
+    kinds, places = self._modules()
+    pooling, include_prompt = self._pooling(f'{places[1]}/config.json')
+    layers, dense, paths = kinds[2:], {}, {}
+    for number, kind in enumerate(layers):
+      if kind != _NORMALIZE:
+        name, place = f'dense_{number}', places[2 + number]
+        layers[number], dense[name] = self._dense(place)
+        paths[name] = place
+    said = self._said()
+    if said['similarity'] == 'cosine' and layers[-1:] != [_NORMALIZE]:
+      layers.append(_NORMALIZE)
+    sentence = Sentence(
+      pooling=pooling,
+      include_prompt=include_prompt,
+      layers=tuple(layers),
+      **said,
+    )
+    max_length, lowercase = self._lengths(places[0])
+    return Folder(
+      encoder=places[0],
+      sentence=sentence,
+      dense=dense,
+      max_length=max_length,
+      lowercase=lowercase,
+      files=self._files,
+      dense_paths=paths,
+    )
+
+  def _read(self, name: str, needed: bool = True, **supported) -> dict:
+    """Read an object, {} for a missing file, and check its fields."""
+    file = self._path / name
+    if not needed and not file.is_file():
+      return {}
+    fields = manifests.read_object(file)
+    bert_checkpoint.check_fields(file, fields, supported)
+    self._files[name] = file.read_text(encoding='utf-8')
+    return fields
+
+  def _modules(self) -> tuple[list[str], list[str]]:
+    """Return the last name of each module's type, and its folder."""
+    file = self._path / MODULES
+    try:
+      text = file.read_text(encoding='utf-8')
+      modules = json.loads(text)
+      kinds = [x['type'].rpartition('.')[2] for x in modules]
+      places = [str(pathlib.PurePosixPath(x['path'])) for x in modules]
+    except (
+      ValueError,
+      RecursionError,
+      KeyError,
+      TypeError,
+      AttributeError,
+    ) as e:
+      raise ValueError(
+        f'{file}: {type(e).__name__} {e}; expected a list of modules, each with '
+        'type and path.'
+      ) from None
+    self._files[MODULES] = text
+    if any('..' in x or x.startswith('/') for x in places):
+      raise ValueError(f'{file}: path {places}; expected folders below it.')
+    expected = [('Transformer',), ('Pooling',)]
+    expected += [('Dense', _NORMALIZE)] * (len(kinds) - 2)
+    for number, names in enumerate(expected):
+      fields = (
+        {'type': kinds[number]} if number < len(kinds) else {'type': None}
+      )
+      bert_checkpoint.check_fields(
+        f'{file}: module {number}', fields, {'type': names}
+      )
+    return kinds, places
+
+  def _pooling(self, name: str) -> tuple[tuple[str, ...], bool]:
+    fields = self._read(name, include_prompt=(True, False))
+    modes = fields.get('pooling_mode')
+    if modes is None:
+      modes = [mode for old, mode in _MODES.items() if fields.get(old)]
+      on = [x for x in fields if x.startswith('pooling_mode_') and fields[x]]
+      modes = modes if len(modes) == len(on) else on
+    modes = [modes] if isinstance(modes, str) else modes or ['mean']
+    for mode in modes:
+      bert_checkpoint.check_fields(
+        self._path / name,
+        {'pooling_mode': mode},
+        {'pooling_mode': _MODES.values()},
+      )
+    return tuple(modes), fields.get('include_prompt', True)
+
+  def _dense(self, place: str) -> tuple[str, dict[str, np.ndarray]]:
+    """Return the activation and the parameters of a Dense layer."""
+    fields = self._read(
+      f'{place}/config.json',
+      activation_function=tuple(_DENSE),
+      use_residual=(False,),
+      module_input_name=_SENTENCE,
+      module_output_name=_SENTENCE,
+    )
+    file = weights.find(self._path / place)
+    tensors = weights.read(file)
+    shape = fields.get('out_features'), fields.get('in_features')
+    expected = {'linear.weight': shape}
+    if fields.get('bias', True):
+      expected['linear.bias'] = shape[:1]
+    found = {name: x.shape for name, x in tensors.items()}
+    if found != expected:
+      raise ValueError(
+        f'{file}: tensors {found}; in_features, out_features and bias beside it say '
+        f'{expected}.'
+      )
+    named = {'linear.weight': 'kernel', 'linear.bias': 'bias'}
+    params = {named[k]: np.array(x.T, np.float32) for k, x in tensors.items()}
+    return fields.get('activation_function', next(iter(_DENSE))), params
+
+  def _said(self) -> dict[str, str]:
+    """Return the prompts and the similarity, as fields of `Sentence`."""
+    name = 'config_sentence_transformers.json'
+    fields = self._read(
+      name,
+      needed=False,
+      model_type=('SentenceTransformer',),
+      similarity_fn_name=(*_METRICS, None),
+    )
+    prompts = fields.get('prompts') or {}
+    default = fields.get('default_prompt_name')
+    if not isinstance(prompts, dict) or default not in (None, *prompts):
+      raise ValueError(
+        f'{self._path / name}: default_prompt_name {default!r}; expected a name of '
+        f'prompts, {prompts!r}.'
+      )
+
+    def prompt(own, others):
+      """The prompt of these names; the default, unless it is the other side's."""
+      names = [x for x in own if x in prompts]
+      names += [default] if default not in (None, *others) else []
+      found = prompts[names[0]] if names else ''
+      if not isinstance(found, str | None):
+        raise ValueError(
+          f'{self._path / name}: prompts {prompts!r}; expected texts.'
+        )
+      return found or ''
+
+    return {
+      'query_prompt': prompt(_QUERY, _PASSAGE),
+      'passage_prompt': prompt(_PASSAGE, _QUERY),
+      'similarity': fields.get('similarity_fn_name') or 'cosine',
+    }
+
+  def _lengths(self, place: str) -> tuple[int | None, bool]:
+    """Return the tokens of a text, and whether its case is lowered."""
+    fields = {}
+    for model in ('bert', *bert_family.ROBERTA):
+      fields = fields or self._read(
+        str(pathlib.PurePosixPath(place, f'sentence_{model}_config.json')),
+        needed=False,
+        transformer_task=('feature-extraction',),
+        module_output_name=('token_embeddings',),
+        query_expansion=(None, False),
+        query_length=(None,),
+        document_length=(None,),
+      )
+    name = str(pathlib.PurePosixPath(place, 'tokenizer_config.json'))
+    tokenizer = self._read(name, needed=False)
+    length = fields.get('max_seq_length') or tokenizer.get('model_max_length')
+    whole = isinstance(length, int | float) and 1 <= length < _UNLIMITED
+    return int(length) if whole else None, bool(fields.get('do_lower_case'))

@@ -1,0 +1,236 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of sentence-transformers against that library, and what is refused.
+
+The slow test computes the expected vectors anew where SENTENCE_TRANSFORMERS_PYTHON
+names a Python that has the library.
+"""
+
+import json
+import os
+import pathlib
+import pickle
+import struct
+import subprocess
+import zipfile
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from retrieval.nn import bert_checkpoint, embedders
+from tests.retrieval.nn import sentence_folders
+
+ROOT = pathlib.Path(__file__).parents[3]
+EXPECTED = json.loads((ROOT / 'tests/data/sentence_vectors.json').read_text())
+PYTHON = os.environ.get('SENTENCE_TRANSFORMERS_PYTHON', '')
+TEXTS = sentence_folders.TEXTS
+
+
+def _load(path, **how):
+  devices = jax.devices()[:1]
+  return embedders.Embedder.load(path, dtype='float32', devices=devices, **how)
+
+
+def _edit(path, **fields):
+  """Writes a JSON file anew with other fields; None removes one."""
+  found = json.loads(path.read_text()) | fields
+  path.write_text(json.dumps({k: v for k, v in found.items() if v is not None}))
+
+
+@pytest.fixture(scope='module')
+def loaded(tmp_path_factory):
+  root = tmp_path_factory.mktemp('kinds')
+  return {
+    kind: _load(sentence_folders.save(root / kind, kind)) for kind in EXPECTED
+  }
+
+
+@pytest.mark.parametrize('kind', EXPECTED)
+def test_vectors_equal_sentence_transformers(loaded, kind, tmp_path):
+  embedder = loaded[kind]
+  found = embedder.embed_texts(TEXTS), embedder.embed_queries(TEXTS)
+  np.testing.assert_allclose(found, EXPECTED[kind], atol=1e-5)
+  same = _load(embedder.save(tmp_path / 'saved'))
+  assert same.fingerprint == embedder.fingerprint
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+  not PYTHON, reason='SENTENCE_TRANSFORMERS_PYTHON is not set'
+)
+def test_sentence_transformers_computes_the_expected_vectors():
+  command = PYTHON, '-m', 'tests.retrieval.nn.sentence_folders'
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+  found = json.loads(done.stdout)
+  assert found.keys() == EXPECTED.keys()
+  for kind, vectors in found.items():
+    np.testing.assert_allclose(vectors, EXPECTED[kind], atol=1e-6)
+
+
+def test_every_statement_is_in_the_fingerprint(loaded):
+  prints = [x.fingerprint for x in loaded.values()]
+  assert len({*prints}) == len(prints)
+  again = pickle.loads(pickle.dumps(loaded['denses']))
+  assert again.fingerprint == loaded['denses'].fingerprint
+  assert again.embed_texts(TEXTS).shape == (3, 6)
+
+
+def test_similarity_decides_the_metric(tmp_path):
+  folder = sentence_folders.save(tmp_path / 'a', 'mean')
+  file = folder / 'config_sentence_transformers.json'
+  lengths = {}
+  for said in ('cosine', 'dot', 'euclidean', None):
+    _edit(file, similarity_fn_name=said)
+    embedder = _load(folder)
+    unit = np.allclose(np.linalg.norm(embedder.embed_texts(TEXTS), axis=1), 1)
+    lengths[said] = embedder.metric, unit
+  assert lengths == {
+    'cosine': ('squared_l2', True),
+    'dot': ('dot_product', False),
+    'euclidean': ('squared_l2', False),
+    None: ('squared_l2', True),
+  }
+  never = _load(folder, normalize=False)
+  np.testing.assert_allclose(
+    never.embed_texts(TEXTS), EXPECTED['mean'][0], atol=1e-5
+  )
+
+
+def test_the_length_of_a_text(tmp_path):
+  folder = sentence_folders.save(tmp_path / 'a', 'roberta')
+  assert _load(folder).max_length == sentence_folders.LENGTH
+  assert _load(folder, max_length=9).max_length == 9
+  assert _load(folder, max_length=99).max_length == sentence_folders.LENGTH
+  (folder / 'sentence_bert_config.json').write_text('{}')
+  _edit(folder / 'tokenizer_config.json', model_max_length=7)
+  assert _load(folder).max_length == 7
+  _edit(folder / 'tokenizer_config.json', model_max_length=10**30)
+  assert _load(folder).max_length == sentence_folders.LENGTH
+
+
+def test_older_layouts(tmp_path):
+  """The encoder in a folder of its own, weights by torch.save, other prefixes."""
+  folder = sentence_folders.save(tmp_path / 'a', 'roberta')
+  inner = folder / '0_Transformer'
+  inner.mkdir()
+  tensors = safetensors.numpy.load_file(folder / 'model.safetensors')
+  (folder / 'model.safetensors').unlink()
+  tensors = {f'roberta.{k}': x for k, x in tensors.items()}
+  tensors['lm_head.bias'] = np.zeros(3, np.float32)
+  _save_torch(inner / 'pytorch_model.bin', tensors)
+  for name in ('config.json', 'tokenizer.json', 'sentence_bert_config.json'):
+    (folder / name).rename(inner / name)
+  (inner / 'sentence_bert_config.json').rename(
+    inner / 'sentence_roberta_config.json'
+  )
+  modules = json.loads((folder / 'modules.json').read_text())
+  modules[0]['path'] = '0_Transformer'
+  modules[1]['type'] = (
+    'sentence_transformers.sentence_transformer.modules.Pooling'
+  )
+  (folder / 'modules.json').write_text(json.dumps(modules))
+  embedder = _load(folder)
+  np.testing.assert_allclose(
+    embedder.embed_texts(TEXTS), EXPECTED['roberta'][0], atol=1e-5
+  )
+  assert (
+    _load(embedder.save(tmp_path / 'b')).fingerprint == embedder.fingerprint
+  )
+
+
+def _save_torch(path, tensors):
+  """Writes float32 arrays with the opcodes that torch.save takes."""
+
+  def word(text):
+    return b'X' + struct.pack('<i', len(text)) + text.encode()
+
+  def numbers(*values):
+    return b''.join(b'J' + struct.pack('<i', x) for x in values)
+
+  data = b'}'
+  with zipfile.ZipFile(path, 'w') as archive:
+    for key, (name, x) in enumerate(tensors.items()):
+      strides = [n // x.itemsize for n in x.strides]
+      data += word(name) + b'ctorch._utils\n_rebuild_tensor_v2\n(('
+      data += word('storage') + b'ctorch\nFloatStorage\n' + word(str(key))
+      data += word('cpu') + numbers(x.size) + b'tQ' + numbers(0) + b'('
+      data += numbers(*x.shape) + b't(' + numbers(*strides) + b't\x89NtRs'
+      archive.writestr(f'a/data/{key}', x.tobytes())
+    archive.writestr('a/data.pkl', data + b'.')
+
+
+REFUSED = [
+  ('config.json', 'model_type', 'electra'),
+  ('config.json', 'model_type', 'distilbert'),
+  ('config.json', 'model_type', ['bert']),
+  ('config.json', 'is_decoder', True),
+  ('config.json', 'position_embedding_type', 'relative_key'),
+  ('config.json', 'hidden_act', 'silu'),
+  ('config_sentence_transformers.json', 'similarity_fn_name', 'manhattan'),
+  ('config_sentence_transformers.json', 'model_type', 'SparseEncoder'),
+  ('config_sentence_transformers.json', 'default_prompt_name', 'absent'),
+  ('config_sentence_transformers.json', 'prompts', {'query': 5}),
+  ('sentence_bert_config.json', 'transformer_task', 'fill-mask'),
+  ('1_Pooling/config.json', 'pooling_mode', 'median'),
+  ('1_Pooling/config.json', 'pooling_mode_median_tokens', True),
+  ('1_Pooling/config.json', 'include_prompt', 'no'),
+  ('2_Dense/config.json', 'activation_function', 'mine.Tanh'),
+  ('2_Dense/config.json', 'use_residual', True),
+  ('2_Dense/config.json', 'in_features', 9),
+]
+
+
+@pytest.mark.parametrize(('file', 'field', 'value'), REFUSED)
+def test_what_is_not_supported_is_refused_by_name(tmp_path, file, field, value):
+  folder = sentence_folders.save(tmp_path / 'a', 'dense')
+  _edit(folder / file, **{field: value})
+  with pytest.raises(ValueError) as error:
+    _load(folder)
+  said = str(error.value)
+  assert field in said and str(folder) in said and '\n' not in said
+
+
+@pytest.mark.parametrize(
+  'modules',
+  [
+    {},
+    [],
+    [{'type': 'Transformer', 'path': ''}],
+    [
+      {'type': 'a.Transformer', 'path': ''},
+      {'type': 'a.WordWeights', 'path': ''},
+    ],
+    [
+      {'type': 'a.Router', 'path': ''},
+      {'type': 'a.Pooling', 'path': '1_Pooling'},
+    ],
+    [
+      {'type': 'a.Transformer', 'path': '..'},
+      {'type': 'a.Pooling', 'path': ''},
+    ],
+    [
+      {'type': 'a.Transformer', 'path': ''},
+      {'type': 'a.Pooling', 'path': '1_Pooling'},
+      {'type': 'a.LayerNorm', 'path': '2'},
+    ],
+  ],
+)
+def test_modules_that_are_not_supported(tmp_path, modules):
+  folder = sentence_folders.save(tmp_path / 'a', 'dense')
+  (folder / 'modules.json').write_text(json.dumps(modules))
+  with pytest.raises(ValueError, match='modules.json'):
+    _load(folder)
+
+
+def test_a_prompt_must_leave_room(tmp_path):
+  folder = sentence_folders.save(tmp_path / 'a', 'not pooled')
+  with pytest.raises(ValueError, match='prompts'):
+    _load(folder, max_length=4)
+
+
+def test_a_model_of_blocks_is_bert_alone(tmp_path):
+  folder = sentence_folders.save(tmp_path / 'a', 'roberta')
+  with pytest.raises(ValueError, match='model_type'):
+    bert_checkpoint.load_mlm(folder)
