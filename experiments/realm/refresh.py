@@ -151,7 +151,9 @@ class Refresher:
     Where they are damaged, too, the newest whole version takes its place, or ''.
     """
     try:
-      params = self._folder.recover_params(saved, self._builder.blocks)
+      params = index_versions.read_snapshot(
+        self._folder.root / saved, self._builder.blocks
+      )
     except (OSError, ValueError) as error:
       if self.config.schedule != 'async':
         raise FileNotFoundError(

@@ -94,8 +94,13 @@ class Version:
     self.lease.close()
 
 
-def read_snapshot(version: pathlib.Path) -> dict:
+def read_snapshot(
+  version: pathlib.Path, blocks: blocks_lib.BlockStore | None = None
+) -> dict:
   """Read the embedder's parameters from a version's folder; refuse damage.
+
+  Args:
+    blocks: blocks of the version, where its vectors may be damaged.
 
   Raises:
     FileNotFoundError: when there is no such version.
@@ -106,9 +111,12 @@ def read_snapshot(version: pathlib.Path) -> dict:
     raise FileNotFoundError(
       f'{version}: no index version here ({_PARAMS} is missing).'
     )
-  params, stored = snapshots.read(file), _vectors(version)
-  checked = checksums.mode() != 'off'
-  if checked and snapshots.fingerprint(params) != stored.fields['params']:
+  params = snapshots.read(file)
+  if blocks is None and checksums.mode() == 'off':
+    return params
+  made_of = blocks.fingerprint if blocks else _vectors(version).fields['blocks']
+  prints = snapshots.fingerprint(params), made_of
+  if _name(step_of(version.name), *prints) != version.name:
     raise ValueError(
       f'{file}: damaged, or of another version; remove {version} and refresh the '
       'index.'
@@ -264,16 +272,6 @@ class VersionFolder:
       logging.warning('Index version %s is damaged: %s', name, error)
       return False
     return True
-
-  def recover_params(self, name: str, blocks: blocks_lib.BlockStore) -> dict:
-    """Read the parameters of a damaged version, with which it can be rebuilt.
-
-    FileNotFoundError without them; ValueError for others than the version's.
-    """
-    params = snapshots.read(self.root / name / _PARAMS)
-    if version_name(step_of(name), params, blocks) != name:
-      raise ValueError(f'{self.root / name / _PARAMS}: of another version.')
-    return params
 
   def open(
     self,
