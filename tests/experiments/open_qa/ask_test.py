@@ -25,14 +25,6 @@ _ROOT = pathlib.Path(__file__).resolve().parents[3]
 ASKED = 'The mill of 1066 stood in the river?'
 
 
-class Flags(types.SimpleNamespace):
-  """Values of flags; --workdir was given."""
-
-  def __getitem__(self, name):
-    assert name == 'workdir'
-    return types.SimpleNamespace(using_default_value=False)
-
-
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
   return tiny_open_qa.fine_tuned(tmp_path_factory.mktemp('ask'))
@@ -63,7 +55,7 @@ def run(made, monkeypatch, capsys):
     defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
     defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
     defaults |= {'reranker': ''}
-    given = Flags(**defaults | values)
+    given = tiny_open_qa.Flags(**defaults | values)
     monkeypatch.setattr(ask, 'flags', types.SimpleNamespace(FLAGS=given))
     config = configs.replaced(config, data_dir='')
     ask.run(config, str(workdir))

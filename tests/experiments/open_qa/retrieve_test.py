@@ -32,14 +32,6 @@ KINDS = ['bm25', 'dense', 'random']
 DEPTH = 7
 
 
-class Flags(types.SimpleNamespace):
-  """Values of flags; --workdir was given."""
-
-  def __getitem__(self, name):
-    assert name == 'workdir'
-    return types.SimpleNamespace(using_default_value=False)
-
-
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
   """A run of a reader that has not been trained."""
@@ -58,7 +50,7 @@ def run(made, monkeypatch, capsys):
   def run(number=None, words_weight=0.0, **values):
     defaults = {'kinds': KINDS, 'run': [], 'qrels': '', 'rule': 'substring'}
     defaults |= {'depth': DEPTH, 'contexts': 3, 'output': '', 'packaged': False}
-    given = Flags(**defaults | values)
+    given = tiny_open_qa.Flags(**defaults | values)
     monkeypatch.setattr(retrieve, 'flags', types.SimpleNamespace(FLAGS=given))
     config = configs.replaced(made.config, data_dir='')
     sets = tiny_open_qa.sets(made.data)

@@ -25,6 +25,14 @@ from tests.experiments.realm import tiny_realm
 WANTED = ('Paris', 'Rome', '1066', '1999', 'river', 'crown')
 
 
+class Flags(types.SimpleNamespace):
+  """Values of flags; --workdir was given."""
+
+  def __getitem__(self, name):
+    assert name == 'workdir'
+    return types.SimpleNamespace(using_default_value=False)
+
+
 def make_data(root: pathlib.Path) -> pathlib.Path:
   """Writes a data folder with questions.jsonl and patterns.tsv in it."""
   tiny_realm.make_data(root)
