@@ -38,7 +38,9 @@ def loss(
   batch: Mapping[str, jax.Array],
   key: jax.Array,
   train: bool,
-  **settings: Any,
+  *,
+  num_chunks: int = 1,
+  mask_duplicates: bool = True,
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Cross-entropy of each question's block among all blocks of the batch.
 
@@ -52,7 +54,13 @@ def loss(
     first.
   """
   scores, masks = in_batch.score_batch(
-    model, params, batch, key, train, **settings
+    model,
+    params,
+    batch,
+    key,
+    train,
+    num_chunks=num_chunks,
+    mask_duplicates=mask_duplicates,
   )
   return objectives.contrastive(scores, None, masks), metrics(scores, masks)
 

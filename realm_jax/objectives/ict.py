@@ -43,7 +43,9 @@ def loss(
   batch: Mapping[str, jax.Array],
   key: jax.Array,
   train: bool,
-  **settings: Any,
+  *,
+  num_chunks: int = 1,
+  mask_duplicates: bool = False,
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Cross-entropy of each sentence's own block among those of the global batch.
 
@@ -55,7 +57,13 @@ def loss(
     sentence was kept; masked_fraction.
   """
   scores, masks = in_batch.score_batch(
-    model, params, batch, key, train, **settings
+    model,
+    params,
+    batch,
+    key,
+    train,
+    num_chunks=num_chunks,
+    mask_duplicates=mask_duplicates,
   )
   removed = batch['sentence_removed']
   best = jnp.where(masks.candidates, scores, -jnp.inf).argmax(axis=-1)

@@ -95,8 +95,8 @@ def score_batch(
   key: jax.Array,
   train: bool,
   *,
-  num_chunks: int = 1,
-  mask_duplicates: bool = True,
+  num_chunks: int,
+  mask_duplicates: bool,
 ) -> tuple[Float[Array, 'B K'], objectives.Masks]:
   """Embed a batch; return scores and masks for `objectives.contrastive`.
 

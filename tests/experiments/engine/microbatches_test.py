@@ -202,10 +202,6 @@ def _text(rng):
   }
 
 
-def _text_loss():
-  return functools.partial(lm_losses.loss, _LM), _text
-
-
 def _taught(objective):
   def loss(table, batch, key, train):
     params = {candidates.EMBEDDER: table, candidates.LANGUAGE_MODEL: table}
@@ -236,8 +232,7 @@ def _taught(objective):
 
 # Losses of each task that is trained: name -> function that makes (loss, draw).
 CASES = {
-  'retro': {'': _text_loss},
-  'retro_qa': {'': _text_loss},
+  'retro': {'': lambda: (functools.partial(lm_losses.loss, _LM), _text)},
   'taught': {x: functools.partial(_taught, x) for x in typing.get_args(TAUGHT)},
   'realm': {x: functools.partial(_realm, x) for x in typing.get_args(REALM)},
   'ict': {'': functools.partial(_in_batch, ict.loss)},
@@ -253,7 +248,7 @@ IN_BATCH = ('ict', 'dpr', 'colbert')
 
 def test_no_objective_is_forgotten():
   trained = {task for task, room in rooms.ROOMS.items() if 'train' in room}
-  assert trained == {*CASES}
+  assert trained == {*CASES, 'retro_qa'}  # which has the loss of retro
   used = {*typing.get_args(REALM), *typing.get_args(TAUGHT), 'contrastive'}
   assert used == {*objectives.OBJECTIVES}
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tiny ColBERT: it learns, continues bit for bit, and retrieves."""
 
-import shutil
-
 import jax
 import numpy as np
 import pytest
@@ -66,25 +64,17 @@ def _train(config, data, workdir):
 @pytest.fixture(scope='module')
 def run(data, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('run')
-  state = _train(_config(data), data, workdir)
+  _train(_config(data), data, workdir)
   data.tokenizer.save(workdir / trained_encoders.TOKENIZER)
-  return workdir, state
+  return workdir
 
 
 def test_a_run_learns(run):
-  rows = metric_writer.read(run[0])
+  rows = metric_writer.read(run)
   losses = [row['loss'] for row in rows if 'loss' in row]
   assert losses[-1] < 0.7 * losses[0]
   ranks = [row['valid/mean_rank'] for row in rows if 'valid/mean_rank' in row]
   assert 1 <= ranks[-1] < 0.3 * 16
-
-
-def test_a_run_continues_bit_for_bit(run, data, tmp_path):
-  workdir, state = run
-  shutil.copytree(workdir, tmp_path / 'again')
-  shutil.rmtree(tmp_path / 'again' / 'checkpoints' / '15')
-  again = _train(_config(data), data, tmp_path / 'again')
-  jax.tree.map(np.testing.assert_array_equal, again.params, state.params)
 
 
 def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
@@ -92,7 +82,7 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   monkeypatch.setattr(
     colbert_encoder, 'load', lambda path: load(path, devices=_ONE)
   )
-  config = _searching(data, run[0])
+  config = _searching(data, run)
   calls = []
   retrieve = beams.make_retriever(
     config, data, None, lambda *done: calls.append(done)
@@ -108,7 +98,7 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   right = [t in x for t, x in zip(titles, found, strict=True)]
   assert np.mean(right) > 0.8
   # Of the texts, without the loss of compression.
-  encoder = colbert_encoder.load(run[0])
+  encoder = colbert_encoder.load(run)
   passages = [
     [f'{t}\n{x}' for t, x in zip(*pair, strict=True)]
     for pair in (
@@ -118,8 +108,8 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   scores = np.stack(encoder.score(texts, passages))
   np.testing.assert_allclose(scores, beam.fields['beam_scores'][:-1], rtol=0.1)
   # Blocks found by words, in the order of the index's scores.
-  fields = {'retriever': 'bm25', 'reranker.path': str(run[0])}
-  config = _searching(data, run[0], **fields)
+  fields = {'retriever': 'bm25', 'reranker.path': str(run)}
+  config = _searching(data, run, **fields)
   reranked = beams.make_retriever(config, data, None)({}, {}, texts, 3)
   assert np.mean(reranked.ids[:, 0] == beam.ids[:-1, 0]) > 0.8
   scores = beam.fields['beam_scores'][:-1, 0]
