@@ -40,8 +40,9 @@ class Mean:
 
 def of(values: jax.Array, mask: jax.Array) -> Mean:
   """Mean of the values at the True entries of a mask; values broadcast to it."""
-  total = jnp.where(mask, values, 0.0).sum()
-  return Mean((total,), (mask.sum(dtype=total.dtype),))
+  kept = jnp.where(mask, values, 0.0)
+  dtype = jnp.promote_types(kept.dtype, jnp.float32)
+  return Mean((kept.sum(dtype=dtype),), (mask.sum(dtype=dtype),))
 
 
 def values(tree: Any) -> Any:
