@@ -43,6 +43,7 @@ from realm_jax.serving import (
   views,
 )
 from retrieval.questions import questions as questions_lib, scoring
+from retrieval.search import bm25
 
 _WORKDIR = 'runs/ask'  # of the packaged reader
 _BATCH = 16  # questions answered together
@@ -118,6 +119,7 @@ def converse(
   console = progress.console()
   try:
     for text in texts:
+      _tell_language([text])
       [found] = answerer.answer([text])
       print_answers(found, console, count)
   except KeyboardInterrupt:  # during an answer
@@ -140,10 +142,16 @@ def _given(values) -> Sequence[questions_lib.Question]:
   ]
 
 
+def _tell_language(texts: Iterable[str]) -> None:
+  if any(map(bm25.sets_no_blanks, texts)):
+    logging.warning('The packaged reader reads English only.')
+
+
 def run(config: config_lib.Config, workdir: str) -> None:
   """Answer the given questions, or typed ones."""
   values = flags.FLAGS
   given = _given(values)
+  _tell_language(x.question for x in given)
   trained_models.check_answer_settings(
     values.retriever, values.reader_beam, values.answers
   )

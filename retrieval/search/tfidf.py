@@ -27,7 +27,8 @@ class TfIdfConfig:
 
   def fields(self) -> dict[str, Any]:
     """See `sparse_index.Scheme`."""
-    return {'terms': 'words and pairs', 'stop_words': sorted(_STOP_WORDS)}
+    terms = f'{bm25.TERMS}; pairs of terms'
+    return {'terms': terms, 'stop_words': sorted(_STOP_WORDS)}
 
   def terms(self, text: str) -> list[str]:
     """Return each word, and each pair of adjacent words."""

@@ -4,13 +4,17 @@
 
 import collections
 import math
+import re
 import subprocess
 import sys
+import unicodedata
 
+import hypothesis
+from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from retrieval.search import bm25
+from retrieval.search import bm25, tfidf
 from retrieval.text import passages as passages_lib
 
 WORDS = (
@@ -107,6 +111,74 @@ def test_words():
   index = bm25.Bm25.build(texts)
   ids, _ = index.search(['CAFE\u0301', 'the no', '5!'], 3)
   assert [set(row) - {-1} for row in ids.tolist()] == [{0, 1}, set(), {0}]
+
+
+LANGUAGES = [
+  'Lindby harbour. The harbour of Lindby was dug in 1903.',
+  '東京 日本の首都は東京です。人口は約千四百万人。',
+  'القاهرة عاصمة مصر هي القاهرة.',
+  '🎉 Party 🎉🎉 at 5 👩‍👩‍👧‍👦.',
+  'ירושלים בירת ישראל היא ירושלים.',
+  'กรุงเทพ กรุงเทพเป็นเมืองหลวงของไทย',
+  '서울은 한국의 수도이다.',
+  'भारत की राजधानी दिल्ली है।',
+  'Москва — столица России.',
+]
+
+
+@pytest.mark.parametrize('index_of', [bm25.Bm25, tfidf.TfIdf])
+@pytest.mark.parametrize(
+  ('question', 'wanted'),
+  [
+    ('日本の首都はどこですか?', 1),
+    ('人口', 1),
+    ('เมืองหลวงของไทยคืออะไร', 5),
+    ('한국의 수도는 어디입니까?', 6),
+    ('Who dug the harbour?', 0),
+    ('столица России', 8),
+  ],
+)
+def test_scripts_without_blanks_are_found(index_of, question, wanted):
+  ids, _ = index_of.build(LANGUAGES).search([question], 1)
+  assert ids.tolist() == [[wanted]]
+
+
+@pytest.mark.parametrize(
+  ('text', 'terms'),
+  [
+    ('日本の首都', '日本 本の の首 首都'),
+    ('東、京都 A東', '東 京都 a 東'),
+    ('iPhone15を買う', 'iphone15 を買 買う'),
+    ('ﾄｳｷｮｳ', 'トウ ウキ キョ ョウ'),
+    ('データ', 'デー ータ'),
+    ('ที่นี่๑๒', 'ที่นี่ ๑๒'),
+    ('ກຳລັງ', 'ກໍາ າລັ ລັງ'),
+    ('ខ្មែរ។', 'ខ្មែ មែរ'),
+    ('မြန်မာ။', 'မြန် န်မာ'),
+    ('수도는 서', '수도 도는 서'),
+    ('𠮷野家', '𠮷野 野家'),
+  ],
+)
+def test_pairs_of_letters(text, terms):
+  assert bm25.words_of(text) == terms.split()
+
+
+@hypothesis.given(st.text(st.characters(max_codepoint=0xE00), max_size=40))
+@hypothesis.settings(max_examples=200, deadline=None)
+def test_terms_of_other_scripts_are_words(text):
+  letters = re.sub('[\u0e01-\u0fff]', '', text)
+  normal = unicodedata.normalize('NFKC', letters).lower()
+  wanted = re.findall(r'\w+', normal)
+  assert bm25.words_of(letters) == wanted
+  mixed = bm25.words_of(f'日本 {letters} กา')
+  assert mixed == ['日本', *wanted, 'กา']
+
+
+def test_scripts_are_told_apart():
+  for text in ('日本の首都は?', 'กรุงเทพ BTS', '수도는?'):
+    assert bm25.sets_no_blanks(text)
+  for text in ('', '?', 'Who wrote 源氏物語?', 'عاصمة مصر', 'столица'):
+    assert not bm25.sets_no_blanks(text)
 
 
 def test_no_queries_and_no_neighbors():
