@@ -182,7 +182,10 @@ def build_index(
   def read(ids, update):
     if update:
       update(0, len(ids))
-    return np.asarray(vectors[ids[0] : ids[-1] + 1], np.float32)
+    found = np.asarray(vectors[ids[0] : ids[-1] + 1], np.float32)
+    if not np.isfinite(found).all():
+      raise ValueError(f'{name}: a vector that is not finite.')
+    return found
 
   with progress.bar('index', 'blocks') as update:
     # The size of the vocabulary is that of the parameters.

@@ -50,8 +50,9 @@ def from_hf(
     hf_class: one of `names.CLASSES`; '' finds the class by the names.
 
   Raises:
-    ValueError: with every tensor that is missing, misshapen, unknown (numbers
-      of positions are skipped), or not equal to the tensor to which it is tied.
+    ValueError: with every tensor that is missing, misshapen, not finite, unknown
+      (numbers of positions are skipped), or not equal to the tensor to which it is
+      tied.
   """
   hf_class = hf_class or names.find_class(tensors)
   shared = hf_class != 'RealmScorer' or _is_shared(tensors)
@@ -73,6 +74,8 @@ def from_hf(
     fates[tensor.name] = tensor.role
     if tensor.role == names.PARAMETER:
       flat[tensor.path] = _ours(array, tensor.path)
+      if not np.isfinite(flat[tensor.path]).all():
+        problems.append(f'{tensor.name} holds a value that is not finite')
     elif tensor.role == names.UNUSED:
       unused[tensor.name] = array
     elif tensor.role == names.VECTORS:

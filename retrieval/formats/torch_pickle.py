@@ -75,12 +75,12 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   path = pathlib.Path(path)
   if not path.is_file():
     raise FileNotFoundError(f'{path}: no such file.')
-  if not zipfile.is_zipfile(path):
-    raise ValueError(
-      f'{path}: not a zip archive; expected what torch.save writes since 1.6 '
-      '(load and save an older file once with PyTorch, as safetensors).'
-    )
   try:
+    if not zipfile.is_zipfile(path):
+      raise ValueError(
+        'not a zip archive; expected what torch.save writes since 1.6 (load and '
+        'save an older file once with PyTorch, as safetensors).'
+      )
     with zipfile.ZipFile(path) as archive:
       return _read(path, archive)
   except ValueError as e:

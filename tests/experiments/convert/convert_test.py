@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """experiments.convert: checkpoints from elsewhere, their blocks, and back."""
 
+import functools
 import json
 import pathlib
 import pickle
@@ -317,17 +318,17 @@ def test_vectors_stream_through_memory(official, tmp_path):
       low, high, _ = rows.indices(count)
       return np.random.default_rng(low).normal(size=(high - low, 4))
 
-  config = _config()
-  params = {'embedder': {'x': np.zeros(2, np.float32)}}
-  block_data.build_index(
-    Vectors(),
-    'x',
-    blocks_lib.BlockStore(made.blocks.path),
-    params,
+  build = functools.partial(
+    block_data.build_index,
+    name='x',
+    blocks=blocks_lib.BlockStore(made.blocks.path),
+    params={'embedder': {'x': np.zeros(2, np.float32)}},
     step=0,
-    root=tmp_path / 'index',
-    config=config,
+    config=_config(),
   )
+  with pytest.raises(ValueError, match='x: a vector that is not finite'):
+    build(np.full((count, 4), np.nan), root=tmp_path / 'other')
+  build(Vectors(), root=tmp_path / 'index')
   assert asked == [n for n in made.blocks.store.rows('document') if n]
   assert len(asked) > 3
 

@@ -134,6 +134,9 @@ def test_every_fault_is_named():
   tensors['cls.predictions.decoder.weight'] = np.ones((20, 8), np.float32)
   tensors['realm.pooler.dense.bias'] = np.zeros((2, 2), np.float32)
   tensors['lm_head.weight'] = np.zeros(3, np.float32)
+  for part, value in (('query', np.nan), ('key', np.inf)):
+    name = f'realm.encoder.layer.0.attention.self.{part}.bias'
+    tensors[name] = np.full(8, value, np.float32)
   with pytest.raises(ValueError) as error:
     _convert(tensors)
   message = str(error.value)
@@ -144,6 +147,8 @@ def test_every_fault_is_named():
     'cls.predictions.decoder.weight differs from realm.embeddings.word_emb',
     'realm.pooler.dense.bias has shape (2, 2), expected (8,)',
     'lm_head.weight is not of RealmKnowledgeAugEncoder',
+    'attention.self.query.bias holds a value that is not finite',
+    'attention.self.key.bias holds a value that is not finite',
   ):
     assert part in message
 
