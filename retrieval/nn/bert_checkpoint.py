@@ -206,6 +206,8 @@ def _assemble(
       problems.append(f'{name} has shape {tensor.shape}, expected {shape}')
     tensor = tensor.T if path.endswith('/kernel') else tensor
     params[path] = np.array(tensor, np.float32, order='C')  # not of the file
+    if not np.isfinite(params[path]).all():
+      problems.append(f'{name} holds a value that is not finite')
   return traverse_util.unflatten_dict(params, sep='/')
 
 
@@ -225,7 +227,8 @@ def convert(
     or None.
 
   Raises:
-    ValueError: naming every tensor that is missing, misshapen or unknown.
+    ValueError: naming every tensor that is missing, misshapen, not finite or
+      unknown.
   """
   words = [name for name in tensors if name.endswith(_WORD)]
   if len(words) != 1:

@@ -214,6 +214,16 @@ class Embedder:
       stated = min(folder.max_length or config.max_length, config.max_length)
       max_length = min(max_length or stated, stated)
     tokenizer = _read_tokenizer(path / 'tokenizer.json', folder.lowercase)
+    beyond = [
+      token
+      for token, i in tokenizer.get_vocab().items()
+      if i >= config.vocab_size
+    ]
+    if beyond:
+      raise ValueError(
+        f'{path}: {config.vocab_size} word embeddings, none for the tokens '
+        f'{beyond[:5]}.'
+      )
     return cls(
       config,
       params | folder.dense,

@@ -95,7 +95,7 @@ def test_the_fingerprint_tells_settings_apart(embedder, folder):
   assert other.fingerprint != embedder.fingerprint == same.fingerprint
 
 
-@pytest.mark.parametrize('damage', ['missing', 'shape'])
+@pytest.mark.parametrize('damage', ['missing', 'shape', 'not_finite'])
 def test_a_damaged_checkpoint_is_named(folder, tmp_path, damage):
   copy = tmp_path / 'model'
   shutil.copytree(folder, copy)
@@ -103,10 +103,24 @@ def test_a_damaged_checkpoint_is_named(folder, tmp_path, damage):
   name = next(n for n in tensors if n.endswith('layer.3.output.dense.weight'))
   if damage == 'missing':
     del tensors[name]
+  elif damage == 'not_finite':
+    tensors[name][0, 3] = np.nan
   else:
     tensors[name] = tensors[name][:, :-1].copy()
   safetensors.numpy.save_file(tensors, copy / 'model.safetensors')
   with pytest.raises(ValueError, match='layer.3.output.dense.weight'):
+    embedders.Embedder.load(copy)
+
+
+def test_a_token_without_an_embedding_is_named(folder, tmp_path):
+  copy = tmp_path / 'model'
+  shutil.copytree(folder, copy)
+  spec = json.loads((copy / 'tokenizer.json').read_text())
+  spec['added_tokens'] += [
+    spec['added_tokens'][0] | {'id': 30522, 'content': 'LINDBY'}
+  ]
+  (copy / 'tokenizer.json').write_text(json.dumps(spec))
+  with pytest.raises(ValueError, match='LINDBY'):
     embedders.Embedder.load(copy)
 
 
