@@ -29,10 +29,9 @@ import traceback
 from typing import Any
 
 from absl import app, flags, logging
-import jax
 
-from experiments.engine import cluster, configs, failures, rooms, signals
-from retrieval.store import checksums, locks, store
+from experiments.engine import configs, failures, rooms, signals
+from retrieval.store import checksums, locks, ray_cluster, store
 
 _OVERRIDE = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?\Z', re.DOTALL)
 _MAX_CACHE_BYTES = 2 << 30
@@ -67,13 +66,13 @@ def main(
   """
 
   def start(unused_args: list[str]) -> None:
-    _begin(flags.FLAGS.debug)
     config = configs.load(flags.FLAGS.config)
     task, call, cls, own = config.get('task'), run, root, section
     if isinstance(run, str):
       call, own = rooms.function(task, run), rooms.section(task, run)
     cls = cls or rooms.config_class(task)
     sections = configs.complete(config, overrides, cls, own)
+    _keep_programs()
     with _prepared(sections[0], flags.FLAGS.workdir, writes):
       call(sections[0], flags.FLAGS.workdir, *sections[1:])
     sys.stdout.flush()  # where a failure is still told
@@ -109,7 +108,7 @@ def define_output(
 def main_of_script(script: Callable[[list[str]], None]) -> None:
   """Run a script without --config; bad input ends in one line and exit code 1."""
   with _one_line_errors():
-    _begin()
+    _keep_programs()
     app.run(script, sys.argv, _parse)
 
 
@@ -129,11 +128,17 @@ def _one_line_errors() -> Iterator[None]:
 
   atexit.register(end)  # registered first, called last
   signals.watch()
+  debug = '--debug' in sys.argv or os.environ.get('DEBUG')
+  logging.set_verbosity(logging.INFO)
+  if not debug:
+    logging.get_absl_handler().addFilter(_is_worth_showing)
   try:
     yield
   except SystemExit as done:  # absl always ends so
-    if jax.distributed.is_initialized():
-      jax.distributed.shutdown()  # processes of a job leave together
+    if _of_several():
+      sys.modules[
+        'jax'
+      ].distributed.shutdown()  # a job's processes leave together
     if not isinstance(done.code, str):
       codes.append(done.code or 0)
     raise
@@ -142,13 +147,19 @@ def _one_line_errors() -> Iterator[None]:
     line = failures.line_of(error, workdir or '')
     if line is None:  # a bug
       raise
-    if '--debug' in sys.argv or os.environ.get('DEBUG'):
+    if debug:
       traceback.print_exception(error)
     print(f'error: {line}', file=sys.stderr)
-    if jax.distributed.is_initialized():  # the others may wait for this process
+    if _of_several():  # the others may wait for this process
       os._exit(1)
     codes.append(1)
     sys.exit(1)
+
+
+def _of_several() -> bool:
+  """Whether this process has joined others; most errors come before JAX."""
+  jax = sys.modules.get('jax')
+  return jax is not None and jax.distributed.is_initialized()
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -222,24 +233,22 @@ def _prepared(
   if not workdir:
     raise ValueError("--workdir='': expected a folder.")
   checksums.choose(getattr(config, 'verify', ''))
-  cluster.hold_shards(config)
+  cluster = getattr(config, 'cluster', ray_cluster.Cluster())
+  if cluster.hold_shards:
+    ray_cluster.connect(cluster.address)
+  ray_cluster.hold_shards(cluster.address if cluster.hold_shards else '')
+  index = 0
   if getattr(config, 'distributed', False):
-    _start_distributed(getattr(config, 'checkpoint_on_sigterm', False))
-  if not writes or not os.path.isdir(
-    workdir
-  ):  # who makes it anew locks it then
+    index = _join(getattr(config, 'checkpoint_on_sigterm', False))
+  if not writes or not os.path.isdir(workdir):  # who makes it locks it then
     return contextlib.nullcontext()
-  distributed = jax.distributed.is_initialized()
-  return locks.writer(
-    workdir, writes, jax.process_index() if distributed else 0
-  )
+  return locks.writer(workdir, writes, index)
 
 
-def _begin(debug: bool = False) -> None:
-  """Set up log lines, and the folder of compiled programs."""
-  logging.set_verbosity(logging.INFO)
-  if not debug:
-    logging.get_absl_handler().addFilter(_is_worth_showing)
+def _keep_programs() -> None:
+  """Keep compiled programs in the user's cache folder."""
+  import jax  # after the checks of flags and config
+
   if not jax.config.jax_compilation_cache_dir:
     root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
     # Compiled for this machine's CPU; a home folder may be shared by others.
@@ -259,8 +268,10 @@ def _is_worth_showing(record: std_logging.LogRecord) -> bool:
   return record.levelno > most
 
 
-def _start_distributed(checkpoint_on_sigterm: bool) -> None:
-  """Join the other processes, which then agree on the step that SIGTERM saves."""
+def _join(checkpoint_on_sigterm: bool) -> int:
+  """Join the other processes, which agree on the step that a signal saves."""
+  import jax
+
   jax.config.update('jax_enable_preemption_service', checkpoint_on_sigterm)
   names = ('COORDINATOR_ADDRESS', 'NUM_PROCESSES', 'PROCESS_ID')
   address, count, index = (os.environ.get(f'JAX_{name}') for name in names)
@@ -272,3 +283,4 @@ def _start_distributed(checkpoint_on_sigterm: bool) -> None:
   process = f'{jax.process_index()} of {jax.process_count()}'
   devices = f'{jax.local_device_count()} of {jax.device_count()}'
   logging.info('Process %s, %s devices.', process, devices)
+  return jax.process_index()

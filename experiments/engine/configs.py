@@ -21,7 +21,7 @@ dataclass, and --config.evaluate.FIELD sets its fields.
 
 import ast
 from collections import abc
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 import dataclasses
 import difflib
 from importlib import machinery, util
@@ -33,7 +33,6 @@ import types
 import typing
 from typing import Annotated, Any, Literal, TypeVar
 
-from flax import traverse_util
 import ml_collections
 from ml_collections import config_dict
 
@@ -223,10 +222,19 @@ def _parse(text: str, kind: type) -> Any:
 
 def _near(config: Config, name: str) -> str:
   """Name fields that may have been meant."""
-  names = [*traverse_util.flatten_dict(config.to_dict(), sep='.')]
+  names = [*_leaves(config)]
   near = [x for x in names if x.endswith(f'.{name}')]
   near = near or difflib.get_close_matches(name, names, 3)
   return f' (near: {", ".join(near)})' if near else ''
+
+
+def _leaves(config: Config, prefix: str = '') -> Iterator[str]:
+  """Yield the dotted names of all fields."""
+  for name, value in config.items():
+    if isinstance(value, Config):
+      yield from _leaves(value, f'{prefix}{name}.')
+    else:
+      yield f'{prefix}{name}'
 
 
 def _hint(kind: Any, name: str) -> Any:

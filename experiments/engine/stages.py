@@ -1,16 +1,18 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Preparing data stage by stage."""
+"""Preparing data stage by stage, here or on a Ray cluster."""
 
 from collections.abc import Callable, Collection, Sequence
+import os
 import pathlib
 import time
+from typing import Any
 
 from absl import logging
 import jax
 
 from experiments.engine import reports
-from retrieval.store import locks, manifests, store
+from retrieval.store import executors, locks, manifests, ray_cluster, store
 
 Rows = list[tuple[str, str]]  # (quantity, value)
 
@@ -30,6 +32,21 @@ def choose(wanted: str, known: Collection[str]) -> list[str]:
       f'prepare.stages names {unknown}; expected some of {list(known)}.'
     )
   return chosen
+
+
+def executor(
+  config: Any, root: str | os.PathLike, num_processes: int = 1
+) -> executors.Executor:
+  """Return what makes shards, as `config.cluster` says, if the config has one.
+
+  Args:
+    root: folder of the shards, which all nodes of a cluster must see.
+    num_processes: of this machine, where the config names no more.
+  """
+  cluster = getattr(config, 'cluster', ray_cluster.Cluster())
+  if cluster.address:
+    return ray_cluster.RayExecutor(cluster, [root])
+  return executors.local(max(cluster.workers, num_processes))
 
 
 def check_alone() -> None:

@@ -29,7 +29,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.engine import cluster, program as program_lib, progress, stages
+from experiments.engine import program as program_lib, progress, stages
 from experiments.knn_lm.config import Config, KnnLm
 from experiments.retro import evaluate as retro_evaluate
 from retrieval import searchers
@@ -231,7 +231,7 @@ def build_datastore(
       keys.fields,
       keys.counts,
       functools.partial(_read, keys),
-      executor=cluster.executor(config, folder.root),
+      executor=stages.executor(config, folder.root),
       progress=update,
     )
   pairs = key_values.KeyValueStore(folder.datastore)
@@ -268,7 +268,7 @@ def build_index(config: Config, workdir: str, folder: Folder) -> stages.Rows:
     # The floor applies to the recall after exact scoring.
     dataclasses.replace(index, recall_floor=0.0),
     accept=measure,
-    executor=cluster.executor(config, folder.root),
+    executor=stages.executor(config, folder.root),
   )
   found = folder.open_index(pairs, settings)
   return [(name, str(value)) for name, value in found.report.items()]

@@ -13,11 +13,11 @@ import functools
 import pathlib
 from typing import Annotated
 
-from experiments.engine import cluster, progress, stages
+from experiments.engine import progress, stages
 from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
 from retrieval import settings, tokenization
-from retrieval.store import checksums, store
+from retrieval.store import checksums
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -78,7 +78,7 @@ def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
         with_title=False,
         with_text=True,
         documents_per_shard=config.tokens.documents_per_shard,
-        executor=cluster.executor(
+        executor=stages.executor(
           config, data.root, config.tokens.num_processes
         ),
         progress=update,
@@ -114,7 +114,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
         root / 'blocks',
         tokens_lib.TokenStore(root / 'tokens'),
         data.tokenizer_path,
-        executor=cluster.executor(
+        executor=stages.executor(
           config, data.root, config.tokens.num_processes
         ),
         progress=update,
@@ -141,7 +141,7 @@ def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
       data.path('spans'),
       data.masked_blocks,
       tagger,
-      executor=cluster.executor(config, data.root, config.spans.num_processes),
+      executor=stages.executor(config, data.root, config.spans.num_processes),
       progress=update,
       max_blocks=config.spans.max_blocks,
     )
@@ -154,22 +154,6 @@ STAGES: dict[str, Callable[[Config, realm_data.DataFolder], Rows]] = {
   'blocks': cut_blocks,
   'spans': tag_spans,
 }
-
-
-def verify(data: realm_data.DataFolder) -> Rows:
-  """Compare the checksums of the published stores, as `checksums.mode` says."""
-  rows = []
-  for folder in ('', 'masked/'):
-    for name, kind in (
-      ('tokens', tokens_lib.KIND),
-      ('blocks', blocks_lib.KIND),
-      ('spans', salient_lib.KIND),
-    ):
-      path = data.path(folder + name)
-      if path.exists():
-        store.Store.open(path, kind).verify()
-        rows.append((f'checksums, {folder}{name}', 'right'))
-  return rows
 
 
 def export(data: realm_data.DataFolder, shards: int) -> Rows:
@@ -205,7 +189,9 @@ def prepare(config: Config, workdir: str, wanted: Prepare = Prepare()) -> None:
     chosen.remove('spans')
   work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
   if checksums.mode() != 'off':
-    work.insert(0, ('verify', functools.partial(verify, data)))
+    work.insert(
+      0, ('verify', functools.partial(stages.verify_stores, data.root))
+    )
   if wanted.export:
     shards = wanted.export_shards
     work.append(('export', functools.partial(export, data, shards)))

@@ -13,7 +13,7 @@ from absl import logging
 import grain
 import jax
 
-from experiments.engine import cluster, loop, tasks
+from experiments.engine import loop, stages, tasks
 from experiments.realm import (
   config as config_lib,
   refresh,
@@ -96,7 +96,7 @@ def _workers(
       'config.cluster.address with config.distributed=True: a cluster builds the '
       'indices of a training of one process.'
     )
-  return cluster.executor(config, workdir)
+  return stages.executor(config, workdir)
 
 
 def builder_devices(config: config_lib.Run) -> list[jax.Device]:

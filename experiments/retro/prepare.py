@@ -30,7 +30,7 @@ from typing import Any
 
 from absl import logging
 
-from experiments.engine import cluster, progress, stages
+from experiments.engine import progress, stages
 from experiments.retro import config as config_lib
 from retrieval import settings, tokenization
 from retrieval.index import (
@@ -130,7 +130,7 @@ def _build_tokens(
       data.tokenizer_path,
       with_title=config.tokens.with_title,
       documents_per_shard=config.tokens.documents_per_shard,
-      executor=cluster.executor(config, data.root, config.tokens.num_processes),
+      executor=stages.executor(config, data.root, config.tokens.num_processes),
       progress=shown,
     )
 
@@ -161,7 +161,7 @@ def find_duplicates(
       valid_fraction=config.valid_fraction + config.test_fraction,
       settings=config.deduplicate,
       evaluation=[other] if other else [],
-      executor=cluster.executor(config, data.root),
+      executor=stages.executor(config, data.root),
       progress=update,
     )
   rows = [('documents left out', f'{sum(found.rows("document")):,}')]
@@ -211,7 +211,7 @@ def embed(config: Config, data: Folder, splits: Sequence[str] = ()) -> Rows:
         data.chunks(split),
         embedder,
         dtype=config.embedder.vectors_dtype,
-        executor=cluster.executor(config, data.root),
+        executor=stages.executor(config, data.root),
         progress=update,
       )
   return [('dimension', str(embedder.dimension))]
@@ -220,7 +220,7 @@ def embed(config: Config, data: Folder, splits: Sequence[str] = ()) -> Rows:
 def build_index(config: Config, data: Folder) -> Rows:
   """Builds, measures and publishes the indices that the source reads."""
   source, rows = data.source, []
-  executor = cluster.executor(config, data.root)
+  executor = stages.executor(config, data.root)
   indices = data.datastore.text_indices(config)
   build: dict[str, Callable[..., Any]] = {
     **{
@@ -267,7 +267,7 @@ def find_neighbors(
         data.chunks('train'),
         retriever,
         k=config.neighbors.stored,
-        executor=cluster.executor(config, data.root),
+        executor=stages.executor(config, data.root),
         progress=update,
       )
     rows.append((f'chunks with neighbors, {split}', f'{len(neighbors):,}'))

@@ -54,7 +54,7 @@ from jax.experimental import multihost_utils
 from experiments.engine import command, signals
 
 signals.watch()
-command._start_distributed(True)
+command._join(True)
 if sys.argv[1] == 'deaf':
   print('ready', file=sys.stderr, flush=True)
   time.sleep(60)
@@ -173,6 +173,8 @@ import experiments
 assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 assert callable(signal.getsignal(signal.SIGTERM))
 assert 'jax' not in sys.modules and 'numpy' not in sys.modules
+from experiments.engine import command  # which checks flags and files first
+assert not {'jax', 'flax', 'orbax', 'grain', 'scipy'} & {*sys.modules}
 """
   environment = os.environ | {'PYTHONPATH': str(_ROOT)}
   subprocess.run([sys.executable, '-c', code], env=environment, check=True)
