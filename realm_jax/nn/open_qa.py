@@ -51,12 +51,16 @@ class OpenQaConfig(SpanConfig):
 
 
 def _score_width(
-  reader: 'SpanReader', starts: jax.Array, ends: jax.Array, width: int
-) -> jax.Array:
+  reader: 'SpanReader',
+  carry: tuple[()],
+  starts: jax.Array,
+  ends: jax.Array,
+  width: jax.Array,
+) -> tuple[tuple[()], jax.Array]:
   """[n, L, S] and [n, L + W - 1, S] to [n, L]: spans that end `width` later."""
-  ends = ends[:, width : width + starts.shape[1]]
+  ends = jax.lax.dynamic_slice_in_dim(ends, width, starts.shape[1], axis=1)
   x = reader.span_norm(jax.nn.relu(starts + ends))
-  return reader.span_score(x)[..., 0]
+  return carry, reader.span_score(x)[..., 0]
 
 
 class SpanReader(nn.Module):
@@ -107,18 +111,24 @@ class SpanReader(nn.Module):
     hidden = self.bert(ids, mask, type_ids, train=train).hidden
     both = self.span_projection(hidden.astype(jnp.float32))
     starts, ends = jnp.split(both, 2, axis=-1)
-    length, widths = ids.shape[1], range(self.config.max_span_width)
+    length, widths = ids.shape[1], jnp.arange(self.config.max_span_width)
     # Positions beyond the row are outside of the block.
     beyond = (0, len(widths) - 1)
     ends = jnp.pad(ends, ((0, 0), beyond, (0, 0)))
     last = jnp.pad(block_mask, ((0, 0), beyond))
     # Widths run one after the other and again in the backward pass, so that no
     # array [n, W, L, S] is kept.
-    score = nn.remat(_score_width, static_argnums=3)
-    scores = [score(self, starts, ends, w) for w in widths]
-    inside = [block_mask & last[:, w : w + length] for w in widths]
-    inside = jnp.stack(inside, axis=1)
-    return jnp.stack(scores, axis=1) + jnp.where(inside, 0.0, OUTSIDE)
+    score = nn.scan(
+      nn.remat(_score_width, prevent_cse=False),
+      variable_broadcast='params',
+      split_rngs={'params': False},
+      in_axes=(nn.broadcast, nn.broadcast, 0),
+      out_axes=1,
+    )
+    _, scores = score(self, (), starts, ends, widths)
+    at = jnp.arange(length) + widths[:, None]
+    inside = block_mask[:, None] & last[:, at]
+    return scores + jnp.where(inside, 0.0, OUTSIDE)
 
 
 class BeamScorer(model_lib.DualEncoder):

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 import numpy as np
-import scipy.special
 
 from realm_jax.data import examples, question_rows
 from realm_jax.nn import open_qa
@@ -148,7 +147,7 @@ class Answerer(BlockReader):
       spans.width,
       row['reader_starts'][spans.block],
       scores,
-      scipy.special.softmax(scores) if len(kept) else scores,
+      _softmax(scores) if len(kept) else scores,
       found.correct[kept],
     )
     blocks = self.trained.data.blocks
@@ -190,11 +189,17 @@ class Classifier(BlockReader):
     return answers.Classified(
       asked,
       predicted,
-      scipy.special.softmax(scores).sum(axis=0),
+      _softmax(scores).sum(axis=0),
       int(row['beam_ids'][rank]),
       row.get('beam_has_answer', np.zeros_like(row['beam_valid'])),
       rank,
     )
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+  """Softmax over all entries; scipy.special takes a tenth of a start."""
+  likelihoods = np.exp(scores - scores.max())
+  return likelihoods / likelihoods.sum()
 
 
 class Prediction(NamedTuple):

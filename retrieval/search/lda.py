@@ -20,7 +20,6 @@ from typing import Any
 
 from jaxtyping import Float32
 import numpy as np
-import scipy.special
 
 from retrieval import arguments, searchers, settings
 from retrieval.search import bm25, queries as queries_lib
@@ -72,9 +71,10 @@ class TopicEmbedder:
       self.dimension
     )
     self._model.components_ = topics
+    from scipy import special  # a tenth of a command's start, read by few
+
     self._model.exp_dirichlet_component_ = np.exp(
-      scipy.special.psi(topics)
-      - scipy.special.psi(topics.sum(axis=1, keepdims=True))
+      special.psi(topics) - special.psi(topics.sum(axis=1, keepdims=True))
     )
     self._model.doc_topic_prior_ = 1 / self.dimension
     self._model.n_features_in_ = topics.shape[1]

@@ -143,12 +143,17 @@ def build_token_store(
   executor = executor or executors.local(num_processes)
   documents = iter(corpus)
   next_batch = lambda: [*itertools.islice(documents, documents_per_shard)]  # noqa: E731
+  first = next_batch()
+  one_shard = len(first) < documents_per_shard
+  if one_shard and isinstance(executor, executors.Processes):
+    executor = executors.Inline()  # done before a process has started
 
   sizes: dict[int, int] = {}  # of shards at work
 
   def calls():
     nonlocal done, num_shards
-    for batch in iter(next_batch, []):
+    batches = itertools.chain([first], iter(next_batch, []))
+    for batch in filter(None, batches):
       num_shards += 1
       if not writer.has(num_shards - 1):
         sizes[num_shards - 1] = len(batch)
