@@ -4,11 +4,13 @@
 
 import json
 import unicodedata
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from retrieval import tokenization
+from retrieval.store import executors
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -56,6 +58,23 @@ def _plain(text):
   """Lower case without accents, as the WordPiece tokenizer reads it."""
   decomposed = unicodedata.normalize('NFD', text.lower())
   return ''.join(x for x in decomposed if unicodedata.category(x) != 'Mn')
+
+
+def test_one_shard_starts_no_process(data, tmp_path):
+  corpus, root, tokens = data
+  with mock.patch.object(executors.Processes, 'run') as started:
+    made = tokens_lib.build_token_store(
+      tmp_path / 'tokens',
+      corpus,
+      root / 'tokenizer',
+      with_title=False,
+      with_text=True,
+      documents_per_shard=len(TEXTS) + 1,
+      num_processes=2,
+    )
+    assert not started.called
+  for i in range(len(TEXTS)):
+    np.testing.assert_array_equal(made.document(i), tokens.document(i))
 
 
 def test_texts_are_kept_to_the_byte(data):
