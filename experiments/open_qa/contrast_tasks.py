@@ -5,7 +5,7 @@
 Karpukhin et al. 2020; Khattab and Zaharia 2020. BM25, or config.dpr.run, finds the
 blocks once; they are kept under DATA/dpr. REALM and question answering start from the
 embedder of DPR by --config.embedder_from=DIR. ColBERT's tokenizer is kept beside the
-checkpoints, so that `colbert_encoder.load` needs the run's folder alone.
+checkpoints, so that `colbert.load` needs the run's folder alone.
 """
 
 import dataclasses

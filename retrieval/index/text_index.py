@@ -22,7 +22,7 @@ import numpy as np
 
 from retrieval import arguments, searchers, text_table
 from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
-from retrieval.nn import colbert_encoder, embedders
+from retrieval.nn import colbert, embedders
 from retrieval.search import (
   bm25,
   late_interaction,
@@ -356,7 +356,7 @@ class TextIndices:
 
 def _load_encoder(model: str) -> token_store.Encoder:
   try:
-    return colbert_encoder.load(model)
+    return colbert.load(model)
   except FileNotFoundError as error:
     raise FileNotFoundError(
       f'config.colbert_index.model={model!r}: {error}'

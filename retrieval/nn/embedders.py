@@ -305,16 +305,17 @@ class Embedder:
     Raises:
       ValueError: if a vector is not finite.
     """
+    texts = arguments.texts(texts, 'texts')
     prompt = self.sentence.passage_prompt
     return self._embed(self._encoder, prompt, texts, progress)
 
   def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
     """Return vectors of queries; see `embed_texts`."""
+    texts = arguments.texts(texts, 'texts')
     prompt = self.sentence.query_prompt
     return self._embed(self._query_encoder, prompt, texts)
 
   def _embed(self, encoder, prompt, texts, progress=None):
-    texts = arguments.texts(texts, 'texts')
     with concurrent.futures.ThreadPoolExecutor(1) as background:
       rows = self._tokenize(background, prompt, texts)
       return encoder(rows, len(texts), progress)

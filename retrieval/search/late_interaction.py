@@ -23,7 +23,7 @@ from jaxtyping import Float32, Int64
 import numpy as np
 
 from retrieval import arguments, settings
-from retrieval.nn import colbert_encoder
+from retrieval.nn import colbert
 from retrieval.search import token_store
 from retrieval.searchers import base
 from retrieval.store import store
@@ -69,7 +69,7 @@ class LateInteraction:
     unit: of its scores.
   """
 
-  unit = colbert_encoder.ColbertEncoder.unit
+  unit = colbert.ColbertEncoder.unit
 
   def __init__(
     self,
@@ -157,12 +157,12 @@ class LateInteraction:
       starts, lists, all_ends, centroids = self._arrays(
         shard, 'starts', 'blocks', 'ends', 'centroids'
       )
-      positions, _ = colbert_encoder.spans(starts[1:], near)
+      positions, _ = colbert.spans(starts[1:], near)
       rows = np.unique(lists[positions])
-      positions, ends = colbert_encoder.spans(all_ends, rows)
+      positions, ends = colbert.spans(all_ends, rows)
       passages.append(shard * np.int64(self._size) + rows)
       scores.append(  # as if each token were its centroid
-        colbert_encoder.sum_of_best(cosines, centroids[positions], ends)
+        colbert.sum_of_best(cosines, centroids[positions], ends)
       )
     order = np.argsort(-np.concatenate(scores), kind='stable')
     return np.sort(np.concatenate(passages)[order[:count]])
@@ -172,10 +172,10 @@ class LateInteraction:
     scores = np.empty(len(ids), np.float32)
     for here, shard, rows in self._by_shard(ids):
       vectors = self._decompress(shard, rows)
-      scores[here] = colbert_encoder.max_sims(query, *vectors)
+      scores[here] = colbert.max_sims(query, *vectors)
     return scores
 
-  def shards(self) -> Iterator[tuple[int, colbert_encoder.TokenVectors]]:
+  def shards(self) -> Iterator[tuple[int, colbert.TokenVectors]]:
     """Yield the first passage and the decompressed vectors of each shard."""
     for shard, count in enumerate(self._store.rows('ends')):
       yield shard * self._size, self._decompress(shard, np.arange(count))
@@ -196,11 +196,9 @@ class LateInteraction:
       here = shard_of == shard
       yield here, shard, rows[here]
 
-  def _decompress(
-    self, shard: int, rows: np.ndarray
-  ) -> colbert_encoder.TokenVectors:
+  def _decompress(self, shard: int, rows: np.ndarray) -> colbert.TokenVectors:
     ends, *codes = self._codes(shard, rows)
-    return colbert_encoder.TokenVectors(self.codec.decode(*codes), ends)
+    return colbert.TokenVectors(self.codec.decode(*codes), ends)
 
   def _codes(
     self, shard: int, rows: np.ndarray
@@ -209,7 +207,7 @@ class LateInteraction:
     all_ends, centroids, codes = self._arrays(
       shard, 'ends', 'centroids', 'codes'
     )
-    positions, ends = colbert_encoder.spans(all_ends, rows)
+    positions, ends = colbert.spans(all_ends, rows)
     return ends, centroids[positions], codes[positions]
 
   def _arrays(self, shard: int, *names: str) -> list[np.ndarray]:
@@ -232,7 +230,7 @@ class Unpruned:
     for first, vectors in self._index.shards():
       new = first + np.arange(len(vectors.ends))
       for row, query in queries:
-        found = colbert_encoder.max_sims(query, *vectors)
+        found = colbert.max_sims(query, *vectors)
         value = np.concatenate([scores[row], found])
         best = np.argsort(-value, kind='stable')[:k]
         ids[row] = np.concatenate([ids[row], new])[best]

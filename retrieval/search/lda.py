@@ -81,7 +81,7 @@ class TopicEmbedder:
 
   def embed_queries(self, texts: Sequence[str]) -> Float32[np.ndarray, 'b k']:
     """See `embed_texts`."""
-    return self.embed_texts(texts)
+    return self.embed_texts(arguments.texts(texts, 'texts'))
 
   def embed_texts(
     self, texts: Sequence[str], progress: shards.Progress | None = None

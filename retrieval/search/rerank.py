@@ -15,7 +15,7 @@ import numpy as np
 from rapidfuzz import process
 from rapidfuzz.distance import LCSseq, Levenshtein
 
-from retrieval.nn import colbert_encoder, cross_encoder
+from retrieval.nn import colbert, cross_encoder
 from retrieval.search import (
   late_interaction,
   queries as queries_lib,
@@ -30,7 +30,7 @@ Queries = queries_lib.Queries
 # `TextScorer`.
 _LOADERS = {
   cross_encoder.TASK: cross_encoder.load,
-  colbert_encoder.TASK: colbert_encoder.load,
+  colbert.TASK: colbert.load,
 }
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from retrieval import settings
-from retrieval.nn import colbert_encoder
+from retrieval.nn import colbert
 from retrieval.search import residual_codes
 from retrieval.store import shards, store
 from retrieval.text import passages as passages_lib
@@ -32,7 +32,7 @@ _DENSEST = 2**16  # centroids that 16 bits name
 
 @runtime_checkable
 class Encoder(Protocol):
-  """A model that encodes queries and passages, as `colbert_encoder.ColbertEncoder`."""
+  """A model that encodes queries and passages, as `colbert.ColbertEncoder`."""
 
   fingerprint: str
 
@@ -41,7 +41,7 @@ class Encoder(Protocol):
 
   def passages(
     self, texts: Sequence[str], progress: shards.Progress | None = None
-  ) -> colbert_encoder.TokenVectors:
+  ) -> colbert.TokenVectors:
     """Return vectors of length 1, one or more for each text."""
 
 
@@ -151,7 +151,7 @@ def _merged(
   order = np.argsort(np.concatenate([part.places for part in parts]))
   counts = [np.diff(part.ends, prepend=0) for part in parts]
   all_ends = np.cumsum(np.concatenate(counts), dtype=np.int64)
-  positions, ends = colbert_encoder.spans(all_ends, order)
+  positions, ends = colbert.spans(all_ends, order)
   centroids, codes = (
     np.concatenate([getattr(part, name) for part in parts])[positions]
     for name in ('centroids', 'codes')

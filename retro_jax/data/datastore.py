@@ -31,15 +31,13 @@ from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import samples, stores as stores_lib
 
-_NORMALIZE = {'auto': None, 'always': True, 'never': False}
-
 
 def load_embedder(config: stores_lib.Embedder) -> embedders.Embedder:
   """Load the embedder of the chunks."""
   return embedders.Embedder.load(
     config.path or 'minilm',
     max_length=config.max_length,
-    normalize=_NORMALIZE[config.normalize],
+    normalize=None if config.normalize else False,
     dtype=config.dtype or None,
   )
 

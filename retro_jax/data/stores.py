@@ -51,8 +51,8 @@ class Embedder:
   max_length: settings.Size = (
     128  # tokens of a chunk; the folder may state fewer
   )
-  # 'auto': as the folder says; a plain one normalizes
-  normalize: Literal['auto', 'always', 'never'] = settings.rare('auto')
+  # False: vectors keep their length, although the folder says otherwise
+  normalize: bool = settings.rare(True)
   # '': of the checkpoint
   dtype: Literal['', settings.Dtype] = settings.rare('float32')
   vectors_dtype: settings.Dtype = 'float32'  # as stored

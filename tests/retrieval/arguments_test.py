@@ -29,8 +29,8 @@ OTHERS = {
   'trec_files.relevance.questions',  # ids
   'samples.given_neighbors.titles',  # as many as passages
   # passed on to `colbert.Rows` as they are
-  'colbert_encoder.ColbertEncoder.queries.texts',
-  'colbert_encoder.ColbertEncoder.passages.texts',
+  'colbert.ColbertEncoder.queries.texts',
+  'colbert.ColbertEncoder.passages.texts',
 }
 
 

@@ -11,7 +11,7 @@ from experiments.engine import configs, loop, metric_writer
 from experiments.open_qa import config as config_lib, contrast_tasks
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import beams
-from retrieval.nn import colbert_encoder, trained_encoders
+from retrieval.nn import colbert, trained_encoders
 from retrieval.questions import questions as questions_lib
 from retrieval.search import late_interaction
 from tests.experiments.open_qa import tiny_open_qa, tiny_places
@@ -78,10 +78,8 @@ def test_a_run_learns(run):
 
 
 def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
-  load = colbert_encoder.load
-  monkeypatch.setattr(
-    colbert_encoder, 'load', lambda path: load(path, devices=_ONE)
-  )
+  load = colbert.load
+  monkeypatch.setattr(colbert, 'load', lambda path: load(path, devices=_ONE))
   config = _searching(data, run)
   calls = []
   retrieve = beams.make_retriever(
@@ -98,7 +96,7 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   right = [t in x for t, x in zip(titles, found, strict=True)]
   assert np.mean(right) > 0.8
   # Of the texts, without the loss of compression.
-  encoder = colbert_encoder.load(run)
+  encoder = colbert.load(run)
   passages = [
     [f'{t}\n{x}' for t, x in zip(*pair, strict=True)]
     for pair in (
@@ -125,7 +123,7 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
 
 def test_settings_that_do_not_fit_are_named(run, data):
   with pytest.raises(FileNotFoundError):
-    colbert_encoder.load(data.root)
+    colbert.load(data.root)
   config = _config(data, **{'colbert.passage_length': 40})
   config = contrast_tasks.with_sizes(config, data.tokenizer.vocab_size)
   with pytest.raises(ValueError, match='rows of 40 tokens, expected at most'):

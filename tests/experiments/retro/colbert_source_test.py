@@ -12,7 +12,7 @@ from experiments.retro import (
   prepare as retro_prepare,
   update as retro_update,
 )
-from retrieval.nn import colbert_encoder
+from retrieval.nn import colbert
 from retrieval.search import token_store
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data, stores
@@ -26,7 +26,7 @@ from tests.retrieval.search import tiny_encoder
 def words(monkeypatch):
   """The model of any folder."""
   found = tiny_encoder.Words()
-  monkeypatch.setattr(colbert_encoder, 'load', lambda path: found)
+  monkeypatch.setattr(colbert, 'load', lambda path: found)
   return found
 
 

@@ -15,7 +15,7 @@ from retrieval.index import (
   text_index,
   vectors as vectors_lib,
 )
-from retrieval.nn import colbert_encoder
+from retrieval.nn import colbert
 from retrieval.search import (
   bm25 as bm25_lib,
   late_interaction,
@@ -94,7 +94,7 @@ def parts(data):
   searcher = searchers.ExactSearcher(array, 'squared_l2')
   search = late_interaction.SearchConfig(num_probes=9999, num_rescored=9999)
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(colbert_encoder, 'load', lambda _: tiny_encoder.Words())
+    patch.setattr(colbert, 'load', lambda _: tiny_encoder.Words())
     config = text_index.ColbertConfig(model='words', search=search)
     indices = text_index.TextIndices(
       data.root, train, num_topics=5, colbert=config

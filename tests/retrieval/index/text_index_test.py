@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retrieval.index import text_index
-from retrieval.nn import colbert_encoder
+from retrieval.nn import colbert
 from tests.retrieval.search import tiny_encoder
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -16,7 +16,7 @@ from tests.retrieval.text import tiny_blocks
 def words(monkeypatch):
   """The model of any folder."""
   found = tiny_encoder.Words()
-  monkeypatch.setattr(colbert_encoder, 'load', lambda path: found)
+  monkeypatch.setattr(colbert, 'load', lambda path: found)
   return found
 
 

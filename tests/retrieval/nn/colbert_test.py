@@ -13,7 +13,6 @@ from retrieval import tokenization
 from retrieval.nn import (
   bert,
   colbert,
-  colbert_encoder,
   sharding,
 )
 from tests.retrieval.text import tiny_blocks
@@ -69,7 +68,7 @@ def model(tokenizer):
 @pytest.fixture(scope='module')
 def encoder(model, tokenizer):
   config, params, _ = model
-  return colbert_encoder.ColbertEncoder(
+  return colbert.ColbertEncoder(
     CONFIG, config, params, tokenizer, devices=jax.devices()[:1]
   )
 

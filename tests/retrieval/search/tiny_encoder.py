@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from retrieval.nn import colbert_encoder
+from retrieval.nn import colbert
 from retrieval.search import residual_codes
 
 D, Q = 8, 12
@@ -38,7 +38,7 @@ class Words:
     found = [self.vectors(text) for text in texts]
     if progress:
       progress(len(texts), len(texts))
-    return colbert_encoder.TokenVectors(
+    return colbert.TokenVectors(
       np.concatenate(found), np.cumsum([len(x) for x in found])
     )
 
