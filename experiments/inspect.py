@@ -73,7 +73,7 @@ def _write(page: page_lib.Page, workdir: str) -> pathlib.Path:
 
 
 def _passage(
-  trained: loading.TrainedRetro, k: int, num_compared: int
+  trained: loading.TrainedRetro, text: str, k: int, num_compared: int
 ) -> inspection.Passage:
   """The text of --text_file, or the document of --document and --split."""
   values = flags.FLAGS
@@ -81,13 +81,21 @@ def _passage(
     first = inspection.find(trained, values.document, values.split)
     return inspection.of_store(trained, first, values.split, k, num_compared)
   path = pathlib.Path(values.text_file)
+  return inspection.of_text(trained, text, k, path.stem)
+
+
+def _given_text() -> str:
+  """The text of --text_file; '' without one."""
+  path = flags.FLAGS.text_file
+  if not path:
+    return ''
   try:
-    text = path.read_text(encoding='utf-8')
+    text = pathlib.Path(path).read_text(encoding='utf-8')
   except UnicodeDecodeError as error:
     raise ValueError(f'--text_file={path}: expected UTF-8: {error}.') from None
   if not text:
     raise ValueError(f'--text_file={path}: the text is empty.')
-  return inspection.of_text(trained, text, k, path.stem)
+  return text
 
 
 def run(
@@ -95,10 +103,11 @@ def run(
 ) -> None:
   """Inspect a document and write the page."""
   stages.check_alone()
+  text = _given_text()  # before the model is loaded
   if not flags.FLAGS.output:
     store.check_writable(pathlib.Path(workdir) / FOLDER, is_folder=True)
   trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
-  passage = _passage(trained, evaluate.k, evaluate.leakage.num_neighbors)
+  passage = _passage(trained, text, evaluate.k, evaluate.leakage.num_neighbors)
   with progress.bar('inspect', 'chunks') as update:
     page = inspection.inspect(trained, passage, progress=update)
   path = _write(page, workdir)

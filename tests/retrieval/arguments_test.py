@@ -75,7 +75,10 @@ def _of_texts():
 
 
 def _call(function, name):
-  """Call a function with one text for an argument, and mocks for all others."""
+  """Call a function with one text for an argument, and mocks for all others.
+
+  Returns whether the text was handed as it is to another method of the object.
+  """
   given = {}
   for parameter in inspect.signature(function).parameters.values():
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -86,6 +89,8 @@ def _call(function, name):
       given[parameter.name] = mock.MagicMock()
   for _ in function(**given) or ():  # of a generator
     break
+  calls = getattr(given.get('self'), 'mock_calls', ())
+  return any('.' not in x[0] and 'Paris' in x.args for x in calls)
 
 
 @pytest.mark.usefixtures('unchecked')
@@ -105,7 +110,8 @@ def test_every_public_function_takes_one_text_as_one():
       mock.patch.object(arguments, 'lists', look),
     ):
       try:
-        _call(function, argument)
+        if _call(function, argument):
+          continue
       except Seen:
         continue
       except Exception as error:  # noqa: BLE001 - before it looked
