@@ -22,7 +22,7 @@ from realm_jax.data import (
   question_rows,
   reader_rows,
 )
-from realm_jax.nn import config as config_lib, realm as model_lib
+from realm_jax.nn import config as config_lib
 from realm_jax.serving import model_configs, reader_configs, serving
 from retrieval import arguments, searchers
 from retrieval.index import retrievers, text_index
@@ -59,14 +59,9 @@ class NewestIndex:
     self, config: config_lib.RealmConfig, snapshots: pipeline.Snapshots
   ):
     """Define the query embedder; compile at the first batch."""
-    model = model_lib.Realm(config)
     self._snapshots = snapshots
     self.version = None
-    self._embed = jax.jit(
-      lambda params, ids, mask: model.apply(
-        {'params': params}, ids, mask, method='embed_queries'
-      )
-    )
+    self._embed = serving.query_encoder(config)
 
   def embed(self, params: Any, rows: examples.Batch) -> np.ndarray:
     """Return vectors [B, d] of questions, and open the newest version.

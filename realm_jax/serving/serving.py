@@ -106,6 +106,16 @@ class BlockEmbedder:
     return self._encoder(rows, len(ids), progress)
 
 
+def query_encoder(config: config_lib.RealmConfig) -> Callable[..., jax.Array]:
+  """Return the compiled function of (params, ids [B, Q], mask): vectors [B, d]."""
+  model = model_lib.Realm(config)
+  return jax.jit(
+    lambda params, ids, mask: model.apply(
+      {'params': params}, ids, mask, method='embed_queries'
+    )
+  )
+
+
 class QueryEmbedder:
   """Embeds padded queries with any snapshot; compiled once for each shape."""
 
@@ -114,12 +124,7 @@ class QueryEmbedder:
   ):
     """Take the model and a device, by default the first local one."""
     self._device = jax.local_devices()[0] if device is None else device
-    model = model_lib.Realm(config)
-    self._embed = jax.jit(
-      lambda params, ids, mask: model.apply(
-        {'params': params}, ids, mask, method='embed_queries'
-      )
-    )
+    self._embed = query_encoder(config)
 
   def place(self, params: Any) -> Any:
     """Return parameters on this embedder's device."""
