@@ -54,7 +54,7 @@ def shorten(folder: pathlib.Path, num_layers: int) -> None:
   folder.mkdir(parents=True)
   source = bert_checkpoint.find_minilm()
   shutil.copy(source / 'tokenizer.json', folder)
-  config, params = bert_checkpoint.load_bert(source)
+  config, params, _ = bert_checkpoint.load_mlm(source)
   for number in range(num_layers, config.num_layers):
     del params[f'layer_{number}']
   config = dataclasses.replace(config, num_layers=num_layers)

@@ -287,18 +287,10 @@ def load_mlm(
   return convert(weights.read(source), config, str(source))
 
 
-def load_bert(
-  path: str | pathlib.Path, models: Collection[str] = MODELS[:1], **overrides
-) -> tuple[bert.BertConfig, dict]:
-  """Load the encoder, and the pooler where there is one; as `load_mlm`."""
-  config, params, _ = load_mlm(path, models, **overrides)
-  return config, params
-
-
 def save(
   path: str | pathlib.Path, config: bert.BertConfig, params: dict
 ) -> None:
-  """Write `config.json` and `model.safetensors`, from which `load_bert` reads.
+  """Write `config.json` and `model.safetensors`, from which `load_mlm` reads.
 
   Args:
     path: an existing folder.

@@ -207,7 +207,7 @@ class Embedder:
       sentence = folder.sentence.normalized(normalize)
       folder = dataclasses.replace(folder, sentence=sentence)
     path /= folder.encoder
-    config, params = bert_checkpoint.load_bert(
+    config, params, _ = bert_checkpoint.load_mlm(
       path, bert_checkpoint.MODELS, dtype=dtype
     )
     if folder.files:
