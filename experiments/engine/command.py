@@ -128,7 +128,7 @@ def _one_line_errors() -> Iterator[None]:
 
   atexit.register(end)  # registered first, called last
   signals.watch()
-  debug = '--debug' in sys.argv or os.environ.get('DEBUG')
+  debug = {'--debug', '--debug=true'} & {*sys.argv} or os.environ.get('DEBUG')
   logging.set_verbosity(logging.INFO)
   if not debug:
     logging.get_absl_handler().addFilter(_is_worth_showing)
