@@ -174,8 +174,11 @@ class TextIndex:
         k out of range, or texts without a fitting embedder.
     """
     texts, unit = None, self.searcher.unit
-    is_list = isinstance(queries, list | tuple) or hasattr(queries, 'dtype')
-    if not is_list or not len(queries) or isinstance(queries[0], str):
+    is_list = isinstance(queries, list | tuple) or np.ndim(queries) > 0
+    is_float = getattr(queries, 'dtype', np.dtype('O')).kind == 'f'
+    if not is_float and (
+      not is_list or not len(queries) or isinstance(queries[0], str)
+    ):
       texts = list(arguments.texts(queries, 'queries'))
     k = min(10, len(self)) if k is None else k
     base.check_k(k)

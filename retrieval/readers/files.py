@@ -39,8 +39,11 @@ def read_jsonl(
     if json_files.starts_list(file.path):
       read = json_files.values
       parse = functools.partial(base.check_type, expected=dict)
-    records = read(file.path, limit=limit)
-    yield from _documents(file, records, parse, fields)
+    try:
+      records = read(file.path, limit=limit)
+      yield from _documents(file, records, parse, fields)
+    except base.BadRecord as error:  # the rest of a list
+      yield str(file.path), error
 
 
 def _documents(
@@ -113,7 +116,8 @@ def read_text(files: Sequence[base.SourceFile], limit: int) -> base.Records:
         logging.warning(
           '%s seems to hold records; it is read as one text.', where
         )
-      title = file.path.name[: len(name.stem)]
+      end = len(file.path.name.lower()) - len(name.stem)
+      title = file.path.name[: len(file.path.name) - end]
       yield where, base.Document(file.name, title, text)
     except base.BadRecord as error:
       yield where, error
@@ -127,23 +131,27 @@ def read_squad(files: Sequence[base.SourceFile], limit: int) -> base.Records:
   """
   for file in files:
     articles = json_files.values(file.path, 'data', limit)
-    for i, (_, article) in enumerate(articles):
-      try:
+    try:
+      for i, (_, article) in enumerate(articles):
         place, name = f'{file.path}, article {i}', f'{file.name}:{i}'
         yield from _paragraphs(article, place, name)
-      except base.BadRecord as error:
-        yield place, error
+    except base.BadRecord as error:  # the rest of the list
+      yield str(file.path), error
 
 
 def _paragraphs(article: Any, where: str, name: str) -> base.Records:
-  title = base.check_type(article, where, dict).get('title') or ''
-  title = base.string({'title': title}, 'title', where)
-  paragraphs = base.check_type(article.get('paragraphs'), where, list)
-  for i, paragraph in enumerate(paragraphs):
-    place = f'{where}, paragraph {i}'
-    base.check_type(paragraph, place, dict)
-    text = base.string(paragraph, 'context', place)
-    yield place, base.Document(f'{name}.{i}', title.replace('_', ' '), text)
+  place = where
+  try:
+    title = base.check_type(article, where, dict).get('title') or ''
+    title = base.string({'title': title}, 'title', where)
+    paragraphs = base.check_type(article.get('paragraphs'), where, list)
+    for i, paragraph in enumerate(paragraphs):
+      place = f'{where}, paragraph {i}'
+      base.check_type(paragraph, place, dict)
+      text = base.string(paragraph, 'context', place)
+      yield place, base.Document(f'{name}.{i}', title.replace('_', ' '), text)
+  except base.BadRecord as error:
+    yield place, error
 
 
 def packaged(

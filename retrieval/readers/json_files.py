@@ -15,6 +15,7 @@ from retrieval.readers import base, text_files
 _STEP = 1 << 20
 _HEAD = 1 << 12  # bytes or characters within which a list begins
 _BLANKS = re.compile(r'\s*')
+_LISTS = r'(?:[^][]*\[[^][]*\])*?'  # before the list that is looked for
 _FIRST, _NEXT = re.compile(r'\s*(\])?'), re.compile(r'\s*(?:(\])|,)')
 _DECODER = json.JSONDecoder()
 _TOKEN = 16  # more characters than a number, word or escape takes
@@ -90,7 +91,7 @@ def values(
   pieces, text = text_files.pieces(path, step), ''
   while len(text) < _HEAD and (piece := next(pieces, '')):
     text += piece
-  head = rf'\s*\{{[^][]*"{key}"\s*:\s*\[' if key else r'\s*\['
+  head = rf'\s*\{{{_LISTS}[^][]*"{key}"\s*:\s*\[' if key else r'\s*\['
   if not (found := re.match(head, text)):
     message = f'expected a list{key and f" in field {key!r}"}.'
     raise base.BadRecord('invalid JSON', str(path), message)

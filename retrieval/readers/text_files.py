@@ -15,6 +15,7 @@ import gzip
 import lzma
 import os
 import pathlib
+import re
 from typing import BinaryIO
 import zlib
 
@@ -24,9 +25,9 @@ RECORD_BYTES = 1 << 26  # most bytes of a record, unpacked
 PROMPT_BYTES = 1 << 22  # most bytes of a text that a model reads
 PACKED = ('.gz', '.bz2', '.xz')
 _OPENERS = {
-  b'\x1f\x8b': gzip.open,
-  b'BZh': bz2.open,
-  b'\xfd7zXZ\0': lzma.open,
+  rb'\x1f\x8b': gzip.open,
+  rb'BZh[1-9](?:1AY|\x17rE)': bz2.open,
+  rb'\xfd7zXZ\0': lzma.open,
 }
 _FOREIGN = ('.zst', '.zip', '.7z', '.lz4', '.tar', '.tgz', '.parquet')
 _STEP = 1 << 20
@@ -64,7 +65,7 @@ def open_bytes(path: str | os.PathLike) -> Iterator[BinaryIO]:
   try:
     with open(path, 'rb') as raw:
       head = raw.peek(8)
-      found = [f for start, f in _OPENERS.items() if head.startswith(start)]
+      found = [f for start, f in _OPENERS.items() if re.match(start, head)]
       if head and suffix in PACKED and not found:
         raise ValueError(f'{path}: cannot be read to its end (not {suffix}).')
       with found[0](raw) if found else raw as f:
@@ -82,12 +83,14 @@ def lines(
   """
   number = 0
   with open_bytes(path) as f:
-    while line := f.readline(limit + 2):
+    most = limit + len(codecs.BOM_UTF8 + b'\r\n')
+    while line := f.readline(most):
       number += 1
       where, body = f'{path}:{number}', line.rstrip(b'\r\n')
       if number == 1:
         body = body.removeprefix(codecs.BOM_UTF8)
-      if len(body) > limit:
+      is_cut = len(line) == most and not line.endswith(b'\n')
+      if len(body) > limit or is_cut:
         while not line.endswith(b'\n') and (line := f.readline(_STEP)):
           pass
         yield where, too_long(where, limit)

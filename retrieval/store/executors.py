@@ -95,6 +95,7 @@ class Processes(Remote):
         self._count, spawn, _start, (pickled, started)
       )
       pending: dict[concurrent.futures.Future, tuple[int, tuple]] = {}
+      workers: list[Any] = []
       try:
         while True:
           # A call that was lost runs alone, so that the one which kills is found.

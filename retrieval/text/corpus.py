@@ -218,8 +218,10 @@ class Corpus:
     """Hash the settings that matter to the kind, and the files."""
     config = self.config
     fields = dataclasses.asdict(config)
-    for name in ('unescape', 'wikipedia', 'max_record_bytes'):
+    for name in ('unescape', 'wikipedia'):
       del fields[name]
+    if config.max_record_bytes == CorpusConfig.max_record_bytes:
+      del fields['max_record_bytes']
     if config.kind in ('text', 'wikiextractor'):
       fields['marks'] = 'removed'  # byte order mark and CRLF
     if config.kind == 'wikiextractor':
@@ -263,7 +265,8 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
   if path and 'kind' not in fields:
     names = _names(root) or [root.name]
     names = [x for x in names if text_files.unpacked(x).suffix != '.json']
-    found = [kind for kind in _TOLD if any(_is_of(kind, x) for x in names)]
+    told = ([kind for kind in _TOLD if _is_of(kind, x)] for x in names)
+    found = sorted({kinds[0] for kinds in told if kinds})
     if len(found) != 1:
       raise ValueError(
         f'{path}: expected file names of one kind of corpus, found '
@@ -340,7 +343,7 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
       '%s: %d files are not read; %s names its files %s.',
       *(root, others, config.kind, _NAMES[config.kind]),
     )
-  return [base.SourceFile(root / name, name) for name in sorted(named)]
+  return [base.SourceFile(root / name, name) for name in sorted({*named})]
 
 
 def _is_of(kind: str, name: str) -> bool:

@@ -69,6 +69,7 @@ def test_vectors_need_no_embedder(folder):
   assert found.texts is None and found.titles is None
   same = alone.search(vectors.tolist(), 1)
   np.testing.assert_array_equal(same.ids, found.ids)
+  assert alone.search(vectors[:0], 1).ids.shape == (0, 1)
   with pytest.raises(ValueError, match='holds vectors alone'):
     alone.search(['a text'], 1)
 
@@ -108,7 +109,16 @@ def test_errors(folder, index, tmp_path):
   for k in (0, -1, 2.5, '2', len(index) + 1):
     with pytest.raises(ValueError, match='^k='):
       index.search(['a text'], k)
-  for queries in (5, b'text', {'a': 1}, ['a', 5], [5, 'a'], ['a\ud800'], None):
+  for queries in (
+    5,
+    b'text',
+    {'a': 1},
+    ['a', 5],
+    [5, 'a'],
+    np.int64(5),
+    ['a\ud800'],
+    None,
+  ):
     with pytest.raises(ValueError, match='^[qQ]ueries'):
       index.search(queries, 2)
   for vectors in (np.zeros((2, 3)), np.zeros(16), np.full((1, 16), np.nan)):

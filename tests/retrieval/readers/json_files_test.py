@@ -24,7 +24,12 @@ def _values(path, *args, **options):
 @pytest.mark.parametrize('step', [1, 2, 7, 64])
 def test_lists_and_fields_in_pieces_of_any_size(tmp_path, step):
   path = tmp_path / 'a.json'
-  others = {'version': 1.25, 'data': RECORDS, 'more': [12, {'data': 3}]}
+  others = {
+    'tags': ['a', 1],
+    'version': 1.25,
+    'data': RECORDS,
+    'more': [12, {'data': 3}],
+  }
   for indent in (None, 1):
     for ascii_only in (True, False):
       write = lambda x: json.dumps(x, indent=indent, ensure_ascii=ascii_only)  # noqa: B023, E731

@@ -55,6 +55,10 @@ def test_a_long_line_is_a_fault_and_the_next_one_is_read(tmp_path):
     [*text_files.text_lines(path, limit=5)]
   with pytest.raises(ValueError, match='a: .* 20 bytes'):
     text_files.read(path, limit=20)
+  for line in (b'\xef\xbb\xbf1234567', b'12345\r\r789', b'\xef\xbb\xbf12345\n'):
+    _write(path, line)
+    bad = [isinstance(x, base.BadRecord) for _, x in text_files.lines(path, 5)]
+    assert bad == [not line.endswith(b'\n')]
 
 
 @pytest.mark.parametrize('read', [text_files.read, text_files.text_lines])

@@ -64,6 +64,10 @@ def test_folder_and_glob_read_sorted_files(tmp_path):
     DOCUMENTS[0],
     DOCUMENTS[2],
   ]
+  assert _read('jsonl', tmp_path / '**/**/*.jsonl') == [
+    DOCUMENTS[0],
+    DOCUMENTS[2],
+  ]
 
 
 def test_ids_are_in_a_file_that_no_kill_leaves(tmp_path, monkeypatch):
@@ -233,6 +237,10 @@ def test_text_files(tmp_path):
     Document('b/x.TXT.gz', 'x', 'one\n'),
   ]
   assert _read('text', tmp_path / 'a.txt')[0].id == 'a.txt'
+  (tmp_path / '\u0130zmir.txt').write_bytes(b'BZh is how a text may begin.')
+  [document] = _read('text', tmp_path / '\u0130zmir.txt')
+  assert document.title == '\u0130zmir' and document.text.startswith('BZh')
+  (tmp_path / '\u0130zmir.txt').unlink()
   assert _read('text', tmp_path / '*/*.gz')[0].id == 'b/x.TXT.gz'
   (tmp_path / 'c.txt').write_bytes(b'ab\xff')
   with pytest.raises(ValueError, match=r'c.txt:1: byte \(0xff\)'):
@@ -302,6 +310,7 @@ def test_fingerprint_is_of_content_not_of_place(tmp_path):
   first = _corpus('jsonl', tmp_path / 'a').fingerprint()
   assert _corpus('jsonl', tmp_path / 'b').fingerprint() == first
   relevant = {'on_error': 'skip', 'max_documents': 1, 'text_field': 'title'}
+  relevant['max_record_bytes'] = 99
   for name, value in relevant.items():
     changed = _corpus('jsonl', tmp_path / 'a', **{name: value})
     assert changed.fingerprint() != first, name
@@ -343,6 +352,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
   [
     ('a.jsonl.gz', gzip.compress(JSONL, mtime=0), 'jsonl'),
     ('a.ndjson', JSONL, 'jsonl'),
+    ('wiki_a.jsonl', JSONL, 'jsonl'),
     ('a.txt', b'Ants.', 'text'),
     ('AA/wiki_00', JSONL, 'wikiextractor'),
   ],
@@ -390,4 +400,20 @@ def test_a_fault_ends_an_article_of_squad(tmp_path):
   path.write_bytes(_squad(article, _article('B', 'Four.')))
   found = _corpus('squad', path, on_error='skip')
   assert [document.text for document in found] == ['One.', 'Four.']
+  assert found.skipped == {'invalid JSON': 1}
+
+
+@pytest.mark.parametrize('kind', ['squad', 'jsonl'])
+def test_a_damaged_list_is_skipped_like_other_bad_records(tmp_path, kind):
+  data = _squad(_article('A', 'One.'), _article('B', 'Two.'))
+  if kind == 'jsonl':
+    data = json.dumps([vars(document) for document in DOCUMENTS]).encode()
+  (tmp_path / 'a.json').write_bytes(data[:-9])
+  (tmp_path / 'b.json').write_bytes(data.replace(b'"id": "', b'"id": "b'))
+  with pytest.raises(ValueError, match=r'a\.json.*corpus\.on_error=skip'):
+    _read(kind, tmp_path)
+  found = _corpus(kind, tmp_path, on_error='skip')
+  count = 2 if kind == 'squad' else 3
+  files = [document.id[0] for document in found]
+  assert files[count - 1 :] == ['b'] * count
   assert found.skipped == {'invalid JSON': 1}

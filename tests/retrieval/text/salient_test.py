@@ -241,6 +241,35 @@ def test_several_processes_write_the_same_bytes(data, tmp_path):
   )
 
 
+def test_a_killed_build_goes_on_and_ends_with_the_same_bytes(
+  data, tmp_path, monkeypatch
+):
+  tag, tagged = Names.tag, []
+
+  def once_killed(self, documents):
+    if len(tagged) == 2:
+      tagged.append('killed')
+      raise KeyboardInterrupt
+    tagged.append(len(documents))
+    return tag(self, documents)
+
+  monkeypatch.setattr(Names, 'tag', once_killed)
+  build = lambda: salient.build_salient_store(  # noqa: E731
+    tmp_path / 'spans', data.blocks, Names()
+  )
+  with pytest.raises(KeyboardInterrupt):
+    build()
+  with pytest.raises(FileNotFoundError):
+    salient.SalientStore(tmp_path / 'spans', data.blocks)
+  build()
+  assert tagged == [7, 7, 'killed', 7, 7, 2]
+  build()  # finds it there
+  assert len(tagged) == 6
+  assert tiny_stores.file_hashes(tmp_path / 'spans') == tiny_stores.file_hashes(
+    data.spans.path
+  )
+
+
 def test_a_choice_of_documents_is_spread_and_grows(data):
   blocks = data.blocks
   owners = blocks.documents(np.arange(blocks.num_blocks))

@@ -1,8 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Texts beside their tokens."""
+"""Texts beside their tokens; processes end with the one that started them."""
 
 import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
 import unicodedata
 from unittest import mock
 
@@ -15,6 +20,7 @@ from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
 
+ROOT = pathlib.Path(__file__).parents[3]
 TEXTS = (
   ' The mill\r\nstood in Rome. ',
   'Cr\u00f6wn, Cro\u0308wn: \u65e5\u672c \U0001f41d in 1066!',
@@ -125,3 +131,52 @@ def test_processes_write_the_same_bytes(data):
   _build(corpus, root, 'two', with_text=True, num_processes=2)
   found = tiny_stores.file_hashes(root / 'two')
   assert found == tiny_stores.file_hashes(tokens.path)
+
+
+_ENDLESS = """
+import itertools, sys, time, types
+sys.path.insert(0, {root!r})
+from retrieval.text import corpus, tokens
+
+class Endless(types.SimpleNamespace):
+  def __iter__(self):
+    for i in itertools.count():
+      time.sleep(0.01)
+      yield corpus.Document(str(i), '', 'river queen')
+
+tokens.build_token_store(
+  {out!r},
+  Endless(fingerprint=lambda: 'endless', config='', skipped={{}}),
+  {tokenizer!r},
+  documents_per_shard=4,
+  num_processes=2,
+)
+"""
+
+
+@pytest.mark.slow
+def test_killed_job_leaves_no_process_behind(tmp_path):
+  texts = [
+    f'river queen tensor apple moon {i} ground corn mill past old where nobody'
+    for i in range(50)
+  ]
+  tokenization.train_sentencepiece(texts, tmp_path / 'tokenizer' / 'model', 295)
+  script = _ENDLESS.format(
+    root=str(ROOT),
+    out=str(tmp_path / 'tokens'),
+    tokenizer=str(tmp_path / 'tokenizer'),
+  )
+  process = subprocess.Popen(
+    [sys.executable, '-c', script], stdout=subprocess.PIPE
+  )
+  deadline = time.monotonic() + 60
+  while len(list(tmp_path.glob('tokens.partial-*/shard-*.json'))) < 4:
+    assert process.poll() is None, 'The job ended before it could be killed.'
+    assert time.monotonic() < deadline
+    time.sleep(0.02)
+  process.send_signal(signal.SIGKILL)
+  # The workers have inherited the pipe: it ends when the last of them does.
+  try:
+    process.communicate(timeout=15)
+  except subprocess.TimeoutExpired:
+    pytest.fail('A worker outlived the process that started it.')
