@@ -25,6 +25,7 @@ from absl import flags, logging
 
 from experiments.engine import command, progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
+from retrieval.readers import text_files
 from retrieval.searchers import base
 from retrieval.store import store
 from retro_jax.trained import inspection, loading
@@ -89,10 +90,7 @@ def _given_text() -> str:
   path = flags.FLAGS.text_file
   if not path:
     return ''
-  try:
-    text = pathlib.Path(path).read_text(encoding='utf-8')
-  except UnicodeDecodeError as error:
-    raise ValueError(f'--text_file={path}: expected UTF-8: {error}.') from None
+  text = text_files.read(path, text_files.PROMPT_BYTES)
   if not text:
     raise ValueError(f'--text_file={path}: the text is empty.')
   return text

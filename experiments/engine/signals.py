@@ -90,14 +90,15 @@ def first_saves() -> Iterator[Callable[[], int]]:
   ends: list[int] = []  # of the pipe into which Python writes each signal
 
   def answer() -> None:
-    while number := os.read(ends[0], 1):
-      if came or number[0] not in _SAVING:
-        leave(number[0])
-      came.append(number[0])
-      if os.isatty(2):
-        os.write(2, f'\n{_WAIT}\n'.encode())
-      for tell in _TELL_JAX:
-        tell(signal.SIGTERM)
+    with open(ends[0], 'rb', buffering=0) as pipe:
+      while number := pipe.read(1):
+        if came or number[0] not in _SAVING:
+          leave(number[0])
+        came.append(number[0])
+        if os.isatty(2):
+          os.write(2, f'\n{_WAIT}\n'.encode())
+        for tell in _TELL_JAX:
+          tell(signal.SIGTERM)
 
   def asked() -> int:
     if not ends and signal.getsignal(signal.SIGTERM) == leave:

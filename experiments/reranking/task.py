@@ -23,7 +23,7 @@ from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
 from realm_jax.serving import packaged
 from retrieval import tokenization
-from retrieval.nn import bert, cross_encoder, trained_encoders
+from retrieval.nn import bert, cross_encoder, means, trained_encoders
 from retrieval.store import store
 
 FOLDER = 'examples'  # in the run's folder
@@ -83,7 +83,7 @@ def loss(
   batch: Mapping[str, jax.Array],
   key: jax.Array,
   train: bool,
-) -> tuple[jax.Array, tasks.Metrics]:
+) -> tuple[means.Mean, tasks.Means]:
   """`cross_encoder.localized_contrastive` of a batch of `examples.read_rows`."""
   ids, valid = batch['ids'], batch['valid']
   rows = ids.reshape(-1, ids.shape[-1])

@@ -69,8 +69,8 @@ _OPTIONS = {
   'retrieval': named_runs.one_of(evaluate_lib.RETRIEVALS),
 }
 _EXPECTED = (
-  f'source=NAME, data=DIR, k=N or rank=N (from 1), part=PART of {chunks_lib.PARTS}, share=S '
-  f'(above 0, at most 1) or retrieval=MODE of {evaluate_lib.RETRIEVALS}'
+  'source=NAME, data=DIR, k=N or rank=N (from 1), part=PART of '
+  f'{chunks_lib.PARTS}, share=S (above 0, at most 1) or retrieval=MODE of {evaluate_lib.RETRIEVALS}'
 )
 
 
@@ -79,10 +79,14 @@ def parse(values: Sequence[str]) -> dict[str, list[Run]]:
   found = named_runs.parse(values, _OPTIONS, _EXPECTED)
   rows = {name: [Run(**run) for run in runs] for name, runs in found.items()}
   for run in itertools.chain(*rows.values()):
-    if (run.part or run.share) and run.retrieval not in ('on', 'shuffled'):
+    reads = run.retrieval in ('on', 'shuffled')
+    if (run.part or run.share or run.rank) and not reads:
       raise ValueError(
-        f'--row: part and share are of retrieved neighbors, but {run} reads none.'
+        '--row: part, share and rank are of retrieved neighbors, but '
+        f'{run} reads none.'
       )
+    if run.k and run.rank:
+      raise ValueError(f'--row: expected k or rank, found both in {run}.')
   return rows
 
 
@@ -126,7 +130,8 @@ def measure(
   """Evaluate one run; `root` keeps neighbors in parts of the datastore."""
   reader, retrieval = reader_of(trained, evaluate, run)
   if run.share:
-    k, what = reader.num_neighbors, f'neighbors in {100 * run.share:g} %'
+    k = reader.skipped_neighbors + reader.num_neighbors
+    what = f'neighbors in {100 * run.share:g} %'
     with progress.bar(what, 'chunks') as update:
       path = trained.data.datastore.neighbors_in_part(
         root, evaluate.split, run.share, k, seed, update

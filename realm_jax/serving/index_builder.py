@@ -100,6 +100,7 @@ class Builder:
         params,
         self.blocks,
         vector_settings(self.model),
+        self.vectors_dtype,
         serving.block_embedder_params,
       )
       known = stack.enter_context(found)

@@ -8,7 +8,6 @@ from typing import Any
 
 NOTHING = 'no block was found'
 RUNNER_UPS = ('runner-up', 'logit', 'share', 'source')
-RUNNER_UPS = ('runner-up', 'logit', 'share', 'source')
 _SHOWN = 70  # characters of a document's text
 
 

@@ -5,9 +5,9 @@
 Guu et al. 2020, section 3.3. The folder <root>/<step>-<hash>/, whose hash is that of
 parameters and blocks, holds embedder.safetensors (the snapshot of the embedder, which
 embeds queries, too), vectors/ and index/. A builder writes shard by shard into
-.building-<version>/, under the lock of all builders of the root, and renames the whole
-folder. The next builder continues the draft of a killed one. A reader holds a shared
-lock on the version's file `lease`: versions that are read are not removed.
+.building-<version>-<hash of settings>/, under the lock of all builders of the root, and
+renames the whole folder. The next builder continues the draft of a killed one. A reader
+holds a shared lock on the version's file `lease`: versions that are read are not removed.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -180,7 +180,8 @@ class VersionFolder:
       'params': snapshots.fingerprint(params),
     }
     name = _name(step, made_of['params'], made_of['blocks'])
-    if self.is_whole(name):
+    settings = dict(settings or {})
+    if self.is_whole(name, settings):
       return name
     together = isinstance(executor, executors.Share)
     follows = together and not executor.leads
@@ -188,16 +189,18 @@ class VersionFolder:
       if (self.root / name).is_dir():
         if follows:
           return None
-        if self.is_whole(name):  # another builder was first
+        if self.is_whole(name, settings):  # another builder was first
           return name
         self._discard(name)
-      draft = self.root / f'{_BUILDING}{name}'
+      # The draft of a killed builder of other settings has other vectors.
+      made_by = store.fingerprint([settings, dtype])[:8]
+      draft = self.root / f'{_BUILDING}{name}-{made_by}'
       draft.mkdir(exist_ok=True)
       rows = blocks.store.rows('document')
       vectors = shards.build_store(
         draft / 'vectors',
         VECTORS_KIND,
-        made_of | {'settings': dict(settings or {})},
+        made_of | {'settings': settings},
         rows,
         functools.partial(_embed_shard, embed, dtype, np.cumsum([0, *rows])),
         executor=executor,
@@ -222,6 +225,7 @@ class VersionFolder:
     params: Any,
     blocks: blocks_lib.BlockStore,
     settings: Mapping[str, Any] | None = None,
+    dtype: str = 'float32',
     part: Callable[[Any], Any] = lambda params: params,
   ) -> Iterator[sharded_array.ShardedArray | None]:
     """Yield the vectors of blocks by some parameters, whose version stays meanwhile.
@@ -230,6 +234,7 @@ class VersionFolder:
 
     Args:
       settings: as of `build`.
+      dtype: of the vectors on disk; those with fewer bits do not count.
       part: parameters -> parameters that embed blocks.
     """
     wanted = snapshots.fingerprint(part(params))
@@ -245,6 +250,8 @@ class VersionFolder:
           stack.callback(version.close)
           if snapshots.fingerprint(part(version.params)) != wanted:
             continue
+          if version.vectors.dtype.itemsize < np.dtype(dtype).itemsize:
+            raise ValueError(f'its vectors are {version.vectors.dtype}')
           version.stored.verify()
         except (OSError, ValueError) as error:
           logging.warning('%s is not taken over: %s', self.root / name, error)
@@ -259,17 +266,27 @@ class VersionFolder:
     self.root.mkdir(parents=True, exist_ok=True)
     return locks.hold(self.root / '.building.lock', **how)
 
-  def is_whole(self, name: str) -> bool:
-    """Return whether a version is there with all its files undamaged."""
+  def is_whole(
+    self, name: str, settings: Mapping[str, Any] | None = None
+  ) -> bool:
+    """Return whether a version is there with all its files undamaged.
+
+    Args:
+      settings: as of `build`, if vectors by others do not count.
+    """
     if not (self.root / name).is_dir():
       return False
     try:
       # Here: a cluster that is not there is no damage.
       with contextlib.closing(self.open(name, cluster='')) as version:
+        made_by = version.stored.fields.get('settings', settings)
+        if settings is not None and made_by != settings:
+          what = manifests.difference(settings, made_by)
+          raise ValueError(f'made by other settings ({what})')
         _ = version.params
         version.stored.verify()
     except (OSError, ValueError) as error:
-      logging.warning('Index version %s is damaged: %s', name, error)
+      logging.warning('Index version %s is not used: %s', name, error)
       return False
     return True
 
@@ -323,8 +340,9 @@ class VersionFolder:
       if name not in keep:
         self._remove(name)
     with contextlib.suppress(BlockingIOError), self._building(wait=False):
-      for draft in self.root.glob(f'{_BUILDING}*/'):
-        if names and draft.name.removeprefix(_BUILDING) <= names[-1]:
+      for draft in self.root.glob(f'{_BUILDING}*/') if names else ():
+        version = draft.name.removeprefix(_BUILDING)[: len(names[-1])]
+        if version <= names[-1]:
           shutil.rmtree(draft, ignore_errors=True)
     drafts.remove_dead(self.root, recursive=False)
 

@@ -132,6 +132,8 @@ def test_seeds_of_a_row_count_with_their_mean(roots, config, tmp_path):
     ('one={retro},k=0', 'k=N .from 1.'),
     ('one={retro},retrieval=maybe', 'retrieval=MODE'),
     ('one={retro},part=half', 'part=PART'),
+    ('one={retro},k=2,rank=2', 'expected k or rank'),
+    ('one={retro},rank=2,retrieval=off', 'reads none'),
     ('one={baseline},k=2', 'a baseline reads no neighbors'),
   ],
 )

@@ -208,5 +208,9 @@ def test_bad_input_is_named(monkeypatch, workdir, tmp_path):
     _run(monkeypatch, workdir, document='Nowhere')
   with pytest.raises(FileNotFoundError, match='missing.txt'):
     _run(monkeypatch, workdir, text_file=str(tmp_path / 'missing.txt'))
+  empty = tmp_path / 'empty.txt'
+  empty.write_bytes(b'\xef\xbb\xbf')
+  with pytest.raises(ValueError, match='text_file'):
+    _run(monkeypatch, workdir, text_file=str(empty))
   with pytest.raises(ValueError, match='all, test, train, valid'):
     _run(monkeypatch, workdir, split='no')

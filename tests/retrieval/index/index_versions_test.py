@@ -256,6 +256,29 @@ def test_a_draft_of_a_dead_builder_is_taken_over(blocks, tmp_path):
   assert not [*tmp_path.glob('.building-*')]
 
 
+def test_vectors_by_other_settings_are_not_used(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+
+  def dies(ids, progress=None):
+    raise OSError('the disk is gone')
+
+  with pytest.raises(OSError, match='gone'):  # leaves a draft
+    folder.build(1, PARAMS, blocks, dies, CONFIG, settings={'scale': 3})
+  want = np.arange(blocks.num_blocks)
+  for scale, dtype in ((1, 'float16'), (2, 'float32')):
+    more = {'settings': {'scale': scale}, 'dtype': dtype}
+    name = folder.build(1, PARAMS, blocks, _times(scale), CONFIG, **more)
+    with contextlib.closing(folder.open(name)) as version:
+      found = version.vectors[:]
+    np.testing.assert_allclose(found, scale * embed(want), rtol=1e-3)
+    folder.build(1, PARAMS, blocks, dies, CONFIG, **more)  # is there
+    for wanted, known in (('float16', True), ('float32', scale == 2)):
+      more['dtype'] = wanted
+      assert (_known(folder, PARAMS, blocks, **more) is not None) is known
+  folder.remove_old()
+  assert not _drafts(tmp_path)
+
+
 def _drafts(root):
   return [x.name for x in root.glob('.building-*') if x.is_dir()]
 
