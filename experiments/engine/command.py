@@ -107,9 +107,13 @@ def define_output(
 
 def main_of_script(script: Callable[[list[str]], None]) -> None:
   """Run a script without --config; bad input ends in one line and exit code 1."""
-  with _one_line_errors():
+
+  def start(argv: list[str]) -> None:
     _keep_programs()
-    app.run(script, sys.argv, _parse)
+    script(argv)
+
+  with _one_line_errors():
+    app.run(start, sys.argv, _parse)
 
 
 @contextlib.contextmanager
@@ -135,10 +139,8 @@ def _one_line_errors() -> Iterator[None]:
   try:
     yield
   except SystemExit as done:  # absl always ends so
-    if _of_several():
-      sys.modules[
-        'jax'
-      ].distributed.shutdown()  # a job's processes leave together
+    if _of_several():  # a job's processes leave together
+      sys.modules['jax'].distributed.shutdown()
     if not isinstance(done.code, str):
       codes.append(done.code or 0)
     raise

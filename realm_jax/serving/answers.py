@@ -77,6 +77,10 @@ class Answer:
 
     A span that begins or ends inside of a word is shown with the whole word.
     """
+    return self._shown
+
+  @functools.cached_property
+  def _shown(self) -> tuple[str, tuple[int, int]]:
     text, span = highlight(
       self.blocks, self.block, self.start, self.width, self.reader_start
     )
@@ -84,9 +88,10 @@ class Answer:
 
   def repeats(self, other: 'Answer') -> bool:
     """Whether both overlap in a block, or are equal as scores compare answers."""
-    (_, (low, high)), (_, (first, limit)) = self.highlight(), other.highlight()
-    if self.block == other.block and low < limit and first < high:
-      return True
+    if self.block == other.block:
+      (low, high), (first, limit) = self.highlight()[1], other.highlight()[1]
+      if low < limit and first < high:
+        return True
     return qa_metrics.exact_match(self.text, other.text)
 
   def record(self) -> dict[str, Any]:
