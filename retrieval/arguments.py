@@ -52,4 +52,6 @@ def texts(values: Any, name: str) -> Any:
 def lists(values: Any, name: str) -> list[Any]:
   """Return several `listed` arguments; ValueError for anything else than texts."""
   values = [values] if isinstance(values, str) else values
+  if isinstance(values, bytes | Mapping) or not isinstance(values, Iterable):
+    raise settings.SettingsError(name, values, 'lists of texts')
   return [listed(value, f'{name}[{i}]') for i, value in enumerate(values)]

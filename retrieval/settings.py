@@ -63,6 +63,9 @@ Dtype = Literal['float32', 'bfloat16', 'float16']
 Rate = Annotated[float, Range(0, 1, below=True)]  # of dropout
 
 
+_SHOWN = 300  # characters of a refused value
+
+
 class SettingsError(ValueError):
   """A refused value of a field."""
 
@@ -73,6 +76,7 @@ class SettingsError(ValueError):
   def __str__(self) -> str:
     field, value, expected = self.args
     shown = ' '.join(repr(value).splitlines())  # an array has several lines
+    shown = shown if len(shown) <= _SHOWN else f'{shown[:_SHOWN]}...'
     return f'{field}={shown}: expected {expected}.'
 
   def within(self, section: str) -> 'SettingsError':

@@ -265,7 +265,7 @@ class _Reader:
       modes = [mode for old, mode in _MODES.items() if fields.get(old)]
       on = [x for x in fields if x.startswith('pooling_mode_') and fields[x]]
       modes = modes if len(modes) == len(on) else on
-    modes = [modes] if isinstance(modes, str) else modes or ['mean']
+    modes = (modes or ['mean']) if isinstance(modes, list) else [modes]
     for mode in modes:
       bert_checkpoint.check_fields(
         self._path / name,

@@ -17,7 +17,7 @@ import re
 import string
 import unicodedata
 
-from retrieval import arguments
+from retrieval import arguments, settings
 from retrieval.questions import answers as answers_lib
 
 _PUNCTUATION = str.maketrans('', '', string.punctuation)
@@ -42,6 +42,7 @@ def exact_match(
 ) -> bool:
   """Return whether the prediction equals an answer after normalisation."""
   answers = arguments.listed(answers, 'answers')
+  settings.check_value('prediction', prediction, str)
   predicted = normalize_answer(prediction, nfd=nfd)
   return any(predicted == normalize_answer(a, nfd=nfd) for a in answers)
 
@@ -53,6 +54,7 @@ def f1(prediction: str, answers: Sequence[str], *, nfd: bool = True) -> float:
   both are empty, else 0.
   """
   answers = arguments.listed(answers, 'answers')
+  settings.check_value('prediction', prediction, str)
   predicted = normalize_answer(prediction, nfd=nfd).split()
   golds = [normalize_answer(answer, nfd=nfd).split() for answer in answers]
   return max((_overlap(predicted, gold) for gold in golds), default=0.0)
@@ -71,5 +73,6 @@ def regex_match(prediction: str, patterns: Sequence[str]) -> bool:
   An invalid pattern matches nothing and is logged once.
   """
   patterns = arguments.listed(patterns, 'patterns')
+  settings.check_value('prediction', prediction, str)
   compiled = (answers_lib.compile_regex(pattern) for pattern in patterns)
   return any(pattern and pattern.match(prediction) for pattern in compiled)

@@ -128,7 +128,7 @@ def fit(
       word is left to fit to.
   """
   fields = {'texts': passages.fingerprint, **dataclasses.asdict(config)}
-  fields['stop_words'] = sorted(_STOP_WORDS)
+  fields |= {'terms': bm25.TERMS, 'stop_words': sorted(_STOP_WORDS)}
   shards.build_store(
     path, KIND, fields, [0], lambda *_: _fit(passages, config, progress)
   )

@@ -150,6 +150,19 @@ def test_other_values_are_refused_by_name(values):
     arguments.listed(values, 'answers')
 
 
+@pytest.mark.usefixtures('unchecked')
+def test_a_prediction_and_lists_of_other_kinds_are_refused_by_name():
+  for metric in qa_metrics.exact_match, qa_metrics.f1, qa_metrics.regex_match:
+    with pytest.raises(ValueError, match='^prediction'):
+      metric(5, ['a'])
+  for values in (5, b'text', {'a': 1}, None):
+    with pytest.raises(ValueError, match='^passages'):
+      arguments.lists(values, 'passages')
+  with pytest.raises(ValueError, match='^passages') as error:
+    arguments.lists([['a', b'b' * 10**6]], 'passages')
+  assert len(str(error.value)) < 500
+
+
 def test_halves_of_surrogate_pairs_are_refused_by_name():
   with pytest.raises(ValueError, match=r'^texts\[1\]'):
     arguments.texts(['a', 'b\ud800'], 'texts')

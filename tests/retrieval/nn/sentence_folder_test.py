@@ -174,6 +174,7 @@ REFUSED = [
   ('config_sentence_transformers.json', 'prompts', {'query': 5}),
   ('sentence_bert_config.json', 'transformer_task', 'fill-mask'),
   ('1_Pooling/config.json', 'pooling_mode', 'median'),
+  ('1_Pooling/config.json', 'pooling_mode', 5),
   ('1_Pooling/config.json', 'pooling_mode_median_tokens', True),
   ('1_Pooling/config.json', 'include_prompt', 'no'),
   ('2_Dense/config.json', 'activation_function', 'mine.Tanh'),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from retrieval.search import lda
+from retrieval.search import bm25, lda
 from retrieval.text import passages as passages_lib
 
 CONFIG = lda.LdaConfig(num_topics=4, passes=4, batch_size=16)
@@ -76,6 +76,9 @@ def test_a_model_is_fitted_once(model, texts, tmp_path, monkeypatch):
     again.embed_texts(texts), model.embed_texts(texts), strict=True
   ):
     np.testing.assert_array_equal(have, want)
+  monkeypatch.setattr(bm25, 'TERMS', 'other')
+  with pytest.raises(ValueError, match='terms'):
+    _fit(tmp_path / 'x', texts)
 
 
 def test_words_are_chosen_by_the_texts_that_have_them():
