@@ -30,6 +30,7 @@ from experiments.engine import checkpoint_writer, command, reports
 from experiments.retro.config import Config
 from retrieval import tokenization
 from retrieval.formats import gguf_files, weights as weights_lib
+from retrieval.readers import text_files
 from retrieval.store import locks, manifests
 from retrieval.tokenization import byte_pairs
 from retro_jax.data import folder as retro_data
@@ -198,8 +199,8 @@ def _gpt2_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
     raise ValueError(
       f'{vocab}: expected the ids 0 to {len(ids) - 1}, each of one token.'
     )
-  lines = merges.read_text(encoding='utf-8').splitlines()
-  pairs = [x for x in lines if x.strip() and not x.startswith('#version')]
+  lines = (line for _, line in text_files.text_lines(merges))
+  pairs = [x for x in lines if not x.startswith('#version')]
   end = byte_pairs.END_OF_TEXT
   if end not in ids:
     raise ValueError(f'{vocab}: the vocabulary lacks {end}.')

@@ -15,6 +15,7 @@ _READERS = {
   'pytorch_model.bin': torch_pickle.read,
 }
 _INDEX = '.index.json'
+_POINTER = b'version https://git-lfs'
 
 
 def find(folder: str | os.PathLike) -> pathlib.Path:
@@ -22,6 +23,7 @@ def find(folder: str | os.PathLike) -> pathlib.Path:
 
   Raises:
     FileNotFoundError: when there is neither.
+    ValueError: for a pointer that Git LFS has not replaced.
   """
   for name in _READERS:
     for path in (
@@ -29,6 +31,9 @@ def find(folder: str | os.PathLike) -> pathlib.Path:
       pathlib.Path(folder, name + _INDEX),
     ):
       if path.is_file():
+        with open(path, 'rb') as f:
+          if f.read(len(_POINTER)) == _POINTER:
+            raise ValueError(f'{path}: a pointer of Git LFS; run git lfs pull.')
         return path
   raise FileNotFoundError(
     f'{folder}: no weights; expected {" or ".join(_READERS)}, or the index.json of '
@@ -40,6 +45,7 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   """Map the arrays of what `find` found.
 
   Raises:
+    FileNotFoundError: when a part that the index names is missing.
     ValueError: when a file is damaged, or lacks an array that the index names.
   """
   path = pathlib.Path(path)
@@ -54,7 +60,11 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
     raise ValueError(
       f'{path}: expected weight_map, the name of a file beside it for each array.'
     )
-  parts = {x: read_file(path.with_name(x)) for x in sorted({*places.values()})}
+  parts = {}
+  for part in sorted({*places.values()}):
+    if not (file := path.with_name(part)).is_file():
+      raise FileNotFoundError(f'{file}: missing; {path} names it.')
+    parts[part] = read_file(file)
   for name, part in places.items():
     if name not in parts[part]:
       raise ValueError(

@@ -222,14 +222,14 @@ class _Reader:
       return {}
     fields = manifests.read_object(file)
     bert_checkpoint.check_fields(file, fields, supported)
-    self._files[name] = file.read_text(encoding='utf-8')
+    self._files[name] = file.read_text(encoding='utf-8-sig')
     return fields
 
   def _modules(self) -> tuple[list[str], list[str]]:
     """Return the last name of each module's type, and its folder."""
     file = self._path / MODULES
     try:
-      text = file.read_text(encoding='utf-8')
+      text = file.read_text(encoding='utf-8-sig')
       modules = json.loads(text)
       kinds = [x['type'].rpartition('.')[2] for x in modules]
       places = [str(pathlib.PurePosixPath(x['path'])) for x in modules]

@@ -58,8 +58,9 @@ class Fields:
   ) -> Document:
     """Make a document of a record; `position` is the id of one without id.
 
-    BEIR's '_id' stands for 'id'. A title that is missing or null is empty, and so
-    is a null text; a list of texts, KILT's, is joined.
+    BEIR's '_id' stands for 'id'. Ids and titles may be whole numbers. A title that
+    is missing or null is empty, and so is a null text; a list of texts, KILT's, is
+    joined.
 
     Raises:
       BadRecord: for another field that is missing or not a string, naming `where`.
@@ -67,16 +68,12 @@ class Fields:
     key = self.id
     if key == 'id' and 'id' not in record and '_id' in record:
       key = '_id'
-    if isinstance(number := record.get(key), numbers.Integral) and (
-      not isinstance(number, bool)
-    ):
-      position = str(number)
-    elif key:
-      position = string(record, key, where)
+    if key:
+      position = string({key: _named(field(record, key, where))}, key, where)
     text = field(record, self.text, where)
     if isinstance(text, list) and all(isinstance(x, str) for x in text):
       text = ''.join(text)
-    title = record.get(self.title) if self.title else ''
+    title = _named(record.get(self.title)) if self.title else ''
     given = {self.title: title, self.text: text}
     given = {name: '' if x is None else x for name, x in given.items()}
     return Document(
@@ -84,6 +81,12 @@ class Fields:
       title=string(given, self.title, where),
       text=string(given, self.text, where),
     )
+
+
+def _named(value: Any) -> Any:
+  """Return the text of a whole number, and other values as they are."""
+  whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+  return str(value) if whole else value
 
 
 def field(record: Mapping[str, Any], name: str, where: str) -> Any:
@@ -121,8 +124,8 @@ def decode(data: bytes, where: str) -> str:
 def not_utf8(e: UnicodeDecodeError, where: str, place: str = '') -> BadRecord:
   """Return the fault of bytes that are not UTF-8, of which one has a `place`."""
   is_utf16 = e.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-  seems = ', but UTF-16; convert the file' if is_utf16 else ''
-  message = f'byte{place} (0x{e.object[e.start]:02x}) is not UTF-8{seems}.'
+  seems = ', but UTF-16' if is_utf16 else ''
+  message = f'byte{place} (0x{e.object[e.start]:02x}) is not UTF-8{seems}; convert the file.'
   return BadRecord('invalid UTF-8', where, message)
 
 

@@ -81,8 +81,9 @@ def read_tsv(
   def parse(line: str, where: str) -> dict[str, str] | None:
     nonlocal names, quoted
     row = line.split('\t')
-    if not names and fields.text in row:
-      names, quoted = row, True
+    heads = [cell.strip('"') for cell in row]
+    if not names and fields.text in heads:
+      names, quoted = heads, True
       return None
     names = names or [fields.id, fields.text, fields.title][: max(2, len(row))]
     if quoted and '"' in line:

@@ -43,7 +43,7 @@ def read_object(file: pathlib.Path, missing: str = '') -> dict[str, Any]:
     ValueError: when it is damaged.
   """
   try:
-    content = json.loads(file.read_text(encoding='utf-8'))
+    content = json.loads(file.read_text(encoding='utf-8-sig'))
   except FileNotFoundError:
     raise FileNotFoundError(missing or f'{file}: no such file.') from None
   except (ValueError, RecursionError) as e:

@@ -67,6 +67,8 @@ _NAMES = {
   'tsv': ('*.tsv',),
   'wikiextractor': ('wiki_*',),
 }
+# Corpus and questions of BEIR; beside these nothing is a document.
+_BEIR = ('corpus.jsonl', 'queries.jsonl')
 # Kinds that names tell, but for those in .json.
 _TOLD = ('jsonl', 'orqa_blocks', 'text', 'tsv', 'wikiextractor')
 _BLOCK_BYTES = 1 << 20
@@ -335,8 +337,9 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
   named = [x for x in shown if not path.is_dir() or _is_of(config.kind, x)]
   if not named:
     there = f'no file for kind {config.kind!r} there, {_NAMES[config.kind]}'
-    if not (path.is_dir() or glob.has_magic(str(path))):
-      there = 'no such file or folder'
+    if not path.is_dir():
+      magic = glob.has_magic(str(path))
+      there = 'no file of this name' if magic else 'no such file or folder'
     raise FileNotFoundError(f'corpus.path {config.path!r}: {there}.')
   if others := len(shown) - len(named):
     logging.info(
@@ -361,6 +364,10 @@ def _names(root: pathlib.Path) -> list[str]:
       inner.clear()
       continue
     seen.add(real)
+    plain = {str(text_files.unpacked(name)): name for name in files}
+    if plain.keys() >= {*_BEIR}:
+      files = [plain[_BEIR[0]]]
+      inner.clear()
     inner.sort(key=lambda name: ((here / name).is_symlink(), name))
     paths = (here / name for name in files)
     names += [p.relative_to(root).as_posix() for p in paths if p.is_file()]

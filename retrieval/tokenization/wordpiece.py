@@ -13,6 +13,7 @@ import pathlib
 import numpy as np
 
 from retrieval import arguments
+from retrieval.readers import text_files
 from retrieval.store import manifests, store
 from retrieval.tokenization import base, rust_tokenizers
 
@@ -120,8 +121,14 @@ def _load(path: pathlib.Path, lowercase: bool | None):
     settings = manifests.read_object(config) if config.is_file() else {}
     lowercase = settings.get('do_lower_case', True)
   rust_tokenizers.check_size(path)
+  # Of a piece that occurs twice the last id counts, as in BERT.
+  vocabulary = {}
+  for i, (_, line) in enumerate(text_files.lines(path)):
+    if isinstance(line, ValueError):
+      raise line
+    vocabulary[line.rstrip()] = i
   with rust_tokenizers.refusing(path, 'not a WordPiece vocabulary'):
     bert = tokenizers.implementations.BertWordPieceTokenizer(
-      str(path), lowercase=lowercase
+      vocabulary, lowercase=lowercase
     )
     return rust_tokenizers.make(json.loads(bert.to_str()), path)

@@ -110,6 +110,8 @@ def gguf_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
   kind = settings.get('general.architecture')
   if kind != 'llama':
     raise ValueError(f"architecture {kind!r}; expected 'llama'")
+  if (parts := settings.get('split.count', 1)) not in (0, 1):
+    raise ValueError(f'one of {parts} parts; expected them merged into a file')
 
   def get(name, default=None):
     return settings.get(f'llama.{name}', default)

@@ -39,6 +39,7 @@ def _write_gguf(path, tensors, **settings):
   writer.add_tokenizer_model('gpt2')
   writer.add_tokenizer_pre(settings.pop('cut', 'smollm'))
   added = settings.pop('added', [])  # user-defined tokens
+  writer.add_uint16('split.count', settings.pop('parts', 0))
   writer.add_token_list([*tiny_byte_pairs.TOKENS, *added])
   writer.add_token_types([3, 3] + [1] * (VOCAB - 2) + [4] * len(added))
   writer.add_token_merges(tiny_byte_pairs.MERGES)
@@ -70,8 +71,11 @@ def _write_gpt2(folder, tensors, **settings):
   safetensors_files.write(folder / 'model.safetensors', tensors)
   ids = {token: i for i, token in enumerate(tiny_byte_pairs.TOKENS)}
   (folder / 'vocab.json').write_text(json.dumps(ids))
-  merges = ['#version: 0.2', *tiny_byte_pairs.MERGES]
-  (folder / 'merges.txt').write_text('\n'.join(merges) + '\n', 'utf-8')
+  merges = [
+    '\ufeff#version: 0.2',
+    *tiny_byte_pairs.MERGES,
+  ]  # as some editors do
+  (folder / 'merges.txt').write_text('\r\n'.join(merges) + '\r\n', 'utf-8')
 
 
 def _config():
@@ -214,6 +218,12 @@ def test_what_is_no_llama_is_named(tmp_path):
   index.write_text(json.dumps({'weight_map': {'x': '../part-0.safetensors'}}))
   expect(folder, 'index.json: expected weight_map, the name of a file')
   _write_qwen(folder, tensors)
+  (folder / 'part-1.safetensors').unlink()
+  with pytest.raises(FileNotFoundError, match='part-1.*index.json names it'):
+    retro_import.convert(folder, _config(), tmp_path / 'run')
+  index.write_text('version https://git-lfs.github.com/spec/v1')
+  expect(folder, 'index.json: a pointer of Git LFS')
+  _write_qwen(folder, tensors)
   other = {'model': {'type': 'WordPiece', 'vocab': {}}}
   (folder / byte_pairs.FILE).write_text(json.dumps(other))
   expect(folder, 'tokenizer.json: expected a byte pair encoding over bytes')
@@ -267,6 +277,8 @@ def test_what_is_no_decoder_is_named(tmp_path):
   expect(path, "a.gguf: architecture 'gemma'; expected 'llama'")
   _write_gguf(path, tensors, cut='llama-bpe')
   expect(path, "cut as 'llama-bpe'; expected")
+  _write_gguf(path, tensors, parts=2)
+  expect(path, 'a.gguf: one of 2 parts')
   folder = tmp_path / 'gpt2'
   folder.mkdir()
   tensors = public_reference.gpt2_tensors(VOCAB)

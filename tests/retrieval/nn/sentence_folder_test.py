@@ -130,7 +130,7 @@ def test_older_layouts(tmp_path):
   modules[1]['type'] = (
     'sentence_transformers.sentence_transformer.modules.Pooling'
   )
-  (folder / 'modules.json').write_text(json.dumps(modules))
+  (folder / 'modules.json').write_text(json.dumps(modules), 'utf-8-sig')
   embedder = _load(folder)
   np.testing.assert_allclose(
     embedder.embed_texts(TEXTS), EXPECTED['roberta'][0], atol=1e-5

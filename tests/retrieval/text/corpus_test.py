@@ -99,15 +99,19 @@ def test_a_title_may_lack_and_an_empty_text_is_skipped(tmp_path):
     '{"_id": "1", "title": null, "text": "x"}\n{"_id": "2", "text": "y"}\n'
     '{"_id": "3", "title": "t", "text": " \\n"}\n'
     '{"_id": "4", "title": "t", "text": null}\n'
-    '{"_id": "5", "title": "t", "text": ["One.\\n", "Two."]}'
+    '{"_id": "5", "title": 1984, "text": ["One.\\n", "Two."]}'
   )
   found = _corpus('jsonl', path)
   assert [*found] == [
     Document('1', '', 'x'),
     Document('2', '', 'y'),
-    Document('5', 't', 'One.\nTwo.'),
+    Document('5', '1984', 'One.\nTwo.'),
   ]
   assert found.skipped == {'empty text': 2}
+  (tmp_path / 'qrels').mkdir()
+  (tmp_path / 'qrels' / 'test.tsv').write_text('query-id\tcorpus-id\tscore\n')
+  (tmp_path / 'queries.jsonl').write_text('{"_id": "q", "text": "z"}\n')
+  assert [*corpus.open_corpus(tmp_path)] == [*found]
 
 
 def test_a_json_list_and_names_in_capitals(tmp_path):
@@ -126,6 +130,7 @@ TABLES = (
   ('id\ttext\ttitle\n1\t"A ""b"" c"\tT\n2\td\t"U\tV"\n', '1', 'A "b" c', 'T'),
   ('1\t"A" b\n2\tc\n', '1', '"A" b', ''),  # no heading, no quotes
   ('1\tA\tT\n2\tb\tU\n', '1', 'A', 'T'),
+  ('"id"\t"text"\t"title"\n"1"\t"A"\t"T"\n2\td\tU\n', '1', 'A', 'T'),
   ('title\ttext\tid\nT\t"A" b"\t1\n"\tc""\t2\n', '1', '"A" b"', 'T'),
 )
 

@@ -310,6 +310,26 @@ def test_wordpiece_case(vocab_dir, tmp_path):
   assert loaded.fingerprint != make(vocab_dir).fingerprint
 
 
+def test_vocabularies_of_other_programs(vocab_dir, tmp_path):
+  reference = tokenization.WordPieceTokenizer(vocab_dir)
+  lines = (vocab_dir / 'vocab.txt').read_bytes()
+  crlf = b'\xef\xbb\xbf' + lines.replace(b'\n', b'\r\n')
+  (tmp_path / 'vocab.txt').write_bytes(crlf)
+  made = tokenization.load_tokenizer(tmp_path)
+  assert made.fingerprint == reference.fingerprint
+  made.save(tmp_path)
+  spec = (tmp_path / 'tokenizer.json').read_bytes()
+  (tmp_path / 'tokenizer.json').write_bytes(b'\xef\xbb\xbf' + spec)
+  assert tokenization.load_tokenizer(tmp_path).fingerprint == made.fingerprint
+  # A blank line has an id; of a piece that occurs twice the last one counts.
+  (tmp_path / 'vocab.txt').write_bytes(lines + b'\nthe\n')
+  made = tokenization.load_tokenizer(tmp_path / 'vocab.txt')
+  assert made.encode('the').ids == [len(VOCAB) + 1]
+  (tmp_path / 'vocab.txt').write_bytes(lines + b'\xe9\n')
+  with pytest.raises(ValueError, match=rf'vocab.txt:{len(VOCAB) + 1}: '):
+    tokenization.load_tokenizer(tmp_path / 'vocab.txt')
+
+
 def test_wordpiece_save_load_and_pickle(vocab_dir, tmp_path):
   first = tokenization.load_tokenizer(vocab_dir)
   first.save(tmp_path)
