@@ -20,6 +20,7 @@ No result: the evidence comes first for all 13 held-out claims that have evidenc
 
 from experiments.engine import configs
 from experiments.open_qa import config as config_lib
+from experiments.realm import config as realm_config
 
 
 def get_config(arg: str = 'base') -> configs.Config:
@@ -30,12 +31,7 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.lookup.row_length = 112
   configs.for_command(c, 'evaluate', ks=(1, 5, 20, 100))
 
-  c.model.pooling = 'mean'
-  c.model.projection_size = 384
-  c.model.projection_init = 'identity'  # keeps what MiniLM knows
-  c.model.projection_norm_scale = 0.2  # scores of a few nats
-  c.model.projection_dropout_rate = 0.0
-  c.embedder.checkpoint = c.encoder.checkpoint = 'minilm'
+  realm_config.start_from_minilm(c, dropout_rate=-1.0)  # the checkpoint's
 
   c.optimizer.name = 'adamw'  # BERT's Adam starts with too long steps
   c.optimizer.b2 = 0.98

@@ -26,15 +26,7 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.layout.query_length = 32
   c.question_length = 32
 
-  c.model.pooling = 'mean'
-  c.model.projection_size = 384
-  c.model.projection_init = 'identity'  # keeps what MiniLM knows
-  c.model.projection_norm_scale = 0.2  # scores of a few nats
-  c.model.projection_dropout_rate = 0.0
-  for bert in (c.embedder, c.encoder):
-    bert.checkpoint = 'minilm'
-    bert.dropout_rate = 0.0  # one short pass gives nothing to overfit
-    bert.attention_dropout_rate = 0.0
+  realm_config.start_from_minilm(c)
 
   c.optimizer.name = 'adamw'
   c.optimizer.b2 = 0.98

@@ -16,6 +16,7 @@ blocks read hold an answer for 38.0 %.
 
 from experiments.engine import configs
 from experiments.open_qa import config as config_lib
+from experiments.realm import config as realm_config
 
 
 def get_config(arg: str = 'base') -> configs.Config:
@@ -29,15 +30,7 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.questions.dev = (f'red_trivia:dev={lists}',)
   configs.for_command(c, 'evaluate', questions=(f'red_trivia:test={lists}',))
 
-  c.model.pooling = 'mean'
-  c.model.projection_size = 384
-  c.model.projection_init = 'identity'  # keeps what MiniLM knows
-  c.model.projection_norm_scale = 0.2  # scores of a few nats
-  c.model.projection_dropout_rate = 0.0
-  for bert in (c.embedder, c.encoder):
-    bert.checkpoint = 'minilm'
-    bert.dropout_rate = 0.0  # one short pass gives nothing to overfit
-    bert.attention_dropout_rate = 0.0
+  realm_config.start_from_minilm(c)
   c.encoder_from = '' if arg.endswith('test') else 'packaged'
 
   c.optimizer.name = 'adamw'  # BERT's Adam starts with too long steps

@@ -39,15 +39,7 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.layout.query_length = 48
   c.layout.num_candidates = 4
 
-  c.model.pooling = 'mean'
-  c.model.projection_size = 384
-  c.model.projection_init = 'identity'  # keeps what MiniLM knows
-  c.model.projection_norm_scale = 0.2  # scores of a few nats
-  c.model.projection_dropout_rate = 0.0
-  for bert in (c.embedder, c.encoder):
-    bert.checkpoint = 'minilm'
-    bert.dropout_rate = 0.0  # one short pass gives nothing to overfit
-    bert.attention_dropout_rate = 0.0
+  config_lib.start_from_minilm(c)
 
   c.warm_start.ict.num_steps = 200
   c.warm_start.mlm.num_steps = 800

@@ -172,6 +172,27 @@ def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
     c.optimizer.accumulate_steps = 1  # negatives are of the whole batch
 
 
+def start_from_minilm(
+  c: ml_collections.ConfigDict, dropout_rate: float = 0.0
+) -> None:
+  """Start both encoders from all-MiniLM-L6-v2, and keep what it knows.
+
+  Args:
+    dropout_rate: 0 for one short pass, which gives nothing to overfit; -1 for the
+      checkpoint's.
+  """
+  c.model.update(
+    pooling='mean',
+    projection_size=384,
+    projection_init='identity',
+    projection_norm_scale=0.2,  # scores of a few nats
+    projection_dropout_rate=0.0,
+  )
+  for bert in (c.embedder, c.encoder):
+    bert.checkpoint = 'minilm'
+    bert.dropout_rate = bert.attention_dropout_rate = dropout_rate
+
+
 def set_test_size(c: ml_collections.ConfigDict) -> None:
   """Cut a config of any model of blocks to a size that a CPU runs in seconds."""
   c.update(
