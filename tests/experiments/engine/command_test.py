@@ -8,13 +8,13 @@ One process imports the libraries and forks for each command.
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from retrieval.store import locks
+from tests import free_port
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _COMMAND = """
@@ -133,9 +133,7 @@ def results(tmp_path_factory):
   (folder / 'command_x.py').write_text(_COMMAND)
   (folder / 'config_x.py').write_text(_CONFIG)
   (folder / 'lines.txt').write_text('--config.size=3\n--prompt=hello\n')
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    address = f'127.0.0.1:{free.getsockname()[1]}'
+  address = free_port.address()
 
   def case(name):
     environment, named = {}, ['--config=config_x.py']

@@ -8,7 +8,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 
@@ -26,32 +25,18 @@ from experiments.engine import (
 )
 from retrieval.nn import means
 from retrieval.store import checkpoints
-from tests import xla_flags
-from tests.experiments.engine import toy_task
+from tests import free_port, xla_flags
+from tests.experiments.engine import equal_runs, toy_task
 from tests.retrieval.store import other_writer
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 100
 _ONE = jax.devices()[:1]
 _WHOLE = {'data': 1, 'fsdp': 1, 'tensor': 1}
-_TIMED = (
-  'steps_per_sec',
-  'tokens_per_sec',
-  'model_flops_per_sec',
-  'data_wait_share',
-)
-
-
-def _rows(workdir):
-  """Metrics that are equal between equal runs: all but the clock."""
-  return [
-    {k: v for k, v in row.items() if k not in _TIMED}
-    for row in metric_writer.read(workdir)
-  ]
 
 
 def _losses(workdir):
-  return [row['loss'] for row in _rows(workdir) if 'loss' in row]
+  return [row['loss'] for row in equal_runs.rows(workdir) if 'loss' in row]
 
 
 def _start(workdir, *arguments):
@@ -113,7 +98,7 @@ def test_measurements_a_killed_run_owes_are_made(whole, tmp_path):
   path.write_text(''.join(lines[:-1]))
   for _ in range(2):  # the second finds nothing to do
     state = _train(tmp_path, dropout_rate=0.5, ragged=True)
-    assert _rows(tmp_path) == _rows(whole[0])
+    assert equal_runs.rows(tmp_path) == equal_runs.rows(whole[0])
     assert _equal(state.params, whole[1].params)
 
 
@@ -175,7 +160,7 @@ def test_one_device_equals_eight(whole, tmp_path):
     ragged=True,
     mesh=_WHOLE,
   )
-  one, eight = _rows(tmp_path), _rows(whole[0])
+  one, eight = equal_runs.rows(tmp_path), equal_runs.rows(whole[0])
   assert len(one) == len(eight)
   for a, b in zip(one, eight, strict=True):
     assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
@@ -205,7 +190,7 @@ def test_accumulation_equals_the_large_batch(whole, tmp_path):
     }
     state = _train(tmp_path / folder, optimizer=optimizer, **fields)
     assert state.params['Dense_0']['kernel'].dtype == np.float32
-  large, parts = (_rows(tmp_path / f) for f in ('large', 'parts'))
+  large, parts = (equal_runs.rows(tmp_path / f) for f in ('large', 'parts'))
   for a, b in zip(large, parts, strict=True):
     assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
 
@@ -247,14 +232,12 @@ def test_killed_run_continues_bit_for_bit(whole, tmp_path):
   with (tmp_path / metric_writer.FILE).open('a') as file:
     file.write('{"step": 7, "loss": 9.0}\n{"step": 7, "lo')
   _train(tmp_path, dropout_rate=0.5, ragged=True)
-  assert _rows(tmp_path) == _rows(whole[0])
+  assert equal_runs.rows(tmp_path) == equal_runs.rows(whole[0])
   assert _equal(_params(whole[0]), _params(tmp_path))
 
 
 def _start_pair(workdir, *arguments):
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    address = f'127.0.0.1:{free.getsockname()[1]}'
+  address = free_port.address()
   return [
     _start(workdir, *arguments, f'--coordinator={address}', f'--process={i}')
     for i in range(2)
@@ -268,7 +251,7 @@ def test_two_processes_match_one(tmp_path):
     _, errors = process.communicate(timeout=_TIMEOUT_SEC)
     assert process.returncode == 0, errors
   _train(tmp_path / 'one', num_steps=4, eval_every=4, ragged=True)
-  two, one = _rows(tmp_path), _rows(tmp_path / 'one')
+  two, one = equal_runs.rows(tmp_path), equal_runs.rows(tmp_path / 'one')
   assert [row['step'] for row in two] == [1, 2, 3, 4, 4]
   for a, b in zip(two, one, strict=True):
     assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
@@ -349,6 +332,6 @@ def test_an_index_refresher_is_told_before_it_measures(tmp_path):
     toy_task.make_task(config), index_refresher=index_refresher
   )
   loop.train(task, config, str(tmp_path), devices=_ONE)
-  told = [row['told'] for row in _rows(tmp_path) if 'told' in row]
+  told = [row['told'] for row in equal_runs.rows(tmp_path) if 'told' in row]
   assert told == [1, 2, 3] and index_refresher.told is None
   assert checkpoints.find(str(tmp_path)).index_version == 'version 3'

@@ -5,11 +5,12 @@
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 
 import pytest
+
+from tests import free_port
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _DEAF = """
@@ -130,9 +131,7 @@ def test_a_loop_ends_when_it_has_saved(number, word):
 )
 @pytest.mark.slow
 def test_a_process_of_a_job_answers_sigterm(kind, line):
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    address = f'127.0.0.1:{free.getsockname()[1]}'
+  address = free_port.address()
   environment = {
     'JAX_COORDINATOR_ADDRESS': address,
     'JAX_NUM_PROCESSES': '1',

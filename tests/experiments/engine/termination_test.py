@@ -6,7 +6,6 @@ import contextlib
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 
@@ -16,7 +15,7 @@ import pytest
 
 from experiments.engine import loop, metric_writer, signals
 from retrieval.store import checkpoints
-from tests import xla_flags
+from tests import free_port, xla_flags
 from tests.experiments.engine import toy_task
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -66,9 +65,7 @@ def test_continues_bit_for_bit(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_two_processes_save_the_same_step(tmp_path, name):
   def run(workdir, *arguments):
-    with socket.socket() as free:
-      free.bind(('127.0.0.1', 0))
-      address = f'--coordinator=127.0.0.1:{free.getsockname()[1]}'
+    address = f'--coordinator={free_port.address()}'
     pair = [
       subprocess.Popen(
         [sys.executable, toy_task.__file__, str(workdir), *arguments]

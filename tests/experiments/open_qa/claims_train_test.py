@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from configs import claims_base
-from experiments.engine import configs, loop
+from experiments.engine import configs
 from experiments.open_qa import (
   config as config_lib,
   evaluate as evaluators,
-  task as qa_task,
 )
 from realm_jax.serving import (
   answers,
@@ -22,6 +21,7 @@ from realm_jax.serving import (
   trained_models,
 )
 from retrieval.questions import claims as claims_lib
+from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 
 _ONE = jax.devices()[:1]
@@ -75,25 +75,11 @@ def _sets(data):
   )
 
 
-def _task(config, workdir, devices=None):
-  return qa_task.make_task(
-    config, tiny_realm.data_of(config), str(workdir), devices=devices
-  )
-
-
-def _train(config, workdir, devices=_ONE):
-  config = qa_task.freeze(config)
-  task = _task(config, workdir, devices)
-  state = loop.train(task, config, str(workdir), devices=devices)
-  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-  return state, [json.loads(line) for line in lines]
-
-
 @pytest.fixture(scope='module')
 def run(data, tmp_path_factory):
   config = _config(data)
   workdir = tmp_path_factory.mktemp('run')
-  return config, workdir, *_train(config, workdir)
+  return config, workdir, *tiny_open_qa.train(config, workdir)
 
 
 def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
@@ -197,6 +183,6 @@ def test_bad_input_is_refused_in_one_line(data, tmp_path):
   ):
     config = _config(data, **fields)
     with pytest.raises(ValueError, match=message):
-      _task(config, tmp_path)
+      tiny_open_qa.task(config, tmp_path)
   with pytest.raises(FileNotFoundError):
     trained_models.load(tmp_path, part='classifier')

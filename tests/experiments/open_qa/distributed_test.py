@@ -5,7 +5,6 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
@@ -18,7 +17,7 @@ from experiments.open_qa import task as qa_task
 from realm_jax.serving import index_builder, serving
 from retrieval.index import index_versions
 from retrieval.nn import sharding
-from tests import xla_flags
+from tests import free_port, xla_flags
 from tests.experiments.open_qa import tiny_open_qa
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -33,9 +32,7 @@ _FIELDS = {'num_steps': 2, 'eval_batches': 0, 'optimizer.warmup_steps': 1} | {
 
 def _start_two(data, workdir, fields):
   """Two processes with one device each."""
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    address = f'127.0.0.1:{free.getsockname()[1]}'
+  address = free_port.address()
   given = {
     'PYTHONPATH': str(_ROOT),
     'XLA_FLAGS': xla_flags.devices(1),

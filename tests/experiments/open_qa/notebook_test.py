@@ -2,16 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The notebook of question answering, run cell by cell on a tiny model."""
 
-import pathlib
-
 import pytest
 
 from experiments.open_qa import task as qa_task
 from realm_jax.data import folder as realm_data
-from tests import xla_flags
+from tests import run_notebook, xla_flags
 from tests.experiments.open_qa import tiny_open_qa
-
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def _write_run(root, workdir):
@@ -25,30 +21,17 @@ def _write_run(root, workdir):
 def test_all_cells_run_and_the_answer_follows_the_documents(
   tmp_path, monkeypatch
 ):
-  nbformat = pytest.importorskip('nbformat')
-  nbclient = pytest.importorskip('nbclient')
   workdir = tmp_path / 'qa'
   _write_run(tmp_path, workdir)
   monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
   monkeypatch.setenv('XLA_FLAGS', xla_flags.FAST)
   monkeypatch.setenv('OPEN_QA_WORKDIR', str(workdir))
-  notebook = nbformat.read(_ROOT / 'notebooks' / 'open_qa.ipynb', as_version=4)
-  nbformat.validate(notebook)
-  nbclient.NotebookClient(
-    notebook,
-    timeout=200,
-    kernel_name='python3',
-    resources={'metadata': {'path': str(_ROOT)}},
-  ).execute()
-  outputs = [o for cell in notebook.cells for o in cell.get('outputs', [])]
-  assert not [o for o in outputs if o.output_type == 'error']
+  outputs, printed = run_notebook.run('open_qa', timeout=200)
   pages = [
     o.data['text/html'] for o in outputs if 'text/html' in o.get('data', {})
   ]
   # The answer, its blocks, six retrievers, two questions asked again.
   assert len(pages) == 10 and all('<mark>' in page for page in pages[:3])
-  printed = ''.join(o.text for o in outputs if o.get('name') == 'stdout')
-  printed = printed.replace('│', ' ')  # borders of a table
   devices, *lines = [' '.join(line.split()) for line in printed.splitlines()]
   assert 'CpuDevice' in devices
   assert lines[0].startswith('Step 3; 40 documents in ')

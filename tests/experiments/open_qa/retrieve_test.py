@@ -12,9 +12,7 @@ from experiments import retrieve, score
 from experiments.engine import configs
 from experiments.open_qa import (
   rankings,
-  task as qa_task,
 )
-from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained_models
 from retrieval.questions import (
   answers,
@@ -34,13 +32,7 @@ DEPTH = 7
 
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
-  """A run of a reader that has not been trained."""
-  data = tiny_open_qa.make_data(tmp_path_factory.mktemp('retrieve') / 'data')
-  config = tiny_open_qa.get_config(data)
-  trained = qa_task.untrained(config, realm_data.DataFolder(data))
-  workdir = tmp_path_factory.mktemp('run')
-  tiny_open_qa.save(workdir, trained, config)
-  return types.SimpleNamespace(config=config, workdir=workdir, data=data)
+  return tiny_open_qa.untrained(tmp_path_factory.mktemp('retrieve'))
 
 
 @pytest.fixture

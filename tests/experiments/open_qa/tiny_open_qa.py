@@ -16,7 +16,7 @@ import types
 import jax
 import numpy as np
 
-from experiments.engine import checkpoint_writer, configs
+from experiments.engine import checkpoint_writer, configs, loop, metric_writer
 from experiments.open_qa import config as config_lib, task as qa_task
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder
@@ -87,6 +87,15 @@ def task(config, workdir, devices=None):
   return qa_task.make_task(config, data, str(workdir), devices=devices)
 
 
+def train(config, workdir, devices=None):
+  """Trains on one device, or on these; returns the state and the metrics."""
+  devices = devices or jax.devices()[:1]
+  config = qa_task.freeze(config)
+  made = task(config, workdir, devices)
+  state = loop.train(made, config, str(workdir), devices=devices)
+  return state, metric_writer.read(workdir)
+
+
 def save(workdir: pathlib.Path, trained, config, **fields) -> None:
   """Writes the checkpoint of a run that has not been trained."""
   checkpoint_writer.save_params(
@@ -96,6 +105,15 @@ def save(workdir: pathlib.Path, trained, config, **fields) -> None:
     fingerprints=trained.data.fingerprints(),
     **fields,
   )
+
+
+def untrained(root: pathlib.Path) -> types.SimpleNamespace:
+  """A run of a reader that has not been trained, in `root`."""
+  data, workdir = make_data(root / 'data'), root / 'run'
+  config = get_config(data)
+  trained = qa_task.untrained(config, realm_data.DataFolder(data))
+  save(workdir, trained, config)
+  return types.SimpleNamespace(config=config, workdir=workdir, data=data)
 
 
 def fine_tuned(root: pathlib.Path) -> types.SimpleNamespace:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from configs import claims_base, open_qa_small
-from experiments.engine import checkpoint_writer, configs, loop, rooms
+from experiments.engine import checkpoint_writer, configs, rooms
 from experiments.open_qa import evaluate as evaluators, task as qa_task
 from realm_jax.serving import (
   block_reader,
@@ -28,21 +28,13 @@ def data(tmp_path_factory):
   return tiny_open_qa.make_data(tmp_path_factory.mktemp('qa') / 'data')
 
 
-def _train(config, workdir, devices=_ONE):
-  config = qa_task.freeze(config)
-  task = tiny_open_qa.task(config, workdir, devices)
-  state = loop.train(task, config, str(workdir), devices=devices)
-  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-  return state, [json.loads(line) for line in lines]
-
-
 @pytest.fixture(scope='module')
 def run(data, tmp_path_factory):
   """Four steps on one device, with the questions' embedder apart."""
   workdir = tmp_path_factory.mktemp('run')
   fields = {'model.share_embedders': False}
   config = tiny_open_qa.get_config(data, **fields)
-  state, metrics = _train(config, workdir)
+  state, metrics = tiny_open_qa.train(config, workdir)
   return config, workdir, state, metrics
 
 
@@ -76,7 +68,7 @@ def test_run_continues_from_its_checkpoint_bit_for_bit(run, tmp_path):
   folder = tmp_path / 'again'
   shutil.copytree(workdir, folder)
   shutil.rmtree(folder / 'checkpoints' / '4')
-  again, _ = _train(config, folder)
+  again, _ = tiny_open_qa.train(config, folder)
   _same(again.params, state.params)
   _same(again.opt_state, state.opt_state)
 
@@ -91,7 +83,7 @@ def test_eight_devices_equal_one_with_a_batch_that_they_do_not_divide(
 
   monkeypatch.setattr(checkpoint_writer.Checkpoints, 'save', stop)
   with pytest.raises(KeyboardInterrupt):  # two steps are enough
-    _train(config, tmp_path, jax.devices())
+    tiny_open_qa.train(config, tmp_path, jax.devices())
   lines = (tmp_path / 'metrics.jsonl').read_text().splitlines()
   eight = [row for row in map(json.loads, lines) if 'grad_norm' in row]
   one = [row for row in metrics if 'grad_norm' in row]
@@ -104,7 +96,7 @@ def test_eight_devices_equal_one_with_a_batch_that_they_do_not_divide(
 def test_blocks_side_learns_and_the_index_follows(data, start, tmp_path):
   fields = {'model.share_embedders': False, 'checkpoint_every': 3}
   config = tiny_open_qa.get_config(data, 'blocks_test', **_SHORT | fields)
-  state, metrics = _train(config, tmp_path)
+  state, metrics = tiny_open_qa.train(config, tmp_path)
   before = jax.tree.leaves(start['block_embedder'])
   after = jax.tree.leaves(state.params['block_embedder'])
   assert any((a != b).any() for a, b in zip(before, after, strict=True))
@@ -118,7 +110,7 @@ def test_blocks_side_learns_and_the_index_follows(data, start, tmp_path):
 def test_reader_alone(data, tmp_path, retriever):
   fields = _SHORT | {'retriever': retriever}
   config = tiny_open_qa.get_config(data, 'bm25_test', **fields)
-  state, metrics = _train(config, tmp_path)
+  state, metrics = tiny_open_qa.train(config, tmp_path)
   start = qa_task.untrained(config, tiny_open_qa.tiny_realm.data_of(config))
   _same(state.params['embedder'], start.params['embedder'])
   assert any(row.get('full_loss', 0) > 0 for row in metrics)

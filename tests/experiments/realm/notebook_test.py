@@ -4,7 +4,6 @@
 
 import dataclasses
 import json
-import pathlib
 
 import grain
 import pytest
@@ -19,9 +18,7 @@ from experiments.realm import (
 from realm_jax.data import folder as realm_data
 from retrieval.nn import bert_checkpoint
 from retrieval.text import corpus
-from tests import xla_flags
-
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
+from tests import run_notebook, xla_flags
 
 
 @pytest.fixture
@@ -33,22 +30,11 @@ def environment(monkeypatch):
   return monkeypatch.setenv
 
 
-def _execute(**settings):
+def _execute(timeout):
   """Runs all cells; returns what they show."""
-  nbformat = pytest.importorskip('nbformat')
-  nbclient = pytest.importorskip('nbclient')
-  notebook = nbformat.read(_ROOT / 'notebooks' / 'realm.ipynb', as_version=4)
-  nbformat.validate(notebook)
-  nbclient.NotebookClient(
-    notebook,
-    kernel_name='python3',
-    resources={'metadata': {'path': str(_ROOT)}},
-    **settings,
-  ).execute()
-  outputs = [o for cell in notebook.cells for o in cell.get('outputs', [])]
-  assert not [o for o in outputs if o.output_type == 'error']
+  outputs, printed = run_notebook.run('realm', timeout)
   assert sum('image/png' in o.get('data', {}) for o in outputs) == 2
-  return ''.join(o.text for o in outputs if o.get('name') == 'stdout')
+  return printed
 
 
 def _needs_packages():
@@ -95,7 +81,6 @@ def test_all_cells_run_and_the_documents_change(tmp_path, environment):
   environment('REALM_WORKDIR', str(workdir))
   printed = _execute(timeout=200)
   assert 'Step 3; 30 documents in 30 blocks.' in printed
-  printed = printed.replace('│', ' ')  # borders of a table
   shown = [' '.join(line.split()) for line in printed.splitlines()]
   at = shown.index('documents added 1')
   assert shown[at : at + 6] == [

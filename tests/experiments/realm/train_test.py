@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,23 +18,17 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.engine import configs, metric_writer
+from experiments.engine import configs
 from experiments.realm import refresh_worker, starts, task as realm_task
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder, trained_models
 from retrieval.index import index_versions
-from tests import xla_flags
+from tests import free_port, xla_flags
+from tests.experiments.engine import equal_runs
 from tests.experiments.realm import tiny_realm
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 120
-_TIMED = (
-  'steps_per_sec',
-  'tokens_per_sec',
-  'model_flops_per_sec',
-  'data_wait_share',
-  'index_wait_sec',
-)
 
 
 def _train(data, workdir, devices=1, **fields):
@@ -65,9 +58,7 @@ def _start(data, workdir, *arguments, devices=1):
 
 def _start_two(data, workdir, *arguments, each=((), ())):
   """Two processes of one run; `each` holds arguments of one of them."""
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    address = f'127.0.0.1:{free.getsockname()[1]}'
+  address = free_port.address()
   shared = (f'--coordinator={address}', '--processes=2', *arguments)
   return [
     _start(data, workdir, f'--process={i}', *shared, *each[i]) for i in range(2)
@@ -82,16 +73,11 @@ def _finish(process, code=0):
   return errors
 
 
-def _rows(workdir):
-  return [
-    {k: v for k, v in row.items() if k not in _TIMED}
-    for row in metric_writer.read(workdir)
-  ]
-
-
 def _ages(workdir):
   return [
-    row['index_age_steps'] for row in _rows(workdir) if 'index_age_steps' in row
+    row['index_age_steps']
+    for row in equal_runs.rows(workdir)
+    if 'index_age_steps' in row
   ]
 
 
@@ -118,7 +104,9 @@ def test_a_sync_run_refreshes_between_batches(runs):
   assert _ages(runs / 'one') == [0, 1, 2, 0, 1, 2, 0, 1]
   steps = [index_versions.step_of(x) for x in _versions(runs / 'one')]
   assert steps == [3, 6]
-  losses = [row['loss'] for row in _rows(runs / 'one') if 'loss' in row]
+  losses = [
+    row['loss'] for row in equal_runs.rows(runs / 'one') if 'loss' in row
+  ]
   assert losses[-1] < 0.6 * losses[0]
 
 
@@ -128,12 +116,12 @@ def test_a_killed_run_continues_bit_for_bit_with_its_index(data, runs):
   killed = _start(data, runs / 'killed', '--die_at=4', '--first=1', devices=8)
   _finish(killed, -signal.SIGKILL)
   _train(data, runs / 'killed')
-  assert _rows(runs / 'killed') == _rows(runs / 'one')
+  assert equal_runs.rows(runs / 'killed') == equal_runs.rows(runs / 'one')
   assert _versions(runs / 'killed') == _versions(runs / 'one')
 
 
 def test_one_device_equals_eight(runs):
-  one, eight = _rows(runs / 'one'), _rows(runs / 'eight')
+  one, eight = equal_runs.rows(runs / 'one'), equal_runs.rows(runs / 'eight')
   assert len(one) == len(eight)
   for a, b in zip(one, eight, strict=True):
     assert a == pytest.approx(b, abs=2e-5, rel=2e-5)
@@ -153,7 +141,10 @@ def test_two_processes_train_and_build_as_one(data, tmp_path):
   _train(data, tmp_path / 'one', **fields)
   for process in processes:
     _finish(process)
-  one, two = _rows(tmp_path / 'one'), _rows(tmp_path / 'two')
+  one, two = (
+    equal_runs.rows(tmp_path / 'one'),
+    equal_runs.rows(tmp_path / 'two'),
+  )
   assert len(one) == len(two) == 3
   for a, b in zip(one, two, strict=True):
     assert a == pytest.approx(b, abs=2e-5, rel=2e-5)
@@ -182,7 +173,7 @@ def test_two_processes_train_while_indices_are_built(builder, data, tmp_path):
   for process in processes:
     log = _finish(process)
     assert 'no new index' not in log
-  rows = _rows(tmp_path / 'run')
+  rows = equal_runs.rows(tmp_path / 'run')
   assert len(rows) == 8 and rows[-1]['index_failures'] == 0
   steps = [index_versions.step_of(x) for x in _versions(tmp_path / 'run')]
   if builder == 'external':
@@ -227,13 +218,13 @@ def test_a_killed_builder_process_is_replaced_and_nothing_is_lost(
   _until(lambda: [x for x in _children(run.pid) if x != child], run)
   saved = _versions(tmp_path)[-1]
   _until(lambda: _versions(tmp_path)[-1] > saved, run)
-  _until(lambda: _rows(tmp_path)[-1]['step'] > 50, run)
+  _until(lambda: equal_runs.rows(tmp_path)[-1]['step'] > 50, run)
   orphans = _children(run.pid)
   run.send_signal(signal.SIGKILL)
   errors = _finish(run, -signal.SIGKILL)
   _until(lambda: not any(pathlib.Path(f'/proc/{x}').exists() for x in orphans))
   assert 'the builder died, exit code -9' in errors
-  rows = _rows(tmp_path)
+  rows = equal_runs.rows(tmp_path)
   assert (
     rows[-1]['step'] > 50 and rows[-1]['index_age_steps'] < rows[-1]['step']
   )
@@ -243,7 +234,7 @@ def test_a_killed_builder_process_is_replaced_and_nothing_is_lost(
     data, tmp_path, *_ASYNC, f'--num_steps={last + 60}', *steps[1:]
   )
   assert f'Continuing {tmp_path} after step' in _finish(again)
-  assert _rows(tmp_path)[-1]['step'] == last + 60
+  assert equal_runs.rows(tmp_path)[-1]['step'] == last + 60
 
 
 @pytest.mark.slow
@@ -276,7 +267,7 @@ def test_warm_starts_train_and_start_a_realm(data, tmp_path):
   for name in runs:
     _train(data, tmp_path / name, task=name, num_steps=6)
     accuracy = [
-      r['accuracy'] for r in _rows(tmp_path / name) if 'accuracy' in r
+      r['accuracy'] for r in equal_runs.rows(tmp_path / name) if 'accuracy' in r
     ]
     assert len(accuracy) == 6
     trained |= trained_models.load(

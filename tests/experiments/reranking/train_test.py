@@ -15,10 +15,8 @@ from experiments.open_qa import (
   evaluate as evaluators,
   mining,
   rankings,
-  task as qa_task,
 )
 from experiments.reranking import config as config_lib, examples, task
-from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained_models
 from retrieval.index import retrievers
 from retrieval.nn import cross_encoder
@@ -31,13 +29,7 @@ from tests.retro_jax.data import tiny_data
 
 @pytest.fixture(scope='module')
 def reader(tmp_path_factory):
-  """A run of a reader that has not been trained."""
-  data = tiny_open_qa.make_data(tmp_path_factory.mktemp('qa') / 'data')
-  config = tiny_open_qa.get_config(data)
-  trained = qa_task.untrained(config, realm_data.DataFolder(data))
-  workdir = tmp_path_factory.mktemp('run')
-  tiny_open_qa.save(workdir, trained, config)
-  return workdir
+  return tiny_open_qa.untrained(tmp_path_factory.mktemp('qa')).workdir
 
 
 def _config(reader, **fields):

@@ -17,7 +17,7 @@ from retro_jax.nn import initial, presets
 from retro_jax.trained import (
   loading,
 )
-from tests import xla_flags
+from tests import run_notebook, xla_flags
 from tests.experiments.engine import tiny_corpus
 from tests.experiments.retro import tiny_config
 
@@ -95,20 +95,10 @@ def test_quickstart_ends_with_its_table(workdir):
 
 @pytest.mark.slow
 def test_notebook_runs(workdir, tmp_path):
-  nbformat = pytest.importorskip('nbformat')
-  nbclient = pytest.importorskip('nbclient')
   path, _ = workdir
-  notebook = nbformat.read(ROOT / 'notebooks' / 'retro.ipynb', as_version=4)
   os.environ |= {'RETRO_WORKDIR': str(path), 'RETRO_SIZE': 'test'}
   try:
-    nbclient.NotebookClient(
-      notebook,
-      timeout=300,
-      kernel_name='python3',
-      resources={'metadata': {'path': str(ROOT)}},
-    ).execute()
+    outputs, _ = run_notebook.run('retro', timeout=300)
   finally:
     del os.environ['RETRO_WORKDIR'], os.environ['RETRO_SIZE']
-  outputs = [o for cell in notebook.cells for o in cell.get('outputs', [])]
   assert any('text/html' in o.get('data', {}) for o in outputs)
-  assert not [o for o in outputs if o.output_type == 'error']

@@ -5,25 +5,18 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from configs import retro_pretrain_quickstart
-from experiments.engine import metric_writer
-from tests import xla_flags
+from tests import free_port, xla_flags
+from tests.experiments.engine import equal_runs
 from tests.retro_jax.data import tiny_data
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 280
-_TIMED = (
-  'steps_per_sec',
-  'tokens_per_sec',
-  'model_flops_per_sec',
-  'data_wait_share',
-)
 
 
 def _arguments(root, workdir):
@@ -58,9 +51,7 @@ def _start(name, arguments, **environment):
 
 
 def _start_pair(name, arguments):
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    address = f'127.0.0.1:{free.getsockname()[1]}'
+  address = free_port.address()
   return [
     _start(
       name,
@@ -89,17 +80,10 @@ def folders(tmp_path_factory):
   return root, folder
 
 
-def _rows(workdir):
-  return [
-    {key: x for key, x in row.items() if key not in _TIMED}
-    for row in metric_writer.read(workdir)
-  ]
-
-
 @pytest.mark.slow
 def test_two_processes_train_as_one(folders):
   _, folder = folders
-  one, two = _rows(folder / 'one'), _rows(folder / 'two')
+  one, two = equal_runs.rows(folder / 'one'), equal_runs.rows(folder / 'two')
   assert [row['step'] for row in one if 'loss' in row] == [1, 2, 3, 4]
   assert [row['step'] for row in one if 'valid/loss' in row] == [2, 4]
   assert len(one) == len(two)

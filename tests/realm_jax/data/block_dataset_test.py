@@ -17,14 +17,10 @@ Q, T, VALID = 16, 32, 0.3
 def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=25)
-  ids = made.tokenizer
   made.layout = examples.Layout(
     query_length=Q,
     block_length=T,
-    cls_id=ids.cls_id,
-    sep_id=ids.sep_id,
-    mask_id=ids.mask_id,
-    pad_id=ids.pad_id,
+    **made.special_ids,
   )
   hashes = made.blocks.all_hashes().tolist()
   assert len({*hashes}) == len(hashes) >= 30

@@ -52,16 +52,12 @@ def data(tmp_path_factory):
   made.spans = salient.build_salient_store(
     root / 'spans', made.blocks, taggers.TaggerConfig(kind='dates')
   )
-  ids = made.tokenizer
   made.layout = examples.Layout(
     query_length=24,
     block_length=32,
     num_candidates=K,
     max_targets=3,
-    cls_id=ids.cls_id,
-    sep_id=ids.sep_id,
-    mask_id=ids.mask_id,
-    pad_id=ids.pad_id,
+    **made.special_ids,
   )
   return made
 

@@ -15,14 +15,10 @@ from tests.retrieval.text import tiny_blocks
 def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=12)
-  ids = made.tokenizer
   made.layout = examples.Layout(
     query_length=8,
     block_length=24,
-    cls_id=ids.cls_id,
-    sep_id=ids.sep_id,
-    mask_id=ids.mask_id,
-    pad_id=ids.pad_id,
+    **made.special_ids,
   )
   return made
 

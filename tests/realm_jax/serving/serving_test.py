@@ -27,16 +27,12 @@ def data(tmp_path_factory):
   """Blocks, and a model whose queries and blocks have embedders of their own."""
   root = tmp_path_factory.mktemp('data')
   made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=20)
-  ids = made.tokenizer
   made.layout = examples.Layout(
     query_length=10,
     block_length=32,
-    cls_id=ids.cls_id,
-    sep_id=ids.sep_id,
-    mask_id=ids.mask_id,
-    pad_id=ids.pad_id,
+    **made.special_ids,
   )
-  bert = tiny.bert_config(vocab_size=ids.vocab_size, max_length=32)
+  bert = tiny.bert_config(vocab_size=made.tokenizer.vocab_size, max_length=32)
   made.config = tiny.config(embedder=bert, encoder=bert, share_embedders=False)
   model = model_lib.Realm(made.config)
   made.apply = jax.jit(

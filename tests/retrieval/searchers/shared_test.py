@@ -4,7 +4,6 @@
 
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from tests import xla_flags
+from tests import free_port, xla_flags
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 120
@@ -63,9 +62,7 @@ def test_two_processes_search_as_one(tmp_path, metric, resident):
   queries[4] = 9 * rows[3]
   np.save(tmp_path / 'rows.npy', rows)
   np.save(tmp_path / 'queries.npy', queries)
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    address = f'127.0.0.1:{free.getsockname()[1]}'
+  address = free_port.address()
   given = {'PYTHONPATH': str(_ROOT), 'XLA_FLAGS': xla_flags.devices(2)}
   processes = []
   for number in range(2):

@@ -74,11 +74,14 @@ def make(
   blocks = blocks_lib.build_block_store(
     root / 'blocks', tokens, path, max_length=max_length, **settings
   )
+  tokenizer = tokenization.WordPieceTokenizer(path)
+  names = ('cls_id', 'sep_id', 'mask_id', 'pad_id')
   return types.SimpleNamespace(
     root=root,
     documents=rows,
     tokens=tokens,
     blocks=blocks,
-    tokenizer=tokenization.WordPieceTokenizer(path),
+    tokenizer=tokenizer,
+    special_ids={name: getattr(tokenizer, name) for name in names},
     tokenizer_path=path,
   )
