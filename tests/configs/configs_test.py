@@ -3,7 +3,6 @@
 """Every config, at full size by shapes alone and at test size for real."""
 
 import importlib
-import json
 import math
 import pathlib
 
@@ -20,11 +19,11 @@ from retrieval.index import index as index_lib
 from retrieval.nn import sharding
 from retrieval.text import (
   chunks as chunks_lib,
-  corpus as corpus_lib,
   tokens as tokens_lib,
 )
 from retro_jax.data import folder as retro_data
 from tests.experiments.retro import tiny_config
+from tests.retrieval.text import json_corpus
 from tests.retro_jax.data import tiny_data
 
 NAMES = sorted(
@@ -109,11 +108,7 @@ def data(tmp_path_factory):
     }
     for i in range(40)
   ]
-  path = root / 'documents.jsonl'
-  path.write_text('\n'.join(json.dumps(document) for document in documents))
-  corpus = corpus_lib.Corpus(
-    corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
-  )
+  corpus = json_corpus.write(root, documents)
   texts = [document['text'] for document in documents]
   tokenization.train_sentencepiece(texts, root / 'tokenizer/model', 300)
   tokens = tokens_lib.build_token_store(

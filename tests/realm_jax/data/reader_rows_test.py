@@ -12,11 +12,10 @@ from retrieval import tokenization
 from retrieval.questions import answers as answers_lib
 from retrieval.text import (
   blocks as blocks_lib,
-  corpus as corpus_lib,
   tokens as tokens_lib,
 )
 from tests.realm_jax.nn import oracle
-from tests.retrieval.text import tiny_blocks
+from tests.retrieval.text import json_corpus, tiny_blocks
 
 L, Q, W = 24, 8, 3
 NAMES = ('reader_ids', 'reader_mask', 'reader_types', 'reader_block_mask')
@@ -244,12 +243,10 @@ def test_rows_and_spans_are_those_of_the_port(tmp_path):
 def _oracle_blocks(root, texts):
   """Their blocks, tokenized by their vocabulary."""
   rows = [{'id': f'{i}', 'title': '', 'text': x} for i, x in enumerate(texts)]
-  (root / 'documents.jsonl').write_text('\n'.join(map(json.dumps, rows)))
-  config = corpus_lib.CorpusConfig('jsonl', str(root / 'documents.jsonl'))
   path = oracle.PATH / 'vocab.txt'
   tokens = tokens_lib.build_token_store(
     root / 'tokens',
-    corpus_lib.Corpus(config),
+    json_corpus.write(root, rows),
     path,
     with_title=False,
     with_text=True,

@@ -3,7 +3,6 @@
 """Rows of the inverse cloze task against loops."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ from realm_jax.data import examples
 from realm_jax.objectives import ict
 from retrieval.text import (
   blocks as blocks_lib,
-  corpus as corpus_lib,
   tokens as tokens_lib,
 )
+from tests.retrieval.text import json_corpus
 
 Q, T = 6, 12
 LAYOUT = examples.Layout(
@@ -57,13 +56,11 @@ def blocks(tmp_path_factory):
     for i, text in enumerate(texts)
   ]
   rows[5] = rows[4] | {'id': '5'}
-  path = root / 'documents.jsonl'
-  path.write_text('\n'.join(map(json.dumps, rows)))
   specials = ['[PAD]', '[CLS]', '[SEP]', '[MASK]', '[UNK]']
   (root / 'vocab.txt').write_text('\n'.join([*specials, '.', *WORDS]))
   tokens = tokens_lib.build_token_store(
     root / 'tokens',
-    corpus_lib.Corpus(corpus_lib.CorpusConfig(kind='jsonl', path=str(path))),
+    json_corpus.write(root, rows),
     root / 'vocab.txt',
     with_title=False,
     with_text=True,

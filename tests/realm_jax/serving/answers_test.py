@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spans of rows back to characters, against aligning them by their letters."""
 
-import json
 import unicodedata
 
 import numpy as np
@@ -14,10 +13,9 @@ from retrieval import tokenization
 from retrieval.questions import questions
 from retrieval.text import (
   blocks as blocks_lib,
-  corpus as corpus_lib,
   tokens as tokens_lib,
 )
-from tests.retrieval.text import tiny_blocks
+from tests.retrieval.text import json_corpus, tiny_blocks
 
 ODD = (
   'The \u00c9e\u0301\u0302 mill,  Paris\u2014CR\u00d6WN\n1066. Was It e\u0301.'
@@ -156,11 +154,8 @@ def test_bytes_of_one_character_are_the_character(tmp_path):
   tokenization.train_sentencepiece(
     ['a mill was in the river of rome'], path, 276
   )
-  rows = json.dumps({'id': 'a', 'title': '', 'text': text})
-  (tmp_path / 'documents.jsonl').write_text(rows)
-  corpus = corpus_lib.Corpus(
-    corpus_lib.CorpusConfig('jsonl', str(tmp_path / 'documents.jsonl'))
-  )
+  rows = [{'id': 'a', 'title': '', 'text': text}]
+  corpus = json_corpus.write(tmp_path, rows)
   tokens = tokens_lib.build_token_store(
     tmp_path / 'tokens', corpus, path, with_title=False, with_text=True
   )

@@ -4,7 +4,6 @@
 
 from collections.abc import Sequence
 import hashlib
-import json
 import pathlib
 import types
 
@@ -13,9 +12,9 @@ import numpy as np
 from retrieval import tokenization
 from retrieval.text import (
   chunks as chunks_lib,
-  corpus as corpus_lib,
   tokens as tokens_lib,
 )
+from tests.retrieval.text import json_corpus
 
 M = 8
 WORDS = ('river', 'queen', 'tensor', 'apple', 'Ünder', '日本', 'moon', 'x')
@@ -40,11 +39,7 @@ def make(
     }
     for i in range(num_documents)
   ]
-  lines = '\n'.join(json.dumps(document) for document in documents)
-  (root / 'documents.jsonl').write_text(lines)
-  corpus = corpus_lib.Corpus(
-    corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'documents.jsonl'))
-  )
+  corpus = json_corpus.write(root, documents)
   texts = [document['text'] for document in documents]
   tokenization.train_sentencepiece(texts, root / 'tokenizer/model', num_pieces)
   tokens = tokens_lib.build_token_store(

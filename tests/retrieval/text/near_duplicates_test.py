@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Near-duplicates: grams by hand, all pairs against the index, resuming."""
 
-import json
-
 import hypothesis
 from hypothesis import strategies
 import numpy as np
@@ -12,11 +10,11 @@ import pytest
 from retrieval import tokenization
 from retrieval.text import (
   chunks as chunks_lib,
-  corpus as corpus_lib,
   near_duplicates,
   tokens as tokens_lib,
 )
 from tests.retrieval.store import tiny_stores
+from tests.retrieval.text import json_corpus
 
 FRACTION = 0.3
 
@@ -57,12 +55,8 @@ def stores(tmp_path_factory):
   order = rng.permutation(len(texts))
   texts = [texts[i] for i in order]
   rows = [{'id': f'd{i}', 'title': '', 'text': t} for i, t in enumerate(texts)]
-  lines = '\n'.join(json.dumps(row) for row in rows)
-  (root / 'documents.jsonl').write_text(lines)
   tokenization.train_sentencepiece(texts, root / 'tokenizer/model', 300)
-  corpus = corpus_lib.Corpus(
-    corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'documents.jsonl'))
-  )
+  corpus = json_corpus.write(root, rows)
   tokens = tokens_lib.build_token_store(
     root / 'tokens', corpus, root / 'tokenizer', documents_per_shard=25
   )
@@ -141,25 +135,20 @@ def test_other_evaluation_sets_are_compared_with(stores, tmp_path):
   kept = set(range(len(texts))) - set(_all_pairs(stores, 0.8))
   held = chunks_lib.in_split(tokens.id_hash[:], 'valid', FRACTION)
   first, second = sorted(kept - set(np.flatnonzero(held).tolist()))[:2]
-  for name, given in (
-    ('other', ['not like any', texts[second]]),
-    ('another', [texts[first] + ' and an end']),
-  ):
-    rows = [{'id': str(i), 'text': text} for i, text in enumerate(given)]
-    lines = '\n'.join(json.dumps(row) for row in rows)
-    (tmp_path / f'{name}.jsonl').write_text(lines)
   sets = [
     tokens_lib.build_token_store(
       tmp_path / f'tokens-{name}',
-      corpus_lib.Corpus(
-        corpus_lib.CorpusConfig(
-          kind='jsonl', path=str(tmp_path / f'{name}.jsonl'), title_field=''
-        )
+      json_corpus.write(
+        tmp_path / name,
+        [{'id': f'{i}', 'title': '', 'text': x} for i, x in enumerate(given)],
       ),
       tokens.path.parent / 'tokenizer',
       documents_per_shard=1,
     )
-    for name in ('other', 'another')
+    for name, given in (
+      ('other', ['not like any', texts[second]]),
+      ('another', [texts[first] + ' and an end']),
+    )
   ]
   without = _build(tmp_path / 'without', stores)
   found = _build(tmp_path / 'with', stores, sets)

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The official record files: read as corpora, and blocks come back from them."""
 
-import json
 import types
 
 import numpy as np
@@ -16,6 +15,7 @@ from retrieval.text import (
   official_records,
   tokens as tokens_lib,
 )
+from tests.retrieval.text import json_corpus
 
 Document = corpus.Document
 
@@ -191,12 +191,13 @@ def made(tmp_path_factory):
   root = tmp_path_factory.mktemp('blocks')
   vocabulary = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *WORDS]
   (root / 'vocab.txt').write_text('\n'.join(vocabulary))
-  with open(root / 'pages.jsonl', 'w') as f:
-    for i, (title, text) in enumerate(PAGES):
-      f.write(json.dumps({'id': str(i), 'title': title, 'text': text}) + '\n')
+  rows = [
+    {'id': f'{i}', 'title': title, 'text': text}
+    for i, (title, text) in enumerate(PAGES)
+  ]
   tokens = tokens_lib.build_token_store(
     root / 'tokens',
-    _corpus('jsonl', root / 'pages.jsonl'),
+    json_corpus.write(root, rows),
     root / 'vocab.txt',
     with_title=False,
     with_text=True,

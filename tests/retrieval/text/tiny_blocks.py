@@ -3,7 +3,6 @@
 """Documents of short sentences, as a token store with texts and as blocks."""
 
 from collections.abc import Sequence
-import json
 import pathlib
 import types
 
@@ -12,9 +11,9 @@ import numpy as np
 from retrieval import tokenization
 from retrieval.text import (
   blocks as blocks_lib,
-  corpus as corpus_lib,
   tokens as tokens_lib,
 )
+from tests.retrieval.text import json_corpus
 
 WORDS = tuple('The mill river Paris Rome crown 1066 1999 stood was in'.split())
 SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
@@ -56,12 +55,7 @@ def make(
 ) -> types.SimpleNamespace:
   """Writes vocabulary, tokens and blocks under `root` and opens them."""
   rows = documents(num_documents, rng) if given is None else list(given)
-  root.mkdir(parents=True, exist_ok=True)
-  lines = '\n'.join(json.dumps(row) for row in rows)
-  (root / 'documents.jsonl').write_text(lines)
-  corpus = corpus_lib.Corpus(
-    corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'documents.jsonl'))
-  )
+  corpus = json_corpus.write(root, rows)
   path = write_vocabulary(root / 'tokenizer')
   tokens = tokens_lib.build_token_store(
     root / 'tokens',

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts beside their tokens; processes end with the one that started them."""
 
-import json
 import pathlib
 import signal
 import subprocess
@@ -16,9 +15,9 @@ import pytest
 
 from retrieval import tokenization
 from retrieval.store import executors
-from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
+from retrieval.text import tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
-from tests.retrieval.text import tiny_blocks
+from tests.retrieval.text import json_corpus, tiny_blocks
 
 ROOT = pathlib.Path(__file__).parents[3]
 TEXTS = (
@@ -38,9 +37,7 @@ def data(tmp_path_factory):
     {'id': f'd{i}', 'title': f'T\u00eftle {i}', 'text': text}
     for i, text in enumerate(TEXTS)
   ]
-  (root / 'd.jsonl').write_text('\n'.join(json.dumps(row) for row in rows))
-  settings = corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'd.jsonl'))
-  corpus = corpus_lib.Corpus(settings)
+  corpus = json_corpus.write(root, rows)
   tiny_blocks.write_vocabulary(root / 'tokenizer')
   return corpus, root, _build(corpus, root, 'texts', with_text=True)
 

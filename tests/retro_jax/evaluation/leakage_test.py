@@ -3,7 +3,6 @@
 """Shared runs against a quadratic count; curves against sums by hand."""
 
 import functools
-import json
 import math
 import shutil
 
@@ -17,12 +16,12 @@ import pytest
 from retrieval import tokenization
 from retrieval.text import (
   chunks as chunks_lib,
-  corpus as corpus_lib,
   tokens as tokens_lib,
 )
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate, leakage
 from retro_jax.nn import retro as model
+from tests.retrieval.text import json_corpus
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
@@ -82,15 +81,8 @@ def test_overlaps_are_of_the_chunks_own_tokens(root):
 def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
   """Also where chunks end inside of a character that goes by its bytes."""
   texts = ['\N{RAT}\N{OX} river \N{TIGER}' * n for n in (1, 2, 7)] + ['moon']
-  lines = [
-    json.dumps({'id': i, 'title': '', 'text': t}) for i, t in enumerate(texts)
-  ]
-  (tmp_path / 'documents.jsonl').write_text('\n'.join(lines))
-  corpus = corpus_lib.Corpus(
-    corpus_lib.CorpusConfig(
-      kind='jsonl', path=str(tmp_path / 'documents.jsonl')
-    )
-  )
+  rows = [{'id': i, 'title': '', 'text': t} for i, t in enumerate(texts)]
+  corpus = json_corpus.write(tmp_path, rows)
   shutil.copytree(root / 'tokenizer', tmp_path / 'tokenizer')
   tokens = tokens_lib.build_token_store(
     tmp_path / 'tokens', corpus, tmp_path / 'tokenizer'
