@@ -164,13 +164,14 @@ class Datastore:
       [open_store(x) for x in (split, 'train')]
       for open_store in (self.folder.chunks, self.vectors)
     )
-    stores = [x.fingerprint for x in (*chunks, *vectors)]
-    made_of = store.fingerprint([*stores, metric, k, seed])[:12]
-    name = f'neighbors-{split}-{share:g}-{made_of}'
-    path = pathlib.Path(root) / 'sweep_datastore' / name
     part = datastore_subsets.PartRetriever(
       vectors[0], chunks[1], vectors[1], metric=metric, share=share, seed=seed
     )
+    made_of = [x.fingerprint for x in (*chunks, part)]
+    name = (
+      f'neighbors-{split}-{share:g}-{store.fingerprint([*made_of, k])[:12]}'
+    )
+    path = pathlib.Path(root) / 'sweep_datastore' / name
     neighbors_lib.build_neighbor_store(
       path, *chunks, part, k=k, progress=progress
     )
