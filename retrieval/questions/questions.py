@@ -118,16 +118,22 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
 
   Raises:
     ValueError: for another kind of file, a file without questions, or the first
-      line without a question.
+      line without a question, with another id than a text or a whole number, or
+      with that of an earlier one.
   """
-  found = []
+  found: dict[str, Question] = {}
   for where, record in json_files.read_prompts(path, 'question'):
     if 'question' not in record and '_id' in record:
       record = {'id': record['_id'], 'question': record.get('text')}
     text = _text(base.field(record, 'question', where), where)
-    name = record.get('id', text_files.line_name(where))
-    found.append(Question(str(name), text.strip(), ()))
-  return found
+    name = record.get('id')
+    if name is None:
+      name = text_files.line_name(where)
+    name = _text(str(name) if type(name) is int else name, where, 'id')
+    if name in found:
+      raise ValueError(f'{where}: an earlier record has id {name!r}.')
+    found[name] = Question(name, text.strip(), ())
+  return list(found.values())
 
 
 @dataclasses.dataclass(frozen=True)

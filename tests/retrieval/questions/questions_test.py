@@ -165,6 +165,15 @@ def test_asked_questions(tmp_path):
   assert _asked(lines) == [('7', 'Who?'), ('a.jsonl:2', 'Where?')]
   lines.write_text('{"_id": "q1", "text": "Who?", "metadata": {}}')
   assert _asked(lines) == [('q1', 'Who?')]  # of BEIR
+  lines.write_text('{"question": "Who?", "id": null}')
+  assert _asked(lines) == [('a.jsonl:1', 'Who?')]
+  for bad in ('[1]', 'true', '""'):
+    lines.write_text(f'{{"question": "Who?", "id": {bad}}}')
+    with pytest.raises(ValueError, match="a.jsonl:1: field 'id'"):
+      _asked(lines)
+  lines.write_text('{"question": "Who?", "id": 7}\n' * 2)
+  with pytest.raises(ValueError, match="a.jsonl:2: .*'7'"):
+    _asked(lines)
   plain.write_text('x' * 2**23)
   with pytest.raises(ValueError, match='a.txt:1: .*bytes'):
     _asked(plain)
