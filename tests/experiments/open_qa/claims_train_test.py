@@ -52,18 +52,10 @@ def data(tmp_path_factory):
 def _config(data, arg='test', **fields):
   """Four steps of a tiny model."""
   c = claims_base.get_config(arg)
-  tiny_realm.tiny(c, str(data))
-  c.layout.query_length = 24
-  c.lookup.row_length = 48
+  tiny_open_qa.set_tiny(c, data)
   c.lookup.retriever_beam = 500  # all blocks
   c.claims.train = (f'fever:train={data}/claims.jsonl',)
   c.claims.dev = (f'fever:dev={data}/claims.jsonl',)
-  c.batch_size = 4
-  c.num_steps = 4
-  c.eval_every = 4
-  c.checkpoint_every = 2
-  configs.set_rare(c, keep_checkpoints=4)
-  c.optimizer.learning_rate = 1e-2
   c.optimizer.warmup_steps = 1
   return configs.replaced(configs.build(config_lib.ClaimsConfig, c), **fields)
 

@@ -57,27 +57,29 @@ def sets(data_dir: pathlib.Path) -> tuple[str, str]:
   )
 
 
+def set_tiny(c, data_dir: pathlib.Path) -> None:
+  """Sets four steps of a tiny reader or classifier."""
+  tiny_realm.tiny(c, str(data_dir))
+  c.layout.query_length = 24
+  c.lookup.row_length = 48
+  c.update(batch_size=4, num_steps=4, eval_every=4, checkpoint_every=2)
+  c.eval_batches = 1
+  configs.set_rare(c, keep_checkpoints=4)
+  c.optimizer.learning_rate = 1e-2
+
+
 def get_config(
   data_dir: pathlib.Path, arg: str = 'test', **fields
 ) -> config_lib.Config:
   """Four steps of a tiny model on the data of `make_data`."""
   c = configs.of(config_lib.Config)
   config_lib.set_variant(c, arg)
-  tiny_realm.tiny(c, str(data_dir))
-  c.layout.query_length = 24
-  c.lookup.row_length = 48
+  set_tiny(c, data_dir)
   c.lookup.retriever_beam = 12
   c.reader.max_span_width = 2  # each width is a program of its own
   c.questions.train = (f'custom:train={data_dir}/questions.jsonl',)
   c.questions.dev = (f'custom:dev={data_dir}/questions.jsonl',)
   c.questions.allow_other_counts = True
-  c.batch_size = 4
-  c.num_steps = 4
-  c.eval_every = 4
-  c.eval_batches = 1
-  c.checkpoint_every = 2
-  configs.set_rare(c, keep_checkpoints=4)
-  c.optimizer.learning_rate = 1e-2
   return configs.replaced(configs.build(config_lib.Config, c), **fields)
 
 

@@ -111,6 +111,14 @@ class Reference:
       return layer_norm(x, **p[name], epsilon=self.c.norm_epsilon)
     return rms_norm(x, p[name]['scale'], self.c.norm_epsilon)
 
+  def attend_all(self, p, queries, values, seen, kind):
+    """Every query to the values of the places `seen`."""
+    values = [values[j] for j in seen]
+    return [
+      self.attend(p['attention'], x, values, [i - j for j in seen], kind)
+      for i, x in enumerate(queries)
+    ]
+
   def encode(self, neighbor, mask, chunk, chunk_visible):
     """[R] tokens of one neighbor, H_u [M, D] -> [R, E]."""
     c, p = self.c, self.p['encoder']
@@ -122,30 +130,12 @@ class Reference:
       q = p[f'layer_{layer}_attn']
       y = self.norm(q, 'norm', e)
       seen = [j for j in range(len(e)) if mask[j]]
-      e = e + [
-        self.attend(
-          q['attention'],
-          y[i],
-          [y[j] for j in seen],
-          [i - j for j in seen],
-          'encoder',
-        )
-        for i in range(len(e))
-      ]
+      e = e + self.attend_all(q, y, y, seen, 'encoder')
       if c.query_conditioning and layer in c.encoder_ca_layers:
         q = p[f'layer_{layer}_ca']
         y = self.norm(q, 'norm', e)
         seen = [j for j in range(len(chunk)) if chunk_visible[j]]
-        e = e + [
-          self.attend(
-            q['attention'],
-            y[i],
-            [chunk[j] for j in seen],
-            [i - j for j in seen],
-            'ca',
-          )
-          for i in range(len(e))
-        ]
+        e = e + self.attend_all(q, y, chunk, seen, 'ca')
       e = self.ffw(p[f'layer_{layer}_ffw'], e)
     return self.norm(p, 'final_norm', e)
 
