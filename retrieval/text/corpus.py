@@ -265,6 +265,8 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
   """
   root = pathlib.Path(path)
   if path and 'kind' not in fields:
+    if not (root.exists() or glob.has_magic(str(root))):
+      raise FileNotFoundError(f'{path}: no such file or folder.')
     names = _names(root) or [root.name]
     names = [x for x in names if text_files.unpacked(x).suffix != '.json']
     told = ([kind for kind in _TOLD if _is_of(kind, x)] for x in names)
