@@ -55,3 +55,10 @@ def lists(values: Any, name: str) -> list[Any]:
   if isinstance(values, bytes | Mapping) or not isinstance(values, Iterable):
     raise settings.SettingsError(name, values, 'lists of texts')
   return [listed(value, f'{name}[{i}]') for i, value in enumerate(values)]
+
+
+def make_tuple(record: Any, field: str) -> None:
+  """Make a field of a frozen dataclass a tuple of `listed` texts."""
+  object.__setattr__(
+    record, field, tuple(listed(getattr(record, field), field))
+  )

@@ -19,6 +19,7 @@ import re
 from typing import Any
 import unicodedata
 
+from retrieval import arguments
 from retrieval.questions import questions as questions_lib
 from retrieval.readers import base, json_files, text_files
 
@@ -38,6 +39,9 @@ class Claim:
   label: int  # index among the labels of the set; NO_LABEL where unknown
   # normalized titles of the evidence documents; () where unknown
   titles: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    arguments.make_tuple(self, 'titles')
 
 
 @dataclasses.dataclass(frozen=True)

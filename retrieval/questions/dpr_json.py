@@ -19,6 +19,7 @@ import os
 import reprlib
 from typing import Any
 
+from retrieval import arguments
 from retrieval.readers import base, json_files
 from retrieval.store import store
 
@@ -45,6 +46,9 @@ class Result:
   answers: tuple[str, ...] = ()
   contexts: tuple[Context, ...] = ()
 
+  def __post_init__(self):
+    arguments.make_tuple(self, 'answers')
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
@@ -55,6 +59,9 @@ class Example:
   positive: tuple[Context, ...] = ()
   # contexts that seem to answer it and do not
   hard_negative: tuple[Context, ...] = ()
+
+  def __post_init__(self):
+    arguments.make_tuple(self, 'answers')
 
 
 def read_results(path: str | os.PathLike) -> Iterator[Result]:

@@ -25,6 +25,7 @@ import pathlib
 import re
 from typing import Any
 
+from retrieval import arguments
 from retrieval.readers import base, json_files, text_files
 
 
@@ -34,9 +35,14 @@ class Question:
 
   id: str  # unique id in the file
   question: str  # text, exactly as in the source
-  answers: tuple[str, ...]  # right answers, never blank
+  answers: tuple[
+    str, ...
+  ]  # right answers, never blank; one string is one answer
   # 'string', or 'regex' where answers are regular expressions
   kind: str = 'string'
+
+  def __post_init__(self):
+    arguments.make_tuple(self, 'answers')
 
 
 def read_questions(

@@ -17,7 +17,7 @@ import dataclasses
 from jaxtyping import Int
 import numpy as np
 
-from retrieval import tokenization
+from retrieval import arguments, tokenization
 from retrieval.store import store
 from retro_jax.data import pipeline, samples
 
@@ -43,6 +43,9 @@ class Example:
   # any of them is right; one is drawn each time the question comes
   answers: tuple[str, ...]
   passages: tuple[Passage, ...] = ()  # best first
+
+  def __post_init__(self):
+    arguments.make_tuple(self, 'answers')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,16 @@ import pytest
 import realm_jax
 import retrieval
 from retrieval import arguments
-from retrieval.questions import answers, qa_metrics
+from retrieval.questions import (
+  answers,
+  claims,
+  dpr_json,
+  qa_metrics,
+  questions,
+)
 from retrieval.search import bm25
 import retro_jax
+from retro_jax.data import qa_rows
 
 # Parameters that are texts; others, such as labels and parts, are names.
 TEXTS = {'answers', 'passages', 'patterns', 'prompts', 'queries', 'questions'}
@@ -132,6 +139,19 @@ def test_one_answer_is_no_list_of_letters():
     texts = ['In Paris.', 'ais']
     assert answers.has_answer(texts, 'Paris', rule).tolist() == [True, False]
   assert answers.has_answer('In Paris.', 'Paris', 'dpr').tolist() == [True]
+
+
+@pytest.mark.usefixtures('unchecked')
+def test_one_answer_of_a_record_is_no_list_of_letters():
+  for record in (
+    questions.Question('1', 'Where?', 'Paris'),
+    dpr_json.Result(question='Where?', answers='Paris'),
+    dpr_json.Example(question='Where?', answers='Paris'),
+    qa_rows.Example(question='Where?', answers='Paris'),
+  ):
+    assert record.answers == ('Paris',)
+  claim = claims.Claim('1', 'It is in Paris.', 0, 'Paris')
+  assert claim.titles == ('Paris',)
 
 
 def test_one_text_or_query_is_one_row():
