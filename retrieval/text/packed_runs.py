@@ -17,6 +17,8 @@ from retrieval.store import drafts, manifests, packed, store
 from retrieval.text import corpus as corpus_lib, data_folder
 
 _DOCUMENTS = 'documents.jsonl'
+# Of the stores; another number makes the folders of the cache again.
+_FORM = 2
 
 
 def take(
@@ -59,7 +61,7 @@ def take(
       named['path'] = os.path.abspath(named['path'])
     changed['corpus'] = named
   key = store.fingerprint(
-    [facts.files, lines or changed['corpus'], dict(settings or {})]
+    [_FORM, facts.files, lines or changed['corpus'], dict(settings or {})]
   )
   cache = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
   workdir = pathlib.Path(workdir or pathlib.Path(cache, library, key[:16]))
