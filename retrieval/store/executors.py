@@ -118,6 +118,7 @@ class Processes(Remote):
             yield result
       except process.BrokenProcessPool:
         if not started.is_set():
+          pool.shutdown()  # Exit codes are known afterwards.
           _check_main(name, workers)
         waiting = [*pending.values(), *waiting]
         for call in pending.values():
@@ -131,8 +132,6 @@ class Processes(Remote):
 
 def _check_main(name: str, workers: Sequence[Any]) -> None:
   """Raise JobError if workers failed as they imported the main module."""
-  for worker in workers:
-    worker.join()
   if any(worker.exitcode > 0 for worker in workers):
     path = getattr(sys.modules['__main__'], '__file__', 'the main module')
     raise JobError(

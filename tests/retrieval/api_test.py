@@ -150,7 +150,8 @@ _LAZY = """
 import json, sys
 import retrieval
 listed = sorted(dir(retrieval))
-light = not any(n.startswith('retrieval.') for n in sys.modules)
+ours = {n for n in sys.modules if n.startswith('retrieval.')}
+light = ours <= {'retrieval.lazy'}
 found = {n: getattr(retrieval, n) is not None for n in retrieval.__all__}
 from absl import flags
 from jax._src import xla_bridge

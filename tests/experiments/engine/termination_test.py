@@ -74,6 +74,8 @@ def test_two_processes_save_the_same_step(tmp_path, name):
         | {'XLA_FLAGS': xla_flags.FAST, 'PYTHONPATH': str(_ROOT)},
         stderr=subprocess.PIPE,
         text=True,
+        # The tests may run in the background of a shell.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
       )
       for i in range(2)
     ]
