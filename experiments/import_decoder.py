@@ -118,7 +118,7 @@ def _open_folder(folder: pathlib.Path) -> Source:
 
 @contextlib.contextmanager
 def _naming(source: str | os.PathLike) -> Iterator[None]:
-  """Errors name the source; those of settings of another form, too."""
+  """Errors name the source, also those of malformed settings."""
   try:
     yield
   except (ValueError, TypeError, AttributeError, LookupError) as error:

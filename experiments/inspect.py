@@ -45,14 +45,10 @@ def print_table(page: page_lib.Page) -> None:
     )
     figures = f'{page.gain(chunk):+.2f}', f'{chunk.overlap:.0%}'
     rows.append((str(number), *figures, found))
-  units = {x.unit for chunk in page.chunks for x in chunk.neighbors}
+  units = sorted({x.unit for chunk in page.chunks for x in chunk.neighbors})
+  last = f'neighbors: title, {", ".join(units)}, attention, worth'
   reports.print_table(
-    (
-      'chunk',
-      'saved',
-      'r(C)',
-      f'neighbors: title, {", ".join(units)}, attention, worth',
-    ),
+    ('chunk', 'saved', 'r(C)', last),
     rows,
     title=f'{page.title or "The text"}: {len(page.pieces) - 1:,} tokens',
     caption='Saved: nats that retrieval saves on the chunk. Worth: nats that the '

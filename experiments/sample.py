@@ -65,8 +65,7 @@ class Sample(drawing.SamplingConfig):
 
 
 def show(
-  console: rich.console.Console,
-  samples: Sequence[views.TextSample],
+  console: rich.console.Console, samples: Sequence[views.TextSample]
 ) -> None:
   """Print samples: each chunk, then what it retrieved for what follows it."""
   for i, sample in enumerate(samples, start=1):

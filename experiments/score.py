@@ -48,9 +48,8 @@ class Report:
   kind: str  # kind of its answers
   count: int  # questions of the set
   missing: int  # questions of the set that the file lacks; they count as wrong
-  empty: (
-    int  # predictions without an answer; right where rules drop the gold one
-  )
+  # predictions without a word; right where rules drop all words of the gold one
+  empty: int
   unknown: int  # questions in the file that the set lacks
   repeated: int  # records of the file after the first of the same question
   refused: int  # answers left out because every text contains them

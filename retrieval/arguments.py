@@ -13,7 +13,7 @@ _LISTS = (list, tuple, np.ndarray)
 
 
 def listed(values: Any, name: str) -> Any:
-  """Return texts, of which one alone becomes a list of one.
+  """Return texts; a single text becomes a list of one.
 
   Lists, tuples and arrays are looked through. Other iterables, which may read their
   texts from a store, are returned as they are.
@@ -36,7 +36,7 @@ def listed(values: Any, name: str) -> Any:
 
 
 def texts(values: Any, name: str) -> Any:
-  """Return `listed` texts; ValueError for one that UTF-8 cannot hold, too."""
+  """Return `listed` texts; ValueError also for a text that UTF-8 cannot hold."""
   found = listed(values, name)
   for i, text in enumerate(found if isinstance(found, _LISTS) else ()):
     try:

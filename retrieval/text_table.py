@@ -1,8 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of plain text, by which results show themselves in a terminal."""
+"""Tables by which results show themselves, in a terminal or in a notebook."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+import html
 
 
 def shorten(text: str, most: int = 60) -> str:
@@ -11,11 +12,9 @@ def shorten(text: str, most: int = 60) -> str:
   return line if len(line) <= most else f'{line[: most - 4]} ...'
 
 
-def lines(
-  heads: Sequence[str], rows: Sequence[Sequence[str]], most: int = 60
-) -> str:
-  """Return a table, a line for each row; cells are cut at `most` characters."""
-  table = [[shorten(cell, most) for cell in row] for row in (heads, *rows)]
+def lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+  """Return a table, a line for each row; long cells are cut."""
+  table = [[shorten(cell) for cell in row] for row in (heads, *rows)]
   widths = [max(map(len, column)) for column in zip(*table, strict=True)]
   return '\n'.join(
     '  '.join(
@@ -23,3 +22,15 @@ def lines(
     ).rstrip()
     for row in table
   )
+
+
+def to_html(
+  heads: Iterable[str], rows: Iterable[Iterable[str]], caption: str = ''
+) -> str:
+  """Return a table of HTML."""
+  parts = [f'<caption>{html.escape(caption)}</caption>'] if caption else []
+  for number, row in enumerate((heads, *rows)):
+    tag = 'td' if number else 'th'
+    cells = (f'<{tag}>{html.escape(cell)}</{tag}>' for cell in row)
+    parts.append(f'<tr>{"".join(cells)}</tr>')
+  return f'<table>{"".join(parts)}</table>'

@@ -139,7 +139,7 @@ def _random_retriever(
 
 
 def build(side: str, sizes: turns.Sizes) -> turns.Steps:
-  """Return our steps; after the first training none answers questions."""
+  """Return our steps; they answer no questions after the first training."""
   del side
   config = _config(sizes)
   data = realm_data.DataFolder.of(config, '')

@@ -26,9 +26,8 @@ from experiments.engine import metric_writer
 from retrieval.store import checkpoints, locks, packed, store
 
 _HIDDEN = ('.saving-', '.removing-', f'.{checkpoints.BEST}.')
-_CONVERTED = {
-  'converted': True
-}  # pipeline of parameters that were not trained here
+# The pipeline of parameters that were not trained here.
+_CONVERTED = {'converted': True}
 
 
 class Checkpoints:
@@ -50,25 +49,19 @@ class Checkpoints:
 
     Args:
       pipeline: JSON values that decide the stream of batches, equal on resume.
-      index_version: fingerprint of the index that the data come from, equal on
-        resume. None if each step has its own, given to `save`.
-      fingerprints: fingerprints of the data by name, for readers of the parameters.
+      index_version: of the index that the data come from, equal on resume. None if
+        each step has its own, given to `save`.
+      fingerprints: of the data by name, for readers of the parameters.
       keep: number of newest steps that stay on disk; 0 keeps all.
-      best_metric: name of a metric as in metrics.jsonl; the step in which it is
-        best stays on disk, too. '' for none.
+      best_metric: name of a metric as in metrics.jsonl, whose best step stays on
+        disk, too; '' keeps no best step.
       best_mode: 'min' or 'max', what is best.
 
     Raises:
       ValueError: when the folder holds a packed model.
     """
-    _check_not_packed(workdir)
-    self._folder = checkpoints.folder_of(workdir)
-    self._metadata = {
-      'config': dict(config),
-      'pipeline': dict(pipeline),
-      'index_version': index_version,
-      'fingerprints': dict(fingerprints or {}),
-    }
+    self._folder = _folder(workdir)
+    self._metadata = _metadata(config, pipeline, index_version, fingerprints)
     self._keep, self._metric = keep, best_metric
     self._sign = -1 if best_mode == 'max' else 1
     self._values: dict[int, float] = {}  # of the best metric, by step
@@ -216,9 +209,8 @@ def save_params(
   Args:
     workdir: folder without a checkpoint, unless `replace`.
     step: number of steps of the training elsewhere.
-    fingerprints: fingerprints of the data that belong to the parameters, by name.
-    index_version: version that the parameters retrieve from, if other
-      parameters made it.
+    fingerprints: of the data that belong to the parameters, by name.
+    index_version: that the parameters retrieve from, if other parameters made it.
     replace: whether to replace parameters that an earlier call saved.
 
   Raises:
@@ -226,14 +218,8 @@ def save_params(
       packed model.
     locks.WriterError: when another process writes there.
   """
-  _check_not_packed(workdir)
-  folder = checkpoints.folder_of(workdir)
-  metadata = {
-    'config': dict(config),
-    'pipeline': _CONVERTED,
-    'index_version': index_version,
-    'fingerprints': dict(fingerprints or {}),
-  }
+  folder = _folder(workdir)
+  metadata = _metadata(config, _CONVERTED, index_version, fingerprints)
   with locks.writer(workdir):
     _remove_leftovers(folder)
     there = checkpoints.numbers(folder)
@@ -250,11 +236,22 @@ def save_params(
       _remove(folder / str(older))
 
 
-def _check_not_packed(workdir: str) -> None:
+def _folder(workdir: str) -> pathlib.Path:
+  """Return the folder of checkpoints; ValueError in that of a packed model."""
   if packed.is_packed(workdir):
     raise ValueError(
       f'{workdir}: holds a packed model; expected another --workdir.'
     )
+  return checkpoints.folder_of(workdir)
+
+
+def _metadata(config, pipeline, index_version, fingerprints) -> dict[str, Any]:
+  return {
+    'config': dict(config),
+    'pipeline': dict(pipeline),
+    'index_version': index_version,
+    'fingerprints': dict(fingerprints or {}),
+  }
 
 
 def _start_save(

@@ -90,7 +90,7 @@ def define_output(
 ) -> None:
   """Define the flag of a file or a folder that a command will write.
 
-  What cannot be written is refused before any work.
+  A path that cannot be written is refused before any work.
   """
 
   def check(path: str | None) -> bool:

@@ -264,7 +264,6 @@ def _log_plan(
     sum(x.size for x in jax.tree.leaves(part))
     for part in program_lib.split_parts(state.params, program.frozen)
   )
-  kind = program.mesh.devices.flat[0].device_kind
   logging.info(
     'Training %s parameters (%s more are frozen) for %d steps of batch %d on a '
     'mesh of %s, %s; everything is written to %s.',
@@ -272,7 +271,7 @@ def _log_plan(
     f'{frozen:,}',
     config.num_steps,
     config.batch_size,
-    kind,
+    program.mesh.devices.flat[0].device_kind,
     dict(program.mesh.shape),
     workdir,
   )

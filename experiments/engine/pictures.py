@@ -4,9 +4,9 @@
 
 A panel has the texts `x` and `y` of its axes and `series`; it may have a `title`, a line
 at `zero`, a `log` axis of x and a `width` in inches. A series has a `name` and `points`
-of x, y and perhaps `low` and `high`, the ends of an interval, and `of_seeds`. Series of
-one picture that show the same have the same `color`, a number; its second variant is
-`dashed`. Text stands on white, so that a dark page shows it, too.
+of x, y and perhaps `low` and `high`, the ends of an interval, and `of_seeds`. Series
+that show the same share a `color`, a number; the second one of them is `dashed`. Text
+stands on white, so that a dark page shows it, too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

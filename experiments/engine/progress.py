@@ -95,9 +95,8 @@ def bar(description: str, unit: str = 'items') -> Iterator[Update]:
 class _Pace:
   """Done, rate and time left; the rate is that of the last `_NUM_POINTS` seconds.
 
-  Slower work counts by updates. There is no rate before three updates after the first,
-  which stands for the start: what the first of these waited for, such as a compiler,
-  does not count.
+  Slower work counts by updates. The first update is the start. The rate counts from
+  the second one, which may have waited for a compiler, and is shown from the fourth.
   """
 
   def __init__(self, unit: str):

@@ -38,7 +38,7 @@ _TELL_JAX: list[Callable[[int], None]] = []
 
 
 class Saved(SystemExit):
-  """A training loop has saved its state after a signal; the exit code is its."""
+  """A training loop has saved its state after a signal, which gives the exit code."""
 
   def __init__(self, step: int, number: int):
     """Print the line of the signal and the step that is saved."""

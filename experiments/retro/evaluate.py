@@ -311,11 +311,11 @@ def bits_per_byte(
   if baseline is not None:
     rows += evaluate_trained(baseline, config, evaluate)
   if not jax.process_index():
-    steps = ' and '.join(f'{x:,}' for x in {r.fields['step']: 0 for r in rows})
+    steps = dict.fromkeys(f'{row.fields["step"]:,}' for row in rows)
     rows_lib.report(
       pathlib.Path(workdir) / FILE,
       rows_lib.compare(rows),
-      title=f'Step {steps}',
+      title=f'Step {" and ".join(steps)}',
       caption='Minus off: bits per byte less those of RETRO with retrieval off. ',
       settings=dataclasses.asdict(evaluate),
     )

@@ -20,13 +20,11 @@ class Row:
 
   name: str  # model and kind of retrieval
   evaluation: evaluate_lib.Evaluation
+  fields: Mapping[str, Any]  # other JSON values
   # name -> bits per byte less those of another row; None for that row itself
   minus: Mapping[str, bootstrap.Interval | None] = dataclasses.field(
     default_factory=dict
   )
-  fields: Mapping[str, Any] = dataclasses.field(
-    default_factory=dict
-  )  # other JSON values
   cells: Sequence[str] = ()  # shown after the name
 
   def to_json(self) -> dict[str, Any]:
@@ -40,8 +38,8 @@ def report(
   path: pathlib.Path,
   rows: Sequence[Row],
   *,
-  title: str = '',
-  caption: str = '',
+  title: str,
+  caption: str,
   heads: Sequence[str] = (),
   **content: Any,
 ) -> None:
@@ -58,7 +56,7 @@ def report(
   reports.print_table(
     ('model', *heads, *_heads(first), 'token ppl', 'word ppl'),
     [(x.name, *x.cells, *_cells(x, first)) for x in rows],
-    title=f'{title or "Evaluation"}: {sizes}, {one["bytes"]:,} bytes',
+    title=f'{title}: {sizes}, {one["bytes"]:,} bytes',
     caption=f'{caption}Interval: 95 % of a paired bootstrap over documents.',
     padding=(0, 1, 0, 0),
   )

@@ -197,7 +197,7 @@ class Classifier(BlockReader):
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
-  """Softmax over all entries; scipy.special takes a tenth of a start."""
+  """Softmax over all entries; scipy.special would slow the start by a tenth."""
   likelihoods = np.exp(scores - scores.max())
   return likelihoods / likelihoods.sum()
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTML of answers with their sources and of explained predictions."""
 
-from collections.abc import Iterable
 import html
 from typing import Any
+
+from retrieval import text_table
 
 NOTHING = 'no block was found'
 RUNNER_UPS = ('runner-up', 'logit', 'share', 'source')
@@ -22,11 +23,10 @@ def answers_html(found: Any, count: int = 5) -> str:
     f'<b style="color: green">{html.escape(first.text)}</b> '
     f'(logit {first.score:.2f}, share {first.share:.3f})</p>'
   )
-  return (
-    head
-    + block_html(first.record())
-    + table_html(RUNNER_UPS, map(runner_up, others))
-  )
+  head += block_html(first.record())
+  if others:
+    head += text_table.to_html(RUNNER_UPS, map(runner_up, others))
+  return head
 
 
 def runner_up(answer: Any) -> tuple[str, ...]:
@@ -62,17 +62,6 @@ def block_html(row: dict[str, Any]) -> str:
   marked = f'<mark>{marked}</mark>' if marked else ''
   title = html.escape(row['title'])
   return f'<p><i>{title}</i>: {before}{marked}{after}</p>'
-
-
-def table_html(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-  """Return a table; '' without rows."""
-  body = ''.join(_row_html(row, 'td') for row in rows)
-  return f'<table>{_row_html(names, "th")}{body}</table>' if body else ''
-
-
-def _row_html(cells: Iterable[str], tag: str) -> str:
-  inner = ''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)
-  return f'<tr>{inner}</tr>'
 
 
 EXPLAINED_COLUMNS = (
@@ -120,5 +109,5 @@ def explained_lines(found: Any) -> list[str]:
 def explained_html(found: Any) -> str:
   """Return a prediction and a table of its documents."""
   lines = ''.join(f'<br>{html.escape(line)}' for line in explained_lines(found))
-  table = table_html(EXPLAINED_COLUMNS, explained_rows(found))
+  table = text_table.to_html(EXPLAINED_COLUMNS, explained_rows(found))
   return f'<p><b>{html.escape(found.text)}</b>{lines}</p>{table}'

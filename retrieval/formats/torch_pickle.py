@@ -44,7 +44,7 @@ _OPCODES = frozenset(
   'SETITEM SETITEMS SHORT_BINUNICODE STACK_GLOBAL STOP TUPLE TUPLE1 TUPLE2 '
   'TUPLE3'.split()
 )
-# Of these, what may occur twice.
+# Those of them whose value may occur twice.
 _REPEATED = frozenset(
   'BINPERSID BINUNICODE EMPTY_DICT EMPTY_LIST EMPTY_TUPLE GLOBAL REDUCE '
   'SHORT_BINUNICODE STACK_GLOBAL'.split()

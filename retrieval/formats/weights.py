@@ -25,16 +25,13 @@ def find(folder: str | os.PathLike) -> pathlib.Path:
     FileNotFoundError: when there is neither.
     ValueError: for a pointer that Git LFS has not replaced.
   """
-  for name in _READERS:
-    for path in (
-      pathlib.Path(folder, name),
-      pathlib.Path(folder, name + _INDEX),
-    ):
-      if path.is_file():
-        with open(path, 'rb') as f:
-          if f.read(len(_POINTER)) == _POINTER:
-            raise ValueError(f'{path}: a pointer of Git LFS; run git lfs pull.')
-        return path
+  for name in (x + end for x in _READERS for end in ('', _INDEX)):
+    path = pathlib.Path(folder, name)
+    if path.is_file():
+      with open(path, 'rb') as f:
+        if f.read(len(_POINTER)) == _POINTER:
+          raise ValueError(f'{path}: a pointer of Git LFS; run git lfs pull.')
+      return path
   raise FileNotFoundError(
     f'{folder}: no weights; expected {" or ".join(_READERS)}, or the index.json of '
     'one in parts.'

@@ -228,9 +228,9 @@ class VersionFolder:
     dtype: str = 'float32',
     part: Callable[[Any], Any] = lambda params: params,
   ) -> Iterator[sharded_array.ShardedArray | None]:
-    """Yield the vectors of blocks by some parameters, whose version stays meanwhile.
+    """Yield the vectors of blocks under some parameters; None without a whole version.
 
-    None where no whole version has them.
+    The version is not removed meanwhile.
 
     Args:
       settings: as of `build`.
@@ -272,7 +272,7 @@ class VersionFolder:
     """Return whether a version is there with all its files undamaged.
 
     Args:
-      settings: as of `build`, if vectors by others do not count.
+      settings: as of `build`; None accepts vectors of any.
     """
     if not (self.root / name).is_dir():
       return False

@@ -13,7 +13,6 @@ colbert-KEY/{codec,tokens}/    vectors of tokens, of colbert
 from collections.abc import Iterator, Sequence
 import dataclasses
 import functools
-import html
 import os
 import pathlib
 
@@ -56,36 +55,32 @@ class SearchResult:
   queries: list[str] | None = None
   unit: str = 'score'  # of the scores, as of `retriever.Retriever`
 
-  def _tables(self) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yield each query, and the cells of its rows below their headings."""
+  def _tables(self) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Yield each query, the headings, and the cells of its rows."""
     with_texts = self.texts is not None and self.titles is not None
     heads = ['id', self.unit, *(['title', 'text'] if with_texts else [])]
     for b, ids in enumerate(self.ids):
-      rows = [heads]
+      rows = []
       for j in np.flatnonzero(ids >= 0):
         score = base.in_unit(float(self.scores[b, j]), self.unit)
         rows.append([str(ids[j]), f'{score:.4f}'])
         if with_texts:
           rows[-1] += [self.titles[b][j], self.texts[b][j]]
-      yield self.queries[b] if self.queries else f'query {b}', rows
+      yield self.queries[b] if self.queries else f'query {b}', heads, rows
 
   def __repr__(self) -> str:
     """Return one table a query."""
     return '\n\n'.join(
-      f'{query}\n{text_table.lines(rows[0], rows[1:])}'
-      for query, rows in self._tables()
+      f'{query}\n{text_table.lines(heads, rows)}'
+      for query, heads, rows in self._tables()
     )
 
   def _repr_html_(self) -> str:
     """Return one table a query for a notebook."""
-    tables = []
-    for query, rows in self._tables():
-      parts = [f'<caption>{html.escape(query)}</caption>']
-      for tag, row in zip(['th', *['td'] * len(rows)], rows, strict=False):
-        cells = (f'<{tag}>{html.escape(cell)}</{tag}>' for cell in row)
-        parts.append(f'<tr>{"".join(cells)}</tr>')
-      tables.append(f'<table>{"".join(parts)}</table>')
-    return '\n'.join(tables)
+    return '\n'.join(
+      text_table.to_html(heads, rows, caption=query)
+      for query, heads, rows in self._tables()
+    )
 
 
 class TextIndex:

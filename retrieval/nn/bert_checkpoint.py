@@ -142,7 +142,7 @@ def _norm(ours: str, theirs: str, width: int) -> Iterator[tuple]:
 def encoder_layout(config: bert.BertConfig) -> Iterator[tuple]:
   """Yield (path of the parameter, name of the tensor, shape of the tensor)."""
   layout = _bert_layout(config)
-  if not _is_mpnet(config):
+  if not bert_family.is_mpnet(config):
     yield from layout
     return
   for path, name, shape in layout:
@@ -153,10 +153,6 @@ def encoder_layout(config: bert.BertConfig) -> Iterator[tuple]:
   shape = bert_family.BUCKETS, config.num_heads
   name = 'encoder.relative_attention_bias.weight'
   yield 'relative_bias/embedding', name, shape
-
-
-def _is_mpnet(config: bert.BertConfig) -> bool:
-  return getattr(config, 'model_type', 'bert') == bert_family.MPNET
 
 
 def _bert_layout(config: bert.BertConfig) -> Iterator[tuple]:
@@ -254,7 +250,7 @@ def convert(
   if _POSITION in rest:
     rest[_POSITION] = rest[_POSITION][getattr(config, 'first_position', 0) :]
   params = _assemble(rest, encoder_layout(config), problems)
-  if _is_mpnet(config):
+  if bert_family.is_mpnet(config):
     zeros = np.zeros((1, config.d_model), np.float32)
     params['embeddings']['token_type'] = {'embedding': zeros}
   head = None

@@ -50,10 +50,14 @@ class Mpnet(bert.Bert):
     return self.relative_bias(buckets(length)).transpose(2, 0, 1)
 
 
+def is_mpnet(config: bert.BertConfig) -> bool:
+  """Whether a config is MPNet's."""
+  return getattr(config, 'model_type', 'bert') == MPNET
+
+
 def module(config: bert.BertConfig) -> bert.Bert:
   """Return the module of a config."""
-  mpnet = isinstance(config, FamilyConfig) and config.model_type == MPNET
-  return Mpnet(config) if mpnet else bert.Bert(config)
+  return Mpnet(config) if is_mpnet(config) else bert.Bert(config)
 
 
 def buckets(length: int) -> Int[np.ndarray, 'l l']:

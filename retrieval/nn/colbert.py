@@ -209,7 +209,10 @@ class ColbertEncoder:
   def queries(self, texts: Sequence[str]) -> Float[np.ndarray, 'A Q D']:
     """Return the vectors of queries, float32."""
     rows = self._rows.queries(texts)
-    return self._whole(rows)
+    vectors = np.empty((*rows.shape, self.vector_size), np.float32)
+    for numbers, found in self._encoder.parts(rows, len(rows)):
+      vectors[numbers] = found[:, : rows.shape[1]]
+    return vectors
 
   def passages(
     self,
@@ -249,12 +252,6 @@ class ColbertEncoder:
         ids = np.asarray([numbers[text] for text in each], np.int64)
         scores.append(max_sims(query, *select(found, ids)))
     return scores
-
-  def _whole(self, rows: np.ndarray) -> np.ndarray:
-    vectors = np.empty((*rows.shape, self.vector_size), np.float32)
-    for numbers, found in self._encoder.parts(rows, len(rows)):
-      vectors[numbers] = found[:, : rows.shape[1]]
-    return vectors
 
 
 def load(

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 import concurrent.futures
 import dataclasses
 import functools
-import hashlib
 import json
 import pathlib
 import shutil
@@ -73,9 +72,8 @@ def _fingerprint(config, params, tokenizer, max_length, sentence) -> str:
   }
   if sentence != _PLAIN:
     settings['sentence'] = dataclasses.asdict(sentence)
-  digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-  trained_encoders.digest_params(digest, params)
-  return digest.hexdigest()
+  text = json.dumps(settings, sort_keys=True)
+  return trained_encoders.hash_params(params, text.encode())
 
 
 class Embedder:

@@ -51,7 +51,26 @@ _METRICS = {
 }
 _QUERY, _PASSAGE = ('query',), ('document', 'passage', 'corpus')
 _UNLIMITED = 2**31  # as a length; tokenizers without a limit state 10^30
-_SENTENCE = ('sentence_embedding', None)
+_PROMPTS = 'config_sentence_transformers.json'
+_DENSE_NAMES = {'kernel': 'linear.weight', 'bias': 'linear.bias'}
+# Field -> supported values, where it is there
+_DENSE_FIELDS = {
+  'activation_function': tuple(_DENSE),
+  'use_residual': (False,),
+  'module_input_name': ('sentence_embedding', None),
+  'module_output_name': ('sentence_embedding', None),
+}
+_PROMPT_FIELDS = {
+  'model_type': ('SentenceTransformer',),
+  'similarity_fn_name': (*_METRICS, None),
+}
+_LENGTH_FIELDS = {
+  'transformer_task': ('feature-extraction',),
+  'module_output_name': ('token_embeddings',),
+  'query_expansion': (None, False),
+  'query_length': (None,),
+  'document_length': (None,),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,19 +171,19 @@ class Folder:
   )
   max_length: int | None = None  # tokens of a text, specials included
   lowercase: bool = False  # before tokenization
-  # relative path -> text of the files that say so, for a copy
-  files: dict[str, str] = dataclasses.field(default_factory=dict)
+  # relative path -> JSON value of the files that say so, for a copy
+  files: dict[str, Any] = dataclasses.field(default_factory=dict)
   # dense_0, ... -> its folder
   dense_paths: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def save(self, path: pathlib.Path, params: dict) -> None:
     """Write the files and the Dense layers, whose parameters leave `params`."""
-    for name, text in self.files.items():
+    for name, value in self.files.items():
       (path / name).parent.mkdir(parents=True, exist_ok=True)
-      (path / name).write_text(text, encoding='utf-8')
+      (path / name).write_text(json.dumps(value, indent=2) + '\n')
     for name, place in self.dense_paths.items():
-      dense = {'kernel': 'linear.weight', 'bias': 'linear.bias'}
-      arrays = {dense[k]: np.asarray(x).T for k, x in params.pop(name).items()}
+      layer = params.pop(name).items()
+      arrays = {_DENSE_NAMES[k]: np.asarray(x).T for k, x in layer}
       safetensors_files.write(path / place / 'model.safetensors', arrays)
 
 
@@ -177,177 +196,134 @@ def read(path: pathlib.Path) -> Folder:
   """
   if not (path / MODULES).is_file():
     return Folder()
-  return _Reader(path).folder()
+  modules, kinds, places = _modules(path / MODULES)
+  files = {MODULES: modules}
 
-
-class _Reader:
-  """Reads the files of one folder, and keeps their texts."""
-
-  def __init__(self, path: pathlib.Path):
-    self._path, self._files = path, {}
-
-  def folder(self) -> Folder:
-    kinds, places = self._modules()
-    pooling, include_prompt = self._pooling(f'{places[1]}/config.json')
-    layers, dense, paths = kinds[2:], {}, {}
-    for number, kind in enumerate(layers):
-      if kind != _NORMALIZE:
-        name, place = f'dense_{number}', places[2 + number]
-        layers[number], dense[name] = self._dense(place)
-        paths[name] = place
-    said = self._said()
-    if said['similarity'] == 'cosine' and layers[-1:] != [_NORMALIZE]:
-      layers.append(_NORMALIZE)
-    sentence = Sentence(
-      pooling=pooling,
-      include_prompt=include_prompt,
-      layers=tuple(layers),
-      **said,
-    )
-    max_length, lowercase = self._lengths(places[0])
-    return Folder(
-      encoder=places[0],
-      sentence=sentence,
-      dense=dense,
-      max_length=max_length,
-      lowercase=lowercase,
-      files=self._files,
-      dense_paths=paths,
-    )
-
-  def _read(self, name: str, needed: bool = True, **supported) -> dict:
+  def get(place: str, name: str, needed: bool = True, **supported) -> dict:
     """Read an object, {} for a missing file, and check its fields."""
-    file = self._path / name
-    if not needed and not file.is_file():
+    key = str(pathlib.PurePosixPath(place, name))
+    if not needed and not (path / key).is_file():
       return {}
-    fields = manifests.read_object(file)
-    bert_checkpoint.check_fields(file, fields, supported)
-    self._files[name] = file.read_text(encoding='utf-8-sig')
-    return fields
+    files[key] = manifests.read_object(path / key)
+    bert_checkpoint.check_fields(path / key, files[key], supported)
+    return files[key]
 
-  def _modules(self) -> tuple[list[str], list[str]]:
-    """Return the last name of each module's type, and its folder."""
-    file = self._path / MODULES
-    try:
-      text = file.read_text(encoding='utf-8-sig')
-      modules = json.loads(text)
-      kinds = [x['type'].rpartition('.')[2] for x in modules]
-      places = [str(pathlib.PurePosixPath(x['path'])) for x in modules]
-    except (
-      ValueError,
-      RecursionError,
-      KeyError,
-      TypeError,
-      AttributeError,
-    ) as e:
-      raise ValueError(
-        f'{file}: {type(e).__name__} {e}; expected a list of modules, each with '
-        'type and path.'
-      ) from None
-    self._files[MODULES] = text
-    if any('..' in x or x.startswith('/') for x in places):
-      raise ValueError(f'{file}: path {places}; expected folders below it.')
-    expected = [('Transformer',), ('Pooling',)]
-    expected += [('Dense', _NORMALIZE)] * (len(kinds) - 2)
-    for number, names in enumerate(expected):
-      fields = (
-        {'type': kinds[number]} if number < len(kinds) else {'type': None}
-      )
-      bert_checkpoint.check_fields(
-        f'{file}: module {number}', fields, {'type': names}
-      )
-    return kinds, places
+  fields = get(places[1], 'config.json', include_prompt=(True, False))
+  pooling = _pooling(path / places[1] / 'config.json', fields)
+  layers, dense, paths = kinds[2:], {}, {}
+  for number, kind in enumerate(layers):
+    if kind != _NORMALIZE:
+      name, place = f'dense_{number}', places[2 + number]
+      found = get(place, 'config.json', **_DENSE_FIELDS)
+      layers[number] = found.get('activation_function', next(iter(_DENSE)))
+      dense[name], paths[name] = _dense(path / place, found), place
+  said = _said(path / _PROMPTS, get('', _PROMPTS, False, **_PROMPT_FIELDS))
+  if said['similarity'] == 'cosine' and layers[-1:] != [_NORMALIZE]:
+    layers.append(_NORMALIZE)
+  sentence = Sentence(
+    pooling=pooling,
+    include_prompt=fields.get('include_prompt', True),
+    layers=tuple(layers),
+    **said,
+  )
+  lengths = {}
+  for model in ('bert', *bert_family.ROBERTA):
+    name = f'sentence_{model}_config.json'
+    lengths = lengths or get(places[0], name, False, **_LENGTH_FIELDS)
+  tokenizer = get(places[0], 'tokenizer_config.json', False)
+  length = lengths.get('max_seq_length') or tokenizer.get('model_max_length')
+  whole = isinstance(length, int | float) and 1 <= length < _UNLIMITED
+  return Folder(
+    encoder=places[0],
+    sentence=sentence,
+    dense=dense,
+    max_length=int(length) if whole else None,
+    lowercase=bool(lengths.get('do_lower_case')),
+    files=files,
+    dense_paths=paths,
+  )
 
-  def _pooling(self, name: str) -> tuple[tuple[str, ...], bool]:
-    fields = self._read(name, include_prompt=(True, False))
-    modes = fields.get('pooling_mode')
-    if modes is None:
-      modes = [mode for old, mode in _MODES.items() if fields.get(old)]
-      on = [x for x in fields if x.startswith('pooling_mode_') and fields[x]]
-      modes = modes if len(modes) == len(on) else on
-    modes = (modes or ['mean']) if isinstance(modes, list) else [modes]
-    for mode in modes:
-      bert_checkpoint.check_fields(
-        self._path / name,
-        {'pooling_mode': mode},
-        {'pooling_mode': _MODES.values()},
-      )
-    return tuple(modes), fields.get('include_prompt', True)
 
-  def _dense(self, place: str) -> tuple[str, dict[str, np.ndarray]]:
-    """Return the activation and the parameters of a Dense layer."""
-    fields = self._read(
-      f'{place}/config.json',
-      activation_function=tuple(_DENSE),
-      use_residual=(False,),
-      module_input_name=_SENTENCE,
-      module_output_name=_SENTENCE,
+def _modules(file: pathlib.Path) -> tuple[list, list[str], list[str]]:
+  """Return the modules, the last name of each one's type, and its folder."""
+  try:
+    modules = json.loads(file.read_text(encoding='utf-8-sig'))
+    kinds = [x['type'].rpartition('.')[2] for x in modules]
+    places = [str(pathlib.PurePosixPath(x['path'])) for x in modules]
+  except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as e:
+    raise ValueError(
+      f'{file}: {type(e).__name__} {e}; expected a list of modules, each with '
+      'type and path.'
+    ) from None
+  if any('..' in x or x.startswith('/') for x in places):
+    raise ValueError(f'{file}: path {places}; expected folders below it.')
+  expected = [('Transformer',), ('Pooling',)]
+  expected += [('Dense', _NORMALIZE)] * (len(kinds) - 2)
+  for number, names in enumerate(expected):
+    fields = {'type': kinds[number] if number < len(kinds) else None}
+    where = f'{file}: module {number}'
+    bert_checkpoint.check_fields(where, fields, {'type': names})
+  return modules, kinds, places
+
+
+def _pooling(file: pathlib.Path, fields: dict[str, Any]) -> tuple[str, ...]:
+  """Return the modes of pooling."""
+  modes = fields.get('pooling_mode')
+  if modes is None:
+    modes = [mode for old, mode in _MODES.items() if fields.get(old)]
+    on = [x for x in fields if x.startswith('pooling_mode_') and fields[x]]
+    modes = modes if len(modes) == len(on) else on
+  modes = (modes or ['mean']) if isinstance(modes, list) else [modes]
+  for mode in modes:
+    supported = {'pooling_mode': _MODES.values()}
+    bert_checkpoint.check_fields(file, {'pooling_mode': mode}, supported)
+  return tuple(modes)
+
+
+def _dense(
+  folder: pathlib.Path, fields: dict[str, Any]
+) -> dict[str, np.ndarray]:
+  """Return the parameters of a Dense layer."""
+  file = weights.find(folder)
+  tensors = weights.read(file)
+  shape = fields.get('out_features'), fields.get('in_features')
+  expected = {'linear.weight': shape}
+  if fields.get('bias', True):
+    expected['linear.bias'] = shape[:1]
+  found = {name: x.shape for name, x in tensors.items()}
+  if found != expected:
+    raise ValueError(
+      f'{file}: tensors {found}; in_features, out_features and bias beside it say '
+      f'{expected}.'
     )
-    file = weights.find(self._path / place)
-    tensors = weights.read(file)
-    shape = fields.get('out_features'), fields.get('in_features')
-    expected = {'linear.weight': shape}
-    if fields.get('bias', True):
-      expected['linear.bias'] = shape[:1]
-    found = {name: x.shape for name, x in tensors.items()}
-    if found != expected:
-      raise ValueError(
-        f'{file}: tensors {found}; in_features, out_features and bias beside it say '
-        f'{expected}.'
-      )
-    named = {'linear.weight': 'kernel', 'linear.bias': 'bias'}
-    params = {named[k]: np.array(x.T, np.float32) for k, x in tensors.items()}
-    return fields.get('activation_function', next(iter(_DENSE))), params
+  return {
+    ours: np.array(tensors[theirs].T, np.float32)
+    for ours, theirs in _DENSE_NAMES.items()
+    if theirs in tensors
+  }
 
-  def _said(self) -> dict[str, str]:
-    """Return the prompts and the similarity, as fields of `Sentence`."""
-    name = 'config_sentence_transformers.json'
-    fields = self._read(
-      name,
-      needed=False,
-      model_type=('SentenceTransformer',),
-      similarity_fn_name=(*_METRICS, None),
+
+def _said(file: pathlib.Path, fields: dict[str, Any]) -> dict[str, str]:
+  """Return the prompts and the similarity, as fields of `Sentence`."""
+  prompts = fields.get('prompts') or {}
+  default = fields.get('default_prompt_name')
+  if not isinstance(prompts, dict) or default not in (None, *prompts):
+    raise ValueError(
+      f'{file}: default_prompt_name {default!r}; expected a name of prompts, '
+      f'{prompts!r}.'
     )
-    prompts = fields.get('prompts') or {}
-    default = fields.get('default_prompt_name')
-    if not isinstance(prompts, dict) or default not in (None, *prompts):
-      raise ValueError(
-        f'{self._path / name}: default_prompt_name {default!r}; expected a name of '
-        f'prompts, {prompts!r}.'
-      )
 
-    def prompt(own, others):
-      """The prompt of these names; the default, unless it is the other side's."""
-      names = [x for x in own if x in prompts]
-      names += [default] if default not in (None, *others) else []
-      found = prompts[names[0]] if names else ''
-      if not isinstance(found, str | None):
-        raise ValueError(
-          f'{self._path / name}: prompts {prompts!r}; expected texts.'
-        )
-      return found or ''
+  def prompt(own, others):
+    """The prompt of these names; the default, unless it is the other side's."""
+    names = [x for x in own if x in prompts]
+    names += [default] if default not in (None, *others) else []
+    found = prompts[names[0]] if names else ''
+    if not isinstance(found, str | None):
+      raise ValueError(f'{file}: prompts {prompts!r}; expected texts.')
+    return found or ''
 
-    return {
-      'query_prompt': prompt(_QUERY, _PASSAGE),
-      'passage_prompt': prompt(_PASSAGE, _QUERY),
-      'similarity': fields.get('similarity_fn_name') or 'cosine',
-    }
-
-  def _lengths(self, place: str) -> tuple[int | None, bool]:
-    """Return the tokens of a text, and whether its case is lowered."""
-    fields = {}
-    for model in ('bert', *bert_family.ROBERTA):
-      fields = fields or self._read(
-        str(pathlib.PurePosixPath(place, f'sentence_{model}_config.json')),
-        needed=False,
-        transformer_task=('feature-extraction',),
-        module_output_name=('token_embeddings',),
-        query_expansion=(None, False),
-        query_length=(None,),
-        document_length=(None,),
-      )
-    name = str(pathlib.PurePosixPath(place, 'tokenizer_config.json'))
-    tokenizer = self._read(name, needed=False)
-    length = fields.get('max_seq_length') or tokenizer.get('model_max_length')
-    whole = isinstance(length, int | float) and 1 <= length < _UNLIMITED
-    return int(length) if whole else None, bool(fields.get('do_lower_case'))
+  return {
+    'query_prompt': prompt(_QUERY, _PASSAGE),
+    'passage_prompt': prompt(_PASSAGE, _QUERY),
+    'similarity': fields.get('similarity_fn_name') or 'cosine',
+  }

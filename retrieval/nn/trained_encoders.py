@@ -42,15 +42,10 @@ def load(
   return jax.tree.map(np.asarray, params), saved.config, tokenizer
 
 
-def hash_params(params: Any) -> str:
-  """Hash names, shapes and values of parameters."""
-  digest = hashlib.sha256()
-  digest_params(digest, params)
-  return digest.hexdigest()
-
-
-def digest_params(digest: Any, params: Any) -> None:
-  """Add names, shapes and values of parameters to a hash of hashlib."""
+def hash_params(params: Any, settings: bytes = b'') -> str:
+  """Hash settings, and names, shapes and values of parameters."""
+  digest = hashlib.sha256(settings)
   for path, leaf in jax.tree_util.tree_leaves_with_path(params):
     digest.update(f'{jax.tree_util.keystr(path)}{np.shape(leaf)}'.encode())
     digest.update(np.ascontiguousarray(leaf, np.float32))
+  return digest.hexdigest()

@@ -35,9 +35,8 @@ class Question:
 
   id: str  # unique id in the file
   question: str  # text, exactly as in the source
-  answers: tuple[
-    str, ...
-  ]  # right answers, never blank; one string is one answer
+  # right answers, never blank; one string is one answer
+  answers: tuple[str, ...]
   # 'string', or 'regex' where answers are regular expressions
   kind: str = 'string'
 
@@ -135,7 +134,7 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
     name = record.get('id')
     if name is None:
       name = text_files.line_name(where)
-    name = _text(str(name) if type(name) is int else name, where, 'id')
+    name = _text(base.named(name), where, 'id')
     if name in found:
       raise ValueError(f'{where}: an earlier record has id {name!r}.')
     found[name] = Question(name, text.strip(), ())
@@ -167,9 +166,7 @@ class _Form:
       raise ValueError(f'{where}: field {name!r}: expected an answer.')
     texts = [_text(x, where, f'{name}[{i}]') for i, x in enumerate(answers)]
     made = {'id': text_files.line_name(where)} if self.id == 'id' else {}
-    identifier = base.field(made | record, self.id, where)
-    if isinstance(identifier, int) and not isinstance(identifier, bool):
-      identifier = str(identifier)
+    identifier = base.named(base.field(made | record, self.id, where))
     question = base.field(record, self.question, where)
     return Question(
       _text(identifier, where, self.id),

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 import numpy as np
 
 from retrieval.questions import bootstrap
+from retrieval.searchers import base
 
 KS = (1, 5, 20, 100)
 NDCG_AT = 10
@@ -25,7 +26,7 @@ def recall_at_k(
   relevant: Bool[np.ndarray, 'n c'], k: int
 ) -> Float[np.ndarray, ' n']:
   """Return 1 for each question with a relevant block in the first k, else 0."""
-  _check_depth(k)
+  base.check_k(k)
   return relevant[:, :k].any(axis=1).astype(np.float64)
 
 
@@ -52,7 +53,7 @@ def ndcg(
   Raises:
     ValueError: for k < 1, or fewer relevant blocks than `relevant` holds.
   """
-  _check_depth(k)
+  base.check_k(k)
   found = relevant.sum(axis=1)
   if (found > num_relevant).any():
     row = int(np.argmax(found > num_relevant))
@@ -98,8 +99,3 @@ def differences(
   Both are of the same questions in the same order.
   """
   return intervals({n: x - first[n] for n, x in values.items() if n in first})
-
-
-def _check_depth(k: int) -> None:
-  if k < 1:
-    raise ValueError(f'k={k}: expected at least 1.')

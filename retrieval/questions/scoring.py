@@ -43,7 +43,7 @@ class Scores:
   # metric -> [n] scores from 0 to 1 in the set's order
   values: dict[str, Float[np.ndarray, ' n']]
   missing: int  # number of the set's questions that the file lacks
-  # predictions that normalisation leaves nothing of; they equal the answer 'The'
+  # predictions without a word after normalisation; they equal the answer 'The'
   empty: int = 0
   unknown: int = 0  # number of the file's questions that the set lacks
   repeated: int = 0  # number of records after the first of the same question

@@ -69,11 +69,11 @@ class Fields:
     if key == 'id' and 'id' not in record and '_id' in record:
       key = '_id'
     if key:
-      position = string({key: _named(field(record, key, where))}, key, where)
+      position = string({key: named(field(record, key, where))}, key, where)
     text = field(record, self.text, where)
     if isinstance(text, list) and all(isinstance(x, str) for x in text):
       text = ''.join(text)
-    title = _named(record.get(self.title)) if self.title else ''
+    title = named(record.get(self.title)) if self.title else ''
     given = {self.title: title, self.text: text}
     given = {name: '' if x is None else x for name, x in given.items()}
     return Document(
@@ -83,7 +83,7 @@ class Fields:
     )
 
 
-def _named(value: Any) -> Any:
+def named(value: Any) -> Any:
   """Return the text of a whole number, and other values as they are."""
   whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
   return str(value) if whole else value
@@ -122,10 +122,11 @@ def decode(data: bytes, where: str) -> str:
 
 
 def not_utf8(e: UnicodeDecodeError, where: str, place: str = '') -> BadRecord:
-  """Return the fault of bytes that are not UTF-8, of which one has a `place`."""
+  """Return the fault of bytes that are not UTF-8; `place` numbers the first one."""
   is_utf16 = e.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
   seems = ', but UTF-16' if is_utf16 else ''
-  message = f'byte{place} (0x{e.object[e.start]:02x}) is not UTF-8{seems}; convert the file.'
+  byte = f'byte{place} (0x{e.object[e.start]:02x})'
+  message = f'{byte} is not UTF-8{seems}; convert the file.'
   return BadRecord('invalid UTF-8', where, message)
 
 

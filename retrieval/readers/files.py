@@ -24,8 +24,8 @@ _OPENING = re.compile(
 # A cell of a table, in quotes or not.
 _CELL = re.compile(r'(?:^|\t)(?:"((?:[^"]++|"")*+)"(?=\t|$)|([^\t]*))')
 # The kind of corpus that a name's end tells, other than text.
-_KIND_OF = {'.tsv': 'tsv', '.csv': 'tsv', '.json': 'jsonl', '.jsonl': 'jsonl'}
-_KIND_OF |= {'.ndjson': 'jsonl'}
+_KIND_OF = dict.fromkeys(('.json', '.jsonl', '.ndjson'), 'jsonl')
+_KIND_OF |= {'.tsv': 'tsv', '.csv': 'tsv'}
 # Two lines that begin like records of these kinds.
 _RECORDS = re.compile(r'(?:[^\t\n]+\t.+\n){2}|(?:\{".+\n){2}')
 
@@ -195,8 +195,7 @@ def read_wikiextractor(
   """Read WikiExtractor's <doc> elements, or its JSON lines (--json).
 
   Args:
-    unescape: whether &amp; and the like, which it writes by default, become what
-      they stand for.
+    unescape: whether &amp; and &lt;, as it writes by default, become & and <.
   """
   for file in files:
     _, line = next(text_files.lines(file.path, limit), ('', ''))

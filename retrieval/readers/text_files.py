@@ -42,7 +42,7 @@ def unpacked(path: str | os.PathLike) -> pathlib.Path:
 
 
 def line_name(where: str) -> str:
-  """Return FILE:NUMBER, the id of a line or record, of its place."""
+  """Return FILE:NUMBER, the id of the line or record at a place."""
   return pathlib.Path(where).name.replace(', record ', ':')
 
 

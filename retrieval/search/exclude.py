@@ -25,7 +25,7 @@ Found = queries_lib.Found
 class Index(Protocol):
   """Rows for queries of some kind: vectors, as `searchers.Searcher`, or texts."""
 
-  unit: str  # of the scores; one that ends in 'distance' is a negative score
+  unit: str  # of the scores, see `base.in_unit`
 
   def search(self, queries: np.ndarray, k: int) -> Found:
     """Return ids [b, k] and scores [b, k], best first, -1 and -inf for none."""

@@ -71,7 +71,7 @@ class TopicEmbedder:
       self.dimension
     )
     self._model.components_ = topics
-    from scipy import special  # a tenth of a command's start, read by few
+    from scipy import special  # a tenth of a command's start
 
     self._model.exp_dirichlet_component_ = np.exp(
       special.psi(topics) - special.psi(topics.sum(axis=1, keepdims=True))
@@ -81,7 +81,7 @@ class TopicEmbedder:
 
   def embed_queries(self, texts: Sequence[str]) -> Float32[np.ndarray, 'b k']:
     """See `embed_texts`."""
-    return self.embed_texts(arguments.texts(texts, 'texts'))
+    return self.embed_texts(texts)
 
   def embed_texts(
     self, texts: Sequence[str], progress: shards.Progress | None = None

@@ -31,7 +31,7 @@ class Retriever(Protocol):
       ids [b, k] int64 and scores [b, k] float32, best first, -1 and -inf for none.
 
     Raises:
-      ValueError: for one string, k < 1, or queries of another kind.
+      ValueError: for anything else than texts, or k < 1.
     """
 
 

@@ -130,7 +130,7 @@ def check_queries(queries, dimension: int, k=1) -> np.ndarray:
 
 
 def in_unit(score: float, unit: str) -> float:
-  """Return a score as a value of its unit: a distance is a negative score."""
+  """Return a score in its unit; scores of distances are their negatives."""
   return -score if unit.endswith('distance') else score
 
 
@@ -145,10 +145,7 @@ def best(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Return the best k of candidates [b, c], ties by the lower id."""
   order = np.lexsort((ids, -scores), axis=1)[:, :k]
-  return (
-    np.take_along_axis(ids, order, 1),
-    np.take_along_axis(scores, order, 1),
-  )
+  return tuple(np.take_along_axis(x, order, 1) for x in (ids, scores))
 
 
 def pad(

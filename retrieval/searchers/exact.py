@@ -155,8 +155,7 @@ class ExactSearcher:
     self, queries: np.ndarray, ids: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best k of candidates [q, c] in float64; ties by the lower id."""
-    scores = self.score(queries, ids)
-    return base.best(ids, scores, k)
+    return base.best(ids, self.score(queries, ids), k)
 
   @functools.cached_property
   def _on_cpu(self) -> matrix_search.MatrixSearch:
@@ -232,9 +231,8 @@ class ExactSearcher:
     ]
     placed = [block_search.place_queries(x, self._mesh) for x in batches]
     made, largest = [], []
-    for block in (
-      self._blocks_on_device if self._resident else self._read_blocks()
-    ):
+    blocks = self._blocks_on_device if self._resident else self._read_blocks()
+    for block in blocks:
       if made and not self._resident:  # Read one block while searching another.
         jax.block_until_ready(made[-1])
       largest.append(block.largest)

@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import ml_collections
 
-from retrieval.store import checksums, packed, store
+from retrieval.store import checksums, manifests, packed, store
 
 CHECKSUMS, BEST = 'checksums.json', 'best.json'
 _ADVICE = 'remove this step, and the same command continues from the one before'
@@ -218,7 +218,7 @@ def _number(folder: pathlib.Path, step: Step) -> int:
     step, number = 'of any step', max(there, default=None)
   elif step == 'best':
     if (folder / BEST).exists():
-      number = json.loads((folder / BEST).read_bytes())['step']
+      number = manifests.read_object(folder / BEST).get('step')
   elif str(step).isascii() and str(step).isdigit():
     number = int(step)
   else:

@@ -99,11 +99,8 @@ def _place(name: str, entry: dict[str, Any], size: int) -> _Place:
   """Check the entry of an array in a file with `size` bytes of data."""
   if (kind := entry['dtype']) not in [*_DTYPES]:
     raise ValueError(f'{name}: dtype {kind!r}; expected one of {[*_DTYPES]}')
-  dtype, shape, (start, end) = (
-    _DTYPES[kind],
-    entry['shape'],
-    entry['data_offsets'],
-  )
+  dtype, shape = _DTYPES[kind], entry['shape']
+  start, end = entry['data_offsets']
   whole = all(type(n) is int and n >= 0 for n in (*shape, start, end))
   if (
     not whole

@@ -67,7 +67,7 @@ _NAMES = {
   'tsv': ('*.tsv',),
   'wikiextractor': ('wiki_*',),
 }
-# Corpus and questions of BEIR; beside these nothing is a document.
+# Corpus and questions of BEIR; only its corpus holds documents.
 _BEIR = ('corpus.jsonl', 'queries.jsonl')
 # Kinds that names tell, but for those in .json.
 _TOLD = ('jsonl', 'orqa_blocks', 'text', 'tsv', 'wikiextractor')

@@ -48,9 +48,7 @@ class Embedder:
   """The frozen embedder of the chunks."""
 
   path: str = ''  # '' is the packaged all-MiniLM-L6-v2
-  max_length: settings.Size = (
-    128  # tokens of a chunk; the folder may state fewer
-  )
+  max_length: settings.Size = 128  # tokens of a chunk; a folder may state fewer
   # False: vectors keep their length, although the folder says otherwise
   normalize: bool = settings.rare(True)
   # '': of the checkpoint

@@ -60,8 +60,6 @@ class Scores(views.Listing):
       note = '\nThe first chunk of a text reads no neighbors.'
     return text_table.lines(heads, rows) + note
 
-  __str__ = __repr__
-
   def _mean(self, name: str) -> float:
     nats = sum(sum(getattr(page, name)) for page in self)
     return nats / np.log(2) / max(sum(page.num_bytes for page in self), 1)

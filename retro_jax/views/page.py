@@ -184,7 +184,7 @@ _STYLE = """
 
 
 def html_widget(page: Page) -> str:
-  """The page's content, for `IPython.display.HTML`; text has the color around it."""
+  """The page's content, for `IPython.display.HTML`; the text has the page's color."""
   text = json.dumps(page.to_json())
   digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
   name = f'retro-{digest}'  # of the buttons: two widgets may share a notebook

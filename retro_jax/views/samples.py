@@ -19,11 +19,9 @@ from retro_jax.decoding import growing_text
 class Listing(list):
   """A list that a notebook shows item by item."""
 
-  def __str__(self) -> str:
+  def __repr__(self) -> str:
     """The items, separated by blank lines."""
-    return '\n\n'.join(map(str, self))
-
-  __repr__ = __str__
+    return '\n\n'.join(map(repr, self))
 
   def _repr_html_(self) -> str:
     return ''.join(item._repr_html_() for item in self)
@@ -42,7 +40,7 @@ class TextChunk:
   scores: list[float | None]
   titles: list[str]  # of the neighbors' documents
   neighbors: list[str]  # the neighbors' text, with continuation
-  unit: str = 'score'  # of the scores; of 'distance' they are negatives
+  unit: str = 'score'  # of the scores; those of a distance are negative
 
   @property
   def text(self) -> str:
@@ -52,8 +50,7 @@ class TextChunk:
   def rows(self) -> list[tuple[str, str, str]]:
     """Score, title and text of each neighbor, for people to read.
 
-    A score is a value of its unit, or 'given'; a text that begins with the title goes
-    without it.
+    A score is in its unit, or 'given'. The title is left out where it begins the text.
     """
     scores = (
       'given' if x is None else f'{base.in_unit(x, self.unit):.3f}'
