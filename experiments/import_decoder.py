@@ -61,7 +61,7 @@ def find(source: str | os.PathLike) -> Source:
   """Open a decoder; its tensors are read later.
 
   Raises:
-    FileNotFoundError: when there is none.
+    FileNotFoundError: when `source` holds no decoder.
     ValueError: when it is damaged, or a decoder of another kind.
   """
   path = pathlib.Path(source)

@@ -132,7 +132,7 @@ class Answered:
     return self.answers[0].text if self.answers else ''
 
   def best(self, count: int = 5) -> list[Answer]:
-    """Return up to `count` answers, without those that repeat a better one."""
+    """Return the `count` best answers; an answer that repeats a better one is left out."""
     found: list[Answer] = []
     for answer in self.answers:
       if len(found) < count and not any(map(answer.repeats, found)):

@@ -182,8 +182,8 @@ class Embedder:
       path: folder with the files that `sentence_folder.read` reads, `config.json`,
         weights and `tokenizer.json`; 'minilm' is the packaged all-MiniLM-L6-v2.
       dtype: compute dtype; None is float32 on a CPU and bfloat16 elsewhere.
-      max_length: tokens kept of a text; at most those that the folder states. None
-        is this number, or 256 for a plain folder.
+      max_length: longest text in tokens; longer ones are cut. The folder's own
+        limit is the most. None is that limit, or 256 for a plain folder.
       normalize: whether vectors are scaled to length 1 at the end; None is as the
         folder says, which a plain one does.
       **settings: keyword arguments of `Embedder`.

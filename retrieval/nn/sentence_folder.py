@@ -161,7 +161,7 @@ def _pool(mode, hidden, mask, pooled):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Folder:
-  """What a folder says beside its encoder's own files."""
+  """Statements of a folder on pooling, layers, prompts and lengths."""
 
   encoder: str = ''  # folder of the encoder, relative
   sentence: Sentence = Sentence()

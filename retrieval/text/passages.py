@@ -82,8 +82,14 @@ class Passages(abc.ABC):
     return self.search_texts(ids)
 
   def token_rows(self, ids: np.ndarray) -> list[np.ndarray]:
-    """Return the tokens of each passage [n]; none for -1."""
-    raise NotImplementedError
+    """Return the tokens of each passage [n]; an empty row for -1.
+
+    Raises:
+      ValueError: if the passages have texts alone.
+    """
+    raise ValueError(
+      f'{type(self).__name__} has no tokens; expected chunks or blocks.'
+    )
 
   @abc.abstractmethod
   def hashes(self, ids: np.ndarray) -> np.ndarray:

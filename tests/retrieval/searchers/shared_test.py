@@ -31,7 +31,7 @@ class _Rows(np.ndarray):
 
 
 def _search(address, number, workdir, metric, resident):
-  """What one of both processes runs."""
+  """Search in one of two processes."""
   jax.config.update('jax_platforms', 'cpu')
   jax.distributed.initialize(address, 2, number)
   rows = np.load(workdir / 'rows.npy').view(_Rows)

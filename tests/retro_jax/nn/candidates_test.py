@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What candidates are worth, against one of them alone and slow loops."""
+"""Tests of the gains of candidates, against slow loops and single candidates."""
 
 import functools
 import itertools
