@@ -73,7 +73,14 @@ def root(tmp_path_factory):
   """The data folder of `tiny_data`, which no test changes."""
   from tests.retro_jax.data import tiny_data
 
-  return tiny_data.make(tmp_path_factory.mktemp('data'))
+  def files():
+    found = (path for path in made.rglob('*') if path.is_file())
+    return {path: path.read_bytes() for path in found}
+
+  made = tiny_data.make(tmp_path_factory.mktemp('data'))
+  before = files()
+  yield made
+  assert files() == before
 
 
 @pytest.fixture

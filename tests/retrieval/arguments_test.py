@@ -189,9 +189,12 @@ def test_halves_of_surrogate_pairs_are_refused_by_name():
 
 
 def test_stored_texts_are_not_read():
-  class Stored(list):
-    pass
+  class Stored:
+    def __iter__(self):
+      raise AssertionError('read')
 
-  texts = iter(['a'])
-  assert arguments.texts(texts, 'texts') is texts
+  stored = Stored()
+  for look in arguments.listed, arguments.texts:
+    assert look(stored, 'texts') is stored
+  assert arguments.lists([stored], 'texts') == [stored]
   assert arguments.listed(np.array(['a', 'b']), 'texts').tolist() == ['a', 'b']

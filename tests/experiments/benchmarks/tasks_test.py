@@ -76,6 +76,9 @@ def test_questions_are_trained_with_the_optimizer_of_bert(
 def test_searchers_and_their_recall(metric, tmp_path):
   sizes = _SIZES['search'] | {'metric': metric}
   steps = _steps('search', 'ours', tmp_path, **sizes)
+  kinds = ('ScaNN', 'ScaNN SOAR')[: 1 + (metric == 'dot_product')]
+  names = [f'{kind} 1/{x}' for kind in kinds for x in (40, 20, 10, 5)]
+  assert list(steps) == ['exact', *names]
   recalls = {name: step()['recall'] for name, step in steps.items()}
   assert recalls['exact'] == 1
   assert all(0.1 < x <= 1 for x in recalls.values())

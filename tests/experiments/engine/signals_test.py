@@ -127,7 +127,7 @@ def test_a_loop_ends_when_it_has_saved(number, word):
 
 
 @pytest.mark.parametrize(
-  'kind, line', [('deaf', 'Terminated. '), ('loop', 'Step ')]
+  'kind, line', [('deaf', 'Terminated. '), ('loop', 'to resume. Step ')]
 )
 @pytest.mark.slow
 def test_a_process_of_a_job_answers_sigterm(kind, line):

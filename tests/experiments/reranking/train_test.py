@@ -4,6 +4,7 @@
 
 import dataclasses
 import functools
+import shutil
 
 import jax
 import numpy as np
@@ -22,6 +23,7 @@ from retrieval.index import retrievers
 from retrieval.nn import cross_encoder
 from retrieval.questions import answers, question_sets
 from retrieval.search import rerank, retriever as retriever_lib
+from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
@@ -144,13 +146,34 @@ def test_chunks_have_the_candidate_that_shares_most_with_what_follows(
   np.testing.assert_array_equal(again.negatives, found.negatives)
 
 
-def test_a_trained_model_serves_the_commands_of_questions(
-  reader, tmp_path, monkeypatch
-):
-  whole = tmp_path / 'whole'
+@pytest.fixture(scope='module')
+def whole(reader, tmp_path_factory):
+  """A run of four steps."""
+  workdir = tmp_path_factory.mktemp('trained') / 'whole'
+  _train(_config(reader), workdir)
+  return workdir
+
+
+def _train(config, workdir):
   one = functools.partial(loop.train, devices=jax.devices()[:1])
-  monkeypatch.setattr(loop, 'train', one)
-  task.train(_config(reader), str(whole))
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(loop, 'train', one)
+    task.train(config, str(workdir))
+
+
+@pytest.mark.slow
+def test_training_resumes_bit_for_bit(reader, whole, tmp_path):
+  cut = tmp_path / 'cut'
+  shutil.copytree(whole, cut)
+  shutil.rmtree(cut / 'checkpoints' / '4')
+  _train(_config(reader), cut)
+  one, other = (
+    checkpoints.load_params(str(x), step=4)[0] for x in (whole, cut)
+  )
+  jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
   assert 'valid/mrr' in (whole / 'metrics.jsonl').read_text()
   trained = trained_models.load(reader, part='reader')
   kind = rankings.Kind(trained, f'bm25+{whole}', 4, candidates=3)

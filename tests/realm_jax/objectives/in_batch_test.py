@@ -199,6 +199,12 @@ def test_copies_of_a_rows_positive_are_none_of_its_negatives():
     _run(changed)
 
 
+@pytest.mark.parametrize('num_chunks', [0, 3])
+def test_chunks_divide_the_rows(num_chunks):
+  with pytest.raises(ValueError, match=f'{num_chunks} chunks'):
+    _run(_batch(), num_chunks=num_chunks)
+
+
 def test_loss_and_metrics_of_ict():
   batch = _batch(0)
   removed = np.arange(B) % 4 < 2

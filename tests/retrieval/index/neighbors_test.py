@@ -82,9 +82,12 @@ def test_short_rows_are_searched_again_exactly(data, vectors):
   exact = _index(vectors['train']).searcher
   search = exclude.OtherDocuments(approximate, lambda: exact, chunks.id_hash, 2)
   queries = np.asarray(vectors['train'].array('vectors'))
-  ids, _ = search.search(queries, owner)
+  ids, scores = search.search(queries, owner)
   assert (ids >= 0).all()
   assert (chunks.document_hashes(ids) != owner[:, None]).all()
+  for query, own, found in zip(queries, owner, scores, strict=True):
+    distances = ((queries - query) ** 2).sum(1)[owner != own]
+    np.testing.assert_allclose(-found, np.sort(distances)[:2], atol=1e-5)
 
 
 def test_k_larger_than_what_exists_is_padded(data, vectors):

@@ -43,6 +43,8 @@ def test_what_no_ranking_holds_is_refused():
     ranking.ndcg(relevant, np.array([0, 1]), 10)
   with pytest.raises(ValueError, match='k=0'):
     ranking.ndcg(relevant, np.array([0, 2]), 0)
+  with pytest.raises(ValueError, match='k=0'):
+    ranking.recall_at_k(relevant, 0)
 
 
 def test_differences_are_paired():
@@ -84,8 +86,3 @@ def test_measures_equal_trec_eval(tmp_path):
   ):
     want = [theirs[name][other] for name in names]
     np.testing.assert_allclose(ours[own], want, atol=1e-6)
-
-
-def test_a_depth_below_one_is_refused():
-  with pytest.raises(ValueError, match='k=0'):
-    ranking.recall_at_k(np.ones((1, 2), bool), 0)

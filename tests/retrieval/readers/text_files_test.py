@@ -5,9 +5,9 @@
 import bz2
 import gzip
 import lzma
-import os
 import tracemalloc
 
+import numpy as np
 import pytest
 
 from retrieval.readers import base, text_files
@@ -89,16 +89,19 @@ def test_what_is_no_text_is_named(tmp_path, data, message):
   with pytest.raises(ValueError, match=message) as error:
     [*text_files.text_lines(path)]
   assert '\n' not in str(error.value)
-  with pytest.raises(ValueError, match=message.replace(r':\d', '')):
+  with pytest.raises(ValueError, match=message):
     text_files.read(path)
 
 
 @pytest.mark.parametrize('pack', [gzip.compress, bz2.compress, lzma.compress])
-@pytest.mark.parametrize('damage', ['cut', 'flipped'])
+@pytest.mark.parametrize('damage', ['cut', 'flipped', 'start'])
 def test_damaged_archive(tmp_path, pack, damage):
-  data = bytearray(pack(os.urandom(9999).hex().encode()))
+  text = np.random.default_rng(0).bytes(9999).hex()
+  data = bytearray(pack(text.encode()))
   if damage == 'cut':
     del data[len(data) // 2 :]
+  elif damage == 'start':
+    data[10] = 255  # gzip: a block of no type
   else:
     data[len(data) // 2] ^= 255
   with pytest.raises(ValueError, match='aa: .*to its end'):

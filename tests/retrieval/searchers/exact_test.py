@@ -336,6 +336,20 @@ def test_a_saved_reference_follows_its_store(tmp_path):
     searchers.load(tmp_path / 'b' / 'index')
 
 
+def test_a_damaged_file_of_a_store_is_named(tmp_path):
+  database = np.ones((500, 8), np.float32)
+  vectors = write_store(tmp_path / 'vectors', database).array('vectors')
+  searchers.ExactSearcher(vectors).save(tmp_path / 'index')
+  file = tmp_path / 'vectors' / 'vectors-000001.npy'
+  data = bytearray(file.read_bytes())
+  data[-1] ^= 1
+  file.write_bytes(data)
+  searcher = searchers.load(tmp_path / 'index')
+  with pytest.raises(ValueError, match='vectors-000001.npy: damaged') as error:
+    searcher.search(database[:1], 1)
+  assert '\n' not in str(error.value)
+
+
 def test_damaged_files_say_so(tmp_path):
   searcher = searchers.ExactSearcher(np.ones((500, 8), np.float32))
   searcher.save(tmp_path)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Every source gives the same documents; what is wrong is said or counted."""
+"""Every source gives the same documents; corpora are told apart."""
 
 import bz2
 import gzip
@@ -14,40 +14,21 @@ import tracemalloc
 import pytest
 
 from retrieval.text import corpus
+from tests.retrieval.text import json_corpus
 
 Document = corpus.Document
 
-# Text is passed on to the byte: no end of it is trimmed, no newline changed.
-DOCUMENTS = (
-  Document('1', 'Ants', ' Ants are small.\r\n\r\nThey work.\n'),
-  Document('2', 'Bees \u2581', '\tBees fly\u2028far \x00 e\u0301 \U0001f41d  '),
-  Document('3', '', '\ufeff{"not": "json"}'),
-)
-
-
-def _line(document):
-  return json.dumps(vars(document)).encode() + b'\n'
-
-
-JSONL = b''.join(_line(d) for d in DOCUMENTS)
-
-
-def _read(kind, path, **fields):
-  return list(_corpus(kind, path, **fields))
-
-
-def _corpus(kind, path, **fields):
-  return corpus.Corpus(corpus.CorpusConfig(kind=kind, path=str(path), **fields))
+JSONL, DOCUMENTS = json_corpus.JSONL, json_corpus.DOCUMENTS
 
 
 @pytest.mark.parametrize('pack', [bytes, gzip.compress, lzma.compress])
 def test_json_lines_keep_every_character(tmp_path, pack):
   path = tmp_path / 'a.jsonl'
   path.write_bytes(pack(JSONL))
-  assert _read('jsonl', path) == list(DOCUMENTS)
+  assert json_corpus.read('jsonl', path) == list(DOCUMENTS)
   lines = [json.dumps(vars(d), ensure_ascii=False) for d in DOCUMENTS]
   path.write_bytes(pack(b'\xef\xbb\xbf' + '\r\n\n'.join(lines).encode()))
-  assert _read('jsonl', path) == list(DOCUMENTS)
+  assert json_corpus.read('jsonl', path) == list(DOCUMENTS)
 
 
 def test_folder_and_glob_read_sorted_files(tmp_path):
@@ -55,16 +36,16 @@ def test_folder_and_glob_read_sorted_files(tmp_path):
   for name, document in zip(
     ('b.jsonl', 'c.json', 'deep/a.jsonl'), DOCUMENTS, strict=True
   ):
-    (tmp_path / name).write_bytes(_line(document))
+    (tmp_path / name).write_bytes(json_corpus.line(document))
   (tmp_path / 'LICENSE').write_text('no json')
   (tmp_path / '.b.jsonl').write_text('no json')
-  assert _read('jsonl', tmp_path) == list(DOCUMENTS)
-  assert _read('jsonl', tmp_path / '*.json*') == list(DOCUMENTS[:2])
-  assert _read('jsonl', tmp_path / '**/*.jsonl') == [
+  assert json_corpus.read('jsonl', tmp_path) == list(DOCUMENTS)
+  assert json_corpus.read('jsonl', tmp_path / '*.json*') == list(DOCUMENTS[:2])
+  assert json_corpus.read('jsonl', tmp_path / '**/*.jsonl') == [
     DOCUMENTS[0],
     DOCUMENTS[2],
   ]
-  assert _read('jsonl', tmp_path / '**/**/*.jsonl') == [
+  assert json_corpus.read('jsonl', tmp_path / '**/**/*.jsonl') == [
     DOCUMENTS[0],
     DOCUMENTS[2],
   ]
@@ -74,7 +55,7 @@ def test_ids_are_in_a_file_that_no_kill_leaves(tmp_path, monkeypatch):
   monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
   path = tmp_path / 'a.jsonl'
   path.write_bytes(JSONL)
-  read = iter(_corpus('jsonl', path))
+  read = iter(json_corpus.opened('jsonl', path))
   next(read)
   assert os.listdir(tmp_path) == ['a.jsonl']
   assert len([*read]) == len(DOCUMENTS) - 1
@@ -84,13 +65,13 @@ def test_field_names_number_ids_and_no_id(tmp_path):
   path = tmp_path / 'a.jsonl'
   path.write_text('{"key": 7, "body": "x"}\n\n{"key": 8, "body": "y"}\n')
   names = {'title_field': '', 'text_field': 'body'}
-  assert _read('jsonl', path, id_field='key', **names) == [
+  assert json_corpus.read('jsonl', path, id_field='key', **names) == [
     Document('7', '', 'x'),
     Document('8', '', 'y'),
   ]
-  by_place = _read('jsonl', path, id_field='', **names)
+  by_place = json_corpus.read('jsonl', path, id_field='', **names)
   assert [d.id for d in by_place] == ['a.jsonl:1', 'a.jsonl:3']
-  assert _read('jsonl', tmp_path, id_field='', **names) == by_place
+  assert json_corpus.read('jsonl', tmp_path, id_field='', **names) == by_place
 
 
 def test_a_title_may_lack_and_an_empty_text_is_skipped(tmp_path):
@@ -101,7 +82,7 @@ def test_a_title_may_lack_and_an_empty_text_is_skipped(tmp_path):
     '{"_id": "4", "title": "t", "text": null}\n'
     '{"_id": "5", "title": 1984, "text": ["One.\\n", "Two."]}'
   )
-  found = _corpus('jsonl', path)
+  found = json_corpus.opened('jsonl', path)
   assert [*found] == [
     Document('1', '', 'x'),
     Document('2', '', 'y'),
@@ -116,14 +97,16 @@ def test_a_title_may_lack_and_an_empty_text_is_skipped(tmp_path):
 
 def test_a_json_list_and_names_in_capitals(tmp_path):
   (tmp_path / 'a.JSON').write_text(json.dumps([*map(vars, DOCUMENTS[:2])]))
-  (tmp_path / 'B.Jsonl.GZ').write_bytes(gzip.compress(_line(DOCUMENTS[2])))
-  assert {*_read('jsonl', tmp_path)} == {*DOCUMENTS}
+  (tmp_path / 'B.Jsonl.GZ').write_bytes(
+    gzip.compress(json_corpus.line(DOCUMENTS[2]))
+  )
+  assert {*json_corpus.read('jsonl', tmp_path)} == {*DOCUMENTS}
   assert corpus.open_corpus(tmp_path).config.kind == 'jsonl'
   bad = tmp_path / 'a.JSON'
   bad.write_text('[{"id": "x", "text": "t"}, 5]')
-  assert len(_read('jsonl', bad, on_error='skip')) == 1
+  assert len(json_corpus.read('jsonl', bad, on_error='skip')) == 1
   with pytest.raises(ValueError, match='a.JSON, record 2: .*int'):
-    _read('jsonl', bad)
+    json_corpus.read('jsonl', bad)
 
 
 TABLES = (
@@ -144,91 +127,33 @@ def test_tables(tmp_path, table):
   assert [first.id, first.text, first.title] == expected
   assert second.id == '2'
   with pytest.raises(ValueError, match="a.tsv: .*'tsv'"):
-    _read('text', path)
+    json_corpus.read('text', path)
   path.write_text(data + '3\n')
   with pytest.raises(ValueError, match='a.tsv:[34]: 1 fields'):
-    _read('tsv', path)
+    json_corpus.read('tsv', path)
 
 
 def test_folders_with_odd_entries(tmp_path):
   root = tmp_path / 'x.jsonl'
   (root / 'y.jsonl').mkdir(parents=True)
-  (root / 'y.jsonl' / 'a.jsonl').write_bytes(_line(DOCUMENTS[0]))
+  (root / 'y.jsonl' / 'a.jsonl').write_bytes(json_corpus.line(DOCUMENTS[0]))
   (root / 'loop').symlink_to(root)
   (root / 'self.jsonl').symlink_to(root / 'self.jsonl')
   (tmp_path / 'other').mkdir()
-  (tmp_path / 'other/b.jsonl').write_bytes(_line(DOCUMENTS[1]))
+  (tmp_path / 'other/b.jsonl').write_bytes(json_corpus.line(DOCUMENTS[1]))
   (root / 'linked').symlink_to(tmp_path / 'other')
-  assert {*_read('jsonl', root)} == {*DOCUMENTS[:2]}
-  (root / os.fsdecode(b'\xff.jsonl')).write_bytes(_line(DOCUMENTS[2]))
+  assert {*json_corpus.read('jsonl', root)} == {*DOCUMENTS[:2]}
+  (root / os.fsdecode(b'\xff.jsonl')).write_bytes(
+    json_corpus.line(DOCUMENTS[2])
+  )
   with pytest.raises(ValueError, match='corpus.path'):
-    _corpus('jsonl', root)
+    json_corpus.opened('jsonl', root)
 
 
 def test_max_documents(tmp_path):
   (tmp_path / 'a.jsonl').write_bytes(JSONL + b'never read')
   path = tmp_path / 'a.jsonl'
-  assert _read('jsonl', path, max_documents=3) == list(DOCUMENTS)
-
-
-# Line 1 is good; what stands on line 2 or 3 is not.
-BAD = {
-  'invalid JSON': (b'{"id": "x",', 'not JSON'),
-  'invalid JSON (deep)': (b'[' * 100_000, 'not JSON'),
-  'missing field text': (b'{"id": "x", "title": "t"}', "no field 'text'"),
-  'wrong type of text': (
-    b'{"id": "x", "title": "t", "text": 1}',
-    "field 'text' is int, expected a string",
-  ),
-  'wrong type of id': (
-    b'{"id": true, "title": "t", "text": "t"}',
-    "field 'id' is bool",
-  ),
-  'too long': (b'x' * 500, 'corpus.max_record_bytes'),
-  'invalid UTF-8': (b'{"id": "\xff"}', 'byte 8 (0xff) is not UTF-8'),
-  'invalid UTF-8 (half)': (
-    b'{"id": "x", "title": "t", "text": "\\ud83d"}',
-    "field 'text' holds half a character",
-  ),
-  'duplicate id': (_line(DOCUMENTS[0])[:-1], "id '1' is already used at "),
-}
-
-
-@pytest.mark.parametrize('case', BAD)
-def test_a_bad_line_is_named_or_counted(tmp_path, case):
-  line, message = BAD[case]
-  path = tmp_path / 'a.jsonl'
-  path.write_bytes(b'\n'.join([JSONL[:-1], line, line]) + b'\n')
-  limit = 400_000 if '(deep)' in case else 400
-  with pytest.raises(ValueError) as error:
-    _read('jsonl', path, max_record_bytes=limit)
-  assert str(error.value).startswith(f'{path}:4: ')
-  assert message in str(error.value)
-  assert 'corpus.on_error=skip' in str(error.value)
-  if case == 'duplicate id':
-    assert f'used at {path}:1.' in str(error.value)
-  skipping = _corpus('jsonl', path, on_error='skip', max_record_bytes=limit)
-  for _ in range(2):  # The counts are those of one iteration.
-    assert list(skipping) == list(DOCUMENTS)
-    assert skipping.skipped == {case.split(' (')[0]: 2}
-
-
-def test_duplicates_are_found_between_files(tmp_path):
-  (tmp_path / 'a.jsonl').write_bytes(JSONL)
-  (tmp_path / 'b.jsonl').write_bytes(_line(DOCUMENTS[2]))
-  with pytest.raises(
-    ValueError, match=r"b.jsonl:1: id '3' .*used at .*a.jsonl:3"
-  ):
-    _read('jsonl', tmp_path)
-
-
-def test_no_document_left(tmp_path):
-  (tmp_path / 'a.jsonl').write_text('\n')
-  with pytest.raises(ValueError, match='No document in'):
-    _read('jsonl', tmp_path)
-  (tmp_path / 'a.jsonl').write_text('{}\n')
-  with pytest.raises(ValueError, match=r"skipped: {'missing field id': 1}"):
-    _read('jsonl', tmp_path, on_error='skip')
+  assert json_corpus.read('jsonl', path, max_documents=3) == list(DOCUMENTS)
 
 
 def test_text_files(tmp_path):
@@ -237,20 +162,20 @@ def test_text_files(tmp_path):
   (tmp_path / 'a.txt').write_bytes('\ufefftwo'.encode())
   (tmp_path / 'blank.txt').write_bytes(b'\xef\xbb\xbf \r\n')
   (tmp_path / 'a.md').write_bytes(b'not read')
-  assert _read('text', tmp_path) == [
+  assert json_corpus.read('text', tmp_path) == [
     Document('a.txt', 'a', 'two'),
     Document('b/x.TXT.gz', 'x', 'one\n'),
   ]
-  assert _read('text', tmp_path / 'a.txt')[0].id == 'a.txt'
+  assert json_corpus.read('text', tmp_path / 'a.txt')[0].id == 'a.txt'
   (tmp_path / '\u0130zmir.txt').write_bytes(b'BZh is how a text may begin.')
-  [document] = _read('text', tmp_path / '\u0130zmir.txt')
+  [document] = json_corpus.read('text', tmp_path / '\u0130zmir.txt')
   assert document.title == '\u0130zmir' and document.text.startswith('BZh')
   (tmp_path / '\u0130zmir.txt').unlink()
-  assert _read('text', tmp_path / '*/*.gz')[0].id == 'b/x.TXT.gz'
+  assert json_corpus.read('text', tmp_path / '*/*.gz')[0].id == 'b/x.TXT.gz'
   (tmp_path / 'c.txt').write_bytes(b'ab\xff')
   with pytest.raises(ValueError, match=r'c.txt:1: byte \(0xff\)'):
-    _read('text', tmp_path)
-  assert len(_read('text', tmp_path, on_error='skip')) == 2
+    json_corpus.read('text', tmp_path)
+  assert len(json_corpus.read('text', tmp_path, on_error='skip')) == 2
 
 
 WIKI = (
@@ -292,8 +217,8 @@ def test_wikiextractor_both_forms(tmp_path, write, suffix):
     path = tmp_path / folder / f'wiki_00{suffix}'
     path.write_bytes(bz2.compress(data) if suffix else data)
   expected = [Document(*page) for page in WIKI]
-  assert _read('wikiextractor', tmp_path) == expected
-  escaped = _read('wikiextractor', tmp_path, unescape=False)
+  assert json_corpus.read('wikiextractor', tmp_path) == expected
+  escaped = json_corpus.read('wikiextractor', tmp_path, unescape=False)
   assert escaped[0].text.startswith('First.\n\nSecond &lt;b&gt; &amp;lt;\n')
 
 
@@ -303,7 +228,7 @@ def test_wikiextractor_older_header_and_bare_frame(tmp_path):
     '<doc id="2" url="u">\nno title\n</doc>\n'
     '<doc id="3" url="u" title="A redirect">\nA redirect\n\n\n\n</doc>\n'
   )
-  found = _corpus('wikiextractor', tmp_path)
+  found = json_corpus.opened('wikiextractor', tmp_path)
   assert [*found] == [Document('1', 'A', 'x'), Document('2', '', 'no title')]
   assert found.skipped == {'empty text': 1}
 
@@ -312,27 +237,29 @@ def test_fingerprint_is_of_content_not_of_place(tmp_path):
   for folder in ('a', 'b'):
     (tmp_path / folder).mkdir()
     (tmp_path / folder / 'x.jsonl').write_bytes(JSONL)
-  first = _corpus('jsonl', tmp_path / 'a').fingerprint()
-  assert _corpus('jsonl', tmp_path / 'b').fingerprint() == first
+  first = json_corpus.opened('jsonl', tmp_path / 'a').fingerprint()
+  assert json_corpus.opened('jsonl', tmp_path / 'b').fingerprint() == first
   relevant = {'on_error': 'skip', 'max_documents': 1, 'text_field': 'title'}
   relevant['max_record_bytes'] = 99
   for name, value in relevant.items():
-    changed = _corpus('jsonl', tmp_path / 'a', **{name: value})
+    changed = json_corpus.opened('jsonl', tmp_path / 'a', **{name: value})
     assert changed.fingerprint() != first, name
-  unused = _corpus('jsonl', tmp_path / 'a', split='test', data_dir='d')
+  unused = json_corpus.opened(
+    'jsonl', tmp_path / 'a', split='test', data_dir='d'
+  )
   assert unused.fingerprint() == first
   (tmp_path / 'b/x.jsonl').rename(tmp_path / 'b/y.jsonl')
-  assert _corpus('jsonl', tmp_path / 'b').fingerprint() != first
+  assert json_corpus.opened('jsonl', tmp_path / 'b').fingerprint() != first
 
 
 def test_fingerprint_sees_a_byte_in_the_middle(tmp_path):
   path = tmp_path / 'a.txt'
   path.write_bytes(b'a' * (5 << 20))
-  first = _corpus('text', path).fingerprint()
+  first = json_corpus.opened('text', path).fingerprint()
   with open(path, 'r+b') as f:
     f.seek(5 << 19)
     f.write(b'b')
-  assert _corpus('text', path).fingerprint() != first
+  assert json_corpus.opened('text', path).fingerprint() != first
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
@@ -343,7 +270,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
       for i in range(count):
         f.write(f'{{"id": "{i}", "title": "", "text": "{"x" * 500}"}}\n')
     tracemalloc.start()
-    assert sum(1 for _ in _corpus('jsonl', path)) == count
+    assert sum(1 for _ in json_corpus.opened('jsonl', path)) == count
     _, high = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return high
@@ -366,67 +293,25 @@ def test_open_corpus_tells_the_kind_by_name(tmp_path, name, data, kind):
   path = tmp_path / name
   path.parent.mkdir(exist_ok=True)
   path.write_bytes(data)
-  expected = _read(kind, path)
+  expected = json_corpus.read(kind, path)
   for where in (path, str(path), tmp_path, tmp_path / name.replace('a.', '*.')):
     found = corpus.open_corpus(where)
     assert found.config.kind == kind
     assert [d.text for d in found] == [d.text for d in expected]
 
 
-def _squad(*articles):
-  return json.dumps({'version': '1.1', 'data': articles}).encode()
-
-
-def _article(title, *texts):
-  paragraphs = [{'context': text, 'qas': []} for text in texts]
-  return {'title': title, 'paragraphs': paragraphs}
-
-
 def test_squad_paragraphs_are_documents(tmp_path):
   path = tmp_path / 'dev.json.xz'
   path.write_bytes(
     lzma.compress(
-      _squad(
-        _article('Super_Bowl_50', ' One.', 'Two.'), _article('Nice', 'Three')
+      json_corpus.squad(
+        json_corpus.article('Super_Bowl_50', ' One.', 'Two.'),
+        json_corpus.article('Nice', 'Three'),
       )
     )
   )
-  assert _read('squad', path) == [
+  assert json_corpus.read('squad', path) == [
     Document('dev.json.xz:0.0', 'Super Bowl 50', ' One.'),
     Document('dev.json.xz:0.1', 'Super Bowl 50', 'Two.'),
     Document('dev.json.xz:1.0', 'Nice', 'Three'),
   ]
-
-
-def test_a_fault_ends_an_article_of_squad(tmp_path):
-  path = tmp_path / 'dev.json'
-  article = _article('A', 'One.', 'Two.', 'Three.')
-  article['paragraphs'][1] = 'a'
-  path.write_bytes(_squad(article, _article('B', 'Four.')))
-  found = _corpus('squad', path, on_error='skip')
-  assert [document.text for document in found] == ['One.', 'Four.']
-  assert found.skipped == {'invalid JSON': 1}
-
-
-@pytest.mark.parametrize('kind', ['squad', 'jsonl'])
-def test_a_damaged_list_is_skipped_like_other_bad_records(tmp_path, kind):
-  data = _squad(_article('A', 'One.'), _article('B', 'Two.'))
-  if kind == 'jsonl':
-    data = json.dumps([vars(document) for document in DOCUMENTS]).encode()
-  (tmp_path / 'a.json').write_bytes(data[:-9])
-  (tmp_path / 'b.json').write_bytes(data.replace(b'"id": "', b'"id": "b'))
-  with pytest.raises(ValueError, match=r'a\.json.*corpus\.on_error=skip'):
-    _read(kind, tmp_path)
-  found = _corpus(kind, tmp_path, on_error='skip')
-  count = 2 if kind == 'squad' else 3
-  files = [document.id[0] for document in found]
-  assert files[count - 1 :] == ['b'] * count
-  assert found.skipped == {'invalid JSON': 1}
-
-
-def test_open_corpus_names_a_path_that_is_not_there(tmp_path):
-  for name in ('folder', 'a.jsonl', 'a.md'):
-    with pytest.raises(FileNotFoundError, match=name):
-      corpus.open_corpus(tmp_path / name)
-  with pytest.raises(FileNotFoundError, match='no such file'):
-    _corpus('jsonl', tmp_path / 'folder')

@@ -92,13 +92,15 @@ def _all_pairs(stores, threshold):
   return found
 
 
-@pytest.mark.parametrize('threshold', [0.8, 0.4, 0.01])
+@pytest.mark.parametrize(
+  ('threshold', 'most'), [(0.8, 20), (0.4, 20), (0.01, 25)]
+)
 def test_exactly_the_pairs_above_the_threshold_are_found(
-  stores, tmp_path, threshold
+  stores, tmp_path, threshold, most
 ):
   found = _build(tmp_path / 'duplicates', stores, threshold=threshold)
   want = _all_pairs(stores, threshold)
-  assert 0 < len(want) < 25
+  assert 0 < len(want) < most
   documents = found.array('document')[:].tolist()
   assert documents == sorted(want)
   assert found.array('duplicate_of')[:].tolist() == [
@@ -107,6 +109,9 @@ def test_exactly_the_pairs_above_the_threshold_are_found(
   np.testing.assert_allclose(
     found.array('similarity')[:], [want[i][0] for i in documents], rtol=1e-6
   )
+  least = min(similarity for similarity, _ in want.values())
+  at_least = _build(tmp_path / 'least', stores, threshold=least)
+  assert at_least.array('document')[:].tolist() == documents
 
 
 def test_what_is_added_is_neither_held_out_nor_dropped(stores, tmp_path):

@@ -23,14 +23,6 @@ BLOCKS = (' First\r\nblock. ', 'Second \u2028 e\u0301', 'Third \U0001f41d.')
 TITLES = ('Ants', '', 'Über')
 
 
-def _corpus(kind, path, **fields):
-  return corpus.Corpus(corpus.CorpusConfig(kind=kind, path=str(path), **fields))
-
-
-def _read(kind, path, **fields):
-  return list(_corpus(kind, path, **fields))
-
-
 def _write_blocks(path, blocks=BLOCKS, titles=TITLES, suffix=''):
   path.mkdir(exist_ok=True)
   for name, texts in (('blocks', blocks), ('titles', titles)):
@@ -48,9 +40,14 @@ DOCUMENTS = [
 @pytest.mark.parametrize('suffix', ['', '.gz'])
 def test_blocks_with_their_titles(tmp_path, suffix):
   _write_blocks(tmp_path, suffix=suffix)
-  assert _read('orqa_blocks', tmp_path) == DOCUMENTS
-  assert _read('orqa_blocks', tmp_path / f'blocks.tfr{suffix}') == DOCUMENTS
-  assert _read('orqa_blocks', tmp_path, max_documents=2) == DOCUMENTS[:2]
+  assert json_corpus.read('orqa_blocks', tmp_path) == DOCUMENTS
+  assert (
+    json_corpus.read('orqa_blocks', tmp_path / f'blocks.tfr{suffix}')
+    == DOCUMENTS
+  )
+  assert (
+    json_corpus.read('orqa_blocks', tmp_path, max_documents=2) == DOCUMENTS[:2]
+  )
 
 
 def test_a_bad_block_is_named_or_counted_and_the_others_keep_their_ids(
@@ -61,15 +58,15 @@ def test_a_bad_block_is_named_or_counted_and_the_others_keep_their_ids(
   _write_blocks(tmp_path, bad)
   message = r'blocks.tfr: record 1: byte 2 \(0xff\) is not UTF-8'
   with pytest.raises(ValueError, match=message):
-    _read('orqa_blocks', tmp_path)
-  skipping = _corpus('orqa_blocks', tmp_path, on_error='skip')
+    json_corpus.read('orqa_blocks', tmp_path)
+  skipping = json_corpus.opened('orqa_blocks', tmp_path, on_error='skip')
   assert list(skipping) == [DOCUMENTS[0], DOCUMENTS[2]]
   assert skipping.skipped == {'invalid UTF-8': 1}
   _write_blocks(tmp_path, good, ['Ants', b'\xff', ''])
   with pytest.raises(ValueError, match=r'titles.tfr: record 1: byte 0'):
-    _read('orqa_blocks', tmp_path)
+    json_corpus.read('orqa_blocks', tmp_path)
   _write_blocks(tmp_path, ['x', ' \n', 'y'])
-  assert [d.id for d in _read('orqa_blocks', tmp_path)] == ['0', '2']
+  assert [d.id for d in json_corpus.read('orqa_blocks', tmp_path)] == ['0', '2']
 
 
 def test_damage_ends_every_kind_even_when_skipping(tmp_path):
@@ -85,7 +82,7 @@ def test_damage_ends_every_kind_even_when_skipping(tmp_path):
     ('realm_pretraining', 0),
   ):
     with pytest.raises(ValueError, match=f'record {number} at byte .*ends'):
-      _read(kind, tmp_path, on_error='skip')
+      json_corpus.read(kind, tmp_path, on_error='skip')
 
 
 TEXT = 'Zoë saw it in May 1999. So did Bo.'
@@ -118,13 +115,15 @@ def test_shards_of_examples(tmp_path, kind, name):
     Document(f'wiki-0000{i}-of-00002:{j}', 'Zo', TEXT)
     for i, j in ((0, 0), (0, 1), (1, 0))
   ]
-  assert _read(kind, tmp_path) == expected
-  assert _read(kind, tmp_path / 'wiki-*') == expected
-  assert _read(kind, tmp_path / 'wiki-00001-of-00002') == expected[2:]
+  assert json_corpus.read(kind, tmp_path) == expected
+  assert json_corpus.read(kind, tmp_path / 'wiki-*') == expected
+  assert (
+    json_corpus.read(kind, tmp_path / 'wiki-00001-of-00002') == expected[2:]
+  )
   (tmp_path / 'wiki-00001-of-00002').rename(tmp_path / 'one.tfrecord')
-  assert 'one.tfrecord:0' in [d.id for d in _read(kind, tmp_path)]
+  assert 'one.tfrecord:0' in [d.id for d in json_corpus.read(kind, tmp_path)]
   with pytest.raises(FileNotFoundError, match='corpus.path'):
-    _corpus(kind, tmp_path / 'none')
+    json_corpus.opened(kind, tmp_path / 'none')
 
 
 BAD = {
@@ -147,10 +146,10 @@ def test_a_bad_example_is_named_or_counted(tmp_path, reason):
   path = tmp_path / 'a.tfrecord'
   tfrecord.write(path, [_example(), record, _example()])
   with pytest.raises(ValueError) as error:
-    _read('realm_pretraining', path)
+    json_corpus.read('realm_pretraining', path)
   assert str(error.value).startswith(f'{path}: record 1')
   assert message in str(error.value)
-  skipping = _corpus('realm_pretraining', path, on_error='skip')
+  skipping = json_corpus.opened('realm_pretraining', path, on_error='skip')
   assert [d.id for d in skipping] == ['a.tfrecord:0', 'a.tfrecord:2']
   assert skipping.skipped == {reason: 1}
 
@@ -160,7 +159,7 @@ def test_annotations_come_with_the_documents_ids(tmp_path):
   empty = {name: [] for name in NUMBERS}
   records = [_example(), _example(**none), _example(**empty)]
   tfrecord.write(tmp_path / 'a-00000-of-00001', records, packed=True)
-  found = _corpus('realm_pretraining', tmp_path)
+  found = json_corpus.opened('realm_pretraining', tmp_path)
   annotations = list(found.annotations())
   assert [a.document_id for a in annotations] == [d.id for d in found]
   [_, sentences, spans] = annotations[0]
@@ -227,7 +226,7 @@ def _check_same_blocks(documents, made):
 
 def test_blocks_come_back(made, tmp_path):
   official_records.write_blocks(tmp_path / 'new', made.blocks)
-  _check_same_blocks(_read('orqa_blocks', tmp_path / 'new'), made)
+  _check_same_blocks(json_corpus.read('orqa_blocks', tmp_path / 'new'), made)
 
 
 def test_examples_hold_the_blocks_tokens_and_sentences(made, tmp_path):
@@ -265,7 +264,7 @@ def test_retrieval_corpus(made, tmp_path):
     'wiki-00000-of-00002',
     'wiki-00001-of-00002',
   ]
-  documents = _read('orqa_corpus', tmp_path / 'new')
+  documents = json_corpus.read('orqa_corpus', tmp_path / 'new')
   _check_same_blocks(documents, made)
   total = made.blocks.num_blocks
   assert calls[-1] == (total, total) and calls == sorted(calls)
@@ -305,7 +304,7 @@ def test_pretraining_corpus(made, tmp_path):
   official_records.write_pretraining(
     tmp_path / 'wiki', blocks, _first_words(blocks), 3
   )
-  found = _corpus('realm_pretraining', tmp_path)
+  found = json_corpus.opened('realm_pretraining', tmp_path)
   _check_same_blocks(list(found), made)
   for i, annotation in enumerate(found.annotations()):
     sentences = blocks.sentence_bytes(np.asarray(blocks.sentences(i)))
