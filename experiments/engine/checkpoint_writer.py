@@ -149,9 +149,12 @@ class Checkpoints:
     there = checkpoints.numbers(self._folder)
     keep = there[-self._keep :] if self._keep else there
     measured = [(self._sign * x, n) for n, x in [*self._values.items()]]
+    path = self._folder / checkpoints.BEST
     if best := [n for _, n in sorted(measured) if n in there][:1]:
       text = json.dumps({'metric': self._metric, 'step': best[0]})
-      store.write_atomically(self._folder / checkpoints.BEST, text.encode())
+      store.write_atomically(path, text.encode())
+    elif not self._metric and path.exists():  # named before, by another config
+      best = [json.loads(path.read_bytes())['step']]
     for step in {*there} - {*keep, *best}:
       _remove(self._folder / str(step))
 

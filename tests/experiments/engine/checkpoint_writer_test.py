@@ -206,8 +206,11 @@ def test_the_best_step_stays(tmp_path, mode, best):
   save(4, 5)
   assert _names(tmp_path) == {str(best), '5', 'best.json'}
   assert checkpoints.find(str(tmp_path), step='best').step == best
+  with _open(tmp_path, keep=1) as saver:  # without a metric
+    saver.save(6, _state(6), _batches())
+  assert _names(tmp_path) == {str(best), '6', 'best.json'}
   shutil.rmtree(tmp_path / 'checkpoints' / str(best))
-  with pytest.raises(FileNotFoundError, match=r'checkpoint best.*\[5\]'):
+  with pytest.raises(FileNotFoundError, match=r'checkpoint best.*\[6\]'):
     checkpoints.find(str(tmp_path), step='best')
 
 
