@@ -52,7 +52,8 @@ def test_nothing_is_executed(tmp_path):
   for protocol in (0, 2, 4):
     data = pickle.dumps({'w': Bomb(target)}, protocol)
     path = _archive(tmp_path / f'{protocol}.bin', data)
-    with pytest.raises(ValueError, match='refused, and nothing of it was exec'):
+    named = r"'(posix|nt)\.system'" if protocol else 'DICT'
+    with pytest.raises(ValueError, match=f'{named}.*nothing of it was exec'):
       torch_pickle.read(path)
     assert not target.exists()
     pickle.loads(data)  # it would have been
