@@ -23,7 +23,7 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
 from experiments.engine import metric_writer
-from retrieval.store import checkpoints, locks, packed, store
+from retrieval.store import checkpoints, locks, manifests, packed, store
 
 _HIDDEN = ('.saving-', '.removing-', f'.{checkpoints.BEST}.')
 # The pipeline of parameters that were not trained here.
@@ -154,7 +154,7 @@ class Checkpoints:
       text = json.dumps({'metric': self._metric, 'step': best[0]})
       store.write_atomically(path, text.encode())
     elif not self._metric and path.exists():  # named before, by another config
-      best = [json.loads(path.read_bytes())['step']]
+      best = [manifests.read_object(path).get('step')]
     for step in {*there} - {*keep, *best}:
       _remove(self._folder / str(step))
 

@@ -212,6 +212,10 @@ def test_the_best_step_stays(tmp_path, mode, best):
   shutil.rmtree(tmp_path / 'checkpoints' / str(best))
   with pytest.raises(FileNotFoundError, match=r'checkpoint best.*\[6\]'):
     checkpoints.find(str(tmp_path), step='best')
+  (tmp_path / 'checkpoints' / 'best.json').write_text('{')
+  with pytest.raises(ValueError, match='best.json'):
+    with _open(tmp_path, keep=1):
+      pass
 
 
 def test_parameters_are_not_saved_into_a_run_at_work(tmp_path):
