@@ -1,0 +1,125 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Training whose data lie on the device: many steps are one program.
+
+For machines with an accelerator that are rented by the minute and have none of the
+packages of the data pipeline. Batches are drawn and put together on the device.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+import dataclasses
+import functools
+import time
+from typing import Any
+
+from flax import traverse_util
+import jax
+import jax.numpy as jnp
+import optax
+
+from experiments.engine import optimizers
+from retrieval.nn import means
+
+_WARMUP = 0.03  # of a run's seconds: growth of the learning rate
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+  """A loss with its batches and its optimizer; runs share what is compiled."""
+
+  # (params, batch, key, train) -> (`means.Mean`, metrics)
+  loss: Callable
+  batch: Callable  # (data, key) -> batch; traced
+  optimizer: optimizers.OptimizerConfig
+  # (path of a parameter) -> whether it keeps its start
+  frozen: Callable[[str], bool] = lambda name: False
+  steps: int = 25  # of one call of the program
+
+  @functools.cached_property
+  def _direction(self) -> optax.GradientTransformation:
+    """The optimizer's updates at a learning rate of 1."""
+    flat = dataclasses.replace(
+      self.optimizer,
+      schedule='cosine',
+      learning_rate=1.0,
+      warmup_steps=0,
+      final_fraction=1.0,
+    )
+    return optimizers.make_optimizer(flat, 1)
+
+  @functools.cached_property
+  def _run(self) -> Callable:
+    def step(fixed, data, carry, given):
+      params, state = carry
+      key, rate = given
+      batch = self.batch(data, jax.random.fold_in(key, 0))
+
+      def loss(params):
+        whole = traverse_util.unflatten_dict(fixed | params, sep='/')
+        value, metrics = self.loss(
+          whole, batch, jax.random.fold_in(key, 1), True
+        )
+        return value.value, means.values({'loss': value, **metrics})
+
+      grads, found = jax.grad(loss, has_aux=True)(params)
+      updates, state = self._direction.update(grads, state, params)
+      params = jax.tree.map(lambda x, y: x + rate * y, params, updates)
+      return (params, state), found
+
+    def run(fixed, carry, data, keys, rates):
+      carry, found = jax.lax.scan(
+        functools.partial(step, fixed, data), carry, (keys, rates)
+      )
+      return carry, jax.tree.map(jnp.mean, found)
+
+    return jax.jit(run, donate_argnums=1)
+
+  def split(self, params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the frozen and the trained parameters by path."""
+    flat = traverse_util.flatten_dict(params, sep='/')
+    fixed = {k: jnp.asarray(x) for k, x in flat.items() if self.frozen(k)}
+    return fixed, {k: jnp.array(x) for k, x in flat.items() if k not in fixed}
+
+  def train(
+    self,
+    params: Any,
+    data: Mapping[str, jax.Array],
+    *,
+    seed: int,
+    num_steps: int = 0,
+    seconds: float = 0.0,
+  ) -> Iterator[tuple[int, Any, dict[str, float]]]:
+    """Train for a number of steps or of seconds.
+
+    The learning rate is the optimizer's schedule over `num_steps`. Over `seconds`,
+    which count from the end of the first call, it grows for 3 % of them and falls in a
+    line to a tenth.
+
+    Yields:
+      After each call: the step, the parameters, and means of the metrics since the
+      call before.
+    """
+    fixed, trained = self.split(params)
+    carry = trained, self._direction.init(trained)
+    start, step, share = None, 0, 0.0
+    schedule = num_steps and optimizers.learning_rate_schedule(
+      self.optimizer, num_steps
+    )
+    while step < num_steps if num_steps else share < 1:
+      numbers = jnp.arange(step, step + self.steps)
+      if num_steps:
+        rates = jax.vmap(schedule)(numbers)
+        rates = jnp.where(numbers < num_steps, rates, 0.0)
+      else:
+        now = min(share / _WARMUP, 1 - 0.9 * share)
+        rates = jnp.full(self.steps, now * self.optimizer.learning_rate)
+      key = jax.random.key(seed)
+      keys = jax.vmap(functools.partial(jax.random.fold_in, key))(numbers)
+      carry, found = self._run(fixed, carry, data, keys, rates)
+      found = {k: float(x) for k, x in found.items()}
+      step += self.steps
+      start = start or time.monotonic()
+      if not num_steps:
+        share = (time.monotonic() - start) / seconds
+      whole = traverse_util.unflatten_dict(fixed | carry[0], sep='/')
+      yield step, whole, found
