@@ -70,10 +70,11 @@ class Layout(Lengths):
 def join(
   layout: Any,
   length: int,
-  first: tuple[np.ndarray, np.ndarray],
-  second: tuple[np.ndarray, np.ndarray] | None = None,
+  *texts: tuple[np.ndarray, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Put one or two texts, [n, _] tokens and [n] their counts, between specials.
+  """Put texts, [n, _] tokens and [n] their counts, between specials.
+
+  A row is [CLS], then each text with a [SEP] behind it.
 
   Args:
     layout: has cls_id, sep_id and pad_id.
@@ -85,20 +86,19 @@ def join(
   Raises:
     ValueError: if a row does not fit.
   """
-  tokens, count = first[0], np.asarray(first[1])[:, None]
-  start = total = count + 2
-  if second is not None:
-    total = total + np.asarray(second[1])[:, None] + 1
-  if total.size and total.max() > length:
-    raise ValueError(f'A row of {total.max()} tokens, expected <= {length}.')
+  limits = 1 + np.cumsum([np.asarray(count) + 1 for _, count in texts], axis=0)
+  if limits.size and limits.max() > length:
+    raise ValueError(f'A row of {limits.max()} tokens, expected <= {length}.')
   at = np.arange(length)[None]
-  ids = np.full((len(tokens), length), layout.pad_id, np.int32)
+  ids = np.full((limits.shape[1], length), layout.pad_id, np.int32)
   ids[:, 0] = layout.cls_id
-  _place(ids, tokens, (at >= 1) & (at <= count), at - 1)
-  if second is not None:
-    _place(ids, second[0], (at >= start) & (at < total - 1), at - start)
-  ids[(at == start - 1) | (at == total - 1)] = layout.sep_id
-  types = (at >= start) & (at < total)
+  start = 1
+  for (tokens, _), limit in zip(texts, limits[..., None], strict=True):
+    _place(ids, tokens, (at >= start) & (at < limit - 1), at - start)
+    ids[at == limit - 1] = layout.sep_id
+    start = limit
+  first, total = limits[0, :, None], limits[-1, :, None]
+  types = (at >= first) & (at < total)
   return ids, at < total, types.astype(np.int32)
 
 

@@ -6,8 +6,11 @@ Lee et al. 2019 (ORQA), section 5; Guu et al. 2020 (REALM), section 3.3:
 
   question  [CLS] q [SEP]               read by the query embedder
   reader    [CLS] q [SEP] body [SEP]    segments 0 up to the first [SEP], then 1
+            [CLS] q [SEP] title [SEP] body [SEP]   where title_length > 0
 
-The title is not read. The block is cut to make room for the question.
+The papers' readers read no title. A title is cut to title_length, the body to the
+room that question and title leave; an empty title keeps its [SEP]. Answers are in
+the body alone.
 
 Dimension key: B questions, R blocks of each, L row, Q question row, W most
 tokens of a span; entry [w, s] of spans is the w + 1 tokens s to s + w.
@@ -24,7 +27,7 @@ from retrieval import arguments, settings
 from retrieval.questions import answers as answers_lib
 from retrieval.text import blocks as blocks_lib
 
-_SPECIALS = 3  # [CLS], [SEP], [SEP]
+_SPECIALS = 3  # [CLS], [SEP], [SEP]; one more with titles
 RowLength = Annotated[int, settings.Range(_SPECIALS + 1, 2**17)]
 
 
@@ -35,6 +38,8 @@ class ReaderLayout:
   # L, question, block and specials (released code: 288 + 32)
   row_length: RowLength = 320
   question_length: examples.QueryLength = 64  # Q, [CLS] and [SEP] included
+  # most tokens of a title; 0: titles are not read (paper)
+  title_length: settings.Count = 0
   # W (released code: 10)
   max_span_width: Annotated[int, settings.Range(1, 1024)] = 10
   cls_id: settings.Count = 101
@@ -43,6 +48,11 @@ class ReaderLayout:
 
   def __post_init__(self):
     settings.check(self)
+    longest = max(0, self.row_length - _SPECIALS - 2)
+    if self.title_length > longest:  # a token of the body needs room, too
+      raise settings.SettingsError(
+        'title_length', self.title_length, f'at most {longest}'
+      )
     if self.max_span_width > self.row_length:
       raise settings.SettingsError(
         'max_span_width', self.max_span_width, f'at most {self.row_length}'
@@ -66,8 +76,8 @@ def reader_rows(
 ) -> examples.Batch:
   """Make rows of the reader.
 
-  A question is cut only if it does not fit without a block. The row of a
-  missing block has an empty block.
+  A question is cut only if it does not fit alone, a title only if it does not fit
+  without its body. The row of a missing block has an empty title and body.
 
   Args:
     block_ids: [B, R], -1 for a missing block.
@@ -75,8 +85,8 @@ def reader_rows(
 
   Returns:
     reader_ids, reader_types [B, R, L] int32; reader_mask, reader_block_mask [B,
-    R, L] bool, the tokens of the row and of its block; reader_valid [B, R]
-    bool; reader_starts [B, R] int32, the position of the block's first token.
+    R, L] bool, the tokens of the row and of its body; reader_valid [B, R]
+    bool; reader_starts [B, R] int32, the position of the body's first token.
 
   Raises:
     ValueError: if the number of questions is not B.
@@ -86,19 +96,20 @@ def reader_rows(
     raise ValueError(
       f'{len(questions)} questions for {len(block_ids)} rows of blocks.'
     )
-  shape, room = block_ids.shape, layout.row_length - _SPECIALS
+  titled = layout.title_length > 0
+  shape, room = block_ids.shape, layout.row_length - _SPECIALS - titled
   tokens, counts = examples.pad(questions, room)
   repeated = np.repeat(np.arange(shape[0]), shape[1])
   present = np.where(block_ids >= 0, block_ids, -1).reshape(-1)
+  texts, left = [(tokens[repeated], counts[repeated])], room - counts[repeated]
+  if titled:
+    titles, title_counts = blocks.gather_titles(present, layout.title_length)
+    texts.append((titles, np.minimum(title_counts, left)))
+    left = left - texts[1][1]
   bodies, body_counts = blocks.gather(present, room)
-  body_counts = np.minimum(body_counts, room - counts[repeated])
-  rows = examples.join(
-    layout,
-    layout.row_length,
-    (tokens[repeated], counts[repeated]),
-    (bodies, body_counts),
-  )
-  starts = counts[repeated].astype(np.int32) + 2
+  body_counts = np.minimum(body_counts, left)
+  rows = examples.join(layout, layout.row_length, *texts, (bodies, body_counts))
+  starts = (1 + sum(count + 1 for _, count in texts)).astype(np.int32)
   at = np.arange(layout.row_length) - starts[:, None]
   inside = (at >= 0) & (at < body_counts[:, None])
   return {

@@ -98,7 +98,7 @@ class SpanReader(nn.Module):
     *,
     train: bool = False,
   ) -> Float[Array, 'n w l']:
-    """Score the spans of rows `[CLS] question [SEP] block [SEP]`.
+    """Score the spans of rows, as `data.reader_rows` makes them.
 
     Args:
       block_mask: True on the block, where answers are.

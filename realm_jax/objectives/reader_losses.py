@@ -155,7 +155,7 @@ def loss(
         beam_vectors: [B, C, d] float32 or bfloat16, constants.
         beam_valid, beam_has_answer: [B, C].
         reader_ids, reader_mask, reader_types, reader_block_mask: [B, R, L]
-          `[CLS] question [SEP] block [SEP]`; reader_valid: [B, R].
+          rows of `data.reader_rows`; reader_valid: [B, R].
         reader_correct: [B, R, W, L] the gold spans, as `SpanReader` counts.
         block_ids, block_mask, block_types: [B, R, T], optional: `[CLS] title
           [SEP] body [SEP]`, to train the block embedder.

@@ -43,13 +43,18 @@ def take(
 ) -> pathlib.Path:
   """Make the packaged model's run over documents, as `packed_runs.take`.
 
-  Unless `settings` names a retriever, blocks whose vectors come with the package
-  are found by these, others by BM25.
+  lookup.title_length stays that of its reader. Unless `settings` names a
+  retriever, blocks whose vectors come with the package are found by these, others
+  by BM25.
   """
+  settings = dict(settings or {})
+  if 'lookup' in settings:
+    own = packed.read_config(FOLDER)['lookup'].get('title_length', 0)
+    settings['lookup'] = {**settings['lookup'], 'title_length': own}
 
   def prepare(config, folder):
     blocks = _prepare(config, folder)
-    if covers(blocks) and 'retriever' not in (settings or {}):
+    if covers(blocks) and 'retriever' not in settings:
       config = config | {'retriever': 'dense'}
     return config
 

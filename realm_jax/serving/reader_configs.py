@@ -31,6 +31,8 @@ class Lookup:
   rule: answers_lib.StringRule = 'substring'
   # wordpieces of question and block (released)
   row_length: reader_rows.RowLength = 320
+  # wordpieces of a block's title, read between question and block; 0: not read (paper)
+  title_length: settings.Count = 0
   # of the embedder; longer questions are cut
   question_length: examples.QueryLength = 64
   bm25_scale: settings.NotNegative = 0.2  # factor on scores by words
@@ -136,6 +138,7 @@ def reader_layout(
   reader = getattr(config, 'reader', open_qa.SpanConfig())  # claims: no spans
   return reader_rows.ReaderLayout(
     row_length=config.lookup.row_length,
+    title_length=config.lookup.title_length,
     question_length=config.lookup.question_length,
     max_span_width=reader.max_span_width,
     cls_id=data.tokenizer.cls_id,

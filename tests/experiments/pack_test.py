@@ -35,7 +35,8 @@ def made(tmp_path_factory):
   """A packed reader with the encoder of a REALM, and the runs of both."""
   root = tmp_path_factory.mktemp('pack')
   data = tiny_open_qa.make_data(root / 'data')
-  config = tiny_open_qa.get_config(data, retriever='bm25')
+  fields = {'retriever': 'bm25', 'lookup.title_length': 2}
+  config = tiny_open_qa.get_config(data, **fields)
   reader = qa_task.untrained(config, realm_data.DataFolder(data))
   tiny_open_qa.save(root / 'reader', reader, config)
   folder = root / 'packed'
@@ -173,6 +174,7 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
       'corpus.path': str(file),
       'tokenizer.path': str(own.folder / 'tokenizer.json'),
       'index.shards': 3,
+      'lookup.title_length': 0,
     },
   )
   run = str(tmp_path / 'run')
@@ -189,7 +191,10 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
   config = configs.replaced(config, **{'index.shards': 3})
   trained_reader.take_packaged(config, run)
   assert str(file) in told.pop()
-  assert trained_reader.open_reader(run).answer(ASKED)[0].text
+  reader = trained_reader.open_reader(run)
+  [best, *_] = reader.answer(ASKED)[0].answers
+  asked = len(reader.data.tokenizer.encode(ASKED).ids)
+  assert best.reader_start == asked + 3 + 2  # a title of two tokens
 
 
 @pytest.mark.parametrize('name', ['reader.safetensors', 'config.json'])

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader rows against concatenation, spans against a search of every span."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -51,16 +52,20 @@ def _questions(*lengths):
   return [rng.integers(5, 40, n).astype(np.int32) for n in lengths]
 
 
-def _plain_row(layout, question, body):
-  question = question[: layout.row_length - 3]
+def _plain_row(layout, question, body, title=None):
+  question = question[: layout.row_length - 3 - (title is not None)]
   head = [layout.cls_id, *question, layout.sep_id]
+  asked = len(head)
+  if title is not None:
+    title = title[: layout.title_length][: layout.row_length - 2 - asked]
+    head += [*title, layout.sep_id]
   body = body[: layout.row_length - len(head) - 1]
   ids = [*head, *body, layout.sep_id]
   pad = layout.row_length - len(ids)
   return (
     ids + [layout.pad_id] * pad,
     [True] * len(ids) + [False] * pad,
-    [0] * len(head) + [1] * (len(body) + 1) + [0] * pad,
+    [0] * asked + [1] * (len(ids) - asked) + [0] * pad,
     [False] * len(head) + [True] * len(body) + [False] * (1 + pad),
   )
 
@@ -84,6 +89,42 @@ def test_rows_are_concatenation(data):
   kinds = {name: rows[name].dtype for name in rows}
   assert kinds['reader_ids'] == kinds['reader_types'] == np.int32
   assert kinds['reader_starts'] == np.int32 and kinds['reader_mask'] == np.bool_
+
+
+def _title(data, block):
+  if block < 0:
+    return []
+  tokens, [count] = data.blocks.gather_titles(np.asarray([block]), 99)
+  return tokens[0, :count].tolist()
+
+
+def test_titles_stand_between_question_and_body(data):
+  layout = dataclasses.replace(data.layout, title_length=1)
+  questions = _questions(4, 0, L - 6, L - 5, 99)
+  ids = np.asarray([[0, 5], [-1, 3], [2, 1], [4, -1], [6, 7]])
+  rows = reader_rows.reader_rows(layout, data.blocks, ids, questions)
+  titles = 0
+  for i, question in enumerate(questions):
+    for j, block in enumerate(ids[i].tolist()):
+      title = _title(data, block)
+      want = _plain_row(layout, question.tolist(), _body(data, block), title)
+      assert tuple(rows[name][i, j].tolist() for name in NAMES) == want
+      titles += len(title) > 1
+      inside = rows['reader_block_mask'][i, j]
+      if inside.any():
+        assert rows['reader_starts'][i, j] == inside.argmax()
+  assert titles  # one of them was cut
+  # Words of a title are no answer: only the body holds spans.
+  wanted = [[np.asarray(_title(data, 0)[:1])]] * len(ids)
+  found = reader_rows.token_spans(layout, rows, wanted)
+  np.testing.assert_array_equal(found, _every_span(rows, wanted))
+  assert found[0, 0].sum() < (rows['reader_ids'][0, 0] == wanted[0][0]).sum()
+  # Patterns find what they find without titles, further on in the row.
+  _, plain = _patterns(data, ids, [['mill|river']] * len(ids))
+  _, moved = _patterns(data, ids, [['mill|river']] * len(ids), layout)
+  assert moved.any() and moved.sum() <= plain.sum()
+  with pytest.raises(ValueError, match='title_length'):
+    dataclasses.replace(layout, title_length=L - 4)
 
 
 def test_every_row_of_blocks_has_a_question(data):
