@@ -7,9 +7,10 @@
   *.safetensors    parameters
   tokenizer.json or model, and other small files
 
-`checkpoints` reads such a folder like that of a training run. To replace files, a writer
-puts FILE.next beside each, then replaces weights.json, then renames: a killed writer
-leaves the old model or the new one.
+`checkpoints` reads such a folder like that of a training run. Of equal arrays in two
+files the second refers to the first. To replace files, a writer puts FILE.next beside
+each, then replaces weights.json, then renames: a killed writer leaves the old model or
+the new one.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,6 +31,7 @@ WEIGHTS = 'weights.json'
 LEVELS = 127  # of a sign
 _SCALE = ':scale'
 _NEXT = '.next'  # of a file's new version
+_LEAST_SHARED = 1024  # bytes of an array
 _ADVICE = 'install the package again, or pack the model again'
 
 
@@ -84,6 +86,10 @@ class Facts:
   weights: dict[str, str]
   files: dict[str, str]  # name -> checksum
   vectors: dict[str, str] = dataclasses.field(default_factory=dict)
+  # file -> path of an array that it leaves out -> file and path of its equal
+  shared: dict[str, dict[str, list[str]]] = dataclasses.field(
+    default_factory=dict
+  )
 
 
 def is_packed(folder: str | os.PathLike) -> bool:
@@ -130,10 +136,11 @@ def _path(folder: str | os.PathLike, name: str, checksum: str) -> pathlib.Path:
 
 def param_shapes(folder: str | os.PathLike) -> dict[str, Any]:
   """Return the tree of the parameters' shapes; no parameter is read."""
+  facts = read_facts(folder)
   shapes = {
     name: jax.ShapeDtypeStruct(value.shape, np.float32)
-    for arrays in _arrays(folder).values()
-    for name, value in arrays.items()
+    for file in facts.weights
+    for name, value in _arrays(folder, facts, file).items()
     if not name.endswith(_SCALE)
   }
   return traverse_util.unflatten_dict(shapes, sep='/')
@@ -148,8 +155,9 @@ def load_params(
     parts: names of the first level of the parameters, all by default; a part that the
       model lacks is left out.
   """
-  found = {}
-  for file, arrays in _arrays(folder).items():
+  facts, found = read_facts(folder), {}
+  for file in facts.weights:
+    arrays = _arrays(folder, facts, file)
     if parts:
       arrays = {k: x for k, x in arrays.items() if k.split('/')[0] in parts}
     if arrays:
@@ -158,13 +166,39 @@ def load_params(
   return dequantize(found)
 
 
-def _arrays(folder: str | os.PathLike) -> dict[str, dict[str, np.ndarray]]:
-  """Map the arrays of each file by their paths in the model's tree."""
-  facts, found = read_facts(folder), {}
-  for file, prefix in facts.weights.items():
-    arrays = safetensors_files.read(_path(folder, file, facts.files[file]))
-    start = f'{prefix}/' if prefix else ''
-    found[file] = {start + name: value for name, value in arrays.items()}
+def _arrays(
+  folder: str | os.PathLike, facts: Facts, file: str
+) -> dict[str, np.ndarray]:
+  """Map a file's arrays by their paths in the model's tree, the shared ones, too."""
+  path = _path(folder, file, facts.files[file])
+  found = _in_tree(facts.weights[file], safetensors_files.read(path))
+  for name, (owner, source) in facts.shared.get(file, {}).items():
+    checked(folder, owner)
+    found[name] = _arrays(folder, facts, owner)[source]
+  return found
+
+
+def _in_tree(
+  prefix: str, arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+  start = f'{prefix}/' if prefix else ''
+  return {start + name: value for name, value in arrays.items()}
+
+
+def _equals(
+  files: Mapping[str, Mapping[str, np.ndarray]],
+) -> dict[str, dict[str, list[str]]]:
+  """Find arrays that equal one of an earlier file, by name: `Facts.shared`."""
+  first, found = {}, {}
+  for file in sorted(files):
+    for name, value in files[file].items():
+      if value.nbytes < _LEAST_SHARED:
+        continue
+      content = checksums.of_bytes(value.tobytes())
+      key = value.dtype.str, value.shape, content
+      owner = first.setdefault(key, [file, name])
+      if owner[0] != file:
+        found.setdefault(file, {})[name] = owner
   return found
 
 
@@ -192,17 +226,33 @@ def write(
   if old:
     _settle(folder, old)
   store.write_atomically(next_file(folder, CONFIG), manifests.dump(config))
-  for file, (_, tree) in trees.items():
-    safetensors_files.write(next_file(folder, file), quantize(tree, bits))
   weights = {file: prefix for file, (prefix, _) in trees.items()}
+  stay = [] if old is None else [x for x in old.weights if x not in trees]
+  files = {file: _arrays(folder, old, file) for file in stay} | {
+    file: _in_tree(prefix, quantize(tree, bits))
+    for file, (prefix, tree) in trees.items()
+  }
   facts = Facts(
     step=step,
     fingerprints=dict(fingerprints),
     weights=(old.weights if old else {}) | weights,
     files=old.files if old else {},
     vectors=old.vectors if old else {},
+    shared=_equals(files),
   )
-  write_facts(folder, facts, {CONFIG, *trees, *others})
+  written = {CONFIG, *trees, *others}
+  for file, arrays in files.items():
+    out = facts.shared.get(file, {})
+    if file in stay:
+      if out.keys() == old.shared.get(file, {}).keys():
+        continue
+      checked(folder, file)  # its owner's part has changed
+    prefix = facts.weights[file]
+    own = {k: x for k, x in arrays.items() if k not in out}
+    own = {k.removeprefix(f'{prefix}/'): x for k, x in own.items()}
+    safetensors_files.write(next_file(folder, file), own)
+    written.add(file)
+  write_facts(folder, facts, written)
 
 
 def write_facts(

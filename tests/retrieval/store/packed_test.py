@@ -67,6 +67,20 @@ def test_files_are_read_as_they_were_written(params, tmp_path):
   assert packed.read_config(tmp_path) == {'a': 2}
 
 
+@contextlib.contextmanager
+def _dies_after(steps, monkeypatch):
+  replace, left = os.replace, iter(range(steps))
+
+  def limited(*paths):
+    if next(left, None) is None:
+      raise KeyboardInterrupt
+    replace(*paths)
+
+  with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+    patch.setattr(os, 'replace', limited)
+    yield
+
+
 def test_a_killed_writer_leaves_the_old_model_or_the_new_one(
   params, tmp_path, monkeypatch
 ):
@@ -78,22 +92,11 @@ def test_a_killed_writer_leaves_the_old_model_or_the_new_one(
     facts = {'fingerprints': {}, 'bits': 32, 'step': number}
     packed.write(folder, parts, {'a': number}, **facts)
 
-  def dies_after(steps):
-    replace, left = os.replace, iter(range(steps))
-
-    def limited(*paths):
-      if next(left, None) is None:
-        raise KeyboardInterrupt
-      replace(*paths)
-
-    return limited
-
   found = []
   for steps in range(8):
     folder = tmp_path / f'{steps}'
     write(folder, 1)
-    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-      patch.setattr(os, 'replace', dies_after(steps))
+    with _dies_after(steps, monkeypatch):
       write(folder, 2)
     number = packed.read_config(folder)['a']
     assert packed.read_facts(folder).step == number
@@ -121,3 +124,78 @@ def test_a_flipped_bit_is_found(params, tmp_path, name):
     packed.load_params(tmp_path)
   with pytest.raises(FileNotFoundError, match='no packed model here'):
     packed.read_facts(tmp_path / 'missing')
+
+
+def _table(seed):
+  value = np.random.default_rng(seed).normal(size=(40, 90))
+  return packed.dequantize(packed.quantize({'embedding': value}))
+
+
+def _write_tables(folder, **seeds):
+  parts = {
+    f'{name}.safetensors': (name, {'word': _table(seed), 'own': {'b': seed}})
+    for name, seed in seeds.items()
+  }
+  packed.write(folder, parts, {}, step=1, fingerprints={})
+
+
+def _holders(folder):
+  files = folder.glob('*.safetensors')
+  return {file.stem for file in files if file.stat().st_size > 40 * 90}
+
+
+def _check_tables(folder, **seeds):
+  for name, seed in seeds.items():
+    found = packed.load_params(folder, [name])[name]
+    assert found['own']['b'] == seed
+    jax.tree.map(np.testing.assert_array_equal, found['word'], _table(seed))
+  shapes = packed.param_shapes(folder)
+  assert {shapes[x]['word']['embedding'].shape for x in seeds} == {(40, 90)}
+
+
+def test_a_table_of_several_parts_is_stored_once(tmp_path):
+  _write_tables(tmp_path, a=1, c=2)
+  _write_tables(tmp_path, b=1)
+  assert _holders(tmp_path) == {'a', 'c'}
+  _check_tables(tmp_path, a=1, b=1, c=2)
+  _write_tables(tmp_path, c=1)
+  assert _holders(tmp_path) == {'a'}
+  _check_tables(tmp_path, a=1, b=1, c=1)
+  _write_tables(tmp_path, a=2)
+  assert _holders(tmp_path) == {'a', 'b'}
+  _check_tables(tmp_path, a=2, b=1, c=1)
+  before = (tmp_path / 'b.safetensors').stat().st_mtime_ns
+  _write_tables(tmp_path, c=3)
+  assert _holders(tmp_path) == {'a', 'b', 'c'}
+  _check_tables(tmp_path, a=2, b=1, c=3)
+  assert (tmp_path / 'b.safetensors').stat().st_mtime_ns == before
+
+
+def test_a_part_keeps_a_table_whose_owner_is_replaced_and_killed(
+  tmp_path, monkeypatch
+):
+  owners = []
+  for steps in range(9):
+    folder = tmp_path / f'{steps}'
+    _write_tables(folder, a=1, b=1)
+    with _dies_after(steps, monkeypatch):
+      _write_tables(folder, a=2)
+    seed = int(packed.load_params(folder, ['a'])['a']['own']['b'])
+    _check_tables(folder, a=seed, b=1)
+    owners.append(seed)
+  assert owners == [1, 1, 1, 1, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize('name', ['a.safetensors', 'b.safetensors'])
+def test_damage_is_not_copied_with_a_shared_table(tmp_path, name):
+  _write_tables(tmp_path, a=1, b=1)
+  file = tmp_path / name
+  data = bytearray(file.read_bytes())
+  data[-5] ^= 1
+  file.write_bytes(data)
+  with pytest.raises(ValueError, match=name):
+    packed.load_params(tmp_path, ['b'])
+  with pytest.raises(ValueError, match=name):
+    _write_tables(tmp_path, a=2)
+  _write_tables(tmp_path, a=2, b=1)
+  _check_tables(tmp_path, a=2, b=1)
