@@ -20,7 +20,8 @@ it was trained, with the first of --config.evaluate.num_neighbors. Options of a 
 
 Prints a table with intervals of a paired bootstrap over documents against the first row,
 and the difference of each seed. Writes DIR/compare.json, where each row has its
-differences from all others (`minus`), as experiments.tables.claims reads them.
+differences from all others (`minus`), and compare.npz with the nats of each document,
+[seeds, documents] a row, and their `bytes`, as experiments.tables.claims reads them.
 """
 
 from collections.abc import Callable, Sequence
@@ -200,7 +201,11 @@ def compare(
   ]
   _print(content)
   found = {'rows': content, 'settings': dataclasses.asdict(evaluate)}
-  reports.write_json(pathlib.Path(workdir) / FILE, found)
+  path = reports.write_json(pathlib.Path(workdir) / FILE, found)
+  nats = {name: np.stack([x.nats for x in row]) for name, row in rows.items()}
+  (first, *_), *_ = rows.values()
+  nats['bytes'] = first.num_bytes
+  reports.write_arrays(path.with_suffix('.npz'), nats)
   return found
 
 

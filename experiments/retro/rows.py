@@ -45,11 +45,17 @@ def report(
 ) -> None:
   """Write rows and `content` to a results file, and print a table of the rows.
 
+  Beside it an .npz file holds the nats of each document, [documents] a row, and
+  their `bytes`.
+
   Args:
     heads: of the rows' own cells.
   """
   written = [row.to_json() for row in rows]
   reports.write_json(path, {'rows': written, **content})
+  nats = {row.name: row.evaluation.nats for row in rows}
+  nats['bytes'] = rows[0].evaluation.num_bytes
+  reports.write_arrays(path.with_suffix('.npz'), nats)
   one = rows[0].evaluation.summary()
   sizes = f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens'
   first, *others = rows[0].minus

@@ -5,10 +5,12 @@
   python -m experiments.tables.claims --runs=runs/claims
 
 claims.json beside this module holds the claims: what the paper says, in which results
-files of --runs our differences are, and which sign the claim gives them. A claim is
-decided for (or against) if all of its intervals, and each seed's difference, lie on its
-side of zero (or on the other side); a claim that two models are near to each other, if
-they all lie within (or outside) its tolerance. Else it is undecided.
+files of --runs our differences are, and which sign the claim gives them. The p-value of
+a claim is that of the one of its differences that speaks least for it (or against it),
+twice, as both sides are asked; that a difference is near to zero asks whether it lies
+within (or outside) the claim's tolerance. Holm's correction is over all claims with a
+figure. A claim is for (or against) if its corrected p-value is below .05, and was
+measured with three seeds or more of everything that was trained. Else it is undecided.
 
 Writes into --output claims.md, the figures of figures.json and claims.png in figures/,
 and what both cite of the results files in evidence/, which the command reads where
@@ -25,30 +27,46 @@ from absl import flags
 import numpy as np
 
 from experiments.engine import command, pictures, progress, reports
-from experiments.tables import evidence, figures, paper_table
+from experiments.tables import evidence, figures, intervals, paper_table
 from retrieval.store import store
 
 CLAIMS = pathlib.Path(__file__).with_suffix('.json')
 FILE, PICTURE, EVIDENCE = 'claims.md', 'figures/claims.png', 'evidence'
-FOR, AGAINST, UNDECIDED = 'decided for', 'decided against', 'undecided'
-NAMES = FOR, AGAINST, UNDECIDED, paper_table.NOT_RUN
+FOR, AGAINST, UNDECIDED, NOT_TESTED = (
+  'for',
+  'against',
+  'undecided',
+  'not tested',
+)
+VERDICTS = FOR, AGAINST, UNDECIDED, NOT_TESTED
+LEVEL = 0.05  # of Holm's correction
+FEWEST_SEEDS = 3
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Difference(evidence.Value):
-  """A measured difference with its 95 % interval."""
+@dataclasses.dataclass(frozen=True)
+class Difference:
+  """A measured difference."""
 
   what: str
-  percent: bool = False  # shares of questions; otherwise bits per byte
+  percent: bool  # shares of questions or facts; otherwise bits per byte
+  estimate: intervals.Estimate
+  raw: bool  # computed from the values of single items
+
+  @property
+  def few_seeds(self) -> bool:
+    """Whether something was trained with too few seeds for a verdict."""
+    return 0 < len(self.estimate.of_seeds) < FEWEST_SEEDS
 
   def text(self) -> str:
     """The difference in words and figures."""
-    values = self.mean, self.low, self.high
+    values = self.estimate.mean, *self.estimate.interval()
     mean, low, high = (
       f'{100 * x:+.1f}' if self.percent else f'{x:+.4f}' for x in values
     )
-    seeds = f', {len(self.of_seeds)} seeds' if len(self.of_seeds) > 1 else ''
-    return f'{self.what} {mean} [{low}, {high}]{seeds}'
+    seeds = len(self.estimate.of_seeds)
+    count = f', {seeds} seed{"s" * (seeds > 1)}' if seeds else ''
+    unit = ' points' if self.percent else ''
+    return f'{self.what} {mean} [{low}, {high}]{unit}{count}'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,15 +77,17 @@ class Claim:
   claim: str
   source: str  # paper and place
   paper: str  # the paper's figures
+  models: str = ''  # start and size of ours
   expected: Literal[
     'below', 'above', 'near'
   ]  # sign of each difference, by the claim
   within: float = 0.0  # tolerance of 'near'
-  evidence: Sequence[Mapping[str, Any]]
-  measured: str  # by which commands: a key of the file's `commands`
-  remark: str = ''  # what to know, and what would decide an undecided claim
+  evidence: Sequence[Mapping[str, Any]] = ()  # of `evidence.difference`, `what`
+  measured: str = ''  # by which commands: a key of the file's `commands`
+  remark: str = ''  # what to know; of a claim without evidence, the reason
   figure: str = ''  # name of the figure that shows it
   control: bool = False  # a comparison of our own, which is not counted
+  headline: bool = False  # in the first table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,38 +97,71 @@ class Judged:
   claim: Claim
   found: Sequence[Difference]
   verdict: str
+  p: float = 1.0  # after Holm's correction
+
+  def text(self) -> str:
+    """The verdict with its p-value, or why there is none."""
+    if not self.found:
+      return self.verdict
+    few = [len(x.estimate.of_seeds) for x in self.found if x.few_seeds]
+    if few:
+      return f'{self.verdict}: {min(few)} seed{"s" * (min(few) > 1)}'
+    return (
+      f'{self.verdict}, p {f"= {self.p:.2g}" if self.p > 1e-4 else "< .0001"}'
+    )
 
 
 def read(claim: Claim, folders: Sequence[pathlib.Path]) -> list[Difference]:
   """Read the differences of a claim from the first folder with each results file.
 
   Returns:
-    [] where a file, or a row of it that the claim names, is missing: not run.
+    [] where something that the claim names is missing: not tested.
 
   Raises:
     ValueError: for a file of another form.
   """
   found = []
   for one in claim.evidence:
-    value = evidence.read(folders, one['file'], one['at'], interval=True)
-    if value is None:
+    estimate = evidence.difference(folders, one)
+    if estimate is None:
       return []
-    percent, fields = one.get('percent', False), dataclasses.asdict(value)
-    found.append(Difference(what=one['what'], percent=percent, **fields))
+    percent = one.get('percent', False)
+    found.append(Difference(one['what'], percent, estimate, 'row' in one))
   return found
 
 
-def verdict(claim: Claim, found: Sequence[Difference]) -> str:
-  """Judge a claim; see the module."""
-  if not found:
-    return paper_table.NOT_RUN
-  sign = -1 if claim.expected == 'below' else 1
-  ends = [sign * y for x in found for y in (x.low, x.high, *x.of_seeds)]
-  if claim.expected == 'near':
-    apart = min(ends) > claim.within or max(ends) < -claim.within
-    inside = max(map(abs, ends)) < claim.within
-    return FOR if inside else AGAINST if apart else UNDECIDED
-  return FOR if min(ends) > 0 else AGAINST if max(ends) < 0 else UNDECIDED
+def p_values(claim: Claim, found: Sequence[Difference]) -> tuple[float, float]:
+  """p-values for and against a claim, all of whose differences have to agree."""
+  estimates, within = [x.estimate for x in found], claim.within
+  above = [x.above(-within) for x in estimates]
+  below = [x.below(within) for x in estimates]
+  if claim.expected == 'below':
+    return max(below), max(above)
+  if claim.expected == 'above':
+    return max(above), max(below)
+  outside = max(min(x.above(within), x.below(-within)) for x in estimates)
+  return max(*above, *below), outside
+
+
+def judge(
+  found: Sequence[tuple[Claim, Sequence[Difference]]],
+) -> list[Judged]:
+  """Judge all claims of a page together; see the module."""
+  both = [p_values(*x) if x[1] else (1.0, 1.0) for x in found]
+  few = [any(y.few_seeds for y in x) for _, x in found]
+  p = np.array([min(1.0, 2 * min(x)) for x in both])
+  p[few] = 1.0
+  tested = [bool(x) for _, x in found]
+  p[tested] = intervals.holm(p[tested])
+  judged = []
+  for (claim, own), (for_, against), corrected in zip(
+    found, both, p, strict=True
+  ):
+    verdict = UNDECIDED if own else NOT_TESTED
+    if corrected < LEVEL:
+      verdict = FOR if for_ < against else AGAINST
+    judged.append(Judged(claim, own, verdict, float(corrected)))
+  return judged
 
 
 def markdown(
@@ -116,41 +169,61 @@ def markdown(
   judged: Sequence[Judged],
   drawn: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-  """The page: a table for each verdict, the figures, and the commands."""
+  """The page: rule, headline, a table for each verdict, figures and commands."""
   papers = [x.verdict for x in judged if not x.claim.control]
-  controls = len(judged) - len(papers)
-  counts = [f'{papers.count(x)} {x}' for x in NAMES if x in papers]
-  lines = ["# The papers' claims, tested in small", '', *content['preface'], '']
-  beside = f'; beside them {controls} controls of our own.' if controls else '.'
-  lines.append(', '.join(counts) + beside)
+  counts = ', '.join(f'{papers.count(x)} {x}' for x in VERDICTS if x in papers)
+  lines = ["# The papers' claims, tested in small", '', *content['preface']]
+  lines += ['', '## Rule', '', *content['rule'], '', '## Words', '']
+  lines += paper_table.markdown(('word', 'meaning'), content['words'])
+  lines += [
+    '',
+    '## Verdicts',
+    '',
+    f'Claims of the papers: {counts}. Controls of '
+    f'our own, in the same tables: {len(judged) - len(papers)}.',
+  ]
+  lines += ['', '### What speaks against us', '', *content['against']]
   if any(x.found for x in judged):
     lines += ['', f'![Intervals of all claims]({PICTURE})']
   links = {
     x['name']: f' [Figure](#{x["title"].lower().replace(" ", "-")}).'
     for x in drawn
   }
-  heads = ('claim', 'paper', 'ours', 'commands', 'remark')
-  for name in NAMES:
-    rows = [
-      (
-        f'**{claim.system}**: {claim.claim} ({claim.source})',
-        claim.paper,
-        '; '.join(x.text() for x in row.found) or name,
-        f'[{claim.measured}](#{claim.measured})',
-        (claim.remark + links.get(claim.figure, '')).strip(),
-      )
-      for row in judged
-      if row.verdict == name
-      for claim in [row.claim]
+  headline = [x for x in judged if x.claim.headline]
+  parts = {'Headline: RETRO against its baselines': headline} | {
+    name.capitalize(): [
+      x for x in judged if x.verdict == name and not x.claim.headline
     ]
+    for name in VERDICTS
+  }
+  for name, rows in parts.items():
     if rows:
-      table = paper_table.markdown(heads, rows, '|' + '---|' * len(heads))
-      lines += ['', f'## {name.capitalize()}', '', *table]
+      lines += ['', f'### {name}', '', *_table(rows, links)]
   lines += figures.markdown(drawn)
   lines += ['', '## Commands']
   for name, text in content['commands'].items():
     lines += ['', f'### {name}', '', *text]
   return '\n'.join(lines) + '\n'
+
+
+def _table(rows: Sequence[Judged], links: Mapping[str, str]) -> list[str]:
+  """Rows of one part of the page; those without a figure have their reason."""
+  heads = ('claim', 'paper')
+  if any(x.found for x in rows):
+    heads += ('our models', 'ours', 'verdict')
+  lines = []
+  for row in rows:
+    claim = row.claim
+    remark = claim.remark + links.get(claim.figure, '')
+    if claim.measured:
+      remark += f' [Commands](#{claim.measured}).'
+    cells = [f'**{claim.system}**: {claim.claim} ({claim.source})', claim.paper]
+    if len(heads) > 2:
+      ours = '<br>'.join(x.text() + '†' * (not x.raw) for x in row.found)
+      cells += [claim.models, ours, row.text()]
+    lines.append([*cells, remark.strip()])
+  heads += ('remark',) if len(heads) > 2 else ('why not',)
+  return paper_table.markdown(heads, lines, '|' + '---|' * len(heads))
 
 
 def plot(judged: Sequence[Judged], path: pathlib.Path) -> None:
@@ -180,8 +253,9 @@ def plot(judged: Sequence[Judged], path: pathlib.Path) -> None:
       scale = 100 if rows[0][1].percent else 1
       for i, (_, one, found) in enumerate(rows):
         color, marker = looks[found]
+        own = one.estimate
         low, high, mean, *seeds = scale * np.array(
-          [one.low, one.high, one.mean, *one.of_seeds]
+          [*own.interval(), own.mean, *own.of_seeds]
         )
         axes.plot([low, high], [i, i], color=color)
         axes.plot(mean, i, marker, color=color)
@@ -226,21 +300,24 @@ def run(runs: pathlib.Path | None, output: pathlib.Path) -> list[str]:
   content, claims = load()
   kept = output / EVIDENCE
   folders = [kept] if runs is None else [runs, kept]
-  read_all = [(claim, read(claim, folders)) for claim in claims]
-  judged = [Judged(x, found, verdict(x, found)) for x, found in read_all]
+  judged = judge([(claim, read(claim, folders)) for claim in claims])
   rows = [
     (
       f'{x.claim.system}: {x.claim.claim}',
       '\n'.join(y.text() for y in x.found),
-      x.verdict,
+      x.text(),
     )
     for x in judged
   ]
   reports.print_table(['claim', 'ours', 'verdict'], rows, wrap=True)
   shown = figures.load()
   if runs is not None:
-    values = [(x['file'], x['at']) for y in claims for x in y.evidence]
-    evidence.copy(runs, kept, [*values, *figures.places(shown)])
+    evidence.copy(
+      runs,
+      kept,
+      [x for y in claims for z in y.evidence for x in evidence.places(z)]
+      + [*figures.places(shown)],
+    )
   drawn = figures.draw_all(shown, folders, output / figures.FOLDER)
   if any(x.found for x in judged):
     plot(judged, output / PICTURE)

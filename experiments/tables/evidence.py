@@ -2,22 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measured values in results files, and copies of these files without the rest.
 
-A value is named by a file and a path of keys to an object that holds it, such as
-['rows', 'name=k2', 'minus', 'k1']; FIELD=VALUE chooses an item of a list.
+A value of a JSON file is named by the file and a path of keys to an object that holds
+it, such as ['rows', 'name=k2', 'minus', 'k1']; FIELD=VALUE chooses an item of a list.
+Raw values are arrays of an .npz file, named FILE:ARRAY: [seeds, items], or [items] of
+what was not trained. Those beside an array `bytes`, [items], are nats, and count as
+bits per byte.
 """
 
 from collections.abc import Mapping, Sequence
+import contextlib
 import dataclasses
+import math
 import pathlib
 from typing import Any
 
+import numpy as np
+
 from experiments.engine import reports
+from experiments.tables import intervals
 from retrieval.store import manifests
 
 Path = Sequence[str]
 _MEANS = 'mean', 'bits_per_byte', 'y'  # names of the value, first found first
 _SEEDS = 'of_seeds', 'bits_per_byte_of_seeds'
 _ENDS = 'low', 'high'
+_ROUND = 64  # parts of a nat that are kept
+_HALF = 1.96  # of a 95 % interval, in standard errors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +93,95 @@ def read(
     ) from None
 
 
+def places(entry: Mapping[str, Any]) -> list[tuple[str, Path]]:
+  """File and path of every value of a difference; see `difference`."""
+  found = [
+    (file, path)
+    for name in ('row', 'less')
+    if name in entry
+    for file, _, array in [entry[name].partition(':')]
+    for path in ([array], [_weights(array)])
+  ] or [(entry['file'], entry['at'])]
+  seeds = entry.get('seeds', [''])
+  return [
+    (file.replace('{seed}', str(x)), path)
+    for file, path in found
+    for x in seeds
+  ]
+
+
+def _weights(array: str) -> str:
+  """Name of the bytes of an array's items."""
+  return f'{array.rpartition("/")[0]}/bytes'.lstrip('/')
+
+
+def _raw(
+  folders: Sequence[pathlib.Path], name: str, seeds: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray] | None:
+  """Values and weights of the items; None where one file or array is missing."""
+  files, _, array = name.partition(':')
+  values, weights = [], None
+  for seed in seeds or ['']:
+    file = files.replace('{seed}', str(seed))
+    path = next((x for x in (f / file for f in folders) if x.is_file()), None)
+    with np.load(path) if path else contextlib.nullcontext({}) as arrays:
+      if array not in arrays:
+        return None
+      values.append(arrays[array].astype(np.float64))
+      weights = np.ones(values[0].shape[-1])
+      if (own := _weights(array)) in arrays:
+        weights = arrays[own] * math.log(2)
+  return np.stack(values) if seeds else values[0], weights
+
+
+def difference(
+  folders: Sequence[pathlib.Path], entry: Mapping[str, Any]
+) -> intervals.Estimate | None:
+  """Estimate a difference over items and seeds.
+
+  Args:
+    entry: raw values `row` and `less`, FILE:ARRAY each; or `file` and `at` of an
+      interval over items. {seed} in a file stands for each of `seeds`, if given.
+      `trained`: False where an interval has no seeds.
+
+  Returns:
+    None where something was not measured.
+
+  Raises:
+    ValueError: for files of another form, or raw values of other items or seeds.
+  """
+  if 'row' not in entry:
+    found = [read(folders, *x, interval=True) for x in places(entry)]
+    trained = entry.get('trained', True)
+    return None if None in found else estimate(found, trained)
+  seeds = entry.get('seeds', ())
+  both = [_raw(folders, entry[x], seeds) for x in ('row', 'less')]
+  if None in both:
+    return None
+  (values, weights), (less, others) = both
+  counts = {len(x) for x in (values, less) if x.ndim == 2}
+  if len(counts) > 1 or not np.array_equal(weights, others):
+    raise ValueError(
+      f'{entry["row"]} {values.shape} and {entry["less"]} {less.shape}: expected '
+      'values of the same items, and as many seeds of each.'
+    )
+  return intervals.of_values(values - less, weights)
+
+
+def estimate(
+  found: Sequence[Value], trained: bool = True
+) -> intervals.Estimate:
+  """Join intervals over items, one with its seeds or one for each seed.
+
+  The items are the same for each seed, so the mean has the variance of one seed.
+  """
+  of_items = np.mean([((x.high - x.low) / 2 / _HALF) ** 2 for x in found])
+  means = [x.mean for x in found]
+  seeds = found[0].of_seeds if len(found) == 1 else means
+  seeds = (seeds or means) if trained else ()
+  return intervals.combine(float(np.mean(means)), float(of_items), seeds)
+
+
 def cited(content: Any, paths: Sequence[Path]) -> Any:
   """Return the content of a results file that these paths lead to."""
   if isinstance(content, list):
@@ -108,15 +207,25 @@ def cited(content: Any, paths: Sequence[Path]) -> Any:
 def copy(
   source: pathlib.Path,
   target: pathlib.Path,
-  places: Sequence[tuple[str, Path]],
+  cited_places: Sequence[tuple[str, Path]],
 ) -> None:
   """Copy what is cited of results files between folders.
 
   Args:
-    places: file and path of every value.
+    cited_places: file and path of every value.
   """
-  for name in {file for file, _ in places}:
-    if (source / name).is_file():
+  for name in {file for file, _ in cited_places}:
+    paths = [at for file, at in cited_places if file == name]
+    if not (source / name).is_file():
+      continue
+    if name.endswith('.npz'):
+      with np.load(source / name) as arrays:
+        kept = {x: arrays[x] for x in arrays if [x] in paths}
+      nats = {x for x in kept if x != _weights(x) in kept}
+      for x in nats:
+        kept[x] = np.round(_ROUND * kept[x].astype(np.float64)) / _ROUND
+      kept = {x: y.astype(np.float32) for x, y in kept.items()}
+      reports.write_arrays(target / name, kept)
+    else:
       content = manifests.read_object(source / name)
-      paths = [at for file, at in places if file == name]
       reports.write_json(target / name, cited(content, paths))

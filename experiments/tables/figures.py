@@ -5,8 +5,9 @@
 figures.json beside this module holds the panels of each figure and their series. The
 points of a series have the places `x`; their values are in the results file `file` at
 the path `at`, in which {x} and {seed} are replaced. With `seeds` a point is the mean of
-their values; `less` is the path of what is subtracted. Beside each picture a JSON file
-holds the numbers that it shows.
+their values; `less` is the path of what is subtracted. Intervals of seeds are over both
+levels (see `intervals`). Beside each picture a JSON file holds the numbers that it
+shows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,13 +66,14 @@ def _point(
     return None
   values = [first.mean - sum(y.mean for y in less) for first, *less in found]
   point = {'x': x, 'y': float(np.mean(values))}
-  if 'seeds' in series or 'less' in series:
-    seeds = values
-  else:
-    ((value,),) = found
-    seeds = value.of_seeds
-    if value.low is not None:
-      point |= {'low': value.low, 'high': value.high}
+  of_one = len(values) == 1 and 'less' not in series
+  seeds = found[0][0].of_seeds if of_one else values
+  if 'less' not in series and all(x.low is not None for (x,) in found):
+    first = found[0][0]
+    ends = first.low, first.high
+    if len(seeds) > 1:
+      ends = evidence.estimate([x for (x,) in found]).interval()
+    point |= dict(zip(('low', 'high'), ends, strict=True))
   return point | ({'of_seeds': [*seeds]} if len(seeds) > 1 else {})
 
 

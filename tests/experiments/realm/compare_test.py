@@ -66,6 +66,12 @@ def test_rows_are_those_of_the_evaluation(
       reciprocal = [1 / (1 + x) for x in found]
       assert values['mrr'] == pytest.approx(np.mean(reciprocal))
   assert json.loads((tmp_path / compare.FILE).read_text())
+  with np.load(tmp_path / 'compare.npz') as arrays:
+    for (name, rule), found in ranks.items():
+      values = arrays[f'{name}, questions.jsonl, {rule}, recall@1']
+      seeds = [] if name == 'words' else [1]  # BM25 has none
+      assert values.shape == (*seeds, len(found))
+      np.testing.assert_array_equal(values.ravel(), found < 1)
   assert 'less after' in capsys.readouterr().out
 
 

@@ -93,6 +93,11 @@ def test_rows_are_those_of_the_evaluations(roots, config, tmp_path, capsys):
       interval = evaluate.compare(want, wanted[name])
       assert less == pytest.approx(dataclasses.asdict(interval))
   assert json.loads((tmp_path / compare.FILE).read_text())
+  with np.load(tmp_path / 'compare.npz') as arrays:
+    assert {*arrays} == {*wanted, 'bytes'}
+    for name, want in wanted.items():
+      np.testing.assert_allclose(arrays[name], [want.nats], rtol=1e-6)
+    np.testing.assert_array_equal(arrays['bytes'], first.num_bytes)
   assert 'minus first' in capsys.readouterr().out
 
 

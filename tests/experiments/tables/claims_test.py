@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from experiments.tables import claims
+from experiments.tables import claims, intervals
 
 
 def _claim(expected='below', within=0.0, files=('a.json',)):
@@ -25,53 +25,72 @@ def _claim(expected='below', within=0.0, files=('a.json',)):
   )
 
 
-def _difference(low, high, seeds=()):
-  mean = (low + high) / 2
-  return claims.Difference(
-    what='x', mean=mean, low=low, high=high, of_seeds=seeds
-  )
+def _difference(mean, error=0.1, seeds=5):
+  of_seeds = (mean,) * seeds
+  estimate = intervals.Estimate(mean, error, 1e6, of_seeds)
+  return claims.Difference('x', False, estimate, True)
+
+
+def _verdict(expected, *found):
+  within = 0.5 if expected == 'near' else 0.0
+  (row,) = claims.judge([(_claim(expected, within), found)])
+  return row.verdict
 
 
 @pytest.mark.parametrize(
-  'expected, low, high, seeds, want',
+  'expected, mean, want',
   [
-    ('below', -2.0, 0.1, (), claims.UNDECIDED),
-    ('below', 1.0, 2.0, (), claims.AGAINST),
-    ('above', 1.0, 2.0, (), claims.FOR),
-    ('below', -2.0, -1.0, (-3.0, -0.1), claims.FOR),
-    ('below', -2.0, -1.0, (-3.0, 0.1), claims.UNDECIDED),
-    ('above', 1.0, 2.0, (3.0, -0.1), claims.UNDECIDED),
-    ('near', -0.4, 0.4, (), claims.FOR),
-    ('near', -0.6, 0.4, (), claims.UNDECIDED),
-    ('near', 0.6, 0.8, (), claims.AGAINST),
-    ('near', -0.4, 0.4, (-0.6, 0.6), claims.UNDECIDED),
-    ('near', 0.6, 0.8, (0.4, 1.0), claims.UNDECIDED),
+    ('below', -1.0, claims.FOR),
+    ('below', -0.1, claims.UNDECIDED),
+    ('below', 1.0, claims.AGAINST),
+    ('above', 1.0, claims.FOR),
+    ('above', -1.0, claims.AGAINST),
+    ('near', 0.1, claims.FOR),
+    ('near', -0.4, claims.UNDECIDED),
+    ('near', -0.6, claims.UNDECIDED),
+    ('near', -0.9, claims.AGAINST),
+    ('near', 0.9, claims.AGAINST),
   ],
 )
-def test_verdict_of_one_interval(expected, low, high, seeds, want):
-  found = [_difference(low, high, seeds)]
-  assert claims.verdict(_claim(expected, within=0.5), found) == want
+def test_verdict_of_one_difference(expected, mean, want):
+  assert _verdict(expected, _difference(mean)) == want
 
 
-def test_all_intervals_have_to_agree():
-  below, above = _difference(-2.0, -1.0), _difference(1.0, 2.0)
-  for found, want in (
-    ([below, below], claims.FOR),
-    ([above, above], claims.AGAINST),
-    ([below, above], claims.UNDECIDED),
-    ([], claims.paper_table.NOT_RUN),
-  ):
-    assert claims.verdict(_claim(), found) == want
+def test_all_differences_have_to_agree():
+  below, above = _difference(-1.0), _difference(1.0)
+  assert _verdict('below', below, below) == claims.FOR
+  assert _verdict('below', above, above) == claims.AGAINST
+  assert _verdict('below', below, above) == claims.UNDECIDED
+  assert _verdict('below') == claims.NOT_TESTED
+
+
+@pytest.mark.parametrize(
+  'seeds, want',
+  [(0, claims.FOR), (1, 'undecided'), (2, 'undecided'), (3, 'for')],
+)
+def test_few_seeds_decide_nothing(seeds, want):
+  """Zero: nothing was trained."""
+  assert _verdict('below', _difference(-1.0, seeds=seeds)) == want
+
+
+def test_every_row_of_the_page_costs_the_others():
+  """2.5 standard errors have p = .0124 of two sides, five rows 5 p = .062."""
+  one = _claim(), [_difference(-0.25)]
+  few = _claim(), [_difference(-0.25, seeds=2)]
+  for others, want in ((0, claims.FOR), (3, claims.FOR), (4, 'undecided')):
+    judged = claims.judge([one, (_claim(), []), *[few] * others])
+    assert judged[0].verdict == want
+    assert judged[0].p == pytest.approx(0.01242 * (1 + others), rel=1e-2)
+  assert judged[-1].text() == 'undecided: 2 seeds'
 
 
 def test_reads_the_named_difference(tmp_path):
-  interval = {'mean': -1.0, 'low': -2.0, 'high': -0.5, 'of_seeds': [-1.5, -0.5]}
+  interval = {'mean': -1.0, 'low': -2.5, 'high': 0.5, 'of_seeds': [-1.0, -1.0]}
   rows = [{'name': 'off'}, {'name': 'on', 'minus': {'off': interval}}]
   (tmp_path / 'a.json').write_text(json.dumps({'rows': rows}))
   claim = _claim()
   (found,) = claims.read(claim, [tmp_path / 'none', tmp_path])
-  assert (found.mean, found.low, found.high) == (-1.0, -2.0, -0.5)
-  assert found.text() == 'a.json -1.0000 [-2.0000, -0.5000], 2 seeds'
+  assert found.text() == 'a.json -1.0000 [-2.5000, +0.5000], 2 seeds'
   assert claims.read(_claim(files=('a.json', 'b.json')), [tmp_path]) == []
   (tmp_path / 'a.json').write_text(json.dumps({'rows': rows[:1]}))
   assert claims.read(claim, [tmp_path]) == []  # the row was not measured
@@ -86,7 +105,7 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
 ):
   runs, output = tmp_path / 'runs', tmp_path / 'docs'
   runs.mkdir()
-  interval = {'mean': -1.0, 'low': -2.0, 'high': -0.5}
+  interval = {'mean': -1.0, 'low': -1.1, 'high': -0.9, 'of_seeds': [-1.0] * 3}
   rows = [{'name': 'on', 'minus': {'off': interval}}]
   (runs / 'a.json').write_text(json.dumps({'rows': rows}))
   fields = {
@@ -98,12 +117,15 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
   }
   content = {
     'preface': ['Intervals.'],
+    'rule': ['The rule.'],
+    'words': [['off', 'without']],
+    'against': ['It is small.'],
     'commands': {'runs': ['`python -m experiments.retro.compare`']},
     'claims': [
-      {**fields, 'claim': 'it helps', 'expected': 'below'},
+      {**fields, 'claim': 'it helps', 'expected': 'below', 'headline': True},
       {**fields, 'claim': 'own', 'expected': 'below', 'control': True},
       {**fields, 'claim': 'it harms', 'expected': 'above'},
-      {**fields, 'claim': 'level', 'expected': 'near', 'within': 1.0},
+      {**fields, 'claim': 'level', 'expected': 'near', 'within': 1.02},
       {
         **fields,
         'claim': 'elsewhere',
@@ -114,17 +136,19 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
   }
   (tmp_path / 'claims.json').write_text(json.dumps(content))
   monkeypatch.setattr(claims, 'CLAIMS', tmp_path / 'claims.json')
-  want = [claims.FOR, *claims.NAMES]
+  want = [claims.FOR, *claims.VERDICTS]
   assert claims.run(runs, output) == want
   page = (output / claims.FILE).read_text()
-  parts = [page.index(f'## {name.capitalize()}') for name in want[1:]]
+  order = ['The rule.', 'without', 'It is small.', 'Headline']
+  order += [f'### {name}' for name in ('Against', 'Undecided', 'Not tested')]
+  parts = [page.index(x) for x in order]
   assert parts == sorted(parts)
   for name, begin in zip(
-    ('it helps', 'it harms', 'level', 'elsewhere'), parts, strict=True
+    ('it helps', 'it harms', 'level', 'elsewhere'), parts[-4:], strict=True
   ):
     assert page.index(name) > begin
-  assert '1 decided for, 1 decided against, 1 undecided, 1 not run; ' in page
-  assert 'beside them 1 controls' in page
+  assert '1 for, 1 against, 1 undecided, 1 not tested. ' in page
+  assert 'in the same tables: 1.' in page
   assert (output / claims.PICTURE).stat().st_size > 5000
   first = (output / claims.FILE).read_bytes()
   assert claims.run(None, output) == want  # the copies

@@ -3,8 +3,12 @@
 """Values of results files, and copies that hold no more than these."""
 
 import json
+import math
 
-from experiments.tables import evidence
+import numpy as np
+import pytest
+
+from experiments.tables import evidence, intervals
 
 _INTERVAL = {'mean': -1.0, 'low': -2.0, 'high': -0.5, 'of_seeds': [-1.5, -0.5]}
 _CONTENT = {
@@ -63,3 +67,68 @@ def test_a_copy_holds_what_is_cited(tmp_path):
     assert values[0] == values[1]
   evidence.copy(kept, again, places)
   assert (again / 'a.json').read_bytes() == (kept / 'a.json').read_bytes()
+
+
+def _raw(folder, on, seeds=2, bytes_=(2, 4)):
+  off = np.arange(2.0 * seeds).reshape(seeds, 2)
+  arrays = {'off': off, 'on': off - on, 'fixed': off[0], 'other': off}
+  np.savez(folder / 'a.npz', **arrays, bytes=np.array(bytes_))
+
+
+def test_raw_differences(tmp_path):
+  _raw(tmp_path, [[math.log(2)], [5 * math.log(2)]])
+  entry = {'row': 'a.npz:on', 'less': 'a.npz:off'}
+  found = evidence.difference([tmp_path / 'none', tmp_path], entry)
+  assert found.of_seeds == pytest.approx((-2 / 6, -10 / 6))  # bits a byte
+  assert found.mean == pytest.approx(-1)
+  fixed = evidence.difference([tmp_path], entry | {'less': 'a.npz:fixed'})
+  assert len(fixed.of_seeds) == 2 and fixed.mean != found.mean
+  for absent in ('a.npz:none', 'b.npz:off'):
+    assert evidence.difference([tmp_path], entry | {'less': absent}) is None
+  kept = tmp_path / 'kept'
+  evidence.copy(tmp_path, kept, evidence.places(entry))
+  assert {*np.load(kept / 'a.npz')} == {'on', 'off', 'bytes'}
+  again = evidence.difference([kept], entry)  # nats are rounded
+  assert again.of_seeds == pytest.approx(found.of_seeds, abs=1e-2)
+
+
+def test_raw_files_of_seeds(tmp_path):
+  for seed in (0, 1):
+    on = np.array([1.0, 0.0, seed])
+    arrays = {'x/on': on, 'x/off': np.zeros(3), 'bytes': np.ones(3)}
+    np.savez(tmp_path / f'{seed}.npz', **arrays)
+  names = {'row': '{seed}.npz:x/on', 'less': '{seed}.npz:x/off'}
+  found = evidence.difference([tmp_path], names | {'seeds': [0, 1]})
+  assert found.of_seeds == pytest.approx((1 / 3, 2 / 3))  # shares, no bytes
+  kept = tmp_path / 'kept'
+  evidence.copy(tmp_path, kept, evidence.places(names | {'seeds': [0, 1]}))
+  assert {*np.load(kept / '1.npz')} == {'x/on', 'x/off'}
+  assert evidence.difference([tmp_path], names | {'seeds': [0, 2]}) is None
+
+
+@pytest.mark.parametrize('seeds, bytes_', [(3, (2, 4)), (2, (4, 2))])
+def test_other_items_or_seeds_are_refused(tmp_path, seeds, bytes_):
+  _raw(tmp_path, 1.0)
+  (tmp_path / 'a.npz').rename(tmp_path / 'b.npz')
+  _raw(tmp_path, 1.0, seeds, bytes_)
+  entry = {'row': 'a.npz:on', 'less': 'b.npz:off'}
+  with pytest.raises(ValueError, match='b.npz:off'):
+    evidence.difference([tmp_path], entry)
+
+
+def test_intervals_of_seeds_are_joined(tmp_path):
+  """One file with two seeds, and two files of a seed each, which share items."""
+  _write(tmp_path, {'rows': [{'name': 'x', 'mean': 2, 'low': 1, 'high': 3}]})
+  (tmp_path / 'a.json').rename(tmp_path / '0.json')
+  _write(tmp_path, {'rows': [{'name': 'x', 'mean': 4, 'low': 1, 'high': 7}]})
+  (tmp_path / 'a.json').rename(tmp_path / '1.json')
+  entry = {'file': '{seed}.json', 'at': ['rows', 'name=x'], 'seeds': [0, 1]}
+  one, three = ((x / 1.96) ** 2 for x in (1, 3))
+  want = intervals.combine(3.0, (one + three) / 2, (2.0, 4.0))
+  assert evidence.difference([tmp_path], entry) == want
+  _write(tmp_path, _CONTENT)
+  entry = {'file': 'a.json', 'at': _MINUS}
+  found = evidence.difference([tmp_path], entry)
+  assert found.of_seeds == (-1.5, -0.5)
+  fixed = evidence.difference([tmp_path], entry | {'trained': False})
+  assert fixed.of_seeds == () and fixed.error < found.error
