@@ -6,7 +6,7 @@ For machines with an accelerator that are rented by the minute and have none of 
 packages of the data pipeline. Batches are drawn and put together on the device.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import time
@@ -15,6 +15,7 @@ from typing import Any
 from flax import traverse_util
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from experiments.engine import optimizers
@@ -29,7 +30,8 @@ class Program:
 
   # (params, batch, key, train) -> (`means.Mean`, metrics)
   loss: Callable
-  batch: Callable  # (data, key) -> batch; traced
+  # (data, key) -> batch; traced. The data have the number of the 'step', too.
+  batch: Callable
   optimizer: optimizers.OptimizerConfig
   # (path of a parameter) -> whether it keeps its start
   frozen: Callable[[str], bool] = lambda name: False
@@ -47,12 +49,12 @@ class Program:
     )
     return optimizers.make_optimizer(flat, 1)
 
-  @functools.cached_property
-  def _run(self) -> Callable:
-    def step(fixed, data, carry, given):
+  def _steps(self, fixed, carry, data, keys, rates, numbers):
+    def step(carry, given):
       params, state = carry
-      key, rate = given
-      batch = self.batch(data, jax.random.fold_in(key, 0))
+      key, rate, number = given
+      whole = {**data, 'step': number}
+      batch = self.batch(whole, jax.random.fold_in(key, 0))
 
       def loss(params):
         whole = traverse_util.unflatten_dict(fixed | params, sep='/')
@@ -66,13 +68,18 @@ class Program:
       params = jax.tree.map(lambda x, y: x + rate * y, params, updates)
       return (params, state), found
 
-    def run(fixed, carry, data, keys, rates):
-      carry, found = jax.lax.scan(
-        functools.partial(step, fixed, data), carry, (keys, rates)
-      )
-      return carry, jax.tree.map(jnp.mean, found)
+    carry, found = jax.lax.scan(step, carry, (keys, rates, numbers))
+    return carry, jax.tree.map(jnp.mean, found)
 
-    return jax.jit(run, donate_argnums=1)
+  @functools.cached_property
+  def _run(self) -> Callable:
+    return jax.jit(self._steps, donate_argnums=1)
+
+  @functools.cached_property
+  def _runs(self) -> Callable:
+    """Several runs side by side."""
+    axes = 0, 0, None, 0, None, None
+    return jax.jit(jax.vmap(self._steps, axes), donate_argnums=1)
 
   def split(self, params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the frozen and the trained parameters by path."""
@@ -85,11 +92,14 @@ class Program:
     params: Any,
     data: Mapping[str, jax.Array],
     *,
-    seed: int,
+    seed: int | Sequence[int],
     num_steps: int = 0,
     seconds: float = 0.0,
-  ) -> Iterator[tuple[int, Any, dict[str, float]]]:
+  ) -> Iterator[tuple[int, Any, dict[str, Any]]]:
     """Train for a number of steps or of seconds.
+
+    Several seeds are as many runs side by side: parameters and metrics have a leading
+    axis of them.
 
     The learning rate is the optimizer's schedule over `num_steps`. Over `seconds`,
     which count from the end of the first call, it grows for 3 % of them and falls in a
@@ -100,7 +110,16 @@ class Program:
       call before.
     """
     fixed, trained = self.split(params)
-    carry = trained, self._direction.init(trained)
+    one = isinstance(seed, int)
+    run = self._run if one else self._runs
+    init = self._direction.init if one else jax.vmap(self._direction.init)
+    keys_of = jax.vmap(jax.random.fold_in, (None, 0))
+    if one:
+      root = jax.random.key(seed)
+    else:
+      root = jax.vmap(jax.random.key)(jnp.asarray(seed))
+      keys_of = jax.vmap(keys_of, (0, None))
+    carry = trained, init(trained)
     start, step, share = None, 0, 0.0
     schedule = num_steps and optimizers.learning_rate_schedule(
       self.optimizer, num_steps
@@ -113,10 +132,9 @@ class Program:
       else:
         now = min(share / _WARMUP, 1 - 0.9 * share)
         rates = jnp.full(self.steps, now * self.optimizer.learning_rate)
-      key = jax.random.key(seed)
-      keys = jax.vmap(functools.partial(jax.random.fold_in, key))(numbers)
-      carry, found = self._run(fixed, carry, data, keys, rates)
-      found = {k: float(x) for k, x in found.items()}
+      keys = keys_of(root, numbers)
+      carry, found = run(fixed, carry, data, keys, rates, numbers)
+      found = {k: np.asarray(x).tolist() for k, x in found.items()}
       step += self.steps
       start = start or time.monotonic()
       if not num_steps:

@@ -1,0 +1,463 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Train and read the rows of RETRO's claims on one accelerator, seeds side by side.
+
+  python -m experiments.accelerators.retro_rows --bundle=FILE --workdir=DIR \
+    --rows='retro_copy|baseline_copy' --seeds=0,1,2,3,4
+
+FILE is what `retro_bundle` wrote; --config is the quickstart's, which each row of
+`ROWS` changes. Writes DIR/<row>.npz as soon as a row is done, with the nats of every
+document for each split and reading ('test/k2': [seeds, documents]), the training loss
+and facts; a row that fails is told, and the others go on. Several processes may share
+a device.
+
+Dimension key: S seeds, B rows, C chunks of a row, N neighbors, D documents.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
+import json
+import pathlib
+import re
+import time
+import traceback
+from typing import Any
+import zlib
+
+from absl import flags, logging
+from flax import linen as nn, traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.accelerators import absent, device_loop, retro_bundle
+from experiments.engine import command, configs
+from experiments.retro import config as config_lib
+from retrieval.nn import means
+from retro_jax.nn import (
+  config as model_config,
+  initial,
+  losses,
+  retro as model_lib,
+)
+from retro_jax.nn.copies import copy_init
+
+_MOST_ROWS = 10_000  # of a run's batches together
+_FRESH = ('k2', 'k10', 'off')  # readings of other splits than the first
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+  """One model: changes of the config, and of where it starts and what it reads."""
+
+  name: str
+  changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  branches: float = 1.0  # factor on the decoder's branches at the start
+  output: float = 1.0  # factor on what cross-attention adds, at the start
+  gate: float = 0.0  # that many times a learned number, 0 at the start; 0: none
+  ramp: int = 0  # steps in which what cross-attention adds grows from 0
+  off: float = 0.0  # share of the training rows without neighbors
+  # The decoder learns from text without neighbors, cross-attention from text with
+  # them, side by side.
+  apart: bool = False
+  induction: bool = False  # the decoder starts with an induction head
+  source: str = 'dense'
+  fresh: bool = False  # whether the other splits are read, too
+
+
+def _size(d: int) -> dict[str, Any]:
+  fields = {'model.init_scale': 0.07 * (128 / d) ** 0.5}
+  for prefix in ('', 'encoder_'):
+    sizes = {'d_model': d, 'd_ff': 4 * d, 'num_heads': d // 32}
+    fields |= {f'model.{prefix}{name}': x for name, x in sizes.items()}
+  return fields
+
+
+_BASELINE = {'retrieval': False}
+_PLAIN = {'model.copy_init': False}
+_LONG, _SAME_TIME, _WIDE = (
+  {'num_steps': 2500},
+  {'num_steps': 1350},
+  {'model.d_ff': 960},
+)
+
+# In the order of their worth.
+ROWS = (
+  Row(name='baseline_plain', changes=_BASELINE | _PLAIN, fresh=True),
+  Row(name='baseline_copy', changes=_BASELINE, fresh=True),
+  Row(name='retro_copy', fresh=True),
+  Row(name='retro_plain', changes=_PLAIN, fresh=True),
+  Row(name='retro_plain_zero', changes=_PLAIN, output=0.0, fresh=True),
+  Row(name='retro_apart', apart=True, fresh=True),
+  Row(name='retro_off_25', off=0.25, fresh=True),
+  Row(name='retro_out_03', output=0.3),
+  Row(name='retro_out_01', output=0.1),
+  Row(name='retro_copy_plain', branches=10.0, fresh=True),
+  Row(name='baseline_plain_time', changes=_BASELINE | _PLAIN | _SAME_TIME),
+  Row(name='baseline_copy_time', changes=_BASELINE | _SAME_TIME),
+  Row(name='baseline_induction', changes=_BASELINE, induction=True, fresh=True),
+  Row(
+    name='baseline_induction_plain',
+    changes=_BASELINE | _PLAIN,
+    induction=True,
+  ),
+  Row(name='baseline_plain_wide', changes=_BASELINE | _PLAIN | _WIDE),
+  Row(name='baseline_copy_wide', changes=_BASELINE | _WIDE),
+  Row(name='retro_gate', gate=4.0),
+  Row(name='retro_ramp', ramp=100),
+  Row(name='retro_off_10', off=0.1),
+  Row(name='retro_off_50', off=0.5),
+  Row(name='retro_n', changes={'neighbor_part': 'neighbor'}),
+  Row(name='retro_f', changes={'neighbor_part': 'continuation'}),
+  Row(name='retro_no_query', changes={'model.query_conditioning': False}),
+  Row(name='retro_all', changes={'model.cca_layers': (1, 2, 3, 4)}),
+  Row(name='retro_bm25', source='bm25'),
+  Row(name='retro_k10', changes={'num_neighbors': 10}),
+  Row(name='retro_copy_long', changes=_LONG),
+  Row(name='baseline_copy_long', changes=_BASELINE | _LONG),
+  Row(name='retro_apart_long', changes=_LONG, apart=True),
+  Row(name='retro_copy_untrained', changes={'num_steps': 0}),
+  Row(name='baseline_copy_untrained', changes=_BASELINE | {'num_steps': 0}),
+  Row(name='retro_out_3', output=3.0),
+  Row(name='retro_out_0', output=0.0),
+  Row(name='retro_out_03_off_25', output=0.3, off=0.25),
+  Row(name='retro_gate_off_25', gate=4.0, off=0.25),
+  Row(name='retro_ramp_250', ramp=250),
+  Row(name='retro_copy_time', changes=_SAME_TIME),
+  Row(name='retro_copy_d64', changes=_size(64)),
+  Row(name='baseline_copy_d64', changes=_BASELINE | _size(64)),
+  Row(name='retro_copy_d256', changes=_size(256)),
+  Row(name='baseline_copy_d256', changes=_BASELINE | _size(256)),
+  Row(name='retro_apart_d64', changes=_size(64), apart=True),
+  Row(name='retro_apart_d256', changes=_size(256), apart=True),
+)
+
+
+def model_of(
+  config: config_lib.Config, vocab_size: int
+) -> model_config.RetroConfig:
+  """The model of a row's config, without loops over layers."""
+  return dataclasses.replace(
+    config.model,
+    vocab_size=vocab_size,
+    cca_layers=config.model.cca_layers if config.retrieval else (),
+    layers='unrolled',
+  )
+
+
+def start_of(
+  row: Row, cfg: model_config.RetroConfig, seed: int
+) -> dict[str, np.ndarray]:
+  """Initial parameters by path, as of `initial.flat_params`, drawn on the host."""
+  plain = dataclasses.replace(cfg, copy_init=False)
+  init = functools.partial(initial.flat_params, config=plain)
+  shapes = nn.unbox(jax.eval_shape(init, jax.random.key(0)))
+  flat = {}
+  for path, x in traverse_util.flatten_dict(shapes).items():
+    value = np.zeros(x.shape, np.float32)
+    if path[-1] == 'scale':
+      value += 1
+    elif x.ndim == 2:
+      of_output = path[-1] in ('o', 'w2')
+      scale = cfg.output_scale(in_encoder=path[0] == 'encoder')
+      own = zlib.crc32('/'.join(path).encode())
+      value = np.random.default_rng([seed, own]).normal(size=x.shape)
+      value = value * (scale if of_output else cfg.init_scale)
+    flat[path] = value.astype(np.float32)
+  with jax.default_device(jax.devices('cpu')[0]):
+    key = jax.random.key(seed)
+    params = traverse_util.unflatten_dict(jax.tree.map(jnp.asarray, flat))
+    if cfg.copy_init:
+      params = copy_init.apply(key, params, cfg)
+    if row.induction:
+      params = copy_init.apply_to_decoder(key, params, cfg)
+  flat = traverse_util.flatten_dict(params)
+  for path, x in flat.items():
+    if path[-1] in ('o', 'w2') and path[0] != 'encoder':
+      factor = row.output if path[0].endswith('_cca') else row.branches
+      flat[path] = factor * np.asarray(x)
+  found = {'/'.join(path): np.asarray(x) for path, x in flat.items()}
+  return found | {f'gate/{p}': np.float32(0) for p in cfg.cca_layers}
+
+
+def order_of(num_rows: int, seed: int) -> np.ndarray:
+  """Rows in the order of training: every pass has each once, shuffled anew."""
+  draws = np.random.default_rng(seed)
+  passes = range(-(-_MOST_ROWS // num_rows))
+  found = np.concatenate([draws.permutation(num_rows) for _ in passes])
+  return found[:_MOST_ROWS].astype(np.int32)
+
+
+def _whole(params, data):
+  """The model's parameters: gate and ramp are factors of cross-attention's output."""
+  params = dict(params)
+  gates = params.pop('gate', {})
+  for p, gate in gates.items():
+    grown = jnp.where(data['gate'] > 0, data['gate'] * gate, 1.0)
+    grown *= jnp.clip((data['step'] + 1) / data['ramp'].clip(1), 0, 1)
+    flat = traverse_util.flatten_dict(params[f'layer_{p}_cca'])
+    output = 'cca', 'attention', 'o'
+    flat[output] = grown * flat[output]
+    params[f'layer_{p}_cca'] = traverse_util.unflatten_dict(flat)
+  return params
+
+
+def _nll(model, params, batch):
+  """Nats of the targets, 0 where nothing is scored: [B, L].
+
+  Weights of attention may be kept: so no kernel is asked for, whose compilation takes
+  longer than it saves.
+  """
+  nll, _ = losses.forward(
+    model, params, batch, targets=batch['targets'], mutable=['weights']
+  )
+  return jnp.where(batch['loss_mask'], nll, 0.0)
+
+
+def _loss(model, batch_size, chunks, apart, params, data, key, train):
+  del train
+  order, params = params['order'], {**params}
+  del params['order']
+  at = jax.lax.dynamic_slice(order, [data['step'] * batch_size], [batch_size])
+  table = data['train']
+  ids = at[:, None] * chunks + jnp.arange(chunks)
+  ids = jnp.where(ids < len(table['lengths']), ids, -1)
+  found = None
+  if 'found' in data:
+    found = data['found'][jnp.maximum(ids, 0)]
+    off = jax.random.bernoulli(key, data['off'], (batch_size, 1, 1))
+    found = jnp.where(off, -1, found)
+  batch = retro_bundle.rows_of(
+    table, ids, None, table, found, model.config.neighbor_length
+  )
+  params = _whole(params, data)
+  if found is not None:
+    batch['neighbor_mask'] &= data['visible']
+  mask = batch['loss_mask']
+  if not apart:
+    return means.of(_nll(model, params, batch), mask), {}
+  added = {k: x for k, x in params.items() if initial.is_added(k)}
+  fixed = jax.lax.stop_gradient({k: params[k] for k in {*params} - {*added}})
+  read = means.of(_nll(model, fixed | added, batch), mask)
+  batch['neighbor_mask'] &= False
+  return read + means.of(_nll(model, params, batch), mask), {'read': read}
+
+
+@functools.cache
+def _scorer(cfg, batch_size):
+  """Nats of each chunk: parameters of S runs -> [S, B, C]."""
+  model = model_lib.Retro(cfg)
+
+  def score(params, table, datastore, visible, ids, segments, found):
+    def one(given):
+      batch = retro_bundle.rows_of(
+        table, *given[:2], datastore, given[2], cfg.neighbor_length
+      )
+      if given[2] is not None:
+        batch['neighbor_mask'] &= visible
+      nll = _nll(model, params, batch)
+      return nll.reshape(*given[0].shape, -1).sum(-1)
+
+    parts = jax.tree.map(
+      lambda x: x.reshape(-1, batch_size, *x.shape[1:]), (ids, segments, found)
+    )
+    return jax.lax.map(one, parts).reshape(ids.shape)
+
+  return jax.jit(jax.vmap(score, (0, *[None] * 6)))
+
+
+def _neighbors(split, source, reading):
+  """[B, C, N] for a reading: kN, off, shuffled, or a source."""
+  ids = split['shuffled' if reading == 'shuffled' else 'ids']
+  other = reading if reading in split and reading != 'shuffled' else source
+  k = int(reading[1:]) if re.fullmatch(r'k\d+', reading) else 2
+  found = split[other][np.maximum(ids, 0)][..., :k]
+  found = np.where((ids >= 0)[..., None], found, -1)
+  if reading == 'off':
+    found[:] = -1
+  if k < 2:
+    found = np.pad(found, ((0, 0), (0, 0), (0, 2 - k)), constant_values=-1)
+  return found
+
+
+def read(
+  row: Row,
+  cfg: model_config.RetroConfig,
+  params: Any,
+  bundle: Mapping[str, Mapping[str, np.ndarray]],
+  visible: np.ndarray,
+  batch_size: int = 8,
+) -> dict[str, np.ndarray]:
+  """Nats of each document by split and reading: [S, D] float64.
+
+  Args:
+    params: of S runs, on a leading axis.
+  """
+  train, found = bundle['train'], {}
+  readings = ['k2', 'off', 'k10', 'shuffled', 'k1']
+  readings += [x for x in ('dense', 'bm25') if x in train and x != row.source]
+  score = _scorer(cfg, batch_size)
+  for number, (name, split) in enumerate(
+    (name, x) for name, x in bundle.items() if name != 'train'
+  ):
+    if number and not row.fresh:
+      continue
+    for reading in readings if cfg.cca_layers else ['off']:
+      if number and reading not in _FRESH:
+        continue
+      neighbors = None
+      if cfg.cca_layers:
+        neighbors = _neighbors(split, row.source, reading)
+      nats = score(
+        params,
+        {k: split[k] for k in ('chunks', 'lengths', 'documents')},
+        {k: train[k] for k in ('chunks', 'lengths', 'documents')},
+        visible,
+        split['ids'],
+        split['segments'],
+        neighbors,
+      )
+      scored = split['owner'] >= 0
+      of_documents = np.zeros((len(nats), len(split['bytes'])))
+      for seed, x in enumerate(np.asarray(nats, np.float64)):
+        np.add.at(of_documents[seed], split['owner'][scored], x[scored])
+      found[f'{name}/{reading}'] = of_documents
+  return found
+
+
+def run(
+  row: Row,
+  config: config_lib.Config,
+  bundle: Mapping[str, Mapping[str, np.ndarray]],
+  seeds: Sequence[int],
+  programs: dict[Any, device_loop.Program],
+) -> dict[str, Any]:
+  """Train a row from all seeds and read it.
+
+  Args:
+    programs: what earlier rows have compiled; those that differ in their start
+      alone share a program.
+  """
+  config = configs.replaced(config, **row.changes)
+  vocab_size = int(max(x['chunks'].max() for x in bundle.values())) + 1
+  vocab_size = max(vocab_size, config.tokenizer.vocab_size)
+  cfg, train = model_of(config, vocab_size), bundle['train']
+  # What the program does not depend on.
+  same = dataclasses.replace(cfg, copy_init=False, init_scale=1.0)
+  m, part = cfg.chunk_length, config.neighbor_part
+  first = np.arange(cfg.neighbor_length) < m
+  visible = {'neighbor': first, 'continuation': ~first}.get(part, first | True)
+  starts = [start_of(row, cfg, seed) for seed in seeds]
+  params = {k: jnp.stack([x[k] for x in starts]) for k in starts[0]}
+  num_rows = -(-len(train['lengths']) // config.sequence_chunks)
+  orders = jnp.stack([order_of(num_rows, seed) for seed in seeds])
+  tables = ('chunks', 'lengths', 'documents')
+  data = {
+    'train': {k: jnp.asarray(train[k]) for k in tables},
+    'visible': jnp.asarray(visible),
+    **{k: jnp.float32(getattr(row, k)) for k in ('gate', 'ramp', 'off')},
+  }
+  if cfg.cca_layers:
+    data['found'] = jnp.asarray(
+      train[row.source][:, : config.num_neighbors].astype(np.int32)
+    )
+  length, size = config.sequence_chunks, config.batch_size
+  loss = functools.partial(
+    _loss, model_lib.Retro(same), size, length, row.apart
+  )
+  program = programs.setdefault(
+    (loss.args, repr(config.optimizer)),
+    device_loop.Program(
+      loss,
+      lambda data, key: data,
+      config.optimizer,
+      frozen=lambda name: name == 'order',
+    ),
+  )
+  whole = traverse_util.unflatten_dict(params | {'order': orders}, sep='/')
+  curve, start, compiled = [], time.monotonic(), 0.0
+  if config.num_steps:
+    steps = program.train(whole, data, seed=seeds, num_steps=config.num_steps)
+    for _, params, metrics in steps:
+      whole = params
+      compiled = compiled or time.monotonic() - start
+      curve.append(metrics['loss'])
+  trained = time.monotonic() - start
+  del whole['order']
+  data['step'] = jnp.int32(2**30)
+  if cfg.cca_layers:
+    whole = jax.vmap(_whole, (0, None))(whole, data)
+  nats = read(row, same, whole, bundle, visible)
+  facts = {
+    'row': dataclasses.asdict(row),
+    'config': dataclasses.asdict(config),
+    'seeds': [*seeds],
+    'parameters': sum(x.size for x in jax.tree.leaves(whole)) // len(seeds),
+    'device': jax.devices()[0].device_kind,
+    'seconds': {
+      'first call': compiled,
+      'training': trained,
+      'all': time.monotonic() - start,
+    },
+  }
+  sizes = {
+    f'{name}/bytes': x['bytes'] for name, x in bundle.items() if 'bytes' in x
+  }
+  facts = json.dumps(facts, default=str)
+  return {**nats, **sizes, 'curve': np.asarray(curve), 'facts': facts}
+
+
+def main(config: config_lib.Config, workdir: str) -> None:
+  """Run the rows that are asked for."""
+  given = flags.FLAGS
+  jax.config.update('jax_default_matmul_precision', given.precision)
+  folder = pathlib.Path(workdir)
+  folder.mkdir(parents=True, exist_ok=True)
+  bundle: dict[str, dict[str, np.ndarray]] = {}
+  with np.load(given.bundle) as arrays:
+    for name, x in arrays.items():
+      split, _, name = name.partition('/')
+      bundle.setdefault(split, {})[name] = x
+  if absent.MISSING:
+    logging.info('Not installed here: %s', ', '.join(absent.MISSING))
+  rows = [x for x in ROWS if re.fullmatch(given.rows, x.name)]
+  programs: dict[Any, device_loop.Program] = {}
+  for row in rows:
+    if given.num_steps and row.changes.get('num_steps', 1):
+      changes = {**row.changes, 'num_steps': given.num_steps}
+      row = dataclasses.replace(row, changes=changes)
+    try:
+      seeds = [int(x) for x in given.seeds]
+      found = run(row, config, bundle, seeds, programs)
+    except Exception:
+      logging.error('%s failed:\n%s', row.name, traceback.format_exc())
+      continue
+    part = folder / f'{row.name}.part.npz'
+    np.savez_compressed(part, **found)
+    part.replace(folder / f'{row.name}.npz')
+    bits = {
+      name: x.sum(1).mean() / found[f'{name.partition("/")[0]}/bytes'].sum()
+      for name, x in found.items()
+      if name.partition('/')[0] in bundle and not name.endswith('/bytes')
+    }
+    text = ' '.join(f'{k} {x / np.log(2):.4f}' for k, x in bits.items())
+    logging.info('%s: %s', row.name, text)
+    logging.info('%s: %s', row.name, json.loads(found['facts'])['seconds'])
+
+
+def _define_flags() -> None:
+  flags.DEFINE_string('bundle', None, 'File of retro_bundle.', required=True)
+  flags.DEFINE_string('rows', '.*', 'Regular expression of the rows.')
+  flags.DEFINE_list('seeds', ['0', '1', '2', '3', '4'], 'Seeds.')
+  flags.DEFINE_integer('num_steps', 0, 'Steps of each row, for a trial.')
+  flags.DEFINE_string('precision', 'float32', 'Of matrix products.')
+
+
+if __name__ == '__main__':
+  command.main(
+    main,
+    config_lib.Config,
+    _define_flags,
+    default_config='configs/retro_pretrain_quickstart.py',
+  )
