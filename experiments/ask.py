@@ -17,7 +17,10 @@ score, title, document, block and runner-ups; experiments.score reads it.
 --reranker=DIR, a run of task cross_encoder, chooses the blocks to read among
 the first --config.reranker.candidates that the retriever finds.
 
-The logit is the score of block and span; the share is among the best 20 spans.
+The logit is the score of block and span; the share is among the best 20 spans, and
+answers that overlap or are equal share it. A reader with a null answer (config.reader)
+says "no answer in these documents" where this is more likely than the best answer; its
+shares are probabilities beside all spans that it read and the null answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,11 +62,10 @@ def print_answers(
 ) -> None:
   """Print a question, its answer in its block, and the runner-ups."""
   console.print(rich.text.Text(found.question.question, style='bold'))
-  best = found.best(count)
-  if not best:
-    console.print(f'  {views.NOTHING}')
+  if shown := views.silence(found, count):
+    console.print(rich.text.Text(f'  {shown}'))
     return
-  first, *others = best
+  first, *others = found.best(count)
   console.print(
     rich.text.Text.assemble(
       ('  ' + first.text, 'bold green'),

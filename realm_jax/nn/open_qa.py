@@ -38,8 +38,16 @@ class SpanConfig:
   max_span_width: Annotated[int, settings.Range(1, 1024)] = 10
   # Added to the variance by the span's LayerNorm: 1e-3 as released.
   span_norm_eps: bert.Epsilon = 1e-3
+  # One more candidate, of score 0: no block that is read holds an answer. Spans are
+  # then scored without the retriever, which only chooses what is read.
+  null_answer: bool = False
 
   __post_init__ = settings.check
+
+  @property
+  def retriever_weight(self) -> float:
+    """Factor on the retriever's score in that of block and span together."""
+    return 0.0 if self.null_answer else 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

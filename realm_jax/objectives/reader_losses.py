@@ -28,7 +28,8 @@ _ABSENT = open_qa.OUTSIDE / 2
 class Spans(NamedTuple):
   """The best spans of each question, best first; each array is [B, n]."""
 
-  score: jax.Array  # float32. With the block's retriever logit.
+  # float32, with the block's retriever logit but for readers with a null answer
+  score: jax.Array
   # int32. Number of the block in the reader's beam; -1: no further span.
   block: jax.Array
   start: jax.Array  # int32. Position in the row of the first token.
@@ -65,11 +66,26 @@ def early_loss(
 
 
 def full_loss(
-  batch: Mapping[str, jax.Array], scores: Float[Array, 'B R W L']
+  batch: Mapping[str, jax.Array],
+  scores: Float[Array, 'B R W L'],
+  null_answer: bool = False,
 ) -> Float[Array, ' B']:
-  """Negative log-likelihood in nats of a gold span, by joint `scores`."""
+  """Negative log-likelihood in nats of a gold span, by joint `scores`.
+
+  null_answer: whether a candidate of score 0 is right where no span is gold.
+  """
   candidates = span_candidates(batch, scores.shape[2])
-  return marginal_loss(scores, candidates, batch['reader_correct'])
+  right = batch['reader_correct'] & candidates
+  if null_answer:
+    scores, candidates, right = (
+      x.reshape(len(x), -1) for x in (scores, candidates, right)
+    )
+    null = ((0, 0), (0, 1))
+    scores = jnp.pad(scores, null)
+    candidates = jnp.pad(candidates, null, constant_values=True)
+    none = ~right.any(axis=-1, keepdims=True)
+    right = jnp.concatenate([right, none], axis=-1)
+  return marginal_loss(scores, candidates, right)
 
 
 def read_blocks(batch: Mapping[str, jax.Array]) -> Bool[Array, 'B R']:
@@ -145,7 +161,8 @@ def loss(
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Early loss and loss of spans; both train the question's embedder.
 
-  The reader rests if the batch has no gold span, when its gradient would be 0.
+  The reader rests if the batch has no gold span, when its gradient would be 0,
+  unless it has a null answer. With one the span loss does not reach the retriever.
 
   Args:
     batch: a beam of blocks for every question and rows of the first R blocks,
@@ -177,20 +194,21 @@ def loss(
   rows = batch['row_valid'][:, None, None, None]
   right = batch['reader_correct'] & span_candidates(batch, shape[2]) & rows
   spans = jax.lax.cond(
-    right.any(),
+    right.any() | model.config.null_answer,
     functools.partial(apply, method='read_beam'),
     lambda _: jnp.zeros(shape, jnp.float32),
     params,
   )
   retriever = apply(params, 'beam_scores')
-  scores = add_retriever(batch, retriever, spans)
+  weight = model.config.retriever_weight
+  scores = add_retriever(batch, weight * retriever, spans)
 
   def mean(x):
     x = x.reshape(len(x), -1).any(axis=-1) if x.dtype == bool else x
     return means.of(x, batch['row_valid'])
 
   early = mean(early_loss(batch, retriever))
-  full = mean(full_loss(batch, scores))
+  full = mean(full_loss(batch, scores, model.config.null_answer))
   flat = scores.reshape(len(scores), -1)
   best = flat.argmax(axis=-1, keepdims=True)
   right = right.reshape(flat.shape)

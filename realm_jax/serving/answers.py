@@ -38,7 +38,9 @@ class Answer:
   width: int
   reader_start: int  # position of the block's first token in the row
   score: float  # score of block and span together, a logit
-  share: float  # share of the likelihood of all spans kept of this question
+  # Share of the likelihood of all spans kept of this question; of a reader with a
+  # null answer the probability beside all spans that were read and this answer.
+  share: float
   correct: bool  # whether the span is gold; False without gold answers
 
   def __repr__(self) -> str:
@@ -125,34 +127,60 @@ class Answered:
   blocks: blocks_lib.BlockStore | None = dataclasses.field(
     default=None, repr=False, compare=False
   )
+  # probability that the blocks read hold an answer; 1 without a null answer
+  answerable: float = 1.0
+  threshold: float = 0.0  # least confidence that is not silent
 
   @property
   def text(self) -> str:
-    """The best answer; '' without one."""
-    return self.answers[0].text if self.answers else ''
+    """The best answer; '' without one, or where the reader is silent."""
+    return '' if self.silent or not self.answers else self.answers[0].text
+
+  @functools.cached_property
+  def confidence(self) -> float:
+    """Share of the best answer and all that repeat it; 0 without one."""
+    return self.best(1)[0].share if self.answers else 0.0
+
+  @property
+  def silent(self) -> bool:
+    """Whether the confidence is below the threshold."""
+    return self.threshold > 0 and self.confidence < self.threshold
 
   def best(self, count: int = 5) -> list[Answer]:
-    """Return the `count` best answers; an answer that repeats a better one is left out."""
-    found: list[Answer] = []
+    """Return the `count` best answers, with the shares of those that repeat them."""
+    groups: list[list[Answer]] = []
     for answer in self.answers:
-      if len(found) < count and not any(map(answer.repeats, found)):
-        found.append(answer)
-    return found
+      same = next((x for x in groups if answer.repeats(x[0])), None)
+      if same is not None:
+        same.append(answer)
+      elif len(groups) < count:
+        groups.append([answer])
+    return [
+      dataclasses.replace(x[0], share=sum(y.share for y in x)) for x in groups
+    ]
 
   def __repr__(self) -> str:
-    rows = [(x.text, f'{x.share:.3f}', x.source) for x in self.best()]
-    table = text_table.lines(('answer', 'share', 'source'), rows)
-    return f'{self.question.question}\n{table if rows else views.NOTHING}'
+    shown, table = views.silence(self), ''
+    if not shown:
+      rows = [(x.text, f'{x.share:.3f}', x.source) for x in self.best()]
+      table = text_table.lines(('answer', 'share', 'source'), rows)
+    return f'{self.question.question}\n{shown or table}'
 
   def record(self, count: int = 5) -> dict[str, Any]:
-    """Return a line of a predictions file, with up to `count` answers."""
+    """Return a line of a predictions file, with up to `count` answers.
+
+    Where the reader is silent all of them are runner-ups.
+    """
     rows = [answer.record() for answer in self.best(count)]
     line = {
       'id': self.question.id,
       'question': self.question.question,
       'prediction': self.text,
+      'answerable': self.answerable,
     }
-    return line | (rows[0] if rows else {}) | {'runner_ups': rows[1:]}
+    if rows and not self.silent:
+      line |= rows.pop(0)
+    return line | {'runner_ups': rows}
 
   def _repr_html_(self) -> str:
     return views.answers_html(self)
@@ -170,8 +198,8 @@ class Answers(tuple[Answered, ...]):
   def __repr__(self) -> str:
     return '\n'.join(
       f'{found.question.question} {found.text} '
-      f'(share {found.answers[0].share:.2f}, {found.answers[0].title})'
-      if found.answers
+      f'(share {found.confidence:.2f}, {found.answers[0].title})'
+      if found.text
       else f'{found.question.question} (no answer)'
       for found in self
     )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 import numpy as np
 
 from realm_jax.data import examples, question_rows
@@ -115,15 +115,18 @@ class Answerer(BlockReader):
     retriever: beams.BeamRetriever,
     *,
     num_answers: int = 5,
+    threshold: float | None = 0.0,
     **batches: int,
   ):
     """Place the parameters; compile at the first question.
 
-    `batches` are retriever_beam, reader_beam, batch_size of `BlockReader`.
+    threshold: least confidence to answer with; None: that "no answer in these
+    documents" has itself. `batches` are retriever_beam, reader_beam, batch_size of `BlockReader`.
     """
     read = functools.partial(
       predict_spans, trained.model, num_answers=num_answers
     )
+    self._threshold = threshold
     super().__init__(trained, retriever, read, search=False, **batches)
 
   def answer(self, texts: Sequence[str]) -> answers.Answers:
@@ -139,7 +142,12 @@ class Answerer(BlockReader):
   def _result(self, asked, row, found) -> answers.Answered:
     kept = np.flatnonzero(found.spans.block >= 0)
     spans = jax.tree.map(lambda x: x[kept], found.spans)
-    scores = spans.score.astype(np.float64)
+    scores, log_null = spans.score.astype(np.float64), -np.inf
+    shares = _softmax(scores) if len(kept) else scores
+    if self.trained.model.config.null_answer:
+      log_null = float(found.log_null)
+      shares = np.exp(scores + log_null)
+    null = float(np.exp(log_null))
     columns = (
       row['beam_ids'][spans.block],
       spans.block,
@@ -147,7 +155,7 @@ class Answerer(BlockReader):
       spans.width,
       row['reader_starts'][spans.block],
       scores,
-      _softmax(scores) if len(kept) else scores,
+      shares,
       found.correct[kept],
     )
     blocks = self.trained.data.blocks
@@ -158,6 +166,8 @@ class Answerer(BlockReader):
       row['beam_ids'].copy(),  # else it would keep the whole batch
       bool(row['reader_correct'].any()),
       blocks,
+      answerable=1 - null,
+      threshold=null if self._threshold is None else self._threshold,
     )
 
 
@@ -207,6 +217,8 @@ class Prediction(NamedTuple):
 
   spans: reader_losses.Spans
   correct: Bool[Array, 'B n']
+  # log-probability of a null answer of score 0 beside all spans that were read
+  log_null: Float[Array, ' B']
 
 
 def predict_spans(
@@ -227,7 +239,7 @@ def predict_spans(
   questions, blocks, width, length = batch['reader_correct'].shape
   rows = {name: batch[f'reader_{name}'] for name in open_qa.ROWS}
   rows |= {
-    'retriever': retriever[:, :blocks],
+    'retriever': model.config.retriever_weight * retriever[:, :blocks],
     'valid': reader_losses.read_blocks(batch),
     'correct': batch['reader_correct'],
   }
@@ -248,8 +260,10 @@ def predict_spans(
   found = jax.lax.map(
     read, jax.tree.map(lambda x: _cut(x, parts, read_at_once), rows)
   )
-  found, correct = jax.tree.map(
-    lambda x: x.reshape(-1, count)[: questions * blocks].reshape(questions, -1),
+  found, correct, total = jax.tree.map(
+    lambda x: x.reshape(-1, *x.shape[2:])[: questions * blocks].reshape(
+      questions, -1
+    ),
     found,
   )
   found = found._replace(
@@ -265,7 +279,8 @@ def predict_spans(
   spans = reader_losses.Spans(
     score, take(found.block), take(found.start), take(found.width)
   )
-  return Prediction(spans, take(correct))
+  everything = jnp.logaddexp(0.0, jax.nn.logsumexp(total, axis=-1))
+  return Prediction(spans, take(correct), -everything)
 
 
 def _cut(x: jax.Array, parts: int, rows: int) -> jax.Array:
@@ -281,8 +296,10 @@ def _read(
   count: int,
   length: int,
   rows: dict[str, jax.Array],
-) -> tuple[reader_losses.Spans, jax.Array]:
-  """Return the best spans of single blocks: [rows, count] each.
+) -> tuple[reader_losses.Spans, jax.Array, jax.Array]:
+  """Return the best spans of single blocks, [rows, count], and which are gold.
+
+  Also returns logsumexp [rows] of the scores of all spans of a block.
 
   length: of the rows that is read; no row has a token after it.
   """
@@ -300,4 +317,5 @@ def _read(
   )
   spans = reader_losses.best_spans(joint, count)
   number = jnp.arange(len(scores))[:, None]
-  return spans, cut['correct'][number, spans.width - 1, spans.start]
+  total = jax.nn.logsumexp(joint.reshape(len(joint), -1), axis=-1)
+  return spans, cut['correct'][number, spans.width - 1, spans.start], total

@@ -186,6 +186,7 @@ class TrainedReader(model_configs.TrainedModel):
       reader_beam=reader_beam,
       batch_size=batch_size,
       num_answers=max(answers, _KEPT),
+      threshold=None,
     )
 
   def answer(
@@ -203,7 +204,8 @@ class TrainedReader(model_configs.TrainedModel):
 
     Returns:
       For each question its 20 best answers, each with text, score, share and
-      source (title, document, block).
+      source (title, document, block). A reader with a null answer is silent (the
+      text is '') where this has a larger share than the best answer.
 
     Raises:
       ValueError: for an empty question, or a number or name out of range.

@@ -8,17 +8,30 @@ from typing import Any
 from retrieval import text_table
 
 NOTHING = 'no block was found'
+SILENT = 'no answer in these documents'
 RUNNER_UPS = ('runner-up', 'logit', 'share', 'source')
 _SHOWN = 70  # characters of a document's text
 
 
+def silence(found: Any, count: int = 5) -> str:
+  """Return what stands in place of an answer, with the best sources; '' with one."""
+  if not found.answers:
+    return NOTHING
+  if not found.silent:
+    return ''
+  sources = dict.fromkeys(answer.source for answer in found.best(count))
+  return (
+    f'{SILENT} (answerable {found.answerable:.2f}, best share '
+    f'{found.confidence:.2f}); best sources: {"; ".join(sources)}'
+  )
+
+
 def answers_html(found: Any, count: int = 5) -> str:
   """Return a question, its answer in its block, and `count` - 1 runner-ups."""
-  best = found.best(count)
   head = f'<p><b>{html.escape(found.question.question)}</b><br>'
-  if not best:
-    return f'{head}{NOTHING}</p>'
-  first, *others = best
+  if shown := silence(found, count):
+    return f'{head}{html.escape(shown)}</p>'
+  first, *others = found.best(count)
   head += (
     f'<b style="color: green">{html.escape(first.text)}</b> '
     f'(logit {first.score:.2f}, share {first.share:.3f})</p>'

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions asked, from all sides."""
 
+import dataclasses
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import rich.console
 from experiments import ask, score
 from experiments.engine import configs
 from experiments.open_qa import trained_reader
+from realm_jax.nn import open_qa
 from realm_jax.serving import views
 from retrieval.questions import question_sets
 from tests import xla_flags
@@ -137,6 +139,22 @@ def test_questions_as_they_are_typed(run, answerer, found, monkeypatch):
   assert f'  {found.text}   logit' in printed and 'never' not in printed
   monkeypatch.setattr(sys, 'stdin', io.StringIO(''))
   assert run(opened=answerer) == ''
+
+
+def test_a_reader_with_a_null_answer_may_say_that_there_is_none(made):
+  reader = trained_reader.open_reader(made.workdir)
+  config = dataclasses.replace(reader.model.config, null_answer=True)
+  reader = dataclasses.replace(reader, model=open_qa.OpenQa(config))
+  [found] = reader.answer(ASKED)
+  shares = sum(answer.share for answer in found.answers)
+  assert 0 < found.answerable < 1 and shares <= found.answerable + 1e-6
+  assert found.silent == (found.confidence < 1 - found.answerable)
+  span = reader.params['reader']['span_score']
+  span['bias'] = span['bias'] - 20  # no span can win
+  reader = dataclasses.replace(reader)
+  [silent] = reader.answer(ASKED)
+  assert silent.text == '' and silent.answerable < 1e-3
+  assert views.SILENT in _printed(silent) and found.answers[0].source
 
 
 def test_files_in_and_out(made, run, answerer, tmp_path):

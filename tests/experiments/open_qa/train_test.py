@@ -108,7 +108,8 @@ def test_blocks_side_learns_and_the_index_follows(data, start, tmp_path):
   'retriever', ['bm25', pytest.param('weighted', marks=pytest.mark.slow)]
 )
 def test_reader_alone(data, tmp_path, retriever):
-  fields = _SHORT | {'retriever': retriever, 'lookup.title_length': 2}
+  fields = {'lookup.title_length': 2, 'reader.null_answer': True}
+  fields |= _SHORT | {'retriever': retriever}
   config = tiny_open_qa.get_config(data, 'bm25_test', **fields)
   state, metrics = tiny_open_qa.train(config, tmp_path)
   start = qa_task.untrained(config, tiny_open_qa.tiny_realm.data_of(config))

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Losses of retriever and reader against NumPy; what has influence, what none."""
 
+import dataclasses
 import functools
 
 import jax
@@ -118,6 +119,43 @@ def test_the_loss_is_of_the_models_scores():
   expected = np.einsum('bd,bcd->bc', vectors, batch['beam_vectors'])
   valid = batch['beam_valid']
   np.testing.assert_allclose(retriever[valid], expected[valid], rtol=1e-4)
+
+
+def test_a_null_answer_is_right_where_no_span_is():
+  batch = tiny_qa.batch()
+  batch['reader_correct'][1] = False
+  batch['reader_correct'][2, 0, 1, -1] = True  # leaves the row
+  batch = jax.tree.map(jnp.asarray, batch)
+  joint = jax.random.normal(jax.random.key(0), (B, R, W, L))
+  joint = reader_losses.add_retriever(batch, jnp.zeros((B, C)), joint)
+  found = reader_losses.full_loss(batch, joint, True)
+  for b in range(B):
+    there = np.asarray(reader_losses.span_candidates(batch, W))[b]
+    scores = np.asarray(joint[b], np.float64)
+    right = scores[there & batch['reader_correct'][b]] if b != 1 else [0.0]
+    expected = scipy.special.logsumexp([0.0, *scores[there]])
+    expected -= scipy.special.logsumexp(right)
+    np.testing.assert_allclose(found[b], expected, rtol=1e-5)
+
+
+def test_with_a_null_answer_the_reader_learns_alone_and_from_every_question():
+  model = open_qa.OpenQa(dataclasses.replace(CONFIG, null_answer=True))
+  batch = tiny_qa.batch()
+  batch['reader_correct'][:] = batch['beam_has_answer'][:] = False
+  batch = jax.tree.map(jnp.asarray, batch)
+
+  @jax.jit
+  @jax.value_and_grad
+  def step(params):
+    found = reader_losses.loss(model, params, batch, jax.random.key(0), False)
+    return found[0].value
+
+  value, grads = step(_params())
+  _, _, spans = _forward(_params(), batch)
+  joint = reader_losses.add_retriever(batch, jnp.zeros((B, C)), spans)
+  expected = reader_losses.full_loss(batch, joint, True).mean()
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  assert _size(grads['reader']) > 1e-3 > _size(grads['query_embedder']) == 0
 
 
 def test_zero_where_nothing_is_right():

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spans of rows back to characters, against aligning them by their letters."""
 
+import dataclasses
 import unicodedata
 
 import numpy as np
 import pytest
 
 from realm_jax.data import reader_rows
-from realm_jax.serving import answers
+from realm_jax.serving import answers, views
 from retrieval import tokenization
 from retrieval.questions import questions
 from retrieval.text import (
@@ -139,12 +140,22 @@ def test_spans_inside_of_words_are_shown_whole_and_once(made):
   assert made_of[0].text == made_of[1].text
   asked = questions.Question('0', 'Who?', ())
   found = answers.Answered(asked, (*made_of, made_of[0]), np.zeros(1), False)
-  assert found.best() == [made_of[0], made_of[2]]
-  assert found.best(1) == [made_of[0]]
+  # One that overlaps and one that is equal give it their shares.
+  first = dataclasses.replace(made_of[0], share=0.75)
+  assert found.best() == [first, made_of[2]]
+  assert found.best(1) == [first] and found.confidence == 0.75
   assert len(found.record(5)['runner_ups']) == 1
   lines = repr(found).splitlines()
   assert lines[0] == 'Who?' and len(lines) == 4
-  assert made_of[0].text in lines[2] and '0.250' in lines[2]
+  assert made_of[0].text in lines[2] and '0.750' in lines[2]
+  for threshold, silent in ((0.75, False), (0.76, True)):
+    other = dataclasses.replace(found, threshold=threshold, answerable=0.24)
+    assert other.silent == silent
+    assert other.text == ('' if silent else found.text)
+    assert len(other.record()['runner_ups']) == 1 + silent
+    for shown in (repr(other), views.answers_html(other)):
+      assert (views.SILENT in shown) == silent and made_of[0].source in shown
+  assert '(no answer)' in repr(answers.Answers([other]))
 
 
 def test_bytes_of_one_character_are_the_character(tmp_path):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading some blocks at a time finds what reading all of them at once finds."""
 
+import dataclasses
 import functools
 
 import jax
@@ -51,8 +52,25 @@ def test_equals_the_best_of_all_blocks_together(
     np.testing.assert_array_equal(
       getattr(found.spans, name), getattr(expected, name), name
     )
+  everything = jax.nn.logsumexp(scores.reshape(3, -1), axis=-1)
+  np.testing.assert_allclose(
+    found.log_null, -np.logaddexp(0, everything), rtol=1e-5
+  )
   there = np.asarray(expected.block) >= 0
   right = np.asarray(batch['reader_correct'])[
     np.arange(3)[:, None], expected.block, expected.width - 1, expected.start
   ]
   np.testing.assert_array_equal(np.asarray(found.correct)[there], right[there])
+
+
+def test_beside_a_null_answer_spans_are_scored_without_the_retriever():
+  model, params, batch = _given()
+  null = open_qa.OpenQa(dataclasses.replace(model.config, null_answer=True))
+  found = jax.jit(functools.partial(block_reader.predict_spans, null))(
+    params, batch
+  )
+  scores = tiny_qa.span_scores(
+    model, params, batch | {'beam_scores': jnp.zeros((3, 6))}
+  )
+  expected = reader_losses.best_spans(scores, 1)
+  np.testing.assert_allclose(found.spans.score, expected.score, atol=1e-5)
