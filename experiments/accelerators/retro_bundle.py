@@ -17,6 +17,7 @@ tokens of a neighbor, n chunks of a split, D documents.
 from collections.abc import Mapping, Sequence
 import dataclasses
 import pathlib
+from typing import Any
 
 from absl import flags
 import jax
@@ -33,6 +34,7 @@ from retro_jax.data import (
 from retro_jax.trained import loading
 
 FILE = 'bundle.npz'
+TABLE = 'chunks', 'lengths', 'documents'
 Arrays = Mapping[str, jax.Array | np.ndarray]
 
 
@@ -132,17 +134,15 @@ def rows_of(
   table: Arrays,
   ids: jax.Array,
   segments: jax.Array | None,
-  datastore: Arrays,
   found: jax.Array | None,
   length: int,
 ) -> dict[str, jax.Array]:
   """Rows as of `pipeline.ChunkReader.read`, to be traced.
 
   Args:
-    table: arrays of `chunks_of`.
+    table: arrays of `chunks_of`, also those of the neighbors.
     ids: [B, C] chunks, -1 for padding.
     segments: [B, C]; None: runs of one document.
-    datastore: the table of the neighbors.
     found: [B, C, N] neighbors, -1 for none; None for retrieval off.
     length: R, tokens of a neighbor.
   """
@@ -160,7 +160,7 @@ def rows_of(
   row = {name: x.reshape(len(ids), -1) for name, x in row.items()}
   if found is not None:
     found = jnp.where((ids >= 0)[..., None], found, -1)
-    row['neighbors'], row['neighbor_mask'] = gather(datastore, found, length)
+    row['neighbors'], row['neighbor_mask'] = gather(table, found, length)
   return row
 
 
@@ -184,6 +184,33 @@ def pack(
       )
     found |= {f'{split}/{name}': x for name, x in arrays.items()}
   return found
+
+
+def unpack(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+  """Arrays of `pack` by split.
+
+  Returns:
+    Of each split its arrays, and as 'table' the chunks of all splits, one after
+    another: ids of chunks count through it.
+  """
+  splits: dict[str, Any] = {}
+  for name, x in arrays.items():
+    split, _, name = name.partition('/')
+    splits.setdefault(split, {})[name] = x
+  start, tables = 0, []
+  for number, split in enumerate(splits.values()):
+    table = {name: split[name] for name in TABLE}
+    table['documents'] = table['documents'] + np.int32(number << 24)
+    tables.append(table)
+    for name in ('ids', 'shuffled'):
+      if name in split:
+        split[name] = np.where(split[name] < 0, -1, split[name] + start)
+    split['start'] = start
+    start += len(table['lengths'])
+  return {
+    **splits,
+    'table': {k: np.concatenate([x[k] for x in tables]) for k in TABLE},
+  }
 
 
 def main(config: config_lib.Config, workdir: str) -> None:

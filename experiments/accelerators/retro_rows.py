@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.accelerators import absent, device_loop, retro_bundle
-from experiments.engine import command, configs
+from experiments.engine import command, configs, reports
 from experiments.retro import config as config_lib
 from retrieval.nn import means
 from retro_jax.nn import (
@@ -44,6 +44,7 @@ from retro_jax.nn import (
 from retro_jax.nn.copies import copy_init
 
 _MOST_ROWS = 10_000  # of a run's batches together
+_BATCH = 8  # rows that are read together
 _FRESH = ('k2', 'k10', 'off')  # readings of other splits than the first
 
 
@@ -217,19 +218,18 @@ def _nll(model, params, batch):
 
 def _loss(model, batch_size, chunks, apart, params, data, key, train):
   del train
-  order, params = params['order'], {**params}
-  del params['order']
+  params = {**params}
+  order = params.pop('order')
   at = jax.lax.dynamic_slice(order, [data['step'] * batch_size], [batch_size])
-  table = data['train']
   ids = at[:, None] * chunks + jnp.arange(chunks)
-  ids = jnp.where(ids < len(table['lengths']), ids, -1)
+  ids = jnp.where(ids < data['num_chunks'], ids, -1)
   found = None
   if 'found' in data:
     found = data['found'][jnp.maximum(ids, 0)]
     off = jax.random.bernoulli(key, data['off'], (batch_size, 1, 1))
     found = jnp.where(off, -1, found)
   batch = retro_bundle.rows_of(
-    table, ids, None, table, found, model.config.neighbor_length
+    data['table'], ids, None, found, model.config.neighbor_length
   )
   params = _whole(params, data)
   if found is not None:
@@ -245,26 +245,25 @@ def _loss(model, batch_size, chunks, apart, params, data, key, train):
 
 
 @functools.cache
-def _scorer(cfg, batch_size):
+def _scorer(cfg):
   """Nats of each chunk: parameters of S runs -> [S, B, C]."""
   model = model_lib.Retro(cfg)
 
-  def score(params, table, datastore, visible, ids, segments, found):
+  def score(params, table, visible, *rows):
     def one(given):
+      ids, segments, found = given
       batch = retro_bundle.rows_of(
-        table, *given[:2], datastore, given[2], cfg.neighbor_length
+        table, ids, segments, found, cfg.neighbor_length
       )
-      if given[2] is not None:
+      if found is not None:
         batch['neighbor_mask'] &= visible
       nll = _nll(model, params, batch)
-      return nll.reshape(*given[0].shape, -1).sum(-1)
+      return nll.reshape(*ids.shape, -1).sum(-1)
 
-    parts = jax.tree.map(
-      lambda x: x.reshape(-1, batch_size, *x.shape[1:]), (ids, segments, found)
-    )
-    return jax.lax.map(one, parts).reshape(ids.shape)
+    several = jax.tree.map(lambda x: x.reshape(-1, _BATCH, *x.shape[1:]), rows)
+    return jax.lax.map(one, several).reshape(rows[0].shape)
 
-  return jax.jit(jax.vmap(score, (0, *[None] * 6)))
+  return jax.jit(jax.vmap(score, (0, *[None] * 5)))
 
 
 def _neighbors(split, source, reading):
@@ -272,7 +271,7 @@ def _neighbors(split, source, reading):
   ids = split['shuffled' if reading == 'shuffled' else 'ids']
   other = reading if reading in split and reading != 'shuffled' else source
   k = int(reading[1:]) if re.fullmatch(r'k\d+', reading) else 2
-  found = split[other][np.maximum(ids, 0)][..., :k]
+  found = split[other][np.maximum(ids - split['start'], 0)][..., :k]
   found = np.where((ids >= 0)[..., None], found, -1)
   if reading == 'off':
     found[:] = -1
@@ -285,51 +284,54 @@ def read(
   row: Row,
   cfg: model_config.RetroConfig,
   params: Any,
-  bundle: Mapping[str, Mapping[str, np.ndarray]],
+  bundle: Mapping[str, Any],
   visible: np.ndarray,
-  batch_size: int = 8,
 ) -> dict[str, np.ndarray]:
   """Nats of each document by split and reading: [S, D] float64.
 
   Args:
     params: of S runs, on a leading axis.
+    bundle: of `retro_bundle.unpack`.
+    visible: [R] which tokens of neighbors are read.
   """
-  train, found = bundle['train'], {}
-  readings = ['k2', 'off', 'k10', 'shuffled', 'k1']
-  readings += [x for x in ('dense', 'bm25') if x in train and x != row.source]
-  score = _scorer(cfg, batch_size)
-  for number, (name, split) in enumerate(
-    (name, x) for name, x in bundle.items() if name != 'train'
-  ):
-    if number and not row.fresh:
+  score, found, size = _scorer(cfg), {}, 0
+  others = [x for x in ('dense', 'bm25') if x in bundle['train']]
+  readings = ['k2', 'off', 'k10', 'shuffled', 'k1', *others]
+  readings.remove(row.source)
+  for name in [x for x in bundle if 'bytes' in bundle[x]]:
+    split = bundle[name]
+    if size and not row.fresh:
       continue
-    for reading in readings if cfg.cca_layers else ['off']:
-      if number and reading not in _FRESH:
-        continue
-      neighbors = None
+    wanted = [x for x in readings if not size or x in _FRESH]
+    size = size or len(split['ids'])  # of the calls: all compile one program
+    scored = split['owner'] >= 0
+    for reading in wanted if cfg.cca_layers else ['off']:
+      rows = [split['ids'], split['segments'], None]
       if cfg.cca_layers:
-        neighbors = _neighbors(split, row.source, reading)
-      nats = score(
-        params,
-        {k: split[k] for k in ('chunks', 'lengths', 'documents')},
-        {k: train[k] for k in ('chunks', 'lengths', 'documents')},
-        visible,
-        split['ids'],
-        split['segments'],
-        neighbors,
-      )
-      scored = split['owner'] >= 0
-      of_documents = np.zeros((len(nats), len(split['bytes'])))
-      for seed, x in enumerate(np.asarray(nats, np.float64)):
-        np.add.at(of_documents[seed], split['owner'][scored], x[scored])
-      found[f'{name}/{reading}'] = of_documents
+        rows[2] = _neighbors(split, row.source, reading)
+      nats = []
+      for first in range(0, len(scored), size):
+        part = [x if x is None else x[first : first + size] for x in rows]
+        missing = size - len(part[0])
+        part = jax.tree.map(
+          lambda x, n=missing: np.pad(
+            x, [(0, n), *[(0, 0)] * (x.ndim - 1)], constant_values=-1
+          ),
+          part,
+        )
+        nats.append(score(params, bundle['table'], visible, *part))
+      nats = np.concatenate(nats, 1)[:, : len(scored)].astype(np.float64)
+      sums = np.zeros((len(nats), len(split['bytes'])))
+      for own, x in zip(sums, nats, strict=True):
+        np.add.at(own, split['owner'][scored], x[scored])
+      found[f'{name}/{reading}'] = sums
   return found
 
 
 def run(
   row: Row,
   config: config_lib.Config,
-  bundle: Mapping[str, Mapping[str, np.ndarray]],
+  bundle: Mapping[str, Any],
   seeds: Sequence[int],
   programs: dict[Any, device_loop.Program],
 ) -> dict[str, Any]:
@@ -340,9 +342,8 @@ def run(
       alone share a program.
   """
   config = configs.replaced(config, **row.changes)
-  vocab_size = int(max(x['chunks'].max() for x in bundle.values())) + 1
-  vocab_size = max(vocab_size, config.tokenizer.vocab_size)
-  cfg, train = model_of(config, vocab_size), bundle['train']
+  cfg = model_of(config, config.tokenizer.vocab_size)
+  train, num_chunks = bundle['train'], len(bundle['train']['lengths'])
   # What the program does not depend on.
   same = dataclasses.replace(cfg, copy_init=False, init_scale=1.0)
   m, part = cfg.chunk_length, config.neighbor_part
@@ -350,11 +351,11 @@ def run(
   visible = {'neighbor': first, 'continuation': ~first}.get(part, first | True)
   starts = [start_of(row, cfg, seed) for seed in seeds]
   params = {k: jnp.stack([x[k] for x in starts]) for k in starts[0]}
-  num_rows = -(-len(train['lengths']) // config.sequence_chunks)
+  num_rows = -(-num_chunks // config.sequence_chunks)
   orders = jnp.stack([order_of(num_rows, seed) for seed in seeds])
-  tables = ('chunks', 'lengths', 'documents')
   data = {
-    'train': {k: jnp.asarray(train[k]) for k in tables},
+    'table': jax.tree.map(jnp.asarray, bundle['table']),
+    'num_chunks': jnp.int32(num_chunks),
     'visible': jnp.asarray(visible),
     **{k: jnp.float32(getattr(row, k)) for k in ('gate', 'ramp', 'off')},
   }
@@ -412,13 +413,8 @@ def main(config: config_lib.Config, workdir: str) -> None:
   """Run the rows that are asked for."""
   given = flags.FLAGS
   jax.config.update('jax_default_matmul_precision', given.precision)
-  folder = pathlib.Path(workdir)
-  folder.mkdir(parents=True, exist_ok=True)
-  bundle: dict[str, dict[str, np.ndarray]] = {}
   with np.load(given.bundle) as arrays:
-    for name, x in arrays.items():
-      split, _, name = name.partition('/')
-      bundle.setdefault(split, {})[name] = x
+    bundle = retro_bundle.unpack(arrays)
   if absent.MISSING:
     logging.info('Not installed here: %s', ', '.join(absent.MISSING))
   rows = [x for x in ROWS if re.fullmatch(given.rows, x.name)]
@@ -433,9 +429,7 @@ def main(config: config_lib.Config, workdir: str) -> None:
     except Exception:
       logging.error('%s failed:\n%s', row.name, traceback.format_exc())
       continue
-    part = folder / f'{row.name}.part.npz'
-    np.savez_compressed(part, **found)
-    part.replace(folder / f'{row.name}.npz')
+    reports.write_arrays(pathlib.Path(workdir) / f'{row.name}.npz', found)
     bits = {
       name: x.sum(1).mean() / found[f'{name.partition("/")[0]}/bytes'].sum()
       for name, x in found.items()

@@ -33,12 +33,9 @@ _CONFIG = tiny_config.tiny(
 @pytest.fixture(scope='module')
 def bundle(root):
   data = retro_data.DataFolder(root)
-  found = {}
-  packed = retro_bundle.pack(_CONFIG, data, ['test'], ['dense'])
-  for name, x in packed.items():
-    split, _, name = name.partition('/')
-    found.setdefault(split, {})[name] = x
-  return found
+  splits = ['test', 'valid']
+  packed = retro_bundle.pack(_CONFIG, data, splits, ['dense'], batch_size=8)
+  return retro_bundle.unpack(packed)
 
 
 def _run(bundle, name, seeds=(0,), **changes):
@@ -53,7 +50,8 @@ def test_training_rows_are_those_of_the_pipeline(root, bundle):
   ids = np.stack([rows.ids(i) for i in range(len(rows))])
   train = bundle['train']
   found = train['dense'][np.maximum(ids, 0)][..., :2]
-  made = retro_bundle.rows_of(train, ids, None, train, found, tiny_data.R)
+  table = bundle['table']
+  made = retro_bundle.rows_of(table, ids, None, found, tiny_data.R)
   wanted = reader.read(ids)
   assert made.keys() == wanted.keys()
   for name, x in wanted.items():
@@ -61,7 +59,7 @@ def test_training_rows_are_those_of_the_pipeline(root, bundle):
 
 
 def test_documents_are_read_as_by_evaluation(root, bundle):
-  row = retro_rows.Row(name='x')
+  row = retro_rows.Row(name='x', fresh=True)
   cfg = retro_rows.model_of(_CONFIG, 300)
   params = retro_rows.start_of(row, cfg, seed=0)
   params = {k: x for k, x in params.items() if not k.startswith('gate')}
@@ -71,21 +69,21 @@ def test_documents_are_read_as_by_evaluation(root, bundle):
   found = retro_rows.read(row, cfg, several, bundle, visible)
   model = model_lib.Retro(cfg)
   score = jax.jit(functools.partial(evaluate_lib.score_chunks, model))
-  for name, k, retrieval in (
-    ('k2', 2, 'on'),
-    ('k1', 1, 'on'),
-    ('k10', 3, 'on'),  # no more are stored
-    ('off', 2, 'off'),
-    ('shuffled', 2, 'shuffled'),
+  for split, name, k, retrieval in (
+    ('test', 'k2', 2, 'on'),
+    ('test', 'k1', 1, 'on'),
+    ('test', 'off', 2, 'off'),
+    ('test', 'shuffled', 2, 'shuffled'),
+    ('valid', 'k10', 3, 'on'),  # no more are stored
   ):
     wanted = evaluate_lib.evaluate(
       lambda batch: score(whole, batch),
-      tiny_data.reader(root, 'test', k),
+      tiny_data.reader(root, split, k),
       sequence_chunks=4,
       retrieval=retrieval,
     )
     np.testing.assert_allclose(
-      found[f'test/{name}'][0], wanted.nats, rtol=1e-5, err_msg=name
+      found[f'{split}/{name}'][0], wanted.nats, rtol=1e-5, err_msg=name
     )
 
 
