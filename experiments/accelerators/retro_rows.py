@@ -35,6 +35,7 @@ from experiments.accelerators import absent, device_loop, retro_bundle
 from experiments.engine import command, configs, reports
 from experiments.retro import config as config_lib
 from retrieval.nn import means
+from retro_jax.data import pipeline
 from retro_jax.nn import (
   config as model_config,
   initial,
@@ -240,8 +241,8 @@ def _loss(model, batch_size, chunks, apart, params, data, key, train):
   added = {k: x for k, x in params.items() if initial.is_added(k)}
   fixed = jax.lax.stop_gradient({k: params[k] for k in {*params} - {*added}})
   read = means.of(_nll(model, fixed | added, batch), mask)
-  batch['neighbor_mask'] &= False
-  return read + means.of(_nll(model, params, batch), mask), {'read': read}
+  alone = means.of(_nll(model, params, pipeline.without_neighbors(batch)), mask)
+  return read + alone, {'read': read}
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from experiments.accelerators import device_loop
 from experiments.engine import optimizers
@@ -49,6 +50,27 @@ def test_steps_are_those_of_the_optimizer():
     found['a']['kernel'], expected['a/kernel'], rtol=1e-5
   )
   np.testing.assert_array_equal(found['b']['kernel'], start['b']['kernel'])
+
+
+def test_runs_side_by_side_are_those_alone():
+  config = optimizers.OptimizerConfig(warmup_steps=2, learning_rate=0.1)
+  program = device_loop.Program(
+    lambda params, batch, key, train: _loss(params, *batch, train),
+    lambda data, key: (_batch(data, key) * data['step'], key),
+    config,
+    steps=5,
+  )
+  one = {'a': {'kernel': jnp.ones((2, 3))}, 'b': {'kernel': jnp.ones((2, 3))}}
+  both = jax.tree.map(lambda x: jnp.stack([x, 2 * x]), one)
+  data = {'x': jax.random.normal(jax.random.key(1), (16, 2, 3))}
+  *_, (_, found, metrics) = program.train(both, data, seed=[3, 4], num_steps=10)
+  other = jax.tree.map(lambda x: 2 * x, one)
+  *_, (_, wanted, alone) = program.train(other, data, seed=4, num_steps=10)
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x[1], y, rtol=1e-5), found, wanted
+  )
+  assert metrics['loss'][1] == pytest.approx(alone['loss'])
+  assert metrics['loss'][0] != pytest.approx(alone['loss'])
 
 
 def test_a_budget_ends_the_run():
