@@ -34,6 +34,7 @@ import numpy as np
 from experiments.accelerators import absent, device_loop, retro_bundle
 from experiments.engine import command, configs, reports
 from experiments.retro import config as config_lib
+from retrieval.kernels import backend
 from retrieval.nn import means
 from retro_jax.data import pipeline
 from retro_jax.nn import (
@@ -206,14 +207,8 @@ def _whole(params, data):
 
 
 def _nll(model, params, batch):
-  """Nats of the targets, 0 where nothing is scored: [B, L].
-
-  Weights of attention may be kept: so no kernel is asked for, whose compilation takes
-  longer than it saves.
-  """
-  nll, _ = losses.forward(
-    model, params, batch, targets=batch['targets'], mutable=['weights']
-  )
+  """Nats of the targets, 0 where nothing is scored: [B, L]."""
+  nll = losses.forward(model, params, batch, targets=batch['targets'])
   return jnp.where(batch['loss_mask'], nll, 0.0)
 
 
@@ -426,7 +421,8 @@ def main(config: config_lib.Config, workdir: str) -> None:
       row = dataclasses.replace(row, changes=changes)
     try:
       seeds = [int(x) for x in given.seeds]
-      found = run(row, config, bundle, seeds, programs)
+      with backend.traced_as('cpu'):  # several runs side by side
+        found = run(row, config, bundle, seeds, programs)
     except Exception:
       logging.error('%s failed:\n%s', row.name, traceback.format_exc())
       continue
