@@ -46,16 +46,10 @@ class Row:
 
   name: str
   seeds: list[Values]
-  trained: bool = True
 
   def mean(self, key: tuple[str, str]) -> np.ndarray:
     """Value of each question, the mean of the seeds."""
     return np.mean([x[key] for x in self.seeds], axis=0)
-
-  def values(self, key: tuple[str, str]) -> np.ndarray:
-    """Values of each seed, or of what has none."""
-    values = np.stack([x[key] for x in self.seeds]).astype(np.float32)
-    return values if self.trained else values[0]
 
   def minus(self, other: 'Row', key: tuple[str, str]) -> dict[str, Any]:
     """Interval of the difference of two rows, and that of each seed."""
@@ -127,8 +121,7 @@ def compare(
 
   In percent, with 95 % intervals of a paired bootstrap over questions against
   the first row. The file holds each row's differences from all others, and
-  compare.npz the value of each question: 'row, questions, measure' -> [seeds, n];
-  of BM25 alone [n].
+  compare.npz the value of each question: 'row, questions, measure' -> [seeds, n].
 
   Args:
     values: rows; None are those of --row.
@@ -143,11 +136,7 @@ def compare(
     )
   data = realm_data.DataFolder.of(config, workdir)
   rows = [
-    Row(
-      name,
-      [measure(data, config.data_dir, name, x, wanted) for x in runs],
-      any(x['workdir'] != BM25 for x in runs),
-    )
+    Row(name, [measure(data, config.data_dir, name, x, wanted) for x in runs])
     for name, runs in given.items()
   ]
   minus: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
@@ -171,11 +160,11 @@ def compare(
     _print(content, questions, f'{questions}: {count:,} questions')
   path = reports.write_json(pathlib.Path(workdir) / FILE, {'rows': content})
   values = {
-    f'{row.name}, {questions}, {name}': row.values((questions, name))
+    ', '.join((row.name, *key)): [x[key] for x in row.seeds]
     for row in rows
-    for questions, name in keys
+    for key in keys
   }
-  reports.write_arrays(path.with_suffix('.npz'), values)
+  np.savez_compressed(path.with_suffix('.npz'), **values)
   return {'rows': content}
 
 

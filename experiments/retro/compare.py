@@ -202,10 +202,9 @@ def compare(
   _print(content)
   found = {'rows': content, 'settings': dataclasses.asdict(evaluate)}
   path = reports.write_json(pathlib.Path(workdir) / FILE, found)
-  nats = {name: np.stack([x.nats for x in row]) for name, row in rows.items()}
-  (first, *_), *_ = rows.values()
-  nats['bytes'] = first.num_bytes
-  reports.write_arrays(path.with_suffix('.npz'), nats)
+  nats = {name: [x.nats for x in row] for name, row in rows.items()}
+  size = rows[content[0]['name']][0].num_bytes
+  np.savez_compressed(path.with_suffix('.npz'), **nats, bytes=size)
   return found
 
 

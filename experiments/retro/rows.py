@@ -7,6 +7,8 @@ import dataclasses
 import pathlib
 from typing import Any
 
+import numpy as np
+
 from experiments.engine import reports
 from retrieval.questions import bootstrap
 from retro_jax.evaluation import evaluate as evaluate_lib
@@ -54,8 +56,8 @@ def report(
   written = [row.to_json() for row in rows]
   reports.write_json(path, {'rows': written, **content})
   nats = {row.name: row.evaluation.nats for row in rows}
-  nats['bytes'] = rows[0].evaluation.num_bytes
-  reports.write_arrays(path.with_suffix('.npz'), nats)
+  size = rows[0].evaluation.num_bytes
+  np.savez_compressed(path.with_suffix('.npz'), **nats, bytes=size)
   one = rows[0].evaluation.summary()
   sizes = f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens'
   first, *others = rows[0].minus

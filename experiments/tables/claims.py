@@ -231,17 +231,12 @@ def plot(judged: Sequence[Judged], path: pathlib.Path) -> None:
   from matplotlib import lines, ticker
 
   looks = {FOR: ('C0', 'o'), AGAINST: ('C1', 'X'), UNDECIDED: ('C7', 's')}
-  drawn: dict[str, list[tuple[str, Difference, str]]] = {}
-  for percent in (False, True):
-    unit = 'percent of questions or facts' if percent else 'bits per byte'
-    for x in judged:
-      for one in x.found:
-        if one.percent is percent:
-          system = f'{x.claim.system}: '
-          name = '' if system[:-2] in one.what else system
-          name += one.what
-          drawn.setdefault(unit, []).append((name, one, x.verdict))
-  heights = [len(rows) + 3 for rows in drawn.values()]
+  drawn = [
+    [(x, one) for x in judged for one in x.found if one.percent is percent]
+    for percent in (False, True)
+  ]
+  drawn = [rows for rows in drawn if rows]
+  heights = [len(rows) + 3 for rows in drawn]
   shape = {
     'nrows': len(drawn),
     'figsize': (9.6, 0.3 * sum(heights)),
@@ -249,27 +244,27 @@ def plot(judged: Sequence[Judged], path: pathlib.Path) -> None:
     'squeeze': False,
   }
   with pictures.picture(path, **shape) as (figure, panels):
-    for axes, (unit, rows) in zip(panels[:, 0], drawn.items(), strict=True):
-      scale = 100 if rows[0][1].percent else 1
-      for i, (_, one, found) in enumerate(rows):
-        color, marker = looks[found]
-        own = one.estimate
-        low, high, mean, *seeds = scale * np.array(
-          [*own.interval(), own.mean, *own.of_seeds]
-        )
-        axes.plot([low, high], [i, i], color=color)
-        axes.plot(mean, i, marker, color=color)
+    for axes, rows in zip(panels[:, 0], drawn, strict=True):
+      percent = rows[0][1].percent
+      scale, unit = (100, 'points') if percent else (1, 'bits a byte')
+      for i, (x, one) in enumerate(rows):
+        (color, marker), own = looks[x.verdict], one.estimate
+        axes.plot(scale * np.array(own.interval()), [i, i], color=color)
+        axes.plot(scale * own.mean, i, marker, color=color)
+        seeds = scale * np.array(own.of_seeds)
         axes.plot(seeds, [i] * len(seeds), '|', color=color, markersize=9)
       axes.axvline(0, color='black', linewidth=0.8)
       # The gains of kNN-LM are ten times those of RETRO.
       axes.set_xscale('symlog', linthresh=0.02 * scale, linscale=1)
-      low, high = axes.get_xlim()
-      ticks = scale * np.array([0, 0.01, 0.02, 0.05, 0.1, 0.2])
-      ticks = [x for x in {*ticks, *-ticks} if low <= x <= high]
-      axes.xaxis.set_major_locator(ticker.FixedLocator(sorted(ticks)))
       axes.xaxis.set_major_formatter(lambda x, _: f'{x:+g}' if x else '0')
       axes.xaxis.set_minor_locator(ticker.NullLocator())
-      axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+      names = [
+        one.what
+        if x.claim.system in one.what
+        else f'{x.claim.system}: {one.what}'
+        for x, one in rows
+      ]
+      axes.set_yticks(range(len(rows)), names)
       axes.set_ylim(len(rows) - 0.5, -0.5)
       axes.set_xlabel(f'{unit} (steps beyond ±{0.02 * scale:g} are shortened)')
       axes.grid(alpha=0.3)

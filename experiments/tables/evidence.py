@@ -4,8 +4,8 @@
 
 A value of a JSON file is named by the file and a path of keys to an object that holds
 it, such as ['rows', 'name=k2', 'minus', 'k1']; FIELD=VALUE chooses an item of a list.
-Raw values are arrays of an .npz file, named FILE:ARRAY: [seeds, items], or [items] of
-what was not trained. Those beside an array `bytes`, [items], are nats, and count as
+Raw values are arrays of an .npz file, named FILE:ARRAY: [seeds, items], or [items]
+of a seed. Those beside an array `bytes`, [items], are nats, and count as
 bits per byte.
 """
 
@@ -95,19 +95,12 @@ def read(
 
 def places(entry: Mapping[str, Any]) -> list[tuple[str, Path]]:
   """File and path of every value of a difference; see `difference`."""
-  found = [
-    (file, path)
-    for name in ('row', 'less')
-    if name in entry
-    for file, _, array in [entry[name].partition(':')]
-    for path in ([array], [_weights(array)])
-  ] or [(entry['file'], entry['at'])]
+  found = [(entry['file'], entry['at'])] if 'file' in entry else []
+  for name in (entry[x] for x in ('row', 'less') if x in entry):
+    file, _, array = name.partition(':')
+    found += [(file, [array]), (file, [_weights(array)])]
   seeds = entry.get('seeds', [''])
-  return [
-    (file.replace('{seed}', str(x)), path)
-    for file, path in found
-    for x in seeds
-  ]
+  return [(f.replace('{seed}', str(x)), at) for x in seeds for f, at in found]
 
 
 def _weights(array: str) -> str:
@@ -116,22 +109,19 @@ def _weights(array: str) -> str:
 
 
 def _raw(
-  folders: Sequence[pathlib.Path], name: str, seeds: Sequence[Any]
+  folders: Sequence[pathlib.Path], file: str, array: str
 ) -> tuple[np.ndarray, np.ndarray] | None:
-  """Values and weights of the items; None where one file or array is missing."""
-  files, _, array = name.partition(':')
-  values, weights = [], None
-  for seed in seeds or ['']:
-    file = files.replace('{seed}', str(seed))
-    path = next((x for x in (f / file for f in folders) if x.is_file()), None)
-    with np.load(path) if path else contextlib.nullcontext({}) as arrays:
-      if array not in arrays:
-        return None
-      values.append(arrays[array].astype(np.float64))
-      weights = np.ones(values[0].shape[-1])
-      if (own := _weights(array)) in arrays:
-        weights = arrays[own] * math.log(2)
-  return np.stack(values) if seeds else values[0], weights
+  """Values and the weights of their items; None where they are missing."""
+  path = next((x for x in (f / file for f in folders) if x.is_file()), None)
+  with np.load(path) if path else contextlib.nullcontext({}) as arrays:
+    if array not in arrays:
+      return None
+    values, weights = (
+      arrays[array].astype(np.float64),
+      arrays.get(_weights(array)),
+    )
+  ones = np.ones(values.shape[-1])
+  return values, ones if weights is None else weights * math.log(2)
 
 
 def difference(
@@ -150,31 +140,31 @@ def difference(
   Raises:
     ValueError: for files of another form, or raw values of other items or seeds.
   """
-  if 'row' not in entry:
-    found = [read(folders, *x, interval=True) for x in places(entry)]
+  where = places(entry)
+  if 'file' in entry:
+    found = [read(folders, *x, interval=True) for x in where]
     trained = entry.get('trained', True)
     return None if None in found else estimate(found, trained)
-  seeds = entry.get('seeds', ())
-  both = [_raw(folders, entry[x], seeds) for x in ('row', 'less')]
-  if None in both:
+  raw = [_raw(folders, file, array) for file, (array,) in where[::2]]
+  if None in raw:
     return None
-  (values, weights), (less, others) = both
-  counts = {len(x) for x in (values, less) if x.ndim == 2}
-  if len(counts) > 1 or not np.array_equal(weights, others):
-    raise ValueError(
-      f'{entry["row"]} {values.shape} and {entry["less"]} {less.shape}: expected '
-      'values of the same items, and as many seeds of each.'
-    )
-  return intervals.of_values(values - less, weights)
+  first = raw[0]
+  for x in raw:
+    if x[0].shape != first[0].shape or not np.array_equal(x[1], first[1]):
+      raise ValueError(
+        f'{entry["row"]} {first[0].shape} and {entry["less"]} {x[0].shape}: '
+        'expected values of the same items, and as many seeds of each.'
+      )
+  pairs = zip(raw[::2], raw[1::2], strict=True)
+  less = np.squeeze([row - other for (row, _), (other, _) in pairs])
+  return intervals.of_values(np.atleast_2d(less), first[1])
 
 
 def estimate(
   found: Sequence[Value], trained: bool = True
 ) -> intervals.Estimate:
-  """Join intervals over items, one with its seeds or one for each seed.
-
-  The items are the same for each seed, so the mean has the variance of one seed.
-  """
+  """Join intervals over items: one with its seeds, or one for each seed."""
+  # The items are the same for each seed, so the mean varies with them as one does.
   of_items = np.mean([((x.high - x.low) / 2 / _HALF) ** 2 for x in found])
   means = [x.mean for x in found]
   seeds = found[0].of_seeds if len(found) == 1 else means
@@ -221,11 +211,11 @@ def copy(
     if name.endswith('.npz'):
       with np.load(source / name) as arrays:
         kept = {x: arrays[x] for x in arrays if [x] in paths}
-      nats = {x for x in kept if x != _weights(x) in kept}
-      for x in nats:
-        kept[x] = np.round(_ROUND * kept[x].astype(np.float64)) / _ROUND
-      kept = {x: y.astype(np.float32) for x, y in kept.items()}
-      reports.write_arrays(target / name, kept)
+      for x in kept:
+        if x != _weights(x) in kept:
+          kept[x] = np.round(_ROUND * kept[x]).astype(np.float32) / _ROUND
+      (target / name).parent.mkdir(parents=True, exist_ok=True)
+      np.savez_compressed(target / name, **kept)
     else:
       content = manifests.read_object(source / name)
       reports.write_json(target / name, cited(content, paths))
