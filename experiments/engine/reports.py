@@ -3,12 +3,14 @@
 """Results as JSON files and as tables for the terminal."""
 
 from collections.abc import Mapping, Sequence
+import io
 import json
 import math
 import os
 import pathlib
 from typing import Any
 
+import numpy as np
 import rich.box
 import rich.table
 
@@ -33,6 +35,17 @@ def write_json(path: str | os.PathLike, content: Any) -> pathlib.Path:
   path.parent.mkdir(parents=True, exist_ok=True)
   text = json.dumps(finite(content), indent=2, allow_nan=False)
   store.write_atomically(path, f'{text}\n'.encode())
+  return path
+
+
+def write_arrays(
+  path: str | os.PathLike, arrays: Mapping[str, np.ndarray]
+) -> pathlib.Path:
+  """Write an .npz file, whole or not at all, and return the path."""
+  path, content = pathlib.Path(path), io.BytesIO()
+  path.parent.mkdir(parents=True, exist_ok=True)
+  np.savez_compressed(content, **arrays)
+  store.write_atomically(path, content.getvalue())
   return path
 
 

@@ -164,7 +164,7 @@ def compare(
     for row in rows
     for key in keys
   }
-  np.savez_compressed(path.with_suffix('.npz'), **values)
+  reports.write_arrays(path.with_suffix('.npz'), values)
   return {'rows': content}
 
 

@@ -204,7 +204,7 @@ def compare(
   path = reports.write_json(pathlib.Path(workdir) / FILE, found)
   nats = {name: [x.nats for x in row] for name, row in rows.items()}
   size = rows[content[0]['name']][0].num_bytes
-  np.savez_compressed(path.with_suffix('.npz'), **nats, bytes=size)
+  reports.write_arrays(path.with_suffix('.npz'), nats | {'bytes': size})
   return found
 
 

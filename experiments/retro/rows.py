@@ -7,8 +7,6 @@ import dataclasses
 import pathlib
 from typing import Any
 
-import numpy as np
-
 from experiments.engine import reports
 from retrieval.questions import bootstrap
 from retro_jax.evaluation import evaluate as evaluate_lib
@@ -57,7 +55,7 @@ def report(
   reports.write_json(path, {'rows': written, **content})
   nats = {row.name: row.evaluation.nats for row in rows}
   size = rows[0].evaluation.num_bytes
-  np.savez_compressed(path.with_suffix('.npz'), **nats, bytes=size)
+  reports.write_arrays(path.with_suffix('.npz'), nats | {'bytes': size})
   one = rows[0].evaluation.summary()
   sizes = f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens'
   first, *others = rows[0].minus

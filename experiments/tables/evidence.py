@@ -214,8 +214,7 @@ def copy(
       for x in kept:
         if x != _weights(x) in kept:
           kept[x] = np.round(_ROUND * kept[x]).astype(np.float32) / _ROUND
-      (target / name).parent.mkdir(parents=True, exist_ok=True)
-      np.savez_compressed(target / name, **kept)
+      reports.write_arrays(target / name, kept)
     else:
       content = manifests.read_object(source / name)
       reports.write_json(target / name, cited(content, paths))
