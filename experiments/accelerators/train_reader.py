@@ -245,24 +245,31 @@ def draw_masked(
   }
 
 
-def evaluate(model, params, layout, data, questions, *, read, size=64):
-  """Return means over held-out questions, with their first `read` candidates."""
-  width = model.config.max_span_width
+def evaluator(model: open_qa.OpenQa, layout: Layout, read: int, size: int = 64):
+  """Return a function of parameters, data and held-out questions: their means.
+
+  Each question is read with its first `read` candidates; a last batch that is not full
+  is left out.
+  """
 
   @jax.jit
-  def some(params, questions):
+  def some(params, data, questions):
     ids = data['candidates'][questions][:, :read]
     chosen = jnp.broadcast_to(jnp.arange(read), ids.shape)
     batch = rows_of(layout, data, questions, ids, jnp.zeros(len(ids), bool))
-    batch = with_gold(data, questions, chosen, batch, width)
-    return loss(model, params, batch, jax.random.key(0), False)
+    batch = with_gold(
+      data, questions, chosen, batch, model.config.max_span_width
+    )
+    value, found = loss(model, params, batch, jax.random.key(0), False)
+    return {'loss': value, **found}
 
-  found = []
-  for low in range(0, len(questions) - size + 1, size):
-    value, metrics = some(params, questions[low : low + size])
-    found.append({'loss': value, **metrics})
-  total = jax.tree.map(lambda *x: sum(x), *found)
-  return {k: float(x) for k, x in means.values(total).items()}
+  def evaluate(params, data, questions):
+    rows = questions[: len(questions) // size * size].reshape(-1, size)
+    found = [some(params, data, x) for x in rows]
+    total = jax.tree.map(lambda *x: sum(x), *found)
+    return {k: float(x) for k, x in means.values(total).items()}
+
+  return evaluate
 
 
 def _model(folder: str, vocab_size: int):
@@ -303,26 +310,26 @@ def train(bundle, start, output, *, masked, reading, weights, options):
     weight_decay=0.01,
   )
 
-  def write(name, params):
-    arrays = packed.quantize(jax.device_get(params), 8)
-    safetensors_files.write(output / name, arrays)
-    reports.write_json(output / 'curve.json', curve)
-
-  def run(what, program, params, given, seed, dev=None):
+  def run(part, program, params, given, seed, dev=None):
     shown = 0
-    for step, now, found in program.train(params, data, seed=seed, **given):
-      if step >= shown:
-        shown = step + options['every']
-        more = dev(now) if dev else {}
-        curve.append({'stage': what, 'step': step, **found, **more})
-        logging.info(
-          '%s',
-          {
-            k: x if isinstance(x, str) else round(x, 3)
-            for k, x in curve[-1].items()
-          },
-        )
-    return now
+
+    def keep(params):
+      arrays = packed.quantize(jax.device_get(params[part]), 8)
+      safetensors_files.write(output / f'{part}.safetensors', arrays)
+      reports.write_json(output / 'curve.json', curve)
+
+    for step, params, found in program.train(  # noqa: B020
+      params, data, seed=seed, **given
+    ):
+      if step < shown:
+        continue
+      shown = step + options['every']
+      more = dev(params) if dev else {}
+      curve.append({'part': part, 'step': step, **found, **more})
+      logging.info('%s, step %d: loss %.3f', part, step, found['loss'])
+      keep(params)
+    keep(params)
+    return jax.device_get(params)
 
   if masked:
     program = device_loop.Program(
@@ -332,13 +339,11 @@ def train(bundle, start, output, *, masked, reading, weights, options):
       frozen,
       steps=options['steps'],
     )
-    params = run('mlm', program, {'encoder': encoder}, masked, 0)
-    encoder = jax.device_get(params['encoder'])
-    write('encoder.safetensors', encoder)
-  model = open_qa.OpenQa(config)
+    params = run('encoder', program, {'encoder': encoder}, masked, 0)
+    encoder = params['encoder']
+  model, read = open_qa.OpenQa(config), options['read']
   first = sharding.unbox(open_qa.random_params(jax.random.key(0), config))
   params = {'reader': first['reader'] | {'bert': encoder['bert']}}
-  read = options['read']
   program = device_loop.Program(
     functools.partial(loss, model),
     functools.partial(
@@ -356,17 +361,19 @@ def train(bundle, start, output, *, masked, reading, weights, options):
     str(name): held[arrays['set'][held] == i][: options['dev']]
     for i, name in enumerate(arrays['set_names'])
   }
+  evaluate = evaluator(model, layout, read)
 
   def dev(params):
-    found = {}
-    for name, rows in groups.items():
-      if len(rows) >= 64:
-        score = evaluate(model, params, layout, data, rows, read=read)
-        found |= {f'{name}/{k}': x for k, x in score.items()}
-    return found
+    scores = {
+      name: evaluate(params, data, rows)
+      for name, rows in groups.items()
+      if len(rows) >= 64
+    }
+    return {
+      f'{a}/{b}': x for a, found in scores.items() for b, x in found.items()
+    }
 
-  params = run('read', program, params, reading, 1, dev)
-  write('reader.safetensors', params['reader'])
+  run('reader', program, params, reading, 1, dev)
 
 
 def main(argv: list[str]) -> None:

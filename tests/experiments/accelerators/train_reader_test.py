@@ -150,7 +150,7 @@ def test_training_learns_and_keeps_the_table(made):
     },
   )  # fmt: skip
   curve = json.loads((output / 'curve.json').read_text())
-  losses = [x['loss'] for x in curve if x['stage'] == 'read']
+  losses = [x['loss'] for x in curve if x['part'] == 'reader']
   assert losses[-1] < losses[0]
   for name in ('encoder', 'reader'):
     found = safetensors_files.read(output / f'{name}.safetensors')
