@@ -55,7 +55,7 @@ class OptimizerConfig:
   clip_norm: settings.NotNegative = 1.0
   # Part of the model (a name at the top of the parameters) -> factor on its
   # learning rate, 1 by default. Factor 0 freezes the part: it has no gradients and
-  # no moments.
+  # no moments. It may stand for a path, such as encoder/bert/embeddings, too.
   part_scales: Mapping[str, settings.NotNegative] = dataclasses.field(
     default_factory=dict
   )

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from typing import Any
 
-from flax import linen as nn, struct
+from flax import linen as nn, struct, traverse_util
 import jax
 import jax.numpy as jnp
 import optax
@@ -35,7 +35,7 @@ class Program:
   rules: Any  # logical to mesh axes
   rows: jax.sharding.NamedSharding  # of batches
   abstract: TrainState  # shapes, dtypes and shardings
-  frozen: tuple[str, ...]  # names at the top of the parameters, not trained
+  frozen: tuple[str, ...]  # paths of parameters that are not trained
   init: Callable[[jax.Array], TrainState]  # from a key
   # (state, batch) -> (state, metrics); the old state is donated.
   step: Callable[[TrainState, tasks.Batch], tuple[TrainState, tasks.Metrics]]
@@ -51,15 +51,23 @@ class Program:
 def split_parts(
   params: tasks.Params, frozen: Collection[str]
 ) -> tuple[tasks.Params, tasks.Params]:
-  """Split parameters into the trained parts and those named in `frozen`."""
-  trained = {name: x for name, x in params.items() if name not in frozen}
-  return trained, {name: params[name] for name in frozen}
+  """Split parameters into the trained ones and those at the paths in `frozen`."""
+  paths, halves = tuple(f'{path}/' for path in frozen), ({}, {})
+  for name, x in traverse_util.flatten_dict(params, sep='/').items():
+    halves[f'{name}/'.startswith(paths)][name] = x
+  trained, others = (traverse_util.unflatten_dict(x, '/') for x in halves)
+  return trained, others
+
+
+def _joined(trained: tasks.Params, others: tasks.Params) -> tasks.Params:
+  flat = [traverse_util.flatten_dict(x) for x in (trained, others)]
+  return traverse_util.unflatten_dict(flat[0] | flat[1])
 
 
 def frozen_parts(
   task: tasks.Task, scales: Mapping[str, float], params: tasks.Params
 ) -> tuple[str, ...]:
-  """Name the parts that the task freezes, or whose learning rate is 0.
+  """Name what the task freezes, or whose learning rate is 0.
 
   Args:
     scales: the optimizer's `part_scales`.
@@ -67,17 +75,22 @@ def frozen_parts(
   """
   if task.frozen is None and not scales:
     return ()
-  if unknown := sorted(set(scales) - set(params)):
+  known = {x for x, scale in scales.items() if not scale} & {
+    '/'.join(path[:depth])
+    for path in traverse_util.flatten_dict(params)
+    for depth in range(2, len(path) + 1)
+  }
+  if unknown := sorted(set(scales) - set(params) - known):
     raise ValueError(
       f'optimizer.part_scales names {unknown}; the model has the parts '
       f'{sorted(params)}.'
     )
   frozen = tuple(
     name
-    for name in sorted(params)
+    for name in sorted({*params, *scales})
     if scales.get(name) == 0 or (task.frozen and task.frozen(name))
   )
-  if len(frozen) == len(params):
+  if not split_parts(params, frozen)[0]:
     raise ValueError(f'All parts are frozen, none is trained: {list(frozen)}.')
   return frozen
 
@@ -123,7 +136,7 @@ def train_step(
   trained, others = split_parts(state.params, frozen)
 
   def loss(trained, batch, key):
-    return task.loss({**trained, **others}, batch, key, True)
+    return task.loss(_joined(trained, others), batch, key, True)
 
   metrics, grads = optimizers.value_and_grad(
     loss,
@@ -139,7 +152,7 @@ def train_step(
   }
   state = state.replace(
     step=state.step + 1,
-    params={**optax.apply_updates(trained, updates), **others},
+    params=_joined(optax.apply_updates(trained, updates), others),
     opt_state=opt_state,
   )
   return state, metrics

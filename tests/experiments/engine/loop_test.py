@@ -179,6 +179,32 @@ def test_large_parameters_and_moments_are_sharded(whole):
     )
 
 
+def test_a_part_of_a_part_is_frozen():
+  def program(**scales):
+    config = toy_task.get_config(mesh=_WHOLE, optimizer={'part_scales': scales})
+    return program_lib.make_program(
+      toy_task.make_task(config), config, devices=_ONE
+    )
+
+  found = program(**{'Dense_0/kernel': 0, 'Embed_0': 0.5})
+  with found.context():
+    state = found.init(jax.random.key(0))
+    before = jax.device_get(state.params)
+    rows = [toy_task.Counting(16)[i] for i in range(16)]
+    batch = jax.tree.map(lambda *x: np.stack(x), *rows)
+    for _ in range(2):  # the first warms up from a learning rate of 0
+      state, _ = found.step(state, batch)
+  moved = jax.tree.map(
+    lambda x, y: bool((x != y).any()), before, jax.device_get(state.params)
+  )
+  assert moved['Dense_0'] == {'bias': True, 'kernel': False}
+  assert moved['Embed_0']['embedding'] and moved['Dense_1']['kernel']
+  assert {*state.opt_state[1][0].mu['Dense_0']} == {'bias'}
+  for scales in ({'Dense_0/kernel': 0.5}, {'Dense_0/kern': 0}, {'x': 0}):
+    with pytest.raises(ValueError, match='part_scales'):
+      program(**scales)
+
+
 def test_accumulation_equals_the_large_batch(whole, tmp_path):
   # Dropout differs between microbatches, so this comparison goes without.
   fields = {'num_steps': 3, 'eval_every': 3, 'ragged': True}
