@@ -21,6 +21,9 @@ The logit is the score of block and span; the share is among the best 20 spans, 
 answers that overlap or are equal share it. A reader with a null answer (config.reader)
 says "no answer in these documents" where this is more likely than the best answer; its
 shares are probabilities beside all spans that it read and the null answer.
+--risk=.2 keeps silent where the answers given would be wrong more often, as
+experiments.evaluate with --config.evaluate.calibrate has measured it on questions with
+known answers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -68,8 +71,7 @@ def print_answers(
   first, *others = found.best(count)
   console.print(
     rich.text.Text.assemble(
-      ('  ' + first.text, 'bold green'),
-      f'   logit {first.score:.2f}, share {first.share:.3f}',
+      ('  ' + first.text, 'bold green'), f'   {views.figures(found)}'
     )
   )
   if first.source != first.text:
@@ -155,7 +157,7 @@ def run(config: config_lib.Config, workdir: str) -> None:
   given = _given(values)
   _tell_language(x.question for x in given)
   trained_models.check_answer_settings(
-    values.retriever, values.reader_beam, values.answers
+    values.retriever, values.reader_beam, values.answers, values.risk
   )
   if values.packaged or values['workdir'].using_default_value:
     trained_reader.take_packaged(config, workdir)
@@ -169,10 +171,13 @@ def run(config: config_lib.Config, workdir: str) -> None:
     answerer = reader.open_answerer(
       retriever=values.retriever,
       reader_beam=values.reader_beam,
+      risk=values.risk,
       answers=values.answers,
       batch_size=min(_BATCH, max(1, len(given))),
       progress=shown,
     )
+  if values.risk:
+    logging.info('%s', answerer.calibration.promise(values.risk))
   if not given:
     if sys.stdin.isatty():
       print('Ask; an empty line ends.')
@@ -197,6 +202,9 @@ def define_flags() -> None:
   command.define_output('output', '', 'Output file of answers, JSON lines.')
   flags.DEFINE_integer('answers', 5, 'Answers of each question.')
   flags.DEFINE_integer('reader_beam', 0, 'Blocks to read; 0: as trained.')
+  flags.DEFINE_float(
+    'risk', 0.0, 'Most wrong answers among those given; 0: no limit.'
+  )
   flags.DEFINE_bool(
     'packaged', False, 'Take the packaged reader into --workdir.'
   )

@@ -8,7 +8,8 @@ RUN is a run of RETRO, REALM or question answering. `retro_jax.load(DIR)` and
 `realm_jax.load(DIR)` read the result, and so does every command in place of a run. Of a
 REALM or a reader --parts=encoder,reader,embedder packs some parts into DIR, whose
 others stay; --vectors adds the vectors of the run's blocks, so that nobody has to
-embed them. The wheel's own models lie in realm_jax/packaged and retro_jax/packaged.
+embed them; --calibration adds the calibration alone of a run taken from DIR
+(evaluate.calibrate). The wheel's own models lie in realm_jax/packaged and retro_jax/packaged.
 """
 
 from collections.abc import Collection
@@ -29,12 +30,16 @@ def pack(
   parts: Collection[str] = (),
   bits: int = 8,
   vectors: bool = False,
+  calibration: bool = False,
 ) -> int:
   """Pack the model of a run; return its step."""
   if checkpoints.find(workdir).config.task == 'retro':
     model = language_model.load(workdir, data_dir)
     retro_packaged.pack(output, model, bits=bits)
     return model.step
+  if calibration:
+    realm_pack.pack_calibration(output, workdir)
+    return checkpoints.find(workdir).step
   trained = trained_models.load(workdir, data_dir)
   realm_pack.pack(output, trained, parts=parts, bits=bits)
   if vectors:
@@ -56,6 +61,7 @@ def main(argv: list[str]) -> None:
       parts=values.parts,
       bits=int(values.bits),
       vectors=values.vectors,
+      calibration=values.calibration,
     )
   logging.info('Packed step %d into %s.', step, values.output)
 
@@ -67,5 +73,6 @@ if __name__ == '__main__':
   flags.DEFINE_list('parts', [], 'Parts of a REALM or a reader; empty: all.')
   flags.DEFINE_enum('bits', '8', ['8', '32'], 'Of a value.')
   flags.DEFINE_bool('vectors', False, "Add the vectors of the run's blocks.")
+  flags.DEFINE_bool('calibration', False, "Add the run's calibration alone.")
   flags.mark_flags_as_required(['workdir', 'output'])
   command.main_of_script(main)

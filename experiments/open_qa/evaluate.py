@@ -18,7 +18,7 @@ from typing import Any, Literal
 from absl import logging
 import numpy as np
 
-from experiments.engine import progress, reports
+from experiments.engine import pictures, progress, reports
 from experiments.open_qa import config as config_lib, trained_reader
 from experiments.realm import recall
 from realm_jax.objectives import claims as claims_model
@@ -30,6 +30,7 @@ from realm_jax.serving import (
 )
 from retrieval import settings
 from retrieval.questions import (
+  abstention,
   answer_search,
   claims as claims_lib,
   question_sets,
@@ -37,9 +38,12 @@ from retrieval.questions import (
   scoring,
 )
 from retrieval.search import names
+from retrieval.store import manifests, store
 from retrieval.text import blocks as blocks_lib
 
 FILE = 'qa_evaluation.json'
+CURVE = 'risk_coverage'
+_RISKS = (0.05, 0.1, 0.2, 0.3, 0.5)
 CLAIMS_FILE = 'claims_evaluation.json'
 
 
@@ -61,6 +65,10 @@ class Evaluate:
   retriever_beam: settings.SizeOrZero = 0  # 0: as trained
   reader_beam: settings.SizeOrZero = 0
   batch_size: settings.Size = 16
+  # Also measure when the reader can be trusted: DIR/calibration.json, which bounds the
+  # risk of experiments.ask, and the curve of risk and coverage as JSON and PNG. The
+  # questions are some hundreds or more, held out from the training.
+  calibrate: bool = False
 
 
 def evaluate(
@@ -89,15 +97,44 @@ def evaluate(
     retriever_beam=wanted.retriever_beam,
     reader_beam=wanted.reader_beam,
     batch_size=wanted.batch_size,
+    num_answers=trained_models.KEPT,
   )
-  rows = []
+  rows, sure = [], []
   for questions in sets:
     row, predictions = measure(answerer, questions, wanted.ks)
     rows.append(row)
+    for line, question in zip(predictions, questions.questions, strict=True):
+      scores = questions.score(line['prediction'], question)
+      sure.append((line['confidence'], bool(scores['official_exact_match'])))
     path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
     scoring.write_predictions(path, predictions)
   reports.print_shares(rows)
   _write(workdir, FILE, {'step': trained.step, 'sets': rows})
+  if wanted.calibrate:
+    made_of = trained.made_of(wanted.reader_beam)
+    names = [row['dataset'] for row in rows]
+    made = abstention.calibrate(*zip(*sure, strict=True), names, made_of)
+    write_calibration(made, pathlib.Path(trained.index_folder).parent)
+
+
+def write_calibration(
+  made: abstention.Calibration, folder: pathlib.Path
+) -> None:
+  """Write a calibration and its curve of risk and coverage; print thresholds."""
+  text = manifests.sealed(dataclasses.asdict(made))
+  store.write_atomically(folder / abstention.FILE, text.encode())
+  curve = made.curve()
+  reports.write_json(folder / f'{CURVE}.json', {'points': curve})
+  points = [{'x': 100 * p['coverage'], 'y': 100 * p['risk']} for p in curve]
+  panel = {'x': 'questions answered, %', 'y': 'wrong of these, %'}
+  panel['series'] = [{'name': '', 'points': points}]
+  pictures.draw([panel], folder / f'{CURVE}.png')
+  rows = []
+  for risk in _RISKS:
+    threshold = made.threshold(risk)
+    answered = np.asarray(made.confidences) >= threshold
+    rows.append([f'{risk:.0%}', f'{threshold:.3f}', f'{answered.mean():.1%}'])
+  reports.print_table(('risk', 'least share', 'answered'), rows)
 
 
 def _write(workdir: str, file: str, result: dict[str, Any]) -> None:
@@ -173,6 +210,7 @@ def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
     'question': found.question.question,
     'prediction': found.text,
     'id': found.question.id,
+    'confidence': found.confidence,
   }
   if found.answers:
     best = found.answers[0]

@@ -13,6 +13,7 @@ import regex
 from realm_jax.serving import views
 from retrieval import text_table
 from retrieval.questions import (
+  abstention,
   claims as claims_lib,
   qa_metrics,
   questions as questions_lib,
@@ -130,6 +131,9 @@ class Answered:
   # probability that the blocks read hold an answer; 1 without a null answer
   answerable: float = 1.0
   threshold: float = 0.0  # least confidence that is not silent
+  calibration: abstention.Calibration | None = dataclasses.field(
+    default=None, repr=False, compare=False
+  )
 
   @property
   def text(self) -> str:
@@ -140,6 +144,12 @@ class Answered:
   def confidence(self) -> float:
     """Share of the best answer and all that repeat it; 0 without one."""
     return self.best(1)[0].share if self.answers else 0.0
+
+  @property
+  def probability(self) -> float | None:
+    """Calibrated probability that the best answer is right; None if not measured."""
+    found = self.calibration
+    return None if found is None else found.probability(self.confidence)
 
   @property
   def silent(self) -> bool:
@@ -177,6 +187,7 @@ class Answered:
       'question': self.question.question,
       'prediction': self.text,
       'answerable': self.answerable,
+      'probability': self.probability,
     }
     if rows and not self.silent:
       line |= rows.pop(0)

@@ -22,7 +22,11 @@ from realm_jax.serving import answers, beams, model_configs, reader_configs
 from retrieval import arguments
 from retrieval.kernels import backend
 from retrieval.nn import batch_encoder
-from retrieval.questions import claims as claims_lib, questions as questions_lib
+from retrieval.questions import (
+  abstention,
+  claims as claims_lib,
+  questions as questions_lib,
+)
 
 _MANY = 16  # blocks from which on a CPU has readers of three lengths
 
@@ -116,17 +120,18 @@ class Answerer(BlockReader):
     *,
     num_answers: int = 5,
     threshold: float | None = 0.0,
+    calibration: abstention.Calibration | None = None,
     **batches: int,
   ):
     """Place the parameters; compile at the first question.
 
-    threshold: least confidence to answer with; None: that "no answer in these
-    documents" has itself. `batches` are retriever_beam, reader_beam, batch_size of `BlockReader`.
+    threshold: least confidence to answer with; None: the probability of "no answer
+    in these documents". calibration: gives answers a probability. `batches` are retriever_beam, reader_beam, batch_size of `BlockReader`.
     """
     read = functools.partial(
       predict_spans, trained.model, num_answers=num_answers
     )
-    self._threshold = threshold
+    self._threshold, self.calibration = threshold, calibration
     super().__init__(trained, retriever, read, search=False, **batches)
 
   def answer(self, texts: Sequence[str]) -> answers.Answers:
@@ -168,6 +173,7 @@ class Answerer(BlockReader):
       blocks,
       answerable=1 - null,
       threshold=null if self._threshold is None else self._threshold,
+      calibration=self.calibration,
     )
 
 

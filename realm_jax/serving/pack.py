@@ -20,7 +20,8 @@ from realm_jax.serving import (
   trained_models,
 )
 from retrieval.index import snapshots
-from retrieval.store import packed, safetensors_files
+from retrieval.questions import abstention
+from retrieval.store import packed, safetensors_files, store
 
 _STARTS = ('data_dir', 'embedder_from', 'encoder_from', 'realm_from')
 
@@ -91,6 +92,16 @@ def pack(
     bits=bits,
     others=['tokenizer.json'],
   )
+
+
+def pack_calibration(
+  folder: str | os.PathLike, workdir: str | os.PathLike
+) -> None:
+  """Add the calibration of a run that was taken from this packed model."""
+  folder, source = pathlib.Path(folder), pathlib.Path(workdir, abstention.FILE)
+  later = packed.next_file(folder, abstention.FILE)
+  store.write_atomically(later, source.read_bytes())
+  packed.write_facts(folder, packed.read_facts(folder), [abstention.FILE])
 
 
 def _config(trained: model_configs.TrainedModel) -> dict[str, Any]:

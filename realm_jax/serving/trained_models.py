@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import os
+import pathlib
 from typing import Any
+
+import jax
+import numpy as np
 
 from realm_jax.data import folder as data_folder, pipeline
 from realm_jax.nn import initialize, open_qa, realm as model_lib
@@ -24,14 +28,18 @@ from realm_jax.serving import (
 )
 from retrieval import arguments, settings
 from retrieval.index import index_versions
+from retrieval.questions import abstention
 from retrieval.search import late_interaction
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, checksums
 from retrieval.text import corpus as corpus_lib
 
 # part of a packed model that embeds blocks, where `params` do not
 BLOCKS = 'blocks'
 _HEADS = {'reader', 'classifier'}  # parts that read blocks
-_KEPT = 20  # spans of a question over which shares are computed
+KEPT = 20  # spans of a question over which shares are computed
+_CALIBRATE = (
+  'calibrate: python -m experiments.evaluate --config.evaluate.calibrate'
+)
 _TRAINED_BY = {
   'reader': 'experiments.train',
   'classifier': 'experiments.train with a config of configs/claims_base.py',
@@ -155,11 +163,41 @@ class TrainedReader(model_configs.TrainedModel):
     config = dataclasses.replace(self.config, **fields)
     return dataclasses.replace(self, config=config)
 
+  def made_of(self, reader_beam: int = 0) -> dict[str, Any]:
+    """Return what decides the confidence of an answer, as JSON values."""
+    config, head = self.config, self.params['reader']['span_score']
+    content = b''.join(np.asarray(x).tobytes() for x in jax.tree.leaves(head))
+    return {
+      'reader': checksums.of_bytes(content),
+      'blocks': self.data.blocks.fingerprint,
+      'retriever': config.retriever,
+      'reranker': config.reranker.path,
+      'words_weight': config.lookup.words_weight,
+      'reader_beam': reader_beam or config.lookup.reader_beam,
+    }
+
+  def _calibration(
+    self, reader_beam: int, risk: float
+  ) -> abstention.Calibration | None:
+    """Read the calibration of this reader; None if there is none and risk is 0."""
+    path = pathlib.Path(self.index_folder).parent / abstention.FILE
+    if not (risk or path.exists()):
+      return None
+    found = abstention.read(path, f'risk={risk}: no {path}; {_CALIBRATE}')
+    made_of = self.made_of(reader_beam)
+    differ = [x for x in made_of if made_of[x] != found.made_of.get(x)]
+    if differ and risk:
+      raise ValueError(
+        f'risk={risk}: {path} is of another {", ".join(differ)}; {_CALIBRATE}'
+      )
+    return None if differ else found
+
   def open_answerer(
     self,
     *,
     retriever: str = '',
     reader_beam: int = 0,
+    risk: float = 0.0,
     answers: int = 5,
     batch_size: int = 1,
     progress: Callable[[int, int], None] | None = None,
@@ -169,15 +207,18 @@ class TrainedReader(model_configs.TrainedModel):
     `answers` is the least number of answers of each question.
 
     Raises:
-      ValueError: for a number or name out of range.
+      FileNotFoundError: with a risk, for a reader that was not calibrated.
+      ValueError: for a number or name out of range, or a risk of a reader that was
+        calibrated with other blocks or settings.
     """
-    check_answer_settings(retriever, reader_beam, answers)
+    check_answer_settings(retriever, reader_beam, answers, risk)
     if reader_beam > self.data.blocks.num_blocks:
       raise ValueError(
         f'reader_beam={reader_beam}: expected at most '
         f'{self.data.blocks.num_blocks:,}, all blocks there are.'
       )
     trained = self.with_retriever(retriever)
+    calibration = trained._calibration(reader_beam, risk)
     return block_reader.Answerer(
       trained,
       trained.retriever(progress=progress),
@@ -185,8 +226,9 @@ class TrainedReader(model_configs.TrainedModel):
       retriever_beam=reader_beam or trained.config.lookup.reader_beam,
       reader_beam=reader_beam,
       batch_size=batch_size,
-      num_answers=max(answers, _KEPT),
-      threshold=None,
+      num_answers=max(answers, KEPT),
+      threshold=calibration.threshold(risk) if risk else None,
+      calibration=calibration,
     )
 
   def answer(
@@ -195,12 +237,16 @@ class TrainedReader(model_configs.TrainedModel):
     *,
     retriever: str = '',
     reader_beam: int = 0,
+    risk: float = 0.0,
   ) -> answers_lib.Answers:
     """Answer questions; compile at the first call with new settings.
 
     Args:
       retriever: one of `beams.KINDS`; '' is the retriever of the training.
       reader_beam: blocks to read; 0: as in training.
+      risk: most wrong answers among those given, a share that holds with 95 %
+        confidence for questions like those that the reader was calibrated on
+        (evaluate.calibrate); where it is not sure enough it is silent. 0: no limit.
 
     Returns:
       For each question its 20 best answers, each with text, score, share and
@@ -208,25 +254,26 @@ class TrainedReader(model_configs.TrainedModel):
       text is '') where this has a larger share than the best answer.
 
     Raises:
-      ValueError: for an empty question, or a number or name out of range.
+      FileNotFoundError, ValueError: as of `open_answerer`, or an empty question.
     """
     texts = arguments.texts(questions, 'questions')
-    check_answer_settings(retriever, reader_beam)
-    return self._opened(retriever, reader_beam).answer(texts)
+    check_answer_settings(retriever, reader_beam, risk=risk)
+    return self._opened(retriever, reader_beam, risk).answer(texts)
 
   @functools.cached_property
-  def _opened(self) -> Callable[[str, int], block_reader.Answerer]:
+  def _opened(self) -> Callable[[str, int, float], block_reader.Answerer]:
     return functools.cache(
-      lambda retriever, reader_beam: self.open_answerer(
-        retriever=retriever, reader_beam=reader_beam
+      lambda retriever, reader_beam, risk: self.open_answerer(
+        retriever=retriever, reader_beam=reader_beam, risk=risk
       )
     )
 
 
 def check_answer_settings(
-  retriever: str, reader_beam: int, answers: int = 1
+  retriever: str, reader_beam: int, answers: int = 1, risk: float = 0.0
 ) -> None:
   """Raise ValueError for a number or name out of range."""
+  settings.check_value('risk', risk, settings.Rate)
   settings.check_value('answers', answers, settings.Size)
   settings.check_value('reader_beam', reader_beam, settings.SizeOrZero)
   if retriever not in ('', *beams.KINDS):

@@ -9,6 +9,7 @@ from retrieval import text_table
 
 NOTHING = 'no block was found'
 SILENT = 'no answer in these documents'
+UNSURE = 'no answer that is sure enough'
 RUNNER_UPS = ('runner-up', 'logit', 'share', 'source')
 _SHOWN = 70  # characters of a document's text
 
@@ -20,10 +21,20 @@ def silence(found: Any, count: int = 5) -> str:
   if not found.silent:
     return ''
   sources = dict.fromkeys(answer.source for answer in found.best(count))
+  none = found.confidence < 1 - found.answerable
   return (
-    f'{SILENT} (answerable {found.answerable:.2f}, best share '
-    f'{found.confidence:.2f}); best sources: {"; ".join(sources)}'
+    f'{SILENT if none else UNSURE} (answerable {found.answerable:.2f}, best '
+    f'share {found.confidence:.2f}); best sources: {"; ".join(sources)}'
   )
+
+
+def figures(found: Any) -> str:
+  """Return logit and share of the best answer, and its probability if measured."""
+  first, probability = found.best(1)[0], found.probability
+  shown = f'logit {first.score:.2f}, share {first.share:.3f}'
+  if probability is not None:
+    shown += f', right with probability {probability:.2f}'
+  return shown
 
 
 def answers_html(found: Any, count: int = 5) -> str:
@@ -34,7 +45,7 @@ def answers_html(found: Any, count: int = 5) -> str:
   first, *others = found.best(count)
   head += (
     f'<b style="color: green">{html.escape(first.text)}</b> '
-    f'(logit {first.score:.2f}, share {first.share:.3f})</p>'
+    f'({figures(found)})</p>'
   )
   head += block_html(first.record())
   if others:

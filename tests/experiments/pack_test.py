@@ -13,13 +13,14 @@ import pytest
 
 from experiments import pack
 from experiments.engine import configs
-from experiments.open_qa import task as qa_task, trained_reader
+from experiments.open_qa import evaluate, task as qa_task, trained_reader
 from experiments.realm import starts
 import realm_jax
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
 from realm_jax.serving import packaged, serving, trained_models
 from retrieval.nn import sharding
+from retrieval.questions import abstention
 from retrieval.store import packed
 from retrieval.text import corpus as corpus_lib
 from tests.experiments.open_qa import tiny_open_qa
@@ -94,6 +95,20 @@ def test_answers_are_those_of_the_run_but_for_rounding(own, tmp_path):
   reader = realm_jax.packaged(tmp_path, documents=own.documents)
   [wanted] = realm_jax.load(own.reader).answer(ASKED)
   _is_close(reader.answer(ASKED, retriever='bm25')[0], wanted)
+
+
+def test_a_calibration_goes_with_the_packed_reader(own, tmp_path):
+  run = packaged.take(tmp_path / 'run', documents=own.documents)
+  made_of = realm_jax.load(run).made_of()
+  made = abstention.calibrate([0.5], [True], ['custom:dev'], made_of)
+  evaluate.write_calibration(made, run)
+  pack.pack(str(run), str(own.folder), calibration=True)
+  run = packaged.take(tmp_path / 'again', documents=own.documents)
+  [found] = realm_jax.load(run).answer(ASKED)
+  assert found.calibration.made_of == made_of
+  run = packaged.take(tmp_path / 'other', documents=own.documents[1:])
+  [found] = realm_jax.load(run).answer(ASKED)
+  assert found.probability is None
 
 
 def test_at_32_bits_a_run_stays_as_it_is(made, tmp_path):

@@ -56,7 +56,7 @@ def run(made, monkeypatch, capsys):
       monkeypatch.setattr(trained_reader, 'open_reader', lambda *_: reader)
     defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
     defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
-    defaults |= {'reranker': ''}
+    defaults |= {'reranker': '', 'risk': 0.0}
     given = tiny_open_qa.Flags(**defaults | values)
     monkeypatch.setattr(ask, 'flags', types.SimpleNamespace(FLAGS=given))
     config = configs.replaced(config, data_dir='')
@@ -203,9 +203,12 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
     ({'question': ['Who?'], 'answers': 0}, 'answers=0'),
     ({'question': ['Who?'], 'reader_beam': -1}, 'reader_beam=-1'),
     ({'question': ['Who?'], 'retriever': 'unknown'}, "retriever 'unknown'"),
+    ({'question': ['Who?'], 'risk': 1.0}, 'risk=1.0'),
   ):
     with pytest.raises(ValueError, match=message):
       run(**values)
+  with pytest.raises(FileNotFoundError, match='risk=0.2.*calibrate'):
+    run(question=['Who?'], risk=0.2)
   with pytest.raises(FileNotFoundError, match='x.txt'):
     run(input=str(tmp_path / 'x.txt'))
   with pytest.raises(FileNotFoundError, match='no trained model here'):

@@ -123,7 +123,9 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
   folder = tmp_path / 'run'
   shutil.copytree(workdir, folder)
   sets = tiny_open_qa.sets(config.data_dir)
-  wanted = evaluators.Evaluate(questions=sets, ks=(1, 5, 20), batch_size=8)
+  wanted = evaluators.Evaluate(
+    questions=sets, ks=(1, 5, 20), batch_size=8, calibrate=True
+  )
   evaluators.evaluate(config, str(folder), wanted)
   result = json.loads((folder / evaluators.FILE).read_text())
   strings, patterns = result['sets']
@@ -148,6 +150,25 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
   assert np.mean([x['f1'] for x in scores]) == pytest.approx(
     strings['f1']['mean']
   )
+
+  _check_calibration(trained_models.load(folder), result, questions)
+
+
+def _check_calibration(reader, result, questions):
+  """Answers have probabilities; eight questions prove no risk below 1."""
+  [asked] = (q.question for q in questions.questions[:1])
+  [found] = reader.answer(asked)
+  made = found.calibration
+  assert made.sets == [row['dataset'] for row in result['sets']]
+  assert len(made.right) == 8 and found.confidence == pytest.approx(
+    made.confidences[0], rel=1e-4
+  )
+  assert 0 < found.probability < 1 and found.text
+  [silent] = reader.answer(asked, risk=0.2)
+  assert silent.text == '' and silent.threshold == np.inf
+  assert reader.answer(asked, reader_beam=2)[0].probability is None
+  with pytest.raises(ValueError, match='risk=0.2.*reader_beam'):
+    reader.answer(asked, reader_beam=2, risk=0.2)
 
 
 def test_batches_and_beams_do_not_change_the_answer(run):

@@ -1,0 +1,142 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""When to answer and when to be silent, learnt from questions with known answers.
+
+A question is answered if the confidence of its best answer reaches a threshold. The
+risk is the share of wrong answers among the questions answered, the coverage the share
+answered (Kamath et al. 2020). Thresholds come from learn-then-test (Angelopoulos et
+al. 2021), probabilities from logits with a temperature and a bias (Platt 1999).
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from retrieval import settings
+from retrieval.store import manifests
+
+FILE = 'calibration.json'
+LEVEL = 0.95  # of the guarantee
+_CHOOSE = 5  # one question of five chooses the thresholds that the others test
+_TESTS = 40
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Calibration:
+  """Confidences of the best answers to questions, and which of these were right."""
+
+  sets: Sequence[str]  # question sets
+  made_of: Mapping[
+    str, Any
+  ]  # reader, blocks and settings that gave the answers
+  confidences: Sequence[float]  # from 0 to 1
+  right: Sequence[bool]
+  scale: Sequence[
+    float
+  ]  # inverse temperature and bias of the confidences' logits
+
+  def threshold(self, risk: float, level: float = LEVEL) -> float:
+    """Return the least confidence to answer with; infinite where no test allows any.
+
+    With probability `level` over the questions here, at most `risk` of the answers
+    given to further questions of their distribution are wrong. Each fifth question
+    chooses thresholds, quantiles of its confidences. On the others they are tested
+    from the strictest on, each against the exact tail of the binomial distribution,
+    up to the first that fails, so that one level serves all tests.
+    """
+    from scipy import stats  # a third of a command's start-up, read by few
+
+    settings.check_value('risk', risk, settings.Rate)
+    confidences, right = np.asarray(self.confidences), np.asarray(self.right)
+    chooses = np.arange(len(right)) % _CHOOSE == 0
+    tried, found = confidences[chooses], np.inf
+    confidences, right = confidences[~chooses], right[~chooses]
+    # A third of these answers proves the risk only if all of them are right.
+    least = 3 * np.log(1 - level) / np.log1p(-risk) if risk else np.inf
+    if least > len(right):
+      return found
+    for share in np.linspace(least / len(right), 1, _TESTS):
+      threshold = float(np.quantile(tried, 1 - share))
+      answered = confidences >= threshold
+      wrong = (answered & ~right).sum()
+      if not stats.binom.cdf(wrong, answered.sum(), risk) <= 1 - level:
+        break
+      found = threshold
+    return found
+
+  def promise(self, risk: float) -> str:
+    """Return a sentence that tells the guarantee of `threshold`, and where it holds."""
+    return (
+      f'At most {risk:.0%} of the answers given are wrong, with {LEVEL:.0%} confidence, '
+      f'for questions like the {len(self.right):,} of {", ".join(self.sets)} that '
+      f'tell so of a share of {self.threshold(risk):.3f} and more.'
+    )
+
+  def probability(self, confidence: float) -> float:
+    """Return the probability that a best answer of this confidence is right."""
+    slope, bias = self.scale
+    return float(1 / (1 + np.exp(-slope * _logit(confidence) - bias)))
+
+  def curve(self, points: int = 200) -> list[dict[str, float]]:
+    """Return risk and coverage of thresholds, from the most confident answer on."""
+    order = np.argsort(-np.asarray(self.confidences), kind='stable')
+    wrong = np.cumsum(~np.asarray(self.right)[order])
+    counts = np.unique(np.linspace(1, len(order), points).astype(int)).tolist()
+    return [
+      {
+        'threshold': float(self.confidences[order[n - 1]]),
+        'coverage': n / len(order),
+        'risk': float(wrong[n - 1] / n),
+      }
+      for n in counts
+    ]
+
+
+def calibrate(
+  confidences: Sequence[float],
+  right: Sequence[bool],
+  sets: Sequence[str],
+  made_of: Mapping[str, Any],
+) -> Calibration:
+  """Return the calibration of answers, whose scale has the highest likelihood.
+
+  Platt's targets, a little inside of 0 and 1, keep it finite.
+
+  Raises:
+    ValueError: without questions, or for another number of confidences.
+  """
+  from scipy import optimize
+
+  if not len(confidences) == len(right) > 0:
+    raise ValueError(
+      f'{len(confidences)} confidences of {len(right)} answers: expected one each.'
+    )
+  logits, truth = _logit(confidences), np.asarray(right, np.float64)
+  low, high = 1 / (2 + (1 - truth).sum()), 1 - 1 / (2 + truth.sum())
+  targets = np.where(truth > 0, high, low)
+
+  def loss(scale):
+    x = scale[0] * logits + scale[1]
+    return np.mean(np.logaddexp(0, x) - targets * x)
+
+  scale = optimize.minimize(loss, [1.0, 0.0]).x.tolist()
+  return Calibration(
+    sets=sets,
+    made_of=made_of,
+    confidences=confidences,
+    right=right,
+    scale=scale,
+  )
+
+
+def read(path: pathlib.Path, missing: str = '') -> Calibration:
+  """Read a calibration; errors as of `manifests.read_json`."""
+  return Calibration(**manifests.read_json(path, missing))
+
+
+def _logit(confidence: Any) -> Any:
+  x = np.clip(np.asarray(confidence, np.float64), 1e-6, 1 - 1e-6)
+  return np.log(x) - np.log1p(-x)
