@@ -20,10 +20,12 @@ Task, and the packages that --baseline_python has for its peer:
   shards    an index, and the same in shards: speed, memory, recall
 
 Each side is a process of its own; only one runs at a time. Without --baseline_python
-only ours are timed. The table has the median seconds of a step, CPU seconds, the peak
-of resident memory, what the step added to it, items a second, and ratios to the first
-side for each item; the JSON file also the shortest and the first round. --set changes a
-size, such as --set=batch=4. `taskset -c 0` before the command times one core.
+only ours are timed. At its end each side tells the kernels and threads it computed
+with; FAISS has the fastest of OpenBLAS's kernels. The table has the median seconds of a
+step, CPU seconds, the peak of resident memory, what the step added to it, items a
+second, and ratios to the first side for each item; the JSON file also the shortest and
+the first round. --set changes a size, such as --set=batch=4. `taskset -c 0` before the
+command times one core. --nokeep_memory lets all sides return freed memory.
 """
 
 from collections.abc import Mapping
@@ -80,6 +82,7 @@ def run(
   folder: str,
   baseline_python: str = '',
   repeats: int = 0,
+  keep_memory: bool = True,
 ) -> Results:
   """Time all sides.
 
@@ -89,6 +92,7 @@ def run(
     folder: for what the sides share.
     baseline_python: interpreter of the peers; '' leaves them out.
     repeats: timed rounds; 0 for the benchmark's number.
+    keep_memory: whether all sides keep freed memory, as our trainings do.
   """
   task = load(name)
   threads = len(os.sched_getaffinity(0))
@@ -97,10 +101,11 @@ def run(
 
   def start(side: str):
     ours = f'{task.build.__module__}:{task.build.__name__}'
-    code, env = [sys.executable, '-m', turns.__name__, ours], _KEEP_MEMORY
+    code = [sys.executable, '-m', turns.__name__, ours]
     if side in task.peers:
       code = [baseline_python, turns.__file__, f'{task.peers[side]}:build']
-      env = {'HF_HUB_OFFLINE': '1'}
+    env = {'HF_HUB_OFFLINE': '1', **(_KEEP_MEMORY if keep_memory else {})}
+    env |= task.env(side)
     return turns.side([*code, side, json.dumps(given)], env)
 
   names = [x for x in task.sides if baseline_python or x not in task.peers]
@@ -167,7 +172,8 @@ def main(argv: list[str]) -> None:
   sizes = _sizes(options.set, set(task.sizes))
   with tempfile.TemporaryDirectory(dir=options.workdir or None) as folder:
     python, repeats = options.baseline_python, options.repeats
-    results = run(options.task, sizes, folder, python, repeats)
+    keep = options.keep_memory
+    results = run(options.task, sizes, folder, python, repeats, keep)
   show(results, options.task)
   if options.output:
     content = {'sizes': {**task.sizes, **sizes}, 'steps': results}
@@ -180,6 +186,7 @@ if __name__ == '__main__':
   flags.DEFINE_string('baseline_python', '', 'Interpreter that has the peer.')
   flags.DEFINE_multi_string('set', [], 'NAME=VALUE of a size.')
   flags.DEFINE_integer('repeats', 0, 'Timed rounds; 0: as the task says.', 0)
+  flags.DEFINE_bool('keep_memory', True, 'Keep freed memory, as training does.')
   command.define_output('output', '', 'JSON file to write.')
   flags.DEFINE_string('workdir', '', 'Folder for temporary files.')
   flags.mark_flag_as_required('task')

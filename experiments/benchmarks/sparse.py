@@ -124,7 +124,7 @@ def build(side: str, sizes: turns.Sizes) -> turns.Steps:
   return {'build': build_index, **searches}
 
 
-_SIDES = ('BM25', 'TF-IDF', 'bm25s', 'bm25s, numba')
+_PEER = 'bm25s, numba' if importlib.util.find_spec('numba') else 'bm25s'
 TASKS = {
   'sparse': turns.Task(
     build=build,
@@ -135,7 +135,7 @@ TASKS = {
       'num_queries': 1000,
       'k': 100,
     },
-    sides=_SIDES[: 3 + bool(importlib.util.find_spec('numba'))],
+    sides=('BM25', 'TF-IDF', _PEER),
     prepare=prepare,
   )
 }

@@ -37,6 +37,8 @@ class Task:
   sides: tuple[str, ...]  # the first one is the measure of others
   # side -> module beside this one whose `build` another interpreter runs
   peers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  # (side) -> its environment variables, beside those of all sides
+  env: Callable[[str], Mapping[str, str]] = lambda side: {}
   # done once before the sides start; what it returns is added to the sizes
   prepare: Callable[[Sizes], Sizes] = lambda sizes: {}
   repeats: int = 5  # timed rounds
@@ -71,6 +73,26 @@ def serve(steps: Steps) -> None:
       **(result if isinstance(result, dict) else {}),
     }
     print(json.dumps(answer), flush=True)
+
+
+def kernels() -> str:
+  """Return what this process computes with: versions, instructions, threads."""
+  found, loaded = [], sys.modules
+  with contextlib.suppress(ImportError):
+    import threadpoolctl
+
+    for x in threadpoolctl.threadpool_info():
+      words = x['prefix'], x['version'], x.get('architecture')
+      found.append(f'{" ".join(filter(None, words))} x{x["num_threads"]}')
+  if torch := loaded.get('torch'):
+    has = torch.backends.cpu.get_cpu_capability()
+    found.append(f'torch {torch.__version__} {has} x{torch.get_num_threads()}')
+  if 'llvmlite' in loaded:
+    found.append(f'numba for {loaded["llvmlite"].binding.get_host_cpu_name()}')
+  for name in ('jaxlib', 'onnxruntime', 'faiss'):
+    if name in loaded:
+      found.append(f'{name} {loaded[name].__version__}')
+  return ', '.join(found)
 
 
 class Side:
@@ -154,3 +176,4 @@ if __name__ == '__main__':
   made, _, build = sys.argv[1].partition(':')
   of_side = getattr(importlib.import_module(made), build)
   serve(of_side(sys.argv[2], json.loads(sys.argv[3])))
+  print(f'{sys.argv[2]} computes with {kernels()}', file=sys.stderr)

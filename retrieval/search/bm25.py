@@ -73,7 +73,7 @@ class Bm25Config:
 
   def terms(self, text: str) -> list[str]:
     """Return the terms of a text without stop words."""
-    return [word for word in words_of(text) if word not in self._skipped]
+    return [*itertools.filterfalse(self._skipped.__contains__, words_of(text))]
 
   @functools.cached_property
   def _skipped(self) -> frozenset[str]:

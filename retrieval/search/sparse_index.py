@@ -20,6 +20,7 @@ that they ask for.
 """
 
 import array
+import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
@@ -30,6 +31,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from jaxtyping import Float32, Int64
 import numpy as np
 from scipy import sparse
+from scipy.sparse import _sparsetools
 import xxhash
 
 from retrieval import arguments
@@ -38,11 +40,15 @@ from retrieval.store import manifests, shards as shards_lib, store
 from retrieval.text import passages as passages_lib
 
 KIND = 'sparse'
-ROWS = 32_768  # texts of a shard
+ROWS = 65_536  # texts of a shard
 _SCHEMA = 1  # version of the arrays
 _ARRAYS = ('terms', 'ends', 'rows', 'counts', 'lengths')
 _TOGETHER = 2048  # texts whose terms are in memory as strings
 _ASKED_TOGETHER = 1024  # queries
+_WEIGHED_TOGETHER = 1 << 14  # postings
+_GROUP = 64  # texts that share one maximum
+_LAST_ID = 2**32 - 1
+_LEAST = np.float32(2**-126)  # of a score that counts
 _MAX_OPEN_SHARDS = 1024
 
 Shard = Mapping[str, np.ndarray]
@@ -224,48 +230,66 @@ class SparseIndex:
       asked.data, np.maximum(found, 1), len(self)
     )
     asked.data = np.where(found > 0, weights, 0).astype(np.float32)
+    keys = np.zeros(ids.shape, np.uint64)
     for shard, (starts, ends), first in zip(
       self._shards(), spans, self._offsets[:-1].tolist(), strict=True
     ):
       if (ends > starts).any():
-        found = self._score(shard, asked, starts, ends)
-        for row, total in enumerate(found):
-          _keep_best(total, first, ids[row], scores[row])
+        self._merge(shard, first, asked, starts, ends, keys)
+    there = keys > 0
+    ids[there] = _LAST_ID - (keys[there] & _LAST_ID)
+    scores[there] = (keys[there] >> 32).astype(np.uint32).view(np.float32)
 
-  def _score(
+  def _merge(
     self,
     shard: Shard,
+    first: int,
     asked: sparse.csr_array,
     starts: np.ndarray,
     ends: np.ndarray,
-  ) -> Iterator[np.ndarray]:
-    """Yield scores [n] of a shard's texts for each query, in the same buffer."""
-    rows, weights = self._postings(shard, starts, ends)
-    bounds = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()
-    terms, factors, queries = asked.indices.tolist(), asked.data, asked.indptr
-    total = np.zeros(len(shard['lengths']), np.float32)
-    for low, high in itertools.pairwise(queries.tolist()):
+    keys: np.ndarray,
+  ) -> None:
+    """Merge a shard's texts, from id `first` on, into the keys [b, k]."""
+    rows, weights, spans = self._postings(shard, starts, ends)
+    sizes = np.where(asked.data, (ends - starts)[asked.indices], 0).tolist()
+    # Lists of views are faster to index than arrays.
+    spans, factors = [*spans], [*asked.data[:, None]]
+    terms = asked.indices.tolist()
+    texts = len(shard['lengths'])
+    total = np.empty(texts, np.float32)  # of one query: stays in fast memory
+    for row, (low, high) in enumerate(
+      itertools.pairwise(asked.indptr.tolist())
+    ):
       total.fill(0)
       for i in range(low, high):
-        some = slice(bounds[terms[i]], bounds[terms[i] + 1])
-        if some.start < some.stop and factors[i]:
-          np.add.at(total, rows[some], weights[some] * factors[i])
-      yield total
+        if sizes[i]:
+          # The loop of csc_array @ vector: half of np.add.at's time.
+          span, factor = spans[terms[i]], factors[i]
+          _sparsetools.csc_matvec(texts, 1, span, rows, weights, factor, total)
+      _keep_best(total, first, keys[row])
 
   def _postings(
     self, shard: Shard, starts: np.ndarray, ends: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and weights of the postings of the asked terms, in a row."""
-    there = np.flatnonzero(ends > starts)
-    spans = list(zip(starts[there].tolist(), ends[there].tolist(), strict=True))
-    rows, counts = (
-      np.concatenate([shard[name][a:b] for a, b in spans])
-      for name in ('rows', 'counts')
-    )
-    weights = self.config.text_weights(
-      counts, shard['lengths'][rows], self._mean_length
-    )
-    return rows.astype(np.intp), weights
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return rows and weights of postings, and where those of each term lie [V, 2]."""
+    rows, counts = shard['rows'], shard['counts']
+    sizes = ends - starts
+    if 2 * sizes.sum() < len(rows):  # Else all are weighed.
+      there = np.flatnonzero(sizes)
+      parts = [*map(slice, starts[there].tolist(), ends[there].tolist())]
+      rows, counts = (
+        np.concatenate([x[i] for i in parts]) for x in (rows, counts)
+      )
+      starts = np.cumsum(sizes) - sizes
+    lengths = shard['lengths'].astype(np.float32)
+    weights = np.empty(len(rows), np.float32)
+    for low in range(0, len(rows), _WEIGHED_TOGETHER):
+      some = slice(low, low + _WEIGHED_TOGETHER)
+      weights[some] = self.config.text_weights(
+        counts[some], lengths.take(rows[some]), self._mean_length
+      )
+    spans = np.stack([starts, starts + sizes], axis=1)
+    return rows.astype(np.int32), weights, spans.astype(np.int32)
 
 
 def _fields(config: Scheme, texts: str, rows: int) -> dict[str, Any]:
@@ -312,11 +336,12 @@ def _count(
   texts, counts = iter(texts), []
   parts = [(np.zeros(0, np.uint64), np.zeros(0, np.int32))]
   while some := list(itertools.islice(texts, _TOGETHER)):
-    numbers: dict[str, int] = {}  # of the terms, by their first occurrence
+    # Of the terms, by their first occurrence.
+    numbers = collections.defaultdict[str, int](itertools.count().__next__)
     flat = array.array('i')
     for text in some:
       terms = config.terms(text)
-      flat.extend([numbers.setdefault(term, len(numbers)) for term in terms])
+      flat.extend(map(numbers.__getitem__, terms))
       counts.append(len(terms))
     hashes = np.fromiter(map(_hash, numbers), np.uint64, len(numbers))
     if config.num_buckets:
@@ -347,20 +372,23 @@ def _find(shard: Shard, terms: np.ndarray) -> np.ndarray:
   return np.stack([starts, np.where(known[at] == terms, ends[at], starts)])
 
 
-def _keep_best(
-  total: np.ndarray, first: int, ids: np.ndarray, scores: np.ndarray
-) -> None:
-  """Merge scores [n] of texts from `first` on into the best [k] so far."""
-  k = len(ids)
-  (new,) = np.nonzero(total > max(scores[-1], 0))  # A later text loses a tie.
-  if not len(new):
-    return
-  value = total[new]
-  if len(new) > k:
-    (kept,) = np.nonzero(value >= np.partition(value, -k)[-k])
-    new, value = new[kept], value[kept]
-  there = ids >= 0
-  new = np.concatenate([ids[there], new + first])
-  value = np.concatenate([scores[there], value])
-  best = np.argsort(-value, kind='stable')[:k]  # Ids of equal values ascend.
-  ids[: len(best)], scores[: len(best)] = new[best], value[best]
+def _keep_best(total: np.ndarray, first: int, keys: np.ndarray) -> None:
+  """Merge scores [n] of texts from `first` on into the best keys [k], best first.
+
+  A key is the 32 bits of a score above the complement of an id, so that a lower id
+  wins a tie.
+  """
+  k, groups = len(keys), len(total) // _GROUP
+  least = max((keys[-1:] >> 32).astype(np.uint32).view(np.float32)[0], _LEAST)
+  if groups >= k and not keys[-1]:
+    # k groups of texts have a maximum of the k-th best score or more.
+    tops = total[: groups * _GROUP].reshape(_GROUP, groups).max(axis=0)
+    least = max(least, np.partition(tops, groups - k)[groups - k])
+  (texts,) = (total >= least).nonzero()
+  merged = np.empty(k + len(texts), np.uint64)
+  merged[:k] = keys
+  merged[k:] = total[texts].view(np.uint32)
+  merged[k:] <<= 32
+  merged[k:] |= (_LAST_ID - first) - texts.view(np.uint64)
+  merged.sort()
+  keys[:] = merged[: -k - 1 : -1]

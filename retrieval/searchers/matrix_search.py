@@ -19,13 +19,13 @@ import ml_dtypes
 import numpy as np
 import threadpoolctl
 
-_QUERIES = 256  # of one product
+_QUERIES = 512  # of one product
 _SCORES = 1 << 21  # of one product, 8 MB
 _BLOCK_BYTES = 16 << 20  # of a block's rows in float32
 _LEAST_ROWS = 1024  # of a block
 _GROUP = 32  # rows that share one maximum, at most
 _HELD = 1 << 22  # candidates of one batch that are held, if k allows
-_PAIRS = 2048  # of query and row scored in float64 at a time
+_PAIRS = 256  # of query and row scored in float64 at a time
 _UNIT_ROUNDOFF = 2.0**-24
 _ONE_SEARCH = threading.Lock()  # a search takes all cores
 

@@ -77,10 +77,10 @@ def test_searchers_and_their_recall(metric, tmp_path):
   sizes = _SIZES['search'] | {'metric': metric}
   steps = _steps('search', 'ours', tmp_path, **sizes)
   kinds = ('ScaNN', 'ScaNN SOAR')[: 1 + (metric == 'dot_product')]
-  names = [f'{kind} 1/{x}' for kind in kinds for x in (40, 20, 10, 5)]
-  assert list(steps) == ['exact', *names]
+  names = [f'{kind} 1/{x}' for kind in kinds for x in (40, 20, 10, 5, 3)]
+  assert list(steps) == ['exact', 'matrix product alone', *names]
   recalls = {name: step()['recall'] for name, step in steps.items()}
-  assert recalls['exact'] == 1
+  assert recalls['exact'] == 1 and not recalls.pop('matrix product alone')
   assert all(0.1 < x <= 1 for x in recalls.values())
 
 

@@ -103,6 +103,17 @@ def test_ties_go_to_the_lower_id_across_shards(index_of, tmp_path):
   assert len(set(scores[0].tolist())) == 1
 
 
+def test_the_first_of_all_are_the_best(index_of):
+  rng = np.random.default_rng(0)  # many lengths, so that few scores are equal
+  lengths = rng.integers(0, 100, 2000)
+  index = index_of.build([' '.join(rng.choice(WORDS, n)) for n in lengths])
+  ids, scores = index.search(QUERIES, len(index))
+  for k in (1, 9, 31):
+    found, values = index.search(QUERIES, k)
+    np.testing.assert_array_equal(found, ids[:, :k])
+    np.testing.assert_array_equal(values, scores[:, :k])
+
+
 def test_no_texts_and_texts_without_terms(index_of, tmp_path):
   for name, texts in (('none', []), ('blank', ['', 'the', '...'] * 5)):
     index = _build(index_of, tmp_path / name, texts)
