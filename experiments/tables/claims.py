@@ -258,12 +258,7 @@ def plot(judged: Sequence[Judged], path: pathlib.Path) -> None:
       axes.set_xscale('symlog', linthresh=0.02 * scale, linscale=1)
       axes.xaxis.set_major_formatter(lambda x, _: f'{x:+g}' if x else '0')
       axes.xaxis.set_minor_locator(ticker.NullLocator())
-      names = [
-        one.what
-        if x.claim.system in one.what
-        else f'{x.claim.system}: {one.what}'
-        for x, one in rows
-      ]
+      names = [one.what for _, one in rows]
       axes.set_yticks(range(len(rows)), names)
       axes.set_ylim(len(rows) - 0.5, -0.5)
       axes.set_xlabel(f'{unit} (steps beyond ±{0.02 * scale:g} are shortened)')

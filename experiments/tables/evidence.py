@@ -26,7 +26,7 @@ Path = Sequence[str]
 _MEANS = 'mean', 'bits_per_byte', 'y'  # names of the value, first found first
 _SEEDS = 'of_seeds', 'bits_per_byte_of_seeds'
 _ENDS = 'low', 'high'
-_ROUND = 64  # parts of a nat that are kept
+_ROUND = 16  # parts of a nat that are kept
 _HALF = 1.96  # of a 95 % interval, in standard errors
 
 

@@ -87,7 +87,7 @@ def test_raw_differences(tmp_path):
   evidence.copy(tmp_path, kept, evidence.places(entry))
   assert {*np.load(kept / 'a.npz')} == {'on', 'off', 'bytes'}
   again = evidence.difference([kept], entry)  # nats are rounded
-  assert again.of_seeds == pytest.approx(found.of_seeds, abs=1e-2)
+  assert again.of_seeds == pytest.approx(found.of_seeds, abs=2e-2)
 
 
 def test_raw_files_of_seeds(tmp_path):
