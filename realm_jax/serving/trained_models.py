@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -258,15 +258,14 @@ class TrainedReader(model_configs.TrainedModel):
     """
     texts = arguments.texts(questions, 'questions')
     check_answer_settings(retriever, reader_beam, risk=risk)
-    return self._opened(retriever, reader_beam, risk).answer(texts)
+    opened = self._opened(
+      retriever=retriever, reader_beam=reader_beam, risk=risk
+    )
+    return opened.answer(texts)
 
   @functools.cached_property
-  def _opened(self) -> Callable[[str, int, float], block_reader.Answerer]:
-    return functools.cache(
-      lambda retriever, reader_beam, risk: self.open_answerer(
-        retriever=retriever, reader_beam=reader_beam, risk=risk
-      )
-    )
+  def _opened(self) -> Callable[..., block_reader.Answerer]:
+    return functools.cache(self.open_answerer)
 
 
 def check_answer_settings(
@@ -274,7 +273,9 @@ def check_answer_settings(
 ) -> None:
   """Raise ValueError for a number or name out of range."""
   settings.check_value('risk', risk, settings.Rate)
-  settings.check_value('answers', answers, settings.Size)
+  # Shares over more spans are others than those calibrated.
+  most = Annotated[int, settings.Range(1, KEPT)] if risk else settings.Size
+  settings.check_value('answers', answers, most)
   settings.check_value('reader_beam', reader_beam, settings.SizeOrZero)
   if retriever not in ('', *beams.KINDS):
     raise ValueError(f'retriever {retriever!r}: expected one of {beams.KINDS}.')

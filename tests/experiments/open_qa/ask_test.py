@@ -204,6 +204,7 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
     ({'question': ['Who?'], 'reader_beam': -1}, 'reader_beam=-1'),
     ({'question': ['Who?'], 'retriever': 'unknown'}, "retriever 'unknown'"),
     ({'question': ['Who?'], 'risk': 1.0}, 'risk=1.0'),
+    ({'question': ['Who?'], 'risk': 0.2, 'answers': 21}, 'answers=21'),
   ):
     with pytest.raises(ValueError, match=message):
       run(**values)
