@@ -23,8 +23,8 @@ def silence(found: Any, count: int = 5) -> str:
   sources = dict.fromkeys(answer.source for answer in found.best(count))
   none = found.confidence < 1 - found.answerable
   return (
-    f'{SILENT if none else UNSURE} (answerable {found.answerable:.2f}, best '
-    f'share {found.confidence:.2f}); best sources: {"; ".join(sources)}'
+    f'{SILENT if none else UNSURE} (best share {found.confidence:.2f}, none '
+    f'{1 - found.answerable:.2f}); best sources: {"; ".join(sources)}'
   )
 
 

@@ -69,10 +69,13 @@ class Calibration:
 
   def promise(self, risk: float) -> str:
     """Return a sentence that tells the guarantee of `threshold`, and where it holds."""
+    least = self.threshold(risk)
+    given = f'Answers with a share of {least:.3f} or more are given'
     return (
-      f'At most {risk:.0%} of the answers given are wrong, with {LEVEL:.0%} confidence, '
-      f'for questions like the {len(self.right):,} of {", ".join(self.sets)} that '
-      f'tell so of a share of {self.threshold(risk):.3f} and more.'
+      f'{given if least < np.inf else "No answer is given"}. At most {risk:.0%} of '
+      f'the answers given are wrong, with {LEVEL:.0%} '
+      f'confidence, for questions like the {len(self.right):,} calibrated on '
+      f'({", ".join(self.sets)}).'
     )
 
   def probability(self, confidence: float) -> float:

@@ -59,6 +59,9 @@ def test_few_or_wrong_answers_prove_nothing():
   assert _made(confidences, [False] * 200).threshold(0.2) == np.inf
   assert _made(confidences[:40], right[:40]).threshold(0.2) == np.inf
   assert _made(confidences, right).threshold(0.0) == np.inf
+  told = [_made(confidences, x).promise(0.2) for x in (right, [False] * 200)]
+  assert all('20%' in x and '200 ' in x and 'custom:dev' in x for x in told)
+  assert f'{min(confidences[::5]):.3f}' in told[0] and 'No answer' in told[1]
   with pytest.raises(ValueError, match='risk'):
     _made(confidences, right).threshold(1.5)
 
