@@ -235,38 +235,37 @@ class SparseIndex:
       self._shards(), spans, self._offsets[:-1].tolist(), strict=True
     ):
       if (ends > starts).any():
-        self._merge(shard, first, asked, starts, ends, keys)
+        found = self._score(shard, asked, starts, ends)
+        for row, total in enumerate(found):
+          _keep_best(total, first, keys[row])
     there = keys > 0
     ids[there] = _LAST_ID - (keys[there] & _LAST_ID)
     scores[there] = (keys[there] >> 32).astype(np.uint32).view(np.float32)
 
-  def _merge(
+  def _score(
     self,
     shard: Shard,
-    first: int,
     asked: sparse.csr_array,
     starts: np.ndarray,
     ends: np.ndarray,
-    keys: np.ndarray,
-  ) -> None:
-    """Merge a shard's texts, from id `first` on, into the keys [b, k]."""
+  ) -> Iterator[np.ndarray]:
+    """Yield scores [n] of a shard's texts for each query, in the same buffer."""
     rows, weights, spans = self._postings(shard, starts, ends)
     sizes = np.where(asked.data, (ends - starts)[asked.indices], 0).tolist()
     # Lists of views are faster to index than arrays.
     spans, factors = [*spans], [*asked.data[:, None]]
-    terms = asked.indices.tolist()
-    texts = len(shard['lengths'])
-    total = np.empty(texts, np.float32)  # of one query: stays in fast memory
-    for row, (low, high) in enumerate(
-      itertools.pairwise(asked.indptr.tolist())
-    ):
+    terms, queries = asked.indices.tolist(), asked.indptr.tolist()
+    total = np.zeros(len(shard['lengths']), np.float32)
+    for low, high in itertools.pairwise(queries):
       total.fill(0)
       for i in range(low, high):
         if sizes[i]:
           # The loop of csc_array @ vector: half of np.add.at's time.
           span, factor = spans[terms[i]], factors[i]
-          _sparsetools.csc_matvec(texts, 1, span, rows, weights, factor, total)
-      _keep_best(total, first, keys[row])
+          _sparsetools.csc_matvec(
+            len(total), 1, span, rows, weights, factor, total
+          )
+      yield total
 
   def _postings(
     self, shard: Shard, starts: np.ndarray, ends: np.ndarray
