@@ -97,15 +97,10 @@ def prepare(sizes: turns.Sizes) -> turns.Sizes:
 
 def env(side: str) -> dict[str, str]:
   """Return the variable that gives FAISS the fastest kernels of this machine."""
-  took: dict[str, float] = {}
+  took, code = {}, [sys.executable, '-c', _TRIAL]
   for name in _KERNELS if side == 'FAISS' else ():
     given = {'OPENBLAS_CORETYPE': name} if name else {}
-    trial = subprocess.run(
-      [sys.executable, '-c', _TRIAL],
-      env=os.environ | given,
-      capture_output=True,
-      text=True,
-    )
+    trial = subprocess.run(code, env=os.environ | given, capture_output=True)
     if not trial.returncode:  # else the processor lacks instructions
       took[name] = min(map(float, trial.stdout.split()))
   best = min(took, key=took.get, default='')

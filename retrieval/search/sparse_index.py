@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Search by terms over any number of texts: the index behind BM25 and TF-IDF.
+"""Search by terms over up to 2^32 texts: the index behind BM25 and TF-IDF.
 
 An inverted index (Zobel and Moffat 2006, sections 3 and 5) as a store, whose shards
 hold the terms of consecutive texts:
