@@ -17,7 +17,6 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-from typing import Any
 
 from absl import flags, logging
 import numpy as np
@@ -91,19 +90,14 @@ def read(spec: str, held_out: bool = False) -> Iterator[Asked]:
 
 
 class Pool:
-  """Blocks of a folder, numbered anew in the order of their first use."""
+  """Blocks of a folder, with their words and the answers in them."""
 
-  def __init__(self, data: data_folder.DataFolder, layout, numbers: dict):
+  def __init__(self, data: data_folder.DataFolder, layout):
     """Open the blocks and their BM25."""
     self.blocks = data.blocks
     self._words = text_index.TextIndices(data.root, self.blocks).words('bm25')
     self._answers = answer_search.QuestionSearch(self.blocks, 'dpr')
-    self._layout, self._numbers = layout, numbers
-
-  def number(self, block: int) -> int:
-    """Return the number of a block in the bundle."""
-    key = id(self), int(block)
-    return self._numbers.setdefault(key, (len(self._numbers), self))[0]
+    self._layout = layout
 
   def find(
     self, source: question_rows.QuestionSource, at: np.ndarray, k: int
@@ -164,7 +158,7 @@ def make(
 
   Returns:
     block_tokens, block_end; title_tokens, title_end; question_tokens, question_end:
-    runs of word pieces. block_title: title of each block. layout: as
+    runs of word pieces. block_title, block_document: of each block. layout: as
     `train_reader.Layout`. candidates [n, C] int32 blocks of each
     question, -1 for none. gold [g, 4] int32: question, candidate, first word piece in
     the block, and number of further ones. set [n] int32 and set_names; dev [n] bool.
@@ -180,8 +174,7 @@ def make(
   )
   [mark] = tokenizer.encode('?').ids
   specials = layout.cls_id, layout.sep_id, tokenizer.mask_id, int(mark)
-  numbers: dict = {}
-  pools = Pool(corpus, layout, numbers), Pool(passages, layout, numbers)
+  pools = Pool(corpus, layout), Pool(passages, layout)
   mine = pools[1].blocks
   documents = mine.documents(np.arange(mine.num_blocks))
   first = np.searchsorted(documents, np.arange(mine.tokens.num_documents + 1))
@@ -208,35 +201,35 @@ def make(
         marked = _passage_spans(pools[1], one, document, blocks)
         if one.question.answers and not marked:
           continue
-        row += [(pools[1], b) for b in [*marked, *blocks]]
+        row += [(1, b) for b in [*marked, *blocks]]
         row = list(dict.fromkeys(row))
         spans += [
           (j, *s) for j, (_, b) in enumerate(row) for s in marked.get(b, ())
         ]
-        row += [(pools[1], b) for b in close if (pools[1], b) not in row][
-          :_WRONG
-        ]
+        row += [(1, b) for b in close if (1, b) not in row][:_WRONG]
         wrong = wrong[:_WRONG]
       elif right:
-        row += [(pools[0], b) for b, _ in right]
+        row += [(0, b) for b, _ in right]
         spans += [(j, *s) for j, (_, x) in enumerate(right) for s in x]
       else:
         continue
-      row += [(pools[0], b) for b in wrong]
+      row += [(0, b) for b in wrong]
       spans = [s for s in spans if s[0] < candidates]
       gold += [(len(kept), *s) for s in spans]
-      rows.append([pool.number(b) for pool, b in row[:candidates]])
+      rows.append(row[:candidates])
       kept.append(int(i))
     if low % (100 * _BATCH) == 0:
       logging.info('%d of %d questions, %d kept.', low, len(asked), len(kept))
   sets = sorted({x.set for x in asked})
+  used = sorted({x for row in rows for x in row})
+  numbers = {x: i for i, x in enumerate(used)}
   table = np.full((len(kept), candidates), -1, np.int32)
-  for row, ids in zip(table, rows, strict=True):
-    row[: len(ids)] = ids
+  for line, row in zip(table, rows, strict=True):
+    line[: len(row)] = [numbers[x] for x in row]
   questions = source.tokens(np.asarray(kept))
   held = [asked[i].held_out or asked[i].share(dev_share) for i in kept]
   return {
-    **_block_arrays(numbers),
+    **_block_arrays(pools, np.asarray(used)),
     **_runs('question', [x[:_QUESTION] for x in questions]),
     'layout': np.asarray([_ROW, _QUESTION, _TITLE, *specials], np.int32),
     'candidates': table,
@@ -247,23 +240,29 @@ def make(
   }
 
 
-def _block_arrays(numbers: dict) -> dict[str, np.ndarray]:
-  bodies: list[Any] = []
+def _block_arrays(pools, used: np.ndarray) -> dict[str, np.ndarray]:
+  """Read blocks, given as [n, 2] pool and number: those of a document in a row."""
+  bodies: list[np.ndarray] = []
   titles: dict[bytes, int] = {}
-  title = []
-  for (_, block), (_, pool) in numbers.items():
-    ids = np.asarray([block])
-    tokens, counts = pool.blocks.gather(ids, _ROW)
-    bodies.append(tokens[0, : counts[0]])
-    tokens, counts = pool.blocks.gather_titles(ids, _TITLE)
-    run = tokens[0, : counts[0]].astype(np.uint16).tobytes()
-    title.append(titles.setdefault(run, len(titles)))
-  runs = [np.frombuffer(x, np.uint16) for x in titles]
+  title, document = [], []
+  for i, pool in enumerate(pools):
+    blocks, ids = pool.blocks, used[used[:, 0] == i, 1]
+    document.append(2 * blocks.documents(ids).astype(np.int32) + i)
+    for part in np.array_split(ids, -(-len(ids) // 4096)) if len(ids) else ():
+      bodies += _cut(*blocks.gather(part, _ROW))
+      for run in _cut(*blocks.gather_titles(part, _TITLE)):
+        key = run.astype(np.uint16).tobytes()
+        title.append(titles.setdefault(key, len(titles)))
   return {
     **_runs('block', bodies),
-    **_runs('title', runs),
+    **_runs('title', [np.frombuffer(x, np.uint16) for x in titles]),
     'block_title': np.asarray(title, np.int32),
+    'block_document': np.concatenate(document),
   }
+
+
+def _cut(tokens: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+  return [row[:n] for row, n in zip(tokens, counts, strict=True)]
 
 
 def _runs(name: str, runs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

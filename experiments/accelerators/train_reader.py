@@ -10,8 +10,13 @@ whose encoder and word table training starts from. First the encoder predicts ma
 words of blocks beside their neighbors, then the reader marks answers. Each question is
 read with --read blocks, drawn from those found for it; their spans and one null answer
 of score 0, which is right where no block holds an answer, share one softmax. The word
-table keeps its start. Writes reader.safetensors and encoder.safetensors, 8 bits a
-value, and the curve.
+table keeps its start. Writes reader.safetensors and encoder.safetensors, 11 MB each at
+8 bits a value, without the word table, and the curve, every --every steps.
+
+  python -m experiments.accelerators.train_reader --start=DIR --output=DIR \
+    --pack=realm_jax/packaged
+
+puts what was written into a packed model.
 """
 
 from experiments.accelerators import absent  # isort: skip
@@ -19,10 +24,12 @@ from experiments.accelerators import absent  # isort: skip
 from collections.abc import Mapping
 import dataclasses
 import functools
+import json
 import pathlib
 from typing import Any, NamedTuple
 
 from absl import flags, logging
+from flax import traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,6 +48,16 @@ _TARGETS = 20  # most masked words of a block
 _NO_ANSWER = 0.15  # share of questions read without the blocks that answer
 _NO_MARK = 0.3  # share of questions read without their question mark
 _GOLD = 8  # most gold spans of a question
+CURVE, LAYOUT = 'curve.json', 'layout.json'
+OPTIONS = (
+  'batch',
+  'dev',
+  'every',
+  'learning_rate',
+  'mlm_batch',
+  'read',
+  'steps',
+)
 Arrays = Mapping[str, jax.Array]
 
 
@@ -72,7 +89,7 @@ def prepare(arrays: Mapping[str, np.ndarray], weights: Mapping[str, float]):
   counts = np.bincount(arrays['block_tokens'], minlength=1 << 16)
   host = {
     **{k: x for k, x in arrays.items() if k.endswith(('tokens', 'end'))},
-    'block_title': arrays['block_title'],
+    **{k: arrays[k] for k in ('block_title', 'block_document')},
     'candidates': arrays['candidates'],
     'gold': rows,
     'drawn': np.cumsum(drawn / drawn.sum()).astype(np.float32),
@@ -209,12 +226,12 @@ def draw_masked(
   """Draw blocks with masked words, each beside another block of its document."""
   keys = jax.random.split(key, 4)
   length, most = layout.row, layout.row // 3
-  block = jax.random.randint(keys[0], (size,), 0, len(data['block_title']))
-  title = data['block_title']
-  other = jnp.minimum(block + 1, len(title) - 1)
-  other = jnp.where(title[other] == title[block], other, block - 1)
-  alike = title[other] == title[block]
-  strange = jax.random.randint(keys[1], (size,), 0, len(title))
+  block = jax.random.randint(keys[0], (size,), 0, len(data['block_end']))
+  owner = data['block_document']
+  other = jnp.minimum(block + 1, len(owner) - 1)
+  other = jnp.where(owner[other] == owner[block], other, block - 1)
+  alike = owner[other] == owner[block]
+  strange = jax.random.randint(keys[1], (size,), 0, len(owner))
   other = jnp.where(alike, other, strange)
   start, count = _run(data, 'block', block, length)
   room = jnp.maximum(count - most, 0)
@@ -299,6 +316,7 @@ def train(bundle, start, output, *, masked, reading, weights, options):
   arrays = dict(np.load(bundle / 'reader.npz'))
   data, held = prepare(arrays, weights)
   layout = Layout(*arrays['layout'].tolist())
+  reports.write_json(output / LAYOUT, layout._asdict())
   encoder = packed.load_params(pathlib.Path(start), ['encoder'])['encoder']
   config = _model(start, len(encoder['mlm_head']['bias']))
   curve: list[dict[str, Any]] = []
@@ -314,9 +332,11 @@ def train(bundle, start, output, *, masked, reading, weights, options):
     shown = 0
 
     def keep(params):
-      arrays = packed.quantize(jax.device_get(params[part]), 8)
+      _, trained = program.split({part: params[part]})
+      tree = traverse_util.unflatten_dict(jax.device_get(trained), sep='/')
+      arrays = packed.quantize(tree[part], 8)
       safetensors_files.write(output / f'{part}.safetensors', arrays)
-      reports.write_json(output / 'curve.json', curve)
+      reports.write_json(output / CURVE, curve)
 
     for step, params, found in program.train(  # noqa: B020
       params, data, seed=seed, **given
@@ -376,28 +396,58 @@ def train(bundle, start, output, *, masked, reading, weights, options):
   run('reader', program, params, reading, 1, dev)
 
 
+def pack(output: pathlib.Path, start: str, folder: str) -> None:
+  """Put the parts in `output` into a packed model, which then reads titles."""
+  first = packed.load_params(pathlib.Path(start), ['encoder'])['encoder']
+  table = first['bert']['embeddings']['word']
+  curve = json.loads((output / CURVE).read_text())
+  trees = {}
+  for part in ('encoder', 'reader'):
+    name = f'{part}.safetensors'
+    if (output / name).exists():
+      tree = packed.dequantize(safetensors_files.read(output / name))
+      tree['bert']['embeddings']['word'] = table
+      trees[name] = part, tree
+  config = packed.read_config(folder)
+  arrays = json.loads((output / LAYOUT).read_text())
+  config['lookup'] |= {
+    'row_length': arrays['row'], 'title_length': arrays['title']
+  }  # fmt: skip
+  config['reader'] |= {'null_answer': True}
+  facts = packed.read_facts(folder)
+  packed.write(
+    folder,
+    trees,
+    config,
+    step=curve[-1]['step'],
+    fingerprints=facts.fingerprints,
+    others=['tokenizer.json'],
+  )
+
+
 def main(argv: list[str]) -> None:
-  """Train within the seconds given."""
+  """Train within the seconds given, or pack what was trained."""
   del argv
   values = flags.FLAGS
+  output = pathlib.Path(values.output)
+  if values.pack:
+    pack(output, values.start, values.pack)
+    return
   weights = dict(x.split('=') for x in values.weights)
   train(
     pathlib.Path(values.bundle),
     values.start,
-    pathlib.Path(values.output),
+    output,
     masked={'seconds': s} if (s := values.mlm_seconds) else {},
     reading={'seconds': values.seconds},
     weights={k: float(x) for k, x in weights.items()},
-    options={
-      name: getattr(values, name)
-      for name in ('batch', 'mlm_batch', 'read', 'steps', 'every', 'dev')
-    }
-    | {'learning_rate': values.learning_rate},
+    options={name: getattr(values, name) for name in OPTIONS},
   )
 
 
 if __name__ == '__main__':
-  flags.DEFINE_string('bundle', None, 'Folder of the bundle.', required=True)
+  flags.DEFINE_string('bundle', '', 'Folder of the bundle.')
+  flags.DEFINE_string('pack', '', 'Packed model that takes what was trained.')
   flags.DEFINE_string('start', 'realm_jax/packaged', 'Packed model.')
   flags.DEFINE_string('output', None, 'Folder of the weights.', required=True)
   flags.DEFINE_float('mlm_seconds', 90, 'Of masked language modelling.')

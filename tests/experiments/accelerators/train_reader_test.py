@@ -152,9 +152,19 @@ def test_training_learns_and_keeps_the_table(made):
   curve = json.loads((output / 'curve.json').read_text())
   losses = [x['loss'] for x in curve if x['part'] == 'reader']
   assert losses[-1] < losses[0]
+  kernel = 'bert/layer_0/output/kernel'
   for name in ('encoder', 'reader'):
     found = safetensors_files.read(output / f'{name}.safetensors')
-    table = 'bert/embeddings/word/embedding'
-    np.testing.assert_array_equal(found[table], levels[table])
-    kernel = 'bert/layer_0/output/kernel'
     assert (found[kernel] != levels[kernel]).any()
+  folder.tokenizer.save(start)
+  train_reader.pack(output, start, start)
+  now = packed.read_config(start)
+  assert now['lookup']['title_length'] == 12 and now['reader']['null_answer']
+  params = packed.load_params(start)
+  assert {*params} == {'encoder', 'reader'}
+  for part in params.values():
+    table = part['bert']['embeddings']['word']['embedding']
+    np.testing.assert_array_equal(
+      table,
+      packed.dequantize(levels)['bert']['embeddings']['word']['embedding'],
+    )
