@@ -36,6 +36,7 @@ from experiments.engine import command, configs, reports
 from experiments.retro import config as config_lib
 from retrieval.kernels import backend
 from retrieval.nn import means
+from retro_jax.data import pipeline
 from retro_jax.nn import (
   config as model_config,
   initial,
@@ -59,6 +60,10 @@ class Row:
   output: float = 1.0  # factor on what cross-attention adds, at the start
   gate: float = 0.0  # that many times a learned number, 0 at the start; 0: none
   ramp: int = 0  # steps in which what cross-attention adds grows from 0
+  off: float = 0.0  # share of the training rows without neighbors
+  # The decoder learns from text without neighbors, cross-attention from text with
+  # them, side by side.
+  apart: bool = False
   induction: bool = False  # the decoder starts with an induction head
   source: str = 'dense'
   fresh: bool = False  # whether the other splits are read, too
@@ -87,6 +92,8 @@ ROWS = (
   Row(name='retro_copy', fresh=True),
   Row(name='retro_plain', changes=_PLAIN, fresh=True),
   Row(name='retro_plain_zero', changes=_PLAIN, output=0.0, fresh=True),
+  Row(name='retro_apart', apart=True, fresh=True),
+  Row(name='retro_off_25', off=0.25, fresh=True),
   Row(name='retro_out_03', output=0.3),
   Row(name='retro_out_01', output=0.1),
   Row(name='retro_copy_plain', branches=10.0, fresh=True),
@@ -102,6 +109,8 @@ ROWS = (
   Row(name='baseline_copy_wide', changes=_BASELINE | _WIDE),
   Row(name='retro_gate', gate=4.0),
   Row(name='retro_ramp', ramp=100),
+  Row(name='retro_off_10', off=0.1),
+  Row(name='retro_off_50', off=0.5),
   Row(name='retro_n', changes={'neighbor_part': 'neighbor'}),
   Row(name='retro_f', changes={'neighbor_part': 'continuation'}),
   Row(name='retro_no_query', changes={'model.query_conditioning': False}),
@@ -110,16 +119,21 @@ ROWS = (
   Row(name='retro_k10', changes={'num_neighbors': 10}),
   Row(name='retro_copy_long', changes=_LONG),
   Row(name='baseline_copy_long', changes=_BASELINE | _LONG),
+  Row(name='retro_apart_long', changes=_LONG, apart=True),
   Row(name='retro_copy_untrained', changes={'num_steps': 0}),
   Row(name='baseline_copy_untrained', changes=_BASELINE | {'num_steps': 0}),
   Row(name='retro_out_3', output=3.0),
   Row(name='retro_out_0', output=0.0),
+  Row(name='retro_out_03_off_25', output=0.3, off=0.25),
+  Row(name='retro_gate_off_25', gate=4.0, off=0.25),
   Row(name='retro_ramp_250', ramp=250),
   Row(name='retro_copy_time', changes=_SAME_TIME),
   Row(name='retro_copy_d64', changes=_size(64)),
   Row(name='baseline_copy_d64', changes=_BASELINE | _size(64)),
   Row(name='retro_copy_d256', changes=_size(256)),
   Row(name='baseline_copy_d256', changes=_BASELINE | _size(256)),
+  Row(name='retro_apart_d64', changes=_size(64), apart=True),
+  Row(name='retro_apart_d256', changes=_size(256), apart=True),
 )
 
 
@@ -198,8 +212,8 @@ def _nll(model, params, batch):
   return jnp.where(batch['loss_mask'], nll, 0.0)
 
 
-def _loss(model, batch_size, chunks, params, data, key, train):
-  del key, train
+def _loss(model, batch_size, chunks, apart, params, data, key, train):
+  del train
   params = {**params}
   order = params.pop('order')
   at = jax.lax.dynamic_slice(order, [data['step'] * batch_size], [batch_size])
@@ -208,13 +222,22 @@ def _loss(model, batch_size, chunks, params, data, key, train):
   found = None
   if 'found' in data:
     found = data['found'][jnp.maximum(ids, 0)]
+    off = jax.random.bernoulli(key, data['off'], (batch_size, 1, 1))
+    found = jnp.where(off, -1, found)
   batch = retro_bundle.rows_of(
     data['table'], ids, None, found, model.config.neighbor_length
   )
   params = _whole(params, data)
   if found is not None:
     batch['neighbor_mask'] &= data['visible']
-  return means.of(_nll(model, params, batch), batch['loss_mask']), {}
+  mask = batch['loss_mask']
+  if not apart:
+    return means.of(_nll(model, params, batch), mask), {}
+  added = {k: x for k, x in params.items() if initial.is_added(k)}
+  fixed = jax.lax.stop_gradient({k: params[k] for k in {*params} - {*added}})
+  read = means.of(_nll(model, fixed | added, batch), mask)
+  alone = means.of(_nll(model, params, pipeline.without_neighbors(batch)), mask)
+  return read + alone, {'read': read}
 
 
 @functools.cache
@@ -330,14 +353,16 @@ def run(
     'table': jax.tree.map(jnp.asarray, bundle['table']),
     'num_chunks': jnp.int32(num_chunks),
     'visible': jnp.asarray(visible),
-    **{k: jnp.float32(getattr(row, k)) for k in ('gate', 'ramp')},
+    **{k: jnp.float32(getattr(row, k)) for k in ('gate', 'ramp', 'off')},
   }
   if cfg.cca_layers:
     data['found'] = jnp.asarray(
       train[row.source][:, : config.num_neighbors].astype(np.int32)
     )
   length, size = config.sequence_chunks, config.batch_size
-  loss = functools.partial(_loss, model_lib.Retro(same), size, length)
+  loss = functools.partial(
+    _loss, model_lib.Retro(same), size, length, row.apart
+  )
   program = programs.setdefault(
     (loss.args, repr(config.optimizer)),
     device_loop.Program(

@@ -91,11 +91,14 @@ def _nested(flat):
   return traverse_util.unflatten_dict(flat, sep='/')
 
 
-def test_runs_of_a_row_start_from_their_seeds(bundle):
-  found = _run(bundle, 'baseline_copy', seeds=(0, 1))
-  first, second = found['test/off']
-  assert abs(first - second).max() > 1e-2
-  assert json.loads(str(found['facts']))['seeds'] == [0, 1]
+def test_a_decoder_that_learns_apart_is_the_baseline(bundle):
+  apart = _run(bundle, 'retro_apart', seeds=(0, 1))
+  alone = _run(bundle, 'baseline_copy', seeds=(0, 1))
+  off, baseline = apart['test/off'], alone['test/off']
+  np.testing.assert_allclose(off, baseline, rtol=1e-3)
+  assert abs(off[0] - off[1]).max() > 1e-2
+  assert abs(apart['test/k2'] - off).max() > 1e-2
+  assert json.loads(str(apart['facts']))['seeds'] == [0, 1]
 
 
 def test_what_is_not_added_is_not_read(bundle):
