@@ -132,8 +132,7 @@ def difference(
   Args:
     entry: raw values `row` and `less`, FILE:ARRAY each; or `file` and `at` of an
       interval over items. {seed} in a file stands for each of `seeds`, if given.
-      `trained`: False where an interval has no seeds. `of`: the seeds of `row`
-      that `less` has, where it has fewer.
+      `trained`: False where an interval has no seeds.
 
   Returns:
     None where something was not measured.
@@ -149,8 +148,6 @@ def difference(
   raw = [_raw(folders, file, array) for file, (array,) in where[::2]]
   if None in raw:
     return None
-  if 'of' in entry:
-    raw[::2] = [(values[entry['of']], weights) for values, weights in raw[::2]]
   first = raw[0]
   for x in raw:
     if x[0].shape != first[0].shape or not np.array_equal(x[1], first[1]):
