@@ -3,7 +3,7 @@
 """Pack the data of RETRO into one file, for machines without the data pipeline.
 
   python -m experiments.accelerators.retro_bundle --config=configs/<name>.py \
-    --workdir=DIR --config.evaluate.split=test,fresh --sources=dense,bm25
+    --workdir=DIR --splits=test,fresh --sources=dense,bm25
 
 Reads what experiments.prepare made and writes DIR/bundle.npz: the chunks of the
 training documents with their neighbors, and of each split the windows that
