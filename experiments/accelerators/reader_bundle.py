@@ -21,7 +21,6 @@ import pathlib
 from absl import flags, logging
 import numpy as np
 
-from configs import open_qa_reader
 from experiments.engine import command, configs
 from experiments.open_qa import config as config_lib
 from experiments.realm import prepare
@@ -271,7 +270,9 @@ def _runs(name: str, runs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
   return {f'{name}_tokens': flat, f'{name}_end': ends}
 
 
-def prepare_passages(asked, workdir: pathlib.Path, vocabulary: pathlib.Path):
+def prepare_passages(
+  asked, workdir: pathlib.Path, vocabulary: pathlib.Path, max_length: int
+) -> data_folder.DataFolder:
   """Cut the passages into blocks, as those of the corpus."""
   workdir.mkdir(parents=True, exist_ok=True)
   documents = {x.document: x for x in asked if x.context}
@@ -280,7 +281,10 @@ def prepare_passages(asked, workdir: pathlib.Path, vocabulary: pathlib.Path):
     for name, x in documents.items():
       row = {'id': name, 'title': x.title, 'text': x.context}
       file.write(json.dumps(row) + '\n')
-  config = open_qa_reader.get_config()
+  config = configs.of(config_lib.Config, eval_batches=0)
+  for name in ('batch_size', 'num_steps', 'eval_every', 'checkpoint_every'):
+    config[name] = 1  # nothing is trained
+  config.blocks.max_length = max_length
   config.corpus.kind, config.corpus.path = 'jsonl', str(path)
   config.tokenizer.path = str(vocabulary)
   config = configs.build(config_lib.Config, config)
@@ -297,7 +301,12 @@ def main(argv: Sequence[str]) -> None:
   corpus = data_folder.DataFolder(pathlib.Path(values.workdir) / 'data')
   asked = [x for spec in values.questions for x in read(spec)]
   asked += [x for spec in values.dev for x in read(spec, held_out=True)]
-  passages = prepare_passages(asked, output / 'passages', corpus.tokenizer_path)
+  passages = prepare_passages(
+    asked,
+    output / 'passages',
+    corpus.tokenizer_path,
+    corpus.blocks.max_length,
+  )
   arrays = make(
     corpus, passages, asked, candidates=12, dev_share=values.dev_share
   )

@@ -64,7 +64,6 @@ class Row:
   # The decoder learns from text without neighbors, cross-attention from text with
   # them, side by side.
   apart: bool = False
-  induction: bool = False  # the decoder starts with an induction head
   source: str = 'dense'
   fresh: bool = False  # whether the other splits are read, too
 
@@ -99,12 +98,6 @@ ROWS = (
   Row(name='retro_copy_plain', branches=10.0, fresh=True),
   Row(name='baseline_plain_time', changes=_BASELINE | _PLAIN | _SAME_TIME),
   Row(name='baseline_copy_time', changes=_BASELINE | _SAME_TIME),
-  Row(name='baseline_induction', changes=_BASELINE, induction=True, fresh=True),
-  Row(
-    name='baseline_induction_plain',
-    changes=_BASELINE | _PLAIN,
-    induction=True,
-  ),
   Row(name='baseline_plain_wide', changes=_BASELINE | _PLAIN | _WIDE),
   Row(name='baseline_copy_wide', changes=_BASELINE | _WIDE),
   Row(name='retro_gate', gate=4.0),
@@ -173,8 +166,6 @@ def start_of(
     params = traverse_util.unflatten_dict(jax.tree.map(jnp.asarray, flat))
     if cfg.copy_init:
       params = copy_init.apply(key, params, cfg)
-    if row.induction:
-      params = copy_init.apply_to_decoder(key, params, cfg)
   flat = traverse_util.flatten_dict(params)
   for path, x in flat.items():
     if path[-1] in ('o', 'w2') and path[0] != 'encoder':

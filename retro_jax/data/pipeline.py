@@ -10,7 +10,7 @@ Dimension key: C chunks (l), M chunk length, L = C M tokens, N neighbors (k), R
 neighbor length.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 import functools
 import os
@@ -32,7 +32,7 @@ _READ_AHEAD = 32  # batches; Grain's default would hold hundreds
 Row = dict[str, np.ndarray]
 
 
-def without_neighbors(row: Row) -> Row:
+def without_neighbors(row: Mapping[str, Any]) -> dict[str, Any]:
   """Return what a model reads of a row with retrieval off."""
   return {k: x for k, x in row.items() if not k.startswith('neighbor')}
 

@@ -72,36 +72,14 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
   return traverse_util.unflatten_dict(new)
 
 
-def apply_to_decoder(
-  key: jax.Array, params: Params, config: RetroConfig
-) -> Params:
-  """Give a decoder alone the same two attentions: a control for RETRO's start.
-
-  Head 0 of self-attention in layer 1 looks back, and all heads of layer 2 copy.
-
-  Args:
-    params: of a decoder with relative positions, without boxes.
-  """
-  flat = traverse_util.flatten_dict(params)
-  subspaces, values = jax.random.split(key)
-  width = min(config.head_dim, config.d_model // 2)
-  basis = _orthonormal(subspaces, config.d_model, 2 * width)
-  read, written = basis[:, :width], basis[:, width:]
-  first, second = ((f'layer_{i}_attn', 'attention') for i in (1, 2))
-  flat |= _look_back(flat, first, read, written, config)
-  flat |= _copy(second, values, read, written, config)
-  return traverse_util.unflatten_dict(flat)
-
-
 def _orthonormal(key, rows: int, columns: int) -> jax.Array:
   """[rows, columns] with orthonormal columns, or rows if they are fewer."""
   return jax.nn.initializers.orthogonal()(key, (rows, columns))
 
 
 def _look_back(flat, path, read, written, config: RetroConfig):
-  """Head 0 of a first self-attention: one position back."""
-  kind = 'encoder' if path[0] == 'encoder' else 'decoder'
-  c = config.attention_of(kind)
+  """Head 0 of the encoder's first self-attention: one position back."""
+  c = config.attention_of('encoder')
   width = read.shape[1]
   # The quickest frequencies, each with its sine and its cosine.
   half = min(c.head_dim, read.shape[0]) // 2

@@ -43,7 +43,7 @@ def made(tmp_path_factory):
   asked = [*reader_bundle.read(str(path))]
   asked += reader_bundle.read(f'custom:test={root}/data/questions.jsonl', True)
   passages = reader_bundle.prepare_passages(
-    asked, root / 'passages', folder.tokenizer_path
+    asked, root / 'passages', folder.tokenizer_path, 32
   )
   arrays = reader_bundle.make(
     folder, passages, asked, candidates=6, dev_share=10**6

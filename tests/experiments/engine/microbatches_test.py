@@ -20,7 +20,7 @@ import pytest
 from experiments.engine import optimizers, rooms
 from experiments.reranking import task as reranking_task
 from experiments.taught import config as taught_config
-from realm_jax.nn import realm as model_lib
+from realm_jax.nn import open_qa, realm as model_lib
 from realm_jax.objectives import (
   claims,
   dpr,
@@ -133,7 +133,7 @@ def _in_batch(loss, hard=0):
   return functools.partial(loss, model, mask_duplicates=True), draw
 
 
-def _beams(loss):
+def _beams(loss, null_answer=False):
   def read(table, batch):
     spans = table[batch['reader_ids'], :2]
     return jnp.moveaxis(spans, -1, -2)
@@ -160,7 +160,7 @@ def _beams(loss):
       'claim_label': rng.integers(0, 3, B),
     }
 
-  config = types.SimpleNamespace(max_span_width=2)
+  config = open_qa.SpanConfig(max_span_width=2, null_answer=null_answer)
   model = Model(classify, config, read_beam=read, beam_scores=score)
   return functools.partial(loss, model, early_weight=0.5), draw
 
@@ -237,7 +237,10 @@ CASES = {
   'realm': {x: functools.partial(_realm, x) for x in typing.get_args(REALM)},
   'ict': {'': functools.partial(_in_batch, ict.loss)},
   'mlm': {'': _mlm},
-  'open_qa': {'': functools.partial(_beams, reader_losses.loss)},
+  'open_qa': {
+    '': functools.partial(_beams, reader_losses.loss),
+    'null': functools.partial(_beams, reader_losses.loss, True),
+  },
   'claims': {'': functools.partial(_beams, claims.loss)},
   'dpr': {'': functools.partial(_in_batch, dpr.loss, 2)},
   'colbert': {'': functools.partial(_in_batch, late_interaction.loss, 2)},

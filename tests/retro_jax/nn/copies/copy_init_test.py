@@ -80,23 +80,6 @@ def test_what_stands_in_a_neighbor_is_looked_up(seed):
   assert ranks['plain'] > 110 and ranks['off'] > 110
 
 
-@pytest.mark.parametrize('seed', range(3))
-def test_a_decoder_alone_looks_its_own_text_up(seed):
-  c = dataclasses.replace(CONFIG, cca_layers=())
-  tokens, _ = repeated(seed)
-  tokens[:, 32:] = tokens[:, :32]
-  _, plain = _params(c, seed)
-  start = copy_init.apply_to_decoder(jax.random.key(seed), plain, c)
-  ranks = {
-    name: _rank(
-      np.asarray(model.Retro(c).apply({'params': p}, tokens))[:, 32:63],
-      tokens[:, 33:],
-    )
-    for name, p in (('plain', plain), ('lookup', start))
-  }
-  assert ranks['lookup'] < 60 and ranks['plain'] > 110
-
-
 @pytest.mark.parametrize(
   'change',
   [
