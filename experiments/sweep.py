@@ -66,7 +66,7 @@ class Swept:
   root: pathlib.Path
 
   def numbers(self) -> Sequence[int]:
-    """Numbers of neighbors, at most those that are stored."""
+    """Return numbers of neighbors, up to the number that the store holds."""
     data, ks = self.trained.data, self.evaluate.sweep.num_neighbors
     stored = data.neighbors(self.evaluate.split).num_neighbors
     if not ks or max(ks) > stored:

@@ -158,7 +158,7 @@ def make(
   Returns:
     block_tokens, block_end; title_tokens, title_end; question_tokens, question_end:
     runs of word pieces. block_title, block_document: of each block. layout: as
-    `train_reader.Layout`. candidates [n, C] int32 blocks of each
+    `reader_batches.Layout`. candidates [n, C] int32 blocks of each
     question, -1 for none. gold [g, 4] int32: question, candidate, first word piece in
     the block, and number of further ones. set [n] int32 and set_names; dev [n] bool.
   """

@@ -325,8 +325,8 @@ def run(
   """Train a row from all seeds and read it.
 
   Args:
-    programs: what earlier rows have compiled; those that differ in their start
-      alone share a program.
+    programs: compiled programs of earlier rows. Rows share a program if they
+      differ in their start alone.
   """
   config = configs.replaced(config, **row.changes)
   cfg = model_of(config, config.tokenizer.vocab_size)

@@ -100,7 +100,7 @@ class Judged:
   p: float = 1.0  # after Holm's correction
 
   def text(self) -> str:
-    """The verdict with its p-value, or why there is none."""
+    """Return the verdict with its p-value, or the reason that forbids one."""
     if not self.found:
       return self.verdict
     few = [len(x.estimate.of_seeds) for x in self.found if x.few_seeds]

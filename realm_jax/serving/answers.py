@@ -157,7 +157,7 @@ class Answered:
     return self.threshold > 0 and self.confidence < self.threshold
 
   def best(self, count: int = 5) -> list[Answer]:
-    """Return the `count` best answers, with the shares of those that repeat them."""
+    """Return the `count` best answers; each has the shares of its repeats, too."""
     groups: list[list[Answer]] = []
     for answer in self.answers:
       same = next((x for x in groups if answer.repeats(x[0])), None)

@@ -179,7 +179,7 @@ class TrainedReader(model_configs.TrainedModel):
   def _calibration(
     self, reader_beam: int, risk: float
   ) -> abstention.Calibration | None:
-    """Read the calibration of this reader; None if there is none and risk is 0."""
+    """Read this reader's calibration; None at risk 0 without a calibration."""
     path = pathlib.Path(self.index_folder).parent / abstention.FILE
     if not (risk or path.exists()):
       return None

@@ -10,7 +10,11 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.accelerators import reader_bundle, train_reader
+from experiments.accelerators import (
+  reader_batches,
+  reader_bundle,
+  train_reader,
+)
 from realm_jax.data import folder as data_folder, reader_rows
 from realm_jax.nn import initialize
 from realm_jax.serving import model_configs
@@ -71,8 +75,8 @@ def test_spans_are_answers(made):
 
 def test_rows_are_those_of_the_library(made):
   _, folder, passages, _, arrays = made
-  data, _ = train_reader.prepare(arrays, {})
-  layout = train_reader.Layout(*arrays['layout'].tolist())
+  data, _ = reader_batches.prepare(arrays, {})
+  layout = reader_batches.Layout(*arrays['layout'].tolist())
   library = reader_rows.ReaderLayout(
     row_length=layout.row,
     question_length=layout.question + 2,
@@ -85,7 +89,7 @@ def test_rows_are_those_of_the_library(made):
   for number, ids in enumerate(arrays['candidates']):
     ids = ids[ids >= 0]
     ids = np.pad(ids, (0, 6 - len(ids)), constant_values=-1)
-    rows = jax.jit(train_reader.rows_of, static_argnums=0)(
+    rows = jax.jit(reader_batches.rows_of, static_argnums=0)(
       layout, data, np.asarray([number]), ids[None], np.zeros(1, bool)
     )
     for place, block in enumerate(ids[ids >= 0]):
@@ -109,10 +113,10 @@ def test_rows_are_those_of_the_library(made):
 
 
 def test_a_batch_holds_an_answer_or_none(made):
-  data, _ = train_reader.prepare(made[-1], {})
-  layout = train_reader.Layout(*made[-1]['layout'].tolist())
+  data, _ = reader_batches.prepare(made[-1], {})
+  layout = reader_batches.Layout(*made[-1]['layout'].tolist())
   draw = functools.partial(
-    train_reader.draw, layout=layout, size=64, read=3, width=4
+    reader_batches.draw, layout=layout, size=64, read=3, width=4
   )
   batch = jax.jit(draw)(data, jax.random.key(0))
   there = np.asarray(batch['reader_correct']).any((1, 2, 3))

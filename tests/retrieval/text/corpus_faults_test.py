@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a corpus is said, by file and line, or counted."""
+"""Errors name the file and line of a bad document; skipped ones are counted."""
 
 import json
 
