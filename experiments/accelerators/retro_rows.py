@@ -6,7 +6,7 @@
     --rows='retro_copy|baseline_copy' --seeds=0,1,2,3,4
 
 FILE is what `retro_bundle` wrote; --config is the quickstart's, which each row of
-`ROWS` changes. Writes DIR/<row>.npz as soon as a row is done, with the nats of every
+`claim_rows.ROWS` changes. Writes DIR/<row>.npz as soon as a row is done, with the nats of every
 document for each split and reading ('test/k2': [seeds, documents]), the training loss
 and facts; a row that fails is told, and the others go on. Several processes may share
 a device.
@@ -31,7 +31,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.accelerators import absent, device_loop, retro_bundle
+from experiments.accelerators import (
+  absent,
+  claim_rows,
+  device_loop,
+  retro_bundle,
+)
 from experiments.engine import command, configs, reports
 from experiments.retro import config as config_lib
 from retrieval.kernels import backend
@@ -50,86 +55,6 @@ _BATCH = 8  # rows that are read together
 _FRESH = ('k2', 'k10', 'off')  # readings of other splits than the first
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
-  """One model: changes of the config, and of where it starts and what it reads."""
-
-  name: str
-  changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  branches: float = 1.0  # factor on the decoder's branches at the start
-  output: float = 1.0  # factor on what cross-attention adds, at the start
-  gate: float = 0.0  # that many times a learned number, 0 at the start; 0: none
-  ramp: int = 0  # steps in which what cross-attention adds grows from 0
-  off: float = 0.0  # share of the training rows without neighbors
-  # The decoder learns from text without neighbors, cross-attention from text with
-  # them, side by side.
-  apart: bool = False
-  source: str = 'dense'
-  fresh: bool = False  # whether the other splits are read, too
-
-
-def _size(d: int) -> dict[str, Any]:
-  fields = {'model.init_scale': 0.07 * (128 / d) ** 0.5}
-  for prefix in ('', 'encoder_'):
-    sizes = {'d_model': d, 'd_ff': 4 * d, 'num_heads': d // 32}
-    fields |= {f'model.{prefix}{name}': x for name, x in sizes.items()}
-  return fields
-
-
-_BASELINE = {'retrieval': False}
-_PLAIN = {'model.copy_init': False}
-_LONG, _SAME_TIME, _WIDE = (
-  {'num_steps': 2500},
-  {'num_steps': 1350},
-  {'model.d_ff': 960},
-)
-
-# In the order of their worth.
-ROWS = (
-  Row(name='baseline_plain', changes=_BASELINE | _PLAIN, fresh=True),
-  Row(name='baseline_copy', changes=_BASELINE, fresh=True),
-  Row(name='retro_copy', fresh=True),
-  Row(name='retro_plain', changes=_PLAIN, fresh=True),
-  Row(name='retro_plain_zero', changes=_PLAIN, output=0.0, fresh=True),
-  Row(name='retro_apart', apart=True, fresh=True),
-  Row(name='retro_off_25', off=0.25, fresh=True),
-  Row(name='retro_out_03', output=0.3),
-  Row(name='retro_out_01', output=0.1),
-  Row(name='retro_copy_plain', branches=10.0, fresh=True),
-  Row(name='baseline_plain_time', changes=_BASELINE | _PLAIN | _SAME_TIME),
-  Row(name='baseline_copy_time', changes=_BASELINE | _SAME_TIME),
-  Row(name='baseline_plain_wide', changes=_BASELINE | _PLAIN | _WIDE),
-  Row(name='baseline_copy_wide', changes=_BASELINE | _WIDE),
-  Row(name='retro_gate', gate=4.0),
-  Row(name='retro_ramp', ramp=100),
-  Row(name='retro_off_10', off=0.1),
-  Row(name='retro_off_50', off=0.5),
-  Row(name='retro_n', changes={'neighbor_part': 'neighbor'}),
-  Row(name='retro_f', changes={'neighbor_part': 'continuation'}),
-  Row(name='retro_no_query', changes={'model.query_conditioning': False}),
-  Row(name='retro_all', changes={'model.cca_layers': (1, 2, 3, 4)}),
-  Row(name='retro_bm25', source='bm25'),
-  Row(name='retro_k10', changes={'num_neighbors': 10}),
-  Row(name='retro_copy_long', changes=_LONG),
-  Row(name='baseline_copy_long', changes=_BASELINE | _LONG),
-  Row(name='retro_apart_long', changes=_LONG, apart=True),
-  Row(name='retro_copy_untrained', changes={'num_steps': 0}),
-  Row(name='baseline_copy_untrained', changes=_BASELINE | {'num_steps': 0}),
-  Row(name='retro_out_3', output=3.0),
-  Row(name='retro_out_0', output=0.0),
-  Row(name='retro_out_03_off_25', output=0.3, off=0.25),
-  Row(name='retro_gate_off_25', gate=4.0, off=0.25),
-  Row(name='retro_ramp_250', ramp=250),
-  Row(name='retro_copy_time', changes=_SAME_TIME),
-  Row(name='retro_copy_d64', changes=_size(64)),
-  Row(name='baseline_copy_d64', changes=_BASELINE | _size(64)),
-  Row(name='retro_copy_d256', changes=_size(256)),
-  Row(name='baseline_copy_d256', changes=_BASELINE | _size(256)),
-  Row(name='retro_apart_d64', changes=_size(64), apart=True),
-  Row(name='retro_apart_d256', changes=_size(256), apart=True),
-)
-
-
 def model_of(
   config: config_lib.Config, vocab_size: int
 ) -> model_config.RetroConfig:
@@ -143,7 +68,7 @@ def model_of(
 
 
 def start_of(
-  row: Row, cfg: model_config.RetroConfig, seed: int
+  row: claim_rows.Row, cfg: model_config.RetroConfig, seed: int
 ) -> dict[str, np.ndarray]:
   """Initial parameters by path, as of `initial.flat_params`, drawn on the host."""
   plain = dataclasses.replace(cfg, copy_init=False)
@@ -268,7 +193,7 @@ def _neighbors(split, source, reading):
 
 
 def read(
-  row: Row,
+  row: claim_rows.Row,
   cfg: model_config.RetroConfig,
   params: Any,
   bundle: Mapping[str, Any],
@@ -316,7 +241,7 @@ def read(
 
 
 def run(
-  row: Row,
+  row: claim_rows.Row,
   config: config_lib.Config,
   bundle: Mapping[str, Any],
   seeds: Sequence[int],
@@ -404,7 +329,7 @@ def main(config: config_lib.Config, workdir: str) -> None:
     bundle = retro_bundle.unpack(arrays)
   if absent.MISSING:
     logging.info('Not installed here: %s', ', '.join(absent.MISSING))
-  rows = [x for x in ROWS if re.fullmatch(given.rows, x.name)]
+  rows = [x for x in claim_rows.ROWS if re.fullmatch(given.rows, x.name)]
   programs: dict[Any, device_loop.Program] = {}
   for row in rows:
     if given.num_steps and row.changes.get('num_steps', 1):

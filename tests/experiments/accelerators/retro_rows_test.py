@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.accelerators import retro_bundle, retro_rows
+from experiments.accelerators import claim_rows, retro_bundle, retro_rows
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.nn import retro as model_lib
@@ -39,7 +39,7 @@ def bundle(root):
 
 
 def _run(bundle, name, seeds=(0,), **changes):
-  row = next(x for x in retro_rows.ROWS if x.name == name)
+  row = next(x for x in claim_rows.ROWS if x.name == name)
   config = dataclasses.replace(_CONFIG, **changes)
   return retro_rows.run(row, config, bundle, seeds, {})
 
@@ -59,7 +59,7 @@ def test_training_rows_are_those_of_the_pipeline(root, bundle):
 
 
 def test_documents_are_read_as_by_evaluation(root, bundle):
-  row = retro_rows.Row(name='x', fresh=True)
+  row = claim_rows.Row(name='x', fresh=True)
   cfg = retro_rows.model_of(_CONFIG, 300)
   params = retro_rows.start_of(row, cfg, seed=0)
   params = {k: x for k, x in params.items() if not k.startswith('gate')}
@@ -105,7 +105,7 @@ def test_what_is_not_added_is_not_read(bundle):
   found = _run(bundle, 'retro_copy_untrained', seeds=(0,))
   assert abs(found['test/k2'] - found['test/off']).max() > 1e-2
   shut = dataclasses.replace(
-    next(x for x in retro_rows.ROWS if x.name == 'retro_copy_untrained'),
+    next(x for x in claim_rows.ROWS if x.name == 'retro_copy_untrained'),
     output=0.0,
   )
   found = retro_rows.run(shut, _CONFIG, bundle, [0], {})
