@@ -18,6 +18,7 @@ from absl import flags, logging
 import numpy as np
 
 from experiments.engine import command, progress, reports
+from retrieval.readers import base
 from retrieval.store import locks, store
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
@@ -56,7 +57,7 @@ def changing(
     raise ValueError(f'{root}: is the old data folder; name another one.')
   counts = check(tokens, documents, delete)
   with locks.writer(root, locks.DATA):
-    write(root, before(), documents, delete)
+    write(root, before(), documents, delete, tokens.metadata.names)
     yield root, counts
 
 
@@ -67,7 +68,11 @@ def tokenize(
   if not data.has_tokenizer:
     old.tokenizer.save(data.tokenizer_path)
   made = tokens.store.fields
-  documents = corpus_lib.CorpusConfig(kind='jsonl', path=str(data.root / FILE))
+  documents = corpus_lib.CorpusConfig(
+    kind='jsonl',
+    path=str(data.root / FILE),
+    metadata=','.join(tokens.metadata.names),
+  )
   with progress.bar('tokenize', 'documents') as shown:
     return tokens_lib.build_token_store(
       data.path('tokens'),
@@ -89,8 +94,8 @@ def check(
   """Count the changes of a corpus.
 
   Raises:
-    ValueError: for no change, a repeated id, an unknown id to delete, or an
-      empty text.
+    ValueError: for no change, a repeated id, an unknown id to delete, an
+      empty text, or metadata that are no text, number or boolean.
   """
   if not documents and not delete:
     raise ValueError('Nothing to change: no document and no id to delete.')
@@ -100,6 +105,10 @@ def check(
     raise ValueError(f'Ids {twice}: given more than once.')
   if empty := [d.id for d in documents if not d.text.strip()]:
     raise ValueError(f'Documents {empty}: the text is empty.')
+  for document in documents:
+    names = tokens.metadata.names
+    kept = {x: y for x, y in document.metadata.items() if x in names}
+    base.check_metadata(kept, f'document {document.id}')
   known = tokens.id_hash[:]
   found = np.isin(tokens_lib.hash_ids(delete), known)
   if missing := [
@@ -119,8 +128,12 @@ def write(
   before: Iterable[corpus_lib.Document],
   documents: Sequence[corpus_lib.Document],
   delete: Sequence[str],
+  metadata: Sequence[str] = (),
 ) -> None:
   """Write the new corpus into ROOT/FILE, added documents last.
+
+  Args:
+    metadata: names of the further fields that are kept.
 
   Raises:
     ValueError: if the folder holds another corpus already.
@@ -130,8 +143,8 @@ def write(
   with store.open_atomically(file, 'w') as f:
     for document in before:
       if document.id not in gone:
-        f.write(_line(new.pop(document.id, document)))
-    f.writelines(_line(document) for document in new.values())
+        f.write(_line(new.pop(document.id, document), metadata))
+    f.writelines(_line(document, metadata) for document in new.values())
     f.flush()
     if file.exists() and store.hash_files([file]) != store.hash_files([f.name]):
       raise ValueError(
@@ -139,8 +152,12 @@ def write(
       )
 
 
-def _line(document: corpus_lib.Document) -> str:
-  return json.dumps(dataclasses.asdict(document)) + '\n'
+def _line(document: corpus_lib.Document, metadata: Sequence[str]) -> str:
+  fields = dataclasses.asdict(document)
+  given = fields.pop('metadata')
+  if kept := {x: given[x] for x in metadata if given.get(x) is not None}:
+    fields['metadata'] = kept
+  return json.dumps(fields) + '\n'
 
 
 def run(corpus: corpus_lib.CorpusConfig, change: Change) -> None:
@@ -149,9 +166,12 @@ def run(corpus: corpus_lib.CorpusConfig, change: Change) -> None:
   if not values.output:
     raise ValueError('--output is empty: expected the new data folder.')
   if values.documents:  # JSON lines with the fields of the corpus
-    given = {'kind': 'jsonl', 'path': values.documents}
+    given = {'kind': 'jsonl', 'path': values.documents, 'metadata': ''}
     fields = given | {'on_error': 'raise', 'max_documents': 0}
-    documents = [*corpus_lib.Corpus(dataclasses.replace(corpus, **fields))]
+    changes = corpus_lib.Corpus(dataclasses.replace(corpus, **fields))
+    # `write` keeps those of the data folder.
+    changes.fields = dataclasses.replace(changes.fields, metadata=None)
+    documents = [*changes]
   counts = change(documents, values.delete, values.output)
   rows = [(name, f'{count:,}') for name, count in counts.items()]
   reports.print_table(('part', 'number'), rows)

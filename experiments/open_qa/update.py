@@ -95,7 +95,9 @@ def _all_documents(
 ) -> Iterator[corpus_lib.Document]:
   for i in range(tokens.num_documents):
     text = tokens.text_bytes(i).decode()
-    yield corpus_lib.Document(tokens.document_id(i), tokens.title(i), text)
+    name, title = tokens.document_id(i), tokens.title(i)
+    [kept] = tokens.metadata.rows([i])
+    yield corpus_lib.Document(name, title, text, kept)
 
 
 def _prepare(

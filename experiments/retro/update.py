@@ -107,7 +107,8 @@ def _all_documents(
     if with_title and title:
       empty = corpus_lib.Document(tokens.document_id(i), title, '')
       text = text.removeprefix(tokens_lib.document_text(empty, True))
-    yield corpus_lib.Document(tokens.document_id(i), title, text)
+    [kept] = tokens.metadata.rows([i])
+    yield corpus_lib.Document(tokens.document_id(i), title, text, kept)
 
 
 def _cut(config, old, data, added) -> None:

@@ -3,13 +3,18 @@
 """Documents, bad records and fields, common to all readers."""
 
 import codecs
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import numbers
 import pathlib
 from typing import Any
 
+import numpy as np
+
 _BRIEF = 300  # characters of a value in a message
+Scalar = (
+  str | int | float | bool | None
+)  # a date is a text such as '2019-06-30'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +24,10 @@ class Document:
   id: str  # unique in its corpus
   title: str  # may be empty
   text: str  # not empty; the source's characters
+  # further fields; None, or no entry, where there is no value
+  metadata: Mapping[str, Scalar] = dataclasses.field(
+    default_factory=dict, hash=False
+  )
 
 
 class BadRecord(ValueError):
@@ -52,6 +61,8 @@ class Fields:
   id: str = 'id'  # '' makes an id of file and line
   title: str = 'title'  # '' leaves the title empty
   text: str = 'text'  # never ''
+  # further fields that documents keep; None keeps all, of any type
+  metadata: Sequence[str] | None = ()
 
   def document(
     self, record: Mapping[str, Any], where: str, position: str
@@ -60,7 +71,7 @@ class Fields:
 
     BEIR's '_id' stands for 'id'. Ids and titles may be whole numbers. A title that
     is missing or null is empty, and so is a null text; a list of texts, KILT's, is
-    joined.
+    joined. Metadata stand beside the text or in a field 'metadata', BEIR's.
 
     Raises:
       BadRecord: for another field that is missing or not a string, naming `where`.
@@ -80,7 +91,40 @@ class Fields:
       id=position,
       title=string(given, self.title, where),
       text=string(given, self.text, where),
+      metadata=self._metadata(record, where, key),
     )
+
+  def _metadata(
+    self, record: Mapping[str, Any], where: str, key: str
+  ) -> dict[str, Any]:
+    if self.metadata is not None and not self.metadata:
+      return {}
+    inner = record.get('metadata')
+    given = {**(inner if isinstance(inner, Mapping) else {}), **record}
+    if self.metadata is None:
+      others = given.keys() - {key, self.title, self.text}
+      return {name: _plain(given[name]) for name in sorted(others)}
+    found = {x: _plain(given[x]) for x in self.metadata if x in given}
+    check_metadata(found, where)
+    return found
+
+
+def check_metadata(metadata: Mapping[str, Any], where: str) -> None:
+  """Raise BadRecord, naming `where`, for a field that is no scalar."""
+  for name, value in metadata.items():
+    if not isinstance(value, Scalar):
+      kind = type(value).__name__
+      message = f'field {name!r} is {kind}, expected a text, number or boolean.'
+      raise BadRecord(f'wrong type of {name}', where, message)
+    if isinstance(value, str):
+      string(metadata, name, where)
+
+
+def _plain(value: Any) -> Any:
+  """Return the Python value of NumPy's scalars, and the text of bytes."""
+  if isinstance(value, bytes):
+    return value.decode(errors='replace')
+  return value.item() if isinstance(value, np.generic) else value
 
 
 def named(value: Any) -> Any:

@@ -180,12 +180,14 @@ def vital_file() -> pathlib.Path:
   return packaged(_VITAL_PACKAGE, _VITAL_FILE, title, requirement)
 
 
-def read_vital(files: Sequence[base.SourceFile]) -> base.Records:
-  """Read the packaged articles: {title: {title, extract, ...}}."""
+def read_vital(
+  files: Sequence[base.SourceFile], metadata: Sequence[str] | None = ()
+) -> base.Records:
+  """Read the packaged articles: {title: {title, extract, topic, description}}."""
   for file in files:
     articles = json.loads(file.path.read_bytes())
     records = ((f'{file.name}:{x}', y | {'id': x}) for x, y in articles.items())
-    fields = base.Fields(text='extract')
+    fields = base.Fields(text='extract', metadata=metadata)
     yield from _documents(file, records, lambda record, _: record, fields)
 
 

@@ -74,6 +74,8 @@ _TOLD = ('jsonl', 'orqa_blocks', 'text', 'tsv', 'wikiextractor')
 _BLOCK_BYTES = 1 << 20
 # Settings that matter to JSON, TSV and TFDS only.
 _OF_RECORDS = ('split', 'id_field', 'title_field', 'text_field')
+# Kinds whose documents keep metadata.
+_WITH_METADATA = ('jsonl', 'tfds', 'tsv', 'vital')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +92,8 @@ class CorpusConfig:
   id_field: str = 'id'
   title_field: str = 'title'
   text_field: str = 'text'
+  # further fields that documents keep, joined by commas: 'year,url'
+  metadata: str = settings.rare('')
   # WikiExtractor: whether &amp; and &lt; become & and <
   unescape: bool = settings.rare(True)
   # whether JSON, TSV or TFDS hold pages of Wikipedia, as other kinds do; blocks
@@ -126,6 +130,12 @@ class Corpus:
       raise ValueError(f"corpus.path '': expected one for {config.kind!r}.")
     if not config.text_field:
       raise ValueError("corpus.text_field '': expected a field.")
+    names = [x.strip() for x in config.metadata.split(',') if x.strip()]
+    if names and config.kind not in _WITH_METADATA:
+      raise ValueError(
+        f'corpus.metadata {config.metadata!r}: {config.kind} has no further '
+        f'fields; expected a corpus.kind of {_WITH_METADATA}.'
+      )
     self.config = config
     self.skipped: collections.Counter[str] = collections.Counter()
     self.files = [] if config.kind == 'tfds' else _find_files(config)
@@ -133,7 +143,10 @@ class Corpus:
       if file.name.encode(errors='replace').decode() != file.name:
         raise ValueError(f'corpus.path: {file.name!r} is no name in UTF-8.')
     self.fields = base.Fields(
-      config.id_field, config.title_field, config.text_field
+      config.id_field,
+      config.title_field,
+      config.text_field,
+      tuple(dict.fromkeys(names)),
     )
 
   def __iter__(self) -> Iterator[Document]:
@@ -145,6 +158,7 @@ class Corpus:
     """
     self.skipped = collections.Counter()
     count = titled = 0
+    without = {*(self.fields.metadata or ())}
     with contextlib.closing(_SeenIds()) as seen:
       for where, record in self._records():
         try:
@@ -164,6 +178,8 @@ class Corpus:
         yield record
         count += 1
         titled += bool(record.title)
+        if without:
+          without -= {x for x, y in record.metadata.items() if y is not None}
         if count == self.config.max_documents:
           break
     if self.skipped:
@@ -175,6 +191,8 @@ class Corpus:
       )
     if self.fields.title and not titled:
       logging.warning('No document has a title (%r).', self.fields.title)
+    if without:
+      logging.warning('No document has the metadata %s.', sorted(without))
 
   def _records(self) -> base.Records:
     config, files, fields = self.config, self.files, self.fields
@@ -193,7 +211,7 @@ class Corpus:
       case 'text':
         return _readers('files').read_text(files, limit)
       case 'vital':
-        return _readers('files').read_vital(files)
+        return _readers('files').read_vital(files, fields.metadata)
       case 'wikiextractor':
         return _readers('files').read_wikiextractor(
           files, config.unescape, limit
@@ -220,8 +238,10 @@ class Corpus:
     """Hash the settings that matter to the kind, and the files."""
     config = self.config
     fields = dataclasses.asdict(config)
-    for name in ('unescape', 'wikipedia'):
+    for name in ('unescape', 'wikipedia', 'metadata'):
       del fields[name]
+    if self.fields.metadata:
+      fields['metadata'] = self.fields.metadata
     if config.max_record_bytes == CorpusConfig.max_record_bytes:
       del fields['max_record_bytes']
     if config.kind in ('text', 'wikiextractor'):

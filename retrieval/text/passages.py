@@ -15,6 +15,7 @@ import os
 import numpy as np
 
 from retrieval import arguments, tokenization
+from retrieval.readers import base
 from retrieval.store import store
 from retrieval.text import tokens as tokens_lib
 
@@ -68,6 +69,15 @@ class Passages(abc.ABC):
       self.tokens.title(d) if i >= 0 else ''
       for i, d in zip(ids.tolist(), documents, strict=True)
     ]
+
+  def metadata(
+    self, ids: Iterable[int | np.integer]
+  ) -> list[dict[str, base.Scalar]]:
+    """Return the metadata of each passage's document [n]; {} for -1."""
+    ids = np.asarray([*ids], np.int64)
+    real = ids[ids >= 0]
+    found = iter(self.tokens.metadata.rows(self.documents(real)))
+    return [next(found) if i >= 0 else {} for i in ids.tolist()]
 
   @abc.abstractmethod
   def texts(self, ids: np.ndarray) -> list[str]:

@@ -24,7 +24,7 @@ from retrieval.store import (
   store,
   store_writer,
 )
-from retrieval.text import corpus as corpus_lib
+from retrieval.text import columns, corpus as corpus_lib
 
 KIND = 'tokens'
 
@@ -68,6 +68,7 @@ def _encode_shard(
   tokenizer: tokenization.Tokenizer,
   with_title: bool,
   with_text: bool,
+  metadata: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
   """Tokenize documents into the arrays of one shard."""
   texts = [document_text(document, with_title) for document in documents]
@@ -87,6 +88,7 @@ def _encode_shard(
       'text_end': _ends(encoded),
       'token_bytes': np.concatenate(spans).astype(np.int32),
     }
+  kept |= columns.encode([x.metadata for x in documents], metadata)
   return kept | {
     'tokens': np.concatenate(rows),
     'token_end': np.cumsum([len(row) for row in rows], dtype=np.int64),
@@ -136,6 +138,8 @@ def build_token_store(
   }
   if with_text:
     fields['with_text'] = True
+  if metadata := list(corpus.fields.metadata or ()):
+    fields['metadata'] = metadata
   writer = store_writer.StoreWriter(path, KIND, fields)
   if writer.published:
     return TokenStore(path)
@@ -168,6 +172,7 @@ def build_token_store(
     tokenizer=executors.Lazy(tokenization.load_tokenizer, tokenizer_path),
     with_title=with_title,
     with_text=with_text,
+    metadata=metadata,
   )
   for shard in shards.write_all(writer, executor, encode, calls()):
     done += sizes.pop(shard)
@@ -193,6 +198,7 @@ class TokenStore:
 
   Attributes:
     with_text: whether the store keeps the texts.
+    metadata: columns of the documents' further fields.
   """
 
   def __init__(self, path: str | os.PathLike):
@@ -210,6 +216,7 @@ class TokenStore:
       name: (array(f'{name}_end'), array(f'{name}_text'))
       for name in ('id', 'title')
     }
+    self.metadata = columns.Columns(self.store)
     self.with_text = self.store.fields.get('with_text', False)
     if self.with_text:
       self._text['text'] = (array('text_end'), array('text'))

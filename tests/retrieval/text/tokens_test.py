@@ -143,7 +143,12 @@ class Endless(types.SimpleNamespace):
 
 tokens.build_token_store(
   {out!r},
-  Endless(fingerprint=lambda: 'endless', config='', skipped={{}}),
+  Endless(
+    fingerprint=lambda: 'endless',
+    config='',
+    skipped={{}},
+    fields=types.SimpleNamespace(metadata=()),
+  ),
   {tokenizer!r},
   documents_per_shard=4,
   num_processes=2,
