@@ -12,6 +12,7 @@ from absl import logging
 import jax
 
 from experiments.engine import reports
+from retrieval.index import index as index_lib
 from retrieval.store import executors, locks, manifests, ray_cluster, store
 
 Rows = list[tuple[str, str]]  # (quantity, value)
@@ -89,8 +90,10 @@ def verify_stores(root: pathlib.Path) -> Rows:
   Raises:
     ValueError: naming the first file that is missing or damaged.
   """
+  known = store.MANIFEST, index_lib.MANIFEST  # ScaNN's index has arrays, too
   for folder in sorted({file.parent for file in root.glob('*/*.npy')}):
-    if '.' not in folder.name and not (folder / store.MANIFEST).exists():
+    whole = any((folder / name).exists() for name in known)
+    if '.' not in folder.name and not whole:
       raise ValueError(
         f'{folder}: {store.MANIFEST} is missing; remove the folder and prepare it '
         'again.'

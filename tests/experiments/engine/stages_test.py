@@ -33,3 +33,10 @@ def test_a_store_without_its_manifest_is_named(tmp_path):
   np.save(tmp_path / 'vectors-train' / 'vectors-000000.npy', np.zeros(3))
   with pytest.raises(ValueError, match=r'vectors-train: manifest\.json'):
     stages.verify_stores(tmp_path)
+
+
+def test_an_index_with_arrays_is_no_store(tmp_path):
+  (tmp_path / 'index').mkdir()
+  np.save(tmp_path / 'index' / 'dataset.npy', np.zeros(3))
+  (tmp_path / 'index' / 'index.json').write_text('{}')
+  assert stages.verify_stores(tmp_path) == []
