@@ -5,6 +5,7 @@
   model = retro_jax.packaged()  # or retro_jax.load('runs/quickstart/retro')
   model.sample('The history of', num_samples=2, temperature=0.8)
   model.score('A text.').bits_per_byte
+  model.loglikelihood(['Paris is in', 'Paris is in'], [' France.', ' Peru.'])
   model.neighbors('A text.')
 
 Models: `Retro`, `RetroStep` (one token at a time), `RetroConfig`, and the

@@ -21,22 +21,19 @@ the words, or DIR/summary.json.
 
 from collections.abc import Iterator
 import dataclasses
-import functools
 import itertools
 import math
 import pathlib
 import string
 from typing import Any
 
-import jax
 import numpy as np
 
 from experiments.engine import progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers, json_files
-from retro_jax.evaluation import continuations
-from retro_jax.trained import language_model, loading
+from retro_jax.trained import language_model
 
 WORD_TOKENS = 16  # drawn for each text; only a longer last word gets more
 PROMPT = '\n\nTL; DR:'
@@ -129,43 +126,22 @@ def last_words(
   return [words[i] for i in range(len(examples))]
 
 
-def encode(tokenizer, article: str, text: str) -> continuations.Continuation:
-  """BOS, article, prompt and summary; the summary is scored."""
-  given = tokenizer.encode(article + PROMPT).ids
-  scored = tokenizer.encode(f' {text}').ids
-  tokens = np.concatenate([[tokenizer.bos_id], given, scored]).astype(np.int32)
-  return continuations.Continuation(tokens, 1 + len(given))
-
-
 def summary_nats(
   mode: Mode,
   examples: list[tuple[str, str]],
   evaluate: retro_evaluate.Evaluate,
 ) -> np.ndarray:
   """[examples] nats of the summaries."""
-  trained, sizes = mode.trained, mode.trained.model.config
-  chunks = trained.config.sequence_chunks
-  settings = continuations.Settings(
-    chunk_length=sizes.chunk_length,
-    neighbor_length=sizes.neighbor_length,
-    sequence_chunks=chunks,
-    stride_chunks=evaluate.stride_chunks or max(1, chunks // 2),
-    num_neighbors=mode.num_neighbors,
-    batch_size=evaluate.examples.batch_size,
-  )
-  params, retrieve = jax.device_put(trained.params), None
-  if mode.num_neighbors:
-    lookup = trained.data.datastore.lookup(trained.config)
-    retrieve = lookup.retrieve_tokens
-  nll = functools.partial(loading.batch_nll, trained.model, params)
-  with progress.bar(f'summaries, {mode.name}', 'texts') as update:
-    return continuations.score(
-      lambda row: nll(row).sum(-1),
-      [encode(trained.data.tokenizer, *example) for example in examples],
-      settings,
-      retrieve=retrieve,
+  with progress.bar(f'summaries, {mode.name}', 'windows') as update:
+    found = mode.trained.loglikelihood(
+      [article + PROMPT for article, _ in examples],
+      [f' {text}' for _, text in examples],
+      num_neighbors=mode.num_neighbors,
+      stride_chunks=evaluate.stride_chunks,
+      batch_size=evaluate.examples.batch_size,
       progress=update,
     )
+  return np.array([x.nats for x in found])
 
 
 def lambada(

@@ -4,22 +4,25 @@
 
 Borgeaud et al. 2021, section 3: the Curation Corpus is scored as an article,
 "TL; DR:" and its summary, of which the summary alone counts. Texts are in
-memory and retrieve for themselves, as in sampling.
+memory and retrieve for themselves, as in sampling: what a complete chunk retrieves is
+read from its last token on, so that no text reaches what predicts it.
 
 Dimension key: B batch, C chunks, M chunk length, L = C M tokens, N neighbors, R
 neighbor length.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
-import itertools
+from typing import Any
 
 import numpy as np
 
-from retro_jax.data import pipeline, samples
+from retrieval import tokenization
+from retro_jax.data import pipeline, samples, windows as windows_lib
 
-# A batch of rows -> [B] nats of its targets.
-NatsFn = Callable[[pipeline.Row], np.ndarray]
+# A batch of rows -> [B, L] nats of each target, 0 where nothing is scored, and
+# whether it is the likeliest token, True there.
+ScoreFn = Callable[[pipeline.Row], tuple[Any, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +32,17 @@ class Continuation:
   tokens: np.ndarray  # [n] token ids, BOS first
   # the first token that is scored, at least 1; all after it are, too
   first: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Likelihood:
+  """What a continuation costs after its context."""
+
+  nats: float  # of the continuation's tokens; the log likelihood is -nats
+  num_bytes: int  # of the continuation in UTF-8
+  is_greedy: bool  # whether each of its tokens is the likeliest one
+  # tokens at the beginning of the context that no window held; nothing read them
+  num_dropped: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +65,8 @@ class Settings:
   # scores has the rest as context
   stride_chunks: int
   num_neighbors: int = 0  # k; 0 without retrieval
-  batch_size: int = 8  # rows of a batch
+  batch_size: int = 8  # most rows of a batch
+  max_tokens: int = 1 << 20  # most tokens of a batch of several rows
 
   def __post_init__(self):
     """Check the ranges."""
@@ -64,10 +79,25 @@ class Settings:
       raise ValueError(f'batch_size {self.batch_size}: expected >= 1.')
 
 
+def encode(
+  tokenizer: tokenization.Tokenizer, context: str, continuation: str
+) -> Continuation:
+  """Encode a text, of which the part after `context` is scored.
+
+  Both are encoded together. A token that crosses the border is scored.
+  """
+  found = tokenizer.encode(context + continuation)
+  border = len(context.encode())
+  first = int(np.searchsorted(found.offsets[:, 1], border, side='right'))
+  tokens = np.concatenate([[tokenizer.bos_id], found.ids]).astype(np.int32)
+  return Continuation(tokens, 1 + first)
+
+
 def make_windows(text: Continuation, settings: Settings) -> list[Window]:
   """Windows that score every token once, each with what context there is.
 
-  The last one ends with the text; those before it end where it begins to score.
+  Those of a whole text begin with it, as in evaluation. Of a continuation, the last
+  one ends with the text; those before it end where it begins to score.
 
   Raises:
     ValueError: when nothing is left to be scored.
@@ -78,25 +108,43 @@ def make_windows(text: Continuation, settings: Settings) -> list[Window]:
       f'A text of {n} tokens is to be scored from token {text.first} on; '
       f'expected one of 1..{n - 1}.'
     )
+  size, stride = settings.sequence_chunks, settings.stride_chunks
   first = (text.first - 1) // m  # whose last position predicts it
-  context = settings.sequence_chunks - settings.stride_chunks
   windows, end = [], -(-n // m)
+  if text.first == 1:
+    whole = windows_lib.Documents(*np.array([[0], [0], [end]]))
+    found = windows_lib.make_windows(whole, size, stride)
+    columns = (found.first, found.first + found.skip, found.first + found.count)
+    return [Window(*x) for x in np.stack(columns, axis=1).tolist()]
   while end > first:
-    start = max(0, end - settings.sequence_chunks)
-    scored = max(first, start + context if start else 0)
+    start = max(0, end - size)
+    scored = max(first, start + size - stride if start else 0)
     windows.append(Window(start, scored, end))
     end = scored
   return windows
 
 
+def num_row_chunks(count: int, sequence_chunks: int) -> int:
+  """Chunks of the row of a text: few lengths are compiled, with little padding."""
+  return min(sequence_chunks, 1 << (count - 1).bit_length())
+
+
 def make_row(
   text: Continuation,
   window: Window,
-  settings: Settings,
-  retrieve: samples.RetrieveFn | None = None,
+  chunk_length: int,
+  num_chunks: int,
+  found: Sequence[samples.ChunkNeighbors] = (),
+  neighbor_shape: tuple[int, int] | None = None,
 ) -> pipeline.Row:
-  """The arguments of the model for one window: arrays of [L] and [C, N, R]."""
-  m, c = settings.chunk_length, settings.sequence_chunks
+  """The arguments of the model for one window: arrays of [L] and [C, N, R].
+
+  Args:
+    num_chunks: C, at least those of the window.
+    found: neighbors of the window's chunks, perhaps without the last.
+    neighbor_shape: (N, R); None without retrieval.
+  """
+  m, c = chunk_length, num_chunks
   low, high = window.start * m, min(window.end * m, len(text.tokens))
   tokens, targets = np.zeros((2, c * m), np.int32)
   tokens[: high - low] = text.tokens[low:high]
@@ -110,51 +158,94 @@ def make_row(
     'loss_mask': scored & (np.arange(c * m) < len(following)),
     'segment_ids': (np.arange(c * m) < high - low).astype(np.int32),
   }
-  if retrieve is None or not settings.num_neighbors:
-    return row
-  shape = settings.num_neighbors, settings.neighbor_length
-  complete = (high - low) // m
-  chunks = list(tokens[: complete * m].reshape(complete, m))
-  found = retrieve(chunks, settings.num_neighbors) if chunks else []
-  row['neighbors'], row['neighbor_mask'] = samples.stack(found, c, shape)
+  if neighbor_shape:
+    row['neighbors'], row['neighbor_mask'] = samples.stack(
+      found, c, neighbor_shape
+    )
   return row
 
 
+def _batches(
+  windows: list[tuple[int, Window]], settings: Settings
+) -> Iterator[tuple[int, list[tuple[int, Window]]]]:
+  """Windows in rows of equal length: yields the chunks of a row, and its windows."""
+  by_size: dict[int, list[tuple[int, Window]]] = {}
+  for i, window in windows:
+    count = num_row_chunks(window.end - window.start, settings.sequence_chunks)
+    by_size.setdefault(count, []).append((i, window))
+  for count, same in sorted(by_size.items()):
+    most = settings.max_tokens // (count * settings.chunk_length)
+    size = max(1, min(settings.batch_size, most))
+    for low in range(0, len(same), size):
+      yield count, same[low : low + size]
+
+
+def _find(
+  texts: Sequence[Continuation],
+  batch: list[tuple[int, Window]],
+  settings: Settings,
+  retrieve: samples.RetrieveFn | None,
+) -> list[list[samples.ChunkNeighbors]]:
+  """Neighbors of the complete chunks of each window; equal chunks retrieve once."""
+  if retrieve is None:
+    return [[]] * len(batch)
+  m, by_window = settings.chunk_length, []
+  for i, window in batch:
+    end = min(window.end, len(texts[i].tokens) // m)
+    tokens = texts[i].tokens[window.start * m : end * m]
+    by_window.append(list(tokens.reshape(-1, m)))
+  chunks = {x.tobytes(): x for one in by_window for x in one}
+  found = retrieve([*chunks.values()], settings.num_neighbors) if chunks else []
+  by_chunk = dict(zip(chunks, found, strict=True))
+  return [[by_chunk[x.tobytes()] for x in one] for one in by_window]
+
+
 def score(
-  nats: NatsFn,
+  score_tokens: ScoreFn,
   texts: Sequence[Continuation],
   settings: Settings,
   *,
   retrieve: samples.RetrieveFn | None = None,
   progress: Callable[[int, int], None] | None = None,
-) -> np.ndarray:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Score continuations.
 
   Args:
-    nats: batch of rows -> [B] nats of the rows' targets.
     retrieve: finds neighbors of chunks; None is RETRO[OFF], or a baseline.
-    progress: called with (texts done, texts in all).
+    progress: called with (windows done, windows in all).
 
   Returns:
-    [texts] float64 nats.
+    nats: [texts] float64.
+    is_greedy: [texts] whether all of its tokens are the likeliest.
+    num_dropped: [texts] int64 tokens before the first window.
 
   Raises:
     ValueError: for a text with nothing to score.
   """
-  total, size = np.zeros(len(texts)), settings.batch_size
-  rows = (
-    (i, make_row(text, window, settings, retrieve))
-    for i, text in enumerate(texts)
-    for window in make_windows(text, settings)
-  )
-  while batch := list(itertools.islice(rows, size)):
-    owners, stacked = zip(*batch, strict=True)
-    columns = {}
-    for name, first in stacked[0].items():
-      columns[name] = np.zeros((size, *first.shape), first.dtype)
-      columns[name][: len(batch)] = [row[name] for row in stacked]
-    found = np.asarray(nats(columns), np.float64)[: len(batch)]
-    np.add.at(total, list(owners), found)
+  nats, greedy = np.zeros(len(texts)), np.ones(len(texts), bool)
+  m, shape = settings.chunk_length, None
+  if retrieve is not None and settings.num_neighbors:
+    shape = settings.num_neighbors, settings.neighbor_length
+  by_text = [make_windows(text, settings) for text in texts]
+  windows = [(i, window) for i, found in enumerate(by_text) for window in found]
+  done = 0
+  for count, batch in _batches(windows, settings):
+    found = _find(texts, batch, settings, retrieve if shape else None)
+    rows = [
+      make_row(texts[i], window, m, count, neighbors, shape)
+      for (i, window), neighbors in zip(batch, found, strict=True)
+    ]
+    # Few numbers of rows are compiled, too.
+    missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
+    rows += [{name: np.zeros_like(x) for name, x in rows[0].items()}] * missing
+    columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    owners = [i for i, _ in batch]
+    of_tokens, likeliest = map(np.asarray, score_tokens(columns))
+    sums = of_tokens.sum(axis=-1, dtype=np.float64)
+    np.add.at(nats, owners, sums[: len(batch)])
+    np.logical_and.at(greedy, owners, likeliest.all(axis=-1)[: len(batch)])
+    done += len(batch)
     if progress:
-      progress(owners[-1] + 1, len(texts))
-  return total
+      progress(done, len(windows))
+  starts = [min(window.start for window in found) for found in by_text]
+  return nats, greedy, np.array(starts, np.int64) * m

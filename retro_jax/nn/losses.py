@@ -11,7 +11,7 @@ from typing import Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from retrieval.nn import means
 
@@ -52,6 +52,24 @@ def batch_nll(
   targets = batch['targets']
   nll = forward(model, params, batch, targets=targets, train=train, rngs=rngs)
   return jnp.where(batch['loss_mask'], nll, 0.0)
+
+
+def token_scores(
+  model: nn.Module, params: Any, batch: Mapping[str, jax.Array]
+) -> tuple[Float[Array, 'B L'], Bool[Array, 'B L']]:
+  """Return the nats of each target, and whether it is the likeliest token.
+
+  Args:
+    batch: as of `batch_nll`.
+
+  Returns:
+    Nats, 0 where nothing is scored; and a mask, True there. All logits exist at once.
+  """
+  logits, targets = forward(model, params, batch), batch['targets']
+  chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+  scored, nats = batch['loss_mask'], jax.nn.logsumexp(logits, axis=-1) - chosen
+  likeliest = logits.argmax(axis=-1) == targets
+  return jnp.where(scored, nats, 0.0), likeliest | ~scored
 
 
 def loss(

@@ -10,7 +10,7 @@ import numpy as np
 
 from retro_jax.data import pipeline, samples, windows as windows_lib
 from retro_jax.decoding import growing_text
-from retro_jax.evaluation import attribution, leakage
+from retro_jax.evaluation import attribution, continuations, leakage
 from retro_jax.trained import loading
 from retro_jax.views import page as page_lib
 
@@ -149,35 +149,22 @@ def windows(
   lengths are compiled.
   """
   count = -(-len(passage.tokens) // chunk_length)
-  size = min(sequence_chunks, 1 << (count - 1).bit_length())
-  whole = windows_lib.Documents(*np.array([[0], [0], [count]]))
-  stride = max(1, sequence_chunks // 2)
-  found = windows_lib.make_windows(whole, sequence_chunks, stride)
-  for part in zip(found.first, found.skip, found.count, strict=True):
-    first, skip, number = map(int, part)
-    row = _row(passage, chunk_length, first, size)
-    yield Window(row, first, skip, number)
-
-
-def _row(passage, chunk_length, first, sequence_chunks):
-  """Chunks from `first` on, padded to a sequence: [1, ...]."""
-  start, size = first * chunk_length, sequence_chunks * chunk_length
-  tokens = passage.tokens[start : start + size + 1]
-  padded = np.zeros(size + 1, np.int32)
-  padded[: len(tokens)] = tokens
-  there = np.arange(size + 1) < len(tokens)
-  found = passage.found[first : first + sequence_chunks]
-  shape = found[0].tokens.shape
-  neighbors, mask = samples.stack(found, sequence_chunks, shape)
-  row = {
-    'tokens': padded[:-1],
-    'targets': padded[1:],
-    'loss_mask': there[1:],
-    'segment_ids': there[:-1].astype(np.int32),
-    'neighbors': neighbors,
-    'neighbor_mask': mask,
-  }
-  return {name: value[None] for name, value in row.items()}
+  size = continuations.num_row_chunks(count, sequence_chunks)
+  shape = passage.found[0].tokens.shape
+  text = continuations.Continuation(passage.tokens, 1)
+  settings = continuations.Settings(
+    chunk_length=chunk_length,
+    neighbor_length=shape[1],
+    sequence_chunks=sequence_chunks,
+    stride_chunks=max(1, sequence_chunks // 2),
+  )
+  for window in continuations.make_windows(text, settings):
+    first, skip = window.start, window.scored - window.start
+    whole = dataclasses.replace(window, scored=first)
+    found = passage.found[first : window.end]
+    row = continuations.make_row(text, whole, chunk_length, size, found, shape)
+    row = {name: value[None] for name, value in row.items()}
+    yield Window(row, first, skip, window.end - first)
 
 
 def _neighbor(chunk, following, found, n, tokenizer) -> page_lib.Neighbor:

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A trained RETRO or baseline as a library offers it: sample, score, neighbors."""
+"""A trained RETRO or baseline as a library offers it: samples, losses, neighbors."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
@@ -16,15 +16,21 @@ from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data, samples as samples_lib
 from retro_jax.decoding import decode, drawing, growing_text
+from retro_jax.evaluation import continuations as continuations_lib
 from retro_jax.nn import initial, retro as model_lib, stack
-from retro_jax.trained import inspection, loading, packaged as packaged_lib
+from retro_jax.trained import (
+  inspection,
+  likelihoods,
+  loading,
+  packaged as packaged_lib,
+)
 from retro_jax.views import (
   page as page_lib,
   prompts as prompts_lib,
   samples as views,
 )
 
-BATCH_SIZE = 16  # of samples
+BATCH_SIZE = 16  # of samples, or of texts to score
 # In place of SamplingConfig's defaults.
 SAMPLING = {'temperature': 0.8, 'top_p': 0.95}
 
@@ -197,6 +203,45 @@ class LanguageModel(loading.TrainedRetro):
         self, inspection.of_text(self, text, k), explain=explain
       )
       for text in texts
+    )
+
+  def loglikelihood(
+    self,
+    contexts: str | Sequence[str],
+    continuations: str | Sequence[str],
+    *,
+    num_neighbors: int | None = None,
+    stride_chunks: int = 0,
+    batch_size: int = BATCH_SIZE,
+    progress: Callable[[int, int], None] | None = None,
+  ) -> list[continuations_lib.Likelihood]:
+    """Measure what texts cost after contexts, and whether greedy decoding gives them.
+
+    A text longer than a sequence is scored in several windows. A context that does not
+    fit before its continuation loses its beginning; a warning tells of how many.
+
+    Args:
+      contexts: one text or several; '' for the beginning of a document.
+      continuations: one text for each context, with the blank before it.
+      num_neighbors: neighbors of each chunk; default the config's; 0 without.
+      stride_chunks: most chunks that a window scores in a text longer than a
+        sequence; 0 for half a sequence.
+      batch_size: most rows of a batch; no figure depends on it.
+      progress: called with (windows scored, windows in all).
+
+    Raises:
+      ValueError: for an empty continuation, or another number of them than of
+        contexts.
+    """
+    return likelihoods.measure(
+      self,
+      contexts,
+      continuations,
+      likelihoods.token_scorer(self),
+      num_neighbors=self._num_neighbors(num_neighbors),
+      stride_chunks=stride_chunks,
+      batch_size=batch_size,
+      progress=progress,
     )
 
   def neighbors(

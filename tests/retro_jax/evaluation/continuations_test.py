@@ -52,7 +52,7 @@ def test_each_token_is_scored_once_with_context(data):
   seen = []
   for window in continuations.make_windows(text, settings):
     assert window.end - window.start <= chunks
-    row = continuations.make_row(text, window, settings)
+    row = continuations.make_row(text, window, M, chunks)
     where = np.flatnonzero(row['loss_mask'])
     seen += row['targets'][where].tolist()
     # All of the text before it, or what the stride leaves of a window.
@@ -67,8 +67,9 @@ def test_each_token_is_scored_once_with_context(data):
 def test_scores_equal_one_pass_over_each_text(retrieve):
   config = tiny.config(chunk_length=M, neighbor_length=R)
   params = jax.tree.map(jnp.asarray, tiny.params(config))
-  nll = jax.jit(
-    functools.partial(losses.batch_nll, model.Retro(config), params)
+  nll, scores = (
+    jax.jit(functools.partial(f, model.Retro(config), params))
+    for f in (losses.batch_nll, losses.token_scores)
   )
   rng = np.random.default_rng(0)
   texts = [
@@ -77,14 +78,14 @@ def test_scores_equal_one_pass_over_each_text(retrieve):
   ]
   settings = _settings(6, 3, num_neighbors=K, batch_size=3)
   done = []
-  got = continuations.score(
-    lambda row: nll(row).sum(-1),
+  got, _, dropped = continuations.score(
+    scores,
     texts,
     settings,
     retrieve=retrieve,
     progress=lambda *x: done.append(x),
   )
-  assert done[-1] == (4, 4)
+  assert done[-1] == (4, 4) and not dropped.any()
   for text, nats in zip(texts, got, strict=True):
     n, chunks = len(text.tokens), 6
     tokens = np.zeros((1, chunks * M), np.int32)
@@ -105,6 +106,46 @@ def test_scores_equal_one_pass_over_each_text(retrieve):
     want = np.asarray(want)[0, text.first - 1 :].sum()
     np.testing.assert_allclose(nats, want, rtol=1e-5)
   assert len(got) == 4
+
+
+@pytest.mark.parametrize('retrieve', [None, _retrieve])
+def test_scores_equal_a_pass_up_to_each_token(retrieve):
+  """No later token is there, and no chunk that is incomplete has neighbors."""
+  config = tiny.config(chunk_length=M, neighbor_length=R)
+  params = jax.tree.map(jnp.asarray, tiny.params(config))
+  of_row = functools.partial(losses.forward, model.Retro(config), params)
+  forward, length = jax.jit(of_row), 6 * M
+
+  def logits(tokens):
+    rows = tokens[: len(tokens) // M * M].reshape(-1, M)
+    found = retrieve(list(rows), K) if retrieve and len(rows) else []
+    row = {'tokens': np.zeros(length, np.int32)}
+    row['tokens'][: len(tokens)] = tokens
+    row['segment_ids'] = (np.arange(length) < len(tokens)).astype(np.int32)
+    pair = samples.stack(found, 6, (K, R))
+    row |= dict(zip(('neighbors', 'neighbor_mask'), pair, strict=True))
+    found = forward({name: x[None] for name, x in row.items()})
+    return np.asarray(found, np.float64)[0, len(tokens) - 1]
+
+  greedy = np.array([1, 7, 3, 5, 11, 2], np.int32)
+  for _ in range(9):
+    greedy = np.append(greedy, np.int32(logits(greedy).argmax()))
+  random = np.random.default_rng(0).integers(1, 23, 22).astype(np.int32)
+  texts = [continuations.Continuation(x, 6) for x in (greedy, random)]
+  settings = _settings(6, 3, num_neighbors=K)
+  scores = jax.jit(
+    functools.partial(losses.token_scores, model.Retro(config), params)
+  )
+  nats, is_greedy, _ = continuations.score(
+    scores, texts, settings, retrieve=retrieve
+  )
+  assert is_greedy.tolist() == [True, False]
+  for text, got in zip(texts, nats, strict=True):
+    want = 0.0
+    for t in range(6, len(text.tokens)):
+      found = logits(text.tokens[:t])
+      want += np.logaddexp.reduce(found) - found[text.tokens[t]]
+    assert got == pytest.approx(want, rel=1e-5)
 
 
 @pytest.mark.parametrize('first', [0, 5])

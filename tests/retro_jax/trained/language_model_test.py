@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library's interface on a tiny RETRO and its baseline."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -74,6 +76,51 @@ def test_score_has_losses_with_and_without_neighbors(model, baseline):
   assert not any(chunk.neighbors for chunk in plain[0].chunks)
 
 
+def test_likelihoods_of_whole_texts_are_their_scores(model, baseline):
+  texts = [TEXT, 'queen ' * 12, 'river queen']
+  for one, k in ((model, 2), (baseline, None)):
+    scores = one.score(texts, num_neighbors=k)
+    for name, count in (('on', k), ('off', 0)):
+      found = one.loglikelihood([''] * 3, texts, num_neighbors=count)
+      want = [sum(getattr(page, name)) for page in scores]
+      assert [x.nats for x in found] == pytest.approx(want, rel=1e-5)
+      assert [x.num_bytes for x in found] == [x.num_bytes for x in scores]
+
+
+def test_a_likelihood_depends_on_its_own_pair_alone(model):
+  pairs = [
+    ('river queen', ' moon x'),
+    ('moon ' * 20, 'river'),  # ends within a token's blank
+    ('', 'moon'),
+    ('river queen tensor', ' \u65e5\u672c walked' * 9),
+  ]
+  found = model.loglikelihood(*zip(*pairs, strict=True), batch_size=3)
+  for pair, one in zip(pairs, found, strict=True):
+    (alone,) = model.loglikelihood(*pair, batch_size=1)
+    assert alone.nats == pytest.approx(one.nats, rel=1e-5)
+    assert one.num_bytes == len(pair[1].encode())
+  moved = model.loglikelihood('moon ' * 19 + 'moon', ' river')
+  assert moved[0].nats == pytest.approx(found[1].nats, rel=1e-5)
+
+
+def test_without_neighbors_a_retro_is_its_decoder(model):
+  alone = dataclasses.replace(model.model.config, cca_layers=())
+  decoder = dataclasses.replace(model, model=retro_jax.Retro(alone))
+  pair = 'river queen ' * 3, 'moon'
+  off = model.loglikelihood(*pair, num_neighbors=0)
+  assert off == decoder.loglikelihood(*pair) != model.loglikelihood(*pair)
+
+
+def test_a_long_context_loses_its_beginning(model, caplog):
+  size = model.config.sequence_chunks * tiny_data.M
+  first, second = model.loglikelihood(
+    [f'{word} ' * 5 + 'moon queen ' * size for word in ('river', 'apple')],
+    ['river', 'river'],
+  )
+  assert first.nats == second.nats and first.num_dropped > size
+  assert '2 of 2 contexts' in caplog.text
+
+
 def test_neighbors_are_those_that_are_retrieved(model, baseline):
   found = model.neighbors(TEXT, num_neighbors=3)
   assert ''.join(chunk.text for chunk in found) == TEXT
@@ -104,6 +151,11 @@ def test_neighbors_are_those_that_are_retrieved(model, baseline):
     ('texts', lambda m: m.score([TEXT, None])),
     ('num_neighbors', lambda m: m.score(TEXT, num_neighbors=-1)),
     ('num_neighbors', lambda m: m.neighbors(TEXT, 0)),
+    ('contexts', lambda m: m.loglikelihood(5, 'x')),
+    ('continuations', lambda m: m.loglikelihood(['', ''], ['x'])),
+    (r'continuations\[1\]', lambda m: m.loglikelihood(['', ''], ['x', ''])),
+    ('batch_size', lambda m: m.loglikelihood('', 'x', batch_size=0)),
+    ('stride_chunks', lambda m: m.loglikelihood('', 'x', stride_chunks=-1)),
     ('num_neighbors', lambda m: m.neighbors(TEXT, '2')),
     ('text', lambda m: m.neighbors([TEXT])),
   ],
