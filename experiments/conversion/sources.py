@@ -15,6 +15,7 @@ from realm_jax.checkpoints import (
   names as checkpoint_names,
 )
 from retrieval.formats import tensor_bundle, weights
+from retrieval.store import hub
 
 _TOKENIZERS = ('tokenizer.json', 'vocab.txt')
 _RECORDS = 'block_records.npy'
@@ -47,8 +48,9 @@ def read(paths: list[str], num_heads: int = 0) -> Sources:
       for one head for each 64 units.
   """
   found = Sources()
-  for path in paths:
-    folder = pathlib.Path(path)
+  for name in paths:
+    folder = hub.local(name)
+    path = str(folder)
     if tensor_bundle.exists(path) or path.endswith('.index'):
       _read_bundle(found, path, num_heads)
     elif (folder / 'config.json').is_file():

@@ -30,7 +30,7 @@ from retrieval import arguments, settings
 from retrieval.index import index_versions
 from retrieval.questions import abstention
 from retrieval.search import late_interaction
-from retrieval.store import checkpoints, checksums
+from retrieval.store import checkpoints, checksums, hub
 from retrieval.text import corpus as corpus_lib
 
 # part of a packed model that embeds blocks, where `params` do not
@@ -292,7 +292,7 @@ def load(
 
   Args:
     workdir: folder of a run of experiments.train, of a converted checkpoint, or
-      of a packed model.
+      of a packed model, or the name of one on the Hub (`hub.local`).
     data_dir: data folder, if the data have moved or changed.
     step: a number, 'best' (by config.best_metric), or '' for the newest.
     part: what to load: 'reader', 'classifier', or 'realm' for retriever and
@@ -303,6 +303,7 @@ def load(
     ValueError: if the model has no such part or is damaged, or the data have
       another tokenizer.
   """
+  workdir = hub.local(workdir)
   there = {*checkpoints.find(str(workdir), step=step).params}
   if part not in ('', 'realm', *there):
     raise ValueError(

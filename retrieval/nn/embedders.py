@@ -32,7 +32,7 @@ from retrieval.nn import (
   sentence_folder,
   trained_encoders,
 )
-from retrieval.store import drafts, store
+from retrieval.store import drafts, hub, store
 from retrieval.tokenization import rust_tokenizers
 
 Progress = batch_encoder.Progress
@@ -180,7 +180,8 @@ class Embedder:
 
     Args:
       path: folder with the files that `sentence_folder.read` reads, `config.json`,
-        weights and `tokenizer.json`; 'minilm' is the packaged all-MiniLM-L6-v2.
+        weights and `tokenizer.json`, or its name on the Hub (`hub.local`);
+        'minilm' is the packaged all-MiniLM-L6-v2.
       dtype: compute dtype; None is float32 on a CPU and bfloat16 elsewhere.
       max_length: longest text in tokens; longer ones are cut. The folder's own
         limit is the most. None is that limit, or 256 for a plain folder.
@@ -193,7 +194,7 @@ class Embedder:
       ValueError: if a file does not fit, or states what is not supported.
     """
     path = (
-      bert_checkpoint.find_minilm() if path == 'minilm' else pathlib.Path(path)
+      bert_checkpoint.find_minilm() if path == 'minilm' else hub.local(path)
     )
     if dtype is None:
       cpu = jax.default_backend() == 'cpu'

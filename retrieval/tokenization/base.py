@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from retrieval.store import hub
+
 
 class Encoding(NamedTuple):
   """Tokens of one text."""
@@ -48,7 +50,7 @@ def find(path: str | os.PathLike, names: Sequence[str]) -> pathlib.Path:
   Raises:
     FileNotFoundError: when there is no such file.
   """
-  path = pathlib.Path(path)
+  path = hub.local(path)
   candidates = [path / name for name in names] if path.is_dir() else [path]
   for candidate in candidates:
     if candidate.is_file():

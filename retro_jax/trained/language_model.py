@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from retrieval import arguments, settings as settings_lib, text_table
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, hub
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data, samples as samples_lib
 from retro_jax.decoding import decode, drawing, growing_text
@@ -319,7 +319,8 @@ def load(
   """Load a trained model.
 
   Args:
-    workdir: folder of a run, or of a packed model.
+    workdir: folder of a run or of a packed model, or the name of one on the Hub
+      (`hub.local`).
     data_dir: folder of the data; default the one that the run was trained with.
     source: source of the neighbors, of `names.NAMES`; '' is that of training.
     reranker: folder of the re-ranker of the source; '' for none, or, without a
@@ -334,6 +335,7 @@ def load(
     ValueError: when the checkpoint is damaged, or the data are of another
       tokenizer than the model.
   """
+  workdir = hub.local(workdir)
   saved, config = loading.find_run(workdir, config_type, step)
   if data_dir:
     config = dataclasses.replace(config, data_dir=data_dir)

@@ -1,0 +1,79 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of the Hugging Face Hub by name: hf://OWNER/NAME[@REVISION][/FILE]."""
+
+import os
+import pathlib
+import re
+
+PREFIX = 'hf://'
+_NAME = re.compile(
+  r'hf://([\w.-]+/[\w.-]+)(?:@([^/]+))?(?:/(.+))?', flags=re.ASCII
+)
+# What the readers of folders know: small files, and weights of the first kind that
+# the repository has. Those of other frameworks, and copies, are not among them.
+_SMALL = (
+  *('*.json', '*.txt', '*.md', '*.npy', '*.metadata', '*.model', 'model'),
+  *('*.index', '*.data-?????-of-?????'),
+)
+_WEIGHTS = ('*.safetensors', '*pytorch_model*.bin')
+_UNUSED = ('onnx/*', 'openvino/*', 'coreml/*', 'runs/*', 'consolidated*')
+
+
+def local(path: str | os.PathLike) -> pathlib.Path:
+  """Return a folder or file as it is, or its copy when it is on the Hub.
+
+  The copy stands in the Hub's own cache. Only files that this library reads are
+  fetched; one that is there is not fetched again, and one that came in part is
+  continued. HF_HOME, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE are the Hub's own.
+
+  Args:
+    path: of this machine, or hf://OWNER/NAME[@REVISION][/FILE].
+
+  Raises:
+    ValueError: for another form of name, or a repository that is gated.
+    FileNotFoundError: when repository, revision or file are not there, or cannot be
+      had without a network.
+  """
+  text = os.fspath(path)
+  if not text.startswith(PREFIX):
+    return pathlib.Path(path)
+  match = _NAME.fullmatch(text)
+  if not match:
+    raise ValueError(f'{text}: expected hf://OWNER/NAME[@REVISION][/FILE].')
+  from huggingface_hub import errors
+
+  try:
+    return pathlib.Path(_fetch(*match.groups()))
+  except errors.GatedRepoError:
+    why = 'gated: accept its terms on its page, and set HF_TOKEN'
+    raise ValueError(f'{text}: {why}.') from None
+  except errors.RevisionNotFoundError:
+    raise FileNotFoundError(f'{text}: no such revision.') from None
+  except errors.RepositoryNotFoundError:
+    why = 'no such repository, or a private one and no HF_TOKEN'
+    raise FileNotFoundError(f'{text}: {why}.') from None
+  except errors.LocalEntryNotFoundError:
+    why = 'not in the cache, and the Hub is offline or cannot be reached'
+    raise FileNotFoundError(f'{text}: {why}.') from None
+  except errors.EntryNotFoundError:
+    raise FileNotFoundError(f'{text}: no such file.') from None
+  except (errors.HFValidationError, errors.HfHubHTTPError) as error:
+    raise ValueError(f'{text}: {str(error).splitlines()[0]}') from None
+
+
+def _fetch(repo: str, revision: str | None, file: str | None) -> str:
+  import huggingface_hub
+
+  if file:
+    return huggingface_hub.hf_hub_download(repo, file, revision=revision)
+  for weights in _WEIGHTS:
+    folder = huggingface_hub.snapshot_download(
+      repo,
+      revision=revision,
+      allow_patterns=[*_SMALL, weights],
+      ignore_patterns=[*_UNUSED],
+    )
+    if any(pathlib.Path(folder).rglob(weights)):
+      break
+  return folder

@@ -1,0 +1,109 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of the Hub by name, against a server on loopback."""
+
+import numpy as np
+import pytest
+
+from experiments.conversion import sources
+from retrieval.nn import embedders
+from retrieval.store import hub as hub_lib
+from tests import hub_server
+from tests.retrieval.nn import tiny_embedder
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+  with hub_server.serve(monkeypatch, tmp_path / 'cache') as found:
+    yield found
+
+
+def _write(folder, **files):
+  for name, data in files.items():
+    path = folder / name.replace('__', '/')
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+  return folder
+
+
+def test_a_local_path_stays_as_it_is(tmp_path):
+  assert hub_lib.local(tmp_path) == tmp_path
+
+
+def test_an_embedder_by_name_equals_its_folder(hub, tmp_path):
+  folder = tiny_embedder.save(tmp_path / 'minilm', ['red', 'green', 'blue'])
+  for name in ('tf_model.h5', 'onnx/model.onnx', 'pytorch_model.bin'):
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(b'not needed')
+  hub.repos['sentence-transformers/all-MiniLM-L6-v2'] = folder
+  name = 'hf://sentence-transformers/all-MiniLM-L6-v2@v1'
+  found = embedders.Embedder.load(name, max_length=8).embed_texts(['red blue'])
+  want = embedders.Embedder.load(folder, max_length=8).embed_texts(['red blue'])
+  np.testing.assert_array_equal(found, want)
+  assert {x for x, _ in hub.got} == {
+    *('config.json', 'model.safetensors', 'tokenizer.json')
+  }
+  count = len(hub.got)
+  hub_lib.local(name)
+  assert len(hub.got) == count
+
+
+def test_weights_of_torch_come_where_there_are_no_others(hub, tmp_path):
+  files = {'config.json': b'{}', 'pytorch_model.bin': b'x', 'vocab.txt': b'a'}
+  files |= {'block_records.npy': b'y', 'flax_model.msgpack': b'z'}
+  hub.repos['qqaatw/realm-orqa-nq-openqa'] = _write(tmp_path / 'orqa', **files)
+  found = hub_lib.local('hf://qqaatw/realm-orqa-nq-openqa')
+  del files['flax_model.msgpack']
+  assert {x.name for x in found.iterdir()} == {*files}
+
+
+def test_one_file(hub, tmp_path):
+  hub.repos['o/gguf'] = _write(
+    tmp_path / 'g', **{'a.gguf': b'small', 'b.gguf': b'large'}
+  )
+  assert hub_lib.local('hf://o/gguf/a.gguf').read_bytes() == b'small'
+  assert [x for x, _ in hub.got] == ['a.gguf']
+
+
+def test_a_download_that_was_cut_continues(hub, tmp_path):
+  data = np.random.default_rng(0).bytes(300_000)
+  hub.repos['o/n'] = _write(tmp_path / 'n', **{'model.safetensors': data})
+  hub.cut = 100_000
+  found = hub_lib.local('hf://o/n')
+  assert (found / 'model.safetensors').read_bytes() == data
+  assert hub.got[-1] == ('model.safetensors', 'bytes=100000-')
+
+
+@pytest.mark.parametrize(
+  ('name', 'error'),
+  [
+    ('hf://only_an_owner', ValueError),
+    ('hf://o/gated', ValueError),
+    ('hf://o/absent', FileNotFoundError),
+    ('hf://o/n@no_such_revision', FileNotFoundError),
+    ('hf://o/n/no_such_file.json', FileNotFoundError),
+  ],
+)
+def test_errors_name_what_was_asked_for(hub, tmp_path, name, error):
+  hub.repos |= {
+    'o/gated': 'GatedRepo',
+    'o/n': _write(tmp_path / 'n', **{'config.json': b'{}'}),
+  }
+  with pytest.raises(error, match=name) as caught:
+    hub_lib.local(name)
+  assert '\n' not in str(caught.value)
+
+
+def test_without_the_hub_the_cache_serves(hub, tmp_path):
+  hub.repos['o/n'] = _write(tmp_path / 'n', **{'config.json': b'{}'})
+  there = hub_lib.local('hf://o/n')
+  hub.close()
+  assert hub_lib.local('hf://o/n') == there
+  with pytest.raises(FileNotFoundError, match='hf://o/other'):
+    hub_lib.local('hf://o/other')
+
+
+def test_a_checkpoint_to_convert_may_be_on_the_hub(hub, tmp_path):
+  hub.repos['o/n'] = _write(tmp_path / 'n', **{'README.md': b''})
+  with pytest.raises(FileNotFoundError, match=hub_server.SHA):
+    sources.read(['hf://o/n'])
