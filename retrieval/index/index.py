@@ -117,6 +117,8 @@ def _build(path, vectors, fields, config, queries, accept, executor) -> None:
     if fields['searcher'] == 'scann':
       settings = searchers.ScannConfig(**config.scann)
       searcher = searchers.ScannSearcher.build(vectors, config.metric, settings)
+    elif fields['searcher'] == 'usearch':
+      searcher = searchers.UsearchSearcher.build(vectors, config.metric)
   build_sec = time.monotonic() - start
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
   check = recall_check.RecallCheck.of(
@@ -241,7 +243,9 @@ def _choose(config: IndexConfig, num_rows: int) -> str:
       searchers.SCANN_MIN_ROWS,
     )
     return 'exact'
-  if not searchers.scann_available():
-    logging.warning('Exact search serves instead of ScaNN.')
-    return 'exact'
-  return 'scann'
+  if config.searcher != 'usearch' and searchers.scann_available():
+    return 'scann'
+  if config.searcher == 'usearch' or searchers.usearch_available():
+    return 'usearch'
+  logging.warning('Exact search serves instead of ScaNN.')
+  return 'exact'

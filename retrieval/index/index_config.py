@@ -13,8 +13,8 @@ from retrieval import settings
 class IndexConfig:
   """Settings and recall floor of an index."""
 
-  # 'auto': exact for small databases
-  searcher: Literal['auto', 'exact', 'scann'] = 'auto'
+  # 'auto': exact for small databases, else ScaNN, or USearch where ScaNN has no wheel
+  searcher: Literal['auto', 'exact', 'scann', 'usearch'] = 'auto'
   # 'auto': as the embedder's folder says, else squared_l2
   metric: Literal['auto', 'dot_product', 'squared_l2'] = 'auto'
   recall_floor: settings.Share = 0.95  # least agreement with exact search

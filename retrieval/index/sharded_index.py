@@ -19,7 +19,13 @@ from typing import Any
 
 from absl import logging
 
-from retrieval.searchers import base, saved_vectors, scann, sharded
+from retrieval.searchers import (
+  base,
+  saved_vectors,
+  scann,
+  sharded,
+  usearch,
+)
 from retrieval.store import drafts, executors, sharded_array, store
 
 
@@ -105,6 +111,8 @@ def _write_shard(draft: pathlib.Path, vectors, number: int, fields) -> None:
   if fields['kind'] == 'scann' and len(rows) >= scann.MIN_ROWS:
     config = scann.ScannConfig(**fields['scann'])
     scann.ScannSearcher.build(part, metric, config).save(draft)
+  elif fields['kind'] == 'usearch' and len(rows) >= scann.MIN_ROWS:
+    usearch.UsearchSearcher.build(part, metric).save(draft)
   else:
     base.write_fields(draft, name='exact', metric=metric)
 

@@ -21,13 +21,16 @@ _PLACES = {
   'ScannSearcher': '.scann',
   'ScannUnavailableError': '.scann',
   'ShardedSearcher': '.sharded',
+  'UsearchSearcher': '.usearch',
   'scann_available': '.scann:available',
+  'usearch_available': '.usearch:available',
 }
 __all__ = ['Searcher', 'exact_of', 'load', *_PLACES]
 _CLASSES = {
   'exact': 'ExactSearcher',
   'scann': 'ScannSearcher',
   'sharded': 'ShardedSearcher',
+  'usearch': 'UsearchSearcher',
 }
 __getattr__, __dir__ = lazy.attach(__name__, _PLACES)
 

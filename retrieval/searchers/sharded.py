@@ -18,10 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.searchers import base, exact, saved_vectors, scann
+from retrieval.searchers import base, exact, saved_vectors, scann, usearch
 from retrieval.store import drafts, sharded_array
 
 _COPIED = ('shard-*', saved_vectors.COPY)
+_APPROXIMATE = {
+  'scann': scann.ScannSearcher,
+  'usearch': usearch.UsearchSearcher,
+}
 
 Found = tuple[np.ndarray, np.ndarray]
 
@@ -118,9 +122,10 @@ class ShardedSearcher:
       resident_bytes=None if self.holds_all else 0,
       check=False,
     )
-    if base.read_fields(folder)['name'] == oracle.name:
+    kind = base.read_fields(folder)['name']
+    if kind == oracle.name:
       return Shard(oracle, oracle, rows.start)
-    searcher = scann.ScannSearcher.load(folder)
+    searcher = _APPROXIMATE[kind].load(folder)
     if searcher.num_vectors != len(rows):
       raise ValueError(
         f'{folder}: an index of {searcher.num_vectors} rows, expected '

@@ -118,13 +118,20 @@ def test_small_databases_are_searched_exactly(tmp_path, vectors, caplog):
     index_lib.build_index(tmp_path / 'j', vectors[:9].tolist(), 'v', config)
 
 
-def test_without_scann_exact_search_serves(
-  tmp_path, vectors, monkeypatch, caplog
+@pytest.mark.parametrize('serves', ['usearch', 'exact'])
+def test_without_scann_others_serve(
+  tmp_path, vectors, monkeypatch, caplog, serves
 ):
+  if serves == 'usearch':
+    pytest.importorskip('usearch')
   monkeypatch.setattr(searchers, 'scann_available', lambda: False)
+  monkeypatch.setattr(
+    searchers, 'usearch_available', lambda: serves == 'usearch'
+  )
   index = index_lib.build_index(tmp_path / 'index', vectors, 'v', SCANN)
-  assert index.searcher.name == 'exact'
-  assert 'Exact search serves instead of ScaNN' in caplog.text
+  assert index.searcher.name == serves
+  told = 'Exact search serves instead of ScaNN' in caplog.text
+  assert told == (serves == 'exact')
 
 
 def test_an_exact_index_refers_to_the_vectors_store(tmp_path, vectors):

@@ -1,0 +1,115 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""USearch: a graph of near vectors (HNSW; Malkov and Yashunin 2016).
+
+It has wheels for macOS and Windows, where ScaNN has none. It holds every vector in
+memory, in float32.
+"""
+
+import importlib.util
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from retrieval.searchers import base
+
+_FILE = 'graph.usearch'
+_METRICS = {'dot_product': 'ip', 'squared_l2': 'l2sq'}
+_NEIGHBORS = 16  # of a vector in the graph
+_EXPANSION = 128  # candidates held while it builds and, at the least, searches
+
+
+def available() -> bool:
+  """Return whether USearch is installed."""
+  return importlib.util.find_spec('usearch') is not None
+
+
+class UsearchSearcher:
+  """A graph in memory; two builds of a database differ."""
+
+  name = 'usearch'
+
+  def __init__(self, graph: Any, metric: str, shape: tuple[int, int]):
+    """Wrap a graph of `build` or `load`."""
+    self._graph = graph
+    self.metric, self.unit = metric, base.UNITS[metric]
+    self.num_vectors, self.dimension = shape
+
+  @classmethod
+  def build(cls, vectors, metric: str) -> 'UsearchSearcher':
+    """Build a graph of vectors [n, d].
+
+    Raises:
+      ValueError: for bad vectors or another metric.
+      ImportError: where USearch is not installed.
+    """
+    base.check_metric(metric)
+    base.check_vectors(vectors)
+    num_rows, dimension = (int(n) for n in vectors.shape)
+    graph = _import().Index(
+      ndim=dimension,
+      metric=_METRICS[metric],
+      dtype='f32',
+      connectivity=_NEIGHBORS,
+      expansion_add=_EXPANSION,
+    )
+    graph.add(np.arange(num_rows), np.asarray(vectors, np.float32))
+    return cls(graph, metric, (num_rows, dimension))
+
+  def search(
+    self, queries: np.ndarray, k: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Find the k best rows of each query."""
+    queries = base.check_queries(queries, self.dimension, k)
+    if not len(queries):
+      return base.nothing(0, k)
+    count = min(k, self.num_vectors)
+    self._graph.expansion_search = max(_EXPANSION, 2 * count)
+    found = self._graph.search(queries, count)
+    ids = np.reshape(found.keys, (len(queries), count)).astype(np.int64)
+    far = np.reshape(found.distances, ids.shape)
+    scores = 1 - far if self.metric == 'dot_product' else -far
+    counts = np.reshape(getattr(found, 'counts', len(found)), (-1, 1))
+    missing = np.arange(count) >= counts
+    ids, scores = np.where(missing, -1, ids), np.where(missing, -np.inf, scores)
+    return base.pad(*base.best(ids, scores, count), k)
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Write the graph into the folder `path`."""
+    path = pathlib.Path(path)
+    path.mkdir(parents=True, exist_ok=True)
+    self._graph.save(str(path / _FILE))
+    base.write_fields(
+      path,
+      name=self.name,
+      metric=self.metric,
+      shape=[self.num_vectors, self.dimension],
+      size=(path / _FILE).stat().st_size,
+    )
+
+  @classmethod
+  def load(cls, path: str | os.PathLike) -> 'UsearchSearcher':
+    """Load a saved searcher; ValueError when its file is damaged."""
+    path = pathlib.Path(path)
+    fields, file = base.read_fields(path), path / _FILE
+    found = file.stat().st_size if file.exists() else 'none'
+    if found != fields['size']:
+      raise ValueError(
+        f'{file}: damaged, {found} bytes where {fields["size"]} were written; '
+        f'remove {path} and build it again.'
+      )
+    graph = _import().Index.restore(str(file))
+    return cls(graph, fields['metric'], tuple(fields['shape']))
+
+
+def _import():
+  try:
+    from usearch import index
+  except ImportError as error:
+    raise ImportError(
+      f'index.searcher=usearch: {error}; pip install realm-retro-jax[usearch], '
+      'or searcher exact.'
+    ) from None
+  return index
