@@ -30,10 +30,12 @@ def find_commands(word: str = '') -> dict[str, dict[str, str]]:
   for init in (_FOLDER / '__init__.py', *sorted(_FOLDER.glob('*/__init__.py'))):
     parts = init.parent.relative_to(_FOLDER).parts
     found = {}
-    for path in sorted(init.parent.glob('[!_]*.py')):
+    of_room = init.parent.glob('__main__.py') if parts else ()
+    for path in (*of_room, *sorted(init.parent.glob('[!_]*.py'))):
       text = path.read_text(encoding='utf-8')
       if "\nif __name__ == '__main__'" in text and '_worker' not in path.stem:
         name = '.'.join(('experiments', *parts, path.stem))
+        name = name.removesuffix('.__main__')
         summary = _summary(text)
         if word.lower() in f'{name} {summary}'.lower():
           found[name] = summary

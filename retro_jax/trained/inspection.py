@@ -6,13 +6,18 @@ from collections.abc import Callable, Iterator
 import dataclasses
 import functools
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from retro_jax.data import pipeline, samples, windows as windows_lib
 from retro_jax.decoding import growing_text
 from retro_jax.evaluation import attribution, continuations, leakage
+from retro_jax.nn import losses
 from retro_jax.trained import loading
 from retro_jax.views import page as page_lib
+
+NUM_LIKELY = 5  # likeliest tokens in each place; OpenAI's most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,25 +112,47 @@ def of_text(
   Raises:
     ValueError: for text without a token, or no neighbors.
   """
-  c, data = trained.model.config, trained.data
-  if c.cca_layers:
-    _check_num_neighbors(k)
-  m = c.chunk_length
-  encoded = data.tokenizer.encode(text).ids
+  tokenizer = trained.data.tokenizer
+  encoded = tokenizer.encode(text).ids
   if not len(encoded):
     raise ValueError('The text is empty: expected at least one token.')
-  tokens = np.concatenate([[data.tokenizer.bos_id], encoded]).astype(np.int32)
+  if trained.model.config.cca_layers:
+    _check_num_neighbors(k)
+  tokens = np.concatenate([[tokenizer.bos_id], encoded]).astype(np.int32)
+  return of_tokens(trained, tokens, k, title)
+
+
+def of_tokens(
+  trained: loading.TrainedRetro, tokens: np.ndarray, k: int, title: str = ''
+) -> Passage:
+  """Tokens [T], BOS first, as `of_text`; k = 0 retrieves nothing."""
+  c = trained.model.config
+  m, k = c.chunk_length, k if c.cca_layers else 0
   rows = [tokens[i : i + m] for i in range(0, len(tokens), m)]
   found = [samples.given_neighbors((), c.neighbor_length)] * len(rows)
-  if c.cca_layers:
-    lookup = data.datastore.lookup(trained.config)
+  if k:
+    lookup = trained.data.datastore.lookup(trained.config)
     found = lookup.retrieve_tokens(rows, k)
+  return _passage(trained, rows, found, k, title)
+
+
+def of_sample(trained: loading.TrainedRetro, sample: samples.Sample) -> Passage:
+  """A sample that is not padded, with the neighbors that it was written with."""
+  nothing = samples.given_neighbors((), trained.model.config.neighbor_length)
+  rows = sample.chunks()
+  found = [*sample.neighbors, *[nothing] * (len(rows) - len(sample.neighbors))]
+  k = max(len(x.tokens) for x in found)
+  return _passage(trained, rows, found, k)
+
+
+def _passage(trained, rows, found, k, title='') -> Passage:
+  bos = trained.data.tokenizer.bos_id
   overlaps = [
-    leakage.overlap(row, x.tokens, x.mask, data.tokenizer.bos_id)
+    leakage.overlap(row, x.tokens, x.mask, bos)
     for row, x in zip(rows, found, strict=True)
   ]
-  compared = k if c.cca_layers else 0
-  return Passage(title, tokens, found, np.array(overlaps), compared)
+  tokens = np.concatenate(rows).astype(np.int32)
+  return Passage(title, tokens, found, np.array(overlaps), k)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +177,7 @@ def windows(
   """
   count = -(-len(passage.tokens) // chunk_length)
   size = continuations.num_row_chunks(count, sequence_chunks)
-  shape = passage.found[0].tokens.shape
+  shape = max(x.tokens.shape for x in passage.found)
   text = continuations.Continuation(passage.tokens, 1)
   settings = continuations.Settings(
     chunk_length=chunk_length,
@@ -258,6 +285,46 @@ def inspect(
     num_compared=passage.num_compared,
     explained=explain,
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenLogprobs:
+  """Log-probabilities of a passage's tokens, each given all before it.
+
+  The first token, BOS, has none: -inf, and no likely tokens.
+  """
+
+  own: np.ndarray  # [T] float32 nats
+  likely: np.ndarray  # [T, NUM_LIKELY] int32 ids, best first; -1 for none
+  logprobs: np.ndarray  # [T, NUM_LIKELY] float32 nats of these
+
+
+@functools.partial(jax.jit, static_argnames='model')
+def _logprobs(model, params, row):
+  logits = losses.forward(model, params, row)
+  found = jax.nn.log_softmax(logits.astype(jnp.float32))[0]
+  own = jnp.take_along_axis(found, row['targets'][0][:, None], axis=-1)[:, 0]
+  return own, *jax.lax.top_k(found, NUM_LIKELY)
+
+
+def token_logprobs(
+  trained: loading.TrainedRetro, passage: Passage
+) -> TokenLogprobs:
+  """Find the log-probabilities of all tokens, in the windows of evaluation."""
+  size, m = len(passage.tokens), trained.model.config.chunk_length
+  own = np.full(size, -np.inf, np.float32)
+  likely = np.full((size, NUM_LIKELY), -1, np.int32)
+  logprobs = np.full((size, NUM_LIKELY), -np.inf, np.float32)
+  for window in windows(passage, m, trained.config.sequence_chunks):
+    row, start = window.row, window.skip * m
+    if not row['neighbor_mask'].any():
+      row = {k: v for k, v in row.items() if not k.startswith('neighbor')}
+    found = _logprobs(trained.model, trained.params, row)
+    scored = np.flatnonzero(row['loss_mask'][0])
+    scored = scored[scored >= start]
+    at = window.first * m + 1 + scored
+    own[at], logprobs[at], likely[at] = (np.asarray(x)[scored] for x in found)
+  return TokenLogprobs(own, likely, logprobs)
 
 
 def _explain(chunks, window, model, params, nats) -> None:

@@ -92,6 +92,7 @@ class LanguageModel(loading.TrainedRetro):
     num_samples: int = 1,
     batch_size: int = BATCH_SIZE,
     seed: int = 0,
+    row_numbers: Sequence[int] | None = None,
     take: Callable[[samples_lib.Event], None] | None = None,
     keep: Callable[[Sequence[views.TextSample]], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -104,6 +105,8 @@ class LanguageModel(loading.TrainedRetro):
       neighbors: texts that replace retrieval: a list read by every chunk, or a
         list of lists, one for each chunk. An empty list turns retrieval off.
       batch_size: samples drawn side by side; no draw depends on it.
+      row_numbers: one for each sample, which decides its draws with the seed; so
+        they do not depend on what is drawn beside it. Default 0, 1, ...
       take: called with every event.
       keep: called after every batch with all samples drawn so far.
       progress: called with (tokens drawn, at most so many).
@@ -114,7 +117,8 @@ class LanguageModel(loading.TrainedRetro):
       A list of TextSample, those of the first prompt first.
 
     Raises:
-      ValueError: for settings out of range, or neighbors for a baseline.
+      ValueError: for settings out of range, neighbors for a baseline, or another
+        number of row_numbers than of samples.
     """
     settings_lib.check_value('num_samples', num_samples, settings_lib.Size)
     settings_lib.check_value('batch_size', batch_size, settings_lib.Size)
@@ -142,6 +146,11 @@ class LanguageModel(loading.TrainedRetro):
     names = [text.id for text in texts for _ in range(num_samples)]
     rows = [row for row in by_prompt for _ in range(num_samples)]
     retrieve = self._retrieve_fn(config, rows)
+    draws = range(len(rows)) if row_numbers is None else row_numbers
+    if len(draws) != len(rows):
+      raise ValueError(
+        f'{len(draws)} row_numbers: expected {len(rows)}, one for each sample.'
+      )
     done = views.Listing()
     for start in range(0, len(rows), batch_size):
       numbers = range(start, min(start + batch_size, len(rows)))
@@ -153,7 +162,7 @@ class LanguageModel(loading.TrainedRetro):
         retrieve=retrieve,
         detokenize=tokenizer.decode,
         seed=seed,
-        row_numbers=numbers,
+        row_numbers=[draws[i] for i in numbers],
         progress=progress
         and functools.partial(_report, progress, numbers, len(rows)),
       )

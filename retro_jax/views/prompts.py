@@ -32,12 +32,17 @@ class TextPrompt:
   # texts for each chunk; the last entry serves all later chunks. None retrieves
   # them.
   neighbors: Sequence[Sequence[str]] | None = None
+  ids: Sequence[int] | None = None  # tokens of the text, where they are known
 
   def tokens(
     self, tokenizer: tokenization.Tokenizer, neighbor_length: int
   ) -> samples.Prompt:
     """The prompt after BOS; texts of neighbors are cut at `neighbor_length`."""
-    ids = [tokenizer.bos_id, *tokenizer.encode(self.text).ids.tolist()]
+    ids = self.ids
+    if ids is None:
+      ids = tokenizer.encode(self.text).ids.tolist()
+    if list(ids[:1]) != [tokenizer.bos_id] or self.ids is None:
+      ids = [tokenizer.bos_id, *ids]
     if self.neighbors is None:
       return samples.Prompt(ids)
     given = [

@@ -1,0 +1,231 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The server: its addresses, its thread that computes, and its changing documents.
+
+POST /v1/completions /v1/embeddings /tokenize /detokenize (openai.py)
+POST /ask /search /explain /documents
+GET  / /v1/models /tokenizer_info /healthz /metrics
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+import contextlib
+import dataclasses
+import functools
+import pathlib
+import shutil
+import tempfile
+from typing import Annotated, Any
+import uuid
+
+from starlette import (
+  applications,
+  exceptions,
+  middleware,
+  responses,
+  routing,
+  staticfiles,
+)
+from starlette.middleware import trustedhost
+
+from experiments.serve import (
+  completions,
+  http,
+  metrics as metrics_lib,
+  models as models_lib,
+  openai,
+  worker as worker_lib,
+)
+from retrieval import settings
+from retrieval.readers import base
+from retrieval.text import corpus as corpus_lib
+
+STATIC = pathlib.Path(__file__).parent / 'static'
+_PARTS = ('ask', 'search', 'explain', 'embed', 'complete')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+  """Bounds of what one client can ask for."""
+
+  body_bytes: settings.Size = 1 << 20
+  waiting: settings.Size = 64  # requests in the queue
+  seconds: settings.Positive = 120.0  # from a request to its answer
+  tokens: settings.Size = 1024  # drawn for a choice
+
+
+class Server:
+  """Answers requests by the models."""
+
+  def __init__(self, models: models_lib.Models, limits: Limits):
+    """Start the thread that computes."""
+    self.models, self.limits = models, limits
+    self.metrics = metrics_lib.Metrics()
+    self._folder = tempfile.TemporaryDirectory(prefix='serve-')
+    self._changes, self._changing = 0, asyncio.Lock()
+    self._worker = worker_lib.Worker(
+      {part: functools.partial(self._call, part) for part in _PARTS},
+      max_waiting=limits.waiting,
+      max_size=completions.MAX_ROWS,
+      done=self._count,
+    )
+
+  def _call(self, part: str, *given: Any) -> Sequence[Any]:
+    if part == 'complete':
+      return completions.complete(self.models.get('retro'), *given)
+    return getattr(self.models, part)(*given)
+
+  def _count(self, kind: str, jobs: int) -> None:
+    self.metrics.add('batches_total', kind=kind)
+    self.metrics.add('jobs_total', jobs, kind=kind)
+
+  def submit(self, job: worker_lib.Job) -> None:
+    """Let a job wait, or refuse it."""
+    try:
+      self._worker.submit(job)
+    except worker_lib.Full:
+      message = f'{self.limits.waiting} requests wait already; try again later.'
+      raise exceptions.HTTPException(503, message, http.RETRY) from None
+
+  async def done(self, kind: str, how: Any, item: Any, size: int = 1) -> Any:
+    """Return the result of a job, or TimeoutError."""
+    job = worker_lib.Job(kind, how, item, size)
+    self.submit(job)
+    try:
+      async with asyncio.timeout(self.limits.seconds):
+        return await asyncio.wrap_future(job.result)
+    finally:
+      job.give_up()
+
+  async def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+    """{question, answers}: a line of `experiments.ask --output`."""
+    self.models.get('reader')
+    count = _number(body, 'answers')
+    return await self.done('ask', count, _text(body, 'question'))
+
+  async def _search(self, body: dict[str, Any]) -> dict[str, Any]:
+    """{query, k, in}: {unit, passages}."""
+    part = body.get('in', '')
+    if part not in ('', 'reader', 'retro'):
+      raise settings.SettingsError('in', part, "'reader' or 'retro'")
+    how = part, _number(body, 'k')
+    return await self.done('search', how, _text(body, 'query'))
+
+  async def _explain(self, body: dict[str, Any]) -> dict[str, Any]:
+    """{text, answer, top}: REALM's `Explained`, or RETRO's `Page` without a mask."""
+    text, answer = _text(body, 'text'), body.get('answer', '')
+    settings.check_value('answer', answer, str)
+    how = '[MASK]' in text, answer, _number(body, 'top')
+    return await self.done('explain', how, text)
+
+  async def _documents(self, body: dict[str, Any]) -> dict[str, Any]:
+    """{add: [{title, text, id}], delete: [ids]}: {changes, ids}."""
+    added, delete = body.get('add') or [], body.get('delete') or []
+    settings.check_value('delete', delete, Sequence[str])
+    base.check_type(added, "field 'add'", list)
+    documents = [_document(x, i) for i, x in enumerate(added)]
+    if self._changing.locked():
+      message = 'Another change is being made; try again later.'
+      raise exceptions.HTTPException(503, message, http.RETRY)
+    async with self._changing:
+      self._changes += 1
+      root = pathlib.Path(self._folder.name)
+      new, counts = await asyncio.to_thread(
+        self.models.changed, root / f'{self._changes}', documents, delete
+      )
+      self.models = new
+      # Requests that run may still read the data before.
+      shutil.rmtree(root / f'{self._changes - 2}', ignore_errors=True)
+    return {'changes': counts, 'ids': [x.id for x in documents]}
+
+  async def _healthz(self, unused) -> responses.Response:
+    found = {'status': 'ok', 'models': self.models.names()}
+    return http.as_json(found | {'waiting': len(self._worker)})
+
+  async def _metrics(self, unused) -> responses.Response:
+    text = self.metrics.text({'waiting_jobs': len(self._worker)})
+    return responses.Response(text, media_type=metrics_lib.CONTENT_TYPE)
+
+  def routes(self) -> list[routing.BaseRoute]:
+    """Return all addresses."""
+    of_openai = openai.OpenAi(self)
+    posts = of_openai.posts | {
+      '/ask': self._ask,
+      '/search': self._search,
+      '/explain': self._explain,
+      '/documents': self._documents,
+    }
+    gets = of_openai.gets | {
+      '/healthz': self._healthz,
+      '/metrics': self._metrics,
+    }
+    limits = self.limits.body_bytes, self.limits.seconds
+    return [
+      *(
+        routing.Route(
+          path, http.post(path, answer, self.metrics, *limits), methods=['POST']
+        )
+        for path, answer in posts.items()
+      ),
+      *(routing.Route(path, answer) for path, answer in gets.items()),
+      routing.Mount('/', staticfiles.StaticFiles(directory=STATIC, html=True)),
+    ]
+
+  @contextlib.asynccontextmanager
+  async def lifespan(self, unused_app) -> AsyncIterator[None]:
+    """End the thread and remove changed documents."""
+    yield
+    self._worker.stop()
+    self._folder.cleanup()
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+  text = base.string(body, name, 'request')
+  if not text.strip():
+    raise settings.SettingsError(name, text, 'a text')
+  return text
+
+
+def _number(body: dict[str, Any], name: str) -> int:
+  value = body.get(name, 5)
+  settings.check_value(name, value, Annotated[int, settings.Range(1, 100)])
+  return value
+
+
+def _document(value: Any, number: int) -> corpus_lib.Document:
+  where = f'add[{number}]'
+  row = base.check_type(value, where, dict)
+  title, text = row.get('title', ''), base.string(row, 'text', where)
+  settings.check_value(f'{where}.title', title, str)
+  name = row.get('id') or title or f'document-{uuid.uuid4().hex[:8]}'
+  settings.check_value(f'{where}.id', name, str)
+  return corpus_lib.Document(name, title, text)
+
+
+def make(
+  models: models_lib.Models, limits: Limits, hosts: Sequence[str]
+) -> applications.Starlette:
+  """Return the application.
+
+  Args:
+    hosts: names under which it is asked, against pages of other sites that point
+      their name at this machine; '*' is any.
+  """
+  server = Server(models, limits)
+
+  async def refuse(unused, error):
+    return http.as_json(*http.problem(error))
+
+  return applications.Starlette(
+    routes=server.routes(),
+    middleware=[
+      middleware.Middleware(http.Headers),
+      middleware.Middleware(
+        trustedhost.TrustedHostMiddleware,
+        allowed_hosts=list(hosts),
+        www_redirect=False,
+      ),
+    ],
+    exception_handlers={exceptions.HTTPException: refuse},
+    lifespan=server.lifespan,
+  )

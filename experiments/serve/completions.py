@@ -1,0 +1,339 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""OpenAI's completions of a RETRO or its baseline, with the neighbors of each choice.
+
+A choice depends on its prompt, seed and settings, never on what is drawn beside it:
+choice j of a prompt draws as row seed + j of `LanguageModel.sample`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import random
+from typing import Annotated, Any
+
+import numpy as np
+
+from retrieval import settings
+from retrieval.readers import base
+from retro_jax.data import samples as samples_lib
+from retro_jax.trained import inspection, language_model
+from retro_jax.views import prompts as prompts_lib, samples as views
+
+MAX_ROWS = 8  # of a batch; one row or so many are compiled
+_MAX_CHOICES = 128  # of a request
+_MAX_PROMPT = 8192  # tokens
+_NUMBERS = 2**31  # of rows
+# Fields of OpenAI's form that change nothing at these values, and no others here.
+_NEUTRAL = {
+  'best_of': (1, None),
+  'frequency_penalty': (0, None),
+  'logit_bias': ({}, None),
+  'presence_penalty': (0, None),
+  'suffix': ('', None),
+}
+_IGNORED = ('user', 'model', 'prompt', 'stop', 'stream_options')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fields:
+  """The fields of a request with a type; prompt and stop have several."""
+
+  max_tokens: settings.SizeOrZero = 16
+  temperature: Annotated[float, settings.Range(0, 2)] = 1.0
+  top_p: Annotated[float, settings.Range(0, 1, above=True)] = 1.0
+  top_k: settings.SizeOrZero = 0
+  n: Annotated[int, settings.Range(1, _MAX_CHOICES)] = 1
+  logprobs: Annotated[int, settings.Range(0, inspection.NUM_LIKELY)] | None = (
+    None
+  )
+  seed: Annotated[int, settings.Range(0)] | None = None
+  stream: bool = False
+  echo: bool = False
+  # further fields: neighbors of a chunk, and whether each choice has a `page`
+  num_neighbors: Annotated[int, settings.Range(0, 64)] = 2
+  explain: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """What rows of a batch share."""
+
+  max_tokens: int
+  temperature: float
+  top_p: float
+  top_k: int
+  stop: tuple[str, ...]
+  num_neighbors: int
+  scored: bool  # whether log-probabilities are asked for
+  explain: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """A choice to be drawn."""
+
+  prompt: prompts_lib.TextPrompt
+  number: int  # decides the draws
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+  """A checked request."""
+
+  fields: Fields
+  settings: Settings
+  rows: tuple[Row, ...]  # choices, those of the first prompt first
+  include_usage: bool  # at the end of a stream
+
+
+def read(
+  body: Mapping[str, Any], model: language_model.LanguageModel, max_tokens: int
+) -> Request:
+  """Check a request; ValueError names the first field that does not fit."""
+  given = {k: v for k, v in body.items() if k not in (*_NEUTRAL, *_IGNORED)}
+  for name, values in _NEUTRAL.items():
+    if body.get(name) not in values:
+      expected = f'{values[0]!r}: another one is not supported'
+      raise settings.SettingsError(name, body[name], expected)
+  given = {k: v for k, v in given.items() if v is not None}
+  fields = settings.build(Fields, given, 'request')
+  limit = Annotated[int, settings.Range(0, max_tokens)]
+  settings.check_value('max_tokens', fields.max_tokens, limit)
+  prompts = _prompts(body.get('prompt', ''), model)
+  if len(prompts) * fields.n > _MAX_CHOICES:
+    raise ValueError(
+      f'prompt: {len(prompts)} with n={fields.n}; expected {_MAX_CHOICES} choices '
+      'or fewer.'
+    )
+  stop = body.get('stop')
+  stop = [stop] if isinstance(stop, str) else stop or []
+  if not isinstance(stop, list) or not all(
+    isinstance(x, str) and x for x in stop
+  ):
+    raise settings.SettingsError('stop', stop, 'a text or a list of texts')
+  seed = random.randrange(_NUMBERS) if fields.seed is None else fields.seed
+  common = Settings(
+    max_tokens=fields.max_tokens,
+    temperature=fields.temperature,
+    top_p=fields.top_p,
+    top_k=fields.top_k,
+    stop=tuple(stop),
+    num_neighbors=fields.num_neighbors if model.model.config.cca_layers else 0,
+    scored=fields.logprobs is not None,
+    explain=fields.explain,
+  )
+  options = body.get('stream_options') or {}
+  base.check_type(options, "field 'stream_options'", dict)
+  return Request(
+    fields,
+    common,
+    tuple(
+      Row(x, (seed + j) % _NUMBERS) for x in prompts for j in range(fields.n)
+    ),
+    bool(options.get('include_usage')),
+  )
+
+
+def _prompts(value: Any, model) -> list[prompts_lib.TextPrompt]:
+  """A text, texts, token ids, or lists of ids."""
+  many = isinstance(value, list) and not (value and type(value[0]) is int)
+  vocab, tokenizer = model.model.config.vocab_size, model.data.tokenizer
+  found = []
+  for one in value if many else [value]:
+    is_ids = isinstance(one, list) and all(
+      type(x) is int and 0 <= x < vocab for x in one
+    )
+    if not isinstance(one, str) and not (is_ids and one):
+      expected = f'texts, or token ids below {vocab:,}'
+      raise settings.SettingsError('prompt', one, expected)
+    ids = one if is_ids else tokenizer.encode(one).ids.tolist()
+    if len(ids) > _MAX_PROMPT:
+      raise ValueError(
+        f'prompt: {len(ids):,} tokens; expected at most {_MAX_PROMPT:,}.'
+      )
+    found.append(prompts_lib.TextPrompt('', ids=ids))
+  if not found:
+    raise settings.SettingsError('prompt', value, 'at least one text')
+  return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+  """What was drawn for a row."""
+
+  sample: samples_lib.Sample
+  text: views.TextSample
+  finish_reason: str
+  logprobs: inspection.TokenLogprobs | None
+  page: dict[str, Any] | None
+
+  @property
+  def usage(self) -> tuple[int, int]:
+    """Tokens of the prompt, BOS included, and tokens drawn."""
+    return self.sample.prompt_length, len(self.sample.new_tokens)
+
+
+def complete(
+  model: language_model.LanguageModel,
+  how: Settings,
+  items: Sequence[Sequence[Row]],
+  take: Callable[[int, Any], None],
+) -> list[list[Choice]]:
+  """Draw the rows of several requests; a worker's handler.
+
+  take: called with the request's number and (number of its row, text that is new).
+  """
+  places = [(i, j) for i, rows in enumerate(items) for j in range(len(rows))]
+  found: dict[tuple[int, int], Choice] = {}
+  for start in range(0, len(places), MAX_ROWS):
+    part = places[start : start + MAX_ROWS]
+    rows = [items[i][j] for i, j in part]
+    if len(rows) > 1 and how.max_tokens:  # a repeated row ends with its like
+      rows += rows[-1:] * (MAX_ROWS - len(rows))
+
+    def tell(event, part=part):
+      if event.row < len(part) and isinstance(
+        event, samples_lib.Drawn | samples_lib.Finished
+      ):
+        i, j = part[event.row]
+        take(i, (j, event.text))
+
+    drawn = _draw(model, how, rows, tell)
+    for place, sample in zip(part, drawn, strict=False):
+      found[place] = _choice(model, how, sample)
+  return [
+    [found[i, j] for j in range(len(rows))] for i, rows in enumerate(items)
+  ]
+
+
+def _draw(model, how, rows, take) -> list[samples_lib.Sample]:
+  tokenizer = model.data.tokenizer
+  if not how.max_tokens:
+    length = model.model.config.neighbor_length
+    passages = []
+    for row in rows:
+      ids = row.prompt.tokens(tokenizer, length).tokens
+      passages.append(
+        inspection.of_tokens(model, np.asarray(ids), how.num_neighbors)
+      )
+    m = model.model.config.chunk_length
+    return [
+      samples_lib.Sample(
+        x.tokens, len(x.tokens), m, x.found[: len(x.tokens) // m], text=''
+      )
+      for x in passages
+    ]
+  samples = []
+
+  def keep(event):
+    if isinstance(event, samples_lib.Finished):
+      samples.append(event.sample)
+    take(event)
+
+  model.sample(
+    [row.prompt for row in rows],
+    batch_size=MAX_ROWS,
+    row_numbers=[row.number for row in rows],
+    take=keep,
+    max_new_tokens=how.max_tokens,
+    temperature=float(how.temperature),
+    top_p=float(how.top_p),
+    top_k=how.top_k,
+    num_neighbors=how.num_neighbors,
+    stop_strings=how.stop,
+  )
+  return samples
+
+
+def _choice(model, how: Settings, sample: samples_lib.Sample) -> Choice:
+  tokenizer, new = model.data.tokenizer, sample.new_tokens
+  ended = len(new) and new[-1] == tokenizer.eos_id
+  stopped = any(stop in tokenizer.decode(new) for stop in how.stop)
+  whole = len(new) >= how.max_tokens and not (ended or stopped)
+  passage, logprobs, page = inspection.of_sample(model, sample), None, None
+  if how.scored:
+    logprobs = inspection.token_logprobs(model, passage)
+  if how.explain:
+    page = inspection.inspect(
+      model, passage, explain=bool(model.model.config.cca_layers)
+    ).to_json()
+  return Choice(
+    sample,
+    views.to_text(sample, tokenizer),
+    'length' if whole else 'stop',
+    logprobs,
+    page,
+  )
+
+
+def as_json(
+  choice: Choice, index: int, request: Request, tokenizer: Any
+) -> dict[str, Any]:
+  """A choice of OpenAI's form, with `neighbors` of each chunk that has some."""
+  echo, text = request.fields.echo, choice.text
+  found = {
+    'text': text.text if echo else text.completion,
+    'index': index,
+    'logprobs': None,
+    'finish_reason': choice.finish_reason,
+    'neighbors': [_neighbors(u, x) for u, x in enumerate(text.chunks) if x.ids],
+  }
+  if choice.logprobs is not None:
+    found['logprobs'] = _logprobs(choice, request, tokenizer)
+  if choice.page is not None:
+    start = choice.sample.prompt_length
+    found['page'] = choice.page | {'prompt_tokens': start}
+  return found
+
+
+def _neighbors(number: int, chunk: views.TextChunk) -> dict[str, Any]:
+  columns = chunk.ids, chunk.scores, chunk.titles, chunk.neighbors
+  names = 'id', 'score', 'title', 'text'
+  rows = zip(*columns, strict=True)
+  return {
+    'chunk': number,
+    'text': chunk.text,
+    'unit': chunk.unit,
+    'neighbors': [dict(zip(names, row, strict=True)) for row in rows],
+  }
+
+
+def _logprobs(choice: Choice, request: Request, tokenizer) -> dict[str, Any]:
+  """Log-probabilities of the tokens of the text that is returned.
+
+  BOS is told where a prompt of ids begins with it. A document's end has no text.
+  """
+  tokens, start = choice.sample.tokens, choice.sample.prompt_length
+  given = request.rows[0].prompt.ids or [-1]
+  first = 0 if given[0] == tokenizer.bos_id else 1
+  first = first if request.fields.echo else start
+  texts, offsets, length = [], [], 0
+  text = choice.text.text if request.fields.echo else choice.text.completion
+  stopped = choice.finish_reason == 'stop' and tokens[-1] != tokenizer.eos_id
+  for i in range(first, len(tokens)):
+    if stopped and i >= start and length >= len(text):
+      break  # a part of the stop string
+    texts.append(tokenizer.decode(tokens[i : i + 1]))
+    offsets.append(length)
+    length += len(texts[-1])
+  scores, stop = choice.logprobs, first + len(texts)
+  own = [_number(x) for x in scores.own[first:stop]]
+  tops: list[dict[str, float] | None] = []
+  for i, value in zip(range(first, stop), own, strict=True):
+    count = request.fields.logprobs
+    pairs = zip(scores.likely[i], scores.logprobs[i], strict=True)
+    pairs = [(tokenizer.decode([x]), _number(y)) for x, y in pairs if x >= 0]
+    # of equal texts the likelier stays
+    top = dict(reversed(pairs[:count]))
+    top.setdefault(texts[i - first], value)
+    tops.append(top if value is not None else None)
+  return {
+    'tokens': texts,
+    'token_logprobs': own,
+    'top_logprobs': tops if request.fields.logprobs else None,
+    'text_offset': offsets,
+  }
+
+
+def _number(value) -> float | None:
+  return float(value) if np.isfinite(value) else None

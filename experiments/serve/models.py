@@ -1,0 +1,244 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The models that are served, what each kind of request asks of them, and changes.
+
+Changed documents go into data folders below a temporary one; the runs' own data stay.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import pathlib
+import shutil
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.open_qa import update as reader_update
+from experiments.retro import config as retro_config, update as retro_update
+import realm_jax
+from realm_jax.data import question_rows
+from realm_jax.serving import (
+  packaged as realm_packaged,
+  reader_configs,
+  serving,
+  trained_models,
+)
+from retrieval.kernels import backend
+from retrieval.nn import embedders
+from retrieval.questions import questions as questions_lib
+from retrieval.store import checkpoints, packed
+from retrieval.text import corpus as corpus_lib
+import retro_jax
+from retro_jax.trained import (
+  language_model,
+  loading,
+  packaged as retro_packaged,
+)
+
+PACKAGED = 'packaged'  # in place of a run's folder
+_MANY = 8  # questions read at once on an accelerator
+
+
+class Missing(ValueError):
+  """No model that is served can do what is asked."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Models:
+  """Trained models, None for those that are not served."""
+
+  retro: language_model.LanguageModel | None = None
+  reader: trained_models.TrainedReader | None = None
+  realm: trained_models.TrainedRealm | None = None
+  retro_workdir: str = ''
+  realm_workdir: str = ''  # of reader and REALM
+  realm_data: str = ''  # their data, once changed
+  embedder: str = 'minilm'  # of texts, or its folder
+
+  def name(self, part: str) -> str:
+    """Name of a model in requests: that of its run's folder."""
+    workdir = self.retro_workdir if part == 'retro' else self.realm_workdir
+    return f'{part}-{pathlib.Path(workdir).name or PACKAGED}'
+
+  def names(self) -> list[str]:
+    """Names of the models that are served."""
+    return [x for x in ('retro', 'reader', 'realm') if getattr(self, x)]
+
+  def get(self, part: str) -> Any:
+    """Return a model; Missing where it is not served."""
+    found = getattr(self, part)
+    if found is None:
+      raise Missing(
+        f'No {part} is served here, only {self.names()}; start the server with '
+        f'--workdir of one, or {PACKAGED}.'
+      )
+    return found
+
+  @functools.cached_property
+  def _answerer(self):
+    size = 1 if backend.is_cpu() else _MANY  # a CPU reads block by block
+    return self.get('reader').open_answerer(batch_size=size)
+
+  def ask(self, count: int, questions: Sequence[str], take) -> list[dict]:
+    """Answer questions, with `count` answers each."""
+    del take
+    return [x.record(count) for x in self._answerer.answer(questions)]
+
+  def explain(self, settings: Any, texts: Sequence[str], take) -> list[dict]:
+    """Explain words for [MASK] by REALM, or any other text by RETRO.
+
+    settings: whether there is a mask, the answer, and the number of likely words.
+    """
+    del take
+    masked, answer, top = settings
+    if not masked:
+      model = self.get('retro')
+      found = model.score(texts, explain=bool(model.model.config.cca_layers))
+      return [page.to_json() for page in found]
+    explain = functools.partial(self.get('realm').explain, answer=answer)
+    return [dataclasses.asdict(explain(x, top=top)) for x in texts]
+
+  @functools.cached_property
+  def _retriever(self):
+    reader = self.get('reader')
+    params = jax.device_put(serving.embedder_params(reader.params))
+    return functools.partial(reader.retriever(), params)
+
+  def search(self, settings: Any, texts: Sequence[str], take) -> list[dict]:
+    """Find passages: blocks of the reader, or chunks of RETRO.
+
+    settings: 'reader', 'retro' or '' for the first there is, and k.
+    """
+    del take
+    part, k = settings
+    part = part or ('reader' if self.reader else 'retro')
+    if part == 'retro':
+      model = self.get(part)
+      lookup = model.data.datastore.lookup(model.config)
+      found = lookup.retrieve(texts, k, questions=True)
+      ids, scores = ([getattr(x, y) for x in found] for y in ('ids', 'scores'))
+      passages, unit = model.data.chunks('train'), lookup.retriever.unit
+    else:
+      data, config = self.get(part).data, self.get(part).config
+      asked = [questions_lib.Question('', x, ()) for x in texts]
+      source = question_rows.QuestionSource(
+        asked, data.tokenizer, reader_configs.reader_layout(config, data)
+      )
+      rows = source.rows(np.arange(len(texts)), len(texts))
+      found = self._retriever(rows, texts, min(k, data.blocks.num_blocks))
+      ids, scores = found.ids, found.scores
+      passages, unit = data.blocks, self._retriever.func.unit
+    return [
+      {'unit': unit, 'passages': _passages(passages, *row)}
+      for row in zip(ids, scores, strict=True)
+    ]
+
+  @functools.cached_property
+  def _embedder(self) -> embedders.Embedder:
+    return embedders.Embedder.load(self.embedder)
+
+  def embed(self, settings, items, take) -> list[np.ndarray]:
+    """Embed lists of texts: [n, d] float32 each."""
+    del settings, take
+    vectors = self._embedder.embed_texts([text for x in items for text in x])
+    return np.split(vectors, np.cumsum([len(x) for x in items])[:-1])
+
+  def changed(
+    self,
+    root: pathlib.Path,
+    documents: Sequence[corpus_lib.Document],
+    delete: Sequence[str],
+  ) -> tuple['Models', dict[str, Any]]:
+    """Return the models over changed documents, and what has changed.
+
+    Args:
+      root: a new folder for the data.
+      documents: added, or in place of those of the same id.
+      delete: ids.
+
+    Raises:
+      ValueError: for changes that `changed_documents.check` refuses.
+    """
+    counts, new = {}, {}
+    try:
+      if self.realm_workdir:
+        data = str(root / 'realm')
+        counts |= reader_update.update_run(
+          self.realm_workdir, data, documents, delete, data_dir=self.realm_data
+        ).counts
+        parts = [x for x in ('reader', 'realm') if getattr(self, x)]
+        new |= _of_realm(self.realm_workdir, parts, data)
+      if self.retro_workdir:
+        data, old = str(root / 'retro'), self.retro
+        counts |= retro_update.change(
+          old.config, old.data, data, documents, delete
+        )
+        new |= _of_retro(self.retro_workdir, data)
+    except BaseException:
+      shutil.rmtree(root, ignore_errors=True)
+      raise
+    return dataclasses.replace(self, **new), counts
+
+
+def _passages(passages, ids, scores) -> list[dict[str, Any]]:
+  ids, scores = ids[ids >= 0], scores[ids >= 0]
+  numbers = passages.documents(ids)
+  columns = (
+    ids.tolist(),
+    map(float, scores),
+    passages.titles(ids),
+    [passages.tokens.document_id(int(x)) for x in numbers],
+    passages.texts(ids),
+  )
+  names = 'id', 'score', 'title', 'document', 'text'
+  return [
+    dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
+  ]
+
+
+def open_models(workdirs: Sequence[str], embedder: str) -> Models:
+  """Load the runs of RETRO, of a reader and of REALM.
+
+  Raises:
+    FileNotFoundError: where there is no model.
+    ValueError: for another kind of model, or two of the same.
+  """
+  found: dict[str, Any] = {'embedder': embedder}
+  for workdir in workdirs:
+    if workdir == PACKAGED:
+      new = _of_retro(str(retro_packaged.take()))
+      new |= _of_realm(str(realm_packaged.take()), ('reader', 'realm'))
+    else:
+      saved = checkpoints.find(workdir)
+      parts = {*saved.params}
+      if 'retrieval' in saved.config and 'embedding' in parts:
+        new = _of_retro(workdir)
+      elif parts & {'reader', 'encoder'}:
+        kinds = {'reader': 'reader', 'realm': 'encoder'}
+        wanted = [part for part, name in kinds.items() if name in parts]
+        new = _of_realm(workdir, wanted)
+      else:
+        raise ValueError(
+          f'--workdir={workdir}: a checkpoint with {sorted(parts)[:5]}; expected '
+          'RETRO, its baseline, a reader or a REALM.'
+        )
+    if twice := {*found} & {*new}:
+      raise ValueError(f'--workdir={workdir}: another {min(twice)} is served.')
+    found |= new
+  return Models(**found)
+
+
+def _of_retro(workdir: str, data: str = '') -> dict[str, Any]:
+  kind = retro_config.Config  # what `update` needs; a packed run's data do not
+  kind = loading.RunConfig if packed.is_packed(workdir) else kind
+  model = retro_jax.load(workdir, data, config_type=kind)
+  return {'retro': model, 'retro_workdir': workdir}
+
+
+def _of_realm(
+  workdir: str, parts: Sequence[str], data: str = ''
+) -> dict[str, Any]:
+  found = {part: realm_jax.load(workdir, data, part=part) for part in parts}
+  return found | {'realm_workdir': workdir, 'realm_data': data}

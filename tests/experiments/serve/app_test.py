@@ -1,0 +1,251 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The server in this process, with tiny models."""
+
+import base64
+import concurrent.futures
+import json
+import threading
+
+import numpy as np
+import pytest
+from starlette import testclient
+
+from experiments.serve import app, metrics, models, worker
+from retro_jax.trained import inspection
+from tests.experiments.open_qa import tiny_open_qa
+from tests.experiments.retro import tiny_retro
+
+PROMPT = 'river queen 日本 moon walked'
+
+
+def _client(served, **limits):
+  made = app.make(served, app.Limits(**limits), ['localhost'])
+  return testclient.TestClient(made, 'http://localhost')
+
+
+@pytest.fixture(scope='module')
+def retro(root, fast):
+  return tiny_retro.trained(root)
+
+
+@pytest.fixture(scope='module')
+def client(retro):
+  with _client(models.Models(retro=retro), tokens=40) as made:
+    yield made
+
+
+@pytest.fixture(scope='module')
+def reader(tmp_path_factory, fast):
+  run = tiny_open_qa.untrained(tmp_path_factory.mktemp('reader'))
+  with _client(models.open_models([str(run.workdir)], 'minilm')) as made:
+    yield made
+
+
+def _complete(client, prompt=PROMPT, **fields):
+  given = {'prompt': prompt, 'max_tokens': 6, 'seed': 3} | fields
+  return client.post('/v1/completions', json=given)
+
+
+def test_a_choice_depends_on_its_seed_alone(client, retro):
+  [one] = _complete(client).json()['choices']
+  [same] = retro.sample(
+    PROMPT, row_numbers=[3], max_new_tokens=6, temperature=1.0, top_p=1.0
+  )
+  assert one['text'] == same.completion and one['finish_reason'] == 'length'
+  assert one['neighbors'][0]['neighbors'][0]['title'] == 'Title 4'
+  both = _complete(client, ['moon', PROMPT], n=2).json()
+  assert both['choices'][2]['text'] == one['text']
+  assert both['usage']['completion_tokens'] == 24
+  ids = retro.data.tokenizer.encode(PROMPT).ids.tolist()
+  assert _complete(client, ids).json()['choices'] == [one]
+  other = _complete(client, seed=4).json()['choices']
+  assert other != [one]
+
+
+@pytest.mark.parametrize('most', [0, 1])
+def test_an_echo_tells_the_logprobs_of_the_prompt(client, retro, most):
+  asked = {'echo': True, 'logprobs': 1, 'max_tokens': most, 'temperature': 0}
+  [found] = _complete(client, **asked).json()['choices']
+  told = found['logprobs']
+  assert ''.join(told['tokens']) == found['text']
+  assert found['text'].startswith(PROMPT)
+  size = len(told['tokens']) - most
+  [page] = retro.score(PROMPT)
+  assert -np.array(told['token_logprobs'][:size]) == pytest.approx(
+    page.on[1:], abs=1e-5
+  )
+  for text, own, top in zip(
+    told['tokens'], told['token_logprobs'], told['top_logprobs'], strict=True
+  ):  # so harnesses tell what is greedy: own == max(top)
+    assert top[text] >= own and max(top.values()) >= top[text]
+  bos = retro.data.tokenizer.bos_id
+  ids = [bos, *retro.data.tokenizer.encode(PROMPT).ids.tolist()]
+  [of_ids] = _complete(client, ids, **asked).json()['choices']
+  assert of_ids['logprobs']['token_logprobs'] == [None, *told['token_logprobs']]
+
+
+def test_a_stop_text_ends_a_choice_before_it(client):
+  [whole] = _complete(client, max_tokens=20).json()['choices']
+  stop = whole['text'][6:8]
+  [cut] = _complete(client, max_tokens=20, stop=stop, logprobs=0).json()[
+    'choices'
+  ]
+  assert cut['text'] == whole['text'][: whole['text'].index(stop)]
+  assert cut['finish_reason'] == 'stop'
+  assert ''.join(cut['logprobs']['tokens']).startswith(cut['text'])
+
+
+@pytest.mark.parametrize('echo', [False, True])
+def test_a_stream_adds_up_to_the_choices(client, echo):
+  fields = {'n': 2, 'echo': echo, 'explain': True}
+  wanted = _complete(client, **fields).json()
+  options = {'include_usage': True}
+  got = _complete(client, stream=True, stream_options=options, **fields)
+  *events, last = got.text.split('\n\n')[:-1]
+  assert last == 'data: [DONE]'
+  rows = [json.loads(x.removeprefix('data: ')) for x in events]
+  assert rows.pop()['usage'] == wanted['usage']
+  for choice in wanted['choices']:
+    parts = [y for x in rows for y in x['choices']]
+    parts = [x for x in parts if x['index'] == choice['index']]
+    assert ''.join(x['text'] for x in parts) == choice['text']
+    assert parts[-1] | {'text': choice['text']} == choice
+  page = wanted['choices'][0]['page']
+  assert ''.join(page['pieces']).startswith(PROMPT) and page['explained']
+
+
+@pytest.mark.parametrize(
+  ('fields', 'param'),
+  [
+    ({'prompt': 3}, 'prompt'),
+    ({'prompt': [[1, 'a']]}, 'prompt'),
+    ({'n': 0}, 'n'),
+    ({'max_tokens': 41}, 'max_tokens'),
+    ({'logprobs': 9}, 'logprobs'),
+    ({'stop': ['']}, 'stop'),
+    ({'best_of': 2}, 'best_of'),
+    ({'stream': 1}, 'stream'),
+  ],
+)
+def test_a_refusal_names_the_field(client, fields, param):
+  got = _complete(client, **fields)
+  assert got.status_code == 400 and got.json()['error']['param'] == param
+
+
+def test_bodies_hosts_and_absent_models_are_refused(client):
+  post = client.post
+  assert post('/ask', json={'question': 'who?'}).status_code == 404
+  assert post('/search', content='{"query').status_code == 415
+  head = {'content-type': 'application/json'}
+  assert post('/search', content='{"query', headers=head).status_code == 400
+  assert post('/search', json={'query': ' '}).status_code == 400
+  assert post('/search', json={'query': 'x' * 2**20}).status_code == 413
+  assert client.get('/nothing').json()['error']['message'] == 'Not Found'
+  evil = {'host': 'evil.example'}
+  assert client.get('/healthz', headers=evil).status_code == 400
+  page = client.get('/')
+  assert "script-src 'self'" in page.headers['content-security-policy']
+  assert 'realm_retro_requests_total{code="413",path="/search"} 1' in (
+    client.get('/metrics').text
+  )
+
+
+def test_tokenizers_and_embeddings_have_their_forms(client, retro, monkeypatch):
+  post = client.post
+  ids = post('/tokenize', json={'prompt': PROMPT}).json()['tokens']
+  assert post('/detokenize', json={'tokens': ids}).json()['prompt'] == PROMPT
+  bos = client.get('/tokenizer_info').json()['bos_token']
+  found = post('/tokenize', json={'prompt': bos}).json()['tokens']
+  assert found == [retro.data.tokenizer.bos_id]
+  assert client.get('/v1/models').json()['data'][0]['part'] == 'retro'
+  vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
+  monkeypatch.setattr(models.Models, 'embed', lambda *unused: [vectors])
+  asked = {'input': ['a', 'b'], 'encoding_format': 'base64'}
+  data = post('/v1/embeddings', json=asked).json()['data']
+  assert np.frombuffer(
+    base64.b64decode(data[1]['embedding']), '<f4'
+  ).tolist() == [3, 4, 5]
+
+
+def test_answers_follow_changed_documents(reader):
+  ask = {'question': 'Where was the zebra?', 'answers': 2}
+  before = reader.post('/ask', json=ask).json()
+  assert before['text'][slice(*before['span'])] == before['answer']
+  old = before['document']
+  new = {'title': 'Zebra', 'text': 'The zebra was in the crown of Rome.'}
+  changed = reader.post('/documents', json={'add': [new], 'delete': [old]})
+  assert changed.json()['changes']['documents deleted'] == 1
+  search = {'query': 'zebra', 'k': 100}
+  found = reader.post('/search', json=search).json()['passages']
+  documents = {x['document'] for x in found}
+  assert 'Zebra' in documents and old not in documents
+  again = reader.post('/documents', json={'delete': [old]})
+  assert again.status_code == 400 and old in again.json()['error']['message']
+
+
+def test_what_waits_is_done_together_and_bounded():
+  running, go, seen = threading.Event(), threading.Event(), []
+
+  def handler(how, items, take):
+    running.set()
+    go.wait()
+    seen.append((how, list(items)))
+    take(0, 'event')
+    if 'bad' in items:
+      raise ValueError('bad')
+    return items
+
+  made = worker.Worker({'x': handler}, max_waiting=5, max_size=3)
+  jobs = [
+    worker.Job('x', how, item, 1, lambda event: None)
+    for how, item in zip('aabaaa', [0, 1, 2, 'bad', 4, 5], strict=True)
+  ]
+  made.submit(jobs[0])
+  running.wait()
+  for job in jobs[1:]:
+    made.submit(job)
+  with pytest.raises(worker.Full):
+    made.submit(worker.Job('x', 'a', 6, 1))
+  jobs[2].give_up()
+  go.set()
+  with pytest.raises(ValueError, match='bad'):
+    jobs[3].result.result(10)
+  assert [jobs[i].result.result(10) for i in (0, 1, 4, 5)] == [0, 1, 4, 5]
+  assert ('a', [1, 'bad', 4]) in seen and ('b', [2]) not in seen
+  made.stop()
+
+
+def test_waiting_has_a_bound_in_number_and_time(retro, monkeypatch):
+  go = threading.Event()
+  monkeypatch.setattr(models.Models, 'search', lambda *x: go.wait() and [{}])
+  with _client(models.Models(retro=retro), waiting=1, seconds=0.5) as client:
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+      posts = [
+        threads.submit(client.post, '/search', json={'query': f'{i}', 'k': i})
+        for i in range(1, 5)
+      ]
+      codes = sorted(x.result().status_code for x in posts)
+    go.set()
+  assert codes[-1] == 504 and 503 in codes
+
+
+def test_metrics_have_prometheus_form():
+  made = metrics.Metrics()
+  made.observe('request_seconds', 0.2, path='/ask')
+  lines = made.text({'waiting_jobs': 2}).splitlines()
+  name = 'realm_retro_request_seconds'
+  assert f'{name}_bucket{{path="/ask",le="0.25"}} 1' in lines
+  assert f'{name}_bucket{{path="/ask",le="0.1"}} 0' in lines
+  assert 'realm_retro_waiting_jobs 2' in lines
+
+
+def test_a_sample_is_scored_with_its_own_neighbors(retro):
+  kept = []
+  retro.sample(PROMPT, take=kept.append, max_new_tokens=12, seed=1)
+  passage = inspection.of_sample(retro, kept[-1].sample)
+  told = inspection.token_logprobs(retro, passage)
+  page = inspection.inspect(retro, passage, explain=False)
+  assert -told.own[1:] == pytest.approx(page.on[1:], abs=1e-5)
+  assert np.all(told.logprobs[1:, 0] >= told.own[1:])
+  assert page.on != page.off
