@@ -61,6 +61,7 @@ _ROOMS = {
     'accelerators',
     'benchmarks',
     'scale',
+    'serve',
   ),
 }
 # Rooms side by side: neither imports the other.
