@@ -45,6 +45,7 @@ class Columns:
   """
 
   def __init__(self, tokens: store.Store):
+    self._tokens = tokens
     self.names: tuple[str, ...] = tuple(tokens.fields.get('metadata', ()))
     each = range(len(self.names))
     self._codes = [tokens.array(f'metadata{i}_code') for i in each]
@@ -52,6 +53,10 @@ class Columns:
     self._values = functools.lru_cache(_OPEN_SHARDS)(
       lambda i, shard: json.loads(values[i].shard(shard).tobytes())
     )
+
+  def __reduce__(self):
+    """Open the store again in another process."""
+    return Columns, (self._tokens,)
 
   def shards(self, name: str) -> Iterator[tuple[np.ndarray, list[base.Scalar]]]:
     """Yield codes [n] and values of a field, which codes number, by shard."""

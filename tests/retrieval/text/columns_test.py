@@ -3,6 +3,7 @@
 """Metadata go from records to columns and come back as they were."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -36,6 +37,8 @@ def test_values_come_back_and_others_are_left_out(tmp_path):
   rows = tokens.metadata.rows(np.arange(len(ROWS)))
   assert rows == wanted
   assert [type(x['n']) for x in rows[:3]] == [int, bool, float]
+  sent = pickle.loads(pickle.dumps(tokens))  # to a worker that cuts blocks
+  assert sent.metadata.rows([0]) == wanted[:1]
 
 
 def test_a_store_without_metadata_is_the_same_store(tmp_path):
