@@ -122,7 +122,8 @@ def train(
       path = pathlib.Path(workdir) / 'config.json'
       store.write_atomically(path, json.dumps(fields, indent=2) + '\n')
     _log_plan(program, config, state, workdir)
-    writer = enter(metric_writer.MetricWriter(workdir, resume_step=start))
+    tracked = (config.metrics, fields) if config.metrics else None
+    writer = enter(metric_writer.MetricWriter(workdir, start, tracked))
     profile = enter(_profiler(workdir, config.profile_steps))
     meter = progress.Throughput(
       task.tokens_per_step, task.flops_per_step, program.mesh.devices.ravel()

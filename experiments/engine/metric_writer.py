@@ -15,12 +15,14 @@ import os
 import pathlib
 import socket
 import time
+from typing import Any
 
 import jax
 from jax.experimental import multihost_utils
 from tensorboardX import record_writer, summary
 from tensorboardX.proto import event_pb2
 
+from experiments.engine import metric_sinks
 from retrieval.store import locks, store
 
 FILE = 'metrics.jsonl'
@@ -29,19 +31,25 @@ FILE = 'metrics.jsonl'
 class MetricWriter:
   """Writes scalars; on every process but the first it does nothing."""
 
-  def __init__(self, workdir: str, *, resume_step: int = 0):
+  def __init__(
+    self,
+    workdir: str,
+    resume_step: int = 0,
+    tracker: tuple[str, Mapping[str, Any]] | None = None,
+  ):
     """Open the files.
 
     Args:
       workdir: the run's folder, created if absent.
       resume_step: rows of later steps, left by a killed run, are removed.
+      tracker: name and config for `metric_sinks.start`; None for none.
 
     Raises:
       locks.WriterError: if another process writes this folder.
-      ValueError: for a row that cannot be read.
+      ValueError: for a row that cannot be read, or a tracker that is not installed.
     """
     path = pathlib.Path(workdir) / FILE
-    self._events = self._rows = None
+    self._events = self._rows = self._track = self._end = None
     is_first = not jax.process_index()
     with locks.writer(workdir) if is_first else contextlib.nullcontext():
       # All processes know what is measured: they measure the rest together.
@@ -55,6 +63,10 @@ class MetricWriter:
           store.write_atomically(path, text)
         self._rows = path.open('ab')
         self._events = _open_events(workdir, resume_step + 1)
+        if tracker:
+          self._track, self._end = metric_sinks.start(
+            tracker[0], workdir, tracker[1]
+          )
 
   def __enter__(self) -> 'MetricWriter':
     return self
@@ -65,6 +77,8 @@ class MetricWriter:
       with contextlib.suppress(OSError):
         if file is not None:
           file.close()
+    if self._end:
+      self._end()
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
     """Add one row, on disk when this returns. A NaN is written as null."""
@@ -81,6 +95,8 @@ class MetricWriter:
       scalar = summary.scalar(name, float(value))
       _add(self._events, step=step, summary=scalar)
     self._events.flush()
+    if self._track:
+      self._track(step, {k: float(x) for k, x in values.items()})
 
   def written(self, step: int, prefix: str) -> bool:
     """Whether metrics with this prefix were written of a step, now or before."""

@@ -54,6 +54,8 @@ class Loop:
   # it is in and saves that step; otherwise it ends at once.
   checkpoint_on_sigterm: bool = settings.rare(True)
   profile_steps: settings.Count = settings.rare(0)
+  # A tracker that metrics go to beside TensorBoard's files (`metric_sinks`).
+  metrics: Literal['', 'wandb', 'mlflow', 'trackio'] = settings.rare('')
   mesh: Mesh = Mesh()
   # Logical axis -> mesh axis, several, or '' for none. As a flag:
   # --config.sharding_rules.vocab=fsdp.
