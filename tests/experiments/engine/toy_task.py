@@ -149,6 +149,7 @@ class Config:
   best_mode: str = 'min'
   checkpoint_on_sigterm: bool = True
   profile_steps: int = 0
+  metrics: str = ''
   mesh: run_settings.Mesh = run_settings.Mesh(data=2, fsdp=2, tensor=2)
   optimizer: optimizers.OptimizerConfig = optimizers.OptimizerConfig(
     learning_rate=1e-2, warmup_steps=2
