@@ -16,6 +16,7 @@ import numpy as np
 
 from realm_jax.data import examples, sources
 from retrieval.search import exclude
+from retrieval.searchers import kept as kept_lib
 from retrieval.text import blocks as blocks_lib
 
 CANDIDATES = ('retrieved', 'random')
@@ -110,7 +111,7 @@ class Retrieval:
       ids = snapshot.retrieve(rows['query_ids'], rows['query_mask'], wanted)
     hashes = self._hashes[np.maximum(ids, 0)]
     columns = exclude.other_columns(ids, hashes, origins, k)
-    return exclude.take(ids, columns, examples.NONE)
+    return kept_lib.take(ids, columns, examples.NONE)
 
 
 def make_dataset(

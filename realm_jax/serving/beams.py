@@ -33,6 +33,7 @@ from retrieval.search import (
   rerank,
   retriever as retriever_lib,
 )
+from retrieval.searchers import kept as kept_lib
 from retrieval.text import blocks as blocks_lib
 
 KINDS = names.FOR_TEXTS
@@ -80,9 +81,11 @@ class NewestIndex:
     asked = rows['question_ids'], rows['question_mask']
     return np.asarray(_apart(self._embed, local, *asked))
 
-  def search(self, queries: np.ndarray, k: int) -> queries_lib.Found:
+  def search(
+    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
+  ) -> queries_lib.Found:
     """See `exclude.Index`."""
-    return _apart(self._searcher.search, queries, k)
+    return _apart(self._searcher.search, queries, k, kept)
 
 
 def _apart(function: Callable, *arguments: Any) -> Any:

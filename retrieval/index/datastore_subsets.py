@@ -15,7 +15,7 @@ import numpy as np
 
 from retrieval import searchers
 from retrieval.search import exclude, queries as queries_lib
-from retrieval.searchers import base
+from retrieval.searchers import base, kept as kept_lib
 from retrieval.store import sharded_array, store
 from retrieval.text import chunks as chunks_lib
 
@@ -102,4 +102,4 @@ class PartRetriever:
     ids, part = self._part(k)
     asked = self._vectors.array('vectors')[queries.ids]
     found, scores = part.search(np.asarray(asked, np.float32), queries.own)
-    return exclude.take(ids[None], found, -1), scores
+    return kept_lib.take(ids[None], found, -1), scores

@@ -31,6 +31,7 @@ from retrieval.search import (
   sparse_index,
   tfidf,
   token_store,
+  where as where_lib,
 )
 from retrieval.searchers import base
 from retrieval.store import executors, shards, store
@@ -146,6 +147,12 @@ class TextIndex:
       self.chunks,
       self.searcher,
       self.index.fingerprint,
+      self._vectors
+      and (
+        lambda: searchers.exact_of(
+          self.searcher, self._vectors.array('vectors')
+        )
+      ),
       embedder=lambda: self.embedder,
     )
 
@@ -153,6 +160,7 @@ class TextIndex:
     self,
     queries: Sequence[str] | Sequence[Sequence[float]] | np.ndarray,
     k: int | None = None,
+    where: where_lib.Where | None = None,
   ) -> SearchResult:
     """Find the k best rows of each query.
 
@@ -160,13 +168,15 @@ class TextIndex:
       queries: [b] texts or one text, or [b, d] float vectors. A blank text finds
         nothing.
       k: at most the rows of the index; None is 10, or all where there are fewer.
+      where: filter of `retrieval.search.where`, such as {'year': (2010, 2020)}.
 
     Returns:
       Ids and scores, with texts and titles where the chunks are known.
 
     Raises:
       ValueError: for vectors of another width or with values that are not finite,
-        k out of range, or texts without a fitting embedder.
+        k out of range, texts without a fitting embedder, or a filter on metadata
+        that the documents lack.
     """
     texts, unit = None, self.searcher.unit
     is_list = isinstance(queries, list | tuple) or np.ndim(queries) > 0
@@ -179,11 +189,19 @@ class TextIndex:
     base.check_k(k)
     if k > len(self):
       raise ValueError(f'k={k}: expected at most {len(self):,}, all rows here.')
+    kept = None
+    if where and self.chunks is None:
+      raise ValueError(
+        f'{self.index.path}: where: no documents are known here.'
+      )
+    if where:
+      kept = where_lib.kept(self.chunks, where)
     if texts is None:
       queries = base.check_queries(queries, self.searcher.dimension, k)
-      ids, scores = self.searcher.search(queries, k)
+      searcher = self.retriever.index_for(kept)
+      ids, scores = searcher.search(queries, k, kept)
     else:
-      asked = queries_lib.Queries(texts, questions=True)
+      asked = queries_lib.Queries(texts, questions=True).among(kept)
       ids, scores = self.retriever.search(asked, k)
     if self.chunks is None:
       return SearchResult(ids, scores, queries=texts, unit=unit)

@@ -16,6 +16,7 @@ from jaxtyping import Int, UInt64
 import numpy as np
 
 from retrieval.search import queries as queries_lib
+from retrieval.searchers import base, kept as kept_lib
 from retrieval.store import sharded_array
 
 Found = queries_lib.Found
@@ -27,8 +28,13 @@ class Index(Protocol):
 
   unit: str  # of the scores, see `base.in_unit`
 
-  def search(self, queries: np.ndarray, k: int) -> Found:
-    """Return ids [b, k] and scores [b, k], best first, -1 and -inf for none."""
+  def search(
+    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
+  ) -> Found:
+    """Return ids [b, k] and scores [b, k], best first, -1 and -inf for none.
+
+    Only `kept` rows are found; None is all rows.
+    """
 
 
 def other_columns(
@@ -47,19 +53,7 @@ def other_columns(
   Returns:
     Columns of `ids`, ascending, -1 where fewer than k are left.
   """
-  kept = (ids >= 0) & (hashes != own[:, None])
-  order = np.argsort(~kept, axis=1, kind='stable')[:, :k]
-  columns = np.where(np.take_along_axis(kept, order, axis=1), order, -1)
-  pad = ((0, 0), (0, k - columns.shape[1]))
-  return np.pad(columns, pad, constant_values=-1)
-
-
-def take(
-  values: np.ndarray, columns: np.ndarray, none: int | float
-) -> np.ndarray:
-  """Return values [b, n] at columns [b, k], `none` where a column is -1."""
-  found = np.take_along_axis(values, np.maximum(columns, 0), axis=1)
-  return np.where(columns >= 0, found, none)
+  return kept_lib.first((ids >= 0) & (hashes != own[:, None]), k)
 
 
 def _count_by_document(
@@ -82,6 +76,7 @@ class OtherDocuments:
     id_hash: sharded_array.Rows,
     k: int,
     max_fetch: int = 128,
+    kept: kept_lib.Kept | None = None,
   ):
     """Count the passages by document, in 16 bytes for each document.
 
@@ -89,15 +84,16 @@ class OtherDocuments:
       exact: opens an exact search of the same rows.
       id_hash: [n] hash of the id of each passage's document.
       max_fetch: largest number of rows fetched from `index` for a query.
+      kept: the only rows that are found; None is all.
     """
     self._index, self._exact = index, exact
-    self._id_hash, self._k = id_hash, k
-    parts = [id_hash]
-    if isinstance(id_hash, sharded_array.ShardedArray):
+    self._id_hash, self._k, self._kept = id_hash, k, kept
+    parts = [id_hash if kept is None else id_hash[kept.rows]]
+    self._num_rows = len(parts[0])
+    if kept is None and isinstance(id_hash, sharded_array.ShardedArray):
       parts = map(id_hash.shard, range(id_hash.num_shards))
     self._hashes, self._counts = _count_by_document(parts)
-    self._num_rows = len(id_hash)
-    largest = int(self._counts.max())
+    largest = int(self._counts.max(initial=0))
     self._fetch = min(k + largest, max(max_fetch, k + 1), self._num_rows)
 
   def search(self, asked: np.ndarray, own: np.ndarray) -> Found:
@@ -107,6 +103,8 @@ class OtherDocuments:
       asked: [b, ...] what the index takes: vectors [b, d], or texts [b].
       own: [b] hash of the id of each query's document.
     """
+    if not self._num_rows:
+      return base.nothing(len(asked), self._k)
     ids, scores = self._others(self._index, asked, own, self._fetch)
     at = np.searchsorted(self._hashes, own)
     at = np.minimum(at, len(self._hashes) - 1)
@@ -128,8 +126,8 @@ class OtherDocuments:
     return ids, scores
 
   def _others(self, index: Index, asked, own, fetch: int) -> Found:
-    ids, scores = index.search(asked, fetch)
+    ids, scores = index.search(asked, fetch, self._kept)
     hashes = self._id_hash[np.maximum(ids, 0)]
     columns = other_columns(ids, hashes, own, self._k)
-    scores = take(scores, columns, -np.inf).astype(np.float32)
-    return take(ids, columns, -1).astype(np.int64), scores
+    scores = kept_lib.take(scores, columns, -np.inf).astype(np.float32)
+    return kept_lib.take(ids, columns, -1).astype(np.int64), scores

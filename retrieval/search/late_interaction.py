@@ -25,7 +25,7 @@ import numpy as np
 from retrieval import arguments, settings
 from retrieval.nn import colbert
 from retrieval.search import token_store
-from retrieval.searchers import base
+from retrieval.searchers import base, kept as kept_lib
 from retrieval.store import store
 
 Found = tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]
@@ -97,8 +97,17 @@ class LateInteraction:
   def __len__(self) -> int:
     return self.fields['num_blocks']
 
-  def search(self, texts: Sequence[str] | np.ndarray, k: int) -> Found:
+  def search(
+    self,
+    texts: Sequence[str] | np.ndarray,
+    k: int,
+    kept: kept_lib.Kept | None = None,
+  ) -> Found:
     """Find the k best passages of each query; ties go to the lower id.
+
+    Args:
+      kept: the only passages that are candidates; None is all. Where they fill no k
+        candidates, more centroids are looked at.
 
     Returns:
       ids: [b, k] int64, best first; -1 where there are fewer candidates, and for a
@@ -110,9 +119,11 @@ class LateInteraction:
     """
     texts = arguments.texts(texts, 'texts')
     base.check_k(k)
+    if kept is not None:
+      kept.check(len(self))
     ids, scores = base.nothing(len(texts), k)
     for row, query in self.queries(texts):
-      passages = self._candidates(query, max(k, self._config.num_rescored))
+      passages = self._candidates(query, k, kept)
       found = self._exact(query, passages)
       first = np.argsort(-found, kind='stable')[:k]
       ids[row, : len(first)] = passages[first]
@@ -146,10 +157,24 @@ class LateInteraction:
       vectors = self.encoder.queries([texts[i] for i in rows])
       yield from zip(rows, vectors, strict=True)
 
-  def _candidates(self, query: np.ndarray, count: int) -> np.ndarray:
-    """Return the `count` passages, ascending, that centroids score best."""
+  def _candidates(
+    self, query: np.ndarray, k: int, kept: kept_lib.Kept | None
+  ) -> np.ndarray:
+    """Return the passages to rescore, ascending: those that centroids score best."""
     cosines = self.codec.centroids @ query.T  # [C, Q]
     probes = min(self._config.num_probes, len(cosines))
+    found = self._probe(cosines, probes, k, kept)
+    while kept is not None and len(found) < min(k, len(kept.rows)):
+      if probes == len(cosines):
+        break
+      probes = min(4 * probes, len(cosines))
+      found = self._probe(cosines, probes, k, kept)
+    return found
+
+  def _probe(
+    self, cosines: np.ndarray, probes: int, k: int, kept: kept_lib.Kept | None
+  ) -> np.ndarray:
+    """Return the candidates with a token at one of the nearest centroids."""
     near = np.argpartition(-cosines, probes - 1, axis=0)[:probes]
     near = np.unique(near)
     passages, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
@@ -159,12 +184,15 @@ class LateInteraction:
       )
       positions, _ = colbert.spans(starts[1:], near)
       rows = np.unique(lists[positions])
+      if kept is not None:
+        rows = rows[kept.mask[shard * self._size + rows.astype(np.int64)]]
       positions, ends = colbert.spans(all_ends, rows)
       passages.append(shard * np.int64(self._size) + rows)
       scores.append(  # as if each token were its centroid
         colbert.sum_of_best(cosines, centroids[positions], ends)
       )
     order = np.argsort(-np.concatenate(scores), kind='stable')
+    count = max(k, self._config.num_rescored)
     return np.sort(np.concatenate(passages)[order[:count]])
 
   def _exact(self, query: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -175,10 +203,13 @@ class LateInteraction:
       scores[here] = colbert.max_sims(query, *vectors)
     return scores
 
-  def shards(self) -> Iterator[tuple[int, colbert.TokenVectors]]:
-    """Yield the first passage and the decompressed vectors of each shard."""
-    for shard, count in enumerate(self._store.rows('ends')):
-      yield shard * self._size, self._decompress(shard, np.arange(count))
+  def shards(
+    self, kept: kept_lib.Kept | None = None
+  ) -> Iterator[tuple[np.ndarray, colbert.TokenVectors]]:
+    """Yield the kept passages and their decompressed vectors, shard by shard."""
+    ids = np.arange(len(self)) if kept is None else kept.rows
+    for _, shard, rows in self._by_shard(ids):
+      yield shard * self._size + rows, self._decompress(shard, rows)
 
   def codes(
     self, places: np.ndarray, ids: np.ndarray
@@ -222,13 +253,17 @@ class Unpruned:
   def __init__(self, index: LateInteraction):
     self._index = index
 
-  def search(self, texts: Sequence[str] | np.ndarray, k: int) -> Found:
+  def search(
+    self,
+    texts: Sequence[str] | np.ndarray,
+    k: int,
+    kept: kept_lib.Kept | None = None,
+  ) -> Found:
     """See `LateInteraction.search`."""
     texts = arguments.texts(texts, 'texts')
     ids, scores = base.nothing(len(texts), k)
     queries = [*self._index.queries(texts)]
-    for first, vectors in self._index.shards():
-      new = first + np.arange(len(vectors.ends))
+    for new, vectors in self._index.shards(kept):
       for row, query in queries:
         found = colbert.max_sims(query, *vectors)
         value = np.concatenate([scores[row], found])

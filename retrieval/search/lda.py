@@ -23,6 +23,7 @@ import numpy as np
 
 from retrieval import arguments, searchers, settings
 from retrieval.search import bm25, queries as queries_lib
+from retrieval.searchers import kept as kept_lib
 from retrieval.store import shards, store
 from retrieval.text import passages as passages_lib
 
@@ -108,9 +109,11 @@ class TopicSearch:
   def __init__(self, vectors):
     self._exact = searchers.ExactSearcher(vectors, check=False)
 
-  def search(self, queries: np.ndarray, k: int) -> queries_lib.Found:
+  def search(
+    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
+  ) -> queries_lib.Found:
     """See `exclude.Index`."""
-    ids, scores = self._exact.search(queries, k)
+    ids, scores = self._exact.search(queries, k, kept)
     return np.where(scores > 0, ids, -1), np.where(scores > 0, scores, -np.inf)
 
 

@@ -3,13 +3,14 @@
 """Queries of a retriever: new texts, or stored chunks."""
 
 from collections.abc import Sequence
+import copy
 import functools
 import zlib
 
 import numpy as np
 
 from retrieval import arguments, tokenization
-from retrieval.searchers import base
+from retrieval.searchers import base, kept as kept_lib
 from retrieval.text import chunks as chunks_lib
 
 # ids [b, k] int64, -1 for none; scores [b, k] float32, -inf for none
@@ -31,11 +32,13 @@ class Queries:
     vectors: [b, d] float32 of the texts; None lets the retriever embed them.
     own: [b] hash of the id of each query's own document, whose passages are
       excluded; None excludes nothing.
+    kept: the only passages that are found; None is all.
     questions: whether the texts are questions, which an embedder may embed in
       another way than passages.
   """
 
   questions = False
+  kept: kept_lib.Kept | None = None
 
   def __init__(
     self,
@@ -59,7 +62,17 @@ class Queries:
       for x in (self.vectors, self.own)
     )
     texts = [self.texts[i] for i in rows]
-    return Queries(texts, vectors, own, self.questions)
+    return Queries(texts, vectors, own, self.questions).among(self.kept)
+
+  def among(self, kept: kept_lib.Kept | None) -> 'Queries':
+    """Return the same queries, which find kept passages alone."""
+    if kept is None:
+      return self
+    if self.kept is not None:
+      kept = kept_lib.Kept(self.kept.mask & kept.mask)
+    found = copy.copy(self)
+    found.kept = kept
+    return found
 
   @property
   def asks(self) -> np.ndarray:
@@ -105,7 +118,8 @@ class ChunkQueries(Queries):
 
   def take(self, rows: range) -> 'ChunkQueries':
     """See `Queries`."""
-    return ChunkQueries(self.chunks, self.ids[rows.start : rows.stop])
+    ids = self.ids[rows.start : rows.stop]
+    return ChunkQueries(self.chunks, ids).among(self.kept)
 
   @property
   def asks(self) -> np.ndarray:

@@ -9,10 +9,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from retrieval.search import exclude, queries as queries_lib
-from retrieval.searchers import base
+from retrieval.searchers import base, kept as kept_lib
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
+_FILTERS = 8  # and numbers k, whose other documents are counted
 Found = queries_lib.Found
 Queries = queries_lib.Queries
 
@@ -70,15 +71,22 @@ class IndexRetriever:
     """
     self.passages, self.index, self.fingerprint = passages, index, fingerprint
     self.unit = index.unit
-    exact = functools.cache(exact or (lambda: index))
-    self._others = functools.cache(
-      lambda k: exclude.OtherDocuments(index, exact, passages.id_hash, k)
+    exact = self._exact = functools.cache(exact or (lambda: index))
+    self._others = functools.lru_cache(_FILTERS)(
+      lambda k, kept: exclude.OtherDocuments(
+        index, exact, passages.id_hash, k, kept=kept
+      )
     )
 
   @property
   def query_batch(self) -> int | None:
     """Queries of a search, where the index opens its shards for each; else None."""
     return getattr(self.index, 'query_batch', None)
+
+  def index_for(self, kept: kept_lib.Kept | None) -> exclude.Index:
+    """Return the index that searches among kept passages."""
+    del kept
+    return self.index
 
   def asked(self, queries: Queries) -> np.ndarray:
     """Return queries in the form that the index takes."""
@@ -87,11 +95,11 @@ class IndexRetriever:
   def search(self, queries: Queries | Sequence[str], k: int) -> Found:
     """See `Retriever`."""
     queries = queries_lib.checked(queries, k)
-    asked = self.asked(queries)
+    asked, kept = self.asked(queries), queries.kept
     if queries.own is None:
-      ids, scores = self.index.search(asked, k)
+      ids, scores = self.index_for(kept).search(asked, k, kept)
     else:
-      ids, scores = self._others(k).search(asked, queries.own)
+      ids, scores = self._others(k, kept).search(asked, queries.own)
     asks = queries.asks[:, None]
     return np.where(asks, ids, -1), np.where(asks, scores, -np.inf)
 
@@ -118,6 +126,10 @@ class Dense(IndexRetriever):
     super().__init__(passages, searcher, fingerprint, exact)
     self._embedder = embedder and functools.cache(embedder)
     self._vectors = vectors and functools.cache(vectors)
+
+  def index_for(self, kept: kept_lib.Kept | None) -> exclude.Index:
+    """See `IndexRetriever`; few vectors are searched exactly."""
+    return self._exact() if kept is not None and kept.are_few else self.index
 
   def asked(self, queries: Queries) -> np.ndarray:
     """See `IndexRetriever`."""
@@ -157,7 +169,11 @@ class _Draws:
   def __init__(self, num_rows: int, seed: tuple[int, ...]):
     self._num_rows, self._seed = num_rows, seed
 
-  def search(self, queries: np.ndarray, k: int) -> Found:
+  def search(
+    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
+  ) -> Found:
+    if kept is not None:
+      return kept_lib.over_fetch(self.search, queries, k, kept)
     ids, scores = base.nothing(len(queries), k)
     kept = min(k, self._num_rows)
     for row, query in enumerate(queries.tolist()):

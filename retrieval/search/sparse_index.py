@@ -35,7 +35,7 @@ from scipy.sparse import _sparsetools
 import xxhash
 
 from retrieval import arguments
-from retrieval.searchers import base
+from retrieval.searchers import base, kept as kept_lib
 from retrieval.store import manifests, shards as shards_lib, store
 from retrieval.text import passages as passages_lib
 
@@ -199,9 +199,16 @@ class SparseIndex:
     return int(total) / max(len(self), 1)
 
   def search(
-    self, queries: Sequence[str] | np.ndarray, k: int
+    self,
+    queries: Sequence[str] | np.ndarray,
+    k: int,
+    kept: kept_lib.Kept | None = None,
   ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
     """Find the k best texts of each query; ties go to the lower id.
+
+    Args:
+      kept: the only texts that may be found; None is all. Scores are the same:
+        all texts count in the weights of terms.
 
     Returns:
       ids: [b, k] int64, best first; -1 where fewer have a score above 0.
@@ -212,13 +219,16 @@ class SparseIndex:
     """
     queries = arguments.texts(queries, 'queries')
     base.check_k(k)
+    if kept is not None:
+      kept.check(len(self))
+    mask = None if kept is None else kept.mask
     ids, scores = base.nothing(len(queries), k)
     for low in range(0, len(queries), _ASKED_TOGETHER):
       some = slice(low, low + _ASKED_TOGETHER)
-      self._search(queries[some], ids[some], scores[some])
+      self._search(queries[some], ids[some], scores[some], mask)
     return ids, scores
 
-  def _search(self, queries, ids: np.ndarray, scores: np.ndarray) -> None:
+  def _search(self, queries, ids, scores, mask: np.ndarray | None) -> None:
     """Fill ids and scores [b, k], which hold nothing."""
     terms, asked = _count(self.config, queries)
     spans = [_find(shard, terms) for shard in self._shards()]
@@ -235,7 +245,8 @@ class SparseIndex:
       self._shards(), spans, self._offsets[:-1].tolist(), strict=True
     ):
       if (ends > starts).any():
-        found = self._score(shard, asked, starts, ends)
+        kept = mask if mask is None else mask[first:][: len(shard['lengths'])]
+        found = self._score(shard, asked, starts, ends, kept)
         for row, total in enumerate(found):
           _keep_best(total, first, keys[row])
     there = keys > 0
@@ -248,10 +259,17 @@ class SparseIndex:
     asked: sparse.csr_array,
     starts: np.ndarray,
     ends: np.ndarray,
+    kept: np.ndarray | None,
   ) -> Iterator[np.ndarray]:
-    """Yield scores [n] of a shard's texts for each query, in the same buffer."""
-    rows, weights, spans = self._postings(shard, starts, ends)
-    sizes = np.where(asked.data, (ends - starts)[asked.indices], 0).tolist()
+    """Yield scores [n] of a shard's texts for each query, in the same buffer.
+
+    Texts other than `kept` [n] have 0; None keeps all.
+    """
+    drops = kept is not None and 2 * kept.sum() < len(kept)
+    some = kept if drops else None  # Else zeros in the scores are faster.
+    rows, weights, spans = self._postings(shard, starts, ends, some)
+    sizes = np.diff(spans).reshape(-1)[asked.indices]
+    sizes = np.where(asked.data, sizes, 0).tolist()
     # Lists of views are faster to index than arrays.
     spans, factors = [*spans], [*asked.data[:, None]]
     terms, queries = asked.indices.tolist(), asked.indptr.tolist()
@@ -265,10 +283,16 @@ class SparseIndex:
           _sparsetools.csc_matvec(
             len(total), 1, span, rows, weights, factor, total
           )
+      if kept is not None and not drops:
+        total *= kept
       yield total
 
   def _postings(
-    self, shard: Shard, starts: np.ndarray, ends: np.ndarray
+    self,
+    shard: Shard,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    kept: np.ndarray | None,
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return rows and weights of postings, and where those of each term lie [V, 2]."""
     rows, counts = shard['rows'], shard['counts']
@@ -280,6 +304,10 @@ class SparseIndex:
         np.concatenate([x[i] for i in parts]) for x in (rows, counts)
       )
       starts = np.cumsum(sizes) - sizes
+    if kept is not None:
+      stay = np.flatnonzero(kept[rows])
+      starts, ends = np.searchsorted(stay, [starts, starts + sizes])
+      sizes, rows, counts = ends - starts, rows[stay], counts[stay]
     lengths = shard['lengths'].astype(np.float32)
     weights = np.empty(len(rows), np.float32)
     for low in range(0, len(rows), _WEIGHED_TOGETHER):

@@ -34,9 +34,12 @@ class Searcher(Protocol):
   dimension: int
 
   def search(
-    self, queries: np.ndarray, k: int
+    self, queries: np.ndarray, k: int, kept: Any = None
   ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k best rows of each query [b, dimension] float32.
+
+    Args:
+      kept: a `kept.Kept` of the only rows that may be found; None is all.
 
     Returns:
       ids: [b, k] int64, best first; -1 where fewer than k exist.

@@ -12,7 +12,7 @@ Over devices of several processes each holds its share of the rows, and `search`
 a call of all processes together.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import functools
 import os
 import pathlib
@@ -21,12 +21,21 @@ import jax
 from jax.experimental import multihost_utils
 import numpy as np
 
-from retrieval.searchers import base, block_search, matrix_search, saved_vectors
+from retrieval.searchers import (
+  base,
+  block_search,
+  kept as kept_lib,
+  matrix_search,
+  saved_vectors,
+)
+from retrieval.store import sharded_array
 
 _MARGIN = 16  # candidates beyond k
 _MAX_BATCH = 256
 _MOST_ROWS = 1 << 30  # of a block; its rows are numbered with 32 bits
 _AGAIN = 1024  # least number of candidates of a second search
+_FILTERS = 4  # whose rows are ready for the next search
+_GATHERED_BYTES = 128 << 20  # of a filter's rows in memory
 
 
 class ExactSearcher:
@@ -79,17 +88,49 @@ class ExactSearcher:
     )
 
   def search(
-    self, queries: np.ndarray, k: int
+    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the k best rows of each query; ties go to the lower id."""
+    """Find the k best rows of each query; ties go to the lower id.
+
+    Few kept rows are an array of their own, and so are all kept rows on devices.
+    """
     queries = base.check_queries(queries, self.dimension, k)
-    if not len(queries) or not self.num_vectors:
-      return base.nothing(len(queries), k)
     wanted = min(k, self.num_vectors)
-    if not self._devices and jax.local_devices()[0].platform == 'cpu':
-      return base.pad(*self._on_cpu(queries, wanted), k)
+    if kept is not None:
+      kept.check(self.num_vectors)
+      wanted = min(k, len(kept.rows))
+    if not len(queries) or not wanted:
+      return base.nothing(len(queries), k)
+    on_cpu = not self._devices and jax.local_devices()[0].platform == 'cpu'
+    if kept is not None and (kept.are_few or not on_cpu):
+      ids, scores = self._among(kept).search(queries, k)
+      return kept_lib.take(kept.rows[None], ids, -1), scores
+    if on_cpu:
+      mask = None if kept is None else kept.mask
+      return base.pad(*self._on_cpu(queries, wanted, mask), k)
     with jax.set_mesh(self._mesh):  # The caller may have set another mesh.
       return base.pad(*self._search_devices(queries, wanted), k)
+
+  @functools.cached_property
+  def _among(self) -> Callable[[kept_lib.Kept], 'ExactSearcher']:
+    """Searchers of the rows of the latest filters."""
+    vectors, devices = self._vectors, self._devices
+    row_bytes = np.dtype(vectors.dtype).itemsize * self.dimension
+    made = functools.partial(
+      ExactSearcher,
+      metric=self.metric,
+      resident_bytes=self._resident_bytes,
+      devices=devices,
+      check=False,
+    )
+
+    @functools.lru_cache(_FILTERS)
+    def of(kept):
+      rows = sharded_array.SelectedRows(vectors, kept.rows)
+      small = len(rows) * row_bytes <= _GATHERED_BYTES
+      return made(rows[:] if small else rows)
+
+    return of
 
   def _search_devices(
     self, queries: np.ndarray, k: int

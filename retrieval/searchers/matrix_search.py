@@ -83,9 +83,12 @@ class MatrixSearch:
     self._thread = threading.local()  # holds a buffer for scores
 
   def __call__(
-    self, queries: np.ndarray, k: int
+    self, queries: np.ndarray, k: int, mask: np.ndarray | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Return ids and float64 scores [b, k] of float32 queries; k is at most n."""
+    """Return ids and float64 scores [b, k] of float32 queries.
+
+    `mask` [n] tells the rows that may be found, k at least; None is all rows.
+    """
     batches = [
       _Batch(self._vectors, self._metric, queries[low : low + _QUERIES], k)
       for low in range(0, len(queries), _QUERIES)
@@ -104,8 +107,9 @@ class MatrixSearch:
       norms = self._norms[low : low + step]
       if np.isnan(norms).any():
         norms[:] = squared_norms(block)
+      out = None if mask is None else ~mask[low : low + step]
       for batch in batches:
-        batch.add(low, block, norms, self._buffer())
+        batch.add(low, block, norms, self._buffer(), out)
 
     lows = range(0, num_rows, step)
     # Each thread multiplies a block by itself.
@@ -142,9 +146,14 @@ class _Batch:
     self._held: list[tuple[np.ndarray, ...]] = []
 
   def add(
-    self, low: int, block: np.ndarray, norms: np.ndarray, buffer: np.ndarray
+    self,
+    low: int,
+    block: np.ndarray,
+    norms: np.ndarray,
+    buffer: np.ndarray,
+    out: np.ndarray | None,
   ) -> None:
-    """Add the rows [P, D] from id `low` on, of squared norms [P]."""
+    """Add the rows [P, D] from id `low` on, of squared norms [P], not those `out`."""
     group, count = self._group, len(block)
     groups, width = -(-count // group), len(self._queries)
     scores = buffer[: groups * group * width].reshape(-1, width)
@@ -154,6 +163,8 @@ class _Batch:
       np.matmul(block, self._queries.T, out=scores[:count])
     if self._metric == 'squared_l2':
       scores[:count] -= norms[:, None] / 2
+    if out is not None:
+      scores[:count][out] = -np.inf
     scores[count:] = -np.inf
     # Members of a group lie apart, so that the maximum runs over whole rows.
     grouped = scores.reshape(group, groups, width)

@@ -18,7 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.searchers import base, exact, saved_vectors, scann, usearch
+from retrieval.searchers import (
+  base,
+  exact,
+  kept as kept_lib,
+  saved_vectors,
+  scann,
+  usearch,
+)
 from retrieval.store import drafts, sharded_array
 
 _COPIED = ('shard-*', saved_vectors.COPY)
@@ -141,9 +148,14 @@ class ShardedSearcher:
         self._open[number] = self.open_shard(number)
       return self._open[number]
 
-  def search(self, queries: np.ndarray, k: int) -> Found:
+  def search(
+    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
+  ) -> Found:
     """Find the k best rows of each query."""
     queries = base.check_queries(queries, self.dimension, k)
+    if kept is not None:
+      kept.check(self.num_vectors)
+      return kept_lib.over_fetch(self.search, queries, k, kept)
     wanted = min(k, self.num_vectors)
     best = base.nothing(len(queries), wanted)
     for found in self._answers(queries, wanted) if wanted else ():

@@ -109,6 +109,8 @@ class Passages(abc.ABC):
 class TextList(Passages):
   """Texts in memory, without documents and tokens."""
 
+  tokens = None
+
   def __init__(self, texts: Iterable[str], titles: Iterable[str] | None = None):
     """Take [N] texts, each below its title if there are titles.
 

@@ -15,6 +15,7 @@ from retrieval.index import (
 )
 from retrieval.nn import embedders
 from retrieval.search import exclude
+from retrieval.searchers import kept as kept_lib
 from retrieval.text import chunks as chunks_lib
 from tests.retrieval.store import tiny_stores
 
@@ -70,7 +71,7 @@ def test_short_rows_are_searched_again_exactly(data, vectors):
     num_vectors, metric = chunks.num_chunks, 'squared_l2'
     unit = 'nothing'
 
-    def search(self, queries, k):
+    def search(self, queries, k, kept=None):
       ids = np.full((len(queries), k), -1)
       for row, query in zip(ids, self.own, strict=True):
         mine = everything[owner == query][:k]
@@ -134,7 +135,7 @@ def test_own_rows_are_excluded_before_the_best_k():
 
   def kept(ids, k):
     columns = exclude.other_columns(ids, hashes[np.maximum(ids, 0)], own, k)
-    return exclude.take(ids, columns, -2).tolist()
+    return kept_lib.take(ids, columns, -2).tolist()
 
   assert kept(ids, 3) == [[1, 2, 4], [1, 0, -2], [-2] * 3]
   # Fewer were found than are wanted.

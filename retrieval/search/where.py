@@ -1,0 +1,231 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Search among the passages whose documents' metadata fit a filter.
+
+A filter says of each field what its value may be, and all of it must hold:
+
+  {'year': (2010, 2020), 'lang': ['en', 'de'], 'date': ('2019-01', None)}
+
+A pair is a range with both ends, None for an open one; a list or a set holds values of
+which the document has one; anything else is the value. Dates are texts such as '2019',
+'2019-01' or '2019-01-31', and an end of a range covers what begins with it: up to '2019'
+is up to the end of that year. A document without a value is in no range; None stands for
+it in a list. Texts and whole numbers that are numbers or years compare as such.
+"""
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+import datetime
+import functools
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+from retrieval.readers import base
+from retrieval.search import queries as queries_lib, retriever as retriever_lib
+from retrieval.searchers import kept as kept_lib
+from retrieval.store import store
+from retrieval.text import passages as passages_lib
+
+Where = Mapping[str, Any]
+DATES = ('date', 'year')  # fields of `until`
+_DATE = re.compile(r'\d{4}(-\d\d(-\d\d([T ].*)?)?)?')
+_CACHED = 16  # filters
+_AT_ONCE = 1 << 20  # passages
+_FORM = "a filter such as {'year': (2010, 2020), 'lang': ['en', 'de']}"
+
+
+class Filtered:
+  """A retriever of the passages that fit a filter."""
+
+  def __init__(
+    self,
+    inner: retriever_lib.Retriever,
+    passages: passages_lib.Passages,
+    where: Where,
+  ):
+    """Take a retriever of the passages; ValueError as of `kept`."""
+    self._inner, self._kept = inner, kept(passages, where)
+    self.unit = inner.unit
+    self.query_batch = getattr(inner, 'query_batch', None)
+    prints = inner.fingerprint, self._kept.fingerprint
+    self.fingerprint = store.fingerprint(prints)
+
+  def search(
+    self, queries: queries_lib.Queries | Sequence[str], k: int
+  ) -> queries_lib.Found:
+    """See `retriever.Retriever`."""
+    queries = queries_lib.checked(queries, k)
+    return self._inner.search(queries.among(self._kept), k)
+
+
+def parse(text: str) -> dict[str, Any]:
+  """Read a filter as a config holds it, a Python dict; {} of ''.
+
+  Raises:
+    ValueError: for anything else.
+  """
+  try:
+    where = ast.literal_eval(text.strip() or '{}')
+    _canonical(where)
+  except (SyntaxError, TypeError, ValueError, RecursionError) as error:
+    raise ValueError(f'where={text!r}: {error}; expected {_FORM}.') from None
+  return where
+
+
+def until(
+  where: Where, passages: passages_lib.Passages, date: str
+) -> dict[str, Any]:
+  """Add a last date to a filter, of the first of the fields `DATES` that is there.
+
+  Raises:
+    ValueError: for no such field, one that the filter names, or no date.
+  """
+  if not _DATE.fullmatch(date):
+    raise ValueError(f'as_of={date!r}: expected a date such as 2019-01-31.')
+  field = next((x for x in DATES if x in _names(passages)), None)
+  if field is None:
+    raise ValueError(
+      f'as_of={date!r}: the documents have the metadata {_names(passages)}, '
+      f'expected one of {[*DATES]}.'
+    )
+  if field in where:
+    raise ValueError(f'as_of={date!r}: the filter names {field!r}, too.')
+  return {**where, field: (None, date)}
+
+
+def kept(passages: passages_lib.Passages, where: Where) -> kept_lib.Kept:
+  """Return the passages of documents that fit a filter; the latest are cached.
+
+  Raises:
+    ValueError: for a field that documents lack, naming those they have, and for values
+      of another type than theirs.
+  """
+  return _kept(passages, json.dumps(_canonical(where)))
+
+
+@functools.lru_cache(_CACHED)
+def _kept(passages: passages_lib.Passages, where: str) -> kept_lib.Kept:
+  fields, names = json.loads(where), _names(passages)
+  if unknown := sorted({*fields} - {*names}):
+    raise ValueError(
+      f'where: no field {unknown[0]!r}; the documents have {names or "none"}'
+      f'{"" if names else ", prepare them with corpus.metadata"}.'
+    )
+  mask = None
+  for name, (ends, values) in fields.items():
+    fits = _range(name, *values) if ends else _one_of(name, values)
+    found = [
+      np.array([fits(x) for x in had], bool)[codes]
+      for codes, had in passages.tokens.metadata.shards(name)
+    ]
+    found = np.concatenate(found)
+    mask = found if mask is None else mask & found
+  if mask is None:
+    return kept_lib.Kept(np.ones(len(passages), bool), where)
+  steps = range(0, len(passages), _AT_ONCE)
+  parts = [
+    mask[passages.documents(np.arange(i, min(i + _AT_ONCE, len(passages))))]
+    for i in steps
+  ]
+  return kept_lib.Kept(np.concatenate(parts), where)
+
+
+def _names(passages: passages_lib.Passages) -> list[str]:
+  return [*passages.tokens.metadata.names] if passages.tokens else []
+
+
+def _canonical(where: Where) -> dict[str, tuple[bool, list[base.Scalar]]]:
+  """Return whether each field has a range, and its ends or values."""
+  if not isinstance(where, Mapping):
+    raise ValueError(f'where={where!r}: expected {_FORM}.')
+  fields = {}
+  for name, value in sorted(where.items()):
+    ends = isinstance(value, tuple)
+    if ends and len(value) != 2:
+      raise ValueError(
+        f'where[{name!r}]={value!r}: expected both ends of a range.'
+      )
+    several = ends or isinstance(value, list | set | frozenset | np.ndarray)
+    values = [_plain(x) for x in (value if several else [value])]
+    for one in values:
+      if not isinstance(one, base.Scalar):
+        raise ValueError(
+          f'where[{name!r}]={value!r}: expected texts, numbers or booleans.'
+        )
+    kinds = {_kind(x) for x in values if x is not None}
+    if len(kinds) > 1:
+      raise ValueError(
+        f'where[{name!r}]={value!r}: {" and ".join(sorted(kinds))}, expected '
+        'values of one type.'
+      )
+    if not ends:
+      values = sorted({*values}, key=repr)
+    fields[str(name)] = ends, values
+  return fields
+
+
+def _plain(value: Any) -> Any:
+  if isinstance(value, datetime.date):
+    return value.isoformat()
+  return value.item() if isinstance(value, np.generic) else value
+
+
+def _kind(value: base.Scalar) -> str:
+  kinds = ((bool, 'true or false'), (str, 'texts'))
+  return next((x for of, x in kinds if isinstance(value, of)), 'numbers')
+
+
+def _range(
+  name: str, low: base.Scalar, high: base.Scalar
+) -> Callable[[base.Scalar], bool]:
+  """Return whether a document's value lies in a range."""
+  ends = [x for x in (low, high) if x is not None]
+  kind = _kind(ends[0]) if ends else ''
+  if kind == 'true or false':
+    raise ValueError(f'where: field {name!r}: {kind} has no range.')
+  if kind == 'texts' and all(map(_DATE.fullmatch, ends)):
+    kind = 'dates'
+
+  def fits(value):
+    value = _as(value, kind, name)
+    if value is None or (low is not None and value < low):
+      return False
+    if high is None:
+      return True
+    return (value if kind == 'numbers' else value[: len(high)]) <= high
+
+  return fits
+
+
+def _one_of(
+  name: str, values: Sequence[base.Scalar]
+) -> Callable[[base.Scalar], bool]:
+  """Return whether a document's value is among some."""
+  kind = next((_kind(x) for x in values if x is not None), '')
+  wanted = {*values}
+  return lambda value: _as(value, kind, name) in wanted
+
+
+def _as(value: base.Scalar, kind: str, name: str) -> base.Scalar:
+  """Return a document's value as the filter compares it."""
+  if value is None or not kind:
+    return value
+  has = _kind(value)
+  if kind == 'dates' and has == 'numbers' and 1000 <= value <= 9999:
+    value, has = f'{value:.0f}', 'texts'
+  if kind == 'dates' and has == 'texts' and _DATE.fullmatch(value):
+    return value
+  if kind == 'numbers' and has == 'texts':
+    try:
+      return float(value)
+    except ValueError:
+      pass
+  if kind == has:
+    return value
+  raise ValueError(
+    f'where: field {name!r} has the value {base.brief(value)}, which does not '
+    f'compare with {kind}.'
+  )

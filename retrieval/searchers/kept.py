@@ -1,0 +1,98 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Search among some rows of an index.
+
+Exact search, BM25, TF-IDF and late interaction leave the other rows out inside the
+search; other indices find more rows than are asked for, until enough are kept.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+
+from jaxtyping import Bool, Int
+import numpy as np
+
+from retrieval.searchers import base
+
+_FEW = 8  # one row of so many
+_HELD = 1 << 24  # rows of all queries that are found at a time
+
+Found = tuple[np.ndarray, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Kept:
+  """The rows of an index that a search may find; searches cache by the instance."""
+
+  mask: Bool[np.ndarray, ' n']
+  fingerprint: str = ''  # hash of the filter
+
+  @functools.cached_property
+  def rows(self) -> Int[np.ndarray, ' m']:
+    """The kept rows, ascending."""
+    return np.flatnonzero(self.mask)
+
+  @property
+  def are_few(self) -> bool:
+    """Whether a search that reads the kept rows alone pays."""
+    return _FEW * len(self.rows) <= len(self.mask)
+
+  def check(self, num_rows: int) -> None:
+    """Raise ValueError unless the mask is one of all rows of an index."""
+    if self.mask.shape != (num_rows,):
+      raise ValueError(
+        f'kept: a mask of shape {self.mask.shape}, expected [{num_rows}].'
+      )
+
+
+def first(kept: Bool[np.ndarray, 'b n'], k: int) -> Int[np.ndarray, 'b k']:
+  """Return the first k columns that are True, -1 where there are fewer."""
+  order = np.argsort(~kept, axis=1, kind='stable')[:, :k]
+  columns = np.where(np.take_along_axis(kept, order, axis=1), order, -1)
+  return np.pad(
+    columns, ((0, 0), (0, k - columns.shape[1])), constant_values=-1
+  )
+
+
+def take(
+  values: np.ndarray, columns: np.ndarray, none: int | float
+) -> np.ndarray:
+  """Return values [b, n] at columns [b, k], `none` where a column is -1."""
+  found = np.take_along_axis(values, np.maximum(columns, 0), axis=1)
+  return np.where(columns >= 0, found, none)
+
+
+def over_fetch(
+  search: Callable[[np.ndarray, int], Found],
+  queries: np.ndarray,
+  k: int,
+  kept: Kept,
+) -> Found:
+  """Search for more and more rows until k of each query are kept.
+
+  Args:
+    search: (queries, number of rows) -> ids and scores, best first.
+
+  Returns:
+    ids [b, k] and scores [b, k]; -1 and -inf only where no kept row is left.
+  """
+  base.check_k(k)
+  ids, scores = base.nothing(len(queries), k)
+  num_rows, wanted = len(kept.mask), min(k, len(kept.rows))
+  if not wanted:
+    return ids, scores
+  fetch = min(num_rows, 2 * k * num_rows // len(kept.rows))
+  left = np.arange(len(queries))
+  while len(left):
+    size = max(1, _HELD // fetch)
+    for some in np.split(left, range(size, len(left), size)):
+      found, values = search(queries[some], fetch)
+      columns = first((found >= 0) & kept.mask[found], k)
+      ids[some] = take(found, columns, -1)
+      scores[some] = take(values, columns, -np.inf)
+    if fetch == num_rows:
+      break
+    left = left[(ids[left] >= 0).sum(axis=1) < wanted]
+    fetch = min(num_rows, 4 * fetch)
+  return ids, scores
