@@ -61,7 +61,7 @@ format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(VENV)/.installed: setup.cfg pyproject.toml Makefile
+$(VENV)/.installed: setup.cfg setup.py pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; v = sys.version_info; \
 	  v >= (3, 11) or sys.exit(f"Python >= 3.11 is needed, found {v[0]}.{v[1]}; set PYTHON=...")'
 	@echo 'Step 1 of 3: a Python environment in $(VENV).'

@@ -40,7 +40,7 @@ def commands(monkeypatch, tmp_path):
 def _opened_from(path, monkeypatch):
   answer = json.dumps([{'path': path}]).encode()
   monkeypatch.setattr(
-    urllib.request, 'urlopen', lambda address: io.BytesIO(answer)
+    urllib.request, 'urlopen', lambda address, timeout: io.BytesIO(answer)
   )
 
 
@@ -61,9 +61,16 @@ def test_installs_beside_the_jax_that_is_there(name, commands, monkeypatch):
 
 
 @pytest.mark.parametrize('name', _NAMES)
+def test_clones_the_address_that_is_given(name, commands):
+  cell = _cell(name).replace("REPOSITORY = ''", "REPOSITORY = 'file:///mine'")
+  exec(cell, {})
+  assert commands[0][-2:] == ['file:///mine', 'checkout']
+
+
+@pytest.mark.parametrize('name', _NAMES)
 def test_says_how_to_open_it(name, commands, monkeypatch):
   _opened_from('Untitled.ipynb', monkeypatch)
-  with pytest.raises(SystemExit, match='from its repository on GitHub'):
+  with pytest.raises(SystemExit, match='REPOSITORY'):
     exec(_cell(name), {})
   assert not commands
 

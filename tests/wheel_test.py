@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: three libraries that answer and score from an empty folder."""
+"""The wheel: three libraries and a script that answer from an empty folder."""
 
 import dataclasses
 import json
@@ -22,7 +22,8 @@ from tests.retro_jax.data import tiny_data
 pytestmark = pytest.mark.slow
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _LIBRARIES = ('realm_jax', 'retrieval', 'retro_jax')
-_FILES = ('setup.cfg', 'pyproject.toml', 'README.md', 'LICENSE')
+_COMMANDS = ('configs', 'experiments')
+_FILES = ('setup.cfg', 'setup.py', 'pyproject.toml', 'README.md', 'LICENSE')
 _BUILD = """
 import sys
 from setuptools import build_meta
@@ -73,7 +74,7 @@ def _python(interpreter, cwd, *args):
 def wheel(tmp_path_factory):
   """Built from a copy, so that the checkout stays as it is."""
   source = tmp_path_factory.mktemp('source')
-  for name in (*_LIBRARIES, 'configs', 'experiments'):
+  for name in (*_LIBRARIES, *_COMMANDS):
     ignored = shutil.ignore_patterns('__pycache__')
     shutil.copytree(_ROOT / name, source / name, ignore=ignored)
   for name in _FILES:
@@ -117,16 +118,20 @@ def test_the_wheel_holds_the_libraries_and_their_models(wheel):
   with zipfile.ZipFile(wheel) as archive:
     names = archive.namelist()
   tops = {name.split('/')[0] for name in names}
-  assert {x for x in tops if not x.endswith('.dist-info')} == {*_LIBRARIES}
+  tops = {x for x in tops if not x.endswith('.dist-info')}
+  assert tops == {*_LIBRARIES, 'realm_retro_jax'}
   for library in ('realm_jax', 'retro_jax'):
     for file in (_ROOT / library / 'packaged').iterdir():
       assert f'{library}/packaged/{file.name}' in names
-  sources = {
-    path.relative_to(_ROOT).as_posix()
-    for library in _LIBRARIES
-    for path in (_ROOT / library).rglob('*.py')
-  }
-  assert {name for name in names if name.endswith('.py')} == sources
+  sources = {'realm_retro_jax/__init__.py'}
+  for folder in (*_LIBRARIES, *_COMMANDS):
+    inside = 'realm_retro_jax/' * (folder in _COMMANDS)
+    for path in (_ROOT / folder).rglob('*'):
+      if path.suffix in ('.py', '.html', '.css', '.js', '.txt', '.txtpb'):
+        sources.add(inside + path.relative_to(_ROOT).as_posix())
+  suffixes = {pathlib.Path(x).suffix for x in sources}
+  names = {x for x in names if not x.split('/')[0].endswith('.dist-info')}
+  assert {x for x in names if pathlib.Path(x).suffix in suffixes} == sources
 
 
 def test_answers_and_scores_from_an_empty_folder(
@@ -140,3 +145,22 @@ def test_answers_and_scores_from_an_empty_folder(
   assert found['answer'] == 'Ulaanbaatar'
   assert 0 < found['bits_per_byte'] < 20
   assert found['found'] == []
+
+
+def test_the_script_asks_own_documents(environment, tmp_path):
+  text = 'The capital of Mongolia is Ulaanbaatar.'
+  (tmp_path / 'own.jsonl').write_text(
+    json.dumps({'id': 'a', 'title': 'Mongolia', 'text': text})
+  )
+  # Folders of the user's own that are not ours.
+  for name in _COMMANDS:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / '__init__.py').write_text('raise ImportError')
+  out = _python(
+    environment / 'bin/realm-retro',
+    tmp_path,
+    *('ask', '--packaged', '--question=What is the capital of Mongolia?'),
+    *('--config.corpus.kind=jsonl', '--config.corpus.path=own.jsonl'),
+    '--workdir=runs/ask',
+  )
+  assert 'Ulaanbaatar' in out

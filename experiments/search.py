@@ -1,0 +1,54 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Search passages: those of the packaged articles, or of your own data.
+
+  python -m experiments.search --query='the highest mountain'
+  python -m experiments.search --query='the highest mountain' \
+    --data_dir=runs/quickstart/data
+
+Without --data_dir the blocks of the packaged reader are searched by its retriever.
+--data_dir is what experiments.prepare wrote, or an index. --query may repeat.
+"""
+
+from collections.abc import Sequence
+
+from absl import flags
+import numpy as np
+
+from experiments.engine import command
+import realm_jax
+import retrieval
+from retrieval.index import text_index
+
+
+def _packaged(queries: Sequence[str], k: int) -> text_index.SearchResult:
+  from experiments.serve import models
+
+  served = models.Models(reader=realm_jax.packaged('reader'))
+  found = served.search(('reader', k), queries, None)
+  rows = [x['passages'] for x in found]
+  return text_index.SearchResult(
+    np.array([[x['id'] for x in row] for row in rows]),
+    np.array([[x['score'] for x in row] for row in rows]),
+    [[x['text'] for x in row] for row in rows],
+    [[x['title'] for x in row] for row in rows],
+    list(queries),
+    found[0]['unit'],
+  )
+
+
+def main(unused_argv: list[str]) -> None:
+  """Print a table of passages for each query, best first."""
+  values = flags.FLAGS
+  if values.data_dir:
+    index = retrieval.open_index(values.data_dir)
+    print(index.search(values.query, values.k))
+  else:
+    print(_packaged(values.query, values.k))
+
+
+if __name__ == '__main__':
+  flags.DEFINE_multi_string('query', None, 'Text to look up.', required=True)
+  flags.DEFINE_string('data_dir', '', 'Folder of data or of an index.')
+  flags.DEFINE_integer('k', 5, 'Passages of each query.', 1)
+  command.main_of_script(main)
