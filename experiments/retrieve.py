@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Compare retrievers on question sets by recall, MRR and nDCG, with TREC's files.
+"""Compare retrievers on question sets or BEIR folders, with TREC's files.
 
   python -m experiments.retrieve --kinds=bm25,dense \
     --config.evaluate.questions="('webquestions:test=test.json',)"
@@ -15,12 +15,22 @@ nDCG@10 in percent with 95 % intervals, the difference to the first kind on the 
 questions, and questions a second. A block is relevant if it holds an answer by --rule, or
 by --qrels=FILE, TREC's judgments, if its grade is above 0. The ideal ranking of nDCG holds all
 blocks that --qrels judges relevant. Without --qrels it holds the relevant blocks that any of
-the compared kinds and runs finds.
+the compared kinds and runs finds. Sets of `asked` without --qrels are ranked alone.
+
+  python -m experiments.retrieve --beir=scifact --kinds=bm25,dense --embedder=DIR
+
+asks the judged queries of a BEIR folder (:SPLIT for another split than test) over its
+documents, prepared at the first use in --workdir, by default runs/beir/NAME. A document
+ranks by its best block, with its id; one with the query's own id is left out, as in BEIR.
+--embedder=DIR finds by the vectors of an embedder in place of the model's own.
+--config.evaluate.measures="('nDCG@10','R@100','AP','Success@5')" names measures as
+ir-measures does, which computes those that are not our own where it is installed.
 
 --run=FILE adds a TREC run of another system over the same blocks, with their names as in
 the files written here, to OUTPUT (by default <workdir>/retrieval): <set>_<split>.<kind>.run
 and <set>_<split>.qrels for trec_eval -c, <set>_<split>.<kind>.json in DPR's form for
-experiments.score and for readers, and retrieval.json with the measures.
+experiments.score and for readers (--form: those of RAG-evaluation-harnesses or FlashRAG),
+and retrieval.json with the measures.
 """
 
 from collections.abc import Sequence
@@ -30,8 +40,10 @@ from typing import Any
 
 from absl import flags, logging
 
+from experiments.adapters import ir_measures
 from experiments.engine import command, progress, reports
 from experiments.open_qa import (
+  beir as beir_lib,
   config as config_lib,
   rankings,
   trained_reader,
@@ -61,6 +73,8 @@ class Evaluate:
 
   questions: tuple[str, ...] = ()  # as questions.train
   max_questions: settings.Count = 0  # of each set; 0: all
+  # names as of `ranking` and of ir-measures; (): the usual ones
+  measures: tuple[str, ...] = ()
   words_weight: settings.Share = 0.0  # of weighted; 0: as trained
   batch_size: settings.Size = 16
 
@@ -70,8 +84,9 @@ def measure(
   questions: question_sets.QuestionSet,
   qrels: trec_files.Qrels,
   depth: int,
+  names: Sequence[str],
 ) -> list[dict[str, Any]]:
-  """Measure systems on a question set.
+  """Measure systems on a question set; `names` are those of measures.
 
   Returns:
     Of each system: name, unit of its scores, questions_per_sec, `measures` of
@@ -79,10 +94,13 @@ def measure(
     for the first one.
   """
   keys = [trec_files.identifier(q.id) for q in questions.questions]
+  others = [x for x in names if ranking.cut(x) is None]
+  ours = [x for x in names if x not in others]
   rows, first = [], {}
   for one in ranked:
     relevance = trec_files.relevance(one.run, qrels, keys, depth)
-    own = ranking.measure(*relevance)
+    own = ranking.measure(*relevance, ours)
+    own |= ir_measures.measure(others, one.run, qrels, keys)
     rows.append(
       {
         'name': one.name,
@@ -120,8 +138,18 @@ def _short(name: str) -> str:
 
 
 def _check_flags(
-  values: flags.FlagValues, sets: Sequence[question_sets.QuestionSet]
+  values: flags.FlagValues,
+  sets: Sequence[question_sets.QuestionSet],
+  measures: Sequence[str],
 ) -> None:
+  for name in measures:
+    k = ranking.cut(name)
+    if k is None:
+      ir_measures.parse(name)
+    elif k > values.depth:
+      raise ValueError(
+        f'evaluate.measures: {name!r} looks at more than --depth={values.depth}.'
+      )
   for kind in values.kinds:
     if kind.partition('+')[0] not in beams.KINDS:
       raise ValueError(
@@ -150,10 +178,12 @@ def compare(
   kinds: Sequence[rankings.Kind],
   questions: question_sets.QuestionSet,
   folder: pathlib.Path,
+  measures: Sequence[str],
+  beir: beir_lib.Folder | None = None,
 ) -> dict[str, Any]:
   """Rank, judge, measure, print and write a question set; return its record."""
   values, blocks = flags.FLAGS, trained.data.blocks
-  names = rankings.BlockNames(blocks)
+  names = rankings.Names(blocks, documents=beir is not None)
   depth = min(values.depth, blocks.num_blocks)
   given, found = [], []
   for path in values.run:
@@ -162,10 +192,16 @@ def compare(
   for kind in kinds:
     with progress.bar(f'{questions.name}, {kind.name}', 'questions') as update:
       found.append(kind.rank(questions.questions, names, depth, update))
-  everything = [*found, *given]
+  if beir:
+    found, given = (
+      [*map(rankings.without_own, runs)] for runs in (found, given)
+    )
+  everything, qrels, judged_by = [*found, *given], None, ''
   if values.qrels:
     qrels, judged_by = trec_files.read_qrels(values.qrels), values.qrels
-  else:
+  elif beir:
+    qrels, judged_by = beir.qrels, beir.qrels_path
+  elif questions.kind != 'none':
     rule = 'regex' if questions.kind == 'regex' else values.rule
     judged_by = f'an answer, rule {rule}'
     search = answer_search.QuestionSearch(blocks, values.rule)
@@ -173,22 +209,26 @@ def compare(
       qrels = rankings.judge(
         everything, questions, search, names, depth, update
       )
-  rows = measure(everything, questions, qrels, depth)
-  count = len(questions.questions)
-  print_table(
-    f'{questions.name}: {count:,} questions, {blocks.num_blocks:,} blocks, '
-    f'relevant by {judged_by}; percent',
-    rows,
-  )
+  count, rows = len(questions.questions), []
   stem = folder / questions.name.replace(':', '_')
-  trec_files.write_qrels(f'{stem}.qrels', qrels)
+  if qrels is None:
+    logging.warning('%s: without judgments, ranked alone.', questions.name)
+  else:
+    rows = measure(everything, questions, qrels, depth, measures)
+    print_table(
+      f'{questions.name}: {count:,} questions, {blocks.num_blocks:,} blocks, '
+      f'relevant by {judged_by}; percent',
+      rows,
+    )
+    trec_files.write_qrels(f'{stem}.qrels', qrels)
   for one in found:
     trec_files.write_run(f'{stem}.{one.name}.run', one.run, one.name)
     if values.contexts:
       results = rankings.dpr_results(
-        one, questions, qrels, names, values.contexts
+        one, questions, qrels or {}, names, values.contexts
       )
-      dpr_json.write_results(f'{stem}.{one.name}.json', results)
+      path = f'{stem}.{one.name}{dpr_json.FORMS[values.form]}'
+      dpr_json.write_results(path, results, values.form)
   return {
     'dataset': questions.name,
     'questions': count,
@@ -201,18 +241,30 @@ def compare(
 
 def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   """Compare the retrievers of --kinds and the runs of --run."""
-  values = flags.FLAGS
-  sets = question_sets.load_sets(
-    wanted.questions,
-    wanted.max_questions,
-    config.questions.allow_other_counts,
+  values, beir = flags.FLAGS, None
+  default = values['workdir'].using_default_value
+  if values.beir:
+    beir = beir_lib.read(values.beir, wanted.max_questions)
+    sets = [beir.questions]
+    workdir = f'runs/beir/{beir.questions.dataset}' if default else workdir
+  else:
+    sets = question_sets.load_sets(
+      wanted.questions,
+      wanted.max_questions,
+      config.questions.allow_other_counts,
+    )
+  _check_flags(values, sets, wanted.measures)
+  measures = wanted.measures or ranking.usual(
+    values.depth, beir_lib.MEASURES if beir else ranking.MEASURES
   )
-  _check_flags(values, sets)
   folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
   store.check_writable(folder, is_folder=True)
-  if values.packaged or values['workdir'].using_default_value:
-    trained_reader.take_packaged(config, workdir)
-  trained = trained_reader.open_reader(workdir, config.data_dir)
+  if beir:
+    trained = beir_lib.open_model(beir, config, workdir)
+  else:
+    if values.packaged or default:
+      trained_reader.take_packaged(config, workdir)
+    trained = trained_reader.open_reader(workdir, config.data_dir)
   trained = trained.with_retriever(
     words_weight=wanted.words_weight, colbert_index=config.colbert_index
   )
@@ -227,12 +279,14 @@ def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
             wanted.batch_size,
             update,
             config.reranker.candidates,
+            values.embedder,
           )
         )
-    records = [compare(trained, kinds, one, folder) for one in sets]
-    path = reports.write_json(
-      folder / FILE, {'step': trained.step, 'sets': records}
-    )
+    records = [
+      compare(trained, kinds, one, folder, measures, beir) for one in sets
+    ]
+    record = {'step': trained.step, 'embedder': values.embedder}
+    path = reports.write_json(folder / FILE, record | {'sets': records})
   logging.info('Written to %s, the runs beside it.', path)
 
 
@@ -254,8 +308,15 @@ def define_flags() -> None:
   flags.DEFINE_integer(
     'contexts',
     20,
-    "Blocks of a question in DPR's JSON; 0: no such file.",
+    'Blocks of a question in the file for readers; 0: no such file.',
     lower_bound=0,
+  )
+  flags.DEFINE_enum(
+    'form', 'dpr', [*dpr_json.FORMS], 'Form of the file for readers.'
+  )
+  flags.DEFINE_string('beir', '', 'FOLDER[:SPLIT] of BEIR to evaluate on.')
+  flags.DEFINE_string(
+    'embedder', '', "Folder of an embedder in place of the model's own."
   )
   command.define_output(
     'output', '', 'Output folder; empty: <workdir>/retrieval.', is_folder=True

@@ -62,6 +62,7 @@ _ROOMS = {
     'benchmarks',
     'scale',
     'serve',
+    'adapters',
   ),
 }
 # Rooms side by side: neither imports the other.

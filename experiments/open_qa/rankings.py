@@ -42,26 +42,32 @@ class Ranked:
   unit: str = ''  # of the scores; '' for the run of a file
 
 
-class BlockNames:
-  """Names of blocks in TREC's files, and back."""
+class Names:
+  """Names of blocks, or of their documents, in TREC's files, and back."""
 
-  def __init__(self, blocks: blocks_lib.BlockStore):
+  def __init__(self, blocks: blocks_lib.BlockStore, documents: bool = False):
     """Take the blocks; names are read when they are asked for."""
-    self.blocks = blocks
+    self.blocks, self.documents = blocks, documents
     self._names: dict[int, str] = {}
     self._ids: dict[str, int] = {}
 
   def of(self, ids: Iterable[int]) -> list[str]:
-    """Return the names of blocks."""
+    """Return the names of blocks, or of the document of each."""
     ids = list(ids)
+    if self.documents and ids:
+      ids = self.blocks.documents(np.asarray(ids)).tolist()
     new = [i for i in dict.fromkeys(ids) if i not in self._names]
-    for i, name in zip(new, self.blocks.names(new), strict=True):
+    for i, name in zip(new, self._read(new), strict=True):
       self._names[i] = trec_files.identifier(name)
       self._ids[self._names[i]] = i
     return [self._names[i] for i in ids]
 
   def ids(self, names: Iterable[str], where: str) -> list[int]:
-    """Return the blocks of names; ValueError, naming `where`, for another name."""
+    """Return the blocks or documents of names.
+
+    Raises:
+      ValueError: for another name, naming `where`.
+    """
     names = list(names)
     if not all(name in self._ids for name in names):
       self.of(range(self.blocks.num_blocks))
@@ -72,6 +78,20 @@ class BlockNames:
           f'expected names such as {self.of([0])[0]!r}.'
         )
     return [self._ids[name] for name in names]
+
+  def contexts(self, ids: Sequence[int]) -> Iterator[tuple[str, str, str]]:
+    """Yield id, title and text of blocks or documents."""
+    if not self.documents:
+      parts = self.blocks.titles(ids), self.blocks.texts(ids)
+    else:
+      tokens = self.blocks.tokens
+      parts = map(tokens.title, ids), map(tokens.text, ids)
+    return zip(self._read(ids), *parts, strict=True)
+
+  def _read(self, ids: Sequence[int]) -> list[str]:
+    if self.documents:
+      return [self.blocks.tokens.document_id(i) for i in ids]
+    return self.blocks.names(ids)
 
 
 def name_of(kind: str) -> str:
@@ -90,19 +110,21 @@ class Kind:
     batch_size: int,
     progress: Progress | None = None,
     candidates: int = 50,
+    embedder: str = '',
   ):
     """Open the retriever; a missing index is built.
 
     Args:
       kind: KIND, or KIND+FOLDER of the run of a re-ranker, which orders the first
         `candidates` blocks.
+      embedder: folder of an embedder in place of the model's own.
     """
     self.name = name_of(kind)
     first, _, reranker = kind.partition('+')
     section = reader_configs.Reranker(path=reranker, candidates=candidates)
     self._trained = trained.with_retriever(first, reranker=section)
     self._batch_size = batch_size
-    retriever = self._trained.retriever(progress=progress)
+    retriever = self._trained.retriever('', progress, embedder)
     self._unit = retriever.unit
     self._retrieve = functools.partial(
       retriever,
@@ -112,11 +134,11 @@ class Kind:
   def rank(
     self,
     questions: Sequence[questions_lib.Question],
-    names: BlockNames,
+    names: Names,
     depth: int,
     progress: Progress,
   ) -> Ranked:
-    """Retrieve the first `depth` blocks of each question.
+    """Retrieve the first `depth` blocks, or documents by their best block.
 
     The first batch is retrieved once more beforehand, since it may compile.
     """
@@ -124,14 +146,20 @@ class Kind:
     source = question_rows.QuestionSource(
       questions, data.tokenizer, reader_configs.reader_layout(config, data)
     )
-    run, sec, size = {}, 0.0, self._batch_size
+    run, sec, size, count = {}, 0.0, self._batch_size, depth
     for low in (-1, *range(0, len(questions), size)):
       start, first = time.perf_counter(), max(low, 0)
       asked = questions[first : first + size]
       rows = source.rows(np.arange(first, first + len(asked)), size)
       texts = [question.question for question in asked]
       texts += [''] * (size - len(asked))
-      beam = self._retrieve(rows, texts, depth)
+      beam = self._retrieve(rows, texts, count)
+      while count < names.blocks.num_blocks and any(
+        (ids >= 0).all() and len({*names.of(ids)}) < depth
+        for ids in beam.ids[: len(asked)]
+      ):  # too few documents
+        count = min(2 * count, names.blocks.num_blocks)
+        beam = self._retrieve(rows, texts, count)
       if low < 0:
         continue
       sec += time.perf_counter() - start
@@ -140,8 +168,11 @@ class Kind:
       ):
         kept = ids >= 0
         blocks = names.of(ids[kept].tolist())
-        ranked = zip(blocks, scores[kept].tolist(), strict=True)
-        run[trec_files.identifier(question.id)] = list(ranked)
+        ranked = {}
+        for block, score in zip(blocks, scores[kept].tolist(), strict=True):
+          ranked.setdefault(block, score)
+        key = trec_files.identifier(question.id)
+        run[key] = list(ranked.items())[:depth]
       progress(low + len(asked), len(questions))
     return Ranked(self.name, run, len(questions) / sec, self._unit)
 
@@ -150,7 +181,7 @@ def judge(
   runs: Sequence[Ranked],
   questions: question_sets.QuestionSet,
   search: answer_search.QuestionSearch,
-  names: BlockNames,
+  names: Names,
   depth: int,
   progress: Progress,
 ) -> trec_files.Qrels:
@@ -173,6 +204,12 @@ def judge(
   return qrels
 
 
+def without_own(ranked: Ranked) -> Ranked:
+  """Leave out what has the question's own name, as BEIR does."""
+  run = {q: [x for x in row if x[0] != q] for q, row in ranked.run.items()}
+  return dataclasses.replace(ranked, run=run)
+
+
 def check_run(ranked: Ranked, questions: question_sets.QuestionSet) -> None:
   """Raise ValueError for a run without any question of a set."""
   keys = {
@@ -190,11 +227,10 @@ def dpr_results(
   ranked: Ranked,
   questions: question_sets.QuestionSet,
   qrels: trec_files.Qrels,
-  names: BlockNames,
+  names: Names,
   count: int,
 ) -> Iterator[dpr_json.Result]:
   """Yield the first `count` blocks of each question in DPR's form."""
-  blocks = names.blocks
   for question in questions.questions:
     key = trec_files.identifier(question.id)
     found = ranked.run.get(key, [])[:count]
@@ -206,14 +242,10 @@ def dpr_results(
         title=title,
         text=text,
         score=score,
-        has_answer=grades.get(name, 0) > 0,
+        has_answer=grades.get(name, 0) > 0 if grades else None,
       )
-      for own, title, text, (name, score) in zip(
-        blocks.names(ids),
-        blocks.titles(ids),
-        blocks.texts(ids),
-        found,
-        strict=True,
+      for (own, title, text), (name, score) in zip(
+        names.contexts(ids), found, strict=True
       )
     ]
     yield dpr_json.Result(

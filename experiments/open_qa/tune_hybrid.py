@@ -50,7 +50,8 @@ def measure(
     [block for block, grade in qrels.get(question, {}).items() if grade > 0]
     for question in questions
   ]
-  counts = np.array([*map(len, good)])
+  ideal = np.arange(max(map(len, good))) < np.array([[len(x)] for x in good])
+  ideal = ideal.astype(int)
   depth = max(ids.shape[1] for ids, _ in lists)
   values = {}
   for name, (ids, _) in hybrid_weights.fused(lists, weights, depth).items():
@@ -60,7 +61,9 @@ def measure(
         for row, found in zip(ids, good, strict=True)
       ]
     )
-    values[name] = ranking.measure(relevant, counts)
+    values[name] = ranking.measure(
+      relevant.astype(int), ideal, ranking.usual(depth)
+    )
   return values
 
 

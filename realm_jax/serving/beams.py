@@ -142,7 +142,7 @@ class BeamRetriever:
       vectors = self._newest.embed(params, rows)
       step = self._newest.version.step
       fields['index_step'] = np.full(len(texts), step, np.int32)
-    queries = queries_lib.Queries(texts, vectors)
+    queries = queries_lib.Queries(texts, vectors, questions=True)
     n = max(k, self._rerank.candidates) if self._rerank else k
     ids, scores = self._inner.search(queries, n)
     scores = order_by = np.where(ids >= 0, self._scale * scores, -np.inf)
@@ -176,21 +176,27 @@ def make_retriever(
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
   progress: Callable[[int, int], None] | None = None,
+  embedder: str = '',
 ) -> BeamRetriever:
   """Return the retriever of config.retriever, re-ranked as config.reranker says.
 
-  `snapshots` is the index of the blocks' vectors, for those of `WITH_VECTORS`;
+  `snapshots` is the index of the blocks' vectors, for those of `WITH_VECTORS`,
+  unless `embedder` names the folder of an embedder in its place;
   `progress` shows the building of missing indices of texts.
   """
   kind, blocks, newest = config.retriever, data.blocks, None
-  if kind in WITH_VECTORS:
+  if kind in WITH_VECTORS and not embedder:
     newest = NewestIndex(
       model_configs.realm_config(config, data.tokenizer.vocab_size), snapshots
     )
   indices = text_indices_of(config, data)
   found = retrievers.Retrievers(
     indices,
-    lambda: retriever_lib.Dense(blocks, newest),
+    lambda: (
+      indices.dense(embedder, progress=progress)
+      if embedder
+      else retriever_lib.Dense(blocks, newest)
+    ),
     config.lookup.words_weight,
     progress=progress,
   ).make(kind)

@@ -127,13 +127,20 @@ class TrainedReader(model_configs.TrainedModel):
     self,
     folder: str | os.PathLike = '',
     progress: Callable[[int, int], None] | None = None,
+    embedder: str = '',
   ) -> beams.BeamRetriever:
-    """Return the config's retriever; build a missing index in `folder`."""
+    """Return the config's retriever; build a missing index in `folder`.
+
+    `embedder` is the folder of one in place of the model's, as of
+    `retrieval.Embedder.load`.
+    """
     snapshots = None
-    if self.config.retriever in beams.WITH_VECTORS:
+    if self.config.retriever in beams.WITH_VECTORS and not embedder:
       index = self.as_realm().open_index(folder, progress)
       snapshots = pipeline.OneSnapshot(index)
-    return beams.make_retriever(self.config, self.data, snapshots, progress)
+    return beams.make_retriever(
+      self.config, self.data, snapshots, progress, embedder
+    )
 
   def with_retriever(
     self,

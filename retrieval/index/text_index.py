@@ -8,6 +8,7 @@ their first use:
 sparse-KIND-KEY/               terms, of bm25 or tfidf
 topics-KEY/{model,vectors}/    topics, of lda
 colbert-KEY/{codec,tokens}/    vectors of tokens, of colbert
+vectors-KEY/                   vectors of another embedder
 """
 
 from collections.abc import Iterator, Sequence
@@ -270,6 +271,20 @@ class TextIndices:
       return WORDS[kind].load(path)
     logging.info('Building %s over %d passages.', kind, len(self.passages))
     return WORDS[kind].build_store(path, self.passages, **how)
+
+  def dense(self, model: str, **how) -> retriever_lib.Dense:
+    """Return exact search by the vectors of an embedder's folder."""
+    embedder = embedders.Embedder.load(model)
+    key = store.fingerprint([embedder.fingerprint, self.passages.fingerprint])
+    vectors = vectors_lib.build_vector_store(
+      self.root / f'vectors-{key[:12]}', self.passages, embedder, **how
+    )
+    return retriever_lib.Dense(
+      self.passages,
+      searchers.ExactSearcher(vectors.array('vectors'), embedder.metric),
+      vectors.fingerprint,
+      embedder=lambda: embedder,
+    )
 
   def topics(
     self, progress: shards.Progress | None = None, **how

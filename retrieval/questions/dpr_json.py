@@ -1,14 +1,20 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""DPR's JSON forms (Karpukhin et al. 2020), which many other tools read and write.
+"""DPR's JSON forms (Karpukhin et al. 2020), and those of other tools for results.
 
   retrieval results: [{"question", "answers", "ctxs": [{"id", "title", "text",
     "score", "has_answer"}]}], contexts best first; also the input of FiD and Atlas.
   training data: [{"question", "answers", "positive_ctxs", "negative_ctxs",
     "hard_negative_ctxs"}] with the same contexts.
+  rag_harness: lines {"query", "ctxs": [{"retrieval text"}]}, retrieval results for
+    RAG-evaluation-harnesses.
+  flashrag: {QUESTION: [{"id", "title", "text", "contents", "score"}]}, the retrieval
+    cache of FlashRAG; "contents" is a line with the title, then the text. Its saved
+    data sets, [{"question", "golden_answers", "output": {"retrieval_result",
+    "pred"}}], are read, too.
 
 A file is a JSON list or JSON lines, may be packed as .gz, .bz2 or .xz, and is
-read record by record, since results can take gigabytes.
+read record by record, since results can take gigabytes; but FlashRAG's cache at once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,14 +22,18 @@ import dataclasses
 import json
 import math
 import os
+import re
 import reprlib
 from typing import Any
 
 from retrieval import arguments
-from retrieval.readers import base, json_files
+from retrieval.readers import base, json_files, text_files
 from retrieval.store import store
 
 _IDS = ('id', 'passage_id', 'psg_id')
+_TEXTS = ('text', 'retrieval text', 'contents')
+_CACHE = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*(?<!ctxs)"\s*:\s*\[\s*(?:\{|\])')
+FORMS = {'dpr': '.json', 'rag_harness': '.jsonl', 'flashrag': '.flashrag.json'}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,19 +88,34 @@ def read_results(path: str | os.PathLike) -> Iterator[Result]:
     )
 
 
-def write_results(path: str | os.PathLike, results: Iterable[Result]) -> None:
-  """Write retrieval results in DPR's form."""
-  _write(
-    path,
-    (
-      {
-        'question': result.question,
-        'answers': result.answers,
-        'ctxs': [_result_context(context) for context in result.contexts],
-      }
-      for result in results
-    ),
+def write_results(
+  path: str | os.PathLike, results: Iterable[Result], form: str = 'dpr'
+) -> None:
+  """Write retrieval results in one of `FORMS`.
+
+  FlashRAG's form has one entry for questions with the same text, the first.
+  """
+  if form == 'flashrag':
+    seen: set[str] = set()
+    unique = (
+      x for x in results if not (x.question in seen or seen.add(x.question))
+    )
+    entries = (
+      f'{_dumps(x.question)}: {_dumps([*map(_flashrag_context, x.contexts)])}'
+      for x in unique
+    )
+    _write(path, entries, '{}')
+    return
+  asked = 'query' if form == 'rag_harness' else 'question'
+  rows = (
+    {
+      asked: result.question,
+      'answers': result.answers,
+      'ctxs': [_result_context(context, form) for context in result.contexts],
+    }
+    for result in results
   )
+  _write(path, map(_dumps, rows), '' if form == 'rag_harness' else '[]')
 
 
 def read_training(path: str | os.PathLike) -> Iterator[Example]:
@@ -109,33 +134,53 @@ def write_training(
   path: str | os.PathLike, examples: Iterable[Example]
 ) -> None:
   """Write training examples in DPR's form."""
-  _write(
-    path,
-    (
-      {
-        'dataset': '',
-        'question': example.question,
-        'answers': example.answers,
-        'positive_ctxs': [*map(_training_context, example.positive)],
-        'negative_ctxs': [],
-        'hard_negative_ctxs': [*map(_training_context, example.hard_negative)],
-      }
-      for example in examples
-    ),
+  rows = (
+    {
+      'dataset': '',
+      'question': example.question,
+      'answers': example.answers,
+      'positive_ctxs': [*map(_training_context, example.positive)],
+      'negative_ctxs': [],
+      'hard_negative_ctxs': [*map(_training_context, example.hard_negative)],
+    }
+    for example in examples
   )
+  _write(path, map(_dumps, rows))
 
 
 def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
-  """Yield (place, object) of a JSON list of objects, or of JSON lines.
+  """Yield (place, object) of a JSON list of objects, of JSON lines or of FlashRAG.
+
+  Objects have DPR's fields, in place of or beside those of other tools.
 
   Raises:
     ValueError: for invalid JSON, an incomplete file, or a file without objects.
   """
   found = None
-  for found in json_files.read(path):
-    yield found
-  if not found:
+  for where, record in _cache(path) or json_files.read(path):
+    found = dict(record)
+    output = record.get('output')
+    if isinstance(output, dict):
+      others = {'ctxs': 'retrieval_result', 'prediction': 'pred'}
+      found |= {k: output[x] for k, x in others.items() if x in output}
+    for name, other in (('question', 'query'), ('answers', 'golden_answers')):
+      if other in record:
+        found.setdefault(name, record[other])
+    yield where, found
+  if found is None:
     raise ValueError(f'{path}: no records.')
+
+
+def _cache(path: str | os.PathLike) -> list[tuple[str, dict]]:
+  """Read FlashRAG's retrieval cache; [] for another form."""
+  if not _CACHE.match(next(text_files.pieces(path), '')):
+    return []
+  where = str(path)
+  content = json_files.parse(''.join(text_files.pieces(path)), where)
+  return [
+    (f'{where}, question {question!r}', {'question': question, 'ctxs': found})
+    for question, found in content.items()
+  ]
 
 
 def _answers(record: dict, where: str) -> tuple[str, ...]:
@@ -163,11 +208,15 @@ def _context(value: Any, where: str) -> Context:
       f"{where}: field 'has_answer': expected true or false, "
       f'found {has_answer!r}.'
     )
-  title = value.get('title') or ''
+  field = next((name for name in _TEXTS if name in value), 'text')
+  title, text = value.get('title') or '', base.string(value, field, where)
+  if field == 'contents':
+    first, _, text = text.partition('\n')
+    title = title or first
   return Context(
     id=str(identifier),
     title=base.string({'title': title}, 'title', where),
-    text=base.string(value, 'text', where),
+    text=text,
     score=_score(value.get('score'), where),
     has_answer=has_answer,
   )
@@ -187,13 +236,25 @@ def _score(value: Any, where: str) -> float | None:
   return score
 
 
-def _result_context(context: Context) -> dict[str, Any]:
+def _result_context(context: Context, form: str) -> dict[str, Any]:
   record = {'id': context.id, 'title': context.title, 'text': context.text}
+  if form == 'rag_harness':
+    record['retrieval text'] = record.pop('text')
   if context.score is not None:
     record['score'] = str(context.score)
   if context.has_answer is not None:
     record['has_answer'] = context.has_answer
   return record
+
+
+def _flashrag_context(context: Context) -> dict[str, Any]:
+  return {
+    'id': context.id,
+    'title': context.title,
+    'text': context.text,
+    'contents': f'{context.title}\n{context.text}',
+    'score': context.score or 0.0,
+  }
 
 
 def _training_context(context: Context) -> dict[str, Any]:
@@ -205,12 +266,17 @@ def _training_context(context: Context) -> dict[str, Any]:
   }
 
 
-def _write(path: str | os.PathLike, rows: Iterable[dict]) -> None:
-  """Write a JSON list record by record, atomically."""
+def _dumps(value: Any) -> str:
+  return json.dumps(value, ensure_ascii=False)
+
+
+def _write(
+  path: str | os.PathLike, rows: Iterable[str], around: str = '[]'
+) -> None:
+  """Write JSON values, one a line, in a list, an object or no brackets; atomically."""
+  opens, closes = (around[0], around[1]) if around else ('', '')
   with store.open_atomically(path, 'w') as f:
-    between = '[\n'
-    for row in rows:
-      f.write(between)
-      json.dump(row, f, ensure_ascii=False)
-      between = ',\n'
-    f.write('[]\n' if between == '[\n' else '\n]\n')
+    f.write(opens)
+    for i, row in enumerate(rows):
+      f.write((',' if i and around else '') + '\n' * bool(i or around) + row)
+    f.write(f'\n{closes}\n' if closes else '\n')

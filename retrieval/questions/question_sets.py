@@ -12,6 +12,7 @@ the question, and test is the split of published figures.
   red_trivia:worldcapitals,elements    whole lists of the package
   red_trivia:test=general              split of a list
   custom:train=my.jsonl                or custom_regex, with answers as patterns
+  asked:test=queries.jsonl             without answers, as `questions.read_asked`
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ class Dataset:
   """Description of a question set."""
 
   name: str  # name in specifications
-  kind: str = 'string'  # kind of the answers, 'string' or 'regex'
+  kind: str = 'string'  # kind of the answers: string, regex or none
   # number of questions of train, dev and test in the official files
   counts: tuple[int, ...] = ()
   # split -> number of questions in a known incomplete copy
@@ -108,6 +109,7 @@ _DATASETS = (
   Dataset(name='red_trivia', splits='hashed'),
   Dataset(name='custom'),
   Dataset(name='custom_regex', kind='regex'),
+  Dataset(name='asked', kind='none'),
 )
 DATASETS = {dataset.name: dataset for dataset in _DATASETS}
 
@@ -118,7 +120,7 @@ class QuestionSet:
 
   dataset: str
   split: str
-  kind: str  # kind of the answers, 'string' or 'regex'
+  kind: str  # kind of the answers, as of `Dataset`
   # questions with distinct ids; their texts may repeat
   questions: tuple[questions_lib.Question, ...]
 
@@ -129,7 +131,9 @@ class QuestionSet:
 
   @property
   def match_rules(self) -> tuple[str, ...]:
-    """Rules of `answers` that test a text for these answers."""
+    """Rules of `answers` that test a text for these answers; () for none."""
+    if self.kind == 'none':
+      return ()
     return ('regex',) if self.kind == 'regex' else ('substring', 'dpr')
 
   def first(self, n: int) -> 'QuestionSet':
@@ -159,9 +163,11 @@ class QuestionSet:
       exact_match_without_nfd, the rule of DPR and FiD, and f1.
 
     Raises:
-      ValueError: for a question of another set.
+      ValueError: for a question of another set, or without answers.
     """
     answers = question.answers
+    if self.kind == 'none':
+      raise ValueError(f'{self.name}: has no answers to score by.')
     if self.kind == 'regex':
       right = qa_metrics.regex_match(prediction, answers)
       return {'official_exact_match': float(right)}
@@ -305,7 +311,10 @@ def _read_files(
 ) -> list[questions_lib.Question]:
   found, ids = [], set()
   for number, path in enumerate(paths):
-    rows = questions_lib.read_questions(path, answer_field=answer_field)
+    if dataset.kind == 'none':
+      rows = questions_lib.read_asked(path)
+    else:
+      rows = questions_lib.read_questions(path, answer_field=answer_field)
     if dataset.kind == 'string' and rows[0].kind == 'regex':
       raise ValueError(
         f'{path}: answers are regular expressions; {dataset.name} expects '

@@ -118,8 +118,8 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
   A question without an id gets the id FILE:LINE.
 
   Args:
-    path: .txt, or .jsonl with a "question" a line (BEIR's "_id" and "text", too);
-      may be packed.
+    path: .txt, or .jsonl with a "question" a line (BEIR's "_id" and "text", too, and
+      the "query" of RAG-evaluation-harnesses, with its blanks); may be packed.
 
   Raises:
     ValueError: for another kind of file, a file without questions, or the first
@@ -130,14 +130,16 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
   for where, record in json_files.read_prompts(path, 'question'):
     if 'question' not in record and '_id' in record:
       record = {'id': record['_id'], 'question': record.get('text')}
-    text = _text(base.field(record, 'question', where), where)
+    asked = 'query' if 'query' in record else 'question'
+    text = _text(base.field(record, asked, where), where, asked)
     name = record.get('id')
     if name is None:
       name = text_files.line_name(where)
     name = _text(base.named(name), where, 'id')
     if name in found:
       raise ValueError(f'{where}: an earlier record has id {name!r}.')
-    found[name] = Question(name, text.strip(), ())
+    text = text if asked == 'query' else text.strip()
+    found[name] = Question(name, text, ())
   return list(found.values())
 
 

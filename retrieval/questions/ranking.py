@@ -2,84 +2,126 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures of ranked blocks, one value a question, with their intervals.
 
-A block is relevant to a question or it is not. Question answering calls the share of
-questions with a relevant block among the first k recall@k (Karpukhin et al. 2020,
-section 5.1); it is success_k of trec_eval, whose recall_k is another measure.
+Names are those of ir-measures (https://ir-measur.es) and values those of trec_eval:
+nDCG@K, AP, AP@K, RR, RR@K, P@K, R@K and Success@K. A block is relevant where its grade
+is above 0. Question answering calls the share of questions with a relevant block among
+the first K recall@K (Karpukhin et al. 2020, section 5.1), which is Success@K and not
+R@K, the share of a question's relevant blocks; and RR is MRR.
 
-Dimension key: n questions, c ranks.
+Dimension key: n questions, c ranks, m relevant blocks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+import re
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 import numpy as np
 
 from retrieval.questions import bootstrap
-from retrieval.searchers import base
 
-KS = (1, 5, 20, 100)
-NDCG_AT = 10
+MEASURES = ('recall@1', 'recall@5', 'recall@20', 'recall@100', 'MRR', 'nDCG@10')
 Values = dict[str, Float[np.ndarray, ' n']]
-
-
-def recall_at_k(
-  relevant: Bool[np.ndarray, 'n c'], k: int
-) -> Float[np.ndarray, ' n']:
-  """Return 1 for each question with a relevant block in the first k, else 0."""
-  base.check_k(k)
-  return relevant[:, :k].any(axis=1).astype(np.float64)
-
-
-def reciprocal_rank(
-  relevant: Bool[np.ndarray, 'n c'],
-) -> Float[np.ndarray, ' n']:
-  """Return 1 / rank of the first relevant block, or 0 without one."""
-  ranks = 1 + np.arange(relevant.shape[1])
-  return (relevant / ranks).max(axis=1, initial=0)
+_NAME = re.compile(r'([a-zA-Z]+)(?:@([1-9]\d{0,8}))?')
 
 
 def ndcg(
-  relevant: Bool[np.ndarray, 'n c'], num_relevant: Int[np.ndarray, ' n'], k: int
+  grades: Int[np.ndarray, 'n c'], ideal: Int[np.ndarray, 'n m'], k: int
 ) -> Float[np.ndarray, ' n']:
   """Return the normalised discounted cumulative gain of the first k blocks.
 
-  Jarvelin and Kekalainen 2002 with gain 1 for a relevant block and the discount
+  Jarvelin and Kekalainen 2002 with a block's grade as gain and the discount
   log2(1 + rank), as ndcg_cut of trec_eval.
 
   Args:
-    num_relevant: [n] number of relevant blocks, found or not; the ideal ranking has
-      all of them first. A question without any has the value 0.
+    grades: [n, c] of the ranked blocks, 0 for those that are not relevant.
+    ideal: [n, m] of all relevant blocks, ranked or not, best first, then 0. A
+      question without any has the value 0.
 
   Raises:
-    ValueError: for k < 1, or fewer relevant blocks than `relevant` holds.
+    ValueError: for more relevant blocks in `grades` than in `ideal`.
   """
-  base.check_k(k)
-  found = relevant.sum(axis=1)
-  if (found > num_relevant).any():
-    row = int(np.argmax(found > num_relevant))
+  found, there = _count(grades), _count(ideal)
+  if (found > there).any():
+    row = int(np.argmax(found > there))
     raise ValueError(
       f'Question {row}: {found[row]} relevant blocks are ranked, expected at most '
-      f'the {num_relevant[row]} that exist.'
+      f'the {there[row]} that exist.'
     )
-  discounts = 1 / np.log2(2 + np.arange(k))
-  gained = relevant[:, :k] @ discounts[: relevant.shape[1]]
-  ideal = np.concatenate([[0], np.cumsum(discounts)])
-  return gained / np.maximum(ideal[np.minimum(num_relevant, k)], 1.0)
+  gained, best = (
+    x[:, :k] @ (1 / np.log2(2 + np.arange(min(k, x.shape[1]))))
+    for x in (grades, ideal)
+  )
+  return gained / np.where(best > 0, best, 1.0)
+
+
+def average_precision(
+  grades: Int[np.ndarray, 'n c'], ideal: Int[np.ndarray, 'n m'], k: int
+) -> Float[np.ndarray, ' n']:
+  """Return the mean of the precisions at the ranks of all relevant blocks.
+
+  The precision of a block that is not among the first k is 0; arguments as of `ndcg`.
+  """
+  relevant = grades[:, :k] > 0
+  precisions = relevant.cumsum(axis=1) / (1 + np.arange(relevant.shape[1]))
+  return (relevant * precisions).sum(axis=1) / np.maximum(_count(ideal), 1)
+
+
+def _reciprocal_rank(grades, unused_ideal, k) -> np.ndarray:
+  relevant = grades[:, :k] > 0
+  return (relevant / (1 + np.arange(relevant.shape[1]))).max(axis=1, initial=0)
+
+
+def _success(grades, unused_ideal, k) -> np.ndarray:
+  return (grades[:, :k] > 0).any(axis=1).astype(np.float64)
+
+
+def _count(grades: np.ndarray) -> np.ndarray:
+  return np.count_nonzero(grades, axis=1)
+
+
+# (grades, ideal, k) -> values, as of `ndcg`
+_MEASURES: dict[str, Callable[[np.ndarray, np.ndarray, int], np.ndarray]] = {
+  'nDCG': ndcg,
+  'AP': average_precision,
+  'RR': _reciprocal_rank,
+  'MRR': _reciprocal_rank,
+  'P': lambda x, _, k: _count(x[:, :k]) / k,
+  'R': lambda x, y, k: _count(x[:, :k]) / np.maximum(_count(y), 1),
+  'Success': _success,
+  'recall': _success,
+}
+NAMES = tuple(_MEASURES)
+_WHOLE = ('nDCG', 'AP', 'RR', 'MRR')  # without @K of the whole ranking
+
+
+def cut(name: str) -> int | None:
+  """Return the K of a measure's name, 0 without; None for none of `NAMES`."""
+  found = _NAME.fullmatch(name)
+  if not found or found[1] not in (NAMES if found[2] else _WHOLE):
+    return None
+  return int(found[2] or 0)
+
+
+def usual(depth: int, names: Sequence[str] = MEASURES) -> list[str]:
+  """Return the measures that `depth` blocks suffice for, and nDCG."""
+  return [x for x in names if cut(x) <= depth or x.startswith('nDCG')]
 
 
 def measure(
-  relevant: Bool[np.ndarray, 'n c'],
-  num_relevant: Int[np.ndarray, ' n'],
-  ks: Sequence[int] = KS,
+  grades: Int[np.ndarray, 'n c'],
+  ideal: Int[np.ndarray, 'n m'],
+  names: Sequence[str],
 ) -> Values:
-  """Return measure -> [n] values: recall@K for each K up to c, MRR and nDCG@10."""
-  values = {
-    f'recall@{k}': recall_at_k(relevant, k)
-    for k in ks
-    if k <= relevant.shape[1]
-  }
-  values['MRR'] = reciprocal_rank(relevant)
-  values[f'nDCG@{NDCG_AT}'] = ndcg(relevant, num_relevant, NDCG_AT)
+  """Return measure -> [n] values; arguments as of `ndcg`.
+
+  Raises:
+    ValueError: for an unknown name; and as of `ndcg`.
+  """
+  most, values = max(grades.shape[1], ideal.shape[1]), {}
+  for name in names:
+    if (k := cut(name)) is None:
+      raise ValueError(f'measure {name!r}: expected NAME@K of {NAMES}.')
+    values[name] = _MEASURES[name.partition('@')[0]](grades, ideal, k or most)
   return values
 
 

@@ -6,6 +6,7 @@
   qrels: QUESTION 0 BLOCK GRADE, relevant where GRADE is above 0
 
 Fields stand between blanks; `identifier` makes a name without blanks of any name.
+BEIR's qrels have the heading query-id, corpus-id, score and a tab between fields.
 Order within a question is trec_eval's: by score as a 32-bit number, ties by the
 block's name from Z to A; the field RANK is not read. Files may be packed as .gz, .bz2
 or .xz. https://trec.nist.gov/trec_eval
@@ -33,11 +34,12 @@ _ESCAPED = re.compile(r'[\s%]')
 
 
 def identifier(name: str) -> str:
-  """Return a name without blanks: blanks and % become %XX, as in a URL.
+  """Return a name without blanks.
 
-  Raises:
-    ValueError: for an empty name.
+  In one with blanks these and % become %XX, as in a URL; others stay.
   """
+  if not re.search(r'\s', name):
+    return name
   return _ESCAPED.sub(lambda found: urllib.parse.quote(found[0]), name)
 
 
@@ -122,17 +124,21 @@ def relevance(
     depth: c, blocks of each question to look up.
 
   Returns:
-    [n, c] bool, whether the block of each rank is judged relevant, and [n] int64, the
-    number of relevant blocks of each question.
+    [n, c] int64 grade of the block of each rank, 0 where it is not judged or not
+    relevant; and [n, m] int64 grades of the relevant blocks of each question, best
+    first, then 0.
   """
-  relevant = np.zeros((len(questions), depth), bool)
-  counts = np.zeros(len(questions), np.int64)
-  for row, question in enumerate(questions):
-    grades = qrels.get(question, {})
-    counts[row] = sum(grade > 0 for grade in grades.values())
-    for rank, (block, _) in enumerate(run.get(question, ())[:depth]):
-      relevant[row, rank] = grades.get(block, 0) > 0
-  return relevant, counts
+  judged = [
+    {block: grade for block, grade in qrels.get(x, {}).items() if grade > 0}
+    for x in questions
+  ]
+  grades = np.zeros((len(questions), depth), np.int64)
+  ideal = np.zeros((len(questions), max(map(len, judged), default=0)), np.int64)
+  for row, (question, known) in enumerate(zip(questions, judged, strict=True)):
+    ideal[row, : len(known)] = sorted(known.values(), reverse=True)
+    found = [known.get(x, 0) for x, _ in run.get(question, ())[:depth]]
+    grades[row, : len(found)] = found
+  return grades, ideal
 
 
 def _lines(
@@ -142,6 +148,8 @@ def _lines(
   where = ''
   for where, line in text_files.text_lines(path):
     fields = line.split()
+    if names == _BEIR:
+      fields = [identifier(x.strip()) for x in line.split('\t')]
     if names == _QRELS and tuple(fields) == _BEIR:
       names = _BEIR
       continue

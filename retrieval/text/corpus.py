@@ -99,6 +99,8 @@ class CorpusConfig:
   # whether JSON, TSV or TFDS hold pages of Wikipedia, as other kinds do; blocks
   # leave out its lists then (`blocks.drop_titles`)
   wikipedia: bool = settings.rare(False)
+  # whether a document without text has its title as text; else it is skipped
+  title_as_text: bool = settings.rare(False)
   # 'skip' counts bad records and skips them; empty texts are always skipped
   on_error: Literal['raise', 'skip'] = 'raise'
   max_documents: settings.Count = 0  # largest number of documents; 0 for all
@@ -164,6 +166,8 @@ class Corpus:
         try:
           if isinstance(record, base.BadRecord):
             raise record
+          if self.config.title_as_text and not record.text.strip():
+            record = dataclasses.replace(record, title='', text=record.title)
           if not record.text or record.text.isspace():
             self.skipped['empty text'] += 1
             continue
@@ -240,6 +244,8 @@ class Corpus:
     fields = dataclasses.asdict(config)
     for name in ('unescape', 'wikipedia', 'metadata'):
       del fields[name]
+    if not config.title_as_text:
+      del fields['title_as_text']
     if self.fields.metadata:
       fields['metadata'] = self.fields.metadata
     if config.max_record_bytes == CorpusConfig.max_record_bytes:

@@ -18,13 +18,13 @@ from retrieval.questions import (
   answers,
   dpr_json,
   question_sets,
-  ranking,
   trec_files,
 )
 from retrieval.search import (
   fuse,
 )
 from tests.experiments.open_qa import tiny_open_qa
+from tests.retrieval.nn import sentence_folders
 
 KINDS = ['bm25', 'dense', 'random']
 DEPTH = 7
@@ -39,15 +39,17 @@ def made(tmp_path_factory):
 def run(made, monkeypatch, capsys):
   """Runs the command; returns what it printed."""
 
-  def run(number=None, words_weight=0.0, **values):
+  def run(number=None, words_weight=0.0, measures=(), **values):
     defaults = {'kinds': KINDS, 'run': [], 'qrels': '', 'rule': 'substring'}
     defaults |= {'depth': DEPTH, 'contexts': 3, 'output': '', 'packaged': False}
+    defaults |= {'beir': '', 'embedder': '', 'form': 'dpr'}
     given = tiny_open_qa.Flags(**defaults | values)
     monkeypatch.setattr(retrieve, 'flags', types.SimpleNamespace(FLAGS=given))
     config = configs.replaced(made.config, data_dir='')
     sets = tiny_open_qa.sets(made.data)
     wanted = retrieve.Evaluate(
       questions=sets if number is None else (sets[number],),
+      measures=measures,
       words_weight=words_weight,
       batch_size=4,
     )
@@ -93,7 +95,7 @@ def test_from_a_run_to_the_files(made, run, sets):
         grades = [qrels[question.id][block] > 0 for block in blocks]
         assert grades[:3] == wanted
         hits.append(grades + [False] * (DEPTH - len(grades)))
-      want = ranking.recall_at_k(np.array(hits), 5).mean()
+      want = np.array(hits)[:, :5].any(axis=1).mean()
       assert row['measures']['recall@5']['mean'] == want
       assert row['questions_per_sec'] > 0
     assert not record['retrievers'][0]['differences']
@@ -156,6 +158,17 @@ def test_bad_input_is_refused(run, tmp_path, number, values, message):
     run(number, **{'kinds': ['bm25']} | values | {'run': paths})
 
 
+def test_measures_go_by_the_names_of_ir_measures(run, tmp_path):
+  names = ('P@5', 'R@2', 'nDCG')
+  run(0, measures=names, kinds=['bm25'], output=str(tmp_path))
+  [found] = _record(tmp_path)['retrievers']
+  assert tuple(found['measures']) == names
+  with pytest.raises(ValueError, match="'R@8' looks at more than --depth=7"):
+    run(0, measures=('R@8',))
+  with pytest.raises((ImportError, ValueError), match="'nDGC@10'"):
+    run(0, measures=('nDGC@10',))
+
+
 def test_hybrids_find_what_the_files_of_both_give(made, run, tmp_path):
   folder = tmp_path / 'retrieval'
   kinds = ['dense', 'bm25', 'hybrid', 'weighted']
@@ -164,7 +177,7 @@ def test_hybrids_find_what_the_files_of_both_give(made, run, tmp_path):
     kind: trec_files.read_run(folder / f'custom_test.{kind}.run')
     for kind in kinds
   }
-  names = rankings.BlockNames(trained_models.load(made.workdir).data.blocks)
+  names = rankings.Names(trained_models.load(made.workdir).data.blocks)
   for question in found['hybrid']:
     parts = []
     for kind in ('dense', 'bm25'):
@@ -177,3 +190,91 @@ def test_hybrids_find_what_the_files_of_both_give(made, run, tmp_path):
       kept = ids[0] >= 0
       want = dict(zip(names.of(ids[0][kept]), scores[0][kept], strict=True))
       assert dict(found[kind][question]) == pytest.approx(want, abs=1e-5)
+
+
+def _beir(root, rows):
+  """Writes BEIR's folder `root`: a judged document with blocks, and others."""
+  text = ' '.join(f'The mill stood in Paris in 10{i:02}.' for i in range(40))
+  documents = [
+    {'_id': 'long', 'title': 'Mill', 'text': text},
+    {'_id': 'a%26b', 'text': 'The mill was in Rome.'},
+    {'_id': 'only', 'title': 'The crown of Rome', 'text': ''},
+    {'_id': 'empty', 'title': '', 'text': ''},
+    {'_id': 'q1', 'title': 'q1', 'text': 'The mill of Paris.'},
+    *({'_id': f'd{i}', 'text': 'The river was in Rome.'} for i in range(3)),
+  ]
+  queries = {'q1': 'mill Paris', 'q2': 'crown', 'q3': 'river', 'q4': 'x'}
+  root.mkdir()
+  lines = {
+    'corpus': documents,
+    'queries': [{'_id': k, 'text': x} for k, x in queries.items()],
+  }
+  for name, found in lines.items():
+    content = ''.join(json.dumps(row) + '\n' for row in found)
+    (root / f'{name}.jsonl').write_text(content)
+  if rows:
+    (root / 'qrels').mkdir()
+    (root / 'qrels/dev.tsv').write_text('query-id\tcorpus-id\tscore\n' + rows)
+  return str(root)
+
+
+def test_a_beir_folder_is_measured_by_documents(made, run, tmp_path):
+  trec_eval = pytest.importorskip('pytrec_eval')
+  rows = 'q1\tlong\t1\nq1\ta%26b\t3\nq2\tonly\t1\nq3\td1\t2\nq3\tgone\t1\n'
+  root = _beir(tmp_path / 'places', rows)
+  printed = run(beir=f'{root}:dev', depth=4, output=str(tmp_path))
+  assert 'places:dev: 3 questions' in printed and 'R@100' not in printed
+  assert _record(tmp_path)['judged_by'] == f'{root}/qrels/dev.tsv'
+  qrels = {'q1': {'long': 1, 'a%26b': 3}, 'q2': {'only': 1}}
+  qrels['q3'] = {'d1': 2, 'gone': 1}
+  evaluator = trec_eval.RelevanceEvaluator(
+    qrels, {'ndcg_cut', 'map', 'recip_rank', 'success'}
+  )
+  for row in _record(tmp_path)['retrievers']:
+    stem = f'{tmp_path}/places_dev.{row["name"]}'
+    found = trec_files.read_run(f'{stem}.run')
+    assert 'q1' not in dict(found['q1'])
+    if row['name'] == 'dense':
+      assert [len(x) for x in found.values()] == [4 - 1, 4, 4]
+    if row['name'] == 'bm25':
+      assert [x for x, _ in found['q1']] == ['long', 'a%26b']
+      first, second, _ = dpr_json.read_results(f'{stem}.json')
+      assert first.contexts[0].text.endswith('1039.')
+      assert second.contexts[0].text == 'The crown of Rome'
+    with open(f'{stem}.run') as file:
+      theirs = evaluator.evaluate(trec_eval.parse_run(file))
+    for own, other in (
+      ('nDCG@10', 'ndcg_cut_10'),
+      ('AP', 'map'),
+      ('RR', 'recip_rank'),
+      ('Success@1', 'success_1'),
+    ):
+      want = np.mean([theirs[q][other] if q in theirs else 0 for q in qrels])
+      assert row['measures'][own]['mean'] == pytest.approx(want), own
+
+
+def test_queries_without_judgments_are_ranked_alone(made, run, tmp_path):
+  root = _beir(tmp_path / 'places', '')
+  embedder = sentence_folders.save(tmp_path / 'e', 'prompts')
+  printed = run(
+    beir=root, kinds=['dense'], embedder=str(embedder), output=str(tmp_path)
+  )
+  assert 'nDCG' not in printed and not list(tmp_path.glob('*.qrels'))
+  ranked = trec_files.read_run(tmp_path / 'places_test.dense.run')
+  assert list(ranked) == ['q1', 'q2', 'q3', 'q4']
+  results = list(dpr_json.read_results(tmp_path / 'places_test.dense.json'))
+  assert results[1].contexts[0].has_answer is None
+
+
+@pytest.mark.parametrize(
+  ('values', 'message'),
+  [
+    ({'beir': '{tmp}/none'}, 'none'),
+    ({'beir': '{tmp}/places:train'}, 'train.tsv.*dev.tsv'),
+    ({'beir': '{tmp}/places:dev'}, 'dev.tsv: judges none'),
+  ],
+)
+def test_a_bad_beir_folder_is_refused(run, tmp_path, values, message):
+  _beir(tmp_path / 'places', 'other\tlong\t1\n')
+  with pytest.raises((ValueError, FileNotFoundError), match=message):
+    run(**{x: y.format(tmp=tmp_path) for x, y in values.items()})

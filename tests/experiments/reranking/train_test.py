@@ -179,7 +179,7 @@ def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
   kind = rankings.Kind(trained, f'bm25+{whole}', 4, candidates=3)
   plain = rankings.Kind(trained, 'bm25', 4)
   sets = question_sets.load_sets(tiny_open_qa.sets(trained.data.root), 0, True)
-  names = rankings.BlockNames(trained.data.blocks)
+  names = rankings.Names(trained.data.blocks)
   ranked, before = (
     x.rank(sets[0].questions, names, 5, lambda *_: None) for x in (kind, plain)
   )

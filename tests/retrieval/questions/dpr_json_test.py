@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """DPR's JSON is read from whoever wrote it, and written as DPR does."""
 
+import dataclasses
 import json
 
 import pytest
 
-from retrieval.questions import dpr_json
+from retrieval.questions import dpr_json, scoring
 
 Context = dpr_json.Context
 
@@ -56,6 +57,43 @@ def test_results_are_written_as_dpr_does(tmp_path):
   dpr_json.write_results(copy, [])
   assert json.loads(copy.read_text()) == []
   assert [p.name for p in copy.parent.iterdir()] == ['copy.json']
+
+
+def test_results_in_the_forms_of_other_tools(tmp_path):
+  contexts = (
+    Context(id='1', title='T', text='one', score=2.0),
+    Context(id='2', text='two', score=1.0),
+  )
+  results = [
+    dpr_json.Result(question='where?', answers=('Peru',), contexts=contexts),
+    dpr_json.Result(question='why?', contexts=contexts[1:]),
+  ]
+  path = tmp_path / 'r.jsonl'
+  dpr_json.write_results(path, results, 'rag_harness')
+  lines = [json.loads(line) for line in path.read_text().splitlines()]
+  assert [line['query'] for line in lines] == ['where?', 'why?']
+  texts = [context['retrieval text'] for context in lines[0]['ctxs']]
+  assert texts == ['one', 'two']
+  assert list(dpr_json.read_results(path)) == results
+  path = tmp_path / 'r.json'
+  dpr_json.write_results(path, [*results, results[0]], 'flashrag')
+  cache = json.loads(path.read_text())
+  assert [*cache] == ['where?', 'why?']
+  assert cache['where?'][0] == {
+    'id': '1', 'title': 'T', 'text': 'one', 'contents': 'T\none', 'score': 2.0
+  }  # fmt: skip
+  plain = [dataclasses.replace(results[0], answers=()), results[1]]
+  assert list(dpr_json.read_results(path)) == plain
+  path.write_text(json.dumps(cache, indent=4))
+  assert list(dpr_json.read_results(path)) == plain
+  contents = {'id': '1', 'contents': 'T\none', 'score': 2.0}
+  item = {'question': 'where?', 'golden_answers': ['Peru']}
+  item['output'] = {'retrieval_result': [contents], 'pred': 'Lima'}
+  path.write_text(json.dumps([item]))
+  [found] = dpr_json.read_results(path)
+  assert found == dataclasses.replace(results[0], contexts=contexts[:1])
+  [prediction] = scoring.read_predictions(path)
+  assert prediction['prediction'] == 'Lima'
 
 
 def test_training(tmp_path):

@@ -165,6 +165,8 @@ def test_asked_questions(tmp_path):
   assert _asked(lines) == [('7', 'Who?'), ('a.jsonl:2', 'Where?')]
   lines.write_text('{"_id": "q1", "text": "Who?", "metadata": {}}')
   assert _asked(lines) == [('q1', 'Who?')]  # of BEIR
+  lines.write_text('{"query": "Question: Who?\\nAnswer: "}')
+  assert _asked(lines) == [('a.jsonl:1', 'Question: Who?\nAnswer: ')]
   lines.write_text('{"question": "Who?", "id": null}')
   assert _asked(lines) == [('a.jsonl:1', 'Who?')]
   for bad in ('[1]', 'true', '""'):

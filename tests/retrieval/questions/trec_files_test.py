@@ -67,9 +67,10 @@ def test_judgments_come_back(tmp_path):
   assert path.read_text().splitlines()[0] == 'q1 0 a 1'
   assert trec_files.read_qrels(path) == qrels
   beir = tmp_path / 'beir.tsv'
-  beir.write_text('query-id\tcorpus-id\tscore\r\nq1\ta\t1\r\nq1\tb\t0\r\n')
-  assert trec_files.read_qrels(beir) == {'q1': qrels['q1']}
+  beir.write_text('query-id\tcorpus-id\tscore\r\nq1\ta\t1\r\nq1\tb c\t0\r\n')
+  assert trec_files.read_qrels(beir) == {'q1': {'a': 1, 'b%20c': 0}}
+  assert trec_files.identifier('b%26') == 'b%26'
   run = {'q1': [('c', 3.0), ('a', 2.0), ('b', 1.0)], 'q2': [('a', 1.0)]}
-  relevant, counts = trec_files.relevance(run, qrels, ['q2', 'q0', 'q1'], 2)
-  assert relevant.tolist() == [[True, False], [False] * 2, [False, True]]
-  assert counts.tolist() == [1, 0, 1]
+  grades, ideal = trec_files.relevance(run, qrels, ['q2', 'q0', 'q1'], 2)
+  assert grades.tolist() == [[2, 0], [0, 0], [0, 1]]
+  assert ideal.tolist() == [[2], [0], [1]]
