@@ -7,15 +7,16 @@
   *.safetensors    parameters
   tokenizer.json or model, and other small files
 
-`checkpoints` reads such a folder like that of a training run. Of equal arrays in two
-files the second refers to the first. To replace files, a writer puts FILE.next beside
-each, then replaces weights.json, then renames: a killed writer leaves the old model or
-the new one.
+`checkpoints` reads such a folder like that of a training run. Arrays are coded without
+loss (`coded_arrays`), those of other files as changes to the last file by name. To
+replace files, a writer puts FILE.next beside each, then replaces weights.json, then
+renames: a killed writer leaves the old model or the new one.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 from typing import Any
@@ -24,14 +25,19 @@ from flax import traverse_util
 import jax
 import numpy as np
 
-from retrieval.store import checksums, manifests, safetensors_files, store
+from retrieval.store import (
+  checksums,
+  coded_arrays,
+  manifests,
+  safetensors_files,
+  store,
+)
 
 CONFIG = 'config.json'
 WEIGHTS = 'weights.json'
 LEVELS = 127  # of a sign
 _SCALE = ':scale'
 _NEXT = '.next'  # of a file's new version
-_LEAST_SHARED = 1024  # bytes of an array
 _ADVICE = 'install the package again, or pack the model again'
 
 
@@ -86,7 +92,8 @@ class Facts:
   weights: dict[str, str]
   files: dict[str, str]  # name -> checksum
   vectors: dict[str, str] = dataclasses.field(default_factory=dict)
-  # file -> path of an array that it leaves out -> file and path of its equal
+  # Of earlier writers: file -> path of an array that it leaves out -> file and path of
+  # its equal
   shared: dict[str, dict[str, list[str]]] = dataclasses.field(
     default_factory=dict
   )
@@ -138,9 +145,9 @@ def param_shapes(folder: str | os.PathLike) -> dict[str, Any]:
   """Return the tree of the parameters' shapes; no parameter is read."""
   facts = read_facts(folder)
   shapes = {
-    name: jax.ShapeDtypeStruct(value.shape, np.float32)
+    name: jax.ShapeDtypeStruct(shape, np.float32)
     for file in facts.weights
-    for name, value in _arrays(folder, facts, file).items()
+    for name, shape in coded_arrays.shapes(_stored(folder, facts, file)).items()
     if not name.endswith(_SCALE)
   }
   return traverse_util.unflatten_dict(shapes, sep='/')
@@ -156,25 +163,42 @@ def load_params(
       model lacks is left out.
   """
   facts, found = read_facts(folder), {}
+  read = _reader(folder, facts)
+
+  def is_wanted(name: str) -> bool:
+    return not parts or name.split('/')[0] in parts
+
   for file in facts.weights:
-    arrays = _arrays(folder, facts, file)
-    if parts:
-      arrays = {k: x for k, x in arrays.items() if k.split('/')[0] in parts}
-    if arrays:
-      checked(folder, file)
-    found |= arrays
+    if any(map(is_wanted, _stored(folder, facts, file))):
+      found |= {k: x for k, x in read(file).items() if is_wanted(k)}
   return dequantize(found)
 
 
-def _arrays(
+def _reader(
+  folder: str | os.PathLike, facts: Facts
+) -> Callable[[str], dict[str, np.ndarray]]:
+  """Return what reads a file's arrays by their paths in the model's tree."""
+
+  @functools.cache
+  def read(file: str) -> dict[str, np.ndarray]:
+    checked(folder, file)
+    stored = _stored(folder, facts, file)
+    changed = coded_arrays.needs_base(stored)
+    base = read(max(facts.weights)) if changed else {}
+    return coded_arrays.decode(stored, base)
+
+  return read
+
+
+def _stored(
   folder: str | os.PathLike, facts: Facts, file: str
 ) -> dict[str, np.ndarray]:
-  """Map a file's arrays by their paths in the model's tree, the shared ones, too."""
+  """Map a file's arrays as they are coded, the shared ones, too."""
   path = _path(folder, file, facts.files[file])
   found = _in_tree(facts.weights[file], safetensors_files.read(path))
   for name, (owner, source) in facts.shared.get(file, {}).items():
     checked(folder, owner)
-    found[name] = _arrays(folder, facts, owner)[source]
+    found[name] = _stored(folder, facts, owner)[source]
   return found
 
 
@@ -183,23 +207,6 @@ def _in_tree(
 ) -> dict[str, np.ndarray]:
   start = f'{prefix}/' if prefix else ''
   return {start + name: value for name, value in arrays.items()}
-
-
-def _equals(
-  files: Mapping[str, Mapping[str, np.ndarray]],
-) -> dict[str, dict[str, list[str]]]:
-  """Find arrays that equal one of an earlier file, by name: `Facts.shared`."""
-  first, found = {}, {}
-  for file in sorted(files):
-    for name, value in files[file].items():
-      if value.nbytes < _LEAST_SHARED:
-        continue
-      content = checksums.of_bytes(value.tobytes())
-      key = value.dtype.str, value.shape, content
-      owner = first.setdefault(key, [file, name])
-      if owner[0] != file:
-        found.setdefault(file, {})[name] = owner
-  return found
 
 
 def write(
@@ -227,8 +234,9 @@ def write(
     _settle(folder, old)
   store.write_atomically(next_file(folder, CONFIG), manifests.dump(config))
   weights = {file: prefix for file, (prefix, _) in trees.items()}
+  read = _reader(folder, old) if old else None
   stay = [] if old is None else [x for x in old.weights if x not in trees]
-  files = {file: _arrays(folder, old, file) for file in stay} | {
+  files = {file: read(file) for file in stay} | {
     file: _in_tree(prefix, quantize(tree, bits))
     for file, (prefix, tree) in trees.items()
   }
@@ -238,21 +246,14 @@ def write(
     weights=(old.weights if old else {}) | weights,
     files=old.files if old else {},
     vectors=old.vectors if old else {},
-    shared=_equals(files),
   )
-  written = {CONFIG, *trees, *others}
+  base = max(files)
   for file, arrays in files.items():
-    out = facts.shared.get(file, {})
-    if file in stay:
-      if out.keys() == old.shared.get(file, {}).keys():
-        continue
-      checked(folder, file)  # its owner's part has changed
+    coded = coded_arrays.encode(arrays, {} if file == base else files[base])
     prefix = facts.weights[file]
-    own = {k: x for k, x in arrays.items() if k not in out}
-    own = {k.removeprefix(f'{prefix}/'): x for k, x in own.items()}
+    own = {k.removeprefix(f'{prefix}/'): x for k, x in coded.items()}
     safetensors_files.write(next_file(folder, file), own)
-    written.add(file)
-  write_facts(folder, facts, written)
+  write_facts(folder, facts, {CONFIG, *files, *others})
 
 
 def write_facts(

@@ -23,6 +23,7 @@ from retrieval.nn import sharding
 from retrieval.questions import abstention
 from retrieval.store import packed
 from retrieval.text import corpus as corpus_lib
+from retro_jax.trained import packaged as retro_packaged
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 from tests.realm_jax.nn import tiny
@@ -275,5 +276,9 @@ def test_the_packages_own_model_fits_its_config(tmp_path):
   assert best['title'] == 'Eiffel Tower' and best['utility'] > 1
   reader = realm_jax.load(tmp_path)
   assert reader.answer('Where does the Eiffel Tower stand?')[0].text == 'Paris'
-  files = [*packaged.FOLDER.iterdir()]
-  assert sum(file.stat().st_size for file in files) < 80e6
+
+
+def test_what_comes_with_the_package_is_light():
+  folders = packaged.FOLDER, retro_packaged.FOLDER
+  files = [file for folder in folders for file in folder.iterdir()]
+  assert sum(file.stat().st_size for file in files) <= 50 << 20
