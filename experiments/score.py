@@ -168,6 +168,7 @@ def main(argv: list[str]) -> None:
     allow_other_counts=flags.FLAGS.allow_other_counts,
     answer_field=flags.FLAGS.answer_field,
     data_dir=flags.FLAGS.data_dir,
+    unanswerable=True,
   ).first(flags.FLAGS.max_questions)
   report = score(argv[1], question_set, flags.FLAGS.less)
   print_table(report)

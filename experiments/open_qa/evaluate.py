@@ -89,6 +89,7 @@ def evaluate(
     wanted.questions,
     wanted.max_questions,
     config.questions.allow_other_counts,
+    unanswerable=True,
   )
   trained = load(config, workdir, 'reader', wanted)
   answerer = block_reader.Answerer(

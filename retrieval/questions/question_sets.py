@@ -168,6 +168,11 @@ class QuestionSet:
     answers = question.answers
     if self.kind == 'none':
       raise ValueError(f'{self.name}: has no answers to score by.')
+    if not answers:  # it has none: silence is right
+      names = ['official_exact_match']
+      if self.kind != 'regex':
+        names += ['exact_match_without_nfd', 'f1']
+      return dict.fromkeys(names, float(not prediction.strip()))
     if self.kind == 'regex':
       right = qa_metrics.regex_match(prediction, answers)
       return {'official_exact_match': float(right)}
@@ -188,6 +193,7 @@ def load(
   allow_other_counts: bool = False,
   answer_field: str = '',
   data_dir: str = '',
+  unanswerable: bool = False,
 ) -> QuestionSet:
   """Read a split of a question set, in the files' order.
 
@@ -196,6 +202,8 @@ def load(
       the official files.
     answer_field: field of jsonl files with the answers; '' is the default field.
     data_dir: folder of TFDS; '' is its default folder.
+    unanswerable: whether questions without an answer are kept; otherwise they are
+      counted.
 
   Raises:
     ValueError: for an unknown set or split, or another number of questions than in
@@ -221,6 +229,8 @@ def load(
   if not kept:
     raise ValueError(f'{spec}: none of {len(found)} questions in {source}.')
   _check_count(dataset, split, len(kept), source, allow_other_counts)
+  if dataset.kind != 'none':
+    kept = _answerable(kept, spec, keep=unanswerable)
   return QuestionSet(
     dataset=dataset.name, split=split, kind=dataset.kind, questions=kept
   )
@@ -231,26 +241,47 @@ def load_sets(
   most: int = 0,
   allow_other_counts: bool = False,
   field: str = 'evaluate.questions',
+  unanswerable: bool = False,
 ) -> list[QuestionSet]:
   """Read the first `most` questions of each set of a config field; 0 for all.
+
+  `unanswerable` is that of `load`.
 
   Raises:
     ValueError: for no set, or a set that is named twice.
   """
-  sets = _load_all(specs, allow_other_counts, field)
+  sets = _load_all(specs, allow_other_counts, field, unanswerable)
   check_names([found.name for found in sets])
   return [found.first(most) for found in sets]
 
 
+def _answerable(
+  questions: tuple[questions_lib.Question, ...], spec: str, keep: bool
+) -> tuple[questions_lib.Question, ...]:
+  answered = tuple(x for x in questions if x.answers)
+  if without := len(questions) - len(answered):
+    done = 'kept' if keep else 'left out'
+    logging.info('%s: %d questions have no answer: %s.', spec, without, done)
+  if not (questions if keep else answered):
+    raise ValueError(f'{spec}: no question has an answer.')
+  return questions if keep else answered
+
+
 def _load_all(
-  specs: Sequence[str], allow_other_counts: bool, field: str
+  specs: Sequence[str],
+  allow_other_counts: bool,
+  field: str,
+  unanswerable: bool = False,
 ) -> list[QuestionSet]:
   if not specs:
     raise ValueError(
       f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
     )
   specs = arguments.listed(specs, field)
-  return [load(x, allow_other_counts=allow_other_counts) for x in specs]
+  return [
+    load(x, allow_other_counts=allow_other_counts, unanswerable=unanswerable)
+    for x in specs
+  ]
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -4,16 +4,19 @@
 
   jsonl: records {"question": ..., "answer": [...]}, as in the files of ORQA's splits;
     or "answers", or FlashRAG's "golden_answers"; optional "id". A line each, or a
-    JSON list, as in DPR's files.
+    JSON list, as in DPR's files. One text is one answer; {"text": [...]} and
+    {"aliases": [...]} are those of SQuAD and TriviaQA in `datasets`.
+  table: such records in a Parquet or Arrow file.
   webquestions: a list of {"qId", "qText", "answers"}.
   curatedtrec: a line of id, type, question and regular expression, with tabs.
   opentriviaqa: jsonl with "open_domain"; a question with false is skipped, since its
     answer depends on its choices.
-  squad: SQuAD 1.1, whose paragraphs are not kept.
+  squad: SQuAD 1.1 or 2.0, whose paragraphs are not kept.
   triviaqa: TriviaQA's unfiltered {"Data": [...]}; an answer's aliases count.
   dpr_qas: a line of question, tab and Python list of answers, as in DPR's .qas.csv.
 
-Files may be packed as .gz, .bz2 or .xz.
+Files may be packed as .gz, .bz2, .xz or .zst. A question with an empty list of answers
+cannot be answered, as some of SQuAD 2.0.
 """
 
 import ast
@@ -35,7 +38,7 @@ class Question:
 
   id: str  # unique id in the file
   question: str  # text, exactly as in the source
-  # right answers, never blank; one string is one answer
+  # right answers, never blank; one string is one answer; none: it has no answer
   answers: tuple[str, ...]
   # 'string', or 'regex' where answers are regular expressions
   kind: str = 'string'
@@ -61,7 +64,7 @@ def read_questions(
   kind = _form_of(path)
   form = _FORMS[kind]
   if answer_field:
-    if kind != 'jsonl':
+    if kind not in ('jsonl', 'table'):
       raise ValueError(f'{path}: {kind} has no field {answer_field!r}.')
     form = dataclasses.replace(form, answers=(answer_field,))
   found: dict[str, Question] = {}
@@ -99,9 +102,12 @@ def _form_of(path: pathlib.Path) -> str:
     _, first = next(text_files.text_lines(path), ('', ''))
     two = first.count('\t') == 1
     return 'dpr_qas' if two or suffix == '.csv' else 'curatedtrec'
+  if suffix in _TABLES:
+    return 'table'
   if suffix not in ('.jsonl', '.json'):
     raise ValueError(
-      f'{path}: {suffix!r}, expected .jsonl, .json, .tsv or .csv, perhaps packed.'
+      f'{path}: {suffix!r}, expected {", ".join(_TABLES)}, or .jsonl, .json, .tsv or '
+      '.csv, perhaps packed.'
     )
   start = next(text_files.pieces(path), '') if suffix == '.json' else ''
   if named := re.match(r'\s*\{[^][]*"(Data|data)"\s*:', start):
@@ -119,7 +125,8 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
 
   Args:
     path: .txt, or .jsonl with a "question" a line (BEIR's "_id" and "text", too, and
-      the "query" of RAG-evaluation-harnesses, with its blanks); may be packed.
+      the "query" of RAG-evaluation-harnesses, with its blanks), or .tsv with an id, a
+      tab and a question a line (MS MARCO); may be packed.
 
   Raises:
     ValueError: for another kind of file, a file without questions, or the first
@@ -127,7 +134,9 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
       with that of an earlier one.
   """
   found: dict[str, Question] = {}
-  for where, record in json_files.read_prompts(path, 'question'):
+  is_tsv = text_files.unpacked(path).suffix == '.tsv'
+  rows = _pairs(path) if is_tsv else json_files.read_prompts(path, 'question')
+  for where, record in rows:
     if 'question' not in record and '_id' in record:
       record = {'id': record['_id'], 'question': record.get('text')}
     asked = 'query' if 'query' in record else 'question'
@@ -141,6 +150,14 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
     text = text if asked == 'query' else text.strip()
     found[name] = Question(name, text, ())
   return list(found.values())
+
+
+def _pairs(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
+  for where, line in text_files.text_lines(path, text_files.PROMPT_BYTES):
+    name, tab, question = line.partition('\t')
+    if not tab:
+      raise ValueError(f'{where}: expected id and question with a tab between.')
+    yield where, {'id': name, 'question': question}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,9 +180,13 @@ class _Form:
         f'{where}: expected one of the fields {list(self.answers)}, found {found}.'
       )
     [name] = names
-    answers = base.items(record, name, where)
-    if not answers:
-      raise ValueError(f'{where}: field {name!r}: expected an answer.')
+    answers = record[name]
+    if isinstance(answers, dict):
+      inner = next((x for x in ('text', 'aliases') if x in answers), name)
+      answers = answers.get(inner)
+    if isinstance(answers, str):
+      answers = [answers]
+    answers = base.items({name: answers}, name, where)
     texts = [_text(x, where, f'{name}[{i}]') for i, x in enumerate(answers)]
     made = {'id': text_files.line_name(where)} if self.id == 'id' else {}
     identifier = base.named(base.field(made | record, self.id, where))
@@ -257,15 +278,25 @@ def _dpr_qas(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
       MemoryError,
       RecursionError,
     ):
-      answers = fields[1]
+      answers = None
+    answers = base.items({'answers': answers}, 'answers', where)
     yield where, {'question': fields[0], 'answers': answers}
 
 
+def _table(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
+  from retrieval.readers import table_files
+
+  for where, record in table_files.rows(path):
+    yield where, {k: x for k, x in record.items() if x is not None}
+
+
+_TABLES = ('.parquet', '.arrow')
 _ANSWERS = ('answer', 'answers', 'golden_answers')
 _FORMS = {
   'jsonl': _Form(json_files.read, answers=_ANSWERS),
   'webquestions': _Form(json_files.read, 'qId', 'qText'),
   'curatedtrec': _Form(_curatedtrec, answers=('regex',), kind='regex'),
+  'table': _Form(_table, answers=_ANSWERS),
   'opentriviaqa': _Form(_opentriviaqa, answers=_ANSWERS),
   'squad': _Form(_squad),
   'triviaqa': _Form(_triviaqa, 'QuestionId', 'Question', ('Aliases',)),

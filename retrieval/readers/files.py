@@ -1,8 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of JSON, TSV, text files, SQuAD, WikiExtractor's output and the vital articles."""
+"""Readers of JSON, TSV, CSV, text files, SQuAD, WikiExtractor's output and the vital articles."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import csv
 import functools
 import html
 import importlib.util
@@ -25,7 +26,7 @@ _OPENING = re.compile(
 _CELL = re.compile(r'(?:^|\t)(?:"((?:[^"]++|"")*+)"(?=\t|$)|([^\t]*))')
 # The kind of corpus that a name's end tells, other than text.
 _KIND_OF = dict.fromkeys(('.json', '.jsonl', '.ndjson'), 'jsonl')
-_KIND_OF |= {'.tsv': 'tsv', '.csv': 'tsv'}
+_KIND_OF |= {f'.{x}': x for x in ('tsv', 'csv', 'parquet', 'arrow')}
 # Two lines that begin like records of these kinds.
 _RECORDS = re.compile(r'(?:[^\t\n]+\t.+\n){2}|(?:\{".+\n){2}')
 
@@ -75,7 +76,8 @@ def read_tsv(
 
   A first line that has the name of the text names the fields, which may then be
   quoted: DPR's psgs_w100.tsv. Otherwise they are id and text, perhaps title, never
-  quoted: MS MARCO's collection.tsv.
+  quoted: MS MARCO's collection.tsv. Where the text's name is a number, the names of
+  all are their numbers, from 0.
   """
 
   def parse(line: str, where: str) -> dict[str, str] | None:
@@ -85,7 +87,7 @@ def read_tsv(
     if not names and fields.text in heads:
       names, quoted = heads, True
       return None
-    names = names or [fields.id, fields.text, fields.title][: max(2, len(row))]
+    names = names or _names(row, fields)
     if quoted and '"' in line:
       row = [
         x[2] if x[1] is None else x[1].replace('""', '"')
@@ -100,6 +102,75 @@ def read_tsv(
     names, quoted = [], False
     lines = text_files.lines(file.path, limit)
     yield from _documents(file, lines, parse, fields)
+
+
+def read_csv(
+  files: Sequence[base.SourceFile], fields: base.Fields, limit: int
+) -> base.Records:
+  """Read rows of fields with commas between, which may be quoted over lines.
+
+  The names of the fields are told as in `read_tsv`.
+  """
+  before = csv.field_size_limit(limit)
+  try:
+    for file in files:
+      yield from _csv_rows(file, fields, limit)
+  finally:
+    csv.field_size_limit(before)
+
+
+def _csv_rows(
+  file: base.SourceFile, fields: base.Fields, limit: int
+) -> base.Records:
+  rows, names = csv.reader(_lines(file, limit), strict=True), []
+  try:
+    for number, row in enumerate(rows, start=1):
+      heads, names = not names, names or _names(row, fields)
+      if row and not (heads and row == names):
+        where, position = (
+          f'{file.path}:{rows.line_num}',
+          f'{file.name}:{number}',
+        )
+        yield where, _of_row(row, names, fields, where, position)
+  except csv.Error as error:  # the rest of the file
+    where = f'{file.path}:{rows.line_num}'
+    message = f'no row of a CSV file ({error}).'
+    yield where, base.BadRecord('invalid CSV', where, message)
+  except base.BadRecord as error:
+    yield str(file.path), error
+
+
+def _lines(file: base.SourceFile, limit: int) -> Iterator[str]:
+  for _, line in text_files.lines(file.path, limit):
+    if isinstance(line, base.BadRecord):
+      raise line
+    yield line + '\n'
+
+
+def _names(row: Sequence[str], fields: base.Fields) -> list[str]:
+  """Names of columns: a heading's, numbers, or id, text and perhaps title."""
+  if fields.text in row:
+    return [*row]
+  if fields.text.isdecimal():
+    return [str(i) for i in range(len(row))]
+  return [fields.id, fields.text, fields.title][: max(2, len(row))]
+
+
+def _of_row(
+  row: Sequence[str],
+  names: Sequence[str],
+  fields: base.Fields,
+  where: str,
+  position: str,
+) -> base.Document | base.BadRecord:
+  try:
+    if len(row) != len(names):
+      message = f'{len(row)} fields, expected {len(names)}: {names}.'
+      raise base.BadRecord('wrong number of fields', where, message)
+    record = dict(zip(names, row, strict=True))
+    return fields.document(record, where, position)
+  except base.BadRecord as error:
+    return error
 
 
 def read_text(files: Sequence[base.SourceFile], limit: int) -> base.Records:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one way in which text files are opened: corpora, questions, runs, prompts.
 
-A file is UTF-8, with or without a byte order mark, and may be packed as .gz, .bz2 or
-.xz; its first bytes tell how. A line ends in LF or CRLF. What is read of a file at
+A file is UTF-8, with or without a byte order mark, and may be packed as .gz, .bz2,
+.xz or .zst; its first bytes tell how. A line ends in LF or CRLF. What is read of a file at
 once is bounded, however large its lines are.
 """
 
@@ -12,6 +12,7 @@ import codecs
 from collections.abc import Iterator
 import contextlib
 import gzip
+import io
 import lzma
 import os
 import pathlib
@@ -19,17 +20,27 @@ import re
 from typing import BinaryIO
 import zlib
 
+import pyarrow as pa
+
 from retrieval.readers import base
 
 RECORD_BYTES = 1 << 26  # most bytes of a record, unpacked
 PROMPT_BYTES = 1 << 22  # most bytes of a text that a model reads
-PACKED = ('.gz', '.bz2', '.xz')
+PACKED = ('.gz', '.bz2', '.xz', '.zst')
+
+
+def _open_zst(raw: BinaryIO) -> BinaryIO:
+  return io.BufferedReader(pa.CompressedInputStream(raw, 'zstd'))
+
+
 _OPENERS = {
   rb'\x1f\x8b': gzip.open,
   rb'BZh[1-9](?:1AY|\x17rE)': bz2.open,
   rb'\xfd7zXZ\0': lzma.open,
+  rb'\x28\xb5\x2f\xfd': _open_zst,
 }
-_FOREIGN = ('.zst', '.zip', '.7z', '.lz4', '.tar', '.tgz', '.parquet')
+_FOREIGN = ('.zip', '.7z', '.lz4', '.tar', '.tgz')
+_TABLES = ('.parquet', '.arrow')
 _STEP = 1 << 20
 
 
@@ -58,7 +69,7 @@ def open_bytes(path: str | os.PathLike) -> Iterator[BinaryIO]:
   if not path.is_file():
     raise FileNotFoundError(f'{path}: expected a file to read.')
   suffix = path.suffix.lower()
-  if suffix in _FOREIGN:
+  if suffix in (*_FOREIGN, *_TABLES):
     raise ValueError(
       f'{path}: {suffix} cannot be read; expected plain text, or one of {PACKED}.'
     )

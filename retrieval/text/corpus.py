@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Corpora: any source of text as a stream of documents.
 
-Sources: the packaged vital articles, JSON, TSV, folders of .txt files, SQuAD's
+Sources: the packaged vital articles, JSON, TSV, CSV, Parquet, Arrow, folders of .txt files, SQuAD's
 paragraphs, WikiExtractor's output, TFDS data sets, and the record files of ORQA
 and REALM. Documents stream in a fixed order, and memory does not grow with the
 corpus. Texts keep their characters, but for a byte order mark, and CRLF becomes LF.
@@ -19,6 +19,7 @@ import importlib
 import itertools
 import os
 import pathlib
+import re
 import sqlite3
 import tempfile
 import types
@@ -34,9 +35,13 @@ from retrieval.store import store
 Document = base.Document
 
 Kind = Literal[
+  'arrow',
+  'auto',
+  'csv',
   'jsonl',
   'orqa_blocks',
   'orqa_corpus',
+  'parquet',
   'realm_pretraining',
   'squad',
   'text',
@@ -58,9 +63,12 @@ _WIKIPEDIA = (
 _SHARDS = ('*-of-[0-9]*', '*.tfrecord')
 # Names of a kind's files, in lower case and without .gz.
 _NAMES = {
+  'arrow': ('*.arrow',),
+  'csv': ('*.csv',),
   'jsonl': ('*.jsonl', '*.ndjson', '*.json'),
   'orqa_blocks': ('blocks.tfr',),
   'orqa_corpus': _SHARDS,
+  'parquet': ('*.parquet',),
   'realm_pretraining': _SHARDS,
   'squad': ('*.json',),
   'text': ('*.txt',),
@@ -69,22 +77,36 @@ _NAMES = {
 }
 # Corpus and questions of BEIR; only its corpus holds documents.
 _BEIR = ('corpus.jsonl', 'queries.jsonl')
-# Kinds that names tell, but for those in .json.
-_TOLD = ('jsonl', 'orqa_blocks', 'text', 'tsv', 'wikiextractor')
+# Kinds that names tell; a .json file may be SQuAD's.
+_TOLD = (
+  'arrow',
+  'csv',
+  'jsonl',
+  'orqa_blocks',
+  'parquet',
+  'text',
+  'tsv',
+  'wikiextractor',
+)
+_SQUAD = re.compile(rb'\s*\{\s*"(version"\s*:\s*"[^"]*"\s*,\s*")?data"\s*:')
 _BLOCK_BYTES = 1 << 20
-# Settings that matter to JSON, TSV and TFDS only.
+_HEAD = 1 << 10  # bytes that tell SQuAD's files
+# Settings that matter to records and tables only.
 _OF_RECORDS = ('split', 'id_field', 'title_field', 'text_field')
 # Kinds whose documents keep metadata.
-_WITH_METADATA = ('jsonl', 'tfds', 'tsv', 'vital')
+_WITH_METADATA = (
+  *('arrow', 'csv', 'jsonl', 'parquet', 'tfds', 'tsv', 'vital'),
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class CorpusConfig:
   """Source of documents."""
 
-  # orqa_blocks: blocks.tfr with titles.tfr; orqa_corpus and
-  # realm_pretraining: REALM's shards to retrieve from and to train on.
-  kind: Kind = 'vital'
+  # auto: as the names of the files tell, or vital without a path. orqa_blocks:
+  # blocks.tfr with titles.tfr; orqa_corpus and realm_pretraining: REALM's shards to
+  # retrieve from and to train on.
+  kind: Kind = 'auto'
   path: str = ''  # a file, a folder or a glob; TFDS: `name` or `name/config`
   split: str = settings.rare('train')
   data_dir: str = settings.rare('')  # data folder of TFDS; '' for its default
@@ -114,7 +136,19 @@ class CorpusConfig:
   @property
   def of_wikipedia(self) -> bool:
     """Whether the documents are pages of Wikipedia."""
-    return self.wikipedia or self.kind in _WIKIPEDIA
+    return self.wikipedia or self.resolved().kind in _WIKIPEDIA
+
+  def resolved(self) -> 'CorpusConfig':
+    """Return the same with the kind that 'auto' stands for.
+
+    Raises:
+      ValueError: for names that do not tell the kind.
+      FileNotFoundError: when there is no such file.
+    """
+    if self.kind != 'auto':
+      return self
+    kind = _told(self.path) if self.path else 'vital'
+    return dataclasses.replace(self, kind=kind)
 
 
 class Corpus:
@@ -128,6 +162,7 @@ class Corpus:
 
   def __init__(self, config: CorpusConfig):
     """Find the files; FileNotFoundError for a path without files."""
+    config = config.resolved()
     if not config.path and config.kind != 'vital':
       raise ValueError(f"corpus.path '': expected one for {config.kind!r}.")
     if not config.text_field:
@@ -210,6 +245,10 @@ class Corpus:
         return _readers('files').read_jsonl(files, fields, limit)
       case 'tsv':
         return _readers('files').read_tsv(files, fields, limit)
+      case 'csv':
+        return _readers('files').read_csv(files, fields, limit)
+      case 'arrow' | 'parquet':
+        return _readers('table_files').read(files, fields, limit)
       case 'squad':
         return _readers('files').read_squad(files, limit)
       case 'text':
@@ -254,7 +293,8 @@ class Corpus:
       fields['marks'] = 'removed'  # byte order mark and CRLF
     if config.kind == 'wikiextractor':
       fields['unescape'] = config.unescape
-    ignored = dict.fromkeys(('jsonl', 'tsv'), ('split',))
+    ignored = dict.fromkeys(('csv', 'jsonl', 'parquet', 'tsv'), ('split',))
+    ignored |= {'arrow': ()}
     ignored |= {'tfds': (), 'vital': (*_OF_RECORDS, 'path')}
     for name in ignored.get(config.kind, _OF_RECORDS):
       fields[name] = getattr(CorpusConfig, name)
@@ -282,28 +322,39 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
 
   Args:
     path: a file, a folder or a glob; the name of a data set for kind='tfds'.
-    **fields: of `CorpusConfig`. Without `kind` the names of the files tell it:
-      .jsonl, .txt, .tsv, WikiExtractor's wiki_00 or ORQA's blocks.tfr.
+    **fields: of `CorpusConfig`.
 
   Raises:
     ValueError: for names that do not tell the kind.
     FileNotFoundError: when there is no such file.
   """
-  root = pathlib.Path(path)
-  if path and 'kind' not in fields:
-    if not (root.exists() or glob.has_magic(str(root))):
-      raise FileNotFoundError(f'{path}: no such file or folder.')
-    names = _names(root) or [root.name]
-    names = [x for x in names if text_files.unpacked(x).suffix != '.json']
-    told = ([kind for kind in _TOLD if _is_of(kind, x)] for x in names)
-    found = sorted({kinds[0] for kinds in told if kinds})
-    if len(found) != 1:
-      raise ValueError(
-        f'{path}: expected file names of one kind of corpus, found '
-        f'{found or "no"} kind; give kind=, one of {list(KINDS)}.'
-      )
-    fields['kind'] = found[0]
   return Corpus(CorpusConfig(path=os.fspath(path), **fields))
+
+
+def _told(path: str) -> str:
+  """Return the kind of corpus that names and first bytes of files tell."""
+  found = {'arrow'} if _readers('table_files').find_files(path) else set()
+  if not found:
+    root, names = _list(pathlib.Path(path))
+    if not (names or pathlib.Path(path).exists()):
+      raise FileNotFoundError(f'corpus.path {path!r}: no such file or folder.')
+    found = {_kind(root, name) for name in names} - {''}
+  if len(found) != 1:
+    raise ValueError(
+      f'corpus.path {path!r}: expected file names of one kind of corpus, found '
+      f'{sorted(found) or "no"} kind; give corpus.kind, one of {list(KINDS)}.'
+    )
+  [kind] = found
+  logging.info('%s: read as corpus.kind=%s.', path, kind)
+  return kind
+
+
+def _kind(root: pathlib.Path, name: str) -> str:
+  kind = next((x for x in _TOLD if _is_of(x, name)), '')
+  if text_files.unpacked(name).suffix == '.json':
+    with text_files.open_bytes(root / name) as f:
+      kind = 'squad' if _SQUAD.match(f.read(_HEAD)) else kind
+  return kind
 
 
 class _SeenIds:
@@ -351,17 +402,12 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
   path = pathlib.Path(config.path)
   if config.kind == 'orqa_blocks':
     return _readers('orqa').find_block_files(path)
+  if config.kind == 'arrow' and path.is_dir():
+    if found := _readers('table_files').find_files(path, config.split):
+      return found
   if path.is_file():
     return [base.SourceFile(path, path.name)]
-  if path.is_dir():
-    root, names = path, _names(path)
-  else:
-    parts = path.parent.parts
-    plain = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
-    root = pathlib.Path(*plain)
-    found = map(pathlib.Path, glob.glob(str(path), recursive=True))
-    names = [p.relative_to(root).as_posix() for p in found if p.is_file()]
-  shown = [x for x in names if not any(y[0] == '.' for y in x.split('/'))]
+  root, shown = _list(path)
   named = [x for x in shown if not path.is_dir() or _is_of(config.kind, x)]
   if not named:
     there = f'no file for kind {config.kind!r} there, {_NAMES[config.kind]}'
@@ -375,6 +421,20 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
       *(root, others, config.kind, _NAMES[config.kind]),
     )
   return [base.SourceFile(root / name, name) for name in sorted({*named})]
+
+
+def _list(path: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
+  """Return the folder of a file, folder or glob, and the files below; none hidden."""
+  if path.is_dir():
+    root, names = path, _names(path)
+  else:
+    parts = path.parent.parts
+    plain = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
+    root = pathlib.Path(*plain)
+    found = [path] if path.is_file() else glob.glob(str(path), recursive=True)
+    found = (pathlib.Path(x) for x in found)
+    names = [p.relative_to(root).as_posix() for p in found if p.is_file()]
+  return root, [x for x in names if not any(y[0] == '.' for y in x.split('/'))]
 
 
 def _is_of(kind: str, name: str) -> bool:

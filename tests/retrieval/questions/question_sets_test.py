@@ -247,3 +247,27 @@ def test_hash_is_farmhash_1_1():
     'o\u00f9 est n\u00e9 moli\u00e8re ?': 13809448554737646695,
   }.items():
     assert farmhash.Fingerprint64(text) == value
+
+
+def test_questions_without_an_answer(tmp_path):
+  """Left out of training; kept where silence is measured, and then right."""
+  qas = [
+    {'id': 'a', 'question': 'Who?', 'answers': [{'text': 'Ann'}]},
+    {'id': 'b', 'question': 'Why?', 'answers': [], 'is_impossible': True},
+  ]
+  path = tmp_path / 'squad.json'
+  paragraphs = [{'context': 'Ann.', 'qas': qas}]
+  path.write_text(
+    json.dumps({'version': 'v2.0', 'data': [{'paragraphs': paragraphs}]})
+  )
+  spec = f'custom:dev={path}'
+  assert [x.id for x in question_sets.load(spec).questions] == ['a']
+  found = question_sets.load(spec, unanswerable=True)
+  assert [x.id for x in found.questions] == ['a', 'b']
+  silent = {'official_exact_match': 1, 'exact_match_without_nfd': 1, 'f1': 1}
+  assert found.score('', found.questions[1]) == silent
+  assert not any(found.score('Ann', found.questions[1]).values())
+  qas.pop(0)
+  path.write_text(json.dumps({'data': [{'paragraphs': paragraphs}]}))
+  with pytest.raises(ValueError, match='no question has an answer'):
+    question_sets.load(spec)

@@ -10,6 +10,7 @@ import os
 import pytest
 
 from retrieval.questions import questions
+from tests.retrieval.readers import tables
 
 Q = questions.Question
 
@@ -102,8 +103,7 @@ BAD = (
   ('q.json', '[{"question": "q", "ctxs": []}]', 'record 1: .* as jsonl'),
   ('q.jsonl', '{"question": "q", "answer": ["\\ud800"]}', r"'answer\[0\]'"),
   ('q.jsonl', f'{{"question": "{"q" * 2**23}", "answer": ["a"]}}', 'bytes'),
-  ('q.jsonl', '{"question": "q", "answer": "a"}', "'answer'"),
-  ('q.jsonl', '{"question": "q", "answer": []}', "'answer'"),
+  ('q.jsonl', '{"question": "q", "answer": {"value": "a"}}', "'answer'"),
   ('q.jsonl', '{"question": "q", "answer": ["a", 7]}', r"'answer\[1\]'"),
   ('q.jsonl', '{"question": "q", "answer": ["\\t"]}', r"'answer\[0\]'"),
   (
@@ -179,3 +179,40 @@ def test_asked_questions(tmp_path):
   plain.write_text('x' * 2**23)
   with pytest.raises(ValueError, match='a.txt:1: .*bytes'):
     _asked(plain)
+
+
+def test_answers_in_the_forms_that_people_have(tmp_path):
+  rows = [
+    {'id': 'a', 'question': 'q', 'answers': 'x'},
+    {'id': 'b', 'question': 'q', 'answers': {'text': ['x', 'y'], 'start': [0]}},
+    {'id': 'c', 'question': 'q', 'answer': {'aliases': ['x'], 'value': 'x'}},
+    {'id': 'd', 'question': 'q', 'answers': []},
+  ]
+  text = ''.join(json.dumps(row) + '\n' for row in rows)
+  found = questions.read_questions(write(tmp_path / 'q.jsonl', text))
+  assert [x.answers for x in found] == [('x',), ('x', 'y'), ('x',), ()]
+
+
+@pytest.mark.parametrize('suffix', ['parquet', 'arrow'])
+def test_questions_of_a_table(tmp_path, suffix):
+  rows = [
+    {'id': 7, 'question': 'q', 'answers': {'text': ['x'], 'start': [0]}},
+    {'id': 8, 'question': 'r', 'answers': {'text': [], 'start': []}},
+  ]
+  path = tables.write(tmp_path / f'q.{suffix}', rows)
+  found = questions.read_questions(path)
+  assert [(x.id, x.answers) for x in found] == [('7', ('x',)), ('8', ())]
+  tables.write(path, [{'question': 'q'}])
+  with pytest.raises(ValueError, match=f'q.{suffix}, record 1: .*answers'):
+    questions.read_questions(path)
+
+
+def test_questions_of_msmarco(tmp_path):
+  path = write(tmp_path / 'queries.tsv', '1048585\twho is\tit\n2\twhy\n')
+  found = questions.read_asked(path)
+  assert [(x.id, x.question) for x in found] == [
+    ('1048585', 'who is\tit'),
+    ('2', 'why'),
+  ]
+  with pytest.raises(ValueError, match='tsv:1'):
+    questions.read_asked(write(path, 'why\n'))

@@ -1,0 +1,132 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Corpora in tables, in CSV and in .zst; and the kind that files tell."""
+
+import json
+import shutil
+
+import pyarrow as pa
+from pyarrow import feather
+import pytest
+
+from retrieval.text import corpus
+from tests.retrieval.readers import tables
+from tests.retrieval.text import json_corpus
+
+ROWS = [vars(x) for x in json_corpus.DOCUMENTS]
+ROWS = [{k: x[k] for k in ('id', 'title', 'text')} for x in ROWS]
+
+
+@pytest.mark.parametrize('kind', ['parquet', 'arrow'])
+def test_tables_keep_every_character(tmp_path, kind):
+  path = tables.write(tmp_path / f'a.{kind}', ROWS)
+  assert json_corpus.read('auto', path) == list(json_corpus.DOCUMENTS)
+  assert json_corpus.read(kind, tmp_path) == list(json_corpus.DOCUMENTS)
+
+
+def test_feather(tmp_path):
+  path = tmp_path / 'a.arrow'
+  feather.write_feather(pa.Table.from_pylist(ROWS), str(path))
+  assert json_corpus.read('arrow', path) == list(json_corpus.DOCUMENTS)
+
+
+@pytest.mark.parametrize('kind', ['parquet', 'arrow'])
+def test_faults_of_tables_name_file_row_and_column(tmp_path, kind):
+  path = tables.write(tmp_path / f'a.{kind}', [{'id': 1, 'body': 'x'}])
+  with pytest.raises(ValueError, match=f"a.{kind}, record 1: .*'text'.*'body'"):
+    json_corpus.read(kind, path)
+  tables.write(path, [{'text': 'x', 'id': 'a'}, {'text': 'y', 'id': None}])
+  with pytest.raises(ValueError, match=f"a.{kind}, record 2: .*'id'"):
+    json_corpus.read(kind, path)
+  data = path.read_bytes()
+  path.write_bytes(data[: len(data) // 2])
+  with pytest.raises(ValueError, match=f'a.{kind}: cannot be read'):
+    json_corpus.read(kind, path)
+
+
+def test_rows_without_ids_are_numbered_and_keep_metadata(tmp_path):
+  rows = [{'text': x, 'year': 2000 + i} for i, x in enumerate('abc')]
+  path = tables.write(tmp_path / 'a.parquet', rows)
+  found = list(corpus.open_corpus(path, id_field='', metadata='year'))
+  assert [x.id for x in found] == [f'a.parquet:{i}' for i in (1, 2, 3)]
+  assert [x.metadata['year'] for x in found] == [2000, 2001, 2002]
+
+
+def test_folders_of_datasets(tmp_path):
+  for split, rows in ('train', ROWS), ('test', ROWS[:1]):
+    folder = tmp_path / split
+    tables.write(folder / 'data-00000-of-00001.arrow', rows)
+    state = {'_data_files': [{'filename': 'data-00000-of-00001.arrow'}]}
+    (folder / 'state.json').write_text(json.dumps(state))
+    (folder / 'dataset_info.json').write_text('{}')
+  splits = {'splits': ['train', 'test']}
+  (tmp_path / 'dataset_dict.json').write_text(json.dumps(splits))
+  documents = list(json_corpus.DOCUMENTS)
+  assert list(corpus.open_corpus(tmp_path)) == documents
+  assert list(corpus.open_corpus(tmp_path / 'train')) == documents
+  assert list(corpus.open_corpus(tmp_path, split='test')) == documents[:1]
+  with pytest.raises(ValueError, match="split 'dev'"):
+    corpus.open_corpus(tmp_path, split='dev')
+  shutil.rmtree(tmp_path / 'test')
+  with pytest.raises(ValueError, match='test: '):
+    corpus.open_corpus(tmp_path, split='test')
+
+
+def test_csv(tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text('text,id,year\n"a, ""b""\nc",1,2001\nd,2,\n')
+  found = list(corpus.open_corpus(path, metadata='year'))
+  assert [(x.id, x.text) for x in found] == [('1', 'a, "b"\nc'), ('2', 'd')]
+  assert found[0].metadata['year'] == '2001'
+  path.write_text('1,x\n2,y,z\n')
+  with pytest.raises(ValueError, match='a.csv:2: 3 fields'):
+    json_corpus.read('csv', path)
+  path.write_text('1,x\n2,"y\n')
+  with pytest.raises(ValueError, match='a.csv:2: no row of a CSV'):
+    json_corpus.read('csv', path)
+
+
+@pytest.mark.parametrize(('kind', 'comma'), [('csv', ','), ('tsv', '\t')])
+def test_numbered_columns(tmp_path, kind, comma):
+  path = tmp_path / f'a.{kind}'
+  path.write_text(comma.join(('u', 'first', '7')) + '\n')
+  found = list(
+    corpus.open_corpus(path, id_field='2', text_field='1', title_field='')
+  )
+  assert [(x.id, x.text) for x in found] == [('7', 'first')]
+
+
+def test_zst(tmp_path):
+  path = tmp_path / 'a.jsonl.zst'
+  half = len(json_corpus.JSONL) // 2
+  parts = json_corpus.JSONL[:half], json_corpus.JSONL[half:]
+  packed = [pa.compress(x, codec='zstd', asbytes=True) for x in parts]
+  path.write_bytes(b''.join(packed))  # frames, as of zstd with many threads
+  assert json_corpus.read('auto', path) == list(json_corpus.DOCUMENTS)
+  path.write_bytes(packed[0][:-3])
+  with pytest.raises(ValueError, match='zst: cannot be read to its end'):
+    json_corpus.read('jsonl', path)
+
+
+@pytest.mark.parametrize(
+  ('name', 'text', 'kind'),
+  [
+    ('a.json', '{"version": "1.1", "data": []}', 'squad'),
+    ('b.json', '[{"id": "1", "text": "x"}]', 'jsonl'),
+    ('c.tsv', '1\tx\n', 'tsv'),
+    ('d.txt', 'x', 'text'),
+    ('wiki_00', '', 'wikiextractor'),
+  ],
+)
+def test_files_tell_their_kind(tmp_path, name, text, kind):
+  (tmp_path / name).write_text(text)
+  for path in (tmp_path / name, tmp_path, tmp_path / f'{name[:-1]}*'):
+    config = corpus.CorpusConfig(path=str(path))
+    assert config.resolved().kind == kind
+    assert config.of_wikipedia == (kind in ('squad', 'wikiextractor'))
+
+
+def test_the_packaged_articles_are_the_kind_without_a_path():
+  assert corpus.CorpusConfig().resolved().kind == 'vital'
+  with pytest.raises(FileNotFoundError, match='absent'):
+    corpus.CorpusConfig(path='absent').resolved()
