@@ -21,11 +21,11 @@ install: $(VENV)/.installed
 
 quickstart-retro: $(VENV)/.installed
 	$(BIN)/python -m experiments.quickstart \
-	  --config=configs/retro_pretrain_quickstart.py --workdir=$(WORKDIR)
+	  --config=configs/retro_pretrain_quickstart.py:short --workdir=$(WORKDIR)
 
 quickstart-realm: $(VENV)/.installed
 	$(BIN)/python -m experiments.quickstart \
-	  --config=configs/realm_pretrain_quickstart.py --workdir=$(WORKDIR)/realm
+	  --config=configs/realm_pretrain_quickstart.py:short --workdir=$(WORKDIR)/realm
 
 # A Ray cluster of three nodes on this machine prepares a corpus while nodes are killed.
 cluster: $(VENV)/.installed

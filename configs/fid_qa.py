@@ -6,8 +6,8 @@ Blocks, tokenizer and datastore are those of the run that retro_from names, a RE
 (encoder and cross-attention are loaded) or a baseline (they are new). Argument: base
 (the paper's 100 passages of 250 tokens), small (two CPU cores), test (seconds).
 
-  C="--config=configs/fid_qa.py:small --workdir=runs/quickstart/fid"
-  python -m experiments.train $C --config.retro_from=runs/quickstart/retro \
+  C="--config=configs/fid_qa.py:small --workdir=runs/vital/fid"
+  python -m experiments.train $C --config.retro_from=runs/vital/retro \
     --config.questions.train="('webquestions:train=train.json',)" \
     --config.questions.dev="('webquestions:dev=train.json',)"
   python -m experiments.evaluate $C \

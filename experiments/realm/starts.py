@@ -27,7 +27,8 @@ def start_sources(config: config_lib.Run) -> dict[str, initialize.Source]:
   Parameters of another run, or of the packaged model, go before a BERT's folder.
   """
   found = {}
-  for name, part in (('embedder', 'embedder'), ('encoder', 'reader')):
+  reads = 'encoder' if isinstance(config, config_lib.Config) else 'reader'
+  for name, part in (('embedder', 'embedder'), ('encoder', reads)):
     run = getattr(config, f'{name}_from')
     if run == packaged.NAME:
       found[name] = packaged.load_params(part)

@@ -45,6 +45,11 @@ def quickstart(
   retro_evaluate.evaluate(retro, str(root / 'retro'), evaluate)
   sample_lib.run(retro, str(root / 'retro'), sample_lib.Sample())
 
+  if config.start_from:
+    print(
+      f'Both models went on from {config.start_from}, the baseline from its '
+      'decoder. That favors RETRO if the decoder learned beside neighbors.'
+    )
   minutes = (time.monotonic() - start) / 60
   print(f'Done in {minutes:.1f} minutes. What lies where:')
   for path, what in (

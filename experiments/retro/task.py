@@ -6,11 +6,13 @@ import functools
 from typing import Any
 
 from absl import logging
+from flax import traverse_util
 import jax
 import numpy as np
 
 from experiments.engine import loop, tasks
 from experiments.retro.config import Config
+from retrieval.nn import sharding
 from retrieval.store import checkpoints, store
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import (
@@ -27,6 +29,54 @@ from retro_jax.trained import loading
 _FIT_TOKENS = 4096  # that the lookup of a RETROfit is fitted to
 
 
+def _trained(
+  field: str,
+  config: Config,
+  model_cfg: config_lib.RetroConfig,
+  data: retro_data.DataFolder,
+) -> tuple[loading.RunConfig, tasks.Params]:
+  """The run that a field names: its config and its flat parameters."""
+  source = getattr(config, field)
+  saved, trained = loading.find_run(source)
+  loading.check_data(source, saved, data, own_neighbors=False)
+  trained_cfg = loading.model_config(trained, data.vocab_size)
+  try:
+    initial.check_fits(model_cfg, trained_cfg)
+  except ValueError as error:
+    raise ValueError(f'config.{field} {source}: {error}.') from None
+  params, _ = checkpoints.load_params(source, step=saved.step)
+  params = stack.unstack_params(trained_cfg, jax.tree.map(np.asarray, params))
+  logging.info('The start: %s, step %d.', source, saved.step)
+  return trained, params
+
+
+def _continued_params(
+  key: jax.Array,
+  *,
+  config: Config,
+  model_cfg: config_lib.RetroConfig,
+  data: retro_data.DataFolder,
+) -> tasks.Params:
+  """The parameters of `config.start_from`, less those that this model lacks."""
+  _, params = _trained('start_from', config, model_cfg, data)
+  own = functools.partial(initial.flat_params, config=model_cfg)
+  wanted = sharding.unbox(jax.eval_shape(own, key))
+  wanted, found = (
+    traverse_util.flatten_dict(x, sep='/') for x in (wanted, params)
+  )
+  for name, x in wanted.items():
+    shape = found[name].shape if name in found else 'none'
+    if shape != x.shape:
+      raise ValueError(
+        f'config.start_from {config.start_from}: {name} has shape {shape}, '
+        f'expected {x.shape}.'
+      )
+  kept = {name: found[name] for name in wanted}
+  return stack.for_training(
+    model_cfg, traverse_util.unflatten_dict(kept, sep='/')
+  )
+
+
 def _retrofit_params(
   key: jax.Array,
   *,
@@ -35,24 +85,13 @@ def _retrofit_params(
   data: retro_data.DataFolder,
 ) -> tasks.Params:
   """The decoder of `config.retrofit_from` with a new encoder and new CCAs."""
-  source = config.retrofit_from
-  saved, trained = loading.find_run(source)
+  trained, baseline = _trained('retrofit_from', config, model_cfg, data)
   if trained.retrieval:
     raise ValueError(
-      f'config.retrofit_from {source}: is a RETRO itself (retrieval=True); '
-      'expected its baseline, a decoder trained without retrieval.'
+      f'config.retrofit_from {config.retrofit_from}: is a RETRO itself '
+      '(retrieval=True); expected its baseline, a decoder trained without '
+      'retrieval.'
     )
-  loading.check_data(source, saved, data)
-  baseline_cfg = loading.model_config(trained, data.vocab_size)
-  try:
-    initial.check_fits(model_cfg, baseline_cfg)
-  except ValueError as error:
-    raise ValueError(f'config.retrofit_from {source}: {error}.') from None
-  baseline, _ = checkpoints.load_params(source, step=saved.step)
-  baseline = stack.unstack_params(
-    baseline_cfg, jax.tree.map(np.asarray, baseline)
-  )
-  logging.info('RETROfit of %s, step %d: frozen.', source, saved.step)
   params, _, _ = initial.extend(key, model_cfg, baseline)
   if model_cfg.copy_init:
     row = jax.device_put(_some_rows(config, model_cfg, data))
@@ -75,6 +114,15 @@ def _some_rows(config, model_cfg, data):
 def _start(config, model_cfg, data) -> dict[str, Any]:
   """Fields of the task: where training starts, and what stays as it is."""
   new = functools.partial(initial.init_params, config=model_cfg)
+  of_run = {'config': config, 'model_cfg': model_cfg, 'data': data}
+  if config.start_from:
+    if config.retrofit_from:
+      raise ValueError(
+        f'config.start_from {config.start_from}: expected empty beside '
+        f'config.retrofit_from {config.retrofit_from}.'
+      )
+    init = functools.partial(_continued_params, **of_run)
+    return {'init': init, 'init_on_host': True, 'shapes': new}
   if not config.retrofit_from:
     return {'init': new}
   if not model_cfg.cca_layers:
@@ -83,9 +131,7 @@ def _start(config, model_cfg, data) -> dict[str, Any]:
       'without chunked cross-attention; expected retrieval=True and cca_layers.'
     )
   return {
-    'init': functools.partial(
-      _retrofit_params, config=config, model_cfg=model_cfg, data=data
-    ),
+    'init': functools.partial(_retrofit_params, **of_run),
     'init_on_host': True,
     'shapes': new,
     'frozen': lambda name: not initial.is_added(name),

@@ -22,6 +22,7 @@ from retrieval.text import (
   tokens as tokens_lib,
 )
 from retro_jax.data import folder as retro_data
+from retro_jax.trained import loading
 from tests.experiments.retro import tiny_config
 from tests.retrieval.text import json_corpus
 from tests.retro_jax.data import tiny_data
@@ -62,6 +63,15 @@ def _config(name, arg):
 def test_the_baseline_differs_in_one_field(name, arg, other):
   base, baseline = (_config(name, x).to_dict() for x in (arg, other))
   assert {k for k in base if base[k] != baseline[k]} == {'retrieval'}
+
+
+def test_the_short_quickstart_holds_out_what_its_start_has_not_read():
+  config = tiny_config.of('retro_pretrain_quickstart', 'short')
+  _, start = loading.find_run(config.start_from)
+  for name in ('valid_fraction', 'test_fraction', 'tokens'):
+    assert getattr(config, name) == getattr(start, name)
+  assert config.model == start.model
+  assert config.corpus.kind == start.corpus.kind == 'vital'
 
 
 def test_a_training_config_holds_few_fields():

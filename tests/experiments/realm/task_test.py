@@ -27,6 +27,13 @@ def test_a_run_of_another_kind_of_model_is_refused(monkeypatch):
     starts.start_sources(config)
 
 
+def test_the_packaged_encoder_is_one_to_start_from():
+  c = realm_pretrain_quickstart.get_config('short')
+  c.embedder.checkpoint = ''
+  found = starts.start_sources(configs.build(config_lib.Config, c))
+  assert {*found} == {'encoder'} == {*found['encoder']}
+
+
 def test_the_inverse_cloze_task_needs_two_rows():
   config = _config(task='ict', batch_size=1)
   with pytest.raises(ValueError, match='batch_size 1'):

@@ -1,6 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RETROfit: what is frozen stays as it is, what is new learns, OFF is the baseline."""
+"""RETROfit: what is frozen stays as it is, what is new learns, OFF is the baseline.
+
+Other runs start from all weights of a run, or a baseline from its decoder's.
+"""
 
 import functools
 import shutil
@@ -32,7 +35,7 @@ def _config(root, arg='test', model=(), **fields):
   }
   fields = {'num_steps': STEPS, 'eval_batches': 0} | fields
   fields |= {f'model.{name}': value for name, value in model.items()}
-  fields = {x: str(y) if x == 'retrofit_from' else y for x, y in fields.items()}
+  fields = {x: str(y) if x.endswith('_from') else y for x, y in fields.items()}
   return tiny_config.tiny(
     'retro_pretrain_small', arg, data_dir=str(root), **fields
   )
@@ -156,3 +159,25 @@ def test_what_cannot_be_fitted_is_refused(root, baseline, fitted):
   config = _config(root, 'baseline_test', retrofit_from=baseline)
   with pytest.raises(ValueError, match='nothing would be trained'):
     retro_task.make_task(config, data)
+
+
+def test_training_goes_on_from_the_weights_of_a_run(root, fitted):
+  data = retro_data.DataFolder(root)
+  workdir, state = fitted
+  for arg, left_out in (('test', {}), ('baseline_test', _new(state.params))):
+    config = _config(root, arg, start_from=workdir)
+    params = retro_task.make_task(config, data).init(jax.random.key(1))
+    assert set(params) == {*state.params} - {*left_out}
+    _equal(params, {name: state.params[name] for name in params})
+
+
+def test_weights_of_another_model_are_refused(root, baseline, fitted):
+  data = retro_data.DataFolder(root)
+  model = {'encoder_d_model': 32}
+  for config in (
+    _config(root, model=model, start_from=fitted[0]),
+    _config(root, start_from=baseline),
+    _config(root, start_from=fitted[0], retrofit_from=baseline),
+  ):
+    with pytest.raises(ValueError, match='config.start_from'):
+      retro_task.make_task(config, data).init(jax.random.key(0))
