@@ -69,6 +69,7 @@ def main(unused_argv: list[str]) -> None:
         values.host,
       )
     name = f'[{values.host}]' if ':' in values.host else values.host
+    opened.listen()
     logging.info('Serving %s at http://%s:%d/', models.names(), name, port)
     config = uvicorn.Config(
       app,

@@ -31,12 +31,12 @@ _NEUTRAL = {
   'presence_penalty': (0, None),
   'suffix': ('', None),
 }
-_IGNORED = ('user', 'model', 'prompt', 'stop', 'stream_options')
+_IGNORED = ('user', 'model', 'prompt', 'stream_options')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fields:
-  """The fields of a request with a type; prompt and stop have several."""
+  """The fields of a request that have one type."""
 
   max_tokens: settings.SizeOrZero = 16
   temperature: Annotated[float, settings.Range(0, 2)] = 1.0
@@ -49,23 +49,10 @@ class Fields:
   seed: Annotated[int, settings.Range(0)] | None = None
   stream: bool = False
   echo: bool = False
+  stop: tuple[str, ...] = ()
   # further fields: neighbors of a chunk, and whether each choice has a `page`
   num_neighbors: Annotated[int, settings.Range(0, 64)] = 2
   explain: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """What rows of a batch share."""
-
-  max_tokens: int
-  temperature: float
-  top_p: float
-  top_k: int
-  stop: tuple[str, ...]
-  num_neighbors: int
-  scored: bool  # whether log-probabilities are asked for
-  explain: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,9 +68,15 @@ class Request:
   """A checked request."""
 
   fields: Fields
-  settings: Settings
   rows: tuple[Row, ...]  # choices, those of the first prompt first
   include_usage: bool  # at the end of a stream
+
+  @property
+  def settings(self) -> Fields:
+    """What rows of a batch share."""
+    logprobs = None if self.fields.logprobs is None else 0
+    own = {'n': 1, 'seed': None, 'stream': False, 'echo': False}
+    return dataclasses.replace(self.fields, logprobs=logprobs, **own)
 
 
 def read(
@@ -96,7 +89,13 @@ def read(
       expected = f'{values[0]!r}: another one is not supported'
       raise settings.SettingsError(name, body[name], expected)
   given = {k: v for k, v in given.items() if v is not None}
+  if isinstance(given.get('stop'), str):
+    given['stop'] = [given['stop']]
+  if not model.model.config.cca_layers:
+    given['num_neighbors'] = 0
   fields = settings.build(Fields, given, 'request')
+  if '' in fields.stop:
+    raise settings.SettingsError('stop', fields.stop, 'texts, none empty')
   limit = Annotated[int, settings.Range(0, max_tokens)]
   settings.check_value('max_tokens', fields.max_tokens, limit)
   prompts = _prompts(body.get('prompt', ''), model)
@@ -105,28 +104,11 @@ def read(
       f'prompt: {len(prompts)} with n={fields.n}; expected {_MAX_CHOICES} choices '
       'or fewer.'
     )
-  stop = body.get('stop')
-  stop = [stop] if isinstance(stop, str) else stop or []
-  if not isinstance(stop, list) or not all(
-    isinstance(x, str) and x for x in stop
-  ):
-    raise settings.SettingsError('stop', stop, 'a text or a list of texts')
   seed = random.randrange(_NUMBERS) if fields.seed is None else fields.seed
-  common = Settings(
-    max_tokens=fields.max_tokens,
-    temperature=fields.temperature,
-    top_p=fields.top_p,
-    top_k=fields.top_k,
-    stop=tuple(stop),
-    num_neighbors=fields.num_neighbors if model.model.config.cca_layers else 0,
-    scored=fields.logprobs is not None,
-    explain=fields.explain,
-  )
   options = body.get('stream_options') or {}
   base.check_type(options, "field 'stream_options'", dict)
   return Request(
     fields,
-    common,
     tuple(
       Row(x, (seed + j) % _NUMBERS) for x in prompts for j in range(fields.n)
     ),
@@ -175,7 +157,7 @@ class Choice:
 
 def complete(
   model: language_model.LanguageModel,
-  how: Settings,
+  how: Fields,
   items: Sequence[Sequence[Row]],
   take: Callable[[int, Any], None],
 ) -> list[list[Choice]]:
@@ -245,13 +227,13 @@ def _draw(model, how, rows, take) -> list[samples_lib.Sample]:
   return samples
 
 
-def _choice(model, how: Settings, sample: samples_lib.Sample) -> Choice:
+def _choice(model, how: Fields, sample: samples_lib.Sample) -> Choice:
   tokenizer, new = model.data.tokenizer, sample.new_tokens
   ended = len(new) and new[-1] == tokenizer.eos_id
   stopped = any(stop in tokenizer.decode(new) for stop in how.stop)
   whole = len(new) >= how.max_tokens and not (ended or stopped)
   passage, logprobs, page = inspection.of_sample(model, sample), None, None
-  if how.scored:
+  if how.logprobs is not None:
     logprobs = inspection.token_logprobs(model, passage)
   if how.explain:
     page = inspection.inspect(

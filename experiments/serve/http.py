@@ -21,7 +21,7 @@ _JSON = 'application/json'
 _HEADERS = {
   'Content-Security-Policy': (
     "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
   ),
   'X-Content-Type-Options': 'nosniff',

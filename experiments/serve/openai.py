@@ -76,7 +76,7 @@ class OpenAi:
     rows, sent = request.rows, [0] * len(request.rows)
     job = worker_lib.Job('complete', request.settings, rows, len(rows), put)
     job.result.add_done_callback(lambda unused: put(None))
-    waits = request.settings.scored or request.fields.echo
+    waits = request.fields.echo or request.fields.logprobs is not None
 
     def chunk(**fields) -> str:
       choice = {'text': '', 'logprobs': None, 'finish_reason': None} | fields
