@@ -24,7 +24,7 @@ from retrieval.index import text_index
 def _packaged(queries: Sequence[str], k: int) -> text_index.SearchResult:
   from experiments.serve import models
 
-  served = models.Models(reader=realm_jax.packaged('reader'))
+  served = models.Models(reader=realm_jax.packaged())
   found = served.search(('reader', k), queries, None)
   rows = [x['passages'] for x in found]
   return text_index.SearchResult(
