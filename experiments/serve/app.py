@@ -24,7 +24,6 @@ from starlette import (
   middleware,
   responses,
   routing,
-  staticfiles,
 )
 from starlette.middleware import trustedhost
 
@@ -168,7 +167,7 @@ class Server:
         for path, answer in posts.items()
       ),
       *(routing.Route(path, answer) for path, answer in gets.items()),
-      routing.Mount('/', staticfiles.StaticFiles(directory=STATIC, html=True)),
+      routing.Mount('/', http.Page(directory=STATIC, html=True)),
     ]
 
   @contextlib.asynccontextmanager
@@ -219,7 +218,6 @@ def make(
   return applications.Starlette(
     routes=server.routes(),
     middleware=[
-      middleware.Middleware(http.Headers),
       middleware.Middleware(
         trustedhost.TrustedHostMiddleware,
         allowed_hosts=list(hosts),

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from absl import logging
-from starlette import exceptions, requests, responses
+from starlette import exceptions, requests, responses, staticfiles
 
 from experiments.engine import failures
 from experiments.serve import metrics as metrics_lib, models as models_lib
@@ -114,20 +114,11 @@ async def _body(request: requests.Request, most: int) -> dict[str, Any]:
   return base.check_type(found, 'The body', dict)
 
 
-class Headers:
-  """Adds the headers that keep a page's content harmless."""
+class Page(staticfiles.StaticFiles):
+  """Files of a page, with headers that keep its content harmless."""
 
-  def __init__(self, app: Any):
-    """Take the application inside."""
-    self._app = app
-
-  async def __call__(self, scope, receive, send) -> None:
-    """Answer as ASGI."""
-
-    async def with_headers(message):
-      if message['type'] == 'http.response.start':
-        pairs = ((k.encode(), v.encode()) for k, v in _HEADERS.items())
-        message['headers'] = [*message['headers'], *pairs]
-      await send(message)
-
-    await self._app(scope, receive, with_headers)
+  async def get_response(self, path: str, scope: Any) -> responses.Response:
+    """Answer as Starlette does."""
+    response = await super().get_response(path, scope)
+    response.headers.update(_HEADERS)
+    return response
