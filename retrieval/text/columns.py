@@ -68,6 +68,7 @@ class Columns:
     self, documents: np.ndarray | Sequence[int]
   ) -> list[dict[str, base.Scalar]]:
     """Return the metadata of documents [n]; None for a missing value."""
+    documents = np.asarray(documents, np.int64)
     rows: list[dict[str, base.Scalar]] = [{} for _ in documents]
     for i, name in enumerate(self.names):
       places = (x.tolist() for x in self._codes[i].locate(documents))
