@@ -16,6 +16,9 @@ score, title, document, block and runner-ups; experiments.score reads it.
 --config.data_dir=DATA answers from changed data (experiments.update).
 --reranker=DIR, a run of task cross_encoder, chooses the blocks to read among
 the first --config.reranker.candidates that the retriever finds.
+--config.lookup.where="{'lang': ['en', 'de']}" reads documents with such metadata alone
+(docs/retrieval.md); --as_of=2019 leaves out documents dated later, by their field 'date'
+or else 'year', and those without a date.
 
 The logit is the score of block and span; the share is among the best 20 spans, and
 answers that overlap or are equal share it. A reader with a null answer (config.reader)
@@ -49,7 +52,7 @@ from realm_jax.serving import (
   views,
 )
 from retrieval.questions import questions as questions_lib, scoring
-from retrieval.search import bm25
+from retrieval.search import bm25, where as where_lib
 
 _WORKDIR = 'runs/ask'  # of the packaged reader
 _BATCH = 16  # questions answered together
@@ -163,9 +166,15 @@ def run(config: config_lib.Config, workdir: str) -> None:
     trained_reader.take_packaged(config, workdir)
   reader = trained_reader.open_reader(workdir, config.data_dir)
   reranker = dataclasses.replace(config.reranker, path=values.reranker)
+  where = config.lookup.where
+  if values.as_of:
+    blocks, date = reader.data.blocks, values.as_of
+    given = where_lib.parse(where or reader.config.lookup.where)
+    where = where_lib.spell(where_lib.until(given, blocks, date))
   reader = reader.with_retriever(
     colbert_index=config.colbert_index,
     reranker=reranker if values.reranker else None,
+    where=where,
   )
   with progress.bar('index', 'blocks') as shown:
     answerer = reader.open_answerer(
@@ -204,6 +213,11 @@ def define_flags() -> None:
   flags.DEFINE_integer('reader_beam', 0, 'Blocks to read; 0: as trained.')
   flags.DEFINE_float(
     'risk', 0.0, 'Most wrong answers among those given; 0: no limit.'
+  )
+  flags.DEFINE_string(
+    'as_of',
+    '',
+    "Last date of the documents to read, by field 'date' or 'year'.",
   )
   flags.DEFINE_bool(
     'packaged', False, 'Take the packaged reader into --workdir.'

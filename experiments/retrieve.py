@@ -266,7 +266,9 @@ def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
       trained_reader.take_packaged(config, workdir)
     trained = trained_reader.open_reader(workdir, config.data_dir)
   trained = trained.with_retriever(
-    words_weight=wanted.words_weight, colbert_index=config.colbert_index
+    words_weight=wanted.words_weight,
+    colbert_index=config.colbert_index,
+    where=config.lookup.where,
   )
   with locks.writer(folder, FILE):
     kinds = []

@@ -12,6 +12,8 @@ prompts, which may bring their own neighbors (see retro_jax/views/prompts.py).
 --json=FILE writes the samples too. --stop=TEXT, which may be repeated, ends a sample
 before that text. Temperature, top-p, top-k, length, k and align_prompt are
 --config.sample.<field>. A baseline's workdir samples without retrieval.
+--config.neighbors.where="{'year': (None, 2019)}" reads neighbors from documents with
+such metadata alone (docs/retrieval.md).
 """
 
 from collections.abc import Sequence
@@ -180,7 +182,9 @@ def run(
     prompts = prompts_lib.read(input_file)
   if workdir == packaged.NAME:
     workdir = packaged.take()
-  trained = language_model.load(workdir, config.data_dir)
+  trained = language_model.load(
+    workdir, config.data_dir, where=config.neighbors.where
+  )
   trained = retro_evaluate.with_models(trained, config)
   logging.info('Sampling from %s, step %d.', workdir, trained.step)
   how = sample.chosen | {'stop_strings': tuple(stop_strings)}

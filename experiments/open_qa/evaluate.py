@@ -156,6 +156,7 @@ def load(
     words_weight=wanted.words_weight,
     colbert_index=config.colbert_index,
     reranker=config.reranker if config.reranker.path else None,
+    where=config.lookup.where,
   )
 
 

@@ -166,7 +166,11 @@ def make_task(
   identity = [
     source.fingerprint,
     data.blocks.fingerprint,
-    dataclasses.asdict(config.lookup),
+    {
+      name: value
+      for name, value in vars(config.lookup).items()
+      if name != 'where' or value
+    },
     config.retriever,
     config.train_blocks,
     list(splits['train']),

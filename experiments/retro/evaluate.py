@@ -257,6 +257,7 @@ def load(
     str(data_dir) or config.data_dir,
     source=evaluate.source,
     reranker=evaluate.reranker,
+    where=config.neighbors.where,
     step=evaluate.step,
     mesh=mesh,
     rules=rules,
@@ -272,9 +273,12 @@ def with_models(
 
 
 def merged(own: Any, given: loading.RunConfig) -> Any:
-  """Return a run's config with the embedder and, if named, the ColBERT of another."""
-  colbert = given.neighbors.colbert or own.neighbors.colbert
-  neighbors = dataclasses.replace(own.neighbors, colbert=colbert)
+  """Return a run's config with the embedder of another, and its ColBERT and filter if named."""
+  neighbors = dataclasses.replace(
+    own.neighbors,
+    colbert=given.neighbors.colbert or own.neighbors.colbert,
+    where=given.neighbors.where or own.neighbors.where,
+  )
   return dataclasses.replace(own, embedder=given.embedder, neighbors=neighbors)
 
 

@@ -14,6 +14,8 @@ in --config.cluster.workers=N processes, or on a Ray cluster
 another source; run the stages index and neighbors once for each. colbert needs
 --config.neighbors.colbert=DIR, a run of a ColBERT. --config.neighbors.reranker=DIR, a
 run of a cross-encoder, orders the first --config.neighbors.candidates of them anew.
+--config.neighbors.where="{'year': (None, 2019)}" finds them in documents with such
+metadata alone, in folders of their own.
 
 With --config.prepare.evaluation.name=NAME the corpus of
 --config.prepare.evaluation.corpus becomes an evaluation set, for

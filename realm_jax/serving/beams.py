@@ -32,6 +32,7 @@ from retrieval.search import (
   queries as queries_lib,
   rerank,
   retriever as retriever_lib,
+  where as where_lib,
 )
 from retrieval.searchers import kept as kept_lib
 from retrieval.text import blocks as blocks_lib
@@ -122,8 +123,13 @@ class BeamRetriever:
     retriever: retriever_lib.Retriever,
     scale: float = 1.0,
     newest: NewestIndex | None = None,
+    kept: kept_lib.Kept | None = None,
   ):
-    """Take the retriever, a factor of its scores, and the embedder of questions."""
+    """Take the retriever, a factor of its scores, and the embedder of questions.
+
+    `kept` are the only blocks that are found; None is all.
+    """
+    self._kept = kept
     self._inner, self._rerank = retriever, None
     self._scale, self._newest = scale, newest
     self.unit = retriever.unit  # of the scores, before the factor
@@ -142,7 +148,9 @@ class BeamRetriever:
       vectors = self._newest.embed(params, rows)
       step = self._newest.version.step
       fields['index_step'] = np.full(len(texts), step, np.int32)
-    queries = queries_lib.Queries(texts, vectors, questions=True)
+    queries = queries_lib.Queries(texts, vectors, questions=True).among(
+      self._kept
+    )
     n = max(k, self._rerank.candidates) if self._rerank else k
     ids, scores = self._inner.search(queries, n)
     scores = order_by = np.where(ids >= 0, self._scale * scores, -np.inf)
@@ -208,7 +216,8 @@ def make_retriever(
     else:
       model = rerank.ByTexts(rerank.load(section.path), blocks)
     found = rerank.Reranked(found, model, min(section.candidates, len(blocks)))
-  return BeamRetriever(found, scale, newest)
+  kept = where_lib.some(blocks, config.lookup.where, 'lookup.where')
+  return BeamRetriever(found, scale, newest, kept)
 
 
 class EvidenceSearch:

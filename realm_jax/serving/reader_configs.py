@@ -39,6 +39,8 @@ class Lookup:
   # of weighted: BM25's share; experiments.tune_hybrid measures shares
   words_weight: settings.Share = 0.4
   num_topics: settings.Size = lda.LdaConfig.num_topics  # of lda
+  # filter on the documents' metadata: "{'year': (2010, 2020), 'lang': ['en']}"
+  where: str = settings.rare('')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

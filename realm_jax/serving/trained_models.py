@@ -29,7 +29,7 @@ from realm_jax.serving import (
 from retrieval import arguments, settings
 from retrieval.index import index_versions
 from retrieval.questions import abstention
-from retrieval.search import late_interaction
+from retrieval.search import late_interaction, where as where_lib
 from retrieval.store import checkpoints, checksums, hub
 from retrieval.text import corpus as corpus_lib
 
@@ -77,15 +77,26 @@ class TrainedRealm(model_configs.TrainedModel):
     """The index in `index_folder`, opened once."""
     return self.open_index()
 
-  def retrieve(self, texts: str | Sequence[str], k: int = 5) -> Any:
+  def retrieve(
+    self,
+    texts: str | Sequence[str],
+    k: int = 5,
+    where: where_lib.Where | None = None,
+  ) -> Any:
     """Return [len(texts), k] ids of blocks, best first; -1 for none.
 
+    Args:
+      where: filter on the documents' metadata, of `retrieval.search.where`.
+
     Raises:
-      ValueError: for anything else than texts, or k < 1.
+      ValueError: for anything else than texts, k < 1, or a filter on other fields.
     """
     texts = arguments.texts(texts, 'texts')
     settings.check_value('k', k, settings.Size)
-    return self.index.retrieve_texts(texts, k, self.data.tokenizer, self.layout)
+    kept = where_lib.kept(self.data.blocks, where) if where else None
+    return self.index.retrieve_texts(
+      texts, k, self.data.tokenizer, self.layout, kept
+    )
 
   def explain(
     self, cloze: str, answer: str = '', *, top: int = 5
@@ -149,6 +160,7 @@ class TrainedReader(model_configs.TrainedModel):
     words_weight: float = 0.0,
     colbert_index: late_interaction.ColbertConfig | None = None,
     reranker: reader_configs.Reranker | None = None,
+    where: str = '',
   ) -> 'TrainedReader':
     """Return the same reader with another retriever.
 
@@ -157,16 +169,18 @@ class TrainedReader(model_configs.TrainedModel):
     Args:
       kind: one of `beams.KINDS`.
       words_weight: BM25's share of 'weighted'.
+      where: filter, as `lookup.where`.
     """
     given = colbert_index and colbert_index.model
     fields = {
       'retriever': kind,
       'colbert_index': colbert_index if given else None,
       'reranker': reranker,
-      'lookup': words_weight
-      and dataclasses.replace(self.config.lookup, words_weight=words_weight),
     }
     fields = {name: value for name, value in fields.items() if value}
+    lookup = {'words_weight': words_weight, 'where': where}
+    lookup = {name: value for name, value in lookup.items() if value}
+    fields['lookup'] = dataclasses.replace(self.config.lookup, **lookup)
     config = dataclasses.replace(self.config, **fields)
     return dataclasses.replace(self, config=config)
 
@@ -180,6 +194,7 @@ class TrainedReader(model_configs.TrainedModel):
       'retriever': config.retriever,
       'reranker': config.reranker.path,
       'words_weight': config.lookup.words_weight,
+      'where': config.lookup.where or None,
       'reader_beam': reader_beam or config.lookup.reader_beam,
     }
 
@@ -205,6 +220,7 @@ class TrainedReader(model_configs.TrainedModel):
     retriever: str = '',
     reader_beam: int = 0,
     risk: float = 0.0,
+    where: str = '',
     answers: int = 5,
     batch_size: int = 1,
     progress: Callable[[int, int], None] | None = None,
@@ -224,7 +240,7 @@ class TrainedReader(model_configs.TrainedModel):
         f'reader_beam={reader_beam}: expected at most '
         f'{self.data.blocks.num_blocks:,}, all blocks there are.'
       )
-    trained = self.with_retriever(retriever)
+    trained = self.with_retriever(retriever, where=where)
     calibration = trained._calibration(reader_beam, risk)
     return block_reader.Answerer(
       trained,
@@ -245,6 +261,7 @@ class TrainedReader(model_configs.TrainedModel):
     retriever: str = '',
     reader_beam: int = 0,
     risk: float = 0.0,
+    where: where_lib.Where | None = None,
   ) -> answers_lib.Answers:
     """Answer questions; compile at the first call with new settings.
 
@@ -254,6 +271,8 @@ class TrainedReader(model_configs.TrainedModel):
       risk: most wrong answers among those given, a share that holds with 95 %
         confidence for questions like those that the reader was calibrated on
         (evaluate.calibrate); where it is not sure enough it is silent. 0: no limit.
+      where: filter on the documents' metadata, such as {'year': (2010, None)}; see
+        `retrieval.search.where`.
 
     Returns:
       For each question its 20 best answers, each with text, score, share and
@@ -266,7 +285,10 @@ class TrainedReader(model_configs.TrainedModel):
     texts = arguments.texts(questions, 'questions')
     check_answer_settings(retriever, reader_beam, risk=risk)
     opened = self._opened(
-      retriever=retriever, reader_beam=reader_beam, risk=risk
+      retriever=retriever,
+      reader_beam=reader_beam,
+      risk=risk,
+      where=where_lib.spell(where),
     )
     return opened.answer(texts)
 

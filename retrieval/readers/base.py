@@ -24,8 +24,8 @@ class Document:
   id: str  # unique in its corpus
   title: str  # may be empty
   text: str  # not empty; the source's characters
-  # further fields; None, or no entry, where there is no value
-  metadata: Mapping[str, Scalar] = dataclasses.field(
+  # further fields, `Scalar` each; None, or no entry, where there is no value
+  metadata: Mapping[str, Any] = dataclasses.field(
     default_factory=dict, hash=False
   )
 

@@ -75,6 +75,31 @@ def parse(text: str) -> dict[str, Any]:
   return where
 
 
+def spell(where: Where | None) -> str:
+  """Return what `parse` reads as an equal filter; ValueError as of `kept`."""
+  fields = _canonical(where or {})
+  pairs = {x: tuple(y) if ends else y for x, (ends, y) in fields.items()}
+  return repr(pairs) if pairs else ''
+
+
+def some(
+  passages: passages_lib.Passages, where: str, name: str
+) -> kept_lib.Kept | None:
+  """Return the passages that a config's filter keeps, None without a filter.
+
+  Raises:
+    ValueError: as of `parse` and `kept`, and for no passage, naming the field `name`.
+  """
+  if not where:
+    return None
+  found = kept(passages, parse(where))
+  if not len(found.rows):
+    raise ValueError(
+      f'{name}={where}: no passage of {len(passages):,} fits; expected some.'
+    )
+  return found
+
+
 def until(
   where: Where, passages: passages_lib.Passages, date: str
 ) -> dict[str, Any]:

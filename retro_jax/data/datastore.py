@@ -26,6 +26,7 @@ from retrieval.search import (
   queries as queries_lib,
   rerank,
   retriever as retriever_lib,
+  where as where_lib,
 )
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
@@ -126,16 +127,24 @@ class Datastore:
     )
 
   def retriever(self, config: Any) -> retriever_lib.Retriever:
-    """Return the retriever of neighbors, in the order of the re-ranker."""
-    found = self.retrievers(config).make(self.folder.source)
-    if not self.folder.reranker:
-      return found
-    model = rerank.load(self.folder.reranker)
-    return rerank.Reranked(
-      found,
-      rerank.ByTexts(model, self.folder.chunks('train')),
-      config.neighbors.candidates,
+    """Return the retriever of neighbors, in the order of the re-ranker.
+
+    Raises:
+      ValueError: for a filter on other metadata, or one that no chunk fits.
+    """
+    found, chunks = (
+      self.retrievers(config).make(self.folder.source),
+      self.folder.chunks('train'),
     )
+    if self.folder.reranker:
+      model = rerank.load(self.folder.reranker)
+      found = rerank.Reranked(
+        found, rerank.ByTexts(model, chunks), config.neighbors.candidates
+      )
+    where = config.neighbors.where
+    if where_lib.some(chunks, where, 'neighbors.where') is not None:
+      found = where_lib.Filtered(found, chunks, where_lib.parse(where))
+    return found
 
   def neighbors_in_part(
     self,

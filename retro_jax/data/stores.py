@@ -13,6 +13,7 @@ index/                 of vectors-train
 neighbors-{train,valid,test}/      of the source dense
 neighbors_SOURCE-{train,valid,test}/ of another source
 neighbors_SOURCE+RERANKER-{train,valid,test}/ of a source in a re-ranker's order
+neighbors_SOURCE@KEY-{train,valid,test}/ among the chunks that fit a filter
 {tokens,chunks,vectors,neighbors}-NAME/ of evaluation sets of other corpora
 """
 
@@ -70,6 +71,8 @@ class Neighbors:
   # that it orders
   candidates: Annotated[int, settings.Range(1, 2**16)] = settings.rare(50)
   stored: Annotated[int, settings.Range(1, 2**16)] = 10  # for each chunk
+  # filter on the documents' metadata: "{'year': (None, 2019)}"
+  where: str = settings.rare('')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +83,14 @@ class Stores(data_folder.DataFolder):
 
   source: str = 'dense'  # of the neighbors, one of `names.NAMES`
   reranker: str = ''  # folder of the model that orders them anew; '' for none
+  where: str = ''  # filter of the neighbors; '' for none
 
   @classmethod
   def of(cls, config: Any, workdir: str | os.PathLike) -> 'Stores':
     """Open the data folder that a config and a workdir name."""
     root = super().of(config, workdir).root
-    return cls(root, config.neighbors.source, config.neighbors.reranker)
+    given = config.neighbors
+    return cls(root, given.source, given.reranker, given.where)
 
   @functools.cached_property
   def tokens(self) -> tokens_lib.TokenStore:
@@ -143,11 +148,16 @@ class Stores(data_folder.DataFolder):
 
   @property
   def source_name(self) -> str:
-    """Name of the source; with a re-ranker SOURCE+RERANKER, its folder's name."""
-    if not self.reranker:
-      return self.source
-    # A dot marks a store that is being written.
-    return f'{self.source}+{pathlib.Path(self.reranker).name.replace(".", "_")}'
+    """Name of the source; with a re-ranker SOURCE+RERANKER, its folder's name.
+
+    A filter adds @KEY, the beginning of its hash.
+    """
+    name = self.source
+    if self.reranker:  # A dot marks a store that is being written.
+      name += f'+{pathlib.Path(self.reranker).name.replace(".", "_")}'
+    if self.where:
+      name += f'@{store.fingerprint(self.where)[:8]}'
+    return name
 
   def neighbors(self, split: str) -> neighbor_store.NeighborStore:
     """Neighbors of a split's chunks; ValueError where they are of other chunks."""

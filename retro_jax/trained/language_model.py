@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from retrieval import arguments, settings as settings_lib, text_table
+from retrieval.search import where as where_lib
 from retrieval.store import checkpoints, hub
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data, samples as samples_lib
@@ -320,6 +321,7 @@ def load(
   *,
   source: str = '',
   reranker: str = '',
+  where: where_lib.Where | str = '',
   step: checkpoints.Step = None,
   mesh: jax.sharding.Mesh | None = None,
   rules: Any = None,
@@ -334,6 +336,9 @@ def load(
     source: source of the neighbors, of `names.NAMES`; '' is that of training.
     reranker: folder of the re-ranker of the source; '' for none, or, without a
       source, for that of training.
+    where: filter on the metadata of the documents that neighbors come from, as of
+      `retrieval.search.where`, or as `neighbors.where` spells it; '' is that of
+      training.
     step: a number, 'best' (by config.best_metric), or None or '' for the newest.
     mesh: devices to shard the parameters over; None: this process's first.
     rules: logical to mesh axes, from `sharding.make_rules`.
@@ -348,16 +353,17 @@ def load(
   saved, config = loading.find_run(workdir, config_type, step)
   if data_dir:
     config = dataclasses.replace(config, data_dir=data_dir)
+  if not isinstance(where, str):
+    where = where_lib.spell(where)
+  neighbors = config.neighbors
   if source or reranker:
-    neighbors = dataclasses.replace(
-      config.neighbors,
-      source=source or config.neighbors.source,
-      reranker=reranker,
-    )
-    config = dataclasses.replace(config, neighbors=neighbors)
+    source = source or neighbors.source
+    neighbors = dataclasses.replace(neighbors, source=source, reranker=reranker)
+  neighbors = dataclasses.replace(neighbors, where=where or neighbors.where)
+  config = dataclasses.replace(config, neighbors=neighbors)
   data = retro_data.DataFolder.of(config, workdir)
   loading.check_data(
-    workdir, saved, data, own_neighbors=not (source or reranker)
+    workdir, saved, data, own_neighbors=not (source or reranker or where)
   )
   model_cfg = loading.model_config(config, data.vocab_size)
   shardings = mesh and initial.param_shardings(

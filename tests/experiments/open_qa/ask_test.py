@@ -56,7 +56,7 @@ def run(made, monkeypatch, capsys):
       monkeypatch.setattr(trained_reader, 'open_reader', lambda *_: reader)
     defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
     defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
-    defaults |= {'reranker': '', 'risk': 0.0}
+    defaults |= {'reranker': '', 'risk': 0.0, 'as_of': ''}
     given = tiny_open_qa.Flags(**defaults | values)
     monkeypatch.setattr(ask, 'flags', types.SimpleNamespace(FLAGS=given))
     config = configs.replaced(config, data_dir='')

@@ -53,7 +53,7 @@ def embedder():
 @pytest.fixture(scope='module')
 def run(tmp_path_factory, embedder):
   """A run, its data with vectors and an index."""
-  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  root = tiny_data.make(tmp_path_factory.mktemp('data'), metadata='year')
   data = retro_data.DataFolder(root)
   vectors = vectors_lib.build_vector_store(
     root / 'vectors-train', data.chunks('train'), embedder
@@ -133,6 +133,27 @@ def test_only_new_chunks_are_embedded(run, embedder, tmp_path):
     data.datastore.vectors('train').array('vectors')[:],
     Letters().embed_texts([text for _, text in after]),
   )
+
+
+def test_metadata_follow_their_documents(run, tmp_path):
+  _, old = run
+  held, trained = _held_out(old)
+  new, changed = (
+    corpus_lib.Document(name, 'T', NEW, {'year': year, 'other': ['no']})
+    for name, year in (('new', 1900), (held, 1901))
+  )
+  _, data = _update(run, tmp_path / 'd', [new, changed], [trained])
+  tokens = data.tokens
+  rows = tokens.metadata.rows(range(tokens.num_documents))
+  names = map(tokens.document_id, range(tokens.num_documents))
+  wanted = {f'd{i}': 2000 + i for i in range(30)}
+  wanted |= {'new': 1900, held: 1901}
+  del wanted[trained]
+  assert {x: y['year'] for x, y in zip(names, rows, strict=True)} == wanted
+  assert tokens.metadata.names == ('year',)
+  wrong = corpus_lib.Document('new', 'T', NEW, {'year': [1]})
+  with pytest.raises(ValueError, match='year'):
+    _update(run, tmp_path / 'wrong', [wrong])
 
 
 def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):

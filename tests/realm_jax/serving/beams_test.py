@@ -137,3 +137,29 @@ def test_a_section_of_the_config_names_the_reranker(data, monkeypatch):
   reranker = dataclasses.replace(reranker, candidates=6)
   config = dataclasses.replace(config, reranker=reranker)
   assert beams.make_retriever(config, data, None).reranker != found.reranker
+
+
+def test_a_filter_of_the_config_is_that_of_every_beam(tmp_path):
+  rows = tiny_blocks.documents(20, np.random.default_rng(0))
+  rows = [row | {'year': 2000 + i} for i, row in enumerate(rows)]
+  made = tiny_blocks.make(
+    tmp_path, np.random.default_rng(0), given=rows, metadata='year'
+  )
+  data, lookup = folder.DataFolder(made.root), reader_configs.Lookup
+  for where, years in (
+    ("{'year': (2015, None)}", range(2015, 2020)),
+    ("{'year': [2003, 2001]}", (2001, 2003)),
+  ):
+    config = reader_configs.ReaderConfig(
+      retriever='bm25', lookup=lookup(where=where)
+    )
+    found = beams.make_retriever(config, data, None)({}, {}, ASKED, 50)
+    ids = found.ids[found.ids >= 0]
+    assert {x['year'] for x in data.blocks.metadata(ids)} == {*years}
+    assert len({*ids.tolist()}) == found.ids[0].tolist().index(-1)
+  for where in ("{'year': 1999}", "{'month': 3}", '{year: 1}'):
+    config = reader_configs.ReaderConfig(
+      retriever='bm25', lookup=lookup(where=where)
+    )
+    with pytest.raises(ValueError, match='where'):
+      beams.make_retriever(config, data, None)

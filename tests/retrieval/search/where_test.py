@@ -114,6 +114,9 @@ def test_filters_of_configs_and_last_dates(chunks):
   for wrong in ('year', '[1]', '{', "{'year': (1,)}", 'open("x")'):
     with pytest.raises(ValueError, match='^where='):
       where_lib.parse(wrong)
+  spelled = where_lib.parse(where_lib.spell({'x': {2, 1}, 'y': (None, 3)}))
+  assert spelled == {'x': [1, 2], 'y': (None, 3)}
+  assert where_lib.spell(None) == ''
   wanted = {'lang': 'en', 'date': (None, '2019')}
   assert where_lib.until({'lang': 'en'}, chunks, '2019') == wanted
   for where, date in (({}, 'May 3'), ({'date': '2018'}, '2019')):

@@ -29,17 +29,22 @@ def make(
   max_words: int = 60,
   num_pieces: int = 290,
   chunk_length: int = M,
+  metadata: str = '',
 ) -> types.SimpleNamespace:
-  """Writes the stores of every split under `root` and opens them."""
+  """Writes the stores of every split under `root` and opens them.
+
+  With metadata='year' document i is of the year 2000 + i.
+  """
   documents = [
     {
       'id': f'd{i}',
       'title': f'Title {i}',
       'text': ' '.join(rng.choice(words, rng.integers(1, max_words))),
     }
+    | ({'year': 2000 + i} if metadata else {})
     for i in range(num_documents)
   ]
-  corpus = json_corpus.write(root, documents)
+  corpus = json_corpus.write(root, documents, metadata=metadata)
   texts = [document['text'] for document in documents]
   tokenization.train_sentencepiece(texts, root / 'tokenizer/model', num_pieces)
   tokens = tokens_lib.build_token_store(

@@ -49,10 +49,10 @@ def article(title: str, *texts: str) -> dict[str, Any]:
 
 
 def write(
-  root: pathlib.Path, rows: Iterable[Mapping[str, Any]]
+  root: pathlib.Path, rows: Iterable[Mapping[str, Any]], **fields: Any
 ) -> corpus_lib.Corpus:
   """Writes documents into root/documents.jsonl and opens them."""
   root.mkdir(parents=True, exist_ok=True)
   path = root / 'documents.jsonl'
   path.write_text('\n'.join(map(json.dumps, rows)))
-  return corpus_lib.Corpus(corpus_lib.CorpusConfig('jsonl', str(path)))
+  return opened('jsonl', path, **fields)

@@ -51,11 +51,12 @@ def make(
   num_documents: int = 30,
   max_length: int = 32,
   given: Sequence[dict[str, str]] | None = None,
+  metadata: str = '',
   **settings,
 ) -> types.SimpleNamespace:
   """Writes vocabulary, tokens and blocks under `root` and opens them."""
   rows = documents(num_documents, rng) if given is None else list(given)
-  corpus = json_corpus.write(root, rows)
+  corpus = json_corpus.write(root, rows, metadata=metadata)
   path = write_vocabulary(root / 'tokenizer')
   tokens = tokens_lib.build_token_store(
     root / 'tokens',

@@ -72,7 +72,7 @@ class _Shortest:
 
 def test_a_reranked_source_has_neighbors_of_its_own(data, monkeypatch):
   neighbors = {'source': 'random', 'num_topics': 5, 'words_weight': 0.5}
-  neighbors |= {'reranker': '', 'colbert': ''}
+  neighbors |= {'reranker': '', 'colbert': '', 'where': ''}
   config = ml_collections.ConfigDict({'neighbors': neighbors})
   config.data_dir = str(data.root)
   plain = folder_lib.DataFolder.of(config, '')
@@ -94,3 +94,29 @@ def test_a_reranked_source_has_neighbors_of_its_own(data, monkeypatch):
     texts = train.full_texts(candidates)
     order = np.argsort([len(text) for text in texts], kind='stable')
     assert row.tolist() == candidates[order][:2].tolist()
+
+
+def test_filtered_neighbors_have_folders_of_their_own(tmp_path):
+  data = folder_lib.DataFolder(tiny_data.make(tmp_path, metadata='year'))
+  neighbors = {'source': 'bm25', 'num_topics': 5, 'words_weight': 0.5}
+  neighbors |= {'reranker': '', 'colbert': ''}
+  neighbors['where'] = "{'year': (None, 2009)}"
+  config = ml_collections.ConfigDict({'neighbors': neighbors})
+  config.data_dir = str(data.root)
+  found = folder_lib.DataFolder.of(config, '')
+  path = found.neighbors_path('valid')
+  assert path.name.startswith('neighbors_bm25@') and path != data.root
+  train = found.chunks('train')
+  retriever = found.datastore.retriever(config)
+  queries = queries_lib.ChunkQueries(train, np.arange(len(train)))
+  ids, _ = retriever.search(queries, 3)
+  there, years = ids[ids >= 0], [x['year'] for x in train.metadata(range(9))]
+  assert {x['year'] for x in train.metadata(there)} <= {*range(2000, 2010)}
+  assert len(there) and years[0] == 2000
+  own = train.document_hashes(np.arange(len(train)))[:, None]
+  of_own = train.document_hashes(np.maximum(ids, 0)) == own
+  assert not (of_own & (ids >= 0)).any()
+  for where in ("{'year': 1}", "{'month': 1}", 'year'):
+    config.neighbors.where = where
+    with pytest.raises(ValueError, match='where'):
+      found.datastore.retriever(config)

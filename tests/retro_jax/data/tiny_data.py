@@ -18,7 +18,9 @@ WORDS = tuple(
 )
 
 
-def make(root: pathlib.Path, num_documents: int = 30) -> pathlib.Path:
+def make(
+  root: pathlib.Path, num_documents: int = 30, **settings
+) -> pathlib.Path:
   """Writes all stores but vectors and index; neighbors are drawn at random."""
   rng = np.random.default_rng(0)
   chunks = tiny_stores.make(
@@ -29,6 +31,7 @@ def make(root: pathlib.Path, num_documents: int = 30) -> pathlib.Path:
     max_words=30,
     num_pieces=300,
     chunk_length=M,
+    **settings,
   ).chunks
   for split in ('train', 'valid', 'test'):
     write_neighbors(root, split, chunks[split], chunks['train'], rng)
