@@ -12,12 +12,12 @@ dtype and of the shape with one more axis, and one of
                array of the same path below the first part, such as PART/bert/...
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 import zlib
 
 import numpy as np
 
-_CODE, _CHANGE, _LIKE = ':code', ':change', ':like'
+CHANGE, _CODE, _LIKE = 'change', 'code', 'like'
 _LEAST_BYTES = 1024  # of an array
 
 
@@ -27,49 +27,47 @@ def encode(
   """Return each array in its shortest form; `base` is needed to decode it."""
   found, base = {}, _by_tail(base)
   for name, value in arrays.items():
-    forms = {'': value}
+    forms = {}
     if value.nbytes >= _LEAST_BYTES:
       forms[_CODE] = _deflate(_bytes(value))
       near = base.get(_tail(name), np.zeros(0))
       if (near.dtype, near.shape) == (value.dtype, value.shape):
-        forms[_CHANGE] = _deflate(_bytes(value) - _bytes(near))
-    best = min(forms, key=lambda form: forms[form].nbytes)
-    found[name + best] = forms[best]
-    if best:
-      found[name + _LIKE] = np.zeros((*value.shape, 0), value.dtype)
+        forms[CHANGE] = _deflate(_bytes(value) - _bytes(near))
+    best = min(forms, key=lambda form: forms[form].nbytes, default='')
+    if best and forms[best].nbytes < value.nbytes:
+      found[f'{name}:{best}'] = forms[best]
+      found[f'{name}:{_LIKE}'] = np.zeros((*value.shape, 0), value.dtype)
+    else:
+      found[name] = value
   return found
 
 
 def decode(
   stored: Mapping[str, np.ndarray], base: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-  """Return the arrays of `encode`, given an equal base if `needs_base`."""
+  """Return the arrays of `encode`, given an equal base if one is a CHANGE."""
   found, base = {}, _by_tail(base)
-  for name, shape in shapes(stored).items():
-    if (like := stored.get(name + _LIKE)) is None:
-      found[name] = stored[name]
-      continue
-    code = stored.get(name + _CODE)
-    data = zlib.decompress(stored[name + _CHANGE] if code is None else code)
-    value = np.frombuffer(data, np.uint8)
-    if code is None:
-      value = value + _bytes(base[_tail(name)])
-    found[name] = value.view(like.dtype).reshape(shape)
+  for name, value in stored.items():
+    path, _, form = name.rpartition(':')
+    if form in (_CODE, CHANGE):
+      data = np.frombuffer(zlib.decompress(value), np.uint8)
+      if form == CHANGE:
+        data = data + _bytes(base[_tail(path)])
+      like = stored[f'{path}:{_LIKE}']
+      found[path] = data.view(like.dtype).reshape(like.shape[:-1])
+    elif form != _LIKE:
+      found[name] = value
   return found
 
 
-def needs_base(names: Iterable[str]) -> bool:
-  """Whether some of the stored arrays are changes."""
-  return any(name.endswith(_CHANGE) for name in names)
-
-
 def shapes(stored: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
-  """Return the shape of each array, in the order of `encode`; none is decoded."""
+  """Return the shape of each array; none is decoded."""
   found = {}
   for name, value in stored.items():
-    if name.endswith(_LIKE):
-      found[name.removesuffix(_LIKE)] = value.shape[:-1]
-    elif not name.endswith((_CODE, _CHANGE)):
+    path, _, form = name.rpartition(':')
+    if form == _LIKE:
+      found[path] = value.shape[:-1]
+    elif form not in (_CODE, CHANGE):
       found[name] = value.shape
   return found
 

@@ -183,7 +183,7 @@ def _reader(
   def read(file: str) -> dict[str, np.ndarray]:
     checked(folder, file)
     stored = _stored(folder, facts, file)
-    changed = coded_arrays.needs_base(stored)
+    changed = any(name.endswith(f':{coded_arrays.CHANGE}') for name in stored)
     base = read(max(facts.weights)) if changed else {}
     return coded_arrays.decode(stored, base)
 
@@ -229,29 +229,27 @@ def write(
   """
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
-  old = read_facts(folder) if is_packed(folder) else None
-  if old:
+  old = Facts(step=step, fingerprints={}, weights={}, files={})
+  if is_packed(folder):
+    old = read_facts(folder)
     _settle(folder, old)
   store.write_atomically(next_file(folder, CONFIG), manifests.dump(config))
-  weights = {file: prefix for file, (prefix, _) in trees.items()}
-  read = _reader(folder, old) if old else None
-  stay = [] if old is None else [x for x in old.weights if x not in trees]
-  files = {file: read(file) for file in stay} | {
-    file: _in_tree(prefix, quantize(tree, bits))
-    for file, (prefix, tree) in trees.items()
-  }
-  facts = Facts(
+  read, weights = _reader(folder, old), dict(old.weights)
+  files = {file: read(file) for file in weights if file not in trees}
+  for file, (prefix, tree) in trees.items():
+    files[file] = _in_tree(prefix, quantize(tree, bits))
+    weights[file] = prefix
+  facts = dataclasses.replace(
+    old,
     step=step,
     fingerprints=dict(fingerprints),
-    weights=(old.weights if old else {}) | weights,
-    files=old.files if old else {},
-    vectors=old.vectors if old else {},
+    weights=weights,
+    shared={},
   )
   base = max(files)
   for file, arrays in files.items():
     coded = coded_arrays.encode(arrays, {} if file == base else files[base])
-    prefix = facts.weights[file]
-    own = {k.removeprefix(f'{prefix}/'): x for k, x in coded.items()}
+    own = {k.removeprefix(f'{weights[file]}/'): x for k, x in coded.items()}
     safetensors_files.write(next_file(folder, file), own)
   write_facts(folder, facts, {CONFIG, *files, *others})
 
