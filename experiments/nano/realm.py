@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""REALM in one file: `python -m experiments.nano.realm`.
+"""REALM in one file: train a small one, and show what it learned and why.
 
 Guu et al. 2020 (arXiv 2002.08909): retriever and encoder, the likelihood of a masked
 word over documents, training with an index that grows stale, and explanations, by JAX,
@@ -43,7 +43,7 @@ class Config:
   batch: int = 16
   steps: int = 600
   refresh: int = 150  # steps of one index; about 500 in the paper
-  learning_rate: float = 1e-3
+  learning_rate: float = 2e-3
 
 
 def split(text):
@@ -224,7 +224,7 @@ def init(key, c):
   head = {'transform': linear(d, d, 1.0), 'norm': scale()}
   head['bias'] = jnp.zeros(c.vocab_size)
   embedder = {'bert': make_bert(c.embedder_layers, c.block)}
-  embedder['projection'] = linear(d, d, 1.0)
+  embedder['projection'] = linear(d, d, 0.3)
   encoder = {'bert': make_bert(c.encoder_layers, c.joint), 'mlm_head': head}
   return {'embedder': embedder, 'encoder': encoder}
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RETRO in one file: `python -m experiments.nano.retro`.
+"""RETRO in one file: train a small one, and show what it learned and writes.
 
 Borgeaud et al. 2021 (arXiv 2112.04426): chunks and neighbors, the model of algorithm
 1, loss, training, sampling, by JAX, Optax and NumPy. The library lends text and a
