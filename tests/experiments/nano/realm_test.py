@@ -54,13 +54,14 @@ def _named(params):
 
 
 def _batch():
-  """Rows of tokens, 0 after their ends, with a [SEP] in each."""
+  """Rows of tokens, 0 after their ends; those of documents have two parts."""
   batch = tiny.batch() | {'candidate_valid': np.ones((tiny.B, tiny.K), bool)}
   batch['mlm_targets'] = np.where(batch['mlm_mask'], batch['mlm_targets'], 0)
   for name in ('query', 'candidate', 'joint'):
     mask = batch[f'{name}_mask']
     ids = np.where(mask, np.maximum(batch[f'{name}_ids'], 4), 0)
-    ids[..., 1] = nano.SEP
+    if name != 'query':
+      ids[..., 1] = nano.SEP
     batch[f'{name}_ids'] = ids
     rows = ids.reshape(-1, ids.shape[-1]), mask.sum(axis=-1).reshape(-1)
     _, types = bert.segments(*map(jnp.asarray, rows), nano.SEP)
@@ -70,7 +71,8 @@ def _batch():
 
 def test_loss_and_gradients_are_the_library_s():
   """In float32, in which the library's scores are."""
-  batch, params = _batch(), tiny.params(_library())
+  batch = _batch()
+  params = jax.tree.map(lambda x: 0.4 * x, tiny.params(_library()))
   own = {
     'query': batch['query_ids'],
     'candidates': batch['candidate_ids'],
@@ -90,8 +92,9 @@ def test_loss_and_gradients_are_the_library_s():
   found = jax.jit(jax.value_and_grad(lambda p: nano.loss(p, own, C)))
   value, grads = found(_named(params))
   np.testing.assert_allclose(value, wanted, rtol=1e-6)
+  largest = max(abs(x).max() for x in jax.tree.leaves(wanted_grads))
   jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5),
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * largest),
     grads,
     _named(wanted_grads),
   )
