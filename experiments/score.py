@@ -7,7 +7,8 @@
   python -m experiments.score retrieved.json \
     --dataset=curatedtrec:test=large2180-test.tsv --output
 
-FILE holds lines {"question", "prediction"}, or DPR's JSON of retrieved passages. The
+FILE holds lines {"question", "prediction"}, or DPR's JSON of retrieved passages, or is of
+RAG-evaluation-harnesses or FlashRAG, as `retrieval.questions.dpr_json` lists them. The
 question set decides by which rule (`retrieval.questions.question_sets`); means come with their
 95 % interval of a bootstrap over questions. --less=OTHER also scores another file of the
 same form, and shows the differences, paired over the questions. --max_questions=N takes

@@ -61,7 +61,6 @@ _ROOMS = {
     'accelerators',
     'benchmarks',
     'scale',
-    'nano',
     'serve',
     'adapters',
   ),

@@ -105,15 +105,24 @@ def define_output(
   flags.register_validator(name, check)
 
 
-def main_of_script(script: Callable[[list[str]], None]) -> None:
-  """Run a script without --config; bad input ends in one line and exit code 1."""
+def main_of_script(
+  script: Callable[[list[str]], None], own_arguments: bool = False
+) -> None:
+  """Run a script without --config; bad input ends in one line and exit code 1.
+
+  Args:
+    own_arguments: whether the script parses its arguments itself.
+  """
 
   def start(argv: list[str]) -> None:
     _keep_programs()
     script(argv)
 
+  def parse(argv: list[str]) -> list[str]:
+    return argv if _parse(argv[:1]) else []
+
   with _one_line_errors():
-    app.run(start, sys.argv, _parse)
+    app.run(start, sys.argv, parse if own_arguments else _parse)
 
 
 @contextlib.contextmanager

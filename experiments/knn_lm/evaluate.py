@@ -76,7 +76,7 @@ def look_up(
   """
   k, sequence_chunks = max(config.knn_lm.ks), trained.config.sequence_chunks
   stride = evaluate.stride_chunks
-  read_k = knn_lm_prepare.num_neighbors(trained, config)
+  read_k = knn_lm_prepare.num_neighbors(trained, config.knn_lm)
   reader = loading.chunk_reader(
     trained.config, trained.data, evaluate.split, read_k
   )
@@ -229,27 +229,6 @@ def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
   return rows
 
 
-def _open_datastore(
-  trained: loading.TrainedRetro,
-  config: Config,
-  folder: knn_lm_prepare.Folder,
-  split: str,
-  documents: windows_lib.Documents,
-) -> key_values.KeyValueStore:
-  """Open the datastore; refuse another model's, or one with the documents."""
-  pairs = key_values.KeyValueStore(folder.datastore)
-  wanted = knn_lm_prepare.model_fields(trained, config)
-  found = {name: pairs.store.fields[name] for name in wanted}
-  if found != wanted:
-    raise ValueError(
-      f'{pairs.path}: keys made with {found}, but the config names {wanted}; '
-      'expected the same model with the same retrieval.'
-    )
-  tokens = trained.data.chunks(split).tokens
-  pairs.check_without(tokens, documents.index)
-  return pairs
-
-
 def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
   """Evaluate, print the table and write knn_lm.json."""
   stages.check_alone()
@@ -259,7 +238,8 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
   chunks = trained.data.chunks(evaluate.split)
   documents = windows_lib.find_documents(chunks, evaluate.max_documents)
   tuned = choose_tuned(len(documents.index), settings, config.seed)
-  pairs = _open_datastore(trained, config, folder, evaluate.split, documents)
+  pairs = folder.open_datastore(trained, settings)
+  pairs.check_without(chunks.tokens, documents.index)
   retro = None
   if settings.retro_workdir:  # raises errors before the search
     retro = language_model.load(settings.retro_workdir, str(trained.data.root))

@@ -71,6 +71,20 @@ class Folder:
     """Folder of the index of the keys."""
     return self.root / 'index'
 
+  def open_datastore(
+    self, trained: loading.TrainedRetro, settings: KnnLm
+  ) -> key_values.KeyValueStore:
+    """Open the datastore; ValueError for keys of another model."""
+    pairs = key_values.KeyValueStore(self.datastore)
+    wanted = model_fields(trained, settings)
+    found = {name: pairs.store.fields[name] for name in wanted}
+    if found != wanted:
+      raise ValueError(
+        f'{pairs.path}: keys made with {found}, but the config names {wanted}; '
+        'expected the same model with the same retrieval.'
+      )
+    return pairs
+
   def open_index(
     self, pairs: key_values.KeyValueStore, settings: KnnLm
   ) -> index_lib.Index:
@@ -109,23 +123,22 @@ def load(
   )
 
 
-def num_neighbors(trained: loading.TrainedRetro, config: Config) -> int:
+def num_neighbors(trained: loading.TrainedRetro, settings: KnnLm) -> int:
   """RETRO's k while the keys are made; 0 without retrieval."""
-  settings = config.knn_lm
   if settings.retrieval and not trained.model.config.cca_layers:
     raise ValueError('knn_lm.retrieval=True: expected a RETRO, no baseline.')
   return settings.num_neighbors if settings.retrieval else 0
 
 
 def model_fields(
-  trained: loading.TrainedRetro, config: Config
+  trained: loading.TrainedRetro, settings: KnnLm
 ) -> dict[str, Any]:
   """JSON fields that determine the key of a token."""
   fields = dataclasses.asdict(trained.model.config)
   params = trained_encoders.hash_params(trained.params)
   return {
     'model': store.fingerprint([fields, params]),
-    'num_neighbors': num_neighbors(trained, config),
+    'num_neighbors': num_neighbors(trained, settings),
     'sequence_chunks': trained.config.sequence_chunks,
   }
 
@@ -159,7 +172,7 @@ class _Keys:
   def __init__(self, config: Config, workdir: str):
     self._config, settings = config, config.knn_lm
     trained = self._trained = load(config, workdir)
-    k = num_neighbors(trained, config)
+    k = num_neighbors(trained, settings)
     reader = loading.chunk_reader(trained.config, trained.data, 'train', k)
     self._reader, self._tokens = reader, reader.stores.chunks.tokens
     names = dict.fromkeys(('valid', settings.held_out))
@@ -184,7 +197,7 @@ class _Keys:
     self._groups = knn_lm.group_documents(kept, per_shard)
     self.counts = [int(group.count.sum()) for group in self._groups]
     self.fields = {
-      **model_fields(trained, config),
+      **model_fields(trained, settings),
       'reader': reader.fingerprint,
       'held_out': ' '.join(chunks.fingerprint for chunks in held_out),
       'stride_chunks': settings.stride_chunks,

@@ -157,7 +157,7 @@ def make_colbert_task(
       config, functools.partial(late_interaction.reader, rows)
     ),
     pipeline_fingerprint=store.fingerprint(
-      [*splits.identity, settings.identity()]
+      [*splits.identity, dataclasses.asdict(settings)]
     ),
     tokens_per_step=config.batch_size * row_tokens,
     fingerprints=data.fingerprints(),

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval import tokenization
+from retrieval import settings as settings_lib, tokenization
 from retro_jax.data import pipeline, samples, windows as windows_lib
 
 # A batch of rows -> [B, L] nats of each target, 0 where nothing is scored, and
@@ -63,20 +63,19 @@ class Settings:
   sequence_chunks: int  # longest window
   # most chunks that one window scores where a text is longer than it; what it
   # scores has the rest as context
-  stride_chunks: int
+  stride_chunks: settings_lib.Size
   num_neighbors: int = 0  # k; 0 without retrieval
-  batch_size: int = 8  # most rows of a batch
+  batch_size: settings_lib.Size = 8  # most rows of a batch
   max_tokens: int = 1 << 20  # most tokens of a batch of several rows
 
   def __post_init__(self):
     """Check the ranges."""
-    if not 1 <= self.stride_chunks <= self.sequence_chunks:
-      raise ValueError(
-        f'stride of {self.stride_chunks} chunks: expected 1..'
-        f'{self.sequence_chunks}, the chunks of a sequence.'
+    settings_lib.check(self)
+    if self.stride_chunks > self.sequence_chunks:
+      most = f'at most {self.sequence_chunks}, the chunks of a sequence'
+      raise settings_lib.SettingsError(
+        'stride_chunks', self.stride_chunks, most
       )
-    if self.batch_size < 1:
-      raise ValueError(f'batch_size {self.batch_size}: expected >= 1.')
 
 
 def encode(

@@ -13,7 +13,7 @@ d is the squared L2 distance; the papers' alpha is 1 / temperature (1 in the
 first one, 0.00785 with lambda 0.118 in the second). No neighbor of value y
 leaves p_kNN(y) = 0.
 
-Dimension key: B batch, L tokens, D width of keys, n tokens in all.
+Dimension key: B batch, L tokens, D width of keys, V vocabulary, n tokens in all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +25,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 import numpy as np
+from scipy import special
 
 from retrieval import settings
 from retro_jax.data import pipeline, windows as windows_lib
-from retro_jax.evaluation import evaluate
+from retro_jax.evaluation import continuations, evaluate
 from retro_jax.nn import losses
 
 # Row -> [B, L] nats of each target and [B, L, D] keys.
 FeatureFn = Callable[[pipeline.Row], tuple[jax.Array, jax.Array]]
 _BLOCK = 4096  # tokens whose neighbors are looked at together
+_ROWS = 128  # tokens whose distributions are mixed together
 
 
 def token_features(
@@ -43,11 +45,25 @@ def token_features(
 
   A key is the input of the last feed-forward after its norm.
   """
-  how = {'targets': batch['targets'], 'mutable': ['intermediates']}
-  nats, sown = losses.forward(model, params, batch, **how)
+  nats, keys = _with_keys(model, params, batch, targets=batch['targets'])
+  return jnp.where(batch['loss_mask'], nats, 0.0), keys
+
+
+def token_distributions(
+  model: nn.Module, params, batch: Mapping[str, jax.Array]
+) -> tuple[Float[Array, 'B L V'], Float[Array, 'B L D']]:
+  """Logarithms of the probabilities of all tokens, and keys; to be jitted."""
+  logits, keys = _with_keys(model, params, batch)
+  return jax.nn.log_softmax(logits), keys
+
+
+def _with_keys(model, params, batch, **how):
+  found, sown = losses.forward(
+    model, params, batch, mutable=['intermediates'], **how
+  )
   last = f'layer_{model.config.num_layers}_ffw'
   [keys] = sown['intermediates'][last]['normed']
-  return jnp.where(batch['loss_mask'], nats, 0.0), keys
+  return found, keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +187,53 @@ def interpolate(
   log_weight = np.log(weight) if weight else -np.inf
   wide = np.asarray(log_lm, np.float64) + np.log1p(-weight)
   return np.logaddexp(wide, np.asarray(log_knn, np.float64) + log_weight)
+
+
+def mix(
+  log_lm: Float[np.ndarray, 'n V'],
+  distances: Float[np.ndarray, 'n k'],
+  values: Integer[np.ndarray, 'n k'],
+  temperature: float,
+  weight: float,
+) -> Float[np.ndarray, 'n V']:
+  """Log probabilities of all tokens under the mixture; see `log_knn_probability`."""
+  scores = distances.astype(np.float64) / -temperature
+  # Of a token without a neighbor all shares are 0.
+  none = ~np.isfinite(distances[:, :1])
+  shares = np.where(none, 0.0, special.softmax(np.where(none, 0, scores), 1))
+  of_knn = np.zeros(log_lm.shape)
+  np.add.at(of_knn, (np.arange(len(values))[:, None], values), shares)
+  with np.errstate(divide='ignore'):
+    return interpolate(log_lm, np.log(of_knn), weight)
+
+
+def token_scorer(
+  distributions: Callable[[pipeline.Row], tuple[jax.Array, jax.Array]],
+  search: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+  temperature: float,
+  weight: float,
+) -> continuations.ScoreFn:
+  """Return the function of a batch that scores its targets under the mixture.
+
+  Args:
+    distributions: `token_distributions` of a model, compiled.
+    search: keys [n, D] -> distances and values of neighbors [n, k].
+  """
+
+  def score(row: pipeline.Row) -> tuple[np.ndarray, np.ndarray]:
+    log_lm, keys = map(np.asarray, distributions(row))
+    scored = row['loss_mask']
+    nats, likeliest = np.zeros(scored.shape), np.ones(scored.shape, bool)
+    places = np.argwhere(scored)
+    for low in range(0, len(places), _ROWS):
+      at = tuple(places[low : low + _ROWS].T)
+      found = mix(log_lm[at], *search(keys[at]), temperature, weight)
+      targets = row['targets'][at]
+      nats[at] = -found[np.arange(len(targets)), targets]
+      likeliest[at] = found.argmax(axis=1) == targets
+    return nats, likeliest
+
+  return score
 
 
 @dataclasses.dataclass(frozen=True)

@@ -247,12 +247,15 @@ class LanguageModel(loading.TrainedRetro):
       self,
       contexts,
       continuations,
-      likelihoods.token_scorer(self),
+      self._token_scorer(),
       num_neighbors=self._num_neighbors(num_neighbors),
       stride_chunks=stride_chunks,
       batch_size=batch_size,
       progress=progress,
     )
+
+  def _token_scorer(self) -> continuations_lib.ScoreFn:
+    return likelihoods.token_scorer(self)
 
   def neighbors(
     self, text: str, num_neighbors: int | None = None

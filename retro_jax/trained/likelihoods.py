@@ -50,34 +50,28 @@ def measure(
   if '' in given:
     name = f'continuations[{given.index("")}]'
     raise settings_lib.SettingsError(name, '', 'a text that is not empty')
-  settings_lib.check_value('batch_size', batch_size, settings_lib.Size)
-  settings_lib.check_value(
-    'stride_chunks', stride_chunks, settings_lib.SizeOrZero
-  )
   data, config, sizes = trained.data, trained.config, trained.model.config
+  settings = continuations_lib.Settings(
+    chunk_length=sizes.chunk_length,
+    neighbor_length=sizes.neighbor_length,
+    sequence_chunks=config.sequence_chunks,
+    stride_chunks=stride_chunks or max(1, config.sequence_chunks // 2),
+    num_neighbors=num_neighbors,
+    batch_size=batch_size,
+    max_tokens=_LOGITS // sizes.vocab_size,
+  )
   data.check_tokenizer()
   retrieve = None
   if num_neighbors and sizes.cca_layers:
     lookup = data.datastore.lookup(config)
     lookup.check_stored(num_neighbors)
     retrieve = lookup.retrieve_tokens
+  texts = [
+    continuations_lib.encode(data.tokenizer, *pair)
+    for pair in zip(contexts, given, strict=True)
+  ]
   nats, greedy, dropped = continuations_lib.score(
-    score_tokens,
-    [
-      continuations_lib.encode(data.tokenizer, *pair)
-      for pair in zip(contexts, given, strict=True)
-    ],
-    continuations_lib.Settings(
-      chunk_length=sizes.chunk_length,
-      neighbor_length=sizes.neighbor_length,
-      sequence_chunks=config.sequence_chunks,
-      stride_chunks=stride_chunks or max(1, config.sequence_chunks // 2),
-      num_neighbors=num_neighbors,
-      batch_size=batch_size,
-      max_tokens=_LOGITS // sizes.vocab_size,
-    ),
-    retrieve=retrieve,
-    progress=progress,
+    score_tokens, texts, settings, retrieve=retrieve, progress=progress
   )
   if dropped.any():
     logging.warning(

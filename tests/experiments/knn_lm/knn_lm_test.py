@@ -10,6 +10,7 @@ import pytest
 
 from experiments.knn_lm import (
   evaluate as knn_lm_evaluate,
+  mixed,
   prepare as knn_lm_prepare,
 )
 from experiments.retro import evaluate as retro_evaluate
@@ -164,6 +165,15 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
     total -= np.log(0.3 * share + 0.7 * np.exp(-np.float64(nats)))
   assert rows['kNN-LM']['nats'] == pytest.approx(total, rel=1e-5)
   assert rows['kNN-LM']['nats'] != pytest.approx(baseline['nats'], rel=1e-3)
+  model = mixed.load(workdir)
+  numbers = documents.index.tolist()
+  texts = [
+    model.data.tokenizer.decode(model.data.tokens.document(i)) for i in numbers
+  ]
+  found = model.loglikelihood([''] * len(texts), texts)
+  assert sum(x.nats for x in found) == pytest.approx(total, rel=1e-5)
+  with pytest.raises(ValueError, match='draws no samples'):
+    model.sample(texts)
 
 
 def test_split_and_stride_hold_for_every_row(root, runs, workdir, tmp_path):

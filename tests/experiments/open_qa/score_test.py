@@ -102,6 +102,29 @@ def test_retrieval(tmp_path, references, capsys):
   assert [x[1] for x in shown] == ['0.00', *3 * ['25.00'], *2 * ['50.00']]
 
 
+def test_files_of_other_tools_are_scored(tmp_path):
+  """RAG-evaluation-harnesses' passages, and FlashRAG's questions and answers."""
+  asked, passages, answered = (tmp_path / f'{x}.json' for x in 'abc')
+  rows = [
+    {'id': f'test_{i}', 'question': f'q{i}', 'golden_answers': [f'A{i}']}
+    for i in range(2)
+  ]
+  asked.write_text('\n'.join(map(json.dumps, rows)))
+  lines = [
+    {'query': f'q{i}', 'ctxs': [{'retrieval text': 'an A0'}]} for i in range(2)
+  ]
+  passages.write_text('\n'.join(map(json.dumps, lines)))
+  output = {'pred': 'a1', 'retrieval_result': [{'contents': 'Title\nA0'}]}
+  answered.write_text(json.dumps([row | {'output': output} for row in rows]))
+  question_set = question_sets.load(f'custom:test={asked}')
+  report = score.score(passages, question_set)
+  assert report.form == 'retrieval' and not report.missing
+  assert report.metrics['dpr/top_1'].mean == 0.5
+  report = score.score(answered, question_set)
+  assert report.form == 'predictions' and not report.missing
+  assert report.metrics['official_exact_match'].mean == 0.5
+
+
 def test_empty_predictions_are_told(tmp_path, references, capsys):
   path = _predictions(tmp_path / 'p.jsonl', '', 'The', 'A2')
   report = score.score(path, question_sets.load(references))

@@ -8,17 +8,14 @@ import json
 import math
 import types
 
-import jax
-import numpy as np
 import pytest
 
 from experiments.retro import (
   evaluate as retro_evaluate,
   examples as retro_examples,
 )
-from retro_jax.trained import language_model, loading
+from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_config, tiny_retro
-from tests.retro_jax.data import tiny_data
 
 
 @pytest.fixture
@@ -109,29 +106,14 @@ def test_summaries_are_scored_alone(runs, tmp_path):
     'baseline',
   ]
   assert found[0]['bits_per_byte'] != found[1]['bits_per_byte']
-  # The first text fits into one window, so one pass scores it.
-  one = {'examples.max_examples': 1}
-  row = _run(tmp_path / 'retro', 'summary', path, **one)[2]
-  tokenizer, baseline = runs['baseline'].data.tokenizer, runs['baseline']
-  given = tokenizer.encode('river queen tensor\n\nTL; DR:').ids
-  scored = tokenizer.encode(' river moon').ids
-  row_tokens = np.concatenate([[tokenizer.bos_id], given, scored])
-  n = len(row_tokens)
-  assert n <= 8 * tiny_data.M
-  tokens = np.zeros((2, 8 * tiny_data.M), np.int32)
-  tokens[0, :n] = row_tokens
-  batch = {
-    'tokens': tokens,
-    'targets': np.roll(tokens, -1, 1),
-    'loss_mask': np.arange(tokens.shape[1]) < [[n - 1], [0]],
-    'segment_ids': (tokens > 0).astype(np.int32),
-  }
-  nll = loading.batch_nll(
-    baseline.model, jax.device_put(baseline.params), batch
+  (want,) = runs['baseline'].loglikelihood(
+    'river queen tensor\n\nTL; DR:', ' river moon'
   )
-  nll = np.asarray(nll)[0, : n - 1]
-  want = nll[-len(scored) :].sum() / math.log(2) / len(b' river moon')
-  assert row['bits_per_byte'] == pytest.approx(want, rel=1e-5)
+  row = _run(
+    tmp_path / 'retro', 'summary', path, **{'examples.max_examples': 1}
+  )
+  bits = want.nats / math.log(2) / len(b' river moon')
+  assert row[2]['bits_per_byte'] == pytest.approx(bits, rel=1e-5)
 
 
 def test_errors_name_what_is_wrong(tmp_path):

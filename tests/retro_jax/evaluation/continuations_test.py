@@ -64,51 +64,6 @@ def test_each_token_is_scored_once_with_context(data):
 
 
 @pytest.mark.parametrize('retrieve', [None, _retrieve])
-def test_scores_equal_one_pass_over_each_text(retrieve):
-  config = tiny.config(chunk_length=M, neighbor_length=R)
-  params = jax.tree.map(jnp.asarray, tiny.params(config))
-  nll, scores = (
-    jax.jit(functools.partial(f, model.Retro(config), params))
-    for f in (losses.batch_nll, losses.token_scores)
-  )
-  rng = np.random.default_rng(0)
-  texts = [
-    continuations.Continuation(rng.integers(0, 23, n).astype(np.int32), first)
-    for n, first in ((9, 1), (24, 23), (17, 8), (2, 1))
-  ]
-  settings = _settings(6, 3, num_neighbors=K, batch_size=3)
-  done = []
-  got, _, dropped = continuations.score(
-    scores,
-    texts,
-    settings,
-    retrieve=retrieve,
-    progress=lambda *x: done.append(x),
-  )
-  assert done[-1] == (4, 4) and not dropped.any()
-  for text, nats in zip(texts, got, strict=True):
-    n, chunks = len(text.tokens), 6
-    tokens = np.zeros((1, chunks * M), np.int32)
-    tokens[0, :n] = text.tokens
-    row = {
-      'tokens': tokens,
-      'targets': np.roll(tokens, -1),
-      'loss_mask': (np.arange(chunks * M) < n - 1)[None],
-      'segment_ids': (np.arange(chunks * M) < n)[None].astype(np.int32),
-    }
-    if retrieve:
-      found = retrieve(list(tokens.reshape(chunks, M)), K)
-      row |= {
-        'neighbors': np.stack([x.tokens for x in found])[None],
-        'neighbor_mask': np.stack([x.mask for x in found])[None],
-      }
-    want = nll({name: jnp.asarray(x) for name, x in row.items()})
-    want = np.asarray(want)[0, text.first - 1 :].sum()
-    np.testing.assert_allclose(nats, want, rtol=1e-5)
-  assert len(got) == 4
-
-
-@pytest.mark.parametrize('retrieve', [None, _retrieve])
 def test_scores_equal_a_pass_up_to_each_token(retrieve):
   """No later token is there, and no chunk that is incomplete has neighbors."""
   config = tiny.config(chunk_length=M, neighbor_length=R)
@@ -130,19 +85,27 @@ def test_scores_equal_a_pass_up_to_each_token(retrieve):
   greedy = np.array([1, 7, 3, 5, 11, 2], np.int32)
   for _ in range(9):
     greedy = np.append(greedy, np.int32(logits(greedy).argmax()))
-  random = np.random.default_rng(0).integers(1, 23, 22).astype(np.int32)
-  texts = [continuations.Continuation(x, 6) for x in (greedy, random)]
-  settings = _settings(6, 3, num_neighbors=K)
+  rng = np.random.default_rng(0)
+  texts = [continuations.Continuation(greedy, 6)] + [
+    continuations.Continuation(rng.integers(0, 23, n).astype(np.int32), first)
+    for n, first in ((9, 1), (24, 23), (17, 8), (2, 1))
+  ]
   scores = jax.jit(
     functools.partial(losses.token_scores, model.Retro(config), params)
   )
-  nats, is_greedy, _ = continuations.score(
-    scores, texts, settings, retrieve=retrieve
+  done = []
+  nats, is_greedy, dropped = continuations.score(
+    scores,
+    texts,
+    _settings(6, 3, num_neighbors=K, batch_size=3),
+    retrieve=retrieve,
+    progress=lambda *x: done.append(x),
   )
-  assert is_greedy.tolist() == [True, False]
+  assert done[-1] == (5, 5) and not dropped.any()
+  assert is_greedy.tolist() == [True, False, False, False, False]
   for text, got in zip(texts, nats, strict=True):
     want = 0.0
-    for t in range(6, len(text.tokens)):
+    for t in range(text.first, len(text.tokens)):
       found = logits(text.tokens[:t])
       want += np.logaddexp.reduce(found) - found[text.tokens[t]]
     assert got == pytest.approx(want, rel=1e-5)

@@ -58,15 +58,29 @@ def test_the_mixture_sums_to_one_over_the_vocabulary():
   distances, values = (np.delete(x, 3, axis=0) for x in (distances, values))
   logits = np.random.default_rng(1).standard_normal((len(values), V))
   log_lm = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-  total = np.zeros((2, len(values)))
+  found = np.zeros((2, len(values), V))
   for y in range(V):
     targets = np.full(len(values), y)
     log_knn = knn_lm.log_knn_probability(
       distances, values, targets, 9.0, (3, 9)
     )
     for i in range(2):
-      total[i] += np.exp(knn_lm.interpolate(log_lm[:, y], log_knn[i], 0.3))
-  np.testing.assert_allclose(total, 1, rtol=1e-12)
+      found[i, :, y] = knn_lm.interpolate(log_lm[:, y], log_knn[i], 0.3)
+  np.testing.assert_allclose(np.exp(found).sum(-1), 1, rtol=1e-12)
+  targets = found[1].argmax(1)
+  targets[::2] = 4
+  score = knn_lm.token_scorer(
+    lambda row: (log_lm[None], np.zeros((1, len(values), 2))),
+    lambda keys: (distances[: len(keys)], values[: len(keys)]),
+    9.0,
+    0.3,
+  )
+  scored = np.arange(len(values)) < 30
+  nats, likeliest = score({'targets': targets[None], 'loss_mask': scored[None]})
+  want = -found[1][np.arange(len(values)), targets] * scored
+  np.testing.assert_allclose(nats[0], want, rtol=1e-9)
+  is_best = (found[1].argmax(1) == targets) | ~scored
+  assert likeliest[0].tolist() == is_best.tolist() and not is_best.all()
 
 
 def test_a_sweep_equals_one_setting_after_another():

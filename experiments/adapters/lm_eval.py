@@ -1,0 +1,195 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluate a language model on the tasks of EleutherAI's lm-evaluation-harness.
+
+  python -m experiments.adapters.lm_eval --model retro --batch_size 16 \
+    --model_args workdir=RUN,neighbors=on --tasks lambada_openai,piqa
+
+All arguments are the harness's own (`--help`); the model `retro` is ours. It needs the
+extra [lm-eval], and no torch. RUN is the folder of a RETRO, of its baseline, of a
+decoder that experiments.import_decoder made, or of an evaluated kNN-LM, which writes no
+answers; without workdir the packaged RETRO answers. Further model_args:
+
+neighbors      on; off; or shuffled, a control: random passages of the datastore
+num_neighbors  of each chunk; default: the run's
+step           of the run: a number or best; default: the newest
+data_dir       data of the run; default: those of its training
+batch_size     in place of --batch_size
+max_gen_toks   most tokens of an answer where the task sets no number
+
+Texts begin with the token that begins a document in training; a context that is too
+long loses its beginning. The first chunk of a text reads no neighbors, so that tasks of
+short texts measure a RETRO without them.
+"""
+
+from collections.abc import Iterable, Sequence
+import inspect
+import itertools
+import os
+import sys
+from typing import Any
+
+from experiments.engine import command, progress
+from experiments.knn_lm import mixed
+from retrieval import settings
+from retro_jax.evaluation import continuations
+from retro_jax.trained import language_model, packaged
+
+NEIGHBORS = ('on', 'off', 'shuffled')
+
+
+class Retro:
+  """Requests of the harness, answered by a run."""
+
+  def __init__(
+    self,
+    workdir: str = packaged.NAME,
+    *,
+    neighbors: str = 'on',
+    num_neighbors: int | None = None,
+    step: str = '',
+    data_dir: str = '',
+    batch_size: str | int = language_model.BATCH_SIZE,
+    max_gen_toks: int = 256,
+    max_batch_size: int | None = None,
+    device: str | None = None,
+  ):
+    """Load a run.
+
+    Args:
+      max_batch_size: an argument of the harness; `batch_size` decides.
+      device: an argument of the harness; JAX_PLATFORMS decides.
+
+    Raises:
+      ValueError: for other neighbors than `NEIGHBORS`, or shuffled neighbors of a
+        baseline.
+    """
+    super().__init__()
+    del max_batch_size, device
+    if neighbors not in NEIGHBORS:
+      raise settings.SettingsError(
+        'neighbors', neighbors, f'one of {NEIGHBORS}'
+      )
+    run = packaged.take() if workdir == packaged.NAME else str(workdir)
+    if is_mixed := mixed.is_mixed(run):
+      self.model = mixed.load(run, data_dir, str(step))
+    else:
+      source = 'random' if neighbors == 'shuffled' else ''
+      self.model = language_model.load(
+        run, data_dir, source=source, step=str(step)
+      )
+    retrieves = bool(self.model.model.config.cca_layers)
+    if neighbors != 'on' and is_mixed:
+      raise settings.SettingsError('neighbors', neighbors, 'on for a kNN-LM')
+    if neighbors == 'shuffled' and not retrieves:
+      raise settings.SettingsError('neighbors', neighbors, 'off for a baseline')
+    k = (
+      self.model.config.num_neighbors
+      if num_neighbors is None
+      else num_neighbors
+    )
+    self._num_neighbors = k if retrieves and neighbors != 'off' else 0
+    auto = str(batch_size).startswith('auto')
+    self._batch_size = language_model.BATCH_SIZE if auto else int(batch_size)
+    self._max_gen_toks = max_gen_toks
+
+  @classmethod
+  def create_from_arg_obj(
+    cls,
+    arg_dict: dict[str, Any],
+    additional_config: dict[str, Any] | None = None,
+  ) -> 'Retro':
+    """Make a model of --model_args, which go before other arguments."""
+    others = (additional_config or {}).items()
+    given = {k: v for k, v in others if v is not None} | arg_dict
+    try:
+      inspect.signature(cls).bind(**given)
+    except TypeError as error:
+      raise ValueError(f'--model_args: {error}.') from None
+    return cls(**given)
+
+  def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
+    """Return log likelihood and greediness of each (context, continuation)."""
+    found = self._measure(request.args for request in requests)
+    return [(-x.nats, x.is_greedy) for x in found]
+
+  def loglikelihood_rolling(self, requests: Sequence[Any]) -> list[float]:
+    """Return the log likelihood of each whole text."""
+    found = self._measure(('', request.args[0]) for request in requests)
+    return [-x.nats for x in found]
+
+  def _measure(
+    self, pairs: Iterable[tuple[str, str]]
+  ) -> list[continuations.Likelihood]:
+    with progress.bar('likelihoods', 'windows') as update:
+      return self.model.loglikelihood(
+        *map(list, zip(*pairs, strict=True)),
+        num_neighbors=self._num_neighbors,
+        batch_size=self._batch_size,
+        progress=update,
+      )
+
+  def generate_until(self, requests: Sequence[Any]) -> list[str]:
+    """Continue each (context, arguments of the generation) up to a stop string."""
+    from lm_eval.models import utils
+
+    def how(i):
+      return repr(requests[i].args[1])
+
+    written = [''] * len(requests)
+    # Equal lengths together, so that few programs are compiled.
+    order = sorted(
+      range(len(requests)), key=lambda i: (how(i), len(requests[i].args[0]))
+    )
+    for _, same in itertools.groupby(order, how):
+      same = list(same)
+      how_given = requests[same[0]].args[1]
+      given = utils.normalize_gen_kwargs(how_given, self._max_gen_toks)
+      with progress.bar('answers', 'tokens') as update:
+        samples = self.model.sample(
+          [requests[i].args[0] for i in same],
+          neighbors=None if self._num_neighbors else [],
+          num_neighbors=self._num_neighbors,
+          batch_size=self._batch_size,
+          max_new_tokens=given['max_gen_toks'],
+          stop_strings=tuple(filter(None, given['until'])),
+          temperature=given.get('temperature', 0.0),
+          top_p=given.get('top_p', 1.0),
+          top_k=given.get('top_k', 0),
+          progress=update,
+        )
+      for i, sample in zip(same, samples, strict=True):
+        written[i] = sample.completion
+    return written
+
+
+def register() -> type:
+  """Register the model `retro` with the harness; return its class.
+
+  Raises:
+    ImportError: when the harness is not installed.
+  """
+  try:
+    from lm_eval.api import model, registry
+  except ImportError as error:
+    raise ImportError(
+      f"{error}: pip install 'realm-retro-jax[lm-eval]' brings lm_eval."
+    ) from None
+  return registry.register_model('retro')(
+    type('RetroLM', (Retro, model.LM), {})
+  )
+
+
+def main(argv: list[str]) -> None:
+  """Run the harness with our model."""
+  register()
+  from lm_eval import __main__ as harness
+
+  # Its bootstrap would fork a process that has JAX's threads.
+  os.environ.setdefault('DISABLE_MULTIPROC', '1')
+  sys.argv = ['lm_eval', *argv[1:]]
+  harness.cli_evaluate()
+
+
+if __name__ == '__main__':
+  command.main_of_script(main, own_arguments=True)
