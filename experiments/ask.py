@@ -169,8 +169,8 @@ def run(config: config_lib.Config, workdir: str) -> None:
   where = config.lookup.where
   if values.as_of:
     blocks, date = reader.data.blocks, values.as_of
-    given = where_lib.parse(where or reader.config.lookup.where)
-    where = where_lib.spell(where_lib.until(given, blocks, date))
+    rest = where_lib.parse(where or reader.config.lookup.where)
+    where = where_lib.spell(where_lib.until(rest, blocks, date))
   reader = reader.with_retriever(
     colbert_index=config.colbert_index,
     reranker=reranker if values.reranker else None,

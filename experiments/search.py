@@ -8,6 +8,7 @@
 
 Without --data_dir the blocks of the packaged reader are searched by its retriever.
 --data_dir is what experiments.prepare wrote, or an index. --query may repeat.
+--where="{'year': (2010, 2020)}" searches documents with such metadata alone.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from experiments.engine import command
 import realm_jax
 import retrieval
 from retrieval.index import text_index
+from retrieval.search import where as where_lib
 
 
 def _packaged(queries: Sequence[str], k: int) -> text_index.SearchResult:
@@ -42,7 +44,10 @@ def main(unused_argv: list[str]) -> None:
   values = flags.FLAGS
   if values.data_dir:
     index = retrieval.open_index(values.data_dir)
-    print(index.search(values.query, values.k))
+    where = where_lib.parse(values.where)
+    print(index.search(values.query, values.k, where))
+  elif values.where:
+    raise ValueError('--where: expected --data_dir of documents with metadata.')
   else:
     print(_packaged(values.query, values.k))
 
@@ -50,5 +55,6 @@ def main(unused_argv: list[str]) -> None:
 if __name__ == '__main__':
   flags.DEFINE_multi_string('query', None, 'Text to look up.', required=True)
   flags.DEFINE_string('data_dir', '', 'Folder of data or of an index.')
+  flags.DEFINE_string('where', '', "Filter such as {'year': (2010, 2020)}.")
   flags.DEFINE_integer('k', 5, 'Passages of each query.', 1)
   command.main_of_script(main)

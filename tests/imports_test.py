@@ -61,6 +61,7 @@ _ROOMS = {
     'accelerators',
     'benchmarks',
     'scale',
+    'nano',
     'serve',
     'adapters',
   ),

@@ -37,11 +37,12 @@ def measure(
   run: trec_files.Run,
   qrels: trec_files.Qrels,
   questions: Sequence[str],
+  depth: int,
 ) -> ranking.Values:
-  """Return name -> [n] values of a run on n questions, in its order."""
+  """Return name -> [n] values of a run's first blocks on n questions, in its order."""
   values = {}
   for name in names:
-    ranked = {x: run.get(x, ()) for x in questions}
+    ranked = {x: run.get(x, ())[:depth] for x in questions}
     scores = {q: {x: -i for i, (x, _) in enumerate(ranked[q])} for q in ranked}
     known = {x: qrels[x] for x in questions if x in qrels}
     found = parse(name).iter_calc(known, scores)

@@ -137,11 +137,10 @@ class Search(_Model):
     depth = min(top_k, most) if top_ranked is None else most
     run = self._found.rank(asked, self._names, depth, lambda *_: None).run
     found = {}
-    for question in asked:
-      ranked = run[trec_files.identifier(question.id)]
+    for one in asked:
+      ranked = run[trec_files.identifier(one.id)]
       rows = [(self._ids[name], score) for name, score in ranked]
       if top_ranked is not None:
-        kept = {*top_ranked.get(question.id, ())}
-        rows = [row for row in rows if row[0] in kept]
-      found[question.id] = dict(rows[:top_k])
+        rows = [x for x in rows if x[0] in top_ranked.get(one.id, ())]
+      found[one.id] = dict(rows[:top_k])
     return found

@@ -157,7 +157,7 @@ def make_colbert_task(
       config, functools.partial(late_interaction.reader, rows)
     ),
     pipeline_fingerprint=store.fingerprint(
-      [*splits.identity, dataclasses.asdict(settings)]
+      [*splits.identity, settings.identity()]
     ),
     tokens_per_step=config.batch_size * row_tokens,
     fingerprints=data.fingerprints(),

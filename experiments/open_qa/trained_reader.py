@@ -45,6 +45,7 @@ def take_packaged(config: config_lib.Config, workdir: str) -> None:
     ValueError: if the folder holds another corpus than the config names.
   """
   sections = dataclasses.asdict(config)
+  del sections['lookup']['where']  # that of one call, not of the folder
   if checkpoints.folder_of(workdir).is_dir():
     saved = checkpoints.find(workdir).config
     packed_runs.check_corpus(

@@ -46,24 +46,15 @@ def measure(
   blocks = dict.fromkeys(x for run in runs for q in run for x, _ in run[q])
   numbers = {name: i for i, name in enumerate(blocks)}
   lists = [_arrays(run, questions, numbers) for run in runs]
-  good = [
-    [block for block, grade in qrels.get(question, {}).items() if grade > 0]
-    for question in questions
-  ]
-  ideal = np.arange(max(map(len, good))) < np.array([[len(x)] for x in good])
-  ideal = ideal.astype(int)
-  depth = max(ids.shape[1] for ids, _ in lists)
+  depth, names = max(ids.shape[1] for ids, _ in lists), [*blocks]
   values = {}
-  for name, (ids, _) in hybrid_weights.fused(lists, weights, depth).items():
-    relevant = np.stack(
-      [
-        np.isin(row, [numbers[block] for block in found if block in numbers])
-        for row, found in zip(ids, good, strict=True)
-      ]
-    )
-    values[name] = ranking.measure(
-      relevant.astype(int), ideal, ranking.usual(depth)
-    )
+  for weight, (ids, _) in hybrid_weights.fused(lists, weights, depth).items():
+    run = {
+      question: [(names[i], 0.0) for i in row if i >= 0]
+      for question, row in zip(questions, ids.tolist(), strict=True)
+    }
+    relevance = trec_files.relevance(run, qrels, questions, depth)
+    values[weight] = ranking.measure(*relevance, ranking.usual(depth))
   return values
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Int
 import numpy as np
 
@@ -45,12 +44,12 @@ def loss(
       return model.apply({'params': params}, *flat, train=train, rngs=rngs)
 
     keys = (None, None) if key is None else jax.random.split(key)
-    query_ids, block_ids = rows['query_ids'], rows['block_ids']
-    queries = vectors(query_ids, jnp.ones_like(query_ids, bool), keys[0])
+    block_ids = rows['block_ids']
+    queries = vectors(rows['query_ids'], rows['query_mask'], keys[0])
     blocks = vectors(block_ids, rows['block_mask'], keys[1])
     return queries, blocks.reshape(*block_ids.shape, -1)
 
-  names = ('query_ids', 'block_ids', 'block_mask')
+  names = ('query_ids', 'query_mask', 'block_ids', 'block_mask')
   queries, blocks = in_batch.map_chunks(
     encode,
     {name: batch[name] for name in names},
@@ -70,8 +69,8 @@ def reader(
 ) -> Callable[[Int[np.ndarray, ' B'], Any], examples.Batch]:
   """Return the function from numbers of examples to a batch of `loss`.
 
-  A block is encoded with its title above it. The batch has query_ids [B, Q],
-  block_ids [B, P, T] int32, block_mask and block_scored [B, P, T] bool, True
+  A block is encoded with its title above it. The batch has query_ids [B, Q]
+  and query_mask (what tokens attend to), block_ids [B, P, T] int32, block_mask and block_scored [B, P, T] bool, True
   where there is a token and where it has a vector, block_valid [B, P] bool and
   block_hash [B, P, 2] uint32.
   """
@@ -87,8 +86,10 @@ def reader(
     mask = np.arange(length) < counts[:, None]
     blocks = tokens, mask, mask & rows.has_vector(tokens)
     names = 'block_ids', 'block_mask', 'block_scored'
+    queries = rows.queries(found.texts(numbers))
     return {
-      'query_ids': rows.queries(found.texts(numbers)),
+      'query_ids': queries,
+      'query_mask': rows.attended(queries),
       **{
         name: x.reshape(*ids.shape, length)
         for name, x in zip(names, blocks, strict=True)

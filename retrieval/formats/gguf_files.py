@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""GGUF files: the settings and tensors of a public model, in one file.
+"""GGUF files: the settings and tensors of a public model, in one file or in parts.
 
 The library of that name reads them. Tensors are quantized to blocks of few
 bits: their values differ slightly from those of the trained model.
@@ -11,6 +11,7 @@ import itertools
 import math
 import os
 import pathlib
+import re
 import struct
 from typing import Any, BinaryIO
 
@@ -22,6 +23,7 @@ _STRING, _ARRAY = 8, 9
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _LEAST_SETTING, _LEAST_TENSOR = 13, 24  # bytes
 _MAX_DIMS = 8
+_PART = re.compile(r'(.+)-00001-of-\d{5}')
 
 
 class GgufFile(Mapping[str, np.ndarray]):
@@ -58,6 +60,7 @@ class GgufFile(Mapping[str, np.ndarray]):
     except Exception as e:  # the library checks little
       raise ValueError(f'{path}: damaged or cut ({e}).') from None
     self._tensors = {tensor.name: tensor for tensor in reader.tensors}
+    self._add_parts()
     ends = sorted(
       (int(x.data_offset), int(x.n_bytes), x.name)
       for x in reader.tensors
@@ -66,6 +69,25 @@ class GgufFile(Mapping[str, np.ndarray]):
     for (start, size, one), (after, _, other) in itertools.pairwise(ends):
       if start + size > after:
         raise ValueError(f'{path}: the tensors {one} and {other} overlap.')
+
+  def _add_parts(self) -> None:
+    """Add the tensors of the other parts to those of the first."""
+    count = self.settings.get('split.count', 1)
+    if count < 2 or self.settings.get('split.no', 0):
+      return
+    if not (found := _PART.fullmatch(self.path.stem)):
+      raise ValueError(
+        f'{self.path}: the first of {count} parts; expected a name such as '
+        f'model-00001-of-{count:05}.gguf.'
+      )
+    for number in range(2, count + 1):
+      name = f'{found[1]}-{number:05}-of-{count:05}.gguf'
+      other = GgufFile(self.path.with_name(name))
+      if twice := {*other} & {*self}:
+        raise ValueError(f'{other.path}: {sorted(twice)[:3]} are in two parts.')
+      self._tensors |= other._tensors
+    if self.settings.get('split.tensors.count', len(self)) != len(self):
+      raise ValueError(f'{self.path}: its parts hold {len(self)} tensors.')
 
   def __getitem__(self, name: str) -> np.ndarray:
     import gguf

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import os
+import pathlib
 import string
 from typing import Any, NamedTuple
 
@@ -25,12 +26,29 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from retrieval import arguments, settings, tokenization
+from retrieval.formats import weights
 from retrieval.kernels import products
-from retrieval.nn import batch_encoder, bert, partitioning, trained_encoders
-from retrieval.store import store
+from retrieval.nn import (
+  batch_encoder,
+  bert,
+  bert_checkpoint,
+  partitioning,
+  trained_encoders,
+)
+from retrieval.store import hub, manifests, store
 
 TASK = 'colbert'  # config.task of the run that trains a model
 
+_ARTIFACT = 'artifact.metadata'  # of colbert-ai
+_STATED = {  # its fields -> ours
+  'dim': 'vector_size',
+  'query_maxlen': 'query_length',
+  'doc_maxlen': 'passage_length',
+  'query_token_id': 'query_marker',
+  'doc_token_id': 'passage_marker',
+  'mask_punctuation': 'mask_punctuation',
+  'attend_to_mask_tokens': 'attend_to_masks',
+}
 _MIN_LENGTH = 4  # three specials and a wordpiece
 _AT_ONCE = 256  # queries whose passages are encoded together
 
@@ -46,12 +64,20 @@ class ColbertConfig:
   query_marker: str = '[unused0]'
   passage_marker: str = '[unused1]'
   mask_punctuation: bool = True  # whether punctuation has no vector
+  attend_to_masks: bool = True  # whether tokens attend to a query's [MASK]
 
   def __post_init__(self):
     settings.check(self)
     for name in ('query_length', 'passage_length'):
       if (value := getattr(self, name)) < _MIN_LENGTH:
         raise settings.SettingsError(name, value, f'at least {_MIN_LENGTH}')
+
+  def identity(self) -> dict[str, Any]:
+    """Return what decides the vectors; the default of newer fields is left out."""
+    fields = dataclasses.asdict(self)
+    if self.attend_to_masks:
+      del fields['attend_to_masks']
+    return fields
 
 
 class Colbert(nn.Module):
@@ -126,7 +152,7 @@ class Rows:
     )
 
   def queries(self, texts: Sequence[str]) -> Int[np.ndarray, 'A Q']:
-    """Return int32 rows, filled with [MASK], to which all tokens attend."""
+    """Return int32 rows, filled with [MASK]."""
     texts = arguments.texts(texts, 'texts')
     rows = self._marked(texts, self._query, self.config.query_length)
     ids = np.full(
@@ -135,6 +161,12 @@ class Rows:
     for i, row in enumerate(rows):
       ids[i, : len(row)] = row
     return ids
+
+  def attended(self, ids: Int[np.ndarray, '*n']) -> Bool[np.ndarray, '*n']:
+    """Return False for the [MASK] of queries, where tokens do not attend to it."""
+    if self.config.attend_to_masks:
+      return np.ones(np.shape(ids), bool)
+    return ids != self.tokenizer.mask_id
 
   def passages(self, texts: Sequence[str]) -> list[list[int]]:
     """Return rows of at most L ids, without padding."""
@@ -161,8 +193,9 @@ class TokenVectors(NamedTuple):
   ends: np.ndarray  # [passages] int64 past-last token of each
 
 
-def _encode(model, params, ids, lengths):
+def _encode(model, unseen_id, params, ids, lengths):
   mask = jnp.arange(ids.shape[1]) < lengths[:, None]
+  mask &= ids != unseen_id
   return model.apply({'params': params}, ids, mask)
 
 
@@ -197,7 +230,11 @@ class ColbertEncoder:
     self.vector_size = config.vector_size
     self._rows = Rows(config, tokenizer)
     self._encoder = batch_encoder.BatchEncoder(
-      functools.partial(_encode, Colbert(encoder, config.vector_size)),
+      functools.partial(
+        _encode,
+        Colbert(encoder, config.vector_size),
+        -1 if config.attend_to_masks else tokenizer.mask_id,
+      ),
       params,
       dimension=config.vector_size,
       max_length=longest,
@@ -257,20 +294,67 @@ class ColbertEncoder:
 def load(
   path: str | os.PathLike, step: str = '', **placement: Any
 ) -> ColbertEncoder:
-  """Load a run of experiments.train with config.task 'colbert'.
+  """Load a run of experiments.train with config.task 'colbert', or a published model.
 
-  `placement` are batch_tokens and devices of `ColbertEncoder`.
+  Args:
+    path: of the run; or a folder, or a name on the Hub (`hub.local`), in the layout
+      of colbert-ai: BERT's config.json, weights with linear.weight, a tokenizer, and
+      artifact.metadata.
+    step: of the run.
+    **placement: batch_tokens and devices of `ColbertEncoder`.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
     ValueError: if it is damaged, of another task, or of another tokenizer.
   """
+  folder = hub.local(path)
+  if (folder / _ARTIFACT).is_file():
+    return _load_published(folder, placement)
   params, config, tokenizer = trained_encoders.load(path, TASK, step)
   return ColbertEncoder(
     settings.build(ColbertConfig, {**config.colbert}, 'config.colbert'),
     settings.build(bert.BertConfig, {**config.bert}, 'config.bert'),
     params,
     tokenizer,
+    **placement,
+  )
+
+
+def _load_published(
+  folder: pathlib.Path, placement: Mapping[str, Any]
+) -> ColbertEncoder:
+  """Load a folder of colbert-ai (Santhanam et al. 2021); all it says is obeyed."""
+  stated = manifests.read_object(folder / _ARTIFACT)
+  if (similarity := stated.get('similarity', 'cosine')) != 'cosine':
+    raise ValueError(
+      f"{folder / _ARTIFACT}: similarity {similarity!r}; expected 'cosine'."
+    )
+  tensors = dict(weights.read(weights.find(folder)))
+  linear = tensors.pop('linear.weight', None)
+  encoder = bert_checkpoint.read_config(folder / 'config.json')
+  if linear is None or linear.shape[1:] != (encoder.d_model,):
+    shape = None if linear is None else linear.shape
+    raise ValueError(
+      f'{folder}: linear.weight {shape}; expected [vector, {encoder.d_model}].'
+    )
+  encoder, params, _ = bert_checkpoint.convert(tensors, encoder, str(folder))
+  params.pop('pooler', None)
+  fields = {
+    ours: stated[name] for name, ours in _STATED.items() if name in stated
+  }
+  fields = {'attend_to_masks': False, 'vector_size': len(linear)} | fields
+  config = settings.build(ColbertConfig, fields, str(folder / _ARTIFACT))
+  if config.vector_size != len(linear):
+    raise ValueError(
+      f'{folder / _ARTIFACT}: dim {config.vector_size}; linear.weight has '
+      f'{len(linear)}.'
+    )
+  kernel = np.ascontiguousarray(linear.T, np.float32)
+  return ColbertEncoder(
+    config,
+    dataclasses.replace(encoder, pooler=False),
+    {'bert': params, 'linear': {'kernel': kernel}},
+    tokenization.WordPieceTokenizer(folder),
     **placement,
   )
 
@@ -328,7 +412,7 @@ def _fingerprint(config, encoder, params, tokenizer) -> str:
   return store.fingerprint(
     [
       TASK,
-      dataclasses.asdict(config),
+      config.identity(),
       sizes | {'dtype': jnp.dtype(encoder.dtype).name},
       tokenizer.fingerprint,
       trained_encoders.hash_params(params),

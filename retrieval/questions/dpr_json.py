@@ -91,31 +91,18 @@ def read_results(path: str | os.PathLike) -> Iterator[Result]:
 def write_results(
   path: str | os.PathLike, results: Iterable[Result], form: str = 'dpr'
 ) -> None:
-  """Write retrieval results in one of `FORMS`.
+  """Write retrieval results in one of `FORMS`."""
 
-  FlashRAG's form has one entry for questions with the same text, the first.
-  """
-  if form == 'flashrag':
-    seen: set[str] = set()
-    unique = (
-      x for x in results if not (x.question in seen or seen.add(x.question))
-    )
-    entries = (
-      f'{_dumps(x.question)}: {_dumps([*map(_flashrag_context, x.contexts)])}'
-      for x in unique
-    )
-    _write(path, entries, '{}')
-    return
-  asked = 'query' if form == 'rag_harness' else 'question'
-  rows = (
-    {
-      asked: result.question,
-      'answers': result.answers,
-      'ctxs': [_result_context(context, form) for context in result.contexts],
-    }
-    for result in results
-  )
-  _write(path, map(_dumps, rows), '' if form == 'rag_harness' else '[]')
+  def row(result: Result) -> str:
+    contexts = [_result_context(context, form) for context in result.contexts]
+    if form == 'flashrag':
+      return f'{_dumps(result.question)}: {_dumps(contexts)}'
+    asked = 'query' if form == 'rag_harness' else 'question'
+    fields = {asked: result.question, 'answers': result.answers}
+    return _dumps(fields | {'ctxs': contexts})
+
+  around = {'rag_harness': '', 'flashrag': '{}'}.get(form, '[]')
+  _write(path, map(row, results), around)
 
 
 def read_training(path: str | os.PathLike) -> Iterator[Example]:
@@ -237,24 +224,16 @@ def _score(value: Any, where: str) -> float | None:
 
 
 def _result_context(context: Context, form: str) -> dict[str, Any]:
-  record = {'id': context.id, 'title': context.title, 'text': context.text}
-  if form == 'rag_harness':
-    record['retrieval text'] = record.pop('text')
+  text = 'retrieval text' if form == 'rag_harness' else 'text'
+  record = {'id': context.id, 'title': context.title, text: context.text}
+  if form == 'flashrag':  # which expects a number
+    record['contents'] = f'{context.title}\n{context.text}'
+    return record | {'score': context.score or 0.0}
   if context.score is not None:
     record['score'] = str(context.score)
   if context.has_answer is not None:
     record['has_answer'] = context.has_answer
   return record
-
-
-def _flashrag_context(context: Context) -> dict[str, Any]:
-  return {
-    'id': context.id,
-    'title': context.title,
-    'text': context.text,
-    'contents': f'{context.title}\n{context.text}',
-    'score': context.score or 0.0,
-  }
 
 
 def _training_context(context: Context) -> dict[str, Any]:
@@ -274,9 +253,9 @@ def _write(
   path: str | os.PathLike, rows: Iterable[str], around: str = '[]'
 ) -> None:
   """Write JSON values, one a line, in a list, an object or no brackets; atomically."""
-  opens, closes = (around[0], around[1]) if around else ('', '')
+  opens, closes = around[:1], around[1:]
   with store.open_atomically(path, 'w') as f:
     f.write(opens)
     for i, row in enumerate(rows):
-      f.write((',' if i and around else '') + '\n' * bool(i or around) + row)
+      f.write(',' * bool(i and opens) + '\n' * bool(i or opens) + row)
     f.write(f'\n{closes}\n' if closes else '\n')

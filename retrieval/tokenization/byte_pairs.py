@@ -45,6 +45,8 @@ def make_spec(
   *,
   plain: Sequence[int] = (),
   split_digits: bool = False,
+  pattern: str = '',
+  ignore_merges: bool = False,
 ) -> dict[str, Any]:
   """Make the content of a tokenizer.json.
 
@@ -53,13 +55,24 @@ def make_spec(
     merges: pairs of tokens to merge, 'left right', in order of priority.
     specials: ids of tokens that `encode` never gives.
     plain: ids of tokens that are texts, not letters for bytes, wherever they stand.
+    pattern: regular expression of the pieces that are merged; '' is GPT-2's.
+    ignore_merges: whether a piece that is a token stays one without merges.
   """
   cut = [{'type': 'Digits', 'individual_digits': True}] if split_digits else []
+  if pattern:
+    cut.append(
+      {
+        'type': 'Split',
+        'pattern': {'Regex': pattern},
+        'behavior': 'Isolated',
+        'invert': False,
+      }
+    )
   by_bytes = {
     'type': 'ByteLevel',
     'add_prefix_space': False,
     'trim_offsets': False,
-    'use_regex': True,
+    'use_regex': not pattern,
   }
   flags = ('single_word', 'lstrip', 'rstrip', 'normalized')
   return {
@@ -78,6 +91,7 @@ def make_spec(
       'type': 'BPE',
       'vocab': {token: i for i, token in enumerate(tokens)},
       'merges': list(merges),
+      **({'ignore_merges': True} if ignore_merges else {}),
     },
   }
 

@@ -37,6 +37,7 @@ class AttentionConfig:
     True  # False: content logits alone, without u and w
   )
   rotary_base: float = 0.0  # positions as angles of q and k; 0: none
+  rotary_scaling: positions_lib.RotaryScaling = positions_lib.RotaryScaling()
   head_norms: bool = False  # RMSNorm of each head's queries and keys
   norm_epsilon: float = 1e-6  # of these
   projection_biases: bool = False  # biases of q, k, v and o
@@ -167,7 +168,7 @@ class RelativeAttention(nn.Module):
     if name == 'q':
       x = x * c.scale
     if c.rotary_base:
-      x = positions_lib.rotate(x, positions, c.rotary_base)
+      x = positions_lib.rotate(x, positions, c.rotary_base, c.rotary_scaling)
     return x
 
   def _for_queries(self, x):

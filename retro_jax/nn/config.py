@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from retrieval import settings
-from retro_jax.nn import attention
+from retro_jax.nn import attention, positions as positions_lib
 
 ACTIVATIONS = {
   'gelu_tanh': lambda x: jax.nn.gelu(x, approximate=True),
@@ -42,6 +42,7 @@ class PublicDecoder:
   # Of self-attention: relative, rotary, or absolute (a learned table).
   positions: Literal['relative', 'rotary', 'absolute'] = 'relative'
   rotary_base: settings.Positive = 10000.0  # of the rotary frequencies
+  rotary_scaling: positions_lib.RotaryScaling = positions_lib.RotaryScaling()
   # rows of the table: tokens of the longest document
   max_positions: settings.SizeOrZero = 0
   # of self-attention's keys; 0: one for each head
@@ -174,6 +175,7 @@ class RetroConfig:
         'num_kv_heads': own.num_kv_heads,
         'relative_positions': own.positions == 'relative',
         'rotary_base': own.rotary_base if own.positions == 'rotary' else 0.0,
+        'rotary_scaling': own.rotary_scaling,
         'head_norms': own.head_norms,
       }
     return attention.AttentionConfig(

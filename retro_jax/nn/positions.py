@@ -12,7 +12,9 @@ Dimension key: B batch, L tokens, N rows, Q queries, S keys, H heads, K head wid
 model width, T distinct distances.
 """
 
+import dataclasses
 import functools
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,7 @@ from jaxtyping import Array, Float, Int
 import numpy as np
 import numpy.typing as npt
 
+from retrieval import settings
 from retrieval.kernels import backend, products
 
 _ROWS = 64
@@ -40,19 +43,75 @@ def in_rows(
   return index - jax.lax.cummax(starts, axis=1)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RotaryScaling:
+  """How a decoder's rotary positions were stretched to longer texts.
+
+  linear: all frequencies are divided by `factor` (Chen et al. 2023). llama3: those of
+  long waves are, with a ramp up to those of short waves (Llama 3.1). yarn: as that,
+  with another ramp, and queries and keys grow (Peng et al. 2023).
+  """
+
+  kind: Literal['none', 'linear', 'llama3', 'yarn'] = 'none'
+  factor: settings.Positive = 1.0
+  length: settings.SizeOrZero = (
+    0  # tokens of the texts that it learned from first
+  )
+  low: settings.Positive = 1.0  # waves in that length: llama3's ramp begins and
+  high: settings.Positive = 4.0  # ends there
+  fast: settings.Positive = 32.0  # yarn's ramp ends and
+  slow: settings.Positive = 1.0  # begins there
+  whole: bool = True  # whether yarn's ramp begins and ends at whole pairs
+  growth: settings.Positive = 1.0  # of queries and keys, by yarn
+
+  def __post_init__(self):
+    """Check the fields."""
+    settings.check(self)
+    if self.kind in ('llama3', 'yarn') and not self.length:
+      raise ValueError(f'{self.kind} needs the length of the first texts.')
+    if self.kind == 'llama3' and self.low >= self.high:
+      raise ValueError(f'llama3: low {self.low}; expected below {self.high}.')
+
+  def frequencies(self, width: int, base: float) -> np.ndarray:
+    """Angles of the pairs at position 1: [width / 2] float64."""
+    half = width // 2
+    given = base ** (-np.arange(half, dtype=np.float64) / half)
+    if self.kind == 'none':
+      return given
+    if self.kind == 'linear':
+      return given / self.factor
+    if self.kind == 'llama3':
+      waves = self.length * given / (2 * np.pi)
+      kept = (waves - self.low) / (self.high - self.low)
+    else:
+      ends = [
+        half * np.log(self.length / (x * 2 * np.pi)) / np.log(base)
+        for x in (self.fast, self.slow)
+      ]
+      if self.whole:
+        ends = np.floor(ends[0]), np.ceil(ends[1])
+      first, last = max(ends[0], 0), min(ends[1], width - 1)
+      last += 0.001 * (first == last)
+      kept = 1 - (np.arange(half) - first) / (last - first)
+    kept = np.clip(kept, 0, 1)
+    return given * kept + given / self.factor * (1 - kept)
+
+
 def rotate(
-  x: Float[Array, 'H B L K'], positions: Int[Array, '#B L'], base: float
+  x: Float[Array, 'H B L K'],
+  positions: Int[Array, '#B L'],
+  base: float,
+  scaling: RotaryScaling = RotaryScaling(),  # noqa: B008
 ) -> Float[Array, 'H B L K']:
   """Turn each pair (a, a + K / 2) of a vector by its position.
 
   The product of a turned query and a turned key depends on their distance alone. The
-  frequencies are base ** (-2 a / K).
+  frequencies are base ** (-2 a / K), scaled.
   """
-  half = x.shape[-1] // 2
   wide = jnp.promote_types(x.dtype, jnp.float32)
-  frequencies = base ** (-np.arange(half, dtype=np.float64) / half)
+  frequencies = scaling.frequencies(x.shape[-1], base)
   angles = positions[..., None].astype(wide) * jnp.asarray(frequencies, wide)
-  sines, cosines = jnp.sin(angles), jnp.cos(angles)
+  sines, cosines = (f(angles) * scaling.growth for f in (jnp.sin, jnp.cos))
   first, second = jnp.split(x.astype(wide), 2, axis=-1)
   turned = (first * cosines - second * sines, second * cosines + first * sines)
   return jnp.concatenate(turned, axis=-1).astype(x.dtype)

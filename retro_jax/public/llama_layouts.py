@@ -4,18 +4,20 @@
 
 RMSNorm, rotary positions that turn the pairs (a, a + K / 2), heads that share keys,
 SwiGLU (Touvron et al. 2023). Qwen2 adds biases of q, k and v (arXiv 2407.10671),
-Qwen3 norms of each head's queries and keys (arXiv 2505.09388). Scaled positions and
-sliding windows are refused. GGUF files of Llama's architecture (SmolLM2 is one) have
+Qwen3 norms of each head's queries and keys (arXiv 2505.09388), Llama 3 scaled
+positions (arXiv 2407.21783). Sliding windows are refused. GGUF files of Llama's architecture (SmolLM2 is one) have
 other names and turn neighboring pairs.
 """
 
 from collections.abc import Mapping
+import math
 import re
 import types
 from typing import Any
 
 import numpy as np
 
+from retro_jax.nn import positions
 from retro_jax.nn.config import RetroConfig
 from retro_jax.public import public_decoders
 
@@ -28,6 +30,32 @@ _SIZES = (
 )
 # What no field of RetroConfig says -> the value without it.
 _ABSENT = {'mlp_bias': False, 'partial_rotary_factor': 1.0}
+# Kind of scaled rotary positions -> what it needs.
+_SCALINGS = {
+  'linear': ('factor',),
+  'llama3': (
+    'factor',
+    'low_freq_factor',
+    'high_freq_factor',
+    'original_max_position_embeddings',
+  ),
+  'yarn': ('factor', 'original_max_position_embeddings'),
+}
+_SCALING_FIELDS = {
+  'factor': 'factor',
+  'original_max_position_embeddings': 'length',
+  'low_freq_factor': 'low',
+  'high_freq_factor': 'high',
+  'beta_fast': 'fast',
+  'beta_slow': 'slow',
+  'attention_factor': 'growth',
+}
+_LLAMA_FACTORS = (8.0, 32.0)  # of Llama 3.1 and 3.2
+# What is read elsewhere.
+_IGNORED = (
+  *('rope_type', 'type', 'rope_theta', 'partial_rotary_factor'),
+  *('truncate', 'mscale', 'mscale_all_dim'),
+)
 # Part of a layer in a GGUF file -> in Hugging Face's.
 _GGUF_PARTS = {
   'attn_norm': 'input_layernorm',
@@ -59,7 +87,7 @@ def fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     The decoder's fields but vocab_size.
 
   Raises:
-    ValueError: for another architecture, scaled positions, a sliding window, or
+    ValueError: for another architecture, unknown scaled positions, a sliding window, or
       another choice that is not here.
   """
   kind = settings.get('model_type')
@@ -84,6 +112,7 @@ def fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     'decoder': {
       'positions': 'rotary',
       'rotary_base': _rotary_base(settings),
+      'rotary_scaling': _rotary_scaling(settings),
       'max_positions': 0,
       'num_kv_heads': shared,
       'gated': True,
@@ -101,17 +130,20 @@ def fields(settings: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
-def gguf_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
+def gguf_fields(
+  settings: Mapping[str, Any], tied: bool, factors: np.ndarray | None = None
+) -> dict[str, Any]:
   """Fields of RetroConfig for the decoder of a GGUF file, as `fields`.
 
   Args:
     tied: whether it has no readout of its own.
+    factors: the tensor rope_freqs.weight of Llama 3's files, [K / 2].
   """
   kind = settings.get('general.architecture')
   if kind != 'llama':
     raise ValueError(f"architecture {kind!r}; expected 'llama'")
-  if (parts := settings.get('split.count', 1)) not in (0, 1):
-    raise ValueError(f'one of {parts} parts; expected them merged into a file')
+  if number := settings.get('split.no', 0):
+    raise ValueError(f'part {number + 1} of several; expected the first')
 
   def get(name, default=None):
     return settings.get(f'llama.{name}', default)
@@ -121,7 +153,20 @@ def gguf_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
     value = public_decoders.check_number(f'llama.{name}', get(name, default))
     return float(str(np.float32(value)))
 
-  scaling = get('rope.scaling.type', 'none')
+  scaling = {'rope_type': get('rope.scaling.type', 'none')}
+  if scaling['rope_type'] == 'none':
+    scaling = {}
+  elif get('rope.scaling.attn_factor', 1.0) != 1.0:
+    raise ValueError('rope.scaling.attn_factor; expected none')
+  else:
+    scaling |= {
+      'factor': shortest('rope.scaling.factor'),
+      'original_max_position_embeddings': get(
+        'rope.scaling.original_context_length', get('context_length')
+      ),
+    }
+  if factors is not None:
+    scaling = _of_factors(factors, shortest('rope.freq_base', 1e4))
   found = fields(
     {
       'model_type': 'llama',
@@ -133,7 +178,7 @@ def gguf_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
       'head_dim': get('attention.key_length'),
       'rms_norm_eps': shortest('attention.layer_norm_rms_epsilon'),
       'rope_theta': shortest('rope.freq_base', 1e4),
-      'rope_scaling': None if scaling == 'none' else {'rope_type': scaling},
+      'rope_scaling': scaling,
       'tie_word_embeddings': tied,
     }
   )
@@ -155,6 +200,8 @@ def gguf_arrays(
       # Pairs (2 a, 2 a + 1) of each head to (a, a + K / 2).
       pairs = array.reshape(-1, head_dim // 2, 2, array.shape[-1])
       array = pairs.swapaxes(1, 2).reshape(array.shape)
+    if name == 'rope_freqs.weight':
+      continue
     if part in _GGUF_PARTS:
       name = f'layers.{layer}.{_GGUF_PARTS[part]}.weight'
     found[_GGUF_REST.get(name, name)] = array
@@ -163,6 +210,9 @@ def gguf_arrays(
 
 def _check_absent(settings: Mapping[str, Any]) -> None:
   """Raise ValueError for what the decoder of RETRO does not do."""
+  if stored := settings.get('quantization_config'):
+    kind = stored.get('quant_method') if isinstance(stored, dict) else stored
+    raise ValueError(f'quantization_config of {kind!r}; expected plain weights')
   for name, value in _ABSENT.items():
     if settings.get(name) not in (None, value):
       raise ValueError(f'{name}={settings[name]!r}; expected {value}')
@@ -178,12 +228,71 @@ def _check_absent(settings: Mapping[str, Any]) -> None:
 def _rotary_base(settings: Mapping[str, Any]) -> float:
   """The base of the frequencies; newer files have it in rope_parameters."""
   found = settings.get('rope_parameters') or {}
-  for scaling in (found, settings.get('rope_scaling') or {}):
-    kind = scaling.get('rope_type', scaling.get('type', 'default'))
-    if kind != 'default':
-      raise ValueError(f'rotary positions scaled by {kind!r}; expected none')
   base = found.get('rope_theta', settings.get('rope_theta', 1e4))
   return public_decoders.check_number('rope_theta', base)
+
+
+def _rotary_scaling(settings: Mapping[str, Any]) -> positions.RotaryScaling:
+  """Scaling of the frequencies; ValueError for another kind or unknown settings."""
+  given = settings.get('rope_parameters') or settings.get('rope_scaling') or {}
+  kind = given.get('rope_type', given.get('type', 'default'))
+  if kind in ('default', None):
+    return positions.RotaryScaling()
+  if kind not in _SCALINGS:
+    raise ValueError(
+      f'rotary positions scaled by {kind!r}; expected one of {sorted(_SCALINGS)}'
+    )
+  if missing := {*_SCALINGS[kind]} - {*given}:
+    raise ValueError(f'rope_scaling of {kind}: lacks {sorted(missing)}')
+  known = _SCALING_FIELDS | dict.fromkeys(_IGNORED, '')
+  if others := {*given} - {*known}:
+    raise ValueError(f'rope_scaling: {sorted(others)} are not known')
+
+  def number(name):
+    return public_decoders.check_number(f'rope_scaling.{name}', given[name])
+
+  found = {
+    ours: number(name)
+    for name, ours in _SCALING_FIELDS.items()
+    if given.get(name) is not None and not isinstance(given[name], bool)
+  }
+  if 'length' in found:
+    found['length'] = int(found['length'])
+  if kind == 'yarn':
+    found['whole'] = bool(given.get('truncate', True))
+    found.setdefault('growth', _growth(given, found['factor']))
+  return positions.RotaryScaling(kind=kind, **found)
+
+
+def _of_factors(factors: np.ndarray, base: float) -> dict[str, Any]:
+  """Settings of llama3's scaling that divides the frequencies by these factors."""
+  width = 2 * factors.size
+  plain = positions.RotaryScaling().frequencies(width, base)
+  for factor in (*_LLAMA_FACTORS, float(factors.max())):
+    found = {
+      'rope_type': 'llama3',
+      'factor': factor,
+      'low_freq_factor': 1.0,
+      'high_freq_factor': 4.0,
+      'original_max_position_embeddings': 8192,
+    }
+    scaling = _rotary_scaling({'rope_scaling': found})
+    if np.allclose(
+      factors, plain / scaling.frequencies(width, base), rtol=1e-3
+    ):
+      return found
+  raise ValueError("rope_freqs.weight: not those of Llama 3's scaling")
+
+
+def _growth(given: Mapping[str, Any], factor: float) -> float:
+  """How yarn multiplies queries and keys where a file does not say it."""
+
+  def of(scale):
+    return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
+
+  if given.get('mscale') and given.get('mscale_all_dim'):
+    return of(given['mscale']) / of(given['mscale_all_dim'])
+  return of(1.0)
 
 
 def params(

@@ -8,13 +8,15 @@ import json
 import re
 
 import gguf
+import jax
 import numpy as np
 import pytest
+import tokenizers
 
 from experiments import import_decoder as retro_import
 from retrieval.store import checkpoints, safetensors_files
 from retrieval.tokenization import byte_pairs
-from retro_jax.nn import initial
+from retro_jax.nn import initial, positions
 from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_config
 from tests.retrieval.tokenization import tiny_byte_pairs
@@ -39,7 +41,16 @@ def _write_gguf(path, tensors, **settings):
   writer.add_tokenizer_model('gpt2')
   writer.add_tokenizer_pre(settings.pop('cut', 'smollm'))
   added = settings.pop('added', [])  # user-defined tokens
-  writer.add_uint16('split.count', settings.pop('parts', 0))
+  for name, value in settings.pop('more', {}).items():
+    if isinstance(value, float):
+      writer.add_float32(name, value)
+    else:
+      getattr(
+        writer, f'add_{"string" if isinstance(value, str) else "uint32"}'
+      )(name, value)
+  number, parts = settings.pop('part', (0, 0))
+  writer.add_uint16('split.no', number)
+  writer.add_uint16('split.count', parts)
   writer.add_token_list([*tiny_byte_pairs.TOKENS, *added])
   writer.add_token_types([3, 3] + [1] * (VOCAB - 2) + [4] * len(added))
   writer.add_token_merges(tiny_byte_pairs.MERGES)
@@ -210,7 +221,7 @@ def test_what_is_no_llama_is_named(tmp_path):
   folder, expect = tmp_path / 'a', functools.partial(_expect, tmp_path / 'run')
   folder.mkdir()
   _write_qwen(folder, tensors, rope_scaling={'rope_type': 'yarn'})
-  expect(folder, "a: rotary positions scaled by 'yarn'")
+  expect(folder, 'a: rope_scaling of yarn: lacks')
   _write_qwen(folder, tensors, model_type='gemma')
   expect(folder, "a: model_type 'gemma'; expected one of .*'qwen3'")
   _write_qwen(folder, tensors)
@@ -277,10 +288,10 @@ def test_what_is_no_decoder_is_named(tmp_path):
   expect(path, 'a.gguf: tensor layers.1.mlp.up_proj.weight is missing')
   _write_gguf(path, tensors, architecture='gemma')
   expect(path, "a.gguf: architecture 'gemma'; expected 'llama'")
-  _write_gguf(path, tensors, cut='llama-bpe')
-  expect(path, "cut as 'llama-bpe'; expected")
-  _write_gguf(path, tensors, parts=2)
-  expect(path, 'a.gguf: one of 2 parts')
+  _write_gguf(path, tensors, cut='deepseek')
+  expect(path, "cut as 'deepseek'; expected")
+  _write_gguf(path, tensors, part=(0, 2))
+  expect(path, 'a.gguf: the first of 2 parts')
   folder = tmp_path / 'gpt2'
   folder.mkdir()
   tensors = public_reference.gpt2_tensors(VOCAB)
@@ -299,3 +310,66 @@ def test_what_is_no_decoder_is_named(tmp_path):
     FileNotFoundError, match='gpt2: no weights; expected model.safetensors'
   ):
     retro_import.find(folder)
+
+
+def test_gguf_in_parts(llama, tmp_path):
+  _, tensors = llama
+  names = sorted(tensors)
+  for number in (0, 1):
+    part = {name: tensors[name] for name in names[number::2]}
+    path = tmp_path / f'tiny-0000{number + 1}-of-00002.gguf'
+    _write_gguf(path, part, part=(number, 2))
+  retro_import.convert(tmp_path, _config(), tmp_path / 'run')
+  whole, split = (
+    language_model.load(x / 'run').params for x in (llama[0], tmp_path)
+  )
+  jax.tree.map(np.testing.assert_array_equal, whole, split)
+  expect = functools.partial(_expect, tmp_path / 'other')
+  expect(path, 'tiny-00002.*part 2')
+  path.unlink()
+  with pytest.raises(FileNotFoundError, match='tiny-00002-of-00002'):
+    retro_import.convert(tmp_path, _config(), tmp_path / 'other')
+
+
+@pytest.mark.parametrize(
+  ('cut', 'pieces'),
+  [
+    ('llama-bpe', ['I', "'ll", ' pay', ' ', '123', '45', ' \u20ac!\n\n', ' x']),
+    ('qwen2', ['I', "'ll", ' pay', ' ', *'12345', ' \u20ac!\n\n', ' x']),
+  ],
+)
+def test_gguf_pieces_of_newer_tokenizers(llama, tmp_path, cut, pieces):
+  """Those of the patterns that the models' own tokenizer.json have."""
+  path = tmp_path / 'tiny.gguf'
+  _write_gguf(path, llama[1], cut=cut)
+  found = retro_import.find(path).tokenizer
+  cutter = tokenizers.Tokenizer.from_str(json.dumps(found._spec)).pre_tokenizer
+  text = ''.join(pieces)
+  spans = [span for _, span in cutter.pre_tokenize_str(text)]
+  assert [text[a:b] for a, b in spans] == pieces
+
+
+def test_gguf_with_scaled_positions(llama, tmp_path):
+  path = tmp_path / 'tiny.gguf'
+  more = {
+    'llama.rope.scaling.type': 'yarn',
+    'llama.rope.scaling.factor': 4.0,
+    'llama.rope.scaling.original_context_length': 64,
+  }
+  _write_gguf(path, llama[1], more=more)
+  scaling = retro_import.find(path).fields['decoder']['rotary_scaling']
+  assert (scaling.kind, scaling.factor, scaling.length) == ('yarn', 4, 64)
+  width = public_reference.LLAMA['head_dim']
+  wanted = positions.RotaryScaling(kind='llama3', factor=8.0, length=8192)
+  base = public_reference.LLAMA['base']
+  factors = positions.RotaryScaling().frequencies(width, base)
+  factors /= wanted.frequencies(width, base)
+  factors = factors.astype(np.float32)
+  _write_gguf(path, llama[1] | {'rope_freqs.weight': factors})
+  decoder = retro_import.find(path).fields['decoder']
+  assert decoder['rotary_scaling'] == wanted
+  retro_import.convert(path, _config(), tmp_path / 'run')
+  saved = language_model.load(tmp_path / 'run').model.config.decoder
+  assert saved.rotary_scaling == wanted
+  _write_gguf(path, llama[1] | {'rope_freqs.weight': factors + 1})
+  _expect(tmp_path / 'other', path, 'rope_freqs.weight')

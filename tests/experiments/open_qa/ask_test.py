@@ -133,6 +133,27 @@ def test_questions_by_flag(run, found):
   assert f'  {found.text}   logit {found.answers[0].score:.2f}' in printed
 
 
+def _documents(row):
+  return {int(x['document'][1:]) for x in (row, *row['runner_ups'])}
+
+
+def test_documents_that_fit_a_filter_are_read(run, made, tmp_path):
+  path = tmp_path / 'answers.jsonl'
+  asked = {'question': [ASKED], 'output': str(path), 'answers': 5}
+  found = []
+  for date, where in (('2004', ''), ('', "{'year': [2007, 2030]}")):
+    config = configs.replaced(made.config, **{'lookup.where': where})
+    run(config, as_of=date, **asked)
+    found.append(_documents(json.loads(path.read_text())))
+  assert found[0] <= {*range(5)} and found[1] <= {7, 30}
+  for values in ({'as_of': 'May'}, {'config': config, 'as_of': '2004'}):
+    with pytest.raises(ValueError, match='as_of'):
+      run(**asked | values)
+  reader = trained_reader.open_reader(made.workdir)
+  [answers] = reader.answer([ASKED], where={'year': (2010, 2012)})
+  assert _documents(answers.record(5)) <= {10, 11, 12}
+
+
 def test_questions_as_they_are_typed(run, answerer, found, monkeypatch):
   monkeypatch.setattr(sys, 'stdin', io.StringIO(f'{ASKED}\n\nnever asked\n'))
   printed = run(opened=answerer)

@@ -33,9 +33,9 @@ class Flags(types.SimpleNamespace):
     return types.SimpleNamespace(using_default_value=False)
 
 
-def make_data(root: pathlib.Path) -> pathlib.Path:
+def make_data(root: pathlib.Path, metadata: str = '') -> pathlib.Path:
   """Writes a data folder with questions.jsonl and patterns.tsv in it."""
-  tiny_realm.make_data(root)
+  tiny_realm.make_data(root, metadata)
   lines = [
     {'id': f'q{i}', 'question': f'The mill {i} stood in?', 'answer': [word]}
     for i, word in enumerate(WANTED)
@@ -120,7 +120,7 @@ def untrained(root: pathlib.Path) -> types.SimpleNamespace:
 
 def fine_tuned(root: pathlib.Path) -> types.SimpleNamespace:
   """A run whose index is of the embedder that it began with, in `root`."""
-  data, workdir = make_data(root / 'data'), root / 'run'
+  data, workdir = make_data(root / 'data', 'year'), root / 'run'
   config = get_config(data)
   trained = qa_task.untrained(config, realm_data.DataFolder(data))
   index = trained.as_realm().open_index(workdir / index_builder.INDEX)

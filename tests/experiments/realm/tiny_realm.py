@@ -33,9 +33,10 @@ from retrieval.text import salient, taggers
 from tests.retrieval.text import tiny_blocks
 
 
-def make_data(root: pathlib.Path) -> pathlib.Path:
+def make_data(root: pathlib.Path, metadata: str = '') -> pathlib.Path:
   """Writes a data folder: forty documents, their years as salient spans."""
-  made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=40)
+  rng = np.random.default_rng(0)
+  made = tiny_blocks.make(root, rng, num_documents=40, metadata=metadata)
   salient.build_salient_store(
     root / 'spans', made.blocks, taggers.TaggerConfig(kind='dates')
   )

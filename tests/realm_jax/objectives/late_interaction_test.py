@@ -45,6 +45,7 @@ def _batch():
   hashes[3, 0] = hashes[0, 0]  # two questions have the same block
   return {
     'query_ids': rng.integers(V, size=(B, Q)).astype(np.int32),
+    'query_mask': np.arange(Q) < rng.integers(1, Q + 1, (B, 1)),
     'block_ids': rng.integers(V, size=(B, P, T)).astype(np.int32),
     'block_mask': mask,
     'block_scored': scored,
@@ -70,7 +71,7 @@ def _slow(params, batch):
   """Loss and accuracies, one candidate after the other."""
   encode = jax.jit(lambda *x: MODEL.apply({'params': params}, *x))
   ids = batch['query_ids']
-  queries = np.asarray(encode(ids, np.ones_like(ids, bool)))
+  queries = np.asarray(encode(ids, batch['query_mask']))
   ids, mask = (batch[x].reshape(-1, T) for x in ('block_ids', 'block_mask'))
   blocks = np.asarray(encode(ids, mask)).reshape(B, P, T, -1)
   losses, first, first_of_own = [], [], []

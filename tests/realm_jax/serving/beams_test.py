@@ -140,10 +140,8 @@ def test_a_section_of_the_config_names_the_reranker(data, monkeypatch):
 
 
 def test_a_filter_of_the_config_is_that_of_every_beam(tmp_path):
-  rows = tiny_blocks.documents(20, np.random.default_rng(0))
-  rows = [row | {'year': 2000 + i} for i, row in enumerate(rows)]
   made = tiny_blocks.make(
-    tmp_path, np.random.default_rng(0), given=rows, metadata='year'
+    tmp_path, np.random.default_rng(0), num_documents=20, metadata='year'
   )
   data, lookup = folder.DataFolder(made.root), reader_configs.Lookup
   for where, years in (

@@ -3,6 +3,7 @@
 """Late interaction: rows, scores against a slow MaxSim, a trained model's vectors."""
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from retrieval.nn import (
   colbert,
   sharding,
 )
+from tests.retrieval.nn import tiny_bert
 from tests.retrieval.text import tiny_blocks
 
 CONFIG = colbert.ColbertConfig(
@@ -165,3 +167,66 @@ def test_scores_equal_a_slow_loop(encoder):
     wanted = [_slow(query, encoder.passages([text]).values) for text in texts]
     np.testing.assert_allclose(scores, wanted, rtol=1e-5)
   assert encoder.score(['mill'], [[]])[0].shape == (0,)
+
+
+_WORDS = '[PAD] [UNK] [CLS] [SEP] [MASK] [unused0] [unused1] , red blue green'
+
+
+def _write_published(folder, **stated):
+  tensors = tiny_bert.make_tensors()
+  tensors = {k: x for k, x in tensors.items() if k.startswith('bert.')}
+  linear = np.random.default_rng(1).standard_normal((6, tiny_bert.D))
+  tensors['linear.weight'] = linear.astype(np.float32)
+  tiny_bert.save(folder, tensors, architectures=['HF_ColBERT'])
+  (folder / 'vocab.txt').write_text(_WORDS.replace(' ', '\n') + '\n')
+  stated = {'dim': 6, 'query_maxlen': 8, 'doc_maxlen': 9} | stated
+  (folder / 'artifact.metadata').write_text(json.dumps(stated))
+  return tensors
+
+
+@pytest.mark.parametrize('attend', [False, True])
+def test_published_models_score_as_their_layout_says(tmp_path, attend):
+  """Against float64: [MASK] fills queries, punctuation has no vector."""
+  tensors = _write_published(
+    tmp_path,
+    query_token_id='[unused0]',
+    doc_token_id='[unused1]',
+    mask_punctuation=True,
+    similarity='cosine',
+    attend_to_mask_tokens=attend,
+  )
+  bert_part = {k: x for k, x in tensors.items() if k != 'linear.weight'}
+  oracle = tiny_bert.Reference(bert_part)
+  ids = {word: i for i, word in enumerate(_WORDS.split())}
+
+  def vectors(words, seen):
+    row = np.asarray([[ids[x] for x in words.split()]])
+    mask = np.asarray([[seen or x != '[MASK]' for x in words.split()]])
+    hidden = oracle.encode(row, mask, np.zeros_like(row))[0]
+    found = hidden @ tensors['linear.weight'].T
+    return found / np.linalg.norm(found, axis=-1, keepdims=True)
+
+  query = '[CLS] [unused0] red blue [SEP] [MASK] [MASK] [MASK]'
+  passages = {
+    'blue, red': '[CLS] [unused1] blue , red [SEP]',
+    'green': '[CLS] [unused1] green [SEP]',
+  }
+  wanted = []
+  for row in passages.values():
+    kept = [x != ',' for x in row.split()]
+    wanted.append(_slow(vectors(query, attend), vectors(row, True)[kept]))
+  encoder = colbert.load(tmp_path)
+  [found] = encoder.score(['red blue'], [list(passages)])
+  np.testing.assert_allclose(found, wanted, atol=2e-5)
+
+
+def test_what_a_published_model_says_is_obeyed_or_refused(tmp_path):
+  _write_published(tmp_path, similarity='l2')
+  with pytest.raises(ValueError, match="similarity 'l2'"):
+    colbert.load(tmp_path)
+  _write_published(tmp_path, dim=7)
+  with pytest.raises(ValueError, match='dim 7'):
+    colbert.load(tmp_path)
+  _write_published(tmp_path, query_maxlen=99)
+  with pytest.raises(ValueError, match='99'):
+    colbert.load(tmp_path)

@@ -54,8 +54,13 @@ def make(
   metadata: str = '',
   **settings,
 ) -> types.SimpleNamespace:
-  """Writes vocabulary, tokens and blocks under `root` and opens them."""
+  """Writes vocabulary, tokens and blocks under `root` and opens them.
+
+  With metadata='year' document i is of the year 2000 + i.
+  """
   rows = documents(num_documents, rng) if given is None else list(given)
+  if metadata:
+    rows = [row | {'year': 2000 + i} for i, row in enumerate(rows)]
   corpus = json_corpus.write(root, rows, metadata=metadata)
   path = write_vocabulary(root / 'tokenizer')
   tokens = tokens_lib.build_token_store(

@@ -106,14 +106,14 @@ def hugging_face_tensors(vocab_size, kind='llama', tied=True):
   return tensors
 
 
-def _turn_halves(x, angle):
+def turn_halves(x, angle):
   """Pairs (a, a + K / 2) of [L, heads, K]."""
   a, b = np.split(x, 2, -1)
   sin, cos = np.sin(angle), np.cos(angle)
   return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def hugging_face(t, tokens, turn_by=_turn_halves):
+def hugging_face(t, tokens, turn_by=turn_halves):
   """[L] -> [L, V]; what the tensors' names do not tell is as in LLAMA."""
   s = LLAMA
   length, k = len(tokens), s['head_dim']

@@ -3,6 +3,8 @@
 """Llama's layout of Hugging Face and its variants, against numpy."""
 
 import functools
+import json
+import pathlib
 
 import jax
 import numpy as np
@@ -13,6 +15,7 @@ from retro_jax.public import llama_layouts
 from tests.retro_jax.nn import public_reference, tiny
 
 VOCAB = 19
+_SCALINGS = pathlib.Path(__file__).parents[2] / 'data/rotary_scaling.json'
 
 
 def _config(settings):
@@ -70,9 +73,15 @@ def test_what_a_file_may_hold_beside_the_tensors():
   'changed, message',
   [
     ({'model_type': 'gemma'}, "model_type 'gemma'; expected one of"),
-    ({'rope_scaling': {'rope_type': 'llama3'}}, "scaled by 'llama3'"),
-    ({'rope_scaling': {'type': 'linear'}}, "scaled by 'linear'"),
-    ({'rope_parameters': {'rope_type': 'yarn'}}, "scaled by 'yarn'"),
+    ({'rope_scaling': {'rope_type': 'longrope'}}, "scaled by 'longrope'"),
+    ({'rope_scaling': {'type': 'linear'}}, r"linear: lacks \['factor'\]"),
+    ({'rope_scaling': {'type': 'linear', 'factor': 'x'}}, 'factor'),
+    (
+      {'rope_scaling': {'type': 'linear', 'factor': 2, 'new': 1}},
+      r"rope_scaling: \['new'\]",
+    ),
+    ({'rope_parameters': {'rope_type': 'yarn'}}, 'yarn: lacks'),
+    ({'quantization_config': {'quant_method': 'fp8'}}, "'fp8'"),
     ({'sliding_window': 4096}, 'sliding_window=4096; expected none'),
     (
       {'layer_types': ['full_attention', 'sliding_attention']},
@@ -98,3 +107,43 @@ def test_newer_files_have_the_base_elsewhere():
   del settings['hidden_size']
   with pytest.raises(ValueError, match='hidden_size=None'):
     llama_layouts.fields(settings)
+
+
+@pytest.mark.parametrize(
+  'case', json.loads(_SCALINGS.read_text()), ids=lambda x: str(x['width'])
+)
+@pytest.mark.parametrize('name', ['rope_scaling', 'rope_parameters'])
+def test_scaled_positions_are_those_of_transformers(case, name):
+  """Frequencies and growth by transformers 5.24."""
+  given = {name: case['settings']}
+  found = llama_layouts.fields(public_reference.hugging_face_settings(**given))
+  scaling = found['decoder']['rotary_scaling']
+  got = scaling.frequencies(case['width'], case['base'])
+  np.testing.assert_allclose(got, case['frequencies'], rtol=2e-6)
+  assert scaling.growth == pytest.approx(case['growth'], rel=1e-6)
+
+
+def test_logits_with_scaled_positions():
+  """They are those of the tensors, turned by the stretched and longer vectors."""
+  given = {'rope_type': 'yarn', 'factor': 4.0}
+  given['original_max_position_embeddings'] = 64
+  settings = public_reference.hugging_face_settings(rope_scaling=given)
+  c = _config(settings)
+  scaling = c.decoder.rotary_scaling
+  tensors = public_reference.hugging_face_tensors(VOCAB)
+  tokens = np.random.default_rng(4).integers(0, VOCAB, 11, np.int32)
+  width = public_reference.LLAMA['head_dim']
+  steps = scaling.frequencies(width, public_reference.LLAMA['base'])
+  assert scaling.growth > 1.1
+
+  def turn(x, angle):
+    plain = public_reference.LLAMA['base'] ** (
+      -2 * np.arange(width // 2) / width
+    )
+    return scaling.growth * public_reference.turn_halves(
+      x, angle / plain * steps
+    )
+
+  wanted = public_reference.hugging_face(tensors, tokens, turn)
+  got = tiny.apply(c, llama_layouts.params(tensors, c), tokens[None])[0]
+  np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-4)
