@@ -10,7 +10,7 @@ import importlib.machinery
 import importlib.util
 import sys
 
-_PACKAGES = (
+PACKAGES = (
   'farmhash',
   'filelock',
   'grain',
@@ -20,6 +20,7 @@ _PACKAGES = (
   'sentencepiece',
   'sentencex',
   'tensorboardX',
+  'threadpoolctl',
   'tokenizers',
   'xxhash',
 )
@@ -50,6 +51,6 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     pass
 
 
-MISSING = [x for x in _PACKAGES if importlib.util.find_spec(x) is None]
+MISSING = [x for x in PACKAGES if importlib.util.find_spec(x) is None]
 if MISSING:
   sys.meta_path.append(_Finder())

@@ -22,6 +22,11 @@ _COMPILERS = {
 }
 _H100 = pathlib.Path(__file__).with_name('h100.txtpb')
 _GIB = 2**30
+# Older compilers would tune on the device; newer ones tune without it, and untuned
+# they refuse some products.
+_UNTUNED = (
+  {'xla_gpu_autotune_level': 0} if jax.__version_info__ < (0, 11) else {}
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,10 +49,7 @@ CHIPS = {
   'v5e': Chip('tpu', 197e12, 15.75 * _GIB, 0.82e12, 100e9),
   'v5p': Chip('tpu', 459e12, 95 * _GIB, 2.77e12, 200e9),
   'v6e': Chip('tpu', 918e12, 31.25 * _GIB, 1.64e12, 200e9),
-  # Autotuning would run on the device.
-  'h100': Chip(
-    'cuda', 989e12, 79.1 * _GIB, 3.35e12, 450e9, {'xla_gpu_autotune_level': 0}
-  ),
+  'h100': Chip('cuda', 989e12, 79.1 * _GIB, 3.35e12, 450e9, _UNTUNED),
 }
 
 # Part of `jax.Device.device_kind` -> chip.

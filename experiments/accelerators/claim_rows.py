@@ -41,6 +41,9 @@ _LONG, _SAME_TIME, _WIDE = (
   {'model.d_ff': 960},
 )
 
+# Of a rehearsal.
+TINY = {**_size(32), 'optimizer.warmup_steps': 0}
+
 # In the order of their worth.
 ROWS = (
   Row(name='baseline_plain', changes=_BASELINE | _PLAIN, fresh=True),

@@ -81,8 +81,12 @@ def compiled_for(
   name: str,
   chip: chips.Chip,
   devices: Sequence[jax.Device],
+  **sizes: int,
 ) -> tuple[Report, jax.stages.Compiled]:
   """Compile a program of a config for devices, of which there may be none here.
+
+  Args:
+    sizes: as of `programs.trace`.
 
   Raises:
     TooLargeError: when the compiler refuses it for want of memory.
@@ -90,7 +94,7 @@ def compiled_for(
     ImportError: when the compiler is not installed.
   """
   start = time.monotonic()
-  found = programs.trace(config, devices, name)
+  found = programs.trace(config, devices, name, **sizes)
   lowered = found.traced.lower()
   traced = time.monotonic()
   jaxpr = found.traced.jaxpr.jaxpr

@@ -36,7 +36,7 @@ Shapes = dict[str, jax.ShapeDtypeStruct]
 Parts = tuple[Callable, Callable, float, Shapes]
 
 _VOCAB_SIZE = bert.BertConfig().vocab_size
-_NUM_BLOCKS = 13_353_718  # of ORQA's Wikipedia
+NUM_BLOCKS = 13_353_718  # of ORQA's Wikipedia
 _KINDS = {'ids': 'i4', 'mask': '?', 'types': 'i4'}
 
 
@@ -233,8 +233,10 @@ def _embed(config: Config, devices: Devices, name: str) -> costs.Traced:
   return costs.Traced(traced, mesh, config.embedder.dtype, flops)
 
 
-def _search(config: Config, devices: Devices, name: str) -> costs.Traced:
-  """Trace the exact search of ORQA's blocks, 'search_alone' on one device.
+def _search(
+  config: Config, devices: Devices, name: str, num_blocks: int = NUM_BLOCKS
+) -> costs.Traced:
+  """Trace the exact search of vectors, 'search_alone' on one device.
 
   There are `batch_size` questions, and the k of the config for each.
   """
@@ -251,7 +253,7 @@ def _search(config: Config, devices: Devices, name: str) -> costs.Traced:
   b = block_search.num_placed(config.batch_size)
   rows = NamedSharding(mesh, PartitionSpec('rows'))
   one = NamedSharding(mesh, PartitionSpec())
-  size = -(-_NUM_BLOCKS // unit) * unit
+  size = -(-num_blocks // unit) * unit
   block = block_search.Block(
     _shape((size, d), config.vectors.dtype, rows),
     _shape((size,), 'f4', rows),
@@ -264,9 +266,9 @@ def _search(config: Config, devices: Devices, name: str) -> costs.Traced:
       block,
       mesh=mesh,
       metric='dot_product',
-      fetch=exact.num_fetched(k, _NUM_BLOCKS),
+      fetch=exact.num_fetched(k, num_blocks),
     )
-  flops = 2.0 * b * _NUM_BLOCKS * d
+  flops = 2.0 * b * num_blocks * d
   return costs.Traced(
     traced, {'rows': len(devices)}, config.vectors.dtype, flops
   )
@@ -308,9 +310,15 @@ TASKS: dict[str, dict[str, Callable[..., costs.Traced]]] = {
 
 
 def trace(
-  config: Config | ml_collections.ConfigDict, devices: Devices, name: str
+  config: Config | ml_collections.ConfigDict,
+  devices: Devices,
+  name: str,
+  **sizes: int,
 ) -> costs.Traced:
   """Trace a program of a config.
+
+  Args:
+    sizes: num_blocks, of a search; ORQA's by default.
 
   Raises:
     ValueError: for an unknown one, or a config that does not fit the devices.
@@ -322,4 +330,4 @@ def trace(
     )
   if not dataclasses.is_dataclass(config):
     config = configs.build(rooms.config_class(config.task), config)
-  return tracers[name](config, devices, name)
+  return tracers[name](config, devices, name, **sizes)

@@ -107,6 +107,7 @@ def rows_of(
     'reader_mask': at < total,
     'reader_types': ((at >= n[..., None] + 2) & (at < total)).astype(jnp.int32),
     'reader_block_mask': inside,
+    **dict.fromkeys(('reader_valid', 'beam_valid'), blocks >= 0),
     'first': n + t + 3,
     'last': n + t + 3 + b,
   }

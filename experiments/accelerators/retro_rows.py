@@ -6,10 +6,12 @@
     --rows='retro_copy|baseline_copy' --seeds=0,1,2,3,4
 
 FILE is what `retro_bundle` wrote; --config is the quickstart's, which each row of
-`claim_rows.ROWS` changes. Writes DIR/<row>.npz as soon as a row is done, with the nats of every
-document for each split and reading ('test/k2': [seeds, documents]), the training loss
-and facts; a row that fails is told, and the others go on. Several processes may share
-a device.
+`claim_rows.ROWS` changes. Writes DIR/<row>.npz as soon as a row is done, with the nats
+of every document for each split and reading ('test/k2': [seeds, documents]), the
+training loss and facts; a row that fails is told, and the others go on. Several
+processes may share a device. --seconds trains a row so long instead of the config's
+steps; --weights keeps DIR/<row>-<seed>.00.safetensors and so on (`weight_files`).
+--dry_run rehearses the same with a tiny model and one step.
 
 Dimension key: S seeds, B rows, C chunks of a row, N neighbors, D documents.
 """
@@ -18,6 +20,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import json
+import operator
 import pathlib
 import re
 import time
@@ -36,6 +39,7 @@ from experiments.accelerators import (
   claim_rows,
   device_loop,
   retro_bundle,
+  weight_files,
 )
 from experiments.engine import command, configs, reports
 from experiments.retro import config as config_lib
@@ -52,6 +56,7 @@ from retro_jax.nn.copies import copy_init
 
 _MOST_ROWS = 10_000  # of a run's batches together
 _BATCH = 8  # rows that are read together
+_WINDOWS = ('ids', 'segments', 'owner', 'shuffled')
 _FRESH = ('k2', 'k10', 'off')  # readings of other splits than the first
 
 
@@ -132,7 +137,8 @@ def _loss(model, batch_size, chunks, apart, params, data, key, train):
   del train
   params = {**params}
   order = params.pop('order')
-  at = jax.lax.dynamic_slice(order, [data['step'] * batch_size], [batch_size])
+  at = data['step'] * batch_size + jnp.arange(batch_size)
+  at = order[at % len(order)]
   ids = at[:, None] * chunks + jnp.arange(chunks)
   ids = jnp.where(ids < data['num_chunks'], ids, -1)
   found = None
@@ -246,10 +252,14 @@ def run(
   bundle: Mapping[str, Any],
   seeds: Sequence[int],
   programs: dict[Any, device_loop.Program],
+  seconds: float = 0.0,
+  weights: pathlib.Path | None = None,
 ) -> dict[str, Any]:
   """Train a row from all seeds and read it.
 
   Args:
+    seconds: of training; 0: the config's steps.
+    weights: folder that takes the trained parameters; None: they are not kept.
     programs: compiled programs of earlier rows. Rows share a program if they
       differ in their start alone.
   """
@@ -291,7 +301,8 @@ def run(
   whole = traverse_util.unflatten_dict(params | {'order': orders}, sep='/')
   curve, start, compiled = [], time.monotonic(), 0.0
   if config.num_steps:
-    steps = program.train(whole, data, seed=seeds, num_steps=config.num_steps)
+    given = {'seconds': seconds} if seconds else {'num_steps': config.num_steps}
+    steps = program.train(whole, data, seed=seeds, **given)
     for _, params, metrics in steps:
       whole = params
       compiled = compiled or time.monotonic() - start
@@ -301,6 +312,9 @@ def run(
   data['step'] = jnp.int32(2**30)
   if cfg.cca_layers:
     whole = jax.vmap(_whole, (0, None))(whole, data)
+  for i, seed in enumerate(seeds if weights else ()):
+    one = jax.tree.map(operator.itemgetter(i), whole)
+    weight_files.write(weights, f'{row.name}-{seed}', one)
   nats = read(row, same, whole, bundle, visible)
   facts = {
     'row': dataclasses.asdict(row),
@@ -331,14 +345,21 @@ def main(config: config_lib.Config, workdir: str) -> None:
     logging.info('Not installed here: %s', ', '.join(absent.MISSING))
   rows = [x for x in claim_rows.ROWS if re.fullmatch(given.rows, x.name)]
   programs: dict[Any, device_loop.Program] = {}
+  seeds, seconds = [int(x) for x in given.seeds], given.seconds
+  num_steps = given.num_steps
+  if given.dry_run:
+    seeds, seconds, num_steps = seeds[:1], min(seconds, 1.0), 1
+    for split in bundle.values():  # of the windows, the first
+      split |= {k: split[k][:_BATCH] for k in _WINDOWS if k in split}
   for row in rows:
-    if given.num_steps and row.changes.get('num_steps', 1):
-      changes = {**row.changes, 'num_steps': given.num_steps}
-      row = dataclasses.replace(row, changes=changes)
+    changes = {**row.changes, **(claim_rows.TINY if given.dry_run else {})}
+    if num_steps and changes.get('num_steps', 1):
+      changes['num_steps'] = num_steps
+    row = dataclasses.replace(row, changes=changes)
+    folder = pathlib.Path(workdir) if given.weights else None
     try:
-      seeds = [int(x) for x in given.seeds]
       with backend.traced_as('cpu'):  # several runs side by side
-        found = run(row, config, bundle, seeds, programs)
+        found = run(row, config, bundle, seeds, programs, seconds, folder)
     except Exception:
       logging.error('%s failed:\n%s', row.name, traceback.format_exc())
       continue
@@ -357,7 +378,10 @@ def _define_flags() -> None:
   flags.DEFINE_string('bundle', None, 'File of retro_bundle.', required=True)
   flags.DEFINE_string('rows', '.*', 'Regular expression of the rows.')
   flags.DEFINE_list('seeds', ['0', '1', '2', '3', '4'], 'Seeds.')
+  flags.DEFINE_bool('dry_run', False, 'Tiny: rehearse.')
   flags.DEFINE_integer('num_steps', 0, 'Steps of each row, for a trial.')
+  flags.DEFINE_float('seconds', 0.0, 'Of training a row; 0: its steps.', 0.0)
+  flags.DEFINE_bool('weights', False, 'Keep the weights, too.')
   flags.DEFINE_string('precision', 'float32', 'Of matrix products.')
 
 

@@ -6,10 +6,10 @@
 
 Runs the programs of `sheet_rows` on random input in minutes, on the first device. A
 row takes the largest of its batches that fits. Predicted seconds are the longer of
-those by FLOPs and by memory. Machines with accelerators are often bare: JAX, Flax,
-Optax, Orbax, ml-collections, jaxtyping and NumPy suffice; PyTorch is timed where it is
-installed. --topology=h100:1 predicts what such a device would take, where its compiler
-is installed. Writes <workdir>/accelerator.json and accelerator.md.
+those by FLOPs and by memory. docs/accelerators.md lists the few packages that suffice;
+PyTorch is timed where it is installed. --dry_run rehearses all of it at tiny sizes, on
+a CPU, too. --topology=h100:1 predicts what such a device would take, where its
+compiler is installed. Writes <workdir>/accelerator.json and accelerator.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ HEADS = (
 _WORDS = re.compile(r"'(tokens|targets|neighbors|\w+_tokens|mlm_targets)'")
 _MOST_WORDS = 1000
 _FILL = 0.92  # of the memory that a program may plan for
-_READ_BYTES = 2**32
+_READ_BYTES = {False: 2**32, True: 2**22}  # by --dry_run
 # An unknown device: nothing is predicted.
 _UNKNOWN = chips.Chip('', 1e30, 1e30, 1e30, 1e30)
 
@@ -135,7 +135,7 @@ def measure(
 def _measure(row, batch, place, chip, device, rounds) -> dict[str, Any]:
   config = sheet_rows.config_of(row, batch)
   report, compiled = compile_lib.compiled_for(
-    config, place, row.program, chip, [device]
+    config, place, row.program, chip, [device], **row.sizes
   )
   needed = report.arguments_bytes + report.temporary_bytes
   if needed > _FILL * chip.memory:
@@ -165,10 +165,10 @@ def _measure(row, batch, place, chip, device, rounds) -> dict[str, Any]:
   return found
 
 
-def read_seconds(device: jax.Device, rounds: int) -> float:
-  """Return the seconds in which a device reads 4 GiB of its memory."""
+def read_seconds(device: jax.Device, rounds: int, num_bytes: int) -> float:
+  """Return the seconds in which a device reads bytes of its memory."""
   with jax.default_device(device):
-    rows = jnp.ones(_READ_BYTES // 2, jnp.bfloat16)
+    rows = jnp.ones(num_bytes // 2, jnp.bfloat16)
     compiled = jax.jit(lambda x: x.max()).lower(rows).compile()
     return seconds_of(compiled, (rows,), rounds)
 
@@ -214,9 +214,12 @@ def main(argv: Sequence[str]) -> None:
   rows = [x for x in sheet_rows.ROWS if re.search(options.only, x.what)]
   if not rows:
     raise ValueError(f'--only={options.only!r}: names no row.')
+  if options.dry_run:
+    rows = [sheet_rows.tiny(row) for row in rows]
   found: dict[str, Any] = {
     'jax': jax.__version__,
     'packages_missing': absent.MISSING,
+    'dry_run': options.dry_run,
     'parity': [],
     'rows': {},
   }
@@ -226,14 +229,19 @@ def main(argv: Sequence[str]) -> None:
     chip = chips.of(options.topology)
   else:
     device, rounds = backend.devices()[0], options.rounds
-    if device.platform == 'cpu':
-      raise ValueError('No accelerator: JAX computes on the CPU.')
+    if device.platform == 'cpu' and not options.dry_run:
+      raise ValueError(
+        'No accelerator: JAX computes on the CPU; expected --dry_run there.'
+      )
     found['device'] = device.device_kind
+    if options.dry_run:
+      found['device'] += ', tiny sizes'
     # The compiler tunes what it compiles for a device that is there.
     chip = chips.of_device(device) or _UNKNOWN
     chip = dataclasses.replace(chip, options={}) if chip.options else chip
-    seconds = read_seconds(device, rounds)
-    found['bytes_read_per_sec'] = _READ_BYTES / seconds
+    num_bytes = _READ_BYTES[options.dry_run]
+    seconds = read_seconds(device, rounds, num_bytes)
+    found['bytes_read_per_sec'] = num_bytes / seconds
   measured = functools.partial(
     measure, place=found['device'], chip=chip, device=device, rounds=rounds
   )
@@ -271,5 +279,6 @@ if __name__ == '__main__':
     'workdir', 'runs/accelerator', 'Folder of the report.', is_folder=True
   )
   flags.DEFINE_string('only', '', 'Rows, a regular expression.')
+  flags.DEFINE_bool('dry_run', False, 'Tiny sizes: rehearse, measure nothing.')
   flags.DEFINE_integer('rounds', 5, 'Timed runs of a program.', 1)
   command.main_of_script(main)

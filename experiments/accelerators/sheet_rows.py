@@ -16,8 +16,12 @@ CHUNK = 64  # tokens that decoding draws in one call
 _MINILM = {'d_model': 384, 'd_ff': 1536, 'num_layers': 6}
 _BERT = {'d_model': 768, 'd_ff': 3072, 'num_layers': 12}
 _ALONE = {'mesh.fsdp': 1, 'mesh.tensor': 1, 'optimizer.accumulate_steps': 1}
+_PARTS = ('embedder', 'encoder')
 _BATCHES = (32, 16, 8, 4, 2, 1)
 _TORCH_ROUNDS = 5
+# Of a rehearsal.
+_TINY = {'num_layers': 1, 'd_model': 24, 'd_ff': 24, 'num_heads': 2}
+_TINY_TOKENS, _TINY_BLOCKS = 512, 8192
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,7 @@ class Row:
   field: str = 'batch_size'  # what a batch sets
   batches: tuple[int, ...]  # the largest first
   fields: Mapping[str, Any]
+  sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
   unit: str = 'sequences'
   units: Callable[[int], float] = float  # that a run makes, of the batch
   # (arguments) -> arguments whose values decide how much is done
@@ -101,6 +106,25 @@ ROWS = (
     unit='examples',
   ),
 )
+
+
+def tiny(row: Row) -> Row:
+  """Return the same program at a size that a CPU compiles and runs in seconds."""
+  changes: dict[str, Any] = {'batches': row.batches[-1:]}
+  if row.config.startswith('retro'):
+    kind = 'baseline_test' if row.config.endswith('_baseline') else 'test'
+    changes['config'] = f'retro_published:{kind}'
+  elif row.program == 'search_alone':
+    changes['sizes'] = {'num_blocks': _TINY_BLOCKS}
+  else:
+    changes['fields'] = {
+      **row.fields,
+      **{f'{part}.{k}': x for part in _PARTS for k, x in _TINY.items()},
+      'layout.num_candidates': 2,
+    }
+  if row.program == 'embed':
+    changes['batches'] = (_TINY_TOKENS,)
+  return dataclasses.replace(row, **changes)
 
 
 def config_of(row: Row, batch: int):

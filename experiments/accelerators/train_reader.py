@@ -10,8 +10,9 @@ whose encoder and word table training starts from. First the encoder predicts ma
 words of blocks beside their neighbors, then the reader marks answers. Each question is
 read with --read blocks, drawn from those found for it; their spans and one null answer
 of score 0, which is right where no block holds an answer, share one softmax. The word
-table keeps its start. Writes reader.safetensors and encoder.safetensors, 11 MB each at
-8 bits a value, without the word table, and the curve, every --every steps.
+table keeps its start. Writes the reader and the encoder at 8 bits a value in files of
+at most 16 MiB, without the word table, and the curve, every --every steps and at the
+end. --dry_run rehearses the same with tiny batches, in two minutes of a CPU.
 
   python -m experiments.accelerators.train_reader --start=DIR --output=DIR \
     --pack=realm_jax/packaged
@@ -33,16 +34,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.accelerators import device_loop, reader_batches
+from experiments.accelerators import device_loop, reader_batches, weight_files
 from experiments.engine import command, optimizers, reports
 from realm_jax.nn import open_qa, realm as model_lib
-from realm_jax.objectives import mlm
+from realm_jax.objectives import mlm, reader_losses
 from realm_jax.serving import reader_configs
 from retrieval import settings
-from retrieval.nn import means, objectives, sharding
-from retrieval.store import packed, safetensors_files
+from retrieval.nn import means, sharding
+from retrieval.store import packed
 
-del absent
 CURVE, LAYOUT = 'curve.json', 'layout.json'
 OPTIONS = (
   'batch',
@@ -53,6 +53,8 @@ OPTIONS = (
   'read',
   'steps',
 )
+# Of a rehearsal.
+_TINY = {'batch': 2, 'every': 1, 'mlm_batch': 4, 'read': 2, 'steps': 1}
 
 
 def loss(
@@ -62,14 +64,12 @@ def loss(
   scores = model_lib.apply(
     model, params, batch, train=train, key=key, method='read_beam'
   )
+  found = reader_losses.full_loss(batch, scores, null_answer=True)
   flat = scores.reshape(len(scores), -1)
   right = batch['reader_correct'].reshape(flat.shape)
-  everything = jax.nn.logsumexp(flat, axis=-1)
-  wanted = jax.nn.logsumexp(jnp.where(right, flat, objectives.NEVER), axis=-1)
-  there, rows = right.any(-1), jnp.ones(len(flat), bool)
-  found = jnp.logaddexp(everything, 0.0) - jnp.where(there, wanted, 0.0)
+  there = right.any(-1)
   best = jnp.take_along_axis(right, flat.argmax(-1)[:, None], 1)[:, 0]
-  return means.of(found, rows), {
+  return means.of(found, jnp.ones_like(there)), {
     'exact_match': means.of(best, there),
     'answered': means.of(flat.max(-1) > 0, there),
     'silent': means.of(flat.max(-1) <= 0, ~there),
@@ -155,10 +155,11 @@ def train(bundle, start, output, *, masked, reading, weights, options):
     def keep(params):
       _, trained = program.split({part: params[part]})
       tree = traverse_util.unflatten_dict(jax.device_get(trained), sep='/')
-      arrays = packed.quantize(tree[part], 8)
-      safetensors_files.write(output / f'{part}.safetensors', arrays)
+      weight_files.write(output, part, tree[part])
       reports.write_json(output / CURVE, curve)
 
+    if dev:
+      dev(params)  # compiles it before the seconds count
     for step, params, found in program.train(  # noqa: B020
       params, data, seed=seed, **given
     ):
@@ -226,11 +227,9 @@ def pack(output: pathlib.Path, start: str, folder: str) -> None:
   curve = json.loads((output / CURVE).read_text())
   trees = {}
   for part in ('encoder', 'reader'):
-    name = f'{part}.safetensors'
-    if (output / name).exists():
-      tree = packed.dequantize(safetensors_files.read(output / name))
+    if tree := weight_files.read(output, part):
       tree['bert']['embeddings']['word'] = table
-      trees[name] = part, tree
+      trees[f'{part}.safetensors'] = part, tree
   config = packed.read_config(folder)
   arrays = json.loads((output / LAYOUT).read_text())
   config['lookup'] |= {
@@ -256,15 +255,23 @@ def main(argv: list[str]) -> None:
   if values.pack:
     pack(output, values.start, values.pack)
     return
+  if 'xxhash' in absent.MISSING:
+    raise ImportError('xxhash is not installed; it checks the packed start.')
   weights = dict(x.split('=') for x in values.weights)
+  options = {name: getattr(values, name) for name in OPTIONS}
+  first, second = values.mlm_seconds, values.seconds
+  if values.dry_run:
+    options |= _TINY
+    jax.config.update('jax_disable_most_optimizations', True)
+    first, second = min(first, 1.0), min(second, 1.0)
   train(
     pathlib.Path(values.bundle),
     values.start,
     output,
-    masked={'seconds': s} if (s := values.mlm_seconds) else {},
-    reading={'seconds': values.seconds},
+    masked={'seconds': first} if first else {},
+    reading={'seconds': second},
     weights={k: float(x) for k, x in weights.items()},
-    options={name: getattr(values, name) for name in OPTIONS},
+    options=options,
   )
 
 
@@ -273,6 +280,7 @@ if __name__ == '__main__':
   flags.DEFINE_string('pack', '', 'Packed model that takes what was trained.')
   flags.DEFINE_string('start', 'realm_jax/packaged', 'Packed model.')
   flags.DEFINE_string('output', None, 'Folder of the weights.', required=True)
+  flags.DEFINE_bool('dry_run', False, 'Tiny batches: rehearse.')
   flags.DEFINE_float('mlm_seconds', 90, 'Of masked language modelling.')
   flags.DEFINE_float('seconds', 300, 'Of reading.')
   flags.DEFINE_list(

@@ -11,10 +11,16 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.accelerators import claim_rows, retro_bundle, retro_rows
+from experiments.accelerators import (
+  claim_rows,
+  retro_bundle,
+  retro_rows,
+  weight_files,
+)
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.nn import retro as model_lib
+from tests.experiments.accelerators import bare
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
@@ -31,11 +37,15 @@ _CONFIG = tiny_config.tiny(
 
 
 @pytest.fixture(scope='module')
-def bundle(root):
+def arrays(root):
   data = retro_data.DataFolder(root)
   splits = ['test', 'valid']
-  packed = retro_bundle.pack(_CONFIG, data, splits, ['dense'], batch_size=8)
-  return retro_bundle.unpack(packed)
+  return retro_bundle.pack(_CONFIG, data, splits, ['dense'], batch_size=8)
+
+
+@pytest.fixture(scope='module')
+def bundle(arrays):
+  return retro_bundle.unpack(arrays)
 
 
 def _run(bundle, name, seeds=(0,), **changes):
@@ -99,6 +109,32 @@ def test_a_decoder_that_learns_apart_is_the_baseline(bundle):
   assert abs(off[0] - off[1]).max() > 1e-2
   assert abs(apart['test/k2'] - off).max() > 1e-2
   assert json.loads(str(apart['facts']))['seeds'] == [0, 1]
+
+
+@pytest.mark.slow
+def test_a_dry_run_keeps_weights_on_a_bare_machine(arrays, tmp_path):
+  np.savez(tmp_path / 'bundle.npz', **arrays)
+  sizes = {
+    'model.chunk_length': tiny_data.M,
+    'model.neighbor_length': tiny_data.R,
+    'tokenizer.vocab_size': 300,
+    'neighbors.stored': tiny_data.K,
+  }
+  bare.run(
+    'experiments.accelerators.retro_rows',
+    '--dry_run',
+    '--weights',
+    '--seconds=0.1',
+    '--rows=retro_copy|baseline_copy',
+    f'--bundle={tmp_path}/bundle.npz',
+    f'--workdir={tmp_path}',
+    '--config=configs/retro_pretrain_quickstart.py:test',
+    *(f'--config.{name}={x}' for name, x in sizes.items()),
+  )
+  for name, parts in (('retro_copy', 1), ('baseline_copy', 0)):
+    tree = weight_files.read(tmp_path, f'{name}-0')
+    assert sum(x.endswith('_cca') for x in tree) == parts
+    assert (tmp_path / f'{name}.npz').exists()
 
 
 def test_what_is_not_added_is_not_read(bundle):

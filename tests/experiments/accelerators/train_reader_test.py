@@ -14,12 +14,14 @@ from experiments.accelerators import (
   reader_batches,
   reader_bundle,
   train_reader,
+  weight_files,
 )
 from realm_jax.data import folder as data_folder, reader_rows
 from realm_jax.nn import initialize
 from realm_jax.serving import model_configs
 from retrieval.nn import sharding
-from retrieval.store import packed, safetensors_files
+from retrieval.store import packed
+from tests.experiments.accelerators import bare
 from tests.experiments.open_qa import tiny_open_qa
 
 _PASSAGE = 'The mill stood by the river in 1066. The crown was in Rome in 1999.'
@@ -125,15 +127,15 @@ def test_a_batch_holds_an_answer_or_none(made):
   assert not outside.any()
 
 
-def test_training_learns_and_keeps_the_table(made):
+@pytest.fixture(scope='module')
+def start(made):
+  """A packed model that training starts from."""
   root, folder, _, _, arrays = made
   np.savez(root / reader_bundle.FILE, **arrays)
   config = tiny_open_qa.get_config(root / 'data', **{'encoder.max_length': 256})
-  start, output = root / 'start', root / 'trained'
+  start = root / 'start'
   model = model_configs.realm_config(config, folder.tokenizer.vocab_size)
   params = sharding.unbox(initialize.random_params(jax.random.key(0), model))
-  start.mkdir()
-  levels = packed.quantize(params['encoder'])
   packed.write(
     start,
     {'encoder.safetensors': ('encoder', params['encoder'])},
@@ -141,6 +143,26 @@ def test_training_learns_and_keeps_the_table(made):
     step=0,
     fingerprints={},
   )
+  return start
+
+
+@pytest.mark.slow
+def test_a_dry_run_trains_on_a_bare_machine(made, start, tmp_path):
+  bare.run(
+    'experiments.accelerators.train_reader',
+    '--dry_run',
+    f'--bundle={made[0]}',
+    f'--start={start}',
+    f'--output={tmp_path}',
+  )
+  for part in ('encoder', 'reader'):
+    assert 'layer_0' in weight_files.read(tmp_path, part)['bert']
+
+
+def test_training_learns_and_keeps_the_table(made, start):
+  root, folder, _, _, _ = made
+  output = root / 'trained'
+  levels = packed.load_params(start)['encoder']
   train_reader.train(
     root,
     start,
@@ -156,10 +178,10 @@ def test_training_learns_and_keeps_the_table(made):
   curve = json.loads((output / 'curve.json').read_text())
   losses = [x['loss'] for x in curve if x['part'] == 'reader']
   assert losses[-1] < losses[0]
-  kernel = 'bert/layer_0/output/kernel'
   for name in ('encoder', 'reader'):
-    found = safetensors_files.read(output / f'{name}.safetensors')
-    assert (found[kernel] != levels[kernel]).any()
+    found = weight_files.read(output, name)['bert']['layer_0']['output']
+    before = levels['bert']['layer_0']['output']
+    assert (found['kernel'] != before['kernel']).any()
   folder.tokenizer.save(start)
   train_reader.pack(output, start, start)
   now = packed.read_config(start)
@@ -169,6 +191,5 @@ def test_training_learns_and_keeps_the_table(made):
   for part in params.values():
     table = part['bert']['embeddings']['word']['embedding']
     np.testing.assert_array_equal(
-      table,
-      packed.dequantize(levels)['bert']['embeddings']['word']['embedding'],
+      table, levels['bert']['embeddings']['word']['embedding']
     )
