@@ -156,6 +156,15 @@ def test_metadata_follow_their_documents(run, tmp_path):
     _update(run, tmp_path / 'wrong', [wrong])
 
 
+def test_neighbors_of_new_text_fit_the_filter(run):
+  workdir, data = run
+  model = language_model.load(workdir, str(data.root), where={'year': 2005})
+  chunks = model.neighbors('river queen tensor apple moon gardens', 3)
+  ids = np.concatenate([chunk.ids for chunk in chunks])
+  found = data.chunks('train').metadata(ids[ids >= 0])
+  assert {row['year'] for row in found} == {2005}
+
+
 def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
   workdir, old = run
   prompt = f'Title n0\n\n{NEW}'
