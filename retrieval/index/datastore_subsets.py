@@ -14,9 +14,9 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import searchers
-from retrieval.search import exclude, queries as queries_lib
-from retrieval.searchers import base, kept as kept_lib
-from retrieval.store import sharded_array, store
+from retrieval.search import queries as queries_lib, retriever as retriever_lib
+from retrieval.searchers import kept as kept_lib
+from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 
 
@@ -75,21 +75,22 @@ class PartRetriever:
     Args:
       metric: 'squared_l2' or 'dot_product'.
     """
-    self._vectors, self._datastore = vectors, datastore
-    self._keys, self._metric = datastore_vectors, metric
-    self._share, self._seed = share, seed
-    self._part = functools.cache(self._open)
-    self.unit = base.UNITS[metric]
+    rows = datastore_vectors.array('vectors')
+    self._dense = retriever_lib.Dense(
+      datastore,
+      searchers.ExactSearcher(rows, metric, check=False),
+      vectors=lambda _: vectors,
+    )
+    self._datastore, self._share, self._seed = datastore, share, seed
+    self.unit = self._dense.unit
     prints = vectors.fingerprint, datastore_vectors.fingerprint
     self.fingerprint = f'exact {metric} {prints} share {share} seed {seed}'
 
-  def _open(self, k: int) -> tuple[np.ndarray, exclude.OtherDocuments]:
-    """Return the chunk ids of the part, and the search of its rows."""
-    ids = chunks_of_part(self._datastore, self._share, self._seed)
-    rows = sharded_array.SelectedRows(self._keys.array('vectors'), ids)
-    exact = searchers.ExactSearcher(rows, self._metric, check=False)
-    hashes = self._datastore.document_hashes(ids)
-    return ids, exclude.OtherDocuments(exact, lambda: exact, hashes, k)
+  @functools.cached_property
+  def _kept(self) -> kept_lib.Kept:
+    mask = np.zeros(len(self._datastore), bool)
+    mask[chunks_of_part(self._datastore, self._share, self._seed)] = True
+    return kept_lib.Kept(mask)
 
   def search(
     self, queries: queries_lib.ChunkQueries, k: int
@@ -99,7 +100,4 @@ class PartRetriever:
     Raises:
       ValueError: for a share out of range, or one that leaves no document.
     """
-    ids, part = self._part(k)
-    asked = self._vectors.array('vectors')[queries.ids]
-    found, scores = part.search(np.asarray(asked, np.float32), queries.own)
-    return kept_lib.take(ids[None], found, -1), scores
+    return self._dense.search(queries.among(self._kept), k)

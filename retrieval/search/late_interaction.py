@@ -123,7 +123,7 @@ class LateInteraction:
       kept.check(len(self))
     ids, scores = base.nothing(len(texts), k)
     for row, query in self.queries(texts):
-      passages = self._candidates(query, k, kept)
+      passages = self._candidates(query, k, kept, self._config.num_probes)
       found = self._exact(query, passages)
       first = np.argsort(-found, kind='stable')[:k]
       ids[row, : len(first)] = passages[first]
@@ -158,23 +158,11 @@ class LateInteraction:
       yield from zip(rows, vectors, strict=True)
 
   def _candidates(
-    self, query: np.ndarray, k: int, kept: kept_lib.Kept | None
+    self, query: np.ndarray, k: int, kept: kept_lib.Kept | None, probes: int
   ) -> np.ndarray:
     """Return the passages to rescore, ascending: those that centroids score best."""
     cosines = self.codec.centroids @ query.T  # [C, Q]
-    probes = min(self._config.num_probes, len(cosines))
-    found = self._probe(cosines, probes, k, kept)
-    while kept is not None and len(found) < min(k, len(kept.rows)):
-      if probes == len(cosines):
-        break
-      probes = min(4 * probes, len(cosines))
-      found = self._probe(cosines, probes, k, kept)
-    return found
-
-  def _probe(
-    self, cosines: np.ndarray, probes: int, k: int, kept: kept_lib.Kept | None
-  ) -> np.ndarray:
-    """Return the candidates with a token at one of the nearest centroids."""
+    probes = min(probes, len(cosines))
     near = np.argpartition(-cosines, probes - 1, axis=0)[:probes]
     near = np.unique(near)
     passages, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
@@ -193,7 +181,11 @@ class LateInteraction:
       )
     order = np.argsort(-np.concatenate(scores), kind='stable')
     count = max(k, self._config.num_rescored)
-    return np.sort(np.concatenate(passages)[order[:count]])
+    found = np.sort(np.concatenate(passages)[order[:count]])
+    if kept is not None and len(found) < min(k, len(kept.rows)):
+      if probes < len(cosines):
+        return self._candidates(query, k, kept, 4 * probes)
+    return found
 
   def _exact(self, query: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Score ascending passages by their decompressed vectors: [n] float32."""
