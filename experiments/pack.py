@@ -10,15 +10,20 @@ REALM or a reader --parts=encoder,reader,embedder packs some parts into DIR, who
 others stay; --vectors adds the vectors of the run's blocks, so that nobody has to
 embed them; --calibration adds the calibration alone of a run taken from DIR
 (evaluate.calibrate). The wheel's own models lie in realm_jax/packaged and retro_jax/packaged.
+
+README.md is written where there is none: data, scores and --license.
+--push=OWNER/NAME then sends the folder to the Hugging Face Hub as a repository that
+`load('hf://OWNER/NAME')` reads; --private hides a new one. HF_TOKEN is the right to write.
 """
 
 from collections.abc import Collection
 
 from absl import flags, logging
 
+from experiments.conversion import model_card
 from experiments.engine import command, progress
 from realm_jax.serving import pack as realm_pack, trained_models
-from retrieval.store import checkpoints, locks
+from retrieval.store import checkpoints, hub, locks, packed
 from retro_jax.trained import language_model, packaged as retro_packaged
 
 
@@ -49,21 +54,61 @@ def pack(
   return trained.step
 
 
+def publish(
+  output: str,
+  workdir: str,
+  *,
+  bits: int = 8,
+  license_id: str = '',
+  name: str = '',
+  private: bool = False,
+) -> str:
+  """Write the card of a packed run; send the folder to the Hub if it has a name there.
+
+  Args:
+    license_id: as of `model_card.write`.
+    name: OWNER/NAME on the Hub; '' sends nothing.
+    private: whether a new repository is private.
+
+  Returns:
+    The address, '' without a name. Errors as of `hub.push`.
+  """
+  model_card.write(output, workdir, bits=bits, license_id=license_id, name=name)
+  if not name:
+    return ''
+  files = packed.read_facts(output).files
+  sent = [packed.WEIGHTS, model_card.FILE, *files]
+  return hub.push(output, name, sent, private=private)
+
+
 def main(argv: list[str]) -> None:
   """Pack the model of --workdir."""
   del argv
   values = flags.FLAGS
+  if values.push:
+    hub.check_push(values.push)
+  bits = int(values.bits)
   with locks.writer(values.output):
     step = pack(
       values.workdir,
       values.output,
       values.data_dir,
       parts=values.parts,
-      bits=int(values.bits),
+      bits=bits,
       vectors=values.vectors,
       calibration=values.calibration,
     )
-  logging.info('Packed step %d into %s.', step, values.output)
+    logging.info('Packed step %d into %s.', step, values.output)
+    url = publish(
+      values.output,
+      values.workdir,
+      bits=bits,
+      license_id=values.license,
+      name=values.push,
+      private=values.private,
+    )
+  if url:
+    logging.info('Pushed to %s.', url)
 
 
 if __name__ == '__main__':
@@ -74,5 +119,8 @@ if __name__ == '__main__':
   flags.DEFINE_enum('bits', '8', ['8', '32'], 'Of a value.')
   flags.DEFINE_bool('vectors', False, "Add the vectors of the run's blocks.")
   flags.DEFINE_bool('calibration', False, "Add the run's calibration alone.")
+  flags.DEFINE_string('license', '', 'Licence, as the Hub names it.')
+  flags.DEFINE_string('push', '', 'OWNER/NAME on the Hub to write to.')
+  flags.DEFINE_bool('private', False, 'Whether a new repository is private.')
   flags.mark_flags_as_required(['workdir', 'output'])
   command.main_of_script(main)

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders of the Hugging Face Hub by name: hf://OWNER/NAME[@REVISION][/FILE]."""
 
+from collections.abc import Collection
 import os
 import pathlib
 import re
 
 PREFIX = 'hf://'
+_REPOSITORY = re.compile(r'[\w.-]+/[\w.-]+', flags=re.ASCII)
 _NAME = re.compile(
   r'hf://([\w.-]+/[\w.-]+)(?:@([^/]+))?(?:/(.+))?', flags=re.ASCII
 )
@@ -77,3 +79,63 @@ def _fetch(repo: str, revision: str | None, file: str | None) -> str:
     if any(pathlib.Path(folder).rglob(weights)):
       break
   return folder
+
+
+def check_push(name: str) -> None:
+  """Raise ValueError unless `push` may be tried: for a name, a token, offline."""
+  import huggingface_hub
+  from huggingface_hub import constants
+
+  if not _REPOSITORY.fullmatch(name):
+    raise ValueError(f'{name!r}: expected OWNER/NAME of a repository.')
+  if constants.HF_HUB_OFFLINE:
+    raise ValueError(f'{name}: HF_HUB_OFFLINE is set; nothing can be sent.')
+  if not huggingface_hub.get_token():
+    raise ValueError(
+      f'{name}: no token of the Hub; set HF_TOKEN to one that may write, from '
+      'https://huggingface.co/settings/tokens, or run `hf auth login`.'
+    )
+
+
+def push(
+  folder: str | os.PathLike,
+  name: str,
+  files: Collection[str],
+  *,
+  private: bool = False,
+) -> str:
+  """Send files of a folder to a repository of the Hub; return its address.
+
+  Files that the Hub has are not sent again, and others there stay.
+
+  Args:
+    name: OWNER/NAME; a repository that is not there is made.
+    files: names in the folder.
+    private: whether a new repository is private.
+
+  Raises:
+    ValueError: as `check_push`, or for what the Hub refuses.
+    OSError: when the Hub cannot be reached.
+  """
+  check_push(name)
+  import huggingface_hub
+  from huggingface_hub import errors
+
+  api = huggingface_hub.HfApi()
+  try:
+    url = api.create_repo(name, private=private, exist_ok=True)
+    api.upload_folder(
+      repo_id=name,
+      folder_path=folder,
+      allow_patterns=sorted(files),
+      commit_message='Pack a model',
+    )
+  except errors.HfHubHTTPError as error:
+    status = error.response.status_code
+    why = ' '.join(str(error).split())
+    if status in (401, 403):
+      why = f'{status}, the token of HF_TOKEN may not write there'
+    raise ValueError(f'{name}: {why}.') from None
+  except (errors.HTTPError, OSError) as error:  # of a connection
+    raise OSError(f'{name}: the Hub cannot be reached ({error}).') from None
+  return str(url)

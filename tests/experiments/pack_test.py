@@ -4,6 +4,7 @@
 
 import json
 import os
+import shutil
 import types
 
 from absl import logging
@@ -21,9 +22,10 @@ from realm_jax.nn import initialize
 from realm_jax.serving import packaged, serving, trained_models
 from retrieval.nn import sharding
 from retrieval.questions import abstention
-from retrieval.store import packed
+from retrieval.store import hub as hub_lib, packed
 from retrieval.text import corpus as corpus_lib
 from retro_jax.trained import packaged as retro_packaged
+from tests import hub_server
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 from tests.realm_jax.nn import tiny
@@ -118,6 +120,45 @@ def test_at_32_bits_a_run_stays_as_it_is(made, tmp_path):
   one, two = (realm_jax.load(x, data) for x in (made.reader, tmp_path / 'made'))
   jax.tree.map(np.testing.assert_array_equal, one.params, two.params)
   assert two.answer(ASKED)[0].answers == one.answer(ASKED)[0].answers
+
+
+def test_a_run_is_pushed_with_its_card_and_loaded_by_name(
+  made, tmp_path, monkeypatch
+):
+  run = shutil.copytree(made.reader, tmp_path / 'run')
+  step = realm_jax.load(made.reader).step
+  share = {'mean': 0.25, 'low': 0.125, 'high': 0.5}
+  row = {'dataset': 'nq:test', 'questions': 8, 'exact_match': share}
+  for file, measured_at in (
+    ('qa_evaluation.json', step),
+    ('evaluation.json', step + 1),
+  ):
+    found = {'step': measured_at, 'sets': [row | {'top_1': measured_at + 0.5}]}
+    (run / file).write_text(json.dumps(found))
+  output = tmp_path / 'made'
+  pack.pack(str(run), str(output))
+  (output / 'unrelated.txt').write_text('not of the model')
+  with hub_server.serve(monkeypatch, tmp_path / 'cache') as hub:
+    monkeypatch.setenv('HF_TOKEN', hub_server.TOKEN)
+    pack.publish(str(output), str(run), name='you/reader', private=True)
+    card = (output / 'README.md').read_text()
+    assert "realm_jax.load('hf://you/reader'" in card
+    assert '| nq:test exact_match | 0.25 [0.125, 0.5] |' in card
+    assert f'| {step + 0.5:g} |' in card and f'{step + 1.5:g} |' not in card
+    assert 'license: "unknown"' in card and str(tmp_path) not in card
+    there = {x.name for x in hub.repos['you/reader'].iterdir()}
+    files = {'README.md', 'weights.json', *packed.read_facts(output).files}
+    assert there == files and hub.private['you/reader']
+    data = str(realm_jax.load(made.reader).data.root)
+    one, two = (realm_jax.load(x, data) for x in (output, 'hf://you/reader'))
+    assert two.answer(ASKED)[0].answers == one.answer(ASKED)[0].answers
+    # A card that stands is kept, and what the Hub has is not sent again.
+    (output / 'README.md').write_text('---\nlicense: mit\n---\n')
+    pack.publish(str(output), str(run), name='you/reader')
+    assert hub.commits[-1] == ['README.md']
+    monkeypatch.setenv('HF_TOKEN', 'hf_may_read')
+    with pytest.raises(ValueError, match='you/reader: 403'):
+      hub_lib.push(output, 'you/reader', ['README.md'])
 
 
 def test_a_packed_reader_keeps_the_embedder_of_its_index(tmp_path):

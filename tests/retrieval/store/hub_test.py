@@ -107,3 +107,15 @@ def test_a_checkpoint_to_convert_may_be_on_the_hub(hub, tmp_path):
   hub.repos['o/n'] = _write(tmp_path / 'n', **{'README.md': b''})
   with pytest.raises(FileNotFoundError, match=hub_server.SHA):
     sources.read(['hf://o/n'])
+
+
+def test_what_cannot_be_pushed_is_told_before_the_work(hub, monkeypatch):
+  with pytest.raises(ValueError, match='o/n: no token'):
+    hub_lib.check_push('o/n')
+  monkeypatch.setenv('HF_TOKEN', hub_server.TOKEN)
+  hub_lib.check_push('o/n')
+  with pytest.raises(ValueError, match='only_a_name'):
+    hub_lib.check_push('only_a_name')
+  hub.close()
+  with pytest.raises(OSError, match='o/n'):
+    hub_lib.push('.', 'o/n', ['README.md'])

@@ -1,0 +1,188 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The README.md of a packed model: its data, its scores and its licence.
+
+The form is that of the Hugging Face Hub's model cards.
+"""
+
+from collections.abc import Iterator, Mapping
+import json
+import math
+import os
+import pathlib
+from typing import Any
+
+import jax
+
+from experiments.engine import metric_writer
+from retrieval.store import checkpoints, manifests, packed, store
+from retrieval.text import corpus as corpus_lib
+
+FILE = 'README.md'
+_RESULTS = ('evaluation.json', 'qa_evaluation.json', 'claims_evaluation.json')
+_LABELS = ('name', 'dataset')  # of a row of results
+_SETTINGS = ('settings', 'step', 'num_neighbors', 'nats')  # that are no scores
+_INTERVAL = {'mean', 'low', 'high'}
+_STARTS = ('realm_from', 'encoder_from', 'embedder_from')
+_OF_WIKIPEDIA = 'cc-by-sa-4.0'
+_TEXT = """\
+---
+license: {license}
+library_name: realm-retro-jax
+tags: [jax, flax, retrieval-augmented-generation, {task}]
+---
+
+# {title}
+
+A model of the task `{task}` with {count:,} parameters after {step:,} steps, {bits}
+bits a value. `config.json` holds its settings.
+
+```
+import {module}
+
+model = {module}.load({source}, 'DATA')
+```
+
+DATA is a data folder of `experiments.prepare` with this tokenizer: the documents that
+the model retrieves from.
+
+## Data
+
+{data}
+
+## Scores
+
+{scores}
+
+## Licence
+
+{terms}
+"""
+
+
+def write(
+  folder: str | os.PathLike,
+  workdir: str | os.PathLike,
+  *,
+  bits: int,
+  license_id: str = '',
+  name: str = '',
+) -> bool:
+  """Write README.md into a packed model where there is none; return whether.
+
+  Args:
+    folder: packed model.
+    workdir: run that it was packed from.
+    bits: of a value.
+    license_id: the Hub's name of a licence; '' is that of Wikipedia's text for a
+      corpus of Wikipedia, 'unknown' for others.
+    name: OWNER/NAME on the Hub, '' for a folder of this machine.
+  """
+  path = pathlib.Path(folder) / FILE
+  if path.exists():
+    return False
+  saved = checkpoints.find(str(workdir))
+  corpus = _corpus(saved.config)
+  terms = f'{license_id}, as its owner says.'
+  if not license_id and corpus and corpus.of_wikipedia:
+    license_id = _OF_WIKIPEDIA
+    terms = (
+      f'{license_id}, by the text of Wikipedia that it was trained on. Questions and '
+      'models that the training started from may have terms of their own.'
+    )
+  elif not license_id:
+    license_id, terms = 'unknown', 'Unknown: ask the owners of the data.'
+  shapes = jax.tree.leaves(packed.param_shapes(folder))
+  text = _TEXT.format(
+    license=json.dumps(license_id),
+    task=saved.config.task,
+    title=name.split('/')[-1] or path.parent.resolve().name,
+    count=sum(math.prod(x.shape) for x in shapes),
+    step=saved.step,
+    bits=bits,
+    module='retro_jax' if saved.config.task == 'retro' else 'realm_jax',
+    source=repr(f'hf://{name}' if name else 'FOLDER'),
+    data='\n'.join(_data(saved.config, corpus)) or 'Not told by its settings.',
+    scores=_scores(pathlib.Path(workdir), saved.step),
+    terms=terms,
+  )
+  store.write_atomically(path, text.encode())
+  return True
+
+
+def _corpus(config: Mapping[str, Any]) -> corpus_lib.CorpusConfig | None:
+  given = config.get('corpus')
+  names = ('kind', 'path', 'split', 'wikipedia', 'max_documents')
+  if given is None:
+    return None
+  found = {name: given[name] for name in names if name in given}
+  return corpus_lib.CorpusConfig(**found).resolved()
+
+
+def _data(
+  config: Mapping[str, Any], corpus: corpus_lib.CorpusConfig | None
+) -> Iterator[str]:
+  """Lines of a list; of a path of this machine the last name alone."""
+  if corpus:
+    most = corpus.max_documents
+    about = f', the first {most:,} documents' if most else ''
+    path = f' `{_last(corpus.path)}`' if corpus.path else ''
+    yield f'- corpus: {corpus.kind}{path}{about}'
+  for name in ('questions', 'claims'):
+    if sets := config.get(name, {}).get('train'):
+      sets = [sets] if isinstance(sets, str) else sets
+      kinds = [
+        f'`{spec}{"=" if path else ""}{_last(path)}`'
+        for spec, _, path in (x.partition('=') for x in sets)
+      ]
+      yield f'- {name}: {", ".join(kinds)}'
+  starts = {name: config.get(name) for name in _STARTS}
+  for part in ('embedder', 'encoder'):
+    starts[f'{part}.checkpoint'] = (config.get(part) or {}).get('checkpoint')
+  for name, path in starts.items():
+    if path:
+      yield f'- {name}: `{_last(path)}`'
+
+
+def _last(path: str) -> str:
+  return path if path.startswith('hf://') else pathlib.PurePath(path).name
+
+
+def _scores(workdir: pathlib.Path, step: int) -> str:
+  """A table of what was measured at this step, at 32 bits a value."""
+  rows = []
+  for file in _RESULTS:
+    if (path := workdir / file).is_file():
+      rows += _figures(manifests.read_object(path), step)
+  measured = metric_writer.read(workdir)
+  held_out = [x for row in measured for x in row.items() if row['step'] == step]
+  rows += [(name, f'{x:.4g}') for name, x in held_out if '/' in name]
+  if not rows:
+    return 'None were measured at this step.'
+  lines = [f'| {name} | {text} |' for name, text in rows]
+  head = 'Measured before values were rounded; intervals are of 95 %.'
+  return '\n'.join([head, '', '| measure | value |', '|---|---|', *lines])
+
+
+def _figures(
+  value: Any, step: int, label: str = ''
+) -> Iterator[tuple[str, str]]:
+  """Yield (name, text) for each number of a results file but those of other steps."""
+  if isinstance(value, list):
+    for row in value:
+      if isinstance(row, Mapping):
+        own = next((row[x] for x in _LABELS if x in row), '')
+        yield from _figures(row, step, own or label)
+  elif isinstance(value, Mapping) and {*value} == _INTERVAL:
+    mean, low, high = (value[x] for x in ('mean', 'low', 'high'))
+    if None not in (mean, low, high):
+      yield label, f'{mean:.4g} [{low:.4g}, {high:.4g}]'
+  elif isinstance(value, Mapping) and value.get('step', step) == step:
+    for name, x in value.items():
+      if name not in _SETTINGS:
+        rows = isinstance(x, list)
+        yield from _figures(
+          x, step, label if rows else f'{label} {name}'.strip()
+        )
+  elif isinstance(value, int | float) and not isinstance(value, bool):
+    yield label, f'{value:.6g}'
