@@ -23,6 +23,7 @@ import numpy as np
 
 from realm_jax.data import folder as realm_data
 from retrieval.store import checkpoints, manifests
+from retrieval.text import data_folder
 from retro_jax.data import folder as retro_data
 
 NOT_RUN = 'not run'
@@ -199,7 +200,9 @@ def _scale(run: pathlib.Path) -> str:
 def _datastore(config: ml_collections.ConfigDict, run: pathlib.Path) -> str:
   """Size of the datastore that a run retrieves from, if it still exists."""
   folder = realm_data if 'blocks' in config else retro_data
-  data = folder.DataFolder.of(config, run)
+  # The saved config of an older run may lack newer fields.
+  root = data_folder.DataFolder.of(config, run).root
+  data = folder.DataFolder(root)
   try:
     if folder is realm_data:
       count, length = data.blocks.num_blocks, config.blocks.max_length
