@@ -14,6 +14,7 @@ PACKAGES = (
   'farmhash',
   'filelock',
   'grain',
+  'pyarrow',
   'rapidfuzz',
   'regex',
   'safetensors',

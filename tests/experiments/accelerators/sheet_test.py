@@ -6,14 +6,12 @@ import dataclasses
 import json
 
 import jax
-import numpy as np
 import pytest
 
 from experiments.accelerators import (
   chips,
   compile as compile_lib,
   sheet,
-  sheet_parity,
   sheet_rows,
 )
 from tests.experiments.accelerators import bare
@@ -75,18 +73,6 @@ def test_knows_devices_by_their_names(kind, chip):
 
 
 @pytest.mark.slow
-def test_models_meet_the_oracles_here():
-  errors = {
-    (x['model'], x['dtype']): x['error'] / x['largest']
-    for x in sheet_parity.measure(jax.devices()[0])
-  }
-  assert len(errors) == 4
-  for (_, dtype), error in errors.items():
-    assert error < (1e-5 if dtype == 'float32' else 0.03)
-  assert np.isfinite(list(errors.values())).all()
-
-
-@pytest.mark.slow
 def test_a_dry_run_computes_every_row_on_a_bare_machine(tmp_path):
   command = 'experiments.accelerators.sheet'
   bare.run(command, '--dry_run', '--rounds=1', f'--workdir={tmp_path}')
@@ -94,3 +80,6 @@ def test_a_dry_run_computes_every_row_on_a_bare_machine(tmp_path):
   assert found['rows'].keys() == _ROWS.keys()
   assert all(x.get('seconds') for x in found['rows'].values()), found['rows']
   assert 'grain' in found['packages_missing'] and len(found['parity']) == 4
+  for x in found['parity']:
+    limit = 1e-5 if x['dtype'] == 'float32' else 0.03
+    assert x['error'] < limit * x['largest'], x
