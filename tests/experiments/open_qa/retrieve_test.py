@@ -14,6 +14,7 @@ from experiments.open_qa import (
   rankings,
 )
 from realm_jax.serving import trained_models
+from retrieval.nn import embedders
 from retrieval.questions import (
   answers,
   dpr_json,
@@ -262,6 +263,12 @@ def test_queries_without_judgments_are_ranked_alone(made, run, tmp_path):
   assert 'nDCG' not in printed and not list(tmp_path.glob('*.qrels'))
   ranked = trec_files.read_run(tmp_path / 'places_test.dense.run')
   assert list(ranked) == ['q1', 'q2', 'q3', 'q4']
+  model = embedders.Embedder.load(embedder)
+  [query], [document] = (
+    model.embed_queries(['crown']),
+    model.embed_texts(['\nThe crown of Rome']),
+  )
+  assert dict(ranked['q2'])['only'] == pytest.approx(query @ document, rel=1e-4)
   results = list(dpr_json.read_results(tmp_path / 'places_test.dense.json'))
   assert results[1].contexts[0].has_answer is None
 
