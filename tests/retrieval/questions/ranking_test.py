@@ -79,7 +79,8 @@ _TREC = {
 }
 
 
-def test_measures_equal_trec_eval(tmp_path):
+@pytest.mark.parametrize('tied', [False, True])
+def test_measures_equal_trec_eval(tmp_path, tied):
   trec_eval = pytest.importorskip('pytrec_eval')
   rng = np.random.default_rng(1)
   names = [f'q{i}' for i in range(40)]
@@ -92,6 +93,11 @@ def test_measures_equal_trec_eval(tmp_path):
     grades = rng.integers(-1, 4, 30) * (rng.random(30) < rng.random() ** 2)
     qrels[name] = dict(zip(blocks, grades.tolist(), strict=True))
   trec_files.write_run(tmp_path / 'run', run, 'ours')
+  if tied:  # of another system, in trec_eval's order
+    rows = ((q, *found) for q, ranked in run.items() for found in ranked)
+    lines = [f'{q} Q0 {block} 1 {score} x\n' for q, block, score in rows]
+    (tmp_path / 'run').write_text(''.join(lines))
+    run = trec_files.read_run(tmp_path / 'run')
   trec_files.write_qrels(tmp_path / 'qrels', qrels)
   with open(tmp_path / 'qrels') as judged, open(tmp_path / 'run') as ranked:
     evaluator = trec_eval.RelevanceEvaluator(
