@@ -22,7 +22,11 @@ PYTHON = os.environ.get('MTEB_PYTHON', '')
 # Keyword arguments of MTEB 2.26's calls, in mteb/models/models_protocols.py.
 TASK = {'task_metadata': None, 'hf_split': 'test', 'hf_subset': 'default'}
 CORPUS = [
-  {'id': 'a b', 'title': 'Mill', 'text': 'The mill of Rome ran dry. ' * 60},
+  {
+    'id': 'a b',
+    'title': 'Mill',
+    'text': 'Mill of Rome. ' + 'It is dry. ' * 200,
+  },
   {'id': 'd2', 'title': 'The crown', 'text': ''},
   {'id': 'd3', 'title': '', 'text': 'A river ran past the mill.'},
   {'id': 'd4', 'title': '', 'text': ''},
