@@ -64,7 +64,7 @@ _FIELDS = {
   'lookup.reader_beam': 'reader_beam_size',
   'lookup.row_length': 'reader_seq_len',
 }
-_CONFIG = pathlib.Path(__file__).parents[1] / 'configs' / 'open_qa_released.py'
+CONFIG = pathlib.Path(__file__).parents[1] / 'configs' / 'open_qa_released.py'
 
 
 def _option(default: str | int, about: str) -> Any:
@@ -324,6 +324,6 @@ if __name__ == '__main__':
     run,
     config_lib.Config,
     define_flags,
-    default_config=str(_CONFIG),
+    default_config=str(CONFIG),
     only_reads=True,  # in one direction
   )
