@@ -3,6 +3,7 @@
 """Measures of ir-measures (MacAvaney et al. 2022) beside those of `ranking`."""
 
 from collections.abc import Sequence
+import subprocess
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,20 @@ def measure(
   questions: Sequence[str],
   depth: int,
 ) -> ranking.Values:
-  """Return name -> [n] values of a run's first blocks on n questions, in its order."""
+  """Return name -> [n] values of a run's first blocks on n questions, in its order.
+
+  Raises:
+    ImportError, ValueError: as of `parse`, or names that a measure's tool refuses.
+  """
   values = {}
   for name in names:
     ranked = {x: run.get(x, ())[:depth] for x in questions}
     scores = {q: {x: -i for i, (x, _) in enumerate(ranked[q])} for q in ranked}
     known = {x: qrels[x] for x in questions if x in qrels}
-    found = parse(name).iter_calc(known, scores)
+    try:
+      found = list(parse(name).iter_calc(known, scores))
+    except subprocess.CalledProcessError as error:  # names that gdeval refuses
+      raise ValueError(f'measure {name!r}: {error}') from None
     by_id = {x.query_id: x.value for x in found}
     values[name] = np.array([by_id.get(x, 0.0) for x in questions], np.float64)
   return values
