@@ -44,7 +44,7 @@ class Config:
   warm_up: int = 150  # steps of 64 sentences, with the Inverse Cloze Task
   steps: int = 500
   refresh: int = 150  # steps of one index; about 500 in the paper
-  learning_rate: float = 2e-3
+  learning_rate: float = 1e-3
 
 
 def split(text):
@@ -86,8 +86,7 @@ class Corpus:
         tokens, named = self.encode(sentence), re.compile(r'[A-Z]|\d')
         places = [i for i, w in enumerate(sentence) if i and named.match(w)]
         places = [i for i in places if tokens[i] > 500]
-        if places:
-          self.sentences.append((document, tokens, places))
+        self.sentences += [(document, tokens, places)] if places else []
 
   def encode(self, words):
     """Ids of words, in lower case."""
@@ -186,7 +185,7 @@ def loss(params, batch, c):
 
 
 def cloze_loss(params, batch, c):
-  """Section 3.4: -log p of a sentence's document among those of the batch and null."""
+  """Section 3.4: -log p of each sentence's document among those of the batch."""
   scores = embed(params, batch['query'], c) @ embed(params, batch['own'], c).T
   return -jnp.diagonal(jax.nn.log_softmax(scores)).mean()
 
@@ -223,7 +222,7 @@ def init(key, c):
     return p | {'position': normal(length), 'token_type': normal(2)}
 
   head = {'transform': linear(d, d, 1.0), 'norm': scale()}
-  head['bias'] = jnp.zeros(c.vocab_size)
+  head |= {'bias': jnp.zeros(c.vocab_size)}
   embedder = {'bert': make_bert(c.embedder_layers, c.block)}
   embedder['projection'] = linear(d, d, 0.3)
   encoder = {'bert': make_bert(c.encoder_layers, c.joint), 'mlm_head': head}
@@ -271,7 +270,7 @@ def choose(examples, rng, c):
 def train(params, corpus, examples, held_out, c):
   """Maximize the likelihood; refresh the index every few steps."""
   rate = optax.warmup_cosine_decay_schedule(
-    0, c.learning_rate, 50, c.warm_up + c.steps, c.learning_rate / 20
+    0, c.learning_rate, 50, c.steps, c.learning_rate / 20
   )
   optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
 
@@ -284,9 +283,10 @@ def train(params, corpus, examples, held_out, c):
   state, rng = optimizer.init(params), np.random.default_rng(0)
   for _ in range(c.warm_up):
     drawn = [examples[j] for j in rng.integers(0, len(examples), 64)]
-    batch = {'own': corpus.blocks[[z for z, _, _ in drawn] + [-1]]}
+    batch = {'own': corpus.blocks[[z for z, _, _ in drawn]]}
     batch['query'] = np.array([join(c.query, x) for _, x, _ in drawn])
     params, state = step(params, state, batch, cloze_loss)
+  state = optimizer.init(params)
   for i in range(c.steps):
     if i % c.refresh == 0:
       index = build_index(params, corpus, c)
