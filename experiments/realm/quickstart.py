@@ -16,7 +16,6 @@ from experiments.realm import (
   task,
 )
 from realm_jax.serving import trained_models
-from retrieval.store import checkpoints
 
 Quickstart = evaluators.Evaluate
 
@@ -29,24 +28,15 @@ _SENTENCES = (
 
 
 def train_warm_start(config: config_lib.Config, root: pathlib.Path) -> str:
-  """Train the encoder in ROOT/mlm, unless it is finished; return the folder.
+  """Train the encoder in ROOT/mlm as far as it is not; return the folder.
 
   '' when the config does not need it.
   """
   if not config.warm_start.needs_mlm:
     return ''
-  wanted, folder = config_lib.warm_start(config, 'mlm'), str(root / 'mlm')
-  if not is_done(folder, wanted.num_steps):
-    task.train(wanted, folder)
+  folder = str(root / 'mlm')
+  task.train(config_lib.warm_start(config, 'mlm'), folder)
   return folder
-
-
-def is_done(folder: str, num_steps: int) -> bool:
-  """Return whether a run has reached its last step."""
-  try:
-    return checkpoints.find(folder).step >= num_steps
-  except FileNotFoundError:
-    return False
 
 
 def quickstart(

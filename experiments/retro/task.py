@@ -13,7 +13,7 @@ import numpy as np
 from experiments.engine import loop, tasks
 from experiments.retro.config import Config
 from retrieval.nn import sharding
-from retrieval.store import checkpoints, store
+from retrieval.store import store
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import (
   config as config_lib,
@@ -24,7 +24,7 @@ from retro_jax.nn import (
   stack,
 )
 from retro_jax.nn.copies import copy_fit
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
 
 _FIT_TOKENS = 4096  # that the lookup of a RETROfit is fitted to
 
@@ -35,19 +35,15 @@ def _trained(
   model_cfg: config_lib.RetroConfig,
   data: retro_data.DataFolder,
 ) -> tuple[loading.RunConfig, tasks.Params]:
-  """The run that a field names: its config and its flat parameters."""
+  """The run that a field names: its config, and its parameters in host memory."""
   source = getattr(config, field)
-  saved, trained = loading.find_run(source)
-  loading.check_data(source, saved, data, own_neighbors=False)
-  trained_cfg = loading.model_config(trained, data.vocab_size)
+  run = language_model.load(source, str(data.root))
   try:
-    initial.check_fits(model_cfg, trained_cfg)
+    initial.check_fits(model_cfg, run.model.config)
   except ValueError as error:
     raise ValueError(f'config.{field} {source}: {error}.') from None
-  params, _ = checkpoints.load_params(source, step=saved.step)
-  params = stack.unstack_params(trained_cfg, jax.tree.map(np.asarray, params))
-  logging.info('The start: %s, step %d.', source, saved.step)
-  return trained, params
+  logging.info('The start: %s, step %d.', source, run.step)
+  return run.config, jax.tree.map(np.asarray, run.params)
 
 
 def _continued_params(
@@ -60,9 +56,9 @@ def _continued_params(
   """The parameters of `config.start_from`, less those that this model lacks."""
   _, params = _trained('start_from', config, model_cfg, data)
   own = functools.partial(initial.flat_params, config=model_cfg)
-  wanted = sharding.unbox(jax.eval_shape(own, key))
-  wanted, found = (
-    traverse_util.flatten_dict(x, sep='/') for x in (wanted, params)
+  found = traverse_util.flatten_dict(params, sep='/')
+  wanted = traverse_util.flatten_dict(
+    sharding.unbox(jax.eval_shape(own, key)), sep='/'
   )
   for name, x in wanted.items():
     shape = found[name].shape if name in found else 'none'
