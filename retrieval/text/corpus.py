@@ -12,17 +12,11 @@ import collections
 from collections.abc import Iterator
 import contextlib
 import dataclasses
-import fnmatch
-import glob
 import hashlib
-import importlib
-import itertools
 import os
 import pathlib
-import re
 import sqlite3
 import tempfile
-import types
 import typing
 from typing import Annotated, Any, Literal
 
@@ -31,6 +25,7 @@ from absl import logging
 from retrieval import settings
 from retrieval.readers import base, text_files
 from retrieval.store import store
+from retrieval.text import corpus_files
 
 Document = base.Document
 
@@ -60,37 +55,7 @@ _WIKIPEDIA = (
   'vital',
   'wikiextractor',
 )
-_SHARDS = ('*-of-[0-9]*', '*.tfrecord')
-# Names of a kind's files, in lower case and without .gz.
-_NAMES = {
-  'arrow': ('*.arrow',),
-  'csv': ('*.csv',),
-  'jsonl': ('*.jsonl', '*.ndjson', '*.json'),
-  'orqa_blocks': ('blocks.tfr',),
-  'orqa_corpus': _SHARDS,
-  'parquet': ('*.parquet',),
-  'realm_pretraining': _SHARDS,
-  'squad': ('*.json',),
-  'text': ('*.txt',),
-  'tsv': ('*.tsv',),
-  'wikiextractor': ('wiki_*',),
-}
-# Corpus and questions of BEIR; only its corpus holds documents.
-_BEIR = ('corpus.jsonl', 'queries.jsonl')
-# Kinds that names tell; a .json file may be SQuAD's.
-_TOLD = (
-  'arrow',
-  'csv',
-  'jsonl',
-  'orqa_blocks',
-  'parquet',
-  'text',
-  'tsv',
-  'wikiextractor',
-)
-_SQUAD = re.compile(rb'\s*\{\s*"(version"\s*:\s*"[^"]*"\s*,\s*")?data"\s*:')
 _BLOCK_BYTES = 1 << 20
-_HEAD = 1 << 10  # bytes that tell SQuAD's files
 # Settings that matter to records and tables only.
 _OF_RECORDS = ('split', 'id_field', 'title_field', 'text_field')
 # Kinds whose documents keep metadata.
@@ -147,7 +112,7 @@ class CorpusConfig:
     """
     if self.kind != 'auto':
       return self
-    kind = _told(self.path) if self.path else 'vital'
+    kind = corpus_files.kind_of(self.path) if self.path else 'vital'
     return dataclasses.replace(self, kind=kind)
 
 
@@ -175,7 +140,11 @@ class Corpus:
       )
     self.config = config
     self.skipped: collections.Counter[str] = collections.Counter()
-    self.files = [] if config.kind == 'tfds' else _find_files(config)
+    self.files = (
+      []
+      if config.kind == 'tfds'
+      else corpus_files.find(config.kind, config.path, config.split)
+    )
     for file in self.files:
       if file.name.encode(errors='replace').decode() != file.name:
         raise ValueError(f'corpus.path: {file.name!r} is no name in UTF-8.')
@@ -238,31 +207,31 @@ class Corpus:
     limit = config.max_record_bytes
     match config.kind:
       case 'tfds':
-        return _readers('tfds').read(
+        return corpus_files.reader('tfds').read(
           config.path, config.split, config.data_dir, fields
         )
       case 'jsonl':
-        return _readers('files').read_jsonl(files, fields, limit)
+        return corpus_files.reader('files').read_jsonl(files, fields, limit)
       case 'tsv':
-        return _readers('files').read_tsv(files, fields, limit)
+        return corpus_files.reader('files').read_tsv(files, fields, limit)
       case 'csv':
-        return _readers('files').read_csv(files, fields, limit)
+        return corpus_files.reader('files').read_csv(files, fields, limit)
       case 'arrow' | 'parquet':
-        return _readers('table_files').read(files, fields, limit)
+        return corpus_files.reader('table_files').read(files, fields, limit)
       case 'squad':
-        return _readers('files').read_squad(files, limit)
+        return corpus_files.reader('files').read_squad(files, limit)
       case 'text':
-        return _readers('files').read_text(files, limit)
+        return corpus_files.reader('files').read_text(files, limit)
       case 'vital':
-        return _readers('files').read_vital(files, fields.metadata)
+        return corpus_files.reader('files').read_vital(files, fields.metadata)
       case 'wikiextractor':
-        return _readers('files').read_wikiextractor(
+        return corpus_files.reader('files').read_wikiextractor(
           files, config.unescape, limit
         )
       case 'orqa_blocks':
-        return _readers('orqa').read_blocks(files)
+        return corpus_files.reader('orqa').read_blocks(files)
     name = 'body' if config.kind == 'orqa_corpus' else 'text'
-    return _readers('orqa').read_examples(files, name)
+    return corpus_files.reader('orqa').read_examples(files, name)
 
   def annotations(self) -> Iterator[Any]:
     """Yield the sentences and salient spans of all documents, in their order.
@@ -275,7 +244,9 @@ class Corpus:
         f'corpus.kind {self.config.kind!r} has no sentences and spans; '
         "expected 'realm_pretraining'."
       )
-    return _readers('orqa').read_annotations(self.files, self.config.on_error)
+    return corpus_files.reader('orqa').read_annotations(
+      self.files, self.config.on_error
+    )
 
   def fingerprint(self) -> str:
     """Hash the settings that matter to the kind, and the files."""
@@ -299,7 +270,7 @@ class Corpus:
     for name in ignored.get(config.kind, _OF_RECORDS):
       fields[name] = getattr(CorpusConfig, name)
     if config.kind == 'tfds':
-      tfds = _readers('tfds')
+      tfds = corpus_files.reader('tfds')
       builder = tfds.load_builder(config.path, config.data_dir)
       builder.download_and_prepare()
       paths = tfds.data_files(builder)
@@ -329,32 +300,6 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
     FileNotFoundError: when there is no such file.
   """
   return Corpus(CorpusConfig(path=os.fspath(path), **fields))
-
-
-def _told(path: str) -> str:
-  """Return the kind of corpus that names and first bytes of files tell."""
-  found = {'arrow'} if _readers('table_files').find_files(path) else set()
-  if not found:
-    root, names = _list(pathlib.Path(path))
-    if not (names or pathlib.Path(path).exists()):
-      raise FileNotFoundError(f'corpus.path {path!r}: no such file or folder.')
-    found = {_kind(root, name) for name in names} - {''}
-  if len(found) != 1:
-    raise ValueError(
-      f'corpus.path {path!r}: expected file names of one kind of corpus, found '
-      f'{sorted(found) or "no"} kind; give corpus.kind, one of {list(KINDS)}.'
-    )
-  [kind] = found
-  logging.info('%s: read as corpus.kind=%s.', path, kind)
-  return kind
-
-
-def _kind(root: pathlib.Path, name: str) -> str:
-  kind = next((x for x in _TOLD if _is_of(x, name)), '')
-  if text_files.unpacked(name).suffix == '.json':
-    with text_files.open_bytes(root / name) as f:
-      kind = 'squad' if _SQUAD.match(f.read(_HEAD)) else kind
-  return kind
 
 
 class _SeenIds:
@@ -388,83 +333,6 @@ class _SeenIds:
       [first] = self._db.execute(query, (key,)).fetchone()
       message = f'id {document_id!r} is already used at {first}.'
       raise base.BadRecord('duplicate id', where, message)
-
-
-def _readers(name: str) -> types.ModuleType:
-  """Import a module of readers, which few runs need."""
-  return importlib.import_module(f'retrieval.readers.{name}')
-
-
-def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
-  if config.kind == 'vital':
-    path = _readers('files').vital_file()
-    return [base.SourceFile(path, path.name)]
-  path = pathlib.Path(config.path)
-  if config.kind == 'orqa_blocks':
-    return _readers('orqa').find_block_files(path)
-  if config.kind == 'arrow' and path.is_dir():
-    if found := _readers('table_files').find_files(path, config.split):
-      return found
-  if path.is_file():
-    return [base.SourceFile(path, path.name)]
-  root, shown = _list(path)
-  named = [x for x in shown if not path.is_dir() or _is_of(config.kind, x)]
-  if not named:
-    there = f'no file for kind {config.kind!r} there, {_NAMES[config.kind]}'
-    if not path.is_dir():
-      magic = glob.has_magic(str(path))
-      there = 'no file of this name' if magic else 'no such file or folder'
-    raise FileNotFoundError(f'corpus.path {config.path!r}: {there}.')
-  if others := len(shown) - len(named):
-    logging.info(
-      '%s: %d files are not read; %s names its files %s.',
-      *(root, others, config.kind, _NAMES[config.kind]),
-    )
-  return [base.SourceFile(root / name, name) for name in sorted({*named})]
-
-
-def _list(path: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
-  """Return the folder of a file, folder or glob, and the files below; none hidden."""
-  if path.is_dir():
-    root, names = path, _names(path)
-  else:
-    parts = path.parent.parts
-    plain = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
-    root = pathlib.Path(*plain)
-    found = [path] if path.is_file() else glob.glob(str(path), recursive=True)
-    found = (pathlib.Path(x) for x in found)
-    names = [p.relative_to(root).as_posix() for p in found if p.is_file()]
-  return root, [x for x in names if not any(y[0] == '.' for y in x.split('/'))]
-
-
-def _is_of(kind: str, name: str) -> bool:
-  """Whether a file has a name of a kind."""
-  name = str(text_files.unpacked(name))
-  return any(fnmatch.fnmatchcase(name, pattern) for pattern in _NAMES[kind])
-
-
-def _names(root: pathlib.Path) -> list[str]:
-  """List a folder's files, also in linked folders, each folder once."""
-  names, seen = [], set()
-  for folder, inner, files in os.walk(root, onerror=_fail, followlinks=True):
-    here, real = pathlib.Path(folder), os.path.realpath(folder)
-    if real in seen:
-      inner.clear()
-      continue
-    seen.add(real)
-    plain = {str(text_files.unpacked(name)): name for name in files}
-    if plain.keys() >= {*_BEIR}:
-      files = [plain[_BEIR[0]]]
-      inner.clear()
-    inner.sort(key=lambda name: ((here / name).is_symlink(), name))
-    paths = (here / name for name in files)
-    names += [p.relative_to(root).as_posix() for p in paths if p.is_file()]
-  return names
-
-
-def _fail(error: OSError) -> None:
-  if not isinstance(error, FileNotFoundError | NotADirectoryError):
-    raise error  # a folder that may not be read
 
 
 def _hash_file(path: pathlib.Path, whole: bool) -> str:

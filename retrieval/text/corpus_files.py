@@ -1,0 +1,165 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a corpus, and the kind of corpus that they tell."""
+
+import fnmatch
+import glob
+import importlib
+import itertools
+import os
+import pathlib
+import re
+import types
+
+from absl import logging
+
+from retrieval.readers import base, text_files
+
+_SHARDS = ('*-of-[0-9]*', '*.tfrecord')
+# Names of a kind's files, in lower case and without .gz.
+_NAMES = {
+  'arrow': ('*.arrow',),
+  'csv': ('*.csv',),
+  'jsonl': ('*.jsonl', '*.ndjson', '*.json'),
+  'orqa_blocks': ('blocks.tfr',),
+  'orqa_corpus': _SHARDS,
+  'parquet': ('*.parquet',),
+  'realm_pretraining': _SHARDS,
+  'squad': ('*.json',),
+  'text': ('*.txt',),
+  'tsv': ('*.tsv',),
+  'wikiextractor': ('wiki_*',),
+}
+# Corpus and questions of BEIR; only its corpus holds documents.
+_BEIR = ('corpus.jsonl', 'queries.jsonl')
+# Kinds that names tell; a .json file may be SQuAD's.
+_TOLD = (
+  'arrow',
+  'csv',
+  'jsonl',
+  'orqa_blocks',
+  'parquet',
+  'text',
+  'tsv',
+  'wikiextractor',
+)
+_SQUAD = re.compile(rb'\s*\{\s*"(version"\s*:\s*"[^"]*"\s*,\s*")?data"\s*:')
+_HEAD = 1 << 10  # bytes that tell SQuAD's files
+
+
+def reader(name: str) -> types.ModuleType:
+  """Import a module of readers, which few runs need."""
+  return importlib.import_module(f'retrieval.readers.{name}')
+
+
+def kind_of(path: str) -> str:
+  """Return the kind of corpus that names and first bytes of files tell.
+
+  Raises:
+    ValueError: for names that do not tell one kind.
+    FileNotFoundError: when there is no such file.
+  """
+  found = {'arrow'} if reader('table_files').find_files(path) else set()
+  if not found:
+    root, names = _list(pathlib.Path(path))
+    if not (names or pathlib.Path(path).exists()):
+      raise FileNotFoundError(f'corpus.path {path!r}: no such file or folder.')
+    found = {_kind(root, name) for name in names} - {''}
+  if len(found) != 1:
+    raise ValueError(
+      f'corpus.path {path!r}: expected file names of one kind of corpus, found '
+      f'{sorted(found) or "no"} kind; give corpus.kind.'
+    )
+  [kind] = found
+  logging.info('%s: read as corpus.kind=%s.', path, kind)
+  return kind
+
+
+def _kind(root: pathlib.Path, name: str) -> str:
+  kind = next((x for x in _TOLD if _is_of(x, name)), '')
+  if text_files.unpacked(name).suffix == '.json':
+    with text_files.open_bytes(root / name) as f:
+      kind = 'squad' if _SQUAD.match(f.read(_HEAD)) else kind
+  return kind
+
+
+def find(kind: str, path: str, split: str) -> list[base.SourceFile]:
+  """Return the files of a corpus, in the order of their documents.
+
+  Args:
+    kind: of `corpus.Kind`, but tfds and auto.
+    path: a file, a folder or a glob.
+    split: of a folder that `datasets` saved.
+
+  Raises:
+    FileNotFoundError: when there is none.
+  """
+  given, path = path, pathlib.Path(path)
+  if kind == 'vital':
+    file = reader('files').vital_file()
+    return [base.SourceFile(file, file.name)]
+  if kind == 'orqa_blocks':
+    return reader('orqa').find_block_files(path)
+  if kind == 'arrow' and path.is_dir():
+    if found := reader('table_files').find_files(path, split):
+      return found
+  if path.is_file():
+    return [base.SourceFile(path, path.name)]
+  root, shown = _list(path)
+  named = [x for x in shown if not path.is_dir() or _is_of(kind, x)]
+  if not named:
+    there = f'no file for kind {kind!r} there, {_NAMES[kind]}'
+    if not path.is_dir():
+      magic = glob.has_magic(str(path))
+      there = 'no file of this name' if magic else 'no such file or folder'
+    raise FileNotFoundError(f'corpus.path {given!r}: {there}.')
+  if others := len(shown) - len(named):
+    logging.info(
+      '%s: %d files are not read; %s names its files %s.',
+      *(root, others, kind, _NAMES[kind]),
+    )
+  return [base.SourceFile(root / name, name) for name in sorted({*named})]
+
+
+def _list(path: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
+  """Return the folder of a file, folder or glob, and the files below; none hidden."""
+  if path.is_dir():
+    root, names = path, _names(path)
+  else:
+    parts = path.parent.parts
+    plain = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
+    root = pathlib.Path(*plain)
+    found = [path] if path.is_file() else glob.glob(str(path), recursive=True)
+    found = (pathlib.Path(x) for x in found)
+    names = [p.relative_to(root).as_posix() for p in found if p.is_file()]
+  return root, [x for x in names if not any(y[0] == '.' for y in x.split('/'))]
+
+
+def _is_of(kind: str, name: str) -> bool:
+  """Whether a file has a name of a kind."""
+  name = str(text_files.unpacked(name))
+  return any(fnmatch.fnmatchcase(name, pattern) for pattern in _NAMES[kind])
+
+
+def _names(root: pathlib.Path) -> list[str]:
+  """List a folder's files, also in linked folders, each folder once."""
+  names, seen = [], set()
+  for folder, inner, files in os.walk(root, onerror=_fail, followlinks=True):
+    here, real = pathlib.Path(folder), os.path.realpath(folder)
+    if real in seen:
+      inner.clear()
+      continue
+    seen.add(real)
+    plain = {str(text_files.unpacked(name)): name for name in files}
+    if plain.keys() >= {*_BEIR}:
+      files = [plain[_BEIR[0]]]
+      inner.clear()
+    inner.sort(key=lambda name: ((here / name).is_symlink(), name))
+    paths = (here / name for name in files)
+    names += [p.relative_to(root).as_posix() for p in paths if p.is_file()]
+  return names
+
+
+def _fail(error: OSError) -> None:
+  if not isinstance(error, FileNotFoundError | NotADirectoryError):
+    raise error  # a folder that may not be read
