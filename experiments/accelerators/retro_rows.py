@@ -348,6 +348,7 @@ def main(config: config_lib.Config, workdir: str) -> None:
   seeds, seconds = [int(x) for x in given.seeds], given.seconds
   num_steps = given.num_steps
   if given.dry_run:
+    jax.config.update('jax_disable_most_optimizations', True)
     seeds, seconds, num_steps = seeds[:1], min(seconds, 1.0), 1
     for split in bundle.values():  # of the windows, the first
       split |= {k: split[k][:_BATCH] for k in _WINDOWS if k in split}

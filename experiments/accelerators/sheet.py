@@ -216,6 +216,7 @@ def main(argv: Sequence[str]) -> None:
     raise ValueError(f'--only={options.only!r}: names no row.')
   if options.dry_run:
     rows = [sheet_rows.tiny(row) for row in rows]
+    jax.config.update('jax_disable_most_optimizations', True)
   found: dict[str, Any] = {
     'jax': jax.__version__,
     'packages_missing': absent.MISSING,
