@@ -72,3 +72,13 @@ def test_a_mask_of_another_length_is_refused(vectors, queries):
   searcher = searchers.ExactSearcher(vectors)
   with pytest.raises(ValueError, match='kept'):
     searcher.search(queries, 1, _kept(1, 7))
+
+
+def test_kept_rows_that_come_last_are_fetched():
+  kept = kept_lib.Kept(np.arange(900) >= 890)
+
+  def search(asked, k):
+    return np.tile(np.arange(k), (len(asked), 1)), np.zeros((len(asked), k))
+
+  ids, _ = kept_lib.over_fetch(search, np.zeros((2, 1)), 3, kept)
+  assert ids.tolist() == [[890, 891, 892]] * 2
