@@ -63,6 +63,15 @@ def test_each_token_is_scored_once_with_context(data):
   assert sorted(seen) == list(range(first, n))
 
 
+def test_windows_of_a_whole_text_begin_with_it():
+  for first, want in ((1, [(0, 0, 4), (2, 4, 5)]), (2, [(1, 3, 5), (0, 0, 3)])):
+    text = continuations.Continuation(
+      np.arange(4 * M + 2, dtype=np.int32), first
+    )
+    found = continuations.make_windows(text, _settings(4, 2))
+    assert [(x.start, x.scored, x.end) for x in found] == want
+
+
 @pytest.mark.parametrize('retrieve', [None, _retrieve])
 def test_scores_equal_a_pass_up_to_each_token(retrieve):
   """No later token is there, and no chunk that is incomplete has neighbors."""
