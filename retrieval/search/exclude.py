@@ -126,7 +126,9 @@ class OtherDocuments:
     return ids, scores
 
   def _others(self, index: Index, asked, own, fetch: int) -> Found:
-    ids, scores = index.search(asked, fetch, self._kept)
+    # A retriever of texts takes no rows that are kept.
+    kept = () if self._kept is None else (self._kept,)
+    ids, scores = index.search(asked, fetch, *kept)
     hashes = self._id_hash[np.maximum(ids, 0)]
     columns = other_columns(ids, hashes, own, self._k)
     scores = kept_lib.take(scores, columns, -np.inf).astype(np.float32)

@@ -30,7 +30,7 @@ def trained(root):
 @pytest.fixture
 def config(trained, monkeypatch):
   """Of the command; the newest checkpoint of any workdir is `trained`."""
-  monkeypatch.setattr(language_model, 'load', lambda *_: trained)
+  monkeypatch.setattr(language_model, 'load', lambda *_, **__: trained)
   return tiny_config.of()
 
 
