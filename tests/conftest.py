@@ -6,6 +6,7 @@ What one test compiles, another finds in a cache: in this session, in its other
 workers, in the processes that tests start, and in later sessions on this machine.
 """
 
+import ctypes
 import gc
 import os
 import pathlib
@@ -16,6 +17,8 @@ from tests import xla_flags
 
 _CACHE = 'JAX_COMPILATION_CACHE_DIR'
 _MAX_BYTES = 1 << 30  # a session writes about 60 MB
+_LARGE = 900 << 20  # bytes of a process after which it looks for garbage
+_LIBC = ctypes.CDLL(None)
 if _CACHE not in os.environ:  # workers of pytest-xdist inherit it
   root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
   # Compiled for this machine's CPU; a home folder may be shared by others.
@@ -58,6 +61,18 @@ def forget_programs():
   """Release what a module compiled: a process stays below 2 GB."""
   yield
   jax.clear_caches()
+  if resident_bytes() > _LARGE:
+    gc.collect()
+    if hasattr(_LIBC, 'malloc_trim'):
+      _LIBC.malloc_trim(0)
+
+
+def resident_bytes() -> int:
+  """Bytes that this process holds; 0 where the system does not tell."""
+  statm = pathlib.Path('/proc/self/statm')
+  if not statm.exists():
+    return 0
+  return int(statm.read_text().split()[1]) * os.sysconf('SC_PAGESIZE')
 
 
 @pytest.fixture(scope='module')
