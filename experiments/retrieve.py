@@ -24,7 +24,7 @@ documents, prepared at the first use in --workdir, by default runs/beir/NAME. A 
 ranks by its best block, with its id; one with the query's own id is left out, as in BEIR.
 --embedder=DIR finds by the vectors of an embedder in place of the model's own.
 --config.evaluate.measures="('nDCG@10','R@100','AP','Success@5')" names measures as
-ir-measures does, which computes those that are not our own where it is installed.
+ir-measures does. That package, if installed, computes the measures that we lack.
 
 --run=FILE adds a TREC run of another system over the same blocks, with their names as in
 the files written here, to OUTPUT (by default <workdir>/retrieval): <set>_<split>.<kind>.run

@@ -45,7 +45,7 @@ def write(
 
 
 def read(folder: pathlib.Path, name: str) -> dict[str, Any]:
-  """Return the parameters of `write`, float32; {} where there are none."""
+  """Return the parameters of `write`, float32; {} without files of this name."""
   parts: dict[str, list[np.ndarray]] = {}
   for path in sorted(folder.glob(f'{name}.*.safetensors')):
     for key, array in safetensors_files.read(path).items():

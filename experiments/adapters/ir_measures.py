@@ -22,7 +22,7 @@ def parse(name: str) -> Any:
     import ir_measures
   except ImportError:
     raise ImportError(
-      f'measure {name!r} is none of {ranking.NAMES}; others need ir-measures: '
+      f'measure {name!r}: expected one of {ranking.NAMES}; others need ir-measures: '
       "pip install 'realm-retro-jax[beir]'"
     ) from None
   try:

@@ -68,7 +68,7 @@ def write(
   license_id: str = '',
   name: str = '',
 ) -> bool:
-  """Write README.md into a packed model where there is none; return whether.
+  """Write README.md into a packed model, and return True; one that stands stays.
 
   Args:
     folder: packed model.

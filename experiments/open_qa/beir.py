@@ -19,7 +19,7 @@ _STAGES = prepare.Prepare(stages='tokenizer,tokens,blocks')
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-  """What a folder holds for one split."""
+  """Corpus, questions and judgments of one split of a folder."""
 
   corpus: corpus_lib.CorpusConfig
   questions: question_sets.QuestionSet  # the judged ones, or all

@@ -53,7 +53,7 @@ def _continued_params(
   model_cfg: config_lib.RetroConfig,
   data: retro_data.DataFolder,
 ) -> tasks.Params:
-  """The parameters of `config.start_from`, less those that this model lacks."""
+  """Parameters of `config.start_from` that this model has, too."""
   _, params = _trained('start_from', config, model_cfg, data)
   own = functools.partial(initial.flat_params, config=model_cfg)
   found = traverse_util.flatten_dict(params, sep='/')

@@ -73,7 +73,7 @@ class Request:
 
   @property
   def settings(self) -> Fields:
-    """What rows of a batch share."""
+    """Settings that all rows of a batch share."""
     logprobs = None if self.fields.logprobs is None else 0
     own = {'n': 1, 'seed': None, 'stream': False, 'echo': False}
     return dataclasses.replace(self.fields, logprobs=logprobs, **own)
@@ -141,7 +141,7 @@ def _prompts(value: Any, model) -> list[prompts_lib.TextPrompt]:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-  """What was drawn for a row."""
+  """A drawn text, and why it ended."""
 
   sample: samples_lib.Sample
   text: views.TextSample

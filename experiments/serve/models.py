@@ -47,7 +47,7 @@ class Missing(ValueError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Models:
-  """Trained models, None for those that are not served."""
+  """Trained models; a model that is not served is None."""
 
   retro: language_model.LanguageModel | None = None
   reader: trained_models.TrainedReader | None = None

@@ -26,7 +26,7 @@ class GivenUp(Exception):
 
 @dataclasses.dataclass(eq=False)
 class Job:
-  """What one request wants done."""
+  """The work of one request."""
 
   kind: str
   settings: Hashable

@@ -268,9 +268,9 @@ class TrainedReader(model_configs.TrainedModel):
     Args:
       retriever: one of `beams.KINDS`; '' is the retriever of the training.
       reader_beam: blocks to read; 0: as in training.
-      risk: most wrong answers among those given, a share that holds with 95 %
-        confidence for questions like those that the reader was calibrated on
-        (evaluate.calibrate); where it is not sure enough it is silent. 0: no limit.
+      risk: largest share of wrong answers among those given, 0 for no limit. The
+        reader is silent where it is not sure enough. The share holds with 95 %
+        confidence for questions like those of evaluate.calibrate.
       where: filter on the documents' metadata, such as {'year': (2010, None)}; see
         `retrieval.search.where`.
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
+from tests.retrieval.searchers import clusters
 
 pytestmark = pytest.mark.skipif(
   not searchers.scann_available(), reason='ScaNN exists for Linux only.'
@@ -17,17 +18,9 @@ pytestmark = pytest.mark.skipif(
 METRICS = ('dot_product', 'squared_l2')
 
 
-def clustered(num_rows=5000, dimension=16):
-  rng = np.random.default_rng(0)
-  centers = rng.standard_normal((40, dimension))
-  rows = centers[rng.integers(0, 40, num_rows)]
-  rows = rows + 0.5 * rng.standard_normal((num_rows, dimension))
-  return rows.astype(np.float32)
-
-
 @pytest.fixture(scope='module', params=METRICS)
 def built(request):
-  vectors = clustered()
+  vectors = clusters.clustered()
   return searchers.ScannSearcher.build(vectors, request.param), vectors
 
 
@@ -51,7 +44,7 @@ def test_agrees_with_exact_search(built):
 
 @pytest.mark.parametrize('value', [np.nan, np.inf])
 def test_row_that_would_abort_the_process(value):
-  vectors = clustered()
+  vectors = clusters.clustered()
   vectors[4321, 3] = value
   with pytest.raises(ValueError, match='Database row 4321 holds NaN or inf'):
     searchers.ScannSearcher.build(vectors, 'dot_product')
@@ -60,7 +53,7 @@ def test_row_that_would_abort_the_process(value):
 @pytest.mark.parametrize('soar', [False, True])
 def test_fewer_than_k_come_from_other_leaves(soar):
   """Small leaves and few rescored rows: still k rows, each once."""
-  vectors = clustered(600)
+  vectors = clusters.clustered(600)
   searcher = searchers.ScannSearcher.build(
     vectors,
     'dot_product',
@@ -96,7 +89,7 @@ def test_settings_scann_would_not_survive(settings):
   (name,) = settings
   with pytest.raises(ValueError, match=name):
     searchers.ScannSearcher.build(
-      clustered(), 'dot_product', searchers.ScannConfig(**settings)
+      clusters.clustered(), 'dot_product', searchers.ScannConfig(**settings)
     )
 
 
@@ -104,17 +97,17 @@ def test_soar_and_metrics():
   config = searchers.ScannConfig(soar=True)
   for metric, given in ('squared_l2', config), ('cosine', None):
     with pytest.raises(ValueError, match='metric'):
-      searchers.ScannSearcher.build(clustered(), metric, given)
+      searchers.ScannSearcher.build(clusters.clustered(), metric, given)
 
 
 def test_too_few_rows():
   with pytest.raises(ValueError, match='needs 16 rows'):
-    searchers.ScannSearcher.build(clustered(15), 'dot_product')
+    searchers.ScannSearcher.build(clusters.clustered(15), 'dot_product')
 
 
 @pytest.mark.parametrize('rescore', ['bfloat16', 'int8'])
 def test_smaller_rescoring(rescore):
-  vectors = clustered()
+  vectors = clusters.clustered()
   searcher = searchers.ScannSearcher.build(
     vectors, 'dot_product', searchers.ScannConfig(rescore=rescore)
   )
@@ -175,4 +168,4 @@ def test_without_scann_the_message_says_what_serves(monkeypatch):
   monkeypatch.setitem(sys.modules, 'scann.scann_ops.py', None)
   assert not searchers.scann_available()
   with pytest.raises(searchers.ScannUnavailableError, match='searcher exact'):
-    searchers.ScannSearcher.build(clustered(), 'dot_product')
+    searchers.ScannSearcher.build(clusters.clustered(), 'dot_product')

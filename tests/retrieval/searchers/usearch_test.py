@@ -7,21 +7,14 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import index, index_config
+from tests.retrieval.searchers import clusters
 
 pytest.importorskip('usearch')
 
 
-def clustered(num_rows=4200, dimension=16):
-  rng = np.random.default_rng(0)
-  centers = rng.standard_normal((40, dimension))
-  rows = centers[rng.integers(0, 40, num_rows)]
-  rows = rows + 0.5 * rng.standard_normal((num_rows, dimension))
-  return rows.astype(np.float32)
-
-
 @pytest.fixture(scope='module', params=['dot_product', 'squared_l2'])
 def built(request):
-  vectors = clustered()
+  vectors = clusters.clustered(4200)
   return searchers.UsearchSearcher.build(vectors, request.param), vectors
 
 
@@ -48,7 +41,7 @@ def test_one_query_and_none(built):
 
 
 def test_k_beyond_the_database_is_masked():
-  vectors = clustered(20)
+  vectors = clusters.clustered(20)
   searcher = searchers.UsearchSearcher.build(vectors, 'squared_l2')
   ids, scores = searcher.search(vectors[:3], 25)
   assert (ids[:, -5:] == -1).all() and np.isneginf(scores[:, -5:]).all()
@@ -72,7 +65,7 @@ def test_saved_moved_and_loaded_answers_the_same(built, tmp_path):
 
 @pytest.mark.parametrize('shards', [1, 2])
 def test_an_index_of_it_is_published_and_measured(tmp_path, shards):
-  vectors = clustered(4200 * shards)
+  vectors = clusters.clustered(4200 * shards)
   config = index_config.IndexConfig(searcher='usearch', shards=shards)
   built = index.build_index(
     tmp_path / 'i', vectors, vectors_fingerprint='x', config=config
