@@ -47,6 +47,7 @@ CURVE, LAYOUT = 'curve.json', 'layout.json'
 OPTIONS = (
   'batch',
   'dev',
+  'dropout',
   'every',
   'learning_rate',
   'mlm_batch',
@@ -110,7 +111,7 @@ def evaluator(
   return evaluate
 
 
-def _model(folder: str, vocab_size: int):
+def _model(folder: str, vocab_size: int, dropout: float):
   """Return the model of a packed folder, for training."""
   config = settings.build(
     reader_configs.ReaderConfig,
@@ -120,16 +121,19 @@ def _model(folder: str, vocab_size: int):
   )
   model = reader_configs.reader_config(config, vocab_size)
   encoder = dataclasses.replace(
-    model.realm.encoder, dtype='bfloat16', dropout_rate=0.1
+    model.realm.encoder, dtype='bfloat16', dropout_rate=dropout
   )
   realm = dataclasses.replace(model.realm, encoder=encoder)
   return dataclasses.replace(model, realm=realm)
 
 
-def train(bundle, start, output, *, masked, reading, weights, options):
+def train(
+  bundle, start, output, *, masked, reading, weights, options, go_on=False
+):
   """Train in two stages; write weights and curves after each.
 
   Args:
+    go_on: whether the start's reader goes on, not its encoder.
     masked, reading: num_steps or seconds of each stage; masked may be empty.
     options: the command's flags of these names.
   """
@@ -139,7 +143,8 @@ def train(bundle, start, output, *, masked, reading, weights, options):
   layout = reader_batches.Layout(*arrays['layout'].tolist())
   reports.write_json(output / LAYOUT, layout._asdict())
   encoder = packed.load_params(pathlib.Path(start), ['encoder'])['encoder']
-  config = _model(start, len(encoder['mlm_head']['bias']))
+  vocab_size = len(encoder['mlm_head']['bias'])
+  config = _model(start, vocab_size, options['dropout'])
   curve: list[dict[str, Any]] = []
   frozen = lambda name: '/word/' in name  # noqa: E731
   optimizer = optimizers.OptimizerConfig(
@@ -188,6 +193,8 @@ def train(bundle, start, output, *, masked, reading, weights, options):
   model, read = open_qa.OpenQa(config), options['read']
   first = sharding.unbox(open_qa.random_params(jax.random.key(0), config))
   params = {'reader': first['reader'] | {'bert': encoder['bert']}}
+  if go_on:
+    params = packed.load_params(pathlib.Path(start), ['reader'])
   program = device_loop.Program(
     functools.partial(loss, model),
     functools.partial(
@@ -272,6 +279,7 @@ def main(argv: list[str]) -> None:
     reading={'seconds': second},
     weights={k: float(x) for k, x in weights.items()},
     options=options,
+    go_on=values.go_on,
   )
 
 
@@ -281,6 +289,8 @@ if __name__ == '__main__':
   flags.DEFINE_string('start', 'realm_jax/packaged', 'Packed model.')
   flags.DEFINE_string('output', None, 'Folder of the weights.', required=True)
   flags.DEFINE_bool('dry_run', False, 'Tiny batches: rehearse.')
+  flags.DEFINE_bool('go_on', False, "Train --start's reader further.")
+  flags.DEFINE_float('dropout', 0.1, 'Of hidden values.', 0, 0.9)
   flags.DEFINE_float('mlm_seconds', 90, 'Of masked language modelling.')
   flags.DEFINE_float('seconds', 300, 'Of reading.')
   flags.DEFINE_list(

@@ -19,7 +19,7 @@ from absl import logging
 import numpy as np
 
 from experiments.engine import pictures, progress, reports
-from experiments.open_qa import config as config_lib, trained_reader
+from experiments.open_qa import config as config_lib, rankings, trained_reader
 from experiments.realm import recall
 from realm_jax.objectives import claims as claims_model
 from realm_jax.serving import (
@@ -36,6 +36,7 @@ from retrieval.questions import (
   question_sets,
   ranking,
   scoring,
+  trec_files,
 )
 from retrieval.search import names
 from retrieval.store import manifests, store
@@ -57,6 +58,8 @@ class Evaluate:
   claims: tuple[str, ...] = ()  # as claims.train
   retriever: Literal[('', *names.FOR_TEXTS)] = ''  # '': as trained
   words_weight: settings.Share = 0.0  # of weighted; 0: as trained
+  # A TREC run, whose blocks are read in place of a retriever's, for one question set.
+  run: str = ''
   # answers or evidence among the first k blocks
   ks: tuple[recall.Rank, ...] = (5, 10, 50, 100, 500, 1000, 5000)
   # How the class of a claim is chosen: best pair of block and class (released), or
@@ -94,7 +97,7 @@ def evaluate(
   trained = load(config, workdir, 'reader', wanted)
   answerer = block_reader.Answerer(
     trained,
-    trained_reader.open_retriever(trained),
+    _retriever(trained, wanted, sets),
     retriever_beam=wanted.retriever_beam,
     reader_beam=wanted.reader_beam,
     batch_size=wanted.batch_size,
@@ -116,6 +119,17 @@ def evaluate(
     names = [row['dataset'] for row in rows]
     made = abstention.calibrate(*zip(*sure, strict=True), names, made_of)
     write_calibration(made, pathlib.Path(trained.index_folder).parent)
+
+
+def _retriever(trained, wanted: Evaluate, sets):
+  if not wanted.run:
+    return trained_reader.open_retriever(trained)
+  if len(sets) != 1:
+    raise ValueError(
+      f'evaluate.run is of one question set, but evaluate.questions names {len(sets)}.'
+    )
+  ranked = rankings.Ranked(wanted.run, trec_files.read_run(wanted.run))
+  return rankings.GivenBlocks(ranked, sets[0], trained.data.blocks)
 
 
 def write_calibration(

@@ -10,12 +10,14 @@ import dataclasses
 import functools
 import pathlib
 import time
+from typing import Any
 
 import jax
 import numpy as np
 
 from realm_jax.data import question_rows
 from realm_jax.serving import (
+  beams,
   reader_configs,
   serving,
   trained_models,
@@ -221,6 +223,40 @@ def check_run(ranked: Ranked, questions: question_sets.QuestionSet) -> None:
       f'{next(iter(ranked.run))!r}, is of {questions.name}; expected ids such as '
       f'{min(keys)!r}.'
     )
+
+
+class GivenBlocks(beams.BeamRetriever):
+  """A run's blocks for the questions of one set, in a retriever's place."""
+
+  unit, reranker = '', ''
+
+  def __init__(
+    self,
+    ranked: Ranked,
+    questions: question_sets.QuestionSet,
+    blocks: blocks_lib.BlockStore,
+  ):
+    """Look up the blocks; raise ValueError for a name that none has."""
+    check_run(ranked, questions)
+    names = Names(blocks)
+    self._rows = []
+    for question in questions.questions:
+      row = ranked.run.get(trec_files.identifier(question.id), [])
+      where = f'{ranked.name}, question {question.id!r}'
+      ids = names.ids([name for name, _ in row], where)
+      self._rows.append((ids, [score for _, score in row]))
+
+  def __call__(self, params: Any, rows: Any, texts: Any, k: int) -> beams.Beam:
+    """See `beams.BeamRetriever`; a question without blocks has none."""
+    del params, texts
+    shape = len(rows['question_index']), k
+    ids, scores = np.full(shape, -1), np.full(shape, -np.inf, np.float32)
+    for line, at in enumerate(rows['question_index'].tolist()):
+      found, values = self._rows[at] if rows['row_valid'][line] else ([], [])
+      ids[line, : len(found)] = found[:k]
+      scores[line, : len(found)] = values[:k]
+    fields = {'beam_scores': np.where(ids >= 0, scores, np.float32(0))}
+    return beams.Beam(ids, scores, fields)
 
 
 def dpr_results(

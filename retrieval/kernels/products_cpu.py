@@ -17,11 +17,27 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 
+def _product(x, y):
+  """Return x @ y. XLA is fast at bfloat16 where it writes float32."""
+  wide = jnp.promote_types(x.dtype, jnp.float32)
+  return jnp.matmul(x, y, preferred_element_type=wide).astype(x.dtype)
+
+
+def _transposed(x):
+  """Return x^T as an array of its own: XLA folds a plain one into a product.
+
+  Its products of bfloat16 are fast only where both operands lie in rows.
+  """
+  return jnp.take(jnp.swapaxes(x, -1, -2), jnp.arange(x.shape[-1]), axis=-2)
+
+
 def _transpose_of_product(small, large):
   """Return (small^T large)^T: [*, Q, K], [*, Q, S] -> [*, S, K].
 
   The barrier keeps XLA from computing large^T small instead.
   """
+  if small.dtype == jnp.bfloat16:
+    return jnp.swapaxes(_product(_transposed(small), large), -1, -2)
   batch = tuple(range(small.ndim - 2))
   contract = (small.ndim - 2,)
   product = lax.dot_general(
@@ -35,22 +51,25 @@ def linear(
   x: Float[Array, '*X D'], matrix: Float[Array, 'D F']
 ) -> Float[Array, '*X F']:
   """As `products.linear`."""
-  return x @ matrix
+  return _product(x, matrix)
 
 
 def _linear_forward(x, matrix):
-  return x @ matrix, (x, matrix)
+  return _product(x, matrix), (x, matrix)
 
 
 def _linear_backward(residuals, g):
   x, matrix = residuals
   g = lax.optimization_barrier(g)
   flat_x, flat_g = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
-  if x.shape[-1] <= g.shape[-1]:
-    d_matrix = lax.dot_general(flat_x, flat_g, (((0,), (0,)), ((), ())))
-  else:
+  fast = x.dtype == jnp.bfloat16
+  if x.shape[-1] > g.shape[-1]:
     d_matrix = _transpose_of_product(flat_g, flat_x)
-  return g @ matrix.T, d_matrix
+  elif fast:
+    d_matrix = _product(_transposed(flat_x), flat_g)
+  else:
+    d_matrix = lax.dot_general(flat_x, flat_g, (((0,), (0,)), ((), ())))
+  return _product(g, _transposed(matrix) if fast else matrix.T), d_matrix
 
 
 linear.defvjp(_linear_forward, _linear_backward)
@@ -76,7 +95,7 @@ def _scores_forward(queries, keys):
 
 def _scores_backward(residuals, g):
   queries, keys = residuals
-  return g @ keys, _transpose_of_product(queries, g)
+  return _product(g, keys), _transpose_of_product(queries, g)
 
 
 scores.defvjp(_scores_forward, _scores_backward)
@@ -125,12 +144,12 @@ def attend(
   keep: Bool[Array, 'M N Q S'] | None,
 ) -> Float[Array, 'M N Q K']:
   """As `products.attend`."""
-  return dropped(weights(queries, keys, bias, mask), keep) @ values
+  return _product(dropped(weights(queries, keys, bias, mask), keep), values)
 
 
 def _attend_forward(queries, keys, values, bias, mask, keep):
   shares = weights(queries, keys, bias, mask)
-  out = dropped(shares, keep) @ values
+  out = _product(dropped(shares, keep), values)
   size = None if bias is None else bias.shape[-1]
   return out, (queries, keys, values, shares, out, keep, size)
 
@@ -150,7 +169,8 @@ def _attend_backward(residuals, g):
     copies = (*d_logits.shape[:-1], -1, size)
     d_bias = d_logits.reshape(copies).sum(-2)
   d_keys = _transpose_of_product(queries, d_logits)
-  return d_logits @ keys, d_keys, d_values, d_bias, None, None
+  d_queries = _product(d_logits, keys)
+  return d_queries, d_keys, d_values, d_bias, None, None
 
 
 attend.defvjp(_attend_forward, _attend_backward)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retrievers compared on question sets, from a run to the table and the files."""
 
+import dataclasses
 import json
 import types
 
@@ -11,6 +12,7 @@ import pytest
 from experiments import retrieve, score
 from experiments.engine import configs
 from experiments.open_qa import (
+  evaluate as evaluators,
   rankings,
 )
 from realm_jax.serving import trained_models
@@ -285,3 +287,30 @@ def test_a_bad_beir_folder_is_refused(run, tmp_path, values, message):
   _beir(tmp_path / 'places', 'other\tlong\t1\n')
   with pytest.raises((ValueError, FileNotFoundError), match=message):
     run(**{x: y.format(tmp=tmp_path) for x, y in values.items()})
+
+
+def test_blocks_of_a_run_are_read_in_a_retrievers_place(made, sets, tmp_path):
+  blocks = trained_models.load(made.workdir, part='reader').data.blocks
+  asked = sets[0].questions
+  # The last question has no line.
+  given = {x.id: [(blocks.names([7 - i])[0], 1.0)] for i, x in enumerate(asked)}
+  given.popitem()
+  path = tmp_path / 'given.run'
+  trec_files.write_run(path, given, 'given')
+  wanted = evaluators.Evaluate(
+    questions=tiny_open_qa.sets(made.data)[:1], run=str(path), ks=(1,)
+  )
+  config = configs.replaced(made.config, data_dir='')
+  evaluators.evaluate(config, str(made.workdir), wanted)
+  lines = (made.workdir / 'predictions_custom_test.jsonl').read_text()
+  read = [json.loads(x).get('block') for x in lines.splitlines()]
+  assert read == [*range(7, 7 - len(asked) + 1, -1), None]
+  for change, error in (
+    ({'questions': tiny_open_qa.sets(made.data)}, 'evaluate.run'),
+    ({'questions': wanted.questions, 'run': str(path) + '2'}, 'given.run2'),
+  ):
+    (tmp_path / 'given.run2').write_text(f'{asked[0].id} Q0 nothing 1 1.0 x\n')
+    with pytest.raises(ValueError, match=error):
+      evaluators.evaluate(
+        config, str(made.workdir), dataclasses.replace(wanted, **change)
+      )
