@@ -163,6 +163,10 @@ def test_training_learns_and_keeps_the_table(made, start):
   root, folder, _, _, _ = made
   output = root / 'trained'
   levels = packed.load_params(start)['encoder']
+  options = {
+    'batch': 8, 'mlm_batch': 8, 'read': 3, 'steps': 25, 'every': 25,
+    'dev': 64, 'dropout': 0.1, 'learning_rate': 1e-2,
+  }  # fmt: skip
   train_reader.train(
     root,
     start,
@@ -170,11 +174,8 @@ def test_training_learns_and_keeps_the_table(made, start):
     masked={'num_steps': 5},
     reading={'num_steps': 50},
     weights={},
-    options={
-      'batch': 8, 'mlm_batch': 8, 'read': 3, 'steps': 25, 'every': 25,
-      'dev': 64, 'learning_rate': 1e-2,
-    },
-  )  # fmt: skip
+    options=options,
+  )
   curve = json.loads((output / 'curve.json').read_text())
   losses = [x['loss'] for x in curve if x['part'] == 'reader']
   assert losses[-1] < losses[0]
@@ -186,6 +187,18 @@ def test_training_learns_and_keeps_the_table(made, start):
   train_reader.pack(output, start, start)
   now = packed.read_config(start)
   assert now['lookup']['title_length'] == 12 and now['reader']['null_answer']
+  train_reader.train(
+    root,
+    start,
+    root / 'further',
+    masked={},
+    reading={'num_steps': 1},
+    weights={},
+    options=options | {'learning_rate': 1e-9, 'steps': 1},
+    go_on=True,
+  )
+  further = json.loads((root / 'further' / 'curve.json').read_text())
+  assert further[0]['loss'] < losses[0]
   params = packed.load_params(start)
   assert {*params} == {'encoder', 'reader'}
   for part in params.values():
