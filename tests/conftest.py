@@ -98,6 +98,17 @@ def root(tmp_path_factory):
   assert files() == before
 
 
+@pytest.fixture(scope='session')
+def minilm():
+  """The folder of the packaged BERT; what needs it is skipped without it."""
+  from retrieval.nn import bert_checkpoint
+
+  try:
+    return bert_checkpoint.find_minilm()
+  except (FileNotFoundError, ImportError, ValueError) as e:
+    pytest.skip(f'The packaged BERT is not installed: {e}')
+
+
 @pytest.fixture
 def unchecked(monkeypatch):
   """Leaves types unchecked, as they are for users: errors are our own."""

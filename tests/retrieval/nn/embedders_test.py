@@ -13,7 +13,6 @@ import safetensors.numpy
 
 from retrieval.kernels import backend
 from retrieval.nn import (
-  bert_checkpoint,
   embedders,
 )
 from tests.retrieval.nn import tiny_bert, tiny_embedder
@@ -25,12 +24,8 @@ WORDS = 'the old mill ran past a river'.split()
 
 
 @pytest.fixture(scope='module')
-def embedder():
-  try:
-    bert_checkpoint.find_minilm()
-  except (FileNotFoundError, ImportError, ValueError) as e:
-    pytest.skip(f'The packaged BERT is not installed: {e}')
-  return embedders.Embedder.load('minilm', max_length=128, dtype=jnp.float32)
+def embedder(minilm):
+  return embedders.Embedder.load(minilm, max_length=128, dtype=jnp.float32)
 
 
 def test_equals_sentence_transformers(embedder):
