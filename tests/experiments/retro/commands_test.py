@@ -30,7 +30,6 @@ def workdir(minilm, tmp_path_factory):
       '--config.tokenizer.vocab_size=300',
       f'--workdir={root}/run',
     ],
-    cwd=ROOT,
     env=os.environ | {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': xla_flags.FAST},
     capture_output=True,
     text=True,

@@ -14,7 +14,6 @@ from retrieval.index import index as index_lib
 from retrieval.searchers import recall_check, sharded
 from retrieval.store import ray_cluster, store_writer
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 NEEDS_SCANN = pytest.mark.skipif(
   not searchers.scann_available(), reason='ScaNN exists for Linux only.'
 )
@@ -189,7 +188,6 @@ def test_peak_memory_is_that_of_one_shard(tmp_path):
     peaks[shards, held] = int(
       subprocess.run(
         [sys.executable, '-c', _PEAK, path, str(held)],
-        cwd=ROOT,
         capture_output=True,
         check=True,
         text=True,
