@@ -12,9 +12,9 @@ import sys
 import numpy as np
 import pytest
 
-from retrieval import searchers
 from retrieval.index import index as index_lib, sharded_index
 from retrieval.store import checksums, executors, manifests
+from tests.retrieval.searchers import clusters
 
 
 def rows(count=600):
@@ -133,9 +133,7 @@ def test_what_stands_is_reused_or_refused(tmp_path):
       build(path, **fields)
 
 
-@pytest.mark.skipif(
-  not searchers.scann_available(), reason='ScaNN exists for Linux only.'
-)
+@clusters.NEEDS_SCANN
 def test_a_damaged_shard_names_its_file(tmp_path, monkeypatch):
   fields = {'searcher': 'scann', 'shards': 2, 'recall_floor': 0.0}
   path = build(tmp_path / 'index', rows(9000), **fields).path

@@ -11,9 +11,7 @@ import pytest
 from retrieval import searchers
 from tests.retrieval.searchers import clusters
 
-pytestmark = pytest.mark.skipif(
-  not searchers.scann_available(), reason='ScaNN exists for Linux only.'
-)
+pytestmark = clusters.NEEDS_SCANN
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf])
