@@ -10,9 +10,7 @@ import pytest
 
 from experiments import retrieve, score
 from experiments.engine import configs
-from experiments.open_qa import (
-  rankings,
-)
+from experiments.open_qa import rankings
 from realm_jax.serving import trained_models
 from retrieval.nn import embedders
 from retrieval.questions import (
@@ -21,9 +19,7 @@ from retrieval.questions import (
   question_sets,
   trec_files,
 )
-from retrieval.search import (
-  fuse,
-)
+from retrieval.search import fuse
 from tests.experiments.open_qa import tiny_open_qa
 from tests.retrieval.nn import sentence_folders
 

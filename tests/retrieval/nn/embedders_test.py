@@ -12,9 +12,7 @@ import pytest
 import safetensors.numpy
 
 from retrieval.kernels import backend
-from retrieval.nn import (
-  embedders,
-)
+from retrieval.nn import embedders
 from tests.retrieval.nn import tiny_bert, tiny_embedder
 
 REFERENCE = pathlib.Path(__file__).parents[2] / 'data' / 'minilm_reference.json'
