@@ -29,6 +29,8 @@ if _CACHE not in os.environ:  # workers of pytest-xdist inherit it
   os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0.2'
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+# Processes that tests start find the project from any folder.
+os.environ['PYTHONPATH'] = str(pathlib.Path(__file__).resolve().parents[1])
 os.environ['XLA_FLAGS'] = ' '.join(
   (os.environ.get('XLA_FLAGS', ''), xla_flags.devices(8))
 )
@@ -96,6 +98,17 @@ def root(tmp_path_factory):
   before = files()
   yield made
   assert files() == before
+
+
+@pytest.fixture(scope='session')
+def minilm():
+  """The folder of the packaged BERT; what needs it is skipped without it."""
+  from retrieval.nn import bert_checkpoint
+
+  try:
+    return bert_checkpoint.find_minilm()
+  except (FileNotFoundError, ImportError, ValueError) as e:
+    pytest.skip(f'The packaged BERT is not installed: {e}')
 
 
 @pytest.fixture

@@ -106,7 +106,6 @@ def test_the_baseline_learns_shakespeare(outside, tmp_path, decoder, low, high):
         f'--workdir={tmp_path / "run"}',
       ],
       check=True,
-      cwd=_ROOT,
       env=os.environ | {'XLA_FLAGS': ''},  # one device, optimized
     )
   found = json.loads((tmp_path / 'run' / 'evaluation.json').read_text())

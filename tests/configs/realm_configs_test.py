@@ -15,7 +15,7 @@ from experiments.engine import configs, rooms
 from experiments.open_qa import config as qa_config, task as qa_task
 from experiments.realm import config as config_lib, starts
 from realm_jax.serving import model_configs
-from retrieval.nn import bert_checkpoint, sharding
+from retrieval.nn import sharding
 
 _FOLDER = pathlib.Path(realm_pretrain_quickstart.__file__).parent
 REALMS = sorted(x.stem for x in _FOLDER.glob('realm_pretrain_*.py'))
@@ -90,9 +90,13 @@ def test_a_training_config_holds_few_fields():
       leaves(x) if isinstance(x, dict) else 1 for x in section.values()
     )
 
-  for name in ('realm_pretrain_quickstart', 'open_qa_quickstart'):
-    c = importlib.import_module(f'configs.{name}').get_config()
-    assert leaves(c.to_dict()) <= 110, name
+  for name, most in (
+    ('realm_pretrain', 110),
+    ('open_qa', 110),
+    ('retro_pretrain', 90),
+  ):
+    c = importlib.import_module(f'configs.{name}_quickstart').get_config()
+    assert leaves(c.to_dict()) <= most, name
 
 
 @pytest.mark.parametrize(
@@ -104,13 +108,10 @@ def test_a_training_config_holds_few_fields():
   ],
 )
 @pytest.mark.parametrize('name', REALMS)
-def test_full_size_by_shapes(name, arg, parts):
+def test_full_size_by_shapes(name, arg, parts, request):
   config = _config(name, arg)
   if config.embedder.checkpoint:
-    try:
-      bert_checkpoint.find_minilm()
-    except (FileNotFoundError, ImportError, ValueError) as e:
-      pytest.skip(f'The packaged BERT is not installed: {e}')
+    request.getfixturevalue('minilm')
   config = dataclasses.replace(config, fit_head=False)
   model = model_configs.realm_config(config, 30_522)
   init = starts.init(

@@ -2,20 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The list of commands."""
 
-import pathlib
 import subprocess
 import sys
 
 from experiments import __main__ as commands
-
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def _run(*args):
   """Output of `python -S -m experiments`: no site-packages, so no library."""
   return subprocess.run(
     [sys.executable, '-S', '-m', 'experiments', *args],
-    cwd=_ROOT,
     capture_output=True,
     text=True,
     timeout=60,

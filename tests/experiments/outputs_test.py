@@ -3,7 +3,6 @@
 """Each command refuses at its start what it could not write when it ends."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -62,7 +61,6 @@ def test_outputs_are_checked_before_any_work(tmp_path):
   found = subprocess.run(
     [sys.executable, '-c', _FORK, json.dumps(cases)],
     cwd=tmp_path,
-    env=os.environ | {'PYTHONPATH': str(_ROOT)},
     capture_output=True,
     text=True,
     timeout=300,

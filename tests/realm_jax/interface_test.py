@@ -3,7 +3,6 @@
 """The public interface: exported names, answers with sources, no embedder."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -11,7 +10,6 @@ import pytest
 
 import realm_jax
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _ANSWER = """
 import sys
 import realm_jax
@@ -46,8 +44,7 @@ def test_every_exported_name_exists():
 def test_it_answers_without_the_embedder_package(tmp_path):
   done = subprocess.run(
     [sys.executable, '-c', _ANSWER],
-    env=os.environ
-    | {'XDG_CACHE_HOME': str(tmp_path / 'cache'), 'PYTHONPATH': str(_ROOT)},
+    env=os.environ | {'XDG_CACHE_HOME': str(tmp_path / 'cache')},
     cwd=tmp_path,
     capture_output=True,
     text=True,

@@ -135,17 +135,6 @@ def test_opens_a_corpus(folder):
   assert [d.title for d in documents[:2]] == ['Title 0', 'Title 1']
 
 
-def test_searchers_and_words(tmp_path):
-  vectors = np.eye(6, dtype=np.float32)
-  searcher = retrieval.ExactSearcher(vectors)
-  searcher.save(tmp_path)
-  ids, scores = retrieval.load_searcher(tmp_path).search(vectors[2:4], 1)
-  assert ids[:, 0].tolist() == [2, 3] and (scores == 1).all()
-  words = retrieval.BM25.build(['a red mill', 'a blue river'])
-  assert words.search(['which river'], 1)[0].tolist() == [[1]]
-  assert retrieval.exact_match('The mill.', ['mill'])
-
-
 _LAZY = """
 import json, sys
 import retrieval

@@ -8,7 +8,6 @@ The harness itself is needed by the slow test: pip install -e '.[lm-eval]'.
 import json
 import math
 import os
-import pathlib
 import subprocess
 import sys
 import types
@@ -122,7 +121,6 @@ def _harness(run, folder, neighbors, rows):
   """
   result = subprocess.run(
     [sys.executable, '-m', 'experiments.adapters.lm_eval', *arguments.split()],
-    cwd=pathlib.Path(__file__).parents[3],
     env=os.environ | {'HF_HOME': str(folder / 'hf'), 'HF_HUB_OFFLINE': '1'},
     capture_output=True,
     text=True,

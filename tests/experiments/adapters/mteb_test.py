@@ -9,7 +9,6 @@ has it and our requirements: a venv, say, with `pip install mteb` and this packa
 import inspect
 import json
 import os
-import pathlib
 import subprocess
 
 import numpy as np
@@ -100,7 +99,6 @@ def test_mteb_evaluates_both(tmp_path):
   command = [PYTHON, '-c', _SCRIPT, data, str(tmp_path / 'run')]
   done = subprocess.run(
     command,
-    cwd=pathlib.Path(__file__).parents[3],
     env=os.environ | {'JAX_PLATFORMS': 'cpu', 'HF_HUB_OFFLINE': '1'},
     capture_output=True,
     text=True,

@@ -5,9 +5,7 @@
 import functools
 import json
 import pathlib
-import pickle
 import shutil
-import zipfile
 
 import numpy as np
 import pytest
@@ -23,6 +21,7 @@ from retrieval.formats import block_records, tensor_bundle, tfrecord
 from retrieval.index import index_versions
 from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib
+from tests.realm_jax.serving import index_builder_test
 from tests.retrieval.text import tiny_blocks
 
 DATA = pathlib.Path(__file__).parents[2] / 'data' / 'realm'
@@ -66,7 +65,7 @@ def test_a_hugging_face_folder_becomes_a_trained_reader(converted, monkeypatch):
   trained = trained_models.load(converted, part='reader')
   assert trained.model.config.span_hidden_size == 24
   assert trained.config.lookup.reader_beam == 2
-  monkeypatch.setattr(serving, 'BlockEmbedder', _NoEmbedder)
+  monkeypatch.setattr(serving, 'BlockEmbedder', index_builder_test.NoEmbedder)
   index = trained.as_realm().open_index(converted / 'index')
   with np.load(DATA / 'openqa.npz') as z:
     np.testing.assert_array_equal(index.version.vectors[:], z['w/block_emb'])
@@ -78,16 +77,6 @@ def test_a_hugging_face_folder_becomes_a_trained_reader(converted, monkeypatch):
     block_records.read(HF / 'block_records.npy')
   )
   index.version.close()
-
-
-class _NoEmbedder:
-  """Nothing is embedded where the vectors came along."""
-
-  def __init__(self, *unused, **options):
-    pass
-
-  def __call__(self, *unused):
-    raise AssertionError('a block was embedded')
 
 
 def test_there_and_back_is_bit_identical(converted, tmp_path):
@@ -127,45 +116,6 @@ def test_again_is_no_harm_and_another_is_refused(converted, tmp_path):
   safetensors_numpy.save_file(tensors, folder / 'model.safetensors')
   with pytest.raises(ValueError, match='holds a checkpoint with parameters '):
     _run(converted, folder)
-
-
-def test_weights_in_several_files(tmp_path):
-  folder = _copy(tmp_path)
-  tensors = dict(sources.weights.read(HF / 'pytorch_model.bin'))
-  (folder / 'pytorch_model.bin').unlink()
-  with pytest.raises(FileNotFoundError, match='no weights'):
-    sources.read([str(folder)])
-  placed = {name: f'{i % 2}.safetensors' for i, name in enumerate(tensors)}
-  for file in set(placed.values()):
-    shard = {
-      k: np.ascontiguousarray(v)
-      for k, v in tensors.items()
-      if placed[k] == file
-    }
-    safetensors_numpy.save_file(shard, folder / file)
-  index = folder / 'model.safetensors.index.json'
-  index.write_text(json.dumps({'weight_map': placed}))
-  [part] = sources.read([str(folder)]).parts
-  assert len(part.fates) == len(tensors)
-  placed['more'] = '0.safetensors'
-  index.write_text(json.dumps({'weight_map': placed}))
-  with pytest.raises(ValueError, match='0.safetensors: lacks more'):
-    sources.read([str(folder)])
-  index.write_text(json.dumps({'weight_map': {'a': '../0.safetensors'}}))
-  with pytest.raises(ValueError, match='weight_map'):
-    sources.read([str(folder)])
-
-
-def test_a_pickle_that_executes_is_refused(tmp_path):
-  folder, target = _copy(tmp_path), tmp_path / 'executed'
-  bomb = f"cos\nsystem\n(S'touch {target}'\ntR.".encode()
-  with zipfile.ZipFile(folder / 'pytorch_model.bin', 'w') as archive:
-    archive.writestr('a/data.pkl', bomb)
-  with pytest.raises(ValueError, match='nothing of it was executed'):
-    _run(tmp_path / 'w', folder)
-  assert not target.exists() and not (tmp_path / 'w').exists()
-  pickle.loads(bomb)
-  assert target.exists()
 
 
 def test_bundles_beneath_a_folder_become_a_realm(tmp_path):

@@ -7,7 +7,6 @@ One process imports the libraries and forks for each command.
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -16,7 +15,6 @@ import pytest
 from retrieval.store import locks
 from tests import free_port
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 _COMMAND = """
 import dataclasses
 import logging
@@ -151,7 +149,6 @@ def results(tmp_path_factory):
     subprocess.run(
       [sys.executable, '-c', _FORK, json.dumps([case(x) for x in _CASES])],
       cwd=folder,
-      env=os.environ | {'PYTHONPATH': str(_ROOT)},
       check=True,
       timeout=100,
     )

@@ -5,7 +5,6 @@
 import dataclasses
 import json
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
@@ -29,7 +28,6 @@ from tests import free_port, xla_flags
 from tests.experiments.engine import equal_runs, toy_task
 from tests.retrieval.store import other_writer
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 100
 _ONE = jax.devices()[:1]
 _WHOLE = {'data': 1, 'fsdp': 1, 'tensor': 1}
@@ -40,10 +38,9 @@ def _losses(workdir):
 
 
 def _start(workdir, *arguments):
-  environment = os.environ | {'XLA_FLAGS': xla_flags.FAST}
   return subprocess.Popen(
     [sys.executable, toy_task.__file__, str(workdir), *arguments],
-    env=environment | {'PYTHONPATH': str(_ROOT)},
+    env=os.environ | {'XLA_FLAGS': xla_flags.FAST},
     stderr=subprocess.PIPE,
     text=True,
   )

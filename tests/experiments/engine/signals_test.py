@@ -3,7 +3,6 @@
 """Signals end a command at once, whatever its code catches."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import pytest
 
 from tests import free_port
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 _DEAF = """
 import sys
 import time
@@ -74,7 +72,7 @@ with signals.first_saves() as asked:
 def _start(*arguments, **environment):
   process = subprocess.Popen(
     [sys.executable, '-c', *arguments],
-    env=os.environ | {'PYTHONPATH': str(_ROOT)} | environment,
+    env=os.environ | environment,
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
@@ -175,5 +173,4 @@ assert 'jax' not in sys.modules and 'numpy' not in sys.modules
 from experiments.engine import command  # which checks flags and files first
 assert not {'jax', 'flax', 'orbax', 'grain', 'scipy'} & {*sys.modules}
 """
-  environment = os.environ | {'PYTHONPATH': str(_ROOT)}
-  subprocess.run([sys.executable, '-c', code], env=environment, check=True)
+  subprocess.run([sys.executable, '-c', code], check=True)

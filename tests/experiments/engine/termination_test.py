@@ -4,7 +4,6 @@
 
 import contextlib
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from retrieval.store import checkpoints
 from tests import free_port, xla_flags
 from tests.experiments.engine import toy_task
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 _LINE = 'Run the same command again to resume. Step {} is saved.'
 _ONE = {'data': 1, 'fsdp': 1, 'tensor': 1}
 
@@ -70,8 +68,7 @@ def test_two_processes_save_the_same_step(tmp_path, name):
       subprocess.Popen(
         [sys.executable, toy_task.__file__, str(workdir), *arguments]
         + [address, f'--process={i}', '--num_steps=400', '--eval_every=200'],
-        env=os.environ
-        | {'XLA_FLAGS': xla_flags.FAST, 'PYTHONPATH': str(_ROOT)},
+        env=os.environ | {'XLA_FLAGS': xla_flags.FAST},
         stderr=subprocess.PIPE,
         text=True,
         # The tests may run in the background of a shell.

@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import os
-import pathlib
 import subprocess
 import sys
 import types
@@ -23,7 +22,6 @@ from retrieval.questions import question_sets
 from tests import xla_flags
 from tests.experiments.open_qa import tiny_open_qa
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 ASKED = 'The mill of 1066 stood in the river?'
 
 
@@ -69,7 +67,7 @@ def run(made, monkeypatch, capsys):
 def _command(folder, *arguments):
   return subprocess.run(
     [sys.executable, '-m', 'experiments.ask', *arguments],
-    env=os.environ | {'XLA_FLAGS': xla_flags.FAST, 'PYTHONPATH': str(_ROOT)},
+    env=os.environ | {'XLA_FLAGS': xla_flags.FAST},
     cwd=folder,
     stdin=subprocess.DEVNULL,
     capture_output=True,

@@ -4,7 +4,6 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -20,7 +19,6 @@ from retrieval.nn import sharding
 from tests import free_port, xla_flags
 from tests.experiments.open_qa import tiny_open_qa
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 120
 # Without dropout, which falls on other rows: processes interleave theirs.
 _FIELDS = {'num_steps': 2, 'eval_batches': 0, 'optimizer.warmup_steps': 1} | {
@@ -34,7 +32,6 @@ def _start_two(data, workdir, fields):
   """Two processes with one device each."""
   address = free_port.address()
   given = {
-    'PYTHONPATH': str(_ROOT),
     'XLA_FLAGS': xla_flags.devices(1),
     'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',  # compiles sooner
   }

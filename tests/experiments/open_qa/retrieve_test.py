@@ -11,10 +11,7 @@ import pytest
 
 from experiments import retrieve, score
 from experiments.engine import configs
-from experiments.open_qa import (
-  evaluate as evaluators,
-  rankings,
-)
+from experiments.open_qa import evaluate as evaluators, rankings
 from realm_jax.serving import trained_models
 from retrieval.nn import embedders
 from retrieval.questions import (
@@ -23,9 +20,7 @@ from retrieval.questions import (
   question_sets,
   trec_files,
 )
-from retrieval.search import (
-  fuse,
-)
+from retrieval.search import fuse
 from tests.experiments.open_qa import tiny_open_qa
 from tests.retrieval.nn import sentence_folders
 

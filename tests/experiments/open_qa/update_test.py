@@ -8,7 +8,6 @@ import pathlib
 import types
 
 from absl import flags
-import jax
 import numpy as np
 import pytest
 
@@ -183,17 +182,6 @@ def test_again_finds_what_stands(before, after, embedded):
   assert again.index.version.name == updated.index.version.name
 
 
-def test_an_update_can_be_updated(after, embedded, tmp_path):
-  updated, _ = after
-  embedded.clear()
-  twice = realm_update.update(
-    updated.trained, updated.index, tmp_path / 'data', delete=[NEW.id]
-  )
-  assert not embedded and twice.counts['blocks removed'] == 1
-  found = _retrieve_all(twice.trained, twice.index, NEW.text)
-  assert NEW.text not in [text for _, text in found]
-
-
 def test_another_masked_corpus_goes_along(before, tmp_path):
   data = before.root
   for name in ('tokenizer', 'tokens', 'blocks', 'spans'):
@@ -216,27 +204,6 @@ def test_another_masked_corpus_goes_along(before, tmp_path):
   ]
   assert len(texts[1]) < len(texts[0]) and texts[1].items() < texts[0].items()
   assert new.blocks.texts([0]) != old.blocks.texts([0])
-
-
-def test_an_index_of_other_parameters_is_refused(before, tmp_path):
-  folder = index_versions.VersionFolder(tmp_path / 'index')
-  params = index_builder.snapshot(before.trained.params)
-  other = jax.tree.map(lambda x: 2 * x, params)
-  size = before.index.version.vectors.shape[1]
-
-  def embed(ids, progress=None):
-    return np.ones((len(ids), size), np.float32)
-
-  builder = index_builder.make_builder(
-    before.trained.config, before.trained.data, tmp_path
-  )
-  blocks = before.trained.data.blocks
-  name = folder.build(0, other, blocks, embed, builder.index)
-  index = serving.ServingIndex(
-    folder.open(name), serving.QueryEmbedder(before.trained.model.config)
-  )
-  with pytest.raises(ValueError, match='params'):
-    realm_update.update(before.trained, index, tmp_path / 'n', delete=['d1'])
 
 
 @pytest.fixture

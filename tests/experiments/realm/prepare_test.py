@@ -18,7 +18,6 @@ from experiments.realm import (
 )
 from realm_jax.data import folder as realm_data
 from retrieval.formats import tf_example, tfrecord
-from retrieval.store import checksums
 from retrieval.text import corpus as corpus_lib
 from tests.retrieval.text import tiny_blocks
 
@@ -180,20 +179,6 @@ def test_what_is_masked_may_be_another_corpus(folder, with_other_x, prepared):
   assert data.blocks.fingerprint == alone.blocks.fingerprint
   config = _config(folder, masked=True, valid_fraction=0.0)
   assert len(realm_task.masked_sentences(config, data, 'train')) == 9
-
-
-def test_verify_finds_a_flipped_bit(folder, copy, capsys, monkeypatch):
-  config = _config(folder)
-  _run(config, copy, 'tokenizer')
-  assert 'checksums, spans' in capsys.readouterr().out
-  file = copy / 'data' / 'blocks' / 'hash-000000.npy'
-  data = bytearray(file.read_bytes())
-  data[-1] ^= 1
-  file.write_bytes(data)
-  with pytest.raises(ValueError, match=f'{file.name}: damaged'):
-    _run(config, copy, 'tokenizer')
-  monkeypatch.setenv(checksums.VARIABLE, 'off')
-  _run(config, copy, 'tokenizer')
 
 
 @pytest.fixture(scope='module')

@@ -27,7 +27,6 @@ from tests import free_port, xla_flags
 from tests.experiments.engine import equal_runs
 from tests.experiments.realm import tiny_realm
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 120
 
 
@@ -49,7 +48,7 @@ def _start(data, workdir, *arguments, devices=1):
   with tempfile.NamedTemporaryFile(delete=False) as log:
     process = subprocess.Popen(
       [sys.executable, *script, *arguments],
-      env=os.environ | {'PYTHONPATH': str(_ROOT), 'XLA_FLAGS': flags},
+      env=os.environ | {'XLA_FLAGS': flags},
       stderr=log,
     )
   process.log = pathlib.Path(log.name)

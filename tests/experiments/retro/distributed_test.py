@@ -15,7 +15,6 @@ from tests import free_port, xla_flags
 from tests.experiments.engine import equal_runs
 from tests.retro_jax.data import tiny_data
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 280
 
 
@@ -42,7 +41,6 @@ def _start(name, arguments, **environment):
   } | environment
   return subprocess.Popen(
     [sys.executable, '-m', f'experiments.{name}', *arguments],
-    cwd=_ROOT,
     env=os.environ | environment,
     stdout=subprocess.DEVNULL,
     stderr=subprocess.PIPE,

@@ -11,9 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.retro import (
-  evaluate as retro_evaluate,
-)
+from experiments.retro import evaluate as retro_evaluate
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import copying, evaluate as evaluate_lib
 from retro_jax.trained import language_model, loading

@@ -14,6 +14,7 @@ from retrieval.index import neighbors as neighbors_lib, text_index
 from retrieval.search import retriever as retriever_lib
 from retro_jax.data import datastore as datastore_lib
 from tests.experiments.retro import tiny_config
+from tests.retrieval.index import retrievers_test
 from tests.retrieval.store import tiny_stores
 
 K = 3
@@ -32,16 +33,6 @@ def data(tmp_path_factory):
   )
 
 
-def _common(a, b):
-  """Length of the longest common subsequence by its recurrence."""
-  table = np.zeros((len(a) + 1, len(b) + 1), int)
-  for i, x in enumerate(a):
-    for j, y in enumerate(b):
-      longer = max(table[i, j + 1], table[i + 1, j])
-      table[i + 1, j + 1] = table[i, j] + 1 if x == y else longer
-  return table[-1, -1]
-
-
 def _tokens(chunks, i, start, limit):
   tokens, mask = chunks.gather(np.array([i]), limit)
   return tokens[0, start:][mask[0, start:]].tolist()
@@ -55,7 +46,9 @@ def _slow(data, part, shard, rows):
     following = _tokens(data.train, own, m, 2 * m)
     if following:
       shared = [
-        _common(following, _tokens(data.train, i, 0, 2 * m)) if i >= 0 else 0
+        retrievers_test.common(following, _tokens(data.train, i, 0, 2 * m))
+        if i >= 0
+        else 0
         for i in neighbors
       ]
       found.append(np.array(shared) / len(following))

@@ -4,7 +4,6 @@
 
 import json
 import pathlib
-import shutil
 import types
 
 import numpy as np
@@ -131,19 +130,6 @@ def test_a_fid_learns_and_is_scored_apart(root, fid_run, capsys):
 
 
 @pytest.mark.slow
-def test_a_killed_fid_goes_on_bit_for_bit(root, fid_run, tmp_path):
-  first = _fid_config(root, num_steps=30)
-  shutil.copytree(fid_run / 'checkpoints' / '15', tmp_path / 'checkpoints/15')
-  retro_qa_task.train(first, str(tmp_path))
-  (whole, _), (resumed, saved) = (
-    checkpoints.load_params(str(path)) for path in (fid_run, tmp_path)
-  )
-  assert saved.step == 30
-  for a, b in zip(_leaves(whole), _leaves(resumed), strict=True):
-    np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.slow
 def test_a_baseline_becomes_a_fid_or_its_closed_book_twin(root, tmp_path):
   """The baseline has stacked layers; the twin of a RETRO has its own encoder."""
   fields = {'qa.reader': 'closed_book', 'num_steps': 15}
@@ -159,12 +145,6 @@ def test_a_baseline_becomes_a_fid_or_its_closed_book_twin(root, tmp_path):
     config, language_model.load(root / 'test').data.tokenizer
   )
   assert writer.layout.num_neighbors == 1
-
-
-def _leaves(tree):
-  if not isinstance(tree, dict):
-    return [np.asarray(tree)]
-  return [x for value in tree.values() for x in _leaves(value)]
 
 
 def test_the_baseline_is_the_closed_book(root, tmp_path):

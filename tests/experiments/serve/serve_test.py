@@ -3,7 +3,6 @@
 """The command with the packaged models, asked by real clients and a real browser."""
 
 import itertools
-import pathlib
 import shutil
 import signal
 import subprocess
@@ -18,7 +17,6 @@ import retro_jax
 
 pytestmark = pytest.mark.slow
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 _PROMPT = (
   'Penicillin was discovered by Alexander Fleming, and the first one ' * 5
 )
@@ -27,9 +25,7 @@ _PROMPT = (
 def _start():
   """Starts the command on a free port; returns the process and its address."""
   command = [sys.executable, '-m', 'experiments.serve', '--port=0']
-  process = subprocess.Popen(
-    command, cwd=_ROOT, stderr=subprocess.PIPE, text=True
-  )
+  process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
   for line in process.stderr:
     if 'Serving' in line:
       threading.Thread(target=process.stderr.read, daemon=True).start()

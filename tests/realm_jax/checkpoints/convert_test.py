@@ -14,6 +14,7 @@ from realm_jax.checkpoints import config as checkpoint_config, convert, names
 from realm_jax.nn import config as config_lib, open_qa
 from retrieval.formats import tensor_bundle, torch_pickle
 from retrieval.nn import bert
+from tests.realm_jax.nn import oracle, reader_oracle_test
 
 DATA = pathlib.Path(__file__).parents[2] / 'data' / 'realm'
 HF = DATA / 'hf_openqa'
@@ -30,7 +31,6 @@ SIZES = names.Sizes(
   span_hidden_size=3,
   num_blocks=5,
 )
-TOLERANCE = 2e-5
 
 
 def _random(hf_class, *, shared=True):
@@ -244,55 +244,13 @@ def _open_qa_config(fields):
   )
 
 
-def test_the_tiny_checkpoint_answers_as_the_oracle():
-  fields, found = _tiny()
-  model = open_qa.OpenQa(_open_qa_config(fields))
-
-  def apply(method, *rows):
-    run = jax.jit(model.apply, static_argnames='method')
-    return np.asarray(run({'params': found.params}, *rows, method=method))
-
-  with np.load(DATA / 'openqa.npz') as z:
-    ask = z['in/question_ids'].astype(np.int32)
-    query = apply('embed_queries', ask, ask > 0)
-    np.testing.assert_allclose(
-      query, z['out/question_projection'], atol=TOLERANCE
-    )
-    scores = query @ np.asarray(found.vectors).T
-    best = np.argsort(-scores, axis=1)[:, :4]
-    np.testing.assert_array_equal(best, z['out/train_retrieved_ids'])
-    np.testing.assert_array_equal(best[:, :2], z['out/eval_retrieved_ids'])
-    beam = np.take_along_axis(scores, best, axis=1)
-    np.testing.assert_allclose(
-      beam, z['out/train_retrieved_scores'], atol=TOLERANCE
-    )
-    ids, mask, types, special = (
-      z[f'out/concat_{name}'][:2]
-      for name in ('input_ids', 'attention_mask', 'token_type_ids')
-      + ('special_tokens_mask',)
-    )
-    body = (types > 0) & (mask > 0) & (special == 0)
-    spans = apply(
-      'read', ids.astype(np.int32), mask > 0, types.astype(np.int32), body
-    )
-    spans = spans + beam[0, :2, None, None]
-    place = np.unravel_index(spans.argmax(), spans.shape)
-    assert place[0] == z['out/eval_block_idx']
-    assert place[2] == z['out/eval_start_pos'][0]
-    assert place[1] + place[2] == z['out/eval_end_pos'][0]
-    answer = ids[place[0], place[2] : place[1] + place[2] + 1]
-    np.testing.assert_array_equal(answer, z['out/eval_predicted_answer_ids'])
-    gold = np.zeros(spans.shape, bool)
-    for block in range(2):
-      for start, end in zip(
-        z['out/start_positions'][block],
-        z['out/end_positions'][block],
-        strict=True,
-      ):
-        if start >= 0:
-          gold[block, end - start, start] = True
-    loss = np.logaddexp.reduce(spans.ravel()) - np.logaddexp.reduce(spans[gold])
-    np.testing.assert_allclose(loss, z['out/train_reader_loss'], rtol=1e-4)
+def test_the_tiny_checkpoint_has_the_parameters_of_the_oracle():
+  """With these the model answers as the port: reader_oracle_test."""
+  _, found = _tiny()
+  arrays = oracle.load('openqa')
+  expected = reader_oracle_test._open_qa(arrays, 'w/')
+  jax.tree.map(np.testing.assert_array_equal, found.params, expected)
+  np.testing.assert_array_equal(found.vectors, arrays['w/block_emb'])
 
 
 def test_configs_there_and_back():

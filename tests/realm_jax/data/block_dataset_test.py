@@ -8,6 +8,7 @@ import pytest
 
 from realm_jax.data import block_dataset, examples
 from realm_jax.objectives import ict
+from tests import streams
 from tests.retrieval.text import tiny_blocks
 
 Q, T, VALID = 16, 32, 0.3
@@ -42,13 +43,6 @@ def _dataset(data, mask_rate=ict.IctConfig.mask_rate, **fields):
   )
 
 
-def _take(dataset, count=None):
-  iterator = iter(dataset)
-  found = [next(iterator) for _ in range(count)] if count else [*iterator]
-  iterator.close()
-  return found
-
-
 def _blocks(data, batch):
   """Ids of the blocks of a batch."""
   hashes = np.ascontiguousarray(batch['block_hash']).view(np.uint64)
@@ -70,11 +64,13 @@ def test_splits_are_of_documents(data):
 
 def test_one_pass_takes_every_block_once_and_the_other_has_no_end(data):
   n = data.blocks.num_blocks
-  seen = [i for b in _take(_dataset(data)) for i in _blocks(data, b)]
+  seen = [i for b in streams.take(_dataset(data)) for i in _blocks(data, b)]
   assert len(seen) == n // 4 * 4 == len({*seen}) and seen != sorted(seen)
   source = block_dataset.split_blocks(data.blocks, 'train', VALID)
   per_pass = len(source) // 2
-  batches = _take(_dataset(data, split='train', batch_size=2), 2 * per_pass)
+  batches = streams.take(
+    _dataset(data, split='train', batch_size=2), 2 * per_pass
+  )
   passes = [
     [i for b in batches[at : at + per_pass] for i in _blocks(data, b)]
     for at in (0, per_pass)
@@ -85,29 +81,21 @@ def test_one_pass_takes_every_block_once_and_the_other_has_no_end(data):
 
 def test_a_saved_position_continues_with_the_same_batches(data):
   grain.experimental.assert_equal_output_after_checkpoint(_dataset(data))
-  dataset = _dataset(data, split='train', seed=3)
-  iterator = iter(dataset)
-  for _ in range(9):
-    next(iterator)
-  state = iterator.get_state()
-  want = [next(iterator) for _ in range(4)]
-  iterator.close()
-  again = iter(_dataset(data, split='train', seed=3))
-  again.set_state(state)
-  for batch in want:
-    for name, values in next(again).items():
-      np.testing.assert_array_equal(values, batch[name], name)
-  again.close()
-  (first,), (other,) = (_take(_dataset(data, seed=seed), 1) for seed in (0, 3))
+  streams.check_position(lambda: _dataset(data, split='train', seed=3), 9)
+  (first,), (other,) = (
+    streams.take(_dataset(data, seed=seed), 1) for seed in (0, 3)
+  )
   assert (first['query_ids'] != other['query_ids']).any()
 
 
 @pytest.mark.parametrize('split', ['train', 'all'])
 def test_processes_share_a_batch(data, split):
   count = data.blocks.num_blocks // 4 if split == 'all' else 6
-  whole = _take(_dataset(data, split=split), count)
+  whole = streams.take(_dataset(data, split=split), count)
   parts = [
-    _take(_dataset(data, split=split, process_index=i, process_count=2), count)
+    streams.take(
+      _dataset(data, split=split, process_index=i, process_count=2), count
+    )
     for i in range(2)
   ]
   for batch, *halves in zip(whole, *parts, strict=True):
@@ -124,7 +112,7 @@ def test_processes_have_equally_many_batches(data, batch_size):
     n = len(block_dataset.split_blocks(data.blocks, split, VALID))
     counts = [
       len(
-        _take(
+        streams.take(
           _dataset(
             data,
             split=split,

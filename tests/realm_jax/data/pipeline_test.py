@@ -13,6 +13,7 @@ import pytest
 
 from realm_jax.data import examples, pipeline, sources
 from retrieval.text import salient, taggers
+from tests import streams
 from tests.retrieval.text import tiny_blocks
 
 K = 4
@@ -79,13 +80,6 @@ def _dataset(
   return pipeline.make_dataset(source, retrieval, **fields)
 
 
-def _take(dataset, count):
-  iterator = iter(dataset)
-  rows = [next(iterator) for _ in range(count)]
-  iterator.close()
-  return rows
-
-
 @pytest.mark.parametrize('masker', ['salient', 'uniform', 'span'])
 def test_an_example_is_one_sentence_of_its_block(data, masker):
   source = _source(data, masker)
@@ -150,7 +144,7 @@ def test_what_does_not_fit_is_refused(data):
 def test_batches_hold_the_best_blocks_after_null(data):
   n = data.blocks.num_blocks
   hashes = data.blocks.all_hashes()
-  for batch in _take(_dataset(data), 6):
+  for batch in streams.take(_dataset(data), 6):
     ids = batch['candidate_block_ids']
     assert (ids[:, 0] == examples.NULL).all()
     first = batch['query_ids'].sum(axis=1, where=batch['query_mask'])
@@ -180,7 +174,7 @@ def test_copies_of_the_origin_are_excluded_too(tmp_path):
   made.layout = examples.Layout(
     query_length=24, block_length=32, num_candidates=3
   )
-  for batch in _take(_dataset(made, train=False), 2):
+  for batch in streams.take(_dataset(made, train=False), 2):
     for row, origin in zip(
       batch['candidate_block_ids'], batch['origin'], strict=True
     ):
@@ -189,7 +183,7 @@ def test_copies_of_the_origin_are_excluded_too(tmp_path):
 
 def test_each_batch_asks_for_its_own_index(data):
   schedule = Schedule(data.blocks.num_blocks)
-  batches = _take(_dataset(data, schedule), 6)
+  batches = streams.take(_dataset(data, schedule), 6)
   steps = [set(batch['index_step'].tolist()) for batch in batches]
   assert steps == [{0}, {0}, {2}, {2}, {4}, {4}]
   assert schedule.asked[:6] == [0, 1, 2, 3, 4, 5]
@@ -212,17 +206,7 @@ def test_a_saved_position_continues_with_the_same_batches(data):
   grain.experimental.assert_equal_output_after_checkpoint(
     _dataset(data, train=False)
   )
-  iterator = iter(_dataset(data, read_ahead=2))
-  for _ in range(5):
-    next(iterator)
-  state = iterator.get_state()
-  want = [next(iterator) for _ in range(4)]
-  again = iter(_dataset(data, read_ahead=2))
-  again.set_state(state)
-  for batch in want:
-    for name, values in next(again).items():
-      np.testing.assert_array_equal(values, batch[name], name)
-  iterator.close(), again.close()
+  streams.check_position(lambda: _dataset(data, read_ahead=2))
 
 
 @pytest.mark.parametrize('train', [False, True])
@@ -234,9 +218,10 @@ def test_processes_share_a_batch(data, train):
   source = next(source for source in found if len(source) % 2)
   count = 2 * len(source) // 4 if train else 3
   fields = {'source': source, 'train': train, 'process_count': 2}
-  whole = _take(_dataset(data, source=source, train=train), count)
+  whole = streams.take(_dataset(data, source=source, train=train), count)
   parts = [
-    _take(_dataset(data, process_index=i, **fields), count) for i in range(2)
+    streams.take(_dataset(data, process_index=i, **fields), count)
+    for i in range(2)
   ]
   for batch, *halves in zip(whole, *parts, strict=True):
     assert [len(half['origin']) for half in halves] == [2, 2]
@@ -260,7 +245,9 @@ def test_processes_have_equally_many_batches(data):
 
 
 def test_random_blocks_are_a_control(data):
-  first, again = (_take(_dataset(data, candidates='random'), 3) for _ in '12')
+  first, again = (
+    streams.take(_dataset(data, candidates='random'), 3) for _ in '12'
+  )
   for a, b in zip(first, again, strict=True):
     np.testing.assert_array_equal(
       a['candidate_block_ids'], b['candidate_block_ids']

@@ -10,6 +10,7 @@ import pytest
 
 from realm_jax.data import question_rows, reader_rows
 from retrieval.questions import questions as questions_lib
+from tests import streams
 from tests.retrieval.text import tiny_blocks
 
 N, Q = 11, 6
@@ -53,13 +54,6 @@ def _dataset(data, **fields):
   return question_rows.make_dataset(data.source, **fields)
 
 
-def _take(dataset, count=None):
-  iterator = iter(dataset)
-  found = [next(iterator) for _ in range(count)] if count else [*iterator]
-  iterator.close()
-  return found
-
-
 def _indices(batches):
   return [
     i for b in batches for i in b['question_index'][b['row_valid']].tolist()
@@ -67,7 +61,7 @@ def _indices(batches):
 
 
 def test_one_pass_keeps_order_and_drops_nothing(data):
-  batches = _take(_dataset(data))
+  batches = streams.take(_dataset(data))
   assert _indices(batches) == [*range(N)]
   assert [b['row_valid'].tolist() for b in batches] == [[True] * 4] * 2 + [
     [True] * 3 + [False]
@@ -81,24 +75,26 @@ def test_one_pass_keeps_order_and_drops_nothing(data):
 
 
 def test_training_has_no_end_and_another_order_each_pass(data):
-  batches = _take(_dataset(data, train=True, seed=1), 11)
+  batches = streams.take(_dataset(data, train=True, seed=1), 11)
   assert all(b['row_valid'].all() for b in batches)
   found = _indices(batches)
   passes = [found[at : at + N] for at in range(0, 4 * N, N)]
   assert [sorted(x) for x in passes] == [[*range(N)]] * 4
   assert len({tuple(x) for x in passes}) == 4
-  again = _indices(_take(_dataset(data, train=True, seed=1), 11))
-  other = _indices(_take(_dataset(data, train=True, seed=2), 11))
+  again = _indices(streams.take(_dataset(data, train=True, seed=1), 11))
+  other = _indices(streams.take(_dataset(data, train=True, seed=2), 11))
   assert again == found != other
-  big = _take(_dataset(data, train=True, batch_size=3 * N), 1)
+  big = streams.take(_dataset(data, train=True, batch_size=3 * N), 1)
   assert sorted(_indices(big)) == sorted([*range(N)] * 3)
 
 
 @pytest.mark.parametrize('train', [False, True])
 def test_processes_share_the_same_batches(data, train):
-  whole = _take(_dataset(data, train=train), 3)
+  whole = streams.take(_dataset(data, train=train), 3)
   shares = [
-    _take(_dataset(data, train=train, process_index=p, process_count=2), 3)
+    streams.take(
+      _dataset(data, train=train, process_index=p, process_count=2), 3
+    )
     for p in range(2)
   ]
   for batch, *parts in zip(whole, *shares, strict=True):
@@ -107,36 +103,25 @@ def test_processes_share_the_same_batches(data, train):
       for p, part in enumerate(parts):
         np.testing.assert_array_equal(part[name], value[p::2], name)
   if not train:  # and none has a batch more
-    assert len(_take(_dataset(data, process_count=2))) == 3
+    assert len(streams.take(_dataset(data, process_count=2))) == 3
 
 
 def test_few_questions_fill_many_rows(data):
-  batches = _take(_dataset(data, batch_size=1, padded_size=8))
+  batches = streams.take(_dataset(data, batch_size=1, padded_size=8))
   assert _indices(batches) == [*range(N)]
   assert {len(b['row_valid']) for b in batches} == {8}
-  batches = _take(_dataset(data, batch_size=5, padded_size=4))
+  batches = streams.take(_dataset(data, batch_size=5, padded_size=4))
   assert {b['question_ids'].shape for b in batches} == {(8, Q)}
   for p in range(4):
     fields = {'process_index': p, 'process_count': 4, 'padded_size': 8}
-    found = _take(_dataset(data, batch_size=1, **fields))
+    found = streams.take(_dataset(data, batch_size=1, **fields))
     assert _indices(found) == ([*range(N)] if p == 0 else [])
     assert [len(b['row_valid']) for b in found] == [2] * N
 
 
 def test_a_saved_position_continues_with_the_same_batches(data):
   for train in (False, True):
-    want = _take(_dataset(data, train=train), 3)
-    iterator = iter(_dataset(data, train=train))
-    next(iterator)
-    state = iterator.get_state()
-    iterator.close()
-    iterator = iter(_dataset(data, train=train))
-    iterator.set_state(state)
-    for batch in want[1:]:
-      found = next(iterator)
-      for name in batch:
-        np.testing.assert_array_equal(found[name], batch[name], name)
-    iterator.close()
+    streams.check_position(lambda x=train: _dataset(data, train=x), 1, 2)
   grain.experimental.assert_equal_output_after_checkpoint(_dataset(data))
 
 

@@ -26,17 +26,6 @@ def _apply(params, *args, method=None):
   return MODEL.apply({'params': params}, *args, method=method)
 
 
-@pytest.fixture(params=['gpu', 'tpu'])
-def accelerator(request, monkeypatch):
-  """Pretend one; what is compiled now is for it."""
-  monkeypatch.setattr(backend, 'is_cpu', lambda: False)
-  monkeypatch.setattr(backend, 'is_tpu', lambda: request.param == 'tpu')
-
-
-def test_embedder_of_accelerators(accelerator):
-  test_embedder()
-
-
 def test_embedder():
   arrays = oracle.load('embedder')
   params = oracle.embedder(oracle.part(arrays, 'w/'))
@@ -48,18 +37,14 @@ def test_embedder():
       ('token_type_ids', np.int32),
     )
   )
-
-  def embed(*args):  # New functions are traced anew.
-    return bert.Bert(CONFIG.embedder_bert).apply(*args)
-
-  out = jax.jit(embed)({'params': params['bert']}, ids, mask, types)
+  out = jax.jit(bert.Bert(CONFIG.embedder_bert).apply)(
+    {'params': params['bert']}, ids, mask, types
+  )
   oracle.close(out.hidden, arrays['out/sequence_output'])
   oracle.close(out.pooled, arrays['out/pooler_output'])
-
-  def project(*args):
-    return model_lib.Embedder(CONFIG).apply(*args)
-
-  vectors = jax.jit(project)({'params': params}, ids, mask, types)
+  vectors = jax.jit(model_lib.Embedder(CONFIG).apply)(
+    {'params': params}, ids, mask, types
+  )
   oracle.close(vectors, arrays['out/projected_score'])
 
 
@@ -164,7 +149,10 @@ def test_pretraining_step(arrays, step):
   oracle.close_gradients(grads, oracle.realm(arrays, 'grad/'))
 
 
-def test_pretraining_step_of_accelerators(arrays, accelerator):
+@pytest.mark.parametrize('kind', ['gpu', 'tpu'])
+def test_pretraining_step_of_accelerators(arrays, kind, monkeypatch):
+  monkeypatch.setattr(backend, 'is_cpu', lambda: False)
+  monkeypatch.setattr(backend, 'is_tpu', lambda: kind == 'tpu')
   test_pretraining_step(arrays, _make_step())
 
 

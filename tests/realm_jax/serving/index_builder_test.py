@@ -44,7 +44,7 @@ def _save(run, trained, index_version):
   )
 
 
-class _NoEmbedder:
+class NoEmbedder:
   """Stands for a block embedder where nothing is to be embedded."""
 
   def __init__(self, *unused, **options):
@@ -56,7 +56,7 @@ class _NoEmbedder:
 
 def _start(monkeypatch, workdir, data, arg='test', **fields):
   """The version that serves the first batch, opened."""
-  monkeypatch.setattr(serving, 'BlockEmbedder', _NoEmbedder)
+  monkeypatch.setattr(serving, 'BlockEmbedder', NoEmbedder)
   config = tiny_open_qa.get_config(data, arg, **fields)
   task = tiny_open_qa.task(config, workdir, jax.devices()[:1])
   params = sharding.unbox(task.init(jax.random.key(1)))

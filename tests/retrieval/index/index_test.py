@@ -9,24 +9,16 @@ import pytest
 from retrieval import searchers
 from retrieval.index import index as index_lib
 from retrieval.searchers import recall_check
-from retrieval.store import (
-  checksums,
-  store_writer,
-)
+from retrieval.store import checksums, store_writer
+from tests.retrieval.searchers import clusters
 
-NEEDS_SCANN = pytest.mark.skipif(
-  not searchers.scann_available(), reason='ScaNN exists for Linux only.'
-)
 SCANN = index_lib.IndexConfig(searcher='scann', num_queries=200)
 EXACT = dataclasses.replace(SCANN, searcher='exact')
 
 
 @pytest.fixture(scope='module')
 def vectors():
-  rng = np.random.default_rng(0)
-  centers = rng.standard_normal((40, 16))
-  rows = centers[rng.integers(0, 40, 5000)]
-  return (rows + 0.5 * rng.standard_normal(rows.shape)).astype(np.float32)
+  return clusters.clustered()
 
 
 def write_store(path, rows):
@@ -36,7 +28,7 @@ def write_store(path, rows):
   return writer.publish(2)
 
 
-@NEEDS_SCANN
+@clusters.NEEDS_SCANN
 def test_builds_measures_publishes_and_reopens(tmp_path, vectors):
   index = index_lib.build_index(tmp_path / 'index', vectors, 'v', SCANN)
   report = index.report
@@ -57,7 +49,7 @@ def test_builds_measures_publishes_and_reopens(tmp_path, vectors):
     np.testing.assert_array_equal(a, b)
 
 
-@NEEDS_SCANN
+@clusters.NEEDS_SCANN
 def test_same_inputs_reuse_what_stands(tmp_path, vectors):
   path = tmp_path / 'index'
   first = index_lib.build_index(path, vectors, 'v', SCANN)
@@ -77,7 +69,7 @@ def test_same_inputs_reuse_what_stands(tmp_path, vectors):
     index_lib.build_index(path, vectors, 'w', SCANN)
 
 
-@NEEDS_SCANN
+@clusters.NEEDS_SCANN
 def test_below_the_floor_nothing_is_published(tmp_path, vectors):
   settings = {'num_leaves': 70, 'num_leaves_to_search': 1}
   config = dataclasses.replace(SCANN, recall_floor=0.9, scann=settings)

@@ -4,12 +4,10 @@
 
 import concurrent.futures
 import contextlib
-import pathlib
 import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 import numpy as np
@@ -20,7 +18,6 @@ from retrieval.store import executors
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
 
-ROOT = pathlib.Path(__file__).parents[3]
 CONFIG = index_lib.IndexConfig(metric='dot_product', num_queries=5)
 PARAMS = {'embedder': {'dense': {'kernel': np.eye(3, dtype=np.float32)}}}
 
@@ -161,8 +158,7 @@ def test_processes_share_the_shards(blocks, tmp_path):
 
 
 _KILLED = """
-import sys, time
-sys.path[:0] = [{root!r}]
+import time
 import numpy as np
 from retrieval.text import blocks as blocks_lib
 from retrieval.index import index_versions
@@ -181,9 +177,7 @@ folder.build(1, t.PARAMS, blocks, slow, t.CONFIG)
 @pytest.mark.slow
 def test_a_killed_builder_goes_on_where_it_was(blocks, tmp_path):
   out = tmp_path / 'killed'
-  script = textwrap.dedent(_KILLED).format(
-    root=str(ROOT), blocks=str(blocks.path), out=str(out)
-  )
+  script = _KILLED.format(blocks=str(blocks.path), out=str(out))
   process = subprocess.Popen([sys.executable, '-c', script])
   deadline = time.monotonic() + 60
   while time.monotonic() < deadline and process.poll() is None:

@@ -9,12 +9,10 @@ from retrieval import searchers
 from retrieval.index import key_values
 from retrieval.searchers import recall_check
 from retrieval.store import executors, shards
+from tests.retrieval.searchers import clusters
 from tests.retrieval.store import tiny_stores
 
 D, SHARDS = 16, 3
-_needs_scann = pytest.mark.skipif(
-  not searchers.scann_available(), reason='ScaNN is not installed'
-)
 
 
 def _arrays(shard, rows=700):
@@ -94,7 +92,7 @@ def test_exact_search_equals_a_loop(pairs, queries):
   assert np.isfinite(distances[:, :2100]).all() and not values[:, 2100:].any()
 
 
-@_needs_scann
+@clusters.NEEDS_SCANN
 @pytest.mark.parametrize('rescore', ['int8', 'none'])
 def test_quantized_search_gives_exact_distances(pairs, queries, rescore):
   config = searchers.ScannConfig(rescore=rescore, num_leaves_to_search=45)
@@ -117,7 +115,7 @@ def test_quantized_search_gives_exact_distances(pairs, queries, rescore):
   assert np.mean(distances[:, :10] <= nearest[:, -1:] * 1.0001) > 0.8
 
 
-@_needs_scann
+@clusters.NEEDS_SCANN
 def test_recall_is_of_what_is_scored_again(pairs):
   """Hashes alone find few of the nearest 10 at once, but most among 200."""
   config = searchers.ScannConfig(

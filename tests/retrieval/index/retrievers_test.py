@@ -18,6 +18,7 @@ from retrieval.index import (
 from retrieval.nn import colbert
 from retrieval.search import (
   bm25 as bm25_lib,
+  fuse,
   late_interaction,
   names,
   queries as queries_lib,
@@ -137,7 +138,7 @@ def _distance(a, b):
   return row[-1]
 
 
-def _common(a, b):
+def common(a, b):
   """Length of the longest common subsequence by its recurrence."""
   table = np.zeros((len(a) + 1, len(b) + 1), int)
   for i, x in enumerate(a):
@@ -172,32 +173,22 @@ def _words(data, queries, n, kind='bm25'):
 
 
 def _hybrid(data, queries, n):
-  scores = {}
-  for ranked in (_dense(data, queries, n), _words(data, queries, n)):
-    for rank, chunk in enumerate(ranked[:100]):
-      scores[int(chunk)] = scores.get(int(chunk), 0) + 1 / (61 + rank)
-  return sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
+  lists = [_dense(data, queries, n), _words(data, queries, n)]
+  found, _ = fuse.by_ranks([ids[None, :100] for ids in lists], 100)
+  return found[found >= 0]
 
 
 def _weighted(data, queries, n):
   train, embed = data.chunks['train'], _Letters()
-  text, others = queries.texts(np.array([n])), _others
-  keys = embed.embed_texts([*train.texts(np.arange(train.num_chunks))])
-  dense = -((keys - embed.embed_texts(text)) ** 2).sum(1)
+  text = queries.texts(np.array([n]))
+  near = _dense(data, queries, n)[:100]
+  keys = embed.embed_texts(train.texts(near))
+  distances = ((keys - embed.embed_texts(text)) ** 2).sum(1)
   index = bm25_lib.Bm25.build(train.texts(np.arange(train.num_chunks)))
-  ids, found = index.search(text, train.num_chunks)
-  words = dict(zip(ids[0].tolist(), found[0].tolist(), strict=True))
-  total = {}
-  for weight, ranked, scores in (
-    (0.75, _dense(data, queries, n)[:100], dense),
-    (0.25, _words(data, queries, n)[:100], words),
-  ):
-    values = [float(scores[int(i)]) for i in ranked]
-    for i, value in zip(ranked.tolist(), values, strict=True):
-      part = (value - min(values)) / (max(values) - min(values))
-      total[i] = total.get(i, 0) + weight * part
-  assert {*total} <= {*others(data, queries, n).tolist()}
-  return sorted(total, key=lambda i: (-total[i], i))
+  ids, scores = index.search(text, train.num_chunks)
+  kept = np.flatnonzero(np.isin(ids[0], _others(data, queries, n)))[:100]
+  lists = (near[None], -distances[None]), (ids[:, kept], scores[:, kept])
+  return fuse.by_scores(lists, (0.75, 0.25), 100)[0][0]
 
 
 def _topics(parts, data, queries, n):
@@ -224,7 +215,7 @@ def _oracle(data, queries, n):
   return sorted(
     _hybrid(data, queries, n)[:100],
     key=lambda chunk: (
-      -_common(following, _tokens(train, chunk) + _tokens(train, chunk, 1))
+      -common(following, _tokens(train, chunk) + _tokens(train, chunk, 1))
     ),
   )
 

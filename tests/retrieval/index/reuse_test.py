@@ -98,24 +98,6 @@ def test_known_blocks_are_copied_bit_for_bit(old, documents, tmp_path):
   assert (known.num_reused, known.num_embedded) == (copied.sum(), len(new))
 
 
-def test_a_version_with_reuse_equals_one_without(old, documents, tmp_path):
-  blocks = _make(tmp_path, _changed(documents))
-  embed, known = Embed(blocks), _known(*old)
-  folder = index_versions.VersionFolder(tmp_path / 'index')
-  name = folder.build(
-    1,
-    PARAMS,
-    blocks,
-    lambda ids, done: known.fill(blocks, ids, embed, done),
-    CONFIG,
-  )
-  whole = _version(tmp_path / 'whole', blocks)
-  assert whole.name == name
-  with_reuse = folder.open(name, blocks)
-  np.testing.assert_array_equal(with_reuse.vectors[:], whole.vectors[:])
-  assert known.num_reused > known.num_embedded
-
-
 def test_copies_and_an_unchanged_corpus_need_no_embedding(tmp_path):
   rows = [{'id': str(i), 'title': 'Mill', 'text': 'Paris.'} for i in range(3)]
   rows.append({'id': 'x', 'title': 'Mill', 'text': 'Rome.'})

@@ -4,7 +4,6 @@
 
 import concurrent.futures
 import os
-import pathlib
 import pickle
 import signal
 import subprocess
@@ -13,11 +12,9 @@ import sys
 import numpy as np
 import pytest
 
-from retrieval import searchers
 from retrieval.index import index as index_lib, sharded_index
 from retrieval.store import checksums, executors, manifests
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from tests.retrieval.searchers import clusters
 
 
 def rows(count=600):
@@ -49,8 +46,7 @@ def _bytes(folder):
 _BUILD = """
 import os, pathlib, signal, sys
 from retrieval.index import index as index_lib, sharded_index
-sys.path.insert(0, {tests!r})
-import sharded_index_test as test
+from tests.retrieval.index import sharded_index_test as test
 make = sharded_index._write_shard
 def killed(draft, *arguments):
   make(draft, *arguments)
@@ -64,8 +60,7 @@ test.build(pathlib.Path(sys.argv[1]))
 @pytest.mark.slow
 def test_a_killed_build_continues_with_the_same_bytes(tmp_path, monkeypatch):
   path = tmp_path / 'index'
-  code = _BUILD.format(tests=str(pathlib.Path(__file__).parent))
-  died = subprocess.run([sys.executable, '-c', code, path], cwd=ROOT).returncode
+  died = subprocess.run([sys.executable, '-c', _BUILD, path]).returncode
   assert died == -signal.SIGKILL and not path.exists()
   (partial,) = tmp_path.glob('index.partial-*')
   assert sharded_index.missing(partial) == [3, 4, 5]
@@ -138,9 +133,7 @@ def test_what_stands_is_reused_or_refused(tmp_path):
       build(path, **fields)
 
 
-@pytest.mark.skipif(
-  not searchers.scann_available(), reason='ScaNN exists for Linux only.'
-)
+@clusters.NEEDS_SCANN
 def test_a_damaged_shard_names_its_file(tmp_path, monkeypatch):
   fields = {'searcher': 'scann', 'shards': 2, 'recall_floor': 0.0}
   path = build(tmp_path / 'index', rows(9000), **fields).path

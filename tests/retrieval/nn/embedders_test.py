@@ -4,7 +4,6 @@
 
 import json
 import pathlib
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -13,40 +12,24 @@ import pytest
 import safetensors.numpy
 
 from retrieval.kernels import backend
-from retrieval.nn import (
-  bert_checkpoint,
-  embedders,
-)
+from retrieval.nn import embedders
 from tests.retrieval.nn import tiny_bert, tiny_embedder
 
 REFERENCE = pathlib.Path(__file__).parents[2] / 'data' / 'minilm_reference.json'
 
 
-@pytest.fixture(scope='module')
-def folder():
-  try:
-    return bert_checkpoint.find_minilm()
-  except (FileNotFoundError, ImportError, ValueError) as e:
-    pytest.skip(f'The packaged BERT is not installed: {e}')
+WORDS = 'the old mill ran past a river'.split()
 
 
 @pytest.fixture(scope='module')
-def reference():
+def embedder(minilm):
+  return embedders.Embedder.load(minilm, max_length=128, dtype=jnp.float32)
+
+
+def test_equals_sentence_transformers(embedder):
   rows = json.loads(REFERENCE.read_text())
-  texts = [row['text'] for row in rows]
-  return texts, np.asarray([row['vector'] for row in rows], np.float32)
-
-
-@pytest.fixture(scope='module')
-def embedder(folder):
-  return embedders.Embedder.load(
-    'minilm', max_length=128, dtype=jnp.float32, batch_tokens=512
-  )
-
-
-def test_equals_sentence_transformers(embedder, reference):
-  texts, vectors = reference
-  found = embedder.embed_texts(texts)
+  found = embedder.embed_texts([row['text'] for row in rows])
+  vectors = np.asarray([row['vector'] for row in rows], np.float32)
   assert found.shape == vectors.shape and found.dtype == np.float32
   assert ((found * vectors).sum(1) >= 0.99999).all()
   np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
@@ -57,88 +40,77 @@ def test_specials_in_a_text_are_text(embedder):
   assert (row.count(101), row.count(102), row.count(103)) == (1, 1, 0)
 
 
-def test_order_and_batching_change_nothing(embedder, reference):
-  texts, _ = reference
-  mixed = [texts[i % len(texts)] for i in range(37)]
-  order = np.random.default_rng(0).permutation(len(mixed))
-  calls = []
-  a = embedder.embed_texts(mixed, progress=lambda *x: calls.append(x))
-  b = embedder.embed_texts([mixed[i] for i in order])
-  np.testing.assert_allclose(a[order], b, atol=2e-6)
-  assert calls[-1] == (len(mixed), len(mixed))
+@pytest.fixture(scope='module')
+def tiny(tmp_path_factory):
+  return tiny_embedder.save(tmp_path_factory.mktemp('tiny') / 'made', WORDS)
 
 
-def test_one_device_equals_eight(embedder, reference):
-  texts, _ = reference
-  alone = embedders.Embedder.load(
-    'minilm', max_length=128, dtype=jnp.float32, devices=jax.devices()[:1]
-  )
+def _load(path, max_length=8, **how):
+  how = {'dtype': 'float32', 'batch_tokens': 64} | how
+  return embedders.Embedder.load(path, max_length=max_length, **how)
+
+
+def test_order_devices_and_their_kernels_change_nothing(tiny, monkeypatch):
+  rng = np.random.default_rng(0)
+  texts = [' '.join(rng.choice(WORDS, n)) for n in rng.integers(1, 9, 37)]
+  order, calls = rng.permutation(len(texts)), []
+  embedder = _load(tiny)
+  found = embedder.embed_texts(texts, progress=lambda *x: calls.append(x))
+  assert calls[-1] == (len(texts), len(texts))
+  turned = embedder.embed_texts([texts[i] for i in order])
+  np.testing.assert_allclose(found[order], turned, atol=2e-6)
   assert len(jax.devices()) == 8
-  np.testing.assert_allclose(
-    alone.embed_texts(texts), embedder.embed_texts(texts), atol=2e-6
-  )
-
-
-def test_devices_with_kernels_embed_the_same(embedder, reference, monkeypatch):
-  texts, vectors = reference
+  alone = _load(tiny, devices=jax.devices()[:1]).embed_texts(texts)
+  np.testing.assert_allclose(alone, found, atol=2e-6)
   monkeypatch.setattr(backend, 'is_cpu', lambda: False)
-  other = embedders.Embedder.load('minilm', max_length=128, dtype='float32')
-  np.testing.assert_allclose(
-    other.embed_texts(texts[:9]), embedder.embed_texts(texts[:9]), atol=2e-6
-  )
+  kernels = _load(tiny).embed_texts(texts)
+  np.testing.assert_allclose(kernels, found, atol=2e-6)
 
 
-def test_the_fingerprint_tells_settings_apart(embedder, folder):
-  del folder
-  other = embedders.Embedder.load('minilm', max_length=64, dtype=jnp.float32)
-  same = embedders.Embedder.load('minilm', max_length=128, dtype='float32')
-  assert other.fingerprint != embedder.fingerprint == same.fingerprint
+def test_the_fingerprint_tells_settings_apart(tiny):
+  made, same = _load(tiny), _load(tiny, dtype=jnp.float32)
+  assert _load(tiny, 6).fingerprint != made.fingerprint == same.fingerprint
 
 
 @pytest.mark.parametrize('damage', ['missing', 'shape', 'not_finite'])
-def test_a_damaged_checkpoint_is_named(folder, tmp_path, damage):
-  copy = tmp_path / 'model'
-  shutil.copytree(folder, copy)
-  tensors = safetensors.numpy.load_file(copy / 'model.safetensors')
-  name = next(n for n in tensors if n.endswith('layer.3.output.dense.weight'))
+def test_a_damaged_checkpoint_is_named(tmp_path, damage):
+  path = tiny_embedder.save(tmp_path, ['mill']) / 'model.safetensors'
+  tensors = safetensors.numpy.load_file(path)
+  name = next(n for n in tensors if n.endswith('layer.1.output.dense.weight'))
   if damage == 'missing':
     del tensors[name]
   elif damage == 'not_finite':
     tensors[name][0, 3] = np.nan
   else:
     tensors[name] = tensors[name][:, :-1].copy()
-  safetensors.numpy.save_file(tensors, copy / 'model.safetensors')
-  with pytest.raises(ValueError, match='layer.3.output.dense.weight'):
-    embedders.Embedder.load(copy)
+  safetensors.numpy.save_file(tensors, path)
+  with pytest.raises(ValueError, match='layer.1.output.dense.weight'):
+    embedders.Embedder.load(tmp_path)
 
 
-def test_a_token_without_an_embedding_is_named(folder, tmp_path):
-  copy = tmp_path / 'model'
-  shutil.copytree(folder, copy)
-  spec = json.loads((copy / 'tokenizer.json').read_text())
-  spec['added_tokens'] += [
-    spec['added_tokens'][0] | {'id': 30522, 'content': 'LINDBY'}
-  ]
-  (copy / 'tokenizer.json').write_text(json.dumps(spec))
+def test_a_token_without_an_embedding_is_named(tmp_path):
+  words = map(str, range(tiny_bert.V))
+  path = tiny_embedder.save(tmp_path, words) / 'tokenizer.json'
+  spec = json.loads(path.read_text())
+  added = {'id': tiny_bert.V, 'content': 'LINDBY', 'special': False}
+  flags = ('single_word', 'lstrip', 'rstrip', 'normalized')
+  spec['added_tokens'].append(added | dict.fromkeys(flags, False))
+  path.write_text(json.dumps(spec))
   with pytest.raises(ValueError, match='LINDBY'):
-    embedders.Embedder.load(copy)
+    embedders.Embedder.load(tmp_path, max_length=8)
 
 
-def test_a_saved_embedder_is_the_same(tmp_path):
-  words = 'the old mill ran past a river'.split()
-  folder = tiny_embedder.save(tmp_path / 'made', words)
-  made = embedders.Embedder.load(folder, max_length=6)
-  same = embedders.Embedder.load(made.save(tmp_path / 'same'), max_length=6)
+def test_a_saved_embedder_is_the_same(tiny, tmp_path):
+  made = _load(tiny, 6)
+  same = _load(made.save(tmp_path / 'same'), 6)
   assert same.fingerprint == made.fingerprint
-  texts = [' '.join(words), 'a mill', 'unknown']
+  texts = [' '.join(WORDS), 'a mill', 'unknown']
   assert [len(x) for x in same.token_ids(texts)] == [6, 4, 3]
   np.testing.assert_array_equal(
     same.embed_texts(texts), made.embed_texts(texts)
   )
   other = jax.tree.map(lambda x: x + 0.01, made.params)
-  changed = embedders.Embedder.load(
-    made.save(tmp_path / 'other', other), max_length=6
-  )
+  changed = _load(made.save(tmp_path / 'other', other), 6)
   assert changed.fingerprint != made.fingerprint
   jax.tree.map(np.testing.assert_array_equal, changed.params, other)
   assert made.dimension == tiny_bert.D

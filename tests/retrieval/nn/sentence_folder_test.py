@@ -22,8 +22,8 @@ import safetensors.numpy
 from retrieval.nn import bert_checkpoint, embedders
 from tests.retrieval.nn import sentence_folders
 
-ROOT = pathlib.Path(__file__).parents[3]
-EXPECTED = json.loads((ROOT / 'tests/data/sentence_vectors.json').read_text())
+DATA = pathlib.Path(__file__).parents[2] / 'data'
+EXPECTED = json.loads((DATA / 'sentence_vectors.json').read_text())
 PYTHON = os.environ.get('SENTENCE_TRANSFORMERS_PYTHON', '')
 TEXTS = sentence_folders.TEXTS
 
@@ -62,7 +62,7 @@ def test_vectors_equal_sentence_transformers(loaded, kind, tmp_path):
 )
 def test_sentence_transformers_computes_the_expected_vectors():
   command = PYTHON, '-m', 'tests.retrieval.nn.sentence_folders'
-  done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+  done = subprocess.run(command, capture_output=True, check=True)
   found = json.loads(done.stdout)
   assert found.keys() == EXPECTED.keys()
   for kind, vectors in found.items():

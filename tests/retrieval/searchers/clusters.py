@@ -1,8 +1,15 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors around a few centers, for approximate searchers."""
+"""Vectors around a few centers for approximate searchers; what needs ScaNN."""
 
 import numpy as np
+import pytest
+
+from retrieval import searchers
+
+NEEDS_SCANN = pytest.mark.skipif(
+  not searchers.scann_available(), reason='ScaNN exists for Linux only.'
+)
 
 
 def clustered(num_rows=5000, dimension=16):

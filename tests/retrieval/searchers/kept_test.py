@@ -9,7 +9,7 @@ import pytest
 from retrieval import searchers
 from retrieval.index import index as index_lib
 from retrieval.searchers import kept as kept_lib
-from tests.retrieval.searchers import sharded_test
+from tests.retrieval.searchers import clusters, sharded_test
 
 METRICS = ('dot_product', 'squared_l2')
 SHARES = (0, 0.004, 0.1, 0.6, 1)
@@ -55,7 +55,7 @@ def test_shards_fetch_more_until_enough_are_kept(
   _check(found, kept, vectors, queries, 30, searcher.metric)
 
 
-@sharded_test.NEEDS_SCANN
+@clusters.NEEDS_SCANN
 def test_scann_finds_k_kept_rows(vectors, queries):
   searcher = searchers.ScannSearcher.build(vectors, 'dot_product')
   for share in SHARES:

@@ -13,21 +13,15 @@ from retrieval import searchers
 from retrieval.index import index as index_lib
 from retrieval.searchers import recall_check, sharded
 from retrieval.store import ray_cluster, store_writer
+from tests.retrieval.searchers import clusters
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-NEEDS_SCANN = pytest.mark.skipif(
-  not searchers.scann_available(), reason='ScaNN exists for Linux only.'
-)
 METRICS = ('dot_product', 'squared_l2')
 
 
 @pytest.fixture(scope='module')
 def vectors():
   """Rows of which many are equal, in several shards of any partition."""
-  rng = np.random.default_rng(0)
-  centers = rng.standard_normal((40, 16))
-  rows = centers[rng.integers(0, 40, 3000)]
-  rows = (rows + 0.5 * rng.standard_normal(rows.shape)).astype(np.float32)
+  rows = clusters.clustered(3000)
   rows[100:140] = rows[3]
   rows[::601] = rows[2]
   rows[2990:] = rows[3]
@@ -117,7 +111,7 @@ def many():
   return rows[:19_000], rows[19_000:19_200]
 
 
-@NEEDS_SCANN
+@clusters.NEEDS_SCANN
 @pytest.mark.parametrize('rescore', ['float32', 'none'])
 def test_scann_shards_reach_the_floor_with_exact_scores(
   tmp_path, many, rescore
@@ -189,7 +183,6 @@ def test_peak_memory_is_that_of_one_shard(tmp_path):
     peaks[shards, held] = int(
       subprocess.run(
         [sys.executable, '-c', _PEAK, path, str(held)],
-        cwd=ROOT,
         capture_output=True,
         check=True,
         text=True,

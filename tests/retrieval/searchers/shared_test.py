@@ -14,7 +14,6 @@ import pytest
 from retrieval import searchers
 from tests import free_port, xla_flags
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 120
 
 
@@ -63,7 +62,7 @@ def test_two_processes_search_as_one(tmp_path, metric, resident):
   np.save(tmp_path / 'rows.npy', rows)
   np.save(tmp_path / 'queries.npy', queries)
   address = free_port.address()
-  given = {'PYTHONPATH': str(_ROOT), 'XLA_FLAGS': xla_flags.devices(2)}
+  given = {'XLA_FLAGS': xla_flags.devices(2)}
   processes = []
   for number in range(2):
     arguments = [address, str(number), str(tmp_path), metric, str(resident)]

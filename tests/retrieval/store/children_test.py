@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
 _PARENT = """
 import multiprocessing
 import signal
@@ -52,10 +51,8 @@ def _exists(pid):
 def test_nothing_outlives_a_killed_parent(tmp_path):
   (tmp_path / 'parent.py').write_text(_PARENT)
   (tmp_path / 'child.py').write_text(_CHILD)
-  path = os.pathsep.join((str(_ROOT), str(tmp_path)))
   parent = subprocess.Popen(
     [sys.executable, tmp_path / 'parent.py'],
-    env=os.environ | {'PYTHONPATH': path},
     stdout=subprocess.PIPE,
     stderr=subprocess.DEVNULL,  # of the resource tracker
     text=True,

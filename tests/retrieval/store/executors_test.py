@@ -211,7 +211,6 @@ def test_a_script_without_a_guard_is_told_at_the_first_failure(tmp_path):
   script.write_text(_UNGUARDED)
   found = subprocess.run(
     [sys.executable, script, tmp_path],
-    env=os.environ | {'PYTHONPATH': str(pathlib.Path(__file__).parents[3])},
     capture_output=True,
     text=True,
     timeout=60,

@@ -228,6 +228,7 @@ def test_a_driver_outside_the_cluster(tmp_path):
   env = os.environ | {
     'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0',
     'RAY_USAGE_STATS_ENABLED': '0',
+    'PYTHONPATH': '',
   }
   head = [sys.executable, '-m', 'ray.scripts.scripts', 'start', '--head']
   head += ['--block', '--node-ip-address=127.0.0.1', f'--port={_free_port()}']

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts beside their tokens; processes end with the one that started them."""
 
-import pathlib
 import signal
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from retrieval.text import tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import json_corpus, tiny_blocks
 
-ROOT = pathlib.Path(__file__).parents[3]
 TEXTS = (
   ' The mill\r\nstood in Rome. ',
   'Cr\u00f6wn, Cro\u0308wn: \u65e5\u672c \U0001f41d in 1066!',
@@ -131,8 +129,7 @@ def test_processes_write_the_same_bytes(data):
 
 
 _ENDLESS = """
-import itertools, sys, time, types
-sys.path.insert(0, {root!r})
+import itertools, time, types
 from retrieval.text import corpus, tokens
 
 class Endless(types.SimpleNamespace):
@@ -164,9 +161,7 @@ def test_killed_job_leaves_no_process_behind(tmp_path):
   ]
   tokenization.train_sentencepiece(texts, tmp_path / 'tokenizer' / 'model', 295)
   script = _ENDLESS.format(
-    root=str(ROOT),
-    out=str(tmp_path / 'tokens'),
-    tokenizer=str(tmp_path / 'tokenizer'),
+    out=str(tmp_path / 'tokens'), tokenizer=str(tmp_path / 'tokenizer')
   )
   process = subprocess.Popen(
     [sys.executable, '-c', script], stdout=subprocess.PIPE

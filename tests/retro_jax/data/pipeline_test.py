@@ -13,6 +13,7 @@ from retrieval.nn import embedders
 from retrieval.search import retriever as retriever_lib
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import datastore as datastore_lib, pipeline
+from tests import streams
 from tests.retrieval.store import tiny_stores
 from tests.retro_jax.data import tiny_data
 
@@ -25,14 +26,6 @@ def _dataset(reader, **settings):
     reader,
     **({'sequence_chunks': L, 'batch_size': 4, 'train': True} | settings),
   )
-
-
-def _take(dataset, n):
-  iterator = iter(dataset)
-  batches = [next(iterator) for _ in range(n)]
-  if hasattr(iterator, 'close'):
-    iterator.close()
-  return batches
 
 
 def _slow_rows(root, split, k):
@@ -152,14 +145,14 @@ def test_neighbors_of_other_chunks_never_come_from_ones_own_document(root):
 def test_epochs_cover_everything_in_new_order(root):
   reader = tiny_data.reader(root, k=0)
   n = len(pipeline.Sequences(reader, L))
-  batches = _take(_dataset(reader, batch_size=1), 2 * n)
+  batches = streams.take(_dataset(reader, batch_size=1), 2 * n)
   rows = [batch['tokens'][0].tobytes() for batch in batches]
   assert sorted(rows[:n]) == sorted(rows[n:])
   assert len(set(rows[:n])) == n
   assert rows[:n] != rows[n:]
-  again = _take(_dataset(reader, batch_size=1), n)
+  again = streams.take(_dataset(reader, batch_size=1), n)
   assert [batch['tokens'][0].tobytes() for batch in again] == rows[:n]
-  other = _take(_dataset(reader, batch_size=1, seed=1), n)
+  other = streams.take(_dataset(reader, batch_size=1, seed=1), n)
   assert [batch['tokens'][0].tobytes() for batch in other] != rows[:n]
 
 
@@ -181,18 +174,12 @@ def test_processes_share_the_rows(root, train):
   n = -(-passes * share // 2)
   if not train:
     assert [len(list(part)) for part in parts] == [n, n]
-  got = [_take(part, n) for part in parts]
+  got = [streams.take(part, n) for part in parts]
   assert all(batch['tokens'].shape == (2, L * M) for p in got for batch in p)
   rows = [[row.tobytes() for b in p for row in b['tokens']] for p in got]
   for i in range(passes):  # A batch may belong to two passes.
     one = slice(i * share, (i + 1) * share)
     assert sorted(rows[0][one] + rows[1][one]) == want
-
-
-def _assert_same(a, b):
-  assert a.keys() == b.keys()
-  for name in a:
-    np.testing.assert_array_equal(a[name], b[name])
 
 
 @pytest.mark.parametrize(
@@ -204,9 +191,9 @@ def test_position_is_saved_and_restored(root, num_workers):
   dataset = _dataset(reader, num_workers=num_workers)
   first, fresh, alone = iter(dataset), iter(dataset), iter(_dataset(reader))
   for _ in range(7):
-    _assert_same(next(first), next(alone))
+    streams.assert_same(next(first), next(alone))
   fresh.set_state(first.get_state())
   for _ in range(5):
     expected = next(alone)
-    _assert_same(next(first), expected)
-    _assert_same(next(fresh), expected)
+    streams.assert_same(next(first), expected)
+    streams.assert_same(next(fresh), expected)

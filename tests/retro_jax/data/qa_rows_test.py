@@ -9,6 +9,7 @@ from retrieval import tokenization
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import retro as model_lib
+from tests import streams
 from tests.retro_jax.nn import tiny
 
 M, R = 40, 24
@@ -151,24 +152,12 @@ def test_batches_are_shuffled_shared_and_padded(tokenizer):
 def test_a_stream_goes_on_where_it_was(tokenizer):
   writer = _writer(tokenizer)
 
-  def start():
-    return iter(
-      qa_rows.make_dataset(
-        _examples(5), writer, batch_size=2, train=True, seed=3
-      )
-    )
-
-  whole = start()
-  expected = [next(whole) for _ in range(7)]
-  first = start()
-  for _ in range(3):
-    next(first)
-  state, second = first.get_state(), start()
-  second.set_state(state)
-  for row in expected[3:]:
-    found = next(second)
-    for name, value in row.items():
-      np.testing.assert_array_equal(found[name], value)
+  streams.check_position(
+    lambda: qa_rows.make_dataset(
+      _examples(5), writer, batch_size=2, train=True, seed=3
+    ),
+    3,
+  )
 
 
 def test_fingerprint_knows_what_decides_rows(tokenizer):

@@ -2,17 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Llama's layout of Hugging Face and its variants, against numpy."""
 
-import functools
 import json
 import pathlib
 
-import jax
 import numpy as np
 import pytest
 
-from retro_jax.nn import retro as model
 from retro_jax.public import llama_layouts
-from tests.retro_jax.nn import public_reference, tiny
+from tests.retro_jax.nn import public_reference, step_test, tiny
 
 VOCAB = 19
 _SCALINGS = pathlib.Path(__file__).parents[2] / 'data/rotary_scaling.json'
@@ -22,17 +19,6 @@ def _config(settings):
   return tiny.config(
     **llama_layouts.fields(settings), vocab_size=VOCAB, cca_layers=()
   )
-
-
-@functools.partial(jax.jit, static_argnames='c')
-def _fill(c, p, tokens, last):
-  return model.Retro(c).apply({'params': p}, tokens, last=last, mutable='cache')
-
-
-@functools.partial(jax.jit, static_argnames='c')
-def _step(c, p, cache, *args):
-  variables = {'params': p, **cache}
-  return model.RetroStep(c).apply(variables, *args, mutable='cache')
 
 
 @pytest.mark.parametrize('kind', ['llama', 'qwen2', 'qwen3'])
@@ -52,8 +38,8 @@ def test_logits_and_steps_are_those_of_the_tensors(kind):
 
   # One token more, by the cache.
   last = np.array([9, 9])
-  _, cache = _fill(c, params, tokens, last)
-  step, _ = _step(c, params, cache, tokens[:, 10], last + 1)
+  _, cache = step_test._fill(c, params, tokens, last=last)
+  step, _ = step_test._step(c, params, cache, tokens[:, 10], last + 1)
   np.testing.assert_allclose(step, wanted[:, 10], rtol=0, atol=2e-4)
 
 
