@@ -23,6 +23,7 @@ _RIDGE = 1.0  # times the mean variance of a hidden state's features
 _SHIFT = 8.0  # added to the activation's inputs, where it is the identity
 _SCALE = 0.5  # of the final norm: confident, not certain
 _BATCH = 32
+_NUM_BLOCKS = 512  # that the fit reads, chosen at random
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -49,18 +50,15 @@ def fit(
   params: Mapping[str, Any],
   layout: examples.Layout,
   blocks: blocks_lib.BlockStore,
-  *,
-  num_blocks: int = 512,
-  seed: int = 0,
 ) -> dict[str, Any]:
   """Fit `bert.MlmHead` (numpy float32) to name the tokens of unmasked text.
 
   A ridge regression from hidden states to centred word embeddings becomes the
   transform; the tokens' frequencies become the output bias. `params` are those
-  of the encoder's `bert.Bert`; `seed` chooses the blocks.
+  of the encoder's `bert.Bert`.
   """
-  rng = np.random.default_rng(seed)
-  count = min(num_blocks, blocks.num_blocks)
+  rng = np.random.default_rng(0)
+  count = min(_NUM_BLOCKS, blocks.num_blocks)
   ids = np.sort(rng.choice(blocks.num_blocks, count, replace=False))
   hidden, tokens = _collect(config, params, layout, blocks, ids)
   table = np.asarray(params['embeddings']['word']['embedding'], np.float64)

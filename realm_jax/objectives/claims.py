@@ -130,14 +130,10 @@ def add_retriever(
 
 
 def class_scores(
-  model: Claims,
-  params: Any,
-  batch: Mapping[str, jax.Array],
-  key: jax.Array | None = None,
-  train: bool = False,
+  model: Claims, params: Any, batch: Mapping[str, jax.Array]
 ) -> Float[Array, 'B R N']:
   """Joint scores of a batch's blocks and classes; the batch needs no label."""
-  found = model_lib.apply(model, params, batch, train=train, key=key)
+  found = model_lib.apply(model, params, batch, train=False, key=None)
   return add_retriever(batch, *found)
 
 

@@ -42,57 +42,39 @@ class Retrievers:
       FileNotFoundError: when an index of vectors has not been made.
       ValueError: for an unknown name, or parts that do not belong together.
     """
-    if name not in names.NAMES:
-      raise ValueError(f'retriever {name!r}: expected one of {names.NAMES}.')
-    return _MAKERS[name](self)
-
-  def words(self, kind: str) -> retriever_lib.Retriever:
-    """Return BM25 or TF-IDF."""
-    index = self.indices.words(kind, progress=self.progress)
-    return retriever_lib.IndexRetriever(
-      self.passages, index, f'{kind} {index.fingerprint}'
-    )
-
-  def topics(self) -> retriever_lib.Retriever:
-    """Return the search by topics, which are vectors."""
-    model, vectors = self.indices.topics(self.progress)
-    search = lda.TopicSearch(vectors.array('vectors'))
-    return retriever_lib.Dense(
-      self.passages, search, vectors.fingerprint, embedder=lambda: model
-    )
-
-  def colbert(self) -> retriever_lib.Retriever:
-    """Return late interaction; an exact search looks at all passages."""
-    index = self.indices.tokens(progress=self.progress)
-    return retriever_lib.IndexRetriever(
-      self.passages,
-      index,
-      index.fingerprint,
-      lambda: late_interaction.Unpruned(index),
-    )
-
-  def fused(self, *weights: float) -> retriever_lib.Retriever:
-    """Return the fusion of dense and bm25, by ranks without weights."""
-    parts = self.make('dense'), self.make('bm25')
-    return fuse.Fused(*parts, weights=weights or None)
-
-  def ordered(
-    self, inner: str, reranker: Callable[..., rerank.Reranker]
-  ) -> retriever_lib.Retriever:
-    """Return a retriever whose candidates are ordered by their tokens."""
-    found = reranker(self.passages)
-    return rerank.Reranked(self.make(inner), found, _ORDERED)
-
-
-_MAKERS: dict[str, Callable[[Retrievers], retriever_lib.Retriever]] = {
-  'dense': lambda x: x.dense(),
-  'bm25': lambda x: x.words('bm25'),
-  'tfidf': lambda x: x.words('tfidf'),
-  'hybrid': lambda x: x.fused(),
-  'weighted': lambda x: x.fused(1 - x.words_weight, x.words_weight),
-  'lda': lambda x: x.topics(),
-  'colbert': lambda x: x.colbert(),
-  'edit_distance': lambda x: x.ordered('bm25', rerank.EditDistance),
-  'random': lambda x: retriever_lib.Random(x.passages, *x.seed),
-  'oracle': lambda x: x.ordered('hybrid', rerank.Oracle),
-}
+    match name:
+      case 'dense':
+        return self.dense()
+      case 'bm25' | 'tfidf':
+        index = self.indices.words(name, progress=self.progress)
+        fingerprint = f'{name} {index.fingerprint}'
+        return retriever_lib.IndexRetriever(self.passages, index, fingerprint)
+      case 'hybrid':  # by ranks
+        return fuse.Fused(self.make('dense'), self.make('bm25'))
+      case 'weighted':
+        weights = 1 - self.words_weight, self.words_weight
+        parts = self.make('dense'), self.make('bm25')
+        return fuse.Fused(*parts, weights=weights)
+      case 'lda':
+        model, vectors = self.indices.topics(self.progress)
+        search = lda.TopicSearch(vectors.array('vectors'))
+        return retriever_lib.Dense(
+          self.passages, search, vectors.fingerprint, embedder=lambda: model
+        )
+      case 'colbert':
+        index = self.indices.tokens(progress=self.progress)
+        return retriever_lib.IndexRetriever(
+          self.passages,
+          index,
+          index.fingerprint,
+          lambda: late_interaction.Unpruned(index),  # looks at all passages
+        )
+      case 'random':
+        return retriever_lib.Random(self.passages, *self.seed)
+      case 'edit_distance':
+        ordered = rerank.EditDistance(self.passages)
+        return rerank.Reranked(self.make('bm25'), ordered, _ORDERED)
+      case 'oracle':
+        ordered = rerank.Oracle(self.passages)
+        return rerank.Reranked(self.make('hybrid'), ordered, _ORDERED)
+    raise ValueError(f'retriever {name!r}: expected one of {names.NAMES}.')

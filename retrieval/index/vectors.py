@@ -12,7 +12,6 @@ from retrieval.store import executors, shards, store
 from retrieval.text import passages as passages_lib
 
 KIND = 'vectors'
-DTYPES = ('float32', 'bfloat16', 'float16')
 
 
 def check_passages(
@@ -46,7 +45,7 @@ def build_vector_store(
   """Embed the text of every passage; resumes at the first missing shard.
 
   Args:
-    dtype: type of the stored vectors, one of `DTYPES`.
+    dtype: type of the stored vectors, of `settings.Dtype`.
     known: vectors of earlier passages by the same embedder.
     executor: where the shards are made; None is this process.
   """

@@ -102,12 +102,12 @@ def _form_of(path: pathlib.Path) -> str:
     _, first = next(text_files.text_lines(path), ('', ''))
     two = first.count('\t') == 1
     return 'dpr_qas' if two or suffix == '.csv' else 'curatedtrec'
-  if suffix in _TABLES:
+  if suffix in text_files.TABLES:
     return 'table'
   if suffix not in ('.jsonl', '.json'):
     raise ValueError(
-      f'{path}: {suffix!r}, expected {", ".join(_TABLES)}, or .jsonl, .json, .tsv or '
-      '.csv, perhaps packed.'
+      f'{path}: {suffix!r}, expected {", ".join(text_files.TABLES)}, or .jsonl, '
+      '.json, .tsv or .csv, perhaps packed.'
     )
   start = next(text_files.pieces(path), '') if suffix == '.json' else ''
   if named := re.match(r'\s*\{[^][]*"(Data|data)"\s*:', start):
@@ -290,7 +290,6 @@ def _table(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
     yield where, {k: x for k, x in record.items() if x is not None}
 
 
-_TABLES = ('.parquet', '.arrow')
 _ANSWERS = ('answer', 'answers', 'golden_answers')
 _FORMS = {
   'jsonl': _Form(json_files.read, answers=_ANSWERS),

@@ -93,10 +93,7 @@ def read_tsv(
         x[2] if x[1] is None else x[1].replace('""', '"')
         for x in _CELL.finditer(line)
       ]
-    if len(row) != len(names):
-      message = f'{len(row)} fields, expected {names} with tabs between.'
-      raise base.BadRecord('wrong number of fields', where, message)
-    return dict(zip(names, row, strict=True))
+    return _of_row(row, names, where)
 
   for file in files:
     names, quoted = [], False
@@ -127,11 +124,12 @@ def _csv_rows(
     for number, row in enumerate(rows, start=1):
       heads, names = not names, names or _names(row, fields)
       if row and not (heads and row == names):
-        where, position = (
-          f'{file.path}:{rows.line_num}',
-          f'{file.name}:{number}',
-        )
-        yield where, _of_row(row, names, fields, where, position)
+        where = f'{file.path}:{rows.line_num}'
+        try:
+          record = _of_row(row, names, where)
+          yield where, fields.document(record, where, f'{file.name}:{number}')
+        except base.BadRecord as error:
+          yield where, error
   except csv.Error as error:  # the rest of the file
     where = f'{file.path}:{rows.line_num}'
     message = f'no row of a CSV file ({error}).'
@@ -157,20 +155,12 @@ def _names(row: Sequence[str], fields: base.Fields) -> list[str]:
 
 
 def _of_row(
-  row: Sequence[str],
-  names: Sequence[str],
-  fields: base.Fields,
-  where: str,
-  position: str,
-) -> base.Document | base.BadRecord:
-  try:
-    if len(row) != len(names):
-      message = f'{len(row)} fields, expected {len(names)}: {names}.'
-      raise base.BadRecord('wrong number of fields', where, message)
-    record = dict(zip(names, row, strict=True))
-    return fields.document(record, where, position)
-  except base.BadRecord as error:
-    return error
+  row: Sequence[str], names: Sequence[str], where: str
+) -> dict[str, str]:
+  if len(row) != len(names):
+    message = f'{len(row)} fields, expected {len(names)}: {names}.'
+    raise base.BadRecord('wrong number of fields', where, message)
+  return dict(zip(names, row, strict=True))
 
 
 def read_text(files: Sequence[base.SourceFile], limit: int) -> base.Records:

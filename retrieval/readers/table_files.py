@@ -16,7 +16,6 @@ from pyarrow import ipc, parquet
 
 from retrieval.readers import base, text_files
 
-SUFFIXES = ('.parquet', '.arrow')
 _ROWS = 1024  # read at once
 _DICT, _STATE = 'dataset_dict.json', 'state.json'
 

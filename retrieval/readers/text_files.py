@@ -40,7 +40,7 @@ _OPENERS = {
   rb'\x28\xb5\x2f\xfd': _open_zst,
 }
 _FOREIGN = ('.zip', '.7z', '.lz4', '.tar', '.tgz')
-_TABLES = ('.parquet', '.arrow')
+TABLES = ('.parquet', '.arrow')
 _STEP = 1 << 20
 
 
@@ -69,7 +69,7 @@ def open_bytes(path: str | os.PathLike) -> Iterator[BinaryIO]:
   if not path.is_file():
     raise FileNotFoundError(f'{path}: expected a file to read.')
   suffix = path.suffix.lower()
-  if suffix in (*_FOREIGN, *_TABLES):
+  if suffix in (*_FOREIGN, *TABLES):
     raise ValueError(
       f'{path}: {suffix} cannot be read; expected plain text, or one of {PACKED}.'
     )

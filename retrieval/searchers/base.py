@@ -181,3 +181,15 @@ def read_fields(path: pathlib.Path) -> dict[str, Any]:
   if missing:
     raise ValueError(f'{file}: damaged, without {sorted(missing)}.')
   return fields
+
+
+def check_files(path: pathlib.Path, sizes: dict[str, int]) -> None:
+  """Raise ValueError for a file of another size, which can crash a library."""
+  for name, size in sizes.items():
+    file = path / name
+    found = file.stat().st_size if file.exists() else 'none'
+    if found != size:
+      raise ValueError(
+        f'{file}: damaged, {found} bytes where {size} were written; remove '
+        f'{path} and build it again.'
+      )

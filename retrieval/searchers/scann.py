@@ -253,7 +253,7 @@ class ScannSearcher:
     """
     path = pathlib.Path(path)
     fields = base.read_fields(path)
-    _check_files(path, fields.get('files', {}))
+    base.check_files(path, fields.get('files', {}))
     try:
       searcher = _import().load_searcher(str(path))
     except (RuntimeError, ValueError, OSError, IndexError, MemoryError) as e:
@@ -264,18 +264,6 @@ class ScannSearcher:
       ) from None
     shape = tuple(fields['shape'])
     return cls(searcher, fields['metric'], shape, fields['settings'])
-
-
-def _check_files(path: pathlib.Path, sizes: dict[str, int]) -> None:
-  """Check the sizes of all files: a damaged file can crash ScaNN."""
-  for name, size in sizes.items():
-    file = path / name
-    found = file.stat().st_size if file.exists() else 'none'
-    if found != size:
-      raise ValueError(
-        f'{file}: damaged, {found} bytes where {size} were written; remove '
-        f'{path} and build it again.'
-      )
 
 
 def _quantizer(name: str):

@@ -96,14 +96,9 @@ class UsearchSearcher:
   def load(cls, path: str | os.PathLike) -> 'UsearchSearcher':
     """Load a saved searcher; ValueError when its file is damaged."""
     path = pathlib.Path(path)
-    fields, file = base.read_fields(path), path / _FILE
-    found = file.stat().st_size if file.exists() else 'none'
-    if found != fields['size']:
-      raise ValueError(
-        f'{file}: damaged, {found} bytes where {fields["size"]} were written; '
-        f'remove {path} and build it again.'
-      )
-    graph = _import().Index.restore(str(file))
+    fields = base.read_fields(path)
+    base.check_files(path, {_FILE: fields['size']})
+    graph = _import().Index.restore(str(path / _FILE))
     return cls(graph, fields['metric'], tuple(fields['shape']))
 
 

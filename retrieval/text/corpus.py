@@ -205,33 +205,26 @@ class Corpus:
   def _records(self) -> base.Records:
     config, files, fields = self.config, self.files, self.fields
     limit = config.max_record_bytes
-    match config.kind:
-      case 'tfds':
-        return corpus_files.reader('tfds').read(
-          config.path, config.split, config.data_dir, fields
-        )
-      case 'jsonl':
-        return corpus_files.reader('files').read_jsonl(files, fields, limit)
-      case 'tsv':
-        return corpus_files.reader('files').read_tsv(files, fields, limit)
-      case 'csv':
-        return corpus_files.reader('files').read_csv(files, fields, limit)
-      case 'arrow' | 'parquet':
-        return corpus_files.reader('table_files').read(files, fields, limit)
-      case 'squad':
-        return corpus_files.reader('files').read_squad(files, limit)
-      case 'text':
-        return corpus_files.reader('files').read_text(files, limit)
-      case 'vital':
-        return corpus_files.reader('files').read_vital(files, fields.metadata)
-      case 'wikiextractor':
-        return corpus_files.reader('files').read_wikiextractor(
-          files, config.unescape, limit
-        )
-      case 'orqa_blocks':
-        return corpus_files.reader('orqa').read_blocks(files)
-    name = 'body' if config.kind == 'orqa_corpus' else 'text'
-    return corpus_files.reader('orqa').read_examples(files, name)
+    records = (files, fields, limit)
+    source = (config.path, config.split, config.data_dir)
+    module, name, *given = {
+      'arrow': ('table_files', 'read', *records),
+      'csv': ('files', 'read_csv', *records),
+      'jsonl': ('files', 'read_jsonl', *records),
+      'orqa_blocks': ('orqa', 'read_blocks', files),
+      'orqa_corpus': ('orqa', 'read_examples', files, 'body'),
+      'parquet': ('table_files', 'read', *records),
+      'realm_pretraining': ('orqa', 'read_examples', files, 'text'),
+      'squad': ('files', 'read_squad', files, limit),
+      'text': ('files', 'read_text', files, limit),
+      'tfds': ('tfds', 'read', *source, fields),
+      'tsv': ('files', 'read_tsv', *records),
+      'vital': ('files', 'read_vital', files, fields.metadata),
+      'wikiextractor': (
+        *('files', 'read_wikiextractor', files, config.unescape, limit),
+      ),
+    }[config.kind]
+    return getattr(corpus_files.reader(module), name)(*given)
 
   def annotations(self) -> Iterator[Any]:
     """Yield the sentences and salient spans of all documents, in their order.

@@ -32,17 +32,8 @@ _NAMES = {
 }
 # Corpus and questions of BEIR; only its corpus holds documents.
 _BEIR = ('corpus.jsonl', 'queries.jsonl')
-# Kinds that names tell; a .json file may be SQuAD's.
-_TOLD = (
-  'arrow',
-  'csv',
-  'jsonl',
-  'orqa_blocks',
-  'parquet',
-  'text',
-  'tsv',
-  'wikiextractor',
-)
+# Kinds that names do not tell; a .json file may be SQuAD's.
+_UNTOLD = ('orqa_corpus', 'realm_pretraining', 'squad')
 _SQUAD = re.compile(rb'\s*\{\s*"(version"\s*:\s*"[^"]*"\s*,\s*")?data"\s*:')
 _HEAD = 1 << 10  # bytes that tell SQuAD's files
 
@@ -76,7 +67,8 @@ def kind_of(path: str) -> str:
 
 
 def _kind(root: pathlib.Path, name: str) -> str:
-  kind = next((x for x in _TOLD if _is_of(x, name)), '')
+  kinds = (x for x in _NAMES if x not in _UNTOLD and _is_of(x, name))
+  kind = next(kinds, '')
   if text_files.unpacked(name).suffix == '.json':
     with text_files.open_bytes(root / name) as f:
       kind = 'squad' if _SQUAD.match(f.read(_HEAD)) else kind

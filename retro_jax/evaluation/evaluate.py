@@ -231,14 +231,7 @@ def score_windows(
       progress(done, int(documents.count.sum()))
 
 
-def compare(
-  a: Evaluation,
-  b: Evaluation,
-  *,
-  num_samples: int = 2000,
-  level: float = 0.95,
-  seed: int = 0,
-) -> bootstrap.Interval:
+def compare(a: Evaluation, b: Evaluation) -> bootstrap.Interval:
   """Bits per byte of `a` minus `b`, by a paired bootstrap over documents.
 
   Raises:
@@ -246,13 +239,8 @@ def compare(
   """
   if not np.array_equal(a.num_bytes, b.num_bytes):
     raise ValueError('The two evaluations are of different documents.')
-  found = bootstrap.bootstrap(
-    a.nats - b.nats,
-    a.num_bytes.astype(np.float64),
-    num_samples=num_samples,
-    level=level,
-    seed=seed,
-  )
+  weights = a.num_bytes.astype(np.float64)
+  found = bootstrap.bootstrap(a.nats - b.nats, weights)
   return bootstrap.Interval(
     *(x / math.log(2) for x in dataclasses.astuple(found))
   )

@@ -261,7 +261,7 @@ def inspect(
     # this one, with its whole context.
     scored = np.flatnonzero(row['loss_mask'][0])
     scored = scored[scored >= start]
-    bare = {k: v for k, v in row.items() if not k.startswith('neighbor')}
+    bare = pipeline.without_neighbors(row)
     without = np.asarray(nats(bare))[0]
     read = row['neighbor_mask'].any()
     off[base + 1 + scored] = without[scored]
@@ -318,7 +318,7 @@ def token_logprobs(
   for window in windows(passage, m, trained.config.sequence_chunks):
     row, start = window.row, window.skip * m
     if not row['neighbor_mask'].any():
-      row = {k: v for k, v in row.items() if not k.startswith('neighbor')}
+      row = pipeline.without_neighbors(row)
     found = _logprobs(trained.model, trained.params, row)
     scored = np.flatnonzero(row['loss_mask'][0])
     scored = scored[scored >= start]

@@ -109,7 +109,7 @@ def test_damaged_values_are_named(tmp_path):
   whole = WEIGHTS.read_bytes()
   at = whole.index(data) + len(data) // 2
   path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-  with pytest.raises(ValueError, match=f'damaged.bin: {name}: checksum expec'):
+  with pytest.raises(ValueError, match=f'damaged.bin: damaged .*{name}'):
     torch_pickle.read(path)
 
 
