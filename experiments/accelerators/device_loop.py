@@ -19,7 +19,6 @@ import numpy as np
 import optax
 
 from experiments.engine import optimizers
-from retrieval.nn import means
 
 _WARMUP = 0.03  # of a run's seconds: growth of the learning rate
 
@@ -56,14 +55,13 @@ class Program:
       whole = {**data, 'step': number}
       batch = self.batch(whole, jax.random.fold_in(key, 0))
 
-      def loss(params):
+      def loss(params, batch, key):
         whole = traverse_util.unflatten_dict(fixed | params, sep='/')
-        value, metrics = self.loss(
-          whole, batch, jax.random.fold_in(key, 1), True
-        )
-        return value.value, means.values({'loss': value, **metrics})
+        return self.loss(whole, batch, key, True)
 
-      grads, found = jax.grad(loss, has_aux=True)(params)
+      found, grads = optimizers.value_and_grad(
+        loss, params, batch, jax.random.fold_in(key, 1)
+      )
       updates, state = self._direction.update(grads, state, params)
       params = jax.tree.map(lambda x, y: x + rate * y, params, updates)
       return (params, state), found
