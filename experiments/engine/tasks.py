@@ -27,6 +27,16 @@ def no_data(split: str) -> Iterable[Batch]:
   )
 
 
+def share_of(config: Any) -> dict[str, int]:
+  """Arguments of a dataset: seed, global batch and this process's share of it."""
+  return {
+    'batch_size': config.batch_size,
+    'seed': config.seed,
+    'process_index': jax.process_index(),
+    'process_count': jax.process_count(),
+  }
+
+
 class IndexRefresher(Protocol):
   """An index beside a run, refreshed from the run's parameters.
 

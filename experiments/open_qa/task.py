@@ -185,7 +185,7 @@ def make_task(
       span=splits[split],
       train=split == 'train',
       padded_size=rows,
-      **realm_task.share_of(config),
+      **tasks.share_of(config),
     )
 
   return tasks.Task(

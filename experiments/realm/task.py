@@ -183,7 +183,7 @@ def make_task(
       retrieval,
       train=split == 'train',
       read_ahead=config.read_ahead,
-      **share_of(config),
+      **tasks.share_of(config),
     )
 
   return tasks.Task(
@@ -217,16 +217,6 @@ def _recall_metrics(
     for row in recall.measure({'': retrieve}, data.blocks, wanted)
     for k, x in row.items()
     if k.startswith('recall@')
-  }
-
-
-def share_of(config: Any) -> dict[str, int]:
-  """Arguments of a dataset: seed, global batch and this process's share of it."""
-  return {
-    'batch_size': config.batch_size,
-    'seed': config.seed,
-    'process_index': jax.process_index(),
-    'process_count': jax.process_count(),
   }
 
 
@@ -267,7 +257,7 @@ def row_dataset(
     read(split),
     splits[split],
     endless=split == 'train',
-    **share_of(config),
+    **tasks.share_of(config),
   )
 
 

@@ -135,13 +135,14 @@ def _start(config, model_cfg, data) -> dict[str, Any]:
   }
 
 
-def _model_fields(
+def model_fields(
   config: Config,
   model_cfg: config_lib.RetroConfig,
   num_neighbors: int,
+  length: int = 0,
 ) -> dict[str, Any]:
-  """Fields of the task that need no data."""
-  length = config.sequence_chunks * model_cfg.chunk_length
+  """Fields of a task that need no data; 0 is the length of the config's rows."""
+  length = length or config.sequence_chunks * model_cfg.chunk_length
   tokens = config.batch_size * length
   forward = presets.flops_per_token(model_cfg, length, num_neighbors)
   return {
@@ -167,7 +168,7 @@ def without_data(
     k,
     model_cfg.neighbor_length,
   )
-  fields = _model_fields(config, model_cfg, k)
+  fields = model_fields(config, model_cfg, k)
   if config.retrofit_from:
     fields['frozen'] = lambda name: not initial.is_added(name)
   init = functools.partial(initial.init_params, config=model_cfg)
@@ -204,15 +205,12 @@ def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
     return pipeline.make_dataset(
       readers[split],
       sequence_chunks=config.sequence_chunks,
-      batch_size=config.batch_size,
       train=split == 'train',
-      seed=config.seed,
       num_workers=config.num_workers if split == 'train' else 0,
-      process_index=jax.process_index(),
-      process_count=jax.process_count(),
+      **tasks.share_of(config),
     )
 
-  fields = _model_fields(config, model_cfg, k) | {
+  fields = model_fields(config, model_cfg, k) | {
     'dataset': dataset,
     'pipeline_fingerprint': store.fingerprint(
       {

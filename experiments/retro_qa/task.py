@@ -15,20 +15,16 @@ import jax
 import numpy as np
 
 from experiments.engine import loop, tasks
-from experiments.retro import config as retro_config, evaluate as retro_evaluate
+from experiments.retro import (
+  config as retro_config,
+  evaluate as retro_evaluate,
+  task as retro_task,
+)
 from experiments.retro_qa import data as retro_qa_data
 from experiments.retro_qa.config import Config
 from retrieval.questions import question_sets
 from retro_jax.data import folder as retro_data, qa_rows
-from retro_jax.nn import (
-  config as config_lib,
-  fid,
-  initial,
-  losses,
-  presets,
-  retro as model_lib,
-  stack,
-)
+from retro_jax.nn import config as config_lib, fid, initial, stack
 from retro_jax.trained import language_model, loading
 
 PASSAGES = 'passages'
@@ -120,7 +116,6 @@ def make_task(
 ) -> tasks.Task:
   """Bind the model, its parameters, questions and passages."""
   model_cfg = loading.model_config(config, trained.data.tokens.vocab_size)
-  model = model_lib.Retro(model_cfg)
   writer = retro_qa_data.writer(config, trained.data.tokenizer)
   folder = pathlib.Path(workdir) / PASSAGES
   examples = {
@@ -134,30 +129,21 @@ def make_task(
     return qa_rows.make_dataset(
       examples['train' if train else 'dev'],
       writer,
-      batch_size=config.batch_size,
       train=train,
-      seed=config.seed,
-      process_index=jax.process_index(),
-      process_count=jax.process_count(),
+      **tasks.share_of(config),
     )
 
-  length = writer.layout.row_length
-  tokens_per_step = config.batch_size * length
-  forward = presets.flops_per_token(
-    model_cfg, length, writer.layout.num_neighbors
-  )
+  k, length = writer.layout.num_neighbors, writer.layout.row_length
   return tasks.Task(
     init=functools.partial(
       _first_params, config=config, model_cfg=model_cfg, trained=trained
     ),
     init_on_host=True,
     shapes=functools.partial(initial.init_params, config=model_cfg),
-    loss=functools.partial(losses.loss, model),
     dataset=dataset,
     pipeline_fingerprint=qa_rows.fingerprint(examples['train'], writer),
-    tokens_per_step=tokens_per_step,
-    flops_per_step=3 * forward * tokens_per_step,
     fingerprints=trained.data.fingerprints(retrieval=False),
+    **retro_task.model_fields(config, model_cfg, k, length),
   )
 
 
