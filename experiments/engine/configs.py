@@ -199,14 +199,18 @@ def override(
     if _is_dataclass(kind):
       raise ValueError(f"{flag}: expected a section's fields.")
     with place.unlocked(), place.ignore_type():
-      place[last] = _parse(text, _kind(kind))
+      place[last] = parse(text, kind)
 
 
 _BOOLS = {'true': True, '1': True, 'false': False, '0': False}
 
 
-def _parse(text: str, kind: type) -> Any:
-  """Read a value, or leave the text; a tuple is `(1, 2)`, `1,2`, `a:b,c` or `a`."""
+def parse(text: str, hint: Any) -> Any:
+  """Read the value of a field of an annotation, or leave the text.
+
+  A tuple is `(1, 2)`, `1,2`, `a:b,c` or `a`.
+  """
+  kind = _kind(hint)
   if kind is bool:
     return _BOOLS.get(text.lower(), text)
   try:

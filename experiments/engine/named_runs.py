@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs that flags name: rows of a comparison, --row=NAME=RUN[,OPTION=VALUE...]."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 import pathlib
 from typing import Any
 
 from absl import flags
 
-# Option -> reader of its text; KeyError or ValueError for one that is not allowed.
-Options = Mapping[str, Callable[[str], Any]]
+from experiments.engine import configs
+from retrieval import settings
 
 
 def define_flag() -> None:
@@ -17,55 +17,35 @@ def define_flag() -> None:
   flags.DEFINE_multi_string('row', [], 'NAME=RUN[,OPTION=VALUE...].')
 
 
-def one_of(allowed: Collection[str]) -> Callable[[str], str]:
-  """Return a reader of a text that is one of a few."""
-
-  def read(text: str) -> str:
-    if text not in allowed:
-      raise ValueError(text)
-    return text
-
-  return read
-
-
-def number(read: type, low: float, high: float) -> Callable[[str], Any]:
-  """Return a reader of a number above `low` and at most `high`."""
-
-  def checked(text: str) -> Any:
-    found = read(text)
-    if not low < found <= high:
-      raise ValueError(text)
-    return found
-
-  return checked
-
-
 def parse(
   values: Sequence[str],
-  options: Options,
-  expected: str,
+  options: Mapping[str, Any],
   no_folders: Collection[str] = (),
 ) -> dict[str, list[dict[str, Any]]]:
   """Return NAME -> the runs of that name, each as {'workdir': RUN, OPTION: value}.
 
   Args:
-    expected: the options in words, for the message.
+    options: annotation of each option, as of `settings`.
     no_folders: values of RUN that need not be folders.
   """
   rows: dict[str, list[dict[str, Any]]] = {}
   for value in values:
     name, _, rest = value.partition('=')
     workdir, *given = rest.split(',')
-    pairs = [x.partition('=') for x in given]
-    try:
-      found = {option: options[option](text) for option, _, text in pairs}
-    except (KeyError, ValueError):
-      name = ''
-    if not name or len(found) < len(pairs):
-      raise ValueError(
-        f'--row={value}: expected NAME=RUN, and after commas, each once, {expected}.'
+    found = {'workdir': workdir}
+    for option, _, text in (x.partition('=') for x in given):
+      if option in found or option not in options:
+        name = ''
+        break
+      found[option] = configs.parse(text, options[option])
+      settings.check_value(
+        f'--row={value}: {option}', found[option], options[option]
       )
-    found['workdir'] = workdir
+    if not name:
+      raise ValueError(
+        f'--row={value}: expected NAME=RUN, and after commas OPTION=VALUE, each '
+        f'once, of {[*options]}.'
+      )
     for folder in {workdir, found.get('data', '.')} - {*no_folders}:
       if not folder or not pathlib.Path(folder).is_dir():
         raise ValueError(f'--row={value}: {folder!r}: expected a folder.')

@@ -30,7 +30,6 @@ from retrieval.questions import bootstrap
 
 FILE = 'compare.json'
 BM25 = 'bm25'
-_OPTIONS = 'step=N, a number (0: before training) or best'
 # (question set, name of a measure) -> [n] its values, one for each question.
 Values = dict[tuple[str, str], np.ndarray]
 
@@ -127,7 +126,7 @@ def compare(
     values: rows; None are those of --row.
   """
   values = flags.FLAGS.row if values is None else values
-  given = named_runs.parse(values, {'step': str}, _OPTIONS, no_folders=(BM25,))
+  given = named_runs.parse(values, {'step': str}, no_folders=(BM25,))
   files = [pathlib.Path(file).name for file in wanted.questions]
   if not files or len({*files}) < len(files):
     raise ValueError(

@@ -29,13 +29,14 @@ import dataclasses
 import itertools
 import os
 import pathlib
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from absl import flags
 import numpy as np
 
 from experiments.engine import named_runs, progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
+from retrieval import settings
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate as evaluate_lib
@@ -48,36 +49,22 @@ Seeds = list[evaluate_lib.Evaluation]  # of one row
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """One run of a row, and how it is read."""
+  """One run of a row, and how it is read; options that are given are checked."""
 
   workdir: str = ''
   source: str = ''  # '': as trained
   data: str = ''  # '': --config.data_dir, or that of the training
-  k: int = 0  # 0: the first of config.evaluate.num_neighbors
-  rank: int = 0  # of the one neighbor that is read; 0: the first k
-  part: str = ''  # '': as trained
-  share: float = 0.0  # of the datastore; 0: the neighbors of the data folder
-  retrieval: str = 'on'
-
-
-_OPTIONS = {
-  'source': str,
-  'data': str,
-  'k': named_runs.number(int, 0, float('inf')),
-  'rank': named_runs.number(int, 0, float('inf')),
-  'part': named_runs.one_of(chunks_lib.PARTS),
-  'share': named_runs.number(float, 0, 1),
-  'retrieval': named_runs.one_of(evaluate_lib.RETRIEVALS),
-}
-_EXPECTED = (
-  'source=NAME, data=DIR, k=N or rank=N (from 1), part=PART of '
-  f'{chunks_lib.PARTS}, share=S (above 0, at most 1) or retrieval=MODE of {evaluate_lib.RETRIEVALS}'
-)
+  k: settings.Size = 0  # 0: the first of config.evaluate.num_neighbors
+  rank: settings.Size = 0  # of the one neighbor that is read; 0: the first k
+  part: Literal[*chunks_lib.PARTS] = ''  # '': as trained
+  # of the datastore; 0: the neighbors of the data folder
+  share: Annotated[float, settings.Range(0, 1, above=True)] = 0.0
+  retrieval: Literal[*evaluate_lib.RETRIEVALS] = 'on'
 
 
 def parse(values: Sequence[str]) -> dict[str, list[Run]]:
   """Return the runs of each name; ValueError for a text of another form."""
-  found = named_runs.parse(values, _OPTIONS, _EXPECTED)
+  found = named_runs.parse(values, settings.hints(Run))
   rows = {name: [Run(**run) for run in runs] for name, runs in found.items()}
   for run in itertools.chain(*rows.values()):
     reads = run.retrieval in ('on', 'shuffled')

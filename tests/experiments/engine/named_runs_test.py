@@ -2,27 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows as flags, and the pairs of their seeds."""
 
+from typing import Literal
+
 import pytest
 
 from experiments.engine import named_runs
+from retrieval import settings
 
-OPTIONS = {
-  'k': named_runs.number(int, 0, 9),
-  'mode': named_runs.one_of(('on', 'off')),
-  'data': str,
-}
+OPTIONS = {'k': settings.Size, 'mode': Literal['on', 'off'], 'data': str}
 
 
 def test_runs_of_one_name_are_seeds(tmp_path):
   values = [f'a={tmp_path},k=2', f'b={tmp_path}', f'a={tmp_path},mode=off']
-  assert named_runs.parse(values, OPTIONS, 'k=N') == {
+  assert named_runs.parse(values, OPTIONS) == {
     'a': [
       {'k': 2, 'workdir': str(tmp_path)},
       {'mode': 'off', 'workdir': str(tmp_path)},
     ],
     'b': [{'workdir': str(tmp_path)}],
   }
-  assert named_runs.parse(['a=words'], OPTIONS, '', ('words',)) == {
+  assert named_runs.parse(['a=words'], OPTIONS, ('words',)) == {
     'a': [{'workdir': 'words'}]
   }
 
@@ -31,18 +30,19 @@ def test_runs_of_one_name_are_seeds(tmp_path):
   'value, said',
   [
     ('={0}', 'expected NAME=RUN'),
-    ('a={0},k=0', 'k=N'),
-    ('a={0},k=x', 'k=N'),
-    ('a={0},mode=x', 'k=N'),
-    ('a={0},other=1', 'k=N'),
-    ('a={0},k=1,k=2', 'each once'),
+    ('a={0},k=0', 'k=0: expected'),
+    ('a={0},k=x', "k='x': expected"),
+    ('a={0},mode=x', "mode='x': expected"),
+    ('a={0},other=1', 'OPTION=VALUE'),
+    ('a={0},workdir={0}', 'OPTION=VALUE'),
+    ('a={0},k=1,k=2', 'OPTION=VALUE'),
     ('a={0}/no', 'expected a folder'),
     ('a={0},data={0}/no', 'expected a folder'),
   ],
 )
 def test_other_texts_are_refused(tmp_path, value, said):
   with pytest.raises(ValueError, match=said) as error:
-    named_runs.parse([value.format(tmp_path)], OPTIONS, 'k=N')
+    named_runs.parse([value.format(tmp_path)], OPTIONS)
   assert '\n' not in str(error.value)
 
 

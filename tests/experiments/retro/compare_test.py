@@ -134,9 +134,9 @@ def test_seeds_of_a_row_count_with_their_mean(roots, config, tmp_path):
   'value, said',
   [
     ('one', "'': expected a folder"),
-    ('one={retro},k=0', 'k=N .from 1.'),
-    ('one={retro},retrieval=maybe', 'retrieval=MODE'),
-    ('one={retro},part=half', 'part=PART'),
+    ('one={retro},k=0', 'k=0: expected'),
+    ('one={retro},retrieval=maybe', "retrieval='maybe': expected"),
+    ('one={retro},part=half', "part='half': expected"),
     ('one={retro},k=2,rank=2', 'expected k or rank'),
     ('one={retro},rank=2,retrieval=off', 'reads none'),
     ('one={baseline},k=2', 'a baseline reads no neighbors'),
