@@ -64,7 +64,7 @@ _FIELDS = {
   'lookup.reader_beam': 'reader_beam_size',
   'lookup.row_length': 'reader_seq_len',
 }
-CONFIG = pathlib.Path(__file__).parents[1] / 'configs' / 'open_qa_released.py'
+CONFIG = configs.FOLDER / 'open_qa_released.py'
 
 
 def _option(default: str | int, about: str) -> Any:

@@ -15,8 +15,7 @@ are then those of the exact text. The tokenizer is written to DIR/data, to which
 --config.tokenizer.path of experiments.prepare can point.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-import contextlib
+from collections.abc import Callable, Mapping
 import dataclasses
 import os
 import pathlib
@@ -27,7 +26,13 @@ from absl import flags, logging
 import jax
 import numpy as np
 
-from experiments.engine import checkpoint_writer, command, reports
+from experiments.engine import (
+  checkpoint_writer,
+  command,
+  configs,
+  failures,
+  reports,
+)
 from experiments.retro.config import Config
 from retrieval import tokenization
 from retrieval.formats import gguf_files, weights as weights_lib
@@ -39,9 +44,6 @@ from retro_jax.nn import config as config_lib
 from retro_jax.public import llama_layouts, public_decoders
 from retro_jax.trained import loading
 
-_CONFIG = (
-  pathlib.Path(__file__).parents[1] / 'configs' / 'retro_retrofit_smollm2.py'
-)
 _PIECES = (
   r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
   r'| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
@@ -137,18 +139,6 @@ def _open_folder(folder: pathlib.Path) -> Source:
     ),
     tokenizer,
   )
-
-
-@contextlib.contextmanager
-def _naming(source: str | os.PathLike) -> Iterator[None]:
-  """Errors name the source, also those of malformed settings."""
-  try:
-    yield
-  except (ValueError, TypeError, AttributeError, LookupError) as error:
-    text = str(error)
-    if os.fspath(source) in text:
-      raise
-    raise ValueError(f'{source}: {text.removesuffix(".")}.') from None
 
 
 def _gguf_tokenizer(
@@ -261,7 +251,8 @@ def convert(
   if (pathlib.Path(workdir) / 'checkpoints').exists():
     raise ValueError(f'{workdir}: holds checkpoints; expected a new --workdir.')
   data = retro_data.DataFolder(pathlib.Path(workdir) / 'data')
-  with _naming(source):
+  # Settings may be malformed, too.
+  with failures.named(source, TypeError, AttributeError, LookupError):
     found = find(source)
     vocab_size = found.tokenizer.vocab_size
     changed = dataclasses.replace(
@@ -312,5 +303,5 @@ if __name__ == '__main__':
     run,
     Config,
     _define_flags,
-    default_config=f'{_CONFIG}:baseline',
+    default_config=f'{configs.FOLDER}/retro_retrofit_smollm2.py:baseline',
   )

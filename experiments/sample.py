@@ -22,7 +22,6 @@ import dataclasses
 import functools
 import json
 import os
-import pathlib
 from typing import Any
 
 from absl import flags, logging
@@ -34,7 +33,7 @@ import rich.rule
 import rich.table
 from rich.text import Text
 
-from experiments.engine import command, progress
+from experiments.engine import command, configs, progress
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval import settings, text_table, tokenization
 from retrieval.store import store
@@ -43,12 +42,7 @@ from retro_jax.decoding import drawing
 from retro_jax.trained import language_model, packaged
 from retro_jax.views import prompts as prompts_lib, samples as views
 
-CONFIG = (
-  pathlib.Path(__file__).parents[1] / 'configs' / 'retro_pretrain_quickstart.py'
-)
 DEFAULT_PROMPT = 'The history of'
-
-
 _OF_THE_MODEL = ('context_chunks', 'stop_ids', 'stop_strings', 'banned_ids')
 
 
@@ -271,7 +265,7 @@ if __name__ == '__main__':
     config_lib.Config,
     _define_flags,
     section=Sample,
-    default_config=str(CONFIG),
+    default_config=str(configs.FOLDER / 'retro_pretrain_quickstart.py'),
     default_workdir=packaged.NAME,
     only_reads=True,
   )

@@ -21,7 +21,13 @@ import pathlib
 from absl import flags
 
 from experiments.engine import command, failures, reports
-from retrieval.questions import bootstrap, dpr_json, question_sets, scoring
+from retrieval.questions import (
+  bootstrap,
+  dpr_json,
+  question_sets,
+  ranking,
+  scoring,
+)
 from retrieval.store import store
 
 _RULES = {
@@ -115,14 +121,10 @@ def score(
     count=len(question_set.questions),
     missing=scores.missing,
     **{name: getattr(scores, name) for name in _COUNTS},
-    metrics=_intervals(scores.values),
+    metrics=ranking.intervals(scores.values),
     less=str(less),
-    differences=_intervals(differences),
+    differences=ranking.intervals(differences),
   )
-
-
-def _intervals(values) -> dict[str, bootstrap.Interval]:
-  return {name: bootstrap.bootstrap(x) for name, x in values.items()}
 
 
 def print_table(report: Report) -> None:

@@ -26,6 +26,7 @@ import dataclasses
 import difflib
 from importlib import machinery, util
 import os
+import pathlib
 import re
 import sys
 import traceback
@@ -39,6 +40,7 @@ from ml_collections import config_dict
 from retrieval import settings
 
 Config = ml_collections.ConfigDict
+FOLDER = pathlib.Path(__file__).parents[2] / 'configs'
 _T = TypeVar('_T')
 
 

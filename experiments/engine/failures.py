@@ -54,14 +54,14 @@ def line_of(error: BaseException, workdir: str = '') -> str | None:
 
 
 @contextlib.contextmanager
-def named(path: str | os.PathLike) -> Iterator[None]:
-  """Name a file in each ValueError that does not."""
+def named(path: str | os.PathLike, *kinds: type) -> Iterator[None]:
+  """Name a file in each ValueError, or error of `kinds`, that does not."""
   try:
     yield
-  except ValueError as error:
+  except (ValueError, *kinds) as error:
     if str(path) in str(error):
       raise
-    raise ValueError(f'{path}: {error}') from None
+    raise ValueError(f'{path}: {str(error).removesuffix(".")}.') from None
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -3,6 +3,7 @@
 """Preparing data stage by stage, here or on a Ray cluster."""
 
 from collections.abc import Callable, Collection, Sequence
+import dataclasses
 import os
 import pathlib
 import time
@@ -13,9 +14,23 @@ import jax
 
 from experiments.engine import reports
 from retrieval.index import index as index_lib
-from retrieval.store import executors, locks, manifests, ray_cluster, store
+from retrieval.store import (
+  checksums,
+  executors,
+  locks,
+  manifests,
+  ray_cluster,
+  store,
+)
 
 Rows = list[tuple[str, str]]  # (quantity, value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare:
+  """Preparation of data."""
+
+  stages: str = 'all'  # or names joined by commas, in the order of `STAGES`
 
 
 def choose(wanted: str, known: Collection[str]) -> list[str]:
@@ -60,18 +75,23 @@ def check_alone() -> None:
 
 
 def run(
-  work: Sequence[tuple[str, Callable[[], Rows]]], root: pathlib.Path
+  work: Sequence[tuple[str, Callable[[], Rows]]],
+  root: pathlib.Path,
+  verify: Callable[[], Rows] | None = None,
 ) -> None:
   """Run stages on a data folder and print their results.
 
   Args:
     work: (name, function without arguments that returns rows of results).
+    verify: compares what is published, first; None for no such stage.
 
   Raises:
     locks.WriterError: if another process prepares the folder.
   """
   check_alone()
   heads, table = ('stage', 'quantity', 'value', 'seconds'), []
+  if verify and checksums.mode() != 'off':
+    work = [('verify', verify), *work]
   with locks.writer(root, locks.DATA):
     for stage, do in work:
       logging.info('Stage %s, in %s.', stage, root)

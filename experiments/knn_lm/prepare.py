@@ -41,13 +41,7 @@ from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model, loading
 
 DTYPE = 'float16'
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepare:
-  """Preparation of the datastore."""
-
-  stages: str = 'all'  # or names joined by commas, in the order of `STAGES`
+Prepare = stages.Prepare
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,18 +4,15 @@
 
 import dataclasses
 import os
-import pathlib
 
-from experiments.engine import progress
+from experiments.engine import configs, progress
 from experiments.open_qa import config as config_lib
 from experiments.realm import prepare
 from realm_jax.serving import beams, packaged, trained_models
 from retrieval.store import checkpoints, packed
 from retrieval.text import packed_runs
 
-CONFIG = str(
-  pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_reader.py'
-)
+CONFIG = str(configs.FOLDER / 'open_qa_reader.py')
 
 
 def open_reader(

@@ -17,7 +17,6 @@ from experiments.engine import progress, stages
 from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
 from retrieval import settings, tokenization
-from retrieval.store import checksums
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -33,10 +32,9 @@ Corpora = Iterator[tuple[str, pathlib.Path, corpus_lib.CorpusConfig]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepare:
+class Prepare(stages.Prepare):
   """Preparation of data."""
 
-  stages: str = 'all'  # or names joined by commas, in the order of `STAGES`
   export: bool = (
     False  # write the official record forms to <data>/official, too
   )
@@ -188,11 +186,8 @@ def prepare(config: Config, workdir: str, wanted: Prepare = Prepare()) -> None:
   if wanted.stages == 'all' and getattr(config, 'masker', '') != 'salient':
     chosen.remove('spans')
   work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
-  if checksums.mode() != 'off':
-    work.insert(
-      0, ('verify', functools.partial(stages.verify_stores, data.root))
-    )
   if wanted.export:
     shards = wanted.export_shards
     work.append(('export', functools.partial(export, data, shards)))
-  stages.run(work, data.root)
+  verify = functools.partial(stages.verify_stores, data.root)
+  stages.run(work, data.root, verify)

@@ -41,7 +41,7 @@ from retrieval.index import (
   vectors as vectors_lib,
 )
 from retrieval.search import names
-from retrieval.store import checksums, executors, store
+from retrieval.store import executors, store
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -74,10 +74,9 @@ class Evaluation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepare:
+class Prepare(stages.Prepare):
   """Preparation of data."""
 
-  stages: str = 'all'  # or names joined by commas, in the order of `STAGES`
   evaluation: Evaluation = Evaluation()
 
 
@@ -343,6 +342,4 @@ def prepare(config: Config, workdir: str, prepare: Prepare) -> None:
   for name in stages.choose(prepare.stages, STAGES):
     more = [prepare.evaluation] if name in _WITH_EVALUATION else []
     work.append((name, functools.partial(STAGES[name], config, data, *more)))
-  if checksums.mode() != 'off':
-    work.insert(0, ('verify', functools.partial(verify, data)))
-  stages.run(work, data.root)
+  stages.run(work, data.root, functools.partial(verify, data))
