@@ -35,7 +35,7 @@ def changing(
   root: str | os.PathLike,
   old: Any,
   tokens: tokens_lib.TokenStore,
-  before: Callable[[], Iterable[corpus_lib.Document]],
+  text: Callable[[int], str],
   documents: Sequence[corpus_lib.Document],
   delete: Sequence[str],
 ) -> Iterator[tuple[pathlib.Path, dict[str, int]]]:
@@ -45,7 +45,7 @@ def changing(
     root: the new folder.
     old: the data folder before.
     tokens: its documents.
-    before: returns these documents.
+    text: returns the text of each by its number.
     documents: added, or in place of documents of the same id.
     delete: ids of others.
 
@@ -57,8 +57,19 @@ def changing(
     raise ValueError(f'{root}: is the old data folder; name another one.')
   counts = check(tokens, documents, delete)
   with locks.writer(root, locks.DATA):
-    write(root, before(), documents, delete, tokens.metadata.names)
+    before = documents_of(tokens, text)
+    write(root, before, documents, delete, tokens.metadata.names)
     yield root, counts
+
+
+def documents_of(
+  tokens: tokens_lib.TokenStore, text: Callable[[int], str]
+) -> Iterator[corpus_lib.Document]:
+  """Yield the documents of a token store with their texts by number."""
+  for i in range(tokens.num_documents):
+    [kept] = tokens.metadata.rows([i])
+    name, title = tokens.document_id(i), tokens.title(i)
+    yield corpus_lib.Document(name, title, text(i), kept)
 
 
 def tokenize(

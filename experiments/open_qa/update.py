@@ -18,8 +18,7 @@ experiments.prepare with --config.data_dir=DATA and
 --config.prepare.stages=spans.
 """
 
-from collections.abc import Iterator, Sequence
-import dataclasses
+from collections.abc import Sequence
 import os
 import pathlib
 
@@ -34,24 +33,9 @@ from realm_jax.serving import (
   trained_models,
 )
 from retrieval.index import reuse, snapshots, text_index
-from retrieval.text import (
-  blocks as blocks_lib,
-  corpus as corpus_lib,
-  tokens as tokens_lib,
-)
+from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
 
 _BLOCK_SETTINGS = ('max_length', 'drop_titles', 'whole_documents', 'language')
-
-
-@dataclasses.dataclass(frozen=True)
-class Updated:
-  """A trained model over a changed corpus."""
-
-  trained: trained_models.TrainedRealm  # the same model, with the new data
-  index: serving.ServingIndex | None  # index of the new blocks; None with BM25
-  # documents added, changed and deleted; blocks reused and embedded by this
-  # call (0 where the index was there already), and removed
-  counts: dict[str, int]
 
 
 def update(
@@ -60,25 +44,24 @@ def update(
   root: str | os.PathLike,
   documents: Sequence[corpus_lib.Document] = (),
   delete: Sequence[str] = (),
-) -> Updated:
+) -> dict[str, int]:
   """Write a changed corpus and its index; continue after a kill.
 
   Args:
     index: index of these data and this model; None with BM25.
     documents: documents that replace those of the same id, or are added.
+
+  Returns:
+    Documents added, changed and deleted; blocks reused and embedded by this call
+    (0 where the index was there already), and removed.
   """
   old, tokens = trained.data, trained.data.blocks.tokens
   with changed_documents.changing(
-    root, old, tokens, lambda: _all_documents(tokens), documents, delete
+    root, old, tokens, tokens.text, documents, delete
   ) as (root, counts):
     data = _prepare(root, old, trained.config.tokens.num_processes)
-    new = dataclasses.replace(
-      trained, data=data, index_folder=root / index_builder.INDEX
-    )
-    built = None
     if index is not None:
       counts |= _build_index(trained, index, data)
-      built = new.index
     there, new_indices = (
       text_index.TextIndices(x.root, x.blocks) for x in (old, data)
     )
@@ -87,17 +70,7 @@ def update(
     counts |= {f'blocks reused in {kind}': n for kind, n in copied.items()}
   there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
   counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())
-  return Updated(new, built, counts)
-
-
-def _all_documents(
-  tokens: tokens_lib.TokenStore,
-) -> Iterator[corpus_lib.Document]:
-  for i in range(tokens.num_documents):
-    text = tokens.text_bytes(i).decode()
-    name, title = tokens.document_id(i), tokens.title(i)
-    [kept] = tokens.metadata.rows([i])
-    yield corpus_lib.Document(name, title, text, kept)
+  return counts
 
 
 def _prepare(
@@ -169,7 +142,7 @@ def update_run(
   delete: Sequence[str] = (),
   *,
   data_dir: str = '',
-) -> Updated:
+) -> dict[str, int]:
   """Change the data of a run's newest checkpoint, or data_dir, as `update`."""
   trained = trained_models.load(workdir, data_dir, part='realm')
   searched = getattr(trained.config, 'retriever', 'dense') == 'dense'
@@ -183,6 +156,6 @@ def run(config: config_lib.Run, workdir: str) -> None:
   def apply(documents, delete, output):
     return update_run(
       workdir, output, documents, delete, data_dir=config.data_dir
-    ).counts
+    )
 
   changed_documents.run(config.corpus, apply)

@@ -17,7 +17,7 @@ experiments.prepare with --config.data_dir=DATA and
 --config.prepare.stages=vectors,neighbors finds them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import os
 
@@ -50,7 +50,7 @@ def change(
     Documents added, changed and deleted; chunks reused and embedded by this call.
   """
   with changed_documents.changing(
-    root, old, old.tokens, lambda: _all_documents(old), documents, delete
+    root, old, old.tokens, text_of(old), documents, delete
   ) as (root, counts):
     data = dataclasses.replace(old, root=root)
     _cut(config, old, data, [document.id for document in documents])
@@ -89,10 +89,8 @@ def change(
     }
 
 
-def _all_documents(
-  data: retro_data.DataFolder,
-) -> Iterator[corpus_lib.Document]:
-  """The old corpus, decoded from its tokens."""
+def text_of(data: retro_data.DataFolder) -> Callable[[int], str]:
+  """Return what decodes a document's text from its tokens, by its number."""
   tokens, tokenizer = data.tokens, data.tokenizer
   if isinstance(tokenizer, tokenization.WordPieceTokenizer):
     raise ValueError(
@@ -101,14 +99,16 @@ def _all_documents(
       'byte pairs.'
     )
   with_title = tokens.store.fields['with_title']
-  for i in range(tokens.num_documents):
+
+  def read(i: int) -> str:
     title = tokens.title(i)
     text = tokenizer.decode(np.asarray(tokens.document(i)[1:]))
     if with_title and title:
       empty = corpus_lib.Document(tokens.document_id(i), title, '')
       text = text.removeprefix(tokens_lib.document_text(empty, True))
-    [kept] = tokens.metadata.rows([i])
-    yield corpus_lib.Document(tokens.document_id(i), title, text, kept)
+    return text
+
+  return read
 
 
 def _cut(config, old, data, added) -> None:

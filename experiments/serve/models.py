@@ -167,7 +167,7 @@ class Models:
         data = str(root / 'realm')
         counts |= reader_update.update_run(
           self.realm_workdir, data, documents, delete, data_dir=self.realm_data
-        ).counts
+        )
         parts = [x for x in ('reader', 'realm') if getattr(self, x)]
         new |= _of_realm(self.realm_workdir, parts, data)
       if self.retro_workdir:

@@ -8,6 +8,7 @@ import pytest
 
 from experiments.open_qa import trained_reader, update as realm_update
 from realm_jax.serving import serving, trained_models
+from retrieval.index import index_versions
 from retrieval.text import corpus
 from tests.experiments.open_qa import tiny_open_qa
 
@@ -65,16 +66,14 @@ def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
   source = rows[0]['document']
   kept = next(row for row in rows if row['document'] != source)
   assert not embedded
-  updated = realm_update.update_run(
-    made.workdir, tmp_path / 'new', [NEW], [source]
-  )
+  new = tmp_path / 'new'
+  counts = realm_update.update_run(made.workdir, new, [NEW], [source])
   # By the parameters of the index, which are not those of the questions' side.
   assert embedded == ['Zebra']
-  assert updated.counts['blocks embedded'] == 1
-  assert updated.index.version.name.startswith('00000000')
-  after = _read_all(
-    trained_reader.open_reader(made.workdir, str(tmp_path / 'new'))
-  )
+  assert counts['blocks embedded'] == 1
+  [version] = index_versions.VersionFolder(new / 'index').names()
+  assert version.startswith('00000000')
+  after = _read_all(trained_reader.open_reader(made.workdir, str(new)))
   assert embedded == ['Zebra']
   [now] = after.answer([ASKED])
   blocks = after.trained.data.blocks
@@ -96,9 +95,9 @@ def test_words_find_a_new_document_and_nothing_is_embedded(
   before = trained_reader.open_reader(by_words)
   [earlier] = before.answer('zebra')
   assert earlier.text == ''
-  updated = realm_update.update_run(by_words, out, [NEW])
-  assert updated.index is None and not embedded
-  assert updated.counts == {
+  counts = realm_update.update_run(by_words, out, [NEW])
+  assert not (out / 'index').exists() and not embedded
+  assert counts == {
     'documents added': 1,
     'documents changed': 0,
     'documents deleted': 0,

@@ -56,11 +56,23 @@ def embedded():
     yield texts
 
 
+def _update(trained, index, root, *changes, **named):
+  """Counts, and the model over the new folder."""
+  counts = realm_update.update(trained, index, root, *changes, **named)
+  new = dataclasses.replace(
+    trained,
+    data=realm_data.DataFolder(root),
+    index_folder=root / index_builder.INDEX,
+  )
+  index = None if index is None else new.index
+  return types.SimpleNamespace(trained=new, index=index, counts=counts)
+
+
 @pytest.fixture(scope='module')
 def after(before, embedded, tmp_path_factory):
   """d3 changed, d5 and d6 deleted, one document added."""
   embedded.clear()
-  updated = realm_update.update(
+  updated = _update(
     before.trained,
     before.index,
     tmp_path_factory.mktemp('after') / 'data',
@@ -152,7 +164,7 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
   old = realm_data.DataFolder(tmp_path)
   _indices(old).words('tfidf')
   trained = dataclasses.replace(before.trained, data=old)
-  updated = realm_update.update(
+  updated = _update(
     trained, None, tmp_path / 'new', [NEW, CHANGED], ['d5', 'd6']
   )
   data = updated.trained.data
@@ -171,7 +183,7 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
 def test_again_finds_what_stands(before, after, embedded):
   updated, _ = after
   embedded.clear()
-  again = realm_update.update(
+  again = _update(
     before.trained,
     before.index,
     updated.trained.data.root,
@@ -190,9 +202,7 @@ def test_another_masked_corpus_goes_along(before, tmp_path):
     (tmp_path / 'old' / 'masked' / name).symlink_to(data / name)
   old = realm_data.DataFolder(tmp_path / 'old')
   trained = starts.untrained(before.trained.config, old)
-  updated = realm_update.update(
-    trained, before.index, tmp_path / 'new', delete=['d0']
-  )
+  updated = _update(trained, before.index, tmp_path / 'new', delete=['d0'])
   new = updated.trained.data
   assert new.masked_blocks.fingerprint == old.blocks.fingerprint
   assert new.blocks.fingerprint != old.blocks.fingerprint
