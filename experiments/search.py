@@ -27,7 +27,7 @@ def _packaged(queries: Sequence[str], k: int) -> text_index.SearchResult:
   from experiments.serve import models
 
   served = models.Models(reader=realm_jax.packaged())
-  found = served.search(('reader', k), queries, None)
+  found = served.search(('reader', k), queries)
   rows = [x['passages'] for x in found]
   return text_index.SearchResult(
     np.array([[x['id'] for x in row] for row in rows]),

@@ -36,10 +36,6 @@ class Questions:
   allow_other_counts: bool = False
 
 
-def _rules() -> dict[str, str | tuple[str, ...]]:
-  return {name: axes or '' for name, axes in sharding.RULES.items()}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loop:
   """Fields of the training loop, and the devices that it runs on."""
@@ -59,7 +55,9 @@ class Loop:
   mesh: Mesh = Mesh()
   # Logical axis -> mesh axis, several, or '' for none. As a flag:
   # --config.sharding_rules.vocab=fsdp.
-  sharding_rules: Mapping[str, str | tuple[str, ...]] = settings.rare(_rules)
+  sharding_rules: Mapping[str, str | tuple[str, ...]] = settings.rare(
+    lambda: {name: axes or '' for name, axes in sharding.RULES.items()}
+  )
   # checksums of stored files: compared when a process first opens one, or never
   verify: Literal['once', 'off'] = settings.rare('once')
   # True: one process of several, each on its host

@@ -21,7 +21,6 @@ from realm_jax.serving import (
   index_builder,
   packaged,
   reader_configs,
-  trained_models,
 )
 from retrieval.index import index_versions
 from retrieval.nn import sharding
@@ -88,19 +87,6 @@ def kept_embedder(config: Config, model: nn_config.RealmConfig) -> dict | None:
   logging.info('The index stays that of %s.', folder)
   params = index_versions.read_snapshot(folder)
   return initialize.start_embedders(params, model)[0]
-
-
-def untrained(
-  config: Config, data: realm_data.DataFolder
-) -> trained_models.TrainedReader:
-  """Return the model before training."""
-  model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
-  key = jax.random.split(jax.random.key(config.seed))[0]
-  params = sharding.unbox(init_params(key, config=config, model=model))
-  found = trained_models.of_params(config, data, params, 0)
-  return dataclasses.replace(
-    found, block_params=kept_embedder(config, model.realm)
-  )
 
 
 def freeze(config: Config) -> Config:

@@ -75,7 +75,7 @@ def _retriever(
       config_lib.of_run(run['workdir']), trained.data, trained.index_folder
     )
   index = evaluators.open_index(trained)
-  return recall.dense(trained, index), trained.data
+  return recall.dense(index, trained.data, trained.layout), trained.data
 
 
 def measure(

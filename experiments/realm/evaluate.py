@@ -56,16 +56,15 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
     result['masked'] = measure_utility(run, trained, index, wanted.num_batches)
     _print_utility(result['masked'])
   if wanted.questions:
-    retrievers = {f'step {trained.step}': recall.dense(trained, index)}
+    data, layout = trained.data, trained.layout
+    retrievers = {f'step {trained.step}': recall.dense(index, data, layout)}
     if wanted.before:
-      start = starts.untrained(run, trained.data, trained.index_folder)
-      before = recall.dense(start, open_index(start))
+      start = starts.untrained(run, data, trained.index_folder)
+      before = recall.dense(open_index(start), data, layout)
       retrievers = {'before': before} | retrievers
     if wanted.bm25:
-      retrievers['BM25'] = recall.bm25(trained.data)
-    result['zero_shot'] = recall.measure(
-      retrievers, trained.data.blocks, wanted
-    )
+      retrievers['BM25'] = recall.bm25(data)
+    result['zero_shot'] = recall.measure(retrievers, data.blocks, wanted)
     print_recall(result['zero_shot'], wanted.ks)
   path = reports.write_json(pathlib.Path(workdir) / FILE, result)
   logging.info('Written to %s.', path)

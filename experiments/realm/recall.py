@@ -15,8 +15,8 @@ from jaxtyping import Int
 import numpy as np
 
 from experiments.engine import progress
-from realm_jax.data import folder as realm_data
-from realm_jax.serving import serving, trained_models
+from realm_jax.data import examples, folder as realm_data
+from realm_jax.serving import serving
 from retrieval import settings
 from retrieval.index import text_index
 from retrieval.questions import (
@@ -47,12 +47,12 @@ class Recall:
 
 
 def dense(
-  model: trained_models.TrainedRealm, index: serving.ServingIndex
+  index: serving.ServingIndex,
+  data: realm_data.DataFolder,
+  layout: examples.Layout,
 ) -> Retrieve:
   """Return a search by a dense index."""
-  return lambda texts, k: index.retrieve_texts(
-    texts, k, model.data.tokenizer, model.layout
-  )
+  return lambda texts, k: index.retrieve_texts(texts, k, data.tokenizer, layout)
 
 
 def words(data: realm_data.DataFolder) -> bm25_lib.Bm25:

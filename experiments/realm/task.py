@@ -206,11 +206,7 @@ def _recall_metrics(
   """Measure the zero-shot recall of a new index."""
   from experiments.realm import recall
 
-  layout = data.layout(config)
-
-  def retrieve(texts, k):
-    return index.retrieve_texts(texts, k, data.tokenizer, layout)
-
+  retrieve = recall.dense(index, data, data.layout(config))
   wanted = recall.Recall(questions=config.recall_questions)
   return {
     f'{pathlib.Path(row["questions_file"]).stem}/{row["rule"]}/{k}': x['mean']

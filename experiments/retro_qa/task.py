@@ -119,10 +119,14 @@ def make_task(
   writer = retro_qa_data.writer(config, trained.data.tokenizer)
   folder = pathlib.Path(workdir) / PASSAGES
   examples = {
-    split: _examples(config, trained, split, folder)
+    split: retro_qa_data.examples(
+      trained, config, question_sets.of_field(config.questions, split), folder
+    )
     for split in ('train', 'dev')
     if getattr(config.questions, split)
   }
+  counts = {split: len(kept) for split, kept in examples.items()}
+  logging.info('Questions: %s.', counts)
 
   def dataset(split: str):
     train = split == 'train'
@@ -160,10 +164,3 @@ def _first_params(key, *, config, model_cfg, trained) -> tasks.Params:
       ', '.join(left) or 'nothing',
     )
   return stack.for_training(model_cfg, params)
-
-
-def _examples(config, trained, split, folder) -> list[qa_rows.Example]:
-  questions = question_sets.of_field(config.questions, split)
-  kept = retro_qa_data.examples(trained, config, questions, folder)
-  logging.info('%s: %d questions.', split, len(kept))
-  return kept

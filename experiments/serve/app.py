@@ -70,10 +70,11 @@ class Server:
       done=self._count,
     )
 
-  def _call(self, part: str, *given: Any) -> Sequence[Any]:
+  def _call(self, part: str, how, items, take) -> Sequence[Any]:
     if part == 'complete':
-      return completions.complete(self.models.get('retro'), *given)
-    return getattr(self.models, part)(*given)
+      model = self.models.get('retro')
+      return completions.complete(model, how, items, take)
+    return getattr(self.models, part)(how, items)
 
   def _count(self, kind: str, jobs: int) -> None:
     self.metrics.add('batches_total', kind=kind)

@@ -81,17 +81,15 @@ class Models:
     size = 1 if backend.is_cpu() else _MANY  # a CPU reads block by block
     return self.get('reader').open_answerer(batch_size=size)
 
-  def ask(self, count: int, questions: Sequence[str], take) -> list[dict]:
+  def ask(self, count: int, questions: Sequence[str]) -> list[dict]:
     """Answer questions, with `count` answers each."""
-    del take
     return [x.record(count) for x in self._answerer.answer(questions)]
 
-  def explain(self, settings: Any, texts: Sequence[str], take) -> list[dict]:
+  def explain(self, settings: Any, texts: Sequence[str]) -> list[dict]:
     """Explain words for [MASK] by REALM, or any other text by RETRO.
 
     settings: whether there is a mask, the answer, and the number of likely words.
     """
-    del take
     masked, answer, top = settings
     if not masked:
       model = self.get('retro')
@@ -106,12 +104,11 @@ class Models:
     params = jax.device_put(serving.embedder_params(reader.params))
     return functools.partial(reader.retriever(), params)
 
-  def search(self, settings: Any, texts: Sequence[str], take) -> list[dict]:
+  def search(self, settings: Any, texts: Sequence[str]) -> list[dict]:
     """Find passages: blocks of the reader, or chunks of RETRO.
 
     settings: 'reader', 'retro' or '' for the first there is, and k.
     """
-    del take
     part, k = settings
     part = part or ('reader' if self.reader else 'retro')
     if part == 'retro':
@@ -139,9 +136,9 @@ class Models:
   def _embedder(self) -> embedders.Embedder:
     return embedders.Embedder.load(self.embedder)
 
-  def embed(self, settings, items, take) -> list[np.ndarray]:
+  def embed(self, settings, items) -> list[np.ndarray]:
     """Embed lists of texts: [n, d] float32 each."""
-    del settings, take
+    del settings
     vectors = self._embedder.embed_texts([text for x in items for text in x])
     return np.split(vectors, np.cumsum([len(x) for x in items])[:-1])
 

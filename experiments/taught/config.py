@@ -40,22 +40,11 @@ class Config(retro_config.Config):
 
   def __post_init__(self):
     """Check the fields against each other."""
-    own = self.retriever
-    if own.max_length > self.embedder.max_length:
-      raise settings.SettingsError(
-        'retriever.max_length',
-        own.max_length,
-        f'at most embedder.max_length={self.embedder.max_length}',
-      )
-    if own.num_candidates > self.neighbors.stored:
-      raise settings.SettingsError(
-        'retriever.num_candidates',
-        own.num_candidates,
-        f'at most neighbors.stored={self.neighbors.stored}',
-      )
-    if own.queries >= self.sequence_chunks:
-      raise settings.SettingsError(
-        'retriever.queries',
-        own.queries,
-        f'less than sequence_chunks={self.sequence_chunks}',
-      )
+    for name, limit, most in (
+      ('max_length', 'embedder.max_length', self.embedder.max_length),
+      ('num_candidates', 'neighbors.stored', self.neighbors.stored),
+      ('queries', 'sequence_chunks - 1', self.sequence_chunks - 1),
+    ):
+      if (own := getattr(self.retriever, name)) > most:
+        expected = f'at most {limit}={most}'
+        raise settings.SettingsError(f'retriever.{name}', own, expected)

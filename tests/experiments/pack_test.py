@@ -41,7 +41,7 @@ def made(tmp_path_factory):
   data = tiny_open_qa.make_data(root / 'data')
   fields = {'retriever': 'bm25', 'lookup.title_length': 2}
   config = tiny_open_qa.get_config(data, **fields)
-  reader = qa_task.untrained(config, realm_data.DataFolder(data))
+  reader = tiny_open_qa.reader_of(config, realm_data.DataFolder(data))
   tiny_open_qa.save(root / 'reader', reader, config)
   folder = root / 'packed'
   pack.pack(str(root / 'reader'), str(folder))
@@ -286,7 +286,7 @@ def test_training_starts_from_it(own):
     own.config, encoder_from='packaged', embedder_from='packaged', seed=7
   )
   data = realm_data.DataFolder.of(config, own.reader)
-  params = qa_task.untrained(config, data).params
+  params = tiny_open_qa.reader_of(config, data).params
   wanted = packaged.load_params('reader', 'embedder')
   for name in wanted:
     jax.tree.map(np.testing.assert_array_equal, params[name], wanted[name])

@@ -4,7 +4,6 @@
 
 import pytest
 
-from experiments.open_qa import task as qa_task
 from realm_jax.data import folder as realm_data
 from tests import run_notebook, xla_flags
 from tests.experiments.open_qa import tiny_open_qa
@@ -14,7 +13,9 @@ def _write_run(root, workdir):
   """A run before its first step."""
   data = realm_data.DataFolder(tiny_open_qa.make_data(root / 'data'))
   config = tiny_open_qa.get_config(data.root)
-  tiny_open_qa.save(workdir, qa_task.untrained(config, data), config, step=3)
+  tiny_open_qa.save(
+    workdir, tiny_open_qa.reader_of(config, data), config, step=3
+  )
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@
 
 import pytest
 
-from experiments.open_qa import task as qa_task, trained_reader
+from experiments.open_qa import trained_reader
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder
 from tests.experiments.open_qa import ask_test, tiny_open_qa
@@ -13,7 +13,7 @@ from tests.experiments.open_qa import ask_test, tiny_open_qa
 def _answered(root, shards):
   data, workdir = tiny_open_qa.make_data(root / 'data'), root / 'run'
   config = tiny_open_qa.get_config(data, **{'index.shards': shards})
-  trained = qa_task.untrained(config, realm_data.DataFolder(data))
+  trained = tiny_open_qa.reader_of(config, realm_data.DataFolder(data))
   folder = workdir / index_builder.INDEX
   version = trained.as_realm().open_index(folder).version
   assert getattr(version.index.searcher, 'num_shards', 1) == shards

@@ -19,7 +19,8 @@ import numpy as np
 from experiments.engine import checkpoint_writer, configs, loop, metric_writer
 from experiments.open_qa import config as config_lib, task as qa_task
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder
+from realm_jax.serving import index_builder, reader_configs, trained_models
+from retrieval.nn import sharding
 from tests.experiments.realm import tiny_realm
 
 WANTED = ('Paris', 'Rome', '1066', '1999', 'river', 'crown')
@@ -109,11 +110,21 @@ def save(workdir: pathlib.Path, trained, config, **fields) -> None:
   )
 
 
+def reader_of(config, data):
+  """A reader before training."""
+  model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
+  key = jax.random.split(jax.random.key(config.seed))[0]
+  params = qa_task.init_params(key, config=config, model=model)
+  found = trained_models.of_params(config, data, sharding.unbox(params), 0)
+  own = qa_task.kept_embedder(config, model.realm)
+  return dataclasses.replace(found, block_params=own)
+
+
 def untrained(root: pathlib.Path) -> types.SimpleNamespace:
   """A run of a reader that has not been trained, in `root`."""
   data, workdir = make_data(root / 'data'), root / 'run'
   config = get_config(data)
-  trained = qa_task.untrained(config, realm_data.DataFolder(data))
+  trained = reader_of(config, realm_data.DataFolder(data))
   save(workdir, trained, config)
   return types.SimpleNamespace(config=config, workdir=workdir, data=data)
 
@@ -122,7 +133,7 @@ def fine_tuned(root: pathlib.Path) -> types.SimpleNamespace:
   """A run whose index is of the embedder that it began with, in `root`."""
   data, workdir = make_data(root / 'data', 'year'), root / 'run'
   config = get_config(data)
-  trained = qa_task.untrained(config, realm_data.DataFolder(data))
+  trained = reader_of(config, realm_data.DataFolder(data))
   index = trained.as_realm().open_index(workdir / index_builder.INDEX)
   rng = np.random.default_rng(0)
   embedder = jax.tree.map(

@@ -43,7 +43,7 @@ def start(run):
   """Parameters as training began."""
   config, *_ = run
   data = tiny_open_qa.tiny_realm.data_of(config)
-  return qa_task.untrained(config, data).params
+  return tiny_open_qa.reader_of(config, data).params
 
 
 def _same(a, b):
@@ -112,7 +112,9 @@ def test_reader_alone(data, tmp_path, retriever):
   fields |= _SHORT | {'retriever': retriever}
   config = tiny_open_qa.get_config(data, 'bm25_test', **fields)
   state, metrics = tiny_open_qa.train(config, tmp_path)
-  start = qa_task.untrained(config, tiny_open_qa.tiny_realm.data_of(config))
+  start = tiny_open_qa.reader_of(
+    config, tiny_open_qa.tiny_realm.data_of(config)
+  )
   _same(state.params['embedder'], start.params['embedder'])
   assert any(row.get('full_loss', 0) > 0 for row in metrics)
 

@@ -35,9 +35,10 @@ def test_rows_are_those_of_the_evaluation(
     [f'after={workdir}', f'before={workdir},step=0', 'words=bm25'],
   )['rows']
   start = starts.untrained(config, trained.data, trained.index_folder)
+  where = trained.data, trained.layout
   retrievers = {
-    'after': recall.dense(trained, index),
-    'before': recall.dense(start, start.open_index()),
+    'after': recall.dense(index, *where),
+    'before': recall.dense(start.open_index(), *where),
     'words': recall.bm25(trained.data),
   }
   tables = {

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from experiments.engine import checkpoint_writer
-from experiments.open_qa import task as qa_task
 from realm_jax.serving import serving
 from retrieval.index import index_versions
 from retrieval.nn import sharding
@@ -27,7 +26,7 @@ def start(data, tmp_path_factory):
   """A run with the index of its own parameters, and these."""
   run = tmp_path_factory.mktemp('run')
   config = tiny_open_qa.get_config(data)
-  trained = qa_task.untrained(config, tiny_realm.data_of(config))
+  trained = tiny_open_qa.reader_of(config, tiny_realm.data_of(config))
   trained = dataclasses.replace(trained, step=5, block_step=5)
   _save(run, trained, '')
   trained.as_realm().open_index(run / 'index').version.close()
