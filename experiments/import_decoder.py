@@ -287,15 +287,14 @@ def convert(
 def run(config: Config, workdir: str) -> None:
   """Import the decoder of --source and print its sizes and folders."""
   source = flags.FLAGS.source
-  if not source:
-    raise ValueError('--source is empty: expected a file or a folder.')
   logging.info('Importing %s, writing to %s.', source, workdir)
   rows = list(convert(source, config, workdir).items())
   reports.print_table(('part', 'imported'), rows)
 
 
 def _define_flags() -> None:
-  flags.DEFINE_string('source', '', 'GGUF file, or a folder with a decoder.')
+  about = 'GGUF file, or a folder with a decoder.'
+  flags.DEFINE_string('source', None, about, required=True)
 
 
 if __name__ == '__main__':

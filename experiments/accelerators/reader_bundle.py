@@ -15,6 +15,7 @@ questions, and so are all questions of --dev.
 from collections.abc import Iterator, Sequence
 import dataclasses
 import hashlib
+import itertools
 import json
 import pathlib
 
@@ -73,10 +74,9 @@ def read(spec: str, held_out: bool = False) -> Iterator[Asked]:
     for question in found.first(most).questions:
       yield Asked(question, found.name, held_out=held_out)
     return
-  for number, (where, row) in enumerate(json_files.read(pathlib.Path(spec))):
-    if most and number >= most:
-      return
-    name = pathlib.Path(spec).name.partition('.')[0]
+  path = pathlib.Path(spec)
+  name = path.name.partition('.')[0]
+  for where, row in itertools.islice(json_files.read(path), most or None):
     answers = tuple(row['answers'])
     yield Asked(
       questions_lib.Question(where, row['question'], answers),

@@ -1,20 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Change the documents that a trained model retrieves, without training.
+"""Change the documents that a model retrieves by experiments.update, without training.
 
-  python -m experiments.update --config=configs/<name>.py --workdir=DIR \
-    --documents=changes.jsonl --delete=ID --output=DATA
-
-Documents of --documents (JSON lines, their fields as config.corpus names them)
-replace documents of the same id, or are added at the end; --delete, which may repeat,
-removes documents. DATA becomes a data folder of its own, with an index of the same
-parameters in DATA/index: only blocks whose title or text is new are embedded (none,
-where --workdir retrieves by BM25), for ColBERT too, which keeps its centroids. BM25 and
-TF-IDF are built where the old data have them.
-The old data stay as they are; --config.data_dir=DATA changes the new data again, and
-makes experiments.ask, or any other command, search them. Salient spans, which
-only training and evaluation need, are found by
-experiments.prepare with --config.data_dir=DATA and
+DATA/index is of the same parameters: only blocks whose title or text is new are
+embedded (none, where --workdir retrieves by BM25). Salient spans, which only training
+and evaluation need, are found by experiments.prepare with --config.data_dir=DATA and
 --config.prepare.stages=spans.
 """
 

@@ -1,19 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Change the datastore of a trained RETRO without any training.
+"""Change the datastore of a trained RETRO by experiments.update, without any training.
 
-  python -m experiments.update --config=configs/<name>.py --workdir=DIR \
-    --documents=changes.jsonl --delete=ID --output=DATA
-
-Documents of --documents (JSON lines with the fields of config.corpus) replace those
-of the same id, or are added at the end; --delete, which may repeat, removes
-documents. Given documents go into the datastore even where their id would be held
-out. DATA becomes a data folder of its own with indices of its own: only chunks with new
-text are embedded, for ColBERT too, which keeps its centroids. BM25 and TF-IDF are built
-where the old data have them; the first search by topics fits them. The old data stay
-unchanged; with --config.data_dir=DATA any command retrieves from the new data.
-Evaluation also needs the neighbors of the held-out documents:
-experiments.prepare with --config.data_dir=DATA and
+Given documents go into the datastore even where their id would be held out. The first
+search by topics fits them. Evaluation also needs the neighbors of the held-out
+documents: experiments.prepare with --config.data_dir=DATA and
 --config.prepare.stages=vectors,neighbors finds them.
 """
 
