@@ -60,7 +60,7 @@ def look_up(
   trained: loading.TrainedRetro,
   config: Config,
   evaluate: Evaluate,
-  folder: knn_lm_prepare.Folder,
+  folder: pathlib.Path,
   pairs: key_values.KeyValueStore,
   documents: windows_lib.Documents,
 ) -> store.Store:
@@ -80,7 +80,7 @@ def look_up(
   reader = loading.chunk_reader(
     trained.config, trained.data, evaluate.split, read_k
   )
-  index = folder.open_index(pairs, config.knn_lm)
+  index = knn_lm_prepare.open_index(folder, pairs, config.knn_lm)
   fields = {
     'reader': reader.fingerprint,
     'stride_chunks': stride,
@@ -90,7 +90,7 @@ def look_up(
     'index': index.fingerprint,
     'k': k,
   }
-  path = folder.root / f'found-{store.fingerprint(fields)[:12]}'
+  path = folder / f'found-{store.fingerprint(fields)[:12]}'
   if path.exists():
     return store.Store.open(path, KIND)
   chunks = reader.stores.chunks
@@ -234,11 +234,11 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
   stages.check_alone()
   settings = config.knn_lm
   trained = knn_lm_prepare.load(config, workdir, evaluate.step)
-  folder = knn_lm_prepare.Folder.of(workdir)
+  folder = knn_lm_prepare.folder_of(workdir)
   chunks = trained.data.chunks(evaluate.split)
   documents = windows_lib.find_documents(chunks, evaluate.max_documents)
   tuned = choose_tuned(len(documents.index), settings, config.seed)
-  pairs = folder.open_datastore(trained, settings)
+  pairs = knn_lm_prepare.open_datastore(folder, trained, settings)
   pairs.check_without(chunks.tokens, documents.index)
   retro = None
   if settings.retro_workdir:  # raises errors before the search
@@ -258,11 +258,11 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
     'target_found': {str(k): share for k, share in swept.found.items()},
     'sweep': _sweep_json(swept, tuned),
     'datastore': {
-      'path': str(folder.datastore),
+      'path': str(folder / knn_lm_prepare.DATASTORE),
       'keys': len(pairs),
       'dimension': int(pairs.keys.shape[1]),
       'documents': pairs.num_documents,
-      'index': folder.open_index(pairs, settings).report,
+      'index': knn_lm_prepare.open_index(folder, pairs, settings).report,
     },
     'step': trained.step,
     'settings': dataclasses.asdict(settings),

@@ -62,9 +62,9 @@ def load(
   tuned = settings.build(KnnLm, content['settings'], f'{path}: settings')
   run = tuned.model_workdir or workdir
   alone = language_model.load(run, data_dir, step=step)
-  folder = prepare.Folder.of(workdir)
-  pairs = folder.open_datastore(alone, tuned)
-  index = folder.open_index(pairs, tuned)
+  folder = prepare.folder_of(workdir)
+  pairs = prepare.open_datastore(folder, alone, tuned)
+  index = prepare.open_index(folder, pairs, tuned)
   search = key_values.KeyValueSearch(pairs, index.searcher)
   own = {x.name: getattr(alone, x.name) for x in dataclasses.fields(alone)}
   k = prepare.num_neighbors(alone, tuned)

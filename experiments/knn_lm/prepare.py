@@ -41,64 +41,50 @@ from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model, loading
 
 DTYPE = 'float16'
+DATASTORE, INDEX = 'datastore', 'index'
 Prepare = stages.Prepare
 
 
-@dataclasses.dataclass(frozen=True)
-class Folder:
-  """The folder of one kNN-LM's stores."""
+def folder_of(workdir: str | os.PathLike) -> pathlib.Path:
+  """The folder of a kNN-LM's stores, `DATASTORE` and `INDEX`, within a workdir."""
+  return pathlib.Path(workdir) / 'knn_lm'
 
-  root: pathlib.Path
 
-  @classmethod
-  def of(cls, workdir: str | os.PathLike) -> 'Folder':
-    """The folder within a workdir."""
-    return cls(pathlib.Path(workdir) / 'knn_lm')
+def open_datastore(
+  folder: pathlib.Path, trained: loading.TrainedRetro, settings: KnnLm
+) -> key_values.KeyValueStore:
+  """Open the keys and next tokens; ValueError for keys of another model."""
+  pairs = key_values.KeyValueStore(folder / DATASTORE)
+  wanted = model_fields(trained, settings)
+  found = {name: pairs.store.fields[name] for name in wanted}
+  if found != wanted:
+    raise ValueError(
+      f'{pairs.path}: keys made with {found}, but the config names {wanted}; '
+      'expected the same model with the same retrieval.'
+    )
+  return pairs
 
-  @property
-  def datastore(self) -> pathlib.Path:
-    """Folder of the keys and next tokens."""
-    return self.root / 'datastore'
 
-  @property
-  def index(self) -> pathlib.Path:
-    """Folder of the index of the keys."""
-    return self.root / 'index'
+def open_index(
+  folder: pathlib.Path, pairs: key_values.KeyValueStore, settings: KnnLm
+) -> index_lib.Index:
+  """Open the index of the keys; ValueError for other keys or too low a recall."""
+  index = index_lib.open_index(folder / INDEX)
+  index_lib.check_vectors(index, pairs.store)
+  _check_recall(folder, settings, index.report.get(recall_name(settings), 1.0))
+  return index
 
-  def open_datastore(
-    self, trained: loading.TrainedRetro, settings: KnnLm
-  ) -> key_values.KeyValueStore:
-    """Open the datastore; ValueError for keys of another model."""
-    pairs = key_values.KeyValueStore(self.datastore)
-    wanted = model_fields(trained, settings)
-    found = {name: pairs.store.fields[name] for name in wanted}
-    if found != wanted:
-      raise ValueError(
-        f'{pairs.path}: keys made with {found}, but the config names {wanted}; '
-        'expected the same model with the same retrieval.'
-      )
-    return pairs
 
-  def open_index(
-    self, pairs: key_values.KeyValueStore, settings: KnnLm
-  ) -> index_lib.Index:
-    """Open a datastore's index; ValueError for other keys or too low a recall."""
-    index = index_lib.open_index(self.index)
-    index_lib.check_vectors(index, pairs.store)
-    recall = index.report.get(recall_name(settings), 1.0)
-    self.check_recall(settings, recall)
-    return index
-
-  def check_recall(self, settings: KnnLm, recall: float) -> None:
-    """Raise ValueError for a recall below the config's floor."""
-    floor = settings.index.recall_floor
-    if recall < floor:
-      raise ValueError(
-        f'{self.index}: {recall_name(settings)} is {recall:.4f}, below '
-        f'knn_lm.index.recall_floor={floor}; remove the index if it is there, '
-        'and raise knn_lm.index.scann.num_leaves_to_search or num_to_rescore, or '
-        'set knn_lm.index.searcher=exact.'
-      )
+def _check_recall(folder: pathlib.Path, settings: KnnLm, recall: float) -> None:
+  """Raise ValueError for a recall below the config's floor."""
+  floor = settings.index.recall_floor
+  if recall < floor:
+    raise ValueError(
+      f'{folder / INDEX}: {recall_name(settings)} is {recall:.4f}, below '
+      f'knn_lm.index.recall_floor={floor}; remove the index if it is there, '
+      'and raise knn_lm.index.scann.num_leaves_to_search or num_to_rescore, or '
+      'set knn_lm.index.searcher=exact.'
+    )
 
 
 def recall_name(settings: KnnLm) -> str:
@@ -227,21 +213,21 @@ def _read(keys: _Keys, shard: int, shown: shards.Progress | None):
 
 
 def build_datastore(
-  config: Config, workdir: str, folder: Folder
+  config: Config, workdir: str, folder: pathlib.Path
 ) -> stages.Rows:
   """Write the datastore."""
   keys = executors.Lazy(_Keys, config, workdir)
   with progress.bar('make keys', 'chunks') as update:
     shards.build_store(
-      folder.datastore,
+      folder / DATASTORE,
       key_values.KIND,
       keys.fields,
       keys.counts,
       functools.partial(_read, keys),
-      executor=stages.executor(config, folder.root),
+      executor=stages.executor(config, folder),
       progress=update,
     )
-  pairs = key_values.KeyValueStore(folder.datastore)
+  pairs = key_values.KeyValueStore(folder / DATASTORE)
   return [
     ('keys', f'{len(pairs):,}'),
     ('dimension', str(pairs.keys.shape[1])),
@@ -251,11 +237,13 @@ def build_datastore(
   ]
 
 
-def build_index(config: Config, workdir: str, folder: Folder) -> stages.Rows:
+def build_index(
+  config: Config, workdir: str, folder: pathlib.Path
+) -> stages.Rows:
   """Build, measure and publish the index of the keys."""
   del workdir
   settings, index = config.knn_lm, config.knn_lm.index
-  pairs = key_values.KeyValueStore(folder.datastore)
+  pairs = key_values.KeyValueStore(folder / DATASTORE)
 
   def measure(searcher: searchers.Searcher) -> dict[str, float]:
     recall = key_values.recall(
@@ -265,19 +253,19 @@ def build_index(config: Config, workdir: str, folder: Folder) -> stages.Rows:
       at=index.recall_at,
       num_queries=index.num_queries,
     )
-    folder.check_recall(settings, recall)
+    _check_recall(folder, settings, recall)
     return {recall_name(settings): round(recall, 4)}
 
   index_lib.build_index(
-    folder.index,
+    folder / INDEX,
     pairs.keys,
     pairs.store.fingerprint,
     # The floor applies to the recall after exact scoring.
     dataclasses.replace(index, recall_floor=0.0),
     accept=measure,
-    executor=stages.executor(config, folder.root),
+    executor=stages.executor(config, folder),
   )
-  found = folder.open_index(pairs, settings)
+  found = open_index(folder, pairs, settings)
   return [(name, str(value)) for name, value in found.report.items()]
 
 
@@ -286,11 +274,11 @@ STAGES = {'datastore': build_datastore, 'index': build_index}
 
 def prepare(config: Config, workdir: str, prepare: Prepare) -> None:
   """Run the chosen stages and print their results."""
-  folder = Folder.of(workdir)
+  folder = folder_of(workdir)
   stages.run(
     [
       (name, functools.partial(STAGES[name], config, workdir, folder))
       for name in stages.choose(prepare.stages, STAGES)
     ],
-    folder.root,
+    folder,
   )

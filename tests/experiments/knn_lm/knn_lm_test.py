@@ -72,8 +72,8 @@ def _read(workdir):
 
 
 def test_the_datastore_is_every_training_token(root, built):
-  folder = knn_lm_prepare.Folder.of(built)
-  pairs = key_values.KeyValueStore(folder.datastore)
+  folder = knn_lm_prepare.folder_of(built)
+  pairs = key_values.KeyValueStore(folder / 'datastore')
   chunks = retro_data.DataFolder(root).chunks('train')
   documents = windows_lib.find_documents(chunks)
   want = [chunks.tokens.document(int(i))[1:] for i in documents.index]
@@ -81,9 +81,9 @@ def test_the_datastore_is_every_training_token(root, built):
   assert pairs.store.num_shards > 3
   assert pairs.keys.dtype == np.float16 and pairs.keys.shape[1] == 12
   assert isinstance(pairs.keys.shard(0), np.memmap)
-  assert folder.open_index(
-    pairs, tiny_knn_lm.config().knn_lm
-  ).searcher.num_vectors == len(pairs)
+  settings = tiny_knn_lm.config().knn_lm
+  index = knn_lm_prepare.open_index(folder, pairs, settings)
+  assert index.searcher.num_vectors == len(pairs)
 
 
 def test_the_table_reports_what_was_not_tuned_on(root, runs, workdir, capsys):
@@ -145,7 +145,9 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
   baseline = baseline.evaluation.summary()
   for name in ('bits_per_byte', 'word_perplexity', 'documents', 'bytes'):
     assert rows['model alone'][name] == pytest.approx(baseline[name], rel=1e-6)
-  pairs = key_values.KeyValueStore(knn_lm_prepare.Folder.of(workdir).datastore)
+  pairs = key_values.KeyValueStore(
+    knn_lm_prepare.folder_of(workdir) / 'datastore'
+  )
   keys = np.asarray(pairs.keys[:], np.float64)
   trained = tiny_knn_lm.trained(root)
   reader = loading.chunk_reader(trained.config, trained.data, 'valid', 0)
@@ -215,14 +217,16 @@ def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
   with pytest.raises(ValueError, match=f'{len(both)} of the {len(some)} docum'):
     _evaluate(config, workdir, split='some')
   _build(config, tmp_path, 'datastore')
-  folder = knn_lm_prepare.Folder.of(tmp_path)
-  pairs = key_values.KeyValueStore(folder.datastore)
+  folder = knn_lm_prepare.folder_of(tmp_path)
+  pairs = key_values.KeyValueStore(folder / 'datastore')
   assert pairs.num_documents == len(train) - len(both) > 0
   pairs.check_without(data.tokens, some)
 
 
 def _hashes(workdir):
-  return tiny_stores.file_hashes(knn_lm_prepare.Folder.of(workdir).datastore)
+  return tiny_stores.file_hashes(
+    knn_lm_prepare.folder_of(workdir) / 'datastore'
+  )
 
 
 def test_a_killed_build_and_lookup_end_with_the_same_bytes(
