@@ -30,10 +30,10 @@ from retrieval.search import (
 )
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
-from retro_jax.data import folder as retro_data, samples
+from retro_jax.data import samples, stores as stores_lib
 
 
-def load_embedder(config: retro_data.Embedder) -> embedders.Embedder:
+def load_embedder(config: stores_lib.Embedder) -> embedders.Embedder:
   """Load the embedder of the chunks."""
   return embedders.Embedder.load(
     config.path or 'minilm',
@@ -97,7 +97,7 @@ class NeighborLookup:
 class Datastore:
   """The training chunks of a data folder, and what finds them."""
 
-  folder: retro_data.DataFolder
+  folder: stores_lib.Stores
 
   def vectors(self, split: str) -> store.Store:
     """Keys of a split's chunks; ValueError where they are of other chunks."""

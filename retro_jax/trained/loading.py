@@ -12,7 +12,7 @@ import jax
 from retrieval import settings, tokenization
 from retrieval.store import checkpoints
 from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
-from retro_jax.data import folder as retro_data, pipeline
+from retro_jax.data import folder as retro_data, pipeline, stores
 from retro_jax.nn import config as config_lib, losses, retro as model_lib
 
 _SHOWN = 5  # names of parameters in a message
@@ -27,12 +27,12 @@ class RunConfig:
   # Data. '' stands for <workdir>/data; give the folder to share it.
   data_dir: str = ''
   corpus: corpus_lib.CorpusConfig = corpus_lib.CorpusConfig()
-  tokens: retro_data.Tokens = retro_data.Tokens()
+  tokens: stores.Tokens = stores.Tokens()
   # Shares of documents held out; training looks at `valid`.
   valid_fraction: settings.Rate = 0.01
   test_fraction: settings.Rate = 0.01
-  embedder: retro_data.Embedder = retro_data.Embedder()
-  neighbors: retro_data.Neighbors = retro_data.Neighbors()
+  embedder: stores.Embedder = stores.Embedder()
+  neighbors: stores.Neighbors = stores.Neighbors()
   # Model.
   model: config_lib.RetroConfig = config_lib.RetroConfig()
   retrieval: bool = True  # False: the baseline

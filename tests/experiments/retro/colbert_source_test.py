@@ -15,7 +15,7 @@ from experiments.retro import (
 from retrieval.nn import colbert
 from retrieval.search import token_store
 from retrieval.text import corpus as corpus_lib
-from retro_jax.data import folder as retro_data
+from retro_jax.data import folder as retro_data, stores
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
@@ -120,7 +120,7 @@ def test_an_update_encodes_new_chunks_alone(config, data, words, tmp_path):
 
 def test_a_command_names_the_models_of_a_run():
   trained = _config('runs/colbert')
-  embedder = retro_data.Embedder(path='e')
+  embedder = stores.Embedder(path='e')
   for model, want in (('', 'runs/colbert'), ('c', 'c')):
     given = dataclasses.replace(_config(model), embedder=embedder)
     found = retro_evaluate.merged(trained, given)
