@@ -88,7 +88,12 @@ def test_what_is_written_is_likeliest_in_the_row_of_training(
 ):
   """Training and answering see the same text at the same places."""
   c = tiny.config(
-    vocab_size=tokenizer.vocab_size, chunk_length=M, neighbor_length=R
+    vocab_size=tokenizer.vocab_size,
+    chunk_length=M,
+    neighbor_length=R,
+    num_layers=2,
+    cca_layers=(2,),
+    encoder_num_layers=1,
   )
   params = tiny.params(c)
   writer = _writer(tokenizer, num_neighbors=num_neighbors, prompt_chunks=2)
