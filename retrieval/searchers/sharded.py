@@ -18,11 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from retrieval import searchers
-from retrieval.searchers import base, exact, kept as kept_lib, saved_vectors
+from retrieval.searchers import (
+  base,
+  exact,
+  kept as kept_lib,
+  saved_vectors,
+  scann,
+  usearch,
+)
 from retrieval.store import drafts, sharded_array
 
 _COPIED = ('shard-*', saved_vectors.COPY)
+_APPROXIMATE = {
+  'scann': scann.ScannSearcher,
+  'usearch': usearch.UsearchSearcher,
+}
 
 Found = tuple[np.ndarray, np.ndarray]
 
@@ -119,9 +129,10 @@ class ShardedSearcher:
       resident_bytes=None if self.holds_all else 0,
       check=False,
     )
-    if base.read_fields(folder)['name'] == oracle.name:
+    kind = base.read_fields(folder)['name']
+    if kind == oracle.name:
       return Shard(oracle, oracle, rows.start)
-    searcher = searchers.load(folder)
+    searcher = _APPROXIMATE[kind].load(folder)
     if searcher.num_vectors != len(rows):
       raise ValueError(
         f'{folder}: an index of {searcher.num_vectors} rows, expected '
