@@ -89,6 +89,7 @@ def take(
     return workdir
   _take_tokenizer(source, pathlib.Path(config['data_dir'] or workdir / 'data'))
   config = prepare(config, workdir)
+  workdir.mkdir(parents=True, exist_ok=True)  # data may lie elsewhere
   for file in facts.files:
     if file != packed.CONFIG:
       _link(packed.checked(source, file), workdir / file)

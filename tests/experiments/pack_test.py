@@ -252,6 +252,11 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
   [best, *_] = reader.answer(ASKED)[0].answers
   asked = len(reader.data.tokenizer.encode(ASKED).ids)
   assert best.reader_start == asked + 3 + 2  # a title of two tokens
+  # Data that stand elsewhere serve a folder that is not there yet.
+  config = configs.replaced(config, data_dir=f'{run}/data')
+  trained_reader.take_packaged(config, str(tmp_path / 'new'))
+  again = trained_reader.open_reader(tmp_path / 'new').answer(ASKED)[0]
+  assert again.text == best.text
 
 
 @pytest.mark.parametrize('name', ['reader.safetensors', 'config.json'])
