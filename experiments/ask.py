@@ -193,11 +193,13 @@ def run(config: config_lib.Config, workdir: str) -> None:
     converse(answerer, typed(), values.answers)
   elif not values.output:
     console = progress.console()
-    for found in answerer(given):
+    for found in answerer.ask(given):
       print_answers(found, console, values.answers)
   else:
     with progress.bar('ask', 'questions') as shown:
-      rows = (found.record(values.answers) for found in answerer(given, shown))
+      rows = (
+        found.record(values.answers) for found in answerer.ask(given, shown)
+      )
       scoring.write_predictions(values.output, rows)
     logging.info('%d answers written to %s.', len(given), values.output)
 

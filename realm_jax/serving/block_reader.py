@@ -7,6 +7,7 @@ Blocks of an open question (Lee et al. 2019, section 4) or of a claim.
 
 import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -135,14 +136,28 @@ class Answerer(BlockReader):
     super().__init__(trained, retriever, read, search=False, **batches)
 
   def answer(self, texts: Sequence[str]) -> answers.Answers:
-    """Answer questions that are texts; ValueError for an empty one."""
+    """Answer questions that are texts, by `ask`; ValueError for an empty one."""
     texts = arguments.texts(texts, 'texts')
     for i, text in enumerate(texts):
       if not text.strip():
         raise ValueError(f'Question {i} is empty: expected text.')
     return answers.Answers(
-      self([questions_lib.Question(f'{i}', x, ()) for i, x in enumerate(texts)])
+      self.ask(
+        [questions_lib.Question(f'{i}', x, ()) for i, x in enumerate(texts)]
+      )
     )
+
+  def ask(
+    self,
+    asked: Sequence[questions_lib.Question],
+    progress: Callable[[int, int], None] | None = None,
+  ) -> Iterator[answers.Answered]:
+    """Yield the answers of questions, each read with a question mark at its end."""
+    marked = [
+      dataclasses.replace(x, question=_with_mark(x.question)) for x in asked
+    ]
+    for question, found in zip(asked, self(marked, progress), strict=True):
+      yield dataclasses.replace(found, question=question)
 
   def _result(self, asked, row, found) -> answers.Answered:
     kept = np.flatnonzero(found.spans.block >= 0)
@@ -175,6 +190,13 @@ class Answerer(BlockReader):
       threshold=null if self._threshold is None else self._threshold,
       calibration=self.calibration,
     )
+
+
+def _with_mark(text: str) -> str:
+  """Return a question with a question mark at its end."""
+  return (
+    text if text.rstrip().endswith(('?', '？', '؟')) else f'{text.rstrip()}?'
+  )
 
 
 class Classifier(BlockReader):

@@ -199,6 +199,13 @@ def test_files_in_and_out(made, run, answerer, tmp_path):
   assert (report.count, report.missing, report.unknown) == (6, 3, 0)
 
 
+def test_a_question_mark_changes_no_answer(answerer, found):
+  bare = ASKED.rstrip('?')
+  again, mark = answerer.answer([bare, f'{bare}？'])
+  assert again.answers == found.answers and again.question.question == bare
+  assert mark.question.question == f'{bare}？'
+
+
 def test_a_question_without_a_block_has_no_answer(made):
   words = trained_reader.open_reader(made.workdir).open_answerer(
     retriever='bm25'
