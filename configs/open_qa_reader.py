@@ -6,7 +6,7 @@ BM25 finds the blocks, and the reader learns from all questions: where no block 
 it reads holds an answer, "no answer" is right. The config is also that of the packaged
 reader, whose data, commands and scores realm_jax/packaged/README.md has.
 
-  S=dev-v1.1.json W=trainmodel.json,val.json,devtest.json
+  S=train-v1.1.json W=trainmodel.json,val.json,devtest.json
   python -m experiments.train --config=configs/open_qa_reader.py --workdir=runs/reader \
     --config.corpus.kind=squad --config.corpus.path=$S \
     --config.encoder_from=packaged --config.questions.allow_other_counts=True \
