@@ -7,15 +7,17 @@ header (8 bytes, little-endian), the header (name -> dtype, shape, first and pas
 byte of the data), and the data.
 """
 
+import collections
 from collections.abc import Mapping
+import itertools
 import json
 import math
 import os
-from typing import Any
+import pathlib
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-import safetensors
 
 from retrieval.store import sharded_array, store
 
@@ -33,6 +35,16 @@ _DTYPES = {
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _METADATA = '__metadata__'
+_DAMAGED = (
+  ValueError,
+  LookupError,
+  TypeError,
+  AttributeError,
+  RecursionError,
+  OverflowError,
+)
+_MAX_HEADER = 16 << 20  # bytes; a tensor takes about 100
+_MAX_DIMS = 32
 _WRITE_BYTES = 64 << 20
 
 
@@ -40,35 +52,79 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   """Map the arrays of a file.
 
   Raises:
-    ValueError: when it is damaged, cut or of another form.
+    ValueError: when it is damaged, cut or of another form, with the name of an array
+      that does not fit.
   """
-  try:
-    # The library checks that the arrays fill the data, each at its place.
-    with safetensors.safe_open(path, 'np'), open(path, 'rb') as f:
-      base = 8 + int.from_bytes(f.read(8), 'little')
-      header = json.loads(f.read(base - 8), object_pairs_hook=_once)
-    entries = {k: v for k, v in header.items() if k != _METADATA}
-    data = np.zeros(0, np.uint8)
-    if os.path.getsize(path) > base:
-      data = np.memmap(path, np.uint8, 'r', base)
-    return {k: _array(k, v, data) for k, v in entries.items()}
-  except (safetensors.SafetensorError, ValueError) as e:
-    raise ValueError(f'{path}: damaged ({e}).') from None
+  path = pathlib.Path(path)
+  size = path.stat().st_size
+  with open(path, 'rb') as f:
+    length = int.from_bytes(f.read(8), 'little')
+    if size < 8 or length > min(size - 8, _MAX_HEADER):
+      raise ValueError(
+        f'{path}: {size} bytes, a header of {length}; damaged, cut or not a '
+        'safetensors file.'
+      )
+    try:
+      header = json.loads(f.read(length), object_pairs_hook=_once)
+      entries = {k: v for k, v in header.items() if k != _METADATA}
+      places = {k: _place(k, v, size - 8 - length) for k, v in entries.items()}
+      by_start = sorted(
+        (x.start, x.end, k) for k, x in places.items() if x.end > x.start
+      )
+      for (_, end, one), (start, _, other) in itertools.pairwise(by_start):
+        if start < end:
+          raise ValueError(f'the bytes of {one} and {other} overlap')
+      return _map(path, 8 + length, places)
+    except _DAMAGED as e:
+      raise ValueError(f'{path}: damaged ({e}).') from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   """Make an object of JSON; ValueError for a name that is given twice."""
   found = dict(pairs)
   if len(found) < len(pairs):
-    raise ValueError(f'a name is given twice: {[name for name, _ in pairs]}')
+    names = collections.Counter(name for name, _ in pairs)
+    raise ValueError(f'{names.most_common(1)[0][0]!r} is given twice')
   return found
 
 
-def _array(name: str, entry: dict[str, Any], data: np.ndarray) -> np.ndarray:
-  if (kind := entry['dtype']) not in _DTYPES:
+class _Place(NamedTuple):
+  dtype: np.dtype
+  start: int  # byte of the data
+  end: int
+  shape: tuple[int, ...]
+
+
+def _place(name: str, entry: dict[str, Any], size: int) -> _Place:
+  """Check the entry of an array in a file with `size` bytes of data."""
+  if (kind := entry['dtype']) not in [*_DTYPES]:
     raise ValueError(f'{name}: dtype {kind!r}; expected one of {[*_DTYPES]}')
+  dtype, shape = _DTYPES[kind], entry['shape']
   start, end = entry['data_offsets']
-  return data[start:end].view(_DTYPES[kind]).reshape(entry['shape'])
+  whole = all(type(n) is int and n >= 0 for n in (*shape, start, end))
+  if (
+    not whole
+    or len(shape) > _MAX_DIMS
+    or math.prod(shape) * dtype.itemsize != end - start
+    or end > size
+  ):
+    raise ValueError(
+      f'{name}: bytes {start} to {end} of {size} for {dtype} {shape!s:.99}'
+    )
+  return _Place(dtype, start, end, tuple(shape))
+
+
+def _map(
+  path: pathlib.Path, base: int, places: Mapping[str, _Place]
+) -> dict[str, np.ndarray]:
+  """Map the arrays, whose data begin at byte `base`."""
+  data = np.zeros(0, np.uint8)
+  if any(place.end for place in places.values()):
+    data = np.memmap(path, np.uint8, 'r', base)
+  return {
+    name: data[x.start : x.end].view(x.dtype).reshape(x.shape)
+    for name, x in places.items()
+  }
 
 
 def write(
