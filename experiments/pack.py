@@ -11,7 +11,7 @@ others stay; --vectors adds the vectors of the run's blocks, so that nobody has 
 embed them; --calibration adds the calibration alone of a run taken from DIR
 (evaluate.calibrate). The wheel's own models lie in realm_jax/packaged and retro_jax/packaged.
 
-The folder gets a README.md with data, scores and --license; one that stands stays.
+The command writes a README.md with data, scores and --license, unless there is one.
 --push=OWNER/NAME then sends the folder to the Hugging Face Hub as a repository that
 `load('hf://OWNER/NAME')` reads; --private hides a new one. HF_TOKEN is the right to write.
 """

@@ -68,7 +68,7 @@ def write(
   license_id: str = '',
   name: str = '',
 ) -> bool:
-  """Write README.md into a packed model, and return True; one that stands stays.
+  """Write README.md into a packed model that has none; return whether it did.
 
   Args:
     folder: packed model.

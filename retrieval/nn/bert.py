@@ -17,11 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from retrieval import settings
 from retrieval.kernels import backend, products
-from retrieval.nn import (
-  dropout,
-  partitioning,
-  sharding,
-)
+from retrieval.nn import dropout, partitioning, sharding
 
 
 def _gelu(x: jax.Array) -> jax.Array:

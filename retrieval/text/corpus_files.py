@@ -84,7 +84,7 @@ def find(kind: str, path: str, split: str) -> list[base.SourceFile]:
     split: of a folder that `datasets` saved.
 
   Raises:
-    FileNotFoundError: when there is none.
+    FileNotFoundError: when the path names no file.
   """
   given, path = path, pathlib.Path(path)
   if kind == 'vital':

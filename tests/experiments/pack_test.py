@@ -152,7 +152,7 @@ def test_a_run_is_pushed_with_its_card_and_loaded_by_name(
     data = str(realm_jax.load(made.reader).data.root)
     one, two = (realm_jax.load(x, data) for x in (output, 'hf://you/reader'))
     assert two.answer(ASKED)[0].answers == one.answer(ASKED)[0].answers
-    # A card that stands is kept, and what the Hub has is not sent again.
+    # The card is kept, and files that the Hub has are not sent again.
     (output / 'README.md').write_text('---\nlicense: mit\n---\n')
     pack.publish(str(output), str(run), name='you/reader')
     assert hub.commits[-1] == ['README.md']
@@ -252,7 +252,7 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
   [best, *_] = reader.answer(ASKED)[0].answers
   asked = len(reader.data.tokenizer.encode(ASKED).ids)
   assert best.reader_start == asked + 3 + 2  # a title of two tokens
-  # Data that stand elsewhere serve a folder that is not there yet.
+  # A new folder takes its data from another one.
   config = configs.replaced(config, data_dir=f'{run}/data')
   trained_reader.take_packaged(config, str(tmp_path / 'new'))
   again = trained_reader.open_reader(tmp_path / 'new').answer(ASKED)[0]

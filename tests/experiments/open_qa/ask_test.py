@@ -17,7 +17,7 @@ from experiments import ask, score
 from experiments.engine import configs
 from experiments.open_qa import trained_reader
 from realm_jax.nn import open_qa
-from realm_jax.serving import views
+from realm_jax.serving import block_reader, views
 from retrieval.questions import question_sets
 from tests import xla_flags
 from tests.experiments.open_qa import tiny_open_qa
@@ -199,11 +199,18 @@ def test_files_in_and_out(made, run, answerer, tmp_path):
   assert (report.count, report.missing, report.unknown) == (6, 3, 0)
 
 
-def test_a_question_mark_changes_no_answer(answerer, found):
-  bare = ASKED.rstrip('?')
-  again, mark = answerer.answer([bare, f'{bare}？'])
-  assert again.answers == found.answers and again.question.question == bare
-  assert mark.question.question == f'{bare}？'
+def test_each_question_is_read_with_a_question_mark(answerer, monkeypatch):
+  read, call = [], block_reader.Answerer.__call__
+
+  def recorded(self, asked, progress=None):
+    read.extend(x.question for x in asked)
+    return call(self, asked, progress)
+
+  monkeypatch.setattr(block_reader.Answerer, '__call__', recorded)
+  asked = [ASKED, ASKED.rstrip('?'), 'Mill？']
+  found = answerer.answer(asked)
+  assert read == [ASKED, ASKED, 'Mill？']
+  assert [x.question.question for x in found] == asked
 
 
 def test_a_question_without_a_block_has_no_answer(made):

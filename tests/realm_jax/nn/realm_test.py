@@ -205,7 +205,7 @@ def test_released_size():
 
 
 def test_large_parameters_are_sharded(config):
-  """That eight devices compute the same: tests/experiments/realm/train_test.py."""
+  """Eight devices compute the same in tests/experiments/realm/train_test.py."""
   boxed = jax.eval_shape(
     lambda key: initialize.random_params(key, config), jax.random.key(0)
   )
