@@ -7,9 +7,10 @@
 RUN is a run of RETRO, REALM or question answering. `retro_jax.load(DIR)` and
 `realm_jax.load(DIR)` read the result, and so does every command in place of a run. Of a
 REALM or a reader --parts=encoder,reader,embedder packs some parts into DIR, whose
-others stay; --vectors adds the vectors of the run's blocks, so that nobody has to
-embed them; --calibration adds the calibration alone of a run taken from DIR
-(evaluate.calibrate). The wheel's own models lie in realm_jax/packaged and retro_jax/packaged.
+others stay; of a RETROfit --parts=added packs what was added to its decoder. --vectors
+adds the vectors of the run's blocks, so that nobody has to embed them; --calibration
+adds the calibration alone of a run taken from DIR (evaluate.calibrate). The wheel's own
+models lie in realm_jax/packaged and retro_jax/packaged.
 
 The command writes a README.md with data, scores and --license, unless there is one.
 --push=OWNER/NAME then sends the folder to the Hugging Face Hub as a repository that
@@ -40,7 +41,7 @@ def pack(
   """Pack the model of a run; return its step."""
   if checkpoints.find(workdir).config.task == 'retro':
     model = language_model.load(workdir, data_dir)
-    retro_packaged.pack(output, model, bits=bits)
+    retro_packaged.pack(output, model, bits=bits, added='added' in parts)
     return model.step
   if calibration:
     realm_pack.pack_calibration(output, workdir)
@@ -115,7 +116,7 @@ if __name__ == '__main__':
   flags.DEFINE_string('workdir', None, 'Folder of the run.')
   command.define_output('output', None, 'Output folder.', is_folder=True)
   flags.DEFINE_string('data_dir', '', 'Folder of the data, if they have moved.')
-  flags.DEFINE_list('parts', [], 'Parts of a REALM or a reader; empty: all.')
+  flags.DEFINE_list('parts', [], 'Parts of the model; empty: all.')
   flags.DEFINE_enum('bits', '8', ['8', '32'], 'Of a value.')
   flags.DEFINE_bool('vectors', False, "Add the vectors of the run's blocks.")
   flags.DEFINE_bool('calibration', False, "Add the run's calibration alone.")

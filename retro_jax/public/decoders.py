@@ -1,0 +1,195 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Public decoders with their tokenizers, from GGUF files or folders of Hugging Face."""
+
+from collections.abc import Callable, Mapping
+import dataclasses
+import os
+import pathlib
+import re
+from typing import Any
+
+from retrieval import tokenization
+from retrieval.formats import gguf_files, weights as weights_lib
+from retrieval.readers import text_files
+from retrieval.store import hub, manifests
+from retrieval.tokenization import byte_pairs
+from retro_jax.nn import config as config_lib
+from retro_jax.public import llama_layouts, public_decoders
+
+_PIECES = (
+  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
+  r'| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
+)
+_LLAMA = {
+  'pattern': _PIECES.format(digits=r'\p{N}{1,3}'),
+  'ignore_merges': True,
+}
+# Pre-tokenizer of a GGUF file -> how it cuts, for `byte_pairs.make_spec`.
+_CUTS = {
+  'smollm': {'split_digits': True},
+  'gpt-2': {},
+  'gpt2': {},
+  'llama-bpe': _LLAMA,
+  'llama3': _LLAMA,
+  'qwen2': {'pattern': _PIECES.format(digits=r'\p{N}')},
+}
+_LATER = re.compile(r'-(?!00001)\d{5}-of-\d{5}\.gguf$')  # parts but the first
+_FREQUENCIES = 'rope_freqs.weight'  # of Llama 3
+# Types of its tokens; the others are controls.
+_NORMAL, _USER_DEFINED = 1, 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """A public decoder."""
+
+  path: pathlib.Path  # file of the weights
+  fields: Mapping[str, Any]  # fields of RetroConfig except vocab_size
+  params: Callable[[config_lib.RetroConfig], Any]  # config -> parameters
+  tokenizer: tokenization.BytePairTokenizer
+
+
+def find(source: str | os.PathLike) -> Source:
+  """Open a decoder; its tensors are read later.
+
+  Raises:
+    FileNotFoundError: when `source` holds no decoder.
+    ValueError: when it is damaged, or a decoder of another kind.
+  """
+  path = hub.local(source)
+  if (path / 'config.json').is_file():
+    return _open_folder(path)
+  files = sorted(path.glob('*.gguf')) if path.is_dir() else [path]
+  files = [x for x in files if not _LATER.search(x.name)] or files
+  if len(files) != 1 or not files[0].is_file():
+    raise FileNotFoundError(
+      f'--source {path}: expected a .gguf file, a folder with one (found '
+      f'{len(files) if path.is_dir() else 0}), or a folder with config.json and '
+      'model.safetensors.'
+    )
+  file = gguf_files.GgufFile(files[0])
+  fields = llama_layouts.gguf_fields(
+    file.settings,
+    'output.weight' not in file,
+    file[_FREQUENCIES] if _FREQUENCIES in file else None,
+  )
+  tokenizer = _gguf_tokenizer(file)
+  return Source(
+    files[0],
+    fields,
+    lambda config: llama_layouts.params(
+      llama_layouts.gguf_arrays(file, config.head_dim),
+      config,
+      tokenizer.vocabulary,
+    ),
+    tokenizer,
+  )
+
+
+def _open_folder(folder: pathlib.Path) -> Source:
+  """Open a folder in the form of Hugging Face."""
+  settings = manifests.read_object(folder / 'config.json')
+  kind = settings.get('model_type')
+  if kind == 'gpt2':
+    fields, params = public_decoders.gpt2_fields, public_decoders.gpt2_params
+    open_tokenizer = _gpt2_tokenizer
+  elif kind in llama_layouts.MODEL_TYPES:
+    fields, params = llama_layouts.fields, llama_layouts.params
+    open_tokenizer = _own_tokenizer
+  else:
+    raise ValueError(
+      f'model_type {kind!r}; expected one of '
+      f'{("gpt2", *llama_layouts.MODEL_TYPES)}'
+    )
+  weights = weights_lib.find(folder)
+  tokenizer = open_tokenizer(folder)
+  return Source(
+    weights,
+    fields(settings),
+    lambda config: params(
+      weights_lib.read(weights), config, tokenizer.vocabulary
+    ),
+    tokenizer,
+  )
+
+
+def _gguf_tokenizer(
+  file: gguf_files.GgufFile,
+) -> tokenization.BytePairTokenizer:
+  def get(name, *kinds):
+    """A setting, or a list of settings, of certain types."""
+    value = file.settings.get(f'tokenizer.ggml.{name}')
+    listed = value if isinstance(value, list) else [value]
+    if not all(isinstance(x, kinds) for x in listed):
+      raise ValueError(f'setting tokenizer.ggml.{name} is missing or damaged')
+    return value
+
+  kind, cut = get('model', str), get('pre', str, type(None)) or 'gpt-2'
+  if kind != 'gpt2' or cut not in _CUTS:
+    raise ValueError(
+      f"tokenizer {kind!r} cut as {cut!r}; expected 'gpt2' cut as one of "
+      f'{sorted(_CUTS)}'
+    )
+  tokens, kinds = get('tokens', str), get('token_type', int)
+  if len({*tokens}) != len(tokens) or len(kinds) != len(tokens):
+    raise ValueError(
+      f'{len(tokens)} tokens, {len({*tokens})} of them different, with '
+      f'{len(kinds)} types; expected each token once, with its type'
+    )
+  plain = [i for i, x in enumerate(kinds) if x == _USER_DEFINED]
+  controls = [
+    i for i, x in enumerate(kinds) if x not in (_NORMAL, _USER_DEFINED)
+  ]
+  spec = byte_pairs.make_spec(
+    tokens,
+    get('merges', str),
+    controls,
+    plain=plain,
+    **_CUTS[cut],
+  )
+  bos = eos = byte_pairs.END_OF_TEXT
+  if bos not in tokens:
+    bos, eos = (
+      tokens[public_decoders.check_below(x, get(x, int), len(tokens))]
+      for x in ('bos_token_id', 'eos_token_id')
+    )
+  specials = {'bos': bos, 'eos': eos, 'pad': eos}
+  return tokenization.BytePairTokenizer(file.path, spec, specials)
+
+
+def _own_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
+  """Open the tokenizer.json of a folder; its text is taken as it is."""
+  path = source / byte_pairs.FILE
+  spec = byte_pairs.read_spec(path) if path.is_file() else None
+  if spec is None:
+    raise ValueError(f'{path}: expected a byte pair encoding over bytes.')
+  if (spec.get('normalizer') or {}).get('type') == 'NFC':
+    spec |= {'normalizer': None}
+  specials, end = byte_pairs.read_specials(source), byte_pairs.END_OF_TEXT
+  known = {*spec['model']['vocab']}
+  known |= {token['content'] for token in spec.get('added_tokens') or ()}
+  if end in known:
+    specials = dict.fromkeys(specials, end)
+  return tokenization.BytePairTokenizer(path, spec, specials)
+
+
+def _gpt2_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
+  vocab, merges = source / 'vocab.json', source / 'merges.txt'
+  if (source / byte_pairs.FILE).is_file() or not vocab.is_file():
+    return tokenization.BytePairTokenizer(source)
+  ids = manifests.read_object(vocab)
+  if any(type(i) is not int for i in ids.values()) or (
+    sorted(ids.values()) != list(range(len(ids)))
+  ):
+    raise ValueError(
+      f'{vocab}: expected the ids 0 to {len(ids) - 1}, each of one token.'
+    )
+  lines = (line for _, line in text_files.text_lines(merges))
+  pairs = [x for x in lines if not x.startswith('#version')]
+  end = byte_pairs.END_OF_TEXT
+  if end not in ids:
+    raise ValueError(f'{vocab}: the vocabulary lacks {end}.')
+  spec = byte_pairs.make_spec(sorted(ids, key=ids.get), pairs, [ids[end]])
+  specials = dict.fromkeys(('bos', 'eos', 'pad'), end)
+  return tokenization.BytePairTokenizer(vocab, spec, specials)
