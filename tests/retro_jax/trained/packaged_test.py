@@ -9,16 +9,17 @@ import shutil
 import subprocess
 import sys
 
+from flax import linen as nn
 import jax
 import numpy as np
 import pytest
 
 from experiments.engine import checkpoint_writer
-from retrieval import tokenization
+from retrieval import settings, tokenization
 from retrieval.store import manifests, packed
 from retrieval.text import corpus as corpus_lib
 import retro_jax
-from retro_jax.nn import retro as retro_model
+from retro_jax.nn import initial, retro as retro_model
 from retro_jax.trained import loading, packaged
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
@@ -115,6 +116,19 @@ def test_the_packages_own_model_fits_its_config():
   params = packed.load_params(packaged.FOLDER)
   assert params['embedding'].shape[0] == tokenizer.vocab_size
   assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
+
+
+def test_the_packages_own_retrofit_holds_what_was_added():
+  folder = packaged.FOLDER / 'smollm2'
+  config = settings.build(
+    loading.RunConfig, packed.read_config(folder), '', ignore_others=True
+  )
+  model = loading.model_config(config, 49_152)
+  params = jax.eval_shape(lambda: initial.flat_params(jax.random.key(0), model))
+  want = {k: x for k, x in nn.unbox(params).items() if initial.is_added(k)}
+  found = packed.load_params(folder)
+  assert jax.tree.map(np.shape, found) == jax.tree.map(np.shape, want)
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(found))
 
 
 def test_it_retrieves_from_documents_of_the_caller(tmp_path):
