@@ -65,26 +65,18 @@ def pack(
   config = dataclasses.asdict(trained.config)
   config |= {'task': 'retro', 'data_dir': ''}  # a path of one machine
   config['neighbors'] |= {'source': _SOURCE, 'reranker': ''}
-  fingerprints = {'tokenizer': tokenizer.fingerprint}
-  folder.mkdir(parents=True, exist_ok=True)
+  params, others = trained.params, [_TOKENIZER]
   if added:
+    params = {k: x for k, x in params.items() if initial.is_added(k)}
+    others = []
     config['corpus'] = dataclasses.asdict(corpus_lib.CorpusConfig(kind='vital'))
     config |= {'valid_fraction': 0.0, 'test_fraction': 0.0}  # any documents
-    params = {k: x for k, x in trained.params.items() if initial.is_added(k)}
-    packed.write(
-      folder,
-      {_WEIGHTS: ('', params)},
-      config,
-      step=trained.step,
-      fingerprints=fingerprints,
-      bits=bits,
-    )
-    return
-  if not isinstance(tokenizer, tokenization.SentencePieceTokenizer):
+  elif not isinstance(tokenizer, tokenization.SentencePieceTokenizer):
     raise ValueError(
       f'{trained.data.tokenizer_path}: a {type(tokenizer).__name__}; expected '
       'SentencePiece, as experiments.prepare makes it.'
     )
+  folder.mkdir(parents=True, exist_ok=True)
   if packed.is_packed(folder):  # its tokenizer file is replaced by an equal one
     there = packed.read_facts(folder).fingerprints['tokenizer']
     if there != tokenizer.fingerprint:
@@ -92,15 +84,16 @@ def pack(
         f'{folder}: holds a model with another tokenizer ({there}, not '
         f'{tokenizer.fingerprint}); expected another folder.'
       )
-  tokenizer.save(folder)
+  if others:
+    tokenizer.save(folder)
   packed.write(
     folder,
-    {_WEIGHTS: ('', trained.params)},
+    {_WEIGHTS: ('', params)},
     config,
     step=trained.step,
-    fingerprints=fingerprints,
+    fingerprints={'tokenizer': tokenizer.fingerprint},
     bits=bits,
-    others=[_TOKENIZER],
+    others=others,
   )
 
 
