@@ -121,8 +121,8 @@ def test_the_wheel_holds_the_libraries_and_their_models(wheel):
   tops = {x for x in tops if not x.endswith('.dist-info')}
   assert tops == {*_LIBRARIES, 'realm_retro_jax'}
   for library in ('realm_jax', 'retro_jax'):
-    for file in (_ROOT / library / 'packaged').iterdir():
-      assert f'{library}/packaged/{file.name}' in names
+    for file in (_ROOT / library / 'packaged').rglob('*'):
+      assert file.is_dir() or file.relative_to(_ROOT).as_posix() in names
   sources = {'realm_retro_jax/__init__.py'}
   for folder in (*_LIBRARIES, *_COMMANDS):
     inside = 'realm_retro_jax/' * (folder in _COMMANDS)

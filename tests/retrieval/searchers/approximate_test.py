@@ -107,5 +107,5 @@ def test_an_index_of_usearch_is_published_and_measured(tmp_path, shards):
     tmp_path / 'i', vectors, vectors_fingerprint='x', config=config
   )
   assert built.report['recall@10'] >= 0.95
-  ids, _ = index.open_index(tmp_path / 'i').searcher.search(vectors[:5], 1)
-  assert (ids[:, 0] == np.arange(5)).all()
+  ids, _ = index.open_index(tmp_path / 'i').searcher.search(vectors[:50], 1)
+  assert (ids[:, 0] == np.arange(50)).mean() > 0.8  # a graph may miss a vector
