@@ -9,9 +9,8 @@ import os
 from typing import Any
 
 import jax
-import numpy as np
 
-from retrieval import arguments, settings as settings_lib, text_table
+from retrieval import arguments, settings as settings_lib
 from retrieval.search import where as where_lib
 from retrieval.store import checkpoints, hub
 from retrieval.text import corpus as corpus_lib
@@ -29,47 +28,12 @@ from retro_jax.views import (
   page as page_lib,
   prompts as prompts_lib,
   samples as views,
+  scores as scores_lib,
 )
 
 BATCH_SIZE = 16  # of samples, or of texts to score
 # In place of SamplingConfig's defaults.
 SAMPLING = {'temperature': 0.8, 'top_p': 0.95}
-
-
-class Scores(views.Listing):
-  """Scored texts: each item has `on` and `off`, nats of each token."""
-
-  @property
-  def bits_per_byte(self) -> float:
-    """Bits per byte of all texts, with retrieval if the model retrieves."""
-    return self._mean('on')
-
-  @property
-  def bits_per_byte_off(self) -> float:
-    """Bits per byte of all texts without neighbors."""
-    return self._mean('off')
-
-  def __repr__(self) -> str:
-    """A line for each text, and one for all."""
-    names = [page.name for page in self]
-    lines = [Scores([page]) for page in self]
-    if len(self) > 1:
-      names.append('all')
-      lines.append(self)
-    rows = []
-    for name, line in zip(names, lines, strict=True):
-      count = sum(len(page.pieces) - 1 for page in line)
-      means = line.bits_per_byte, line.bits_per_byte_off
-      rows.append([name, f'{count:,}', *(f'{x:.4f}' for x in means)])
-    heads = 'text', 'tokens', 'bits per byte', 'without neighbors'
-    note = ''
-    if self and all(len(page.chunks) == 1 for page in self):
-      note = '\nThe first chunk of a text reads no neighbors.'
-    return text_table.lines(heads, rows) + note
-
-  def _mean(self, name: str) -> float:
-    nats = sum(sum(getattr(page, name)) for page in self)
-    return nats / np.log(2) / max(sum(page.num_bytes for page in self), 1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -192,7 +156,7 @@ class LanguageModel(loading.TrainedRetro):
     *,
     num_neighbors: int | None = None,
     explain: bool = False,
-  ) -> Scores:
+  ) -> scores_lib.Scores:
     """Measure the loss of texts with and without neighbors.
 
     Args:
@@ -208,7 +172,7 @@ class LanguageModel(loading.TrainedRetro):
     if not texts:
       raise settings_lib.SettingsError('texts', texts, 'at least one text')
     k = self._num_neighbors(num_neighbors)
-    return Scores(
+    return scores_lib.Scores(
       inspection.inspect(
         self, inspection.of_text(self, text, k), explain=explain
       )

@@ -21,53 +21,13 @@ from retrieval.tokenization import byte_pairs
 from retro_jax.nn import initial, positions
 from retro_jax.public import decoders
 from retro_jax.trained import language_model, loading, packaged
+from tests.experiments.convert import tiny_gguf
 from tests.experiments.retro import tiny_config
 from tests.retrieval.tokenization import tiny_byte_pairs
 from tests.retro_jax.nn import public_reference, tiny
 
 VOCAB = len(tiny_byte_pairs.TOKENS)
 TEXT = 'the ü12'
-
-
-def _write_gguf(path, tensors, **settings):
-  """SmolLM2's settings and tokenizer, tiny; embeddings in 8 bits."""
-  s = public_reference.LLAMA
-  writer = gguf.GGUFWriter(path, settings.pop('architecture', 'llama'))
-  writer.add_block_count(s['layers'])
-  writer.add_embedding_length(s['d'])
-  writer.add_feed_forward_length(s['d_ff'])
-  writer.add_head_count(s['heads'])
-  writer.add_head_count_kv(s['shared'])
-  writer.add_layer_norm_rms_eps(s['epsilon'])
-  writer.add_rope_freq_base(s['base'])
-  writer.add_rope_dimension_count(s['head_dim'])
-  writer.add_tokenizer_model('gpt2')
-  writer.add_tokenizer_pre(settings.pop('cut', 'smollm'))
-  added = settings.pop('added', [])  # user-defined tokens
-  for name, value in settings.pop('more', {}).items():
-    if isinstance(value, float):
-      writer.add_float32(name, value)
-    else:
-      getattr(
-        writer, f'add_{"string" if isinstance(value, str) else "uint32"}'
-      )(name, value)
-  number, parts = settings.pop('part', (0, 0))
-  writer.add_uint16('split.no', number)
-  writer.add_uint16('split.count', parts)
-  writer.add_token_list([*tiny_byte_pairs.TOKENS, *added])
-  writer.add_token_types([3, 3] + [1] * (VOCAB - 2) + [4] * len(added))
-  writer.add_token_merges(tiny_byte_pairs.MERGES)
-  assert not settings
-  kind = gguf.GGMLQuantizationType.Q8_0
-  for name, array in tensors.items():
-    if name == 'token_embd.weight':
-      writer.add_tensor(name, gguf.quants.quantize(array, kind), raw_dtype=kind)
-    else:
-      writer.add_tensor(name, array)
-  writer.write_header_to_file()
-  writer.write_kv_data_to_file()
-  writer.write_tensors_to_file()
-  writer.close()
 
 
 def _write_gpt2(folder, tensors, **settings):
@@ -116,7 +76,7 @@ def llama(tmp_path_factory):
   """A GGUF file and its import."""
   folder = tmp_path_factory.mktemp('llama')
   tensors = public_reference.llama_tensors(VOCAB)
-  _write_gguf(folder / 'tiny.gguf', tensors)
+  tiny_gguf.write(folder / 'tiny.gguf', tensors)
   rows = retro_import.convert(folder, _config(), folder / 'run')
   assert rows['vocabulary'] == str(VOCAB)
   return folder, tensors
@@ -228,7 +188,7 @@ def test_qwen2_in_parts(tmp_path):
 def test_added_tokens_stand_for_their_text(tmp_path):
   added = ['LINDBY', 'a  b']
   tensors = public_reference.llama_tensors(VOCAB + 2)
-  _write_gguf(tmp_path / 'a.gguf', tensors, added=added)
+  tiny_gguf.write(tmp_path / 'a.gguf', tensors, added=added)
   retro_import.convert(tmp_path, _config(), tmp_path / 'run')
   tokenizer = language_model.load(tmp_path / 'run').data.tokenizer
   ids = tokenizer.encode('the LINDBYa  b').ids
@@ -321,19 +281,19 @@ def test_what_is_no_decoder_is_named(tmp_path):
     decoders.find(tmp_path)
   tensors = public_reference.llama_tensors(VOCAB)
   path = tmp_path / 'a.gguf'
-  _write_gguf(
+  tiny_gguf.write(
     path, {**tensors, 'blk.0.rope_freqs.weight': np.ones(4, np.float32)}
   )
   expect = functools.partial(_expect, tmp_path / 'run')
   expect(path, r"a.gguf: tensors \['blk.0.rope_freqs.weight'\] are of no use")
   del tensors['blk.1.ffn_up.weight']
-  _write_gguf(path, tensors)
+  tiny_gguf.write(path, tensors)
   expect(path, 'a.gguf: tensor layers.1.mlp.up_proj.weight is missing')
-  _write_gguf(path, tensors, architecture='gemma')
+  tiny_gguf.write(path, tensors, architecture='gemma')
   expect(path, "a.gguf: architecture 'gemma'; expected 'llama'")
-  _write_gguf(path, tensors, cut='deepseek')
+  tiny_gguf.write(path, tensors, cut='deepseek')
   expect(path, "cut as 'deepseek'; expected")
-  _write_gguf(path, tensors, part=(0, 2))
+  tiny_gguf.write(path, tensors, part=(0, 2))
   expect(path, 'a.gguf: the first of 2 parts')
   folder = tmp_path / 'gpt2'
   folder.mkdir()
@@ -361,7 +321,7 @@ def test_gguf_in_parts(llama, tmp_path):
   for number in (0, 1):
     part = {name: tensors[name] for name in names[number::2]}
     path = tmp_path / f'tiny-0000{number + 1}-of-00002.gguf'
-    _write_gguf(path, part, part=(number, 2))
+    tiny_gguf.write(path, part, part=(number, 2))
   retro_import.convert(tmp_path, _config(), tmp_path / 'run')
   whole, split = (
     language_model.load(x / 'run').params for x in (llama[0], tmp_path)
@@ -382,9 +342,9 @@ def test_gguf_in_parts(llama, tmp_path):
   ],
 )
 def test_gguf_pieces_of_newer_tokenizers(llama, tmp_path, cut, pieces):
-  """Those of the patterns that the models' own tokenizer.json have."""
+  """The pattern of each model's own tokenizer.json gives these pieces."""
   path = tmp_path / 'tiny.gguf'
-  _write_gguf(path, llama[1], cut=cut)
+  tiny_gguf.write(path, llama[1], cut=cut)
   found = decoders.find(path).tokenizer
   cutter = tokenizers.Tokenizer.from_str(json.dumps(found._spec)).pre_tokenizer
   text = ''.join(pieces)
@@ -399,7 +359,7 @@ def test_gguf_with_scaled_positions(llama, tmp_path):
     'llama.rope.scaling.factor': 4.0,
     'llama.rope.scaling.original_context_length': 64,
   }
-  _write_gguf(path, llama[1], more=more)
+  tiny_gguf.write(path, llama[1], more=more)
   scaling = decoders.find(path).fields['decoder']['rotary_scaling']
   assert (scaling.kind, scaling.factor, scaling.length) == ('yarn', 4, 64)
   width = public_reference.LLAMA['head_dim']
@@ -408,11 +368,11 @@ def test_gguf_with_scaled_positions(llama, tmp_path):
   factors = positions.RotaryScaling().frequencies(width, base)
   factors /= wanted.frequencies(width, base)
   factors = factors.astype(np.float32)
-  _write_gguf(path, llama[1] | {'rope_freqs.weight': factors})
+  tiny_gguf.write(path, llama[1] | {'rope_freqs.weight': factors})
   decoder = decoders.find(path).fields['decoder']
   assert decoder['rotary_scaling'] == wanted
   retro_import.convert(path, _config(), tmp_path / 'run')
   saved = language_model.load(tmp_path / 'run').model.config.decoder
   assert saved.rotary_scaling == wanted
-  _write_gguf(path, llama[1] | {'rope_freqs.weight': factors + 1})
+  tiny_gguf.write(path, llama[1] | {'rope_freqs.weight': factors + 1})
   _expect(tmp_path / 'other', path, 'rope_freqs.weight')
