@@ -56,7 +56,10 @@ def take_packaged(config: config_lib.Config, workdir: str) -> None:
     corpus=config.corpus,
     settings={
       name: sections[name]
-      for name in ('blocks', 'data_dir', 'index', 'lookup', 'tokens')
+      for name in (
+        *('blocks', 'data_dir', 'embedder', 'encoder', 'index', 'lookup'),
+        *('tokens', 'vectors'),
+      )
     },
   )
 

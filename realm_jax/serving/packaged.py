@@ -26,7 +26,8 @@ from retrieval.text import (
 NAME = 'packaged'  # in place of a run's folder
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
 VECTORS = 'vectors.safetensors'
-_KEPT = ('blocks', 'index', 'lookup')  # sections that decide what is found
+# sections that decide what is found
+_KEPT = ('blocks', 'index', 'lookup', 'embedder', 'encoder', 'vectors')
 
 
 def load_params(*parts: str) -> dict[str, Any]:
@@ -43,14 +44,16 @@ def take(
 ) -> pathlib.Path:
   """Make the packaged model's run over documents, as `packed_runs.take`.
 
-  lookup.title_length stays that of its reader. Unless `settings` names a
-  retriever, blocks whose vectors come with the package are found by these, others
-  by BM25.
+  lookup.title_length and all of embedder and encoder but their dtype stay those of
+  the package. Unless `settings` names a retriever, blocks whose vectors come with
+  the package are found by these, others by BM25.
   """
-  settings = dict(settings or {})
+  settings, own = dict(settings or {}), packed.read_config(FOLDER)
   if 'lookup' in settings:
-    own = packed.read_config(FOLDER)['lookup'].get('title_length', 0)
-    settings['lookup'] = {**settings['lookup'], 'title_length': own}
+    title_length = own['lookup'].get('title_length', 0)
+    settings['lookup'] = {**settings['lookup'], 'title_length': title_length}
+  for part in {'embedder', 'encoder'} & {*settings}:
+    settings[part] = {**own[part], 'dtype': settings[part]['dtype']}
 
   def prepare(config, folder):
     blocks = _prepare(config, folder)

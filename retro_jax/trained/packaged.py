@@ -116,7 +116,11 @@ def with_decoder(name: str, source: pathlib.Path | None = None) -> pathlib.Path:
     )
   [path] = spec.submodule_search_locations
   facts, config = packed.read_facts(source), packed.read_config(source)
-  key = store.fingerprint([facts.files, path])
+  # Another version of the package is another file.
+  ages = [
+    os.stat(x).st_mtime_ns for x in sorted(pathlib.Path(path).glob('*.gguf'))
+  ]
+  key = store.fingerprint([facts.files, path, ages])
   folder = packed_runs.cache('retro_jax') / f'{name}-{key[:16]}'
   if packed.is_packed(folder):
     return folder

@@ -232,6 +232,8 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
       'tokenizer.path': str(own.folder / 'tokenizer.json'),
       'index.shards': 3,
       'lookup.title_length': 0,
+      'encoder.dtype': 'bfloat16',
+      'encoder.d_ff': 0,  # all but the dtype is the package's
     },
   )
   run = str(tmp_path / 'run')
@@ -249,6 +251,8 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
   trained_reader.take_packaged(config, run)
   assert str(file) in told.pop()
   reader = trained_reader.open_reader(run)
+  assert reader.model.config.realm.encoder.dtype == 'bfloat16'
+  assert reader.model.config.realm.embedder.dtype == 'float32'
   [best, *_] = reader.answer(ASKED)[0].answers
   asked = len(reader.data.tokenizer.encode(ASKED).ids)
   assert best.reader_start == asked + 3 + 2  # a title of two tokens

