@@ -11,6 +11,7 @@ import os
 import pathlib
 from typing import Any
 
+from absl import logging
 import numpy as np
 
 from realm_jax.data import folder as data_folder
@@ -26,6 +27,7 @@ from retrieval.text import (
 NAME = 'packaged'  # in place of a run's folder
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
 VECTORS = 'vectors.safetensors'
+_FEW = 4096  # blocks that are embedded without being asked, in less than a minute
 # sections that decide what is found
 _KEPT = ('blocks', 'index', 'lookup', 'embedder', 'encoder', 'vectors')
 
@@ -46,7 +48,8 @@ def take(
 
   lookup.title_length and all of embedder and encoder but their dtype stay those of
   the package. Unless `settings` names a retriever, blocks whose vectors come with
-  the package are found by these, others by BM25.
+  the package are found by these; up to 4,096 others by vectors and BM25 ('weighted'),
+  and more of them by BM25.
   """
   settings, own = dict(settings or {}), packed.read_config(FOLDER)
   if 'lookup' in settings:
@@ -57,8 +60,17 @@ def take(
 
   def prepare(config, folder):
     blocks = _prepare(config, folder)
-    if covers(blocks) and 'retriever' not in settings:
-      config = config | {'retriever': 'dense'}
+    if 'retriever' in settings:
+      return config
+    if covers(blocks):
+      return config | {'retriever': 'dense'}
+    if blocks.num_blocks <= _FEW:
+      return config | {'retriever': 'weighted'}
+    logging.info(
+      "%d blocks are found by BM25; the retriever 'weighted' embeds them first "
+      'and finds more.',
+      blocks.num_blocks,
+    )
     return config
 
   return packed_runs.take(

@@ -391,7 +391,7 @@ def packaged(
   """Return the reader that comes with the package.
 
   The packaged articles' blocks are found by the vectors that come with the
-  package, blocks of other documents by BM25.
+  package, up to 4,096 others by vectors and BM25, and more by BM25.
 
   Args:
     workdir: folder of the prepared documents; '' is one in the user's cache.

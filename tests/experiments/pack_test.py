@@ -56,6 +56,7 @@ def made(tmp_path_factory):
   ]
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(packaged, 'FOLDER', folder)
+    patch.setattr(packaged, '_FEW', len(documents) - 1)
     run = packaged.take(root / 'words', documents=documents)
     assert json.loads((run / 'config.json').read_text())['retriever'] == 'bm25'
     pack.pack(str(run), str(folder), parts=['embedder'], vectors=True)
@@ -184,7 +185,8 @@ def test_vectors_of_the_package_are_found_without_embedding(
     assert len(model.explain(TEXT).documents) > 1
   other = [{'title': 'T', 'text': 'The mill of 1066 stood in the river.'}]
   reader = realm_jax.packaged(tmp_path / 'b', documents=other)
-  assert reader.config.retriever == 'bm25'
+  assert reader.config.retriever == 'weighted'
+  assert reader.answer(ASKED)[0].answers
   _, *found = (
     realm_jax.load(tmp_path / 'b', part='realm').explain(TEXT).documents
   )
