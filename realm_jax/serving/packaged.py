@@ -27,7 +27,9 @@ from retrieval.text import (
 NAME = 'packaged'  # in place of a run's folder
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
 VECTORS = 'vectors.safetensors'
-_FEW = 4096  # blocks that are embedded without being asked, in less than a minute
+_FEW = (
+  4096  # blocks that are embedded without being asked, in less than a minute
+)
 # sections that decide what is found
 _KEPT = ('blocks', 'index', 'lookup', 'embedder', 'encoder', 'vectors')
 
