@@ -27,9 +27,8 @@ from retrieval.text import (
 NAME = 'packaged'  # in place of a run's folder
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
 VECTORS = 'vectors.safetensors'
-_FEW = (
-  4096  # blocks that are embedded without being asked, in less than a minute
-)
+# blocks that are embedded without being asked, in less than a minute
+_FEW = 4096
 # sections that decide what is found
 _KEPT = ('blocks', 'index', 'lookup', 'embedder', 'encoder', 'vectors')
 
