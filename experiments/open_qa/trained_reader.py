@@ -13,6 +13,8 @@ from retrieval.store import checkpoints, packed
 from retrieval.text import packed_runs
 
 CONFIG = str(configs.FOLDER / 'open_qa_reader.py')
+# sections that the packaged reader takes from a config
+_TAKEN = 'blocks data_dir embedder encoder index lookup tokens vectors'
 
 
 def open_reader(
@@ -54,13 +56,7 @@ def take_packaged(config: config_lib.Config, workdir: str) -> None:
   packaged.take(
     workdir,
     corpus=config.corpus,
-    settings={
-      name: sections[name]
-      for name in (
-        *('blocks', 'data_dir', 'embedder', 'encoder', 'index', 'lookup'),
-        *('tokens', 'vectors'),
-      )
-    },
+    settings={name: sections[name] for name in _TAKEN.split()},
   )
 
 
