@@ -27,7 +27,7 @@ from experiments.realm import (
   evaluate as evaluators,
   task as realm_task,
 )
-from realm_jax.serving import cloze, trained_models
+from realm_jax.serving import cloze, trained_models, trained_realm
 from retrieval.questions import bootstrap
 
 FILE = 'probe.json'
@@ -52,7 +52,7 @@ def measures(
 
 
 def measure(
-  trained: trained_models.TrainedRealm,
+  trained: trained_realm.TrainedRealm,
   index: Any,
   facts: cloze.Facts,
   name: str,

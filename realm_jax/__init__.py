@@ -19,7 +19,7 @@ _MODULES = {
   'packaged': '.serving.trained_models',
   'packaged_realm': '.serving.trained_models',
   'TrainedReader': '.serving.trained_models',
-  'TrainedRealm': '.serving.trained_models',
+  'TrainedRealm': '.serving.trained_realm',
   'Answer': '.serving.answers',
   'Answered': '.serving.answers',
   'Answers': '.serving.answers',

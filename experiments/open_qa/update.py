@@ -21,6 +21,7 @@ from realm_jax.serving import (
   index_builder,
   serving,
   trained_models,
+  trained_realm,
 )
 from retrieval.index import reuse, snapshots, text_index
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
@@ -29,7 +30,7 @@ _BLOCK_SETTINGS = ('max_length', 'drop_titles', 'whole_documents', 'language')
 
 
 def update(
-  trained: trained_models.TrainedRealm,
+  trained: trained_realm.TrainedRealm,
   index: serving.ServingIndex | None,
   root: str | os.PathLike,
   documents: Sequence[corpus_lib.Document] = (),
@@ -88,7 +89,7 @@ def _prepare(
 
 
 def _build_index(
-  trained: trained_models.TrainedRealm,
+  trained: trained_realm.TrainedRealm,
   index: serving.ServingIndex,
   data: realm_data.DataFolder,
 ) -> dict[str, int]:

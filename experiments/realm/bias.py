@@ -30,7 +30,7 @@ from experiments.realm import (
 from realm_jax.data import examples
 from realm_jax.nn import realm
 from realm_jax.objectives import marginal_estimates as estimates
-from realm_jax.serving import serving, trained_models
+from realm_jax.serving import serving, trained_models, trained_realm
 from retrieval import settings
 from retrieval.store import checkpoints, store
 
@@ -53,7 +53,7 @@ class MarginalBias:
 class _Reader:
   """Scores and reads all blocks for a masked sentence."""
 
-  def __init__(self, trained: trained_models.TrainedRealm, read_at_once: int):
+  def __init__(self, trained: trained_realm.TrainedRealm, read_at_once: int):
     self._trained, self._at_once = trained, read_at_once
     model, data, layout = trained.model, trained.data, trained.layout
     ids = np.arange(-1, data.blocks.num_blocks)  # the null document first
@@ -110,7 +110,7 @@ class _Reader:
 
 
 def _rows(
-  run: config_lib.Config, trained: trained_models.TrainedRealm, count: int
+  run: config_lib.Config, trained: trained_realm.TrainedRealm, count: int
 ) -> Iterator[examples.Batch]:
   """Masked sentences of the training split, the same for every checkpoint."""
   source = realm_task.masked_sentences(run, trained.data, 'train')
@@ -127,7 +127,7 @@ def _rows(
 
 def compare(
   run: config_lib.Config,
-  trained: trained_models.TrainedRealm,
+  trained: trained_realm.TrainedRealm,
   wanted: MarginalBias,
 ) -> list[dict[str, Any]]:
   """Return a row for each estimator, k and gradient at one checkpoint."""

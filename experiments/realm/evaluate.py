@@ -26,7 +26,13 @@ from experiments.realm import (
   task as realm_task,
 )
 from realm_jax.data import pipeline
-from realm_jax.serving import explain, serving, trained_models, views
+from realm_jax.serving import (
+  explain,
+  serving,
+  trained_models,
+  trained_realm,
+  views,
+)
 from retrieval import settings
 
 FILE = 'evaluation.json'
@@ -70,7 +76,7 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   logging.info('Written to %s.', path)
 
 
-def open_index(trained: trained_models.TrainedRealm) -> serving.ServingIndex:
+def open_index(trained: trained_realm.TrainedRealm) -> serving.ServingIndex:
   """Open a model's index; show progress while it is built."""
   with progress.bar('index', 'blocks') as update:
     return trained.open_index(progress=update)
@@ -78,7 +84,7 @@ def open_index(trained: trained_models.TrainedRealm) -> serving.ServingIndex:
 
 def measure_utility(
   run: config_lib.Config,
-  trained: trained_models.TrainedRealm,
+  trained: trained_realm.TrainedRealm,
   index: serving.ServingIndex,
   num_batches: int,
 ) -> dict[str, dict[str, float]]:

@@ -90,7 +90,7 @@ def untrained(
   data: realm_data.DataFolder,
   index_folder: str | os.PathLike = '',
 ) -> Any:
-  """Return the model as training begins: a `trained_models.TrainedRealm`."""
+  """Return the model as training begins: a `trained_realm.TrainedRealm`."""
   from realm_jax.serving import trained_models  # training needs none
 
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)

@@ -24,6 +24,7 @@ from realm_jax.serving import (
   reader_configs,
   serving,
   trained_models,
+  trained_realm,
 )
 from retrieval.kernels import backend
 from retrieval.nn import embedders
@@ -51,7 +52,7 @@ class Models:
 
   retro: language_model.LanguageModel | None = None
   reader: trained_models.TrainedReader | None = None
-  realm: trained_models.TrainedRealm | None = None
+  realm: trained_realm.TrainedRealm | None = None
   retro_workdir: str = ''
   realm_workdir: str = ''  # of reader and REALM
   realm_data: str = ''  # their data, once changed

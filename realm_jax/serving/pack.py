@@ -18,6 +18,7 @@ from realm_jax.serving import (
   packaged,
   serving,
   trained_models,
+  trained_realm,
 )
 from retrieval.index import snapshots
 from retrieval.questions import abstention
@@ -28,7 +29,7 @@ _STARTS = ('data_dir', 'embedder_from', 'encoder_from', 'realm_from')
 
 def pack(
   folder: str | os.PathLike,
-  trained: trained_models.TrainedRealm | trained_models.TrainedReader,
+  trained: trained_realm.TrainedRealm | trained_models.TrainedReader,
   *,
   parts: Collection[str] = (),
   bits: int = 8,
@@ -121,7 +122,7 @@ def _config(trained: model_configs.TrainedModel) -> dict[str, Any]:
 
 def pack_vectors(
   folder: str | os.PathLike,
-  trained: trained_models.TrainedRealm,
+  trained: trained_realm.TrainedRealm,
   progress: Callable[[int, int], None] | None = None,
 ) -> None:
   """Add the vectors of all blocks, by the packed embedder, 8 bits a value.

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trained models with their data: loaded, asked, explained."""
+"""Trained models with their data: loaded, asked."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
@@ -19,12 +19,11 @@ from realm_jax.serving import (
   answers as answers_lib,
   beams,
   block_reader,
-  explain as explain_lib,
   index_builder,
   model_configs,
   packaged as packaged_lib,
   reader_configs,
-  serving,
+  trained_realm,
 )
 from retrieval import arguments, settings
 from retrieval.index import index_versions
@@ -47,74 +46,6 @@ _TRAINED_BY = {
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TrainedRealm(model_configs.TrainedModel):
-  """A trained REALM with its data."""
-
-  def open_index(
-    self,
-    folder: str | os.PathLike = '',
-    progress: Callable[[int, int], None] | None = None,
-  ) -> serving.ServingIndex:
-    """Open the index of these parameters in a folder ('': `index_folder`).
-
-    A missing index is built; progress(blocks done, blocks in all).
-    """
-    builder = dataclasses.replace(
-      index_builder.make_builder(self.config, self.data, '.'),
-      folder=index_versions.VersionFolder(folder or self.index_folder),
-      devices=None,
-      executor=None,
-    )
-    params = index_builder.snapshot(self.params)
-    name = builder.build(self.step, params, progress)
-    version = builder.folder.open(name, self.data.blocks)
-    return serving.ServingIndex(
-      version, serving.QueryEmbedder(self.model.config)
-    )
-
-  @functools.cached_property
-  def index(self) -> serving.ServingIndex:
-    """The index in `index_folder`, opened once."""
-    return self.open_index()
-
-  def retrieve(
-    self,
-    texts: str | Sequence[str],
-    k: int = 5,
-    where: where_lib.Where | None = None,
-  ) -> Any:
-    """Return [len(texts), k] ids of blocks, best first; -1 for none.
-
-    Args:
-      where: filter on the documents' metadata, of `retrieval.search.where`.
-
-    Raises:
-      ValueError: for anything else than texts, k < 1, or a filter on other fields.
-    """
-    texts = arguments.texts(texts, 'texts')
-    settings.check_value('k', k, settings.Size)
-    kept = where_lib.kept(self.data.blocks, where) if where else None
-    return self.index.retrieve_texts(
-      texts, k, self.data.tokenizer, self.layout, kept
-    )
-
-  def explain(
-    self, cloze: str, answer: str = '', *, top: int = 5
-  ) -> explain_lib.Explained:
-    """Predict masked words and measure the effect of each document.
-
-    Args:
-      cloze: text with at least one [MASK].
-      answer: words whose probability is explained; '' is the prediction.
-      top: number of words to name for each mask.
-
-    Raises:
-      ValueError: for a text that does not fit, or a model without an encoder.
-    """
-    return explain_lib.explain(self, None, cloze, answer, top=top)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class TrainedReader(model_configs.TrainedModel):
   """A model that reads the blocks it retrieves, with its data."""
 
@@ -122,9 +53,9 @@ class TrainedReader(model_configs.TrainedModel):
   # these parameters, where `params` does not hold them
   block_params: Any = None
 
-  def as_realm(self) -> TrainedRealm:
+  def as_realm(self) -> trained_realm.TrainedRealm:
     """Return the retriever that embedded the blocks."""
-    return TrainedRealm(
+    return trained_realm.TrainedRealm(
       self.config,
       self.data,
       self.layout,
@@ -316,7 +247,7 @@ def load(
   *,
   step: int | str = '',
   part: str = '',
-) -> TrainedRealm | TrainedReader:
+) -> trained_realm.TrainedRealm | TrainedReader:
   """Load a trained model: a `TrainedReader`, or a `TrainedRealm`.
 
   Args:
@@ -351,7 +282,7 @@ def load(
   index_folder = index_builder.index_folder(workdir, data_dir)
   config = reader_configs.of_saved(saved)
   found = of_params(config, data, params, saved.step, index_folder)
-  if isinstance(found, TrainedRealm):
+  if isinstance(found, trained_realm.TrainedRealm):
     return found
   step = 0
   if saved.index_version:
@@ -369,14 +300,16 @@ def of_params(
   params: Any,
   step: int,
   index_folder: str | os.PathLike = '',
-) -> TrainedRealm | TrainedReader:
+) -> trained_realm.TrainedRealm | TrainedReader:
   """Return the model of a config with given parameters."""
   common = (config, data, data.layout(config))
   if not _HEADS & {*params}:
     model = model_lib.Realm(
       model_configs.realm_config(config, data.tokenizer.vocab_size)
     )
-    return TrainedRealm(*common, model, params, step, index_folder)
+    return trained_realm.TrainedRealm(
+      *common, model, params, step, index_folder
+    )
   kind = claims.Claims if 'classifier' in params else open_qa.OpenQa
   model = kind(reader_configs.reader_config(config, data.tokenizer.vocab_size))
   return TrainedReader(*common, model, params, step, index_folder, step)
@@ -411,7 +344,7 @@ def packaged_realm(
   *,
   documents: Iterable[Mapping[str, str]] | None = None,
   corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
-) -> TrainedRealm:
+) -> trained_realm.TrainedRealm:
   """Return the REALM that comes with the package; arguments as of `packaged`.
 
   Blocks of other documents than the packaged articles are embedded at the first

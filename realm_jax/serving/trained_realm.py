@@ -1,0 +1,87 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A trained REALM with its data: retrieves, predicts, explains."""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+import os
+from typing import Any
+
+from realm_jax.serving import (
+  explain as explain_lib,
+  index_builder,
+  model_configs,
+  serving,
+)
+from retrieval import arguments, settings
+from retrieval.index import index_versions
+from retrieval.search import where as where_lib
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainedRealm(model_configs.TrainedModel):
+  """A trained REALM with its data."""
+
+  def open_index(
+    self,
+    folder: str | os.PathLike = '',
+    progress: Callable[[int, int], None] | None = None,
+  ) -> serving.ServingIndex:
+    """Open the index of these parameters in a folder ('': `index_folder`).
+
+    A missing index is built; progress(blocks done, blocks in all).
+    """
+    builder = dataclasses.replace(
+      index_builder.make_builder(self.config, self.data, '.'),
+      folder=index_versions.VersionFolder(folder or self.index_folder),
+      devices=None,
+      executor=None,
+    )
+    params = index_builder.snapshot(self.params)
+    name = builder.build(self.step, params, progress)
+    version = builder.folder.open(name, self.data.blocks)
+    return serving.ServingIndex(
+      version, serving.QueryEmbedder(self.model.config)
+    )
+
+  @functools.cached_property
+  def index(self) -> serving.ServingIndex:
+    """The index in `index_folder`, opened once."""
+    return self.open_index()
+
+  def retrieve(
+    self,
+    texts: str | Sequence[str],
+    k: int = 5,
+    where: where_lib.Where | None = None,
+  ) -> Any:
+    """Return [len(texts), k] ids of blocks, best first; -1 for none.
+
+    Args:
+      where: filter on the documents' metadata, of `retrieval.search.where`.
+
+    Raises:
+      ValueError: for anything else than texts, k < 1, or a filter on other fields.
+    """
+    texts = arguments.texts(texts, 'texts')
+    settings.check_value('k', k, settings.Size)
+    kept = where_lib.kept(self.data.blocks, where) if where else None
+    return self.index.retrieve_texts(
+      texts, k, self.data.tokenizer, self.layout, kept
+    )
+
+  def explain(
+    self, cloze: str, answer: str = '', *, top: int = 5
+  ) -> explain_lib.Explained:
+    """Predict masked words and measure the effect of each document.
+
+    Args:
+      cloze: text with at least one [MASK].
+      answer: words whose probability is explained; '' is the prediction.
+      top: number of words to name for each mask.
+
+    Raises:
+      ValueError: for a text that does not fit, or a model without an encoder.
+    """
+    return explain_lib.explain(self, None, cloze, answer, top=top)
