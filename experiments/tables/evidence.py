@@ -132,7 +132,7 @@ def difference(
   Args:
     entry: raw values `row` and `less`, FILE:ARRAY each; or `file` and `at` of an
       interval over items. {seed} in a file stands for each of `seeds`, if given.
-      `trained`: False where an interval has no seeds.
+      `less_seeds`: those seeds of `less` that `row` has, if it has fewer. `trained`: False where an interval has no seeds.
 
   Returns:
     None where something was not measured.
@@ -148,6 +148,8 @@ def difference(
   raw = [_raw(folders, file, array) for file, (array,) in where[::2]]
   if None in raw:
     return None
+  if 'less_seeds' in entry:
+    raw[1::2] = [(x[entry['less_seeds']], weights) for x, weights in raw[1::2]]
   first = raw[0]
   for x in raw:
     if x[0].shape != first[0].shape or not np.array_equal(x[1], first[1]):

@@ -108,6 +108,8 @@ class RetroConfig:
   # Initial values.
   init_scale: settings.Positive = 0.02  # [open] standard deviation, GPT-2's
   copy_init: bool = False  # [open] start by copying, see copy_init.py
+  # size of what cross-attention then adds at first, in norms of its input
+  copy_size: settings.Positive = 0.1
   # A variant that is not the paper's: words of neighbors are copied, see copy_gate.py.
   copy_gate: bool = False
   dropout_rate: settings.Rate = 0.0  # [open] decoder's embeddings and branches

@@ -35,7 +35,6 @@ _BRANCH_SCALE = 0.1  # of all branches' last matrices
 _BACK_LOGIT = 20.0  # of one position back
 _MATCH_LOGIT = 15.0  # of equal tokens
 _WRITE = 6.0  # size of what head 0 writes, in embeddings
-_COPY = 0.1  # size of what CCA adds, in norms of its input
 
 Params = Any
 
@@ -111,7 +110,7 @@ def _copy(path, key, read, written, config: RetroConfig):
     (*path, 'q'): jnp.tile(queries, (1, c.num_heads)),
     (*path, 'k'): jnp.tile(keys, (1, c.num_heads)),
     (*path, 'v'): values,
-    (*path, 'o'): _COPY * values.T,
+    (*path, 'o'): config.copy_size * values.T,
   }
 
 

@@ -114,6 +114,16 @@ def test_other_items_or_seeds_are_refused(tmp_path, seeds, bytes_):
     evidence.difference([tmp_path], entry)
 
 
+def test_a_row_of_fewer_seeds_names_those_of_the_other(tmp_path):
+  _raw(tmp_path, 0.0)
+  (tmp_path / 'a.npz').rename(tmp_path / 'b.npz')
+  _raw(tmp_path, 0.0, seeds=3)
+  entry = {'row': 'b.npz:on', 'less': 'a.npz:off', 'less_seeds': [1, 2]}
+  found = evidence.difference([tmp_path], entry)
+  want = -4 / (6 * math.log(2))  # 2 nats of each of two items
+  assert found.of_seeds == pytest.approx((want, want))
+
+
 def test_intervals_of_seeds_are_joined(tmp_path):
   """One file with two seeds, and two files of a seed each, which share items."""
   _write(tmp_path, {'rows': [{'name': 'x', 'mean': 2, 'low': 1, 'high': 3}]})

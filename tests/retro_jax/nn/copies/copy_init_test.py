@@ -5,7 +5,7 @@
 import dataclasses
 import functools
 
-from flax import linen as nn
+from flax import linen as nn, traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,6 +78,16 @@ def test_what_stands_in_a_neighbor_is_looked_up(seed):
   }
   assert ranks['lookup'] < 60  # 150 is chance
   assert ranks['plain'] > 110 and ranks['off'] > 110
+
+
+def test_copy_size_scales_what_cross_attention_adds():
+  _, start = _params(CONFIG)
+  _, large = _params(dataclasses.replace(CONFIG, copy_size=0.3))
+  one, two = (traverse_util.flatten_dict(x, sep='/') for x in (start, large))
+  differ = {name for name in one if not np.array_equal(one[name], two[name])}
+  assert differ == {f'layer_{i}_cca/cca/attention/o' for i in CONFIG.cca_layers}
+  for name in differ:
+    np.testing.assert_allclose(two[name], 3 * one[name], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
