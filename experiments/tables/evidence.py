@@ -132,7 +132,8 @@ def difference(
   Args:
     entry: raw values `row` and `less`, FILE:ARRAY each; or `file` and `at` of an
       interval over items. {seed} in a file stands for each of `seeds`, if given.
-      `less_seeds`: those seeds of `less` that `row` has, if it has fewer. `trained`: False where an interval has no seeds.
+      `less_seeds`: those seeds of `less` that `row` has, if it has fewer.
+      `trained`: False where an interval has no seeds.
 
   Returns:
     None where something was not measured.
