@@ -93,8 +93,8 @@ def _equal(a, b):
 
 @pytest.fixture(scope='module')
 def boxed():
-  """A deep config, with flat parameters in boxes."""
-  c = _config(13, _EVERY_THIRD, layers='scanned')
+  """A config of two groups, with flat parameters in boxes."""
+  c = dataclasses.replace(_CONFIG, layers='scanned')
   return c, jax.jit(initial.flat_params, static_argnums=1)(jax.random.key(0), c)
 
 
@@ -104,7 +104,7 @@ def test_stacking_has_an_inverse(boxed):
   decoder = {name for name in stacked if name.startswith('layer')}
   assert decoder == {'layers_attn', 'layers_cca', 'layers_ffw'}
   q = stacked['layers_cca']['cca']['attention']['q']
-  own = flat['layer_9_cca']['cca']['attention']['q']
+  own = flat['layer_4_cca']['cca']['attention']['q']
   assert q.names == (None, 'embed', 'heads') and own.names == q.names[1:]
   np.testing.assert_array_equal(q.value[1], own.value)
   again = stack.unstack_params(c, stacked)

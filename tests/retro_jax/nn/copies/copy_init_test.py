@@ -81,9 +81,13 @@ def test_what_stands_in_a_neighbor_is_looked_up(seed):
 
 
 def test_copy_size_scales_what_cross_attention_adds():
-  _, start = _params(CONFIG)
-  _, large = _params(dataclasses.replace(CONFIG, copy_size=0.3))
-  one, two = (traverse_util.flatten_dict(x, sep='/') for x in (start, large))
+  params = jax.tree.map(jnp.asarray, tiny.params(CONFIG))
+  one, two = (
+    traverse_util.flatten_dict(
+      copy_init.apply(jax.random.key(0), params, c), sep='/'
+    )
+    for c in (CONFIG, dataclasses.replace(CONFIG, copy_size=0.3))
+  )
   differ = {name for name in one if not np.array_equal(one[name], two[name])}
   assert differ == {f'layer_{i}_cca/cca/attention/o' for i in CONFIG.cca_layers}
   for name in differ:
