@@ -77,14 +77,6 @@ def resident_bytes() -> int:
   return int(statm.read_text().split()[1]) * os.sysconf('SC_PAGESIZE')
 
 
-@pytest.fixture(scope='module')
-def fast():
-  """Little time in the compiler, for programs that run a few times."""
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', False)
-
-
 @pytest.fixture(scope='session')
 def root(tmp_path_factory):
   """The data folder of `tiny_data`, which no test changes."""

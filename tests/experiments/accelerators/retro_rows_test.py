@@ -24,7 +24,6 @@ from tests.experiments.accelerators import bare
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
-pytestmark = pytest.mark.usefixtures('fast')
 _CONFIG = tiny_config.tiny(
   **{
     'model.vocab_size': 300,

@@ -276,7 +276,7 @@ def _same(found, expected, atol):
   )
 
 
-@pytest.mark.usefixtures('fast', 'unchecked')
+@pytest.mark.usefixtures('unchecked')
 @pytest.mark.parametrize(
   'task, name', [(task, name) for task in CASES for name in CASES[task]]
 )

@@ -20,7 +20,6 @@ from tests.experiments.retro_qa import tiny_questions
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
-pytestmark = pytest.mark.usefixtures('fast')
 ANSWERS = tiny_questions.ANSWERS
 
 

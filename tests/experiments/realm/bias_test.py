@@ -15,8 +15,6 @@ from realm_jax.data import examples
 from realm_jax.serving import trained_models
 from tests.experiments.realm import tiny_trained
 
-pytestmark = pytest.mark.usefixtures('fast')
-
 
 def test_marginal_bias_is_zero_over_all_documents(
   data, workdir, tmp_path, monkeypatch

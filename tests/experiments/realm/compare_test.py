@@ -12,8 +12,6 @@ from experiments.realm import compare, recall, starts
 from retrieval.questions import bootstrap
 from tests.experiments.realm import tiny_trained
 
-pytestmark = pytest.mark.usefixtures('fast')
-
 
 @pytest.fixture
 def config(data):

@@ -10,8 +10,6 @@ import pytest
 from experiments.realm import evaluate as evaluators, recall
 from tests.experiments.realm import tiny_trained
 
-pytestmark = pytest.mark.usefixtures('fast')
-
 
 def test_evaluates_documents_and_retrievers(
   data, workdir, index, tmp_path, capsys, monkeypatch

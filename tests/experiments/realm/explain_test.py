@@ -13,8 +13,6 @@ from experiments import explain as command
 from experiments.realm import evaluate
 from realm_jax.serving import explain
 
-pytestmark = pytest.mark.usefixtures('fast')
-
 
 @pytest.fixture
 def flags(monkeypatch):

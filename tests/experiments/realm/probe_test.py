@@ -11,8 +11,6 @@ from experiments.realm import task as realm_task
 from realm_jax.serving import cloze
 from tests.experiments.realm import tiny_trained
 
-pytestmark = pytest.mark.usefixtures('fast')
-
 FACTS = (
   {'masked_sentences': ['The mill stood in [MASK].'], 'obj_label': 'rome'},
   {

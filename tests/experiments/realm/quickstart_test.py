@@ -13,8 +13,6 @@ from experiments.realm import quickstart
 from retrieval.store import checkpoints
 from tests.experiments.realm import tiny_trained
 
-pytestmark = pytest.mark.usefixtures('fast')
-
 
 @pytest.fixture(scope='module')
 def data(tmp_path_factory):

@@ -8,8 +8,6 @@ import pytest
 from experiments.realm import recall
 from retrieval.questions import answers, questions as questions_lib
 
-pytestmark = pytest.mark.usefixtures('fast')
-
 Q = questions_lib.Question
 QUESTIONS = (
   Q('a', 'mill?', ('1066', 'crown was')),

@@ -29,7 +29,6 @@ from tests.experiments.retro import tiny_config
 from tests.experiments.retro_qa import tiny_questions
 from tests.retro_jax.data import tiny_data
 
-pytestmark = pytest.mark.usefixtures('fast')
 ANSWERS = tiny_questions.ANSWERS
 
 

@@ -25,7 +25,7 @@ def _client(served, **limits):
 
 
 @pytest.fixture(scope='module')
-def retro(root, fast):
+def retro(root):
   return tiny_retro.trained(root)
 
 
@@ -36,7 +36,7 @@ def client(retro):
 
 
 @pytest.fixture(scope='module')
-def reader(tmp_path_factory, fast):
+def reader(tmp_path_factory):
   run = tiny_open_qa.untrained(tmp_path_factory.mktemp('reader'))
   with _client(models.open_models([str(run.workdir)], 'minilm')) as made:
     yield made
