@@ -149,7 +149,9 @@ def test_pretraining_step(arrays, step):
   oracle.close_gradients(grads, oracle.realm(arrays, 'grad/'))
 
 
-@pytest.mark.parametrize('kind', ['gpu', 'tpu'])
+@pytest.mark.parametrize(
+  'kind', ['gpu', pytest.param('tpu', marks=pytest.mark.slow)]
+)
 def test_pretraining_step_of_accelerators(arrays, kind, monkeypatch):
   monkeypatch.setattr(backend, 'is_cpu', lambda: False)
   monkeypatch.setattr(backend, 'is_tpu', lambda: kind == 'tpu')

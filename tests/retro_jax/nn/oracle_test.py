@@ -19,7 +19,8 @@ from tests.retro_jax.nn import oracle
     ('cpu', 'float64', 1e-10),
     ('gpu', 'float32', 2e-4),
     ('gpu', 'float64', 1e-10),
-    ('tpu', 'float32', 2e-4),  # its kernels have no float64
+    # Its kernels have no float64.
+    pytest.param('tpu', 'float32', 2e-4, marks=pytest.mark.slow),
   ],
 )
 def test_oracle(kind, dtype, atol, monkeypatch):
