@@ -100,7 +100,6 @@ def _nested(flat):
   return traverse_util.unflatten_dict(flat, sep='/')
 
 
-@pytest.mark.slow
 def test_a_decoder_that_learns_apart_is_the_baseline(bundle):
   apart = _run(bundle, 'retro_apart', seeds=(0, 1))
   alone = _run(bundle, 'baseline_copy', seeds=(0, 1))
