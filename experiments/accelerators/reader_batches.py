@@ -31,11 +31,16 @@ class Layout(NamedTuple):
   mark: int  # ?
 
 
-def prepare(arrays: Mapping[str, np.ndarray], weights: Mapping[str, float]):
+def prepare(
+  arrays: Mapping[str, np.ndarray],
+  weights: Mapping[str, float],
+  usable: np.ndarray | None = None,
+):
   """Return a bundle's arrays for the device, and the held-out questions.
 
   Args:
     weights: set -> how often its questions are drawn; 1 where it is not named.
+    usable: [n] bool, which questions may be drawn or held out; None: all.
   """
   gold = arrays['gold']
   rows = np.full((len(arrays['candidates']), _GOLD, 3), -1, np.int32)
@@ -43,7 +48,9 @@ def prepare(arrays: Mapping[str, np.ndarray], weights: Mapping[str, float]):
   kept = places < _GOLD
   rows[gold[kept, 0], places[kept]] = gold[kept, 1:]
   each = np.asarray([weights.get(x, 1.0) for x in arrays['set_names'].tolist()])
-  drawn = np.where(arrays['dev'], 0.0, each[arrays['set']])
+  if usable is None:
+    usable = np.ones(len(arrays['dev']), bool)
+  drawn = np.where(arrays['dev'] | ~usable, 0.0, each[arrays['set']])
   counts = np.bincount(arrays['block_tokens'], minlength=1 << 16)
   host = {
     **{k: x for k, x in arrays.items() if k.endswith(('tokens', 'end'))},
@@ -57,7 +64,7 @@ def prepare(arrays: Mapping[str, np.ndarray], weights: Mapping[str, float]):
     k: jnp.asarray(x.astype(np.int32) if x.dtype.kind in 'iu' else x)
     for k, x in host.items()
   }
-  return data, np.flatnonzero(arrays['dev'])
+  return data, np.flatnonzero(arrays['dev'] & usable)
 
 
 def _run(data: Arrays, name: str, at: jax.Array, most: int):

@@ -58,10 +58,10 @@ OPTIONS = (
 _TINY = {'batch': 2, 'every': 1, 'mlm_batch': 4, 'read': 2, 'steps': 1}
 
 
-def loss(
+def judge(
   model: open_qa.OpenQa, params, batch: reader_batches.Arrays, key, train: bool
 ):
-  """Negative log-likelihood of gold spans, or of the null answer of score 0."""
+  """Losses of questions, [B] each, and whether the best spans are right."""
   scores = model_lib.apply(
     model, params, batch, train=train, key=key, method='read_beam'
   )
@@ -70,11 +70,47 @@ def loss(
   right = batch['reader_correct'].reshape(flat.shape)
   there = right.any(-1)
   best = jnp.take_along_axis(right, flat.argmax(-1)[:, None], 1)[:, 0]
+  return found, best, there, flat.max(-1) <= 0
+
+
+def loss(
+  model: open_qa.OpenQa, params, batch: reader_batches.Arrays, key, train: bool
+):
+  """Negative log-likelihood of gold spans, or of the null answer of score 0."""
+  found, best, there, silent = judge(model, params, batch, key, train)
   return means.of(found, jnp.ones_like(there)), {
     'exact_match': means.of(best, there),
-    'answered': means.of(flat.max(-1) > 0, there),
-    'silent': means.of(flat.max(-1) <= 0, ~there),
+    'answered': means.of(~silent, there),
+    'silent': means.of(silent, ~there),
   }
+
+
+def _first_blocks(layout, data, questions, read, width):
+  """The batch of questions with their first `read` candidates."""
+  ids = data['candidates'][questions][:, :read]
+  chosen = jnp.broadcast_to(jnp.arange(read), ids.shape)
+  batch = reader_batches.rows_of(
+    layout, data, questions, ids, jnp.zeros(len(ids), bool)
+  )
+  return reader_batches.with_gold(data, questions, chosen, batch, width)
+
+
+def round_trip(model, layout, params, data, questions, read: int) -> np.ndarray:
+  """Which questions the reader answers as they were made (Lewis et al. 2021).
+
+  Args:
+    questions: [n] numbers; each is read with its first `read` candidates.
+  """
+
+  @jax.jit
+  def right(params, data, questions):
+    width = model.config.max_span_width
+    batch = _first_blocks(layout, data, questions, read, width)
+    return judge(model, params, batch, jax.random.key(0), False)[1]
+
+  rows = np.resize(questions, (-(-len(questions) // 256), 256))
+  found = [np.asarray(right(params, data, x)) for x in rows]
+  return np.concatenate(found)[: len(questions)]
 
 
 def evaluator(
@@ -91,14 +127,8 @@ def evaluator(
 
   @jax.jit
   def some(params, data, questions):
-    ids = data['candidates'][questions][:, :read]
-    chosen = jnp.broadcast_to(jnp.arange(read), ids.shape)
-    batch = reader_batches.rows_of(
-      layout, data, questions, ids, jnp.zeros(len(ids), bool)
-    )
-    batch = reader_batches.with_gold(
-      data, questions, chosen, batch, model.config.max_span_width
-    )
+    width = model.config.max_span_width
+    batch = _first_blocks(layout, data, questions, read, width)
     value, found = loss(model, params, batch, jax.random.key(0), False)
     return {'loss': value, **found}
 
@@ -128,12 +158,22 @@ def _model(folder: str, vocab_size: int, dropout: float):
 
 
 def train(
-  bundle, start, output, *, masked, reading, weights, options, go_on=False
+  bundle,
+  start,
+  output,
+  *,
+  masked,
+  reading,
+  weights,
+  options,
+  go_on=False,
+  made=(),
 ):
   """Train in two stages; write weights and curves after each.
 
   Args:
     go_on: whether the start's reader goes on, not its encoder.
+    made: sets whose questions are left out unless the first reader answers alike.
     masked, reading: num_steps or seconds of each stage; masked may be empty.
     options: the command's flags of these names.
   """
@@ -208,6 +248,13 @@ def train(
     frozen,
     steps=options['steps'],
   )
+  if made:
+    numbers = [arrays['set_names'].tolist().index(x) for x in made]
+    asked = np.flatnonzero(np.isin(arrays['set'], numbers))
+    kept = np.ones(len(arrays['set']), bool)
+    kept[asked] = round_trip(model, layout, params, data, asked, read)
+    logging.info('%d of %d made: kept.', kept[asked].sum(), len(asked))
+    data, held = reader_batches.prepare(arrays, weights, kept)
   groups = {
     str(name): held[arrays['set'][held] == i][: options['dev']]
     for i, name in enumerate(arrays['set_names'])
@@ -280,6 +327,7 @@ def main(argv: list[str]) -> None:
     weights={k: float(x) for k, x in weights.items()},
     options=options,
     go_on=values.go_on,
+    made=values.made,
   )
 
 
@@ -290,6 +338,7 @@ if __name__ == '__main__':
   flags.DEFINE_string('output', None, 'Folder of the weights.', required=True)
   flags.DEFINE_bool('dry_run', False, 'Tiny batches: rehearse.')
   flags.DEFINE_bool('go_on', False, "Train --start's reader further.")
+  flags.DEFINE_list('made', [], 'Sets that need a round trip.')
   flags.DEFINE_float('dropout', 0.1, 'Of hidden values.', 0, 0.9)
   flags.DEFINE_float('mlm_seconds', 90, 'Of masked language modelling.')
   flags.DEFINE_float('seconds', 300, 'Of reading.')

@@ -127,6 +127,14 @@ def test_a_batch_holds_an_answer_or_none(made):
   assert not outside.any()
 
 
+def test_questions_that_are_left_out_are_never_drawn(made):
+  arrays = made[-1]
+  usable = np.arange(len(arrays['dev'])) == 1
+  data, held = reader_batches.prepare(arrays, {}, usable)
+  drawn = np.diff(np.asarray(data['drawn']), prepend=0.0)
+  assert drawn.tolist() == usable.tolist() and not len(held)
+
+
 @pytest.fixture(scope='module')
 def start(made):
   """A packed model that training starts from."""
@@ -199,7 +207,20 @@ def test_training_learns_and_keeps_the_table(made, start):
   )
   further = json.loads((root / 'further' / 'curve.json').read_text())
   assert further[0]['loss'] < losses[0]
+  model, data = (
+    train_reader.open_qa.OpenQa(
+      train_reader._model(str(start), len(levels['mlm_head']['bias']), 0.0)
+    ),
+    reader_batches.prepare(made[-1], {})[0],
+  )
   params = packed.load_params(start)
+  layout = reader_batches.Layout(*made[-1]['layout'].tolist())
+  given = {'reader': params['reader']}, data
+  right = train_reader.round_trip(model, layout, *given, np.arange(2), 3)
+  evaluate = train_reader.evaluator(model, layout, 3, size=1)
+  for i in range(2):
+    found = evaluate(*given, np.asarray([i]))
+    assert right[i] == found['exact_match']
   assert {*params} == {'encoder', 'reader'}
   for part in params.values():
     table = part['bert']['embeddings']['word']['embedding']
