@@ -45,7 +45,7 @@ def table():
   shared = np.load(FILE)['overlap']
   retro = np.load(HERE / 'retro_out_3.npz')
   rows = [retro['test/k2'], retro['test/off']]
-  for name in ('baseline_copy', 'baseline_copy_wide'):
+  for name in ('baseline_copy', 'baseline_copy_wide', 'baseline_copy_time'):
     rows.append(np.load(HERE / f'{name}.npz')['test/off'])
   bits = retro['test/bytes'] * np.log(2)
   third = np.digitize(shared, np.quantile(shared, (1 / 3, 2 / 3)))
@@ -53,7 +53,7 @@ def table():
     at = third == i
     print(f'{at.sum()} documents, mean r(C) {shared[at].mean():.2f}')
     means = [x[:, at].sum() / len(x) / bits[at].sum() for x in rows]
-    print('  k = 2, off, baseline, equal parameters:', np.round(means, 4))
+    print('  k = 2, off, baseline, equal parameters, time:', np.round(means, 4))
     for row in rows[1:]:
       less = intervals.of_values((rows[0] - row)[:, at].astype(float), bits[at])
       print(f'  k = 2 less it: {less.mean:.4f}', np.round(less.interval(), 4))
