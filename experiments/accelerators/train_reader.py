@@ -17,11 +17,13 @@ end. --dry_run rehearses the same with tiny batches, in two minutes of a CPU.
   python -m experiments.accelerators.train_reader --start=DIR --output=DIR \
     --pack=realm_jax/packaged
 
-puts what was written into a packed model.
+puts what was written into a packed model; --output=A,B the mean of both.
+Questions of the sets --made are used only where the first reader answers them alike.
 """
 
 from experiments.accelerators import absent  # isort: skip
 
+from collections.abc import Sequence
 import dataclasses
 import functools
 import json
@@ -274,18 +276,24 @@ def train(
   run('reader', program, params, reading, 1, dev)
 
 
-def pack(output: pathlib.Path, start: str, folder: str) -> None:
-  """Put the parts in `output` into a packed model, which then reads titles."""
+def pack(outputs: Sequence[pathlib.Path], start: str, folder: str) -> None:
+  """Put the parts in `outputs` into a packed model, which then reads titles.
+
+  Of several outputs it is the mean of their weights (Wortsman et al. 2022, uniform
+  soup).
+  """
   first = packed.load_params(pathlib.Path(start), ['encoder'])['encoder']
   table = first['bert']['embeddings']['word']
-  curve = json.loads((output / CURVE).read_text())
+  curve = json.loads((outputs[0] / CURVE).read_text())
   trees = {}
   for part in ('encoder', 'reader'):
-    if tree := weight_files.read(output, part):
+    found = [weight_files.read(x, part) for x in outputs]
+    if all(found):
+      tree = jax.tree.map(lambda *x: np.mean(x, axis=0), *found)
       tree['bert']['embeddings']['word'] = table
       trees[f'{part}.safetensors'] = part, tree
   config = packed.read_config(folder)
-  arrays = json.loads((output / LAYOUT).read_text())
+  arrays = json.loads((outputs[0] / LAYOUT).read_text())
   config['lookup'] |= {
     'row_length': arrays['row'], 'title_length': arrays['title']
   }  # fmt: skip
@@ -305,10 +313,11 @@ def main(argv: list[str]) -> None:
   """Train within the seconds given, or pack what was trained."""
   del argv
   values = flags.FLAGS
-  output = pathlib.Path(values.output)
   if values.pack:
-    pack(output, values.start, values.pack)
+    outputs = [pathlib.Path(x) for x in values.output.split(',')]
+    pack(outputs, values.start, values.pack)
     return
+  output = pathlib.Path(values.output)
   if 'xxhash' in absent.MISSING:
     raise ImportError('xxhash is not installed; it checks the packed start.')
   weights = dict(x.split('=') for x in values.weights)
@@ -335,7 +344,9 @@ if __name__ == '__main__':
   flags.DEFINE_string('bundle', '', 'Folder of the bundle.')
   flags.DEFINE_string('pack', '', 'Packed model that takes what was trained.')
   flags.DEFINE_string('start', 'realm_jax/packaged', 'Packed model.')
-  flags.DEFINE_string('output', None, 'Folder of the weights.', required=True)
+  flags.DEFINE_string(
+    'output', None, 'Folder of the weights; for --pack, several.', required=True
+  )
   flags.DEFINE_bool('dry_run', False, 'Tiny batches: rehearse.')
   flags.DEFINE_bool('go_on', False, "Train --start's reader further.")
   flags.DEFINE_list('made', [], 'Sets that need a round trip.')

@@ -192,7 +192,19 @@ def test_training_learns_and_keeps_the_table(made, start):
     before = levels['bert']['layer_0']['output']
     assert (found['kernel'] != before['kernel']).any()
   folder.tokenizer.save(start)
-  train_reader.pack(output, start, start)
+  train_reader.pack([output], start, start)
+  once = packed.load_params(start)['reader']['span_score']
+  other = root / 'other'
+  other.mkdir()
+  layout = (output / train_reader.LAYOUT).read_text()
+  (other / train_reader.LAYOUT).write_text(layout)
+  tree = weight_files.read(output, 'reader')
+  tree['span_score']['kernel'] *= 3
+  weight_files.write(other, 'reader', tree)
+  (other / train_reader.CURVE).write_text(json.dumps(curve))
+  train_reader.pack([output, other], start, start)
+  twice = packed.load_params(start)['reader']['span_score']
+  np.testing.assert_allclose(2 * once['kernel'], twice['kernel'], rtol=1e-5)
   now = packed.read_config(start)
   assert now['lookup']['title_length'] == 12 and now['reader']['null_answer']
   train_reader.train(
