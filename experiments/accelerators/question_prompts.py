@@ -182,48 +182,57 @@ def _bare(question: str) -> str:
   return ''.join(x for x in question.casefold() if x.isalnum())
 
 
-def main(argv: Sequence[str]) -> None:
-  """Write prompts, or what was made of them."""
-  del argv
-  values = flags.FLAGS
-  output, decoder = pathlib.Path(values.output), pathlib.Path(values.decoder)
-  if not values.made:
-    learned = [
-      {**row, 'question': row['question'].rstrip(' ?') + '?'}
-      for path in values.questions
-      for _, row in json_files.read(pathlib.Path(path))
-      if row['answers']
-    ]
-    tagger = taggers.make_tagger(taggers.TaggerConfig(labels=_LABELS))
-    most = [0, *[values.documents] * len(values.corpora)]
-    asked = [
-      row
-      for path, count in zip(values.corpora, most, strict=False)
-      for row in ask(documents(path, count), tagger)
-    ]
-    write_prompts(decoder, output, learned, asked)
-    return
+def prepare(decoder: pathlib.Path, output: pathlib.Path, values: Any) -> None:
+  """Write the prompts of the questions and corpora that the flags name."""
+  learned = [
+    {**row, 'question': row['question'].rstrip(' ?') + '?'}
+    for path in values.questions
+    for _, row in json_files.read(pathlib.Path(path))
+    if row.get('answers') and row.get('context')
+  ]
+  if not learned:
+    raise ValueError(
+      f'--questions={",".join(values.questions)}: no question with an answer and '
+      'its passage; expected JSON lines {question, answers, context}.'
+    )
+  tagger = taggers.make_tagger(taggers.TaggerConfig(labels=_LABELS))
+  asked = [
+    row
+    for i, path in enumerate(values.corpora)
+    for row in ask(documents(path, values.documents if i else 0), tagger)
+  ]
+  write_prompts(decoder, output, learned, asked)
+
+
+def write_made(
+  decoder: pathlib.Path, output: pathlib.Path, values: Any
+) -> None:
+  """Write what was made of the prompts, without questions of other sets."""
   _, config = loading.find_run(decoder)
   tokenizer = retro_data.DataFolder.of(config, str(decoder)).tokenizer
   rows = [row for _, row in json_files.read(output / PASSAGES)]
-  made = np.load(output / make_questions.MADE)['tokens']
-  found = [
-    finish(tokenizer, row, ids)
-    for row, ids in zip(rows, made.tolist(), strict=False)
-  ]
+  made = np.load(output / make_questions.MADE)['tokens'].tolist()
   without = {
     _bare(x.question.question)
     for spec in values.without
     for x in reader_bundle.read(spec)
   }
-  kept = {
-    (x['question'], x['context']): x
-    for x in found
-    if x and _bare(x['question']) not in without
-  }
+  kept = {}
+  for row, ids in zip(rows, made, strict=True):
+    found = finish(tokenizer, row, ids)
+    if found and _bare(found['question']) not in without:
+      kept[found['question'], found['context']] = found
   with open(values.made, 'w') as file:
     file.writelines(json.dumps(x) + '\n' for x in kept.values())
-  logging.info('%d questions of %d prompts.', len(kept), len(found))
+  logging.info('%d questions of %d prompts.', len(kept), len(rows))
+
+
+def main(argv: Sequence[str]) -> None:
+  """Write prompts, or what was made of them."""
+  del argv
+  values = flags.FLAGS
+  write = write_made if values.made else prepare
+  write(pathlib.Path(values.decoder), pathlib.Path(values.output), values)
 
 
 if __name__ == '__main__':
