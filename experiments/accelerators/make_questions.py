@@ -7,7 +7,7 @@
 DIR is of experiments.accelerators.question_prompts. All weights of the decoder learn
 (passage, answer) -> question for --seconds, in bfloat16; then it writes the likeliest
 question, word by word, for each prompt. Writes DIR/made.npz: tokens [prompts, T].
---dry_run does one step and one batch.
+--dry_run does one step and one batch, and writes nothing.
 """
 
 from experiments.accelerators import absent  # noqa: F401, isort: skip
@@ -118,9 +118,11 @@ def make(
     made.append(write(model, params, tokens[at], length[at]))
     if low % (16 * rows) == 0:
       logging.info('%d of %d prompts.', low, asked)
+  if dry:
+    return  # a rehearsal leaves what was made before
   made = np.concatenate(made)[:asked].astype(np.uint16)
   whole = np.zeros((asked, made.shape[1]), np.uint16)
-  whole[order[: len(made)]] = made
+  whole[order] = made
   np.savez_compressed(folder / MADE, tokens=whole)
 
 
