@@ -39,6 +39,7 @@ from experiments.accelerators import (
 )
 from experiments.engine import command, reports
 from retrieval import tokenization
+from retrieval.questions import qa_metrics
 from retrieval.readers import json_files
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib, taggers
@@ -55,7 +56,7 @@ _SENTENCE = re.compile(r'(?<=[.!?])\s')
 
 
 def prompt(title: str, context: str, answer: str) -> str:
-  """What the decoder reads before a question."""
+  """Return the text that the decoder reads before a question."""
   return f'{title}\n{context.strip()}\nAnswer: {answer}\nQuestion:'
 
 
@@ -86,12 +87,9 @@ def answers(
 
 
 def documents(path: str, most: int) -> Iterator[corpus_lib.Document]:
-  """The longest documents of a corpus, or all of them."""
-  kind = 'vital' if path == 'vital' else 'auto'
-  config = corpus_lib.CorpusConfig(
-    kind=kind, path='' if kind == 'vital' else path
-  )
-  corpus = corpus_lib.Corpus(config)
+  """Read the `most` longest documents of a corpus; 0 reads all."""
+  path = '' if path == 'vital' else path
+  corpus = corpus_lib.Corpus(corpus_lib.CorpusConfig(path=path))
   if not most:
     return iter(corpus)
   return iter(heapq.nlargest(most, corpus, key=lambda x: len(x.text)))
@@ -178,17 +176,13 @@ def finish(
   return {'question': question, **row}
 
 
-def _bare(question: str) -> str:
-  return ''.join(x for x in question.casefold() if x.isalnum())
-
-
 def prepare(decoder: pathlib.Path, output: pathlib.Path, values: Any) -> None:
   """Write the prompts of the questions and corpora that the flags name."""
   learned = [
     {**row, 'question': row['question'].rstrip(' ?') + '?'}
     for path in values.questions
     for _, row in json_files.read(pathlib.Path(path))
-    if row.get('answers') and row.get('context')
+    if all(row.get(x) for x in ('question', 'answers', 'context'))
   ]
   if not learned:
     raise ValueError(
@@ -213,14 +207,19 @@ def write_made(
   rows = [row for _, row in json_files.read(output / PASSAGES)]
   made = np.load(output / make_questions.MADE)['tokens'].tolist()
   without = {
-    _bare(x.question.question)
+    qa_metrics.normalize_answer(x.question.question)
     for spec in values.without
     for x in reader_bundle.read(spec)
   }
+  if len(rows) != len(made):
+    raise ValueError(
+      f'{output}: {len(made)} rows in {make_questions.MADE}, {len(rows)} in '
+      f'{PASSAGES}; expected as many: run make_questions again.'
+    )
   kept = {}
   for row, ids in zip(rows, made, strict=True):
     found = finish(tokenizer, row, ids)
-    if found and _bare(found['question']) not in without:
+    if found and qa_metrics.normalize_answer(found['question']) not in without:
       kept[found['question'], found['context']] = found
   with open(values.made, 'w') as file:
     file.writelines(json.dumps(x) + '\n' for x in kept.values())

@@ -98,7 +98,7 @@ def _first_blocks(layout, data, questions, read, width):
 
 
 def round_trip(model, layout, params, data, questions, read: int) -> np.ndarray:
-  """Which questions the reader answers as they were made (Lewis et al. 2021).
+  """Tell for each question whether the reader finds its answer (Lewis et al. 2021).
 
   Args:
     questions: [n] numbers; each is read with its first `read` candidates.

@@ -37,7 +37,7 @@ runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)
 
 
 def modules() -> set[str]:
-  """Names of what the page's packages, and those that they require, install."""
+  """Return the modules that the page's packages and their requirements install."""
   page = (ROOT / 'docs/accelerators.md').read_text()
   [line] = re.findall(r'^pip install (jax .*)$', page, re.MULTILINE)
   todo, seen = [(name, '') for name in line.split()], set()
