@@ -35,6 +35,10 @@ _RULES = {
     'string': 'equal, NFD and normalised (ORQA)',
     'regex': 'pattern matches from the start (DrQA, ORQA)',
   },
+  'contains': {
+    'string': 'its normalised words hold an answer',
+    'regex': 'pattern found anywhere in it',
+  },
   'exact_match_without_nfd': {'string': 'equal, normalised (DPR, FiD)'},
   'f1': {'string': 'overlap of tokens, NFD and normalised'},
   'substring': 'case-sensitive substring (ORQA, REALM)',

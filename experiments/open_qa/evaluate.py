@@ -3,9 +3,11 @@
 """Evaluators of a reader on question sets, and of a classifier on claim sets.
 
 For each question set: exact_match (the best span is gold, by position),
-official_exact_match and F1 of its text by the set's own rule, reader_oracle (a block
-that was read holds a gold span), and the share of questions with an answer in the
-first k blocks. For each claim set: accuracy, macro F1 and the table of classes; where
+official_exact_match and F1 of its text by the set's own rule, contains (an answer
+stands in its text), reader_oracle (a block that was read holds a gold span), and the
+share of questions with an answer in the first k blocks. Of a reader with a null
+answer, which is asked for its best span all the same, also answered (the span is the
+likelier) and answered_contains (answered, and contains). For each claim set: accuracy, macro F1 and the table of classes; where
 the claims name the documents of their evidence, how often such a block is among the
 first k and how often it decided.
 """
@@ -70,7 +72,8 @@ class Evaluate:
   batch_size: settings.Size = 16
   # Also measure when the reader can be trusted: DIR/calibration.json, which bounds the
   # risk of experiments.ask, and the curve of risk and coverage as JSON and PNG. The
-  # questions are some hundreds or more, held out from the training.
+  # questions are some hundreds or more, held out from the training. An answer is right
+  # if it contains one of the question's.
   calibrate: bool = False
 
 
@@ -109,7 +112,7 @@ def evaluate(
     rows.append(row)
     for line, question in zip(predictions, questions.questions, strict=True):
       scores = questions.score(line['prediction'], question)
-      sure.append((line['confidence'], bool(scores['official_exact_match'])))
+      sure.append((line['confidence'], bool(scores['contains'])))
     path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
     scoring.write_predictions(path, predictions)
   reports.print_shares(rows)
@@ -202,6 +205,10 @@ def measure(
       right = bool(found.answers) and found.answers[0].correct
       scores = questions.score(found.text, found.question)
       scores |= {'exact_match': right, 'reader_oracle': found.reader_oracle}
+      if answerer.trained.model.config.null_answer:
+        answered = found.confidence >= 1 - found.answerable
+        held = answered and scores['contains']
+        scores |= {'answered': answered, 'answered_contains': held}
       for name, value in scores.items():
         values.setdefault(name, []).append(float(value))
       for rule, search in searches.items():
@@ -227,6 +234,7 @@ def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
     'prediction': found.text,
     'id': found.question.id,
     'confidence': found.confidence,
+    'answerable': found.answerable,
   }
   if found.answers:
     best = found.answers[0]

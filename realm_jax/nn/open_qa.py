@@ -41,6 +41,9 @@ class SpanConfig:
   # One more candidate, of score 0: no block that is read holds an answer. Spans are
   # then scored without the retriever, which only chooses what is read.
   null_answer: bool = False
+  # Score of a block that holds all word pieces of the question; another has it by the
+  # share that it holds, so that an answer about something else counts less.
+  coverage_weight: settings.NotNegative = 0.0
 
   __post_init__ = settings.check
 
@@ -69,6 +72,23 @@ def _score_width(
   ends = jax.lax.dynamic_slice_in_dim(ends, width, starts.shape[1], axis=1)
   x = reader.span_norm(jax.nn.relu(starts + ends))
   return carry, reader.span_score(x)[..., 0]
+
+
+def coverage(
+  ids: Int[Array, 'n l'], mask: Bool[Array, 'n l'], type_ids: Int[Array, 'n l']
+) -> Float[Array, ' n']:
+  """Share of a question's distinct tokens that its row's title and block hold.
+
+  Rows are as of `SpanReader`; 0 for a question without tokens.
+  """
+  at = jnp.arange(ids.shape[1])
+  first = mask & (type_ids == 0)  # [CLS] q [SEP]
+  question = first & (at > 0) & (at < first.sum(-1, keepdims=True) - 1)
+  same = ids[:, :, None] == ids[:, None]
+  held = (same & (mask & (type_ids == 1))[:, None]).any(-1)
+  again = (same & question[:, None] & (at < at[:, None])).any(-1)
+  question &= ~again
+  return (question & held).sum(-1) / jnp.maximum(question.sum(-1), 1)
 
 
 class SpanReader(nn.Module):
@@ -136,7 +156,10 @@ class SpanReader(nn.Module):
     _, scores = score(self, (), starts, ends, widths)
     at = jnp.arange(length) + widths[:, None]
     inside = block_mask[:, None] & last[:, at]
-    return scores + jnp.where(inside, 0.0, OUTSIDE)
+    scores += jnp.where(inside, 0.0, OUTSIDE)
+    if weight := self.config.coverage_weight:
+      scores += weight * coverage(ids, mask, type_ids)[:, None, None]
+    return scores
 
 
 class BeamScorer(model_lib.DualEncoder):

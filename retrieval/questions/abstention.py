@@ -73,8 +73,8 @@ class Calibration:
     given = f'Answers with a share of {least:.3f} or more are given'
     return (
       f'{given if least < np.inf else "No answer is given"}. At most {risk:.0%} of '
-      f'the answers given are wrong, with {LEVEL:.0%} '
-      f'confidence, for questions like the {len(self.right):,} calibrated on '
+      f'the answers given contain no right one, with {LEVEL:.0%} confidence, for '
+      f'questions like the {len(self.right):,} calibrated on '
       f'({", ".join(self.sets)}).'
     )
 

@@ -47,6 +47,17 @@ def exact_match(
   return any(predicted == normalize_answer(a, nfd=nfd) for a in answers)
 
 
+def contains(prediction: str, answers: Sequence[str]) -> bool:
+  """Return whether the prediction holds an answer, word by word after normalisation.
+
+  So "Abraham Lincoln" holds "Lincoln" (Mallen et al. 2023).
+  """
+  answers = arguments.listed(answers, 'answers')
+  settings.check_value('prediction', prediction, str)
+  predicted = f' {normalize_answer(prediction)} '
+  return any(f' {normalize_answer(a)} ' in predicted for a in answers)
+
+
 def f1(prediction: str, answers: Sequence[str], *, nfd: bool = True) -> float:
   """Return the harmonic mean of token precision and recall for the best answer.
 
@@ -67,12 +78,15 @@ def _overlap(predicted: list[str], gold: list[str]) -> float:
   return 2 * both.total() / (len(predicted) + len(gold))
 
 
-def regex_match(prediction: str, patterns: Sequence[str]) -> bool:
+def regex_match(
+  prediction: str, patterns: Sequence[str], *, anywhere: bool = False
+) -> bool:
   """Return whether a regular expression matches the start of the raw prediction.
 
-  An invalid pattern matches nothing and is logged once.
+  An invalid pattern matches nothing and is logged once. With `anywhere` it may match
+  at any place.
   """
   patterns = arguments.listed(patterns, 'patterns')
   settings.check_value('prediction', prediction, str)
-  compiled = (answers_lib.compile_regex(pattern) for pattern in patterns)
-  return any(pattern and pattern.match(prediction) for pattern in compiled)
+  compiled = [x for x in map(answers_lib.compile_regex, patterns) if x]
+  return any((x.search if anywhere else x.match)(prediction) for x in compiled)

@@ -159,8 +159,9 @@ class QuestionSet:
     """Score a predicted answer, in its original characters.
 
     Returns:
-      official_exact_match by ORQA's rule for the set; for strings also
-      exact_match_without_nfd, the rule of DPR and FiD, and f1.
+      official_exact_match by ORQA's rule for the set, and contains, whether an
+      answer stands in the prediction; for strings also exact_match_without_nfd, the
+      rule of DPR and FiD, and f1.
 
     Raises:
       ValueError: for a question of another set, or without answers.
@@ -169,19 +170,23 @@ class QuestionSet:
     if self.kind == 'none':
       raise ValueError(f'{self.name}: has no answers to score by.')
     if not answers:  # it has none: silence is right
-      names = ['official_exact_match']
+      names = ['official_exact_match', 'contains']
       if self.kind != 'regex':
         names += ['exact_match_without_nfd', 'f1']
       return dict.fromkeys(names, float(not prediction.strip()))
     if self.kind == 'regex':
-      right = qa_metrics.regex_match(prediction, answers)
-      return {'official_exact_match': float(right)}
+      right, held = (
+        qa_metrics.regex_match(prediction, answers, anywhere=anywhere)
+        for anywhere in (False, True)
+      )
+      return {'official_exact_match': float(right), 'contains': float(held)}
     official, plain = (
       qa_metrics.exact_match(prediction, answers, nfd=nfd)
       for nfd in (True, False)
     )
     return {
       'official_exact_match': float(official),
+      'contains': float(qa_metrics.contains(prediction, answers)),
       'exact_match_without_nfd': float(plain),
       'f1': qa_metrics.f1(prediction, answers),
     }

@@ -152,7 +152,7 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
   assert np.mean([x['f1'] for x in scores]) == pytest.approx(
     strings['f1']['mean']
   )
-
+  assert np.mean([x['contains'] for x in scores]) == strings['contains']['mean']
   _check_calibration(trained_models.load(folder), result, questions)
 
 

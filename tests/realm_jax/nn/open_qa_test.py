@@ -80,6 +80,23 @@ def test_spans_equal_loops():
   assert np.isfinite(found).all()
 
 
+def test_spans_gain_the_share_of_the_question_that_their_row_holds():
+  """[CLS] 5 6 5 8 [SEP], and rows that hold all, some and none of 5, 6 and 8."""
+  question = [1, 5, 6, 5, 8, 2]
+  bodies = [8, 2, 6, 5], [5, 2, 9, 5], [9, 2, 9, 9], [5, 2, 8, 6]
+  ids = jnp.asarray([[*question, *x, 2, 0] for x in bodies])
+  types = jnp.asarray([[0] * 6 + [1] * 5 + [0]] * 4)
+  mask = jnp.asarray([[True] * 11 + [False]] * 4).at[3, 8:].set(False)
+  found = np.asarray(open_qa.coverage(ids, mask, types))
+  np.testing.assert_allclose(found, [1, 1 / 3, 0, 1 / 3])
+  block_mask = mask & (types == 1)
+  rows = ids, mask, types, block_mask
+  config = dataclasses.replace(CONFIG, coverage_weight=3.0)
+  gained = np.asarray(_read(*rows, config=config)) - np.asarray(_read(*rows))
+  expected = np.broadcast_to(3 * found[:, None, None], gained.shape)
+  np.testing.assert_allclose(gained, expected, atol=1e-2)
+
+
 def test_a_row_shorter_than_the_widest_span():
   rows = [x[:, :2] for x in _rows()]
   rows[-1] = jnp.ones_like(rows[-1])

@@ -41,6 +41,13 @@ def test_articles_stand_before_marks():
   assert qa_metrics.normalize_answer('\u00e0', nfd=False) == '\u00e0'
 
 
+def test_contains_goes_by_whole_words():
+  assert qa_metrics.contains('the 16th, Abraham Lincoln', ['Taft', 'A Lincoln'])
+  assert not qa_metrics.contains('Lincolnshire', ['Lincoln'])
+  assert not qa_metrics.contains('Lincoln', ['Abraham Lincoln', 'the'])
+  assert qa_metrics.contains('The', ['the'])
+
+
 def test_f1():
   assert qa_metrics.f1('Rome, Italy', ['Paris', 'the Rome']) == pytest.approx(
     2 / 3
