@@ -112,7 +112,7 @@ def evaluate(
     rows.append(row)
     for line, question in zip(predictions, questions.questions, strict=True):
       scores = questions.score(line['prediction'], question)
-      sure.append((line['confidence'], bool(scores['contains'])))
+      sure.append((round(line['confidence'], 4), bool(scores['contains'])))
     path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
     scoring.write_predictions(path, predictions)
   reports.print_shares(rows)
