@@ -24,6 +24,7 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.encoder_from = ''
   c.lookup.update(retriever_beam=50, row_length=168, title_length=12)
   c.reader.null_answer = True
+  c.reader.coverage_weight = 4.0  # as of the packaged reader
   if arg in ('base', 'test'):
     c.retriever = 'bm25'
     c.loss.early_weight = 0.0  # no retriever learns from it

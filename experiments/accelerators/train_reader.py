@@ -293,6 +293,7 @@ def pack(outputs: Sequence[pathlib.Path], start: str, folder: str) -> None:
       tree['bert']['embeddings']['word'] = table
       trees[f'{part}.safetensors'] = part, tree
   config = packed.read_config(folder)
+  config['reader'] = packed.read_config(start)['reader']
   arrays = json.loads((outputs[0] / LAYOUT).read_text())
   config['lookup'] |= {
     'row_length': arrays['row'], 'title_length': arrays['title']

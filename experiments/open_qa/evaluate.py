@@ -5,9 +5,9 @@
 For each question set: exact_match (the best span is gold, by position),
 official_exact_match and F1 of its text by the set's own rule, contains (an answer
 stands in its text), reader_oracle (a block that was read holds a gold span), and the
-share of questions with an answer in the first k blocks. Of a reader with a null
-answer, which is asked for its best span all the same, also answered (the span is the
-likelier) and answered_contains (answered, and contains). For each claim set: accuracy, macro F1 and the table of classes; where
+share of questions with an answer in the first k blocks. A reader with a null answer
+is scored by its best span, too, and has answered (this span is likelier than the null
+answer) and answered_contains (answered, and contains). For each claim set: accuracy, macro F1 and the table of classes; where
 the claims name the documents of their evidence, how often such a block is among the
 first k and how often it decided.
 """
@@ -207,7 +207,7 @@ def measure(
       scores |= {'exact_match': right, 'reader_oracle': found.reader_oracle}
       if answerer.trained.model.config.null_answer:
         answered = found.confidence >= 1 - found.answerable
-        held = answered and scores['contains']
+        held = answered * scores['contains']
         scores |= {'answered': answered, 'answered_contains': held}
       for name, value in scores.items():
         values.setdefault(name, []).append(float(value))

@@ -105,7 +105,7 @@ def to_fields(
   Raises:
     ValueError: for a model that the port cannot compute.
   """
-  _check(hf_class, config)
+  _check(hf_class, config, reader)
   is_embedder = hf_class in ('RealmEmbedder', 'RealmScorer')
   part = config.embedder if is_embedder else config.encoder
   back = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
@@ -129,7 +129,11 @@ def to_fields(
   return fields
 
 
-def _check(hf_class: str, config: config_lib.RealmConfig) -> None:
+def _check(
+  hf_class: str,
+  config: config_lib.RealmConfig,
+  reader: open_qa.OpenQaConfig | None = None,
+) -> None:
   """Refuse settings for which the port has no field."""
   wanted: dict[str, tuple[Any, Any]] = {}  # setting -> there is, expected
   if hf_class not in ('RealmKnowledgeAugEncoder', 'RealmReader'):
@@ -144,6 +148,8 @@ def _check(hf_class: str, config: config_lib.RealmConfig) -> None:
       'score_scale': (config.score_scale, 1.0),
       'projection_size': (bool(config.projection_size), True),
     }
+  for name in ('null_answer', 'coverage_weight') if reader else ():
+    wanted[f'reader.{name}'] = bool(getattr(reader, name)), False
   if hf_class == 'RealmForOpenQA':
     parts = config.encoder, config.embedder
     for name in (*_BERT, 'activation'):

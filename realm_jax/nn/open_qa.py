@@ -41,8 +41,8 @@ class SpanConfig:
   # One more candidate, of score 0: no block that is read holds an answer. Spans are
   # then scored without the retriever, which only chooses what is read.
   null_answer: bool = False
-  # Score of a block that holds all word pieces of the question; another has it by the
-  # share that it holds, so that an answer about something else counts less.
+  # Added to the scores of a row's spans: this times the share of the question's word
+  # pieces that title and block hold. A block about something else then counts less.
   coverage_weight: settings.NotNegative = 0.0
 
   __post_init__ = settings.check
@@ -77,17 +77,20 @@ def _score_width(
 def coverage(
   ids: Int[Array, 'n l'], mask: Bool[Array, 'n l'], type_ids: Int[Array, 'n l']
 ) -> Float[Array, ' n']:
-  """Share of a question's distinct tokens that its row's title and block hold.
+  """Return the share of a question's distinct tokens that title and block hold.
 
-  Rows are as of `SpanReader`; 0 for a question without tokens.
+  Args:
+    ids, mask, type_ids: rows of `data.reader_rows`.
+
+  Returns:
+    [n] float32 from 0 to 1; 0 for a question without tokens.
   """
   at = jnp.arange(ids.shape[1])
   first = mask & (type_ids == 0)  # [CLS] q [SEP]
   question = first & (at > 0) & (at < first.sum(-1, keepdims=True) - 1)
   same = ids[:, :, None] == ids[:, None]
   held = (same & (mask & (type_ids == 1))[:, None]).any(-1)
-  again = (same & question[:, None] & (at < at[:, None])).any(-1)
-  question &= ~again
+  question &= ~(jnp.tril(same, -1) & question[:, None]).any(-1)
   return (question & held).sum(-1) / jnp.maximum(question.sum(-1), 1)
 
 
@@ -134,7 +137,7 @@ class SpanReader(nn.Module):
     Returns:
       [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w; its
       score is lowered by 1e4 if the span begins or ends outside of the block or
-      the row.
+      the row. `coverage_weight` times `coverage` is added to all of a row.
     """
     hidden = self.bert(ids, mask, type_ids, train=train).hidden
     both = self.span_projection(hidden.astype(jnp.float32))

@@ -122,6 +122,7 @@ class TrainedReader(model_configs.TrainedModel):
     return {
       'reader': checksums.of_bytes(content),
       'blocks': self.data.blocks.fingerprint,
+      'coverage_weight': self.model.config.coverage_weight,
       'retriever': config.retriever,
       'reranker': config.reranker.path,
       'words_weight': config.lookup.words_weight,

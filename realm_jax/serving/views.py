@@ -33,7 +33,8 @@ def figures(found: Any) -> str:
   first, probability = found.best(1)[0], found.probability
   shown = f'logit {first.score:.2f}, share {first.share:.3f}'
   if probability is not None:
-    shown += f', right with probability {probability:.2f}'
+    sets = ', '.join(found.calibration.sets)
+    shown += f', right with probability {probability:.2f} (as on {sets})'
   return shown
 
 

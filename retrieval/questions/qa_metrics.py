@@ -50,7 +50,7 @@ def exact_match(
 def contains(prediction: str, answers: Sequence[str]) -> bool:
   """Return whether the prediction holds an answer, word by word after normalisation.
 
-  So "Abraham Lincoln" holds "Lincoln" (Mallen et al. 2023).
+  So "Abraham Lincoln" holds "Lincoln" (as Mallen et al. 2023, but whole words).
   """
   answers = arguments.listed(answers, 'answers')
   settings.check_value('prediction', prediction, str)
@@ -84,9 +84,11 @@ def regex_match(
   """Return whether a regular expression matches the start of the raw prediction.
 
   An invalid pattern matches nothing and is logged once. With `anywhere` it may match
-  at any place.
+  at any place, but whole words.
   """
   patterns = arguments.listed(patterns, 'patterns')
   settings.check_value('prediction', prediction, str)
+  if anywhere:
+    patterns = [rf'(?<!\w)(?:{x})(?!\w)' for x in patterns]
   compiled = [x for x in map(answers_lib.compile_regex, patterns) if x]
   return any((x.search if anywhere else x.match)(prediction) for x in compiled)

@@ -175,11 +175,11 @@ class QuestionSet:
         names += ['exact_match_without_nfd', 'f1']
       return dict.fromkeys(names, float(not prediction.strip()))
     if self.kind == 'regex':
-      right, held = (
-        qa_metrics.regex_match(prediction, answers, anywhere=anywhere)
-        for anywhere in (False, True)
-      )
-      return {'official_exact_match': float(right), 'contains': float(held)}
+      match = functools.partial(qa_metrics.regex_match, prediction, answers)
+      return {
+        'official_exact_match': float(match()),
+        'contains': float(match(anywhere=True)),
+      }
     official, plain = (
       qa_metrics.exact_match(prediction, answers, nfd=nfd)
       for nfd in (True, False)

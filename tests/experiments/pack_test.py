@@ -22,7 +22,7 @@ from realm_jax.nn import initialize
 from realm_jax.serving import packaged, serving, trained_models
 from retrieval.nn import sharding
 from retrieval.questions import abstention
-from retrieval.store import hub as hub_lib, packed
+from retrieval.store import checksums, hub as hub_lib, packed
 from retrieval.text import corpus as corpus_lib
 from retro_jax.trained import packaged as retro_packaged
 from tests import hub_server
@@ -335,3 +335,16 @@ def test_what_comes_with_the_package_is_light():
   files = [file for folder in folders for file in folder.rglob('*')]
   sizes = [file.stat().st_size for file in files if file.is_file()]
   assert sum(sizes) <= 50 << 20
+
+
+def test_the_packages_own_calibration_is_of_its_reader_and_blocks():
+  made = abstention.read(packaged.FOLDER / abstention.FILE)
+  head = packaged.load_params('reader')['reader']['span_score']
+  content = b''.join(np.asarray(x).tobytes() for x in jax.tree.leaves(head))
+  assert made.made_of['reader'] == checksums.of_bytes(content)
+  facts = json.loads((packaged.FOLDER / packed.WEIGHTS).read_text())
+  assert made.made_of['blocks'] == facts['vectors']['blocks']
+  config = packed.read_config(packaged.FOLDER)
+  weight = config['reader']['coverage_weight']
+  assert made.made_of['coverage_weight'] == weight == 4
+  assert 0.5 < made.threshold(0.3) < 0.7

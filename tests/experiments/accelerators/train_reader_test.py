@@ -5,6 +5,7 @@
 import dataclasses
 import functools
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -207,6 +208,17 @@ def test_training_learns_and_keeps_the_table(made, start):
   np.testing.assert_allclose(2 * once['kernel'], twice['kernel'], rtol=1e-5)
   now = packed.read_config(start)
   assert now['lookup']['title_length'] == 12 and now['reader']['null_answer']
+  target = shutil.copytree(start, root / 'target')
+  packed.write(
+    target,
+    {'encoder.safetensors': ('encoder', levels)},
+    now | {'reader': now['reader'] | {'coverage_weight': 2.0}},
+    step=0,
+    fingerprints={},
+    others=['tokenizer.json'],
+  )
+  train_reader.pack([output], start, target)
+  assert packed.read_config(target)['reader'] == now['reader']
   train_reader.train(
     root,
     start,

@@ -278,6 +278,9 @@ def test_what_the_port_cannot_hold_is_refused():
   config = dataclasses.replace(_realm_config(fields), encoder=small)
   with pytest.raises(ValueError, match='encoder.num_layers is 1, expected 2'):
     checkpoint_config.to_fields('RealmForOpenQA', config)
+  config = dataclasses.replace(_open_qa_config(fields), coverage_weight=4.0)
+  with pytest.raises(ValueError, match='reader.coverage_weight'):
+    checkpoint_config.to_fields('RealmReader', config.realm, config)
 
 
 def test_other_configs_are_refused(tmp_path):

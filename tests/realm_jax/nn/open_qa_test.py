@@ -81,20 +81,26 @@ def test_spans_equal_loops():
 
 
 def test_spans_gain_the_share_of_the_question_that_their_row_holds():
-  """[CLS] 5 6 5 8 [SEP], and rows that hold all, some and none of 5, 6 and 8."""
+  """[CLS] 5 6 5 8 [SEP] with title and body, a row without question, and padding."""
   question = [1, 5, 6, 5, 8, 2]
-  bodies = [8, 2, 6, 5], [5, 2, 9, 5], [9, 2, 9, 9], [5, 2, 8, 6]
-  ids = jnp.asarray([[*question, *x, 2, 0] for x in bodies])
-  types = jnp.asarray([[0] * 6 + [1] * 5 + [0]] * 4)
-  mask = jnp.asarray([[True] * 11 + [False]] * 4).at[3, 8:].set(False)
-  found = np.asarray(open_qa.coverage(ids, mask, types))
-  np.testing.assert_allclose(found, [1, 1 / 3, 0, 1 / 3])
-  block_mask = mask & (types == 1)
-  rows = ids, mask, types, block_mask
+  rows = [[*question, *x, 2] for x in ([8, 2, 6, 5], [5, 2, 9, 5], [9, 2, 9])]
+  rows += [[1, 2, 5, 2, 5, 2], [0] * 6]
+  ids = np.zeros((5, 12), np.int32)
+  for row, tokens in zip(ids, rows, strict=True):
+    row[: len(tokens)] = tokens
+  types = np.asarray([[0] * 6 + [1] * 6] * 3 + [[0] * 2 + [1] * 10] * 2)
+  mask = ids > 0
+  given = [jnp.asarray(x) for x in (ids, mask, types, mask | ~mask)]
+  expected = [1, 1 / 3, 0, 0, 0]
+  np.testing.assert_allclose(open_qa.coverage(*given[:3]), expected)
+  given[1] = given[1].at[0, 8].set(False)  # of 5, 6 and 8 the only 6
+  found = np.asarray(open_qa.coverage(*given[:3]))
+  np.testing.assert_allclose(found[0], 2 / 3)
   config = dataclasses.replace(CONFIG, coverage_weight=3.0)
-  gained = np.asarray(_read(*rows, config=config)) - np.asarray(_read(*rows))
-  expected = np.broadcast_to(3 * found[:, None, None], gained.shape)
-  np.testing.assert_allclose(gained, expected, atol=1e-2)
+  scores = [np.asarray(_read(*given, config=x)) for x in (config, CONFIG)]
+  gained = (scores[0] - scores[1])[:, 0]
+  expected = np.broadcast_to(3 * found[:, None], gained.shape)
+  np.testing.assert_allclose(gained, expected, atol=1e-5)
 
 
 def test_a_row_shorter_than_the_widest_span():

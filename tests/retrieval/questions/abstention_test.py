@@ -55,15 +55,30 @@ def test_the_risk_is_exceeded_in_one_of_twenty_calibrations_at_most(
 def test_few_or_wrong_answers_prove_nothing():
   rng = np.random.default_rng(0)
   confidences, right = rng.random(200).tolist(), [True] * 200
-  assert _made(confidences, right).threshold(0.2) == min(confidences[::5])
+  assert _made(confidences, right).threshold(0.2) == min(confidences)
   assert _made(confidences, [False] * 200).threshold(0.2) == np.inf
   assert _made(confidences[:40], right[:40]).threshold(0.2) == np.inf
   assert _made(confidences, right).threshold(0.0) == np.inf
+  # As sure as a wrong one is not surer.
+  assert (
+    _made([0.5] * 200, [True] * 100 + [False] * 100).threshold(0.2) == np.inf
+  )
   told = [_made(confidences, x).promise(0.2) for x in (right, [False] * 200)]
   assert all('20%' in x and '200 ' in x and 'custom:dev' in x for x in told)
-  assert f'{min(confidences[::5]):.3f}' in told[0] and 'No answer' in told[1]
+  assert f'{min(confidences):.3f}' in told[0] and 'No answer' in told[1]
   with pytest.raises(ValueError, match='risk'):
     _made(confidences, right).threshold(1.5)
+
+
+def test_a_larger_risk_answers_more_in_any_order():
+  rng = np.random.default_rng(0)
+  confidences, right = _draw(rng, 800, lambda c: c)
+  found = []
+  for order in (np.arange(800), rng.permutation(800)):
+    made = _made(*_lists(confidences[order], right[order]))
+    found.append([made.threshold(x) for x in (0.1, 0.2, 0.3, 0.4)])
+  assert found[0] == found[1] == sorted(found[0], reverse=True)
+  assert len(set(found[0])) == 4
 
 
 def test_probabilities_are_those_of_being_right():

@@ -46,6 +46,8 @@ def test_contains_goes_by_whole_words():
   assert not qa_metrics.contains('Lincolnshire', ['Lincoln'])
   assert not qa_metrics.contains('Lincoln', ['Abraham Lincoln', 'the'])
   assert qa_metrics.contains('The', ['the'])
+  assert qa_metrics.regex_match('about 42 km', [r'4\d'], anywhere=True)
+  assert not qa_metrics.regex_match('in 1942', [r'4\d'], anywhere=True)
 
 
 def test_f1():
