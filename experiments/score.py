@@ -37,7 +37,7 @@ _RULES = {
   },
   'contains': {
     'string': 'its normalised words hold an answer',
-    'regex': 'pattern found anywhere in it',
+    'regex': 'pattern found anywhere in it, as whole words',
   },
   'exact_match_without_nfd': {'string': 'equal, normalised (DPR, FiD)'},
   'f1': {'string': 'overlap of tokens, NFD and normalised'},

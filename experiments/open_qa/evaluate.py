@@ -7,9 +7,9 @@ official_exact_match and F1 of its text by the set's own rule, contains (an answ
 stands in its text), reader_oracle (a block that was read holds a gold span), and the
 share of questions with an answer in the first k blocks. A reader with a null answer
 is scored by its best span, too, and has answered (this span is likelier than the null
-answer) and answered_contains (answered, and contains). For each claim set: accuracy, macro F1 and the table of classes; where
-the claims name the documents of their evidence, how often such a block is among the
-first k and how often it decided.
+answer) and answered_contains (answered, and contains). For each claim set: accuracy,
+macro F1 and the table of classes; where the claims name the documents of their
+evidence, how often such a block is among the first k and how often it decided.
 """
 
 from collections.abc import Mapping, Sequence
