@@ -162,6 +162,9 @@ def _check_calibration(reader, result, questions):
   [found] = reader.answer(asked)
   made = found.calibration
   assert made.sets == [row['dataset'] for row in result['sets']]
+  assert (
+    made.made_of == reader.made_of() and not made.made_of['coverage_weight']
+  )
   assert len(made.right) == 8 and found.confidence == pytest.approx(
     made.confidences[0], abs=1e-4
   )
