@@ -112,6 +112,7 @@ def evaluate(
     rows.append(row)
     for line, question in zip(predictions, questions.questions, strict=True):
       scores = questions.score(line['prediction'], question)
+      # Four digits keep the file small.
       sure.append((round(line['confidence'], 4), bool(scores['contains'])))
     path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
     scoring.write_predictions(path, predictions)
@@ -206,7 +207,7 @@ def measure(
       scores = questions.score(found.text, found.question)
       scores |= {'exact_match': right, 'reader_oracle': found.reader_oracle}
       if answerer.trained.model.config.null_answer:
-        answered = found.confidence >= 1 - found.answerable
+        answered = not found.null_is_likelier
         held = answered * scores['contains']
         scores |= {'answered': answered, 'answered_contains': held}
       for name, value in scores.items():

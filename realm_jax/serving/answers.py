@@ -152,6 +152,11 @@ class Answered:
     return None if found is None else found.probability(self.confidence)
 
   @property
+  def null_is_likelier(self) -> bool:
+    """Whether "no answer" has a larger share than the best answer."""
+    return self.confidence < 1 - self.answerable
+
+  @property
   def silent(self) -> bool:
     """Whether the confidence is below the threshold."""
     return self.threshold > 0 and self.confidence < self.threshold

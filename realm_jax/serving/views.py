@@ -21,9 +21,9 @@ def silence(found: Any, count: int = 5) -> str:
   if not found.silent:
     return ''
   sources = dict.fromkeys(answer.source for answer in found.best(count))
-  none = found.confidence < 1 - found.answerable
+  why = SILENT if found.null_is_likelier else UNSURE
   return (
-    f'{SILENT if none else UNSURE} (best share {found.confidence:.2f}, none '
+    f'{why} (best share {found.confidence:.2f}, none '
     f'{1 - found.answerable:.2f}); best sources: {"; ".join(sources)}'
   )
 
