@@ -23,6 +23,20 @@ class Tokenizer:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Reading:
+  """Rows that a joint model learns to read from, in place of the corpus."""
+
+  # Files in DPR's JSON form: question is a prompt, answers go on from it, ctxs are what
+  # it reads. (): the corpus with its neighbors.
+  train: tuple[str, ...] = ()
+  valid: tuple[str, ...] = ()
+  # chunks of a prompt; the last reads
+  prompt_chunks: Annotated[int, settings.Range(1, 2**16)] = 1
+  # most tokens of what follows
+  answer_length: Annotated[int, settings.Range(1, 2**16)] = 32
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(run_settings.Loop, loading.RunConfig):
   """The root of a RETRO config."""
 
@@ -34,6 +48,7 @@ class Config(run_settings.Loop, loading.RunConfig):
   # Workdir of a baseline whose decoder is frozen and given retrieval (RETROfit); ''
   # trains all weights from the start.
   retrofit_from: str = ''
+  reading: Reading = settings.rare(Reading())
   tokenizer: Tokenizer = Tokenizer()
   # Training documents that resemble a held-out one are left out; threshold 0: none.
   deduplicate: near_duplicates.Settings = near_duplicates.Settings(

@@ -13,14 +13,20 @@ import numpy as np
 from experiments.engine import loop, tasks
 from experiments.retro.config import Config
 from retrieval.nn import sharding
+from retrieval.questions import dpr_json
 from retrieval.store import store
-from retro_jax.data import folder as retro_data, pipeline
+from retro_jax.data import (
+  folder as retro_data,
+  pipeline,
+  qa_rows,
+  reading_rows,
+)
 from retro_jax.nn import (
   config as config_lib,
   initial,
   losses,
+  models,
   presets,
-  retro as model_lib,
   stack,
 )
 from retro_jax.nn.copies import copy_fit
@@ -146,7 +152,7 @@ def model_fields(
   tokens = config.batch_size * length
   forward = presets.flops_per_token(model_cfg, length, num_neighbors)
   return {
-    'loss': functools.partial(losses.loss, model_lib.Retro(model_cfg)),
+    'loss': functools.partial(losses.loss, models.of(model_cfg)),
     'tokens_per_step': tokens,
     'flops_per_step': 3 * forward * tokens,
   }
@@ -192,9 +198,58 @@ def splits(config: Any, data: retro_data.DataFolder) -> list[str]:
   return ['train', 'valid']
 
 
+def _reading_task(
+  config: Config,
+  model_cfg: config_lib.RetroConfig,
+  data: retro_data.DataFolder,
+) -> tasks.Task:
+  """Bind model, loss and the rows of `config.reading`."""
+  layout = qa_rows.QaLayout(
+    chunk_length=model_cfg.chunk_length,
+    prompt_chunks=config.reading.prompt_chunks,
+    answer_length=config.reading.answer_length,
+    num_neighbors=config.num_neighbors,
+    neighbor_length=model_cfg.neighbor_length,
+  )
+  writer = reading_rows.ReadingWriter(layout, data.tokenizer)
+  examples = {
+    split: [
+      qa_rows.Example(
+        question=result.question,
+        answers=result.answers,
+        passages=tuple(
+          qa_rows.Passage(title=x.title, text=x.text) for x in result.contexts
+        ),
+      )
+      for path in getattr(config.reading, split)
+      for result in dpr_json.read_results(path)
+    ]
+    for split in ('train', 'valid')
+  }
+  logging.info('Rows: %s.', {name: len(x) for name, x in examples.items()})
+
+  def dataset(split: str):
+    return qa_rows.make_dataset(
+      examples[split],
+      writer,
+      train=split == 'train',
+      **tasks.share_of(config),
+    )
+
+  k, length = config.num_neighbors, layout.row_length
+  fields = model_fields(config, model_cfg, k, length) | {
+    'dataset': dataset,
+    'pipeline_fingerprint': qa_rows.fingerprint(examples['train'], writer),
+    'fingerprints': {'tokenizer': data.tokenizer.fingerprint},
+  }
+  return tasks.Task(**(fields | _start(config, model_cfg, data)))
+
+
 def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
   """Bind model, loss and data."""
-  model_cfg = loading.model_config(config, data.vocab_size)
+  model_cfg = loading.model_config_of(config, data)
+  if config.reading.train:
+    return _reading_task(config, model_cfg, data)
   readers = {
     split: loading.chunk_reader(config, data, split)
     for split in splits(config, data)

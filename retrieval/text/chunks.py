@@ -223,3 +223,18 @@ class ChunkStore(passages.Passages):
       for row in self.token_rows(ids)
     )
     return np.fromiter(found, np.uint64, len(ids))
+
+
+class TitledChunks(ChunkStore):
+  """Chunks of which an index of words holds title and continuation, too."""
+
+  def __init__(
+    self, path: str | os.PathLike, tokens: tokens_lib.TokenStore | None = None
+  ):
+    super().__init__(path, tokens)
+    self.fingerprint = store.fingerprint([self.fingerprint, 'titled'])
+
+  def search_texts(self, ids: np.ndarray) -> list[str]:
+    """Return the text of each chunk with its continuation, below the title."""
+    pairs = zip(self.titles(ids), self.full_texts(ids), strict=True)
+    return [f'{title}\n{text}' for title, text in pairs]

@@ -188,9 +188,12 @@ class Datastore:
 
   def text_indices(self, config: Any) -> text_index.TextIndices:
     """Return the indices of the texts of the datastore."""
+    chunks = self.folder.chunks('train')
+    if config.neighbors.titled:
+      chunks = chunks_lib.TitledChunks(chunks.path, chunks.tokens)
     return text_index.TextIndices(
       self.folder.root,
-      self.folder.chunks('train'),
+      chunks,
       num_topics=config.neighbors.num_topics,
       colbert=late_interaction.ColbertConfig(model=config.neighbors.colbert),
     )

@@ -62,6 +62,8 @@ class Neighbors:
   """The neighbors of every chunk."""
 
   source: names.Name = 'dense'  # how they are found
+  # whether an index of words holds a chunk's title and continuation, too
+  titled: bool = settings.rare(False)
   # of weighted: BM25's share; experiments.tune_hybrid measures shares
   words_weight: settings.Share = 0.5
   num_topics: settings.Size = settings.rare(200)  # of lda

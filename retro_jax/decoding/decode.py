@@ -25,7 +25,7 @@ from retrieval.kernels import backend
 from retro_jax.data import samples
 from retro_jax.decoding import decode_rows, drawing, growing_text
 from retro_jax.decoding.drawing import SamplingConfig
-from retro_jax.nn import config as config_lib, retro as model_lib
+from retro_jax.nn import config as config_lib, models, retro as model_lib
 
 Prompt = samples.Prompt | Sequence[int] | np.ndarray
 
@@ -42,7 +42,7 @@ def first_logits(model, params, buffer, last):
 @functools.partial(jax.jit, static_argnames='model', donate_argnames='cache')
 def next_logits(model, params, cache, step):
   """Logits [B, V] after one more token, and the cache."""
-  return model_lib.RetroStep(model.config).apply(
+  return models.step_of(model).apply(
     {'params': params, **cache}, **step, mutable='cache'
   )
 
@@ -215,7 +215,8 @@ def _start_row(
   given = prompt.neighbors
   if given is not None:
     given = tuple(given) or _no_neighbors(c)
-  padding = -len(tokens) % c.chunk_length if config.align_prompt else 0
+  aligned = config.align_prompt or c.joint
+  padding = -len(tokens) % c.chunk_length if aligned else 0
   text = None
   if detokenize is not None:
     text = growing_text.GrowingText(detokenize, config.stop_strings)
@@ -240,7 +241,8 @@ def _batch(rows, c, config, k) -> decode_rows.Batch:
     min(1 << (chunks - 1).bit_length(), config.context_chunks),
     c.chunk_length,
     (num_neighbors, c.neighbor_length) if num_neighbors else None,
-    config.align_prompt,
+    config.align_prompt or c.joint,
+    config.prompt_query if c.joint else 0,
   )
 
 

@@ -44,6 +44,9 @@ class Batch:
   # (N, R); None if no row ever reads neighbors
   neighbor_shape: tuple[int, int] | None
   padded: bool  # whether rows may be padded on the left
+  # Of a JointRetro, the last tokens of a prompt that find its neighbors, which its last
+  # chunk reads, too; 0 for other models.
+  prompt_query: int = 0
 
   @property
   def size(self) -> int:
@@ -85,21 +88,33 @@ class Batch:
       if not row.done
     ]
     asked = [(i, u) for i, u in missing if rows[i].given is None]
-    chunks = [
-      np.asarray(rows[i].grid[max(u * m, rows[i].padding) : u * m + m])
-      for i, u in asked
-    ]
+    chunks = [self._query(rows[i], u) for i, u in asked]
     retrieved = retrieve(chunks, k) if chunks else []
     found = dict(zip(asked, retrieved, strict=True))
     events = []
     for i, u in missing:
       given = rows[i].given
       neighbors = (
-        found[i, u] if given is None else given[min(u, len(given) - 1)]
+        found[i, u]
+        if given is None
+        else given[min(self._asking(rows[i], u), len(given) - 1)]
       )
       rows[i].neighbors.append(neighbors)
       events.append(samples.Read(i, u, neighbors))
     return events
+
+  def _asking(self, row, u):
+    """The chunk whose neighbors are those of chunk u."""
+    last = (row.padding + row.prompt_length) // self.chunk_length - 1
+    return last if self.prompt_query and u == last - 1 else u
+
+  def _query(self, row, u):
+    """The tokens that find the neighbors of chunk u."""
+    u = self._asking(row, u)
+    start, end = u * self.chunk_length, (u + 1) * self.chunk_length
+    if self.prompt_query and end == row.padding + row.prompt_length:
+      start = end - self.prompt_query
+    return np.asarray(row.grid[max(start, row.padding) : end])
 
   def move_windows(self) -> list[int]:
     """Move windows that their texts outgrow; return the rows that moved."""
@@ -146,6 +161,8 @@ class Batch:
         buffer['segment_ids'][i, : row.padding] = 0
     if self.neighbor_shape is None:
       return buffer
+    if self.prompt_query:
+      return buffer | self._entries(rows)
     stacked = [
       samples.stack(
         row.neighbors[row.first_chunk :][: self.num_chunks],
@@ -156,6 +173,30 @@ class Batch:
     ]
     tokens, mask = (np.stack(x) for x in zip(*stacked, strict=True))
     return buffer | {'neighbors': tokens, 'neighbor_mask': mask}
+
+  def _entries(self, rows):
+    """The neighbors that a JointRetro reads in windows, each once.
+
+    Groups of tokens read the neighbors of the chunk before; but that of a prompt's
+    last chunk reads what this chunk found.
+    """
+    entries = np.full((len(rows), self.num_chunks + 1), -1, np.int32)
+    found = []
+    for row, own in zip(rows, entries, strict=True):
+      end = (row.padding + row.prompt_length) // self.chunk_length
+      chunks = [u for u in range(len(row.neighbors)) if u + 1 != end - 1]
+      first = row.first_chunk
+      chunks = [u for u in chunks if first <= u + 1 <= first + self.num_chunks]
+      found.append([row.neighbors[u] for u in chunks])
+      for i, u in enumerate(chunks):
+        own[u + 1 - first] = i
+        if u + 1 == end and u >= first:
+          own[u - first] = i
+    most = max(map(len, found))
+    count = min(1 << max(most - 1, 0).bit_length(), self.num_chunks)
+    stacked = [samples.stack(x, count, self.neighbor_shape) for x in found]
+    tokens, mask = (np.stack(x) for x in zip(*stacked, strict=True))
+    return {'neighbors': tokens, 'neighbor_mask': mask, 'entries': entries}
 
   def step_arguments(self, position: np.ndarray) -> dict[str, np.ndarray]:
     """The arguments of RetroStep for the last token of each row."""

@@ -31,6 +31,8 @@ class SamplingConfig:
   # longest buffer, in chunks
   context_chunks: Annotated[int, settings.Range(2, 2**20)] = 32
   align_prompt: bool = False  # pad on the left: prompts end where a chunk ends
+  # tokens at the end of a prompt that find its neighbors; of a joint model alone
+  prompt_query: settings.Size = 32
   # a sample ends with the first of these
   stop_ids: Sequence[settings.Count] = ()
   stop_strings: Sequence[str] = ()  # or before the first of these

@@ -58,22 +58,27 @@ def repeated(row: pipeline.Row, chunk_length: int) -> Int[np.ndarray, 'B L']:
 
 @functools.partial(jax.jit, static_argnames='model')
 def _shares(model, params, row):
-  """CCA's attention by neighbor, a mean over heads: [P, B, K, M, N]."""
+  """Attention by neighbor, a mean over heads: [P, B, K, M, N]."""
   _, found = losses.forward(model, params, row, mutable='weights')
   batch, _, *shape = row['neighbors'].shape
   layers = []
   for p in model.config.cca_layers:
-    cca = found['weights'][f'layer_{p}_cca']['cca']
-    by_token = cca['attention']['weights'][0].mean(axis=0)
-    by_key = by_token.reshape(batch, -1, by_token.shape[1], *shape)
-    layers.append(by_key.sum(-1))
+    if model.config.joint:
+      of_layer = found['weights'][f'layer_{p}_attn']
+    else:
+      of_layer = found['weights'][f'layer_{p}_cca']['cca']
+    by_token = of_layer['attention']['weights'][0].mean(axis=0)
+    by_key = by_token.reshape(batch, -1, by_token.shape[1], *shape).sum(-1)
+    if model.config.joint:  # beside the text; the first group reads no chunk's
+      by_key = by_key[:, 1:] / by_key[:, 1:].sum(-1, keepdims=True).clip(1e-9)
+    layers.append(by_key)
   return jnp.stack(layers)
 
 
 def attention_shares(
   model: model_lib.Retro, params, row: pipeline.Row
 ) -> Float[np.ndarray, 'P B C N']:
-  """Share of each layer's cross-attention that each neighbor of each chunk gets.
+  """Share of each layer's attention to neighbors that each of a chunk's gets.
 
   A mean over heads and over the tokens that read the chunk's neighbors; shares sum to
   one, or are zeros where nothing is read.

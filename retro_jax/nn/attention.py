@@ -161,15 +161,20 @@ class RelativeAttention(nn.Module):
 
   def _placed(self, name, x, positions):
     """Queries, scaled, or keys; normalized and at their angles as configured."""
+    return self._rotated(self._normed(name, x), positions)
+
+  def _normed(self, name, x):
     c = self.config
     if c.head_norms:
       norm = Norm(c.norm_epsilon, c.dtype, c.param_dtype, name=f'{name}_norm')
       x = norm(x)
-    if name == 'q':
-      x = x * c.scale
-    if c.rotary_base:
-      x = positions_lib.rotate(x, positions, c.rotary_base, c.rotary_scaling)
-    return x
+    return x * c.scale if name == 'q' else x
+
+  def _rotated(self, x, positions):
+    c = self.config
+    if not c.rotary_base:
+      return x
+    return positions_lib.rotate(x, positions, c.rotary_base, c.rotary_scaling)
 
   def _for_queries(self, x):
     """Keys or values, each for the heads of queries that share it."""

@@ -112,6 +112,12 @@ class RetroConfig:
   copy_size: settings.Positive = 0.1
   # A variant that is not the paper's: words of neighbors are copied, see copy_gate.py.
   copy_gate: bool = False
+  # Another variant: the decoder's self-attention reads the neighbors, see joint.py.
+  joint: bool = settings.rare(False)
+  # of the low-rank changes that it is trained with; 0: without
+  joint_rank: settings.SizeOrZero = settings.rare(0)
+  # token before each neighbor: BOS of the tokenizer, whatever a config says
+  begin_id: settings.Count = settings.rare(0)
   dropout_rate: settings.Rate = 0.0  # [open] decoder's embeddings and branches
   # the encoder's own (0 in QA fine-tuning)
   encoder_dropout_rate: settings.Rate = 0.0
@@ -151,6 +157,15 @@ class RetroConfig:
     if self.decoder.positions == 'rotary' and self.head_dim % 2:
       raise ValueError(
         f'rotary positions turn pairs; got an odd head_dim={self.head_dim}.'
+      )
+    if self.joint and (
+      tuple(self.cca_layers) not in ((), tuple(range(1, self.num_layers + 1)))
+      or self.decoder.positions == 'relative'
+    ):
+      raise ValueError(
+        f'joint reads in all layers, with rotary or learned positions; got '
+        f'cca_layers={self.cca_layers} of {self.num_layers} and '
+        f'{self.decoder.positions} positions.'
       )
     if self.copy_init and not self.share_embeddings:
       raise ValueError('copy_init needs share_embeddings.')

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrieval.nn import sharding
-from retro_jax.nn import retro, stack
+from retro_jax.nn import models, stack
 from retro_jax.nn.config import RetroConfig
 from retro_jax.nn.copies import copy_init
 
@@ -59,7 +59,7 @@ def flat_params(
   tokens = jnp.zeros((1, c.chunk_length), jnp.int32)
   neighbors = jnp.zeros((1, 1, 1, c.neighbor_length), jnp.int32)
   mask = jnp.ones(neighbors.shape, bool)
-  params = retro.Retro(c).init(key, tokens, neighbors, mask)['params']
+  params = models.of(c).init(key, tokens, neighbors, mask)['params']
   if c.copy_init:
     if embedding_scale is not None:
       c = dataclasses.replace(c, init_scale=embedding_scale)
@@ -112,7 +112,7 @@ def is_added(name: str) -> bool:
   The encoder's own embeddings are added; a shared table belongs to the decoder.
   """
   added = 'encoder', 'encoder_embedding', 'copy_gate'
-  return name in added or name.endswith('_cca')
+  return name in added or name.endswith(('_cca', '_reading'))
 
 
 def check_fits(config: RetroConfig, baseline: RetroConfig) -> None:

@@ -20,6 +20,8 @@ def forward(
   model: nn.Module, params: Any, batch: Mapping[str, jax.Array], **settings: Any
 ) -> Any:
   """Apply a model to the arrays of a batch, as `batch_nll` gets them."""
+  if 'entries' in batch:  # of a joint model
+    settings['entries'] = batch['entries']
   return model.apply(
     {'params': params},
     batch['tokens'],

@@ -78,7 +78,14 @@ def flops_per_token(
   total += c.num_layers * ff * length * d * c.d_ff
   total += 2 * length * d * c.vocab_size
   chunks = length // m
-  if c.cca_layers and num_neighbors and chunks:
+  if c.joint and c.cca_layers and num_neighbors:
+    rows, keys = chunks * num_neighbors, num_neighbors * r
+    total += c.num_layers * (
+      attention('decoder', (d, d), (r, r), r, rows)
+      + ff * rows * r * d * c.d_ff
+      + 4 * length * keys * c.num_heads * c.head_dim
+    )
+  elif c.cca_layers and num_neighbors and chunks:
     rows = chunks * num_neighbors * r
     keys = num_neighbors * r
     total += c.encoder_num_layers * (

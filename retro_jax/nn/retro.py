@@ -74,26 +74,22 @@ class Retro(nn.Module):
         parameters where layers are no loops.
     """
     c = self.config
-    _check_shapes(c, tokens, neighbors, neighbor_mask, segment_ids)
-    if self.is_initializing() and c.cca_layers:
-      missing = max(0, c.chunk_length - tokens.shape[1])
-      tokens = jnp.pad(tokens, ((0, 0), (0, missing)))
-      neighbors = jnp.zeros((len(tokens), 1, 1, c.neighbor_length), jnp.int32)
-      neighbor_mask = segment_ids = None
+    tokens, neighbors, neighbor_mask, segment_ids = self._inputs(
+      tokens, neighbors, neighbor_mask, segment_ids
+    )
     retrieved = _complete_chunks(c, tokens, neighbors, neighbor_mask)
-
     embedding = self._table('embedding', c.d_model)
     positions = None
     if c.decoder.positions != 'relative':
       positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
-    x = self._embed(embedding, tokens, positions)
+    x = self._embedder(embedding)(tokens, positions)
     x = layers.dropped(c, x, train)
     x = partitioning.constrain(x, 'batch', 'length', None)
     segments = None if segment_ids is None else (segment_ids, segment_ids)
     caching = last is not None and attention.is_caching(self)
     copied = []  # what the copy gate reads
     if caching:
-      self.put_variable('cache', 'first', _first_of(tokens, segment_ids, last))
+      self.put_variable('cache', 'first', first_of(tokens, segment_ids, last))
 
     def encode(x):
       """Return the encoded neighbors and their masks, for the layers of P."""
@@ -147,6 +143,17 @@ class Retro(nn.Module):
     at, mask = self._to_read(mask, last, segment_ids)
     return gate.after(x, found, mask, encoded[at], neighbors[at])
 
+  def _inputs(self, tokens, neighbors, neighbor_mask, segment_ids):
+    """Check the inputs; at initialisation, make those of one chunk."""
+    c = self.config
+    _check_shapes(c, tokens, neighbors, neighbor_mask, segment_ids)
+    if self.is_initializing() and c.cca_layers:
+      missing = max(0, c.chunk_length - tokens.shape[1])
+      tokens = jnp.pad(tokens, ((0, 0), (0, missing)))
+      neighbors = jnp.zeros((len(tokens), 1, 1, c.neighbor_length), jnp.int32)
+      neighbor_mask = segment_ids = None
+    return tokens, neighbors, neighbor_mask, segment_ids
+
   def _is_scanned(self):
     """Whether layers are loops; what layers leave behind has none."""
     c = self.config
@@ -168,13 +175,20 @@ class Retro(nn.Module):
     init = partitioning.partitioned(init, 'vocab', 'embed')
     return self.param(name, init, (c.vocab_size, width), c.param_dtype)
 
-  def _embed(self, embedding, tokens, positions):
-    """EMB of algorithm 1, with learned positions where the decoder has such."""
-    c = self.config
-    x = layers.embed(embedding, tokens, c.dtype)
+  def _embedder(self, embedding):
+    """EMB of algorithm 1: (tokens, positions) -> x.
+
+    Positions are learned where the decoder has such.
+    """
+    c, learned = self.config, None
     if c.decoder.positions == 'absolute':
-      x = layers.LearnedPositions(c, name='positions')(x, positions)
-    return x
+      learned = layers.LearnedPositions(c, name='positions')
+
+    def embed(tokens, positions):
+      x = layers.embed(embedding, tokens, c.dtype)
+      return x if learned is None else learned(x, positions)
+
+    return embed
 
   def _encode(self, embedding, x, neighbors, mask, segment_ids, train):
     """E, and which tokens of the attending chunks may read it."""
@@ -273,7 +287,7 @@ class RetroStep(Retro):
     cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
     embedding = self._table('embedding', c.d_model)
     places = (position - first)[:, None] + jnp.arange(tokens.shape[1])
-    x = self._embed(embedding, tokens, places)
+    x = self._embedder(embedding)(tokens, places)
     encoded = mask = None
     for p in range(1, c.num_layers + 1):
       x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
@@ -343,7 +357,7 @@ def _check_shapes(config, tokens, neighbors, neighbor_mask, segment_ids):
       raise ValueError(f'{name} {value.shape}; expected {like}.')
 
 
-def _first_of(tokens, segment_ids, last):
+def first_of(tokens, segment_ids, last):
   """The first position of the document that each row's `last` is of: [B]."""
   if segment_ids is None:
     return jnp.zeros(len(tokens), jnp.int32)

@@ -31,6 +31,8 @@ _NO_NAME = {nn.PARTITION_NAME: None}  # of the stacked axis
 
 def is_scanned(config: RetroConfig) -> bool:
   """Whether equal layers are to be one loop."""
+  if config.joint:
+    return False
   if config.layers == 'auto':
     return not backend.is_cpu()
   return config.layers == 'scanned'

@@ -17,7 +17,7 @@ from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data, samples as samples_lib
 from retro_jax.decoding import decode, drawing, growing_text
 from retro_jax.evaluation import continuations as continuations_lib
-from retro_jax.nn import initial, retro as model_lib, stack
+from retro_jax.nn import initial, models, stack
 from retro_jax.trained import (
   inspection,
   likelihoods,
@@ -332,7 +332,7 @@ def load(
   loading.check_data(
     workdir, saved, data, own_neighbors=not (source or reranker or where)
   )
-  model_cfg = loading.model_config(config, data.vocab_size)
+  model_cfg = loading.model_config_of(config, data)
   shardings = mesh and initial.param_shardings(
     model_cfg, mesh, rules, stack.is_stacked(saved.params)
   )
@@ -342,7 +342,7 @@ def load(
   )
   params = stack.unstack_params(model_cfg, params)
   return LanguageModel(
-    config, data, model_lib.Retro(model_cfg), params, saved.step
+    config, data, models.of(model_cfg), params, saved.step
   )
 
 

@@ -90,6 +90,16 @@ def model_config(config: RunConfig, vocab_size: int) -> config_lib.RetroConfig:
   )
 
 
+def model_config_of(
+  config: RunConfig, data: retro_data.DataFolder
+) -> config_lib.RetroConfig:
+  """RetroConfig of an experiment on a data folder, whose tokenizer it needs."""
+  found = model_config(config, data.vocab_size)
+  if not found.joint:
+    return found
+  return dataclasses.replace(found, begin_id=data.tokenizer.bos_id)
+
+
 def special_ids(
   tokenizer: tokenization.Tokenizer,
 ) -> dict[str, tuple[int, ...]]:

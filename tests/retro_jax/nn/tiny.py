@@ -9,7 +9,7 @@ from flax import linen as nn
 import jax
 import numpy as np
 
-from retro_jax.nn import config as config_lib, retro as model
+from retro_jax.nn import config as config_lib, models, retro as model
 
 # Decoders that are not the paper's.
 LLAMA = {
@@ -59,7 +59,7 @@ def config(**overrides) -> model.RetroConfig:
 @functools.cache
 def _shapes(c):
   tokens = jax.ShapeDtypeStruct((1, c.chunk_length), np.int32)
-  init = functools.partial(model.Retro(c).init, jax.random.key(0))
+  init = functools.partial(models.of(c).init, jax.random.key(0))
   return jax.eval_shape(lambda t: nn.unbox(init(t))['params'], tokens)
 
 
@@ -87,7 +87,7 @@ def inputs(c, *, batch=2, length=14, neighbors=2, chunks=None, seed=0):
   return tokens, retrieved, rng.random(shape) < 0.7
 
 
-@functools.partial(jax.jit, static_argnames=('c', 'train'))
+@functools.partial(jax.jit, static_argnames=('c', 'train', 'mutable'))
 def apply(c, p, *args, **kwargs):
   """One compilation; eager execution would compile every operation."""
-  return model.Retro(c).apply({'params': p}, *args, **kwargs)
+  return models.of(c).apply({'params': p}, *args, **kwargs)

@@ -1,0 +1,52 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rows from which a joint model learns to read: a prompt, passages, what follows.
+
+The prompt is padded on the left to end where a chunk ends, as in decoding. Its last
+chunk and what follows read the passages.
+
+Dimension key: L tokens of a row, G groups of tokens, N neighbors, R neighbor length, T
+any tokens.
+"""
+
+from collections.abc import Sequence
+
+from jaxtyping import Int
+import numpy as np
+
+from retro_jax.data import pipeline, qa_rows, samples
+
+
+class ReadingWriter(qa_rows.QaWriter):
+  """Writes an Example, whose question is a prompt and whose answers go on from it."""
+
+  form = 'reading'
+
+  def prompt(self, question: str) -> Int[np.ndarray, ' T']:
+    """BOS and the prompt as it is; of a longer one the end is kept."""
+    ids = np.asarray(self.tokenizer.encode(question).ids, np.int32)
+    kept = ids[len(ids) - min(len(ids), self.layout.prompt_length - 1) :]
+    return np.concatenate([[self.tokenizer.bos_id], kept]).astype(np.int32)
+
+  def answer(self, text: str) -> Int[np.ndarray, ' T']:
+    """The continuation as it is, its beginning if it is longer."""
+    ids = np.asarray(self.tokenizer.encode(text).ids, np.int32)
+    return ids[: self.layout.answer_length]
+
+  def texts(
+    self, question: str, passages: Sequence[qa_rows.Passage]
+  ) -> list[str]:
+    """The texts of the passages, without their titles."""
+    del question
+    return [p.text for p in passages]
+
+  def _read(
+    self, question: str, passages: Sequence[qa_rows.Passage]
+  ) -> pipeline.Row:
+    """One entry of neighbors [1, N, R] and who reads it: `entries` [G]."""
+    c = self.layout
+    found = self.neighbors(question, passages)
+    tokens, mask = samples.stack([found], 1, found.tokens.shape)
+    entries = np.full(c.row_length // c.chunk_length + 1, -1, np.int32)
+    entries[c.prompt_chunks - 1 : c.prompt_chunks + 1] = 0
+    return {'neighbors': tokens, 'neighbor_mask': mask, 'entries': entries}

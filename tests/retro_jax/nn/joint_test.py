@@ -1,0 +1,275 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A decoder that reads by its own self-attention equals an oracle, and RETRO's rules."""
+
+import dataclasses
+import functools
+
+from flax import linen as nn
+import jax
+import numpy as np
+import pytest
+
+from retro_jax.nn import models
+from tests.retro_jax.nn import tiny
+
+QWEN = tiny.LLAMA | {'head_norms': True, 'projection_biases': True}
+
+
+def joint(decoder=None, **overrides):
+  given = {'joint': True, 'joint_rank': 3, 'begin_id': 2, 'num_layers': 2}
+  return tiny.config(
+    **given | {'cca_layers': (1, 2)} | (decoder or tiny.LLAMA) | overrides
+  )
+
+
+def _rms(c, x, scale):
+  return x / np.sqrt((x * x).mean(-1, keepdims=True) + c.norm_epsilon) * scale
+
+
+def _turn(c, x, position):
+  a, b = np.split(x, 2, -1)
+  step = c.decoder.rotary_base ** (-2 * np.arange(len(a)) / len(x))
+  sin, cos = np.sin(position * step), np.cos(position * step)
+  return np.concatenate([a * cos - b * sin, b * cos + a * sin])
+
+
+def _ffw(c, p, x):
+  h = _rms(c, x, p['norm']['scale'])
+  gate = h @ p['w1']
+  return x + (gate / (1 + np.exp(-gate)) * (h @ p['w3'])) @ p['w2']
+
+
+def _oracle(c, p, tokens, neighbors, mask):
+  """Logits of one row, token by token and head by head."""
+  m, r, k = c.chunk_length, c.neighbor_length, c.head_dim
+  share = c.num_heads // c.decoder.num_kv_heads
+
+  def stream(ids, reader, at):
+    """Run ids through the decoder; tokens read keys that `reader` names."""
+    states, kept = [p['embedding'][i] for i in ids], []
+    for n in range(1, c.num_layers + 1):
+      own, new = p[f'layer_{n}_attn'], p[f'layer_{n}_reading']
+      matrices, rows = own['attention'], []
+      for t, x in enumerate(states):
+        h, reads = _rms(c, x, own['norm']['scale']), bool(reader(n, t))
+        rows.append(
+          [
+            h @ matrices[name]
+            + reads * (h @ new[f'{name}_in'] @ new[f'{name}_out'])
+            for name in 'qkv'
+          ]
+        )
+      kept.append(rows)
+      for t in range(len(states)):
+        read, mixed = reader(n, t), []
+        for head in range(c.num_heads):
+          part = slice(head * k, (head + 1) * k)
+          shared = slice(head // share * k, (head // share + 1) * k)
+          q = _turn(c, rows[t][0][part], at + t)
+          seen = [
+            (_turn(c, rows[s][1][shared], at + s), rows[s][2][shared], 0.0)
+            for s in range(t + 1)
+            if ids[s] >= 0
+          ] + [
+            (_turn(c, key[shared], place), value[shared], new['b'][head])
+            for place, key, value in read
+          ]
+          logits = np.array([q @ key / k**0.5 + b for key, _, b in seen])
+          weights = np.exp(logits - logits.max())
+          values = np.array([value for _, value, _ in seen])
+          mixed.append(weights @ values / weights.sum())
+        mixed = np.concatenate(mixed)
+        out = mixed @ matrices['o']
+        if read:
+          out = out + mixed @ new['o_in'] @ new['o_out']
+        states[t] = states[t] + out
+      states = [_ffw(c, p[f'layer_{n}_ffw'], x) for x in states]
+    return states, kept
+
+  found = {}
+  for u, n in np.ndindex(neighbors.shape[:2]):
+    # The masks of the test hide ends alone, which nothing before sees.
+    ids = [c.begin_id, *neighbors[u, n]]
+    found[u, n] = stream(ids, lambda *_: [], 0)[1]
+
+  def reader(layer, t):
+    u = (t + 1) // m - 1
+    return [
+      (j + 1 - r, *found[u, n][layer - 1][j + 1][1:])
+      for n in range(neighbors.shape[1] if u >= 0 else 0)
+      for j in np.flatnonzero(mask[u, n])
+    ]
+
+  states, _ = stream(tokens, reader, 0)
+  final = [_rms(c, x, p['final_norm']['scale']) for x in states]
+  return np.array(final) @ p['embedding'].T
+
+
+def test_it_equals_an_oracle():
+  c = joint(dtype='float64', param_dtype='float64')
+  with jax.enable_x64(True):
+    p = tiny.params(c)
+    tokens, neighbors, _ = tiny.inputs(c, batch=1, length=10, chunks=2)
+    mask = np.arange(7) < np.array([[7, 3], [0, 5]])[None, ..., None]
+    found = tiny.apply(c, p, tokens, neighbors, mask)
+  expected = _oracle(c, p, tokens[0], neighbors[0], mask[0])
+  np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize('decoder', [tiny.LLAMA, tiny.GPT2, QWEN])
+def test_off_is_the_decoder_bit_for_bit(decoder):
+  c = joint(decoder)
+  p = tiny.params(c)
+  tokens, neighbors, mask = tiny.inputs(c, length=12)
+  alone = dataclasses.replace(c, joint=False, cca_layers=())
+  off = tiny.apply(c, p, tokens)
+  np.testing.assert_array_equal(off, tiny.apply(alone, p, tokens))
+  on = tiny.apply(c, p, tokens, neighbors, mask)
+  np.testing.assert_allclose(on[:, :3], off[:, :3], atol=2e-5)
+  assert np.abs(on - off)[:, 3:].max(-1).min() > 1e-3
+  missing = tiny.apply(c, p, tokens, neighbors, np.zeros_like(mask))
+  np.testing.assert_allclose(missing, off, atol=2e-5)
+
+
+def test_causal_by_gradients():
+  """Each token has an embedding of its own, so that gradients are by position."""
+  c = joint(vocab_size=60, tie_readout=False, begin_id=59)
+  p, length = tiny.params(c), 14
+  tokens = np.arange(length, dtype=np.int32)[None]
+  neighbors = np.arange(14, 14 + 42, dtype=np.int32).reshape(1, 3, 2, 7)
+
+  def probe(table):
+    found = tiny.apply(c, p | {'embedding': table}, tokens, neighbors)
+    return found[0] @ np.ones(c.vocab_size, np.float32)
+
+  by = np.abs(jax.jit(jax.jacrev(probe))(p['embedding'])).max(-1)
+  np.testing.assert_array_equal(by[:, :14] > 0, np.tri(length, dtype=bool))
+  of_chunk = by[:, 14:56].reshape(length, 3, -1) > 0
+  for t, u in np.ndindex(length, 3):
+    assert (of_chunk[t, u] == (t >= 4 * u + 3)).all()
+
+
+def test_documents_of_a_row_are_read_alone():
+  c = joint()
+  p = tiny.params(c)
+  tokens, neighbors, mask = tiny.inputs(c, batch=1, length=12)
+  mask[:] = True
+  segments = np.array([[1] * 6 + [0] * 2 + [2] * 4], np.int32)
+  found = tiny.apply(c, p, tokens, neighbors, mask, segment_ids=segments)
+  first = tiny.apply(c, p, tokens[:, :6], neighbors[:, :1], mask[:, :1])
+  second = tiny.apply(c, p, tokens[:, 8:], neighbors[:, 2:], mask[:, 2:])
+  np.testing.assert_allclose(found[:, :6], first, atol=2e-5)
+  np.testing.assert_allclose(found[:, 8:], second, atol=2e-5)
+
+
+def test_entries_are_read_by_the_groups_that_name_them():
+  c = joint()
+  p = tiny.params(c)
+  tokens, neighbors, mask = tiny.inputs(c, length=12)
+  expected = tiny.apply(c, p, tokens, neighbors[:, [1, 1, 0]], mask[:, [1, 1, 0]])
+  entries = np.array([[-1, 1, 1, 0]] * 2, np.int32)
+  found = tiny.apply(c, p, tokens, neighbors, mask, entries=entries)
+  np.testing.assert_allclose(found, expected, atol=2e-5)
+  # A prompt of less than a chunk, padded on the left, reads; its first token does not.
+  segments = np.array([[0, 1, 1, 1]] * 2, np.int32)
+  one = tokens[:, :4], neighbors[:, :1], np.ones_like(mask[:, :1])
+  on, off = (
+    tiny.apply(c, p, *args, segment_ids=segments, **kwargs)
+    for args, kwargs in (
+      (one, {'entries': np.zeros((2, 2), np.int32)}),
+      (one[:1], {}),
+    )
+  )
+  np.testing.assert_allclose(on[:, :2], off[:, :2], atol=2e-5)
+  assert np.abs(on - off)[:, 2:].max(-1).min() > 1e-3
+
+
+@functools.partial(jax.jit, static_argnames=('c', 'step'))
+def _cached(c, p, cache, *args, step=True, **kwargs):
+  model = models.of(c)
+  model = models.step_of(model) if step else model
+  variables = {'params': p, **cache}
+  return model.apply(variables, *args, **kwargs, mutable='cache')
+
+
+@pytest.mark.parametrize('decoder', [tiny.LLAMA, tiny.GPT2, QWEN])
+@pytest.mark.parametrize('padded', [False, True])
+def test_steps_equal_the_whole_model(decoder, padded):
+  """In float64, from different positions, across chunks, and padding on the left."""
+  c = joint(decoder, dtype='float64', param_dtype='float64')
+  tokens, neighbors, mask = tiny.inputs(c, batch=4, length=12)
+  mask[0, :2] = False
+  documents = {}
+  if padded:
+    documents['segment_ids'] = np.ones((4, 12), np.int32)
+    documents['segment_ids'][0, :3] = documents['segment_ids'][1, :5] = 0
+    documents['segment_ids'][3, 4:] = 2
+  every, position = np.arange(4), np.array([3, 6, 4, 5])
+  with jax.enable_x64(True):
+    p = tiny.params(c)
+    whole = tiny.apply(c, p, tokens, neighbors, mask, **documents)
+    check = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-10)
+    logits, cache = _cached(
+      c, p, {}, tokens, neighbors, mask, step=False, last=position, **documents
+    )
+    check(logits[:, 0], whole[every, position])
+    for _ in range(8):
+      complete = (position < 11) & ((position + 2) % c.chunk_length == 0)
+      position = np.minimum(position + 1, 11)
+      rows, found = np.flatnonzero(complete), ()
+      if len(rows):
+        u = (position[rows] + 1) // c.chunk_length - 1
+        found = rows, neighbors[rows, u], mask[rows, u]
+      logits, cache = _cached(
+        c, p, cache, tokens[every, position], position, *found
+      )
+      check(logits, whole[every, position])
+
+
+def test_changes_act_where_something_is_read_alone():
+  c = joint()
+  p = tiny.params(c)
+  tokens, neighbors, mask = tiny.inputs(c, length=12)
+  other = {
+    k: jax.tree.map(lambda x: x + 1, v) if k.endswith('_reading') else v
+    for k, v in p.items()
+  }
+  ours, theirs = (tiny.apply(c, x, tokens, neighbors, mask) for x in (p, other))
+  np.testing.assert_array_equal(ours[:, :3], theirs[:, :3])
+  assert np.abs(ours - theirs)[:, 3:].max(-1).min() > 1e-3
+
+
+def test_the_weights_of_neighbors_are_kept_on_request():
+  c = joint()
+  args = tiny.inputs(c, length=12)
+  _, kept = tiny.apply(c, tiny.params(c), *args, mutable='weights')
+  shares = kept['weights']['layer_1_attn']['attention']['weights'][0]
+  assert shares.shape == (c.num_heads, 2 * 4, 4, 2 * c.neighbor_length)
+  shares = np.asarray(shares.reshape(c.num_heads, 2, 4, 4, -1).sum(-1))
+  assert (shares[:, :, 0] == 0).all() and (shares[:, :, 1:3] > 0).all()
+  assert (shares < 1).all()
+
+
+@pytest.mark.parametrize(
+  'fields, named',
+  [
+    ({'cca_layers': (2,)}, 'cca_layers'),
+    ({'positions': 'relative'}, 'positions'),
+  ],
+)
+def test_what_cannot_read_is_refused(fields, named):
+  with pytest.raises(ValueError, match=named):
+    joint(**fields)
+
+
+def test_it_starts_with_a_bias_and_without_changes():
+  c = joint()
+  args = tiny.inputs(c, length=12)
+  init = jax.jit(models.of(c).init)
+  found = nn.unbox(init(jax.random.key(0), args[0]))['params']
+  assert (found['layer_1_reading']['b'] == 1).all()
+  none = dataclasses.replace(c, joint_rank=0)
+  np.testing.assert_array_equal(
+    *(tiny.apply(x, found, *args) for x in (c, none))
+  )
