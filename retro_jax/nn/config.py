@@ -110,9 +110,7 @@ class RetroConfig:
   copy_init: bool = False  # [open] start by copying, see copy_init.py
   # size of what cross-attention then adds at first, in norms of its input
   copy_size: settings.Positive = 0.1
-  # A variant that is not the paper's: words of neighbors are copied, see copy_gate.py.
-  copy_gate: bool = False
-  # Another variant: the decoder's self-attention reads the neighbors, see joint.py.
+  # Not the paper's: the decoder's self-attention reads the neighbors, see joint.py.
   joint: bool = settings.rare(False)
   # of the low-rank changes that it is trained with; 0: without
   joint_rank: settings.SizeOrZero = settings.rare(0)

@@ -111,7 +111,7 @@ def is_added(name: str) -> bool:
 
   The encoder's own embeddings are added; a shared table belongs to the decoder.
   """
-  added = 'encoder', 'encoder_embedding', 'copy_gate'
+  added = 'encoder', 'encoder_embedding'
   return name in added or name.endswith(('_cca', '_reading'))
 
 

@@ -25,7 +25,6 @@ A rows that are updated, Z neighbors of a batch, H heads, K head width, V vocabu
 """
 
 from flax import linen as nn
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -33,7 +32,6 @@ from retrieval.kernels import products
 from retrieval.nn import partitioning
 from retro_jax.nn import (
   attention,
-  cca,
   layers,
   positions as positions_lib,
   retro,
@@ -181,7 +179,9 @@ class JointAttention(attention.RelativeAttention):
         own[:, :, None], (len(own), batch, groups, length, c.head_dim)
       )
       y = jnp.concatenate([chosen(of_neighbors, entries), own], axis=3)
-      return self._for_queries(y.reshape(len(y), batch * groups, -1, c.head_dim))
+      return self._for_queries(
+        y.reshape(len(y), batch * groups, -1, c.head_dim)
+      )
 
     k, v = (with_text(*pair) for pair in zip(keys, (k, v), strict=True))
     padding = ((0, 0), (0, 0), (1, groups * size - 1 - length), (0, 0))
@@ -363,7 +363,7 @@ class JointRetro(retro.Retro):
       self.sow('intermediates', f'layer_{p}', x)
     if last is not None:
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    return self._read(embedding, x, targets)[1]
+    return self._read(embedding, x, targets)
 
   def _begin(self, embed, neighbors, mask):
     """Embedded neighbors after their begin tokens [Z, 1 + R, D], and their mask."""
@@ -426,17 +426,18 @@ class JointStep(JointRetro):
         if stream is not None:
           stream = ffw(stream) if p < c.num_layers else None
       x = ffw(x)
-    return self._read(embedding, x)[1][:, 0]
+    return self._read(embedding, x)[:, 0]
 
 
 def _groups(config, positions, segment_ids, batch):
-  """The document of each place of each group, 0 where nothing reads: [B, G, M].
+  """The document of each place of each group, 0 for padding: [B, G, M].
 
-  The first token of a document reads nothing: it is where attention rests.
+  Below 0 for the first token of a document, which reads nothing: it is where attention
+  rests.
   """
   m, length = config.chunk_length, positions.shape[1]
   owners = 1 if segment_ids is None else segment_ids
-  owners = jnp.where(positions > 0, owners, 0)
+  owners = jnp.where(positions > 0, owners, -owners)
   owners = jnp.broadcast_to(owners, (batch, length))
   padding = (1, -(length + 1) % m)
   return jnp.pad(owners, ((0, 0), padding)).reshape(batch, -1, m)
@@ -450,6 +451,6 @@ def _who_reads(config, shape, owners, entries):
     entries = jnp.arange(-1, groups - 1)
     entries = jnp.where(entries < shape[1], entries, -1)
     entries = jnp.broadcast_to(entries, (batch, groups))
-    there &= owners == owners[:, :, :1]
+    there &= owners == jnp.abs(owners[:, :, :1])
   there &= (entries >= 0)[..., None]
   return jnp.maximum(entries, 0), there

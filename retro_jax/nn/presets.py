@@ -99,7 +99,4 @@ def flops_per_token(
     total += len(c.cca_layers) * attention(
       'cca', (d, e), (m, keys), m + r - 1, chunks
     )
-    if c.copy_gate:
-      products = m * d + keys * e + m * keys
-      total += 2 * chunks * c.head_dim * products
   return total / length

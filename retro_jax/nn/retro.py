@@ -25,7 +25,6 @@ from retro_jax.nn import (
   stack,
 )
 from retro_jax.nn.config import RetroConfig
-from retro_jax.nn.copies import copy_gate
 
 
 class Retro(nn.Module):
@@ -87,7 +86,6 @@ class Retro(nn.Module):
     x = partitioning.constrain(x, 'batch', 'length', None)
     segments = None if segment_ids is None else (segment_ids, segment_ids)
     caching = last is not None and attention.is_caching(self)
-    copied = []  # what the copy gate reads
     if caching:
       self.put_variable('cache', 'first', first_of(tokens, segment_ids, last))
 
@@ -102,7 +100,6 @@ class Retro(nn.Module):
         embedding, x, *retrieved, segment_ids, train
       )
       self.sow('intermediates', 'encoded', encoded)
-      copied[:] = encoded, *retrieved, token_mask
       return encoded, retrieved[1], token_mask, last
 
     if self._is_scanned():
@@ -133,15 +130,7 @@ class Retro(nn.Module):
         self.sow('intermediates', f'layer_{p}', x)
     if last is not None:
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    x, found = self._read(embedding, x, targets)
-    if not (c.copy_gate and copied):
-      return found
-    gate = copy_gate.CopyGate(c, name='copy_gate')
-    if last is None:
-      return gate.in_rows(x, found, targets, *copied)
-    encoded, neighbors, mask, _ = copied
-    at, mask = self._to_read(mask, last, segment_ids)
-    return gate.after(x, found, mask, encoded[at], neighbors[at])
+    return self._read(embedding, x, targets)
 
   def _inputs(self, tokens, neighbors, neighbor_mask, segment_ids):
     """Check the inputs; at initialisation, make those of one chunk."""
@@ -228,14 +217,14 @@ class Retro(nn.Module):
     return (rows, u), neighbor_mask[rows, u] & exists[:, None, None]
 
   def _read(self, embedding, x, targets=None):
-    """READ of algorithm 1: what it reads, and logits or nats."""
+    """READ of algorithm 1: logits, or nats of targets."""
     c = self.config
     x = layers.norm(c, 'final_norm')(x)
     if not c.tie_readout:
       embedding = self._table('readout', c.d_model)
     if targets is not None:
-      return x, readout.nll(x, embedding, targets)
-    return x, readout.logits(x, embedding)
+      return readout.nll(x, embedding, targets)
+    return readout.logits(x, embedding)
 
 
 class RetroStep(Retro):
@@ -316,14 +305,7 @@ class RetroStep(Retro):
       x = layers.FeedForward(c, name=f'layer_{p}_ffw')(x)
     if last is not None:
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    x, found = self._read(embedding, x)
-    if cca_layers and c.copy_gate:
-      gate = copy_gate.CopyGate(c, name='copy_gate')
-      if rows is None:
-        found = gate.after(x, found, mask, None, None)
-      else:
-        found = gate.after(x, found, mask, encoded[:, 0], neighbors, rows)
-    return found[:, 0]
+    return self._read(embedding, x)[:, 0]
 
 
 def _check_shapes(config, tokens, neighbors, neighbor_mask, segment_ids):

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Mapping
 import dataclasses
+import importlib.util
 import os
 import pathlib
 import re
@@ -50,14 +51,26 @@ class Source:
   tokenizer: tokenization.BytePairTokenizer
 
 
+def package_folder(name: str) -> pathlib.Path | None:
+  """Folder of an installed package, which is not imported; None without one."""
+  spec = importlib.util.find_spec(name) if name.isidentifier() else None
+  found = spec and spec.submodule_search_locations
+  return pathlib.Path(found[0]) if found else None
+
+
 def find(source: str | os.PathLike) -> Source:
   """Open a decoder; its tensors are read later.
+
+  Args:
+    source: a file, a folder, a name on the Hub, or a package that carries one.
 
   Raises:
     FileNotFoundError: when `source` holds no decoder.
     ValueError: when it is damaged, or a decoder of another kind.
   """
   path = hub.local(source)
+  if not path.exists():
+    path = package_folder(os.fspath(source)) or path
   if (path / 'config.json').is_file():
     return _open_folder(path)
   files = sorted(path.glob('*.gguf')) if path.is_dir() else [path]

@@ -25,12 +25,15 @@ class Passage:
   """A document and its neighbors."""
 
   title: str  # of the document, '' if it has none
-  tokens: np.ndarray  # [T] int32, BOS first
+  tokens: np.ndarray  # [T] int32, BOS first, after padding
   # [C] what each chunk retrieved, best first; the last may be incomplete
   found: list[samples.ChunkNeighbors]
   # [C] float64 r(C), the share of the chunk that its neighbors repeat
   overlaps: np.ndarray
   num_compared: int  # nearest neighbors that r(C) is over, maybe more than N
+  padding: int = 0  # tokens on the left that are none
+  # Chunks of a prompt whose last reads what it found itself (a joint model), or 0.
+  prompt_chunks: int = 0
 
 
 def find(trained: loading.TrainedRetro, wanted: str, split: str) -> int:
@@ -137,12 +140,22 @@ def of_tokens(
 
 
 def of_sample(trained: loading.TrainedRetro, sample: samples.Sample) -> Passage:
-  """A sample that is not padded, with the neighbors that it was written with."""
-  nothing = samples.given_neighbors((), trained.model.config.neighbor_length)
+  """A sample, with the neighbors that it was written with."""
+  c = trained.model.config
+  nothing = samples.given_neighbors((), c.neighbor_length)
   rows = sample.chunks()
   found = [*sample.neighbors, *[nothing] * (len(rows) - len(sample.neighbors))]
   k = max(len(x.tokens) for x in found)
-  return _passage(trained, rows, found, k)
+  passage = _passage(trained, rows, found, k)
+  if not c.joint:
+    return passage
+  end = sample.padding + sample.prompt_length
+  return dataclasses.replace(
+    passage,
+    tokens=np.pad(passage.tokens, (sample.padding, 0)),
+    padding=sample.padding,
+    prompt_chunks=end // c.chunk_length,
+  )
 
 
 def _passage(trained, rows, found, k, title='') -> Passage:
@@ -190,6 +203,14 @@ def windows(
     whole = dataclasses.replace(window, scored=first)
     found = passage.found[first : window.end]
     row = continuations.make_row(text, whole, chunk_length, size, found, shape)
+    if passage.prompt_chunks:
+      row['entries'] = np.arange(-1, size, dtype=np.int32)
+      own = passage.prompt_chunks - 1 - first
+      if 0 <= own < size:
+        row['entries'][own] = own
+    if not first and passage.padding:
+      row['segment_ids'][: passage.padding] = 0
+      row['loss_mask'][: passage.padding] = False
     row = {name: value[None] for name, value in row.items()}
     yield Window(row, first, skip, window.end - first)
 
@@ -217,14 +238,17 @@ def _chunks(passage, chunk_length, tokenizer) -> list[page_lib.Chunk]:
   for c, found in enumerate(passage.found):
     start = c * m
     chunk = passage.tokens[start : start + m]
+    chunk = chunk[max(passage.padding - start, 0) :]
     following = passage.tokens[start + m : start + 2 * m]
-    there = found.mask.any(-1) if len(chunk) == m else ()
+    stop = min(start + m, len(passage.tokens))
+    there = found.mask.any(-1) if stop == start + m else ()
     neighbors = [
       _neighbor(chunk, following, found, int(n), tokenizer)
       for n in np.flatnonzero(there)
     ]
     overlap = float(passage.overlaps[c])
-    chunks.append(page_lib.Chunk(start, start + len(chunk), neighbors, overlap))
+    start, stop = max(start - passage.padding, 0), stop - passage.padding
+    chunks.append(page_lib.Chunk(start, stop, neighbors, overlap))
   return chunks
 
 
@@ -274,14 +298,16 @@ def inspect(
       _explain(chunks, window, model, trained.params, nats)
     if progress:
       progress(window.first + window.count, len(chunks))
+  tokens = passage.tokens[passage.padding + 1 :]
+  on, off, repeated = (x[passage.padding :] for x in (on, off, repeated))
   return page_lib.Page(
     title=passage.title,
-    pieces=['', *growing_text.pieces(tokenizer.decode, passage.tokens[1:])],
+    pieces=['', *growing_text.pieces(tokenizer.decode, tokens)],
     on=on.tolist(),
     off=off.tolist(),
     repeated=repeated.tolist(),
     chunks=chunks,
-    num_bytes=len(tokenizer.decode(passage.tokens[1:]).encode()),
+    num_bytes=len(tokenizer.decode(tokens).encode()),
     num_compared=passage.num_compared,
     explained=explain,
   )
@@ -324,7 +350,8 @@ def token_logprobs(
     scored = scored[scored >= start]
     at = window.first * m + 1 + scored
     own[at], logprobs[at], likely[at] = (np.asarray(x)[scored] for x in found)
-  return TokenLogprobs(own, likely, logprobs)
+  kept = slice(passage.padding, None)
+  return TokenLogprobs(own[kept], likely[kept], logprobs[kept])
 
 
 def _explain(chunks, window, model, params, nats) -> None:

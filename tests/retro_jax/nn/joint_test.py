@@ -167,10 +167,20 @@ def test_entries_are_read_by_the_groups_that_name_them():
   c = joint()
   p = tiny.params(c)
   tokens, neighbors, mask = tiny.inputs(c, length=12)
-  expected = tiny.apply(c, p, tokens, neighbors[:, [1, 1, 0]], mask[:, [1, 1, 0]])
+  expected = tiny.apply(
+    c, p, tokens, neighbors[:, [1, 1, 0]], mask[:, [1, 1, 0]]
+  )
   entries = np.array([[-1, 1, 1, 0]] * 2, np.int32)
   found = tiny.apply(c, p, tokens, neighbors, mask, entries=entries)
   np.testing.assert_allclose(found, expected, atol=2e-5)
+  # The rule of chunks where the first token of a document ends one.
+  segments = np.array([[0] * 3 + [1] * 9] * 2, np.int32)
+  late = tiny.apply(c, p, tokens, neighbors, mask, segment_ids=segments)
+  entries = np.array([[-1, 0, 1, 2]] * 2, np.int32)
+  named = tiny.apply(
+    c, p, tokens, neighbors, mask, segment_ids=segments, entries=entries
+  )
+  np.testing.assert_allclose(late[:, 3:], named[:, 3:], atol=2e-5)
   # A prompt of less than a chunk, padded on the left, reads; its first token does not.
   segments = np.array([[0, 1, 1, 1]] * 2, np.int32)
   one = tokens[:, :4], neighbors[:, :1], np.ones_like(mask[:, :1])
@@ -244,10 +254,10 @@ def test_the_weights_of_neighbors_are_kept_on_request():
   c = joint()
   args = tiny.inputs(c, length=12)
   _, kept = tiny.apply(c, tiny.params(c), *args, mutable='weights')
-  shares = kept['weights']['layer_1_attn']['attention']['weights'][0]
+  shares = kept['weights']['layer_1_attn']['attention']['weights'][-1]
   assert shares.shape == (c.num_heads, 2 * 4, 4, 2 * c.neighbor_length)
   shares = np.asarray(shares.reshape(c.num_heads, 2, 4, 4, -1).sum(-1))
-  assert (shares[:, :, 0] == 0).all() and (shares[:, :, 1:3] > 0).all()
+  assert (shares[:, :, 0, 1:] == 0).all() and (shares[:, :, 1:3] > 0).all()
   assert (shares < 1).all()
 
 

@@ -38,7 +38,6 @@ def _step(c, p, cache, *args):
       'query_conditioning': False,
     },
     {'chunk_length': 1, 'scale_logits': False},
-    {'copy_gate': True},
   ],
 )
 def test_steps_equal_the_whole_model(overrides):
@@ -47,9 +46,7 @@ def test_steps_equal_the_whole_model(overrides):
   _check_steps(c, np.array([2, 7, 0, 11]))
 
 
-@pytest.mark.parametrize(
-  'decoder', [{}, tiny.LLAMA, tiny.GPT2, {'copy_gate': True}]
-)
+@pytest.mark.parametrize('decoder', [{}, tiny.LLAMA, tiny.GPT2])
 def test_steps_read_their_own_document_alone(decoder):
   """Padding on the left, of a chunk and more too, and a second document."""
   c = tiny.config(num_layers=2, cca_layers=(1, 2), **decoder)

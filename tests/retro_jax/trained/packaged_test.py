@@ -124,6 +124,7 @@ def test_the_packages_own_retrofit_holds_what_was_added():
     loading.RunConfig, packed.read_config(folder), '', ignore_others=True
   )
   model = loading.model_config(config, 49_152)
+  assert model.joint and config.neighbors.titled
   params = jax.eval_shape(lambda: initial.flat_params(jax.random.key(0), model))
   want = {k: x for k, x in nn.unbox(params).items() if initial.is_added(k)}
   found = packed.load_params(folder)
@@ -135,7 +136,9 @@ def test_it_retrieves_from_documents_of_the_caller(tmp_path):
   documents = [
     {'title': f'T{i}', 'text': 'The mill stood. ' * 40} for i in (1, 2)
   ]
-  model = retro_jax.packaged(workdir=tmp_path, documents=documents * 20)
+  model = retro_jax.packaged(
+    'packaged', workdir=tmp_path, documents=documents * 20
+  )
   assert model.neighbors('The mill stood. ' * 20)[0].titles[0] in ('T1', 'T2')
 
 

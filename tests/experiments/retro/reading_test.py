@@ -1,0 +1,140 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A decoder learns to read: frozen, from rows of prompts and passages."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.engine import loop, metric_writer
+from experiments.retro import task as retro_task
+from retrieval import tokenization
+from retro_jax.data import folder as retro_data, qa_rows, reading_rows
+from retro_jax.trained import inspection, language_model
+from tests.experiments.retro import tiny_config, tiny_retro
+
+_WORDS = 'river queen moon mill crown stone'.split()
+
+
+def _config(root, arg='test', **fields):
+  fields = {'num_steps': 3, 'eval_batches': 0, 'data_dir': str(root)} | fields
+  return tiny_config.tiny('retro_reading_smollm2', arg, **fields)
+
+
+def _train(config, root, workdir, devices=None):
+  task = retro_task.make_task(config, retro_data.DataFolder(root))
+  devices = devices or jax.devices()[:1]
+  state = loop.train(task, config, str(workdir), devices=devices)
+  losses = [x['loss'] for x in metric_writer.read(workdir) if 'loss' in x]
+  return state, losses
+
+
+@pytest.fixture(scope='module')
+def rows(tmp_path_factory):
+  """A file of prompts, each with its answer in one of two passages."""
+  rng, path = np.random.default_rng(0), tmp_path_factory.mktemp('rows') / 'rows'
+  words = rng.choice(_WORDS, (40, 6))
+  found = [
+    {
+      'question': f'the {a} of',
+      'answers': [f' {b} {c}'],
+      'ctxs': [{'text': f'{d} {e}'}, {'text': f'{a} {b} {c}'}][: 1 + i % 2],
+    }
+    for i, (a, b, c, d, e, _) in enumerate(words)
+  ]
+  path = path.with_suffix('.jsonl')
+  path.write_text('\n'.join(map(json.dumps, found)))
+  return path
+
+
+@pytest.fixture(scope='module')
+def baseline(root, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('baseline')
+  _train(_config(root, 'baseline_test'), root, workdir)
+  return workdir
+
+
+@pytest.fixture(scope='module')
+def trained(root, rows, baseline, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('trained')
+  fields = {'reading.train': (str(rows),), 'retrofit_from': str(baseline)}
+  return workdir, fields, _train(_config(root, **fields), root, workdir)
+
+
+def test_the_decoder_stays_and_the_rest_learns(baseline, trained):
+  workdir, _, (state, losses) = trained
+  old = language_model.load(baseline)
+  run = language_model.load(workdir)
+  assert len({*losses}) == 3
+  for name, x in old.params.items():
+    jax.tree.map(np.testing.assert_array_equal, state.params[name], x)
+  new = state.params['layer_1_reading']
+  assert (np.asarray(new['b']) != 1).all() and np.any(new['q_out'])
+  tokens = np.random.default_rng(0).integers(0, 300, (1, 14), np.int32)
+  ours, theirs = (
+    jax.jit(m.model.apply)({'params': m.params}, tokens) for m in (run, old)
+  )
+  np.testing.assert_array_equal(ours, theirs)
+  assert run.model.config.begin_id == run.data.tokenizer.bos_id
+
+
+def test_one_device_equals_eight(root, trained, tmp_path):
+  _, fields, (_, losses) = trained
+  mesh = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+  config = _config(root, **fields, **mesh)
+  _, eight = _train(config, root, tmp_path, jax.devices())
+  np.testing.assert_allclose(eight, losses, rtol=5e-6)
+
+
+def test_rows_end_prompts_where_chunks_end(root):
+  tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
+  layout = qa_rows.QaLayout(
+    chunk_length=8,
+    prompt_chunks=2,
+    answer_length=5,
+    num_neighbors=2,
+    neighbor_length=6,
+  )
+  writer = reading_rows.ReadingWriter(layout, tokenizer)
+  passages = [qa_rows.Passage(title='T', text='a river of stone and moon')]
+  row = writer.row('the mill', ' crown of the queen of the moon', passages)
+  prompt = [tokenizer.bos_id, *tokenizer.encode('the mill').ids]
+  assert row['tokens'][16 - len(prompt) : 16].tolist() == prompt
+  answer = tokenizer.encode(' crown of the queen of the moon').ids[:5].tolist()
+  assert row['targets'][15:20].tolist() == answer  # without EOS
+  assert row['loss_mask'].tolist() == [False] * 15 + [True] * 5
+  assert row['neighbors'].shape == (1, 2, 6)
+  first = tokenizer.encode(passages[0].text).ids[:6].tolist()
+  assert row['neighbors'][0, 0].tolist() == first
+  assert row['neighbor_mask'][0].any(-1).tolist() == [True, False]
+  assert row['entries'].tolist() == [-1, 0, 0]
+
+
+def test_a_sample_is_scored_as_it_was_written(root, trained):
+  """The likeliest token is what greedy decoding drew, in all of its windows."""
+  run = language_model.load(trained[0])
+  model = language_model.LanguageModel(
+    run.config, tiny_retro.Folder(root), run.model, run.params, run.step
+  )
+  m, kept = run.model.config.chunk_length, []
+  model.sample(
+    'the mill', take=kept.append, max_new_tokens=2 * m, temperature=0.0
+  )
+  sample = kept[-1].sample
+  assert sample.padding and len(sample.neighbors) == 5
+  passage = inspection.of_sample(model, sample)
+  told = inspection.token_logprobs(model, passage)
+  likeliest = told.likely[sample.prompt_length :, 0]
+  banned = {run.data.tokenizer.pad_id, run.data.tokenizer.bos_id}
+  pairs = zip(likeliest.tolist(), sample.new_tokens.tolist(), strict=True)
+  assert all(a == b or a in banned for a, b in pairs)
+  page = inspection.inspect(model, passage)
+  assert page.on[1:] == pytest.approx((-told.own[1:]).tolist(), abs=1e-5)
+  assert len(page.pieces) == len(page.on) == len(sample.tokens)
+  assert page.chunks[0].start == 0 and page.chunks[-1].stop == len(page.on)
+  gains = [x.gain for chunk in page.chunks for x in chunk.neighbors]
+  assert any(gains)
+  shares = [sum(x.attention for x in c.neighbors) for c in page.chunks]
+  assert shares[0] == pytest.approx(1, abs=1e-3)

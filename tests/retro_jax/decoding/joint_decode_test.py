@@ -1,0 +1,102 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sampling from a joint model: the prompt's end retrieves, and its chunk reads it."""
+
+import numpy as np
+import pytest
+
+from retro_jax.data import samples
+from retro_jax.decoding import decode, drawing
+from retro_jax.nn import models
+from tests.retro_jax.decoding import tiny_decoding
+from tests.retro_jax.decoding.tiny_decoding import M, R, Retriever
+from tests.retro_jax.nn import tiny
+
+CONFIG = tiny.config(
+  num_layers=2,
+  cca_layers=(1, 2),
+  joint=True,
+  joint_rank=2,
+  begin_id=1,
+  **tiny.LLAMA,
+)
+
+
+def _sample(prompts, retrieve=None, **settings):
+  fields = {'temperature': 0.0, 'context_chunks': 8, 'max_new_tokens': 6}
+  config = drawing.SamplingConfig(**fields | {'prompt_query': 3} | settings)
+  model, params = models.of(CONFIG), tiny.params(CONFIG)
+  return decode.sample(model, params, prompts, config, retrieve=retrieve)
+
+
+def _likeliest(sample):
+  """The slow way: the whole model over all tokens before each new one."""
+  tokens = [0] * sample.padding + sample.tokens.tolist()
+  end = sample.padding + sample.prompt_length
+  found = []
+  for length in range(end, len(tokens)):
+    size = -(-length // M) * M
+    row = np.zeros((1, size), np.int32)
+    row[0, :length] = tokens[:length]
+    segments = np.ones((1, size), np.int32)
+    segments[:, : sample.padding] = 0
+    shape = size // M, 2, R
+    kept = [x for x in sample.neighbors[: length // M]]
+    read, mask = samples.stack(kept, len(kept), shape[1:])
+    entries = np.arange(-1, size // M, dtype=np.int32)
+    entries[end // M - 1] = end // M - 1
+    entries[entries >= len(kept)] = -1
+    logits = tiny.apply(
+      CONFIG,
+      tiny.params(CONFIG),
+      row,
+      read[None],
+      mask[None],
+      segment_ids=segments,
+      entries=entries[None],
+    )
+    found.append(int(np.argmax(logits[0, length - 1])))
+  return found
+
+
+@pytest.mark.parametrize('length', [2, M, M + 1, 2 * M, 3 * M - 1])
+def test_tokens_are_those_of_the_whole_model(length):
+  [prompt], retriever = tiny_decoding.prompts(length), Retriever()
+  [sample] = _sample([prompt], retriever)
+  assert sample.padding == -length % M
+  assert sample.new_tokens.tolist() == _likeliest(sample)
+
+
+def test_the_end_of_a_prompt_retrieves_and_each_chunk_after_it():
+  [prompt], retriever = tiny_decoding.prompts(2 * M + 1), Retriever()
+  [sample] = _sample([prompt], retriever, max_new_tokens=M + 1)
+  grid = [0] * sample.padding + sample.tokens.tolist()
+  own = tuple(prompt[-3:])
+  assert retriever.rows == [
+    tuple(grid[sample.padding : M]),
+    own,  # what the last chunk but one retrieved would not be read
+    own,
+    tuple(grid[3 * M : 4 * M]),
+  ]
+  assert sample.neighbors[1].tokens.tolist() == sample.neighbors[2].tokens.tolist()
+
+
+def test_rows_do_not_disturb_each_other():
+  prompts = tiny_decoding.prompts(2, 7, M, 9)
+  settings = {'max_new_tokens': 20, 'context_chunks': 4}
+  together = _sample(prompts, Retriever(), **settings)
+  for prompt, sample in zip(prompts, together, strict=True):
+    [alone] = _sample([prompt], Retriever(), **settings)
+    assert alone.tokens.tolist() == sample.tokens.tolist()
+
+
+def test_given_neighbors_are_read_by_the_prompt():
+  [prompt] = tiny_decoding.prompts(3)
+  far, near = (samples.given_neighbors([x], R) for x in ([3, 4], [5, 6, 7]))
+  one, two = (
+    _sample([samples.Prompt(prompt, [found])])[0] for found in (far, near)
+  )
+  assert one.new_tokens.tolist() == _likeliest(one)
+  assert two.new_tokens.tolist() == _likeliest(two)
+  off = _sample([samples.Prompt(prompt, ())])[0]
+  assert off.new_tokens.tolist() != two.new_tokens.tolist()
