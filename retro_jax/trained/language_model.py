@@ -340,7 +340,8 @@ def load(
   params, saved = checkpoints.load_params(
     str(workdir), step=step, shardings=shardings
   )
-  params = stack.unstack_params(model_cfg, params)
+  # Arrays of the device: each call would copy those of the host.
+  params = jax.device_put(stack.unstack_params(model_cfg, params))
   return LanguageModel(config, data, models.of(model_cfg), params, saved.step)
 
 

@@ -65,13 +65,18 @@ def pack(
   folder, tokenizer = pathlib.Path(folder), trained.data.tokenizer
   config = dataclasses.asdict(trained.config)
   config |= {'task': 'retro', 'data_dir': ''}  # a path of one machine
-  config['neighbors'] |= {'source': _SOURCE, 'reranker': ''}
+  config['neighbors'] |= {
+    'source': _SOURCE,
+    'reranker': '',
+    'titled': trained.model.config.joint,
+  }
   params, others = trained.params, [_TOKENIZER]
   if added:
     params = {k: x for k, x in params.items() if initial.is_added(k)}
     others = []
     config['corpus'] = dataclasses.asdict(corpus_lib.CorpusConfig(kind='vital'))
     config |= {'valid_fraction': 0.0, 'test_fraction': 0.0}  # any documents
+    config['model'] |= {'dtype': 'float32'}  # the quickest to write on a CPU
   elif not isinstance(tokenizer, tokenization.SentencePieceTokenizer):
     raise ValueError(
       f'{trained.data.tokenizer_path}: a {type(tokenizer).__name__}; expected '

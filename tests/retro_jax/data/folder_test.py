@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores of a folder are compared with what they were made from."""
 
+import dataclasses
+
 import ml_collections
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from retrieval.search import (
   retriever as retriever_lib,
 )
 from retrieval.store import store_writer
-from retro_jax.data import folder as folder_lib
+from retrieval.text import chunks as chunks_lib
+from retro_jax.data import folder as folder_lib, stores
+from retro_jax.trained import loading
 from tests.retro_jax.data import tiny_data
 
 
@@ -72,6 +76,7 @@ class _Shortest:
 
 def test_a_reranked_source_has_neighbors_of_its_own(data, monkeypatch):
   neighbors = {'source': 'random', 'num_topics': 5, 'words_weight': 0.5}
+  neighbors['titled'] = False
   neighbors |= {'reranker': '', 'colbert': '', 'where': ''}
   config = ml_collections.ConfigDict({'neighbors': neighbors})
   config.data_dir = str(data.root)
@@ -99,7 +104,7 @@ def test_a_reranked_source_has_neighbors_of_its_own(data, monkeypatch):
 def test_filtered_neighbors_have_folders_of_their_own(tmp_path):
   data = folder_lib.DataFolder(tiny_data.make(tmp_path, metadata='year'))
   neighbors = {'source': 'bm25', 'num_topics': 5, 'words_weight': 0.5}
-  neighbors |= {'reranker': '', 'colbert': ''}
+  neighbors |= {'reranker': '', 'colbert': '', 'titled': False}
   neighbors['where'] = "{'year': (None, 2009)}"
   config = ml_collections.ConfigDict({'neighbors': neighbors})
   config.data_dir = str(data.root)
@@ -120,3 +125,27 @@ def test_filtered_neighbors_have_folders_of_their_own(tmp_path):
     config.neighbors.where = where
     with pytest.raises(ValueError, match='where'):
       found.datastore.retriever(config)
+
+
+def test_an_index_of_words_may_hold_titles_and_continuations(tmp_path):
+  data = folder_lib.DataFolder(tiny_data.make(tmp_path))
+  train = data.chunks('train')
+  own = chunks_lib.TitledChunks(train.path, train.tokens)
+  ids = np.array([0, 5])
+  pairs = zip(train.titles(ids), train.full_texts(ids), strict=True)
+  assert own.search_texts(ids) == [f'{title}\n{text}' for title, text in pairs]
+  assert own.texts(ids) == train.texts(ids)
+  config = loading.RunConfig(
+    neighbors=stores.Neighbors(source='bm25', titled=True)
+  )
+  plain = dataclasses.replace(config, neighbors=stores.Neighbors(source='bm25'))
+  titled, words = (
+    data.datastore.text_indices(x).words_path('bm25') for x in (config, plain)
+  )
+  assert titled != words
+  found, _ = (
+    data.datastore.text_indices(config)
+    .words('bm25')
+    .search([train.titles([5])[0]], 1)
+  )
+  assert train.titles(found[0]) == train.titles([5])

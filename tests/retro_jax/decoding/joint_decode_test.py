@@ -72,13 +72,18 @@ def test_the_end_of_a_prompt_retrieves_and_each_chunk_after_it():
   [sample] = _sample([prompt], retriever, max_new_tokens=M + 1)
   grid = [0] * sample.padding + sample.tokens.tolist()
   own = tuple(prompt[-3:])
-  assert retriever.rows == [
-    tuple(grid[sample.padding : M]),
-    own,  # what the last chunk but one retrieved would not be read
-    own,
-    tuple(grid[3 * M : 4 * M]),
-  ]
-  assert sample.neighbors[1].tokens.tolist() == sample.neighbors[2].tokens.tolist()
+  assert (
+    retriever.rows
+    == [
+      tuple(grid[sample.padding : M]),
+      own,  # what the last chunk but one retrieved would not be read
+      own,
+      tuple(grid[3 * M : 4 * M]),
+    ]
+  )
+  assert (
+    sample.neighbors[1].tokens.tolist() == sample.neighbors[2].tokens.tolist()
+  )
 
 
 def test_rows_do_not_disturb_each_other():

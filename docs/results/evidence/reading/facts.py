@@ -23,15 +23,18 @@ MODES = 'real,swapped,shuffled,off,prompt,prompt_swapped'
 
 
 def words(text):
+  """Words in lower case."""
   return re.sub(r'[^a-z0-9]+', ' ', text.lower().replace('.\n', ' ')).split()
 
 
 def is_right(text, fact):
+  """Whether the fact begins within the first seven words."""
   found, fact = words(text), words(fact)
   return any(found[i : i + len(fact)] == fact for i in range(7))
 
 
 def main(out, source='', modes=MODES):
+  """Complete all facts in all modes; write and print."""
   facts = json.loads((HERE / 'facts.json').read_text())
   folder = packaged.with_decoder(
     packaged.READER, pathlib.Path(source) if source else None
@@ -70,7 +73,7 @@ def main(out, source='', modes=MODES):
           lists = [x.chunks[-1].neighbors for x in own]
           lists = lists[len(lists) // 2 :] + lists[: len(lists) // 2]
           texts = [
-            prompts.TextPrompt(text, neighbors=read)
+            prompts.TextPrompt(text, neighbors=[read])
             for text, read in zip(texts, lists, strict=True)
           ]
         found = model.sample(
@@ -81,7 +84,6 @@ def main(out, source='', modes=MODES):
           batch_size=8,
         )
         for (i, _, fact), sample in zip(asked, found, strict=True):
-          read = [x for c in sample.chunks[:1] for x in c.neighbors]
           read = [x for c in sample.chunks for x in c.neighbors if c.prompt]
           rows.append(
             {
