@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A decoder learns to read: frozen, from rows of prompts and passages."""
 
+import dataclasses
 import json
 
 import jax
@@ -122,12 +123,14 @@ def test_a_sample_is_scored_as_it_was_written(root, trained, prompt, chunks):
   run = language_model.load(trained[0])
   params = tiny.params(run.model.config)  # far from any training
   model = language_model.LanguageModel(
-    run.config, tiny_retro.Folder(root), run.model, params, run.step
+    dataclasses.replace(run.config, sequence_chunks=8),  # one window
+    tiny_retro.Folder(root),
+    run.model,
+    params,
+    run.step,
   )
   m, kept = run.model.config.chunk_length, []
-  model.sample(
-    prompt, take=kept.append, max_new_tokens=2 * m, temperature=0.0
-  )
+  model.sample(prompt, take=kept.append, max_new_tokens=2 * m, temperature=0.0)
   sample = kept[-1].sample
   assert sample.padding and len(sample.neighbors) == chunks
   passage = inspection.of_sample(model, sample)
