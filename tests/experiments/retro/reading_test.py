@@ -117,7 +117,7 @@ def test_rows_end_prompts_where_chunks_end(root):
   assert row['entries'].tolist() == [-1, 0, 0]
 
 
-@pytest.mark.parametrize('prompt, chunks', [('the mill', 5), ('x', 3)])
+@pytest.mark.parametrize('prompt, chunks', [('the mill', 5), ('xy', 3)])
 def test_a_sample_is_scored_as_it_was_written(root, trained, prompt, chunks):
   """The likeliest token is what greedy decoding drew, in all of its windows."""
   run = language_model.load(trained[0])
@@ -132,7 +132,7 @@ def test_a_sample_is_scored_as_it_was_written(root, trained, prompt, chunks):
   m, kept = run.model.config.chunk_length, []
   model.sample(prompt, take=kept.append, max_new_tokens=2 * m, temperature=0.0)
   sample = kept[-1].sample
-  assert sample.padding and len(sample.neighbors) == chunks
+  assert sample.padding in (1, 3) and len(sample.neighbors) == chunks
   passage = inspection.of_sample(model, sample)
   told = inspection.token_logprobs(model, passage)
   grid = [0] * sample.padding + sample.tokens.tolist()
