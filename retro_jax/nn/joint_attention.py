@@ -20,7 +20,7 @@ START = 1.0  # of b: neighbors are read more than their distance alone lets
 
 
 class Reading(nn.Module):
-  """What is trained of one layer: b, and the low-rank changes."""
+  """Trained parameters of one layer: b and the low-rank changes."""
 
   config: RetroConfig
 

@@ -31,7 +31,7 @@ class Passage:
   # [C] float64 r(C), the share of the chunk that its neighbors repeat
   overlaps: np.ndarray
   num_compared: int  # nearest neighbors that r(C) is over, maybe more than N
-  padding: int = 0  # tokens on the left that are none
+  padding: int = 0  # padding tokens on the left
   # Chunks of a prompt whose last reads what it found itself (a joint model), or 0.
   prompt_chunks: int = 0
 
