@@ -171,10 +171,8 @@ class RelativeAttention(nn.Module):
     return x * c.scale if name == 'q' else x
 
   def _rotated(self, x, positions):
-    c = self.config
-    if not c.rotary_base:
-      return x
-    return positions_lib.rotate(x, positions, c.rotary_base, c.rotary_scaling)
+    base, scaling = self.config.rotary_base, self.config.rotary_scaling
+    return positions_lib.rotate(x, positions, base, scaling) if base else x
 
   def _for_queries(self, x):
     """Keys or values, each for the heads of queries that share it."""

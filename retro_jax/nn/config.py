@@ -165,6 +165,8 @@ class RetroConfig:
         f'cca_layers={self.cca_layers} of {self.num_layers} and '
         f'{self.decoder.positions} positions.'
       )
+    if self.joint and self.layers == 'scanned':
+      raise ValueError("joint has no loop over layers; got layers='scanned'.")
     if self.copy_init and not self.share_embeddings:
       raise ValueError('copy_init needs share_embeddings.')
     if self.share_embeddings and self.encoder_d_model != self.d_model:

@@ -266,6 +266,7 @@ def test_the_weights_of_neighbors_are_kept_on_request():
   [
     ({'cca_layers': (2,)}, 'cca_layers'),
     ({'positions': 'relative'}, 'positions'),
+    ({'layers': 'scanned'}, 'layers'),
   ],
 )
 def test_what_cannot_read_is_refused(fields, named):

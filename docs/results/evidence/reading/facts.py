@@ -28,9 +28,9 @@ def words(text):
 
 
 def is_right(text, fact):
-  """Whether the fact begins within the first seven words."""
-  found, fact = words(text), words(fact)
-  return any(found[i : i + len(fact)] == fact for i in range(7))
+  """Whether the fact's words stand within the first six."""
+  found, fact = words(text)[:6], words(fact)
+  return any(found[i : i + len(fact)] == fact for i in range(6))
 
 
 def main(out, source='', modes=MODES):
