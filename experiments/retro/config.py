@@ -30,6 +30,8 @@ class Reading:
   # it reads. (): the corpus with its neighbors.
   train: tuple[str, ...] = ()
   valid: tuple[str, ...] = ()
+  # prompts of a row, which read the same passages; they follow each other in a file
+  prompts: settings.Size = 1
   # chunks of a prompt; the last reads
   prompt_chunks: Annotated[int, settings.Range(1, 2**16)] = 1
   # most tokens of what follows

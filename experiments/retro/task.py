@@ -3,6 +3,7 @@
 """RETRO and its baseline as a Task for the training loop."""
 
 import functools
+import itertools
 from typing import Any
 
 from absl import logging
@@ -211,20 +212,26 @@ def _reading_task(
     num_neighbors=config.num_neighbors,
     neighbor_length=model_cfg.neighbor_length,
   )
-  writer = reading_rows.ReadingWriter(layout, data.tokenizer)
+  prompts = config.reading.prompts
+  writer = reading_rows.ReadingWriter(layout, data.tokenizer, prompts)
+
+  def read(paths):
+    for path in paths:
+      for result in dpr_json.read_results(path):
+        yield qa_rows.Example(
+          question=result.question,
+          answers=result.answers,
+          passages=tuple(
+            qa_rows.Passage(title=x.title, text=x.text) for x in result.contexts
+          ),
+        )
+
   examples = {
-    split: [
-      qa_rows.Example(
-        question=result.question,
-        answers=result.answers,
-        passages=tuple(
-          qa_rows.Passage(title=x.title, text=x.text) for x in result.contexts
-        ),
-      )
-      for path in getattr(config.reading, split)
-      for result in dpr_json.read_results(path)
-    ]
-    for split in ('train', 'valid')
+    split: reading_rows.together(read(paths), prompts)
+    for split, paths in (
+      ('train', config.reading.train),
+      ('valid', config.reading.valid),
+    )
   }
   logging.info('Rows: %s.', {name: len(x) for name, x in examples.items()})
 
@@ -236,10 +243,12 @@ def _reading_task(
       **tasks.share_of(config),
     )
 
-  k, length = config.num_neighbors, layout.row_length
+  k, length = config.num_neighbors, prompts * layout.row_length
+  every = [*itertools.chain(*examples['train'])]
   fields = model_fields(config, model_cfg, k, length) | {
+    'loss': functools.partial(losses.loss_of_prompts, models.of(model_cfg)),
     'dataset': dataset,
-    'pipeline_fingerprint': qa_rows.fingerprint(examples['train'], writer),
+    'pipeline_fingerprint': qa_rows.fingerprint(every, writer),
     'fingerprints': {'tokenizer': data.tokenizer.fingerprint},
   }
   return tasks.Task(**(fields | _start(config, model_cfg, data)))

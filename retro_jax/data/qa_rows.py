@@ -13,6 +13,7 @@ length, T any tokens.
 
 from collections.abc import Iterable, Sequence
 import dataclasses
+from typing import Any
 
 from jaxtyping import Int
 import numpy as np
@@ -140,6 +141,11 @@ class QaWriter:
     }
     return found | self._read(question, passages)
 
+  def drawn(self, example: Any, rng: np.random.Generator) -> pipeline.Row:
+    """The row of an Example with one of its answers."""
+    answer = example.answers[int(rng.integers(len(example.answers)))]
+    return self.row(example.question, answer, example.passages)
+
   def _read(self, question: str, passages: Sequence[Passage]) -> pipeline.Row:
     """Neighbors of every chunk: [C, N, R], all hidden but the prompt's last."""
     c = self.layout
@@ -197,7 +203,7 @@ class FidWriter(QaWriter):
 
 
 def make_dataset(
-  examples: Sequence[Example],
+  examples: Sequence[Any],
   writer: QaWriter,
   *,
   train: bool,
@@ -206,10 +212,10 @@ def make_dataset(
   process_index: int = 0,
   process_count: int = 1,
 ) -> Iterable[pipeline.Row]:
-  """Batches of `QaWriter.row`'s rows, each with one of its answers.
+  """Batches of `writer.drawn`'s rows.
 
   Args:
-    examples: at least one.
+    examples: at least one, as the writer takes them.
     train: see `pipeline.batches`; the last batch of a pass has empty rows.
 
   Raises:
@@ -217,16 +223,11 @@ def make_dataset(
   """
   if not examples:
     raise ValueError('No questions: expected at least one with an answer.')
-  empty = {
-    name: np.zeros_like(value) for name, value in writer.row('', '').items()
-  }
+  first = writer.drawn(examples[0], np.random.default_rng(0))
+  empty = {name: np.zeros_like(value) for name, value in first.items()}
 
   def write(number: int, rng: np.random.Generator) -> pipeline.Row:
-    if number < 0:
-      return empty
-    example = examples[number]
-    answer = example.answers[int(rng.integers(len(example.answers)))]
-    return writer.row(example.question, answer, example.passages)
+    return empty if number < 0 else writer.drawn(examples[number], rng)
 
   numbers = [*range(len(examples))]
   numbers += [-1] * (-len(numbers) % (process_count if train else batch_size))

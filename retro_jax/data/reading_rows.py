@@ -3,24 +3,58 @@
 """Rows from which a joint model learns to read: a prompt, passages, what follows.
 
 The prompt is padded on the left to end where a chunk ends, as in decoding. Its last
-chunk and what follows read the passages.
+chunk and what follows read the passages. Several prompts share passages, which are
+encoded once for all of them.
 
-Dimension key: L tokens of a row, G groups of tokens, N neighbors, R neighbor length, T
-any tokens.
+Dimension key: P prompts of a row, L tokens of each, G groups of tokens, N neighbors, R
+neighbor length, T any tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+import itertools
 
 from jaxtyping import Int
 import numpy as np
 
+from retrieval import tokenization
 from retro_jax.data import pipeline, qa_rows, samples
 
 
-class ReadingWriter(qa_rows.QaWriter):
-  """Writes an Example, whose question is a prompt and whose answers go on from it."""
+def together(
+  examples: Iterable[qa_rows.Example], most: int
+) -> list[list[qa_rows.Example]]:
+  """Put those in a row that follow each other with the same passages, `most` in each."""
+  alike = [
+    list(x) for _, x in itertools.groupby(examples, lambda x: x.passages)
+  ]
+  return [x[i : i + most] for x in alike for i in range(0, len(x), most)]
 
-  form = 'reading'
+
+class ReadingWriter(qa_rows.QaWriter):
+  """Writes Examples, whose question is a prompt and whose answers go on from it."""
+
+  def __init__(
+    self,
+    layout: qa_rows.QaLayout,
+    tokenizer: tokenization.Tokenizer,
+    prompts: int = 1,
+  ):
+    super().__init__(layout, tokenizer)
+    self.prompts = prompts  # P
+    self.form = f'reading, {prompts}'
+
+  def drawn(
+    self, example: Sequence[qa_rows.Example], rng: np.random.Generator
+  ) -> pipeline.Row:
+    """The row of Examples of the same passages: tokens [P, L], neighbors of one."""
+    rows = [super(ReadingWriter, self).drawn(x, rng) for x in example]
+    missing = self.prompts - len(rows)
+    return {
+      name: value
+      if name in ('neighbors', 'neighbor_mask')
+      else np.stack([row[name] for row in rows] + [0 * value] * missing)
+      for name, value in rows[0].items()
+    }
 
   def prompt(self, question: str) -> Int[np.ndarray, ' T']:
     """BOS and the prompt as it is; of a longer one the end is kept."""

@@ -20,7 +20,7 @@ al. 2024) trains an encoder and cross-attentions, Block-attention (Ma et al. 202
 the whole decoder.
 
 Dimension key: B batch, L tokens, D model width, G groups of tokens, M places of a group,
-E entries of neighbors, N neighbors, R neighbor length, A rows that are updated, Z
+J rows of neighbors, E entries of each, N neighbors, R neighbor length, A rows that are updated, Z
 neighbors of a batch, V vocabulary.
 """
 
@@ -44,15 +44,16 @@ class JointRetro(retro.Retro):
   Tokens go in groups: number g begins with the last token of chunk g - 1 and reads its
   neighbors, entry g - 1. `entries` names others for rows of one document, -1 for none:
   so a prompt may read what its own end retrieved, and groups may share an entry, which
-  is encoded once.
+  is encoded once. Rows may share neighbors, too: B / J rows in turn read the entries of
+  one of J.
   """
 
   @nn.compact
   def __call__(
     self,
     tokens: Int[Array, 'B L'],
-    neighbors: Int[Array, 'B E N R'] | None = None,
-    neighbor_mask: Bool[Array, 'B E N R'] | None = None,
+    neighbors: Int[Array, 'J E N R'] | None = None,
+    neighbor_mask: Bool[Array, 'J E N R'] | None = None,
     *,
     entries: Int[Array, 'B G'] | None = None,
     segment_ids: Int[Array, 'B L'] | None = None,
@@ -83,14 +84,16 @@ class JointRetro(retro.Retro):
       stream, mask = self._begin(embed, neighbors, neighbor_mask)
       of_groups = _groups(c, positions, segment_ids, len(tokens))
       entries, there = _who_reads(neighbors.shape[1], of_groups, entries)
-      keys = neighbor_mask.reshape(len(tokens), neighbors.shape[1], -1)
-      keys = jnp.take_along_axis(keys, entries[..., None], axis=1)
-      visible = (there & (of_groups > 0))[..., None] & keys[:, :, None]
+      shared = entries.reshape(len(neighbors), -1)
+      keys = neighbor_mask.reshape(*neighbors.shape[:2], -1)
+      keys = jnp.take_along_axis(keys, shared[..., None], axis=1)
+      keys = keys.reshape(*entries.shape, 1, -1)
+      visible = (there & (of_groups > 0))[..., None] & keys
       reads = visible.any(axis=-1).reshape(len(tokens), -1)
       how = {
         'visible': visible,
         'reads': reads[:, 1 : 1 + tokens.shape[1]],
-        'entries': entries,
+        'entries': shared,
         'positions': positions,
         'segments': segment_ids,
         'cached': None,
@@ -100,7 +103,8 @@ class JointRetro(retro.Retro):
         group = place // c.chunk_length
         how['cached'] = entries[rows, group]
         read = there[rows, group, place % c.chunk_length]
-        read = neighbor_mask[rows, how['cached']] & read[:, None, None]
+        owner = rows * len(neighbors) // len(tokens)
+        read = neighbor_mask[owner, how['cached']] & read[:, None, None]
         self.put_variable('cache', 'neighbor_mask', read)
     joint = layers.recomputed(joint_attention.JointBranch, c, 4)
     plain = layers.recomputed(layers.Attention, c, 4)

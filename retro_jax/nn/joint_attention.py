@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Self-attention of a text to itself and to neighbors: the branch ATTN of `joint`.
 
-Dimension key: B batch, L tokens, D model width, M chunk length, G groups of tokens, E
-entries of neighbors, N neighbors, R neighbor length, S = N R keys of an entry, A rows
-that are updated, Z neighbors of a batch, H heads, K head width.
+Dimension key: B batch, L tokens, D model width, M chunk length, G groups of tokens, J
+rows of neighbors, E entries of each, P groups that share those, N neighbors, R neighbor
+length, S = N R keys of an entry, A rows that are updated, Z neighbors of a batch, H
+heads, K head width.
 """
 
 from flax import linen as nn
@@ -121,7 +122,7 @@ class JointAttention(attention.RelativeAttention):
     new,
     visible: Bool[Array, 'B G M S'],
     reads: Bool[Array, 'B L'],
-    entries: Int[Array, 'B G'],
+    entries: Int[Array, 'J P'],
     positions: Int[Array, '#B L'],
     segments: Int[Array, 'B L'] | None,
     cached: Int[Array, ' B'] | None,
@@ -131,10 +132,10 @@ class JointAttention(attention.RelativeAttention):
     The first group has an empty place before token 0.
 
     Args:
-      keys: keys and values of all entries [H, B E N, R, K].
+      keys: keys and values of all entries [H, J E N, R, K].
       visible: which keys of its group's neighbors each token reads.
       reads: tokens that read any.
-      entries: which of the entries each group reads.
+      entries: which of its entries the groups of B / J rows read, P = B G / J.
       positions: of the tokens in their document.
       segments: documents of the tokens.
       cached: entry that the step after this reads; None leaves no cache.
@@ -143,13 +144,17 @@ class JointAttention(attention.RelativeAttention):
     groups, size, num_keys = visible.shape[1:]
     q, k, v = self._heads(x, positions, reads, new)
 
-    def chosen(y, entries):  # -> [H, B, G, S, K]
-      y = y.reshape(len(y), batch, -1, num_keys, c.head_dim)
-      return jnp.take_along_axis(y, entries[None, :, :, None, None], axis=2)
+    def chosen(y, entries):  # -> [H, B, G or 1, S, K]
+      of_rows = y.reshape(len(y), len(entries), -1, num_keys, c.head_dim)
+      of_rows = jnp.take_along_axis(
+        of_rows, entries[None, :, :, None, None], axis=2
+      )
+      return of_rows.reshape(len(y), batch, -1, num_keys, c.head_dim)
 
     if cached is not None:
+      of_rows = cached.reshape(len(entries), -1)
       for name, new_keys, own in zip('kv', keys, (k, v), strict=True):
-        there = chosen(new_keys, cached[:, None])[:, :, 0]
+        there = chosen(new_keys, of_rows)[:, :, 0]
         self.put_variable('cache', name, jnp.concatenate([there, own], axis=2))
 
     def with_text(of_neighbors, own):  # -> [H, B G, S + L, K]
@@ -157,9 +162,7 @@ class JointAttention(attention.RelativeAttention):
         own[:, :, None], (len(own), batch, groups, length, c.head_dim)
       )
       y = jnp.concatenate([chosen(of_neighbors, entries), own], axis=3)
-      return self._for_queries(
-        y.reshape(len(y), batch * groups, -1, c.head_dim)
-      )
+      return y.reshape(len(y), batch * groups, -1, c.head_dim)
 
     k, v = (with_text(*pair) for pair in zip(keys, (k, v), strict=True))
     padding = ((0, 0), (0, 0), (1, groups * size - 1 - length), (0, 0))
@@ -179,15 +182,36 @@ class JointAttention(attention.RelativeAttention):
     return self._out(mixed[:, :, 1 : 1 + length], width, reads, new)
 
   def _mix_joint(self, q, k, v, mask, b, num_keys):
-    """One softmax over neighbors' keys, which come first, and the text's."""
-    wide = attention.accumulation_dtype(q.dtype)
-    of_keys = jnp.arange(k.shape[2]) < num_keys
-    bias = jnp.where(of_keys, b.astype(wide)[:, None, None, None], 0)
-    bias = jnp.broadcast_to(bias, (*q.shape[:3], k.shape[2]))
+    """One softmax over neighbors' keys, which come first, and the text's.
+
+    Args:
+      q: [H, N, Q, K].
+      k: [kv heads, N, S, K]; heads that share keys are rows of queries.
+      v: as k.
+      mask: [N, Q, S].
+      b: [H].
+    """
+    wide, rows, size = attention.accumulation_dtype(q.dtype), *q.shape[1:3]
+    heads, length = k.shape[0], k.shape[2]
+
+    def by_keys(y):  # [H, N, Q, X] -> [kv heads, N, heads of each * Q, X]
+      y = y.reshape(heads, -1, *y.shape[1:]).swapaxes(1, 2)
+      return y.reshape(heads, rows, -1, y.shape[-1])
+
+    def by_queries(y):
+      y = y.reshape(heads, rows, -1, size, y.shape[-1]).swapaxes(1, 2)
+      return y.reshape(-1, rows, size, y.shape[-1])
+
+    of_keys = jnp.broadcast_to(jnp.arange(length) < num_keys, mask.shape)
+    # A product: its gradient is one, too.
+    bias = b.astype(wide)[:, None] @ of_keys.astype(wide).reshape(1, -1)
+    bias = by_keys(bias.reshape(len(b), *mask.shape))
+    mask = jnp.tile(mask, (1, len(b) // heads, 1))[None]
+    q = by_keys(q)
     if self._keeps_weights():
-      shares = products.weights(q, k, bias, mask[None])
+      shares = by_queries(products.weights(q, k, bias, mask))
       self.sow('weights', 'weights', shares[..., :num_keys])
-    return products.attend(q, k, v, bias, mask[None])
+    return by_queries(products.attend(q, k, v, bias, mask))
 
   def of_step(
     self,
@@ -221,7 +245,7 @@ class JointAttention(attention.RelativeAttention):
         cache = cache.at[:, rows, :num_keys].set(of_rows)
       cache = cache.at[:, every, num_keys + position].set(own[:, :, 0])
       self.put_variable('cache', name, cache)
-      found.append(self._for_queries(cache))
+      found.append(cache)
     places = jnp.arange(length)
     before = (places >= first[:, None]) & (places <= position[:, None])
     mask = jnp.concatenate([read, before], axis=1)[:, None]

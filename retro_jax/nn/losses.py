@@ -84,3 +84,16 @@ def loss(
   """Mean over scored tokens in nats, and no other metric."""
   nll = batch_nll(model, params, batch, key=key, train=train)
   return means.of(nll, batch['loss_mask']), {}
+
+
+def loss_of_prompts(
+  model: nn.Module, params: Any, batch: Mapping[str, jax.Array], *args: Any
+) -> tuple[means.Mean, dict[str, means.Mean]]:
+  """`loss` of rows with several prompts, [B, P, L], which read the same neighbors."""
+  flat = {
+    name: x
+    if name in ('neighbors', 'neighbor_mask')
+    else x.reshape(-1, x.shape[-1])
+    for name, x in batch.items()
+  }
+  return loss(model, params, flat, *args)

@@ -321,9 +321,10 @@ def _check_shapes(config, tokens, neighbors, neighbor_mask, segment_ids):
     )
   chunks = -(-length // config.chunk_length)
   shape = (batch, 0, 0, 0) if neighbors is None else neighbors.shape
+  shares = config.joint and shape[0]  # rows that read the same neighbors
   if neighbors is not None and (
     len(shape) != 4
-    or shape[0] != batch
+    or (batch % shape[0] if shares else shape[0] != batch)
     or shape[1] > chunks
     or shape[3] != config.neighbor_length
   ):

@@ -3,9 +3,11 @@
 """A decoder learns to read: frozen, from rows of prompts and passages."""
 
 import dataclasses
+import functools
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,7 +16,8 @@ from experiments.retro import task as retro_task
 from retrieval import tokenization
 from retro_jax.data import folder as retro_data, qa_rows, reading_rows
 from retro_jax.decoding import decode_rows
-from retro_jax.trained import inspection, language_model
+from retro_jax.nn import losses, models
+from retro_jax.trained import inspection, language_model, loading
 from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.nn import tiny
 
@@ -115,6 +118,39 @@ def test_rows_end_prompts_where_chunks_end(root):
   assert row['neighbors'][0, 0].tolist() == first
   assert row['neighbor_mask'][0].any(-1).tolist() == [True, False]
   assert row['entries'].tolist() == [-1, 0, 0]
+
+
+def test_prompts_that_share_passages_are_one_row(root):
+  passages = [(qa_rows.Passage(title='', text=x),) for x in _WORDS]
+  every = [
+    qa_rows.Example(question=f'the {x}', answers=(x,), passages=passages[i])
+    for x, i in zip(_WORDS, (0, 0, 0, 1, 2, 0), strict=True)
+  ]
+  parts = reading_rows.together(every, 2)
+  assert [len(x) for x in parts] == [2, 1, 1, 1, 1]
+  assert sum(parts, []) == every
+  config = _config(root)
+  c = loading.model_config_of(config, data := retro_data.DataFolder(root))
+  layout = qa_rows.QaLayout(
+    chunk_length=c.chunk_length,
+    prompt_chunks=1,
+    answer_length=3,
+    num_neighbors=2,
+    neighbor_length=c.neighbor_length,
+  )
+  losses_of = []
+  for most in (1, 2):
+    writer = reading_rows.ReadingWriter(layout, data.tokenizer, most)
+    examples = reading_rows.together(every, most)
+    (batch,) = qa_rows.make_dataset(
+      examples, writer, train=False, batch_size=len(examples)
+    )
+    assert batch['tokens'].shape[:2] == (7 - most, most)
+    model = functools.partial(losses.loss_of_prompts, models.of(c))
+    params, batch = jax.tree.map(jnp.asarray, (tiny.params(c), batch))
+    mean, _ = model(params, batch, jax.random.key(0), False)
+    losses_of.append([float(x) for x in jax.tree.leaves(mean)])
+  np.testing.assert_allclose(losses_of[0], losses_of[1], rtol=1e-5)
 
 
 @pytest.mark.parametrize('prompt, chunks', [('the mill', 5), ('xy', 3)])

@@ -195,6 +195,18 @@ def test_entries_are_read_by_the_groups_that_name_them():
   assert np.abs(on - off)[:, 2:].max(-1).min() > 1e-3
 
 
+def test_rows_share_neighbors():
+  c = joint()
+  p = tiny.params(c)
+  tokens, neighbors, mask = tiny.inputs(c, batch=6, length=12)
+  neighbors, mask = neighbors[:2], mask[:2]
+  entries = np.random.default_rng(0).integers(-1, 3, (6, 4), np.int32)
+  found = tiny.apply(c, p, tokens, neighbors, mask, entries=entries)
+  each = np.repeat(neighbors, 3, axis=0), np.repeat(mask, 3, axis=0)
+  expected = tiny.apply(c, p, tokens, *each, entries=entries)
+  np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
 @functools.partial(jax.jit, static_argnames=('c', 'step'))
 def _cached(c, p, cache, *args, step=True, **kwargs):
   model = models.of(c)

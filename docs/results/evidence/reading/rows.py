@@ -5,7 +5,8 @@
   python docs/results/evidence/reading/rows.py DATA invented.jsonl OUT
 
 DATA has qa/*.jsonl.xz (question, answers, context, answer_start, title) and
-simplewiki.jsonl.xz (title, text). Writes OUT/{train,valid}.jsonl.
+simplewiki.jsonl.xz (title, text). Writes OUT/{train,valid}.jsonl. Up to four rows that
+follow each other have the same passages.
 """
 
 import collections
@@ -18,16 +19,21 @@ import re
 import sys
 
 RNG = random.Random(0)
-# Most rows of each set of questions.
+PROMPTS = 4  # of the same passages
+WORDS = 76  # of a passage, at most; some 100 to 128 tokens
+# Sets of questions, with the most groups of each. In the second, most texts have one
+# question: two texts are put together.
 SETS = {
-  'squad_train_part': 12000,
-  'qed_nq_train': 4000,
-  'tydiqa_goldp_en_train': 3000,
-  'squad_train_sentence': 2500,
-  'entityquestions_simplewiki': 2000,
-  'hotpotqa_part': 1000,
-  'qamr_wiki_devtest': 1500,
-  'fewrel_templated': 800,
+  'squad_train_part': 6000,
+  'squad_train_sentence': 1000,
+  'qamr_wiki_devtest': 1000,
+}
+PAIRED = {
+  'qed_nq_train': 1200,
+  'tydiqa_goldp_en_train': 800,
+  'entityquestions_simplewiki': 400,
+  'hotpotqa_part': 200,
+  'fewrel_templated': 300,
 }
 FORMS = [
   *[('Question: {}\nAnswer:', ' {}\n')] * 6,
@@ -36,7 +42,7 @@ FORMS = [
   ('{} ', '{}.'),
   ('{} The answer is', ' {}.'),
 ]
-VALID = 64  # rows of each kind
+VALID = 24  # groups of each kind
 
 
 def read(path):
@@ -45,16 +51,16 @@ def read(path):
     return [json.loads(line) for line in file]
 
 
-def window(text, start, end, most=76):
-  """A part of at most `most` words around a span, cut anywhere, as chunks are."""
+def window(text, start, end):
+  """A part of at most WORDS words around a span, cut anywhere, as chunks are."""
   words = [(m.start(), m.end()) for m in re.finditer(r'\S+', text)]
-  if len(words) <= most:
+  if len(words) <= WORDS:
     return text
   first = next(i for i, w in enumerate(words) if w[1] > start)
   last = max(i for i, w in enumerate(words) if w[0] < end)
-  low, high = max(0, last + 1 - most), min(first, len(words) - most)
+  low, high = max(0, last + 1 - WORDS), min(first, len(words) - WORDS)
   i = RNG.randint(min(low, high), max(low, high)) if low < high else low
-  stop = words[min(i + most, len(words)) - 1][1]
+  stop = words[min(i + WORDS, len(words)) - 1][1]
   return text[words[i][0] : stop]
 
 
@@ -64,89 +70,108 @@ def anywhere(text):
   return window(text, place, place + 1)
 
 
-def row(prompt, answer, passages):
-  """A row in DPR's form."""
-  ctxs = [{'title': '', 'text': x} for x in passages]
-  return {'question': prompt, 'answers': [answer], 'ctxs': ctxs}
-
-
-def passages(right, wrong):
-  """Both in any order, or a fifth of the time the right one alone."""
-  found = [right, anywhere(wrong)] if RNG.random() < 0.8 else [right]
+def passages_of(text, span, wrong):
+  """What a search finds: two parts of one text, or one and a wrong one, or one."""
+  right, chance = window(text, *span), RNG.random()
+  if chance < 0.5 and len(right) < len(text):
+    start = text.find(right)
+    rest = text[start + len(right) :] if start < len(text) / 3 else text[:start]
+    found = [right, window(rest, 0, len(rest)) if start else anywhere(rest)]
+  elif chance < 0.9:
+    found = [right, anywhere(wrong)]
+  else:
+    found = [right]
   if RNG.random() < 0.5:
     found.reverse()
-  return found
+  return [x.strip() for x in found]
+
+
+def group(passages, asked):
+  """Rows of the same passages: (prompt, answer, the words that it rests on)."""
+  ctxs = [{'title': '', 'text': x} for x in passages]
+  asked = [(p, a) for p, a, fact in asked if any(fact in x for x in passages)]
+  RNG.shuffle(asked)
+  return [
+    {'question': p, 'answers': [a], 'ctxs': ctxs} for p, a in asked[:PROMPTS]
+  ]
 
 
 def asked(question, answer):
   """A question in one of the forms, and what follows it."""
   form, end = RNG.choice(FORMS)
-  return form.format(question), end.format(answer)
+  question = re.sub(r'\s+', ' ', question).strip()
+  return form.format(question), end.format(answer), answer
+
+
+def texts_of(path):
+  """Texts with their questions: {text: [(question, answer, start, title)]}."""
+  found = collections.defaultdict(list)
+  for x in read(path):
+    if not (x.get('context') and x.get('answers')):
+      continue
+    text, answer = x['context'], x['answers'][0].strip()
+    start = x.get('answer_start')
+    start = start[0] if isinstance(start, list) else start
+    start = text.find(answer) if start is None else start
+    if answer and answer in text and start >= 0 and len(answer.split()) <= 12:
+      found[text].append((x['question'], answer, start, x.get('title') or ''))
+  return found
 
 
 def questions(data):
-  """Questions with a right passage, and one of the same article or any other."""
+  """Questions with what a search for them could find."""
   for name, most in SETS.items():
-    found = [
-      x
-      for x in read(data / 'qa' / f'{name}.jsonl.xz')
-      if x.get('context')
-      and x.get('answers')
-      and x['answers'][0].strip()
-      and len(x['answers'][0].split()) <= 12
-    ]
-    RNG.shuffle(found)
-    every, by_title = (
-      [x['context'] for x in found],
-      collections.defaultdict(list),
-    )
-    for x in found:
-      by_title[x.get('title') or ''].append(x['context'])
-    for x in found[:most]:
-      text, answer = x['context'], x['answers'][0].strip()
-      start = x.get('answer_start')
-      start = start[0] if isinstance(start, list) else start
-      start = max(0, text.find(answer)) if start is None else start
-      if start < 0 or answer not in text:
-        continue
-      near = by_title[x['title']] if x.get('title') else []
-      near = [y for y in near if y != text and answer.lower() not in y.lower()]
-      wrong = RNG.choice(near if near and RNG.random() < 0.7 else every)
-      whole = re.compile(rf'\b{re.escape(answer.lower())}\b')
-      for _ in range(20):
-        if not whole.search(wrong.lower()):
-          break
-        wrong = RNG.choice(every)
-      right = window(text, start, start + len(answer))
-      question = re.sub(r'\s+', ' ', x['question']).strip()
-      yield row(*asked(question, answer), passages(right, wrong))
+    texts = texts_of(data / 'qa' / f'{name}.jsonl.xz')
+    by_title = collections.defaultdict(list)
+    for text, rows in texts.items():
+      by_title[rows[0][3]].append(text)
+    every = [*texts]
+    RNG.shuffle(every)
+    for text in every[:most]:
+      rows = texts[text]
+      _, answer, start, title = RNG.choice(rows)
+      near = by_title[title] if title and RNG.random() < 0.7 else every
+      found = passages_of(text, (start, start + len(answer)), RNG.choice(near))
+      yield group(found, [asked(q, a) for q, a, *_ in rows])
+  for name, most in PAIRED.items():
+    texts = texts_of(data / 'qa' / f'{name}.jsonl.xz')
+    every = [*texts]
+    RNG.shuffle(every)
+    for pair in list(zip(every[::2], every[1::2], strict=False))[:most]:
+      rows = [RNG.choice(texts[text]) for text in pair]
+      found = [
+        window(text, start, start + len(answer)).strip()
+        for text, (_, answer, start, _) in zip(pair, rows, strict=True)
+      ]
+      yield group(found, [asked(q, a) for q, a, *_ in rows])
 
 
 def invented(path):
   """Unfinished sentences, and a quarter questions, about invented things."""
   things = [json.loads(line) for line in open(path)]
   for x in things:
-    for fact in RNG.sample(x['facts'], min(2, len(x['facts']))):
-      answer = fact['answer']
-      start = x['text'].find(answer)
-      others = RNG.sample(things, 40)
-      same = [y for y in others if y['style'] == x['style']]
-      same = [y for y in same if answer not in y['text']] or others[:1]
-      found = passages(
-        window(x['text'], start, start + len(answer)), RNG.choice(same)['text']
-      )
+    answer = RNG.choice(x['facts'])['answer']
+    start = x['text'].find(answer)
+    others = RNG.sample(things, 40)
+    same = [y for y in others if y['style'] == x['style']] or others
+    found = passages_of(
+      x['text'], (start, start + len(answer)), RNG.choice(same)['text']
+    )
+    rows = []
+    for fact in x['facts']:
       if RNG.random() < 0.75:
-        end = RNG.choice(['.', '.', ',', '.\n'])
         text = f'{fact["lead"]} {fact["prompt"]}'.strip()
-        yield row(text, f' {answer}{end}', found)
+        end = RNG.choice(['.', '.', ',', '.\n'])
+        rows.append((text, f' {fact["answer"]}{end}', fact['answer']))
       else:
-        yield row(*asked(fact['question'], answer), found)
+        rows.append(asked(fact['question'], fact['answer']))
+    yield group(found, rows)
 
 
 def articles(data):
   """Openings, and paragraphs of other articles that share rare words with them."""
   texts = read(data / 'simplewiki.jsonl.xz')
-  texts = [x for x in texts if len(x['text'].split()) >= 110]
+  texts = [x for x in texts if len(x['text'].split()) >= 160]
   RNG.shuffle(texts)
   texts, index = texts[:8000], collections.defaultdict(list)
   paragraphs = [
@@ -162,39 +187,41 @@ def articles(data):
   for n, (_, paragraph) in enumerate(paragraphs):
     for word in words(paragraph):
       index[word].append(n)
-  for i, x in enumerate(texts[:5000]):
-    own, size = x['text'].split(' '), RNG.randint(28, 45)
-    if len(own) < size + 60:
-      continue
-    at = RNG.randint(0, len(own) - size - 40)
-    head = ' '.join(own[at : at + size])
-    tail = ' '.join(own[at + size : at + size + 28])
+  for i, x in enumerate(texts[:2500]):
+    own, size, heads = x['text'].split(' '), RNG.randint(28, 45), []
+    for at in range(0, len(own) - size - 40, size)[:PROMPTS]:
+      head = ' '.join(own[at : at + size])
+      tail = ' '.join(own[at + size : at + size + 28])
+      heads.append((head, f' {tail}', ''))
     scores = collections.Counter()
-    for word in words(f'{head} {x["title"]}'):
+    for word in words(' '.join(h for h, _, _ in heads) + x['title']):
       places = index.get(word, ())
       if 0 < len(places) < 250:
         for n in places:
           scores[n] += math.log(len(paragraphs) / len(places))
     best = [n for n, _ in scores.most_common(12) if paragraphs[n][0] != i][:2]
     if len(best) == 2:
-      yield row(head, f' {tail}', [anywhere(paragraphs[n][1]) for n in best])
+      yield group([anywhere(paragraphs[n][1]) for n in best], heads)
 
 
 def main(data, things, out):
   """Write the rows."""
   data, out = pathlib.Path(data), pathlib.Path(out)
   kinds = [[*questions(data)], [*invented(things)], [*articles(data)]]
-  for kind, most in zip(kinds, (None, 16000, None), strict=True):
+  for kind, most in zip(kinds, (None, 9000, None), strict=True):
+    kind[:] = [rows for rows in kind if rows]
     RNG.shuffle(kind)
     del kind[most or len(kind) :]
   parts = {
     'valid': [x for kind in kinds for x in kind[:VALID]],
     'train': [x for kind in kinds for x in kind[VALID:]],
   }
-  for name, rows in parts.items():
-    RNG.shuffle(rows)
-    lines = (json.dumps(x) + '\n' for x in rows)
+  for name, groups in parts.items():
+    RNG.shuffle(groups)
+    lines = (json.dumps(x) + '\n' for rows in groups for x in rows)
     (out / f'{name}.jsonl').write_text(''.join(lines))
+    sizes = collections.Counter(map(len, groups))
+    print(name, len(groups), sorted(sizes.items()))
 
 
 if __name__ == '__main__':
