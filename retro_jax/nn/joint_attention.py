@@ -245,7 +245,8 @@ class JointAttention(attention.RelativeAttention):
         cache = cache.at[:, rows, :num_keys].set(of_rows)
       cache = cache.at[:, every, num_keys + position].set(own[:, :, 0])
       self.put_variable('cache', name, cache)
-      found.append(cache)
+      # Without copies for each head XLA copies the cache to change it.
+      found.append(self._for_queries(cache))
     places = jnp.arange(length)
     before = (places >= first[:, None]) & (places <= position[:, None])
     mask = jnp.concatenate([read, before], axis=1)[:, None]

@@ -209,6 +209,19 @@ def test_top_p_keeps_the_smallest_set_with_that_mass(top_k, top_p, kept):
     assert np.flatnonzero(keep[0]).tolist() == want
 
 
+@pytest.mark.parametrize('scales', [(0.1,), (3.0,), (0.1, 9.0)])
+def test_many_tokens_are_kept_as_few(scales):
+  rng = np.random.default_rng(0)
+  logits = [rng.normal(size=3000).round(1) * scale for scale in scales]
+  logits = np.asarray(logits, np.float32)
+  keep = drawing.keep_mask(jnp.asarray(logits), 0, 0.9)
+  for row, kept in zip(logits, keep, strict=True):
+    order = np.argsort(-row, kind='stable')
+    mass = np.exp(row[order], dtype=np.float64)
+    before = (mass.cumsum() - mass) / mass.sum()
+    assert sorted(order[before < 0.9]) == np.flatnonzero(kept).tolist()
+
+
 def test_draws_follow_the_tempered_distribution():
   logits = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05]))
   keys = jax.random.split(jax.random.key(0), 20_000)
