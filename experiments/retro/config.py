@@ -44,8 +44,8 @@ class Config(run_settings.Loop, loading.RunConfig):
 
   task: Literal['retro', 'in_context'] = 'retro'
   seed: settings.Seed = 0
-  # Workdir of a run, or folder of a packed model, whose weights training starts from: a
-  # RETRO from a RETRO's, a baseline from those of either one's decoder. '' starts anew.
+  # Workdir of a run, or folder of a packed model, whose weights training starts from; a
+  # baseline takes the decoder of either, a RETRO adds retrieval to a baseline's. '': new.
   start_from: str = ''
   # Workdir of a baseline whose decoder is frozen and given retrieval (RETROfit); ''
   # trains all weights from the start.

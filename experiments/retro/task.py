@@ -60,8 +60,13 @@ def _continued_params(
   model_cfg: config_lib.RetroConfig,
   data: retro_data.DataFolder,
 ) -> tasks.Params:
-  """Parameters of `config.start_from` that this model has, too."""
-  _, params = _trained('start_from', config, model_cfg, data)
+  """Parameters of `config.start_from` that this model has, too.
+
+  To those of a baseline retrieval is added anew.
+  """
+  trained, params = _trained('start_from', config, model_cfg, data)
+  if config.retrieval and not trained.retrieval:
+    params, _, _ = initial.extend(key, model_cfg, params)
   own = functools.partial(initial.flat_params, config=model_cfg)
   found = traverse_util.flatten_dict(params, sep='/')
   wanted = traverse_util.flatten_dict(

@@ -171,12 +171,21 @@ def test_training_goes_on_from_the_weights_of_a_run(root, fitted):
     _equal(params, {name: state.params[name] for name in params})
 
 
+def test_a_baseline_gets_retrieval_and_all_is_trained(root, baseline):
+  task = retro_task.make_task(
+    _config(root, start_from=baseline), retro_data.DataFolder(root)
+  )
+  old = language_model.load(baseline).params
+  params = task.init(jax.random.key(0))
+  _equal({name: params[name] for name in old}, old)
+  assert task.frozen is None and _new(params)
+
+
 def test_weights_of_another_model_are_refused(root, baseline, fitted):
   data = retro_data.DataFolder(root)
   model = {'encoder_d_model': 32}
   for config in (
     _config(root, model=model, start_from=fitted[0]),
-    _config(root, start_from=baseline),
     _config(root, start_from=fitted[0], retrofit_from=baseline),
   ):
     with pytest.raises(ValueError, match='config.start_from'):
