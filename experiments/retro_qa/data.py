@@ -17,7 +17,7 @@ from retrieval.questions import (
   questions as questions_lib,
 )
 from retrieval.store import store
-from retro_jax.data import qa_rows
+from retro_jax.data import qa_rows, reading_rows
 from retro_jax.trained import loading
 
 Passages = tuple[qa_rows.Passage, ...]
@@ -39,7 +39,11 @@ def writer(
     num_neighbors=max(count, 1) if fid else count,
     neighbor_length=config.model.neighbor_length,
   )
-  kind = qa_rows.FidWriter if fid else qa_rows.QaWriter
+  kind = qa_rows.QaWriter
+  if config.model.joint:
+    kind = reading_rows.JointQaWriter
+  if fid:
+    kind = qa_rows.FidWriter
   return kind(layout, tokenizer)
 
 

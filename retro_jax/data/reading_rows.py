@@ -30,7 +30,26 @@ def together(
   return [x[i : i + most] for x in alike for i in range(0, len(x), most)]
 
 
-class ReadingWriter(qa_rows.QaWriter):
+class JointQaWriter(qa_rows.QaWriter):
+  """Writes questions for a joint model, whose prompt reads the passages, too."""
+
+  form = 'joint'
+
+  def _read(
+    self, question: str, passages: Sequence[qa_rows.Passage]
+  ) -> pipeline.Row:
+    """One entry of neighbors [1, N, R] and who reads it: `entries` [G]."""
+    c = self.layout
+    if not c.num_neighbors:
+      return {}
+    found = self.neighbors(question, passages)
+    tokens, mask = samples.stack([found], 1, found.tokens.shape)
+    entries = np.full(c.row_length // c.chunk_length + 1, -1, np.int32)
+    entries[c.prompt_chunks - 1 : c.prompt_chunks + 1] = 0
+    return {'neighbors': tokens, 'neighbor_mask': mask, 'entries': entries}
+
+
+class ReadingWriter(JointQaWriter):
   """Writes Examples, whose question is a prompt and whose answers go on from it."""
 
   def __init__(
@@ -73,14 +92,3 @@ class ReadingWriter(qa_rows.QaWriter):
     """The texts of the passages, without their titles."""
     del question
     return [p.text for p in passages]
-
-  def _read(
-    self, question: str, passages: Sequence[qa_rows.Passage]
-  ) -> pipeline.Row:
-    """One entry of neighbors [1, N, R] and who reads it: `entries` [G]."""
-    c = self.layout
-    found = self.neighbors(question, passages)
-    tokens, mask = samples.stack([found], 1, found.tokens.shape)
-    entries = np.full(c.row_length // c.chunk_length + 1, -1, np.int32)
-    entries[c.prompt_chunks - 1 : c.prompt_chunks + 1] = 0
-    return {'neighbors': tokens, 'neighbor_mask': mask, 'entries': entries}

@@ -15,7 +15,7 @@ from experiments.engine import loop, metric_writer
 from experiments.retro import task as retro_task
 from retrieval import tokenization
 from retro_jax.data import folder as retro_data, qa_rows, reading_rows
-from retro_jax.decoding import decode_rows
+from retro_jax.decoding import decode, decode_rows, drawing
 from retro_jax.nn import losses, models
 from retro_jax.trained import inspection, language_model, loading
 from tests.experiments.retro import tiny_config, tiny_retro
@@ -151,6 +151,37 @@ def test_prompts_that_share_passages_are_one_row(root):
     mean, _ = model(params, batch, jax.random.key(0), False)
     losses_of.append([float(x) for x in jax.tree.leaves(mean)])
   np.testing.assert_allclose(losses_of[0], losses_of[1], rtol=1e-5)
+
+
+def test_questions_are_trained_as_they_are_answered(root):
+  config = _config(root)
+  c = loading.model_config_of(config, data := retro_data.DataFolder(root))
+  layout = qa_rows.QaLayout(
+    chunk_length=c.chunk_length,
+    prompt_chunks=8,
+    answer_length=3,
+    num_neighbors=2,
+    neighbor_length=c.neighbor_length,
+  )
+  writer = reading_rows.JointQaWriter(layout, data.tokenizer)
+  asked = 'the mill?', [qa_rows.Passage(title='T', text='river of stone')]
+  model, params = models.of(c), tiny.params(c, seed=3)
+  settings = drawing.SamplingConfig(
+    max_new_tokens=3, temperature=0.0, align_prompt=True
+  )
+  prompt = writer.prompt_to_continue(*asked)
+  (sample,) = decode.sample(model, params, [prompt], settings)
+  answer = sample.new_tokens
+  row = writer.row(asked[0], '', asked[1])
+  size = layout.prompt_length
+  row['tokens'][size:], row['segment_ids'][size:] = answer[:2], 1
+  names = ('loss_mask', 'targets')
+  logits = tiny.apply(
+    c, params, **{k: x[None] for k, x in row.items() if k not in names}
+  )
+  assert logits[0, size - 1 :].argmax(-1).tolist() == answer.tolist()
+  off = tiny.apply(c, params, row['tokens'][None])
+  assert off[0, size - 1 :].argmax(-1).tolist() != answer.tolist()
 
 
 @pytest.mark.parametrize('prompt, chunks', [('the mill', 5), ('xy', 3)])
