@@ -21,7 +21,7 @@ _MODULES = {
   'Mean': 'retrieval.nn.means',
   'Retro': 'retro_jax.nn.retro',
   'RetroConfig': 'retro_jax.nn.config',
-  'RetroStep': 'retro_jax.nn.retro',
+  'RetroStep': 'retro_jax.nn.retro_step',
   'TextPrompt': 'retro_jax.views.prompts',
   'batch_nll': 'retro_jax.nn.losses',
   'load': 'retro_jax.trained.language_model',

@@ -250,7 +250,8 @@ def _prepared(
   ray_cluster.hold_shards(cluster.address if cluster.hold_shards else '')
   index = 0
   if getattr(config, 'distributed', False):
-    index = _join(getattr(config, 'checkpoint_on_sigterm', False))
+    trains = writes == locks.RUN  # otherwise SIGTERM ends the process at once
+    index = _join(trains and getattr(config, 'checkpoint_on_sigterm', False))
   if not writes or not os.path.isdir(workdir):  # who makes it locks it then
     return contextlib.nullcontext()
   return locks.writer(workdir, writes, index)
@@ -289,8 +290,6 @@ def _join(checkpoint_on_sigterm: bool) -> int:
   jax.distributed.initialize(
     address, int(count) if count else None, int(index) if index else None
   )
-  if checkpoint_on_sigterm:
-    signals.take_back_sigterm()
   process = f'{jax.process_index()} of {jax.process_count()}'
   devices = f'{jax.local_device_count()} of {jax.device_count()}'
   logging.info('Process %s, %s devices.', process, devices)

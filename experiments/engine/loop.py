@@ -197,11 +197,12 @@ def train(
 
 def _agreed(signaled: Callable[[], int], step: int) -> int:
   """Return the signal after which all processes end with this step, or 0."""
-  number = signaled()  # from the first call on, signals wait for a save
   if jax.process_count() > 1:
-    ending = multihost_utils.reached_preemption_sync_point(step)
-    return (number or signal.SIGTERM) if ending else 0
-  return number
+    ending = jax.config.jax_enable_preemption_service and (
+      multihost_utils.reached_preemption_sync_point(step)
+    )
+    return signal.SIGTERM if ending else 0
+  return signaled()  # from the first call on, signals wait for a save
 
 
 def _check_best(config: Any) -> None:

@@ -16,7 +16,6 @@ import os
 import platform
 import signal
 import sys
-import threading
 from typing import NoReturn
 
 from retrieval.kernels import device_files
@@ -28,13 +27,10 @@ _LINES = {
   signal.SIGHUP: f'The terminal was closed. {_AGAIN}',
 }
 _SAVING = (signal.SIGINT, signal.SIGTERM)
-_WAIT = 'Saving the next step; a second Ctrl-C ends at once.'
+_WAIT = 'Saving the next step; a second Ctrl-C does not wait for it.'
 _CLEAR_LINE, _SHOW_CURSOR = '\r\x1b[K', '\x1b[?25h'
 # Of malloc.h: M_ARENA_MAX, M_MMAP_MAX and M_TRIM_THRESHOLD with their values.
 _MALLOC = ((-8, 1), (-4, 0), (-1, -1))
-
-# The handler of `jax.distributed`, which tells the other processes.
-_TELL_JAX: list[Callable[[int], None]] = []
 
 
 class Saved(SystemExit):
@@ -64,19 +60,6 @@ def watch() -> None:
       signal.signal(number, leave)
 
 
-def take_back_sigterm() -> None:
-  """Answer SIGTERM again after `jax.distributed` has taken it.
-
-  Its handler lets all processes agree on the step to save; `first_saves` calls it.
-  """
-  exchange = ctypes.CDLL(None).signal
-  exchange.argtypes = ctypes.c_int, ctypes.c_void_p
-  exchange.restype = ctypes.c_void_p
-  if found := exchange(signal.SIGTERM, None):
-    _TELL_JAX[:] = [ctypes.CFUNCTYPE(None, ctypes.c_int)(found)]
-  signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-
-
 @contextlib.contextmanager
 def first_saves() -> Iterator[Callable[[], int]]:
   """Let a training loop answer Ctrl-C or SIGTERM with a checkpoint.
@@ -84,31 +67,21 @@ def first_saves() -> Iterator[Callable[[], int]]:
   Yields:
     A function that the loop calls after each step: the signal that has come, or 0.
     From its first call on, the first signal no longer ends the process; a second one
-    does so at once, even while the main thread waits for a device.
+    does. In a job of several processes SIGTERM is answered by `jax.distributed`.
   """
   came: list[int] = []
-  ends: list[int] = []  # of the pipe into which Python writes each signal
 
-  def answer() -> None:
-    with open(ends[0], 'rb', buffering=0) as pipe:
-      while number := pipe.read(1):
-        if came or number[0] not in _SAVING:
-          leave(number[0])
-        came.append(number[0])
-        if os.isatty(2):
-          os.write(2, f'\n{_WAIT}\n'.encode())
-        for tell in _TELL_JAX:
-          tell(signal.SIGTERM)
+  def note(number: int, frame: object) -> None:
+    if came:
+      leave(number, frame)
+    came.append(number)
+    if os.isatty(2):
+      os.write(2, f'\n{_WAIT}\n'.encode())
 
   def asked() -> int:
-    if not ends and signal.getsignal(signal.SIGTERM) == leave:
-      ends[:] = os.pipe()
-      os.set_blocking(ends[1], False)
-      signal.set_wakeup_fd(ends[1])
-      threading.Thread(target=answer, daemon=True).start()
-      for number in _SAVING:
-        if signal.getsignal(number) == leave:
-          signal.signal(number, lambda *unused: None)
+    for number in _SAVING:
+      if signal.getsignal(number) == leave:
+        signal.signal(number, note)
     return came[0] if came else 0
 
   try:
@@ -116,12 +89,9 @@ def first_saves() -> Iterator[Callable[[], int]]:
     if came:  # after the last step
       leave(came[0])
   finally:
-    if ends:
-      for number in _SAVING:
-        if signal.getsignal(number) != signal.SIG_IGN:
-          signal.signal(number, leave)
-      signal.set_wakeup_fd(-1)
-      os.close(ends[1])
+    for number in _SAVING:
+      if signal.getsignal(number) == note:
+        signal.signal(number, leave)
 
 
 def leave(number: int, unused_frame=None) -> NoReturn:

@@ -5,7 +5,7 @@
 Borgeaud et al. 2021, section 2.4: as soon as chunk u is complete its neighbors
 are retrieved, before its last token predicts the next: that position is the
 first to read them. The model runs once over a buffer of fixed length, then one
-token at a time with a cache (model.RetroStep); a text that outgrows the buffer
+token at a time with a cache (nn/retro_step.py); a text that outgrows the buffer
 goes on in a window moved by whole chunks, over which the model runs again.
 
 Dimension key: B samples, C chunks, M chunk length, L = C M buffer, N neighbors,

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retro_jax.decoding import decode
-from retro_jax.nn import retro as model_lib
+from retro_jax.nn import retro as model_lib, retro_step
 
 _BLOCK = 64  # lengths are rounded up to it, so that few programs are compiled
 
@@ -34,7 +34,7 @@ def _read_tails(model, params, cache, tokens, position, last):
   def repeat(x):  # [H, B, S, K] or [B]
     return jnp.repeat(x, len(tokens), axis=1 if x.ndim == 4 else 0)
 
-  return model_lib.RetroStep(model.config).apply(
+  return retro_step.RetroStep(model.config).apply(
     {'params': params, **jax.tree.map(repeat, cache)},
     tokens,
     position,

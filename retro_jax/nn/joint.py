@@ -30,7 +30,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.nn import partitioning
 from retro_jax.nn import (
-  attention,
+  caches,
   joint_attention,
   layers,
   positions as positions_lib,
@@ -72,10 +72,8 @@ class JointRetro(retro.Retro):
     x = layers.dropped(c, embed(tokens, positions), train)
     x = partitioning.constrain(x, 'batch', 'length', None)
     segments = None if segment_ids is None else (segment_ids, segment_ids)
-    caching = last is not None and attention.is_caching(self)
-    if caching:
-      first = retro.first_of(tokens, segment_ids, last)
-      self.put_variable('cache', 'first', first)
+    caching = caches.is_kept(self, last)
+    caches.put_first(self, tokens, segment_ids, last)
     how, stream = {}, None
     reading = bool(c.cca_layers and neighbors is not None and neighbors.size)
     if reading:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model of a config: the paper's, or the one whose self-attention reads."""
 
-from retro_jax.nn import joint, retro
+from retro_jax.nn import joint, retro, retro_step
 from retro_jax.nn.config import RetroConfig
 
 
@@ -13,5 +13,5 @@ def of(config: RetroConfig) -> retro.Retro:
 
 def step_of(model: retro.Retro) -> retro.Retro:
   """Return the model of one token at a time with the parameters of `model`."""
-  kind = joint.JointStep if model.config.joint else retro.RetroStep
+  kind = joint.JointStep if model.config.joint else retro_step.RetroStep
   return kind(model.config)

@@ -7,8 +7,8 @@ section 2.4 and appendix B; what the paper leaves open is a field of
 RetroConfig. Without neighbors, or with none visible, the model is its own
 decoder: the cross-attentions add exactly zero (RETRO[OFF]).
 
-Dimension key: B batch, L tokens, T tokens of a step, D model width, C chunks, M chunk
-length, N neighbors, R neighbor length, A rows that are updated, V vocabulary.
+Dimension key: B batch, L tokens, D model width, C chunks, M chunk length, N neighbors,
+R neighbor length, V vocabulary.
 """
 
 from flax import linen as nn
@@ -17,8 +17,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.nn import partitioning
 from retro_jax.nn import (
-  attention,
+  caches,
   cca,
+  inputs,
   layers,
   positions as positions_lib,
   readout,
@@ -76,7 +77,7 @@ class Retro(nn.Module):
     tokens, neighbors, neighbor_mask, segment_ids = self._inputs(
       tokens, neighbors, neighbor_mask, segment_ids
     )
-    retrieved = _complete_chunks(c, tokens, neighbors, neighbor_mask)
+    retrieved = inputs.complete_chunks(c, tokens, neighbors, neighbor_mask)
     embedding = self._table('embedding', c.d_model)
     positions = None
     if c.decoder.positions != 'relative':
@@ -85,24 +86,19 @@ class Retro(nn.Module):
     x = layers.dropped(c, x, train)
     x = partitioning.constrain(x, 'batch', 'length', None)
     segments = None if segment_ids is None else (segment_ids, segment_ids)
-    caching = last is not None and attention.is_caching(self)
-    if caching:
-      self.put_variable('cache', 'first', first_of(tokens, segment_ids, last))
+    caches.put_first(self, tokens, segment_ids, last)
 
     def encode(x):
       """Return the encoded neighbors and their masks, for the layers of P."""
       self.sow('intermediates', 'conditioning', x)
-      if caching:
-        _, mask = self._to_read(retrieved[1], last, segment_ids)
-        self.put_variable('cache', 'conditioning', x)
-        self.put_variable('cache', 'neighbor_mask', mask)
+      caches.put_neighbors(self, x, retrieved[1], segment_ids, last)
       encoded, token_mask = self._encode(
         embedding, x, *retrieved, segment_ids, train
       )
       self.sow('intermediates', 'encoded', encoded)
       return encoded, retrieved[1], token_mask, last
 
-    if self._is_scanned():
+    if stack.runs_loops(self):
       x = stack.run(
         c,
         self.variables['params'],
@@ -135,28 +131,13 @@ class Retro(nn.Module):
   def _inputs(self, tokens, neighbors, neighbor_mask, segment_ids):
     """Check the inputs; at initialisation, make those of one chunk."""
     c = self.config
-    _check_shapes(c, tokens, neighbors, neighbor_mask, segment_ids)
+    inputs.check(c, tokens, neighbors, neighbor_mask, segment_ids)
     if self.is_initializing() and c.cca_layers:
       missing = max(0, c.chunk_length - tokens.shape[1])
       tokens = jnp.pad(tokens, ((0, 0), (0, missing)))
       neighbors = jnp.zeros((len(tokens), 1, 1, c.neighbor_length), jnp.int32)
       neighbor_mask = segment_ids = None
     return tokens, neighbors, neighbor_mask, segment_ids
-
-  def _is_scanned(self):
-    """Whether layers are loops; what layers leave behind has none."""
-    c = self.config
-    kept = ('params', 'cache', 'intermediates', 'weights')
-    scanned = stack.is_scanned(c) and not any(
-      map(self.is_mutable_collection, kept)
-    )
-    if not scanned and stack.is_stacked(self.variables.get('params', {})):
-      raise ValueError(
-        'The parameters of layers are stacked, but each layer runs alone '
-        f'(layers={c.layers!r}; or the call may change one of {kept}): '
-        'expected those of stack.unstack_params.'
-      )
-    return scanned
 
   def _table(self, name, width):
     c = self.config
@@ -207,15 +188,6 @@ class Retro(nn.Module):
     )
     return encoded, token_mask
 
-  def _to_read(self, neighbor_mask, last, segment_ids):
-    """Where the chunk is whose neighbors `last` reads, and their mask [B, N, R]."""
-    m, rows = self.config.chunk_length, jnp.arange(len(last))
-    u, exists = cca.chunk_to_read(last, m, neighbor_mask.shape[1])
-    if segment_ids is not None:
-      owner = segment_ids[rows, u * m + m - 1]
-      exists &= owner == segment_ids[rows, last]
-    return (rows, u), neighbor_mask[rows, u] & exists[:, None, None]
-
   def _read(self, embedding, x, targets=None):
     """READ of algorithm 1: logits, or nats of targets."""
     c = self.config
@@ -225,137 +197,3 @@ class Retro(nn.Module):
     if targets is not None:
       return readout.nll(x, embedding, targets)
     return readout.logits(x, embedding)
-
-
-class RetroStep(Retro):
-  """Retro for the next tokens of each row, with the parameters and cache of Retro.
-
-  The cache holds, for every token of the L that Retro was applied to, keys and
-  values of the decoder's self-attention and the activations that condition the
-  encoder; keys and values of CCA for the chunk that the next token reads; and
-  where each row's document begins, before which nothing is read.
-  """
-
-  @nn.compact
-  def __call__(
-    self,
-    tokens: Int[Array, ' B'] | Int[Array, 'B T'],
-    position: Int[Array, ' B'],
-    rows: Int[Array, ' A'] | None = None,
-    neighbors: Int[Array, 'A N R'] | None = None,
-    neighbor_mask: Bool[Array, 'A N R'] | None = None,
-    *,
-    last: Int[Array, ' B'] | None = None,
-  ) -> Float[Array, 'B V']:
-    """Logits of each next token, float32; brings the cache up to date.
-
-    Args:
-      tokens: one a row, or several for a decoder without retrieval or relative
-        positions.
-      position: of the first token in its row: one more than that of the last token
-        that the cache knows, or the same for a row that does not go on; below L.
-      rows: those in which this token completes a chunk, in any order, maybe
-        repeated; None when no chunk was completed or retrieval is off.
-      neighbors: tokens that these chunks retrieved.
-      neighbor_mask: False for missing neighbors and padding.
-      last: which of several tokens is read out; those after it are padding, which
-        the next tokens replace.
-    """
-    c = self.config
-    several = tokens.ndim == 2
-    if several and (c.cca_layers or c.decoder.positions == 'relative'):
-      raise ValueError(
-        f'cca_layers {c.cca_layers} and {c.decoder.positions} positions: expected '
-        'a decoder without retrieval, of rotary or absolute positions.'
-      )
-    if not several:
-      tokens = tokens[:, None]
-    cache = self.variables['cache']
-    first = cache['first']
-    length = cache['layer_1_attn']['attention']['k'].shape[2]
-    cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
-    embedding = self._table('embedding', c.d_model)
-    places = (position - first)[:, None] + jnp.arange(tokens.shape[1])
-    x = self._embedder(embedding)(tokens, places)
-    encoded = mask = None
-    for p in range(1, c.num_layers + 1):
-      x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
-        x, first, position, length
-      )
-      if cca_layers and p == min(cca_layers):
-        h, mask = cache['conditioning'], cache['neighbor_mask']
-        h = h.at[jnp.arange(len(x)), position].set(x[:, 0])
-        if rows is not None:
-          mask = mask.at[rows].set(neighbor_mask)
-          chunk = position[rows, None] + jnp.arange(1 - c.chunk_length, 1)
-          encoded, _ = self._encode(
-            embedding,
-            h[rows[:, None], chunk],
-            neighbors[:, None],
-            neighbor_mask[:, None],
-            (chunk >= first[rows, None]).astype(jnp.int32),
-            False,
-          )
-        self.put_variable('cache', 'conditioning', h)
-        self.put_variable('cache', 'neighbor_mask', mask)
-      if p in cca_layers:
-        x = layers.ReadNeighbors(
-          c, cca.CachedCrossAttention, name=f'layer_{p}_cca'
-        )(x, False, position, encoded, rows, mask)
-      x = layers.FeedForward(c, name=f'layer_{p}_ffw')(x)
-    if last is not None:
-      x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    return self._read(embedding, x)[:, 0]
-
-
-def _check_shapes(config, tokens, neighbors, neighbor_mask, segment_ids):
-  """Raise ValueError for arguments of Retro that do not fit each other."""
-  if tokens.ndim != 2:
-    raise ValueError(f'tokens {tokens.shape}; expected [batch, length].')
-  batch, length = tokens.shape
-  most = config.decoder.max_positions
-  if config.decoder.positions == 'absolute' and length > most:
-    raise ValueError(
-      f'{length} tokens in a row; expected at most {most}, the '
-      'positions that this decoder knows.'
-    )
-  chunks = -(-length // config.chunk_length)
-  shape = (batch, 0, 0, 0) if neighbors is None else neighbors.shape
-  shares = config.joint and shape[0]  # rows that read the same neighbors
-  if neighbors is not None and (
-    len(shape) != 4
-    or (batch % shape[0] if shares else shape[0] != batch)
-    or shape[1] > chunks
-    or shape[3] != config.neighbor_length
-  ):
-    raise ValueError(
-      f'neighbors {shape}; expected [{batch}, at most {chunks} chunks, any '
-      f'number, {config.neighbor_length}] for tokens {tokens.shape}.'
-    )
-  for name, value, like in (
-    ('segment_ids', segment_ids, tokens.shape),
-    ('neighbor_mask', neighbor_mask, shape),
-  ):
-    if value is not None and value.shape != like:
-      raise ValueError(f'{name} {value.shape}; expected {like}.')
-
-
-def first_of(tokens, segment_ids, last):
-  """The first position of the document that each row's `last` is of: [B]."""
-  if segment_ids is None:
-    return jnp.zeros(len(tokens), jnp.int32)
-  document = jnp.take_along_axis(segment_ids, last[:, None], axis=1)
-  return jnp.argmax(segment_ids == document, axis=1).astype(jnp.int32)
-
-
-def _complete_chunks(config, tokens, neighbors, mask):
-  """Return neighbors and mask of the complete chunks, or None without any."""
-  if not config.cca_layers or neighbors is None:
-    return None
-  complete = tokens.shape[1] // config.chunk_length
-  neighbors = neighbors[:, :complete]
-  if 0 in neighbors.shape:
-    return None
-  if mask is None:
-    return neighbors, jnp.ones(neighbors.shape, bool)
-  return neighbors, mask[:, :complete]

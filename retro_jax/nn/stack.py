@@ -38,6 +38,24 @@ def is_scanned(config: RetroConfig) -> bool:
   return config.layers == 'scanned'
 
 
+def runs_loops(module: nn.Module) -> bool:
+  """Whether a model's layers run as a scan; impossible while collecting.
+
+  Raises:
+    ValueError: for stacked parameters where they do not.
+  """
+  c = module.config
+  kept = ('params', 'cache', 'intermediates', 'weights')
+  scanned = is_scanned(c) and not any(map(module.is_mutable_collection, kept))
+  if not scanned and is_stacked(module.variables.get('params', {})):
+    raise ValueError(
+      'The parameters of layers are stacked, but each layer runs alone '
+      f'(layers={c.layers!r}; or the call may change one of {kept}): '
+      'expected those of stack.unstack_params.'
+    )
+  return scanned
+
+
 def is_stacked(params: Mapping[str, Any]) -> bool:
   """Whether parameters of a model are stacked."""
   return any(name.startswith('layers_') for name in params)

@@ -59,9 +59,8 @@ def test_continues_bit_for_bit(tmp_path, monkeypatch):
   assert checkpoints.numbers(folder) == [5, 6]
 
 
-@pytest.mark.parametrize('name', ['SIGTERM', 'SIGINT'])
 @pytest.mark.slow
-def test_two_processes_save_the_same_step(tmp_path, name):
+def test_two_processes_save_the_same_step(tmp_path):
   def run(workdir, *arguments):
     address = f'--coordinator={free_port.address()}'
     pair = [
@@ -80,9 +79,8 @@ def test_two_processes_save_the_same_step(tmp_path, name):
     return [process.returncode for process in pair], errors
 
   arguments = ('--checkpoint_every=30', '--dropout_rate=0.5')
-  cut = '--signal_at=30', f'--signal={name}'
-  codes, errors = run(tmp_path / 'cut', *arguments, *cut)
-  assert codes == [128 + signal.Signals[name], 143], errors
+  codes, errors = run(tmp_path / 'cut', *arguments, '--signal_at=30')
+  assert codes == [143, 143], errors
   last = max(checkpoints.numbers(checkpoints.folder_of(tmp_path / 'cut')))
   assert last % 30 and last < 400
   assert all(_LINE.format(last) in text for text in errors)

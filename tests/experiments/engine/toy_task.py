@@ -181,7 +181,6 @@ def main(workdir, *arguments):
   if coordinator:
     jax.config.update('jax_num_cpu_devices', 4)
     jax.distributed.initialize(coordinator, 2, process)
-    signals.take_back_sigterm()  # as a command does
   else:
     jax.config.update('jax_num_cpu_devices', 8)
   if die_at:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from retro_jax.nn import retro as model
+from retro_jax.nn import retro as model, retro_step
 from tests.retro_jax.nn import tiny
 
 
@@ -20,7 +20,7 @@ def _fill(c, p, *args, **kwargs):
 @functools.partial(jax.jit, static_argnames='c')
 def _step(c, p, cache, *args):
   variables = {'params': p, **cache}
-  return model.RetroStep(c).apply(variables, *args, mutable='cache')
+  return retro_step.RetroStep(c).apply(variables, *args, mutable='cache')
 
 
 @pytest.mark.parametrize(
