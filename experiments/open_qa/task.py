@@ -126,16 +126,16 @@ def make_task(
   """Return the task of config.task: 'open_qa' or 'claims'.
 
   Args:
-    devices: devices that train; None is all that do not build the index.
+    devices: devices that train; None is all.
     start_builder: starts the process of refresh.builder 'process'.
   """
   _check(config)
   model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
-  schedule, index_refresher = realm_task.refresh_config(config), None
+  index_refresher = None
   if config.retriever in beams.WITH_VECTORS:
     builder = index_builder.make_builder(config, data, workdir)
     index_refresher = refresh.Refresher(
-      schedule,
+      config.refresh,
       builder,
       start_builder,
       first=functools.partial(kept_embedder, config, builder.model),
@@ -145,8 +145,6 @@ def make_task(
     config, data, retriever, train_blocks=config.train_blocks
   )
   source, splits = read_source(config, data)
-  if devices is None:
-    devices = realm_task.training_devices(config)
   shards = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
   rows = padded_rows(config, shards['data'] * shards['fsdp'])
   identity = [
@@ -160,7 +158,7 @@ def make_task(
     config.retriever,
     config.train_blocks,
     list(splits['train']),
-    schedule.identity,
+    config.refresh.identity,
   ]
   if retriever.reranker:
     identity.append(retriever.reranker)

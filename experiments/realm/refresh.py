@@ -7,11 +7,9 @@ config.refresh.schedule is one of
   sync    training stops every `every` steps until the new index is built. The
           index of a batch depends on the batch's number alone, so runs repeat
           and resume bit for bit.
-  async   a builder embeds the newest snapshot while training continues:
-          `builder` 'thread' (on its own devices), 'process' (on its own cores),
-          'external' (`experiments.refresh_worker`, on any host that sees
-          the workdir, from the run's checkpoints) or 'ray' (on the workers of
-          `config.cluster`, which serve the schedule sync, too).
+  async   a worker embeds the newest snapshot while training continues: `builder`
+          'process' (a child on its own cores) or 'external'
+          (`experiments.refresh_worker`, on any host that sees the workdir).
   frozen  the first index serves to the end.
 
 `staleness` multiplies `every`: 30 is the ablation of Table 2. A version is the
@@ -50,12 +48,7 @@ class RefreshConfig:
   every: settings.Steps = 500
   # factor on `every`
   staleness: Annotated[int, settings.Range(1, 2**20)] = 1
-  # for async only; auto: workers of a cluster where config.cluster names one,
-  # a process beside CPUs, else a thread
-  builder: Literal['auto', 'thread', 'process', 'external', 'ray'] = 'auto'
-  # local devices that build and do not train; 0 builds on the training devices.
-  # For 'thread' only.
-  num_devices: settings.Processes = settings.rare(0)
+  builder: Literal['process', 'external'] = 'process'  # for async only
   # cores of the builder; for 'process' only
   num_cores: Annotated[int, settings.Range(1, 4096)] = settings.rare(1)
   # number of the newest versions that stay on disk
@@ -109,7 +102,10 @@ class Refresher:
     self._builder = builder
     self._folder = builder.folder
     self._embed_queries = serving.QueryEmbedder(builder.model)
-    self._background = _make_background(config, builder, start_builder)
+    child = config.schedule == 'async' and config.builder == 'process'
+    self._worker = refresh_worker.Worker(
+      self._folder.root, start_builder if child else None
+    )
     # The index that serves, and the period of its batches.
     self._serving: tuple[int, serving.ServingIndex] | None = None
     self._changed = threading.Condition()
@@ -143,7 +139,7 @@ class Refresher:
       given = self._first() if self._first else None
       saved = self._build(step, params if given is None else given)
     self._serve(self._period(step), saved)
-    self._background.start()
+    self._worker.start()
 
   def _recover(self, step: int, saved: str) -> str:
     """Build a damaged version again from its parameters; return its name.
@@ -225,8 +221,8 @@ class Refresher:
       self._refresh_now(step, params)
     elif self.config.schedule == 'async':
       if step - self._last_snapshot >= period:
-        if self._background.offer(step, lambda: index_builder.snapshot(params)):
-          self._last_snapshot = step
+        self._worker.offer(step, index_builder.snapshot(params))
+        self._last_snapshot = step
       self._pick_up(step)
     self._waited_sec += time.monotonic() - start
 
@@ -245,7 +241,7 @@ class Refresher:
     if now - self._last_poll < self.config.poll_sec:
       return
     self._last_poll = now
-    for error in self._background.errors():
+    for error in self._worker.errors():
       self._report(step, error)
     latest = self._folder.latest(at_most=step)
     if latest > max(self.index_version(), self._refused):
@@ -304,15 +300,5 @@ class Refresher:
       self._changed.notify_all()
     if isinstance(self._builder.executor, executors.Remote):
       self._builder.executor.close()  # with it, the job that waits for workers
-    self._background.close()
+    self._worker.close()
     self._apart.shutdown()
-
-
-def _make_background(
-  config, builder, start_builder
-) -> refresh_worker.NoBuilder:
-  if config.schedule != 'async' or config.builder == 'external':
-    return refresh_worker.NoBuilder()
-  if config.builder in ('thread', 'ray'):
-    return refresh_worker.ThreadBuilder(builder)
-  return refresh_worker.ProcessBuilder(builder.folder.root, start_builder)

@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Builders of index versions that work while training goes on: thread or process.
+"""The worker that builds index versions while training goes on.
 
-Trainer and builders of other processes share the index folder alone:
-snapshots/<step>.safetensors are parameters to build from, failures/<version>.txt
-says why a version could not be built, <step>-<hash>/ is a version. If snapshots appear
+It is a process beside the training, or `experiments.refresh_worker` on another host.
+Trainer and worker share the index folder alone: snapshots/<step>.safetensors are
+parameters to build from, failures/<version>.txt says why a version could not be built, <step>-<hash>/ is a version. If snapshots appear
 faster than versions are built, the newest one is taken. After a kill building continues
 at the first missing shard.
 """
@@ -14,14 +14,12 @@ import functools
 import multiprocessing
 import os
 import pathlib
-import threading
 import time
 from typing import Any
 
 from absl import logging
 import jax
 from jax.experimental import multihost_utils
-import numpy as np
 
 from experiments.engine import failures, progress
 from realm_jax.data import folder as realm_data
@@ -30,8 +28,6 @@ from retrieval.index import index_versions, snapshots
 from retrieval.store import checkpoints, children
 
 _SNAPSHOTS = 'snapshots'
-# () -> (step, loader of the embedder) of the newest snapshot, or None.
-Source = Callable[[], tuple[int, Callable[[], Any]] | None]
 
 
 def build(builder: index_builder.Builder, step: int, params: Any) -> str:
@@ -40,96 +36,46 @@ def build(builder: index_builder.Builder, step: int, params: Any) -> str:
     return builder.build(step, params, update)
 
 
-class NoBuilder:
-  """No builder, or a command of its own that reads the run's checkpoints."""
-
-  def __init__(self):
-    self._errors: list[Exception] = []
-
-  def start(self) -> None:
-    """Start the builder, where it needs that."""
-
-  def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Offer the snapshot that `take` returns; return whether it is taken."""
-    del step, take
-    return True
-
-  def errors(self) -> list[Exception]:
-    """Return the errors since the last call."""
-    found, self._errors = self._errors, []
-    return found
-
-  def close(self) -> None:
-    """Stop the builder; the next run completes an unfinished version."""
-
-
-class ThreadBuilder(NoBuilder):
-  """Builds in a thread of each process, one snapshot at a time."""
-
-  def __init__(self, builder: index_builder.Builder):
-    super().__init__()
-    self._builder = builder
-    self._thread: threading.Thread | None = None
-
-  def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Start to build, unless a process still builds the last snapshot."""
-    busy = self._thread is not None and self._thread.is_alive()
-    if jax.process_count() > 1:  # all of them call this together
-      busy = multihost_utils.process_allgather(np.asarray(busy)).any()
-    if busy:
-      return False
-    params = take()
-
-    def work():
-      try:
-        build(self._builder, step, params)
-      except Exception as error:  # noqa: BLE001 - reported by the trainer
-        self._errors.append(error)
-
-    self._thread = threading.Thread(target=work, daemon=True)
-    self._thread.start()
-    return True
-
-
-class ProcessBuilder(NoBuilder):
-  """A child process that follows snapshots which are written for it."""
+class Worker:
+  """Follows the snapshots that training writes, beside it or on another host."""
 
   def __init__(
-    self, root: pathlib.Path, start: Callable[[], multiprocessing.Process]
+    self,
+    root: pathlib.Path,
+    start: Callable[[], multiprocessing.Process] | None = None,
   ):
-    super().__init__()
+    """Store the folder of indices, and what starts a child; None: there is none."""
     self._root, self._start = root, start
     self._child: multiprocessing.Process | None = None
+    self._errors: list[Exception] = []
     self._seen: set[str] = set()
 
   def start(self) -> None:
     """Start the child, unless it lives."""
-    if self._child is None and jax.process_index() == 0:
+    if self._start and self._child is None and jax.process_index() == 0:
       self._child = self._start()
 
-  def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Write a snapshot; the child, or a new one, takes the newest when free."""
-    params = take()
+  def offer(self, step: int, params: dict) -> None:
+    """Write a snapshot; the worker takes the newest one when it is free."""
     if jax.process_index() == 0:
       try:
         write_snapshot(self._root, step, params)
       except OSError as error:
         self._errors.append(error)
     self.start()
-    return True
 
   def errors(self) -> list[Exception]:
-    """Return the errors since the last call: of snapshots, and of the child."""
-    found = super().errors()
+    """Return the errors since the last call: of snapshots, and of the worker."""
+    errors, self._errors = self._errors, []
     said = index_builder.read_failures(self._root)
-    found += [ValueError(said[name]) for name in said if name not in self._seen]
+    errors += [ValueError(said[x]) for x in said if x not in self._seen]
     self._seen |= {*said}
     if self._child is not None and not self._child.is_alive():
       code = self._child.exitcode
       text = f'the builder died, exit code {code}; the next snapshot starts it'
-      found.append(ChildProcessError(text))
+      errors.append(ChildProcessError(text))
       self._child = None
-    return found
+    return errors
 
   def close(self) -> None:
     """End the child; what it has embedded stays on disk."""
@@ -189,38 +135,32 @@ def wait_for_all(name: str) -> None:
     multihost_utils.sync_global_devices(name)
 
 
-def _newest_checkpoint(
-  workdir: str,
-) -> tuple[int, Callable[[], Any]] | None:
-  """Return step and loader of the trainer's newest checkpoint."""
+def _has_ended(config: Any, workdir: str) -> bool:
+  """Whether the training has saved its last step."""
   try:
-    saved = checkpoints.find(workdir)
+    return checkpoints.find(workdir).step >= config.num_steps
   except FileNotFoundError:  # not written yet, or being removed
-    return None
-
-  def load():
-    params, _ = checkpoints.load_params(workdir, step=saved.step)
-    return index_builder.snapshot(params)
-
-  return saved.step, load
+    return False
 
 
 def _follow(
   config: Any,
   data: realm_data.DataFolder,
   workdir: str,
-  newest: Source,
 ) -> None:
-  """Build a version of each newest snapshot, up to the one of the last step."""
+  """Build a version of each newest snapshot until the training has ended."""
   builder = index_builder.make_builder(config, data, workdir)
   root = builder.folder.root
   logging.info(
     'Following the snapshots of %s; indices go to %s.', workdir, root
   )
   done = -1
-  while done < config.num_steps:
-    found = newest()
+  while True:
+    ended = _has_ended(config, workdir)
+    found = newest_snapshot(root)
     if found is None or found[0] == done:  # a run that was killed goes back
+      if ended:
+        return
       time.sleep(config.refresh.poll_sec)
       continue
     step, load = found
@@ -241,9 +181,8 @@ def _follow(
 
 
 def refresh_worker(config: Any, workdir: str) -> None:
-  """Build versions of the checkpoints in `workdir`."""
-  data = realm_data.DataFolder.of(config, workdir)
-  _follow(config, data, workdir, lambda: _newest_checkpoint(workdir))
+  """Build versions of the snapshots in `workdir`."""
+  _follow(config, realm_data.DataFolder.of(config, workdir), workdir)
 
 
 def start_child(
@@ -271,7 +210,4 @@ def _child(config: Any, data_root: str, workdir: str) -> None:
   # Accelerators belong to the trainer.
   jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', 1)
-  data = realm_data.DataFolder(pathlib.Path(data_root))
-  root = index_builder.index_folder(workdir)
-  newest = functools.partial(newest_snapshot, root)
-  _follow(config, data, workdir, newest)
+  _follow(config, realm_data.DataFolder(pathlib.Path(data_root)), workdir)

@@ -61,35 +61,17 @@ def train_with_index(
   )
   task = make_task(config, data, workdir, start_builder=start_builder)
   logging.info('Training on %s, writing to %s.', data.root, workdir)
-  loop.train(task, config, workdir, devices=training_devices(config))
+  loop.train(task, config, workdir)
 
 
-# Devices and workers of the index.
-
-
-def refresh_config(config: config_lib.Run) -> refresh.RefreshConfig:
-  """Return the schedule, its builder chosen."""
-  settings = config.refresh
-  if settings.builder != 'auto':
-    return settings
-  on_cpu = jax.local_devices()[0].platform == 'cpu'
-  chosen = 'process' if on_cpu else 'thread'
-  return dataclasses.replace(
-    settings, builder='ray' if config.cluster.address else chosen
-  )
+# Workers of the index.
 
 
 def _workers(
   config: config_lib.Run, workdir: str | os.PathLike
 ) -> executors.Executor | None:
-  """Return the cluster that embeds the blocks of new indices, if there is one."""
-  settings, address = refresh_config(config), config.cluster.address
-  if settings.builder == 'ray' and not address:
-    raise ValueError(
-      "refresh.builder='ray': config.cluster.address names no cluster."
-    )
-  in_background = settings.schedule == 'async' and settings.builder != 'ray'
-  if in_background or not address:
+  """Return the cluster that embeds the blocks of indices, if there is one."""
+  if config.refresh.schedule == 'async' or not config.cluster.address:
     return None
   if jax.process_count() > 1:
     raise ValueError(
@@ -97,26 +79,6 @@ def _workers(
       'indices of a training of one process.'
     )
   return stages.executor(config, workdir)
-
-
-def builder_devices(config: config_lib.Run) -> list[jax.Device]:
-  """Local devices that build the index and do not train."""
-  settings = refresh_config(config)
-  if settings.schedule != 'async' or settings.builder != 'thread':
-    return []
-  local = jax.local_devices()
-  if settings.num_devices >= len(local):
-    raise ValueError(
-      f'refresh.num_devices={settings.num_devices} of {len(local)} local '
-      'device(s): none would be left to train.'
-    )
-  return local[len(local) - settings.num_devices :]
-
-
-def training_devices(config: config_lib.Run) -> list[jax.Device]:
-  """Return the devices that do not build the index."""
-  builders = builder_devices(config)
-  return [device for device in jax.devices() if device not in builders]
 
 
 # REALM.
@@ -163,14 +125,14 @@ def make_task(
     start_builder: starts the process of refresh.builder 'process'.
   """
   layout = data.layout(config)
-  devices = tuple(builder_devices(config))
   workers = _workers(config, workdir)
-  builder = index_builder.make_builder(config, data, workdir, devices, workers)
-  schedule = refresh_config(config)
+  builder = index_builder.make_builder(config, data, workdir, workers)
   measure = None
   if config.recall_questions:
     measure = functools.partial(_recall_metrics, config, data)
-  index_refresher = refresh.Refresher(schedule, builder, start_builder, measure)
+  index_refresher = refresh.Refresher(
+    config.refresh, builder, start_builder, measure
+  )
   retrieval = pipeline.Retrieval(data.blocks, layout, index_refresher)
   splits = ['train'] + ['valid'] * bool(config.eval_batches)
   masked = {split: masked_sentences(config, data, split) for split in splits}
@@ -192,7 +154,11 @@ def make_task(
     loss=realm_loss(config, builder.model),
     dataset=dataset,
     pipeline_fingerprint=store.fingerprint(
-      [masked['train'].fingerprint, data.blocks.fingerprint, schedule.identity]
+      [
+        masked['train'].fingerprint,
+        data.blocks.fingerprint,
+        config.refresh.identity,
+      ]
     ),
     tokens_per_step=config.batch_size * row_tokens,
     fingerprints=data.fingerprints(),

@@ -41,8 +41,6 @@ class Builder:
   index: index_config.IndexConfig
   batch_tokens: int = 0  # tokens in a batch of the embedder; 0 goes by device
   vectors_dtype: str = 'float32'  # on disk
-  # devices that embed; None is all of this process's
-  devices: tuple[jax.Device, ...] | None = None
   # where blocks are embedded; None is this process
   executor: executors.Executor | None = None
   # folder of another run's versions. The first version of `folder` takes its
@@ -112,7 +110,6 @@ class Builder:
       self.blocks,
       params,
       batch_tokens=self.batch_tokens,
-      devices=self.devices,
     )
 
 
@@ -136,13 +133,11 @@ def make_builder(
   config: model_configs.RunConfig,
   data: data_folder.DataFolder,
   workdir: str | os.PathLike,
-  devices: tuple[jax.Device, ...] = (),
   executor: executors.Executor | None = None,
 ) -> Builder:
   """Return the builder of a run's index versions.
 
   Args:
-    devices: devices that embed; none given takes all.
     executor: where blocks are embedded; None is this process, or each process of
       a distributed run.
   """
@@ -158,7 +153,6 @@ def make_builder(
     index=config.index,
     batch_tokens=config.vectors.batch_tokens,
     vectors_dtype=config.vectors.dtype,
-    devices=devices or None,
     executor=executor,
     source=pathlib.Path(start) / INDEX if start else None,
   )

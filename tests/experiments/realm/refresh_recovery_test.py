@@ -19,7 +19,6 @@ def test_what_a_killed_run_left_of_later_steps_is_forgotten(
   builder = refresh_test.FakeBuilder(
     index_versions.VersionFolder(tmp_path), blocks
   )
-  builder.gate.set()
   names = {x: builder.build(x, refresh_test.params(x)) for x in (0, 4, 8)}
   for step in (4, 8, 10):
     refresh_worker.write_snapshot(tmp_path, step, refresh_test.params(step))

@@ -25,7 +25,6 @@ from experiments.engine import checkpoint_writer, configs
 from experiments.realm import (
   config as config_lib,
   refresh,
-  refresh_worker,
   task as realm_task,
 )
 from realm_jax.data import folder as realm_data
@@ -107,16 +106,6 @@ def _pause(seconds: float) -> None:
   refresh.Refresher.after_step = after_step_and_pause
 
 
-def _delay_builds(seconds: float) -> None:
-  build = refresh_worker.build
-
-  def wait_and_build(*arguments):
-    time.sleep(seconds)
-    return build(*arguments)
-
-  refresh_worker.build = wait_and_build
-
-
 def main() -> None:
   """Parses the arguments and trains."""
   data, workdir, *rest = sys.argv[1:]
@@ -125,8 +114,6 @@ def main() -> None:
     _die_at(int(die_at))
   if pause := fields.pop('pause_sec', None):
     _pause(float(pause))
-  if delay := fields.pop('build_sec', None):
-    _delay_builds(float(delay))
   first = fields.pop('first', None)
 
   def parse(text):
