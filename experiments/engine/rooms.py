@@ -57,7 +57,6 @@ ROOMS = {
   'open_qa': _OPEN_QA,
   'dpr': _of('open_qa', **_CONTRAST, config='open_qa.config:DprConfig'),
   'colbert': _of('open_qa', **_CONTRAST, config='open_qa.config:ColbertConfig'),
-  'claims': _OPEN_QA | _of('open_qa', config='open_qa.config:ClaimsConfig'),
   'cross_encoder': _of('reranking', train='reranking.task'),
 }
 
