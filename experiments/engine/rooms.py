@@ -25,7 +25,7 @@ def _of(room: str, verbs: str = '', **others: str) -> dict[str, str]:
 
 _RETRO = _of(
   'retro',
-  'prepare evaluate compare update tune_hybrid quickstart',
+  'prepare evaluate compare update quickstart',
   train='retro.task',
 )
 _REALM = _of(
@@ -33,14 +33,6 @@ _REALM = _of(
   'prepare evaluate compare refresh_worker quickstart',
   train='realm.task',
   marginal_bias='realm.bias',
-  update='open_qa.update:run',
-)
-_OPEN_QA = _of(
-  'open_qa',
-  'tune_hybrid evaluate',
-  prepare='realm.prepare',
-  train='open_qa.task',
-  refresh_worker='realm.refresh_worker',
   update='open_qa.update:run',
 )
 _CONTRAST = {'prepare': 'realm.prepare', 'train': 'open_qa.contrast_tasks'}
@@ -54,7 +46,14 @@ ROOMS = {
   'realm': _REALM,
   'ict': _REALM,
   'mlm': _REALM,
-  'open_qa': _OPEN_QA,
+  'open_qa': _of(
+    'open_qa',
+    'evaluate',
+    prepare='realm.prepare',
+    train='open_qa.task',
+    refresh_worker='realm.refresh_worker',
+    update='open_qa.update:run',
+  ),
   'dpr': _of('open_qa', **_CONTRAST, config='open_qa.config:DprConfig'),
   'colbert': _of('open_qa', **_CONTRAST, config='open_qa.config:ColbertConfig'),
   'cross_encoder': _of('reranking', train='reranking.task'),

@@ -31,7 +31,7 @@ class Lookup:
   # of the embedder; longer questions are cut
   question_length: examples.QueryLength = 64
   bm25_scale: settings.NotNegative = 0.2  # factor on scores by words
-  # of weighted: BM25's share; experiments.tune_hybrid measures shares
+  # of weighted: BM25's share
   words_weight: settings.Share = 0.4
   num_topics: settings.Size = lda.LdaConfig.num_topics  # of lda
   # filter on the documents' metadata: "{'year': (2010, 2020), 'lang': ['en']}"
