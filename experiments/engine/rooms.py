@@ -7,8 +7,8 @@
 the module of `config` a class `Config`. Modules are imported when they are asked for.
 
 A verb is one file of experiments/, such as experiments/train.py, that calls
-`command.main('train')`. If the function's module has a dataclass of the verb's name in
-capitals (`Evaluate` beside `evaluate`), it is the verb's own section of the config.
+`command.main('train')`. If the function's module has a dataclass of the verb's name with a
+capital (`Evaluate` beside `evaluate`), it is the verb's own section of the config.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,6 @@ _REALM = _of(
   'realm',
   'prepare evaluate compare refresh_worker quickstart',
   train='realm.task',
-  marginal_bias='realm.bias',
   update='open_qa.update:run',
 )
 _CONTRAST = {'prepare': 'realm.prepare', 'train': 'open_qa.contrast_tasks'}
@@ -73,7 +72,7 @@ def function(task: str, verb: str) -> Callable[..., Any]:
 def section(task: str, verb: str) -> type | None:
   """Return the dataclass of a verb's own section, if it has one."""
   module = _find(task, verb, verb)[0]
-  return getattr(module, ''.join(x.title() for x in verb.split('_')), None)
+  return getattr(module, verb.title(), None)
 
 
 def _find(task: str, verb: str, default: str) -> tuple[Any, Any]:
