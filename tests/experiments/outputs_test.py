@@ -49,7 +49,6 @@ _CASES = [
   ['benchmarks.benchmark', '--task=sparse', '--output=/proc/x.json'],
   ['accelerators.compile', _CONFIG, '--topology=v5e:2x2', _WRITES],
   ['accelerators.sheet', _WRITES],
-  ['scale.demonstrate', _WRITES],
 ]
 
 
