@@ -21,8 +21,6 @@ from retrieval.nn import bert as bert_lib, colbert as colbert_lib
 from retrieval.questions import answers as answers_lib
 
 VARIANTS = 'base', 'blocks', 'bm25', 'random'
-# Nothing changes the blocks' vectors.
-FROZEN = refresh_lib.RefreshConfig(schedule='frozen')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +37,10 @@ class Config(reader_configs.ReaderConfig, realm_config.Run):
   task: Literal['open_qa'] = 'open_qa'
   questions: run_settings.Questions = run_settings.Questions()
   loss: Loss = Loss()
-  refresh: refresh_lib.RefreshConfig = FROZEN
+  # frozen: nothing changes the blocks' vectors
+  refresh: refresh_lib.RefreshConfig = refresh_lib.RefreshConfig(
+    schedule='frozen'
+  )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
