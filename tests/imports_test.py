@@ -60,7 +60,6 @@ _ROOMS = {
     'tables',
     'accelerators',
     'benchmarks',
-    'scale',
     'nano',
     'serve',
     'adapters',

@@ -46,10 +46,10 @@ class Task:
   apart: bool = False  # whether each side has ended before the next one starts
 
 
-def status_bytes(name: str, process: int | str = 'self') -> int:
-  """Return a line of Linux's status of a process, such as RssAnon, or 0."""
-  with contextlib.suppress(OSError):  # no Linux, or no such process
-    status = pathlib.Path(f'/proc/{process}/status').read_text()
+def status_bytes(name: str) -> int:
+  """Return a line of Linux's status of this process, such as RssAnon, or 0."""
+  with contextlib.suppress(OSError):  # no Linux
+    status = pathlib.Path('/proc/self/status').read_text()
     for line in status.splitlines():
       if line.startswith(f'{name}:'):
         return int(line.split()[1]) * 1024

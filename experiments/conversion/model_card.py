@@ -19,7 +19,7 @@ from retrieval.store import checkpoints, manifests, packed, store
 from retrieval.text import corpus as corpus_lib
 
 FILE = 'README.md'
-_RESULTS = ('evaluation.json', 'qa_evaluation.json', 'claims_evaluation.json')
+_RESULTS = ('evaluation.json', 'qa_evaluation.json')
 _LABELS = ('name', 'dataset')  # of a row of results
 _SETTINGS = ('settings', 'step', 'num_neighbors', 'nats')  # that are no scores
 _INTERVAL = {'mean', 'low', 'high'}
@@ -128,14 +128,13 @@ def _data(
     about = f', the first {most:,} documents' if most else ''
     path = f' `{_last(corpus.path)}`' if corpus.path else ''
     yield f'- corpus: {corpus.kind}{path}{about}'
-  for name in ('questions', 'claims'):
-    if sets := config.get(name, {}).get('train'):
-      sets = [sets] if isinstance(sets, str) else sets
-      kinds = [
-        f'`{spec}{"=" if path else ""}{_last(path)}`'
-        for spec, _, path in (x.partition('=') for x in sets)
-      ]
-      yield f'- {name}: {", ".join(kinds)}'
+  if sets := config.get('questions', {}).get('train'):
+    sets = [sets] if isinstance(sets, str) else sets
+    kinds = [
+      f'`{spec}{"=" if path else ""}{_last(path)}`'
+      for spec, _, path in (x.partition('=') for x in sets)
+    ]
+    yield f'- questions: {", ".join(kinds)}'
   starts = {name: config.get(name) for name in _STARTS}
   for part in ('embedder', 'encoder'):
     starts[f'{part}.checkpoint'] = (config.get(part) or {}).get('checkpoint')

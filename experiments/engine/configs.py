@@ -27,7 +27,6 @@ import difflib
 from importlib import machinery, util
 import os
 import pathlib
-import re
 import sys
 import traceback
 import types
@@ -109,8 +108,8 @@ def complete(
 
 
 def section_name(cls: type) -> str:
-  """Name of a command's own section: `TuneHybrid` is `tune_hybrid`."""
-  return re.sub(r'(?<!^)(?=[A-Z])', '_', cls.__name__).lower()
+  """Name of a command's own section: `Evaluate` is `evaluate`."""
+  return cls.__name__.lower()
 
 
 def add_section(config: Config, cls: type) -> None:

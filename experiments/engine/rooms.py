@@ -7,8 +7,8 @@
 the module of `config` a class `Config`. Modules are imported when they are asked for.
 
 A verb is one file of experiments/, such as experiments/train.py, that calls
-`command.main('train')`. If the function's module has a dataclass of the verb's name in
-capitals (`Evaluate` beside `evaluate`), it is the verb's own section of the config.
+`command.main('train')`. If the function's module has a dataclass of the verb's name with a
+capital (`Evaluate` beside `evaluate`), it is the verb's own section of the config.
 """
 
 from collections.abc import Callable
@@ -25,22 +25,13 @@ def _of(room: str, verbs: str = '', **others: str) -> dict[str, str]:
 
 _RETRO = _of(
   'retro',
-  'prepare evaluate compare update tune_hybrid quickstart',
+  'prepare evaluate compare update quickstart',
   train='retro.task',
 )
 _REALM = _of(
   'realm',
   'prepare evaluate compare refresh_worker quickstart',
   train='realm.task',
-  marginal_bias='realm.bias',
-  update='open_qa.update:run',
-)
-_OPEN_QA = _of(
-  'open_qa',
-  'tune_hybrid evaluate',
-  prepare='realm.prepare',
-  train='open_qa.task',
-  refresh_worker='realm.refresh_worker',
   update='open_qa.update:run',
 )
 _CONTRAST = {'prepare': 'realm.prepare', 'train': 'open_qa.contrast_tasks'}
@@ -54,10 +45,16 @@ ROOMS = {
   'realm': _REALM,
   'ict': _REALM,
   'mlm': _REALM,
-  'open_qa': _OPEN_QA,
+  'open_qa': _of(
+    'open_qa',
+    'evaluate',
+    prepare='realm.prepare',
+    train='open_qa.task',
+    refresh_worker='realm.refresh_worker',
+    update='open_qa.update:run',
+  ),
   'dpr': _of('open_qa', **_CONTRAST, config='open_qa.config:DprConfig'),
   'colbert': _of('open_qa', **_CONTRAST, config='open_qa.config:ColbertConfig'),
-  'claims': _OPEN_QA | _of('open_qa', config='open_qa.config:ClaimsConfig'),
   'cross_encoder': _of('reranking', train='reranking.task'),
 }
 
@@ -75,7 +72,7 @@ def function(task: str, verb: str) -> Callable[..., Any]:
 def section(task: str, verb: str) -> type | None:
   """Return the dataclass of a verb's own section, if it has one."""
   module = _find(task, verb, verb)[0]
-  return getattr(module, ''.join(x.title() for x in verb.split('_')), None)
+  return getattr(module, verb.title(), None)
 
 
 def _find(task: str, verb: str, default: str) -> tuple[Any, Any]:

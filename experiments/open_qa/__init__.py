@@ -1,3 +1,3 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Question answering: ORQA fine-tuning, DPR, claims, `ask` and scoring."""
+"""Question answering: ORQA fine-tuning, DPR, `ask` and scoring."""

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of question answering (ORQA), claims, DPR and ColBERT.
+"""Settings of question answering (ORQA), DPR and ColBERT.
 
 Lee et al. 2019 (ORQA), sections 4 to 6; Guu et al. 2020 (REALM), section 4;
 Karpukhin et al. 2020 (DPR); Khattab and Zaharia 2020 (ColBERT).
@@ -21,8 +21,6 @@ from retrieval.nn import bert as bert_lib, colbert as colbert_lib
 from retrieval.questions import answers as answers_lib
 
 VARIANTS = 'base', 'blocks', 'bm25', 'random'
-# Nothing changes the blocks' vectors.
-FROZEN = refresh_lib.RefreshConfig(schedule='frozen')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,16 +37,10 @@ class Config(reader_configs.ReaderConfig, realm_config.Run):
   task: Literal['open_qa'] = 'open_qa'
   questions: run_settings.Questions = run_settings.Questions()
   loss: Loss = Loss()
-  refresh: refresh_lib.RefreshConfig = FROZEN
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClaimsConfig(reader_configs.ClassifierConfig, realm_config.Run):
-  """Root of the configs of task claims."""
-
-  task: Literal['claims'] = 'claims'
-  loss: Loss = Loss()
-  refresh: refresh_lib.RefreshConfig = FROZEN
+  # frozen: nothing changes the blocks' vectors
+  refresh: refresh_lib.RefreshConfig = refresh_lib.RefreshConfig(
+    schedule='frozen'
+  )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,7 +102,7 @@ class ColbertConfig(_ContrastRun):
 
 
 def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
-  """Apply the argument of a config file of a reader or classifier.
+  """Apply the argument of a config file of a reader.
 
   base: ORQA, the blocks' side frozen, the questions' side trained; blocks: the blocks'
   side trained, too, and the index refreshed; bm25: blocks found by words, only the
@@ -134,5 +126,4 @@ def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
     c.lookup.update(
       retriever_beam=20, reader_beam=3, row_length=80, question_length=24
     )
-    if 'reader' in c:
-      c.reader.update(span_hidden_size=16, max_span_width=4)
+    c.reader.update(span_hidden_size=16, max_span_width=4)

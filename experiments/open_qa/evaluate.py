@@ -1,18 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluators of a reader on question sets, and of a classifier on claim sets.
+"""Evaluators of a reader on question sets.
 
 For each question set: exact_match (the best span is gold, by position),
 official_exact_match and F1 of its text by the set's own rule, contains (an answer
 stands in its text), reader_oracle (a block that was read holds a gold span), and the
 share of questions with an answer in the first k blocks. A reader with a null answer
 is scored by its best span, too, and has answered (this span is likelier than the null
-answer) and answered_contains (answered, and contains). For each claim set: accuracy,
-macro F1 and the table of classes; where the claims name the documents of their
-evidence, how often such a block is among the first k and how often it decided.
+answer) and answered_contains (answered, and contains).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import pathlib
 from typing import Any, Literal
@@ -23,18 +21,15 @@ import numpy as np
 from experiments.engine import pictures, progress, reports
 from experiments.open_qa import config as config_lib, rankings, trained_reader
 from experiments.realm import recall
-from realm_jax.objectives import claims as claims_model
 from realm_jax.serving import (
   answers as qa_answers,
   block_reader,
-  reader_configs,
   trained_models,
 )
 from retrieval import settings
 from retrieval.questions import (
   abstention,
   answer_search,
-  claims as claims_lib,
   question_sets,
   ranking,
   scoring,
@@ -42,31 +37,25 @@ from retrieval.questions import (
 )
 from retrieval.search import names
 from retrieval.store import manifests, store
-from retrieval.text import blocks as blocks_lib
 
 FILE = 'qa_evaluation.json'
 CURVE = 'risk_coverage'
 _RISKS = (0.05, 0.1, 0.2, 0.3, 0.5)
-CLAIMS_FILE = 'claims_evaluation.json'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate:
-  """Evaluation of a reader or a classifier."""
+  """Evaluation of a reader."""
 
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   questions: tuple[str, ...] = ()  # as questions.train
-  max_questions: settings.Count = 0  # or claims, of each set; 0: all
-  claims: tuple[str, ...] = ()  # as claims.train
+  max_questions: settings.Count = 0  # of each set; 0: all
   retriever: Literal[('', *names.FOR_TEXTS)] = ''  # '': as trained
   words_weight: settings.Share = 0.0  # of weighted; 0: as trained
   # A TREC run, whose blocks are read in place of a retriever's, for one question set.
   run: str = ''
-  # answers or evidence among the first k blocks
+  # answers among the first k blocks
   ks: tuple[recall.Rank, ...] = (5, 10, 50, 100, 500, 1000, 5000)
-  # How the class of a claim is chosen: best pair of block and class (released), or
-  # marginal, summed over blocks.
-  claim_rule: Literal[claims_model.RULES] = 'best'
   retriever_beam: settings.SizeOrZero = 0  # 0: as trained
   reader_beam: settings.SizeOrZero = 0
   batch_size: settings.Size = 16
@@ -77,27 +66,20 @@ class Evaluate:
   calibrate: bool = False
 
 
-def evaluate(
-  config: config_lib.Config | config_lib.ClaimsConfig,
-  workdir: str,
-  wanted: Evaluate,
-) -> None:
+def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   """Evaluate a checkpoint, by default the newest.
 
   config.data_dir searches changed data; config.reranker orders the retriever's first
   blocks anew. Writes <workdir>/qa_evaluation.json and predictions_<set>_<split>.jsonl,
-  which experiments.score reads, or claims_evaluation.json and claims_<set>_<split>.jsonl.
+  which experiments.score reads.
   """
-  if config.task == 'claims':
-    evaluate_claims(config, workdir, wanted)
-    return
   sets = question_sets.load_sets(
     wanted.questions,
     wanted.max_questions,
     config.questions.allow_other_counts,
     unanswerable=True,
   )
-  trained = load(config, workdir, 'reader', wanted)
+  trained = load(config, workdir, wanted)
   answerer = block_reader.Answerer(
     trained,
     _retriever(trained, wanted, sets),
@@ -117,7 +99,9 @@ def evaluate(
     path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
     scoring.write_predictions(path, predictions)
   reports.print_shares(rows)
-  _write(workdir, FILE, {'step': trained.step, 'sets': rows})
+  result = {'step': trained.step, 'sets': rows}
+  path = reports.write_json(pathlib.Path(workdir) / FILE, result)
+  logging.info('Written to %s, the predictions beside it.', path)
   if wanted.calibrate:
     made_of = trained.made_of(wanted.reader_beam)
     names = [row['dataset'] for row in rows]
@@ -156,17 +140,12 @@ def write_calibration(
   reports.print_table(('risk', 'least share', 'answered'), rows)
 
 
-def _write(workdir: str, file: str, result: dict[str, Any]) -> None:
-  path = reports.write_json(pathlib.Path(workdir) / file, result)
-  logging.info('Written to %s, the predictions beside it.', path)
-
-
 def load(
-  config: Any, workdir: str, part: str, wanted: Evaluate
+  config: config_lib.Config, workdir: str, wanted: Evaluate
 ) -> trained_models.TrainedReader:
-  """Load a reader or classifier, with the retriever that is evaluated."""
+  """Load a reader, with the retriever that is evaluated."""
   trained = trained_models.load(
-    workdir, config.data_dir, part=part, step=wanted.step
+    workdir, config.data_dir, part='reader', step=wanted.step
   )
   logging.info('Evaluating step %d of %s.', trained.step, workdir)
   return trained.with_retriever(
@@ -219,13 +198,10 @@ def measure(
           tops.setdefault(f'top_{k}_{rule}', []).append(top)
       predictions.append(_prediction(found))
   named = {'dataset': questions.name, 'questions': len(predictions)}
-  return named | _intervals(values | tops), predictions
-
-
-def _intervals(values: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-  arrays = {name: np.asarray(x, np.float64) for name, x in values.items()}
+  arrays = {name: np.asarray(x) for name, x in (values | tops).items()}
   found = ranking.intervals(arrays)
-  return {name: dataclasses.asdict(x) for name, x in found.items()}
+  row = named | {name: dataclasses.asdict(x) for name, x in found.items()}
+  return row, predictions
 
 
 def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
@@ -243,127 +219,3 @@ def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
     line |= {'score': best.score, 'block': best.block}
     line |= {'passage': name, 'title': best.title}
   return line
-
-
-# Claims.
-
-
-def evaluate_claims(
-  config: config_lib.ClaimsConfig, workdir: str, wanted: Evaluate
-) -> None:
-  """Evaluate a checkpoint of a classifier; sets without labels give lines alone."""
-  if not wanted.claims:
-    raise ValueError(
-      "evaluate.claims is empty: expected sets such as ('fever:dev=dev.jsonl',)."
-    )
-  trained = load(config, workdir, 'classifier', wanted)
-  labels = reader_configs.claim_labels(trained.config.claims)
-  sets = [
-    claims_lib.load(spec, labels, wanted.max_questions)
-    for spec in wanted.claims
-  ]
-  question_sets.check_names([found.name for found in sets])
-  classifier = block_reader.Classifier(
-    trained,
-    trained_reader.open_retriever(trained),
-    rule=wanted.claim_rule,
-    retriever_beam=wanted.retriever_beam,
-    reader_beam=wanted.reader_beam,
-    batch_size=wanted.batch_size,
-  )
-  rows = []
-  for claim_set in sets:
-    with progress.bar(claim_set.name, 'claims') as update:
-      classified = list(classifier(claim_set.claims, update))
-    name = f'claims_{claim_set.name.replace(":", "_")}.jsonl'
-    path = pathlib.Path(workdir) / name
-    write_classified(path, classified, labels, trained.data.blocks)
-    if not claim_set.labelled:
-      logging.info('%s has no labels; classes in %s.', claim_set.name, path)
-      continue
-    row = {'dataset': claim_set.name}
-    row |= measure_claims(classified, len(labels), wanted.ks)
-    _print_claims(row, labels)
-    rows.append(row)
-  result = {'step': trained.step, 'labels': labels, 'sets': rows}
-  _write(workdir, CLAIMS_FILE, result)
-
-
-def macro_f1(table: np.ndarray) -> float:
-  """Mean F1 of the classes of a table (gold by row) that are gold or predicted."""
-  right, all_of = np.diag(table), table.sum(axis=0) + table.sum(axis=1)
-  there = all_of > 0
-  return float(np.mean(2 * right[there] / all_of[there]))
-
-
-def measure_claims(
-  classified: Sequence[qa_answers.Classified],
-  num_classes: int,
-  ks: Sequence[int],
-) -> dict[str, Any]:
-  """Measure classified claims whose labels are known.
-
-  Returns:
-    `claims`, their number; `confusion`; `macro_f1`; `accuracy`, `majority` (of
-    the commonest class) and, over the claims that name documents,
-    `evidence_top_k` and `evidence_decided`: {mean, low, high}, a 95 % interval.
-  """
-  gold = np.asarray([found.claim.label for found in classified])
-  predicted = np.asarray([found.predicted for found in classified])
-  table = np.zeros((num_classes, num_classes), np.int64)
-  np.add.at(table, (gold, predicted), 1)
-  values = {
-    'accuracy': gold == predicted,
-    'majority': gold == table.sum(axis=1).argmax(),
-  }
-  named = [found for found in classified if found.claim.titles]
-  if named:
-    evidence = np.stack([found.evidence for found in named])
-    for k in sorted({min(k, evidence.shape[1]) for k in ks}):
-      values[f'evidence_top_{k}'] = evidence[:, :k].any(axis=1)
-    values['evidence_decided'] = np.asarray(
-      [found.evidence[found.rank] for found in named]
-    )
-  return {
-    'claims': len(classified),
-    'confusion': table.tolist(),
-    'macro_f1': macro_f1(table),
-  } | _intervals(values)
-
-
-def write_classified(
-  path: pathlib.Path,
-  classified: Sequence[qa_answers.Classified],
-  labels: Sequence[str],
-  blocks: blocks_lib.BlockStore,
-) -> None:
-  """Write a JSON line for each claim; an unknown `label` is null."""
-  rows = []
-  for found in classified:
-    label = found.claim.label
-    row = {
-      'id': found.claim.id,
-      'claim': found.claim.claim,
-      'label': None if label == claims_lib.NO_LABEL else labels[label],
-      'predicted': labels[found.predicted],
-      'probability': float(found.probabilities[found.predicted]),
-      'block': found.block,
-      'passage': blocks.names([found.block])[0],
-      'title': blocks.titles([found.block])[0],
-    }
-    rows.append(row)
-  scoring.write_predictions(path, rows)
-
-
-def _print_claims(row: dict[str, Any], labels: Sequence[str]) -> None:
-  """Print the measures of a set, and its table of classes."""
-  lines = [
-    ('claims', f'{row["claims"]:,}'),
-    ('macro_f1', f'{100 * row["macro_f1"]:.1f}'),
-  ]
-  shares = {name: x for name, x in row.items() if isinstance(x, dict)}
-  lines += [(name, reports.share(x)) for name, x in shares.items()]
-  reports.print_table(('measure', row['dataset']), lines)
-  classes = zip(labels, row['confusion'], strict=True)
-  lines = [(label, *map(str, counts)) for label, counts in classes]
-  reports.print_table(('is \\ predicted', *labels), lines, wrap=True)

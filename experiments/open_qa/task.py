@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks of models that read retrieved blocks: answers and classes of claims."""
+"""The task of a reader: answers from retrieved blocks."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -15,7 +15,7 @@ from experiments.open_qa import config as config_lib
 from experiments.realm import prepare, refresh, starts, task as realm_task
 from realm_jax.data import folder as realm_data, question_rows
 from realm_jax.nn import config as nn_config, initialize, open_qa
-from realm_jax.objectives import claims, reader_losses
+from realm_jax.objectives import reader_losses
 from realm_jax.serving import (
   beams,
   index_builder,
@@ -24,18 +24,13 @@ from realm_jax.serving import (
 )
 from retrieval.index import index_versions
 from retrieval.nn import sharding
-from retrieval.questions import claims as claims_lib, question_sets
+from retrieval.questions import question_sets
 from retrieval.store import checkpoints, store
 
-Config = config_lib.Config | config_lib.ClaimsConfig
 
-
-def train(config: Config, workdir: str) -> None:
+def train(config: config_lib.Config, workdir: str) -> None:
   """Train until `config.num_steps`; the data are prepared first, if need be."""
-  if config.task == 'claims':
-    reader_configs.claim_labels(config.claims)
-  else:
-    question_sets.check_questions(config)
+  question_sets.check_questions(config)
   if not config.data_dir:
     prepare.prepare(config, workdir)
   data = realm_data.DataFolder.of(config, workdir)
@@ -45,7 +40,7 @@ def train(config: Config, workdir: str) -> None:
 # Starts.
 
 
-def with_realm_from(config: Config) -> Config:
+def with_realm_from(config: config_lib.Config) -> config_lib.Config:
   """Return the config with `realm_from` in place of starts that are not set."""
   if not config.realm_from:
     return config
@@ -60,16 +55,17 @@ def with_realm_from(config: Config) -> Config:
 def init_params(
   key: jax.Array,
   *,
-  config: Config,
-  model: open_qa.OpenQaConfig | claims.ClaimsConfig,
+  config: config_lib.Config,
+  model: open_qa.OpenQaConfig,
 ) -> tasks.Params:
   """Return initial parameters, boxed with their logical axes."""
   sources = starts.start_sources(with_realm_from(config))
-  module = claims if isinstance(model, claims.ClaimsConfig) else open_qa
-  return module.init_params(key, model, **sources)
+  return open_qa.init_params(key, model, **sources)
 
 
-def kept_embedder(config: Config, model: nn_config.RealmConfig) -> dict | None:
+def kept_embedder(
+  config: config_lib.Config, model: nn_config.RealmConfig
+) -> dict | None:
   """Return the embedder of an index that a run keeps from an earlier run.
 
   An earlier run that trained the questions' side alone kept the index of its
@@ -89,7 +85,7 @@ def kept_embedder(config: Config, model: nn_config.RealmConfig) -> dict | None:
   return initialize.start_embedders(params, model)[0]
 
 
-def freeze(config: Config) -> Config:
+def freeze(config: config_lib.Config) -> config_lib.Config:
   """Return the config with a learning rate of 0 for parts without gradient.
 
   Weight decay would shrink these parts. The scale of 'embedder' becomes that of
@@ -116,14 +112,14 @@ def freeze(config: Config) -> Config:
 
 
 def make_task(
-  config: Config,
+  config: config_lib.Config,
   data: realm_data.DataFolder,
   workdir: str | os.PathLike,
   *,
   devices: Sequence[jax.Device] | None = None,
   start_builder: Callable | None = None,
 ) -> tasks.Task:
-  """Return the task of config.task: 'open_qa' or 'claims'.
+  """Return the task of a reader.
 
   Args:
     devices: devices that train; None is all.
@@ -186,17 +182,17 @@ def make_task(
 
 
 def bind_loss(
-  config: Config, model: open_qa.OpenQaConfig | claims.ClaimsConfig
+  config: config_lib.Config, model: open_qa.OpenQaConfig
 ) -> Callable:
   """Return the loss of a task."""
-  if config.task == 'claims':
-    loss, module = claims.loss, claims.Claims(model)
-  else:
-    loss, module = reader_losses.loss, open_qa.OpenQa(model)
-  return functools.partial(loss, module, early_weight=config.loss.early_weight)
+  return functools.partial(
+    reader_losses.loss,
+    open_qa.OpenQa(model),
+    early_weight=config.loss.early_weight,
+  )
 
 
-def _check(config: Config) -> None:
+def _check(config: config_lib.Config) -> None:
   if config.train_blocks and config.retriever != 'dense':
     raise ValueError(
       f'train_blocks=True needs retriever=dense, not {config.retriever!r}.'
@@ -209,41 +205,26 @@ def _check(config: Config) -> None:
 
 
 def read_source(
-  config: Config, data: realm_data.DataFolder
+  config: config_lib.Config, data: realm_data.DataFolder
 ) -> tuple[question_rows.QuestionSource, dict[str, tuple[int, int]]]:
-  """Read all questions or claims of a run; those to train on come first.
+  """Read all questions of a run; those to train on come first.
 
-  Also returns split -> first and past-last question or claim.
+  Also returns split -> first and past-last question.
   """
-  if config.task == 'claims':
-    name, make_source = 'claims', question_rows.ClaimSource
-    train, dev = (_read_claims(config.claims, x) for x in ('train', 'dev'))
-  else:
-    name, make_source = 'questions', question_rows.QuestionSource
-    sets = config.questions
-    train = question_sets.of_field(sets, 'train')
-    dev = question_sets.of_field(sets, 'dev') if sets.dev else []
+  sets = config.questions
+  train = question_sets.of_field(sets, 'train')
+  dev = question_sets.of_field(sets, 'dev') if sets.dev else []
   if not dev and config.eval_batches:
-    raise ValueError(f'{name}.dev is empty: name a set, or set eval_batches=0.')
-  logging.info('%d %s to train on, %d held out.', len(train), name, len(dev))
+    raise ValueError(
+      'questions.dev is empty: name a set, or set eval_batches=0.'
+    )
+  logging.info('%d questions to train on, %d held out.', len(train), len(dev))
   layout = reader_configs.reader_layout(config, data)
-  source = make_source(train + dev, data.tokenizer, layout)
+  source = question_rows.QuestionSource(train + dev, data.tokenizer, layout)
   return source, {'train': (0, len(train)), 'valid': (len(train), len(source))}
 
 
-def _read_claims(
-  sets: reader_configs.Claims, split: str
-) -> list[claims_lib.Claim]:
-  found, classes = [], reader_configs.claim_labels(sets)
-  for spec in getattr(sets, split):
-    claim_set = claims_lib.load(spec, classes)
-    if not claim_set.labelled:
-      raise ValueError(f'claims.{split}: {spec!r} has no labels.')
-    found += claim_set.claims
-  return found[: getattr(sets, f'max_{split}') or None]
-
-
-def padded_rows(config: Config, devices: int) -> int:
+def padded_rows(config: config_lib.Config, devices: int) -> int:
   """Return the rows of a global batch, a multiple of devices and microbatches."""
   unit = devices * config.optimizer.accumulate_steps
   return -(-config.batch_size // unit) * unit

@@ -17,7 +17,7 @@ from realm_jax.serving import model_configs, packaged
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
 
-_PARTS = {*initialize.EMBEDDERS, 'encoder', 'reader', 'classifier'}
+_PARTS = {*initialize.EMBEDDERS, 'encoder', 'reader'}
 _SHOWN = 5  # names of parameters in a message
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of questions or claims: tokenized once, shared among processes, resumable.
+"""Batches of questions: tokenized once, shared among processes, resumable.
 
 The trainer adds the blocks with its newest parameters.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from realm_jax.data import examples, reader_rows
 from retrieval import tokenization
-from retrieval.questions import claims as claims_lib, questions as questions_lib
+from retrieval.questions import questions as questions_lib
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
@@ -23,8 +23,6 @@ NONE = -1  # index of a row of padding
 class QuestionSource:
   """Questions as rows: a random-access source of indices for Grain."""
 
-  has_answers = True  # whether a block can be told to hold an answer
-
   def __init__(
     self,
     questions: Sequence[questions_lib.Question],
@@ -33,7 +31,6 @@ class QuestionSource:
   ):
     """Tokenize questions and answers."""
     self.questions, self.layout = tuple(questions), layout
-    self.asked = self.questions  # what a search for answers takes
     texts = [question.question for question in self.questions]
     self._tokens = [e.ids for e in tokenizer.encode_batch(texts)]
     self._answers = _answer_tokens(self.questions, tokenizer)
@@ -98,36 +95,6 @@ class QuestionSource:
   def _patterns(self, i: int) -> tuple[str, ...]:
     question = self.questions[i]
     return question.answers if question.kind == 'regex' else ()
-
-
-class ClaimSource(QuestionSource):
-  """Claims in place of questions, with their labels."""
-
-  def __init__(
-    self,
-    claims: Sequence[claims_lib.Claim],
-    tokenizer: tokenization.Tokenizer,
-    layout: reader_rows.ReaderLayout,
-  ):
-    """Tokenize the claims."""
-    asked = [questions_lib.Question(c.id, c.claim, ()) for c in claims]
-    super().__init__(asked, tokenizer, layout)
-    self.asked = tuple(claims)
-    self.has_answers = any(claim.titles for claim in claims)
-    found = [dataclasses.asdict(claim) for claim in claims]
-    self.fingerprint = store.fingerprint([self.fingerprint, found])
-    self._labels = np.asarray([claim.label for claim in claims], np.int32)
-
-  def rows(self, indices: np.ndarray, size: int) -> examples.Batch:
-    """Return rows as of questions, and claim_label [B] int32, 0 for NONE."""
-    labels = np.zeros(size, np.int32)
-    labels[: len(indices)] = self._labels[indices]
-    return super().rows(indices, size) | {'claim_label': labels}
-
-  def gold_fields(self, *arguments) -> examples.Batch:
-    """Return nothing: a claim has no spans."""
-    del arguments
-    return {}
 
 
 def _answer_tokens(

@@ -120,25 +120,6 @@ def start_embedders(
   }, list(wanted)
 
 
-def start_bert(
-  source: Source, config: bert.BertConfig, name: str
-) -> tuple[dict, list[str]]:
-  """BERT of a checkpoint or of a trained encoder, for another head.
-
-  Returns:
-    {`name`: the head's parameters that are known}, and the paths under which no
-    array may be missing.
-
-  Raises:
-    ValueError: if there is no encoder, or with everything that does not fit.
-  """
-  if not source:
-    return {}, []
-  found = load_encoder(source, config)['bert']
-  whole = [f'{name}/bert'] if isinstance(source, Mapping) else []
-  return {name: {'bert': found}}, whole
-
-
 def load_encoder(
   source: Path | Mapping[str, Any], config: bert.BertConfig
 ) -> dict:

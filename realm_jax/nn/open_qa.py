@@ -12,7 +12,7 @@ widest span, n rows, S span hidden, D model width.
 
 from collections.abc import Mapping
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated
 
 from flax import linen as nn
 import jax
@@ -165,10 +165,15 @@ class SpanReader(nn.Module):
     return scores
 
 
-class BeamScorer(model_lib.DualEncoder):
-  """A dual encoder (of `config.realm`) that scores blocks found as vectors."""
+class OpenQa(model_lib.DualEncoder):
+  """Retriever, which scores blocks found as vectors, and reader."""
 
-  config: Any
+  config: OpenQaConfig
+
+  def setup(self):
+    """The embedders and the reader."""
+    super().setup()
+    self.reader = SpanReader(self.config)
 
   @property
   def dual_encoder_config(self) -> config_lib.RealmConfig:
@@ -218,17 +223,6 @@ class BeamScorer(model_lib.DualEncoder):
     )
     return jnp.concatenate([fresh, scores[:, read:]], axis=1)
 
-
-class OpenQa(BeamScorer):
-  """Retriever and reader."""
-
-  config: OpenQaConfig
-
-  def setup(self):
-    """The embedders and the reader."""
-    super().setup()
-    self.reader = SpanReader(self.config)
-
   def read(
     self, *rows: jax.Array, train: bool = False
   ) -> Float[Array, 'n w l']:
@@ -253,10 +247,8 @@ class OpenQa(BeamScorer):
     )
 
 
-def random_params(
-  key: jax.Array, config: Any, kind: type[BeamScorer] = OpenQa
-) -> dict:
-  """Random parameters of a model of `kind`, boxed with their logical axes."""
+def random_params(key: jax.Array, config: OpenQaConfig) -> dict:
+  """Random parameters of an OpenQa, boxed with their logical axes."""
   ids = jnp.zeros((1, 2), jnp.int32)
   rows = {'ids': ids, 'mask': ids == 0, 'types': ids, 'block_mask': ids == 0}
   blocks = {k: v[:, None] for k, v in rows.items()}
@@ -268,25 +260,7 @@ def random_params(
     **{f'reader_{name}': x for name, x in blocks.items()},
     **{f'block_{name}': blocks[name] for name in ('ids', 'mask', 'types')},
   }
-  return kind(config).init(key, batch)['params']
-
-
-def start_params(
-  key: jax.Array,
-  config: Any,
-  kind: type[BeamScorer],
-  start: tuple[dict, list[str]],
-  embedder: initialize.Source,
-) -> dict:
-  """Initial parameters of a model of `kind`, `embedder` as of `init_params`.
-
-  `start` holds arrays of the model's head, and the paths under which none may
-  be missing.
-  """
-  params = jax.jit(random_params, static_argnums=(1, 2))(key, config, kind)
-  embedders, trained = initialize.start_embedders(embedder, config.realm)
-  arrays, whole = start
-  return initialize.replace(params, arrays | embedders, whole=whole + trained)
+  return OpenQa(config).init(key, batch)['params']
 
 
 def init_params(
@@ -314,7 +288,13 @@ def init_params(
   if isinstance(encoder, Mapping) and 'reader' in encoder:
     if not isinstance(embedder, Mapping) and len(encoder) > 1:
       embedder = encoder
-    start = {'reader': nn.unbox(encoder['reader'])}, ['reader']
+    start, whole = {'reader': nn.unbox(encoder['reader'])}, ['reader']
+  elif encoder:
+    found = initialize.load_encoder(encoder, config.realm.encoder_bert)
+    start = {'reader': {'bert': found['bert']}}
+    whole = ['reader/bert'] if isinstance(encoder, Mapping) else []
   else:
-    start = initialize.start_bert(encoder, config.realm.encoder_bert, 'reader')
-  return start_params(key, config, OpenQa, start, embedder)
+    start, whole = {}, []
+  params = jax.jit(random_params, static_argnums=1)(key, config)
+  embedders, trained = initialize.start_embedders(embedder, config.realm)
+  return initialize.replace(params, start | embedders, whole=whole + trained)

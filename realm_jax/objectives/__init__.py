@@ -1,3 +1,3 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Losses: marginal likelihood, reader, inverse cloze task, DPR, claims."""
+"""Losses: marginal likelihood, reader, inverse cloze task, DPR."""

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Answers with their sources, and classes of claims with their evidence."""
+"""Answers with their sources."""
 
 import dataclasses
 import functools
@@ -14,7 +14,6 @@ from realm_jax.serving import views
 from retrieval import text_table
 from retrieval.questions import (
   abstention,
-  claims as claims_lib,
   qa_metrics,
   questions as questions_lib,
 )
@@ -222,20 +221,6 @@ class Answers(tuple[Answered, ...]):
 
   def _repr_html_(self) -> str:
     return ''.join(views.answers_html(found) for found in self)
-
-
-@dataclasses.dataclass(frozen=True)
-class Classified:
-  """A claim and its predicted class."""
-
-  claim: claims_lib.Claim
-  predicted: int  # index of its class
-  # [N] of the classes, summed over the blocks that were read
-  probabilities: np.ndarray
-  block: int  # id of the block with the best score of this class; -1 for none
-  # [C] bool; blocks of the beam that belong to named documents
-  evidence: np.ndarray
-  rank: int  # of that block in the beam, from 0
 
 
 def whole_words(text: str, span: tuple[int, int]) -> tuple[int, int]:

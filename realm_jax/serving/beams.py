@@ -8,11 +8,10 @@ Lee et al. 2019 (ORQA), sections 3 and 4 (C = 5000); Guu et al. 2020, table 1.
 from collections.abc import Callable, Mapping, Sequence
 import concurrent.futures
 import dataclasses
-import functools
 from typing import Any
 
 import jax
-from jaxtyping import Bool, Float32, Int
+from jaxtyping import Float32, Int
 import numpy as np
 
 from realm_jax.data import (
@@ -26,7 +25,7 @@ from realm_jax.nn import config as config_lib
 from realm_jax.serving import model_configs, reader_configs, serving
 from retrieval import arguments, searchers
 from retrieval.index import retrievers, text_index
-from retrieval.questions import answer_search, claims as claims_lib
+from retrieval.questions import answer_search
 from retrieval.search import (
   names,
   queries as queries_lib,
@@ -168,7 +167,7 @@ class BeamRetriever:
 
 
 def text_indices_of(
-  config: reader_configs.BeamConfig, data: data_folder.DataFolder
+  config: reader_configs.ReaderConfig, data: data_folder.DataFolder
 ) -> text_index.TextIndices:
   """Return the indices of the texts of a folder's blocks, below their titles."""
   return text_index.TextIndices(
@@ -180,7 +179,7 @@ def text_indices_of(
 
 
 def make_retriever(
-  config: reader_configs.BeamConfig,
+  config: reader_configs.ReaderConfig,
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
   progress: Callable[[int, int], None] | None = None,
@@ -220,35 +219,6 @@ def make_retriever(
   return BeamRetriever(found, scale, newest, kept)
 
 
-class EvidenceSearch:
-  """Finds the blocks of documents by hashes of titles, 8 bytes a document."""
-
-  def __init__(self, blocks: blocks_lib.BlockStore):
-    self._blocks = blocks
-
-  @functools.cached_property
-  def _hashes(self) -> np.ndarray:
-    """Hash of the title of each document."""
-    tokens = self._blocks.tokens
-    titles = map(tokens.title, range(tokens.num_documents))
-    hashes = (hash(claims_lib.normalize_title(x)) for x in titles)
-    return np.fromiter(hashes, np.int64, tokens.num_documents)
-
-  def find(
-    self,
-    ids: Int[np.ndarray, 'b c'],
-    claims: Sequence[claims_lib.Claim | None],
-  ) -> Bool[np.ndarray, 'b c']:
-    """Mark the blocks [B, C] (-1 for none) of documents that claims [B] name."""
-    hashes = self._hashes[self._blocks.documents(np.maximum(ids, 0))]
-    found = np.zeros(ids.shape, bool)
-    for row, claim in enumerate(claims):
-      titles = claim.titles if claim else ()
-      gold = np.asarray([hash(x) for x in titles if x], np.int64)
-      found[row] = np.isin(hashes[row], gold)
-    return found & (ids >= 0)
-
-
 class BeamSelector:
   """Retrieves C blocks of each question, and builds rows of the best R."""
 
@@ -258,7 +228,7 @@ class BeamSelector:
     blocks: blocks_lib.BlockStore,
     retriever: BeamRetriever,
     *,
-    search: answer_search.QuestionSearch | EvidenceSearch | None = None,
+    search: answer_search.QuestionSearch | None = None,
     retriever_beam: int = 5000,
     reader_beam: int = 5,
     block_layout: examples.Layout | None = None,
@@ -266,8 +236,7 @@ class BeamSelector:
     """Check the beams; at most the number of blocks is retrieved.
 
     Args:
-      search: marks the blocks with an answer or evidence; None: no
-        beam_has_answer.
+      search: marks the blocks with an answer; None: no beam_has_answer.
       block_layout: lengths of the block embedder's rows, if it is trained.
     """
     if not 1 <= reader_beam <= retriever_beam:
@@ -296,10 +265,8 @@ class BeamSelector:
     indices = np.where(
       batch['row_valid'], batch['question_index'], question_rows.NONE
     )
-    asked = [source.asked[i] if i >= 0 else None for i in indices.tolist()]
-    texts = [
-      source.questions[i].question if i >= 0 else '' for i in indices.tolist()
-    ]
+    asked = [source.questions[i] if i >= 0 else None for i in indices.tolist()]
+    texts = [question.question if question else '' for question in asked]
     beam = self._retriever(params, batch, texts, self.retriever_beam)
     ids = np.where(batch['row_valid'][:, None], beam.ids, -1)
     read = ids[:, : self.reader_beam]
@@ -314,13 +281,13 @@ class BeamSelector:
       )
       found |= examples.name_rows('block', rows, read.shape)
     found |= source.gold_fields(indices, self._blocks, read, found)
-    if self._search is not None and source.has_answers:
+    if self._search is not None:
       found['beam_has_answer'] = self._search.find(ids, asked)
     return found
 
 
 def make_selector(
-  config: reader_configs.BeamConfig,
+  config: reader_configs.ReaderConfig,
   data: data_folder.DataFolder,
   retriever: BeamRetriever,
   *,
@@ -329,17 +296,15 @@ def make_selector(
   reader_beam: int = 0,
   train_blocks: bool = False,
 ) -> BeamSelector:
-  """Return the selector of a reader of spans or a classifier of claims.
+  """Return the selector of a reader.
 
   Args:
-    search: whether to look for answers, or evidence, in the blocks.
+    search: whether to look for answers in the blocks.
     retriever_beam, reader_beam: 0: the config's numbers.
     train_blocks: whether batches hold rows of the block embedder.
   """
   blocks, found = data.blocks, None
-  if search and config.task == 'claims':
-    found = EvidenceSearch(blocks)
-  elif search:
+  if search:
     rule = config.lookup.rule
     found = answer_search.QuestionSearch(blocks, rule, data.tokenizer)
   return BeamSelector(

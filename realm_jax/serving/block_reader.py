@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read retrieved blocks with a trained model, in batches on all local devices.
 
-Blocks of an open question (Lee et al. 2019, section 4) or of a claim.
+Lee et al. 2019 (ORQA), section 4.
 """
 
-import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
@@ -18,56 +17,56 @@ import numpy as np
 
 from realm_jax.data import examples, question_rows
 from realm_jax.nn import open_qa
-from realm_jax.objectives import claims as claims_model, reader_losses
+from realm_jax.objectives import reader_losses
 from realm_jax.serving import answers, beams, model_configs, reader_configs
 from retrieval import arguments
 from retrieval.kernels import backend
 from retrieval.nn import batch_encoder
-from retrieval.questions import (
-  abstention,
-  claims as claims_lib,
-  questions as questions_lib,
-)
+from retrieval.questions import abstention, questions as questions_lib
 
 _MANY = 16  # blocks from which on a CPU has readers of three lengths
 
 
-class BlockReader(abc.ABC):
-  """Retrieves and reads with a trained model."""
-
-  SOURCE = question_rows.QuestionSource
+class Answerer:
+  """Answers questions; yields each as `answers.Answered`."""
 
   def __init__(
     self,
     trained: model_configs.TrainedModel,
     retriever: beams.BeamRetriever,
-    read: Callable[[Any, Any], Any],
     *,
-    search: bool,
+    num_answers: int = 5,
+    threshold: float | None = 0.0,
+    calibration: abstention.Calibration | None = None,
     retriever_beam: int = 0,
     reader_beam: int = 0,
     batch_size: int = 1,
   ):
-    """Place the parameters; compile at the first batch.
+    """Place the parameters; compile at the first question.
 
     Args:
-      read: (params, batch) -> results, whose leading axes are the rows.
-      search: whether to look for answers, or evidence, in the blocks.
+      threshold: least confidence to answer with; None: the probability of "no
+        answer in these documents".
+      calibration: gives answers a probability.
       retriever_beam: blocks to retrieve; 0: as in training.
       reader_beam: blocks to read; 0: as in training.
       batch_size: rows at a time, filled up to a multiple of the devices.
     """
-    self.trained = trained
+    self.trained, self.calibration = trained, calibration
+    self._threshold = threshold
     self._layout = reader_configs.reader_layout(trained.config, trained.data)
     self._selector = beams.make_selector(
       trained.config,
       trained.data,
       retriever,
-      search=search,
+      search=False,
       retriever_beam=retriever_beam,
       reader_beam=reader_beam,
     )
     devices = jax.local_devices()
+    read = functools.partial(
+      predict_spans, trained.model, num_answers=num_answers
+    )
     self._read, everywhere, self._split = batch_encoder.compiled(
       read, devices, num_inputs=1
     )
@@ -77,11 +76,13 @@ class BlockReader(abc.ABC):
 
   def __call__(
     self,
-    asked: Sequence[Any],
+    asked: Sequence[questions_lib.Question],
     progress: Callable[[int, int], None] | None = None,
-  ) -> Iterator[Any]:
-    """Yield the result of each question or claim, in their order."""
-    source = self.SOURCE(asked, self.trained.data.tokenizer, self._layout)
+  ) -> Iterator[answers.Answered]:
+    """Yield the answers of each question, in their order."""
+    source = question_rows.QuestionSource(
+      asked, self.trained.data.tokenizer, self._layout
+    )
     for low in range(0, len(source), self._batch_size):
       high = min(low + self._batch_size, len(source))
       rows = source.rows(np.arange(low, high), self._rows)
@@ -93,47 +94,6 @@ class BlockReader(abc.ABC):
         yield self._result(asked[low + row], *one)
       if progress:
         progress(high, len(source))
-
-  @abc.abstractmethod
-  def _result(self, asked: Any, row: examples.Batch, found: Any) -> Any:
-    """Return the result of a question, from its row of the batch and of `read`."""
-
-
-def model_fields(batch: examples.Batch) -> dict[str, Any]:
-  """Return the fields that the model reads; cut the beam."""
-  read = batch['reader_valid'].shape[1]
-  beam = ('beam_vectors', 'beam_scores', 'beam_valid')
-  return {
-    name: x[:, :read] if name in beam else x
-    for name, x in batch.items()
-    if name in (*beam, 'question_ids', 'question_mask')
-    or (name.startswith('reader_') and name != 'reader_starts')
-  }
-
-
-class Answerer(BlockReader):
-  """Answers questions; yields each as `answers.Answered`."""
-
-  def __init__(
-    self,
-    trained: model_configs.TrainedModel,
-    retriever: beams.BeamRetriever,
-    *,
-    num_answers: int = 5,
-    threshold: float | None = 0.0,
-    calibration: abstention.Calibration | None = None,
-    **batches: int,
-  ):
-    """Place the parameters; compile at the first question.
-
-    threshold: least confidence to answer with; None: the probability of "no answer
-    in these documents". calibration: gives answers a probability. `batches` are retriever_beam, reader_beam, batch_size of `BlockReader`.
-    """
-    read = functools.partial(
-      predict_spans, trained.model, num_answers=num_answers
-    )
-    self._threshold, self.calibration = threshold, calibration
-    super().__init__(trained, retriever, read, search=False, **batches)
 
   def answer(self, texts: Sequence[str]) -> answers.Answers:
     """Answer questions that are texts, by `ask`; ValueError for an empty one."""
@@ -159,7 +119,13 @@ class Answerer(BlockReader):
     for question, found in zip(asked, self(marked, progress), strict=True):
       yield dataclasses.replace(found, question=question)
 
-  def _result(self, asked, row, found) -> answers.Answered:
+  def _result(
+    self,
+    asked: questions_lib.Question,
+    row: examples.Batch,
+    found: 'Prediction',
+  ) -> answers.Answered:
+    """Return the answers of a question, from its rows of the batch and of `read`."""
     kept = np.flatnonzero(found.spans.block >= 0)
     spans = jax.tree.map(lambda x: x[kept], found.spans)
     scores, log_null = spans.score.astype(np.float64), -np.inf
@@ -192,46 +158,23 @@ class Answerer(BlockReader):
     )
 
 
+def model_fields(batch: examples.Batch) -> dict[str, Any]:
+  """Return the fields that the model reads; cut the beam."""
+  read = batch['reader_valid'].shape[1]
+  beam = ('beam_vectors', 'beam_scores', 'beam_valid')
+  return {
+    name: x[:, :read] if name in beam else x
+    for name, x in batch.items()
+    if name in (*beam, 'question_ids', 'question_mask')
+    or (name.startswith('reader_') and name != 'reader_starts')
+  }
+
+
 def _with_mark(text: str) -> str:
   """Return a question with a question mark at its end."""
   return (
     text if text.rstrip().endswith(('?', '？', '؟')) else f'{text.rstrip()}?'
   )
-
-
-class Classifier(BlockReader):
-  """Classifies claims without reading labels; yields each as `Classified`."""
-
-  SOURCE = question_rows.ClaimSource
-
-  def __init__(
-    self,
-    trained: model_configs.TrainedModel,
-    retriever: beams.BeamRetriever,
-    *,
-    rule: str = 'best',
-    **batches: int,
-  ):
-    """Place the parameters; `rule` is one of `claims.RULES`, else ValueError."""
-    claims_model.check_rule(rule)
-
-    def scores(params, batch):
-      found = claims_model.class_scores(trained.model, params, batch)
-      return found, claims_model.predict(found, rule)
-
-    super().__init__(trained, retriever, scores, search=True, **batches)
-
-  def _result(self, asked: claims_lib.Claim, row, found) -> answers.Classified:
-    scores, predicted = found[0].astype(np.float64), int(found[1])
-    rank = int(scores[:, predicted].argmax())
-    return answers.Classified(
-      asked,
-      predicted,
-      _softmax(scores).sum(axis=0),
-      int(row['beam_ids'][rank]),
-      row.get('beam_has_answer', np.zeros_like(row['beam_valid'])),
-      rank,
-    )
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:

@@ -109,7 +109,7 @@ class TrainedModel:
   config: RunConfig
   data: data_folder.DataFolder
   layout: examples.Layout
-  model: nn.Module  # a `realm.Realm`, `open_qa.OpenQa` or `claims.Claims`
+  model: nn.Module  # a `realm.Realm` or `open_qa.OpenQa`
   params: Any
   step: int  # training step; 0 before training
   index_folder: str | os.PathLike = ''

@@ -1,20 +1,15 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the config of a reader or a classifier, beside those of a REALM."""
+"""Fields of the config of a reader, beside those of a REALM."""
 
 import dataclasses
 from typing import Literal
 
 from realm_jax.data import examples, folder as data_folder, reader_rows
 from realm_jax.nn import open_qa
-from realm_jax.objectives import claims
 from realm_jax.serving import model_configs
 from retrieval import settings
-from retrieval.questions import (
-  answers as answers_lib,
-  claims as claims_lib,
-  questions as questions_lib,
-)
+from retrieval.questions import answers as answers_lib
 from retrieval.search import late_interaction, lda, names
 from retrieval.store import checkpoints
 
@@ -36,7 +31,7 @@ class Lookup:
   # of the embedder; longer questions are cut
   question_length: examples.QueryLength = 64
   bm25_scale: settings.NotNegative = 0.2  # factor on scores by words
-  # of weighted: BM25's share; experiments.tune_hybrid measures shares
+  # of weighted: BM25's share
   words_weight: settings.Share = 0.4
   num_topics: settings.Size = lda.LdaConfig.num_topics  # of lda
   # filter on the documents' metadata: "{'year': (2010, 2020), 'lang': ['en']}"
@@ -52,9 +47,10 @@ class Reranker:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BeamConfig(model_configs.RunConfig):
+class ReaderConfig(model_configs.RunConfig):
   """A run whose model reads the blocks that a retriever finds."""
 
+  task: str = 'open_qa'
   # Where the model starts: a run of REALM (both parts); `embedder_from` and
   # `encoder_from` go before it, but for 'packaged'. The vectors of that run's index
   # are taken over if they are of the same parameters and blocks, and also if the run
@@ -69,80 +65,26 @@ class BeamConfig(model_configs.RunConfig):
   colbert_index: late_interaction.ColbertConfig = settings.rare(
     late_interaction.ColbertConfig()
   )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ReaderConfig(BeamConfig):
-  """A reader of spans."""
-
-  task: str = 'open_qa'
   reader: open_qa.SpanConfig = open_qa.SpanConfig()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Claims:
-  """Claim sets, DATASET:SPLIT=FILE,... each, of one data set.
-
-  Data sets are fever, hover and custom; see retrieval/questions/claims.py.
-  """
-
-  train: tuple[str, ...] = ()
-  dev: tuple[str, ...] = ()
-  labels: tuple[str, ...] = ()  # of custom, in the order of the classes
-  max_train: settings.Count = 0  # of all; 0: all of them
-  max_dev: settings.Count = 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierConfig(BeamConfig):
-  """A classifier of claims."""
-
-  task: str = 'claims'
-  claims: Claims = Claims()
-
-
 def reader_config(
-  config: BeamConfig, vocab_size: int
-) -> open_qa.OpenQaConfig | claims.ClaimsConfig:
-  """Return retriever and reader: of spans, or of classes for task 'claims'."""
+  config: ReaderConfig, vocab_size: int
+) -> open_qa.OpenQaConfig:
+  """Return retriever and reader."""
   realm = model_configs.realm_config(config, vocab_size)
-  if isinstance(config, ClassifierConfig):
-    return claims.ClaimsConfig(
-      realm=realm, num_classes=len(claim_labels(config.claims))
-    )
   return open_qa.OpenQaConfig(realm=realm, **vars(config.reader))
 
 
-def claim_labels(sets: Claims) -> tuple[str, ...]:
-  """Return the labels of the data set that claim sets are of.
-
-  Raises:
-    ValueError: for no set, or sets of several data sets.
-  """
-  if not sets.train:
-    raise ValueError(
-      "claims.train is empty: expected sets such as ('fever:train=train.jsonl',)."
-    )
-  specs = (*sets.train, *sets.dev)
-  names = {questions_lib.parse_spec(spec)[0] for spec in specs}
-  if len(names) > 1:
-    raise ValueError(
-      f'claims.train and claims.dev are of {sorted(names)}: expected one data '
-      'set, whose labels are the classes.'
-    )
-  return claims_lib.check_labels(names.pop(), sets.labels)
-
-
 def reader_layout(
-  config: BeamConfig, data: data_folder.DataFolder
+  config: ReaderConfig, data: data_folder.DataFolder
 ) -> reader_rows.ReaderLayout:
   """Return the lengths of the reader's rows and the tokenizer's specials."""
-  reader = getattr(config, 'reader', open_qa.SpanConfig())  # claims: no spans
   return reader_rows.ReaderLayout(
     row_length=config.lookup.row_length,
     title_length=config.lookup.title_length,
     question_length=config.lookup.question_length,
-    max_span_width=reader.max_span_width,
+    max_span_width=config.reader.max_span_width,
     cls_id=data.tokenizer.cls_id,
     sep_id=data.tokenizer.sep_id,
     pad_id=data.tokenizer.pad_id,
@@ -151,11 +93,8 @@ def reader_layout(
 
 def of_saved(saved: checkpoints.Saved) -> model_configs.RunConfig:
   """Return what a checkpoint's config says; other fields are left out."""
-  kind = model_configs.RunConfig
-  if 'reader' in saved.params:
-    kind = ReaderConfig
-  elif 'classifier' in saved.params:
-    kind = ClassifierConfig
+  reads = 'reader' in saved.params
+  kind = ReaderConfig if reads else model_configs.RunConfig
   config = saved.config
   fields = config.to_dict() if hasattr(config, 'to_dict') else config
   return settings.build(kind, fields, 'config', ignore_others=True)

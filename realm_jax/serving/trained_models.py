@@ -14,7 +14,6 @@ import numpy as np
 
 from realm_jax.data import folder as data_folder, pipeline
 from realm_jax.nn import initialize, open_qa, realm as model_lib
-from realm_jax.objectives import claims
 from realm_jax.serving import (
   answers as answers_lib,
   beams,
@@ -34,15 +33,10 @@ from retrieval.text import corpus as corpus_lib
 
 # part of a packed model that embeds blocks, where `params` do not
 BLOCKS = 'blocks'
-_HEADS = {'reader', 'classifier'}  # parts that read blocks
 KEPT = 20  # spans of a question over which shares are computed
 _CALIBRATE = (
   'calibrate: python -m experiments.evaluate --config.evaluate.calibrate'
 )
-_TRAINED_BY = {
-  'reader': 'experiments.train',
-  'classifier': 'experiments.train with a config of configs/claims_base.py',
-}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -256,8 +250,8 @@ def load(
       of a packed model, or the name of one on the Hub (`hub.local`).
     data_dir: data folder, if the data have moved or changed.
     step: a number, 'best' (by config.best_metric), or '' for the newest.
-    part: what to load: 'reader', 'classifier', or 'realm' for retriever and
-      encoder. '' is the reader or classifier if there is one, else the REALM.
+    part: what to load: 'reader', or 'realm' for retriever and encoder. '' is the
+      reader if there is one, else the REALM.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
@@ -269,11 +263,11 @@ def load(
   if part not in ('', 'realm', *there):
     raise ValueError(
       f'{workdir}: a checkpoint with {sorted(there)}, expected a {part}; '
-      f'train one: {_TRAINED_BY[part]} --config.realm_from={workdir}'
+      f'train one: experiments.train --config.realm_from={workdir}'
     )
   wanted = {*initialize.EMBEDDERS, BLOCKS}
-  reads = part != 'realm' and _HEADS & there
-  wanted |= _HEADS if reads else {'encoder'}
+  reads = part != 'realm' and 'reader' in there
+  wanted.add('reader' if reads else 'encoder')
   # Parts of a packed model; of a checkpoint all parameters come.
   params, saved = checkpoints.load_params(str(workdir), step=step, parts=wanted)
   blocks = params.pop(BLOCKS, None)
@@ -304,15 +298,16 @@ def of_params(
 ) -> trained_realm.TrainedRealm | TrainedReader:
   """Return the model of a config with given parameters."""
   common = (config, data, data.layout(config))
-  if not _HEADS & {*params}:
+  if 'reader' not in params:
     model = model_lib.Realm(
       model_configs.realm_config(config, data.tokenizer.vocab_size)
     )
     return trained_realm.TrainedRealm(
       *common, model, params, step, index_folder
     )
-  kind = claims.Claims if 'classifier' in params else open_qa.OpenQa
-  model = kind(reader_configs.reader_config(config, data.tokenizer.vocab_size))
+  model = open_qa.OpenQa(
+    reader_configs.reader_config(config, data.tokenizer.vocab_size)
+  )
   return TrainedReader(*common, model, params, step, index_folder, step)
 
 

@@ -256,7 +256,9 @@ def load_sets(
     ValueError: for no set, or a set that is named twice.
   """
   sets = _load_all(specs, allow_other_counts, field, unanswerable)
-  check_names([found.name for found in sets])
+  names = [found.name for found in sets]
+  if len({*names}) < len(names):
+    raise ValueError(f'A set is named twice: {", ".join(names)}.')
   return [found.first(most) for found in sets]
 
 
@@ -287,12 +289,6 @@ def _load_all(
     load(x, allow_other_counts=allow_other_counts, unanswerable=unanswerable)
     for x in specs
   ]
-
-
-def check_names(names: Sequence[str]) -> None:
-  """Raise ValueError for a set named twice, whose files would be one."""
-  if len({*names}) < len(names):
-    raise ValueError(f'A set is named twice: {", ".join(names)}.')
 
 
 def of_field(sets: Any, name: str) -> list[questions_lib.Question]:

@@ -64,7 +64,7 @@ class Neighbors:
   source: names.Name = 'dense'  # how they are found
   # whether an index of words holds a chunk's title and continuation, too
   titled: bool = settings.rare(False)
-  # of weighted: BM25's share; experiments.tune_hybrid measures shares
+  # of weighted: BM25's share
   words_weight: settings.Share = 0.5
   num_topics: settings.Size = settings.rare(200)  # of lda
   colbert: str = ''  # of colbert: run of its model; '': as the index was made

@@ -21,7 +21,6 @@ _FOLDER = pathlib.Path(realm_pretrain_quickstart.__file__).parent
 REALMS = sorted(x.stem for x in _FOLDER.glob('realm_pretrain_*.py'))
 READERS = [
   *sorted(x.stem for x in _FOLDER.glob('open_qa_*.py')),
-  'claims_base',
 ]
 # Fields at the top that an argument changes.
 CHANGED = {

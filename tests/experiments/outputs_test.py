@@ -29,9 +29,7 @@ _WRITES = '--workdir=/proc/x'
 _CASES = [
   *(
     [name, _CONFIG, _WRITES]
-    for name in (
-      'prepare train evaluate compare quickstart tune_hybrid leakage'.split()
-    )
+    for name in 'prepare train evaluate compare quickstart leakage'.split()
   ),
   ['sweep', _CONFIG, _WRITES, '--sweep=neighbors'],
   ['import_decoder', '--source=.', _WRITES],
@@ -51,7 +49,6 @@ _CASES = [
   ['benchmarks.benchmark', '--task=sparse', '--output=/proc/x.json'],
   ['accelerators.compile', _CONFIG, '--topology=v5e:2x2', _WRITES],
   ['accelerators.sheet', _WRITES],
-  ['scale.demonstrate', _WRITES],
 ]
 
 

@@ -15,7 +15,6 @@ import retrieval
 from retrieval import arguments
 from retrieval.questions import (
   answers,
-  claims,
   dpr_json,
   qa_metrics,
   questions,
@@ -150,8 +149,6 @@ def test_one_answer_of_a_record_is_no_list_of_letters():
     qa_rows.Example(question='Where?', answers='Paris'),
   ):
     assert record.answers == ('Paris',)
-  claim = claims.Claim('1', 'It is in Paris.', 0, 'Paris')
-  assert claim.titles == ('Paris',)
 
 
 def test_one_text_or_query_is_one_row():

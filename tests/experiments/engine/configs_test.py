@@ -38,7 +38,7 @@ class Config:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TuneHybrid:
+class Measure:
   split: str = 'test'
   shares: tuple[float, ...] = (0.5,)
   other: Model = Model(d_model=2, rate=0.5)
@@ -137,10 +137,10 @@ def test_other_files_are_named(tmp_path, text, part):
 
 def test_the_section_of_a_command():
   c = _config()
-  configs.for_command(c, 'tune_hybrid', split='valid')
-  configs.add_section(c, TuneHybrid)
-  configs.override(c, 'tune_hybrid.shares', '.1,.2', Config, TuneHybrid)
-  assert c.tune_hybrid.to_dict() == {
+  configs.for_command(c, 'measure', split='valid')
+  configs.add_section(c, Measure)
+  configs.override(c, 'measure.shares', '.1,.2', Config, Measure)
+  assert c.measure.to_dict() == {
     'split': 'valid',
     'shares': (0.1, 0.2),
     'other': {'d_model': 2, 'rate': 0.5, 'layers': ()},
@@ -148,9 +148,9 @@ def test_the_section_of_a_command():
   configs.override(c, 'model.seldom', '4', Config)
   assert configs.build(Config, c).model.seldom == 4
   assert configs.build(Config, c).steps == 3  # it is no field of the config
-  configs.for_command(c, 'tune_hybrid', splot='valid')
+  configs.for_command(c, 'measure', splot='valid')
   with pytest.raises((AttributeError, KeyError), match='splot'):
-    configs.add_section(c, TuneHybrid)
+    configs.add_section(c, Measure)
 
 
 def test_every_room_has_a_class_and_its_functions():

@@ -22,7 +22,6 @@ from experiments.reranking import task as reranking_task
 from experiments.taught import config as taught_config
 from realm_jax.nn import open_qa, realm as model_lib
 from realm_jax.objectives import (
-  claims,
   dpr,
   ict,
   late_interaction,
@@ -133,7 +132,7 @@ def _in_batch(loss, hard=0):
   return functools.partial(loss, model, mask_duplicates=True), draw
 
 
-def _beams(loss, null_answer=False):
+def _beams(null_answer=False):
   def read(table, batch):
     spans = table[batch['reader_ids'], :2]
     return jnp.moveaxis(spans, -1, -2)
@@ -141,9 +140,6 @@ def _beams(loss, null_answer=False):
   def score(table, batch):
     question = table[batch['question_ids']].sum(1)
     return jnp.einsum('bcd,bd->bc', batch['beam_vectors'], question)
-
-  def classify(table, batch):
-    return score(table, batch), table[batch['reader_ids'][..., 0], :3]
 
   def draw(rng):
     correct = rng.random((B, 2, 2, M)) < 0.3
@@ -157,12 +153,12 @@ def _beams(loss, null_answer=False):
       'reader_ids': _words(rng, B, 2, M),
       'reader_valid': np.ones((B, 2), bool),
       'reader_correct': correct,
-      'claim_label': rng.integers(0, 3, B),
     }
 
   config = open_qa.SpanConfig(max_span_width=2, null_answer=null_answer)
-  model = Model(classify, config, read_beam=read, beam_scores=score)
-  return functools.partial(loss, model, early_weight=0.5), draw
+  model = Model(config=config, read_beam=read, beam_scores=score)
+  loss = functools.partial(reader_losses.loss, model, early_weight=0.5)
+  return loss, draw
 
 
 def _cross_encoder():
@@ -238,10 +234,9 @@ CASES = {
   'ict': {'': functools.partial(_in_batch, ict.loss)},
   'mlm': {'': _mlm},
   'open_qa': {
-    '': functools.partial(_beams, reader_losses.loss),
-    'null': functools.partial(_beams, reader_losses.loss, True),
+    '': _beams,
+    'null': functools.partial(_beams, null_answer=True),
   },
-  'claims': {'': functools.partial(_beams, claims.loss)},
   'dpr': {'': functools.partial(_in_batch, dpr.loss, 2)},
   'colbert': {'': functools.partial(_in_batch, late_interaction.loss, 2)},
   'cross_encoder': {'': _cross_encoder},

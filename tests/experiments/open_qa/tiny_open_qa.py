@@ -59,7 +59,7 @@ def sets(data_dir: pathlib.Path) -> tuple[str, str]:
 
 
 def set_tiny(c, data_dir: pathlib.Path) -> None:
-  """Sets four steps of a tiny reader or classifier."""
+  """Sets four steps of a tiny reader."""
   tiny_realm.tiny(c, str(data_dir))
   c.layout.query_length = 24
   c.lookup.row_length = 48

@@ -180,5 +180,5 @@ def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
     trained.data.root, **{'reranker.path': str(whole)}
   )
   wanted = evaluators.Evaluate(retriever='bm25')
-  found = evaluators.load(config, str(reader), 'reader', wanted)
+  found = evaluators.load(config, str(reader), wanted)
   assert found.retriever().reranker

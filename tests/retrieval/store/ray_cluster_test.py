@@ -21,7 +21,7 @@ import pytest
 
 from retrieval import settings
 from retrieval.store import executors, ray_cluster
-from tests.retrieval.store import executors_test
+from tests.retrieval.store import executors_test, loopback
 
 with_ray = pytest.mark.skipif(
   importlib.util.find_spec('ray') is None, reason='needs the extra [cluster]'
@@ -172,8 +172,6 @@ def slow(folder, i):
 @pytest.fixture(scope='module')
 def nodes():
   """A cluster of three nodes on the loopback device; the first runs no tasks."""
-  from experiments.scale import loopback
-
   with loopback.cluster(num_workers=2) as nodes:
     yield nodes
 

@@ -44,19 +44,10 @@ class Nodes:
     """Kill a node that runs tasks with signal 9."""
     self._cluster.remove_node(self._workers.pop(number), allow_graceful=False)
 
-  def restore(self, num_workers: int) -> None:
-    """Add nodes until some run tasks."""
-    while len(self._workers) < num_workers:
-      self.add()
-
 
 @contextlib.contextmanager
 def cluster(num_workers: int) -> Iterator[Nodes]:
-  """Start a cluster of a head and some nodes of one core each, and end it.
-
-  Raises:
-    ImportError: when Ray is not installed.
-  """
+  """Start a cluster of a head and some nodes of one core each, and end it."""
   for name, value in _ENVIRONMENT.items():
     os.environ.setdefault(name, value)
   ray = ray_cluster.import_ray()
