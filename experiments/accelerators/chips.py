@@ -37,19 +37,17 @@ class Chip:
   flops: float  # bfloat16, a second
   memory: float  # bytes
   bandwidth: float  # of memory, bytes a second
-  # Of the links to other chips that one mesh axis uses, bytes a second and direction.
-  network: float
   options: dict[str, Any] = dataclasses.field(
     default_factory=dict
   )  # of the compiler
 
 
 CHIPS = {
-  'v4': Chip('tpu', 275e12, 32 * _GIB, 1.2e12, 90e9),
-  'v5e': Chip('tpu', 197e12, 15.75 * _GIB, 0.82e12, 100e9),
-  'v5p': Chip('tpu', 459e12, 95 * _GIB, 2.77e12, 200e9),
-  'v6e': Chip('tpu', 918e12, 31.25 * _GIB, 1.64e12, 200e9),
-  'h100': Chip('cuda', 989e12, 79.1 * _GIB, 3.35e12, 450e9, _UNTUNED),
+  'v4': Chip('tpu', 275e12, 32 * _GIB, 1.2e12),
+  'v5e': Chip('tpu', 197e12, 15.75 * _GIB, 0.82e12),
+  'v5p': Chip('tpu', 459e12, 95 * _GIB, 2.77e12),
+  'v6e': Chip('tpu', 918e12, 31.25 * _GIB, 1.64e12),
+  'h100': Chip('cuda', 989e12, 79.1 * _GIB, 3.35e12, _UNTUNED),
 }
 
 # Part of `jax.Device.device_kind` -> chip.
@@ -59,7 +57,7 @@ _KINDS = {
   'v6': CHIPS['v6e'],
   'v5': CHIPS['v5p'],
   'v4': CHIPS['v4'],
-  'h200': Chip('cuda', 989e12, 139.7 * _GIB, 4.8e12, 450e9),
+  'h200': Chip('cuda', 989e12, 139.7 * _GIB, 4.8e12),
   'h100': CHIPS['h100'],
 }
 

@@ -5,10 +5,10 @@
   python -m experiments.accelerators.compile --topology=v5e:4x4 \
     --config=configs/retro_published.py:172m
 
-compiles the very step that training runs, with its shardings, and prints memory,
-FLOPs, traffic, exchanges between devices and the time that bounds them. Exit code 1
-when a device could not hold it. --program=evaluate compiles the validation. Writes
-<workdir>/compile.json. The compilers are installed apart: `pip install -e
+compiles the very step that training runs, with its shardings, and prints XLA's own
+account of a device's memory, and the seconds of the step at the chip's peaks.
+Exit code 1 when a device could not hold it. --program=evaluate compiles the validation.
+Writes <workdir>/compile.json. The compilers are installed apart: `pip install -e
 '.[tpu-compile]'` and `'.[gpu-compile]'`, each in an environment of its own.
 """
 
@@ -23,18 +23,16 @@ from absl import flags
 import jax
 import ml_collections
 
-from experiments.accelerators import chips, costs, hlo, programs
+from experiments.accelerators import chips, programs
 from experiments.engine import command, reports
 
 FILE = 'compile.json'
-_LARGEST = 6  # arrays that are named
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-  """Memory, work and time of one step on one device of a topology."""
+  """Memory, work and time of one run of a program on one device."""
 
-  topology: str
   program: str
   mesh: dict[str, int]
   arguments_bytes: int
@@ -42,42 +40,24 @@ class Report:
   output_bytes: int  # beside donated arguments
   memory_bytes: float  # of the chip
   model_flops: float  # of all devices, by the model's formula
-  executed_flops: float  # of all devices, products of the traced program
-  traffic_bytes: float
-  wide_products: list[str]  # with a float32 operand, in a bfloat16 program
-  exchanges: list[dict[str, Any]]
-  flops_sec: float
-  traffic_sec: float
-  network_sec: float
-  # Of model FLOPs, if the three overlap and nothing else waits.
-  mfu_bound: float
-  trace_sec: float
+  # XLA's counts for one device: a loop counts once. 0 where it does not tell.
+  xla_flops: float
+  xla_traffic_bytes: float
+  peak_sec: float  # the longest of these three at the chip's peaks
   compile_sec: float
-  lines: int  # of the program before the compiler
-  largest: list[str]  # arrays of the traced program, over all devices
 
   @property
-  def fits(self) -> bool:
-    """Whether a device can hold it."""
-    needed = self.arguments_bytes + self.temporary_bytes + self.output_bytes
-    return needed <= self.memory_bytes
+  def needed_bytes(self) -> int:
+    """Memory of a device that the program takes."""
+    return self.arguments_bytes + self.temporary_bytes + self.output_bytes
 
 
 class TooLargeError(ValueError):
-  """The compiler found that a device cannot hold the program."""
-
-
-def analyze(
-  config: ml_collections.ConfigDict, topology: str, name: str
-) -> Report:
-  """Compile a program of a config for a topology; errors are those below."""
-  chip, devices = chips.of(topology), chips.devices(topology)
-  return compiled_for(config, topology, name, chip, devices)[0]
+  """A device cannot hold the program."""
 
 
 def compiled_for(
   config: Any,
-  place: str,
   name: str,
   chip: chips.Chip,
   devices: Sequence[jax.Device],
@@ -90,101 +70,59 @@ def compiled_for(
 
   Raises:
     TooLargeError: when the compiler refuses it for want of memory.
-    ValueError: for an unknown program or topology.
-    ImportError: when the compiler is not installed.
+    ValueError: for an unknown program.
   """
-  start = time.monotonic()
   found = programs.trace(config, devices, name, **sizes)
-  lowered = found.traced.lower()
-  traced = time.monotonic()
-  jaxpr = found.traced.jaxpr.jaxpr
-  largest = costs.largest(jaxpr, _LARGEST)
+  start, lowered = time.monotonic(), found.traced.lower()
   try:
     compiled = lowered.compile(compiler_options=dict(chip.options))
   except jax.errors.JaxRuntimeError as error:
-    text = ' '.join(str(error).split())
-    if 'RESOURCE_EXHAUSTED' not in text:
+    if 'RESOURCE_EXHAUSTED' not in str(error):
       raise
-    raise TooLargeError(
-      f'{place}: {text[:500]} The largest arrays, over all devices: '
-      f'{"; ".join(largest)}.'
-    ) from error
-  compile_sec = time.monotonic() - traced
-  plan, program = compiled.memory_analysis(), hlo.Program(compiled.as_text())
-  mesh, traffic = dict(found.mesh), program.traffic()
-  exchanges = [
-    {**dataclasses.asdict(x), 'seconds': x.seconds(chip.network)}
-    for x in program.collectives(mesh)
-  ]
-  products = [*costs.products(jaxpr)]
-  wide = {
-    f'{a.str_short()} x {b.str_short()}'
-    for a, b in (x.operands for x in products if x.is_wide)
-  }
-  # A topology may have more devices than the program uses.
-  flops_a_second = chip.flops * math.prod(mesh.values())
-  executed = costs.flops(products)
-  seconds = {
-    'flops_sec': executed / flops_a_second,
-    'traffic_sec': traffic / chip.bandwidth,
-    'network_sec': sum(x['seconds'] for x in exchanges),
-  }
+    raise TooLargeError(' '.join(str(error).split())[:500]) from error
+  plan, work = compiled.memory_analysis(), compiled.cost_analysis() or {}
+  flops, traffic = (work.get(x, 0.0) for x in ('flops', 'bytes accessed'))
+  share = found.model_flops / math.prod(found.mesh.values())
   report = Report(
-    topology=place,
     program=name,
-    mesh=mesh,
+    mesh=dict(found.mesh),
     arguments_bytes=plan.argument_size_in_bytes,
     temporary_bytes=plan.temp_size_in_bytes,
     output_bytes=plan.output_size_in_bytes - plan.alias_size_in_bytes,
     memory_bytes=chip.memory,
     model_flops=found.model_flops,
-    executed_flops=executed,
-    traffic_bytes=traffic,
-    wide_products=sorted(wide) if found.dtype != 'float32' else [],
-    exchanges=exchanges,
-    **seconds,
-    mfu_bound=found.model_flops / flops_a_second / max(seconds.values()),
-    trace_sec=traced - start,
-    compile_sec=compile_sec,
-    lines=lowered.as_text().count('\n'),
-    largest=largest,
+    xla_flops=flops,
+    xla_traffic_bytes=traffic,
+    peak_sec=max(
+      share / chip.flops, flops / chip.flops, traffic / chip.bandwidth
+    ),
+    compile_sec=time.monotonic() - start,
   )
   return report, compiled
 
 
-def _rows(found: Report) -> list[tuple[str, str]]:
-  """Return every field of a report in words and units."""
-  rows = [('executed / model FLOPs', found.executed_flops / found.model_flops)]
-  for name, value in dataclasses.asdict(found).items():
-    if name == 'exchanges':
-      for x in value:
-        size, sec = x['num_bytes'] / 1e9, x['seconds']
-        text = f'{x["count"]:,.0f} of {size:,.2f} GB, {sec:.4f} s'
-        rows.append((f'{x["kind"]} over {x["axes"]}', text))
-    elif name.endswith('_bytes'):
-      size = f'{value / 2**30:,.2f}'
-      rows.append((f'{name.removesuffix("_bytes")}, GiB a device', size))
-    elif isinstance(value, list):
-      rows.append((name.replace('_', ' '), '; '.join(value) or 'none'))
-    else:
-      rows.append((name.replace('_', ' '), value))
-  return [
-    (name, f'{x:,.4g}' if isinstance(x, float) else f'{x}') for name, x in rows
-  ]
+def _text(name: str, value: Any) -> tuple[str, str]:
+  """Return a field of a report in words and units."""
+  if name.endswith('_bytes'):
+    return f'{name[:-6]}, GiB a device'.replace(
+      '_', ' '
+    ), f'{value / 2**30:,.2f}'
+  text = f'{value:,.4g}' if isinstance(value, float) else f'{value}'
+  return name.replace('_', ' '), text
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Compile, print and write the report."""
   topology, name = flags.FLAGS.topology, flags.FLAGS.program
-  found = analyze(config, topology, name)
-  reports.write_json(pathlib.Path(workdir) / FILE, dataclasses.asdict(found))
+  chip, devices = chips.of(topology), chips.devices(topology)
+  found, _ = compiled_for(config, name, chip, devices)
+  values = {'topology': topology, **dataclasses.asdict(found)}
+  reports.write_json(pathlib.Path(workdir) / FILE, values)
   title = f'{name} of {config.task} on {topology}'
-  reports.print_table(('quantity', 'value'), _rows(found), title, wrap=True)
-  if not found.fits:
-    raise TooLargeError(
-      f'{topology}: {name} does not fit; the largest arrays, over all devices: '
-      f'{"; ".join(found.largest)}.'
-    )
+  rows = [_text(*one) for one in values.items()]
+  reports.print_table(('quantity', 'value'), rows, title, wrap=True)
+  if found.needed_bytes > found.memory_bytes:
+    raise TooLargeError(f'{topology}: {name} does not fit.')
 
 
 def _define_flags() -> None:

@@ -5,7 +5,7 @@
 REALM's vocabularies have BERT's size. Model FLOPs count all tokens of padded rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -14,7 +14,6 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec
 import ml_collections
 
-from experiments.accelerators import costs
 from experiments.engine import configs, program as program_lib, rooms, tasks
 from experiments.open_qa import task as open_qa_task
 from experiments.realm import task as realm_task
@@ -40,16 +39,23 @@ NUM_BLOCKS = 13_353_718  # of ORQA's Wikipedia
 _KINDS = {'ids': 'i4', 'mask': '?', 'types': 'i4'}
 
 
-def _step(config: Config, devices: Devices, name: str) -> costs.Traced:
+@dataclasses.dataclass(frozen=True)
+class Traced:
+  """A program that could be compiled."""
+
+  traced: Any  # of jax.jit(...).trace
+  mesh: Mapping[str, int]  # axis -> devices that the program uses
+  model_flops: float  # of the model's formula, on all devices of the mesh
+
+
+def _step(config: Config, devices: Devices, name: str) -> Traced:
   """The train step of a model, or its validation of a batch."""
   if config.task == 'retro':
     task, shapes = retro_task.without_data(config)
-    dtype = config.model.dtype
   else:
     mesh = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
     num_shards = mesh['data'] * mesh['fsdp']
     config, task, shapes = without_data(config, num_shards)
-    dtype = config.embedder.dtype
   program = program_lib.make_program(task, config, devices=devices)
   batch = {
     key: _shape(x.shape, x.dtype, program.rows) for key, x in shapes.items()
@@ -63,7 +69,7 @@ def _step(config: Config, devices: Devices, name: str) -> costs.Traced:
       traced = program.step.trace(program.abstract, batch)
       if task.frozen is not None:
         flops *= 2 / 3  # frozen parts have no gradients of their own
-  return costs.Traced(traced, program.mesh.shape, dtype, flops)
+  return Traced(traced, program.mesh.shape, flops)
 
 
 def without_data(
@@ -168,7 +174,7 @@ def _open_qa(config: Config, b: int) -> Parts:
 _PARTS = {'realm': _realm, 'ict': _ict, 'open_qa': _open_qa}
 
 
-def _decode(config: Config, devices: Devices, name: str) -> costs.Traced:
+def _decode(config: Config, devices: Devices, name: str) -> Traced:
   """One token of each of `batch_size` rows, on one device.
 
   The loop up to the end of a chunk counts once.
@@ -207,10 +213,10 @@ def _decode(config: Config, devices: Devices, name: str) -> costs.Traced:
       *place((key, rows, logits, cache, rows, rows, steps)),
     )
   flops = b * presets.flops_per_token(model_cfg, length, k)
-  return costs.Traced(traced, mesh.shape, model_cfg.dtype, flops)
+  return Traced(traced, mesh.shape, flops)
 
 
-def _embed(config: Config, devices: Devices, name: str) -> costs.Traced:
+def _embed(config: Config, devices: Devices, name: str) -> Traced:
   """Trace the embedding of one batch of blocks for the index."""
   del name
   model = model_configs.realm_config(config, _VOCAB_SIZE)
@@ -229,13 +235,12 @@ def _embed(config: Config, devices: Devices, name: str) -> costs.Traced:
     _shape((count,), 'i4', rows),
   )
   flops = _flops(model.embedder_bert, count, layout.block_length)
-  mesh = {'data': len(devices)}
-  return costs.Traced(traced, mesh, config.embedder.dtype, flops)
+  return Traced(traced, {'data': len(devices)}, flops)
 
 
 def _search(
   config: Config, devices: Devices, name: str, num_blocks: int = NUM_BLOCKS
-) -> costs.Traced:
+) -> Traced:
   """Trace the exact search of vectors, 'search_alone' on one device.
 
   There are `batch_size` questions, and the k of the config for each.
@@ -269,9 +274,7 @@ def _search(
       fetch=exact.num_fetched(k, num_blocks),
     )
   flops = 2.0 * b * num_blocks * d
-  return costs.Traced(
-    traced, {'rows': len(devices)}, config.vectors.dtype, flops
-  )
+  return Traced(traced, {'rows': len(devices)}, flops)
 
 
 def _layout(config: Config) -> examples.Layout:
@@ -301,7 +304,7 @@ def _shape(shape, kind, where=None) -> jax.ShapeDtypeStruct:
 _STEPS = {'train': _step, 'evaluate': _step}
 _SEARCHES = {'search': _search, 'search_alone': _search}
 # config.task -> name of a program -> what traces it.
-TASKS: dict[str, dict[str, Callable[..., costs.Traced]]] = {
+TASKS: dict[str, dict[str, Callable[..., Traced]]] = {
   'retro': {**_STEPS, 'decode': _decode},
   'realm': {**_STEPS, **_SEARCHES, 'embed': _embed},
   'ict': _STEPS,
@@ -314,7 +317,7 @@ def trace(
   devices: Devices,
   name: str,
   **sizes: int,
-) -> costs.Traced:
+) -> Traced:
   """Trace a program of a config.
 
   Args:

@@ -1,20 +1,17 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the programs of one accelerator beside the compiler's roofline.
+"""Time six programs on the first accelerator of this machine, in minutes.
 
   python -m experiments.accelerators.sheet
 
-Runs the programs of `sheet_rows` on random input in minutes, on the first device. A
-row takes the largest of its batches that fits. Predicted seconds are the longer of
-those by FLOPs and by memory. docs/accelerators.md lists the few packages that suffice;
-PyTorch is timed where it is installed. --dry_run rehearses all of it at tiny sizes, on
-a CPU, too. --topology=h100:1 predicts what such a device would take, where its
-compiler is installed. Writes <workdir>/accelerator.json and accelerator.md.
+Input is random; a row takes the largest of its batches that fits. Beside the median
+seconds of a run are those at the chip's peaks, as `compile` reports them. --dry_run
+rehearses all of it at tiny sizes, on a CPU, too. Writes <workdir>/accelerator.json.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
-import functools
+import importlib
 import math
 import pathlib
 import re
@@ -26,40 +23,82 @@ from absl import flags, logging
 import jax
 import jax.numpy as jnp
 
-from experiments.accelerators import (
-  absent,
-  chips,
-  compile as compile_lib,
-  sheet_parity,
-  sheet_rows,
-)
-from experiments.engine import command, reports
+from experiments.accelerators import chips, compile as compile_lib
+from experiments.engine import command, configs, reports, rooms
 from retrieval.kernels import backend
 
-FILE, TABLE = 'accelerator.json', 'accelerator.md'
-HEADS = (
-  'program',
-  'batch',
-  'seconds',
-  'predicted',
-  'predicted / measured',
-  'MFU',
-  'rate',
-)
+FILE = 'accelerator.json'
+_CHUNK = 64  # tokens that decoding draws in one call
+KEYS = ('batch', 'seconds', 'peak_sec', 'rate')  # columns of the table
 # Arguments that hold words, and how many different ones (as in small vocabularies).
 _WORDS = re.compile(r"'(tokens|targets|neighbors|\w+_tokens|mlm_targets)'")
 _MOST_WORDS = 1000
-_FILL = 0.92  # of the memory that a program may plan for
-_READ_BYTES = {False: 2**32, True: 2**22}  # by --dry_run
-# An unknown device: nothing is predicted.
-_UNKNOWN = chips.Chip('', 1e30, 1e30, 1e30, 1e30)
+_UNKNOWN = chips.Chip('', 1e30, 1e30, 1e30)
+_ALONE = {'mesh.fsdp': 1, 'mesh.tensor': 1, 'optimizer.accumulate_steps': 1}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+  """A program of a config, at the largest of some batches that fits."""
+
+  config: str  # module in configs/
+  variant: str = 'base'  # argument of the config
+  test: str = 'test'  # the same of a rehearsal
+  program: str = 'train'
+  field: str = 'batch_size'  # what a batch sets
+  batches: tuple[int, ...] = (32, 16, 8, 4, 2, 1)
+  fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+  unit: str = 'sequences'
+  per_batch: float = 1  # units that a run makes for each of the batch
+  # (arguments) -> arguments whose values decide how much is done
+  given: Callable[[tuple], tuple] = lambda x: x
+
+
+# In the order of their worth for the time they take to compile.
+ROWS = {
+  'RETRO 425m, step': Row(config='retro_published', variant='425m'),
+  'RETRO 425m baseline, step': Row(
+    config='retro_published', variant='425m_baseline', test='baseline_test'
+  ),
+  'RETRO 425m, decoding of 32': Row(
+    config='retro_published',
+    variant='425m',
+    program='decode',
+    batches=(32,),
+    unit='tokens',
+    per_batch=_CHUNK,
+    given=lambda x: (*x[:-1], jnp.asarray([0, _CHUNK], jnp.int32)),
+  ),
+  'MiniLM, chunks of 128 wordpieces': Row(
+    config='realm_pretrain_base',
+    program='embed',
+    field='vectors.batch_tokens',
+    batches=(2**18, 2**16, 2**14),
+    fields={
+      'embedder.d_model': 384,
+      'embedder.d_ff': 1536,
+      'embedder.num_layers': 6,
+      'blocks.max_length': 128,
+    },
+    unit='chunks',
+    per_batch=1 / 128,
+  ),
+  '13,353,718 vectors searched, k = 5': Row(
+    config='open_qa_released',
+    program='search_alone',
+    batches=(64,),
+    fields={'lookup.retriever_beam': 5, 'vectors.dtype': 'bfloat16'},
+    unit='questions',
+    given=lambda x: (x[0], x[1]._replace(count=jnp.int32(len(x[1].rows)))),
+  ),
+  'REALM, step': Row(
+    config='realm_pretrain_base', batches=(16, 8, 4, 2, 1), unit='examples'
+  ),
+}
 
 
 def random_input(compiled: jax.stages.Compiled, device: jax.Device) -> tuple:
-  """Return arguments for a compiled program.
-
-  Small random floats, ones, and words as frequent as in text (p ~ 1 / rank).
-  """
+  """Return small random floats, ones, and words as frequent as in text (1 / rank)."""
 
   def make(path, info):
     kind, shape = info.dtype, info.shape
@@ -77,205 +116,81 @@ def random_input(compiled: jax.stages.Compiled, device: jax.Device) -> tuple:
 
 
 def seconds_of(
-  compiled: jax.stages.Compiled, arguments: tuple, rounds: int
+  compiled: jax.stages.Compiled, row: Row, device: jax.Device, rounds: int
 ) -> float:
-  """Return the median seconds of a run; donated arguments become its results."""
-  leaves, tree = jax.tree.flatten(arguments)
-  infos = jax.tree.leaves(compiled.args_info)
-  places = jax.tree.leaves(
-    compiled.input_shardings[0], is_leaf=lambda x: x is None
-  )
-  leaves = [  # None: an argument that the program does not use
-    x if place is None else jax.device_put(x, place)
-    for x, place in zip(leaves, places, strict=True)
-  ]
-  taken = []
+  """Return the median seconds of a run, each on new arguments."""
+  taken, arguments = [], None
   for _ in range(rounds + 1):
+    del arguments  # before the next ones take memory
+    arguments = row.given(random_input(compiled, device))
+    jax.block_until_ready(arguments)
     start = time.perf_counter()
-    results = jax.tree.leaves(compiled(*jax.tree.unflatten(tree, leaves)))
-    jax.block_until_ready(results)
+    jax.block_until_ready(compiled(*arguments))
     taken.append(time.perf_counter() - start)
-    for place, info in enumerate(infos):
-      if info.donated:
-        leaves[place] = next(
-          results.pop(i)
-          for i, x in enumerate(results)
-          if (x.shape, x.dtype) == (info.shape, info.dtype)
-        )
   return statistics.median(taken[1:])  # the first warms up
 
 
-def measure(
-  row: sheet_rows.Row,
-  place: str,
-  chip: chips.Chip,
-  device: jax.Device,
-  rounds: int,
-) -> dict[str, Any]:
-  """Compile a row at the largest batch that fits, and time it.
-
-  Args:
-    place: name of the device.
-    rounds: timed runs; 0 for a device that is not there.
-
-  Raises:
-    TooLargeError, JaxRuntimeError: where none of its batches fits.
-  """
-  for batch in row.batches:
-    try:
-      return _measure(row, batch, place, chip, device, rounds)
-    except (compile_lib.TooLargeError, jax.errors.JaxRuntimeError) as error:
-      refused = 'RESOURCE_EXHAUSTED' in str(error)
-      if not refused or batch == row.batches[-1]:
-        raise
-    logging.info('%s: a batch of %d does not fit.', row.what, batch)
-  raise ValueError(f'{row.what}: no batches.')
-
-
-def _measure(row, batch, place, chip, device, rounds) -> dict[str, Any]:
-  config = sheet_rows.config_of(row, batch)
+def _measure(row: Row, batch: int, device: jax.Device) -> dict[str, Any]:
+  """Compile a row at a batch, and time it."""
+  options, sizes = flags.FLAGS, {}
+  variant, fields = row.variant, row.fields
+  if options.dry_run:
+    variant, fields = row.test, {}
+    sizes = {'num_blocks': 8192} if row.program == 'search_alone' else {}
+  module = importlib.import_module(f'configs.{row.config}')
+  given = module.get_config(variant)
+  config = configs.build(rooms.config_class(given.task), given)
+  config = configs.replaced(config, **_ALONE, **fields, **{row.field: batch})
+  # The compiler tunes what it compiles for a device that is there.
+  known = chips.of_device(device)
+  chip = dataclasses.replace(known or _UNKNOWN, options={})
   report, compiled = compile_lib.compiled_for(
-    config, place, row.program, chip, [device], **row.sizes
+    config, row.program, chip, [device], **sizes
   )
-  needed = report.arguments_bytes + report.temporary_bytes
-  if needed > _FILL * chip.memory:
-    raise compile_lib.TooLargeError(f'RESOURCE_EXHAUSTED: {needed:,} bytes.')
-  # The report counts once the loop up to the end of a chunk.
-  turns = sheet_rows.CHUNK if row.program == 'decode' else 1
-  found = {
+  loops = _CHUNK if row.program == 'decode' else 1  # which a report counts once
+  seconds = seconds_of(compiled, row, device, options.rounds)
+  return {
     'batch': batch,
-    'unit': row.unit,
+    'seconds': round(seconds, 6),
+    'peak_sec': round(loops * report.peak_sec, 6) if known else None,
+    'rate': f'{row.per_batch * batch / seconds:,.0f} {row.unit}/s',
     'compile_sec': report.compile_sec,
-    'model_flops': report.model_flops,
-    'executed_flops': report.executed_flops,
-    'traffic_bytes': report.traffic_bytes,
-    'needed_bytes': needed,
+    'needed_bytes': report.needed_bytes,
   }
-  if chip is not _UNKNOWN:
-    found['predicted_sec'] = turns * max(report.flops_sec, report.traffic_sec)
-  if not rounds:
-    return found
-  arguments = row.given(random_input(compiled, device))
-  found['seconds'] = seconds = seconds_of(compiled, arguments, rounds)
-  found['units_per_sec'] = row.units(batch) / seconds
-  if chip is not _UNKNOWN:
-    found['mfu'] = turns * report.model_flops / chip.flops / seconds
-  if row.torch and (theirs := sheet_rows.torch_rate(row.torch, batch)):
-    found['torch_per_sec'] = theirs
-  return found
 
 
-def read_seconds(device: jax.Device, rounds: int, num_bytes: int) -> float:
-  """Return the seconds in which a device reads bytes of its memory."""
-  with jax.default_device(device):
-    rows = jnp.ones(num_bytes // 2, jnp.bfloat16)
-    compiled = jax.jit(lambda x: x.max()).lower(rows).compile()
-    return seconds_of(compiled, (rows,), rounds)
-
-
-def cells(row: sheet_rows.Row, found: Mapping[str, Any]) -> list[str]:
-  """Return a row of the table."""
-
-  def text(value: float | None, form: str) -> str:
-    return f'{value:{form}}' if value else '-'
-
-  taken, predicted = found.get('seconds'), found.get('predicted_sec')
-  rate = found.get('why', '-')
-  if taken:
-    rate = f'{found["units_per_sec"]:,.0f} {found["unit"]}/s'
-  if theirs := found.get('torch_per_sec'):
-    rate += f', PyTorch {theirs:,.0f}'
-  return [
-    row.what,
-    str(found.get('batch', '-')),
-    text(taken, '.4g') if taken else 'not measured',
-    text(predicted, '.4g'),
-    text(predicted and taken and predicted / taken, '.2f'),
-    text(found.get('mfu') if row.program == 'train' else None, '.2f'),
-    rate,
-  ]
-
-
-def _write(found: Mapping[str, Any], workdir: pathlib.Path) -> list[list[str]]:
-  """Write the report of what was measured by now; return the table."""
-  rows = [x for x in sheet_rows.ROWS if x.what in found['rows']]
-  lines = [cells(row, found['rows'][row.what]) for row in rows]
-  table = [HEADS, ['---'] * len(HEADS), *lines]
-  text = '\n'.join(f'| {" | ".join(line)} |' for line in table)
-  reports.write_json(workdir / FILE, found)
-  (workdir / TABLE).write_text(f'{text}\n\nOn {found["device"]}.\n')
-  return lines
+def measure(row: Row, device: jax.Device) -> dict[str, Any]:
+  """Time a row at the largest batch that fits; one row must not cost the others."""
+  for batch in row.batches[-1 if flags.FLAGS.dry_run else 0 :]:
+    try:
+      return _measure(row, batch, device)
+    except Exception as error:
+      text = ' '.join(f'{type(error).__name__}: {error}'.split())[:300]
+      if not re.search('TooLargeError|RESOURCE_EXHAUSTED', text):
+        break
+  return {'rate': text}
 
 
 def main(argv: Sequence[str]) -> None:
   """Measure, print and write."""
   del argv
-  options = flags.FLAGS
-  rows = [x for x in sheet_rows.ROWS if re.search(options.only, x.what)]
-  if not rows:
-    raise ValueError(f'--only={options.only!r}: names no row.')
-  if options.dry_run:
-    rows = [sheet_rows.tiny(row) for row in rows]
-    jax.config.update('jax_disable_most_optimizations', True)
-  found: dict[str, Any] = {
-    'jax': jax.__version__,
-    'packages_missing': absent.MISSING,
-    'dry_run': options.dry_run,
-    'parity': [],
-    'rows': {},
-  }
-  if options.topology:
-    found['device'], rounds = options.topology, 0
-    device = chips.devices(options.topology)[0]
-    chip = chips.of(options.topology)
-  else:
-    device, rounds = backend.devices()[0], options.rounds
-    if device.platform == 'cpu' and not options.dry_run:
-      raise ValueError(
-        'No accelerator: JAX computes on the CPU; expected --dry_run there.'
-      )
-    found['device'] = device.device_kind
-    if options.dry_run:
-      found['device'] += ', tiny sizes'
-    # The compiler tunes what it compiles for a device that is there.
-    chip = chips.of_device(device) or _UNKNOWN
-    chip = dataclasses.replace(chip, options={}) if chip.options else chip
-    num_bytes = _READ_BYTES[options.dry_run]
-    seconds = read_seconds(device, rounds, num_bytes)
-    found['bytes_read_per_sec'] = num_bytes / seconds
-  measured = functools.partial(
-    measure, place=found['device'], chip=chip, device=device, rounds=rounds
-  )
-  for row in rows:
-    logging.info('%s.', row.what)
-    try:
-      found['rows'][row.what] = measured(row)
-    except Exception as error:  # One row must not cost the others.
-      why = ' '.join(f'{type(error).__name__}: {error}'.split())[:300]
-      found['rows'][row.what] = {'why': why}
-    lines = _write(found, pathlib.Path(options.workdir))
-  if rounds:  # compiles four programs, so it comes last
-    try:
-      found['parity'] = sheet_parity.measure(device)
-    except Exception as error:
-      logging.error('Parity: %s: %s', type(error).__name__, error)
-    _write(found, pathlib.Path(options.workdir))
-  reports.print_table(HEADS, lines, found['device'], wrap=True)
-  if read := found.get('bytes_read_per_sec'):
-    print(f'Memory is read at {read / 1e9:,.0f} GB/s.')
-  for x in found['parity']:
-    print(
-      f'{x["model"]} in {x["dtype"]}: largest error {x["error"]:.2g} of values '
-      f'up to {x["largest"]:.3g}.'
-    )
+  options, device = flags.FLAGS, backend.devices()[0]
+  if device.platform == 'cpu' and not options.dry_run:
+    raise ValueError('No accelerator: JAX computes on the CPU; use --dry_run.')
+  names = [x for x in ROWS if re.search(options.only, x)]
+  rows, told = {}, {'device': device.device_kind, 'jax': jax.__version__}
+  for name in names:
+    logging.info('%s.', name)
+    rows[name] = measure(ROWS[name], device)
+    reports.write_json(pathlib.Path(options.workdir) / FILE, {**told, **rows})
+  lines = [
+    (name, *(str(x.get(key) or '-') for key in KEYS))
+    for name, x in rows.items()
+  ]
+  reports.print_table(('program', *KEYS), lines, device.device_kind, wrap=True)
 
 
 if __name__ == '__main__':
-  flags.DEFINE_string(
-    'topology',
-    '',
-    'Device that is not there, such as h100:1: predict, measure nothing.',
-  )
   command.define_output(
     'workdir', 'runs/accelerator', 'Folder of the report.', is_folder=True
   )

@@ -1,111 +1,97 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""REALM against transformers 4.40.2: a training step, and embedding blocks.
+"""A step of REALM against transformers 4.40.2: loss and all gradients, with dropout.
 
-The step (scorer and encoder, the loss and all gradients, with dropout) is compared
-with RealmScorer and RealmKnowledgeAugEncoder; embedding a batch's candidates with
-RealmEmbedder. Our side processes a batch one example at a time, as training does with
---config.optimizer.accumulate_steps.
+Ours takes a batch one example at a time, as training does with
+--config.optimizer.accumulate_steps. The peer's interpreter imports this module, too.
 """
 
-from flax import linen as nn
-import jax
 import numpy as np
 
-from experiments.benchmarks import turns
-from experiments.engine import optimizers
-from realm_jax.nn import config as config_lib, initialize, realm as model
-from realm_jax.objectives import losses
-from retrieval.nn import bert
-
-ENCODER = {
-  'vocab_size': 30_522,
-  'd_model': 512,
-  'num_layers': 4,
-  'num_heads': 8,
-  'd_ff': 2048,
-}
+_BERT = {
+  'vocab_size': 30_522, 'd_model': 512, 'num_layers': 4, 'num_heads': 8, 'd_ff': 2048,
+}  # fmt: skip
+SIZES = _BERT | {
+  'batch': 1, 'num_candidates': 8, 'query_length': 96, 'block_length': 288,
+  'max_targets': 10,
+}  # fmt: skip
+PEERS = ('transformers',)
 
 
-def _batch(sizes: turns.Sizes) -> dict[str, np.ndarray]:
-  """Return random rows without padding for `realm.Realm`."""
-  batch, count = sizes['batch'], sizes['num_candidates']
+def _ids(sizes):
+  """Return random queries, candidates, and both joined, without padding."""
+  rng, b, k = np.random.default_rng(0), sizes['batch'], sizes['num_candidates']
   query, block = sizes['query_length'], sizes['block_length']
-  rng = np.random.default_rng(0)
-
-  def ids(*shape):
-    return rng.integers(1000, sizes['vocab_size'], shape, np.int32)
-
-  targets = (batch, sizes['max_targets'])
-  rows = {
-    'query_ids': ids(batch, query),
-    'query_mask': np.ones((batch, query), bool),
-    'mlm_positions': np.sort(rng.integers(1, query, targets, np.int32)),
-    'mlm_targets': ids(*targets),
-    'mlm_mask': np.ones(targets, bool),
-    'candidate_valid': np.ones((batch, count), bool),
-  }
-  for name, length in (('candidate', block), ('joint', query + block)):
-    shape = (batch, count, length)
-    rows[f'{name}_ids'] = ids(*shape)
-    rows[f'{name}_mask'] = np.ones(shape, bool)
-    rows[f'{name}_types'] = np.ones(shape, np.int32)
-  return rows
+  shapes = (b, query), (b, k, block), (b, k, query + block)
+  return [rng.integers(1000, sizes['vocab_size'], x) for x in shapes]
 
 
-def build(side: str, sizes: turns.Sizes) -> turns.Steps:
-  """Return our 'embed' and 'train', functions that wait for their results."""
-  del side
-  fields = {name: sizes[name] for name in ENCODER}
-  config = bert.BertConfig(activation='gelu_tanh', **fields)
-  realm = model.Realm(config_lib.RealmConfig(embedder=config, encoder=config))
+def _ours(sizes):
+  from flax import linen as nn
+  import jax
+
+  from experiments.engine import optimizers
+  from realm_jax.nn import config, initialize, realm
+  from realm_jax.objectives import losses
+  from retrieval.nn import bert
+
+  fields = {name: sizes[name] for name in _BERT}
+  encoder = bert.BertConfig(activation='gelu_tanh', **fields)
+  model = realm.Realm(config.RealmConfig(embedder=encoder, encoder=encoder))
   init = jax.jit(initialize.random_params, static_argnums=1)
-  params = nn.unbox(init(jax.random.key(0), realm.config))
-  batch, key = jax.device_put(_batch(sizes)), jax.random.key(1)
-  candidates = [
-    batch[f'candidate_{x}'].reshape(-1, sizes['block_length'])
-    for x in ('ids', 'mask', 'types')
-  ]
+  params = nn.unbox(init(jax.random.key(0), model.config))
+  query, *both = (x.astype(np.int32) for x in _ids(sizes))
+  rows = {'query_ids': query, 'query_mask': query > 0}
+  for name, ids in zip(('candidate', 'joint'), both, strict=True):
+    kinds = {'ids': ids, 'mask': ids > 0, 'types': np.ones_like(ids)}
+    rows |= {f'{name}_{kind}': x for kind, x in kinds.items()}
+  rows['candidate_valid'] = rows['candidate_mask'][..., 0]
+  targets = np.arange(1, 1 + sizes['max_targets'], dtype=np.int32)
+  targets = np.repeat(targets[None], sizes['batch'], 0)
+  rows |= {'mlm_positions': targets, 'mlm_targets': targets}
+  batch = jax.device_put(rows | {'mlm_mask': targets > 0})
 
   @jax.jit
-  def train(params, batch, key):
-    return optimizers.value_and_grad(
-      lambda *arguments: losses.loss(realm, *arguments, True),
-      params,
-      batch,
-      key,
-      sizes['batch'],
-    )
+  def train(params, batch):
+    def loss(*arguments):
+      return losses.loss(model, *arguments, True)
 
-  @jax.jit
-  def embed(params, ids, mask, types):
-    return realm.apply(
-      {'params': params}, ids, mask, types, method='embed_blocks'
-    )
+    key, parts = jax.random.key(1), sizes['batch']
+    return optimizers.value_and_grad(loss, params, batch, key, parts)
 
-  def run_embed():
-    jax.block_until_ready(embed(params, *candidates))
-    return {'items': len(candidates[0])}
-
-  # Embedding first: its peak of memory is the smaller one.
-  return {
-    'embed': run_embed,
-    'train': lambda: jax.block_until_ready(train(params, batch, key)),
-  }
+  return {'train': lambda: jax.block_until_ready(train(params, batch))}
 
 
-TASKS = {
-  'realm': turns.Task(
-    build=build,
-    sizes=ENCODER
-    | {
-      'num_candidates': 8,
-      'query_length': 96,
-      'block_length': 288,
-      'max_targets': 10,
-      'batch': 1,
-    },
-    sides=('ours', 'transformers'),
-    peers={'transformers': 'realm_worker'},
-  )
-}
+def _theirs(sizes):
+  import torch
+  from transformers.models import realm
+
+  torch.set_num_threads(sizes['num_threads'])
+  names = {
+    'vocab_size': 'vocab_size', 'hidden_size': 'd_model', 'intermediate_size': 'd_ff',
+    'num_hidden_layers': 'num_layers', 'num_attention_heads': 'num_heads',
+    'num_candidates': 'num_candidates',
+  }  # fmt: skip
+  config = realm.RealmConfig(**{k: sizes[x] for k, x in names.items()})
+  scorer = realm.RealmScorer(config).train()
+  encoder = realm.RealmKnowledgeAugEncoder(config).train()
+  queries, blocks, joint = map(torch.tensor, _ids(sizes))
+  labels, masked = joint[:, 0], torch.zeros(joint[:, 0].shape)
+  masked[:, 5 : 5 + sizes['max_targets']] = 1
+  ones, zeros = torch.ones_like, torch.zeros_like
+
+  def train():
+    for param in (*scorer.parameters(), *encoder.parameters()):
+      param.grad = None
+    masks = 'candidate_attention_mask', 'candidate_token_type_ids'
+    given = dict.fromkeys(masks, ones(blocks))
+    given['candidate_input_ids'] = blocks
+    found = scorer(queries, ones(queries), zeros(queries), **given)
+    given = {'relevance_score': found.relevance_score, 'mlm_mask': masked}
+    given |= {'labels': labels, 'attention_mask': ones(joint)}
+    encoder(joint, token_type_ids=ones(joint), **given).loss.backward()
+
+  return {'train': train}
+
+
+SIDES = {'ours': _ours, 'transformers': _theirs}

@@ -1,162 +1,97 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RETRO against retro-pytorch 0.3.9: training, and writing with retrieval.
+"""RETRO against retro-pytorch 0.3.9: a forward pass, and the loss and all gradients.
 
-`retro` times a forward pass and a training step, which is the loss and all gradients.
-`decode` writes texts from a prompt of one token; finding neighbors costs nothing. Our
-cached decoding draws whole texts. A side without a cache pays for a token by the length
-of the text before it: our whole model and the peer's own `generate` draw one token
-after texts of an eighth, three, five and seven eighths of each length.
+The peer's interpreter imports this module, too.
 """
 
 import functools
-import time
+import sys
+import types
 
-from flax import linen as nn
-import jax
 import numpy as np
-import optax
 
-from experiments.benchmarks import retro_worker, turns
-from retro_jax.data import samples
-from retro_jax.decoding import decode, drawing
-from retro_jax.nn import retro as model_lib
-
-SIZES = {
-  'vocab_size': 8192,
-  'd_model': 256,
-  'num_layers': 6,
-  'cca_layers': (3, 6),
-  'num_heads': 8,
-  'head_dim': 32,
-  'encoder_num_layers': 2,
-  'chunk_length': 64,
-  'neighbor_length': 128,
-  'length': 512,
-  'num_neighbors': 2,
-  'batch': 4,
-}
-_PEER = 'retro-pytorch'
-_OF_MODEL = {*SIZES} - {'length', 'num_neighbors', 'batch', 'cca_layers'}
+_MODEL = {
+  'vocab_size': 8192, 'd_model': 256, 'd_ff': 1024, 'num_layers': 6, 'num_heads': 8,
+  'head_dim': 32, 'chunk_length': 64, 'neighbor_length': 128, 'encoder_num_layers': 2,
+  'encoder_d_model': 256, 'encoder_d_ff': 1024, 'encoder_num_heads': 8,
+  'encoder_head_dim': 32,
+}  # fmt: skip
+SIZES = _MODEL | {
+  'batch': 4, 'length': 512, 'num_neighbors': 2, 'cca_layers': (3, 6),
+}  # fmt: skip
+PEERS = ('retro-pytorch',)
 
 
-def make_model(sizes: turns.Sizes) -> tuple[model_lib.Retro, dict]:
-  """Return our model of the benchmark's sizes and random parameters."""
-  width = sizes['d_model']
-  config = model_lib.RetroConfig(
-    cca_layers=tuple(sizes['cca_layers']),
-    d_ff=4 * width,
-    encoder_d_model=width,
-    encoder_d_ff=4 * width,
-    encoder_num_heads=sizes['num_heads'],
-    encoder_head_dim=sizes['head_dim'],
-    **{name: sizes[name] for name in _OF_MODEL},
-  )
-  model = model_lib.Retro(config)
-  tokens = np.ones((1, config.chunk_length), np.int32)
-  init = jax.jit(model.init)(jax.random.key(0), tokens)
-  return model, nn.unbox(init['params'])
+def _batch(sizes):
+  """Return random tokens and the neighbors of their chunks."""
+  draw = functools.partial(np.random.default_rng(0).integers, 1)
+  b, length = sizes['batch'], sizes['length']
+  shape = b, length // sizes['chunk_length'], sizes['num_neighbors']
+  neighbors = draw(sizes['vocab_size'], (*shape, sizes['neighbor_length']))
+  return draw(sizes['vocab_size'], (b, length + 1)), neighbors
 
 
-def build(side: str, sizes: turns.Sizes) -> turns.Steps:
-  """Return our 'forward' and 'train', functions that wait for their results."""
-  del side
-  model, params = make_model(sizes)
-  config, length = model.config, sizes['length']
-  rng = np.random.default_rng(0)
-  tokens = rng.integers(
-    1, config.vocab_size, (sizes['batch'], length + 1), np.int32
-  )
-  shape = (sizes['batch'], length // config.chunk_length)
-  shape += (sizes['num_neighbors'], config.neighbor_length)
-  neighbors = rng.integers(1, config.vocab_size, shape, np.int32)
-  arrays = jax.device_put((tokens, neighbors, neighbors != 0))
+def _ours(sizes):
+  from flax import linen as nn
+  import jax
+  import optax
+
+  from retro_jax.nn import retro
+
+  fields = {name: sizes[name] for name in _MODEL}
+  fields['cca_layers'] = tuple(sizes['cca_layers'])
+  model = retro.Retro(retro.RetroConfig(**fields))
+  tokens, neighbors = jax.device_put(_batch(sizes))
+  chunk = tokens[:, : sizes['chunk_length']]
+  params = nn.unbox(jax.jit(model.init)(jax.random.key(0), chunk)['params'])
 
   @jax.jit
-  def forward(params, tokens, neighbors, mask):
-    return model.apply({'params': params}, tokens[:, :-1], neighbors, mask)
+  def forward(params, tokens, neighbors):
+    rest = tokens[:, :-1], neighbors, neighbors != 0
+    return model.apply({'params': params}, *rest)
 
   @jax.jit
   @jax.value_and_grad
-  def train(params, tokens, neighbors, mask):
-    logits = forward(params, tokens, neighbors, mask)
-    losses = optax.softmax_cross_entropy_with_integer_labels(
-      logits, tokens[:, 1:]
-    )
-    return losses.mean()
+  def train(params, tokens, neighbors):
+    loss = optax.softmax_cross_entropy_with_integer_labels
+    return loss(forward(params, tokens, neighbors), tokens[:, 1:]).mean()
 
   def timed(function):
-    jax.block_until_ready(function(params, *arrays))
-    return {'items': sizes['batch'] * length}
+    jax.block_until_ready(function(params, tokens, neighbors))
 
-  return {
-    'forward': lambda: timed(forward),
-    'train': lambda: timed(train),
-  }
+  return {'forward': lambda: timed(forward), 'train': lambda: timed(train)}
 
 
-def build_decode(side: str, sizes: turns.Sizes) -> turns.Steps:
-  """Return, for each of the lengths, a function that draws tokens."""
-  model, params = make_model(sizes)
-  m, k = model.config.chunk_length, sizes['num_neighbors']
-  rng, rows = np.random.default_rng(0), np.zeros(1, np.int32)
-  draws = drawing.of_draws(drawing.SamplingConfig())
-  draw = functools.partial(drawing.draw_rows, draws, jax.random.key(0), 0, rows)
-  last_logits = jax.jit(
-    lambda params, buffer, last: model.apply(
-      {'params': params}, **buffer, last=last
-    )[:, 0]
-  )
+def _theirs(sizes):
+  # The package imports an index builder that the model does not use.
+  sys.modules['autofaiss'] = types.ModuleType('autofaiss')
+  sys.modules['autofaiss'].build_index = None
+  import retro_pytorch
+  import torch
 
-  def retrieve(rows, k) -> list[samples.ChunkNeighbors]:
-    """Return random neighbors."""
-    shape = (len(rows), k, model.config.neighbor_length)
-    tokens = rng.integers(1, model.config.vocab_size, shape, np.int32)
-    return [samples.given_neighbors(row, shape[-1]) for row in tokens]
+  torch.set_num_threads(sizes['num_threads'])
+  names = {
+    'num_tokens': 'vocab_size', 'max_seq_len': 'length', 'chunk_size': 'chunk_length',
+    'enc_dim': 'encoder_d_model', 'enc_depth': 'encoder_num_layers',
+    'dec_dim': 'd_model', 'dec_depth': 'num_layers', 'heads': 'num_heads',
+    'dim_head': 'head_dim', 'dec_cross_attn_layers': 'cca_layers',
+  }  # fmt: skip
+  fields = {theirs: sizes[ours] for theirs, ours in names.items()}
+  model = retro_pytorch.RETRO(enc_cross_attn_layers=(1,), **fields)
+  tokens, neighbors = map(torch.tensor, _batch(sizes))
 
-  def cached(length: int) -> turns.Numbers:
-    """Draw a text with the cache; return median CPU ms of a step by quarters."""
-    config = drawing.SamplingConfig(
-      max_new_tokens=length - 1,
-      num_neighbors=k,
-      context_chunks=max(2, -(-length // m)),
-    )
-    events = decode.stream(model, params, [[1]], config, retrieve=retrieve)
-    at = [time.process_time() for x in events if isinstance(x, samples.Drawn)]
-    quarters = np.array_split(1000 * np.diff(at), 4)
-    found = {f'ms {i + 1}/4': np.median(x) for i, x in enumerate(quarters)}
-    return {'items': len(at), **jax.tree.map(float, found)}
+  def forward():
+    model.eval()
+    with torch.no_grad():
+      model(tokens[:, :-1], retrieved=neighbors)
 
-  def whole(length: int) -> turns.Numbers:
-    """Draw one token after each of some texts, by the whole model."""
-    befores = retro_worker.texts_before(length)
-    for before in befores:
-      buffer = {'tokens': np.ones((1, -(-before // m) * m), np.int32)}
-      if before >= m:
-        found = retrieve([None] * (before // m), k)
-        buffer['neighbors'] = np.stack([x.tokens for x in found])[None]
-        buffer['neighbor_mask'] = buffer['neighbors'] != 0
-      last = np.array([before - 1], np.int32)
-      np.asarray(draw(last_logits(params, buffer, last)))
-    return {'items': len(befores)}
+  def train():
+    model.train()
+    model.zero_grad(set_to_none=True)
+    model(tokens, retrieved=neighbors, return_loss=True).backward()
 
-  function = cached if side == 'cached' else whole
-  return {str(n): functools.partial(function, n) for n in sizes['lengths']}
+  return {'forward': forward, 'train': train}
 
 
-TASKS = {
-  'retro': turns.Task(
-    build=build,
-    sizes=SIZES,
-    sides=('ours', _PEER),
-    peers={_PEER: 'retro_worker'},
-    repeats=10,
-  ),
-  'decode': turns.Task(
-    build=build_decode,
-    sizes=SIZES | {'batch': 1, 'length': 2048, 'lengths': (128, 512, 2048)},
-    sides=('cached', 'whole', f'{_PEER} generate'),
-    peers={f'{_PEER} generate': 'retro_worker'},
-    repeats=3,
-  ),
-}
+SIDES = {'ours': _ours, 'retro-pytorch': _theirs}

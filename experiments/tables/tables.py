@@ -14,8 +14,7 @@ line's; the table's note says which. Each scale is the scale of the evaluated ru
 figure that was not measured reads "not run". The command prints the table and writes it
 into the folder --output as Markdown and as CSV. Curves are those of --metric in
 metrics.jsonl; their --output is a picture, and the JSON file beside it holds its
-numbers, which experiments.tables.claims reads. --table=compiled prints reports of
-experiments.accelerators.compile.
+numbers, which experiments.tables.claims reads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,23 +27,9 @@ from absl import flags
 
 from experiments.engine import command, reports
 from experiments.tables import figures, paper_table
-from retrieval.store import manifests, store
+from retrieval.store import store
 
-CURVES, COMPILED = 'curves', 'compiled'
-_COMPILED_HEADS = (
-  'program',
-  'chips',
-  'arguments + temporaries, GiB',
-  'of',
-  'executed / model FLOPs',
-  'seconds by FLOPs',
-  'by memory',
-  'by network',
-  'MFU bound',
-  'seconds to trace',
-  'to compile',
-  'lines of HLO',
-)
+CURVES = 'curves'
 Runs = Mapping[str, pathlib.Path]
 
 
@@ -54,8 +39,8 @@ class Table:
 
   heads: Sequence[str]
   rows: Sequence[Sequence[str]]
-  title: str = ''
-  caption: str = ''
+  title: str
+  caption: str
 
 
 def parse_runs(values: Sequence[str]) -> dict[str, pathlib.Path]:
@@ -80,32 +65,6 @@ def parse_runs(values: Sequence[str]) -> dict[str, pathlib.Path]:
   return runs
 
 
-def compiled_row(name: str, folder: pathlib.Path) -> list[str]:
-  """Return the row of a report of the compiler; a refused program has none."""
-  path = folder / 'compile.json'
-  if not path.is_file():
-    return [name, paper_table.NOT_RUN, *[''] * (len(_COMPILED_HEADS) - 2)]
-  found = manifests.read_object(path)
-  arguments, temporary, output, memory = (
-    found[f'{x}_bytes'] / 2**30
-    for x in ('arguments', 'temporary', 'output', 'memory')
-  )
-  fits = arguments + temporary + output <= memory
-  times = [found[f'{x}_sec'] for x in ('flops', 'traffic', 'network')]
-  is_step = found['program'] == 'train'
-  return [
-    name,
-    found['topology'],
-    f'{arguments:.2f} + {temporary:.2f}{"" if fits else ": does not fit"}',
-    f'{memory:.2f}',
-    f'{found["executed_flops"] / found["model_flops"]:.2f}',
-    *(f'{x:.3g}' for x in times),
-    f'{found["mfu_bound"]:.2f}' if is_step else '-',
-    *(f'{found[f"{x}_sec"]:.0f}' for x in ('trace', 'compile')),
-    f'{found["lines"]:,}',
-  ]
-
-
 def _cell(source: paper_table.Source | None, runs: Runs) -> str:
   if source is None:
     return ''
@@ -119,10 +78,7 @@ def _cell(source: paper_table.Source | None, runs: Runs) -> str:
 
 
 def build(name: str, runs: Runs) -> Table:
-  """Return a table of a paper beside our figures, or of compiled programs."""
-  if name == COMPILED:
-    rows = [compiled_row(*one) for one in runs.items()]
-    return Table(_COMPILED_HEADS, rows)
+  """Return a table of a paper beside our figures."""
   table = paper_table.load(name)
   heads = ['', *(f'paper: {x}' for x in table.columns)]
   heads += [f'ours: {x}' for x in table.ours]
@@ -150,8 +106,7 @@ def show(name: str, runs: Runs, output: str = '') -> list[pathlib.Path]:
   folder = pathlib.Path(output)
   folder.mkdir(parents=True, exist_ok=True)
   lines = paper_table.markdown(table.heads, table.rows)
-  lines = [*([table.title, ''] if table.title else []), *lines]
-  page = '\n'.join([*lines, '', table.caption, ''])
+  page = '\n'.join([table.title, '', *lines, '', table.caption, ''])
   text = io.StringIO()
   csv.writer(text, lineterminator='\n').writerows([table.heads, *table.rows])
   files = [folder / f'{name}.md', folder / f'{name}.csv']
@@ -193,7 +148,7 @@ if __name__ == '__main__':
   flags.DEFINE_multi_enum(
     'table',
     None,
-    [*paper_table.NAMES, CURVES, COMPILED],
+    [*paper_table.NAMES, CURVES],
     'Table; may be repeated.',
   )
   flags.DEFINE_multi_string('run', [], 'NAME=DIR or DIR; once for each run.')

@@ -12,7 +12,7 @@ import sys
 from packaging import requirements, utils
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-COMMANDS = ('make_questions', 'retro_rows', 'sheet', 'train_reader')
+COMMANDS = ('make_questions', 'retro_rows', 'train_reader')
 OURS = {'configs', 'experiments', 'realm_jax', 'retrieval', 'retro_jax'}
 _RUN = """
 import importlib.machinery as machinery

@@ -243,22 +243,3 @@ def test_curves(tmp_path, capsys):
   assert losses['series'][3]['points'] == [{'x': 10, 'y': 6.5}]
   with pytest.raises(ValueError, match="no metric 'b'"):
     tables.show_curves(runs, ['b'])
-
-
-def test_reports_of_the_compiler(tmp_path):
-  names = 'arguments_bytes temporary_bytes output_bytes model_flops lines'
-  names = [*names.split(), 'executed_flops', 'mfu_bound']
-  names += [f'{x}_sec' for x in ('flops', 'traffic', 'network')]
-  found = dict.fromkeys([*names, 'trace_sec', 'compile_sec'], 2**30)
-  found |= {'program': 'train', 'topology': 'v5e:2x2'}
-  runs = {'one': tmp_path / 'one', 'refused': tmp_path / 'refused'}
-  for folder in runs.values():
-    folder.mkdir()
-  for memory, text in ((3, '1.00 + 1.00'), (2, '1.00 + 1.00: does not fit')):
-    content = json.dumps(found | {'memory_bytes': memory * 2**30})
-    (runs['one'] / 'compile.json').write_text(content)
-    first, second = tables.build('compiled', runs).rows
-    assert first[:3] == ['one', 'v5e:2x2', text] and len(first) == len(second)
-    assert second[:2] == ['refused', 'not run']
-  tables.show('compiled', runs, str(tmp_path))
-  assert 'v5e:2x2' in (tmp_path / 'compiled.md').read_text()
