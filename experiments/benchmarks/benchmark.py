@@ -7,7 +7,7 @@
 
 Task, and the packages of its peer, which --baseline_python has or (*) this interpreter:
 
-  retro   a step and a forward pass of RETRO; retro-pytorch==0.3.9, numpy<2, pyarrow<20
+  retro   a step, a forward pass; retro-pytorch==0.3.9, faiss-cpu, numpy<2, pyarrow<20
   realm   a step of REALM; transformers==4.40.2, torch, numpy<2
   embed   chunks of --set=data=DIR by MiniLM; sentence-transformers[onnx]
   sparse  BM25 and TF-IDF, built and searched; bm25s*, faster with numba*
@@ -16,8 +16,9 @@ Task, and the packages of its peer, which --baseline_python has or (*) this inte
 Each side is a process of its own, which tells the kernels and threads it computed with;
 one runs at a time. Without --baseline_python only ours are timed. The table has medians
 of a step, the peak of resident memory, what the step added to it, and ratios to the
-first side for each item (x: seconds, X: CPU). --set=batch=4 changes a size; `taskset -c 0` before the
-command times one core; --nokeep_memory lets all sides return freed memory.
+first side for each item (x: seconds, X: CPU seconds). --set=batch=4 changes a size;
+`taskset -c 0` before the command times one core; --nokeep_memory lets all sides return
+freed memory.
 """
 
 import contextlib
@@ -50,10 +51,7 @@ def load(name: str) -> Any:
 def run(
   name: str, sizes: dict, python='', repeats=5, keep=True
 ) -> turns.Results:
-  """Return the numbers of each step and side; '' as the peers' `python` leaves them out.
-
-  `keep` says whether all sides keep freed memory, as our trainings do.
-  """
+  """Return numbers of all steps; `keep`: sides keep freed memory, as trainings do."""
   task, threads, sides = load(name), len(os.sched_getaffinity(0)), {}
   env = {'HF_HUB_OFFLINE': '1', **(_KEEP_MEMORY if keep else {})}
   ours = [sys.executable, '-m', turns.__name__, task.__name__]

@@ -79,7 +79,7 @@ def side(command: list[str], env: Mapping[str, str]) -> Iterator[Callable]:
     with contextlib.suppress(BrokenPipeError):
       print(step, end='\n' if step else '', file=process.stdin, flush=True)
     if not (answer := process.stdout.readline()):
-      raise ValueError(f'{command} stopped; its error is above.')
+      raise ValueError(f'{command[:-1]} stopped; its error is above.')
     return json.loads(answer)
 
   try:
