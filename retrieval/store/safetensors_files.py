@@ -76,7 +76,9 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
       if len(data) < size:
         raise ValueError(f'{len(data)} bytes of data of {size}')
     else:
-      data = np.memmap(path, np.uint8, 'r', start) if size else np.zeros(0)
+      data = np.zeros(0, np.uint8)
+      if size:
+        data = np.memmap(path, np.uint8, 'r', start)
     return {
       name: data[x.start : x.end].view(x.dtype).reshape(x.shape)
       for name, x in places.items()
@@ -102,7 +104,7 @@ def _opened(path: pathlib.Path) -> Iterator[io.BufferedIOBase]:
 def _header(
   f: io.BufferedIOBase, path: pathlib.Path
 ) -> tuple[int, dict[str, '_Place']]:
-  """Read the first byte of the data, and the places of the arrays in these."""
+  """Return where the data begin, in bytes, and the places of the arrays there."""
   size = path.stat().st_size * (_MAX_RATIO if path.suffix == _GZIP else 1)
   length = int.from_bytes(f.read(8), 'little')
   if size < 8 or length > min(size - 8, _MAX_HEADER):
