@@ -93,7 +93,7 @@ def serve(monkeypatch, cache: pathlib.Path):
       return self.send({}, json.dumps(made))
 
     def mode(self, folder, asked):
-      large = asked['path'].endswith('.safetensors')
+      large = asked['path'].endswith('.safetensors.gz')
       found = {
         'path': asked['path'],
         'uploadMode': 'lfs' if large else 'regular',

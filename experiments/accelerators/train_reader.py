@@ -291,7 +291,7 @@ def pack(outputs: Sequence[pathlib.Path], start: str, folder: str) -> None:
     if all(found):
       tree = jax.tree.map(lambda *x: np.mean(x, axis=0), *found)
       tree['bert']['embeddings']['word'] = table
-      trees[f'{part}.safetensors'] = part, tree
+      trees[part] = tree
   config = packed.read_config(folder)
   config['reader'] = packed.read_config(start)['reader']
   arrays = json.loads((outputs[0] / LAYOUT).read_text())

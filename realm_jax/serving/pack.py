@@ -86,7 +86,7 @@ def pack(
   tokenizer.save(folder)
   packed.write(
     folder,
-    {f'{part}.safetensors': (part, params[part]) for part in parts},
+    {part: params[part] for part in parts},
     config,
     step=trained.step,
     fingerprints=fingerprints,
@@ -100,8 +100,7 @@ def pack_calibration(
 ) -> None:
   """Add the calibration of a run that was taken from this packed model."""
   folder, source = pathlib.Path(folder), pathlib.Path(workdir, abstention.FILE)
-  later = packed.next_file(folder, abstention.FILE)
-  store.write_atomically(later, source.read_bytes())
+  store.write_atomically(folder / abstention.FILE, source.read_bytes())
   packed.write_facts(folder, packed.read_facts(folder), [abstention.FILE])
 
 
@@ -140,8 +139,7 @@ def pack_vectors(
   vectors = embed(np.arange(blocks.num_blocks), progress)
   levels, scale = packed.round_to_levels(vectors, axis=1)
   arrays = {'levels': levels, 'scale': scale}
-  later = packed.next_file(folder, packaged.VECTORS)
-  safetensors_files.write(later, arrays)
+  safetensors_files.write(folder / packaged.VECTORS, arrays)
   made = {'params': snapshots.fingerprint(params), 'blocks': blocks.fingerprint}
   facts = dataclasses.replace(packed.read_facts(folder), vectors=made)
   packed.write_facts(folder, facts, [packaged.VECTORS])

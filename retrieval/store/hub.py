@@ -18,7 +18,7 @@ _SMALL = (
   *('*.json', '*.txt', '*.md', '*.npy', '*.metadata', '*.model', 'model'),
   *('*.index', '*.data-?????-of-?????'),
 )
-_WEIGHTS = ('*.safetensors', '*pytorch_model*.bin')
+_WEIGHTS = ('*.safetensors*', '*pytorch_model*.bin')
 _UNUSED = ('onnx/*', 'openvino/*', 'coreml/*', 'runs/*', 'consolidated*')
 
 

@@ -2,21 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trained models without their training: config and weights of 32 or 8 bits.
 
-  config.json      settings of the run
-  weights.json     step, fingerprints, the files below with their checksums
-  *.safetensors    parameters
+  config.json       settings of the run
+  *.safetensors.gz  parameters; arrays that are equal in several parts stand once, in
+                    a file of these parts
   tokenizer.json or model, and other small files
+  weights.json      step, fingerprints, checksums of the files above
 
-`checkpoints` reads such a folder like that of a training run. Arrays are coded without
-loss (`coded_arrays`), those of other files as changes to one of them, the base. To
-replace files, a writer puts FILE.next beside each, then replaces weights.json, then
-renames: a killed writer leaves the old model or the new one.
+`checkpoints` reads such a folder like that of a training run. weights.json is written
+last: where a writer was killed it does not fit, and the model is refused.
 """
 
+import collections
 from collections.abc import Callable, Collection, Mapping
-import contextlib
 import dataclasses
-import functools
+import itertools
 import os
 import pathlib
 from typing import Any
@@ -25,20 +24,13 @@ from flax import traverse_util
 import jax
 import numpy as np
 
-from retrieval.store import (
-  checksums,
-  coded_arrays,
-  manifests,
-  safetensors_files,
-  store,
-)
+from retrieval.store import checksums, manifests, safetensors_files, store
 
 CONFIG = 'config.json'
 WEIGHTS = 'weights.json'
 LEVELS = 127  # of a sign
 _SCALE = ':scale'
-_NEXT = '.next'  # of a file's new version
-_ADVICE = 'install the package again, or pack the model again'
+_ADVICE = 'install the package again, or remove the folder and pack the model'
 
 
 def quantize(params: Mapping[str, Any], bits: int = 8) -> dict[str, np.ndarray]:
@@ -88,16 +80,10 @@ class Facts:
 
   step: int  # of the training
   fingerprints: dict[str, str]  # of the tokenizer and data of the training
-  # file of parameters -> path of its tree in the model's; '' for the whole
-  weights: dict[str, str]
+  # file of parameters -> names of the first level that have them, [''] for the whole
+  parts: dict[str, list[str]]
   files: dict[str, str]  # name -> checksum
   vectors: dict[str, str] = dataclasses.field(default_factory=dict)
-  base: str = ''  # file that others are changes to; '': the last by name (earlier writers)
-  # Of earlier writers: file -> path of an array that it leaves out -> file and path of
-  # its equal
-  shared: dict[str, dict[str, list[str]]] = dataclasses.field(
-    default_factory=dict
-  )
 
 
 def is_packed(folder: str | os.PathLike) -> bool:
@@ -112,7 +98,9 @@ def read_facts(folder: str | os.PathLike) -> Facts:
   try:
     return Facts(**found)
   except TypeError as error:
-    raise ValueError(f'{path}: damaged ({error}).') from None
+    raise ValueError(
+      f'{path}: damaged or of another version ({error}).'
+    ) from None
 
 
 def read_config(folder: str | os.PathLike) -> dict[str, Any]:
@@ -122,33 +110,17 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
 
 def checked(folder: str | os.PathLike, name: str) -> pathlib.Path:
   """Return the path of a file; ValueError when it is missing or damaged."""
-  checksum = read_facts(folder).files[name]
-  path = _path(folder, name, checksum)
-  checksums.check(path, checksum, _ADVICE)
+  path = pathlib.Path(folder) / name
+  checksums.check(path, read_facts(folder).files[name], _ADVICE)
   return path
-
-
-def next_file(folder: str | os.PathLike, name: str) -> pathlib.Path:
-  """Return where to write a new version of a file before `write_facts`."""
-  return pathlib.Path(folder) / f'{name}{_NEXT}'
-
-
-def _path(folder: str | os.PathLike, name: str, checksum: str) -> pathlib.Path:
-  """Return the file that has a checksum, also where its writer was killed."""
-  later = next_file(folder, name)
-  with contextlib.suppress(FileNotFoundError):
-    if checksums.of_file(later) == checksum:
-      return later
-  return pathlib.Path(folder) / name
 
 
 def param_shapes(folder: str | os.PathLike) -> dict[str, Any]:
   """Return the tree of the parameters' shapes; no parameter is read."""
-  facts = read_facts(folder)
   shapes = {
-    name: jax.ShapeDtypeStruct(shape, np.float32)
-    for file in facts.weights
-    for name, shape in coded_arrays.shapes(_stored(folder, facts, file)).items()
+    _path(part, name): jax.ShapeDtypeStruct(shape, np.float32)
+    for part, found in _by_part(folder, safetensors_files.shapes).items()
+    for name, shape in found.items()
     if not name.endswith(_SCALE)
   }
   return traverse_util.unflatten_dict(shapes, sep='/')
@@ -163,56 +135,34 @@ def load_params(
     parts: names of the first level of the parameters, all by default; a part that the
       model lacks is left out.
   """
-  facts, found = read_facts(folder), {}
-  read = _reader(folder, facts)
-
-  def is_wanted(name: str) -> bool:
-    return not parts or name.split('/')[0] in parts
-
-  for file in facts.weights:
-    if any(map(is_wanted, _stored(folder, facts, file))):
-      found |= {k: x for k, x in read(file).items() if is_wanted(k)}
-  return dequantize(found)
+  arrays = {
+    _path(part, name): value
+    for part, found in _by_part(folder, safetensors_files.read, parts).items()
+    for name, value in found.items()
+  }
+  return dequantize(arrays)
 
 
-def _reader(
-  folder: str | os.PathLike, facts: Facts
-) -> Callable[[str], dict[str, np.ndarray]]:
-  """Return what reads a file's arrays by their paths in the model's tree."""
-
-  @functools.cache
-  def read(file: str) -> dict[str, np.ndarray]:
-    checked(folder, file)
-    stored = _stored(folder, facts, file)
-    changed = any(name.endswith(f':{coded_arrays.CHANGE}') for name in stored)
-    base = read(facts.base or max(facts.weights)) if changed else {}
-    return coded_arrays.decode(stored, base)
-
-  return read
-
-
-def _stored(
-  folder: str | os.PathLike, facts: Facts, file: str
-) -> dict[str, np.ndarray]:
-  """Map a file's arrays as they are coded, the shared ones, too."""
-  path = _path(folder, file, facts.files[file])
-  found = _in_tree(facts.weights[file], safetensors_files.read(path))
-  for name, (owner, source) in facts.shared.get(file, {}).items():
-    checked(folder, owner)
-    found[name] = _stored(folder, facts, owner)[source]
+def _by_part(
+  folder: str | os.PathLike, read: Callable, parts: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
+  """Return what `read` finds of each part's arrays, by their paths below the part."""
+  found = collections.defaultdict(dict)
+  for file, owners in read_facts(folder).parts.items():
+    if wanted := [x for x in owners if not parts or x in parts]:
+      arrays = read(checked(folder, file))
+      for part in wanted:
+        found[part] |= arrays
   return found
 
 
-def _in_tree(
-  prefix: str, arrays: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-  start = f'{prefix}/' if prefix else ''
-  return {start + name: value for name, value in arrays.items()}
+def _path(part: str, name: str) -> str:
+  return f'{part}/{name}' if part else name
 
 
 def write(
   folder: str | os.PathLike,
-  trees: Mapping[str, tuple[str, Mapping[str, Any]]],
+  parts: Mapping[str, Mapping[str, Any]],
   config: Mapping[str, Any],
   *,
   step: int,
@@ -220,70 +170,64 @@ def write(
   bits: int = 8,
   others: Collection[str] = (),
 ) -> None:
-  """Write a model; files of another packed model in the folder stay in it.
+  """Write a model; parts of another packed model in the folder stay in it.
 
   Args:
-    trees: file -> path of its tree in the model's, '' for the whole, and the tree.
+    parts: name of the first level of the parameters -> tree below it; '' for the whole.
     config: JSON values.
     bits: 8 or 32, of a value.
     others: names of files in the folder that belong to the model, too.
   """
   folder = pathlib.Path(folder)
-  folder.mkdir(parents=True, exist_ok=True)
-  old = Facts(step=step, fingerprints={}, weights={}, files={})
+  trees = {part: quantize(tree, bits) for part, tree in parts.items()}
+  old = Facts(step=step, fingerprints={}, parts={}, files={})
   if is_packed(folder):
     old = read_facts(folder)
-    _settle(folder, old)
-  store.write_atomically(next_file(folder, CONFIG), manifests.dump(config))
-  read, weights = _reader(folder, old), dict(old.weights)
-  files = {file: read(file) for file in weights if file not in trees}
-  for file, (prefix, tree) in trees.items():
-    files[file] = _in_tree(prefix, quantize(tree, bits))
-    weights[file] = prefix
-
-  def coded(base):
-    return {
-      file: coded_arrays.encode(x, {} if file == base else files[base])
-      for file, x in files.items()
-    }
-
-  def size(base):
-    return sum(x.nbytes for one in coded(base).values() for x in one.values())
-
-  base = min(sorted(files, reverse=True), key=size)
+    if kept := {*itertools.chain(*old.parts.values())} - {*parts}:
+      trees |= _by_part(folder, safetensors_files.read, kept)
+  files = _shared(trees)
+  for file, (_, arrays) in files.items():
+    safetensors_files.write(folder / file, arrays)
+  store.write_atomically(folder / CONFIG, manifests.dump(config))
+  unused = {*old.parts} - {*files}
   facts = dataclasses.replace(
     old,
     step=step,
     fingerprints=dict(fingerprints),
-    weights=weights,
-    base=base,
-    shared={},
+    parts={file: owners for file, (owners, _) in files.items()},
+    files={k: x for k, x in old.files.items() if k not in unused},
   )
-  for file, arrays in coded(base).items():
-    own = {k.removeprefix(f'{weights[file]}/'): x for k, x in arrays.items()}
-    safetensors_files.write(next_file(folder, file), own)
   write_facts(folder, facts, {CONFIG, *files, *others})
+  for file in unused:
+    (folder / file).unlink(missing_ok=True)
+
+
+def _shared(
+  trees: Mapping[str, Mapping[str, np.ndarray]],
+) -> dict[str, tuple[list[str], dict[str, np.ndarray]]]:
+  """Return the file of each set of parts: these, and the arrays that all of them have.
+
+  Large dtypes come first, so that no array is misaligned.
+  """
+  owners = collections.defaultdict(list)
+  for part, arrays in sorted(trees.items()):
+    for name, x in arrays.items():
+      content = checksums.of_bytes(x.tobytes())
+      owners[name, x.dtype, x.shape, content].append(part)
+  files = {}
+  for (name, *_), parts in sorted(
+    owners.items(), key=lambda item: -item[0][1].itemsize
+  ):
+    file = f'{"-".join(parts) or "params"}.safetensors.gz'
+    files.setdefault(file, (parts, {}))[1][name] = trees[parts[0]][name]
+  return files
 
 
 def write_facts(
   folder: pathlib.Path, facts: Facts, names: Collection[str]
 ) -> None:
-  """Write weights.json with new checksums of some files; then put these in place."""
-  sums = dict(facts.files)
-  for name in names:
-    later = next_file(folder, name)
-    sums[name] = checksums.of_file(later if later.exists() else folder / name)
-  facts = dataclasses.replace(facts, files=sums)
+  """Write weights.json with new checksums of some files."""
+  sums = {name: checksums.of_file(folder / name) for name in sorted(names)}
+  facts = dataclasses.replace(facts, files={**facts.files, **sums})
   text = manifests.sealed(dataclasses.asdict(facts))
   store.write_atomically(folder / WEIGHTS, text)
-  _settle(folder, facts)
-
-
-def _settle(folder: pathlib.Path, facts: Facts) -> None:
-  """Put new versions in place if weights.json names them; remove others."""
-  for later in folder.glob(f'*{_NEXT}'):
-    name = later.name.removesuffix(_NEXT)
-    if name in facts.files and _path(folder, name, facts.files[name]) == later:
-      os.replace(later, folder / name)
-    else:
-      later.unlink()

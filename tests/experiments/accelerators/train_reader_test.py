@@ -147,7 +147,7 @@ def start(made):
   params = sharding.unbox(initialize.random_params(jax.random.key(0), model))
   packed.write(
     start,
-    {'encoder.safetensors': ('encoder', params['encoder'])},
+    {'encoder': params['encoder']},
     json.loads(json.dumps(dataclasses.asdict(config))),
     step=0,
     fingerprints={},
@@ -211,7 +211,7 @@ def test_training_learns_and_keeps_the_table(made, start):
   target = shutil.copytree(start, root / 'target')
   packed.write(
     target,
-    {'encoder.safetensors': ('encoder', levels)},
+    {'encoder': levels},
     now | {'reader': now['reader'] | {'coverage_weight': 2.0}},
     step=0,
     fingerprints={},

@@ -159,7 +159,7 @@ def test_the_command_packs_a_run(trained, folder, tmp_path):
     check=False,
   )
   assert done.returncode == 0, done.stderr
-  for name in ('retro.safetensors', 'model'):
+  for name in ('params.safetensors.gz', 'model'):
     assert (made / name).read_bytes() == (folder / name).read_bytes()
 
 
