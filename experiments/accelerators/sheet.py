@@ -6,8 +6,7 @@
 
 Runs the programs of `sheet_rows` on random input in minutes, on the first device. A
 row takes the largest of its batches that fits. Predicted seconds are the longer of
-those by FLOPs and by memory. docs/accelerators.md lists the few packages that suffice;
-PyTorch is timed where it is installed. --dry_run rehearses all of it at tiny sizes, on
+those by FLOPs and by memory. PyTorch is timed where it is installed. --dry_run rehearses all of it at tiny sizes, on
 a CPU, too. --topology=h100:1 predicts what such a device would take, where its
 compiler is installed. Writes <workdir>/accelerator.json and accelerator.md.
 """
@@ -27,7 +26,6 @@ import jax
 import jax.numpy as jnp
 
 from experiments.accelerators import (
-  absent,
   chips,
   compile as compile_lib,
   sheet_parity,
@@ -219,7 +217,6 @@ def main(argv: Sequence[str]) -> None:
     jax.config.update('jax_disable_most_optimizations', True)
   found: dict[str, Any] = {
     'jax': jax.__version__,
-    'packages_missing': absent.MISSING,
     'dry_run': options.dry_run,
     'parity': [],
     'rows': {},
