@@ -13,9 +13,8 @@ reader, whose data, commands and scores realm_jax/packaged/README.md has.
     --config.questions.train="('squad_open:train=$S','webquestions:train=$W')" \
     --config.questions.dev="('webquestions:dev=$W',)" --config.lookup.reader_beam=2
 
-Argument reading: the questions come with their passages, in the JSON of
-retrieval/questions/dpr_json.py, and of a question with several one with an answer is
-read and reader_beam - 1 others; rows/s of two cores: see docs/results/speed.md.
+With the argument reading, questions come with their passages, as docs/questions.md
+says; a block with an answer is read, and reading.blocks - 1 others.
 
   python -m experiments.train --config=configs/open_qa_reader.py:reading \
     --workdir=runs/reader --config.reading.train="('squad.jsonl','found.json')" \
@@ -45,7 +44,6 @@ def get_config(arg: str = 'base') -> configs.Config:
   if arg.startswith('reading'):
     c.encoder_from = 'packaged'
     c.encoder.dtype = 'bfloat16'
-    c.lookup.reader_beam = 1
     c.optimizer.accumulate_steps = 1
     c.optimizer.part_scales = {'reader/bert/embeddings/word': 0.0}
     arg = arg.replace('reading', 'bm25')

@@ -218,34 +218,27 @@ def make_reading_task(
       num_processes=config.tokens.num_processes,
       progress=update,
     )
-  rows = {
-    split: reading_rows.ReadingRows(
-      found,
+  layout, read, splits = reader_configs.reader_layout(config, data), {}, {}
+  for split, questions in asked.items():
+    if not questions:
+      continue
+    rows = reading_rows.ReadingRows(
+      questions,
       blocks,
       data.tokenizer,
-      reader_configs.reader_layout(config, data),
+      layout,
       most=config.lookup.retriever_beam,
-      read=config.lookup.reader_beam,
       config=config.reading,
     )
-    for split, found in asked.items()
-    if found
-  }
-  for split, found in rows.items():
+    used = rows.usable.sum()
     logging.info(
-      '%s: %d of %d questions have an answer in a block, or none at all.',
-      split,
-      found.usable.sum(),
-      len(found.usable),
+      '%s: %d of %d questions are used.', split, used, len(questions)
+    )
+    read[split] = rows.draw if split == 'train' else rows.first
+    splits[split] = block_dataset.Split(
+      rows.usable, f'reading.{split} {rows.fingerprint}'
     )
   model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
-  read = {'train': rows['train'].draw}
-  if 'valid' in rows:
-    read['valid'] = rows['valid'].first
-  splits = {
-    split: block_dataset.Split(x.usable, f'reading.{split} {x.fingerprint}')
-    for split, x in rows.items()
-  }
   return tasks.Task(
     init=functools.partial(init_params, config=config, model=model),
     init_on_host=True,
@@ -254,9 +247,9 @@ def make_reading_task(
       reader_losses.loss, open_qa.OpenQa(model), early_weight=0.0
     ),
     dataset=realm_task.row_dataset(config, splits, read.get),
-    pipeline_fingerprint=rows['train'].fingerprint,
+    pipeline_fingerprint=repr(splits['train']),
     tokens_per_step=config.batch_size
-    * config.lookup.reader_beam
+    * config.reading.blocks
     * config.lookup.row_length,
     fingerprints=data.fingerprints(),
   )

@@ -9,7 +9,7 @@ Dimension key: n questions, C blocks of each, B questions of a batch, R blocks t
 read, W widest span, L row.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import hashlib
 import json
@@ -42,6 +42,7 @@ class Reading:
   # joined. (): question sets, whose blocks the retriever finds.
   train: tuple[str, ...] = ()
   valid: tuple[str, ...] = ()
+  blocks: settings.Size = 1  # R; in training one holds an answer, if any does
   # share of training questions read without the blocks that answer them
   no_answer: settings.Rate = 0.15
   # share of training questions read without their question mark
@@ -128,7 +129,6 @@ class ReadingRows:
     layout: reader_rows.ReaderLayout,
     *,
     most: int,
-    read: int,
     config: Reading = Reading(),
   ):
     """Find the blocks of all questions.
@@ -138,10 +138,9 @@ class ReadingRows:
     Args:
       blocks: of `cut`.
       most: C, blocks of a question, the first of its passages.
-      read: R.
     """
     self.blocks, self.layout, self._config = blocks, layout, config
-    self._read, self._mark = read, tokenizer.encode('?').ids.tolist()
+    self._mark = tokenizer.encode('?').ids.tolist()
     place = _Places(blocks)
     found = [place.find(x) for x in asked]
     ids = examples.pad([[*x] for x in found], most)
@@ -150,8 +149,9 @@ class ReadingRows:
     self._source = question_rows.QuestionSource(
       [x.question for x in asked], tokenizer, layout
     )
+    parts = np.split(np.arange(len(asked)), range(_PART, len(asked), _PART))
     self._right = np.concatenate(
-      [self._holds(x) for x in _parts(np.arange(len(asked)))]
+      [self._rows(x, self._ids[x])['beam_has_answer'] for x in parts]
     )
     # [n] bool, questions with an answer in a block, or without answers
     answered = np.asarray([bool(x.question.answers) for x in asked])
@@ -161,13 +161,9 @@ class ReadingRows:
         self._source.fingerprint,
         blocks.fingerprint,
         [[*x.items()] for x in found],
-        [most, read, config.no_answer, config.no_mark],
+        [most, config.blocks, config.no_answer, config.no_mark],
       ]
     )
-
-  def _holds(self, numbers: Int[np.ndarray, ' B']) -> Bool[np.ndarray, 'B C']:
-    ids = self._ids[numbers]
-    return self._rows(numbers, ids)['beam_has_answer']
 
   def draw(
     self, numbers: Int[np.ndarray, ' B'], rng: np.random.Generator
@@ -189,7 +185,7 @@ class ReadingRows:
     No retriever scores them: beam_scores are 0.
     """
     del rng
-    return self._rows(numbers, self._ids[numbers, : self._read])
+    return self._rows(numbers, self._ids[numbers, : self._config.blocks])
 
   def _choose(self, number: int, rng: np.random.Generator) -> np.ndarray:
     """R blocks of a question, -1 for none."""
@@ -200,7 +196,7 @@ class ReadingRows:
     elif right.any():
       order[rng.choice(np.flatnonzero(right))] = np.inf
     order[ids < 0] = -np.inf
-    chosen = np.argsort(-order, kind='stable')[: self._read]
+    chosen = np.argsort(-order, kind='stable')[: self._config.blocks]
     return np.where(order[chosen] > -np.inf, ids[chosen], -1)
 
   def _rows(
@@ -233,10 +229,6 @@ class ReadingRows:
       'beam_scores': np.zeros(ids.shape, np.float32),
       'beam_has_answer': correct.any((2, 3)),
     }
-
-
-def _parts(numbers: np.ndarray) -> Iterator[np.ndarray]:
-  return (numbers[i : i + _PART] for i in range(0, len(numbers), _PART))
 
 
 # Start in the block and further tokens of each marked answer; None: none was marked.

@@ -45,7 +45,7 @@ def config(tmp_path_factory):
       'reading.valid': (str(file),),
       'reader.null_answer': True,
       'reader.coverage_weight': 1.0,
-      'lookup.reader_beam': 2,
+      'reading.blocks': 2,
       'optimizer.part_scales': {_TABLE: 0.0},
       'questions.train': (),
       'questions.dev': (),

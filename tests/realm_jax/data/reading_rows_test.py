@@ -63,9 +63,9 @@ def _rows(made, **fields):
     sep_id=tokenizer.sep_id,
     pad_id=tokenizer.pad_id,
   )
-  config = reading_rows.Reading(**fields)
+  config = reading_rows.Reading(blocks=R, **fields)
   return reading_rows.ReadingRows(
-    asked, blocks, tokenizer, layout, most=C, read=R, config=config
+    asked, blocks, tokenizer, layout, most=C, config=config
   )
 
 
