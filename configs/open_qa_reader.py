@@ -12,6 +12,13 @@ reader, whose data, commands and scores realm_jax/packaged/README.md has.
     --config.encoder_from=packaged --config.questions.allow_other_counts=True \
     --config.questions.train="('squad_open:train=$S','webquestions:train=$W')" \
     --config.questions.dev="('webquestions:dev=$W',)" --config.lookup.reader_beam=2
+
+With the argument reading, questions come with their passages, as docs/questions.md
+says; a block with an answer is read, and reading.blocks - 1 others.
+
+  python -m experiments.train --config=configs/open_qa_reader.py:reading \
+    --workdir=runs/reader --config.reading.train="('squad.jsonl','found.json')" \
+    --config.reading.valid="('dev.jsonl',)"
 """
 
 from configs import open_qa_quickstart
@@ -34,5 +41,11 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.batch_size = 32
   c.num_steps = 450
   c.eval_every = c.checkpoint_every = 150
+  if arg.startswith('reading'):
+    c.encoder_from = 'packaged'
+    c.encoder.dtype = 'bfloat16'
+    c.optimizer.accumulate_steps = 1
+    c.optimizer.part_scales = {'reader/bert/embeddings/word': 0.0}
+    arg = arg.replace('reading', 'bm25')
   config_lib.set_variant(c, arg)
   return c

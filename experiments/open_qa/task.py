@@ -10,10 +10,15 @@ import os
 from absl import logging
 import jax
 
-from experiments.engine import tasks
+from experiments.engine import loop, progress, tasks
 from experiments.open_qa import config as config_lib
 from experiments.realm import prepare, refresh, starts, task as realm_task
-from realm_jax.data import folder as realm_data, question_rows
+from realm_jax.data import (
+  block_dataset,
+  folder as realm_data,
+  question_rows,
+  reading_rows,
+)
 from realm_jax.nn import config as nn_config, initialize, open_qa
 from realm_jax.objectives import reader_losses
 from realm_jax.serving import (
@@ -30,11 +35,16 @@ from retrieval.store import checkpoints, store
 
 def train(config: config_lib.Config, workdir: str) -> None:
   """Train until `config.num_steps`; the data are prepared first, if need be."""
-  question_sets.check_questions(config)
+  if not config.passages_given:
+    question_sets.check_questions(config)
   if not config.data_dir:
     prepare.prepare(config, workdir)
   data = realm_data.DataFolder.of(config, workdir)
-  realm_task.train_with_index(make_task, freeze(config), data, workdir)
+  config = freeze(config)
+  if config.passages_given:
+    loop.train(make_reading_task(config, data), config, workdir)
+  else:
+    realm_task.train_with_index(make_task, config, data, workdir)
 
 
 # Starts.
@@ -100,7 +110,7 @@ def freeze(config: config_lib.Config) -> config_lib.Config:
   for name in {*initialize.embedders(not shared)} - {*parts}:
     scales.pop(name, None)
   frozen = parts
-  if config.retriever == 'dense':
+  if config.retriever == 'dense' and not config.passages_given:
     learns = config.train_blocks or shared
     frozen = () if learns else ('block_embedder',)
   scales |= {name: 0.0 for name in frozen}
@@ -178,6 +188,65 @@ def make_task(
     index_refresher=index_refresher,
     complete=lambda params, batch: selector.select(params, batch, source),
     batch_rows=rows,
+  )
+
+
+def make_reading_task(
+  config: config_lib.Config, data: realm_data.DataFolder
+) -> tasks.Task:
+  """Return the task of a reader whose questions come with their passages.
+
+  The passages are cut into blocks once, which are kept under DATA/reading.
+  """
+  files = {'train': config.reading.train, 'valid': config.reading.valid}
+  if config.eval_batches and not files['valid']:
+    raise ValueError(
+      'reading.valid is empty: name a file, or set eval_batches=0.'
+    )
+  asked = {split: reading_rows.read(paths) for split, paths in files.items()}
+  with progress.bar('passages', 'documents') as update:
+    blocks = reading_rows.cut(
+      [*asked['train'], *asked['valid']],
+      data.path('reading'),
+      data.tokenizer_path,
+      max_length=config.blocks.max_length,
+      num_processes=config.tokens.num_processes,
+      progress=update,
+    )
+  layout, read, splits = reader_configs.reader_layout(config, data), {}, {}
+  for split, questions in asked.items():
+    if not questions:
+      continue
+    rows = reading_rows.ReadingRows(
+      questions,
+      blocks,
+      data.tokenizer,
+      layout,
+      most=config.lookup.retriever_beam,
+      config=config.reading,
+    )
+    used = rows.usable.sum()
+    logging.info(
+      '%s: %d of %d questions are used.', split, used, len(questions)
+    )
+    read[split] = rows.draw if split == 'train' else rows.first
+    splits[split] = block_dataset.Split(
+      rows.usable, f'reading.{split} {rows.fingerprint}'
+    )
+  model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
+  return tasks.Task(
+    init=functools.partial(init_params, config=config, model=model),
+    init_on_host=True,
+    # No retriever learns.
+    loss=functools.partial(
+      reader_losses.loss, open_qa.OpenQa(model), early_weight=0.0
+    ),
+    dataset=realm_task.row_dataset(config, splits, read.get),
+    pipeline_fingerprint=repr(splits['train']),
+    tokens_per_step=config.batch_size
+    * config.reading.blocks
+    * config.lookup.row_length,
+    fingerprints=data.fingerprints(),
   )
 
 

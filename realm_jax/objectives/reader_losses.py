@@ -193,12 +193,12 @@ def loss(
   shape = batch['reader_correct'].shape
   rows = batch['row_valid'][:, None, None, None]
   right = batch['reader_correct'] & span_candidates(batch, shape[2]) & rows
-  spans = jax.lax.cond(
-    right.any() | model.config.null_answer,
-    functools.partial(apply, method='read_beam'),
-    lambda _: jnp.zeros(shape, jnp.float32),
-    params,
-  )
+  read = functools.partial(apply, method='read_beam')
+  if model.config.null_answer:
+    spans = read(params)
+  else:
+    rest = jnp.zeros(shape, jnp.float32)
+    spans = jax.lax.cond(right.any(), read, lambda _: rest, params)
   retriever = apply(params, 'beam_scores')
   weight = model.config.retriever_weight
   scores = add_retriever(batch, weight * retriever, spans)

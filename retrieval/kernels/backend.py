@@ -2,28 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The devices that are there, and the kind that a program is traced for."""
 
-from collections.abc import Iterator
-import contextlib
-import contextvars
-
 import jax
 
 from retrieval.kernels import device_files
-
-_chosen = contextvars.ContextVar('_chosen', default='')
-
-
-@contextlib.contextmanager
-def traced_as(kind: str) -> Iterator[None]:
-  """Trace as for another kind of device, such as 'cpu'.
-
-  The programs for CPUs run everywhere, and may be mapped by `jax.vmap`.
-  """
-  token = _chosen.set(kind)
-  try:
-    yield
-  finally:
-    _chosen.reset(token)
 
 
 def is_cpu() -> bool:
@@ -50,8 +31,6 @@ def _kind() -> str:
   The current mesh decides, whose devices may be those of a machine elsewhere;
   without one, the default backend does.
   """
-  if chosen := _chosen.get():
-    return chosen
   device = jax.sharding.get_abstract_mesh().abstract_device
   kind = jax.default_backend() if device is None else device.device_kind
   return kind.lower()

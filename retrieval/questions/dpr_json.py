@@ -12,6 +12,9 @@
     cache of FlashRAG; "contents" is a line with the title, then the text. Its saved
     data sets, [{"question", "golden_answers", "output": {"retrieval_result",
     "pred"}}], are read, too.
+  one passage: {"question", "answers", "title", "context", "answer_start"}, as SQuAD has
+    them, is read as a result whose only context has the fields title, text and
+    answer_start.
 
 A file is a JSON list or JSON lines, may be packed as .gz, .bz2 or .xz, and is
 read record by record, since results can take gigabytes; but FlashRAG's cache at once.
@@ -46,6 +49,8 @@ class Context:
   score: float | None = None
   # whether the text contains an answer, by the rule of the file's writer
   has_answer: bool | None = None
+  # character at which each answer begins, -1 for none; (): nobody marked them
+  answer_start: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,6 +158,13 @@ def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
     for name, other in (('question', 'query'), ('answers', 'golden_answers')):
       if other in record:
         found.setdefault(name, record[other])
+    if 'context' in record:
+      passage = {'text': record['context']} | {
+        name: record[name]
+        for name in ('title', 'answer_start')
+        if record.get(name)
+      }
+      found.setdefault('ctxs', [passage])
     yield where, found
   if found is None:
     raise ValueError(f'{path}: no records.')
@@ -195,6 +207,11 @@ def _context(value: Any, where: str) -> Context:
       f"{where}: field 'has_answer': expected true or false, "
       f'found {has_answer!r}.'
     )
+  starts = base.items({'answer_start': [], **value}, 'answer_start', where)
+  if not all(type(x) is int for x in starts):
+    raise ValueError(
+      f"{where}: field 'answer_start': expected integers, found {starts!r:.99}."
+    )
   field = next((name for name in _TEXTS if name in value), 'text')
   title, text = value.get('title') or '', base.string(value, field, where)
   if field == 'contents':
@@ -206,6 +223,7 @@ def _context(value: Any, where: str) -> Context:
     text=text,
     score=_score(value.get('score'), where),
     has_answer=has_answer,
+    answer_start=tuple(starts),
   )
 
 

@@ -45,6 +45,19 @@ def test_results(tmp_path, options):
   ]
 
 
+def test_one_passage_is_a_result_with_one_context(tmp_path):
+  record = {'question': 'where?', 'answers': ['Peru'], 'context': 'Peru, Lima'}
+  marked = record | {'title': 'Lima', 'answer_start': [0]}
+  path = _write(tmp_path / 'r.json', [record, marked | {'id': 3}])
+  bare, full = dpr_json.read_results(path)
+  assert bare.contexts == (Context(text='Peru, Lima'),)
+  wanted = Context(title='Lima', text='Peru, Lima', answer_start=(0,))
+  assert full.contexts == (wanted,) and full.answers == ('Peru',)
+  path = _write(tmp_path / 'r.json', [marked | {'answer_start': ['0']}])
+  with pytest.raises(ValueError, match='answer_start'):
+    list(dpr_json.read_results(path))
+
+
 def test_results_are_written_as_dpr_does(tmp_path):
   path = _write(tmp_path / 'r.json', [_RESULT, _RESULT])
   results = list(dpr_json.read_results(path))
