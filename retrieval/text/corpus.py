@@ -203,28 +203,27 @@ class Corpus:
       logging.warning('No document has the metadata %s.', sorted(without))
 
   def _records(self) -> base.Records:
-    config, files, fields = self.config, self.files, self.fields
+    config, fields = self.config, self.fields
     limit = config.max_record_bytes
-    records = (files, fields, limit)
-    source = (config.path, config.split, config.data_dir)
     module, name, *given = {
-      'arrow': ('table_files', 'read', *records),
-      'csv': ('files', 'read_csv', *records),
-      'jsonl': ('files', 'read_jsonl', *records),
-      'orqa_blocks': ('orqa', 'read_blocks', files),
-      'orqa_corpus': ('orqa', 'read_examples', files, 'body'),
-      'parquet': ('table_files', 'read', *records),
-      'realm_pretraining': ('orqa', 'read_examples', files, 'text'),
-      'squad': ('files', 'read_squad', files, limit),
-      'text': ('files', 'read_text', files, limit),
-      'tfds': ('tfds', 'read', *source, fields),
-      'tsv': ('files', 'read_tsv', *records),
-      'vital': ('files', 'read_vital', files, fields.metadata),
-      'wikiextractor': (
-        *('files', 'read_wikiextractor', files, config.unescape, limit),
-      ),
+      'arrow': ('table_files', 'read', fields, limit),
+      'csv': ('files', 'read_csv', fields, limit),
+      'jsonl': ('files', 'read_jsonl', fields, limit),
+      'orqa_blocks': ('orqa', 'read_blocks'),
+      'orqa_corpus': ('orqa', 'read_examples', 'body'),
+      'parquet': ('table_files', 'read', fields, limit),
+      'realm_pretraining': ('orqa', 'read_examples', 'text'),
+      'squad': ('files', 'read_squad', limit),
+      'text': ('files', 'read_text', limit),
+      'tfds': ('tfds', 'read', config.split, config.data_dir, fields),
+      'tsv': ('files', 'read_tsv', fields, limit),
+      'vital': ('files', 'read_vital', fields.metadata),
+      'wikiextractor': ('files', 'read_wikiextractor', config.unescape, limit),
     }[config.kind]
-    return getattr(corpus_files.reader(module), name)(*given)
+    read = getattr(corpus_files.reader(module), name)
+    whole = {'orqa_blocks': [self.files], 'tfds': [config.path]}
+    for source in whole.get(config.kind, self.files):
+      yield from read(source, *given)
 
   def annotations(self) -> Iterator[Any]:
     """Yield the sentences and salient spans of all documents, in their order.

@@ -103,10 +103,11 @@ def test_a_json_list_and_names_in_capitals(tmp_path):
   assert {*json_corpus.read('jsonl', tmp_path)} == {*DOCUMENTS}
   assert corpus.open_corpus(tmp_path).config.kind == 'jsonl'
   bad = tmp_path / 'a.JSON'
-  bad.write_text('[{"id": "x", "text": "t"}, 5]')
-  assert len(json_corpus.read('jsonl', bad, on_error='skip')) == 1
-  with pytest.raises(ValueError, match='a.JSON, record 2: .*int'):
-    json_corpus.read('jsonl', bad)
+  for value, kind in ('5', 'int'), ('null', 'NoneType'), ('"{}"', 'str'):
+    bad.write_text(f'[{{"id": "x", "text": "t"}}, {value}]')
+    assert len(json_corpus.read('jsonl', bad, on_error='skip')) == 1
+    with pytest.raises(ValueError, match=f'a.JSON, record 2: .*{kind}'):
+      json_corpus.read('jsonl', bad)
 
 
 TABLES = (
