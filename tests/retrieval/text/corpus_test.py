@@ -290,6 +290,9 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     ('wiki_a.jsonl', JSONL, 'jsonl'),
     ('a.txt', b'Ants.', 'text'),
     ('AA/wiki_00', JSONL, 'wikiextractor'),
+    ('a.json', json_corpus.squad(json_corpus.article('A', 'x')), 'squad'),
+    ('a.json', b'[{"id": "1", "text": "x"}]', 'jsonl'),
+    ('a.tsv', b'1\tx\n', 'tsv'),
   ],
 )
 def test_open_corpus_tells_the_kind_by_name(tmp_path, name, data, kind):
@@ -300,6 +303,7 @@ def test_open_corpus_tells_the_kind_by_name(tmp_path, name, data, kind):
   for where in (path, str(path), tmp_path, tmp_path / name.replace('a.', '*.')):
     found = corpus.open_corpus(where)
     assert found.config.kind == kind
+    assert found.config.of_wikipedia == (kind in ('squad', 'wikiextractor'))
     assert [d.text for d in found] == [d.text for d in expected]
 
 
