@@ -249,13 +249,11 @@ def vital_file() -> pathlib.Path:
   return packaged(_VITAL_PACKAGE, _VITAL_FILE, title, requirement)
 
 
-def read_vital(
-  file: base.SourceFile, metadata: Sequence[str] | None = ()
-) -> base.Records:
+def read_vital(file: base.SourceFile, fields: base.Fields) -> base.Records:
   """Read the packaged articles: {title: {title, extract, topic, description}}."""
   articles = json.loads(file.path.read_bytes())
   rows = ((f'{file.name}:{x}', y | {'id': x}) for x, y in articles.items())
-  fields = base.Fields(text='extract', metadata=metadata)
+  fields = base.Fields(text='extract', metadata=fields.metadata)
   return documents(rows, fields, file.name)
 
 
