@@ -227,40 +227,35 @@ def load_sets(
   Raises:
     ValueError: for no set, or a set that is named twice.
   """
-  sets = _load_all(specs, allow_other_counts, field, unanswerable)
+  counts = {'allow_other_counts': allow_other_counts}
+  sets = _load_all(specs, field, **counts, unanswerable=unanswerable)
   names = [found.name for found in sets]
   if len({*names}) < len(names):
     raise ValueError(f'A set is named twice: {", ".join(names)}.')
   return [found.first(most) for found in sets]
 
 
-def _answerable(
-  questions: tuple[questions_lib.Question, ...], spec: str, keep: bool
-) -> tuple[questions_lib.Question, ...]:
-  answered = tuple(x for x in questions if x.answers)
-  if without := len(questions) - len(answered):
-    done = 'kept' if keep else 'left out'
-    logging.info('%s: %d questions have no answer: %s.', spec, without, done)
-  if not (questions if keep else answered):
-    raise ValueError(f'{spec}: no question has an answer.')
-  return questions if keep else answered
-
-
 def _load_all(
-  specs: Sequence[str],
-  allow_other_counts: bool,
-  field: str,
-  unanswerable: bool = False,
+  specs: Sequence[str], field: str, **options: bool
 ) -> list[QuestionSet]:
   if not specs:
     raise ValueError(
       f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
     )
-  specs = arguments.listed(specs, field)
-  return [
-    load(x, allow_other_counts=allow_other_counts, unanswerable=unanswerable)
-    for x in specs
-  ]
+  return [load(x, **options) for x in arguments.listed(specs, field)]
+
+
+def _answerable(
+  questions: tuple[questions_lib.Question, ...], spec: str, keep: bool
+) -> tuple[questions_lib.Question, ...]:
+  kept = tuple(x for x in questions if x.answers)
+  if without := len(questions) - len(kept):
+    done = 'kept' if keep else 'left out'
+    logging.info('%s: %d questions have no answer: %s.', spec, without, done)
+  kept = questions if keep else kept
+  if not kept:
+    raise ValueError(f'{spec}: no question has an answer.')
+  return kept
 
 
 def of_field(sets: Any, name: str) -> list[questions_lib.Question]:
@@ -269,9 +264,8 @@ def of_field(sets: Any, name: str) -> list[questions_lib.Question]:
   Raises:
     ValueError: when the field names no set.
   """
-  loaded = _load_all(
-    getattr(sets, name), sets.allow_other_counts, f'questions.{name}'
-  )
+  counts = {'allow_other_counts': sets.allow_other_counts}
+  loaded = _load_all(getattr(sets, name), f'questions.{name}', **counts)
   found = [question for one in loaded for question in one.questions]
   return found[: getattr(sets, f'max_{name}') or None]
 

@@ -147,9 +147,8 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
     asked = 'query' if 'query' in record else 'question'
     text = _text(base.field(record, asked, where), where, asked)
     name = record.get('id')
-    if name is None:
-      name = text_files.line_name(where)
-    name = _text(base.named(name), where, 'id')
+    name = text_files.line_name(where) if name is None else base.named(name)
+    name = _text(name, where, 'id')
     if name in found:
       raise ValueError(f'{where}: an earlier record has id {name!r}.')
     text = text if asked == 'query' else text.strip()
