@@ -78,6 +78,8 @@ def test_csv(tmp_path):
   found = list(corpus.open_corpus(path, metadata='year'))
   assert [(x.id, x.text) for x in found] == [('1', 'a, "b"\nc'), ('2', 'd')]
   assert found[0].metadata['year'] == '2001'
+  path.write_text('\nid,text\n\n1,x\n')
+  assert [x.text for x in json_corpus.read('csv', path)] == ['x']
   path.write_text('1,x\n2,y,z\n')
   with pytest.raises(ValueError, match='a.csv:2: 3 fields'):
     json_corpus.read('csv', path)
