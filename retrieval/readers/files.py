@@ -158,7 +158,7 @@ def _records(rows: _Rows, fields: base.Fields) -> Iterator[tuple[str, Any]]:
       if len(row) != len(names):
         message = f'{len(row)} fields, expected {len(names)}: {names}.'
         row = base.BadRecord('wrong number of fields', where, message)
-      elif first and row == names:
+      elif first and fields.text in row:
         row = None
       else:
         row = dict(zip(names, row, strict=True))

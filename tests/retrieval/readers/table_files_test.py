@@ -96,6 +96,9 @@ def test_numbered_columns(tmp_path, kind, comma):
     corpus.open_corpus(path, id_field='2', text_field='1', title_field='')
   )
   assert [(x.id, x.text) for x in found] == [('7', 'first')]
+  path.write_text('0\n')  # the number of its column, and no heading
+  with pytest.raises(ValueError, match="1: no field '1'"):
+    json_corpus.read(kind, path, id_field='0', text_field='1')
 
 
 def test_the_packaged_articles_are_the_kind_without_a_path():
