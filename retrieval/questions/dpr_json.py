@@ -30,9 +30,6 @@ from retrieval import arguments
 from retrieval.readers import base, json_files, text_files
 from retrieval.store import store
 
-# name of another tool -> DPR's name; the second, of a record's field "output"
-_OTHERS = {'query': 'question', 'golden_answers': 'answers'}
-_OUTPUT = {'retrieval_result': 'ctxs', 'pred': 'prediction'}
 _IDS = ('id', 'passage_id', 'psg_id')
 _TEXTS = ('text', 'retrieval text', 'contents')
 _CACHE = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*(?<!ctxs)"\s*:\s*\[\s*(?:\{|\])')
@@ -97,7 +94,7 @@ def write_results(
   """Write retrieval results in one of `FORMS`."""
 
   def row(result: Result) -> str:
-    contexts = [_row(context, form) for context in result.contexts]
+    contexts = [_result_context(context, form) for context in result.contexts]
     if form == 'flashrag':
       return f'{_dumps(result.question)}: {_dumps(contexts)}'
     asked = 'query' if form == 'rag_harness' else 'question'
@@ -129,11 +126,9 @@ def write_training(
       'dataset': '',
       'question': example.question,
       'answers': example.answers,
-      'positive_ctxs': [_row(x, 'training') for x in example.positive],
+      'positive_ctxs': [*map(_training_context, example.positive)],
       'negative_ctxs': [],
-      'hard_negative_ctxs': [
-        _row(x, 'training') for x in example.hard_negative
-      ],
+      'hard_negative_ctxs': [*map(_training_context, example.hard_negative)],
     }
     for example in examples
   )
@@ -148,18 +143,18 @@ def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
   Raises:
     ValueError: for invalid JSON, an incomplete file, or a file without objects.
   """
-  where = ''
+  found = None
   for where, record in _cache(path) or json_files.read(path):
+    found = dict(record)
     output = record.get('output')
-    inner = output if isinstance(output, dict) else {}
-    found = dict(record) | {
-      k: inner[x] for x, k in _OUTPUT.items() if x in inner
-    }
-    for other, name in _OTHERS.items():
+    if isinstance(output, dict):
+      others = {'ctxs': 'retrieval_result', 'prediction': 'pred'}
+      found |= {k: output[x] for k, x in others.items() if x in output}
+    for name, other in (('question', 'query'), ('answers', 'golden_answers')):
       if other in record:
         found.setdefault(name, record[other])
     yield where, found
-  if not where:
+  if found is None:
     raise ValueError(f'{path}: no records.')
 
 
@@ -177,8 +172,10 @@ def _cache(path: str | os.PathLike) -> list[tuple[str, dict]]:
 
 def _answers(record: dict, where: str) -> tuple[str, ...]:
   values = base.items({'answers': [], **record}, 'answers', where)
-  each = {f'answers[{i}]': value for i, value in enumerate(values)}
-  return tuple(base.string(each, name, where) for name in each)
+  return tuple(
+    base.string({f'answers[{i}]': value}, f'answers[{i}]', where)
+    for i, value in enumerate(values)
+  )
 
 
 def _contexts(record: dict, name: str, where: str) -> tuple[Context, ...]:
@@ -191,51 +188,61 @@ def _contexts(record: dict, name: str, where: str) -> tuple[Context, ...]:
 
 def _context(value: Any, where: str) -> Context:
   value = base.check_type(value, where, dict)
-  has_answer, score = value.get('has_answer'), value.get('score')
+  identifier = next((value[k] for k in _IDS if value.get(k) is not None), '')
+  has_answer = value.get('has_answer')
   if not isinstance(has_answer, bool | None):
-    raise _unexpected(where, 'has_answer', 'true or false', has_answer)
-  try:  # DPR writes a string
-    score = None if score is None else float(score)
-  except (TypeError, ValueError, OverflowError):
-    score = math.nan
-  if score is not None and not math.isfinite(score):
-    raise _unexpected(where, 'score', 'a finite number', value['score'])
+    raise ValueError(
+      f"{where}: field 'has_answer': expected true or false, "
+      f'found {has_answer!r}.'
+    )
   field = next((name for name in _TEXTS if name in value), 'text')
   title, text = value.get('title') or '', base.string(value, field, where)
   if field == 'contents':
     first, _, text = text.partition('\n')
     title = title or first
   return Context(
-    id=str(next((value[k] for k in _IDS if value.get(k) is not None), '')),
+    id=str(identifier),
     title=base.string({'title': title}, 'title', where),
     text=text,
-    score=score,
+    score=_score(value.get('score'), where),
     has_answer=has_answer,
   )
 
 
-def _unexpected(where: str, name: str, wanted: str, value: Any) -> ValueError:
-  found = reprlib.repr(value)
-  return ValueError(
-    f'{where}: field {name!r}: expected {wanted}, found {found}.'
-  )
+def _score(value: Any, where: str) -> float | None:
+  """Parse a score, which DPR writes as a string."""
+  try:
+    score = None if value is None else float(value)
+  except (TypeError, ValueError, OverflowError):
+    score = math.nan
+  if score is not None and not math.isfinite(score):
+    raise ValueError(
+      f"{where}: field 'score': expected a finite number, "
+      f'found {reprlib.repr(value)}.'
+    )
+  return score
 
 
-def _row(context: Context, form: str) -> dict[str, Any]:
-  """Return the fields of a context in one of `FORMS` or in training data."""
-  title, text, score = context.title, context.text, context.score
-  if form == 'training':
-    row = {'title': title, 'text': text, 'score': score or 0.0}
-    return row | {'passage_id': context.id}
-  name = 'retrieval text' if form == 'rag_harness' else 'text'
-  row = {'id': context.id, 'title': title, name: text}
+def _result_context(context: Context, form: str) -> dict[str, Any]:
+  text = 'retrieval text' if form == 'rag_harness' else 'text'
+  record = {'id': context.id, 'title': context.title, text: context.text}
   if form == 'flashrag':  # which expects a number
-    return row | {'contents': f'{title}\n{text}', 'score': score or 0.0}
-  if score is not None:
-    row['score'] = str(score)
+    record['contents'] = f'{context.title}\n{context.text}'
+    return record | {'score': context.score or 0.0}
+  if context.score is not None:
+    record['score'] = str(context.score)
   if context.has_answer is not None:
-    row['has_answer'] = context.has_answer
-  return row
+    record['has_answer'] = context.has_answer
+  return record
+
+
+def _training_context(context: Context) -> dict[str, Any]:
+  return {
+    'title': context.title,
+    'text': context.text,
+    'score': context.score or 0.0,
+    'passage_id': context.id,
+  }
 
 
 def _dumps(value: Any) -> str:
