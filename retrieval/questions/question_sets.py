@@ -37,81 +37,70 @@ _SPLITS = ('train', 'dev', 'test')
 ALL = 'all'
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Dataset:
   """Description of a question set."""
 
-  name: str  # name in specifications
-  kind: str = 'string'  # kind of the answers: string, regex or none
-  # number of questions of train, dev and test in the official files
-  counts: tuple[int, ...] = ()
-  # split -> number of questions in a known incomplete copy
-  other_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  kind: str  # kind of the answers: string, regex or none
   # source of the splits. 'held_out': the training files hold train and dev,
   # other files hold test; 'hashed': all files hold train, dev and test; 'none':
   # a file is a whole split, of any name.
   splits: str = 'none'
-  # data set, and its split for 'train' and 'test'; () where TFDS lacks it
+  # number of questions of train, dev and test in the official files
+  counts: tuple[int, ...] = ()
+  # data set, its split for 'test', and path of fields to the answers in a record;
+  # () where TFDS lacks it
   tfds: tuple[str, ...] = ()
-  # path of fields to the answers in a record of TFDS
-  tfds_answers: tuple[str, ...] = ('answers',)
+  # split -> number of questions in a known incomplete copy
+  other_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def holds(self, split: str, question: str) -> bool:
     """Return whether a question from the files of a split belongs to it."""
-    if (self.splits, split) == ('held_out', 'test'):
-      return True
-    if self.splits == 'none' or split == ALL:
+    whole = self.splits == 'none' or split == ALL
+    if whole or (self.splits, split) == ('held_out', 'test'):
       return True
     # TensorFlow's to_hash_bucket_fast, by which ORQA splits questions.
     tenth = farmhash.Fingerprint64(question) % _NUM_BUCKETS % 10
-    if self.splits == 'held_out':
-      return split == ('train' if tenth else 'dev')
-    return split == {0: 'dev', 1: 'test'}.get(tenth, 'train')
+    named = {0: 'dev'} if self.splits == 'held_out' else {0: 'dev', 1: 'test'}
+    return split == named.get(tenth, 'train')
 
 
-_DATASETS = (
-  Dataset(
-    name='nq_open',
-    counts=(79_168, 8_757, 3_610),
-    splits='held_out',
-    tfds=('natural_questions_open', 'train', 'validation'),
-    tfds_answers=('answer',),
-  ),
-  Dataset(
-    name='webquestions',
-    counts=(3_417, 361, 2_032),
-    splits='held_out',
-    tfds=('web_questions', 'train', 'test'),
-  ),
-  Dataset(
-    name='curatedtrec',
-    kind='regex',
-    counts=(1_353, 133, 694),
-    # The author's large2180 lacks 7 training questions.
-    other_counts={'train': 1_348, 'dev': 131},
-    splits='held_out',
-  ),
-  Dataset(
-    name='triviaqa',
-    counts=(78_785, 8_837, 11_313),
-    splits='held_out',
-    tfds=('trivia_qa/unfiltered.nocontext', 'train', 'validation'),
-    tfds_answers=('answer', 'aliases'),
-  ),
-  Dataset(
-    name='squad_open',
-    counts=(78_713, 8_886, 10_570),
-    splits='held_out',
-    tfds=('squad/v1.1', 'train', 'validation'),
-    tfds_answers=('answers', 'text'),
-  ),
-  Dataset(name='opentriviaqa', splits='hashed'),
-  Dataset(name='red_trivia', splits='hashed'),
-  Dataset(name='custom'),
-  Dataset(name='custom_regex', kind='regex'),
-  Dataset(name='asked', kind='none'),
-)
-DATASETS = {dataset.name: dataset for dataset in _DATASETS}
+# fmt: off
+DATASETS = {
+  'nq_open': Dataset('string', 'held_out', (79_168, 8_757, 3_610),
+                     ('natural_questions_open', 'validation', 'answer')),
+  'webquestions': Dataset('string', 'held_out', (3_417, 361, 2_032),
+                          ('web_questions', 'test', 'answers')),
+  # The author's large2180 lacks 7 training questions.
+  'curatedtrec': Dataset('regex', 'held_out', (1_353, 133, 694),
+                         other_counts={'train': 1_348, 'dev': 131}),
+  'triviaqa': Dataset('string', 'held_out', (78_785, 8_837, 11_313),
+                      ('trivia_qa/unfiltered.nocontext', 'validation',
+                       'answer', 'aliases')),
+  'squad_open': Dataset('string', 'held_out', (78_713, 8_886, 10_570),
+                        ('squad/v1.1', 'validation', 'answers', 'text')),
+  'opentriviaqa': Dataset('string', 'hashed'),
+  'red_trivia': Dataset('string', 'hashed'),
+  'custom': Dataset('string'),
+  'custom_regex': Dataset('regex'),
+  'asked': Dataset('none'),
+}
+# fmt: on
+# kind of answers -> metric -> rule that compares a prediction with answers
+_METRICS = {
+  'string': {
+    'official_exact_match': qa_metrics.exact_match,
+    'contains': qa_metrics.contains,
+    'exact_match_without_nfd': functools.partial(
+      qa_metrics.exact_match, nfd=False
+    ),
+    'f1': qa_metrics.f1,
+  },
+  'regex': {
+    'official_exact_match': qa_metrics.regex_match,
+    'contains': functools.partial(qa_metrics.regex_match, anywhere=True),
+  },
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,30 +155,12 @@ class QuestionSet:
     Raises:
       ValueError: for a question of another set, or without answers.
     """
-    answers = question.answers
     if self.kind == 'none':
       raise ValueError(f'{self.name}: has no answers to score by.')
+    metrics, answers = _METRICS[self.kind], question.answers
     if not answers:  # it has none: silence is right
-      names = ['official_exact_match', 'contains']
-      if self.kind != 'regex':
-        names += ['exact_match_without_nfd', 'f1']
-      return dict.fromkeys(names, float(not prediction.strip()))
-    if self.kind == 'regex':
-      match = functools.partial(qa_metrics.regex_match, prediction, answers)
-      return {
-        'official_exact_match': float(match()),
-        'contains': float(match(anywhere=True)),
-      }
-    official, plain = (
-      qa_metrics.exact_match(prediction, answers, nfd=nfd)
-      for nfd in (True, False)
-    )
-    return {
-      'official_exact_match': float(official),
-      'contains': float(qa_metrics.contains(prediction, answers)),
-      'exact_match_without_nfd': float(plain),
-      'f1': qa_metrics.f1(prediction, answers),
-    }
+      return dict.fromkeys(metrics, float(not prediction.strip()))
+    return {k: float(rule(prediction, answers)) for k, rule in metrics.items()}
 
 
 def load(
@@ -214,17 +185,18 @@ def load(
     ValueError: for an unknown set or split, or another number of questions than in
       the official files.
   """
-  dataset, split, paths = _parse(spec)
+  name, split, paths = _parse(spec)
+  dataset = DATASETS[name]
   if answer_field and not paths:
     raise ValueError(f'{spec}: answer_field {answer_field!r} needs a file.')
   source = ', '.join(paths)
-  if dataset.name == 'red_trivia':
+  if name == 'red_trivia':
     found = red_trivia.read(paths)
     source = source or 'Red-Trivia'
   elif paths:
-    found = _read_files(dataset, paths, answer_field)
+    found = _read_files(name, paths, answer_field)
   else:
-    found = _read_tfds(dataset, split, data_dir)
+    found = _read_tfds(name, split, data_dir)
     source = f'TFDS {dataset.tfds[0]}'
   kept = tuple(
     dataclasses.replace(question, kind=dataset.kind)
@@ -233,11 +205,11 @@ def load(
   )
   if not kept:
     raise ValueError(f'{spec}: none of {len(found)} questions in {source}.')
-  _check_count(dataset, split, len(kept), source, allow_other_counts)
+  _check_count(name, split, len(kept), source, allow_other_counts)
   if dataset.kind != 'none':
     kept = _answerable(kept, spec, keep=unanswerable)
   return QuestionSet(
-    dataset=dataset.name, split=split, kind=dataset.kind, questions=kept
+    dataset=name, split=split, kind=dataset.kind, questions=kept
   )
 
 
@@ -255,40 +227,35 @@ def load_sets(
   Raises:
     ValueError: for no set, or a set that is named twice.
   """
-  sets = _load_all(specs, allow_other_counts, field, unanswerable)
+  counts = {'allow_other_counts': allow_other_counts}
+  sets = _load_all(specs, field, **counts, unanswerable=unanswerable)
   names = [found.name for found in sets]
   if len({*names}) < len(names):
     raise ValueError(f'A set is named twice: {", ".join(names)}.')
   return [found.first(most) for found in sets]
 
 
-def _answerable(
-  questions: tuple[questions_lib.Question, ...], spec: str, keep: bool
-) -> tuple[questions_lib.Question, ...]:
-  answered = tuple(x for x in questions if x.answers)
-  if without := len(questions) - len(answered):
-    done = 'kept' if keep else 'left out'
-    logging.info('%s: %d questions have no answer: %s.', spec, without, done)
-  if not (questions if keep else answered):
-    raise ValueError(f'{spec}: no question has an answer.')
-  return questions if keep else answered
-
-
 def _load_all(
-  specs: Sequence[str],
-  allow_other_counts: bool,
-  field: str,
-  unanswerable: bool = False,
+  specs: Sequence[str], field: str, **options: bool
 ) -> list[QuestionSet]:
   if not specs:
     raise ValueError(
       f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
     )
-  specs = arguments.listed(specs, field)
-  return [
-    load(x, allow_other_counts=allow_other_counts, unanswerable=unanswerable)
-    for x in specs
-  ]
+  return [load(x, **options) for x in arguments.listed(specs, field)]
+
+
+def _answerable(
+  questions: tuple[questions_lib.Question, ...], spec: str, keep: bool
+) -> tuple[questions_lib.Question, ...]:
+  kept = tuple(x for x in questions if x.answers)
+  if without := len(questions) - len(kept):
+    done = 'kept' if keep else 'left out'
+    logging.info('%s: %d questions have no answer: %s.', spec, without, done)
+  kept = questions if keep else kept
+  if not kept:
+    raise ValueError(f'{spec}: no question has an answer.')
+  return kept
 
 
 def of_field(sets: Any, name: str) -> list[questions_lib.Question]:
@@ -297,9 +264,8 @@ def of_field(sets: Any, name: str) -> list[questions_lib.Question]:
   Raises:
     ValueError: when the field names no set.
   """
-  loaded = _load_all(
-    getattr(sets, name), sets.allow_other_counts, f'questions.{name}'
-  )
+  counts = {'allow_other_counts': sets.allow_other_counts}
+  loaded = _load_all(getattr(sets, name), f'questions.{name}', **counts)
   found = [question for one in loaded for question in one.questions]
   return found[: getattr(sets, f'max_{name}') or None]
 
@@ -317,8 +283,8 @@ def check_questions(config: Any) -> None:
     of_field(config.questions, 'dev')
 
 
-def _parse(spec: str) -> tuple[Dataset, str, tuple[str, ...]]:
-  """Return data set, split and paths of a specification."""
+def _parse(spec: str) -> tuple[str, str, tuple[str, ...]]:
+  """Return name, split and paths of a specification."""
   name, split, paths = questions_lib.parse_spec(spec)
   if name not in DATASETS:
     raise ValueError(
@@ -335,21 +301,21 @@ def _parse(spec: str) -> tuple[Dataset, str, tuple[str, ...]]:
     raise ValueError(f'{spec!r}: split {split!r}; expected one of {known}.')
   if not (packaged or paths or dataset.tfds):
     raise ValueError(f'{spec!r}: needs files, {name}:{split}=PATH.')
-  return dataset, split, paths
+  return name, split, paths
 
 
 def _read_files(
-  dataset: Dataset, paths: Sequence[str], answer_field: str
+  name: str, paths: Sequence[str], answer_field: str
 ) -> list[questions_lib.Question]:
-  found, ids = [], set()
+  found, ids, kind = [], set(), DATASETS[name].kind
   for number, path in enumerate(paths):
-    if dataset.kind == 'none':
+    if kind == 'none':
       rows = questions_lib.read_asked(path)
     else:
       rows = questions_lib.read_questions(path, answer_field=answer_field)
-    if dataset.kind == 'string' and rows[0].kind == 'regex':
+    if kind == 'string' and rows[0].kind == 'regex':
       raise ValueError(
-        f'{path}: answers are regular expressions; {dataset.name} expects '
+        f'{path}: answers are regular expressions; {name} expects '
         'strings (custom_regex or curatedtrec take them).'
       )
     if any(row.id in ids for row in rows):
@@ -361,11 +327,11 @@ def _read_files(
 
 
 def _read_tfds(
-  dataset: Dataset, split: str, data_dir: str
+  dataset: str, split: str, data_dir: str
 ) -> list[questions_lib.Question]:
   """Read the questions of TFDS that hold a split."""
-  name, train, test = dataset.tfds
-  source_split = test if split == 'test' else train
+  name, test, *fields = DATASETS[dataset].tfds
+  source_split = test if split == 'test' else 'train'
   # It warns of each failed connection, which the error repeats.
   std_logging.getLogger('urllib3.connectionpool').setLevel(std_logging.ERROR)
   try:
@@ -375,13 +341,13 @@ def _read_tfds(
   except (OSError, ValueError, KeyError, NotImplementedError) as e:
     reason = ' '.join(str(e).split())
     raise ValueError(
-      f'{dataset.name}:{split} needs files, {dataset.name}:{split}=PATH,PATH: the '
+      f'{dataset}:{split} needs files, {dataset}:{split}=PATH,PATH: the '
       f'set cannot be downloaded, nor is it prepared, as {name} of TFDS ({reason}).'
     ) from None
   found = []
   for i in range(len(source)):
     answers = record = source[i]
-    for field in dataset.tfds_answers:
+    for field in fields:
       answers = answers[field]
     texts = dict.fromkeys(x for x in map(_decoded, answers) if x.strip())
     found.append(
@@ -399,15 +365,14 @@ def _decoded(value: bytes | str) -> str:
 
 
 def _check_count(
-  dataset: Dataset, split: str, count: int, source: str, allow: bool
+  name: str, split: str, count: int, source: str, allow: bool
 ) -> None:
+  dataset = DATASETS[name]
   official = dict(zip(_SPLITS, dataset.counts, strict=False))
   expected = official.get(split, count)
   if count == expected:
     return
-  message = (
-    f'{dataset.name}:{split} has {expected} questions, {source} gave {count}.'
-  )
+  message = f'{name}:{split} has {expected} questions, {source} gave {count}.'
   if not allow and count != dataset.other_counts.get(split):
     raise ValueError(
       f'{message} Name all official files of the split, or allow other counts.'

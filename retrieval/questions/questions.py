@@ -23,6 +23,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 import csv
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -135,16 +136,19 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
   """
   found: dict[str, Question] = {}
   is_tsv = text_files.unpacked(path).suffix == '.tsv'
-  rows = _pairs(path) if is_tsv else json_files.read_prompts(path, 'question')
+  rows = (
+    _columns(path, ('id', 'question'), text_files.PROMPT_BYTES)
+    if is_tsv
+    else json_files.read_prompts(path, 'question')
+  )
   for where, record in rows:
     if 'question' not in record and '_id' in record:
       record = {'id': record['_id'], 'question': record.get('text')}
     asked = 'query' if 'query' in record else 'question'
     text = _text(base.field(record, asked, where), where, asked)
     name = record.get('id')
-    if name is None:
-      name = text_files.line_name(where)
-    name = _text(base.named(name), where, 'id')
+    name = text_files.line_name(where) if name is None else base.named(name)
+    name = _text(name, where, 'id')
     if name in found:
       raise ValueError(f'{where}: an earlier record has id {name!r}.')
     text = text if asked == 'query' else text.strip()
@@ -152,12 +156,18 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
   return list(found.values())
 
 
-def _pairs(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
-  for where, line in text_files.text_lines(path, text_files.PROMPT_BYTES):
-    name, tab, question = line.partition('\t')
-    if not tab:
-      raise ValueError(f'{where}: expected id and question with a tab between.')
-    yield where, {'id': name, 'question': question}
+def _columns(
+  path: str | os.PathLike,
+  names: Sequence[str],
+  limit: int = text_files.RECORD_BYTES,
+) -> Iterator[tuple[str, dict]]:
+  """Read lines of fields with tabs between; the last field may hold tabs itself."""
+  for where, line in text_files.text_lines(path, limit):
+    fields = line.split('\t', len(names) - 1)
+    if len(fields) != len(names):
+      found = f'{len(fields)} fields, expected {", ".join(names)}'
+      raise ValueError(f'{where}: {found} with tabs between.')
+    yield where, dict(zip(names, fields, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,20 +232,6 @@ def _opentriviaqa(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
       yield where, record
 
 
-def _curatedtrec(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  names = ('id', 'type', 'question', 'regex')
-  for where, line in text_files.text_lines(path):
-    # A regular expression may hold a tab itself.
-    fields = line.split('\t', len(names) - 1)
-    if len(fields) != len(names):
-      raise ValueError(
-        f'{where}: {len(fields)} fields, expected {", ".join(names)} with '
-        'tabs between.'
-      )
-    record = dict(zip(names, fields, strict=True))
-    yield where, record | {'regex': [record['regex']]}
-
-
 def _squad(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
   for where, article in json_files.read(path, 'data'):
     for paragraph in base.items(article, 'paragraphs', where):
@@ -271,13 +267,7 @@ def _dpr_qas(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
       )
     try:
       answers = ast.literal_eval(fields[1])
-    except (
-      ValueError,
-      TypeError,
-      SyntaxError,
-      MemoryError,
-      RecursionError,
-    ):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
       answers = None
     answers = base.items({'answers': answers}, 'answers', where)
     yield where, {'question': fields[0], 'answers': answers}
@@ -290,11 +280,12 @@ def _table(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
     yield where, {k: x for k, x in record.items() if x is not None}
 
 
+_TREC = functools.partial(_columns, names=('id', 'type', 'question', 'regex'))
 _ANSWERS = ('answer', 'answers', 'golden_answers')
 _FORMS = {
   'jsonl': _Form(json_files.read, answers=_ANSWERS),
   'webquestions': _Form(json_files.read, 'qId', 'qText'),
-  'curatedtrec': _Form(_curatedtrec, answers=('regex',), kind='regex'),
+  'curatedtrec': _Form(_TREC, answers=('regex',), kind='regex'),
   'table': _Form(_table, answers=_ANSWERS),
   'opentriviaqa': _Form(_opentriviaqa, answers=_ANSWERS),
   'squad': _Form(_squad),

@@ -53,14 +53,10 @@ def read(lists: Sequence[str] = ()) -> list[questions.Question]:
   known = {path.stem: path for path in sorted(folder().glob('*.yaml'))}
   if unknown := [name for name in lists if name not in known]:
     raise ValueError(f'Unknown lists {unknown}: expected some of {[*known]}.')
-  found = [
+  return [
     question
     for name in dict.fromkeys(lists or known)
     for question in _read_list(known[name])
-  ]
-  return [
-    question
-    for question in found
     if question.answers and not any(x in question.question for x in _PICTURE)
   ]
 

@@ -12,7 +12,7 @@ block's name from Z to A; the field RANK is not read. Files may be packed as .gz
 or .xz. https://trec.nist.gov/trec_eval
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import math
 import os
 import re
@@ -27,9 +27,10 @@ from retrieval.store import store
 Run = dict[str, list[tuple[str, float]]]
 # question -> block -> grade
 Qrels = dict[str, dict[str, int]]
-_RUN = ('question', 'Q0', 'block', 'rank', 'score', 'tag')
-_QRELS = ('question', 'iteration', 'block', 'grade')
-_BEIR = ('query-id', 'corpus-id', 'score')  # heading of its qrels
+# fields of a line, and which of them are question, block and number
+_RUN = ('question Q0 block rank score tag', (0, 2, 4))
+_QRELS = ('question iteration block grade', (0, 2, 3))
+_BEIR = ('query-id corpus-id score', (0, 1, 2))  # heading of its qrels
 _ESCAPED = re.compile(r'[\s%]')
 
 
@@ -84,10 +85,7 @@ def read_run(path: str | os.PathLike) -> Run:
     ValueError: for the first malformed line, a block that a question has twice, or a
       file without lines.
   """
-  found: dict[str, dict[str, float]] = {}
-  for where, fields in _lines(path, _RUN):
-    question, _, block, _, score, _ = fields
-    _add(found, question, block, score, float, where)
+  found = _read(path, _RUN, float)
   return {question: _ranked(blocks) for question, blocks in found.items()}
 
 
@@ -107,10 +105,7 @@ def write_qrels(path: str | os.PathLike, qrels: Qrels) -> None:
 
 def read_qrels(path: str | os.PathLike) -> Qrels:
   """Read judgments, also BEIR's under their heading; raise as `read_run` does."""
-  found: Qrels = {}
-  for where, (question, *_, block, grade) in _lines(path, _QRELS):
-    _add(found, question, block, grade, int, where)
-  return found
+  return _read(path, _QRELS, int)
 
 
 def relevance(
@@ -141,41 +136,33 @@ def relevance(
   return grades, ideal
 
 
-def _lines(
-  path: str | os.PathLike, names: Sequence[str]
-) -> Iterator[tuple[str, list[str]]]:
-  """Yield (place, fields) of each line."""
-  where = ''
+def _read(path: str | os.PathLike, form: tuple, kind: type) -> dict[str, dict]:
+  """Read question -> block -> number, an int or a finite float."""
+  found, where = {}, ''
   for where, line in text_files.text_lines(path):
-    fields = line.split()
-    if names == _BEIR:
-      fields = [identifier(x.strip()) for x in line.split('\t')]
-    if names == _QRELS and tuple(fields) == _BEIR:
-      names = _BEIR
+    fields, (names, chosen) = line.split(), form
+    if form is _QRELS and ' '.join(fields) == _BEIR[0]:
+      form = _BEIR
       continue
-    if len(fields) != len(names):
+    if form is _BEIR:
+      fields = [identifier(x.strip()) for x in line.split('\t')]
+    if len(fields) != (count := len(names.split())):
+      found = f'{len(fields)} fields, expected {count}'
+      raise ValueError(f'{where}: {found}: {names}.')
+    question, block, text = (fields[i] for i in chosen)
+    blocks = found.setdefault(question, {})
+    if block in blocks:
       raise ValueError(
-        f'{where}: {len(fields)} fields, expected {len(names)}: '
-        f'{" ".join(names)}.'
+        f'{where}: block {block!r} of question {question!r} stands twice.'
       )
-    yield where, fields
+    try:
+      blocks[block] = kind(text)
+    except ValueError:
+      blocks[block] = math.nan
+    if not math.isfinite(blocks[block]):
+      raise ValueError(
+        f'{where}: {base.brief(text)}, expected a finite {kind.__name__}.'
+      )
   if not where:
-    raise ValueError(f'{path}: no lines; expected {" ".join(names)} in each.')
-
-
-def _add(
-  found: dict, question: str, block: str, text: str, kind: type, where: str
-) -> None:
-  """Add the number of a block, an int or a finite float."""
-  blocks = found.setdefault(question, {})
-  if block in blocks:
-    raise ValueError(
-      f'{where}: block {block!r} of question {question!r} stands twice.'
-    )
-  try:
-    blocks[block] = kind(text)
-  except ValueError:
-    blocks[block] = math.nan
-  if not math.isfinite(blocks[block]):
-    shown = base.brief(text)
-    raise ValueError(f'{where}: {shown}, expected a finite {kind.__name__}.')
+    raise ValueError(f'{path}: no lines; expected {form[0]} in each.')
+  return found

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of JSON, TSV, CSV, text files, SQuAD, WikiExtractor's output and the vital articles."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import csv
-import functools
 import html
 import importlib.util
 import json
+import math
 import pathlib
 import re
 from typing import Any
@@ -29,48 +29,64 @@ _KIND_OF = dict.fromkeys(('.json', '.jsonl', '.ndjson'), 'jsonl')
 _KIND_OF |= {f'.{x}': x for x in ('tsv', 'csv', 'parquet', 'arrow')}
 # Two lines that begin like records of these kinds.
 _RECORDS = re.compile(r'(?:[^\t\n]+\t.+\n){2}|(?:\{".+\n){2}')
+# Places with the cells of a row, none of a blank one, or with a fault.
+_Rows = Iterable[tuple[str, list[str] | base.BadRecord]]
+
+
+def documents(
+  rows: Iterable[tuple[str, Any]],
+  fields: base.Fields,
+  name: str,
+  start: int = 1,
+  limit: int | float = math.inf,
+) -> base.Records:
+  """Make a document of each row; NAME:NUMBER, from `start`, is the id of one without.
+
+  Args:
+    rows: places with a record, a line of JSON, None to skip, or a fault, which ends
+      the rows if it is raised.
+    limit: most characters of a text.
+  """
+  where = ''
+  try:
+    for number, (where, row) in enumerate(rows, start):
+      try:
+        if isinstance(row, base.BadRecord):
+          raise row
+        if isinstance(row, str):
+          row = json_files.parse(row, where) if row.strip() else None
+        if row is not None:
+          found = fields.document(row, where, f'{name}:{number}')
+          if len(found.text) > limit:
+            raise text_files.too_long(where, limit)
+          yield where, found
+      except base.BadRecord as error:
+        yield where, error
+  except base.BadRecord as error:
+    yield where, error
 
 
 def read_jsonl(
-  files: Sequence[base.SourceFile], fields: base.Fields, limit: int
+  file: base.SourceFile, fields: base.Fields, limit: int
 ) -> base.Records:
   """Read JSON objects, one a line or in a list; blank lines are skipped."""
-  for file in files:
-    read, parse = text_files.lines, json_files.parse
-    if json_files.starts_list(file.path):
-      read = json_files.values
-      parse = functools.partial(base.check_type, expected=dict)
-    try:
-      records = read(file.path, limit=limit)
-      yield from _documents(file, records, parse, fields)
-    except base.BadRecord as error:  # the rest of a list
-      yield str(file.path), error
+  is_list = json_files.starts_list(file.path)
+  read = _objects if is_list else text_files.lines
+  return documents(read(file.path, limit), fields, file.name)
 
 
-def _documents(
-  file: base.SourceFile,
-  values: Iterable[tuple[str, Any]],
-  parse: Callable[[Any, str], Mapping[str, Any] | None],
-  fields: base.Fields,
-) -> base.Records:
-  """Make a document of each line or value; `parse` gives None for a heading."""
-  for where, value in values:
+def _objects(
+  path: pathlib.Path, limit: int
+) -> Iterator[tuple[str, dict | base.BadRecord]]:
+  for where, value in json_files.values(path, limit=limit):
     try:
-      if isinstance(value, base.BadRecord):
-        raise value
-      if isinstance(value, str) and not value.strip():
-        continue
-      record = parse(value, where)
-      if record is not None:
-        number = text_files.line_name(where).rpartition(':')[2]
-        position = f'{file.name}:{number}'
-        yield where, fields.document(record, where, position)
+      yield where, base.check_type(value, where, dict)
     except base.BadRecord as error:
       yield where, error
 
 
 def read_tsv(
-  files: Sequence[base.SourceFile], fields: base.Fields, limit: int
+  file: base.SourceFile, fields: base.Fields, limit: int
 ) -> base.Records:
   """Read lines of fields with tabs between.
 
@@ -79,30 +95,30 @@ def read_tsv(
   quoted: MS MARCO's collection.tsv. Where the text's name is a number, the names of
   all are their numbers, from 0.
   """
+  rows = _tsv_rows(text_files.lines(file.path, limit), fields.text)
+  return documents(_records(rows, fields), fields, file.name)
 
-  def parse(line: str, where: str) -> dict[str, str] | None:
-    nonlocal names, quoted
-    row = line.split('\t')
-    heads = [cell.strip('"') for cell in row]
-    if not names and fields.text in heads:
-      names, quoted = heads, True
-      return None
-    names = names or _names(row, fields)
-    if quoted and '"' in line:
-      row = [
-        x[2] if x[1] is None else x[1].replace('""', '"')
-        for x in _CELL.finditer(line)
-      ]
-    return _of_row(row, names, where)
 
-  for file in files:
-    names, quoted = [], False
-    lines = text_files.lines(file.path, limit)
-    yield from _documents(file, lines, parse, fields)
+def _tsv_rows(lines: Iterable[tuple[str, Any]], text: str) -> _Rows:
+  quoted = None
+  for where, line in lines:
+    if isinstance(line, str):
+      row = line.split('\t') if line.strip() else []
+      if quoted and '"' in line:
+        row = [
+          x[2] if x[1] is None else x[1].replace('""', '"')
+          for x in _CELL.finditer(line)
+        ]
+      elif row and quoted is None:
+        heads = [cell.strip('"') for cell in row]
+        quoted = text in heads
+        row = heads if quoted else row
+      line = row
+    yield where, line
 
 
 def read_csv(
-  files: Sequence[base.SourceFile], fields: base.Fields, limit: int
+  file: base.SourceFile, fields: base.Fields, limit: int
 ) -> base.Records:
   """Read rows of fields with commas between, which may be quoted over lines.
 
@@ -110,39 +126,43 @@ def read_csv(
   """
   before = csv.field_size_limit(limit)
   try:
-    for file in files:
-      yield from _csv_rows(file, fields, limit)
+    rows = _records(_csv_rows(file.path, limit), fields)
+    yield from documents(rows, fields, file.name)
   finally:
     csv.field_size_limit(before)
 
 
-def _csv_rows(
-  file: base.SourceFile, fields: base.Fields, limit: int
-) -> base.Records:
-  rows, names = csv.reader(_lines(file, limit), strict=True), []
+def _csv_rows(path: pathlib.Path, limit: int) -> _Rows:
+  def lines() -> Iterator[str]:
+    for _, line in text_files.lines(path, limit):
+      if isinstance(line, base.BadRecord):
+        raise line
+      yield line + '\n'
+
+  rows = csv.reader(lines(), strict=True)
   try:
-    for number, row in enumerate(rows, start=1):
-      heads, names = not names, names or _names(row, fields)
-      if row and not (heads and row == names):
-        where = f'{file.path}:{rows.line_num}'
-        try:
-          record = _of_row(row, names, where)
-          yield where, fields.document(record, where, f'{file.name}:{number}')
-        except base.BadRecord as error:
-          yield where, error
-  except csv.Error as error:  # the rest of the file
-    where = f'{file.path}:{rows.line_num}'
+    for row in rows:
+      yield f'{path}:{rows.line_num}', row
+  except csv.Error as error:
+    where = f'{path}:{rows.line_num}'
     message = f'no row of a CSV file ({error}).'
-    yield where, base.BadRecord('invalid CSV', where, message)
-  except base.BadRecord as error:
-    yield str(file.path), error
+    raise base.BadRecord('invalid CSV', where, message) from None
 
 
-def _lines(file: base.SourceFile, limit: int) -> Iterator[str]:
-  for _, line in text_files.lines(file.path, limit):
-    if isinstance(line, base.BadRecord):
-      raise line
-    yield line + '\n'
+def _records(rows: _Rows, fields: base.Fields) -> Iterator[tuple[str, Any]]:
+  """Name the cells of rows; None for a heading and for a blank row."""
+  names: list[str] = []
+  for where, row in rows:
+    if row and isinstance(row, list):
+      first, names = not names, names or _names(row, fields)
+      if len(row) != len(names):
+        message = f'{len(row)} fields, expected {len(names)}: {names}.'
+        row = base.BadRecord('wrong number of fields', where, message)
+      elif first and fields.text in row:
+        row = None
+      else:
+        row = dict(zip(names, row, strict=True))
+    yield where, row or None
 
 
 def _names(row: Sequence[str], fields: base.Fields) -> list[str]:
@@ -154,66 +174,54 @@ def _names(row: Sequence[str], fields: base.Fields) -> list[str]:
   return [fields.id, fields.text, fields.title][: max(2, len(row))]
 
 
-def _of_row(
-  row: Sequence[str], names: Sequence[str], where: str
-) -> dict[str, str]:
-  if len(row) != len(names):
-    message = f'{len(row)} fields, expected {len(names)}: {names}.'
-    raise base.BadRecord('wrong number of fields', where, message)
-  return dict(zip(names, row, strict=True))
-
-
-def read_text(files: Sequence[base.SourceFile], limit: int) -> base.Records:
+def read_text(file: base.SourceFile, limit: int) -> base.Records:
   """Read one document a file; id and title are the file's name and stem."""
-  for file in files:
-    where, name = str(file.path), text_files.unpacked(file.path)
-    if name.suffix in _KIND_OF:
-      raise ValueError(
-        f'{where}: seems to hold a document a line; expected corpus.kind='
-        f'{_KIND_OF[name.suffix]!r}, or a name that ends in .txt.'
+  where, name = str(file.path), text_files.unpacked(file.path)
+  if name.suffix in _KIND_OF:
+    raise ValueError(
+      f'{where}: seems to hold a document a line; expected corpus.kind='
+      f'{_KIND_OF[name.suffix]!r}, or a name that ends in .txt.'
+    )
+  try:
+    text = text_files.read(file.path, limit)
+    if _RECORDS.match(text):
+      logging.warning(
+        '%s seems to hold records; it is read as one text.', where
       )
-    try:
-      text = text_files.read(file.path, limit)
-      if _RECORDS.match(text):
-        logging.warning(
-          '%s seems to hold records; it is read as one text.', where
-        )
-      end = len(file.path.name.lower()) - len(name.stem)
-      title = file.path.name[: len(file.path.name) - end]
-      yield where, base.Document(file.name, title, text)
-    except base.BadRecord as error:
-      yield where, error
+    end = len(file.path.name.lower()) - len(name.stem)
+    title = file.path.name[: len(file.path.name) - end]
+    yield where, base.Document(file.name, title, text)
+  except base.BadRecord as error:
+    yield where, error
 
 
-def read_squad(files: Sequence[base.SourceFile], limit: int) -> base.Records:
+def read_squad(file: base.SourceFile, limit: int) -> base.Records:
   """Read the paragraphs of SQuAD 1.1 or 2.0 as documents.
 
   The id is made of file, article number and paragraph number; the title is the
   article's. A fault skips the rest of its article.
   """
-  for file in files:
-    articles = json_files.values(file.path, 'data', limit)
+  fields = base.Fields(text='context')
+  return documents(_paragraphs(file, limit), fields, file.name)
+
+
+def _paragraphs(
+  file: base.SourceFile, limit: int
+) -> Iterator[tuple[str, dict | base.BadRecord]]:
+  articles = json_files.values(file.path, 'data', limit)
+  for i, (_, article) in enumerate(articles):
+    where = f'{file.path}, article {i}'
     try:
-      for i, (_, article) in enumerate(articles):
-        place, name = f'{file.path}, article {i}', f'{file.name}:{i}'
-        yield from _paragraphs(article, place, name)
-    except base.BadRecord as error:  # the rest of the list
-      yield str(file.path), error
-
-
-def _paragraphs(article: Any, where: str, name: str) -> base.Records:
-  place = where
-  try:
-    title = base.check_type(article, where, dict).get('title') or ''
-    title = base.string({'title': title}, 'title', where)
-    paragraphs = base.check_type(article.get('paragraphs'), where, list)
-    for i, paragraph in enumerate(paragraphs):
-      place = f'{where}, paragraph {i}'
-      base.check_type(paragraph, place, dict)
-      text = base.string(paragraph, 'context', place)
-      yield place, base.Document(f'{name}.{i}', title.replace('_', ' '), text)
-  except base.BadRecord as error:
-    yield place, error
+      title = base.check_type(article, where, dict).get('title') or ''
+      title = base.string({'title': title}, 'title', where).replace('_', ' ')
+      paragraphs = base.check_type(article.get('paragraphs'), where, list)
+      for j, row in enumerate(paragraphs):
+        place = f'{where}, paragraph {j}'
+        text = base.string(base.check_type(row, place, dict), 'context', place)
+        number = f'{file.name}:{i}.{j}'
+        yield place, {'id': number, 'title': title, 'context': text}
+    except base.BadRecord as error:
+      yield where, error
 
 
 def packaged(
@@ -241,40 +249,35 @@ def vital_file() -> pathlib.Path:
   return packaged(_VITAL_PACKAGE, _VITAL_FILE, title, requirement)
 
 
-def read_vital(
-  files: Sequence[base.SourceFile], metadata: Sequence[str] | None = ()
-) -> base.Records:
+def read_vital(file: base.SourceFile, fields: base.Fields) -> base.Records:
   """Read the packaged articles: {title: {title, extract, topic, description}}."""
-  for file in files:
-    articles = json.loads(file.path.read_bytes())
-    records = ((f'{file.name}:{x}', y | {'id': x}) for x, y in articles.items())
-    fields = base.Fields(text='extract', metadata=metadata)
-    yield from _documents(file, records, lambda record, _: record, fields)
+  articles = json.loads(file.path.read_bytes())
+  rows = ((f'{file.name}:{x}', y | {'id': x}) for x, y in articles.items())
+  fields = base.Fields(text='extract', metadata=fields.metadata)
+  return documents(rows, fields, file.name)
 
 
 def read_wikiextractor(
-  files: Sequence[base.SourceFile], unescape: bool, limit: int
+  file: base.SourceFile, unescape: bool, limit: int
 ) -> base.Records:
   """Read WikiExtractor's <doc> elements, or its JSON lines (--json).
 
   Args:
     unescape: whether &amp; and &lt;, as it writes by default, become & and <.
   """
-  for file in files:
-    _, line = next(text_files.lines(file.path, limit), ('', ''))
-    is_json = isinstance(line, str) and line.startswith('{')
-    found = _read_elements(file, limit)
-    if is_json:
-      found = read_jsonl([file], base.Fields(), limit)
-    for where, page in found:
-      if isinstance(page, base.Document):
-        title, text = page.title, page.text
-        if unescape:
-          title, text = html.unescape(title), html.unescape(text)
-        if not is_json:
-          text = _without_frame(text, title)
-        page = base.Document(page.id, title, text)
-      yield where, page
+  _, line = next(text_files.lines(file.path, limit), ('', ''))
+  is_json = isinstance(line, str) and line.startswith('{')
+  found = _read_elements(file, limit)
+  if is_json:
+    found = read_jsonl(file, base.Fields(), limit)
+  clean = html.unescape if unescape else str
+  for where, page in found:
+    if isinstance(page, base.Document):
+      title, text = clean(page.title), clean(page.text)
+      if not is_json:
+        text = _without_frame(text, title)
+      page = base.Document(page.id, title, text)
+    yield where, page
 
 
 def _read_elements(file: base.SourceFile, limit: int) -> base.Records:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from retrieval.formats import tf_example, tfrecord
-from retrieval.readers import base
+from retrieval.readers import base, files as readers
 
 BLOCKS_FILE, TITLES_FILE = 'blocks.tfr', 'titles.tfr'
 _SUFFIXES = ('', '.gz')
@@ -87,12 +87,10 @@ def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
       yield where, error
 
 
-def read_examples(
-  files: Sequence[base.SourceFile], text_name: str
-) -> base.Records:
+def read_examples(file: base.SourceFile, text_name: str) -> base.Records:
   """Read one of REALM's corpora by the name of the text, without annotations."""
-  for where, document, _ in _examples(files, text_name, ()):
-    yield where, document
+  rows, fields = _examples(file, text_name), base.Fields('', text=text_name)
+  return readers.documents(rows, fields, file.name, start=0)
 
 
 def read_annotations(
@@ -108,37 +106,32 @@ def read_annotations(
     ValueError: for a bad record, by file and number, unless bad records are
       skipped; and for a damaged file.
   """
-  marks = (*_SENTENCE, *_SPAN)
-  for where, document, features in _examples(files, 'text', marks):
-    try:
-      if isinstance(document, base.BadRecord):
-        raise document
-      text = document.text.encode()
-      sentences = _byte_spans(features, _SENTENCE, text, where)
-      spans = _byte_spans(features, _SPAN, text, where)
-    except base.BadRecord as error:
-      if on_error == 'raise':
-        raise ValueError(str(error)) from None
-      continue
-    yield Annotations(document.id, sentences, spans)
+  for file in files:
+    rows = enumerate(_examples(file, 'text', *_SENTENCE, *_SPAN))
+    for i, (where, row) in rows:
+      try:
+        if isinstance(row, base.BadRecord):
+          raise row
+        found = base.Fields('').document(row, where, f'{file.name}:{i}')
+        text = found.text.encode()
+        spans = [_byte_spans(row, x, text, where) for x in (_SENTENCE, _SPAN)]
+      except base.BadRecord as error:
+        if on_error == 'raise':
+          raise ValueError(str(error)) from None
+        continue
+      yield Annotations(found.id, *spans)
 
 
 def _examples(
-  files: Sequence[base.SourceFile], text_name: str, more: Sequence[str]
-) -> Iterator[tuple[str, base.Document | base.BadRecord, dict]]:
-  """Yield place, document or fault, and features of each record."""
-  names = ('title', text_name, *more)
-  for file in files:
-    for i, data in enumerate(tfrecord.read(file.path)):
-      where = f'{file.path}: record {i}'
-      try:
-        features = _decode(data, names, where)
-        features = {'title': '', **features}
-        title, text = (base.string(features, n, where) for n in names[:2])
-        document = base.Document(f'{file.name}:{i}', title, text)
-        yield where, document, features
-      except base.BadRecord as error:
-        yield where, error, {}
+  file: base.SourceFile, *names: str
+) -> Iterator[tuple[str, dict | base.BadRecord]]:
+  """Yield place, and features or fault, of each record."""
+  for i, data in enumerate(tfrecord.read(file.path)):
+    where = f'{file.path}: record {i}'
+    try:
+      yield where, _decode(data, ('title', *names), where)
+    except base.BadRecord as error:
+      yield where, error
 
 
 def _decode(data: bytes, names: Sequence[str], where: str) -> dict:

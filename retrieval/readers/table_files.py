@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
-from retrieval.readers import base, text_files
+from retrieval.readers import base, files
 
 _ROWS = 1024  # read at once
 _DICT, _STATE = 'dataset_dict.json', 'state.json'
@@ -110,19 +110,12 @@ def _of(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:
 
 
 def read(
-  files: Sequence[base.SourceFile], fields: base.Fields, limit: int
+  file: base.SourceFile, fields: base.Fields, limit: int
 ) -> base.Records:
   """Read each row as a document."""
   wanted = None
   if fields.metadata is not None:
     wanted = [fields.id, fields.title, fields.text, *fields.metadata]
     wanted = [x for x in dict.fromkeys(wanted) if x]
-  for file in files:
-    for number, (where, row) in enumerate(rows(file.path, wanted), start=1):
-      try:
-        found = fields.document(row, where, f'{file.name}:{number}')
-        if len(found.text) > limit:
-          raise text_files.too_long(where, limit)
-        yield where, found
-      except base.BadRecord as error:
-        yield where, error
+  found = rows(file.path, wanted)
+  return files.documents(found, fields, file.name, limit=limit)

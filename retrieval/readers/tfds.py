@@ -3,9 +3,10 @@
 """Reader of TFDS data sets prepared as array_record; needs no TensorFlow."""
 
 import importlib
+import itertools
 import pathlib
 
-from retrieval.readers import base
+from retrieval.readers import base, files
 
 _BATCH = 256
 
@@ -54,11 +55,11 @@ def read(
       f'corpus.path {name!r}, corpus.split {split!r}: {e} '
       f'(splits: {sorted(builder.info.splits)}).'
     ) from None
-  for start in range(0, len(source), _BATCH):
-    rows = range(start, min(start + _BATCH, len(source)))
-    for i, record in zip(rows, source.__getitems__(list(rows)), strict=True):
-      where = f'{name}[{split}]:{i}'
-      try:
-        yield where, fields.document(record, where, where)
-      except base.BadRecord as error:
-        yield where, error
+  place = f'{name}[{split}]'
+  batches = (
+    source.__getitems__([*range(len(source))[start : start + _BATCH]])
+    for start in range(0, len(source), _BATCH)
+  )
+  records = enumerate(itertools.chain.from_iterable(batches))
+  rows = ((f'{place}:{i}', record) for i, record in records)
+  yield from files.documents(rows, fields, place, start=0)

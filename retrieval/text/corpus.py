@@ -17,7 +17,6 @@ import os
 import pathlib
 import sqlite3
 import tempfile
-import typing
 from typing import Annotated, Any, Literal
 
 from absl import logging
@@ -29,39 +28,10 @@ from retrieval.text import corpus_files
 
 Document = base.Document
 
-Kind = Literal[
-  'arrow',
-  'auto',
-  'csv',
-  'jsonl',
-  'orqa_blocks',
-  'orqa_corpus',
-  'parquet',
-  'realm_pretraining',
-  'squad',
-  'text',
-  'tfds',
-  'tsv',
-  'vital',
-  'wikiextractor',
-]
-KINDS = typing.get_args(Kind)
-# Kinds whose documents are pages of Wikipedia.
-_WIKIPEDIA = (
-  'orqa_blocks',
-  'orqa_corpus',
-  'realm_pretraining',
-  'squad',
-  'vital',
-  'wikiextractor',
-)
+Kind = Literal['auto', *corpus_files.KINDS]
 _BLOCK_BYTES = 1 << 20
 # Settings that matter to records and tables only.
 _OF_RECORDS = ('split', 'id_field', 'title_field', 'text_field')
-# Kinds whose documents keep metadata.
-_WITH_METADATA = (
-  *('arrow', 'csv', 'jsonl', 'parquet', 'tfds', 'tsv', 'vital'),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +71,7 @@ class CorpusConfig:
   @property
   def of_wikipedia(self) -> bool:
     """Whether the documents are pages of Wikipedia."""
-    return self.wikipedia or self.resolved().kind in _WIKIPEDIA
+    return self.wikipedia or corpus_files.KINDS[self.resolved().kind].wikipedia
 
   def resolved(self) -> 'CorpusConfig':
     """Return the same with the kind that 'auto' stands for.
@@ -133,10 +103,11 @@ class Corpus:
     if not config.text_field:
       raise ValueError("corpus.text_field '': expected a field.")
     names = [x.strip() for x in config.metadata.split(',') if x.strip()]
-    if names and config.kind not in _WITH_METADATA:
+    if names and not corpus_files.KINDS[config.kind].further:
+      kinds = [name for name, x in corpus_files.KINDS.items() if x.further]
       raise ValueError(
         f'corpus.metadata {config.metadata!r}: {config.kind} has no further '
-        f'fields; expected a corpus.kind of {_WITH_METADATA}.'
+        f'fields; expected a corpus.kind of {kinds}.'
       )
     self.config = config
     self.skipped: collections.Counter[str] = collections.Counter()
@@ -203,28 +174,15 @@ class Corpus:
       logging.warning('No document has the metadata %s.', sorted(without))
 
   def _records(self) -> base.Records:
-    config, files, fields = self.config, self.files, self.fields
-    limit = config.max_record_bytes
-    records = (files, fields, limit)
-    source = (config.path, config.split, config.data_dir)
-    module, name, *given = {
-      'arrow': ('table_files', 'read', *records),
-      'csv': ('files', 'read_csv', *records),
-      'jsonl': ('files', 'read_jsonl', *records),
-      'orqa_blocks': ('orqa', 'read_blocks', files),
-      'orqa_corpus': ('orqa', 'read_examples', files, 'body'),
-      'parquet': ('table_files', 'read', *records),
-      'realm_pretraining': ('orqa', 'read_examples', files, 'text'),
-      'squad': ('files', 'read_squad', files, limit),
-      'text': ('files', 'read_text', files, limit),
-      'tfds': ('tfds', 'read', *source, fields),
-      'tsv': ('files', 'read_tsv', *records),
-      'vital': ('files', 'read_vital', files, fields.metadata),
-      'wikiextractor': (
-        *('files', 'read_wikiextractor', files, config.unescape, limit),
-      ),
-    }[config.kind]
-    return getattr(corpus_files.reader(module), name)(*given)
+    config, kind = self.config, corpus_files.KINDS[self.config.kind]
+    given = dataclasses.asdict(config) | {
+      'fields': self.fields,
+      'limit': config.max_record_bytes,
+    }
+    read = getattr(corpus_files.reader(kind.module), kind.function)
+    whole = {'orqa_blocks': [self.files], 'tfds': [config.path]}
+    for source in whole.get(config.kind, self.files):
+      yield from read(source, *(given.get(x, x) for x in kind.arguments))
 
   def annotations(self) -> Iterator[Any]:
     """Yield the sentences and salient spans of all documents, in their order.

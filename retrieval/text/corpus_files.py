@@ -10,26 +10,49 @@ import os
 import pathlib
 import re
 import types
+from typing import NamedTuple
 
 from absl import logging
 
 from retrieval.readers import base, text_files
 
+
+class _Kind(NamedTuple):
+  """A kind of corpus."""
+
+  # patterns of its files' names, in lower case and without .gz
+  names: tuple[str, ...]
+  # module and function that read a file
+  module: str
+  function: str
+  # settings of `CorpusConfig` and others that the function takes after the file
+  arguments: tuple[str, ...]
+  further: bool = False  # whether documents keep metadata
+  wikipedia: bool = False  # whether documents are pages of Wikipedia
+
+
 _SHARDS = ('*-of-[0-9]*', '*.tfrecord')
-# Names of a kind's files, in lower case and without .gz.
-_NAMES = {
-  'arrow': ('*.arrow',),
-  'csv': ('*.csv',),
-  'jsonl': ('*.jsonl', '*.ndjson', '*.json'),
-  'orqa_blocks': ('blocks.tfr',),
-  'orqa_corpus': _SHARDS,
-  'parquet': ('*.parquet',),
-  'realm_pretraining': _SHARDS,
-  'squad': ('*.json',),
-  'text': ('*.txt',),
-  'tsv': ('*.tsv',),
-  'wikiextractor': ('wiki_*',),
+_JSON = ('*.jsonl', '*.ndjson', '*.json')
+_RECORDS = ('fields', 'limit')
+_TFDS = ('split', 'data_dir', 'fields')
+_WIKI = ('unescape', 'limit')
+# fmt: off
+KINDS = {
+  'arrow': _Kind(('*.arrow',), 'table_files', 'read', _RECORDS, True),
+  'csv': _Kind(('*.csv',), 'files', 'read_csv', _RECORDS, True),
+  'jsonl': _Kind(_JSON, 'files', 'read_jsonl', _RECORDS, True),
+  'orqa_blocks': _Kind(('blocks.tfr',), 'orqa', 'read_blocks', (), False, True),
+  'orqa_corpus': _Kind(_SHARDS, 'orqa', 'read_examples', ('body',), False, True),
+  'parquet': _Kind(('*.parquet',), 'table_files', 'read', _RECORDS, True),
+  'realm_pretraining': _Kind(_SHARDS, 'orqa', 'read_examples', ('text',), False, True),
+  'squad': _Kind(('*.json',), 'files', 'read_squad', ('limit',), False, True),
+  'text': _Kind(('*.txt',), 'files', 'read_text', ('limit',)),
+  'tfds': _Kind((), 'tfds', 'read', _TFDS, True),
+  'tsv': _Kind(('*.tsv',), 'files', 'read_tsv', _RECORDS, True),
+  'vital': _Kind((), 'files', 'read_vital', ('fields',), True, True),
+  'wikiextractor': _Kind(('wiki_*',), 'files', 'read_wikiextractor', _WIKI, False, True),
 }
+# fmt: on
 # Corpus and questions of BEIR; only its corpus holds documents.
 _BEIR = ('corpus.jsonl', 'queries.jsonl')
 # Kinds that names do not tell; a .json file may be SQuAD's.
@@ -67,7 +90,7 @@ def kind_of(path: str) -> str:
 
 
 def _kind(root: pathlib.Path, name: str) -> str:
-  kinds = (x for x in _NAMES if x not in _UNTOLD and _is_of(x, name))
+  kinds = (x for x in KINDS if x not in _UNTOLD and _is_of(x, name))
   kind = next(kinds, '')
   if text_files.unpacked(name).suffix == '.json':
     with text_files.open_bytes(root / name) as f:
@@ -100,7 +123,7 @@ def find(kind: str, path: str, split: str) -> list[base.SourceFile]:
   root, shown = _list(path)
   named = [x for x in shown if not path.is_dir() or _is_of(kind, x)]
   if not named:
-    there = f'no file for kind {kind!r} there, {_NAMES[kind]}'
+    there = f'no file for kind {kind!r} there, {KINDS[kind].names}'
     if not path.is_dir():
       magic = glob.has_magic(str(path))
       there = 'no file of this name' if magic else 'no such file or folder'
@@ -108,7 +131,7 @@ def find(kind: str, path: str, split: str) -> list[base.SourceFile]:
   if others := len(shown) - len(named):
     logging.info(
       '%s: %d files are not read; %s names its files %s.',
-      *(root, others, kind, _NAMES[kind]),
+      *(root, others, kind, KINDS[kind].names),
     )
   return [base.SourceFile(root / name, name) for name in sorted({*named})]
 
@@ -130,7 +153,9 @@ def _list(path: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
 def _is_of(kind: str, name: str) -> bool:
   """Whether a file has a name of a kind."""
   name = str(text_files.unpacked(name))
-  return any(fnmatch.fnmatchcase(name, pattern) for pattern in _NAMES[kind])
+  return any(
+    fnmatch.fnmatchcase(name, pattern) for pattern in KINDS[kind].names
+  )
 
 
 def _names(root: pathlib.Path) -> list[str]:

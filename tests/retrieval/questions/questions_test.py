@@ -25,62 +25,54 @@ def squad(*records):
   return json.dumps({'data': [{'title': 't', 'paragraphs': [paragraph]}]})
 
 
-def test_jsonl(tmp_path):
-  path = write(
-    tmp_path / 'q.jsonl',
+_SQUAD = {'answers': [{'text': 'Rome', 'answer_start': 0}] * 3}
+_ALIASES = {'Aliases': ['A', ' ', 'B'], 'Value': 'A'}
+_TRIVIA = {'QuestionId': 'tc_1', 'Question': 'who?', 'Answer': _ALIASES}
+_OPEN = {'question': 'how?', 'answer': ['B'], 'choices': []}
+# fmt: off
+FORMS = {
+  'jsonl': ('q.jsonl',
     '\ufeff{"question": "who?", "answer": ["A", "B", "A"]}\r\n\n'
     '{"id": 7, "question": " why? ", "answers": ["\u00e9"], "more": 1}\n'
     '{"id": "x", "question": "when?", "golden_answers": ["now"]}',
-  )
-  assert questions.read_questions(path) == [
-    Q('q.jsonl:1', 'who?', ('A', 'B')),
-    Q('7', ' why? ', ('\u00e9',)),
-    Q('x', 'when?', ('now',)),
-  ]
+    [Q('q.jsonl:1', 'who?', ('A', 'B')), Q('7', ' why? ', ('\u00e9',)),
+     Q('x', 'when?', ('now',))]),
+  'answers as people write them': ('q.jsonl',
+    '{"id": "a", "question": "q", "answers": "x"}\n'
+    '{"id": "b", "question": "q", "answers": {"text": ["x", "y"], "start": [0]}}\n'
+    '{"id": "c", "question": "q", "answer": {"aliases": ["x"], "value": "x"}}\n'
+    '{"id": "d", "question": "q", "answers": []}',
+    [Q('a', 'q', ('x',)), Q('b', 'q', ('x', 'y')), Q('c', 'q', ('x',)),
+     Q('d', 'q', ())]),
+  'dpr': ('nq.JSON',
+    json.dumps([{'question': f'{x}?', 'answers': [x], 'ctxs': []} for x in 'ab'],
+               indent=1),
+    [Q('nq.JSON:1', 'a?', ('a',)), Q('nq.JSON:2', 'b?', ('b',))]),
+  'webquestions': ('q.json',
+    '\n [{\n"qId": "wq1", "qText": "who?",\n"answers": ["A", "B"]}]',
+    [Q('wq1', 'who?', ('A', 'B'))]),
+  'curatedtrec': ('q.tsv', '12\tfactoid\twho?\tA|\\\tB \r\n13\tx\thow?\t\\d+',
+    [Q('12', 'who?', ('A|\\\tB ',), 'regex'), Q('13', 'how?', ('\\d+',), 'regex')]),
+  'opentriviaqa': ('q.jsonl.xz',
+    '\n'.join(json.dumps({**_OPEN, 'open_domain': x}) for x in (False, True)),
+    [Q('q.jsonl.xz:2', 'how?', ('B',))]),
+  'squad': ('q.json.gz', squad({'id': 'a1', 'question': 'where?', **_SQUAD}),
+    [Q('a1', 'where?', ('Rome',))]),
+  'triviaqa': ('q.json', json.dumps({'Data': [_TRIVIA], 'Domain': 'x'}, indent=2),
+    [Q('tc_1', 'who?', ('A', 'B'))]),
+  'dpr_qas': ('nq-test.qas.csv', 'who?\t[\'A\', "B\'s"]\nwhy?\t"[""C""]"\n',
+    [Q('nq-test.qas.csv:1', 'who?', ('A', "B's")),
+     Q('nq-test.qas.csv:2', 'why?', ('C',))]),
+}
+# fmt: on
+PACK = {'.xz': lzma.compress, '.gz': gzip.compress}
 
 
-def test_dpr_json_is_a_question_set(tmp_path):
-  rows = [{'question': f'{x}?', 'answers': [x], 'ctxs': []} for x in 'ab']
-  path = write(tmp_path / 'nq.JSON', json.dumps(rows, indent=1))
-  assert questions.read_questions(path) == [
-    Q('nq.JSON:1', 'a?', ('a',)),
-    Q('nq.JSON:2', 'b?', ('b',)),
-  ]
-
-
-def test_webquestions(tmp_path):
-  records = [{'qId': 'wq1', 'qText': 'who?', 'answers': ['A', 'B']}]
-  path = write(tmp_path / 'q.json', '\n ' + json.dumps(records, indent=1))
-  assert questions.read_questions(path) == [Q('wq1', 'who?', ('A', 'B'))]
-
-
-def test_curatedtrec(tmp_path):
-  path = write(
-    tmp_path / 'q.tsv', '12\tfactoid\twho?\tA|\\\tB \r\n13\tx\thow?\t\\d+'
-  )
-  assert questions.read_questions(path) == [
-    Q('12', 'who?', ('A|\\\tB ',), 'regex'),
-    Q('13', 'how?', ('\\d+',), 'regex'),
-  ]
-
-
-def test_opentriviaqa_keeps_open_questions(tmp_path):
-  lines = [
-    {'question': 'who?', 'answer': ['A'], 'choices': [], 'open_domain': False},
-    {'question': 'how?', 'answer': ['B'], 'choices': [], 'open_domain': True},
-  ]
-  path = tmp_path / 'q.jsonl.xz'
-  path.write_bytes(lzma.compress('\n'.join(map(json.dumps, lines)).encode()))
-  kept = Q('q.jsonl.xz:2', 'how?', ('B',))
-  assert questions.read_questions(path) == [kept]
-
-
-def test_squad(tmp_path):
-  answers = [{'text': 'Rome', 'answer_start': 0}] * 3
-  record = {'id': 'a1', 'question': 'where?', 'answers': answers}
-  path = tmp_path / 'q.json.gz'
-  path.write_bytes(gzip.compress(squad(record).encode()))
-  assert questions.read_questions(path) == [Q('a1', 'where?', ('Rome',))]
+@pytest.mark.parametrize(('name', 'text', 'wanted'), FORMS.values(), ids=FORMS)
+def test_every_form(tmp_path, name, text, wanted):
+  path = tmp_path / name
+  path.write_bytes(PACK.get(path.suffix, bytes)(text.encode()))
+  assert questions.read_questions(path) == wanted
 
 
 LINE = '{"question": "q", "answer": ["a"]}'
@@ -125,6 +117,7 @@ BAD = (
     r"question a1: .*'answers\[0\]'",
   ),
   ('q.json', '', 'no questions'),
+  ('q.csv', 'who?\tA\n', "csv:1: .*'answers'"),
   ('q.csv', f'q\t["a"]\nq\t["{"a" * 140_000}"]', r'csv:2: not CSV'),
   ('q.txt', 'a', r"'\.txt'"),
   ('q.xz', 'a', "''"),
@@ -151,46 +144,36 @@ def test_files_that_cannot_be_read(tmp_path):
     questions.read_questions(path)
 
 
-def _asked(path):
-  found = questions.read_asked(path)
-  assert not any(question.answers for question in found)
-  return [(question.id, question.question) for question in found]
+# fmt: off
+ASKED = [
+  ('a.txt', '\ufeffWho? \n Where?\n\n', [('a.txt:1', 'Who?'), ('a.txt:2', 'Where?')]),
+  ('a.jsonl', '{"question": " Who?", "id": 7}\n{"question": "Where?"}\n',
+   [('7', 'Who?'), ('a.jsonl:2', 'Where?')]),
+  ('a.jsonl', '{"_id": "q1", "text": "Who?", "metadata": {}}',  # of BEIR
+   [('q1', 'Who?')]),
+  ('a.jsonl', '{"query": "Question: Who?\\nAnswer: "}',
+   [('a.jsonl:1', 'Question: Who?\nAnswer: ')]),
+  ('a.jsonl', '{"question": "Who?", "id": null}', [('a.jsonl:1', 'Who?')]),
+  ('a.tsv', '1048585\twho is\tit\n2\twhy\n',  # of MS MARCO
+   [('1048585', 'who is\tit'), ('2', 'why')]),
+  ('a.jsonl', '{"question": "Who?", "id": [1]}', "a.jsonl:1: field 'id'"),
+  ('a.jsonl', '{"question": "Who?", "id": true}', "a.jsonl:1: field 'id'"),
+  ('a.jsonl', '{"question": "Who?", "id": ""}', "a.jsonl:1: field 'id'"),
+  ('a.jsonl', '{"question": "Who?", "id": 7}\n' * 2, "a.jsonl:2: .*'7'"),
+  ('a.txt', 'x' * 2**23, 'a.txt:1: .*bytes'),
+  ('a.tsv', 'why\n', 'tsv:1'),
+]
+# fmt: on
 
 
-def test_asked_questions(tmp_path):
-  plain, lines = tmp_path / 'a.txt', tmp_path / 'a.jsonl'
-  plain.write_text('\ufeffWho? \n Where?\n\n')
-  assert _asked(plain) == [('a.txt:1', 'Who?'), ('a.txt:2', 'Where?')]
-  lines.write_text('{"question": " Who?", "id": 7}\n{"question": "Where?"}\n')
-  assert _asked(lines) == [('7', 'Who?'), ('a.jsonl:2', 'Where?')]
-  lines.write_text('{"_id": "q1", "text": "Who?", "metadata": {}}')
-  assert _asked(lines) == [('q1', 'Who?')]  # of BEIR
-  lines.write_text('{"query": "Question: Who?\\nAnswer: "}')
-  assert _asked(lines) == [('a.jsonl:1', 'Question: Who?\nAnswer: ')]
-  lines.write_text('{"question": "Who?", "id": null}')
-  assert _asked(lines) == [('a.jsonl:1', 'Who?')]
-  for bad in ('[1]', 'true', '""'):
-    lines.write_text(f'{{"question": "Who?", "id": {bad}}}')
-    with pytest.raises(ValueError, match="a.jsonl:1: field 'id'"):
-      _asked(lines)
-  lines.write_text('{"question": "Who?", "id": 7}\n' * 2)
-  with pytest.raises(ValueError, match="a.jsonl:2: .*'7'"):
-    _asked(lines)
-  plain.write_text('x' * 2**23)
-  with pytest.raises(ValueError, match='a.txt:1: .*bytes'):
-    _asked(plain)
-
-
-def test_answers_in_the_forms_that_people_have(tmp_path):
-  rows = [
-    {'id': 'a', 'question': 'q', 'answers': 'x'},
-    {'id': 'b', 'question': 'q', 'answers': {'text': ['x', 'y'], 'start': [0]}},
-    {'id': 'c', 'question': 'q', 'answer': {'aliases': ['x'], 'value': 'x'}},
-    {'id': 'd', 'question': 'q', 'answers': []},
-  ]
-  text = ''.join(json.dumps(row) + '\n' for row in rows)
-  found = questions.read_questions(write(tmp_path / 'q.jsonl', text))
-  assert [x.answers for x in found] == [('x',), ('x', 'y'), ('x',), ()]
+@pytest.mark.parametrize(('name', 'text', 'wanted'), ASKED)
+def test_asked_questions(tmp_path, name, text, wanted):
+  path = write(tmp_path / name, text)
+  if isinstance(wanted, str):
+    with pytest.raises(ValueError, match=wanted):
+      questions.read_asked(path)
+  else:
+    assert questions.read_asked(path) == [Q(*x, ()) for x in wanted]
 
 
 @pytest.mark.parametrize('suffix', ['parquet', 'arrow'])
@@ -205,14 +188,3 @@ def test_questions_of_a_table(tmp_path, suffix):
   tables.write(path, [{'question': 'q'}])
   with pytest.raises(ValueError, match=f'q.{suffix}, record 1: .*answers'):
     questions.read_questions(path)
-
-
-def test_questions_of_msmarco(tmp_path):
-  path = write(tmp_path / 'queries.tsv', '1048585\twho is\tit\n2\twhy\n')
-  found = questions.read_asked(path)
-  assert [(x.id, x.question) for x in found] == [
-    ('1048585', 'who is\tit'),
-    ('2', 'why'),
-  ]
-  with pytest.raises(ValueError, match='tsv:1'):
-    questions.read_asked(write(path, 'why\n'))

@@ -55,33 +55,31 @@ def package(tmp_path, monkeypatch):
   return lists
 
 
-def test_lists(package):
-  assert (
-    red_trivia.read('capitals')
-    == red_trivia.read(['capitals'])
-    == [
-      Q('capitals:1', 'Capital of Peru?', ('Lima', 'Ciudad de los Reyes')),
-      Q('capitals:2', '"Oslo" is whose capital?', ('Norway',)),
-    ]
-  )
+_CAPITALS_READ = [
+  Q('capitals:1', 'Capital of Peru?', ('Lima', 'Ciudad de los Reyes')),
+  Q('capitals:2', '"Oslo" is whose capital?', ('Norway',)),
+]
+_NUMBERS = ('010', '12:30', '3.10', '2015-01-02', 'null')
+_ODD_READ = [  # answers are as written, but for booleans
+  Q('odd:1', 'How high is it?', _NUMBERS),
+  Q('odd:2', 'Is it?', ('True', 'Yes', 'On')),
+  Q('odd:3', 'Is it not?', ('False', 'No', 'Off')),
+  Q('odd:6', 'Last?', ('End',)),
+]
+
+
+@pytest.mark.parametrize(
+  ('lists', 'wanted'),
+  [
+    ('capitals', _CAPITALS_READ),
+    (['capitals'], _CAPITALS_READ),
+    (['odd', 'odd'], _ODD_READ),
+    ((), _CAPITALS_READ + _ODD_READ),
+  ],
+)
+def test_lists(package, lists, wanted):
+  assert red_trivia.read(lists) == wanted
   assert 'redbot' not in sys.modules
-
-
-def test_answers_are_as_written_but_for_booleans(package):
-  found = red_trivia.read(['odd'])
-  assert found == [
-    Q(
-      'odd:1', 'How high is it?', ('010', '12:30', '3.10', '2015-01-02', 'null')
-    ),
-    Q('odd:2', 'Is it?', ('True', 'Yes', 'On')),
-    Q('odd:3', 'Is it not?', ('False', 'No', 'Off')),
-    Q('odd:6', 'Last?', ('End',)),
-  ]
-
-
-def test_all_lists(package):
-  assert len(red_trivia.read()) == 6
-  assert len(red_trivia.read(['odd', 'odd'])) == 4
 
 
 def test_installed_package():

@@ -8,12 +8,17 @@ import lzma
 import tracemalloc
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from retrieval.readers import base, text_files
 
 TEXT = b'\xef\xbb\xbfa\xc3\xa9 \r\n\r\nb\xe2\x80\xa8\r c\n d'
 LINES = ['a\u00e9 ', '', 'b\u2028\r c', ' d']
+
+
+def _zst(data):
+  return pa.compress(data, codec='zstd', asbytes=True)
 
 
 def _write(path, data):
@@ -29,6 +34,8 @@ def _write(path, data):
     ('a.txt.bz2', bz2.compress),
     ('a.txt.xz', lzma.compress),
     ('a.txt', gzip.compress),  # the bytes tell
+    # frames, as of zstd with many threads
+    ('a.txt.zst', lambda x: _zst(x[:9]) + _zst(x[9:])),
     ('a.gz', lambda x: gzip.compress(x[:9]) + gzip.compress(x[9:])),
   ],
 )
@@ -81,8 +88,17 @@ def test_memory_is_bounded_whatever_a_small_file_unpacks_to(tmp_path, read):
     (b'a\nb\0', r'a(:2)?: .*NUL'),
     (gzip.compress(b'a')[:-1], 'a: .*to its end'),
     (gzip.compress(b'a') + b'b', 'a: .*to its end'),
+    (_zst(b'a' * 99)[:-3], 'a: .*to its end'),
   ],
-  ids=['not utf-8', 'utf-16', 'utf-16 unmarked', 'nul', 'cut', 'extended'],
+  ids=[
+    'not utf-8',
+    'utf-16',
+    'utf-16 unmarked',
+    'nul',
+    'cut',
+    'extended',
+    'cut zst',
+  ],
 )
 def test_what_is_no_text_is_named(tmp_path, data, message):
   path = _write(tmp_path / 'a', data)

@@ -103,10 +103,11 @@ def test_a_json_list_and_names_in_capitals(tmp_path):
   assert {*json_corpus.read('jsonl', tmp_path)} == {*DOCUMENTS}
   assert corpus.open_corpus(tmp_path).config.kind == 'jsonl'
   bad = tmp_path / 'a.JSON'
-  bad.write_text('[{"id": "x", "text": "t"}, 5]')
-  assert len(json_corpus.read('jsonl', bad, on_error='skip')) == 1
-  with pytest.raises(ValueError, match='a.JSON, record 2: .*int'):
-    json_corpus.read('jsonl', bad)
+  for value, kind in ('5', 'int'), ('null', 'NoneType'), ('"{}"', 'str'):
+    bad.write_text(f'[{{"id": "x", "text": "t"}}, {value}]')
+    assert len(json_corpus.read('jsonl', bad, on_error='skip')) == 1
+    with pytest.raises(ValueError, match=f'a.JSON, record 2: .*{kind}'):
+      json_corpus.read('jsonl', bad)
 
 
 TABLES = (
@@ -289,6 +290,9 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     ('wiki_a.jsonl', JSONL, 'jsonl'),
     ('a.txt', b'Ants.', 'text'),
     ('AA/wiki_00', JSONL, 'wikiextractor'),
+    ('a.json', json_corpus.squad(json_corpus.article('A', 'x')), 'squad'),
+    ('a.json', b'[{"id": "1", "text": "x"}]', 'jsonl'),
+    ('a.tsv', b'1\tx\n', 'tsv'),
   ],
 )
 def test_open_corpus_tells_the_kind_by_name(tmp_path, name, data, kind):
@@ -299,6 +303,7 @@ def test_open_corpus_tells_the_kind_by_name(tmp_path, name, data, kind):
   for where in (path, str(path), tmp_path, tmp_path / name.replace('a.', '*.')):
     found = corpus.open_corpus(where)
     assert found.config.kind == kind
+    assert found.config.of_wikipedia == (kind in ('squad', 'wikiextractor'))
     assert [d.text for d in found] == [d.text for d in expected]
 
 
