@@ -53,7 +53,6 @@ class KnnLm:
 
   def __post_init__(self):
     """Check the fields."""
-    settings.check(self)
     for name in ('ks', 'temperatures', 'lambdas'):
       if not getattr(self, name):
         raise settings.SettingsError(name, (), 'at least one')

@@ -95,8 +95,7 @@ def sweep(
     nats: [settings, documents] float64.
     found: k -> share of the tokens that are among the values of their k neighbors.
   """
-  nats, total = np.zeros((len(settings), documents)), 0
-  hits = dict.fromkeys(sorted({k for k, _, _ in settings}), 0)
+  nats, ranks = np.zeros((len(settings), documents)), []
   with progress.bar('weigh', 'shards') as update:
     for i in range(looked_up.num_shards):
       names = 'nats', 'targets', 'document', 'distances', 'values'
@@ -104,10 +103,10 @@ def sweep(
       nats += knn_lm.sweep(*arrays, settings, documents)
       _, targets, _, distances, values = arrays
       same = np.isfinite(distances) & (values == targets[:, None])
-      hits = {k: n + int(same[:, :k].any(1).sum()) for k, n in hits.items()}
-      total += len(targets)
+      ranks.append(np.where(same.any(1), same.argmax(1), same.shape[1]))
       update(i + 1, looked_up.num_shards)
-  return nats, {str(k): n / max(total, 1) for k, n in hits.items()}
+  rank, ks = np.concatenate(ranks), sorted({k for k, _, _ in settings})
+  return nats, {str(k): float(np.mean(rank < k)) for k in ks}
 
 
 def choose_tuned(number: int, settings: KnnLm, seed: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 
 from retrieval import searchers
 from retro_jax.data import windows as windows_lib
-from retro_jax.evaluation import evaluate, knn_lm
+from retro_jax.evaluation import knn_lm
 from retro_jax.nn import losses, retro as model
 from tests.retrieval.searchers import clusters
 from tests.retro_jax.data import tiny_data
@@ -162,27 +162,6 @@ def test_keys_are_what_the_last_feed_forward_reads(root, retro):
   np.testing.assert_allclose(keys, look(row), rtol=1e-5, atol=1e-6)
   want = jax.jit(functools.partial(losses.batch_nll, module, params))(row)
   np.testing.assert_allclose(nats, want, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize('k', [0, 2])
-def test_every_token_once_with_the_windows_of_the_evaluation(root, retro, k):
-  features = retro[2]
-  reader = tiny_data.reader(root, 'valid', k=k)
-  documents = windows_lib.find_documents(reader.stores.chunks)
-  settings = {'sequence_chunks': 4, 'stride_chunks': 1, 'batch_size': 3}
-  tokens = knn_lm.read_tokens(features, reader, documents, **settings)
-  lengths = windows_lib.num_targets(reader.stores.chunks, documents)
-  owners = np.repeat(np.arange(len(lengths)), lengths)
-  np.testing.assert_array_equal(tokens.document, owners)
-  measured = evaluate.evaluate(
-    lambda row: features(row)[0].reshape(3, 4, -1).sum(-1),
-    reader,
-    retrieval='on' if k else 'off',
-    **settings,
-  )
-  np.testing.assert_allclose(
-    np.bincount(owners, tokens.nats), measured.nats, rtol=1e-5
-  )
 
 
 def test_keys_stand_beside_their_next_tokens(root, retro):
