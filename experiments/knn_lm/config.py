@@ -51,6 +51,14 @@ class KnnLm:
   tune_share: settings.Share = 0.5
   fixed: Fixed = Fixed()
 
+  def __post_init__(self):
+    """Check the fields."""
+    for name in ('ks', 'temperatures', 'lambdas'):
+      if not getattr(self, name):
+        raise settings.SettingsError(name, (), 'at least one')
+    if self.index.metric == 'dot_product':
+      raise settings.SettingsError('index.metric', 'dot_product', 'squared_l2')
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(retro_config.Config):

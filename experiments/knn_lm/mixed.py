@@ -14,7 +14,6 @@ import numpy as np
 from experiments.knn_lm import evaluate, prepare
 from experiments.knn_lm.config import KnnLm
 from retrieval import settings
-from retrieval.index import key_values
 from retrieval.store import manifests
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model
@@ -62,16 +61,13 @@ def load(
   tuned = settings.build(KnnLm, content['settings'], f'{path}: settings')
   run = tuned.model_workdir or workdir
   alone = language_model.load(run, data_dir, step=step)
-  folder = prepare.folder_of(workdir)
-  pairs = prepare.open_datastore(folder, alone, tuned)
-  index = prepare.open_index(folder, pairs, tuned)
-  search = key_values.KeyValueSearch(pairs, index.searcher)
+  datastore = prepare.Datastore(workdir, alone, tuned)
   own = {x.name: getattr(alone, x.name) for x in dataclasses.fields(alone)}
   k = prepare.num_neighbors(alone, tuned)
   own['config'] = dataclasses.replace(alone.config, num_neighbors=k)
   return KnnLanguageModel(
     **own,
-    search=lambda keys: search.search(keys, chosen['k']),
+    search=functools.partial(datastore.search, k=chosen['k']),
     temperature=chosen['temperature'],
     weight=chosen['lambda'],
   )

@@ -19,88 +19,36 @@ again. --config.cluster.address=auto lets a Ray cluster make the keys.
 <workdir>/knn_lm/found-<...>  neighbors of each evaluated token
 """
 
-import contextlib
 import dataclasses
 import functools
 import os
 import pathlib
 from typing import Any
 
-import jax
 import numpy as np
 
-from experiments.engine import program as program_lib, progress, stages
+from experiments.engine import progress, stages
 from experiments.knn_lm.config import Config, KnnLm
 from experiments.retro import evaluate as retro_evaluate
-from retrieval import searchers
-from retrieval.index import index as index_lib, key_values
+from retrieval.index import index as index_lib
 from retrieval.nn import trained_encoders
 from retrieval.store import executors, shards, store
-from retro_jax.data import windows as windows_lib
+from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
+from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.evaluation import knn_lm
-from retro_jax.trained import language_model, loading
+from retro_jax.trained import loading
 
 DTYPE = 'float16'
-DATASTORE, INDEX = 'datastore', 'index'
+KIND = 'key-values'
 Prepare = stages.Prepare
-
-
-def folder_of(workdir: str | os.PathLike) -> pathlib.Path:
-  """The folder of a kNN-LM's stores, `DATASTORE` and `INDEX`, within a workdir."""
-  return pathlib.Path(workdir) / 'knn_lm'
-
-
-def open_datastore(
-  folder: pathlib.Path, trained: loading.TrainedRetro, settings: KnnLm
-) -> key_values.KeyValueStore:
-  """Open the keys and next tokens; ValueError for keys of another model."""
-  pairs = key_values.KeyValueStore(folder / DATASTORE)
-  wanted = model_fields(trained, settings)
-  found = {name: pairs.store.fields[name] for name in wanted}
-  if found != wanted:
-    raise ValueError(
-      f'{pairs.path}: keys made with {found}, but the config names {wanted}; '
-      'expected the same model with the same retrieval.'
-    )
-  return pairs
-
-
-def open_index(
-  folder: pathlib.Path, pairs: key_values.KeyValueStore, settings: KnnLm
-) -> index_lib.Index:
-  """Open the index of the keys; ValueError for other keys or too low a recall."""
-  index = index_lib.open_index(folder / INDEX)
-  index_lib.check_vectors(index, pairs.store)
-  _check_recall(folder, settings, index.report.get(recall_name(settings), 1.0))
-  return index
-
-
-def _check_recall(folder: pathlib.Path, settings: KnnLm, recall: float) -> None:
-  """Raise ValueError for a recall below the config's floor."""
-  floor = settings.index.recall_floor
-  if recall < floor:
-    raise ValueError(
-      f'{folder / INDEX}: {recall_name(settings)} is {recall:.4f}, below '
-      f'knn_lm.index.recall_floor={floor}; remove the index if it is there, '
-      'and raise knn_lm.index.scann.num_leaves_to_search or num_to_rescore, or '
-      'set knn_lm.index.searcher=exact.'
-    )
-
-
-def recall_name(settings: KnnLm) -> str:
-  """Name the recall after exact scoring in an index's report."""
-  return f'recall@{settings.index.recall_at} of {max(settings.ks)} found'
 
 
 def load(
   config: Config, workdir: str | os.PathLike, step: str = ''
 ) -> loading.TrainedRetro:
-  """Load the model that makes the keys, onto this process's devices."""
-  mesh, rules = program_lib.mesh_and_rules(config, jax.local_devices())
-  run = config.knn_lm.model_workdir or workdir
-  return language_model.load(
-    run, config.data_dir, step=step, mesh=mesh, rules=rules
-  )
+  """Load the model that makes the keys."""
+  run = retro_evaluate.Evaluate(workdir=config.knn_lm.model_workdir, step=step)
+  return retro_evaluate.load(config, run, workdir)
 
 
 def num_neighbors(trained: loading.TrainedRetro, settings: KnnLm) -> int:
@@ -123,117 +71,171 @@ def model_fields(
   }
 
 
-def features(
-  trained: loading.TrainedRetro, config: Config, batch_size: int
-) -> contextlib.AbstractContextManager[knn_lm.FeatureFn]:
-  """Return a context manager that gives the compiled function of a batch.
-
-  Batches are divided by rows over the devices of this process.
-  """
-  return retro_evaluate.scorer(
-    trained,
-    config,
-    batch_size,
-    knn_lm.token_features,
-    jax.local_devices(),
-    replicate=False,
-  )
+def document_hashes(
+  chunks: chunks_lib.ChunkStore, documents: windows_lib.Documents
+) -> np.ndarray:
+  """Return [D, 2] uint64 hashes of each document's id and of its tokens."""
+  tokens, index = chunks.tokens, documents.index
+  rows = (tokens.document(int(i)).astype(np.uint32) for i in index)
+  texts = [tokens_lib.hash_bytes(row.tobytes()) for row in rows]
+  return np.stack([tokens.id_hash[index], np.array(texts, np.uint64)], axis=1)
 
 
-class _Keys:
-  """The documents of a datastore in groups, and the model that makes their keys.
+class Datastore:
+  """The keys and values of a workdir, with their index."""
+
+  def __init__(
+    self,
+    workdir: str | os.PathLike,
+    trained: loading.TrainedRetro,
+    settings: KnnLm,
+  ):
+    """Open them; ValueError for keys of another model."""
+    self.folder = pathlib.Path(workdir) / 'knn_lm'
+    self.pairs = store.Store.open(self.folder / 'datastore', KIND)
+    wanted = model_fields(trained, settings)
+    found = {name: self.pairs.fields[name] for name in wanted}
+    if found != wanted:
+      raise ValueError(
+        f'{self.pairs.path}: keys made with {found}, but the config names '
+        f'{wanted}; expected the same model with the same retrieval.'
+      )
+    self.index = index_lib.open_index(self.folder / 'index')
+    index_lib.check_vectors(self.index, self.pairs)
+    self.keys = self.pairs.array('keys')
+    self._values = self.pairs.array('values')
+
+  def search(
+    self, queries: np.ndarray, k: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Return distances and values [n, k] as `knn_lm.find_neighbors`."""
+    return knn_lm.find_neighbors(
+      self.index.searcher, self.keys, self._values, queries, k
+    )
+
+  def check_without(
+    self, chunks: chunks_lib.ChunkStore, documents: windows_lib.Documents
+  ) -> None:
+    """Raise ValueError if the keys are also of a document, by its id or text."""
+    hashes = document_hashes(chunks, documents)
+    found = np.isin(hashes, self.pairs.array('documents')[:]).any(axis=1)
+    if found.any():
+      example = chunks.tokens.document_id(int(documents.index[found][0]))
+      raise ValueError(
+        f'{self.pairs.path}: holds {found.sum():,} of the {len(found):,} documents '
+        f'that are to be evaluated, one is {example!r}; expected none: build a '
+        'datastore without them.'
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+  """Documents of a split in groups, which a model reads."""
+
+  trained: loading.TrainedRetro
+  config: Config
+  sizes: KnnLm | retro_evaluate.Evaluate  # of windows and batches
+  split: str
+  documents: windows_lib.Documents
+  tokens_per_group: int  # a group has at most a document more
+
+  @functools.cached_property
+  def chunks(self) -> pipeline.ChunkReader:
+    """The chunks, with the neighbors that the model reads."""
+    k, trained = num_neighbors(self.trained, self.config.knn_lm), self.trained
+    return loading.chunk_reader(trained.config, trained.data, self.split, k)
+
+  @functools.cached_property
+  def groups(self) -> list[windows_lib.Documents]:
+    """The documents of each group."""
+    size = max(1, self.tokens_per_group // self.chunks.chunk_length)
+    cuts = np.flatnonzero(np.diff(self.documents.start // size)) + 1
+    parts = np.split(np.arange(len(self.documents.index)), cuts)
+    return [self.documents.take(part) for part in parts]
+
+  def read(self, group: int, **settings: Any) -> knn_lm.Tokens:
+    """Return the tokens of a group, as `knn_lm.read_tokens`."""
+    settings['sequence_chunks'] = self.trained.config.sequence_chunks
+    settings['stride_chunks'] = self.sizes.stride_chunks
+    settings['batch_size'] = size = self.sizes.batch_size
+    with retro_evaluate.scorer(
+      self.trained, self.config, size, knn_lm.token_features
+    ) as features:
+      return knn_lm.read_tokens(
+        features, self.chunks, self.groups[group], **settings
+      )
+
+
+class _Training:
+  """Makes the shards of a datastore.
 
   Attributes:
-    counts: chunks of each group.
+    counts: chunks of each shard.
     fields: what determines the datastore.
     left_out: number of documents that are held out, too.
   """
 
   def __init__(self, config: Config, workdir: str):
-    self._config, settings = config, config.knn_lm
-    trained = self._trained = load(config, workdir)
-    k = num_neighbors(trained, settings)
-    reader = loading.chunk_reader(trained.config, trained.data, 'train', k)
-    self._reader, self._tokens = reader, reader.stores.chunks.tokens
-    names = dict.fromkeys(('valid', settings.held_out))
-    held_out = [
-      trained.data.chunks(x) for x in names if x in trained.data.splits
-    ]
-    train = reader.stores.chunks
-    documents = windows_lib.find_documents(train, settings.max_documents)
-    hashes = key_values.document_hashes(train.tokens, documents.index)
+    settings, trained = config.knn_lm, load(config, workdir)
+    chunks, held_out = trained.data.chunks('train'), []
+    documents = windows_lib.find_documents(chunks, settings.max_documents)
+    hashes = document_hashes(chunks, documents)
     leave = np.zeros(len(hashes), bool)
-    for chunks in held_out:
-      index = windows_lib.find_documents(chunks).index
-      theirs = key_values.document_hashes(chunks.tokens, index)
-      leave |= key_values.shared(hashes, theirs)
+    for name in dict.fromkeys(('valid', settings.held_out)):
+      if name in trained.data.splits:
+        other = trained.data.chunks(name)
+        theirs = document_hashes(other, windows_lib.find_documents(other))
+        leave |= np.isin(hashes, theirs).any(axis=1)
+        held_out.append(other.fingerprint)
     if leave.all():
       raise ValueError(
-        f'{train.path}: all of {len(leave):,} documents are held out, too.'
+        f'{chunks.path}: all of {len(leave):,} documents are held out, too.'
       )
-    self.left_out = int(leave.sum())
-    per_shard = max(1, settings.tokens_per_shard // reader.chunk_length)
-    kept = documents.take(~leave)
-    self._groups = knn_lm.group_documents(kept, per_shard)
-    self.counts = [int(group.count.sum()) for group in self._groups]
+    self._chunks, self.left_out = chunks, int(leave.sum())
+    kept, size = documents.take(~leave), settings.tokens_per_shard
+    self._reader = Reader(trained, config, settings, 'train', kept, size)
+    self.counts = [int(x.count.sum()) for x in self._reader.groups]
     self.fields = {
       **model_fields(trained, settings),
-      'reader': reader.fingerprint,
-      'held_out': ' '.join(chunks.fingerprint for chunks in held_out),
+      'reader': self._reader.chunks.fingerprint,
+      'held_out': ' '.join(held_out),
       'stride_chunks': settings.stride_chunks,
       'batch_size': settings.batch_size,
       'max_documents': settings.max_documents,
-      'tokens_per_shard': settings.tokens_per_shard,
+      'tokens_per_shard': size,
       'dtype': DTYPE,
     }
 
-  def read(self, shard: int, shown: shards.Progress | None):
-    """Return the arrays of one group."""
-    settings, group = self._config.knn_lm, self._groups[shard]
-    with features(self._trained, self._config, settings.batch_size) as read:
-      tokens = knn_lm.read_tokens(
-        read,
-        self._reader,
-        group,
-        sequence_chunks=self._trained.config.sequence_chunks,
-        stride_chunks=settings.stride_chunks,
-        batch_size=settings.batch_size,
-        dtype=DTYPE,
-        progress=shown,
-      )
-    return {
-      'keys': tokens.keys,
-      'values': tokens.targets.astype(self._tokens.tokens.dtype),
-      'documents': key_values.document_hashes(self._tokens, group.index),
-    }
-
-
-def _read(keys: _Keys, shard: int, shown: shards.Progress | None):
-  return keys.read(shard, shown)
+  def __call__(self, shard: int, shown: shards.Progress | None):
+    """Return the arrays of a shard."""
+    tokens = self._reader.read(shard, dtype=DTYPE, progress=shown)
+    values = tokens.targets.astype(self._chunks.tokens.tokens.dtype)
+    documents = document_hashes(self._chunks, self._reader.groups[shard])
+    return {'keys': tokens.keys, 'values': values, 'documents': documents}
 
 
 def build_datastore(
   config: Config, workdir: str, folder: pathlib.Path
 ) -> stages.Rows:
-  """Write the datastore."""
-  keys = executors.Lazy(_Keys, config, workdir)
+  """Write the keys and values."""
+  training = executors.Lazy(_Training, config, workdir)
   with progress.bar('make keys', 'chunks') as update:
-    shards.build_store(
-      folder / DATASTORE,
-      key_values.KIND,
-      keys.fields,
-      keys.counts,
-      functools.partial(_read, keys),
+    pairs = shards.build_store(
+      folder / 'datastore',
+      KIND,
+      training.fields,
+      training.counts,
+      training,
       executor=stages.executor(config, folder),
       progress=update,
     )
-  pairs = key_values.KeyValueStore(folder / DATASTORE)
+  number, dimension = pairs.array('keys').shape
   return [
-    ('keys', f'{len(pairs):,}'),
-    ('dimension', str(pairs.keys.shape[1])),
-    ('documents', f'{pairs.num_documents:,}'),
-    ('left out, held out too', f'{keys.left_out:,}'),
-    ('GB of keys', f'{2e-9 * np.prod(pairs.keys.shape, dtype=float):,.3f}'),
+    ('keys', f'{number:,}'),
+    ('dimension', str(dimension)),
+    ('documents', f'{sum(pairs.rows("documents")):,}'),
+    ('left out, held out too', f'{training.left_out:,}'),
+    ('GB of keys', f'{2e-9 * number * dimension:,.3f}'),
   ]
 
 
@@ -242,31 +244,16 @@ def build_index(
 ) -> stages.Rows:
   """Build, measure and publish the index of the keys."""
   del workdir
-  settings, index = config.knn_lm, config.knn_lm.index
-  pairs = key_values.KeyValueStore(folder / DATASTORE)
-
-  def measure(searcher: searchers.Searcher) -> dict[str, float]:
-    recall = key_values.recall(
-      pairs,
-      searcher,
-      k=max(settings.ks),
-      at=index.recall_at,
-      num_queries=index.num_queries,
-    )
-    _check_recall(folder, settings, recall)
-    return {recall_name(settings): round(recall, 4)}
-
-  index_lib.build_index(
-    folder / INDEX,
-    pairs.keys,
-    pairs.store.fingerprint,
-    # The floor applies to the recall after exact scoring.
-    dataclasses.replace(index, recall_floor=0.0),
-    accept=measure,
+  pairs = store.Store.open(folder / 'datastore', KIND)
+  index = index_lib.build_index(
+    folder / 'index',
+    pairs.array('keys'),
+    pairs.fingerprint,
+    config.knn_lm.index,
+    num_rescored=max(config.knn_lm.ks),
     executor=stages.executor(config, folder),
   )
-  found = open_index(folder, pairs, settings)
-  return [(name, str(value)) for name, value in found.report.items()]
+  return [(name, str(value)) for name, value in index.report.items()]
 
 
 STAGES = {'datastore': build_datastore, 'index': build_index}
@@ -274,11 +261,9 @@ STAGES = {'datastore': build_datastore, 'index': build_index}
 
 def prepare(config: Config, workdir: str, prepare: Prepare) -> None:
   """Run the chosen stages and print their results."""
-  folder = folder_of(workdir)
-  stages.run(
-    [
-      (name, functools.partial(STAGES[name], config, workdir, folder))
-      for name in stages.choose(prepare.stages, STAGES)
-    ],
-    folder,
-  )
+  folder = pathlib.Path(workdir) / 'knn_lm'
+  work = [
+    (name, functools.partial(STAGES[name], config, workdir, folder))
+    for name in stages.choose(prepare.stages, STAGES)
+  ]
+  stages.run(work, folder)

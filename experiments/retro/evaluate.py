@@ -122,31 +122,27 @@ def scorer(
   config: config_lib.Config,
   batch_size: int,
   score: Callable[..., Any] = evaluate_lib.score_chunks,
-  devices: Sequence[jax.Device] | None = None,
-  replicate: bool = True,
 ) -> Iterator[Callable[[pipeline.Row], Any]]:
   """Yield `score(model, params, batch)`, compiled, as a function of the batch.
 
-  Args:
-    devices: of the mesh over which parameters and rows are divided; default: all.
-    replicate: whether every device gets the whole result, or its own rows.
+  Parameters and rows are divided over the mesh; every device gets the whole result.
   """
-  mesh, rules = program_lib.mesh_and_rules(config, devices)
+  mesh, rules = program_lib.mesh_and_rules(config)
   rows = sharding.batch_sharding(mesh, batch_size)
-  shardings, compiled = _compile(score, trained.model, mesh, rules, replicate)
+  shardings, compiled = _compile(score, trained.model, mesh, rules)
   params = jax.device_put(trained.params, shardings)
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
     yield lambda row: compiled(params, sharding.global_batch(row, rows))
 
 
 @functools.cache
-def _compile(function, model, mesh, rules, replicate):
+def _compile(function, model, mesh, rules):
   shardings = initial.param_shardings(model.config, mesh, rules)
   rows = sharding.batch_sharding(mesh)
   compiled = jax.jit(
     functools.partial(function, model),
     in_shardings=(shardings, rows),
-    out_shardings=sharding.replicated(mesh) if replicate else rows,
+    out_shardings=sharding.replicated(mesh),
   )
   return shardings, compiled
 

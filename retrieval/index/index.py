@@ -6,7 +6,6 @@ Two builds of ScaNN differ, so an index is saved with the hashes of its files,
 and later stages record its fingerprint. A recall check precedes publication.
 """
 
-from collections.abc import Callable
 import contextlib
 import dataclasses
 import os
@@ -51,7 +50,7 @@ def build_index(
   vectors_fingerprint: str,
   config: IndexConfig,
   queries: sharded_array.Rows | None = None,
-  accept: Callable[[searchers.Searcher], dict[str, Any]] | None = None,
+  num_rescored: int = 0,
   executor: executors.Executor | None = None,
 ) -> Index:
   """Build, measure and publish an index, or open the published one.
@@ -61,14 +60,12 @@ def build_index(
     vectors_fingerprint: fingerprint of `vectors`.
     queries: [q, d] held-out queries; None takes database rows, each of which
       must find its neighbors other than itself.
-    accept: further test of the index before it is published, which raises
-      ValueError to refuse it and returns what the report says of it.
+    num_rescored: of the recall check; see `recall_check.measure`.
     executor: where shards of an index in shards are built, and a large one is
       measured; None is this process.
 
   Raises:
-    ValueError: when `accept` refuses it, when it agrees too little with exact
-      search, when `path` holds another index, or for bad vectors or settings.
+    ValueError: when it agrees too little with exact search, when `path` holds another index, or for bad vectors or settings.
   """
   path, config = pathlib.Path(path), config.with_metric()
   fields = _fields(path, vectors, vectors_fingerprint, config)
@@ -78,7 +75,7 @@ def build_index(
       stack.enter_context(locks.hold(path.with_name(f'.{path.name}.lock')))
     drafts.remove_dead(path.parent, recursive=False)
     if not path.exists():
-      _build(path, vectors, fields, config, queries, accept, executor)
+      _build(path, vectors, fields, config, queries, num_rescored, executor)
   have = _read_manifest(path)['fields']
   if have != fields:
     raise ValueError(
@@ -98,7 +95,9 @@ def build_index(
   return index
 
 
-def _build(path, vectors, fields, config, queries, accept, executor) -> None:
+def _build(
+  path, vectors, fields, config, queries, num_rescored, executor
+) -> None:
   """Publish an index, unless another process does so first."""
   from retrieval.index import sharded_index
   from retrieval.searchers import recall_check
@@ -124,9 +123,9 @@ def _build(path, vectors, fields, config, queries, accept, executor) -> None:
   check = recall_check.RecallCheck.of(
     vectors, queries, config.num_queries, config.recall_at
   )
-  report = recall_check.measure(searcher, exact, check, config.recall_floor)
-  if accept:
-    report |= accept(searcher)
+  report = recall_check.measure(
+    searcher, exact, check, config.recall_floor, num_rescored
+  )
   report['build_sec'] = round(build_sec, 3)
   draft = drafts.beside(path)
   draft.mkdir(parents=True)

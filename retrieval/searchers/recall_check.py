@@ -70,11 +70,20 @@ class RecallCheck:
     own = np.sort(rng.choice(len(vectors), count, replace=False))
     return cls(np.asarray(vectors[own], np.float32), own, k)
 
-  def answer(self, searcher: base.Searcher) -> tuple[np.ndarray, float]:
-    """Return ids [q, k] that a searcher finds, and its queries per second."""
-    searcher.search(self.queries, self.k + 1)  # compiles
+  def answer(
+    self, searcher: base.Searcher, num_rescored: int = 0, exact: Any = None
+  ) -> tuple[np.ndarray, float]:
+    """Return ids [q, k] that a searcher finds, and its queries per second.
+
+    Args:
+      num_rescored: hits that `exact` scores again.
+    """
+    fetch = max(self.k + 1, num_rescored)
+    searcher.search(self.queries, fetch)  # compiles
     start = time.perf_counter()
-    ids, _ = searcher.search(self.queries, self.k + 1)
+    ids, _ = searcher.search(self.queries, fetch)
+    if num_rescored:
+      ids, _ = exact.best_of(self.queries, ids, self.k + 1)
     sec = time.perf_counter() - start
     drop = ids == self.own[:, None]
     drop[:, -1] |= ~drop.any(axis=1)
@@ -87,16 +96,20 @@ def measure(
   exact: base.Searcher,
   check: RecallCheck,
   floor: float,
+  num_rescored: int = 0,
 ) -> dict[str, Any]:
   """Measure recall@k and queries per second of a searcher.
 
   Args:
     exact: an `ExactSearcher` over the same vectors, or `searcher` itself.
+    num_rescored: number of hits of which the caller takes the best by exact scores;
+      0 takes the searcher's own order.
 
   Raises:
     ValueError: when the agreement is below the floor; names settings to raise.
   """
-  ids, per_sec = check.answer(searcher)
+  num_rescored = 0 if searcher is exact else num_rescored
+  ids, per_sec = check.answer(searcher, num_rescored, exact)
   report = {'searcher': searcher.name, 'vectors': searcher.num_vectors}
   recall = 1.0
   if searcher is not exact:

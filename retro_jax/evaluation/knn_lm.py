@@ -25,26 +25,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 import numpy as np
-from scipy import special
 
-from retrieval import settings
+from retrieval import searchers
 from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.evaluation import continuations, evaluate
 from retro_jax.nn import losses
 
 # Row -> [B, L] nats of each target and [B, L, D] keys.
 FeatureFn = Callable[[pipeline.Row], tuple[jax.Array, jax.Array]]
-_BLOCK = 4096  # tokens whose neighbors are looked at together
+Setting = tuple[int, float, float]  # k, temperature, lambda
+_BLOCK = 4096  # tokens whose neighbors are weighed together
 _ROWS = 128  # tokens whose distributions are mixed together
 
 
 def token_features(
   model: nn.Module, params, batch: Mapping[str, jax.Array]
 ) -> tuple[Float[Array, 'B L'], Float[Array, 'B L D']]:
-  """Nats of each target, 0 where nothing is scored, and keys; to be jitted.
-
-  A key is the input of the last feed-forward after its norm.
-  """
+  """Nats of each target, 0 where nothing is scored, and keys; to be jitted."""
   nats, keys = _with_keys(model, params, batch, targets=batch['targets'])
   return jnp.where(batch['loss_mask'], nats, 0.0), keys
 
@@ -92,101 +89,78 @@ def read_tokens(
     dtype: of the keys; ValueError where it does not hold them.
     **settings: of `evaluate.score_windows`.
   """
-  counts = windows_lib.num_targets(reader.stores.chunks, documents)
-  first, length = np.cumsum(counts) - counts, reader.chunk_length
-  total, keys = counts.sum(), None
-  targets, nats = np.zeros(total, np.int32), np.zeros(total, np.float32)
-  for layout, row, found in evaluate.score_windows(
-    features,
-    reader,
-    documents,
-    retrieval='on' if reader.num_neighbors else 'off',
-    **settings,
+  of_chunks, (ids, document) = {}, windows_lib.chunk_ids(documents)
+  retrieval = 'on' if reader.num_neighbors else 'off'
+  for layout, row, (nats, keys) in evaluate.score_windows(
+    features, reader, documents, retrieval=retrieval, **settings
   ):
-    own_nats, own_keys = map(np.asarray, found)
-    if keys is None:
-      keys = np.zeros((total, own_keys.shape[-1]), dtype)
-    scored = np.repeat(layout.scored, length, axis=1) & row['loss_mask']
-    owner = np.maximum(layout.owner, 0)
-    before = (layout.ids - documents.first[owner]) * length
-    at = (first[owner] + before)[..., None] + np.arange(length)
-    at = at.reshape(scored.shape)[scored]
-    with np.errstate(over='ignore'):  # raised below
-      keys[at] = own_keys[scored]
-    if not np.isfinite(keys[at]).all():
-      most = np.abs(own_keys[scored].astype(np.float32)).max()
-      raise ValueError(f'Keys of up to {most:g} do not fit into {dtype}.')
-    targets[at], nats[at] = row['targets'][scored], own_nats[scored]
-  document = np.repeat(np.arange(len(counts)), counts)
-  return Tokens(keys, targets, nats, document)
+    owner = layout.owner[layout.scored]
+    within = layout.ids[layout.scored] - documents.first[owner]
+    for name, x in {
+      'keys': _convert(np.asarray(keys), row['loss_mask'], dtype),
+      'targets': row['targets'],
+      'nats': np.asarray(nats),
+      'scored': row['loss_mask'],
+    }.items():
+      x = x.reshape(*layout.ids.shape, reader.chunk_length, *x.shape[2:])
+      if name not in of_chunks:
+        of_chunks[name] = np.zeros((len(ids), *x.shape[2:]), x.dtype)
+      of_chunks[name][documents.start[owner] + within] = x[layout.scored]
+  scored = of_chunks.pop('scored')
+  document = np.repeat(document, scored.sum(axis=1))
+  return Tokens(
+    document=document, **{k: x[scored] for k, x in of_chunks.items()}
+  )
 
 
-def group_documents(
-  documents: windows_lib.Documents, chunks_per_group: int
-) -> list[windows_lib.Documents]:
-  """Cut documents into runs of `chunks_per_group`, and at most a document's more."""
-  cuts = np.flatnonzero(np.diff(documents.start // chunks_per_group)) + 1
-  parts = np.split(np.arange(len(documents.index)), cuts)
-  return [documents.take(part) for part in parts]
+def _convert(keys: np.ndarray, scored: np.ndarray, dtype: str) -> np.ndarray:
+  """Return keys [B, L, D] in another type; ValueError for a scored one too large."""
+  with np.errstate(over='ignore'):  # raised below
+    found = keys.astype(dtype)
+  if not np.isfinite(found[scored]).all():
+    most = np.abs(keys[scored].astype(np.float32)).max()
+    raise ValueError(f'Keys of up to {most:g} do not fit into {dtype}.')
+  return found
 
 
-def log_knn_probability(
-  distances: Float[np.ndarray, 'n k'],
-  values: Integer[np.ndarray, 'n k'],
-  targets: Integer[np.ndarray, ' n'],
-  temperature: float,
-  ks: Sequence[int],
-) -> Float[np.ndarray, 'num_ks n']:
-  """Log p_kNN of the targets by the nearest 1, 2, ... of their neighbors.
+def find_neighbors(
+  searcher: searchers.Searcher, keys, values, queries: np.ndarray, k: int
+) -> tuple[Float[np.ndarray, 'b k'], Integer[np.ndarray, 'b k']]:
+  """Find the k nearest keys; distances are exact, whatever the searcher is.
 
   Args:
-    distances: squared L2, ascending; inf where there is no neighbor.
-    values: tokens of the neighbors.
-    temperature: that divides the distances: 1 / alpha.
-    ks: how many neighbors count, each in 1..k.
+    keys: [n, D] array of the searcher's vectors, or a sharded array.
+    values: [n] tokens, likewise.
+    queries: [b, D].
 
   Returns:
-    float64; -inf where no neighbor has the target's value.
-
-  Raises:
-    ValueError: for a temperature or ks out of range.
+    distances: squared L2, float32, ascending; inf where fewer than k exist.
+    values: tokens of the neighbors; 0 there.
   """
-  width = distances.shape[1]
-  if not temperature > 0 or not all(1 <= k <= width for k in ks):
-    raise ValueError(
-      f'temperature {temperature}, ks {tuple(ks)}: expected a temperature above '
-      f'0 and ks in 1..{width}, the neighbors found.'
-    )
-  last = np.asarray(ks) - 1
-  found = np.isfinite(distances)
-  scores = np.where(found, distances, np.inf).astype(np.float64) / -temperature
-  hits = found & (values == targets[:, None])
-  # Sums are taken relative to their largest term, which is their first.
-  with np.errstate(all='ignore'):
-    nearest = np.where(found[:, 0], scores[:, 0], 0.0)[:, None]
-    total = np.exp(scores - nearest).cumsum(1)[:, last]
-    best = scores[np.arange(len(scores)), hits.argmax(1)]
-    best = np.where(hits.any(1), best, 0.0)[:, None]
-    some = np.where(hits, np.exp(scores - best), 0.0).cumsum(1)[:, last]
-    log_share = np.log(some) + best - nearest - np.log(total)
-  return np.where(some > 0, log_share, -np.inf).T
+  ids, scores = searcher.search(queries, k)
+  exact = searchers.exact_of(searcher, keys)
+  if exact is not searcher:
+    ids, scores = exact.best_of(queries, ids, k)
+  found = values[np.maximum(ids, 0)]
+  return -scores.astype(np.float32), np.where(ids >= 0, found, 0)
+
+
+def neighbor_shares(
+  distances: Float[np.ndarray, 'n k'], temperature: float
+) -> Float[np.ndarray, 'n k']:
+  """Weights exp(-d / temperature) that sum to 1, float64; 0 without a neighbor."""
+  nearest = np.where(np.isfinite(distances[:, :1]), distances[:, :1], 0.0)
+  weights = np.exp((nearest.astype(np.float64) - distances) / temperature)
+  return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
 
 
 def interpolate(
-  log_lm: Float[np.ndarray, '*n'],
-  log_knn: Float[np.ndarray, '*n'],
-  weight: float,
+  log_lm: Float[np.ndarray, '*n'], knn: Float[np.ndarray, '*n'], weight: float
 ) -> Float[np.ndarray, '*n']:
-  """Log of (weight p_kNN + (1 - weight) p_LM); weight 0 gives `log_lm` bit for bit.
-
-  Raises:
-    ValueError: for a weight outside of 0 <= weight < 1.
-  """
-  if not 0 <= weight < 1:
-    raise ValueError(f'lambda {weight}: expected 0 <= lambda < 1.')
-  log_weight = np.log(weight) if weight else -np.inf
-  wide = np.asarray(log_lm, np.float64) + np.log1p(-weight)
-  return np.logaddexp(wide, np.asarray(log_knn, np.float64) + log_weight)
+  """Log of (weight p_kNN + (1 - weight) p_LM); weight 0 gives `log_lm` bit for bit."""
+  with np.errstate(divide='ignore'):
+    log_knn = np.log(weight * knn)
+  return np.logaddexp(log_lm.astype(np.float64) + np.log1p(-weight), log_knn)
 
 
 def mix(
@@ -196,20 +170,15 @@ def mix(
   temperature: float,
   weight: float,
 ) -> Float[np.ndarray, 'n V']:
-  """Log probabilities of all tokens under the mixture; see `log_knn_probability`."""
-  scores = distances.astype(np.float64) / -temperature
-  # Of a token without a neighbor all shares are 0.
-  none = ~np.isfinite(distances[:, :1])
-  shares = np.where(none, 0.0, special.softmax(np.where(none, 0, scores), 1))
-  of_knn = np.zeros(log_lm.shape)
-  np.add.at(of_knn, (np.arange(len(values))[:, None], values), shares)
-  with np.errstate(divide='ignore'):
-    return interpolate(log_lm, np.log(of_knn), weight)
+  """Log probabilities of all tokens under the mixture, float64."""
+  knn, rows = np.zeros(log_lm.shape), np.arange(len(values))[:, None]
+  np.add.at(knn, (rows, values), neighbor_shares(distances, temperature))
+  return interpolate(log_lm, knn, weight)
 
 
 def token_scorer(
   distributions: Callable[[pipeline.Row], tuple[jax.Array, jax.Array]],
-  search: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+  neighbors: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
   temperature: float,
   weight: float,
 ) -> continuations.ScoreFn:
@@ -217,7 +186,7 @@ def token_scorer(
 
   Args:
     distributions: `token_distributions` of a model, compiled.
-    search: keys [n, D] -> distances and values of neighbors [n, k].
+    neighbors: keys [n, D] -> distances and values [n, k].
   """
 
   def score(row: pipeline.Row) -> tuple[np.ndarray, np.ndarray]:
@@ -227,7 +196,7 @@ def token_scorer(
     places = np.argwhere(scored)
     for low in range(0, len(places), _ROWS):
       at = tuple(places[low : low + _ROWS].T)
-      found = mix(log_lm[at], *search(keys[at]), temperature, weight)
+      found = mix(log_lm[at], *neighbors(keys[at]), temperature, weight)
       targets = row['targets'][at]
       nats[at] = -found[np.arange(len(targets)), targets]
       likeliest[at] = found.argmax(axis=1) == targets
@@ -236,62 +205,30 @@ def token_scorer(
   return score
 
 
-@dataclasses.dataclass(frozen=True)
-class Grid:
-  """Settings that are tried, each with each."""
-
-  ks: tuple[settings.Size, ...]  # neighbors that count
-  # that divide squared L2 distances
-  temperatures: tuple[settings.Positive, ...]
-  lambdas: tuple[settings.Rate, ...]  # weights of p_kNN
-
-  def __post_init__(self):
-    """Check the fields."""
-    for name in ('ks', 'temperatures', 'lambdas'):
-      if not getattr(self, name):
-        raise ValueError(f'{name}: expected at least one.')
-    settings.check(self)
-
-  @property
-  def shape(self) -> tuple[int, int, int]:
-    """Numbers of ks, temperatures and lambdas."""
-    return len(self.ks), len(self.temperatures), len(self.lambdas)
-
-  def at(self, place: int) -> tuple[int, float, float]:
-    """(k, temperature, lambda) at a place of the flattened grid."""
-    k, t, w = np.unravel_index(place, self.shape)
-    return self.ks[k], self.temperatures[t], self.lambdas[w]
-
-
 def sweep(
   nats: Float[np.ndarray, ' n'],
   targets: Integer[np.ndarray, ' n'],
   document: Integer[np.ndarray, ' n'],
   distances: Float[np.ndarray, 'n k'],
   values: Integer[np.ndarray, 'n k'],
-  grid: Grid,
+  settings: Sequence[Setting],
   num_documents: int,
-) -> Float[np.ndarray, 'ks temperatures lambdas documents']:
+) -> Float[np.ndarray, 'settings documents']:
   """Nats of each document under every setting, float64.
 
   Args:
     nats: of each target by the language model alone.
     document: row of each token's document.
-    distances: as of `log_knn_probability`, and so `values`.
+    distances: as of `find_neighbors`, and so `values`.
   """
-  log_lm = -np.asarray(nats, np.float64)
-  result = np.zeros((*grid.shape, num_documents))
-  for t, temperature in enumerate(grid.temperatures):
-    log_knn = [np.zeros((len(grid.ks), 0))] + [
-      log_knn_probability(
-        *(x[low : low + _BLOCK] for x in (distances, values, targets)),
-        temperature,
-        grid.ks,
-      )
-      for low in range(0, len(log_lm), _BLOCK)
-    ]
-    for k, log_k in enumerate(np.concatenate(log_knn, axis=1)):
-      for w, weight in enumerate(grid.lambdas):
-        mixed = -interpolate(log_lm, log_k, weight)
-        result[k, t, w] = np.bincount(document, mixed, num_documents)
-  return result
+  found = np.zeros((len(settings), num_documents))
+  for low in range(0, len(nats), _BLOCK):
+    at = slice(low, low + _BLOCK)
+    hits, knn = values[at] == targets[at, None], {}
+    for k, temperature in dict.fromkeys(x[:2] for x in settings):
+      shares = neighbor_shares(distances[at, :k], temperature)
+      knn[k, temperature] = (shares * hits[:, :k]).sum(axis=1)
+    for i, (*which, weight) in enumerate(settings):
+      mixed = interpolate(-nats[at], knn[tuple(which)], weight)
+      found[i] -= np.bincount(document[at], mixed, num_documents)
+  return found

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from retrieval import searchers
 from retrieval.searchers import recall_check
+from tests.retrieval.searchers import clusters
 
 
 def test_agreement_counts_what_both_found_in_any_order():
@@ -39,3 +41,22 @@ def test_agreement_refuses_other_shapes():
   found, exact = np.zeros((1, 2), int), np.zeros((1, 3), int)
   with pytest.raises(ValueError, match='differ'):
     recall_check.agreement_with_exact(found, exact, found * 1.0, exact * 1.0)
+
+
+@clusters.NEEDS_SCANN
+def test_recall_of_hits_that_are_scored_again():
+  """Hashes alone find few of the nearest 10 at once, but most among 200."""
+  rows = clusters.clustered()
+  config = searchers.ScannConfig(
+    rescore='none', num_leaves_to_search=70, dimensions_per_block=4
+  )
+  scann = searchers.ScannSearcher.build(rows, 'squared_l2', config)
+  exact = searchers.ExactSearcher(rows, 'squared_l2')
+  check = recall_check.RecallCheck.of(rows, None, 30, 10)
+  few, most = (
+    recall_check.measure(scann, exact, check, 0.0, n)['recall@10']
+    for n in (0, 200)
+  )
+  assert few < 0.8 < 0.9 < most <= 1
+  with pytest.raises(ValueError, match='recall_floor'):
+    recall_check.measure(scann, exact, check, 0.9)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""kNN-LM's arithmetic against slow loops; its keys against the model's own."""
+"""kNN-LM's mixture against slow loops; its keys against the model's own."""
 
 import functools
 import math
@@ -10,18 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from retrieval import searchers
 from retro_jax.data import windows as windows_lib
-from retro_jax.evaluation import evaluate, knn_lm
+from retro_jax.evaluation import knn_lm
 from retro_jax.nn import losses, retro as model
+from tests.retrieval.searchers import clusters
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
 V = 7
 
 
-def _found(n=40, k=9, seed=0):
+def _found(n=40, k=9):
   """Neighbors of n tokens; some have fewer than k, one has none."""
-  rng = np.random.default_rng(seed)
+  rng = np.random.default_rng(0)
   distances = np.sort(rng.gamma(2, 20, (n, k)), axis=1).astype(np.float32)
   distances[::5, 6:] = np.inf
   distances[3] = np.inf
@@ -30,45 +32,45 @@ def _found(n=40, k=9, seed=0):
   return distances, values, rng.integers(0, V, n, np.int32)
 
 
-def _slow(distances, values, target, temperature, k):
-  """p_kNN of one token, term by term."""
+def _oracle(distances, values, target, log_lm, k, temperature, weight):
+  """Nats of one token, term by term."""
   weights = [math.exp(-float(d) / temperature) for d in distances[:k]]
-  total = sum(weights)
-  hits = [w for w, v in zip(weights, values, strict=False) if v == target]
-  return sum(hits) / total if total else 0.0
+  pairs = zip(weights, values, strict=False)
+  share = sum(w for w, v in pairs if v == target) / (sum(weights) or 1)
+  return -math.log(weight * share + (1 - weight) * math.exp(log_lm))
 
 
-@pytest.mark.parametrize('temperature', [2.0, 1 / 0.00785])
-def test_probabilities_equal_those_of_a_loop(temperature):
+def test_a_sweep_equals_a_loop():
   distances, values, targets = _found()
-  ks = (1, 4, 9, 2)
-  got = knn_lm.log_knn_probability(distances, values, targets, temperature, ks)
-  assert got.dtype == np.float64
-  for i, k in enumerate(ks):
-    want = [
-      _slow(*row, temperature, k)
-      for row in zip(distances, values, targets, strict=True)
-    ]
-    np.testing.assert_allclose(np.exp(got[i]), want, rtol=1e-12)
-  assert np.isneginf(got[:, 3]).all() and np.isfinite(got).any()
+  rng = np.random.default_rng(2)
+  nats = rng.gamma(2, 1, 40).astype(np.float32)
+  document = np.sort(rng.integers(0, 5, 40))
+  settings = [
+    (k, t, w)
+    for k in (9, 2)
+    for t in (2.0, 1 / 0.00785)
+    for w in (0.0, 0.2, 0.7)
+  ]
+  got = knn_lm.sweep(nats, targets, document, distances, values, settings, 6)
+  want = np.zeros((len(settings), 6))
+  for i, setting in enumerate(settings):
+    for d, *row in zip(
+      document, distances, values, targets, -nats, strict=True
+    ):
+      want[i, d] += _oracle(*row, *setting)
+  np.testing.assert_allclose(got, want, rtol=1e-10)
+  alone = np.bincount(document, nats.astype(np.float64), 6)
+  for i in range(0, len(settings), 3):  # weight 0
+    np.testing.assert_array_equal(got[i], alone)
 
 
-def test_the_mixture_sums_to_one_over_the_vocabulary():
-  distances, values, _ = _found()
-  distances, values = (np.delete(x, 3, axis=0) for x in (distances, values))
+def test_the_mixture_sums_to_one_and_scores_targets():
+  distances, values, targets = (np.delete(x, 3, axis=0) for x in _found())
   logits = np.random.default_rng(1).standard_normal((len(values), V))
   log_lm = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-  found = np.zeros((2, len(values), V))
-  for y in range(V):
-    targets = np.full(len(values), y)
-    log_knn = knn_lm.log_knn_probability(
-      distances, values, targets, 9.0, (3, 9)
-    )
-    for i in range(2):
-      found[i, :, y] = knn_lm.interpolate(log_lm[:, y], log_knn[i], 0.3)
-  np.testing.assert_allclose(np.exp(found).sum(-1), 1, rtol=1e-12)
-  targets = found[1].argmax(1)
-  targets[::2] = 4
+  found = knn_lm.mix(log_lm, distances, values, 9.0, 0.3)
+  np.testing.assert_allclose(np.exp(found).sum(1), 1, rtol=1e-12)
+  targets[::2] = found[::2].argmax(1)
   score = knn_lm.token_scorer(
     lambda row: (log_lm[None], np.zeros((1, len(values), 2))),
     lambda keys: (distances[: len(keys)], values[: len(keys)]),
@@ -77,31 +79,44 @@ def test_the_mixture_sums_to_one_over_the_vocabulary():
   )
   scored = np.arange(len(values)) < 30
   nats, likeliest = score({'targets': targets[None], 'loss_mask': scored[None]})
-  want = -found[1][np.arange(len(values)), targets] * scored
-  np.testing.assert_allclose(nats[0], want, rtol=1e-9)
-  is_best = (found[1].argmax(1) == targets) | ~scored
+  rows = zip(distances, values, targets, log_lm, strict=True)
+  want = [_oracle(d, v, y, lm[y], 9, 9.0, 0.3) for d, v, y, lm in rows]
+  np.testing.assert_allclose(nats[0], want * scored, rtol=1e-9)
+  is_best = (found.argmax(1) == targets) | ~scored
   assert likeliest[0].tolist() == is_best.tolist() and not is_best.all()
 
 
-def test_a_sweep_equals_one_setting_after_another():
-  found = _found()
-  rng = np.random.default_rng(2)
-  nats = rng.gamma(2, 1, 40).astype(np.float32)
-  document = np.sort(rng.integers(0, 5, 40))
-  grid = knn_lm.Grid((9, 2), (3.0, 50.0), (0.0, 0.2, 0.7))
-  got = knn_lm.sweep(nats, found[2], document, *found[:2], grid, 6)
-  want = np.zeros((2, 2, 3, 6))
-  settings = list(np.ndindex(grid.shape))
-  for place, (k, t, w) in enumerate(settings):
-    setting = grid.at(place)
-    assert setting == (grid.ks[k], grid.temperatures[t], grid.lambdas[w])
-    for i in range(40):
-      knn = _slow(*(x[i] for x in found), setting[1], setting[0])
-      mixed = setting[2] * knn + (1 - setting[2]) * math.exp(-nats[i])
-      want[k, t, w, document[i]] -= math.log(mixed)
-  np.testing.assert_allclose(got, want, rtol=1e-10)
-  alone = np.bincount(document, nats.astype(np.float64), 6)
-  np.testing.assert_array_equal(got[:, :, 0], np.broadcast_to(alone, (2, 2, 6)))
+@pytest.mark.parametrize(
+  'kind', ['exact', pytest.param('scann', marks=clusters.NEEDS_SCANN)]
+)
+def test_distances_are_exact_whatever_the_index_is(kind):
+  keys = clusters.clustered().astype(np.float16)
+  values = np.arange(len(keys)) % 50
+  queries = np.random.default_rng(5).standard_normal((30, 16), np.float32)
+  searcher = searchers.ExactSearcher(keys, 'squared_l2')
+  if kind == 'scann':
+    config = searchers.ScannConfig(rescore='int8', num_leaves_to_search=70)
+    searcher = searchers.ScannSearcher.build(keys, 'squared_l2', config)
+  ids, rough = searcher.search(queries, 50)
+  found, of_found = knn_lm.find_neighbors(searcher, keys, values, queries, 50)
+  want = keys[ids].astype(np.float64) - queries[:, None]
+  want = (want**2).sum(-1)
+  order = np.argsort(want, axis=1, kind='stable')
+  np.testing.assert_allclose(
+    found, np.take_along_axis(want, order, 1), rtol=1e-6
+  )
+  np.testing.assert_array_equal(
+    of_found, np.take_along_axis(values[ids], order, 1)
+  )
+  assert (np.abs(-rough - want).max() > 1e-3) == (kind == 'scann')
+
+
+def test_fewer_keys_than_neighbors():
+  keys, values = np.eye(3, dtype=np.float16), np.array([4, 5, 6])
+  exact = searchers.ExactSearcher(keys, 'squared_l2')
+  found = knn_lm.find_neighbors(exact, keys, values, keys[:1] * 1.0, 5)
+  np.testing.assert_array_equal(found[0], [[0, 2, 2, np.inf, np.inf]])
+  np.testing.assert_array_equal(found[1], [[4, 5, 6, 0, 0]])
 
 
 @pytest.fixture(scope='module')
@@ -149,35 +164,6 @@ def test_keys_are_what_the_last_feed_forward_reads(root, retro):
   np.testing.assert_allclose(nats, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize('k', [0, 2])
-def test_every_token_once_with_the_windows_of_the_evaluation(root, retro, k):
-  features = retro[2]
-  reader = tiny_data.reader(root, 'valid', k=k)
-  chunks = reader.stores.chunks
-  documents = windows_lib.find_documents(chunks)
-  calls = []
-  settings = {'sequence_chunks': 4, 'stride_chunks': 1, 'batch_size': 3}
-  tokens = knn_lm.read_tokens(
-    features, reader, documents, progress=lambda *x: calls.append(x), **settings
-  )
-  texts = [chunks.tokens.document(int(i)) for i in documents.index]
-  want = np.concatenate([text[1:] for text in texts])
-  np.testing.assert_array_equal(tokens.targets, want)
-  lengths = [len(text) - 1 for text in texts]
-  owners = np.repeat(np.arange(len(texts)), lengths)
-  np.testing.assert_array_equal(tokens.document, owners)
-  measured = evaluate.evaluate(
-    lambda row: features(row)[0].reshape(3, 4, -1).sum(-1),
-    reader,
-    retrieval='on' if k else 'off',
-    **settings,
-  )
-  np.testing.assert_allclose(
-    np.bincount(owners, tokens.nats), measured.nats, rtol=1e-5
-  )
-  assert calls[-1] == (documents.count.sum(),) * 2
-
-
 def test_keys_stand_beside_their_next_tokens(root, retro):
   """Packed rows against one pass over each document, in float16."""
   features = retro[2]
@@ -215,19 +201,5 @@ def test_keys_too_large_are_refused(root):
     knn_lm.read_tokens, features, reader, documents, sequence_chunks=4
   )
   assert (read().keys == 7e4).all()
-  with pytest.raises(ValueError, match='70000 do not fit into float16'):
+  with pytest.raises(ValueError, match='float16'):
     read(dtype='float16')
-
-
-@pytest.mark.parametrize(
-  ('temperature', 'ks'), [(0.0, (1,)), (1.0, (0,)), (1.0, (1, 99))]
-)
-def test_settings_out_of_range_are_refused(temperature, ks):
-  with pytest.raises(ValueError, match='expected a temperature above 0 and ks'):
-    knn_lm.log_knn_probability(*_found(), temperature, ks)
-
-
-@pytest.mark.parametrize('weight', [-0.1, 1.0])
-def test_a_weight_that_is_no_share_is_refused(weight):
-  with pytest.raises(ValueError, match='lambda'):
-    knn_lm.interpolate(np.zeros(2), np.zeros(2), weight)
