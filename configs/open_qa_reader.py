@@ -42,7 +42,7 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.num_steps = 450
   c.eval_every = c.checkpoint_every = 150
   if arg.startswith('reading'):
-    c.encoder_from = 'packaged'
+    c.encoder_from = '' if arg.endswith('test') else 'packaged'
     c.encoder.dtype = 'bfloat16'
     c.optimizer.accumulate_steps = 1
     c.optimizer.part_scales = {'reader/bert/embeddings/word': 0.0}

@@ -163,3 +163,4 @@ def test_the_config_trains_in_bfloat16_on_whole_batches():
     config_lib.Config, open_qa_reader.get_config('reading_test')
   )
   assert test.encoder.dtype == 'float32' and test.num_steps == 4
+  assert config.encoder_from == 'packaged' and not test.encoder_from
