@@ -35,7 +35,6 @@ class TrainedRealm(model_configs.TrainedModel):
     builder = dataclasses.replace(
       index_builder.make_builder(self.config, self.data, '.'),
       folder=index_versions.VersionFolder(folder or self.index_folder),
-      devices=None,
       executor=None,
     )
     params = index_builder.snapshot(self.params)
