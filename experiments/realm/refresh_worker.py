@@ -44,7 +44,7 @@ class Worker:
     root: pathlib.Path,
     start: Callable[[], multiprocessing.Process] | None = None,
   ):
-    """Store the folder of indices, and what starts a child; None: there is none."""
+    """Store the folder of indices and the start of a child; None starts none."""
     self._root, self._start = root, start
     self._child: multiprocessing.Process | None = None
     self._errors: list[Exception] = []

@@ -130,7 +130,7 @@ def find_neighbors(
 
   Args:
     keys: [n, D] array of the searcher's vectors, or a sharded array.
-    values: [n] tokens, likewise.
+    values: [n] tokens, in the same order.
     queries: [b, D].
 
   Returns:

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a pass over whole rows leaves for the next tokens, in the collection 'cache'.
+"""The collection 'cache': a pass over whole rows fills it for the next tokens.
 
 Dimension key: B batch, N neighbors, R neighbor length.
 """

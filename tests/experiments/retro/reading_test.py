@@ -37,6 +37,16 @@ def _train(config, root, workdir, devices=None):
   return state, losses
 
 
+def _layout(c, prompt_chunks):
+  return qa_rows.QaLayout(
+    chunk_length=c.chunk_length,
+    prompt_chunks=prompt_chunks,
+    answer_length=3,
+    num_neighbors=2,
+    neighbor_length=c.neighbor_length,
+  )
+
+
 @pytest.fixture(scope='module')
 def rows(tmp_path_factory):
   """A file of prompts, each with its answer in one of two passages."""
@@ -131,13 +141,7 @@ def test_prompts_that_share_passages_are_one_row(root):
   assert sum(parts, []) == every
   config = _config(root)
   c = loading.model_config_of(config, data := retro_data.DataFolder(root))
-  layout = qa_rows.QaLayout(
-    chunk_length=c.chunk_length,
-    prompt_chunks=1,
-    answer_length=3,
-    num_neighbors=2,
-    neighbor_length=c.neighbor_length,
-  )
+  layout = _layout(c, 1)
   losses_of = []
   for most in (1, 2):
     writer = reading_rows.ReadingWriter(layout, data.tokenizer, most)
@@ -156,13 +160,7 @@ def test_prompts_that_share_passages_are_one_row(root):
 def test_questions_are_trained_as_they_are_answered(root):
   config = _config(root)
   c = loading.model_config_of(config, data := retro_data.DataFolder(root))
-  layout = qa_rows.QaLayout(
-    chunk_length=c.chunk_length,
-    prompt_chunks=8,
-    answer_length=3,
-    num_neighbors=2,
-    neighbor_length=c.neighbor_length,
-  )
+  layout = _layout(c, 8)
   writer = reading_rows.JointQaWriter(layout, data.tokenizer)
   asked = 'the mill?', [qa_rows.Passage(title='T', text='river of stone')]
   model, params = models.of(c), tiny.params(c, seed=3)

@@ -71,7 +71,7 @@ def anywhere(text):
 
 
 def passages_of(text, span, wrong):
-  """What a search finds: two parts of one text, or one and a wrong one, or one."""
+  """Choose passages: two parts of one text, one and a wrong one, or one alone."""
   right, chance = window(text, *span), RNG.random()
   if chance < 0.5 and len(right) < len(text):
     start = text.find(right)
