@@ -13,6 +13,7 @@ import pytest
 
 from experiments.engine import loop, metric_writer
 from experiments.retro import task as retro_task
+from experiments.retro_qa import config as qa_config, data as qa_data
 from retrieval import tokenization
 from retro_jax.data import folder as retro_data, qa_rows, reading_rows
 from retro_jax.decoding import decode, decode_rows, drawing
@@ -161,7 +162,11 @@ def test_questions_are_trained_as_they_are_answered(root):
   config = _config(root)
   c = loading.model_config_of(config, data := retro_data.DataFolder(root))
   layout = _layout(c, 8)
-  writer = reading_rows.JointQaWriter(layout, data.tokenizer)
+  qa = qa_config.Qa(num_passages=2, prompt_chunks=8, answer_length=3)
+  fields = {x.name: getattr(config, x.name) for x in dataclasses.fields(config)}
+  fields |= {'task': 'retro_qa', 'model': c, 'qa': qa}
+  writer = qa_data.writer(qa_config.Config(**fields), data.tokenizer)
+  assert writer.layout == layout
   asked = 'the mill?', [qa_rows.Passage(title='T', text='river of stone')]
   model, params = models.of(c), tiny.params(c, seed=3)
   settings = drawing.SamplingConfig(
