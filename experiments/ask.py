@@ -44,11 +44,11 @@ import rich.text
 
 from experiments.engine import command, progress
 from experiments.open_qa import config as config_lib, trained_reader
-from realm_jax.serving import (
+from realm_jax.trained import (
   answers,
   beams,
   block_reader,
-  trained_models,
+  loading,
   views,
 )
 from retrieval.questions import questions as questions_lib, scoring
@@ -159,7 +159,7 @@ def run(config: config_lib.Config, workdir: str) -> None:
   values = flags.FLAGS
   given = _given(values)
   _tell_language(x.question for x in given)
-  trained_models.check_answer_settings(
+  loading.check_answer_settings(
     values.retriever, values.reader_beam, values.answers, values.risk
   )
   if values.packaged or values['workdir'].using_default_value:

@@ -44,7 +44,7 @@ from realm_jax.checkpoints import (
   convert as checkpoint_convert,
   names as checkpoint_names,
 )
-from realm_jax.serving import index_builder
+from realm_jax.trained import index_builder
 from retrieval.index import index_versions, snapshots
 from retrieval.nn import bert_checkpoint
 from retrieval.store import checkpoints, locks, safetensors_files, store

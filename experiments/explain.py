@@ -19,7 +19,7 @@ from absl import flags
 
 from experiments.engine import command
 from experiments.realm import evaluate
-from realm_jax.serving import explain, packaged, trained_models
+from realm_jax.trained import explain, loading, packaged
 
 
 def main(unused_argv: list[str]) -> None:
@@ -34,7 +34,7 @@ def main(unused_argv: list[str]) -> None:
   workdir = values.workdir
   if workdir == packaged.NAME:
     workdir = packaged.take()
-  trained = trained_models.load(workdir, values.data_dir, part='realm')
+  trained = loading.load(workdir, values.data_dir, part='realm')
   found = [
     trained.explain(text, answer, top=values.top)
     for text, answer in zip(values.text, answers, strict=True)

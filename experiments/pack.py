@@ -23,7 +23,7 @@ from absl import flags, logging
 
 from experiments.conversion import model_card
 from experiments.engine import command, progress
-from realm_jax.serving import pack as realm_pack, trained_models
+from realm_jax.trained import loading, pack as realm_pack
 from retrieval.store import checkpoints, hub, locks, packed
 from retro_jax.trained import language_model, packaged as retro_packaged
 
@@ -46,10 +46,10 @@ def pack(
   if calibration:
     realm_pack.pack_calibration(output, workdir)
     return checkpoints.find(workdir).step
-  trained = trained_models.load(workdir, data_dir)
+  trained = loading.load(workdir, data_dir)
   realm_pack.pack(output, trained, parts=parts, bits=bits)
   if vectors:
-    realm = trained_models.load(workdir, data_dir, part='realm')
+    realm = loading.load(workdir, data_dir, part='realm')
     with progress.bar('embed', 'blocks') as shown:
       realm_pack.pack_vectors(output, realm, shown)
   return trained.step

@@ -27,7 +27,7 @@ from experiments.realm import (
   evaluate as evaluators,
   task as realm_task,
 )
-from realm_jax.serving import cloze, trained_models, trained_realm
+from realm_jax.trained import cloze, loading, realm
 from retrieval.questions import bootstrap
 
 FILE = 'probe.json'
@@ -52,7 +52,7 @@ def measures(
 
 
 def measure(
-  trained: trained_realm.TrainedRealm,
+  trained: realm.TrainedRealm,
   index: Any,
   facts: cloze.Facts,
   name: str,
@@ -115,7 +115,7 @@ def probe(
   """Ask all facts of a checkpoint, print the table and write the file."""
   if not files and not num_spans:
     raise ValueError('Neither --facts nor --num_spans: expected facts to ask.')
-  trained = trained_models.load(workdir, data_dir, step=step, part='realm')
+  trained = loading.load(workdir, data_dir, step=step, part='realm')
   run = config_lib.of_run(workdir, step)
   given = {pathlib.Path(x).stem: cloze.read(x, trained) for x in files}
   if num_spans:

@@ -48,7 +48,7 @@ from experiments.open_qa import (
   rankings,
   trained_reader,
 )
-from realm_jax.serving import beams, trained_models
+from realm_jax.trained import beams, loading
 from retrieval import settings
 from retrieval.questions import (
   answer_search,
@@ -174,7 +174,7 @@ def _name_of(path: str) -> str:
 
 
 def compare(
-  trained: trained_models.TrainedReader,
+  trained: loading.TrainedReader,
   kinds: Sequence[rankings.Kind],
   questions: question_sets.QuestionSet,
   folder: pathlib.Path,

@@ -36,7 +36,7 @@ _ROOMS = {
     'index',
     'questions',
   ),
-  'realm_jax': ('data', 'nn', 'objectives', 'serving', 'checkpoints'),
+  'realm_jax': ('data', 'nn', 'objectives', 'trained', 'checkpoints'),
   'retro_jax': (
     'nn',
     'public',

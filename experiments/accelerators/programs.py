@@ -21,7 +21,7 @@ from experiments.retro import task as retro_task
 from realm_jax.data import examples
 from realm_jax.nn import initialize, open_qa, realm
 from realm_jax.objectives import ict
-from realm_jax.serving import model_configs, reader_configs, serving
+from realm_jax.trained import embedders, model_configs, reader_configs
 from retrieval.nn import batch_encoder, bert, sharding
 from retrieval.searchers import block_search, exact
 from retro_jax.decoding import decode, drawing
@@ -221,7 +221,7 @@ def _embed(config: Config, devices: Devices, name: str) -> Traced:
   del name
   model = model_configs.realm_config(config, _VOCAB_SIZE)
   layout = _layout(config)
-  encode = serving.block_encoder(model, layout.sep_id)
+  encode = embedders.block_encoder(model, layout.sep_id)
   encode, everywhere, rows = batch_encoder.compiled(encode, devices)
   tokens = config.vectors.batch_tokens or batch_encoder.default_tokens(devices)
   count = len(devices) * max(1, tokens // layout.block_length)

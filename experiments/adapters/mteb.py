@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from experiments.open_qa import rankings
-from realm_jax.serving import trained_models
+from realm_jax.trained import loading
 from retrieval.nn import embedders
 from retrieval.questions import questions as questions_lib, trec_files
 
@@ -113,7 +113,7 @@ class Search(_Model):
       if text.strip():
         rows.append({'id': str(row['id']), 'title': title, 'text': text})
     self._ids = {trec_files.identifier(row['id']): row['id'] for row in rows}
-    trained = trained_models.packaged(self._workdir, documents=rows)
+    trained = loading.packaged(self._workdir, documents=rows)
     self._names = rankings.Names(trained.data.blocks, documents=True)
     self._found = rankings.Kind(
       trained, self._kind, 16, embedder=self._embedder

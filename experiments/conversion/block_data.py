@@ -19,7 +19,7 @@ from experiments.engine import configs, progress
 from experiments.open_qa import config as config_lib
 from experiments.realm import prepare as realm_prepare
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder, model_configs
+from realm_jax.trained import index_builder, model_configs
 from retrieval import tokenization
 from retrieval.formats import block_records, tfrecord
 from retrieval.index import index_versions

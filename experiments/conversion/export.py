@@ -17,7 +17,7 @@ from realm_jax.checkpoints import (
   convert as checkpoint_convert,
 )
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import (
+from realm_jax.trained import (
   index_builder,
   model_configs,
   reader_configs,

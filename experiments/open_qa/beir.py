@@ -7,7 +7,7 @@ import pathlib
 
 from experiments.open_qa import config as config_lib, trained_reader
 from experiments.realm import prepare
-from realm_jax.serving import trained_models
+from realm_jax.trained import loading
 from retrieval.questions import question_sets, trec_files
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib
@@ -69,7 +69,7 @@ def _file(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 def open_model(
   folder: Folder, config: config_lib.Config, workdir: str
-) -> trained_models.TrainedReader:
+) -> loading.TrainedReader:
   """Open the reader of `workdir`, else the packaged one, over the documents.
 
   Those of a trained run are prepared in config.data_dir or <workdir>/beir/NAME.

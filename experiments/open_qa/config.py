@@ -15,7 +15,7 @@ from experiments.engine import run_settings
 from experiments.realm import config as realm_config, refresh as refresh_lib
 from realm_jax.data import examples, reading_rows
 from realm_jax.objectives import in_batch
-from realm_jax.serving import reader_configs
+from realm_jax.trained import reader_configs
 from retrieval import settings
 from retrieval.nn import bert as bert_lib, colbert as colbert_lib
 from retrieval.questions import answers as answers_lib

@@ -22,7 +22,7 @@ from experiments.realm import prepare, recall, task as realm_task
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
 from realm_jax.objectives import dpr, late_interaction
-from realm_jax.serving import model_configs
+from realm_jax.trained import model_configs
 from retrieval.nn import colbert, trained_encoders
 from retrieval.questions import question_sets
 from retrieval.store import store

@@ -21,10 +21,10 @@ import numpy as np
 from experiments.engine import pictures, progress, reports
 from experiments.open_qa import config as config_lib, rankings, trained_reader
 from experiments.realm import recall
-from realm_jax.serving import (
+from realm_jax.trained import (
   answers as qa_answers,
   block_reader,
-  trained_models,
+  loading,
 )
 from retrieval import settings
 from retrieval.questions import (
@@ -86,7 +86,7 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
     retriever_beam=wanted.retriever_beam,
     reader_beam=wanted.reader_beam,
     batch_size=wanted.batch_size,
-    num_answers=trained_models.KEPT,
+    num_answers=loading.KEPT,
   )
   rows, sure = [], []
   for questions in sets:
@@ -142,9 +142,9 @@ def write_calibration(
 
 def load(
   config: config_lib.Config, workdir: str, wanted: Evaluate
-) -> trained_models.TrainedReader:
+) -> loading.TrainedReader:
   """Load a reader, with the retriever that is evaluated."""
-  trained = trained_models.load(
+  trained = loading.load(
     workdir, config.data_dir, part='reader', step=wanted.step
   )
   logging.info('Evaluating step %d of %s.', trained.step, workdir)

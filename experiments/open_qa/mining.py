@@ -26,7 +26,7 @@ from experiments.open_qa import config as config_lib
 from experiments.realm import task as realm_task
 from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.objectives import dpr
-from realm_jax.serving import trained_models
+from realm_jax.trained import loading
 from retrieval import tokenization
 from retrieval.index import snapshots, text_index
 from retrieval.questions import (
@@ -141,9 +141,7 @@ class Interleaved:
 
   unit = 'score'
 
-  def __init__(
-    self, reader: trained_models.TrainedReader, kinds: Sequence[str]
-  ):
+  def __init__(self, reader: loading.TrainedReader, kinds: Sequence[str]):
     """Take the run, and kinds of retrieval: dense, bm25 or tfidf."""
     self._reader, self._kinds = reader, kinds
     self.fingerprint = store.fingerprint(

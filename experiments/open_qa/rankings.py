@@ -16,11 +16,11 @@ import jax
 import numpy as np
 
 from realm_jax.data import question_rows
-from realm_jax.serving import (
+from realm_jax.trained import (
   beams,
+  embedders,
+  loading,
   reader_configs,
-  serving,
-  trained_models,
 )
 from retrieval.questions import (
   answer_search,
@@ -107,7 +107,7 @@ class Kind:
 
   def __init__(
     self,
-    trained: trained_models.TrainedReader,
+    trained: loading.TrainedReader,
     kind: str,
     batch_size: int,
     progress: Progress | None = None,
@@ -130,7 +130,7 @@ class Kind:
     self._unit = retriever.unit
     self._retrieve = functools.partial(
       retriever,
-      jax.device_put(serving.embedder_params(trained.params)),
+      jax.device_put(embedders.embedder_params(trained.params)),
     )
 
   def rank(

@@ -21,7 +21,7 @@ from realm_jax.data import (
 )
 from realm_jax.nn import config as nn_config, initialize, open_qa
 from realm_jax.objectives import reader_losses
-from realm_jax.serving import (
+from realm_jax.trained import (
   beams,
   index_builder,
   packaged,

@@ -8,7 +8,7 @@ import os
 from experiments.engine import configs, progress
 from experiments.open_qa import config as config_lib
 from experiments.realm import prepare
-from realm_jax.serving import beams, packaged, trained_models
+from realm_jax.trained import beams, loading, packaged
 from retrieval.store import checkpoints, packed
 from retrieval.text import packed_runs
 
@@ -19,7 +19,7 @@ _TAKEN = 'blocks data_dir embedder encoder index lookup tokens vectors'
 
 def open_reader(
   workdir: str | os.PathLike, data_dir: str = ''
-) -> trained_models.TrainedReader:
+) -> loading.TrainedReader:
   """Load the newest checkpoint of a reader.
 
   Raises:
@@ -34,7 +34,7 @@ def open_reader(
       f'experiments.train --config={CONFIG} --workdir={workdir}; or take the '
       'packaged reader: --packaged'
     ) from None
-  return trained_models.load(workdir, data_dir, part='reader')
+  return loading.load(workdir, data_dir, part='reader')
 
 
 def take_packaged(config: config_lib.Config, workdir: str) -> None:
@@ -61,7 +61,7 @@ def take_packaged(config: config_lib.Config, workdir: str) -> None:
 
 
 def open_retriever(
-  trained: trained_models.TrainedReader,
+  trained: loading.TrainedReader,
 ) -> beams.BeamRetriever:
   """Return the model's retriever; show progress while an index is built."""
   with progress.bar('index', 'blocks') as update:

@@ -17,11 +17,11 @@ import numpy as np
 from experiments.engine import changed_documents, progress
 from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import (
+from realm_jax.trained import (
+  embedders,
   index_builder,
-  serving,
-  trained_models,
-  trained_realm,
+  loading,
+  realm,
 )
 from retrieval.index import reuse, snapshots, text_index
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
@@ -30,8 +30,8 @@ _BLOCK_SETTINGS = ('max_length', 'drop_titles', 'whole_documents', 'language')
 
 
 def update(
-  trained: trained_realm.TrainedRealm,
-  index: serving.ServingIndex | None,
+  trained: realm.TrainedRealm,
+  index: embedders.BlockIndex | None,
   root: str | os.PathLike,
   documents: Sequence[corpus_lib.Document] = (),
   delete: Sequence[str] = (),
@@ -89,15 +89,15 @@ def _prepare(
 
 
 def _build_index(
-  trained: trained_realm.TrainedRealm,
-  index: serving.ServingIndex,
+  trained: realm.TrainedRealm,
+  index: embedders.BlockIndex,
   data: realm_data.DataFolder,
 ) -> dict[str, int]:
   """Build the index of the new blocks with vectors of the old one."""
   old_blocks, blocks = trained.data.blocks, data.blocks
   builder = index_builder.make_builder(trained.config, data, data.root)
   params = index_builder.snapshot(trained.params)
-  embed = serving.BlockEmbedder(
+  embed = embedders.BlockEmbedder(
     builder.model,
     builder.layout,
     blocks,
@@ -135,7 +135,7 @@ def update_run(
   data_dir: str = '',
 ) -> dict[str, int]:
   """Change the data of a run's newest checkpoint, or data_dir, as `update`."""
-  trained = trained_models.load(workdir, data_dir, part='realm')
+  trained = loading.load(workdir, data_dir, part='realm')
   searched = getattr(trained.config, 'retriever', 'dense') == 'dense'
   index = trained.index if searched else None
   return update(trained, index, root, documents, delete)

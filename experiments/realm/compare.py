@@ -25,7 +25,7 @@ from experiments.realm import (
   starts,
 )
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import trained_models
+from realm_jax.trained import loading
 from retrieval.questions import bootstrap
 
 FILE = 'compare.json'
@@ -67,7 +67,7 @@ def _retriever(
     if step:
       raise ValueError(f'{BM25} has no steps, but {run} names one.')
     return recall.bm25(data), data
-  trained = trained_models.load(
+  trained = loading.load(
     run['workdir'], data_dir, step='' if step == '0' else step, part='realm'
   )
   if step == '0':

@@ -12,7 +12,7 @@ from experiments.engine import configs, optimizers, run_settings
 from experiments.realm import refresh as refresh_lib
 from realm_jax.data import sources
 from realm_jax.objectives import ict as ict_lib, losses, mlm as mlm_lib
-from realm_jax.serving import model_configs
+from realm_jax.trained import model_configs
 from retrieval import settings
 from retrieval.store import checkpoints, ray_cluster
 from retrieval.text import corpus as corpus_lib, taggers

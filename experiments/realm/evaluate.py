@@ -26,11 +26,11 @@ from experiments.realm import (
   task as realm_task,
 )
 from realm_jax.data import pipeline
-from realm_jax.serving import (
+from realm_jax.trained import (
+  embedders,
   explain,
-  serving,
-  trained_models,
-  trained_realm,
+  loading,
+  realm,
   views,
 )
 from retrieval import settings
@@ -51,7 +51,7 @@ class Evaluate(recall.Recall):
 
 def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   """Evaluate a checkpoint of `workdir`; write <workdir>/evaluation.json."""
-  trained = trained_models.load(
+  trained = loading.load(
     workdir, config.data_dir, step=wanted.step, part='realm'
   )
   logging.info('Evaluating step %d of %s.', trained.step, workdir)
@@ -76,7 +76,7 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   logging.info('Written to %s.', path)
 
 
-def open_index(trained: trained_realm.TrainedRealm) -> serving.ServingIndex:
+def open_index(trained: realm.TrainedRealm) -> embedders.BlockIndex:
   """Open a model's index; show progress while it is built."""
   with progress.bar('index', 'blocks') as update:
     return trained.open_index(progress=update)
@@ -84,8 +84,8 @@ def open_index(trained: trained_realm.TrainedRealm) -> serving.ServingIndex:
 
 def measure_utility(
   run: config_lib.Config,
-  trained: trained_realm.TrainedRealm,
-  index: serving.ServingIndex,
+  trained: realm.TrainedRealm,
+  index: embedders.BlockIndex,
   num_batches: int,
 ) -> dict[str, dict[str, float]]:
   """Return 'retrieved' and 'random' -> the measures of `explain.measure`."""

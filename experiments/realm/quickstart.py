@@ -15,7 +15,7 @@ from experiments.realm import (
   prepare,
   task,
 )
-from realm_jax.serving import trained_models
+from realm_jax.trained import loading
 
 Quickstart = evaluators.Evaluate
 
@@ -54,7 +54,7 @@ def quickstart(
     )
   task.train(config, workdir)
   evaluators.evaluate(config, workdir, evaluate)
-  trained = trained_models.load(workdir, data_dir, part='realm')
+  trained = loading.load(workdir, data_dir, part='realm')
   for text, answer in _SENTENCES:
     evaluators.print_explained(trained.explain(text, answer))
   console = progress.console()

@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments.engine import progress
 from realm_jax.data import examples, folder as realm_data
-from realm_jax.serving import serving
+from realm_jax.trained import embedders
 from retrieval import settings
 from retrieval.index import text_index
 from retrieval.questions import (
@@ -47,7 +47,7 @@ class Recall:
 
 
 def dense(
-  index: serving.ServingIndex,
+  index: embedders.BlockIndex,
   data: realm_data.DataFolder,
   layout: examples.Layout,
 ) -> Retrieve:

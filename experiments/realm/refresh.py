@@ -31,7 +31,7 @@ import numpy as np
 
 from experiments.engine import failures
 from experiments.realm import refresh_worker
-from realm_jax.serving import index_builder, serving
+from realm_jax.trained import embedders, index_builder
 from retrieval import settings
 from retrieval.index import index_versions
 from retrieval.store import executors
@@ -82,7 +82,7 @@ class Refresher:
     config: RefreshConfig,
     builder: index_builder.Builder,
     start_builder: Callable[[], multiprocessing.Process] | None = None,
-    measure: Callable[[serving.ServingIndex], dict[str, float]] | None = None,
+    measure: Callable[[embedders.BlockIndex], dict[str, float]] | None = None,
     first: Callable[[], Any] | None = None,
   ):
     """Store the settings; `start` builds the first version.
@@ -101,13 +101,13 @@ class Refresher:
     self._measured: dict[str, float] = {}
     self._builder = builder
     self._folder = builder.folder
-    self._embed_queries = serving.QueryEmbedder(builder.model)
+    self._embed_queries = embedders.QueryEmbedder(builder.model)
     child = config.schedule == 'async' and config.builder == 'process'
     self._worker = refresh_worker.Worker(
       self._folder.root, start_builder if child else None
     )
     # The index that serves, and the period of its batches.
-    self._serving: tuple[int, serving.ServingIndex] | None = None
+    self._serving: tuple[int, embedders.BlockIndex] | None = None
     self._changed = threading.Condition()
     # Its thread is outside the training mesh, which is set for one thread only.
     self._apart = concurrent.futures.ThreadPoolExecutor(1)
@@ -179,7 +179,7 @@ class Refresher:
 
   def _serve(self, period: int, name: str) -> None:
     version = self._folder.open(name, self._builder.blocks)
-    opened = serving.ServingIndex(version, self._embed_queries)
+    opened = embedders.BlockIndex(version, self._embed_queries)
     with self._changed:
       before, self._serving = self._serving, (period, opened)
       self._changed.notify_all()
@@ -191,7 +191,7 @@ class Refresher:
       self._measured = found | {'index_step': float(version.step)}
       logging.info('Index of step %d: %s', version.step, found)
 
-  def serving(self, batch_index: int | None) -> serving.ServingIndex:
+  def serving(self, batch_index: int | None) -> embedders.BlockIndex:
     """Return the version for a training batch; wait until it is built.
 
     Args:

@@ -23,7 +23,7 @@ from jax.experimental import multihost_utils
 
 from experiments.engine import failures, progress
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder
+from realm_jax.trained import index_builder
 from retrieval.index import index_versions, snapshots
 from retrieval.store import checkpoints, children
 

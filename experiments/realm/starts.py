@@ -13,7 +13,7 @@ from experiments.engine import tasks
 from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as nn_config, initialize
-from realm_jax.serving import model_configs, packaged
+from realm_jax.trained import model_configs, packaged
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
 
@@ -90,10 +90,10 @@ def untrained(
   data: realm_data.DataFolder,
   index_folder: str | os.PathLike = '',
 ) -> Any:
-  """Return the model as training begins: a `trained_realm.TrainedRealm`."""
-  from realm_jax.serving import trained_models  # training needs none
+  """Return the model as training begins: a `realm.TrainedRealm`."""
+  from realm_jax.trained import loading  # training needs none
 
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)
   key = jax.random.split(jax.random.key(config.seed))[0]
   params = sharding.unbox(init(config, data, model)(key))
-  return trained_models.of_params(config, data, params, 0, index_folder)
+  return loading.of_params(config, data, params, 0, index_folder)

@@ -28,10 +28,10 @@ from realm_jax.data import (
 )
 from realm_jax.nn import config as nn_config, realm
 from realm_jax.objectives import ict, losses, mlm
-from realm_jax.serving import (
+from realm_jax.trained import (
+  embedders,
   index_builder,
   model_configs,
-  serving,
 )
 from retrieval.store import executors, store
 
@@ -167,7 +167,7 @@ def make_task(
 
 
 def _recall_metrics(
-  config: Config, data: realm_data.DataFolder, index: serving.ServingIndex
+  config: Config, data: realm_data.DataFolder, index: embedders.BlockIndex
 ) -> dict[str, float]:
   """Measure the zero-shot recall of a new index."""
   from experiments.realm import recall

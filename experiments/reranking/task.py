@@ -21,7 +21,7 @@ from experiments.open_qa import mining
 from experiments.reranking import config as config_lib, examples
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
-from realm_jax.serving import packaged
+from realm_jax.trained import packaged
 from retrieval import tokenization
 from retrieval.nn import bert, cross_encoder, means, trained_encoders
 from retrieval.store import store

@@ -19,12 +19,12 @@ from experiments.open_qa import update as reader_update
 from experiments.retro import config as retro_config, update as retro_update
 import realm_jax
 from realm_jax.data import question_rows
-from realm_jax.serving import (
+from realm_jax.trained import (
+  embedders as realm_embedders,
+  loading as realm_loading,
   packaged as realm_packaged,
   reader_configs,
-  serving,
-  trained_models,
-  trained_realm,
+  realm as trained_realm,
 )
 from retrieval.kernels import backend
 from retrieval.nn import embedders
@@ -51,7 +51,7 @@ class Models:
   """Trained models; a model that is not served is None."""
 
   retro: language_model.LanguageModel | None = None
-  reader: trained_models.TrainedReader | None = None
+  reader: realm_loading.TrainedReader | None = None
   realm: trained_realm.TrainedRealm | None = None
   retro_workdir: str = ''
   realm_workdir: str = ''  # of reader and REALM
@@ -102,7 +102,7 @@ class Models:
   @functools.cached_property
   def _retriever(self):
     reader = self.get('reader')
-    params = jax.device_put(serving.embedder_params(reader.params))
+    params = jax.device_put(realm_embedders.embedder_params(reader.params))
     return functools.partial(reader.retriever(), params)
 
   def search(self, settings: Any, texts: Sequence[str]) -> list[dict]:

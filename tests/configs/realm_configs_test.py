@@ -14,7 +14,7 @@ from configs import realm_pretrain_quickstart
 from experiments.engine import configs, rooms
 from experiments.open_qa import config as qa_config, task as qa_task
 from experiments.realm import config as config_lib, starts
-from realm_jax.serving import model_configs
+from realm_jax.trained import model_configs
 from retrieval.nn import sharding
 
 _FOLDER = pathlib.Path(realm_pretrain_quickstart.__file__).parent

@@ -19,7 +19,7 @@ from experiments.realm import starts
 import realm_jax
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
-from realm_jax.serving import packaged, serving, trained_models
+from realm_jax.trained import embedders, loading, packaged
 from retrieval.nn import sharding
 from retrieval.questions import abstention
 from retrieval.store import checksums, hub as hub_lib, packed
@@ -65,7 +65,7 @@ def made(tmp_path_factory):
     realm_config = tiny_realm.get_config(str(run / 'data'), **fields)
     params = tiny.params(reader.model.config.realm, seed=1)
     params |= packaged.load_params('embedder')
-    realm = trained_models.of_params(
+    realm = loading.of_params(
       realm_config, realm_data.DataFolder(run / 'data'), params, 7
     )
     tiny_open_qa.save(root / 'realm', realm, realm_config)
@@ -177,7 +177,7 @@ def test_vectors_of_the_package_are_found_without_embedding(
   own, tmp_path, monkeypatch
 ):
   with monkeypatch.context() as patch:
-    patch.setattr(serving, 'BlockEmbedder', None)
+    patch.setattr(embedders, 'BlockEmbedder', None)
     reader = realm_jax.packaged(tmp_path / 'a', documents=own.documents)
     assert reader.config.retriever == 'dense'
     assert reader.answer(ASKED)[0].text
@@ -279,10 +279,10 @@ def test_a_flipped_bit_is_found(own, tmp_path, name):
 def test_what_does_not_fit_the_packed_model_is_refused(own, tmp_path):
   with pytest.raises(ValueError, match='expected some of'):
     pack.pack(str(own.realm), str(own.folder), parts=['reader'])
-  realm = trained_models.load(own.realm)
+  realm = loading.load(own.realm)
   config = realm.config
   params = tiny.params(realm.model.config, seed=2)
-  other = trained_models.of_params(config, realm.data, params, 1)
+  other = loading.of_params(config, realm.data, params, 1)
   tiny_open_qa.save(tmp_path / 'other', other, config)
   with pytest.raises(ValueError, match='another retriever'):
     pack.pack(str(tmp_path / 'other'), str(own.folder), parts=['encoder'])

@@ -10,7 +10,7 @@ from experiments.accelerators import chips, compile as compile_lib, programs
 from experiments.engine import program as program_lib
 from experiments.open_qa import task as qa_task
 from experiments.realm import refresh, task as realm_task
-from realm_jax.serving import model_configs
+from realm_jax.trained import model_configs
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 

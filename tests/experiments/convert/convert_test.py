@@ -16,12 +16,12 @@ from experiments import convert
 from experiments.conversion import block_data, export, sources
 from experiments.engine import configs
 from experiments.open_qa import config as config_lib
-from realm_jax.serving import serving, trained_models
+from realm_jax.trained import embedders, loading
 from retrieval.formats import block_records, tensor_bundle, tfrecord
 from retrieval.index import index_versions
 from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib
-from tests.realm_jax.serving import index_builder_test
+from tests.realm_jax.trained import index_builder_test
 from tests.retrieval.text import tiny_blocks
 
 DATA = pathlib.Path(__file__).parents[2] / 'data' / 'realm'
@@ -62,10 +62,10 @@ def _copy(tmp_path, name='copy'):
 
 
 def test_a_hugging_face_folder_becomes_a_trained_reader(converted, monkeypatch):
-  trained = trained_models.load(converted, part='reader')
+  trained = loading.load(converted, part='reader')
   assert trained.model.config.span_hidden_size == 24
   assert trained.config.lookup.reader_beam == 2
-  monkeypatch.setattr(serving, 'BlockEmbedder', index_builder_test.NoEmbedder)
+  monkeypatch.setattr(embedders, 'BlockEmbedder', index_builder_test.NoEmbedder)
   index = trained.as_realm().open_index(converted / 'index')
   with np.load(DATA / 'openqa.npz') as z:
     np.testing.assert_array_equal(index.version.vectors[:], z['w/block_emb'])
@@ -165,7 +165,7 @@ def _official(workdir, folder, **options):
 def test_official_blocks_and_vectors_become_an_index(official, tmp_path):
   rows = _official(tmp_path / 'w', official)
   assert rows['blocks'] == '5'
-  trained = trained_models.load(tmp_path / 'w', part='reader')
+  trained = loading.load(tmp_path / 'w', part='reader')
   assert trained.step == 20
   # Titles of lists stay: the record's number is its vector's.
   assert trained.data.blocks.titles([0]) == ['List of mills']
@@ -181,7 +181,7 @@ def test_official_blocks_and_vectors_become_an_index(official, tmp_path):
 def test_vectors_belong_to_the_embedder_that_made_them(official, tmp_path):
   maker = BUNDLES / 'embedder/variables/variables'
   _official(tmp_path / 'w', official, block_embedder=str(maker))
-  trained = trained_models.load(tmp_path / 'w', part='reader')
+  trained = loading.load(tmp_path / 'w', part='reader')
   kernel = tensor_bundle.Bundle(maker).tensor('module/module/dense/kernel')
   made = trained.block_params['embedder']['projection']['kernel']
   np.testing.assert_array_equal(made, kernel)
@@ -216,7 +216,7 @@ def test_blocks_may_come_later(official, tmp_path):
   assert rows['index version'] == at_once['index version']
   assert later.config.corpus.kind == 'orqa_blocks'
   assert later.config.corpus.path.startswith(str(workdir))
-  trained = trained_models.load(workdir, part='reader')
+  trained = loading.load(workdir, part='reader')
   trained.as_realm().open_index(workdir / 'index').version.close()
   # What is not named again stays.
   _official(workdir, official, **bare)

@@ -17,7 +17,7 @@ from experiments import ask, score
 from experiments.engine import configs
 from experiments.open_qa import trained_reader
 from realm_jax.nn import open_qa
-from realm_jax.serving import block_reader, views
+from realm_jax.trained import block_reader, views
 from retrieval.questions import question_sets
 from tests import xla_flags
 from tests.experiments.open_qa import tiny_open_qa

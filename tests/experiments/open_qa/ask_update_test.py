@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from experiments.open_qa import trained_reader, update as realm_update
-from realm_jax.serving import serving, trained_models
+from realm_jax.trained import embedders, loading
 from retrieval.index import index_versions
 from retrieval.text import corpus
 from tests.experiments.open_qa import tiny_open_qa
@@ -25,7 +25,7 @@ def made(tmp_path_factory):
 def by_words(made, tmp_path_factory):
   """A run that finds blocks by BM25."""
   workdir = tmp_path_factory.mktemp('bm25')
-  trained = trained_models.load(made.workdir, part='reader')
+  trained = loading.load(made.workdir, part='reader')
   config = dataclasses.replace(made.config, retriever='bm25')
   tiny_open_qa.save(workdir, trained, config)
   return workdir
@@ -49,13 +49,13 @@ def _read_all(reader):
 def embedded(monkeypatch):
   """Collects the titles of the blocks that are embedded."""
   titles = []
-  call = serving.BlockEmbedder.__call__
+  call = embedders.BlockEmbedder.__call__
 
   def counted(self, ids, progress=None):
     titles.extend(self._blocks.titles(ids))
     return call(self, ids, progress)
 
-  monkeypatch.setattr(serving.BlockEmbedder, '__call__', counted)
+  monkeypatch.setattr(embedders.BlockEmbedder, '__call__', counted)
   return titles
 
 

@@ -10,7 +10,7 @@ from configs import colbert_small
 from experiments.engine import configs, loop, metric_writer
 from experiments.open_qa import config as config_lib, contrast_tasks
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import beams
+from realm_jax.trained import beams
 from retrieval.nn import colbert, trained_encoders
 from retrieval.questions import questions as questions_lib
 from retrieval.search import late_interaction

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.engine import loop, metric_writer
 from experiments.open_qa import task as qa_task
-from realm_jax.serving import index_builder, serving
+from realm_jax.trained import embedders, index_builder
 from retrieval.index import index_versions
 from retrieval.nn import sharding
 from tests import free_port, xla_flags
@@ -82,7 +82,7 @@ def test_snapshots_gather_what_is_sharded():
   spec = jax.sharding.PartitionSpec('fsdp')
   whole = {'embedder': {'w': np.arange(32.0).reshape(8, 4)}, 'reader': {}}
   split = jax.device_put(whole, jax.sharding.NamedSharding(mesh, spec))
-  gathered = serving.gather(mesh)(split['embedder'])
+  gathered = embedders.gather(mesh)(split['embedder'])
   assert gathered['w'].is_fully_replicated
   assert not split['embedder']['w'].is_fully_replicated
   found = index_builder.snapshot(split)

@@ -14,7 +14,7 @@ from experiments import pack
 from experiments.engine import configs, loop, metric_writer
 from experiments.open_qa import config as config_lib, task as qa_task
 from realm_jax.nn import open_qa
-from realm_jax.serving import reader_configs, trained_models
+from realm_jax.trained import loading, reader_configs
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_open_qa
@@ -131,7 +131,7 @@ def test_a_packed_reader_answers_as_its_run(config, run, tmp_path):
   pack.pack(str(run), str(tmp_path / 'packed'), bits=32)
   asked = 'Where was the mill?'
   answers = [
-    trained_models.load(folder, config.data_dir).answer(asked)[0]
+    loading.load(folder, config.data_dir).answer(asked)[0]
     for folder in (run, tmp_path / 'packed')
   ]
   assert answers[0].text == answers[1].text

@@ -12,7 +12,7 @@ import pytest
 from experiments import retrieve, score
 from experiments.engine import configs
 from experiments.open_qa import evaluate as evaluators, rankings
-from realm_jax.serving import trained_models
+from realm_jax.trained import loading
 from retrieval.nn import embedders
 from retrieval.questions import (
   answers,
@@ -72,7 +72,7 @@ def test_from_a_run_to_the_files(made, run, sets):
   folder = made.workdir / 'retrieval'
   assert 'custom:test: 6 questions' in printed and 'rule regex' in printed
   assert printed.count(' - bm25 ') == 4 and 'recall@5' in printed
-  data = trained_models.load(made.workdir, part='reader').data
+  data = loading.load(made.workdir, part='reader').data
   for number, found in enumerate(sets):
     stem = found.name.replace(':', '_')
     qrels = trec_files.read_qrels(folder / f'{stem}.qrels')
@@ -175,7 +175,7 @@ def test_hybrids_find_what_the_files_of_both_give(made, run, tmp_path):
     kind: trec_files.read_run(folder / f'custom_test.{kind}.run')
     for kind in kinds
   }
-  names = rankings.Names(trained_models.load(made.workdir).data.blocks)
+  names = rankings.Names(loading.load(made.workdir).data.blocks)
   for question in found['hybrid']:
     parts = []
     for kind in ('dense', 'bm25'):
@@ -285,7 +285,7 @@ def test_a_bad_beir_folder_is_refused(run, tmp_path, values, message):
 
 
 def test_blocks_of_a_run_are_read_in_a_retrievers_place(made, sets, tmp_path):
-  blocks = trained_models.load(made.workdir, part='reader').data.blocks
+  blocks = loading.load(made.workdir, part='reader').data.blocks
   asked = sets[0].questions
   # The last question has no line.
   given = {x.id: [(blocks.names([7 - i])[0], 1.0)] for i, x in enumerate(asked)}

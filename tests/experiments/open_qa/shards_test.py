@@ -6,7 +6,7 @@ import pytest
 
 from experiments.open_qa import trained_reader
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder
+from realm_jax.trained import index_builder
 from tests.experiments.open_qa import ask_test, tiny_open_qa
 
 

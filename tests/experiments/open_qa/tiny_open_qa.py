@@ -19,7 +19,7 @@ import numpy as np
 from experiments.engine import checkpoint_writer, configs, loop, metric_writer
 from experiments.open_qa import config as config_lib, task as qa_task
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder, reader_configs, trained_models
+from realm_jax.trained import index_builder, loading, reader_configs
 from retrieval.nn import sharding
 from tests.experiments.realm import tiny_realm
 
@@ -115,7 +115,7 @@ def reader_of(config, data):
   model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
   key = jax.random.split(jax.random.key(config.seed))[0]
   params = qa_task.init_params(key, config=config, model=model)
-  found = trained_models.of_params(config, data, sharding.unbox(params), 0)
+  found = loading.of_params(config, data, sharding.unbox(params), 0)
   own = qa_task.kept_embedder(config, model.realm)
   return dataclasses.replace(found, block_params=own)
 

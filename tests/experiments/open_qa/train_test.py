@@ -12,9 +12,9 @@ import pytest
 from configs import open_qa_small
 from experiments.engine import checkpoint_writer, configs, rooms
 from experiments.open_qa import evaluate as evaluators, task as qa_task
-from realm_jax.serving import (
+from realm_jax.trained import (
   block_reader,
-  trained_models,
+  loading,
 )
 from retrieval.questions import question_sets
 from tests.experiments.open_qa import tiny_open_qa
@@ -153,7 +153,7 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
     strings['f1']['mean']
   )
   assert np.mean([x['contains'] for x in scores]) == strings['contains']['mean']
-  _check_calibration(trained_models.load(folder), result, questions)
+  _check_calibration(loading.load(folder), result, questions)
 
 
 def _check_calibration(reader, result, questions):
@@ -178,7 +178,7 @@ def _check_calibration(reader, result, questions):
 
 def test_batches_and_beams_do_not_change_the_answer(run):
   config, workdir, _, _ = run
-  trained = trained_models.load(workdir, part='reader')
+  trained = loading.load(workdir, part='reader')
   retriever = trained.retriever(workdir / 'index')
   sets = tiny_open_qa.sets(config.data_dir)
   questions = question_sets.load(sets[0]).questions
@@ -235,4 +235,4 @@ def test_bad_input_is_refused_in_one_line(data, run, tmp_path):
     with pytest.raises(ValueError, match=message):
       tiny_open_qa.task(config, tmp_path)
   with pytest.raises(FileNotFoundError, match=tmp_path.name):
-    trained_models.load(tmp_path, part='reader')
+    loading.load(tmp_path, part='reader')

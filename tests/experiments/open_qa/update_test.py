@@ -15,10 +15,10 @@ from experiments.engine import changed_documents, configs
 from experiments.open_qa import update as realm_update
 from experiments.realm import starts
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import (
+from realm_jax.trained import (
+  embedders,
   index_builder,
-  serving,
-  trained_models,
+  loading,
 )
 from retrieval.index import index_versions, text_index
 from retrieval.search import tfidf
@@ -44,7 +44,7 @@ def before(tmp_path_factory):
 def embedded():
   """Collects (title, text) of every block that is embedded."""
   texts = []
-  call = serving.BlockEmbedder.__call__
+  call = embedders.BlockEmbedder.__call__
 
   def counted(self, ids, progress=None):
     blocks = self._blocks
@@ -52,7 +52,7 @@ def embedded():
     return call(self, ids, progress)
 
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(serving.BlockEmbedder, '__call__', counted)
+    patch.setattr(embedders.BlockEmbedder, '__call__', counted)
     yield texts
 
 
@@ -127,7 +127,7 @@ def test_reused_vectors_are_bit_identical_and_equal_embedding_all(
   copied = [(i, rows[p]) for i, p in enumerate(_pairs(blocks)) if p in rows]
   new, old = np.asarray(copied).T
   np.testing.assert_array_equal(have[new], before.index.version.vectors[:][old])
-  embed = serving.BlockEmbedder(
+  embed = embedders.BlockEmbedder(
     trained.model.config,
     trained.layout,
     blocks,
@@ -227,7 +227,7 @@ def command(before, monkeypatch):
     folder = index_builder.index_folder(before.root, data_dir)
     return dataclasses.replace(before.trained, data=data, index_folder=folder)
 
-  monkeypatch.setattr(trained_models, 'load', load)
+  monkeypatch.setattr(loading, 'load', load)
 
   def run(*arguments, data_dir=''):
     config = configs.replaced(

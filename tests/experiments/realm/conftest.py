@@ -4,7 +4,7 @@
 
 import pytest
 
-from realm_jax.serving import index_builder, trained_models
+from realm_jax.trained import index_builder, loading
 from tests.experiments.realm import tiny_trained
 
 
@@ -20,7 +20,7 @@ def workdir(data, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def trained(workdir):
-  return trained_models.load(workdir, part='realm')
+  return loading.load(workdir, part='realm')
 
 
 @pytest.fixture(scope='module')

@@ -11,7 +11,7 @@ import pytest
 
 from experiments import explain as command
 from experiments.realm import evaluate
-from realm_jax.serving import explain
+from realm_jax.trained import explain
 
 
 @pytest.fixture

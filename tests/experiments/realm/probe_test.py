@@ -8,7 +8,7 @@ import pytest
 
 from experiments import probe
 from experiments.realm import task as realm_task
-from realm_jax.serving import cloze
+from realm_jax.trained import cloze
 from tests.experiments.realm import tiny_trained
 
 FACTS = (

@@ -6,7 +6,7 @@
 import pytest
 
 from experiments.realm import refresh, refresh_worker
-from realm_jax.serving import index_builder
+from realm_jax.trained import index_builder
 from retrieval.index import index_versions
 from tests.experiments.realm import refresh_test
 from tests.experiments.realm.refresh_test import blocks, warnings  # noqa: F401

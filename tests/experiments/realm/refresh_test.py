@@ -11,7 +11,7 @@ import pytest
 
 from experiments.realm import refresh, refresh_worker
 from realm_jax.nn import config as config_lib
-from realm_jax.serving import index_builder
+from realm_jax.trained import index_builder
 from retrieval.index import index_versions
 from retrieval.nn import bert
 from retrieval.store import executors

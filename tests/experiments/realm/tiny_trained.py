@@ -9,7 +9,7 @@ import pathlib
 import grain
 
 from experiments.engine import checkpoint_writer
-from realm_jax.serving import model_configs
+from realm_jax.trained import model_configs
 from tests.experiments.realm import tiny_realm
 from tests.realm_jax.nn import tiny
 

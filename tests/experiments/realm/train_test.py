@@ -21,7 +21,7 @@ import pytest
 from experiments.engine import configs
 from experiments.realm import refresh_worker, starts, task as realm_task
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder, trained_models
+from realm_jax.trained import index_builder, loading
 from retrieval.index import index_versions
 from tests import free_port, xla_flags
 from tests.experiments.engine import equal_runs
@@ -263,9 +263,7 @@ def test_warm_starts_train_and_start_a_realm(data, tmp_path):
       r['accuracy'] for r in equal_runs.rows(tmp_path / name) if 'accuracy' in r
     ]
     assert len(accuracy) == 6
-    trained |= trained_models.load(
-      tmp_path / name, str(data), part='realm'
-    ).params
+    trained |= loading.load(tmp_path / name, str(data), part='realm').params
   folders = [tmp_path / name for name in runs]
   given = zip(('embedder_from', 'encoder_from'), folders, strict=True)
   config = tiny_realm.get_config(data, **{k: str(v) for k, v in given})

@@ -17,7 +17,7 @@ from experiments.open_qa import (
   rankings,
 )
 from experiments.reranking import config as config_lib, examples, task
-from realm_jax.serving import trained_models
+from realm_jax.trained import loading
 from retrieval.index import retrievers
 from retrieval.nn import cross_encoder
 from retrieval.questions import answers, question_sets
@@ -33,7 +33,7 @@ def reader(tmp_path_factory):
 
 
 def _config(reader, **fields):
-  data = trained_models.load(reader, part='reader').data
+  data = loading.load(reader, part='reader').data
   c = reranking_small.get_config('test')
   c.tokenizer = str(data.tokenizer_path)
   c.model.vocab_size = data.tokenizer.vocab_size
@@ -96,7 +96,7 @@ def test_rows_hold_the_pairs_and_their_lengths(reader, tmp_path):
   found = examples.of_questions(_config(reader), tmp_path, 'train')
   found.negatives[0, :] = [found.positives[1], -1, -1, -1]
   found.negatives[1, :] = found.positives[:1]
-  tokenizer = trained_models.load(reader, part='reader').data.tokenizer
+  tokenizer = loading.load(reader, part='reader').data.tokenizer
   layout = cross_encoder.PairLayout(query_length=5, row_length=16)
   batch = examples.read_rows(
     found, tokenizer, layout, 2, np.array([0, 1]), np.random.default_rng(0)
@@ -157,7 +157,7 @@ def whole(reader, tmp_path_factory):
 
 def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
   assert 'valid/mrr' in (whole / 'metrics.jsonl').read_text()
-  trained = trained_models.load(reader, part='reader')
+  trained = loading.load(reader, part='reader')
   kind = rankings.Kind(trained, f'bm25+{whole}', 4, candidates=3)
   plain = rankings.Kind(trained, 'bm25', 4)
   sets = question_sets.load_sets(tiny_open_qa.sets(trained.data.root), 0, True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.engine import checkpoint_writer
-from realm_jax.serving import serving
+from realm_jax.trained import embedders
 from retrieval.index import index_versions
 from retrieval.nn import sharding
 from tests.experiments.open_qa import tiny_open_qa
@@ -55,7 +55,7 @@ class NoEmbedder:
 
 def _start(monkeypatch, workdir, data, arg='test', **fields):
   """The version that serves the first batch, opened."""
-  monkeypatch.setattr(serving, 'BlockEmbedder', NoEmbedder)
+  monkeypatch.setattr(embedders, 'BlockEmbedder', NoEmbedder)
   config = tiny_open_qa.get_config(data, arg, **fields)
   task = tiny_open_qa.task(config, workdir, jax.devices()[:1])
   params = sharding.unbox(task.init(jax.random.key(1)))

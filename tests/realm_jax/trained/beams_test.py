@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import folder
-from realm_jax.serving import beams, reader_configs
+from realm_jax.trained import beams, reader_configs
 from retrieval import searchers
 from retrieval.index import text_index
 from retrieval.search import fuse, rerank, retriever as retriever_lib

@@ -7,7 +7,7 @@ from typing import Literal
 
 from realm_jax.data import examples, folder as data_folder, reader_rows
 from realm_jax.nn import open_qa
-from realm_jax.serving import model_configs
+from realm_jax.trained import model_configs
 from retrieval import settings
 from retrieval.questions import answers as answers_lib
 from retrieval.search import late_interaction, lda, names

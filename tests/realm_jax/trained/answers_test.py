@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import reader_rows
-from realm_jax.serving import answers, views
+from realm_jax.trained import answers, views
 from retrieval import tokenization
 from retrieval.questions import questions
 from retrieval.text import (

@@ -10,7 +10,7 @@ import unicodedata
 import numpy as np
 import regex
 
-from realm_jax.serving import views
+from realm_jax.trained import views
 from retrieval import text_table
 from retrieval.questions import (
   abstention,

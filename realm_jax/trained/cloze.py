@@ -16,7 +16,7 @@ from jaxtyping import Int
 import numpy as np
 
 from realm_jax.data import examples, pipeline, sources
-from realm_jax.serving import explain, model_configs
+from realm_jax.trained import explain, model_configs
 from retrieval.readers import json_files
 from retrieval.store import shards
 

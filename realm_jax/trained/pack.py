@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from realm_jax.nn import initialize
-from realm_jax.serving import (
+from realm_jax.trained import (
+  embedders,
   index_builder,
+  loading,
   model_configs,
   packaged,
-  serving,
-  trained_models,
-  trained_realm,
+  realm,
 )
 from retrieval.index import snapshots
 from retrieval.questions import abstention
@@ -29,12 +29,12 @@ _STARTS = ('data_dir', 'embedder_from', 'encoder_from', 'realm_from')
 
 def pack(
   folder: str | os.PathLike,
-  trained: trained_realm.TrainedRealm | trained_models.TrainedReader,
+  trained: realm.TrainedRealm | loading.TrainedReader,
   *,
   parts: Collection[str] = (),
   bits: int = 8,
 ) -> None:
-  """Write a model with its tokenizer; `trained_models.load` reads the folder.
+  """Write a model with its tokenizer; `loading.load` reads the folder.
 
   Args:
     folder: new, or a packed model of the same sizes and tokenizer, whose other
@@ -49,7 +49,7 @@ def pack(
   folder, tokenizer = pathlib.Path(folder), trained.data.tokenizer
   params = dict(trained.params)
   if getattr(trained, 'block_params', None) is not None:
-    params[trained_models.BLOCKS] = trained.block_params
+    params[loading.BLOCKS] = trained.block_params
   parts = tuple(parts) or tuple(sorted(params))
   if missing := {*parts} - {*params}:
     raise ValueError(
@@ -121,7 +121,7 @@ def _config(trained: model_configs.TrainedModel) -> dict[str, Any]:
 
 def pack_vectors(
   folder: str | os.PathLike,
-  trained: trained_realm.TrainedRealm,
+  trained: realm.TrainedRealm,
   progress: Callable[[int, int], None] | None = None,
 ) -> None:
   """Add the vectors of all blocks, by the packed embedder, 8 bits a value.
@@ -133,7 +133,7 @@ def pack_vectors(
   """
   folder, blocks = pathlib.Path(folder), trained.data.blocks
   params = packed.load_params(folder, initialize.EMBEDDERS)
-  embed = serving.BlockEmbedder(
+  embed = embedders.BlockEmbedder(
     trained.model.config, trained.layout, blocks, params
   )
   vectors = embed(np.arange(blocks.num_blocks), progress)

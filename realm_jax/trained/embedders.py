@@ -139,7 +139,7 @@ class QueryEmbedder:
     return np.asarray(self._embed(params, *placed))
 
 
-class ServingIndex:
+class BlockIndex:
   """An index version with its own query embedder; a `pipeline.Snapshot`."""
 
   def __init__(

@@ -8,11 +8,11 @@ import functools
 import os
 from typing import Any
 
-from realm_jax.serving import (
+from realm_jax.trained import (
+  embedders,
   explain as explain_lib,
   index_builder,
   model_configs,
-  serving,
 )
 from retrieval import arguments, settings
 from retrieval.index import index_versions
@@ -27,7 +27,7 @@ class TrainedRealm(model_configs.TrainedModel):
     self,
     folder: str | os.PathLike = '',
     progress: Callable[[int, int], None] | None = None,
-  ) -> serving.ServingIndex:
+  ) -> embedders.BlockIndex:
     """Open the index of these parameters in a folder ('': `index_folder`).
 
     A missing index is built; progress(blocks done, blocks in all).
@@ -40,12 +40,12 @@ class TrainedRealm(model_configs.TrainedModel):
     params = index_builder.snapshot(self.params)
     name = builder.build(self.step, params, progress)
     version = builder.folder.open(name, self.data.blocks)
-    return serving.ServingIndex(
-      version, serving.QueryEmbedder(self.model.config)
+    return embedders.BlockIndex(
+      version, embedders.QueryEmbedder(self.model.config)
     )
 
   @functools.cached_property
-  def index(self) -> serving.ServingIndex:
+  def index(self) -> embedders.BlockIndex:
     """The index in `index_folder`, opened once."""
     return self.open_index()
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from realm_jax.data import folder as data_folder, pipeline
 from realm_jax.nn import initialize, open_qa, realm as model_lib
-from realm_jax.serving import (
+from realm_jax.trained import (
   answers as answers_lib,
   beams,
   block_reader,
@@ -22,7 +22,7 @@ from realm_jax.serving import (
   model_configs,
   packaged as packaged_lib,
   reader_configs,
-  trained_realm,
+  realm,
 )
 from retrieval import arguments, settings
 from retrieval.index import index_versions
@@ -47,9 +47,9 @@ class TrainedReader(model_configs.TrainedModel):
   # these parameters, where `params` does not hold them
   block_params: Any = None
 
-  def as_realm(self) -> trained_realm.TrainedRealm:
+  def as_realm(self) -> realm.TrainedRealm:
     """Return the retriever that embedded the blocks."""
-    return trained_realm.TrainedRealm(
+    return realm.TrainedRealm(
       self.config,
       self.data,
       self.layout,
@@ -242,7 +242,7 @@ def load(
   *,
   step: int | str = '',
   part: str = '',
-) -> trained_realm.TrainedRealm | TrainedReader:
+) -> realm.TrainedRealm | TrainedReader:
   """Load a trained model: a `TrainedReader`, or a `TrainedRealm`.
 
   Args:
@@ -277,7 +277,7 @@ def load(
   index_folder = index_builder.index_folder(workdir, data_dir)
   config = reader_configs.of_saved(saved)
   found = of_params(config, data, params, saved.step, index_folder)
-  if isinstance(found, trained_realm.TrainedRealm):
+  if isinstance(found, realm.TrainedRealm):
     return found
   step = 0
   if saved.index_version:
@@ -295,16 +295,14 @@ def of_params(
   params: Any,
   step: int,
   index_folder: str | os.PathLike = '',
-) -> trained_realm.TrainedRealm | TrainedReader:
+) -> realm.TrainedRealm | TrainedReader:
   """Return the model of a config with given parameters."""
   common = (config, data, data.layout(config))
   if 'reader' not in params:
     model = model_lib.Realm(
       model_configs.realm_config(config, data.tokenizer.vocab_size)
     )
-    return trained_realm.TrainedRealm(
-      *common, model, params, step, index_folder
-    )
+    return realm.TrainedRealm(*common, model, params, step, index_folder)
   model = open_qa.OpenQa(
     reader_configs.reader_config(config, data.tokenizer.vocab_size)
   )
@@ -340,7 +338,7 @@ def packaged_realm(
   *,
   documents: Iterable[Mapping[str, str]] | None = None,
   corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
-) -> trained_realm.TrainedRealm:
+) -> realm.TrainedRealm:
   """Return the REALM that comes with the package; arguments as of `packaged`.
 
   Blocks of other documents than the packaged articles are embedded at the first

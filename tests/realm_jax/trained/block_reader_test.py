@@ -12,7 +12,7 @@ import pytest
 
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
-from realm_jax.serving import block_reader
+from realm_jax.trained import block_reader
 from tests.realm_jax.data import tiny_qa
 
 

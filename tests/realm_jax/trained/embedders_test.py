@@ -11,7 +11,7 @@ import pytest
 
 from realm_jax.data import examples
 from realm_jax.nn import realm as model_lib
-from realm_jax.serving import serving
+from realm_jax.trained import embedders
 from retrieval.index import index as index_lib, index_versions
 from retrieval.store import executors
 from tests.realm_jax.nn import tiny
@@ -42,7 +42,7 @@ def data(tmp_path_factory):
     static_argnums=1,
   )
   made.params = [
-    serving.embedder_params(tiny.params(made.config, seed)) for seed in (0, 1)
+    embedders.embedder_params(tiny.params(made.config, seed)) for seed in (0, 1)
   ]
   # Every block by the model's own method, from padded rows; null is the last.
   blocks = np.append(np.arange(made.blocks.num_blocks), examples.NULL)
@@ -60,7 +60,7 @@ def embedder(data):
 
 
 def _embedder(data, devices, params=None):
-  return serving.BlockEmbedder(
+  return embedders.BlockEmbedder(
     data.config,
     data.layout,
     data.blocks,
@@ -73,10 +73,10 @@ def _embedder(data, devices, params=None):
 def test_only_the_retriever_belongs_to_an_index(data):
   params = tiny.params(data.config)
   assert set(params) == {'query_embedder', 'block_embedder', 'encoder'}
-  found = serving.embedder_params(params)
+  found = embedders.embedder_params(params)
   assert set(found) == {'query_embedder', 'block_embedder'}
   shared = tiny.config()
-  assert set(serving.embedder_params(tiny.params(shared))) == {'embedder'}
+  assert set(embedders.embedder_params(tiny.params(shared))) == {'embedder'}
 
 
 def test_blocks_are_embedded_as_the_model_embeds_padded_rows(data, embedder):
@@ -97,7 +97,7 @@ def test_blocks_are_embedded_as_the_model_embeds_padded_rows(data, embedder):
 
 
 def test_rows_are_built_in_parts(data, embedder, monkeypatch):
-  monkeypatch.setattr(serving, '_ROWS', 7)
+  monkeypatch.setattr(embedders, '_ROWS', 7)
   found = embedder(np.arange(20))
   np.testing.assert_allclose(found, data.vectors[0][:20], atol=ATOL)
   assert embedder(np.zeros(0, np.int64)).shape == (0, data.config.vector_size)
@@ -137,13 +137,13 @@ def test_vectors_that_are_not_finite_are_refused(data):
 def indices(data, tmp_path_factory):
   """An older and a newer version, opened with one query embedder."""
   folder = index_versions.VersionFolder(tmp_path_factory.mktemp('index'))
-  queries = serving.QueryEmbedder(data.config, jax.devices()[3])
+  queries = embedders.QueryEmbedder(data.config, jax.devices()[3])
   found = []
   for step, params in ((10, data.params[0]), (20, data.params[1])):
     embedder = _embedder(data, jax.devices()[:1], params)
     name = folder.build(step, params, data.blocks, embedder, INDEX)
     version = folder.open(name, data.blocks)
-    found.append(serving.ServingIndex(version, queries))
+    found.append(embedders.BlockIndex(version, queries))
   return found
 
 
@@ -180,7 +180,7 @@ def test_more_is_asked_for_than_there_is(data, indices):
 
 
 def test_texts_are_cut_and_padded(data, indices, monkeypatch):
-  monkeypatch.setattr(serving, '_QUERY_BATCH', 6)
+  monkeypatch.setattr(embedders, '_QUERY_BATCH', 6)
   rng = np.random.default_rng(3)
   texts = [' '.join(rng.choice(tiny_blocks.WORDS, n)) for n in range(8)]
   texts += ['mill ' * 50, 'mill ' * 8]

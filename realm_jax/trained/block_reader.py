@@ -18,7 +18,7 @@ import numpy as np
 from realm_jax.data import examples, question_rows
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
-from realm_jax.serving import answers, beams, model_configs, reader_configs
+from realm_jax.trained import answers, beams, model_configs, reader_configs
 from retrieval import arguments
 from retrieval.kernels import backend
 from retrieval.nn import batch_encoder

@@ -20,7 +20,7 @@ import numpy as np
 
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
-from realm_jax.serving import model_configs, packaged, serving
+from realm_jax.trained import embedders, model_configs, packaged
 from retrieval.index import index_config, index_versions
 from retrieval.store import executors, store
 from retrieval.text import blocks as blocks_lib
@@ -55,7 +55,7 @@ class Builder:
   ) -> str:
     """Build the version of a snapshot, perhaps of known vectors; return its name.
 
-    `params` are `serving.embedder_params`, as host arrays.
+    `params` are `embedders.embedder_params`, as host arrays.
 
     Raises:
       ValueError: for vectors that are not finite.
@@ -99,12 +99,12 @@ class Builder:
         self.blocks,
         vector_settings(self.model),
         self.vectors_dtype,
-        serving.block_embedder_params,
+        embedders.block_embedder_params,
       )
       known = stack.enter_context(found)
     if known is not None:
       return functools.partial(_take, known)
-    return serving.BlockEmbedder(
+    return embedders.BlockEmbedder(
       self.model,
       self.layout,
       self.blocks,
@@ -176,10 +176,10 @@ def snapshot(params: Any) -> dict:
 
   If they are sharded over several hosts, all processes must call this function.
   """
-  params = serving.embedder_params(params)
+  params = embedders.embedder_params(params)
   leaves = jax.tree.leaves(params)
   if leaves and not getattr(leaves[0], 'is_fully_addressable', True):
-    params = serving.gather(leaves[0].sharding.mesh)(params)
+    params = embedders.gather(leaves[0].sharding.mesh)(params)
   return jax.tree.map(np.asarray, jax.device_get(params))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from realm_jax.data import examples, pipeline
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import losses
-from realm_jax.serving import model_configs, serving, views
+from realm_jax.trained import embedders, model_configs, views
 from retrieval import arguments, settings, text_table
 
 MASK = '[MASK]'
@@ -183,7 +183,7 @@ def encode(
 
 def explain(
   trained: model_configs.TrainedModel,
-  index: serving.ServingIndex | None,
+  index: embedders.BlockIndex | None,
   text: str,
   answer: str = '',
   *,

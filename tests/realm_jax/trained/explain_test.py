@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from realm_jax.nn import realm as model_lib
-from realm_jax.serving import explain
+from realm_jax.trained import explain
 from tests.realm_jax.nn import tiny
 
 N = 3  # tokens named of each mask

@@ -120,7 +120,7 @@ def covers(blocks: blocks_lib.BlockStore) -> bool:
 
 
 def vectors_of(params: Any, blocks: blocks_lib.BlockStore) -> np.ndarray | None:
-  """Read the vectors [n, d] float32 of blocks by `serving.embedder_params`.
+  """Read the vectors [n, d] float32 of blocks by `embedders.embedder_params`.
 
   None where the package holds those of other blocks or of other parameters.
   """

@@ -22,7 +22,7 @@ from realm_jax.data import (
   reader_rows,
 )
 from realm_jax.nn import config as config_lib
-from realm_jax.serving import model_configs, reader_configs, serving
+from realm_jax.trained import embedders, model_configs, reader_configs
 from retrieval import arguments, searchers
 from retrieval.index import retrievers, text_index
 from retrieval.questions import answer_search
@@ -62,7 +62,7 @@ class NewestIndex:
     """Define the query embedder; compile at the first batch."""
     self._snapshots = snapshots
     self.version = None
-    self._embed = serving.query_encoder(config)
+    self._embed = embedders.query_encoder(config)
 
   def embed(self, params: Any, rows: examples.Batch) -> np.ndarray:
     """Return vectors [B, d] of questions, and open the newest version.
@@ -77,7 +77,7 @@ class NewestIndex:
       ):
         self._searcher = self._searcher.over(jax.devices())
     self.version = version
-    local = _local(serving.embedder_params(params))
+    local = _local(embedders.embedder_params(params))
     asked = rows['question_ids'], rows['question_mask']
     return np.asarray(_apart(self._embed, local, *asked))
 
@@ -106,7 +106,7 @@ def _local(params: Any) -> Any:
   if jax.process_count() == 1:
     return params
   mesh = jax.tree.leaves(params)[0].sharding.mesh
-  whole = serving.gather(mesh)(params)
+  whole = embedders.gather(mesh)(params)
   return jax.tree.map(lambda x: x.addressable_data(0), whole)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import question_rows, reader_rows
-from realm_jax.serving import beams
+from realm_jax.trained import beams
 from retrieval.questions import answer_search, questions as questions_lib
 from tests.retrieval.text import tiny_blocks
 
