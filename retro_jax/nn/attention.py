@@ -12,18 +12,15 @@ Dimension key: N rows (sequences or chunks), Q queries, S keys, T queries of a s
 H heads, K head width, D and E widths of the two streams.
 """
 
-from collections.abc import Sequence
 import dataclasses
 
 from flax import linen as nn
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
-import numpy.typing as npt
 
 from retrieval.kernels import fused_attention, products
 from retrieval.nn import partitioning
-from retro_jax.nn import positions as positions_lib
+from retro_jax.nn import positions as positions_lib, primitives
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,39 +57,6 @@ class AttentionConfig:
     return {'q': self.num_heads, 'k': shared, 'v': shared}
 
 
-def accumulation_dtype(dtype: npt.DTypeLike) -> jnp.dtype:
-  """Type of softmax, norms and losses: float32, or float64 if asked for."""
-  return jnp.promote_types(dtype, jnp.float32)
-
-
-class Norm(nn.Module):
-  """RMSNorm (Zhang and Sennrich 2019) or LayerNorm (Ba et al. 2016), in float32."""
-
-  epsilon: float
-  dtype: str
-  param_dtype: str
-  centered: bool = False  # LayerNorm: of x less its mean, with a bias
-
-  @nn.compact
-  def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
-    """Normalize the last axis of `x`."""
-    wide = accumulation_dtype(self.dtype)
-
-    def vector(name, init):
-      init = partitioning.partitioned(init, 'embed')
-      return self.param(name, init, x.shape[-1:], self.param_dtype).astype(wide)
-
-    scale = vector('scale', nn.initializers.ones)
-    x = x.astype(wide)
-    if self.centered:
-      x = x - jnp.mean(x, axis=-1, keepdims=True)
-    mean_square = jnp.mean(x * x, axis=-1, keepdims=True)
-    x = x * jax.lax.rsqrt(mean_square + self.epsilon) * scale
-    if self.centered:
-      x = x + vector('bias', nn.initializers.zeros)
-    return x.astype(self.dtype)
-
-
 def causal_blocks(length: int) -> list[tuple[int, int]]:
   """Cut queries into at most four blocks, (start, stop), which skip the keys after."""
   size = max(64, -(-length // 4))
@@ -102,38 +66,6 @@ def causal_blocks(length: int) -> list[tuple[int, int]]:
 def is_caching(module: nn.Module) -> bool:
   """Whether `apply` lets the module write to the collection 'cache'."""
   return module.is_mutable_collection('cache') and not module.is_initializing()
-
-
-def project(
-  module: nn.Module,
-  names: Sequence[str],
-  x: Float[Array, '*N D'],
-  width: int,
-  axes: tuple[str, str],
-  scale: float,
-  bias: bool = False,
-) -> list[Float[Array, '*N F']]:
-  """Multiply by matrices, parameters of a module, whose config has both dtypes.
-
-  Args:
-    axes: logical axes of the matrices [D, F].
-    scale: their initial standard deviation.
-    bias: whether `name`_bias is added.
-  """
-  c = module.config
-  init = partitioning.partitioned(nn.initializers.normal(scale), *axes)
-  zeros = partitioning.partitioned(nn.initializers.zeros, axes[-1])
-
-  def parameter(name, init, *shape):
-    return module.param(name, init, shape, c.param_dtype).astype(c.dtype)
-
-  matrices, biases = [], []
-  for name in names:
-    matrices.append(parameter(name, init, x.shape[-1], width))
-    if bias:
-      biases.append(parameter(f'{name}_bias', zeros, width))
-  found = products.linears(x, matrices)
-  return [y + b for y, b in zip(found, biases, strict=True)] if bias else found
 
 
 class RelativeAttention(nn.Module):
@@ -154,7 +86,7 @@ class RelativeAttention(nn.Module):
     width, axes = heads * c.head_dim, ('embed', 'heads')
     return [
       y.reshape(*x.shape[:-1], heads, c.head_dim).transpose(2, 0, 1, 3)
-      for y in project(
+      for y in primitives.project(
         self, names, x, width, axes, c.init_scale, c.projection_biases
       )
     ]
@@ -166,7 +98,9 @@ class RelativeAttention(nn.Module):
   def _normed(self, name, x):
     c = self.config
     if c.head_norms:
-      norm = Norm(c.norm_epsilon, c.dtype, c.param_dtype, name=f'{name}_norm')
+      norm = primitives.Norm(
+        c.norm_epsilon, c.dtype, c.param_dtype, name=f'{name}_norm'
+      )
       x = norm(x)
     return x * c.scale if name == 'q' else x
 
@@ -196,7 +130,9 @@ class RelativeAttention(nn.Module):
       first, last, width, c.position_base, c.dtype
     )
     inner, axes = c.num_heads * c.head_dim, ('embed', 'heads')
-    (keys,) = project(self, ['r'], vectors, inner, axes, c.init_scale)
+    (keys,) = primitives.project(
+      self, ['r'], vectors, inner, axes, c.init_scale
+    )
     return keys.reshape(-1, c.num_heads, c.head_dim).transpose(1, 0, 2)
 
   def _output(self, mixed, width):
@@ -205,7 +141,7 @@ class RelativeAttention(nn.Module):
     mixed = mixed.transpose(1, 2, 0, 3)
     mixed = mixed.reshape(*mixed.shape[:2], -1)
     axes, scale = ('heads', 'embed'), c.output_init_scale
-    (out,) = project(
+    (out,) = primitives.project(
       self, ['o'], mixed, width, axes, scale, c.projection_biases
     )
     return out
@@ -235,7 +171,7 @@ class RelativeAttention(nn.Module):
       offset: d(i, j) = i - j + offset.
       causal: True allows j <= i only (no copies and no offset then).
       segments: of queries and of keys, numbers from 0 on or booleans. A query
-        sees the keys of its own segment alone; one that sees no key gets zeros.
+        sees the keys of its segment alone; one that sees no key gets zeros.
       cached_rows: rows whose keys CachedAttention is to find in the collection
         'cache', if that may change.
       positions: of queries and keys, which are the same tokens, where the config
@@ -345,8 +281,8 @@ class CachedAttention(RelativeAttention):
   """The same attention of the next tokens of each row, for decoding.
 
   The collection 'cache' holds the projected keys, values and relative keys that
-  RelativeAttention left there for a whole sequence. So a query costs its own
-  projections, and a product with each key and each distance.
+  RelativeAttention left there for a whole sequence. So a query costs only
+  its projections, and a product with each key and each distance.
   """
 
   @nn.compact

@@ -47,18 +47,18 @@ def targets(batch: Mapping[str, Any], chunk_length: int) -> Any:
   Predictions of another document or without a target are False.
   """
   segments = batch['segment_ids']
-  own = segments[..., chunk_length - 1 :: chunk_length][..., :-1, None]
-  same = following(segments, chunk_length) == own
-  return following(batch['loss_mask'], chunk_length) & same & (own > 0)
+  owner = segments[..., chunk_length - 1 :: chunk_length][..., :-1, None]
+  same = following(segments, chunk_length) == owner
+  return following(batch['loss_mask'], chunk_length) & same & (owner > 0)
 
 
 def countable(
   batch: Mapping[str, np.ndarray], chunk_length: int
 ) -> Bool[np.ndarray, '*b C']:
   """Chunks after which at least half a chunk of the same document follows."""
-  found = targets(batch, chunk_length).sum(-1) >= (chunk_length + 1) // 2
-  last = np.zeros((*found.shape[:-1], 1), bool)
-  return np.concatenate([found, last], -1)
+  many = targets(batch, chunk_length).sum(-1) >= (chunk_length + 1) // 2
+  last = np.zeros((*many.shape[:-1], 1), bool)
+  return np.concatenate([many, last], -1)
 
 
 def gold_log_probs(
@@ -129,8 +129,8 @@ def _right_aligned(
 ) -> tuple[Int[Array, '*b R'], Bool[Array, '*b R']]:
   """Move the tokens that count, the first ones of a row, to its end."""
   length = tokens.shape[-1]
-  kept = mask.sum(-1, keepdims=True)
-  at = jnp.arange(length) - (length - kept)
+  count = mask.sum(-1, keepdims=True)
+  at = jnp.arange(length) - (length - count)
   return jnp.take_along_axis(tokens, jnp.maximum(at, 0), -1), at >= 0
 
 
@@ -218,7 +218,7 @@ def measure(
     values = jnp.where(mask, values, 0.0).reshape(len(mask), -1).sum(-1)
     return values / jnp.maximum(number, 1)
 
-  found = {
+  metrics = {
     'entropy': -(jnp.exp(log_p) * log_p).sum(-1),
     'lm_entropy': -(jnp.exp(log_q) * log_q).sum(-1),
     'rank_correlation': by_row(agree, pairs),
@@ -227,7 +227,7 @@ def measure(
     'mean_gain': by_row(gains, candidates),
     'best_gain': best,
   }
-  return {name: means.of(x, rows) for name, x in found.items()}
+  return {name: means.of(x, rows) for name, x in metrics.items()}
 
 
 def _signs(x: jax.Array) -> jax.Array:

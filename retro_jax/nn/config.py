@@ -117,7 +117,7 @@ class RetroConfig:
   # token before each neighbor: BOS of the tokenizer, whatever a config says
   begin_id: settings.Count = settings.rare(0)
   dropout_rate: settings.Rate = 0.0  # [open] decoder's embeddings and branches
-  # the encoder's own (0 in QA fine-tuning)
+  # of the encoder (0 in QA fine-tuning)
   encoder_dropout_rate: settings.Rate = 0.0
   # How it runs.
   dtype: Dtype = 'float32'  # compute: bfloat16 on accelerators
@@ -185,15 +185,17 @@ class RetroConfig:
   def attention_of(self, kind: Attentions) -> attention.AttentionConfig:
     """Sizes and choices of one of the four attentions."""
     in_encoder = kind in ('encoder', 'ca')
-    own = self.decoder
+    public = self.decoder
     fields = {'relative_positions': self.cca_positions or kind == 'encoder'}
     if kind == 'decoder':
       fields = {
-        'num_kv_heads': own.num_kv_heads,
-        'relative_positions': own.positions == 'relative',
-        'rotary_base': own.rotary_base if own.positions == 'rotary' else 0.0,
-        'rotary_scaling': own.rotary_scaling,
-        'head_norms': own.head_norms,
+        'num_kv_heads': public.num_kv_heads,
+        'relative_positions': public.positions == 'relative',
+        'rotary_base': public.rotary_base
+        if public.positions == 'rotary'
+        else 0.0,
+        'rotary_scaling': public.rotary_scaling,
+        'head_norms': public.head_norms,
       }
     return attention.AttentionConfig(
       num_heads=self.encoder_num_heads if in_encoder else self.num_heads,

@@ -9,7 +9,7 @@ passages, and BOS and the M - 1 tokens after it read them, so an answer has at m
 M tokens. The encoder is not conditioned on the decoder, which has not read the
 question. Positions begin anew in each passage; their order does not matter.
 
-Training, sharding and cached decoding are therefore RETRO's own: the encoder runs
+Training, sharding and cached decoding are therefore those of RETRO: the encoder runs
 once for each question, and keys and values of the passages stay in the cache.
 `qa_rows.FidWriter` writes the rows.
 """

@@ -53,7 +53,7 @@ def flat_params(
 
   Args:
     embedding_scale: standard deviation of the embeddings that replace the
-      initial ones; None for the model's own.
+      initial ones; None: those of the model.
   """
   c = config
   tokens = jnp.zeros((1, c.chunk_length), jnp.int32)
@@ -93,23 +93,23 @@ def extend(
     return {k: x for k, x in parts(key).items() if k not in old}
 
   names = jax.eval_shape(parts, key)
-  kept = {k: x for k, x in old.items() if k in names}
+  shared = {k: x for k, x in old.items() if k in names}
   new = jax.tree.map(np.asarray, new_parts(key))
-  whole = traverse_util.unflatten_dict(kept | new, sep='/')
+  whole = traverse_util.unflatten_dict(shared | new, sep='/')
   return whole, sorted(new), sorted({*old} - {*names})
 
 
 def _parts(params: Mapping[str, Any]) -> dict[str, Any]:
   """Parameters by branch: layer_1_attn, encoder/layer_1_ffw and so on."""
-  found = {k: x for k, x in params.items() if k != 'encoder'}
+  parts = {k: x for k, x in params.items() if k != 'encoder'}
   inner = params.get('encoder', {})
-  return found | {f'encoder/{k}': x for k, x in inner.items()}
+  return parts | {f'encoder/{k}': x for k, x in inner.items()}
 
 
 def is_added(name: str) -> bool:
   """Whether a top-level part of RETRO's parameters is added to its decoder.
 
-  The encoder's own embeddings are added; a shared table belongs to the decoder.
+  The embeddings of the encoder are added; a shared table belongs to the decoder.
   """
   added = 'encoder', 'encoder_embedding'
   return name in added or name.endswith(('_cca', '_reading'))
@@ -118,12 +118,12 @@ def is_added(name: str) -> bool:
 def check_fits(config: RetroConfig, baseline: RetroConfig) -> None:
   """Raise ValueError for a field in which a trained decoder and a RETRO's differ."""
   of_decoder = [f.name for f in dataclasses.fields(config.decoder)]
-  for names, trained, wanted in (
+  for names, trained, new_config in (
     (DECODER_FIELDS, baseline, config),
     (of_decoder, baseline.decoder, config.decoder),
   ):
     for name in names:
-      old, new = getattr(trained, name), getattr(wanted, name)
+      old, new = getattr(trained, name), getattr(new_config, name)
       if old != new:
         raise ValueError(
           f'its decoder was trained with {name}={old!r}, but this RETRO has '
@@ -137,7 +137,7 @@ def param_shardings(
   rules: Any = None,
   stacked: bool = False,
 ) -> Any:
-  """NamedShardings of flat or stacked parameters, with the given axis rules."""
+  """NamedShardings of flat or stacked parameters, by axis rules."""
   boxed = jax.eval_shape(
     functools.partial(flat_params, config=config), jax.random.key(0)
   )

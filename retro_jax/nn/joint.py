@@ -43,7 +43,7 @@ class JointRetro(retro.Retro):
 
   Tokens go in groups: number g begins with the last token of chunk g - 1 and reads its
   neighbors, entry g - 1. `entries` names others for rows of one document, -1 for none:
-  so a prompt may read what its own end retrieved, and groups may share an entry, which
+  so a prompt may read what its end retrieved, and groups may share an entry, which
   is encoded once. Rows may share neighbors, too: B / J rows in turn read the entries of
   one of J.
   """
@@ -212,7 +212,7 @@ def _who_reads(count, documents, entries):
   documents = jnp.abs(documents)
   batch, groups = documents.shape[:2]
   there = documents > 0
-  if entries is None:  # of the chunk before, in its own document
+  if entries is None:  # of the chunk before, in its document
     entries = jnp.arange(-1, groups - 1)
     entries = jnp.where(entries < count, entries, -1)
     entries = jnp.broadcast_to(entries, (batch, groups))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.kernels import products
 from retrieval.nn import partitioning
-from retro_jax.nn import attention, layers
+from retro_jax.nn import attention, layers, primitives
 from retro_jax.nn.config import RetroConfig
 
 START = 1.0  # of b: neighbors are read more than their distance alone lets
@@ -36,9 +36,9 @@ class Reading(nn.Module):
       return self.param(name, init, shape, c.param_dtype).astype(c.dtype)
 
     start = partitioning.partitioned(nn.initializers.constant(START), None)
-    found = {'b': self.param('b', start, (c.num_heads,), c.param_dtype)}
+    params = {'b': self.param('b', start, (c.num_heads,), c.param_dtype)}
     if not c.joint_rank:
-      return found
+      return params
     widths = {name: (c.d_model, n * c.head_dim) for name, n in heads.items()}
     widths['o'] = widths['q'][::-1]
     for name, (width, out) in widths.items():
@@ -48,8 +48,8 @@ class Reading(nn.Module):
         ('in', normal, (ends[0], None), (width, c.joint_rank)),
         ('out', nn.initializers.zeros, (None, ends[1]), (c.joint_rank, out)),
       ):
-        found[f'{name}_{part}'] = matrix(f'{name}_{part}', init, axes, *shape)
-    return found
+        params[f'{name}_{part}'] = matrix(f'{name}_{part}', init, axes, *shape)
+    return params
 
 
 class JointAttention(attention.RelativeAttention):
@@ -65,14 +65,14 @@ class JointAttention(attention.RelativeAttention):
 
   def _heads(self, x, positions, reads, new):
     """Queries and keys at `positions`, and values, of the text."""
-    c, found = self.config, {}
+    c, heads = self.config, {}
     for names in ('q', 'kv'):
       for name, y in zip(names, self._project(names, x), strict=True):
         flat = y.transpose(1, 2, 0, 3).reshape(*x.shape[:2], -1)
         flat = self._changed(name, flat, x, reads, new)
         y = flat.reshape(*x.shape[:2], -1, c.head_dim).transpose(2, 0, 1, 3)
-        found[name] = y if name == 'v' else self._placed(name, y, positions)
-    return [found[name] for name in 'qkv']
+        heads[name] = y if name == 'v' else self._placed(name, y, positions)
+    return [heads[name] for name in 'qkv']
 
   def _out(self, mixed, width, reads, new):
     """[H, N, L, K] -> [N, L, D]."""
@@ -153,15 +153,17 @@ class JointAttention(attention.RelativeAttention):
 
     if cached is not None:
       of_rows = cached.reshape(len(entries), -1)
-      for name, new_keys, own in zip('kv', keys, (k, v), strict=True):
+      for name, new_keys, of_text in zip('kv', keys, (k, v), strict=True):
         there = chosen(new_keys, of_rows)[:, :, 0]
-        self.put_variable('cache', name, jnp.concatenate([there, own], axis=2))
+        self.put_variable(
+          'cache', name, jnp.concatenate([there, of_text], axis=2)
+        )
 
-    def with_text(of_neighbors, own):  # -> [H, B G, S + L, K]
-      own = jnp.broadcast_to(
-        own[:, :, None], (len(own), batch, groups, length, c.head_dim)
+    def with_text(of_neighbors, of_text):  # -> [H, B G, S + L, K]
+      of_text = jnp.broadcast_to(
+        of_text[:, :, None], (len(of_text), batch, groups, length, c.head_dim)
       )
-      y = jnp.concatenate([chosen(of_neighbors, entries), own], axis=3)
+      y = jnp.concatenate([chosen(of_neighbors, entries), of_text], axis=3)
       return y.reshape(len(y), batch * groups, -1, c.head_dim)
 
     k, v = (with_text(*pair) for pair in zip(keys, (k, v), strict=True))
@@ -172,9 +174,9 @@ class JointAttention(attention.RelativeAttention):
       jnp.arange(length) <= place, (batch, groups, size, length)
     )
     if segments is not None:
-      own = jnp.pad(segments, ((0, 0), padding[2]))
-      own = own.reshape(batch, groups, size, 1)
-      before &= own == segments[:, None, None]
+      documents = jnp.pad(segments, ((0, 0), padding[2]))
+      documents = documents.reshape(batch, groups, size, 1)
+      before &= documents == segments[:, None, None]
     mask = jnp.concatenate([visible, before], axis=-1)
     mask = mask.reshape(batch * groups, size, -1)
     mixed = self._mix_joint(q, k, v, mask, new['b'], num_keys)
@@ -191,7 +193,7 @@ class JointAttention(attention.RelativeAttention):
       mask: [N, Q, S].
       b: [H].
     """
-    wide, rows, size = attention.accumulation_dtype(q.dtype), *q.shape[1:3]
+    wide, rows, size = primitives.accumulation_dtype(q.dtype), *q.shape[1:3]
     heads, length = k.shape[0], k.shape[2]
 
     def by_keys(y):  # [H, N, Q, X] -> [kv heads, N, heads of each * Q, X]
@@ -237,20 +239,20 @@ class JointAttention(attention.RelativeAttention):
     c, num_keys = self.config, read.shape[1]
     every, reads = jnp.arange(len(x)), read.any(axis=1)[:, None]
     q, k, v = self._heads(x, (position - first)[:, None], reads, new)
-    found = []
-    for i, (name, own) in enumerate((('k', k), ('v', v))):
+    cached = []
+    for i, (name, new_entry) in enumerate((('k', k), ('v', v))):
       cache = self.get_variable('cache', name)
       if keys is not None:
         of_rows = keys[i].reshape(len(cache), -1, num_keys, c.head_dim)
         cache = cache.at[:, rows, :num_keys].set(of_rows)
-      cache = cache.at[:, every, num_keys + position].set(own[:, :, 0])
+      cache = cache.at[:, every, num_keys + position].set(new_entry[:, :, 0])
       self.put_variable('cache', name, cache)
       # Without copies for each head XLA copies the cache to change it.
-      found.append(self._for_queries(cache))
+      cached.append(self._for_queries(cache))
     places = jnp.arange(length)
     before = (places >= first[:, None]) & (places <= position[:, None])
     mask = jnp.concatenate([read, before], axis=1)[:, None]
-    mixed = self._mix_joint(q, *found, mask, new['b'], num_keys)
+    mixed = self._mix_joint(q, *cached, mask, new['b'], num_keys)
     return self._out(mixed, x.shape[-1], reads, new)
 
 

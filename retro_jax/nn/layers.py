@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.kernels import fused_attention
 from retrieval.nn import partitioning
-from retro_jax.nn import attention, cca
+from retro_jax.nn import attention, cca, primitives
 from retro_jax.nn.config import ACTIVATIONS, Attentions, RetroConfig
 
 # RetroConfig.remat -> what the backward pass finds in memory; 'none' has no policy.
@@ -42,10 +42,10 @@ def recomputed(
   return nn.remat(module, static_argnums=(train_index,), policy=policy)
 
 
-def norm(config: RetroConfig, name: str) -> attention.Norm:
+def norm(config: RetroConfig, name: str) -> primitives.Norm:
   """A norm as the config wants it."""
   centered = config.decoder.norm == 'layer'
-  return attention.Norm(
+  return primitives.Norm(
     config.norm_epsilon, config.dtype, config.param_dtype, centered, name=name
   )
 
@@ -56,7 +56,7 @@ def embed(
   """Look up ids in a table.
 
   The cast comes after the lookup, so that the table's gradient is a sum in the
-  table's own dtype: in bfloat16 a sum of equal terms stops growing at 256 of them.
+  dtype of the table: in bfloat16 a sum of equal terms stops growing at 256 of them.
   """
   # Whole rows on every device: a lookup in split ones would be replicated.
   table = partitioning.constrain(table, 'vocab', None)
@@ -110,7 +110,7 @@ class FeedForward(nn.Module):
     d_ff = c.encoder_d_ff if self.in_encoder else c.d_ff
     h = norm(c, 'norm')(x)
     self.sow('intermediates', 'normed', h)  # the last layer's: kNN-LM's keys
-    linear = functools.partial(attention.project, self, bias=c.ff_biases)
+    linear = functools.partial(primitives.project, self, bias=c.ff_biases)
     names = ('w1', 'w3') if c.decoder.gated else ('w1',)
     y, *factors = linear(names, h, d_ff, ('embed', 'mlp'), c.init_scale)
     y = ACTIVATIONS[c.activation](y)

@@ -4,7 +4,7 @@
 
 RETRO's attentions go by the distance of query and key (Dai et al. 2019, appendix B).
 The distances of Q queries and S keys are few, so that term is one product of the
-queries with those, moved into place. A public decoder that is given retrieval keeps
+queries with those, moved into place. A public decoder with added retrieval keeps
 what it was trained with: angles of queries and keys (Su et al. 2021, in the layout of
 Llama's checkpoints) or a learned table.
 
@@ -75,14 +75,14 @@ class RotaryScaling:
   def frequencies(self, width: int, base: float) -> np.ndarray:
     """Angles of the pairs at position 1: [width / 2] float64."""
     half = width // 2
-    given = base ** (-np.arange(half, dtype=np.float64) / half)
+    plain = base ** (-np.arange(half, dtype=np.float64) / half)
     if self.kind == 'none':
-      return given
+      return plain
     if self.kind == 'linear':
-      return given / self.factor
+      return plain / self.factor
     if self.kind == 'llama3':
-      waves = self.length * given / (2 * np.pi)
-      kept = (waves - self.low) / (self.high - self.low)
+      waves = self.length * plain / (2 * np.pi)
+      share = (waves - self.low) / (self.high - self.low)
     else:
       ends = [
         half * np.log(self.length / (x * 2 * np.pi)) / np.log(base)
@@ -92,9 +92,9 @@ class RotaryScaling:
         ends = np.floor(ends[0]), np.ceil(ends[1])
       first, last = max(ends[0], 0), min(ends[1], width - 1)
       last += 0.001 * (first == last)
-      kept = 1 - (np.arange(half) - first) / (last - first)
-    kept = np.clip(kept, 0, 1)
-    return given * kept + given / self.factor * (1 - kept)
+      share = 1 - (np.arange(half) - first) / (last - first)
+    share = np.clip(share, 0, 1)
+    return plain * share + plain / self.factor * (1 - share)
 
 
 def rotate(
@@ -201,9 +201,9 @@ def logits(
   if causal:
     relative_keys = relative_keys[:, : num_keys + 1]
   flat = queries.reshape(heads, -1, head_dim)
-  found = products.wide_scores(flat, relative_keys)
-  found = found.reshape(heads, rows, -1, num_queries, relative_keys.shape[1])
-  return shift_to_keys(found, num_keys).reshape(heads, rows, total, num_keys)
+  logits = products.wide_scores(flat, relative_keys)
+  logits = logits.reshape(heads, rows, -1, num_queries, relative_keys.shape[1])
+  return shift_to_keys(logits, num_keys).reshape(heads, rows, total, num_keys)
 
 
 def _logits_on_cpu(queries, relative_keys, num_queries, num_keys):

@@ -22,27 +22,27 @@ def logits(
   x: Float[Array, 'B L D'], table: Float[Array, 'V D']
 ) -> Float[Array, 'B L V']:
   """Return x @ table^T, products of x's dtype accumulated in float32 or wider."""
-  found = products.table_logits(x, table.astype(x.dtype))
-  return partitioning.constrain(found, 'batch', 'length', 'vocab')
+  y = products.table_logits(x, table.astype(x.dtype))
+  return partitioning.constrain(y, 'batch', 'length', 'vocab')
 
 
-def _is_target(found, targets):
-  return jnp.arange(found.shape[-1]) == targets[..., None]
+def _is_target(scores, targets):
+  return jnp.arange(scores.shape[-1]) == targets[..., None]
 
 
 def _sums(x, table, targets):
   """Return the logarithm of the sum of exponentials, and the target's logit."""
-  found = logits(x, table)
-  most = found.max(axis=-1)
-  zero = jnp.zeros((), found.dtype)
+  scores = logits(x, table)
+  most = scores.max(axis=-1)
+  zero = jnp.zeros((), scores.dtype)
   total, chosen = jax.lax.reduce(  # one pass over the logits
     (
-      jnp.exp(found - most[..., None]),
-      jnp.where(_is_target(found, targets), found, zero),
+      jnp.exp(scores - most[..., None]),
+      jnp.where(_is_target(scores, targets), scores, zero),
     ),
     (zero, zero),
     lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    (found.ndim - 1,),
+    (scores.ndim - 1,),
   )
   return most + jnp.log(total), chosen
 
@@ -64,24 +64,24 @@ def _nll_jvp(primals, tangents):
   total, chosen = _sums(x, narrow, targets)
 
   def weights(x, narrow, targets, total):
-    found = logits(x, narrow)
-    return jnp.exp(found - total[..., None]) - _is_target(found, targets)
+    scores = logits(x, narrow)
+    return jnp.exp(scores - total[..., None]) - _is_target(scores, targets)
 
-  def tangent(given, d):
-    x, narrow, *_ = given
+  def tangent(operands, d):
+    x, narrow, *_ = operands
     d_x, d_table = d
     change = logits(d_x, narrow) + logits(x, d_table)
-    return (weights(*given) * change).sum(axis=-1)
+    return (weights(*operands) * change).sum(axis=-1)
 
-  def transpose(given, g):
-    x, narrow, *_ = given
-    d = (weights(*given) * g[..., None]).astype(x.dtype)
+  def transpose(operands, g):
+    x, narrow, *_ = operands
+    d = (weights(*operands) * g[..., None]).astype(x.dtype)
     product = functools.partial(jnp.einsum, preferred_element_type=g.dtype)
     d_x = product('BLV,VD->BLD', d, narrow).astype(x.dtype)
     return d_x, product('BLV,BLD->VD', d, x).astype(table.dtype)
 
-  given = x, narrow, targets, total
-  d = derivatives.linear_call(tangent, transpose, given, tangents[:2])
+  operands = x, narrow, targets, total
+  d = derivatives.linear_call(tangent, transpose, operands, tangents[:2])
   return total - chosen, d
 
 
@@ -104,9 +104,9 @@ def nll(
     x, targets = block
     if not backend.is_cpu():
       return _nll(x, table, narrow, targets)
-    found = logits(x, table)
-    chosen = jnp.take_along_axis(found, targets[..., None], axis=-1)[..., 0]
-    return jax.nn.logsumexp(found, axis=-1) - chosen
+    scores = logits(x, table)
+    chosen = jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
+    return jax.nn.logsumexp(scores, axis=-1) - chosen
 
   batch, length = targets.shape
   blocks = -(-length * len(table) // BLOCK)
@@ -121,5 +121,5 @@ def nll(
 
   if backend.is_cpu():
     of_block = jax.checkpoint(of_block)
-  found = jax.lax.map(of_block, (split(x), split(targets)))
-  return jnp.moveaxis(found, 0, 1).reshape(batch, -1)[:, :length]
+  nats = jax.lax.map(of_block, (split(x), split(targets)))
+  return jnp.moveaxis(nats, 0, 1).reshape(batch, -1)[:, :length]

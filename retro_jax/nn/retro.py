@@ -4,8 +4,8 @@
 
 Borgeaud et al. 2022 (arXiv 2112.04426). Matrices, norms and residuals follow
 section 2.4 and appendix B; what the paper leaves open is a field of
-RetroConfig. Without neighbors, or with none visible, the model is its own
-decoder: the cross-attentions add exactly zero (RETRO[OFF]).
+RetroConfig. Without neighbors, or with none visible, only the
+decoder acts: the cross-attentions add exactly zero (RETRO[OFF]).
 
 Dimension key: B batch, L tokens, D model width, C chunks, M chunk length, N neighbors,
 R neighbor length, V vocabulary.
@@ -56,8 +56,8 @@ class Retro(nn.Module):
       neighbor_mask: False for missing neighbors and padding; None means all are
         there.
       segment_ids: 0 for padding, else the document of the token. Documents start at
-        chunk boundaries (but may be padded on the left). Tokens read their own
-        document and neighbors of its chunks alone.
+        chunk boundaries (but may be padded on the left). Tokens read only
+        their document and neighbors of its chunks.
       last: reads out these positions alone. If the collection 'cache' may change,
         it then holds what RetroStep needs to go on after them, in the document
         that each is of; tokens after them do not matter.

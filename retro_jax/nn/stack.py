@@ -45,12 +45,14 @@ def runs_loops(module: nn.Module) -> bool:
     ValueError: for stacked parameters where they do not.
   """
   c = module.config
-  kept = ('params', 'cache', 'intermediates', 'weights')
-  scanned = is_scanned(c) and not any(map(module.is_mutable_collection, kept))
+  collections = ('params', 'cache', 'intermediates', 'weights')
+  scanned = is_scanned(c) and not any(
+    map(module.is_mutable_collection, collections)
+  )
   if not scanned and is_stacked(module.variables.get('params', {})):
     raise ValueError(
       'The parameters of layers are stacked, but each layer runs alone '
-      f'(layers={c.layers!r}; or the call may change one of {kept}): '
+      f'(layers={c.layers!r}; or the call may change one of {collections}): '
       'expected those of stack.unstack_params.'
     )
   return scanned
@@ -123,12 +125,12 @@ def groups(config: RetroConfig) -> list[tuple[int, int, int]]:
   # The last layer has no attention after it.
   ends = *reading[1:], config.num_layers
   widths = [end - p for p, end in zip(reading, ends, strict=True)]
-  found, start = [], 0
+  loops, start = [], 0
   for width, equal in itertools.groupby(widths):
     turns = len(list(equal))
-    found.append((reading[start], turns, width))
+    loops.append((reading[start], turns, width))
     start += turns
-  return found
+  return loops
 
 
 def _branch_parameters(
@@ -138,7 +140,7 @@ def _branch_parameters(
 
   Matrices are in the dtype in which they are multiplied, vectors as they are.
   """
-  found = {}
+  branches = {}
   for i, (name, parts) in enumerate(_branches(config)):
     whole = params.get(name)
     if whole is None:
@@ -149,8 +151,8 @@ def _branch_parameters(
     keys = key
     if key is not None:
       keys = jax.random.split(jax.random.fold_in(key, i), len(parts))
-    found[name.removeprefix('layers_')] = narrow, keys
-  return found
+    branches[name.removeprefix('layers_')] = narrow, keys
+  return branches
 
 
 def run(

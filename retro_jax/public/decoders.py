@@ -16,7 +16,7 @@ from retrieval.readers import text_files
 from retrieval.store import hub, manifests
 from retrieval.tokenization import byte_pairs
 from retro_jax.nn import config as config_lib
-from retro_jax.public import llama_layouts, public_decoders
+from retro_jax.public import gguf_layouts, llama_layouts, public_decoders
 
 _PIECES = (
   r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
@@ -54,8 +54,8 @@ class Source:
 def package_folder(name: str) -> pathlib.Path | None:
   """Folder of an installed package, which is not imported; None without one."""
   spec = importlib.util.find_spec(name) if name.isidentifier() else None
-  found = spec and spec.submodule_search_locations
-  return pathlib.Path(found[0]) if found else None
+  folders = spec and spec.submodule_search_locations
+  return pathlib.Path(folders[0]) if folders else None
 
 
 def find(source: str | os.PathLike) -> Source:
@@ -82,7 +82,7 @@ def find(source: str | os.PathLike) -> Source:
       'model.safetensors.'
     )
   file = gguf_files.GgufFile(files[0])
-  fields = llama_layouts.gguf_fields(
+  fields = gguf_layouts.fields(
     file.settings,
     'output.weight' not in file,
     file[_FREQUENCIES] if _FREQUENCIES in file else None,
@@ -92,7 +92,7 @@ def find(source: str | os.PathLike) -> Source:
     files[0],
     fields,
     lambda config: llama_layouts.params(
-      llama_layouts.gguf_arrays(file, config.head_dim),
+      gguf_layouts.arrays(file, config.head_dim),
       config,
       tokenizer.vocabulary,
     ),

@@ -5,8 +5,7 @@
 RMSNorm, rotary positions that turn the pairs (a, a + K / 2), heads that share keys,
 SwiGLU (Touvron et al. 2023). Qwen2 adds biases of q, k and v (arXiv 2407.10671),
 Qwen3 norms of each head's queries and keys (arXiv 2505.09388), Llama 3 scaled
-positions (arXiv 2407.21783). Sliding windows are refused. GGUF files of Llama's architecture (SmolLM2 is one) have
-other names and turn neighboring pairs.
+positions (arXiv 2407.21783). Sliding windows are refused.
 """
 
 from collections.abc import Mapping
@@ -50,29 +49,11 @@ _SCALING_FIELDS = {
   'beta_slow': 'slow',
   'attention_factor': 'growth',
 }
-_LLAMA_FACTORS = (8.0, 32.0)  # of Llama 3.1 and 3.2
 # What is read elsewhere.
 _IGNORED = (
   *('rope_type', 'type', 'rope_theta', 'partial_rotary_factor'),
   *('truncate', 'mscale', 'mscale_all_dim'),
 )
-# Part of a layer in a GGUF file -> in Hugging Face's.
-_GGUF_PARTS = {
-  'attn_norm': 'input_layernorm',
-  'attn_q': 'self_attn.q_proj',
-  'attn_k': 'self_attn.k_proj',
-  'attn_v': 'self_attn.v_proj',
-  'attn_output': 'self_attn.o_proj',
-  'ffn_norm': 'post_attention_layernorm',
-  'ffn_gate': 'mlp.gate_proj',
-  'ffn_up': 'mlp.up_proj',
-  'ffn_down': 'mlp.down_proj',
-}
-_GGUF_REST = {
-  'token_embd.weight': 'embed_tokens.weight',
-  'output_norm.weight': 'norm.weight',
-  'output.weight': 'lm_head.weight',
-}
 # Buffers that old files hold: the frequencies of rotary positions.
 _BUFFERS = re.compile(r'layers\.\d+\.self_attn\.rotary_emb\.inv_freq$')
 
@@ -112,7 +93,7 @@ def fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     'decoder': {
       'positions': 'rotary',
       'rotary_base': _rotary_base(settings),
-      'rotary_scaling': _rotary_scaling(settings),
+      'rotary_scaling': rotary_scaling(settings),
       'max_positions': 0,
       'num_kv_heads': shared,
       'gated': True,
@@ -128,84 +109,6 @@ def fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     'ff_biases': False,
     'tie_readout': bool(settings.get('tie_word_embeddings', False)),
   }
-
-
-def gguf_fields(
-  settings: Mapping[str, Any], tied: bool, factors: np.ndarray | None = None
-) -> dict[str, Any]:
-  """Fields of RetroConfig for the decoder of a GGUF file, as `fields`.
-
-  Args:
-    tied: whether it has no readout of its own.
-    factors: the tensor rope_freqs.weight of Llama 3's files, [K / 2].
-  """
-  kind = settings.get('general.architecture')
-  if kind != 'llama':
-    raise ValueError(f"architecture {kind!r}; expected 'llama'")
-  if number := settings.get('split.no', 0):
-    raise ValueError(f'part {number + 1} of several; expected the first')
-
-  def get(name, default=None):
-    return settings.get(f'llama.{name}', default)
-
-  def shortest(name, default=None):
-    """The number that was meant by one that was stored in float32."""
-    value = public_decoders.check_number(f'llama.{name}', get(name, default))
-    return float(str(np.float32(value)))
-
-  scaling = {'rope_type': get('rope.scaling.type', 'none')}
-  if scaling['rope_type'] == 'none':
-    scaling = {}
-  elif get('rope.scaling.attn_factor', 1.0) != 1.0:
-    raise ValueError('rope.scaling.attn_factor; expected none')
-  else:
-    scaling |= {
-      'factor': shortest('rope.scaling.factor'),
-      'original_max_position_embeddings': get(
-        'rope.scaling.original_context_length', get('context_length')
-      ),
-    }
-  if factors is not None:
-    scaling = _of_factors(factors, shortest('rope.freq_base', 1e4))
-  found = fields(
-    {
-      'model_type': 'llama',
-      'hidden_size': get('embedding_length'),
-      'intermediate_size': get('feed_forward_length'),
-      'num_attention_heads': get('attention.head_count'),
-      'num_hidden_layers': get('block_count'),
-      'num_key_value_heads': get('attention.head_count_kv'),
-      'head_dim': get('attention.key_length'),
-      'rms_norm_eps': shortest('attention.layer_norm_rms_epsilon'),
-      'rope_theta': shortest('rope.freq_base', 1e4),
-      'rope_scaling': scaling,
-      'tie_word_embeddings': tied,
-    }
-  )
-  turned, head_dim = get('rope.dimension_count'), found['head_dim']
-  if turned not in (None, head_dim):
-    raise ValueError(f'{turned} of {head_dim} dimensions of a head are rotary')
-  return found
-
-
-def gguf_arrays(
-  arrays: public_decoders.Arrays, head_dim: int
-) -> dict[str, np.ndarray]:
-  """The tensors of a GGUF file as `params` takes them."""
-  found = {}
-  for name, array in arrays.items():
-    named = re.fullmatch(r'blk\.(\d+)\.(\w+)\.weight', name)
-    layer, part = named.groups() if named else ('', '')
-    if part in ('attn_q', 'attn_k'):
-      # Pairs (2 a, 2 a + 1) of each head to (a, a + K / 2).
-      pairs = array.reshape(-1, head_dim // 2, 2, array.shape[-1])
-      array = pairs.swapaxes(1, 2).reshape(array.shape)
-    if name == 'rope_freqs.weight':
-      continue
-    if part in _GGUF_PARTS:
-      name = f'layers.{layer}.{_GGUF_PARTS[part]}.weight'
-    found[_GGUF_REST.get(name, name)] = array
-  return found
 
 
 def _check_absent(settings: Mapping[str, Any]) -> None:
@@ -225,73 +128,68 @@ def _check_absent(settings: Mapping[str, Any]) -> None:
     raise ValueError(f'layer_types {sorted(others)}; expected full_attention')
 
 
+def _rope(settings: Mapping[str, Any]) -> dict[str, Any]:
+  """Settings of rotary positions under both of their names."""
+  rope = {
+    name: value
+    for key in ('rope_scaling', 'rope_parameters')
+    for name, value in (settings.get(key) or {}).items()
+  }
+  return rope.get('full_attention', rope)  # newest files: by kind of layer
+
+
 def _rotary_base(settings: Mapping[str, Any]) -> float:
   """The base of the frequencies; newer files have it in rope_parameters."""
-  found = settings.get('rope_parameters') or {}
-  base = found.get('rope_theta', settings.get('rope_theta', 1e4))
+  base = _rope(settings).get('rope_theta', settings.get('rope_theta', 1e4))
   return public_decoders.check_number('rope_theta', base)
 
 
-def _rotary_scaling(settings: Mapping[str, Any]) -> positions.RotaryScaling:
+def rotary_scaling(settings: Mapping[str, Any]) -> positions.RotaryScaling:
   """Scaling of the frequencies; ValueError for another kind or unknown settings."""
-  given = settings.get('rope_parameters') or settings.get('rope_scaling') or {}
-  kind = given.get('rope_type', given.get('type', 'default'))
+  rope = _rope(settings)
+  if rope.get('partial_rotary_factor', 1.0) != 1.0:
+    raise ValueError(
+      f'partial_rotary_factor={rope["partial_rotary_factor"]!r}; expected 1.0'
+    )
+  kind = rope.get('rope_type', rope.get('type'))
+  if kind is None and (rest := sorted({*rope} & {*_SCALING_FIELDS})):
+    raise ValueError(f'rope_scaling: {rest} without rope_type')
   if kind in ('default', None):
     return positions.RotaryScaling()
   if kind not in _SCALINGS:
     raise ValueError(
       f'rotary positions scaled by {kind!r}; expected one of {sorted(_SCALINGS)}'
     )
-  if missing := {*_SCALINGS[kind]} - {*given}:
+  if missing := {*_SCALINGS[kind]} - {*rope}:
     raise ValueError(f'rope_scaling of {kind}: lacks {sorted(missing)}')
   known = _SCALING_FIELDS | dict.fromkeys(_IGNORED, '')
-  if others := {*given} - {*known}:
+  if others := {*rope} - {*known}:
     raise ValueError(f'rope_scaling: {sorted(others)} are not known')
 
   def number(name):
-    return public_decoders.check_number(f'rope_scaling.{name}', given[name])
+    return public_decoders.check_number(f'rope_scaling.{name}', rope[name])
 
-  found = {
+  values = {
     ours: number(name)
     for name, ours in _SCALING_FIELDS.items()
-    if given.get(name) is not None and not isinstance(given[name], bool)
+    if rope.get(name) is not None and not isinstance(rope[name], bool)
   }
-  if 'length' in found:
-    found['length'] = int(found['length'])
+  if 'length' in values:
+    values['length'] = int(values['length'])
   if kind == 'yarn':
-    found['whole'] = bool(given.get('truncate', True))
-    found.setdefault('growth', _growth(given, found['factor']))
-  return positions.RotaryScaling(kind=kind, **found)
+    values['whole'] = bool(rope.get('truncate', True))
+    values.setdefault('growth', _growth(rope, values['factor']))
+  return positions.RotaryScaling(kind=kind, **values)
 
 
-def _of_factors(factors: np.ndarray, base: float) -> dict[str, Any]:
-  """Settings of llama3's scaling that divides the frequencies by these factors."""
-  width = 2 * factors.size
-  plain = positions.RotaryScaling().frequencies(width, base)
-  for factor in (*_LLAMA_FACTORS, float(factors.max())):
-    found = {
-      'rope_type': 'llama3',
-      'factor': factor,
-      'low_freq_factor': 1.0,
-      'high_freq_factor': 4.0,
-      'original_max_position_embeddings': 8192,
-    }
-    scaling = _rotary_scaling({'rope_scaling': found})
-    if np.allclose(
-      factors, plain / scaling.frequencies(width, base), rtol=1e-3
-    ):
-      return found
-  raise ValueError("rope_freqs.weight: not those of Llama 3's scaling")
-
-
-def _growth(given: Mapping[str, Any], factor: float) -> float:
+def _growth(rope: Mapping[str, Any], factor: float) -> float:
   """How yarn multiplies queries and keys where a file does not say it."""
 
   def of(scale):
     return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 
-  if given.get('mscale') and given.get('mscale_all_dim'):
-    return of(given['mscale']) / of(given['mscale_all_dim'])
+  if rope.get('mscale') and rope.get('mscale_all_dim'):
+    return of(rope['mscale']) / of(rope['mscale_all_dim'])
   return of(1.0)
 
 
@@ -356,14 +254,14 @@ def params(
     }
     return next(norms), attention, next(norms), feed_forward
 
-  found = {
+  tree = {
     'embedding': take(tables[0], c.vocab_size, d),
     'final_norm': {'scale': take('norm.weight', d)},
     **public_decoders.branches(c, layer),
   }
   if not c.tie_readout:
-    found['readout'] = take(tables[1], c.vocab_size, d)
+    tree['readout'] = take(tables[1], c.vocab_size, d)
   elif tables[1] in take:  # the embeddings once more
     take(tables[1], c.vocab_size, d)
   take.finish()
-  return found
+  return tree

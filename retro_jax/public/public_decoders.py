@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPT-2 as a baseline of RETRO: fields of the config and parameters.
 
-`llama_layouts` has Llama and its relatives. Nothing is read here: what is given are
+`llama_layouts` has Llama and its relatives. Nothing is read here: the arguments are
 names and arrays.
 """
 
@@ -201,10 +201,10 @@ def gpt2_params(
 
 def branches(config: RetroConfig, layer: Callable[[int], tuple]) -> dict:
   """The branches of all layers, each as `layer` gives it."""
-  found = {}
+  tree = {}
   for i in range(config.num_layers):
     norm, attention, ff_norm, feed_forward = layer(i)
     p = i + 1
-    found[f'layer_{p}_attn'] = {'norm': norm, 'attention': attention}
-    found[f'layer_{p}_ffw'] = {'norm': ff_norm, **feed_forward}
-  return found
+    tree[f'layer_{p}_attn'] = {'norm': norm, 'attention': attention}
+    tree[f'layer_{p}_ffw'] = {'norm': ff_norm, **feed_forward}
+  return tree

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from retro_jax.nn import attention, layers, retro
+from retro_jax.nn import layers, primitives, retro
 from retro_jax.nn.config import RetroConfig
 
 _RIDGE = 0.01  # of the states' mean square
@@ -64,7 +64,7 @@ def fit_queries(
 def _states(config, params, tokens, segment_ids):
   """Return the outputs of the decoder's branches, by name."""
   names = {f'layer_{p}_attn' for p in config.cca_layers}
-  _, kept = retro.Retro(dataclasses.replace(config, cca_layers=())).apply(
+  _, state = retro.Retro(dataclasses.replace(config, cca_layers=())).apply(
     {'params': params},
     tokens,
     segment_ids=segment_ids,
@@ -72,7 +72,7 @@ def _states(config, params, tokens, segment_ids):
     mutable=['intermediates'],
     capture_intermediates=lambda module, _: module.name in names,
   )
-  return {name: kept['intermediates'][name]['__call__'][0] for name in names}
+  return {name: state['intermediates'][name]['__call__'][0] for name in names}
 
 
 def _normed(config, params, x):
@@ -80,12 +80,14 @@ def _normed(config, params, x):
 
 
 def _fit(
-  x: Float[Array, 'T D'], wanted: Float[Array, 'T K']
+  x: Float[Array, 'T D'], queries: Float[Array, 'T K']
 ) -> Float[Array, 'D K']:
-  """The map of states to queries that differ as `wanted` do, and are as long."""
-  x = x.astype(attention.accumulation_dtype(x.dtype))
-  wanted = wanted - wanted.mean(0)  # a part that all rows share says nothing
+  """Return the map of states to queries, by their differences and lengths."""
+  x = x.astype(primitives.accumulation_dtype(x.dtype))
+  queries = queries - queries.mean(0)  # a part that all rows share says nothing
   square = x.T @ x
   ridge = _RIDGE * jnp.trace(square) / len(square)
-  found = jnp.linalg.solve(square + ridge * jnp.eye(len(square)), x.T @ wanted)
-  return found * (jnp.linalg.norm(wanted) / jnp.linalg.norm(x @ found))
+  solution = jnp.linalg.solve(
+    square + ridge * jnp.eye(len(square)), x.T @ queries
+  )
+  return solution * (jnp.linalg.norm(queries) / jnp.linalg.norm(x @ solution))

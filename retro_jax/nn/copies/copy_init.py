@@ -11,7 +11,7 @@ attentions, and training goes on from there.
 
   encoder   head 0 of self-attention in layer 1 looks one position back, and
             writes a part of what it finds there, A norm(y_{j-1}), into a
-            subspace of its own, spanned by B.
+            subspace, spanned by B.
   CCA       queries are A norm(x_t), keys are B^T E_j: equal where the last
             token is the one before j. Values are E_j without B, and the output
             matrix is their transpose: what follows is made more likely.
@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retro_jax.nn import attention, positions
+from retro_jax.nn import positions, primitives
 from retro_jax.nn.config import RetroConfig
 
 _BRANCH_SCALE = 0.1  # of all branches' last matrices
@@ -49,7 +49,7 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
   """
   flat = traverse_util.flatten_dict(params)
   new = {
-    path: x.astype(attention.accumulation_dtype(x.dtype))
+    path: x.astype(primitives.accumulation_dtype(x.dtype))
     * (_BRANCH_SCALE if path[-1] in ('o', 'w2') else 1.0)
     for path, x in flat.items()
   }
@@ -62,8 +62,8 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
     new |= _look_back(new, first, read, written, config)
     for layer in config.cca_layers:
       path = (f'layer_{layer}_cca', 'cca', 'attention')
-      own = jax.random.fold_in(values, layer)
-      new |= _copy(path, own, read, written, config)
+      layer_key = jax.random.fold_in(values, layer)
+      new |= _copy(path, layer_key, read, written, config)
   new = {path: x.astype(flat[path].dtype) for path, x in new.items()}
   return traverse_util.unflatten_dict(new)
 

@@ -32,15 +32,17 @@ def test_logits_and_steps_are_those_of_the_tensors(kind):
   assert c.tie_readout == tied and c.decoder.num_kv_heads == 2
   params = llama_layouts.params(tensors, c)
   tokens = np.random.default_rng(4).integers(0, VOCAB, (2, 11), np.int32)
-  wanted = np.stack([public_reference.hugging_face(tensors, x) for x in tokens])
+  expected = np.stack(
+    [public_reference.hugging_face(tensors, x) for x in tokens]
+  )
   got = tiny.apply(c, params, tokens)
-  np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-4)
+  np.testing.assert_allclose(got, expected, rtol=0, atol=2e-4)
 
   # One token more, by the cache.
   last = np.array([9, 9])
   _, cache = step_test._fill(c, params, tokens, last=last)
   step, _ = step_test._step(c, params, cache, tokens[:, 10], last + 1)
-  np.testing.assert_allclose(step, wanted[:, 10], rtol=0, atol=2e-4)
+  np.testing.assert_allclose(step, expected[:, 10], rtol=0, atol=2e-4)
 
 
 def test_what_a_file_may_hold_beside_the_tensors():
@@ -67,6 +69,8 @@ def test_what_a_file_may_hold_beside_the_tensors():
       r"rope_scaling: \['new'\]",
     ),
     ({'rope_parameters': {'rope_type': 'yarn'}}, 'yarn: lacks'),
+    ({'rope_scaling': {'factor': 2.0}}, r"\['factor'\] without rope_type"),
+    ({'rope_parameters': {'partial_rotary_factor': 0.5}}, 'partial_rotary'),
     ({'quantization_config': {'quant_method': 'fp8'}}, "'fp8'"),
     ({'sliding_window': 4096}, 'sliding_window=4096; expected none'),
     (
@@ -130,6 +134,6 @@ def test_logits_with_scaled_positions():
       x, angle / plain * steps
     )
 
-  wanted = public_reference.hugging_face(tensors, tokens, turn)
+  expected = public_reference.hugging_face(tensors, tokens, turn)
   got = tiny.apply(c, llama_layouts.params(tensors, c), tokens[None])[0]
-  np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-4)
+  np.testing.assert_allclose(got, expected, rtol=0, atol=2e-4)
