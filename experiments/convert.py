@@ -47,7 +47,7 @@ from realm_jax.checkpoints import (
 from realm_jax.trained import index_builder
 from retrieval.index import index_versions, snapshots
 from retrieval.nn import bert_checkpoint
-from retrieval.store import checkpoints, locks, safetensors_files, store
+from retrieval.store import checkpoints, locks, output_files, safetensors_files
 
 _BERT = {
   *bert_checkpoint.FIELDS,
@@ -297,7 +297,7 @@ def run(config: config_lib.Config, workdir: str) -> None:
     reports.print_table(['part', 'exported'], list(rows.items()))
     logging.info('The export is in %s.', values.to_hf)
     return
-  store.check_writable(workdir, is_folder=True)
+  output_files.check_writable(workdir, is_folder=True)
   options = Options(
     paths=tuple(paths), **{x.name: values[x.name].value for x in _OPTIONS}
   )

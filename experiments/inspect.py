@@ -27,7 +27,7 @@ from experiments.engine import command, progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.readers import text_files
 from retrieval.searchers import base
-from retrieval.store import store
+from retrieval.store import output_files
 from retro_jax.trained import inspection, loading
 from retro_jax.views import page as page_lib
 
@@ -63,9 +63,9 @@ def _write(page: page_lib.Page, workdir: str) -> pathlib.Path:
   title = re.sub(r'[^\w.-]+', '_', page.title).strip('_')[:80] or 'document'
   default = pathlib.Path(workdir) / FOLDER / f'{title}.html'
   path = pathlib.Path(flags.FLAGS.output or default)
-  store.write_atomically(path, page_lib.html_page(page))
+  output_files.write(path, page_lib.html_page(page))
   text = json.dumps(page.to_json(), ensure_ascii=False) + '\n'
-  store.write_atomically(path.with_suffix('.json'), text)
+  output_files.write(path.with_suffix('.json'), text)
   return path
 
 
@@ -99,7 +99,7 @@ def run(
   stages.check_alone()
   text = _given_text()  # before the model is loaded
   if not flags.FLAGS.output:
-    store.check_writable(pathlib.Path(workdir) / FOLDER, is_folder=True)
+    output_files.check_writable(pathlib.Path(workdir) / FOLDER, is_folder=True)
   trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
   passage = _passage(trained, text, evaluate.k, evaluate.leakage.num_neighbors)
   with progress.bar('inspect', 'chunks') as update:

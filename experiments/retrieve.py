@@ -58,7 +58,7 @@ from retrieval.questions import (
   ranking,
   trec_files,
 )
-from retrieval.store import locks, store
+from retrieval.store import locks, output_files
 
 FILE = 'retrieval.json'
 _FOLDER = 'retrieval'
@@ -258,7 +258,7 @@ def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
     values.depth, beir_lib.MEASURES if beir else ranking.MEASURES
   )
   folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
-  store.check_writable(folder, is_folder=True)
+  output_files.check_writable(folder, is_folder=True)
   if beir:
     trained = beir_lib.open_model(beir, config, workdir)
   else:

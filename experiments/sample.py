@@ -38,7 +38,7 @@ from rich.text import Text
 from experiments.engine import command, configs, progress
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval import settings, text_table, tokenization
-from retrieval.store import store
+from retrieval.store import output_files
 from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import drawing
 from retro_jax.trained import language_model, packaged
@@ -222,7 +222,7 @@ def _write(
 ) -> None:
   rows = [dataclasses.asdict(sample) for sample in samples]
   data = json.dumps(content | {'samples': rows}, indent=2, ensure_ascii=False)
-  store.write_atomically(path, f'{data}\n')
+  output_files.write(path, f'{data}\n')
 
 
 def _define_flags() -> None:

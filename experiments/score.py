@@ -28,7 +28,7 @@ from retrieval.questions import (
   ranking,
   scoring,
 )
-from retrieval.store import store
+from retrieval.store import output_files
 
 _RULES = {
   'official_exact_match': {
@@ -169,7 +169,7 @@ def main(argv: list[str]) -> None:
     raise ValueError(f'expected one FILE to score, found {argv[1:]}.')
   path = f'{argv[1]}.scores.json'
   if flags.FLAGS.output:
-    store.check_writable(path)
+    output_files.check_writable(path)
   question_set = question_sets.load(
     flags.FLAGS.dataset,
     allow_other_counts=flags.FLAGS.allow_other_counts,

@@ -37,7 +37,7 @@ from experiments.retro import (
 )
 from retrieval.index import datastore_subsets
 from retrieval.search import names
-from retrieval.store import locks, store
+from retrieval.store import locks, manifests
 from retro_jax.data import windows
 from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.trained import loading
@@ -137,7 +137,7 @@ class Swept:
     del fields['sweep']  # rows of other values stay
     neighbors = trained.data.neighbors(self.evaluate.split).store.fingerprint
     run = trained.step, dataclasses.asdict(trained.config)
-    return store.fingerprint([*run, neighbors, fields, self.seed, _NATS])
+    return manifests.fingerprint([*run, neighbors, fields, self.seed, _NATS])
 
   def measure(self, score, setting: Setting) -> dict[str, Any]:
     """Evaluate one setting; return its row."""

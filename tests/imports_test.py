@@ -148,7 +148,7 @@ def test_the_checker_sees_violations():
   for path, source in (
     ('retrieval/x.py', 'from retro_jax import model'),
     ('retrieval/x.py', 'def f():\n  import experiments.engine.loop'),
-    ('retrieval/text/x.py', 'from retrieval.index import index'),
+    ('retrieval/text/x.py', 'from retrieval.index import vectors'),
     ('experiments/open_qa/x.py', 'from experiments.retro import task'),
     ('experiments/x.py', 'from orbax.checkpoint import v1'),
     ('experiments/x.py', 'from . import loop'),

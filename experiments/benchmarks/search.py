@@ -16,7 +16,7 @@ import numpy as np
 from retrieval import searchers
 from retrieval.index import vectors as vectors_lib
 from retrieval.searchers import recall_check
-from retrieval.store import store
+from retrieval.store import array_store
 
 SIZES = {
   'vectors': '', 'queries': '', 'num_rows': 100_000, 'dimension': 128,
@@ -32,7 +32,7 @@ def prepare(sizes):
   n, d, count = (sizes[x] for x in ('num_rows', 'dimension', 'num_queries'))
   if sizes['vectors']:
     paths = sizes['vectors'], sizes['queries']
-    stores = (store.Store.open(x, vectors_lib.KIND) for x in paths)
+    stores = (array_store.Store.open(x, vectors_lib.KIND) for x in paths)
     rows, queries = (x.array('vectors')[:].astype(np.float32) for x in stores)
   else:
     rng = np.random.default_rng(0)

@@ -24,7 +24,7 @@ from realm_jax.trained import (
 )
 from retrieval.formats import block_records
 from retrieval.index import index_versions, snapshots
-from retrieval.store import checkpoints, locks, safetensors_files, store
+from retrieval.store import checkpoints, locks, output_files, safetensors_files
 
 _WORD = 'bert/embeddings/word/embedding'
 _TEXTS = 4096
@@ -65,7 +65,7 @@ def export(
       path.mkdir(parents=True, exist_ok=True)
       safetensors_files.write(path / 'model.safetensors', tensors)
       text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
-      store.write_atomically(path / 'config.json', text.encode())
+      output_files.write(path / 'config.json', text.encode())
       if data.tokenizer_path.exists():
         _write_tokenizer(path, data.tokenizer_path / 'tokenizer.json')
       count = 0
@@ -155,4 +155,4 @@ def _write_tokenizer(path: pathlib.Path, source: pathlib.Path) -> None:
     ('vocab.txt', ''.join(f'{word}\n' for word in words)),
     ('tokenizer_config.json', json.dumps(settings, indent=2) + '\n'),
   ):
-    store.write_atomically(path / name, text.encode())
+    output_files.write(path / name, text.encode())

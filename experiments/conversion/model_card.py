@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from experiments.engine import metric_writer
-from retrieval.store import checkpoints, manifests, packed, store
+from retrieval.store import checkpoints, manifests, output_files, packed
 from retrieval.text import corpus as corpus_lib
 
 FILE = 'README.md'
@@ -106,7 +106,7 @@ def write(
     scores=_scores(pathlib.Path(workdir), saved.step),
     terms=terms,
   )
-  store.write_atomically(path, text.encode())
+  output_files.write(path, text.encode())
   return True
 
 

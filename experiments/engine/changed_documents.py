@@ -19,7 +19,7 @@ import numpy as np
 
 from experiments.engine import command, progress, reports
 from retrieval.readers import base
-from retrieval.store import locks, store
+from retrieval.store import checksums, locks, output_files
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
 FILE = 'documents.jsonl'
@@ -151,13 +151,15 @@ def write(
   """
   file = root / FILE
   new, gone = {d.id: d for d in documents}, set(delete)
-  with store.open_atomically(file, 'w') as f:
+  with output_files.writing(file, 'w') as f:
     for document in before:
       if document.id not in gone:
         f.write(_line(new.pop(document.id, document), metadata))
     f.writelines(_line(document, metadata) for document in new.values())
     f.flush()
-    if file.exists() and store.hash_files([file]) != store.hash_files([f.name]):
+    if file.exists() and checksums.hash_files([file]) != checksums.hash_files(
+      [f.name]
+    ):
       raise ValueError(
         f'{root}: holds another corpus already; name another folder.'
       )

@@ -23,7 +23,7 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
 from experiments.engine import metric_writer
-from retrieval.store import checkpoints, locks, manifests, packed, store
+from retrieval.store import checkpoints, locks, manifests, output_files, packed
 
 _HIDDEN = ('.saving-', '.removing-', f'.{checkpoints.BEST}.')
 # The pipeline of parameters that were not trained here.
@@ -152,7 +152,7 @@ class Checkpoints:
     path = self._folder / checkpoints.BEST
     if best := [n for _, n in sorted(measured) if n in there][:1]:
       text = json.dumps({'metric': self._metric, 'step': best[0]})
-      store.write_atomically(path, text.encode())
+      output_files.write(path, text.encode())
     elif not self._metric and path.exists():  # named before, by another config
       best = [manifests.read_object(path).get('step')]
     for step in {*there} - {*keep, *best}:

@@ -31,7 +31,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from experiments.engine import configs, failures, rooms, signals
-from retrieval.store import checksums, locks, ray_cluster, store
+from retrieval.store import checksums, locks, output_files, ray_cluster
 
 _OVERRIDE = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?\Z', re.DOTALL)
 _MAX_CACHE_BYTES = 2 << 30
@@ -96,7 +96,7 @@ def define_output(
   def check(path: str | None) -> bool:
     try:
       if path:
-        store.check_writable(path, is_folder=is_folder)
+        output_files.check_writable(path, is_folder=is_folder)
     except (OSError, ValueError) as error:
       raise flags.ValidationError(failures.line_of(error)) from None
     return True

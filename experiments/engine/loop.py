@@ -31,7 +31,7 @@ from experiments.engine import (
   tasks,
 )
 from retrieval.nn import means, sharding
-from retrieval.store import locks, store
+from retrieval.store import locks, output_files
 
 _FIRST_PROFILED = 4  # step of the run, past compilation
 
@@ -120,7 +120,7 @@ def train(
       state = program.init(jax.random.key(config.seed))
     if not jax.process_index():  # not before the restore may refuse
       path = pathlib.Path(workdir) / 'config.json'
-      store.write_atomically(path, json.dumps(fields, indent=2) + '\n')
+      output_files.write(path, json.dumps(fields, indent=2) + '\n')
     _log_plan(program, config, state, workdir)
     tracked = (config.metrics, fields) if config.metrics else None
     writer = enter(metric_writer.MetricWriter(workdir, start, tracked))

@@ -23,7 +23,7 @@ from tensorboardX import record_writer, summary
 from tensorboardX.proto import event_pb2
 
 from experiments.engine import metric_sinks
-from retrieval.store import locks, store
+from retrieval.store import locks, output_files
 
 FILE = 'metrics.jsonl'
 
@@ -60,7 +60,7 @@ class MetricWriter:
       if is_first:
         text = ''.join(f'{json.dumps(row)}\n' for row in rows)
         if not path.exists() or path.read_text() != text:
-          store.write_atomically(path, text)
+          output_files.write(path, text)
         self._rows = path.open('ab')
         self._events = _open_events(workdir, resume_step + 1)
         if tracker:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.store import store
+from retrieval.store import output_files
 
 _MARKERS = 'osD^vP'
 _MARKED = 30  # points of a series that have markers
@@ -35,7 +35,7 @@ def picture(path: str | os.PathLike, **settings: Any) -> Iterator[tuple]:
   matplotlib.use('Agg')
   from matplotlib import pyplot
 
-  store.check_output(path)
+  output_files.check_name(path)
   pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
   figure, axes = pyplot.subplots(layout='constrained', **settings)
   kinds = sorted(figure.canvas.get_supported_filetypes())

@@ -15,7 +15,7 @@ import rich.box
 import rich.table
 
 from experiments.engine import progress
-from retrieval.store import manifests, store
+from retrieval.store import manifests, output_files
 
 
 def finite(value: Any) -> Any:
@@ -34,7 +34,7 @@ def write_json(path: str | os.PathLike, content: Any) -> pathlib.Path:
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
   text = json.dumps(finite(content), indent=2, allow_nan=False)
-  store.write_atomically(path, f'{text}\n'.encode())
+  output_files.write(path, f'{text}\n'.encode())
   return path
 
 
@@ -45,7 +45,7 @@ def write_arrays(
   path, content = pathlib.Path(path), io.BytesIO()
   path.parent.mkdir(parents=True, exist_ok=True)
   np.savez_compressed(content, **arrays)
-  store.write_atomically(path, content.getvalue())
+  output_files.write(path, content.getvalue())
   return path
 
 

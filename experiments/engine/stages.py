@@ -13,14 +13,14 @@ from absl import logging
 import jax
 
 from experiments.engine import reports
-from retrieval.index import index as index_lib
+from retrieval.index import published_index as index_lib
 from retrieval.store import (
+  array_store,
   checksums,
   executors,
   locks,
   manifests,
   ray_cluster,
-  store,
 )
 
 Rows = list[tuple[str, str]]  # (quantity, value)
@@ -110,20 +110,23 @@ def verify_stores(root: pathlib.Path) -> Rows:
   Raises:
     ValueError: naming the first file that is missing or damaged.
   """
-  known = store.MANIFEST, index_lib.MANIFEST  # ScaNN's index has arrays, too
+  known = (
+    array_store.MANIFEST,
+    index_lib.MANIFEST,
+  )  # ScaNN's index has arrays, too
   for folder in sorted({file.parent for file in root.glob('*/*.npy')}):
     whole = any((folder / name).exists() for name in known)
     if '.' not in folder.name and not whole:
       raise ValueError(
-        f'{folder}: {store.MANIFEST} is missing; remove the folder and prepare it '
+        f'{folder}: {array_store.MANIFEST} is missing; remove the folder and prepare it '
         'again.'
       )
   rows = []
   found = [*root.glob('*/manifest.json'), *root.glob('*/*/manifest.json')]
   for path in sorted(file.parent for file in found):
     name = path.relative_to(root).as_posix()
-    manifest = manifests.read_json(path / store.MANIFEST)
+    manifest = manifests.read_json(path / array_store.MANIFEST)
     if 'shards' in manifest and '.' not in name:  # a dot marks a draft
-      store.Store.open(path, manifest.get('kind')).verify()
+      array_store.Store.open(path, manifest.get('kind')).verify()
       rows.append((f'checksums, {name}', 'right'))
   return rows

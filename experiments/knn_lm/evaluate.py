@@ -26,7 +26,7 @@ from experiments.engine import progress, stages
 from experiments.knn_lm import prepare as knn_lm_prepare
 from experiments.knn_lm.config import Config, KnnLm
 from experiments.retro import evaluate as retro_evaluate, rows as rows_lib
-from retrieval.store import shards, store
+from retrieval.store import array_store, manifests, shards
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate as evaluate_lib, knn_lm
 from retro_jax.trained import language_model
@@ -40,7 +40,7 @@ Evaluate = retro_evaluate.Evaluate
 
 def look_up(
   reader: knn_lm_prepare.Reader, datastore: knn_lm_prepare.Datastore
-) -> store.Store:
+) -> array_store.Store:
   """Find the neighbors of every token, once for all settings; a killed one continues.
 
   Args:
@@ -81,13 +81,13 @@ def look_up(
       'values': values,
     }
 
-  path = datastore.folder / f'found-{store.fingerprint(fields)[:12]}'
+  path = datastore.folder / f'found-{manifests.fingerprint(fields)[:12]}'
   with progress.bar('look up', 'tokens') as shown:
     return shards.build_store(path, KIND, fields, counts, find, progress=shown)
 
 
 def sweep(
-  looked_up: store.Store, settings: list[knn_lm.Setting], documents: int
+  looked_up: array_store.Store, settings: list[knn_lm.Setting], documents: int
 ) -> tuple[np.ndarray, dict[str, float]]:
   """Weigh the neighbors of every token by every setting.
 

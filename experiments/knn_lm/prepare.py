@@ -30,9 +30,9 @@ import numpy as np
 from experiments.engine import progress, stages
 from experiments.knn_lm.config import Config, KnnLm
 from experiments.retro import evaluate as retro_evaluate
-from retrieval.index import index as index_lib
+from retrieval.index import published_index as index_lib
 from retrieval.nn import trained_encoders
-from retrieval.store import executors, shards, store
+from retrieval.store import array_store, executors, manifests, shards
 from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.evaluation import knn_lm
@@ -65,7 +65,7 @@ def model_fields(
   fields = dataclasses.asdict(trained.model.config)
   params = trained_encoders.hash_params(trained.params)
   return {
-    'model': store.fingerprint([fields, params]),
+    'model': manifests.fingerprint([fields, params]),
     'num_neighbors': num_neighbors(trained, settings),
     'sequence_chunks': trained.config.sequence_chunks,
   }
@@ -92,7 +92,7 @@ class Datastore:
   ):
     """Open them; ValueError for keys of another model."""
     self.folder = pathlib.Path(workdir) / 'knn_lm'
-    self.pairs = store.Store.open(self.folder / 'datastore', KIND)
+    self.pairs = array_store.Store.open(self.folder / 'datastore', KIND)
     wanted = model_fields(trained, settings)
     found = {name: self.pairs.fields[name] for name in wanted}
     if found != wanted:
@@ -244,7 +244,7 @@ def build_index(
 ) -> stages.Rows:
   """Build, measure and publish the index of the keys."""
   del workdir
-  pairs = store.Store.open(folder / 'datastore', KIND)
+  pairs = array_store.Store.open(folder / 'datastore', KIND)
   index = index_lib.build_index(
     folder / 'index',
     pairs.array('keys'),

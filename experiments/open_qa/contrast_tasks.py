@@ -25,7 +25,7 @@ from realm_jax.objectives import dpr, late_interaction
 from realm_jax.trained import model_configs
 from retrieval.nn import colbert, trained_encoders
 from retrieval.questions import question_sets
-from retrieval.store import store
+from retrieval.store import manifests
 
 FOLDER = 'dpr'
 Config = config_lib.DprConfig | config_lib.ColbertConfig
@@ -102,7 +102,7 @@ def make_dpr_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
     part='embedder',
     loss=realm_task.in_batch_loss(dpr.loss, config.dpr),
     dataset=splits.dataset(config, read),
-    fingerprint=store.fingerprint([*splits.identity, str(layout)]),
+    fingerprint=manifests.fingerprint([*splits.identity, str(layout)]),
     row_tokens=layout.query_length + blocks * layout.block_length,
   )
 
@@ -156,7 +156,7 @@ def make_colbert_task(
     dataset=splits.dataset(
       config, functools.partial(late_interaction.reader, rows)
     ),
-    pipeline_fingerprint=store.fingerprint(
+    pipeline_fingerprint=manifests.fingerprint(
       [*splits.identity, settings.identity()]
     ),
     tokens_per_step=config.batch_size * row_tokens,

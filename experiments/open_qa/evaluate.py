@@ -36,7 +36,7 @@ from retrieval.questions import (
   trec_files,
 )
 from retrieval.search import names
-from retrieval.store import manifests, store
+from retrieval.store import manifests, output_files
 
 FILE = 'qa_evaluation.json'
 CURVE = 'risk_coverage'
@@ -125,7 +125,7 @@ def write_calibration(
 ) -> None:
   """Write a calibration and its curve of risk and coverage; print thresholds."""
   text = manifests.sealed(dataclasses.asdict(made))
-  store.write_atomically(folder / abstention.FILE, text.encode())
+  output_files.write(folder / abstention.FILE, text.encode())
   curve = made.curve()
   reports.write_json(folder / f'{CURVE}.json', {'points': curve})
   points = [{'x': 100 * p['coverage'], 'y': 100 * p['risk']} for p in curve]

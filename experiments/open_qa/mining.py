@@ -35,7 +35,7 @@ from retrieval.questions import (
   questions as questions_lib,
 )
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
-from retrieval.store import shards, store
+from retrieval.store import array_store, checksums, manifests, shards
 from retrieval.text import blocks as blocks_lib
 
 KIND = 'dpr_examples'
@@ -76,7 +76,9 @@ def mine(
   """
   fields = {
     'blocks': data.blocks.fingerprint,
-    'questions': store.fingerprint([dataclasses.astuple(q) for q in questions]),
+    'questions': manifests.fingerprint(
+      [dataclasses.astuple(q) for q in questions]
+    ),
     'retriever': retriever.fingerprint,
     **dataclasses.asdict(config),
   }
@@ -94,7 +96,7 @@ def mine(
       'negatives': first_where(ids, ~right, config.num_hard_negatives),
     }
 
-  path = pathlib.Path(folder) / store.fingerprint(fields)[:16]
+  path = pathlib.Path(folder) / manifests.fingerprint(fields)[:16]
   with progress.bar('find blocks with answers', 'questions') as update:
     found = shards.build_store(
       path, KIND, fields, [*map(len, parts)], find, progress=update
@@ -103,7 +105,7 @@ def mine(
 
 
 def _examples(
-  found: store.Store,
+  found: array_store.Store,
   questions: Sequence[questions_lib.Question],
   blocks: blocks_lib.BlockStore,
 ) -> dpr.Examples:
@@ -144,7 +146,7 @@ class Interleaved:
   def __init__(self, reader: loading.TrainedReader, kinds: Sequence[str]):
     """Take the run, and kinds of retrieval: dense, bm25 or tfidf."""
     self._reader, self._kinds = reader, kinds
-    self.fingerprint = store.fingerprint(
+    self.fingerprint = manifests.fingerprint(
       [list(kinds), snapshots.fingerprint(reader.params)]
     )
 
@@ -161,7 +163,7 @@ class Interleaved:
 
     return [search(kind) for kind in self._kinds]
 
-  def search(self, texts: Sequence[str], depth: int) -> queries_lib.Found:
+  def search(self, texts: Sequence[str], depth: int) -> queries_lib.Hits:
     """See `retriever.Retriever`; all lists together are `depth` long, unscored."""
     k = min(depth // len(self._kinds), self._reader.data.blocks.num_blocks)
     lists = [search(texts, k) for search in self._searches]
@@ -212,7 +214,9 @@ def read_json(
     len(numbers),
   )
   ids = np.asarray(rows, np.int64)
-  key = store.fingerprint([store.hash_files([path]), num_hard_negatives])
+  key = manifests.fingerprint(
+    [checksums.hash_files([path]), num_hard_negatives]
+  )
   passages = dpr.TextPassages(list(numbers), tokenizer, key)
   return dpr.Examples(questions, ids[:, 0], ids[:, 1:], passages, key)
 

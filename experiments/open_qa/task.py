@@ -30,7 +30,7 @@ from realm_jax.trained import (
 from retrieval.index import index_versions
 from retrieval.nn import sharding
 from retrieval.questions import question_sets
-from retrieval.store import checkpoints, store
+from retrieval.store import checkpoints, manifests
 
 
 def train(config: config_lib.Config, workdir: str) -> None:
@@ -183,7 +183,7 @@ def make_task(
     init_on_host=True,
     loss=bind_loss(config, model),
     dataset=dataset,
-    pipeline_fingerprint=store.fingerprint(identity),
+    pipeline_fingerprint=manifests.fingerprint(identity),
     fingerprints=data.fingerprints(),
     index_refresher=index_refresher,
     complete=lambda params, batch: selector.select(params, batch, source),

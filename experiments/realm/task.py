@@ -33,7 +33,7 @@ from realm_jax.trained import (
   index_builder,
   model_configs,
 )
-from retrieval.store import executors, store
+from retrieval.store import executors, manifests
 
 Config = config_lib.Config
 
@@ -153,7 +153,7 @@ def make_task(
     init_on_host=True,
     loss=realm_loss(config, builder.model),
     dataset=dataset,
-    pipeline_fingerprint=store.fingerprint(
+    pipeline_fingerprint=manifests.fingerprint(
       [
         masked['train'].fingerprint,
         data.blocks.fingerprint,
@@ -291,7 +291,7 @@ def _warm_start(
     part=part,
     loss=loss,
     dataset=row_dataset(config, splits, lambda split: read),
-    fingerprint=store.fingerprint(identity),
+    fingerprint=manifests.fingerprint(identity),
     row_tokens=row_tokens,
   )
 

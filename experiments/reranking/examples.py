@@ -24,7 +24,7 @@ from retrieval import tokenization
 from retrieval.index import neighbors
 from retrieval.nn import cross_encoder
 from retrieval.questions import question_sets, questions as questions_lib
-from retrieval.store import shards, store
+from retrieval.store import manifests, shards
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading
@@ -78,7 +78,7 @@ def of_chunks(
     'seed': config.seed,
     'num_kept': settings.num_kept,
   }
-  path = folder / store.fingerprint(fields)[:16]
+  path = folder / manifests.fingerprint(fields)[:16]
   rows = _chosen_rows(chunks, settings.max_chunks, config.seed)
   parts = [rows[i : i + _SHARD] for i in range(0, len(rows), _SHARD)]
 

@@ -24,7 +24,7 @@ from realm_jax.nn import initialize
 from realm_jax.trained import packaged
 from retrieval import tokenization
 from retrieval.nn import bert, cross_encoder, means, trained_encoders
-from retrieval.store import store
+from retrieval.store import manifests
 
 FOLDER = 'examples'  # in the run's folder
 Config = config_lib.Config
@@ -69,7 +69,7 @@ def make_task(config: Config, workdir: str | os.PathLike) -> tasks.Task:
         examples.read_rows, found, tokenizer, layout, settings.num_negatives
       ),
     ),
-    pipeline_fingerprint=store.fingerprint(identity),
+    pipeline_fingerprint=manifests.fingerprint(identity),
     tokens_per_step=tokens,
     flops_per_step=3 * bert.flops_per_token(model, layout.row_length) * tokens,
     fingerprints={trained_encoders.TOKENIZER: tokenizer.fingerprint},

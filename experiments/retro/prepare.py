@@ -36,12 +36,12 @@ from experiments.engine import progress, stages
 from experiments.retro import config as config_lib
 from retrieval import settings, tokenization
 from retrieval.index import (
-  index as index_lib,
   neighbors as neighbors_lib,
+  published_index as index_lib,
   vectors as vectors_lib,
 )
 from retrieval.search import names
-from retrieval.store import executors, store
+from retrieval.store import array_store, executors
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -169,7 +169,9 @@ def find_duplicates(
   return rows + (_compared(found, other) if other else [])
 
 
-def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
+def _compared(
+  found: array_store.Store | None, other: tokens_lib.TokenStore
+) -> Rows:
   """Whether training documents were compared with an evaluation set."""
   sets = near_duplicates.compared_with(found) if found else {}
   if other.store.fingerprint in sets.values():

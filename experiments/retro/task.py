@@ -15,7 +15,7 @@ from experiments.engine import loop, tasks
 from experiments.retro.config import Config
 from retrieval.nn import sharding
 from retrieval.questions import dpr_json
-from retrieval.store import store
+from retrieval.store import manifests
 from retro_jax.data import (
   folder as retro_data,
   pipeline,
@@ -281,7 +281,7 @@ def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
 
   fields = model_fields(config, model_cfg, k) | {
     'dataset': dataset,
-    'pipeline_fingerprint': store.fingerprint(
+    'pipeline_fingerprint': manifests.fingerprint(
       {
         'reader': readers['train'].fingerprint,
         'sequence_chunks': config.sequence_chunks,

@@ -17,7 +17,11 @@ import numpy as np
 from experiments.engine import changed_documents, progress
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval import tokenization
-from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
+from retrieval.index import (
+  published_index as index_lib,
+  reuse,
+  vectors as vectors_lib,
+)
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,

@@ -16,7 +16,7 @@ from retrieval.questions import (
   dpr_json,
   questions as questions_lib,
 )
-from retrieval.store import store
+from retrieval.store import manifests
 from retro_jax.data import qa_rows, reading_rows
 from retro_jax.trained import loading
 
@@ -93,7 +93,7 @@ def find_passages(
   The passages are kept in FOLDER in DPR's form, for experiments.score.
   """
   data, config = trained.data, trained.config
-  key = store.fingerprint(
+  key = manifests.fingerprint(
     [
       [q.question for q in questions],
       count,

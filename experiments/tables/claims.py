@@ -28,7 +28,7 @@ import numpy as np
 
 from experiments.engine import command, pictures, progress, reports
 from experiments.tables import evidence, figures, intervals, paper_table
-from retrieval.store import store
+from retrieval.store import output_files
 
 CLAIMS = pathlib.Path(__file__).with_suffix('.json')
 FILE, PICTURE, EVIDENCE = 'claims.md', 'figures/claims.png', 'evidence'
@@ -312,7 +312,7 @@ def run(runs: pathlib.Path | None, output: pathlib.Path) -> list[str]:
   if any(x.found for x in judged):
     plot(judged, output / PICTURE)
   page = markdown(content, judged, drawn)
-  store.write_atomically(output / FILE, page.encode())
+  output_files.write(output / FILE, page.encode())
   progress.console().print(f'The page is {output / FILE}.')
   return [x.verdict for x in judged]
 

@@ -27,7 +27,7 @@ from absl import flags
 
 from experiments.engine import command, reports
 from experiments.tables import figures, paper_table
-from retrieval.store import store
+from retrieval.store import output_files
 
 CURVES = 'curves'
 Runs = Mapping[str, pathlib.Path]
@@ -111,7 +111,7 @@ def show(name: str, runs: Runs, output: str = '') -> list[pathlib.Path]:
   csv.writer(text, lineterminator='\n').writerows([table.heads, *table.rows])
   files = [folder / f'{name}.md', folder / f'{name}.csv']
   for file, content in zip(files, (page, text.getvalue()), strict=True):
-    store.write_atomically(file, content.encode())
+    output_files.write(file, content.encode())
   print('written:', *files)
   return files
 
@@ -134,7 +134,7 @@ def main(argv: list[str]) -> None:
   options = flags.FLAGS
   runs = parse_runs(options.run)
   for name in options.table if options.output else ():
-    store.check_writable(options.output, is_folder=name != CURVES)
+    output_files.check_writable(options.output, is_folder=name != CURVES)
   for name in options.table:
     if name != CURVES:
       show(name, runs, options.output)

@@ -38,7 +38,7 @@ from experiments.retro import task as retro_task
 from experiments.taught import versions
 from experiments.taught.config import Config
 from retrieval.nn import embedders, objectives
-from retrieval.store import store
+from retrieval.store import manifests
 from retro_jax.data import (
   candidate_rows,
   folder as retro_data,
@@ -184,7 +184,7 @@ def make_task(
     index_refresher=versions.Versions(
       config, data, embedder, workdir, found.serve
     ),
-    pipeline_fingerprint=store.fingerprint(
+    pipeline_fingerprint=manifests.fingerprint(
       [
         readers['train'].fingerprint,
         embedder.fingerprint,

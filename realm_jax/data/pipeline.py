@@ -16,7 +16,7 @@ import numpy as np
 
 from realm_jax.data import examples, sources
 from retrieval.search import exclude
-from retrieval.searchers import kept as kept_lib
+from retrieval.searchers import subset as subset_lib
 from retrieval.text import blocks as blocks_lib
 
 CANDIDATES = ('retrieved', 'random')
@@ -93,9 +93,9 @@ class Retrieval:
     rows |= examples.candidates(
       self._layout, self._blocks, ids, sentences, counts
     )
-    kept = ('mlm_positions', 'mlm_targets', 'mlm_mask', 'origin')
+    names = ('mlm_positions', 'mlm_targets', 'mlm_mask', 'origin')
     return rows | {
-      **{name: batch[name] for name in kept},
+      **{name: batch[name] for name in names},
       'index_step': np.full(len(found), snapshot.step, np.int32),
     }
 
@@ -111,7 +111,7 @@ class Retrieval:
       ids = snapshot.retrieve(rows['query_ids'], rows['query_mask'], wanted)
     hashes = self._hashes[np.maximum(ids, 0)]
     columns = exclude.other_columns(ids, hashes, origins, k)
-    return kept_lib.take(ids, columns, examples.NONE)
+    return subset_lib.take(ids, columns, examples.NONE)
 
 
 def make_dataset(

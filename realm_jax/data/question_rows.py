@@ -14,7 +14,7 @@ import numpy as np
 from realm_jax.data import examples, reader_rows
 from retrieval import tokenization
 from retrieval.questions import questions as questions_lib
-from retrieval.store import store
+from retrieval.store import manifests
 from retrieval.text import blocks as blocks_lib
 
 NONE = -1  # index of a row of padding
@@ -34,7 +34,7 @@ class QuestionSource:
     texts = [question.question for question in self.questions]
     self._tokens = [e.ids for e in tokenizer.encode_batch(texts)]
     self._answers = _answer_tokens(self.questions, tokenizer)
-    self.fingerprint = store.fingerprint(
+    self.fingerprint = manifests.fingerprint(
       [
         [dataclasses.asdict(question) for question in self.questions],
         tokenizer.fingerprint,

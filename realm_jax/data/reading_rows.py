@@ -23,7 +23,7 @@ import numpy as np
 from realm_jax.data import examples, question_rows, reader_rows
 from retrieval import settings, tokenization
 from retrieval.questions import dpr_json, questions as questions_lib
-from retrieval.store import store
+from retrieval.store import manifests, output_files
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -92,12 +92,12 @@ def cut(
     for name, c in passages.items()
   )
   tokenizer = tokenization.load_tokenizer(tokenizer_path)
-  key = store.fingerprint([lines, tokenizer.fingerprint, max_length])
+  key = manifests.fingerprint([lines, tokenizer.fingerprint, max_length])
   root = pathlib.Path(folder) / key[:16]
   root.mkdir(parents=True, exist_ok=True)
   path = root / 'passages.jsonl'
   if not path.exists():
-    store.write_atomically(path, lines)
+    output_files.write(path, lines)
   corpus = corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
   tokens = tokens_lib.build_token_store(
     root / 'tokens',
@@ -156,7 +156,7 @@ class ReadingRows:
     # [n] bool, questions with an answer in a block, or without answers
     answered = np.asarray([bool(x.question.answers) for x in asked])
     self.usable = self._right.any(1) | (~answered & (self._ids[:, 0] >= 0))
-    self.fingerprint = store.fingerprint(
+    self.fingerprint = manifests.fingerprint(
       [
         self._source.fingerprint,
         blocks.fingerprint,

@@ -9,7 +9,7 @@ import numpy as np
 
 from realm_jax.data import examples
 from retrieval import settings
-from retrieval.store import store
+from retrieval.store import manifests
 from retrieval.text import (
   blocks as blocks_lib,
   chunks as chunks_lib,
@@ -108,7 +108,7 @@ class MaskedSentences:
   @property
   def fingerprint(self) -> str:
     """Hash of the data and of the choice of masked tokens."""
-    return store.fingerprint(
+    return manifests.fingerprint(
       [
         self._blocks.fingerprint,
         self._spans_fingerprint,

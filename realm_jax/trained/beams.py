@@ -33,7 +33,7 @@ from retrieval.search import (
   retriever as retriever_lib,
   where as where_lib,
 )
-from retrieval.searchers import kept as kept_lib
+from retrieval.searchers import subset as subset_lib
 from retrieval.text import blocks as blocks_lib
 
 KINDS = names.FOR_TEXTS
@@ -82,10 +82,10 @@ class NewestIndex:
     return np.asarray(_apart(self._embed, local, *asked))
 
   def search(
-    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
-  ) -> queries_lib.Found:
+    self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
+  ) -> queries_lib.Hits:
     """See `exclude.Index`."""
-    return _apart(self._searcher.search, queries, k, kept)
+    return _apart(self._searcher.search, queries, k, subset)
 
 
 def _apart(function: Callable, *arguments: Any) -> Any:
@@ -122,13 +122,13 @@ class BeamRetriever:
     retriever: retriever_lib.Retriever,
     scale: float = 1.0,
     newest: NewestIndex | None = None,
-    kept: kept_lib.Kept | None = None,
+    subset: subset_lib.Subset | None = None,
   ):
     """Take the retriever, a factor of its scores, and the embedder of questions.
 
-    `kept` are the only blocks that are found; None is all.
+    Only blocks of `subset` are searched; None is all.
     """
-    self._kept = kept
+    self._subset = subset
     self._inner, self._rerank = retriever, None
     self._scale, self._newest = scale, newest
     self.unit = retriever.unit  # of the scores, before the factor
@@ -148,7 +148,7 @@ class BeamRetriever:
       step = self._newest.version.step
       fields['index_step'] = np.full(len(texts), step, np.int32)
     queries = queries_lib.Queries(texts, vectors, questions=True).among(
-      self._kept
+      self._subset
     )
     n = max(k, self._rerank.candidates) if self._rerank else k
     ids, scores = self._inner.search(queries, n)
@@ -215,8 +215,8 @@ def make_retriever(
     else:
       model = rerank.ByTexts(rerank.load(section.path), blocks)
     found = rerank.Reranked(found, model, min(section.candidates, len(blocks)))
-  kept = where_lib.some(blocks, config.lookup.where, 'lookup.where')
-  return BeamRetriever(found, scale, newest, kept)
+  subset = where_lib.some(blocks, config.lookup.where, 'lookup.where')
+  return BeamRetriever(found, scale, newest, subset)
 
 
 class BeamSelector:

@@ -18,7 +18,7 @@ from realm_jax.nn import config as config_lib, initialize, realm as model_lib
 from retrieval import arguments, tokenization
 from retrieval.index import index_versions
 from retrieval.nn import batch_encoder, bert, sharding
-from retrieval.searchers import kept as kept_lib
+from retrieval.searchers import subset as subset_lib
 from retrieval.text import blocks as blocks_lib
 
 _ROWS = 4096  # block rows that are built at once
@@ -155,14 +155,14 @@ class BlockIndex:
     query_ids: np.ndarray,
     query_mask: np.ndarray,
     k: int,
-    kept: kept_lib.Kept | None = None,
+    subset: subset_lib.Subset | None = None,
   ) -> np.ndarray:
     """Find the k blocks with the largest inner products for rows [B, Q].
 
     Returns [B, k] int64 block ids, best first; -1 where there are fewer.
     """
     vectors = self._embed(self._params, query_ids, query_mask)
-    ids, _ = self.version.index.searcher.search(vectors, k, kept)
+    ids, _ = self.version.index.searcher.search(vectors, k, subset)
     return ids
 
   def retrieve_texts(
@@ -171,7 +171,7 @@ class BlockIndex:
     k: int,
     tokenizer: tokenization.WordPieceTokenizer,
     layout: examples.Layout,
-    kept: kept_lib.Kept | None = None,
+    subset: subset_lib.Subset | None = None,
   ) -> np.ndarray:
     """Find blocks [len(texts), k] for texts, cut to the query length."""
     texts = arguments.texts(texts, 'texts')
@@ -185,6 +185,6 @@ class BlockIndex:
           tokenizer.encode_ids_batch, filled, layout.query_tokens
         ),
       )
-      ids = self.retrieve(query['query_ids'], query['query_mask'], k, kept)
+      ids = self.retrieve(query['query_ids'], query['query_mask'], k, subset)
       found.append(ids[: len(batch)])
     return np.concatenate(found) if found else np.zeros((0, k), np.int64)

@@ -22,7 +22,7 @@ from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
 from realm_jax.trained import embedders, model_configs, packaged
 from retrieval.index import index_config, index_versions
-from retrieval.store import executors, store
+from retrieval.store import executors, output_files
 from retrieval.text import blocks as blocks_lib
 
 INDEX = 'index'  # folder of a run's versions, in its workdir
@@ -187,7 +187,7 @@ def write_failure(root: pathlib.Path, name: str, message: str) -> None:
   """Write why a version could not be built."""
   file = root / _FAILURES / f'{name}.txt'
   file.parent.mkdir(parents=True, exist_ok=True)
-  store.write_atomically(file, message.encode())
+  output_files.write(file, message.encode())
 
 
 def remove_failures(root: pathlib.Path) -> None:

@@ -22,7 +22,7 @@ from realm_jax.trained import (
 )
 from retrieval.index import snapshots
 from retrieval.questions import abstention
-from retrieval.store import packed, safetensors_files, store
+from retrieval.store import output_files, packed, safetensors_files
 
 _STARTS = ('data_dir', 'embedder_from', 'encoder_from', 'realm_from')
 
@@ -100,7 +100,7 @@ def pack_calibration(
 ) -> None:
   """Add the calibration of a run that was taken from this packed model."""
   folder, source = pathlib.Path(folder), pathlib.Path(workdir, abstention.FILE)
-  store.write_atomically(folder / abstention.FILE, source.read_bytes())
+  output_files.write(folder / abstention.FILE, source.read_bytes())
   packed.write_facts(folder, packed.read_facts(folder), [abstention.FILE])
 
 

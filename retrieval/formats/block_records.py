@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from retrieval.store import store
+from retrieval.store import output_files
 
 _TEXTS = ('SHORT_BINBYTES', 'BINBYTES', 'BINBYTES8')
 _PUTS = ('BINPUT', 'LONG_BINPUT', 'MEMOIZE')
@@ -130,7 +130,7 @@ def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
     ValueError: when there are more or fewer texts.
   """
   written = 0
-  with store.open_atomically(path) as f:
+  with output_files.writing(path) as f:
     header = {'descr': '|O', 'fortran_order': False, 'shape': (number,)}
     np.lib.format.write_array_header_1_0(f, header)
     f.write(_BEFORE.replace(b'NUMBER', number.to_bytes(4, 'little')))

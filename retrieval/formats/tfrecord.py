@@ -19,7 +19,7 @@ import zlib
 
 import numpy as np
 
-from retrieval.store import store
+from retrieval.store import output_files
 
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, lowest bit first
 _STEP = 4096  # bytes of one table access; the table takes 4 MiB
@@ -157,14 +157,14 @@ def _read_record(f: io.BufferedIOBase) -> bytes | None:
 def open_writer(
   path: str | os.PathLike, *, packed: bool | None = None
 ) -> Iterator[Callable[[bytes], None]]:
-  """Open a file to write record by record, as `store.open_atomically` does.
+  """Open a file to write record by record, as `output_files.writing` does.
 
   Equal records give equal files, gzipped files too. A file is gzipped if
   `packed` says so, or else if its name ends in .gz.
   """
   path = pathlib.Path(path)
   packed = path.suffix == '.gz' if packed is None else packed
-  with store.open_atomically(path) as raw:
+  with output_files.writing(path) as raw:
     with (
       gzip.GzipFile('', 'wb', 6, raw, mtime=0)
       if packed

@@ -15,8 +15,8 @@ import numpy as np
 
 from retrieval import searchers
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
-from retrieval.searchers import kept as kept_lib
-from retrieval.store import store
+from retrieval.searchers import subset as subset_lib
+from retrieval.store import array_store
 from retrieval.text import chunks as chunks_lib
 
 
@@ -62,9 +62,9 @@ class PartRetriever:
 
   def __init__(
     self,
-    vectors: store.Store,
+    vectors: array_store.Store,
     datastore: chunks_lib.ChunkStore,
-    datastore_vectors: store.Store,
+    datastore_vectors: array_store.Store,
     *,
     metric: str,
     share: float,
@@ -87,17 +87,17 @@ class PartRetriever:
     self.fingerprint = f'exact {metric} {prints} share {share} seed {seed}'
 
   @functools.cached_property
-  def _kept(self) -> kept_lib.Kept:
+  def _subset(self) -> subset_lib.Subset:
     mask = np.zeros(len(self._datastore), bool)
     mask[chunks_of_part(self._datastore, self._share, self._seed)] = True
-    return kept_lib.Kept(mask)
+    return subset_lib.Subset(mask)
 
   def search(
     self, queries: queries_lib.ChunkQueries, k: int
-  ) -> queries_lib.Found:
+  ) -> queries_lib.Hits:
     """See `retriever.Retriever`; the ids are those of the whole datastore.
 
     Raises:
       ValueError: for a share out of range, or one that leaves no document.
     """
-    return self._dense.search(queries.among(self._kept), k)
+    return self._dense.search(queries.among(self._subset), k)

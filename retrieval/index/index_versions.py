@@ -23,8 +23,9 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from retrieval.index import index as index_lib, snapshots
+from retrieval.index import published_index as index_lib, snapshots
 from retrieval.store import (
+  array_store,
   checksums,
   drafts,
   executors,
@@ -32,7 +33,6 @@ from retrieval.store import (
   manifests,
   sharded_array,
   shards,
-  store,
 )
 from retrieval.text import blocks as blocks_lib
 
@@ -52,7 +52,7 @@ def version_name(step: int, params: Any, blocks: blocks_lib.BlockStore) -> str:
 
 
 def _name(step: int, *made_of: str) -> str:
-  return f'{step:010d}-{store.fingerprint(list(made_of))[:12]}'
+  return f'{step:010d}-{manifests.fingerprint(list(made_of))[:12]}'
 
 
 def step_of(name: str) -> int:
@@ -66,7 +66,7 @@ class Version:
 
   path: pathlib.Path  # folder of the version
   index: index_lib.Index  # index of the blocks' vectors; row i is block i
-  stored: store.Store  # the vectors, made of 'blocks' and 'params'
+  stored: array_store.Store  # the vectors, made of 'blocks' and 'params'
   lease: contextlib.ExitStack  # releases the lock of the version
 
   @property
@@ -124,8 +124,8 @@ def read_snapshot(
   return params
 
 
-def _vectors(version: pathlib.Path) -> store.Store:
-  return store.Store.open(version / 'vectors', VECTORS_KIND)
+def _vectors(version: pathlib.Path) -> array_store.Store:
+  return array_store.Store.open(version / 'vectors', VECTORS_KIND)
 
 
 class VersionFolder:
@@ -193,7 +193,7 @@ class VersionFolder:
           return name
         self._discard(name)
       # The draft of a killed builder of other settings has other vectors.
-      made_by = store.fingerprint([settings, dtype])[:8]
+      made_by = manifests.fingerprint([settings, dtype])[:8]
       draft = self.root / f'{_BUILDING}{name}-{made_by}'
       draft.mkdir(exist_ok=True)
       rows = blocks.store.rows('document')
@@ -216,7 +216,7 @@ class VersionFolder:
         executor=executor,
       )
       snapshots.write(draft / _PARAMS, params)
-      store.publish_folder(draft, self.root / name)
+      drafts.publish(draft, self.root / name)
     return name
 
   @contextlib.contextmanager

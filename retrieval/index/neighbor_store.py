@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from retrieval.store import store
+from retrieval.store import array_store
 from retrieval.text import chunks as chunks_lib
 
 KIND = 'neighbors'
@@ -32,7 +32,7 @@ class NeighborStore:
       FileNotFoundError: when there is no store.
       ValueError: when it is of other queries or of another datastore.
     """
-    self.store = store.Store.open(path, KIND)
+    self.store = array_store.Store.open(path, KIND)
     self.path = self.store.path
     self.num_neighbors = self.store.fields['k']
     self.unit = self.store.meta.get('unit', 'score')

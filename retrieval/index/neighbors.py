@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the nearest neighbors of every chunk, for a `neighbor_store`.
 
-Borgeaud et al. 2021, section 2.2. Neighbors from a chunk's own document are excluded;
+Borgeaud et al. 2021, section 2.2. Neighbors from a chunk's document are excluded;
 see `exclude`.
 """
 
@@ -73,7 +73,7 @@ def of_chunks(
   shard: int,
   rows: slice,
   k: int,
-) -> queries_lib.Found:
+) -> queries_lib.Hits:
   """Return ids and scores [b, k] of the neighbors of rows of a shard of chunks."""
   ids = queries.ids(shard, rows)
   return retriever.search(queries_lib.ChunkQueries(queries, ids), k)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval.store import shards, store
+from retrieval.store import array_store, shards
 from retrieval.text import passages as passages_lib
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class KnownVectors:
   def __init__(
     self,
     passages: passages_lib.Passages,
-    vectors: store.Store,
+    vectors: array_store.Store,
     made_of: Mapping[str, str],
   ):
     """Hash the earlier texts.

@@ -26,7 +26,7 @@ from retrieval.searchers import (
   sharded,
   usearch,
 )
-from retrieval.store import drafts, executors, sharded_array, store
+from retrieval.store import drafts, executors, manifests, sharded_array
 
 
 def building(
@@ -34,7 +34,7 @@ def building(
 ) -> pathlib.Path:
   """Return the folder in which the shards of an index at `path` are built."""
   path = pathlib.Path(path)
-  key = store.fingerprint(dict(fields))
+  key = manifests.fingerprint(dict(fields))
   return path.with_name(f'{path.name}.partial-{key[:12]}')
 
 
@@ -94,7 +94,7 @@ def build_shard(folder: str | os.PathLike, number: int) -> int:
   draft.mkdir()
   try:
     _write_shard(draft, saved_vectors.load(folder, fields), number, fields)
-    store.publish_folder(draft, target)
+    drafts.publish(draft, target)
   except ValueError as e:
     count = fields['shards']
     raise ValueError(f'Shard {number} of {count} in {folder}: {e}') from None

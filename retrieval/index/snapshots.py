@@ -12,7 +12,7 @@ import numpy as np
 import safetensors
 from safetensors import numpy as safetensors_numpy
 
-from retrieval.store import store
+from retrieval.store import output_files
 
 
 def fingerprint(params: Any) -> str:
@@ -30,7 +30,7 @@ def write(path: pathlib.Path, params: Any) -> None:
   """Write a tree of arrays as one safetensors file, atomically."""
   flat = traverse_util.flatten_dict(params, sep='/')
   arrays = {k: np.ascontiguousarray(v) for k, v in flat.items()}
-  store.write_atomically(path, safetensors_numpy.save(arrays))
+  output_files.write(path, safetensors_numpy.save(arrays))
 
 
 def read(path: pathlib.Path) -> dict:

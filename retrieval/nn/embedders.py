@@ -32,7 +32,7 @@ from retrieval.nn import (
   sentence_folder,
   trained_encoders,
 )
-from retrieval.store import drafts, hub, store
+from retrieval.store import drafts, hub
 from retrieval.tokenization import rust_tokenizers
 
 Progress = batch_encoder.Progress
@@ -287,7 +287,7 @@ class Embedder:
       tokenizer = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
       tokenizer.no_truncation()
       tokenizer.save(str(encoder / 'tokenizer.json'))
-      if not store.publish_folder(draft, path):
+      if not drafts.publish(draft, path):
         raise ValueError(f'{path}: is there already; name another folder.')
     finally:
       shutil.rmtree(draft, ignore_errors=True)

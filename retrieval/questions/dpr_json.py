@@ -31,7 +31,7 @@ from typing import Any
 
 from retrieval import arguments
 from retrieval.readers import base, json_files, text_files
-from retrieval.store import store
+from retrieval.store import output_files
 
 _IDS = ('id', 'passage_id', 'psg_id')
 _TEXTS = ('text', 'retrieval text', 'contents')
@@ -272,7 +272,7 @@ def _write(
 ) -> None:
   """Write JSON values, one a line, in a list, an object or no brackets; atomically."""
   opens, closes = around[:1], around[1:]
-  with store.open_atomically(path, 'w') as f:
+  with output_files.writing(path, 'w') as f:
     f.write(opens)
     for i, row in enumerate(rows):
       f.write(',' * bool(i and opens) + '\n' * bool(i or opens) + row)

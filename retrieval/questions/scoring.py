@@ -25,7 +25,7 @@ from retrieval.questions import (
   questions as questions_lib,
 )
 from retrieval.readers import base
-from retrieval.store import store
+from retrieval.store import output_files
 
 TOP_K = (1, 5, 10, 20, 50, 100, 500, 1000, 5000)
 FILE_RULE = 'file'
@@ -68,7 +68,7 @@ def write_predictions(
   path: str | os.PathLike, predictions: Iterable[Prediction]
 ) -> None:
   """Write predictions as JSON lines, atomically."""
-  with store.open_atomically(path, 'w') as f:
+  with output_files.writing(path, 'w') as f:
     for row in predictions:
       f.write(json.dumps(row, ensure_ascii=False) + '\n')
 

@@ -21,7 +21,7 @@ import urllib.parse
 import numpy as np
 
 from retrieval.readers import base, text_files
-from retrieval.store import store
+from retrieval.store import output_files
 
 # question -> (block, score) of its blocks, best first
 Run = dict[str, list[tuple[str, float]]]
@@ -58,7 +58,7 @@ def write_run(path: str | os.PathLike, run: Run, tag: str) -> None:
     ValueError: for a score that is not finite.
   """
   tag = identifier(tag)
-  with store.open_atomically(path, 'w') as f:
+  with output_files.writing(path, 'w') as f:
     for question, ranked in run.items():
       scores = _decreasing([score for _, score in ranked], question)
       for rank, ((block, _), score) in enumerate(
@@ -97,7 +97,7 @@ def _ranked(blocks: Mapping[str, float]) -> list[tuple[str, float]]:
 
 def write_qrels(path: str | os.PathLike, qrels: Qrels) -> None:
   """Write judgments."""
-  with store.open_atomically(path, 'w') as f:
+  with output_files.writing(path, 'w') as f:
     for question, grades in qrels.items():
       for block, grade in grades.items():
         f.write(f'{question} 0 {block} {grade:d}\n')

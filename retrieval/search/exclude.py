@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Search without the passages of each query's own document.
+"""Search without the passages of each query's document.
 
-Borgeaud et al. 2021, section 2.2. The search fetches more rows than are kept; an exact
+Borgeaud et al. 2021, section 2.2. The search fetches more rows than asked for; an exact
 search repeats the queries that the exclusion leaves short, so that it loses no
 passage. Documents are compared by the hash of their id, so that queries and passages
 may come from different token stores.
@@ -16,10 +16,10 @@ from jaxtyping import Int, UInt64
 import numpy as np
 
 from retrieval.search import queries as queries_lib
-from retrieval.searchers import base, kept as kept_lib
+from retrieval.searchers import base, subset as subset_lib
 from retrieval.store import sharded_array
 
-Found = queries_lib.Found
+Hits = queries_lib.Hits
 
 
 @runtime_checkable
@@ -29,18 +29,18 @@ class Index(Protocol):
   unit: str  # of the scores, see `base.in_unit`
 
   def search(
-    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
-  ) -> Found:
+    self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
+  ) -> Hits:
     """Return ids [b, k] and scores [b, k], best first, -1 and -inf for none.
 
-    Only `kept` rows are found; None is all rows.
+    Only rows of the subset are results; None is all rows.
     """
 
 
 def other_columns(
   ids: Int[np.ndarray, 'b fetched'],
   hashes: UInt64[np.ndarray, 'b fetched'],
-  own: UInt64[np.ndarray, ' b'],
+  excluded: UInt64[np.ndarray, ' b'],
   k: int,
 ) -> Int[np.ndarray, 'b k']:
   """Return the columns of the first k ids that do not belong to the query.
@@ -48,12 +48,12 @@ def other_columns(
   Args:
     ids: retrieved ids, best first; negative for none.
     hashes: of each id's document or block.
-    own: hash of each query's own document or block.
+    excluded: hash of each query's document or block.
 
   Returns:
     Columns of `ids`, ascending, -1 where fewer than k are left.
   """
-  return kept_lib.first((ids >= 0) & (hashes != own[:, None]), k)
+  return subset_lib.first((ids >= 0) & (hashes != excluded[:, None]), k)
 
 
 def _count_by_document(
@@ -67,7 +67,7 @@ def _count_by_document(
 
 
 class OtherDocuments:
-  """Finds k passages of other documents than the query's own."""
+  """Search of k passages of other documents than the query's."""
 
   def __init__(
     self,
@@ -76,7 +76,7 @@ class OtherDocuments:
     id_hash: sharded_array.Rows,
     k: int,
     max_fetch: int = 128,
-    kept: kept_lib.Kept | None = None,
+    subset: subset_lib.Subset | None = None,
   ):
     """Count the passages by document, in 16 bytes for each document.
 
@@ -84,31 +84,31 @@ class OtherDocuments:
       exact: opens an exact search of the same rows.
       id_hash: [n] hash of the id of each passage's document.
       max_fetch: largest number of rows fetched from `index` for a query.
-      kept: the only rows that are found; None is all.
+      subset: of the rows; None is all.
     """
     self._index, self._exact = index, exact
-    self._id_hash, self._k, self._kept = id_hash, k, kept
-    parts = [id_hash if kept is None else id_hash[kept.rows]]
+    self._id_hash, self._k, self._subset = id_hash, k, subset
+    parts = [id_hash if subset is None else id_hash[subset.rows]]
     self._num_rows = len(parts[0])
-    if kept is None and isinstance(id_hash, sharded_array.ShardedArray):
+    if subset is None and isinstance(id_hash, sharded_array.ShardedArray):
       parts = map(id_hash.shard, range(id_hash.num_shards))
     self._hashes, self._counts = _count_by_document(parts)
     largest = int(self._counts.max(initial=0))
     self._fetch = min(k + largest, max(max_fetch, k + 1), self._num_rows)
 
-  def search(self, asked: np.ndarray, own: np.ndarray) -> Found:
+  def search(self, asked: np.ndarray, excluded: np.ndarray) -> Hits:
     """Return ids and scores [b, k] of passages, -1 and -inf where there are no more.
 
     Args:
       asked: [b, ...] what the index takes: vectors [b, d], or texts [b].
-      own: [b] hash of the id of each query's document.
+      excluded: [b] hash of the id of each query's document.
     """
     if not self._num_rows:
       return base.nothing(len(asked), self._k)
-    ids, scores = self._others(self._index, asked, own, self._fetch)
-    at = np.searchsorted(self._hashes, own)
+    ids, scores = self._others(self._index, asked, excluded, self._fetch)
+    at = np.searchsorted(self._hashes, excluded)
     at = np.minimum(at, len(self._hashes) - 1)
-    mine = np.where(self._hashes[at] == own, self._counts[at], 0)
+    mine = np.where(self._hashes[at] == excluded, self._counts[at], 0)
     reachable = np.minimum(self._k, self._num_rows - mine)
     short = np.flatnonzero((ids >= 0).sum(1) < reachable)
     if len(short):
@@ -121,15 +121,15 @@ class OtherDocuments:
       )
       fetch = int(min(self._k + mine[short].max(), self._num_rows))
       ids[short], scores[short] = self._others(
-        self._exact(), asked[short], own[short], fetch
+        self._exact(), asked[short], excluded[short], fetch
       )
     return ids, scores
 
-  def _others(self, index: Index, asked, own, fetch: int) -> Found:
-    # A retriever of texts takes no rows that are kept.
-    kept = () if self._kept is None else (self._kept,)
-    ids, scores = index.search(asked, fetch, *kept)
+  def _others(self, index: Index, asked, excluded, fetch: int) -> Hits:
+    # A retriever of texts takes no subset.
+    subset = () if self._subset is None else (self._subset,)
+    ids, scores = index.search(asked, fetch, *subset)
     hashes = self._id_hash[np.maximum(ids, 0)]
-    columns = other_columns(ids, hashes, own, self._k)
-    scores = kept_lib.take(scores, columns, -np.inf).astype(np.float32)
-    return kept_lib.take(ids, columns, -1).astype(np.int64), scores
+    columns = other_columns(ids, hashes, excluded, self._k)
+    scores = subset_lib.take(scores, columns, -np.inf).astype(np.float32)
+    return subset_lib.take(ids, columns, -1).astype(np.int64), scores

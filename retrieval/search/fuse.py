@@ -15,12 +15,12 @@ import numpy as np
 
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
 from retrieval.searchers import base
-from retrieval.store import store
+from retrieval.store import manifests
 
 CANDIDATES = 100  # of each list, at least
 CONSTANT = 60  # of `by_ranks`: a larger one makes ranks more equal
 
-Found = queries_lib.Found
+Hits = queries_lib.Hits
 
 
 class Fused:
@@ -34,13 +34,13 @@ class Fused:
     """Take retrievers and their weights in `by_scores`; None fuses `by_ranks`."""
     self._parts, self._weights = parts, weights
     self.unit = 'weighted score' if weights else 'fused rank score'
-    self.fingerprint = store.fingerprint(
+    self.fingerprint = manifests.fingerprint(
       [[part.fingerprint for part in parts], weights or CONSTANT, CANDIDATES]
     )
 
   def search(
     self, queries: queries_lib.Queries | Sequence[str], k: int
-  ) -> Found:
+  ) -> Hits:
     """See `retriever.Retriever`."""
     queries, n = queries_lib.checked(queries, k), max(k, CANDIDATES)
     lists = [part.search(queries, n) for part in self._parts]
@@ -49,7 +49,7 @@ class Fused:
     return by_scores(lists, self._weights, k)
 
 
-def by_ranks(lists: Sequence[np.ndarray], k: int) -> Found:
+def by_ranks(lists: Sequence[np.ndarray], k: int) -> Hits:
   """Score each id by the sum over lists of 1 / (60 + rank).
 
   Args:
@@ -65,9 +65,7 @@ def by_ranks(lists: Sequence[np.ndarray], k: int) -> Found:
   return _sums(lists, values, k)
 
 
-def by_scores(
-  lists: Sequence[Found], weights: Sequence[float], k: int
-) -> Found:
+def by_scores(lists: Sequence[Hits], weights: Sequence[float], k: int) -> Hits:
   """Score each id by the weighted sum of its normalised scores.
 
   The lowest score of a list becomes 0 and its highest one 1; equal scores become 1. An
@@ -101,7 +99,7 @@ def _normalised(ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 def _sums(
   lists: Sequence[np.ndarray], values: Sequence[np.ndarray], k: int
-) -> Found:
+) -> Hits:
   """Add up the values [b, n] of each id, and order by them."""
   ids, scores = base.nothing(len(lists[0]), k)
   for row in range(len(ids)):

@@ -25,10 +25,10 @@ import numpy as np
 from retrieval import arguments, settings
 from retrieval.nn import colbert
 from retrieval.search import token_store
-from retrieval.searchers import base, kept as kept_lib
-from retrieval.store import store
+from retrieval.searchers import base, subset as subset_lib
+from retrieval.store import manifests
 
-Found = tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]
+Hits = tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class LateInteraction:
     self._size = fields['shard_blocks']
     names = ('ends', 'centroids', 'codes', 'starts', 'blocks')
     self._sharded = {name: self._store.array(name) for name in names}
-    self.fingerprint = store.fingerprint(
+    self.fingerprint = manifests.fingerprint(
       [self._store.fingerprint, dataclasses.asdict(self._config)]
     )
 
@@ -101,12 +101,12 @@ class LateInteraction:
     self,
     texts: Sequence[str] | np.ndarray,
     k: int,
-    kept: kept_lib.Kept | None = None,
-  ) -> Found:
+    subset: subset_lib.Subset | None = None,
+  ) -> Hits:
     """Find the k best passages of each query; ties go to the lower id.
 
     Args:
-      kept: the only passages that are candidates; None is all. Where they fill no k
+      subset: the only passages that are candidates; None is all. Where they fill no k
         candidates, more centroids are looked at.
 
     Returns:
@@ -119,11 +119,11 @@ class LateInteraction:
     """
     texts = arguments.texts(texts, 'texts')
     base.check_k(k)
-    if kept is not None:
-      kept.check(len(self))
+    if subset is not None:
+      subset.check(len(self))
     ids, scores = base.nothing(len(texts), k)
     for row, query in self.queries(texts):
-      passages = self._candidates(query, k, kept, self._config.num_probes)
+      passages = self._candidates(query, k, subset, self._config.num_probes)
       found = self._exact(query, passages)
       first = np.argsort(-found, kind='stable')[:k]
       ids[row, : len(first)] = passages[first]
@@ -158,7 +158,11 @@ class LateInteraction:
       yield from zip(rows, vectors, strict=True)
 
   def _candidates(
-    self, query: np.ndarray, k: int, kept: kept_lib.Kept | None, probes: int
+    self,
+    query: np.ndarray,
+    k: int,
+    subset: subset_lib.Subset | None,
+    probes: int,
   ) -> np.ndarray:
     """Return the passages to rescore, ascending: those that centroids score best."""
     cosines = self.codec.centroids @ query.T  # [C, Q]
@@ -172,8 +176,8 @@ class LateInteraction:
       )
       positions, _ = colbert.spans(starts[1:], near)
       rows = np.unique(lists[positions])
-      if kept is not None:
-        rows = rows[kept.mask[shard * self._size + rows.astype(np.int64)]]
+      if subset is not None:
+        rows = rows[subset.mask[shard * self._size + rows.astype(np.int64)]]
       positions, ends = colbert.spans(all_ends, rows)
       passages.append(shard * np.int64(self._size) + rows)
       scores.append(  # as if each token were its centroid
@@ -182,9 +186,9 @@ class LateInteraction:
     order = np.argsort(-np.concatenate(scores), kind='stable')
     count = max(k, self._config.num_rescored)
     found = np.sort(np.concatenate(passages)[order[:count]])
-    if kept is not None and len(found) < min(k, len(kept.rows)):
+    if subset is not None and len(found) < min(k, len(subset.rows)):
       if probes < len(cosines):
-        return self._candidates(query, k, kept, 4 * probes)
+        return self._candidates(query, k, subset, 4 * probes)
     return found
 
   def _exact(self, query: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -196,10 +200,10 @@ class LateInteraction:
     return scores
 
   def shards(
-    self, kept: kept_lib.Kept | None = None
+    self, subset: subset_lib.Subset | None = None
   ) -> Iterator[tuple[np.ndarray, colbert.TokenVectors]]:
-    """Yield the kept passages and their decompressed vectors, shard by shard."""
-    ids = np.arange(len(self)) if kept is None else kept.rows
+    """Yield the passages of a subset and their decompressed vectors, shard by shard."""
+    ids = np.arange(len(self)) if subset is None else subset.rows
     for _, shard, rows in self._by_shard(ids):
       yield shard * self._size + rows, self._decompress(shard, rows)
 
@@ -249,13 +253,13 @@ class Unpruned:
     self,
     texts: Sequence[str] | np.ndarray,
     k: int,
-    kept: kept_lib.Kept | None = None,
-  ) -> Found:
+    subset: subset_lib.Subset | None = None,
+  ) -> Hits:
     """See `LateInteraction.search`."""
     texts = arguments.texts(texts, 'texts')
     ids, scores = base.nothing(len(texts), k)
     queries = [*self._index.queries(texts)]
-    for new, vectors in self._index.shards(kept):
+    for new, vectors in self._index.shards(subset):
       for row, query in queries:
         found = colbert.max_sims(query, *vectors)
         value = np.concatenate([scores[row], found])

@@ -23,8 +23,8 @@ import numpy as np
 
 from retrieval import arguments, searchers, settings
 from retrieval.search import bm25, queries as queries_lib
-from retrieval.searchers import kept as kept_lib
-from retrieval.store import shards, store
+from retrieval.searchers import subset as subset_lib
+from retrieval.store import array_store, checksums, shards
 from retrieval.text import passages as passages_lib
 
 KIND = 'topics'
@@ -59,9 +59,11 @@ class TopicEmbedder:
 
   def __init__(self, path: str | os.PathLike):
     """Open what `fit` wrote; ImportError without scikit-learn."""
-    found = store.Store.open(path, KIND)
+    found = array_store.Store.open(path, KIND)
     # The manifest holds the checksums of the arrays.
-    self.fingerprint = store.hash_files([os.path.join(path, 'manifest.json')])
+    self.fingerprint = checksums.hash_files(
+      [os.path.join(path, 'manifest.json')]
+    )
     words = np.asarray(found.shard(0, 'words')).tobytes().decode().split('\n')
     topics = np.asarray(found.shard(0, 'topics'))
     self.dimension = len(topics)
@@ -110,10 +112,10 @@ class TopicSearch:
     self._exact = searchers.ExactSearcher(vectors, check=False)
 
   def search(
-    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
-  ) -> queries_lib.Found:
+    self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
+  ) -> queries_lib.Hits:
     """See `exclude.Index`."""
-    ids, scores = self._exact.search(queries, k, kept)
+    ids, scores = self._exact.search(queries, k, subset)
     return np.where(scores > 0, ids, -1), np.where(scores > 0, scores, -np.inf)
 
 
@@ -174,13 +176,13 @@ def _choose_words(batches, num_texts: int, config: LdaConfig) -> list[str]:
     for text in texts:
       in_texts.update({*_words(text)})
   most = config.max_share * num_texts
-  kept = [w for w, n in in_texts.items() if config.min_texts <= n <= most]
-  if not kept:
+  words = [w for w, n in in_texts.items() if config.min_texts <= n <= most]
+  if not words:
     raise ValueError(
       f'No word of {num_texts} texts is in at least min_texts={config.min_texts} '
       f'and at most max_share={config.max_share} of them; expected more texts.'
     )
-  return sorted(kept, key=lambda w: (-in_texts[w], w))[: config.max_words]
+  return sorted(words, key=lambda w: (-in_texts[w], w))[: config.max_words]
 
 
 def _words(text: str) -> list[str]:

@@ -10,11 +10,11 @@ import zlib
 import numpy as np
 
 from retrieval import arguments, tokenization
-from retrieval.searchers import base, kept as kept_lib
+from retrieval.searchers import base, subset as subset_lib
 from retrieval.text import chunks as chunks_lib
 
 # ids [b, k] int64, -1 for none; scores [b, k] float32, -inf for none
-Found = tuple[np.ndarray, np.ndarray]
+Hits = tuple[np.ndarray, np.ndarray]
 
 
 def checked(queries: 'Queries | Sequence[str]', k: int) -> 'Queries':
@@ -30,26 +30,26 @@ class Queries:
   Attributes:
     texts: [b]
     vectors: [b, d] float32 of the texts; None lets the retriever embed them.
-    own: [b] hash of the id of each query's own document, whose passages are
-      excluded; None excludes nothing.
-    kept: the only passages that are found; None is all.
+    excluded: [b] hash of the id of the document whose passages are left
+      out of each query; None leaves out nothing.
+    subset: of the passages to search; None is all.
     questions: whether the texts are questions, which an embedder may embed in
       another way than passages.
   """
 
   questions = False
-  kept: kept_lib.Kept | None = None
+  subset: subset_lib.Subset | None = None
 
   def __init__(
     self,
     texts: Sequence[str],
     vectors: np.ndarray | None = None,
-    own: np.ndarray | None = None,
+    excluded: np.ndarray | None = None,
     questions: bool = False,
   ):
     """Take one text or several; ValueError for anything else."""
     self.texts = list(arguments.texts(texts, 'queries'))
-    self.vectors, self.own = vectors, own
+    self.vectors, self.excluded = vectors, excluded
     self.questions = questions
 
   def __len__(self) -> int:
@@ -57,21 +57,21 @@ class Queries:
 
   def take(self, rows: range) -> 'Queries':
     """Return some of the queries."""
-    vectors, own = (
+    vectors, excluded = (
       None if x is None else x[rows.start : rows.stop]
-      for x in (self.vectors, self.own)
+      for x in (self.vectors, self.excluded)
     )
     texts = [self.texts[i] for i in rows]
-    return Queries(texts, vectors, own, self.questions).among(self.kept)
+    return Queries(texts, vectors, excluded, self.questions).among(self.subset)
 
-  def among(self, kept: kept_lib.Kept | None) -> 'Queries':
-    """Return the same queries, which find kept passages alone."""
-    if kept is None:
+  def among(self, subset: subset_lib.Subset | None) -> 'Queries':
+    """Return the same queries, which find only passages of a subset."""
+    if subset is None:
       return self
-    if self.kept is not None:
-      kept = kept_lib.Kept(self.kept.mask & kept.mask)
+    if self.subset is not None:
+      subset = subset_lib.Subset(self.subset.mask & subset.mask)
     found = copy.copy(self)
-    found.kept = kept
+    found.subset = subset
     return found
 
   @property
@@ -97,7 +97,7 @@ class Queries:
 
 
 class ChunkQueries(Queries):
-  """Stored chunks, whose own documents are excluded.
+  """Stored chunks; passages of their documents are excluded.
 
   Attributes:
     chunks: store of the chunks.
@@ -106,7 +106,7 @@ class ChunkQueries(Queries):
 
   def __init__(self, chunks: chunks_lib.ChunkStore, ids: np.ndarray):
     self.chunks, self.ids = chunks, np.asarray(ids)
-    self.vectors, self.own = None, chunks.document_hashes(self.ids)
+    self.vectors, self.excluded = None, chunks.document_hashes(self.ids)
 
   def __len__(self) -> int:
     return len(self.ids)
@@ -119,7 +119,7 @@ class ChunkQueries(Queries):
   def take(self, rows: range) -> 'ChunkQueries':
     """See `Queries`."""
     ids = self.ids[rows.start : rows.stop]
-    return ChunkQueries(self.chunks, ids).among(self.kept)
+    return ChunkQueries(self.chunks, ids).among(self.subset)
 
   @property
   def asks(self) -> np.ndarray:

@@ -21,7 +21,7 @@ from retrieval.search import (
   queries as queries_lib,
   retriever as retriever_lib,
 )
-from retrieval.store import checkpoints, store
+from retrieval.store import checkpoints, manifests
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
 _AT_ONCE = 64  # queries whose candidates' texts are held together
@@ -159,13 +159,13 @@ class Reranked:
   ):
     self.inner, self.candidates, self._reranker = inner, candidates, reranker
     self.unit = reranker.unit
-    self.fingerprint = store.fingerprint(
+    self.fingerprint = manifests.fingerprint(
       [inner.fingerprint, reranker.fingerprint, candidates]
     )
 
   def search(
     self, queries: Queries | Sequence[str], k: int
-  ) -> queries_lib.Found:
+  ) -> queries_lib.Hits:
     """See `retriever.Retriever`; the scores are the re-ranker's."""
     queries = queries_lib.checked(queries, k)
     ids, _ = self.inner.search(queries, max(k, self.candidates))

@@ -9,12 +9,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from retrieval.search import exclude, queries as queries_lib
-from retrieval.searchers import base, kept as kept_lib
-from retrieval.store import store
+from retrieval.searchers import base, subset as subset_lib
+from retrieval.store import array_store
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
 _FILTERS = 8  # and numbers k, whose other documents are counted
-Found = queries_lib.Found
+Hits = queries_lib.Hits
 Queries = queries_lib.Queries
 
 
@@ -25,7 +25,7 @@ class Retriever(Protocol):
   fingerprint: str  # hash of everything that decides what is found
   unit: str  # of the scores, such as 'BM25', for people to read
 
-  def search(self, queries: Queries | Sequence[str], k: int) -> Found:
+  def search(self, queries: Queries | Sequence[str], k: int) -> Hits:
     """Find the k best passages of each query; a blank text finds none.
 
     Returns:
@@ -73,8 +73,8 @@ class IndexRetriever:
     self.unit = index.unit
     exact = self._exact = functools.cache(exact or (lambda: index))
     self._others = functools.lru_cache(_FILTERS)(
-      lambda k, kept: exclude.OtherDocuments(
-        index, exact, passages.id_hash, k, kept=kept
+      lambda k, subset: exclude.OtherDocuments(
+        index, exact, passages.id_hash, k, subset=subset
       )
     )
 
@@ -83,23 +83,23 @@ class IndexRetriever:
     """Queries of a search, where the index opens its shards for each; else None."""
     return getattr(self.index, 'query_batch', None)
 
-  def index_for(self, kept: kept_lib.Kept | None) -> exclude.Index:
-    """Return the index that searches among kept passages."""
-    del kept
+  def index_for(self, subset: subset_lib.Subset | None) -> exclude.Index:
+    """Return the index that searches a subset of the passages."""
+    del subset
     return self.index
 
   def asked(self, queries: Queries) -> np.ndarray:
     """Return queries in the form that the index takes."""
     return np.asarray(queries.texts, object)
 
-  def search(self, queries: Queries | Sequence[str], k: int) -> Found:
+  def search(self, queries: Queries | Sequence[str], k: int) -> Hits:
     """See `Retriever`."""
     queries = queries_lib.checked(queries, k)
-    asked, kept = self.asked(queries), queries.kept
-    if queries.own is None:
-      ids, scores = self.index_for(kept).search(asked, k, kept)
+    asked, subset = self.asked(queries), queries.subset
+    if queries.excluded is None:
+      ids, scores = self.index_for(subset).search(asked, k, subset)
     else:
-      ids, scores = self._others(k, kept).search(asked, queries.own)
+      ids, scores = self._others(k, subset).search(asked, queries.excluded)
     asks = queries.asks[:, None]
     return np.where(asks, ids, -1), np.where(asks, scores, -np.inf)
 
@@ -115,7 +115,7 @@ class Dense(IndexRetriever):
     exact: Callable[[], exclude.Index] | None = None,
     *,
     embedder: Callable[[], TextEmbedder] | None = None,
-    vectors: Callable[[chunks_lib.ChunkStore], store.Store] | None = None,
+    vectors: Callable[[chunks_lib.ChunkStore], array_store.Store] | None = None,
   ):
     """Take a searcher over the vectors of passages.
 
@@ -127,9 +127,11 @@ class Dense(IndexRetriever):
     self._embedder = embedder and functools.cache(embedder)
     self._vectors = vectors and functools.cache(vectors)
 
-  def index_for(self, kept: kept_lib.Kept | None) -> exclude.Index:
+  def index_for(self, subset: subset_lib.Subset | None) -> exclude.Index:
     """See `IndexRetriever`; few vectors are searched exactly."""
-    return self._exact() if kept is not None and kept.are_few else self.index
+    return (
+      self._exact() if subset is not None and subset.are_few else self.index
+    )
 
   def asked(self, queries: Queries) -> np.ndarray:
     """See `IndexRetriever`."""
@@ -170,14 +172,14 @@ class _Draws:
     self._num_rows, self._seed = num_rows, seed
 
   def search(
-    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
-  ) -> Found:
-    if kept is not None:
-      return kept_lib.over_fetch(self.search, queries, k, kept)
+    self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
+  ) -> Hits:
+    if subset is not None:
+      return subset_lib.over_fetch(self.search, queries, k, subset)
     ids, scores = base.nothing(len(queries), k)
-    kept = min(k, self._num_rows)
+    count = min(k, self._num_rows)
     for row, query in enumerate(queries.tolist()):
       rng = np.random.default_rng((*self._seed, query))
-      ids[row, :kept] = rng.choice(self._num_rows, kept, replace=False)
-    scores[:, :kept] = 0
+      ids[row, :count] = rng.choice(self._num_rows, count, replace=False)
+    scores[:, :count] = 0
     return ids, scores

@@ -35,8 +35,8 @@ from scipy.sparse import _sparsetools
 import xxhash
 
 from retrieval import arguments
-from retrieval.searchers import base, kept as kept_lib
-from retrieval.store import manifests, shards as shards_lib, store
+from retrieval.searchers import base, subset as subset_lib
+from retrieval.store import array_store, manifests, shards as shards_lib
 from retrieval.text import passages as passages_lib
 
 KIND = 'sparse'
@@ -108,7 +108,9 @@ class SparseIndex:
     """Take what opens a shard, the texts of each shard, and fields of the store."""
     self.config, self._shard = config, shard
     self._offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    self.fingerprint = store.fingerprint([fields, dataclasses.asdict(config)])
+    self.fingerprint = manifests.fingerprint(
+      [fields, dataclasses.asdict(config)]
+    )
 
   def __len__(self) -> int:
     return int(self._offsets[-1])
@@ -177,7 +179,7 @@ class SparseIndex:
       ValueError: when it is damaged, of another version or has other terms.
     """
     config = config or cls.CONFIG()
-    found = store.Store.open(path, KIND)
+    found = array_store.Store.open(path, KIND)
     made = found.fields
     wanted = _fields(config, made['texts'], made['rows'])
     if made != wanted:
@@ -202,12 +204,12 @@ class SparseIndex:
     self,
     queries: Sequence[str] | np.ndarray,
     k: int,
-    kept: kept_lib.Kept | None = None,
+    subset: subset_lib.Subset | None = None,
   ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
     """Find the k best texts of each query; ties go to the lower id.
 
     Args:
-      kept: the only texts that may be found; None is all. Scores are the same:
+      subset: of the texts to search; None is all. Scores are the same:
         all texts count in the weights of terms.
 
     Returns:
@@ -219,9 +221,9 @@ class SparseIndex:
     """
     queries = arguments.texts(queries, 'queries')
     base.check_k(k)
-    if kept is not None:
-      kept.check(len(self))
-    mask = None if kept is None else kept.mask
+    if subset is not None:
+      subset.check(len(self))
+    mask = None if subset is None else subset.mask
     ids, scores = base.nothing(len(queries), k)
     for low in range(0, len(queries), _ASKED_TOGETHER):
       some = slice(low, low + _ASKED_TOGETHER)
@@ -245,8 +247,8 @@ class SparseIndex:
       self._shards(), spans, self._offsets[:-1].tolist(), strict=True
     ):
       if (ends > starts).any():
-        kept = mask if mask is None else mask[first:][: len(shard['lengths'])]
-        found = self._score(shard, asked, starts, ends, kept)
+        subset = mask if mask is None else mask[first:][: len(shard['lengths'])]
+        found = self._score(shard, asked, starts, ends, subset)
         for row, total in enumerate(found):
           _keep_best(total, first, keys[row])
     there = keys > 0
@@ -259,14 +261,14 @@ class SparseIndex:
     asked: sparse.csr_array,
     starts: np.ndarray,
     ends: np.ndarray,
-    kept: np.ndarray | None,
+    subset: np.ndarray | None,
   ) -> Iterator[np.ndarray]:
     """Yield scores [n] of a shard's texts for each query, in the same buffer.
 
-    Texts other than `kept` [n] have 0; None keeps all.
+    Texts other than `subset` [n] have 0; None keeps all.
     """
-    drops = kept is not None and 2 * kept.sum() < len(kept)
-    some = kept if drops else None  # Else zeros in the scores are faster.
+    drops = subset is not None and 2 * subset.sum() < len(subset)
+    some = subset if drops else None  # Else zeros in the scores are faster.
     rows, weights, spans = self._postings(shard, starts, ends, some)
     sizes = np.diff(spans).reshape(-1)[asked.indices]
     sizes = np.where(asked.data, sizes, 0).tolist()
@@ -283,8 +285,8 @@ class SparseIndex:
           _sparsetools.csc_matvec(
             len(total), 1, span, rows, weights, factor, total
           )
-      if kept is not None and not drops:
-        total *= kept
+      if subset is not None and not drops:
+        total *= subset
       yield total
 
   def _postings(
@@ -292,7 +294,7 @@ class SparseIndex:
     shard: Shard,
     starts: np.ndarray,
     ends: np.ndarray,
-    kept: np.ndarray | None,
+    subset: np.ndarray | None,
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return rows and weights of postings, and where those of each term lie [V, 2]."""
     rows, counts = shard['rows'], shard['counts']
@@ -304,8 +306,8 @@ class SparseIndex:
         np.concatenate([x[i] for i in parts]) for x in (rows, counts)
       )
       starts = np.cumsum(sizes) - sizes
-    if kept is not None:
-      stay = np.flatnonzero(kept[rows])
+    if subset is not None:
+      stay = np.flatnonzero(subset[rows])
       starts, ends = np.searchsorted(stay, [starts, starts + sizes])
       sizes, rows, counts = ends - starts, rows[stay], counts[stay]
     lengths = shard['lengths'].astype(np.float32)

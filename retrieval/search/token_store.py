@@ -22,7 +22,7 @@ import numpy as np
 from retrieval import settings
 from retrieval.nn import colbert
 from retrieval.search import residual_codes
-from retrieval.store import shards, store
+from retrieval.store import array_store, manifests, shards
 from retrieval.text import passages as passages_lib
 
 KIND = 'colbert_tokens'
@@ -96,9 +96,11 @@ def build(
   # An update names the codec that was fitted for another index. A killed update has
   # written it: the build continues with it.
   if known:
-    fields['codec'] = known.fields.get('codec', store.fingerprint(known.fields))
+    fields['codec'] = known.fields.get(
+      'codec', manifests.fingerprint(known.fields)
+    )
   elif (path / 'codec').is_dir():
-    stands = store.Store.open(path / 'codec', CODEC_KIND).fields
+    stands = array_store.Store.open(path / 'codec', CODEC_KIND).fields
     fields |= {x: stands[x] for x in ('codec',) if x in stands}
 
   def make_codec(*_):
@@ -192,7 +194,7 @@ def config_of(fields: Mapping[str, Any]) -> IndexConfig:
 
 def open_store(
   path: str | os.PathLike,
-) -> tuple[store.Store, residual_codes.Codec]:
+) -> tuple[array_store.Store, residual_codes.Codec]:
   """Open what `build` wrote: the store of the tokens, and the codec.
 
   Raises:
@@ -200,13 +202,13 @@ def open_store(
     ValueError: when it is damaged.
   """
   path = pathlib.Path(path)
-  found = store.Store.open(path / 'tokens', KIND)
+  found = array_store.Store.open(path / 'tokens', KIND)
   return found, _open_codec(path / 'codec', found.fields)
 
 
 def _open_codec(
   path: pathlib.Path, fields: Mapping[str, Any]
 ) -> residual_codes.Codec:
-  found = store.Store.open(path, CODEC_KIND, fields)
+  found = array_store.Store.open(path, CODEC_KIND, fields)
   parts = ('centroids', 'cutoffs', 'levels')
   return residual_codes.Codec(*(np.asarray(found.shard(0, x)) for x in parts))

@@ -25,8 +25,8 @@ import numpy as np
 
 from retrieval.readers import base
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
-from retrieval.searchers import kept as kept_lib
-from retrieval.store import store
+from retrieval.searchers import subset as subset_lib
+from retrieval.store import manifests
 from retrieval.text import passages as passages_lib
 
 Where = Mapping[str, Any]
@@ -46,19 +46,19 @@ class Filtered:
     passages: passages_lib.Passages,
     where: Where,
   ):
-    """Take a retriever of the passages; ValueError as of `kept`."""
-    self._inner, self._kept = inner, kept(passages, where)
+    """Take a retriever of the passages; ValueError as of `matching`."""
+    self._inner, self._subset = inner, matching(passages, where)
     self.unit = inner.unit
     self.query_batch = getattr(inner, 'query_batch', None)
-    prints = inner.fingerprint, self._kept.fingerprint
-    self.fingerprint = store.fingerprint(prints)
+    prints = inner.fingerprint, self._subset.fingerprint
+    self.fingerprint = manifests.fingerprint(prints)
 
   def search(
     self, queries: queries_lib.Queries | Sequence[str], k: int
   ) -> queries_lib.Found:
     """See `retriever.Retriever`."""
     queries = queries_lib.checked(queries, k)
-    return self._inner.search(queries.among(self._kept), k)
+    return self._inner.search(queries.among(self._subset), k)
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def spell(where: Where | None) -> str:
-  """Return what `parse` reads as an equal filter; ValueError as of `kept`."""
+  """Return what `parse` reads as an equal filter; ValueError as of `matching`."""
   fields = _canonical(where or {})
   pairs = {x: tuple(y) if ends else y for x, (ends, y) in fields.items()}
   return repr(pairs) if pairs else ''
@@ -84,15 +84,15 @@ def spell(where: Where | None) -> str:
 
 def some(
   passages: passages_lib.Passages, where: str, name: str
-) -> kept_lib.Kept | None:
+) -> subset_lib.Subset | None:
   """Return the passages that a config's filter keeps, None without a filter.
 
   Raises:
-    ValueError: as of `parse` and `kept`, and for no passage, naming the field `name`.
+    ValueError: as of `parse` and `matching`, and for no passage, naming the field `name`.
   """
   if not where:
     return None
-  found = kept(passages, parse(where))
+  found = matching(passages, parse(where))
   if not len(found.rows):
     raise ValueError(
       f'{name}={where}: no passage of {len(passages):,} fits; expected some.'
@@ -121,18 +121,20 @@ def until(
   return {**where, field: (None, date)}
 
 
-def kept(passages: passages_lib.Passages, where: Where) -> kept_lib.Kept:
+def matching(
+  passages: passages_lib.Passages, where: Where
+) -> subset_lib.Subset:
   """Return the passages of documents that fit a filter; the latest are cached.
 
   Raises:
     ValueError: for a field that documents lack, naming those they have, and for values
       of another type than theirs.
   """
-  return _kept(passages, json.dumps(_canonical(where)))
+  return _matching(passages, json.dumps(_canonical(where)))
 
 
 @functools.lru_cache(_CACHED)
-def _kept(passages: passages_lib.Passages, where: str) -> kept_lib.Kept:
+def _matching(passages: passages_lib.Passages, where: str) -> subset_lib.Subset:
   fields, names = json.loads(where), _names(passages)
   if unknown := sorted({*fields} - {*names}):
     raise ValueError(
@@ -149,13 +151,13 @@ def _kept(passages: passages_lib.Passages, where: str) -> kept_lib.Kept:
     found = np.concatenate(found)
     mask = found if mask is None else mask & found
   if mask is None:
-    return kept_lib.Kept(np.ones(len(passages), bool), where)
+    return subset_lib.Subset(np.ones(len(passages), bool), where)
   steps = range(0, len(passages), _AT_ONCE)
   parts = [
     mask[passages.documents(np.arange(i, min(i + _AT_ONCE, len(passages))))]
     for i in steps
   ]
-  return kept_lib.Kept(np.concatenate(parts), where)
+  return subset_lib.Subset(np.concatenate(parts), where)
 
 
 def _names(passages: passages_lib.Passages) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import manifests, store
+from retrieval.store import manifests, output_files
 
 FIELDS = 'searcher.json'
 METRICS = ('dot_product', 'squared_l2')
@@ -34,12 +34,12 @@ class Searcher(Protocol):
   dimension: int
 
   def search(
-    self, queries: np.ndarray, k: int, kept: Any = None
+    self, queries: np.ndarray, k: int, subset: Any = None
   ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k best rows of each query [b, dimension] float32.
 
     Args:
-      kept: a `kept.Kept` of the only rows that may be found; None is all.
+      subset: a `subset.Subset` of the rows; None is all.
 
     Returns:
       ids: [b, k] int64, best first; -1 where fewer than k exist.
@@ -170,7 +170,7 @@ def nothing(count: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 def write_fields(path: pathlib.Path, **fields: Any) -> None:
   """Write searcher.json of a saved searcher, last: its name, metric and others."""
-  store.write_atomically(path / FIELDS, json.dumps(fields) + '\n')
+  output_files.write(path / FIELDS, json.dumps(fields) + '\n')
 
 
 def read_fields(path: pathlib.Path) -> dict[str, Any]:

@@ -24,9 +24,9 @@ import numpy as np
 from retrieval.searchers import (
   base,
   block_search,
-  kept as kept_lib,
   matrix_search,
   saved_vectors,
+  subset as subset_lib,
 )
 from retrieval.store import sharded_array
 
@@ -88,31 +88,31 @@ class ExactSearcher:
     )
 
   def search(
-    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
+    self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k best rows of each query; ties go to the lower id.
 
-    Few kept rows are an array of their own, and so are all kept rows on devices.
+    Few rows are an array of their own, and so are all rows of a subset on devices.
     """
     queries = base.check_queries(queries, self.dimension, k)
     wanted = min(k, self.num_vectors)
-    if kept is not None:
-      kept.check(self.num_vectors)
-      wanted = min(k, len(kept.rows))
+    if subset is not None:
+      subset.check(self.num_vectors)
+      wanted = min(k, len(subset.rows))
     if not len(queries) or not wanted:
       return base.nothing(len(queries), k)
     on_cpu = not self._devices and jax.local_devices()[0].platform == 'cpu'
-    if kept is not None and (kept.are_few or not on_cpu):
-      ids, scores = self._among(kept).search(queries, k)
-      return kept_lib.take(kept.rows[None], ids, -1), scores
+    if subset is not None and (subset.are_few or not on_cpu):
+      ids, scores = self._among(subset).search(queries, k)
+      return subset_lib.take(subset.rows[None], ids, -1), scores
     if on_cpu:
-      mask = None if kept is None else kept.mask
+      mask = None if subset is None else subset.mask
       return base.pad(*self._on_cpu(queries, wanted, mask), k)
     with jax.set_mesh(self._mesh):  # The caller may have set another mesh.
       return base.pad(*self._search_devices(queries, wanted), k)
 
   @functools.cached_property
-  def _among(self) -> Callable[[kept_lib.Kept], 'ExactSearcher']:
+  def _among(self) -> Callable[[subset_lib.Subset], 'ExactSearcher']:
     """Searchers of the rows of the latest filters."""
     vectors, devices = self._vectors, self._devices
     row_bytes = np.dtype(vectors.dtype).itemsize * self.dimension
@@ -125,8 +125,8 @@ class ExactSearcher:
     )
 
     @functools.lru_cache(_FILTERS)
-    def of(kept):
-      rows = sharded_array.SelectedRows(vectors, kept.rows)
+    def of(subset):
+      rows = sharded_array.SelectedRows(vectors, subset.rows)
       small = len(rows) * row_bytes <= _GATHERED_BYTES
       return made(rows[:] if small else rows)
 

@@ -34,7 +34,7 @@ class _Holder:
     searcher = sharded.ShardedSearcher.load(path, shards_in_memory=0)
     self._shard = searcher.open_shard(number)
 
-  def search(self, queries, k) -> sharded.Found:
+  def search(self, queries, k) -> sharded.Hits:
     """See `sharded.Shard.search`."""
     return self._shard.search(queries, k)
 

@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import checksums, manifests, sharded_array, store
+from retrieval.store import array_store, checksums, manifests, sharded_array
 
 COPY = 'vectors.npy'
 _COPY_BYTES = 256 << 20
@@ -72,7 +72,7 @@ def reopened(vectors):
 
 def _reference(path: pathlib.Path, vectors: sharded_array.ShardedArray) -> dict:
   file = pathlib.Path(vectors.shard(0).filename)
-  manifest = file.parent / store.MANIFEST
+  manifest = file.parent / array_store.MANIFEST
   return {
     'folder': os.path.relpath(file.parent.resolve(), path.resolve()),
     'kind': manifests.read_json(manifest)['kind'],
@@ -83,7 +83,7 @@ def _reference(path: pathlib.Path, vectors: sharded_array.ShardedArray) -> dict:
 
 def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
   folder = pathlib.Path(os.path.normpath(path.resolve() / reference['folder']))
-  manifest = folder / store.MANIFEST
+  manifest = folder / array_store.MANIFEST
   if not manifest.exists():
     raise ValueError(
       f'{path}: the vectors of this searcher stood in {folder} and are not '
@@ -94,5 +94,5 @@ def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
       f'{path}: the vectors in {folder} changed after this searcher was built '
       'from them; build it again.'
     )
-  found = store.Store.open(folder, reference['kind'])
+  found = array_store.Store.open(folder, reference['kind'])
   return found.array(reference['array'])

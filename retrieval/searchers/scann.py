@@ -21,7 +21,7 @@ from absl import logging
 import numpy as np
 
 from retrieval import settings
-from retrieval.searchers import base, kept as kept_lib
+from retrieval.searchers import base, subset as subset_lib
 
 MIN_ROWS = 4096  # Below, exact search is as fast and loses nothing.
 _MIN_HASHED_ROWS = 16
@@ -184,18 +184,18 @@ class ScannSearcher:
     self,
     queries: np.ndarray,
     k: int,
-    kept: kept_lib.Kept | None = None,
+    subset: subset_lib.Subset | None = None,
     *,
     num_leaves_to_search: int = 0,
   ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k best rows of each query; 0 leaves are as the index was built."""
     queries = base.check_queries(queries, self.dimension, k)
-    if kept is not None:
-      kept.check(self.num_vectors)
+    if subset is not None:
+      subset.check(self.num_vectors)
       search = functools.partial(
         self.search, num_leaves_to_search=num_leaves_to_search
       )
-      return kept_lib.over_fetch(search, queries, k, kept)
+      return subset_lib.over_fetch(search, queries, k, subset)
     if not len(queries):
       return base.nothing(0, k)
     fetch = min(k, self.num_vectors)

@@ -3,7 +3,7 @@
 """Search of a database in shards of consecutive rows, each with an index of its own.
 
 Every shard names its best rows, scored in float64 from the vectors on disk, and the
-best of all shards are kept, ties by the lower id. So exact shards find what one exact
+best of all shards are the result, ties by the lower id. So exact shards find what one exact
 index finds. Only some shards are open at a time, and memory holds no more.
 
 b queries, k best rows.
@@ -21,9 +21,9 @@ import numpy as np
 from retrieval.searchers import (
   base,
   exact,
-  kept as kept_lib,
   saved_vectors,
   scann,
+  subset as subset_lib,
   usearch,
 )
 from retrieval.store import drafts, sharded_array
@@ -34,7 +34,7 @@ _APPROXIMATE = {
   'usearch': usearch.UsearchSearcher,
 }
 
-Found = tuple[np.ndarray, np.ndarray]
+Hits = tuple[np.ndarray, np.ndarray]
 
 
 def shard_name(number: int) -> str:
@@ -48,7 +48,7 @@ def bounds(num_rows: int, num_shards: int, number: int) -> range:
   return range(low, high)
 
 
-def merge(best: Found, found: Found, k: int) -> Found:
+def merge(best: Hits, found: Hits, k: int) -> Hits:
   """Return the best k of two lists [b, *] in float64, ties by the lower id."""
   pairs = zip(best, found, strict=True)
   return base.best(*(np.concatenate(pair, 1) for pair in pairs), k)
@@ -62,7 +62,7 @@ class Shard:
   exact: exact.ExactSearcher  # of the same rows on disk
   first: int  # id of its first row
 
-  def search(self, queries: np.ndarray, k: int) -> Found:
+  def search(self, queries: np.ndarray, k: int) -> Hits:
     """Return ids [b, k] of the database and scores [b, k] float64."""
     fetch, settings = k, getattr(self.searcher, 'settings', {})
     if settings.get('rescore') == 'none':  # the scores are rough
@@ -149,20 +149,20 @@ class ShardedSearcher:
       return self._open[number]
 
   def search(
-    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
-  ) -> Found:
+    self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
+  ) -> Hits:
     """Find the k best rows of each query."""
     queries = base.check_queries(queries, self.dimension, k)
-    if kept is not None:
-      kept.check(self.num_vectors)
-      return kept_lib.over_fetch(self.search, queries, k, kept)
+    if subset is not None:
+      subset.check(self.num_vectors)
+      return subset_lib.over_fetch(self.search, queries, k, subset)
     wanted = min(k, self.num_vectors)
     best = base.nothing(len(queries), wanted)
     for found in self._answers(queries, wanted) if wanted else ():
       best = merge(best, found, wanted)
     return base.pad(*best, k)
 
-  def _answers(self, queries, k: int) -> Iterator[Found]:
+  def _answers(self, queries, k: int) -> Iterator[Hits]:
     """Yield what each shard finds; open shards come first."""
     for i in sorted(range(self.num_shards), key=lambda x: x not in self._open):
       yield self._shard(i).search(queries, k)

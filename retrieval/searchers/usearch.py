@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.searchers import base, kept as kept_lib
+from retrieval.searchers import base, subset as subset_lib
 
 _FILE = 'graph.usearch'
 _METRICS = {'dot_product': 'ip', 'squared_l2': 'l2sq'}
@@ -59,13 +59,13 @@ class UsearchSearcher:
     return cls(graph, metric, (num_rows, dimension))
 
   def search(
-    self, queries: np.ndarray, k: int, kept: kept_lib.Kept | None = None
+    self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k best rows of each query."""
     queries = base.check_queries(queries, self.dimension, k)
-    if kept is not None:
-      kept.check(self.num_vectors)
-      return kept_lib.over_fetch(self.search, queries, k, kept)
+    if subset is not None:
+      subset.check(self.num_vectors)
+      return subset_lib.over_fetch(self.search, queries, k, subset)
     if not len(queries):
       return base.nothing(0, k)
     count = min(k, self.num_vectors)

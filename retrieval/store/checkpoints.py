@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import ml_collections
 
-from retrieval.store import checksums, manifests, packed, store
+from retrieval.store import checksums, manifests, output_files, packed
 
 CHECKSUMS, BEST = 'checksums.json', 'best.json'
 _ADVICE = 'remove this step, and the same command continues from the one before'
@@ -62,7 +62,7 @@ def seal(path: pathlib.Path, step: int) -> None:
   """Write the checksums of a finished step, which may still have a hidden name."""
   files = {x: checksums.of_file(path / x) for x in sorted(_files(path))}
   text = json.dumps({'step': step, 'files': files}, indent=1)
-  store.write_atomically(path / CHECKSUMS, text.encode())
+  output_files.write(path / CHECKSUMS, text.encode())
 
 
 def check(path: pathlib.Path, index: int = 0, count: int = 1) -> None:

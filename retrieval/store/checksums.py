@@ -6,6 +6,8 @@ A process compares a file when it first opens it. The environment variable
 RETRIEVAL_VERIFY, which child processes inherit, is 'once', or 'off' to compare nothing.
 """
 
+from collections.abc import Sequence
+import hashlib
 import os
 import pathlib
 
@@ -27,6 +29,16 @@ def of_file(path: str | os.PathLike) -> str:
     while read := f.readinto(buffer):
       digest.update(buffer[:read])
   return _PREFIX + digest.hexdigest()
+
+
+def hash_files(paths: Sequence[str | os.PathLike]) -> str:
+  """Hash the bytes of files, in the order given."""
+  digest = hashlib.sha256()
+  for path in paths:
+    with open(path, 'rb') as f:
+      while block := f.read(_READ_BYTES):
+        digest.update(block)
+  return digest.hexdigest()[:32]
 
 
 def of_bytes(data: bytes) -> str:

@@ -70,3 +70,18 @@ def link(old: str | os.PathLike, new: str | os.PathLike) -> None:
 def link_folder(source: pathlib.Path, target: pathlib.Path) -> None:
   """Make a folder of the same files: hard links, or copies."""
   shutil.copytree(source, target, copy_function=link)
+
+
+def publish(draft: pathlib.Path, path: pathlib.Path) -> bool:
+  """Rename a finished folder; return whether it was the first one at `path`.
+
+  A draft that comes second is removed.
+  """
+  try:
+    os.rename(draft, path)
+    return True
+  except OSError:
+    if not path.is_dir():
+      raise
+    shutil.rmtree(draft, ignore_errors=True)
+    return False

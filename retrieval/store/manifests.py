@@ -3,6 +3,7 @@
 """JSON files with a checksum of their content: the manifests of everything stored."""
 
 from collections.abc import Mapping
+import hashlib
 import json
 import pathlib
 from typing import Any
@@ -10,6 +11,12 @@ from typing import Any
 from retrieval.store import checksums
 
 _CHECKSUM = 'checksum'
+
+
+def fingerprint(obj: Any) -> str:
+  """Hash a JSON value; equal values give equal hex strings."""
+  text = json.dumps(obj, sort_keys=True, separators=(',', ':'))
+  return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def dump(content: Any) -> str:

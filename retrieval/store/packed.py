@@ -24,7 +24,12 @@ from flax import traverse_util
 import jax
 import numpy as np
 
-from retrieval.store import checksums, manifests, safetensors_files, store
+from retrieval.store import (
+  checksums,
+  manifests,
+  output_files,
+  safetensors_files,
+)
 
 CONFIG = 'config.json'
 WEIGHTS = 'weights.json'
@@ -188,7 +193,7 @@ def write(
   files = _shared(trees)
   for file, (_, arrays) in files.items():
     safetensors_files.write(folder / file, arrays)
-  store.write_atomically(folder / CONFIG, manifests.dump(config))
+  output_files.write(folder / CONFIG, manifests.dump(config))
   unused = {*old.parts} - {*files}
   facts = dataclasses.replace(
     old,
@@ -230,4 +235,4 @@ def write_facts(
   sums = {name: checksums.of_file(folder / name) for name in sorted(names)}
   facts = dataclasses.replace(facts, files={**facts.files, **sums})
   text = manifests.sealed(dataclasses.asdict(facts))
-  store.write_atomically(folder / WEIGHTS, text)
+  output_files.write(folder / WEIGHTS, text)

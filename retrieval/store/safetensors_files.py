@@ -23,7 +23,7 @@ import zlib
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import sharded_array, store
+from retrieval.store import output_files, sharded_array
 
 _DTYPES = {
   'F64': np.dtype('<f8'),
@@ -181,7 +181,7 @@ def write(
   # Weights hold no text that occurs twice: searching for it takes time alone.
   coder = zlib.compressobj(wbits=_GZIP_BITS, memLevel=9, strategy=zlib.Z_RLE)
   is_coded = pathlib.Path(path).suffix == _GZIP
-  with store.open_atomically(path) as f:
+  with output_files.writing(path) as f:
     add = (lambda x: f.write(coder.compress(x))) if is_coded else f.write
     add(len(text).to_bytes(8, 'little') + text)
     for array in arrays.values():

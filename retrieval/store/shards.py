@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.store import executors, store, store_writer
+from retrieval.store import array_store, executors, store_writer
 
 Progress = Callable[[int, int], None]  # (rows done, rows in all)
 Make = Callable[[int, Progress | None], Mapping[str, np.ndarray]]
@@ -37,7 +37,7 @@ def build_store(
   progress: Progress | None = None,
   meta: Mapping[str, Any] | None = None,
   needs_rows: str = '',
-) -> store.Store | None:
+) -> array_store.Store | None:
   """Write the missing shards of a store and publish it when all are written.
 
   Args:
@@ -54,7 +54,7 @@ def build_store(
   """
   writer = store_writer.StoreWriter(path, kind, fields)
   if writer.published:
-    return store.Store.open(path, kind, fields)
+    return array_store.Store.open(path, kind, fields)
   missing = writer.missing(len(counts))
   if isinstance(executor, executors.Share):
     share, count = executor.index, executor.count

@@ -13,11 +13,12 @@ from absl import logging
 import numpy as np
 
 from retrieval.store import (
+  array_store,
   checksums,
   drafts,
   locks,
   manifests,
-  store,
+  output_files,
 )
 
 
@@ -49,13 +50,13 @@ class StoreWriter:
     """
     self.path, self.kind = pathlib.Path(path), kind
     self.fields = json.loads(json.dumps(dict(fingerprint_fields)))
-    key = store.fingerprint([store.SCHEMA, kind, self.fields])
+    key = manifests.fingerprint([array_store.SCHEMA, kind, self.fields])
     self._partial = self.path.with_name(f'{self.path.name}.partial-{key[:12]}')
     exists = self.path.exists()
     # Another process may publish between the two checks.
     if exists and not self._is_published():
       raise ValueError(
-        f'{self.path} exists without a {store.MANIFEST}: move it away to write a '
+        f'{self.path} exists without a {array_store.MANIFEST}: move it away to write a '
         f'{kind} store there.'
       )
     self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +65,7 @@ class StoreWriter:
       if not self.published:
         self._partial.mkdir(exist_ok=True)
     if self.published:
-      store.Store.open(self.path, kind, self.fields)
+      array_store.Store.open(self.path, kind, self.fields)
       return
     for other in self.path.parent.glob(f'{self.path.name}.partial-*'):
       if other != self._partial:
@@ -73,7 +74,7 @@ class StoreWriter:
         )
 
   def _is_published(self) -> bool:
-    return (self.path / store.MANIFEST).exists()
+    return (self.path / array_store.MANIFEST).exists()
 
   def _entry_file(self, index: int) -> pathlib.Path:
     """The manifest of a shard, which makes the shard count."""
@@ -95,7 +96,7 @@ class StoreWriter:
     # In the order of publication, so that one of the checks succeeds.
     return (
       self._entry_file(index).exists()
-      or (self._partial / store.MANIFEST).exists()
+      or (self._partial / array_store.MANIFEST).exists()
       or self._is_published()
     )
 
@@ -113,7 +114,7 @@ class StoreWriter:
     entry = {}
     try:
       for name, array in arrays.items():
-        file = self._partial / store.shard_file(name, index)
+        file = self._partial / array_store.shard_file(name, index)
         draft = drafts.beside(file)
         written[draft] = file
         with open(draft, 'wb') as f:
@@ -130,9 +131,7 @@ class StoreWriter:
         if not self.has(index):
           for draft, file in written.items():
             os.replace(draft, file)
-          store.write_atomically(
-            self._entry_file(index), manifests.sealed(entry)
-          )
+          output_files.write(self._entry_file(index), manifests.sealed(entry))
     except FileNotFoundError:
       with self._locked():  # another process may be publishing right now
         if not self.has(index):
@@ -143,7 +142,7 @@ class StoreWriter:
 
   def publish(
     self, num_shards: int, meta: Mapping[str, Any] | None = None
-  ) -> store.Store:
+  ) -> array_store.Store:
     """Make the store visible by one rename; ValueError when a shard is missing.
 
     Args:
@@ -156,11 +155,11 @@ class StoreWriter:
         os.rename(self._partial, self.path)
         # Other processes may have begun to write here before the rename.
         self._keep_only(self.path, shards)
-    return store.Store.open(self.path, self.kind, self.fields)
+    return array_store.Store.open(self.path, self.kind, self.fields)
 
   def _seal(self, num_shards: int, meta: Mapping[str, Any]) -> list[dict]:
     """Write the manifest, unless a killed process has; return its shards."""
-    file = self._partial / store.MANIFEST
+    file = self._partial / array_store.MANIFEST
     if file.exists():
       return manifests.read_json(file)['shards']
     missing = self.missing(num_shards)
@@ -170,7 +169,7 @@ class StoreWriter:
         f'the first is {missing[0]}.'
       )
     manifest = {
-      'schema': store.SCHEMA,
+      'schema': array_store.SCHEMA,
       'kind': self.kind,
       'fingerprint': self.fields,
       'meta': dict(meta),
@@ -178,15 +177,17 @@ class StoreWriter:
         manifests.read_json(self._entry_file(i)) for i in range(num_shards)
       ],
     }
-    store.write_atomically(file, manifests.sealed(manifest))
+    output_files.write(file, manifests.sealed(manifest))
     return manifest['shards']
 
   @staticmethod
   def _keep_only(folder: pathlib.Path, shards: list[dict]) -> None:
     """Remove the files of a folder that are not part of its store."""
     keep = {
-      store.shard_file(name, i) for i, x in enumerate(shards) for name in x
+      array_store.shard_file(name, i)
+      for i, x in enumerate(shards)
+      for name in x
     }
     for file in folder.iterdir():
-      if file.name not in keep | {store.MANIFEST}:
+      if file.name not in keep | {array_store.MANIFEST}:
         file.unlink(missing_ok=True)

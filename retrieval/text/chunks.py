@@ -13,7 +13,7 @@ import os
 from jaxtyping import Bool, Int
 import numpy as np
 
-from retrieval.store import sharded_array, store, store_writer
+from retrieval.store import array_store, manifests, sharded_array, store_writer
 from retrieval.text import passages, tokens as tokens_lib
 
 KIND = 'chunks'
@@ -71,7 +71,7 @@ def build_chunk_store(
   split: str = 'all',
   valid_fraction: float = 0.0,
   test_fraction: float = 0.0,
-  dropped: store.Store | None = None,
+  dropped: array_store.Store | None = None,
   added: Sequence[str] = (),
 ) -> 'ChunkStore':
   """Cut a split of a token store into chunks of `chunk_length` tokens.
@@ -232,7 +232,7 @@ class TitledChunks(ChunkStore):
     self, path: str | os.PathLike, tokens: tokens_lib.TokenStore | None = None
   ):
     super().__init__(path, tokens)
-    self.fingerprint = store.fingerprint([self.fingerprint, 'titled'])
+    self.fingerprint = manifests.fingerprint([self.fingerprint, 'titled'])
 
   def search_texts(self, ids: np.ndarray) -> list[str]:
     """Return the text of each chunk with its continuation, below the title."""

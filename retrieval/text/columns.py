@@ -15,7 +15,7 @@ import json
 import numpy as np
 
 from retrieval.readers import base
-from retrieval.store import store
+from retrieval.store import array_store
 
 _OPEN_SHARDS = 64  # whose values stay in memory
 
@@ -44,7 +44,7 @@ class Columns:
     names: of the fields; none in a store without metadata.
   """
 
-  def __init__(self, tokens: store.Store):
+  def __init__(self, tokens: array_store.Store):
     self._tokens = tokens
     self.names: tuple[str, ...] = tuple(tokens.fields.get('metadata', ()))
     each = range(len(self.names))

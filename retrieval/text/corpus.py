@@ -23,7 +23,7 @@ from absl import logging
 
 from retrieval import settings
 from retrieval.readers import base, text_files
-from retrieval.store import store
+from retrieval.store import manifests
 from retrieval.text import corpus_files
 
 Document = base.Document
@@ -236,7 +236,7 @@ class Corpus:
       path = pathlib.Path(config.path)
       fields['path'] = path.name if path.is_file() else ''
     fields['data_dir'] = ''
-    return store.fingerprint([fields, files])
+    return manifests.fingerprint([fields, files])
 
 
 def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:

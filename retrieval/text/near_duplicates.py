@@ -19,7 +19,7 @@ from jaxtyping import UInt64
 import numpy as np
 
 from retrieval import settings as settings_lib, tokenization
-from retrieval.store import executors, shards, store
+from retrieval.store import array_store, executors, shards
 from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 
 KIND = 'near_duplicates'
@@ -98,7 +98,7 @@ def build_duplicate_store(
   added: Sequence[str] = (),
   executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,
-) -> store.Store:
+) -> array_store.Store:
   """List the training documents to drop; resume at the first missing shard.
 
   A published list of the same settings stays, whatever evaluation sets it was
@@ -129,7 +129,7 @@ def build_duplicate_store(
   }
   compared = [source.store.fingerprint for source in evaluation]
   with contextlib.suppress(FileNotFoundError):
-    compared = store.Store.open(path, KIND).fields.get(_COMPARED)
+    compared = array_store.Store.open(path, KIND).fields.get(_COMPARED)
   if compared:
     fields[_COMPARED] = compared
   if added:
@@ -174,7 +174,7 @@ def build_duplicate_store(
   )
 
 
-def compared_with(found: store.Store) -> dict[str, str]:
+def compared_with(found: array_store.Store) -> dict[str, str]:
   """Evaluation sets of a list but 'valid': folder of tokens -> fingerprint."""
   names = found.meta.get(_COMPARED, [])
   return dict(zip(names, found.fields.get(_COMPARED, []), strict=True))

@@ -13,7 +13,7 @@ from absl import logging
 
 from retrieval import tokenization
 from retrieval.readers import base
-from retrieval.store import drafts, manifests, packed, store
+from retrieval.store import drafts, manifests, output_files, packed
 from retrieval.text import corpus as corpus_lib, data_folder
 
 _DOCUMENTS = 'documents.jsonl'
@@ -60,7 +60,7 @@ def take(
     if named['path'] and named['kind'] != 'tfds':  # others are files
       named['path'] = os.path.abspath(named['path'])
     changed['corpus'] = named
-  key = store.fingerprint(
+  key = manifests.fingerprint(
     [_FORM, facts.files, lines or changed['corpus'], dict(settings or {})]
   )
   workdir = pathlib.Path(workdir or cache(library) / key[:16])
@@ -92,7 +92,7 @@ def take(
   for file in facts.files:
     if file != packed.CONFIG:
       _link(packed.checked(source, file), workdir / file)
-  store.write_atomically(workdir / packed.CONFIG, manifests.dump(config))
+  output_files.write(workdir / packed.CONFIG, manifests.dump(config))
   packed.write_facts(workdir, facts, [packed.CONFIG])
   return workdir
 
@@ -163,7 +163,7 @@ def _write_documents(workdir: pathlib.Path, lines: str) -> pathlib.Path:
   path = workdir / _DOCUMENTS
   if not path.exists():
     workdir.mkdir(parents=True, exist_ok=True)
-    store.write_atomically(path, lines.encode())
+    output_files.write(path, lines.encode())
   elif path.read_text(encoding='utf-8') != lines:
     raise ValueError(
       f'{workdir}: made of other documents; expected another workdir, or this one '

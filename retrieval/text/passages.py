@@ -16,7 +16,7 @@ import numpy as np
 
 from retrieval import arguments, tokenization
 from retrieval.readers import base
-from retrieval.store import store
+from retrieval.store import array_store
 from retrieval.text import tokens as tokens_lib
 
 
@@ -36,7 +36,7 @@ class Passages(abc.ABC):
     tokens: tokens_lib.TokenStore | None,
   ):
     """Open the store; a ValueError where it is damaged or of other tokens."""
-    self.store = store.Store.open(path, kind)
+    self.store = array_store.Store.open(path, kind)
     self.path, self.fingerprint = self.store.path, self.store.fingerprint
     self.tokens = self.store.source('tokens', tokens, tokens_lib.TokenStore)
     self._document = self.store.array('document')

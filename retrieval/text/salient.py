@@ -14,7 +14,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import executors, shards as shards_lib, store
+from retrieval.store import array_store, executors, shards as shards_lib
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib, taggers
 
 KIND = 'salient'
@@ -218,7 +218,7 @@ class SalientStore:
     self, path: str | os.PathLike, blocks: blocks_lib.BlockStore | None = None
   ):
     """Open the store, and its block store if `blocks` is None."""
-    self.store = store.Store.open(path, KIND)
+    self.store = array_store.Store.open(path, KIND)
     self.path, self.fingerprint = self.store.path, self.store.fingerprint
     self.blocks = self.store.source('blocks', blocks, blocks_lib.BlockStore)
     self.labels = tuple(self.store.meta['labels'])

@@ -19,7 +19,7 @@ import numpy as np
 
 from retrieval import settings
 from retrieval.readers import base, json_files
-from retrieval.store import store
+from retrieval.store import checksums, manifests
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
 # OntoNotes' names without numbers, amounts and times, which say little about
@@ -99,7 +99,7 @@ class DateTagger:
 
   def __init__(self):
     self.labels = (DATE_LABEL,)
-    self.fingerprint = store.fingerprint(['dates', _VERSION])
+    self.fingerprint = manifests.fingerprint(['dates', _VERSION])
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
     """See `Tagger`."""
@@ -122,7 +122,7 @@ class CombinedTagger:
     self._taggers = taggers
     labels = [label for tagger in taggers for label in tagger.labels]
     self.labels = tuple(dict.fromkeys(labels))
-    self.fingerprint = store.fingerprint(
+    self.fingerprint = manifests.fingerprint(
       ['combined', _VERSION, *(tagger.fingerprint for tagger in taggers)]
     )
 
@@ -187,14 +187,14 @@ class SpacyTagger:
     self.labels = tuple(labels)
     path = nlp.path
     files = sorted(p for p in path.rglob('*') if p.is_file())
-    self.fingerprint = store.fingerprint(
+    self.fingerprint = manifests.fingerprint(
       [
         'spacy',
         _VERSION,
         spacy.__version__,
         list(labels),
         [file.relative_to(path).as_posix() for file in files],
-        store.hash_files(files),
+        checksums.hash_files(files),
       ]
     )
 
@@ -286,7 +286,7 @@ class AnnotatedTagger:
     digest = hashlib.sha256()
     for part in (keys, counts, spans, kinds):
       digest.update(part)
-    self.fingerprint = store.fingerprint(
+    self.fingerprint = manifests.fingerprint(
       ['given', _VERSION, list(labels), digest.hexdigest()]
     )
 

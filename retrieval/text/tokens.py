@@ -18,10 +18,10 @@ import numpy as np
 
 from retrieval import arguments, tokenization
 from retrieval.store import (
+  array_store,
   executors,
   sharded_array,
   shards,
-  store,
   store_writer,
 )
 from retrieval.text import columns, corpus as corpus_lib
@@ -202,7 +202,7 @@ class TokenStore:
   """
 
   def __init__(self, path: str | os.PathLike):
-    self.store = store.Store.open(path, KIND)
+    self.store = array_store.Store.open(path, KIND)
     self.path = self.store.path
     self.vocab_size = self.store.meta['vocab_size']
     self.tokenizer_fingerprint = self.store.fields['tokenizer']

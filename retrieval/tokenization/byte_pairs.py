@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from retrieval import arguments
-from retrieval.store import manifests, store
+from retrieval.store import manifests, output_files
 from retrieval.tokenization import base, rust_tokenizers
 
 FILE = 'tokenizer.json'
@@ -119,7 +119,7 @@ def write(
   # The vocabulary comes last: it makes the tokenizer complete.
   for name, content in ((_SETTINGS, settings), (FILE, spec)):
     text = json.dumps(content, ensure_ascii=False, indent=1) + '\n'
-    store.write_atomically(path / name, text)
+    output_files.write(path / name, text)
 
 
 def read_specials(folder: pathlib.Path) -> dict[str, str]:
@@ -178,7 +178,7 @@ class BytePairTokenizer(base.Tokenizer):
     self.bos_id, self.eos_id, self.pad_id = (
       self.vocabulary[specials[name]] for name in _SPECIALS
     )
-    self.fingerprint = store.fingerprint([spec, specials])
+    self.fingerprint = manifests.fingerprint([spec, specials])
     controls = {x for x in added if added[x].get('special')}
     controls |= {*specials.values()}
     plain = [x for token, x in added.items() if token not in controls]

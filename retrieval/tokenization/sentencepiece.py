@@ -17,7 +17,7 @@ from absl import logging
 import numpy as np
 
 from retrieval import arguments
-from retrieval.store import store
+from retrieval.store import checksums, output_files
 from retrieval.tokenization import base
 
 FILES = ('model',)
@@ -62,7 +62,7 @@ class SentencePieceTokenizer(base.Tokenizer):
     self.vocab_size = model.GetPieceSize()
     self.pad_id, self.unk_id = model.pad_id(), model.unk_id()
     self.bos_id, self.eos_id = model.bos_id(), model.eos_id()
-    self.fingerprint = store.hash_files([path])
+    self.fingerprint = checksums.hash_files([path])
     self._bytes = [self._piece_bytes(i) for i in range(self.vocab_size)]
     self.token_num_bytes = np.asarray([len(b) for b in self._bytes], np.int32)
     self._byte_ids = [model.PieceToId(f'<0x{b:02X}>') for b in range(256)]
@@ -123,7 +123,7 @@ class SentencePieceTokenizer(base.Tokenizer):
 
   def save(self, path: str | os.PathLike) -> None:
     """Write the model into the folder `path`."""
-    store.write_atomically(pathlib.Path(path) / 'model', self._model)
+    output_files.write(pathlib.Path(path) / 'model', self._model)
 
 
 def train_sentencepiece(
@@ -186,7 +186,7 @@ def train_sentencepiece(
     if fault:
       raise fault from None
     raise ValueError(_explained(str(e), vocab_size, count)) from None
-  store.write_atomically(model_path, model.getvalue())
+  output_files.write(model_path, model.getvalue())
   logging.info('Trained %s on %d lines.', model_path, count)
   return SentencePieceTokenizer(model_path)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from retrieval import arguments
 from retrieval.readers import text_files
-from retrieval.store import manifests, store
+from retrieval.store import manifests, output_files
 from retrieval.tokenization import base, rust_tokenizers
 
 FILES = ('tokenizer.json', 'vocab.txt')
@@ -50,7 +50,7 @@ class WordPieceTokenizer(base.Tokenizer):
     )
     self.bos_id, self.eos_id = self.cls_id, self.sep_id
     self.vocab_size = max(self._tokenizer.get_vocab().values()) + 1
-    self.fingerprint = store.fingerprint(self._tokenizer.to_str())
+    self.fingerprint = manifests.fingerprint(self._tokenizer.to_str())
 
   def __setstate__(self, state):
     """The library does not pickle that specials are text."""
@@ -105,7 +105,7 @@ class WordPieceTokenizer(base.Tokenizer):
   def save(self, path: str | os.PathLike) -> None:
     """Write tokenizer.json into the folder `path`."""
     file = pathlib.Path(path) / 'tokenizer.json'
-    store.write_atomically(file, self._tokenizer.to_str())
+    output_files.write(file, self._tokenizer.to_str())
 
 
 def _load(path: pathlib.Path, lowercase: bool | None):

@@ -15,7 +15,7 @@ import functools
 
 import numpy as np
 
-from retrieval.store import store
+from retrieval.store import manifests
 from retro_jax.data import pipeline
 from retro_jax.nn import candidates
 
@@ -102,7 +102,7 @@ class CandidateReader:
   @property
   def fingerprint(self) -> str:
     """Hash of the candidates and of how they are read."""
-    return store.fingerprint([x.fingerprint for x in self.readers.values()])
+    return manifests.fingerprint([x.fingerprint for x in self.readers.values()])
 
   def complete(self, batch: pipeline.Row) -> pipeline.Row:
     """Read a batch of `make_dataset`, all of whose rows are of one split.

@@ -14,8 +14,8 @@ import numpy as np
 from retrieval import arguments, searchers, tokenization
 from retrieval.index import (
   datastore_subsets,
-  index as index_lib,
   neighbors as neighbors_lib,
+  published_index as index_lib,
   retrievers as retrievers_lib,
   text_index,
   vectors as vectors_lib,
@@ -28,7 +28,7 @@ from retrieval.search import (
   retriever as retriever_lib,
   where as where_lib,
 )
-from retrieval.store import store
+from retrieval.store import array_store, manifests
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import samples, stores as stores_lib
 
@@ -99,9 +99,9 @@ class Datastore:
 
   folder: stores_lib.Stores
 
-  def vectors(self, split: str) -> store.Store:
+  def vectors(self, split: str) -> array_store.Store:
     """Keys of a split's chunks; ValueError where they are of other chunks."""
-    found = store.Store.open(
+    found = array_store.Store.open(
       self.folder.path(f'vectors-{split}'), vectors_lib.KIND
     )
     if self.folder.path(f'chunks-{split}').is_dir():
@@ -178,7 +178,7 @@ class Datastore:
     )
     made_of = [x.fingerprint for x in (*chunks, part)]
     name = (
-      f'neighbors-{split}-{share:g}-{store.fingerprint([*made_of, k])[:12]}'
+      f'neighbors-{split}-{share:g}-{manifests.fingerprint([*made_of, k])[:12]}'
     )
     path = pathlib.Path(root) / 'sweep_datastore' / name
     neighbors_lib.build_neighbor_store(

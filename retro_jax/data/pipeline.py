@@ -23,7 +23,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval.index import neighbor_store
-from retrieval.store import children, store
+from retrieval.store import children, manifests
 from retrieval.text import chunks as chunks_lib
 
 _READ_THREADS = 2
@@ -107,7 +107,7 @@ class ChunkReader:
         'neighbor_part': self.neighbor_part,
         'skipped_neighbors': self.skipped_neighbors,
       }
-    return store.fingerprint(fields)
+    return manifests.fingerprint(fields)
 
   def read(
     self,

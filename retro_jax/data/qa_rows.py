@@ -19,7 +19,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import arguments, tokenization
-from retrieval.store import store
+from retrieval.store import manifests
 from retro_jax.data import pipeline, samples
 
 # Of few-shot prompts.
@@ -244,7 +244,7 @@ def make_dataset(
 
 def fingerprint(examples: Sequence[Example], writer: QaWriter) -> str:
   """Hash of the rows that a dataset gives, seed and batch apart."""
-  return store.fingerprint(
+  return manifests.fingerprint(
     [
       [dataclasses.asdict(example) for example in examples],
       writer.tokenizer.fingerprint,

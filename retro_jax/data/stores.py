@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 from retrieval import settings
 from retrieval.index import neighbor_store
 from retrieval.search import names
-from retrieval.store import store
+from retrieval.store import array_store, manifests
 from retrieval.text import (
   chunks as chunks_lib,
   data_folder,
@@ -139,9 +139,9 @@ class Stores(data_folder.DataFolder):
     return [x for x in names if self.path(f'chunks-{x}').exists()]
 
   @functools.cached_property
-  def duplicates(self) -> store.Store:
+  def duplicates(self) -> array_store.Store:
     """Training documents that are near duplicates of evaluation documents."""
-    return store.Store.open(self.path('duplicates'), near_duplicates.KIND)
+    return array_store.Store.open(self.path('duplicates'), near_duplicates.KIND)
 
   def neighbors_path(self, split: str) -> pathlib.Path:
     """Folder of the neighbors that `source` found for a split's chunks."""
@@ -158,7 +158,7 @@ class Stores(data_folder.DataFolder):
     if self.reranker:  # A dot marks a store that is being written.
       name += f'+{pathlib.Path(self.reranker).name.replace(".", "_")}'
     if self.where:
-      name += f'@{store.fingerprint(self.where)[:8]}'
+      name += f'@{manifests.fingerprint(self.where)[:8]}'
     return name
 
   def neighbors(self, split: str) -> neighbor_store.NeighborStore:

@@ -79,7 +79,7 @@ class Passages:
     self, texts: Sequence[str], own: UInt64[np.ndarray, ' b']
   ) -> Int[np.ndarray, ' b']:
     """Find each text's best passage of another document than `own`; -1 for none."""
-    ids, _ = self.retriever.search(queries_lib.Queries(texts, own=own), 1)
+    ids, _ = self.retriever.search(queries_lib.Queries(texts, excluded=own), 1)
     return ids[:, 0]
 
   def tokens(self, passage: int, length: int) -> Int[np.ndarray, ' n']:

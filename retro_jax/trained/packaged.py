@@ -20,7 +20,7 @@ from absl import logging
 
 from retrieval import settings, tokenization
 from retrieval.index import neighbors as neighbors_lib
-from retrieval.store import packed, store
+from retrieval.store import manifests, packed
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -122,7 +122,7 @@ def with_decoder(name: str, source: pathlib.Path | None = None) -> pathlib.Path:
   facts, config = packed.read_facts(source), packed.read_config(source)
   # Another version of the package is another file.
   ages = [os.stat(x).st_mtime_ns for x in sorted(path.glob('*.gguf'))]
-  key = store.fingerprint([facts.files, str(path), ages])
+  key = manifests.fingerprint([facts.files, str(path), ages])
   folder = packed_runs.cache('retro_jax') / f'{name}-{key[:16]}'
   if packed.is_packed(folder):
     return folder

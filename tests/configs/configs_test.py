@@ -15,7 +15,7 @@ from configs import retro_published
 from experiments.engine import program as program_lib
 from experiments.retro import task as retro_task
 from retrieval import tokenization
-from retrieval.index import index as index_lib
+from retrieval.index import published_index as index_lib
 from retrieval.nn import sharding
 from retrieval.text import (
   chunks as chunks_lib,

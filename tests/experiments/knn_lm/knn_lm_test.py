@@ -15,7 +15,7 @@ from experiments.knn_lm import (
   prepare as knn_lm_prepare,
 )
 from experiments.retro import evaluate as retro_evaluate
-from retrieval.store import store
+from retrieval.store import array_store
 from retro_jax.data import folder as retro_data, windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model
@@ -73,7 +73,9 @@ def _read(workdir):
 
 
 def _pairs(workdir):
-  return store.Store.open(workdir / 'knn_lm/datastore', knn_lm_prepare.KIND)
+  return array_store.Store.open(
+    workdir / 'knn_lm/datastore', knn_lm_prepare.KIND
+  )
 
 
 def test_the_datastore_is_every_training_token(root, built):

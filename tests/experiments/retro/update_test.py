@@ -7,7 +7,7 @@ import pytest
 
 from experiments.retro import update as retro_update
 from retrieval.index import (
-  index as index_lib,
+  published_index as index_lib,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders

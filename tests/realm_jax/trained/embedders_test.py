@@ -12,7 +12,7 @@ import pytest
 from realm_jax.data import examples
 from realm_jax.nn import realm as model_lib
 from realm_jax.trained import embedders
-from retrieval.index import index as index_lib, index_versions
+from retrieval.index import index_versions, published_index as index_lib
 from retrieval.store import executors
 from tests.realm_jax.nn import tiny
 from tests.retrieval.store import tiny_stores

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index as index_lib
+from retrieval.index import published_index as index_lib
 from retrieval.searchers import recall_check
 from retrieval.store import checksums, store_writer
 from tests.retrieval.searchers import clusters

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from retrieval.index import index as index_lib, index_versions
+from retrieval.index import index_versions, published_index as index_lib
 from retrieval.store import executors
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks

@@ -10,12 +10,12 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import (
-  index as index_lib,
+  published_index as index_lib,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
 from retrieval.search import exclude
-from retrieval.searchers import kept as kept_lib
+from retrieval.searchers import subset as subset_lib
 from retrieval.text import chunks as chunks_lib
 from tests.retrieval.store import tiny_stores
 
@@ -71,7 +71,7 @@ def test_short_rows_are_searched_again_exactly(data, vectors):
     num_vectors, metric = chunks.num_chunks, 'squared_l2'
     unit = 'nothing'
 
-    def search(self, queries, k, kept=None):
+    def search(self, queries, k, subset=None):
       ids = np.full((len(queries), k), -1)
       for row, query in zip(ids, self.own, strict=True):
         mine = everything[owner == query][:k]
@@ -133,10 +133,10 @@ def test_own_rows_are_excluded_before_the_best_k():
   ids = np.asarray([[0, 1, 3, 2, 4], [1, 0, -1, -1, -1], [3, 0, 3, 0, -1]])
   own = np.asarray([7, 99, 7], np.uint64)
 
-  def kept(ids, k):
+  def columns(ids, k):
     columns = exclude.other_columns(ids, hashes[np.maximum(ids, 0)], own, k)
-    return kept_lib.take(ids, columns, -2).tolist()
+    return subset_lib.take(ids, columns, -2).tolist()
 
-  assert kept(ids, 3) == [[1, 2, 4], [1, 0, -2], [-2] * 3]
+  assert columns(ids, 3) == [[1, 2, 4], [1, 0, -2], [-2] * 3]
   # Fewer were found than are wanted.
-  assert kept(ids[:, :1], 2) == [[-2, -2], [1, -2], [-2, -2]]
+  assert columns(ids[:, :1], 2) == [[-2, -2], [1, -2], [-2, -2]]

@@ -9,8 +9,8 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import (
-  index as index_lib,
   neighbors as neighbors_lib,
+  published_index as index_lib,
   retrievers,
   text_index,
   vectors as vectors_lib,
@@ -284,7 +284,7 @@ def test_new_text_finds_what_its_chunk_would(name, data, parts):
   assert ids[4].tolist() == [-1] * _K and (scores[4] == -np.inf).all()
   # Its own document is left out where its hash is known.
   own = train.document_hashes(np.arange(4))
-  found, _ = retriever.search(queries_lib.Queries(texts, own=own), 3)
+  found, _ = retriever.search(queries_lib.Queries(texts, excluded=own), 3)
   hashes = train.document_hashes(np.maximum(found, 0))
   assert ((hashes != own[:, None]) | (found < 0)).all() and (found >= 0).any()
 

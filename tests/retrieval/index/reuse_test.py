@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from retrieval.index import (
-  index as index_lib,
   index_versions,
+  published_index as index_lib,
   reuse,
   snapshots,
 )

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from retrieval.index import index as index_lib, sharded_index
+from retrieval.index import published_index as index_lib, sharded_index
 from retrieval.store import checksums, executors, manifests
 from tests.retrieval.searchers import clusters
 
@@ -45,7 +45,7 @@ def _bytes(folder):
 
 _BUILD = """
 import os, pathlib, signal, sys
-from retrieval.index import index as index_lib, sharded_index
+from retrieval.index import published_index as index_lib, sharded_index
 from tests.retrieval.index import sharded_index_test as test
 make = sharded_index._write_shard
 def killed(draft, *arguments):

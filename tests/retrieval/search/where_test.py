@@ -19,7 +19,7 @@ from retrieval.search import (
   token_store,
   where as where_lib,
 )
-from retrieval.searchers import kept as kept_lib
+from retrieval.searchers import subset as subset_lib
 from retrieval.text import (
   chunks as chunks_lib,
   passages as passages_lib,
@@ -80,11 +80,11 @@ def chunks(tmp_path_factory):
   ],
 )
 def test_a_filter_keeps_the_documents_that_fit(chunks, where, documents):
-  kept = where_lib.kept(chunks, where)
+  subset = where_lib.matching(chunks, where)
   owners = chunks.documents(np.arange(len(chunks)))
-  np.testing.assert_array_equal(kept.mask, np.isin(owners, documents))
-  assert where_lib.kept(chunks, where) is kept  # evaluated once
-  rows = chunks.metadata([-1, *kept.rows])
+  np.testing.assert_array_equal(subset.mask, np.isin(owners, documents))
+  assert where_lib.matching(chunks, where) is subset  # evaluated once
+  rows = chunks.metadata([-1, *subset.rows])
   assert rows[0] == {} and all(row.keys() >= {*where} for row in rows[1:])
 
 
@@ -103,7 +103,7 @@ def test_a_filter_keeps_the_documents_that_fit(chunks, where, documents):
 )
 def test_another_field_or_type_is_named(chunks, where, words):
   with pytest.raises(ValueError) as error:
-    where_lib.kept(chunks, where)
+    where_lib.matching(chunks, where)
   assert not [word for word in words if word not in str(error.value)]
 
 
@@ -126,24 +126,24 @@ def test_filters_of_configs_and_last_dates(chunks):
   with pytest.raises(ValueError, match='^as_of'):
     where_lib.until({}, bare, '2019')
   with pytest.raises(ValueError, match='corpus.metadata'):
-    where_lib.kept(bare, {'year': 1})
+    where_lib.matching(bare, {'year': 1})
 
 
 SHARES = (0, 0.1, 0.5, 1)
 
 
-def _restricted(search, queries, kept, k):
-  """The first k kept texts of a search for all."""
-  ids, scores = search(queries, len(kept.mask))
-  columns = kept_lib.first((ids >= 0) & kept.mask[ids], k)
-  found = kept_lib.take(ids, columns, -1)
-  return found, kept_lib.take(scores, columns, -np.inf)
+def _restricted(search, queries, subset, k):
+  """The first k texts of a subset of a search for all."""
+  ids, scores = search(queries, len(subset.mask))
+  columns = subset_lib.first((ids >= 0) & subset.mask[ids], k)
+  found = subset_lib.take(ids, columns, -1)
+  return found, subset_lib.take(scores, columns, -np.inf)
 
 
-def _check(search, queries, kept, k):
-  found = search(queries, k, kept)
+def _check(search, queries, subset, k):
+  found = search(queries, k, subset)
   for have, want in zip(
-    found, _restricted(search, queries, kept, k), strict=True
+    found, _restricted(search, queries, subset, k), strict=True
   ):
     np.testing.assert_array_equal(have, want)
 
@@ -155,8 +155,8 @@ def test_words_keep_their_order_and_scores(index_of, share, tmp_path):
   index = sparse_index_test._build(index_of, tmp_path / 'i', texts)
   mask = np.random.default_rng(3).random(len(texts)) < share
   for k in (1, 9):
-    kept = kept_lib.Kept(mask)
-    _check(index.search, sparse_index_test.QUERIES, kept, k)
+    subset = subset_lib.Subset(mask)
+    _check(index.search, sparse_index_test.QUERIES, subset, k)
 
 
 @pytest.mark.parametrize('share', SHARES)
@@ -174,13 +174,13 @@ def test_late_interaction_fills_k_from_kept_passages(share, tmp_path):
     late_interaction.LateInteraction(tmp_path / 'colbert', words, config)
     for config in (everything, few)
   )
-  kept = kept_lib.Kept(np.random.default_rng(1).random(60) < share)
+  subset = subset_lib.Subset(np.random.default_rng(1).random(60) < share)
   queries = ['word3 word5', 'word1']
-  _check(index.search, queries, kept, 9)
-  _check(late_interaction.Unpruned(index).search, queries, kept, 9)
-  ids, _ = pruned.search(queries, 9, kept)
-  count = min(9, len(kept.rows))
-  assert kept.mask[ids[:, :count]].all() and (ids[:, :count] >= 0).all()
+  _check(index.search, queries, subset, 9)
+  _check(late_interaction.Unpruned(index).search, queries, subset, 9)
+  ids, _ = pruned.search(queries, 9, subset)
+  count = min(9, len(subset.rows))
+  assert subset.mask[ids[:, :count]].all() and (ids[:, :count] >= 0).all()
 
 
 def _retrievers(chunks):
@@ -202,18 +202,18 @@ def _retrievers(chunks):
 
 def test_every_retriever_is_filtered_and_excludes_own_documents(chunks):
   where = {'lang': ['en', 'de']}
-  kept = where_lib.kept(chunks, where)
+  subset = where_lib.matching(chunks, where)
   owners = chunks.document_hashes(np.arange(len(chunks)))
   for inner in _retrievers(chunks):
     found = where_lib.Filtered(inner, chunks, where)
     assert found.fingerprint != inner.fingerprint
     assert found.unit == inner.unit
     asked = queries_lib.Queries(['river queen apple'] * 3)
-    for asked.own in (None, owners[:3]):
+    for asked.excluded in (None, owners[:3]):
       ids, _ = found.search(asked, len(chunks))
       everything, _ = inner.search(asked, len(chunks))
       for row, all_of_them in zip(ids.tolist(), everything, strict=True):
-        wanted = {*all_of_them.tolist()} & {*kept.rows.tolist()}
+        wanted = {*all_of_them.tolist()} & {*subset.rows.tolist()}
         assert {*row} - {-1} == wanted and row[len(wanted)] == -1
     nothing = where_lib.Filtered(found, chunks, {'lang': 'fr'})
     assert (nothing.search(asked.take(range(2)), 3)[0] == -1).all()

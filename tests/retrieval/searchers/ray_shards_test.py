@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index as index_lib
+from retrieval.index import published_index as index_lib
 from retrieval.searchers import ray_shards
 from retrieval.store import ray_cluster
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from retrieval import settings
-from retrieval.store import executors, shards, store
+from retrieval.store import array_store, executors, shards
 
 KIND = 'numbers'
 FIELDS = {'of': 'test'}
@@ -166,7 +166,7 @@ def test_shares_of_one_store(tmp_path):
     )
 
   assert share(1) is None and done == [1, 3]
-  assert isinstance(share(0), store.Store) and done == [1, 3, 0, 2, 4]
+  assert isinstance(share(0), array_store.Store) and done == [1, 3, 0, 2, 4]
 
 
 def refuse_a_setting(i):

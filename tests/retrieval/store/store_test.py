@@ -10,7 +10,13 @@ import time
 import numpy as np
 import pytest
 
-from retrieval.store import manifests, store, store_writer
+from retrieval.store import (
+  array_store,
+  drafts,
+  manifests,
+  output_files,
+  store_writer,
+)
 from tests.retrieval.store import tiny_stores
 
 FIELDS = {'source': 'abc', 'length': 4}
@@ -48,7 +54,7 @@ def test_reads_back_what_was_written(tmp_path):
 def test_nothing_is_visible_before_publishing(tmp_path):
   writer = _write(tmp_path / 's', [0, 2])
   with pytest.raises(FileNotFoundError, match='no test store'):
-    store.Store.open(tmp_path / 's', 'test')
+    array_store.Store.open(tmp_path / 's', 'test')
   with pytest.raises(ValueError, match='2 of 4 shards are missing.* 1'):
     writer.publish(len(ROWS))
 
@@ -73,12 +79,12 @@ def test_says_what_differs(tmp_path):
   with pytest.raises(ValueError, match='length: expected 5, found 4'):
     store_writer.StoreWriter(tmp_path / 's', 'test', {**FIELDS, 'length': 5})
   with pytest.raises(ValueError, match="kind is 'test', expected 'other'"):
-    store.Store.open(tmp_path / 's', 'other')
+    array_store.Store.open(tmp_path / 's', 'other')
   manifest = tmp_path / 's' / 'manifest.json'
   content = manifests.read_json(manifest)
   manifest.write_text(manifests.sealed(content | {'schema': 99}))
   with pytest.raises(ValueError, match='schema is 99, expected 1'):
-    store.Store.open(tmp_path / 's', 'test')
+    array_store.Store.open(tmp_path / 's', 'test')
 
 
 def test_a_foreign_folder_is_not_overwritten(tmp_path):
@@ -113,7 +119,7 @@ def test_what_is_no_manifest_is_named(tmp_path, text):
   _write(tmp_path / 's').publish(len(ROWS))
   (tmp_path / 's' / 'manifest.json').write_text(text)
   with pytest.raises(ValueError, match='manifest.json: '):
-    store.Store.open(tmp_path / 's', 'test')
+    array_store.Store.open(tmp_path / 's', 'test')
 
 
 def test_a_shard_that_another_process_wrote_stays(tmp_path):
@@ -194,10 +200,10 @@ def test_processes_that_write_one_store_do_not_disturb_each_other(tmp_path):
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
   path = tmp_path / 'new/file.txt'
-  store.write_atomically(path, 'größer\n')
+  output_files.write(path, 'größer\n')
   assert path.read_bytes() == 'größer\n'.encode()
   with pytest.raises(RuntimeError, match='killed'):
-    with store.open_atomically(path, 'w') as f:
+    with output_files.writing(path, 'w') as f:
       f.write('half')
       f.flush()
       assert path.read_text() == 'größer\n'
@@ -210,12 +216,12 @@ def test_the_first_folder_published_stays(tmp_path):
   for name in 'ab':
     (tmp_path / name).mkdir()
     (tmp_path / name / 'who').write_text(name)
-  assert store.publish_folder(tmp_path / 'a', tmp_path / 'c')
-  assert not store.publish_folder(tmp_path / 'b', tmp_path / 'c')
+  assert drafts.publish(tmp_path / 'a', tmp_path / 'c')
+  assert not drafts.publish(tmp_path / 'b', tmp_path / 'c')
   assert [p.name for p in tmp_path.iterdir()] == ['c']
   assert (tmp_path / 'c/who').read_text() == 'a'
   with pytest.raises(FileNotFoundError):
-    store.publish_folder(tmp_path / 'b', tmp_path / 'd')
+    drafts.publish(tmp_path / 'b', tmp_path / 'd')
 
 
 def test_what_is_no_file_is_never_replaced(tmp_path):
@@ -224,18 +230,18 @@ def test_what_is_no_file_is_never_replaced(tmp_path):
   os.mkfifo(tmp_path / 'pipe')
   for name in ('folder', 'pipe', 'file/below'):
     with pytest.raises(ValueError, match=f'^{tmp_path}/{name}: '):
-      store.write_atomically(tmp_path / name, 'y')
+      output_files.write(tmp_path / name, 'y')
   with pytest.raises(OSError) as error:
-    store.write_atomically('/proc/no_file', 'y')
+    output_files.write('/proc/no_file', 'y')
   assert error.value.filename == '/proc/no_file'
   for path, is_folder in (('/proc/a/b.json', False), ('/proc/a', True)):
     with pytest.raises(OSError) as error:
-      store.check_writable(path, is_folder=is_folder)
+      output_files.check_writable(path, is_folder=is_folder)
     assert error.value.filename == path
   for name, is_folder in (('folder', False), ('file', True), ('file/x', True)):
     with pytest.raises(ValueError, match=f'^{tmp_path}/{name}'):
-      store.check_writable(tmp_path / name, is_folder=is_folder)
-  store.check_writable(tmp_path / 'new' / 'a.json')
-  store.check_writable(tmp_path / 'folder', is_folder=True)
+      output_files.check_writable(tmp_path / name, is_folder=is_folder)
+  output_files.check_writable(tmp_path / 'new' / 'a.json')
+  output_files.check_writable(tmp_path / 'folder', is_folder=True)
   assert (tmp_path / 'pipe').is_fifo()
   assert sorted(os.listdir(tmp_path)) == ['file', 'folder', 'pipe']

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from retrieval.index import (
-  index as index_lib,
+  published_index as index_lib,
   vectors as vectors_lib,
 )
 from retrieval.search import (

@@ -3,7 +3,7 @@
 """Search among some rows of an index.
 
 Exact search, BM25, TF-IDF and late interaction leave the other rows out inside the
-search; other indices find more rows than are asked for, until enough are kept.
+search; other indices find more rows than are asked for, until enough are in the subset.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ from retrieval.searchers import base
 _FEW = 8  # one row of so many
 _HELD = 1 << 24  # rows of all queries that are found at a time
 
-Found = tuple[np.ndarray, np.ndarray]
+Hits = tuple[np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Kept:
+class Subset:
   """The rows of an index that a search may find; searches cache by the instance."""
 
   mask: Bool[np.ndarray, ' n']
@@ -30,26 +30,26 @@ class Kept:
 
   @functools.cached_property
   def rows(self) -> Int[np.ndarray, ' m']:
-    """The kept rows, ascending."""
+    """The rows, ascending."""
     return np.flatnonzero(self.mask)
 
   @property
   def are_few(self) -> bool:
-    """Whether a search that reads the kept rows alone pays."""
+    """Whether a search that reads the rows alone pays."""
     return _FEW * len(self.rows) <= len(self.mask)
 
   def check(self, num_rows: int) -> None:
     """Raise ValueError unless the mask is one of all rows of an index."""
     if self.mask.shape != (num_rows,):
       raise ValueError(
-        f'kept: a mask of shape {self.mask.shape}, expected [{num_rows}].'
+        f'subset: a mask of shape {self.mask.shape}, expected [{num_rows}].'
       )
 
 
-def first(kept: Bool[np.ndarray, 'b n'], k: int) -> Int[np.ndarray, 'b k']:
+def first(mask: Bool[np.ndarray, 'b n'], k: int) -> Int[np.ndarray, 'b k']:
   """Return the first k columns that are True, -1 where there are fewer."""
-  order = np.argsort(~kept, axis=1, kind='stable')[:, :k]
-  columns = np.where(np.take_along_axis(kept, order, axis=1), order, -1)
+  order = np.argsort(~mask, axis=1, kind='stable')[:, :k]
+  columns = np.where(np.take_along_axis(mask, order, axis=1), order, -1)
   return np.pad(
     columns, ((0, 0), (0, k - columns.shape[1])), constant_values=-1
   )
@@ -64,31 +64,31 @@ def take(
 
 
 def over_fetch(
-  search: Callable[[np.ndarray, int], Found],
+  search: Callable[[np.ndarray, int], Hits],
   queries: np.ndarray,
   k: int,
-  kept: Kept,
-) -> Found:
-  """Search for more and more rows until k of each query are kept.
+  subset: Subset,
+) -> Hits:
+  """Search for more and more rows until each query has k of a subset.
 
   Args:
     search: (queries, number of rows) -> ids and scores, best first.
 
   Returns:
-    ids [b, k] and scores [b, k]; -1 and -inf only where no kept row is left.
+    ids [b, k] and scores [b, k]; -1 and -inf only where the subset has no more.
   """
   base.check_k(k)
   ids, scores = base.nothing(len(queries), k)
-  num_rows, wanted = len(kept.mask), min(k, len(kept.rows))
+  num_rows, wanted = len(subset.mask), min(k, len(subset.rows))
   if not wanted:
     return ids, scores
-  fetch = min(num_rows, 2 * k * num_rows // len(kept.rows))
+  fetch = min(num_rows, 2 * k * num_rows // len(subset.rows))
   left = np.arange(len(queries))
   while len(left):
     size = max(1, _HELD // fetch)
     for some in np.split(left, range(size, len(left), size)):
       found, values = search(queries[some], fetch)
-      columns = first((found >= 0) & kept.mask[found], k)
+      columns = first((found >= 0) & subset.mask[found], k)
       ids[some] = take(found, columns, -1)
       scores[some] = take(values, columns, -np.inf)
     if fetch == num_rows:

@@ -20,13 +20,14 @@ from retrieval import searchers
 from retrieval.index import index_config
 from retrieval.searchers import base
 from retrieval.store import (
+  array_store,
   checksums,
   drafts,
   executors,
   locks,
   manifests,
+  output_files,
   sharded_array,
-  store,
 )
 
 MANIFEST = 'index.json'
@@ -131,7 +132,7 @@ def _build(
   draft.mkdir(parents=True)
   try:
     _write(draft, searcher, vectors, fields, report)
-    store.publish_folder(draft, path)
+    drafts.publish(draft, path)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
   if config.shards > 1:
@@ -151,7 +152,7 @@ def _write(draft: pathlib.Path, searcher, vectors, fields, report) -> None:
     'files': {str(x.relative_to(draft)): checksums.of_file(x) for x in files},
     'report': report,
   }
-  store.write_atomically(draft / MANIFEST, manifests.sealed(manifest))
+  output_files.write(draft / MANIFEST, manifests.sealed(manifest))
 
 
 def open_index(
@@ -177,13 +178,13 @@ def open_index(
   return Index(
     path,
     searchers.load(path, cluster=cluster, shards_in_memory=shards_in_memory),
-    store.fingerprint(manifest['files']),
+    manifests.fingerprint(manifest['files']),
     manifest['fields']['vectors'],
     manifest['report'],
   )
 
 
-def check_vectors(index: Index, vectors: store.Store) -> None:
+def check_vectors(index: Index, vectors: array_store.Store) -> None:
   """Raise ValueError unless an index is one of some vectors."""
   if index.vectors_fingerprint != vectors.fingerprint:
     raise ValueError(

@@ -8,134 +8,18 @@ shard by shard and renames it when all are written: readers see whole stores onl
 Arrays are memory-mapped: memory use does not grow with the store.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-import contextlib
-import hashlib
+from collections.abc import Callable, Mapping
 import json
 import os
 import pathlib
-import shutil
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from retrieval.store import checksums, drafts, manifests, sharded_array
+from retrieval.store import checksums, manifests, sharded_array
 
 SCHEMA = 1
 MANIFEST = 'manifest.json'
-_BUFFER_BYTES = 1 << 20
-
-
-def fingerprint(obj: Any) -> str:
-  """Hash a JSON value; equal values give equal hex strings."""
-  text = json.dumps(obj, sort_keys=True, separators=(',', ':'))
-  return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def hash_files(paths: Sequence[str | os.PathLike]) -> str:
-  """Hash the bytes of files, in the order given."""
-  digest = hashlib.sha256()
-  for path in paths:
-    with open(path, 'rb') as f:
-      while block := f.read(1 << 20):
-        digest.update(block)
-  return digest.hexdigest()[:32]
-
-
-def check_output(path: str | os.PathLike) -> None:
-  """Raise ValueError for a folder, a device or a pipe, and for a name below a file."""
-  path = pathlib.Path(path)
-  if path.exists() and not path.is_file():
-    what = 'a folder' if path.is_dir() else 'a device or a pipe'
-    raise ValueError(f'{path}: {what}; expected the name of a file to write.')
-  _folder_above(path)
-
-
-def check_writable(path: str | os.PathLike, *, is_folder: bool = False) -> None:
-  """Try to write what a command will write when it ends; nothing stays behind.
-
-  Args:
-    path: of a file, or of a folder of files; folders above it may be missing.
-
-  Raises:
-    ValueError: as `check_output`, and for a folder that is a file.
-    OSError: naming the path, where the system refuses a new file.
-  """
-  path = pathlib.Path(path)
-  if not is_folder:
-    check_output(path)
-  folder = _folder_above(path / 'file' if is_folder else path)
-  probe = drafts.beside(folder / path.name)
-  try:
-    probe.touch()
-  except OSError as error:
-    text = f'cannot be written ({error.strerror})'
-    raise OSError(error.errno, text, str(path)) from None
-  finally:
-    probe.unlink(missing_ok=True)
-
-
-def _folder_above(path: pathlib.Path) -> pathlib.Path:
-  """Return the nearest folder above that exists."""
-  above = next((x for x in path.parents if os.path.lexists(x)), path.parent)
-  if os.path.lexists(above) and not above.is_dir():
-    raise ValueError(f'{path}: {above} is not a folder.')
-  return above
-
-
-@contextlib.contextmanager
-def open_atomically(
-  path: str | os.PathLike, mode: str = 'wb'
-) -> Iterator[IO[Any]]:
-  """Open a file to write; it appears under its name once it is whole.
-
-  An exception discards it and leaves an older file in place.
-
-  Args:
-    path: of the file, for `check_output`; missing folders are made.
-    mode: 'wb', or 'w' for UTF-8 text.
-
-  Raises:
-    ValueError: as `check_output`.
-  """
-  path = pathlib.Path(path)
-  check_output(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = drafts.beside(path)
-  encoding = None if 'b' in mode else 'utf-8'
-  try:
-    with open(temporary, mode, _BUFFER_BYTES, encoding) as f:
-      yield f
-      f.flush()
-      os.fsync(f.fileno())
-    os.replace(temporary, path)
-  except OSError as error:
-    if error.filename != str(temporary):
-      raise
-    raise OSError(error.errno, error.strerror, str(path)) from None
-  finally:
-    temporary.unlink(missing_ok=True)
-
-
-def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
-  """Write a whole file, as `open_atomically` does; text becomes UTF-8."""
-  with open_atomically(path) as f:
-    f.write(data.encode() if isinstance(data, str) else data)
-
-
-def publish_folder(draft: pathlib.Path, path: pathlib.Path) -> bool:
-  """Rename a finished folder; return whether it was the first one at `path`.
-
-  A draft that comes second is removed.
-  """
-  try:
-    os.rename(draft, path)
-    return True
-  except OSError:
-    if not path.is_dir():
-      raise
-    shutil.rmtree(draft, ignore_errors=True)
-    return False
 
 
 def shard_file(name: str, index: int) -> str:
@@ -151,7 +35,7 @@ class Store:
     self._shards = manifest['shards']
     self.meta = manifest['meta']  # further facts from its writer
     self.fields = manifest['fingerprint']  # what determines its bytes
-    self.fingerprint = fingerprint(
+    self.fingerprint = manifests.fingerprint(
       [manifest['schema'], manifest['kind'], self.fields]
     )
 

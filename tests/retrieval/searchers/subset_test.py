@@ -1,14 +1,14 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A search among kept rows is a search of an index that holds these alone."""
+"""A search among a subset of rows is a search of an index that holds these alone."""
 
 import jax
 import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index as index_lib
-from retrieval.searchers import kept as kept_lib
+from retrieval.index import published_index as index_lib
+from retrieval.searchers import subset as subset_lib
 from tests.retrieval.searchers import clusters, sharded_test
 
 METRICS = ('dot_product', 'squared_l2')
@@ -16,17 +16,17 @@ SHARES = (0, 0.004, 0.1, 0.6, 1)
 vectors, queries = sharded_test.vectors, sharded_test.queries
 
 
-def _kept(share, num_rows):
+def _subset(share, num_rows):
   draws = np.random.default_rng(2).random(num_rows)
-  return kept_lib.Kept(draws < share)
+  return subset_lib.Subset(draws < share)
 
 
-def _check(found, kept, rows, queries, k, metric):
-  """Compare with an exact index of the kept rows, bit by bit."""
-  alone = searchers.ExactSearcher(rows[kept.rows], metric)
+def _check(found, subset, rows, queries, k, metric):
+  """Compare with an exact index of the rows of the subset, bit by bit."""
+  alone = searchers.ExactSearcher(rows[subset.rows], metric)
   ids, scores = alone.search(queries, k)
   there = ids >= 0
-  ids[there] = kept.rows[ids[there]]
+  ids[there] = subset.rows[ids[there]]
   sharded_test.same(found, (ids, scores))
 
 
@@ -37,10 +37,10 @@ def _check(found, kept, rows, queries, k, metric):
 def test_exact_search(vectors, queries, metric, share, on_devices):
   devices = jax.devices() if on_devices else None
   searcher = searchers.ExactSearcher(vectors, metric, devices=devices)
-  kept = _kept(share, len(vectors))
+  subset = _subset(share, len(vectors))
   for k in (1, 40):
-    found = searcher.search(queries, k, kept)
-    _check(found, kept, vectors, queries, k, metric)
+    found = searcher.search(queries, k, subset)
+    _check(found, subset, vectors, queries, k, metric)
 
 
 @pytest.mark.parametrize('share', SHARES)
@@ -50,35 +50,35 @@ def test_shards_fetch_more_until_enough_are_kept(
   rows = sharded_test.write_store(tmp_path / 'v', vectors)
   config = index_lib.IndexConfig(searcher='exact', shards=4, num_queries=50)
   searcher = index_lib.build_index(tmp_path / 'i', rows, 'v', config).searcher
-  kept = _kept(share, len(vectors))
-  found = searcher.search(queries, 30, kept)
-  _check(found, kept, vectors, queries, 30, searcher.metric)
+  subset = _subset(share, len(vectors))
+  found = searcher.search(queries, 30, subset)
+  _check(found, subset, vectors, queries, 30, searcher.metric)
 
 
 @clusters.NEEDS_SCANN
 def test_scann_finds_k_kept_rows(vectors, queries):
   searcher = searchers.ScannSearcher.build(vectors, 'dot_product')
   for share in SHARES:
-    kept = _kept(share, len(vectors))
-    ids, scores = searcher.search(queries, 20, kept)
-    count = min(20, len(kept.rows))
+    subset = _subset(share, len(vectors))
+    ids, scores = searcher.search(queries, 20, subset)
+    count = min(20, len(subset.rows))
     assert (ids[:, :count] >= 0).all() and (ids[:, count:] == -1).all()
-    assert kept.mask[ids[:, :count]].all()
+    assert subset.mask[ids[:, :count]].all()
     assert all(len({*row}) == count for row in ids[:, :count].tolist())
     assert np.isneginf(scores[:, count:]).all()
 
 
 def test_a_mask_of_another_length_is_refused(vectors, queries):
   searcher = searchers.ExactSearcher(vectors)
-  with pytest.raises(ValueError, match='kept'):
-    searcher.search(queries, 1, _kept(1, 7))
+  with pytest.raises(ValueError, match='subset'):
+    searcher.search(queries, 1, _subset(1, 7))
 
 
 def test_kept_rows_that_come_last_are_fetched():
-  kept = kept_lib.Kept(np.arange(900) >= 890)
+  subset = subset_lib.Subset(np.arange(900) >= 890)
 
   def search(asked, k):
     return np.tile(np.arange(k), (len(asked), 1)), np.zeros((len(asked), k))
 
-  ids, _ = kept_lib.over_fetch(search, np.zeros((2, 1)), 3, kept)
+  ids, _ = subset_lib.over_fetch(search, np.zeros((2, 1)), 3, subset)
   assert ids.tolist() == [[890, 891, 892]] * 2
