@@ -55,7 +55,7 @@ class Filtered:
 
   def search(
     self, queries: queries_lib.Queries | Sequence[str], k: int
-  ) -> queries_lib.Found:
+  ) -> queries_lib.Hits:
     """See `retriever.Retriever`."""
     queries = queries_lib.checked(queries, k)
     return self._inner.search(queries.among(self._subset), k)
