@@ -37,18 +37,17 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
     FileNotFoundError: when there is no such file.
     ValueError: when it is not an array of bytes, or would execute something.
   """
-  expected, found = count(path), 0
+  expected, number = count(path), 0
   with open(path, 'rb') as file, open(path, 'rb') as again:
     _read_count(file)
     try:
-      size = os.fstat(file.fileno()).st_size
-      for text in _read_texts(_Bounded(file, size), again):
-        found += 1
-        if found > expected:
+      for text in _read_texts(file, again):
+        number += 1
+        if number > expected:
           raise ValueError(f'more than the {expected} texts of its header')
         yield text
-      if found != expected:
-        raise ValueError(f'{found} texts; its header says {expected}')
+      if number != expected:
+        raise ValueError(f'{number} texts; its header says {expected}')
     except (ValueError, MemoryError, OverflowError) as e:
       raise ValueError(f'{path}: {e}.') from None
 
@@ -78,20 +77,7 @@ def _read_count(file: BinaryIO) -> int:
   return shape[0]
 
 
-class _Bounded:
-  """A file that is never asked for more bytes than it has."""
-
-  def __init__(self, file: BinaryIO, size: int):
-    self._file, self._size = file, size
-    self.readline, self.tell = file.readline, file.tell
-
-  def read(self, length: int) -> bytes:
-    if length > self._size - self._file.tell():
-      raise ValueError(f'{length} bytes in a file of {self._size}')
-    return self._file.read(length)
-
-
-def _read_texts(file: '_Bounded', again: BinaryIO) -> Iterator[bytes]:
+def _read_texts(file: BinaryIO, again: BinaryIO) -> Iterator[bytes]:
   """Yield the texts in the list of an array's pickle.
 
   `again` is the same file, from which texts are read that the pickle repeats.

@@ -36,13 +36,14 @@ def encode(features: Mapping[str, Sequence[bytes] | np.ndarray]) -> bytes:
   for name, value in features.items():
     feature = example.features.feature[name]
     if not isinstance(value, np.ndarray):
-      found = feature.bytes_list
+      items = feature.bytes_list
     elif value.dtype.kind == 'f':
-      found, value = feature.float_list, value.tolist()
+      items = feature.float_list
     else:
-      found, value = feature.int64_list, value.tolist()
-    found.SetInParent()
-    found.value.extend(value)
+      items = feature.int64_list
+    items.SetInParent()
+    is_array = isinstance(value, np.ndarray)
+    items.value.extend(value.tolist() if is_array else value)
   return example.SerializeToString(deterministic=True)
 
 

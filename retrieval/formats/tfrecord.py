@@ -120,7 +120,7 @@ def _is_packed(path: pathlib.Path, head: bytes) -> bool:
     return True
   if path.suffix == '.gz':
     raise ValueError(
-      f'{path}: record 0 at byte 0: expected gzip or a TFRecord, found '
+      f'{path}: record 0 at byte 0: expected gzip or a TFRecord, not '
       f'{head.hex(" ") or "an empty file"}.'
     )
   return False

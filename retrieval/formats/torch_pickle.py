@@ -4,8 +4,7 @@
 
 A file is a zip archive: data.pkl names the tensors and the place of each in a
 storage; data/<key> are the storages, uncompressed, which are memory-mapped. The
-unpickler looks up a few known names and refuses every other one. A tuple may not occur
-twice: a few bytes of tuples within tuples would take hours to hash or to print.
+unpickler looks up a few known names and refuses every other one.
 """
 
 import collections
@@ -15,7 +14,6 @@ import math
 import os
 import pathlib
 import pickle
-import pickletools
 import struct
 from typing import NamedTuple
 import zipfile
@@ -35,26 +33,13 @@ _DTYPES = {
   'ByteStorage': np.dtype('u1'),
   'BoolStorage': np.dtype('?'),
 }
-# What torch.save writes.
-_OPCODES = frozenset(
-  'APPEND APPENDS BINGET BINFLOAT BININT BININT1 BININT2 BINPERSID BINPUT '
-  'BINUNICODE BUILD EMPTY_DICT EMPTY_LIST EMPTY_TUPLE FRAME GLOBAL LONG1 '
-  'LONG_BINGET LONG_BINPUT MARK MEMOIZE NEWFALSE NEWTRUE NONE PROTO REDUCE '
-  'SETITEM SETITEMS SHORT_BINUNICODE STACK_GLOBAL STOP TUPLE TUPLE1 TUPLE2 '
-  'TUPLE3'.split()
-)
-# Those of them whose value may occur twice.
-_REPEATED = frozenset(
-  'BINPERSID BINUNICODE EMPTY_DICT EMPTY_LIST EMPTY_TUPLE GLOBAL REDUCE '
-  'SHORT_BINUNICODE STACK_GLOBAL'.split()
-)
 _MAX_PICKLE = 64 << 20  # bytes
 _LOCAL_HEADER = struct.Struct('<26xHH')  # lengths of name and extra field
 _MAX_DIMS = 32
 _PIECE = 1 << 24  # bytes checked at once
 
 
-# A pickle may change the state of an array, but not that of a named tuple.
+# A pickle may not change the state of a named tuple.
 class _Storage(NamedTuple):
   values: np.ndarray  # [n]
 
@@ -91,7 +76,7 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
 def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> dict:
   pickles = [x for x in archive.namelist() if x.endswith('/data.pkl')]
   if len(pickles) != 1:
-    raise ValueError(f'expected one data.pkl in the archive, found {pickles}.')
+    raise ValueError(f'the archive has {pickles}; expected one data.pkl.')
   root = pickles[0].removesuffix('data.pkl')
   if f'{root}byteorder' in archive.namelist():
     order = archive.read(f'{root}byteorder').decode('ascii', 'replace')
@@ -101,40 +86,19 @@ def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> dict:
   if size > _MAX_PICKLE:
     raise ValueError(f'{pickles[0]} has {size} bytes; expected {_MAX_PICKLE}.')
   data = archive.read(pickles[0])
-  _check_opcodes(data)
-  found = _Unpickler(data, path, archive, root).load()
-  if isinstance(found, dict) and set(found) == {'state_dict'}:
-    found = found['state_dict']
-  if not isinstance(found, dict):
-    raise ValueError(f'it holds a {type(found).__name__}; expected tensors.')
+  content = _Unpickler(data, path, archive, root).load()
+  if isinstance(content, dict) and set(content) == {'state_dict'}:
+    content = content['state_dict']
+  if not isinstance(content, dict):
+    raise ValueError(f'it holds a {type(content).__name__}; expected tensors.')
   other = [
     k
-    for k, v in found.items()
+    for k, v in content.items()
     if not isinstance(v, _Tensor) or not isinstance(k, str)
   ]
   if other:
     raise ValueError(f'{other[:5]} are no tensors; expected nothing else.')
-  return {name: tensor.values for name, tensor in found.items()}
-
-
-def _check_opcodes(data: bytes) -> None:
-  """Refuse a pickle with tuples that occur twice, or of other opcodes."""
-  last, memo = '', []  # names of the opcodes that made what the memo holds
-  for opcode, value, position in pickletools.genops(data):
-    name, sound = opcode.name, opcode.name in _OPCODES
-    if name in ('BINPUT', 'LONG_BINPUT', 'MEMOIZE'):
-      sound = value in (None, len(memo))
-      memo.append(last)
-    elif name in ('BINGET', 'LONG_BINGET'):
-      sound = value < len(memo) and memo[value] in _REPEATED
-      last = name
-    else:
-      last = name
-    if not sound:
-      raise ValueError(
-        f'{name} at byte {position} of its pickle; expected tensors by name: '
-        'refused, and nothing of it was executed.'
-      )
+  return {name: tensor.values for name, tensor in content.items()}
 
 
 def _parameter(tensor, *_) -> '_Tensor':

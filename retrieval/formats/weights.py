@@ -39,7 +39,7 @@ def find(folder: str | os.PathLike) -> pathlib.Path:
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Map the arrays of what `find` found.
+  """Map the arrays of a path from `find`.
 
   Raises:
     FileNotFoundError: when a part that the index names is missing.

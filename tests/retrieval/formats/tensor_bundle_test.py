@@ -106,18 +106,14 @@ def _block(entries):
   return data + tfrecord.masked_crc32c(data).to_bytes(4, 'little')
 
 
-def _table(path, entries, places=None):
-  """A table of one block that its index names at `places`, by default once."""
+def _table(path, entries, place=None):
+  """A table of one block, which its index names, by default where it is."""
   data = _block(entries)
-  end = len(data) - 5
-  places = [(b'z', 0, end)] if places is None else places
-  index = _block(
-    (0, key, _varint(start) + _varint(size)) for key, start, size in places
-  )
+  key, start, size = place or (b'z', 0, len(data) - 5)
+  index = _block([(0, key, _varint(start) + _varint(size))])
   footer = _varint(0) * 2 + _varint(len(data)) + _varint(len(index) - 5)
   magic = tensor_bundle._MAGIC.to_bytes(8, 'little')
   path.write_bytes(data + index + footer.ljust(40, b'\0') + magic)
-  return end
 
 
 def _field(number, value):
@@ -137,42 +133,28 @@ def test_a_small_table_is_read(tmp_path):
   )
 
 
-HOSTILE = {
-  'keys_that_grow': [(min(i, 1) * (i - 1), b'a', b'') for i in range(1, 3000)],
-  'one_key_twice': [(0, b'a', b''), (0, b'a', b'')],
-  'shares_more_than_there_is': [(0, b'a', b''), (9, b'b', b'')],
-  'type_of_bytes': [(0, b'', b''), (0, b'a', _field(1, b'x'))],
-  'shape_of_a_number': [(0, b'', b''), (0, b'a', _field(2, 7))],
-  'many_dimensions': [
-    (0, b'', b''),
-    (0, b'a', _field(2, _field(2, _field(1, 2**62)) * 9999)),
+@pytest.mark.parametrize(
+  'entry',
+  [
+    pytest.param(_field(1, b'x'), id='type_of_bytes'),
+    pytest.param(_field(2, 7), id='shape_of_a_number'),
+    pytest.param(b'\x12\x7f', id='a_field_beyond_its_entry'),
   ],
-  'a_field_beyond_its_entry': [(0, b'', b''), (0, b'a', b'\x12\x7f')],
-  'no_name': [(0, b'', b''), (0, b'\xff', _field(1, 1))],
-}
-
-
-@pytest.mark.parametrize('name', HOSTILE)
-def test_hostile_entries_are_refused(tmp_path, name):
-  _table(tmp_path / 'x.index', HOSTILE[name])
+)
+def test_damaged_entries_are_refused(tmp_path, entry):
+  _table(tmp_path / 'x.index', [(0, b'', b''), (0, b'a', entry)])
   with pytest.raises(ValueError, match=r'x\.index: ') as error:
     tensor_bundle.Bundle(tmp_path / 'x')
   assert len(str(error.value)) < 400
 
 
-def test_a_block_is_read_once(tmp_path):
-  entries = [(0, b'%05d' % i, b'') for i in range(9)]
-  end = _table(tmp_path / 'x.index', entries)
-  many = [(b'%05d' % i, 0, end) for i in range(3000)]
-  _table(tmp_path / 'x.index', entries, many)
-  with pytest.raises(ValueError, match=r'x\.index: a block before byte'):
-    list(tensor_bundle.read_table(tmp_path / 'x.index'))
-  _table(tmp_path / 'x.index', entries, [(b'z', 2**62, 2**62)])
+def test_a_block_beyond_the_file_is_refused(tmp_path):
+  _table(tmp_path / 'x.index', [(0, b'a', b'')], (b'z', 2**62, 2**62))
   with pytest.raises(ValueError, match='exceed the file'):
     list(tensor_bundle.read_table(tmp_path / 'x.index'))
 
 
-@pytest.mark.parametrize('shape', [(0, 2**63), (2**40, 2**40), (2**64 - 1,)])
+@pytest.mark.parametrize('shape', [(2**40, 2**40), (2**64 - 1,)])
 def test_shapes_beyond_the_file_are_refused(tmp_path, shape):
   dims = b''.join(_field(2, _field(1, n)) for n in shape)
   entry = _field(1, 1) + _field(2, dims)

@@ -100,31 +100,23 @@ def _small(tmp_path, packed=False):
   return (tmp_path / 'small').read_bytes()
 
 
-def test_every_damaged_byte_is_found(tmp_path):
+def test_every_damaged_byte_and_every_cut_is_found(tmp_path):
   data = _small(tmp_path)
   path = tmp_path / 'damaged'
   for i in range(len(data)):
-    path.write_bytes(data[:i] + bytes([data[i] ^ 16]) + data[i + 1 :])
     number = sum(i >= start for start in STARTS) - 1
+    where = f'{path}: record {number} at byte {STARTS[number]}: '
+    path.write_bytes(data[:i] + bytes([data[i] ^ 16]) + data[i + 1 :])
     with pytest.raises(ValueError) as error:
       _records(path)
-    message = f'{path}: record {number} at byte {STARTS[number]}: checksum of '
-    assert str(error.value).startswith(message)
-
-
-def test_every_cut_is_found_but_between_records(tmp_path):
-  data = _small(tmp_path)
-  path = tmp_path / 'cut'
-  for i in range(len(data)):
+    assert str(error.value).startswith(f'{where}checksum of ')
     path.write_bytes(data[:i])
     if i in STARTS:
-      assert _records(path) == SMALL[: STARTS.index(i)]
+      assert _records(path) == SMALL[:number]
       continue
-    number = sum(i >= start for start in STARTS) - 1
     with pytest.raises(ValueError) as error:
       _records(path)
-    message = f'{path}: record {number} at byte {STARTS[number]}: expected '
-    assert str(error.value).startswith(message)
+    assert str(error.value).startswith(f'{where}expected ')
     assert 'the file ends after' in str(error.value)
 
 
