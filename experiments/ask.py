@@ -51,7 +51,7 @@ from realm_jax.trained import (
   loading,
   views,
 )
-from retrieval.questions import questions as questions_lib, scoring
+from retrieval.questions import question_files, scoring
 from retrieval.search import bm25, where as where_lib
 
 _WORKDIR = 'runs/ask'  # of the packaged reader
@@ -133,18 +133,18 @@ def converse(
     print()
 
 
-def _given(values) -> Sequence[questions_lib.Question]:
+def _given(values) -> Sequence[question_files.Question]:
   """Return the questions of --question or --input; empty if they are typed."""
   if values.question and values.input:
     raise ValueError('--question and --input: expected one of them.')
   if values.input:
-    return questions_lib.read_asked(values.input)
+    return question_files.read_asked(values.input)
   if any(not text.strip() for text in values.question):
     raise ValueError('--question is empty: expected text.')
   if values.output and not values.question:
     raise ValueError('--output needs --input or --question.')
   return [
-    questions_lib.Question(f'{i}', text.strip(), ())
+    question_files.Question(f'{i}', text.strip(), ())
     for i, text in enumerate(values.question)
   ]
 

@@ -18,7 +18,7 @@ import numpy as np
 from experiments.open_qa import rankings
 from realm_jax.trained import loading
 from retrieval.nn import embedders
-from retrieval.questions import questions as questions_lib, trec_files
+from retrieval.questions import question_files, trec_files
 
 Texts = Mapping[str, Any]  # field -> value, or values of a batch
 
@@ -132,7 +132,7 @@ class Search(_Model):
     Args:
       top_ranked: of each query, the documents to choose among; None takes all.
     """
-    asked = [questions_lib.Question(x['id'], x['text'], ()) for x in queries]
+    asked = [question_files.Question(x['id'], x['text'], ()) for x in queries]
     most = self._names.blocks.num_blocks
     depth = min(top_k, most) if top_ranked is None else most
     run = self._found.rank(asked, self._names, depth, lambda *_: None).run

@@ -32,7 +32,7 @@ from retrieval.index import snapshots, text_index
 from retrieval.questions import (
   answer_search,
   dpr_json,
-  questions as questions_lib,
+  question_files,
 )
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
 from retrieval.store import array_store, checksums, manifests, shards
@@ -57,7 +57,7 @@ def first_where(
 
 def mine(
   folder: str | os.PathLike,
-  questions: Sequence[questions_lib.Question],
+  questions: Sequence[question_files.Question],
   data: realm_data.DataFolder,
   config: config_lib.MineConfig,
   retriever: retriever_lib.Retriever,
@@ -106,7 +106,7 @@ def mine(
 
 def _examples(
   found: array_store.Store,
-  questions: Sequence[questions_lib.Question],
+  questions: Sequence[question_files.Question],
   blocks: blocks_lib.BlockStore,
 ) -> dpr.Examples:
   positives, negatives = (
@@ -203,7 +203,7 @@ def read_json(
       rows.append(row + [-1] * (1 + num_hard_negatives - len(row)))
       name = f'{path.name}:{count}'
       questions.append(
-        questions_lib.Question(name, found.question, found.answers)
+        question_files.Question(name, found.question, found.answers)
       )
   if not rows:
     raise ValueError(f'{path}: no question has positive_ctxs.')

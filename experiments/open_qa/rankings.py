@@ -25,8 +25,8 @@ from realm_jax.trained import (
 from retrieval.questions import (
   answer_search,
   dpr_json,
+  question_files,
   question_sets,
-  questions as questions_lib,
   trec_files,
 )
 from retrieval.text import blocks as blocks_lib
@@ -135,7 +135,7 @@ class Kind:
 
   def rank(
     self,
-    questions: Sequence[questions_lib.Question],
+    questions: Sequence[question_files.Question],
     names: Names,
     depth: int,
     progress: Progress,

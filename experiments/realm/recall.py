@@ -22,7 +22,7 @@ from retrieval.index import text_index
 from retrieval.questions import (
   answer_search,
   bootstrap,
-  questions as questions_lib,
+  question_files,
 )
 from retrieval.search import bm25 as bm25_lib
 from retrieval.text import blocks as blocks_lib
@@ -69,7 +69,7 @@ def bm25(data: realm_data.DataFolder) -> Retrieve:
 def first_hits(
   retrieve: Retrieve,
   blocks: blocks_lib.BlockStore,
-  questions: Sequence[questions_lib.Question],
+  questions: Sequence[question_files.Question],
   depth: int,
   rules: Sequence[str],
   update: Callable[[int, int], None] | None = None,
@@ -110,7 +110,7 @@ def tables(
 ) -> Iterator[tuple[str, Ranks]]:
   """Yield each file of questions with a retriever's ranks, with progress by name."""
   for file in wanted.questions:
-    questions = questions_lib.read_questions(file)
+    questions = question_files.read_questions(file)
     questions = questions[: wanted.max_questions or None]
     with progress.bar(f'{name} {file}'.strip(), 'questions') as update:
       yield (

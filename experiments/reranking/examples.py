@@ -23,7 +23,7 @@ from realm_jax.objectives import dpr
 from retrieval import tokenization
 from retrieval.index import neighbors
 from retrieval.nn import cross_encoder
-from retrieval.questions import question_sets, questions as questions_lib
+from retrieval.questions import question_files, question_sets
 from retrieval.store import manifests, shards
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data
@@ -102,7 +102,8 @@ def of_chunks(
       f'{path}: none of {len(query)} chunks has candidates of different scores.'
     )
   questions = [
-    questions_lib.Question(text, text, ()) for text in chunks.texts(query[kept])
+    question_files.Question(text, text, ())
+    for text in chunks.texts(query[kept])
   ]
   return dpr.Examples(
     questions, positive[kept], negatives[kept], chunks, arrays.fingerprint

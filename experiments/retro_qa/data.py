@@ -14,7 +14,7 @@ from retrieval import tokenization
 from retrieval.questions import (
   answers as answers_lib,
   dpr_json,
-  questions as questions_lib,
+  question_files,
 )
 from retrieval.store import manifests
 from retro_jax.data import qa_rows, reading_rows
@@ -54,7 +54,7 @@ def _passages_of(result: dpr_json.Result) -> Passages:
 
 
 def read_passages(
-  paths: Sequence[str], questions: Sequence[questions_lib.Question]
+  paths: Sequence[str], questions: Sequence[question_files.Question]
 ) -> list[Passages]:
   """Read the passages of questions from DPR's files of retrieval results.
 
@@ -84,7 +84,7 @@ def read_passages(
 
 def find_passages(
   trained: loading.TrainedRetro,
-  questions: Sequence[questions_lib.Question],
+  questions: Sequence[question_files.Question],
   count: int,
   folder: pathlib.Path,
 ) -> list[Passages]:
@@ -140,7 +140,7 @@ def _retrieve(lookup, questions, count) -> list[dpr_json.Result]:
 def passages(
   trained: loading.TrainedRetro,
   config: Config,
-  questions: Sequence[questions_lib.Question],
+  questions: Sequence[question_files.Question],
   folder: pathlib.Path,
 ) -> list[Passages]:
   """The passages of questions from the config's files or the datastore."""
@@ -153,7 +153,7 @@ def passages(
 def examples(
   trained: loading.TrainedRetro,
   config: Config,
-  questions: Sequence[questions_lib.Question],
+  questions: Sequence[question_files.Question],
   folder: pathlib.Path,
 ) -> list[qa_rows.Example]:
   """Training examples: questions with an answer that can be written.

@@ -26,8 +26,8 @@ from experiments.retro_qa import data as retro_qa_data, task as retro_qa_task
 from experiments.retro_qa.config import Config
 from retrieval import settings
 from retrieval.questions import (
+  question_files,
   question_sets,
-  questions as questions_lib,
   ranking,
   scoring,
 )
@@ -52,7 +52,7 @@ class Evaluate:
 
 def answer(
   trained: loading.TrainedRetro,
-  questions: Sequence[questions_lib.Question],
+  questions: Sequence[question_files.Question],
   passages: Sequence[retro_qa_data.Passages],
   *,
   batch_size: int = 16,

@@ -28,7 +28,7 @@ from realm_jax.trained import (
 )
 from retrieval.kernels import backend
 from retrieval.nn import embedders
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import question_files
 from retrieval.store import checkpoints, packed
 from retrieval.text import corpus as corpus_lib
 import retro_jax
@@ -120,7 +120,7 @@ class Models:
       passages, unit = model.data.chunks('train'), lookup.retriever.unit
     else:
       data, config = self.get(part).data, self.get(part).config
-      asked = [questions_lib.Question('', x, ()) for x in texts]
+      asked = [question_files.Question('', x, ()) for x in texts]
       source = question_rows.QuestionSource(
         asked, data.tokenizer, reader_configs.reader_layout(config, data)
       )

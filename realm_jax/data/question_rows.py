@@ -13,7 +13,7 @@ import numpy as np
 
 from realm_jax.data import examples, reader_rows
 from retrieval import tokenization
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import question_files
 from retrieval.store import manifests
 from retrieval.text import blocks as blocks_lib
 
@@ -25,7 +25,7 @@ class QuestionSource:
 
   def __init__(
     self,
-    questions: Sequence[questions_lib.Question],
+    questions: Sequence[question_files.Question],
     tokenizer: tokenization.Tokenizer,
     layout: reader_rows.ReaderLayout,
   ):
@@ -98,7 +98,8 @@ class QuestionSource:
 
 
 def _answer_tokens(
-  questions: Sequence[questions_lib.Question], tokenizer: tokenization.Tokenizer
+  questions: Sequence[question_files.Question],
+  tokenizer: tokenization.Tokenizer,
 ) -> list[list[np.ndarray]]:
   """Token ids of the answers of kind 'string'."""
   answers = [q.answers if q.kind == 'string' else () for q in questions]

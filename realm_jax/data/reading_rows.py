@@ -22,7 +22,7 @@ import numpy as np
 
 from realm_jax.data import examples, question_rows, reader_rows
 from retrieval import settings, tokenization
-from retrieval.questions import dpr_json, questions as questions_lib
+from retrieval.questions import dpr_json, question_files
 from retrieval.store import manifests, output_files
 from retrieval.text import (
   blocks as blocks_lib,
@@ -55,7 +55,7 @@ class Reading:
 class Asked:
   """A question with its passages, best first."""
 
-  question: questions_lib.Question
+  question: question_files.Question
   contexts: tuple[dpr_json.Context, ...]
 
 
@@ -66,7 +66,7 @@ def read(paths: Iterable[str | os.PathLike]) -> list[Asked]:
     for x in dpr_json.read_results(path):
       found.setdefault((x.question, x.answers), []).extend(x.contexts)
   return [
-    Asked(questions_lib.Question(f'{i}', *key), tuple(contexts))
+    Asked(question_files.Question(f'{i}', *key), tuple(contexts))
     for i, (key, contexts) in enumerate(found.items())
   ]
 

@@ -23,7 +23,7 @@ from realm_jax.data import block_dataset, examples
 from realm_jax.objectives import in_batch
 from retrieval import tokenization
 from retrieval.nn import means, objectives
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import question_files
 from retrieval.text import (
   blocks as blocks_lib,
   chunks,
@@ -157,7 +157,7 @@ class Examples:
   A cross-encoder's passages may be any store's, and its questions chunks.
   """
 
-  questions: Sequence[questions_lib.Question]
+  questions: Sequence[question_files.Question]
   positives: np.ndarray  # [n] int64 number of the passage with an answer
   # [n, N] int64 numbers of passages without an answer, best first; -1 for a
   # missing one

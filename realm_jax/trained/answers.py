@@ -15,7 +15,7 @@ from retrieval import text_table
 from retrieval.questions import (
   abstention,
   qa_metrics,
-  questions as questions_lib,
+  question_files,
 )
 from retrieval.text import blocks as blocks_lib
 
@@ -119,7 +119,7 @@ class Answer:
 class Answered:
   """A question with its answers."""
 
-  question: questions_lib.Question
+  question: question_files.Question
   answers: tuple[Answer, ...]  # best first; empty where no block was found
   # [C] int32 ids of the retrieved blocks, best first; -1 for none
   beam: np.ndarray

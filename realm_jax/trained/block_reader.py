@@ -22,7 +22,7 @@ from realm_jax.trained import answers, beams, model_configs, reader_configs
 from retrieval import arguments
 from retrieval.kernels import backend
 from retrieval.nn import batch_encoder
-from retrieval.questions import abstention, questions as questions_lib
+from retrieval.questions import abstention, question_files
 
 _MANY = 16  # blocks from which on a CPU has readers of three lengths
 
@@ -76,7 +76,7 @@ class Answerer:
 
   def __call__(
     self,
-    asked: Sequence[questions_lib.Question],
+    asked: Sequence[question_files.Question],
     progress: Callable[[int, int], None] | None = None,
   ) -> Iterator[answers.Answered]:
     """Yield the answers of each question, in their order."""
@@ -103,13 +103,13 @@ class Answerer:
         raise ValueError(f'Question {i} is empty: expected text.')
     return answers.Answers(
       self.ask(
-        [questions_lib.Question(f'{i}', x, ()) for i, x in enumerate(texts)]
+        [question_files.Question(f'{i}', x, ()) for i, x in enumerate(texts)]
       )
     )
 
   def ask(
     self,
-    asked: Sequence[questions_lib.Question],
+    asked: Sequence[question_files.Question],
     progress: Callable[[int, int], None] | None = None,
   ) -> Iterator[answers.Answered]:
     """Yield the answers of questions, each read with a question mark at its end."""
@@ -121,7 +121,7 @@ class Answerer:
 
   def _result(
     self,
-    asked: questions_lib.Question,
+    asked: question_files.Question,
     row: examples.Batch,
     found: 'Prediction',
   ) -> answers.Answered:

@@ -12,7 +12,7 @@ the question, and test is the split of published figures.
   red_trivia:worldcapitals,elements    whole lists of the package
   red_trivia:test=general              split of a list
   custom:train=my.jsonl                or custom_regex, with answers as patterns
-  asked:test=queries.jsonl             without answers, as `questions.read_asked`
+  asked:test=queries.jsonl             without answers, as `question_files.read_asked`
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ import farmhash
 from retrieval import arguments
 from retrieval.questions import (
   qa_metrics,
-  questions as questions_lib,
+  question_files,
   red_trivia,
 )
 from retrieval.readers import tfds as tfds_reader
@@ -111,7 +111,7 @@ class QuestionSet:
   split: str
   kind: str  # kind of the answers, as of `Dataset`
   # questions with distinct ids; their texts may repeat
-  questions: tuple[questions_lib.Question, ...]
+  questions: tuple[question_files.Question, ...]
 
   @property
   def name(self) -> str:
@@ -130,20 +130,21 @@ class QuestionSet:
     return dataclasses.replace(self, questions=self.questions[: n or None])
 
   @functools.cached_property
-  def by_id(self) -> dict[str, questions_lib.Question]:
+  def by_id(self) -> dict[str, question_files.Question]:
     """Questions by id."""
     return {question.id: question for question in self.questions}
 
   @functools.cached_property
-  def by_text(self) -> dict[str, tuple[questions_lib.Question, ...]]:
+  def by_text(self) -> dict[str, tuple[question_files.Question, ...]]:
     """Questions by text, mostly one each."""
-    found: dict[str, tuple] = {}
+    questions: dict[str, tuple] = {}
     for question in self.questions:
-      found[question.question] = (*found.get(question.question, ()), question)
-    return found
+      text = question.question
+      questions[text] = (*questions.get(text, ()), question)
+    return questions
 
   def score(
-    self, prediction: str, question: questions_lib.Question
+    self, prediction: str, question: question_files.Question
   ) -> dict[str, float]:
     """Score a predicted answer, in its original characters.
 
@@ -178,8 +179,7 @@ def load(
       the official files.
     answer_field: field of jsonl files with the answers; '' is the default field.
     data_dir: folder of TFDS; '' is its default folder.
-    unanswerable: whether questions without an answer are kept; otherwise they are
-      counted.
+    unanswerable: whether the set includes questions without an answer.
 
   Raises:
     ValueError: for an unknown set or split, or another number of questions than in
@@ -191,25 +191,31 @@ def load(
     raise ValueError(f'{spec}: answer_field {answer_field!r} needs a file.')
   source = ', '.join(paths)
   if name == 'red_trivia':
-    found = red_trivia.read(paths)
+    rows = red_trivia.read(paths)
     source = source or 'Red-Trivia'
   elif paths:
-    found = _read_files(name, paths, answer_field)
+    rows = _read_files(name, paths, answer_field)
   else:
-    found = _read_tfds(name, split, data_dir)
+    rows = _read_tfds(name, split, data_dir)
     source = f'TFDS {dataset.tfds[0]}'
-  kept = tuple(
-    dataclasses.replace(question, kind=dataset.kind)
-    for question in found
-    if dataset.holds(split, question.question)
+  questions = tuple(
+    dataclasses.replace(row, kind=dataset.kind)
+    for row in rows
+    if dataset.holds(split, row.question)
   )
-  if not kept:
-    raise ValueError(f'{spec}: none of {len(found)} questions in {source}.')
-  _check_count(name, split, len(kept), source, allow_other_counts)
+  if not questions:
+    raise ValueError(f'{spec}: none of {len(rows)} questions in {source}.')
+  _check_count(name, split, len(questions), source, allow_other_counts)
   if dataset.kind != 'none':
-    kept = _answerable(kept, spec, keep=unanswerable)
+    answerable = tuple(x for x in questions if x.answers)
+    if without := len(questions) - len(answerable):
+      done = 'included' if unanswerable else 'left out'
+      logging.info('%s: %d questions have no answer: %s.', spec, without, done)
+    questions = questions if unanswerable else answerable
+    if not questions:
+      raise ValueError(f'{spec}: no question has an answer.')
   return QuestionSet(
-    dataset=name, split=split, kind=dataset.kind, questions=kept
+    dataset=name, split=split, kind=dataset.kind, questions=questions
   )
 
 
@@ -227,47 +233,35 @@ def load_sets(
   Raises:
     ValueError: for no set, or a set that is named twice.
   """
-  counts = {'allow_other_counts': allow_other_counts}
-  sets = _load_all(specs, field, **counts, unanswerable=unanswerable)
-  names = [found.name for found in sets]
-  if len({*names}) < len(names):
-    raise ValueError(f'A set is named twice: {", ".join(names)}.')
-  return [found.first(most) for found in sets]
-
-
-def _load_all(
-  specs: Sequence[str], field: str, **options: bool
-) -> list[QuestionSet]:
   if not specs:
     raise ValueError(
       f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
     )
-  return [load(x, **options) for x in arguments.listed(specs, field)]
+  sets = [
+    load(
+      spec, allow_other_counts=allow_other_counts, unanswerable=unanswerable
+    ).first(most)
+    for spec in arguments.listed(specs, field)
+  ]
+  names = [one.name for one in sets]
+  if len({*names}) < len(names):
+    raise ValueError(f'A set is named twice: {", ".join(names)}.')
+  return sets
 
 
-def _answerable(
-  questions: tuple[questions_lib.Question, ...], spec: str, keep: bool
-) -> tuple[questions_lib.Question, ...]:
-  kept = tuple(x for x in questions if x.answers)
-  if without := len(questions) - len(kept):
-    done = 'kept' if keep else 'left out'
-    logging.info('%s: %d questions have no answer: %s.', spec, without, done)
-  kept = questions if keep else kept
-  if not kept:
-    raise ValueError(f'{spec}: no question has an answer.')
-  return kept
-
-
-def of_field(sets: Any, name: str) -> list[questions_lib.Question]:
+def of_field(sets: Any, name: str) -> list[question_files.Question]:
   """Read the sets of a field of a config's `questions`, 'train' or 'dev'.
 
   Raises:
     ValueError: when the field names no set.
   """
-  counts = {'allow_other_counts': sets.allow_other_counts}
-  loaded = _load_all(getattr(sets, name), f'questions.{name}', **counts)
-  found = [question for one in loaded for question in one.questions]
-  return found[: getattr(sets, f'max_{name}') or None]
+  loaded = load_sets(
+    getattr(sets, name),
+    allow_other_counts=sets.allow_other_counts,
+    field=f'questions.{name}',
+  )
+  questions = [question for one in loaded for question in one.questions]
+  return questions[: getattr(sets, f'max_{name}') or None]
 
 
 def check_questions(config: Any) -> None:
@@ -285,7 +279,11 @@ def check_questions(config: Any) -> None:
 
 def _parse(spec: str) -> tuple[str, str, tuple[str, ...]]:
   """Return name, split and paths of a specification."""
-  name, split, paths = questions_lib.parse_spec(spec)
+  head, equals, tail = spec.partition('=')
+  name, _, split = head.partition(':')
+  paths = tuple(path.strip() for path in tail.split(',')) if equals else ()
+  if not all(paths) or len({*paths}) < len(paths):
+    raise ValueError(f'{spec!r}: a path is empty or stands twice.')
   if name not in DATASETS:
     raise ValueError(
       f'{spec!r}: no question set {name!r}; expected '
@@ -306,13 +304,13 @@ def _parse(spec: str) -> tuple[str, str, tuple[str, ...]]:
 
 def _read_files(
   name: str, paths: Sequence[str], answer_field: str
-) -> list[questions_lib.Question]:
-  found, ids, kind = [], set(), DATASETS[name].kind
+) -> list[question_files.Question]:
+  questions, ids, kind = [], set(), DATASETS[name].kind
   for number, path in enumerate(paths):
     if kind == 'none':
-      rows = questions_lib.read_asked(path)
+      rows = question_files.read_asked(path)
     else:
-      rows = questions_lib.read_questions(path, answer_field=answer_field)
+      rows = question_files.read_questions(path, answer_field=answer_field)
     if kind == 'string' and rows[0].kind == 'regex':
       raise ValueError(
         f'{path}: answers are regular expressions; {name} expects '
@@ -322,13 +320,13 @@ def _read_files(
       # The id of a line without one has its file's name; two files may share it.
       rows = [dataclasses.replace(r, id=f'{number}/{r.id}') for r in rows]
     ids.update(row.id for row in rows)
-    found += rows
-  return found
+    questions += rows
+  return questions
 
 
 def _read_tfds(
   dataset: str, split: str, data_dir: str
-) -> list[questions_lib.Question]:
+) -> list[question_files.Question]:
   """Read the questions of TFDS that hold a split."""
   name, test, *fields = DATASETS[dataset].tfds
   source_split = test if split == 'test' else 'train'
@@ -344,20 +342,18 @@ def _read_tfds(
       f'{dataset}:{split} needs files, {dataset}:{split}=PATH,PATH: the '
       f'set cannot be downloaded, nor is it prepared, as {name} of TFDS ({reason}).'
     ) from None
-  found = []
+  questions = []
   for i in range(len(source)):
     answers = record = source[i]
     for field in fields:
       answers = answers[field]
     texts = dict.fromkeys(x for x in map(_decoded, answers) if x.strip())
-    found.append(
-      questions_lib.Question(
-        f'{name}[{source_split}]:{i}',
-        _decoded(record['question']),
-        tuple(texts),
-      )
+    identifier, text = (
+      f'{name}[{source_split}]:{i}',
+      _decoded(record['question']),
     )
-  return found
+    questions.append(question_files.Question(identifier, text, tuple(texts)))
+  return questions
 
 
 def _decoded(value: bytes | str) -> str:

@@ -12,7 +12,7 @@ import pathlib
 import yaml
 
 from retrieval import arguments
-from retrieval.questions import questions
+from retrieval.questions import question_files
 from retrieval.readers import files
 
 VERSION = '1.1.1'
@@ -38,7 +38,7 @@ def folder() -> pathlib.Path:
   return files.packaged(_PACKAGE, _FOLDER, title, f'Red-Trivia=={VERSION}')
 
 
-def read(lists: Sequence[str] = ()) -> list[questions.Question]:
+def read(lists: Sequence[str] = ()) -> list[question_files.Question]:
   """Read packaged lists; a question gets the id LIST:NUMBER, counted from 1.
 
   Questions about a picture at a web address, or without an answer, are left out.
@@ -61,23 +61,25 @@ def read(lists: Sequence[str] = ()) -> list[questions.Question]:
   ]
 
 
-def _read_list(path: pathlib.Path) -> list[questions.Question]:
+def _read_list(path: pathlib.Path) -> list[question_files.Question]:
   try:
     records = yaml.load(path.read_bytes(), Loader=_Loader)
   except yaml.YAMLError as e:
     reason = ' '.join(str(e).split())
     raise ValueError(f'{path}: not YAML ({reason}).') from None
-  found = []
+  questions = []
   for question, values in records.items():
     if isinstance(values, list):
-      identifier = f'{path.stem}:{len(found) + 1}'
+      identifier = f'{path.stem}:{len(questions) + 1}'
       answers = _answers(values)
-      found.append(questions.Question(identifier, str(question), answers))
+      questions.append(
+        question_files.Question(identifier, str(question), answers)
+      )
     elif question not in ('AUTHOR', 'DESCRIPTION'):
       raise ValueError(
-        f'{path}, {question!r}: expected a list of answers, found {values!r}.'
+        f'{path}, {question!r}: {values!r}; expected a list of answers.'
       )
-  return found
+  return questions
 
 
 def _answers(values: list) -> tuple[str, ...]:

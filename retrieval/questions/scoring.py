@@ -21,8 +21,8 @@ from retrieval.questions import (
   answers as answers_lib,
   dpr_json,
   qa_metrics,
+  question_files,
   question_sets,
-  questions as questions_lib,
 )
 from retrieval.readers import base
 from retrieval.store import output_files
@@ -163,7 +163,7 @@ def score_retrieval(
 
 def _tests(
   rule: answers_lib.Rule,
-  question: questions_lib.Question,
+  question: question_files.Question,
   refused: set[tuple[str, str]],
 ) -> list[Callable[[str], bool]]:
   """Compile each answer to a test; put answers that match every text in `refused`."""
@@ -193,7 +193,7 @@ class _Chosen:
 
   def find(
     self, text: str, identifier: Any = None
-  ) -> tuple[questions_lib.Question, ...]:
+  ) -> tuple[question_files.Question, ...]:
     """Return the questions of a record, and count the record."""
     by_id = self._set.by_id.get(str(identifier))
     one = by_id is not None and by_id.question == text

@@ -17,7 +17,7 @@ from retrieval.questions import (
   answers,
   dpr_json,
   qa_metrics,
-  questions,
+  question_files,
 )
 from retrieval.search import bm25
 import retro_jax
@@ -143,7 +143,7 @@ def test_one_answer_is_no_list_of_letters():
 @pytest.mark.usefixtures('unchecked')
 def test_one_answer_of_a_record_is_no_list_of_letters():
   for record in (
-    questions.Question('1', 'Where?', 'Paris'),
+    question_files.Question('1', 'Where?', 'Paris'),
     dpr_json.Result(question='Where?', answers='Paris'),
     dpr_json.Example(question='Where?', answers='Paris'),
     qa_rows.Example(question='Where?', answers='Paris'),

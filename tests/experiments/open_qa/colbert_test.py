@@ -12,7 +12,7 @@ from experiments.open_qa import config as config_lib, contrast_tasks
 from realm_jax.data import folder as realm_data
 from realm_jax.trained import beams
 from retrieval.nn import colbert, trained_encoders
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import question_files
 from retrieval.search import late_interaction
 from tests.experiments.open_qa import tiny_open_qa, tiny_places
 
@@ -87,7 +87,7 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   )
   count = data.blocks.num_blocks
   assert calls[-1] == (count, count)
-  asked = questions_lib.read_questions(data.root / 'questions.jsonl')
+  asked = question_files.read_questions(data.root / 'questions.jsonl')
   texts = [question.question for question in asked]
   beam = retrieve({}, {}, [*texts, ''], 3)
   assert (beam.ids[-1] == -1).all()

@@ -21,7 +21,7 @@ from realm_jax.data import folder as realm_data
 from realm_jax.objectives import dpr as dpr_lib
 from retrieval.index import text_index
 from retrieval.nn import sharding
-from retrieval.questions import answers, questions as questions_lib
+from retrieval.questions import answers, question_files
 from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_places
 
@@ -31,7 +31,7 @@ def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   other = {'id': 'none', 'question': 'the mill', 'answer': ['Rome 1']}
   made = tiny_places.make(root, 'abcdefghijklmnop', [other], max_length=32)
-  made.questions = questions_lib.read_questions(root / 'questions.jsonl')
+  made.questions = question_files.read_questions(root / 'questions.jsonl')
   return made
 
 

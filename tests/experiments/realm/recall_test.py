@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.realm import recall
-from retrieval.questions import answers, questions as questions_lib
+from retrieval.questions import answers, question_files
 
-Q = questions_lib.Question
+Q = question_files.Question
 QUESTIONS = (
   Q('a', 'mill?', ('1066', 'crown was')),
   Q('b', 'river?', ('Rome',)),

@@ -17,8 +17,8 @@ from experiments.retro_qa import (
 )
 from retrieval.questions import (
   dpr_json,
+  question_files,
   question_sets,
-  questions as questions_lib,
 )
 from retrieval.store import checkpoints
 from retro_jax.data import qa_rows, samples
@@ -206,7 +206,7 @@ def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):
 
 def test_patterns_are_answered_by_what_they_match(root, tmp_path):
   """Closed book, too: the baseline learns the same answers."""
-  question = questions_lib.Question
+  question = question_files.Question
   questions = [
     question('1', 'when?', (r'july\s+1969', 'x'), 'regex'),
     question('2', 'who?', ('nobody',), 'regex'),

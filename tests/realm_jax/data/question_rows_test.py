@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import question_rows, reader_rows
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import question_files
 from tests import streams
 from tests.retrieval.text import tiny_blocks
 
@@ -31,7 +31,7 @@ def data(tmp_path_factory):
   )
   words = 'mill crown Paris was river'.split()
   made.questions = [
-    questions_lib.Question(
+    question_files.Question(
       f'q{i}',
       ' '.join(words[: 1 + i % 5]) + f' {i}',
       ('(the|a) mill', '19+') if i == 3 else ('The', words[i % 5]),

@@ -7,7 +7,7 @@ import pytest
 
 from realm_jax.data import examples
 from realm_jax.objectives import dpr
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import question_files
 from tests.retrieval.text import tiny_blocks
 
 
@@ -25,7 +25,7 @@ def data(tmp_path_factory):
 
 def _examples(passages, count=10):
   questions = [
-    questions_lib.Question(f'q{i}', 'The river ' * (i % 4 + 1), ('Paris',))
+    question_files.Question(f'q{i}', 'The river ' * (i % 4 + 1), ('Paris',))
     for i in range(count)
   ]
   positives = np.arange(count) % 5

@@ -11,7 +11,7 @@ import pytest
 from realm_jax.data import reader_rows
 from realm_jax.trained import answers, views
 from retrieval import tokenization
-from retrieval.questions import questions
+from retrieval.questions import question_files
 from retrieval.text import (
   blocks as blocks_lib,
   tokens as tokens_lib,
@@ -138,7 +138,7 @@ def test_spans_inside_of_words_are_shown_whole_and_once(made):
   text, (low, high) = made_of[0].highlight()
   assert high - low > raw[1][1] - raw[1][0]
   assert made_of[0].text == made_of[1].text
-  asked = questions.Question('0', 'Who?', ())
+  asked = question_files.Question('0', 'Who?', ())
   found = answers.Answered(asked, (*made_of, made_of[0]), np.zeros(1), False)
   # One that overlaps and one that is equal give it their shares.
   first = dataclasses.replace(made_of[0], share=0.75)

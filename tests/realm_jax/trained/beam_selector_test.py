@@ -7,7 +7,7 @@ import pytest
 
 from realm_jax.data import question_rows, reader_rows
 from realm_jax.trained import beams
-from retrieval.questions import answer_search, questions as questions_lib
+from retrieval.questions import answer_search, question_files
 from tests.retrieval.text import tiny_blocks
 
 TEXTS = (
@@ -54,8 +54,8 @@ def data(tmp_path_factory):
   )
   made.source = question_rows.QuestionSource(
     [
-      questions_lib.Question('a', 'in the mill', ('Paris', 'crown 1066')),
-      questions_lib.Question('b', 'the crown', (r'IN 19\d\d',), 'regex'),
+      question_files.Question('a', 'in the mill', ('Paris', 'crown 1066')),
+      question_files.Question('b', 'the crown', (r'IN 19\d\d',), 'regex'),
     ],
     made.tokenizer,
     made.layout,

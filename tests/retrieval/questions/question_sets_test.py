@@ -135,7 +135,7 @@ def test_red_trivia(monkeypatch):
   def read(lists):
     asked.append(lists)
     return [
-      question_sets.questions_lib.Question(str(i), q, ('A',))
+      question_sets.question_files.Question(str(i), q, ('A',))
       for i, q in enumerate(_QUESTIONS)
     ]
 

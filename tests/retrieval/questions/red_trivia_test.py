@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from retrieval.questions import questions, red_trivia
+from retrieval.questions import question_files, red_trivia
 
-Q = questions.Question
+Q = question_files.Question
 
 _CAPITALS = """\
 AUTHOR: someone

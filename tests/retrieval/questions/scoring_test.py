@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from retrieval.questions import dpr_json, question_sets, questions, scoring
+from retrieval.questions import dpr_json, question_files, question_sets, scoring
 
-Q = questions.Question
+Q = question_files.Question
 
 
 def _set(*rows, kind='string'):

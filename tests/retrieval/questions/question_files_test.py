@@ -9,10 +9,10 @@ import os
 
 import pytest
 
-from retrieval.questions import questions
+from retrieval.questions import question_files
 from tests.retrieval.readers import tables
 
-Q = questions.Question
+Q = question_files.Question
 
 
 def write(path, text):
@@ -68,11 +68,13 @@ FORMS = {
 PACK = {'.xz': lzma.compress, '.gz': gzip.compress}
 
 
-@pytest.mark.parametrize(('name', 'text', 'wanted'), FORMS.values(), ids=FORMS)
-def test_every_form(tmp_path, name, text, wanted):
+@pytest.mark.parametrize(
+  ('name', 'text', 'expected'), FORMS.values(), ids=FORMS
+)
+def test_every_form(tmp_path, name, text, expected):
   path = tmp_path / name
   path.write_bytes(PACK.get(path.suffix, bytes)(text.encode()))
-  assert questions.read_questions(path) == wanted
+  assert question_files.read_questions(path) == expected
 
 
 LINE = '{"question": "q", "answer": ["a"]}'
@@ -90,7 +92,7 @@ BAD = (
   (
     'q.jsonl',
     '{"question": "q", "answer": ["a"], "answers": ["b"]}',
-    r"found \['answer', 'answers'\].* as jsonl",
+    r"not \['answer', 'answers'\].* as jsonl",
   ),
   ('q.json', '[{"question": "q", "ctxs": []}]', 'record 1: .* as jsonl'),
   ('q.jsonl', '{"question": "q", "answer": ["\\ud800"]}', r"'answer\[0\]'"),
@@ -128,20 +130,20 @@ BAD = (
 def test_bad_files_are_named(tmp_path, name, text, message):
   path = write(tmp_path / name, text)
   with pytest.raises(ValueError, match=message) as error:
-    questions.read_questions(path)
+    question_files.read_questions(path)
   assert str(path) in str(error.value) and '\n' not in str(error.value)
 
 
 def test_files_that_cannot_be_read(tmp_path):
   with pytest.raises(FileNotFoundError, match='q.jsonl'):
-    questions.read_questions(tmp_path / 'q.jsonl')
+    question_files.read_questions(tmp_path / 'q.jsonl')
   os.mkfifo(tmp_path / 'pipe.jsonl')
   with pytest.raises(FileNotFoundError, match='pipe.jsonl'):
-    questions.read_questions(tmp_path / 'pipe.jsonl')
+    question_files.read_questions(tmp_path / 'pipe.jsonl')
   path = tmp_path / 'q.jsonl.xz'
   path.write_bytes(lzma.compress(LINE.encode() * 999)[:-9])
   with pytest.raises(ValueError, match='cannot be read to its end'):
-    questions.read_questions(path)
+    question_files.read_questions(path)
 
 
 # fmt: off
@@ -166,14 +168,14 @@ ASKED = [
 # fmt: on
 
 
-@pytest.mark.parametrize(('name', 'text', 'wanted'), ASKED)
-def test_asked_questions(tmp_path, name, text, wanted):
+@pytest.mark.parametrize(('name', 'text', 'expected'), ASKED)
+def test_asked_questions(tmp_path, name, text, expected):
   path = write(tmp_path / name, text)
-  if isinstance(wanted, str):
-    with pytest.raises(ValueError, match=wanted):
-      questions.read_asked(path)
+  if isinstance(expected, str):
+    with pytest.raises(ValueError, match=expected):
+      question_files.read_asked(path)
   else:
-    assert questions.read_asked(path) == [Q(*x, ()) for x in wanted]
+    assert question_files.read_asked(path) == [Q(*x, ()) for x in expected]
 
 
 @pytest.mark.parametrize('suffix', ['parquet', 'arrow'])
@@ -183,8 +185,8 @@ def test_questions_of_a_table(tmp_path, suffix):
     {'id': 8, 'question': 'r', 'answers': {'text': [], 'start': []}},
   ]
   path = tables.write(tmp_path / f'q.{suffix}', rows)
-  found = questions.read_questions(path)
-  assert [(x.id, x.answers) for x in found] == [('7', ('x',)), ('8', ())]
+  rows = question_files.read_questions(path)
+  assert [(x.id, x.answers) for x in rows] == [('7', ('x',)), ('8', ())]
   tables.write(path, [{'question': 'q'}])
   with pytest.raises(ValueError, match=f'q.{suffix}, record 1: .*answers'):
-    questions.read_questions(path)
+    question_files.read_questions(path)

@@ -11,7 +11,7 @@
   curatedtrec: a line of id, type, question and regular expression, with tabs.
   opentriviaqa: jsonl with "open_domain"; a question with false is skipped, since its
     answer depends on its choices.
-  squad: SQuAD 1.1 or 2.0, whose paragraphs are not kept.
+  squad: SQuAD 1.1 or 2.0, without its paragraphs.
   triviaqa: TriviaQA's unfiltered {"Data": [...]}; an answer's aliases count.
   dpr_qas: a line of question, tab and Python list of answers, as in DPR's .qas.csv.
 
@@ -20,7 +20,7 @@ cannot be answered, as some of SQuAD 2.0.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import csv
 import dataclasses
 import functools
@@ -68,32 +68,26 @@ def read_questions(
     if kind not in ('jsonl', 'table'):
       raise ValueError(f'{path}: {kind} has no field {answer_field!r}.')
     form = dataclasses.replace(form, answers=(answer_field,))
-  found: dict[str, Question] = {}
   try:
-    for where, record in form.records(path):
-      question = form.read(where, record)
-      if question.id in found:
-        raise ValueError(f'{where}: an earlier record has id {question.id!r}.')
-      found[question.id] = question
+    questions = _with_distinct_ids(
+      (where, form.read(where, record)) for where, record in form.records(path)
+    )
   except ValueError as e:
     raise ValueError(f'{e} The file is read as {kind}.') from None
-  if not found:
+  if not questions:
     raise ValueError(f'{path}: no questions; read as {kind}.')
-  return list(found.values())
+  return questions
 
 
-def parse_spec(spec: str) -> tuple[str, str, tuple[str, ...]]:
-  """Return name, split and files of NAME:SPLIT=PATH,PATH; '' or () if absent.
-
-  Raises:
-    ValueError: for an empty or a repeated path.
-  """
-  head, equals, tail = spec.partition('=')
-  name, _, split = head.partition(':')
-  paths = tuple(path.strip() for path in tail.split(',')) if equals else ()
-  if not all(paths) or len({*paths}) < len(paths):
-    raise ValueError(f'{spec!r}: a path is empty or stands twice.')
-  return name, split, paths
+def _with_distinct_ids(
+  questions: Iterable[tuple[str, Question]],
+) -> list[Question]:
+  by_id: dict[str, Question] = {}
+  for where, question in questions:
+    if question.id in by_id:
+      raise ValueError(f'{where}: an earlier record has id {question.id!r}.')
+    by_id[question.id] = question
+  return list(by_id.values())
 
 
 def _form_of(path: pathlib.Path) -> str:
@@ -134,26 +128,25 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
       line without a question, with another id than a text or a whole number, or
       with that of an earlier one.
   """
-  found: dict[str, Question] = {}
-  is_tsv = text_files.unpacked(path).suffix == '.tsv'
-  rows = (
-    _columns(path, ('id', 'question'), text_files.PROMPT_BYTES)
-    if is_tsv
-    else json_files.read_prompts(path, 'question')
+  if text_files.unpacked(path).suffix == '.tsv':
+    rows = _columns(path, ('id', 'question'), text_files.PROMPT_BYTES)
+  else:
+    rows = json_files.read_prompts(path, 'question')
+  return _with_distinct_ids(
+    (where, _bare_question(where, record)) for where, record in rows
   )
-  for where, record in rows:
-    if 'question' not in record and '_id' in record:
-      record = {'id': record['_id'], 'question': record.get('text')}
-    asked = 'query' if 'query' in record else 'question'
-    text = _text(base.field(record, asked, where), where, asked)
-    name = record.get('id')
-    name = text_files.line_name(where) if name is None else base.named(name)
-    name = _text(name, where, 'id')
-    if name in found:
-      raise ValueError(f'{where}: an earlier record has id {name!r}.')
-    text = text if asked == 'query' else text.strip()
-    found[name] = Question(name, text, ())
-  return list(found.values())
+
+
+def _bare_question(where: str, record: dict) -> Question:
+  if 'question' not in record and '_id' in record:
+    record = {'id': record['_id'], 'question': record.get('text')}
+  name = 'query' if 'query' in record else 'question'
+  text = _text(base.field(record, name, where), where, name)
+  identifier = record.get('id')
+  if identifier is None:
+    identifier = text_files.line_name(where)
+  identifier = _text(base.named(identifier), where, 'id')
+  return Question(identifier, text if name == 'query' else text.strip(), ())
 
 
 def _columns(
@@ -165,8 +158,8 @@ def _columns(
   for where, line in text_files.text_lines(path, limit):
     fields = line.split('\t', len(names) - 1)
     if len(fields) != len(names):
-      found = f'{len(fields)} fields, expected {", ".join(names)}'
-      raise ValueError(f'{where}: {found} with tabs between.')
+      expected = f'{len(fields)} fields, expected {", ".join(names)}'
+      raise ValueError(f'{where}: {expected} with tabs between.')
     yield where, dict(zip(names, fields, strict=True))
 
 
@@ -185,9 +178,9 @@ class _Form:
     """Return the question of a record, or raise ValueError."""
     names = [name for name in self.answers if name in record]
     if len(names) != 1:
-      found = names or f'only {base.brief(sorted(record))}'
+      there = names or f'only {base.brief(sorted(record))}'
       raise ValueError(
-        f'{where}: expected one of the fields {list(self.answers)}, found {found}.'
+        f'{where}: expected one of the fields {list(self.answers)}, not {there}.'
       )
     [name] = names
     answers = record[name]
@@ -225,8 +218,7 @@ def _opentriviaqa(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
     is_open = record.get('open_domain')
     if not isinstance(is_open, bool):
       raise ValueError(
-        f"{where}: field 'open_domain': expected true or false, "
-        f'found {is_open!r}.'
+        f"{where}: field 'open_domain' {is_open!r}: expected true or false."
       )
     if is_open:
       yield where, record
@@ -250,8 +242,8 @@ def _triviaqa(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
     answer = base.check_type(record.get('Answer'), f'{where}, Answer', dict)
     aliases = base.items(answer, 'Aliases', where)
     # A few aliases are blank.
-    kept = [x for x in aliases if not isinstance(x, str) or x.strip()]
-    yield where, {**record, 'Aliases': kept}
+    aliases = [x for x in aliases if not isinstance(x, str) or x.strip()]
+    yield where, {**record, 'Aliases': aliases}
 
 
 def _dpr_qas(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
