@@ -4,7 +4,7 @@
 
 Khattab and Zaharia 2020: late interaction from all-MiniLM-L6-v2, vectors of 128. A
 step takes 5 s of one core, the index of 12,908 blocks 7 minutes. Scores after 40
-steps: docs/results/open_qa.md, "Late interaction".
+steps: docs/lab-notes/open_qa.md, "Late interaction".
 
   python -m experiments.train --config=configs/colbert_small.py \
     --config.questions.train="('webquestions:train=trainmodel.json,val.json,devtest.json',)" \

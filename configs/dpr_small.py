@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DPR from all-MiniLM-L6-v2 on Simple English Wikipedia's first thousand documents.
 
-Karpukhin et al. 2020; two CPU cores; figures: docs/results/open_qa.md. The data folder
+Karpukhin et al. 2020; two CPU cores; figures: docs/lab-notes/open_qa.md. The data folder
 is that of a run of REALM or of question answering. Readers start from it with
 --config.embedder_from=runs/dpr:
 

@@ -14,7 +14,7 @@ Blocks, tokenizer and datastore are those of the run that retro_from names, a RE
     --config.evaluate.questions="('webquestions:test=test.json',)"
 
 With --config.qa.reader=closed_book the encoder reads the question alone: the
-closed-book twin, of equal size and training. Measured: docs/results/retro.md.
+closed-book twin, of equal size and training. Measured: docs/lab-notes/retro.md.
 """
 
 from configs import retro_qa

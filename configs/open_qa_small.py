@@ -3,7 +3,7 @@
 """ORQA on Simple English Wikipedia's first thousand documents; two CPU cores.
 
 The small baseline of REALM's Table 1, on the blocks of realm_pretrain_small. The
-commands of all rows are in docs/results/open_qa.md.
+commands of all rows are in docs/lab-notes/open_qa.md.
 """
 
 from experiments.engine import configs

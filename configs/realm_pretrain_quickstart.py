@@ -9,7 +9,7 @@ Paper: Guu et al. 2020. Two CPU cores, nine minutes:
 
 The argument short, which `make quickstart` runs, starts from the packaged encoder
 instead of masked language modelling and takes two fifths of the steps. Expected
-figures of both: docs/results/realm.md.
+figures of both: docs/lab-notes/realm.md.
 """
 
 from experiments.engine import configs

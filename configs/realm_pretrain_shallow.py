@@ -5,7 +5,7 @@
 Paper: Guu et al. 2020, Table 2. The retriever is the first layer of all-MiniLM-L6-v2
 with a new projection of [CLS], so that it finds nothing before ICT, unlike the
 sentence encoder of realm_pretrain_small. On one core ICT takes two minutes, a REALM
-ten. Commands and figures: docs/results/realm.md.
+ten. Commands and figures: docs/lab-notes/realm.md.
 """
 
 from configs import realm_pretrain_small

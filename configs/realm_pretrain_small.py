@@ -4,7 +4,7 @@
 
 Paper: Guu et al. 2020, Table 2. Embedder and encoder start from all-MiniLM-L6-v2,
 then the embedder from ICT, the encoder from masked language modelling. Any corpus of
-some 10^3 documents serves. The table takes an hour; figures: docs/results/realm.md.
+some 10^3 documents serves. The table takes an hour; figures: docs/lab-notes/realm.md.
 
   C=configs/realm_pretrain_small.py
   R="--config.corpus.path=simplewiki.jsonl.xz --config.data_dir=runs/table2/data"

@@ -5,7 +5,7 @@
 The argument is the row; with _test behind it, at the size of a test. A row about layers
 of the paper's 12 takes the corresponding layers of the small model: the top, the
 middle, every third. The copying initialisation needs shared embeddings, so the two
-rows about these start without it. Two CPU cores; figures: docs/results/retro.md.
+rows about these start without it. Two CPU cores; figures: docs/lab-notes/retro.md.
 
   C=--config=configs/retro_ablations.py
   for row in retro no_query_conditioning cca_all no_retrieval; do

@@ -8,7 +8,7 @@ Paper: Borgeaud et al. 2021 (arXiv 2112.04426). Two CPU cores, ten minutes:
     --workdir=runs/vital
 
 The argument short, which `make quickstart` runs, goes on for 100 steps from the packaged
-RETRO, on two fifths of the articles. Expected figures of both: docs/results/retro.md.
+RETRO, on two fifths of the articles. Expected figures of both: docs/lab-notes/retro.md.
 """
 
 from configs import retro_variants

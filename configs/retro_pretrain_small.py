@@ -26,7 +26,7 @@ RETROfit of the baseline (section 4.2 and appendix B.2): 8.3 M parameters are fr
     --config.data_dir=$R/data --workdir=$R/retrofit
   python -m experiments.evaluate $C $B --workdir=$R/retrofit
 
-Figures and times: docs/results/retro.md.
+Figures and times: docs/lab-notes/retro.md.
 """
 
 from configs import retro_variants

