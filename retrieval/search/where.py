@@ -6,11 +6,13 @@ A filter says of each field what its value may be, and all of it must hold:
 
   {'year': (2010, 2020), 'lang': ['en', 'de'], 'date': ('2019-01', None)}
 
-A pair is a range with both ends, None for an open one; a list or a set holds values of
-which the document has one; anything else is the value. Dates are texts such as '2019',
-'2019-01' or '2019-01-31', and an end of a range covers what begins with it: up to '2019'
-is up to the end of that year. A document without a value is in no range; None stands for
-it in a list. Texts and whole numbers that are numbers or years compare as such.
+A pair is a range of numbers or dates with both ends, None for an open one; a list or a
+set holds values of which the document has one; anything else is the value. Dates are
+texts such as '2019', '2019-01' or '2019-01-31', and an end of a range covers what begins
+with it: up to '2019' is up to the end of that year. With a time of day, '2019-01-31
+10:00', they compare as instants, in UTC where no offset is named. A document without a
+value, or with an empty text or NaN, is in no range; None stands for it in a list. Texts
+and whole numbers that are numbers or years compare as such.
 """
 
 import ast
@@ -31,7 +33,13 @@ from retrieval.text import passages as passages_lib
 
 Where = Mapping[str, Any]
 DATES = ('date', 'year')  # fields of `until`
-_DATE = re.compile(r'\d{4}(-\d\d(-\d\d([T ].*)?)?)?')
+_DATE = re.compile(
+  r'\d{4}(-\d\d(-\d\d'
+  r'(?P<time>[T ]\d\d:\d\d(?P<seconds>:\d\d(?P<part>\.\d+)?)?'
+  r'(Z|[+-]\d\d:?\d\d)?)?)?)?'
+)
+_DAY = len('2019-01-31')
+_MOMENT = datetime.timedelta(microseconds=1)
 _CACHED = 16  # filters
 _AT_ONCE = 1 << 20  # passages
 _FORM = "a filter such as {'year': (2010, 2020), 'lang': ['en', 'de']}"
@@ -46,8 +54,8 @@ class Filtered:
     passages: passages_lib.Passages,
     where: Where,
   ):
-    """Take a retriever of the passages; ValueError as of `matching`."""
-    self._inner, self._subset = inner, matching(passages, where)
+    """Take a retriever of the passages; ValueError as of `kept`."""
+    self._inner, self._subset = inner, kept(passages, where)
     self.unit = inner.unit
     self.query_batch = getattr(inner, 'query_batch', None)
     prints = inner.fingerprint, self._subset.fingerprint
@@ -76,7 +84,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def spell(where: Where | None) -> str:
-  """Return what `parse` reads as an equal filter; ValueError as of `matching`."""
+  """Inverse of `parse`; ValueError as of `kept`."""
   fields = _canonical(where or {})
   pairs = {x: tuple(y) if ends else y for x, (ends, y) in fields.items()}
   return repr(pairs) if pairs else ''
@@ -88,11 +96,11 @@ def some(
   """Return the passages that a config's filter keeps, None without a filter.
 
   Raises:
-    ValueError: as of `parse` and `matching`, and for no passage, naming the field `name`.
+    ValueError: as of `parse` and `kept`, and for no passage, naming the field `name`.
   """
   if not where:
     return None
-  found = matching(passages, parse(where))
+  found = kept(passages, parse(where))
   if not len(found.rows):
     raise ValueError(
       f'{name}={where}: no passage of {len(passages):,} fits; expected some.'
@@ -108,7 +116,7 @@ def until(
   Raises:
     ValueError: for no such field, one that the filter names, or no date.
   """
-  if not _DATE.fullmatch(date):
+  if not _is_date(date):
     raise ValueError(f'as_of={date!r}: expected a date such as 2019-01-31.')
   field = next((x for x in DATES if x in _names(passages)), None)
   if field is None:
@@ -121,20 +129,18 @@ def until(
   return {**where, field: (None, date)}
 
 
-def matching(
-  passages: passages_lib.Passages, where: Where
-) -> subset_lib.Subset:
+def kept(passages: passages_lib.Passages, where: Where) -> subset_lib.Subset:
   """Return the passages of documents that fit a filter; the latest are cached.
 
   Raises:
     ValueError: for a field that documents lack, naming those they have, and for values
       of another type than theirs.
   """
-  return _matching(passages, json.dumps(_canonical(where)))
+  return _kept(passages, json.dumps(_canonical(where)))
 
 
 @functools.lru_cache(_CACHED)
-def _matching(passages: passages_lib.Passages, where: str) -> subset_lib.Subset:
+def _kept(passages: passages_lib.Passages, where: str) -> subset_lib.Subset:
   fields, names = json.loads(where), _names(passages)
   if unknown := sorted({*fields} - {*names}):
     raise ValueError(
@@ -195,9 +201,31 @@ def _canonical(where: Where) -> dict[str, tuple[bool, list[base.Scalar]]]:
 
 
 def _plain(value: Any) -> Any:
+  """Return a scalar; None for '' and NaN, which are no values."""
   if isinstance(value, datetime.date):
-    return value.isoformat()
-  return value.item() if isinstance(value, np.generic) else value
+    value = value.isoformat()
+  value = value.item() if isinstance(value, np.generic) else value
+  return None if value == '' or value != value else value
+
+
+def _is_date(text: str) -> bool:
+  """Whether a text is a date that exists, with or without a time of day."""
+  try:
+    return bool(_DATE.fullmatch(text)) and bool(_instants(text))
+  except ValueError:
+    return False
+
+
+def _instants(text: str) -> tuple[datetime.datetime, datetime.datetime]:
+  """Return the first instant of a date, and the last that begins with it."""
+  parts = _DATE.fullmatch(text)
+  first = datetime.datetime.fromisoformat(text + '2000-01-01'[len(text) :])
+  if first.tzinfo is None:
+    first = first.replace(tzinfo=datetime.UTC)
+  length = datetime.timedelta(days=0 if parts['time'] else 1)
+  if parts['time'] and not parts['part']:
+    length = datetime.timedelta(seconds=1 if parts['seconds'] else 60)
+  return first, first + max(length - _MOMENT, 0 * length)
 
 
 def _kind(value: base.Scalar) -> str:
@@ -211,20 +239,45 @@ def _range(
   """Return whether a document's value lies in a range."""
   ends = [x for x in (low, high) if x is not None]
   kind = _kind(ends[0]) if ends else ''
-  if kind == 'true or false':
-    raise ValueError(f'where: field {name!r}: {kind} has no range.')
-  if kind == 'texts' and all(map(_DATE.fullmatch, ends)):
+  if kind == 'texts' and all(map(_is_date, ends)):
     kind = 'dates'
+  if kind not in ('', 'numbers', 'dates'):
+    raise ValueError(
+      f'where: field {name!r}: {(low, high)} is no range of numbers or of dates '
+      'that exist; values are written as a list.'
+    )
 
   def fits(value):
     value = _as(value, kind, name)
-    if value is None or (low is not None and value < low):
-      return False
-    if high is None:
-      return True
-    return (value if kind == 'numbers' else value[: len(high)]) <= high
+    return (
+      value is not None
+      and (low is None or not _below(value, low))
+      and (high is None or not _above(value, high))
+    )
 
+  if len(ends) == 2 and _above(low, high):
+    raise ValueError(
+      f'where: field {name!r}: {(low, high)} ends before it begins.'
+    )
   return fits
+
+
+def _below(value: base.Scalar, low: base.Scalar) -> bool:
+  """Whether a number or date comes before the first end of a range."""
+  if _has_time(low):
+    return _instants(value)[0] < _instants(low)[0]
+  return value < low
+
+
+def _above(value: base.Scalar, high: base.Scalar) -> bool:
+  """Whether a number or date comes after the last end, which covers a whole day."""
+  if _has_time(high):
+    return _instants(value)[0] > _instants(high)[1]
+  return (value[: len(high)] if isinstance(high, str) else value) > high
+
+
+def _has_time(value: base.Scalar) -> bool:
+  return isinstance(value, str) and _is_date(value) and len(value) > _DAY
 
 
 def _one_of(
@@ -232,22 +285,27 @@ def _one_of(
 ) -> Callable[[base.Scalar], bool]:
   """Return whether a document's value is among some."""
   kind = next((_kind(x) for x in values if x is not None), '')
-  wanted = {*values}
-  return lambda value: _as(value, kind, name) in wanted
+
+  def key(value):
+    return _instants(value)[0] if _has_time(value) else value
+
+  keys = {*map(key, values)}
+  return lambda value: key(_as(value, kind, name)) in keys
 
 
 def _as(value: base.Scalar, kind: str, name: str) -> base.Scalar:
-  """Return a document's value as the filter compares it."""
+  """Return a document's value as the filter compares it; None without one."""
+  value = _plain(value)
   if value is None or not kind:
     return value
   has = _kind(value)
   if kind == 'dates' and has == 'numbers' and 1000 <= value <= 9999:
     value, has = f'{value:.0f}', 'texts'
-  if kind == 'dates' and has == 'texts' and _DATE.fullmatch(value):
+  if kind == 'dates' and has == 'texts' and _is_date(value):
     return value
-  if kind == 'numbers' and has == 'texts':
+  for number in (int, float) if (kind, has) == ('numbers', 'texts') else ():
     try:
-      return float(value)
+      return _plain(number(value))
     except ValueError:
       pass
   if kind == has:

@@ -74,16 +74,18 @@ def chunks(tmp_path_factory):
     ({'free': False}, [3]),
     ({'free': None}, [0, 1, 4, 5]),
     ({'count': (10, None)}, [1, 4]),
-    ({'lang': ('d', 'e')}, [0, 1, 2, 4]),
+    ({'date': ('2019-12-31 22:59', '2019-12-31T23:00:00+00:00')}, [3]),
+    ({'date': (datetime.datetime(2019, 12, 31, 23, 1), None)}, [4]),
+    ({'date': ['2020-01-01T00:00+01:00', '2019']}, [2, 3]),
     ({'year': (None, None)}, [0, 1, 2, 3, 4]),
     ({'year': np.int64(2009)}, [0]),
   ],
 )
 def test_a_filter_keeps_the_documents_that_fit(chunks, where, documents):
-  subset = where_lib.matching(chunks, where)
+  subset = where_lib.kept(chunks, where)
   owners = chunks.documents(np.arange(len(chunks)))
   np.testing.assert_array_equal(subset.mask, np.isin(owners, documents))
-  assert where_lib.matching(chunks, where) is subset  # evaluated once
+  assert where_lib.kept(chunks, where) is subset  # evaluated once
   rows = chunks.metadata([-1, *subset.rows])
   assert rows[0] == {} and all(row.keys() >= {*where} for row in rows[1:])
 
@@ -99,12 +101,43 @@ def test_a_filter_keeps_the_documents_that_fit(chunks, where, documents):
     ({'year': (1, 2, 3)}, ['year']),
     ({'year': [1, 'x']}, ['year']),
     ({'year': {'a': 1}}, ['year']),
+    ({'lang': ('de', 'fr')}, ['lang', 'list']),
+    ({'year': (2020, 2010)}, ['2020', '2010']),
+    ({'date': ('2020', '2019-12')}, ['2020', '2019-12']),
+    ({'date': ('2019-01-01T10:00', '2019-01-01T10:00+01:00')}, ['date']),
+    ({'date': (None, '2019-02-30')}, ['2019-02-30']),
   ],
 )
 def test_another_field_or_type_is_named(chunks, where, words):
   with pytest.raises(ValueError) as error:
-    where_lib.matching(chunks, where)
+    where_lib.kept(chunks, where)
   assert not [word for word in words if word not in str(error.value)]
+
+
+def test_blank_cells_and_nan_are_no_values_and_large_numbers_are_exact(
+  tmp_path,
+):
+  table = 'id,text,year,post\na,river,2015,1234567890123456789\n'
+  table += 'b,queen,,1234567890123456788\nc,apple,nan,12.5\n'
+  (tmp_path / 'a.csv').write_text(table)
+  path = tmp_path / 'a.csv'
+  tokens = tokens_lib.build_token_store(
+    tmp_path / 'tokens',
+    json_corpus.opened('csv', path, metadata='year,post'),
+    tiny_blocks.write_vocabulary(tmp_path / 'tokenizer'),
+  )
+  store = chunks_lib.build_chunk_store(tmp_path / 'c', tokens, chunk_length=16)
+  for where, documents in (
+    ({'year': (2000, None)}, [0]),
+    ({'year': (None, None)}, [0, 2]),
+    ({'year': [None]}, [1]),
+    ({'year': [None, 2015]}, [0, 1, 2]),
+    ({'post': 1234567890123456789}, [0]),
+    ({'post': (1234567890123456789, None)}, [0]),
+    ({'post': (None, 12.5)}, [2]),
+  ):
+    rows = where_lib.kept(store, where).rows
+    assert store.documents(rows).tolist() == documents, where
 
 
 def test_filters_of_configs_and_last_dates(chunks):
@@ -126,7 +159,7 @@ def test_filters_of_configs_and_last_dates(chunks):
   with pytest.raises(ValueError, match='^as_of'):
     where_lib.until({}, bare, '2019')
   with pytest.raises(ValueError, match='corpus.metadata'):
-    where_lib.matching(bare, {'year': 1})
+    where_lib.kept(bare, {'year': 1})
 
 
 SHARES = (0, 0.1, 0.5, 1)
@@ -202,7 +235,7 @@ def _retrievers(chunks):
 
 def test_every_retriever_is_filtered_and_excludes_own_documents(chunks):
   where = {'lang': ['en', 'de']}
-  subset = where_lib.matching(chunks, where)
+  subset = where_lib.kept(chunks, where)
   owners = chunks.document_hashes(np.arange(len(chunks)))
   for inner in _retrievers(chunks):
     found = where_lib.Filtered(inner, chunks, where)
