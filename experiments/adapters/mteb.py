@@ -133,6 +133,8 @@ class Search(_Model):
       top_ranked: of each query, the documents to choose among; None takes all.
     """
     asked = [question_files.Question(x['id'], x['text'], ()) for x in queries]
+    if not asked:
+      return {}
     most = self._names.blocks.num_blocks
     depth = min(top_k, most) if top_ranked is None else most
     run = self._found.rank(asked, self._names, depth, lambda *_: None).run

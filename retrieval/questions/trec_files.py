@@ -35,13 +35,14 @@ _ESCAPED = re.compile(r'[\s%]')
 
 
 def identifier(name: str) -> str:
-  """Return a name without blanks.
+  """Return a name without blanks; two names never become one.
 
-  In one with blanks these and % become %XX, as in a URL; others stay.
+  In one with blanks, or with % at its end, these and % become %XX, as in a URL, and a %
+  at the end marks it; others stay.
   """
-  if not re.search(r'\s', name):
+  if not re.search(r'\s|%$', name):
     return name
-  return _ESCAPED.sub(lambda found: urllib.parse.quote(found[0]), name)
+  return _ESCAPED.sub(lambda match: urllib.parse.quote(match[0]), name) + '%'
 
 
 def write_run(path: str | os.PathLike, run: Run, tag: str) -> None:

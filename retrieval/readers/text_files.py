@@ -9,7 +9,7 @@ once is bounded, however large its lines are.
 
 import bz2
 import codecs
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import gzip
 import io
@@ -17,7 +17,7 @@ import lzma
 import os
 import pathlib
 import re
-from typing import BinaryIO
+from typing import Any, BinaryIO
 import zlib
 
 import pyarrow as pa
@@ -29,15 +29,55 @@ PROMPT_BYTES = 1 << 22  # most bytes of a text that a model reads
 PACKED = ('.gz', '.bz2', '.xz', '.zst')
 
 
+class _Streams(io.RawIOBase):
+  """All streams of a .bz2 or .xz file; Python's own ends at a damaged one."""
+
+  mode = 'rb'
+
+  def __init__(self, raw: BinaryIO, make: Callable[[], Any], padding: bytes):
+    """Take the file, what makes a decompressor, and bytes between streams."""
+    self._raw, self._make, self._padding = raw, make, padding
+    self._stream = make()
+
+  def readable(self) -> bool:
+    return True
+
+  def readinto(self, buffer: Any) -> int:
+    size = len(buffer)
+    while True:
+      data = b''
+      if self._stream.eof:
+        data = self._stream.unused_data.lstrip(self._padding)
+        while not data and (more := self._raw.read(_STEP)):
+          data = more.lstrip(self._padding)
+        if not data:
+          return 0
+        self._stream = self._make()
+      elif self._stream.needs_input and not (data := self._raw.read(_STEP)):
+        raise EOFError('it ends within a stream')
+      if part := self._stream.decompress(data, size):
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def _open_bz2(raw: BinaryIO) -> BinaryIO:
+  return io.BufferedReader(_Streams(raw, bz2.BZ2Decompressor, b''))
+
+
+def _open_xz(raw: BinaryIO) -> BinaryIO:
+  return io.BufferedReader(_Streams(raw, lzma.LZMADecompressor, b'\0'))
+
+
 def _open_zst(raw: BinaryIO) -> BinaryIO:
   return io.BufferedReader(pa.CompressedInputStream(raw, 'zstd'))
 
 
 _OPENERS = {
   rb'\x1f\x8b': gzip.open,
-  rb'BZh[1-9](?:1AY|\x17rE)': bz2.open,
-  rb'\xfd7zXZ\0': lzma.open,
+  rb'BZh[1-9](?:1AY|\x17rE)': _open_bz2,
+  rb'\xfd7zXZ\0': _open_xz,
   rb'\x28\xb5\x2f\xfd': _open_zst,
+  rb'[\x50-\x5f]\x2a\x4d\x18': _open_zst,  # a frame to skip
 }
 _FOREIGN = ('.zip', '.7z', '.lz4', '.tar', '.tgz')
 TABLES = ('.parquet', '.arrow')

@@ -64,11 +64,16 @@ def check_size(path: pathlib.Path) -> None:
 
 
 def make(spec: Mapping[str, Any], path: str | os.PathLike) -> Any:
-  """Return a `tokenizers.Tokenizer`; `path` is named in errors."""
+  """Return a `tokenizers.Tokenizer` without dropout, which is for its training.
+
+  Errors name `path`.
+  """
   import tokenizers
 
   with refusing(path):
-    return without_specials(tokenizers.Tokenizer.from_str(json.dumps(spec)))
+    model = {k: x for k, x in spec['model'].items() if k != 'dropout'}
+    text = json.dumps({**spec, 'model': model})
+    return without_specials(tokenizers.Tokenizer.from_str(text))
 
 
 def without_specials(tokenizer: Any) -> Any:

@@ -65,6 +65,7 @@ def test_the_search_ranks_documents(tmp_path):
   among = {'q1': ['d3', 'd2'], 'q2': []}
   found = model.search(QUERIES, **how, top_k=1, top_ranked=among)
   assert [list(x) for x in found.values()] == [['d3'], []]
+  assert model.search([], **how, top_k=1) == {}
 
 
 _SCRIPT = """

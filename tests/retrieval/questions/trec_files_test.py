@@ -68,8 +68,11 @@ def test_judgments_come_back(tmp_path):
   assert trec_files.read_qrels(path) == qrels
   beir = tmp_path / 'beir.tsv'
   beir.write_text('query-id\tcorpus-id\tscore\r\nq1\ta\t1\r\nq1\tb c\t0\r\n')
-  assert trec_files.read_qrels(beir) == {'q1': {'a': 1, 'b%20c': 0}}
-  assert trec_files.identifier('b%26') == 'b%26'
+  assert trec_files.read_qrels(beir) == {'q1': {'a': 1, 'b%20c%': 0}}
+  names = ['b c', 'b%20c', 'b%20c%', 'b%2520c%', 'b\tc', 'b%26']
+  ours = [trec_files.identifier(name) for name in names]
+  assert len({*ours}) == len(names) and ours[-1] == 'b%26'
+  assert not any(' ' in name or '\t' in name for name in ours)
   run = {'q1': [('c', 3.0), ('a', 2.0), ('b', 1.0)], 'q2': [('a', 1.0)]}
   grades, ideal = trec_files.relevance(run, qrels, ['q2', 'q0', 'q1'], 2)
   assert grades.tolist() == [[2, 0], [0, 0], [0, 1]]

@@ -14,6 +14,7 @@ import pytest
 from retrieval.readers import base, text_files
 
 TEXT = b'\xef\xbb\xbfa\xc3\xa9 \r\n\r\nb\xe2\x80\xa8\r c\n d'
+_SKIPPED = b'\x5e\x2a\x4d\x18\x04\0\0\0none'  # a frame, as of pzstd
 LINES = ['a\u00e9 ', '', 'b\u2028\r c', ' d']
 
 
@@ -37,6 +38,9 @@ def _write(path, data):
     # frames, as of zstd with many threads
     ('a.txt.zst', lambda x: _zst(x[:9]) + _zst(x[9:])),
     ('a.gz', lambda x: gzip.compress(x[:9]) + gzip.compress(x[9:])),
+    ('a.bz2', lambda x: bz2.compress(x[:9]) + bz2.compress(x[9:])),
+    ('a.xz', lambda x: lzma.compress(x[:9]) + bytes(8) + lzma.compress(x[9:])),
+    ('a.zst', lambda x: _SKIPPED + _zst(x[:9]) + _SKIPPED + _zst(x[9:])),
   ],
 )
 def test_marks_line_ends_and_packing(tmp_path, name, pack):
@@ -110,7 +114,9 @@ def test_what_is_no_text_is_named(tmp_path, data, message):
 
 
 @pytest.mark.parametrize('pack', [gzip.compress, bz2.compress, lzma.compress])
-@pytest.mark.parametrize('damage', ['cut', 'flipped', 'start'])
+@pytest.mark.parametrize(
+  'damage', ['cut', 'flipped', 'start', 'second stream', 'cut second']
+)
 def test_damaged_archive(tmp_path, pack, damage):
   text = np.random.default_rng(0).bytes(9999).hex()
   data = bytearray(pack(text.encode()))
@@ -118,6 +124,10 @@ def test_damaged_archive(tmp_path, pack, damage):
     del data[len(data) // 2 :]
   elif damage == 'start':
     data[10] = 255  # gzip: a block of no type
+  elif damage == 'second stream':
+    data += bytes([data[0] ^ 1]) + data[1:]
+  elif damage == 'cut second':
+    data += data[: len(data) // 2]
   else:
     data[len(data) // 2] ^= 255
   with pytest.raises(ValueError, match='aa: .*to its end'):

@@ -73,6 +73,15 @@ def test_bytes_that_are_no_tokens_are_passed_over(tmp_path):
   assert _pieces(tokenizer, 'üz the z') == ['ü'.encode(), b' the', b' ']
 
 
+def test_dropout_is_for_training(tokenizer, tmp_path):
+  spec = json.loads((_write(tmp_path) / byte_pairs.FILE).read_text())
+  spec['model']['dropout'] = 0.5
+  (tmp_path / byte_pairs.FILE).write_text(json.dumps(spec))
+  other, text = byte_pairs.BytePairTokenizer(tmp_path), 'the the they then'
+  encodings = {tuple(other.encode(text).ids.tolist()) for _ in range(9)}
+  assert encodings == {tuple(tokenizer.encode(text).ids.tolist())}
+
+
 def test_saved_and_sent_it_is_the_same(tokenizer, tmp_path):
   tokenizer.save(tmp_path)
   for other in (
