@@ -35,6 +35,12 @@ from retrieval import settings
 from retro_jax.evaluation import continuations
 from retro_jax.trained import language_model, packaged
 
+# What generations are asked for, and what changes no answer where it has this value.
+_GENERATION = (
+  *('until', 'max_gen_toks', 'max_new_tokens', 'max_tokens'),
+  *('max_completion_tokens', 'do_sample', 'temperature', 'top_p', 'top_k'),
+)
+_NEUTRAL = {'num_beams': 1, 'repetition_penalty': 1.0, 'use_cache': True}
 NEIGHBORS = ('on', 'off', 'shuffled')
 
 
@@ -114,13 +120,17 @@ class Retro:
     return [(-x.nats, x.is_greedy) for x in found]
 
   def loglikelihood_rolling(self, requests: Sequence[Any]) -> list[float]:
-    """Return the log likelihood of each whole text."""
-    found = self._measure(('', request.args[0]) for request in requests)
-    return [-x.nats for x in found]
+    """Return the log likelihood of each whole text, 0 of an empty one."""
+    texts = [request.args[0] for request in requests]
+    measured = iter(self._measure([('', text) for text in texts if text]))
+    return [-next(measured).nats if text else 0.0 for text in texts]
 
   def _measure(
     self, pairs: Iterable[tuple[str, str]]
   ) -> list[continuations.Likelihood]:
+    pairs = list(pairs)
+    if not pairs:
+      return []
     with progress.bar('likelihoods', 'windows') as update:
       return self.model.loglikelihood(
         *map(list, zip(*pairs, strict=True)),
@@ -130,7 +140,17 @@ class Retro:
       )
 
   def generate_until(self, requests: Sequence[Any]) -> list[str]:
-    """Continue each (context, arguments of the generation) up to a stop string."""
+    """Continue each (context, arguments of the generation) up to a stop string.
+
+    Raises:
+      ValueError: for arguments that this model does not know.
+    """
+    for request in requests:
+      for name, value in request.args[1].items():
+        if name not in _GENERATION and value != _NEUTRAL.get(name):
+          raise settings.SettingsError(
+            f'gen_kwargs.{name}', value, f'one of {_GENERATION}'
+          )
     from lm_eval.models import utils
 
     def how(i):

@@ -68,13 +68,17 @@ def test_requests_are_answered_by_the_run(root, monkeypatch):
     one = lm_eval.Retro.create_from_arg_obj(
       {'workdir': 'retro', 'neighbors': neighbors}, {'batch_size': '2'}
     )
-    found = runs['retro'].loglikelihood(
+    likelihoods = runs['retro'].loglikelihood(
       *zip(*pairs, strict=True), num_neighbors=k
     )
-    want = [(-x.nats, x.is_greedy) for x in found]
-    assert one.loglikelihood(_requests(*pairs)) == want
-    rolling = one.loglikelihood_rolling(_requests(('moon x',)))
-    assert rolling == pytest.approx([want[1][0]])
+    expected = [(-x.nats, x.is_greedy) for x in likelihoods]
+    assert one.loglikelihood(_requests(*pairs)) == expected
+    rolling = one.loglikelihood_rolling(_requests(('',), ('moon x',), ('',)))
+    assert rolling == pytest.approx([0.0, expected[1][0], 0.0])
+    assert one.loglikelihood_rolling(_requests(('',))) == [0.0]
+    for name, value in (('min_p', 0.1), ('num_beams', 4), ('temprature', 0.0)):
+      with pytest.raises(ValueError, match=f'gen_kwargs.{name}'):
+        one.generate_until(_requests(('moon', {'until': ['x'], name: value})))
 
 
 @pytest.mark.parametrize(
