@@ -40,13 +40,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def main(unused_argv: list[str]) -> None:
   """Load the models, then serve until a signal comes."""
-  try:
-    import starlette  # noqa: F401
-    import uvicorn
-  except ImportError:
-    raise ImportError(
-      "The server needs Starlette and uvicorn: pip install 'realm-retro-jax[serve]'"
-    ) from None
+  import uvicorn
+
   from experiments.serve import app as app_lib, models as models_lib
 
   values = flags.FLAGS
