@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files and folders that are being written, before they are renamed.
 
-A draft of NAME is `.NAME.draft-HOST-PID-RANDOM` beside it, so that two writers never
-share one, and those of dead writers are known.
+A draft of NAME is `.NAME.draft-HOST-PID-RANDOM` beside it: two writers never share one,
+and those of writers that died on this host are known.
 """
 
 import os
@@ -12,12 +12,9 @@ import re
 import secrets
 import shutil
 import socket
-import time
 
 _DRAFT = re.compile(r'\..*\.draft-(\w+)-(\d+)-[0-9a-f]{8}')
 _MAX_NAME = 40
-# A draft of another host that nobody has written to for so long is dead.
-_LONG_SEC = 24 * 3600
 
 
 def beside(path: pathlib.Path) -> pathlib.Path:
@@ -27,7 +24,7 @@ def beside(path: pathlib.Path) -> pathlib.Path:
 
 
 def remove_dead(folder: str | os.PathLike, *, recursive: bool = True) -> None:
-  """Remove the drafts in a folder, and below it, whose writers are dead."""
+  """Remove the drafts in a folder, and below it, whose writers died on this host."""
   for parent, folders, files in os.walk(folder):
     for name in (*folders, *files):
       path = pathlib.Path(parent, name)
@@ -44,18 +41,16 @@ def _host() -> str:
 
 
 def _is_dead(path: pathlib.Path) -> bool:
-  found = _DRAFT.fullmatch(path.name)
-  if not found:
+  draft = _DRAFT.fullmatch(path.name)
+  if not draft or draft[1] != _host():
     return False
   try:
-    if found[1] == _host():
-      os.kill(int(found[2]), 0)
-      return False
-    return time.time() - path.lstat().st_mtime > _LONG_SEC
+    os.kill(int(draft[2]), 0)
   except ProcessLookupError:
     return True
-  except OSError:  # it lives, or the draft was renamed meanwhile
-    return False
+  except OSError:  # it lives, as another user's
+    pass
+  return False
 
 
 def link(old: str | os.PathLike, new: str | os.PathLike) -> None:

@@ -9,13 +9,15 @@ on a cluster. The calls of a process that dies run again in another one.
 
 import abc
 import collections
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 import concurrent.futures
 from concurrent.futures import process
 import itertools
 import multiprocessing
+import os
 import pickle
 import sys
+import threading
 from typing import Any
 
 from absl import logging
@@ -90,22 +92,20 @@ class Processes(Remote):
     waiting: list[tuple[int, tuple]] = []
     deaths = collections.Counter()
     while True:
-      started = spawn.Event()
+      started, ended = spawn.Event(), spawn.Event()
       pool = concurrent.futures.ProcessPoolExecutor(
-        self._count, spawn, _start, (pickled, started)
+        self._count, spawn, _start, (pickled, started, ended)
       )
       pending: dict[concurrent.futures.Future, tuple[int, tuple]] = {}
-      workers: list[Any] = []
       try:
         while True:
           # A call that was lost runs alone, so that the one which kills is found.
           room = 1 if deaths and waiting else 2 * self._count
-          wanted = max(0, room - len(pending) - len(waiting))
-          waiting += itertools.islice(calls, wanted)
+          missing = max(0, room - len(pending) - len(waiting))
+          waiting += itertools.islice(calls, missing)
           while waiting and len(pending) < room:
             future = pool.submit(_call, *waiting[0][1])
             pending[future] = waiting.pop(0)
-          workers = [*(pool._processes or {}).values()]
           if not pending:
             return
           done, _ = concurrent.futures.wait(
@@ -118,42 +118,48 @@ class Processes(Remote):
             yield result
       except process.BrokenProcessPool:
         if not started.is_set():
-          pool.shutdown()  # Exit codes are known afterwards.
-          _check_main(name, workers)
+          raise _start_error(name) from None
         waiting = [*pending.values(), *waiting]
         for call in pending.values():
-          count_death(name, deaths, call)
+          deaths[call[0]] += 1
+          if deaths[call[0]] >= MOST_DEATHS:
+            raise died_too_often(name, call) from None
+          shard = _shard_of(call)
+          logging.warning(
+            '%s: a process died; shard %s runs again.', name, shard
+          )
       finally:
         if pending:
-          for child in workers:
-            child.kill()
+          ended.set()
         pool.shutdown(cancel_futures=True)
 
 
-def _check_main(name: str, workers: Sequence[Any]) -> None:
-  """Raise JobError if workers failed as they imported the main module."""
-  if any(worker.exitcode > 0 for worker in workers):
-    path = getattr(sys.modules['__main__'], '__file__', 'the main module')
-    raise JobError(
-      f"{name}: {path} needs `if __name__ == '__main__':` around what it does: each "
-      'process that it starts imports it first.'
-    ) from None
+def _start_error(name: str) -> JobError:
+  """Return the error of a job none of whose processes could start."""
+  path = getattr(sys.modules['__main__'], '__file__', 'the main module')
+  return JobError(
+    f"{name}: {path} needs `if __name__ == '__main__':` around what it does: each "
+    'process that it starts imports it first.'
+  )
 
 
-def count_death(
-  name: str, deaths: collections.Counter, call: tuple[int, tuple]
-) -> None:
-  """Log a call whose process died; JobError after its third death."""
+def died_too_often(
+  name: str,
+  call: tuple[int, tuple],
+  why: str = 'its process was killed, as happens for want of memory (fewer '
+  'processes need less)',
+) -> JobError:
+  """Return the error of a job with a call whose process died three times."""
+  return JobError(
+    f'{name}: shard {_shard_of(call)} failed {MOST_DEATHS} times: '
+    f'{" ".join(why.split())[-300:]}. The shards that are done stay; the same '
+    'command continues.'
+  )
+
+
+def _shard_of(call: tuple[int, tuple]) -> Any:
   number, arguments = call
-  shard = arguments[0] if arguments else number
-  deaths[number] += 1
-  if deaths[number] >= MOST_DEATHS:
-    raise JobError(
-      f'{name}: shard {shard} failed {MOST_DEATHS} times: its process was '
-      'killed, as happens for want of memory (fewer processes need less). The '
-      'shards that are done stay; the same command continues.'
-    )
-  logging.warning('%s: a process died; shard %s runs again.', name, shard)
+  return arguments[0] if arguments else number
 
 
 def call_pickled(function: Callable[..., Any], arguments: tuple) -> Any:
@@ -172,10 +178,16 @@ def call_pickled(function: Callable[..., Any], arguments: tuple) -> Any:
 _FUNCTION: list[Callable[..., Any]] = []  # of this process's job
 
 
-def _start(pickled: bytes, started: Any) -> None:
+def _start(pickled: bytes, started: Any, ended: Any) -> None:
   started.set()
   children.exit_with_parent()
+  threading.Thread(target=_exit_after, args=(ended,), daemon=True).start()
   _FUNCTION[:] = [Lazy(cloudpickle.loads, pickled)]
+
+
+def _exit_after(ended: Any) -> None:
+  ended.wait()
+  os._exit(0)
 
 
 def _call(*arguments) -> Any:

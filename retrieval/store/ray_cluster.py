@@ -2,25 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Ray cluster: its settings, how a process joins it, and its executor of jobs.
 
-Each worker of a job is an actor that unpickles the job's function once and then runs one
-call after another. Nodes may come and go. All need the files of the job, the working
-folder and the Python environment of the driver under the same paths; a node that lacks
-them is left out.
+Each call of a job is a task of Ray, which places it and runs it again if its worker
+dies. Nodes may come and go. All need the files of the job, the working folder and the
+Python environment of the driver under the same paths; a node that lacks them is left
+out.
 """
 
-import collections
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 import contextlib
 import dataclasses
 import itertools
 import os
 import pathlib
+import secrets
 import signal
 import socket
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import logging
 import cloudpickle
@@ -29,14 +29,14 @@ from retrieval import settings
 from retrieval.store import drafts, executors
 
 # Whether Ray binds the machine's own address, which firewalls may close
-_OWN_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
+_BINDS_ANY_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
 # Where Ray looks for the token of a cluster that asks for one
 _TOKENS = ('RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH')
 _TOKEN_FILE = pathlib.Path('~/.ray/auth_token')
 _REACH_SEC = 10.0
 # Of the environment, which child processes and workers of a cluster inherit
 _SHARDS_AT = 'RETRIEVAL_SHARDS_CLUSTER'
-_OWN_VARIABLES = 'RETRIEVAL_'  # of the environment, which workers get
+_OUR_VARIABLES = 'RETRIEVAL_'  # of the environment, which workers get
 _POLL_SEC = 2.0
 _PATIENCE_SEC = 30.0  # between two lines about a lack of workers
 
@@ -70,8 +70,8 @@ class Cluster:
   def needs(self) -> dict[str, float]:
     """Ray's resources of one worker."""
     kinds = ('CPU', 'GPU', 'TPU')
-    found = {x: getattr(self, f'{x.lower()}s_per_worker') for x in kinds}
-    return {name: number for name, number in found.items() if number}
+    needs = {x: getattr(self, f'{x.lower()}s_per_worker') for x in kinds}
+    return {name: number for name, number in needs.items() if number}
 
 
 def hold_shards(address: str) -> None:
@@ -105,7 +105,7 @@ def connect(address: str):
     ValueError: when there is no cluster at `address`.
   """
   if address == 'local' or '127.0.0.1' in address:
-    os.environ.setdefault(_OWN_ADDRESS, '0')  # read when Ray is imported
+    os.environ.setdefault(_BINDS_ANY_ADDRESS, '0')  # read when Ray is imported
   has_token = any(map(os.environ.get, _TOKENS))
   if address.startswith('ray://') and (
     has_token or _TOKEN_FILE.expanduser().exists()
@@ -138,41 +138,53 @@ def connect(address: str):
   return ray
 
 
-class _Actor:
-  """A worker on some node, in the driver's working folder."""
+class _RefusalError(ValueError):
+  """A node does not see a folder; arguments are the node and a message."""
 
-  def start(
-    self,
-    pickled: bytes,
-    folder: str,
-    marks: Sequence[str],
-    environment: Mapping[str, str],
-  ) -> None:
-    """Check that the driver's folders are here, and enter the first."""
-    for path in (folder, *marks):
+
+# Of the latest job of this worker: its number, and its function
+_current: list[Any] = []
+
+
+def _run(job: '_Job', arguments: tuple) -> Any:
+  """Return the result of a call, in a worker."""
+  import ray
+
+  if _current[:1] != [job.number]:
+    node = ray.get_runtime_context().get_node_id()
+    for path in (job.folder, *job.marks):
       if not os.path.exists(path):
-        import ray
-
+        missing = path if path == job.folder else os.path.dirname(path)
         host = ray.util.get_node_ip_address()
-        missing = path if path == folder else os.path.dirname(path)
-        raise ValueError(
+        raise _RefusalError(
+          node,
           f'{missing}: node {host} of the cluster does not see this folder; '
-          'expected a path that all nodes see, such as one of a shared file system.'
+          'expected a path that all nodes see, such as one of a shared file '
+          'system.',
         )
-    os.chdir(folder)
+    os.chdir(job.folder)
     # A driver outside of the cluster does not send its sys.path.
-    if folder not in sys.path:
-      sys.path.insert(0, folder)
-    os.environ.update(environment)
-    self._function = executors.call_pickled(cloudpickle.loads, (pickled,))
+    if job.folder not in sys.path:
+      sys.path.insert(0, job.folder)
+    os.environ.update(job.environment)
+    pickled = ray.get(job.function[0])
+    function = executors.call_pickled(cloudpickle.loads, (pickled,))
+    _current[:] = [job.number, function]
+  return executors.call_pickled(_current[1], arguments)
 
-  def run(self, *arguments) -> Any:
-    """Return the result of a call."""
-    return executors.call_pickled(self._function, arguments)
+
+class _Job(NamedTuple):
+  """What a worker needs to run the calls of a job."""
+
+  number: str
+  function: list[Any]  # one reference to it, pickled
+  folder: str  # of the driver, which a worker enters
+  marks: list[str]  # files that a node must see
+  environment: dict[str, str]  # variables of a worker
 
 
 class RayExecutor(executors.Remote):
-  """Runs calls on the workers of a Ray cluster."""
+  """Runs calls as tasks of a Ray cluster, which runs those of dead workers again."""
 
   def __init__(
     self,
@@ -199,81 +211,72 @@ class RayExecutor(executors.Remote):
 
   def run(self, name, function, calls) -> Iterator[Any]:
     """See `executors.Executor`; a call that raises OSError runs again, too."""
-    ray, calls, deaths = self._ray, enumerate(calls), collections.Counter()
-    waiting: list[tuple[int, tuple]] = []  # at most one, and those lost
-    idle: list[Any] = []  # workers
-    # reference -> worker, and its call; None while it starts
-    running: dict[Any, tuple[Any, tuple[int, tuple] | None]] = {}
-    # Workers that could not start: they keep others off their node.
-    left_out: list[Any] = []
-    refusals: list[Exception] = []
-    next_look, next_line = 0.0, time.monotonic() + _PATIENCE_SEC
+    ray, calls = self._ray, enumerate(calls)
+    waiting: list[tuple[int, tuple]] = []
+    running: dict[Any, tuple[int, tuple]] = {}  # reference -> call
+    refusals: dict[str, str] = {}  # node that is left out -> reason
+    next_line = time.monotonic() + _PATIENCE_SEC
     with contextlib.ExitStack() as stack:
-      arguments = self._start_arguments(function, stack)
-
-      def end():
-        for worker in (*idle, *left_out, *(x for x, _ in running.values())):
-          ray.kill(worker)
-
-      stack.callback(end)
+      job = self._job(function, stack)
+      stack.callback(self._cancel, running)
       while not self._closed:
-        waiting += itertools.islice(calls, not waiting)
-        if not waiting and not any(call for _, call in running.values()):
-          return
-        if waiting and idle:
-          worker, call = idle.pop(), waiting.pop(0)
-          running[worker.run.remote(*call[1])] = worker, call
-          continue
-        now = time.monotonic()
-        if waiting and now > next_look:
-          next_look = now + _POLL_SEC
-          room = self._room(len(left_out))
-          if not room and not running and refusals:
-            raise refusals[-1] from None
-          for _ in range(room - len(running)):
-            worker = self._new_worker()
-            running[worker.start.remote(*arguments)] = worker, None
-          if now > next_line and not any(x for _, x in running.values()):
-            next_line = now + _PATIENCE_SEC
-            needs, there = self._cluster.needs, ray.cluster_resources()
-            logging.warning(
-              '%s: no worker of %s yet, of %s.', name, needs, there
-            )
+        workers = self._num_workers(refusals)
+        if not workers and refusals and not running:
+          raise ValueError([*refusals.values()][-1])
+        room = self._cluster.workers or 2 * max(1, workers)
+        missing = max(0, room - len(running) - len(waiting))
+        waiting += itertools.islice(calls, missing)
+        while waiting and len(running) < room:
+          call = waiting.pop(0)
+          running[self._task(refusals).remote(job, call[1])] = call
         if not running:
-          time.sleep(_POLL_SEC)
-          continue
+          return
+        if not workers and time.monotonic() > next_line:
+          next_line = time.monotonic() + _PATIENCE_SEC
+          needs, there = self._cluster.needs, ray.cluster_resources()
+          logging.warning('%s: no worker of %s yet, of %s.', name, needs, there)
         done, _ = ray.wait([*running], num_returns=1, timeout=_POLL_SEC)
         for reference in done:
-          worker, call = running.pop(reference)
+          call = running.pop(reference)
           try:
             result = ray.get(reference)
           except ray.exceptions.RayError as error:
-            next_look = 0.0
             cause = getattr(error, 'cause', None)
-            if call is None and isinstance(cause, Exception):
-              left_out.append(worker)
-              if str(cause) not in map(str, refusals):
-                logging.warning('%s: a node is left out: %s', name, cause)
-              refusals.append(cause)
+            if isinstance(cause, _RefusalError):
+              refusals[cause.args[0]] = cause.args[1]
+              logging.warning('Node %s is left out: %s', *cause.args)
+              waiting.insert(0, call)
               continue
             if isinstance(cause, Exception) and not isinstance(cause, OSError):
               raise cause from None
-            logging.warning('%s: %s', name, ' '.join(str(error).split())[-300:])
-            ray.kill(worker)
-            executors.count_death(name, deaths, call or (-1, ('start',)))
-            waiting[:0] = [call] if call else []
-          else:
-            idle.append(worker)
-            if call:
-              yield result
-            else:  # only failed starts in a row end a job
-              deaths.pop(-1, None)
+            raise executors.died_too_often(name, call, str(error)) from None
+          yield result
       raise executors.JobError(f'{name}: its workers were ended.')
 
-  def _start_arguments(
+  def _task(self, refusals: Collection[str]) -> Any:
+    """Return the remote function, for nodes that are not left out."""
+    needs = self._cluster.needs
+    left_out = {}
+    if refusals:
+      left_out = {'ray.io/node-id': f'!in({",".join(refusals)})'}
+    return self._ray.remote(_run).options(
+      num_cpus=needs['CPU'],
+      num_gpus=needs.get('GPU', 0),
+      resources={x: needs[x] for x in needs if x not in ('CPU', 'GPU')},
+      scheduling_strategy='SPREAD',
+      label_selector=left_out,
+      max_retries=executors.MOST_DEATHS - 1,
+      retry_exceptions=[OSError],
+    )
+
+  def _cancel(self, running: Collection[Any]) -> None:
+    for reference in running:
+      self._ray.cancel(reference, force=True)
+
+  def _job(
     self, function: Callable[..., Any], stack: contextlib.ExitStack
-  ) -> tuple:
-    """Return the arguments of `_Actor.start`; the stack removes the marks."""
+  ) -> _Job:
+    """Describe a job to its workers; the stack removes the marks."""
     marks = []
     for folder in self._folders:
       folder.mkdir(parents=True, exist_ok=True)
@@ -281,33 +284,21 @@ class RayExecutor(executors.Remote):
       mark.touch()
       stack.callback(mark.unlink, missing_ok=True)
       marks.append(str(mark))
-    own = {x: y for x, y in os.environ.items() if x.startswith(_OWN_VARIABLES)}
+    environment = {
+      x: y for x, y in os.environ.items() if x.startswith(_OUR_VARIABLES)
+    }
     # XLA's threads; Ray sets those of OpenMP.
-    own['NPROC'] = str(max(1, int(self._cluster.cpus_per_worker)))
+    environment['NPROC'] = str(max(1, int(self._cluster.cpus_per_worker)))
     pickled = self._ray.put(cloudpickle.dumps(function))
-    return pickled, os.getcwd(), marks, own
+    return _Job(
+      secrets.token_hex(8), [pickled], os.getcwd(), marks, environment
+    )
 
-  def _room(self, num_left_out: int) -> int:
-    """Return the number of workers that the cluster has room for."""
+  def _num_workers(self, left_out: Collection[str]) -> int:
+    """Return the number of workers that fit on the nodes of the cluster."""
     needs = self._cluster.needs
-    room = sum(
+    return sum(
       int(min(node['Resources'].get(x, 0) // n for x, n in needs.items()))
       for node in self._ray.nodes()
-      if node['Alive']
-    )
-    room = max(0, room - num_left_out)
-    return min(room, self._cluster.workers or room)
-
-  def _new_worker(self) -> Any:
-    needs = self._cluster.needs
-    return (
-      self._ray.remote(_Actor)
-      .options(
-        num_cpus=needs['CPU'],
-        num_gpus=needs.get('GPU', 0),
-        resources={x: needs[x] for x in needs if x not in ('CPU', 'GPU')},
-        scheduling_strategy='SPREAD',
-        max_restarts=0,
-      )
-      .remote()
+      if node['Alive'] and node['NodeID'] not in left_out
     )

@@ -3,20 +3,18 @@
 """Stores that are written shard by shard, in any order and by any executor."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import contextlib
 import functools
 import os
+import pathlib
 from typing import Any
 
 import numpy as np
 
-from retrieval.store import array_store, executors, store_writer
+from retrieval.store import array_store, executors, locks, store_writer
 
 Progress = Callable[[int, int], None]  # (rows done, rows in all)
 Make = Callable[[int, Progress | None], Mapping[str, np.ndarray]]
-
-
-class EmptyError(ValueError):
-  """No shard of a store holds a row."""
 
 
 def shifted(
@@ -40,47 +38,58 @@ def build_store(
 ) -> array_store.Store | None:
   """Write the missing shards of a store and publish it when all are written.
 
+  Another process that writes the same store is waited for.
+
   Args:
     fields: JSON fields that determine every byte of the store.
     counts: rows of each shard, for the progress.
     make: (shard, progress of the shard) -> arrays. Other processes get it pickled.
     executor: where the shards are made; None is this process.
     meta: further JSON facts of the published store.
-    needs_rows: array that must have a row, else EmptyError.
+    needs_rows: array that must have a row, else `array_store.EmptyError`.
 
   Returns:
-    The published store; None only with `executors.Share`, while other processes
-    still have work.
+    The published store; None with `executors.Share` for all but the process that
+    leads, and for that one while other processes still have work.
   """
   writer = store_writer.StoreWriter(path, kind, fields)
   if writer.published:
     return array_store.Store.open(path, kind, fields)
-  missing = writer.missing(len(counts))
-  if isinstance(executor, executors.Share):
-    share, count = executor.index, executor.count
-    missing = [i for i in missing if i % count == share]
-  total, done = sum(counts[i] for i in missing), 0
+  together = isinstance(executor, executors.Share)
+  with contextlib.nullcontext() if together else _alone(writer.path):
+    missing = writer.missing(len(counts))
+    if together:
+      missing = [i for i in missing if i % executor.count == executor.index]
+    total, done = sum(counts[i] for i in missing), 0
 
-  def made_here():
-    for i in missing:
-      writer.write(i, make(i, shifted(progress, done, total)))
-      yield i
+    def made_here():
+      for i in missing:
+        writer.write(i, make(i, shifted(progress, done, total)))
+        yield i
 
-  written = made_here()
-  if isinstance(executor, executors.Remote) and len(missing) > 1:
-    calls = ((i, i, None) for i in missing)
-    written = write_all(writer, executor, make, calls)
-  for i in written:
-    done += counts[i]
-    if progress:
-      progress(done, total)
-  if writer.missing(len(counts)):
-    return None
-  if needs_rows and not any(
-    writer.rows(i, needs_rows) for i in range(len(counts))
-  ):
-    raise EmptyError(f'{path}: no {needs_rows}.')
-  return writer.publish(len(counts), meta)
+    written = made_here()
+    if isinstance(executor, executors.Remote) and len(missing) > 1:
+      calls = ((i, i, None) for i in missing)
+      written = write_all(writer, executor, make, calls)
+    for i in written:
+      done += counts[i]
+      if progress:
+        progress(done, total)
+    if together and (not executor.leads or writer.missing(len(counts))):
+      return None
+    return writer.publish(len(counts), meta, needs_rows)
+
+
+@contextlib.contextmanager
+def _alone(path: pathlib.Path) -> Iterator[None]:
+  """Hold the lock of a store that is written."""
+  file = path.with_name(f'.{path.name}.lock')
+  with locks.hold(file):
+    try:
+      yield
+    finally:
+      if path.exists():
+        file.unlink(missing_ok=True)
 
 
 def write_all(
@@ -94,12 +103,10 @@ def write_all(
   Args:
     calls: shard to write, and the arguments of `make`.
   """
-  place = (writer.path.absolute(), writer.kind, writer.fields)
-  open_writer = executors.Lazy(store_writer.StoreWriter, *place)
-  write = functools.partial(_write, open_writer, make)
+  write = functools.partial(_write, writer.folder.absolute(), make)
   return executor.run(writer.path.name, write, calls)
 
 
-def _write(writer, make, shard: int, *given) -> int:
-  writer.write(shard, make(*given))
+def _write(folder: pathlib.Path, make, shard: int, *arguments) -> int:
+  store_writer.write_shard(folder, shard, make(*arguments))
   return shard

@@ -17,7 +17,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import arguments, tokenization
-from retrieval.store import executors, sharded_array, shards
+from retrieval.store import array_store, executors, sharded_array, shards
 from retrieval.text import (
   corpus as corpus_lib,
   packing,
@@ -106,7 +106,7 @@ def build_block_store(
       meta={'tokens': tokens.path.name},
       needs_rows='document',
     )
-  except shards.EmptyError:
+  except array_store.EmptyError:
     raise ValueError(
       f'{path}: no block: {tokens.num_documents} documents hold no sentence, or '
       f'drop_titles={list(drop_titles)} match their titles.'

@@ -195,7 +195,7 @@ def build_salient_store(
       meta={'blocks': blocks.path.name, 'labels': list(made.labels)},
       needs_rows='sentence',
     )
-  except shards_lib.EmptyError:
+  except array_store.EmptyError:
     raise ValueError(
       f'{path}: no salient span in {len(chosen)} documents for {tagger}.'
     ) from None

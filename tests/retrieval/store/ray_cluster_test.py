@@ -16,6 +16,7 @@ import threading
 import time
 import types
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -62,104 +63,79 @@ def test_an_address_without_a_cluster_ends_in_one_line(monkeypatch, scheme):
   assert started == [(address,)]
 
 
-class FakeRay:
-  """A cluster in this process; each node has room for one worker."""
-
-  def __init__(self, *nodes):
-    """Take the errors that workers raise on each node, by method."""
-    self._free = [*nodes]
-    self.exceptions = types.SimpleNamespace(RayError=RayError)
-
-  def nodes(self):
-    return [{'Alive': True, 'Resources': {'CPU': 1}}] * len(self._free)
-
-  def remote(self, cls):
-    def start_worker():
-      errors = self._free.pop(0) if self._free else None
-      worker, held = cls(), [errors]
-
-      def method(name):
-        def call(*arguments):
-          if errors is None:
-            return None  # waits for room
-          if name in errors:
-            return RayError(errors[name])
-          try:
-            return [getattr(worker, name)(*arguments)]
-          except Exception as error:  # noqa: BLE001
-            return RayError(error)
-
-        return types.SimpleNamespace(remote=lambda *x: Reference(call, x))
-
-      return types.SimpleNamespace(
-        start=method('start'), run=method('run'), held=held
-      )
-
-    created = types.SimpleNamespace(remote=start_worker)
-    return types.SimpleNamespace(options=lambda **unused: created)
-
-  def kill(self, worker):
-    self._free += [x for x in worker.held if x is not None]
-
-  def put(self, value):
-    return value
-
-  def wait(self, references, num_returns, timeout):
-    done = [x for x in references if x.found is not None][:num_returns]
-    return done, [x for x in references if x not in done]
-
-  def get(self, reference):
-    if isinstance(reference.found, RayError):
-      raise reference.found
-    return reference.found[0]
-
-
 class RayError(Exception):
-  """As Ray raises it: around an error of the worker, or for its death."""
+  """As Ray raises it around an error of a task."""
 
   @property
   def cause(self):
     return self.args[0]
 
 
-class Reference:
-  def __init__(self, call, arguments):
-    self.found = call(*arguments)
+class FakeRay:
+  """A cluster in this process; nodes of one core, some of which see no folder."""
+
+  def __init__(self, *names, blind=()):
+    self._names, self._blind = names, blind
+    self.exceptions = types.SimpleNamespace(RayError=RayError)
+
+  def nodes(self):
+    cpu = {'CPU': 1}
+    return [{'Alive': True, 'Resources': cpu, 'NodeID': x} for x in self._names]
+
+  def remote(self, function):
+    del function
+    return self
+
+  def options(self, label_selector, **unused):
+    excluded = label_selector.get('ray.io/node-id', '!in()')[4:-1].split(',')
+    node = next(x for x in self._names if x not in excluded)
+
+    def run(job, arguments):
+      try:
+        if node in self._blind:
+          raise ray_cluster._RefusalError(node, f'/data: node {node}')
+        return cloudpickle.loads(job.function[0])(*arguments), None
+      except Exception as error:  # noqa: BLE001
+        return None, error
+
+    return types.SimpleNamespace(remote=run)
+
+  def put(self, value):
+    return value
+
+  def wait(self, references, num_returns, timeout):
+    return references[:num_returns], references[num_returns:]
+
+  def get(self, reference):
+    result, error = reference
+    if error:
+      raise RayError(error)
+    return result
+
+  def cancel(self, reference, force):
+    pass
 
 
 def _run_on(monkeypatch, ray, function, calls):
   monkeypatch.setattr(ray_cluster, 'connect', lambda address: ray)
-  monkeypatch.setattr(sys, 'path', [*sys.path])
-  monkeypatch.setenv('NPROC', '1')
   cluster = ray_cluster.Cluster(address='x')
   return ray_cluster.RayExecutor(cluster).run('job', function, calls)
 
 
 def test_a_node_that_cannot_start_workers_is_left_out(monkeypatch):
-  unseen = {'start': ValueError('/data: node 1 does not see this folder')}
-  ray = FakeRay(unseen, {}, unseen)
   lines = []
   monkeypatch.setattr(
     ray_cluster.logging, 'warning', lambda *line: lines.append(line)
   )
   calls = executors_test.Calls(range(5))
-  found = _run_on(monkeypatch, ray, executors_test.fails_at_three, calls)
+  ray = FakeRay('a', 'b', blind='a')
+  results = _run_on(monkeypatch, ray, executors_test.fails_at_three, calls)
   with pytest.raises(ValueError, match='Task 3 of'):
-    list(found)
-  assert [line[0] for line in lines] == ['%s: a node is left out: %s']
-  found = _run_on(monkeypatch, FakeRay(unseen, unseen), abs, [(1,)])
-  with pytest.raises(ValueError, match='/data: node 1'):
-    list(found)
-
-
-def test_calls_of_dead_workers_run_again_elsewhere(monkeypatch):
-  dies = {'run': None}
-  calls = executors_test.Calls(range(5))
-  found = _run_on(monkeypatch, FakeRay(dies, {}), abs, calls)
-  assert sorted(found) == [*range(5)]
-  found = _run_on(monkeypatch, FakeRay(dies), abs, [(4,)])
-  with pytest.raises(executors.JobError, match='shard 4 failed 3'):
-    list(found)
+    list(results)
+  assert {line[:2] for line in lines} == {('Node %s is left out: %s', 'a')}
+  results = _run_on(monkeypatch, FakeRay('a', 'b', blind='ab'), abs, [(1,)])
+  with pytest.raises(ValueError, match='/data: node b'):
+    list(results)
 
 
 def slow(folder, i):
@@ -182,8 +158,8 @@ def test_a_cluster_of_three_nodes(nodes, tmp_path):
   cluster = ray_cluster.Cluster(address=nodes.address)
   executor = ray_cluster.RayExecutor(cluster, [tmp_path])
   made = executors_test.build(tmp_path / 'ray', executor)
-  wanted = executors_test.build(tmp_path / 'alone', None)
-  np.testing.assert_array_equal(made.array('x')[:], wanted.array('x')[:])
+  expected = executors_test.build(tmp_path / 'alone', None)
+  np.testing.assert_array_equal(made.array('x')[:], expected.array('x')[:])
   assert os.getpid() not in made.array('pid')[:]
   assert not [*tmp_path.glob('.seen*')]
   # A node that is killed loses no task.
@@ -249,9 +225,9 @@ def test_a_driver_outside_the_cluster(tmp_path):
     started.terminate()
     started.wait(60)
     shutil.rmtree(short, ignore_errors=True)
-  wanted = executors_test.build(tmp_path / 'alone', None)
+  expected = executors_test.build(tmp_path / 'alone', None)
   found = executors_test.build(tmp_path / 'made', None)
-  np.testing.assert_array_equal(found.array('x')[:], wanted.array('x')[:])
+  np.testing.assert_array_equal(found.array('x')[:], expected.array('x')[:])
   assert os.getpid() not in found.array('pid')[:]
 
 

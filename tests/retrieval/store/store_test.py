@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The on-disk form: atomic, resumable, checked, memory-mapped."""
 
-import multiprocessing
 import os
-import random
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -64,7 +64,7 @@ def test_resumes_at_missing_shards_and_ends_with_the_same_bytes(tmp_path):
   _write(tmp_path / 'b', [0, 2])
   # A kill in the middle of a shard leaves a temporary file, no sidecar.
   (partial,) = tmp_path.glob('b.partial-*')
-  (partial / '.x-000001.npy.4711').write_bytes(b'half')
+  drafts.beside(partial / 'x-000001.npy').write_bytes(b'half')
   again = store_writer.StoreWriter(tmp_path / 'b', 'test', FIELDS)
   assert again.missing(len(ROWS)) == [1, 3]
   _write(tmp_path / 'b', again.missing(len(ROWS))).publish(len(ROWS))
@@ -122,27 +122,6 @@ def test_what_is_no_manifest_is_named(tmp_path, text):
     array_store.Store.open(tmp_path / 's', 'test')
 
 
-def test_a_shard_that_another_process_wrote_stays(tmp_path):
-  first = _write(tmp_path / 's', [0, 1, 2])
-  second = store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
-  changed = {name: array + 1 for name, array in _shard(1, ROWS[1]).items()}
-  changed |= {'x': np.full((ROWS[2], 3), 7, np.float32)}
-  second.write(2, changed)
-  first.write(3, _shard(3, ROWS[3]))
-  opened = first.publish(len(ROWS))
-  opened.verify()
-  np.testing.assert_array_equal(opened.shard(2, 'x'), _shard(2, ROWS[2])['x'])
-
-
-def test_writing_what_another_process_has_published(tmp_path):
-  slow = store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
-  _write(tmp_path / 's').publish(len(ROWS))
-  assert slow.missing(len(ROWS)) == []
-  slow.write(2, _shard(2, ROWS[2]))
-  assert slow.publish(len(ROWS)).num_shards == len(ROWS)
-  assert os.listdir(tmp_path) == ['s']
-
-
 def test_killed_while_publishing_loses_no_shard(tmp_path, monkeypatch):
   _write(tmp_path / 'whole').publish(len(ROWS))
 
@@ -162,40 +141,42 @@ def test_killed_while_publishing_loses_no_shard(tmp_path, monkeypatch):
   assert sorted(os.listdir(tmp_path)) == ['s', 'whole']
 
 
-def _prepare_many(root, barrier, seed):
-  rng = random.Random(seed)
-  for number in range(_STORES):
-    barrier.wait(60)
-    time.sleep(rng.choice((0, 0.003, 0.01)))
-    writer = store_writer.StoreWriter(root / f's{number}', 'test', FIELDS)
-    for i in rng.sample(range(len(ROWS)), len(ROWS)):
-      writer.write(i, _shard(i, ROWS[i]))
-    writer.publish(len(ROWS)).verify()
+_KILLED = """
+import sys, time
+import numpy as np
+from retrieval.store import shards
 
+def make(i, progress):
+  time.sleep(0.1)
+  return {'x': np.arange(5) + i}
 
-_STORES = 20
+shards.build_store(sys.argv[1], 'test', {}, [5] * 9, make)
+"""
 
 
 @pytest.mark.slow
-def test_processes_that_write_one_store_do_not_disturb_each_other(tmp_path):
-  spawn = multiprocessing.get_context('spawn')
-  barrier = spawn.Barrier(2)
-  processes = [
-    spawn.Process(target=_prepare_many, args=(tmp_path, barrier, seed))
-    for seed in range(2)
-  ]
-  for process in processes:
-    process.start()
-  for process in processes:
-    process.join(90)
-  assert [process.exitcode for process in processes] == [0, 0]
-  want = {f's{number}' for number in range(_STORES)}
-  assert {x for x in os.listdir(tmp_path) if x[0] != '.'} == want
-  _write(tmp_path / 'alone').publish(len(ROWS))
-  for name in want:
-    assert tiny_stores.file_hashes(tmp_path / name) == tiny_stores.file_hashes(
-      tmp_path / 'alone'
-    )
+def test_a_build_that_is_killed_again_and_again_ends_with_the_same_bytes(
+  tmp_path,
+):
+  folders = tmp_path / 'killed', tmp_path / 'whole'
+  for path, sec in zip(folders, (0.25, 60), strict=True):
+    kills = -1
+    process = None
+    while process is None or process.returncode:
+      kills += 1
+      before = len([*tmp_path.glob('*/shard-*')])
+      process = subprocess.Popen([sys.executable, '-c', _KILLED, path])
+      while len([*tmp_path.glob('*/shard-*')]) == before and not path.exists():
+        time.sleep(0.01)
+      try:
+        process.wait(sec)
+      except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    assert (kills > 1) == (path.name == 'killed')
+  have, expected = map(tiny_stores.file_hashes, folders)
+  assert have == expected and len(have) == 10
+  assert sorted(os.listdir(tmp_path)) == ['killed', 'whole']
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
