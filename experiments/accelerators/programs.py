@@ -262,7 +262,6 @@ def _search(
   block = block_search.Block(
     _shape((size, d), config.vectors.dtype, rows),
     _shape((size,), 'f4', rows),
-    _shape((), 'f4', one),
     _shape((), 'i4', one),
   )
   with jax.set_mesh(mesh):
@@ -271,7 +270,7 @@ def _search(
       block,
       mesh=mesh,
       metric='dot_product',
-      fetch=exact.num_fetched(k, num_blocks),
+      num_best=exact.num_fetched(k, num_blocks),
     )
   flops = 2.0 * b * num_blocks * d
   return Traced(traced, {'rows': len(devices)}, flops)

@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact search: on CPUs by `matrix_search`, on accelerators by `block_search`.
 
-An accelerator scores in float32 and returns candidates, whose scores are then
-computed in float64. A bound on float32 rounding tells whether another row could
-belong to the best; the queries of such rows are searched again with more candidates,
-then on the CPU. The result is that of float64, with ties by the lower id. A database
-beyond the device memory streams from its memory map, once for each call.
+An accelerator finds k + 16 candidates of each query in float32, which are scored again
+in float64, with ties by the lower id. A database beyond the device memory streams from
+its memory map, once for each call.
 
 Over devices of several processes each holds its share of the rows, and `search` is
 a call of all processes together.
@@ -33,7 +31,6 @@ from retrieval.store import sharded_array
 _MARGIN = 16  # candidates beyond k
 _MAX_BATCH = 256
 _MOST_ROWS = 1 << 30  # of a block; its rows are numbered with 32 bits
-_AGAIN = 1024  # least number of candidates of a second search
 _FILTERS = 4  # whose rows are ready for the next search
 _GATHERED_BYTES = 128 << 20  # of a filter's rows in memory
 
@@ -55,8 +52,8 @@ class ExactSearcher:
     """Check the database; copy nothing yet.
 
     Args:
-      vectors: [n, d] floats, read slice by slice. float16 and bfloat16 rows
-        take half the memory of float32 rows on the devices.
+      vectors: [n, d] floats, read slice by slice. Rows of bfloat16 take half the
+        memory of others on the devices.
       metric: 'dot_product' or 'squared_l2'.
       resident_bytes: size of the largest database that stays on the devices; a
         larger one streams in blocks of half as much. None is two fifths of the
@@ -135,40 +132,10 @@ class ExactSearcher:
   def _search_devices(
     self, queries: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    of_all = self._of_all(queries)
-    first = num_fetched(k, self.num_vectors)
-    again = min(self.num_vectors, max(_AGAIN, 4 * first))
-    for fetch in first, again:
-      ids, scores, is_sure = self._try(queries, of_all, k, fetch)
-      if self._of_all(is_sure).all():
-        return ids, scores
-    unsure = np.flatnonzero(~is_sure)
-    if len(unsure):
-      ids[unsure], scores[unsure] = self._on_cpu(queries[unsure], k)
-    return ids, scores
-
-  def _try(self, queries, of_all, k, fetch):
-    """Return ids, scores [b, k] and for which queries [b] they are proven."""
-    found = self._candidates(of_all, fetch)
-    own = slice(None)
-    if self._is_shared:  # Each process goes on with its own.
-      low = jax.process_index() * len(queries)
-      own = slice(low, low + len(queries))
-    ids, rough, rest, largest = *(x[own] for x in found[:3]), found[3]
-    norms = matrix_search.squared_norms(queries, np.float64)
-    error = matrix_search.rounding(self.dimension, self.metric, norms, largest)
-    if self.metric == 'squared_l2':  # `rough` is 2 q.x - |x|^2.
-      error = 2 * error
-    # Devices may keep fewer rows than are fetched.
-    whole = (ids >= 0).sum(axis=1) == self.num_vectors
-    # A row that scores less than the k-th by more than both errors is out.
-    least = np.partition(rough, -k, axis=1)[:, -k] - 2 * error
-    ids = np.where(rough >= least[:, None], ids, -1)
-    ids, scores = self.best_of(queries, ids, k)
-    floor = scores[:, -1]
-    if self.metric == 'squared_l2':
-      floor = floor + norms
-    return ids, scores, (floor > rest + error) | whole
+    ids = self._candidates(self._of_all(queries), k)
+    if self._is_shared:
+      ids = np.split(ids, jax.process_count())[jax.process_index()]
+    return self.best_of(queries, ids, k)
 
   def score(self, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Return exact float64 scores [b, c] of rows [b, c]; -inf for id -1.
@@ -259,44 +226,37 @@ class ExactSearcher:
 
       yield block_search.place_block(read, count, size, self._mesh)
 
-  def _candidates(self, queries, fetch):
-    """Return the best float32 rows, and what the others score at most.
-
-    Returns:
-      ids [q, n], scores [q, n] without the query's own norm, rest [q], and the
-      largest squared norm of a row.
-    """
+  def _candidates(self, queries: np.ndarray, k: int) -> np.ndarray:
+    """Return the ids [q, n] of the best float32 rows, -1 for none."""
+    num_best = num_fetched(k, self.num_vectors)
     batches = [
       queries[low : low + _MAX_BATCH]
       for low in range(0, len(queries), _MAX_BATCH)
     ]
     placed = [block_search.place_queries(x, self._mesh) for x in batches]
-    made, largest = [], []
+    made = []  # of each block and batch
     blocks = self._blocks_on_device if self._resident else self._read_blocks()
     for block in blocks:
       if made and not self._resident:  # Read one block while searching another.
         jax.block_until_ready(made[-1])
-      largest.append(block.largest)
-      made.append(
-        [
-          block_search.search_block(
-            x, block, mesh=self._mesh, metric=self.metric, fetch=fetch
-          )
-          for x in placed
-        ]
+      search = functools.partial(
+        block_search.search_block,
+        block=block,
+        mesh=self._mesh,
+        metric=self.metric,
+        num_best=num_best,
       )
-    found = []
-    for number, each in enumerate(jax.device_get(made)):
-      cut = [
-        [x[: len(batch)] for x in one]
-        for one, batch in zip(each, batches, strict=True)
-      ]
-      scores, rows, rest = map(np.concatenate, zip(*cut, strict=True))
-      ids = rows.astype(np.int64) + number * self._rows_per_block
-      found.append((np.where(np.isneginf(scores), -1, ids), scores, rest))
-    ids, scores, rest = zip(*found, strict=True)
-    ids, scores = (np.concatenate(x, axis=1) for x in (ids, scores))
-    return ids, scores, np.max(rest, axis=0), max(jax.device_get(largest))
+      made.append([search(x) for x in placed])
+    ids, scores = [], []
+    for number, parts in enumerate(jax.device_get(made)):
+      values, rows = map(np.concatenate, zip(*parts, strict=True))
+      values, rows = values[: len(queries)], rows[: len(queries)]
+      first = number * self._rows_per_block
+      ids.append(np.where(np.isneginf(values), -1, rows + np.int64(first)))
+      scores.append(values)
+    scores = np.concatenate(scores, axis=1)
+    order = np.argsort(-scores, axis=1, kind='stable')[:, :num_best]
+    return np.take_along_axis(np.concatenate(ids, axis=1), order, axis=1)
 
   def save(self, path: str | os.PathLike) -> None:
     """Write a copy of the vectors, or a reference to their published store."""
@@ -322,11 +282,9 @@ class ExactSearcher:
 def num_fetched(k: int, num_vectors: int) -> int:
   """Return the number of candidates for the k best rows.
 
-  Rounding up keeps the number of compiled programs small. XLA selects up to 16 of
-  a row on a GPU without a sort.
+  Rounding up keeps the number of compiled programs small.
   """
-  wanted = 16 if k <= 8 else -(-(k + _MARGIN) // 32) * 32
-  return min(num_vectors, wanted)
+  return min(num_vectors, -(-(k + _MARGIN) // 32) * 32)
 
 
 def _free_bytes(devices) -> int:

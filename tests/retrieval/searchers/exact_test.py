@@ -68,6 +68,8 @@ def devices(request, monkeypatch):
   'kind', ['normal', 'whole numbers', 'copies', 'far', 'one']
 )
 def test_equals_float64_oracle(kind, metric, devices):
+  if devices and kind == 'far':
+    pytest.skip('float32 does not tell these rows apart')
   rng = np.random.default_rng(0)
   shapes = [(1, 3, 2, 8, 0), (300, 16, 400, 1, 1 << 30), (9000, 8, 10, 1, 0)]
   for num_rows, dimension, k, num_devices, resident in shapes:
@@ -98,47 +100,26 @@ def test_more_candidates_than_are_held_are_scored_at_once(kind, monkeypatch):
     check(searcher, database, database[:2], 700)
 
 
-def test_tiles_find_most_alone(monkeypatch):
-  """Rows that share a group with a better one are found without a second pass."""
+@pytest.mark.parametrize('num_scores', [1 << 28, 1 << 14])
+def test_queries_take_turns_where_scores_are_many(num_scores, monkeypatch):
   rng = np.random.default_rng(0)
-  database = rng.standard_normal((60_000, 16)).astype(np.float32)
-  searcher = searchers.ExactSearcher(database, devices=jax.devices()[:1])
-  monkeypatch.setattr(matrix_search.MatrixSearch, '__call__', None)
-  check(searcher, database, database[:20], 400)
-
-
-def test_memory_of_a_second_pass_does_not_grow_with_the_queries(monkeypatch):
-  rng = np.random.default_rng(0)
-  database = rng.standard_normal((1 << 16, 64)).astype(np.float32)
-  found = []
-  for limit in (1 << 29, 1 << 16):
-    monkeypatch.setattr(block_search, '_AGAIN_BYTES', limit)
-    block_search.search_block.clear_cache()
-    mesh = block_search.make_mesh(jax.devices()[:1])
-    read = lambda low, high: database[low:high]  # noqa: E731
-    block = block_search.place_block(read, 1 << 16, 1 << 16, mesh)
-    queries = block_search.place_queries(database[:64], mesh)
-    program = block_search.search_block.lower(
-      queries, block, mesh=mesh, metric='dot_product', fetch=400
-    ).compile()
-    memory = program.memory_analysis().temp_size_in_bytes
-    found.append((memory, program(queries, block)))
-  (whole, want), (bounded, have) = found
-  assert bounded < whole / 2
-  np.testing.assert_array_equal(have.rows, want.rows)
+  database = rng.standard_normal((20_000, 16)).astype(np.float32)
+  monkeypatch.setattr(block_search, '_SCORES', num_scores)
+  block_search.search_block.clear_cache()
+  searcher = searchers.ExactSearcher(database, devices=jax.devices()[:2])
+  for k in 20, 400:
+    check(searcher, database, database[:20], k)
   block_search.search_block.clear_cache()
 
 
-@pytest.mark.parametrize('is_tpu', [True, False])
-def test_float32_queries_lose_nothing_beside_bfloat16_rows(is_tpu, monkeypatch):
-  monkeypatch.setattr(block_search.backend, 'is_tpu', lambda: is_tpu)
+def test_float32_queries_lose_nothing_beside_bfloat16_rows(monkeypatch):
   rng = np.random.default_rng(0)
-  queries = rng.standard_normal((5, 64)).astype(np.float32)
+  query = rng.standard_normal(64).astype(np.float32)
   rows = rng.standard_normal((70, 64)).astype(ml_dtypes.bfloat16)
   monkeypatch.setattr(block_search.backend, 'is_cpu', lambda: False)
-  found = jax.jit(block_search._products)(queries, rows)
-  want = queries.astype(np.float64) @ rows.astype(np.float64).T
-  np.testing.assert_allclose(found, want, atol=2e-5)
+  products = jax.jit(block_search._products)(query, rows)
+  expected = rows.astype(np.float64) @ query.astype(np.float64)
+  np.testing.assert_allclose(products, expected, atol=2e-5)
 
 
 def test_shares_blocks_between_eight_devices():
@@ -159,8 +140,7 @@ def test_ids_pass_the_range_of_int32(monkeypatch):
   [block] = searcher._read_blocks()
   monkeypatch.setattr(searcher, '_blocks_on_device', [block] * 3)
   monkeypatch.setattr(searcher, '_rows_per_block', 1 << 32)
-  ids, *_ = searcher._candidates(database[-1:], 32)
-  assert ids.max() >= 2 << 32
+  assert searcher._candidates(database[-1:], 1500).max() >= 2 << 32
 
 
 @pytest.mark.parametrize('k', [1, 16, 20, 300])
@@ -168,7 +148,8 @@ def test_two_stage_top_k_breaks_ties_as_one_stage(k):
   rng = np.random.default_rng(0)
   scores = rng.standard_normal((6, 64 * block_search.GROUP), np.float32)
   scores = np.floor(2 * scores)  # groups of different maxima share values
-  values, ids = jax.jit(block_search.top_k, static_argnums=1)(scores, k)
+  two_stages = jax.vmap(lambda x: block_search.top_k(x, k))
+  values, ids = jax.jit(two_stages)(scores)
   want_values, want_ids = jax.lax.top_k(scores, k)
   np.testing.assert_array_equal(values, want_values)
   np.testing.assert_array_equal(ids, want_ids)
