@@ -14,6 +14,7 @@ import concurrent.futures
 from concurrent.futures import process
 import itertools
 import multiprocessing
+from multiprocessing import connection
 import os
 import pickle
 import sys
@@ -92,9 +93,9 @@ class Processes(Remote):
     waiting: list[tuple[int, tuple]] = []
     deaths = collections.Counter()
     while True:
-      started, ended = spawn.Event(), spawn.Event()
+      started, (ends, end) = spawn.Event(), spawn.Pipe(duplex=False)
       pool = concurrent.futures.ProcessPoolExecutor(
-        self._count, spawn, _start, (pickled, started, ended)
+        self._count, spawn, _start, (pickled, started, ends)
       )
       pending: dict[concurrent.futures.Future, tuple[int, tuple]] = {}
       try:
@@ -130,7 +131,7 @@ class Processes(Remote):
           )
       finally:
         if pending:
-          ended.set()
+          end.close()
         pool.shutdown(cancel_futures=True)
 
 
@@ -178,16 +179,16 @@ def call_pickled(function: Callable[..., Any], arguments: tuple) -> Any:
 _FUNCTION: list[Callable[..., Any]] = []  # of this process's job
 
 
-def _start(pickled: bytes, started: Any, ended: Any) -> None:
+def _start(pickled: bytes, started: Any, ends: Any) -> None:
   started.set()
   children.exit_with_parent()
-  threading.Thread(target=_exit_after, args=(ended,), daemon=True).start()
+  threading.Thread(target=_exit_after, args=(ends,), daemon=True).start()
   _FUNCTION[:] = [Lazy(cloudpickle.loads, pickled)]
 
 
-def _exit_after(ended: Any) -> None:
-  ended.wait()
-  os._exit(0)
+def _exit_after(ends: connection.Connection) -> None:
+  connection.wait([ends])
+  os._exit(1)
 
 
 def _call(*arguments) -> Any:
