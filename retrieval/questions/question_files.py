@@ -4,8 +4,9 @@
 
   jsonl: records {"question": ..., "answer": [...]}, as in the files of ORQA's splits;
     or "answers", or FlashRAG's "golden_answers"; optional "id". A line each, or a
-    JSON list, as in DPR's files. One text is one answer; {"text": [...]} and
-    {"aliases": [...]} are those of SQuAD and TriviaQA in `datasets`.
+    JSON list, as in DPR's files. One text is one answer, unless it is a list written
+    as text (PopQA, or a list that went through CSV). {"text": [...]} and {"aliases":
+    [...], "value": ...} are those of SQuAD and TriviaQA in `datasets`.
   table: such records in a Parquet or Arrow file.
   webquestions: a list of {"qId", "qText", "answers"}.
   curatedtrec: a line of id, type, question and regular expression, with tabs.
@@ -15,8 +16,8 @@
   triviaqa: TriviaQA's unfiltered {"Data": [...]}; an answer's aliases count.
   dpr_qas: a line of question, tab and Python list of answers, as in DPR's .qas.csv.
 
-Files may be packed as .gz, .bz2, .xz or .zst. A question with an empty list of answers
-cannot be answered, as some of SQuAD 2.0.
+Files may be packed as .gz, .bz2, .xz or .zst. A question with an empty list of answers,
+or with "is_impossible", cannot be answered, as some of SQuAD 2.0.
 """
 
 import ast
@@ -163,6 +164,10 @@ def _columns(
     yield where, dict(zip(names, fields, strict=True))
 
 
+# Two texts of a list that NumPy printed.
+_UNDIVIDED = re.compile(r"""(?<!\\)(['"])\s+\1(?!\s*[],])""")
+
+
 @dataclasses.dataclass(frozen=True)
 class _Form:
   """Where a published form keeps its questions."""
@@ -186,11 +191,18 @@ class _Form:
     answers = record[name]
     if isinstance(answers, dict):
       inner = next((x for x in ('text', 'aliases') if x in answers), name)
-      answers = answers.get(inner)
+      listed = answers.get(inner)
+      answers = answers.get('value', listed) if listed == [] else listed
     if isinstance(answers, str):
       answers = [answers]
     answers = base.items({name: answers}, name, where)
-    texts = [_text(x, where, f'{name}[{i}]') for i, x in enumerate(answers)]
+    if record.get('is_impossible') is True:
+      answers = []
+    texts = [
+      _text(text, where, f'{name}[{i}]')
+      for i, answer in enumerate(answers)
+      for text in _listed(answer, where, name)
+    ]
     made = {'id': text_files.line_name(where)} if self.id == 'id' else {}
     identifier = base.named(base.field(made | record, self.id, where))
     question = base.field(record, self.question, where)
@@ -200,6 +212,25 @@ class _Form:
       tuple(dict.fromkeys(texts)),
       self.kind,
     )
+
+
+def _listed(answer: Any, where: str, name: str) -> list[Any]:
+  """Return the answers of a list that is written as text, else the one answer."""
+  if not isinstance(answer, str) or not re.fullmatch(
+    r'\s*\[.*\]\s*', answer, re.DOTALL
+  ):
+    return [answer]
+  try:
+    answers = ast.literal_eval(answer.strip())
+  except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+    return [answer]
+  if not all(isinstance(x, str) for x in answers):
+    return [answer]
+  if _UNDIVIDED.search(answer):
+    raise ValueError(
+      f'{where}: field {name!r} {base.brief(answer)}: a list without commas.'
+    )
+  return answers
 
 
 def _text(value: Any, where: str, name: str = 'question') -> str:
@@ -243,6 +274,8 @@ def _triviaqa(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
     aliases = base.items(answer, 'Aliases', where)
     # A few aliases are blank.
     aliases = [x for x in aliases if not isinstance(x, str) or x.strip()]
+    if not aliases and answer.get('Value'):
+      aliases = [answer['Value']]
     yield where, {**record, 'Aliases': aliases}
 
 
@@ -257,11 +290,9 @@ def _dpr_qas(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
         f'{where}: {len(fields)} fields, expected question and answers with a '
         'tab between.'
       )
-    try:
-      answers = ast.literal_eval(fields[1])
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-      answers = None
-    answers = base.items({'answers': answers}, 'answers', where)
+    answers = _listed(fields[1], where, 'answers')
+    if answers == [fields[1]]:
+      answers = base.items({'answers': fields[1]}, 'answers', where)
     yield where, {'question': fields[0], 'answers': answers}
 
 

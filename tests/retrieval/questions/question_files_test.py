@@ -41,9 +41,15 @@ FORMS = {
     '{"id": "a", "question": "q", "answers": "x"}\n'
     '{"id": "b", "question": "q", "answers": {"text": ["x", "y"], "start": [0]}}\n'
     '{"id": "c", "question": "q", "answer": {"aliases": ["x"], "value": "x"}}\n'
-    '{"id": "d", "question": "q", "answers": []}',
+    '{"id": "d", "question": "q", "answers": []}\n'
+    '{"id": "e", "question": "q", "answer": {"value": "x", "aliases": []}}\n'
+    '{"id": "f", "question": "q", "answers": "[\\"x\\", \\"y\\"]"}\n'
+    '{"id": "g", "question": "q", "answers": ["[\'x\', \'y\']", "[z]"]}\n'
+    '{"id": "h", "question": "q", "answers": ["x"], "is_impossible": true}\n'
+    '{"id": "i", "question": "q", "answers": "[1, 2]", "is_impossible": false}',
     [Q('a', 'q', ('x',)), Q('b', 'q', ('x', 'y')), Q('c', 'q', ('x',)),
-     Q('d', 'q', ())]),
+     Q('d', 'q', ()), Q('e', 'q', ('x',)), Q('f', 'q', ('x', 'y')),
+     Q('g', 'q', ('x', 'y', '[z]')), Q('h', 'q', ()), Q('i', 'q', ('[1, 2]',))]),
   'dpr': ('nq.JSON',
     json.dumps([{'question': f'{x}?', 'answers': [x], 'ctxs': []} for x in 'ab'],
                indent=1),
@@ -60,6 +66,9 @@ FORMS = {
     [Q('a1', 'where?', ('Rome',))]),
   'triviaqa': ('q.json', json.dumps({'Data': [_TRIVIA], 'Domain': 'x'}, indent=2),
     [Q('tc_1', 'who?', ('A', 'B'))]),
+  'triviaqa without aliases': ('q.json',
+    json.dumps({'Data': [{**_TRIVIA, 'Answer': {'Aliases': [' '], 'Value': 'A'}}]}),
+    [Q('tc_1', 'who?', ('A',))]),
   'dpr_qas': ('nq-test.qas.csv', 'who?\t[\'A\', "B\'s"]\nwhy?\t"[""C""]"\n',
     [Q('nq-test.qas.csv:1', 'who?', ('A', "B's")),
      Q('nq-test.qas.csv:2', 'why?', ('C',))]),
@@ -105,6 +114,7 @@ BAD = (
     '{"id": 1, "question": "q", "answer": ["a"]}\n' * 2,
     "jsonl:2: .* id '1'",
   ),
+  ('q.jsonl', '{"question": "q", "answer": "[\'a\' \'b\']"}', "'answer'"),
   ('q.jsonl', '\n', 'no questions'),
   ('q.jsonl', f'{LINE[:-1]}, "open_domain": 1}}', "'open_domain'"),
   ('q.tsv', '1\tx\tq?', r'tsv:1: 3 fields'),
@@ -120,6 +130,7 @@ BAD = (
   ),
   ('q.json', '', 'no questions'),
   ('q.csv', 'who?\tA\n', "csv:1: .*'answers'"),
+  ('q.csv', "who?\t['A' 'B']\n", "csv:1: .*'answers'"),
   ('q.csv', f'q\t["a"]\nq\t["{"a" * 140_000}"]', r'csv:2: not CSV'),
   ('q.txt', 'a', r"'\.txt'"),
   ('q.xz', 'a', "''"),
