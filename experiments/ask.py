@@ -49,7 +49,6 @@ from realm_jax.trained import (
   beams,
   block_reader,
   loading,
-  views,
 )
 from retrieval.questions import question_files, scoring
 from retrieval.search import bm25, where as where_lib
@@ -62,19 +61,19 @@ _BRACKETS = ('[[', ']]')  # instead of the mark, without color
 
 
 def print_answers(
-  found: answers.Answered,
+  answered: answers.Answered,
   console: rich.console.Console,
   count: int = 5,
 ) -> None:
   """Print a question, its answer in its block, and the runner-ups."""
-  console.print(rich.text.Text(found.question.question, style='bold'))
-  if shown := views.silence(found, count):
-    console.print(rich.text.Text(f'  {shown}'))
+  console.print(rich.text.Text(answered.question.question, style='bold'))
+  if message := answered.silence(count):
+    console.print(rich.text.Text(f'  {message}'))
     return
-  first, *others = found.best(count)
+  first, *others = answered.best(count)
   console.print(
     rich.text.Text.assemble(
-      ('  ' + first.text, 'bold green'), f'   {views.figures(found)}'
+      ('  ' + first.text, 'bold green'), f'   {answered.figures()}'
     )
   )
   if first.source != first.text:
@@ -83,9 +82,9 @@ def print_answers(
   console.print(rich.padding.Padding(marked, (0, 0, 0, 4)))
   if not others:
     return
-  table = rich.table.Table(*views.RUNNER_UPS)
+  table = rich.table.Table(*answers.RUNNER_UPS)
   for answer in others:
-    table.add_row(*map(rich.markup.escape, views.runner_up(answer)))
+    table.add_row(*map(rich.markup.escape, answer.cells))
   console.print(rich.padding.Padding(table, (0, 0, 0, 2), expand=False))
 
 
@@ -127,13 +126,12 @@ def converse(
   try:
     for text in texts:
       _tell_language([text])
-      [found] = answerer.answer([text])
-      print_answers(found, console, count)
+      print_answers(*answerer.answer([text]), console, count)
   except KeyboardInterrupt:  # during an answer
     print()
 
 
-def _given(values) -> Sequence[question_files.Question]:
+def _asked(values) -> Sequence[question_files.Question]:
   """Return the questions of --question or --input; empty if they are typed."""
   if values.question and values.input:
     raise ValueError('--question and --input: expected one of them.')
@@ -155,53 +153,49 @@ def _tell_language(texts: Iterable[str]) -> None:
 
 
 def run(config: config_lib.Config, workdir: str) -> None:
-  """Answer the given questions, or typed ones."""
+  """Answer the questions of flags, or typed ones."""
   values = flags.FLAGS
-  given = _given(values)
-  _tell_language(x.question for x in given)
-  loading.check_answer_settings(
-    values.retriever, values.reader_beam, values.answers, values.risk
-  )
+  questions = _asked(values)
+  _tell_language(x.question for x in questions)
+  loading.check_answers(values.answers, values.risk)
   if values.packaged or values['workdir'].using_default_value:
     trained_reader.take_packaged(config, workdir)
   reader = trained_reader.open_reader(workdir, config.data_dir)
   reranker = dataclasses.replace(config.reranker, path=values.reranker)
-  where = config.lookup.where
-  if values.as_of:
-    blocks, date = reader.data.blocks, values.as_of
-    rest = where_lib.parse(where or reader.config.lookup.where)
-    where = where_lib.spell(where_lib.until(rest, blocks, date))
-  reader = reader.with_retriever(
-    colbert_index=config.colbert_index,
+  reader = trained_reader.with_config(
+    reader,
+    config,
+    retriever=values.retriever,
+    reader_beam=values.reader_beam,
     reranker=reranker if values.reranker else None,
-    where=where,
   )
-  with progress.bar('index', 'blocks') as shown:
+  if values.as_of:
+    blocks, where = reader.data.blocks, reader.config.lookup.where
+    where = where_lib.until(where_lib.parse(where), blocks, values.as_of)
+    reader = reader.with_retriever(where=where)
+  with progress.bar('index', 'blocks') as update:
     answerer = reader.open_answerer(
-      retriever=values.retriever,
-      reader_beam=values.reader_beam,
       risk=values.risk,
       answers=values.answers,
-      batch_size=min(_BATCH, max(1, len(given))),
-      progress=shown,
+      batch_size=min(_BATCH, max(1, len(questions))),
+      progress=update,
     )
   if values.risk:
     logging.info('%s', answerer.calibration.promise(values.risk))
-  if not given:
+  if not questions:
     if sys.stdin.isatty():
       print('Ask; an empty line ends.')
     converse(answerer, typed(), values.answers)
   elif not values.output:
     console = progress.console()
-    for found in answerer.ask(given):
-      print_answers(found, console, values.answers)
+    for answered in answerer.ask(questions):
+      print_answers(answered, console, values.answers)
   else:
-    with progress.bar('ask', 'questions') as shown:
-      rows = (
-        found.record(values.answers) for found in answerer.ask(given, shown)
-      )
+    with progress.bar('ask', 'questions') as update:
+      answered = answerer.ask(questions, update)
+      rows = (x.record(values.answers) for x in answered)
       scoring.write_predictions(values.output, rows)
-    logging.info('%d answers written to %s.', len(given), values.output)
+    logging.info('%d answers written to %s.', len(questions), values.output)
 
 
 def define_flags() -> None:

@@ -18,7 +18,7 @@ checkpoint or of --block_emb=PREFIX: nothing is embedded. A fine-tuned model
 searches the vectors of the embedder that it started from: --block_embedder
 names that embedder. --vocab=vocab.txt is the vocabulary of a TensorFlow
 checkpoint. --num_heads is needed if heads are not 64 wide. --config is the
-config that receives the sizes found.
+config that receives the sizes.
 """
 
 import collections
@@ -80,7 +80,7 @@ class Options:
   # such checkpoints
   paths: tuple[str, ...]
   vocab: str = _option(
-    '', "vocab.txt, tokenizer.json or a folder; '': its own."
+    '', "vocab.txt, tokenizer.json or a folder; '': that of --from."
   )
   num_heads: int = _option(0, 'Attention heads; 0: one for each 64 units.')
   blocks: str = _option('', 'blocks.tfr, block_records.npy or a folder.')
@@ -97,9 +97,9 @@ _OPTIONS = [x for x in dataclasses.fields(Options) if x.metadata]
 
 
 def make_config(
-  config: config_lib.Config, found: sources.Sources
+  config: config_lib.Config, read: sources.Sources
 ) -> config_lib.Config:
-  """Return the config of a converted checkpoint, with the sizes found."""
+  """Return the config of a converted checkpoint, with its sizes."""
   changes: dict[str, Any] = {
     'embedder_from': '',
     'encoder_from': '',
@@ -112,7 +112,7 @@ def make_config(
     'model.score_scale': 1.0,
   }
   sizes: dict[str, dict[str, Any]] = {}
-  for part in found.parts:
+  for part in read.parts:
     bert = part.sizes.bert
     fields = {name: getattr(bert, name) for name in _BERT} | {'checkpoint': ''}
     if {*part.params} & {'encoder', 'reader'}:
@@ -129,11 +129,11 @@ def make_config(
   sizes.setdefault('embedder', sizes['encoder'])
   for name, fields in sizes.items():
     changes |= {f'{name}.{field}': value for field, value in fields.items()}
-  if found.fields is not None:
+  if read.fields is not None:
     changes |= {
-      name: found.fields[theirs]
+      name: read.fields[theirs]
       for name, theirs in _FIELDS.items()
-      if theirs in found.fields
+      if theirs in read.fields
     }
   config = configs.replaced(config, **changes)
   longest, limit = config.embedder.max_length, config.encoder.max_length
@@ -152,57 +152,56 @@ def convert(
   options: Options, config: config_lib.Config, workdir: str
 ) -> dict[str, str]:
   """Convert checkpoints with their blocks and vectors."""
-  found = sources.read(list(options.paths), options.num_heads)
-  params = checkpoint_convert.join(found.parts)
+  read = sources.read(list(options.paths), options.num_heads)
+  params = checkpoint_convert.join(read.parts)
   if not params:
     raise ValueError(
       f'{", ".join(options.paths)}: no parameters; expected an embedder, an '
       'encoder or a reader beside the vectors.'
     )
   if options.block_emb:
-    found.vectors = sources.read_vectors(options.block_emb)
-    found.vectors_name = options.block_emb
-  config = make_config(config, found)
+    read.vectors = sources.read_vectors(options.block_emb)
+    read.vectors_name = options.block_emb
+  config = make_config(config, read)
   with locks.writer(workdir):
     config, prints, blocks = block_data.make_data(
-      options, config, found, workdir
+      options, config, read, workdir
     )
-    step = max(part.step for part in found.parts)
+    step = max(part.step for part in read.parts)
     block_params, block_step, version = params, step, ''
     if options.block_embedder and blocks is not None:
       block_params, block_step = _block_embedder(options, params), 0
       version = index_versions.version_name(
         block_step, index_builder.snapshot(block_params), blocks
       )
-    if _save(
-      workdir, params, config, step=step, prints=prints, version=version
-    ):
-      for part in found.parts:
-        file = export.unused_file(workdir, part.hf_class)
+    for part in read.parts:
+      file = export.unused_file(workdir, part.hf_class)
+      if not file.exists():
         safetensors_files.write(file, part.unused)
-    rows = _summary(found)
+    _save(workdir, params, config, step=step, prints=prints, version=version)
+    rows = _summary(read)
     if blocks is not None:
       rows['blocks'] = f'{blocks.num_blocks:,}'
-    if blocks is not None and found.vectors is not None:
+    if blocks is not None and read.vectors is not None:
       rows['index version'] = block_data.build_index(
-        found.vectors,
-        found.vectors_name,
+        read.vectors,
+        read.vectors_name,
         blocks,
         block_params,
         step=block_step,
         root=pathlib.Path(workdir) / index_builder.INDEX,
         config=config,
       )
-    elif found.vectors is not None:
-      rows['vectors without blocks'] = f'{len(found.vectors):,} (not taken)'
+    elif read.vectors is not None:
+      rows['vectors without blocks'] = f'{len(read.vectors):,} (not taken)'
   return rows
 
 
 def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
-  """The embedder that made the blocks' vectors, with the shapes of ours."""
+  """Return the embedder of the blocks' vectors; it has the shapes of ours."""
   path = options.block_embedder
-  found = sources.read([path], options.num_heads)
-  made = checkpoint_convert.join(found.parts).get('embedder')
+  parts = sources.read([path], options.num_heads).parts
+  made = checkpoint_convert.join(parts).get('embedder')
   if made is None or 'embedder' not in params:
     raise ValueError(f'{path}: expected an embedder there and in --from.')
   shapes = (jax.tree.map(np.shape, x) for x in (made, params['embedder']))
@@ -219,68 +218,43 @@ def _save(
   step: int,
   prints: Mapping[str, str],
   version: str,
-) -> bool:
-  """Write a checkpoint, or add data to the checkpoint of the same parameters.
+) -> None:
+  """Write a checkpoint unless it is there; ValueError where another one is.
 
   `version` names the index version that the model retrieves from; '' stands for
-  the version of its own parameters.
+  the version of its parameters.
   """
   try:
     saved = checkpoints.find(workdir)
   except FileNotFoundError:
-    saved = None
-  fields = json.loads(json.dumps(dataclasses.asdict(config)))
-  if saved is not None:
-    there, _ = checkpoints.load_params(workdir)
-    old, new = (snapshots.fingerprint(x) for x in (there, params))
+    checkpoint_writer.save_params(
+      workdir,
+      params,
+      config=json.loads(json.dumps(dataclasses.asdict(config))),
+      step=step,
+      fingerprints=prints,
+      index_version=version,
+    )
+    return
+  there, _ = checkpoints.load_params(workdir)
+  pairs = {
+    'parameters': [snapshots.fingerprint(x) for x in (there, params)],
+    'data': (dict(saved.fingerprints), dict(prints)),
+    'index version': (saved.index_version, version),
+  }
+  for name, (old, new) in pairs.items():
     if old != new:
       raise ValueError(
-        f'{workdir}: holds a checkpoint with parameters {old}, but those to '
-        f'convert are {new}; name another --workdir.'
+        f'{workdir}: holds a checkpoint with {name} {old}, but those to convert '
+        f'are {new}; name another --workdir.'
       )
-    _check_fits(workdir, saved, prints, version)
-    same = fields == json.loads(saved.config.to_json())
-    if {*saved.fingerprints} > {*prints} or (
-      same and saved.fingerprints == prints
-    ):
-      logging.info('%s holds all of this already.', workdir)
-      return False
-    logging.info('%s holds these very parameters; data are added.', workdir)
-  checkpoint_writer.save_params(
-    workdir,
-    params,
-    config=fields,
-    step=step if saved is None else saved.step,
-    fingerprints=prints,
-    index_version=version,
-    replace=saved is not None,
-  )
-  return True
+  logging.info('%s holds this checkpoint already.', workdir)
 
 
-def _check_fits(workdir, saved, prints, version) -> None:
-  """Refuse data or an index version other than the checkpoint's."""
-  for name, new in prints.items():
-    old = saved.fingerprints.get(name, new)
-    if old != new:
-      raise ValueError(
-        f'{workdir}: its checkpoint belongs to {name} {old}, but {new} is to be '
-        'added; name another --workdir.'
-      )
-  if {'blocks'} <= {*prints} & {*saved.fingerprints}:
-    if version != saved.index_version:
-      own = 'of its own parameters'
-      raise ValueError(
-        f'{workdir}: its checkpoint retrieves from index version '
-        f'{saved.index_version or own}, --block_embedder makes '
-        f'{version or "one " + own}; name another --workdir.'
-      )
-
-
-def _summary(found: sources.Sources) -> dict[str, str]:
-  """Number of tensors by their use, for each part."""
+def _summary(read: sources.Sources) -> dict[str, str]:
+  """Return the number of tensors by their use, for each part."""
   rows = {}
-  for part in found.parts:
+  for part in read.parts:
     counts = collections.Counter(part.fates.values())
     rows[part.hf_class] = ', '.join(f'{n} {fate}' for fate, n in counts.items())
   return rows
@@ -312,7 +286,7 @@ def define_flags() -> None:
   about = 'Folder to write in Hugging Face form.'
   command.define_output('to_hf', '', about, is_folder=True)
   classes = ('', *checkpoint_names.CLASSES)
-  flags.DEFINE_enum('hf_class', '', classes, "By default the parameters' own.")
+  flags.DEFINE_enum('hf_class', '', classes, 'By default by the parameters.')
   for x in _OPTIONS:
     is_text = isinstance(x.default, str)
     define = flags.DEFINE_string if is_text else flags.DEFINE_integer

@@ -25,22 +25,23 @@ from experiments.engine import command, progress, reports
 from experiments.realm import (
   config as config_lib,
   evaluate as evaluators,
+  facts as facts_lib,
   task as realm_task,
 )
-from realm_jax.trained import cloze, loading, realm
+from realm_jax.trained import loading, realm
 from retrieval.questions import bootstrap
 
 FILE = 'probe.json'
-DEPTHS = (1, cloze.MOST)
+DEPTHS = (1, facts_lib.MOST)
 
 
 def measures(
-  found: np.ndarray, base: np.ndarray, relations: list[str]
+  ranks: np.ndarray, base: np.ndarray, relations: list[str]
 ) -> dict[str, Any]:
   """Shares of facts by depth, less those of `base`, and the mean over relations."""
   result: dict[str, Any] = {}
   for k in DEPTHS:
-    right = (found < k).astype(float)
+    right = (ranks < k).astype(float)
     less = right - (base < k)
     result[f'p@{k}'] = dataclasses.asdict(bootstrap.bootstrap(right))
     result[f'p@{k}_less_none'] = dataclasses.asdict(bootstrap.bootstrap(less))
@@ -54,15 +55,15 @@ def measures(
 def measure(
   trained: realm.TrainedRealm,
   index: Any,
-  facts: cloze.Facts,
+  facts: facts_lib.Facts,
   name: str,
   batch_size: int,
 ) -> list[dict[str, Any]]:
   """Ask all facts with each kind of documents; rows of the table."""
-  found = {}
-  for documents in get_args(cloze.Documents):
+  ranks = {}
+  for documents in get_args(facts_lib.Documents):
     with progress.bar(f'{name}, {documents} documents', 'facts') as update:
-      found[documents] = cloze.ranks(
+      ranks[documents] = facts_lib.ranks(
         trained,
         index,
         facts,
@@ -76,9 +77,9 @@ def measure(
       'documents': documents,
       'number': len(facts.rows),
       'skipped': facts.skipped,
-      **measures(ranks, found['none'], facts.relations),
+      **measures(one, ranks['none'], facts.relations),
     }
-    for documents, ranks in found.items()
+    for documents, one in ranks.items()
   ]
 
 
@@ -117,12 +118,12 @@ def probe(
     raise ValueError('Neither --facts nor --num_spans: expected facts to ask.')
   trained = loading.load(workdir, data_dir, step=step, part='realm')
   run = config_lib.of_run(workdir, step)
-  given = {pathlib.Path(x).stem: cloze.read(x, trained) for x in files}
+  sets = {pathlib.Path(x).stem: facts_lib.read(x, trained) for x in files}
   if num_spans:
     source = realm_task.masked_sentences(run, trained.data, 'valid')
-    given['held-out spans'] = cloze.of_spans(source, num_spans, run.seed)
+    sets['held-out spans'] = facts_lib.of_spans(source, num_spans, run.seed)
   index, rows = evaluators.open_index(trained), []
-  for name, facts in given.items():
+  for name, facts in sets.items():
     logging.info(
       '%s: %d facts; skipped: %s.', name, len(facts.rows), facts.skipped
     )

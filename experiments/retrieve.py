@@ -265,10 +265,8 @@ def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
     if values.packaged or default:
       trained_reader.take_packaged(config, workdir)
     trained = trained_reader.open_reader(workdir, config.data_dir)
-  trained = trained.with_retriever(
-    words_weight=wanted.words_weight,
-    colbert_index=config.colbert_index,
-    where=config.lookup.where,
+  trained = trained_reader.with_config(
+    trained, config, words_weight=wanted.words_weight
   )
   with locks.writer(folder, FILE):
     kinds = []

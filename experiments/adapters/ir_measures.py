@@ -26,11 +26,11 @@ def parse(name: str) -> Any:
       "pip install 'realm-retro-jax[beir]'"
     ) from None
   try:
-    found = ir_measures.parse_measure(name)
-    ir_measures.evaluator([found], {})
+    parsed = ir_measures.parse_measure(name)
+    ir_measures.evaluator([parsed], {})
   except (ValueError, NameError, SyntaxError, RuntimeError) as error:
     raise ValueError(f'measure {name!r}: {error}') from None
-  return found
+  return parsed
 
 
 def measure(
@@ -51,9 +51,9 @@ def measure(
     scores = {q: {x: -i for i, (x, _) in enumerate(ranked[q])} for q in ranked}
     known = {x: qrels[x] for x in questions if x in qrels}
     try:
-      found = list(parse(name).iter_calc(known, scores))
+      results = list(parse(name).iter_calc(known, scores))
     except subprocess.CalledProcessError as error:  # names that gdeval refuses
       raise ValueError(f'measure {name!r}: {error}') from None
-    by_id = {x.query_id: x.value for x in found}
+    by_id = {x.query_id: x.value for x in results}
     values[name] = np.array([by_id.get(x, 0.0) for x in questions], np.float64)
   return values

@@ -107,17 +107,17 @@ class Retro:
   ) -> 'Retro':
     """Make a model of --model_args, which go before other arguments."""
     others = (additional_config or {}).items()
-    given = {k: v for k, v in others if v is not None} | arg_dict
+    arguments = {k: v for k, v in others if v is not None} | arg_dict
     try:
-      inspect.signature(cls).bind(**given)
+      inspect.signature(cls).bind(**arguments)
     except TypeError as error:
       raise ValueError(f'--model_args: {error}.') from None
-    return cls(**given)
+    return cls(**arguments)
 
   def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
     """Return log likelihood and greediness of each (context, continuation)."""
-    found = self._measure(request.args for request in requests)
-    return [(-x.nats, x.is_greedy) for x in found]
+    likelihoods = self._measure(request.args for request in requests)
+    return [(-x.nats, x.is_greedy) for x in likelihoods]
 
   def loglikelihood_rolling(self, requests: Sequence[Any]) -> list[float]:
     """Return the log likelihood of each whole text, 0 of an empty one."""
@@ -163,19 +163,19 @@ class Retro:
     )
     for _, same in itertools.groupby(order, how):
       same = list(same)
-      how_given = requests[same[0]].args[1]
-      given = utils.normalize_gen_kwargs(how_given, self._max_gen_toks)
+      arguments = requests[same[0]].args[1]
+      options = utils.normalize_gen_kwargs(arguments, self._max_gen_toks)
       with progress.bar('answers', 'tokens') as update:
         samples = self.model.sample(
           [requests[i].args[0] for i in same],
           neighbors=None if self._num_neighbors else [],
           num_neighbors=self._num_neighbors,
           batch_size=self._batch_size,
-          max_new_tokens=given['max_gen_toks'],
-          stop_strings=tuple(filter(None, given['until'])),
-          temperature=given.get('temperature', 0.0),
-          top_p=given.get('top_p', 1.0),
-          top_k=given.get('top_k', 0),
+          max_new_tokens=options['max_gen_toks'],
+          stop_strings=tuple(filter(None, options['until'])),
+          temperature=options.get('temperature', 0.0),
+          top_p=options.get('top_p', 1.0),
+          top_k=options.get('top_k', 0),
           progress=update,
         )
       for i, sample in zip(same, samples, strict=True):

@@ -138,11 +138,11 @@ class Search(_Model):
     most = self._names.blocks.num_blocks
     depth = min(top_k, most) if top_ranked is None else most
     run = self._found.rank(asked, self._names, depth, lambda *_: None).run
-    found = {}
+    result = {}
     for one in asked:
       ranked = run[trec_files.identifier(one.id)]
       rows = [(self._ids[name], score) for name, score in ranked]
       if top_ranked is not None:
         rows = [x for x in rows if x[0] in top_ranked.get(one.id, ())]
-      found[one.id] = dict(rows[:top_k])
-    return found
+      result[one.id] = dict(rows[:top_k])
+    return result

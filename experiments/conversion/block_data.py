@@ -92,7 +92,7 @@ def check_sizes(
 def make_data(
   options: Any,
   config: config_lib.Config,
-  found: sources.Sources,
+  read: sources.Sources,
   workdir: str,
 ) -> tuple[config_lib.Config, dict[str, str], blocks_lib.BlockStore | None]:
   """Make vocabulary and blocks of a data folder, or open finished ones.
@@ -105,9 +105,9 @@ def make_data(
   """
   data = realm_data.DataFolder.of(config, workdir)
   prints, blocks = {}, None
-  vocab = options.vocab or found.tokenizer
+  vocab = options.vocab or read.tokenizer
   if vocab:
-    size = found.parts[0].sizes.bert.vocab_size
+    size = read.parts[0].sizes.bert.vocab_size
     count = tokenization.WordPieceTokenizer(vocab).vocab_size
     if count != size:
       raise ValueError(
@@ -116,18 +116,18 @@ def make_data(
       )
     config = configs.replaced(config, **{'tokenizer.path': str(vocab)})
     realm_prepare.take_tokenizer(config, data)
-    own = str(data.tokenizer_path.resolve())
-    config = configs.replaced(config, **{'tokenizer.path': own})
+    vocab = str(data.tokenizer_path.resolve())
+    config = configs.replaced(config, **{'tokenizer.path': vocab})
     prints['tokenizer'] = data.tokenizer.fingerprint
-  source = options.blocks or (found.records and str(found.records))
+  source = options.blocks or (read.records and str(read.records))
   if source:
     if not vocab:
       raise ValueError('--blocks needs a vocabulary: name it by --vocab.')
     width = config.model.projection_size
-    if found.vectors is not None and source.endswith('.npy'):
+    if read.vectors is not None and source.endswith('.npy'):
       # Check the count in the header before millions of blocks are tokenized.
       count = block_records.count(source)
-      check_sizes(found.vectors, found.vectors_name, count, width)
+      check_sizes(read.vectors, read.vectors_name, count, width)
     place_files(data.root, source, options.titles)
     path = str(data.root.resolve() / FOLDER)
     config = configs.replaced(
@@ -145,9 +145,9 @@ def make_data(
     realm_prepare.cut_blocks(config, data)
     blocks = data.blocks
     prints['blocks'] = blocks.fingerprint
-    if found.vectors is not None:
+    if read.vectors is not None:
       count = blocks.num_blocks
-      check_sizes(found.vectors, found.vectors_name, count, width)
+      check_sizes(read.vectors, read.vectors_name, count, width)
   return config, prints, blocks
 
 
@@ -176,25 +176,25 @@ def build_index(
       'embedder, for the questions.'
     )
   folder = index_versions.VersionFolder(root)
-  wanted = index_versions.version_name(step, embedder, blocks)
-  existed = wanted in folder.names()
+  version_name = index_versions.version_name(step, embedder, blocks)
+  existed = version_name in folder.names()
 
   def read(ids, update):
     if update:
       update(0, len(ids))
-    found = np.asarray(vectors[ids[0] : ids[-1] + 1], np.float32)
-    if not np.isfinite(found).all():
+    rows = np.asarray(vectors[ids[0] : ids[-1] + 1], np.float32)
+    if not np.isfinite(rows).all():
       raise ValueError(f'{name}: a vector that is not finite.')
-    return found
+    return rows
 
   with progress.bar('index', 'blocks') as update:
     # The size of the vocabulary is that of the parameters.
     model = model_configs.realm_config(config, 1)
     settings = index_builder.vector_settings(model)
-    given = step, embedder, blocks, read, config.index
-    folder.build(*given, settings=settings, progress=update)
+    arguments = step, embedder, blocks, read, config.index
+    folder.build(*arguments, settings=settings, progress=update)
   if existed:
-    with contextlib.closing(folder.open(wanted)) as version:
+    with contextlib.closing(folder.open(version_name)) as version:
       stored = version.vectors
       parts = (slice(at, at + _ROWS) for at in range(0, len(stored), _ROWS))
       if stored.shape != vectors.shape or not all(
@@ -205,4 +205,4 @@ def build_index(
           f'{version.path}: made of other vectors than {name}; remove that '
           'version first.'
         )
-  return wanted
+  return version_name

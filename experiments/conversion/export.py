@@ -118,13 +118,13 @@ def _to_hf(hf_class, params, config, workdir, version):
       'reader_beam_size': lookup.reader_beam,
       'reader_seq_len': lookup.row_length,
     }
-  kept = unused_file(workdir, hf_class)
+  file = unused_file(workdir, hf_class)
   tensors = checkpoint_convert.to_hf(
     params,
     hf_class,
     checkpoint_config.sizes(fields),
     vectors=vectors,
-    unused=safetensors_files.read(kept) if kept.is_file() else None,
+    unused=safetensors_files.read(file) if file.is_file() else None,
   )
   return fields, tensors
 

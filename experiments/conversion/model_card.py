@@ -111,12 +111,12 @@ def write(
 
 
 def _corpus(config: Mapping[str, Any]) -> corpus_lib.CorpusConfig | None:
-  given = config.get('corpus')
+  section = config.get('corpus')
   names = ('kind', 'path', 'split', 'wikipedia', 'max_documents')
-  if given is None:
+  if section is None:
     return None
-  found = {name: given[name] for name in names if name in given}
-  return corpus_lib.CorpusConfig(**found).resolved()
+  fields = {name: section[name] for name in names if name in section}
+  return corpus_lib.CorpusConfig(**fields).resolved()
 
 
 def _data(
@@ -170,8 +170,8 @@ def _figures(
   if isinstance(value, list):
     for row in value:
       if isinstance(row, Mapping):
-        own = next((row[x] for x in _LABELS if x in row), '')
-        yield from _figures(row, step, own or label)
+        name = next((row[x] for x in _LABELS if x in row), '')
+        yield from _figures(row, step, name or label)
   elif isinstance(value, Mapping) and {*value} == _INTERVAL:
     mean, low, high = (value[x] for x in ('mean', 'low', 'high'))
     if None not in (mean, low, high):

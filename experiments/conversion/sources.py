@@ -47,14 +47,14 @@ def read(paths: list[str], num_heads: int = 0) -> Sources:
     num_heads: attention heads of the bundles, which do not record the number; 0
       for one head for each 64 units.
   """
-  found = Sources()
+  result = Sources()
   for name in paths:
     folder = hub.local(name)
     path = str(folder)
     if tensor_bundle.exists(path) or path.endswith('.index'):
-      _read_bundle(found, path, num_heads)
+      _read_bundle(result, path, num_heads)
     elif (folder / 'config.json').is_file():
-      _read_hf(found, folder)
+      _read_hf(result, folder)
     else:
       prefixes = sorted(folder.rglob('*.index'))
       if not prefixes:
@@ -64,8 +64,8 @@ def read(paths: list[str], num_heads: int = 0) -> Sources:
           '(its prefix, or a folder with <prefix>.index beneath).'
         )
       for prefix in prefixes:
-        _read_bundle(found, str(prefix), num_heads)
-  return found
+        _read_bundle(result, str(prefix), num_heads)
+  return result
 
 
 def read_vectors(prefix: str) -> np.ndarray:
@@ -80,11 +80,11 @@ def read_vectors(prefix: str) -> np.ndarray:
   return bundle.tensor(checkpoint_names.BLOCKS)
 
 
-def _read_bundle(found: Sources, prefix: str, num_heads: int) -> None:
+def _read_bundle(result: Sources, prefix: str, num_heads: int) -> None:
   bundle = tensor_bundle.Bundle(prefix)
   if checkpoint_names.BLOCKS in bundle.entries:
-    found.vectors = read_vectors(prefix)
-    found.vectors_name = bundle.prefix
+    result.vectors = read_vectors(prefix)
+    result.vectors_name = bundle.prefix
     return
   variables = {
     name: bundle.tensor(name)
@@ -96,22 +96,25 @@ def _read_bundle(found: Sources, prefix: str, num_heads: int) -> None:
   )
   skipped = {*bundle.entries} - {*part.fates}
   part.fates.update(dict.fromkeys(skipped, 'skipped'))
-  found.parts.append(part)
+  result.parts.append(part)
 
 
-def _read_hf(found: Sources, folder: pathlib.Path) -> None:
+def _read_hf(result: Sources, folder: pathlib.Path) -> None:
   fields = checkpoint_config.read(folder / 'config.json')
   part = checkpoint_convert.from_hf(
     weights.read(weights.find(folder)),
     checkpoint_config.sizes(fields),
     str(folder),
   )
-  found.parts.append(part)
-  if found.fields is None or part.hf_class in ('RealmReader', 'RealmForOpenQA'):
-    found.fields = fields
+  result.parts.append(part)
+  if result.fields is None or part.hf_class in (
+    'RealmReader',
+    'RealmForOpenQA',
+  ):
+    result.fields = fields
   if part.vectors is not None:
-    found.vectors, found.vectors_name = part.vectors, str(folder)
+    result.vectors, result.vectors_name = part.vectors, str(folder)
   if any((folder / name).is_file() for name in _TOKENIZERS):
-    found.tokenizer = folder
+    result.tokenizer = folder
   if (folder / _RECORDS).is_file():
-    found.records = folder / _RECORDS
+    result.records = folder / _RECORDS

@@ -205,38 +205,29 @@ def save_params(
   step: int = 0,
   fingerprints: Mapping[str, str] | None = None,
   index_version: str = '',
-  replace: bool = False,
 ) -> None:
   """Save parameters that were trained elsewhere, for `load_params`.
 
   Args:
-    workdir: folder without a checkpoint, unless `replace`.
+    workdir: folder without a checkpoint.
     step: number of steps of the training elsewhere.
     fingerprints: of the data that belong to the parameters, by name.
     index_version: that the parameters retrieve from, if other parameters made it.
-    replace: whether to replace parameters that an earlier call saved.
 
   Raises:
-    ValueError: when there is a checkpoint already, one of a training run, or a
-      packed model.
+    ValueError: when there is a checkpoint already, or a packed model.
     locks.WriterError: when another process writes there.
   """
   folder = _folder(workdir)
   metadata = _metadata(config, _CONVERTED, index_version, fingerprints)
   with locks.writer(workdir):
     _remove_leftovers(folder)
-    there = checkpoints.numbers(folder)
-    if there:
-      path = checkpoints.choose(folder)
-      found = ocp.metadata(path, checkpointable_name='state').custom_metadata
-      if not replace or found['pipeline'] != _CONVERTED:
-        raise ValueError(
-          f'{folder}: holds checkpoint {path.name} already; expected a new '
-          '--workdir.'
-        )
+    if checkpoints.numbers(folder):
+      raise ValueError(
+        f'{folder}: holds checkpoint {checkpoints.choose(folder).name} already; '
+        'expected a new --workdir.'
+      )
     _start_save(folder, step, {'state': {'params': params}}, metadata)()
-    for older in {*there} - {step}:
-      _remove(folder / str(older))
 
 
 def _folder(workdir: str) -> pathlib.Path:

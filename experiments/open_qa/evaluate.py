@@ -83,10 +83,8 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   answerer = block_reader.Answerer(
     trained,
     _retriever(trained, wanted, sets),
-    retriever_beam=wanted.retriever_beam,
-    reader_beam=wanted.reader_beam,
     batch_size=wanted.batch_size,
-    num_answers=loading.KEPT,
+    num_answers=loading.MOST_SPANS,
   )
   rows, sure = [], []
   for questions in sets:
@@ -103,7 +101,7 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   path = reports.write_json(pathlib.Path(workdir) / FILE, result)
   logging.info('Written to %s, the predictions beside it.', path)
   if wanted.calibrate:
-    made_of = trained.made_of(wanted.reader_beam)
+    made_of = trained.made_of()
     names = [row['dataset'] for row in rows]
     made = abstention.calibrate(*zip(*sure, strict=True), names, made_of)
     write_calibration(made, pathlib.Path(trained.index_folder).parent)
@@ -111,7 +109,8 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
 
 def _retriever(trained, wanted: Evaluate, sets):
   if not wanted.run:
-    return trained_reader.open_retriever(trained)
+    with progress.bar('index', 'blocks') as update:
+      return trained.open_retriever(update)
   if len(sets) != 1:
     raise ValueError(
       f'evaluate.run is of one question set, but evaluate.questions names {len(sets)}.'
@@ -148,12 +147,9 @@ def load(
     workdir, config.data_dir, part='reader', step=wanted.step
   )
   logging.info('Evaluating step %d of %s.', trained.step, workdir)
-  return trained.with_retriever(
-    wanted.retriever,
-    words_weight=wanted.words_weight,
-    colbert_index=config.colbert_index,
-    reranker=config.reranker if config.reranker.path else None,
-    where=config.lookup.where,
+  names = 'retriever', 'words_weight', 'retriever_beam', 'reader_beam'
+  return trained_reader.with_config(
+    trained, config, **{name: getattr(wanted, name) for name in names}
   )
 
 

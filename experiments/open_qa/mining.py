@@ -157,7 +157,7 @@ class Interleaved:
 
     def search(kind):
       if kind == 'dense':
-        return self._reader.with_retriever(kind).as_realm().retrieve
+        return self._reader.as_realm().retrieve
       index = indices.words(kind)
       return lambda texts, k: index.search(texts, k)[0]
 

@@ -7,21 +7,13 @@ Blocks go by `BlockStore.names`, escaped for TREC's files.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
-import functools
 import pathlib
 import time
 from typing import Any
 
-import jax
 import numpy as np
 
-from realm_jax.data import question_rows
-from realm_jax.trained import (
-  beams,
-  embedders,
-  loading,
-  reader_configs,
-)
+from realm_jax.trained import beams, loading, reader_configs
 from retrieval.questions import (
   answer_search,
   dpr_json,
@@ -124,13 +116,10 @@ class Kind:
     self.name = name_of(kind)
     first, _, reranker = kind.partition('+')
     section = reader_configs.Reranker(path=reranker, candidates=candidates)
-    self._trained = trained.with_retriever(first, reranker=section)
+    trained = trained.with_retriever(first, reranker=section)
     self._batch_size = batch_size
-    retriever = self._trained.retriever('', progress, embedder)
-    self._unit = retriever.unit
-    self._retrieve = functools.partial(
-      retriever,
-      jax.device_put(embedders.embedder_params(trained.params)),
+    self._retriever = beams.TextRetriever(
+      trained, trained.open_retriever(progress, embedder)
     )
 
   def rank(
@@ -144,39 +133,32 @@ class Kind:
 
     The first batch is retrieved once more beforehand, since it may compile.
     """
-    config, data = self._trained.config, self._trained.data
-    source = question_rows.QuestionSource(
-      questions, data.tokenizer, reader_configs.reader_layout(config, data)
-    )
     run, sec, size, count = {}, 0.0, self._batch_size, depth
     for low in (-1, *range(0, len(questions), size)):
       start, first = time.perf_counter(), max(low, 0)
       asked = questions[first : first + size]
-      rows = source.rows(np.arange(first, first + len(asked)), size)
       texts = [question.question for question in asked]
       texts += [''] * (size - len(asked))
-      beam = self._retrieve(rows, texts, count)
+      ids, scores = self._retriever.search(texts, count)
       while count < names.blocks.num_blocks and any(
-        (ids >= 0).all() and len({*names.of(ids)}) < depth
-        for ids in beam.ids[: len(asked)]
+        (row >= 0).all() and len({*names.of(row)}) < depth
+        for row in ids[: len(asked)]
       ):  # too few documents
         count = min(2 * count, names.blocks.num_blocks)
-        beam = self._retrieve(rows, texts, count)
+        ids, scores = self._retriever.search(texts, count)
       if low < 0:
         continue
       sec += time.perf_counter() - start
-      for question, ids, scores in zip(
-        asked, beam.ids, beam.scores, strict=False
-      ):
-        kept = ids >= 0
-        blocks = names.of(ids[kept].tolist())
+      for question, row, values in zip(asked, ids, scores, strict=False):
+        there = row >= 0
+        blocks = names.of(row[there].tolist())
         ranked = {}
-        for block, score in zip(blocks, scores[kept].tolist(), strict=True):
+        for block, score in zip(blocks, values[there].tolist(), strict=True):
           ranked.setdefault(block, score)
         key = trec_files.identifier(question.id)
         run[key] = list(ranked.items())[:depth]
       progress(low + len(asked), len(questions))
-    return Ranked(self.name, run, len(questions) / sec, self._unit)
+    return Ranked(self.name, run, len(questions) / sec, self._retriever.unit)
 
 
 def judge(

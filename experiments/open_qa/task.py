@@ -147,7 +147,7 @@ def make_task(
       first=functools.partial(kept_embedder, config, builder.model),
     )
   retriever = beams.make_retriever(config, data, index_refresher)
-  selector = beams.make_selector(
+  selector = beams.BeamSelector(
     config, data, retriever, train_blocks=config.train_blocks
   )
   source, splits = read_source(config, data)

@@ -4,11 +4,12 @@
 
 import dataclasses
 import os
+from typing import Any
 
-from experiments.engine import configs, progress
+from experiments.engine import configs
 from experiments.open_qa import config as config_lib
 from experiments.realm import prepare
-from realm_jax.trained import beams, loading, packaged
+from realm_jax.trained import loading, packaged
 from retrieval.store import checkpoints, packed
 from retrieval.text import packed_runs
 
@@ -60,9 +61,15 @@ def take_packaged(config: config_lib.Config, workdir: str) -> None:
   )
 
 
-def open_retriever(
-  trained: loading.TrainedReader,
-) -> beams.BeamRetriever:
-  """Return the model's retriever; show progress while an index is built."""
-  with progress.bar('index', 'blocks') as update:
-    return trained.retriever(progress=update)
+def with_config(
+  trained: loading.TrainedReader, config: config_lib.Config, **changes: Any
+) -> loading.TrainedReader:
+  """Return a reader that retrieves as a command's config says, where it does.
+
+  changes: further arguments of `TrainedReader.with_retriever`.
+  """
+  return trained.with_retriever(
+    where=config.lookup.where,
+    colbert_index=config.colbert_index if config.colbert_index.model else None,
+    **{'reranker': config.reranker if config.reranker.path else None} | changes,
+  )

@@ -15,8 +15,6 @@ import pathlib
 from typing import Any
 
 from absl import logging
-import rich.markup
-import rich.table
 
 from experiments.engine import progress, reports
 from experiments.realm import (
@@ -31,7 +29,6 @@ from realm_jax.trained import (
   explain,
   loading,
   realm,
-  views,
 )
 from retrieval import settings
 
@@ -156,13 +153,10 @@ def print_recall(rows: list[dict[str, Any]], ks: Sequence[int]) -> None:
   reports.print_table(heads, lines, wrap=True)
 
 
-def print_explained(found: explain.Explained) -> None:
+def print_explained(explained: explain.Explained) -> None:
   """Print an explanation as a table."""
   console = progress.console()
-  console.print(found.text, style='bold', markup=False, highlight=False)
-  for line in views.explained_lines(found):
+  console.print(explained.text, style='bold', markup=False, highlight=False)
+  for line in explained.lines():
     console.print(f'  {line}', markup=False, highlight=False)
-  table = rich.table.Table(*views.EXPLAINED_COLUMNS)
-  for row in views.explained_rows(found):
-    table.add_row(*map(rich.markup.escape, row))
-  console.print(table)
+  reports.print_table(explain.COLUMNS, explained.rows(), wrap=True)

@@ -51,11 +51,11 @@ def of_questions(
     num_hard_negatives=settings.num_kept,
   )
   retriever = mining.Interleaved(reader, settings.retrievers)
-  found = mining.mine(folder, questions, reader.data, rules, retriever)
+  mined = mining.mine(folder, questions, reader.data, rules, retriever)
   # Equal questions of two sets are on the same side of a split.
-  questions = [dataclasses.replace(x, id=x.question) for x in found.questions]
+  questions = [dataclasses.replace(x, id=x.question) for x in mined.questions]
   return dataclasses.replace(
-    found, questions=questions, passages=reader.data.blocks
+    mined, questions=questions, passages=reader.data.blocks
   )
 
 
@@ -83,9 +83,9 @@ def of_chunks(
   parts = [rows[i : i + _SHARD] for i in range(0, len(rows), _SHARD)]
 
   def find(i, unused_progress):
-    found = [_ranked(chunks, source, settings, *row) for row in parts[i]]
+    ranked = [_ranked(chunks, source, settings, *row) for row in parts[i]]
     names = ('query', 'positive', 'negatives')
-    columns = map(np.concatenate, zip(*found, strict=True))
+    columns = map(np.concatenate, zip(*ranked, strict=True))
     return dict(zip(names, columns, strict=True))
 
   with progress.bar('find candidates', 'rows of chunks') as update:
@@ -96,17 +96,17 @@ def of_chunks(
     np.asarray(arrays.array(name)[:])
     for name in ('query', 'positive', 'negatives')
   )
-  (kept,) = np.nonzero((positive >= 0) & (negatives[:, 0] >= 0))
-  if not len(kept):
+  (usable,) = np.nonzero((positive >= 0) & (negatives[:, 0] >= 0))
+  if not len(usable):
     raise ValueError(
       f'{path}: none of {len(query)} chunks has candidates of different scores.'
     )
   questions = [
     question_files.Question(text, text, ())
-    for text in chunks.texts(query[kept])
+    for text in chunks.texts(query[usable])
   ]
   return dpr.Examples(
-    questions, positive[kept], negatives[kept], chunks, arrays.fingerprint
+    questions, positive[usable], negatives[usable], chunks, arrays.fingerprint
   )
 
 
@@ -146,7 +146,7 @@ def draw(
 
 
 def read_rows(
-  found: dpr.Examples,
+  pairs: dpr.Examples,
   tokenizer: tokenization.WordPieceTokenizer,
   layout: cross_encoder.PairLayout,
   num_negatives: int,
@@ -158,13 +158,13 @@ def read_rows(
   Returns:
     ids [B, P, L] int32, lengths [B, P] int32 and valid [B, P] bool.
   """
-  drawn = draw(found.negatives[numbers], num_negatives, rng)
-  passages = np.concatenate([found.positives[numbers, None], drawn], axis=1)
-  texts = iter(found.passages.full_texts(passages[passages >= 0]))
+  drawn = draw(pairs.negatives[numbers], num_negatives, rng)
+  passages = np.concatenate([pairs.positives[numbers, None], drawn], axis=1)
+  texts = iter(pairs.passages.full_texts(passages[passages >= 0]))
   rows = cross_encoder.pair_rows(
     tokenizer,
     layout,
-    found.texts(numbers),
+    pairs.texts(numbers),
     [[next(texts) if x >= 0 else '' for x in row] for row in passages],
   )
   ids, lengths = examples_lib.pad(rows, layout.row_length)

@@ -65,8 +65,8 @@ def make_task(config: Config, workdir: str | os.PathLike) -> tasks.Task:
     ),
     dataset=splits.dataset(
       config,
-      lambda found: functools.partial(
-        examples.read_rows, found, tokenizer, layout, settings.num_negatives
+      lambda pairs: functools.partial(
+        examples.read_rows, pairs, tokenizer, layout, settings.num_negatives
       ),
     ),
     pipeline_fingerprint=manifests.fingerprint(identity),
@@ -121,10 +121,10 @@ def _init(
   if not start:
     return params
   if start == packaged.NAME:
-    found = packaged.load_params('reader')['reader']['bert']
+    start = packaged.load_params('reader')['reader']['bert']
   else:
     path = realm_data.checkpoint_path(start)
-    found = initialize.load_encoder(path, model)['bert']
-  found = jax.tree.map(np.asarray, found)
-  found.pop('pooler', None)
-  return initialize.replace(params, {'bert': found}, ['bert'])
+    start = initialize.load_encoder(path, model)['bert']
+  start = jax.tree.map(np.asarray, start)
+  start.pop('pooler', None)
+  return initialize.replace(params, {'bert': start}, ['bert'])

@@ -67,36 +67,24 @@ class Server:
       {part: functools.partial(self._call, part) for part in _PARTS},
       max_waiting=limits.waiting,
       max_size=completions.MAX_ROWS,
-      done=self._count,
     )
 
   def _call(self, part: str, how, items, take) -> Sequence[Any]:
+    self.metrics.add('batches_total', kind=part)
+    self.metrics.add('jobs_total', len(items), kind=part)
     if part == 'complete':
       model = self.models.get('retro')
       return completions.complete(model, how, items, take)
     return getattr(self.models, part)(how, items)
 
-  def _count(self, kind: str, jobs: int) -> None:
-    self.metrics.add('batches_total', kind=kind)
-    self.metrics.add('jobs_total', jobs, kind=kind)
-
-  def submit(self, job: worker_lib.Job) -> None:
-    """Let a job wait, or refuse it."""
+  async def done(self, kind: str, *job: Any) -> Any:
+    """Return the result of `worker.Worker.do`; HTTPException or TimeoutError."""
     try:
-      self._worker.submit(job)
+      async with asyncio.timeout(self.limits.seconds):
+        return await self._worker.do(kind, *job)
     except worker_lib.Full:
       message = f'{self.limits.waiting} requests wait already; try again later.'
       raise exceptions.HTTPException(503, message, http.RETRY) from None
-
-  async def done(self, kind: str, how: Any, item: Any, size: int = 1) -> Any:
-    """Return the result of a job, or TimeoutError."""
-    job = worker_lib.Job(kind, how, item, size)
-    self.submit(job)
-    try:
-      async with asyncio.timeout(self.limits.seconds):
-        return await asyncio.wrap_future(job.result)
-    finally:
-      job.give_up()
 
   async def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
     """{question, answers}: a line of `experiments.ask --output`."""
@@ -142,8 +130,8 @@ class Server:
     return {'changes': counts, 'ids': [x.id for x in documents]}
 
   async def _healthz(self, unused) -> responses.Response:
-    found = {'status': 'ok', 'models': self.models.names()}
-    return http.as_json(found | {'waiting': len(self._worker)})
+    state = {'status': 'ok', 'models': self.models.names()}
+    return http.as_json(state | {'waiting': len(self._worker)})
 
   async def _metrics(self, unused) -> responses.Response:
     text = self.metrics.text({'waiting_jobs': len(self._worker)})

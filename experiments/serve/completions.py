@@ -75,25 +75,25 @@ class Request:
   def settings(self) -> Fields:
     """Settings that all rows of a batch share."""
     logprobs = None if self.fields.logprobs is None else 0
-    own = {'n': 1, 'seed': None, 'stream': False, 'echo': False}
-    return dataclasses.replace(self.fields, logprobs=logprobs, **own)
+    alike = {'n': 1, 'seed': None, 'stream': False, 'echo': False}
+    return dataclasses.replace(self.fields, logprobs=logprobs, **alike)
 
 
 def read(
   body: Mapping[str, Any], model: language_model.LanguageModel, max_tokens: int
 ) -> Request:
   """Check a request; ValueError names the first field that does not fit."""
-  given = {k: v for k, v in body.items() if k not in (*_NEUTRAL, *_IGNORED)}
+  named = {k: v for k, v in body.items() if k not in (*_NEUTRAL, *_IGNORED)}
   for name, values in _NEUTRAL.items():
     if body.get(name) not in values:
       expected = f'{values[0]!r}: another one is not supported'
       raise settings.SettingsError(name, body[name], expected)
-  given = {k: v for k, v in given.items() if v is not None}
-  if isinstance(given.get('stop'), str):
-    given['stop'] = [given['stop']]
+  named = {k: v for k, v in named.items() if v is not None}
+  if isinstance(named.get('stop'), str):
+    named['stop'] = [named['stop']]
   if not model.model.config.cca_layers:
-    given['num_neighbors'] = 0
-  fields = settings.build(Fields, given, 'request')
+    named['num_neighbors'] = 0
+  fields = settings.build(Fields, named, 'request')
   if '' in fields.stop:
     raise settings.SettingsError('stop', fields.stop, 'texts, none empty')
   limit = Annotated[int, settings.Range(0, max_tokens)]
@@ -120,7 +120,7 @@ def _prompts(value: Any, model) -> list[prompts_lib.TextPrompt]:
   """A text, texts, token ids, or lists of ids."""
   many = isinstance(value, list) and not (value and type(value[0]) is int)
   vocab, tokenizer = model.model.config.vocab_size, model.data.tokenizer
-  found = []
+  prompts = []
   for one in value if many else [value]:
     is_ids = isinstance(one, list) and all(
       type(x) is int and 0 <= x < vocab for x in one
@@ -133,10 +133,10 @@ def _prompts(value: Any, model) -> list[prompts_lib.TextPrompt]:
       raise ValueError(
         f'prompt: {len(ids):,} tokens; expected at most {_MAX_PROMPT:,}.'
       )
-    found.append(prompts_lib.TextPrompt('', ids=ids))
-  if not found:
+    prompts.append(prompts_lib.TextPrompt('', ids=ids))
+  if not prompts:
     raise settings.SettingsError('prompt', value, 'at least one text')
-  return found
+  return prompts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +166,7 @@ def complete(
   take: called with the request's number and (number of its row, text that is new).
   """
   places = [(i, j) for i, rows in enumerate(items) for j in range(len(rows))]
-  found: dict[tuple[int, int], Choice] = {}
+  choices: dict[tuple[int, int], Choice] = {}
   for start in range(0, len(places), MAX_ROWS):
     part = places[start : start + MAX_ROWS]
     rows = [items[i][j] for i, j in part]
@@ -182,9 +182,9 @@ def complete(
 
     drawn = _draw(model, how, rows, tell)
     for place, sample in zip(part, drawn, strict=False):
-      found[place] = _choice(model, how, sample)
+      choices[place] = _choice(model, how, sample)
   return [
-    [found[i, j] for j in range(len(rows))] for i, rows in enumerate(items)
+    [choices[i, j] for j in range(len(rows))] for i, rows in enumerate(items)
   ]
 
 
@@ -253,7 +253,7 @@ def as_json(
 ) -> dict[str, Any]:
   """A choice of OpenAI's form, with `neighbors` of each chunk that has some."""
   echo, text = request.fields.echo, choice.text
-  found = {
+  content = {
     'text': text.text if echo else text.completion,
     'index': index,
     'logprobs': None,
@@ -261,11 +261,11 @@ def as_json(
     'neighbors': [_neighbors(u, x) for u, x in enumerate(text.chunks) if x.ids],
   }
   if choice.logprobs is not None:
-    found['logprobs'] = _logprobs(choice, request, tokenizer)
+    content['logprobs'] = _logprobs(choice, request, tokenizer)
   if choice.page is not None:
     start = choice.sample.prompt_length
-    found['page'] = choice.page | {'prompt_tokens': start}
-  return found
+    content['page'] = choice.page | {'prompt_tokens': start}
+  return content
 
 
 def _neighbors(number: int, chunk: views.TextChunk) -> dict[str, Any]:
@@ -286,8 +286,8 @@ def _logprobs(choice: Choice, request: Request, tokenizer) -> dict[str, Any]:
   BOS is told where a prompt of ids begins with it. A document's end has no text.
   """
   tokens, start = choice.sample.tokens, choice.sample.prompt_length
-  given = request.rows[0].prompt.ids or [-1]
-  first = 0 if given[0] == tokenizer.bos_id else 1
+  ids = request.rows[0].prompt.ids or [-1]
+  first = 0 if ids[0] == tokenizer.bos_id else 1
   first = first if request.fields.echo else start
   texts, offsets, length = [], [], 0
   text = choice.text.text if request.fields.echo else choice.text.completion
@@ -299,9 +299,9 @@ def _logprobs(choice: Choice, request: Request, tokenizer) -> dict[str, Any]:
     offsets.append(length)
     length += len(texts[-1])
   scores, stop = choice.logprobs, first + len(texts)
-  own = [_number(x) for x in scores.own[first:stop]]
+  values = [_number(x) for x in scores.own[first:stop]]
   tops: list[dict[str, float] | None] = []
-  for i, value in zip(range(first, stop), own, strict=True):
+  for i, value in zip(range(first, stop), values, strict=True):
     count = request.fields.logprobs
     pairs = zip(scores.likely[i], scores.logprobs[i], strict=True)
     pairs = [(tokenizer.decode([x]), _number(y)) for x, y in pairs if x >= 0]
@@ -311,7 +311,7 @@ def _logprobs(choice: Choice, request: Request, tokenizer) -> dict[str, Any]:
     tops.append(top if value is not None else None)
   return {
     'tokens': texts,
-    'token_logprobs': own,
+    'token_logprobs': values,
     'top_logprobs': tops if request.fields.logprobs else None,
     'text_offset': offsets,
   }

@@ -108,10 +108,10 @@ async def _body(request: requests.Request, most: int) -> dict[str, Any]:
       message = f'Expected a body of at most {most:,} bytes.'
       raise exceptions.HTTPException(413, message)
   try:
-    found = json.loads(content)
+    body = json.loads(content)
   except (ValueError, RecursionError) as error:
     raise ValueError(f'The body is no JSON: {error}') from None
-  return base.check_type(found, 'The body', dict)
+  return base.check_type(body, 'The body', dict)
 
 
 class Page(staticfiles.StaticFiles):

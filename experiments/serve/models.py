@@ -12,23 +12,19 @@ import pathlib
 import shutil
 from typing import Any
 
-import jax
 import numpy as np
 
 from experiments.open_qa import update as reader_update
 from experiments.retro import config as retro_config, update as retro_update
 import realm_jax
-from realm_jax.data import question_rows
 from realm_jax.trained import (
-  embedders as realm_embedders,
+  beams,
   loading as realm_loading,
   packaged as realm_packaged,
-  reader_configs,
   realm as trained_realm,
 )
 from retrieval.kernels import backend
 from retrieval.nn import embedders
-from retrieval.questions import question_files
 from retrieval.store import checkpoints, packed
 from retrieval.text import corpus as corpus_lib
 import retro_jax
@@ -69,13 +65,13 @@ class Models:
 
   def get(self, part: str) -> Any:
     """Return a model; Missing where it is not served."""
-    found = getattr(self, part)
-    if found is None:
+    model = getattr(self, part)
+    if model is None:
       raise Missing(
         f'No {part} is served here, only {self.names()}; start the server with '
         f'--workdir of one, or {PACKAGED}.'
       )
-    return found
+    return model
 
   @functools.cached_property
   def _answerer(self):
@@ -94,16 +90,15 @@ class Models:
     masked, answer, top = settings
     if not masked:
       model = self.get('retro')
-      found = model.score(texts, explain=bool(model.model.config.cca_layers))
-      return [page.to_json() for page in found]
+      pages = model.score(texts, explain=bool(model.model.config.cca_layers))
+      return [page.to_json() for page in pages]
     explain = functools.partial(self.get('realm').explain, answer=answer)
     return [dataclasses.asdict(explain(x, top=top)) for x in texts]
 
   @functools.cached_property
   def _retriever(self):
     reader = self.get('reader')
-    params = jax.device_put(realm_embedders.embedder_params(reader.params))
-    return functools.partial(reader.retriever(), params)
+    return beams.TextRetriever(reader, reader.open_retriever())
 
   def search(self, settings: Any, texts: Sequence[str]) -> list[dict]:
     """Find passages: blocks of the reader, or chunks of RETRO.
@@ -115,19 +110,13 @@ class Models:
     if part == 'retro':
       model = self.get(part)
       lookup = model.data.datastore.lookup(model.config)
-      found = lookup.retrieve(texts, k, questions=True)
-      ids, scores = ([getattr(x, y) for x in found] for y in ('ids', 'scores'))
+      rows = lookup.retrieve(texts, k, questions=True)
+      ids, scores = ([getattr(x, y) for x in rows] for y in ('ids', 'scores'))
       passages, unit = model.data.chunks('train'), lookup.retriever.unit
     else:
-      data, config = self.get(part).data, self.get(part).config
-      asked = [question_files.Question('', x, ()) for x in texts]
-      source = question_rows.QuestionSource(
-        asked, data.tokenizer, reader_configs.reader_layout(config, data)
-      )
-      rows = source.rows(np.arange(len(texts)), len(texts))
-      found = self._retriever(rows, texts, min(k, data.blocks.num_blocks))
-      ids, scores = found.ids, found.scores
-      passages, unit = data.blocks, self._retriever.func.unit
+      passages, unit = self.get(part).data.blocks, self._retriever.unit
+      k = min(k, passages.num_blocks)
+      ids, scores = self._retriever.search(texts, k)
     return [
       {'unit': unit, 'passages': _passages(passages, *row)}
       for row in zip(ids, scores, strict=True)
@@ -203,7 +192,7 @@ def open_models(workdirs: Sequence[str], embedder: str) -> Models:
     FileNotFoundError: where there is no model.
     ValueError: for another kind of model, or two of the same.
   """
-  found: dict[str, Any] = {'embedder': embedder}
+  fields: dict[str, Any] = {'embedder': embedder}
   for workdir in workdirs:
     if workdir == PACKAGED:
       new = _of_retro(str(retro_packaged.named(retro_packaged.DEFAULT)))
@@ -215,17 +204,17 @@ def open_models(workdirs: Sequence[str], embedder: str) -> Models:
         new = _of_retro(workdir)
       elif parts & {'reader', 'encoder'}:
         kinds = {'reader': 'reader', 'realm': 'encoder'}
-        wanted = [part for part, name in kinds.items() if name in parts]
-        new = _of_realm(workdir, wanted)
+        served = [part for part, name in kinds.items() if name in parts]
+        new = _of_realm(workdir, served)
       else:
         raise ValueError(
           f'--workdir={workdir}: a checkpoint with {sorted(parts)[:5]}; expected '
           'RETRO, its baseline, a reader or a REALM.'
         )
-    if twice := {*found} & {*new}:
+    if twice := {*fields} & {*new}:
       raise ValueError(f'--workdir={workdir}: another {min(twice)} is served.')
-    found |= new
-  return Models(**found)
+    fields |= new
+  return Models(**fields)
 
 
 def _of_retro(workdir: str, data: str = '') -> dict[str, Any]:
@@ -238,5 +227,5 @@ def _of_retro(workdir: str, data: str = '') -> dict[str, Any]:
 def _of_realm(
   workdir: str, parts: Sequence[str], data: str = ''
 ) -> dict[str, Any]:
-  found = {part: realm_jax.load(workdir, data, part=part) for part in parts}
-  return found | {'realm_workdir': workdir, 'realm_data': data}
+  models = {part: realm_jax.load(workdir, data, part=part) for part in parts}
+  return models | {'realm_workdir': workdir, 'realm_data': data}

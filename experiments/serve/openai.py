@@ -12,7 +12,7 @@ import uuid
 
 from starlette import responses
 
-from experiments.serve import completions, http, worker as worker_lib
+from experiments.serve import completions, http
 from retrieval import settings
 from retrieval.readers import base
 
@@ -54,12 +54,13 @@ class OpenAi:
         self._stream(request, head, show), media_type='text/event-stream'
       )
     rows = request.rows
-    found = await server.done('complete', request.settings, rows, len(rows))
-    choices = [show(choice, i) for i, choice in enumerate(found)]
-    return head | {'choices': choices, 'usage': self._usage(found)}
+    choices = await server.done('complete', request.settings, rows, len(rows))
+    shown = [show(choice, i) for i, choice in enumerate(choices)]
+    return head | {'choices': shown, 'usage': self._usage(choices)}
 
-  def _usage(self, found: Sequence[completions.Choice]) -> dict[str, int]:
-    prompt, new = (sum(x) for x in zip(*(x.usage for x in found), strict=True))
+  def _usage(self, choices: Sequence[completions.Choice]) -> dict[str, int]:
+    counts = zip(*(x.usage for x in choices), strict=True)
+    prompt, new = (sum(x) for x in counts)
     self._server.metrics.add('tokens_total', prompt, of='prompt')
     self._server.metrics.add('tokens_total', new, of='completion')
     names = 'prompt_tokens', 'completion_tokens', 'total_tokens'
@@ -71,11 +72,12 @@ class OpenAi:
     An echo, and log-probabilities, which are found at the end, come then with the
     whole text.
     """
-    loop, events = asyncio.get_running_loop(), asyncio.Queue()
-    put = functools.partial(loop.call_soon_threadsafe, events.put_nowait)
-    rows, sent = request.rows, [0] * len(request.rows)
-    job = worker_lib.Job('complete', request.settings, rows, len(rows), put)
-    job.result.add_done_callback(lambda unused: put(None))
+    events, rows, sent = asyncio.Queue(), request.rows, [0] * len(request.rows)
+    put = events.put_nowait
+    job = asyncio.create_task(
+      self._server.done('complete', request.settings, rows, len(rows), put)
+    )
+    job.add_done_callback(lambda unused: put(None))
     waits = request.fields.echo or request.fields.logprobs is not None
 
     def chunk(**fields) -> str:
@@ -83,25 +85,23 @@ class OpenAi:
       return http.event(head | {'choices': [choice]})
 
     try:
-      self._server.submit(job)
-      async with asyncio.timeout(self._server.limits.seconds):
-        while (event := await events.get()) is not None:
-          j, text = event
-          if text and not waits:
-            yield chunk(text=text, index=j)
-            sent[j] += len(text)
-      found = job.result.result()
-      for i, choice in enumerate(found):
+      while (event := await events.get()) is not None:
+        j, text = event
+        if text and not waits:
+          yield chunk(text=text, index=j)
+          sent[j] += len(text)
+      choices = await job
+      for i, choice in enumerate(choices):
         last = show(choice, i)
         yield chunk(**last | {'text': last['text'][sent[i] :]})
-      usage = self._usage(found)
+      usage = self._usage(choices)
       if request.include_usage:
         yield http.event(head | {'choices': [], 'usage': usage})
       yield 'data: [DONE]\n\n'
     except Exception as error:
       yield http.event(http.problem(error)[0])
     finally:
-      job.give_up()
+      job.cancel()
 
   async def _embed(self, body: dict[str, Any]) -> dict[str, Any]:
     texts, form = body.get('input'), body.get('encoding_format') or 'float'
@@ -114,12 +114,12 @@ class OpenAi:
       raise settings.SettingsError('encoding_format', form, 'float or base64')
     if body.get('dimensions') is not None:
       raise settings.SettingsError('dimensions', body['dimensions'], 'none')
-    found = await self._server.done('embed', (), texts)
+    vectors = await self._server.done('embed', (), texts)
     if form == 'base64':
-      shown = [base64.b64encode(x.astype('<f4').tobytes()) for x in found]
+      shown = [base64.b64encode(x.astype('<f4').tobytes()) for x in vectors]
       shown = [x.decode() for x in shown]
     else:
-      shown = found.tolist()
+      shown = vectors.tolist()
     data = [
       {'object': 'embedding', 'index': i, 'embedding': x}
       for i, x in enumerate(shown)
@@ -148,9 +148,9 @@ class OpenAi:
     if self._server.models.retro is None:
       return http.as_json({}, 404)
     bos, eos = self._specials()
-    found = {'bos_token': bos, 'eos_token': eos}
     kind = type(self._tokenizer).__name__
-    return http.as_json(found | {'tokenizer_class': kind})
+    fields = {'bos_token': bos, 'eos_token': eos, 'tokenizer_class': kind}
+    return http.as_json(fields)
 
   async def _tokenize(self, body: dict[str, Any]) -> dict[str, Any]:
     text = base.string(body, 'prompt', 'request')

@@ -1,12 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""One thread that does what waits: jobs of equal settings together, in turn."""
+"""One thread that computes: waiting jobs of equal settings together, in turn."""
 
-import collections
+import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
 import concurrent.futures
 import dataclasses
-import threading
 from typing import Any
 
 # (settings, items, take) -> a result for each item; take(i, event) tells of item i
@@ -25,23 +24,13 @@ class GivenUp(Exception):
 
 
 @dataclasses.dataclass(eq=False)
-class Job:
-  """The work of one request."""
-
+class _Job:
   kind: str
   settings: Hashable
   item: Any
   size: int  # rows of a batch that it fills
-  take: Callable[[Any], None] | None = None  # called with each event
-  result: concurrent.futures.Future = dataclasses.field(
-    default_factory=concurrent.futures.Future
-  )
-  given_up: bool = False
-
-  def give_up(self) -> None:
-    """Leave the queue, or let the batch end once all its jobs are given up."""
-    self.given_up = True
-    self.result.cancel()
+  take: Callable[[Any], None] | None  # called with each event
+  result: asyncio.Future
 
 
 class Worker:
@@ -53,55 +42,58 @@ class Worker:
     *,
     max_waiting: int,
     max_size: int,
-    done: Callable[[str, int], None] = lambda kind, jobs: None,
   ):
-    """Start the thread.
+    """Take handlers by kind of a job; start no thread before the first job.
 
     Args:
-      handlers: by kind of a job.
       max_waiting: jobs that may wait.
-      max_size: rows of a batch; a larger job is a batch of its own.
-      done: called with kind and number of jobs after each batch.
+      max_size: rows of a batch; a larger job is a batch by itself.
     """
-    self._handlers, self._done = handlers, done
+    self._handlers = handlers
     self._max_waiting, self._max_size = max_waiting, max_size
-    self._waiting: collections.deque[Job] = collections.deque()
-    self._changed = threading.Condition()
-    self._stopped = False
-    threading.Thread(target=self._run, name='worker', daemon=True).start()
+    self._waiting: list[_Job] = []
+    self._running: asyncio.Task | None = None
+    self._thread = concurrent.futures.ThreadPoolExecutor(1, 'worker')
 
   def __len__(self) -> int:
     return len(self._waiting)
 
-  def submit(self, job: Job) -> None:
-    """Let a job wait; Full where too many do."""
-    with self._changed:
-      if len(self._waiting) >= self._max_waiting:
-        raise Full
-      self._waiting.append(job)
-      self._changed.notify()
+  async def do(
+    self,
+    kind: str,
+    settings: Hashable,
+    item: Any,
+    size: int = 1,
+    take: Callable[[Any], None] | None = None,
+  ) -> Any:
+    """Return the result of a job; Full where too many wait.
+
+    Cancelling it takes the job out of the queue, and ends a batch without others.
+    """
+    if len(self._waiting) >= self._max_waiting:
+      raise Full
+    result = asyncio.get_running_loop().create_future()
+    job = _Job(kind, settings, item, size, take, result)
+    self._waiting.append(job)
+    if self._running is None or self._running.done():
+      self._running = asyncio.create_task(self._run())
+    try:
+      return await result
+    finally:
+      if job in self._waiting:
+        self._waiting.remove(job)
 
   def stop(self) -> None:
     """End the thread after its batch."""
-    with self._changed:
-      self._stopped = True
-      self._changed.notify()
+    self._thread.shutdown(wait=False, cancel_futures=True)
 
-  def _run(self) -> None:
-    while True:
-      with self._changed:
-        self._changed.wait_for(lambda: self._waiting or self._stopped)
-        if self._stopped:
-          return
-        batch = self._next_batch()
-      batch = [x for x in batch if x.result.set_running_or_notify_cancel()]
-      if batch:
-        self._work(batch)
-        self._done(batch[0].kind, len(batch))
+  async def _run(self) -> None:
+    while self._waiting:
+      await self._work(self._next_batch())
 
-  def _next_batch(self) -> list[Job]:
+  def _next_batch(self) -> list[_Job]:
     """Take the first job, and others like it that fit."""
-    first = self._waiting.popleft()
+    first = self._waiting.pop(0)
     batch, size = [first], first.size
     for job in list(self._waiting):
       same = (job.kind, job.settings) == (first.kind, first.settings)
@@ -111,22 +103,28 @@ class Worker:
         size += job.size
     return batch
 
-  def _work(self, batch: Sequence[Job]) -> None:
-    def take(i: int, event: Any) -> None:
-      if all(job.given_up for job in batch):
-        raise GivenUp
-      if batch[i].take and not batch[i].given_up:
-        batch[i].take(event)
+  async def _work(self, batch: Sequence[_Job]) -> None:
+    loop = asyncio.get_running_loop()
 
-    kind, settings = batch[0].kind, batch[0].settings
+    def take(i: int, event: Any) -> None:  # in the thread
+      if all(job.result.done() for job in batch):
+        raise GivenUp
+      if batch[i].take:
+        loop.call_soon_threadsafe(batch[i].take, event)
+
+    handler, items = self._handlers[batch[0].kind], [x.item for x in batch]
     try:
-      found = self._handlers[kind](settings, [x.item for x in batch], take)
+      results = await loop.run_in_executor(
+        self._thread, handler, batch[0].settings, items, take
+      )
     except Exception as error:
+      if len(batch) > 1 and isinstance(error, ValueError):
+        for job in batch:  # one of them is to blame
+          await self._work([job])
       for job in batch:
-        if len(batch) > 1 and isinstance(error, ValueError):
-          self._work([job])  # one of them is to blame
-        else:
+        if not job.result.done():
           job.result.set_exception(error)
       return
-    for job, result in zip(batch, found, strict=True):
-      job.result.set_result(result)
+    for job, result in zip(batch, results, strict=True):
+      if not job.result.done():
+        job.result.set_result(result)

@@ -50,8 +50,8 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
   path = pathlib.Path(path)
   fields = manifests.read_object(path)
   if fields.get('model_type') != 'realm':
-    found = fields.get('model_type')
-    raise ValueError(f"{path}: model_type {found!r}; expected 'realm'.")
+    kind = fields.get('model_type')
+    raise ValueError(f"{path}: model_type {kind!r}; expected 'realm'.")
   fields = {**DEFAULTS, **fields}
   for name, default in DEFAULTS.items():
     value, expected = fields[name], type(default)
@@ -135,9 +135,9 @@ def _check(
   reader: open_qa.OpenQaConfig | None = None,
 ) -> None:
   """Refuse settings for which the port has no field."""
-  wanted: dict[str, tuple[Any, Any]] = {}  # setting -> there is, expected
+  settings: dict[str, tuple[Any, Any]] = {}  # setting -> there is, expected
   if hf_class not in ('RealmKnowledgeAugEncoder', 'RealmReader'):
-    wanted = {
+    settings = {
       'pooling': (config.pooling, 'pooler'),
       'projection_bias': (config.projection_bias, True),
       'projection_norm': (config.projection_norm, True),
@@ -149,15 +149,15 @@ def _check(
       'projection_size': (bool(config.projection_size), True),
     }
   for name in ('null_answer', 'coverage_weight') if reader else ():
-    wanted[f'reader.{name}'] = bool(getattr(reader, name)), False
+    settings[f'reader.{name}'] = bool(getattr(reader, name)), False
   if hf_class == 'RealmForOpenQA':
     parts = config.encoder, config.embedder
     for name in (*_BERT, 'activation'):
-      wanted[f'encoder.{name}'] = tuple(getattr(part, name) for part in parts)
+      settings[f'encoder.{name}'] = tuple(getattr(part, name) for part in parts)
   problems = [
-    f'{name} is {found!r}, expected {value!r}'
-    for name, (found, value) in wanted.items()
-    if found != value
+    f'{name} is {actual!r}, expected {value!r}'
+    for name, (actual, value) in settings.items()
+    if actual != value
   ]
   if problems:
     raise ValueError(f'{hf_class} cannot hold it: {"; ".join(problems)}.')

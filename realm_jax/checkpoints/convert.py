@@ -103,9 +103,9 @@ def _is_shared(tensors: Mapping[str, np.ndarray]) -> bool:
   )
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-  return len(shape) == len(wanted) and all(
-    want in (None, size) for size, want in zip(shape, wanted, strict=True)
+def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+  return len(shape) == len(expected) and all(
+    other in (None, size) for size, other in zip(shape, expected, strict=True)
   )
 
 
@@ -154,16 +154,16 @@ def from_bundle(
   # The vectors are in a separate bundle.
   if hf_class == 'RealmForOpenQA':
     tensors[names.BLOCKS] = np.zeros((0, sizes.projection_size), np.float32)
-  found = from_hf(
+  converted = from_hf(
     tensors,
     dataclasses.replace(sizes, num_blocks=None),
     source,
     hf_class=hf_class,
   )
-  fates = {v: found.fates[k] for k, v in known.items()}
+  fates = {v: converted.fates[k] for k, v in known.items()}
   step = int(variables[names.STEP]) if names.STEP in variables else 0
   return dataclasses.replace(
-    found,
+    converted,
     sizes=sizes,
     vectors=None,
     fates=fates | dict.fromkeys(skipped, 'skipped'),
@@ -231,7 +231,7 @@ def to_hf(
   """
   flat = traverse_util.flatten_dict(dict(params), sep='/')
   shared = 'embedder' in params
-  found, problems = {}, []
+  tensors, problems = {}, []
   for tensor in names.layout(hf_class, sizes, shared=shared):
     if tensor.role == names.PARAMETER:
       path = tensor.path
@@ -252,13 +252,13 @@ def to_hf(
       none = np.zeros((0, sizes.projection_size), np.float32)
       array = none if vectors is None else vectors
     elif tensor.role == names.TIED:
-      array = found.get(tensor.path)
+      array = tensors.get(tensor.path)
     else:
       array = (unused or {}).get(tensor.name)
       if array is None:
         ones = tensor.name.endswith('LayerNorm.weight')
         array = np.full(tensor.shape, float(ones), np.float32)
-    found[tensor.name] = array
+    tensors[tensor.name] = array
   if problems:
     raise ValueError(f'{hf_class}: {"; ".join(problems)}.')
-  return found
+  return tensors

@@ -201,10 +201,10 @@ def tf_name(bundle: str, name: str) -> str | None:
   Variables that end in '/kernel' are transposed.
   """
   prefixes = _PREFIXES[bundle]
-  found = [p for p in prefixes if name.startswith(p)]
-  if not found or f'.{_HEAD}decoder.' in f'.{name}':
+  hits = [p for p in prefixes if name.startswith(p)]
+  if not hits or f'.{_HEAD}decoder.' in f'.{name}':
     return None
-  prefix = max(found, key=len)
+  prefix = max(hits, key=len)
   rest = name.removeprefix(prefix)
   if not rest:
     return prefixes[prefix]
@@ -282,10 +282,10 @@ def bundle_sizes(
     type_vocab_size=table('token_type'),
     activation='gelu_tanh',
   )
-  found = {}
+  heads = {}
   if bundle != 'A':
-    found['projection_size'] = size(f'{root}cls.dense.bias')
+    heads['projection_size'] = size(f'{root}cls.dense.bias')
   if bundle == 'D':
     span = 'reader.qa_outputs.layer_normalization.bias'
-    found['span_hidden_size'] = size(span)
-  return Sizes(bert=config, **found)
+    heads['span_hidden_size'] = size(span)
+  return Sizes(bert=config, **heads)

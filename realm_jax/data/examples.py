@@ -108,8 +108,8 @@ def pad(
   """First `room` tokens of each text: [n, room] int32, and [n] their counts."""
   counts = np.asarray([min(len(row), room) for row in rows], np.int64)
   tokens = np.zeros((len(counts), room), np.int32)
-  for row, found, count in zip(tokens, rows, counts.tolist(), strict=True):
-    row[:count] = found[:count]
+  for row, text, count in zip(tokens, rows, counts.tolist(), strict=True):
+    row[:count] = text[:count]
   return tokens, counts
 
 
@@ -161,8 +161,8 @@ def cut(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Take a span ([n, 2], past-last) of tokens [n, a], at most `room`."""
   start, limit = spans[:, 0], spans[:, 1]
-  found = _take(tokens, start[:, None] + np.arange(room))
-  return found, np.minimum(limit - start, room)
+  taken = _take(tokens, start[:, None] + np.arange(room))
+  return taken, np.minimum(limit - start, room)
 
 
 def cut_out(

@@ -87,28 +87,28 @@ class Retrieval:
     sentences, counts = batch['sentence'], batch['sentence_count']
     rows = examples.queries(self._layout, sentences, counts)
     snapshot = self._snapshots.serving(batch_index)
-    found = self._find(snapshot, rows, batch, batch_index)
-    null = np.full((len(found), 1), examples.NULL, np.int64)
-    ids = np.concatenate([null, found], axis=1)
+    best = self._find(snapshot, rows, batch, batch_index)
+    null = np.full((len(best), 1), examples.NULL, np.int64)
+    ids = np.concatenate([null, best], axis=1)
     rows |= examples.candidates(
       self._layout, self._blocks, ids, sentences, counts
     )
     names = ('mlm_positions', 'mlm_targets', 'mlm_mask', 'origin')
     return rows | {
       **{name: batch[name] for name in names},
-      'index_step': np.full(len(found), snapshot.step, np.int32),
+      'index_step': np.full(len(best), snapshot.step, np.int32),
     }
 
   def _find(self, snapshot, rows, batch, batch_index) -> np.ndarray:
     k = self._layout.num_candidates - 1
-    wanted = min(k + self._most_copies, self._blocks.num_blocks)
+    count = min(k + self._most_copies, self._blocks.num_blocks)
     origins = np.asarray(batch['origin_hash'])
     if self._candidates == 'random':
       seed = [0 if batch_index is None else batch_index, *origins.tolist()]
       rng = np.random.default_rng(seed)
-      ids = rng.integers(self._blocks.num_blocks, size=(len(origins), wanted))
+      ids = rng.integers(self._blocks.num_blocks, size=(len(origins), count))
     else:
-      ids = snapshot.retrieve(rows['query_ids'], rows['query_mask'], wanted)
+      ids = snapshot.retrieve(rows['query_ids'], rows['query_mask'], count)
     hashes = self._hashes[np.maximum(ids, 0)]
     columns = exclude.other_columns(ids, hashes, origins, k)
     return subset_lib.take(ids, columns, examples.NONE)

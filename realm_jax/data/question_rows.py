@@ -103,9 +103,9 @@ def _answer_tokens(
 ) -> list[list[np.ndarray]]:
   """Token ids of the answers of kind 'string'."""
   answers = [q.answers if q.kind == 'string' else () for q in questions]
-  flat = [answer for wanted in answers for answer in wanted]
+  flat = [answer for of_one in answers for answer in of_one]
   encodings = iter(tokenizer.encode_batch(flat) if flat else [])
-  return [[next(encodings).ids for _ in wanted] for wanted in answers]
+  return [[next(encodings).ids for _ in of_one] for of_one in answers]
 
 
 def make_dataset(

@@ -132,8 +132,8 @@ def token_spans(
   """
   ids, inside = rows['reader_ids'], rows['reader_block_mask']
   correct = _no_spans(layout, ids.shape)
-  for i, wanted in enumerate(answers):
-    for answer in wanted:
+  for i, of_one in enumerate(answers):
+    for answer in of_one:
       width = len(answer)
       if not 0 < width <= layout.max_span_width:
         continue
@@ -165,15 +165,15 @@ def pattern_spans(
   answers = arguments.lists(answers, 'answers')
   counts = rows['reader_block_mask'].sum(axis=-1)
   correct = _no_spans(layout, rows['reader_ids'].shape)
-  for i, wanted in enumerate(answers):
+  for i, patterns in enumerate(answers):
     for j, block in enumerate(np.asarray(block_ids[i]).tolist()):
-      if block < 0 or not wanted:
+      if block < 0 or not patterns:
         continue
-      found = _matched_tokens(blocks, block, wanted)
-      widths = found[:, 1] - found[:, 0]
+      matches = _matched_tokens(blocks, block, patterns)
+      widths = matches[:, 1] - matches[:, 0]
       fits = (widths > 0) & (widths <= layout.max_span_width)
-      fits &= found[:, 1] <= counts[i, j]
-      starts = found[fits, 0] + rows['reader_starts'][i, j]
+      fits &= matches[:, 1] <= counts[i, j]
+      starts = matches[fits, 0] + rows['reader_starts'][i, j]
       correct[i, j, widths[fits] - 1, starts] = True
   return correct
 
@@ -183,18 +183,18 @@ def _no_spans(layout: ReaderLayout, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _matched_tokens(
-  blocks: blocks_lib.BlockStore, block: int, wanted: Sequence[str]
+  blocks: blocks_lib.BlockStore, block: int, patterns: Sequence[str]
 ) -> np.ndarray:
   """First and past-last token of each match in a block's text: [n, 2]."""
   [text] = blocks.texts([block])
   decomposed = answers_lib.decompose(text)
   spans = []
-  for pattern in map(answers_lib.decompose, wanted):
+  for pattern in map(answers_lib.decompose, patterns):
     compiled = answers_lib.compile_regex(pattern)
     if compiled is not None:
       spans += [match.span() for match in compiled.find_all(decomposed)]
-  found = np.asarray([(a, b) for a, b in spans if a < b], np.int64)
-  if not len(found):
+  matches = np.asarray([(a, b) for a, b in spans if a < b], np.int64)
+  if not len(matches):
     return np.zeros((0, 2), np.int64)
   # Byte range in the block's text of each decomposed character.
   parts = [len(answers_lib.decompose(character)) for character in text]
@@ -207,8 +207,8 @@ def _matched_tokens(
   offsets = blocks.tokens.token_bytes(document)[first:limit] - base
   return np.stack(
     [
-      np.searchsorted(offsets[:, 1], starts[found[:, 0]], 'right'),
-      np.searchsorted(offsets[:, 0], limits[found[:, 1] - 1], 'left'),
+      np.searchsorted(offsets[:, 1], starts[matches[:, 0]], 'right'),
+      np.searchsorted(offsets[:, 0], limits[matches[:, 1] - 1], 'left'),
     ],
     axis=1,
   )

@@ -61,13 +61,13 @@ class Asked:
 
 def read(paths: Iterable[str | os.PathLike]) -> list[Asked]:
   """Read files of `dpr_json.read_results`; join records of the same question."""
-  found: dict[Any, list[dpr_json.Context]] = {}
+  contexts_of: dict[Any, list[dpr_json.Context]] = {}
   for path in paths:
     for x in dpr_json.read_results(path):
-      found.setdefault((x.question, x.answers), []).extend(x.contexts)
+      contexts_of.setdefault((x.question, x.answers), []).extend(x.contexts)
   return [
     Asked(question_files.Question(f'{i}', *key), tuple(contexts))
-    for i, (key, contexts) in enumerate(found.items())
+    for i, (key, contexts) in enumerate(contexts_of.items())
   ]
 
 
@@ -142,10 +142,10 @@ class ReadingRows:
     self.blocks, self.layout, self._config = blocks, layout, config
     self._mark = tokenizer.encode('?').ids.tolist()
     place = _Places(blocks)
-    found = [place.find(x) for x in asked]
-    ids = examples.pad([[*x] for x in found], most)
+    marked = [place.find(x) for x in asked]
+    ids = examples.pad([[*x] for x in marked], most)
     self._ids = np.where(np.arange(most) < ids[1][:, None], ids[0], -1)
-    self._marked = found
+    self._marked = marked
     self._source = question_rows.QuestionSource(
       [x.question for x in asked], tokenizer, layout
     )
@@ -160,7 +160,7 @@ class ReadingRows:
       [
         self._source.fingerprint,
         blocks.fingerprint,
-        [[*x.items()] for x in found],
+        [[*x.items()] for x in marked],
         [most, config.blocks, config.no_answer, config.no_mark],
       ]
     )
@@ -249,7 +249,7 @@ class _Places:
 
   def find(self, asked: Asked) -> Mapping[int, Spans]:
     """Blocks of a question in order, those with a marked answer first in a passage."""
-    found: dict[int, Spans] = {}
+    marked: dict[int, Spans] = {}
     for context in asked.contexts:
       i = self._documents.get(_name(context))
       if i is None:  # an empty text
@@ -262,9 +262,9 @@ class _Places:
         for answer in zip(answers, context.answer_start, strict=False):
           self._mark(i, spans, *answer)
       for block in sorted(blocks, key=lambda b: not spans[b]):
-        if found.get(block) is None:
-          found[block] = spans[block]
-    return found
+        if marked.get(block) is None:
+          marked[block] = spans[block]
+    return marked
 
   def _mark(self, i: int, spans: dict, answer: str, start: int) -> None:
     """Add the answer that begins at a character of document i to its block."""
@@ -276,7 +276,7 @@ class _Places:
     first = int(np.searchsorted(bounds[:, 1], low, 'right'))
     limit = low + len(answer.encode())
     past = int(np.searchsorted(bounds[:, 0], limit, 'left'))
-    for block, found in spans.items():
+    for block, marked in spans.items():
       begin, end = self._blocks.token_spans(np.asarray(block)).tolist()
       if begin <= first < past <= end:
-        found.append((first - begin, past - first - 1))
+        marked.append((first - begin, past - first - 1))

@@ -61,14 +61,14 @@ class MaskedSentences:
     if config.masker == 'salient':
       if spans is None:
         raise ValueError("masker 'salient' needs a store of salient spans.")
-      sentences, found = self._salient_units(spans)
+      sentences, places = self._salient_units(spans)
     else:
-      sentences, found = self._sentence_units(), None
+      sentences, places = self._sentence_units(), None
     hashes = blocks.tokens.id_hash[:]
     chosen = chunks_lib.in_split(hashes, config.split, config.valid_fraction)
-    kept = chosen[blocks.documents(blocks.sentence_blocks(sentences))]
-    self._sentences = sentences = sentences[kept]
-    self._spans = None if found is None else found[kept]
+    rows = chosen[blocks.documents(blocks.sentence_blocks(sentences))]
+    self._sentences = sentences = sentences[rows]
+    self._spans = None if places is None else places[rows]
     unit_blocks = blocks.sentence_blocks(sentences)
     self._unit_blocks, self._first = np.unique(unit_blocks, return_index=True)
     self._end = np.append(self._first[1:], len(sentences))
@@ -83,8 +83,8 @@ class MaskedSentences:
     sentences = np.asarray(spans.sentence[:])
     if (np.diff(sentences) < 0).any():
       raise ValueError(f'{spans.path}: its sentences do not ascend; damaged.')
-    found = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
-    relative = found - self._blocks.sentence_tokens(sentences)[:, :1]
+    places = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
+    relative = places - self._blocks.sentence_tokens(sentences)[:, :1]
     fits = relative[:, 1] <= self._layout.query_tokens
     self.skipped['beyond the query length'] = int((~fits).sum())
     return sentences[fits], relative[fits]
@@ -183,8 +183,8 @@ def mask_spans(
   starts = np.flatnonzero(first)
   ends = np.append(starts[1:], length)
   chosen = np.zeros(length, bool)
-  wanted = budget(length)
-  while (left := wanted - int(chosen.sum())) > 0:
+  count = budget(length)
+  while (left := count - int(chosen.sum())) > 0:
     words = min(int(rng.geometric(_SPAN_P)), _MAX_SPAN, left)
     word = int(rng.integers(len(starts)))
     last = min(word + words, len(starts)) - 1

@@ -36,8 +36,8 @@ def _collect(config, params, layout, blocks, ids):
   length = min(layout.block_length, config.max_length)
   hidden, tokens = [], []
   for low in range(0, len(ids), _BATCH):
-    found, counts = blocks.gather(ids[low : low + _BATCH], length - 2)
-    rows, mask, _ = examples.join(layout, length, (found, counts))
+    body, counts = blocks.gather(ids[low : low + _BATCH], length - 2)
+    rows, mask, _ = examples.join(layout, length, (body, counts))
     states = np.asarray(_hidden(config, params, rows, mask), np.float64)
     inside = mask & (rows != layout.cls_id) & (rows != layout.sep_id)
     hidden.append(states[inside])
@@ -62,12 +62,14 @@ def fit(
   ids = np.sort(rng.choice(blocks.num_blocks, count, replace=False))
   hidden, tokens = _collect(config, params, layout, blocks, ids)
   table = np.asarray(params['embeddings']['word']['embedding'], np.float64)
-  wanted = (table - table.mean(axis=0))[tokens]
+  targets = (table - table.mean(axis=0))[tokens]
   mean = hidden.mean(axis=0)
   centred = hidden - mean
   gram = centred.T @ centred
   ridge = _RIDGE * np.trace(gram) / len(gram) / np.sqrt(len(centred))
-  kernel = np.linalg.solve(gram + ridge * np.eye(len(gram)), centred.T @ wanted)
+  kernel = np.linalg.solve(
+    gram + ridge * np.eye(len(gram)), centred.T @ targets
+  )
   kernel /= (centred @ kernel).std()  # units in which the activation is linear
   frequencies = np.bincount(tokens, minlength=len(table)) + 0.1
   bias = np.log(frequencies / frequencies.sum())

@@ -100,24 +100,24 @@ def start_embedders(
   Returns:
     The embedders, and the paths under which no array may be missing.
   """
-  wanted = embedders(config.share_embedders)
+  names = embedders(config.share_embedders)
   if not source:
     return {}, []
   if not isinstance(source, Mapping):
-    found, params, _ = bert_checkpoint.load_mlm(source)
-    params = _cut(params, found, config.embedder_bert, source)
-    if config.embedder_bert.pooler and not found.pooler:
+    trained, params, _ = bert_checkpoint.load_mlm(source)
+    params = _cut(params, trained, config.embedder_bert, source)
+    if config.embedder_bert.pooler and not trained.pooler:
       logging.info('%s has no pooler: it starts at random.', source)
-    return {name: {'bert': params} for name in wanted}, []
+    return {name: {'bert': params} for name in names}, []
   there = [name for name in EMBEDDERS if name in source]
-  if there not in (['embedder'], list(wanted)):
+  if there not in (['embedder'], list(names)):
     raise ValueError(
       f'The trained parameters have {there or sorted(source)}, expected '
-      f'{" and ".join(wanted)}, or embedder, which starts both.'
+      f'{" and ".join(names)}, or embedder, which starts both.'
     )
   return {
-    name: nn.unbox(source.get(name, source.get('embedder'))) for name in wanted
-  }, list(wanted)
+    name: nn.unbox(source.get(name, source.get('embedder'))) for name in names
+  }, list(names)
 
 
 def load_encoder(
@@ -130,8 +130,8 @@ def load_encoder(
         f'The trained parameters have {sorted(source)}, expected an encoder.'
       )
     return nn.unbox(source['encoder'])
-  found, params, head = bert_checkpoint.load_mlm(source)
-  params = {'bert': _cut(params, found, config, source)}
+  trained, params, head = bert_checkpoint.load_mlm(source)
+  params = {'bert': _cut(params, trained, config, source)}
   if head is None:
     logging.info(
       '%s has no masked-language-model head: the transform and the bias of the '
@@ -184,12 +184,12 @@ def replace(
 
 
 def _cut(
-  params: dict, found: bert.BertConfig, config: bert.BertConfig, path: Path
+  params: dict, trained: bert.BertConfig, config: bert.BertConfig, path: Path
 ) -> dict:
   """Take the first layers and positions, and the pooler where one is used."""
 
   def pairs(names):
-    both = ((x, getattr(found, x), getattr(config, x)) for x in names)
+    both = ((x, getattr(trained, x), getattr(config, x)) for x in names)
     return [pair for pair in both if pair[1] != pair[2]]
 
   problems = [
@@ -205,10 +205,10 @@ def _cut(
   for name, theirs, ours in pairs(_SIMILAR):
     text = '%s was trained with %s %s, but is run with %s.'
     logging.warning(text, path, name, theirs, ours)
-  if config.num_layers < found.num_layers:
+  if config.num_layers < trained.num_layers:
     text = '%s: the first %d of %d layers are used.'
-    logging.info(text, path, config.num_layers, found.num_layers)
-  unused = {f'layer_{i}' for i in range(config.num_layers, found.num_layers)}
+    logging.info(text, path, config.num_layers, trained.num_layers)
+  unused = {f'layer_{i}' for i in range(config.num_layers, trained.num_layers)}
   unused |= set() if config.pooler else {'pooler'}
   positions = params['embeddings']['position']['embedding']
   positions = {'embedding': positions[: config.max_length]}

@@ -19,7 +19,12 @@ import jax
 from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from realm_jax.nn import config as config_lib, initialize, realm as model_lib
+from realm_jax.nn import (
+  batches,
+  config as config_lib,
+  initialize,
+  realm as model_lib,
+)
 from retrieval import settings
 from retrieval.nn import bert, partitioning
 
@@ -215,7 +220,7 @@ class OpenQa(model_lib.DualEncoder):
     scores = self.score(queries, jax.lax.stop_gradient(vectors))
     if 'block_ids' not in batch:
       return scores
-    rows = model_lib.fold_rows(batch, 'block')
+    rows = batches.fold_rows(batch, 'block')
     fresh = self.embed_blocks(*rows, train=train)
     fresh = fresh.reshape(*batch['block_ids'].shape[:2], -1)
     fresh = jnp.where(
@@ -233,7 +238,7 @@ class OpenQa(model_lib.DualEncoder):
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'B R W L']:
     """Score the spans of a batch's reader rows."""
-    rows = model_lib.fold_rows(batch, 'reader', ROWS)
+    rows = batches.fold_rows(batch, 'reader', ROWS)
     scores = self.read(*rows, train=train)
     return scores.reshape(*batch['reader_ids'].shape[:2], *scores.shape[1:])
 
@@ -290,8 +295,8 @@ def init_params(
       embedder = encoder
     start, whole = {'reader': nn.unbox(encoder['reader'])}, ['reader']
   elif encoder:
-    found = initialize.load_encoder(encoder, config.realm.encoder_bert)
-    start = {'reader': {'bert': found['bert']}}
+    trained = initialize.load_encoder(encoder, config.realm.encoder_bert)
+    start = {'reader': {'bert': trained['bert']}}
     whole = ['reader/bert'] if isinstance(encoder, Mapping) else []
   else:
     start, whole = {}, []

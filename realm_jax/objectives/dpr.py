@@ -3,7 +3,7 @@
 """Dense passage retrieval: find the block that answers a question.
 
 Karpukhin et al. 2020, section 3. Each question learns to find its block among
-those of all questions of the batch, with some hard negatives of its own.
+those of all questions of the batch and its hard negatives.
 
 Dimension key: B questions, P = 1 + N blocks of each, its positive first and
 then N hard negatives; Q query length, T block length, K = B P candidates.
@@ -38,9 +38,7 @@ def loss(
   batch: Mapping[str, jax.Array],
   key: jax.Array,
   train: bool,
-  *,
-  num_chunks: int = 1,
-  mask_duplicates: bool = True,
+  **settings: Any,
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Cross-entropy of each question's block among all blocks of the batch.
 
@@ -50,17 +48,10 @@ def loss(
   Returns:
     The mean over valid rows in nats, and metrics: accuracy, the share of rows
     whose positive is ranked first among all candidates; accuracy_hard, ranked
-    above the row's own hard negatives; mean_rank of the positive, 1 for the
-    first.
+    above the row's hard negatives; mean_rank of the positive, 1 for the first.
   """
   scores, masks = in_batch.score_batch(
-    model,
-    params,
-    batch,
-    key,
-    train,
-    num_chunks=num_chunks,
-    mask_duplicates=mask_duplicates,
+    model, params, batch, key, train, **settings
   )
   return objectives.contrastive(scores, None, masks), metrics(scores, masks)
 
@@ -70,10 +61,11 @@ def metrics(
 ) -> dict[str, means.Mean]:
   """Return the metrics of `loss`; scores are [B, K]."""
   size, width = scores.shape
-  own = jnp.diagonal(scores)[:, None]
+  positive = jnp.diagonal(scores)[:, None]
   # Among equal scores the positive ranks last, so that equal vectors do not
   # count as a success.
-  above = masks.candidates & (scores >= own) & ~jnp.eye(size, width, dtype=bool)
+  above = masks.candidates & (scores >= positive)
+  above &= ~jnp.eye(size, width, dtype=bool)
   row = jnp.concatenate(
     [jnp.arange(size), jnp.arange(width - size) // max(width // size - 1, 1)]
   )
@@ -101,8 +93,8 @@ class BlockPassages:
 
   def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
     """Return hashes of passages, equal for equal passages; 0 for -1."""
-    found = self.blocks.hashes(np.maximum(ids, 0))
-    return np.where(ids >= 0, found, np.uint64(0))
+    hashes = self.blocks.hashes(np.maximum(ids, 0))
+    return np.where(ids >= 0, hashes, np.uint64(0))
 
   def title_and_text(self, number: int) -> tuple[str, str]:
     """Return title and text of one passage."""
@@ -125,25 +117,25 @@ class TextPassages:
   def rows(
     self, layout: examples.Layout, ids: Int[np.ndarray, ' n']
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Do as in `BlockPassages`."""
+    """See `BlockPassages`."""
     room = layout.block_length - 3
-    found = [self.passages[i] if i >= 0 else ('', '') for i in ids.tolist()]
+    texts = [self.passages[i] if i >= 0 else ('', '') for i in ids.tolist()]
     titles, bodies = (
       examples.encode_rows(self._tokenizer.encode_ids_batch, x, room)
-      for x in zip(*found, strict=True)
+      for x in zip(*texts, strict=True)
     )
     return examples.join_titled(layout, titles, bodies)
 
   def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
-    """Do as in `BlockPassages`."""
-    found = [
+    """See `BlockPassages`."""
+    hashes = [
       tokens.hash_id('\n'.join(self.passages[i])) if i >= 0 else 0
       for i in ids.tolist()
     ]
-    return np.asarray(found, np.uint64)
+    return np.asarray(hashes, np.uint64)
 
   def title_and_text(self, number: int) -> tuple[str, str]:
-    """Do as in `BlockPassages`."""
+    """See `BlockPassages`."""
     return self.passages[number]
 
 
@@ -200,7 +192,7 @@ class Examples:
 
 def read_rows(
   layout: examples.Layout,
-  found: Examples,
+  pairs: Examples,
   encode: examples.Encode,
   numbers: Int[np.ndarray, ' B'],
 ) -> examples.Batch:
@@ -211,10 +203,10 @@ def read_rows(
     P, T] int32, block_mask [B, P, T] bool, block_valid [B, P] bool and
     block_hash [B, P, 2] uint32.
   """
-  texts = found.texts(numbers)
+  texts = pairs.texts(numbers)
   queries = examples.encode_rows(encode, texts, layout.query_tokens)
-  ids, fields = found.blocks(numbers)
-  rows = found.passages.rows(layout, ids.reshape(-1))
+  ids, fields = pairs.blocks(numbers)
+  rows = pairs.passages.rows(layout, ids.reshape(-1))
   return fields | {
     **examples.queries(layout, *queries),
     **examples.name_rows('block', rows, ids.shape),

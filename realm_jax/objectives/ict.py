@@ -44,17 +44,17 @@ def loss(
   key: jax.Array,
   train: bool,
   *,
-  num_chunks: int = 1,
   mask_duplicates: bool = False,
+  **settings: Any,
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
-  """Cross-entropy of each sentence's own block among those of the global batch.
+  """Cross-entropy of each sentence's block among those of the global batch.
 
   Arguments and errors are those of `in_batch.score_batch`.
 
   Returns:
     The mean over valid rows in nats, and metrics: accuracy; accuracy_masked and
-    accuracy_unmasked over the rows whose sentence was removed and those whose
-    sentence was kept; masked_fraction.
+    accuracy_unmasked over the rows with and without a removed sentence;
+    masked_fraction.
   """
   scores, masks = in_batch.score_batch(
     model,
@@ -62,8 +62,8 @@ def loss(
     batch,
     key,
     train,
-    num_chunks=num_chunks,
     mask_duplicates=mask_duplicates,
+    **settings,
   )
   removed = batch['sentence_removed']
   best = jnp.where(masks.candidates, scores, -jnp.inf).argmax(axis=-1)
@@ -96,10 +96,10 @@ def choose_sentences(
     block's sentences.
   """
   ranges = [blocks.sentences(i) for i in ids.tolist()]
-  counts = np.asarray([len(found) for found in ranges])
+  counts = np.asarray([len(x) for x in ranges])
   chosen = rng.integers(counts)
   removed = rng.random(len(counts)) < mask_rate
-  first = np.asarray([found.start for found in ranges])
+  first = np.asarray([x.start for x in ranges])
   spans = blocks.token_spans(ids)
   longest = int((spans[:, 1] - spans[:, 0]).max())
   sentences = blocks.sentence_tokens(first + chosen) - spans[:, :1]

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from realm_jax.nn import realm as model_lib
+from realm_jax.nn import batches
 from retrieval import settings
 from retrieval.nn import objectives
 
@@ -31,7 +31,7 @@ _READ = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
 class BatchConfig:
   """Negatives of a batch, and how it is encoded."""
 
-  # parts in which a batch is encoded, so that one part's activations are kept
+  # parts in which a batch is encoded; activations of one part need memory at a time
   gradient_cache_parts: Annotated[int, settings.Range(1, 2**16)] = 1
   # whether copies of a row's block are left out of its negatives; not as released
   mask_duplicates: bool = True
@@ -44,10 +44,11 @@ def map_chunks(
   num_chunks: int,
   key: jax.Array | None = None,
 ) -> Any:
-  """Encode a batch in chunks, without keeping their activations.
+  """Encode a batch in chunks; activations of one chunk need memory at a time.
 
-  Gao et al. 2021 (arXiv 2101.06983): embed in chunks, keep only the embeddings,
-  and embed each chunk again for its gradients. A microbatch would have only its own negatives.
+  Gao et al. 2021 (arXiv 2101.06983): embed in chunks, store only the embeddings,
+  and embed each chunk again for its gradients. A microbatch would lack the
+  negatives of the others.
 
   Except for dropout, value and gradients are those of `encode(batch, key)`; the
   time is that of one more forward pass. Each chunk takes rows from every
@@ -88,6 +89,30 @@ def map_chunks(
   )
 
 
+def embed_pairs(
+  model: nn.Module,
+  params: Any,
+  train: bool,
+  batch: Mapping[str, jax.Array],
+  key: jax.Array | None,
+) -> tuple[jax.Array, jax.Array]:
+  """Embed queries [B, d] and blocks [B, ..., d], each with dropout of its own.
+
+  `model` has `embed_queries` and `embed_blocks`, as `Realm`. The batch has
+  query_ids, query_mask [B, Q]; block_ids, block_mask, block_types [B, ..., T].
+  """
+  keys = [jax.random.fold_in(key, i) if train else None for i in range(2)]
+  asked = [batch['query_ids'], batch['query_mask']]
+  rows = batches.fold_rows(batch, 'block')
+  queries, blocks = (
+    batches.apply(model, params, *inputs, train=train, key=key, method=method)
+    for inputs, key, method in zip(
+      (asked, rows), keys, ('embed_queries', 'embed_blocks'), strict=True
+    )
+  )
+  return queries, blocks.reshape(*batch['block_ids'].shape[:-1], -1)
+
+
 def score_batch(
   model: nn.Module,
   params: Any,
@@ -95,8 +120,8 @@ def score_batch(
   key: jax.Array,
   train: bool,
   *,
-  num_chunks: int,
-  mask_duplicates: bool,
+  num_chunks: int = 1,
+  mask_duplicates: bool = True,
 ) -> tuple[Float[Array, 'B K'], objectives.Masks]:
   """Embed a batch; return scores and masks for `objectives.contrastive`.
 
@@ -111,7 +136,7 @@ def score_batch(
     ValueError: for a batch of one block; for mask_duplicates without block_hash.
   """
   queries, blocks = map_chunks(
-    functools.partial(model_lib.embed_pairs, model, params, train),
+    functools.partial(embed_pairs, model, params, train),
     {name: batch[name] for name in _READ},
     num_chunks=num_chunks,
     key=key if train else None,
@@ -150,11 +175,11 @@ def make_masks(
   valid = jnp.broadcast_to(rows[:, None], shape)
   valid &= batch.get('block_valid', valid).reshape(shape)
   candidates = rows[:, None] & positives_first(valid)[None]
-  own = jnp.eye(*candidates.shape, dtype=bool)
+  positives = jnp.eye(*candidates.shape, dtype=bool)
   if mask_duplicates:
     if 'block_hash' not in batch:
       raise ValueError("mask_duplicates=True needs batch['block_hash'].")
     hashes = batch['block_hash'].reshape(*shape, -1)
     same = (hashes[:, :1] == positives_first(hashes)[None]).all(axis=-1)
-    candidates &= own | ~same
-  return objectives.Masks(None, candidates, own & candidates)
+    candidates &= positives | ~same
+  return objectives.Masks(None, candidates, positives & candidates)

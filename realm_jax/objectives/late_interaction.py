@@ -65,7 +65,7 @@ def loss(
 
 
 def reader(
-  rows: colbert.Rows, found: dpr.Examples
+  rows: colbert.Rows, pairs: dpr.Examples
 ) -> Callable[[Int[np.ndarray, ' B'], Any], examples.Batch]:
   """Return the function from numbers of examples to a batch of `loss`.
 
@@ -76,9 +76,9 @@ def reader(
   """
 
   def read(numbers, _):
-    ids, fields = found.blocks(numbers)
+    ids, fields = pairs.blocks(numbers)
     texts = [
-      colbert.titled(*found.passages.title_and_text(i)) if i >= 0 else ''
+      colbert.titled(*pairs.passages.title_and_text(i)) if i >= 0 else ''
       for i in ids.reshape(-1).tolist()
     ]
     length = rows.config.passage_length
@@ -86,7 +86,7 @@ def reader(
     mask = np.arange(length) < counts[:, None]
     blocks = tokens, mask, mask & rows.has_vector(tokens)
     names = 'block_ids', 'block_mask', 'block_scored'
-    queries = rows.queries(found.texts(numbers))
+    queries = rows.queries(pairs.texts(numbers))
     return {
       'query_ids': queries,
       'query_mask': rows.attended(queries),

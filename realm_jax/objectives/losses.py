@@ -1,45 +1,23 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""REALM's loss, and the marginal likelihood of masked tokens.
+"""The marginal likelihood of masked tokens: REALM's loss and its measures.
 
-Guu et al. 2020, sections 3.1 and 3.3. The functions of p(z | x) and p(y | x, z)
-measure; `loss` binds the training objectives of `objectives` to the model.
+Guu et al. 2020, sections 3.1, 3.3 and 3.4. `retriever_losses` has other objectives.
 
 Dimension key: B queries, K candidates (the null block is the first), M masked
 positions, V vocabulary.
 """
 
 from collections.abc import Mapping
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from realm_jax.nn import realm as model_lib
-from retrieval import settings
+from realm_jax.nn import batches, realm as model_lib
 from retrieval.nn import means, objectives
-
-# Objectives that train retriever and encoder together, by one likelihood.
-JOINT = ('marginal_token', 'marginal_seq')
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LossConfig:
-  """Objective of REALM."""
-
-  # marginal_token (released), marginal_seq (paper) train both together; pdist,
-  # emdr2, loop, replug_lsr train the retriever beside the marginal.
-  objective: Literal[
-    'marginal_token', 'marginal_seq', 'pdist', 'emdr2', 'loop', 'replug_lsr'
-  ] = 'marginal_token'
-  # factor of an objective that trains the retriever alone
-  retriever_weight: settings.NotNegative = 1.0
-
-  __post_init__ = settings.check
-
 
 Scores = Float[Array, 'B K']
 Mask = Bool[Array, 'B K']
@@ -91,17 +69,6 @@ def candidate_utility(
   return jnp.where(masks.candidates, gold - gold[:, :1], 0.0)
 
 
-def leave_one_out(
-  scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
-) -> GoldLogProbs:
-  """Log-likelihood of each token without each candidate, renormalised."""
-  others = ~jnp.eye(scores.shape[1], dtype=bool)
-  others = others[None] & masks.candidates[:, None, :]
-  prior = objectives.log_softmax(scores[:, None, :], others)
-  gold = objectives.mask_gold(gold_log_probs, masks)
-  return jax.nn.logsumexp(prior[..., None] + gold[:, None], axis=2)
-
-
 def marginal_log_probs(
   scores: Scores,
   log_probs: Float[Array, 'B K M V'],
@@ -124,44 +91,36 @@ def loss(
   key: jax.Array,
   train: bool,
   *,
-  objective: str = LossConfig.objective,
-  retriever_weight: float = LossConfig.retriever_weight,
+  objective: str = 'marginal_token',
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
-  """Train the encoder by marginal likelihood, the retriever by `objective`.
+  """Negative log p(y | x), which trains retriever and encoder (equation 1).
 
   Args:
     batch: of `pipeline`; mlm_mask [B, M] and candidate_valid [B, K] count.
-    objective: of `objectives.OBJECTIVES`. Those of `JOINT` train both parts,
-      others the retriever alone; the encoder then learns from marginal_token.
-    retriever_weight: factor of an objective outside of `JOINT`.
+    objective: marginal_token, where each masked token has a sum over z of its own
+      (released), or marginal_seq, one sum for all of y (paper).
 
   Returns:
-    The loss in nats and metrics over target tokens (for marginal_seq over rows,
-    each the mean over its targets): `nll` -log p(y_m | x);
-    `retrieval_utility`; `null_probability` and `entropy` of p(z | x);
-    `accuracy`, by the candidate with the highest score; `retriever_loss` for
-    an objective outside of `JOINT`, over what the objective counts.
+    The loss in nats, and `metrics`.
   """
-  out = model_lib.apply(model, params, batch, train=train, key=key)
+  out = batches.apply(model, params, batch, train=train, key=key)
   masks = batch_masks(batch)
   function = objectives.get(objective)
-  metrics = _metrics(out, masks, by_rows=objective == 'marginal_seq')
-  if objective in JOINT:
-    return function(out.scores, out.gold_log_probs, masks), metrics
-  fixed_scores, gold = jax.lax.stop_gradient((out.scores, out.gold_log_probs))
-  if objective == 'loop':
-    gold = leave_one_out(fixed_scores, gold, masks)
-  encoder = objectives.get('marginal_token')
-  value = encoder(fixed_scores, out.gold_log_probs, masks)
-  retriever = function(out.scores, gold, masks)
-  metrics['retriever_loss'] = retriever
-  return value + retriever_weight * retriever, metrics
+  value = function(out.scores, out.gold_log_probs, masks)
+  return value, metrics(out, masks, by_rows=objective == 'marginal_seq')
 
 
-def _metrics(
-  out: model_lib.RealmOutput, masks: objectives.Masks, *, by_rows: bool
+def metrics(
+  out: model_lib.RealmOutput,
+  masks: objectives.Masks,
+  *,
+  by_rows: bool = False,
 ) -> dict[str, means.Mean]:
-  """Means over target tokens, or over rows."""
+  """Return means over target tokens, or over rows of the mean over targets.
+
+  `nll` -log p(y_m | x); `retrieval_utility`; `null_probability` and `entropy` of
+  p(z | x); `accuracy` by the candidate with the highest score.
+  """
   out = jax.lax.stop_gradient(out)
   gold, targets = out.gold_log_probs, masks.targets
 
@@ -175,11 +134,11 @@ def _metrics(
   prior = log_prior(out.scores, masks.candidates)
   best = prior.argmax(axis=-1)[:, None, None]
   # No argmax over the vocabulary: a token is predicted if none is likelier.
-  found = jnp.take_along_axis(gold >= out.best_log_probs, best, axis=1)[:, 0]
+  right = jnp.take_along_axis(gold >= out.best_log_probs, best, axis=1)[:, 0]
   return {
     'nll': mean(-token_log_likelihood(out.scores, gold, masks)),
     'retrieval_utility': mean(retrieval_utility(out.scores, gold, masks)),
     'null_probability': mean(jnp.exp(prior[:, :1])),
     'entropy': mean(-(jnp.exp(prior) * prior).sum(axis=-1, keepdims=True)),
-    'accuracy': mean(found),
+    'accuracy': mean(right),
   }

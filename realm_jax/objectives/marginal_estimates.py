@@ -3,8 +3,7 @@
 """Estimates of REALM's marginal likelihood from a few documents.
 
 Guu et al. 2020, section 3.3, sum p(y | x, z) p(z | x) over the k best documents
-in place of all. Here the sum over all is known, and estimates of the loss and
-of its gradient are compared with it:
+in place of all, or other documents in place of the best:
 
   top      the k documents with the highest scores, as REALM trains
   uniform  k documents at random
@@ -87,13 +86,13 @@ def prior(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
 def mixed(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
   """Return the null document, the k / 2 best, and a sample of the rest."""
   order = _best(scores)
-  kept = k // 2 if k < len(order) else len(order)
-  rest = order[kept:]
-  drawn = rng.choice(rest, size=min(k - kept, len(rest)), replace=False)
-  weights = np.zeros(kept + len(drawn))
+  half = k // 2 if k < len(order) else len(order)
+  best, rest = order[:half], order[half:]
+  drawn = rng.choice(rest, size=min(k - half, len(rest)), replace=False)
+  weights = np.zeros(half + len(drawn))
   if len(drawn):
-    weights[kept:] = np.log(len(rest) / len(drawn))
-  return _with_null(np.concatenate([order[:kept], drawn]), weights)
+    weights[half:] = np.log(len(rest) / len(drawn))
+  return _with_null(np.concatenate([best, drawn]), weights)
 
 
 ESTIMATORS: dict[
@@ -110,68 +109,3 @@ def _best(scores: Scores) -> np.ndarray:
 def _with_null(ids: np.ndarray, log_weights: Any = 0.0) -> Candidates:
   log_weights = np.broadcast_to(log_weights, len(ids))
   return Candidates(np.append(0, ids), np.append(0.0, log_weights))
-
-
-@dataclasses.dataclass
-class Comparison:
-  """How the estimates of many examples differ from their exact values.
-
-  Cosines and errors are those of all examples' gradients joined in one vector.
-  Sums are over examples; E[] is the mean over draws of one example.
-  """
-
-  examples: int = 0
-  exact_loss: float = 0.0
-  loss: float = 0.0  # E[loss of an estimate]
-  exact_square: float = 0.0  # |g|^2
-  product: float = 0.0  # g . E[estimate]
-  square: float = 0.0  # E[|estimate|^2]
-  mean_square: float = 0.0  # |E[estimate]|^2
-
-  def add(
-    self,
-    exact: np.ndarray,
-    estimates: np.ndarray,
-    losses: np.ndarray,
-    loss: float,
-  ) -> None:
-    """Add an example: its gradient [n], estimates [draws, n] and losses [draws]."""
-    mean = estimates.mean(axis=0)
-    self.examples += 1
-    self.exact_loss += loss
-    self.loss += float(losses.mean())
-    self.exact_square += float(exact @ exact)
-    self.product += float(exact @ mean)
-    self.square += float(np.square(estimates).sum(axis=1).mean())
-    # Draws are independent, so that products of two have no variance of their own.
-    draws = len(estimates)
-    total = float(np.square(estimates.sum(axis=0)).sum())
-    own = float(np.square(estimates).sum())
-    self.mean_square += (
-      (total - own) / (draws * (draws - 1)) if draws > 1 else own
-    )
-
-  def summary(self) -> dict[str, float]:
-    """Return the measures.
-
-    Returns:
-      loss_bias: mean of estimate less exact, in nats an example. cosine: of one
-      draw; mean_cosine: of the mean over draws, the direction that training
-      follows in the long run. length: of the mean over draws, relative to the
-      exact gradient. error: of one draw, relative to the exact length; bias:
-      that of the mean over draws.
-    """
-    tiny = np.finfo(np.float64).tiny
-    square, exact = max(self.square, tiny), max(self.exact_square, tiny)
-    # No length is shorter than its projection; the estimate of few draws may be.
-    mean_square = max(self.mean_square, self.product**2 / exact, tiny)
-    error = square - 2 * self.product + exact
-    bias = mean_square - 2 * self.product + exact
-    return {
-      'loss_bias': (self.loss - self.exact_loss) / max(self.examples, 1),
-      'cosine': self.product / np.sqrt(square * exact),
-      'mean_cosine': self.product / np.sqrt(mean_square * exact),
-      'length': float(np.sqrt(mean_square / exact)),
-      'error': float(np.sqrt(max(error, 0.0) / exact)),
-      'bias': float(np.sqrt(max(bias, 0.0) / exact)),
-    }

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 import numpy as np
 
 from realm_jax.data import examples, sources
-from realm_jax.nn import realm as model_lib
+from realm_jax.nn import batches, realm as model_lib
 from realm_jax.objectives import ict
 from retrieval import settings
 from retrieval.nn import means
@@ -83,11 +83,11 @@ def read_rows(
   )
   sentences, counts = examples.cut(bodies[0], spans, layout.query_tokens)
   rest = examples.cut_out(bodies, spans, removed, layout.block_length - 2)
-  wanted = max(1, math.ceil(mask_rate * layout.query_tokens))  # M
+  most = max(1, math.ceil(mask_rate * layout.query_tokens))  # M
   targets = {
-    'mlm_positions': np.zeros((len(ids), wanted), np.int32),
-    'mlm_targets': np.zeros((len(ids), wanted), np.int32),
-    'mlm_mask': np.zeros((len(ids), wanted), bool),
+    'mlm_positions': np.zeros((len(ids), most), np.int32),
+    'mlm_targets': np.zeros((len(ids), most), np.int32),
+    'mlm_mask': np.zeros((len(ids), most), bool),
   }
   for i, count in enumerate(counts.tolist()):
     weights = None
@@ -117,7 +117,7 @@ def loss(
   accuracy; accuracy_removed and accuracy_kept, in blocks without and with their
   sentence.
   """
-  logits = model_lib.apply(
+  logits = batches.apply(
     model, params, batch, train=train, key=key, method='token_logits'
   )[:, 0]
   log_probs = jax.nn.log_softmax(logits)

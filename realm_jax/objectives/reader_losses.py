@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from realm_jax.nn import open_qa, realm as model_lib
+from realm_jax.nn import batches, open_qa
 from retrieval.nn import means, objectives
 
 # Spans of a block score more.
@@ -186,7 +186,7 @@ def loss(
   _check(model, batch)
 
   def apply(params, method):
-    return model_lib.apply(
+    return batches.apply(
       model, params, batch, train=train, key=key, method=method
     )
 

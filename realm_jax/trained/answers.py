@@ -4,13 +4,12 @@
 
 import dataclasses
 import functools
+import html
 from typing import Any
-import unicodedata
 
 import numpy as np
-import regex
 
-from realm_jax.trained import views
+from realm_jax.trained import spans
 from retrieval import text_table
 from retrieval.questions import (
   abstention,
@@ -19,12 +18,10 @@ from retrieval.questions import (
 )
 from retrieval.text import blocks as blocks_lib
 
-# Letters of words; scripts without blanks between words have none.
-_LETTER = regex.compile(
-  r'[[\p{L}\p{N}\p{M}]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}'
-  r'\p{Khmer}\p{Myanmar}]]',
-  regex.VERSION1,
-)
+NOTHING = 'no block was found'
+SILENT = 'no answer in these documents'
+UNSURE = 'no answer that is sure enough'
+RUNNER_UPS = ('runner-up', 'logit', 'share', 'source')  # columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Answer:
   width: int
   reader_start: int  # position of the block's first token in the row
   score: float  # score of block and span together, a logit
-  # Share of the likelihood of all spans kept of this question; of a reader with a
+  # Share of the likelihood of the question's best spans; of a reader with a
   # null answer the probability beside all spans that were read and this answer.
   share: float
   correct: bool  # whether the span is gold; False without gold answers
@@ -83,10 +80,10 @@ class Answer:
 
   @functools.cached_property
   def _shown(self) -> tuple[str, tuple[int, int]]:
-    text, span = highlight(
+    text, span = spans.highlight(
       self.blocks, self.block, self.start, self.width, self.reader_start
     )
-    return text, whole_words(text, span)
+    return text, spans.whole_words(text, span)
 
   def repeats(self, other: 'Answer') -> bool:
     """Whether both overlap in a block, or are equal as scores compare answers."""
@@ -95,6 +92,11 @@ class Answer:
       if low < limit and first < high:
         return True
     return qa_metrics.exact_match(self.text, other.text)
+
+  @property
+  def cells(self) -> tuple[str, ...]:
+    """The row of a table with the columns `RUNNER_UPS`."""
+    return self.text, f'{self.score:.2f}', f'{self.share:.3f}', self.source
 
   def record(self) -> dict[str, Any]:
     """Return the answer and its source as JSON values.
@@ -147,8 +149,9 @@ class Answered:
   @property
   def probability(self) -> float | None:
     """Calibrated probability that the best answer is right; None if not measured."""
-    found = self.calibration
-    return None if found is None else found.probability(self.confidence)
+    if self.calibration is None:
+      return None
+    return self.calibration.probability(self.confidence)
 
   @property
   def null_is_likelier(self) -> bool:
@@ -173,12 +176,34 @@ class Answered:
       dataclasses.replace(x[0], share=sum(y.share for y in x)) for x in groups
     ]
 
+  def silence(self, count: int = 5) -> str:
+    """Return the 'no answer' message with the best sources; '' for an answer."""
+    if not self.answers:
+      return NOTHING
+    if not self.silent:
+      return ''
+    sources = dict.fromkeys(answer.source for answer in self.best(count))
+    why = SILENT if self.null_is_likelier else UNSURE
+    return (
+      f'{why} (best share {self.confidence:.2f}, none '
+      f'{1 - self.answerable:.2f}); best sources: {"; ".join(sources)}'
+    )
+
+  def figures(self) -> str:
+    """Return logit and share of the best answer, and its probability if measured."""
+    figures = f'logit {self.best(1)[0].score:.2f}, share {self.confidence:.3f}'
+    if self.probability is None:
+      return figures
+    sets = ', '.join(self.calibration.sets)
+    right = f'right with probability {self.probability:.2f} (as on {sets})'
+    return f'{figures}, {right}'
+
   def __repr__(self) -> str:
-    shown, table = views.silence(self), ''
-    if not shown:
+    message, table = self.silence(), ''
+    if not message:
       rows = [(x.text, f'{x.share:.3f}', x.source) for x in self.best()]
       table = text_table.lines(('answer', 'share', 'source'), rows)
-    return f'{self.question.question}\n{shown or table}'
+    return f'{self.question.question}\n{message or table}'
 
   def record(self, count: int = 5) -> dict[str, Any]:
     """Return a line of a predictions file, with up to `count` answers.
@@ -197,12 +222,39 @@ class Answered:
       line |= rows.pop(0)
     return line | {'runner_ups': rows}
 
+  def to_html(self, count: int = 5) -> str:
+    """Return a question, its answer in its block, and `count` - 1 runner-ups."""
+    page = f'<p><b>{html.escape(self.question.question)}</b><br>'
+    if message := self.silence(count):
+      return f'{page}{html.escape(message)}</p>'
+    first, *others = self.best(count)
+    page += (
+      f'<b style="color: green">{html.escape(first.text)}</b> '
+      f'({self.figures()})</p>{block_html(first.title, *first.highlight())}'
+    )
+    if others:
+      page += text_table.to_html(RUNNER_UPS, (x.cells for x in others))
+    return page
+
   def _repr_html_(self) -> str:
-    return views.answers_html(self)
+    return self.to_html()
 
   def blocks_html(self, count: int = 3) -> str:
     """Return HTML of the first blocks, each with its best answer marked."""
-    return views.blocks_html(self, count)
+    best: dict[int, Answer] = {}
+    for answer in self.answers:
+      best.setdefault(answer.rank, answer)
+    rows = []
+    for rank, block in enumerate(self.beam[:count].tolist()):
+      if rank in best:
+        shown = best[rank].highlight()
+      elif block >= 0:
+        shown = self.blocks.texts([block])[0], (0, 0)
+      else:
+        continue
+      title = self.blocks.titles([block])[0]
+      rows.append(f'<li>{block_html(title, *shown)}</li>')
+    return f'<ol>{"".join(rows)}</ol>' if rows else f'<p>{NOTHING}</p>'
 
 
 class Answers(tuple[Answered, ...]):
@@ -212,70 +264,22 @@ class Answers(tuple[Answered, ...]):
 
   def __repr__(self) -> str:
     return '\n'.join(
-      f'{found.question.question} {found.text} '
-      f'(share {found.confidence:.2f}, {found.answers[0].title})'
-      if found.text
-      else f'{found.question.question} (no answer)'
-      for found in self
+      f'{x.question.question} {x.text} '
+      f'(share {x.confidence:.2f}, {x.answers[0].title})'
+      if x.text
+      else f'{x.question.question} (no answer)'
+      for x in self
     )
 
   def _repr_html_(self) -> str:
-    return ''.join(views.answers_html(found) for found in self)
+    return ''.join(x.to_html() for x in self)
 
 
-def whole_words(text: str, span: tuple[int, int]) -> tuple[int, int]:
-  """Return a span of characters, widened to the words it begins and ends in."""
-  begin, end = span
-
-  def inside(at: int) -> bool:
-    return 0 < at < len(text) and all(
-      _LETTER.match(character) for character in text[at - 1 : at + 1]
-    )
-
-  while inside(begin):
-    begin -= 1
-  while inside(end):
-    end += 1
-  return begin, end
-
-
-def highlight(
-  blocks: blocks_lib.BlockStore,
-  block_id: int,
-  start: int,
-  width: int,
-  reader_start: int,
-) -> tuple[str, tuple[int, int]]:
-  """Return a block's text, and the first and past-last character of an answer.
-
-  Marks of the last character belong to the answer. `start` and `reader_start`
-  (of the block) are tokens of the reader's row; block_id = -1 gives '', (0, 0).
-
-  Raises:
-    ValueError: for a span outside of the block's tokens.
-  """
-  if block_id < 0:
-    return '', (0, 0)
-  ids = np.asarray([block_id])
-  [(first, limit)] = blocks.token_spans(ids).tolist()
-  at = first + start - reader_start
-  if width < 1 or at < first or at + width > limit:
-    raise ValueError(
-      f'Block {block_id}: a span of {width} token(s) at {start - reader_start}, '
-      f'expected one within its {limit - first}.'
-    )
-  [(low, high)] = blocks.byte_spans(ids).tolist()
-  document = int(blocks.documents(ids)[0])
-  offsets = blocks.tokens.token_bytes(document)[at : at + width]
-  raw = blocks.tokens.text_bytes(document)[low:high]
-  begin, end = int(offsets[0, 0]) - low, int(offsets[-1, 1]) - low
-  while begin and raw[begin] & 0xC0 == 0x80:  # a token of single bytes
-    begin -= 1
-  while end < len(raw) and raw[end] & 0xC0 == 0x80:
-    end += 1
-  text = raw.decode()
-  begin, end = len(raw[:begin].decode()), len(raw[:end].decode())
-  # Marks that the tokenizer drops are of no token.
-  while end < len(text) and unicodedata.combining(text[end]):
-    end += 1
-  return text, (begin, end)
+def block_html(title: str, text: str, span: tuple[int, int]) -> str:
+  """Return title and text of a block, its span of characters marked."""
+  start, end = span
+  before, marked, after = map(
+    html.escape, (text[:start], text[start:end], text[end:])
+  )
+  marked = f'<mark>{marked}</mark>' if marked else ''
+  return f'<p><i>{html.escape(title)}</i>: {before}{marked}{after}</p>'

@@ -34,7 +34,6 @@ from retrieval.search import (
   where as where_lib,
 )
 from retrieval.searchers import subset as subset_lib
-from retrieval.text import blocks as blocks_lib
 
 KINDS = names.FOR_TEXTS
 WITH_VECTORS = names.WITH_VECTORS
@@ -126,7 +125,7 @@ class BeamRetriever:
   ):
     """Take the retriever, a factor of its scores, and the embedder of questions.
 
-    Only blocks of `subset` are searched; None is all.
+    `subset` are the blocks to search; None is all.
     """
     self._subset = subset
     self._inner, self._rerank = retriever, None
@@ -147,9 +146,8 @@ class BeamRetriever:
       vectors = self._newest.embed(params, rows)
       step = self._newest.version.step
       fields['index_step'] = np.full(len(texts), step, np.int32)
-    queries = queries_lib.Queries(texts, vectors, questions=True).among(
-      self._subset
-    )
+    queries = queries_lib.Queries(texts, vectors, questions=True)
+    queries = queries.among(self._subset)
     n = max(k, self._rerank.candidates) if self._rerank else k
     ids, scores = self._inner.search(queries, n)
     scores = order_by = np.where(ids >= 0, self._scale * scores, -np.inf)
@@ -161,9 +159,29 @@ class BeamRetriever:
       stored = self._newest.version.vectors
       fields['beam_vectors'] = np.asarray(stored[np.maximum(ids, 0)])
     else:
-      found = np.where(ids >= 0, scores, 0.0)
-      fields['beam_scores'] = found.astype(np.float32)
+      filled = np.where(ids >= 0, scores, 0.0)
+      fields['beam_scores'] = filled.astype(np.float32)
     return Beam(ids, order_by.astype(np.float32), fields)
+
+
+class TextRetriever:
+  """A trained reader's retriever of texts, as `retrieval.search.retriever`."""
+
+  def __init__(self, trained: Any, retriever: BeamRetriever):
+    """Place the embedder of a `loading.TrainedReader`."""
+    self._retriever, self.unit = retriever, retriever.unit
+    self._params = jax.device_put(embedders.embedder_params(trained.params))
+    self._tokenizer = trained.data.tokenizer
+    self._layout = reader_configs.reader_layout(trained.config, trained.data)
+
+  def search(
+    self, texts: Sequence[str], k: int
+  ) -> tuple[Int[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
+    """Return ids and scores of blocks, best first; -1 and -inf for none."""
+    tokens = [x.ids for x in self._tokenizer.encode_batch(list(texts))]
+    rows = reader_rows.question_rows(self._layout, tokens)
+    beam = self._retriever(self._params, rows, texts, k)
+    return beam.ids, beam.scores
 
 
 def text_indices_of(
@@ -197,26 +215,26 @@ def make_retriever(
       model_configs.realm_config(config, data.tokenizer.vocab_size), snapshots
     )
   indices = text_indices_of(config, data)
-  found = retrievers.Retrievers(
-    indices,
-    lambda: (
-      indices.dense(embedder, progress=progress)
-      if embedder
-      else retriever_lib.Dense(blocks, newest)
-    ),
-    config.lookup.words_weight,
-    progress=progress,
+
+  def dense():
+    if embedder:
+      return indices.dense(embedder, progress=progress)
+    return retriever_lib.Dense(blocks, newest)
+
+  retriever = retrievers.Retrievers(
+    indices, dense, config.lookup.words_weight, progress=progress
   ).make(kind)
-  scale = config.lookup.bm25_scale if kind in names.WORDS else 1.0
   section = config.reranker
   if section.path:
     if section.path == config.colbert_index.model:
       model = rerank.ByTokenVectors(indices.tokens(progress=progress))
     else:
       model = rerank.ByTexts(rerank.load(section.path), blocks)
-    found = rerank.Reranked(found, model, min(section.candidates, len(blocks)))
+    count = min(section.candidates, len(blocks))
+    retriever = rerank.Reranked(retriever, model, count)
+  scale = config.lookup.bm25_scale if kind in names.WORDS else 1.0
   subset = where_lib.some(blocks, config.lookup.where, 'lookup.where')
-  return BeamRetriever(found, scale, newest, subset)
+  return BeamRetriever(retriever, scale, newest, subset)
 
 
 class BeamSelector:
@@ -224,31 +242,34 @@ class BeamSelector:
 
   def __init__(
     self,
-    layout: reader_rows.ReaderLayout,
-    blocks: blocks_lib.BlockStore,
+    config: reader_configs.ReaderConfig,
+    data: data_folder.DataFolder,
     retriever: BeamRetriever,
     *,
-    search: answer_search.QuestionSearch | None = None,
-    retriever_beam: int = 5000,
-    reader_beam: int = 5,
-    block_layout: examples.Layout | None = None,
+    search: bool = True,
+    train_blocks: bool = False,
   ):
-    """Check the beams; at most the number of blocks is retrieved.
+    """Check the beams of config.lookup; at most all blocks are retrieved.
 
     Args:
-      search: marks the blocks with an answer; None: no beam_has_answer.
-      block_layout: lengths of the block embedder's rows, if it is trained.
+      search: whether batches mark the blocks with an answer.
+      train_blocks: whether batches hold rows of the block embedder.
     """
-    if not 1 <= reader_beam <= retriever_beam:
+    lookup, self._blocks = config.lookup, data.blocks
+    if lookup.reader_beam > lookup.retriever_beam:
       raise ValueError(
-        f'reader_beam={reader_beam} and retriever_beam={retriever_beam}: '
-        'expected 1 <= reader_beam <= retriever_beam.'
+        f'reader_beam={lookup.reader_beam} and retriever_beam='
+        f'{lookup.retriever_beam}: expected reader_beam <= retriever_beam.'
       )
-    self.retriever_beam = min(retriever_beam, blocks.num_blocks)
-    self.reader_beam = min(reader_beam, self.retriever_beam)
-    self._layout, self._blocks = layout, blocks
-    self._block_layout = block_layout
-    self._retriever, self._search = retriever, search
+    self.retriever_beam = min(lookup.retriever_beam, self._blocks.num_blocks)
+    self.reader_beam = min(lookup.reader_beam, self.retriever_beam)
+    self._layout = reader_configs.reader_layout(config, data)
+    self._block_layout = data.layout(config) if train_blocks else None
+    self._retriever, self._search = retriever, None
+    if search:
+      self._search = answer_search.QuestionSearch(
+        self._blocks, lookup.rule, data.tokenizer
+      )
 
   def select(
     self,
@@ -270,49 +291,17 @@ class BeamSelector:
     beam = self._retriever(params, batch, texts, self.retriever_beam)
     ids = np.where(batch['row_valid'][:, None], beam.ids, -1)
     read = ids[:, : self.reader_beam]
-    found = dict(batch) | beam.fields
-    found |= reader_rows.reader_rows(
+    fields = dict(batch) | beam.fields
+    fields |= reader_rows.reader_rows(
       self._layout, self._blocks, read, source.tokens(indices)
     )
-    found |= {'beam_ids': ids.astype(np.int32), 'beam_valid': ids >= 0}
+    fields |= {'beam_ids': ids.astype(np.int32), 'beam_valid': ids >= 0}
     if self._block_layout is not None:
       rows = examples.titled_blocks(
         self._block_layout, self._blocks, read.reshape(-1)
       )
-      found |= examples.name_rows('block', rows, read.shape)
-    found |= source.gold_fields(indices, self._blocks, read, found)
+      fields |= examples.name_rows('block', rows, read.shape)
+    fields |= source.gold_fields(indices, self._blocks, read, fields)
     if self._search is not None:
-      found['beam_has_answer'] = self._search.find(ids, asked)
-    return found
-
-
-def make_selector(
-  config: reader_configs.ReaderConfig,
-  data: data_folder.DataFolder,
-  retriever: BeamRetriever,
-  *,
-  search: bool = True,
-  retriever_beam: int = 0,
-  reader_beam: int = 0,
-  train_blocks: bool = False,
-) -> BeamSelector:
-  """Return the selector of a reader.
-
-  Args:
-    search: whether to look for answers in the blocks.
-    retriever_beam, reader_beam: 0: the config's numbers.
-    train_blocks: whether batches hold rows of the block embedder.
-  """
-  blocks, found = data.blocks, None
-  if search:
-    rule = config.lookup.rule
-    found = answer_search.QuestionSearch(blocks, rule, data.tokenizer)
-  return BeamSelector(
-    reader_configs.reader_layout(config, data),
-    blocks,
-    retriever,
-    search=found,
-    retriever_beam=retriever_beam or config.lookup.retriever_beam,
-    reader_beam=reader_beam or config.lookup.reader_beam,
-    block_layout=data.layout(config) if train_blocks else None,
-  )
+      fields['beam_has_answer'] = self._search.find(ids, asked)
+    return fields

@@ -38,8 +38,6 @@ class Answerer:
     num_answers: int = 5,
     threshold: float | None = 0.0,
     calibration: abstention.Calibration | None = None,
-    retriever_beam: int = 0,
-    reader_beam: int = 0,
     batch_size: int = 1,
   ):
     """Place the parameters; compile at the first question.
@@ -48,20 +46,13 @@ class Answerer:
       threshold: least confidence to answer with; None: the probability of "no
         answer in these documents".
       calibration: gives answers a probability.
-      retriever_beam: blocks to retrieve; 0: as in training.
-      reader_beam: blocks to read; 0: as in training.
       batch_size: rows at a time, filled up to a multiple of the devices.
     """
     self.trained, self.calibration = trained, calibration
     self._threshold = threshold
     self._layout = reader_configs.reader_layout(trained.config, trained.data)
-    self._selector = beams.make_selector(
-      trained.config,
-      trained.data,
-      retriever,
-      search=False,
-      retriever_beam=retriever_beam,
-      reader_beam=reader_beam,
+    self._selector = beams.BeamSelector(
+      trained.config, trained.data, retriever, search=False
     )
     devices = jax.local_devices()
     read = functools.partial(
@@ -88,9 +79,9 @@ class Answerer:
       rows = source.rows(np.arange(low, high), self._rows)
       batch = self._selector.select(self._params, rows, source)
       placed = jax.device_put(model_fields(batch), self._split)
-      found = jax.device_get(self._read(self._params, placed))
+      spans = jax.device_get(self._read(self._params, placed))
       for row in range(high - low):
-        one = jax.tree.map(lambda x, row=row: x[row], (batch, found))
+        one = jax.tree.map(lambda x, row=row: x[row], (batch, spans))
         yield self._result(asked[low + row], *one)
       if progress:
         progress(high, len(source))
@@ -116,22 +107,22 @@ class Answerer:
     marked = [
       dataclasses.replace(x, question=_with_mark(x.question)) for x in asked
     ]
-    for question, found in zip(asked, self(marked, progress), strict=True):
-      yield dataclasses.replace(found, question=question)
+    for question, answered in zip(asked, self(marked, progress), strict=True):
+      yield dataclasses.replace(answered, question=question)
 
   def _result(
     self,
     asked: question_files.Question,
     row: examples.Batch,
-    found: 'Prediction',
+    out: 'Prediction',
   ) -> answers.Answered:
     """Return the answers of a question, from its rows of the batch and of `read`."""
-    kept = np.flatnonzero(found.spans.block >= 0)
-    spans = jax.tree.map(lambda x: x[kept], found.spans)
+    there = np.flatnonzero(out.spans.block >= 0)
+    spans = jax.tree.map(lambda x: x[there], out.spans)
     scores, log_null = spans.score.astype(np.float64), -np.inf
-    shares = _softmax(scores) if len(kept) else scores
+    shares = _softmax(scores) if len(there) else scores
     if self.trained.model.config.null_answer:
-      log_null = float(found.log_null)
+      log_null = float(out.log_null)
       shares = np.exp(scores + log_null)
     null = float(np.exp(log_null))
     columns = (
@@ -142,7 +133,7 @@ class Answerer:
       row['reader_starts'][spans.block],
       scores,
       shares,
-      found.correct[kept],
+      out.correct[there],
     )
     blocks = self.trained.data.blocks
     rows = zip(*(x.tolist() for x in columns), strict=True)
@@ -228,27 +219,27 @@ def predict_spans(
     which = jnp.searchsorted(jnp.asarray(lengths), longest)
     return jax.lax.switch(which, readers, part)
 
-  found = jax.lax.map(
+  best = jax.lax.map(
     read, jax.tree.map(lambda x: _cut(x, parts, read_at_once), rows)
   )
-  found, correct, total = jax.tree.map(
+  best, correct, total = jax.tree.map(
     lambda x: x.reshape(-1, *x.shape[2:])[: questions * blocks].reshape(
       questions, -1
     ),
-    found,
+    best,
   )
-  found = found._replace(
+  best = best._replace(
     block=jnp.where(
-      found.block < 0, -1, jnp.arange(blocks * count)[None] // count
+      best.block < 0, -1, jnp.arange(blocks * count)[None] // count
     )
   )
-  score, at = jax.lax.top_k(found.score, min(num_answers, blocks * count))
+  score, at = jax.lax.top_k(best.score, min(num_answers, blocks * count))
 
   def take(x):
     return jnp.take_along_axis(x, at, axis=1)
 
   spans = reader_losses.Spans(
-    score, take(found.block), take(found.start), take(found.width)
+    score, take(best.block), take(best.start), take(best.width)
   )
   everything = jnp.logaddexp(0.0, jax.nn.logsumexp(total, axis=-1))
   return Prediction(spans, take(correct), -everything)

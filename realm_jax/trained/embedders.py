@@ -175,7 +175,7 @@ class BlockIndex:
   ) -> np.ndarray:
     """Find blocks [len(texts), k] for texts, cut to the query length."""
     texts = arguments.texts(texts, 'texts')
-    found = []
+    results = []
     for low in range(0, len(texts), _QUERY_BATCH):
       batch = list(texts[low : low + _QUERY_BATCH])
       filled = batch + [''] * (_QUERY_BATCH - len(batch))  # one shape for all
@@ -186,5 +186,5 @@ class BlockIndex:
         ),
       )
       ids = self.retrieve(query['query_ids'], query['query_mask'], k, subset)
-      found.append(ids[: len(batch)])
-    return np.concatenate(found) if found else np.zeros((0, k), np.int64)
+      results.append(ids[: len(batch)])
+    return np.concatenate(results) if results else np.zeros((0, k), np.int64)

@@ -12,6 +12,7 @@ import collections
 from collections.abc import Iterable, Mapping
 import dataclasses
 import functools
+import html
 from typing import Annotated, Any
 
 from flax import struct
@@ -20,12 +21,21 @@ from jax import numpy as jnp
 import numpy as np
 
 from realm_jax.data import examples, pipeline
-from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import losses
-from realm_jax.trained import embedders, model_configs, views
+from realm_jax.nn import batches, realm as model_lib
+from realm_jax.objectives import losses, retriever_losses
+from realm_jax.trained import model_configs
 from retrieval import arguments, settings, text_table
 
 MASK = '[MASK]'
+COLUMNS = (
+  'document',
+  'p(z|x)',
+  'p(z|x,y)',
+  'utility',
+  'without it',
+  'alone',
+)
+_SHOWN = 70  # characters of a document's text
 _Array = jax.Array | np.ndarray  # computed, or fetched from the device
 
 
@@ -62,7 +72,7 @@ def predict(
   scores = run(method='relevance_scores')
   log_probs = jax.nn.log_softmax(run(method='token_logits'))
   masks = losses.batch_masks(batch)
-  gold = model_lib.take_targets(log_probs, batch)
+  gold = batches.take_targets(log_probs, batch)
   best, tokens = jax.lax.top_k(
     losses.marginal_log_probs(scores, log_probs, masks.candidates), num_tokens
   )
@@ -72,7 +82,7 @@ def predict(
     gold=gold,
     marginal_gold=losses.token_log_likelihood(scores, gold, masks),
     utility=losses.candidate_utility(gold, masks),
-    without=losses.leave_one_out(scores, gold, masks),
+    without=retriever_losses.leave_one_out(scores, gold, masks),
     tokens=tokens,
     token_log_probs=best,
     candidate_tokens=log_probs.argmax(axis=-1).astype(jnp.int32),
@@ -107,11 +117,11 @@ def measure(
     values['retrieval_utility'].append((out.marginal_gold - null_gold)[mask])
     values['best_utility'].append(out.utility.max(axis=1)[rows])
     values['null_prior'].append(np.exp(out.log_prior[:, 0])[rows])
-  found = {name: np.concatenate(x) for name, x in values.items()}
-  if not found or not found['null_prior'].size:
+  columns = {name: np.concatenate(x) for name, x in values.items()}
+  if not columns or not columns['null_prior'].size:
     raise ValueError('Nothing to measure: there is no batch with a target.')
-  means = {name: float(x.mean(dtype=np.float64)) for name, x in found.items()}
-  return means | {'examples': float(found['null_prior'].size)}
+  means = {name: float(x.mean(dtype=np.float64)) for name, x in columns.items()}
+  return means | {'examples': float(columns['null_prior'].size)}
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -124,20 +134,49 @@ class Explained:
   answer: str  # y, the words whose probability is explained
   log_prob: float  # log p(y | x), summed over the tokens of y
   null_log_prob: float  # the same with the null document only
-  # rows of block, title, text, prior p(z | x), posterior p(z | x, y) utility in
-  # nats, log_prob with this document alone, without the log_prob of all others,
-  # and word, the prediction with this document alone. The null document is the
-  # first.
+  # rows of block, title, text, prior p(z | x), posterior p(z | x, y), utility in
+  # nats, log_prob with this document alone, without (log_prob without it), and
+  # word, the prediction with this document alone. The null document is the first.
   documents: list[dict[str, Any]]
 
-  def __repr__(self) -> str:
-    table = text_table.lines(
-      views.EXPLAINED_COLUMNS, views.explained_rows(self)
+  def lines(self) -> list[str]:
+    """Return the predictions of each mask, and the answer's log-probabilities."""
+    lines = []
+    for i, words in enumerate(self.predictions, start=1):
+      shown = ', '.join(f'{word} {share:.3f}' for word, share in words)
+      lines.append(f'mask {i}: {shown}')
+    gain = self.log_prob - self.null_log_prob
+    lines.append(
+      f'log-probability of {self.answer!r}: {self.log_prob:.3f}, without '
+      f'documents {self.null_log_prob:.3f}, so that they gain {gain:+.3f} nats'
     )
-    return '\n'.join([self.text, *views.explained_lines(self), table])
+    return lines
+
+  def rows(self) -> list[tuple[str, ...]]:
+    """Return the cells of `COLUMNS` of each document."""
+    rows = []
+    for row in self.documents:
+      text = ' '.join(row['text'].split())[:_SHOWN]
+      rows.append(
+        (
+          f'{row["title"]}: {text}' if text else row['title'],
+          f'{row["prior"]:.3f}',
+          f'{row["posterior"]:.3f}',
+          f'{row["utility"]:+.3f}',
+          f'{row["without"] - self.log_prob:+.3f}',
+          row['word'],
+        )
+      )
+    return rows
+
+  def __repr__(self) -> str:
+    table = text_table.lines(COLUMNS, self.rows())
+    return '\n'.join([self.text, *self.lines(), table])
 
   def _repr_html_(self) -> str:
-    return views.explained_html(self)
+    lines = ''.join(f'<br>{html.escape(line)}' for line in self.lines())
+    table = text_table.to_html(COLUMNS, self.rows())
+    return f'<p><b>{html.escape(self.text)}</b>{lines}</p>{table}'
 
 
 def encode(
@@ -182,20 +221,15 @@ def encode(
 
 
 def explain(
-  trained: model_configs.TrainedModel,
-  index: embedders.BlockIndex | None,
-  text: str,
-  answer: str = '',
-  *,
-  top: int = 5,
+  trained: Any, text: str, answer: str = '', *, top: int = 5
 ) -> Explained:
-  """Explain a prediction as `TrainedRealm.explain`; None: its own index."""
+  """Explain a prediction as `TrainedRealm.explain`."""
   check_encoder(trained)
   arguments.texts([text], 'cloze')
   arguments.texts([answer], 'answer')
   most = trained.data.tokenizer.vocab_size
   settings.check_value('top', top, Annotated[int, settings.Range(1, most)])
-  snapshots = pipeline.OneSnapshot(index or trained.index)
+  snapshots = pipeline.OneSnapshot(trained.index)
   retrieval = pipeline.Retrieval(trained.data.blocks, trained.layout, snapshots)
   batch = retrieval(None, encode(trained, text, answer))
   out = jax.device_get(predict(trained.model, trained.params, batch, top))

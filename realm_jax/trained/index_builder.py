@@ -60,7 +60,7 @@ class Builder:
     Raises:
       ValueError: for vectors that are not finite.
     """
-    wanted = index_versions.version_name(step, params, self.blocks)
+    version = index_versions.version_name(step, params, self.blocks)
     with contextlib.ExitStack() as stack:
       embed = self._embed(params, stack)
       try:
@@ -79,12 +79,12 @@ class Builder:
           if name:
             return name
           failures = read_failures(self.folder.root)
-          if wanted in failures:
-            raise ValueError(failures[wanted])
+          if version in failures:
+            raise ValueError(failures[version])
           time.sleep(_WAIT_SEC)
       except Exception as error:
         with contextlib.suppress(OSError):  # a full disk
-          write_failure(self.folder.root, wanted, ' '.join(str(error).split()))
+          write_failure(self.folder.root, version, ' '.join(str(error).split()))
         raise
 
   def _embed(
@@ -94,14 +94,14 @@ class Builder:
     known = packaged.vectors_of(params, self.blocks)
     # Later versions have newer parameters.
     if known is None and self.source and not self.folder.names():
-      found = index_versions.VersionFolder(self.source).known_vectors(
+      vectors = index_versions.VersionFolder(self.source).known_vectors(
         params,
         self.blocks,
         vector_settings(self.model),
         self.vectors_dtype,
         embedders.block_embedder_params,
       )
-      known = stack.enter_context(found)
+      known = stack.enter_context(vectors)
     if known is not None:
       return functools.partial(_take, known)
     return embedders.BlockEmbedder(

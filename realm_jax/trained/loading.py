@@ -27,13 +27,13 @@ from realm_jax.trained import (
 from retrieval import arguments, settings
 from retrieval.index import index_versions
 from retrieval.questions import abstention
-from retrieval.search import late_interaction, where as where_lib
+from retrieval.search import where as where_lib
 from retrieval.store import checkpoints, checksums, hub
 from retrieval.text import corpus as corpus_lib
 
 # part of a packed model that embeds blocks, where `params` do not
 BLOCKS = 'blocks'
-KEPT = 20  # spans of a question over which shares are computed
+MOST_SPANS = 20  # of a question, over which shares are computed
 _CALIBRATE = (
   'calibrate: python -m experiments.evaluate --config.evaluate.calibrate'
 )
@@ -59,58 +59,67 @@ class TrainedReader(model_configs.TrainedModel):
       self.index_folder,
     )
 
-  def retriever(
+  def open_retriever(
     self,
-    folder: str | os.PathLike = '',
     progress: Callable[[int, int], None] | None = None,
     embedder: str = '',
   ) -> beams.BeamRetriever:
-    """Return the config's retriever; build a missing index in `folder`.
+    """Return the config's retriever; build a missing index.
 
     `embedder` is the folder of one in place of the model's, as of
     `retrieval.Embedder.load`.
     """
     snapshots = None
     if self.config.retriever in beams.WITH_VECTORS and not embedder:
-      index = self.as_realm().open_index(folder, progress)
-      snapshots = pipeline.OneSnapshot(index)
+      snapshots = pipeline.OneSnapshot(self.as_realm().open_index('', progress))
     return beams.make_retriever(
       self.config, self.data, snapshots, progress, embedder
     )
 
   def with_retriever(
     self,
-    kind: str = '',
+    retriever: str = '',
     *,
-    words_weight: float = 0.0,
-    colbert_index: late_interaction.ColbertConfig | None = None,
-    reranker: reader_configs.Reranker | None = None,
-    where: str = '',
+    where: where_lib.Where | str | None = None,
+    **fields: Any,
   ) -> 'TrainedReader':
     """Return the same reader with another retriever.
 
-    What is '', 0, None or an index without a model stays as in the config.
+    '', 0 and None are the settings of the training.
 
     Args:
-      kind: one of `beams.KINDS`.
-      words_weight: BM25's share of 'weighted'.
-      where: filter, as `lookup.where`.
+      retriever: one of `beams.KINDS`.
+      where: filter on the documents' metadata, such as {'year': (2010, None)}; see
+        `retrieval.search.where`.
+      fields: of the config (reranker, colbert_index) or its section lookup
+        (reader_beam, retriever_beam, words_weight).
+
+    Raises:
+      ValueError: for a value that does not fit.
     """
-    given = colbert_index and colbert_index.model
-    fields = {
-      'retriever': kind,
-      'colbert_index': colbert_index if given else None,
-      'reranker': reranker,
-    }
+    where = where if isinstance(where, str) else where_lib.spell(where)
+    fields |= {'retriever': retriever, 'where': where}
     fields = {name: value for name, value in fields.items() if value}
-    lookup = {'words_weight': words_weight, 'where': where}
-    lookup = {name: value for name, value in lookup.items() if value}
-    fields['lookup'] = dataclasses.replace(self.config.lookup, **lookup)
-    config = dataclasses.replace(self.config, **fields)
+    lookup = {x: fields.pop(x) for x in vars(self.config.lookup) if x in fields}
+    for section, values in (
+      (self.config, fields),
+      (self.config.lookup, lookup),
+    ):
+      hints = settings.hints(type(section))
+      for name, value in values.items():
+        settings.check_value(name, value, hints[name])
+    most = self.data.blocks.num_blocks
+    if lookup.get('reader_beam', 0) > most:
+      raise ValueError(
+        f'reader_beam={lookup["reader_beam"]}: expected at most {most:,}, all '
+        'blocks there are.'
+      )
+    lookup = dataclasses.replace(self.config.lookup, **lookup)
+    config = dataclasses.replace(self.config, lookup=lookup, **fields)
     return dataclasses.replace(self, config=config)
 
-  def made_of(self, reader_beam: int = 0) -> dict[str, Any]:
-    """Return what decides the confidence of an answer, as JSON values."""
+  def made_of(self) -> dict[str, Any]:
+    """Return the settings that decide an answer's confidence, as JSON values."""
     config, head = self.config, self.params['reader']['span_score']
     content = b''.join(np.asarray(x).tobytes() for x in jax.tree.leaves(head))
     return {
@@ -121,32 +130,27 @@ class TrainedReader(model_configs.TrainedModel):
       'reranker': config.reranker.path,
       'words_weight': config.lookup.words_weight,
       'where': config.lookup.where or None,
-      'reader_beam': reader_beam or config.lookup.reader_beam,
+      'reader_beam': config.lookup.reader_beam,
     }
 
-  def _calibration(
-    self, reader_beam: int, risk: float
-  ) -> abstention.Calibration | None:
+  def _calibration(self, risk: float) -> abstention.Calibration | None:
     """Read this reader's calibration; None at risk 0 without a calibration."""
     path = pathlib.Path(self.index_folder).parent / abstention.FILE
     if not (risk or path.exists()):
       return None
-    found = abstention.read(path, f'risk={risk}: no {path}; {_CALIBRATE}')
-    made_of = self.made_of(reader_beam)
-    differ = [x for x in made_of if made_of[x] != found.made_of.get(x)]
+    calibration = abstention.read(path, f'risk={risk}: no {path}; {_CALIBRATE}')
+    made_of, measured = self.made_of(), calibration.made_of
+    differ = [x for x in made_of if made_of[x] != measured.get(x)]
     if differ and risk:
       raise ValueError(
         f'risk={risk}: {path} is of another {", ".join(differ)}; {_CALIBRATE}'
       )
-    return None if differ else found
+    return None if differ else calibration
 
   def open_answerer(
     self,
     *,
-    retriever: str = '',
-    reader_beam: int = 0,
     risk: float = 0.0,
-    where: str = '',
     answers: int = 5,
     batch_size: int = 1,
     progress: Callable[[int, int], None] | None = None,
@@ -157,48 +161,32 @@ class TrainedReader(model_configs.TrainedModel):
 
     Raises:
       FileNotFoundError: with a risk, for a reader that was not calibrated.
-      ValueError: for a number or name out of range, or a risk of a reader that was
+      ValueError: for a number out of range, or a risk of a reader that was
         calibrated with other blocks or settings.
     """
-    check_answer_settings(retriever, reader_beam, answers, risk)
-    if reader_beam > self.data.blocks.num_blocks:
-      raise ValueError(
-        f'reader_beam={reader_beam}: expected at most '
-        f'{self.data.blocks.num_blocks:,}, all blocks there are.'
-      )
-    trained = self.with_retriever(retriever, where=where)
-    calibration = trained._calibration(reader_beam, risk)
+    check_answers(answers, risk)
+    # Only the blocks that are read decide the answer.
+    beam = self.config.lookup.reader_beam
+    trained = self.with_retriever(retriever_beam=beam)
+    calibration = self._calibration(risk)
     return block_reader.Answerer(
       trained,
-      trained.retriever(progress=progress),
-      # Only the blocks that are read decide the answer.
-      retriever_beam=reader_beam or trained.config.lookup.reader_beam,
-      reader_beam=reader_beam,
+      trained.open_retriever(progress),
       batch_size=batch_size,
-      num_answers=max(answers, KEPT),
+      num_answers=max(answers, MOST_SPANS),
       threshold=calibration.threshold(risk) if risk else None,
       calibration=calibration,
     )
 
   def answer(
-    self,
-    questions: str | Sequence[str],
-    *,
-    retriever: str = '',
-    reader_beam: int = 0,
-    risk: float = 0.0,
-    where: where_lib.Where | None = None,
+    self, questions: str | Sequence[str], *, risk: float = 0.0
   ) -> answers_lib.Answers:
-    """Answer questions; compile at the first call with new settings.
+    """Answer questions; compile at the first call with a risk.
 
     Args:
-      retriever: one of `beams.KINDS`; '' is the retriever of the training.
-      reader_beam: blocks to read; 0: as in training.
-      risk: largest share of wrong answers among those given, 0 for no limit. The
-        reader is silent where it is not sure enough. The share holds with 95 %
-        confidence for questions like those of evaluate.calibrate.
-      where: filter on the documents' metadata, such as {'year': (2010, None)}; see
-        `retrieval.search.where`.
+      risk: largest share of wrong answers among all that the reader gives, 0 for no
+        limit. The reader is silent where it is not sure enough. The share holds with
+        95 % confidence for questions like those of evaluate.calibrate.
 
     Returns:
       For each question its 20 best answers, each with text, score, share and
@@ -209,31 +197,20 @@ class TrainedReader(model_configs.TrainedModel):
       FileNotFoundError, ValueError: as of `open_answerer`, or an empty question.
     """
     texts = arguments.texts(questions, 'questions')
-    check_answer_settings(retriever, reader_beam, risk=risk)
-    opened = self._opened(
-      retriever=retriever,
-      reader_beam=reader_beam,
-      risk=risk,
-      where=where_lib.spell(where),
-    )
-    return opened.answer(texts)
+    settings.check_value('risk', risk, settings.Rate)
+    return self._answerer_at(risk).answer(texts)
 
   @functools.cached_property
-  def _opened(self) -> Callable[..., block_reader.Answerer]:
-    return functools.cache(self.open_answerer)
+  def _answerer_at(self) -> Callable[[float], block_reader.Answerer]:
+    return functools.cache(lambda risk: self.open_answerer(risk=risk))
 
 
-def check_answer_settings(
-  retriever: str, reader_beam: int, answers: int = 1, risk: float = 0.0
-) -> None:
-  """Raise ValueError for a number or name out of range."""
+def check_answers(answers: int, risk: float) -> None:
+  """Raise ValueError for a number out of range."""
   settings.check_value('risk', risk, settings.Rate)
   # Shares over more spans are others than those calibrated.
-  most = Annotated[int, settings.Range(1, KEPT)] if risk else settings.Size
-  settings.check_value('answers', answers, most)
-  settings.check_value('reader_beam', reader_beam, settings.SizeOrZero)
-  if retriever not in ('', *beams.KINDS):
-    raise ValueError(f'retriever {retriever!r}: expected one of {beams.KINDS}.')
+  most = Annotated[int, settings.Range(1, MOST_SPANS)]
+  settings.check_value('answers', answers, most if risk else settings.Size)
 
 
 def load(
@@ -265,28 +242,27 @@ def load(
       f'{workdir}: a checkpoint with {sorted(there)}, expected a {part}; '
       f'train one: experiments.train --config.realm_from={workdir}'
     )
-  wanted = {*initialize.EMBEDDERS, BLOCKS}
   reads = part != 'realm' and 'reader' in there
-  wanted.add('reader' if reads else 'encoder')
   # Parts of a packed model; of a checkpoint all parameters come.
-  params, saved = checkpoints.load_params(str(workdir), step=step, parts=wanted)
+  parts = {*initialize.EMBEDDERS, BLOCKS, 'reader' if reads else 'encoder'}
+  params, saved = checkpoints.load_params(str(workdir), step=step, parts=parts)
   blocks = params.pop(BLOCKS, None)
   if part == 'realm' and blocks is not None:
     params |= blocks
   data = data_folder.open_saved(saved, workdir, data_dir)
   index_folder = index_builder.index_folder(workdir, data_dir)
   config = reader_configs.of_saved(saved)
-  found = of_params(config, data, params, saved.step, index_folder)
-  if isinstance(found, realm.TrainedRealm):
-    return found
+  trained = of_params(config, data, params, saved.step, index_folder)
+  if isinstance(trained, realm.TrainedRealm):
+    return trained
   step = 0
   if saved.index_version:
     folder = index_builder.index_folder(workdir) / saved.index_version
     blocks = index_versions.read_snapshot(folder)
     step = index_versions.step_of(saved.index_version)
   if blocks is not None:
-    found = dataclasses.replace(found, block_step=step, block_params=blocks)
-  return found.as_realm() if part == 'realm' else found
+    trained = dataclasses.replace(trained, block_step=step, block_params=blocks)
+  return trained.as_realm() if part == 'realm' else trained
 
 
 def of_params(
@@ -296,17 +272,14 @@ def of_params(
   step: int,
   index_folder: str | os.PathLike = '',
 ) -> realm.TrainedRealm | TrainedReader:
-  """Return the model of a config with given parameters."""
-  common = (config, data, data.layout(config))
-  if 'reader' not in params:
-    model = model_lib.Realm(
-      model_configs.realm_config(config, data.tokenizer.vocab_size)
-    )
-    return realm.TrainedRealm(*common, model, params, step, index_folder)
-  model = open_qa.OpenQa(
-    reader_configs.reader_config(config, data.tokenizer.vocab_size)
-  )
-  return TrainedReader(*common, model, params, step, index_folder, step)
+  """Return the model of a config with its parameters."""
+  vocab_size = data.tokenizer.vocab_size
+  common = config, data, data.layout(config)
+  if 'reader' in params:
+    model = open_qa.OpenQa(reader_configs.reader_config(config, vocab_size))
+    return TrainedReader(*common, model, params, step, index_folder, step)
+  model = model_lib.Realm(model_configs.realm_config(config, vocab_size))
+  return realm.TrainedRealm(*common, model, params, step, index_folder)
 
 
 def packaged(

@@ -123,11 +123,11 @@ def bert_config(section: BertSection, vocab_size: int) -> bert.BertConfig:
   """
   fields = vars(section).copy()
   path = fields.pop('checkpoint')
-  given = {name: v for name, v in fields.items() if not _is_unset(v)}
+  changes = {name: v for name, v in fields.items() if not _is_unset(v)}
   if not path:
-    return bert.BertConfig(vocab_size=vocab_size, **given)
+    return bert.BertConfig(vocab_size=vocab_size, **changes)
   folder = data_folder.checkpoint_path(path)
-  config = bert_checkpoint.read_config(folder / 'config.json', **given)
+  config = bert_checkpoint.read_config(folder / 'config.json', **changes)
   if config.vocab_size != vocab_size:
     raise ValueError(
       f'{folder}: a vocabulary of {config.vocab_size:,}, but the data were '

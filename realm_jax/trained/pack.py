@@ -70,9 +70,11 @@ def pack(
         f'{folder}: a packed model of another {differ or "tokenizer"}.'
       )
     made = facts.vectors.get('params')
-    own = snapshots.fingerprint(index_builder.snapshot(trained.params))
+    retriever = snapshots.fingerprint(index_builder.snapshot(trained.params))
     if (
-      'encoder' in parts and 'embedder' not in parts and made not in (None, own)
+      'encoder' in parts
+      and 'embedder' not in parts
+      and made not in (None, retriever)
     ):
       raise ValueError(
         f'{folder}: the model reads the blocks of another retriever; expected a '
@@ -107,16 +109,16 @@ def pack_calibration(
 def _config(trained: model_configs.TrainedModel) -> dict[str, Any]:
   """Return a model's config without the paths of one machine."""
   realm = getattr(trained.model.config, 'realm', trained.model.config)
-  found = json.loads(json.dumps(dataclasses.asdict(trained.config)))
+  config = json.loads(json.dumps(dataclasses.asdict(trained.config)))
   for name in ('embedder', 'encoder'):
     bert = getattr(realm, name)
     sizes = {
       field: getattr(bert, field)
-      for field in found[name]
+      for field in config[name]
       if not (field == 'checkpoint' or field.endswith('dtype'))
     }
-    found[name] |= sizes | {'checkpoint': ''}
-  return found | {name: '' for name in _STARTS if name in found}
+    config[name] |= sizes | {'checkpoint': ''}
+  return config | {name: '' for name in _STARTS if name in config}
 
 
 def pack_vectors(

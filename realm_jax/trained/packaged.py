@@ -52,12 +52,12 @@ def take(
   the package are found by these; up to 4,096 others by vectors and BM25 ('weighted'),
   and more of them by BM25.
   """
-  settings, own = dict(settings or {}), packed.read_config(FOLDER)
+  settings, packaged = dict(settings or {}), packed.read_config(FOLDER)
   if 'lookup' in settings:
-    title_length = own['lookup'].get('title_length', 0)
+    title_length = packaged['lookup'].get('title_length', 0)
     settings['lookup'] = {**settings['lookup'], 'title_length': title_length}
   for part in {'embedder', 'encoder'} & {*settings}:
-    settings[part] = {**own[part], 'dtype': settings[part]['dtype']}
+    settings[part] = {**packaged[part], 'dtype': settings[part]['dtype']}
 
   def prepare(config, folder):
     blocks = _prepare(config, folder)

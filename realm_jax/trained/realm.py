@@ -65,9 +65,9 @@ class TrainedRealm(model_configs.TrainedModel):
     """
     texts = arguments.texts(texts, 'texts')
     settings.check_value('k', k, settings.Size)
-    kept = where_lib.kept(self.data.blocks, where) if where else None
+    mask = where_lib.kept(self.data.blocks, where) if where else None
     return self.index.retrieve_texts(
-      texts, k, self.data.tokenizer, self.layout, kept
+      texts, k, self.data.tokenizer, self.layout, mask
     )
 
   def explain(
@@ -83,4 +83,4 @@ class TrainedRealm(model_configs.TrainedModel):
     Raises:
       ValueError: for a text that does not fit, or a model without an encoder.
     """
-    return explain_lib.explain(self, None, cloze, answer, top=top)
+    return explain_lib.explain(self, cloze, answer, top=top)

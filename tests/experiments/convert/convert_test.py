@@ -193,36 +193,11 @@ def test_vectors_belong_to_the_embedder_that_made_them(official, tmp_path):
   vectors = sources.read_vectors(str(BUNDLES / 'embedder/encoded/encoded.ckpt'))
   np.testing.assert_array_equal(found['block_emb'], vectors)
   _official(tmp_path / 'x', official)
-  with pytest.raises(ValueError, match='--block_embedder makes'):
+  with pytest.raises(ValueError, match='holds a checkpoint with index version'):
     _official(tmp_path / 'x', official, block_embedder=str(maker))
   with pytest.raises(ValueError, match='expected an embedder there'):
     encoder = BUNDLES / 'bert/variables/variables'
     _official(tmp_path / 'v', official, block_embedder=str(encoder))
-
-
-def test_blocks_may_come_later(official, tmp_path):
-  workdir, maker = tmp_path / 'w', BUNDLES / 'embedder/variables/variables'
-  bare = {'vocab': '', 'blocks': '', 'block_emb': ''}
-  _official(workdir, official, **bare)
-  assert not checkpoints.find(str(workdir)).fingerprints
-  _official(workdir, official, blocks='', block_emb='')
-  assert [*checkpoints.find(str(workdir)).fingerprints] == ['tokenizer']
-  rows = _official(workdir, official, block_embedder=str(maker))
-  at_once = _official(tmp_path / 'x', official, block_embedder=str(maker))
-  later, want = (checkpoints.find(str(tmp_path / name)) for name in ('w', 'x'))
-  assert later.step == want.step == 20
-  assert later.fingerprints == want.fingerprints
-  assert later.index_version == want.index_version == rows['index version']
-  assert rows['index version'] == at_once['index version']
-  assert later.config.corpus.kind == 'orqa_blocks'
-  assert later.config.corpus.path.startswith(str(workdir))
-  trained = loading.load(workdir, part='reader')
-  trained.as_realm().open_index(workdir / 'index').version.close()
-  # What is not named again stays.
-  _official(workdir, official, **bare)
-  assert checkpoints.find(str(workdir)).fingerprints == want.fingerprints
-  with pytest.raises(ValueError, match='makes one of its own parameters'):
-    _official(workdir, official)
 
 
 def test_other_numbers_of_blocks_are_refused_with_both(official, tmp_path):

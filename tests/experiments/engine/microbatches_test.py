@@ -25,15 +25,15 @@ from realm_jax.objectives import (
   dpr,
   ict,
   late_interaction,
-  losses,
   mlm,
   reader_losses,
+  retriever_losses,
 )
 from retrieval.nn import objectives, sharding
 from retro_jax.nn import candidates, losses as lm_losses
 
 B, K, M, D, V = 16, 3, 4, 5, 19
-REALM = typing.get_type_hints(losses.LossConfig)['objective']
+REALM = typing.get_type_hints(retriever_losses.LossConfig)['objective']
 TAUGHT = typing.get_type_hints(taught_config.Retriever)['objective']
 
 
@@ -77,7 +77,7 @@ def _realm(objective):
     }
 
   settings = {'objective': objective, 'retriever_weight': 0.7}
-  return functools.partial(losses.loss, Model(call), **settings), draw
+  return functools.partial(retriever_losses.loss, Model(call), **settings), draw
 
 
 def _mlm():

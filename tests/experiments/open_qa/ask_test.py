@@ -17,7 +17,7 @@ from experiments import ask, score
 from experiments.engine import configs
 from experiments.open_qa import trained_reader
 from realm_jax.nn import open_qa
-from realm_jax.trained import block_reader, views
+from realm_jax.trained import answers, block_reader
 from retrieval.questions import question_sets
 from tests import xla_flags
 from tests.experiments.open_qa import tiny_open_qa
@@ -115,10 +115,10 @@ def test_the_span_is_marked_with_and_without_color(answerer, found):
 
 
 def test_html_marks_the_span_and_escapes_the_text(found):
-  page = views.answers_html(found, 3)
+  page = found.to_html(3)
   assert f'<mark>{found.text}</mark>' in page and page.count('<tr>') == 3
-  assert '&lt;b&gt; <mark>x</mark> &amp;' in views.block_html(
-    {'title': '', 'text': '<b> x &', 'span': (4, 5)}
+  assert '&lt;b&gt; <mark>x</mark> &amp;' in answers.block_html(
+    '', '<b> x &', (4, 5)
   )
 
 
@@ -148,8 +148,9 @@ def test_documents_that_fit_a_filter_are_read(run, made, tmp_path):
     with pytest.raises(ValueError, match='as_of'):
       run(**asked | values)
   reader = trained_reader.open_reader(made.workdir)
-  [answers] = reader.answer([ASKED], where={'year': (2010, 2012)})
-  assert _documents(answers.record(5)) <= {10, 11, 12}
+  reader = reader.with_retriever(where={'year': (2010, 2012)})
+  [answered] = reader.answer([ASKED])
+  assert _documents(answered.record(5)) <= {10, 11, 12}
 
 
 def test_questions_as_they_are_typed(run, answerer, found, monkeypatch):
@@ -173,7 +174,7 @@ def test_a_reader_with_a_null_answer_may_say_that_there_is_none(made):
   reader = dataclasses.replace(reader)
   [silent] = reader.answer(ASKED)
   assert silent.text == '' and silent.answerable < 1e-3
-  assert views.SILENT in _printed(silent) and found.answers[0].source
+  assert answers.SILENT in _printed(silent) and found.answers[0].source
 
 
 def test_files_in_and_out(made, run, answerer, tmp_path):
@@ -214,15 +215,13 @@ def test_each_question_is_read_with_a_question_mark(answerer, monkeypatch):
 
 
 def test_a_question_without_a_block_has_no_answer(made):
-  words = trained_reader.open_reader(made.workdir).open_answerer(
-    retriever='bm25'
-  )
-  [found] = words.answer(['zzz qqq'])
+  reader = trained_reader.open_reader(made.workdir)
+  [found] = reader.with_retriever('bm25').answer(['zzz qqq'])
   assert found.answers == () and (found.beam == -1).all()
   row = found.record()
   assert row['prediction'] == '' and row['runner_ups'] == []
   assert 'no block was found' in _printed(found)
-  assert 'no block was found' in views.answers_html(found)
+  assert 'no block was found' in found._repr_html_()
 
 
 # Bad input.
@@ -235,7 +234,7 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
     ({'output': 'x.jsonl'}, '--output needs'),
     ({'question': ['Who?'], 'answers': 0}, 'answers=0'),
     ({'question': ['Who?'], 'reader_beam': -1}, 'reader_beam=-1'),
-    ({'question': ['Who?'], 'retriever': 'unknown'}, "retriever 'unknown'"),
+    ({'question': ['Who?'], 'retriever': 'unknown'}, "retriever='unknown'"),
     ({'question': ['Who?'], 'risk': 1.0}, 'risk=1.0'),
     ({'question': ['Who?'], 'risk': 0.2, 'answers': 21}, 'answers=21'),
   ):
@@ -258,9 +257,9 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
     ('questions', lambda x: x.answer([1])),
     ('questions', lambda x: x.answer(b'Who?')),
     ('questions', lambda x: x.answer(['Who?', 'Who \ud800?'])),
-    ('reader_beam', lambda x: x.answer('Who?', reader_beam=-1)),
-    ('reader_beam', lambda x: x.answer('Who?', reader_beam='3')),
-    ('retriever', lambda x: x.answer('Who?', retriever=5)),
+    ('reader_beam', lambda x: x.with_retriever(reader_beam=-1)),
+    ('reader_beam', lambda x: x.with_retriever(reader_beam='3')),
+    ('retriever', lambda x: x.with_retriever(5)),
     ('texts', lambda x: x.as_realm().retrieve(5)),
     ('k', lambda x: x.as_realm().retrieve('Who?', 0)),
     ('k', lambda x: x.as_realm().retrieve('Who?', float('nan'))),

@@ -41,8 +41,8 @@ def wide(made):
 def _read_all(reader):
   count = reader.data.blocks.num_blocks
   with pytest.raises(ValueError, match=f'expected at most {count}, all blocks'):
-    reader.open_answerer(reader_beam=count + 1)
-  return reader.open_answerer(reader_beam=count, answers=400)
+    reader.with_retriever(reader_beam=count + 1)
+  return reader.with_retriever(reader_beam=count).open_answerer(answers=400)
 
 
 @pytest.fixture

@@ -171,15 +171,16 @@ def _check_calibration(reader, result, questions):
   assert 0 < found.probability < 1 and found.text
   [silent] = reader.answer(asked, risk=0.2)
   assert silent.text == '' and silent.threshold == np.inf
-  assert reader.answer(asked, reader_beam=2)[0].probability is None
+  reader = reader.with_retriever(reader_beam=2)
+  assert reader.answer(asked)[0].probability is None
   with pytest.raises(ValueError, match='risk=0.2.*reader_beam'):
-    reader.answer(asked, reader_beam=2, risk=0.2)
+    reader.answer(asked, risk=0.2)
 
 
 def test_batches_and_beams_do_not_change_the_answer(run):
   config, workdir, _, _ = run
   trained = loading.load(workdir, part='reader')
-  retriever = trained.retriever(workdir / 'index')
+  retriever = trained.open_retriever()
   sets = tiny_open_qa.sets(config.data_dir)
   questions = question_sets.load(sets[0]).questions
   found = [

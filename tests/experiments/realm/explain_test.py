@@ -68,12 +68,12 @@ def _check_documents(found, num_targets):
       assert row['without'] == pytest.approx(rest, abs=1e-3)
 
 
-def test_without_an_answer_the_prediction_is_explained(trained, index, capsys):
+def test_without_an_answer_the_prediction_is_explained(trained, capsys):
   text = 'The [MASK] stood in [MASK].'
-  found = explain.explain(trained, index, text)
+  found = trained.explain(text)
   best = [words[0][0] for words in found.predictions]
   assert len(best) == 2 and found.answer.split() == ' '.join(best).split()
-  again = explain.explain(trained, index, text, found.answer)
+  again = trained.explain(text, found.answer)
   assert again.log_prob == pytest.approx(found.log_prob, abs=1e-4)
   evaluate.print_explained(found)
   printed = capsys.readouterr().out
@@ -101,14 +101,12 @@ def test_what_cannot_be_explained_is_refused(trained, text, answer):
   [
     ('top', {'top': 0}),
     ('top', {'top': 10**9}),
-    ('cloze', {'text': 5}),
-    ('cloze', {'text': '[MASK] \ud800'}),
+    ('cloze', {'cloze': 5}),
+    ('cloze', {'cloze': '[MASK] \ud800'}),
     ('answer', {'answer': b'1999'}),
   ],
 )
 @pytest.mark.usefixtures('unchecked')
-def test_arguments_that_do_not_fit_are_refused_by_name(
-  trained, index, name, given
-):
+def test_arguments_that_do_not_fit_are_refused_by_name(trained, name, given):
   with pytest.raises(ValueError, match=f'^{name}'):
-    explain.explain(trained, index, **{'text': '[MASK]'} | given)
+    trained.explain(**{'cloze': '[MASK]'} | given)

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from experiments import probe
-from experiments.realm import task as realm_task
-from realm_jax.trained import cloze
+from experiments.realm import facts as facts_lib, task as realm_task
 from tests.experiments.realm import tiny_trained
 
 FACTS = (
@@ -34,33 +33,33 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def facts(data, trained):
-  return cloze.read(data / 'facts.jsonl', trained)
+  return facts_lib.read(data / 'facts.jsonl', trained)
 
 
 def test_ranks_are_those_of_the_explained_predictions(trained, index, facts):
   assert len(facts.rows) == 3 and sorted(facts.skipped.values()) == [1, 1]
   assert facts.relations == ['', 'P1', '']
-  found = cloze.ranks(trained, index, facts, batch_size=2)
+  found = facts_lib.ranks(trained, index, facts, batch_size=2)
   tokenizer = trained.data.tokenizer
   texts = ('The mill stood in [MASK].', 'The [MASK] stood in Rome.')
   for rank, text, answer in zip(found, texts, ('rome', 'river'), strict=False):
-    (words,) = trained.explain(text, answer, top=cloze.MOST).predictions
+    (words,) = trained.explain(text, answer, top=facts_lib.MOST).predictions
     words = [word for word, _ in words]
     wanted = tokenizer.decode(tokenizer.encode(answer).ids)
-    assert rank == (words.index(wanted) if wanted in words else cloze.MOST)
+    assert rank == (words.index(wanted) if wanted in words else facts_lib.MOST)
 
 
 def test_facts_of_the_corpus_are_held_out_spans(trained, index):
   config = tiny_trained.get_config(trained.data.root)
   source = realm_task.masked_sentences(config, trained.data, 'valid')
-  found = cloze.of_spans(source, 5, seed=0)
+  found = facts_lib.of_spans(source, 5, seed=0)
   assert 0 < len(found.rows) <= 5
   origins = [int(row['origin']) for row in found.rows]
   assert len(set(origins)) == len(origins)
   assert all(row['mlm_mask'].sum() == 1 for row in found.rows)
-  again = cloze.of_spans(source, 5, seed=0)
+  again = facts_lib.of_spans(source, 5, seed=0)
   assert [int(row['origin']) for row in again.rows] == origins
-  assert (cloze.ranks(trained, index, found) <= cloze.MOST).all()
+  assert (facts_lib.ranks(trained, index, found) <= facts_lib.MOST).all()
 
 
 def test_the_command_reports_paired_differences(data, workdir, capsys):
@@ -97,6 +96,6 @@ def test_bad_records_are_named(trained, tmp_path, line):
   file = tmp_path / 'bad.jsonl'
   file.write_text(line)
   with pytest.raises(ValueError, match=r'bad\.jsonl'):
-    cloze.read(file, trained)
+    facts_lib.read(file, trained)
   with pytest.raises(FileNotFoundError):
-    cloze.read(tmp_path / 'nowhere.jsonl', trained)
+    facts_lib.read(tmp_path / 'nowhere.jsonl', trained)

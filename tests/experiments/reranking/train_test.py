@@ -181,4 +181,4 @@ def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
   )
   wanted = evaluators.Evaluate(retriever='bm25')
   found = evaluators.load(config, str(reader), wanted)
-  assert found.retriever().reranker
+  assert found.open_retriever().reranker

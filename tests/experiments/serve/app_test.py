@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server in this process, with tiny models."""
 
+import asyncio
 import base64
 import concurrent.futures
 import json
@@ -184,7 +185,7 @@ def test_answers_follow_changed_documents(reader):
   assert again.status_code == 400 and old in again.json()['error']['message']
 
 
-def test_what_waits_is_done_together_and_bounded():
+def test_waiting_jobs_are_done_together_and_bounded():
   running, go, seen = threading.Event(), threading.Event(), []
 
   def handler(how, items, take):
@@ -196,24 +197,23 @@ def test_what_waits_is_done_together_and_bounded():
       raise ValueError('bad')
     return items
 
-  made = worker.Worker({'x': handler}, max_waiting=5, max_size=3)
-  jobs = [
-    worker.Job('x', how, item, 1, lambda event: None)
-    for how, item in zip('aabaaa', [0, 1, 2, 'bad', 4, 5], strict=True)
-  ]
-  made.submit(jobs[0])
-  running.wait()
-  for job in jobs[1:]:
-    made.submit(job)
-  with pytest.raises(worker.Full):
-    made.submit(worker.Job('x', 'a', 6, 1))
-  jobs[2].give_up()
-  go.set()
-  with pytest.raises(ValueError, match='bad'):
-    jobs[3].result.result(10)
-  assert [jobs[i].result.result(10) for i in (0, 1, 4, 5)] == [0, 1, 4, 5]
+  async def run():
+    made = worker.Worker({'x': handler}, max_waiting=5, max_size=3)
+    jobs = []
+    for how, item in zip('aabaaa', [0, 1, 2, 'bad', 4, 5], strict=True):
+      jobs.append(asyncio.create_task(made.do('x', how, item)))
+      await asyncio.sleep(0.01)  # the first runs alone, the others wait
+    with pytest.raises(worker.Full):
+      await made.do('x', 'a', 6)
+    jobs[2].cancel()
+    go.set()
+    with pytest.raises(ValueError, match='bad'):
+      await jobs[3]
+    assert [await jobs[i] for i in (0, 1, 4, 5)] == [0, 1, 4, 5]
+    made.stop()
+
+  asyncio.run(run())
   assert ('a', [1, 'bad', 4]) in seen and ('b', [2]) not in seen
-  made.stop()
 
 
 def test_waiting_has_a_bound_in_number_and_time(retro, monkeypatch):

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import dpr, ict
+from realm_jax.objectives import dpr, ict, in_batch
 from retrieval.nn import means
 
 B, N, Q, T, VOCAB = 8, 2, 6, 12, 40
@@ -229,7 +228,7 @@ def test_query_and_block_have_dropout_of_their_own():
   batch |= {f'block_{x}': batch[f'query_{x}'] for x in ('ids', 'mask')}
   batch['block_types'] = jnp.zeros((B, Q), jnp.int32)
   model = TinyEmbedders(dropout_rate=0.1)
-  embed = functools.partial(model_lib.embed_pairs, model, _params())
+  embed = functools.partial(in_batch.embed_pairs, model, _params())
   queries, blocks = embed(True, batch, jax.random.key(0))
   assert ((queries == 0) != (blocks == 0)).any()
   queries, blocks = embed(False, batch, None)

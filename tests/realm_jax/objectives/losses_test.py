@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import losses
+from realm_jax.objectives import losses, retriever_losses
 from retrieval.nn import means, objectives
 
 B, K, M, V = 4, 3, 3, 7
@@ -66,7 +66,7 @@ def batch(params):
 @functools.partial(jax.jit, static_argnames=('objective', 'weight'))
 def _grad(params, batch, objective='marginal_token', weight=1.0):
   def value(params):
-    found = losses.loss(
+    found = retriever_losses.loss(
       Table(),
       params,
       batch,
@@ -126,7 +126,7 @@ def test_likelihoods_equal_numpy(params, batch):
 
 def test_leave_one_out_equals_numpy(params, batch):
   prior, _, gold = _numbers(params, batch)
-  found = np.exp(losses.leave_one_out(*_arrays(params, batch)))
+  found = np.exp(retriever_losses.leave_one_out(*_arrays(params, batch)))
   for b, m in np.argwhere(batch['mlm_mask']):
     for k in np.flatnonzero(batch['candidate_valid'][b]):
       others = np.delete(prior[b], k), np.delete(gold[b, :, m], k)
@@ -184,7 +184,7 @@ def test_another_objective_trains_the_retriever_alone(params, batch, objective):
   np.testing.assert_allclose(grads['encoder'], by_joint['encoder'], atol=1e-7)
   scores, gold, masks = _arrays(params, batch)
   if objective == 'loop':
-    gold = losses.leave_one_out(scores, gold, masks)
+    gold = retriever_losses.leave_one_out(scores, gold, masks)
 
   def function(scores):
     return objectives.get(objective)(scores, gold, masks).value

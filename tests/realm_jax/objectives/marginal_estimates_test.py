@@ -71,18 +71,3 @@ def test_log_weights_sum_to_the_normalizer(example, name):
   exact = np.exp(scores).sum()
   error = np.std(totals) / np.sqrt(len(totals))
   assert abs(np.mean(totals) - exact) < 4 * error + 1e-9 * exact
-
-
-def test_summary_takes_the_noise_of_draws_out_of_the_bias():
-  rng = np.random.default_rng(4)
-  truth, one = rng.normal(size=50), estimates.Comparison()
-  for _ in range(40):
-    noisy = 0.8 * truth + rng.normal(0, 1, (8, 50))
-    one.add(truth, noisy, np.full(8, 1.5), 1.0)
-  found = one.summary()
-  assert found['loss_bias'] == pytest.approx(0.5)
-  assert found['length'] == pytest.approx(0.8, abs=0.05)
-  assert found['bias'] == pytest.approx(0.2, abs=0.05)
-  assert found['mean_cosine'] == pytest.approx(1, abs=0.03)
-  assert found['cosine'] < 0.7
-  assert found['error'] > 0.9

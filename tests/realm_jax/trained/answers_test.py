@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import reader_rows
-from realm_jax.trained import answers, views
+from realm_jax.trained import answers, spans
 from retrieval import tokenization
 from retrieval.questions import question_files
 from retrieval.text import (
@@ -77,14 +77,14 @@ def test_every_span_is_what_its_letters_are(made):
     ]
     for first in range(len(pieces)):
       for last in range(first, min(first + 4, len(pieces))):
-        found = answers.highlight(
+        found = spans.highlight(
           made.blocks, i, start + first, last - first + 1, start
         )
         assert found == (text, _aligned(text, pieces, first, last))
         checked.add(text[slice(*found[1])])
   for first, width in ((start - 1, 1), (start, 0), (start, len(pieces) + 1)):
     with pytest.raises(ValueError, match=f'Block {n - 1}: a span of {width} '):
-      answers.highlight(made.blocks, n - 1, first, width, start)
+      spans.highlight(made.blocks, n - 1, first, width, start)
   assert {
     'mill,  Paris',
     '\u00c9e\u0301\u0302',
@@ -112,7 +112,7 @@ def test_an_answer_shows_its_text(made):
 )
 def test_a_span_is_widened_to_whole_words(text, part, word):
   begin = text.index(part)
-  found = answers.whole_words(text, (begin, begin + len(part)))
+  found = spans.whole_words(text, (begin, begin + len(part)))
   assert text[slice(*found)] == word
 
 
@@ -129,12 +129,12 @@ def test_spans_inside_of_words_are_shown_whole_and_once(made):
     i for i in np.flatnonzero(inside) if vocabulary[ids[i]].startswith('##')
   ]
   start = int(rows['reader_starts'][0, 0])
-  spans = [(int(at[0]), 1), (int(at[0]) - 1, 1), (int(at[-1]) + 1, 1)]
+  places = [(int(at[0]), 1), (int(at[0]) - 1, 1), (int(at[-1]) + 1, 1)]
   made_of = [
     answers.Answer(made.blocks, 0, 0, *span, start, 1.0, 0.25, False)
-    for span in spans
+    for span in places
   ]
-  raw, _, _ = (answers.highlight(made.blocks, 0, *x, start) for x in spans)
+  raw, _, _ = (spans.highlight(made.blocks, 0, *x, start) for x in places)
   text, (low, high) = made_of[0].highlight()
   assert high - low > raw[1][1] - raw[1][0]
   assert made_of[0].text == made_of[1].text
@@ -153,8 +153,8 @@ def test_spans_inside_of_words_are_shown_whole_and_once(made):
     assert other.silent == silent
     assert other.text == ('' if silent else found.text)
     assert len(other.record()['runner_ups']) == 1 + silent
-    for shown in (repr(other), views.answers_html(other)):
-      assert (views.SILENT in shown) == silent and made_of[0].source in shown
+    for shown in (repr(other), other._repr_html_()):
+      assert (answers.SILENT in shown) == silent and made_of[0].source in shown
   assert '(no answer)' in repr(answers.Answers([other]))
 
 
@@ -174,5 +174,5 @@ def test_bytes_of_one_character_are_the_character(tmp_path):
   offsets = tokens.token_bytes(0)[1:].tolist()
   at = offsets.index([8, 9])  # the second byte of four
   for width in (1, 2):
-    found = answers.highlight(blocks, 0, at, width, 0)
+    found = spans.highlight(blocks, 0, at, width, 0)
     assert found == (text, (7, 8))

@@ -5,9 +5,10 @@
 import numpy as np
 import pytest
 
-from realm_jax.data import question_rows, reader_rows
-from realm_jax.trained import beams
-from retrieval.questions import answer_search, question_files
+from realm_jax.data import folder, question_rows
+from realm_jax.nn import open_qa
+from realm_jax.trained import beams, reader_configs
+from retrieval.questions import question_files
 from tests.retrieval.text import tiny_blocks
 
 TEXTS = (
@@ -44,14 +45,8 @@ def data(tmp_path_factory):
     whole_documents=True,
   )
   assert made.blocks.num_blocks == len(TEXTS)
-  made.layout = reader_rows.ReaderLayout(
-    row_length=24,
-    question_length=8,
-    max_span_width=3,
-    cls_id=made.tokenizer.cls_id,
-    sep_id=made.tokenizer.sep_id,
-    pad_id=made.tokenizer.pad_id,
-  )
+  made.folder = folder.DataFolder(made.root)
+  made.layout = reader_configs.reader_layout(_config(), made.folder)
   made.source = question_rows.QuestionSource(
     [
       question_files.Question('a', 'in the mill', ('Paris', 'crown 1066')),
@@ -64,17 +59,16 @@ def data(tmp_path_factory):
   return made
 
 
-def _selector(data, retriever, rule='substring', **settings):
-  search = None
-  if rule:
-    search = answer_search.QuestionSearch(data.blocks, rule, data.tokenizer)
-  return beams.BeamSelector(
-    data.layout,
-    data.blocks,
-    retriever,
-    search=search,
-    **{'retriever_beam': 10, 'reader_beam': 5} | settings,
+def _config(**settings):
+  lookup = {'retriever_beam': 10, 'reader_beam': 5} | settings
+  return reader_configs.ReaderConfig(
+    lookup=reader_configs.Lookup(row_length=24, question_length=8, **lookup),
+    reader=open_qa.SpanConfig(max_span_width=3),
   )
+
+
+def _selector(data, retriever, **settings):
+  return beams.BeamSelector(_config(**settings), data.folder, retriever)
 
 
 def _complete(data, **settings):

@@ -16,7 +16,7 @@ from jaxtyping import Int
 import numpy as np
 
 from realm_jax.data import examples, pipeline, sources
-from realm_jax.trained import explain, model_configs
+from realm_jax.trained import explain, realm
 from retrieval.readers import json_files
 from retrieval.store import shards
 
@@ -36,7 +36,7 @@ class Facts:
   skipped: dict[str, int]  # reason -> number of facts
 
 
-def read(path: str | os.PathLike, trained: model_configs.TrainedModel) -> Facts:
+def read(path: str | os.PathLike, trained: realm.TrainedRealm) -> Facts:
   """Read JSON lines in LAMA's form.
 
   Fields: `obj_label`, the word; `masked_sentences`, of which the first is asked, or
@@ -55,7 +55,7 @@ def read(path: str | os.PathLike, trained: model_configs.TrainedModel) -> Facts:
     if not texts or text.count(explain.MASK) != 1:
       raise ValueError(
         f"{where}: expected a text 'obj_label' and a sentence with one "
-        f'{explain.MASK}; found {answer!r} and {text!r}.'
+        f'{explain.MASK}, not {answer!r} and {text!r}.'
       )
     if len(tokenizer.encode(answer).ids) != 1:
       skipped[_SEVERAL] += 1
@@ -72,11 +72,11 @@ def read(path: str | os.PathLike, trained: model_configs.TrainedModel) -> Facts:
 
 def _sentence(record: dict[str, Any]) -> Any:
   """Return the first masked sentence of a record."""
-  found = record.get('masked_sentences')
-  if found is None:
+  texts = record.get('masked_sentences')
+  if texts is None:
     rows = record.get('evidences', ())
-    found = [x.get('masked_sentence') for x in rows if isinstance(x, dict)]
-  return found[0] if found and isinstance(found, list) else None
+    texts = [x.get('masked_sentence') for x in rows if isinstance(x, dict)]
+  return texts[0] if texts and isinstance(texts, list) else None
 
 
 def of_spans(source: sources.MaskedSentences, count: int, seed: int) -> Facts:
@@ -103,7 +103,7 @@ def of_spans(source: sources.MaskedSentences, count: int, seed: int) -> Facts:
 
 
 def ranks(
-  trained: model_configs.TrainedModel,
+  trained: realm.TrainedRealm,
   index: pipeline.Snapshot,
   facts: Facts,
   documents: Documents = 'retrieved',
@@ -114,13 +114,12 @@ def ranks(
   """Ask every fact.
 
   Args:
-    trained: a REALM with an encoder.
     documents: what REALM reads beside the null document.
     progress: called with (facts done, facts in all).
 
   Returns:
-    The place of each fact's word among the predictions, from 0; MOST for those
-    that are not among the first MOST.
+    The place of each fact's word among the predictions, from 0; MOST for words
+    after the first MOST.
 
   Raises:
     ValueError: for a model of ICT, which has no encoder.
@@ -132,7 +131,7 @@ def ranks(
     pipeline.OneSnapshot(index),
     'random' if documents == 'random' else 'retrieved',
   )
-  found = []
+  places = []
   for low in range(0, len(facts.rows), batch_size):
     rows = facts.rows[low : low + batch_size]
     filled = rows + rows[-1:] * (batch_size - len(rows))  # one shape for all
@@ -142,7 +141,7 @@ def ranks(
       batch['candidate_valid'][:, 1:] = False
     out = explain.predict(trained.model, trained.params, batch, MOST)
     right = np.asarray(out.tokens)[:, 0] == batch['mlm_targets'][:, :1]
-    found.append(np.where(right.any(-1), right.argmax(-1), MOST)[: len(rows)])
+    places.append(np.where(right.any(-1), right.argmax(-1), MOST)[: len(rows)])
     if progress:
       progress(low + len(rows), len(facts.rows))
-  return np.concatenate(found).astype(np.int64)
+  return np.concatenate(places).astype(np.int64)
