@@ -24,12 +24,8 @@ Path = str | os.PathLike
 # model, or nothing ('' or None).
 Source = Path | Mapping[str, Any] | None
 EMBEDDERS = ('embedder', 'query_embedder', 'block_embedder')
-# Part of the model -> method of `model.Realm` that uses only its parameters.
-PARTS = {
-  'all': '__call__',
-  'embedder': 'relevance_scores',  # ICT
-  'encoder': 'token_logits',  # masked language modelling
-}
+# Parts of a Realm; ICT trains its embedder, masked language modelling its encoder.
+PARTS = ('all', 'embedder', 'encoder')
 # Fields in which a checkpoint and the model must agree. The model may have
 # fewer layers and positions.
 _SAME = ('vocab_size', 'd_model', 'd_ff', 'num_heads', 'type_vocab_size')
@@ -40,14 +36,17 @@ def random_params(
   key: jax.Array, config: config_lib.RealmConfig, parts: str = 'all'
 ) -> dict:
   """Random parameters of a Realm or of one of its `PARTS`, boxed."""
-  ids = jnp.zeros((1, 1, 2), jnp.int32)
-  rows = {'ids': ids, 'mask': ids == 0, 'types': ids}
-  batch = {f'candidate_{name}': x for name, x in rows.items()}
-  batch |= {f'joint_{name}': x for name, x in rows.items()}
-  batch |= {f'query_{name}': rows[name][0] for name in ('ids', 'mask')}
-  batch |= {f'mlm_{name}': ids[0] for name in ('positions', 'targets')}
-  model = model_lib.Realm(config)
-  return model.init(key, batch, method=PARTS[parts])['params']
+  ids = jnp.zeros((1, 2), jnp.int32)
+  rows = ids, ids == 0, ids
+
+  def run(model):
+    if parts != 'encoder':
+      model.embed_queries(*rows[:2])
+      model.embed_blocks(*rows)
+    if parts != 'embedder':
+      model.encoder(*rows, ids[:, :1])
+
+  return nn.init(run, model_lib.Realm(config))(key)['params']
 
 
 def init_params(
@@ -71,7 +70,7 @@ def init_params(
     ValueError: with everything in a source that does not fit.
   """
   if parts not in PARTS:
-    raise ValueError(f'parts {parts!r}: expected one of {sorted(PARTS)}.')
+    raise ValueError(f'parts {parts!r}: expected one of {PARTS}.')
   random = jax.jit(random_params, static_argnums=(1, 2))
   params = random(key, config, parts)
   start, whole = {}, []

@@ -153,7 +153,7 @@ class SpanReader(nn.Module):
     ends = jnp.pad(ends, ((0, 0), beyond, (0, 0)))
     last = jnp.pad(block_mask, ((0, 0), beyond))
     # Widths run one after the other and again in the backward pass, so that no
-    # array [n, W, L, S] is kept.
+    # array [n, W, L, S] needs memory.
     score = nn.scan(
       nn.remat(_score_width, prevent_cse=False),
       variable_broadcast='params',
@@ -171,7 +171,7 @@ class SpanReader(nn.Module):
 
 
 class OpenQa(model_lib.DualEncoder):
-  """Retriever, which scores blocks found as vectors, and reader."""
+  """Retriever, which scores vectors of blocks, and reader."""
 
   config: OpenQaConfig
 
@@ -255,17 +255,14 @@ class OpenQa(model_lib.DualEncoder):
 def random_params(key: jax.Array, config: OpenQaConfig) -> dict:
   """Random parameters of an OpenQa, boxed with their logical axes."""
   ids = jnp.zeros((1, 2), jnp.int32)
-  rows = {'ids': ids, 'mask': ids == 0, 'types': ids, 'block_mask': ids == 0}
-  blocks = {k: v[:, None] for k, v in rows.items()}
-  batch = {
-    'beam_vectors': jnp.zeros((1, 1, config.realm.vector_size)),
-    'beam_valid': jnp.ones((1, 1), bool),
-    'reader_valid': jnp.ones((1, 1), bool),
-    **{f'question_{name}': rows[name] for name in ('ids', 'mask')},
-    **{f'reader_{name}': x for name, x in blocks.items()},
-    **{f'block_{name}': blocks[name] for name in ('ids', 'mask', 'types')},
-  }
-  return OpenQa(config).init(key, batch)['params']
+  rows = ids, ids == 0, ids
+
+  def run(model):
+    model.embed_queries(*rows[:2])
+    model.embed_blocks(*rows)
+    model.read(*rows, ids == 0)
+
+  return nn.init(run, OpenQa(config))(key)['params']
 
 
 def init_params(

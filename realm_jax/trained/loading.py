@@ -290,7 +290,7 @@ def packaged(
 ) -> TrainedReader:
   """Return the reader that comes with the package.
 
-  The packaged articles' blocks are found by the vectors that come with the
+  The packaged articles' blocks are searched by the vectors that come with the
   package, up to 4,096 others by vectors and BM25, and more by BM25.
 
   Args:
@@ -301,21 +301,17 @@ def packaged(
 
   Raises:
     FileNotFoundError: if the corpus is missing.
-    ValueError: if `workdir` holds other documents, or both arguments are given.
+    ValueError: if `workdir` holds other documents, or for documents and a corpus.
   """
   return load(packaged_lib.take(workdir, documents=documents, corpus=corpus))
 
 
 def packaged_realm(
-  workdir: str | os.PathLike = '',
-  *,
-  documents: Iterable[Mapping[str, str]] | None = None,
-  corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
+  workdir: str | os.PathLike = '', **documents: Any
 ) -> realm.TrainedRealm:
   """Return the REALM that comes with the package; arguments as of `packaged`.
 
   Blocks of other documents than the packaged articles are embedded at the first
   search.
   """
-  folder = packaged_lib.take(workdir, documents=documents, corpus=corpus)
-  return load(folder, part='realm')
+  return load(packaged_lib.take(workdir, **documents), part='realm')
