@@ -133,7 +133,7 @@ def _examples(
     [questions[i] for i in kept.tolist()],
     positives[kept],
     negatives[kept],
-    dpr.BlockPassages(blocks),
+    blocks,
     found.fingerprint,
   )
 
@@ -223,7 +223,7 @@ def read_json(
 
 def write_json(path: str | os.PathLike, examples: dpr.Examples) -> None:
   """Write examples of blocks as DPR's training file."""
-  blocks = examples.passages.blocks
+  blocks = examples.passages
 
   def contexts(ids):
     ids = ids[ids >= 0]

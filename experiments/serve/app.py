@@ -139,17 +139,17 @@ class Server:
 
   def routes(self) -> list[routing.BaseRoute]:
     """Return all addresses."""
-    of_openai = openai.OpenAi(self)
-    posts = of_openai.posts | {
+    posts, gets = (
+      {path: functools.partial(x, self) for path, x in table.items()}
+      for table in (openai.POSTS, openai.GETS)
+    )
+    posts |= {
       '/ask': self._ask,
       '/search': self._search,
       '/explain': self._explain,
       '/documents': self._documents,
     }
-    gets = of_openai.gets | {
-      '/healthz': self._healthz,
-      '/metrics': self._metrics,
-    }
+    gets |= {'/healthz': self._healthz, '/metrics': self._metrics}
     limits = self.limits.body_bytes, self.limits.seconds
     return [
       *(

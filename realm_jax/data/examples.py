@@ -199,7 +199,7 @@ def queries(layout: Layout, tokens: np.ndarray, counts: np.ndarray) -> Batch:
 
 
 def titled_blocks(
-  layout: Layout, blocks: blocks_lib.BlockStore, ids: np.ndarray
+  layout: Layout, blocks: Any, ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Make the block embedder's rows: ids, mask and types, each [n, T].
 

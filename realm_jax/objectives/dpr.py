@@ -9,7 +9,7 @@ Dimension key: B questions, P = 1 + N blocks of each, its positive first and
 then N hard negatives; Q query length, T block length, K = B P candidates.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -25,7 +25,6 @@ from retrieval import tokenization
 from retrieval.nn import means, objectives
 from retrieval.questions import question_files
 from retrieval.text import (
-  blocks as blocks_lib,
   chunks,
   passages as passages_lib,
   tokens,
@@ -78,31 +77,8 @@ def metrics(
   }
 
 
-class BlockPassages:
-  """Blocks of a store as the passages of examples."""
-
-  def __init__(self, blocks: blocks_lib.BlockStore):
-    self.blocks = blocks
-    self.fingerprint = blocks.fingerprint
-
-  def rows(
-    self, layout: examples.Layout, ids: Int[np.ndarray, ' n']
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make `examples.titled_blocks` of passages; -1 is an empty passage."""
-    return examples.titled_blocks(layout, self.blocks, ids)
-
-  def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
-    """Return hashes of passages, equal for equal passages; 0 for -1."""
-    hashes = self.blocks.hashes(np.maximum(ids, 0))
-    return np.where(ids >= 0, hashes, np.uint64(0))
-
-  def title_and_text(self, number: int) -> tuple[str, str]:
-    """Return title and text of one passage."""
-    return self.blocks.titles([number])[0], self.blocks.texts([number])[0]
-
-
 class TextPassages:
-  """Passages (title, text) of the examples, as `BlockPassages`."""
+  """Passages (title, text) in memory, with the methods of a `blocks.BlockStore`."""
 
   def __init__(
     self,
@@ -114,32 +90,35 @@ class TextPassages:
     self.fingerprint = fingerprint
     self._tokenizer = tokenizer
 
-  def rows(
-    self, layout: examples.Layout, ids: Int[np.ndarray, ' n']
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """See `BlockPassages`."""
-    room = layout.block_length - 3
-    texts = [self.passages[i] if i >= 0 else ('', '') for i in ids.tolist()]
-    titles, bodies = (
-      examples.encode_rows(self._tokenizer.encode_ids_batch, x, room)
-      for x in zip(*texts, strict=True)
-    )
-    return examples.join_titled(layout, titles, bodies)
+  def titles(self, ids: Iterable[int]) -> list[str]:
+    """Return titles; '' for -1."""
+    return [self.passages[i][0] if i >= 0 else '' for i in ids]
 
-  def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
-    """See `BlockPassages`."""
-    hashes = [
-      tokens.hash_id('\n'.join(self.passages[i])) if i >= 0 else 0
-      for i in ids.tolist()
-    ]
+  def texts(self, ids: Iterable[int]) -> list[str]:
+    """Return texts; '' for -1."""
+    return [self.passages[i][1] if i >= 0 else '' for i in ids]
+
+  def gather_titles(
+    self, ids: Iterable[int], room: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Return at most `room` tokens of titles, as `examples.encode_rows`."""
+    encode = self._tokenizer.encode_ids_batch
+    return examples.encode_rows(encode, self.titles(ids), room)
+
+  def gather(
+    self, ids: Iterable[int], room: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Return at most `room` tokens of texts, as `examples.encode_rows`."""
+    encode = self._tokenizer.encode_ids_batch
+    return examples.encode_rows(encode, self.texts(ids), room)
+
+  def hashes(self, ids: Iterable[int]) -> UInt[np.ndarray, ' n']:
+    """Return hashes, equal for equal passages."""
+    hashes = [tokens.hash_id('\n'.join(self.passages[i])) for i in ids]
     return np.asarray(hashes, np.uint64)
 
-  def title_and_text(self, number: int) -> tuple[str, str]:
-    """See `BlockPassages`."""
-    return self.passages[number]
 
-
-Passages = BlockPassages | TextPassages | passages_lib.Passages
+Passages = TextPassages | passages_lib.Passages
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -167,9 +146,11 @@ class Examples:
     """Return the passages of questions, their block_valid and block_hash."""
     parts = self.positives[numbers, None], self.negatives[numbers]
     ids = np.concatenate(parts, axis=1)
-    hashes = self.passages.hashes(ids.reshape(-1)).reshape(ids.shape)
+    valid, flat = ids >= 0, np.maximum(ids, 0).reshape(-1)
+    hashes = self.passages.hashes(flat).reshape(ids.shape)
+    hashes = np.where(valid, hashes, np.uint64(0))
     return ids, {
-      'block_valid': ids >= 0,
+      'block_valid': valid,
       'block_hash': examples.hash_pairs(hashes),
     }
 
@@ -206,7 +187,7 @@ def read_rows(
   texts = pairs.texts(numbers)
   queries = examples.encode_rows(encode, texts, layout.query_tokens)
   ids, fields = pairs.blocks(numbers)
-  rows = pairs.passages.rows(layout, ids.reshape(-1))
+  rows = examples.titled_blocks(layout, pairs.passages, ids.reshape(-1))
   return fields | {
     **examples.queries(layout, *queries),
     **examples.name_rows('block', rows, ids.shape),

@@ -77,9 +77,12 @@ def reader(
 
   def read(numbers, _):
     ids, fields = pairs.blocks(numbers)
+    flat, passages = ids.reshape(-1).tolist(), pairs.passages
     texts = [
-      colbert.titled(*pairs.passages.title_and_text(i)) if i >= 0 else ''
-      for i in ids.reshape(-1).tolist()
+      colbert.titled(title, text) if i >= 0 else ''
+      for i, title, text in zip(
+        flat, passages.titles(flat), passages.texts(flat), strict=True
+      )
     ]
     length = rows.config.passage_length
     tokens, counts = examples.pad(rows.passages(texts), length)

@@ -34,7 +34,7 @@ def _examples(passages, count=10):
 
 
 def test_rows(data):
-  found = _examples(dpr.BlockPassages(data.blocks))
+  found = _examples(data.blocks)
   encode = data.tokenizer.encode_ids_batch
   numbers = np.array([3, 0, 8])
   rows = dpr.read_rows(data.layout, found, encode, numbers)
@@ -58,20 +58,18 @@ def test_rows(data):
 
 
 def test_passages_as_texts_read_like_blocks(data):
-  blocks = dpr.BlockPassages(data.blocks)
+  blocks = data.blocks
   ids = np.arange(data.blocks.num_blocks)
-  pairs = [blocks.title_and_text(i) for i in ids.tolist()]
+  pairs = list(zip(blocks.titles(ids), blocks.texts(ids), strict=True))
   texts = dpr.TextPassages(pairs, data.tokenizer, 'f')
   asked = np.append(ids, -1)
-  rows = zip(
-    texts.rows(data.layout, asked),
-    blocks.rows(data.layout, asked),
-    strict=True,
+  rows = (
+    examples.titled_blocks(data.layout, x, asked) for x in (texts, blocks)
   )
-  for a, b in rows:
+  for a, b in zip(*rows, strict=True):
     np.testing.assert_array_equal(a, b)
   same = [
     hashes[:, None] == hashes[None]
-    for hashes in (texts.hashes(asked), blocks.hashes(asked))
+    for hashes in (texts.hashes(ids), blocks.hashes(ids))
   ]
   np.testing.assert_array_equal(*same)
