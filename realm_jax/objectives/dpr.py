@@ -9,7 +9,7 @@ Dimension key: B questions, P = 1 + N blocks of each, its positive first and
 then N hard negatives; Q query length, T block length, K = B P candidates.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -90,29 +90,29 @@ class TextPassages:
     self.fingerprint = fingerprint
     self._tokenizer = tokenizer
 
-  def titles(self, ids: Iterable[int]) -> list[str]:
+  def titles(self, ids: Sequence[int] | np.ndarray) -> list[str]:
     """Return titles; '' for -1."""
     return [self.passages[i][0] if i >= 0 else '' for i in ids]
 
-  def texts(self, ids: Iterable[int]) -> list[str]:
+  def texts(self, ids: Sequence[int] | np.ndarray) -> list[str]:
     """Return texts; '' for -1."""
     return [self.passages[i][1] if i >= 0 else '' for i in ids]
 
   def gather_titles(
-    self, ids: Iterable[int], room: int
+    self, ids: Sequence[int] | np.ndarray, room: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """Return at most `room` tokens of titles, as `examples.encode_rows`."""
     encode = self._tokenizer.encode_ids_batch
     return examples.encode_rows(encode, self.titles(ids), room)
 
   def gather(
-    self, ids: Iterable[int], room: int
+    self, ids: Sequence[int] | np.ndarray, room: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """Return at most `room` tokens of texts, as `examples.encode_rows`."""
     encode = self._tokenizer.encode_ids_batch
     return examples.encode_rows(encode, self.texts(ids), room)
 
-  def hashes(self, ids: Iterable[int]) -> UInt[np.ndarray, ' n']:
+  def hashes(self, ids: Sequence[int] | np.ndarray) -> UInt[np.ndarray, ' n']:
     """Return hashes, equal for equal passages."""
     hashes = [tokens.hash_id('\n'.join(self.passages[i])) for i in ids]
     return np.asarray(hashes, np.uint64)
