@@ -21,9 +21,9 @@ from collections.abc import Collection
 
 from absl import flags, logging
 
-from experiments.conversion import model_card
+from experiments.conversion import model_card, packing
 from experiments.engine import command, progress
-from realm_jax.trained import loading, pack as realm_pack
+from realm_jax.trained import loading
 from retrieval.store import checkpoints, hub, locks, packed
 from retro_jax.trained import language_model, packaged as retro_packaged
 
@@ -44,14 +44,14 @@ def pack(
     retro_packaged.pack(output, model, bits=bits, added='added' in parts)
     return model.step
   if calibration:
-    realm_pack.pack_calibration(output, workdir)
+    packing.pack_calibration(output, workdir)
     return checkpoints.find(workdir).step
   trained = loading.load(workdir, data_dir)
-  realm_pack.pack(output, trained, parts=parts, bits=bits)
+  packing.pack(output, trained, parts=parts, bits=bits)
   if vectors:
     realm = loading.load(workdir, data_dir, part='realm')
     with progress.bar('embed', 'blocks') as shown:
-      realm_pack.pack_vectors(output, realm, shown)
+      packing.pack_vectors(output, realm, shown)
   return trained.step
 
 

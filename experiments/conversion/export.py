@@ -23,7 +23,7 @@ from realm_jax.trained import (
   reader_configs,
 )
 from retrieval.formats import block_records
-from retrieval.index import index_versions, snapshots
+from retrieval.index import index_versions
 from retrieval.store import checkpoints, locks, output_files, safetensors_files
 
 _WORD = 'bert/embeddings/word/embedding'
@@ -60,7 +60,7 @@ def export(
         )
       version = None
       if name == 'RealmForOpenQA' and (data.root / 'blocks').exists():
-        version = _find_version(workdir, params, saved.index_version)
+        version = _open_version(workdir, params, saved, data)
       fields, tensors = _to_hf(name, params, config, workdir, version)
       path.mkdir(parents=True, exist_ok=True)
       safetensors_files.write(path / 'model.safetensors', tensors)
@@ -77,28 +77,22 @@ def export(
   return rows
 
 
-def _find_version(
-  workdir: str | os.PathLike, params: Any, name: str = ''
+def _open_version(
+  workdir: str | os.PathLike,
+  params: Any,
+  saved: checkpoints.Saved,
+  data: realm_data.DataFolder,
 ) -> index_versions.Version | None:
-  """Open the index version that a checkpoint retrieves from, or return None.
+  """Open the index version that a checkpoint retrieves from; None without one.
 
-  `name` is '' for the version of `params`. A fine-tuned checkpoint names its
-  version, because fine-tuning changes the query embedder and the vectors come
-  from the block embedder.
+  A fine-tuned checkpoint names it, since the vectors are of the block embedder.
   """
-  folder = index_versions.VersionFolder(
-    pathlib.Path(workdir) / index_builder.INDEX
+  name = saved.index_version or index_versions.version_name(
+    saved.step, index_builder.snapshot(params), data.blocks
   )
-  if name:
-    return folder.open(name) if name in folder.names() else None
-  embedder = index_builder.snapshot(params)
-  fingerprint = snapshots.fingerprint(embedder)
-  for name in reversed(folder.names()):
-    version = folder.open(name)
-    if version.stored.fields['params'] == fingerprint:
-      return version
-    version.close()
-  return None
+  folder = pathlib.Path(workdir) / index_builder.INDEX
+  versions = index_versions.VersionFolder(folder)
+  return versions.open(name) if name in versions.names() else None
 
 
 def _to_hf(hf_class, params, config, workdir, version):
@@ -108,9 +102,8 @@ def _to_hf(hf_class, params, config, workdir, version):
   realm, reader = model_configs.realm_config(config, vocab_size), None
   if 'reader' in params:
     reader = reader_configs.reader_config(config, vocab_size)
-  vectors = version.vectors if version else None
-  count = len(vectors) if version else 0
-  fields = checkpoint_config.to_fields(hf_class, realm, reader, count)
+  vectors = version.vectors if version else ()
+  fields = checkpoint_config.to_fields(hf_class, realm, reader, len(vectors))
   fields['num_candidates'] = config.layout.num_candidates
   if lookup := getattr(config, 'lookup', None):
     fields |= {
@@ -123,7 +116,7 @@ def _to_hf(hf_class, params, config, workdir, version):
     params,
     hf_class,
     checkpoint_config.sizes(fields),
-    vectors=vectors,
+    vectors=vectors if version else None,
     unused=safetensors_files.read(file) if file.is_file() else None,
   )
   return fields, tensors

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import pathlib
+import re
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ _SETTINGS = ('settings', 'step', 'num_neighbors', 'nats')  # that are no scores
 _INTERVAL = {'mean', 'low', 'high'}
 _STARTS = ('realm_from', 'encoder_from', 'embedder_from')
 _OF_WIKIPEDIA = 'cc-by-sa-4.0'
+_FOLDERS = re.compile('[^=]*/')  # of a path, perhaps behind a name and '='
 _TEXT = """\
 ---
 license: {license}
@@ -122,29 +124,21 @@ def _corpus(config: Mapping[str, Any]) -> corpus_lib.CorpusConfig | None:
 def _data(
   config: Mapping[str, Any], corpus: corpus_lib.CorpusConfig | None
 ) -> Iterator[str]:
-  """Lines of a list; of a path of this machine the last name alone."""
+  """Yield bullet lines; local paths keep only their last component."""
+  sets = config.get('questions', {}).get('train') or ()
+  rows = {'questions': [sets] if isinstance(sets, str) else sets}
   if corpus:
     most = corpus.max_documents
-    about = f', the first {most:,} documents' if most else ''
-    path = f' `{_last(corpus.path)}`' if corpus.path else ''
-    yield f'- corpus: {corpus.kind}{path}{about}'
-  if sets := config.get('questions', {}).get('train'):
-    sets = [sets] if isinstance(sets, str) else sets
-    kinds = [
-      f'`{spec}{"=" if path else ""}{_last(path)}`'
-      for spec, _, path in (x.partition('=') for x in sets)
-    ]
-    yield f'- questions: {", ".join(kinds)}'
-  starts = {name: config.get(name) for name in _STARTS}
+    about = [f'the first {most:,} documents'] if most else []
+    rows = {'corpus': [corpus.kind, corpus.path, *about]} | rows
+  rows |= {name: [config.get(name)] for name in _STARTS}
   for part in ('embedder', 'encoder'):
-    starts[f'{part}.checkpoint'] = (config.get(part) or {}).get('checkpoint')
-  for name, path in starts.items():
-    if path:
-      yield f'- {name}: `{_last(path)}`'
-
-
-def _last(path: str) -> str:
-  return path if path.startswith('hf://') else pathlib.PurePath(path).name
+    start = (config.get(part) or {}).get('checkpoint')
+    rows[f'{part}.checkpoint'] = [start]
+  for name, texts in rows.items():
+    texts = [x if 'hf://' in x else _FOLDERS.sub('', x) for x in texts if x]
+    if texts:
+      yield f'- {name}: {", ".join(f"`{x}`" for x in texts)}'
 
 
 def _scores(workdir: pathlib.Path, step: int) -> str:

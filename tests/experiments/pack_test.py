@@ -98,7 +98,7 @@ def _is_close(found, wanted):
 def test_answers_are_those_of_the_run_but_for_rounding(own, tmp_path):
   reader = realm_jax.packaged(tmp_path, documents=own.documents)
   [wanted] = realm_jax.load(own.reader).answer(ASKED)
-  _is_close(reader.answer(ASKED, retriever='bm25')[0], wanted)
+  _is_close(reader.with_retriever('bm25').answer(ASKED)[0], wanted)
 
 
 def test_a_calibration_goes_with_the_packed_reader(own, tmp_path):

@@ -27,7 +27,7 @@ assert repr(answers).startswith('Who discovered penicillin? Alexander Fleming ('
 best = found.answers[0]
 print(best.text, best.title, best.document, 0 < best.share <= 1)
 assert '<mark>Alexander Fleming</mark>' in found._repr_html_()
-[found] = reader.answer('Who?', retriever='dense')
+[found] = reader.with_retriever('dense').answer('Who?')
 assert found.answers
 """
 

@@ -7,7 +7,6 @@ import dataclasses
 import threading
 import types
 
-import grain
 import numpy as np
 import pytest
 
@@ -200,13 +199,6 @@ def test_reading_ahead_waits_for_the_index(data):
   got.append(next(iterator))
   assert [int(batch['index_step'][0]) for batch in got] == [0, 0, 2, 2, 4]
   iterator.close()
-
-
-def test_a_saved_position_continues_with_the_same_batches(data):
-  grain.experimental.assert_equal_output_after_checkpoint(
-    _dataset(data, train=False)
-  )
-  streams.check_position(lambda: _dataset(data, read_ahead=2))
 
 
 @pytest.mark.parametrize('train', [False, True])

@@ -4,7 +4,6 @@
 
 import dataclasses
 
-import grain
 import numpy as np
 import pytest
 
@@ -117,12 +116,6 @@ def test_few_questions_fill_many_rows(data):
     found = streams.take(_dataset(data, batch_size=1, **fields))
     assert _indices(found) == ([*range(N)] if p == 0 else [])
     assert [len(b['row_valid']) for b in found] == [2] * N
-
-
-def test_a_saved_position_continues_with_the_same_batches(data):
-  for train in (False, True):
-    streams.check_position(lambda x=train: _dataset(data, train=x), 1, 2)
-  grain.experimental.assert_equal_output_after_checkpoint(_dataset(data))
 
 
 def test_gold_spans_are_of_each_kind(data):

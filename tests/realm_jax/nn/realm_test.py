@@ -53,32 +53,6 @@ def _rows(batch, name):
   ]
 
 
-def test_the_head_at_masked_positions_equals_the_head_everywhere(
-  config, params, batch, output
-):
-  rows = _rows(batch, 'joint')
-  everywhere = jax.jit(bert.BertForMaskedLm(config.encoder_bert).apply)(
-    {'params': params['encoder']}, *rows
-  )
-  positions = np.repeat(batch['mlm_positions'], tiny.K, axis=0)
-  chosen = np.take_along_axis(everywhere, positions[..., None], axis=1)
-  expected = np.asarray(jax.nn.log_softmax(chosen))
-  found = _apply(
-    config,
-    params,
-    *rows,
-    positions,
-    method=lambda model, *x, train: jax.nn.log_softmax(model.encoder(*x)),
-  )
-  np.testing.assert_allclose(found, expected, atol=1e-5)
-  expected = expected.reshape(tiny.B, tiny.K, tiny.M, tiny.V)
-  targets = batch['mlm_targets'][:, None, :, None] + np.zeros((1, tiny.K, 1, 1))
-  gold = np.take_along_axis(expected, targets.astype(int), axis=-1)[..., 0]
-  np.testing.assert_allclose(output.gold_log_probs, gold, atol=1e-5)
-  best = expected.max(-1)
-  np.testing.assert_allclose(output.best_log_probs, best, atol=1e-5)
-
-
 def test_scores_are_scaled_inner_products(config, params, batch, output):
   ids, mask = batch['query_ids'], batch['query_mask']
   queries = _apply(config, params, ids, mask, method='embed_queries')
