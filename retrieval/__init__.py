@@ -3,8 +3,8 @@
 """The retrieval layer: text, tokens, vectors, indexes and neighbors.
 
   index = retrieval.open_index('runs/quickstart/data')
-  found = index.search(['Who discovered penicillin?'], k=5)
-  found.ids, found.scores, found.titles, found.texts
+  result = index.search(['Who discovered penicillin?'], k=5)
+  result.ids, result.scores, result.titles, result.texts
 
   for document in retrieval.open_corpus('documents.jsonl'):
     print(document.title)

@@ -37,8 +37,8 @@ def listed(values: Any, name: str) -> Any:
 
 def texts(values: Any, name: str) -> Any:
   """Return `listed` texts; ValueError also for a text that UTF-8 cannot hold."""
-  found = listed(values, name)
-  for i, text in enumerate(found if isinstance(found, _LISTS) else ()):
+  checked = listed(values, name)
+  for i, text in enumerate(checked if isinstance(checked, _LISTS) else ()):
     try:
       text.encode()
     except UnicodeEncodeError as error:
@@ -46,7 +46,7 @@ def texts(values: Any, name: str) -> Any:
       raise settings.SettingsError(
         f'{name}[{i}]', text, f'no half of a surrogate pair, as at {at}'
       ) from None
-  return found
+  return checked
 
 
 def lists(values: Any, name: str) -> list[Any]:

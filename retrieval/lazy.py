@@ -23,8 +23,8 @@ def attach(
     if name not in places:
       raise AttributeError(f'module {package!r} has no attribute {name!r}')
     module, _, attribute = places[name].partition(':')
-    found = getattr(importlib.import_module(module, package), attribute or name)
-    setattr(sys.modules[package], name, found)
-    return found
+    value = getattr(importlib.import_module(module, package), attribute or name)
+    setattr(sys.modules[package], name, value)
+    return value
 
   return load, lambda: sorted({*vars(sys.modules[package]), *places})

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Settings: frozen dataclasses whose annotations say what each field accepts.
+"""Settings: frozen dataclasses with annotations that limit each field.
 
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class Settings:
@@ -116,7 +116,7 @@ def build(
   """Build a dataclass and its nested dataclasses from a section of a config.
 
   Args:
-    section: values by field; a nested dataclass has a section of its own.
+    section: values by field; a nested dataclass has a section, too.
     name: of the section, such as 'config.optimizer'.
     ignore_others: whether values that belong to no field are ignored.
 
@@ -161,8 +161,8 @@ def required(cls: type) -> list[str]:
 @functools.cache
 def hints(cls: type) -> dict[str, Any]:
   """Annotation of each field of a dataclass."""
-  found = typing.get_type_hints(cls, include_extras=True)
-  return {field.name: found[field.name] for field in dataclasses.fields(cls)}
+  hints = typing.get_type_hints(cls, include_extras=True)
+  return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 def check_value(name: str, value: Any, hint: Any) -> None:
@@ -176,7 +176,7 @@ def check_value(name: str, value: Any, hint: Any) -> None:
 
 
 def _mismatch(value: Any, hint: Any, limits: Range | None = None) -> str:
-  """Return what was expected, or '' if the value fits the annotation."""
+  """Describe the expected value, or return '' if it fits the annotation."""
   origin, args = typing.get_origin(hint), typing.get_args(hint)
   if origin is Annotated:
     limits = next((x for x in args[1:] if isinstance(x, Range)), None)

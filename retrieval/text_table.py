@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tables by which results show themselves, in a terminal or in a notebook."""
+"""Tables of results, in a terminal or in a notebook."""
 
 from collections.abc import Iterable, Sequence
 import html

@@ -70,7 +70,7 @@ class PartRetriever:
     share: float,
     seed: int = 0,
   ):
-    """Take the vectors of the queries, and those of the whole datastore.
+    """Take the vectors of the queries and of the whole datastore.
 
     Args:
       metric: 'squared_l2' or 'dot_product'.
@@ -95,7 +95,7 @@ class PartRetriever:
   def search(
     self, queries: queries_lib.ChunkQueries, k: int
   ) -> queries_lib.Hits:
-    """See `retriever.Retriever`; the ids are those of the whole datastore.
+    """See `retriever.Retriever`; ids count rows of the whole datastore.
 
     Raises:
       ValueError: for a share out of range, or one that leaves no document.

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of an index, which configs hold without a search being imported."""
+"""Settings of an index; importing them imports no search."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -29,7 +29,7 @@ class IndexConfig:
   shards_in_memory: Annotated[int, settings.Range(0, 2**16)] = 1
 
   def __post_init__(self):
-    """Check the fields, those of ScaNN too."""
+    """Check the fields, also of ScaNN."""
     settings.check(self)
     if self.scann:
       from retrieval import searchers

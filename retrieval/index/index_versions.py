@@ -136,8 +136,8 @@ class VersionFolder:
 
   def names(self) -> list[str]:
     """Return the names of the published versions, oldest first."""
-    found = self.root.glob('*/')
-    return sorted(x.name for x in found if _NAME.match(x.name))
+    folders = self.root.glob('*/')
+    return sorted(x.name for x in folders if _NAME.match(x.name))
 
   def latest(self, at_most: int | None = None) -> str:
     """Return the version of the newest parameters, of a step at most, or ''."""
@@ -163,7 +163,7 @@ class VersionFolder:
 
     Args:
       params: the embedder's parameters, a tree of host arrays.
-      settings: JSON values on which the vectors depend, too; kept beside them.
+      settings: JSON values on which the vectors depend, too; stored beside them.
       dtype: of the vectors on disk.
       executor: where blocks are embedded and shards of the index built; None is
         this process. Of processes with an `executors.Share` each, the first one
@@ -237,7 +237,7 @@ class VersionFolder:
       dtype: of the vectors on disk; those with fewer bits do not count.
       part: parameters -> parameters that embed blocks.
     """
-    wanted = snapshots.fingerprint(part(params))
+    print_of_part = snapshots.fingerprint(part(params))
     made_of = {'blocks': blocks.fingerprint, 'settings': dict(settings or {})}
     for name in reversed(self.names()):
       with contextlib.ExitStack() as stack:
@@ -248,7 +248,7 @@ class VersionFolder:
             raise ValueError(manifests.difference(made_of, have))
           version = self.open(name, cluster='')
           stack.callback(version.close)
-          if snapshots.fingerprint(part(version.params)) != wanted:
+          if snapshots.fingerprint(part(version.params)) != print_of_part:
             continue
           if version.vectors.dtype.itemsize < np.dtype(dtype).itemsize:
             raise ValueError(f'its vectors are {version.vectors.dtype}')
@@ -311,11 +311,11 @@ class VersionFolder:
       index = index_lib.open_index(path / 'index', cluster=cluster)
       stored = _vectors(path)
       made_of = stored.fields['blocks']
-      wanted = blocks.fingerprint if blocks else made_of
+      expected = blocks.fingerprint if blocks else made_of
       right = _name(step_of(name), stored.fields['params'], made_of)
       for what, have, want in (
         ('vectors', right, name),
-        ('blocks', made_of, wanted),
+        ('blocks', made_of, expected),
       ):
         if have != want:
           raise ValueError(

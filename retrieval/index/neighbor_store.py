@@ -16,7 +16,7 @@ class NeighborStore:
   """Memory-mapped neighbors of a chunk store.
 
   Attributes:
-    num_neighbors: K, neighbors kept for each chunk.
+    num_neighbors: K, neighbors of each chunk.
     unit: of the scores, as of `retriever.Retriever`.
   """
 
@@ -26,7 +26,7 @@ class NeighborStore:
     queries: chunks_lib.ChunkStore | None = None,
     datastore: chunks_lib.ChunkStore | None = None,
   ):
-    """Open the store, and compare it with its chunks where they are given.
+    """Open the store, and compare it with its chunks unless they are None.
 
     Raises:
       FileNotFoundError: when there is no store.
@@ -36,12 +36,12 @@ class NeighborStore:
     self.path = self.store.path
     self.num_neighbors = self.store.fields['k']
     self.unit = self.store.meta.get('unit', 'score')
-    for role, given in (('queries', queries), ('datastore', datastore)):
-      found = self.store.fields[role]
-      if given is not None and found != given.fingerprint:
+    for role, chunks in (('queries', queries), ('datastore', datastore)):
+      fingerprint = self.store.fields[role]
+      if chunks is not None and fingerprint != chunks.fingerprint:
         raise ValueError(
-          f'{path}: made for {role} {found}, but {given.path} is '
-          f'{given.fingerprint}; find the neighbors again.'
+          f'{path}: made for {role} {fingerprint}, but {chunks.path} is '
+          f'{chunks.fingerprint}; find the neighbors again.'
         )
     self._ids = self.store.array('ids')
     self._scores = self.store.array('scores')

@@ -200,7 +200,7 @@ def _fields(
   vectors_fingerprint: str,
   config: IndexConfig,
 ) -> dict[str, Any]:
-  """Return what determines an index; 'auto' is what the one at `path` is."""
+  """Return the fields that determine an index; 'auto' is the kind at `path`."""
   path = pathlib.Path(path)
   base.check_vectors(vectors, values=False)
   kind = _choose(config, int(vectors.shape[0]))

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The registry of retrievers: `names` says what each finds."""
+"""The registry of retrievers; `names` describes each."""
 
 from collections.abc import Callable
 import dataclasses
@@ -32,7 +32,7 @@ class Retrievers:
 
   @property
   def passages(self) -> passages_lib.Passages:
-    """The passages that are found."""
+    """The passages to search."""
     return self.indices.passages
 
   def make(self, name: str) -> retriever_lib.Retriever:

@@ -118,7 +118,7 @@ class KnownCodes:
     self.num_reused = 0
 
   def __call__(self, hashes: np.ndarray) -> Iterator['token_store.Codes']:
-    """Yield the codes of those texts [n], by their hashes, that are known."""
+    """Yield the codes of known texts among these hashes [n]."""
     rows = self._rows.find(hashes)
     (places,) = np.nonzero(rows >= 0)
     self.num_reused += len(places)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Builds an index in shards: a plan, then each shard alone, in any process.
+"""Builds an index in shards: a plan, then each shard, in any process.
 
   folder = sharded_index.plan('runs/x/index', vectors, fields)
   for number in sharded_index.missing(folder):
@@ -41,7 +41,7 @@ def building(
 def plan(
   path: str | os.PathLike, vectors, fields: Mapping[str, Any]
 ) -> pathlib.Path:
-  """Write what the shards are built from, unless it was written before.
+  """Write the plan of the shards, unless it is there.
 
   Args:
     path: of the index.

@@ -9,10 +9,8 @@ from typing import Any
 from flax import traverse_util
 import jax
 import numpy as np
-import safetensors
-from safetensors import numpy as safetensors_numpy
 
-from retrieval.store import output_files
+from retrieval.store import safetensors_files
 
 
 def fingerprint(params: Any) -> str:
@@ -28,15 +26,10 @@ def fingerprint(params: Any) -> str:
 
 def write(path: pathlib.Path, params: Any) -> None:
   """Write a tree of arrays as one safetensors file, atomically."""
-  flat = traverse_util.flatten_dict(params, sep='/')
-  arrays = {k: np.ascontiguousarray(v) for k, v in flat.items()}
-  output_files.write(path, safetensors_numpy.save(arrays))
+  arrays = traverse_util.flatten_dict(params, sep='/')
+  safetensors_files.write(path, {k: np.asarray(v) for k, v in arrays.items()})
 
 
 def read(path: pathlib.Path) -> dict:
-  """Read a file of `write`; ValueError for a damaged one."""
-  try:
-    flat = safetensors_numpy.load_file(path)
-  except safetensors.SafetensorError as e:
-    raise ValueError(f'{path}: damaged ({e}).') from None
-  return traverse_util.unflatten_dict(flat, sep='/')
+  """Map a file of `write`; ValueError for a damaged one."""
+  return traverse_util.unflatten_dict(safetensors_files.read(path), sep='/')

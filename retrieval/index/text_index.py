@@ -103,13 +103,13 @@ class TextIndex:
     vectors: array_store.Store | None = None,
     embedder: embedders.Embedder | str | os.PathLike | None = None,
   ):
-    """Take what `open_index` opened; the embedder loads on first use.
+    """Take the parts that `open_index` opened; the embedder loads on first use.
 
     Args:
       embedder: embedder of texts, or its folder; None is all-MiniLM-L6-v2.
     """
     self.index, self.chunks = index, chunks
-    self._vectors, self._given = vectors, embedder
+    self._vectors, self._embedder = vectors, embedder
 
   @property
   def searcher(self) -> searchers.Searcher:
@@ -126,24 +126,24 @@ class TextIndex:
     Raises:
       ValueError: if no embedder is known, or another one made the vectors.
     """
-    found = self._given
-    if found is None and self._vectors is None:
+    embedder = self._embedder
+    if embedder is None and self._vectors is None:
       raise ValueError(
         f'{self.index.path}: holds vectors alone; search it by vectors, or '
         'name the embedder: open_index(path, embedder=...).'
       )
-    if not isinstance(found, embedders.Embedder):
+    if not isinstance(embedder, embedders.Embedder):
       # The data folders of RETRO's configs have keys of 128 wordpieces.
-      found = embedders.Embedder.load(found or 'minilm', max_length=128)
+      embedder = embedders.Embedder.load(embedder or 'minilm', max_length=128)
     if self._vectors is not None:
       made_with = self._vectors.fields['embedder']
-      if made_with != found.fingerprint:
+      if made_with != embedder.fingerprint:
         raise ValueError(
-          f'{self._vectors.path}: embedded with {made_with}, but the given '
-          f'embedder is {found.fingerprint}; name the right one: '
+          f'{self._vectors.path}: embedded with {made_with}, but the '
+          f'embedder is {embedder.fingerprint}; name the right one: '
           'open_index(path, embedder=...).'
         )
-    return found
+    return embedder
 
   @functools.cached_property
   def retriever(self) -> retriever_lib.Retriever:
@@ -200,7 +200,7 @@ class TextIndex:
         f'{self.index.path}: where: no documents are known here.'
       )
     if where:
-      subset = where_lib.kept(self.chunks, where)
+      subset = where_lib.matching(self.chunks, where)
     if texts is None:
       queries = base.check_queries(queries, self.searcher.dimension, k)
       searcher = self.retriever.index_for(subset)
@@ -210,8 +210,8 @@ class TextIndex:
       ids, scores = self.retriever.search(asked, k)
     if self.chunks is None:
       return SearchResult(ids, scores, queries=texts, unit=unit)
-    found, titles = map(self.chunks.texts, ids), map(self.chunks.titles, ids)
-    return SearchResult(ids, scores, [*found], [*titles], texts, unit)
+    rows, titles = map(self.chunks.texts, ids), map(self.chunks.titles, ids)
+    return SearchResult(ids, scores, [*rows], [*titles], texts, unit)
 
 
 def open_index(
@@ -329,14 +329,14 @@ class TextIndices:
 
   def _token_stores(self) -> dict[pathlib.Path, array_store.Store]:
     """Open the indices of the tokens of these passages."""
-    found = {}
+    stores = {}
     for path in sorted(self.root.glob('colbert-*')):
       if (path / 'tokens').is_dir():
         stored, _ = token_store.open_store(path)
         made = token_store.config_of(stored.fields)
         if path == self._tokens_path(stored.fields['encoder'], made):
-          found[path] = stored
-    return found
+          stores[path] = stored
+    return stores
 
   def _tokens_path(
     self, encoder: str, made: token_store.IndexConfig

@@ -17,7 +17,7 @@ KIND = 'vectors'
 def check_passages(
   vectors: array_store.Store, passages: passages_lib.Passages
 ) -> None:
-  """Raise ValueError unless vectors are those of some passages."""
+  """Raise ValueError unless the vectors belong to the passages."""
   if vectors.fields['passages'] != passages.fingerprint:
     raise ValueError(
       f'{vectors.path}: vectors of passages {vectors.fields["passages"]}, but '

@@ -119,5 +119,5 @@ def words_of(text: str) -> list[str]:
 
 def sets_no_blanks(text: str) -> bool:
   """Whether most letters of a text are of scripts without blanks between words."""
-  found = len(_UNIT.findall(unicodedata.normalize('NFKC', text)))
-  return 2 * found > sum(map(str.isalpha, text))
+  letters = len(_UNIT.findall(unicodedata.normalize('NFKC', text)))
+  return 2 * letters > sum(map(str.isalpha, text))

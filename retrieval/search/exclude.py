@@ -62,8 +62,8 @@ def _count_by_document(
   """Return the hashes of all documents, ascending, and their passage counts."""
   pairs = [np.unique(hashes, return_counts=True) for hashes in shard_hashes]
   hashes, counts = map(np.concatenate, zip(*pairs, strict=True))
-  found, rows = np.unique(hashes, return_inverse=True)
-  return found, np.bincount(rows, counts).astype(np.int64)
+  unique, rows = np.unique(hashes, return_inverse=True)
+  return unique, np.bincount(rows, counts).astype(np.int64)
 
 
 class OtherDocuments:

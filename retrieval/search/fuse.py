@@ -79,8 +79,8 @@ def by_scores(lists: Sequence[Hits], weights: Sequence[float], k: int) -> Hits:
     As `by_ranks`.
   """
   values = [
-    weight * _normalised(*found)
-    for found, weight in zip(lists, weights, strict=True)
+    weight * _normalised(*hits)
+    for hits, weight in zip(lists, weights, strict=True)
   ]
   return _sums([ids for ids, _ in lists], values, k)
 
@@ -103,9 +103,9 @@ def _sums(
   """Add up the values [b, n] of each id, and order by them."""
   ids, scores = base.nothing(len(lists[0]), k)
   for row in range(len(ids)):
-    found = np.concatenate([x[row] for x in lists])
-    there = found >= 0
-    unique, place = np.unique(found[there], return_inverse=True)
+    ids_of_row = np.concatenate([x[row] for x in lists])
+    there = ids_of_row >= 0
+    unique, place = np.unique(ids_of_row[there], return_inverse=True)
     added = np.concatenate([x[row] for x in values])[there]
     total = np.bincount(place, added, len(unique))
     best = np.argsort(-total, kind='stable')[:k]

@@ -77,7 +77,7 @@ class LateInteraction:
     encoder: token_store.Encoder,
     config: SearchConfig | None = None,
   ):
-    """Open what `token_store.build` wrote; ValueError for another model's."""
+    """Open an index of `token_store.build`; ValueError for another model's."""
     self.path = pathlib.Path(path)
     self._store, self.codec = token_store.open_store(path)
     fields = self.fields = self._store.fields
@@ -124,16 +124,16 @@ class LateInteraction:
     ids, scores = base.nothing(len(texts), k)
     for row, query in self.queries(texts):
       passages = self._candidates(query, k, subset, self._config.num_probes)
-      found = self._exact(query, passages)
-      first = np.argsort(-found, kind='stable')[:k]
+      values = self._exact(query, passages)
+      first = np.argsort(-values, kind='stable')[:k]
       ids[row, : len(first)] = passages[first]
-      scores[row, : len(first)] = found[first]
+      scores[row, : len(first)] = values[first]
     return ids, scores
 
   def score(
     self, texts: Sequence[str], ids: Sequence[Sequence[int] | np.ndarray]
   ) -> list[np.ndarray]:
-    """Score given passages of each query.
+    """Score passages of each query.
 
     Returns:
       For each query scores [len(ids[i])] float32; -inf for a blank query.
@@ -164,7 +164,7 @@ class LateInteraction:
     subset: subset_lib.Subset | None,
     probes: int,
   ) -> np.ndarray:
-    """Return the passages to rescore, ascending: those that centroids score best."""
+    """Return the passages that centroids score best, ascending, for rescoring."""
     cosines = self.codec.centroids @ query.T  # [C, Q]
     probes = min(probes, len(cosines))
     near = np.argpartition(-cosines, probes - 1, axis=0)[:probes]
@@ -185,11 +185,11 @@ class LateInteraction:
       )
     order = np.argsort(-np.concatenate(scores), kind='stable')
     count = max(k, self._config.num_rescored)
-    found = np.sort(np.concatenate(passages)[order[:count]])
-    if subset is not None and len(found) < min(k, len(subset.rows)):
+    best = np.sort(np.concatenate(passages)[order[:count]])
+    if subset is not None and len(best) < min(k, len(subset.rows)):
       if probes < len(cosines):
         return self._candidates(query, k, subset, 4 * probes)
-    return found
+    return best
 
   def _exact(self, query: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Score ascending passages by their decompressed vectors: [n] float32."""
@@ -261,8 +261,8 @@ class Unpruned:
     queries = [*self._index.queries(texts)]
     for new, vectors in self._index.shards(subset):
       for row, query in queries:
-        found = colbert.max_sims(query, *vectors)
-        value = np.concatenate([scores[row], found])
+        new_scores = colbert.max_sims(query, *vectors)
+        value = np.concatenate([scores[row], new_scores])
         best = np.argsort(-value, kind='stable')[:k]
         ids[row] = np.concatenate([ids[row], new])[best]
         scores[row] = value[best]

@@ -6,7 +6,7 @@ Blei et al. 2003, as a way to retrieve Wei and Croft 2006. scikit-learn fits the
 by online variational Bayes (Hoffman et al. 2010). A text's vector holds the square
 roots of its topic distribution, so that the inner product of two vectors is the
 Bhattacharyya coefficient, 1 less the squared Hellinger distance. A text without known
-words has the vector 0 and is not found.
+words has the vector 0 and is no result.
 
 Dimension key: K topics, V words.
 """
@@ -58,16 +58,16 @@ class TopicEmbedder:
   metric = 'dot_product'
 
   def __init__(self, path: str | os.PathLike):
-    """Open what `fit` wrote; ImportError without scikit-learn."""
-    found = array_store.Store.open(path, KIND)
+    """Open a model of `fit`; ImportError without scikit-learn."""
+    stored = array_store.Store.open(path, KIND)
     # The manifest holds the checksums of the arrays.
     self.fingerprint = checksums.hash_files(
       [os.path.join(path, 'manifest.json')]
     )
-    words = np.asarray(found.shard(0, 'words')).tobytes().decode().split('\n')
-    topics = np.asarray(found.shard(0, 'topics'))
+    words = np.asarray(stored.shard(0, 'words')).tobytes().decode().split('\n')
+    topics = np.asarray(stored.shard(0, 'topics'))
     self.dimension = len(topics)
-    self._batch_size = found.fields['batch_size']
+    self._batch_size = stored.fields['batch_size']
     self._counter = _counter(words)
     # The attributes that scikit-learn documents as those of a fitted model.
     self._model = _sklearn('decomposition').LatentDirichletAllocation(
@@ -104,7 +104,7 @@ class TopicEmbedder:
 
 
 class TopicSearch:
-  """Exact search of topics; a text that shares no topic is not found."""
+  """Exact search of topics; a text that shares no topic is no result."""
 
   unit = 'Bhattacharyya coefficient'
 

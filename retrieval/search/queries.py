@@ -18,7 +18,7 @@ Hits = tuple[np.ndarray, np.ndarray]
 
 
 def checked(queries: 'Queries | Sequence[str]', k: int) -> 'Queries':
-  """Return queries, or those of some texts; ValueError for k < 1 or no texts."""
+  """Return queries, made of texts if need be; ValueError for k < 1 or no texts."""
   queries = queries if isinstance(queries, Queries) else Queries(queries)
   base.check_k(k)
   return queries
@@ -70,9 +70,9 @@ class Queries:
       return self
     if self.subset is not None:
       subset = subset_lib.Subset(self.subset.mask & subset.mask)
-    found = copy.copy(self)
-    found.subset = subset
-    return found
+    queries = copy.copy(self)
+    queries.subset = subset
+    return queries
 
   @property
   def asks(self) -> np.ndarray:

@@ -71,8 +71,8 @@ class ByTexts:
     self, queries: Queries, ids: Sequence[np.ndarray]
   ) -> list[np.ndarray]:
     """See `Reranker`."""
-    found = iter(self._passages.full_texts(np.concatenate(ids)))
-    texts = [[next(found) for _ in row] for row in ids]
+    full_texts = iter(self._passages.full_texts(np.concatenate(ids)))
+    texts = [[next(full_texts) for _ in row] for row in ids]
     return self._model.score(queries.texts, texts)
 
 
@@ -132,7 +132,7 @@ class Oracle:
 
 
 def _compared(scorer, asked: np.ndarray, rows: Sequence[np.ndarray]):
-  """Return the scores [n] float32 of a query's tokens and those of passages."""
+  """Return scores [n] float32 of passages by their tokens and a query's."""
   rows = [_string(row) for row in rows]
   return process.cdist(
     [_string(asked)], rows, scorer=scorer, dtype=np.float32

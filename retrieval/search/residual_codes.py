@@ -23,7 +23,7 @@ _BYTE = 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CodecConfig:
-  """Sizes of the codes, and how centroids are found."""
+  """Sizes of the codes, and iterations of k-means."""
 
   # C; 0: the power of two at most 16 sqrt(vectors to be stored), as in the paper
   num_centroids: settings.SizeOrZero = 0
@@ -91,10 +91,10 @@ def train(
     raise ValueError(
       f'Vectors of {d} values at {config.num_bits} bits: expected whole bytes.'
     )
-  wanted = config.num_centroids
-  if not wanted:  # a power of two
-    wanted = 2 ** (int(16 * (num_stored or n) ** 0.5).bit_length() - 1)
-  centroids = _spherical_k_means(vectors, min(wanted, n), config)
+  count = config.num_centroids
+  if not count:  # a power of two
+    count = 2 ** (int(16 * (num_stored or n) ** 0.5).bit_length() - 1)
+  centroids = _spherical_k_means(vectors, min(count, n), config)
   residuals = vectors - centroids[assign(vectors, centroids)]
   shares = np.arange(2 * 2**config.num_bits + 1) / (2 * 2**config.num_bits)
   edges = np.quantile(residuals, shares[1:-1]).astype(np.float32)

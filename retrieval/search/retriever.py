@@ -22,7 +22,7 @@ Queries = queries_lib.Queries
 class Retriever(Protocol):
   """A way to find passages."""
 
-  fingerprint: str  # hash of everything that decides what is found
+  fingerprint: str  # hash of everything that decides the results
   unit: str  # of the scores, such as 'BM25', for people to read
 
   def search(self, queries: Queries | Sequence[str], k: int) -> Hits:
@@ -65,7 +65,7 @@ class IndexRetriever:
     fingerprint: str,
     exact: Callable[[], exclude.Index] | None = None,
   ):
-    """Take the index, and what opens an exact one where it is not exact.
+    """Take the index and, unless it is exact, a function that opens an exact one.
 
     Without passages no document can be excluded.
     """

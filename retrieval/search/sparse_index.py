@@ -11,7 +11,7 @@ rows     [P] uint16   text of each posting within the shard, ascending for a ter
 counts   [P] uint8    how often the text has the term; wider where it must be
 lengths  [n] uint32   terms of each text
 
-Counts are stored, not weights, so that a shard depends on its own texts alone. A
+Counts are stored, not weights, so that a shard depends on its texts alone. A
 search adds up document frequencies over all shards, then scores one shard at a time
 and reads the postings of the asked terms only.
 
@@ -105,7 +105,7 @@ class SparseIndex:
     counts: Sequence[int],
     fields: dict[str, Any],
   ):
-    """Take what opens a shard, the texts of each shard, and fields of the store."""
+    """Take a function that opens a shard, texts of each shard, and fields."""
     self.config, self._shard = config, shard
     self._offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     self.fingerprint = manifests.fingerprint(
@@ -179,21 +179,21 @@ class SparseIndex:
       ValueError: when it is damaged, of another version or has other terms.
     """
     config = config or cls.CONFIG()
-    found = array_store.Store.open(path, KIND)
-    made = found.fields
-    wanted = _fields(config, made['texts'], made['rows'])
-    if made != wanted:
+    stored = array_store.Store.open(path, KIND)
+    made = stored.fields
+    expected = _fields(config, made['texts'], made['rows'])
+    if made != expected:
       raise ValueError(
-        f'{path}: made of other terms ({manifests.difference(wanted, made)}); '
+        f'{path}: made of other terms ({manifests.difference(expected, made)}); '
         'build it again.'
       )
 
     @functools.lru_cache(_MAX_OPEN_SHARDS)
     def shard(i: int) -> Shard:
       # Slices of plain arrays are cheaper than those of np.memmap.
-      return {x: np.asarray(found.shard(i, x)) for x in _ARRAYS}
+      return {x: np.asarray(stored.shard(i, x)) for x in _ARRAYS}
 
-    return cls(config, shard, found.rows('lengths'), made)
+    return cls(config, shard, stored.rows('lengths'), made)
 
   @functools.cached_property
   def _mean_length(self) -> float:
@@ -231,25 +231,25 @@ class SparseIndex:
     return ids, scores
 
   def _search(self, queries, ids, scores, mask: np.ndarray | None) -> None:
-    """Fill ids and scores [b, k], which hold nothing."""
+    """Fill empty ids and scores [b, k]."""
     terms, asked = _count(self.config, queries)
     spans = [_find(shard, terms) for shard in self._shards()]
     frequencies = sum((x[1] - x[0] for x in spans), np.zeros(len(terms), int))
     if not frequencies.any():
       return
-    found = frequencies[asked.indices]
+    in_texts = frequencies[asked.indices]
     weights = self.config.query_weights(
-      asked.data, np.maximum(found, 1), len(self)
+      asked.data, np.maximum(in_texts, 1), len(self)
     )
-    asked.data = np.where(found > 0, weights, 0).astype(np.float32)
+    asked.data = np.where(in_texts > 0, weights, 0).astype(np.float32)
     keys = np.zeros(ids.shape, np.uint64)
     for shard, (starts, ends), first in zip(
       self._shards(), spans, self._offsets[:-1].tolist(), strict=True
     ):
       if (ends > starts).any():
         subset = mask if mask is None else mask[first:][: len(shard['lengths'])]
-        found = self._score(shard, asked, starts, ends, subset)
-        for row, total in enumerate(found):
+        totals = self._score(shard, asked, starts, ends, subset)
+        for row, total in enumerate(totals):
           _keep_best(total, first, keys[row])
     there = keys > 0
     ids[there] = _LAST_ID - (keys[there] & _LAST_ID)
@@ -296,7 +296,7 @@ class SparseIndex:
     ends: np.ndarray,
     subset: np.ndarray | None,
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return rows and weights of postings, and where those of each term lie [V, 2]."""
+    """Return rows and weights of postings, and the span [V, 2] of each term."""
     rows, counts = shard['rows'], shard['counts']
     sizes = ends - starts
     if 2 * sizes.sum() < len(rows):  # Else all are weighed.
@@ -379,12 +379,12 @@ def _count(
   terms = np.unique(np.concatenate([hashes for hashes, _ in parts]))
   columns = [np.searchsorted(terms, hashes)[flat] for hashes, flat in parts]
   columns = np.concatenate(columns).astype(np.int32)
-  found = sparse.csr_array(
+  matrix = sparse.csr_array(
     (np.ones(len(columns), np.int32), columns, np.cumsum([0, *counts])),
     shape=(len(counts), len(terms)),
   )
-  found.sum_duplicates()
-  return terms, found
+  matrix.sum_duplicates()
+  return terms, matrix
 
 
 def _hash(term: str) -> int:

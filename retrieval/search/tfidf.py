@@ -33,9 +33,9 @@ class TfIdfConfig:
   def terms(self, text: str) -> list[str]:
     """Return each word, and each pair of adjacent words."""
     words = bm25.words_of(text)
-    kept = [word not in _STOP_WORDS for word in words]
-    pairs = zip(words, words[1:], kept, kept[1:], strict=False)
-    return [word for word, keep in zip(words, kept, strict=True) if keep] + [
+    counts = [word not in _STOP_WORDS for word in words]
+    pairs = zip(words, words[1:], counts, counts[1:], strict=False)
+    return [word for word, keep in zip(words, counts, strict=True) if keep] + [
       f'{first} {second}' for first, second, a, b in pairs if a and b
     ]
 

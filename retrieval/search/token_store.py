@@ -71,7 +71,7 @@ def build(
   known: Any = None,
   **how,
 ) -> None:
-  """Write an index, or what a killed build has left to write.
+  """Write an index, or the rest of one after a killed build.
 
   Args:
     path: output folder.
@@ -134,8 +134,8 @@ def _encoded(
   encoder, codec, passages, ids, known: Sequence[Codes], progress
 ) -> list[Codes]:
   """Return the codes of the passages [n] that are not known."""
-  found = [np.zeros(0, np.int64), *(part.places for part in known)]
-  places = np.setdiff1d(np.arange(len(ids)), np.concatenate(found))
+  places_known = [np.zeros(0, np.int64), *(part.places for part in known)]
+  places = np.setdiff1d(np.arange(len(ids)), np.concatenate(places_known))
   done = len(ids) - len(places)
   if done and progress:
     progress(done, len(ids))
@@ -195,20 +195,20 @@ def config_of(fields: Mapping[str, Any]) -> IndexConfig:
 def open_store(
   path: str | os.PathLike,
 ) -> tuple[array_store.Store, residual_codes.Codec]:
-  """Open what `build` wrote: the store of the tokens, and the codec.
+  """Open the store of the tokens, and the codec.
 
   Raises:
     FileNotFoundError: when there is no index.
     ValueError: when it is damaged.
   """
   path = pathlib.Path(path)
-  found = array_store.Store.open(path / 'tokens', KIND)
-  return found, _open_codec(path / 'codec', found.fields)
+  stored = array_store.Store.open(path / 'tokens', KIND)
+  return stored, _open_codec(path / 'codec', stored.fields)
 
 
 def _open_codec(
   path: pathlib.Path, fields: Mapping[str, Any]
 ) -> residual_codes.Codec:
-  found = array_store.Store.open(path, CODEC_KIND, fields)
+  stored = array_store.Store.open(path, CODEC_KIND, fields)
   parts = ('centroids', 'cutoffs', 'levels')
-  return residual_codes.Codec(*(np.asarray(found.shard(0, x)) for x in parts))
+  return residual_codes.Codec(*(np.asarray(stored.shard(0, x)) for x in parts))

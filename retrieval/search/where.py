@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Search among the passages whose documents' metadata fit a filter.
+"""Search among passages of documents with metadata that fit a filter.
 
 A filter says of each field what its value may be, and all of it must hold:
 
@@ -54,8 +54,8 @@ class Filtered:
     passages: passages_lib.Passages,
     where: Where,
   ):
-    """Take a retriever of the passages; ValueError as of `kept`."""
-    self._inner, self._subset = inner, kept(passages, where)
+    """Take a retriever of the passages; ValueError as of `matching`."""
+    self._inner, self._subset = inner, matching(passages, where)
     self.unit = inner.unit
     self.query_batch = getattr(inner, 'query_batch', None)
     prints = inner.fingerprint, self._subset.fingerprint
@@ -84,7 +84,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def spell(where: Where | None) -> str:
-  """Inverse of `parse`; ValueError as of `kept`."""
+  """Inverse of `parse`; ValueError as of `matching`."""
   fields = _canonical(where or {})
   pairs = {x: tuple(y) if ends else y for x, (ends, y) in fields.items()}
   return repr(pairs) if pairs else ''
@@ -96,16 +96,16 @@ def some(
   """Return the passages that a config's filter keeps, None without a filter.
 
   Raises:
-    ValueError: as of `parse` and `kept`, and for no passage, naming the field `name`.
+    ValueError: as of `parse` and `matching`, and for no passage, naming the field `name`.
   """
   if not where:
     return None
-  found = kept(passages, parse(where))
-  if not len(found.rows):
+  subset = matching(passages, parse(where))
+  if not len(subset.rows):
     raise ValueError(
       f'{name}={where}: no passage of {len(passages):,} fits; expected some.'
     )
-  return found
+  return subset
 
 
 def until(
@@ -129,18 +129,20 @@ def until(
   return {**where, field: (None, date)}
 
 
-def kept(passages: passages_lib.Passages, where: Where) -> subset_lib.Subset:
+def matching(
+  passages: passages_lib.Passages, where: Where
+) -> subset_lib.Subset:
   """Return the passages of documents that fit a filter; the latest are cached.
 
   Raises:
     ValueError: for a field that documents lack, naming those they have, and for values
       of another type than theirs.
   """
-  return _kept(passages, json.dumps(_canonical(where)))
+  return _matching(passages, json.dumps(_canonical(where)))
 
 
 @functools.lru_cache(_CACHED)
-def _kept(passages: passages_lib.Passages, where: str) -> subset_lib.Subset:
+def _matching(passages: passages_lib.Passages, where: str) -> subset_lib.Subset:
   fields, names = json.loads(where), _names(passages)
   if unknown := sorted({*fields} - {*names}):
     raise ValueError(
@@ -150,12 +152,12 @@ def _kept(passages: passages_lib.Passages, where: str) -> subset_lib.Subset:
   mask = None
   for name, (ends, values) in fields.items():
     fits = _range(name, *values) if ends else _one_of(name, values)
-    found = [
+    masks = [
       np.array([fits(x) for x in had], bool)[codes]
       for codes, had in passages.tokens.metadata.shards(name)
     ]
-    found = np.concatenate(found)
-    mask = found if mask is None else mask & found
+    of_field = np.concatenate(masks)
+    mask = of_field if mask is None else mask & of_field
   if mask is None:
     return subset_lib.Subset(np.ones(len(passages), bool), where)
   steps = range(0, len(passages), _AT_ONCE)

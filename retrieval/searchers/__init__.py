@@ -46,13 +46,13 @@ def load(
   Args:
     cluster: address of a Ray cluster whose machines hold the shards, such as
       'auto'; see `ray_shards`. '' searches in this process. None takes what was
-      given to `ray_cluster.hold_shards`.
+      set by `ray_cluster.hold_shards`.
     shards_in_memory: shards that this process holds at a time, 0 for all; None is
       as saved. Actors of a cluster hold all.
 
   Raises:
     ValueError: when it is damaged or of an unknown kind, or not in shards where a
-      cluster is given.
+      cluster is named.
   """
   from retrieval.searchers import ray_shards, sharded
 
@@ -67,7 +67,7 @@ def load(
     return sharded.ShardedSearcher.load(path, shards_in_memory)
   if cluster:
     raise ValueError(
-      f'{path}: cluster={cluster!r} was given for a searcher of kind {name}, '
+      f'{path}: cluster={cluster!r} for a searcher of kind {name}, '
       'expected one in shards; build it with index.shards above 1.'
     )
   return __getattr__(_CLASSES[name]).load(path)

@@ -83,7 +83,7 @@ def check_vectors(
 
 
 def _check_type(array, what: str) -> None:
-  """Raise ValueError for what is no array of real numbers."""
+  """Raise ValueError unless `array` holds real numbers."""
   kind = getattr(array, 'dtype', None)
   if kind is None:
     raise ValueError(
@@ -187,9 +187,9 @@ def check_files(path: pathlib.Path, sizes: dict[str, int]) -> None:
   """Raise ValueError for a file of another size, which can crash a library."""
   for name, size in sizes.items():
     file = path / name
-    found = file.stat().st_size if file.exists() else 'none'
-    if found != size:
+    size_here = file.stat().st_size if file.exists() else 'none'
+    if size_here != size:
       raise ValueError(
-        f'{file}: damaged, {found} bytes where {size} were written; remove '
+        f'{file}: damaged, {size_here} bytes where {size} were written; remove '
         f'{path} and build it again.'
       )

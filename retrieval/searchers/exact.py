@@ -89,14 +89,14 @@ class ExactSearcher:
   ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k best rows of each query; ties go to the lower id.
 
-    Few rows are an array of their own, and so are all rows of a subset on devices.
+    Few rows are searched as an array, and so are all rows of a subset on devices.
     """
     queries = base.check_queries(queries, self.dimension, k)
-    wanted = min(k, self.num_vectors)
+    count = min(k, self.num_vectors)
     if subset is not None:
       subset.check(self.num_vectors)
-      wanted = min(k, len(subset.rows))
-    if not len(queries) or not wanted:
+      count = min(k, len(subset.rows))
+    if not len(queries) or not count:
       return base.nothing(len(queries), k)
     on_cpu = not self._devices and jax.local_devices()[0].platform == 'cpu'
     if subset is not None and (subset.are_few or not on_cpu):
@@ -104,9 +104,9 @@ class ExactSearcher:
       return subset_lib.take(subset.rows[None], ids, -1), scores
     if on_cpu:
       mask = None if subset is None else subset.mask
-      return base.pad(*self._on_cpu(queries, wanted, mask), k)
+      return base.pad(*self._on_cpu(queries, count, mask), k)
     with jax.set_mesh(self._mesh):  # The caller may have set another mesh.
-      return base.pad(*self._search_devices(queries, wanted), k)
+      return base.pad(*self._search_devices(queries, count), k)
 
   @functools.cached_property
   def _among(self) -> Callable[[subset_lib.Subset], 'ExactSearcher']:
@@ -206,11 +206,11 @@ class ExactSearcher:
   @functools.cached_property
   def _rows_per_block(self) -> int:
     """Rows of a block, not above the database but for rounding."""
-    wanted = min(self.num_vectors, _MOST_ROWS)
+    rows = min(self.num_vectors, _MOST_ROWS)
     if not self._resident:  # One is searched while another is read.
-      wanted = min(wanted, max(1, self._limit // 2 // self._row_bytes))
+      rows = min(rows, max(1, self._limit // 2 // self._row_bytes))
     unit = block_search.unit_rows(self._mesh)
-    return -(-wanted // unit) * unit
+    return -(-rows // unit) * unit
 
   @functools.cached_property
   def _blocks_on_device(self) -> list[block_search.Block]:

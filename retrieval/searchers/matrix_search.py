@@ -69,8 +69,8 @@ def score_pairs(
     if metric == 'squared_l2':
       left = right = left.astype(np.float64) - right
     # A matrix product could give equal rows different last bits.
-    found = np.einsum('pd,pd->p', left, right, dtype=np.float64)
-    scores[pairs] = -found if metric == 'squared_l2' else found
+    products = np.einsum('pd,pd->p', left, right, dtype=np.float64)
+    scores[pairs] = -products if metric == 'squared_l2' else products
   return scores
 
 
@@ -87,7 +87,7 @@ class MatrixSearch:
   ) -> tuple[np.ndarray, np.ndarray]:
     """Return ids and float64 scores [b, k] of float32 queries.
 
-    `mask` [n] tells the rows that may be found, k at least; None is all rows.
+    `mask` [n] tells the rows to search, k at least; None is all rows.
     """
     batches = [
       _Batch(self._vectors, self._metric, queries[low : low + _QUERIES], k)
@@ -119,8 +119,8 @@ class MatrixSearch:
       else:
         with concurrent.futures.ThreadPoolExecutor(cores) as pool:
           list(pool.map(work, lows))
-    found = [batch.best() for batch in batches]
-    return tuple(map(np.concatenate, zip(*found, strict=True)))
+    results = [batch.best() for batch in batches]
+    return tuple(map(np.concatenate, zip(*results, strict=True)))
 
   def _buffer(self) -> np.ndarray:
     if not hasattr(self._thread, 'buffer'):
@@ -153,7 +153,7 @@ class _Batch:
     buffer: np.ndarray,
     out: np.ndarray | None,
   ) -> None:
-    """Add the rows [P, D] from id `low` on, of squared norms [P], not those `out`."""
+    """Add rows [P, D] from id `low` on, with squared norms [P], except rows `out`."""
     group, count = self._group, len(block)
     groups, width = -(-count // group), len(self._queries)
     scores = buffer[: groups * group * width].reshape(-1, width)
@@ -225,7 +225,7 @@ def _num_cores() -> int:
 
 
 def _float32(block) -> np.ndarray:
-  """Return rows as float32; those of bfloat16 by a shift, which NumPy vectorizes."""
+  """Return rows as float32; NumPy vectorizes a shift of bfloat16."""
   block = np.asarray(block)
   if block.dtype != ml_dtypes.bfloat16:
     return np.asarray(block, np.float32)

@@ -28,7 +28,7 @@ _OPTIONS = {
 
 
 class _Holder:
-  """One open shard, in a process of its own."""
+  """One open shard, in another process."""
 
   def __init__(self, path: str, number: int):
     searcher = sharded.ShardedSearcher.load(path, shards_in_memory=0)
@@ -51,7 +51,7 @@ def _actors(path: str, num_shards: int, *made: str | int) -> list:
 
 
 class RayShardedSearcher(sharded.ShardedSearcher):
-  """A `ShardedSearcher` whose shards are held by actors and asked at once."""
+  """A `ShardedSearcher` with shards in actors, which search at the same time."""
 
   holds_all = False  # this process holds none
 
@@ -59,7 +59,7 @@ class RayShardedSearcher(sharded.ShardedSearcher):
   def start(
     cls, path: str | os.PathLike, address: str = 'auto'
   ) -> 'RayShardedSearcher':
-    """Start an actor for each shard of a saved searcher, or find those of this job.
+    """Start an actor for each shard of a saved searcher, once a job.
 
     Args:
       address: of the cluster, 'auto' for the one that runs here, 'local' for a new
@@ -70,12 +70,12 @@ class RayShardedSearcher(sharded.ShardedSearcher):
       ValueError: when the searcher is damaged, or there is no such cluster.
     """
     path = pathlib.Path(path).resolve()
-    found = cls(path, base.read_fields(path))
+    searcher = cls(path, base.read_fields(path))
     job = ray_cluster.connect(address).get_runtime_context().get_job_id()
     saved = (path / 'searcher.json').stat()
     made = str(job), saved.st_ino, saved.st_mtime_ns
-    found._actors = _actors(str(path), found.num_shards, *made)
-    return found
+    searcher._actors = _actors(str(path), searcher.num_shards, *made)
+    return searcher
 
   def _answers(self, queries, k):
     ray = ray_cluster.import_ray()

@@ -14,9 +14,9 @@ from retrieval.store import sharded_array
 
 
 def agreement_with_exact(
-  found: Int[np.ndarray, 'b k'],
+  ids: Int[np.ndarray, 'b k'],
   exact: Int[np.ndarray, 'b k'],
-  found_scores: Float[np.ndarray, 'b k'],
+  scores: Float[np.ndarray, 'b k'],
   exact_scores: Float[np.ndarray, 'b k'],
 ) -> float:
   """Return the mean share of the exact top k that another search finds.
@@ -25,23 +25,23 @@ def agreement_with_exact(
   share is 1 where exact search finds nothing.
 
   Args:
-    found: [b, k] ids of the tested search; -1 for none.
+    ids: [b, k] ids of the tested search; -1 for none.
     exact: [b, k] ids of exact search; -1 for none.
-    found_scores: [b, k] exact scores of `found`.
+    scores: [b, k] exact scores of `ids`.
     exact_scores: [b, k] exact scores of `exact`, best first.
 
   Raises:
     ValueError: when the shapes differ.
   """
-  if found.shape != exact.shape:
-    raise ValueError(f'Shapes {found.shape} and {exact.shape} differ.')
+  if ids.shape != exact.shape:
+    raise ValueError(f'Shapes {ids.shape} and {exact.shape} differ.')
   if not exact.size:
     return 1.0
-  wanted = (exact >= 0).sum(1)
-  last = np.maximum(wanted - 1, 0)[:, None]
+  counts = (exact >= 0).sum(1)
+  last = np.maximum(counts - 1, 0)[:, None]
   least = np.take_along_axis(exact_scores, last, axis=1)
-  hits = ((found_scores >= least) & (found >= 0)).sum(1)
-  shares = np.where(wanted, hits / np.maximum(wanted, 1), 1.0)
+  hits = ((scores >= least) & (ids >= 0)).sum(1)
+  shares = np.where(counts, hits / np.maximum(counts, 1), 1.0)
   return float(np.mean(shares))
 
 
@@ -52,7 +52,7 @@ class RecallCheck:
   queries: np.ndarray  # [q, d] float32
   # [q] int64 database row that equals each query and does not count as its
   # neighbor; -1 for none
-  own: np.ndarray
+  excluded: np.ndarray
   k: int
 
   @classmethod
@@ -63,12 +63,12 @@ class RecallCheck:
     if queries is not None and len(queries):
       count = min(count, len(queries))
       rows = np.arange(count) * len(queries) // count
-      own = np.full(count, -1)
-      return cls(np.asarray(queries[rows], np.float32), own, k)
+      excluded = np.full(count, -1)
+      return cls(np.asarray(queries[rows], np.float32), excluded, k)
     count = min(count, len(vectors))
     rng = np.random.default_rng(0)
-    own = np.sort(rng.choice(len(vectors), count, replace=False))
-    return cls(np.asarray(vectors[own], np.float32), own, k)
+    excluded = np.sort(rng.choice(len(vectors), count, replace=False))
+    return cls(np.asarray(vectors[excluded], np.float32), excluded, k)
 
   def answer(
     self, searcher: base.Searcher, num_rescored: int = 0, exact: Any = None
@@ -85,10 +85,10 @@ class RecallCheck:
     if num_rescored:
       ids, _ = exact.best_of(self.queries, ids, self.k + 1)
     sec = time.perf_counter() - start
-    drop = ids == self.own[:, None]
+    drop = ids == self.excluded[:, None]
     drop[:, -1] |= ~drop.any(axis=1)
-    found = ids[~drop].reshape(len(ids), -1)
-    return found, round(len(ids) / max(sec, 1e-9), 1)
+    ids = ids[~drop].reshape(len(ids), -1)
+    return ids, round(len(ids) / max(sec, 1e-9), 1)
 
 
 def measure(
@@ -103,7 +103,7 @@ def measure(
   Args:
     exact: an `ExactSearcher` over the same vectors, or `searcher` itself.
     num_rescored: number of hits of which the caller takes the best by exact scores;
-      0 takes the searcher's own order.
+      0 takes the searcher's order.
 
   Raises:
     ValueError: when the agreement is below the floor; names settings to raise.
@@ -113,9 +113,9 @@ def measure(
   report = {'searcher': searcher.name, 'vectors': searcher.num_vectors}
   recall = 1.0
   if searcher is not exact:
-    wanted, report['exact_queries_per_sec'] = check.answer(exact)
-    scores = (exact.score(check.queries, x) for x in (ids, wanted))
-    recall = agreement_with_exact(ids, wanted, *scores)
+    expected, report['exact_queries_per_sec'] = check.answer(exact)
+    scores = (exact.score(check.queries, x) for x in (ids, expected))
+    recall = agreement_with_exact(ids, expected, *scores)
     if recall < floor:
       raise ValueError(
         f'recall@{check.k} of the {searcher.name} index is {recall:.4f}, below '

@@ -46,7 +46,7 @@ def save(path: pathlib.Path, vectors) -> dict[str, Any]:
 def load(path: pathlib.Path, fields: dict[str, Any]):
   """Open the vectors of `save` as a memory map or sharded array [n, d].
 
-  A damaged file of a store is found when it is first read.
+  A damaged file of a store shows when it is first read.
 
   Raises:
     ValueError: when they are damaged or replaced, or their store is missing.
@@ -64,7 +64,7 @@ def load(path: pathlib.Path, fields: dict[str, Any]):
 
 
 def reopened(vectors):
-  """Return the same loaded vectors through maps of their own, closed with them."""
+  """Return the same loaded vectors through other maps, closed with them."""
   if isinstance(vectors, sharded_array.ShardedArray):
     return copy.copy(vectors)
   return sharded_array.open_npy(pathlib.Path(vectors.filename))
@@ -94,5 +94,5 @@ def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
       f'{path}: the vectors in {folder} changed after this searcher was built '
       'from them; build it again.'
     )
-  found = array_store.Store.open(folder, reference['kind'])
-  return found.array(reference['array'])
+  stored = array_store.Store.open(folder, reference['kind'])
+  return stored.array(reference['array'])

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Search of a database in shards of consecutive rows, each with an index of its own.
+"""Search of a database in shards of consecutive rows, each with an index.
 
 Every shard names its best rows, scored in float64 from the vectors on disk, and the
 best of all shards are the result, ties by the lower id. So exact shards find what one exact
@@ -48,9 +48,9 @@ def bounds(num_rows: int, num_shards: int, number: int) -> range:
   return range(low, high)
 
 
-def merge(best: Hits, found: Hits, k: int) -> Hits:
+def merge(best: Hits, others: Hits, k: int) -> Hits:
   """Return the best k of two lists [b, *] in float64, ties by the lower id."""
-  pairs = zip(best, found, strict=True)
+  pairs = zip(best, others, strict=True)
   return base.best(*(np.concatenate(pair, 1) for pair in pairs), k)
 
 
@@ -105,7 +105,7 @@ class ShardedSearcher:
 
   @property
   def is_exact(self) -> bool:
-    """Whether the answers are those of exact search."""
+    """Whether the answers equal exact search."""
     return self._fields['kind'] == 'exact'
 
   @property
@@ -156,19 +156,19 @@ class ShardedSearcher:
     if subset is not None:
       subset.check(self.num_vectors)
       return subset_lib.over_fetch(self.search, queries, k, subset)
-    wanted = min(k, self.num_vectors)
-    best = base.nothing(len(queries), wanted)
-    for found in self._answers(queries, wanted) if wanted else ():
-      best = merge(best, found, wanted)
+    count = min(k, self.num_vectors)
+    best = base.nothing(len(queries), count)
+    for hits in self._answers(queries, count) if count else ():
+      best = merge(best, hits, count)
     return base.pad(*best, k)
 
   def _answers(self, queries, k: int) -> Iterator[Hits]:
-    """Yield what each shard finds; open shards come first."""
+    """Yield the hits of each shard; open shards come first."""
     for i in sorted(range(self.num_shards), key=lambda x: x not in self._open):
       yield self._shard(i).search(queries, k)
 
   def save(self, path: str | os.PathLike) -> None:
-    """Write the files of `load`: links to those of this searcher, or copies."""
+    """Write the files of `load`: links to the files of this searcher, or copies."""
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
     for pattern in _COPIED:

@@ -16,7 +16,7 @@ import numpy as np
 from retrieval.searchers import base
 
 _FEW = 8  # one row of so many
-_HELD = 1 << 24  # rows of all queries that are found at a time
+_HELD = 1 << 24  # rows of all queries that are ranked at a time
 
 Hits = tuple[np.ndarray, np.ndarray]
 
@@ -35,7 +35,7 @@ class Subset:
 
   @property
   def are_few(self) -> bool:
-    """Whether a search that reads the rows alone pays."""
+    """Whether reading only these rows is faster than reading all."""
     return _FEW * len(self.rows) <= len(self.mask)
 
   def check(self, num_rows: int) -> None:
@@ -59,8 +59,8 @@ def take(
   values: np.ndarray, columns: np.ndarray, none: int | float
 ) -> np.ndarray:
   """Return values [b, n] at columns [b, k], `none` where a column is -1."""
-  found = np.take_along_axis(values, np.maximum(columns, 0), axis=1)
-  return np.where(columns >= 0, found, none)
+  taken = np.take_along_axis(values, np.maximum(columns, 0), axis=1)
+  return np.where(columns >= 0, taken, none)
 
 
 def over_fetch(
@@ -79,20 +79,20 @@ def over_fetch(
   """
   base.check_k(k)
   ids, scores = base.nothing(len(queries), k)
-  num_rows, wanted = len(subset.mask), min(k, len(subset.rows))
-  if not wanted:
+  num_rows, count = len(subset.mask), min(k, len(subset.rows))
+  if not count:
     return ids, scores
   fetch = min(num_rows, 2 * k * num_rows // len(subset.rows))
   left = np.arange(len(queries))
   while len(left):
     size = max(1, _HELD // fetch)
     for some in np.split(left, range(size, len(left), size)):
-      found, values = search(queries[some], fetch)
-      columns = first((found >= 0) & subset.mask[found], k)
-      ids[some] = take(found, columns, -1)
+      rows, values = search(queries[some], fetch)
+      columns = first((rows >= 0) & subset.mask[rows], k)
+      ids[some] = take(rows, columns, -1)
       scores[some] = take(values, columns, -np.inf)
     if fetch == num_rows:
       break
-    left = left[(ids[left] >= 0).sum(axis=1) < wanted]
+    left = left[(ids[left] >= 0).sum(axis=1) < count]
     fetch = min(num_rows, 4 * fetch)
   return ids, scores

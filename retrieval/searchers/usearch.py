@@ -70,11 +70,11 @@ class UsearchSearcher:
       return base.nothing(0, k)
     count = min(k, self.num_vectors)
     self._graph.expansion_search = max(_EXPANSION, 2 * count)
-    found = self._graph.search(queries, count)
-    ids = np.reshape(found.keys, (len(queries), count)).astype(np.int64)
-    far = np.reshape(found.distances, ids.shape)
+    matches = self._graph.search(queries, count)
+    ids = np.reshape(matches.keys, (len(queries), count)).astype(np.int64)
+    far = np.reshape(matches.distances, ids.shape)
     scores = 1 - far if self.metric == 'dot_product' else -far
-    counts = np.reshape(getattr(found, 'counts', len(found)), (-1, 1))
+    counts = np.reshape(getattr(matches, 'counts', len(matches)), (-1, 1))
     missing = np.arange(count) >= counts
     ids, scores = np.where(missing, -1, ids), np.where(missing, -np.inf, scores)
     return base.pad(*base.best(ids, scores, count), k)

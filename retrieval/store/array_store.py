@@ -54,8 +54,7 @@ class Store:
 
     Raises:
       FileNotFoundError: when there is no store.
-      ValueError: when it is of another schema or kind, or of other fields than those
-        given.
+      ValueError: when it is of another schema or kind, or of other fields.
     """
     path = pathlib.Path(path)
     manifest = manifests.read_json(
@@ -63,39 +62,39 @@ class Store:
       f'{path}: no {kind} store here ({MANIFEST} is missing); prepare the data '
       'first.',
     )
-    for key, want in (('schema', SCHEMA), ('kind', kind)):
-      if (found := manifest.get(key)) != want:
-        raise ValueError(f'{path}: {key} is {found!r}, expected {want!r}.')
-    found = want = manifest['fingerprint']
+    for key, expected in (('schema', SCHEMA), ('kind', kind)):
+      if (value := manifest.get(key)) != expected:
+        raise ValueError(f'{path}: {key} is {value!r}, expected {expected!r}.')
+    fields = expected = manifest['fingerprint']
     if fingerprint_fields is not None:
-      want = json.loads(json.dumps(dict(fingerprint_fields)))
-    if want != found:
+      expected = json.loads(json.dumps(dict(fingerprint_fields)))
+    if expected != fields:
       raise ValueError(
         f'{path}: this {kind} store was made from other data or settings ('
-        f'{manifests.difference(want, found)}); choose another folder or remove '
+        f'{manifests.difference(expected, fields)}); choose another folder or remove '
         'this one.'
       )
     return cls(path, manifest)
 
-  def source(self, name: str, given: Any, open_source: Callable) -> Any:
+  def source(self, name: str, opened: Any, open_source: Callable) -> Any:
     """Return the store that this one was made from.
 
     Args:
       name: its name in the fields and in `meta`, such as 'tokens'.
-      given: the store, if it is open; None opens the one beside this store.
+      opened: the store, if it is open; None opens the one beside this store.
       open_source: path -> store.
 
     Raises:
-      ValueError: when `given` is another store.
+      ValueError: when `opened` is another store.
     """
-    if given is None:
-      given = open_source(self.path.parent / self.meta[name])
-    if given.store.fingerprint != self.fields[name]:
+    if opened is None:
+      opened = open_source(self.path.parent / self.meta[name])
+    if opened.store.fingerprint != self.fields[name]:
       raise ValueError(
         f'{self.path}: made of {name[:-1]} store {self.fields[name]}, but '
-        f'{given.path} is {given.store.fingerprint}.'
+        f'{opened.path} is {opened.store.fingerprint}.'
       )
-    return given
+    return opened
 
   @property
   def num_shards(self) -> int:

@@ -43,7 +43,7 @@ class Saved:
 
 
 class DamagedError(ValueError):
-  """A file of a checkpoint is not what was saved."""
+  """A file of a checkpoint is missing, changed or not part of it."""
 
 
 def folder_of(workdir: str | os.PathLike) -> pathlib.Path:
@@ -59,7 +59,7 @@ def numbers(folder: pathlib.Path) -> list[int]:
 
 
 def seal(path: pathlib.Path, step: int) -> None:
-  """Write the checksums of a finished step, which may still have a hidden name."""
+  """Write the checksums of a finished step, even under a hidden name."""
   files = {x: checksums.of_file(path / x) for x in sorted(_files(path))}
   text = json.dumps({'step': step, 'files': files}, indent=1)
   output_files.write(path / CHECKSUMS, text.encode())
@@ -140,13 +140,14 @@ def find(workdir: str, *, step: Step = None) -> Saved:
   path = choose(folder_of(workdir), step)
   from orbax.checkpoint import v1 as ocp
 
-  found = ocp.metadata(path, checkpointable_name='state')
+  metadata = ocp.metadata(path, checkpointable_name='state')
+  facts = metadata.custom_metadata
   return Saved(
-    config=ml_collections.ConfigDict(_tuples(found.custom_metadata['config'])),
+    config=ml_collections.ConfigDict(_tuples(facts['config'])),
     step=int(path.name),
-    fingerprints=dict(found.custom_metadata['fingerprints']),
-    params=found.metadata['params'],
-    index_version=found.custom_metadata['index_version'] or '',
+    fingerprints=dict(facts['fingerprints']),
+    params=metadata.metadata['params'],
+    index_version=facts['index_version'] or '',
   )
 
 

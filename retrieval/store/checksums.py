@@ -32,7 +32,7 @@ def of_file(path: str | os.PathLike) -> str:
 
 
 def hash_files(paths: Sequence[str | os.PathLike]) -> str:
-  """Hash the bytes of files, in the order given."""
+  """Hash the bytes of files, in this order."""
   digest = hashlib.sha256()
   for path in paths:
     with open(path, 'rb') as f:
@@ -71,9 +71,9 @@ def check(file: pathlib.Path, expected: str, advice: str) -> None:
     return
   key = (os.path.abspath(file), expected)
   try:
-    found = os.stat(file)
-    times = found.st_mtime_ns, found.st_ctime_ns
-    identity = found.st_size, found.st_ino, *times
+    stat = os.stat(file)
+    times = stat.st_mtime_ns, stat.st_ctime_ns
+    identity = stat.st_size, stat.st_ino, *times
     if _compared.get(key) == identity:
       return
     checksum = of_file(file)

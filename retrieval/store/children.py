@@ -35,7 +35,7 @@ def exit_with_parent(
 
 
 def start_tracker() -> None:
-  """Start what removes the shared memory of dead processes, before they make any.
+  """Start the tracker that removes the shared memory of dead processes.
 
   If Python starts it by itself, the end of a terminal (SIGHUP) ends it first.
   """

@@ -18,13 +18,13 @@ _MAX_NAME = 40
 
 
 def beside(path: pathlib.Path) -> pathlib.Path:
-  """Return a new name for what will be renamed to `path`."""
+  """Return a new name for the draft of `path`."""
   number = f'{os.getpid()}-{secrets.token_hex(4)}'
   return path.with_name(f'.{path.name[:_MAX_NAME]}.draft-{_host()}-{number}')
 
 
 def remove_dead(folder: str | os.PathLike, *, recursive: bool = True) -> None:
-  """Remove the drafts in a folder, and below it, whose writers died on this host."""
+  """Remove drafts in and below a folder if their writers died on this host."""
   for parent, folders, files in os.walk(folder):
     for name in (*folders, *files):
       path = pathlib.Path(parent, name)

@@ -100,7 +100,7 @@ class Processes(Remote):
       pending: dict[concurrent.futures.Future, tuple[int, tuple]] = {}
       try:
         while True:
-          # A call that was lost runs alone, so that the one which kills is found.
+          # A call that was lost runs alone, to tell which one kills.
           room = 1 if deaths and waiting else 2 * self._count
           missing = max(0, room - len(pending) - len(waiting))
           waiting += itertools.islice(calls, missing)
@@ -136,7 +136,7 @@ class Processes(Remote):
 
 
 def _start_error(name: str) -> JobError:
-  """Return the error of a job none of whose processes could start."""
+  """Return the error of a job if no process could start."""
   path = getattr(sys.modules['__main__'], '__file__', 'the main module')
   return JobError(
     f"{name}: {path} needs `if __name__ == '__main__':` around what it does: each "

@@ -25,9 +25,9 @@ _UNUSED = ('onnx/*', 'openvino/*', 'coreml/*', 'runs/*', 'consolidated*')
 def local(path: str | os.PathLike) -> pathlib.Path:
   """Return a folder or file as it is, or its copy when it is on the Hub.
 
-  The copy stands in the Hub's own cache. Only files that this library reads are
+  The copy stands in the Hub's cache. Only files that this library reads are
   fetched; one that is there is not fetched again, and one that came in part is
-  continued. HF_HOME, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE are the Hub's own.
+  continued. HF_HOME, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE are variables of the Hub.
 
   Args:
     path: of this machine, or hf://OWNER/NAME[@REVISION][/FILE].

@@ -70,7 +70,7 @@ def writer(
   """Be the only process that writes a folder, in one role; else WriterError.
 
   One process may hold the lock several times. Its first holder removes what dead
-  writers left below the folder. Who may not write the folder goes on without a lock.
+  writers left below the folder. Without write permission no lock is taken.
 
   Args:
     folder: made if absent, and removed again if it stays empty.

@@ -34,10 +34,10 @@ def read_json(file: pathlib.Path, missing: str = '') -> dict[str, Any]:
   """Read a JSON object of `sealed`, and compare its checksum; errors as below."""
   content = read_object(file, missing)
   expected = content.pop(_CHECKSUM, None)
-  found = checksums.of_bytes(dump(content).encode())
-  if found != expected:
+  checksum = checksums.of_bytes(dump(content).encode())
+  if checksum != expected:
     raise ValueError(
-      f'{file}: damaged (checksum {found}, expected {expected}).'
+      f'{file}: damaged (checksum {checksum}, expected {expected}).'
     )
   return content
 

@@ -23,7 +23,7 @@ def check_name(path: str | os.PathLike) -> None:
 
 
 def check_writable(path: str | os.PathLike, *, is_folder: bool = False) -> None:
-  """Try to write what a command will write when it ends; nothing stays behind.
+  """Check that a command will be able to write its output; nothing stays behind.
 
   Args:
     path: of a file, or of a folder of files; folders above it may be missing.

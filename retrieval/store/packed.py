@@ -39,7 +39,7 @@ _ADVICE = 'install the package again, or remove the folder and pack the model'
 
 
 def quantize(params: Mapping[str, Any], bits: int = 8) -> dict[str, np.ndarray]:
-  """Round matrices to int8, each column or embedding with its own scale.
+  """Round matrices to int8, with a scale for each column or embedding.
 
   Scales are float32 under path + ':scale'; vectors stay float32. No value moves
   by more than half its scale: 1/254 of the largest value of its column or embedding.
@@ -69,14 +69,14 @@ def round_to_levels(
 
 def dequantize(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
   """Return the tree of parameters, float32, from the arrays of `quantize`."""
-  found = {}
+  params = {}
   for name, value in arrays.items():
     if name.endswith(_SCALE):
       continue
     scale = arrays.get(name + _SCALE)
     value = np.asarray(value, np.float32)
-    found[name] = value if scale is None else value * np.asarray(scale)
-  return traverse_util.unflatten_dict(found, sep='/')
+    params[name] = value if scale is None else value * np.asarray(scale)
+  return traverse_util.unflatten_dict(params, sep='/')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,9 +99,9 @@ def is_packed(folder: str | os.PathLike) -> bool:
 def read_facts(folder: str | os.PathLike) -> Facts:
   """Read weights.json: FileNotFoundError without it, ValueError if it is damaged."""
   path = pathlib.Path(folder) / WEIGHTS
-  found = manifests.read_json(path, f'{path}: no packed model here.')
+  content = manifests.read_json(path, f'{path}: no packed model here.')
   try:
-    return Facts(**found)
+    return Facts(**content)
   except TypeError as error:
     raise ValueError(
       f'{path}: damaged or of another version ({error}).'
@@ -124,8 +124,8 @@ def param_shapes(folder: str | os.PathLike) -> dict[str, Any]:
   """Return the tree of the parameters' shapes; no parameter is read."""
   shapes = {
     _path(part, name): jax.ShapeDtypeStruct(shape, np.float32)
-    for part, found in _by_part(folder, safetensors_files.shapes).items()
-    for name, shape in found.items()
+    for part, entries in _by_part(folder, safetensors_files.shapes).items()
+    for name, shape in entries.items()
     if not name.endswith(_SCALE)
   }
   return traverse_util.unflatten_dict(shapes, sep='/')
@@ -142,8 +142,8 @@ def load_params(
   """
   arrays = {
     _path(part, name): value
-    for part, found in _by_part(folder, safetensors_files.read, parts).items()
-    for name, value in found.items()
+    for part, arrays in _by_part(folder, safetensors_files.read, parts).items()
+    for name, value in arrays.items()
   }
   return dequantize(arrays)
 
@@ -151,14 +151,14 @@ def load_params(
 def _by_part(
   folder: str | os.PathLike, read: Callable, parts: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-  """Return what `read` finds of each part's arrays, by their paths below the part."""
-  found = collections.defaultdict(dict)
+  """Return the result of `read` for each part's arrays, by their paths below the part."""
+  by_part = collections.defaultdict(dict)
   for file, owners in read_facts(folder).parts.items():
-    if wanted := [x for x in owners if not parts or x in parts]:
+    if asked := [x for x in owners if not parts or x in parts]:
       arrays = read(checked(folder, file))
-      for part in wanted:
-        found[part] |= arrays
-  return found
+      for part in asked:
+        by_part[part] |= arrays
+  return by_part
 
 
 def _path(part: str, name: str) -> str:
@@ -188,8 +188,8 @@ def write(
   old = Facts(step=step, fingerprints={}, parts={}, files={})
   if is_packed(folder):
     old = read_facts(folder)
-    if kept := {*itertools.chain(*old.parts.values())} - {*parts}:
-      trees |= _by_part(folder, safetensors_files.read, kept)
+    if remaining := {*itertools.chain(*old.parts.values())} - {*parts}:
+      trees |= _by_part(folder, safetensors_files.read, remaining)
   files = _shared(trees)
   for file, (_, arrays) in files.items():
     safetensors_files.write(folder / file, arrays)

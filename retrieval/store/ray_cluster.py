@@ -28,7 +28,7 @@ import cloudpickle
 from retrieval import settings
 from retrieval.store import drafts, executors
 
-# Whether Ray binds the machine's own address, which firewalls may close
+# Whether Ray binds the machine's address, which firewalls may close
 _BINDS_ANY_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
 # Where Ray looks for the token of a cluster that asks for one
 _TOKENS = ('RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH')
@@ -80,7 +80,7 @@ def hold_shards(address: str) -> None:
 
 
 def shards_at() -> str:
-  """Return the address that `hold_shards` was given last, '' for none."""
+  """Return the address of the last `hold_shards`, '' for none."""
   return os.environ.get(_SHARDS_AT, '')
 
 
@@ -115,17 +115,17 @@ def connect(address: str):
   ray = import_ray()
   if ray.is_initialized():
     return ray
-  given: dict[str, Any] = {'logging_level': 'WARNING', 'log_to_driver': False}
+  options: dict[str, Any] = {'logging_level': 'WARNING', 'log_to_driver': False}
   if address == 'local':
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
-    given['include_dashboard'] = False
+    options['include_dashboard'] = False
   before = signal.getsignal(signal.SIGTERM)
   try:
     host, _, port = address.removeprefix('ray://').rpartition(':')
     if port.isdigit():  # Ray waits long where nothing answers
       where = host.strip('[]'), int(port)
       socket.create_connection(where, _REACH_SEC).close()
-    ray.init(address, **given)
+    ray.init(address, **options)
   except (ConnectionError, RuntimeError, OSError) as error:
     text = ' '.join(str(error).split())[:300]
     raise ValueError(

@@ -39,7 +39,7 @@ def open_npy(file: pathlib.Path) -> np.ndarray:
 
 
 def advice(file: pathlib.Path) -> str:
-  """Return what to do about a damaged file of a store."""
+  """Return the advice of errors about a damaged file of a store."""
   return f'remove {file.parent} and prepare it again'
 
 
@@ -96,7 +96,7 @@ class ShardedArray:
     dtype: npt.DTypeLike,
     checksums: Sequence[str],
   ):
-    """Take the files and what their manifest says of each."""
+    """Take the files, and rows and checksum of each."""
     self._files, self._checksums = list(files), list(checksums)
     self.offsets = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
     self.shape = (int(self.offsets[-1]), *row_shape)
@@ -176,7 +176,7 @@ class ShardedArray:
 
 
 class SelectedRows:
-  """Rows of an array on disk, as an array of their own; nothing is copied yet."""
+  """Rows of an array on disk, as another array; nothing is copied yet."""
 
   def __init__(self, array: Any, rows: range | np.ndarray):
     """Take an array [n, ...] and ascending row numbers."""
@@ -190,8 +190,8 @@ class SelectedRows:
     if not isinstance(self._rows, range):
       return self._array[self._rows[key]]
     if isinstance(key, slice):
-      found = self._rows[key]
-      return self._array[found.start : found.stop : found.step]
+      rows = self._rows[key]
+      return self._array[rows.start : rows.stop : rows.step]
     return self._array[self._rows.start + np.asarray(key, np.int64)]
 
   def __array__(self, dtype=None, copy=None):

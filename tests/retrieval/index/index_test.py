@@ -88,7 +88,7 @@ def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):
   check = recall_check.RecallCheck.of(vectors, None, 100, 10)
   ids, _ = check.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
   assert ids.shape == (100, 10)
-  assert not (ids == check.own[:, None]).any()
+  assert not (ids == check.excluded[:, None]).any()
   held_out = vectors[:50] + np.float32(0.1)
   check = recall_check.RecallCheck.of(vectors, held_out, 20, 10)
   np.testing.assert_array_equal(  # evenly spread

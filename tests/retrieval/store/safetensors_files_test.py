@@ -21,11 +21,11 @@ ARRAYS = {
 }
 
 
-def _check(found, wanted=ARRAYS):
-  assert sorted(found) == sorted(wanted)
-  for name, array in wanted.items():
-    assert found[name].dtype == array.dtype
-    np.testing.assert_array_equal(found[name], array)
+def _check(arrays, expected=ARRAYS):
+  assert sorted(arrays) == sorted(expected)
+  for name, array in expected.items():
+    assert arrays[name].dtype == array.dtype
+    np.testing.assert_array_equal(arrays[name], array)
 
 
 def test_the_library_reads_what_is_written(tmp_path, monkeypatch):
@@ -40,19 +40,19 @@ def test_what_the_library_writes_is_mapped(tmp_path):
   whole = {k: np.ascontiguousarray(v) for k, v in ARRAYS.items()}
   whole['scalar'] = ARRAYS['scalar']
   safetensors_numpy.save_file(whole, tmp_path / 'x')
-  found = safetensors_files.read(tmp_path / 'x')
-  _check(found)
-  assert isinstance(found['matrix'].base, np.memmap)
+  arrays = safetensors_files.read(tmp_path / 'x')
+  _check(arrays)
+  assert isinstance(arrays['matrix'].base, np.memmap)
 
 
 def test_a_name_in_gz_is_compressed(tmp_path):
   arrays = ARRAYS | {'zeros': np.zeros((300, 4), np.int8)}
-  wanted = {name: array.shape for name, array in arrays.items()}
+  expected = {name: array.shape for name, array in arrays.items()}
   plain, coded = tmp_path / 'x', tmp_path / 'x.gz'
   for file in (plain, coded):
     safetensors_files.write(file, arrays)
     _check(safetensors_files.read(file), arrays)
-    assert safetensors_files.shapes(file) == wanted
+    assert safetensors_files.shapes(file) == expected
   assert gzip.decompress(coded.read_bytes()) == plain.read_bytes()
   assert coded.stat().st_size < plain.stat().st_size - 1000
 
@@ -74,7 +74,6 @@ def _entry(shape=(4,), start=0, end=16, dtype='F32'):
   return {'dtype': dtype, 'shape': shape, 'data_offsets': [start, end]}
 
 
-_EMPTY = json.dumps(_entry([0], 0, 0)).encode()
 HOSTILE = {
   'large_shape': {'x': _entry([1 << 32, 1 << 32], end=0)},
   'negative_shape': {'x': _entry([-2, -2])},
@@ -105,7 +104,6 @@ def test_hostile_headers_are_refused_by_name(tmp_path, name):
 @pytest.mark.parametrize(
   'header',
   [
-    b'{"x": %b, "x": %b}' % (_EMPTY, _EMPTY),
     b'{"x": {"shape": [], "shape": []}}',
     b'[' * 9999,
     b'1',
