@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index, index_config
+from retrieval.index import index_config, published_index as index_lib
 from tests.retrieval.searchers import clusters
 
 KINDS = {
@@ -103,9 +103,9 @@ def test_truncated_and_missing_files(built, tmp_path):
 def test_an_index_of_usearch_is_published_and_measured(tmp_path, shards):
   vectors = clusters.clustered(4200 * shards)
   config = index_config.IndexConfig(searcher='usearch', shards=shards)
-  built = index.build_index(
+  built = index_lib.build_index(
     tmp_path / 'i', vectors, vectors_fingerprint='x', config=config
   )
   assert built.report['recall@10'] >= 0.95
-  ids, _ = index.open_index(tmp_path / 'i').searcher.search(vectors[:50], 1)
+  ids, _ = index_lib.open_index(tmp_path / 'i').searcher.search(vectors[:50], 1)
   assert (ids[:, 0] == np.arange(50)).mean() > 0.8  # a graph may miss a vector
