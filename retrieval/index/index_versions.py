@@ -216,7 +216,7 @@ class VersionFolder:
         executor=executor,
       )
       snapshots.write(draft / _PARAMS, params)
-      drafts.publish(draft, self.root / name)
+      draft.rename(self.root / name)
     return name
 
   @contextlib.contextmanager
@@ -344,7 +344,6 @@ class VersionFolder:
         version = draft.name.removeprefix(_BUILDING)[: len(names[-1])]
         if version <= names[-1]:
           shutil.rmtree(draft, ignore_errors=True)
-    drafts.remove_dead(self.root, recursive=False)
 
   def remove_later(self, step: int) -> None:
     """Remove versions of steps after `step`, unless they have a lease."""

@@ -6,7 +6,6 @@ Two builds of ScaNN differ, so an index is saved with the hashes of its files,
 and later stages record its fingerprint. A recall check precedes publication.
 """
 
-import contextlib
 import dataclasses
 import os
 import pathlib
@@ -70,13 +69,11 @@ def build_index(
   """
   path, config = pathlib.Path(path), config.with_metric()
   fields = _fields(path, vectors, vectors_fingerprint, config)
-  with contextlib.ExitStack() as stack:
-    if config.shards > 1 and not path.exists():  # one draft holds the shards
-      path.parent.mkdir(parents=True, exist_ok=True)
-      stack.enter_context(locks.hold(path.with_name(f'.{path.name}.lock')))
-    drafts.remove_dead(path.parent, recursive=False)
-    if not path.exists():
-      _build(path, vectors, fields, config, queries, num_rescored, executor)
+  if not path.exists():
+    with locks.maker(path):
+      drafts.remove_dead(path.parent, recursive=False)
+      if not path.exists():
+        _build(path, vectors, fields, config, queries, num_rescored, executor)
   have = _read_manifest(path)['fields']
   if have != fields:
     raise ValueError(
@@ -99,7 +96,7 @@ def build_index(
 def _build(
   path, vectors, fields, config, queries, num_rescored, executor
 ) -> None:
-  """Publish an index, unless another process does so first."""
+  """Publish an index."""
   from retrieval.index import sharded_index
   from retrieval.searchers import recall_check
 
@@ -128,13 +125,8 @@ def _build(
     searcher, exact, check, config.recall_floor, num_rescored
   )
   report['build_sec'] = round(build_sec, 3)
-  draft = drafts.beside(path)
-  draft.mkdir(parents=True)
-  try:
+  with drafts.folder(path) as draft:
     _write(draft, searcher, vectors, fields, report)
-    drafts.publish(draft, path)
-  finally:
-    shutil.rmtree(draft, ignore_errors=True)
   if config.shards > 1:
     shutil.rmtree(sharded_index.building(path, fields), ignore_errors=True)
   logging.info('Published %s: %s.', path, report)

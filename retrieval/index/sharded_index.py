@@ -14,7 +14,6 @@ from collections.abc import Mapping
 import functools
 import os
 import pathlib
-import shutil
 from typing import Any
 
 from absl import logging
@@ -78,8 +77,7 @@ def missing(folder: pathlib.Path) -> list[int]:
 def build_shard(folder: str | os.PathLike, number: int) -> int:
   """Build and publish one shard of a plan, unless it is there; return its number.
 
-  Several processes may build shards of one plan; of one shard the first version
-  counts.
+  Several processes may build shards of one plan.
 
   Raises:
     ValueError: naming the shard, for vectors that are not finite or settings that
@@ -90,16 +88,12 @@ def build_shard(folder: str | os.PathLike, number: int) -> int:
   if target.is_dir():
     return number
   fields = base.read_fields(folder)
-  draft = drafts.beside(target)
-  draft.mkdir()
   try:
-    _write_shard(draft, saved_vectors.load(folder, fields), number, fields)
-    drafts.publish(draft, target)
+    with drafts.folder(target) as draft:
+      _write_shard(draft, saved_vectors.load(folder, fields), number, fields)
   except ValueError as e:
     count = fields['shards']
     raise ValueError(f'Shard {number} of {count} in {folder}: {e}') from None
-  finally:
-    shutil.rmtree(draft, ignore_errors=True)
   return number
 
 

@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import json
 import pathlib
-import shutil
 from typing import Any
 
 import jax
@@ -277,9 +276,9 @@ class Embedder:
       ValueError: if there is such a folder already.
     """
     path = pathlib.Path(path)
-    draft = drafts.beside(path)
-    draft.mkdir(parents=True)
-    try:
+    if path.exists():
+      raise ValueError(f'{path}: is there already; name another folder.')
+    with drafts.folder(path) as draft:
       params = dict(self.params if params is None else params)
       self._folder.save(draft, params)
       encoder = draft / self._folder.encoder
@@ -287,10 +286,6 @@ class Embedder:
       tokenizer = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
       tokenizer.no_truncation()
       tokenizer.save(str(encoder / 'tokenizer.json'))
-      if not drafts.publish(draft, path):
-        raise ValueError(f'{path}: is there already; name another folder.')
-    finally:
-      shutil.rmtree(draft, ignore_errors=True)
     return path
 
   def embed_texts(

@@ -6,6 +6,8 @@ A draft of NAME is `.NAME.draft-HOST-PID-RANDOM` beside it: two writers never sh
 and those of writers that died on this host are known.
 """
 
+from collections.abc import Iterator
+import contextlib
 import os
 import pathlib
 import re
@@ -67,16 +69,13 @@ def link_folder(source: pathlib.Path, target: pathlib.Path) -> None:
   shutil.copytree(source, target, copy_function=link)
 
 
-def publish(draft: pathlib.Path, path: pathlib.Path) -> bool:
-  """Rename a finished folder; return whether it was the first one at `path`.
-
-  A draft that comes second is removed.
-  """
+@contextlib.contextmanager
+def folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yield a new folder; it gets the name `path` once the body has filled it."""
+  draft = beside(path)
+  draft.mkdir(parents=True)
   try:
+    yield draft
     os.rename(draft, path)
-    return True
-  except OSError:
-    if not path.is_dir():
-      raise
+  finally:
     shutil.rmtree(draft, ignore_errors=True)
-    return False

@@ -64,6 +64,18 @@ def hold(
 
 
 @contextlib.contextmanager
+def maker(path: pathlib.Path) -> Iterator[None]:
+  """Wait until no other process makes a folder; check then whether it is there."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  file = path.with_name(f'.{path.name}.lock')
+  with hold(file):
+    try:
+      yield
+    finally:
+      file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
 def writer(
   folder: str | os.PathLike, role: str = RUN, process_index: int = 0
 ) -> Iterator[None]:

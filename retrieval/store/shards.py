@@ -56,7 +56,7 @@ def build_store(
   if writer.published:
     return array_store.Store.open(path, kind, fields)
   together = isinstance(executor, executors.Share)
-  with contextlib.nullcontext() if together else _alone(writer.path):
+  with contextlib.nullcontext() if together else locks.maker(writer.path):
     missing = writer.missing(len(counts))
     if together:
       missing = [i for i in missing if i % executor.count == executor.index]
@@ -78,18 +78,6 @@ def build_store(
     if together and (not executor.leads or writer.missing(len(counts))):
       return None
     return writer.publish(len(counts), meta, needs_rows)
-
-
-@contextlib.contextmanager
-def _alone(path: pathlib.Path) -> Iterator[None]:
-  """Hold the lock of a store that is written."""
-  file = path.with_name(f'.{path.name}.lock')
-  with locks.hold(file):
-    try:
-      yield
-    finally:
-      if path.exists():
-        file.unlink(missing_ok=True)
 
 
 def write_all(

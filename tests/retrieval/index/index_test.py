@@ -126,20 +126,6 @@ def test_without_scann_others_serve(
   assert told == (serves == 'exact')
 
 
-def test_an_exact_index_refers_to_the_vectors_store(tmp_path, vectors):
-  rows = write_store(tmp_path / 'vectors', vectors)
-  index = index_lib.build_index(
-    tmp_path / 'index', rows.array('vectors'), rows.fingerprint, EXACT
-  )
-  assert index.report['bytes_per_vector'] == 64
-  assert index.report['recall@10'] == 1
-  size = sum(f.stat().st_size for f in (tmp_path / 'index').iterdir())
-  assert size < 5000
-  again = index_lib.open_index(tmp_path / 'index')
-  ids, _ = again.searcher.search(vectors[:5], 1)
-  np.testing.assert_array_equal(ids[:, 0], np.arange(5))
-
-
 def test_damage_is_found_when_opening(tmp_path, vectors, monkeypatch):
   path = tmp_path / 'index'
   index_lib.build_index(path, vectors, 'v', EXACT)

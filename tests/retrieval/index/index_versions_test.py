@@ -83,18 +83,6 @@ def test_vectors_take_two_bytes_where_asked(blocks, tmp_path):
     assert 2 * vectors.size <= size < 3 * vectors.size + 1000
 
 
-def test_what_stands_is_not_built_again(blocks, tmp_path):
-  folder = index_versions.VersionFolder(tmp_path)
-  name = folder.build(1, PARAMS, blocks, embed, CONFIG)
-
-  def refuse(ids, progress=None):
-    raise AssertionError('embedded again')
-
-  assert folder.build(1, PARAMS, blocks, refuse, CONFIG) == name
-  other = folder.build(1, _params(2.0), blocks, embed, CONFIG)
-  assert other != name and len(folder.names()) == 2
-
-
 def test_newest_by_step_and_up_to_a_step(blocks, tmp_path):
   folder = index_versions.VersionFolder(tmp_path)
   for step in (900, 1000, 20):
@@ -228,26 +216,6 @@ def test_a_second_builder_of_a_version_waits_for_the_first(blocks, tmp_path):
   name = folder.build(1, PARAMS, blocks, meet, CONFIG)
   assert second[0].result() == name and sum(calls) == blocks.num_blocks
   assert folder.is_whole(name) and not [*tmp_path.glob('.building-*')]
-
-
-def test_a_draft_of_a_dead_builder_is_taken_over(blocks, tmp_path):
-  folder = index_versions.VersionFolder(tmp_path)
-  calls = []
-
-  def dies(ids, progress=None):
-    calls.append(len(ids))
-    if len(calls) == 2:
-      raise OSError('the disk is gone')
-    return embed(ids)
-
-  with pytest.raises(OSError, match='gone'):
-    folder.build(1, PARAMS, blocks, dies, CONFIG)
-  left = _drafts(tmp_path)
-  folder.remove_old()
-  assert _drafts(tmp_path) == left and len(left) == 1
-  folder.build(1, PARAMS, blocks, dies, CONFIG)
-  assert sum(calls) - calls[1] == blocks.num_blocks
-  assert not [*tmp_path.glob('.building-*')]
 
 
 def test_vectors_by_other_settings_are_not_used(blocks, tmp_path):

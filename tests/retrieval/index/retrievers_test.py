@@ -289,44 +289,6 @@ def test_new_text_finds_what_its_chunk_would(name, data, parts):
   assert ((hashes != own[:, None]) | (found < 0)).all() and (found >= 0).any()
 
 
-def _max_sims(data, index, queries, n):
-  """Scores of all chunks by the tokens of chunk n, one after the other."""
-  [text] = queries.texts(np.array([n]))
-  [asked] = tiny_encoder.Words().queries([text])
-  return np.array(
-    [
-      sum(max(float(q @ v) for v in vectors) for q in asked)
-      for vectors in tiny_encoder.vectors_of(index)
-    ]
-  )
-
-
-@pytest.mark.parametrize('split', ['train', 'valid'])
-@pytest.mark.parametrize('rescored', ['all', 'few'])
-def test_late_interaction_equals_a_slow_max_sim(split, rescored, data, parts):
-  index, queries = parts.indices.tokens(), data.chunks[split]
-  if (
-    rescored == 'few'
-  ):  # with k near all chunks, the search is repeated over all
-    few = late_interaction.SearchConfig(num_probes=1, num_rescored=1)
-    words = tiny_encoder.Words()
-    index = late_interaction.LateInteraction(index.path, words, few)
-  retriever = retriever_lib.IndexRetriever(
-    data.chunks['train'], index, '', lambda: late_interaction.Unpruned(index)
-  )
-  k = _K if rescored == 'all' else len(index) - 3
-  ids, scores = _find(retriever, queries, slice(1, 3), k)
-  for n, row, found in zip((1, 2), ids, scores, strict=True):
-    others = _others(data, queries, n)
-    wanted = _max_sims(data, index, queries, n)
-    best = np.sort(wanted[others])[::-1][:k]
-    kept = row[row >= 0]
-    assert len({*kept.tolist()}) == len(best) and np.isin(kept, others).all()
-    np.testing.assert_allclose(found[: len(best)], best, rtol=1e-5)
-    np.testing.assert_allclose(wanted[kept], best, rtol=1e-5)
-    assert np.isneginf(found[len(best) :]).all()
-
-
 def test_random_neighbors_are_spread_over_all_chunks(data, parts):
   train = data.chunks['train']
   rows = slice(0, train.store.rows('document')[0])

@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds of shards: killed, damaged, of bad input, shared between processes."""
 
-import concurrent.futures
-import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -13,7 +10,7 @@ import numpy as np
 import pytest
 
 from retrieval.index import published_index as index_lib, sharded_index
-from retrieval.store import checksums, executors, manifests
+from retrieval.store import checksums, executors
 from tests.retrieval.searchers import clusters
 
 
@@ -29,10 +26,6 @@ def config(**fields):
 def build(path, vectors=None, **fields):
   vectors = rows() if vectors is None else vectors
   return index_lib.build_index(path, vectors, 'v', config(**fields))
-
-
-def index_fields(path):
-  return manifests.read_json(path / index_lib.MANIFEST)['fields']
 
 
 def _bytes(folder):
@@ -93,23 +86,6 @@ def test_other_processes_build_the_same_bytes(tmp_path, monkeypatch):
   assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
 
 
-def test_writers_build_shards_of_one_plan(tmp_path):
-  """Four writers build each shard; then the index takes them as they are."""
-  build(tmp_path / 'alone')
-  path, fields = tmp_path / 'index', index_fields(tmp_path / 'alone')
-  folder = sharded_index.plan(path, rows(), fields)
-  assert folder == sharded_index.plan(path, rows(), fields)
-  task = pickle.loads(pickle.dumps(sharded_index.build_shard))  # as a job's
-  with concurrent.futures.ThreadPoolExecutor(4) as pool:
-    calls = [(str(folder), n) for n in range(6) for _ in range(4)]
-    list(pool.map(task, *zip(*calls, strict=True)))
-  assert sharded_index.missing(folder) == []
-  inode = (folder / 'shard-000000' / 'searcher.json').stat().st_ino
-  build(path)
-  assert (path / 'shard-000000' / 'searcher.json').stat().st_ino == inode
-  assert _bytes(path) == _bytes(tmp_path / 'alone')
-
-
 def test_a_bad_row_is_named(tmp_path):
   bad = rows()
   bad[417, 3] = np.nan
@@ -149,11 +125,3 @@ def test_a_damaged_shard_names_its_file(tmp_path, monkeypatch):
   searcher = index_lib.open_index(path).searcher
   with pytest.raises(ValueError, match='shard-000001'):
     searcher.search(rows(3), 2)
-
-
-def test_a_folder_moves_with_its_copy_of_the_vectors(tmp_path):
-  wanted = build(tmp_path / 'a' / 'i').searcher.search(rows(5), 4)
-  os.rename(tmp_path / 'a', tmp_path / 'b')
-  found = index_lib.open_index(tmp_path / 'b' / 'i').searcher.search(rows(5), 4)
-  for a, b in zip(found, wanted, strict=True):
-    np.testing.assert_array_equal(a, b)

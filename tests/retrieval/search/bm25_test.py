@@ -5,8 +5,6 @@
 import collections
 import math
 import re
-import subprocess
-import sys
 import unicodedata
 
 import hypothesis
@@ -78,21 +76,6 @@ def test_equals_the_formula_with_ties_by_lower_id(config):
       np.testing.assert_allclose(found, exact[order], rtol=1e-5)
       assert (ids[row, len(order) :] == -1).all()
       assert np.isneginf(scores[row, len(order) :]).all()
-
-
-def test_scores_equal_those_of_bm25s():
-  import bm25s
-
-  texts = random_texts(60)
-  model = bm25s.BM25(k1=0.9, b=0.4, method='lucene')
-  model.index([bm25.words_of(text) for text in texts], show_progress=False)
-  index = bm25.Bm25.build(texts, config=bm25.Bm25Config(stop_words=()))
-  query = 'the river queen apple apple'
-  wanted = model.get_scores(query.split())
-  ids, scores = index.search([query], len(texts))
-  found = ids[ids >= 0]
-  np.testing.assert_allclose(scores[ids >= 0], wanted[found], rtol=1e-6)
-  assert set(found.tolist()) == set(np.flatnonzero(wanted).tolist())
 
 
 def test_titles_are_searched_too():
@@ -208,22 +191,3 @@ def test_weights_are_those_of_the_search_and_terms_those_of_the_store(tmp_path):
     ValueError, match='made of other terms .stop_words: .*build it'
   ):
     bm25.Bm25.load(tmp_path / 'bm25', other)
-
-
-@pytest.mark.slow
-def test_searching_a_saved_index_starts_no_backend(tmp_path):
-  _stored(tmp_path / 'bm25', ['river', 'queen'])
-  code = (
-    'import sys; from retrieval.search import bm25; '
-    'print(bm25.Bm25.load(sys.argv[1]).search(["queen"], 1)[0]); '
-    'print("bm25s" in sys.modules, "jax._src.xla_bridge" in sys.modules and '
-    'bool(sys.modules["jax._src.xla_bridge"]._backends))'
-  )
-  result = subprocess.run(
-    [sys.executable, '-c', code, str(tmp_path / 'bm25')],
-    capture_output=True,
-    text=True,
-    timeout=100,
-    check=True,
-  )
-  assert result.stdout.split('\n')[:2] == ['[[1]]', 'False False']

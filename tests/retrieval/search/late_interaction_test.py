@@ -111,33 +111,6 @@ def test_blank_queries_find_nothing(path):
     index.search(QUERIES, 0)
 
 
-def test_a_killed_build_continues_with_the_missing_shards(tmp_path, path):
-  encoder = Words()
-
-  def stop(done, total):
-    assert total == N
-    if done == 40:
-      raise KeyboardInterrupt
-
-  with pytest.raises(KeyboardInterrupt):
-    _build(tmp_path / 'index', encoder, progress=stop)
-  again = Words()
-  _build(tmp_path / 'index', again)
-  assert len(again.encoded) == N - 20  # neither the sample nor the first shard
-  one, other = (
-    late_interaction.LateInteraction(x, Words(), ALL)
-    for x in (path, tmp_path / 'index')
-  )
-  assert one.fingerprint == other.fingerprint
-  for a, b in zip(
-    one.search(QUERIES, 9), other.search(QUERIES, 9), strict=True
-  ):
-    np.testing.assert_array_equal(a, b)
-  done = Words()
-  _build(tmp_path / 'index', done)
-  assert not done.encoded
-
-
 def test_other_models_and_texts_are_refused(path, tmp_path):
   other = Words()
   other.fingerprint = 'other'

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from retrieval.search import bm25, sparse_index, tfidf
-from retrieval.store import store_writer
 from retrieval.text import passages as passages_lib
 from tests.retrieval.store import tiny_stores
 
@@ -67,32 +66,6 @@ def test_shards_find_what_one_in_memory_finds(index_of, tmp_path, monkeypatch):
   assert again.fingerprint == index.fingerprint
   files = map(tiny_stores.file_hashes, (tmp_path / 'i', tmp_path / 'again'))
   assert next(files) == next(files)
-
-
-def test_a_killed_build_continues(index_of, tmp_path, monkeypatch):
-  texts = _random_texts(31)  # five shards
-  wanted = _build(index_of, tmp_path / 'whole', texts)
-  given, write = _Given(texts), store_writer.StoreWriter.write
-
-  def killed(self, index, arrays):
-    if index == 2:
-      raise KeyboardInterrupt
-    write(self, index, arrays)
-
-  with monkeypatch.context() as patch:
-    patch.setattr(store_writer.StoreWriter, 'write', killed)
-    with pytest.raises(KeyboardInterrupt):
-      index_of.build_store(tmp_path / 'i', given, rows=7)
-  given.was_read.clear()
-  done = []
-  index = index_of.build_store(
-    tmp_path / 'i', given, rows=7, progress=lambda *x: done.append(x)
-  )
-  assert sorted({*done}) == [(7, 21), (14, 21), (21, 21)]
-  assert sorted(given.was_read) == list(range(14, 35))
-  _equal(index, wanted)
-  files = [*map(tiny_stores.file_hashes, (tmp_path / 'i', tmp_path / 'whole'))]
-  assert files[0] == files[1]
 
 
 def test_ties_go_to_the_lower_id_across_shards(index_of, tmp_path):

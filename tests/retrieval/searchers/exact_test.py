@@ -155,14 +155,6 @@ def test_two_stage_top_k_breaks_ties_as_one_stage(k):
   np.testing.assert_array_equal(ids, want_ids)
 
 
-def test_half_precision_and_integer_rows():
-  rng = np.random.default_rng(0)
-  half = rng.standard_normal((500, 8)).astype(np.float16)
-  check(searchers.ExactSearcher(half), half, half[:3].astype(np.float32), 5)
-  whole = rng.integers(-9, 9, (500, 8)).astype(np.int8)
-  check(searchers.ExactSearcher(whole), whole, whole[:3].astype(np.float32), 5)
-
-
 @pytest.mark.parametrize('metric', METRICS)
 def test_bfloat16_rows_mapped_in_a_store_and_copied(tmp_path, metric, devices):
   """The two bytes that NumPy knows no name for come back as what they are."""
@@ -264,10 +256,13 @@ def test_refuses_queries(queries, k):
       searchers.ExactSearcher(ROWS).search(queries, k)
 
 
-@pytest.mark.parametrize('kind', ['float64', 'float16', 'int32', 'bfloat16'])
-def test_takes_queries_of_any_real_type(kind):
-  searcher = searchers.ExactSearcher(np.eye(4, dtype=kind))
-  ids, _ = searcher.search(np.eye(4, dtype=kind), 1)
+@pytest.mark.parametrize('kind', ['float64', 'float16', 'int8', 'bfloat16'])
+def test_takes_rows_and_queries_of_any_real_type(kind):
+  rng = np.random.default_rng(0)
+  database = (4 * rng.standard_normal((500, 8))).astype(kind)
+  searcher = searchers.ExactSearcher(database)
+  check(searcher, database, database[:3].astype(np.float32), 5)
+  ids, _ = searchers.ExactSearcher(np.eye(4)).search(np.eye(4, dtype=kind), 1)
   assert ids.ravel().tolist() == [0, 1, 2, 3]
 
 
@@ -315,20 +310,6 @@ def test_a_saved_reference_follows_its_store(tmp_path):
   write_store(tmp_path / 'b' / 'vectors', database[::-1] + 1)
   with pytest.raises(ValueError, match='changed'):
     searchers.load(tmp_path / 'b' / 'index')
-
-
-def test_a_damaged_file_of_a_store_is_named(tmp_path):
-  database = np.ones((500, 8), np.float32)
-  vectors = write_store(tmp_path / 'vectors', database).array('vectors')
-  searchers.ExactSearcher(vectors).save(tmp_path / 'index')
-  file = tmp_path / 'vectors' / 'vectors-000001.npy'
-  data = bytearray(file.read_bytes())
-  data[-1] ^= 1
-  file.write_bytes(data)
-  searcher = searchers.load(tmp_path / 'index')
-  with pytest.raises(ValueError, match='vectors-000001.npy: damaged') as error:
-    searcher.search(database[:1], 1)
-  assert '\n' not in str(error.value)
 
 
 def test_damaged_files_say_so(tmp_path):

@@ -7,33 +7,30 @@ from retrieval import searchers
 from retrieval.searchers import recall_check
 from tests.retrieval.searchers import clusters
 
+_INF = np.inf
 
-def test_agreement_counts_what_both_found_in_any_order():
-  exact = np.array([[1, 2, 3, 4], [5, 6, -1, -1]])
-  found = np.array([[4, 9, 1, -1], [6, -1, -1, -1]])
-  value = np.append(-np.arange(10.0), -np.inf)  # of each id
-  got = recall_check.agreement_with_exact(
-    found, exact, value[found], value[exact]
+
+@pytest.mark.parametrize(
+  ('ids', 'scores', 'exact', 'exact_scores', 'agreement'),
+  [
+    # In any order
+    ([[4, 9, 1, -1]], [[-4, -9, -1, -_INF]], [[1, 2, 3, 4]], None, 2 / 4),
+    ([[6, -1, -1]], [[-6, -_INF, -_INF]], [[5, 6, -1]], None, 1 / 2),
+    # Nothing to find
+    ([[-1, -1]], [[-_INF] * 2], [[-1, -1]], None, 1),
+    # Ties
+    ([[0, 7, 8]], [[3, 2, 1]], [[0, 1, 2]], [[3, 2, 2]], 2 / 3),
+    ([[0, 7, -1]], [[3, 2, -_INF]], [[0, 1, 2]], [[3, 2, 2]], 2 / 3),
+  ],
+)
+def test_agreement(ids, scores, exact, exact_scores, agreement):
+  ids, scores, exact = map(np.array, (ids, scores, exact))
+  if exact_scores is None:
+    exact_scores = np.where(exact < 0, -_INF, -exact)
+  value = recall_check.agreement_with_exact(
+    ids, exact, scores * 1.0, np.array(exact_scores, float)
   )
-  assert got == (2 / 4 + 1 / 2) / 2
-
-
-def test_agreement_where_there_is_nothing_to_find():
-  nothing = np.full((2, 3), -1)
-  scores = np.full((2, 3), -np.inf)
-  for rows in (nothing, nothing[:0]):
-    given = rows, rows, scores[: len(rows)], scores[: len(rows)]
-    assert recall_check.agreement_with_exact(*given) == 1.0
-
-
-def test_agreement_counts_ties():
-  exact, scores = np.array([[0, 1, 2]]), np.array([[3.0, 2.0, 2.0]])
-  for found, of_found in (
-    ([[0, 7, 8]], [[3.0, 2.0, 1.0]]),
-    ([[0, 7, -1]], [[3.0, 2.0, -np.inf]]),
-  ):
-    given = np.array(found), exact, np.array(of_found), scores
-    assert recall_check.agreement_with_exact(*given) == 2 / 3
+  assert value == agreement
 
 
 @pytest.mark.usefixtures('unchecked')

@@ -135,24 +135,6 @@ def test_scann_shards_reach_the_floor_with_exact_scores(
   assert {held: x._resident for held, x in exact.items()} == {1: False, 0: True}
 
 
-def test_one_shard_is_open_at_a_time(tmp_path, vectors, queries):
-  path = build(tmp_path / 'i', vectors, shards=5).path
-  for most, left in ((1, 1), (3, 3), (0, 5)):
-    searcher = searchers.load(path, shards_in_memory=most)
-    opened = []
-    open_shard = searcher.open_shard
-
-    def watched(number, open_shard=open_shard, opened=opened):
-      opened.append(number)
-      return open_shard(number)
-
-    searcher.open_shard = watched
-    searcher.search(queries, 3)
-    assert len(searcher._open) == left and sorted(opened) == list(range(5))
-    searcher.search(queries, 3)
-    assert len(opened) == 5 + 5 - left
-
-
 _PEAK = """
 import re, sys
 import numpy as np

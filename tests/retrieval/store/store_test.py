@@ -193,18 +193,6 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
   assert path.read_text() == 'größer\n'
 
 
-def test_the_first_folder_published_stays(tmp_path):
-  for name in 'ab':
-    (tmp_path / name).mkdir()
-    (tmp_path / name / 'who').write_text(name)
-  assert drafts.publish(tmp_path / 'a', tmp_path / 'c')
-  assert not drafts.publish(tmp_path / 'b', tmp_path / 'c')
-  assert [p.name for p in tmp_path.iterdir()] == ['c']
-  assert (tmp_path / 'c/who').read_text() == 'a'
-  with pytest.raises(FileNotFoundError):
-    drafts.publish(tmp_path / 'b', tmp_path / 'd')
-
-
 def test_what_is_no_file_is_never_replaced(tmp_path):
   (tmp_path / 'file').write_text('x')
   (tmp_path / 'folder').mkdir()
