@@ -29,7 +29,6 @@ from retrieval.searchers import (
 from retrieval.store import sharded_array
 
 _MARGIN = 16  # candidates beyond k
-_MAX_BATCH = 256
 _MOST_ROWS = 1 << 30  # of a block; its rows are numbered with 32 bits
 _FILTERS = 4  # whose rows are ready for the next search
 _GATHERED_BYTES = 128 << 20  # of a filter's rows in memory
@@ -76,8 +75,12 @@ class ExactSearcher:
 
   def over(self, devices: list[jax.Device]) -> 'ExactSearcher':
     """Return a searcher of the same rows over other devices."""
+    return self._of(self._vectors, devices)
+
+  def _of(self, vectors, devices: list[jax.Device] | None) -> 'ExactSearcher':
+    """Return a searcher of checked vectors with the same settings."""
     return ExactSearcher(
-      self._vectors,
+      vectors,
       self.metric,
       resident_bytes=self._resident_bytes,
       devices=devices,
@@ -111,23 +114,16 @@ class ExactSearcher:
   @functools.cached_property
   def _among(self) -> Callable[[subset_lib.Subset], 'ExactSearcher']:
     """Searchers of the rows of the latest filters."""
-    vectors, devices = self._vectors, self._devices
+    vectors, of, devices = self._vectors, self._of, self._devices
     row_bytes = np.dtype(vectors.dtype).itemsize * self.dimension
-    made = functools.partial(
-      ExactSearcher,
-      metric=self.metric,
-      resident_bytes=self._resident_bytes,
-      devices=devices,
-      check=False,
-    )
 
     @functools.lru_cache(_FILTERS)
-    def of(subset):
+    def among(subset):
       rows = sharded_array.SelectedRows(vectors, subset.rows)
       small = len(rows) * row_bytes <= _GATHERED_BYTES
-      return made(rows[:] if small else rows)
+      return of(rows[:] if small else rows, devices)
 
-    return of
+    return among
 
   def _search_devices(
     self, queries: np.ndarray, k: int
@@ -229,34 +225,31 @@ class ExactSearcher:
   def _candidates(self, queries: np.ndarray, k: int) -> np.ndarray:
     """Return the ids [q, n] of the best float32 rows, -1 for none."""
     num_best = num_fetched(k, self.num_vectors)
-    batches = [
-      queries[low : low + _MAX_BATCH]
-      for low in range(0, len(queries), _MAX_BATCH)
-    ]
-    placed = [block_search.place_queries(x, self._mesh) for x in batches]
-    made = []  # of each block and batch
+    placed = block_search.place_queries(queries, self._mesh)
+    made = []
     blocks = self._blocks_on_device if self._resident else self._read_blocks()
     for block in blocks:
       if made and not self._resident:  # Read one block while searching another.
         jax.block_until_ready(made[-1])
-      search = functools.partial(
-        block_search.search_block,
-        block=block,
-        mesh=self._mesh,
-        metric=self.metric,
-        num_best=num_best,
+      made.append(
+        block_search.search_block(
+          placed,
+          block,
+          mesh=self._mesh,
+          metric=self.metric,
+          num_best=num_best,
+        )
       )
-      made.append([search(x) for x in placed])
-    ids, scores = [], []
-    for number, parts in enumerate(jax.device_get(made)):
-      values, rows = map(np.concatenate, zip(*parts, strict=True))
-      values, rows = values[: len(queries)], rows[: len(queries)]
-      first = number * self._rows_per_block
-      ids.append(np.where(np.isneginf(values), -1, rows + np.int64(first)))
-      scores.append(values)
-    scores = np.concatenate(scores, axis=1)
+    scores, rows = zip(*jax.device_get(made), strict=True)
+    ids = [
+      np.where(
+        np.isneginf(values), -1, row + np.int64(i * self._rows_per_block)
+      )
+      for i, (values, row) in enumerate(zip(scores, rows, strict=True))
+    ]
+    scores, ids = (np.concatenate(x, 1)[: len(queries)] for x in (scores, ids))
     order = np.argsort(-scores, axis=1, kind='stable')[:, :num_best]
-    return np.take_along_axis(np.concatenate(ids, axis=1), order, axis=1)
+    return np.take_along_axis(ids, order, axis=1)
 
   def save(self, path: str | os.PathLike) -> None:
     """Write a copy of the vectors, or a reference to their published store."""
