@@ -8,7 +8,6 @@ import dataclasses
 from retrieval.index import text_index
 from retrieval.search import (
   fuse,
-  late_interaction,
   lda,
   names,
   rerank,
@@ -64,10 +63,7 @@ class Retrievers:
       case 'colbert':
         index = self.indices.tokens(progress=self.progress)
         return retriever_lib.IndexRetriever(
-          self.passages,
-          index,
-          index.fingerprint,
-          lambda: late_interaction.Unpruned(index),  # looks at all passages
+          self.passages, index, index.fingerprint, index.unpruned
         )
       case 'random':
         return retriever_lib.Random(self.passages, *self.seed)

@@ -37,7 +37,7 @@ class SearchConfig:
 
   num_probes: settings.Size = 2  # centroids of each token of a query
   # passages that are decompressed, at least k
-  num_rescored: settings.Size = 256
+  num_rescored: settings.Steps = 256
 
   __post_init__ = settings.check
 
@@ -96,6 +96,13 @@ class LateInteraction:
 
   def __len__(self) -> int:
     return self.fields['num_blocks']
+
+  def unpruned(self) -> 'LateInteraction':
+    """Return a search of the same index that scores all passages."""
+    config = SearchConfig(
+      num_probes=len(self.codec.centroids), num_rescored=len(self)
+    )
+    return LateInteraction(self.path, self.encoder, config)
 
   def search(
     self,
@@ -199,14 +206,6 @@ class LateInteraction:
       scores[here] = colbert.max_sims(query, *vectors)
     return scores
 
-  def shards(
-    self, subset: subset_lib.Subset | None = None
-  ) -> Iterator[tuple[np.ndarray, colbert.TokenVectors]]:
-    """Yield the passages of a subset and their decompressed vectors, shard by shard."""
-    ids = np.arange(len(self)) if subset is None else subset.rows
-    for _, shard, rows in self._by_shard(ids):
-      yield shard * self._size + rows, self._decompress(shard, rows)
-
   def codes(
     self, places: np.ndarray, ids: np.ndarray
   ) -> Iterator[token_store.Codes]:
@@ -239,31 +238,3 @@ class LateInteraction:
 
   def _arrays(self, shard: int, *names: str) -> list[np.ndarray]:
     return [self._sharded[name].shard(shard) for name in names]
-
-
-class Unpruned:
-  """Search that scores all passages of an index, each shard decompressed once."""
-
-  unit = LateInteraction.unit
-
-  def __init__(self, index: LateInteraction):
-    self._index = index
-
-  def search(
-    self,
-    texts: Sequence[str] | np.ndarray,
-    k: int,
-    subset: subset_lib.Subset | None = None,
-  ) -> Hits:
-    """See `LateInteraction.search`."""
-    texts = arguments.texts(texts, 'texts')
-    ids, scores = base.nothing(len(texts), k)
-    queries = [*self._index.queries(texts)]
-    for new, vectors in self._index.shards(subset):
-      for row, query in queries:
-        new_scores = colbert.max_sims(query, *vectors)
-        value = np.concatenate([scores[row], new_scores])
-        best = np.argsort(-value, kind='stable')[:k]
-        ids[row] = np.concatenate([ids[row], new])[best]
-        scores[row] = value[best]
-    return ids, scores

@@ -63,7 +63,7 @@ def test_only_new_texts_are_encoded(old, tmp_path):
   asked = [NEW[0], NEW[5], 'word4']
   for have, want in zip(
     after.search(asked, len(NEW)),
-    late_interaction.Unpruned(after).search(asked, len(NEW)),
+    after.unpruned().search(asked, len(NEW)),
     strict=True,
   ):
     np.testing.assert_allclose(have, want, rtol=1e-6)

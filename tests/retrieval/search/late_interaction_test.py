@@ -63,7 +63,7 @@ def test_an_unpruned_search_equals_a_slow_max_sim(path, all_candidates):
     else late_interaction.SearchConfig(num_probes=1, num_rescored=1)
   )
   index = late_interaction.LateInteraction(path, Words(), config)
-  finder = index if all_candidates else late_interaction.Unpruned(index)
+  finder = index if all_candidates else index.unpruned()
   ids, scores = finder.search([*QUERIES, ' '], N + 3)
   assert (ids[-1] == -1).all() and np.isneginf(scores[-1]).all()
   few, best = finder.search(QUERIES, 4)

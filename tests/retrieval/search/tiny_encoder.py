@@ -47,6 +47,7 @@ def vectors_of(index):
   """Return the decompressed vectors [tokens, D] of each passage of an index."""
   return [
     part
-    for _, (values, ends) in index.shards()
+    for _, shard, rows in index._by_shard(np.arange(len(index)))
+    for values, ends in [index._decompress(shard, rows)]
     for part in np.split(values, ends[:-1])
   ]

@@ -210,7 +210,7 @@ def test_late_interaction_fills_k_from_kept_passages(share, tmp_path):
   subset = subset_lib.Subset(np.random.default_rng(1).random(60) < share)
   queries = ['word3 word5', 'word1']
   _check(index.search, queries, subset, 9)
-  _check(late_interaction.Unpruned(index).search, queries, subset, 9)
+  _check(pruned.unpruned().search, queries, subset, 9)
   ids, _ = pruned.search(queries, 9, subset)
   count = min(9, len(subset.rows))
   assert subset.mask[ids[:, :count]].all() and (ids[:, :count] >= 0).all()
