@@ -174,11 +174,9 @@ def _restricted(search, queries, subset, k):
 
 
 def _check(search, queries, subset, k):
-  found = search(queries, k, subset)
-  for have, want in zip(
-    found, _restricted(search, queries, subset, k), strict=True
-  ):
-    np.testing.assert_array_equal(have, want)
+  np.testing.assert_equal(
+    search(queries, k, subset), _restricted(search, queries, subset, k)
+  )
 
 
 @pytest.mark.parametrize('index_of', [bm25.Bm25, tfidf.TfIdf])

@@ -10,7 +10,8 @@ import pytest
 
 from retrieval import searchers
 from retrieval.searchers import block_search, matrix_search
-from retrieval.store import sharded_array, store_writer
+from retrieval.store import sharded_array
+from tests.retrieval.store import tiny_stores
 
 METRICS = ('dot_product', 'squared_l2')
 
@@ -164,7 +165,9 @@ def test_bfloat16_rows_mapped_in_a_store_and_copied(tmp_path, metric, devices):
   np.save(tmp_path / 'database.npy', database)
   mapped = sharded_array.open_npy(tmp_path / 'database.npy')
   assert isinstance(mapped, np.memmap)
-  stored = write_store(tmp_path / 'store', database).array('vectors')
+  stored = tiny_stores.write_vectors(tmp_path / 'store', database).array(
+    'vectors'
+  )
   for name, vectors in (('mapped', mapped), ('stored', stored)):
     assert vectors.dtype == ml_dtypes.bfloat16
     searcher = searchers.ExactSearcher(
@@ -266,15 +269,6 @@ def test_takes_rows_and_queries_of_any_real_type(kind):
   assert ids.ravel().tolist() == [0, 1, 2, 3]
 
 
-def write_store(path, database, shards=3):
-  writer = store_writer.StoreWriter(
-    path, 'vectors', {'sum': float(database.sum())}
-  )
-  for i, rows in enumerate(np.array_split(database, shards)):
-    writer.write(i, {'vectors': rows})
-  return writer.publish(shards)
-
-
 def answers(searcher, queries):
   return [a.tolist() for a in searcher.search(queries, 7)]
 
@@ -295,7 +289,9 @@ def test_a_saved_copy_answers_the_same_elsewhere(tmp_path):
 def test_a_saved_reference_follows_its_store(tmp_path):
   rng = np.random.default_rng(0)
   database = rng.standard_normal((500, 8)).astype(np.float32)
-  vectors = write_store(tmp_path / 'a' / 'vectors', database).array('vectors')
+  vectors = tiny_stores.write_vectors(
+    tmp_path / 'a' / 'vectors', database
+  ).array('vectors')
   searcher = searchers.ExactSearcher(vectors)
   searcher.save(tmp_path / 'a' / 'index')
   assert not list((tmp_path / 'a' / 'index').glob('*.npy'))
@@ -307,7 +303,7 @@ def test_a_saved_reference_follows_its_store(tmp_path):
   shutil.move(tmp_path / 'b' / 'vectors', tmp_path / 'b' / 'elsewhere')
   with pytest.raises(ValueError, match='not there'):
     searchers.load(tmp_path / 'b' / 'index')
-  write_store(tmp_path / 'b' / 'vectors', database[::-1] + 1)
+  tiny_stores.write_vectors(tmp_path / 'b' / 'vectors', database[::-1] + 1)
   with pytest.raises(ValueError, match='changed'):
     searchers.load(tmp_path / 'b' / 'index')
 

@@ -12,8 +12,9 @@ import pytest
 from retrieval import searchers
 from retrieval.index import published_index as index_lib
 from retrieval.searchers import recall_check, sharded
-from retrieval.store import ray_cluster, store_writer
+from retrieval.store import ray_cluster
 from tests.retrieval.searchers import clusters
+from tests.retrieval.store import tiny_stores
 
 METRICS = ('dot_product', 'squared_l2')
 
@@ -36,23 +37,15 @@ def queries(vectors):
   )
 
 
-def write_store(path, rows, dtype='float32'):
-  writer = store_writer.StoreWriter(path, 'vectors', {})
-  for i, part in enumerate(np.array_split(rows, 3)):
-    writer.write(i, {'vectors': part.astype(dtype)})
-  return writer.publish(3).array('vectors')
-
-
 def build(path, rows, **config):
   defaults = {'searcher': 'exact', 'num_queries': 50}
   config = index_lib.IndexConfig(**defaults | config)
   return index_lib.build_index(path, rows, 'v', config)
 
 
-def same(found, wanted):
-  for a, b in zip(found, wanted, strict=True):
-    assert a.dtype == b.dtype
-    np.testing.assert_array_equal(a, b)
+def same(hits, expected):
+  assert [x.dtype for x in hits] == [x.dtype for x in expected]
+  np.testing.assert_equal(hits, expected)
 
 
 @pytest.mark.parametrize('metric', METRICS)
@@ -72,7 +65,9 @@ def test_exact_shards_are_one_exact_index(
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16', 'float16'])
 def test_vectors_of_a_store_are_not_copied(tmp_path, vectors, queries, dtype):
-  rows = write_store(tmp_path / 'vectors', vectors, dtype)
+  rows = tiny_stores.write_vectors(
+    tmp_path / 'vectors', vectors.astype(dtype)
+  ).array('vectors')
   index = build(tmp_path / 'index', rows, shards=4)
   wanted = searchers.ExactSearcher(rows, 'squared_l2').search(queries, 9)
   same(index.searcher.search(queries, 9), wanted)
@@ -160,7 +155,9 @@ def test_peak_memory_is_that_of_one_shard(tmp_path):
   for shards, held in ((4, 1), (16, 1), (16, 0)):
     path = tmp_path / f'index{shards}'
     if not path.exists():
-      stored = write_store(tmp_path / f'v{shards}', rows[: 20_000 * shards])
+      stored = tiny_stores.write_vectors(
+        tmp_path / f'v{shards}', rows[: 20_000 * shards]
+      ).array('vectors')
       build(path, stored, shards=shards, num_queries=5)
     peaks[shards, held] = int(
       subprocess.run(

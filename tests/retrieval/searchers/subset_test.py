@@ -10,6 +10,7 @@ from retrieval import searchers
 from retrieval.index import published_index as index_lib
 from retrieval.searchers import subset as subset_lib
 from tests.retrieval.searchers import clusters, sharded_test
+from tests.retrieval.store import tiny_stores
 
 METRICS = ('dot_product', 'squared_l2')
 SHARES = (0, 0.004, 0.1, 0.6, 1)
@@ -47,9 +48,11 @@ def test_exact_search(vectors, queries, metric, share, on_devices):
 def test_shards_fetch_more_until_enough_are_kept(
   tmp_path, vectors, queries, share
 ):
-  rows = sharded_test.write_store(tmp_path / 'v', vectors)
+  rows = tiny_stores.write_vectors(tmp_path / 'v', vectors)
   config = index_lib.IndexConfig(searcher='exact', shards=4, num_queries=50)
-  searcher = index_lib.build_index(tmp_path / 'i', rows, 'v', config).searcher
+  searcher = index_lib.build_index(
+    tmp_path / 'i', rows.array('vectors'), 'v', config
+  ).searcher
   subset = _subset(share, len(vectors))
   found = searcher.search(queries, 30, subset)
   _check(found, subset, vectors, queries, 30, searcher.metric)

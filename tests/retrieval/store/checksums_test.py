@@ -7,7 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from retrieval.store import checksums, store_writer
+from retrieval.store import checksums
+from tests.retrieval.store import tiny_stores
 
 
 def test_known_values(tmp_path):
@@ -32,16 +33,7 @@ def test_a_flipped_bit_is_found(tmp_path):
 
 
 def _store(path):
-  writer = store_writer.StoreWriter(path, 'test', {})
-  for i in range(2):
-    writer.write(i, {'x': np.arange(4, dtype=np.int32)})
-  return writer.publish(2)
-
-
-def _flip(file):
-  data = bytearray(file.read_bytes())
-  data[-1] ^= 1
-  file.write_bytes(data)
+  return tiny_stores.write_vectors(path, np.arange(8, dtype=np.int32), 2)
 
 
 @pytest.mark.parametrize(('mode', 'count'), [('once', 2), ('off', 0)])
@@ -53,23 +45,23 @@ def test_a_file_is_compared_once(tmp_path, monkeypatch, mode, count):
     checksums, 'of_file', lambda path: (hashed.append(path), of_file(path))[1]
   )
   for _ in range(2):
-    assert made.array('x')[:].tolist() == [*range(4), *range(4)]
-    made.shard(1, 'x')
+    assert made.array('vectors')[:].tolist() == [*range(8)]
+    made.shard(1, 'vectors')
   assert len(hashed) == count
 
 
 def test_a_changed_file_is_compared_again(tmp_path):
   made = _store(tmp_path / 's')
   made.verify()
-  file = tmp_path / 's' / 'x-000001.npy'
+  file = tmp_path / 's' / 'vectors-000001.npy'
   times = file.stat().st_atime_ns, file.stat().st_mtime_ns
-  _flip(file)
+  tiny_stores.flip(file)
   os.utime(file, ns=times)  # the time of the last status change tells
   for _ in range(2):
-    with pytest.raises(ValueError, match=r'x-000001\.npy: damaged'):
-      made.array('x')[:]
-  _flip(file)
-  made.array('x')[:]
+    with pytest.raises(ValueError, match=r'vectors-000001\.npy: damaged'):
+      made.array('vectors')[:]
+  tiny_stores.flip(file)
+  made.array('vectors')[:]
 
 
 def test_unknown_modes_are_refused(monkeypatch):

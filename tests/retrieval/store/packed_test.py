@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from retrieval.store import packed
+from tests.retrieval.store import tiny_stores
 
 
 @pytest.fixture
@@ -122,9 +123,7 @@ def test_a_partly_written_model_is_refused(
 def test_a_flipped_bit_is_found(params, tmp_path, name):
   parts = {'word': params['word']}
   packed.write(tmp_path, parts, {'a': 'bc'}, step=3, fingerprints={'a': 'b'})
-  data = bytearray((tmp_path / name).read_bytes())
-  data[-5] ^= 1
-  (tmp_path / name).write_bytes(data)
+  tiny_stores.flip(tmp_path / name, -5)
   with pytest.raises(ValueError, match=name):
     packed.read_config(tmp_path)
     packed.load_params(tmp_path)
@@ -171,9 +170,7 @@ def test_a_table_of_several_parts_is_stored_once(tmp_path):
 def test_damage_is_not_copied_with_a_shared_table(tmp_path):
   _write_tables(tmp_path, a=1, b=1)
   file = tmp_path / 'a-b.safetensors.gz'
-  data = bytearray(file.read_bytes())
-  data[-5] ^= 1
-  file.write_bytes(data)
+  tiny_stores.flip(file, -5)
   for call in (packed.load_params, lambda folder: _write_tables(folder, b=2)):
     with pytest.raises(ValueError, match=file.name):
       call(tmp_path)

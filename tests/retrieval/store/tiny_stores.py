@@ -10,6 +10,7 @@ import types
 import numpy as np
 
 from retrieval import tokenization
+from retrieval.store import store_writer
 from retrieval.text import (
   chunks as chunks_lib,
   tokens as tokens_lib,
@@ -69,6 +70,22 @@ def make(
     chunks=chunks,
     tokenizer=tokenization.load_tokenizer(root / 'tokenizer'),
   )
+
+
+def write_vectors(path: pathlib.Path, rows: np.ndarray, num_shards: int = 3):
+  """Write a store of vectors and return it."""
+  fields = {'sum': float(rows.sum(dtype=np.float64))}
+  writer = store_writer.StoreWriter(path, 'vectors', fields)
+  for i, part in enumerate(np.array_split(rows, num_shards)):
+    writer.write(i, {'vectors': part})
+  return writer.publish(num_shards)
+
+
+def flip(file: pathlib.Path, at: int = -1) -> None:
+  """Change one bit of a file."""
+  data = bytearray(file.read_bytes())
+  data[at] ^= 1
+  file.write_bytes(data)
 
 
 def file_hashes(path: pathlib.Path) -> dict[str, str]:
