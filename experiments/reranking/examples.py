@@ -21,9 +21,9 @@ from experiments.reranking import config as config_lib
 from realm_jax.data import examples as examples_lib
 from realm_jax.objectives import dpr
 from retrieval import tokenization
-from retrieval.index import neighbors
 from retrieval.nn import cross_encoder
 from retrieval.questions import question_files, question_sets
+from retrieval.search import queries
 from retrieval.store import manifests, shards
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data
@@ -127,10 +127,11 @@ def _ranked(
   chunks, source, settings, shard: int, rows: slice
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Return the chunks [b], their positives [b] and their negatives [b, N]."""
-  ids, scores = neighbors.of_chunks(source, chunks, shard, rows, settings.depth)
+  asked = queries.ChunkQueries(chunks, chunks.ids(shard, rows))
+  ids, scores = source.search(asked, settings.depth)
   lower = scores < scores[:, :1]
   negatives = mining.first_where(ids, lower, settings.num_kept)
-  return chunks.ids(shard, rows), ids[:, 0], negatives
+  return asked.ids, ids[:, 0], negatives
 
 
 def draw(

@@ -49,7 +49,8 @@ def build_neighbor_store(
     scores = np.full((counts[i], k), -np.inf, np.float32)
     for low in range(0, counts[i], batch):
       rows = slice(low, min(low + batch, counts[i]))
-      ids[rows], scores[rows] = of_chunks(retriever, queries, i, rows, k)
+      asked = queries_lib.ChunkQueries(queries, queries.ids(i, rows))
+      ids[rows], scores[rows] = retriever.search(asked, k)
       if done:
         done(rows.stop, counts[i])
     return {'ids': ids, 'scores': scores}
@@ -65,15 +66,3 @@ def build_neighbor_store(
     meta={'unit': retriever.unit},
   )
   return neighbor_store.NeighborStore(path)
-
-
-def of_chunks(
-  retriever: retriever_lib.Retriever,
-  queries: chunks_lib.ChunkStore,
-  shard: int,
-  rows: slice,
-  k: int,
-) -> queries_lib.Hits:
-  """Return ids and scores [b, k] of the neighbors of rows of a shard of chunks."""
-  ids = queries.ids(shard, rows)
-  return retriever.search(queries_lib.ChunkQueries(queries, ids), k)

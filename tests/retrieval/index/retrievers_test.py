@@ -114,7 +114,8 @@ def parts(data):
 
 
 def _find(retriever, queries, rows, k):
-  return neighbors_lib.of_chunks(retriever, queries, 0, rows, k)
+  asked = queries_lib.ChunkQueries(queries, queries.ids(0, rows))
+  return retriever.search(asked, k)
 
 
 def _tokens(chunks, n, skip=0):
