@@ -9,7 +9,6 @@ and later stages record its fingerprint. A recall check precedes publication.
 import dataclasses
 import os
 import pathlib
-import shutil
 import time
 from typing import Any
 
@@ -125,26 +124,31 @@ def _build(
     searcher, exact, check, config.recall_floor, num_rescored
   )
   report['build_sec'] = round(build_sec, 3)
-  with drafts.folder(path) as draft:
-    _write(draft, searcher, vectors, fields, report)
   if config.shards > 1:
-    shutil.rmtree(sharded_index.building(path, fields), ignore_errors=True)
+    _seal(searcher.path, searcher, vectors, fields, report)
+    searcher.path.rename(path)
+  else:
+    with drafts.folder(path) as draft:
+      searcher.save(draft)
+      _seal(draft, searcher, vectors, fields, report)
   logging.info('Published %s: %s.', path, report)
 
 
-def _write(draft: pathlib.Path, searcher, vectors, fields, report) -> None:
-  searcher.save(draft)
+def _seal(draft: pathlib.Path, searcher, vectors, fields, report) -> None:
+  """Write the manifest of a saved searcher."""
+  manifest = draft / MANIFEST
+  manifest.unlink(missing_ok=True)  # of a build that was killed here
   files = sorted(x for x in draft.rglob('*') if x.is_file())
   size = sum(x.stat().st_size for x in files) / searcher.num_vectors
   if 'store' in base.read_fields(draft):  # the vectors are in another folder
     size += vectors.dtype.itemsize * searcher.dimension
   report['bytes_per_vector'] = round(size, 1)
-  manifest = {
+  content = {
     'fields': fields,
     'files': {str(x.relative_to(draft)): checksums.of_file(x) for x in files},
     'report': report,
   }
-  output_files.write(draft / MANIFEST, manifests.sealed(manifest))
+  output_files.write(manifest, manifests.sealed(content))
 
 
 def open_index(

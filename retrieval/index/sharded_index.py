@@ -132,4 +132,6 @@ def build(
   built = (executor or executors.Inline()).run('index', make, calls)
   for done, number in enumerate(built, 1):
     logging.info('Shard %d is built, %d of %d.', number, done, len(todo))
-  return sharded.ShardedSearcher.load(folder, shards_in_memory)
+  fields = base.read_fields(folder) | {'shards_in_memory': shards_in_memory}
+  base.write_fields(folder, **fields)
+  return sharded.ShardedSearcher.load(folder)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import dataclasses
 import os
 import pathlib
+import shutil
 import threading
 from typing import Any
 
@@ -28,7 +29,6 @@ from retrieval.searchers import (
 )
 from retrieval.store import drafts, sharded_array
 
-_COPIED = ('shard-*', saved_vectors.COPY)
 _APPROXIMATE = {
   'scann': scann.ScannSearcher,
   'usearch': usearch.UsearchSearcher,
@@ -170,12 +170,9 @@ class ShardedSearcher:
   def save(self, path: str | os.PathLike) -> None:
     """Write the files of `load`: links to the files of this searcher, or copies."""
     path = pathlib.Path(path)
-    path.mkdir(parents=True, exist_ok=True)
-    for pattern in _COPIED:
-      for source in sorted(self.path.glob(pattern)):
-        copy = drafts.link_folder if source.is_dir() else drafts.link
-        copy(source, path / source.name)
-    fields = self._fields | {'shards_in_memory': self.shards_in_memory}
+    others = shutil.ignore_patterns('index.json')
+    shutil.copytree(self.path, path, ignore=others, copy_function=drafts.link)
+    fields = dict(self._fields)
     if 'store' in fields:
       fields |= saved_vectors.save(path, self._vectors)
     base.write_fields(path, **fields)

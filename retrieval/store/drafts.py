@@ -64,11 +64,6 @@ def link(old: str | os.PathLike, new: str | os.PathLike) -> None:
     shutil.copyfile(old, new)
 
 
-def link_folder(source: pathlib.Path, target: pathlib.Path) -> None:
-  """Make a folder of the same files: hard links, or copies."""
-  shutil.copytree(source, target, copy_function=link)
-
-
 @contextlib.contextmanager
 def folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yield a new folder; it gets the name `path` once the body has filled it."""
