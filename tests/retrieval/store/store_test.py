@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The on-disk form: atomic, resumable, checked, memory-mapped."""
 
+from concurrent import futures
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from retrieval.store import (
   drafts,
   manifests,
   output_files,
+  shards,
   store_writer,
 )
 from tests.retrieval.store import tiny_stores
@@ -177,6 +179,23 @@ def test_a_build_that_is_killed_again_and_again_ends_with_the_same_bytes(
   have, expected = map(tiny_stores.file_hashes, folders)
   assert have == expected and len(have) == 10
   assert sorted(os.listdir(tmp_path)) == ['killed', 'whole']
+
+
+def test_a_second_builder_waits_and_makes_nothing(tmp_path):
+  made = []
+
+  def make(i, _):
+    made.append(i)
+    time.sleep(0.05)
+    return _shard(i, ROWS[i])
+
+  def build(_):
+    return shards.build_store(tmp_path / 's', 'test', FIELDS, ROWS, make)
+
+  with futures.ThreadPoolExecutor(2) as pool:
+    one, other = pool.map(build, range(2))
+  assert made == [0, 1, 2, 3] and one.fingerprint == other.fingerprint
+  assert os.listdir(tmp_path) == ['s']
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
