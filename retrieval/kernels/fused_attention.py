@@ -21,11 +21,7 @@ from jax.sharding import AxisType, PartitionSpec as P
 from jaxtyping import Array, Float, Int
 import numpy.typing as npt
 
-from retrieval.kernels import (
-  attention_arrays as common,
-  backend,
-  derivatives,
-)
+from retrieval.kernels import attention_arrays as common, backend
 
 KEPT = 'attention'  # name of what the backward pass needs of the forward pass
 
@@ -121,7 +117,7 @@ def attend(
   return out[:, :, :num_queries, :width]
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(sizes, arrays, segments):
   return _forward(sizes, arrays, segments)[0]
 
@@ -146,51 +142,19 @@ def _backward(sizes, arrays, *rest):
   return _on_devices(call, (arrays, *rest), _places(arrays))
 
 
-def _attend_jvp(sizes, primals, tangents):
-  arrays, segments = primals
+def _attend_forward(sizes, arrays, segments):
   out, sums = (
     ad_checkpoint.checkpoint_name(x, KEPT)
     for x in _forward(sizes, arrays, segments)
   )
-
-  def tangent(given, d):
-    arrays, segments, *_ = given
-    plain = functools.partial(_plain, sizes, segments=segments)
-    return jax.jvp(plain, (arrays,), (d,))[1]
-
-  def transpose(given, g):
-    return _backward(sizes, *given, g)
-
-  given = arrays, segments, out, sums
-  d = derivatives.linear_call(tangent, transpose, given, tangents[0])
-  return out, d
+  return out, (arrays, segments, out, sums)
 
 
-_attend.defjvp(_attend_jvp, symbolic_zeros=True)
+def _attend_backward(sizes, residuals, g):
+  return _backward(sizes, *residuals, g), None
 
 
-def _plain(sizes, arrays, segments):
-  """The same with all logits in memory, for derivatives in forward mode."""
-  copies = arrays.queries.shape[1] // arrays.keys.shape[1]
-  keys, values, key_segments = (
-    jnp.repeat(x, copies, axis=axis)
-    for x, axis in ((arrays.keys, 1), (arrays.values, 1), (segments.keys, 0))
-  )
-  wide = {'preferred_element_type': jnp.float32}
-  logits = jnp.einsum('hnqk,hnsk->hnqs', arrays.queries, keys, **wide)
-  i, j = (jnp.arange(x) for x in logits.shape[2:])
-  if arrays.relative_keys is not None:
-    by_distance = jnp.einsum(
-      'hnqk,htk->hnqt', arrays.position_queries, arrays.relative_keys, **wide
-    )
-    place = len(i) - 1 - i[:, None] + j % sizes.key_length
-    place = jnp.minimum(place, sizes.num_distances - 1)  # of hidden keys
-    logits += jnp.take_along_axis(by_distance, place[None, None], axis=-1)
-  seen = segments.queries[:, 0, :, None] == key_segments
-  if sizes.causal:
-    seen &= i[:, None] >= j
-  shares = jax.nn.softmax(jnp.where(seen, logits, common.HIDDEN), axis=-1)
-  return jnp.where(seen, shares, 0).astype(values.dtype) @ values
+_attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _pad(x, axis, front, back, value=0):

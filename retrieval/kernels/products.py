@@ -3,8 +3,8 @@
 """Matrix products and attention, one function for each kind of backend.
 
 Accelerators get what XLA makes of plain operations: operands in the compute dtype,
-accumulation in float32, both forward and backward; they have first derivatives only
-(no vmap of them). CPUs get `products_cpu`.
+accumulation in float32, both forward and backward. CPUs get `products_cpu`. Gradients
+are in reverse mode.
 
 Dimension key: X any leading axes, D in, F out, M and N rows and heads in any
 order, Q queries, S keys, K head width.
@@ -13,15 +13,10 @@ order, Q queries, S keys, K head width.
 from collections.abc import Sequence
 
 import jax
-from jax import custom_derivatives
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from retrieval.kernels import (
-  backend,
-  fused_attention,
-  products_cpu,
-)
+from retrieval.kernels import backend, fused_attention, products_cpu
 
 
 def linear(
@@ -60,7 +55,7 @@ def scores(
   return wide_scores(queries, keys)
 
 
-@jax.custom_jvp
+@jax.custom_vjp
 def wide_scores(
   queries: Float[Array, '*X Q K'], keys: Float[Array, '*X S K']
 ) -> Float[Array, '*X Q S']:
@@ -75,25 +70,17 @@ def wide_scores(
   )
 
 
-@wide_scores.defjvp
-def _wide_scores_jvp(primals, tangents):
-  queries, keys = primals
-  d_queries, d_keys = tangents
-  by_queries = custom_derivatives.linear_call(
-    lambda keys, d: wide_scores(d, keys),
-    lambda keys, g: g.astype(keys.dtype) @ keys,
-    keys,
-    d_queries,
-  )
-  by_keys = custom_derivatives.linear_call(
-    lambda queries, d: wide_scores(queries, d),
-    lambda queries, g: jnp.einsum(
-      '...QS,...QK->...SK', g.astype(queries.dtype), queries
-    ),
-    queries,
-    d_keys,
-  )
-  return wide_scores(queries, keys), by_queries + by_keys
+def _wide_scores_forward(queries, keys):
+  return wide_scores(queries, keys), (queries, keys)
+
+
+def _wide_scores_backward(residuals, g):
+  queries, keys = residuals
+  g = g.astype(keys.dtype)
+  return g @ keys, jnp.einsum('...QS,...QK->...SK', g, queries)
+
+
+wide_scores.defvjp(_wide_scores_forward, _wide_scores_backward)
 
 
 def table_logits(

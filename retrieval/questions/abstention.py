@@ -41,7 +41,7 @@ class Calibration:
     """Return the least confidence to answer with; infinite where no test allows any.
 
     With probability `level` over the questions here, at most `risk` of the answers
-    given to further questions of their distribution are wrong, if surer answers are
+    to further questions of their distribution are wrong, if surer answers are
     not wrong more often. The k surest answers are tested for growing k, up to the first
     test that fails, so that one level serves all tests. The answers that are surer than
     the next one are a sample of all answers so sure: their wrong ones are binomial.
@@ -54,25 +54,25 @@ class Calibration:
     wrong = np.cumsum(~np.asarray(self.right)[order])
     # A third of these answers proves the risk only if all of them are right.
     least = 3 * np.log(1 - level) / np.log1p(-risk) if risk else np.inf
-    found, following = np.inf, np.append(confidences[1:], -np.inf)
+    threshold, following = np.inf, np.append(confidences[1:], -np.inf)
     if least > len(order):
-      return found
+      return threshold
     for k in np.linspace(np.ceil(least), len(order), _TESTS).astype(int):
-      given = int((confidences > following[k - 1]).sum())
-      if given < least:  # the next ones are as sure
+      count = int((confidences > following[k - 1]).sum())
+      if count < least:  # the next ones are as sure
         continue
-      if not stats.binom.cdf(wrong[given - 1], given, risk) <= 1 - level:
+      if not stats.binom.cdf(wrong[count - 1], count, risk) <= 1 - level:
         break
-      found = float(confidences[given - 1])
-    return found
+      threshold = float(confidences[count - 1])
+    return threshold
 
   def promise(self, risk: float) -> str:
     """Return a sentence that tells the guarantee of `threshold`, and where it holds."""
     least = self.threshold(risk)
-    given = f'Answers with a share of {least:.3f} or more are given'
+    answers = f'Answers have a share of {least:.3f} or more'
     return (
-      f'{given if least < np.inf else "No answer is given"}. At most {risk:.0%} of '
-      f'the answers given contain no right one, with {LEVEL:.0%} confidence, for '
+      f'{answers if least < np.inf else "No answer"}. At most {risk:.0%} of '
+      f'the answers contain no right one, with {LEVEL:.0%} confidence, for '
       f'questions like the {len(self.right):,} calibrated on '
       f'({", ".join(self.sets)}).'
     )

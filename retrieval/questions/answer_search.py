@@ -5,7 +5,7 @@
 A training step of ORQA tests 5000 blocks for each question (Lee et al. 2019,
 section 3.4). The search joins the stored bytes, or tokens, of all blocks and
 looks for ASCII substrings that every block with an answer contains. Only blocks
-with a hit take the rule's own test.
+with a hit take the rule's test.
 """
 
 import bisect

@@ -137,8 +137,8 @@ def _regex_test(answers: Sequence[str]) -> Callable[[str], bool]:
     _check(answer, answer)
   # DPR decomposes the pattern, too. That moves an accent out of its brackets and
   # turns '\é' into the unknown escape '\e'.
-  found = [compile_regex(decompose(answer)) for answer in answers]
-  patterns = [pattern for pattern in found if pattern]
+  compiled = [compile_regex(decompose(answer)) for answer in answers]
+  patterns = [pattern for pattern in compiled if pattern]
   return lambda text: any(pattern.search(text) for pattern in patterns)
 
 
@@ -149,7 +149,7 @@ class Pattern:
   """
 
   def __init__(self, pattern: str):
-    # Python's own engine, which has no time limit, defines the syntax.
+    # Python's re, which has no time limit, defines the syntax.
     re.compile(pattern)
     self._pattern = pattern
     same = _ONLY_IN_REGEX.sub(lambda x: x['escape'] or rf'\{x[0]}', pattern)

@@ -49,7 +49,7 @@ def bootstrap(
     return Interval(mean, mean, mean)
   from scipy import stats  # a third of a command's start-up, read by few
 
-  found = stats.bootstrap(
+  interval = stats.bootstrap(
     (values, weights),
     lambda v, w, axis: v.sum(axis) / w.sum(axis),
     paired=True,
@@ -60,4 +60,4 @@ def bootstrap(
     confidence_level=level,
     rng=np.random.default_rng(seed),
   ).confidence_interval
-  return Interval(mean, float(found.low), float(found.high))
+  return Interval(mean, float(interval.low), float(interval.high))

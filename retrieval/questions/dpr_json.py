@@ -148,25 +148,25 @@ def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
   Raises:
     ValueError: for invalid JSON, an incomplete file, or a file without objects.
   """
-  found = None
+  fields = None
   for where, record in _cache(path) or json_files.read(path):
-    found = dict(record)
+    fields = dict(record)
     output = record.get('output')
     if isinstance(output, dict):
       others = {'ctxs': 'retrieval_result', 'prediction': 'pred'}
-      found |= {k: output[x] for k, x in others.items() if x in output}
+      fields |= {k: output[x] for k, x in others.items() if x in output}
     for name, other in (('question', 'query'), ('answers', 'golden_answers')):
       if other in record:
-        found.setdefault(name, record[other])
+        fields.setdefault(name, record[other])
     if 'context' in record:
       passage = {'text': record['context']} | {
         name: record[name]
         for name in ('title', 'answer_start')
         if record.get(name)
       }
-      found.setdefault('ctxs', [passage])
-    yield where, found
-  if found is None:
+      fields.setdefault('ctxs', [passage])
+    yield where, fields
+  if fields is None:
     raise ValueError(f'{path}: no records.')
 
 
@@ -177,8 +177,11 @@ def _cache(path: str | os.PathLike) -> list[tuple[str, dict]]:
   where = str(path)
   content = json_files.parse(''.join(text_files.pieces(path)), where)
   return [
-    (f'{where}, question {question!r}', {'question': question, 'ctxs': found})
-    for question, found in content.items()
+    (
+      f'{where}, question {question!r}',
+      {'question': question, 'ctxs': contexts},
+    )
+    for question, contexts in content.items()
   ]
 
 
@@ -204,13 +207,12 @@ def _context(value: Any, where: str) -> Context:
   has_answer = value.get('has_answer')
   if not isinstance(has_answer, bool | None):
     raise ValueError(
-      f"{where}: field 'has_answer': expected true or false, "
-      f'found {has_answer!r}.'
+      f"{where}: field 'has_answer' {has_answer!r}: expected true or false."
     )
   starts = base.items({'answer_start': [], **value}, 'answer_start', where)
   if not all(type(x) is int for x in starts):
     raise ValueError(
-      f"{where}: field 'answer_start': expected integers, found {starts!r:.99}."
+      f"{where}: field 'answer_start' {starts!r:.99}: expected integers."
     )
   field = next((name for name in _TEXTS if name in value), 'text')
   title, text = value.get('title') or '', base.string(value, field, where)
@@ -235,8 +237,7 @@ def _score(value: Any, where: str) -> float | None:
     score = math.nan
   if score is not None and not math.isfinite(score):
     raise ValueError(
-      f"{where}: field 'score': expected a finite number, "
-      f'found {reprlib.repr(value)}.'
+      f"{where}: field 'score' {reprlib.repr(value)}: expected a finite number."
     )
   return score
 

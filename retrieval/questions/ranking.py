@@ -40,11 +40,11 @@ def ndcg(
   Raises:
     ValueError: for more relevant blocks in `grades` than in `ideal`.
   """
-  found, there = _count(grades), _count(ideal)
-  if (found > there).any():
-    row = int(np.argmax(found > there))
+  ranked, there = _count(grades), _count(ideal)
+  if (ranked > there).any():
+    row = int(np.argmax(ranked > there))
     raise ValueError(
-      f'Question {row}: {found[row]} relevant blocks are ranked, expected at most '
+      f'Question {row}: {ranked[row]} relevant blocks are ranked, expected at most '
       f'the {there[row]} that exist.'
     )
   gained, best = (
@@ -96,10 +96,10 @@ _WHOLE = ('nDCG', 'AP', 'RR', 'MRR')  # without @K of the whole ranking
 
 def cut(name: str) -> int | None:
   """Return the K of a measure's name, 0 without; None for none of `NAMES`."""
-  found = _NAME.fullmatch(name)
-  if not found or found[1] not in (NAMES if found[2] else _WHOLE):
+  match = _NAME.fullmatch(name)
+  if not match or match[1] not in (NAMES if match[2] else _WHOLE):
     return None
-  return int(found[2] or 0)
+  return int(match[2] or 0)
 
 
 def usual(depth: int, names: Sequence[str] = MEASURES) -> list[str]:

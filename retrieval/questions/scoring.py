@@ -56,12 +56,12 @@ def read_predictions(path: str | os.PathLike) -> list[Prediction]:
   Raises:
     ValueError: for the first invalid record, or a file without records.
   """
-  found = []
+  predictions = []
   for where, record in dpr_json.records(path):
     for name in ('question', 'prediction'):
       base.string(record, name, where)
-    found.append(record)
-  return found
+    predictions.append(record)
+  return predictions
 
 
 def write_predictions(
@@ -197,10 +197,10 @@ class _Chosen:
     """Return the questions of a record, and count the record."""
     by_id = self._set.by_id.get(str(identifier))
     one = by_id is not None and by_id.question == text
-    found = (by_id,) if one else self._set.by_text.get(text, ())
-    self._seen[text, by_id.id if one else ''] = len(found)
+    questions = (by_id,) if one else self._set.by_text.get(text, ())
+    self._seen[text, by_id.id if one else ''] = len(questions)
     self._records += 1
-    return found
+    return questions
 
   @property
   def _unknown(self) -> int:

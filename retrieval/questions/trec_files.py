@@ -69,14 +69,14 @@ def write_run(path: str | os.PathLike, run: Run, tag: str) -> None:
 
 
 def _decreasing(scores: Sequence[float], question: str) -> list[float]:
-  found: list[np.float32] = []
+  lower: list[np.float32] = []
   for score in np.asarray(scores, np.float32):
     if not np.isfinite(score):
       raise ValueError(f'{question}: score {score}, expected a finite number.')
-    if found and score >= found[-1]:
-      score = np.nextafter(found[-1], np.float32(-np.inf))
-    found.append(score)
-  return [float(score) for score in found]
+    if lower and score >= lower[-1]:
+      score = np.nextafter(lower[-1], np.float32(-np.inf))
+    lower.append(score)
+  return [float(score) for score in lower]
 
 
 def read_run(path: str | os.PathLike) -> Run:
@@ -86,8 +86,8 @@ def read_run(path: str | os.PathLike) -> Run:
     ValueError: for the first malformed line, a block that a question has twice, or a
       file without lines.
   """
-  found = _read(path, _RUN, float)
-  return {question: _ranked(blocks) for question, blocks in found.items()}
+  scores = _read(path, _RUN, float)
+  return {question: _ranked(blocks) for question, blocks in scores.items()}
 
 
 def _ranked(blocks: Mapping[str, float]) -> list[tuple[str, float]]:
@@ -132,14 +132,14 @@ def relevance(
   ideal = np.zeros((len(questions), max(map(len, judged), default=0)), np.int64)
   for row, (question, known) in enumerate(zip(questions, judged, strict=True)):
     ideal[row, : len(known)] = sorted(known.values(), reverse=True)
-    found = [known.get(x, 0) for x, _ in run.get(question, ())[:depth]]
-    grades[row, : len(found)] = found
+    row_grades = [known.get(x, 0) for x, _ in run.get(question, ())[:depth]]
+    grades[row, : len(row_grades)] = row_grades
   return grades, ideal
 
 
 def _read(path: str | os.PathLike, form: tuple, kind: type) -> dict[str, dict]:
   """Read question -> block -> number, an int or a finite float."""
-  found, where = {}, ''
+  numbers, where = {}, ''
   for where, line in text_files.text_lines(path):
     fields, (names, chosen) = line.split(), form
     if form is _QRELS and ' '.join(fields) == _BEIR[0]:
@@ -148,10 +148,11 @@ def _read(path: str | os.PathLike, form: tuple, kind: type) -> dict[str, dict]:
     if form is _BEIR:
       fields = [identifier(x.strip()) for x in line.split('\t')]
     if len(fields) != (count := len(names.split())):
-      found = f'{len(fields)} fields, expected {count}'
-      raise ValueError(f'{where}: {found}: {names}.')
+      raise ValueError(
+        f'{where}: {len(fields)} fields, expected {count}: {names}.'
+      )
     question, block, text = (fields[i] for i in chosen)
-    blocks = found.setdefault(question, {})
+    blocks = numbers.setdefault(question, {})
     if block in blocks:
       raise ValueError(
         f'{where}: block {block!r} of question {question!r} stands twice.'
@@ -166,4 +167,4 @@ def _read(path: str | os.PathLike, form: tuple, kind: type) -> dict[str, dict]:
       )
   if not where:
     raise ValueError(f'{path}: no lines; expected {form[0]} in each.')
-  return found
+  return numbers

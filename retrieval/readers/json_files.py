@@ -18,6 +18,7 @@ _BLANKS = re.compile(r'\s*')
 _LISTS = r'(?:[^][]*\[[^][]*\])*?'  # before the list that is looked for
 _FIRST, _NEXT = re.compile(r'\s*(\])?'), re.compile(r'\s*(?:(\])|,)')
 _DECODER = json.JSONDecoder()
+_END = object()
 _TOKEN = 16  # more characters than a number, word or escape takes
 
 
@@ -92,40 +93,43 @@ def values(
   while len(text) < _HEAD and (piece := next(pieces, '')):
     text += piece
   head = rf'\s*\{{{_LISTS}[^][]*"{key}"\s*:\s*\[' if key else r'\s*\['
-  if not (found := re.match(head, text)):
+  if not (start := re.match(head, text)):
     message = f'expected a list{key and f" in field {key!r}"}.'
     raise base.BadRecord('invalid JSON', str(path), message)
-  at, number, count = found.end(), 1, 1
-  while True:
-    where, end, reason = f'{path}, record {number}', len(text), None
-    try:
-      found = (_NEXT if number > 1 else _FIRST).match(text, at)
-      if not found:
-        raise json.JSONDecodeError(
-          "expected ','", text, _BLANKS.match(text, at).end()
-        )
-      if found[1]:
+  at, number, value = start.end(), 0, None
+  while value is not _END:
+    number += 1
+    where, count = f'{path}, record {number}', 1
+    while True:
+      try:
+        (value, end), error = _next_value(text, at, first=number == 1), None
+      except (ValueError, RecursionError) as e:
+        error, end = getattr(e, 'msg', e), getattr(e, 'pos', 0)
+        if str(error).startswith('Unterminated'):
+          end = len(text)
+      if end < len(text) - _TOKEN:
+        break  # more text would not change the value
+      if end - at > limit:
+        raise text_files.too_long(where, limit)
+      if not (more := ''.join(itertools.islice(pieces, count))):
         break
-      start = _BLANKS.match(text, found.end()).end()
-      value, end = _DECODER.raw_decode(text, start)
-      is_cut = end > len(text) - 3  # within a number, 1e+
-    except RecursionError as e:
-      reason, is_cut = e, False
-    except ValueError as e:
-      reason = getattr(e, 'msg', e)
-      is_cut = len(text) - getattr(e, 'pos', -_TOKEN) < _TOKEN
-      is_cut |= str(reason).startswith('Unterminated')
-    if (is_cut or not reason) and end - at > limit:
-      raise text_files.too_long(where, limit)
-    if is_cut and (more := ''.join(itertools.islice(pieces, count))):
       text, at, count = text[at:] + more, 0, 2 * count
-      continue
-    if reason:
-      raise base.BadRecord('invalid JSON', where, f'not JSON ({reason}).')
-    yield where, value
-    at, number, count = end, number + 1, 1
+    if error:
+      raise base.BadRecord('invalid JSON', where, f'not JSON ({error}).')
+    if value is not _END:
+      yield where, value
+    at = end
   last = ''
-  for piece in itertools.chain([text[found.end() :]], pieces):
+  for piece in itertools.chain([text[at:]], pieces):
     last = piece.strip()[-1:] or last
   if last != ('}' if key else ''):
     raise base.BadRecord('invalid JSON', where, 'not JSON (a false end).')
+
+
+def _next_value(text: str, at: int, first: bool) -> tuple[Any, int]:
+  """Return the next value of a list and its end; `_END` after the last one."""
+  mark = (_FIRST if first else _NEXT).match(text, at)
+  at = _BLANKS.match(text, mark.end() if mark else at).end()
+  if not mark:
+    raise json.JSONDecodeError("expected ','", text, at)
+  return (_END, at) if mark[1] else _DECODER.raw_decode(text, at)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from retrieval.kernels import backend, derivatives, products
+from retrieval.kernels import backend, products
 from retrieval.nn import partitioning
 
 # Logits of one row that exist at a time: 128 MiB in float32.
@@ -47,45 +47,34 @@ def _sums(x, table, targets):
   return most + jnp.log(total), chosen
 
 
-@jax.custom_jvp
+@jax.custom_vjp
 def _nll(x, table, narrow, targets):
   """Return the nats of a block: [B, L].
 
   The backward pass makes the logits again; it keeps the logarithms of the sums. The
   gradient is of `table`; `narrow` is the table in x's dtype.
   """
-  del table
+  return _nll_forward(x, table, narrow, targets)[0]
+
+
+def _nll_forward(x, table, narrow, targets):
   total, chosen = _sums(x, narrow, targets)
-  return total - chosen
+  wide = jnp.zeros((), table.dtype)
+  return total - chosen, (x, narrow, targets, total, wide)
 
 
-def _nll_jvp(primals, tangents):
-  x, table, narrow, targets = primals
-  total, chosen = _sums(x, narrow, targets)
-
-  def weights(x, narrow, targets, total):
-    scores = logits(x, narrow)
-    return jnp.exp(scores - total[..., None]) - _is_target(scores, targets)
-
-  def tangent(operands, d):
-    x, narrow, *_ = operands
-    d_x, d_table = d
-    change = logits(d_x, narrow) + logits(x, d_table)
-    return (weights(*operands) * change).sum(axis=-1)
-
-  def transpose(operands, g):
-    x, narrow, *_ = operands
-    d = (weights(*operands) * g[..., None]).astype(x.dtype)
-    product = functools.partial(jnp.einsum, preferred_element_type=g.dtype)
-    d_x = product('BLV,VD->BLD', d, narrow).astype(x.dtype)
-    return d_x, product('BLV,BLD->VD', d, x).astype(table.dtype)
-
-  operands = x, narrow, targets, total
-  d = derivatives.linear_call(tangent, transpose, operands, tangents[:2])
-  return total - chosen, d
+def _nll_backward(residuals, g):
+  x, narrow, targets, total, wide = residuals
+  scores = logits(x, narrow)
+  weights = jnp.exp(scores - total[..., None]) - _is_target(scores, targets)
+  d = (weights * g[..., None]).astype(x.dtype)
+  product = functools.partial(jnp.einsum, preferred_element_type=g.dtype)
+  d_x = product('BLV,VD->BLD', d, narrow).astype(x.dtype)
+  d_table = product('BLV,BLD->VD', d, x).astype(wide.dtype)
+  return d_x, d_table, None, None
 
 
-_nll.defjvp(_nll_jvp, symbolic_zeros=True)
+_nll.defvjp(_nll_forward, _nll_backward)
 
 
 def nll(

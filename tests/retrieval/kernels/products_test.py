@@ -86,22 +86,6 @@ def test_logits_of_a_table(kind):
   )
 
 
-def test_forward_mode(accelerator):
-  with jax.enable_x64(True):
-    q, k, v, t = (
-      jnp.asarray(RNG.standard_normal((1, 2, 3, 4))) for _ in 'qkvt'
-    )
-
-    def ours(q):
-      return products.attend(
-        products.linear(q, v[0, 0, :, :].T @ t[0, 0]), k, v
-      )
-
-    _, tangent = jax.jvp(ours, (q,), (t,))
-    step = (ours(q + 1e-6 * t) - ours(q - 1e-6 * t)) / 2e-6
-    np.testing.assert_allclose(tangent, step, atol=1e-7)
-
-
 def _operands_of_products(jaxpr):
   for equation in jaxpr.eqns:
     if equation.primitive.name == 'dot_general':

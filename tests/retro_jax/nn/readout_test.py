@@ -44,13 +44,9 @@ def test_blocks_change_nothing(dtype, is_cpu, monkeypatch):
     nats = jnp.take_along_axis(scores, targets[..., None], -1)[..., 0]
     return (nats * weights).sum(), nats
 
-  change = jnp.cos(x), jnp.sin(table)
-  (_, expected), expected_change = jax.jvp(plain, (x, table), change)
+  _, expected = plain(x, table)
   close = 1e-5 if dtype == 'float32' else 0.05
   np.testing.assert_allclose(nats, expected, rtol=0, atol=close)
-  ours = jax.jvp(loss, (x, table), change)[1]
-  for a, b in zip(ours, expected_change, strict=True):
-    np.testing.assert_allclose(a, b, rtol=close, atol=close)
   for a, b in zip(
     gradients, jax.grad(plain, (0, 1), has_aux=True)(x, table)[0], strict=True
   ):
