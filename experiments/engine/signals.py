@@ -45,7 +45,7 @@ class Saved(SystemExit):
 def watch() -> None:
   """Set up a command's process; call it in the main thread, before others start."""
   named = os.environ.get('JAX_PLATFORMS')
-  on_cpu = named == 'cpu' if named else not device_files.found()
+  on_cpu = named == 'cpu' if named else not device_files.paths()
   if on_cpu and platform.libc_ver()[0] == 'glibc':
     # Keep freed memory. XLA asks for a step's temporary memory anew each time, and
     # glibc hands such blocks back to the kernel, which zeroes every page: a tenth to

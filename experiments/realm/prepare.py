@@ -105,7 +105,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
   rows = []
   for kind, root, corpus in _corpora(config, data):
     marked = corpus.kind == 'realm_pretraining'
-    given = _marks(corpus, 'sentences') if marked else None
+    annotations = _marks(corpus, 'sentences') if marked else None
     titles = blocks_lib.titles_to_drop(config.blocks.drop_titles, corpus)
     with progress.bar('blocks', 'documents') as update:
       blocks = blocks_lib.build_block_store(
@@ -116,7 +116,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
           config, data.root, config.tokens.num_processes
         ),
         progress=update,
-        given=given,
+        annotations=annotations,
         **dataclasses.asdict(config.blocks) | {'drop_titles': titles},
       )
     rows += [

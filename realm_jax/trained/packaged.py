@@ -30,7 +30,7 @@ VECTORS = 'vectors.safetensors'
 # blocks that are embedded without being asked, in less than a minute
 _FEW = 4096
 # sections that decide what is found
-_KEPT = ('blocks', 'index', 'lookup', 'embedder', 'encoder', 'vectors')
+_COMPARED = ('blocks', 'index', 'lookup', 'embedder', 'encoder', 'vectors')
 
 
 def load_params(*parts: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def take(
     documents=documents,
     corpus=corpus,
     settings=settings,
-    kept=_KEPT,
+    compared=_COMPARED,
   )
 
 

@@ -210,7 +210,7 @@ def read_table(path: str | os.PathLike) -> Iterator[tuple[bytes, bytes]]:
 def _block_entries(
   data: memoryview, place: memoryview
 ) -> Iterator[tuple[bytes, bytes]]:
-  """Yield the entries of the block whose offset and size `place` begins with."""
+  """Yield the entries of a block; `place` begins with its offset and size."""
   offset, at = _varint(place, 0)
   size, _ = _varint(place, at)
   end = offset + size

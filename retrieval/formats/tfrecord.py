@@ -111,7 +111,7 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
 
 
 def _is_packed(path: pathlib.Path, head: bytes) -> bool:
-  """Tell gzip from a plain file, whose first length may look like gzip."""
+  """Tell gzip from a plain file; the first length of one may look like gzip."""
   if len(head) == _HEAD.size:
     length, _ = _HEAD.unpack(head)
     if head == _head(length):

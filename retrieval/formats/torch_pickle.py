@@ -109,7 +109,7 @@ def _parameter(tensor, *_) -> '_Tensor':
 
 
 class _Unpickler(pickle.Unpickler):
-  """Builds tensors and plain containers, and calls nothing else."""
+  """Builds tensors and plain containers; refuses every other call."""
 
   def __init__(self, data, path, archive, root):
     super().__init__(io.BytesIO(data))

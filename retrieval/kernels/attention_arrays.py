@@ -27,14 +27,14 @@ class Arrays(NamedTuple):
 
 
 class Segments(NamedTuple):
-  """Queries see keys of their own segment."""
+  """Queries see keys of their segment."""
 
   queries: jax.Array  # [N, 1, Q]
   keys: jax.Array  # [M, 1, S]
 
 
 def precision(dtype: npt.DTypeLike) -> jax.lax.Precision | None:
-  """Return the precision that rounds nothing but bfloat16."""
+  """Return the precision of a product: full, except in bfloat16."""
   return None if dtype == jnp.bfloat16 else jax.lax.Precision.HIGHEST
 
 

@@ -5,7 +5,7 @@
 Blocks of queries and keys as in Dao 2023 (arXiv 2307.08691). Logits by distance are
 a product of XLA, [H, N, Q, T]: the kernels read them at the place of each query and
 key, which is a stride of T - 1 a query. They are float32, but float16 beside
-bfloat16 queries, whose own rounding is eight times as coarse.
+bfloat16 queries, whose rounding is eight times as coarse.
 
 Dimension key: M rows of keys, N = C M rows of queries, Q queries, S keys, H heads, K
 head width, T relative keys.
@@ -32,11 +32,11 @@ def forward(
   """Return the output [H, N, Q, K] and the logarithms of the sums [H, N, 1, Q]."""
   has_positions = arrays.relative_keys is not None
 
-  def kernel(queries, keys, values, own, other, *rest):
+  def kernel(queries, keys, values, query_segments, key_segments, *rest):
     *by_distance, out, sums = rest
     block = blocks_lib.block_of(sizes.num_queries // sizes.query_block)
     i = blocks_lib.iota(sizes.query_block, block * sizes.query_block)
-    own, q = own[...], queries[...]
+    query_segments, q = query_segments[...], queries[...]
 
     def step(number, state):
       most, total, mixed = state
@@ -48,8 +48,8 @@ def forward(
         q,
         keys[place, :],
         by_distance[0] if has_positions else None,
-        own,
-        other[place],
+        query_segments,
+        key_segments[place],
         i,
         blocks_lib.iota(sizes.key_block, j),
       )
@@ -74,7 +74,7 @@ def forward(
   blocks = blocks_lib.Blocks(sizes, arrays)
   heads, rows, num_queries, _ = arrays.queries.shape
   sums = jax.ShapeDtypeStruct((heads, rows, 1, num_queries), jnp.float32)
-  given, specs = blocks.given(arrays, segments)
+  operands, specs = blocks.operands(arrays, segments)
   return blocks.call(
     kernel,
     'attention',
@@ -82,7 +82,7 @@ def forward(
     (blocks.queries, blocks.sums),
     (common.like(arrays.queries), sums),
     products=2,
-  )(*given)
+  )(*operands)
 
 
 def backward(
@@ -105,13 +105,13 @@ def backward(
   )[:, :, None]
   narrow = sizes.narrow()
   blocks = blocks_lib.Blocks(narrow, arrays)
-  given, specs = blocks.given(arrays, segments)
+  operands, specs = blocks.operands(arrays, segments)
   rest = sums, inner, g
-  d_keys, d_values = _of_keys(blocks, arrays, given, rest)
-  d_queries, *by_distance = _of_queries(blocks, arrays, given, specs, rest)
-  found = common.Arrays(d_queries, d_keys, d_values)
+  d_keys, d_values = _of_keys(blocks, arrays, operands, rest)
+  d_queries, *by_distance = _of_queries(blocks, arrays, operands, specs, rest)
+  cotangents = common.Arrays(d_queries, d_keys, d_values)
   if not by_distance:
-    return found
+    return cotangents
   shape = *by_distance[0].shape[:2], narrow.num_queries, narrow.num_distances
   by_distance = by_distance[0].reshape(shape)
   product = functools.partial(
@@ -119,7 +119,7 @@ def backward(
     preferred_element_type=jnp.float32,
     precision=common.precision(g.dtype),
   )
-  return found._replace(
+  return cotangents._replace(
     position_queries=product(
       'hnqt,htk->hnqk', by_distance, arrays.relative_keys
     ),
@@ -129,16 +129,16 @@ def backward(
   )
 
 
-def _of_keys(blocks, arrays, given, rest):
+def _of_keys(blocks, arrays, operands, rest):
   """Return the cotangents of keys and values: each program has a block of them."""
   sizes, copies = blocks.sizes, blocks.copies
 
-  def kernel(queries, keys, values, own, other, *refs):
+  def kernel(queries, keys, values, query_segments, key_segments, *refs):
     *by_distance, sums, inner, g, d_keys, d_values = refs
     number = blocks_lib.block_of(blocks.key_blocks)
     start = jax.lax.rem(number * sizes.key_block, sizes.key_length)
     j = blocks_lib.iota(sizes.key_block, start)
-    k, v, other = keys[...], values[...], other[...]
+    k, v, key_segments = keys[...], values[...], key_segments[...]
 
     first = 0  # block of the queries that sees these keys
     if sizes.causal:
@@ -156,8 +156,8 @@ def _of_keys(blocks, arrays, given, rest):
         q,
         k,
         _Row(by_distance[0], row) if by_distance else None,
-        own[row, place],
-        other,
+        query_segments[row, place],
+        key_segments,
         i,
         j,
       )
@@ -170,64 +170,66 @@ def _of_keys(blocks, arrays, given, rest):
 
     zeros = jnp.zeros(k.shape, jnp.float32)
     turns = copies * (blocks.query_blocks - first)
-    found = jax.lax.fori_loop(0, turns, step, (zeros, zeros))
-    d_keys[...], d_values[...] = (x.astype(d_keys.dtype) for x in found)
+    sums_of_blocks = jax.lax.fori_loop(0, turns, step, (zeros, zeros))
+    d_keys[...], d_values[...] = (
+      x.astype(d_keys.dtype) for x in sums_of_blocks
+    )
 
   return blocks.call(
     kernel,
     'attention_keys',
     (*blocks.specs_by_keys(arrays), *blocks.rest_by_keys),
-    (blocks.own_keys,) * 2,
+    (blocks.keys,) * 2,
     (common.like(arrays.keys),) * 2,
     products=4,
     by_keys=True,
-  )(*given, *rest)
+  )(*operands, *rest)
 
 
-def _of_queries(blocks, arrays, given, specs, rest):
+def _of_queries(blocks, arrays, operands, specs, rest):
   """Return the cotangents of queries and, [H, N, Q * T], of logits by distance."""
   sizes = blocks.sizes
   has_positions = arrays.relative_keys is not None
   key_copies = arrays.keys.shape[2] // sizes.key_length
 
-  def kernel(queries, keys, values, own, other, *refs):
+  def kernel(queries, keys, values, query_segments, key_segments, *refs):
     *by_distance, sums, inner, g = refs[: 3 + has_positions]
     d_queries, *d_by_distance = refs[3 + has_positions :]
     block = blocks_lib.block_of(sizes.num_queries // sizes.query_block)
     i = blocks_lib.iota(sizes.query_block, block * sizes.query_block)
-    own, q, d_out = own[...], queries[...], g[...]
+    query_segments, q, d_out = query_segments[...], queries[...], g[...]
     sums, inner = sums[...][:, None], inner[...][:, None]
 
-    def step(number, found):
+    def step(number, sum_queries):
       j = blocks_lib.iota(sizes.key_block, number * sizes.key_block)
 
       def copy(turn, state):
-        found, total = state
+        sum_queries, total = state
         start = turn * sizes.key_length + number * sizes.key_block
         place = pl.ds(start, sizes.key_block)
         k = keys[place, :]
         distances = by_distance[0] if has_positions else None
         logits, seen = blocks_lib.logits_of(
-          sizes, q, k, distances, own, other[place], i, j
+          sizes, q, k, distances, query_segments, key_segments[place], i, j
         )
         shares = jnp.where(seen, jnp.exp(logits - sums), 0.0)
         d = shares * (common.dot(d_out, values[place, :], 1, 1) - inner)
-        return found + common.dot(d, k, 1, 0), total + d
+        return sum_queries + common.dot(d, k, 1, 0), total + d
 
       total = jnp.zeros((len(i), len(j)), jnp.float32)
-      state = found, total
+      state = sum_queries, total
       if key_copies == 1:
-        found, total = copy(0, state)
+        sum_queries, total = copy(0, state)
       else:
-        found, total = jax.lax.fori_loop(0, key_copies, copy, state)
+        sum_queries, total = jax.lax.fori_loop(0, key_copies, copy, state)
       if has_positions:
         _write(sizes, d_by_distance[0], i, j, total)
-      return found
+      return sum_queries
 
     count = sizes.blocks_seen(block, sizes.key_length)
     zeros = jnp.zeros(q.shape, jnp.float32)
-    found = jax.lax.fori_loop(0, count, step, zeros)
-    d_queries[...] = found.astype(d_queries.dtype)
+    sum_queries = jax.lax.fori_loop(0, count, step, zeros)
+    d_queries[...] = sum_queries.astype(d_queries.dtype)
     if has_positions:
       _clear(sizes, d_by_distance[0], block, i, count)
 
@@ -235,7 +237,7 @@ def _of_queries(blocks, arrays, given, specs, rest):
   written, shapes = [blocks.queries], [common.like(arrays.queries)]
   if has_positions:
     written.append(blocks.by_distance)
-    shapes.append(common.like(given[5], arrays.queries.dtype))
+    shapes.append(common.like(operands[5], arrays.queries.dtype))
   return blocks.call(
     kernel,
     'attention_queries',
@@ -243,7 +245,7 @@ def _of_queries(blocks, arrays, given, specs, rest):
     written,
     shapes,
     products=3,
-  )(*given, *rest)
+  )(*operands, *rest)
 
 
 def _write(sizes, by_distance, i, j, values):

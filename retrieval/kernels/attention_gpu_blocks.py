@@ -54,7 +54,7 @@ class Sizes(NamedTuple):
 def sizes_of(
   num_queries: int, key_length: int, width: int, causal: bool, positions: bool
 ) -> Sizes:
-  """Choose blocks, whose sizes are powers of two."""
+  """Choose blocks; their sizes are powers of two."""
   del positions
   query_block = min(_QUERIES, _power(num_queries))
   if query_block == _QUERIES and common.up(num_queries, _KEYS) % _QUERIES:
@@ -88,7 +88,7 @@ def _power(size: int) -> int:
 def logits_by_distance(arrays: common.Arrays):
   """Return the logits of each query by distance, [H, N, Q * T]."""
   dtype = arrays.relative_keys.dtype
-  found = jnp.einsum(
+  logits = jnp.einsum(
     'hnqk,htk->hnqt',
     arrays.position_queries,
     arrays.relative_keys,
@@ -96,8 +96,8 @@ def logits_by_distance(arrays: common.Arrays):
     precision=common.precision(dtype),
   )
   if dtype == jnp.bfloat16:
-    found = jnp.clip(found, -_MOST, _MOST).astype(jnp.float16)
-  return found.reshape(*found.shape[:2], -1)
+    logits = jnp.clip(logits, -_MOST, _MOST).astype(jnp.float16)
+  return logits.reshape(*logits.shape[:2], -1)
 
 
 def iota(size: int, start=0):
@@ -114,22 +114,24 @@ def place_of(sizes: Sizes, i, j):
   )
 
 
-def logits_of(sizes, queries, keys, by_distance, own, other, i, j):
-  """Return logits [Q, S] in float32, and which keys are seen.
+def logits_of(
+  sizes, queries, keys, by_distance, query_segments, key_segments, i, j
+):
+  """Return float32 logits [Q, S] and the mask of visible keys.
 
   Args:
     queries: [Q, K] of a block.
     keys: [S, K] of a block.
     by_distance: [Q * T] of all queries, a reference or a view of one, or None.
-    own: [Q], segments of the queries.
-    other: [S], those of the keys.
+    query_segments: [Q].
+    key_segments: [S].
     i: [Q], numbers of the queries.
     j: [S], those of the keys in their copy.
   """
   logits = common.dot(queries, keys, 1, 1)
   if by_distance is not None:
     logits += by_distance[place_of(sizes, i, j)].astype(logits.dtype)
-  seen = own[:, None] == other[None, :]
+  seen = query_segments[:, None] == key_segments[None, :]
   if sizes.causal:
     seen &= i[:, None] >= j[None, :]
   return logits, seen
@@ -179,12 +181,14 @@ class Blocks:
     keys = spec(
       (None, None, num_keys, width), lambda x, h: (h, key_row(x), 0, 0)
     )
-    own = spec((None, None, q), lambda x, h: (row(x), 0, rem(x, blocks)))
-    other = spec((None, None, num_keys), lambda x, h: (key_row(x), 0, 0))
-    self._specs = self.queries, keys, keys, own, other
+    segments = (
+      spec((None, None, q), lambda x, h: (row(x), 0, rem(x, blocks))),
+      spec((None, None, num_keys), lambda x, h: (key_row(x), 0, 0)),
+    )
+    self._specs = self.queries, keys, keys, *segments
 
     number = self.key_blocks
-    self.own_keys = spec(
+    self.keys = spec(
       (None, None, k, width),
       lambda x, h: (h, div(x, number), rem(x, number), 0),
     )
@@ -199,8 +203,8 @@ class Blocks:
     self.rest_by_keys = all_sums, all_sums, all_queries
     self._specs_by_keys = (
       all_queries,
-      self.own_keys,
-      self.own_keys,
+      self.keys,
+      self.keys,
       spec((copies, None, num_queries), lambda x, h: (div(x, number), 0, 0)),
       spec((None, None, k), lambda x, h: (div(x, number), 0, rem(x, number))),
     )
@@ -208,18 +212,16 @@ class Blocks:
       (None, copies, self._flat), lambda x, h: (h, div(x, number), 0)
     )
 
-  def given(self, arrays, segments):
-    """Return what each kernel reads, and where its programs read it."""
-    given = *arrays[:3], segments.queries, segments.keys
+  def operands(self, arrays, segments):
+    """Return each kernel's operands and block specs."""
+    operands = *arrays[:3], segments.queries, segments.keys
     if arrays.relative_keys is None:
-      return given, self._specs
-    return (*given, logits_by_distance(arrays)), (
-      *self._specs,
-      self.by_distance,
-    )
+      return operands, self._specs
+    operands = *operands, logits_by_distance(arrays)
+    return operands, (*self._specs, self.by_distance)
 
   def specs_by_keys(self, arrays):
-    """Return where programs that have a block of the keys read the same."""
+    """Return the block specs of programs that have a block of the keys."""
     if arrays.relative_keys is None:
       return self._specs_by_keys
     return *self._specs_by_keys, self._by_distance_by_keys

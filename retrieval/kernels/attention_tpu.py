@@ -91,11 +91,11 @@ class _Block:
   """The logits of a block of queries and, one after another, blocks of keys."""
 
   def __init__(self, sizes, arrays, segments):
-    """Read what all blocks of the keys share, from references."""
+    """Read the values common to all blocks of the keys."""
     self.sizes, self.arrays, self.segments = sizes, arrays, segments
     self.i = pl.program_id(2)
     self.queries = arrays.queries[0, 0]
-    self.own = _column(segments.queries[0])
+    self.query_segments = _column(segments.queries[0])
     if arrays.relative_keys is not None:
       self.position_queries = arrays.position_queries[0, 0]
 
@@ -115,7 +115,7 @@ class _Block:
     return pl.ds(start, self.sizes.window)
 
   def logits(self, j):
-    """Return logits [Q, S] in float32, and which keys are seen."""
+    """Return float32 logits [Q, S] and the mask of visible keys."""
     s = self.sizes
     logits = common.dot(
       self.queries, self.arrays.keys[0, 0, self.place(j)], 1, 1
@@ -125,7 +125,7 @@ class _Block:
       by_distance = common.dot(self.position_queries, relative, 1, 1)
       turned = _turn(by_distance, s.window - s.query_block + 1)
       logits += turned[:, : s.key_block]
-    seen = self.own == self.segments.keys[0, :, self.place(j)]
+    seen = self.query_segments == self.segments.keys[0, :, self.place(j)]
     if s.causal:
       row, column = (
         jax.lax.broadcasted_iota(jnp.int32, logits.shape, axis)
@@ -196,8 +196,8 @@ def backward(
   copies = arrays.queries.shape[1] // arrays.keys.shape[1]
 
   def kernel(arrays, segments, out, sums, g, *rest):
-    *found, sum_keys, sum_values = rest
-    found = common.Arrays(*found)
+    *cotangents, sum_keys, sum_values = rest
+    cotangents = common.Arrays(*cotangents)
     block = _Block(sizes, arrays, segments)
     row = pl.program_id(1)
     g, sums = g[0, 0], _column(sums[0, 0])
@@ -216,7 +216,7 @@ def backward(
 
       @pl.when((block.i == 0) & (row == 0))
       def _():
-        x = found.relative_keys
+        x = cotangents.relative_keys
         x[...] = jnp.zeros(x.shape, x.dtype)
 
     def step(j, state):
@@ -238,21 +238,21 @@ def backward(
         d_position_queries += common.dot(
           d, arrays.relative_keys[0, window], 1, 0
         )
-        found.relative_keys[0, window] += common.dot(d, flipped, 0, 0)
+        cotangents.relative_keys[0, window] += common.dot(d, flipped, 0, 0)
       return d_queries, d_position_queries
 
     zeros = jnp.zeros(g.shape, jnp.float32)
     ends = jax.lax.fori_loop(0, block.count, step, (zeros, zeros))
     d_queries, d_position_queries = ends
-    found.queries[0, 0] = d_queries.astype(g.dtype)
+    cotangents.queries[0, 0] = d_queries.astype(g.dtype)
     if has_positions:
       d = common.dot(flip, d_position_queries.astype(g.dtype), 1, 0)
-      found.position_queries[0, 0] = d.astype(g.dtype)
+      cotangents.position_queries[0, 0] = d.astype(g.dtype)
 
     @pl.when((block.i == pl.num_programs(2) - 1) & (row % copies == copies - 1))
     def _():
-      found.keys[0, 0] = sum_keys[...].astype(found.keys.dtype)
-      found.values[0, 0] = sum_values[...].astype(found.values.dtype)
+      cotangents.keys[0, 0] = sum_keys[...].astype(cotangents.keys.dtype)
+      cotangents.values[0, 0] = sum_values[...].astype(cotangents.values.dtype)
 
   blocks = _Blocks(sizes, arrays)
   like = jax.tree.map(common.like, arrays)

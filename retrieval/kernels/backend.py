@@ -8,12 +8,12 @@ from retrieval.kernels import device_files
 
 
 def is_cpu() -> bool:
-  """Whether what is traced now is for a CPU."""
+  """Whether the program being traced is for a CPU."""
   return _kind() == 'cpu'
 
 
 def is_tpu() -> bool:
-  """Whether what is traced now is for a TPU."""
+  """Whether the program being traced is for a TPU."""
   return 'tpu' in _kind()
 
 
@@ -43,12 +43,12 @@ def devices() -> list[jax.Device]:
     RuntimeError: where this machine has an accelerator, but JAX has only the CPU and
       was not told so.
   """
-  found = jax.devices()
-  there = device_files.found()
-  if found[0].platform == 'cpu' and there and not jax.config.jax_platforms:
+  listed = jax.devices()
+  files = device_files.paths()
+  if listed[0].platform == 'cpu' and files and not jax.config.jax_platforms:
     raise RuntimeError(
-      f'JAX {jax.__version__} computes on the CPU, but {there[0]} is there: its '
+      f'JAX {jax.__version__} computes on the CPU, but {files[0]} is there: its '
       'accelerator plugin is missing or of another version. Install the one that '
       'fits, or set JAX_PLATFORMS=cpu to compute on the CPU.'
     )
-  return found
+  return listed

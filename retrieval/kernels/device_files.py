@@ -10,8 +10,8 @@ _TPUS = ('accel[0-9]*', 'vfio/[0-9]*')  # names that other hardware has, too
 _GOOGLE = '0x1ae0'
 
 
-def found() -> list[str]:
-  """Return the files that are there."""
+def paths() -> list[str]:
+  """Return the device files of accelerators on this machine."""
   vendors = (file.read_text().strip() for file in _PCI.glob('*/vendor'))
   names = _GPUS + (_TPUS if _GOOGLE in vendors else ())
   return [str(path) for name in names for path in _DEV.glob(name)]

@@ -27,7 +27,7 @@ KEPT = 'attention'  # name of what the backward pass needs of the forward pass
 
 
 def _kernels():
-  """Return the kernels of the device; a CPU, which has none, imports none."""
+  """Import and return the kernels of the device."""
   if backend.is_tpu():
     from retrieval.kernels import attention_tpu as kernels
   else:
@@ -75,11 +75,11 @@ def attend(
     keys: [H, M, S, K].
     values: [H, M, S, K].
     query_segments: [N, Q], not negative.
-    key_segments: [M, S]. A query sees the keys of its own segment; one that sees
-      no key gets zeros.
+    key_segments: [M, S]. A query sees the keys of its segment; one that sees no
+      key gets zeros.
     positions: queries [H, N, Q, K] and relative keys [H, T, K]; the logit of query
       i and key j of a copy is the product with relative key Q - 1 - i + j.
-    causal: whether a query sees the keys up to its own position alone.
+    causal: whether a query sees only the keys up to its position.
     key_length: keys of one copy, which share the position logits; default S.
 
   Returns:
@@ -133,11 +133,10 @@ def _backward(sizes, arrays, *rest):
   axes = _axes()[1]
 
   def call(arrays, *rest):
-    found = _kernels().backward(sizes, arrays, *rest)
-    if found.relative_keys is not None and axes:
-      summed = jax.lax.psum(found.relative_keys, axes)
-      found = found._replace(relative_keys=summed)
-    return jax.tree.map(lambda x, of: x.astype(of.dtype), found, arrays)
+    d = _kernels().backward(sizes, arrays, *rest)
+    if d.relative_keys is not None and axes:
+      d = d._replace(relative_keys=jax.lax.psum(d.relative_keys, axes))
+    return jax.tree.map(lambda x, of: x.astype(of.dtype), d, arrays)
 
   return _on_devices(call, (arrays, *rest), _places(arrays))
 
@@ -170,13 +169,13 @@ def _is_alone() -> bool:
 
 
 def _axes() -> tuple[tuple[str, ...], tuple[str, ...]]:
-  """Axes of the mesh over which heads and rows go."""
+  """Mesh axes of heads and of rows."""
   if _is_alone():
     return (), ()
-  found = nn.logical_to_mesh_axes(('heads', 'batch')) or (None, None)
+  each = nn.logical_to_mesh_axes(('heads', 'batch')) or (None, None)
   return tuple(
     () if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
-    for axes in found
+    for axes in each
   )
 
 
@@ -190,10 +189,9 @@ def _places(x):
   heads, rows = (axes or None for axes in _axes())
   whole = P(heads, rows)
   if isinstance(x, common.Arrays):
-    found = common.Arrays(*[None if y is None else whole for y in x])
-    if x.relative_keys is None:
-      return found
-    return found._replace(relative_keys=P(heads))
+    relative = None if x.relative_keys is None else P(heads)
+    places = [None if y is None else whole for y in x]
+    return common.Arrays(*places)._replace(relative_keys=relative)
   return P(rows) if isinstance(x, common.Segments) else whole
 
 

@@ -36,8 +36,8 @@ def linears(
   """
   if len(matrices) == 1 or not backend.is_tpu():
     return [linear(x, matrix) for matrix in matrices]
-  found = jnp.einsum('...D,DPF->...PF', x, jnp.stack(matrices, axis=1))
-  return [found[..., p, :] for p in range(len(matrices))]
+  joined = jnp.einsum('...D,DPF->...PF', x, jnp.stack(matrices, axis=1))
+  return [joined[..., p, :] for p in range(len(matrices))]
 
 
 def dot_general(x, kernel, dimension_numbers, precision=None):
@@ -90,8 +90,8 @@ def table_logits(
   if backend.is_cpu():
     wide = jnp.promote_types(x.dtype, jnp.float32)
     return jnp.einsum('...D,VD->...V', x, table, preferred_element_type=wide)
-  found = wide_scores(x.reshape(-1, x.shape[-1]), table)
-  return found.reshape(*x.shape[:-1], -1)
+  logits = wide_scores(x.reshape(-1, x.shape[-1]), table)
+  return logits.reshape(*x.shape[:-1], -1)
 
 
 def weights(
@@ -135,9 +135,9 @@ def attend(
     return products_cpu.attend(queries, keys, values, bias, mask, keep)
   of_keys = mask is None or mask.shape == (len(keys), 1, 1, keys.shape[2])
   if bias is None and keep is None and of_keys:
-    found = _fused(queries, keys, values, mask)
-    if found is not None:
-      return found
+    fused = _fused(queries, keys, values, mask)
+    if fused is not None:
+      return fused
   shares = weights(queries, keys, bias, mask)
   return products_cpu.dropped(shares, keep) @ values
 
@@ -151,9 +151,9 @@ def _fused(queries, keys, values, mask):
     return None
   if mask is None:
     mask = jnp.ones((rows, 1, 1, length), bool)
-  found = fused_attention.attend(
+  mixed = fused_attention.attend(
     *by_heads,
     jnp.ones((rows, queries.shape[2]), jnp.int32),
     mask[:, 0, 0].astype(jnp.int32),
   )
-  return found.swapaxes(0, 1)
+  return mixed.swapaxes(0, 1)

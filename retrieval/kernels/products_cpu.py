@@ -24,7 +24,7 @@ def _product(x, y):
 
 
 def _transposed(x):
-  """Return x^T as an array of its own: XLA folds a plain one into a product.
+  """Return x^T as a separate array: XLA folds a plain one into a product.
 
   Its products of bfloat16 are fast only where both operands lie in rows.
   """
@@ -102,7 +102,7 @@ scores.defvjp(_scores_forward, _scores_backward)
 
 
 def dropped(x, keep):
-  """Return x where `keep` is True, if it is given."""
+  """Return x where `keep` is True, if there is a mask."""
   return x if keep is None else jnp.where(keep, x, 0)
 
 

@@ -108,8 +108,8 @@ class BatchEncoder:
       rows: `total` rows of at most `max_length` ids.
     """
     vectors = np.empty((total, self.dimension), np.float32)
-    for indices, found in self.parts(rows, total, progress):
-      vectors[indices] = found
+    for indices, part in self.parts(rows, total, progress):
+      vectors[indices] = part
     return vectors
 
   def parts(
@@ -128,8 +128,8 @@ class BatchEncoder:
     def fetch():
       nonlocal done
       indices, result = in_flight.popleft()
-      found = np.asarray(result)[: len(indices)]
-      finite = np.isfinite(found).reshape(len(found), -1).all(axis=1)
+      values = np.asarray(result)[: len(indices)]
+      finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
       if not finite.all():
         raise ValueError(
           f'The vector of text {indices[int(finite.argmin())]} is not finite; '
@@ -138,7 +138,7 @@ class BatchEncoder:
       done += len(indices)
       if progress:
         progress(done, total)
-      return list(indices), found
+      return list(indices), values
 
     for indices, batch_rows, length in self._batches(rows):
       batch = jax.device_put(self._pad(batch_rows, length), self._sharding)

@@ -83,7 +83,7 @@ class BertOutput:
   """Output of the encoder."""
 
   # [batch, length, d_model]. Output of the last layer, at the requested
-  # positions only where positions were given.
+  # positions only where there are such.
   hidden: jax.Array
   # [batch, d_model]. Tanh layer over the first position; None without a pooler.
   pooled: jax.Array | None
@@ -222,7 +222,7 @@ class Layer(nn.Module):
     positions: Int[Array, 'b m'] | None = None,
     bias: Float[Array, 'h l l'] | None = None,
   ) -> Float[Array, 'b _ d']:
-    """Apply one layer, at all positions or, without a bias, at the given ones."""
+    """Apply one layer, at all positions or, without a bias, at `positions`."""
     config = self.config
     drop = dropout.Dropout(config.dropout_rate)
     context = x
@@ -256,7 +256,7 @@ class Bert(nn.Module):
       self.pooler = dense(config, config.d_model, ('embed', 'heads'))
 
   def attention_bias(self, length: int) -> Float[Array, 'h l l'] | None:
-    """Return what all layers add to their logits; BERT adds nothing."""
+    """Return a bias of all attention logits; None in BERT."""
     del length
 
   def __call__(
@@ -300,7 +300,7 @@ class Bert(nn.Module):
     return BertOutput(x, pooled)
 
   def _num_looped(self) -> int:
-    """Layers that are one loop, whose program does not grow with their number."""
+    """Number of layers that run as one loop."""
     if backend.is_cpu() or self.is_initializing():
       return 0
     return max(0, len(self.layers) - 1)  # The last may be asked for positions.
@@ -311,7 +311,7 @@ class Bert(nn.Module):
     params = sharding.unbox(self.variables['params'])
 
     def stack(*of):
-      """Matrices in the dtype in which they are multiplied; vectors as they are."""
+      """Stack layers; matrices in the compute dtype, vectors unchanged."""
       return jnp.stack(
         [y if y.ndim == 1 else y.astype(config.dtype) for y in of]
       )
@@ -355,7 +355,7 @@ def mean_pool(
 
 
 class MlmHead(nn.Module):
-  """Masked-language-model head, whose decoder is the word embedding table."""
+  """Masked-language-model head; its decoder is the word embedding table."""
 
   config: BertConfig
 
@@ -392,7 +392,7 @@ class BertForMaskedLm(nn.Module):
     *,
     train: bool = False,
   ) -> Float[Array, 'b _ v']:
-    """Return float32 logits at `positions`; the arguments are those of `Bert`."""
+    """Return float32 logits at `positions`; arguments as of `Bert`."""
     hidden = self.bert(ids, mask, type_ids, positions, train=train).hidden
     logits = self.mlm_head(hidden, self.bert.embeddings.word.embedding)
     return partitioning.constrain(logits, 'batch', None, 'vocab')

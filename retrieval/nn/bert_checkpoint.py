@@ -105,7 +105,7 @@ def read_config(
     'relative_attention_num_buckets': (bert_family.BUCKETS,),
   }
   check_fields(path, fields, supported)
-  model, make, own = fields['model_type'], bert.BertConfig, {}
+  model, make, more = fields['model_type'], bert.BertConfig, {}
   first = 0
   if model != 'bert':
     padding = fields.get('pad_token_id', 1)
@@ -114,12 +114,12 @@ def read_config(
     if type(padding) is not int or padding < 0:
       raise ValueError(f'{path}: pad_token_id {padding!r}; expected an id.')
     first, make = padding + 1, bert_family.FamilyConfig
-    own = {'model_type': model, 'first_position': first}
+    more = {'model_type': model, 'first_position': first}
   missing = sorted(set(FIELDS.values()) - set(fields))
   if missing:
     raise ValueError(f'{path}: missing fields {missing}.')
   names = FIELDS | {k: v for k, v in OPTIONAL_FIELDS.items() if v in fields}
-  values = {ours: fields[theirs] for ours, theirs in names.items()} | own
+  values = {ours: fields[theirs] for ours, theirs in names.items()} | more
   values['activation'] = ACTIVATIONS[fields.get('hidden_act', 'gelu')]
   if first and isinstance(values['max_length'], int):
     values['max_length'] -= first
@@ -229,7 +229,7 @@ def convert(
   words = [name for name in tensors if name.endswith(_WORD)]
   if len(words) != 1:
     raise ValueError(
-      f'{source}: expected one tensor named [prefix.]{_WORD}, found {words}.'
+      f'{source}: the tensors {words}; expected one named [prefix.]{_WORD}.'
     )
   prefix = words[0].removesuffix(_WORD)
   rest = {
@@ -286,7 +286,7 @@ def load_mlm(
 def save(
   path: str | pathlib.Path, config: bert.BertConfig, params: dict
 ) -> None:
-  """Write `config.json` and `model.safetensors`, from which `load_mlm` reads.
+  """Write `config.json` and `model.safetensors` for `load_mlm`.
 
   Args:
     path: an existing folder.

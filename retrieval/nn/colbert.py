@@ -73,7 +73,7 @@ class ColbertConfig:
         raise settings.SettingsError(name, value, f'at least {_MIN_LENGTH}')
 
   def identity(self) -> dict[str, Any]:
-    """Return what decides the vectors; the default of newer fields is left out."""
+    """Return the fields that decide vectors, without newer defaults."""
     fields = dataclasses.asdict(self)
     if self.attend_to_masks:
       del fields['attend_to_masks']
@@ -94,7 +94,7 @@ class Colbert(nn.Module):
     *,
     train: bool = False,
   ) -> Float[Array, 'b l d']:
-    """Return the vectors of all tokens, float32; arguments are those of `Bert`."""
+    """Return the float32 vectors of all tokens; arguments as of `Bert`."""
     hidden = bert.Bert(self.config, name='bert')(ids, mask, train=train).hidden
     # Orthogonal columns keep the angles of a trained BERT's hidden states best.
     init = nn.initializers.orthogonal()
@@ -247,8 +247,8 @@ class ColbertEncoder:
     """Return the vectors of queries, float32."""
     rows = self._rows.queries(texts)
     vectors = np.empty((*rows.shape, self.vector_size), np.float32)
-    for numbers, found in self._encoder.parts(rows, len(rows)):
-      vectors[numbers] = found[:, : rows.shape[1]]
+    for numbers, part in self._encoder.parts(rows, len(rows)):
+      vectors[numbers] = part[:, : rows.shape[1]]
     return vectors
 
   def passages(
@@ -256,15 +256,15 @@ class ColbertEncoder:
     texts: Sequence[str],
     progress: batch_encoder.Progress | None = None,
   ) -> TokenVectors:
-    """Return the vectors of passages, those of masked punctuation left out."""
+    """Return the vectors of passages, without masked punctuation."""
     rows = self._rows.passages(texts)
-    kept = [self._rows.has_vector(np.asarray(row)) for row in rows]
-    ends = np.cumsum([x.sum() for x in kept], dtype=np.int64)
+    masks = [self._rows.has_vector(np.asarray(row)) for row in rows]
+    ends = np.cumsum([x.sum() for x in masks], dtype=np.int64)
     size = int(ends[-1]) if len(rows) else 0
     values = np.empty((size, self.vector_size), np.float32)
-    for numbers, found in self._encoder.parts(rows, len(rows), progress):
-      for number, vectors in zip(numbers, found, strict=True):
-        keep, end = kept[number], ends[number]
+    for numbers, parts in self._encoder.parts(rows, len(rows), progress):
+      for number, vectors in zip(numbers, parts, strict=True):
+        keep, end = masks[number], ends[number]
         values[end - keep.sum() : end] = vectors[: len(keep)][keep]
     return TokenVectors(values, ends)
 
@@ -283,11 +283,11 @@ class ColbertEncoder:
       theirs = passages[low : low + _AT_ONCE]
       texts = list(dict.fromkeys(text for each in theirs for text in each))
       numbers = {text: i for i, text in enumerate(texts)}
-      found = self.passages(texts)
+      vectors = self.passages(texts)
       asked = self.queries(queries[low : low + _AT_ONCE])
       for query, each in zip(asked, theirs, strict=True):
         ids = np.asarray([numbers[text] for text in each], np.int64)
-        scores.append(max_sims(query, *select(found, ids)))
+        scores.append(max_sims(query, *select(vectors, ids)))
     return scores
 
 
@@ -369,9 +369,9 @@ def spans(ends: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Return the tokens of some passages, and the past-last one of each of these."""
   starts = np.where(ids > 0, ends[np.maximum(ids - 1, 0)], 0)
   counts = ends[ids] - starts
-  own = np.cumsum(counts)
-  shift = np.repeat(starts - (own - counts), counts)
-  return np.arange(len(shift)) + shift, own
+  new_ends = np.cumsum(counts)
+  shift = np.repeat(starts - (new_ends - counts), counts)
+  return np.arange(len(shift)) + shift, new_ends
 
 
 def max_sims(

@@ -69,7 +69,7 @@ class CrossEncoder(nn.Module):
     *,
     train: bool = False,
   ) -> Float[Array, ' b']:
-    """Return the float32 score of each pair; the arguments are those of `Bert`."""
+    """Return the float32 score of each pair; arguments as of `Bert`."""
     # The last layer is computed at [CLS] alone.
     first = jnp.zeros((ids.shape[0], 1), jnp.int32)
     hidden = self.bert(ids, mask, type_ids, first, train=train).hidden[:, 0]
@@ -99,16 +99,16 @@ def pair_rows(
     )
   )
   rows = []
-  for head, found in zip(heads, passages, strict=True):
+  for head, texts in zip(heads, passages, strict=True):
     room = layout.row_length - len(head) - 1
-    rows += [[*head, *tails[x][1:-1][:room], tokenizer.sep_id] for x in found]
+    rows += [[*head, *tails[x][1:-1][:room], tokenizer.sep_id] for x in texts]
   return rows
 
 
 def localized_contrastive(
   scores: Float[Array, 'B P'], valid: Bool[Array, 'B P']
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
-  """Cross-entropy of a query's first passage among its own passages.
+  """Cross-entropy of a query's first passage among its passages.
 
   The localized contrastive estimation of Gao et al. 2021 (arXiv 2101.08751),
   section 3: the negatives come from the top of the list that is re-ranked.
@@ -149,7 +149,7 @@ class CrossReranker:
     *,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """Place `CrossEncoder` parameters on devices; None is all local ones."""
+    """Place `CrossEncoder` parameters on devices; None: all local devices."""
     self._tokenizer, self._layout = tokenizer, layout
     sizes = {k: str(v) for k, v in dataclasses.asdict(config).items()}
     self.fingerprint = manifests.fingerprint(
@@ -176,7 +176,7 @@ class CrossReranker:
     passages = arguments.lists(passages, 'passages')
     rows = pair_rows(self._tokenizer, self._layout, queries, passages)
     scores = self._encoder(rows, len(rows))[:, 0]
-    ends = np.cumsum([len(found) for found in passages])
+    ends = np.cumsum([len(texts) for texts in passages])
     return np.split(scores, ends)[:-1]
 
 

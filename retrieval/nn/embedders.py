@@ -106,7 +106,7 @@ class Embedder:
     Args:
       params: of `bert_family.module(config)`, and of the folder's layers.
       tokenizer: tokenizer that adds the special tokens.
-      max_length: tokens kept of a text, special ones included.
+      max_length: tokens of a text, special ones included; more are cut.
       folder: what the checkpoint's folder says; None is a plain folder.
       batch_tokens, devices: as of `batch_encoder.BatchEncoder`.
 
@@ -156,7 +156,7 @@ class Embedder:
       _, self._query_encoder = encoder(of_queries)
 
   def __reduce__(self):
-    """Pickle what another process embeds with, on its own devices."""
+    """Pickle config, parameters and tokenizer for another process."""
     make = functools.partial(
       Embedder,
       max_length=self.max_length,
@@ -182,7 +182,7 @@ class Embedder:
         weights and `tokenizer.json`, or its name on the Hub (`hub.local`);
         'minilm' is the packaged all-MiniLM-L6-v2.
       dtype: compute dtype; None is float32 on a CPU and bfloat16 elsewhere.
-      max_length: longest text in tokens; longer ones are cut. The folder's own
+      max_length: longest text in tokens; longer ones are cut. The folder's
         limit is the most. None is that limit, or 256 for a plain folder.
       normalize: whether vectors are scaled to length 1 at the end; None is as the
         folder says, which a plain one does.
@@ -237,7 +237,7 @@ class Embedder:
     return jax.tree.map(np.asarray, self._encoder.params)
 
   def init(self, key: jax.Array) -> dict:
-    """Draw parameters of the encoder; those after it are zeros."""
+    """Draw parameters of the encoder; later layers get zeros."""
     ids = jnp.zeros((1, 3), jnp.int32)
     params = bert_family.module(self.config).init(key, ids, ids == 0)['params']
     return params | jax.tree.map(jnp.zeros_like, self._folder.dense)
@@ -270,7 +270,7 @@ class Embedder:
     """Write a folder that `load` reads, under its name when it is whole.
 
     Args:
-      params: other parameters of `encode`; None for the embedder's own.
+      params: other parameters of `encode`; None for the embedder's.
 
     Raises:
       ValueError: if there is such a folder already.
@@ -340,8 +340,10 @@ def _read_tokenizer(
   if not file.is_file():
     raise ValueError(f'{file.parent}: no tokenizer.json beside the checkpoint.')
   tokenizer = rust_tokenizers.make(rust_tokenizers.read_spec(file), file)
-  found = tokenizer.normalizer
-  if lowercase and (found is None or found.normalize_str('ABC') != 'abc'):
-    lower = [normalizers.Lowercase(), *([found] if found else [])]
+  normalizer = tokenizer.normalizer
+  if lowercase and (
+    normalizer is None or normalizer.normalize_str('ABC') != 'abc'
+  ):
+    lower = [normalizers.Lowercase(), *([normalizer] if normalizer else [])]
     tokenizer.normalizer = normalizers.Sequence(lower)
   return tokenizer

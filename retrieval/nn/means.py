@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Means as totals and counts, so that those of parts make that of the whole.
+"""Means as totals and counts, which add up over parts of a batch.
 
 A loss may add a mean over tokens to a mean over rows. Microbatches and validation
 batches have different numbers of both: neither their losses nor their gradients can
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 @struct.dataclass
 class Mean:
-  """A mean, or a sum of means with counts of their own.
+  """A mean, or a sum of means, each with its count.
 
   `a + b` adds two means of the same batch; `jax.tree.map(jnp.add, a, b)` pools the
   same mean of two batches.
@@ -27,7 +27,7 @@ class Mean:
 
   @property
   def value(self) -> Any:
-    """The sum of totals / counts, [] float32; a mean of nothing is 0."""
+    """The sum of totals / counts, [] float32; 0 without items."""
     pairs = zip(self.totals, self.counts, strict=True)
     return sum(total / count.clip(1.0) for total, count in pairs)
 
@@ -40,9 +40,9 @@ class Mean:
 
 def of(values: jax.Array, mask: jax.Array) -> Mean:
   """Mean of the values at the True entries of a mask; values broadcast to it."""
-  kept = jnp.where(mask, values, 0.0)
-  dtype = jnp.promote_types(kept.dtype, jnp.float32)
-  return Mean((kept.sum(dtype=dtype),), (mask.sum(dtype=dtype),))
+  values = jnp.where(mask, values, 0.0)
+  dtype = jnp.promote_types(values.dtype, jnp.float32)
+  return Mean((values.sum(dtype=dtype),), (mask.sum(dtype=dtype),))
 
 
 def values(tree: Any) -> Any:

@@ -16,7 +16,7 @@ over its candidates. An `Objective` takes
 
   scores: [B, K] float32. Relevance, higher is better.
   gold_log_probs: [B, K, L] float32. g, the log-probability of each target token
-    given candidate k (for loop: given all candidates but k). Contrastive
+    with candidate k (for loop: with all candidates but k). Contrastive
     ignores this argument, which may be None.
   masks: `Masks`, the targets and candidates that count.
 
@@ -131,7 +131,7 @@ def _log_shares(
   temperature_score: float,
   temperature_gold: float,
 ) -> tuple[jax.Array, jax.Array]:
-  """Log-probabilities [B, K] by retriever and by reader, which learns nothing."""
+  """Log-probabilities [B, K] by retriever and, constant, by reader."""
   gold = _mean_gold(gold_log_probs, masks)
   return (
     log_softmax(scores, masks.candidates, temperature_score),
@@ -199,7 +199,7 @@ def loop(
 ) -> means.Mean:
   """Leave-one-out perplexity distillation (Izacard et al. 2022, section 2.2).
 
-  gold_log_probs[:, k] is the answer given all candidates except k, which takes
+  gold_log_probs[:, k] is the answer with all candidates except k, which takes
   a pass of the reader for each k. Scores and temperatures are those of `pdist`.
   """
   temperatures = temperature_score, temperature_gold
@@ -243,9 +243,9 @@ def contrastive(
   if masks.positives is None:
     raise ValueError("Objective 'contrastive' needs masks.positives.")
   log_probs = log_softmax(scores, masks.candidates, temperature)
-  found = jnp.where(masks.positives, log_probs, NEVER)
+  rewarded = jnp.where(masks.positives, log_probs, NEVER)
   rows = (masks.positives & masks.candidates).any(axis=-1)
-  return means.of(-jax.nn.logsumexp(found, axis=-1), rows)
+  return means.of(-jax.nn.logsumexp(rewarded, axis=-1), rows)
 
 
 def get(name: str, **settings: float) -> Objective:

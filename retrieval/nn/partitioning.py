@@ -34,7 +34,7 @@ def _check(names: tuple[str | None, ...]) -> None:
 
 
 def partitioned(init: Callable, *names: str | None) -> Callable:
-  """Return an initialiser whose parameter is boxed with its logical axes.
+  """Return an initialiser that boxes its parameter with logical axes.
 
   `names` are one logical axis, or None, for each dimension of the parameter.
 
@@ -46,7 +46,7 @@ def partitioned(init: Callable, *names: str | None) -> Callable:
 
 
 def constrain(x: jax.Array, *names: str | None) -> jax.Array:
-  """Lay an activation out by the logical axis, or None, of each dimension.
+  """Constrain the sharding of an activation by its logical axes.
 
   Raises:
     ValueError: for a name outside `AXES` or without a rule.

@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of sentence-transformers: what follows the encoder, as the folder says.
+"""Folders of sentence-transformers: pooling and layers after the encoder.
 
 modules.json lists the modules: Transformer, Pooling, then Dense and Normalize, each
-with its own config.json. config_sentence_transformers.json has the prompts and the
+with a config.json. config_sentence_transformers.json has the prompts and the
 similarity, sentence_bert_config.json the length of a text. A module, mode or value
 that is not supported is refused.
 """
@@ -103,12 +103,12 @@ class Sentence:
         width = columns
     return width
 
-  def normalized(self, wanted: bool) -> 'Sentence':
+  def normalized(self, normalize: bool) -> 'Sentence':
     """Return the same with or without vectors scaled to length 1 at the end."""
     layers = self.layers
     while layers[-1:] == (_NORMALIZE,):
       layers = layers[:-1]
-    layers += (_NORMALIZE,) * wanted
+    layers += (_NORMALIZE,) * normalize
     return dataclasses.replace(self, layers=layers)
 
   def apply(
@@ -127,8 +127,8 @@ class Sentence:
       skipped: first positions that are not pooled.
     """
     pooled = mask & (jnp.arange(mask.shape[1]) >= skipped)
-    found = [_pool(x, hidden, mask, pooled) for x in self.pooling]
-    x = found[0] if len(found) == 1 else jnp.concatenate(found, axis=1)
+    vectors = [_pool(x, hidden, mask, pooled) for x in self.pooling]
+    x = jnp.concatenate(vectors, axis=1)
     for number, layer in enumerate(self.layers):
       if layer == _NORMALIZE:
         norms = jnp.linalg.norm(x, axis=1, keepdims=True)
@@ -141,7 +141,7 @@ class Sentence:
 
 
 def _pool(mode, hidden, mask, pooled):
-  """Pool the positions of `pooled`; `mask` are those of the text with its prompt."""
+  """Pool the positions of `pooled`; `mask` marks the text with its prompt."""
   hidden = hidden.astype(jnp.float32)
   if mode in ('cls', 'lasttoken'):
     last = mask.shape[1] - 1 - pooled[:, ::-1].argmax(axis=1)
@@ -177,7 +177,7 @@ class Folder:
   dense_paths: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def save(self, path: pathlib.Path, params: dict) -> None:
-    """Write the files and the Dense layers, whose parameters leave `params`."""
+    """Write files and Dense layers; remove their parameters from `params`."""
     for name, value in self.files.items():
       (path / name).parent.mkdir(parents=True, exist_ok=True)
       (path / name).write_text(json.dumps(value, indent=2) + '\n')
@@ -214,9 +214,9 @@ def read(path: pathlib.Path) -> Folder:
   for number, kind in enumerate(layers):
     if kind != _NORMALIZE:
       name, place = f'dense_{number}', places[2 + number]
-      found = get(place, 'config.json', **_DENSE_FIELDS)
-      layers[number] = found.get('activation_function', next(iter(_DENSE)))
-      dense[name], paths[name] = _dense(path / place, found), place
+      stated = get(place, 'config.json', **_DENSE_FIELDS)
+      layers[number] = stated.get('activation_function', next(iter(_DENSE)))
+      dense[name], paths[name] = _dense(path / place, stated), place
   said = _said(path / _PROMPTS, get('', _PROMPTS, False, **_PROMPT_FIELDS))
   if said['similarity'] == 'cosine' and layers[-1:] != [_NORMALIZE]:
     layers.append(_NORMALIZE)
@@ -290,10 +290,10 @@ def _dense(
   expected = {'linear.weight': shape}
   if fields.get('bias', True):
     expected['linear.bias'] = shape[:1]
-  found = {name: x.shape for name, x in tensors.items()}
-  if found != expected:
+  shapes = {name: x.shape for name, x in tensors.items()}
+  if shapes != expected:
     raise ValueError(
-      f'{file}: tensors {found}; in_features, out_features and bias beside it say '
+      f'{file}: tensors {shapes}; in_features, out_features and bias beside it say '
       f'{expected}.'
     )
   return {
@@ -313,14 +313,14 @@ def _said(file: pathlib.Path, fields: dict[str, Any]) -> dict[str, str]:
       f'{prompts!r}.'
     )
 
-  def prompt(own, others):
+  def prompt(side, others):
     """The prompt of these names; the default, unless it is the other side's."""
-    names = [x for x in own if x in prompts]
+    names = [x for x in side if x in prompts]
     names += [default] if default not in (None, *others) else []
-    found = prompts[names[0]] if names else ''
-    if not isinstance(found, str | None):
+    text = prompts[names[0]] if names else ''
+    if not isinstance(text, str | None):
       raise ValueError(f'{file}: prompts {prompts!r}; expected texts.')
-    return found or ''
+    return text or ''
 
   return {
     'query_prompt': prompt(_QUERY, _PASSAGE),

@@ -39,7 +39,7 @@ def make_mesh(
   *,
   devices: Sequence[jax.Device] | None = None,
 ) -> jax.sharding.Mesh:
-  """Build a mesh with Auto axes, which linen's constraints need.
+  """Build a mesh with Auto axes for linen's constraints.
 
   One size may be -1: the remaining devices.
 
@@ -182,7 +182,7 @@ def abstract(boxed: Any, shardings: Any) -> Any:
 
 
 def place(tree: Any, shardings: Any) -> Any:
-  """Put arrays, which every process holds whole, onto the devices."""
+  """Put arrays onto the devices; every process holds them whole."""
 
   def put(x, sharding):
     host = np.asarray(x)
@@ -216,7 +216,7 @@ def batch_sharding(
   if ways % jax.process_count():
     raise ValueError(
       f'data x fsdp = {ways} must be a multiple of the {jax.process_count()} '
-      'processes, each of which reads its own rows.'
+      'processes, each of which reads other rows.'
     )
   return NamedSharding(mesh, P(BATCH_AXES))
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs whose parameters encode texts: their files and their fingerprint."""
+"""Runs of text encoders: their files and their fingerprint."""
 
 import hashlib
 import os
@@ -26,10 +26,10 @@ def load(
     ValueError: if it is damaged, of another task, or of another tokenizer.
   """
   params, saved = checkpoints.load_params(str(path), step=step)
-  found = getattr(saved.config, 'task', '')
-  if found != task:
+  saved_task = getattr(saved.config, 'task', '')
+  if saved_task != task:
     raise ValueError(
-      f'{path}: a checkpoint of task {found!r}, expected {task!r}.'
+      f'{path}: a checkpoint of task {saved_task!r}, expected {task!r}.'
     )
   folder = pathlib.Path(path) / TOKENIZER
   tokenizer = tokenization.WordPieceTokenizer(folder)

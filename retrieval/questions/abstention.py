@@ -25,7 +25,7 @@ _TESTS = 40
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Calibration:
-  """Confidences of the best answers to questions, and which of these were right."""
+  """Confidences of the best answers to questions, and their correctness."""
 
   sets: Sequence[str]  # question sets
   made_of: Mapping[
@@ -103,7 +103,7 @@ def calibrate(
   sets: Sequence[str],
   made_of: Mapping[str, Any],
 ) -> Calibration:
-  """Return the calibration of answers, whose scale has the highest likelihood.
+  """Return the calibration of answers with the scale of maximum likelihood.
 
   Platt's targets, a little inside of 0 and 1, keep it finite.
 

@@ -93,7 +93,7 @@ class QuestionSearch:
     return tuple(usable)
 
   def _prepare(self, rule: str, answers: tuple[str, ...]) -> list:
-    """Return what to look for: runs of tokens or bytes; b'' is in every text."""
+    """Return runs of tokens or bytes to search for; b'' is in every text."""
     if rule == 'wordpiece':
       return [e.ids for e in self._tokenizer.encode_batch(list(answers))]
     if rule == 'substring':  # Half a surrogate pair is in no text.

@@ -128,7 +128,7 @@ def _encode(tokenizer: base.Tokenizer, texts: Sequence[Any]) -> list[str]:
 
 
 def decompose(text: str) -> str:
-  """Return the Unicode NFD of a text, which 'dpr' and 'regex' read."""
+  """Return the Unicode NFD of a text, for 'dpr' and 'regex'."""
   return unicodedata.normalize('NFD', text)
 
 
@@ -184,7 +184,7 @@ class Pattern:
 
 @functools.lru_cache(maxsize=8192)
 def compile_regex(pattern: str) -> Pattern | None:
-  """Compile an answer; return None, with one warning, for an invalid one."""
+  """Compile an answer; None and one warning if it is invalid."""
   try:
     return Pattern(pattern)
   except (re.error, regex.error, OverflowError, RecursionError) as e:

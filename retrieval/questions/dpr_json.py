@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""DPR's JSON forms (Karpukhin et al. 2020), and those of other tools for results.
+"""JSON forms of DPR (Karpukhin et al. 2020), and of other tools for results.
 
   retrieval results: [{"question", "answers", "ctxs": [{"id", "title", "text",
     "score", "has_answer"}]}], contexts best first; also the input of FiD and Atlas.
@@ -230,7 +230,7 @@ def _context(value: Any, where: str) -> Context:
 
 
 def _score(value: Any, where: str) -> float | None:
-  """Parse a score, which DPR writes as a string."""
+  """Parse a score, a number or its text."""
   try:
     score = None if value is None else float(value)
   except (TypeError, ValueError, OverflowError):

@@ -95,7 +95,7 @@ _WHOLE = ('nDCG', 'AP', 'RR', 'MRR')  # without @K of the whole ranking
 
 
 def cut(name: str) -> int | None:
-  """Return the K of a measure's name, 0 without; None for none of `NAMES`."""
+  """Return the K of a measure's name, 0 without K; None for an unknown name."""
   match = _NAME.fullmatch(name)
   if not match or match[1] not in (NAMES if match[2] else _WHOLE):
     return None

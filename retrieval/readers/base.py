@@ -85,12 +85,12 @@ class Fields:
     if isinstance(text, list) and all(isinstance(x, str) for x in text):
       text = ''.join(text)
     title = named(record.get(self.title)) if self.title else ''
-    given = {self.title: title, self.text: text}
-    given = {name: '' if x is None else x for name, x in given.items()}
+    texts = {self.title: title, self.text: text}
+    texts = {name: '' if x is None else x for name, x in texts.items()}
     return Document(
       id=position,
-      title=string(given, self.title, where),
-      text=string(given, self.text, where),
+      title=string(texts, self.title, where),
+      text=string(texts, self.text, where),
       metadata=self._metadata(record, where, key),
     )
 
@@ -100,13 +100,13 @@ class Fields:
     if self.metadata is not None and not self.metadata:
       return {}
     inner = record.get('metadata')
-    given = {**(inner if isinstance(inner, Mapping) else {}), **record}
+    every = {**(inner if isinstance(inner, Mapping) else {}), **record}
     if self.metadata is None:
-      others = given.keys() - {key, self.title, self.text}
-      return {name: _plain(given[name]) for name in sorted(others)}
-    found = {x: _plain(given[x]) for x in self.metadata if x in given}
-    check_metadata(found, where)
-    return found
+      others = every.keys() - {key, self.title, self.text}
+      return {name: _plain(every[name]) for name in sorted(others)}
+    metadata = {x: _plain(every[x]) for x in self.metadata if x in every}
+    check_metadata(metadata, where)
+    return metadata
 
 
 def check_metadata(metadata: Mapping[str, Any], where: str) -> None:
@@ -184,8 +184,8 @@ def check_type(value: Any, where: str, expected: type) -> Any:
   """Return a value of JSON if it has the expected type, dict or list."""
   if isinstance(value, expected):
     return value
-  wanted = 'a JSON object' if expected is dict else 'a JSON list'
-  message = f'expected {wanted}, found {type(value).__name__}.'
+  kind = 'object' if expected is dict else 'list'
+  message = f'{type(value).__name__}; expected a JSON {kind}.'
   raise BadRecord('invalid JSON', where, message)
 
 
@@ -194,7 +194,7 @@ def items(record: Any, name: str, where: str) -> list:
   value = check_type(record, where, dict).get(name)
   if isinstance(value, list):
     return value
-  found = type(value).__name__
+  there = type(value).__name__
   if name not in record:
-    found = f'only {brief(sorted(record))}'
-  raise ValueError(f'{where}: field {name!r}: expected a list, found {found}.')
+    there = f'only {brief(sorted(record))}'
+  raise ValueError(f'{where}: field {name!r}: expected a list, not {there}.')

@@ -56,10 +56,10 @@ def documents(
         if isinstance(row, str):
           row = json_files.parse(row, where) if row.strip() else None
         if row is not None:
-          found = fields.document(row, where, f'{name}:{number}')
-          if len(found.text) > limit:
+          document = fields.document(row, where, f'{name}:{number}')
+          if len(document.text) > limit:
             raise text_files.too_long(where, limit)
-          yield where, found
+          yield where, document
       except base.BadRecord as error:
         yield where, error
   except base.BadRecord as error:
@@ -120,7 +120,7 @@ def _tsv_rows(lines: Iterable[tuple[str, Any]], text: str) -> _Rows:
 def read_csv(
   file: base.SourceFile, fields: base.Fields, limit: int
 ) -> base.Records:
-  """Read rows of fields with commas between, which may be quoted over lines.
+  """Read rows of comma-separated fields; quoted ones may span lines.
 
   The names of the fields are told as in `read_tsv`.
   """
@@ -267,11 +267,11 @@ def read_wikiextractor(
   """
   _, line = next(text_files.lines(file.path, limit), ('', ''))
   is_json = isinstance(line, str) and line.startswith('{')
-  found = _read_elements(file, limit)
+  pages = _read_elements(file, limit)
   if is_json:
-    found = read_jsonl(file, base.Fields(), limit)
+    pages = read_jsonl(file, base.Fields(), limit)
   clean = html.unescape if unescape else str
-  for where, page in found:
+  for where, page in pages:
     if isinstance(page, base.Document):
       title, text = clean(page.title), clean(page.text)
       if not is_json:
@@ -317,15 +317,15 @@ def _unclosed(where: str) -> base.BadRecord:
 def _page(
   head: str, body: Sequence[str], where: str
 ) -> base.Document | base.BadRecord:
-  found = _OPENING.match(head)
-  if not found:
+  opening = _OPENING.match(head)
+  if not opening:
     return base.BadRecord(
       'malformed <doc>', where, 'expected <doc id="..." url="..." title="...">.'
     )
-  return base.Document(found[1], found[2] or '', '\n'.join([*body, '']))
+  return base.Document(opening[1], opening[2] or '', '\n'.join([*body, '']))
 
 
 def _without_frame(text: str, title: str) -> str:
-  """Drop the heading and the end around an element's text, which JSON lacks."""
+  """Drop the heading and the end around an element's text."""
   text = text.removeprefix(f'{title}\n\n')
   return text.removesuffix('\n\n' if text.endswith('\n\n') else '\n')

@@ -112,14 +112,14 @@ def read_annotations(
       try:
         if isinstance(row, base.BadRecord):
           raise row
-        found = base.Fields('').document(row, where, f'{file.name}:{i}')
-        text = found.text.encode()
+        document = base.Fields('').document(row, where, f'{file.name}:{i}')
+        text = document.text.encode()
         spans = [_byte_spans(row, x, text, where) for x in (_SENTENCE, _SPAN)]
       except base.BadRecord as error:
         if on_error == 'raise':
           raise ValueError(str(error)) from None
         continue
-      yield Annotations(found.id, *spans)
+      yield Annotations(document.id, *spans)
 
 
 def _examples(

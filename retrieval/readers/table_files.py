@@ -23,7 +23,7 @@ _DICT, _STATE = 'dataset_dict.json', 'state.json'
 def find_files(
   path: str | os.PathLike, split: str = 'train'
 ) -> list[base.SourceFile]:
-  """Return the Arrow files of a folder that `datasets` saved; none of another.
+  """Return the Arrow files of a folder that `datasets` saved, or [].
 
   Args:
     split: of a folder with several splits.
@@ -92,9 +92,9 @@ def _batches(
       batches = ipc.open_stream(source)
       schema = batches.schema
     except pa.ArrowInvalid:  # not a stream but a file with an index (Feather)
-      found = ipc.open_file(source)
-      schema = found.schema
-      batches = map(found.get_batch, range(found.num_record_batches))
+      indexed = ipc.open_file(source)
+      schema = indexed.schema
+      batches = map(indexed.get_batch, range(indexed.num_record_batches))
     there = _of(schema, columns)
     for batch in batches:
       batch = batch.select(there)
@@ -103,7 +103,7 @@ def _batches(
 
 
 def _of(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:
-  """Columns to read; all where one is missing, which the error then lists."""
+  """Columns to read; all of them if one is missing, for the error message."""
   if columns is None or not {*columns} <= {*schema.names}:
     return schema.names
   return list(columns)
@@ -113,9 +113,9 @@ def read(
   file: base.SourceFile, fields: base.Fields, limit: int
 ) -> base.Records:
   """Read each row as a document."""
-  wanted = None
+  columns = None
   if fields.metadata is not None:
-    wanted = [fields.id, fields.title, fields.text, *fields.metadata]
-    wanted = [x for x in dict.fromkeys(wanted) if x]
-  found = rows(file.path, wanted)
-  return files.documents(found, fields, file.name, limit=limit)
+    columns = [fields.id, fields.title, fields.text, *fields.metadata]
+    columns = [x for x in dict.fromkeys(columns) if x]
+  records = rows(file.path, columns)
+  return files.documents(records, fields, file.name, limit=limit)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The one way in which text files are opened: corpora, questions, runs, prompts.
+"""Text files: corpora, questions, runs and prompts are opened here.
 
 A file is UTF-8, with or without a byte order mark, and may be packed as .gz, .bz2,
 .xz or .zst; its first bytes tell how. A line ends in LF or CRLF. What is read of a file at
@@ -116,10 +116,10 @@ def open_bytes(path: str | os.PathLike) -> Iterator[BinaryIO]:
   try:
     with open(path, 'rb') as raw:
       head = raw.peek(8)
-      found = [f for start, f in _OPENERS.items() if re.match(start, head)]
-      if head and suffix in PACKED and not found:
+      openers = [f for start, f in _OPENERS.items() if re.match(start, head)]
+      if head and suffix in PACKED and not openers:
         raise ValueError(f'{path}: cannot be read to its end (not {suffix}).')
-      with found[0](raw) if found else raw as f:
+      with openers[0](raw) if openers else raw as f:
         yield f
   except (OSError, EOFError, lzma.LZMAError, zlib.error) as e:
     raise ValueError(f'{path}: cannot be read to its end ({e}).') from None
@@ -128,7 +128,7 @@ def open_bytes(path: str | os.PathLike) -> Iterator[BinaryIO]:
 def lines(
   path: str | os.PathLike, limit: int = RECORD_BYTES
 ) -> Iterator[tuple[str, str | base.BadRecord]]:
-  """Yield (place, line without its end, or what is wrong with it) of each line.
+  """Yield (place, line without its end, or its fault) of each line.
 
   Raises `open_bytes`'s errors.
   """

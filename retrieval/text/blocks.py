@@ -39,9 +39,10 @@ DROPPED_TITLES = (
 def titles_to_drop(
   patterns: Sequence[str], corpus: corpus_lib.CorpusConfig
 ) -> tuple[str, ...]:
-  """Return patterns for a corpus; those of Wikipedia are for its pages alone."""
-  given = tuple(arguments.listed(patterns, 'patterns'))
-  return () if given == DROPPED_TITLES and not corpus.of_wikipedia else given
+  """Return the patterns for a corpus; Wikipedia's only for its pages."""
+  patterns = tuple(arguments.listed(patterns, 'patterns'))
+  of_others = patterns == DROPPED_TITLES and not corpus.of_wikipedia
+  return () if of_others else patterns
 
 
 def build_block_store(
@@ -53,7 +54,7 @@ def build_block_store(
   drop_titles: Sequence[str] = (),
   whole_documents: bool = False,
   language: str = 'en',
-  given: taggers.AnnotatedTagger | None = None,
+  annotations: taggers.AnnotatedTagger | None = None,
   num_processes: int = 1,
   executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,
@@ -64,11 +65,11 @@ def build_block_store(
     tokens: store with texts and without titles in them.
     tokenizer_path: tokenizer of `tokens`; it encodes the titles.
     max_length: wordpieces of [CLS] title [SEP] block [SEP], more than 6. A longer
-      sentence is a block of its own and is cut where it is read.
+      sentence is a whole block and is cut where it is read.
     drop_titles: regular expressions; documents whose title begins with a match
       are left out, and a log line tells their number.
     whole_documents: make every document one block, for corpora of blocks.
-    given: sentences of documents that have annotations; others are split.
+    annotations: sentences of documents that have annotations; others are split.
     num_processes: processes of this machine that share the work.
     executor: where the shards are made instead.
     progress: called with (documents done, documents in all).
@@ -90,8 +91,8 @@ def build_block_store(
     'whole_documents': whole_documents,
     'language': language,
     'sentences': packing.SENTENCES_VERSION
-    if given is None
-    else given.fingerprint,
+    if annotations is None
+    else annotations.fingerprint,
   }
   counts = tokens.store.rows('token_end')
   try:
@@ -100,7 +101,7 @@ def build_block_store(
       KIND,
       fields,
       counts,
-      functools.partial(_make_shard, tokens, tokenizer, fields, given),
+      functools.partial(_make_shard, tokens, tokenizer, fields, annotations),
       executor=executor or executors.local(num_processes),
       progress=progress,
       meta={'tokens': tokens.path.name},
@@ -121,12 +122,12 @@ def build_block_store(
   return built
 
 
-def _make_shard(tokens, tokenizer, fields, given, shard, progress):
+def _make_shard(tokens, tokenizer, fields, annotations, shard, progress):
   del progress
   ends = np.cumsum([0, *tokens.store.rows('token_end')])
   documents = range(*ends[shard : shard + 2].tolist())
   arrays, dropped = packing.shard_arrays(
-    tokens, documents, tokenizer, fields, given
+    tokens, documents, tokenizer, fields, annotations
   )
   # An array of the store, so that the number outlives a kill.
   return arrays | {'dropped': np.asarray([dropped], np.int64)}
@@ -207,17 +208,17 @@ class BlockStore(passages.Passages):
       [..., length] int32 tokens, 0 past the block's end, and [...] int32 their
       number; none for -1.
     """
-    kept = np.maximum(ids, 0)
-    spans, documents = self._token_span[kept], self.documents(kept)
+    real = np.maximum(ids, 0)
+    spans, documents = self._token_span[real], self.documents(real)
     return self._gather(ids, spans, documents, length)
 
   def gather_sentences(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
     """Read the tokens of sentences, as `gather` reads blocks."""
-    kept = np.maximum(ids, 0)
-    documents = self.documents(self.sentence_blocks(kept))
-    return self._gather(ids, self._sentence_tokens[kept], documents, length)
+    real = np.maximum(ids, 0)
+    documents = self.documents(self.sentence_blocks(real))
+    return self._gather(ids, self._sentence_tokens[real], documents, length)
 
   def _gather(self, ids, spans, documents, length: int):
     shards, starts = self.tokens.locate(documents)
@@ -228,9 +229,9 @@ class BlockStore(passages.Passages):
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
     """Read the tokens of the blocks' titles, as `gather` reads blocks."""
-    kept = np.maximum(ids, 0)
-    shards, _ = self._title_span.locate(kept)
-    spans = self._title_span[kept]
+    real = np.maximum(ids, 0)
+    shards, _ = self._title_span.locate(real)
+    spans = self._title_span[real]
     return _gather(self._title_tokens, ids, shards, spans, length)
 
   def texts(self, ids: Iterable[int | np.integer]) -> list[str]:

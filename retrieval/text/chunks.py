@@ -29,7 +29,7 @@ def in_split(
   added: Sequence[str] = (),
   test_fraction: float = 0.0,
 ) -> np.ndarray:
-  """Tell which documents belong to a split of `SPLITS`: [documents] bool.
+  """Return a mask of the documents in a split of `SPLITS`: [documents] bool.
 
   The shares `valid_fraction` and `test_fraction` of the documents are held out, by the
   hash of their id; documents with an id in `added` never are.
@@ -93,11 +93,11 @@ def build_chunk_store(
   left_out = np.zeros(0, np.int64)
   if dropped is not None:
     made = dropped.fields['tokens'], dropped.fields['valid_fraction']
-    wanted = tokens.store.fingerprint, valid_fraction + test_fraction
-    if made != wanted:
+    expected = tokens.store.fingerprint, valid_fraction + test_fraction
+    if made != expected:
       raise ValueError(
         f'{dropped.path}: made for the token store and share held out {made}, '
-        f'expected {wanted}; remove it and run the stage duplicates again.'
+        f'expected {expected}; remove it and run the stage duplicates again.'
       )
     fields['dropped'] = dropped.fingerprint
     left_out = np.asarray(dropped.array('document')[:])
@@ -181,13 +181,13 @@ class ChunkStore(passages.Passages):
     """
     ids = np.asarray(ids, np.int64)
     flat = ids.reshape(-1)
-    kept = np.maximum(flat, 0)
-    shards, _ = self._document.locate(kept)
+    real = np.maximum(flat, 0)
+    shards, _ = self._document.locate(real)
     tokens, mask = sharded_array.gather_spans(
       self.tokens.tokens,
       np.where(flat < 0, -1, shards),
-      self._position[kept],
-      self._available[kept],
+      self._position[real],
+      self._available[real],
       length,
     )
     if part == 'neighbor':
@@ -207,7 +207,7 @@ class ChunkStore(passages.Passages):
     return [row[keep] for row, keep in pairs]
 
   def texts(self, ids: np.ndarray) -> list[str]:
-    """Return the text of each chunk, which is embedded; '' for -1."""
+    """Return the text of each chunk for its embedding; '' for -1."""
     return [self.tokenizer.decode(row) for row in self.token_rows(ids)]
 
   def full_texts(self, ids: np.ndarray) -> list[str]:
@@ -218,15 +218,15 @@ class ChunkStore(passages.Passages):
   def hashes(self, ids: np.ndarray) -> np.ndarray:
     """Return hashes of the tokenizer and the tokens of each chunk: [n] uint64."""
     prefix = self.tokenizer.fingerprint.encode()
-    found = (
+    each = (
       tokens_lib.hash_bytes(prefix + row.tobytes())
       for row in self.token_rows(ids)
     )
-    return np.fromiter(found, np.uint64, len(ids))
+    return np.fromiter(each, np.uint64, len(ids))
 
 
 class TitledChunks(ChunkStore):
-  """Chunks of which an index of words holds title and continuation, too."""
+  """Chunks with title and continuation in an index of words."""
 
   def __init__(
     self, path: str | os.PathLike, tokens: tokens_lib.TokenStore | None = None

@@ -59,7 +59,7 @@ class Columns:
     return Columns, (self._tokens,)
 
   def shards(self, name: str) -> Iterator[tuple[np.ndarray, list[base.Scalar]]]:
-    """Yield codes [n] and values of a field, which codes number, by shard."""
+    """Yield the codes [n] of a field and the values they number, by shard."""
     i = self.names.index(name)
     for shard in range(self._codes[i].num_shards):
       yield self._codes[i].shard(shard), self._values(i, shard)

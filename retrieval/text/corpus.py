@@ -175,14 +175,14 @@ class Corpus:
 
   def _records(self) -> base.Records:
     config, kind = self.config, corpus_files.KINDS[self.config.kind]
-    given = dataclasses.asdict(config) | {
+    settings = dataclasses.asdict(config) | {
       'fields': self.fields,
       'limit': config.max_record_bytes,
     }
     read = getattr(corpus_files.reader(kind.module), kind.function)
     whole = {'orqa_blocks': [self.files], 'tfds': [config.path]}
     for source in whole.get(config.kind, self.files):
-      yield from read(source, *(given.get(x, x) for x in kind.arguments))
+      yield from read(source, *(settings.get(x, x) for x in kind.arguments))
 
   def annotations(self) -> Iterator[Any]:
     """Yield the sentences and salient spans of all documents, in their order.

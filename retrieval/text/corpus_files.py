@@ -62,7 +62,7 @@ _HEAD = 1 << 10  # bytes that tell SQuAD's files
 
 
 def reader(name: str) -> types.ModuleType:
-  """Import a module of readers, which few runs need."""
+  """Import a module of readers on demand."""
   return importlib.import_module(f'retrieval.readers.{name}')
 
 
@@ -73,18 +73,18 @@ def kind_of(path: str) -> str:
     ValueError: for names that do not tell one kind.
     FileNotFoundError: when there is no such file.
   """
-  found = {'arrow'} if reader('table_files').find_files(path) else set()
-  if not found:
+  kinds = {'arrow'} if reader('table_files').find_files(path) else set()
+  if not kinds:
     root, names = _list(pathlib.Path(path))
     if not (names or pathlib.Path(path).exists()):
       raise FileNotFoundError(f'corpus.path {path!r}: no such file or folder.')
-    found = {_kind(root, name) for name in names} - {''}
-  if len(found) != 1:
+    kinds = {_kind(root, name) for name in names} - {''}
+  if len(kinds) != 1:
     raise ValueError(
-      f'corpus.path {path!r}: expected file names of one kind of corpus, found '
-      f'{sorted(found) or "no"} kind; give corpus.kind.'
+      f'corpus.path {path!r}: names of files tell the kinds {sorted(kinds)}; '
+      'expected one, or corpus.kind.'
     )
-  [kind] = found
+  [kind] = kinds
   logging.info('%s: read as corpus.kind=%s.', path, kind)
   return kind
 
@@ -109,15 +109,15 @@ def find(kind: str, path: str, split: str) -> list[base.SourceFile]:
   Raises:
     FileNotFoundError: when the path names no file.
   """
-  given, path = path, pathlib.Path(path)
+  name, path = path, pathlib.Path(path)
   if kind == 'vital':
     file = reader('files').vital_file()
     return [base.SourceFile(file, file.name)]
   if kind == 'orqa_blocks':
     return reader('orqa').find_block_files(path)
   if kind == 'arrow' and path.is_dir():
-    if found := reader('table_files').find_files(path, split):
-      return found
+    if parts := reader('table_files').find_files(path, split):
+      return parts
   if path.is_file():
     return [base.SourceFile(path, path.name)]
   root, shown = _list(path)
@@ -127,7 +127,7 @@ def find(kind: str, path: str, split: str) -> list[base.SourceFile]:
     if not path.is_dir():
       magic = glob.has_magic(str(path))
       there = 'no file of this name' if magic else 'no such file or folder'
-    raise FileNotFoundError(f'corpus.path {given!r}: {there}.')
+    raise FileNotFoundError(f'corpus.path {name!r}: {there}.')
   if others := len(shown) - len(named):
     logging.info(
       '%s: %d files are not read; %s names its files %s.',
@@ -137,16 +137,16 @@ def find(kind: str, path: str, split: str) -> list[base.SourceFile]:
 
 
 def _list(path: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
-  """Return the folder of a file, folder or glob, and the files below; none hidden."""
+  """Return the folder of a file, folder or glob, and its visible files."""
   if path.is_dir():
     root, names = path, _names(path)
   else:
     parts = path.parent.parts
     plain = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
     root = pathlib.Path(*plain)
-    found = [path] if path.is_file() else glob.glob(str(path), recursive=True)
-    found = (pathlib.Path(x) for x in found)
-    names = [p.relative_to(root).as_posix() for p in found if p.is_file()]
+    paths = [path] if path.is_file() else glob.glob(str(path), recursive=True)
+    paths = (pathlib.Path(x) for x in paths)
+    names = [p.relative_to(root).as_posix() for p in paths if p.is_file()]
   return root, [x for x in names if not any(y[0] == '.' for y in x.split('/'))]
 
 

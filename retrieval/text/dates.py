@@ -213,19 +213,19 @@ def find_dates(text: str) -> list[tuple[int, int]]:
     First and past-last character of each date, in order. Of overlapping dates
     the longest is taken, of equally long ones the first.
   """
-  found = [
+  spans = [
     match.span()
     for start, forms in _STARTS
     for at in start.finditer(text)
     for form in forms
     if (match := form.match(text, at.start()))
   ]
-  found += [
+  spans += [
     match.span()
     for match in _BARE_YEAR.finditer(text)
     if _reads_as_year(text, *match.span())
   ]
-  return keep_longest(sorted(found))
+  return keep_longest(sorted(spans))
 
 
 def keep_longest(spans: Iterable[_Span]) -> list[_Span]:

@@ -76,10 +76,12 @@ class Index:
     first, last = (
       np.searchsorted(self._grams, grams, side) for side in ('left', 'right')
     )
-    found = np.flatnonzero(last > first)
-    if not len(found):
+    shared_grams = np.flatnonzero(last > first)
+    if not len(shared_grams):
       return 0.0, -1
-    spans = zip(first[found].tolist(), last[found].tolist(), strict=True)
+    spans = zip(
+      first[shared_grams].tolist(), last[shared_grams].tolist(), strict=True
+    )
     owners = np.concatenate([self._owner[a:b] for a, b in spans])
     owners, shared = np.unique(owners, return_counts=True)
     similarity = shared / (len(grams) + self._sizes[owners] - shared)
@@ -144,14 +146,16 @@ def build_duplicate_store(
   index = executors.Lazy(_index, read, tokens, evaluation)
 
   def make(i, shown):
-    found = []
+    duplicates = []
     for n, (document, grams) in enumerate(read(tokens, i, 'train')):
       similarity, other = index.nearest(grams)
       if similarity >= settings.threshold:
-        found.append((document, other, similarity))
+        duplicates.append((document, other, similarity))
       if shown and not n % _BATCH:
         shown(n, counts[i])
-    document, other, similarity = list(zip(*found, strict=True)) or [()] * 3
+    document, other, similarity = (
+      list(zip(*duplicates, strict=True)) or [()] * 3
+    )
     return {
       'document': np.asarray(document, np.int64),
       'duplicate_of': np.asarray(other, np.int64),
@@ -174,10 +178,10 @@ def build_duplicate_store(
   )
 
 
-def compared_with(found: array_store.Store) -> dict[str, str]:
+def compared_with(duplicates: array_store.Store) -> dict[str, str]:
   """Evaluation sets of a list but 'valid': folder of tokens -> fingerprint."""
-  names = found.meta.get(_COMPARED, [])
-  return dict(zip(names, found.fields.get(_COMPARED, []), strict=True))
+  names = duplicates.meta.get(_COMPARED, [])
+  return dict(zip(names, duplicates.fields.get(_COMPARED, []), strict=True))
 
 
 def _index(read, tokens, evaluation) -> Index:

@@ -30,7 +30,7 @@ def take(
   documents: Iterable[Mapping[str, str]] | None = None,
   corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
   settings: Mapping[str, Any] | None = None,
-  kept: Collection[str] = (),
+  compared: Collection[str] = (),
 ) -> pathlib.Path:
   """Make a packed model's run over documents; return its folder.
 
@@ -44,14 +44,14 @@ def take(
     corpus: in place of `documents`; without either, the corpus of the model's config.
     settings: sections of the config to replace. A folder keeps the settings of its
       first use.
-    kept: of these sections a warning lists the differences.
+    compared: sections whose differences a warning lists.
 
   Raises:
     FileNotFoundError: if the model or the corpus is missing.
-    ValueError: if the folder holds other documents, or both are given.
+    ValueError: if the folder holds other documents, or for documents and corpus.
   """
   if documents is not None and corpus is not None:
-    raise ValueError('documents and corpus are given: expected one of them.')
+    raise ValueError('documents and corpus: expected one of them.')
   facts, config = packed.read_facts(source), packed.read_config(source)
   changed = {'corpus': config['corpus']} | dict(settings or {})
   lines = None if documents is None else _lines(documents)
@@ -75,7 +75,7 @@ def take(
     check_corpus(workdir, saved['corpus'], config['corpus'])
     differ = [
       f'{section}.{x}'
-      for section in kept
+      for section in compared
       for x in _different(saved[section], config[section])
     ]
     if differ:
@@ -99,22 +99,22 @@ def take(
 
 def cache(library: str) -> pathlib.Path:
   """Folder of a library in the user's cache."""
-  found = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
-  return pathlib.Path(found, library)
+  root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  return pathlib.Path(root, library)
 
 
 def check_corpus(
   workdir: str | os.PathLike,
   saved: Mapping[str, Any],
-  wanted: Mapping[str, Any],
+  asked: Mapping[str, Any],
 ) -> None:
   """Refuse another corpus than a run's (ValueError); warn of a changed file."""
-  if differ := _different(saved, wanted):
+  if differ := _different(saved, asked):
     raise ValueError(
       f'{workdir}: made of a corpus of {"; ".join(differ)}; expected another '
       'workdir, or this one removed.'
     )
-  path, made = wanted['path'], pathlib.Path(workdir) / 'data' / 'tokens'
+  path, made = asked['path'], pathlib.Path(workdir) / 'data' / 'tokens'
   if (
     os.path.isfile(path)
     and made.exists()
@@ -123,19 +123,17 @@ def check_corpus(
     logging.warning('%s has changed since %s was made.', path, made)
 
 
-def _different(
-  saved: Mapping[str, Any], wanted: Mapping[str, Any]
-) -> list[str]:
+def _different(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
   """Describe the fields that both sections have and that differ."""
   return [
     f'{name} {saved[name]!r}, not {value!r}'
-    for name, value in wanted.items()
+    for name, value in asked.items()
     if name in saved and saved[name] != value
   ]
 
 
 def _take_tokenizer(source: pathlib.Path, root: pathlib.Path) -> None:
-  """Copy the model's tokenizer into a data folder that has none."""
+  """Copy the model's tokenizer into a data folder without one."""
   data = data_folder.DataFolder(root)
   tokenizer = tokenization.load_tokenizer(source)
   if not data.has_tokenizer:

@@ -33,15 +33,17 @@ def split_sentences(text: str, language: str = 'en') -> list[tuple[int, int]]:
   """
   return [
     line.span()
-    for found in sentencex.get_sentence_boundaries(language, text)
-    for line in _LINE.finditer(text, found['start_index'], found['end_index'])
+    for sentence in sentencex.get_sentence_boundaries(language, text)
+    for line in _LINE.finditer(
+      text, sentence['start_index'], sentence['end_index']
+    )
   ]
 
 
 def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
   """Pack sentences of so many tokens greedily into blocks of `budget` tokens.
 
-  A longer sentence is a block of its own.
+  A longer sentence is a whole block.
   """
   blocks, first, used = [], 0, 0
   for i, length in enumerate(lengths):
@@ -57,29 +59,31 @@ def shard_arrays(
   documents: Iterable[int],
   tokenizer: tokenization.Tokenizer,
   fields: dict,
-  given: taggers.AnnotatedTagger | None = None,
+  annotations: taggers.AnnotatedTagger | None = None,
 ) -> tuple[dict[str, np.ndarray], int]:
   """Pack documents into the arrays of one shard of a block store.
 
   `fields` are max_length, drop_titles, whole_documents and language of the
-  store; `given` finds the sentences of annotated documents.
+  store; `annotations` finds the sentences of annotated documents.
 
   Returns:
     The arrays, and the number of documents dropped by their title.
   """
   named = [(i, tokens.title(i)) for i in documents]
   dropped = re.compile('|'.join(fields['drop_titles']) or r'(?!)')
-  kept = [(i, title) for i, title in named if not dropped.match(title)]
-  encoded = tokenizer.encode_batch([title for _, title in kept])
+  retained = [(i, title) for i, title in named if not dropped.match(title)]
+  encoded = tokenizer.encode_batch([title for _, title in retained])
   limit = fields['max_length'] - SPECIALS
   dtype, num_title_tokens = tokens.tokens.dtype, 0
   blocks, sentences = [], [np.zeros((0, 5), np.int64)]
   titles = [np.zeros(0, dtype)]
-  for (document, title), encoding in zip(kept, encoded, strict=True):
+  for (document, title), encoding in zip(retained, encoded, strict=True):
     raw = tokens.text_bytes(document)
     text = raw.decode()
-    found = _sentences(tokens.document_id(document), text, fields, given)
-    byte_spans = tokenization.byte_offsets(text, found)
+    sentence_spans = _sentences(
+      tokens.document_id(document), text, fields, annotations
+    )
+    byte_spans = tokenization.byte_offsets(text, sentence_spans)
     # A token, of which the BOS is the first, belongs to the sentence in which
     # it begins; sentences without tokens are skipped.
     starts = tokens.token_bytes(document)[1:, 0]
@@ -119,21 +123,24 @@ def shard_arrays(
     'sentence_bytes': table[:, 3:5].astype(np.int32),
     'title_tokens': np.concatenate(titles).astype(dtype),
   }
-  return arrays, len(named) - len(kept)
+  return arrays, len(named) - len(retained)
 
 
 def _sentences(
-  name: str, text: str, fields: dict, given: taggers.AnnotatedTagger | None
+  name: str,
+  text: str,
+  fields: dict,
+  annotations: taggers.AnnotatedTagger | None,
 ) -> list[tuple[int, int]]:
   """Sentences of a document, as annotated or as split."""
-  found = []
-  if given is not None:
-    [spans] = given.tag([corpus_lib.Document(name, '', text)])
-    found = [span[:2] for span in spans]
-  for (_, limit), (start, _) in itertools.pairwise(found):
+  sentences = []
+  if annotations is not None:
+    [spans] = annotations.tag([corpus_lib.Document(name, '', text)])
+    sentences = [span[:2] for span in spans]
+  for (_, limit), (start, _) in itertools.pairwise(sentences):
     if start < limit:
       raise ValueError(
         f'Sentences of document {name!r} overlap: one ends at character '
         f'{limit}, the next starts at {start}.'
       )
-  return found or split_sentences(text, fields['language'])
+  return sentences or split_sentences(text, fields['language'])

@@ -50,10 +50,10 @@ class Passages(abc.ABC):
 
   @functools.cached_property
   def tokenizer(self) -> tokenization.Tokenizer:
-    """The tokenizer of the documents, which is stored beside the passages."""
-    found = tokenization.load_tokenizer(self.path.parent / 'tokenizer')
-    self.tokens.check_tokenizer(found)
-    return found
+    """The tokenizer of the documents, from the folder of the passages."""
+    tokenizer = tokenization.load_tokenizer(self.path.parent / 'tokenizer')
+    self.tokens.check_tokenizer(tokenizer)
+    return tokenizer
 
   def documents(self, ids: np.ndarray) -> np.ndarray:
     """Return the document of each passage: [...] int64."""
@@ -76,19 +76,19 @@ class Passages(abc.ABC):
     """Return the metadata of each passage's document [n]; {} for -1."""
     ids = np.asarray([*ids], np.int64)
     real = ids[ids >= 0]
-    found = iter(self.tokens.metadata.rows(self.documents(real)))
-    return [next(found) if i >= 0 else {} for i in ids.tolist()]
+    rows = iter(self.tokens.metadata.rows(self.documents(real)))
+    return [next(rows) if i >= 0 else {} for i in ids.tolist()]
 
   @abc.abstractmethod
   def texts(self, ids: np.ndarray) -> list[str]:
     """Return the text of each passage [n]; '' for -1."""
 
   def search_texts(self, ids: np.ndarray) -> list[str]:
-    """Return what an index of texts holds of each passage [n]."""
+    """Return the text of each passage [n] in an index of words."""
     return self.texts(ids)
 
   def full_texts(self, ids: np.ndarray) -> list[str]:
-    """Return what a re-ranker reads of each passage [n]."""
+    """Return the text of each passage [n] for a re-ranker."""
     return self.search_texts(ids)
 
   def token_rows(self, ids: np.ndarray) -> list[np.ndarray]:
@@ -103,7 +103,7 @@ class Passages(abc.ABC):
 
   @abc.abstractmethod
   def hashes(self, ids: np.ndarray) -> np.ndarray:
-    """Return a hash of what an index holds, equal for equal texts: [n] uint64."""
+    """Return a hash of each passage, equal for equal texts: [n] uint64."""
 
 
 class TextList(Passages):

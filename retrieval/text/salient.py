@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Salient spans of a block store, for REALM's masking.
 
-Guu et al. 2020, section 3.4. A tagger sees whole documents. A span is kept if
+Guu et al. 2020, section 3.4. A tagger sees whole documents. A span counts if
 it lies in one sentence of one block and consists of whole wordpieces; the other
 spans are counted by their fault. Spans are ordered by sentence, then by place.
 """
@@ -28,7 +28,7 @@ OUTCOMES = (
   'covers no token',
 )
 _KEPT, _REPEATED, _OUTSIDE, _CROSSES, _CUTS, _EMPTY = range(len(OUTCOMES))
-_VERSION = 1  # of the rules by which spans are kept
+_VERSION = 1  # of the rules that reject spans
 _BATCH = 256  # documents tagged at once
 _COLUMNS = ('token_start', 'token_limit', 'byte_start', 'byte_limit')
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
@@ -50,7 +50,7 @@ def map_spans(
 
   Returns:
     The sentence in which each span begins, -1 outside all sentences; its first
-    and past-last token; its first fault, an index into OUTCOMES, 0 if kept.
+    and past-last token; its first fault, an index into OUTCOMES, 0 for none.
   """
   start, limit = spans[:, 0], spans[:, 1]
   after = np.searchsorted(sentence_bytes[:, 0], start, 'right')
@@ -98,14 +98,14 @@ def _document_rows(
   places = tokenization.byte_offsets(text, [span[:2] for span in spans])
   sentence, tokens, outcome = map_spans(places, token_bytes, sentence_bytes)
   label = np.asarray([labels[span.label] for span in spans], np.int64)
-  kept = np.flatnonzero(outcome == _KEPT)
-  kept = kept[np.lexsort([tokens[kept, 1], tokens[kept, 0]])]
-  again = (np.diff(tokens[kept], axis=0, prepend=-1) == 0).all(axis=1)
-  outcome[kept[again]] = _REPEATED
-  kept = kept[~again]
-  first, limit = tokens[kept].T
+  order = np.flatnonzero(outcome == _KEPT)
+  order = order[np.lexsort([tokens[order, 1], tokens[order, 0]])]
+  again = (np.diff(tokens[order], axis=0, prepend=-1) == 0).all(axis=1)
+  outcome[order[again]] = _REPEATED
+  order = order[~again]
+  first, limit = tokens[order].T
   places = (token_bytes[first, 0], token_bytes[limit - 1, 1])
-  columns = (sentence[kept], first, limit, *places, label[kept])
+  columns = (sentence[order], first, limit, *places, label[order])
   counts = np.bincount(outcome, minlength=len(OUTCOMES))
   return np.stack(columns, axis=1), counts
 
@@ -137,15 +137,15 @@ def _shard_arrays(
       chosen, batch, tagger.tag(batch), strict=True
     ):
       low, high = np.searchsorted(owner, [i, i + 1])
-      found, became = _document_rows(
+      table_rows, became = _document_rows(
         document.text,
         spans,
         labels,
         tokens.token_bytes(i),
         sentence_bytes[low:high],
       )
-      found[:, 0] += ids[0] + low
-      rows.append(found)
+      table_rows[:, 0] += ids[0] + low
+      rows.append(table_rows)
       counts += became
   table = np.concatenate(rows)
   columns = dict(zip(_COLUMNS, table[:, 1:5].T.astype(np.int32), strict=True))
@@ -170,8 +170,8 @@ def build_salient_store(
 ) -> 'SalientStore':
   """Tag the documents of a block store; resume where a call was killed.
 
-  Each process makes its own tagger of a `TaggerConfig`. `choose_documents` explains
-  `max_blocks`. ValueError when no span is found.
+  Each process makes a tagger of a `TaggerConfig`. `choose_documents` explains
+  `max_blocks`. ValueError without any span.
   """
   made = executors.Lazy(taggers.make_tagger, tagger)
   fields = {
@@ -255,22 +255,22 @@ class SalientStore:
     """Spans of each block: [m, 2] int64 bytes of the block's text."""
     blocks = np.asarray(blocks, np.int64)
     origins = self.blocks.byte_spans(blocks)[:, 0].tolist()
-    found = []
+    by_block = []
     for block, origin in zip(blocks.tolist(), origins, strict=True):
       ids = self.blocks.sentences(block)
       (first, last), (_, count) = self.spans_of(np.asarray([ids[0], ids[-1]]))
       rows = slice(int(first), int(last + count))
       spans = np.stack([self.byte_start[rows], self.byte_limit[rows]], axis=1)
-      found.append(spans.astype(np.int64) - origin)
-    return found
+      by_block.append(spans.astype(np.int64) - origin)
+    return by_block
 
   def counts(self) -> dict[str, int]:
-    """Count 'documents', each of OUTCOMES, and each of `labels` that is kept."""
+    """Count documents, spans by outcome, and stored spans by label."""
     outcomes = self.store.array('outcomes')[:].sum(axis=0).tolist()
     labels = np.zeros(len(self.labels), np.int64)
     for shard in range(self.store.num_shards):
-      found = self.label.shard(shard)
-      labels += np.bincount(found, minlength=len(self.labels))
+      labels_of_shard = self.label.shard(shard)
+      labels += np.bincount(labels_of_shard, minlength=len(self.labels))
     return {
       'documents': int(self.store.array('num_documents')[:].sum()),
       **dict(zip(OUTCOMES, outcomes, strict=True)),

@@ -4,7 +4,7 @@
 
 Guu et al. 2020, section 3.4, masks named entities and dates. Entities come from
 any spaCy pipeline, dates from `dates`, and spans may come with the corpus. The
-paper's own tagger was trained on CoNLL-2003 and is not published.
+paper's tagger was trained on CoNLL-2003 and is not published.
 """
 
 import array
@@ -28,7 +28,7 @@ ENTITY_LABELS = tuple(
   'PERSON NORP FAC ORG GPE LOC PRODUCT EVENT WORK_OF_ART LAW LANGUAGE'.split()
 )
 DATE_LABEL = 'DATE'
-DEFAULT_LABEL = 'SPAN'  # of given spans without a label
+DEFAULT_LABEL = 'SPAN'  # of annotated spans without a label
 _VERSION = 1  # of the rules in this module and in `dates`
 _MOST_CHARACTERS = 100_000  # in one text for a pipeline
 
@@ -130,10 +130,10 @@ class CombinedTagger:
     """See `Tagger`."""
     from retrieval.text import dates
 
-    found = [tagger.tag(documents) for tagger in self._taggers]
+    tagged = [tagger.tag(documents) for tagger in self._taggers]
     return [
       dates.keep_longest(span for spans in each for span in spans)
-      for each in zip(*found, strict=True)
+      for each in zip(*tagged, strict=True)
     ]
 
 
@@ -168,14 +168,14 @@ class SpacyTagger:
       ) from None
     self._batch_size = batch_size
     # Components that find entities, and components that feed them.
-    wanted = {
+    finders = {
       name
       for name in nlp.pipe_names
       if 'doc.ents' in nlp.get_pipe_meta(name).assigns
     }
     for name in [*nlp.pipe_names]:
       listeners = getattr(nlp.get_pipe(name), 'listening_components', None)
-      if name not in wanted and not wanted & {*(listeners or ())}:
+      if name not in finders and not finders & {*(listeners or ())}:
         nlp.disable_pipe(name)
     pipes = nlp.pipe_names
     known = {x for name in pipes for x in nlp.pipe_labels.get(name, [])}
@@ -202,20 +202,20 @@ class SpacyTagger:
     """See `Tagger`."""
     spans: list[list[Span]] = [[] for _ in documents]
     pieces = (
-      (document.text[start:limit], (own, start))
-      for document, own in zip(documents, spans, strict=True)
+      (document.text[start:limit], (document_spans, start))
+      for document, document_spans in zip(documents, spans, strict=True)
       for start, limit in _pieces(document.text)
     )
     # The zone drops new words at its end: memory does not grow with the corpus.
     with self._nlp.memory_zone():
-      for doc, (own, offset) in self._nlp.pipe(
+      for doc, (document_spans, offset) in self._nlp.pipe(
         pieces, as_tuples=True, batch_size=self._batch_size
       ):
         for entity in doc.ents:
           span = trim(doc.text, entity.start_char, entity.end_char)
           if span and entity.label_ in self.labels:
             start, limit = (offset + at for at in span)
-            own.append(Span(start, limit, str(entity.label_)))
+            document_spans.append(Span(start, limit, str(entity.label_)))
     return spans
 
 
@@ -236,7 +236,7 @@ _AFTER_NAME = re.compile(r'(?:[\s\'"“”‘’]|[\'’]s)*\Z')
 
 
 def trim(text: str, start: int, limit: int) -> tuple[int, int] | None:
-  """Return a name's span without article, quotes and 's; None for nothing."""
+  """Return a name's span without article, quotes and 's; None if it is empty."""
   limit = _AFTER_NAME.search(text, start, limit).start()
   start = _BEFORE_NAME.match(text, start, limit).end()
   if not any(character.isalnum() for character in text[start:limit]):
@@ -260,11 +260,11 @@ class AnnotatedTagger:
     keys, counts = array.array('Q'), array.array('q')
     spans, kinds = array.array('i'), array.array('B')
     labels: dict[str, int] = {}
-    for document_id, found in annotations:
+    for document_id, rows in annotations:
       keys.append(tokens_lib.hash_id(document_id))
       try:
-        counts.append(len(found))
-        for start, limit, *label in found:
+        counts.append(len(rows))
+        for start, limit, *label in rows:
           [name] = label or [DEFAULT_LABEL]
           kinds.append(labels.setdefault(str(name), len(labels)))
           spans.extend((start, limit))
@@ -305,7 +305,7 @@ class AnnotatedTagger:
     from retrieval.readers import orqa
 
     if fault := orqa.span_fault(spans, raw):
-      raise ValueError(f'Spans given for document {document.id!r}: {fault}')
+      raise ValueError(f'Spans of document {document.id!r}: {fault}')
     begins = np.frombuffer(raw, np.uint8) & 0xC0 != 0x80
     characters = np.concatenate([[0], np.cumsum(begins)])[spans].tolist()
     labels = [self.labels[kind] for kind in self._kinds[rows]]

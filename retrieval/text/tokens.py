@@ -57,7 +57,7 @@ def _ends(parts: Sequence[bytes]) -> np.ndarray:
 
 
 def span_of(ends: sharded_array.ShardedArray, row: int) -> tuple[int, slice]:
-  """Return the shard of a row and what lies between the row before's end and its own."""
+  """Return a row's shard and its start and end offsets."""
   [shard], [i] = (x.tolist() for x in ends.locate(np.asarray([row])))
   values = ends.shard(shard)
   return shard, slice(int(values[i - 1]) if i else 0, int(values[i]))
@@ -78,18 +78,18 @@ def _encode_shard(
   rows = [np.concatenate([bos, e.ids.astype(dtype)]) for e in encodings]
   ids = [document.id.encode() for document in documents]
   titles = [document.title.encode() for document in documents]
-  kept = {}
+  arrays = {}
   if with_text:
     encoded = [text.encode() for text in texts]
     none = np.zeros((1, 2), np.int64)  # the BOS
     spans = [span for e in encodings for span in (none, e.offsets)]
-    kept = {
+    arrays = {
       'text': np.frombuffer(b''.join(encoded), np.uint8),
       'text_end': _ends(encoded),
       'token_bytes': np.concatenate(spans).astype(np.int32),
     }
-  kept |= columns.encode([x.metadata for x in documents], metadata)
-  return kept | {
+  arrays |= columns.encode([x.metadata for x in documents], metadata)
+  return arrays | {
     'tokens': np.concatenate(rows),
     'token_end': np.cumsum([len(row) for row in rows], dtype=np.int64),
     'num_bytes': np.asarray([len(t.encode()) for t in texts], np.int64),
@@ -227,7 +227,7 @@ class TokenStore:
     if tokenizer.fingerprint != self.tokenizer_fingerprint:
       raise ValueError(
         f'{self.path}: tokenized with {self.tokenizer_fingerprint}, but the '
-        f'tokenizer given is {tokenizer.fingerprint}.'
+        f'tokenizer is {tokenizer.fingerprint}.'
       )
 
   def locate(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -250,7 +250,7 @@ class TokenStore:
     return self.decode(self._bytes('title', i))
 
   def decode(self, data: bytes) -> str:
-    """Decode UTF-8 of this store; ValueError, which names it, if damaged."""
+    """Decode UTF-8 of this store; ValueError if it is damaged."""
     try:
       return data.decode()
     except UnicodeDecodeError as e:

@@ -43,14 +43,14 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
     FileNotFoundError: when there is no such file.
     ValueError: when it is damaged.
   """
-  found = find(path, FILES)
-  if found.suffix == '.json':
+  file = find(path, FILES)
+  if file.suffix == '.json':
     from retrieval.tokenization import byte_pairs
 
-    if byte_pairs.read_spec(found):
-      return byte_pairs.BytePairTokenizer(found)
-  if found.suffix in ('.json', '.txt'):
-    return WordPieceTokenizer(found)
+    if byte_pairs.read_spec(file):
+      return byte_pairs.BytePairTokenizer(file)
+  if file.suffix in ('.json', '.txt'):
+    return WordPieceTokenizer(file)
   from retrieval.tokenization import sentencepiece
 
-  return sentencepiece.SentencePieceTokenizer(found)
+  return sentencepiece.SentencePieceTokenizer(file)

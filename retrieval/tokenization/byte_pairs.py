@@ -97,7 +97,7 @@ def make_spec(
 
 
 def read_spec(path: pathlib.Path) -> dict[str, Any] | None:
-  """Read a tokenizer.json; None if it is not one of byte pairs over bytes.
+  """Read a tokenizer.json of byte pairs over bytes; None for another kind.
 
   Raises:
     ValueError: when it is damaged.
@@ -106,8 +106,8 @@ def read_spec(path: pathlib.Path) -> dict[str, Any] | None:
   with rust_tokenizers.refusing(path):
     cutter = json.dumps(spec.get('pre_tokenizer'))
   kind, vocab = (spec['model'].get(x) for x in ('type', 'vocab'))
-  found = kind == 'BPE' and isinstance(vocab, dict) and 'ByteLevel' in cutter
-  return spec if found else None
+  is_known = kind == 'BPE' and isinstance(vocab, dict)
+  return spec if is_known and 'ByteLevel' in cutter else None
 
 
 def write(
@@ -125,10 +125,10 @@ def write(
 def read_specials(folder: pathlib.Path) -> dict[str, str]:
   """Tokens for 'bos', 'eos' and 'pad' from tokenizer_config.json."""
   path = folder / _SETTINGS
-  given = manifests.read_object(path) if path.is_file() else {}
+  settings = manifests.read_object(path) if path.is_file() else {}
   names = {}
   for name in _SPECIALS:
-    token = given.get(f'{name}_token')
+    token = settings.get(f'{name}_token')
     token = token.get('content') if isinstance(token, dict) else token
     names[name] = token or names.get('eos') or END_OF_TEXT
     if not isinstance(names[name], str):
@@ -200,10 +200,12 @@ class BytePairTokenizer(base.Tokenizer):
     """
     texts = list(arguments.texts(texts, 'texts'))
     with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
-      found = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+      encodings = self._tokenizer.encode_batch_fast(
+        texts, add_special_tokens=False
+      )
     return [
       self._encoding(text, encoding.ids)
-      for text, encoding in zip(texts, found, strict=True)
+      for text, encoding in zip(texts, encodings, strict=True)
     ]
 
   def _encoding(self, text: str, row: list[int]) -> base.Encoding:
@@ -231,11 +233,11 @@ def _make(
   plain: Sequence[Mapping[str, Any]],
   path: str | os.PathLike,
 ) -> Any:
-  """Make the library's tokenizer, in which special tokens are text."""
+  """Make the library's tokenizer; it reads special tokens as text."""
   dropped = ('post_processor', 'truncation', 'padding')
-  kept = {k: v for k, v in spec.items() if k not in dropped}
-  kept['model'] = {**spec['model'], 'vocab': vocabulary, 'unk_token': None}
+  parts = {k: v for k, v in spec.items() if k not in dropped}
+  parts['model'] = {**spec['model'], 'vocab': vocabulary, 'unk_token': None}
   # A token that took the blanks around it would lose them.
   added = [{**x, 'lstrip': False, 'rstrip': False} for x in plain]
-  kept |= {'version': '1.0', 'added_tokens': added}
-  return rust_tokenizers.make(kept, path)
+  parts |= {'version': '1.0', 'added_tokens': added}
+  return rust_tokenizers.make(parts, path)

@@ -21,7 +21,7 @@ _MAX_BYTES = 2**28  # of a file
 
 @contextlib.contextmanager
 def refusing(path: str | os.PathLike, what: str = 'damaged') -> Iterator[None]:
-  """Make what the library raises, a panic too, a ValueError of one line."""
+  """Turn errors and panics of the library into a ValueError of one line."""
   try:
     yield
   except (KeyboardInterrupt, SystemExit, GeneratorExit, OSError):

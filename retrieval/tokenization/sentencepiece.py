@@ -24,7 +24,7 @@ FILES = ('model',)
 SPACE = '\u2581'
 # A model that normalizes text changes this text.
 _PROBE = 'x  \ufb01\t e\u0301\r\n '
-# No piece holds these: a line break is its own piece, the others are bytes.
+# No piece holds these: a line break is one piece, the others are bytes.
 _BREAKS = re.compile(f'[\n\0{SPACE}]')
 _MAX_LINE_BYTES = 1 << 20
 _MAX_LINE_LENGTH = _MAX_LINE_BYTES // 4  # characters of up to 4 bytes
@@ -104,10 +104,10 @@ class SentencePieceTokenizer(base.Tokenizer):
     """Encode the text between U+2581 characters, and these by their bytes."""
     row = []
     for i, part in enumerate(text.split(SPACE)):
-      found = self._processor.EncodeAsIds(part)
-      if self._join(found) != part.encode():
-        found = self._as_bytes(part)
-      row += (self._as_bytes(SPACE) if i else []) + found
+      ids = self._processor.EncodeAsIds(part)
+      if self._join(ids) != part.encode():
+        ids = self._as_bytes(part)
+      row += (self._as_bytes(SPACE) if i else []) + ids
     return row
 
   def _as_bytes(self, text: str) -> list[int]:
@@ -208,14 +208,14 @@ def _explained(message: str, vocab_size: int, num_lines: int) -> str:
   what = f'tokenizer.vocab_size {vocab_size:,}: '
   if not num_lines:
     return f'{what}no text to train a tokenizer on.'
-  if found := re.search(r'too high.*<= (\d+)', message):
+  if match := re.search(r'too high.*<= (\d+)', message):
     return (
       f'{what}too large for this text ({num_lines:,} lines), which allows '
-      f'{int(found[1]):,} at most; lower it or bring more text.'
+      f'{int(match[1]):,} at most; lower it or bring more text.'
     )
-  if found := re.search(r'required_chars. \d+ vs (\d+)', message):
+  if match := re.search(r'required_chars. \d+ vs (\d+)', message):
     return (
       f"{what}too small for this text's characters; they and the bytes take "
-      f'{int(found[1]):,}.'
+      f'{int(match[1]):,}.'
     )
   return f'{what}the tokenizer could not be trained: {message}'

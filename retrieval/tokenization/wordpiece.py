@@ -35,7 +35,7 @@ class WordPieceTokenizer(base.Tokenizer):
       path: vocab.txt, tokenizer.json, or a folder that holds either.
       lowercase: whether to lower the case and strip accents. None: as
         tokenizer_config.json beside vocab.txt says, or True. A tokenizer.json
-        has its own setting.
+        has this setting itself.
     """
     path = base.find(path, FILES)
     self._tokenizer, self._path = _load(path, lowercase), str(path)
@@ -59,12 +59,12 @@ class WordPieceTokenizer(base.Tokenizer):
 
   def id_of(self, token: str) -> int:
     """Return the id of a wordpiece; ValueError for an unknown one."""
-    found = self._tokenizer.token_to_id(token)
-    if found is None:
+    i = self._tokenizer.token_to_id(token)
+    if i is None:
       raise ValueError(
         f'The vocabulary of {self.vocab_size:,} lacks {token!r}.'
       )
-    return found
+    return i
 
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
     """Encode texts on all cores; add no specials."""

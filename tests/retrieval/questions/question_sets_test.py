@@ -9,6 +9,7 @@ import farmhash
 import pytest
 
 from retrieval.questions import question_sets, red_trivia
+from tests.retrieval.readers import tiny_tfds
 
 _QUESTIONS = [f'who was king number {i} of the realm?' for i in range(60)]
 
@@ -171,47 +172,29 @@ def test_errors(spec, message):
 
 @pytest.fixture(scope='module')
 def tfds_dir(tmp_path_factory):
-  """A prepared data set of TFDS, written without TensorFlow."""
-  tfds = pytest.importorskip('tensorflow_datasets')
-
-  class TinyQuestions(tfds.core.GeneratorBasedBuilder):
-    VERSION = tfds.core.Version('1.0.0')
-
-    def _info(self):
-      text = tfds.features.Text()
-      answer = {'aliases': tfds.features.Sequence(text), 'value': text}
-      features = {
-        'question': text,
-        'answer': answer,
-        'answers': tfds.features.Sequence({'text': text}),
-      }
-      return tfds.core.DatasetInfo(
-        builder=self, features=tfds.features.FeaturesDict(features)
-      )
-
-    def _split_generators(self, dl_manager):
-      return {
-        'train': self._generate_examples(_QUESTIONS),
-        'validation': self._generate_examples(['who \u00e9?']),
-      }
-
-    def _generate_examples(self, questions):
-      for i, question in enumerate(questions):
-        answer = {'aliases': ['A', 'B', 'A'], 'value': 'A'}
-        answers = [{'text': 'C'}, {'text': 'D'}]
-        yield i, {'question': question, 'answer': answer, 'answers': answers}
-
-  path = tmp_path_factory.mktemp('tfds')
-  TinyQuestions(
-    data_dir=path, file_format='array_record'
-  ).download_and_prepare()
-  return str(path)
+  features = lambda f: {  # noqa: E731
+    'question': f.Text(),
+    'answer': {'aliases': f.Sequence(f.Text()), 'value': f.Text()},
+    'answers': f.Sequence({'text': f.Text()}),
+  }
+  answers = {
+    'answer': {'aliases': ['A', 'B', 'A'], 'value': 'A'},
+    'answers': [{'text': 'C'}, {'text': 'D'}],
+  }
+  splits = {
+    split: [{'question': x, **answers} for x in questions]
+    for split, questions in (
+      ('train', _QUESTIONS),
+      ('validation', ['who \u00e9?']),
+    )
+  }
+  return tiny_tfds.prepare(tmp_path_factory.mktemp('tfds'), features, splits)
 
 
 def test_tfds(tfds_dir, monkeypatch):
   for name, answers in (('triviaqa', ('A', 'B')), ('squad_open', ('C', 'D'))):
     dataset = question_sets.DATASETS[name]
-    tfds = ('tiny_questions', 'validation', *dataset.tfds[2:])
+    tfds = ('tiny_rows', 'validation', *dataset.tfds[2:])
     dataset = dataclasses.replace(dataset, counts=(), tfds=tfds)
     monkeypatch.setitem(question_sets.DATASETS, name, dataset)
     dev = question_sets.load(f'{name}:dev', data_dir=tfds_dir)
@@ -221,7 +204,7 @@ def test_tfds(tfds_dir, monkeypatch):
     assert {q.answers for q in dev.questions} == {answers}
     (test,) = question_sets.load(f'{name}:test', data_dir=tfds_dir).questions
     assert test.question == 'who \u00e9?'
-    assert test.id == 'tiny_questions[validation]:0'
+    assert test.id == 'tiny_rows[validation]:0'
 
 
 def test_hash_is_farmhash_1_1():
