@@ -13,7 +13,7 @@ import os
 from jaxtyping import Bool, Int
 import numpy as np
 
-from retrieval.store import array_store, manifests, sharded_array, store_writer
+from retrieval.store import array_store, manifests, sharded_array, shards
 from retrieval.text import passages, tokens as tokens_lib
 
 KIND = 'chunks'
@@ -101,34 +101,35 @@ def build_chunk_store(
       )
     fields['dropped'] = dropped.fingerprint
     left_out = np.asarray(dropped.array('document')[:])
-  writer = store_writer.StoreWriter(path, KIND, fields)
-  if writer.published:
-    return ChunkStore(path, tokens)
   source = tokens.store
-  offsets = np.concatenate([[0], np.cumsum(source.rows('token_end'))])
+  counts = source.rows('token_end')
+  offsets = np.cumsum([0, *counts])
 
-  def choose(shard: int) -> np.ndarray:
+  def make(shard: int, _) -> dict[str, np.ndarray]:
     hashes = np.asarray(source.shard(shard, 'id_hash'))
-    return in_split(hashes, split, valid_fraction, added, test_fraction)
+    chosen = in_split(hashes, split, valid_fraction, added, test_fraction)
+    chosen &= ~np.isin(np.arange(*offsets[shard : shard + 2]), left_out)
+    first = int(offsets[shard])
+    token_end = source.shard(shard, 'token_end')
+    arrays = _shard_arrays(token_end, first, chosen, chunk_length)
+    return arrays | {'id_hash': hashes[arrays['document'] - first]}
 
-  if not any(choose(i).any() for i in range(source.num_shards)):
+  try:
+    shards.build_store(
+      path,
+      KIND,
+      fields,
+      counts,
+      make,
+      meta={'tokens': tokens.path.name},
+      needs_rows='document',
+    )
+  except shards.EmptyError:
     raise ValueError(
       f'{path}: split {split!r} with valid_fraction {valid_fraction} and '
       f'test_fraction {test_fraction} of {tokens.num_documents} documents holds no '
       'document; change the fractions or bring more documents.'
-    )
-  for i in writer.missing(source.num_shards):
-    numbers = np.arange(offsets[i], offsets[i + 1])
-    arrays = _shard_arrays(
-      source.shard(i, 'token_end'),
-      int(offsets[i]),
-      choose(i) & ~np.isin(numbers, left_out),
-      chunk_length,
-    )
-    id_hash = source.shard(i, 'id_hash')
-    arrays['id_hash'] = id_hash[arrays['document'] - offsets[i]]
-    writer.write(i, arrays)
-  writer.publish(source.num_shards, {'tokens': tokens.path.name})
+    ) from None
   return ChunkStore(path, tokens)
 
 
