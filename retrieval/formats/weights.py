@@ -7,13 +7,9 @@ import pathlib
 
 import numpy as np
 
-from retrieval.formats import torch_pickle
 from retrieval.store import manifests, safetensors_files
 
-_READERS = {
-  'model.safetensors': safetensors_files.read,
-  'pytorch_model.bin': torch_pickle.read,
-}
+_FILES = ('model.safetensors', 'pytorch_model.bin')
 _INDEX = '.index.json'
 _POINTER = b'version https://git-lfs'
 
@@ -25,7 +21,7 @@ def find(folder: str | os.PathLike) -> pathlib.Path:
     FileNotFoundError: when there is neither.
     ValueError: for a pointer that Git LFS has not replaced.
   """
-  for name in (x + end for x in _READERS for end in ('', _INDEX)):
+  for name in (x + end for x in _FILES for end in ('', _INDEX)):
     path = pathlib.Path(folder, name)
     if path.is_file():
       with open(path, 'rb') as f:
@@ -33,7 +29,7 @@ def find(folder: str | os.PathLike) -> pathlib.Path:
           raise ValueError(f'{path}: a pointer of Git LFS; run git lfs pull.')
       return path
   raise FileNotFoundError(
-    f'{folder}: no weights; expected {" or ".join(_READERS)}, or the index.json of '
+    f'{folder}: no weights; expected {" or ".join(_FILES)}, or the index.json of '
     'one in parts.'
   )
 
@@ -46,7 +42,11 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
     ValueError: when a file is damaged, or lacks an array that the index names.
   """
   path = pathlib.Path(path)
-  read_file = _READERS[path.name.removesuffix(_INDEX)]
+  read_file = safetensors_files.read
+  if path.name.removesuffix(_INDEX) == _FILES[1]:
+    from retrieval.formats import torch_pickle
+
+    read_file = torch_pickle.read
   if not path.name.endswith(_INDEX):
     return read_file(path)
   places = manifests.read_object(path).get('weight_map')

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from retrieval.kernels import backend, fused_attention, products_cpu
+from retrieval.kernels import backend, products_cpu
 
 
 def linear(
@@ -144,6 +144,8 @@ def attend(
 
 def _fused(queries, keys, values, mask):
   """Attend by a kernel; return None if no kernel takes the arguments."""
+  from retrieval.kernels import fused_attention  # for accelerators only
+
   by_heads = [x.swapaxes(0, 1) for x in (queries, keys, values)]
   shapes = [x.shape for x in by_heads[:2]]
   rows, length = len(keys), keys.shape[2]

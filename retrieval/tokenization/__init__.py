@@ -10,23 +10,20 @@ Byte pairs are those of public decoders.
 import os
 
 from retrieval import lazy
-from retrieval.tokenization import wordpiece
 from retrieval.tokenization.base import (
   Encoding as Encoding,
   Tokenizer as Tokenizer,
   byte_offsets as byte_offsets,
   find,
 )
-from retrieval.tokenization.wordpiece import (
-  WordPieceTokenizer as WordPieceTokenizer,
-)
 
 # In a folder; the first that is there is its tokenizer.
-FILES = ('model', *wordpiece.FILES)
+FILES = ('model', 'tokenizer.json', 'vocab.txt')
 # names that load on first use
 _PLACES = {
   'BytePairTokenizer': '.byte_pairs',
   'SentencePieceTokenizer': '.sentencepiece',
+  'WordPieceTokenizer': '.wordpiece',
   'train_sentencepiece': '.sentencepiece',
 }
 __getattr__, __dir__ = lazy.attach(__name__, _PLACES)
@@ -50,7 +47,9 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
     if byte_pairs.read_spec(file):
       return byte_pairs.BytePairTokenizer(file)
   if file.suffix in ('.json', '.txt'):
-    return WordPieceTokenizer(file)
+    from retrieval.tokenization import wordpiece
+
+    return wordpiece.WordPieceTokenizer(file)
   from retrieval.tokenization import sentencepiece
 
   return sentencepiece.SentencePieceTokenizer(file)
