@@ -124,7 +124,7 @@ def build_chunk_store(
       meta={'tokens': tokens.path.name},
       needs_rows='document',
     )
-  except shards.EmptyError:
+  except array_store.EmptyError:
     raise ValueError(
       f'{path}: split {split!r} with valid_fraction {valid_fraction} and '
       f'test_fraction {test_fraction} of {tokens.num_documents} documents holds no '
