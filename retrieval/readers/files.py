@@ -24,6 +24,8 @@ _OPENING = re.compile(
 )
 # A cell of a table, in quotes or not.
 _CELL = re.compile(r'(?:^|\t)(?:"((?:[^"]++|"")*+)"(?=\t|$)|([^\t]*))')
+# A first line of MS MARCO's: a number, or a name with one before text.
+_MARCO = re.compile(r'\s*\d+\t|[A-Za-z_-]*\d+\t.*\s')
 # The kind of corpus that a name's end tells, other than text.
 _KIND_OF = dict.fromkeys(('.json', '.jsonl', '.ndjson'), 'jsonl')
 _KIND_OF |= {f'.{x}': x for x in ('tsv', 'csv', 'parquet', 'arrow')}
@@ -90,13 +92,13 @@ def read_tsv(
 ) -> base.Records:
   """Read lines of fields with tabs between.
 
-  A first line that has the name of the text names the fields, which may then be
-  quoted: DPR's psgs_w100.tsv. Otherwise they are id and text, perhaps title, never
-  quoted: MS MARCO's collection.tsv. Where the text's name is a number, the names of
-  all are their numbers, from 0.
+  A first line names the fields, which may then be quoted: DPR's psgs_w100.tsv. Where
+  it begins with a number, they are id and text, perhaps title, never quoted: MS
+  MARCO's collection.tsv. Where the text's name is a number, the names of all are their
+  numbers, from 0.
   """
   rows = _tsv_rows(text_files.lines(file.path, limit), fields.text)
-  return documents(_records(rows, fields), fields, file.name)
+  return documents(_records(rows, fields, _MARCO), fields, file.name)
 
 
 def _tsv_rows(lines: Iterable[tuple[str, Any]], text: str) -> _Rows:
@@ -149,29 +151,44 @@ def _csv_rows(path: pathlib.Path, limit: int) -> _Rows:
     raise base.BadRecord('invalid CSV', where, message) from None
 
 
-def _records(rows: _Rows, fields: base.Fields) -> Iterator[tuple[str, Any]]:
-  """Name the cells of rows; None for a heading and for a blank row."""
+def _records(
+  rows: _Rows, fields: base.Fields, numbered: re.Pattern | None = None
+) -> Iterator[tuple[str, Any]]:
+  """Name the cells of rows; None for a heading and for a blank row.
+
+  Args:
+    numbered: matches the first row, with tabs, of a file of id, text, maybe title.
+  """
   names: list[str] = []
   for where, row in rows:
     if row and isinstance(row, list):
-      first, names = not names, names or _names(row, fields)
-      if len(row) != len(names):
+      first, names = not names, names or _names(row, fields, numbered)
+      if len(names) == 1 and (other := re.search(r'[;|,\t]', names[0])):
+        message = (
+          f'one field {names[0]!r}; its separator seems to be {other[0]!r}.'
+        )
+        row = base.BadRecord('another separator', where, message)
+      elif len(row) != len(names):
         message = f'{len(row)} fields, expected {len(names)}: {names}.'
         row = base.BadRecord('wrong number of fields', where, message)
-      elif first and fields.text in row:
+      elif first and names == row and len(row) > 1:
         row = None
       else:
         row = dict(zip(names, row, strict=True))
     yield where, row or None
 
 
-def _names(row: Sequence[str], fields: base.Fields) -> list[str]:
+def _names(
+  row: Sequence[str], fields: base.Fields, numbered: re.Pattern | None
+) -> list[str]:
   """Names of columns: a heading's, numbers, or id, text and perhaps title."""
-  if fields.text in row:
-    return [*row]
   if fields.text.isdecimal():
     return [str(i) for i in range(len(row))]
-  return [fields.id, fields.text, fields.title][: max(2, len(row))]
+  if fields.text in row:
+    return [*row]
+  if numbered and numbered.match('\t'.join(row)):
+    return [fields.id, fields.text, fields.title][: max(2, len(row))]
+  return [*row]
 
 
 def read_text(file: base.SourceFile, limit: int) -> base.Records:

@@ -80,10 +80,13 @@ def test_csv(tmp_path):
   assert found[0].metadata['year'] == '2001'
   path.write_text('\nid,text\n\n1,x\n')
   assert [x.text for x in json_corpus.read('csv', path)] == ['x']
-  path.write_text('1,x\n2,y,z\n')
+  path.write_text('id;text\n1;x, y\n')
+  with pytest.raises(ValueError, match="a.csv:1: .*separator .*';'"):
+    json_corpus.read('csv', path)
+  path.write_text('id,text\n2,y,z\n')
   with pytest.raises(ValueError, match='a.csv:2: 3 fields'):
     json_corpus.read('csv', path)
-  path.write_text('1,x\n2,"y\n')
+  path.write_text('id,text\n2,"y\n')
   with pytest.raises(ValueError, match='a.csv:2: no row of a CSV'):
     json_corpus.read('csv', path)
 
@@ -99,6 +102,33 @@ def test_numbered_columns(tmp_path, kind, comma):
   path.write_text('0\n')  # the number of its column, and no heading
   with pytest.raises(ValueError, match="1: no field '1'"):
     json_corpus.read(kind, path, id_field='0', text_field='1')
+
+
+@pytest.mark.parametrize(('kind', 'comma'), [('csv', ','), ('tsv', '\t')])
+@pytest.mark.parametrize(
+  'heading',
+  [('id', 'title', 'body'), ('ID', 'Title', 'Text'), ('col1', 'col2')],
+)
+def test_a_heading_without_the_text_is_named(tmp_path, kind, comma, heading):
+  path = tmp_path / f'a.{kind}'
+  rows = heading, ('1', 'Cats purr.', 'Dogs bark.')[: len(heading)]
+  path.write_text(''.join(comma.join(row) + '\n' for row in rows))
+  with pytest.raises(ValueError, match=f'a.{kind}:2: no field .*{heading[-1]}'):
+    json_corpus.read(kind, path)
+
+
+def test_a_number_begins_a_file_without_a_heading(tmp_path):
+  for first in ('7\tCats', 'D12\tCats purr.', '0\tCats purr.\tPets'):
+    (tmp_path / 'a.tsv').write_text(f'{first}\n')
+    [document] = json_corpus.read('tsv', tmp_path / 'a.tsv')
+    assert [document.id, document.text] == first.split('\t')[:2]
+  path = tmp_path / 'b.tsv'
+  path.write_text('1\tCats\n2\tDogs\n')  # the number is no name of a column
+  documents = json_corpus.read('tsv', path, id_field='0', text_field='1')
+  assert [x.text for x in documents] == ['Cats', 'Dogs']
+  path.write_text('0\t1\n1\tCats\n')  # a heading of numbers
+  documents = json_corpus.read('tsv', path, id_field='0', text_field='1')
+  assert [x.text for x in documents] == ['Cats']
 
 
 def test_the_packaged_articles_are_the_kind_without_a_path():
