@@ -36,13 +36,10 @@ class NeighborStore:
     self.path = self.store.path
     self.num_neighbors = self.store.fields['k']
     self.unit = self.store.meta.get('unit', 'score')
-    for role, chunks in (('queries', queries), ('datastore', datastore)):
-      fingerprint = self.store.fields[role]
-      if chunks is not None and fingerprint != chunks.fingerprint:
-        raise ValueError(
-          f'{path}: made for {role} {fingerprint}, but {chunks.path} is '
-          f'{chunks.fingerprint}; find the neighbors again.'
-        )
+    chunks = {'queries': queries, 'datastore': datastore}
+    self.store.check_made_of(
+      **{role: x.fingerprint for role, x in chunks.items() if x is not None}
+    )
     self._ids = self.store.array('ids')
     self._scores = self.store.array('scores')
 

@@ -59,12 +59,7 @@ class KnownVectors:
     Raises:
       ValueError: when the vectors were made of something else.
     """
-    for name, want in made_of.items():
-      if vectors.fields[name] != want:
-        raise ValueError(
-          f'{vectors.path}: {name} {vectors.fields[name]}, expected {want}: '
-          'nothing can be reused; embed all texts.'
-        )
+    vectors.check_made_of(**made_of)
     self._rows, self._vectors = Rows(passages), vectors.array('vectors')
     self.num_reused = self.num_embedded = 0
 
@@ -108,11 +103,7 @@ class KnownCodes:
     passages: passages_lib.Passages,
   ):
     """Hash the texts of an index; ValueError when it is of others."""
-    if index.fields['texts'] != passages.fingerprint:
-      raise ValueError(
-        f'{index.path}: of texts {index.fields["texts"]}, expected '
-        f'{passages.fingerprint}; build it again.'
-      )
+    index.store.check_made_of(texts=passages.fingerprint)
     self._rows, self._codes = Rows(passages), index.codes
     self.fields, self.codec = index.fields, index.codec
     self.num_reused = 0

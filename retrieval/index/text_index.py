@@ -244,7 +244,7 @@ def open_index(
   vectors = array_store.Store.open(root / 'vectors-train', vectors_lib.KIND)
   chunks = chunks_lib.ChunkStore(root / 'chunks-train')
   index_lib.check_vectors(index, vectors)
-  vectors_lib.check_passages(vectors, chunks)
+  vectors.check_made_of(passages=chunks.fingerprint)
   return TextIndex(index, chunks, vectors, embedder)
 
 

@@ -14,17 +14,6 @@ from retrieval.text import passages as passages_lib
 KIND = 'vectors'
 
 
-def check_passages(
-  vectors: array_store.Store, passages: passages_lib.Passages
-) -> None:
-  """Raise ValueError unless the vectors belong to the passages."""
-  if vectors.fields['passages'] != passages.fingerprint:
-    raise ValueError(
-      f'{vectors.path}: vectors of passages {vectors.fields["passages"]}, but '
-      f'{passages.path} is {passages.fingerprint}; embed these first.'
-    )
-
-
 def index_config(
   config: index_config_lib.IndexConfig, vectors: array_store.Store
 ) -> index_config_lib.IndexConfig:

@@ -62,7 +62,8 @@ class LateInteraction:
 
   Attributes:
     path: of the index.
-    fields: of its store.
+    store: of its shards.
+    fields: of the store.
     encoder: of its queries and passages.
     codec: of its vectors.
     fingerprint: hash of everything that decides its results.
@@ -79,19 +80,15 @@ class LateInteraction:
   ):
     """Open an index of `token_store.build`; ValueError for another model's."""
     self.path = pathlib.Path(path)
-    self._store, self.codec = token_store.open_store(path)
-    fields = self.fields = self._store.fields
-    if fields['encoder'] != encoder.fingerprint:
-      raise ValueError(
-        f'{path}: made by model {fields["encoder"]}, not {encoder.fingerprint}; '
-        'expected the same.'
-      )
+    self.store, self.codec = token_store.open_store(path)
+    fields = self.fields = self.store.fields
+    self.store.check_made_of(encoder=encoder.fingerprint)
     self.encoder, self._config = encoder, config or SearchConfig()
     self._size = fields['shard_blocks']
     names = ('ends', 'centroids', 'codes', 'starts', 'blocks')
-    self._sharded = {name: self._store.array(name) for name in names}
+    self._sharded = {name: self.store.array(name) for name in names}
     self.fingerprint = manifests.fingerprint(
-      [self._store.fingerprint, dataclasses.asdict(self._config)]
+      [self.store.fingerprint, dataclasses.asdict(self._config)]
     )
 
   def __len__(self) -> int:
@@ -177,7 +174,7 @@ class LateInteraction:
     near = np.argpartition(-cosines, probes - 1, axis=0)[:probes]
     near = np.unique(near)
     passages, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
-    for shard in range(self._store.num_shards):
+    for shard in range(self.store.num_shards):
       starts, lists, all_ends, centroids = self._arrays(
         shard, 'starts', 'blocks', 'ends', 'centroids'
       )

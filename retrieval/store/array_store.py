@@ -76,6 +76,19 @@ class Store:
       )
     return cls(path, manifest)
 
+  def check_made_of(self, **sources: str) -> None:
+    """Compare fields with the fingerprints of their sources.
+
+    Raises:
+      ValueError: when the store was made of others.
+    """
+    have = {name: self.fields[name] for name in sources}
+    if have != sources:
+      raise ValueError(
+        f'{self.path}: made of others ({manifests.difference(sources, have)}); '
+        'make it again.'
+      )
+
   def source(self, name: str, opened: Any, open_source: Callable) -> Any:
     """Return the store that this one was made from.
 
@@ -89,11 +102,7 @@ class Store:
     """
     if opened is None:
       opened = open_source(self.path.parent / self.meta[name])
-    if opened.store.fingerprint != self.fields[name]:
-      raise ValueError(
-        f'{self.path}: made of {name[:-1]} store {self.fields[name]}, but '
-        f'{opened.path} is {opened.store.fingerprint}.'
-      )
+    self.check_made_of(**{name: opened.store.fingerprint})
     return opened
 
   @property

@@ -105,7 +105,7 @@ class Datastore:
       self.folder.path(f'vectors-{split}'), vectors_lib.KIND
     )
     if self.folder.path(f'chunks-{split}').is_dir():
-      vectors_lib.check_passages(found, self.folder.chunks(split))
+      found.check_made_of(passages=self.folder.chunks(split).fingerprint)
     return found
 
   @functools.cached_property

@@ -114,5 +114,5 @@ def test_an_update_of_an_update_names_the_first_codec(old, tmp_path):
 
 
 def test_other_texts_are_refused(old):
-  with pytest.raises(ValueError, match='of texts'):
+  with pytest.raises(ValueError, match='texts: expected'):
     _known(old, NEW)

@@ -114,7 +114,9 @@ def test_blank_queries_find_nothing(path):
 def test_other_models_and_texts_are_refused(path, tmp_path):
   other = Words()
   other.fingerprint = 'other'
-  with pytest.raises(ValueError, match='made by model words, not other'):
+  with pytest.raises(
+    ValueError, match='encoder: expected .other., found .words.'
+  ):
     late_interaction.LateInteraction(path, other)
   with pytest.raises(FileNotFoundError, match='no colbert_tokens store'):
     late_interaction.LateInteraction(tmp_path, Words())
