@@ -139,8 +139,9 @@ def _start_error(name: str) -> JobError:
   """Return the error of a job if no process could start."""
   path = getattr(sys.modules['__main__'], '__file__', 'the main module')
   return JobError(
-    f"{name}: {path} needs `if __name__ == '__main__':` around what it does: each "
-    'process that it starts imports it first.'
+    f"{name}: {path} needs `if __name__ == '__main__':` around what it does, as each "
+    'process that it starts imports it first; or its processes were killed as they '
+    'started.'
   )
 
 
