@@ -178,7 +178,8 @@ class TextRetriever:
     self, texts: Sequence[str], k: int
   ) -> tuple[Int[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
     """Return ids and scores of blocks, best first; -1 and -inf for none."""
-    tokens = [x.ids for x in self._tokenizer.encode_batch(list(texts))]
+    texts = list(arguments.texts(texts, 'texts'))
+    tokens = [x.ids for x in self._tokenizer.encode_batch(texts)]
     rows = reader_rows.question_rows(self._layout, tokens)
     beam = self._retriever(self._params, rows, texts, k)
     return beam.ids, beam.scores

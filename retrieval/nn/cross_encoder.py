@@ -146,10 +146,8 @@ class CrossReranker:
     params: Any,
     tokenizer: tokenization.WordPieceTokenizer,
     layout: PairLayout,
-    *,
-    devices: Sequence[jax.Device] | None = None,
   ):
-    """Place `CrossEncoder` parameters on devices; None: all local devices."""
+    """Place `CrossEncoder` parameters on all local devices."""
     self._tokenizer, self._layout = tokenizer, layout
     sizes = {k: str(v) for k, v in dataclasses.asdict(config).items()}
     self.fingerprint = manifests.fingerprint(
@@ -166,7 +164,6 @@ class CrossReranker:
       params,
       dimension=1,
       max_length=layout.row_length,
-      devices=devices,
     )
 
   def score(

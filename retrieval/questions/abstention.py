@@ -37,10 +37,10 @@ class Calibration:
     float
   ]  # inverse temperature and bias of the confidences' logits
 
-  def threshold(self, risk: float, level: float = LEVEL) -> float:
+  def threshold(self, risk: float) -> float:
     """Return the least confidence to answer with; infinite where no test allows any.
 
-    With probability `level` over the questions here, at most `risk` of the answers
+    With probability `LEVEL` over the questions here, at most `risk` of the answers
     to further questions of their distribution are wrong, if surer answers are
     not wrong more often. The k surest answers are tested for growing k, up to the first
     test that fails, so that one level serves all tests. The answers that are surer than
@@ -53,7 +53,7 @@ class Calibration:
     confidences = np.asarray(self.confidences)[order]
     wrong = np.cumsum(~np.asarray(self.right)[order])
     # A third of these answers proves the risk only if all of them are right.
-    least = 3 * np.log(1 - level) / np.log1p(-risk) if risk else np.inf
+    least = 3 * np.log(1 - LEVEL) / np.log1p(-risk) if risk else np.inf
     threshold, following = np.inf, np.append(confidences[1:], -np.inf)
     if least > len(order):
       return threshold
@@ -61,7 +61,7 @@ class Calibration:
       count = int((confidences > following[k - 1]).sum())
       if count < least:  # the next ones are as sure
         continue
-      if not stats.binom.cdf(wrong[count - 1], count, risk) <= 1 - level:
+      if not stats.binom.cdf(wrong[count - 1], count, risk) <= 1 - LEVEL:
         break
       threshold = float(confidences[count - 1])
     return threshold

@@ -27,6 +27,7 @@ _PROBE = 'x  \ufb01\t e\u0301\r\n '
 # No piece holds these: a line break is one piece, the others are bytes.
 _BREAKS = re.compile(f'[\n\0{SPACE}]')
 _MAX_LINE_BYTES = 1 << 20
+_TRAINING_THREADS = 2  # part of the result
 _MAX_LINE_LENGTH = _MAX_LINE_BYTES // 4  # characters of up to 4 bytes
 
 
@@ -132,13 +133,12 @@ def train_sentencepiece(
   vocab_size: int,
   *,
   max_sentences: int = 1_000_000,
-  num_threads: int = 2,
 ) -> SentencePieceTokenizer:
   """Train a lossless unigram model on texts and write it to `model_path`.
 
-  Equal texts and arguments, `num_threads` included, give an equal file. Texts
-  are streamed; of their lines `max_sentences` are sampled and held in memory.
-  The vocabulary includes the 256 bytes and 4 specials.
+  Equal texts and arguments give an equal file. Texts are streamed; of their lines
+  `max_sentences` are sampled and held in memory. The vocabulary includes the 256
+  bytes and 4 specials.
 
   Raises:
     ValueError: when the size is out of range, or too large or too small for the
@@ -175,7 +175,7 @@ def train_sentencepiece(
       character_coverage=0.9995,
       input_sentence_size=max_sentences,
       max_sentence_length=_MAX_LINE_BYTES,
-      num_threads=num_threads,
+      num_threads=_TRAINING_THREADS,
       pad_id=0,
       unk_id=1,
       bos_id=2,
