@@ -12,10 +12,10 @@ of Simple English Wikipedia, of which the first 16,000 make 205,456 chunks:
   python -m experiments.train $C --config.data_dir=$R/data --workdir=$R/retro
   python -m experiments.train $C:baseline \
     --config.data_dir=$R/data --workdir=$R/baseline
-  python -m experiments.evaluate $C $B --config.evaluate.oracle=True --workdir=$R/retro
+  python -m experiments.evaluate $C $B --config.evaluate.oracle=True --workdir=$R/retro \
+    --config.evaluate.evaluators="('bits_per_byte','leakage')" \
+    --config.evaluate.rows="('share=.5','share=.2','share=.1','share=.05')"
   python -m experiments.sample $C --prompt='Berlin is the capital of' --workdir=$R/retro
-  python -m experiments.leakage $C $B --workdir=$R/retro
-  python -m experiments.sweep $C --sweep=datastore --workdir=$R/retro
   python -m experiments.tables.tables --run=retro=$R/retro \
     --table=retro_13 --table=retro_14 --table=retro_leakage --output=tables
 

@@ -10,9 +10,9 @@ Intervals are those of a paired bootstrap against the first row. Writes DIR/comp
 which experiments.tables.claims reads.
 """
 
-from experiments.engine import command, named_runs
+from experiments.engine import command, evaluations
 
 if __name__ == '__main__':
   command.main(
-    'compare', define_flags=named_runs.define_flag, writes='compare.json'
+    'compare', define_flags=evaluations.define_flag, writes='compare.json'
   )

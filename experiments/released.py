@@ -66,8 +66,8 @@ def measure(
       config, run, dataclasses.replace(wanted, questions=(spec,))
     )
     path = root / name / evaluate_lib.FILE
-    [found] = manifests.read_object(path)['sets']
-    rows.append(found | {'paper': model.paper})
+    [row] = manifests.read_object(path)['rows']
+    rows.append(row | {'paper': model.paper})
   reports.write_json(root / FILE, {'rows': rows})
   heads = 'set', 'questions', 'exact match, %', 'Guu et al. 2020, %'
   shown = [

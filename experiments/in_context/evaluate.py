@@ -81,19 +81,19 @@ def measure(
   )
   params = jax.device_put(trained.params)
   nats = functools.partial(loading.batch_nll, trained.model, params)
-  found = {}
-  for name, given in (('off', None), ('on', passages)):
+  results = {}
+  for name, read in (('off', None), ('on', passages)):
     with progress.bar(f'passages {name}', 'documents') as update:
-      found[name] = in_context.evaluate(
+      results[name] = in_context.evaluate(
         nats,
         data.chunks(evaluate.split),
         data.tokenizer,
         evaluate.in_context,
-        given,
+        read,
         max_documents=evaluate.max_documents,
         progress=update,
       )
-  return found
+  return results
 
 
 def draw_examples(evaluate: Evaluate, seed: int) -> list[tuple[str, str]]:
@@ -181,24 +181,12 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
   if evaluate.questions:
     answer(trained, config, workdir, evaluate)
     return
-  found = measure(trained, evaluate)
-  gain = evaluate_lib.compare(found['on'], found['off'])
-  source = trained.data.source
-  rows = [
-    rows_lib.Row(
-      name=name,
-      evaluation=found[mode],
-      minus={'minus_off': less},
-      fields={'retrieval': mode},
-    )
-    for name, mode, less in (
-      ('without passages', 'off', None),
-      (f'passages by {source}', 'on', gain),
-    )
-  ]
+  results, source = measure(trained, evaluate), trained.data.source
+  names = {'off': 'without passages', 'on': f'passages by {source}'}
   rows_lib.report(
     pathlib.Path(workdir) / FILE,
-    rows,
+    [rows_lib.of(names[x], y, retrieval=x) for x, y in results.items()],
+    {'minus_off': names['off']},
     title='Passages in the prompt',
     caption='Minus off: bits per byte less those without passages. ',
     source=source,

@@ -39,7 +39,7 @@ class KnnLm:
   stride_chunks: settings.SizeOrZero = 0  # 0: half a sequence
   batch_size: settings.Size = 8
   tokens_per_shard: settings.Size = 1 << 17
-  # Recall is that of the nearest keys among the max(ks) found, which are scored
+  # Recall is that of the nearest keys among the max(ks) nearest, which are scored
   # again exactly: ScaNN rescores hashes in 8 bits only.
   index: index_config.IndexConfig = index_config.IndexConfig()
   # Settings, each tried with each; a weight of 0 is the model alone.

@@ -62,11 +62,10 @@ def load(
   run = tuned.model_workdir or workdir
   alone = language_model.load(run, data_dir, step=step)
   datastore = prepare.Datastore(workdir, alone, tuned)
-  own = {x.name: getattr(alone, x.name) for x in dataclasses.fields(alone)}
   k = prepare.num_neighbors(alone, tuned)
-  own['config'] = dataclasses.replace(alone.config, num_neighbors=k)
+  config = dataclasses.replace(alone.config, num_neighbors=k)
   return KnnLanguageModel(
-    **own,
+    **vars(alone) | {'config': config},
     search=functools.partial(datastore.search, k=chosen['k']),
     temperature=chosen['temperature'],
     weight=chosen['lambda'],

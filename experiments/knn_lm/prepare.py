@@ -16,7 +16,6 @@ again. --config.cluster.address=auto lets a Ray cluster make the keys.
 
 <workdir>/knn_lm/datastore    keys and next tokens of the training documents
 <workdir>/knn_lm/index        of the keys
-<workdir>/knn_lm/found-<...>  neighbors of each evaluated token
 """
 
 import dataclasses
@@ -93,12 +92,12 @@ class Datastore:
     """Open them; ValueError for keys of another model."""
     self.folder = pathlib.Path(workdir) / 'knn_lm'
     self.pairs = array_store.Store.open(self.folder / 'datastore', KIND)
-    wanted = model_fields(trained, settings)
-    found = {name: self.pairs.fields[name] for name in wanted}
-    if found != wanted:
+    model = model_fields(trained, settings)
+    made_with = {name: self.pairs.fields[name] for name in model}
+    if made_with != model:
       raise ValueError(
-        f'{self.pairs.path}: keys made with {found}, but the config names '
-        f'{wanted}; expected the same model with the same retrieval.'
+        f'{self.pairs.path}: keys made with {made_with}, but the config names '
+        f'{model}; expected the same model with the same retrieval.'
       )
     self.index = index_lib.open_index(self.folder / 'index')
     index_lib.check_vectors(self.index, self.pairs)
@@ -118,11 +117,11 @@ class Datastore:
   ) -> None:
     """Raise ValueError if the keys are also of a document, by its id or text."""
     hashes = document_hashes(chunks, documents)
-    found = np.isin(hashes, self.pairs.array('documents')[:]).any(axis=1)
-    if found.any():
-      example = chunks.tokens.document_id(int(documents.index[found][0]))
+    held = np.isin(hashes, self.pairs.array('documents')[:]).any(axis=1)
+    if held.any():
+      example = chunks.tokens.document_id(int(documents.index[held][0]))
       raise ValueError(
-        f'{self.pairs.path}: holds {found.sum():,} of the {len(found):,} documents '
+        f'{self.pairs.path}: holds {held.sum():,} of the {len(held):,} documents '
         f'that are to be evaluated, one is {example!r}; expected none: build a '
         'datastore without them.'
       )
@@ -184,16 +183,16 @@ class _Training:
     for name in dict.fromkeys(('valid', settings.held_out)):
       if name in trained.data.splits:
         other = trained.data.chunks(name)
-        theirs = document_hashes(other, windows_lib.find_documents(other))
-        leave |= np.isin(hashes, theirs).any(axis=1)
+        others = document_hashes(other, windows_lib.find_documents(other))
+        leave |= np.isin(hashes, others).any(axis=1)
         held_out.append(other.fingerprint)
     if leave.all():
       raise ValueError(
         f'{chunks.path}: all of {len(leave):,} documents are held out, too.'
       )
     self._chunks, self.left_out = chunks, int(leave.sum())
-    kept, size = documents.take(~leave), settings.tokens_per_shard
-    self._reader = Reader(trained, config, settings, 'train', kept, size)
+    documents, size = documents.take(~leave), settings.tokens_per_shard
+    self._reader = Reader(trained, config, settings, 'train', documents, size)
     self.counts = [int(x.count.sum()) for x in self._reader.groups]
     self.fields = {
       **model_fields(trained, settings),

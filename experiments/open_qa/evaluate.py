@@ -13,12 +13,12 @@ answer) and answered_contains (answered, and contains).
 from collections.abc import Sequence
 import dataclasses
 import pathlib
-from typing import Any, Literal
+from typing import Literal
 
 from absl import logging
 import numpy as np
 
-from experiments.engine import pictures, progress, reports
+from experiments.engine import evaluations, pictures, progress, reports
 from experiments.open_qa import config as config_lib, rankings, trained_reader
 from experiments.realm import recall
 from realm_jax.trained import (
@@ -96,13 +96,13 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
       sure.append((round(line['confidence'], 4), bool(scores['contains'])))
     path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
     scoring.write_predictions(path, predictions)
-  reports.print_shares(rows)
-  result = {'step': trained.step, 'sets': rows}
-  path = reports.write_json(pathlib.Path(workdir) / FILE, result)
+  reports.print_shares([row.facts for row in rows])
+  path = pathlib.Path(workdir) / FILE
+  evaluations.write(path, rows, step=trained.step)
   logging.info('Written to %s, the predictions beside it.', path)
   if wanted.calibrate:
     made_of = trained.made_of()
-    names = [row['dataset'] for row in rows]
+    names = [row.name for row in rows]
     made = abstention.calibrate(*zip(*sure, strict=True), names, made_of)
     write_calibration(made, pathlib.Path(trained.index_folder).parent)
 
@@ -157,16 +157,16 @@ def measure(
   answerer: block_reader.Answerer,
   questions: question_sets.QuestionSet,
   ks: Sequence[int],
-) -> tuple[dict[str, Any], list[scoring.Prediction]]:
+) -> tuple[evaluations.Row, list[scoring.Prediction]]:
   """Answer a question set and measure the answers.
 
   Args:
     ks: numbers of blocks to search for answers, at most the retrieved ones.
 
   Returns:
-    Measures, name -> {mean, low, high} with a 95 % interval over questions,
-    beside `dataset`, the number of `questions` and top_k for each rule; and the
-    predictions in order.
+    The values of each question; as facts the measures, name -> {mean, low, high}
+    with a 95 % interval over questions, beside `dataset`, the number of `questions`
+    and top_k for each rule. And the predictions in order.
   """
   blocks = answerer.trained.data.blocks
   searches = {
@@ -195,9 +195,9 @@ def measure(
       predictions.append(_prediction(found))
   named = {'dataset': questions.name, 'questions': len(predictions)}
   arrays = {name: np.asarray(x) for name, x in (values | tops).items()}
-  found = ranking.intervals(arrays)
-  row = named | {name: dataclasses.asdict(x) for name, x in found.items()}
-  return row, predictions
+  totals = {k: vars(x) for k, x in ranking.intervals(arrays).items()}
+  row = {'values': arrays, 'facts': named | totals}
+  return evaluations.Row(name=questions.name, **row), predictions
 
 
 def _prediction(found: qa_answers.Answered) -> scoring.Prediction:

@@ -10,14 +10,13 @@ one data folder.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import itertools
 import pathlib
 from typing import Any
 
 from absl import flags
 import numpy as np
 
-from experiments.engine import named_runs, reports
+from experiments.engine import evaluations, reports
 from experiments.realm import (
   config as config_lib,
   evaluate as evaluators,
@@ -26,36 +25,14 @@ from experiments.realm import (
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.trained import loading
-from retrieval.questions import bootstrap
 
 FILE = 'compare.json'
 BM25 = 'bm25'
-# (question set, name of a measure) -> [n] its values, one for each question.
-Values = dict[tuple[str, str], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compare(recall.Recall):
   """Comparison of retrievers."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """One row of the table: the values of the runs of a name."""
-
-  name: str
-  seeds: list[Values]
-
-  def mean(self, key: tuple[str, str]) -> np.ndarray:
-    """Value of each question, the mean of the seeds."""
-    return np.mean([x[key] for x in self.seeds], axis=0)
-
-  def minus(self, other: 'Row', key: tuple[str, str]) -> dict[str, Any]:
-    """Interval of the difference of two rows, and that of each seed."""
-    pairs = named_runs.pairs(self.name, self.seeds, other.name, other.seeds)
-    interval = bootstrap.bootstrap(self.mean(key) - other.mean(key))
-    each = [float((a[key] - b[key]).mean()) for a, b in pairs]
-    return dataclasses.asdict(interval) | {'of_seeds': each}
 
 
 def _retriever(
@@ -83,38 +60,44 @@ def measure(
   data_dir: str,
   name: str,
   run: Mapping[str, Any],
-  wanted: recall.Recall,
-) -> Values:
-  """Measure one run, which is to search the blocks of `data`."""
-  retrieve, own = _retriever(data, data_dir, run)
-  if own.blocks.fingerprint != data.blocks.fingerprint:
+  settings: recall.Recall,
+) -> dict[str, np.ndarray]:
+  """Measure one run, which is to search the blocks of `data`.
+
+  Returns:
+    'questions, measure' -> [n] its values, one for each question.
+  """
+  retrieve, searched = _retriever(data, data_dir, run)
+  if searched.blocks.fingerprint != data.blocks.fingerprint:
     raise ValueError(
-      f'{run["workdir"]}: searches the blocks of {own.root}; expected those of '
-      f'{data.root}, which --config.data_dir names.'
+      f'{run["workdir"]}: searches the blocks of {searched.root}; expected those '
+      f'of {data.root}, which --config.data_dir names.'
     )
-  found = {}
-  for file, ranks_by_rule in recall.tables(name, retrieve, own.blocks, wanted):
+  values = {}
+  tables = recall.tables(name, retrieve, searched.blocks, settings)
+  for file, ranks_by_rule in tables:
     for rule, ranks in ranks_by_rule.items():
       questions = f'{pathlib.Path(file).name}, {rule}'
-      for k in sorted({*wanted.ks}):
-        found[questions, f'recall@{k}'] = (ranks < k).astype(float)
-      found[questions, 'mrr'] = 1 / (1 + ranks)
-  return found
+      for k in sorted({*settings.ks}):
+        values[f'{questions}, recall@{k}'] = (ranks < k).astype(float)
+      values[f'{questions}, mrr'] = 1 / (1 + ranks)
+  return values
 
 
-def _by_questions(found: Mapping[tuple[str, str], Any]) -> dict[str, dict]:
+def _by_questions(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
   """Return question set -> measure -> value."""
-  nested: dict[str, dict] = {}
-  for (questions, name), value in found.items():
-    nested.setdefault(questions, {})[name] = value
+  nested: dict[str, dict[str, Any]] = {}
+  for name, value in values.items():
+    questions, _, measured = name.rpartition(', ')
+    nested.setdefault(questions, {})[measured] = value
   return nested
 
 
 def compare(
   config: config_lib.Run,
   workdir: str,
-  wanted: Compare,
-  values: Sequence[str] | None = None,
+  settings: Compare,
+  texts: Sequence[str] | None = None,
 ) -> dict[str, Any]:
   """Print recall@k and the mean reciprocal rank; write DIR/compare.json.
 
@@ -123,58 +106,42 @@ def compare(
   compare.npz the value of each question: 'row, questions, measure' -> [seeds, n].
 
   Args:
-    values: rows; None are those of --row.
+    texts: rows; None are those of --row.
   """
-  values = flags.FLAGS.row if values is None else values
-  given = named_runs.parse(values, {'step': str}, no_folders=(BM25,))
-  files = [pathlib.Path(file).name for file in wanted.questions]
+  texts = flags.FLAGS.row if texts is None else texts
+  runs = evaluations.parse_rows(texts, {'step': str}, no_folders=(BM25,))
+  files = [pathlib.Path(file).name for file in settings.questions]
   if not files or len({*files}) < len(files):
     raise ValueError(
       f'compare.questions: {files}, expected files of questions, each of another '
       'name.'
     )
   data = realm_data.DataFolder.of(config, workdir)
-  rows = [
-    Row(name, [measure(data, config.data_dir, name, x, wanted) for x in runs])
-    for name, runs in given.items()
-  ]
-  minus: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
-  keys = list(rows[0].seeds[0])
-  for one, two in itertools.combinations(rows, 2):
-    less = {key: two.minus(one, key) for key in keys}
-    more = {key: named_runs.mirrored(x) for key, x in less.items()}
-    minus[two.name][one.name] = _by_questions(less)
-    minus[one.name][two.name] = _by_questions(more)
-  content = [
-    {
-      'name': row.name,
-      'runs': given[row.name],
-      'questions': _by_questions({k: float(row.mean(k).mean()) for k in keys}),
-      'minus': minus[row.name],
+  rows = []
+  for name, seeds in runs.items():
+    each = [measure(data, config.data_dir, name, x, settings) for x in seeds]
+    values = {key: np.stack([x[key] for x in each]) for key in each[0]}
+    means = _by_questions({k: float(x.mean()) for k, x in values.items()})
+    facts = {'runs': seeds, 'questions': means}
+    rows.append(evaluations.Row(name=name, values=values, facts=facts))
+  minus = evaluations.differences(rows)
+  for row in rows:
+    row.facts['minus'] = {
+      other: _by_questions(less) for other, less in minus[row.name].items()
     }
-    for row in rows
-  ]
-  for questions, names in _by_questions(rows[0].seeds[0]).items():
-    count = len(names['mrr'])
-    _print(content, questions, f'{questions}: {count:,} questions')
-  path = reports.write_json(pathlib.Path(workdir) / FILE, {'rows': content})
-  values = {
-    ', '.join((row.name, *key)): [x[key] for x in row.seeds]
-    for row in rows
-    for key in keys
-  }
-  reports.write_arrays(path.with_suffix('.npz'), values)
-  return {'rows': content}
+  for questions, arrays in _by_questions(rows[0].values).items():
+    count = arrays['mrr'].shape[1]
+    _print(rows, questions, f'{questions}: {count:,} questions')
+  evaluations.write(pathlib.Path(workdir) / FILE, rows)
+  return {'rows': [{'name': row.name, **row.facts} for row in rows]}
 
 
-def _print(
-  content: Sequence[Mapping[str, Any]], questions: str, title: str
-) -> None:
-  lines, first = [], content[0]['name']
-  for row in content:
-    means = row['questions'][questions]
-    lines.append([row['name'], *(f'{100 * x:.1f}' for x in means.values())])
-    if row['name'] != first:
-      less = row['minus'][first][questions].values()
+def _print(rows: Sequence[evaluations.Row], questions: str, title: str) -> None:
+  lines, first = [], rows[0].name
+  for row in rows:
+    means = row.facts['questions'][questions]
+    lines.append([row.name, *(f'{100 * x:.1f}' for x in means.values())])
+    if row.name != first:
+      less = row.facts['minus'][first][questions].values()
       lines.append([f'less {first}', *map(reports.signed, less)])
   reports.print_table(['row', *means], lines, title=title)

@@ -16,7 +16,7 @@ from typing import Any
 
 from absl import logging
 
-from experiments.engine import progress, reports
+from experiments.engine import evaluations, progress, reports
 from experiments.realm import (
   config as config_lib,
   recall,
@@ -55,6 +55,7 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   run = config_lib.of_run(workdir, wanted.step)
   index = open_index(trained)
   result: dict[str, Any] = {'step': trained.step}
+  rows = []
   if 'encoder' in trained.params:  # a run of ICT has no encoder
     result['masked'] = measure_utility(run, trained, index, wanted.num_batches)
     _print_utility(result['masked'])
@@ -67,9 +68,10 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
       retrievers = {'before': before} | retrievers
     if wanted.bm25:
       retrievers['BM25'] = recall.bm25(data)
-    result['zero_shot'] = recall.measure(retrievers, data.blocks, wanted)
-    print_recall(result['zero_shot'], wanted.ks)
-  path = reports.write_json(pathlib.Path(workdir) / FILE, result)
+    rows = recall.measure(retrievers, data.blocks, wanted)
+    print_recall([row.facts for row in rows], wanted.ks)
+  path = pathlib.Path(workdir) / FILE
+  evaluations.write(path, rows, **result)
   logging.info('Written to %s.', path)
 
 
@@ -139,7 +141,7 @@ def _print_utility(found: dict[str, dict[str, float]]) -> None:
 
 
 def print_recall(rows: list[dict[str, Any]], ks: Sequence[int]) -> None:
-  """Print rows of `recall.measure`."""
+  """Print the facts of rows of `recall.measure`."""
   heads = [f'recall@{k}' for k in ks]
   lines = []
   for row in rows:

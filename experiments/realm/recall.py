@@ -9,12 +9,12 @@ accuracy is the same measure by another rule of `retrieval.questions.answers`.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from jaxtyping import Int
 import numpy as np
 
-from experiments.engine import progress
+from experiments.engine import evaluations, progress
 from realm_jax.data import examples, folder as realm_data
 from realm_jax.trained import embedders
 from retrieval import settings
@@ -125,28 +125,26 @@ def measure(
   retrievers: Mapping[str, Retrieve],
   blocks: blocks_lib.BlockStore,
   wanted: Recall,
-) -> list[dict[str, Any]]:
+) -> list[evaluations.Row]:
   """Measure the recall of retrievers on files of questions.
 
   Returns:
-    Rows of questions_file, retriever, rule, questions (their number) and recall@k:
-    {mean, low, high}, a 95 % interval of a bootstrap over questions; by file.
+    Rows whose facts are questions_file, retriever, rule, questions (their number) and
+    recall@k: {mean, low, high}, a 95 % interval of a bootstrap over questions; by
+    file.
   """
-  rows = [
-    {
-      'questions_file': file,
-      'retriever': name,
-      'rule': rule,
-      'questions': len(ranks),
-    }
-    | {
-      f'recall@{k}': dataclasses.asdict(
-        bootstrap.bootstrap((ranks < k).astype(np.float64))
-      )
-      for k in sorted({*wanted.ks})
-    }
-    for name, retrieve in retrievers.items()
-    for file, found in tables(name, retrieve, blocks, wanted)
-    for rule, ranks in found.items()
-  ]
-  return sorted(rows, key=lambda x: wanted.questions.index(x['questions_file']))
+  rows = []
+  for name, retrieve in retrievers.items():
+    for file, ranks_by_rule in tables(name, retrieve, blocks, wanted):
+      for rule, ranks in ranks_by_rule.items():
+        values = {
+          f'recall@{k}': (ranks < k).astype(np.float64)
+          for k in sorted({*wanted.ks})
+        }
+        facts = {'questions_file': file, 'retriever': name, 'rule': rule}
+        facts |= {'questions': len(ranks)}
+        facts |= {k: vars(bootstrap.bootstrap(x)) for k, x in values.items()}
+        label = ', '.join((name, file, rule))
+        rows.append(evaluations.Row(name=label, values=values, facts=facts))
+  order = wanted.questions.index
+  return sorted(rows, key=lambda row: order(row.facts['questions_file']))

@@ -176,7 +176,9 @@ def _recall_metrics(
   wanted = recall.Recall(questions=config.recall_questions)
   return {
     f'{pathlib.Path(row["questions_file"]).stem}/{row["rule"]}/{k}': x['mean']
-    for row in recall.measure({'': retrieve}, data.blocks, wanted)
+    for row in (
+      x.facts for x in recall.measure({'': retrieve}, data.blocks, wanted)
+    )
     for k, x in row.items()
     if k.startswith('recall@')
   }

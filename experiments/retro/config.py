@@ -47,7 +47,7 @@ class Config(run_settings.Loop, loading.RunConfig):
   # Workdir of a run, or folder of a packed model, whose weights training starts from; a
   # baseline takes the decoder of either, a RETRO adds retrieval to a baseline's. '': new.
   start_from: str = ''
-  # Workdir of a baseline whose decoder is frozen and given retrieval (RETROfit); ''
+  # Workdir of a baseline whose decoder is frozen and extended by retrieval (RETROfit); ''
   # trains all weights from the start.
   retrofit_from: str = ''
   reading: Reading = settings.rare(Reading())

@@ -8,15 +8,30 @@
 Evaluates the newest checkpoint of DIR with retrieval on for every k of
 --config.evaluate.num_neighbors, with retrieval off, and with shuffled neighbors (a
 control: each chunk gets those of another document's chunk), and the baseline if it
-is given. --config.evaluate.oracle adds a diagnostic that is not a score: each chunk
-gets itself with its continuation, which shows how well the model copies. Prints a
-table and writes DIR/evaluation.json.
+is named. --config.evaluate.oracle adds a diagnostic that is not a score: each chunk
+gets itself with its continuation, which shows how well the model copies.
+--config.evaluate.rows="('source=bm25','share=.1')" adds rows that read other neighbors
+(Borgeaud et al. 2021, figures 1 and 5, Tables 13 and 14); options of each, joined by
+commas:
 
---config.evaluate.evaluators names other measurements: copying, editing, lambada,
-summary (experiments/retro/{copying,examples}.py).
+  source=NAME     neighbors of another source (see experiments.prepare)
+  k=N             number of neighbors
+  rank=N          the neighbor of one rank alone, from 1
+  part=PART       neighbor (N), continuation (F) or full (both)
+  share=S         neighbors in a random part of the datastore, searched exactly
+  retrieval=MODE  on, off, shuffled or oracle
+
+Prints a table and writes DIR/evaluation.json, and the nats of each document to .npz
+beside it.
+
+--config.evaluate.evaluators names other measurements, each with other files:
+
+  copying         experiments/retro/copying.py
+  lambada summary experiments/retro/examples.py
+  leakage         experiments/retro/leakage.py
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -28,11 +43,12 @@ from typing import Annotated, Any, Literal
 from flax import linen as nn
 import jax
 
-from experiments.engine import program as program_lib, progress
+from experiments.engine import evaluations, program as program_lib, progress
 from experiments.retro import config as config_lib, rows as rows_lib
 from retrieval import settings
 from retrieval.nn import sharding
 from retrieval.search import names
+from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate as evaluate_lib
 from retro_jax.nn import initial
@@ -43,12 +59,10 @@ FILE = 'evaluation.json'
 EVALUATORS = {
   'bits_per_byte': 'evaluate',
   'copying': 'copying',
-  'editing': 'copying',
   'lambada': 'examples',
   'summary': 'examples',
+  'leakage': 'leakage',
 }
-Mode = tuple[str, str, int]  # name, retrieval, k
-Number = Annotated[int, settings.Range(0, 2**16)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,13 +86,31 @@ class Leakage:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sweep:
-  """Sweeps at evaluation (Table 14 of the paper)."""
+class Reading:
+  """The neighbors that a model reads."""
 
-  # of the datastore
-  shares: tuple[settings.Share, ...] = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-  # at most neighbors.stored
-  num_neighbors: tuple[Number, ...] = (0, 1, 2, 3, 4, 5, 10)
+  source: str = ''  # '': as trained
+  k: settings.Size = 0  # 0: the first of config.evaluate.num_neighbors
+  rank: settings.Size = 0  # of the one neighbor that is read; 0: the first k
+  part: Literal[*chunks_lib.PARTS] = ''  # '': as trained
+  # of the datastore; 0: the neighbors of the data folder
+  share: Annotated[float, settings.Range(0, 1, above=True)] = 0.0
+  retrieval: Literal[*evaluate_lib.RETRIEVALS] = 'on'
+
+  def __post_init__(self):
+    """Check the fields against each other."""
+    reads = self.retrieval in ('on', 'shuffled')
+    if (self.part or self.share or self.rank) and not reads:
+      raise ValueError(
+        f'part, share and rank are of retrieved neighbors, but {self} reads none.'
+      )
+    if self.k and self.rank:
+      raise ValueError(f'expected k or rank, not both: {self}.')
+
+  def num_neighbors(self, k: int) -> int:
+    """Return the neighbors that are looked at, by default k."""
+    fixed = {'off': 0, 'oracle': 1}
+    return fixed.get(self.retrieval, self.rank or self.k or k)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,19 +128,29 @@ class Evaluate:
   num_neighbors: tuple[Annotated[int, settings.Range(1, 2**16)], ...] = (2,)
   shuffled: bool = True
   oracle: bool = False  # a diagnostic: the text to be predicted as neighbor
+  rows: tuple[str, ...] = ()  # further rows: options of `Reading`
   # Chunks between the starts of windows; 0: half a sequence.
   stride_chunks: settings.SizeOrZero = 0
   max_documents: settings.Count = 0  # 0: all
   batch_size: settings.Size = 8
   examples: Examples = Examples()
   leakage: Leakage = Leakage()
-  sweep: Sweep = Sweep()
 
   def __post_init__(self):
     """Check the fields, and against each other."""
     settings.check(self)
     if not self.num_neighbors:
       raise ValueError('num_neighbors: expected at least one number.')
+    _ = self.readings
+
+  @property
+  def readings(self) -> dict[str, Reading]:
+    """The further rows by their texts."""
+    options = settings.hints(Reading)
+    return {
+      x: Reading(**evaluations.parse_options(x, options, f'rows: {x!r}'))
+      for x in self.rows
+    }
 
   @property
   def k(self) -> int:
@@ -147,23 +189,86 @@ def _compile(function, model, mesh, rules):
   return shardings, compiled
 
 
-def on_and_off(trained: loading.TrainedRetro, ks: Sequence[int]) -> list[Mode]:
-  """Modes with retrieval on for numbers of neighbors, and off."""
+def on_and_off(
+  trained: loading.TrainedRetro, ks: Sequence[int]
+) -> dict[str, Reading]:
+  """Return rows with retrieval on for numbers of neighbors, and off."""
+  off = Reading(retrieval='off')
   if not trained.model.config.cca_layers:
-    return [(rows_lib.BASELINE, 'off', 0)]
-  return [*((f'RETRO, k={k}', 'on', k) for k in ks), (rows_lib.OFF, 'off', 0)]
+    return {rows_lib.BASELINE: off}
+  return {f'RETRO, k={k}': Reading(k=k) for k in ks} | {rows_lib.OFF: off}
 
 
-def modes_of(trained: loading.TrainedRetro, evaluate: Evaluate) -> list[Mode]:
-  """Every row for one model."""
-  modes, k = on_and_off(trained, evaluate.num_neighbors), evaluate.k
-  if not trained.model.config.cca_layers:
-    return modes
-  if evaluate.shuffled:
-    modes.append((f'RETRO shuffled, k={k}', 'shuffled', k))
-  if evaluate.oracle:
-    modes.append(('RETRO oracle', 'oracle', 1))
-  return modes
+def readings_of(
+  trained: loading.TrainedRetro, evaluate: Evaluate
+) -> dict[str, Reading]:
+  """Return every row of one model."""
+  rows, k = on_and_off(trained, evaluate.num_neighbors), evaluate.k
+  if trained.model.config.cca_layers:
+    if evaluate.shuffled:
+      rows[f'RETRO shuffled, k={k}'] = Reading(k=k, retrieval='shuffled')
+    if evaluate.oracle:
+      rows['RETRO oracle'] = Reading(retrieval='oracle')
+    rows |= evaluate.readings
+  return rows
+
+
+def open_reader(
+  trained: loading.TrainedRetro, evaluate: Evaluate, reading: Reading
+) -> pipeline.ChunkReader:
+  """Open and compare the stores that a reading needs, without `share`."""
+  data, k = trained.data, reading.num_neighbors(evaluate.k)
+  if reading.source:
+    data = dataclasses.replace(data, source=reading.source)
+  reader = loading.chunk_reader(trained.config, data, evaluate.split, k)
+  _ = reader.stores
+  if reading.rank:
+    one = {'num_neighbors': 1, 'skipped_neighbors': reading.rank - 1}
+    reader = dataclasses.replace(reader, **one)
+  if reading.part:
+    reader = dataclasses.replace(reader, neighbor_part=reading.part)
+  return reader
+
+
+def evaluate_trained(
+  trained: loading.TrainedRetro,
+  config: config_lib.Config,
+  evaluate: Evaluate,
+  readings: Mapping[str, Reading] | None = None,
+  *,
+  score: Callable[..., jax.Array] = evaluate_lib.score_chunks,
+  root: str | os.PathLike = '',
+) -> dict[str, evaluate_lib.Evaluation]:
+  """Evaluate a RETRO or a baseline; what does not fit is an error before any work.
+
+  Args:
+    readings: default `readings_of`.
+    score: of `scorer`.
+    root: folder of neighbors in parts of the datastore.
+  """
+  readings = readings or readings_of(trained, evaluate)
+  readers = {k: open_reader(trained, evaluate, x) for k, x in readings.items()}
+  results = {}
+  with scorer(trained, config, evaluate.batch_size, score) as compiled:
+    for name, reading in readings.items():
+      reader = readers[name]
+      if reading.share:
+        k = reading.num_neighbors(evaluate.k)
+        with progress.bar(f'neighbors in {name}', 'chunks') as update:
+          path = trained.data.datastore.neighbors_in_part(
+            root, evaluate.split, reading.share, k, config.seed, update
+          )
+        reader = dataclasses.replace(reader, neighbors=path)
+      results[name] = measure(
+        compiled,
+        reader,
+        trained,
+        evaluate,
+        reading.retrieval,
+        name,
+        config.seed,
+      )
+  return results
 
 
 def measure(
@@ -174,15 +279,10 @@ def measure(
   retrieval: str,
   name: str,
   seed: int,
-  read: Callable[..., Any] = evaluate_lib.evaluate,
-) -> Any:
-  """Run `evaluate.evaluate` with the config's settings and a progress bar.
-
-  Args:
-    read: a function with the arguments of `evaluate.evaluate`.
-  """
+) -> evaluate_lib.Evaluation:
+  """Run `evaluate.evaluate` with the config's settings and a progress bar."""
   with progress.bar(f'evaluate {name}', 'chunks') as update:
-    return read(
+    return evaluate_lib.evaluate(
       score,
       reader,
       sequence_chunks=trained.config.sequence_chunks,
@@ -195,40 +295,6 @@ def measure(
       process_count=jax.process_count(),
       progress=update,
     )
-
-
-def open_readers(
-  trained: loading.TrainedRetro, evaluate: Evaluate, modes: Sequence[Mode]
-) -> dict[int, pipeline.ChunkReader]:
-  """Open and compare the stores of the modes: k -> reader of the split."""
-  readers = {
-    k: loading.chunk_reader(trained.config, trained.data, evaluate.split, k)
-    for _, _, k in modes
-  }
-  for reader in readers.values():
-    _ = reader.stores
-  return readers
-
-
-def evaluate_trained(
-  trained: loading.TrainedRetro,
-  config: config_lib.Config,
-  evaluate: Evaluate,
-  modes: Sequence[Mode] | None = None,
-  score: Callable[..., jax.Array] = evaluate_lib.score_chunks,
-) -> list[rows_lib.Row]:
-  """Evaluate a RETRO or a baseline in some modes, by default all."""
-  modes = modes or modes_of(trained, evaluate)
-  readers, rows = open_readers(trained, evaluate, modes), []
-  with scorer(trained, config, evaluate.batch_size, score) as compiled:
-    for name, retrieval, k in modes:
-      found = measure(
-        compiled, readers[k], trained, evaluate, retrieval, name, config.seed
-      )
-      fields = {'retrieval': retrieval, 'num_neighbors': k}
-      fields['step'] = trained.step
-      rows.append(rows_lib.Row(name=name, evaluation=found, fields=fields))
-  return rows
 
 
 def load(
@@ -268,14 +334,17 @@ def with_models(
   return dataclasses.replace(trained, config=merged(trained.config, config))
 
 
-def merged(own: Any, given: loading.RunConfig) -> Any:
-  """Return a run's config with the embedder of another, and its ColBERT and filter if named."""
+def merged(run: Any, config: loading.RunConfig) -> Any:
+  """Return a run's config with the embedder, ColBERT and filter of another.
+
+  ColBERT and filter stay where the other one names none.
+  """
   neighbors = dataclasses.replace(
-    own.neighbors,
-    colbert=given.neighbors.colbert or own.neighbors.colbert,
-    where=given.neighbors.where or own.neighbors.where,
+    run.neighbors,
+    colbert=config.neighbors.colbert or run.neighbors.colbert,
+    where=config.neighbors.where or run.neighbors.where,
   )
-  return dataclasses.replace(own, embedder=given.embedder, neighbors=neighbors)
+  return dataclasses.replace(run, embedder=config.embedder, neighbors=neighbors)
 
 
 def load_baseline(
@@ -285,20 +354,20 @@ def load_baseline(
   workdir = evaluate.baseline_workdir
   if not workdir:
     return None
-  alone = dataclasses.replace(
+  evaluate = dataclasses.replace(
     evaluate,
     workdir=workdir,
     step=evaluate.baseline_step,
     source='',
     reranker='',
   )
-  found = load(config, alone, workdir, data_dir=data_dir)
-  if found.model.config.cca_layers:
+  trained = load(config, evaluate, workdir, data_dir=data_dir)
+  if trained.model.config.cca_layers:
     raise ValueError(
       f'{workdir}: evaluate.baseline_workdir names a model that retrieves; '
       'expected one trained with the baseline config.'
     )
-  return found
+  return trained
 
 
 def bits_per_byte(
@@ -307,14 +376,21 @@ def bits_per_byte(
   """Evaluate a run and its baseline; print the table and write evaluation.json."""
   trained = load(config, evaluate, workdir)
   baseline = load_baseline(config, evaluate, trained.data.root)
-  rows = evaluate_trained(trained, config, evaluate)
-  if baseline is not None:
-    rows += evaluate_trained(baseline, config, evaluate)
+  rows = []
+  for run in (trained, baseline) if baseline else (trained,):
+    readings = readings_of(run, evaluate)
+    results = evaluate_trained(run, config, evaluate, readings, root=workdir)
+    for name, result in results.items():
+      reading = readings[name]
+      facts = {k: x for k, x in vars(reading).items() if x and k != 'k'}
+      facts['num_neighbors'] = reading.num_neighbors(evaluate.k)
+      rows.append(rows_lib.of(name, result, step=run.step, **facts))
   if not jax.process_index():
-    steps = dict.fromkeys(f'{row.fields["step"]:,}' for row in rows)
+    steps = dict.fromkeys(f'{row.facts["step"]:,}' for row in rows)
     rows_lib.report(
       pathlib.Path(workdir) / FILE,
-      rows_lib.compare(rows),
+      rows,
+      {'minus_off': rows_lib.OFF, 'minus_baseline': rows_lib.BASELINE},
       title=f'Step {" and ".join(steps)}',
       caption='Minus off: bits per byte less those of RETRO with retrieval off. ',
       settings=dataclasses.asdict(evaluate),

@@ -16,20 +16,19 @@ summary: bits per byte of the summary in {"article" (or "text"): ..., "summary":
 
 Evaluates RETRO with retrieval on and off, and the baseline of
 --config.evaluate.baseline_workdir. Prints a table and writes DIR/lambada.json, with
-the words, or DIR/summary.json.
+the words, or DIR/summary.json, and the values of each example to .npz beside it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 import dataclasses
 import itertools
 import math
 import pathlib
 import string
-from typing import Any
 
 import numpy as np
 
-from experiments.engine import progress, reports, stages
+from experiments.engine import evaluations, progress, reports, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers, json_files
@@ -38,51 +37,29 @@ from retro_jax.trained import language_model
 WORD_TOKENS = 16  # drawn for each text; only a longer last word gets more
 PROMPT = '\n\nTL; DR:'
 _AROUND = string.punctuation + '\u2018\u2019\u201c\u201d\u2014\u2026'
-
-
-@dataclasses.dataclass(frozen=True)
-class Mode:
-  """A model and its kind of retrieval."""
-
-  name: str  # of the row
-  retrieval: str  # 'on' or 'off'
-  num_neighbors: int  # k
-  trained: language_model.LanguageModel
-  workdir: str  # of the model's run
+# Model, its number of neighbors, name of the row -> a value of each example, their
+# weights (None for a mean), and more facts of the row.
+Measure = Callable[[language_model.LanguageModel, int, str], tuple]
 
 
 def read(
   examples: retro_evaluate.Examples, *fields: tuple[str, ...]
 ) -> list[tuple[str, ...]]:
   """Read the examples that a config names; each field has one of some names."""
-  path, found = pathlib.Path(examples.path), []
+  path, rows = pathlib.Path(examples.path), []
   if not path.is_file():
-    wanted = ' and '.join('|'.join(names) for names in fields)
+    names = ' and '.join('|'.join(x) for x in fields)
     raise FileNotFoundError(
       f'config.evaluate.examples.path={examples.path!r}: expected a file of JSON '
-      f'lines with {wanted}.'
+      f'lines with {names}.'
     )
   limit = examples.max_examples or None
   for where, record in itertools.islice(json_files.read(path), limit):
     chosen = [next((n for n in x if n in record), x[0]) for x in fields]
-    found.append(tuple(readers.string(record, n, where) for n in chosen))
-  if not found:
+    rows.append(tuple(readers.string(record, n, where) for n in chosen))
+  if not rows:
     raise ValueError(f'{path}: holds no example.')
-  return found
-
-
-def modes(
-  config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
-) -> Iterator[Mode]:
-  """RETRO with retrieval on and off, and the baseline that the config names."""
-  trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
-  baseline = retro_evaluate.load_baseline(config, evaluate, trained.data.root)
-  runs = {evaluate.workdir or workdir: trained}
-  if baseline is not None:
-    runs[evaluate.baseline_workdir] = baseline
-  for run, one in runs.items():
-    for name, retrieval, k in retro_evaluate.on_and_off(one, [evaluate.k]):
-      yield Mode(name, retrieval, k, one, run)
+  return rows
 
 
 def split(text: str) -> tuple[str, str]:
@@ -100,18 +77,22 @@ def first_word(text: str) -> str:
 
 
 def last_words(
-  mode: Mode, examples: list[tuple[str, str]], batch_size: int
+  model: language_model.LanguageModel,
+  k: int,
+  name: str,
+  examples: list[tuple[str, str]],
+  batch_size: int,
 ) -> list[str]:
-  """The word with which a model continues each context."""
-  tokenizer, k = mode.trained.data.tokenizer, mode.num_neighbors
+  """Return the word with which a model, with k neighbors, continues each context."""
+  tokenizer = model.data.tokenizer
   # One bound for all texts, or a word would depend on the others' targets. One
   # token after the longest word's shows whether it has ended.
   longest = max(len(tokenizer.encode(f' {word}').ids) for _, word in examples)
   # Equal lengths together, so that few programs are compiled.
-  lengths = [len(tokenizer.encode(given).ids) for given, _ in examples]
+  lengths = [len(tokenizer.encode(context).ids) for context, _ in examples]
   order = np.argsort(lengths, kind='stable').tolist()
-  with progress.bar(f'last words, {mode.name}', 'tokens') as update:
-    found = mode.trained.sample(
+  with progress.bar(f'last words, {name}', 'tokens') as update:
+    samples = model.sample(
       [examples[i][0] for i in order],
       neighbors=None if k else [],
       num_neighbors=k,
@@ -120,28 +101,8 @@ def last_words(
       temperature=0.0,
       progress=update,
     )
-  words = {
-    i: first_word(x.completion) for i, x in zip(order, found, strict=True)
-  }
-  return [words[i] for i in range(len(examples))]
-
-
-def summary_nats(
-  mode: Mode,
-  examples: list[tuple[str, str]],
-  evaluate: retro_evaluate.Evaluate,
-) -> np.ndarray:
-  """[examples] nats of the summaries."""
-  with progress.bar(f'summaries, {mode.name}', 'windows') as update:
-    found = mode.trained.loglikelihood(
-      [article + PROMPT for article, _ in examples],
-      [f' {text}' for _, text in examples],
-      num_neighbors=mode.num_neighbors,
-      stride_chunks=evaluate.stride_chunks,
-      batch_size=evaluate.examples.batch_size,
-      progress=update,
-    )
-  return np.array([x.nats for x in found])
+  words = dict(zip(order, samples, strict=True))
+  return [first_word(words[i].completion) for i in range(len(examples))]
 
 
 def lambada(
@@ -150,9 +111,10 @@ def lambada(
   """Measure the accuracy of the last word of each text."""
   texts = read(evaluate.examples, ('text',))
   examples = [split(text) for (text,) in texts]
+  batch_size = evaluate.examples.batch_size
 
-  def measure(mode: Mode):
-    words = last_words(mode, examples, evaluate.examples.batch_size)
+  def measure(model, k, name):
+    words = last_words(model, k, name, examples, batch_size)
     right = [
       bool(word) and word == target.strip(_AROUND)
       for word, (_, target) in zip(words, examples, strict=True)
@@ -167,43 +129,71 @@ def summary(
 ) -> None:
   """Measure bits per byte of the summary of each article."""
   examples = read(evaluate.examples, ('article', 'text'), ('summary',))
-  size = np.asarray([len(f' {s}'.encode()) for _, s in examples], np.float64)
+  size = np.asarray([len(f' {s}'.encode()) for _, s in examples])
 
-  def measure(mode: Mode):
-    nats = summary_nats(mode, examples, evaluate)
-    return nats / math.log(2), size, {}
+  def measure(model, k, name):
+    with progress.bar(f'summaries, {name}', 'windows') as update:
+      likelihoods = model.loglikelihood(
+        [article + PROMPT for article, _ in examples],
+        [f' {text}' for _, text in examples],
+        num_neighbors=k,
+        stride_chunks=evaluate.stride_chunks,
+        batch_size=evaluate.examples.batch_size,
+        progress=update,
+      )
+    return np.array([x.nats for x in likelihoods]), size, {}
 
   _run(config, workdir, evaluate, 'summary', 'bits_per_byte', measure)
 
 
-def _run(config, workdir, evaluate, name, field, measure) -> None:
-  """Measure each mode, print the table and write NAME.json."""
+def _run(
+  config: config_lib.Config,
+  workdir: str,
+  evaluate: retro_evaluate.Evaluate,
+  name: str,
+  field: str,
+  measure: Measure,
+) -> None:
+  """Measure each model with and without retrieval; print and write the table."""
   stages.check_alone()
-  rows: list[dict[str, Any]] = []
-  for mode in modes(config, workdir, evaluate):
-    mode.trained.data.check_tokenizer()
-    values, weights, more = measure(mode)
-    found = bootstrap.bootstrap(values, weights)
-    row = {
-      'name': mode.name,
-      'retrieval': mode.retrieval,
-      'num_neighbors': mode.num_neighbors,
-      'step': mode.trained.step,
-      'workdir': mode.workdir,
-      'examples': len(values),
-      field: found.mean,
-      'low': found.low,
-      'high': found.high,
-    }
-    rows.append(row | more)
-  content = {'rows': rows, 'settings': dataclasses.asdict(evaluate.examples)}
-  reports.write_json(pathlib.Path(workdir) / f'{name}.json', content)
+  trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
+  baseline = retro_evaluate.load_baseline(config, evaluate, trained.data.root)
+  runs = [(evaluate.workdir or workdir, trained)]
+  if baseline is not None:
+    runs.append((evaluate.baseline_workdir, baseline))
+  rows = []
+  for run, model in runs:
+    model.data.check_tokenizer()
+    readings = retro_evaluate.on_and_off(model, [evaluate.k])
+    for label, reading in readings.items():
+      k = reading.num_neighbors(evaluate.k)
+      values, num_bytes, more = measure(model, k, label)
+      weights = None if num_bytes is None else math.log(2) * num_bytes
+      interval = bootstrap.bootstrap(values, weights)
+      facts = {
+        'retrieval': reading.retrieval,
+        'num_neighbors': k,
+        'step': model.step,
+        'workdir': run,
+        'examples': len(values),
+        field: interval.mean,
+        'low': interval.low,
+        'high': interval.high,
+      }
+      row = {'values': {'': values}, 'facts': facts | more}
+      rows.append(evaluations.Row(name=label, num_bytes=num_bytes, **row))
+  evaluations.write(
+    pathlib.Path(workdir) / f'{name}.json',
+    rows,
+    settings=dataclasses.asdict(evaluate.examples),
+  )
+  lines = []
+  for x in rows:
+    mean, low, high = (f'{x.facts[k]:.4f}' for k in (field, 'low', 'high'))
+    lines.append((x.name, mean, f'{low} {high}'))
   reports.print_table(
     ('model', field.replace('_', ' '), 'interval'),
-    [
-      (x['name'], f'{x[field]:.4f}', f'{x["low"]:.4f} {x["high"]:.4f}')
-      for x in rows
-    ],
-    title=f'{rows[0]["examples"]:,} examples',
+    lines,
+    title=f'{rows[0].facts["examples"]:,} examples',
     caption='Interval: 95 % of a bootstrap over examples.',
   )

@@ -15,7 +15,7 @@ another source; run the stages index and neighbors once for each. colbert needs
 --config.neighbors.colbert=DIR, a run of a ColBERT. --config.neighbors.reranker=DIR, a
 run of a cross-encoder, orders the first --config.neighbors.candidates of them anew.
 --config.neighbors.where="{'year': (None, 2019)}" finds them in documents with such
-metadata alone, in folders of their own.
+metadata alone, in other folders.
 
 With --config.prepare.evaluation.name=NAME the corpus of
 --config.prepare.evaluation.corpus becomes an evaluation set, for
@@ -81,14 +81,14 @@ class Prepare(stages.Prepare):
 
 
 def train_tokenizer(config: Config, data: Folder) -> Rows:
-  """Train a SentencePiece model on the corpus, or copy the given tokenizer."""
-  path, given = data.tokenizer_path, config.tokenizer
-  if not data.has_tokenizer and given.path:
-    tokenization.load_tokenizer(given.path).save(path)
+  """Train a SentencePiece model on the corpus, or copy the named tokenizer."""
+  path, chosen = data.tokenizer_path, config.tokenizer
+  if not data.has_tokenizer and chosen.path:
+    tokenization.load_tokenizer(chosen.path).save(path)
   elif not data.has_tokenizer:
-    limit = given.max_documents or None
+    limit = chosen.max_documents or None
     logging.info(
-      f'Training SentencePiece: {given.vocab_size} pieces, on the training '
+      f'Training SentencePiece: {chosen.vocab_size} pieces, on the training '
       f'documents of {limit or "all"} documents.'
     )
     documents = itertools.islice(corpus_lib.Corpus(config.corpus), limit)
@@ -100,16 +100,16 @@ def train_tokenizer(config: Config, data: Folder) -> Rows:
         tokens_lib.hash_ids([document.id]), 'train', *held_out
       )[0]
     )
-    tokenization.train_sentencepiece(texts, path / 'model', given.vocab_size)
-  found = data.tokenizer.vocab_size
-  same, what = found == given.vocab_size, f'vocab_size={given.vocab_size:,}'
-  if given.path:
-    wanted = tokenization.load_tokenizer(given.path).fingerprint
-    same = data.tokenizer.fingerprint == wanted
-    what = f'path={given.path}'
+    tokenization.train_sentencepiece(texts, path / 'model', chosen.vocab_size)
+  size = data.tokenizer.vocab_size
+  same, what = size == chosen.vocab_size, f'vocab_size={chosen.vocab_size:,}'
+  if chosen.path:
+    named = tokenization.load_tokenizer(chosen.path)
+    same = data.tokenizer.fingerprint == named.fingerprint
+    what = f'path={chosen.path}'
   if not same:
     raise ValueError(
-      f'{path}: holds another tokenizer of {found:,} pieces already, but '
+      f'{path}: holds another tokenizer of {size:,} pieces already, but '
       f'config.tokenizer.{what}: remove it, or name another data_dir.'
     )
   if isinstance(data.tokenizer, tokenization.WordPieceTokenizer):
@@ -117,7 +117,7 @@ def train_tokenizer(config: Config, data: Folder) -> Rows:
       'WordPiece loses letter case and spaces, but bits per byte are over the '
       "documents' bytes: compare them among WordPiece models alone."
     )
-  return [('vocabulary', f'{found:,}')]
+  return [('vocabulary', f'{size:,}')]
 
 
 def _build_tokens(
@@ -155,7 +155,7 @@ def find_duplicates(
     return [('near-duplicates', 'not looked for')]
   other = tokenize_evaluation(config, data, evaluation)
   with progress.bar('near-duplicates', 'documents') as update:
-    found = near_duplicates.build_duplicate_store(
+    duplicates = near_duplicates.build_duplicate_store(
       data.path('duplicates'),
       data.tokens,
       data.tokenizer,
@@ -165,15 +165,15 @@ def find_duplicates(
       executor=stages.executor(config, data.root),
       progress=update,
     )
-  rows = [('documents left out', f'{sum(found.rows("document")):,}')]
-  return rows + (_compared(found, other) if other else [])
+  rows = [('documents left out', f'{sum(duplicates.rows("document")):,}')]
+  return rows + (_compared(duplicates, other) if other else [])
 
 
 def _compared(
-  found: array_store.Store | None, other: tokens_lib.TokenStore
+  duplicates: array_store.Store | None, other: tokens_lib.TokenStore
 ) -> Rows:
   """Whether training documents were compared with an evaluation set."""
-  sets = near_duplicates.compared_with(found) if found else {}
+  sets = near_duplicates.compared_with(duplicates) if duplicates else {}
   if other.store.fingerprint in sets.values():
     return [(f'near-duplicates of {other.path.name}', 'left out')]
   logging.warning(
@@ -207,7 +207,7 @@ def embed(config: Config, data: Folder, splits: Sequence[str] = ()) -> Rows:
   if data.source not in names.WITH_VECTORS:
     return [('vectors', f'not read by the source {data.source}')]
   embedder = datastore_lib.load_embedder(config.embedder)
-  for split in splits or data.own_splits:
+  for split in splits or data.corpus_splits:
     with progress.bar(f'embed {split}', 'chunks') as update:
       vectors_lib.build_vector_store(
         data.path(f'vectors-{split}'),
@@ -241,7 +241,7 @@ def build_index(config: Config, data: Folder) -> Rows:
   if source not in names.WITH_VECTORS:
     return rows or [('index', f'not read by the source {source}')]
   vectors, queries = data.datastore.vectors('train'), None
-  if 'valid' in data.own_splits:
+  if 'valid' in data.corpus_splits:
     queries = data.datastore.vectors('valid').array('vectors')
   index = index_lib.build_index(
     data.path('index'),
@@ -262,7 +262,7 @@ def find_neighbors(
     datastore_lib.Datastore.retriever, data.datastore, config
   )
   rows = []
-  for split in splits or data.own_splits:
+  for split in splits or data.corpus_splits:
     with progress.bar(f'neighbors {split}', 'chunks') as update:
       neighbors = neighbors_lib.build_neighbor_store(
         data.neighbors_path(split),

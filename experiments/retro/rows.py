@@ -1,105 +1,105 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of evaluations, as a table and as a results file."""
+"""Rows of bits per byte, as a table and as results files."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
 import pathlib
 from typing import Any
 
-from experiments.engine import reports
-from retrieval.questions import bootstrap
+from experiments.engine import evaluations, reports
 from retro_jax.evaluation import evaluate as evaluate_lib
 
 OFF, BASELINE = 'RETRO off', 'baseline'  # names of rows
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
-  """One row of a table of evaluations."""
-
-  name: str  # model and kind of retrieval
-  evaluation: evaluate_lib.Evaluation
-  fields: Mapping[str, Any]  # other JSON values
-  # name -> bits per byte less those of another row; None for that row itself
-  minus: Mapping[str, bootstrap.Interval | None] = dataclasses.field(
-    default_factory=dict
+def of(
+  name: str, evaluation: evaluate_lib.Evaluation, **facts: Any
+) -> evaluations.Row:
+  """Return the row of an evaluation."""
+  return evaluations.Row(
+    name=name,
+    values={'': evaluation.nats},
+    num_bytes=evaluation.num_bytes,
+    facts={**facts, **evaluation.summary()},
   )
-  cells: Sequence[str] = ()  # shown after the name
-
-  def to_json(self) -> dict[str, Any]:
-    """The row as JSON values."""
-    minus = {k: x and dataclasses.asdict(x) for k, x in self.minus.items()}
-    fields = {'name': self.name, **self.fields}
-    return fields | minus | self.evaluation.summary()
 
 
 def report(
   path: pathlib.Path,
-  rows: Sequence[Row],
+  rows: Sequence[evaluations.Row],
+  against: Mapping[str, str],
   *,
   title: str,
   caption: str,
-  heads: Sequence[str] = (),
+  columns: Mapping[str, str] | None = None,
   **content: Any,
-) -> None:
-  """Write rows and `content` to a results file, and print a table of the rows.
-
-  Beside it an .npz file holds the nats of each document, [documents] a row, and
-  their `bytes`.
+) -> list[evaluations.Row]:
+  """Write rows and `content` to results files, and print a table of the rows.
 
   Args:
-    heads: of the rows' own cells.
+    against: field -> name of a row, whose bits per byte are subtracted from those of
+      the others; None where there is no such row.
+    columns: heading -> format of a row's facts, shown after its name.
+
+  Returns:
+    The rows with their differences among the facts.
   """
-  written = [row.to_json() for row in rows]
-  reports.write_json(path, {'rows': written, **content})
-  nats = {row.name: row.evaluation.nats for row in rows}
-  size = rows[0].evaluation.num_bytes
-  reports.write_arrays(path.with_suffix('.npz'), nats | {'bytes': size})
-  one = rows[0].evaluation.summary()
-  sizes = f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens'
-  first, *others = rows[0].minus
+  others = {row.name: row for row in rows}
+  compared = []
+  for row in rows:
+    less = dict.fromkeys(against)
+    for field, name in against.items():
+      if name in others and name != row.name:
+        less[field] = row.minus(others[name])
+        del less[field]['of_seeds']
+    compared.append(dataclasses.replace(row, facts={**row.facts, **less}))
+  evaluations.write(path, compared, **content)
+  first, *more = against
+  facts, columns = [row.facts for row in compared], columns or {}
+  sizes = f'{facts[0]["documents"]:,} held-out documents'
+  sizes += f', {facts[0]["tokens"]:,} tokens, {facts[0]["bytes"]:,} bytes'
   reports.print_table(
-    ('model', *heads, *_heads(first), 'token ppl', 'word ppl'),
-    [(x.name, *x.cells, *_cells(x, first)) for x in rows],
-    title=f'{title}: {sizes}, {one["bytes"]:,} bytes',
+    ('model', *columns, *_heads(first), 'token ppl', 'word ppl'),
+    [
+      (
+        row.name,
+        *(_filled(form, row.facts) for form in columns.values()),
+        *_cells(row.facts, first),
+        *(_perplexity(row.facts[f'{x}_perplexity']) for x in ('token', 'word')),
+      )
+      for row in compared
+    ],
+    title=f'{title}: {sizes}',
     caption=f'{caption}Interval: 95 % of a paired bootstrap over documents.',
     padding=(0, 1, 0, 0),
   )
-  for name in others:
-    compared = [x for x in rows if x.minus[name]]
-    if compared:
-      lines = [(x.name, *_cells(x, name)[:3]) for x in compared]
-      reports.print_table(('model', *_heads(name)), lines)
+  for field in more:
+    lines = [(x.name, *_cells(x.facts, field)) for x in compared]
+    if lines := [line for line in lines if line[-1]]:
+      reports.print_table(('model', *_heads(field)), lines)
+  return compared
 
 
-def _heads(name: str) -> tuple[str, ...]:
-  return 'bits/byte', name.replace('_', ' '), 'interval'
+def _filled(form: str, facts: Mapping[str, Any]) -> str:
+  try:
+    return form.format(**facts)
+  except KeyError:
+    return ''
 
 
-def _cells(row: Row, name: str) -> tuple[str, ...]:
-  """Bits per byte, a difference with its interval (or '', '') and perplexities."""
-  found, less = row.evaluation, row.minus[name]
-  perplexities = found.token_perplexity, found.word_perplexity
-  return (
-    f'{found.bits_per_byte:.4f}',
-    f'{less.mean:+.4f}' if less else '',
-    f'{less.low:+.4f} {less.high:+.4f}' if less else '',
-    *(f'{x:,.2f}' if x < 1e5 else f'{x:.3g}' for x in perplexities),
-  )
+def _heads(field: str) -> tuple[str, ...]:
+  return 'bits/byte', field.replace('_', ' '), 'interval'
 
 
-def compare(rows: Sequence[Row]) -> list[Row]:
-  """Compare rows with RETRO[OFF] and the baseline among them."""
-  others = {x.name: x.evaluation for x in rows}
+def _cells(facts: Mapping[str, Any], field: str) -> tuple[str, str, str]:
+  """Bits per byte, and a difference with its interval, or '', ''."""
+  less, cells = facts[field], ('', '')
+  if less:
+    interval = f'{less["low"]:+.4f} {less["high"]:+.4f}'
+    cells = f'{less["mean"]:+.4f}', interval
+  return f'{facts["bits_per_byte"]:.4f}', *cells
 
-  def minus(x: Row, name: str) -> bootstrap.Interval | None:
-    if x.name == name or name not in others:
-      return None
-    return evaluate_lib.compare(x.evaluation, others[name])
 
-  names = {'minus_off': OFF, 'minus_baseline': BASELINE}
-  return [
-    dataclasses.replace(x, minus={k: minus(x, y) for k, y in names.items()})
-    for x in rows
-  ]
+def _perplexity(x: float) -> str:
+  return f'{x:,.2f}' if x < 1e5 else f'{x:.3g}'

@@ -3,7 +3,6 @@
 """RETRO and its baseline as a Task for the training loop."""
 
 import functools
-import itertools
 from typing import Any
 
 from absl import logging
@@ -14,14 +13,8 @@ import numpy as np
 from experiments.engine import loop, tasks
 from experiments.retro.config import Config
 from retrieval.nn import sharding
-from retrieval.questions import dpr_json
 from retrieval.store import manifests
-from retro_jax.data import (
-  folder as retro_data,
-  pipeline,
-  qa_rows,
-  reading_rows,
-)
+from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import (
   config as config_lib,
   initial,
@@ -31,7 +24,7 @@ from retro_jax.nn import (
   stack,
 )
 from retro_jax.nn.copies import copy_fit
-from retro_jax.trained import language_model, loading
+from retro_jax.trained import loading
 
 _FIT_TOKENS = 4096  # that the lookup of a RETROfit is fitted to
 
@@ -42,9 +35,9 @@ def _trained(
   model_cfg: config_lib.RetroConfig,
   data: retro_data.DataFolder,
 ) -> tuple[loading.RunConfig, tasks.Params]:
-  """The run that a field names: its config, and its parameters in host memory."""
+  """Load the run that a field names: its config, and its parameters on the host."""
   source = getattr(config, field)
-  run = language_model.load(source, str(data.root))
+  run = loading.load(source, str(data.root))
   try:
     initial.check_fits(model_cfg, run.model.config)
   except ValueError as error:
@@ -67,21 +60,21 @@ def _continued_params(
   trained, params = _trained('start_from', config, model_cfg, data)
   if config.retrieval and not trained.retrieval:
     params, _, _ = initial.extend(key, model_cfg, params)
-  own = functools.partial(initial.flat_params, config=model_cfg)
-  found = traverse_util.flatten_dict(params, sep='/')
-  wanted = traverse_util.flatten_dict(
-    sharding.unbox(jax.eval_shape(own, key)), sep='/'
+  init = functools.partial(initial.flat_params, config=model_cfg)
+  params = traverse_util.flatten_dict(params, sep='/')
+  shapes = traverse_util.flatten_dict(
+    sharding.unbox(jax.eval_shape(init, key)), sep='/'
   )
-  for name, x in wanted.items():
-    shape = found[name].shape if name in found else 'none'
+  for name, x in shapes.items():
+    shape = params[name].shape if name in params else 'none'
     if shape != x.shape:
       raise ValueError(
         f'config.start_from {config.start_from}: {name} has shape {shape}, '
         f'expected {x.shape}.'
       )
-  kept = {name: found[name] for name in wanted}
+  params = {name: params[name] for name in shapes}
   return stack.for_training(
-    model_cfg, traverse_util.unflatten_dict(kept, sep='/')
+    model_cfg, traverse_util.unflatten_dict(params, sep='/')
   )
 
 
@@ -188,7 +181,7 @@ def without_data(
   return task, shapes
 
 
-def splits(config: Any, data: retro_data.DataFolder) -> list[str]:
+def used_splits(config: Any, data: retro_data.DataFolder) -> list[str]:
   """Splits that a run reads: 'train', and 'valid' where it validates.
 
   Raises:
@@ -196,7 +189,8 @@ def splits(config: Any, data: retro_data.DataFolder) -> list[str]:
   """
   if not config.eval_batches:
     return ['train']
-  if 'train' in (own := data.own_splits) and 'valid' not in own:
+  splits = data.corpus_splits
+  if 'train' in splits and 'valid' not in splits:
     raise ValueError(
       f'{data.root} holds no documents out (valid_fraction=0), but '
       f'config.eval_batches={config.eval_batches}: expected 0.'
@@ -204,69 +198,19 @@ def splits(config: Any, data: retro_data.DataFolder) -> list[str]:
   return ['train', 'valid']
 
 
-def _reading_task(
-  config: Config,
-  model_cfg: config_lib.RetroConfig,
-  data: retro_data.DataFolder,
-) -> tasks.Task:
-  """Bind model, loss and the rows of `config.reading`."""
-  layout = qa_rows.QaLayout(
-    chunk_length=model_cfg.chunk_length,
-    prompt_chunks=config.reading.prompt_chunks,
-    answer_length=config.reading.answer_length,
-    num_neighbors=config.num_neighbors,
-    neighbor_length=model_cfg.neighbor_length,
-  )
-  prompts = config.reading.prompts
-  writer = reading_rows.ReadingWriter(layout, data.tokenizer, prompts)
-
-  def read(paths):
-    for path in paths:
-      for result in dpr_json.read_results(path):
-        yield qa_rows.Example(
-          question=result.question,
-          answers=result.answers,
-          passages=tuple(
-            qa_rows.Passage(title=x.title, text=x.text) for x in result.contexts
-          ),
-        )
-
-  examples = {
-    split: reading_rows.together(read(paths), prompts)
-    for split, paths in (
-      ('train', config.reading.train),
-      ('valid', config.reading.valid),
-    )
-  }
-  logging.info('Rows: %s.', {name: len(x) for name, x in examples.items()})
-
-  def dataset(split: str):
-    return qa_rows.make_dataset(
-      examples[split],
-      writer,
-      train=split == 'train',
-      **tasks.share_of(config),
-    )
-
-  k, length = config.num_neighbors, prompts * layout.row_length
-  every = [*itertools.chain(*examples['train'])]
-  fields = model_fields(config, model_cfg, k, length) | {
-    'loss': functools.partial(losses.loss_of_prompts, models.of(model_cfg)),
-    'dataset': dataset,
-    'pipeline_fingerprint': qa_rows.fingerprint(every, writer),
-    'fingerprints': {'tokenizer': data.tokenizer.fingerprint},
-  }
-  return tasks.Task(**(fields | _start(config, model_cfg, data)))
-
-
 def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
   """Bind model, loss and data."""
   model_cfg = loading.model_config_of(config, data)
+  start = _start(config, model_cfg, data)
   if config.reading.train:
-    return _reading_task(config, model_cfg, data)
+    from experiments.retro import reading  # the rows of few runs
+
+    rows, length = reading.fields(config, model_cfg, data)
+    fields = model_fields(config, model_cfg, config.num_neighbors, length)
+    return tasks.Task(**fields | rows | start)
   readers = {
     split: loading.chunk_reader(config, data, split)
-    for split in splits(config, data)
+    for split in used_splits(config, data)
   }
   k = readers['train'].num_neighbors
 
@@ -290,7 +234,7 @@ def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
     'index_version': data.neighbors_index if config.retrieval else '',
     'fingerprints': data.fingerprints(config.retrieval),
   }
-  return tasks.Task(**(fields | _start(config, model_cfg, data)))
+  return tasks.Task(**fields | start)
 
 
 def train(config: Config, workdir: str) -> None:

@@ -113,9 +113,9 @@ def _cut(config, old, data, added) -> None:
   )
   fields = old.chunks('train').store.fields
   test_fraction = fields.get('test_fraction', 0.0)
-  given = sorted({*fields.get('added', ()), *added})
-  there = np.isin(tokens_lib.hash_ids(given), tokens.id_hash[:])
-  given = [x for x, stands in zip(given, there, strict=True) if stands]
+  new = sorted({*fields.get('added', ()), *added})
+  there = np.isin(tokens_lib.hash_ids(new), tokens.id_hash[:])
+  new = [x for x, stands in zip(new, there, strict=True) if stands]
   if 'dropped' in fields:
     near_duplicates.build_duplicate_store(
       data.path('duplicates'),
@@ -124,9 +124,9 @@ def _cut(config, old, data, added) -> None:
       valid_fraction=fields['valid_fraction'] + test_fraction,
       settings=config.deduplicate,
       evaluation=_evaluation_sets(old, data),
-      added=given,
+      added=new,
     )
-  for split in old.own_splits:
+  for split in old.corpus_splits:
     leaves_out = split == 'train' and 'dropped' in fields
     chunks_lib.build_chunk_store(
       data.path(f'chunks-{split}'),
@@ -136,7 +136,7 @@ def _cut(config, old, data, added) -> None:
       valid_fraction=fields['valid_fraction'],
       test_fraction=test_fraction,
       dropped=data.duplicates if leaves_out else None,
-      added=given,
+      added=new,
     )
 
 

@@ -16,12 +16,12 @@ class Qa:
   """Rows of questions, with the passages that are read."""
 
   # What reads the passages:
-  #   retro        RETRO, or its baseline closed book: the start's own model
+  #   retro        RETRO, or its baseline closed book: the start's model
   #   fid          Fusion-in-Decoder
   #   closed_book  the same encoder and decoder, with the question alone
   reader: Literal['retro', 'fid', 'closed_book'] = 'retro'
   # Results of any retriever in DPR's JSON form; (): the nearest chunks of the
-  # run's own datastore.
+  # run's datastore.
   passages: tuple[str, ...] = ()
   num_passages: Annotated[int, settings.Range(0, 2**16)] = 20  # k
   # chunks of the question; "answer:" ends the last (paper: 1)

@@ -64,11 +64,11 @@ def read_passages(
   Raises:
     ValueError: for files without any of the questions.
   """
-  found: dict[str, Passages] = {}
+  by_question: dict[str, Passages] = {}
   for path in paths:
     for result in dpr_json.read_results(path):
-      found[result.question] = _passages_of(result)
-  missing = [q.question for q in questions if q.question not in found]
+      by_question[result.question] = _passages_of(result)
+  missing = [q.question for q in questions if q.question not in by_question]
   if missing and len(missing) == len(questions):
     raise ValueError(
       f'{", ".join(paths)}: none of the {len(questions):,} questions is there, '
@@ -79,7 +79,7 @@ def read_passages(
       f'{len(missing)} of {len(questions)} questions have no passages, such as '
       f'{missing[0]!r}.'
     )
-  return [found.get(q.question, ()) for q in questions]
+  return [by_question.get(q.question, ()) for q in questions]
 
 
 def find_passages(
@@ -90,7 +90,7 @@ def find_passages(
 ) -> list[Passages]:
   """The nearest chunks of each question, with their continuations.
 
-  The passages are kept in FOLDER in DPR's form, for experiments.score.
+  The passages are written to FOLDER in DPR's form, for experiments.score.
   """
   data, config = trained.data, trained.config
   key = manifests.fingerprint(
@@ -115,7 +115,7 @@ def find_passages(
 
 
 def _retrieve(lookup, questions, count) -> list[dpr_json.Result]:
-  found = lookup.retrieve(
+  neighbors = lookup.retrieve(
     [q.question for q in questions], count, questions=True
   )
   return [
@@ -124,16 +124,16 @@ def _retrieve(lookup, questions, count) -> list[dpr_json.Result]:
       answers=question.answers,
       contexts=tuple(
         dpr_json.Context(
-          id=str(own.ids[n]),
-          title=own.titles[n],
-          text=lookup.tokenizer.decode(own.tokens[n][own.mask[n]]),
-          score=float(own.scores[n]),
+          id=str(read.ids[n]),
+          title=read.titles[n],
+          text=lookup.tokenizer.decode(read.tokens[n][read.mask[n]]),
+          score=float(read.scores[n]),
         )
         for n in range(count)
-        if own.ids[n] >= 0
+        if read.ids[n] >= 0
       ),
     )
-    for question, own in zip(questions, found, strict=True)
+    for question, read in zip(questions, neighbors, strict=True)
   ]
 
 
@@ -162,28 +162,28 @@ def examples(
   question without a match is left out. A baseline, which reads no passage,
   learns the same answers to the same questions.
   """
-  read, kept = config.reads_passages, []
-  found = [()] * len(questions)
+  read, examples = config.reads_passages, []
+  by_question = [()] * len(questions)
   if read or any(q.kind == 'regex' for q in questions):
-    found = passages(trained, config, questions, folder)
-  for question, texts in zip(questions, found, strict=True):
+    by_question = passages(trained, config, questions, folder)
+  for question, texts in zip(questions, by_question, strict=True):
     answers = question.answers
     if question.kind == 'regex':
       answers = _matches(answers, texts)
     if answers:
-      kept.append(
+      examples.append(
         qa_rows.Example(
           question=question.question,
           answers=answers,
           passages=texts if read else (),
         )
       )
-  if len(kept) < len(questions):
+  if len(examples) < len(questions):
     logging.warning(
-      f'Left out {len(questions) - len(kept)} of {len(questions)} questions: no '
+      f'Left out {len(questions) - len(examples)} of {len(questions)} questions: no '
       'passage matches their pattern.'
     )
-  return kept
+  return examples
 
 
 def _matches(patterns, read) -> tuple[str, ...]:

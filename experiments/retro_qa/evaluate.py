@@ -20,7 +20,7 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from experiments.engine import progress, reports
+from experiments.engine import evaluations, progress, reports
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro_qa import data as retro_qa_data, task as retro_qa_task
 from experiments.retro_qa.config import Config
@@ -77,21 +77,21 @@ def answer(
     writer.prompt_to_continue(question.question, read)
     for question, read in zip(questions, passages, strict=True)
   ]
-  found, batch_size = [], min(batch_size, len(prompts) or 1)
+  answers, batch_size = [], min(batch_size, len(prompts) or 1)
   with progress.bar(name, 'questions') as update:
     for start in range(0, len(prompts), batch_size):
       part = prompts[start : start + batch_size]
       # The last batch is as large as the others: nothing is compiled for it.
       padded = part + part[-1:] * (batch_size - len(part))
       written = decode.sample(trained.model, trained.params, padded, sampling)
-      found += [_text(tokenizer, x) for x in written[: len(part)]]
-      update(len(found), len(prompts))
-  return found
+      answers += [_text(tokenizer, x) for x in written[: len(part)]]
+      update(len(answers), len(prompts))
+  return answers
 
 
 def _text(tokenizer, sample) -> str:
-  kept = [t for t in sample.new_tokens.tolist() if t != tokenizer.eos_id]
-  return ' '.join(tokenizer.decode(np.asarray(kept, np.int32)).split())
+  tokens = [t for t in sample.new_tokens.tolist() if t != tokenizer.eos_id]
+  return ' '.join(tokenizer.decode(np.asarray(tokens, np.int32)).split())
 
 
 def evaluate_sets(
@@ -123,15 +123,15 @@ def evaluate_sets(
         for question, text in zip(questions.questions, answers, strict=True)
       )
       scoring.write_predictions(folder / name, predictions)
-  path = reports.write_json(folder / file, {**content, 'rows': rows})
-  reports.print_shares(rows)
+  path = evaluations.write(folder / file, rows, **content)
+  reports.print_shares([row.facts for row in rows])
   logging.info('Written to %s, the predictions beside it.', path)
 
 
 def measures(
   questions: question_sets.QuestionSet, answers: Sequence[str]
 ) -> ranking.Values:
-  """Measures of each answer by the set's own rule: name -> [n]."""
+  """Measures of each answer by the set's rule: name -> [n]."""
   rows = [
     questions.score(text, question)
     for question, text in zip(questions.questions, answers, strict=True)
@@ -145,8 +145,8 @@ def _row(
   mode: str,
   values: ranking.Values,
   closed: ranking.Values | None,
-) -> dict[str, Any]:
-  """A mode of a set as JSON values: name -> {mean, low, high}, as shares.
+) -> evaluations.Row:
+  """Return a mode of a set; facts are name -> {mean, low, high}, as shares.
 
   Args:
     values: of `measures`; exact_match is in percent, for experiments.tables.
@@ -154,11 +154,11 @@ def _row(
   """
   shares = ranking.intervals(values)
   if closed is not None:
-    own = {name: values[name] for name in _COMPARED if name in values}
-    gains = ranking.differences(own, closed)
+    compared = {name: values[name] for name in _COMPARED if name in values}
+    gains = ranking.differences(compared, closed)
     shares |= {f'{name}, less off': x for name, x in gains.items()}
-  return {
-    'name': 'baseline' if mode == 'baseline' else f'{questions.name} {mode}',
+  name = 'baseline' if mode == 'baseline' else f'{questions.name} {mode}'
+  facts = {
     'dataset': f'{questions.name}, {mode}',
     'set': questions.name,
     'questions': len(questions.questions),
@@ -166,6 +166,7 @@ def _row(
     'exact_match': 100 * shares['official_exact_match'].mean,
     **{name: dataclasses.asdict(x) for name, x in shares.items()},
   }
+  return evaluations.Row(name=name, values=values, facts=facts)
 
 
 def load(
@@ -176,15 +177,15 @@ def load(
   trained = language_model.load(
     source, config.data_dir, step=evaluate.step, config_type=Config
   )
-  own = trained.config
-  if own.qa.passages and not config.qa.passages:
+  run = trained.config
+  if run.qa.passages and not config.qa.passages:
     logging.warning(
       'Fine-tuned on the passages of %s, evaluated on the nearest chunks of its '
-      'own datastore; --config.qa.passages names others.',
-      ', '.join(own.qa.passages),
+      "run's datastore; --config.qa.passages names others.",
+      ', '.join(run.qa.passages),
     )
-  qa = dataclasses.replace(own.qa, passages=config.qa.passages)
-  trained = dataclasses.replace(trained, config=dataclasses.replace(own, qa=qa))
+  qa = dataclasses.replace(run.qa, passages=config.qa.passages)
+  trained = dataclasses.replace(trained, config=dataclasses.replace(run, qa=qa))
   return retro_evaluate.with_models(trained, config)
 
 
@@ -196,17 +197,17 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
     config.questions.allow_other_counts,
   )
   trained = load(config, workdir, evaluate)
-  own, folder = trained.config, pathlib.Path(workdir) / retro_qa_task.PASSAGES
-  open_book = own.retrieval and own.qa.reader != 'closed_book'
+  run, folder = trained.config, pathlib.Path(workdir) / retro_qa_task.PASSAGES
+  open_book = run.retrieval and run.qa.reader != 'closed_book'
   modes = ['off' if open_book else 'baseline']
-  if own.reads_passages:
+  if run.reads_passages:
     modes.insert(0, 'on')
 
   def write(questions, mode):
     asked = questions.questions
     passages = [()] * len(asked)
     if mode == 'on':
-      passages = retro_qa_data.passages(trained, own, asked, folder)
+      passages = retro_qa_data.passages(trained, run, asked, folder)
     name, size = f'{questions.name} {mode}', evaluate.batch_size
     return answer(trained, asked, passages, batch_size=size, name=name)
 
@@ -215,5 +216,5 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
     'passages': config.qa.passages,
     'settings': dataclasses.asdict(evaluate),
   }
-  file = FID_FILE if own.qa.is_fid else FILE
+  file = FID_FILE if run.qa.is_fid else FILE
   evaluate_sets(workdir, file, sets, modes, write, content)

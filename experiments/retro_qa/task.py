@@ -58,7 +58,7 @@ def adopt(config: Config) -> Config:
   """Return a config with model and data of the source run.
 
   A FiD's model differs from its source's as `fid.fields` says. Dropout acts in the
-  decoder alone, as RETRO's paper found best.
+  decoder alone, which is best in RETRO's paper.
 
   Args:
     config: `retro_from` names the source run; `data_dir` is the data folder, if
@@ -125,7 +125,7 @@ def make_task(
     for split in ('train', 'dev')
     if getattr(config.questions, split)
   }
-  counts = {split: len(kept) for split, kept in examples.items()}
+  counts = {split: len(rows) for split, rows in examples.items()}
   logging.info('Questions: %s.', counts)
 
   def dataset(split: str):

@@ -201,7 +201,7 @@ def _draw(model, how, rows, take) -> list[samples_lib.Sample]:
     m = model.model.config.chunk_length
     return [
       samples_lib.Sample(
-        x.tokens, len(x.tokens), m, x.found[: len(x.tokens) // m], text=''
+        x.tokens, len(x.tokens), m, x.neighbors[: len(x.tokens) // m], text=''
       )
       for x in passages
     ]
@@ -299,11 +299,11 @@ def _logprobs(choice: Choice, request: Request, tokenizer) -> dict[str, Any]:
     offsets.append(length)
     length += len(texts[-1])
   scores, stop = choice.logprobs, first + len(texts)
-  values = [_number(x) for x in scores.own[first:stop]]
+  values = [_number(x) for x in scores.logprobs[first:stop]]
   tops: list[dict[str, float] | None] = []
   for i, value in zip(range(first, stop), values, strict=True):
     count = request.fields.logprobs
-    pairs = zip(scores.likely[i], scores.logprobs[i], strict=True)
+    pairs = zip(scores.likely[i], scores.likely_logprobs[i], strict=True)
     pairs = [(tokenizer.decode([x]), _number(y)) for x, y in pairs if x >= 0]
     # of equal texts the likelier stays
     top = dict(reversed(pairs[:count]))

@@ -45,6 +45,6 @@ class Config(retro_config.Config):
       ('num_candidates', 'neighbors.stored', self.neighbors.stored),
       ('queries', 'sequence_chunks - 1', self.sequence_chunks - 1),
     ):
-      if (own := getattr(self.retriever, name)) > most:
+      if (value := getattr(self.retriever, name)) > most:
         expected = f'at most {limit}={most}'
-        raise settings.SettingsError(f'retriever.{name}', own, expected)
+        raise settings.SettingsError(f'retriever.{name}', value, expected)

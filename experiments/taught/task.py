@@ -106,7 +106,7 @@ class _Candidates:
     embedder: embedders.Embedder,
   ):
     self._settings, self._teacher = config.retriever, teacher
-    self._splits = retro_task.splits(config, teacher.data)
+    self._splits = retro_task.used_splits(config, teacher.data)
     self._embedder = embedder
     self._reader: candidate_rows.CandidateReader | None = None
 
@@ -123,13 +123,13 @@ class _Candidates:
   ) -> dict[str, pipeline.ChunkReader]:
     """Open the reader of each split; ValueError for fewer neighbors than asked."""
     config, k = self._teacher.config, self._settings.num_candidates
-    found = {
+    readers = {
       split: loading.chunk_reader(config, data, split, k)
       for split in self._splits
     }
-    for reader in found.values():
+    for reader in readers.values():
       _ = reader.stores
-    return found
+    return readers
 
   def complete(
     self, params: tasks.Params, batch: Mapping[str, Any]
@@ -153,8 +153,8 @@ def make_task(
   }
   if settings.objective == 'emdr2':
     temperatures = {}
-  found = _Candidates(config, teacher, embedder)
-  readers = found.readers(data)
+  candidates = _Candidates(config, teacher, embedder)
+  readers = candidates.readers(data)
 
   def dataset(split):
     return candidate_rows.make_dataset(
@@ -179,10 +179,10 @@ def make_task(
       lm_temperature=settings.lm_temperature,
     ),
     dataset=dataset,
-    complete=found.complete,
+    complete=candidates.complete,
     frozen=lambda name: name == candidates.LANGUAGE_MODEL,
     index_refresher=versions.Versions(
-      config, data, embedder, workdir, found.serve
+      config, data, embedder, workdir, candidates.serve
     ),
     pipeline_fingerprint=manifests.fingerprint(
       [

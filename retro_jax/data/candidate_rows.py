@@ -49,12 +49,12 @@ def choose(
   row: pipeline.Row, rng: np.random.Generator, queries: int
 ) -> pipeline.Row:
   """Draw at most `queries` of the countable chunks: `asked` [Q], -1 for none."""
-  (found,) = np.nonzero(row['countable'])
-  drawn = np.sort(rng.permutation(found)[:queries])
+  (countable,) = np.nonzero(row['countable'])
+  drawn = np.sort(rng.permutation(countable)[:queries])
   asked = np.full(queries, -1, np.int32)
   asked[: len(drawn)] = drawn
-  kept = {name: row[name] for name in ('chunk_ids', 'split')}
-  return kept | {'asked': asked}
+  fields = {name: row[name] for name in ('chunk_ids', 'split')}
+  return fields | {'asked': asked}
 
 
 def make_dataset(
@@ -92,7 +92,7 @@ def make_dataset(
 
 @dataclasses.dataclass(frozen=True)
 class CandidateReader:
-  """Reads batches with the candidates that an index has found."""
+  """Reads batches with the candidates of an index."""
 
   # split -> reader whose num_neighbors is K
   readers: Mapping[str, pipeline.ChunkReader]
@@ -119,15 +119,18 @@ class CandidateReader:
     asking = np.take_along_axis(ids, np.maximum(asked, 0), -1)
     asking = np.where(asked >= 0, asking, -1)
     stores = reader.stores
-    found = stores.neighbors.ids(np.maximum(asking, 0))
-    found = found[..., : reader.num_neighbors]
-    found = np.where(asking[..., None] >= 0, found, -1)
-    row = reader.read(ids) | {'asked': asked, 'candidate_valid': found >= 0}
-    for name, chunks, wanted in (
+    candidates = stores.neighbors.ids(np.maximum(asking, 0))
+    candidates = candidates[..., : reader.num_neighbors]
+    candidates = np.where(asking[..., None] >= 0, candidates, -1)
+    row = reader.read(ids) | {
+      'asked': asked,
+      'candidate_valid': candidates >= 0,
+    }
+    for name, chunks, numbers in (
       ('query', stores.chunks, asking),
-      ('candidate', stores.datastore, found),
+      ('candidate', stores.datastore, candidates),
     ):
-      row |= self._texts(name, chunks.texts, wanted)
+      row |= self._texts(name, chunks.texts, numbers)
     return row
 
   def _texts(
@@ -135,10 +138,10 @@ class CandidateReader:
   ) -> pipeline.Row:
     """WordPiece ids of chunks, one id 0 where there is no chunk."""
     flat = ids.reshape(-1)
-    found = self.token_ids(texts(flat))
+    tokens = self.token_ids(texts(flat))
     rows = np.zeros((len(flat), self.max_length), np.int32)
     lengths = np.ones(len(flat), np.int32)
-    for i, (number, pieces) in enumerate(zip(flat, found, strict=True)):
+    for i, (number, pieces) in enumerate(zip(flat, tokens, strict=True)):
       if number >= 0:
         if len(pieces) > self.max_length:
           pieces = [*pieces[: self.max_length - 1], pieces[-1]]

@@ -82,9 +82,9 @@ class NeighborLookup:
       ids, self.neighbor_length, self.neighbor_part
     )
     titles = [self.datastore.titles(row) for row in ids]
-    found = zip(ids, scores, tokens, mask, titles, strict=True)
+    rows = zip(ids, scores, tokens, mask, titles, strict=True)
     unit = self.retriever.unit
-    return [samples.ChunkNeighbors(*row, unit) for row in found]
+    return [samples.ChunkNeighbors(*row, unit) for row in rows]
 
   def retrieve_tokens(
     self, rows: Sequence[np.ndarray], k: int
@@ -101,20 +101,20 @@ class Datastore:
 
   def vectors(self, split: str) -> array_store.Store:
     """Keys of a split's chunks; ValueError where they are of other chunks."""
-    found = array_store.Store.open(
+    vectors = array_store.Store.open(
       self.folder.path(f'vectors-{split}'), vectors_lib.KIND
     )
     if self.folder.path(f'chunks-{split}').is_dir():
-      found.check_made_of(passages=self.folder.chunks(split).fingerprint)
-    return found
+      vectors.check_made_of(passages=self.folder.chunks(split).fingerprint)
+    return vectors
 
   @functools.cached_property
   def index(self) -> index_lib.Index:
     """The published index; ValueError where it is of other vectors."""
-    found = index_lib.open_index(self.folder.path('index'))
+    index = index_lib.open_index(self.folder.path('index'))
     if self.folder.path('vectors-train').is_dir():
-      index_lib.check_vectors(found, self.vectors('train'))
-    return found
+      index_lib.check_vectors(index, self.vectors('train'))
+    return index
 
   def lookup(self, config: Any) -> NeighborLookup:
     """The look-up of neighbors in this folder's datastore, for new text."""
@@ -132,19 +132,19 @@ class Datastore:
     Raises:
       ValueError: for a filter on other metadata, or one that no chunk fits.
     """
-    found, chunks = (
+    retriever, chunks = (
       self.retrievers(config).make(self.folder.source),
       self.folder.chunks('train'),
     )
     if self.folder.reranker:
       model = rerank.load(self.folder.reranker)
-      found = rerank.Reranked(
-        found, rerank.ByTexts(model, chunks), config.neighbors.candidates
+      retriever = rerank.Reranked(
+        retriever, rerank.ByTexts(model, chunks), config.neighbors.candidates
       )
     where = config.neighbors.where
     if where_lib.some(chunks, where, 'neighbors.where') is not None:
-      found = where_lib.Filtered(found, chunks, where_lib.parse(where))
-    return found
+      retriever = where_lib.Filtered(retriever, chunks, where_lib.parse(where))
+    return retriever
 
   def neighbors_in_part(
     self,
@@ -209,14 +209,14 @@ class Datastore:
 
   def embedder(self, config: Any) -> embedders.Embedder:
     """Load the embedder of the vectors; ValueError where the config names another."""
-    found = load_embedder(config.embedder)
+    embedder = load_embedder(config.embedder)
     vectors = self.vectors('train')
-    if vectors.fields['embedder'] != found.fingerprint:
+    if vectors.fields['embedder'] != embedder.fingerprint:
       raise ValueError(
         f'{vectors.path}: embedded with {vectors.fields["embedder"]}, but the config '
-        f'names embedder {found.fingerprint}.'
+        f'names embedder {embedder.fingerprint}.'
       )
-    return found
+    return embedder
 
   def _dense(self, config: Any) -> retriever_lib.Retriever:
     index, vectors = self.index, self.vectors('train')

@@ -73,11 +73,13 @@ class ChunkReader:
         f'{neighbors.path}: num_neighbors {last} is more than '
         f'the {neighbors.num_neighbors} stored for each chunk.'
       )
-    made, wanted = (x.tokens.tokenizer_fingerprint for x in (datastore, chunks))
-    if made != wanted:
+    theirs, expected = (
+      x.tokens.tokenizer_fingerprint for x in (datastore, chunks)
+    )
+    if theirs != expected:
       raise ValueError(
-        f'{datastore.path}: tokenized with {made}, but {chunks.path} with '
-        f'{wanted}.'
+        f'{datastore.path}: tokenized with {theirs}, but {chunks.path} with '
+        f'{expected}.'
       )
     return types.SimpleNamespace(
       chunks=chunks, neighbors=neighbors, datastore=datastore
@@ -123,7 +125,7 @@ class ChunkReader:
       segments: [..., C] what belongs together, from 1 (0 for padding); by
         default adjacent chunks of one document.
       retrieved_by: [..., C] chunks whose neighbors are read instead of each
-        chunk's own, less those from the chunk's own document; -1 reads none.
+        chunk's, less those from the chunk's document; -1 reads none.
       oracle: True gives every chunk one neighbor, itself with its continuation:
         what the model is to predict. A diagnostic of copying, never a score.
 
@@ -164,15 +166,17 @@ class ChunkReader:
   def _read_neighbors(self, ids, retrieved_by):
     stores, first = self.stores, self.skipped_neighbors
     asking = ids if retrieved_by is None else np.asarray(retrieved_by)
-    found = stores.neighbors.ids(np.maximum(asking, 0))
-    found = found[..., first : first + self.num_neighbors]
-    present = ((ids >= 0) & (asking >= 0))[..., None] & (found >= 0)
+    neighbors = stores.neighbors.ids(np.maximum(asking, 0))
+    neighbors = neighbors[..., first : first + self.num_neighbors]
+    present = ((ids >= 0) & (asking >= 0))[..., None] & (neighbors >= 0)
     if retrieved_by is not None:  # The store's filter knew another document.
-      own = stores.chunks.document_hashes(np.maximum(ids, 0))[..., None]
-      present &= stores.datastore.document_hashes(np.maximum(found, 0)) != own
-    found = np.where(present, found, -1)
+      hashes = stores.chunks.document_hashes(np.maximum(ids, 0))[..., None]
+      present &= (
+        stores.datastore.document_hashes(np.maximum(neighbors, 0)) != hashes
+      )
+    neighbors = np.where(present, neighbors, -1)
     return stores.datastore.gather(
-      found, self.neighbor_length, self.neighbor_part
+      neighbors, self.neighbor_length, self.neighbor_part
     )
 
 

@@ -80,17 +80,17 @@ class QaWriter:
     self.tokenizer = tokenizer
 
   def prompt(self, question: str) -> Int[np.ndarray, ' T']:
-    r"""BOS and "question: ... \n answer:"; of a longer one the end is kept."""
+    r"""BOS and "question: ... \n answer:"; of a longer one the end stays."""
     text = f'question: {question.strip()} \n answer:'
     ids = np.asarray(self.tokenizer.encode(text).ids, np.int32)
-    kept = ids[-(self.layout.prompt_length - 1) :]
-    return np.concatenate([[self.tokenizer.bos_id], kept]).astype(np.int32)
+    end = ids[-(self.layout.prompt_length - 1) :]
+    return np.concatenate([[self.tokenizer.bos_id], end]).astype(np.int32)
 
   def answer(self, text: str) -> Int[np.ndarray, ' T']:
     """The answer after a blank, and EOS; of a longer one the beginning."""
     ids = self.tokenizer.encode(f' {text.strip()}').ids
-    kept = ids[: self.layout.answer_length - 1]
-    return np.concatenate([kept, [self.tokenizer.eos_id]]).astype(np.int32)
+    beginning = ids[: self.layout.answer_length - 1]
+    return np.concatenate([beginning, [self.tokenizer.eos_id]]).astype(np.int32)
 
   def texts(self, question: str, passages: Sequence[Passage]) -> list[str]:
     """The texts of the neighbors."""
@@ -102,11 +102,11 @@ class QaWriter:
   ) -> samples.ChunkNeighbors:
     """Exactly N neighbors; those without a passage are hidden."""
     size = self.layout.num_neighbors
-    kept = [p for p in passages if p.text.strip()][:size]
-    texts = self.texts(question, kept)
+    passages = [p for p in passages if p.text.strip()][:size]
+    texts = self.texts(question, passages)
     tokens = [self.tokenizer.encode(text).ids.tolist() for text in texts]
     return samples.given_neighbors(
-      tokens, self.layout.neighbor_length, [p.title for p in kept], size
+      tokens, self.layout.neighbor_length, [p.title for p in passages], size
     )
 
   def _nothing(self) -> samples.ChunkNeighbors:
@@ -133,13 +133,13 @@ class QaWriter:
     row[size : size + len(written)] = written
     place = np.arange(len(row))
     there = (place >= size - len(prompt)) & (place < size + len(written))
-    found = {
+    fields = {
       'tokens': row[:-1],
       'targets': row[1:],
       'loss_mask': there[1:] & (place[1:] >= size),
       'segment_ids': there[:-1].astype(np.int32),
     }
-    return found | self._read(question, passages)
+    return fields | self._read(question, passages)
 
   def drawn(self, example: Any, rng: np.random.Generator) -> pipeline.Row:
     """The row of an Example with one of its answers."""
@@ -173,8 +173,12 @@ class QaWriter:
       return samples.Prompt(tokens, ())
     before = -(-len(tokens) // self.layout.chunk_length) - 1
     nothing = self._nothing()
-    found = [*[nothing] * before, self.neighbors(question, passages), nothing]
-    return samples.Prompt(tokens, found)
+    by_chunk = [
+      *[nothing] * before,
+      self.neighbors(question, passages),
+      nothing,
+    ]
+    return samples.Prompt(tokens, by_chunk)
 
 
 class FidWriter(QaWriter):

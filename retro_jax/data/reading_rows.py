@@ -42,8 +42,8 @@ class JointQaWriter(qa_rows.QaWriter):
     c = self.layout
     if not c.num_neighbors:
       return {}
-    found = self.neighbors(question, passages)
-    tokens, mask = samples.stack([found], 1, found.tokens.shape)
+    read = self.neighbors(question, passages)
+    tokens, mask = samples.stack([read], 1, read.tokens.shape)
     entries = np.full(c.row_length // c.chunk_length + 1, -1, np.int32)
     entries[c.prompt_chunks - 1 : c.prompt_chunks + 1] = 0
     return {'neighbors': tokens, 'neighbor_mask': mask, 'entries': entries}
@@ -76,10 +76,10 @@ class ReadingWriter(JointQaWriter):
     }
 
   def prompt(self, question: str) -> Int[np.ndarray, ' T']:
-    """BOS and the prompt as it is; of a longer one the end is kept."""
+    """BOS and the prompt as it is; of a longer one the end stays."""
     ids = np.asarray(self.tokenizer.encode(question).ids, np.int32)
-    kept = ids[len(ids) - min(len(ids), self.layout.prompt_length - 1) :]
-    return np.concatenate([[self.tokenizer.bos_id], kept]).astype(np.int32)
+    end = ids[len(ids) - min(len(ids), self.layout.prompt_length - 1) :]
+    return np.concatenate([[self.tokenizer.bos_id], end]).astype(np.int32)
 
   def answer(self, text: str) -> Int[np.ndarray, ' T']:
     """The continuation as it is, its beginning if it is longer."""

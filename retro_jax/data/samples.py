@@ -16,10 +16,11 @@ DetokenizeFn = Callable[[Sequence[int]], str]
 
 @dataclasses.dataclass(frozen=True)
 class ChunkNeighbors:
-  """Neighbors that one complete chunk retrieved, best first, or was given."""
+  """Neighbors that one complete chunk reads, best first."""
 
-  ids: np.ndarray  # [N] int64 chunk ids, -1 for a missing or given neighbor
-  # [N] float32, larger is better; -inf for a missing or given neighbor
+  # [N] int64 chunk ids, and [N] float32 scores, larger is better; -1 and -inf for a
+  # missing neighbor, or one that came with the prompt
+  ids: np.ndarray
   scores: np.ndarray
   tokens: np.ndarray  # [N, R] int32
   mask: np.ndarray  # [N, R] bool; a neighbor without any token is missing
@@ -37,7 +38,7 @@ def given_neighbors(
   titles: Sequence[str] = (),
   at_least: int = 0,
 ) -> ChunkNeighbors:
-  """Passages of one's own, their first R tokens, as the neighbors of a chunk.
+  """The first R tokens of passages, as the neighbors of a chunk.
 
   Args:
     neighbor_length: R, of the model.
@@ -53,8 +54,8 @@ def given_neighbors(
   for i, passage in enumerate(passages):
     if not len(passage):
       raise ValueError(f'Passage {i} has no tokens.')
-    kept = passage[:neighbor_length]
-    tokens[i, : len(kept)], mask[i, : len(kept)] = kept, True
+    beginning = passage[:neighbor_length]
+    tokens[i, : len(beginning)], mask[i, : len(beginning)] = beginning, True
   return ChunkNeighbors(
     np.full(count, -1),
     np.full(count, -np.inf, np.float32),
@@ -65,12 +66,12 @@ def given_neighbors(
 
 
 def stack(
-  found: Sequence[ChunkNeighbors], count: int, shape: tuple[int, int]
+  by_chunk: Sequence[ChunkNeighbors], count: int, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
   """Return tokens and mask [count, N, R] of at most `count` chunks; `shape` is (N, R)."""
   tokens = np.zeros((count, *shape), np.int32)
   mask = np.zeros((count, *shape), bool)
-  for u, neighbors in enumerate(found):
+  for u, neighbors in enumerate(by_chunk):
     n = len(neighbors.tokens)
     tokens[u, :n], mask[u, :n] = neighbors.tokens, neighbors.mask
   return tokens, mask
@@ -82,7 +83,7 @@ class Prompt:
 
   # [T] ids, starting with BOS as documents do in training
   tokens: Sequence[int] | np.ndarray
-  # its own, by chunk: chunk u reads entry u, and the last entry serves all
+  # by chunk: chunk u reads entry u, and the last entry serves all
   # chunks after it, so that one entry serves every chunk and no entry (an empty
   # sequence) is RETRO[OFF]. None: they are retrieved.
   neighbors: Sequence[ChunkNeighbors] | None = None
@@ -101,7 +102,7 @@ class Sample:
   # tokens by which the first chunk is short, as the prompt was aligned
   padding: int = 0
   # of the continuation, without the stop string that ended it; None where no
-  # detokenizer was given
+  # detokenizer was passed
   text: str | None = None
 
   @property

@@ -61,7 +61,7 @@ class Embedder:
 class Neighbors:
   """The neighbors of every chunk."""
 
-  source: names.Name = 'dense'  # how they are found
+  source: names.Name = 'dense'  # of `retrieval.search.names`
   # whether an index of words holds a chunk's title and continuation, too
   titled: bool = settings.rare(False)
   # of weighted: BM25's share
@@ -91,8 +91,8 @@ class Stores(data_folder.DataFolder):
   def of(cls, config: Any, workdir: str | os.PathLike) -> 'Stores':
     """Open the data folder that a config and a workdir name."""
     root = super().of(config, workdir).root
-    given = config.neighbors
-    return cls(root, given.source, given.reranker, given.where)
+    neighbors = config.neighbors
+    return cls(root, neighbors.source, neighbors.reranker, neighbors.where)
 
   @functools.cached_property
   def tokens(self) -> tokens_lib.TokenStore:
@@ -133,7 +133,7 @@ class Stores(data_folder.DataFolder):
     return sorted(x.removeprefix('chunks-') for x in names if '.' not in x)
 
   @property
-  def own_splits(self) -> list[str]:
+  def corpus_splits(self) -> list[str]:
     """Splits of the corpus that have chunks; 'test' may be missing."""
     names = 'train', *chunks_lib.HELD_OUT
     return [x for x in names if self.path(f'chunks-{x}').exists()]
@@ -144,7 +144,7 @@ class Stores(data_folder.DataFolder):
     return array_store.Store.open(self.path('duplicates'), near_duplicates.KIND)
 
   def neighbors_path(self, split: str) -> pathlib.Path:
-    """Folder of the neighbors that `source` found for a split's chunks."""
+    """Folder of the neighbors of a split's chunks by `source`."""
     of_source = '' if self.source_name == 'dense' else f'_{self.source_name}'
     return self.path(f'neighbors{of_source}-{split}')
 
@@ -181,5 +181,5 @@ class Stores(data_folder.DataFolder):
 
   @property
   def neighbors_index(self) -> str:
-    """Fingerprint of the index that found the training chunks' neighbors."""
+    """Fingerprint of the index behind the training chunks' neighbors."""
     return self.neighbors('train').store.fields['index']

@@ -76,11 +76,11 @@ def draw_tokens(
 
   def more(i, state):
     tokens, cache = state
-    given = {
+    arguments = {
       'tokens': tokens[i - 1],
       'position': jnp.minimum(position + i, last),
     }
-    logits, cache = next_logits(model, params, cache, given)
+    logits, cache = next_logits(model, params, cache, arguments)
     drawn = draw(step[0] + i, numbers, logits)
     return tokens.at[i].set(drawn), cache
 
@@ -140,7 +140,7 @@ def stream(
     prompts: [B] prompts, or their token ids alone, each starting with BOS as
       documents do in training.
     retrieve: such as `Retriever.retrieve_tokens`; None is RETRO[OFF], but for
-      prompts that bring their own neighbors.
+      prompts that bring neighbors.
     detokenize: tokens -> text, for stop strings and the text of events.
     row_numbers: [B] which decide the draws, with the seed; default 0, 1, ... So
       a row's do not depend on which others are drawn beside it.
@@ -166,7 +166,7 @@ def stream(
   k = config.num_neighbors if retrieve is not None and c.cca_layers else 0
   if not k:
     for row in rows:
-      row.given = row.given or _no_neighbors(c)
+      row.passages = row.passages or _no_neighbors(c)
   batch = _batch(rows, c, config, k)
   numbers = range(len(rows)) if row_numbers is None else row_numbers
   writer = _Writer(
@@ -205,23 +205,23 @@ def _start_row(
       f'Prompt {number} brings neighbors, but the model reads none: it has no '
       'cca_layers.'
     )
-  for u, found in enumerate(prompt.neighbors or ()):
-    shape = len(found.tokens), c.neighbor_length
-    if not found.tokens.shape == found.mask.shape == shape:
+  for u, x in enumerate(prompt.neighbors or ()):
+    shape = len(x.tokens), c.neighbor_length
+    if not x.tokens.shape == x.mask.shape == shape:
       raise ValueError(
-        f'Prompt {number}, neighbors of chunk {u}: tokens {found.tokens.shape} '
-        f'and mask {found.mask.shape}; expected both [N, {c.neighbor_length}].'
+        f'Prompt {number}, neighbors of chunk {u}: tokens {x.tokens.shape} '
+        f'and mask {x.mask.shape}; expected both [N, {c.neighbor_length}].'
       )
-  given = prompt.neighbors
-  if given is not None:
-    given = tuple(given) or _no_neighbors(c)
+  passages = prompt.neighbors
+  if passages is not None:
+    passages = tuple(passages) or _no_neighbors(c)
   aligned = config.align_prompt or c.joint
   padding = -len(tokens) % c.chunk_length if aligned else 0
   text = None
   if detokenize is not None:
     text = growing_text.GrowingText(detokenize, config.stop_strings)
   return decode_rows.GrowingRow(
-    [0] * padding + tokens, padding, len(tokens), given, text
+    [0] * padding + tokens, padding, len(tokens), passages, text
   )
 
 
@@ -233,8 +233,8 @@ def _no_neighbors(c) -> tuple[samples.ChunkNeighbors]:
 def _batch(rows, c, config, k) -> decode_rows.Batch:
   """Rows in windows for the longest text and the most neighbors."""
   longest = max((len(row.grid) for row in rows), default=0)
-  given = [len(found.tokens) for row in rows for found in row.given or ()]
-  num_neighbors = max(k, *given, 0)
+  counts = [len(x.tokens) for row in rows for x in row.passages or ()]
+  num_neighbors = max(k, *counts, 0)
   chunks = -(-(longest + config.max_new_tokens) // c.chunk_length)
   return decode_rows.Batch(
     rows,
@@ -293,7 +293,7 @@ class _Writer:
   def forward(self, cache):
     """Logits [B, V] of the next tokens, and the cache.
 
-    A window moves by its own row's length, so that no draw depends on other rows.
+    A window moves by its row's length, so that no draw depends on other rows.
     Few rows that move are read anew by themselves.
     """
     batch, of_model = self.batch, (self.model, self.params)
@@ -301,12 +301,12 @@ class _Writer:
     position = batch.last_positions()
     if cache is None or 2 * len(moved) > len(batch.rows):
       return first_logits(*of_model, batch.fill_buffer(), position)
-    found = next_logits(*of_model, cache, batch.step_arguments(position))
+    result = next_logits(*of_model, cache, batch.step_arguments(position))
     for i in moved:
       row = slice(i, i + 1)
       alone = first_logits(*of_model, batch.fill_buffer(row), position[row])
-      found = put_row(found, alone, i)
-    return found
+      result = put_row(result, alone, i)
+    return result
 
   def draw(self, logits, cache, step, left):
     """Next tokens [T][B] of all rows, T <= most, left, and the cache."""

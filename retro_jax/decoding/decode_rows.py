@@ -25,7 +25,8 @@ class GrowingRow:
   grid: list[int]  # padding, then tokens
   padding: int
   prompt_length: int
-  given: Sequence[samples.ChunkNeighbors] | None
+  # of the prompt, by chunk; None: they are retrieved
+  passages: Sequence[samples.ChunkNeighbors] | None
   text: growing_text.GrowingText | None
   neighbors: list[samples.ChunkNeighbors] = dataclasses.field(
     default_factory=list
@@ -71,7 +72,7 @@ class Batch:
     """Find the neighbors of every complete chunk that has none yet.
 
     Args:
-      retrieve: called once for all chunks of rows without neighbors of their own;
+      retrieve: called once for all chunks of rows whose prompts bring no neighbors;
         None where there is no such row.
       k: neighbors of a chunk.
 
@@ -87,17 +88,17 @@ class Batch:
       for u in range(len(row.neighbors), len(row.grid) // m)
       if not row.done
     ]
-    asked = [(i, u) for i, u in missing if rows[i].given is None]
+    asked = [(i, u) for i, u in missing if rows[i].passages is None]
     chunks = [self._query(rows[i], u) for i, u in asked]
     retrieved = retrieve(chunks, k) if chunks else []
-    found = dict(zip(asked, retrieved, strict=True))
+    by_chunk = dict(zip(asked, retrieved, strict=True))
     events = []
     for i, u in missing:
-      given = rows[i].given
+      passages = rows[i].passages
       neighbors = (
-        found[i, u]
-        if given is None
-        else given[min(self._asking(rows[i], u), len(given) - 1)]
+        by_chunk[i, u]
+        if passages is None
+        else passages[min(self._asking(rows[i], u), len(passages) - 1)]
       )
       rows[i].neighbors.append(neighbors)
       events.append(samples.Read(i, u, neighbors))
@@ -139,7 +140,7 @@ class Batch:
   def tokens_to_border(self) -> int:
     """Return how many tokens can be drawn before a row needs the host.
 
-    A row does as soon as a chunk is complete, whose neighbors are to be found, or
+    A row does as soon as a chunk is complete, which retrieves, or
     its window is full.
     """
     m, growing = self.chunk_length, [row for row in self.rows if not row.done]
@@ -178,23 +179,23 @@ class Batch:
     """The neighbors that a JointRetro reads in windows, each once.
 
     Groups of tokens read the neighbors of the chunk before; but that of a prompt's
-    last chunk reads what this chunk found.
+    last chunk reads this chunk's neighbors.
     """
     entries = np.full((len(rows), self.num_chunks + 1), -1, np.int32)
-    found = []
-    for row, own in zip(rows, entries, strict=True):
+    read = []
+    for row, numbers in zip(rows, entries, strict=True):
       end = (row.padding + row.prompt_length) // self.chunk_length
       chunks = [u for u in range(len(row.neighbors)) if u + 1 != end - 1]
       first = row.first_chunk
       chunks = [u for u in chunks if first <= u + 1 <= first + self.num_chunks]
-      found.append([row.neighbors[u] for u in chunks])
+      read.append([row.neighbors[u] for u in chunks])
       for i, u in enumerate(chunks):
-        own[u + 1 - first] = i
+        numbers[u + 1 - first] = i
         if u + 1 == end and u >= first:
-          own[u - first] = i
-    most = max(map(len, found))
+          numbers[u - first] = i
+    most = max(map(len, read))
     count = min(1 << max(most - 1, 0).bit_length(), self.num_chunks)
-    stacked = [samples.stack(x, count, self.neighbor_shape) for x in found]
+    stacked = [samples.stack(x, count, self.neighbor_shape) for x in read]
     tokens, mask = (np.stack(x) for x in zip(*stacked, strict=True))
     return {'neighbors': tokens, 'neighbor_mask': mask, 'entries': entries}
 
@@ -214,8 +215,8 @@ class Batch:
     # Each number of rows is compiled for itself: few, with the last repeated.
     count = min(1 << (len(complete) - 1).bit_length(), len(rows))
     complete += complete[-1:] * (count - len(complete))
-    found = [rows[i].neighbors[-1] for i in complete]
-    tokens, mask = samples.stack(found, count, self.neighbor_shape)
+    neighbors = [rows[i].neighbors[-1] for i in complete]
+    tokens, mask = samples.stack(neighbors, count, self.neighbor_shape)
     return step | {
       'rows': np.array(complete, np.int32),
       'neighbors': tokens,

@@ -67,7 +67,7 @@ def keep_mask(
   """
 
   def of_likeliest(count):
-    """The mask if no token but the likeliest `count` is kept, and whether it is so."""
+    """The mask if no token but the likeliest `count` may be drawn, and whether it is so."""
     likeliest, ids = jax.lax.top_k(logits, count)
     whole = likeliest if top_k else logits
     mass = jnp.exp(likeliest - jax.nn.logsumexp(whole, axis=-1, keepdims=True))

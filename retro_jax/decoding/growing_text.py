@@ -58,8 +58,8 @@ class GrowingText:
 
   def _show(self, text: str) -> str:
     """Split text into what is shown and what is held back."""
-    found = [text.find(stop) for stop in self._stop_strings]
-    ends = [i for i in found if i >= 0]
+    places = [text.find(stop) for stop in self._stop_strings]
+    ends = [i for i in places if i >= 0]
     self.stopped = bool(ends)
     end = min(ends) if ends else len(text) - self._beginning(text)
     self._held = '' if ends else text[end:]

@@ -3,7 +3,7 @@
 """Greedy continuations of prompts that begin alike, as few-shot prompts do.
 
 The model reads what they share once; each batch goes on from its keys and values,
-reads its own tokens at once and then writes one token at a time.
+reads its tokens at once and then writes one token at a time.
 
 Dimension key: B rows, L tokens, V vocabulary.
 """
@@ -23,12 +23,12 @@ _BLOCK = 64  # lengths are rounded up to it, so that few programs are compiled
 
 @functools.partial(jax.jit, static_argnames='model')
 def _read_tails(model, params, cache, tokens, position, last):
-  """Logits [B, V] after each row's own tokens [B, L], and the cache.
+  """Logits [B, V] after each row's tokens [B, L], and the cache.
 
   Args:
     cache: of one row, the shared prefix, which is repeated for B rows.
-    position: [B] of the first own tokens.
-    last: [B] of each row's last own token among them.
+    position: [B] of the first of these tokens.
+    last: [B] of each row's last token among them.
   """
 
   def repeat(x):  # [H, B, S, K] or [B]
@@ -89,10 +89,10 @@ def write(
     chosen = order[low : low + batch_size]
     filled = chosen + chosen[-1:] * (batch_size - len(chosen))
     rows = [tails[i] for i in filled]
-    found = _continue(
+    continued = _continue(
       model, params, cache, len(prefix), rows, max_new_tokens, is_done
     )
-    for i, tokens in zip(chosen, found, strict=False):
+    for i, tokens in zip(chosen, continued, strict=False):
       written[i] = tokens
     if progress:
       progress(low + len(chosen), len(order))
@@ -110,17 +110,17 @@ def _continue(model, params, prefix_cache, start, rows, most, is_done):
     model, params, prefix_cache, tokens, position, lengths - 1
   )
   position = position + lengths
-  found, done = [[] for _ in rows], np.zeros(len(rows), bool)
+  written, done = [[] for _ in rows], np.zeros(len(rows), bool)
   for step in range(most):
     likeliest = np.asarray(jnp.argmax(logits, axis=-1), np.int32)
     for i in np.flatnonzero(~done):
-      found[i].append(int(likeliest[i]))
-      done[i] = is_done(found[i])
+      written[i].append(int(likeliest[i]))
+      done[i] = is_done(written[i])
     if done.all() or step + 1 == most:
-      return found
-    given = {'tokens': likeliest, 'position': position + step}
-    logits, cache = decode.next_logits(model, params, cache, given)
-  return found
+      return written
+    step_arguments = {'tokens': likeliest, 'position': position + step}
+    logits, cache = decode.next_logits(model, params, cache, step_arguments)
+  return written
 
 
 def _rounded(length: int) -> int:

@@ -43,12 +43,12 @@ def repeated(row: pipeline.Row, chunk_length: int) -> Int[np.ndarray, 'B L']:
   out = np.zeros(tokens.shape, np.int64)
   for b, c in np.argwhere(np.any(row['neighbor_mask'], axis=(2, 3))).tolist():
     first = (c + 1) * chunk_length
-    own = np.flatnonzero(segments[b] == segments[b, first - 1])
-    own = own[own < first + chunk_length]
+    places = np.flatnonzero(segments[b] == segments[b, first - 1])
+    places = places[places < first + chunk_length]
     neighbors = np.asarray(row['neighbors'][b, c])
     mask = np.asarray(row['neighbor_mask'][b, c])
     run = np.zeros(neighbors.shape, np.int64)
-    for t in own[own >= first - neighbors.shape[-1]]:
+    for t in places[places >= first - neighbors.shape[-1]]:
       before = np.pad(run[:, :-1], ((0, 0), (1, 0)))
       run = np.where((neighbors == tokens[b, t]) & mask, before + 1, 0)
       if t >= first:
@@ -59,14 +59,14 @@ def repeated(row: pipeline.Row, chunk_length: int) -> Int[np.ndarray, 'B L']:
 @functools.partial(jax.jit, static_argnames='model')
 def _shares(model, params, row):
   """Attention by neighbor, a mean over heads: [P, B, K, M, N]."""
-  _, found = losses.forward(model, params, row, mutable='weights')
+  _, sown = losses.forward(model, params, row, mutable='weights')
   batch, _, *shape = row['neighbors'].shape
   layers = []
   for p in model.config.cca_layers:
     if model.config.joint:
-      of_layer = found['weights'][f'layer_{p}_attn']
+      of_layer = sown['weights'][f'layer_{p}_attn']
     else:
-      of_layer = found['weights'][f'layer_{p}_cca']['cca']
+      of_layer = sown['weights'][f'layer_{p}_cca']['cca']
     by_token = of_layer['attention']['weights'][-1].mean(axis=0)
     by_key = by_token.reshape(batch, -1, by_token.shape[1], *shape).sum(-1)
     if model.config.joint:  # beside the text; the first group reads no chunk's

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Loss of given continuations of given texts, such as summaries of articles.
+"""Loss of continuations of texts, such as summaries of articles.
 
 Borgeaud et al. 2021, section 3: the Curation Corpus is scored as an article,
 "TL; DR:" and its summary, of which the summary alone counts. Texts are in
@@ -85,10 +85,10 @@ def encode(
 
   Both are encoded together. A token that crosses the border is scored.
   """
-  found = tokenizer.encode(context + continuation)
+  encoded = tokenizer.encode(context + continuation)
   border = len(context.encode())
-  first = int(np.searchsorted(found.offsets[:, 1], border, side='right'))
-  tokens = np.concatenate([[tokenizer.bos_id], found.ids]).astype(np.int32)
+  first = int(np.searchsorted(encoded.offsets[:, 1], border, side='right'))
+  tokens = np.concatenate([[tokenizer.bos_id], encoded.ids]).astype(np.int32)
   return Continuation(tokens, 1 + first)
 
 
@@ -112,8 +112,8 @@ def make_windows(text: Continuation, settings: Settings) -> list[Window]:
   windows, end = [], -(-n // m)
   if text.first == 1:
     whole = windows_lib.Documents(*np.array([[0], [0], [end]]))
-    found = windows_lib.make_windows(whole, size, stride)
-    columns = (found.first, found.first + found.skip, found.first + found.count)
+    spans = windows_lib.make_windows(whole, size, stride)
+    columns = (spans.first, spans.first + spans.skip, spans.first + spans.count)
     return [Window(*x) for x in np.stack(columns, axis=1).tolist()]
   while end > first:
     start = max(0, end - size)
@@ -133,14 +133,14 @@ def make_row(
   window: Window,
   chunk_length: int,
   num_chunks: int,
-  found: Sequence[samples.ChunkNeighbors] = (),
+  neighbors: Sequence[samples.ChunkNeighbors] = (),
   neighbor_shape: tuple[int, int] | None = None,
 ) -> pipeline.Row:
   """The arguments of the model for one window: arrays of [L] and [C, N, R].
 
   Args:
     num_chunks: C, at least those of the window.
-    found: neighbors of the window's chunks, perhaps without the last.
+    neighbors: those of the window's chunks, perhaps without the last.
     neighbor_shape: (N, R); None without retrieval.
   """
   m, c = chunk_length, num_chunks
@@ -159,7 +159,7 @@ def make_row(
   }
   if neighbor_shape:
     row['neighbors'], row['neighbor_mask'] = samples.stack(
-      found, c, neighbor_shape
+      neighbors, c, neighbor_shape
     )
   return row
 
@@ -194,8 +194,10 @@ def _find(
     tokens = texts[i].tokens[window.start * m : end * m]
     by_window.append(list(tokens.reshape(-1, m)))
   chunks = {x.tobytes(): x for one in by_window for x in one}
-  found = retrieve([*chunks.values()], settings.num_neighbors) if chunks else []
-  by_chunk = dict(zip(chunks, found, strict=True))
+  retrieved = (
+    retrieve([*chunks.values()], settings.num_neighbors) if chunks else []
+  )
+  by_chunk = dict(zip(chunks, retrieved, strict=True))
   return [[by_chunk[x.tobytes()] for x in one] for one in by_window]
 
 
@@ -226,13 +228,15 @@ def score(
   if retrieve is not None and settings.num_neighbors:
     shape = settings.num_neighbors, settings.neighbor_length
   by_text = [make_windows(text, settings) for text in texts]
-  windows = [(i, window) for i, found in enumerate(by_text) for window in found]
+  windows = [
+    (i, window) for i, of_text in enumerate(by_text) for window in of_text
+  ]
   done = 0
   for count, batch in _batches(windows, settings):
-    found = _find(texts, batch, settings, retrieve if shape else None)
+    read = _find(texts, batch, settings, retrieve if shape else None)
     rows = [
       make_row(texts[i], window, m, count, neighbors, shape)
-      for (i, window), neighbors in zip(batch, found, strict=True)
+      for (i, window), neighbors in zip(batch, read, strict=True)
     ]
     # Few numbers of rows are compiled, too.
     missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
@@ -246,5 +250,5 @@ def score(
     done += len(batch)
     if progress:
       progress(done, len(windows))
-  starts = [min(window.start for window in found) for found in by_text]
+  starts = [min(window.start for window in of_text) for of_text in by_text]
   return nats, greedy, np.array(starts, np.int64) * m

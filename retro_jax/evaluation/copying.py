@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A language model mixed with the n-grams of a chunk's neighbors.
 
-A diagnostic beside RETRO's own gain: if the mixture gains and RETRO does not,
+A diagnostic beside RETRO's gain: if the mixture gains and RETRO does not,
 then the neighbors are good but RETRO does not read them. The last tokens are
 searched in the neighbors that RETRO would read here, and the tokens that follow
 a match are predicted:
 
   p(x) = (1 - w_n) p_model(x) + w_n share of the n-gram's continuations that are x
 
-n is the longest context found, up to MAX_ORDER; n = 0 takes the share of x in
+n is the longest context that matches, up to MAX_ORDER; n = 0 takes the share of x in
 all of the neighbors' tokens.
 
 Dimension key: B batch, L tokens, C chunks, M chunk length.
@@ -29,7 +29,7 @@ _WEIGHTS = np.linspace(0, 0.98, 50)
 def foretell(
   row: pipeline.Row, chunk_length: int
 ) -> tuple[Int[np.ndarray, 'B L'], Float[np.ndarray, 'B L']]:
-  """Tokens of context found, -1 where no neighbor is read, and the target's share."""
+  """Tokens of context that match, -1 where no neighbor is read, and the target's share."""
   m = chunk_length
   tokens, segments = np.asarray(row['tokens']), np.asarray(row['segment_ids'])
   order = np.full(tokens.shape, -1)
@@ -38,14 +38,13 @@ def foretell(
     # As in chunked cross-attention: from the last token of the chunk on.
     places = np.arange((c + 1) * m - 1, min((c + 2) * m - 1, tokens.shape[1]))
     places = places[segments[b, places] == segments[b, places[0]]]
-    found = _foretell(
+    order[b, places], share[b, places] = _foretell(
       tokens[b],
       row['targets'][b],
       places,
       np.asarray(row['neighbors'][b, c]),
       np.asarray(row['neighbor_mask'][b, c]),
     )
-    order[b, places], share[b, places] = found
   return order, share
 
 

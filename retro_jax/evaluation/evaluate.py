@@ -20,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrieval.questions import bootstrap
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.nn import losses
@@ -61,7 +60,7 @@ class Evaluation:
   tokens: np.ndarray  # [D] int64 tokens scored: all but BOS
   num_bytes: np.ndarray  # [D] int64 UTF-8 bytes
   words: np.ndarray  # [D] int64 words between whitespace
-  # [n] float64 of each chunk's own tokens, in the order of `windows.chunk_ids`,
+  # [n] float64 of each chunk's tokens, in the order of `windows.chunk_ids`,
   # where scores came as `score_parts`
   chunk_nats: np.ndarray | None = None
 
@@ -154,11 +153,13 @@ def evaluate(
     within = layout.ids[layout.scored] - documents.first[owner]
     parts[start[owner] + within] = scores[layout.scored]
   by_chunk = parts.reshape(len(parts), -1).sum(-1)
-  own = None
+  chunk_nats = None
   if parts.ndim > 1:
-    own = parts[:, 0].copy()
-    own[1:] += parts[:-1, 1]  # 0 at the end of a document
-  return of_documents(np.add.reduceat(by_chunk, start), chunks, documents, own)
+    chunk_nats = parts[:, 0].copy()
+    chunk_nats[1:] += parts[:-1, 1]  # 0 at the end of a document
+  return of_documents(
+    np.add.reduceat(by_chunk, start), chunks, documents, chunk_nats
+  )
 
 
 def score_windows(
@@ -229,18 +230,3 @@ def score_windows(
     done += int(batch[0].scored.sum())
     if progress:
       progress(done, int(documents.count.sum()))
-
-
-def compare(a: Evaluation, b: Evaluation) -> bootstrap.Interval:
-  """Bits per byte of `a` minus `b`, by a paired bootstrap over documents.
-
-  Raises:
-    ValueError: when they are of different documents.
-  """
-  if not np.array_equal(a.num_bytes, b.num_bytes):
-    raise ValueError('The two evaluations are of different documents.')
-  weights = a.num_bytes.astype(np.float64)
-  found = bootstrap.bootstrap(a.nats - b.nats, weights)
-  return bootstrap.Interval(
-    *(x / math.log(2) for x in dataclasses.astuple(found))
-  )

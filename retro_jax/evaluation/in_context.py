@@ -76,10 +76,10 @@ class Passages:
   datastore: chunks_lib.ChunkStore  # of the decoder's tokenizer
 
   def find(
-    self, texts: Sequence[str], own: UInt64[np.ndarray, ' b']
+    self, texts: Sequence[str], documents: UInt64[np.ndarray, ' b']
   ) -> Int[np.ndarray, ' b']:
-    """Find each text's best passage of another document than `own`; -1 for none."""
-    ids, _ = self.retriever.search(queries_lib.Queries(texts, excluded=own), 1)
+    """Find each text's best passage outside of its document; -1 for none."""
+    ids, _ = self.retriever.search(queries_lib.Queries(texts, excluded=documents), 1)
     return ids[:, 0]
 
   def tokens(self, passage: int, length: int) -> Int[np.ndarray, ' n']:
@@ -126,9 +126,9 @@ def make_prompts(
     room -= settings.passage_length + len(separator)
   starts = _context_starts(len(tokens), room, settings.stride)
   nothing = np.zeros(0, np.int32)
-  given = [nothing] * len(starts) if passages is None else passages
+  read = [nothing] * len(starts) if passages is None else passages
   strides = itertools.groupby(
-    range(len(starts)), lambda j: (starts[j], id(given[j]))
+    range(len(starts)), lambda j: (starts[j], id(read[j]))
   )
   for _, group in strides:
     members = list(group)
@@ -136,7 +136,7 @@ def make_prompts(
     high = min((members[-1] + 1) * settings.stride, len(tokens))
     if high <= low:
       continue
-    passage = given[members[0]]
+    passage = read[members[0]]
     before = [tokens[:1], passage, separator if len(passage) else nothing]
     context = tokens[max(starts[members[0]], 1) : high]
     whole = np.concatenate([*before, context]).astype(np.int32)
@@ -200,8 +200,8 @@ def evaluate(
   prompts = _prompts_of(
     chunks, documents, tokenizer, settings, passages, progress
   )
-  found = score(nats, prompts, len(documents.index), settings)
-  return evaluate_lib.of_documents(found, chunks, documents)
+  by_document = score(nats, prompts, len(documents.index), settings)
+  return evaluate_lib.of_documents(by_document, chunks, documents)
 
 
 def _prompts_of(
@@ -215,18 +215,20 @@ def _prompts_of(
     rows = range(low, min(low + _DOCUMENTS_AT_ONCE, total))
     numbers = documents.index[rows].tolist()
     texts = [np.asarray(chunks.tokens.document(d), np.int32) for d in numbers]
-    found = [None] * len(rows)
+    by_text = [None] * len(rows)
     if passages is not None:
-      own = chunks.document_hashes(documents.first[rows])
-      found = _retrieve(texts, own, tokenizer, settings, passages, specials)
-    for d, tokens, read in zip(rows, texts, found, strict=True):
+      hashes = chunks.document_hashes(documents.first[rows])
+      by_text = _retrieve(
+        texts, hashes, tokenizer, settings, passages, specials
+      )
+    for d, tokens, read in zip(rows, texts, by_text, strict=True):
       yield from make_prompts(tokens, read, settings, separator, d)
       if progress:
         progress(d + 1, total)
 
 
 def _retrieve(
-  texts, own, tokenizer, settings, passages, specials
+  texts, hashes, tokenizer, settings, passages, specials
 ) -> list[list[np.ndarray]]:
   """The passage of each stride of each text, without special tokens."""
   spans = [query_spans(len(tokens), settings) for tokens in texts]
@@ -236,7 +238,7 @@ def _retrieve(
     for low, high in of_text
   ]
   counts = [len(of_text) for of_text in spans]
-  ids = passages.find(queries, np.repeat(own, counts))
+  ids = passages.find(queries, np.repeat(hashes, counts))
   read = {-1: np.zeros(0, np.int32)}
   for i in set(ids.tolist()) - {-1}:
     tokens = passages.tokens(i, settings.passage_length)

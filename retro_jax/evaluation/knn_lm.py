@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""kNN-LM: a language model mixed with what followed the contexts most like its own.
+"""kNN-LM: a language model mixed with the tokens that followed similar contexts.
 
 Khandelwal et al. 2020 (arXiv 1911.00172); Borgeaud et al. 2021, section 4.1 and
 appendix C.2 compare RETRO with it. The key of a token is the input of the last
@@ -34,7 +34,6 @@ from retro_jax.nn import losses
 # Row -> [B, L] nats of each target and [B, L, D] keys.
 FeatureFn = Callable[[pipeline.Row], tuple[jax.Array, jax.Array]]
 Setting = tuple[int, float, float]  # k, temperature, lambda
-_BLOCK = 4096  # tokens whose neighbors are weighed together
 _ROWS = 128  # tokens whose distributions are mixed together
 
 
@@ -55,12 +54,12 @@ def token_distributions(
 
 
 def _with_keys(model, params, batch, **how):
-  found, sown = losses.forward(
+  output, sown = losses.forward(
     model, params, batch, mutable=['intermediates'], **how
   )
   last = f'layer_{model.config.num_layers}_ffw'
   [keys] = sown['intermediates'][last]['normed']
-  return found, keys
+  return output, keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,11 +115,11 @@ def read_tokens(
 def _convert(keys: np.ndarray, scored: np.ndarray, dtype: str) -> np.ndarray:
   """Return keys [B, L, D] in another type; ValueError for a scored one too large."""
   with np.errstate(over='ignore'):  # raised below
-    found = keys.astype(dtype)
-  if not np.isfinite(found[scored]).all():
+    cast = keys.astype(dtype)
+  if not np.isfinite(cast[scored]).all():
     most = np.abs(keys[scored].astype(np.float32)).max()
     raise ValueError(f'Keys of up to {most:g} do not fit into {dtype}.')
-  return found
+  return cast
 
 
 def find_neighbors(
@@ -141,8 +140,8 @@ def find_neighbors(
   exact = searchers.exact_of(searcher, keys)
   if exact is not searcher:
     ids, scores = exact.best_of(queries, ids, k)
-  found = values[np.maximum(ids, 0)]
-  return -scores.astype(np.float32), np.where(ids >= 0, found, 0)
+  tokens = np.where(ids >= 0, values[np.maximum(ids, 0)], 0)
+  return -scores.astype(np.float32), tokens
 
 
 def neighbor_shares(
@@ -196,10 +195,10 @@ def token_scorer(
     places = np.argwhere(scored)
     for low in range(0, len(places), _ROWS):
       at = tuple(places[low : low + _ROWS].T)
-      found = mix(log_lm[at], *neighbors(keys[at]), temperature, weight)
+      mixed = mix(log_lm[at], *neighbors(keys[at]), temperature, weight)
       targets = row['targets'][at]
-      nats[at] = -found[np.arange(len(targets)), targets]
-      likeliest[at] = found.argmax(axis=1) == targets
+      nats[at] = -mixed[np.arange(len(targets)), targets]
+      likeliest[at] = mixed.argmax(axis=1) == targets
     return nats, likeliest
 
   return score
@@ -221,14 +220,9 @@ def sweep(
     document: row of each token's document.
     distances: as of `find_neighbors`, and so `values`.
   """
-  found = np.zeros((len(settings), num_documents))
-  for low in range(0, len(nats), _BLOCK):
-    at = slice(low, low + _BLOCK)
-    hits, knn = values[at] == targets[at, None], {}
-    for k, temperature in dict.fromkeys(x[:2] for x in settings):
-      shares = neighbor_shares(distances[at, :k], temperature)
-      knn[k, temperature] = (shares * hits[:, :k]).sum(axis=1)
-    for i, (*which, weight) in enumerate(settings):
-      mixed = interpolate(-nats[at], knn[tuple(which)], weight)
-      found[i] -= np.bincount(document[at], mixed, num_documents)
-  return found
+  hits, knn = values == targets[:, None], {}
+  for k, temperature in dict.fromkeys(x[:2] for x in settings):
+    shares = neighbor_shares(distances[:, :k], temperature)
+    knn[k, temperature] = (shares * hits[:, :k]).sum(axis=1)
+  mixed = (interpolate(-nats, knn[x[:2]], x[2]) for x in settings)
+  return -np.stack([np.bincount(document, x, num_documents) for x in mixed])

@@ -25,6 +25,7 @@ from retro_jax.data import pipeline
 NUM_NEIGHBORS = 10  # of each chunk, as in the paper
 _READ_CHUNKS = 512
 _NO_TOKEN, _NO_NEIGHBOR = -1, -2  # equal to nothing
+Point = dict[str, float | int]  # as of `curve`
 
 
 def shared_runs(
@@ -81,7 +82,7 @@ def overlaps(
   """r(C) of chunks of an evaluation set, float64.
 
   It is the longest run shared with one of the reader's neighbors over the chunk's
-  own length, so that 1 is a chunk seen whole even at the end of a document.
+  length, so that 1 is a chunk seen whole even at the end of a document.
 
   Args:
     progress: called with (chunks done, chunks in all).
@@ -104,10 +105,10 @@ def read_runs(
   These it reads (section 2.4); -1 for the first chunk of a document, which reads none.
   """
   follows = np.append(False, document[1:] == document[:-1])
-  found = np.full(len(ids), -1, np.int64)
+  runs = np.full(len(ids), -1, np.int64)
   before = np.asarray(ids)[np.flatnonzero(follows) - 1]
-  found[follows], _ = _runs(reader, ids[follows], before, progress)
-  return found
+  runs[follows], _ = _runs(reader, ids[follows], before, progress)
+  return runs
 
 
 def _runs(reader, ids, asked, progress) -> tuple[np.ndarray, np.ndarray]:
@@ -122,9 +123,9 @@ def _runs(reader, ids, asked, progress) -> tuple[np.ndarray, np.ndarray]:
     tokens, mask = stores.chunks.gather(
       np.asarray(ids[part]), reader.chunk_length
     )
-    found = stores.neighbors.ids(asked[part])[:, : reader.num_neighbors]
-    theirs = stores.datastore.gather(found, reader.neighbor_length)
-    runs[part], lengths[part] = _longest(tokens, mask, *theirs, bos)
+    neighbors = stores.neighbors.ids(asked[part])[:, : reader.num_neighbors]
+    read = stores.datastore.gather(neighbors, reader.neighbor_length)
+    runs[part], lengths[part] = _longest(tokens, mask, *read, bos)
     if progress:
       progress(low + len(tokens), len(ids))
   return runs, lengths
@@ -154,56 +155,29 @@ def count_bytes(
   return counts
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Part:
-  """Bits per byte over some of the chunks."""
-
-  bits_per_byte: float  # NaN where no chunk is left
-  low: float  # lower end of its 95 % interval, by a bootstrap over documents
-  high: float  # its upper end
-  chunks: int  # chunks that are left
-  documents: int  # documents that these belong to
-  share: float  # chunks left, of all
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Point(Part):
-  """Over the chunks with r(C) <= alpha."""
-
-  alpha: float
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RunPoint(Part):
-  """Over the chunks that share as many tokens with the neighbors they read."""
-
-  run: int  # at least, and fewer than the next point's; -1 reads no neighbors
-
-
 def curve(
   nats: Float[np.ndarray, ' n'],
   num_bytes: Int[np.ndarray, ' n'],
   document: Int[np.ndarray, ' n'],
   overlap: Float[np.ndarray, ' n'],
   alphas: Sequence[float],
-  seed: int = 0,
 ) -> list[Point]:
   """Filtered bits per byte: bpb(alpha), of which bpb(1) is the usual one.
 
   Args:
-    nats: what each chunk's tokens cost. The difference of two models' nats gives the
+    nats: of each chunk's tokens. The difference of two models' nats gives the
       difference of their curves, as a paired bootstrap.
     num_bytes: UTF-8 bytes of each chunk.
     document: number of its document.
     overlap: r(C), from `overlaps`.
+
+  Returns:
+    For each `alpha` the bits_per_byte of the chunks with r(C) <= alpha, NaN where
+    there is none; `low` and `high`, its 95 % interval by a bootstrap over documents;
+    and the numbers of `chunks` and `documents`, and the `share` of all chunks.
   """
-  return [
-    Point(
-      alpha=float(alpha),
-      **_part(overlap <= alpha, nats, num_bytes, document, seed),
-    )
-    for alpha in alphas
-  ]
+  chunks = nats, num_bytes, document
+  return [{'alpha': float(x), **_part(overlap <= x, *chunks)} for x in alphas]
 
 
 def by_run(
@@ -212,39 +186,35 @@ def by_run(
   document: Int[np.ndarray, ' n'],
   runs: Int[np.ndarray, ' n'],
   edges: Sequence[int],
-  seed: int = 0,
-) -> list[RunPoint]:
-  """Bits per byte by the longest run that is shared with the neighbors read.
+) -> list[Point]:
+  """Bits per byte by the longest `run` that is shared with the neighbors read.
 
   Args:
-    runs: from `read_runs`; other arguments are those of `curve`.
+    runs: from `read_runs`; other arguments and the result are those of `curve`.
     edges: each point has the chunks from one edge to the next, the last one all
       above.
   """
-  bin_of = np.searchsorted(edges, runs, side='right') - 1
+  bins = np.searchsorted(edges, runs, side='right') - 1
+  chunks = nats, num_bytes, document
   return [
-    RunPoint(
-      run=int(edge), **_part(bin_of == i, nats, num_bytes, document, seed)
-    )
-    for i, edge in enumerate(edges)
+    {'run': int(x), **_part(bins == i, *chunks)} for i, x in enumerate(edges)
   ]
 
 
-def _part(kept, nats, num_bytes, document, seed) -> dict[str, float | int]:
-  """Return the fields of a `Part`."""
-  documents, row = np.unique(document[kept], return_inverse=True)
-  bits = np.bincount(row, nats[kept] / math.log(2))
-  size = np.bincount(row, num_bytes[kept])
-  bits, size = bits[size > 0], size[size > 0]
+def _part(mask, nats, num_bytes, document) -> Point:
+  """Return bits per byte over some chunks, and how many these are."""
+  documents, row = np.unique(document[mask], return_inverse=True)
+  bits = np.bincount(row, nats[mask] / math.log(2))
+  size = np.bincount(row, num_bytes[mask])
   mean = low = high = math.nan
-  if len(size):
-    found = bootstrap.bootstrap(bits, size, seed=seed)
-    mean, low, high = found.mean, found.low, found.high
+  if (size > 0).any():
+    interval = bootstrap.bootstrap(bits[size > 0], size[size > 0])
+    mean, low, high = dataclasses.astuple(interval)
   return {
     'bits_per_byte': mean,
     'low': low,
     'high': high,
-    'chunks': int(kept.sum()),
+    'chunks': int(mask.sum()),
     'documents': len(documents),
-    'share': float(kept.mean()) if len(kept) else math.nan,
+    'share': float(mask.mean()) if len(mask) else math.nan,
   }

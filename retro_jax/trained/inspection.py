@@ -27,16 +27,16 @@ class Passage:
   title: str  # of the document, '' if it has none
   tokens: np.ndarray  # [T] int32, BOS first, after padding
   # [C] what each chunk retrieved, best first; the last may be incomplete
-  found: list[samples.ChunkNeighbors]
+  neighbors: list[samples.ChunkNeighbors]
   # [C] float64 r(C), the share of the chunk that its neighbors repeat
   overlaps: np.ndarray
   num_compared: int  # nearest neighbors that r(C) is over, maybe more than N
   padding: int = 0  # padding tokens on the left
-  # Chunks of a prompt whose last reads what it found itself (a joint model), or 0.
+  # Chunks of a prompt whose last reads its neighbors itself (a joint model), or 0.
   prompt_chunks: int = 0
 
 
-def find(trained: loading.TrainedRetro, wanted: str, split: str) -> int:
+def find(trained: loading.TrainedRetro, name: str, split: str) -> int:
   """First chunk of a document by title or id; '' for the first one of two chunks."""
   if split not in trained.data.splits:
     raise ValueError(
@@ -45,16 +45,16 @@ def find(trained: loading.TrainedRetro, wanted: str, split: str) -> int:
     )
   chunks = trained.data.chunks(split)
   documents = windows_lib.find_documents(chunks)
-  if not wanted:
+  if not name:
     return int(documents.first[int(np.argmax(documents.count > 1))])
   tokens = chunks.tokens
   for number, first in zip(documents.index, documents.first, strict=True):
-    if wanted in (tokens.title(int(number)), tokens.document_id(int(number))):
+    if name in (tokens.title(int(number)), tokens.document_id(int(number))):
       return int(first)
   example = tokens.title(int(documents.index[0]))
   raise ValueError(
     f'{chunks.path}: none of its {len(documents.index):,} documents has the '
-    f'title or id {wanted!r}; expected one such as {example!r}.'
+    f'title or id {name!r}; expected one such as {example!r}.'
   )
 
 
@@ -70,7 +70,7 @@ def of_store(
   k: int,
   num_compared: int = leakage.NUM_NEIGHBORS,
 ) -> Passage:
-  """A document of the data, with the neighbors found in preparation.
+  """A document of the data, with its stored neighbors.
 
   Args:
     num_compared: nearest neighbors that r(C) is over, at most those stored.
@@ -88,7 +88,7 @@ def of_store(
   there = row['neighbor_mask'].any(-1)
   stored = reader.stores.neighbors
   ids = np.where(there, stored.ids(chunk_ids)[:, :k], -1)
-  found = zip(
+  neighbors = zip(
     ids,
     stored.scores(chunk_ids)[:, :k],
     row['neighbors'],
@@ -96,18 +96,18 @@ def of_store(
     [reader.stores.datastore.titles(x) for x in ids],
     strict=True,
   )
-  found = [samples.ChunkNeighbors(*x, stored.unit) for x in found]
+  neighbors = [samples.ChunkNeighbors(*x, stored.unit) for x in neighbors]
   num_compared = min(num_compared, stored.num_neighbors)
   reader = dataclasses.replace(reader, num_neighbors=num_compared)
   overlaps = leakage.overlaps(leakage.whole_neighbors(reader), chunk_ids)
   title = chunks.tokens.title(number)
-  return Passage(title, tokens, found, overlaps, num_compared)
+  return Passage(title, tokens, neighbors, overlaps, num_compared)
 
 
 def of_text(
   trained: loading.TrainedRetro, text: str, k: int, title: str = ''
 ) -> Passage:
-  """Any text, with neighbors found now in the datastore; a baseline's has none.
+  """Any text, with neighbors of a search now; a baseline's has none.
 
   In training a document begins with its title. A text of the datastore retrieves
   itself.
@@ -132,11 +132,11 @@ def of_tokens(
   c = trained.model.config
   m, k = c.chunk_length, k if c.cca_layers else 0
   rows = [tokens[i : i + m] for i in range(0, len(tokens), m)]
-  found = [samples.given_neighbors((), c.neighbor_length)] * len(rows)
+  neighbors = [samples.given_neighbors((), c.neighbor_length)] * len(rows)
   if k:
     lookup = trained.data.datastore.lookup(trained.config)
-    found = lookup.retrieve_tokens(rows, k)
-  return _passage(trained, rows, found, k, title)
+    neighbors = lookup.retrieve_tokens(rows, k)
+  return _passage(trained, rows, neighbors, k, title)
 
 
 def of_sample(trained: loading.TrainedRetro, sample: samples.Sample) -> Passage:
@@ -144,9 +144,12 @@ def of_sample(trained: loading.TrainedRetro, sample: samples.Sample) -> Passage:
   c = trained.model.config
   nothing = samples.given_neighbors((), c.neighbor_length)
   rows = sample.chunks()
-  found = [*sample.neighbors, *[nothing] * (len(rows) - len(sample.neighbors))]
-  k = max(len(x.tokens) for x in found)
-  passage = _passage(trained, rows, found, k)
+  neighbors = [
+    *sample.neighbors,
+    *[nothing] * (len(rows) - len(sample.neighbors)),
+  ]
+  k = max(len(x.tokens) for x in neighbors)
+  passage = _passage(trained, rows, neighbors, k)
   if not c.joint:
     return passage
   end = sample.padding + sample.prompt_length
@@ -158,14 +161,14 @@ def of_sample(trained: loading.TrainedRetro, sample: samples.Sample) -> Passage:
   )
 
 
-def _passage(trained, rows, found, k, title='') -> Passage:
+def _passage(trained, rows, neighbors, k, title='') -> Passage:
   bos = trained.data.tokenizer.bos_id
   overlaps = [
     leakage.overlap(row, x.tokens, x.mask, bos)
-    for row, x in zip(rows, found, strict=True)
+    for row, x in zip(rows, neighbors, strict=True)
   ]
   tokens = np.concatenate(rows).astype(np.int32)
-  return Passage(title, tokens, found, np.array(overlaps), k)
+  return Passage(title, tokens, neighbors, np.array(overlaps), k)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +193,7 @@ def windows(
   """
   count = -(-len(passage.tokens) // chunk_length)
   size = continuations.num_row_chunks(count, sequence_chunks)
-  shape = max(x.tokens.shape for x in passage.found)
+  shape = max(x.tokens.shape for x in passage.neighbors)
   text = continuations.Continuation(passage.tokens, 1)
   settings = continuations.Settings(
     chunk_length=chunk_length,
@@ -201,13 +204,15 @@ def windows(
   for window in continuations.make_windows(text, settings):
     first, skip = window.start, window.scored - window.start
     whole = dataclasses.replace(window, scored=first)
-    found = passage.found[first : window.end]
-    row = continuations.make_row(text, whole, chunk_length, size, found, shape)
+    neighbors = passage.neighbors[first : window.end]
+    row = continuations.make_row(
+      text, whole, chunk_length, size, neighbors, shape
+    )
     if passage.prompt_chunks:
       row['entries'] = np.arange(-1, size, dtype=np.int32)
-      own = passage.prompt_chunks - 1 - first
-      if 0 <= own < size:
-        row['entries'][own] = own
+      last = passage.prompt_chunks - 1 - first
+      if 0 <= last < size:
+        row['entries'][last] = last
     if not first and passage.padding:
       row['segment_ids'][: passage.padding] = 0
       row['loss_mask'][: passage.padding] = False
@@ -215,18 +220,18 @@ def windows(
     yield Window(row, first, skip, window.end - first)
 
 
-def _neighbor(chunk, following, found, n, tokenizer) -> page_lib.Neighbor:
+def _neighbor(chunk, following, neighbors, n, tokenizer) -> page_lib.Neighbor:
   """A neighbor without its attention and worth."""
-  tokens, mask = found.tokens[n : n + 1], found.mask[n : n + 1]
+  tokens, mask = neighbors.tokens[n : n + 1], neighbors.mask[n : n + 1]
   # the first of the longest runs
   runs = leakage.shared_runs(following, tokens[mask][None])[0]
   size = int(runs.max())
   start = int(runs.argmax()) + 1 - size if size else 0
   return page_lib.Neighbor(
-    id=int(found.ids[n]),
-    title=found.titles[n],
-    score=float(found.scores[n]),
-    unit=found.unit,
+    id=int(neighbors.ids[n]),
+    title=neighbors.titles[n],
+    score=float(neighbors.scores[n]),
+    unit=neighbors.unit,
     overlap=leakage.overlap(chunk, tokens, mask, tokenizer.bos_id),
     pieces=growing_text.pieces(tokenizer.decode, tokens[mask]),
     shared=(start, start + size),
@@ -235,20 +240,20 @@ def _neighbor(chunk, following, found, n, tokenizer) -> page_lib.Neighbor:
 
 def _chunks(passage, chunk_length, tokenizer) -> list[page_lib.Chunk]:
   m, chunks = chunk_length, []
-  for c, found in enumerate(passage.found):
+  for c, neighbors in enumerate(passage.neighbors):
     start = c * m
     chunk = passage.tokens[start : start + m]
     chunk = chunk[max(passage.padding - start, 0) :]
     following = passage.tokens[start + m : start + 2 * m]
     stop = min(start + m, len(passage.tokens))
-    there = found.mask.any(-1) if stop == start + m else ()
-    neighbors = [
-      _neighbor(chunk, following, found, int(n), tokenizer)
+    there = neighbors.mask.any(-1) if stop == start + m else ()
+    shown = [
+      _neighbor(chunk, following, neighbors, int(n), tokenizer)
       for n in np.flatnonzero(there)
     ]
     overlap = float(passage.overlaps[c])
     start, stop = max(start - passage.padding, 0), stop - passage.padding
-    chunks.append(page_lib.Chunk(start, stop, neighbors, overlap))
+    chunks.append(page_lib.Chunk(start, stop, shown, overlap))
   return chunks
 
 
@@ -289,8 +294,8 @@ def inspect(
     without = np.asarray(nats(bare))[0]
     read = row['neighbor_mask'].any()
     off[base + 1 + scored] = without[scored]
-    found = np.asarray(nats(row))[0] if read else without
-    on[base + 1 + scored] = found[scored]
+    with_them = np.asarray(nats(row))[0] if read else without
+    on[base + 1 + scored] = with_them[scored]
     stop = min(window.count * m, size - base)
     runs = attribution.repeated(row, m)[0]
     repeated[base + start : base + stop] = runs[start:stop]
@@ -315,22 +320,23 @@ def inspect(
 
 @dataclasses.dataclass(frozen=True)
 class TokenLogprobs:
-  """Log-probabilities of a passage's tokens, each given all before it.
+  """Log-probabilities of a passage's tokens, after all tokens before it.
 
   The first token, BOS, has none: -inf, and no likely tokens.
   """
 
-  own: np.ndarray  # [T] float32 nats
+  logprobs: np.ndarray  # [T] float32 nats
   likely: np.ndarray  # [T, NUM_LIKELY] int32 ids, best first; -1 for none
-  logprobs: np.ndarray  # [T, NUM_LIKELY] float32 nats of these
+  likely_logprobs: np.ndarray  # [T, NUM_LIKELY] float32 nats of these
 
 
 @functools.partial(jax.jit, static_argnames='model')
 def _logprobs(model, params, row):
   logits = losses.forward(model, params, row)
-  found = jax.nn.log_softmax(logits.astype(jnp.float32))[0]
-  own = jnp.take_along_axis(found, row['targets'][0][:, None], axis=-1)[:, 0]
-  return own, *jax.lax.top_k(found, NUM_LIKELY)
+  logprobs = jax.nn.log_softmax(logits.astype(jnp.float32))[0]
+  targets = row['targets'][0][:, None]
+  of_targets = jnp.take_along_axis(logprobs, targets, axis=-1)[:, 0]
+  return of_targets, *jax.lax.top_k(logprobs, NUM_LIKELY)
 
 
 def token_logprobs(
@@ -338,20 +344,22 @@ def token_logprobs(
 ) -> TokenLogprobs:
   """Find the log-probabilities of all tokens, in the windows of evaluation."""
   size, m = len(passage.tokens), trained.model.config.chunk_length
-  own = np.full(size, -np.inf, np.float32)
+  logprobs = np.full(size, -np.inf, np.float32)
   likely = np.full((size, NUM_LIKELY), -1, np.int32)
-  logprobs = np.full((size, NUM_LIKELY), -np.inf, np.float32)
+  likely_logprobs = np.full((size, NUM_LIKELY), -np.inf, np.float32)
   for window in windows(passage, m, trained.config.sequence_chunks):
     row, start = window.row, window.skip * m
     if not row['neighbor_mask'].any():
       row = pipeline.without_neighbors(row)
-    found = _logprobs(trained.model, trained.params, row)
+    arrays = _logprobs(trained.model, trained.params, row)
     scored = np.flatnonzero(row['loss_mask'][0])
     scored = scored[scored >= start]
     at = window.first * m + 1 + scored
-    own[at], logprobs[at], likely[at] = (np.asarray(x)[scored] for x in found)
-  kept = slice(passage.padding, None)
-  return TokenLogprobs(own[kept], likely[kept], logprobs[kept])
+    logprobs[at], likely_logprobs[at], likely[at] = (
+      np.asarray(x)[scored] for x in arrays
+    )
+  shown = slice(passage.padding, None)
+  return TokenLogprobs(logprobs[shown], likely[shown], likely_logprobs[shown])
 
 
 def _explain(chunks, window, model, params, nats) -> None:

@@ -8,16 +8,12 @@ import functools
 import os
 from typing import Any
 
-import jax
-
 from retrieval import arguments, settings as settings_lib
 from retrieval.search import where as where_lib
-from retrieval.store import checkpoints, hub
 from retrieval.text import corpus as corpus_lib
-from retro_jax.data import folder as retro_data, samples as samples_lib
+from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import decode, drawing, growing_text
 from retro_jax.evaluation import continuations as continuations_lib
-from retro_jax.nn import initial, models, stack
 from retro_jax.trained import (
   inspection,
   likelihoods,
@@ -160,7 +156,7 @@ class LanguageModel(loading.TrainedRetro):
     """Measure the loss of texts with and without neighbors.
 
     Args:
-      texts: one text or several, each a document of its own.
+      texts: one text or several, each a document.
       num_neighbors: neighbors of each chunk; default the config's. They are
         retrieved now.
       explain: whether to measure the attention and worth of every neighbor.
@@ -235,15 +231,15 @@ class LanguageModel(loading.TrainedRetro):
     """
     k = self._num_neighbors(num_neighbors)
     arguments.texts([text], 'text')
-    found = inspection.of_text(self, text, k)
+    passage = inspection.of_text(self, text, k)
     tokenizer = self.data.tokenizer
-    pieces = ['', *growing_text.pieces(tokenizer.decode, found.tokens[1:])]
+    pieces = ['', *growing_text.pieces(tokenizer.decode, passage.tokens[1:])]
     m = self.model.config.chunk_length
     return views.Listing(
       views.chunk_text(
         ''.join(pieces[u * m : (u + 1) * m]), '', chunk, tokenizer
       )
-      for u, chunk in enumerate(found.found)
+      for u, chunk in enumerate(passage.neighbors)
     )
 
   def inspect(
@@ -286,13 +282,9 @@ def load(
   workdir: str | os.PathLike,
   data_dir: str = '',
   *,
-  source: str = '',
-  reranker: str = '',
   where: where_lib.Where | str = '',
-  step: checkpoints.Step = None,
-  mesh: jax.sharding.Mesh | None = None,
-  rules: Any = None,
   config_type: type = loading.RunConfig,
+  **settings: Any,
 ) -> LanguageModel:
   """Load a trained model.
 
@@ -300,49 +292,28 @@ def load(
     workdir: folder of a run or of a packed model, or the name of one on the Hub
       (`hub.local`).
     data_dir: folder of the data; default the one that the run was trained with.
-    source: source of the neighbors, of `names.NAMES`; '' is that of training.
-    reranker: folder of the re-ranker of the source; '' for none, or, without a
-      source, for that of training.
     where: filter on the metadata of the documents that neighbors come from, as of
       `retrieval.search.where`, or as `neighbors.where` spells it; '' is that of
       training.
+    config_type: dataclass of the model's config, `RunConfig` with more fields.
+    source: source of the neighbors, of `names.NAMES`; '' is that of training.
+    reranker: folder of the re-ranker of the source; '' for none, or, without a
+      source, for that of training.
     step: a number, 'best' (by config.best_metric), or None or '' for the newest.
     mesh: devices to shard the parameters over; None: this process's first.
     rules: logical to mesh axes, from `sharding.make_rules`.
-    config_type: dataclass of the model's config, `RunConfig` with more fields.
 
   Raises:
     FileNotFoundError: when there is no checkpoint or no data.
     ValueError: when the checkpoint is damaged, or the data are of another
       tokenizer than the model.
   """
-  workdir = hub.local(workdir)
-  saved, config = loading.find_run(workdir, config_type, step)
-  if data_dir:
-    config = dataclasses.replace(config, data_dir=data_dir)
   if not isinstance(where, str):
     where = where_lib.spell(where)
-  neighbors = config.neighbors
-  if source or reranker:
-    source = source or neighbors.source
-    neighbors = dataclasses.replace(neighbors, source=source, reranker=reranker)
-  neighbors = dataclasses.replace(neighbors, where=where or neighbors.where)
-  config = dataclasses.replace(config, neighbors=neighbors)
-  data = retro_data.DataFolder.of(config, workdir)
-  loading.check_data(
-    workdir, saved, data, own_neighbors=not (source or reranker or where)
+  trained = loading.load(
+    workdir, data_dir, where=where, config_type=config_type, **settings
   )
-  model_cfg = loading.model_config_of(config, data)
-  shardings = mesh and initial.param_shardings(
-    model_cfg, mesh, rules, stack.is_stacked(saved.params)
-  )
-  # A run that is being trained may have removed the step found above.
-  params, saved = checkpoints.load_params(
-    str(workdir), step=step, shardings=shardings
-  )
-  # Arrays of the device: each call would copy those of the host.
-  params = jax.device_put(stack.unstack_params(model_cfg, params))
-  return LanguageModel(config, data, models.of(model_cfg), params, saved.step)
+  return LanguageModel(**vars(trained))
 
 
 def packaged(
@@ -367,7 +338,7 @@ def packaged(
   Raises:
     FileNotFoundError: when the articles' or the decoder's package is missing.
     ValueError: for another name, or if `workdir` holds other documents, or both
-      arguments are given.
+      arguments are passed.
   """
   return load(
     packaged_lib.named(name, workdir, documents=documents, corpus=corpus)

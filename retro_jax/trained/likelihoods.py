@@ -40,15 +40,15 @@ def measure(
     score_tokens: of `trained`, such as `token_scorer`.
   """
   contexts = list(arguments.texts(contexts, 'contexts'))
-  given = list(arguments.texts(continuations, 'continuations'))
-  if len(given) != len(contexts):
+  ends = list(arguments.texts(continuations, 'continuations'))
+  if len(ends) != len(contexts):
     raise settings_lib.SettingsError(
       'continuations',
-      len(given),
+      len(ends),
       f'{len(contexts)} texts, one for each context',
     )
-  if '' in given:
-    name = f'continuations[{given.index("")}]'
+  if '' in ends:
+    name = f'continuations[{ends.index("")}]'
     raise settings_lib.SettingsError(name, '', 'a text that is not empty')
   data, config, sizes = trained.data, trained.config, trained.model.config
   settings = continuations_lib.Settings(
@@ -68,7 +68,7 @@ def measure(
     retrieve = lookup.retrieve_tokens
   texts = [
     continuations_lib.encode(data.tokenizer, *pair)
-    for pair in zip(contexts, given, strict=True)
+    for pair in zip(contexts, ends, strict=True)
   ]
   nats, greedy, dropped = continuations_lib.score(
     score_tokens, texts, settings, retrieve=retrieve, progress=progress
@@ -81,7 +81,7 @@ def measure(
       len(dropped),
       config.sequence_chunks * sizes.chunk_length,
     )
-  num_bytes = [len(text.encode()) for text in given]
+  num_bytes = [len(text.encode()) for text in ends]
   columns = nats.tolist(), num_bytes, greedy.tolist(), dropped.tolist()
   return [
     continuations_lib.Likelihood(*row) for row in zip(*columns, strict=True)

@@ -10,10 +10,17 @@ from absl import logging
 import jax
 
 from retrieval import settings, tokenization
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, hub
 from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
 from retro_jax.data import folder as retro_data, pipeline, stores
-from retro_jax.nn import config as config_lib, losses, retro as model_lib
+from retro_jax.nn import (
+  config as config_lib,
+  initial,
+  losses,
+  models,
+  retro as model_lib,
+  stack,
+)
 
 _SHOWN = 5  # names of parameters in a message
 # One compiled function for all callers.
@@ -82,6 +89,45 @@ def find_run(
   return saved, settings.build(config_type, content, name, ignore_others=True)
 
 
+def load(
+  workdir: str | os.PathLike,
+  data_dir: str = '',
+  *,
+  source: str = '',
+  reranker: str = '',
+  where: str = '',
+  step: checkpoints.Step = None,
+  mesh: jax.sharding.Mesh | None = None,
+  rules: Any = None,
+  config_type: type = RunConfig,
+) -> TrainedRetro:
+  """Load a trained model; arguments and errors as of `language_model.load`."""
+  workdir = hub.local(workdir)
+  saved, config = find_run(workdir, config_type, step)
+  neighbors = config.neighbors
+  if source or reranker:
+    source = source or neighbors.source
+    neighbors = dataclasses.replace(neighbors, source=source, reranker=reranker)
+  neighbors = dataclasses.replace(neighbors, where=where or neighbors.where)
+  config = dataclasses.replace(
+    config, data_dir=data_dir or config.data_dir, neighbors=neighbors
+  )
+  data = retro_data.DataFolder.of(config, workdir)
+  same_neighbors = not (source or reranker or where)
+  check_data(workdir, saved, data, same_neighbors=same_neighbors)
+  model_cfg = model_config_of(config, data)
+  shardings = mesh and initial.param_shardings(
+    model_cfg, mesh, rules, stack.is_stacked(saved.params)
+  )
+  # A run that is being trained may have removed the step named above.
+  params, saved = checkpoints.load_params(
+    str(workdir), step=step, shardings=shardings
+  )
+  # Arrays of the device: each call would copy those of the host.
+  params = jax.device_put(stack.unstack_params(model_cfg, params))
+  return TrainedRetro(config, data, models.of(model_cfg), params, saved.step)
+
+
 def model_config(config: RunConfig, vocab_size: int) -> config_lib.RetroConfig:
   """RetroConfig of an experiment; the baseline has no cca_layers."""
   cca_layers = config.model.cca_layers if config.retrieval else ()
@@ -94,10 +140,10 @@ def model_config_of(
   config: RunConfig, data: retro_data.DataFolder
 ) -> config_lib.RetroConfig:
   """RetroConfig of an experiment on a data folder, whose tokenizer it needs."""
-  found = model_config(config, data.vocab_size)
-  if not found.joint:
-    return found
-  return dataclasses.replace(found, begin_id=data.tokenizer.bos_id)
+  model = model_config(config, data.vocab_size)
+  if not model.joint:
+    return model
+  return dataclasses.replace(model, begin_id=data.tokenizer.bos_id)
 
 
 def special_ids(
@@ -126,10 +172,10 @@ def chunk_reader(
   """
   if num_neighbors is None:
     num_neighbors = config.num_neighbors if config.retrieval else 0
-  found = data.chunks(split).chunk_length
-  if found != config.model.chunk_length:
+  chunk_length = data.chunks(split).chunk_length
+  if chunk_length != config.model.chunk_length:
     raise ValueError(
-      f'{data.path(f"chunks-{split}")}: chunks of {found} tokens, but '
+      f'{data.path(f"chunks-{split}")}: chunks of {chunk_length} tokens, but '
       f'config.model.chunk_length is {config.model.chunk_length}.'
     )
   return pipeline.ChunkReader(
@@ -147,14 +193,14 @@ def check_data(
   saved: checkpoints.Saved,
   data: retro_data.DataFolder,
   *,
-  own_neighbors: bool = True,
+  same_neighbors: bool = True,
 ) -> None:
   """Raise ValueError for data of another tokenizer than that of training.
 
   Other data of the same tokenizer are reported as a warning.
 
   Args:
-    own_neighbors: whether the neighbors should be those of training, too.
+    same_neighbors: whether the neighbors should be those of training, too.
   """
   rows, vocab_size = saved.params['embedding'].shape[0], data.vocab_size
   if rows != vocab_size:
@@ -163,7 +209,7 @@ def check_data(
       f'{data.root} has {vocab_size}.'
     )
   trained_on = saved.fingerprints
-  compared = saved.config.retrieval and own_neighbors
+  compared = saved.config.retrieval and same_neighbors
   here = data.fingerprints(compared) if trained_on else {}
   for name in sorted({*trained_on} & {*here}):
     if trained_on[name] == here[name]:

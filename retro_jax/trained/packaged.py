@@ -127,24 +127,24 @@ def with_decoder(name: str, source: pathlib.Path | None = None) -> pathlib.Path:
   if packed.is_packed(folder):
     return folder
   logging.info('Joining %s with what RETROfit added, in %s.', package, folder)
-  found = decoders.find(path)
-  own = found.tokenizer.fingerprint
-  if own != facts.fingerprints['tokenizer']:
+  decoder = decoders.find(path)
+  tokenizer = decoder.tokenizer.fingerprint
+  if tokenizer != facts.fingerprints['tokenizer']:
     raise ValueError(
-      f'{found.path}: tokenizer {own}, but {source} is of tokenizer '
+      f'{decoder.path}: tokenizer {tokenizer}, but {source} is of tokenizer '
       f'{facts.fingerprints["tokenizer"]}; expected another version of {package}.'
     )
   made = settings.build(loading.RunConfig, config, 'config', ignore_others=True)
   model = dataclasses.replace(
-    loading.model_config(made, found.tokenizer.vocab_size),
+    loading.model_config(made, decoder.tokenizer.vocab_size),
     cca_layers=(),
     joint=False,
     copy_init=False,
     share_embeddings=False,
   )
-  params = found.params(model) | packed.load_params(source)
+  params = decoder.params(model) | packed.load_params(source)
   folder.mkdir(parents=True, exist_ok=True)
-  found.tokenizer.save(folder)
+  decoder.tokenizer.save(folder)
   packed.write(
     folder,
     {'': params},

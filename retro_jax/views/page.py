@@ -157,7 +157,7 @@ def _chunk(page: Page, number: int, chunk: Chunk) -> str:
   return (
     '<section><div class="text">'
     f'<h3>chunk {number} · retrieval saves {page.gain(chunk):+.2f} nats</h3>'
-    f'<p>{tokens}</p></div><div class="found"><h3>what it retrieved, for the '
+    f'<p>{tokens}</p></div><div class="neighbors"><h3>what it retrieved, for the '
     f'next · r(C) over the {page.num_compared} nearest '
     f'{chunk.overlap:.0%}</h3>{neighbors}</div></section>'
   )

@@ -45,13 +45,13 @@ class TextPrompt:
       ids = [tokenizer.bos_id, *ids]
     if self.neighbors is None:
       return samples.Prompt(ids)
-    given = [
+    by_chunk = [
       samples.given_neighbors(
         [tokenizer.encode(text).ids for text in texts], neighbor_length
       )
       for texts in self.neighbors
     ]
-    return samples.Prompt(ids, given)
+    return samples.Prompt(ids, by_chunk)
 
 
 def as_prompts(
@@ -77,8 +77,8 @@ def as_prompts(
   made = [x if isinstance(x, TextPrompt) else TextPrompt(x) for x in prompts]
   if neighbors is None:
     return made
-  given = _neighbors(neighbors, 'the call')
-  return [dataclasses.replace(x, neighbors=given) for x in made]
+  by_chunk = _neighbors(neighbors, 'the call')
+  return [dataclasses.replace(x, neighbors=by_chunk) for x in made]
 
 
 def read(path: str | os.PathLike) -> list[TextPrompt]:
@@ -104,11 +104,11 @@ def _prompt(record: dict[str, Any], where: str) -> TextPrompt:
       f'{where}: unknown field {unknown[0]!r}; expected some of {_FIELDS}.'
     )
   text = base.string(record, 'prompt', where)
-  given = record.get('neighbors')
-  if given is not None:
-    given = _neighbors(given, where)
+  by_chunk = record.get('neighbors')
+  if by_chunk is not None:
+    by_chunk = _neighbors(by_chunk, where)
   name = record.get('id', text_files.line_name(where))
-  return TextPrompt(text, str(name), given)
+  return TextPrompt(text, str(name), by_chunk)
 
 
 def _neighbors(value: Any, where: str) -> Sequence[Sequence[str]]:
@@ -120,5 +120,5 @@ def _neighbors(value: Any, where: str) -> Sequence[Sequence[str]]:
   for texts in by_chunk:
     for text in base.check_type(texts, where, list):
       if not base.string({'neighbors': text}, 'neighbors', where):
-        raise ValueError(f'{where}: found {text!r}, expected a text.')
+        raise ValueError(f'{where}: {text!r}, expected a text.')
   return by_chunk

@@ -29,14 +29,14 @@ class Listing(list):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class TextChunk:
-  """A chunk of a text and the neighbors that it retrieved or was given."""
+  """A chunk of a text and the neighbors that it read."""
 
   prompt: str  # the part of its text that belongs to the prompt
   written: str  # the part of its text that the model wrote
-  # datastore chunks, best first; -1 for neighbors given with the prompt. Empty
+  # datastore chunks, best first; -1 for neighbors of the prompt. Empty
   # for an incomplete chunk and for a baseline.
   ids: list[int]
-  # larger is better; None for neighbors given with the prompt
+  # larger is better; None for neighbors of the prompt
   scores: list[float | None]
   titles: list[str]  # of the neighbors' documents
   neighbors: list[str]  # the neighbors' text, with continuation
@@ -109,9 +109,9 @@ def _neighbors(chunks: Sequence[TextChunk]) -> str:
     return ''
   heads = ['chunk', ', '.join(sorted(units)), 'from', 'retrieved']
   rows = [
-    [f'{number}', *found]
+    [f'{number}', *row]
     for number, chunk in enumerate(chunks, start=1)
-    for found in chunk.rows()
+    for row in chunk.rows()
   ]
   return f'\n{textwrap.indent(text_table.lines(heads, rows), "  ")}'
 
@@ -119,7 +119,7 @@ def _neighbors(chunks: Sequence[TextChunk]) -> str:
 def to_text(
   sample: samples_lib.Sample, tokenizer: tokenization.Tokenizer, name: str = ''
 ) -> TextSample:
-  """A sample as text, up to a stop string; the texts of its chunks add up to its own."""
+  """A sample as text, up to a stop string; its chunks' texts add up to its text."""
   n = sample.prompt_length
   prompts = prompt_texts(sample, tokenizer)
   written = growing_text.pieces(tokenizer.decode, sample.new_tokens)
@@ -129,8 +129,8 @@ def to_text(
     new = ''.join(written[max(start - n, 0) : max(stop - n, 0)])
     new = new[: min(left, len(new))]
     left -= len(new)
-    found = sample.neighbors[u] if u < len(sample.neighbors) else None
-    chunks.append(chunk_text(prompts[u], new, found, tokenizer))
+    neighbors = sample.neighbors[u] if u < len(sample.neighbors) else None
+    chunks.append(chunk_text(prompts[u], new, neighbors, tokenizer))
   prompt = ''.join(prompts)
   completion = ''.join(chunk.written for chunk in chunks)
   return TextSample(prompt + completion, prompt, chunks, name, completion)
@@ -148,20 +148,22 @@ def prompt_texts(
 def chunk_text(
   prompt: str,
   written: str,
-  found: samples_lib.ChunkNeighbors | None,
+  neighbors: samples_lib.ChunkNeighbors | None,
   tokenizer: tokenization.Tokenizer,
 ) -> TextChunk:
   """A chunk's text with the text of its neighbors; missing ones are omitted."""
-  if found is None:
+  if neighbors is None:
     return TextChunk(prompt, written, [], [], [], [])
-  kept = np.flatnonzero(found.mask.any(axis=-1))
-  scores = [float(found.scores[i]) for i in kept]
+  rows = np.flatnonzero(neighbors.mask.any(axis=-1))
+  scores = [float(neighbors.scores[i]) for i in rows]
   return TextChunk(
     prompt=prompt,
     written=written,
-    ids=[int(found.ids[i]) for i in kept],
+    ids=[int(neighbors.ids[i]) for i in rows],
     scores=[x if math.isfinite(x) else None for x in scores],
-    titles=[found.titles[i] for i in kept],
-    neighbors=[tokenizer.decode(found.tokens[i][found.mask[i]]) for i in kept],
-    unit=found.unit,
+    titles=[neighbors.titles[i] for i in rows],
+    neighbors=[
+      tokenizer.decode(neighbors.tokens[i][neighbors.mask[i]]) for i in rows
+    ],
+    unit=neighbors.unit,
   )

@@ -29,9 +29,8 @@ _WRITES = '--workdir=/proc/x'
 _CASES = [
   *(
     [name, _CONFIG, _WRITES]
-    for name in 'prepare train evaluate compare quickstart leakage'.split()
+    for name in 'prepare train evaluate compare quickstart'.split()
   ),
-  ['sweep', _CONFIG, _WRITES, '--sweep=neighbors'],
   ['import_decoder', '--source=.', _WRITES],
   ['convert', '--from=.', _WRITES],
   ['convert', '--workdir=.', '--to_hf=/proc/x'],

@@ -171,7 +171,8 @@ def test_the_harness_finds_the_figures_of_the_library(run, tmp_path, neighbors):
       'evaluate', split='valid', num_neighbors=(2,), shuffled=False
     )
     whole = retro_evaluate.evaluate_trained(model, tiny_config.of(), evaluate)
-    bits.append(whole[0 if k else 1].evaluation.bits_per_byte)
+    name = 'RETRO, k=2' if k else 'RETRO off'
+    bits.append(whole[name].bits_per_byte)
   for value in bits:
     assert found['texts']['bits_per_byte'] == pytest.approx(value, rel=1e-5)
 

@@ -130,7 +130,7 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
   )
   evaluators.evaluate(config, str(folder), wanted)
   result = json.loads((folder / evaluators.FILE).read_text())
-  strings, patterns = result['sets']
+  strings, patterns = result['rows']
   assert (strings['questions'], patterns['questions']) == (6, 2)
   assert 0 <= strings['top_1_substring']['mean'] <= 1
   assert strings['top_12_dpr']['mean'] == 1
@@ -161,7 +161,7 @@ def _check_calibration(reader, result, questions):
   [asked] = (q.question for q in questions.questions[:1])
   [found] = reader.answer(asked)
   made = found.calibration
-  assert made.sets == [row['dataset'] for row in result['sets']]
+  assert made.sets == [row['dataset'] for row in result['rows']]
   assert (
     made.made_of == reader.made_of() and not made.made_of['coverage_weight']
   )

@@ -38,7 +38,7 @@ def test_evaluates_documents_and_retrievers(
     gain = values['log_prob'] - values['null_log_prob']
     assert values['retrieval_utility'] == pytest.approx(gain, abs=1e-4)
     assert 0 < values['null_prior'] < 1
-  rows = {(row['retriever'], row['rule']): row for row in found['zero_shot']}
+  rows = {(row['retriever'], row['rule']): row for row in found['rows']}
   names = ('before', f'step {tiny_trained.STEP}', 'BM25')
   assert set(rows) == {
     (x, rule) for x in names for rule in ('substring', 'dpr')

@@ -4,14 +4,15 @@
 
 import dataclasses
 import json
+import math
 import shutil
 
 import numpy as np
 import pytest
 
 from experiments.retro import compare, evaluate as retro_evaluate
+from retrieval.questions import bootstrap
 from retro_jax.data import folder as retro_data
-from retro_jax.evaluation import evaluate
 from retro_jax.trained import language_model
 from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
@@ -57,9 +58,10 @@ def _evaluated(config, roots, run, retrieval='on', data='', k=1):
   config = dataclasses.replace(config, data_dir=data)
   evaluate = tiny_retro.evaluate_one()
   trained = retro_evaluate.load(config, evaluate, str(roots / run))
-  mode = ('x', retrieval, k)
-  (found,) = retro_evaluate.evaluate_trained(trained, config, evaluate, [mode])
-  return found.evaluation
+  reading = retro_evaluate.Reading(retrieval=retrieval, k=k)
+  return retro_evaluate.evaluate_trained(
+    trained, config, evaluate, {'x': reading}
+  )['x']
 
 
 def test_rows_are_those_of_the_evaluations(roots, config, tmp_path, capsys):
@@ -90,7 +92,9 @@ def test_rows_are_those_of_the_evaluations(roots, config, tmp_path, capsys):
     assert row['minus'].keys() == wanted.keys() - {row['name']}
     for name, less in row['minus'].items():
       assert less.pop('of_seeds') == pytest.approx([less['mean']])
-      interval = evaluate.compare(want, wanted[name])
+      interval = bootstrap.bootstrap(
+        want.nats - wanted[name].nats, math.log(2) * want.num_bytes
+      )
       assert less == pytest.approx(dataclasses.asdict(interval))
   assert json.loads((tmp_path / compare.FILE).read_text())
   with np.load(tmp_path / 'compare.npz') as arrays:
@@ -137,7 +141,7 @@ def test_seeds_of_a_row_count_with_their_mean(roots, config, tmp_path):
     ('one={retro},k=0', 'k=0: expected'),
     ('one={retro},retrieval=maybe', "retrieval='maybe': expected"),
     ('one={retro},part=half', "part='half': expected"),
-    ('one={retro},k=2,rank=2', 'expected k or rank'),
+    ('one={retro},k=2,rank=2', 'k or rank'),
     ('one={retro},rank=2,retrieval=off', 'reads none'),
     ('one={baseline},k=2', 'a baseline reads no neighbors'),
   ],

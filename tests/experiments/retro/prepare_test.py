@@ -209,7 +209,7 @@ def test_nothing_is_held_out(corpus, prepared, tmp_path, monkeypatch):
   config = _config(corpus, **fields, **{'index.num_queries': 5})
   _prepare(config, tmp_path, 'chunks,vectors,index,neighbors')
   data = retro_data.DataFolder.of(config, tmp_path)
-  assert data.own_splits == ['train']
+  assert data.corpus_splits == ['train']
   assert len(_documents(data)) == data.tokens.num_documents
   with pytest.raises(ValueError, match='eval_batches'):
     retro_task.make_task(config, data)

@@ -214,9 +214,9 @@ def test_a_sample_is_scored_as_it_was_written(root, trained, prompt, chunks):
   logits = tiny.apply(run.model.config, params, **buffer)[0]
   own = jax.nn.log_softmax(logits)[np.arange(len(grid) - 1), grid[1:]]
   own = own[sample.padding :]
-  np.testing.assert_allclose(told.own[1:], own, atol=1e-4)
+  np.testing.assert_allclose(told.logprobs[1:], own, atol=1e-4)
   page = inspection.inspect(model, passage)
-  assert page.on[1:] == pytest.approx((-told.own[1:]).tolist(), abs=1e-5)
+  assert page.on[1:] == pytest.approx((-told.logprobs[1:]).tolist(), abs=1e-5)
   assert len(page.pieces) == len(page.on) == len(sample.tokens)
   assert page.chunks[0].start == 0 and page.chunks[-1].stop == len(page.on)
   gains = [x.gain for chunk in page.chunks for x in chunk.neighbors]

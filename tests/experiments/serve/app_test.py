@@ -246,6 +246,6 @@ def test_a_sample_is_scored_with_its_own_neighbors(retro):
   passage = inspection.of_sample(retro, kept[-1].sample)
   told = inspection.token_logprobs(retro, passage)
   page = inspection.inspect(retro, passage, explain=False)
-  assert -told.own[1:] == pytest.approx(page.on[1:], abs=1e-5)
-  assert np.all(told.logprobs[1:, 0] >= told.own[1:])
+  assert -told.logprobs[1:] == pytest.approx(page.on[1:], abs=1e-5)
+  assert np.all(told.likely_logprobs[1:, 0] >= told.logprobs[1:])
   assert page.on != page.off

@@ -83,7 +83,9 @@ def test_the_runs_of_table_14(tmp_path):
   _evaluated(tmp_path / 'a')
   _evaluated(tmp_path / 'c4', start=5.0)
   where = {'retrieval': 'on', 'bits_per_byte': 3.5}
-  _write(tmp_path / 'a', 'sweep_datastore.json', [{'share': 0.05, **where}])
+  path = tmp_path / 'a' / 'evaluation.json'
+  rows = json.loads(path.read_text())['rows']
+  _write(path.parent, path.name, [*rows, {'share': 0.05, **where}])
   _write(
     tmp_path / 'a',
     'lambada.json',

@@ -184,25 +184,3 @@ def test_processes_give_the_rows_of_one_batch(root, score):
     run(record(i), process_index=i, process_count=2)
   for all_rows, *parts in zip(seen['all'], seen[0], seen[1], strict=True):
     np.testing.assert_array_equal(all_rows, np.concatenate(parts))
-
-
-def _evaluation(nats, num_bytes):
-  one = np.ones(len(nats), np.int64)
-  return evaluate.Evaluation(np.asarray(nats), one, num_bytes, one)
-
-
-def test_differences_are_of_the_same_documents():
-  rng = np.random.default_rng(0)
-  num_bytes = rng.integers(50, 500, 200)
-  base = num_bytes * rng.normal(0.7, 0.2, 200)
-  gain = num_bytes * rng.normal(0.02, 0.05, 200)
-  found = evaluate.compare(
-    _evaluation(base - gain, num_bytes), _evaluation(base, num_bytes)
-  )
-  want = (-gain.sum() / num_bytes.sum()) / math.log(2)
-  assert found.mean == pytest.approx(want)
-  assert found.low < want < found.high < 0
-  with pytest.raises(ValueError, match='documents'):
-    evaluate.compare(
-      _evaluation(base, num_bytes), _evaluation(base[:3], num_bytes[:3])
-    )

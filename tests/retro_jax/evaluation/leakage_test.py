@@ -140,18 +140,22 @@ def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
   alphas = [i / 8 for i in range(1, 9)]
   where = nats, num_bytes, document, overlap
   points = leakage.curve(*where, alphas)
-  assert [p.alpha for p in points] == alphas
+  assert [p['alpha'] for p in points] == alphas
   last = points[-1]
-  assert last.bits_per_byte == pytest.approx(parts.bits_per_byte, rel=1e-6)
-  assert (last.share, last.documents, last.chunks) == (1, 4, len(overlap))
-  shares = [p.share for p in points]
+  assert last['bits_per_byte'] == pytest.approx(parts.bits_per_byte, rel=1e-6)
+  assert (last['share'], last['documents'], last['chunks']) == (
+    1,
+    4,
+    len(overlap),
+  )
+  shares = [p['share'] for p in points]
   assert shares == sorted(shares) and 0 < shares[3] < 1
   kept = overlap <= 0.5
   want = nats[kept].sum() / num_bytes[kept].sum() / math.log(2)
-  assert points[3].bits_per_byte == pytest.approx(want)
+  assert points[3]['bits_per_byte'] == pytest.approx(want)
   for point in points:
-    if point.chunks:
-      assert point.low <= point.bits_per_byte <= point.high
+    if point['chunks']:
+      assert point['low'] <= point['bits_per_byte'] <= point['high']
 
 
 def test_runs_are_shared_with_the_neighbors_of_the_chunk_before(root):
@@ -179,8 +183,8 @@ def test_points_by_run_part_the_chunks():
   runs = np.array([-1, 0, 1, 2, 3, 9])
   nats, num_bytes = np.arange(6) + 1.0, np.full(6, 2)
   points = leakage.by_run(nats, num_bytes, np.arange(6), runs, (-1, 0, 1, 3))
-  assert [p.run for p in points] == [-1, 0, 1, 3]
-  assert [p.chunks for p in points] == [1, 1, 2, 2]
+  assert [p['run'] for p in points] == [-1, 0, 1, 3]
+  assert [p['chunks'] for p in points] == [1, 1, 2, 2]
   wanted = [1 / 2, 2 / 2, 7 / 4, 11 / 4]
-  found = [p.bits_per_byte * math.log(2) for p in points]
+  found = [p['bits_per_byte'] * math.log(2) for p in points]
   np.testing.assert_allclose(found, wanted)

@@ -1,0 +1,160 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of evaluations: values of each item, totals, and differences of rows.
+
+An evaluation writes NAME.json with the totals of each row, and NAME.npz with the
+values of each item: arrays [items], or [seeds, items], named by row and measure.
+`experiments.compare` puts runs, given as --row=NAME=RUN[,OPTION=VALUE...], into one
+table with the differences of all pairs of rows; runs of one name are its seeds.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+import dataclasses
+import itertools
+import math
+import os
+import pathlib
+from typing import Any
+
+from absl import flags
+import numpy as np
+
+from experiments.engine import configs, reports
+from retrieval import settings
+from retrieval.questions import bootstrap
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+  """The values of items by one model, or by the seeds of one."""
+
+  name: str
+  # measure, '' for the only one -> [items] or [seeds, items]
+  values: Mapping[str, np.ndarray]
+  # [items] UTF-8 bytes: values are nats and totals bits per byte; None: means
+  num_bytes: np.ndarray | None = None
+  facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # as JSON
+
+  def _totals(self, values: np.ndarray) -> list[float]:
+    size = values.shape[-1]
+    if self.num_bytes is not None:
+      size = math.log(2) * self.num_bytes.sum()
+    return (np.atleast_2d(values).sum(-1) / size).tolist()
+
+  def of_seeds(self, measure: str = '') -> list[float]:
+    """Return the total of each seed."""
+    return self._totals(self.values[measure])
+
+  def minus(self, other: 'Row', measure: str = '') -> dict[str, Any]:
+    """Return the difference of the totals: mean, low, high, and `of_seeds`.
+
+    The interval is that of a paired bootstrap over the items, whose values are the
+    means of the seeds. Seeds are paired by their number; a single one goes with each.
+
+    Raises:
+      ValueError: for other items, or another number of seeds, unless it is one.
+    """
+    one, two = (np.atleast_2d(x.values[measure]) for x in (self, other))
+    if not np.array_equal(self.num_bytes, other.num_bytes) or (
+      one.shape[1] != two.shape[1]
+    ):
+      raise ValueError(
+        f'Rows {self.name} and {other.name} are of different items.'
+      )
+    if len(one) != len(two) and 1 not in (len(one), len(two)):
+      raise ValueError(
+        f'Row {self.name} has {len(one)} runs and {other.name} {len(two)}: '
+        'expected as many seeds of each, or one.'
+      )
+    weights = self.num_bytes
+    if weights is not None:
+      weights = weights * math.log(2)
+    interval = bootstrap.bootstrap(one.mean(0) - two.mean(0), weights)
+    return {**dataclasses.asdict(interval), 'of_seeds': self._totals(one - two)}
+
+
+def write(
+  path: str | os.PathLike, rows: Sequence[Row], **content: Any
+) -> pathlib.Path:
+  """Write the totals of rows, with `content`, and beside them the values of items."""
+  facts = [{'name': row.name, **row.facts} for row in rows]
+  path = reports.write_json(path, {'rows': facts, **content})
+  arrays = {
+    ', '.join(filter(None, (row.name, measure))): values
+    for row in rows
+    for measure, values in row.values.items()
+  }
+  if arrays and rows[0].num_bytes is not None:
+    arrays['bytes'] = rows[0].num_bytes
+  if arrays:
+    reports.write_arrays(path.with_suffix('.npz'), arrays)
+  return path
+
+
+def differences(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, Any]]]:
+  """Return row -> other row -> measure -> the row less the other row."""
+  minus: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
+  for one, two in itertools.combinations(rows, 2):
+    less = {x: two.minus(one, x) for x in one.values}
+    minus[two.name][one.name] = less
+    minus[one.name][two.name] = {x: _turned(y) for x, y in less.items()}
+  return minus
+
+
+def _turned(less: Mapping[str, Any]) -> dict[str, Any]:
+  """Return a difference with its signs turned."""
+  mean, low, high = (-less[x] for x in ('mean', 'high', 'low'))
+  seeds = [-x for x in less['of_seeds']]
+  return {'mean': mean, 'low': low, 'high': high, 'of_seeds': seeds}
+
+
+def define_flag() -> None:
+  """Define --row."""
+  flags.DEFINE_multi_string('row', [], 'NAME=RUN[,OPTION=VALUE...].')
+
+
+def parse_options(
+  text: str, options: Mapping[str, Any], whole: str
+) -> dict[str, Any]:
+  """Parse OPTION=VALUE,OPTION=VALUE.
+
+  Args:
+    options: annotation of each option, as of `settings`.
+    whole: names the text in messages.
+  """
+  values = {}
+  for option, _, value in (x.partition('=') for x in text.split(',') if text):
+    if option in values or option not in options:
+      raise ValueError(
+        f'{whole}: expected OPTION=VALUE, separated by commas, each once, of '
+        f'{[*options]}.'
+      )
+    values[option] = configs.parse(value, options[option])
+    settings.check_value(f'{whole}: {option}', values[option], options[option])
+  return values
+
+
+def parse_rows(
+  texts: Sequence[str],
+  options: Mapping[str, Any],
+  no_folders: Collection[str] = (),
+) -> dict[str, list[dict[str, Any]]]:
+  """Return NAME -> the runs of that name, each as {'workdir': RUN, OPTION: value}.
+
+  Args:
+    options: as of `parse_options`.
+    no_folders: values of RUN that need not be folders.
+  """
+  rows: dict[str, list[dict[str, Any]]] = {}
+  options = {k: x for k, x in options.items() if k != 'workdir'}
+  for text in texts:
+    name, _, rest = text.partition('=')
+    workdir, _, others = rest.partition(',')
+    if not name:
+      raise ValueError(f'--row={text}: expected NAME=RUN[,OPTION=VALUE...].')
+    run = parse_options(others, options, f'--row={text}')
+    for folder in {workdir, run.get('data', '.')} - {*no_folders}:
+      if not folder or not pathlib.Path(folder).is_dir():
+        raise ValueError(f'--row={text}: {folder!r}: expected a folder.')
+    rows.setdefault(name, []).append({'workdir': workdir, **run})
+  return rows

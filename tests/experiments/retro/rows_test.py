@@ -1,0 +1,94 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that read other neighbors, against comparisons and plain evaluations."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments.retro import compare, evaluate as retro_evaluate
+from retrieval.index import neighbors as neighbors_lib
+from retrieval.search import retriever as retriever_lib
+from retrieval.store import store_writer
+from tests.experiments.retro import tiny_config, tiny_retro
+from tests.retro_jax.data import tiny_data
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  data, rng = tiny_retro.Folder(root), np.random.default_rng(0)
+  for split in ('train', 'valid'):
+    chunks = data.chunks(split)
+    rows = chunks.store.rows('document')
+    fields = {'passages': chunks.fingerprint}
+    writer = store_writer.StoreWriter(
+      data.path(f'vectors-{split}'), 'vectors', fields
+    )
+    for i, n in enumerate(rows):
+      vectors = rng.standard_normal((n, 8), np.float32)
+      writer.write(i, {'vectors': vectors})
+    writer.publish(len(rows))
+  return root
+
+
+@pytest.fixture(autouse=True)
+def runs(root, monkeypatch):
+  tiny_retro.load_from(root, monkeypatch)
+
+
+def _evaluated(workdir, *rows, **settings):
+  """The rows of evaluation.json by their names."""
+  settings = {'shuffled': False, 'max_documents': 4} | settings
+  evaluate = tiny_retro.evaluate_one(rows=rows, **settings)
+  retro_evaluate.evaluate(tiny_config.of(), str(workdir), evaluate)
+  content = json.loads((workdir / 'evaluation.json').read_text())
+  return {row['name']: row for row in content['rows']}
+
+
+def test_rows_are_those_of_a_comparison(tmp_path):
+  workdir = tmp_path / 'retro'
+  workdir.mkdir()
+  options = (
+    *('share=1', 'share=.4', 'rank=2', 'rank=3', 'k=3'),
+    *('part=neighbor', 'part=continuation', 'part=full'),
+  )
+  expected = _evaluated(workdir, *options)
+  assert list(expected) == ['RETRO, k=1', 'RETRO off', *options]
+  assert expected['share=.4']['share'] == 0.4
+  assert expected['k=3']['num_neighbors'] == 3
+  assert expected['k=3']['minus_off']['mean'] == pytest.approx(
+    expected['k=3']['bits_per_byte'] - expected['RETRO off']['bits_per_byte']
+  )
+  expected = {x: expected[x]['bits_per_byte'] for x in options}
+  rows = [f'{x.replace("=", " ")}={workdir},{x}' for x in options]
+  evaluate = tiny_retro.evaluate_one(shuffled=False, max_documents=4)
+  table = compare.compare(tiny_config.of(), str(workdir), evaluate, rows)
+  measured = [x['bits_per_byte'] for x in table['rows']]
+  assert measured == [*expected.values()]
+  assert len({*measured}) == len(options)
+
+
+def test_sources_of_neighbors(root, tmp_path):
+  data = tiny_retro.Folder(root, 'random')
+  neighbors_lib.build_neighbor_store(
+    data.neighbors_path('valid'),
+    data.chunks('valid'),
+    data.chunks('train'),
+    retriever_lib.Random(data.chunks('train'), 0),
+    k=3,
+  )
+  rows = _evaluated(tmp_path / 'retro', 'source=random')
+  plain = _evaluated(tmp_path / 'retro', source='random')
+  bits = rows['source=random']['bits_per_byte']
+  assert plain['RETRO, k=1']['bits_per_byte'] == bits
+  assert rows['RETRO, k=1']['bits_per_byte'] != bits
+
+
+@pytest.mark.parametrize(
+  'row', ['k', 'k=0', 'j=2', 'k=2,k=3', 'k=2,rank=2', 'rank=2,retrieval=off']
+)
+def test_rows_of_another_form_are_refused(row):
+  with pytest.raises(ValueError):
+    tiny_retro.evaluate_one(rows=(row,))
