@@ -79,7 +79,9 @@ class Passages:
     self, texts: Sequence[str], documents: UInt64[np.ndarray, ' b']
   ) -> Int[np.ndarray, ' b']:
     """Find each text's best passage outside of its document; -1 for none."""
-    ids, _ = self.retriever.search(queries_lib.Queries(texts, excluded=documents), 1)
+    ids, _ = self.retriever.search(
+      queries_lib.Queries(texts, excluded=documents), 1
+    )
     return ids[:, 0]
 
   def tokens(self, passage: int, length: int) -> Int[np.ndarray, ' n']:
