@@ -57,6 +57,5 @@ def _shrink(c: configs.Config) -> None:
     'evaluate',
     max_documents=3,
     leakage={'num_neighbors': 4},
-    sweep={'num_neighbors': (0, 1, 4), 'shares': (1.0, 0.3)},
   )
   configs.for_command(c, 'sample', max_new_tokens=24)
