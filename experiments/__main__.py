@@ -29,7 +29,7 @@ def find_commands(word: str = '') -> dict[str, dict[str, str]]:
   rooms = {}
   for init in (_FOLDER / '__init__.py', *sorted(_FOLDER.glob('*/__init__.py'))):
     parts = init.parent.relative_to(_FOLDER).parts
-    found = {}
+    names = {}
     of_room = init.parent.glob('__main__.py') if parts else ()
     for path in (*of_room, *sorted(init.parent.glob('[!_]*.py'))):
       text = path.read_text(encoding='utf-8')
@@ -38,11 +38,11 @@ def find_commands(word: str = '') -> dict[str, dict[str, str]]:
         name = name.removesuffix('.__main__')
         summary = _summary(text)
         if word.lower() in f'{name} {summary}'.lower():
-          found[name] = summary
-    if found:
+          names[name] = summary
+    if names:
       about = _summary(init.read_text(encoding='utf-8'))
       title = parts[0] if parts else 'For every model'
-      rooms[f'{title}: {about}'] = found
+      rooms[f'{title}: {about}'] = names
   return rooms
 
 
@@ -52,20 +52,20 @@ def _summary(text: str) -> str:
 
 def as_text(rooms: dict[str, dict[str, str]]) -> str:
   """The list for a terminal."""
-  width = max(len(name) for found in rooms.values() for name in found)
+  width = max(len(name) for names in rooms.values() for name in names)
   lines = []
-  for room, found in rooms.items():
-    lines += [room, *(f'  {x:{width}}  {y}' for x, y in found.items()), '']
+  for room, names in rooms.items():
+    lines += [room, *(f'  {x:{width}}  {y}' for x, y in names.items()), '']
   return '\n'.join([*lines, _USAGE])
 
 
 def as_markdown(rooms: dict[str, dict[str, str]]) -> str:
   """The page docs/commands.md."""
   lines = [_MARKDOWN_HEAD]
-  for room, found in rooms.items():
+  for room, names in rooms.items():
     title, _, about = room.partition(': ')
     lines += [f'## {title}\n\n{about}\n\n| command | purpose |\n|---|---|']
-    lines += [f'| `{x}` | {y} |' for x, y in found.items()] + ['']
+    lines += [f'| `{x}` | {y} |' for x, y in names.items()] + ['']
   return '\n'.join(lines).rstrip()
 
 

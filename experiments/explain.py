@@ -9,7 +9,7 @@ Wikipedia; --workdir=DIR is a run of task realm.
 
 Prints the most probable words; for each document it prints p(z | x), p(z | x, y), how
 much the document raised the answer's likelihood and what the answer's probability would
-be without it. y is the --answer, or the model's own prediction where none is given.
+be without it. y is the --answer, by default the model's prediction.
 """
 
 import dataclasses
@@ -35,14 +35,14 @@ def main(unused_argv: list[str]) -> None:
   if workdir == packaged.NAME:
     workdir = packaged.take()
   trained = loading.load(workdir, values.data_dir, part='realm')
-  found = [
+  explained = [
     trained.explain(text, answer, top=values.top)
     for text, answer in zip(values.text, answers, strict=True)
   ]
   if values.json:
-    print(json.dumps([dataclasses.asdict(x) for x in found], indent=1))
+    print(json.dumps([dataclasses.asdict(x) for x in explained], indent=1))
     return
-  for one in found:
+  for one in explained:
     evaluate.print_explained(one)
 
 

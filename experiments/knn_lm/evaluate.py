@@ -127,23 +127,23 @@ def make_rows(
   return rows
 
 
-def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
+def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
   """Evaluate, print the table and write knn_lm.json."""
   stages.check_alone()
   options = config.knn_lm
-  trained = knn_lm_prepare.load(config, workdir, evaluate.step)
-  chunks = trained.data.chunks(evaluate.split)
-  documents = windows_lib.find_documents(chunks, evaluate.max_documents)
+  trained = knn_lm_prepare.load(config, workdir, run.step)
+  chunks = trained.data.chunks(run.split)
+  documents = windows_lib.find_documents(chunks, run.max_documents)
   tuned = choose_tuned(len(documents.index), options, config.seed)
   datastore = knn_lm_prepare.Datastore(workdir, trained, options)
   datastore.check_without(chunks, documents)
   retro = None
   if options.retro_workdir:  # raises errors before the search
     retro = language_model.load(options.retro_workdir, str(trained.data.root))
-    for reading in retro_evaluate.readings_of(retro, evaluate).values():
-      retro_evaluate.open_reader(retro, evaluate, reading)
+    for reading in retro_evaluate.readings_of(retro, run).values():
+      retro_evaluate.open_reader(retro, run, reading)
   reader = knn_lm_prepare.Reader(
-    trained, config, evaluate, evaluate.split, documents, TOKENS_PER_GROUP
+    trained, config, run, run.split, documents, TOKENS_PER_GROUP
   )
   grid = [*itertools.product(options.ks, options.temperatures, options.lambdas)]
   most, fixed = max(options.ks), options.fixed
@@ -156,7 +156,7 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
     measured[setting] = {k: whole.take(v) for k, v in parts.items()}
   rows = make_rows(measured, grid, alone, papers)
   if retro is not None:  # on the same documents, in its windows
-    results = retro_evaluate.evaluate_trained(retro, config, evaluate)
+    results = retro_evaluate.evaluate_trained(retro, config, run)
     rows += [rows_lib.of(k, x.take(~tuned)) for k, x in results.items()]
   tried = []
   for x in grid:
@@ -188,6 +188,6 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
     },
     step=trained.step,
     settings=dataclasses.asdict(options),
-    evaluate=dataclasses.asdict(evaluate),
+    evaluate=dataclasses.asdict(run),
   )
   logging.info('The figures are in %s.', path)

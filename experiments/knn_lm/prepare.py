@@ -258,11 +258,11 @@ def build_index(
 STAGES = {'datastore': build_datastore, 'index': build_index}
 
 
-def prepare(config: Config, workdir: str, prepare: Prepare) -> None:
+def prepare(config: Config, workdir: str, chosen: Prepare) -> None:
   """Run the chosen stages and print their results."""
   folder = pathlib.Path(workdir) / 'knn_lm'
   work = [
     (name, functools.partial(STAGES[name], config, workdir, folder))
-    for name in stages.choose(prepare.stages, STAGES)
+    for name in stages.choose(chosen.stages, STAGES)
   ]
   stages.run(work, folder)

@@ -3,7 +3,7 @@
 """Evaluators of a reader on question sets.
 
 For each question set: exact_match (the best span is gold, by position),
-official_exact_match and F1 of its text by the set's own rule, contains (an answer
+official_exact_match and F1 of its text by the set's rule, contains (an answer
 stands in its text), reader_oracle (a block that was read holds a gold span), and the
 share of questions with an answer in the first k blocks. A reader with a null answer
 is scored by its best span, too, and has answered (this span is likelier than the null
@@ -66,7 +66,9 @@ class Evaluate:
   calibrate: bool = False
 
 
-def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
+def evaluate(
+  config: config_lib.Config, workdir: str, options: Evaluate
+) -> None:
   """Evaluate a checkpoint, by default the newest.
 
   config.data_dir searches changed data; config.reranker orders the retriever's first
@@ -74,21 +76,21 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   which experiments.score reads.
   """
   sets = question_sets.load_sets(
-    wanted.questions,
-    wanted.max_questions,
+    options.questions,
+    options.max_questions,
     config.questions.allow_other_counts,
     unanswerable=True,
   )
-  trained = load(config, workdir, wanted)
+  trained = load(config, workdir, options)
   answerer = block_reader.Answerer(
     trained,
-    _retriever(trained, wanted, sets),
-    batch_size=wanted.batch_size,
+    _retriever(trained, options, sets),
+    batch_size=options.batch_size,
     num_answers=loading.MOST_SPANS,
   )
   rows, sure = [], []
   for questions in sets:
-    row, predictions = measure(answerer, questions, wanted.ks)
+    row, predictions = measure(answerer, questions, options.ks)
     rows.append(row)
     for line, question in zip(predictions, questions.questions, strict=True):
       scores = questions.score(line['prediction'], question)
@@ -100,22 +102,22 @@ def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
   path = pathlib.Path(workdir) / FILE
   evaluations.write(path, rows, step=trained.step)
   logging.info('Written to %s, the predictions beside it.', path)
-  if wanted.calibrate:
+  if options.calibrate:
     made_of = trained.made_of()
     names = [row.name for row in rows]
     made = abstention.calibrate(*zip(*sure, strict=True), names, made_of)
     write_calibration(made, pathlib.Path(trained.index_folder).parent)
 
 
-def _retriever(trained, wanted: Evaluate, sets):
-  if not wanted.run:
+def _retriever(trained, options: Evaluate, sets):
+  if not options.run:
     with progress.bar('index', 'blocks') as update:
       return trained.open_retriever(update)
   if len(sets) != 1:
     raise ValueError(
       f'evaluate.run is of one question set, but evaluate.questions names {len(sets)}.'
     )
-  ranked = rankings.Ranked(wanted.run, trec_files.read_run(wanted.run))
+  ranked = rankings.Ranked(options.run, trec_files.read_run(options.run))
   return rankings.GivenBlocks(ranked, sets[0], trained.data.blocks)
 
 
@@ -140,16 +142,16 @@ def write_calibration(
 
 
 def load(
-  config: config_lib.Config, workdir: str, wanted: Evaluate
+  config: config_lib.Config, workdir: str, options: Evaluate
 ) -> loading.TrainedReader:
   """Load a reader, with the retriever that is evaluated."""
   trained = loading.load(
-    workdir, config.data_dir, part='reader', step=wanted.step
+    workdir, config.data_dir, part='reader', step=options.step
   )
   logging.info('Evaluating step %d of %s.', trained.step, workdir)
   names = 'retriever', 'words_weight', 'retriever_beam', 'reader_beam'
   return trained_reader.with_config(
-    trained, config, **{name: getattr(wanted, name) for name in names}
+    trained, config, **{name: getattr(options, name) for name in names}
   )
 
 
@@ -177,22 +179,22 @@ def measure(
   tops: dict[str, list[float]] = {}
   predictions = []
   with progress.bar(questions.name, 'questions') as update:
-    for found in answerer(questions.questions, update):
-      right = bool(found.answers) and found.answers[0].correct
-      scores = questions.score(found.text, found.question)
-      scores |= {'exact_match': right, 'reader_oracle': found.reader_oracle}
+    for answered in answerer(questions.questions, update):
+      right = bool(answered.answers) and answered.answers[0].correct
+      scores = questions.score(answered.text, answered.question)
+      scores |= {'exact_match': right, 'reader_oracle': answered.reader_oracle}
       if answerer.trained.model.config.null_answer:
-        answered = not found.null_is_likelier
-        held = answered * scores['contains']
-        scores |= {'answered': answered, 'answered_contains': held}
+        answers = not answered.null_is_likelier
+        held = answers * scores['contains']
+        scores |= {'answered': answers, 'answered_contains': held}
       for name, value in scores.items():
         values.setdefault(name, []).append(float(value))
       for rule, search in searches.items():
-        [hits] = search.find(found.beam[None], [found.question])
+        [hits] = search.find(answered.beam[None], [answered.question])
         for k in sorted({min(k, len(hits)) for k in ks}):
           top = float(hits[:k].any())
           tops.setdefault(f'top_{k}_{rule}', []).append(top)
-      predictions.append(_prediction(found))
+      predictions.append(_prediction(answered))
   named = {'dataset': questions.name, 'questions': len(predictions)}
   arrays = {name: np.asarray(x) for name, x in (values | tops).items()}
   totals = {k: vars(x) for k, x in ranking.intervals(arrays).items()}
@@ -200,17 +202,17 @@ def measure(
   return evaluations.Row(name=questions.name, **row), predictions
 
 
-def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
+def _prediction(answered: qa_answers.Answered) -> scoring.Prediction:
   """Question, prediction and its source."""
   line = {
-    'question': found.question.question,
-    'prediction': found.text,
-    'id': found.question.id,
-    'confidence': found.confidence,
-    'answerable': found.answerable,
+    'question': answered.question.question,
+    'prediction': answered.text,
+    'id': answered.question.id,
+    'confidence': answered.confidence,
+    'answerable': answered.answerable,
   }
-  if found.answers:
-    best = found.answers[0]
+  if answered.answers:
+    best = answered.answers[0]
     [name] = best.blocks.names([best.block])
     line |= {'score': best.score, 'block': best.block}
     line |= {'passage': name, 'title': best.title}

@@ -46,30 +46,32 @@ class Evaluate(recall.Recall):
   before: bool = True  # the untrained retriever, too
 
 
-def evaluate(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
+def evaluate(
+  config: config_lib.Config, workdir: str, options: Evaluate
+) -> None:
   """Evaluate a checkpoint of `workdir`; write <workdir>/evaluation.json."""
   trained = loading.load(
-    workdir, config.data_dir, step=wanted.step, part='realm'
+    workdir, config.data_dir, step=options.step, part='realm'
   )
   logging.info('Evaluating step %d of %s.', trained.step, workdir)
-  run = config_lib.of_run(workdir, wanted.step)
+  run = config_lib.of_run(workdir, options.step)
   index = open_index(trained)
   result: dict[str, Any] = {'step': trained.step}
   rows = []
   if 'encoder' in trained.params:  # a run of ICT has no encoder
-    result['masked'] = measure_utility(run, trained, index, wanted.num_batches)
+    result['masked'] = measure_utility(run, trained, index, options.num_batches)
     _print_utility(result['masked'])
-  if wanted.questions:
+  if options.questions:
     data, layout = trained.data, trained.layout
     retrievers = {f'step {trained.step}': recall.dense(index, data, layout)}
-    if wanted.before:
+    if options.before:
       start = starts.untrained(run, data, trained.index_folder)
       before = recall.dense(open_index(start), data, layout)
       retrievers = {'before': before} | retrievers
-    if wanted.bm25:
+    if options.bm25:
       retrievers['BM25'] = recall.bm25(data)
-    rows = recall.measure(retrievers, data.blocks, wanted)
-    print_recall([row.facts for row in rows], wanted.ks)
+    rows = recall.measure(retrievers, data.blocks, options)
+    print_recall([row.facts for row in rows], options.ks)
   path = pathlib.Path(workdir) / FILE
   evaluations.write(path, rows, **result)
   logging.info('Written to %s.', path)
@@ -89,7 +91,7 @@ def measure_utility(
 ) -> dict[str, dict[str, float]]:
   """Return 'retrieved' and 'random' -> the measures of `explain.measure`."""
   source = realm_task.masked_sentences(run, trained.data, 'valid')
-  snapshots, found = pipeline.OneSnapshot(index), {}
+  snapshots, measures = pipeline.OneSnapshot(index), {}
   for candidates in pipeline.CANDIDATES:
     dataset = pipeline.make_dataset(
       source,
@@ -104,11 +106,11 @@ def measure_utility(
     taken = itertools.islice(batches, num_batches)
     with progress.bar(f'{candidates} documents', 'batches') as update:
       counted = _counted(taken, update)
-      found[candidates] = explain.measure(
+      measures[candidates] = explain.measure(
         trained.model, trained.params, counted
       )
     batches.close()
-  return found
+  return measures
 
 
 def _counted(batches, update):
@@ -117,10 +119,10 @@ def _counted(batches, update):
     update(i, 0)
 
 
-def _print_utility(found: dict[str, dict[str, float]]) -> None:
-  null = {k: found['retrieved'][f'null_{k}'] for k in _MEASURES}
-  rows = {'retrieved': found['retrieved'], 'null only': null}
-  rows['random'] = found['random']
+def _print_utility(measures: dict[str, dict[str, float]]) -> None:
+  null = {k: measures['retrieved'][f'null_{k}'] for k in _MEASURES}
+  rows = {'retrieved': measures['retrieved'], 'null only': null}
+  rows['random'] = measures['random']
   lines = [
     (
       name,
@@ -131,7 +133,7 @@ def _print_utility(found: dict[str, dict[str, float]]) -> None:
   ]
   heads = ('documents', 'nats a token', 'accuracy', 'exact spans')
   reports.print_table(heads, lines)
-  values = found['retrieved']
+  values = measures['retrieved']
   progress.console().print(
     f'Retrieval utility {values["retrieval_utility"]:+.4f} nats a token '
     f'(of the most useful document {values["best_utility"]:+.4f} a span); '

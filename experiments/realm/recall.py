@@ -3,7 +3,7 @@
 """Zero-shot recall: the share of questions with an answer in k blocks.
 
 Guu et al. 2020, table 2: before fine-tuning there is no reader, but an answer in the
-text of the first 5 blocks shows that the retriever found the right place. DPR's top-k
+text of the first 5 blocks shows that the retriever works. DPR's top-k
 accuracy is the same measure by another rule of `retrieval.questions.answers`.
 """
 
@@ -37,7 +37,7 @@ Ranks = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recall:
-  """Questions, and how the blocks found for them are judged."""
+  """Questions, and how the blocks retrieved for them are judged."""
 
   questions: tuple[str, ...] = ()  # files; see retrieval/questions/questions.py
   max_questions: settings.Count = 0  # of each file; 0: all
@@ -87,7 +87,7 @@ def first_hits(
     for rule, kind in kinds.items()
     if any(question.kind == kind for question in questions)
   }
-  found: dict[str, list[np.ndarray]] = {rule: [] for rule in searches}
+  hits_by_rule: dict[str, list[np.ndarray]] = {rule: [] for rule in searches}
   for low in range(0, len(questions), _BATCH):
     batch = questions[low : low + _BATCH]
     ids: Int[np.ndarray, 'b k'] = np.asarray(
@@ -96,27 +96,27 @@ def first_hits(
     for rule, search in searches.items():
       rows = [i for i, q in enumerate(batch) if q.kind == kinds[rule]]
       hits = search.find(ids[rows], [batch[i] for i in rows])
-      found[rule].append(np.where(hits.any(1), hits.argmax(1), np.inf))
+      hits_by_rule[rule].append(np.where(hits.any(1), hits.argmax(1), np.inf))
     if update:
       update(low + len(batch), len(questions))
-  return {rule: np.concatenate(ranks) for rule, ranks in found.items()}
+  return {rule: np.concatenate(ranks) for rule, ranks in hits_by_rule.items()}
 
 
 def tables(
   name: str,
   retrieve: Retrieve,
   blocks: blocks_lib.BlockStore,
-  wanted: Recall,
+  options: Recall,
 ) -> Iterator[tuple[str, Ranks]]:
   """Yield each file of questions with a retriever's ranks, with progress by name."""
-  for file in wanted.questions:
+  for file in options.questions:
     questions = question_files.read_questions(file)
-    questions = questions[: wanted.max_questions or None]
+    questions = questions[: options.max_questions or None]
     with progress.bar(f'{name} {file}'.strip(), 'questions') as update:
       yield (
         file,
         first_hits(
-          retrieve, blocks, questions, max(wanted.ks), wanted.rules, update
+          retrieve, blocks, questions, max(options.ks), options.rules, update
         ),
       )
 
@@ -124,7 +124,7 @@ def tables(
 def measure(
   retrievers: Mapping[str, Retrieve],
   blocks: blocks_lib.BlockStore,
-  wanted: Recall,
+  options: Recall,
 ) -> list[evaluations.Row]:
   """Measure the recall of retrievers on files of questions.
 
@@ -135,16 +135,16 @@ def measure(
   """
   rows = []
   for name, retrieve in retrievers.items():
-    for file, ranks_by_rule in tables(name, retrieve, blocks, wanted):
+    for file, ranks_by_rule in tables(name, retrieve, blocks, options):
       for rule, ranks in ranks_by_rule.items():
         values = {
           f'recall@{k}': (ranks < k).astype(np.float64)
-          for k in sorted({*wanted.ks})
+          for k in sorted({*options.ks})
         }
         facts = {'questions_file': file, 'retriever': name, 'rule': rule}
         facts |= {'questions': len(ranks)}
         facts |= {k: vars(bootstrap.bootstrap(x)) for k, x in values.items()}
         label = ', '.join((name, file, rule))
         rows.append(evaluations.Row(name=label, values=values, facts=facts))
-  order = wanted.questions.index
+  order = options.questions.index
   return sorted(rows, key=lambda row: order(row.facts['questions_file']))

@@ -398,9 +398,9 @@ def bits_per_byte(
 
 
 def evaluate(
-  config: config_lib.Config, workdir: str, evaluate: Evaluate
+  config: config_lib.Config, workdir: str, options: Evaluate
 ) -> None:
   """Run the evaluators that are named."""
-  for name in evaluate.evaluators:
+  for name in options.evaluators:
     module = importlib.import_module(f'experiments.retro.{EVALUATORS[name]}')
-    getattr(module, name)(config, workdir, evaluate)
+    getattr(module, name)(config, workdir, options)

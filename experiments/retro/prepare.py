@@ -337,11 +337,11 @@ def _text(value) -> str:
   return f'{value:,}' if isinstance(value, int) else str(value)
 
 
-def prepare(config: Config, workdir: str, prepare: Prepare) -> None:
+def prepare(config: Config, workdir: str, chosen: Prepare) -> None:
   """Run the chosen stages and print their results."""
   data = Folder.of(config, workdir)
   work = []
-  for name in stages.choose(prepare.stages, STAGES):
-    more = [prepare.evaluation] if name in _WITH_EVALUATION else []
+  for name in stages.choose(chosen.stages, STAGES):
+    more = [chosen.evaluation] if name in _WITH_EVALUATION else []
     work.append((name, functools.partial(STAGES[name], config, data, *more)))
   stages.run(work, data.root, functools.partial(verify, data))

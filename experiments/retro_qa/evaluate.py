@@ -189,14 +189,14 @@ def load(
   return retro_evaluate.with_models(trained, config)
 
 
-def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
+def evaluate(config: Config, workdir: str, settings: Evaluate) -> None:
   """Answer every set in every mode, print the table and write the files."""
   sets = question_sets.load_sets(
-    evaluate.questions,
-    evaluate.max_questions,
+    settings.questions,
+    settings.max_questions,
     config.questions.allow_other_counts,
   )
-  trained = load(config, workdir, evaluate)
+  trained = load(config, workdir, settings)
   run, folder = trained.config, pathlib.Path(workdir) / retro_qa_task.PASSAGES
   open_book = run.retrieval and run.qa.reader != 'closed_book'
   modes = ['off' if open_book else 'baseline']
@@ -208,13 +208,13 @@ def evaluate(config: Config, workdir: str, evaluate: Evaluate) -> None:
     passages = [()] * len(asked)
     if mode == 'on':
       passages = retro_qa_data.passages(trained, run, asked, folder)
-    name, size = f'{questions.name} {mode}', evaluate.batch_size
+    name, size = f'{questions.name} {mode}', settings.batch_size
     return answer(trained, asked, passages, batch_size=size, name=name)
 
   content = {
     'step': trained.step,
     'passages': config.qa.passages,
-    'settings': dataclasses.asdict(evaluate),
+    'settings': dataclasses.asdict(settings),
   }
   file = FID_FILE if run.qa.is_fid else FILE
   evaluate_sets(workdir, file, sets, modes, write, content)

@@ -86,7 +86,7 @@ class Claim:
   measured: str = ''  # by which commands: a key of the file's `commands`
   remark: str = ''  # what to know; of a claim without evidence, the reason
   figure: str = ''  # name of the figure that shows it
-  control: bool = False  # a comparison of our own, which is not counted
+  control: bool = False  # a comparison beside the papers, which is not counted
   headline: bool = False  # in the first table
 
 
@@ -95,15 +95,15 @@ class Judged:
   """A claim, its differences and the verdict."""
 
   claim: Claim
-  found: Sequence[Difference]
+  differences: Sequence[Difference]
   verdict: str
   p: float = 1.0  # after Holm's correction
 
   def text(self) -> str:
     """Return the verdict with its p-value, or the reason that forbids one."""
-    if not self.found:
+    if not self.differences:
       return self.verdict
-    few = [len(x.estimate.of_seeds) for x in self.found if x.few_seeds]
+    few = [len(x.estimate.of_seeds) for x in self.differences if x.few_seeds]
     if few:
       return f'{self.verdict}: {min(few)} seed{"s" * (min(few) > 1)}'
     return (
@@ -120,19 +120,21 @@ def read(claim: Claim, folders: Sequence[pathlib.Path]) -> list[Difference]:
   Raises:
     ValueError: for a file of another form.
   """
-  found = []
+  differences = []
   for one in claim.evidence:
     estimate = evidence.difference(folders, one)
     if estimate is None:
       return []
     percent = one.get('percent', False)
-    found.append(Difference(one['what'], percent, estimate, 'row' in one))
-  return found
+    differences.append(Difference(one['what'], percent, estimate, 'row' in one))
+  return differences
 
 
-def p_values(claim: Claim, found: Sequence[Difference]) -> tuple[float, float]:
-  """p-values for and against a claim, all of whose differences have to agree."""
-  estimates, within = [x.estimate for x in found], claim.within
+def p_values(
+  claim: Claim, differences: Sequence[Difference]
+) -> tuple[float, float]:
+  """p-values for and against a claim; every difference must agree."""
+  estimates, within = [x.estimate for x in differences], claim.within
   above = [x.above(-within) for x in estimates]
   below = [x.below(within) for x in estimates]
   if claim.expected == 'below':
@@ -144,23 +146,23 @@ def p_values(claim: Claim, found: Sequence[Difference]) -> tuple[float, float]:
 
 
 def judge(
-  found: Sequence[tuple[Claim, Sequence[Difference]]],
+  claims: Sequence[tuple[Claim, Sequence[Difference]]],
 ) -> list[Judged]:
   """Judge all claims of a page together; see the module."""
-  both = [p_values(*x) if x[1] else (1.0, 1.0) for x in found]
-  few = [any(y.few_seeds for y in x) for _, x in found]
+  both = [p_values(*x) if x[1] else (1.0, 1.0) for x in claims]
+  few = [any(y.few_seeds for y in x) for _, x in claims]
   p = np.array([min(1.0, 2 * min(x)) for x in both])
   p[few] = 1.0
-  tested = [bool(x) for _, x in found]
+  tested = [bool(x) for _, x in claims]
   p[tested] = intervals.holm(p[tested])
   judged = []
-  for (claim, own), (for_, against), corrected in zip(
-    found, both, p, strict=True
+  for (claim, measured), (for_, against), corrected in zip(
+    claims, both, p, strict=True
   ):
-    verdict = UNDECIDED if own else NOT_TESTED
+    verdict = UNDECIDED if measured else NOT_TESTED
     if corrected < LEVEL:
       verdict = FOR if for_ < against else AGAINST
-    judged.append(Judged(claim, own, verdict, float(corrected)))
+    judged.append(Judged(claim, measured, verdict, float(corrected)))
   return judged
 
 
@@ -183,7 +185,7 @@ def markdown(
     f'our own, in the same tables: {len(judged) - len(papers)}.',
   ]
   lines += ['', '### What speaks against us', '', *content['against']]
-  if any(x.found for x in judged):
+  if any(x.differences for x in judged):
     lines += ['', f'![Intervals of all claims]({PICTURE})']
   links = {
     x['name']: f' [Figure](#{x["title"].lower().replace(" ", "-")}).'
@@ -209,7 +211,7 @@ def markdown(
 def _table(rows: Sequence[Judged], links: Mapping[str, str]) -> list[str]:
   """Rows of one part of the page; those without a figure have their reason."""
   heads = ('claim', 'paper')
-  if any(x.found for x in rows):
+  if any(x.differences for x in rows):
     heads += ('our models', 'ours', 'verdict')
   lines = []
   for row in rows:
@@ -219,7 +221,7 @@ def _table(rows: Sequence[Judged], links: Mapping[str, str]) -> list[str]:
       remark += f' [Commands](#{claim.measured}).'
     cells = [f'**{claim.system}**: {claim.claim} ({claim.source})', claim.paper]
     if len(heads) > 2:
-      ours = '<br>'.join(x.text() + '†' * (not x.raw) for x in row.found)
+      ours = '<br>'.join(x.text() + '†' * (not x.raw) for x in row.differences)
       cells += [claim.models, ours, row.text()]
     lines.append([*cells, remark.strip()])
   heads += ('remark',) if len(heads) > 2 else ('why not',)
@@ -232,7 +234,12 @@ def plot(judged: Sequence[Judged], path: pathlib.Path) -> None:
 
   looks = {FOR: ('C0', 'o'), AGAINST: ('C1', 'X'), UNDECIDED: ('C7', 's')}
   drawn = [
-    [(x, one) for x in judged for one in x.found if one.percent is percent]
+    [
+      (x, one)
+      for x in judged
+      for one in x.differences
+      if one.percent is percent
+    ]
     for percent in (False, True)
   ]
   drawn = [rows for rows in drawn if rows]
@@ -248,10 +255,10 @@ def plot(judged: Sequence[Judged], path: pathlib.Path) -> None:
       percent = rows[0][1].percent
       scale, unit = (100, 'points') if percent else (1, 'bits a byte')
       for i, (x, one) in enumerate(rows):
-        (color, marker), own = looks[x.verdict], one.estimate
-        axes.plot(scale * np.array(own.interval()), [i, i], color=color)
-        axes.plot(scale * own.mean, i, marker, color=color)
-        seeds = scale * np.array(own.of_seeds)
+        (color, marker), estimate = looks[x.verdict], one.estimate
+        axes.plot(scale * np.array(estimate.interval()), [i, i], color=color)
+        axes.plot(scale * estimate.mean, i, marker, color=color)
+        seeds = scale * np.array(estimate.of_seeds)
         axes.plot(seeds, [i] * len(seeds), '|', color=color, markersize=9)
       axes.axvline(0, color='black', linewidth=0.8)
       # The gains of kNN-LM are ten times those of RETRO.
@@ -288,13 +295,13 @@ def run(runs: pathlib.Path | None, output: pathlib.Path) -> list[str]:
     ValueError: for a results file that lacks what a claim names.
   """
   content, claims = load()
-  kept = output / EVIDENCE
-  folders = [kept] if runs is None else [runs, kept]
+  cited = output / EVIDENCE
+  folders = [cited] if runs is None else [runs, cited]
   judged = judge([(claim, read(claim, folders)) for claim in claims])
   rows = [
     (
       f'{x.claim.system}: {x.claim.claim}',
-      '\n'.join(y.text() for y in x.found),
+      '\n'.join(y.text() for y in x.differences),
       x.text(),
     )
     for x in judged
@@ -304,12 +311,12 @@ def run(runs: pathlib.Path | None, output: pathlib.Path) -> list[str]:
   if runs is not None:
     evidence.copy(
       runs,
-      kept,
+      cited,
       [x for y in claims for z in y.evidence for x in evidence.places(z)]
       + [*figures.places(shown)],
     )
   drawn = figures.draw_all(shown, folders, output / figures.FOLDER)
-  if any(x.found for x in judged):
+  if any(x.differences for x in judged):
     plot(judged, output / PICTURE)
   page = markdown(content, judged, drawn)
   output_files.write(output / FILE, page.encode())

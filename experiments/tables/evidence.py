@@ -23,10 +23,14 @@ from experiments.tables import intervals
 from retrieval.store import manifests
 
 Path = Sequence[str]
-_MEANS = 'mean', 'bits_per_byte', 'y'  # names of the value, first found first
+_MEANS = (
+  'mean',
+  'bits_per_byte',
+  'y',
+)  # names of the value, in order of preference
 _SEEDS = 'of_seeds', 'bits_per_byte_of_seeds'
 _ENDS = 'low', 'high'
-_ROUND = 16  # parts of a nat that are kept
+_ROUND = 16  # parts of a nat that remain
 _HALF = 1.96  # of a 95 % interval, in standard errors
 
 
@@ -79,10 +83,10 @@ def read(
   if path is None:
     return None
   try:
-    found = find(manifests.read_object(path), at)
-    ends = [float(found.get(x)) for x in _ENDS if interval or x in found]
-    mean = next((found[x] for x in _MEANS if x in found), None)
-    seeds = next((found[x] for x in _SEEDS if x in found), ())
+    item = find(manifests.read_object(path), at)
+    ends = [float(item.get(x)) for x in _ENDS if interval or x in item]
+    mean = next((item[x] for x in _MEANS if x in item), None)
+    seeds = next((item[x] for x in _SEEDS if x in item), ())
     return Value(float(mean), *(ends or (None, None)), tuple(map(float, seeds)))
   except KeyError:
     return None
@@ -95,12 +99,12 @@ def read(
 
 def places(entry: Mapping[str, Any]) -> list[tuple[str, Path]]:
   """File and path of every value of a difference; see `difference`."""
-  found = [(entry['file'], entry['at'])] if 'file' in entry else []
+  named = [(entry['file'], entry['at'])] if 'file' in entry else []
   for name in (entry[x] for x in ('row', 'less') if x in entry):
     file, _, array = name.partition(':')
-    found += [(file, [array]), (file, [_weights(array)])]
+    named += [(file, [array]), (file, [_weights(array)])]
   seeds = entry.get('seeds', [''])
-  return [(f.replace('{seed}', str(x)), at) for x in seeds for f, at in found]
+  return [(f.replace('{seed}', str(x)), at) for x in seeds for f, at in named]
 
 
 def _weights(array: str) -> str:
@@ -131,7 +135,7 @@ def difference(
 
   Args:
     entry: raw values `row` and `less`, FILE:ARRAY each; or `file` and `at` of an
-      interval over items. {seed} in a file stands for each of `seeds`, if given.
+      interval over items. {seed} in a file stands for each of `seeds`, if there are some.
       `less_seeds`: those seeds of `less` that `row` has, if it has fewer.
       `trained`: False where an interval has no seeds.
 
@@ -143,9 +147,9 @@ def difference(
   """
   where = places(entry)
   if 'file' in entry:
-    found = [read(folders, *x, interval=True) for x in where]
+    values = [read(folders, *x, interval=True) for x in where]
     trained = entry.get('trained', True)
-    return None if None in found else estimate(found, trained)
+    return None if None in values else estimate(values, trained)
   raw = [_raw(folders, file, array) for file, (array,) in where[::2]]
   if None in raw:
     return None
@@ -164,13 +168,13 @@ def difference(
 
 
 def estimate(
-  found: Sequence[Value], trained: bool = True
+  values: Sequence[Value], trained: bool = True
 ) -> intervals.Estimate:
   """Join intervals over items: one with its seeds, or one for each seed."""
   # The items are the same for each seed, so the mean varies with them as one does.
-  of_items = np.mean([((x.high - x.low) / 2 / _HALF) ** 2 for x in found])
-  means = [x.mean for x in found]
-  seeds = found[0].of_seeds if len(found) == 1 else means
+  of_items = np.mean([((x.high - x.low) / 2 / _HALF) ** 2 for x in values])
+  means = [x.mean for x in values]
+  seeds = values[0].of_seeds if len(values) == 1 else means
   seeds = (seeds or means) if trained else ()
   return intervals.combine(float(np.mean(means)), float(of_items), seeds)
 
@@ -178,23 +182,23 @@ def estimate(
 def cited(content: Any, paths: Sequence[Path]) -> Any:
   """Return the content of a results file that these paths lead to."""
   if isinstance(content, list):
-    kept = []
+    items = []
     for item in content:
       chosen = [x for x in paths if x and _chosen(item, x[0])]
       fields = {x[0].partition('=')[0] for x in chosen}
       if chosen:
         named = {key: item[key] for key in item if key in fields}
-        kept.append(named | cited(item, [x[1:] for x in chosen]))
-    return kept
-  kept = {}
+        items.append(named | cited(item, [x[1:] for x in chosen]))
+    return items
+  fields = {}
   ends_here = not all(paths)
   for key, value in content.items():
     rest = [x[1:] for x in paths if x and x[0] == key]
     if rest:
-      kept[key] = cited(value, rest)
+      fields[key] = cited(value, rest)
     elif ends_here and key in (*_MEANS, *_ENDS, *_SEEDS):
-      kept[key] = value
-  return kept
+      fields[key] = value
+  return fields
 
 
 def copy(
@@ -213,11 +217,11 @@ def copy(
       continue
     if name.endswith('.npz'):
       with np.load(source / name) as arrays:
-        kept = {x: arrays[x] for x in arrays if [x] in paths}
-      for x in kept:
-        if x != _weights(x) in kept:
-          kept[x] = np.round(_ROUND * kept[x]).astype(np.float32) / _ROUND
-      reports.write_arrays(target / name, kept)
+        chosen = {x: arrays[x] for x in arrays if [x] in paths}
+      for x in chosen:
+        if x != _weights(x) in chosen:
+          chosen[x] = np.round(_ROUND * chosen[x]).astype(np.float32) / _ROUND
+      reports.write_arrays(target / name, chosen)
     else:
       content = manifests.read_object(source / name)
       reports.write_json(target / name, cited(content, paths))

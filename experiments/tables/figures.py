@@ -58,21 +58,21 @@ def _point(
   series: Mapping[str, Any], x: Any, folders: Sequence[pathlib.Path]
 ) -> dict[str, Any] | None:
   """A point with its interval and seeds; None where it was not measured."""
-  found = [
+  read = [
     [evidence.read(folders, *place) for place in one]
     for one in _places(series, x)
   ]
-  if any(None in values for values in found):
+  if any(None in values for values in read):
     return None
-  values = [first.mean - sum(y.mean for y in less) for first, *less in found]
+  values = [first.mean - sum(y.mean for y in less) for first, *less in read]
   point = {'x': x, 'y': float(np.mean(values))}
   of_one = len(values) == 1 and 'less' not in series
-  seeds = found[0][0].of_seeds if of_one else values
-  if 'less' not in series and all(x.low is not None for (x,) in found):
-    first = found[0][0]
+  seeds = read[0][0].of_seeds if of_one else values
+  if 'less' not in series and all(x.low is not None for (x,) in read):
+    first = read[0][0]
     ends = first.low, first.high
     if len(seeds) > 1:
-      ends = evidence.estimate([x for (x,) in found]).interval()
+      ends = evidence.estimate([x for (x,) in read]).interval()
     point |= dict(zip(('low', 'high'), ends, strict=True))
   return point | ({'of_seeds': [*seeds]} if len(seeds) > 1 else {})
 
@@ -91,8 +91,8 @@ def build(
     for one in panel['series']:
       points = [_point(one, x, folders) for x in one['x']]
       if points := [x for x in points if x is not None]:
-        kept = {k: one[k] for k in _SHOWN if k in one}
-        series.append({**kept, 'points': points})
+        look = {k: one[k] for k in _SHOWN if k in one}
+        series.append({**look, 'points': points})
     if series:
       panels.append({**panel, 'series': series})
   return {**figure, 'panels': panels}
@@ -148,7 +148,7 @@ def read_curve(
   """
   path = workdir / metric_writer.FILE
   if not path.is_file():
-    raise ValueError(f'{path}: not found; expected a training run there.')
+    raise ValueError(f'{path}: missing; expected a training run there.')
   rows = metric_writer.read(path)
   parts = {
     name: [

@@ -57,7 +57,7 @@ class Source:
 class PaperRow:
   """A line of a table."""
 
-  name: str  # name in the paper, or the name of a line of our own
+  name: str  # name in the paper, or the name of another line
   paper: Sequence[str]  # the paper's figures, one for each column
   # sources of our figures, one for each column of ours; None for an empty cell
   ours: Sequence[Source | None]
@@ -82,10 +82,10 @@ def load(name: str) -> PaperTable:
   sources, rows = content.pop('sources', []), []
   for row in content.pop('rows'):
     chosen = {key: row[key] for key in ('run', 'where') if key in row}
-    found = row.get('ours', [x | chosen for x in sources] if chosen else [])
+    places = row.get('ours', [x | chosen for x in sources] if chosen else [])
     ours = [
       x if x is None else Source(**x)
-      for x in found or [None] * len(content['ours'])
+      for x in places or [None] * len(content['ours'])
     ]
     rows.append(PaperRow(row['name'], row['paper'], ours))
   return PaperTable(rows=rows, **content)
@@ -116,19 +116,19 @@ def _mode(row: Mapping[str, Any]) -> str:
   return row.get('retrieval', 'off' if name.endswith(' off') else 'on')
 
 
-def _fits(value: Any, wanted: float | str) -> bool:
+def _fits(value: Any, expected: float | str) -> bool:
   if value is None:
     return False
-  if isinstance(wanted, str):
-    return fnmatch.fnmatchcase(str(value), wanted)
-  return math.isclose(value, wanted)
+  if isinstance(expected, str):
+    return fnmatch.fnmatchcase(str(value), expected)
+  return math.isclose(value, expected)
 
 
 def find(
   source: Source | None, runs: Mapping[str, pathlib.Path]
 ) -> list[tuple[str, Figure]]:
   """Return (name of run, figure) for each run that has a figure."""
-  found = []
+  figures = []
   for name, folder in runs.items():
     if source is None or source.run not in ('', name):
       continue
@@ -143,8 +143,8 @@ def find(
       {},
     )
     if row.get(source.field) is not None:
-      found.append((name, row[source.field]))
-  return found
+      figures.append((name, row[source.field]))
+  return figures
 
 
 def markdown(
@@ -157,7 +157,7 @@ def markdown(
 
 def scale_of(folder: pathlib.Path) -> str:
   """Describe the scale of a folder's results: model, training, datastore."""
-  found = {}  # workdirs that the results name; by default the folder itself
+  evaluated = {}  # workdirs that the results name; by default the folder itself
   for path in sorted(folder.glob('*.json')):
     content, rows = read_results(path)
     settings = content.get('settings', {}) if rows else {}
@@ -165,10 +165,10 @@ def scale_of(folder: pathlib.Path) -> str:
       for key in ('workdir', 'model_workdir'):
         if key in fields:
           run = pathlib.Path(fields[key] or folder)
-          found[run.resolve()] = run
-  if [*found] in ([], [folder.resolve()]):
+          evaluated[run.resolve()] = run
+  if [*evaluated] in ([], [folder.resolve()]):
     return _scale(folder)
-  return '; '.join(f'of {run}, {_scale(run)}' for run in found.values())
+  return '; '.join(f'of {run}, {_scale(run)}' for run in evaluated.values())
 
 
 def _scale(run: pathlib.Path) -> str:
@@ -182,7 +182,7 @@ def _scale(run: pathlib.Path) -> str:
   parts = [f'{count / 1e6:,.1f} M parameters']
   if c.get('retrofit_from'):
     parts.append(f'RETROfit of {c.retrofit_from}')
-  if 'blocks' in c or 'qa' in c:  # rows of questions have their own lengths
+  if 'blocks' in c or 'qa' in c:  # rows of questions have other lengths
     parts.append(f'{saved.step:,} steps of {c.batch_size:,}')
   else:
     tokens = saved.step * c.batch_size * c.sequence_chunks

@@ -9,7 +9,7 @@
     --run=baseline=runs/quickstart/baseline --output=curves.png
 
 Each --run=NAME=DIR, or DIR alone, is the workdir of a run with the results files of the
-evaluating commands. Where the lines of a table are runs of their own, NAME is the
+evaluating commands. Where each line of a table is a run, NAME is the
 line's; the table's note says which. Each scale is the scale of the evaluated run. A
 figure that was not measured reads "not run". The command prints the table and writes it
 into the folder --output as Markdown and as CSV. Curves are those of --metric in
@@ -50,7 +50,7 @@ def parse_runs(values: Sequence[str]) -> dict[str, pathlib.Path]:
     values: NAME=DIR, or DIR alone, whose last part is then the name.
 
   Raises:
-    ValueError: if a folder does not exist, or a name is given twice.
+    ValueError: if a folder does not exist, or a name comes twice.
   """
   runs = {}
   for value in values:
@@ -60,7 +60,7 @@ def parse_runs(values: Sequence[str]) -> dict[str, pathlib.Path]:
     if not path.is_dir():
       raise ValueError(f'--run={value}: expected a folder, NAME=DIR or DIR.')
     if name in runs:
-      raise ValueError(f'--run={value}: a run of that name was given before.')
+      raise ValueError(f'--run={value}: a second run of that name.')
     runs[name] = path
   return runs
 
@@ -90,7 +90,7 @@ def build(name: str, runs: Runs) -> Table:
   for run, path in runs.items():
     parts.append(f'Scale of {run}: {paper_table.scale_of(path)}.')
   if not runs:
-    parts.append('No run was given.')
+    parts.append('No run was named.')
   caption = ' '.join([*parts, table.note]).strip()
   return Table(heads, rows, table.title, caption)
 
