@@ -153,8 +153,8 @@ def make_task(
   }
   if settings.objective == 'emdr2':
     temperatures = {}
-  candidates = _Candidates(config, teacher, embedder)
-  readers = candidates.readers(data)
+  completer = _Candidates(config, teacher, embedder)
+  readers = completer.readers(data)
 
   def dataset(split):
     return candidate_rows.make_dataset(
@@ -179,10 +179,10 @@ def make_task(
       lm_temperature=settings.lm_temperature,
     ),
     dataset=dataset,
-    complete=candidates.complete,
+    complete=completer.complete,
     frozen=lambda name: name == candidates.LANGUAGE_MODEL,
     index_refresher=versions.Versions(
-      config, data, embedder, workdir, candidates.serve
+      config, data, embedder, workdir, completer.serve
     ),
     pipeline_fingerprint=manifests.fingerprint(
       [
