@@ -17,7 +17,7 @@ some 10^3 documents serves. The table takes an hour; figures: docs/lab-notes/rea
   for run in ict salient; do
     python -m experiments.evaluate --config=$C $R $Q --workdir=runs/table2/$run
   done
-  python -m experiments.tables.tables --table=realm_2 \
+  python -m experiments.tables.show --table=realm_2 \
     --run=runs/table2/ict --run=runs/table2/salient
 
 The other rows are --config.masker=uniform, --config.masker=span and

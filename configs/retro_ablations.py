@@ -13,7 +13,7 @@ rows about these start without it. Two CPU cores; figures: docs/lab-notes/retro.
       --config.data_dir=runs/simplewiki/data --workdir=runs/ablations/$row
     python -m experiments.evaluate $C:$row --workdir=runs/ablations/$row
   done
-  python -m experiments.tables.tables --table=retro_13 --output=tables \
+  python -m experiments.tables.show --table=retro_13 --output=tables \
     --run=runs/ablations/retro --run=runs/ablations/no_query_conditioning ...
 """
 

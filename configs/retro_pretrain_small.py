@@ -16,7 +16,7 @@ of Simple English Wikipedia, of which the first 16,000 make 205,456 chunks:
     --config.evaluate.evaluators="('bits_per_byte','leakage')" \
     --config.evaluate.rows="('share=.5','share=.2','share=.1','share=.05')"
   python -m experiments.sample $C --prompt='Berlin is the capital of' --workdir=$R/retro
-  python -m experiments.tables.tables --run=retro=$R/retro \
+  python -m experiments.tables.show --run=retro=$R/retro \
     --table=retro_13 --table=retro_14 --table=retro_leakage --output=tables
 
 RETROfit of the baseline (section 4.2 and appendix B.2): 8.3 M parameters are frozen,

@@ -22,7 +22,7 @@ GPUs of 80 GB, 2 sequences on each at a time, not run here.
     --config.data_dir=$R/data --workdir=$R/retrofit
   python -m experiments.evaluate $C --config.evaluate.split=wikitext103 \
     --config.evaluate.baseline_workdir=$R/baseline --workdir=$R/retrofit
-  python -m experiments.tables.tables --table=retro_4 --run=wikitext103=$R/retrofit
+  python -m experiments.tables.show --table=retro_4 --run=wikitext103=$R/retrofit
 
 With another sequence_chunks set evaluate.stride_chunks to a quarter of it, too.
 """

@@ -15,7 +15,7 @@ import rich.box
 import rich.table
 
 from experiments.engine import progress
-from retrieval.store import manifests, output_files
+from retrieval.store import output_files
 
 
 def finite(value: Any) -> Any:
@@ -47,18 +47,6 @@ def write_arrays(
   np.savez_compressed(content, **arrays)
   output_files.write(path, content.getvalue())
   return path
-
-
-def known_rows(
-  path: str | os.PathLike, measured_as: str
-) -> list[dict[str, Any]]:
-  """Rows of a file of the same measurement, [] for another one or no file."""
-  path = pathlib.Path(path)
-  if not path.is_file():
-    return []
-  content = manifests.read_object(path)
-  same = content.get('measured_as') == measured_as
-  return content.get('rows', []) if same else []
 
 
 def print_table(

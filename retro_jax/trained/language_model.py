@@ -8,15 +8,18 @@ import functools
 import os
 from typing import Any
 
+from absl import logging
+import jax
+
 from retrieval import arguments, settings as settings_lib
 from retrieval.search import where as where_lib
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import decode, drawing, growing_text
 from retro_jax.evaluation import continuations as continuations_lib
+from retro_jax.nn import losses
 from retro_jax.trained import (
   inspection,
-  likelihoods,
   loading,
   packaged as packaged_lib,
 )
@@ -24,12 +27,13 @@ from retro_jax.views import (
   page as page_lib,
   prompts as prompts_lib,
   samples as views,
-  scores as scores_lib,
 )
 
 BATCH_SIZE = 16  # of samples, or of texts to score
 # In place of SamplingConfig's defaults.
 SAMPLING = {'temperature': 0.8, 'top_p': 0.95}
+_LOGITS = 1 << 26  # of a batch of several texts: 256 MiB in float32
+_token_scores = jax.jit(losses.token_scores, static_argnames='model')
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -106,7 +110,9 @@ class LanguageModel(loading.TrainedRetro):
     by_prompt = [text.tokens(tokenizer, c.neighbor_length) for text in texts]
     names = [text.id for text in texts for _ in range(num_samples)]
     rows = [row for row in by_prompt for _ in range(num_samples)]
-    retrieve = self._retrieve_fn(config, rows)
+    retrieve = None
+    if any(row.neighbors is None for row in rows):
+      retrieve = self._retrieve_fn(config.num_neighbors)
     draws = range(len(rows)) if row_numbers is None else row_numbers
     if len(draws) != len(rows):
       raise ValueError(
@@ -136,14 +142,12 @@ class LanguageModel(loading.TrainedRetro):
         keep(done)
     return done
 
-  def _retrieve_fn(self, config, rows) -> samples_lib.RetrieveFn | None:
-    """The retriever, or None where no row retrieves."""
-    if not self.model.config.cca_layers or not config.num_neighbors:
-      return None
-    if all(row.neighbors is not None for row in rows):
+  def _retrieve_fn(self, k: int) -> samples_lib.RetrieveFn | None:
+    """Return the search for k neighbors, or None where nothing reads them."""
+    if not self.model.config.cca_layers or not k:
       return None
     lookup = self.data.datastore.lookup(self.config)
-    lookup.check_stored(config.num_neighbors)
+    lookup.check_stored(k)
     return lookup.retrieve_tokens
 
   def score(
@@ -152,7 +156,7 @@ class LanguageModel(loading.TrainedRetro):
     *,
     num_neighbors: int | None = None,
     explain: bool = False,
-  ) -> scores_lib.Scores:
+  ) -> page_lib.Scores:
     """Measure the loss of texts with and without neighbors.
 
     Args:
@@ -168,7 +172,7 @@ class LanguageModel(loading.TrainedRetro):
     if not texts:
       raise settings_lib.SettingsError('texts', texts, 'at least one text')
     k = self._num_neighbors(num_neighbors)
-    return scores_lib.Scores(
+    return page_lib.Scores(
       inspection.inspect(
         self, inspection.of_text(self, text, k), explain=explain
       )
@@ -203,19 +207,55 @@ class LanguageModel(loading.TrainedRetro):
       ValueError: for an empty continuation, or another number of them than of
         contexts.
     """
-    return likelihoods.measure(
-      self,
-      contexts,
-      continuations,
-      self._token_scorer(),
-      num_neighbors=self._num_neighbors(num_neighbors),
-      stride_chunks=stride_chunks,
+    contexts = list(arguments.texts(contexts, 'contexts'))
+    ends = list(arguments.texts(continuations, 'continuations'))
+    if len(ends) != len(contexts):
+      expected = f'{len(contexts)} texts, one for each context'
+      raise settings_lib.SettingsError('continuations', len(ends), expected)
+    if '' in ends:
+      name = f'continuations[{ends.index("")}]'
+      raise settings_lib.SettingsError(name, '', 'a text that is not empty')
+    k, c = self._num_neighbors(num_neighbors), self.model.config
+    settings = continuations_lib.Settings(
+      chunk_length=c.chunk_length,
+      neighbor_length=c.neighbor_length,
+      sequence_chunks=self.config.sequence_chunks,
+      stride_chunks=stride_chunks or max(1, self.config.sequence_chunks // 2),
+      num_neighbors=k,
       batch_size=batch_size,
+      max_tokens=_LOGITS // c.vocab_size,
+    )
+    self.data.check_tokenizer()
+    retrieve, tokenizer = self._retrieve_fn(k), self.data.tokenizer
+    texts = [
+      continuations_lib.encode(tokenizer, *pair)
+      for pair in zip(contexts, ends, strict=True)
+    ]
+    nats, greedy, dropped = continuations_lib.score(
+      self._token_scorer(),
+      texts,
+      settings,
+      retrieve=retrieve,
       progress=progress,
     )
+    if dropped.any():
+      logging.warning(
+        '%d of %d contexts do not fit into %d tokens with what is scored: their '
+        'beginnings were not read.',
+        (dropped > 0).sum(),
+        len(dropped),
+        self.config.sequence_chunks * c.chunk_length,
+      )
+    num_bytes = [len(text.encode()) for text in ends]
+    columns = nats.tolist(), num_bytes, greedy.tolist(), dropped.tolist()
+    return [
+      continuations_lib.Likelihood(*row) for row in zip(*columns, strict=True)
+    ]
 
   def _token_scorer(self) -> continuations_lib.ScoreFn:
-    return likelihoods.token_scorer(self)
+    """Return the function of a batch that scores its targets."""
+    params = jax.device_put(self.params)
+    return functools.partial(_token_scores, self.model, params)
 
   def neighbors(
     self, text: str, num_neighbors: int | None = None

@@ -10,7 +10,7 @@ import pytest
 
 from configs import retro_pretrain_quickstart
 from experiments.engine import metric_writer
-from experiments.tables import figures, paper_table, tables
+from experiments.tables import figures, paper_table, show
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data
@@ -37,17 +37,17 @@ def _evaluated(folder, start=1.0):
 
 
 def _body(name, runs):
-  return {row[0]: row[1:] for row in tables.build(name, runs).rows}
+  return {row[0]: row[1:] for row in show.build(name, runs).rows}
 
 
 @pytest.mark.parametrize('name', paper_table.NAMES)
 def test_every_table_without_a_run(name, tmp_path):
-  table, built = paper_table.load(name), tables.build(name, {})
+  table, built = paper_table.load(name), show.build(name, {})
   assert len(built.rows) >= 5
   assert {len(row) for row in built.rows} == {len(built.heads)}
   mine = [cell for row in built.rows for cell in row[1 + len(table.columns) :]]
   assert set(mine) <= {'', 'not run'} and 'not run' in mine
-  files = tables.show(name, {}, tmp_path)
+  files = show.show(name, {}, tmp_path)
   assert [f.name for f in files] == [f'{name}.md', f'{name}.csv']
   with open(files[1]) as f:
     assert list(csv.reader(f)) == [built.heads, *built.rows]
@@ -91,7 +91,7 @@ def test_the_runs_of_table_14(tmp_path):
     'lambada.json',
     [{'name': 'RETRO off', 'retrieval': 'off', 'accuracy': 0.25}],
   )
-  runs = tables.parse_runs([str(tmp_path / 'a')])
+  runs = show.parse_runs([str(tmp_path / 'a')])
   body = {name: row[-1] for name, row in _body('retro_14', runs).items()}
   assert body['held-out documents of ours, baseline'] == '1'
   assert body['held-out documents of ours, RETRO[OFF]'] == '2'
@@ -102,7 +102,7 @@ def test_the_runs_of_table_14(tmp_path):
   assert body['Lambada accuracy, RETRO[ON]'] == 'not run'
   # What is not of the paper's set is not shown as if it were.
   assert body['C4 bits per byte, RETRO[ON]'] == 'not run'
-  runs |= tables.parse_runs([f'c4={tmp_path}/c4'])
+  runs |= show.parse_runs([f'c4={tmp_path}/c4'])
   body = {name: row[-1] for name, row in _body('retro_14', runs).items()}
   assert body['C4 bits per byte, RETRO[ON]'] == '7'
   assert body['held-out documents of ours, baseline'] == 'a 1; c4 5'
@@ -160,7 +160,7 @@ def test_shares_of_questions(tmp_path):
   _write(tmp_path / 'salient', 'evaluation.json', recalls, 'zero_shot')
   _write(tmp_path / 'ict', 'evaluation.json', recalls, 'zero_shot')
   names = ('orqa', 'salient', 'ict')
-  runs = tables.parse_runs([f'{tmp_path}/{x}' for x in names])
+  runs = show.parse_runs([f'{tmp_path}/{x}' for x in names])
   ours = _body('realm_1', runs)['ORQA'][5:]
   assert ours == ['not run', '4.0 ±1.0', '10.0 ±1.0', *['not run'] * 3]
   body = _body('realm_2', runs)
@@ -217,7 +217,7 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
 
 def test_errors(tmp_path):
   with pytest.raises(ValueError, match='--run=a=nowhere'):
-    tables.parse_runs(['a=nowhere'])
+    show.parse_runs(['a=nowhere'])
   (tmp_path / 'evaluation.json').write_text('[]')
   with pytest.raises(ValueError, match='evaluation.json'):
     _body('retro_4', {'a': tmp_path})
@@ -233,7 +233,7 @@ def test_curves(tmp_path, capsys):
         writer.write(step, {'loss': 60 / step, 'age': step + 1})
         writer.write(step, {'valid/loss': 60 / step + 0.5})
   picture = tmp_path / 'made' / 'curves.png'
-  tables.show_curves(runs, ['loss', 'age'], picture)
+  show.show_curves(runs, ['loss', 'age'], picture)
   rows = [line.split() for line in capsys.readouterr().out.splitlines()]
   assert ['10', '6.5000', '6.5000'] in rows and ['20', '3.5000'] in rows
   assert ['20', '21.0000'] in rows
@@ -244,4 +244,4 @@ def test_curves(tmp_path, capsys):
   assert [x['name'] for x in losses['series']] == names
   assert losses['series'][3]['points'] == [{'x': 10, 'y': 6.5}]
   with pytest.raises(ValueError, match="no metric 'b'"):
-    tables.show_curves(runs, ['b'])
+    show.show_curves(runs, ['b'])

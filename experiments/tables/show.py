@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Print a table of RETRO's or REALM's paper beside our figures, or learning curves.
 
-  python -m experiments.tables.tables --table=retro_14 --run=small=runs/simplewiki/retro \
+  python -m experiments.tables.show --table=retro_14 --run=small=runs/simplewiki/retro \
     --output=tables
-  python -m experiments.tables.tables --table=realm_1 --run=orqa=runs/orqa
-  python -m experiments.tables.tables --table=curves --run=retro=runs/quickstart/retro \
+  python -m experiments.tables.show --table=realm_1 --run=orqa=runs/orqa
+  python -m experiments.tables.show --table=curves --run=retro=runs/quickstart/retro \
     --run=baseline=runs/quickstart/baseline --output=curves.png
 
 Each --run=NAME=DIR, or DIR alone, is the workdir of a run with the results files of the
