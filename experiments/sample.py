@@ -64,7 +64,7 @@ class Sample(drawing.SamplingConfig):
 def show(
   console: rich.console.Console, samples: Sequence[views.TextSample]
 ) -> None:
-  """Print samples: each chunk, then what it retrieved for what follows it."""
+  """Print samples: each chunk, then the neighbors that the next chunk reads."""
   for i, sample in enumerate(samples, start=1):
     console.print(_title(i, len(samples), sample.id))
     for chunk in sample.chunks:
@@ -106,7 +106,7 @@ class Stream:
     self._waiting: list[str] = []  # the prompt's chunks, not yet printed
 
   def take(self, event: samples_lib.Event) -> None:
-    """Print what an event tells."""
+    """Print an event."""
     if isinstance(event, samples_lib.Started):
       name, total = self._names[self._number], len(self._names)
       self._number += 1
@@ -147,7 +147,7 @@ def run(
   stream: bool = False,
   json_path: str = '',
 ) -> list[views.TextSample]:
-  """Sample from the newest checkpoint and print what came out.
+  """Sample from the newest checkpoint and print the samples.
 
   Args:
     config: `embedder`, `data_dir` and `seed` are read from it.

@@ -76,7 +76,7 @@ class Row:
 def write(
   path: str | os.PathLike, rows: Sequence[Row], **content: Any
 ) -> pathlib.Path:
-  """Write the totals of rows, with `content`, and beside them the values of items."""
+  """Write totals of rows and `content` as JSON, and values of items as .npz."""
   facts = [{'name': row.name, **row.facts} for row in rows]
   path = reports.write_json(path, {'rows': facts, **content})
   arrays = {

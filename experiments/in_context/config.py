@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of in-context retrieval: those of the data, and of its evaluation."""
+"""The fields of in-context retrieval: data and evaluation."""
 
 import dataclasses
 from typing import Annotated, Literal

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""All fields of a kNN-LM config: a RETRO's, and those of the datastore."""
+"""All fields of a kNN-LM config: a RETRO's fields, and a datastore's."""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ _TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fixed:
-  """A setting of the paper's, which is not tuned."""
+  """The paper's setting, which is not tuned."""
 
   weight: settings.Rate = 0.118  # lambda
   alpha: settings.Positive = 0.00785  # 1 / temperature

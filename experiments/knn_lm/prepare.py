@@ -129,7 +129,7 @@ class Datastore:
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-  """Documents of a split in groups, which a model reads."""
+  """Reads the documents of a split with a model, in groups."""
 
   trained: loading.TrainedRetro
   config: Config

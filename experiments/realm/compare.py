@@ -62,7 +62,7 @@ def measure(
   run: Mapping[str, Any],
   settings: recall.Recall,
 ) -> dict[str, np.ndarray]:
-  """Measure one run, which is to search the blocks of `data`.
+  """Measure one run; it must search the blocks of `data`.
 
   Returns:
     'questions, measure' -> [n] its values, one for each question.

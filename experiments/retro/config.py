@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""All fields of a RETRO config: those of its data, its model and its training."""
+"""All fields of a RETRO config: data, model and training."""
 
 import dataclasses
 from typing import Annotated, Literal

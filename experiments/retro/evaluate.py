@@ -239,7 +239,7 @@ def evaluate_trained(
   score: Callable[..., jax.Array] = evaluate_lib.score_chunks,
   root: str | os.PathLike = '',
 ) -> dict[str, evaluate_lib.Evaluation]:
-  """Evaluate a RETRO or a baseline; what does not fit is an error before any work.
+  """Evaluate a RETRO or a baseline; stores are checked before any work.
 
   Args:
     readings: default `readings_of`.
@@ -330,7 +330,7 @@ def load(
 def with_models(
   trained: loading.TrainedRetro, config: loading.RunConfig
 ) -> loading.TrainedRetro:
-  """Return a run whose models of retrieval are those of a config, as `merged`."""
+  """Return a run with the retrieval models of a config, as `merged`."""
   return dataclasses.replace(trained, config=merged(trained.config, config))
 
 
@@ -350,7 +350,7 @@ def merged(run: Any, config: loading.RunConfig) -> Any:
 def load_baseline(
   config: config_lib.Config, evaluate: Evaluate, data_dir: str | os.PathLike
 ) -> loading.TrainedRetro | None:
-  """Load the baseline that is named, with the data of the RETRO beside it."""
+  """Load the named baseline with the data folder of the RETRO."""
   workdir = evaluate.baseline_workdir
   if not workdir:
     return None

@@ -83,7 +83,7 @@ def last_words(
   examples: list[tuple[str, str]],
   batch_size: int,
 ) -> list[str]:
-  """Return the word with which a model, with k neighbors, continues each context."""
+  """Return the next word of each context by a model with k neighbors."""
   tokenizer = model.data.tokenizer
   # One bound for all texts, or a word would depend on the others' targets. One
   # token after the longest word's shows whether it has ended.

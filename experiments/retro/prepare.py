@@ -57,7 +57,7 @@ Rows = stages.Rows
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-  """Another corpus to evaluate on, beside the documents held out."""
+  """Another corpus to evaluate on, in addition to held-out documents."""
 
   name: str = ''  # '': no other corpus
   corpus: corpus_lib.CorpusConfig = corpus_lib.CorpusConfig(kind='jsonl')
@@ -323,7 +323,7 @@ _WITH_EVALUATION = ('duplicates', 'evaluation')
 
 
 def verify(data: Folder) -> Rows:
-  """Compare the checksums of what is published; ValueError names a damaged file."""
+  """Compare the checksums of published stores; ValueError names a damaged file."""
   rows = stages.verify_stores(data.root)
   if data.path('index').exists():
     index_lib.open_index(data.path('index'), cluster='')

@@ -113,7 +113,7 @@ def _some_rows(config, model_cfg, data):
 
 
 def _start(config, model_cfg, data) -> dict[str, Any]:
-  """Fields of the task: where training starts, and what stays as it is."""
+  """Return the task's fields of initial and of frozen parameters."""
   new = functools.partial(initial.init_params, config=model_cfg)
   of_run = {'config': config, 'model_cfg': model_cfg, 'data': data}
   if config.start_from:

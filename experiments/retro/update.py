@@ -85,7 +85,7 @@ def change(
 
 
 def text_of(data: retro_data.DataFolder) -> Callable[[int], str]:
-  """Return what decodes a document's text from its tokens, by its number."""
+  """Return a function from a document's number to its text."""
   tokens, tokenizer = data.tokens, data.tokenizer
   if isinstance(tokenizer, tokenization.WordPieceTokenizer):
     raise ValueError(

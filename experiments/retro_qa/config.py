@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""All fields of a config of question answering: a RETRO's, and those of questions."""
+"""All fields of a config of question answering: a RETRO's fields, and questions."""
 
 import dataclasses
 from typing import Annotated, Literal

@@ -209,7 +209,7 @@ def markdown(
 
 
 def _table(rows: Sequence[Judged], links: Mapping[str, str]) -> list[str]:
-  """Rows of one part of the page; those without a figure have their reason."""
+  """Return the table of one part of the page; rows without figures have a reason."""
   heads = ('claim', 'paper')
   if any(x.differences for x in rows):
     heads += ('our models', 'ours', 'verdict')

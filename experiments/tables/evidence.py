@@ -45,7 +45,7 @@ class Value:
 
 
 def find(content: Any, at: Path) -> Any:
-  """Return what a path of keys leads to.
+  """Return the value at a path of keys.
 
   Raises:
     KeyError: when the path leads to nothing.
@@ -206,7 +206,7 @@ def copy(
   target: pathlib.Path,
   cited_places: Sequence[tuple[str, Path]],
 ) -> None:
-  """Copy what is cited of results files between folders.
+  """Copy the cited parts of results files between folders.
 
   Args:
     cited_places: file and path of every value.

@@ -32,7 +32,7 @@ def load() -> list[dict[str, Any]]:
 
 
 def _places(series: Mapping[str, Any], x: Any) -> list[list[_Place]]:
-  """For each seed, where the value of a point is, and what is less."""
+  """Return for each seed the places of a point's value and of the subtracted one."""
 
   def fill(text, seed):
     return text.replace('{x}', str(x)).replace('{seed}', str(seed))
@@ -80,7 +80,7 @@ def _point(
 def build(
   figure: Mapping[str, Any], folders: Sequence[pathlib.Path]
 ) -> dict[str, Any]:
-  """Return a figure with its points; what was not measured is left out.
+  """Return a figure with its points; points that were not measured are left out.
 
   Raises:
     ValueError: for a results file of another form.

@@ -63,7 +63,7 @@ class Versions:
     workdir: str | os.PathLike,
     serve: Callable[[retro_data.DataFolder], None],
   ):
-    """Take the data folder with which training starts.
+    """Begin with the data folder of the first steps.
 
     Args:
       config: sections `retriever`, and those of `prepare`.

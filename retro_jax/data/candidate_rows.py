@@ -24,7 +24,7 @@ SPLITS = ('train', 'valid')
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """Row i: `sequence_chunks` chunk ids, and those after which text follows."""
+  """Row i: `sequence_chunks` chunk ids, and a mask of chunks that text follows."""
 
   sequences: pipeline.Sequences
   split: str  # one of `SPLITS`
@@ -105,7 +105,7 @@ class CandidateReader:
     return manifests.fingerprint([x.fingerprint for x in self.readers.values()])
 
   def complete(self, batch: pipeline.Row) -> pipeline.Row:
-    """Read a batch of `make_dataset`, all of whose rows are of one split.
+    """Read a batch of `make_dataset`; its rows are of one split.
 
     Returns:
       The arrays of `pipeline.ChunkReader.read`, and

@@ -95,7 +95,7 @@ class NeighborLookup:
 
 @dataclasses.dataclass(frozen=True)
 class Datastore:
-  """The training chunks of a data folder, and what finds them."""
+  """The training chunks of a data folder, and their retrievers."""
 
   folder: stores_lib.Stores
 

@@ -33,7 +33,7 @@ Row = dict[str, np.ndarray]
 
 
 def without_neighbors(row: Mapping[str, Any]) -> dict[str, Any]:
-  """Return what a model reads of a row with retrieval off."""
+  """Return a row without its neighbors."""
   return {k: x for k, x in row.items() if not k.startswith('neighbor')}
 
 
@@ -56,7 +56,7 @@ class ChunkReader:
 
   @functools.cached_property
   def stores(self) -> types.SimpleNamespace:
-    """The open stores: chunks, and with neighbors also those and datastore.
+    """The open stores: chunks, and neighbors and datastore if they are read.
 
     ValueError where they do not belong together or hold too few neighbors.
     """
@@ -216,7 +216,7 @@ def batch_shapes(
   num_neighbors: int,
   neighbor_length: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
-  """Return the shapes and types of a batch, which `ChunkReader.read` describes."""
+  """Return the shapes and types of a batch of `ChunkReader.read`."""
   shapes = dict.fromkeys(
     ('tokens', 'targets', 'loss_mask', 'segment_ids'),
     (batch_size, sequence_chunks * chunk_length),

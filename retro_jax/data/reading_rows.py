@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Rows from which a joint model learns to read: a prompt, passages, what follows.
+"""Rows that teach a joint model to read: prompt, passages, continuation.
 
 The prompt is padded on the left to end where a chunk ends, as in decoding. Its last
 chunk and what follows read the passages. Several prompts share passages, which are
@@ -23,7 +23,7 @@ from retro_jax.data import pipeline, qa_rows, samples
 def together(
   examples: Iterable[qa_rows.Example], most: int
 ) -> list[list[qa_rows.Example]]:
-  """Put those in a row that follow each other with the same passages, `most` in each."""
+  """Group adjacent examples with equal passages into rows of at most `most`."""
   alike = [
     list(x) for _, x in itertools.groupby(examples, lambda x: x.passages)
   ]
@@ -31,14 +31,14 @@ def together(
 
 
 class JointQaWriter(qa_rows.QaWriter):
-  """Writes questions for a joint model, whose prompt reads the passages, too."""
+  """Writes questions for a joint model; the prompt reads the passages, too."""
 
   form = 'joint'
 
   def _read(
     self, question: str, passages: Sequence[qa_rows.Passage]
   ) -> pipeline.Row:
-    """One entry of neighbors [1, N, R] and who reads it: `entries` [G]."""
+    """Return one entry of neighbors, [1, N, R], and the groups that read it, [G]."""
     c = self.layout
     if not c.num_neighbors:
       return {}
@@ -50,7 +50,7 @@ class JointQaWriter(qa_rows.QaWriter):
 
 
 class ReadingWriter(JointQaWriter):
-  """Writes Examples, whose question is a prompt and whose answers go on from it."""
+  """Writes Examples: the question is a prompt, the answers are continuations."""
 
   def __init__(
     self,

@@ -131,7 +131,7 @@ class Started:
 
 @dataclasses.dataclass(frozen=True)
 class Read:
-  """Event: chunk number `chunk` of row `row` is complete; what it will read."""
+  """Event: chunk number `chunk` of row `row` is complete, with its neighbors."""
 
   row: int
   chunk: int

@@ -105,7 +105,7 @@ class Stores(data_folder.DataFolder):
 
   @property
   def vocab_size(self) -> int:
-    """Ids of the tokenizer, which may be here before any document."""
+    """Number of the tokenizer's ids; the tokenizer may precede all documents."""
     return (self.tokens if self._has_documents else self.tokenizer).vocab_size
 
   @property

@@ -98,7 +98,7 @@ def narrowed(params, dtype):
 
 @functools.partial(jax.jit, donate_argnames='batch')
 def put_row(batch, alone, row):
-  """Replace one row of a batch's logits and cache by those of a pass over it."""
+  """Replace one row of a batch's logits and cache by a new pass over the row."""
 
   def put(old, new):
     axes = [i for i, n in enumerate(old.shape) if n != new.shape[i]]
@@ -134,7 +134,7 @@ def stream(
   row_numbers: Sequence[int] | None = None,
   progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[samples.Event]:
-  """Continue prompts, and tell what happens while it does.
+  """Continue prompts, and yield an event for each step.
 
   Args:
     prompts: [B] prompts, or their token ids alone, each starting with BOS as

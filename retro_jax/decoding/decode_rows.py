@@ -105,7 +105,7 @@ class Batch:
     return events
 
   def _asking(self, row, u):
-    """The chunk whose neighbors are those of chunk u."""
+    """Return the chunk that retrieves for chunk u."""
     last = (row.padding + row.prompt_length) // self.chunk_length - 1
     return last if self.prompt_query and u == last - 1 else u
 

@@ -102,7 +102,7 @@ def draw(
 
 
 def of_draws(config: SamplingConfig) -> SamplingConfig:
-  """Return what the compilation of a draw depends on; all else as by default."""
+  """Return the settings that the compilation of a draw depends on."""
   return SamplingConfig(
     temperature=config.temperature,
     top_k=config.top_k,

@@ -57,7 +57,7 @@ class GrowingText:
     return shown
 
   def _show(self, text: str) -> str:
-    """Split text into what is shown and what is held back."""
+    """Show text up to a stop string or its possible beginning; hold back the rest."""
     places = [text.find(stop) for stop in self._stop_strings]
     ends = [i for i in places if i >= 0]
     self.stopped = bool(ends)

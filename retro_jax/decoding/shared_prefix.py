@@ -100,7 +100,7 @@ def write(
 
 
 def _continue(model, params, prefix_cache, start, rows, most, is_done):
-  """The tokens written after each of the rows, which follow `start` tokens."""
+  """Write tokens after each row; the rows follow `start` tokens."""
   lengths = np.array([len(row) for row in rows], np.int32)
   tokens = np.zeros((len(rows), _rounded(max(map(len, rows)))), np.int32)
   for i, row in enumerate(rows):

@@ -27,7 +27,7 @@ ScoreFn = Callable[[pipeline.Row], tuple[Any, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Continuation:
-  """A text of which a part is scored."""
+  """A text and the first token that is scored."""
 
   tokens: np.ndarray  # [n] token ids, BOS first
   # the first token that is scored, at least 1; all after it are, too
@@ -36,7 +36,7 @@ class Continuation:
 
 @dataclasses.dataclass(frozen=True)
 class Likelihood:
-  """What a continuation costs after its context."""
+  """Negative log-likelihood of a continuation after its context."""
 
   nats: float  # of the continuation's tokens; the log likelihood is -nats
   num_bytes: int  # of the continuation in UTF-8
@@ -47,7 +47,7 @@ class Likelihood:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-  """Chunks of a text, of which those from `scored` on are scored."""
+  """Chunks of a text; chunks from `scored` on are scored."""
 
   start: int
   scored: int
@@ -81,7 +81,7 @@ class Settings:
 def encode(
   tokenizer: tokenization.Tokenizer, context: str, continuation: str
 ) -> Continuation:
-  """Encode a text, of which the part after `context` is scored.
+  """Encode context and continuation as one text; the continuation is scored.
 
   Both are encoded together. A token that crosses the border is scored.
   """
@@ -93,7 +93,7 @@ def encode(
 
 
 def make_windows(text: Continuation, settings: Settings) -> list[Window]:
-  """Windows that score every token once, each with what context there is.
+  """Return windows that score every token once, with the longest context.
 
   Those of a whole text begin with it, as in evaluation. Of a continuation, the last
   one ends with the text; those before it end where it begins to score.

@@ -60,7 +60,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Prompt:
-  """Tokens of which the last ones are scored."""
+  """Tokens, and the first of the last tokens, which are scored."""
 
   # BOS, passage, separator, context, scored tokens
   tokens: Int[np.ndarray, ' n']
@@ -85,7 +85,7 @@ class Passages:
     return ids[:, 0]
 
   def tokens(self, passage: int, length: int) -> Int[np.ndarray, ' n']:
-    """A chunk and what follows it, `length` tokens of its document at most."""
+    """Return at most `length` tokens of a document from a chunk on."""
     tokens, mask = self.datastore.gather(np.array([passage]), length)
     return tokens[0][mask[0]]
 
@@ -209,7 +209,7 @@ def evaluate(
 def _prompts_of(
   chunks, documents, tokenizer, settings, passages, progress
 ) -> Iterator[Prompt]:
-  """The prompts of all documents, which retrieve a few documents at a time."""
+  """Yield the prompts of all documents; retrieve for a few documents at a time."""
   separator = tokenizer.encode(_SEPARATOR).ids.tolist()
   specials = [tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id]
   total = len(documents.index)

@@ -68,7 +68,7 @@ def _longest(tokens, there, neighbors, mask, bos_id):
 
 
 def whole_neighbors(reader: pipeline.ChunkReader) -> pipeline.ChunkReader:
-  """The same reader of whole neighbors, [N, F], which r(C) is measured with."""
+  """Return the reader with whole neighbors, [N, F], for r(C)."""
   return dataclasses.replace(
     reader, neighbor_length=2 * reader.chunk_length, neighbor_part='full'
   )
@@ -162,7 +162,7 @@ def curve(
   overlap: Float[np.ndarray, ' n'],
   alphas: Sequence[float],
 ) -> list[Point]:
-  """Filtered bits per byte: bpb(alpha), of which bpb(1) is the usual one.
+  """Filtered bits per byte, bpb(alpha); bpb(1) is the usual measure.
 
   Args:
     nats: of each chunk's tokens. The difference of two models' nats gives the

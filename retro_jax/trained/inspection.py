@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A document with what its chunks retrieved: its losses, and its neighbors' effect."""
+"""Documents with their neighbors: the loss of each token, and each neighbor's effect."""
 
 from collections.abc import Callable, Iterator
 import dataclasses
@@ -185,7 +185,7 @@ class Window:
 def windows(
   passage: Passage, chunk_length: int, sequence_chunks: int
 ) -> Iterator[Window]:
-  """The windows in which every token is scored once, as in evaluation.
+  """Yield windows that score every token once, as in evaluation.
 
   Each is half a sequence after the one before. The row of a text shorter than
   `sequence_chunks` has the next power of two, so that it costs little padding and few

@@ -189,7 +189,7 @@ class LanguageModel(loading.TrainedRetro):
     batch_size: int = BATCH_SIZE,
     progress: Callable[[int, int], None] | None = None,
   ) -> list[continuations_lib.Likelihood]:
-    """Measure what texts cost after contexts, and whether greedy decoding gives them.
+    """Measure the likelihood of texts after contexts, and whether they are greedy.
 
     A text longer than a sequence is scored in several windows. A context that does not
     fit before its continuation loses its beginning; a warning tells of how many.

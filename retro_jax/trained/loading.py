@@ -73,7 +73,7 @@ def find_run(
   config_type: type = RunConfig,
   step: checkpoints.Step = None,
 ) -> tuple[checkpoints.Saved, Any]:
-  """Facts of a checkpoint and the run's config, of which other fields are not read.
+  """Return checkpoint facts and run config; unknown fields are ignored.
 
   Raises:
     FileNotFoundError: when there is no checkpoint.
@@ -139,7 +139,7 @@ def model_config(config: RunConfig, vocab_size: int) -> config_lib.RetroConfig:
 def model_config_of(
   config: RunConfig, data: retro_data.DataFolder
 ) -> config_lib.RetroConfig:
-  """RetroConfig of an experiment on a data folder, whose tokenizer it needs."""
+  """Return the RetroConfig of an experiment with a data folder's tokenizer."""
   model = model_config(config, data.vocab_size)
   if not model.joint:
     return model
