@@ -33,8 +33,8 @@ def test_every_command_has_a_line():
 
 
 def test_a_word_selects_commands():
-  (found,) = commands.find_commands('inside').values()
-  assert list(found) and all('inside' in x for x in found)
+  (found,) = commands.find_commands('inspect').values()
+  assert list(found) and all('inspect' in x for x in found)
   nothing = _run('quantum', 'foam')
   assert nothing.returncode == 1 and nothing.stdout == ''
   assert 'quantum foam' in nothing.stderr
