@@ -144,23 +144,6 @@ def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, baseline):
   assert np.abs(square - np.diag(np.diag(square))).max() > 0.1 * square.max()
 
 
-def test_another_decoder_is_refused(root, baseline):
-  config = _config(root, model={'d_ff': 48}, retrofit_from=baseline)
-  task = retro_task.make_task(config, retro_data.DataFolder(root))
-  with pytest.raises(ValueError, match='d_ff'):
-    task.init(jax.random.key(0))
-
-
-def test_what_cannot_be_fitted_is_refused(root, baseline, fitted):
-  data = retro_data.DataFolder(root)
-  config = _config(root, retrofit_from=fitted[0])
-  with pytest.raises(ValueError, match='is a RETRO itself'):
-    retro_task.make_task(config, data).init(jax.random.key(0))
-  config = _config(root, 'baseline_test', retrofit_from=baseline)
-  with pytest.raises(ValueError, match='nothing would be trained'):
-    retro_task.make_task(config, data)
-
-
 def test_training_goes_on_from_the_weights_of_a_run(root, fitted):
   data = retro_data.DataFolder(root)
   workdir, state = fitted
@@ -181,12 +164,19 @@ def test_a_baseline_gets_retrieval_and_all_is_trained(root, baseline):
   assert task.frozen is None and _new(params)
 
 
-def test_weights_of_another_model_are_refused(root, baseline, fitted):
-  data = retro_data.DataFolder(root)
-  model = {'encoder_d_model': 32}
-  for config in (
-    _config(root, model=model, start_from=fitted[0]),
-    _config(root, start_from=fitted[0], retrofit_from=baseline),
+def test_other_models_are_refused(root, baseline, fitted):
+  data, run = retro_data.DataFolder(root), fitted[0]
+  for arg, model, fields, said in (
+    ('test', {'d_ff': 48}, {'retrofit_from': baseline}, 'd_ff'),
+    ('test', {}, {'retrofit_from': run}, 'is a RETRO itself'),
+    ('baseline_test', {}, {'retrofit_from': baseline}, 'nothing would be'),
+    ('test', {'encoder_d_model': 32}, {'start_from': run}, 'config.start_from'),
+    (
+      *('test', {}),
+      {'start_from': run, 'retrofit_from': baseline},
+      'config.start_from',
+    ),
   ):
-    with pytest.raises(ValueError, match='config.start_from'):
+    config = _config(root, arg, model, **fields)
+    with pytest.raises(ValueError, match=said):
       retro_task.make_task(config, data).init(jax.random.key(0))

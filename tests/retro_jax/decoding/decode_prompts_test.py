@@ -164,21 +164,6 @@ def test_events_come_in_order():
   assert all(isinstance(e, samples.Finished) for e in events[-4:])
 
 
-def test_draws_do_not_depend_on_the_other_rows():
-  """A row drawn alone, by its number, is the row of the batch."""
-  prompts = _prompts(2, 9, 5, 1)
-  settings = {'temperature': 1.0, 'seed': 5}
-  together = _sample(prompts, Retriever(), **settings)
-  for i in (0, 2):
-    (alone,) = _sample(
-      prompts[i : i + 1],
-      Retriever(),
-      row_numbers=[i],
-      **settings,
-    )
-    assert alone.tokens.tolist() == together[i].tokens.tolist()
-
-
 def test_nothing_is_compiled_while_the_text_grows():
   """Two programs serve all steps: with a complete chunk and without."""
   decode.next_logits.clear_cache()
