@@ -35,12 +35,12 @@ import rich.table
 from rich.text import Text
 
 from experiments.engine import command, configs, progress
-from experiments.retro import config as config_lib, evaluate as retro_evaluate
+from experiments.retro import config as config_lib
 from retrieval import settings, text_table, tokenization
 from retrieval.store import output_files
 from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import drawing
-from retro_jax.trained import language_model, packaged
+from retro_jax.trained import language_model, loading, packaged
 from retro_jax.views import prompts as prompts_lib, samples as views
 
 DEFAULT_PROMPT = 'The history of'
@@ -166,7 +166,7 @@ def run(
   trained = language_model.load(
     workdir, config.data_dir, where=config.neighbors.where
   )
-  trained = retro_evaluate.with_models(trained, config)
+  trained = loading.with_models(trained, config)
   logging.info('Sampling from %s, step %d.', workdir, trained.step)
   how = sample.chosen | {'stop_strings': tuple(stop_strings)}
   first, console = not jax.process_index(), progress.console()

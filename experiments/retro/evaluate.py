@@ -43,7 +43,12 @@ from typing import Annotated, Any, Literal
 from flax import linen as nn
 import jax
 
-from experiments.engine import evaluations, program as program_lib, progress
+from experiments.engine import (
+  evaluations,
+  program as program_lib,
+  progress,
+  stages,
+)
 from experiments.retro import config as config_lib, rows as rows_lib
 from retrieval import settings
 from retrieval.nn import sharding
@@ -247,6 +252,8 @@ def evaluate_trained(
     root: folder of neighbors in parts of the datastore.
   """
   readings = readings or readings_of(trained, evaluate)
+  if any(x.share for x in readings.values()):
+    stages.check_alone()  # neighbors are searched and written
   readers = {k: open_reader(trained, evaluate, x) for k, x in readings.items()}
   results = {}
   with scorer(trained, config, evaluate.batch_size, score) as compiled:
@@ -324,27 +331,7 @@ def load(
     mesh=mesh,
     rules=rules,
   )
-  return with_models(trained, config)
-
-
-def with_models(
-  trained: loading.TrainedRetro, config: loading.RunConfig
-) -> loading.TrainedRetro:
-  """Return a run with the retrieval models of a config, as `merged`."""
-  return dataclasses.replace(trained, config=merged(trained.config, config))
-
-
-def merged(run: Any, config: loading.RunConfig) -> Any:
-  """Return a run's config with the embedder, ColBERT and filter of another.
-
-  ColBERT and filter stay where the other one names none.
-  """
-  neighbors = dataclasses.replace(
-    run.neighbors,
-    colbert=config.neighbors.colbert or run.neighbors.colbert,
-    where=config.neighbors.where or run.neighbors.where,
-  )
-  return dataclasses.replace(run, embedder=config.embedder, neighbors=neighbors)
+  return loading.with_models(trained, config)
 
 
 def load_baseline(

@@ -15,7 +15,7 @@ import os
 import numpy as np
 
 from experiments.engine import changed_documents, progress
-from experiments.retro import config as config_lib, evaluate as retro_evaluate
+from experiments.retro import config as config_lib
 from retrieval import tokenization
 from retrieval.index import (
   published_index as index_lib,
@@ -153,7 +153,7 @@ def update(config: config_lib.Config, workdir: str) -> None:
   """Apply --documents and --delete to the data of a run."""
   _, saved = loading.find_run(workdir, config_lib.Config)
   saved = dataclasses.replace(
-    retro_evaluate.merged(saved, config),
+    loading.merged(saved, config),
     index=config.index,
     data_dir=config.data_dir or saved.data_dir,
   )

@@ -21,7 +21,6 @@ from absl import logging
 import numpy as np
 
 from experiments.engine import evaluations, progress, reports
-from experiments.retro import evaluate as retro_evaluate
 from experiments.retro_qa import data as retro_qa_data, task as retro_qa_task
 from experiments.retro_qa.config import Config
 from retrieval import settings
@@ -186,7 +185,7 @@ def load(
     )
   qa = dataclasses.replace(run.qa, passages=config.qa.passages)
   trained = dataclasses.replace(trained, config=dataclasses.replace(run, qa=qa))
-  return retro_evaluate.with_models(trained, config)
+  return loading.with_models(trained, config)
 
 
 def evaluate(config: Config, workdir: str, settings: Evaluate) -> None:

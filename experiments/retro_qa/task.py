@@ -17,7 +17,6 @@ import numpy as np
 from experiments.engine import loop, tasks
 from experiments.retro import (
   config as retro_config,
-  evaluate as retro_evaluate,
   task as retro_task,
 )
 from experiments.retro_qa import data as retro_qa_data
@@ -44,7 +43,7 @@ def start(
   config = adopt(config)
   question_sets.check_questions(config)
   trained = language_model.load(config.retro_from, config.data_dir)
-  trained = retro_evaluate.with_models(trained, config)
+  trained = loading.with_models(trained, config)
   # The retriever reads passages of the length that the model reads.
   length = config.model.neighbor_length
   model = dataclasses.replace(trained.config.model, neighbor_length=length)

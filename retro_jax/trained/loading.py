@@ -146,6 +146,24 @@ def model_config_of(
   return dataclasses.replace(model, begin_id=data.tokenizer.bos_id)
 
 
+def with_models(trained: TrainedRetro, config: RunConfig) -> TrainedRetro:
+  """Return a run with the retrieval models of a config, as `merged`."""
+  return dataclasses.replace(trained, config=merged(trained.config, config))
+
+
+def merged(run: Any, config: RunConfig) -> Any:
+  """Return a run's config with the embedder, ColBERT and filter of another.
+
+  ColBERT and filter stay where the other one names none.
+  """
+  neighbors = dataclasses.replace(
+    run.neighbors,
+    colbert=config.neighbors.colbert or run.neighbors.colbert,
+    where=config.neighbors.where or run.neighbors.where,
+  )
+  return dataclasses.replace(run, embedder=config.embedder, neighbors=neighbors)
+
+
 def special_ids(
   tokenizer: tokenization.Tokenizer,
 ) -> dict[str, tuple[int, ...]]:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from experiments.retro import (
-  evaluate as retro_evaluate,
   prepare as retro_prepare,
   update as retro_update,
 )
@@ -16,7 +15,7 @@ from retrieval.nn import colbert
 from retrieval.search import token_store
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data, stores
-from retro_jax.trained import language_model
+from retro_jax.trained import language_model, loading
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
 from tests.retrieval.search import tiny_encoder
@@ -123,5 +122,5 @@ def test_a_command_names_the_models_of_a_run():
   embedder = stores.Embedder(path='e')
   for model, want in (('', 'runs/colbert'), ('c', 'c')):
     given = dataclasses.replace(_config(model), embedder=embedder)
-    found = retro_evaluate.merged(trained, given)
+    found = loading.merged(trained, given)
     assert found.embedder.path == 'e' and found.neighbors.colbert == want
