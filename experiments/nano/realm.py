@@ -184,7 +184,9 @@ def loss(params, batch, c):
 
 def cloze_loss(params, batch, c):
   """Section 3.4: -log p of each sentence's document among those of the batch."""
-  scores = embed(params, batch['query'], c) @ embed(params, batch['own'], c).T
+  scores = (
+    embed(params, batch['query'], c) @ embed(params, batch['blocks'], c).T
+  )
   return -jnp.diagonal(jax.nn.log_softmax(scores)).mean()
 
 
@@ -198,8 +200,8 @@ def init(key, c):
   size = jnp.clip(jnp.arange(c.vocab_size) / 500, 0.1, 1)[:, None]
 
   def normal(rows, columns=d, size=0.02):
-    own = jax.random.fold_in(key, next(number))
-    return size * jax.random.normal(own, (rows, columns))
+    seed = jax.random.fold_in(key, next(number))
+    return size * jax.random.normal(seed, (rows, columns))
 
   def linear(rows, columns, identity=0.0):
     kernel = normal(rows, columns) + identity * jnp.eye(rows, columns)
@@ -246,17 +248,17 @@ def ask(params, index, corpus, examples, c):
     masked.append([MASK if i in places else w for i, w in enumerate(tokens)])
   query = np.array([join(c.query, x) for x in masked])
   scores = np.array(embed(params, query, c) @ index.T)
-  for row, (own, _, _) in zip(scores, examples, strict=True):
-    row[own] = -np.inf  # it holds the answer, word for word
-  found = np.argsort(-scores, axis=1)[:, : c.candidates - 1]
-  found = np.pad(found, ((0, 0), (1, 0)), constant_values=-1)  # null is first
+  for row, (source, _, _) in zip(scores, examples, strict=True):
+    row[source] = -np.inf  # it holds the answer, word for word
+  ids = np.argsort(-scores, axis=1)[:, : c.candidates - 1]
+  ids = np.pad(ids, ((0, 0), (1, 0)), constant_values=-1)  # null is first
   joint = [
     [join(c.joint, x, corpus.bodies[z]) for z in row]
-    for x, row in zip(masked, found, strict=True)
+    for x, row in zip(masked, ids, strict=True)
   ]
-  batch = {'query': query, 'candidates': corpus.blocks[found], 'joint': joint}
+  batch = {'query': query, 'candidates': corpus.blocks[ids], 'joint': joint}
   batch |= {'at': at, 'targets': targets}
-  return found, {name: np.array(x, np.int32) for name, x in batch.items()}
+  return ids, {name: np.array(x, np.int32) for name, x in batch.items()}
 
 
 def choose(examples, rng, c):
@@ -276,14 +278,14 @@ def train(params, corpus, examples, held_out, c):
   def step(params, state, batch, loss):
     grads = jax.grad(loss)(params, batch, c)
     updates, state = optimizer.update(grads, state)
-    if loss is not cloze_loss:  # it forgets what it found at the full rate
+    if loss is not cloze_loss:  # it forgets at the full rate
       updates['embedder'] = optax.tree.scale(0.05, updates['embedder'])
     return optax.apply_updates(params, updates), state
 
   state, rng = optimizer.init(params), np.random.default_rng(0)
   for _ in range(c.warm_up):
     drawn = [examples[j] for j in rng.integers(0, len(examples), 64)]
-    batch = {'own': corpus.blocks[[z for z, _, _ in drawn]]}
+    batch = {'blocks': corpus.blocks[[z for z, _, _ in drawn]]}
     batch['query'] = np.array([join(c.query, x) for _, x, _ in drawn])
     params, state = step(params, state, batch, cloze_loss)
   state = optimizer.init(params)
@@ -298,21 +300,26 @@ def train(params, corpus, examples, held_out, c):
 
 
 def report(title, params, index, corpus, examples, c):
-  """Print the loss with and without documents, and what is found."""
+  """Print the loss with and without documents, and the words retrieved."""
   total = np.zeros(5)
   for start in range(0, len(examples), c.batch):
     part = examples[start : start + c.batch]
-    found, batch = ask(params, index, corpus, part, c)
+    ids, batch = ask(params, index, corpus, part, c)
     prior, gold = map(np.array, likelihoods(params, batch, c))
     together = np.logaddexp.reduce(prior + gold, axis=1)
     for row, (_, tokens, places) in enumerate(part):
-      read = {w for z in found[row] for w in corpus.bodies[z]}
+      read = {w for z in ids[row] for w in corpus.bodies[z]}
       held = sum(tokens[i] in read for i in places)
       null = np.exp(prior[row, 0]) * len(places)
       total += (-together[row], -gold[row, 0], null, held, len(places))
-  names = 'nats a word', 'by null alone', 'p(null | x)', 'of the words found'
-  found = zip(total[:-1] / total[-1], names, strict=True)
-  line = ', '.join(f'{value:.3f} {name}' for value, name in found)
+  names = (
+    'nats a word',
+    'by null alone',
+    'p(null | x)',
+    'of the words retrieved',
+  )
+  pairs = zip(total[:-1] / total[-1], names, strict=True)
+  line = ', '.join(f'{value:.3f} {name}' for value, name in pairs)
   print(f'{title}, {time.process_time():.0f} s of CPU: {line}')
 
 
@@ -321,11 +328,14 @@ def explain(params, index, corpus, text, c):
   """Print p(z | x) of each document, and the likeliest words by it and by all."""
   tokens = corpus.encode(split(text))
   examples = [([], tokens, [tokens.index(MASK)])]
-  (found,), batch = ask(params, index, corpus, examples, c)
+  (ids,), batch = ask(params, index, corpus, examples, c)
   weights = np.exp(log_prior(params, batch, c)[0])
-  given = np.exp(log_reader(params, batch, c)[0, :, 0])
-  names = [corpus.titles[z] or 'no document' for z in found]
-  table = [(text, 1, weights @ given), *zip(names, weights, given, strict=True)]
+  likelihoods = np.exp(log_reader(params, batch, c)[0, :, 0])
+  names = [corpus.titles[z] or 'no document' for z in ids]
+  table = [
+    (text, 1, weights @ likelihoods),
+    *zip(names, weights, likelihoods, strict=True),
+  ]
   for name, weight, p in table:
     best = [f'{corpus.words[i]} {p[i]:.3f}' for i in np.argsort(-p)[:5]]
     print(f'  {weight:.3f} {name}: {", ".join(best)}')

@@ -76,16 +76,16 @@ def embed(table, chunks):
 
 def search(table, vectors, chunks, k, document=None):
   """Rows [n, K] nearest to chunks [n, M], by exact search; none of its document."""
-  found = np.empty((len(chunks), k), np.int64)
+  nearest = np.empty((len(chunks), k), np.int64)
   for start in range(0, len(chunks), 1024):
     rows = np.arange(start, min(start + 1024, len(chunks)))
     scores = embed(table, chunks[rows]) @ vectors.T
     if document is not None:
       scores[document[rows, None] == document] = -2  # less than any product
     for j in range(k):
-      found[rows, j] = scores.argmax(axis=1)
-      scores[rows - start, found[rows, j]] = -2
-  return found
+      nearest[rows, j] = scores.argmax(axis=1)
+      scores[rows - start, nearest[rows, j]] = -2
+  return nearest
 
 
 # Section 2.4 and appendix B.1: RMSNorm, attention, feed-forward.
@@ -198,8 +198,8 @@ def logits(params, row, c):
 def nats(params, row, c):
   """-log p of each next token [B, L]; 0 after a document's end (eq. 1)."""
   out, targets = logits(params, row, c), row['targets']
-  found = optax.softmax_cross_entropy_with_integer_labels(out, targets)
-  return jnp.where(targets > 0, found, 0)
+  nats = optax.softmax_cross_entropy_with_integer_labels(out, targets)
+  return jnp.where(targets > 0, nats, 0)
 
 
 def loss(params, row, c):
@@ -223,19 +223,19 @@ def init(key, c, scale=0.07):
     name = path[-1].key
     if len(shape) == 1:
       return jnp.full(shape, 0.0 if name in 'uw' else 1.0)
-    own = jax.random.fold_in(key, next(number))
+    seed = jax.random.fold_in(key, next(number))
     size = scale * (0.03 if name in ('o', 'w2') else 1)
-    return size * jax.random.normal(own, shape)
+    return size * jax.random.normal(seed, shape)
 
   params = jax.tree_util.tree_map_with_path(
     draw, decoder, is_leaf=lambda x: isinstance(x, tuple)
   )
   # CCA begins as a copier, which so few tokens as ours would not teach it (`copy_init`
   # of `retro_jax`). Head 0 of the encoder looks one token back and writes what is
-  # there into a subspace of its own. CCA looks up the decoder's last token there.
+  # there into another subspace. CCA looks up the decoder's last token there.
   key, k = jax.random.fold_in(key, next(number)), d // c.heads
   keys = [jax.random.fold_in(key, i) for i in range(2)]
-  basis, v = (jax.random.orthogonal(own, d) for own in keys)
+  basis, v = (jax.random.orthogonal(x, d) for x in keys)
   read, written = basis[:, :k], basis[:, k : 2 * k]
   # The fastest sines and cosines; their sum is largest at distance 1.
   r = jnp.eye(d)[:, np.r_[: k // 2, d // 2 : (d + k) // 2]]
@@ -260,8 +260,8 @@ def rows(chunks, first, neighbors, database, c):
   x = chunks.tokens.reshape(-1)[span]
   # The last chunk of a document has no next one that would read.
   ids = np.where(chunks.continues[at][..., None], neighbors[at], -1)
-  found = database.values[ids]
-  return {'tokens': x[:, :-1], 'targets': x[:, 1:], 'neighbors': found}
+  neighbors = database.values[ids]
+  return {'tokens': x[:, :-1], 'targets': x[:, 1:], 'neighbors': neighbors}
 
 
 def train(params, chunks, neighbors, c):
@@ -307,8 +307,8 @@ def sample(params, tokens, find, database, c, temperature=0.6):
     if t % c.chunk == 0:
       ids[0, t // c.chunk - 1] = find(row[:, t - c.chunk : t])
     if t >= len(tokens):
-      given = {'tokens': row, 'neighbors': database.values[ids]}
-      out = np.array(logits(params, given, c)[0, t - 1]) / temperature
+      batch = {'tokens': row, 'neighbors': database.values[ids]}
+      out = np.array(logits(params, batch, c)[0, t - 1]) / temperature
       out[:4] = -np.inf  # tokens without text
       row[0, t] = (out + rng.gumbel(size=out.shape)).argmax()
   return zip(row.reshape(c.row, c.chunk), ids[0], strict=True)
@@ -324,25 +324,25 @@ def main():
   documents = [x.ids for x in tokenizer.encode_batch(texts)]
   order = np.random.default_rng(0).permutation(len(documents))
   held_out = Chunks([documents[i] for i in order[:200]], c.chunk)
-  kept = Chunks([documents[i] for i in order[200:]], c.chunk)
-  table = make_table(kept.tokens, c.vocab_size)
-  vectors = embed(table, kept.tokens)
+  database = Chunks([documents[i] for i in order[200:]], c.chunk)
+  table = make_table(database.tokens, c.vocab_size)
+  vectors = embed(table, database.tokens)
   find = functools.partial(search, table, vectors, k=c.neighbors)
-  neighbors = find(kept.tokens, document=kept.document)
-  params = train(init(jax.random.key(0), c), kept, neighbors, c)
-  found, sizes = find(held_out.tokens), tokenizer.token_num_bytes
+  neighbors = find(database.tokens, document=database.document)
+  params = train(init(jax.random.key(0), c), database, neighbors, c)
+  nearest, sizes = find(held_out.tokens), tokenizer.token_num_bytes
   for name, ids in (
-    ('with neighbors', found),
-    ('without', np.full_like(found, -1)),
-    ('with those of others', np.random.default_rng(0).permutation(found)),
+    ('with neighbors', nearest),
+    ('without', np.full_like(nearest, -1)),
+    ('with those of others', np.random.default_rng(0).permutation(nearest)),
   ):
-    bits = bits_a_byte(params, held_out, ids, kept, sizes, c)
+    bits = bits_a_byte(params, held_out, ids, database, sizes, c)
     print(f'{bits:.4f} bits a byte of 200 held-out articles {name}')
   prompt = tokenizer.encode('The history of Berlin').ids
-  for chunk, ids in sample(params, prompt, find, kept, c):
+  for chunk, ids in sample(params, prompt, find, database, c):
     print(f'> {tokenizer.decode(chunk)!r}')
     for i in ids[ids >= 0]:
-      print(f'    read {tokenizer.decode(kept.values[i])!r}')
+      print(f'    read {tokenizer.decode(database.values[i])!r}')
 
 
 if __name__ == '__main__':
