@@ -159,7 +159,10 @@ def serve(monkeypatch, cache: pathlib.Path):
 
     def fail(self, code):
       status = 403 if code in ('GatedRepo', 'Forbidden') else 404
-      self.send({'X-Error-Code': code, 'X-Error-Message': code}, '', status)
+      headers = {'X-Error-Code': code, 'X-Error-Message': code}
+      if code == 'EntryNotFound':
+        headers['X-Repo-Commit'] = SHA
+      self.send(headers, '', status)
 
     def send(self, headers, data, status=200):
       data = data if isinstance(data, bytes) else data.encode()

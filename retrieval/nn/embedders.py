@@ -193,7 +193,9 @@ class Embedder:
       ValueError: if a file does not fit, or states what is not supported.
     """
     path = (
-      bert_checkpoint.find_minilm() if path == 'minilm' else hub.local(path)
+      bert_checkpoint.find_minilm()
+      if path == 'minilm'
+      else hub.complete(path, sentence_folder.FILES)
     )
     if dtype is None:
       cpu = jax.default_backend() == 'cpu'

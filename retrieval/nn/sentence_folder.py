@@ -52,6 +52,7 @@ _METRICS = {
 _QUERY, _PASSAGE = ('query',), ('document', 'passage', 'corpus')
 _UNLIMITED = 2**31  # as a length; tokenizers without a limit state 10^30
 _PROMPTS = 'config_sentence_transformers.json'
+FILES = MODULES, _PROMPTS, 'sentence_bert_config.json'  # that a folder may have
 _DENSE_NAMES = {'kernel': 'linear.weight', 'bias': 'linear.bias'}
 # Field -> supported values, where it is there
 _DENSE_FIELDS = {

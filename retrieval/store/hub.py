@@ -64,6 +64,41 @@ def local(path: str | os.PathLike) -> pathlib.Path:
     raise ValueError(f'{text}: {str(error).splitlines()[0]}') from None
 
 
+def complete(path: str | os.PathLike, names: Collection[str]) -> pathlib.Path:
+  """Return a folder as `local` does, with files that its repository may have.
+
+  A copy that other programs left may lack them; the Hub is asked once for each.
+
+  Raises:
+    FileNotFoundError: as `local`, or without a network, where nothing tells whether
+      the repository has a file that the copy lacks.
+  """
+  folder, match = local(path), _NAME.fullmatch(os.fspath(path))
+  if not match:
+    return folder
+  import huggingface_hub
+  from huggingface_hub import errors
+
+  repo, revision, _ = match.groups()
+  for name in names:
+    of_file = {'repo_id': repo, 'filename': name, 'revision': revision}
+    if (folder / name).is_file() or huggingface_hub.try_to_load_from_cache(
+      **of_file
+    ):
+      continue  # there, or known to be nowhere
+    try:
+      huggingface_hub.hf_hub_download(**of_file)
+    except errors.LocalEntryNotFoundError:
+      raise FileNotFoundError(
+        f'{os.fspath(path)}: the copy in the cache is partial: it lacks {name}, and '
+        'the Hub is offline or cannot be reached. Load it once with a network, or '
+        f'name its folder to take it as it is: {folder}.'
+      ) from None
+    except errors.EntryNotFoundError:
+      pass
+  return folder
+
+
 def _fetch(repo: str, revision: str | None, file: str | None) -> str:
   import huggingface_hub
 

@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders of the Hub by name, against a server on loopback."""
 
+import json
+import shutil
+
+from huggingface_hub import constants
 import numpy as np
 import pytest
 
@@ -101,6 +105,41 @@ def test_without_the_hub_the_cache_serves(hub, tmp_path):
   assert hub_lib.local('hf://o/n') == there
   with pytest.raises(FileNotFoundError, match='hf://o/other'):
     hub_lib.local('hf://o/other')
+
+
+def test_a_copy_of_some_files_is_completed_or_refused(
+  hub, tmp_path, monkeypatch
+):
+  whole = tiny_embedder.save(tmp_path / 'whole', ['red', 'green', 'blue'])
+  hub.repos['o/plain'] = whole
+  hub.repos['o/n'] = hub.repos['o/m'] = shutil.copytree(whole, tmp_path / 'cls')
+  (tmp_path / 'cls/1_Pooling').mkdir()
+  pooling = {'pooling_mode_cls_token': True, 'word_embedding_dimension': 8}
+  kinds = enumerate(('Transformer', 'Pooling'))
+  modules = [
+    {'type': f'a.{x}', 'path': f'{i}_{x}' if i else ''} for i, x in kinds
+  ]
+  for name, content in (('1_Pooling/config', pooling), ('modules', modules)):
+    (tmp_path / f'cls/{name}.json').write_text(json.dumps(content))
+  texts = ['red blue']
+
+  def load(name):
+    return embedders.Embedder.load(name, max_length=8)
+
+  expected = load(tmp_path / 'cls').embed_texts(texts)
+  names = 'config.json', 'tokenizer.json', 'model.safetensors'
+  for repo in ('o/n', 'o/m'):  # as transformers leaves it
+    for name in names:
+      hub_lib.local(f'hf://{repo}/{name}')
+  load('hf://o/plain')
+  np.testing.assert_array_equal(load('hf://o/n').embed_texts(texts), expected)
+  monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
+  np.testing.assert_array_equal(load('hf://o/n').embed_texts(texts), expected)
+  assert load('hf://o/plain').embed_texts(texts).any()
+  with pytest.raises(
+    FileNotFoundError, match='hf://o/m.*partial.*modules.json'
+  ):
+    load('hf://o/m')
 
 
 def test_a_checkpoint_to_convert_may_be_on_the_hub(hub, tmp_path):
