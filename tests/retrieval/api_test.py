@@ -130,11 +130,6 @@ def test_errors(folder, index, tmp_path):
     retrieval.open_index(folder, embedder=other).search(['a text'])
 
 
-def test_opens_a_corpus(folder):
-  documents = [*retrieval.open_corpus(folder / 'documents.jsonl')]
-  assert [d.title for d in documents[:2]] == ['Title 0', 'Title 1']
-
-
 _LAZY = """
 import json, sys
 import retrieval

@@ -68,21 +68,6 @@ def test_a_version_answers_with_its_own_parameters(blocks, tmp_path):
   version.close()
 
 
-def test_vectors_take_two_bytes_where_asked(blocks, tmp_path):
-  folder = index_versions.VersionFolder(tmp_path)
-  name = folder.build(0, PARAMS, blocks, embed, CONFIG, dtype='bfloat16')
-  with contextlib.closing(folder.open(name, blocks)) as version:
-    assert version.vectors.dtype == 'bfloat16'
-    vectors = embed(np.arange(blocks.num_blocks))
-    np.testing.assert_array_equal(
-      version.vectors[:], vectors.astype('bfloat16')
-    )
-    ids, _ = version.index.searcher.search(vectors[4:5], 1)
-    assert ids.tolist() == [[4]]
-    size = sum(x.stat().st_size for x in version.path.glob('vectors/*.npy'))
-    assert 2 * vectors.size <= size < 3 * vectors.size + 1000
-
-
 def test_newest_by_step_and_up_to_a_step(blocks, tmp_path):
   folder = index_versions.VersionFolder(tmp_path)
   for step in (900, 1000, 20):
@@ -256,18 +241,6 @@ def test_a_damaged_version_is_built_again(blocks, tmp_path, part):
   assert folder.build(1, PARAMS, blocks, embed, CONFIG) == name
   assert folder.is_whole(name)
   assert [x.name for x in tmp_path.iterdir() if 'draft' in x.name] == []
-
-
-@pytest.mark.parametrize('damage', [None, '{'])
-def test_damaged_versions_are_named(blocks, tmp_path, damage):
-  folder = index_versions.VersionFolder(tmp_path)
-  name = folder.build(1, PARAMS, blocks, embed, CONFIG)
-  file = tmp_path / name / 'vectors' / 'manifest.json'
-  file.unlink()
-  if damage:
-    file.write_text(damage)
-  with pytest.raises((ValueError, FileNotFoundError), match=name):
-    folder.open(name)
 
 
 @pytest.mark.parametrize(

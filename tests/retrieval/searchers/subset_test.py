@@ -75,13 +75,3 @@ def test_a_mask_of_another_length_is_refused(vectors, queries):
   searcher = searchers.ExactSearcher(vectors)
   with pytest.raises(ValueError, match='subset'):
     searcher.search(queries, 1, _subset(1, 7))
-
-
-def test_kept_rows_that_come_last_are_fetched():
-  subset = subset_lib.Subset(np.arange(900) >= 890)
-
-  def search(asked, k):
-    return np.tile(np.arange(k), (len(asked), 1)), np.zeros((len(asked), k))
-
-  ids, _ = subset_lib.over_fetch(search, np.zeros((2, 1)), 3, subset)
-  assert ids.tolist() == [[890, 891, 892]] * 2
