@@ -20,6 +20,7 @@ from retrieval.searchers import base, subset as subset_lib
 from retrieval.store import sharded_array
 
 Hits = queries_lib.Hits
+_MAX_FETCH = 128  # rows of a query, unless k is larger
 
 
 @runtime_checkable
@@ -75,7 +76,6 @@ class OtherDocuments:
     exact: Callable[[], Index],
     id_hash: sharded_array.Rows,
     k: int,
-    max_fetch: int = 128,
     subset: subset_lib.Subset | None = None,
   ):
     """Count the passages by document, in 16 bytes for each document.
@@ -83,7 +83,6 @@ class OtherDocuments:
     Args:
       exact: opens an exact search of the same rows.
       id_hash: [n] hash of the id of each passage's document.
-      max_fetch: largest number of rows fetched from `index` for a query.
       subset: of the rows; None is all.
     """
     self._index, self._exact = index, exact
@@ -94,7 +93,7 @@ class OtherDocuments:
       parts = map(id_hash.shard, range(id_hash.num_shards))
     self._hashes, self._counts = _count_by_document(parts)
     largest = int(self._counts.max(initial=0))
-    self._fetch = min(k + largest, max(max_fetch, k + 1), self._num_rows)
+    self._fetch = min(k + largest, max(_MAX_FETCH, k + 1), self._num_rows)
 
   def search(self, asked: np.ndarray, excluded: np.ndarray) -> Hits:
     """Return ids and scores [b, k] of passages, -1 and -inf where there are no more.

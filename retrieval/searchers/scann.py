@@ -25,6 +25,7 @@ from retrieval.searchers import base, subset as subset_lib
 
 MIN_ROWS = 4096  # Below, exact search is as fast and loses nothing.
 _MIN_HASHED_ROWS = 16
+_ANISOTROPIC_THRESHOLD = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +40,6 @@ class ScannConfig:
   training_sample_size: settings.Count = 0
   # dimensions of one hash; ScaNN advises 2
   dimensions_per_block: Annotated[int, settings.Range(1, 16)] = 2
-  # threshold of anisotropic hashing
-  anisotropic_threshold: settings.Share = 0.2
   # candidates to score again; 0 is 100. A search for more than half as many
   # rows rescores twice its k.
   num_to_rescore: settings.SizeOrZero = 0
@@ -49,8 +48,6 @@ class ScannConfig:
   rescore: Literal['float32', 'bfloat16', 'int8', 'none'] = 'float32'
   # spilled partitions (Sun et al. 2023), for dot_product only.
   soar: bool = False
-  # threads that build and search; 0 is all cores
-  num_threads: Annotated[int, settings.Range(0, 1024)] = 0
 
   __post_init__ = settings.check
 
@@ -133,7 +130,7 @@ class ScannSearcher:
     self.metric, self.unit = metric, base.UNITS[metric]
     self.num_vectors, self.dimension = shape
     self.settings = settings
-    self._num_threads = settings['num_threads'] or os.cpu_count() or 1
+    self._num_threads = os.cpu_count() or 1
     searcher.set_num_threads(self._num_threads)
 
   @classmethod
@@ -168,7 +165,7 @@ class ScannSearcher:
       **extra,
     ).score_ah(
       config.dimensions_per_block,
-      anisotropic_quantization_threshold=config.anisotropic_threshold,
+      anisotropic_quantization_threshold=_ANISOTROPIC_THRESHOLD,
     )
     if config.rescore == 'float32':
       builder = builder.reorder(config.num_to_rescore)
@@ -176,7 +173,7 @@ class ScannSearcher:
       builder = builder.reorder(
         config.num_to_rescore, quantize=_quantizer(config.rescore)
       )
-    builder.set_n_training_threads(config.num_threads or os.cpu_count() or 1)
+    builder.set_n_training_threads(os.cpu_count() or 1)
     settings = dataclasses.asdict(config)
     return cls(builder.build(), metric, (num_rows, dimension), settings)
 
