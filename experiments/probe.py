@@ -38,7 +38,7 @@ DEPTHS = (1, facts_lib.MOST)
 def measures(
   ranks: np.ndarray, base: np.ndarray, relations: list[str]
 ) -> dict[str, Any]:
-  """Shares of facts by depth, less those of `base`, and the mean over relations."""
+  """Return shares of facts by depth, their gain over `base`, and means by relation."""
   result: dict[str, Any] = {}
   for k in DEPTHS:
     right = (ranks < k).astype(float)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Measures of ir-measures (MacAvaney et al. 2022) beside those of `ranking`."""
+"""Measures of ir-measures (MacAvaney et al. 2022), next to `ranking`."""
 
 from collections.abc import Sequence
 import subprocess

@@ -142,7 +142,7 @@ def _data(
 
 
 def _scores(workdir: pathlib.Path, step: int) -> str:
-  """A table of what was measured at this step, at 32 bits a value."""
+  """Return a table of the scores of a step, at 32 bits a value."""
   rows = []
   for file in _RESULTS:
     if (path := workdir / file).is_file():
@@ -160,7 +160,7 @@ def _scores(workdir: pathlib.Path, step: int) -> str:
 def _figures(
   value: Any, step: int, label: str = ''
 ) -> Iterator[tuple[str, str]]:
-  """Yield (name, text) for each number of a results file but those of other steps."""
+  """Yield (name, text) for each number of a step in a results file."""
   if isinstance(value, list):
     for row in value:
       if isinstance(row, Mapping):

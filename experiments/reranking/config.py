@@ -25,7 +25,7 @@ class Examples:
   # passages of each list that are looked through
   depth: Annotated[int, settings.Range(2, 2**16)] = 100
   rule: answers_lib.StringRule = 'dpr'  # of answers that are strings
-  # negatives that are kept of a query, the best ones
+  # negatives of a query in the examples, the best ones
   num_kept: Annotated[int, settings.Range(1, 2**12)] = 50
   # negatives in a batch, drawn anew each time
   num_negatives: Annotated[int, settings.Range(1, 2**12)] = 7

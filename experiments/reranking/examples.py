@@ -6,7 +6,7 @@ Nogueira and Cho 2019, section 3; Gao et al. 2021 (arXiv 2101.08751), section 3:
 negatives are what the first stage ranks high. Both kinds of examples become a
 store, shard by shard, so a killed search continues.
 
-Dimension key: n queries, N negatives kept, B queries of a batch, P = 1 + drawn
+Dimension key: n queries, N negatives, B queries of a batch, P = 1 + drawn
 negatives, L row length.
 """
 

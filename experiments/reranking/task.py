@@ -98,7 +98,7 @@ def loss(
 def _take_tokenizer(
   config: Config, folder: pathlib.Path
 ) -> tokenization.WordPieceTokenizer:
-  """Load the tokenizer and keep it beside the checkpoints."""
+  """Load the tokenizer and save it in the run's folder."""
   tokenizer = tokenization.WordPieceTokenizer(
     realm_data.tokenizer_path(config.tokenizer)
   )

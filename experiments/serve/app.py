@@ -46,7 +46,7 @@ _PARTS = ('ask', 'search', 'explain', 'embed', 'complete')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-  """Bounds of what one client can ask for."""
+  """Limits of the requests of a client."""
 
   body_bytes: settings.Size = 1 << 20
   waiting: settings.Size = 64  # requests in the queue

@@ -73,7 +73,7 @@ def post(
   max_bytes: int,
   seconds: float,
 ) -> Callable[[requests.Request], Awaitable[responses.Response]]:
-  """Return what answers a POST; `answer` gets its body.
+  """Return the handler of a POST; `answer` gets its body.
 
   It refuses other types of content: a page of another site cannot send this one
   without being asked for permission, which it does not get.

@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The models that are served, what each kind of request asks of them, and changes.
+"""The served models, their answers to requests, and changes of documents.
 
-Changed documents go into data folders below a temporary one; the runs' own data stay.
+Changed documents go into data folders below a temporary one; the runs' data stay.
 """
 
 from collections.abc import Sequence
@@ -138,7 +138,7 @@ class Models:
     documents: Sequence[corpus_lib.Document],
     delete: Sequence[str],
   ) -> tuple['Models', dict[str, Any]]:
-    """Return the models over changed documents, and what has changed.
+    """Return the models over changed documents, and counts of changes.
 
     Args:
       root: a new folder for the data.

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAI's addresses, and those of vLLM's tokenizer, by which harnesses count tokens."""
+"""OpenAI's addresses, and vLLM's of the tokenizer, by which harnesses count tokens."""
 
 import asyncio
 import base64

@@ -58,12 +58,12 @@ class Layout(Lengths):
 
   @property
   def joint_length(self) -> int:
-    """J."""
+    """Length J of a joint row."""
     return self.query_length + self.block_length
 
   @property
   def query_tokens(self) -> int:
-    """Most tokens of a query beside its specials."""
+    """Most tokens of a query without its specials."""
     return self.query_length - 2
 
 

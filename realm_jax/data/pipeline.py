@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training batches of REALM, with retrieval in the loop.
 
-Guu et al. 2020, section 3 and 3.4: a query is embedded with the index's own
+Guu et al. 2020, section 3 and 3.4: a query is embedded with the index's
 snapshot of the query embedder. The candidates are the null document and the
 best blocks of Z other than the sentence's own block. The trainer scores them
 again. The pipeline runs in Grain's reading threads, ahead of the device.
@@ -154,7 +154,7 @@ def make_dataset(
     rows = rows.map_with_index(retrieval)
   else:
     rows = rows.map(lambda batch: retrieval(None, batch))
-  # A thread of its own also keeps retrieval out of the caller's mesh.
+  # In another thread, retrieval is outside of the caller's mesh.
   return rows.to_iter_dataset(
     grain.ReadOptions(num_threads=1, prefetch_buffer_size=max(read_ahead, 1))
   )

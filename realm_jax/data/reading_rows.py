@@ -79,7 +79,7 @@ def cut(
   max_length: int,
   **how: Any,
 ) -> blocks_lib.BlockStore:
-  """Cut all passages into blocks, or open those cut before.
+  """Cut all passages into blocks, or open the blocks of an earlier call.
 
   Args:
     folder: of such stores, each under its fingerprint.
@@ -188,7 +188,7 @@ class ReadingRows:
     return self._rows(numbers, self._ids[numbers, : self._config.blocks])
 
   def _choose(self, number: int, rng: np.random.Generator) -> np.ndarray:
-    """R blocks of a question, -1 for none."""
+    """Return R blocks of a question, -1 for none."""
     ids, right = self._ids[number], self._right[number]
     order = rng.gumbel(size=len(ids)) - _FALL * np.log1p(np.arange(len(ids)))
     if rng.random() < self._config.no_answer:
@@ -248,7 +248,7 @@ class _Places:
     }
 
   def find(self, asked: Asked) -> Mapping[int, Spans]:
-    """Blocks of a question in order, those with a marked answer first in a passage."""
+    """Return a question's blocks; of a passage, blocks with a marked answer come first."""
     marked: dict[int, Spans] = {}
     for context in asked.contexts:
       i = self._documents.get(_name(context))

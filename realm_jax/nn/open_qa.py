@@ -188,7 +188,7 @@ class OpenQa(model_lib.DualEncoder):
   def beam_scores(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'B C']:
-    """Retriever logits [B, C] float32 of a beam, the question embedded anew.
+    """Retriever logits [B, C] float32 of a beam, by a new vector of the question.
 
     Args:
       batch: question_ids, question_mask [B, Q]; beam_vectors [B, C, d], which

@@ -47,7 +47,7 @@ def loss(
   mask_duplicates: bool = False,
   **settings: Any,
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
-  """Cross-entropy of each sentence's block among those of the global batch.
+  """Cross-entropy of each sentence's block among all blocks of the global batch.
 
   Arguments and errors are those of `in_batch.score_batch`.
 

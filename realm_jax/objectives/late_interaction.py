@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Contrast of late interaction: each question's block among those of the batch.
+"""Contrast of late interaction: each question's block among all of the batch.
 
 Khattab and Zaharia 2020, section 3.3, with the other questions' blocks as further
 negatives (Santhanam et al. 2021, section 3.2). Scores are `colbert.max_sim`.

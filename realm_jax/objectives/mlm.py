@@ -1,11 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Masked language modelling of a sentence joined with its own block.
+"""Masked language modelling of a sentence joined with its block.
 
 REALM's encoder starts from BERT (Guu et al. 2020, section 3.4), which can
 predict a masked word and look for it in the text beside it. An encoder without
 these abilities, such as all-MiniLM-L6-v2, learns them here. The sentence is
-removed from the block or kept there.
+removed from the block or stays there.
 
 Dimension key: B batch, J joint length, M masked positions, V vocabulary.
 """
@@ -111,7 +111,7 @@ def loss(
   key: jax.Array,
   train: bool,
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
-  """Cross-entropy of the masked tokens of `read_rows`, by the encoder alone.
+  """Cross-entropy of the masked tokens of `read_rows`, by the encoder.
 
   Returns the mean over target tokens in nats, and metrics over target tokens:
   accuracy; accuracy_removed and accuracy_kept, in blocks without and with their

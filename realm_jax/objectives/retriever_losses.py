@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Objectives that train REALM's retriever beside the marginal likelihood.
+"""Objectives that train REALM's retriever, next to the marginal likelihood.
 
 `retrieval.nn.objectives` names their papers.
 """

@@ -101,7 +101,7 @@ def _outside(function: Callable, *arguments: Any) -> Any:
 
 
 def _local(params: Any) -> Any:
-  """Return parameters with which this process can compute alone."""
+  """Return whole parameters on this process's devices."""
   if jax.process_count() == 1:
     return params
   mesh = jax.tree.leaves(params)[0].sharding.mesh

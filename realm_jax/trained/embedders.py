@@ -82,7 +82,7 @@ class BlockEmbedder:
     )
 
   def __reduce__(self):
-    """Pickle what another process embeds with, on its own devices."""
+    """Pickle model and parameters; another process takes its devices."""
     params = jax.tree.map(np.asarray, self._encoder.params)
     make = functools.partial(BlockEmbedder, batch_tokens=self._batch_tokens)
     return make, (self._config, self._layout, self._blocks, params)
@@ -140,7 +140,7 @@ class QueryEmbedder:
 
 
 class BlockIndex:
-  """An index version with its own query embedder; a `pipeline.Snapshot`."""
+  """An index version with its query embedder; a `pipeline.Snapshot`."""
 
   def __init__(
     self, version: index_versions.Version, embed_queries: QueryEmbedder

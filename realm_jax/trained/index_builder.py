@@ -122,7 +122,7 @@ def _take(known: Any, ids: np.ndarray, progress: Any) -> np.ndarray:
 def index_folder(
   workdir: str | os.PathLike, data_dir: str = ''
 ) -> pathlib.Path:
-  """Return the index folder: beside updated data, else the run's."""
+  """Return the index folder: that of updated data, else of the run."""
   beside = pathlib.Path(data_dir) / INDEX
   if data_dir and beside.is_dir():
     return beside

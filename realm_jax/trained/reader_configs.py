@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the config of a reader, beside those of a REALM."""
+"""Settings of a run of a reader; `model_configs` has REALM's."""
 
 import dataclasses
 from typing import Literal
@@ -40,7 +40,7 @@ class Lookup:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reranker:
-  """A model that orders the first blocks of the retriever anew."""
+  """A model that re-ranks the first blocks of the retriever."""
 
   path: str = ''  # run of task cross_encoder; '': none
   candidates: settings.Size = 50  # blocks that it orders
@@ -48,7 +48,7 @@ class Reranker:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReaderConfig(model_configs.RunConfig):
-  """A run whose model reads the blocks that a retriever finds."""
+  """A run of a model that reads retrieved blocks."""
 
   task: str = 'open_qa'
   # Where the model starts: a run of REALM (both parts); `embedder_from` and
@@ -92,7 +92,7 @@ def reader_layout(
 
 
 def of_saved(saved: checkpoints.Saved) -> model_configs.RunConfig:
-  """Return what a checkpoint's config says; other fields are left out."""
+  """Return the config of a checkpoint; unknown fields are ignored."""
   reads = 'reader' in saved.params
   kind = ReaderConfig if reads else model_configs.RunConfig
   config = saved.config

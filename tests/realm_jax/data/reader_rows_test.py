@@ -70,27 +70,6 @@ def _plain_row(layout, question, body, title=None):
   )
 
 
-def test_rows_are_concatenation(data):
-  questions = _questions(4, 0, L - 4, L - 3, 99)
-  ids = np.asarray([[0, 5], [-1, 3], [2, 1], [4, -1], [6, 7]])
-  rows = reader_rows.reader_rows(data.layout, data.blocks, ids, questions)
-  for i, question in enumerate(questions):
-    for j, block in enumerate(ids[i].tolist()):
-      want = _plain_row(data.layout, question.tolist(), _body(data, block))
-      assert tuple(rows[name][i, j].tolist() for name in NAMES) == want
-      start = int(rows['reader_starts'][i, j])
-      assert start == min(len(question), L - 3) + 2
-      assert rows['reader_ids'][i, j, start - 1] == data.layout.sep_id
-  np.testing.assert_array_equal(rows['reader_valid'], ids >= 0)
-  # A question leaves one token of the block, or none; it is cut only then.
-  assert rows['reader_block_mask'].sum(-1)[2:].tolist() == [[1, 1], [0, 0]] + [
-    [0, 0]
-  ]
-  kinds = {name: rows[name].dtype for name in rows}
-  assert kinds['reader_ids'] == kinds['reader_types'] == np.int32
-  assert kinds['reader_starts'] == np.int32 and kinds['reader_mask'] == np.bool_
-
-
 def _title(data, block):
   if block < 0:
     return []
@@ -98,28 +77,41 @@ def _title(data, block):
   return tokens[0, :count].tolist()
 
 
-def test_titles_stand_between_question_and_body(data):
-  layout = dataclasses.replace(data.layout, title_length=1)
-  questions = _questions(4, 0, L - 6, L - 5, 99)
+@pytest.mark.parametrize('title_length', [0, 1])
+def test_rows_are_concatenation(data, title_length):
+  layout = dataclasses.replace(data.layout, title_length=title_length)
+  room = L - 3 - title_length
+  questions = _questions(4, 0, room - 1 - title_length, room, 99)
   ids = np.asarray([[0, 5], [-1, 3], [2, 1], [4, -1], [6, 7]])
   rows = reader_rows.reader_rows(layout, data.blocks, ids, questions)
-  titles = 0
+  cut = 0
   for i, question in enumerate(questions):
     for j, block in enumerate(ids[i].tolist()):
-      title = _title(data, block)
+      title = _title(data, block) if title_length else None
       want = _plain_row(layout, question.tolist(), _body(data, block), title)
       assert tuple(rows[name][i, j].tolist() for name in NAMES) == want
-      titles += len(title) > 1
       inside = rows['reader_block_mask'][i, j]
       if inside.any():
         assert rows['reader_starts'][i, j] == inside.argmax()
-  assert titles  # one of them was cut
-  # Words of a title are no answer: only the body holds spans.
-  wanted = [[np.asarray(_title(data, 0)[:1])]] * len(ids)
-  found = reader_rows.token_spans(layout, rows, wanted)
-  np.testing.assert_array_equal(found, _every_span(rows, wanted))
-  assert found[0, 0].sum() < (rows['reader_ids'][0, 0] == wanted[0][0]).sum()
-  # Patterns find what they find without titles, further on in the row.
+      cut += title_length > 0 and len(title) > title_length
+  assert bool(cut) == bool(title_length)
+  np.testing.assert_array_equal(rows['reader_valid'], ids >= 0)
+  # A question leaves one token of the block, or none; it is cut only then.
+  assert (rows['reader_block_mask'].sum(-1)[3:] == 0).all()
+  kinds = {name: rows[name].dtype for name in rows}
+  assert kinds['reader_ids'] == kinds['reader_types'] == np.int32
+  assert kinds['reader_starts'] == np.int32 and kinds['reader_mask'] == np.bool_
+
+
+def test_titles_hold_no_answer(data):
+  layout = dataclasses.replace(data.layout, title_length=1)
+  ids = np.asarray([[0, 5], [-1, 3], [2, 1]])
+  rows = reader_rows.reader_rows(layout, data.blocks, ids, _questions(4, 0, 2))
+  answers = [[np.asarray(_title(data, 0)[:1])]] * len(ids)
+  spans = reader_rows.token_spans(layout, rows, answers)
+  np.testing.assert_array_equal(spans, _every_span(rows, answers))
+  assert spans[0, 0].sum() < (rows['reader_ids'][0, 0] == answers[0][0]).sum()
+  # Patterns match as without titles, further on in the row.
   _, plain = _patterns(data, ids, [['mill|river']] * len(ids))
   _, moved = _patterns(data, ids, [['mill|river']] * len(ids), layout)
   assert moved.any() and moved.sum() <= plain.sum()
@@ -170,16 +162,6 @@ def test_spans_are_all_places_of_the_answers_in_the_block(data):
   np.testing.assert_array_equal(found, _every_span(rows, tokens))
   assert found[0].any() and found[1].any() and not found[2].any()
   assert not found[1, 1].any() and (found[0].sum((1, 2)) > 1).any()
-
-
-def test_one_block_alone(data):
-  token = data.tokenizer.encode('was').ids
-  ids = np.asarray([[b] for b in range(data.blocks.num_blocks)])
-  questions = [token] * len(ids)
-  rows = reader_rows.reader_rows(data.layout, data.blocks, ids, questions)
-  found = reader_rows.token_spans(data.layout, rows, [[token]] * len(ids))
-  np.testing.assert_array_equal(found, _every_span(rows, [[token]] * len(ids)))
-  assert found.any() and found.shape == (len(ids), 1, W, L)
 
 
 def _patterns(data, ids, patterns, layout=None):
