@@ -13,7 +13,7 @@ import ml_collections
 
 from experiments.engine import run_settings
 from experiments.realm import config as realm_config, refresh as refresh_lib
-from realm_jax.data import examples, reading_rows
+from realm_jax.data import examples, reader_rows
 from realm_jax.objectives import in_batch
 from realm_jax.trained import reader_configs
 from retrieval import settings
@@ -36,7 +36,7 @@ class Config(reader_configs.ReaderConfig, realm_config.Run):
 
   task: Literal['open_qa'] = 'open_qa'
   questions: run_settings.Questions = run_settings.Questions()
-  reading: reading_rows.Reading = settings.rare(reading_rows.Reading())
+  reading: reader_rows.Reading = settings.rare(reader_rows.Reading())
   loss: Loss = Loss()
   # frozen: nothing changes the blocks' vectors
   refresh: refresh_lib.RefreshConfig = refresh_lib.RefreshConfig(

@@ -17,7 +17,6 @@ from realm_jax.data import (
   block_dataset,
   folder as realm_data,
   question_rows,
-  reading_rows,
 )
 from realm_jax.nn import config as nn_config, initialize, open_qa
 from realm_jax.objectives import reader_losses
@@ -198,6 +197,8 @@ def make_reading_task(
 
   The passages are cut into blocks once, which are kept under DATA/reading.
   """
+  from realm_jax.data import reading_rows  # no other task reads its files
+
   files = {'train': config.reading.train, 'valid': config.reading.valid}
   if config.eval_batches and not files['valid']:
     raise ValueError(

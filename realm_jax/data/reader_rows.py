@@ -23,7 +23,7 @@ from typing import Annotated
 import numpy as np
 
 from realm_jax.data import examples
-from retrieval import arguments, settings
+from retrieval import settings
 from retrieval.questions import answers as answers_lib
 from retrieval.text import blocks as blocks_lib
 
@@ -57,6 +57,23 @@ class ReaderLayout:
       raise settings.SettingsError(
         'max_span_width', self.max_span_width, f'at most {self.row_length}'
       )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reading:
+  """Questions with their passages, in place of question sets and a retriever."""
+
+  # Files of `dpr_json.read_results`. Those with the same question and answers are
+  # joined. (): question sets, whose blocks the retriever finds.
+  train: tuple[str, ...] = ()
+  valid: tuple[str, ...] = ()
+  blocks: settings.Size = 1  # R; in training one holds an answer, if any does
+  # share of training questions read without the blocks that answer them
+  no_answer: settings.Rate = 0.15
+  # share of training questions read without their question mark
+  no_mark: settings.Rate = 0.3
+
+  __post_init__ = settings.check
 
 
 def question_rows(
@@ -162,7 +179,6 @@ def pattern_spans(
     block_ids: [B, R], -1 for a missing block.
     answers: [B] expressions of each question; an invalid one matches nothing.
   """
-  answers = arguments.lists(answers, 'answers')
   counts = rows['reader_block_mask'].sum(axis=-1)
   correct = _no_spans(layout, rows['reader_ids'].shape)
   for i, patterns in enumerate(answers):

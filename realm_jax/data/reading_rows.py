@@ -21,7 +21,7 @@ from jaxtyping import Bool, Int
 import numpy as np
 
 from realm_jax.data import examples, question_rows, reader_rows
-from retrieval import settings, tokenization
+from retrieval import tokenization
 from retrieval.questions import dpr_json, question_files
 from retrieval.store import manifests, output_files
 from retrieval.text import (
@@ -32,23 +32,6 @@ from retrieval.text import (
 
 _PART = 64  # questions whose answers are looked for together
 _FALL = 0.7  # how fast later blocks become rarer
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reading:
-  """Questions with their passages, in place of question sets and a retriever."""
-
-  # Files of `dpr_json.read_results`. Those with the same question and answers are
-  # joined. (): question sets, whose blocks the retriever finds.
-  train: tuple[str, ...] = ()
-  valid: tuple[str, ...] = ()
-  blocks: settings.Size = 1  # R; in training one holds an answer, if any does
-  # share of training questions read without the blocks that answer them
-  no_answer: settings.Rate = 0.15
-  # share of training questions read without their question mark
-  no_mark: settings.Rate = 0.3
-
-  __post_init__ = settings.check
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +112,7 @@ class ReadingRows:
     layout: reader_rows.ReaderLayout,
     *,
     most: int,
-    config: Reading = Reading(),
+    config: reader_rows.Reading,
   ):
     """Find the blocks of all questions.
 

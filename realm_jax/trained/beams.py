@@ -23,15 +23,12 @@ from realm_jax.data import (
 )
 from realm_jax.nn import config as config_lib
 from realm_jax.trained import embedders, model_configs, reader_configs
-from retrieval import arguments, searchers
-from retrieval.index import retrievers, text_index
+from retrieval import searchers
 from retrieval.questions import answer_search
 from retrieval.search import (
   names,
   queries as queries_lib,
-  rerank,
   retriever as retriever_lib,
-  where as where_lib,
 )
 from retrieval.searchers import subset as subset_lib
 
@@ -132,7 +129,7 @@ class BeamRetriever:
     self._scale, self._newest = scale, newest
     self.unit = retriever.unit  # of the scores, before the factor
     self.reranker = ''  # fingerprint of one that re-ranks
-    if isinstance(retriever, rerank.Reranked):
+    if hasattr(retriever, 'order'):  # a `rerank.Reranked`
       self._inner, self._rerank = retriever.inner, retriever
       self.reranker = retriever.fingerprint
     self._of_vectors = isinstance(self._inner, retriever_lib.Dense) and newest
@@ -141,7 +138,7 @@ class BeamRetriever:
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
     """Retrieve the k best blocks of each question ('' for padding)."""
-    texts, vectors, fields = arguments.texts(texts, 'texts'), None, {}
+    vectors, fields = None, {}
     if self._newest:
       vectors = self._newest.embed(params, rows)
       step = self._newest.version.step
@@ -185,18 +182,6 @@ class TextRetriever:
     return beam.ids, beam.scores
 
 
-def text_indices_of(
-  config: reader_configs.ReaderConfig, data: data_folder.DataFolder
-) -> text_index.TextIndices:
-  """Return the indices of the texts of a folder's blocks, below their titles."""
-  return text_index.TextIndices(
-    data.root,
-    data.blocks,
-    num_topics=config.lookup.num_topics,
-    colbert=config.colbert_index,
-  )
-
-
 def make_retriever(
   config: reader_configs.ReaderConfig,
   data: data_folder.DataFolder,
@@ -215,27 +200,50 @@ def make_retriever(
     newest = NewestIndex(
       model_configs.realm_config(config, data.tokenizer.vocab_size), snapshots
     )
-  indices = text_indices_of(config, data)
+  retriever, subset = retriever_lib.Dense(blocks, newest), None
+  if kind != 'dense' or embedder or config.reranker.path:
+    retriever = _of_texts(config, data, retriever, progress, embedder)
+  scale = config.lookup.bm25_scale if kind in names.WORDS else 1.0
+  if config.lookup.where:
+    from retrieval.search import where as where_lib
 
-  def dense():
-    if embedder:
-      return indices.dense(embedder, progress=progress)
-    return retriever_lib.Dense(blocks, newest)
+    subset = where_lib.some(blocks, config.lookup.where, 'lookup.where')
+  return BeamRetriever(retriever, scale, newest, subset)
+
+
+def _of_texts(
+  config: reader_configs.ReaderConfig,
+  data: data_folder.DataFolder,
+  dense: retriever_lib.Dense,
+  progress: Callable[[int, int], None] | None,
+  embedder: str,
+) -> retriever_lib.Retriever:
+  """Return a retriever with indices of texts, or re-ranked."""
+  from retrieval.index import retrievers, text_index
+  from retrieval.search import rerank
+
+  indices = text_index.TextIndices(
+    data.root,
+    data.blocks,
+    num_topics=config.lookup.num_topics,
+    colbert=config.colbert_index,
+  )
+
+  def vectors():
+    return indices.dense(embedder, progress=progress) if embedder else dense
 
   retriever = retrievers.Retrievers(
-    indices, dense, config.lookup.words_weight, progress=progress
-  ).make(kind)
+    indices, vectors, config.lookup.words_weight, progress=progress
+  ).make(config.retriever)
   section = config.reranker
-  if section.path:
-    if section.path == config.colbert_index.model:
-      model = rerank.ByTokenVectors(indices.tokens(progress=progress))
-    else:
-      model = rerank.ByTexts(rerank.load(section.path), blocks)
-    count = min(section.candidates, len(blocks))
-    retriever = rerank.Reranked(retriever, model, count)
-  scale = config.lookup.bm25_scale if kind in names.WORDS else 1.0
-  subset = where_lib.some(blocks, config.lookup.where, 'lookup.where')
-  return BeamRetriever(retriever, scale, newest, subset)
+  if not section.path:
+    return retriever
+  if section.path == config.colbert_index.model:
+    model = rerank.ByTokenVectors(indices.tokens(progress=progress))
+  else:
+    model = rerank.ByTexts(rerank.load(section.path), data.blocks)
+  count = min(section.candidates, len(data.blocks))
+  return rerank.Reranked(retriever, model, count)
 
 
 class BeamSelector:

@@ -20,7 +20,6 @@ from retrieval.store import checkpoints, packed, safetensors_files
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
-  packed_runs,
   tokens as tokens_lib,
 )
 
@@ -52,6 +51,8 @@ def take(
   the package are found by these; up to 4,096 others by vectors and BM25 ('weighted'),
   and more of them by BM25.
   """
+  from retrieval.text import packed_runs  # no training takes the package
+
   settings, packaged = dict(settings or {}), packed.read_config(FOLDER)
   if 'lookup' in settings:
     title_length = packaged['lookup'].get('title_length', 0)

@@ -10,7 +10,7 @@ from realm_jax.nn import open_qa
 from realm_jax.trained import model_configs
 from retrieval import settings
 from retrieval.questions import answers as answers_lib
-from retrieval.search import late_interaction, lda, names
+from retrieval.search import late_interaction, names
 from retrieval.store import checkpoints
 
 
@@ -33,7 +33,7 @@ class Lookup:
   bm25_scale: settings.NotNegative = 0.2  # factor on scores by words
   # of weighted: BM25's share
   words_weight: settings.Share = 0.4
-  num_topics: settings.Size = lda.LdaConfig.num_topics  # of lda
+  num_topics: settings.Size = 200  # of lda
   # filter on the documents' metadata: "{'year': (2010, 2020), 'lang': ['en']}"
   where: str = settings.rare('')
 

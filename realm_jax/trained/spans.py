@@ -43,13 +43,11 @@ def highlight(
   """Return a block's text, and the first and past-last character of an answer.
 
   Marks of the last character belong to the answer. `start` and `reader_start`
-  (of the block) are tokens of the reader's row; block_id = -1 gives '', (0, 0).
+  (of the block) are tokens of the reader's row.
 
   Raises:
     ValueError: for a span outside of the block's tokens.
   """
-  if block_id < 0:
-    return '', (0, 0)
   ids = np.asarray([block_id])
   [(first, limit)] = blocks.token_spans(ids).tolist()
   at = first + start - reader_start
@@ -58,17 +56,12 @@ def highlight(
       f'Block {block_id}: a span of {width} token(s) at {start - reader_start}, '
       f'expected one within its {limit - first}.'
     )
-  [(low, high)] = blocks.byte_spans(ids).tolist()
-  document = int(blocks.documents(ids)[0])
+  document, [text] = int(blocks.documents(ids)[0]), blocks.texts(ids)
   offsets = blocks.tokens.token_bytes(document)[at : at + width]
-  raw = blocks.tokens.text_bytes(document)[low:high]
-  begin, end = int(offsets[0, 0]) - low, int(offsets[-1, 1]) - low
-  while begin and raw[begin] & 0xC0 == 0x80:  # a token of single bytes
-    begin -= 1
-  while end < len(raw) and raw[end] & 0xC0 == 0x80:
-    end += 1
-  text = raw.decode()
-  begin, end = len(raw[:begin].decode()), len(raw[:end].decode())
+  offsets = offsets - blocks.byte_spans(ids)[0, 0]
+  begin, end = (
+    len(text.encode()[:x].decode()) for x in (offsets[0, 0], offsets[-1, 1])
+  )
   # Marks that the tokenizer drops are of no token.
   while end < len(text) and unicodedata.combining(text[end]):
     end += 1

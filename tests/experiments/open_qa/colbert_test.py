@@ -115,10 +115,10 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   np.testing.assert_allclose(reranked.scores[same, 0], scores[same], rtol=1e-5)
   # What is built is opened again.
   calls.clear()
-  again = beams.text_indices_of(config, data).tokens(
-    progress=lambda *x: calls.append(x)
+  beams.make_retriever(
+    _searching(data, run), data, None, lambda *done: calls.append(done)
   )
-  assert not calls and isinstance(again, late_interaction.LateInteraction)
+  assert not calls
 
 
 def test_settings_that_do_not_fit_are_named(run, data):

@@ -63,7 +63,7 @@ def _rows(made, **fields):
     sep_id=tokenizer.sep_id,
     pad_id=tokenizer.pad_id,
   )
-  config = reading_rows.Reading(blocks=R, **fields)
+  config = reader_rows.Reading(blocks=R, **fields)
   return reading_rows.ReadingRows(
     asked, blocks, tokenizer, layout, most=C, config=config
   )

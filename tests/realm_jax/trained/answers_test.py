@@ -10,13 +10,8 @@ import pytest
 
 from realm_jax.data import reader_rows
 from realm_jax.trained import answers, spans
-from retrieval import tokenization
 from retrieval.questions import question_files
-from retrieval.text import (
-  blocks as blocks_lib,
-  tokens as tokens_lib,
-)
-from tests.retrieval.text import json_corpus, tiny_blocks
+from tests.retrieval.text import tiny_blocks
 
 ODD = (
   'The \u00c9e\u0301\u0302 mill,  Paris\u2014CR\u00d6WN\n1066. Was It e\u0301.'
@@ -156,23 +151,3 @@ def test_spans_inside_of_words_are_shown_whole_and_once(made):
     for shown in (repr(other), other._repr_html_()):
       assert (answers.SILENT in shown) == silent and made_of[0].source in shown
   assert '(no answer)' in repr(answers.Answers([other]))
-
-
-def test_bytes_of_one_character_are_the_character(tmp_path):
-  """SentencePiece spells what it does not know in bytes."""
-  text = 'A mill \U0001f680 river'
-  path = tmp_path / 'tokenizer' / 'model'
-  tokenization.train_sentencepiece(
-    ['a mill was in the river of rome'], path, 276
-  )
-  rows = [{'id': 'a', 'title': '', 'text': text}]
-  corpus = json_corpus.write(tmp_path, rows)
-  tokens = tokens_lib.build_token_store(
-    tmp_path / 'tokens', corpus, path, with_title=False, with_text=True
-  )
-  blocks = blocks_lib.build_block_store(tmp_path / 'blocks', tokens, path)
-  offsets = tokens.token_bytes(0)[1:].tolist()
-  at = offsets.index([8, 9])  # the second byte of four
-  for width in (1, 2):
-    found = spans.highlight(blocks, 0, at, width, 0)
-    assert found == (text, (7, 8))

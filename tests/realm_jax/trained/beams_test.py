@@ -125,7 +125,7 @@ def test_blocks_in_the_order_of_a_reranker(k, of_vectors, data, words):
 
 
 def test_a_section_of_the_config_names_the_reranker(data, monkeypatch):
-  monkeypatch.setattr(beams.rerank, 'load', lambda path: _Lengths())
+  monkeypatch.setattr(rerank, 'load', lambda path: _Lengths())
   config = reader_configs.ReaderConfig(retriever='random')
   plain = beams.make_retriever(config, data, None)
   assert not plain.reranker
