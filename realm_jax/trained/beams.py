@@ -200,10 +200,12 @@ def make_retriever(
     newest = NewestIndex(
       model_configs.realm_config(config, data.tokenizer.vocab_size), snapshots
     )
-  retriever, subset = retriever_lib.Dense(blocks, newest), None
-  if kind != 'dense' or embedder or config.reranker.path:
-    retriever = _of_texts(config, data, retriever, progress, embedder)
+  if kind == 'dense' and newest and not config.reranker.path:
+    retriever = retriever_lib.Dense(blocks, newest)
+  else:
+    retriever = _of_texts(config, data, newest, progress, embedder)
   scale = config.lookup.bm25_scale if kind in names.WORDS else 1.0
+  subset = None
   if config.lookup.where:
     from retrieval.search import where as where_lib
 
@@ -214,7 +216,7 @@ def make_retriever(
 def _of_texts(
   config: reader_configs.ReaderConfig,
   data: data_folder.DataFolder,
-  dense: retriever_lib.Dense,
+  newest: NewestIndex | None,
   progress: Callable[[int, int], None] | None,
   embedder: str,
 ) -> retriever_lib.Retriever:
@@ -230,7 +232,9 @@ def _of_texts(
   )
 
   def vectors():
-    return indices.dense(embedder, progress=progress) if embedder else dense
+    if embedder:
+      return indices.dense(embedder, progress=progress)
+    return retriever_lib.Dense(data.blocks, newest)
 
   retriever = retrievers.Retrievers(
     indices, vectors, config.lookup.words_weight, progress=progress
