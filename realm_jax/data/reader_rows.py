@@ -23,7 +23,7 @@ from typing import Annotated
 import numpy as np
 
 from realm_jax.data import examples
-from retrieval import settings
+from retrieval import arguments, settings
 from retrieval.questions import answers as answers_lib
 from retrieval.text import blocks as blocks_lib
 
@@ -179,6 +179,7 @@ def pattern_spans(
     block_ids: [B, R], -1 for a missing block.
     answers: [B] expressions of each question; an invalid one matches nothing.
   """
+  answers = arguments.lists(answers, 'answers')
   counts = rows['reader_block_mask'].sum(axis=-1)
   correct = _no_spans(layout, rows['reader_ids'].shape)
   for i, patterns in enumerate(answers):

@@ -23,7 +23,7 @@ from realm_jax.data import (
 )
 from realm_jax.nn import config as config_lib
 from realm_jax.trained import embedders, model_configs, reader_configs
-from retrieval import searchers
+from retrieval import arguments, searchers
 from retrieval.questions import answer_search
 from retrieval.search import (
   names,
@@ -138,7 +138,7 @@ class BeamRetriever:
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
     """Retrieve the k best blocks of each question ('' for padding)."""
-    vectors, fields = None, {}
+    texts, vectors, fields = arguments.texts(texts, 'texts'), None, {}
     if self._newest:
       vectors = self._newest.embed(params, rows)
       step = self._newest.version.step

@@ -15,7 +15,7 @@ import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
-from retrieval import tokenization
+from retrieval import arguments, tokenization
 from retrieval.index import index_versions
 from retrieval.nn import batch_encoder, bert, sharding
 from retrieval.searchers import subset as subset_lib
@@ -174,6 +174,7 @@ class BlockIndex:
     subset: subset_lib.Subset | None = None,
   ) -> np.ndarray:
     """Find blocks [len(texts), k] for texts, cut to the query length."""
+    texts = arguments.texts(texts, 'texts')
     results = []
     for low in range(0, len(texts), _QUERY_BATCH):
       batch = list(texts[low : low + _QUERY_BATCH])
