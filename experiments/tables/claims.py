@@ -5,12 +5,14 @@
   python -m experiments.tables.claims --runs=runs/claims
 
 claims.json beside this module holds the claims: what the paper says, in which results
-files of --runs our differences are, and which sign the claim gives them. The p-value of
-a claim is that of the one of its differences that speaks least for it (or against it),
-twice, as both sides are asked; that a difference is near to zero asks whether it lies
-within (or outside) the claim's tolerance. Holm's correction is over all claims with a
-figure. A claim is for (or against) if its corrected p-value is below .05, and was
-measured with three seeds or more of everything that was trained. Else it is undecided.
+files of --runs our differences are, and which sign the claim gives them. A claim says
+that all of its differences have that sign: its p-value for is the largest of theirs, and
+its p-value against, as one is enough to refute it, the smallest times their number. The
+smaller one is doubled, as both sides are asked; that a difference is near to zero asks
+whether it lies within (or outside) the claim's tolerance. Holm's correction is over the
+papers' claims, and over our controls, that were measured with three seeds or more of
+everything that was trained. A claim is for (or against) if its corrected p-value is
+below .05. Else it is undecided.
 
 Writes into --output claims.md, the figures of figures.json and claims.png in figures/,
 and what both cite of the results files in evidence/, which the command reads where
@@ -78,6 +80,8 @@ class Claim:
   source: str  # paper and place
   paper: str  # the paper's figures
   models: str = ''  # start and size of ours
+  machine: str = ''  # that trained ours
+  added: bool = False  # when figures were known, not planned before them
   expected: Literal[
     'below', 'above', 'near'
   ]  # sign of each difference, by the claim
@@ -133,16 +137,19 @@ def read(claim: Claim, folders: Sequence[pathlib.Path]) -> list[Difference]:
 def p_values(
   claim: Claim, differences: Sequence[Difference]
 ) -> tuple[float, float]:
-  """p-values for and against a claim; every difference must agree."""
+  """p-values for a claim, that all differences hold, and against it, that one fails."""
   estimates, within = [x.estimate for x in differences], claim.within
   above = [x.above(-within) for x in estimates]
   below = [x.below(within) for x in estimates]
+  holds, fails = (
+    above + below,
+    [min(x.above(within), x.below(-within)) for x in estimates],
+  )
   if claim.expected == 'below':
-    return max(below), max(above)
+    holds, fails = below, above
   if claim.expected == 'above':
-    return max(above), max(below)
-  outside = max(min(x.above(within), x.below(-within)) for x in estimates)
-  return max(*above, *below), outside
+    holds, fails = above, below
+  return max(holds), min(1.0, len(fails) * min(fails))
 
 
 def judge(
@@ -150,11 +157,14 @@ def judge(
 ) -> list[Judged]:
   """Judge all claims of a page together; see the module."""
   both = [p_values(*x) if x[1] else (1.0, 1.0) for x in claims]
-  few = [any(y.few_seeds for y in x) for _, x in claims]
   p = np.array([min(1.0, 2 * min(x)) for x in both])
-  p[few] = 1.0
-  tested = [bool(x) for _, x in claims]
-  p[tested] = intervals.holm(p[tested])
+  testable = np.array(
+    [bool(x) and not any(y.few_seeds for y in x) for _, x in claims]
+  )
+  controls = np.array([claim.control for claim, _ in claims])
+  for family in (testable & ~controls, testable & controls):
+    p[family] = intervals.holm(p[family])
+  p[~testable] = 1.0
   judged = []
   for (claim, measured), (for_, against), corrected in zip(
     claims, both, p, strict=True
@@ -212,7 +222,7 @@ def _table(rows: Sequence[Judged], links: Mapping[str, str]) -> list[str]:
   """Return the table of one part of the page; rows without figures have a reason."""
   heads = ('claim', 'paper')
   if any(x.differences for x in rows):
-    heads += ('our models', 'ours', 'verdict')
+    heads += ('our models', 'planned', 'ours', 'verdict')
   lines = []
   for row in rows:
     claim = row.claim
@@ -222,7 +232,9 @@ def _table(rows: Sequence[Judged], links: Mapping[str, str]) -> list[str]:
     cells = [f'**{claim.system}**: {claim.claim} ({claim.source})', claim.paper]
     if len(heads) > 2:
       ours = '<br>'.join(x.text() + '†' * (not x.raw) for x in row.differences)
-      cells += [claim.models, ours, row.text()]
+      planned = 'after' if claim.added else 'before'
+      planned = f'{planned}; {claim.machine}' if claim.machine else ''
+      cells += [claim.models, planned, ours, row.text()]
     lines.append([*cells, remark.strip()])
   heads += ('remark',) if len(heads) > 2 else ('why not',)
   return paper_table.markdown(heads, lines, '|' + '---|' * len(heads))

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts by intervals and seeds, and the page made of results files."""
 
+import dataclasses
 import json
 
 import pytest
@@ -56,12 +57,19 @@ def test_verdict_of_one_difference(expected, mean, want):
   assert _verdict(expected, _difference(mean)) == want
 
 
-def test_all_differences_have_to_agree():
-  below, above = _difference(-1.0), _difference(1.0)
+def test_all_differences_have_to_hold_and_one_refutes():
+  below, above, none = map(_difference, (-1.0, 1.0, 0.0))
   assert _verdict('below', below, below) == claims.FOR
   assert _verdict('below', above, above) == claims.AGAINST
-  assert _verdict('below', below, above) == claims.UNDECIDED
+  assert _verdict('below', below, above) == claims.AGAINST
+  assert _verdict('above', none, below) == claims.AGAINST
+  assert _verdict('near', none, above) == claims.AGAINST
+  assert _verdict('below', below, none) == claims.UNDECIDED
   assert _verdict('below') == claims.NOT_TESTED
+  # The smallest of n p-values is multiplied by n.
+  for others, expected in ((1, claims.AGAINST), (4, claims.UNDECIDED)):
+    differences = [_difference(0.25)] + [none] * others
+    assert _verdict('below', *differences) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,15 +81,18 @@ def test_few_seeds_decide_nothing(seeds, want):
   assert _verdict('below', _difference(-1.0, seeds=seeds)) == want
 
 
-def test_every_row_of_the_page_costs_the_others():
+def test_every_row_of_its_family_costs_a_claim():
   """2.5 standard errors have p = .0124 of two sides, five rows 5 p = .062."""
   one = _claim(), [_difference(-0.25)]
+  control = dataclasses.replace(one[0], control=True), one[1]
   few = _claim(), [_difference(-0.25, seeds=2)]
-  for others, want in ((0, claims.FOR), (3, claims.FOR), (4, 'undecided')):
-    judged = claims.judge([one, (_claim(), []), *[few] * others])
-    assert judged[0].verdict == want
-    assert judged[0].p == pytest.approx(0.01242 * (1 + others), rel=1e-2)
-  assert judged[-1].text() == 'undecided: 2 seeds'
+  for others, expected in ((1, 'for'), (4, 'for'), (5, 'undecided')):
+    rows = [*[one] * others, control, (_claim(), []), few, few]
+    judged = claims.judge(rows)
+    assert {x.verdict for x in judged[:others]} == {expected}
+    assert judged[0].p == pytest.approx(0.01242 * others, rel=1e-2)
+    assert judged[others].p == pytest.approx(0.01242, rel=1e-2)
+    assert judged[-1].text() == 'undecided: 2 seeds'
 
 
 def test_reads_the_named_difference(tmp_path):
