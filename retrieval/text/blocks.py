@@ -20,7 +20,6 @@ from retrieval import arguments, tokenization
 from retrieval.store import array_store, executors, sharded_array, shards
 from retrieval.text import (
   corpus as corpus_lib,
-  packing,
   passages,
   taggers,
   tokens as tokens_lib,
@@ -77,6 +76,8 @@ def build_block_store(
   Raises:
     ValueError: for another tokenizer, a store without texts, or no block.
   """
+  from retrieval.text import packing  # which readers of blocks do not need
+
   tokenizer = tokenization.load_tokenizer(tokenizer_path)
   tokens.check_tokenizer(tokenizer)
   if not tokens.with_text or tokens.store.fields['with_title']:
@@ -123,6 +124,8 @@ def build_block_store(
 
 
 def _make_shard(tokens, tokenizer, fields, annotations, shard, progress):
+  from retrieval.text import packing
+
   del progress
   ends = np.cumsum([0, *tokens.store.rows('token_end')])
   documents = range(*ends[shard : shard + 2].tolist())

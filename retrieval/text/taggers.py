@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from retrieval import settings
-from retrieval.readers import base, json_files
+from retrieval.readers import base
 from retrieval.store import checksums, manifests
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
@@ -323,6 +323,8 @@ def read_spans(path: str | os.PathLike) -> Annotations:
     FileNotFoundError: when there is no such file.
     ValueError: for a bad line, by its number.
   """
+  from retrieval.readers import json_files
+
   for where, record in json_files.read(path):
     document_id = str(base.field(record, 'id', where))
     yield document_id, base.items(record, 'spans', where)
