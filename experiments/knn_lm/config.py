@@ -14,14 +14,6 @@ _TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Fixed:
-  """The paper's setting, which is not tuned."""
-
-  weight: settings.Rate = 0.118  # lambda
-  alpha: settings.Positive = 0.00785  # 1 / temperature
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class KnnLm:
   """The datastore, and the settings that are tried."""
 
@@ -49,7 +41,6 @@ class KnnLm:
   lambdas: tuple[settings.Rate, ...] = _LAMBDAS
   # of the evaluated documents; the others are reported
   tune_share: settings.Share = 0.5
-  fixed: Fixed = Fixed()
 
   def __post_init__(self):
     """Check the fields."""

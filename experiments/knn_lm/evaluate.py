@@ -34,6 +34,7 @@ FILE = 'knn_lm.json'
 TOKENS_PER_GROUP = 1 << 14
 _QUERIES = 4096  # searched and weighed in one call
 _ALONE = 'model alone'
+_LAMBDA, _ALPHA = 0.118, 0.00785  # the paper's, which are not tuned
 Evaluate = retro_evaluate.Evaluate
 
 
@@ -146,8 +147,8 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
     trained, config, run, run.split, documents, TOKENS_PER_GROUP
   )
   grid = [*itertools.product(options.ks, options.temperatures, options.lambdas)]
-  most, fixed = max(options.ks), options.fixed
-  alone, papers = (most, 1.0, 0.0), (most, 1 / fixed.alpha, fixed.weight)
+  most = max(options.ks)
+  alone, papers = (most, 1.0, 0.0), (most, 1 / _ALPHA, _LAMBDA)
   settings = [*dict.fromkeys((*grid, alone, papers))]
   nats, shares = measure(reader, datastore, settings)
   parts, measured = {'tuned_on': tuned, 'reported': ~tuned}, {}

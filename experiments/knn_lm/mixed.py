@@ -58,7 +58,9 @@ def load(
   path = pathlib.Path(workdir) / evaluate.FILE
   content = manifests.read_object(path)
   chosen = next(row for row in content['rows'] if row['name'] == 'kNN-LM')
-  tuned = settings.build(KnnLm, content['settings'], f'{path}: settings')
+  tuned = settings.build(
+    KnnLm, content['settings'], f'{path}: settings', ignore_others=True
+  )
   run = tuned.model_workdir or workdir
   alone = language_model.load(run, data_dir, step=step)
   datastore = prepare.Datastore(workdir, alone, tuned)
