@@ -85,7 +85,6 @@ class Leakage:
 
   # nearest training chunks that a chunk is compared with
   num_neighbors: Annotated[int, settings.Range(1, 2**16)] = 10
-  alphas: tuple[settings.Share, ...] = tuple(i / 8 for i in range(1, 9))
   # tokens shared with the neighbors that are read: lowest of each row
   runs: tuple[settings.SizeOrZero, ...] = (0, 1, 2, 3, 4, 6, 8, 12, 16)
 
@@ -126,7 +125,6 @@ class Evaluate:
   workdir: str = ''  # '': --workdir
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   baseline_workdir: str = ''
-  baseline_step: str = ''
   split: str = 'test'  # valid, or the name of an evaluation set
   source: Literal['', names.Name] = ''  # of the neighbors; '': as trained
   reranker: str = ''  # of `source`, as neighbors.reranker
@@ -344,7 +342,7 @@ def load_baseline(
   evaluate = dataclasses.replace(
     evaluate,
     workdir=workdir,
-    step=evaluate.baseline_step,
+    step='',
     source='',
     reranker='',
   )

@@ -33,6 +33,7 @@ from retro_jax.evaluation import (
 from retro_jax.trained import loading
 
 FILE = 'leakage.json'
+_ALPHAS = tuple(i / 8 for i in range(1, 9))  # largest r(C) of each point
 
 
 def _bytes_of_chunks(data, chunks, documents) -> np.ndarray:
@@ -91,7 +92,7 @@ def measure(
   def points(values, *fields):
     where, edges = (values, num_bytes, document), (-1, *settings.runs)
     curves = (
-      leakage_lib.curve(*where, overlap, settings.alphas),
+      leakage_lib.curve(*where, overlap, _ALPHAS),
       leakage_lib.by_run(*where, run, edges),
     )
     return dict(zip(fields, curves, strict=True))
