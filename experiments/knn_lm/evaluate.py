@@ -157,7 +157,7 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
     measured[setting] = {k: whole.take(v) for k, v in parts.items()}
   rows = make_rows(measured, grid, alone, papers)
   if retro is not None:  # on the same documents, in its windows
-    results = retro_evaluate.evaluate_trained(retro, config, run)
+    results = retro_evaluate.evaluate_trained(retro, config, run, root=workdir)
     rows += [rows_lib.of(k, x.take(~tuned)) for k, x in results.items()]
   tried = []
   for x in grid:
