@@ -123,8 +123,9 @@ def load(
   params, saved = checkpoints.load_params(
     str(workdir), step=step, shardings=shardings
   )
-  # Arrays of the device: each call would copy those of the host.
-  params = jax.device_put(stack.unstack_params(model_cfg, params))
+  params = stack.unstack_params(model_cfg, params)
+  if mesh is None:  # Each call would copy arrays of the host.
+    params = jax.device_put(params)
   return TrainedRetro(config, data, models.of(model_cfg), params, saved.step)
 
 
