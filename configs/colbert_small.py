@@ -29,7 +29,6 @@ def get_config(arg: str = 'base') -> configs.Config:
 
   c.embedder.checkpoint = 'minilm'
   c.embedder.dropout_rate = 0.0  # one short pass gives nothing to overfit
-  c.embedder.attention_dropout_rate = 0.0
 
   c.optimizer.name = 'adamw'
   c.optimizer.b2 = 0.98

@@ -20,7 +20,7 @@ def get_config(arg: str = 'base') -> configs.Config:
   configs.check_arg(arg, ('base', 'test'))
   c = configs.of(config_lib.DprConfig)
   c.corpus.kind = 'jsonl'
-  configs.set_rare(c.corpus, wikipedia=True)
+  c.corpus.wikipedia = True
   c.corpus.max_documents = 1000
   c.blocks.max_length = 64
   c.layout.query_length = 32

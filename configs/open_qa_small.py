@@ -14,7 +14,7 @@ from experiments.realm import config as realm_config
 def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(config_lib.Config)
   c.corpus.kind = 'jsonl'
-  configs.set_rare(c.corpus, wikipedia=True)
+  c.corpus.wikipedia = True
   c.corpus.max_documents = 1000
   c.blocks.max_length = 64
   c.layout.query_length = 32

@@ -16,7 +16,7 @@ folder with bert-base-uncased in the Hugging Face layout.
     --config.distributed=True --workdir=runs/base/realm
 
 With --config.refresh.schedule=async --config.refresh.builder=external other hosts build
-the index: python -m experiments.refresh_worker, same flags and workdir.
+the index: python -m experiments.realm.refresh_worker, same flags and workdir.
 """
 
 from experiments.engine import configs
@@ -26,9 +26,8 @@ from experiments.realm import config as config_lib
 def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(config_lib.Config)
   c.corpus.kind = 'jsonl'
-  configs.set_rare(c.corpus, wikipedia=True)
+  c.corpus.wikipedia = True
   c.tokens.num_processes = 16
-  c.spans.num_processes = 16
   c.valid_fraction = 0.02
   c.blocks.max_length = 288
   c.layout.query_length = 96

@@ -32,7 +32,7 @@ from experiments.realm import config as config_lib
 def get_config(arg: str = 'base') -> configs.Config:
   c = configs.of(config_lib.Config)
   c.corpus.kind = 'jsonl'
-  configs.set_rare(c.corpus, wikipedia=True)
+  c.corpus.wikipedia = True
   c.corpus.max_documents = 1000
   c.valid_fraction = 0.05
   c.blocks.max_length = 64

@@ -27,13 +27,12 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.optimizer.initial_learning_rate = 0.0
   c.optimizer.final_fraction = 0.0
   c.optimizer.weight_decay = 0.01
-  c.optimizer.decay_mask = 'bert'
   c.optimizer.b2 = 0.98
   c.batch_size = 8
   c.num_steps = 200
   c.eval_every = c.checkpoint_every = 50
   c.eval_batches = 8
-  configs.set_rare(c, best_metric='valid/mrr', best_mode='max')
+  c.update(best_metric='valid/mrr', best_mode='max')
   if arg.startswith('chunks'):
     c.examples.kind = 'chunks'
     c.layout.update(query_length=48, row_length=144)

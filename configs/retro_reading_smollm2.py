@@ -25,16 +25,16 @@ def get_config(arg: str = 'base') -> configs.Config:
   c = retro_retrofit_smollm2.get_config(arg)
   if c.retrieval:
     c.model.cca_layers = tuple(range(1, c.model.num_layers + 1))
-    configs.set_rare(c.model, joint=True, joint_rank=16)
+    c.model.update(joint=True, joint_rank=16)
   c.model.share_embeddings = False
   c.neighbors.source = 'bm25'
-  configs.set_rare(c.neighbors, titled=True)
+  c.neighbors.titled = True
   if arg.endswith('test'):
     return c
   c.model.remat = 'none'
   c.model.dtype = 'bfloat16'
   c.sequence_chunks = 16
-  configs.set_rare(c, reading={'prompts': 4, 'answer_length': 24})
+  c.update(reading={'prompts': 4, 'answer_length': 24})
   c.batch_size = 4  # times 4 prompts
   c.num_steps = 600
   c.optimizer.learning_rate = 1e-3

@@ -39,8 +39,7 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.model.num_heads = 9
   c.model.num_layers = 30
   c.model.cca_layers = tuple(range(6, 31, 3))
-  configs.set_rare(
-    c.model,
+  c.model.update(
     decoder={
       'positions': 'rotary',
       'rotary_base': 100_000.0,

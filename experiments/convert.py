@@ -53,7 +53,7 @@ _BERT = {
   *bert_checkpoint.FIELDS,
   *bert_checkpoint.OPTIONAL_FIELDS,
   'activation',
-} - {'vocab_size', 'type_vocab_size'}
+} - {'vocab_size', 'type_vocab_size', 'attention_dropout_rate'}
 # Field of our config -> field of the port's config.json.
 _FIELDS = {
   'layout.num_candidates': 'num_candidates',
@@ -105,11 +105,8 @@ def make_config(
     'encoder_from': '',
     'model.share_embedders': True,
     'model.pooling': 'pooler',
-    'model.projection_bias': True,
-    'model.projection_norm': True,
     'model.projection_norm_scale': 1.0,
     'model.projection_init': 'normal',
-    'model.score_scale': 1.0,
   }
   sizes: dict[str, dict[str, Any]] = {}
   for part in read.parts:

@@ -19,7 +19,7 @@ from absl import flags
 
 from experiments.engine import command
 from experiments.realm import evaluate
-from realm_jax.trained import explain, loading, packaged
+from realm_jax.trained import explain, loading, model_configs, packaged
 
 
 def main(unused_argv: list[str]) -> None:
@@ -32,7 +32,7 @@ def main(unused_argv: list[str]) -> None:
       'at least one text, and as many answers or none.'
     )
   workdir = values.workdir
-  if workdir == packaged.NAME:
+  if workdir == model_configs.PACKAGED:
     workdir = packaged.take()
   trained = loading.load(workdir, values.data_dir, part='realm')
   explained = [
@@ -53,6 +53,6 @@ if __name__ == '__main__':
   flags.DEFINE_multi_string('answer', [], 'Masked words; one for each text.')
   flags.DEFINE_integer('top', 5, 'Words named for each mask.', lower_bound=1)
   flags.DEFINE_bool('json', False, 'Print JSON instead of tables.')
-  flags.DEFINE_string('workdir', packaged.NAME, 'Folder of the run.')
+  flags.DEFINE_string('workdir', model_configs.PACKAGED, 'Folder of the run.')
   flags.DEFINE_string('data_dir', '', 'Folder of the data, if they have moved.')
   command.main_of_script(main)

@@ -71,29 +71,29 @@ def convert(
   data = retro_data.DataFolder(pathlib.Path(workdir) / 'data')
   # Settings may be malformed, too.
   with failures.named(source, TypeError, AttributeError, LookupError):
-    found = decoders.find(source)
-    vocab_size = found.tokenizer.vocab_size
+    decoder = decoders.find(source)
+    vocab_size = decoder.tokenizer.vocab_size
     changed = dataclasses.replace(
       config,
-      model=_model(config, found.fields),
+      model=_model(config, decoder.fields),
       retrieval=False,
       data_dir='',
       retrofit_from='',
       tokenizer=dataclasses.replace(config.tokenizer, vocab_size=vocab_size),
     )
     model_cfg = loading.model_config(changed, vocab_size)
-    params = jax.tree.map(np.ascontiguousarray, found.params(model_cfg))
+    params = jax.tree.map(np.ascontiguousarray, decoder.params(model_cfg))
   with locks.writer(workdir):
-    found.tokenizer.save(data.tokenizer_path)
+    decoder.tokenizer.save(data.tokenizer_path)
     checkpoint_writer.save_params(
       str(workdir),
       params,
       config=dataclasses.asdict(changed),
-      fingerprints={'tokenizer': found.tokenizer.fingerprint},
+      fingerprints={'tokenizer': decoder.tokenizer.fingerprint},
     )
   count = sum(x.size for x in jax.tree.leaves(params))
   return {
-    'weights': str(found.path),
+    'weights': str(decoder.path),
     'parameters': f'{count:,}',
     'layers': str(model_cfg.num_layers),
     'vocabulary': f'{vocab_size:,}',

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Look inside a RETRO: one document, its neighbors, and what they did to it.
+"""Look inside a RETRO: one document, its neighbors and their effect.
 
   python -m experiments.inspect --config=configs/<name>.py --workdir=DIR \
     --document='The Title'
@@ -59,7 +59,7 @@ def print_table(page: page_lib.Page) -> None:
 
 
 def _write(page: page_lib.Page, workdir: str) -> pathlib.Path:
-  """Write the page (.html), and the same figures as .json beside it."""
+  """Write the page as .html and its figures as .json."""
   title = re.sub(r'[^\w.-]+', '_', page.title).strip('_')[:80] or 'document'
   default = pathlib.Path(workdir) / FOLDER / f'{title}.html'
   path = pathlib.Path(flags.FLAGS.output or default)

@@ -9,7 +9,7 @@ RUN is a run of RETRO, REALM or question answering. `retro_jax.load(DIR)` and
 REALM or a reader --parts=encoder,reader,embedder packs some parts into DIR, whose
 others stay; of a RETROfit --parts=added packs what was added to its decoder. --vectors
 adds the vectors of the run's blocks, so that nobody has to embed them; --calibration
-adds the calibration alone of a run taken from DIR (evaluate.calibrate). The wheel's own
+adds the calibration alone of a run taken from DIR (evaluate.calibrate). The wheel's
 models lie in realm_jax/packaged and retro_jax/packaged.
 
 The command writes a README.md with data, scores and --license, unless there is one.

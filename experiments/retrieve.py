@@ -21,8 +21,8 @@ the compared kinds and runs finds. Sets of `asked` without --qrels are ranked al
 
 asks the judged queries of a BEIR folder (:SPLIT for another split than test) over its
 documents, prepared at the first use in --workdir, by default runs/beir/NAME. A document
-ranks by its best block, with its id; one with the query's own id is left out, as in BEIR.
---embedder=DIR finds by the vectors of an embedder in place of the model's own.
+ranks by its best block, with its id; one with the query's id is left out, as in BEIR.
+--embedder=DIR finds by the vectors of an embedder in place of the model's.
 --config.evaluate.measures="('nDCG@10','R@100','AP','Success@5')" names measures as
 ir-measures does. That package, if installed, computes the measures that we lack.
 
@@ -86,7 +86,7 @@ def measure(
   depth: int,
   names: Sequence[str],
 ) -> list[dict[str, Any]]:
-  """Measure systems on a question set; `names` are those of measures.
+  """Measure systems on a question set by the measures `names`.
 
   Returns:
     Of each system: name, unit of its scores, questions_per_sec, `measures` of
@@ -99,23 +99,23 @@ def measure(
   rows, first = [], {}
   for one in ranked:
     relevance = trec_files.relevance(one.run, qrels, keys, depth)
-    own = ranking.measure(*relevance, ours)
-    own |= ir_measures.measure(others, one.run, qrels, keys, depth)
+    values = ranking.measure(*relevance, ours)
+    values |= ir_measures.measure(others, one.run, qrels, keys, depth)
     rows.append(
       {
         'name': one.name,
         'unit': one.unit,
         'questions_per_sec': one.questions_per_sec,
-        'measures': _records(ranking.intervals(own)),
-        'differences': _records(ranking.differences(own, first)),
+        'measures': _records(ranking.intervals(values)),
+        'differences': _records(ranking.differences(values, first)),
       }
     )
-    first = first or own
+    first = first or values
   return rows
 
 
-def _records(found: dict[str, bootstrap.Interval]) -> dict[str, Any]:
-  return {name: dataclasses.asdict(x) for name, x in found.items()}
+def _records(intervals: dict[str, bootstrap.Interval]) -> dict[str, Any]:
+  return {name: dataclasses.asdict(x) for name, x in intervals.items()}
 
 
 def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -185,18 +185,18 @@ def compare(
   values, blocks = flags.FLAGS, trained.data.blocks
   names = rankings.Names(blocks, documents=beir is not None)
   depth = min(values.depth, blocks.num_blocks)
-  given, found = [], []
+  theirs, ours = [], []
   for path in values.run:
-    given.append(rankings.Ranked(_name_of(path), trec_files.read_run(path)))
-    rankings.check_run(given[-1], questions)
+    theirs.append(rankings.Ranked(_name_of(path), trec_files.read_run(path)))
+    rankings.check_run(theirs[-1], questions)
   for kind in kinds:
     with progress.bar(f'{questions.name}, {kind.name}', 'questions') as update:
-      found.append(kind.rank(questions.questions, names, depth, update))
+      ours.append(kind.rank(questions.questions, names, depth, update))
   if beir:
-    found, given = (
-      [*map(rankings.without_own, runs)] for runs in (found, given)
+    ours, theirs = (
+      [*map(rankings.without_own, runs)] for runs in (ours, theirs)
     )
-  everything, qrels, judged_by = [*found, *given], None, ''
+  everything, qrels, judged_by = [*ours, *theirs], None, ''
   if values.qrels:
     qrels, judged_by = trec_files.read_qrels(values.qrels), values.qrels
   elif beir:
@@ -221,7 +221,7 @@ def compare(
       rows,
     )
     trec_files.write_qrels(f'{stem}.qrels', qrels)
-  for one in found:
+  for one in ours:
     trec_files.write_run(f'{stem}.{one.name}.run', one.run, one.name)
     if values.contexts:
       results = rankings.dpr_results(
@@ -239,22 +239,22 @@ def compare(
   }
 
 
-def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
+def run(config: config_lib.Config, workdir: str, evaluate: Evaluate) -> None:
   """Compare the retrievers of --kinds and the runs of --run."""
   values, beir = flags.FLAGS, None
   default = values['workdir'].using_default_value
   if values.beir:
-    beir = beir_lib.read(values.beir, wanted.max_questions)
+    beir = beir_lib.read(values.beir, evaluate.max_questions)
     sets = [beir.questions]
     workdir = f'runs/beir/{beir.questions.dataset}' if default else workdir
   else:
     sets = question_sets.load_sets(
-      wanted.questions,
-      wanted.max_questions,
+      evaluate.questions,
+      evaluate.max_questions,
       config.questions.allow_other_counts,
     )
-  _check_flags(values, sets, wanted.measures)
-  measures = wanted.measures or ranking.usual(
+  _check_flags(values, sets, evaluate.measures)
+  measures = evaluate.measures or ranking.usual(
     values.depth, beir_lib.MEASURES if beir else ranking.MEASURES
   )
   folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
@@ -266,7 +266,7 @@ def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
       trained_reader.take_packaged(config, workdir)
     trained = trained_reader.open_reader(workdir, config.data_dir)
   trained = trained_reader.with_config(
-    trained, config, words_weight=wanted.words_weight
+    trained, config, words_weight=evaluate.words_weight
   )
   with locks.writer(folder, FILE):
     kinds = []
@@ -276,7 +276,7 @@ def run(config: config_lib.Config, workdir: str, wanted: Evaluate) -> None:
           rankings.Kind(
             trained,
             name,
-            wanted.batch_size,
+            evaluate.batch_size,
             update,
             config.reranker.candidates,
             values.embedder,
@@ -316,7 +316,7 @@ def define_flags() -> None:
   )
   flags.DEFINE_string('beir', '', 'FOLDER[:SPLIT] of BEIR to evaluate on.')
   flags.DEFINE_string(
-    'embedder', '', "Folder of an embedder in place of the model's own."
+    'embedder', '', "Folder of an embedder in place of the model's."
   )
   command.define_output(
     'output', '', 'Output folder; empty: <workdir>/retrieval.', is_folder=True

@@ -85,14 +85,6 @@ class SettingsError(ValueError):
     return SettingsError(f'{section}.{field}', value, expected)
 
 
-def rare(default: Any) -> Any:
-  """A field that configs do not list; a file or a flag may set it all the same."""
-  factory = {'default_factory': default} if callable(default) else {}
-  return dataclasses.field(
-    **factory or {'default': default}, metadata={'rare': True}
-  )
-
-
 def check(instance: Any) -> None:
   """Hold each field of a dataclass to its annotation; a `__post_init__`.
 

@@ -1,3 +1,3 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Programs compiled for TPUs and GPUs that are not there, and what they would take."""
+"""Programs compiled for absent TPUs and GPUs, and their memory and time."""

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Accelerators by name: their devices for the compiler, and what they can do.
+"""Accelerators by name: devices for the compiler, and peak rates.
 
 A topology is CHIP:SHAPE, for TPUs the torus ('v5e:4x4'), for GPUs their number, eight
 a host, or HOSTSxDEVICES ('h100:64', 'h100:8x8').
@@ -91,7 +91,7 @@ def devices(topology: str) -> list[jax.Device]:
   if importlib.util.find_spec(package) is None:
     raise ImportError(
       f"--topology={topology}: needs its compiler; pip install -e '.[{extra}]' in an "
-      'environment of its own.'
+      'separate environment.'
     )
   jax.config.update('jax_platforms', 'cpu')  # of this process itself
   if chip.platform == 'tpu':
@@ -99,18 +99,20 @@ def devices(topology: str) -> list[jax.Device]:
     os.environ['TPU_SKIP_MDS_QUERY'] = '1'
     os.environ.setdefault('TPU_WORKER_HOSTNAMES', 'localhost')
     os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
-    given = {'topology_name': topology}
+    options = {'topology_name': topology}
   else:
     os.environ['JAX_SKIP_CUDA_CONSTRAINTS_CHECK'] = '1'  # there is no driver
     if shape.isdecimal():
       count = int(shape)
       whole = count > 8 and count % 8 == 0
       shape = f'{count // 8}x8' if whole else f'1x{count}'
-    given = dict.fromkeys(('topology_name', 'topology'), f'1x{shape}')
-    given['target_config'] = _H100.read_text()
+    options = dict.fromkeys(('topology_name', 'topology'), f'1x{shape}')
+    options['target_config'] = _H100.read_text()
   try:
-    found = topologies.get_topology_desc(platform=chip.platform, **given)
+    topology_devices = topologies.get_topology_desc(
+      platform=chip.platform, **options
+    )
   except Exception as error:
     line = ' '.join(str(error).split())[:200]
     raise ValueError(f'--topology={topology}: {line}') from error
-  return list(found.devices)
+  return list(topology_devices.devices)

@@ -1,15 +1,15 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Compile a program for TPUs or GPUs that are not there; tell what it would take.
+"""Compile a program for absent TPUs or GPUs; report its memory and time.
 
   python -m experiments.accelerators.compile --topology=v5e:4x4 \
     --config=configs/retro_published.py:172m
 
-compiles the very step that training runs, with its shardings, and prints XLA's own
+compiles the very step that training runs, with its shardings, and prints XLA's
 account of a device's memory, and the seconds of the step at the chip's peaks.
 Exit code 1 when a device could not hold it. --program=evaluate compiles the validation.
 Writes <workdir>/compile.json. The compilers are installed apart: `pip install -e
-'.[tpu-compile]'` and `'.[gpu-compile]'`, each in an environment of its own.
+'.[tpu-compile]'` and `'.[gpu-compile]'`, each in another environment.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Report:
   temporary_bytes: int
   output_bytes: int  # beside donated arguments
   memory_bytes: float  # of the chip
-  model_flops: float  # of all devices, by the model's formula
+  model_flops: float  # of all devices, by RETRO's formula; 0 for other models
   # XLA's counts for one device: a loop counts once. 0 where it does not tell.
   xla_flops: float
   xla_traffic_bytes: float
@@ -63,7 +63,7 @@ def compiled_for(
   devices: Sequence[jax.Device],
   **sizes: int,
 ) -> tuple[Report, jax.stages.Compiled]:
-  """Compile a program of a config for devices, of which there may be none here.
+  """Compile a program of a config for devices, present or not.
 
   Args:
     sizes: as of `programs.trace`.
@@ -72,8 +72,8 @@ def compiled_for(
     TooLargeError: when the compiler refuses it for want of memory.
     ValueError: for an unknown program.
   """
-  found = programs.trace(config, devices, name, **sizes)
-  start, lowered = time.monotonic(), found.traced.lower()
+  program = programs.trace(config, devices, name, **sizes)
+  start, lowered = time.monotonic(), program.traced.lower()
   try:
     compiled = lowered.compile(compiler_options=dict(chip.options))
   except jax.errors.JaxRuntimeError as error:
@@ -82,15 +82,15 @@ def compiled_for(
     raise TooLargeError(' '.join(str(error).split())[:500]) from error
   plan, work = compiled.memory_analysis(), compiled.cost_analysis() or {}
   flops, traffic = (work.get(x, 0.0) for x in ('flops', 'bytes accessed'))
-  share = found.model_flops / math.prod(found.mesh.values())
+  share = program.model_flops / math.prod(program.mesh.values())
   report = Report(
     program=name,
-    mesh=dict(found.mesh),
+    mesh=dict(program.mesh),
     arguments_bytes=plan.argument_size_in_bytes,
     temporary_bytes=plan.temp_size_in_bytes,
     output_bytes=plan.output_size_in_bytes - plan.alias_size_in_bytes,
     memory_bytes=chip.memory,
-    model_flops=found.model_flops,
+    model_flops=program.model_flops,
     xla_flops=flops,
     xla_traffic_bytes=traffic,
     peak_sec=max(
@@ -115,13 +115,13 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Compile, print and write the report."""
   topology, name = flags.FLAGS.topology, flags.FLAGS.program
   chip, devices = chips.of(topology), chips.devices(topology)
-  found, _ = compiled_for(config, name, chip, devices)
-  values = {'topology': topology, **dataclasses.asdict(found)}
+  report, _ = compiled_for(config, name, chip, devices)
+  values = {'topology': topology, **dataclasses.asdict(report)}
   reports.write_json(pathlib.Path(workdir) / FILE, values)
   title = f'{name} of {config.task} on {topology}'
   rows = [_text(*one) for one in values.items()]
   reports.print_table(('quantity', 'value'), rows, title, wrap=True)
-  if found.needed_bytes > found.memory_bytes:
+  if report.needed_bytes > report.memory_bytes:
     raise TooLargeError(f'{topology}: {name} does not fit.')
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of a config, traced for devices that are not there.
 
-REALM's vocabularies have BERT's size. Model FLOPs count all tokens of padded rows.
+REALM's vocabularies have BERT's size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +31,8 @@ from retro_jax.trained import loading
 Config = Any  # the dataclass of config.task
 Devices = Sequence[jax.Device]
 Shapes = dict[str, jax.ShapeDtypeStruct]
-# Initial parameters, loss, FLOPs of a forward pass, shapes of a batch.
-Parts = tuple[Callable, Callable, float, Shapes]
+# Initial parameters, loss, shapes of a batch.
+Parts = tuple[Callable, Callable, Shapes]
 
 _VOCAB_SIZE = bert.BertConfig().vocab_size
 NUM_BLOCKS = 13_353_718  # of ORQA's Wikipedia
@@ -45,7 +45,8 @@ class Traced:
 
   traced: Any  # of jax.jit(...).trace
   mesh: Mapping[str, int]  # axis -> devices that the program uses
-  model_flops: float  # of the model's formula, on all devices of the mesh
+  # of the model's formula, on all devices of the mesh; 0 where XLA's count is right
+  model_flops: float = 0.0
 
 
 def _step(config: Config, devices: Devices, name: str) -> Traced:
@@ -68,7 +69,7 @@ def _step(config: Config, devices: Devices, name: str) -> Traced:
     else:
       traced = program.step.trace(program.abstract, batch)
       if task.frozen is not None:
-        flops *= 2 / 3  # frozen parts have no gradients of their own
+        flops *= 2 / 3  # frozen parts have no gradients
   return Traced(traced, program.mesh.shape, flops)
 
 
@@ -87,12 +88,11 @@ def without_data(
   if config.task == 'open_qa':
     config = open_qa_task.freeze(config)
     b = padded = open_qa_task.padded_rows(config, num_shards)
-  init, loss, flops, shapes = _PARTS[config.task](config, b)
+  init, loss, shapes = _PARTS[config.task](config, b)
   task = tasks.Task(
     init=init,
     loss=loss,
     dataset=tasks.no_data,
-    flops_per_step=3 * flops,
     batch_rows=padded,
   )
   return config, task, shapes
@@ -103,11 +103,6 @@ def _realm(config: Config, b: int) -> Parts:
   model = model_configs.realm_config(config, _VOCAB_SIZE)
   layout = _layout(config)
   k, targets = layout.num_candidates, (b, layout.max_targets)
-  flops = _flops(model.embedder_bert, b, layout.query_length)
-  flops += _flops(model.embedder_bert, b * k, layout.block_length)
-  flops += _flops(model.encoder_bert, b * k, layout.joint_length)
-  d = model.encoder.d_model
-  flops += b * k * layout.max_targets * 2 * d * (d + _VOCAB_SIZE)
   init = functools.partial(initialize.init_params, config=model)
   shapes = {
     **_rows('query', (b, layout.query_length), ('ids', 'mask')),
@@ -117,7 +112,7 @@ def _realm(config: Config, b: int) -> Parts:
     **_shapes(targets, mlm_positions='i4', mlm_targets='i4', mlm_mask='?'),
     **_shapes((b,), origin='i4', index_step='i4'),
   }
-  return init, realm_task.realm_loss(config, model), flops, shapes
+  return init, realm_task.realm_loss(config, model), shapes
 
 
 def _ict(config: Config, b: int) -> Parts:
@@ -125,9 +120,6 @@ def _ict(config: Config, b: int) -> Parts:
   realm_task.check_whole_batch(config, 'ict')
   model = model_configs.realm_config(config, _VOCAB_SIZE)
   length, block_length = config.ict.query_length, config.blocks.max_length
-  flops = _flops(model.embedder_bert, b, length)
-  flops += _flops(model.embedder_bert, b, block_length)
-  flops += 2 * b * b * model.vector_size
   loss = realm_task.in_batch_loss(ict.loss, config.ict)
   shapes = {
     **_rows('query', (b, length), ('ids', 'mask')),
@@ -138,7 +130,7 @@ def _ict(config: Config, b: int) -> Parts:
   init = functools.partial(
     initialize.init_params, config=model, parts='embedder'
   )
-  return init, functools.partial(loss, realm.Realm(model)), flops, shapes
+  return init, functools.partial(loss, realm.Realm(model)), shapes
 
 
 def _open_qa(config: Config, b: int) -> Parts:
@@ -146,11 +138,6 @@ def _open_qa(config: Config, b: int) -> Parts:
   model = reader_configs.reader_config(config, _VOCAB_SIZE)
   beam, width = config.lookup, model.max_span_width
   c, r, length = beam.retriever_beam, beam.reader_beam, beam.row_length
-  d, s = model.realm.encoder.d_model, model.span_hidden_size
-  flops = _flops(model.realm.embedder_bert, b, beam.question_length)
-  flops += _flops(model.realm.encoder_bert, b * r, length)
-  flops += 2 * b * r * length * s * (2 * d + width)
-  flops += 2 * b * c * model.realm.vector_size
   shapes = {
     **_rows('question', (b, beam.question_length), ('ids', 'mask')),
     **_rows('reader', (b, r, length)),
@@ -168,7 +155,7 @@ def _open_qa(config: Config, b: int) -> Parts:
     if config.train_blocks:
       shapes |= _rows('block', (b, r, config.blocks.max_length))
   init = functools.partial(open_qa.init_params, config=model)
-  return init, open_qa_task.bind_loss(config, model), flops, shapes
+  return init, open_qa_task.bind_loss(config, model), shapes
 
 
 _PARTS = {'realm': _realm, 'ict': _ict, 'open_qa': _open_qa}
@@ -234,8 +221,7 @@ def _embed(config: Config, devices: Devices, name: str) -> Traced:
     _shape((count, layout.block_length), 'i4', rows),
     _shape((count,), 'i4', rows),
   )
-  flops = _flops(model.embedder_bert, count, layout.block_length)
-  return Traced(traced, {'data': len(devices)}, flops)
+  return Traced(traced, {'data': len(devices)})
 
 
 def _search(
@@ -280,10 +266,6 @@ def _layout(config: Config) -> examples.Layout:
   return examples.Layout(
     block_length=config.blocks.max_length, **vars(config.layout)
   )
-
-
-def _flops(config: bert.BertConfig, rows: int, length: int) -> float:
-  return rows * length * bert.flops_per_token(config, length)
 
 
 def _rows(

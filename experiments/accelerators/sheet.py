@@ -51,7 +51,7 @@ class Row:
   unit: str = 'sequences'
   per_batch: float = 1  # units that a run makes for each of the batch
   # (arguments) -> arguments whose values decide how much is done
-  given: Callable[[tuple], tuple] = lambda x: x
+  choose: Callable[[tuple], tuple] = lambda x: x
 
 
 # In the order of their worth for the time they take to compile.
@@ -67,7 +67,7 @@ ROWS = {
     batches=(32,),
     unit='tokens',
     per_batch=_CHUNK,
-    given=lambda x: (*x[:-1], jnp.asarray([0, _CHUNK], jnp.int32)),
+    choose=lambda x: (*x[:-1], jnp.asarray([0, _CHUNK], jnp.int32)),
   ),
   'MiniLM, chunks of 128 wordpieces': Row(
     config='realm_pretrain_base',
@@ -89,7 +89,7 @@ ROWS = {
     batches=(64,),
     fields={'lookup.retriever_beam': 5, 'vectors.dtype': 'bfloat16'},
     unit='questions',
-    given=lambda x: (x[0], x[1]._replace(count=jnp.int32(len(x[1].rows)))),
+    choose=lambda x: (x[0], x[1]._replace(count=jnp.int32(len(x[1].rows)))),
   ),
   'REALM, step': Row(
     config='realm_pretrain_base', batches=(16, 8, 4, 2, 1), unit='examples'
@@ -138,8 +138,9 @@ def _measure(row: Row, batch: int, device: jax.Device) -> dict[str, Any]:
     variant, fields = row.test, {}
     sizes = {'num_blocks': 8192} if row.program == 'search_alone' else {}
   module = importlib.import_module(f'configs.{row.config}')
-  given = module.get_config(variant)
-  config = configs.build(rooms.config_class(given.task), given)
+  fields_of_file = module.get_config(variant)
+  cls = rooms.config_class(fields_of_file.task)
+  config = configs.build(cls, fields_of_file)
   config = configs.replaced(config, **_ALONE, **fields, **{row.field: batch})
   # The compiler tunes what it compiles for a device that is there.
   known = chips.of_device(device)

@@ -13,7 +13,7 @@ Task, and the packages of its peer, which --baseline_python has or (*) this inte
   sparse  BM25 and TF-IDF, built and searched; bm25s*, faster with numba*
   search  our searchers and FAISS's, with their recall; faiss-cpu*
 
-Each side is a process of its own, which tells the kernels and threads it computed with;
+Each side is a process, which tells the kernels and threads it computed with;
 one runs at a time. Without --baseline_python only ours are timed. The table has medians
 of a step, the peak of resident memory, what the step added to it, and ratios to the
 first side for each item (x: seconds, X: CPU seconds). --set=batch=4 changes a size;
@@ -58,12 +58,12 @@ def run(
   # The folder of `turns` is where another interpreter looks for the module.
   theirs = [python, turns.__file__, name]
   with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-    given = {'num_threads': threads, 'folder': folder, **task.SIZES, **sizes}
-    given |= task.prepare(given) if hasattr(task, 'prepare') else {}
+    settings = {'num_threads': threads, 'folder': folder, **task.SIZES, **sizes}
+    settings |= task.prepare(settings) if hasattr(task, 'prepare') else {}
     for side in task.SIDES:
       code = theirs if side in getattr(task, 'PEERS', ()) else ours
       if code[0]:
-        code = [*code, side, json.dumps(given)]
+        code = [*code, side, json.dumps(settings)]
         sides[side] = stack.enter_context(turns.side(code, env))
     return turns.alternate(sides, repeats)
 
@@ -95,10 +95,10 @@ def main(argv: list[str]) -> None:
     if name not in known:
       raise ValueError(f'--set={name}: expected one of {sorted(known)}.')
     sizes[name] = text if isinstance(known[name], str) else json.loads(text)
-  given = options.baseline_python, options.repeats, options.keep_memory
-  show(found := run(options.task, sizes, *given), options.task)
+  how = options.baseline_python, options.repeats, options.keep_memory
+  show(timings := run(options.task, sizes, *how), options.task)
   if options.output:
-    steps = {', '.join(key): x for key, x in found.items()}
+    steps = {', '.join(key): x for key, x in timings.items()}
     reports.write_json(options.output, {'sizes': sizes, 'steps': steps})
 
 

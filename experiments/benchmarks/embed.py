@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding chunks by MiniLM: sentence-transformers, whose Python reads this, too."""
+"""Embed chunks by MiniLM; sentence-transformers' Python runs this file, too."""
 
 import functools
 import json
@@ -22,7 +22,7 @@ def prepare(sizes):
 
 
 def _steps(sizes, side):
-  """Return 'embed' of a side, which compares its vectors with ours."""
+  """Return a side's step 'embed', which compares its vectors with ours."""
   folder = pathlib.Path(sizes['folder'])
   texts = json.loads((folder / 'texts.json').read_text())
   if side == 'ours':
@@ -32,8 +32,8 @@ def _steps(sizes, side):
   else:
     import sentence_transformers
 
-    given = {'device': 'cpu', 'backend': side}
-    model = sentence_transformers.SentenceTransformer(sizes['model'], **given)
+    how = {'device': 'cpu', 'backend': side}
+    model = sentence_transformers.SentenceTransformer(sizes['model'], **how)
     model.max_seq_length = 128
     encode = functools.partial(model.encode, show_progress_bar=False)
 

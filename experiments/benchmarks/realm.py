@@ -84,12 +84,12 @@ def _theirs(sizes):
     for param in (*scorer.parameters(), *encoder.parameters()):
       param.grad = None
     masks = 'candidate_attention_mask', 'candidate_token_type_ids'
-    given = dict.fromkeys(masks, ones(blocks))
-    given['candidate_input_ids'] = blocks
-    found = scorer(queries, ones(queries), zeros(queries), **given)
-    given = {'relevance_score': found.relevance_score, 'mlm_mask': masked}
-    given |= {'labels': labels, 'attention_mask': ones(joint)}
-    encoder(joint, token_type_ids=ones(joint), **given).loss.backward()
+    inputs = dict.fromkeys(masks, ones(blocks))
+    inputs['candidate_input_ids'] = blocks
+    scored = scorer(queries, ones(queries), zeros(queries), **inputs)
+    inputs = {'relevance_score': scored.relevance_score, 'mlm_mask': masked}
+    inputs |= {'labels': labels, 'attention_mask': ones(joint)}
+    encoder(joint, token_type_ids=ones(joint), **inputs).loss.backward()
 
   return {'train': train}
 

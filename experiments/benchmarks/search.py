@@ -28,7 +28,7 @@ _SHARES = (40, 20, 10, 5, 3)  # one of so many leaves or lists is searched
 
 
 def prepare(sizes):
-  """Write the vectors, the queries, and what exact search finds."""
+  """Write the vectors, the queries and their exact neighbors."""
   n, d, count = (sizes[x] for x in ('num_rows', 'dimension', 'num_queries'))
   if sizes['vectors']:
     paths = sizes['vectors'], sizes['queries']
@@ -46,7 +46,9 @@ def prepare(sizes):
     queries[:count],
   )
   ids, _ = exact.search(queries, sizes['k'])
-  np.savez(f'{sizes["folder"]}/found.npz', rows=rows, queries=queries, ids=ids)
+  np.savez(
+    f'{sizes["folder"]}/nearest.npz', rows=rows, queries=queries, ids=ids
+  )
   return {}
 
 
@@ -68,9 +70,9 @@ def _ours(rows, sizes):
     searcher = searchers.ScannSearcher.build(rows, metric, config)
     for share in _SHARES:
       leaves = max(1, searcher.settings['num_leaves'] // share)
-      given = {'num_leaves_to_search': leaves}
+      how = {'num_leaves_to_search': leaves}
       name = f'ScaNN{" SOAR" if soar else ""} 1/{share}'
-      yield name, functools.partial(searcher.search, **given)
+      yield name, functools.partial(searcher.search, **how)
 
 
 def _faiss(rows, sizes):
@@ -109,15 +111,17 @@ def _faiss(rows, sizes):
 
 def _steps(sizes, settings):
   """Build the indices of a side; return a step for each of their settings."""
-  found = np.load(f'{sizes["folder"]}/found.npz')
-  rows, queries, wanted = (found[x] for x in ('rows', 'queries', 'ids'))
+  arrays = np.load(f'{sizes["folder"]}/nearest.npz')
+  rows, queries, expected = (arrays[x] for x in ('rows', 'queries', 'ids'))
   exact = searchers.ExactSearcher(rows, sizes['metric'])
 
   def step(search, answer):
     ids, _ = search(queries, sizes['k'])
     if 'recall' not in answer:  # in the untimed round
-      scores = (exact.score(queries, x) for x in (ids, wanted))
-      answer['recall'] = recall_check.agreement_with_exact(ids, wanted, *scores)
+      scores = (exact.score(queries, x) for x in (ids, expected))
+      answer['recall'] = recall_check.agreement_with_exact(
+        ids, expected, *scores
+      )
     return answer
 
   return {

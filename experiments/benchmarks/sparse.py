@@ -27,13 +27,15 @@ SIZES = {
 
 def prepare(sizes):
   """Write the passages."""
-  given, found = {} if sizes['corpus'] else {'kind': 'vital'}, []
-  corpus = corpus_lib.open_corpus(sizes['corpus'], **given)
+  how, passages = {} if sizes['corpus'] else {'kind': 'vital'}, []
+  corpus = corpus_lib.open_corpus(sizes['corpus'], **how)
   for document in itertools.islice(corpus, sizes['documents'] or None):
     words = document.text.split()
     for low in range(0, len(words), 100):
-      found.append(f'{document.title}\n{" ".join(words[low : low + 100])}')
-  pathlib.Path(sizes['folder'], 'passages.json').write_text(json.dumps(found))
+      passages.append(f'{document.title}\n{" ".join(words[low : low + 100])}')
+  pathlib.Path(sizes['folder'], 'passages.json').write_text(
+    json.dumps(passages)
+  )
   return {}
 
 
@@ -44,26 +46,26 @@ def _bm25s(passages):
   config, quiet = bm25.Bm25Config(), {'show_progress': False}
   backend = 'numba' if importlib.util.find_spec('numba') else 'numpy'
   model = bm25s.BM25(k1=config.k1, b=config.b, backend=backend)
-  given = {'token_pattern': r'(?u)\w+', 'stopwords': list(config.stop_words)}
-  words = functools.partial(bm25s.tokenize, **given, **quiet)
+  how = {'token_pattern': r'(?u)\w+', 'stopwords': list(config.stop_words)}
+  words = functools.partial(bm25s.tokenize, **how, **quiet)
   model.index(words(passages), **quiet)
-  given = {'return_as': 'documents', 'backend_selection': backend, **quiet}
-  return lambda queries, k: model.retrieve(words(queries), k=k, **given)
+  how = {'return_as': 'documents', 'backend_selection': backend, **quiet}
+  return lambda queries, k: model.retrieve(words(queries), k=k, **how)
 
 
 def _steps(sizes, side):
   """Return 'build', and a step that searches for each length of queries."""
-  folder, found = pathlib.Path(sizes['folder']), {}
+  folder, built = pathlib.Path(sizes['folder']), {}
   passages = json.loads((folder / 'passages.json').read_text())
 
   def build():
     if side == 'bm25s':
-      found['search'] = _bm25s(passages)
+      built['search'] = _bm25s(passages)
     else:
       kind = tfidf.TfIdf if side == 'TF-IDF' else bm25.Bm25
       path = pathlib.Path(tempfile.mkdtemp(dir=folder)) / 'index'
       index = kind.build_store(path, passages_lib.TextList(passages))
-      found['search'] = lambda queries, k: index.search(queries, k)[0]
+      built['search'] = lambda queries, k: index.search(queries, k)[0]
     return {'items': len(passages)}
 
   def search(length):
@@ -75,13 +77,13 @@ def _steps(sizes, side):
     file, answer = folder / f'{length}.npy', {'items': len(queries)}
 
     def run():
-      ids = found['search'](queries, sizes['k'])
+      ids = built['search'](queries, sizes['k'])
       if 'same' not in answer:  # in the untimed round
         if side == 'BM25':  # which comes first
           np.save(file, ids)
-        pairs = zip(ids, wanted := np.load(file), strict=True)
+        pairs = zip(ids, expected := np.load(file), strict=True)
         same = sum(np.isin(b[b >= 0], a).sum() for a, b in pairs)
-        answer['same'] = float(same / max((wanted >= 0).sum(), 1))
+        answer['same'] = float(same / max((expected >= 0).sum(), 1))
       return answer
 
     return run

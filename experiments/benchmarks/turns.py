@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sides of a benchmark that take turns, each in a process of its own.
+"""Sides of a benchmark that take turns, each in one process.
 
 As a command, which the interpreter of a peer may run, it is a side: MODULE SIDE SIZES.
 MODULE.SIDES[SIDE](SIZES) gives its steps: names -> functions without arguments. A dict
@@ -34,7 +34,7 @@ def status_bytes(name: str) -> int:
 
 
 def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
-  """Print the steps, run those named on standard input, print their cost."""
+  """Print the steps; run each step named on standard input and print its cost."""
   print(json.dumps([*steps]), flush=True)
   for line in sys.stdin:
     with contextlib.suppress(OSError):  # begins a new peak of memory
@@ -53,25 +53,25 @@ def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
 
 
 def kernels() -> str:
-  """Return what this process computes with: versions, instructions, threads."""
-  found, loaded = [], sys.modules
+  """Return this process's versions, instruction sets and threads."""
+  parts, loaded = [], sys.modules
   with contextlib.suppress(ImportError):
     import threadpoolctl
 
     for x in threadpoolctl.threadpool_info():
       words = x['prefix'], x['version'], x.get('architecture')
-      found.append(f'{" ".join(filter(None, words))} x{x["num_threads"]}')
+      parts.append(f'{" ".join(filter(None, words))} x{x["num_threads"]}')
   if torch := loaded.get('torch'):
     has = torch.backends.cpu.get_cpu_capability()
-    found.append(f'torch {torch.__version__} {has} x{torch.get_num_threads()}')
+    parts.append(f'torch {torch.__version__} {has} x{torch.get_num_threads()}')
   if 'llvmlite' in loaded:
-    found.append(f'numba for {loaded["llvmlite"].binding.get_host_cpu_name()}')
-  return ', '.join(found)
+    parts.append(f'numba for {loaded["llvmlite"].binding.get_host_cpu_name()}')
+  return ', '.join(parts)
 
 
 @contextlib.contextmanager
 def side(command: list[str], env: Mapping[str, str]) -> Iterator[Callable]:
-  """Start a command that ends in `serve`; yield what runs a step, '' names all."""
+  """Start a command that ends in `serve`; yield a function that runs a step ('': lists them)."""
   pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE}
   process = subprocess.Popen(command, text=True, env=os.environ | env, **pipes)
 
@@ -93,15 +93,15 @@ def side(command: list[str], env: Mapping[str, str]) -> Iterator[Callable]:
 def alternate(sides: Mapping[str, Callable], repeats: int) -> Results:
   """Return medians of each step on its sides in turn, after an untimed round."""
   named = {name: run('') for name, run in sides.items()}
-  steps = [*dict.fromkeys(x for found in named.values() for x in found)]
+  steps = [*dict.fromkeys(x for parts in named.values() for x in parts)]
   rows: dict[tuple[str, str], list[Numbers]] = {}
   for step in steps * (1 + repeats):
     for name in (x for x in sides if step in named[x]):
       rows.setdefault((step, name), []).append(sides[name](step))
   return {
-    key: {k: statistics.median(x[k] for x in found[1:]) for k in found[1]}
-    | {'+MiB': max(x['+MiB'] for x in found)}  # of all rounds
-    for key, found in rows.items()
+    key: {k: statistics.median(x[k] for x in parts[1:]) for k in parts[1]}
+    | {'+MiB': max(x['+MiB'] for x in parts)}  # of all rounds
+    for key, parts in rows.items()
   }
 
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A corpus that changes: documents added, replaced and deleted.
 
-What the functions of `experiments.update` share, of all models.
+`experiments.update` writes the changed corpus into a new data folder and prepares it;
+the functions of the rooms reuse the vectors of texts that stay.
 """
 
 import collections
@@ -17,7 +18,7 @@ from typing import Any
 from absl import flags, logging
 import numpy as np
 
-from experiments.engine import command, progress, reports
+from experiments.engine import command, reports
 from retrieval.readers import base
 from retrieval.store import checksums, locks, output_files
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
@@ -39,15 +40,15 @@ def changing(
   documents: Sequence[corpus_lib.Document],
   delete: Sequence[str],
 ) -> Iterator[tuple[pathlib.Path, dict[str, int]]]:
-  """Write a changed corpus into a new data folder, and lock it.
+  """Write a changed corpus and its tokenizer into a new data folder; lock it.
 
   Args:
     root: the new folder.
     old: the data folder before.
     tokens: its documents.
-    text: returns the text of each by its number.
+    text: returns the text of a document by its number.
     documents: added, or in place of documents of the same id.
-    delete: ids of others.
+    delete: ids of other documents.
 
   Yields:
     The new folder, and the counts of `check`.
@@ -57,44 +58,44 @@ def changing(
     raise ValueError(f'{root}: is the old data folder; name another one.')
   counts = check(tokens, documents, delete)
   with locks.writer(root, locks.DATA):
-    before = documents_of(tokens, text)
+    rows = tokens.metadata.rows(range(tokens.num_documents))
+    before = (
+      corpus_lib.Document(tokens.document_id(i), tokens.title(i), text(i), row)
+      for i, row in enumerate(rows)
+    )
     write(root, before, documents, delete, tokens.metadata.names)
+    data = type(old)(root)
+    if not data.has_tokenizer:
+      old.tokenizer.save(data.tokenizer_path)
     yield root, counts
 
 
-def documents_of(
-  tokens: tokens_lib.TokenStore, text: Callable[[int], str]
-) -> Iterator[corpus_lib.Document]:
-  """Yield the documents of a token store with their texts by number."""
-  for i in range(tokens.num_documents):
-    [kept] = tokens.metadata.rows([i])
-    name, title = tokens.document_id(i), tokens.title(i)
-    yield corpus_lib.Document(name, title, text(i), kept)
+def settings_of(
+  config: Any,
+  root: pathlib.Path,
+  tokens: tokens_lib.TokenStore,
+  wikipedia: bool = False,
+) -> dict[str, Any]:
+  """Return the fields of a config that prepare a changed corpus like the old one.
 
-
-def tokenize(
-  data: Any, old: Any, tokens: tokens_lib.TokenStore, num_processes: int
-) -> tokens_lib.TokenStore:
-  """Build the tokens of the changed corpus as those of the old one were."""
-  if not data.has_tokenizer:
-    old.tokenizer.save(data.tokenizer_path)
-  made = tokens.store.fields
-  documents = corpus_lib.CorpusConfig(
-    kind='jsonl',
-    path=str(data.root / FILE),
-    metadata=','.join(tokens.metadata.names),
-  )
-  with progress.bar('tokenize', 'documents') as shown:
-    return tokens_lib.build_token_store(
-      data.path('tokens'),
-      corpus_lib.Corpus(documents),
-      data.tokenizer_path,
-      with_title=made['with_title'],
-      with_text=tokens.with_text,
-      documents_per_shard=made['documents_per_shard'],
-      num_processes=num_processes,
-      progress=shown,
-    )
+  Args:
+    config: of the old data, perhaps with other settings by now.
+    root: folder of the changed corpus.
+    tokens: the old documents.
+    wikipedia: as of `CorpusConfig`.
+  """
+  names, known = tokens.store.fields, vars(config.tokens)
+  return {
+    'corpus': corpus_lib.CorpusConfig(
+      kind='jsonl',
+      path=str(root / FILE),
+      metadata=','.join(tokens.metadata.names),
+      wikipedia=wikipedia,
+    ),
+    'tokens': dataclasses.replace(
+      config.tokens, **{x: names[x] for x in known if x in names}
+    ),
+  }
 
 
 def check(
@@ -111,20 +112,18 @@ def check(
   if not documents and not delete:
     raise ValueError('Nothing to change: no document and no id to delete.')
   ids = [d.id for d in documents]
-  given = collections.Counter([*ids, *delete])
-  if twice := [name for name, count in given.items() if count > 1]:
-    raise ValueError(f'Ids {twice}: given more than once.')
+  counts = collections.Counter([*ids, *delete])
+  if twice := [name for name, count in counts.items() if count > 1]:
+    raise ValueError(f'Ids {twice}: expected each once.')
   if empty := [d.id for d in documents if not d.text.strip()]:
     raise ValueError(f'Documents {empty}: the text is empty.')
   for document in documents:
     names = tokens.metadata.names
-    kept = {x: y for x, y in document.metadata.items() if x in names}
-    base.check_metadata(kept, f'document {document.id}')
+    values = {x: y for x, y in document.metadata.items() if x in names}
+    base.check_metadata(values, f'document {document.id}')
   known = tokens.id_hash[:]
-  found = np.isin(tokens_lib.hash_ids(delete), known)
-  if missing := [
-    x for x, there in zip(delete, found, strict=True) if not there
-  ]:
+  is_known = np.isin(tokens_lib.hash_ids(delete), known)
+  if missing := [x for x, y in zip(delete, is_known, strict=True) if not y]:
     raise ValueError(f'{tokens.path}: no document {missing} to delete.')
   changed = int(np.isin(tokens_lib.hash_ids(ids), known).sum())
   return {
@@ -144,7 +143,7 @@ def write(
   """Write the new corpus into ROOT/FILE, added documents last.
 
   Args:
-    metadata: names of the further fields that are kept.
+    metadata: names of the further fields to write.
 
   Raises:
     ValueError: if the folder holds another corpus already.
@@ -167,9 +166,9 @@ def write(
 
 def _line(document: corpus_lib.Document, metadata: Sequence[str]) -> str:
   fields = dataclasses.asdict(document)
-  given = fields.pop('metadata')
-  if kept := {x: given[x] for x in metadata if given.get(x) is not None}:
-    fields['metadata'] = kept
+  values = fields.pop('metadata')
+  if some := {x: values[x] for x in metadata if values.get(x) is not None}:
+    fields['metadata'] = some
   return json.dumps(fields) + '\n'
 
 
@@ -179,10 +178,10 @@ def run(corpus: corpus_lib.CorpusConfig, change: Change) -> None:
   if not values.output:
     raise ValueError('--output is empty: expected the new data folder.')
   if values.documents:  # JSON lines with the fields of the corpus
-    given = {'kind': 'jsonl', 'path': values.documents, 'metadata': ''}
-    fields = given | {'on_error': 'raise', 'max_documents': 0}
+    fields = {'kind': 'jsonl', 'path': values.documents, 'metadata': ''}
+    fields |= {'on_error': 'raise', 'max_documents': 0}
     changes = corpus_lib.Corpus(dataclasses.replace(corpus, **fields))
-    # `write` keeps those of the data folder.
+    # `write` chooses those of the data folder.
     changes.fields = dataclasses.replace(changes.fields, metadata=None)
     documents = [*changes]
   counts = change(documents, values.delete, values.output)

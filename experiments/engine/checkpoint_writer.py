@@ -12,7 +12,6 @@ continues the very same batches and losses, or refuses.
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 import json
-import math
 import pathlib
 import shutil
 from typing import Any
@@ -45,12 +44,12 @@ class Checkpoints:
     best_metric: str = '',
     best_mode: str = 'min',
   ):
-    """Open the folder, empty or not, and remove what killed saves left.
+    """Open the folder, empty or not, and delete leftovers of killed saves.
 
     Args:
       pipeline: JSON values that decide the stream of batches, equal on resume.
       index_version: of the index that the data come from, equal on resume. None if
-        each step has its own, given to `save`.
+        `save` gets one for each step.
       fingerprints: of the data by name, for readers of the parameters.
       keep: number of newest steps that stay on disk; 0 keeps all.
       best_metric: name of a metric as in metrics.jsonl, whose best step stays on
@@ -60,18 +59,14 @@ class Checkpoints:
     Raises:
       ValueError: when the folder holds a packed model.
     """
-    self._folder = _folder(workdir)
+    self._workdir, self._folder = workdir, _folder(workdir)
     self._metadata = _metadata(config, pipeline, index_version, fingerprints)
     self._keep, self._metric = keep, best_metric
     self._sign = -1 if best_mode == 'max' else 1
-    self._values: dict[int, float] = {}  # of the best metric, by step
     self._background = futures.ThreadPoolExecutor(1, 'checkpoints')
     self._jobs: list[futures.Future] = []
     if not jax.process_index():
       _remove_leftovers(self._folder)
-      for row in metric_writer.read(workdir) if best_metric else ():
-        if row['step'] <= (self.latest_step() or 0):
-          self._note(row['step'], row)
 
   def __enter__(self) -> 'Checkpoints':
     return self
@@ -130,27 +125,25 @@ class Checkpoints:
     self._jobs.append(self._background.submit(finish))
     self._jobs.append(self._background.submit(self._tidy))
 
-  def measured(self, step: int, values: Mapping[str, float]) -> None:
-    """Take note of the best metric, if it is among a step's metrics."""
-    if self._note(step, values):
+  def measured(self) -> None:
+    """Choose the best step anew, after a row was added to metrics.jsonl."""
+    if self._metric:
       self._jobs.append(self._background.submit(self._tidy))
 
-  def _note(self, step: int, values: Mapping[str, float]) -> bool:
-    value = values.get(self._metric)
-    found = value is not None and math.isfinite(value)  # NaN is never the best
-    if found:
-      self._values[step] = value
-    return found
-
   def _tidy(self) -> None:
-    """Name the best step on disk, and remove what is not to be kept."""
+    """Name the best step on disk, and delete superseded steps."""
     if jax.process_index():
       return
     there = checkpoints.numbers(self._folder)
     keep = there[-self._keep :] if self._keep else there
-    measured = [(self._sign * x, n) for n, x in [*self._values.items()]]
+    rows = metric_writer.read(self._workdir) if self._metric else ()
+    measured = [
+      (self._sign * row[self._metric], row['step'])
+      for row in rows
+      if row.get(self._metric) is not None and row['step'] in there
+    ]
     path = self._folder / checkpoints.BEST
-    if best := [n for _, n in sorted(measured) if n in there][:1]:
+    if best := [n for _, n in sorted(measured)][:1]:
       text = json.dumps({'metric': self._metric, 'step': best[0]})
       output_files.write(path, text.encode())
     elif not self._metric and path.exists():  # named before, by another config
@@ -173,9 +166,9 @@ class Checkpoints:
     path = checkpoints.choose(
       self._folder, index=jax.process_index(), count=jax.process_count()
     )
-    found = ocp.metadata(path, checkpointable_name='state')
-    saved, now = dict(found.custom_metadata), dict(self._metadata)
-    saved['params'] = _shapes(found.metadata['params'])
+    metadata = ocp.metadata(path, checkpointable_name='state')
+    saved, now = dict(metadata.custom_metadata), dict(self._metadata)
+    saved['params'] = _shapes(metadata.metadata['params'])
     now['params'] = _shapes(abstract.params)
     parts = ('pipeline', 'index_version', 'params')
     parts = [x for x in parts if now[x] is not None]
@@ -254,7 +247,7 @@ def _start_save(
   parts: Mapping[str, Any],
   metadata: Mapping[str, Any],
 ) -> Callable[[], None]:
-  """Begin to write a step; return what waits for it, hashes and names it."""
+  """Begin to write a step; return a function that waits, hashes and renames it."""
   path, hidden = folder / str(step), folder / f'.saving-{step}'
   response = ocp.save_checkpointables_async(
     hidden, dict(parts), custom_metadata=dict(metadata)
@@ -273,7 +266,7 @@ def _start_save(
         _remove_leftovers(folder)
       why = ' '.join(str(error).split()) or type(error).__name__
       raise OSError(
-        f'{path}: not saved; earlier checkpoints are kept ({why}).'
+        f'{path}: not saved; earlier checkpoints stay ({why}).'
       ) from error
 
   return finish
@@ -296,7 +289,7 @@ def _remove_leftovers(folder: pathlib.Path) -> None:
 
 
 def _differences(saved: Any, now: Any, name: str) -> list[str]:
-  """Describe each leaf in which two JSON values differ: 'a.b: 1 -> 2'."""
+  """Describe the leaves that differ between two JSON values: 'a.b: 1 -> 2'."""
   if isinstance(saved, Mapping) and isinstance(now, Mapping):
     return [
       line

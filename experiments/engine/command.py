@@ -6,7 +6,7 @@
     command.main(run, Config)
 
 calls `run(config, workdir)` with the frozen dataclass `Config`, built from --config
-and its overrides (`configs.py`). `section=Evaluate` adds the command's own fields and
+and its overrides (`configs.py`). `section=Evaluate` adds the command's fields and
 passes them on: `run(config, workdir, evaluate)`. `main('train')` finds all of these
 by config.task (`rooms.py`). Bad input ends in one line on stderr and exit code 1;
 --debug shows the traceback.
@@ -31,7 +31,12 @@ from typing import Any
 from absl import app, flags, logging
 
 from experiments.engine import configs, failures, rooms, signals
-from retrieval.store import checksums, locks, output_files, ray_cluster
+from retrieval.store import (
+  checksums,
+  cluster_settings,
+  locks,
+  output_files,
+)
 
 _OVERRIDE = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?\Z', re.DOTALL)
 _MAX_CACHE_BYTES = 2 << 30
@@ -56,22 +61,22 @@ def main(
     root: dataclass of the config; None: that of the room of config.task.
     define_flags: defines the command's flags beside --config and --workdir;
       `run` reads them from `flags.FLAGS`.
-    section: dataclass of the command's own section of the config.
+    section: dataclass of the command's section of the config.
     writes: role in which the command is the one writer of --workdir
       (`locks.writer`): the name of a file. None for a command that locks what it
       writes itself.
     only_reads: whether --workdir may be a folder that cannot be written.
-    default_config: value of --config when it is not given; '' requires the flag.
-    default_workdir: value of --workdir when it is not given; '' requires the flag.
+    default_config: default of --config; '' requires the flag.
+    default_workdir: default of --workdir; '' requires the flag.
   """
 
   def start(unused_args: list[str]) -> None:
     config = configs.load(flags.FLAGS.config)
-    task, call, cls, own = config.get('task'), run, root, section
+    task, call, cls, part = config.get('task'), run, root, section
     if isinstance(run, str):
-      call, own = rooms.function(task, run), rooms.section(task, run)
+      call, part = rooms.function(task, run), rooms.section(task, run)
     cls = cls or rooms.config_class(task)
-    sections = configs.complete(config, overrides, cls, own)
+    sections = configs.complete(config, overrides, cls, part)
     _keep_programs()
     with _prepared(sections[0], flags.FLAGS.workdir, writes):
       call(sections[0], flags.FLAGS.workdir, *sections[1:])
@@ -79,8 +84,8 @@ def main(
 
   with _one_line_errors():
     with _bad_flags():
-      given = flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False)
-    argv, overrides = _split(given)
+      argv = flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False)
+    argv, overrides = _split(argv)
     _define(define_flags, default_config, default_workdir, only_reads)
     app.run(start, argv, _parse)
 
@@ -220,12 +225,10 @@ def _define(
 def _parse(argv: list[str]) -> list[str]:
   """Parse flags; a bad flag raises ValueError."""
   with _bad_flags():
-    found = flags.FLAGS([sys.argv[0], *argv[1:]])
-  if len(found) > 1 and 'workdir' in flags.FLAGS and '--' not in argv:
-    raise ValueError(
-      f'Unexpected arguments {found[1:]}: expected --NAME=VALUE.'
-    )
-  return found
+    rest = flags.FLAGS([sys.argv[0], *argv[1:]])
+  if len(rest) > 1 and 'workdir' in flags.FLAGS and '--' not in argv:
+    raise ValueError(f'Unexpected arguments {rest[1:]}: expected --NAME=VALUE.')
+  return rest
 
 
 @contextlib.contextmanager
@@ -244,10 +247,12 @@ def _prepared(
   if not workdir:
     raise ValueError("--workdir='': expected a folder.")
   checksums.choose(getattr(config, 'verify', ''))
-  cluster = getattr(config, 'cluster', ray_cluster.Cluster())
+  cluster = getattr(config, 'cluster', cluster_settings.Cluster())
   if cluster.hold_shards:
+    from retrieval.store import ray_cluster
+
     ray_cluster.connect(cluster.address)
-  ray_cluster.hold_shards(cluster.address if cluster.hold_shards else '')
+  cluster_settings.hold_shards(cluster.address if cluster.hold_shards else '')
   index = 0
   if getattr(config, 'distributed', False):
     trains = writes == locks.RUN  # otherwise SIGTERM ends the process at once
@@ -281,7 +286,7 @@ def _is_worth_showing(record: std_logging.LogRecord) -> bool:
 
 
 def _join(checkpoint_on_sigterm: bool) -> int:
-  """Join the other processes, which agree on the step that a signal saves."""
+  """Join the other processes of a job; all save the same step after a signal."""
   import jax
 
   jax.config.update('jax_enable_preemption_service', checkpoint_on_sigterm)

@@ -47,26 +47,15 @@ def of(cls: type, /, **values: Any) -> Config:
   """Return the locked config that fills a dataclass.
 
   Args:
-    cls: dataclass; a field that is a dataclass becomes a section. Fields that are
-      `settings.rare` are left out, unless they are among the values.
+    cls: dataclass; a field that is a dataclass becomes a section.
     **values: take the place of defaults. A section's values are a mapping, or
       named one by one: `**{'model.d_model': 128}`.
   """
-  listed = [
-    field.name
-    for field in dataclasses.fields(cls)
-    if not field.metadata.get('rare') or field.name in values
-  ]
-  config = Config({name: _default(cls, name) for name in listed}).lock()
+  fields = dataclasses.fields(cls)
+  config = Config({x.name: _default(cls, x) for x in fields}).lock()
   for name, value in values.items():
     _set(config, name, value)
   return config
-
-
-def set_rare(section: Config, **values: Any) -> None:
-  """Set fields of a section that `of` does not list (`settings.rare`)."""
-  with section.unlocked():
-    section.update(values)
 
 
 def for_command(config: Config, command: str, **values: Any) -> None:
@@ -97,27 +86,23 @@ def complete(
     ValueError: naming the first field that does not exist or fit.
   """
   if section:
-    add_section(config, section)
-  for name, text in overrides:
-    override(config, name, text, cls, section)
-  if not section:
-    return [build(cls, config)]
-  name = section_name(section)
-  own = settings.build(section, config[name].to_dict(), f'config.{name}')
-  return [build(cls, config), own]
+    name = section_name(section)
+    values = config.get(name) or Config()
+    with config.unlocked():
+      config[name] = of(section, **values.to_dict())
+  for path, text in overrides:
+    override(config, path, text, cls, section)
+  built = [build(cls, config)]
+  if section:
+    built.append(
+      settings.build(section, config[name].to_dict(), f'config.{name}')
+    )
+  return built
 
 
 def section_name(cls: type) -> str:
-  """Name of a command's own section: `Evaluate` is `evaluate`."""
+  """Return the name of a command's section: `Evaluate` is `evaluate`."""
   return cls.__name__.lower()
-
-
-def add_section(config: Config, cls: type) -> None:
-  """Complete a command's own section by the defaults of its dataclass."""
-  name = section_name(cls)
-  given = config.get(name) or Config()
-  with config.unlocked():
-    config[name] = of(cls, **given.to_dict())
 
 
 def build(cls: type[_T], config: Config) -> _T:
@@ -174,33 +159,29 @@ def override(
   cls: type,
   section: type | None = None,
 ) -> None:
-  """Set the field of a dotted name to a flag's text, read as its annotation says.
+  """Set the field of a dotted name to a flag's text, parsed by its annotation.
 
   `build` refuses a text of another type.
 
   Args:
     cls: dataclass of the config.
-    section: dataclass of a command's own section.
+    section: dataclass of the command's section.
   """
-  flag, kind, place = f'--config.{name}={text}', cls, config
+  kind, place = cls, config
   *sections, last = name.split('.')
-  with config.unlocked():
-    if section and sections[:1] == [section_name(section)]:
-      kind, place = section, config[sections.pop(0)]
-    for part in sections:
-      owner, kind = kind, _hint(kind, part)
-      if kind is None:
-        break
-      if part not in place:  # a rare section
-        place[part] = _default(owner, part)
-      place = place[part]
-    kind = _hint(kind, last)
-    if kind is None:
-      raise ValueError(f'{flag}: no such field{_near(config, name)}.')
-    if _is_dataclass(kind):
-      raise ValueError(f"{flag}: expected a section's fields.")
-    with place.unlocked(), place.ignore_type():
-      place[last] = parse(text, kind)
+  if section and sections[:1] == [section_name(section)]:
+    kind, place = section, config[sections.pop(0)]
+  for part in sections:
+    kind, place = _hint(kind, part), place and place.get(part)
+  kind = _hint(kind, last)
+  if kind is None or place is None:
+    raise ValueError(
+      f'--config.{name}={text}: no such field{_near(config, name)}.'
+    )
+  if _is_dataclass(kind):
+    raise ValueError(f"--config.{name}={text}: expected a section's fields.")
+  with place.unlocked(), place.ignore_type():
+    place[last] = parse(text, kind)
 
 
 _BOOLS = {'true': True, '1': True, 'false': False, '0': False}
@@ -215,14 +196,14 @@ def parse(text: str, hint: Any) -> Any:
   if kind is bool:
     return _BOOLS.get(text.lower(), text)
   try:
-    found = kind(text) if kind in (int, float, str) else ast.literal_eval(text)
+    value = kind(text) if kind in (int, float, str) else ast.literal_eval(text)
   except (SyntaxError, ValueError):
     if kind is not tuple or text[:1] in ('(', '['):
       return text
-    found = text.split(',') if text else ()
+    value = text.split(',') if text else ()
   if kind is not tuple:
-    return found
-  return tuple(found) if isinstance(found, list | tuple) else (found,)
+    return value
+  return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 def _near(config: Config, name: str) -> str:
@@ -250,10 +231,9 @@ def _hint(kind: Any, name: str) -> Any:
   return typing.get_args(kind)[1] if is_mapping else None
 
 
-def _default(cls: type, name: str) -> Any:
-  """Return what stands in a config for a field that nothing has set."""
-  field = next(x for x in dataclasses.fields(cls) if x.name == name)
-  value, kind = field.default, _kind(settings.hints(cls)[name])
+def _default(cls: type, field: dataclasses.Field) -> Any:
+  """Return the config's value of a field that nothing has set."""
+  value, kind = field.default, _kind(settings.hints(cls)[field.name])
   if field.default_factory is not dataclasses.MISSING:
     value = field.default_factory()
   if value is dataclasses.MISSING and _is_dataclass(kind):
@@ -264,18 +244,10 @@ def _default(cls: type, name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-  """Return a config of a dataclass or a mapping; other values as they are."""
+  """Return a config for a dataclass or a mapping, any other value as it is."""
   if dataclasses.is_dataclass(value):
-    cls = type(value)
-    return of(
-      cls,
-      **{
-        field.name: getattr(value, field.name)
-        for field in dataclasses.fields(cls)
-        if not field.metadata.get('rare')
-        or getattr(value, field.name) != getattr(cls, field.name, None)
-      },
-    )
+    fields = dataclasses.fields(value)
+    return of(type(value), **{x.name: getattr(value, x.name) for x in fields})
   return Config(value) if isinstance(value, abc.Mapping) else value
 
 
@@ -284,7 +256,7 @@ def _is_dataclass(kind: Any) -> bool:
 
 
 def _kind(hint: Any) -> type:
-  """Return the type of the values that an annotation accepts beside None."""
+  """Return the type of an annotation's values, None apart."""
   origin, args = typing.get_origin(hint), typing.get_args(hint)
   if origin is Annotated:
     return _kind(args[0])

@@ -65,7 +65,7 @@ def named(path: str | os.PathLike, *kinds: type) -> Iterator[None]:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-  """Yield an error, its parts and what they arose from."""
+  """Yield an error, its parts and their causes."""
   if error is None:
     return
   yield error

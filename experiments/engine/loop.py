@@ -58,9 +58,9 @@ def validate(
     for batch in itertools.islice(batches, num_batches):
       batch, _ = _complete(task, params, batch)
       batch = sharding.global_batch(batch, program.rows)
-      found = jax.device_get(program.evaluate(params, batch))
-      found = jax.tree.map(np.float64, found)
-      total = jax.tree.map(np.add, total, found) if total else found
+      sums = jax.device_get(program.evaluate(params, batch))
+      sums = jax.tree.map(np.float64, sums)
+      total = jax.tree.map(np.add, total, sums) if total else sums
   if not total:
     raise ValueError(
       "The 'valid' split holds no whole batch: lower batch_size, hold out more, "
@@ -136,7 +136,7 @@ def train(
     def finish(
       step: int, metrics: tasks.Metrics, extra: Mapping[str, float]
     ) -> None:
-      """Fetch a step's metrics, which waits for the end of the step."""
+      """Fetch a step's metrics; this waits for its end."""
       values = jax.tree.map(float, jax.device_get(metrics)) | extra
       _check_finite(step, values, saver)
       meter.tick()
@@ -148,10 +148,10 @@ def train(
       """Run validation where it is due, once a step."""
       due = step == num_steps or (step and step % config.eval_every == 0)
       if due and config.eval_batches and not writer.written(step, 'valid/'):
-        found = validate(program, state.params, task, config.eval_batches)
-        values = {f'valid/{name}': value for name, value in found.items()}
+        measured = validate(program, state.params, task, config.eval_batches)
+        values = {f'valid/{name}': value for name, value in measured.items()}
         _report(writer, step, values)
-        saver.measured(step, values)
+        saver.measured()
         if (best := config.best_metric) and best not in values:
           raise ValueError(
             f'config.best_metric={best!r}: expected one of {sorted(values)}.'
@@ -196,7 +196,7 @@ def train(
 
 
 def _agreed(signaled: Callable[[], int], step: int) -> int:
-  """Return the signal after which all processes end with this step, or 0."""
+  """Return the signal on which all processes end with this step, or 0."""
   if jax.process_count() > 1:
     ending = jax.config.jax_enable_preemption_service and (
       multihost_utils.reached_preemption_sync_point(step)
@@ -241,7 +241,7 @@ def _check_finite(
     raise NotFiniteError(
       f'Stopped at step {step}: loss {loss}, gradient norm {grad_norm}. '
       f'Newest checkpoint: {saver.latest_step() or "none"}. Lower '
-      'optimizer.learning_rate or optimizer.clip_norm, or look at the data.'
+      'optimizer.learning_rate, or look at the data.'
     )
 
 
@@ -289,7 +289,7 @@ def _report(
 
 @contextlib.contextmanager
 def _profiler(workdir: str, num_steps: int) -> Iterator[Callable[[int], None]]:
-  """Trace a few steps into <workdir>/profile; yield what is called before each."""
+  """Trace a few steps into <workdir>/profile; yield a function to call before each step."""
   with contextlib.ExitStack() as tracing:
 
     def before(index: int) -> None:

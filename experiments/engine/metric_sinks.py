@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trackers that metrics also go to, where config.metrics names one: a hook for each.
 
-Each is its own package, imported here alone, with its own variables for project,
+Each is a package, imported here alone, with its variables for project,
 server and account (WANDB_PROJECT, MLFLOW_TRACKING_URI, ...). A run that continues is
 the same run there: its name and id come from the workdir.
 """
@@ -44,10 +44,10 @@ def start(
   path = pathlib.Path(workdir).absolute()
   same = hashlib.sha256(str(path).encode()).hexdigest()[:16]
   if kind == 'mlflow':
-    found = tracker.search_runs(
+    runs = tracker.search_runs(
       filter_string=f"tags.workdir = '{same}'", output_format='list'
     )
-    known = {'run_id': found[0].info.run_id} if found else {}
+    known = {'run_id': runs[0].info.run_id} if runs else {}
     tracker.start_run(run_name=path.name, tags={'workdir': same}, **known)
     tracker.log_dict(dict(fields), 'config.json')
     return lambda step, x: tracker.log_metrics({**x}, step), tracker.end_run

@@ -104,7 +104,7 @@ class MetricWriter:
 
 
 def _open_events(workdir: str, first_step: int) -> record_writer.RecordWriter:
-  """Start an event file; what others hold from `first_step` on counts no longer."""
+  """Open an event file that supersedes older ones from `first_step`."""
   host = f'{socket.gethostname()}.{os.getpid()}'
   name = f'events.out.tfevents.{int(time.time())}.{host}'
   events = record_writer.RecordWriter(os.path.join(workdir, name))

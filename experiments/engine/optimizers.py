@@ -21,18 +21,21 @@ from retrieval import settings
 from retrieval.nn import means
 
 TENTH = -1  # as `warmup_steps`: a tenth of the run
+_B1 = 0.9  # decay of the first moment
+_CLIP_NORM = 1.0  # global norm of gradients
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
   """An optimizer and its schedule; the defaults are AdamW under a cosine.
 
-  BERT's: name 'bert_adam', schedule 'linear', decay_mask 'bert', warmup_steps -1,
-  weight_decay 0.01, b1 0.9, b2 0.999, eps 1e-6, clip_norm 1.
+  BERT's: name 'bert_adam', schedule 'linear', warmup_steps -1, weight_decay 0.01,
+  b2 0.999, eps 1e-6. Gradients are clipped to a global norm of 1.
   """
 
   name: Literal['adamw', 'bert_adam'] = 'adamw'  # bert_adam: no bias correction
-  # linear: down to 0 at the end of the run
+  # linear: BERT's, down to 0 at the end of the run; all parameters but norms and
+  # biases decay then, under a cosine the matrices
   schedule: Literal['cosine', 'linear'] = 'cosine'
   # Maximum of the cosine, at the end of the warm-up; the linear decay starts from
   # it at step 0, warm-up or not.
@@ -45,14 +48,8 @@ class OptimizerConfig:
   final_fraction: settings.Share = 0.1
   # decoupled, multiplied by the learning rate
   weight_decay: settings.NotNegative = 0.1
-  # Parameters that decay: 'matrices', or 'bert': all but norms and biases. The two
-  # differ in parameters of one dimension that are neither norm nor bias.
-  decay_mask: Literal['matrices', 'bert'] = 'matrices'
-  b1: settings.Rate = 0.9  # decay of the first moment
   b2: settings.Rate = 0.95  # decay of the second moment
   eps: settings.Positive = 1e-8  # added to the root of the second moment
-  # global norm of gradients; 0: no clipping
-  clip_norm: settings.NotNegative = 1.0
   # Part of the model (a name at the top of the parameters) -> factor on its
   # learning rate, 1 by default. Factor 0 freezes the part: it has no gradients and
   # no moments. It may stand for a path, such as encoder/bert/embeddings, too.
@@ -115,7 +112,7 @@ def decay_mask(params: Any) -> Any:
 
 
 def bert_decay_mask(params: Any) -> Any:
-  """Mark all parameters but biases and those of norms, by their names.
+  """Mark all parameters but biases and norms, by their names.
 
   BERT's release searches for LayerNorm|layer_norm|bias. Embeddings decay.
   """
@@ -164,14 +161,13 @@ def make_optimizer(
 ) -> optax.GradientTransformation:
   """Clip all gradients of the trained parts together, then apply Adam."""
   adams = {'adamw': optax.scale_by_adam, 'bert_adam': scale_by_uncorrected_adam}
-  masks = {'matrices': decay_mask, 'bert': bert_decay_mask}
-  clip = config.clip_norm
+  masks = {'cosine': decay_mask, 'linear': bert_decay_mask}
   adam = optax.chain(
-    adams[config.name](config.b1, config.b2, config.eps),
-    optax.add_decayed_weights(config.weight_decay, masks[config.decay_mask]),
+    adams[config.name](_B1, config.b2, config.eps),
+    optax.add_decayed_weights(config.weight_decay, masks[config.schedule]),
     optax.scale_by_learning_rate(learning_rate_schedule(config, num_steps)),
   )
-  steps = [optax.clip_by_global_norm(clip) if clip else optax.identity(), adam]
+  steps = [optax.clip_by_global_norm(_CLIP_NORM), adam]
   scales = {name: x for name, x in config.part_scales.items() if x}
 
   def scale_parts(updates, unused_params):
@@ -204,12 +200,12 @@ def value_and_grad(
 
   def divided(params, batch, key):
     value, metrics = loss(params, batch, key)
-    found = {'loss': value, **metrics}
-    return value.replace(counts=counts or value.counts).value, found
+    results = {'loss': value, **metrics}
+    return value.replace(counts=counts or value.counts).value, results
 
   def part(batch, key):
-    grads, found = jax.grad(divided, has_aux=True)(params, batch, key)
-    return found, grads
+    grads, results = jax.grad(divided, has_aux=True)(params, batch, key)
+    return results, grads
 
   metrics, grads = add_parts(part, batch, key, num_parts)
   return means.values(metrics), grads

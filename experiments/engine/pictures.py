@@ -49,7 +49,7 @@ def picture(path: str | os.PathLike, **settings: Any) -> Iterator[tuple]:
 
 
 def draw(panels: Sequence[Mapping[str, Any]], path: str | os.PathLike) -> None:
-  """Draw panels beside each other, up to three in a notebook's width."""
+  """Draw panels in a row, up to three in a notebook's width."""
   count = len(panels)
   width = sum(panel.get('width', _WIDTH) for panel in panels)
   shape = {'ncols': count, 'squeeze': False}
@@ -63,11 +63,11 @@ def _spread(places: Sequence[float], log: bool) -> list[float]:
   """The ascending places that are far enough from the one before."""
   places = np.unique(places)
   at = np.log(places) if log else places
-  kept = [0]
+  chosen = [0]
   for i in range(1, len(at)):
-    if at[i] - at[kept[-1]] >= (at[-1] - at[0]) / _TICKS:
-      kept.append(i)
-  return places[kept].tolist()
+    if at[i] - at[chosen[-1]] >= (at[-1] - at[0]) / _TICKS:
+      chosen.append(i)
+  return places[chosen].tolist()
 
 
 def _draw_panel(axes, panel: Mapping[str, Any], legend_columns: int) -> None:

@@ -51,7 +51,7 @@ class Program:
 def split_parts(
   params: tasks.Params, frozen: Collection[str]
 ) -> tuple[tasks.Params, tasks.Params]:
-  """Split parameters into the trained ones and those at the paths in `frozen`."""
+  """Split parameters into trained ones and frozen ones, at the paths in `frozen`."""
   paths, halves = tuple(f'{path}/' for path in frozen), ({}, {})
   for name, x in traverse_util.flatten_dict(params, sep='/').items():
     halves[f'{name}/'.startswith(paths)][name] = x
@@ -67,7 +67,7 @@ def _joined(trained: tasks.Params, others: tasks.Params) -> tasks.Params:
 def frozen_parts(
   task: tasks.Task, scales: Mapping[str, float], params: tasks.Params
 ) -> tuple[str, ...]:
-  """Name what the task freezes, or whose learning rate is 0.
+  """Return the paths of frozen parameters.
 
   Args:
     scales: the optimizer's `part_scales`.

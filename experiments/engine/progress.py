@@ -104,7 +104,7 @@ class _Pace:
     self._points: collections.deque = collections.deque(maxlen=_NUM_POINTS)
 
   def text(self, done: int, total: int) -> str:
-    """Note what is done now, and describe it."""
+    """Record progress and return its text."""
     now = time.monotonic()
     self._updates += 1
     if self._updates and (not self._points or now >= self._points[-1][0] + 1):
@@ -173,7 +173,7 @@ class Throughput:
       self._waited_sec += time.perf_counter() - start
 
   def pause(self) -> None:
-    """Leave out the time until the next step ends, which holds other work."""
+    """Exclude the time until the next step ends."""
     self._last = None
 
   def read(self) -> dict[str, float]:

@@ -77,17 +77,17 @@ def print_table(
   progress.console().print(table)
 
 
-def share(found: Mapping[str, float] | None) -> str:
+def share(interval: Mapping[str, float] | None) -> str:
   """A share in percent with half the width of its interval; '-' for None."""
-  if found is None:
+  if interval is None:
     return '-'
-  half = 50 * (found['high'] - found['low'])
-  return f'{100 * found["mean"]:.1f} ±{half:.1f}'
+  half = 50 * (interval['high'] - interval['low'])
+  return f'{100 * interval["mean"]:.1f} ±{half:.1f}'
 
 
-def signed(found: Mapping[str, float]) -> str:
+def signed(interval: Mapping[str, float]) -> str:
   """A difference in percent with half the width of its interval."""
-  cell = share(found)
+  cell = share(interval)
   return cell if cell.startswith('-') else f'+{cell}'
 
 

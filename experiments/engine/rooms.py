@@ -8,7 +8,7 @@ the module of `config` a class `Config`. Modules are imported when they are aske
 
 A verb is one file of experiments/, such as experiments/train.py, that calls
 `command.main('train')`. If the function's module has a dataclass of the verb's name with a
-capital (`Evaluate` beside `evaluate`), it is the verb's own section of the config.
+capital (`Evaluate` beside `evaluate`), it is the verb's section of the config.
 """
 
 from collections.abc import Callable
@@ -65,21 +65,21 @@ def config_class(task: str) -> type:
 
 
 def function(task: str, verb: str) -> Callable[..., Any]:
-  """Return what a verb calls for a task; ValueError where there is no such verb."""
+  """Return a verb's function for a task; ValueError if the task lacks the verb."""
   return _find(task, verb, verb)[1]
 
 
 def section(task: str, verb: str) -> type | None:
-  """Return the dataclass of a verb's own section, if it has one."""
+  """Return the dataclass of a verb's section, or None."""
   module = _find(task, verb, verb)[0]
   return getattr(module, verb.title(), None)
 
 
 def _find(task: str, verb: str, default: str) -> tuple[Any, Any]:
-  """Return a module and what it holds for a verb."""
+  """Return a verb's module and the object in it."""
   known = [name for name, room in ROOMS.items() if verb in room]
   if task not in known:
     raise ValueError(f'config.task={task!r}: expected one of {known}.')
   module, _, name = ROOMS[task][verb].partition(':')
-  found = importlib.import_module(module)
-  return found, getattr(found, name or default)
+  loaded = importlib.import_module(module)
+  return loaded, getattr(loaded, name or default)

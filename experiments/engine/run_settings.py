@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sections of a config that all models share, and what their fields accept."""
+"""Sections of a config that all models share."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -14,7 +14,7 @@ AxisSize = Literal[-1] | Annotated[int, settings.Range(1, 2**20)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mesh:
-  """Devices along each axis of the mesh; -1, of one axis: those left."""
+  """Devices along each axis of the mesh; -1 for one axis: the rest."""
 
   data: AxisSize = -1
   fsdp: AxisSize = 1
@@ -41,27 +41,29 @@ class Loop:
   """Fields of the training loop, and the devices that it runs on."""
 
   log_every: settings.Steps = 10  # steps
-  keep_checkpoints: settings.Count = settings.rare(2)  # the newest; 0: all
+  keep_checkpoints: settings.Count = 2  # the newest; 0: all
   # Metric in metrics.jsonl, such as 'valid/loss': the step in which it is best is
-  # kept beside the newest. eval_every is then a multiple of checkpoint_every.
-  best_metric: str = settings.rare('')
-  best_mode: Literal['min', 'max'] = settings.rare('min')  # what is best
+  # retained beside the newest. eval_every is then a multiple of checkpoint_every.
+  best_metric: str = ''
+  best_mode: Literal['min', 'max'] = 'min'  # what is best
   # Whether Ctrl-C or SIGTERM, as before a preemption, ends a training after the step
   # it is in and saves that step; otherwise it ends at once.
-  checkpoint_on_sigterm: bool = settings.rare(True)
-  profile_steps: settings.Count = settings.rare(0)
+  checkpoint_on_sigterm: bool = True
+  profile_steps: settings.Count = 0
   # A tracker that metrics go to beside TensorBoard's files (`metric_sinks`).
-  metrics: Literal['', 'wandb', 'mlflow', 'trackio'] = settings.rare('')
+  metrics: Literal['', 'wandb', 'mlflow', 'trackio'] = ''
   mesh: Mesh = Mesh()
   # Logical axis -> mesh axis, several, or '' for none. As a flag:
   # --config.sharding_rules.vocab=fsdp.
-  sharding_rules: Mapping[str, str | tuple[str, ...]] = settings.rare(
-    lambda: {name: axes or '' for name, axes in sharding.RULES.items()}
+  sharding_rules: Mapping[str, str | tuple[str, ...]] = dataclasses.field(
+    default_factory=lambda: {
+      name: axes or '' for name, axes in sharding.RULES.items()
+    }
   )
   # checksums of stored files: compared when a process first opens one, or never
-  verify: Literal['once', 'off'] = settings.rare('once')
+  verify: Literal['once', 'off'] = 'once'
   # True: one process of several, each on its host
-  distributed: bool = settings.rare(False)
+  distributed: bool = False
   num_steps: settings.Steps
   eval_every: settings.Steps
   eval_batches: settings.Count  # 0: no validation

@@ -34,7 +34,7 @@ _MALLOC = ((-8, 1), (-4, 0), (-1, -1))
 
 
 class Saved(SystemExit):
-  """A training loop has saved its state after a signal, which gives the exit code."""
+  """Exit of a training loop that saved its state after a signal."""
 
   def __init__(self, step: int, number: int):
     """Print the line of the signal and the step that is saved."""

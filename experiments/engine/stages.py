@@ -17,10 +17,10 @@ from retrieval.index import published_index as index_lib
 from retrieval.store import (
   array_store,
   checksums,
+  cluster_settings,
   executors,
   locks,
   manifests,
-  ray_cluster,
 )
 
 Rows = list[tuple[str, str]]  # (quantity, value)
@@ -33,15 +33,15 @@ class Prepare:
   stages: str = 'all'  # or names joined by commas, in the order of `STAGES`
 
 
-def choose(wanted: str, known: Collection[str]) -> list[str]:
-  """Return the stages in `wanted`: 'all', or names joined by commas.
+def choose(names: str, known: Collection[str]) -> list[str]:
+  """Return the stages that `names` lists with commas, or all for 'all'.
 
   Raises:
     ValueError: for an unknown stage.
   """
-  if wanted == 'all':
+  if names == 'all':
     return list(known)
-  chosen = wanted.split(',')
+  chosen = names.split(',')
   unknown = [stage for stage in chosen if stage not in known]
   if unknown:
     raise ValueError(
@@ -53,14 +53,16 @@ def choose(wanted: str, known: Collection[str]) -> list[str]:
 def executor(
   config: Any, root: str | os.PathLike, num_processes: int = 1
 ) -> executors.Executor:
-  """Return what makes shards, as `config.cluster` says, if the config has one.
+  """Return the executor that makes shards, by `config.cluster` if there is one.
 
   Args:
     root: folder of the shards, which all nodes of a cluster must see.
     num_processes: of this machine, where the config names no more.
   """
-  cluster = getattr(config, 'cluster', ray_cluster.Cluster())
+  cluster = getattr(config, 'cluster', cluster_settings.Cluster())
   if cluster.address:
+    from retrieval.store import ray_cluster
+
     return ray_cluster.RayExecutor(cluster, [root])
   return executors.local(max(cluster.workers, num_processes))
 
@@ -122,8 +124,8 @@ def verify_stores(root: pathlib.Path) -> Rows:
         'again.'
       )
   rows = []
-  found = [*root.glob('*/manifest.json'), *root.glob('*/*/manifest.json')]
-  for path in sorted(file.parent for file in found):
+  files = [*root.glob('*/manifest.json'), *root.glob('*/*/manifest.json')]
+  for path in sorted(file.parent for file in files):
     name = path.relative_to(root).as_posix()
     manifest = manifests.read_json(path / array_store.MANIFEST)
     if 'shards' in manifest and '.' not in name:  # a dot marks a draft

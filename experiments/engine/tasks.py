@@ -38,7 +38,7 @@ def share_of(config: Any) -> dict[str, int]:
 
 
 class IndexRefresher(Protocol):
-  """An index beside a run, refreshed from the run's parameters.
+  """An index that is refreshed from a run's parameters.
 
   The loop calls `start` once before the first batch, then `after_step` and
   `metrics` for every step, in this order, on every process.

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""REALM in one file: train a small one, and show what it learned and why.
+"""REALM in one file: train a small one, show and explain its predictions.
 
 Guu et al. 2020 (arXiv 2002.08909): retriever, encoder, the likelihood of a masked word
 over documents, an index that grows stale, explanations. Letters: B queries, K
@@ -124,7 +124,7 @@ def layer(p, x, context, mask, c):
 
 
 def bert(p, ids, c, at=None):
-  """Hidden states of ids [b, l], at all places or at those of `at` [b, m]."""
+  """Hidden states of ids [b, l], at all places or at `at` [b, m]."""
   ends, mask = ids == SEP, ids != PAD
   second = (mask & (jnp.cumsum(ends, axis=1) > ends)).astype(int)
   x = p['word'][ids] + p['position'][: ids.shape[1]] + p['token_type'][second]
@@ -239,7 +239,7 @@ def build_index(params, corpus, c):
 
 
 def ask(params, index, corpus, examples, c):
-  """A batch of sentences (document, tokens, places to mask), and what they find."""
+  """Retrieved documents and the batch of sentences (document, tokens, places to mask)."""
   masked, at, targets = [], [], []
   for _, tokens, places in examples:
     missing = [0] * (c.masks - len(places))
@@ -342,7 +342,7 @@ def explain(params, index, corpus, text, c):
 
 
 def main():
-  """Train, and print what was learned."""
+  """Train and print the results."""
   c, rng = Config(), np.random.default_rng(0)
   corpus = Corpus(c)
   tested = set(rng.permutation(len(corpus.titles))[:500].tolist())

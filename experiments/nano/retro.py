@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RETRO in one file: train a small one, and show what it learned and writes.
+"""RETRO in one file: train a small one, show its gains and a sample.
 
 Borgeaud et al. 2021 (arXiv 2112.04426): chunks and neighbors, the model of algorithm
 1, loss, training, sampling, by JAX, Optax and NumPy. The library lends text and a
@@ -26,7 +26,7 @@ from retrieval.readers import files
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-  """Sizes; a decoder of 0.7 M parameters beside what reads neighbors for it."""
+  """Sizes; a decoder of 0.7 M parameters, the encoder apart."""
 
   vocab_size: int = 1024
   chunk: int = 32  # M; 64 in the paper
@@ -44,7 +44,7 @@ class Config:
 
 # Section 2.1. The database.
 class Chunks:
-  """Chunks of documents, which are lists of tokens; 0 stands after their ends."""
+  """Chunks of documents (lists of tokens), padded by 0."""
 
   def __init__(self, documents, m):
     rows = [np.pad(x, (0, m - len(x) % m)).reshape(-1, m) for x in documents]
@@ -141,7 +141,7 @@ def feed_forward(p, x):
 
 # Algorithm 1.
 def encode(params, y, mask, h, c):
-  """ENCODER of one layer: neighbors y [B, C, K, R, D], read beside chunks of h."""
+  """ENCODER of one layer: neighbors y [B, C, K, R, D], conditioned on chunks of h."""
   p, shape = params['encoder'], y.shape
   k, r, d = shape[2:]
   h = norm(p['conditioning_norm'], h).reshape(-1, 1, c.chunk, d)
@@ -265,7 +265,7 @@ def rows(chunks, first, neighbors, database, c):
 
 
 def train(params, chunks, neighbors, c):
-  """Adam on random rows of the database, whose neighbors are other documents'."""
+  """Adam on random rows of the database with neighbors from other documents."""
   rate = optax.warmup_cosine_decay_schedule(
     0, c.learning_rate, c.steps // 10, c.steps, c.learning_rate / 20
   )
@@ -315,7 +315,7 @@ def sample(params, tokens, find, database, c, temperature=0.6):
 
 
 def main():
-  """Train, and print what was learned."""
+  """Train and print the results."""
   c = Config()
   articles = json.loads(files.vital_file().read_bytes()).values()
   texts = [article['extract'] for article in articles]

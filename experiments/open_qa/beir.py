@@ -58,13 +58,13 @@ def read(spec: str, max_questions: int = 0) -> Folder:
 
 def _file(folder: pathlib.Path, name: str) -> pathlib.Path:
   """Return a file, perhaps packed."""
-  found = sorted(folder.glob(f'{name}*'))
-  if not found:
+  files = sorted(folder.glob(f'{name}*'))
+  if not files:
     there = sorted(x.name for x in folder.glob('*'))[:9]
     raise FileNotFoundError(
       f'{folder / name}: no such file (--beir); the folder has {there}.'
     )
-  return found[0]
+  return files[0]
 
 
 def open_model(
@@ -78,14 +78,14 @@ def open_model(
   if not checkpoints.folder_of(workdir).is_dir():
     trained_reader.take_packaged(config, workdir)
     return trained_reader.open_reader(workdir, config.data_dir)
-  own = trained_reader.open_reader(workdir)
+  trained = trained_reader.open_reader(workdir)
   data_dir = config.data_dir or f'{workdir}/beir/{folder.questions.dataset}'
-  path = str(own.data.tokenizer_path)
+  path = str(trained.data.tokenizer_path)
   config = dataclasses.replace(
     config,
     data_dir=data_dir,
     tokenizer=dataclasses.replace(config.tokenizer, path=path),
-    blocks=own.config.blocks,
+    blocks=trained.config.blocks,
   )
   prepare.prepare(config, workdir, _STAGES)
   return trained_reader.open_reader(workdir, data_dir)

@@ -36,7 +36,7 @@ class Config(reader_configs.ReaderConfig, realm_config.Run):
 
   task: Literal['open_qa'] = 'open_qa'
   questions: run_settings.Questions = run_settings.Questions()
-  reading: reader_rows.Reading = settings.rare(reader_rows.Reading())
+  reading: reader_rows.Reading = reader_rows.Reading()
   loss: Loss = Loss()
   # frozen: nothing changes the blocks' vectors
   refresh: refresh_lib.RefreshConfig = refresh_lib.RefreshConfig(
@@ -77,8 +77,6 @@ class Contrast(MineConfig, in_batch.BatchConfig):
   run: str = ''
   # its lists, of `depth` blocks each; the first blocks of each come first
   retrievers: tuple[Literal['dense', 'bm25', 'tfidf'], ...] = ('dense', 'bm25')
-  examples: str = ''  # DPR's training JSON in place of such blocks
-  export: str = ''  # file to write the found blocks to, in that form
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +109,7 @@ def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
   """Apply the argument of a config file of a reader.
 
   base: ORQA, the blocks' side frozen, the questions' side trained; blocks: the blocks'
-  side trained, too, and the index refreshed; bm25: blocks found by words, only the
+  side trained, too, and the index refreshed; bm25: blocks retrieved by words, only the
   reader is trained; random: random blocks, the score of the reader alone; test, or any
   of these with _test, runs on a CPU in seconds.
 

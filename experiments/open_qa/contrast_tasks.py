@@ -3,8 +3,8 @@
 """Retrievers trained on questions and blocks that answer them: DPR and ColBERT.
 
 Karpukhin et al. 2020; Khattab and Zaharia 2020. BM25, or config.dpr.run, finds the
-blocks once; they are kept under DATA/dpr. REALM and question answering start from the
-embedder of DPR by --config.embedder_from=DIR. ColBERT's tokenizer is kept beside the
+blocks once, under DATA/dpr. REALM and question answering start from the
+embedder of DPR by --config.embedder_from=DIR. ColBERT's tokenizer lies beside the
 checkpoints, so that `colbert.load` needs the run's folder alone.
 """
 
@@ -51,15 +51,8 @@ def train(config: Config, workdir: str) -> None:
 def find_examples(
   config: Config, data: realm_data.DataFolder, name: str
 ) -> dpr.Examples:
-  """Return the examples of a field of config.questions, 'train' or 'dev'.
-
-  The file config.dpr.examples, where it is set, replaces 'train'.
-  """
+  """Return the examples of a field of config.questions, 'train' or 'dev'."""
   settings = config.dpr
-  if name == 'train' and settings.examples:
-    return mining.read_json(
-      settings.examples, data.tokenizer, settings.num_hard_negatives
-    )
   questions = question_sets.of_field(config.questions, name)
   rules = config_lib.MineConfig(
     rule=settings.rule,
@@ -71,10 +64,7 @@ def find_examples(
     retriever = mining.Interleaved(reader, settings.retrievers)
   else:
     retriever = recall.words(data)
-  found = mining.mine(data.path(FOLDER), questions, data, rules, retriever)
-  if name == 'train' and settings.export and not jax.process_index():
-    mining.write_json(settings.export, found)
-  return found
+  return mining.mine(data.path(FOLDER), questions, data, rules, retriever)
 
 
 def _splits(config: Config, data: realm_data.DataFolder) -> mining.Splits:
@@ -93,8 +83,8 @@ def make_dpr_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   splits = _splits(config, data)
   blocks = 1 + splits.examples['train'].negatives.shape[1]
 
-  def read(found):
-    return lambda numbers, _: dpr.read_rows(layout, found, encode, numbers)
+  def read(examples):
+    return lambda numbers, _: dpr.read_rows(layout, examples, encode, numbers)
 
   return realm_task.part_task(
     config,
@@ -111,9 +101,9 @@ def with_sizes(
   config: config_lib.ColbertConfig, vocab_size: int
 ) -> config_lib.ColbertConfig:
   """Return the config with config.bert, all fields of the BERT to train."""
-  found = model_configs.bert_config(config.embedder, vocab_size)
+  bert = model_configs.bert_config(config.embedder, vocab_size)
   return dataclasses.replace(
-    config, bert=dataclasses.replace(found, pooler=False)
+    config, bert=dataclasses.replace(bert, pooler=False)
   )
 
 

@@ -27,15 +27,13 @@ from experiments.realm import task as realm_task
 from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.objectives import dpr
 from realm_jax.trained import loading
-from retrieval import tokenization
 from retrieval.index import snapshots, text_index
 from retrieval.questions import (
   answer_search,
-  dpr_json,
   question_files,
 )
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
-from retrieval.store import array_store, checksums, manifests, shards
+from retrieval.store import array_store, manifests, shards
 from retrieval.text import blocks as blocks_lib
 
 KIND = 'dpr_examples'
@@ -46,13 +44,13 @@ def first_where(
   ids: Int[np.ndarray, 'n C'], chosen: Bool[np.ndarray, 'n C'], count: int
 ) -> Int64[np.ndarray, 'n N']:
   """Return the first `count` chosen ids of each row; -1 where there are fewer."""
-  found = np.full((len(ids), count), -1, np.int64)
+  first = np.full((len(ids), count), -1, np.int64)
   for row, candidates, here in zip(
-    found, ids, chosen & (ids >= 0), strict=True
+    first, ids, chosen & (ids >= 0), strict=True
   ):
-    kept = candidates[here][:count]
-    row[: len(kept)] = kept
-  return found
+    picked = candidates[here][:count]
+    row[: len(picked)] = picked
+  return first
 
 
 def mine(
@@ -62,7 +60,7 @@ def mine(
   config: config_lib.MineConfig,
   retriever: retriever_lib.Retriever,
 ) -> dpr.Examples:
-  """Find the examples of questions, or open those found before.
+  """Find the examples of questions, or open the stored ones.
 
   Args:
     folder: folder of such stores, each under its fingerprint.
@@ -98,43 +96,43 @@ def mine(
 
   path = pathlib.Path(folder) / manifests.fingerprint(fields)[:16]
   with progress.bar('find blocks with answers', 'questions') as update:
-    found = shards.build_store(
+    stored = shards.build_store(
       path, KIND, fields, [*map(len, parts)], find, progress=update
     )
-  return _examples(found, questions, data.blocks)
+  return _examples(stored, questions, data.blocks)
 
 
 def _examples(
-  found: array_store.Store,
+  stored: array_store.Store,
   questions: Sequence[question_files.Question],
   blocks: blocks_lib.BlockStore,
 ) -> dpr.Examples:
   positives, negatives = (
-    np.asarray(found.array(name)[:]) for name in ('positive', 'negatives')
+    np.asarray(stored.array(name)[:]) for name in ('positive', 'negatives')
   )
-  (kept,) = np.nonzero(positives >= 0)
+  (answered,) = np.nonzero(positives >= 0)
   logging.info(
     '%s: of %d questions %d are left out, none of their first %d blocks holds an '
     'answer; %d of the others have fewer than %d hard negatives.',
-    found.path,
+    stored.path,
     len(questions),
-    len(questions) - len(kept),
-    found.fields['depth'],
-    (negatives[kept] < 0).any(axis=1).sum(),
+    len(questions) - len(answered),
+    stored.fields['depth'],
+    (negatives[answered] < 0).any(axis=1).sum(),
     negatives.shape[1],
   )
-  if not len(kept):
+  if not len(answered):
     raise ValueError(
-      f'{found.path}: none of {len(questions)} questions has an answer in its '
-      f'first {found.fields["depth"]} blocks by the rule '
-      f'{found.fields["rule"]!r}; expected questions about these blocks.'
+      f'{stored.path}: none of {len(questions)} questions has an answer in its '
+      f'first {stored.fields["depth"]} blocks by the rule '
+      f'{stored.fields["rule"]!r}; expected questions about these blocks.'
     )
   return dpr.Examples(
-    [questions[i] for i in kept.tolist()],
-    positives[kept],
-    negatives[kept],
+    [questions[i] for i in answered.tolist()],
+    positives[answered],
+    negatives[answered],
     blocks,
-    found.fingerprint,
+    stored.fingerprint,
   )
 
 
@@ -174,83 +172,15 @@ class Interleaved:
 def without_repeats(ids: np.ndarray) -> np.ndarray:
   """Return ids [b, n] with -1 where an id stands before in the same row."""
   result = np.full_like(ids, -1)
-  for row, found in zip(result, ids, strict=True):
-    _, first = np.unique(found, return_index=True)
-    row[first] = found[first]
+  for row, row_ids in zip(result, ids, strict=True):
+    _, first = np.unique(row_ids, return_index=True)
+    row[first] = row_ids[first]
   return result
-
-
-def read_json(
-  path: str | os.PathLike,
-  tokenizer: tokenization.WordPieceTokenizer,
-  num_hard_negatives: int,
-) -> dpr.Examples:
-  """Read DPR's training file; its passages need not be blocks of a store.
-
-  Takes the first positive and the first hard negatives of each question;
-  questions without a positive are left out.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for a broken file, or no question with a positive.
-  """
-  path = pathlib.Path(path)
-  questions, rows, numbers = [], [], {}
-  for count, found in enumerate(dpr_json.read_training(path), start=1):
-    if found.positive:
-      used = (found.positive[0], *found.hard_negative[:num_hard_negatives])
-      row = [numbers.setdefault((x.title, x.text), len(numbers)) for x in used]
-      rows.append(row + [-1] * (1 + num_hard_negatives - len(row)))
-      name = f'{path.name}:{count}'
-      questions.append(
-        question_files.Question(name, found.question, found.answers)
-      )
-  if not rows:
-    raise ValueError(f'{path}: no question has positive_ctxs.')
-  logging.info(
-    '%s: %d questions with a positive, %d passages.',
-    path,
-    len(rows),
-    len(numbers),
-  )
-  ids = np.asarray(rows, np.int64)
-  key = manifests.fingerprint(
-    [checksums.hash_files([path]), num_hard_negatives]
-  )
-  passages = dpr.TextPassages(list(numbers), tokenizer, key)
-  return dpr.Examples(questions, ids[:, 0], ids[:, 1:], passages, key)
-
-
-def write_json(path: str | os.PathLike, examples: dpr.Examples) -> None:
-  """Write examples of blocks as DPR's training file."""
-  blocks = examples.passages
-
-  def contexts(ids):
-    ids = ids[ids >= 0]
-    return tuple(
-      dpr_json.Context(id=name, title=title, text=text)
-      for name, title, text in zip(
-        blocks.names(ids), blocks.titles(ids), blocks.texts(ids), strict=True
-      )
-    )
-
-  dpr_json.write_training(
-    path,
-    (
-      dpr_json.Example(
-        question=question.question,
-        answers=question.answers,
-        positive=contexts(examples.positives[i : i + 1]),
-        hard_negative=contexts(examples.negatives[i]),
-      )
-      for i, question in enumerate(examples.questions)
-    ),
-  )
 
 
 @dataclasses.dataclass(frozen=True)
 class Splits:
-  """Examples to train on, and those held out."""
+  """Training and held-out examples."""
 
   # split, 'train' or 'valid' -> examples, and which of them are the split's
   examples: Mapping[str, Any]
@@ -259,8 +189,8 @@ class Splits:
   @property
   def identity(self) -> list[str]:
     """Fingerprints of the examples of both splits."""
-    found = [found.fingerprint for found in self.examples.values()]
-    return [*found, repr(self.rows['train'])]
+    prints = [prints.fingerprint for prints in self.examples.values()]
+    return [*prints, repr(self.rows['train'])]
 
   def dataset(
     self, config: Any, read: Callable[[Any], block_dataset.Read]
@@ -284,9 +214,9 @@ def make_splits(
   """
   train = find('train')
   if config.questions.dev and has_dev:
-    found = {'train': train, 'valid': find('dev')}
-    rows = {name: x.split('all', 0.0) for name, x in found.items()}
-    return Splits(found, rows)
+    examples = {'train': train, 'valid': find('dev')}
+    rows = {name: x.split('all', 0.0) for name, x in examples.items()}
+    return Splits(examples, rows)
   names = ['train'] + ['valid'] * bool(config.eval_batches)
   return Splits(
     dict.fromkeys(names, train),

@@ -111,7 +111,7 @@ class Kind:
     Args:
       kind: KIND, or KIND+FOLDER of the run of a re-ranker, which orders the first
         `candidates` blocks.
-      embedder: folder of an embedder in place of the model's own.
+      embedder: folder of an embedder in place of the model's.
     """
     self.name = name_of(kind)
     first, _, reranker = kind.partition('+')
@@ -189,7 +189,7 @@ def judge(
 
 
 def without_own(ranked: Ranked) -> Ranked:
-  """Leave out what has the question's own name, as BEIR does."""
+  """Leave out documents with the name of their question, as BEIR does."""
   run = {q: [x for x in row if x[0] != q] for q, row in ranked.run.items()}
   return dataclasses.replace(ranked, run=run)
 
@@ -234,9 +234,9 @@ class GivenBlocks(beams.BeamRetriever):
     shape = len(rows['question_index']), k
     ids, scores = np.full(shape, -1), np.full(shape, -np.inf, np.float32)
     for line, at in enumerate(rows['question_index'].tolist()):
-      found, values = self._rows[at] if rows['row_valid'][line] else ([], [])
-      ids[line, : len(found)] = found[:k]
-      scores[line, : len(found)] = values[:k]
+      row_ids, values = self._rows[at] if rows['row_valid'][line] else ([], [])
+      ids[line, : len(row_ids)] = row_ids[:k]
+      scores[line, : len(row_ids)] = values[:k]
     fields = {'beam_scores': np.where(ids >= 0, scores, np.float32(0))}
     return beams.Beam(ids, scores, fields)
 
@@ -251,19 +251,19 @@ def dpr_results(
   """Yield the first `count` blocks of each question in DPR's form."""
   for question in questions.questions:
     key = trec_files.identifier(question.id)
-    found = ranked.run.get(key, [])[:count]
-    ids = names.ids([name for name, _ in found], f'question {key!r}')
+    row = ranked.run.get(key, [])[:count]
+    ids = names.ids([name for name, _ in row], f'question {key!r}')
     grades = qrels.get(key, {})
     contexts = [
       dpr_json.Context(
-        id=own,
+        id=block_id,
         title=title,
         text=text,
         score=score,
         has_answer=grades.get(name, 0) > 0 if grades else None,
       )
-      for (own, title, text), (name, score) in zip(
-        names.contexts(ids), found, strict=True
+      for (block_id, title, text), (name, score) in zip(
+        names.contexts(ids), row, strict=True
       )
     ]
     yield dpr_json.Result(

@@ -12,7 +12,12 @@ import jax
 
 from experiments.engine import loop, progress, tasks
 from experiments.open_qa import config as config_lib
-from experiments.realm import prepare, refresh, starts, task as realm_task
+from experiments.realm import (
+  refresh,
+  refresh_worker,
+  starts,
+  task as realm_task,
+)
 from realm_jax.data import (
   block_dataset,
   folder as realm_data,
@@ -21,9 +26,8 @@ from realm_jax.data import (
 from realm_jax.nn import config as nn_config, initialize, open_qa
 from realm_jax.objectives import reader_losses
 from realm_jax.trained import (
-  beams,
   index_builder,
-  packaged,
+  model_configs,
   reader_configs,
 )
 from retrieval.index import index_versions
@@ -37,13 +41,17 @@ def train(config: config_lib.Config, workdir: str) -> None:
   if not config.passages_given:
     question_sets.check_questions(config)
   if not config.data_dir:
+    from experiments.realm import prepare
+
     prepare.prepare(config, workdir)
   data = realm_data.DataFolder.of(config, workdir)
   config = freeze(config)
   if config.passages_given:
-    loop.train(make_reading_task(config, data), config, workdir)
+    task = make_reading_task(config, data)
   else:
-    realm_task.train_with_index(make_task, config, data, workdir)
+    task = make_task(config, data, workdir)
+  logging.info('Training on %s, writing to %s.', data.root, workdir)
+  loop.train(task, config, workdir)
 
 
 # Starts.
@@ -56,7 +64,7 @@ def with_realm_from(config: config_lib.Config) -> config_lib.Config:
   both = {
     name: config.realm_from
     for name in ('embedder_from', 'encoder_from')
-    if getattr(config, name) in ('', packaged.NAME)
+    if getattr(config, name) in ('', model_configs.PACKAGED)
   }
   return dataclasses.replace(config, **both)
 
@@ -75,14 +83,14 @@ def init_params(
 def kept_embedder(
   config: config_lib.Config, model: nn_config.RealmConfig
 ) -> dict | None:
-  """Return the embedder of an index that a run keeps from an earlier run.
+  """Return the embedder of the index that a run takes from an earlier run.
 
   An earlier run that trained the questions' side alone kept the index of its
-  own start. A run that starts from it keeps this index, too, unless it trains
-  the blocks' side. None: the run builds its own index.
+  start. A run that starts from it keeps this index, too, unless it trains the
+  blocks' side. None: the run builds an index.
   """
   run = with_realm_from(config).embedder_from
-  if not run or config.train_blocks or run == packaged.NAME:
+  if not run or config.train_blocks or run == model_configs.PACKAGED:
     return None
   saved = checkpoints.find(run)
   theirs = reader_configs.of_saved(saved)
@@ -126,14 +134,14 @@ def make_task(
   workdir: str | os.PathLike,
   *,
   devices: Sequence[jax.Device] | None = None,
-  start_builder: Callable | None = None,
 ) -> tasks.Task:
   """Return the task of a reader.
 
   Args:
     devices: devices that train; None is all.
-    start_builder: starts the process of refresh.builder 'process'.
   """
+  from realm_jax.trained import beams  # with all retrievers
+
   _check(config)
   model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
   index_refresher = None
@@ -142,7 +150,9 @@ def make_task(
     index_refresher = refresh.Refresher(
       config.refresh,
       builder,
-      start_builder,
+      functools.partial(
+        refresh_worker.start_child, config, str(data.root), workdir
+      ),
       first=functools.partial(kept_embedder, config, builder.model),
     )
   retriever = beams.make_retriever(config, data, index_refresher)
@@ -193,9 +203,9 @@ def make_task(
 def make_reading_task(
   config: config_lib.Config, data: realm_data.DataFolder
 ) -> tasks.Task:
-  """Return the task of a reader whose questions come with their passages.
+  """Return the task of a reader of questions with passages.
 
-  The passages are cut into blocks once, which are kept under DATA/reading.
+  The passages are cut into blocks once, under DATA/reading.
   """
   from realm_jax.data import reading_rows  # no other task reads its files
 
@@ -277,7 +287,7 @@ def _check(config: config_lib.Config) -> None:
 def read_source(
   config: config_lib.Config, data: realm_data.DataFolder
 ) -> tuple[question_rows.QuestionSource, dict[str, tuple[int, int]]]:
-  """Read all questions of a run; those to train on come first.
+  """Read all questions of a run; training questions come first.
 
   Also returns split -> first and past-last question.
   """

@@ -4,29 +4,29 @@
 
 DATA/index is of the same parameters: only blocks whose title or text is new are
 embedded (none, where --workdir retrieves by BM25). Salient spans, which only training
-and evaluation need, are found by experiments.prepare with --config.data_dir=DATA and
+and evaluation need, are tagged by experiments.prepare with --config.data_dir=DATA and
 --config.prepare.stages=spans.
 """
 
 from collections.abc import Sequence
+import dataclasses
 import os
 import pathlib
 
 import numpy as np
 
 from experiments.engine import changed_documents, progress
-from experiments.realm import config as config_lib
+from experiments.realm import config as config_lib, prepare
 from realm_jax.data import folder as realm_data
 from realm_jax.trained import (
   embedders,
   index_builder,
   loading,
+  model_configs,
   realm,
 )
 from retrieval.index import reuse, snapshots, text_index
-from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
-
-_BLOCK_SETTINGS = ('max_length', 'drop_titles', 'whole_documents', 'language')
+from retrieval.text import corpus as corpus_lib
 
 
 def update(
@@ -50,37 +50,37 @@ def update(
   with changed_documents.changing(
     root, old, tokens, tokens.text, documents, delete
   ) as (root, counts):
-    data = _prepare(root, old, trained.config.tokens.num_processes)
+    data = _prepare(trained.config, root, old)
     if index is not None:
       counts |= _build_index(trained, index, data)
-    there, new_indices = (
+    before, after = (
       text_index.TextIndices(x.root, x.blocks) for x in (old, data)
     )
     with progress.bar('texts', 'blocks') as shown:
-      copied = new_indices.copy_from(there, progress=shown)
+      copied = after.copy_from(before, progress=shown)
     counts |= {f'blocks reused in {kind}': n for kind, n in copied.items()}
-  there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
-  counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())
+  hashes, remaining = old.blocks.all_hashes(), data.blocks.all_hashes()
+  counts['blocks removed'] = int(np.isin(hashes, remaining, invert=True).sum())
   return counts
 
 
 def _prepare(
-  root: pathlib.Path, old: realm_data.DataFolder, num_processes: int
+  config: model_configs.RunConfig,
+  root: pathlib.Path,
+  old: realm_data.DataFolder,
 ) -> realm_data.DataFolder:
   """Write tokens and blocks like the old ones; the masked corpus stays."""
   data, made = realm_data.DataFolder(root), old.blocks.store.fields
-  tokens = changed_documents.tokenize(
-    data, old, old.blocks.tokens, num_processes
+  names = [x.name for x in dataclasses.fields(model_configs.Blocks)]
+  blocks = {x: made[x] for x in names}
+  blocks['drop_titles'] = tuple(made['drop_titles'])
+  fields = changed_documents.settings_of(
+    config, root, old.blocks.tokens, wikipedia=bool(made['drop_titles'])
   )
-  with progress.bar('blocks', 'documents') as shown:
-    blocks_lib.build_block_store(
-      data.path('blocks'),
-      tokens,
-      data.tokenizer_path,
-      num_processes=num_processes,
-      progress=shown,
-      **{name: made[name] for name in _BLOCK_SETTINGS},
-    )
+  fields['blocks'] = model_configs.Blocks(**blocks)
+  config = dataclasses.replace(config, **fields)
+  prepare.tokenize(config, data)
+  prepare.cut_blocks(config, data)
   if old.path('masked').exists():
     for name in ('masked', 'spans'):
       if old.path(name).exists() and not data.path(name).exists():
@@ -136,8 +136,8 @@ def update_run(
 ) -> dict[str, int]:
   """Change the data of a run's newest checkpoint, or data_dir, as `update`."""
   trained = loading.load(workdir, data_dir, part='realm')
-  searched = getattr(trained.config, 'retriever', 'dense') == 'dense'
-  index = trained.index if searched else None
+  is_dense = getattr(trained.config, 'retriever', 'dense') == 'dense'
+  index = trained.index if is_dense else None
   return update(trained, index, root, documents, delete)
 
 

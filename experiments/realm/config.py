@@ -4,7 +4,7 @@
 
 import dataclasses
 import os
-from typing import Annotated, Literal
+from typing import Literal
 
 import ml_collections
 
@@ -18,8 +18,8 @@ from realm_jax.objectives import (
 )
 from realm_jax.trained import model_configs
 from retrieval import settings
-from retrieval.store import checkpoints, ray_cluster
-from retrieval.text import corpus as corpus_lib, taggers
+from retrieval.store import checkpoints, cluster_settings
+from retrieval.text import corpus as corpus_lib, tagger_settings
 
 VARIANTS = 'base', 'uniform', 'span', 'stale', 'frozen', 'async', 'ict', 'mlm'
 # BERT's optimizer (released code, all experiments).
@@ -31,17 +31,20 @@ BERT_OPTIMIZER = optimizers.OptimizerConfig(
   initial_learning_rate=0.0,
   final_fraction=0.0,
   weight_decay=0.01,
-  decay_mask='bert',
   b2=0.999,
   eps=1e-6,
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskedCorpus(corpus_lib.CorpusConfig):
-  """X, which is masked; kind '' is Z, the corpus that is retrieved from."""
+class MaskedCorpus:
+  """The masked corpus X; it has the other fields of `corpus`."""
 
-  kind: Literal['', corpus_lib.Kind] = ''
+  kind: Literal['', corpus_lib.Kind] = ''  # '': Z, which is retrieved from
+  path: str = ''
+  split: str = 'train'
+  wikipedia: bool = False
+  max_documents: settings.Count = 0  # 0: all
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,11 +58,8 @@ class Tokenizer:
 class Spans:
   """Salient spans."""
 
-  # Kinds also: corpus, the official records' own spans.
-  tagger: taggers.TaggerConfig = taggers.TaggerConfig()
-  num_processes: model_configs.Workers = 2
-  # tag so many blocks, evenly spread; 0: all
-  max_blocks: settings.Count = 0
+  # Kinds also: corpus, the spans in official records.
+  tagger: tagger_settings.TaggerConfig = tagger_settings.TaggerConfig()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Run(model_configs.RunConfig, run_settings.Loop):
   batch_size: settings.Size
   optimizer: optimizers.OptimizerConfig = BERT_OPTIMIZER
   # where shards are made
-  cluster: ray_cluster.Cluster = settings.rare(ray_cluster.Cluster())
+  cluster: cluster_settings.Cluster = cluster_settings.Cluster()
   tokenizer: Tokenizer = Tokenizer()
   refresh: refresh_lib.RefreshConfig = refresh_lib.RefreshConfig()
 
@@ -86,7 +86,7 @@ class WarmStart:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WarmStarts:
-  """Tasks ict and mlm of a config, which quickstart trains where needed."""
+  """Tasks ict and mlm of a config, for quickstart."""
 
   ict: WarmStart = WarmStart(batch_size=32, learning_rate=1e-4)
   mlm: WarmStart = WarmStart(batch_size=8, learning_rate=5e-4)
@@ -98,18 +98,16 @@ class Config(Run):
   """Root of the configs of tasks realm, ict and mlm."""
 
   task: Literal['realm', 'ict', 'mlm'] = 'realm'
-  masked_corpus: MaskedCorpus = settings.rare(MaskedCorpus())  # X
+  masked_corpus: MaskedCorpus = MaskedCorpus()  # X
   valid_fraction: settings.Rate = 0.02  # of X's documents, held out
   spans: Spans = Spans()
   masker: sources.Kind = 'salient'
-  # batches retrieved for before they are asked for
-  read_ahead: Annotated[int, settings.Range(0, 1024)] = 2
   # Whether an encoder whose checkpoint has no masked-language-model head gets one
   # by least squares (realm_jax/nn/head.py); else it starts at random.
   fit_head: bool = True
   loss: retriever_losses.LossConfig = retriever_losses.LossConfig()
   # files of questions on which the recall of every new index is a metric
-  recall_questions: tuple[str, ...] = settings.rare(())
+  recall_questions: tuple[str, ...] = ()
   ict: ict_lib.IctConfig = ict_lib.IctConfig()
   mlm: mlm_lib.MlmConfig = mlm_lib.MlmConfig()
   warm_start: WarmStarts = WarmStarts()
@@ -158,7 +156,6 @@ def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
       start.update(num_steps=4, batch_size=8, learning_rate=1e-3)
     c.valid_fraction = 0.3
     c.spans.tagger.kind = 'dates'
-    c.spans.num_processes = 1
     c.ict.query_length = 32
     c.refresh.every = 2
     configs.for_command(c, 'evaluate', num_batches=1)
@@ -179,7 +176,7 @@ def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
 def start_from_minilm(
   c: ml_collections.ConfigDict, dropout_rate: float = 0.0
 ) -> None:
-  """Start both encoders from all-MiniLM-L6-v2, and keep what it knows.
+  """Start both encoders from all-MiniLM-L6-v2.
 
   Args:
     dropout_rate: 0 for one short pass, which gives nothing to overfit; -1 for the
@@ -194,7 +191,7 @@ def start_from_minilm(
   )
   for bert in (c.embedder, c.encoder):
     bert.checkpoint = 'minilm'
-    bert.dropout_rate = bert.attention_dropout_rate = dropout_rate
+    bert.dropout_rate = dropout_rate
 
 
 def set_test_size(c: ml_collections.ConfigDict) -> None:

@@ -4,56 +4,46 @@
 
 Every unfinished stage runs; after a kill it continues at the first missing shard.
 Shards are made in processes of this machine or on a Ray cluster, as config.tokens,
-config.spans and config.cluster say.
+and config.cluster say.
 """
 
 from collections.abc import Callable, Iterator
 import dataclasses
 import functools
 import pathlib
-from typing import Annotated
 
 from experiments.engine import progress, stages
 from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
-from retrieval import settings, tokenization
+from retrieval import tokenization
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
-  official_records,
   salient as salient_lib,
   taggers,
   tokens as tokens_lib,
 )
 
 Config = config_lib.Run
+Prepare = stages.Prepare
+_ALL = Prepare()
 Rows = stages.Rows
 Corpora = Iterator[tuple[str, pathlib.Path, corpus_lib.CorpusConfig]]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepare(stages.Prepare):
-  """Preparation of data."""
-
-  export: bool = (
-    False  # write the official record forms to <data>/official, too
-  )
-  export_shards: Annotated[int, settings.Range(1, 99_999)] = 10
 
 
 def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
   """Copy the WordPiece vocabulary of config.tokenizer.path."""
   path = realm_data.tokenizer_path(config.tokenizer.path)
-  given = tokenization.WordPieceTokenizer(path)
+  tokenizer = tokenization.WordPieceTokenizer(path)
   if not data.has_tokenizer:
-    given.save(data.tokenizer_path)
-  if data.tokenizer.fingerprint != given.fingerprint:
+    tokenizer.save(data.tokenizer_path)
+  if data.tokenizer.fingerprint != tokenizer.fingerprint:
     raise ValueError(
       f'{data.tokenizer_path}: holds tokenizer {data.tokenizer.fingerprint}, '
       f'but config.tokenizer.path {config.tokenizer.path} is '
-      f'{given.fingerprint}: remove it, or name another data_dir.'
+      f'{tokenizer.fingerprint}: remove it, or name another data_dir.'
     )
-  return [('vocabulary', f'{given.vocab_size:,}')]
+  return [('vocabulary', f'{tokenizer.vocab_size:,}')]
 
 
 def _corpora(config: Config, data: realm_data.DataFolder) -> Corpora:
@@ -61,7 +51,8 @@ def _corpora(config: Config, data: realm_data.DataFolder) -> Corpora:
   yield '', data.root, config.corpus
   masked = getattr(config, 'masked_corpus', None)  # readers mask nothing
   if masked is not None and masked.kind:
-    yield 'masked ', data.root / 'masked', masked
+    corpus = dataclasses.replace(config.corpus, **vars(masked), metadata='')
+    yield 'masked ', data.root / 'masked', corpus
 
 
 def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
@@ -95,8 +86,8 @@ def _marks(
 ) -> taggers.AnnotatedTagger:
   """Sentences or salient spans that a corpus contains."""
   return taggers.AnnotatedTagger(
-    (found.document_id, getattr(found, field).tolist())
-    for found in corpus_lib.Corpus(corpus).annotations()
+    (annotation.document_id, getattr(annotation, field).tolist())
+    for annotation in corpus_lib.Corpus(corpus).annotations()
   )
 
 
@@ -139,9 +130,8 @@ def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
       data.path('spans'),
       data.masked_blocks,
       tagger,
-      executor=stages.executor(config, data.root, config.spans.num_processes),
+      executor=stages.executor(config, data.root, config.tokens.num_processes),
       progress=update,
-      max_blocks=config.spans.max_blocks,
     )
   return [(name, f'{count:,}') for name, count in spans.counts().items()]
 
@@ -154,40 +144,12 @@ STAGES: dict[str, Callable[[Config, realm_data.DataFolder], Rows]] = {
 }
 
 
-def export(data: realm_data.DataFolder, shards: int) -> Rows:
-  """Write the official record forms to <data>/official."""
-  root = data.path('official')
-  blocks, masked = data.blocks, data.masked_blocks
-  with progress.bar('export ORQA blocks', 'blocks') as update:
-    official_records.write_blocks(root, blocks, progress=update)
-    official_records.write_examples(root, blocks)
-  with progress.bar('export retrieval corpus', 'blocks') as update:
-    official_records.write_retrieval_corpus(
-      root / 'retrieval', blocks, data.tokenizer, shards, progress=update
-    )
-  rows = [('blocks, titles, examples, retrieval corpus', str(root))]
-  if data.path('spans').exists():
-    with progress.bar('export pre-training corpus', 'blocks') as update:
-      official_records.write_pretraining(
-        root / 'pretraining',
-        masked,
-        data.spans.block_bytes,
-        shards,
-        progress=update,
-      )
-    rows.append(('pre-training corpus', str(root)))
-  return rows
-
-
-def prepare(config: Config, workdir: str, wanted: Prepare = Prepare()) -> None:
+def prepare(config: Config, workdir: str, options: Prepare = _ALL) -> None:
   """Run the chosen stages and print a table of their results."""
   data = realm_data.DataFolder.of(config, workdir)
-  chosen = stages.choose(wanted.stages, STAGES)
-  if wanted.stages == 'all' and getattr(config, 'masker', '') != 'salient':
+  chosen = stages.choose(options.stages, STAGES)
+  if options.stages == 'all' and getattr(config, 'masker', '') != 'salient':
     chosen.remove('spans')
   work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
-  if wanted.export:
-    shards = wanted.export_shards
-    work.append(('export', functools.partial(export, data, shards)))
   verify = functools.partial(stages.verify_stores, data.root)
   stages.run(work, data.root, verify)

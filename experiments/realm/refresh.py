@@ -8,8 +8,8 @@ config.refresh.schedule is one of
           index of a batch depends on the batch's number alone, so runs repeat
           and resume bit for bit.
   async   a worker embeds the newest snapshot while training continues: `builder`
-          'process' (a child on its own cores) or 'external'
-          (`experiments.refresh_worker`, on any host that sees the workdir).
+          'process' (a child on cores of the machine's end) or 'external'
+          (`experiments.realm.refresh_worker`, on any host that sees the workdir).
   frozen  the first index serves to the end.
 
 `staleness` multiplies `every`: 30 is the ablation of Table 2. A version is the
@@ -36,6 +36,7 @@ from retrieval import settings
 from retrieval.index import index_versions
 from retrieval.store import executors
 
+_KEPT = 2  # newest versions that stay on disk
 _LATE = 3  # times `every`: an older index is reported
 
 
@@ -50,11 +51,7 @@ class RefreshConfig:
   staleness: Annotated[int, settings.Range(1, 2**20)] = 1
   builder: Literal['process', 'external'] = 'process'  # for async only
   # cores of the builder; for 'process' only
-  num_cores: Annotated[int, settings.Range(1, 4096)] = settings.rare(1)
-  # number of the newest versions that stay on disk
-  keep: settings.Steps = settings.rare(2)
-  # seconds between two checks for a new version; for async only
-  poll_sec: Annotated[float, settings.Range(0, 3600)] = settings.rare(1.0)
+  num_cores: Annotated[int, settings.Range(1, 4096)] = 1
 
   __post_init__ = settings.check
 
@@ -81,7 +78,7 @@ class Refresher:
     self,
     config: RefreshConfig,
     builder: index_builder.Builder,
-    start_builder: Callable[[], multiprocessing.Process] | None = None,
+    start_child: Callable[[], multiprocessing.Process] | None = None,
     measure: Callable[[embedders.BlockIndex], dict[str, float]] | None = None,
     first: Callable[[], Any] | None = None,
   ):
@@ -89,7 +86,7 @@ class Refresher:
 
     Args:
       config: schedule of the refreshes.
-      start_builder: starts the process of builder 'process'.
+      start_child: starts the process of builder 'process'.
       measure: measures each index that begins to serve; its values are metrics
         until the next index serves.
       first: returns the embedder of the first version; None, or a result of
@@ -104,7 +101,7 @@ class Refresher:
     self._embed_queries = embedders.QueryEmbedder(builder.model)
     child = config.schedule == 'async' and config.builder == 'process'
     self._worker = refresh_worker.Worker(
-      self._folder.root, start_builder if child else None
+      self._folder.root, start_child if child else None
     )
     # The index that serves, and the period of its batches.
     self._serving: tuple[int, embedders.BlockIndex] | None = None
@@ -112,7 +109,6 @@ class Refresher:
     # Its thread is outside the training mesh, which is set for one thread only.
     self._apart = concurrent.futures.ThreadPoolExecutor(1)
     self._closed = False
-    self._last_poll = 0.0  # seconds, of a monotonic clock
     self._last_snapshot = self._last_late = 0  # steps
     self._failures = 0
     self._waited_sec = 0.0  # time that training waited for indices
@@ -136,8 +132,8 @@ class Refresher:
     self._last_snapshot = step
     self._saved = [saved] if saved else []
     if not saved:
-      given = self._first() if self._first else None
-      saved = self._build(step, params if given is None else given)
+      first = self._first() if self._first else None
+      saved = self._build(step, params if first is None else first)
     self._serve(self._period(step), saved)
     self._worker.start()
 
@@ -187,9 +183,9 @@ class Refresher:
       before[1].version.close()
     logging.info('Retrieving from index version %s.', name)
     if self._measure:
-      found = self._apart.submit(self._measure, opened).result()
-      self._measured = found | {'index_step': float(version.step)}
-      logging.info('Index of step %d: %s', version.step, found)
+      measured = self._apart.submit(self._measure, opened).result()
+      self._measured = measured | {'index_step': float(version.step)}
+      logging.info('Index of step %d: %s', version.step, measured)
 
   def serving(self, batch_index: int | None) -> embedders.BlockIndex:
     """Return the version for a training batch; wait until it is built.
@@ -236,11 +232,7 @@ class Refresher:
     self._remove_old()
 
   def _pick_up(self, step: int) -> None:
-    """Serve the newest version; look for it every `poll_sec` seconds."""
-    now = time.monotonic()
-    if now - self._last_poll < self.config.poll_sec:
-      return
-    self._last_poll = now
+    """Report the worker's errors, and serve its newest version."""
     for error in self._worker.errors():
       self._report(step, error)
     latest = self._folder.latest(at_most=step)
@@ -264,7 +256,7 @@ class Refresher:
 
   def _remove_old(self) -> None:
     keep = {*self._saved, self.index_version()}
-    self._folder.remove_old(keep=keep, newest=self.config.keep)
+    self._folder.remove_old(keep=keep, newest=_KEPT)
 
   def _report(self, step: int, error: Exception) -> None:
     self._failures += 1

@@ -1,12 +1,18 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The worker that builds index versions while training goes on.
+"""Build the index versions of a running training from its snapshots.
 
-It is a process beside the training, or `experiments.refresh_worker` on another host.
-Trainer and worker share the index folder alone: snapshots/<step>.safetensors are
-parameters to build from, failures/<version>.txt says why a version could not be built, <step>-<hash>/ is a version. If snapshots appear
-faster than versions are built, the newest one is taken. After a kill building continues
-at the first missing shard.
+  python -m experiments.realm.refresh_worker --config=configs/<name>.py:async \
+    --config.data_dir=DATA --workdir=DIR
+
+is the worker of a training with --config.refresh.schedule=async and
+--config.refresh.builder=external on another host that sees the workdir; with builder
+'process' the training starts it. It ends with the training.
+
+Both share the index folder alone: snapshots/<step>.safetensors are parameters to build
+from, failures/<version>.txt says why a version could not be built, <step>-<hash>/ is a
+version. Of several snapshots the newest is taken. After a kill building continues at
+the first missing shard.
 """
 
 from collections.abc import Callable
@@ -28,6 +34,7 @@ from retrieval.index import index_versions, snapshots
 from retrieval.store import checkpoints, children
 
 _SNAPSHOTS = 'snapshots'
+_POLL_SEC = 0.2  # between two looks for a snapshot
 
 
 def build(builder: index_builder.Builder, step: int, params: Any) -> str:
@@ -37,7 +44,7 @@ def build(builder: index_builder.Builder, step: int, params: Any) -> str:
 
 
 class Worker:
-  """Follows the snapshots that training writes, beside it or on another host."""
+  """The trainer's side of a worker: snapshots out, versions and errors in."""
 
   def __init__(
     self,
@@ -78,7 +85,7 @@ class Worker:
     return errors
 
   def close(self) -> None:
-    """End the child; what it has embedded stays on disk."""
+    """End the child; its shards stay on disk."""
     if self._child is not None:
       self._child.terminate()
       self._child.join(10)
@@ -110,7 +117,7 @@ def _snapshots(root: pathlib.Path) -> list[pathlib.Path]:
 def forget_later(
   folder: index_versions.VersionFolder, step: int, versions: bool
 ) -> None:
-  """Remove what a killed run left of steps after `step`, and its failures.
+  """Delete snapshots, versions and failure files newer than `step`.
 
   Its snapshots would displace those of this run. Process 0 removes them; the
   others wait.
@@ -157,18 +164,18 @@ def _follow(
   done = -1
   while True:
     ended = _has_ended(config, workdir)
-    found = newest_snapshot(root)
-    if found is None or found[0] == done:  # a run that was killed goes back
+    newest = newest_snapshot(root)
+    if newest is None or newest[0] == done:  # a run that was killed goes back
       if ended:
         return
-      time.sleep(config.refresh.poll_sec)
+      time.sleep(_POLL_SEC)
       continue
-    step, load = found
+    step, load = newest
     try:
       name = build(builder, step, load())
     except FileNotFoundError as error:  # removed while it was read
       logging.info('Snapshot of step %d is gone (%s).', step, error)
-      time.sleep(config.refresh.poll_sec)
+      time.sleep(_POLL_SEC)
       continue
     except Exception as error:  # noqa: BLE001 - the next snapshot may do
       line = failures.line_of(error, workdir)
@@ -188,7 +195,7 @@ def refresh_worker(config: Any, workdir: str) -> None:
 def start_child(
   config: Any, data_root: str, workdir: str
 ) -> multiprocessing.Process:
-  """Start a process that follows snapshot files on its own cores.
+  """Start a process that follows snapshot files on the last cores.
 
   The process ends with this one.
   """
@@ -211,3 +218,9 @@ def _child(config: Any, data_root: str, workdir: str) -> None:
   jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', 1)
   _follow(config, realm_data.DataFolder(pathlib.Path(data_root)), workdir)
+
+
+if __name__ == '__main__':
+  from experiments.engine import command
+
+  command.main('refresh_worker', writes='index')

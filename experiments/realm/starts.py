@@ -13,7 +13,7 @@ from experiments.engine import tasks
 from experiments.realm import config as config_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as nn_config, initialize
-from realm_jax.trained import model_configs, packaged
+from realm_jax.trained import model_configs
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
 
@@ -22,27 +22,29 @@ _SHOWN = 5  # names of parameters in a message
 
 
 def start_sources(config: config_lib.Run) -> dict[str, initialize.Source]:
-  """Return what 'embedder' and 'encoder' start from, where that is set.
+  """Return the sources of 'embedder' and 'encoder' that the config sets.
 
   Parameters of another run, or of the packaged model, go before a BERT's folder.
   """
-  found = {}
+  sources = {}
   reads = 'encoder' if isinstance(config, config_lib.Config) else 'reader'
   for name, part in (('embedder', 'embedder'), ('encoder', reads)):
     run = getattr(config, f'{name}_from')
-    if run == packaged.NAME:
-      found[name] = packaged.load_params(part)
+    if run == model_configs.PACKAGED:
+      from realm_jax.trained import packaged
+
+      sources[name] = packaged.load_params(part)
     elif run:
-      found[name] = checkpoints.load_params(run)[0]
-      if unknown := {*found[name]} - _PARTS:
+      sources[name] = checkpoints.load_params(run)[0]
+      if unknown := {*sources[name]} - _PARTS:
         raise ValueError(
           f'config.{name}_from={run}: a checkpoint with '
           f'{sorted(unknown)[:_SHOWN]}, expected one of REALM or question '
           'answering.'
         )
     elif path := getattr(config, name).checkpoint:
-      found[name] = realm_data.checkpoint_path(path)
-  return found
+      sources[name] = realm_data.checkpoint_path(path)
+  return sources
 
 
 def init(
@@ -74,14 +76,14 @@ def _fitted_head(
     return {}
   folder = realm_data.checkpoint_path(config.encoder.checkpoint)
   bert = model.encoder_bert
-  found = initialize.load_encoder(folder, bert)
-  if 'mlm_head' in found:
+  loaded = initialize.load_encoder(folder, bert)
+  if 'mlm_head' in loaded:
     return {}
   from realm_jax.nn import head
 
   logging.info('Fitting a masked-language-model head to %s.', folder)
   layout = data.layout(config)
-  fitted = head.fit(bert, found['bert'], layout, data.masked_blocks)
+  fitted = head.fit(bert, loaded['bert'], layout, data.masked_blocks)
   return {'encoder': {'mlm_head': fitted}}
 
 

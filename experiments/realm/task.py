@@ -13,7 +13,7 @@ from absl import logging
 import grain
 import jax
 
-from experiments.engine import loop, stages, tasks
+from experiments.engine import loop, tasks
 from experiments.realm import (
   config as config_lib,
   refresh,
@@ -42,24 +42,9 @@ def train(config: Config, workdir: str) -> None:
   """Train until `config.num_steps`."""
   data = realm_data.DataFolder.of(config, workdir)
   if config.task == 'realm':
-    train_with_index(make_task, config, data, workdir)
+    task = make_task(config, data, workdir)
   else:
     task = _WARM_STARTS[config.task](config, data)
-    logging.info('Training on %s, writing to %s.', data.root, workdir)
-    loop.train(task, config, workdir)
-
-
-def train_with_index(
-  make_task: Callable[..., tasks.Task],
-  config: config_lib.Run,
-  data: realm_data.DataFolder,
-  workdir: str,
-) -> None:
-  """Train a task that retrieves, made as by `make_task`."""
-  start_builder = functools.partial(
-    refresh_worker.start_child, config, str(data.root), workdir
-  )
-  task = make_task(config, data, workdir, start_builder=start_builder)
   logging.info('Training on %s, writing to %s.', data.root, workdir)
   loop.train(task, config, workdir)
 
@@ -78,6 +63,8 @@ def _workers(
       'config.cluster.address with config.distributed=True: a cluster builds the '
       'indices of a training of one process.'
     )
+  from experiments.engine import stages
+
   return stages.executor(config, workdir)
 
 
@@ -87,9 +74,9 @@ def _workers(
 def masked_sentences(
   config: Config, data: realm_data.DataFolder, split: str
 ) -> sources.MaskedSentences:
-  """Return the sentences that a split masks; log those left out."""
+  """Return a split's sentences to mask; log the number left out."""
   data.check_masked(config)
-  found = sources.MaskedSentences(
+  sentences = sources.MaskedSentences(
     data.masked_blocks,
     data.layout(config),
     sources.SourceConfig(
@@ -100,10 +87,10 @@ def masked_sentences(
   logging.info(
     'Split %r: %d blocks with something to mask; left out: %s.',
     split,
-    len(found),
-    found.skipped,
+    len(sentences),
+    sentences.skipped,
   )
-  return found
+  return sentences
 
 
 def realm_loss(config: Config, model: nn_config.RealmConfig) -> Callable:
@@ -117,21 +104,19 @@ def make_task(
   config: Config,
   data: realm_data.DataFolder,
   workdir: str | os.PathLike,
-  start_builder: Callable | None = None,
 ) -> tasks.Task:
-  """Bind REALM's model, loss, data and index.
-
-  Args:
-    start_builder: starts the process of refresh.builder 'process'.
-  """
+  """Bind REALM's model, loss, data and index."""
   layout = data.layout(config)
   workers = _workers(config, workdir)
   builder = index_builder.make_builder(config, data, workdir, workers)
   measure = None
   if config.recall_questions:
     measure = functools.partial(_recall_metrics, config, data)
+  start_child = functools.partial(
+    refresh_worker.start_child, config, str(data.root), workdir
+  )
   index_refresher = refresh.Refresher(
-    config.refresh, builder, start_builder, measure
+    config.refresh, builder, start_child, measure
   )
   retrieval = pipeline.Retrieval(data.blocks, layout, index_refresher)
   splits = ['train'] + ['valid'] * bool(config.eval_batches)
@@ -144,7 +129,6 @@ def make_task(
       masked[split],
       retrieval,
       train=split == 'train',
-      read_ahead=config.read_ahead,
       **tasks.share_of(config),
     )
 
@@ -173,11 +157,11 @@ def _recall_metrics(
   from experiments.realm import recall
 
   retrieve = recall.dense(index, data, data.layout(config))
-  wanted = recall.Recall(questions=config.recall_questions)
+  options = recall.Recall(questions=config.recall_questions)
   return {
     f'{pathlib.Path(row["questions_file"]).stem}/{row["rule"]}/{k}': x['mean']
     for row in (
-      x.facts for x in recall.measure({'': retrieve}, data.blocks, wanted)
+      x.facts for x in recall.measure({'': retrieve}, data.blocks, options)
     )
     for k, x in row.items()
     if k.startswith('recall@')
@@ -194,8 +178,8 @@ def check_whole_batch(config: Any, section: str) -> None:
       'optimizer.accumulate_steps must be 1: microbatches would reduce the '
       f'negatives; use {section}.gradient_cache_parts.'
     )
-  own = getattr(getattr(config, section), 'num_hard_negatives', 0)
-  if config.batch_size < 2 and not own:
+  num_negatives = getattr(getattr(config, section), 'num_hard_negatives', 0)
+  if config.batch_size < 2 and not num_negatives:
     raise ValueError(
       f'batch_size {config.batch_size}: expected at least 2, as the rows of a '
       "batch are each other's negatives."
@@ -234,7 +218,7 @@ def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   )
 
   def read(ids, rng):
-    return ict.read_rows(layout, data.blocks, ids, rng, settings.mask_rate)
+    return ict.read_rows(layout, data.blocks, ids, rng)
 
   return _warm_start(
     config,
@@ -243,7 +227,7 @@ def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
     loss=in_batch_loss(ict.loss, settings),
     blocks=data.blocks,
     read=read,
-    identity=f'{layout} {settings.mask_rate}',
+    identity=f'{layout} {ict.MASK_RATE}',
     row_tokens=layout.query_length + layout.block_length,
   )
 
@@ -260,8 +244,6 @@ def make_mlm_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
       blocks,
       ids,
       rng,
-      mask_rate=settings.mask_rate,
-      removal_rate=settings.removal_rate,
       token_weights=weights,
     )
 
@@ -308,7 +290,7 @@ def part_task(
   fingerprint: str,
   row_tokens: int,
 ) -> tasks.Task:
-  """Bind a part of the model, its loss, which takes the model first, and data.
+  """Bind a part of the model, a loss (model first) and data.
 
   Args:
     part: one of `initialize.PARTS`.

@@ -21,7 +21,7 @@ from experiments.open_qa import mining
 from experiments.reranking import config as config_lib, examples
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
-from realm_jax.trained import packaged
+from realm_jax.trained import model_configs, packaged
 from retrieval import tokenization
 from retrieval.nn import bert, cross_encoder, means, trained_encoders
 from retrieval.store import manifests
@@ -120,7 +120,7 @@ def _init(
   params = jax.jit(functools.partial(_random, model=model))(key)
   if not start:
     return params
-  if start == packaged.NAME:
+  if start == model_configs.PACKAGED:
     start = packaged.load_params('reader')['reader']['bert']
   else:
     path = realm_data.checkpoint_path(start)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from experiments.engine import optimizers, run_settings
 from retrieval import settings
 from retrieval.index import index_config
-from retrieval.store import ray_cluster
+from retrieval.store import cluster_settings
 from retrieval.text import near_duplicates
 from retro_jax.trained import loading
 
@@ -50,7 +50,7 @@ class Config(run_settings.Loop, loading.RunConfig):
   # Workdir of a baseline whose decoder is frozen and extended by retrieval (RETROfit); ''
   # trains all weights from the start.
   retrofit_from: str = ''
-  reading: Reading = settings.rare(Reading())
+  reading: Reading = Reading()
   tokenizer: Tokenizer = Tokenizer()
   # Training documents that resemble a held-out one are left out; threshold 0: none.
   deduplicate: near_duplicates.Settings = near_duplicates.Settings(
@@ -58,7 +58,7 @@ class Config(run_settings.Loop, loading.RunConfig):
   )
   index: index_config.IndexConfig = index_config.IndexConfig()
   # where shards are made
-  cluster: ray_cluster.Cluster = settings.rare(ray_cluster.Cluster())
+  cluster: cluster_settings.Cluster = cluster_settings.Cluster()
   optimizer: optimizers.OptimizerConfig = optimizers.OptimizerConfig()
   batch_size: settings.Size = 8  # sequences
   num_workers: Annotated[int, settings.Range(0, 256)] = 0  # loader processes

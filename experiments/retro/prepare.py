@@ -65,11 +65,11 @@ class Evaluation:
   def __post_init__(self):
     """Check the name, which becomes part of folders' names."""
     is_word = self.name.replace('-', '_').isidentifier()
-    if self.name and (self.name in chunks_lib.SPLITS or not is_word):
+    if self.name and (self.name in tokens_lib.SPLITS or not is_word):
       raise settings.SettingsError(
         'name',
         self.name,
-        f'letters, digits, - and _, and none of {chunks_lib.SPLITS}',
+        f'letters, digits, - and _, and none of {tokens_lib.SPLITS}',
       )
 
 
@@ -96,7 +96,7 @@ def train_tokenizer(config: Config, data: Folder) -> Rows:
     texts = (
       tokens_lib.document_text(document, config.tokens.with_title)
       for document in documents
-      if chunks_lib.in_split(
+      if tokens_lib.in_split(
         tokens_lib.hash_ids([document.id]), 'train', *held_out
       )[0]
     )
@@ -120,7 +120,7 @@ def train_tokenizer(config: Config, data: Folder) -> Rows:
   return [('vocabulary', f'{size:,}')]
 
 
-def _build_tokens(
+def tokens_of(
   config: Config, data: Folder, folder: str, corpus: corpus_lib.CorpusConfig
 ) -> tokens_lib.TokenStore:
   """Write the token store of a corpus."""
@@ -138,7 +138,7 @@ def _build_tokens(
 
 def tokenize(config: Config, data: Folder) -> Rows:
   """Write the token store."""
-  tokens = _build_tokens(config, data, 'tokens', config.corpus)
+  tokens = tokens_of(config, data, 'tokens', config.corpus)
   skipped = tokens.store.meta['skipped']
   return [
     ('documents', f'{tokens.num_documents:,}'),
@@ -213,7 +213,6 @@ def embed(config: Config, data: Folder, splits: Sequence[str] = ()) -> Rows:
         data.path(f'vectors-{split}'),
         data.chunks(split),
         embedder,
-        dtype=config.embedder.vectors_dtype,
         executor=stages.executor(config, data.root),
         progress=update,
       )
@@ -284,7 +283,7 @@ def tokenize_evaluation(
   if not evaluation.name:
     return None
   folder = f'tokens-{evaluation.name}'
-  return _build_tokens(config, data, folder, evaluation.corpus)
+  return tokens_of(config, data, folder, evaluation.corpus)
 
 
 def prepare_evaluation(

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Change the datastore of a trained RETRO by experiments.update, without any training.
 
-Given documents go into the datastore even where their id would be held out. The first
-search by topics fits them. Evaluation also needs the neighbors of the held-out
+Documents that are added go into the datastore even where their id would be held out.
+The first search by topics fits them. Evaluation also needs the neighbors of the held-out
 documents: experiments.prepare with --config.data_dir=DATA and
 --config.prepare.stages=vectors,neighbors finds them.
 """
@@ -15,7 +15,7 @@ import os
 import numpy as np
 
 from experiments.engine import changed_documents, progress
-from experiments.retro import config as config_lib
+from experiments.retro import config as config_lib, prepare
 from retrieval import tokenization
 from retrieval.index import (
   published_index as index_lib,
@@ -48,6 +48,9 @@ def change(
     root, old, old.tokens, text_of(old), documents, delete
   ) as (root, counts):
     data = dataclasses.replace(old, root=root)
+    config = dataclasses.replace(
+      config, **changed_documents.settings_of(config, root, old.tokens)
+    )
     _cut(config, old, data, [document.id for document in documents])
     with progress.bar('texts', 'chunks') as shown:
       copied = data.datastore.text_indices(config).copy_from(
@@ -57,18 +60,17 @@ def change(
     if not old.path('vectors-train').exists():
       return counts
     embedder = datastore_lib.load_embedder(config.embedder)
-    chunks, had = old.chunks('train'), old.datastore.vectors('train')
+    chunks, stored = old.chunks('train'), old.datastore.vectors('train')
     made_of = {
       'passages': chunks.fingerprint,
       'embedder': embedder.fingerprint,
     }
-    known = reuse.KnownVectors(chunks, had, made_of)
+    known = reuse.KnownVectors(chunks, stored, made_of)
     with progress.bar('vectors', 'chunks') as shown:
       vectors = vectors_lib.build_vector_store(
         data.path('vectors-train'),
         data.chunks('train'),
         embedder,
-        dtype=had.fields['dtype'],
         known=known,
         progress=shown,
       )
@@ -108,9 +110,7 @@ def text_of(data: retro_data.DataFolder) -> Callable[[int], str]:
 
 def _cut(config, old, data, added) -> None:
   """Build tokens and chunks of all splits with the settings of the old ones."""
-  tokens = changed_documents.tokenize(
-    data, old, old.tokens, config.tokens.num_processes
-  )
+  tokens = prepare.tokens_of(config, data, 'tokens', config.corpus)
   fields = old.chunks('train').store.fields
   test_fraction = fields.get('test_fraction', 0.0)
   new = sorted({*fields.get('added', ()), *added})
@@ -141,7 +141,7 @@ def _cut(config, old, data, added) -> None:
 
 
 def _evaluation_sets(old, data) -> list[tokens_lib.TokenStore]:
-  """Links the evaluation sets of the old deduplication into the new data."""
+  """Link the evaluation sets of the old deduplication into the new data."""
   names = near_duplicates.compared_with(old.duplicates)
   for name in names:
     if not data.path(name).exists():

@@ -8,7 +8,7 @@ import grain
 import numpy as np
 
 from realm_jax.data import examples
-from retrieval.text import blocks as blocks_lib, chunks as chunks_lib
+from retrieval.text import blocks as blocks_lib, tokens as tokens_lib
 
 # (numbers of rows [B], randomness) -> rows [B, ...]
 Read = Callable[[np.ndarray, np.random.Generator], examples.Batch]
@@ -38,7 +38,7 @@ def split_blocks(
 ) -> Split:
   """Blocks of a split: 'train', 'valid' or 'all'; ValueError for no block."""
   hashes = blocks.tokens.id_hash[:]
-  chosen = chunks_lib.in_split(hashes, split, valid_fraction)
+  chosen = tokens_lib.in_split(hashes, split, valid_fraction)
   return Split(
     chosen[blocks.documents(np.arange(blocks.num_blocks))],
     f'{blocks.path}: split {split!r} with valid_fraction {valid_fraction} of '

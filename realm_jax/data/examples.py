@@ -39,8 +39,6 @@ class Lengths:
   query_length: QueryLength = 96
   # K with the null document (paper: 8)
   num_candidates: Annotated[int, settings.Range(2, 2**24)] = 8
-  # M, most tokens predicted of one example (released: 10)
-  max_targets: Annotated[int, settings.Range(1, 1024)] = 10
 
   __post_init__ = settings.check
 
@@ -49,6 +47,8 @@ class Lengths:
 class Layout(Lengths):
   """Lengths of rows, and the tokenizer's special ids."""
 
+  # M, most tokens predicted of one example (released: 10)
+  max_targets: Annotated[int, settings.Range(1, 1024)] = 10
   # T with the three specials and the title (paper: 288)
   block_length: Annotated[int, settings.Range(4, 2**17)] = 288
   cls_id: settings.Count = 101

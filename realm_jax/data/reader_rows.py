@@ -32,6 +32,23 @@ RowLength = Annotated[int, settings.Range(_SPECIALS + 1, 2**17)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Reading:
+  """Questions with their passages, in place of question sets and a retriever."""
+
+  # Files of `dpr_json.read_results`. Those with the same question and answers are
+  # joined. (): question sets, whose blocks the retriever finds.
+  train: tuple[str, ...] = ()
+  valid: tuple[str, ...] = ()
+  blocks: settings.Size = 1  # R; in training one holds an answer, if any does
+  # share of training questions read without the blocks that answer them
+  no_answer: settings.Rate = 0.15
+  # share of training questions read without their question mark
+  no_mark: settings.Rate = 0.3
+
+  __post_init__ = settings.check
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ReaderLayout:
   """Lengths of rows, and the tokenizer's special ids."""
 
@@ -57,23 +74,6 @@ class ReaderLayout:
       raise settings.SettingsError(
         'max_span_width', self.max_span_width, f'at most {self.row_length}'
       )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reading:
-  """Questions with their passages, in place of question sets and a retriever."""
-
-  # Files of `dpr_json.read_results`. Those with the same question and answers are
-  # joined. (): question sets, whose blocks the retriever finds.
-  train: tuple[str, ...] = ()
-  valid: tuple[str, ...] = ()
-  blocks: settings.Size = 1  # R; in training one holds an answer, if any does
-  # share of training questions read without the blocks that answer them
-  no_answer: settings.Rate = 0.15
-  # share of training questions read without their question mark
-  no_mark: settings.Rate = 0.3
-
-  __post_init__ = settings.check
 
 
 def question_rows(

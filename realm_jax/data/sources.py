@@ -12,8 +12,8 @@ from retrieval import settings
 from retrieval.store import manifests
 from retrieval.text import (
   blocks as blocks_lib,
-  chunks as chunks_lib,
   salient as salient_lib,
+  tokens as tokens_lib,
 )
 
 Kind = Literal['salient', 'uniform', 'span']
@@ -65,7 +65,7 @@ class MaskedSentences:
     else:
       sentences, places = self._sentence_units(), None
     hashes = blocks.tokens.id_hash[:]
-    chosen = chunks_lib.in_split(hashes, config.split, config.valid_fraction)
+    chosen = tokens_lib.in_split(hashes, config.split, config.valid_fraction)
     rows = chosen[blocks.documents(blocks.sentence_blocks(sentences))]
     self._sentences = sentences = sentences[rows]
     self._spans = None if places is None else places[rows]

@@ -23,21 +23,15 @@ class VectorConfig:
   pooling: Pooling = 'pooler'
   # d of W, released; 0: no projection
   projection_size: Literal[0] | bert.Width = 128
-  # as released; the paper writes W alone
-  projection_bias: bool = settings.rare(True)
   projection_init: Literal['normal', 'identity'] = 'normal'
-  # a LayerNorm follows, as released; none in paper
-  projection_norm: bool = settings.rare(True)
   # Added to the variance: 1e-12 in released checkpoints and the port, 1e-3 in
   # the published code of ICT.
-  projection_norm_eps: bert.Epsilon = settings.rare(1e-12)
+  projection_norm_eps: bert.Epsilon = 1e-12
   # Initial gamma; its square sets the size of initial scores. 1 as released.
   projection_norm_scale: settings.Positive = 1.0
   # Dropout of the vector while training: 0.1 in the published code, 0 in the
   # port.
   projection_dropout_rate: settings.Rate = 0.1
-  # times the inner product; 1 in paper and code
-  score_scale: settings.Positive = settings.rare(1.0)
 
   __post_init__ = settings.check
 
@@ -51,6 +45,12 @@ class RealmConfig(VectorConfig):
   # `embedder_bert` and `encoder_bert` have the poolers that `pooling` needs.
   embedder: bert.BertConfig
   encoder: bert.BertConfig  # reads query and block at once, predicts tokens
+  # as released; the paper writes W alone
+  projection_bias: bool = True
+  # a LayerNorm follows, as released; none in paper
+  projection_norm: bool = True
+  # times the inner product; 1 in paper and code
+  score_scale: settings.Positive = 1.0
 
   def __post_init__(self):
     """Check the fields."""

@@ -16,16 +16,14 @@ from typing import Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Int, UInt
+from jaxtyping import Int
 import numpy as np
 
 from realm_jax.data import block_dataset, examples
 from realm_jax.objectives import in_batch
-from retrieval import tokenization
 from retrieval.nn import means, objectives
 from retrieval.questions import question_files
 from retrieval.text import (
-  chunks,
   passages as passages_lib,
   tokens,
 )
@@ -77,50 +75,6 @@ def metrics(
   }
 
 
-class TextPassages:
-  """Passages (title, text) in memory, with the methods of a `blocks.BlockStore`."""
-
-  def __init__(
-    self,
-    passages: Sequence[tuple[str, str]],
-    tokenizer: tokenization.WordPieceTokenizer,
-    fingerprint: str,
-  ):
-    self.passages = passages
-    self.fingerprint = fingerprint
-    self._tokenizer = tokenizer
-
-  def titles(self, ids: Sequence[int] | np.ndarray) -> list[str]:
-    """Return titles; '' for -1."""
-    return [self.passages[i][0] if i >= 0 else '' for i in ids]
-
-  def texts(self, ids: Sequence[int] | np.ndarray) -> list[str]:
-    """Return texts; '' for -1."""
-    return [self.passages[i][1] if i >= 0 else '' for i in ids]
-
-  def gather_titles(
-    self, ids: Sequence[int] | np.ndarray, room: int
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Return at most `room` tokens of titles, as `examples.encode_rows`."""
-    encode = self._tokenizer.encode_ids_batch
-    return examples.encode_rows(encode, self.titles(ids), room)
-
-  def gather(
-    self, ids: Sequence[int] | np.ndarray, room: int
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Return at most `room` tokens of texts, as `examples.encode_rows`."""
-    encode = self._tokenizer.encode_ids_batch
-    return examples.encode_rows(encode, self.texts(ids), room)
-
-  def hashes(self, ids: Sequence[int] | np.ndarray) -> UInt[np.ndarray, ' n']:
-    """Return hashes, equal for equal passages."""
-    hashes = [tokens.hash_id('\n'.join(self.passages[i])) for i in ids]
-    return np.asarray(hashes, np.uint64)
-
-
-Passages = TextPassages | passages_lib.Passages
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
   """Questions, each with a passage that answers it.
@@ -133,7 +87,7 @@ class Examples:
   # [n, N] int64 numbers of passages without an answer, best first; -1 for a
   # missing one
   negatives: np.ndarray
-  passages: Passages
+  passages: passages_lib.Passages
   fingerprint: str
 
   def texts(self, numbers: Int[np.ndarray, ' B']) -> list[str]:
@@ -161,7 +115,7 @@ class Examples:
       ValueError: for another name, and for a split without an example.
     """
     hashes = [tokens.hash_id(question.id) for question in self.questions]
-    chosen = chunks.in_split(
+    chosen = tokens.in_split(
       np.asarray(hashes, np.uint64), name, valid_fraction
     )
     return block_dataset.Split(

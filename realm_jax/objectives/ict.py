@@ -25,13 +25,14 @@ from retrieval import settings
 from retrieval.nn import means, objectives
 from retrieval.text import blocks as blocks_lib
 
+# how often the sentence leaves its block (Lee et al. 2019, section 4)
+MASK_RATE = 0.9
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IctConfig(in_batch.BatchConfig):
   """The inverse cloze task."""
 
-  # how often the sentence leaves its block (Lee et al. 2019, section 4)
-  mask_rate: settings.Share = 0.9
   query_length: examples.QueryLength = 64
 
   __post_init__ = settings.check
@@ -111,7 +112,7 @@ def read_rows(
   blocks: blocks_lib.BlockStore,
   ids: Int[np.ndarray, ' B'],
   rng: np.random.Generator,
-  mask_rate: float = IctConfig.mask_rate,
+  mask_rate: float = MASK_RATE,
 ) -> examples.Batch:
   """Make one example of each block; released lengths are Q 64, T 288.
 

@@ -27,6 +27,8 @@ from retrieval import settings
 from retrieval.nn import means
 from retrieval.text import blocks as blocks_lib
 
+MASK_RATE = 0.3  # of a sentence's tokens
+REMOVAL_RATE = 0.3  # how often the sentence leaves its block
 _READ = 1 << 22  # tokens read at once
 
 
@@ -34,8 +36,6 @@ _READ = 1 << 22  # tokens read at once
 class MlmConfig:
   """Masked language modelling."""
 
-  mask_rate: settings.Share = 0.3  # of a sentence's tokens
-  removal_rate: settings.Share = 0.3  # how often the sentence leaves its block
   # tokens are chosen by their frequency to minus this
   rarity: Annotated[float, settings.Range(0, 10)] = 0.5
 
@@ -63,8 +63,8 @@ def read_rows(
   ids: Int[np.ndarray, ' B'],
   rng: np.random.Generator,
   *,
-  mask_rate: float,
-  removal_rate: float,
+  mask_rate: float = MASK_RATE,
+  removal_rate: float = REMOVAL_RATE,
   token_weights: Float[np.ndarray, ' V'] | None = None,
 ) -> examples.Batch:
   """Make one example of each block: a batch of `realm.Realm.token_logits`.

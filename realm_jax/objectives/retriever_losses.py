@@ -31,8 +31,6 @@ class LossConfig:
   objective: Literal[
     'marginal_token', 'marginal_seq', 'pdist', 'emdr2', 'loop', 'replug_lsr'
   ] = 'marginal_token'
-  # factor of an objective that trains the retriever alone
-  retriever_weight: settings.NotNegative = 1.0
 
   __post_init__ = settings.check
 
@@ -58,7 +56,7 @@ def loss(
   train: bool,
   *,
   objective: str = LossConfig.objective,
-  retriever_weight: float = LossConfig.retriever_weight,
+  retriever_weight: float = 1.0,
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Train the encoder by marginal likelihood, the retriever by `objective`.
 

@@ -34,6 +34,7 @@ from retrieval.searchers import subset as subset_lib
 
 KINDS = names.FOR_TEXTS
 WITH_VECTORS = names.WITH_VECTORS
+_WORDS_SCALE = 0.2  # factor on scores by words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,7 +205,7 @@ def make_retriever(
     retriever = retriever_lib.Dense(blocks, newest)
   else:
     retriever = _of_texts(config, data, newest, progress, embedder)
-  scale = config.lookup.bm25_scale if kind in names.WORDS else 1.0
+  scale = _WORDS_SCALE if kind in names.WORDS else 1.0
   subset = None
   if config.lookup.where:
     from retrieval.search import where as where_lib

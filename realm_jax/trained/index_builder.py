@@ -20,7 +20,7 @@ import numpy as np
 
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
-from realm_jax.trained import embedders, model_configs, packaged
+from realm_jax.trained import embedders, model_configs
 from retrieval.index import index_config, index_versions
 from retrieval.store import executors, output_files
 from retrieval.text import blocks as blocks_lib
@@ -91,6 +91,8 @@ class Builder:
     self, params: Any, stack: contextlib.ExitStack
   ) -> index_versions.EmbedBlocks:
     """Return the embedder of blocks, or vectors of the package or of `source`."""
+    from realm_jax.trained import packaged  # which only whole runs need
+
     known = packaged.vectors_of(params, self.blocks)
     # Later versions have newer parameters.
     if known is None and self.source and not self.folder.names():

@@ -18,6 +18,7 @@ from retrieval.index import index_config
 from retrieval.nn import bert, bert_checkpoint
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
 
+PACKAGED = 'packaged'  # the models of the package, in place of a run's folder
 Workers = Annotated[int, settings.Range(1, 4096)]
 
 
@@ -37,13 +38,11 @@ class BertSection:
   num_layers: bert.Layers = 0
   max_length: Literal[0] | bert.Length = 0
   activation: Literal['', bert.Activation] = ''
-  layer_norm_eps: Literal[-1] | bert.Epsilon = settings.rare(-1.0)
-  dropout_rate: Literal[-1] | settings.Rate = -1.0
-  attention_dropout_rate: Literal[-1] | settings.Rate = -1.0
-  initializer_range: Literal[-1] | settings.NotNegative = settings.rare(-1.0)
+  layer_norm_eps: Literal[-1] | bert.Epsilon = -1.0
+  dropout_rate: Literal[-1] | settings.Rate = -1.0  # of attention, too
+  initializer_range: Literal[-1] | settings.NotNegative = -1.0
   remat: bool = False  # recompute each layer in the backward pass
   dtype: settings.Dtype = 'float32'  # compute
-  param_dtype: settings.Dtype = settings.rare('float32')  # parameters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,12 +60,12 @@ class Blocks:
   # wordpieces with title and specials (paper)
   max_length: Annotated[int, settings.Range(7, 2**17)] = 288
   # True: records are blocks already
-  whole_documents: bool = settings.rare(False)
-  language: str = settings.rare('en')
+  whole_documents: bool = False
+  language: str = 'en'
   # regular expressions; documents whose title begins with a match are left out.
   # The default ones, of lists and pointers, are for pages of Wikipedia alone
   # (`corpus.wikipedia`)
-  drop_titles: tuple[str, ...] = settings.rare(blocks_lib.DROPPED_TITLES)
+  drop_titles: tuple[str, ...] = blocks_lib.DROPPED_TITLES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,7 +93,7 @@ class RunConfig:
   # its encoder. 'packaged' is what comes with the package.
   embedder_from: str = ''
   encoder_from: str = ''
-  vectors: Vectors = settings.rare(Vectors())
+  vectors: Vectors = Vectors()
   # ScaNN never builds the same index twice, so that only exact search repeats a
   # run bit for bit.
   index: index_config.IndexConfig = index_config.IndexConfig(
@@ -123,6 +122,7 @@ def bert_config(section: BertSection, vocab_size: int) -> bert.BertConfig:
   """
   fields = vars(section).copy()
   path = fields.pop('checkpoint')
+  fields['attention_dropout_rate'] = section.dropout_rate
   changes = {name: v for name, v in fields.items() if not _is_unset(v)}
   if not path:
     return bert.BertConfig(vocab_size=vocab_size, **changes)

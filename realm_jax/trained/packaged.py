@@ -23,7 +23,6 @@ from retrieval.text import (
   tokens as tokens_lib,
 )
 
-NAME = 'packaged'  # in place of a run's folder
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
 VECTORS = 'vectors.safetensors'
 # blocks that are embedded without being asked, in less than a minute

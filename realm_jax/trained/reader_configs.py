@@ -30,12 +30,11 @@ class Lookup:
   title_length: settings.Count = 0
   # of the embedder; longer questions are cut
   question_length: examples.QueryLength = 64
-  bm25_scale: settings.NotNegative = 0.2  # factor on scores by words
   # of weighted: BM25's share
   words_weight: settings.Share = 0.4
   num_topics: settings.Size = 200  # of lda
   # filter on the documents' metadata: "{'year': (2010, 2020), 'lang': ['en']}"
-  where: str = settings.rare('')
+  where: str = ''
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,11 +57,11 @@ class ReaderConfig(model_configs.RunConfig):
   # train_blocks=True embeds the blocks anew.
   realm_from: str = ''
   retriever: Literal[names.FOR_TEXTS] = 'dense'
-  reranker: Reranker = settings.rare(Reranker())
+  reranker: Reranker = Reranker()
   lookup: Lookup = Lookup()
   train_blocks: bool = False
   # of the retriever 'colbert'
-  colbert_index: late_interaction.ColbertConfig = settings.rare(
+  colbert_index: late_interaction.ColbertConfig = (
     late_interaction.ColbertConfig()
   )
   reader: open_qa.SpanConfig = open_qa.SpanConfig()

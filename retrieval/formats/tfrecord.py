@@ -7,7 +7,7 @@ A record is the length of its data (8 bytes, little-endian), a checksum of these
 (RFC 3720, appendix B.4), masked because the data may hold checksums themselves.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 import contextlib
 import functools
 import gzip
@@ -153,11 +153,13 @@ def _read_record(f: io.BufferedIOBase) -> bytes | None:
   return data
 
 
-@contextlib.contextmanager
-def open_writer(
-  path: str | os.PathLike, *, packed: bool | None = None
-) -> Iterator[Callable[[bytes], None]]:
-  """Open a file to write record by record, as `output_files.writing` does.
+def write(
+  path: str | os.PathLike,
+  records: Iterable[bytes],
+  *,
+  packed: bool | None = None,
+) -> None:
+  """Write a file, as `output_files.writing` does.
 
   Equal records give equal files, gzipped files too. A file is gzipped if
   `packed` says so, or else if its name ends in .gz.
@@ -170,21 +172,6 @@ def open_writer(
       if packed
       else contextlib.nullcontext(raw)
     ) as f:
-
-      def append(data: bytes) -> None:
+      for data in records:
         checksum = _CHECKSUM.pack(masked_crc32c(data))
         f.write(b''.join((_head(len(data)), data, checksum)))
-
-      yield append
-
-
-def write(
-  path: str | os.PathLike,
-  records: Iterable[bytes],
-  *,
-  packed: bool | None = None,
-) -> None:
-  """Write a whole file with `open_writer`."""
-  with open_writer(path, packed=packed) as append:
-    for record in records:
-      append(record)

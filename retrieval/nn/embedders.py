@@ -172,7 +172,6 @@ class Embedder:
     *,
     dtype=None,
     max_length: int | None = None,
-    normalize: bool | None = None,
     **settings,
   ) -> 'Embedder':
     """Load an embedder from a folder of sentence-transformers or Hugging Face.
@@ -184,8 +183,6 @@ class Embedder:
       dtype: compute dtype; None is float32 on a CPU and bfloat16 elsewhere.
       max_length: longest text in tokens; longer ones are cut. The folder's
         limit is the most. None is that limit, or 256 for a plain folder.
-      normalize: whether vectors are scaled to length 1 at the end; None is as the
-        folder says, which a plain one does.
       **settings: keyword arguments of `Embedder`.
 
     Raises:
@@ -203,9 +200,6 @@ class Embedder:
     # The fingerprint spells the type: one spelling for each.
     dtype = jnp.dtype(dtype).name
     folder = sentence_folder.read(path)
-    if normalize is not None:
-      sentence = folder.sentence.normalized(normalize)
-      folder = dataclasses.replace(folder, sentence=sentence)
     path /= folder.encoder
     config, params, _ = bert_checkpoint.load_mlm(
       path, bert_checkpoint.MODELS, dtype=dtype

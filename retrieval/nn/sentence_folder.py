@@ -104,14 +104,6 @@ class Sentence:
         width = columns
     return width
 
-  def normalized(self, normalize: bool) -> 'Sentence':
-    """Return the same with or without vectors scaled to length 1 at the end."""
-    layers = self.layers
-    while layers[-1:] == (_NORMALIZE,):
-      layers = layers[:-1]
-    layers += (_NORMALIZE,) * normalize
-    return dataclasses.replace(self, layers=layers)
-
   def apply(
     self,
     params: Mapping[str, Any],

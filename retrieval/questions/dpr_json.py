@@ -4,8 +4,6 @@
 
   retrieval results: [{"question", "answers", "ctxs": [{"id", "title", "text",
     "score", "has_answer"}]}], contexts best first; also the input of FiD and Atlas.
-  training data: [{"question", "answers", "positive_ctxs", "negative_ctxs",
-    "hard_negative_ctxs"}] with the same contexts.
   rag_harness: lines {"query", "ctxs": [{"retrieval text"}]}, retrieval results for
     RAG-evaluation-harnesses.
   flashrag: {QUESTION: [{"id", "title", "text", "contents", "score"}]}, the retrieval
@@ -65,20 +63,6 @@ class Result:
     arguments.make_tuple(self, 'answers')
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Example:
-  """A training example of a retriever."""
-
-  question: str
-  answers: tuple[str, ...] = ()  # answers; may be empty
-  positive: tuple[Context, ...] = ()
-  # contexts that seem to answer it and do not
-  hard_negative: tuple[Context, ...] = ()
-
-  def __post_init__(self):
-    arguments.make_tuple(self, 'answers')
-
-
 def read_results(path: str | os.PathLike) -> Iterator[Result]:
   """Yield the retrieval results of a file.
 
@@ -108,36 +92,6 @@ def write_results(
 
   around = {'rag_harness': '', 'flashrag': '{}'}.get(form, '[]')
   _write(path, map(row, results), around)
-
-
-def read_training(path: str | os.PathLike) -> Iterator[Example]:
-  """Yield the training examples of a file; raise as `read_results` does."""
-  for where, record in records(path):
-    optional = {'hard_negative_ctxs': record.get('hard_negative_ctxs') or []}
-    yield Example(
-      question=base.string(record, 'question', where),
-      answers=_answers(record, where),
-      positive=_contexts(record, 'positive_ctxs', where),
-      hard_negative=_contexts(optional, 'hard_negative_ctxs', where),
-    )
-
-
-def write_training(
-  path: str | os.PathLike, examples: Iterable[Example]
-) -> None:
-  """Write training examples in DPR's form."""
-  rows = (
-    {
-      'dataset': '',
-      'question': example.question,
-      'answers': example.answers,
-      'positive_ctxs': [*map(_training_context, example.positive)],
-      'negative_ctxs': [],
-      'hard_negative_ctxs': [*map(_training_context, example.hard_negative)],
-    }
-    for example in examples
-  )
-  _write(path, map(_dumps, rows))
 
 
 def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
@@ -253,15 +207,6 @@ def _result_context(context: Context, form: str) -> dict[str, Any]:
   if context.has_answer is not None:
     record['has_answer'] = context.has_answer
   return record
-
-
-def _training_context(context: Context) -> dict[str, Any]:
-  return {
-    'title': context.title,
-    'text': context.text,
-    'score': context.score or 0.0,
-    'passage_id': context.id,
-  }
 
 
 def _dumps(value: Any) -> str:

@@ -15,11 +15,9 @@ from absl import logging
 from jaxtyping import Int, UInt64
 import numpy as np
 
-from retrieval.search import queries as queries_lib
 from retrieval.searchers import base, subset as subset_lib
 from retrieval.store import sharded_array
 
-Hits = queries_lib.Hits
 _MAX_FETCH = 128  # rows of a query, unless k is larger
 
 
@@ -31,7 +29,7 @@ class Index(Protocol):
 
   def search(
     self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
-  ) -> Hits:
+  ) -> base.Hits:
     """Return ids [b, k] and scores [b, k], best first, -1 and -inf for none.
 
     Only rows of the subset are results; None is all rows.
@@ -95,7 +93,7 @@ class OtherDocuments:
     largest = int(self._counts.max(initial=0))
     self._fetch = min(k + largest, max(_MAX_FETCH, k + 1), self._num_rows)
 
-  def search(self, asked: np.ndarray, excluded: np.ndarray) -> Hits:
+  def search(self, asked: np.ndarray, excluded: np.ndarray) -> base.Hits:
     """Return ids and scores [b, k] of passages, -1 and -inf where there are no more.
 
     Args:
@@ -124,7 +122,7 @@ class OtherDocuments:
       )
     return ids, scores
 
-  def _others(self, index: Index, asked, excluded, fetch: int) -> Hits:
+  def _others(self, index: Index, asked, excluded, fetch: int) -> base.Hits:
     # A retriever of texts takes no subset.
     subset = () if self._subset is None else (self._subset,)
     ids, scores = index.search(asked, fetch, *subset)

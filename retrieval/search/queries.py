@@ -5,16 +5,18 @@
 from collections.abc import Sequence
 import copy
 import functools
+from typing import TYPE_CHECKING
 import zlib
 
 import numpy as np
 
 from retrieval import arguments, tokenization
 from retrieval.searchers import base, subset as subset_lib
-from retrieval.text import chunks as chunks_lib
 
-# ids [b, k] int64, -1 for none; scores [b, k] float32, -inf for none
-Hits = tuple[np.ndarray, np.ndarray]
+if TYPE_CHECKING:
+  from retrieval.text import chunks as chunks_lib
+
+Hits = base.Hits
 
 
 def checked(queries: 'Queries | Sequence[str]', k: int) -> 'Queries':
@@ -104,7 +106,7 @@ class ChunkQueries(Queries):
     ids: [b] of the chunks.
   """
 
-  def __init__(self, chunks: chunks_lib.ChunkStore, ids: np.ndarray):
+  def __init__(self, chunks: 'chunks_lib.ChunkStore', ids: np.ndarray):
     self.chunks, self.ids = chunks, np.asarray(ids)
     self.vectors, self.excluded = None, chunks.document_hashes(self.ids)
 

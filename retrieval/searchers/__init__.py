@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from retrieval import lazy
 from retrieval.searchers import base
 from retrieval.searchers.base import Searcher as Searcher
-from retrieval.store import ray_cluster
+from retrieval.store import cluster_settings
 
 if TYPE_CHECKING:
   from retrieval.searchers import exact, sharded
@@ -46,7 +46,7 @@ def load(
   Args:
     cluster: address of a Ray cluster whose machines hold the shards, such as
       'auto'; see `ray_shards`. '' searches in this process. None takes what was
-      set by `ray_cluster.hold_shards`.
+      set by `cluster_settings.hold_shards`.
     shards_in_memory: shards that this process holds at a time, 0 for all; None is
       as saved. Actors of a cluster hold all.
 
@@ -61,7 +61,7 @@ def load(
   if name not in _CLASSES:
     raise ValueError(f'{path}: searcher {name!r}, expected {list(_CLASSES)}.')
   if name == 'sharded':
-    address = ray_cluster.shards_at() if cluster is None else cluster
+    address = cluster_settings.shards_at() if cluster is None else cluster
     if address:
       return ray_shards.RayShardedSearcher.start(path, address)
     return sharded.ShardedSearcher.load(path, shards_in_memory)

@@ -14,6 +14,8 @@ import numpy as np
 
 from retrieval.store import manifests, output_files
 
+# ids [b, k] int64, -1 for none; scores [b, k] float32, -inf for none
+Hits = tuple[np.ndarray, np.ndarray]
 FIELDS = 'searcher.json'
 METRICS = ('dot_product', 'squared_l2')
 # metric -> what the scores of a searcher are

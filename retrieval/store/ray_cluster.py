@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A Ray cluster: its settings, how a process joins it, and its executor of jobs.
+"""A Ray cluster: how a process joins it, and its executor of jobs.
 
 Each call of a job is a task of Ray, which places it and runs it again if its worker
 dies. Nodes may come and go. All need the files of the job, the working folder and the
@@ -10,7 +10,6 @@ out.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 import contextlib
-import dataclasses
 import itertools
 import os
 import pathlib
@@ -25,8 +24,7 @@ from typing import Any, NamedTuple
 from absl import logging
 import cloudpickle
 
-from retrieval import settings
-from retrieval.store import drafts, executors
+from retrieval.store import cluster_settings, drafts, executors
 
 # Whether Ray binds the machine's address, which firewalls may close
 _BINDS_ANY_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
@@ -34,54 +32,9 @@ _BINDS_ANY_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
 _TOKENS = ('RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH')
 _TOKEN_FILE = pathlib.Path('~/.ray/auth_token')
 _REACH_SEC = 10.0
-# Of the environment, which child processes and workers of a cluster inherit
-_SHARDS_AT = 'RETRIEVAL_SHARDS_CLUSTER'
 _OUR_VARIABLES = 'RETRIEVAL_'  # of the environment, which workers get
 _POLL_SEC = 2.0
 _PATIENCE_SEC = 30.0  # between two lines about a lack of workers
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Cluster:
-  """A Ray cluster and the workers of a job on it."""
-
-  # auto: the cluster that this machine belongs to; ray://HOST:PORT or HOST:PORT;
-  # local: a cluster of this machine alone; '': no cluster, processes of this machine
-  address: str = ''
-  # processes that share a job; 0: all that the cluster has room for, or without a
-  # cluster this process
-  workers: settings.Count = 0
-  cpus_per_worker: settings.Positive = 1.0
-  gpus_per_worker: settings.NotNegative = 0.0
-  tpus_per_worker: settings.NotNegative = 0.0
-  # whether actors hold the shards of an index for every search of the command;
-  # else each process that searches opens them
-  hold_shards: bool = False
-
-  def __post_init__(self):
-    """Check the fields."""
-    settings.check(self)
-    if self.hold_shards and not self.address:
-      raise settings.SettingsError(
-        'address', '', 'that of a Ray cluster where hold_shards is set'
-      )
-
-  @property
-  def needs(self) -> dict[str, float]:
-    """Ray's resources of one worker."""
-    kinds = ('CPU', 'GPU', 'TPU')
-    needs = {x: getattr(self, f'{x.lower()}s_per_worker') for x in kinds}
-    return {name: number for name, number in needs.items() if number}
-
-
-def hold_shards(address: str) -> None:
-  """Let a cluster hold the shards of searchers opened from now on; '': this process."""
-  os.environ[_SHARDS_AT] = address
-
-
-def shards_at() -> str:
-  """Return the address of the last `hold_shards`, '' for none."""
-  return os.environ.get(_SHARDS_AT, '')
 
 
 def import_ray():
@@ -188,7 +141,7 @@ class RayExecutor(executors.Remote):
 
   def __init__(
     self,
-    cluster: Cluster,
+    cluster: cluster_settings.Cluster,
     folders: Sequence[str | os.PathLike] = (),
   ):
     """Join the cluster.

@@ -17,34 +17,7 @@ from retrieval.store import array_store, manifests, sharded_array, shards
 from retrieval.text import passages, tokens as tokens_lib
 
 KIND = 'chunks'
-HELD_OUT = ('valid', 'test')
-SPLITS = ('train', *HELD_OUT, 'all')
 PARTS = ('full', 'neighbor', 'continuation')  # [N, F], N, F
-
-
-def in_split(
-  id_hash: np.ndarray,
-  split: str,
-  valid_fraction: float,
-  added: Sequence[str] = (),
-  test_fraction: float = 0.0,
-) -> np.ndarray:
-  """Return a mask of the documents in a split of `SPLITS`: [documents] bool.
-
-  The shares `valid_fraction` and `test_fraction` of the documents are held out, by the
-  hash of their id; documents with an id in `added` never are.
-  """
-  if split not in SPLITS:
-    raise ValueError(f'Split {split!r}: expected one of {SPLITS}.')
-  place = (id_hash >> np.uint64(32)) / 2**32
-  held_out = place < valid_fraction + test_fraction
-  held_out &= ~np.isin(id_hash, tokens_lib.hash_ids(added))
-  return {
-    'train': ~held_out,
-    'valid': held_out & (place < valid_fraction),
-    'test': held_out & (place >= valid_fraction),
-    'all': np.ones_like(held_out),
-  }[split]
 
 
 def _shard_arrays(
@@ -107,7 +80,9 @@ def build_chunk_store(
 
   def make(shard: int, _) -> dict[str, np.ndarray]:
     hashes = np.asarray(source.shard(shard, 'id_hash'))
-    chosen = in_split(hashes, split, valid_fraction, added, test_fraction)
+    chosen = tokens_lib.in_split(
+      hashes, split, valid_fraction, added, test_fraction
+    )
     chosen &= ~np.isin(np.arange(*offsets[shard : shard + 2]), left_out)
     first = int(offsets[shard])
     token_end = source.shard(shard, 'token_end')

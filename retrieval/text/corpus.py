@@ -43,26 +43,26 @@ class CorpusConfig:
   # retrieve from and to train on.
   kind: Kind = 'auto'
   path: str = ''  # a file, a folder or a glob; TFDS: `name` or `name/config`
-  split: str = settings.rare('train')
-  data_dir: str = settings.rare('')  # data folder of TFDS; '' for its default
+  split: str = 'train'
+  data_dir: str = ''  # data folder of TFDS; '' for its default
   # fields of JSON, TSV and TFDS; '' makes an id of file and line, or no titles
   id_field: str = 'id'
   title_field: str = 'title'
   text_field: str = 'text'
   # further fields that documents keep, joined by commas: 'year,url'
-  metadata: str = settings.rare('')
+  metadata: str = ''
   # WikiExtractor: whether &amp; and &lt; become & and <
-  unescape: bool = settings.rare(True)
+  unescape: bool = True
   # whether JSON, TSV or TFDS hold pages of Wikipedia, as other kinds do; blocks
   # leave out its lists then (`blocks.drop_titles`)
-  wikipedia: bool = settings.rare(False)
+  wikipedia: bool = False
   # whether a document without text has its title as text; else it is skipped
-  title_as_text: bool = settings.rare(False)
+  title_as_text: bool = False
   # 'skip' counts bad records and skips them; empty texts are always skipped
   on_error: Literal['raise', 'skip'] = 'raise'
   max_documents: settings.Count = 0  # largest number of documents; 0 for all
   # most bytes of a record of text or JSON; a longer one is a bad record
-  max_record_bytes: Annotated[int, settings.Range(1, 2**31)] = settings.rare(
+  max_record_bytes: Annotated[int, settings.Range(1, 2**31)] = (
     text_files.RECORD_BYTES
   )
 

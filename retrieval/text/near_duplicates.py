@@ -20,12 +20,13 @@ import numpy as np
 
 from retrieval import settings as settings_lib, tokenization
 from retrieval.store import array_store, executors, shards
-from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
+from retrieval.text import tokens as tokens_lib
 
 KIND = 'near_duplicates'
 _COMPARED = 'evaluation'
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _BATCH = 256
+_NGRAM = 13  # words
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,6 @@ class Settings:
 
   # least Jaccard similarity; 0: nothing is looked for
   threshold: settings_lib.Share = 0.8
-  ngram: settings_lib.Size = settings_lib.rare(13)  # words of a gram
 
   __post_init__ = settings_lib.check
 
@@ -42,7 +42,7 @@ class Settings:
 _hash_word = functools.lru_cache(1 << 18)(tokens_lib.hash_id)
 
 
-def hash_grams(text: str, ngram: int) -> UInt64[np.ndarray, ' grams']:
+def hash_grams(text: str, ngram: int = _NGRAM) -> UInt64[np.ndarray, ' grams']:
   """Hash the n-grams of a text's words; one of fewer words is one gram."""
   words = text.lower().split()
   hashes = np.asarray([_hash_word(word) for word in words], np.uint64)
@@ -127,6 +127,7 @@ def build_duplicate_store(
   fields = {
     'tokens': tokens.store.fingerprint,
     'valid_fraction': valid_fraction,
+    'ngram': _NGRAM,
     **dataclasses.asdict(settings),
   }
   compared = [source.store.fingerprint for source in evaluation]
@@ -140,7 +141,6 @@ def build_duplicate_store(
     _documents,
     tokenizer,
     valid_fraction,
-    settings.ngram,
     tokens_lib.hash_ids(added),
   )
   index = executors.Lazy(_index, read, tokens, evaluation)
@@ -197,12 +197,12 @@ def _index(read, tokens, evaluation) -> Index:
 
 
 def _documents(
-  tokenizer, valid_fraction, ngram, added, tokens, shard, split
+  tokenizer, valid_fraction, added, tokens, shard, split
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Numbers and grams of the documents of one split in one shard."""
   first = int(sum(tokens.store.rows('token_end')[:shard]))
   hashes = np.asarray(tokens.store.shard(shard, 'id_hash'))
-  chosen = chunks_lib.in_split(hashes, split, valid_fraction)
+  chosen = tokens_lib.in_split(hashes, split, valid_fraction)
   if split != 'all':
     chosen &= ~np.isin(hashes, added)
   for row in np.flatnonzero(chosen):
@@ -211,4 +211,4 @@ def _documents(
       text = tokens.text(document)
     else:
       text = tokenizer.decode(tokens.document(document)[1:])
-    yield document, hash_grams(text, ngram)
+    yield document, hash_grams(text)

@@ -9,13 +9,17 @@ spans are counted by their fault. Spans are ordered by sentence, then by place.
 
 from collections.abc import Callable, Sequence
 import os
+from typing import TYPE_CHECKING
 
 from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
 from retrieval.store import array_store, executors, shards as shards_lib
-from retrieval.text import blocks as blocks_lib, corpus as corpus_lib, taggers
+from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
+
+if TYPE_CHECKING:
+  from retrieval.text import tagger_settings, taggers
 
 KIND = 'salient'
 # Outcomes of the spans that a tagger finds.
@@ -31,7 +35,6 @@ _KEPT, _REPEATED, _OUTSIDE, _CROSSES, _CUTS, _EMPTY = range(len(OUTCOMES))
 _VERSION = 1  # of the rules that reject spans
 _BATCH = 256  # documents tagged at once
 _COLUMNS = ('token_start', 'token_limit', 'byte_start', 'byte_limit')
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 
 
 def map_spans(
@@ -70,26 +73,9 @@ def map_spans(
   return sentence, 1 + np.stack([first, last], axis=1), outcome
 
 
-def choose_documents(
-  blocks: blocks_lib.BlockStore, max_blocks: int = 0
-) -> np.ndarray:
-  """Choose whole documents spread over the store, up to `max_blocks` blocks.
-
-  The choice is always the same, and a larger one contains a smaller one. 0
-  chooses every document with a block.
-  """
-  documents = blocks.documents(np.arange(blocks.num_blocks))
-  documents, counts = np.unique(documents, return_counts=True)
-  if not max_blocks:
-    return documents
-  order = np.argsort(documents.astype(np.uint64) * _GOLDEN)
-  needed = 1 + int(np.searchsorted(np.cumsum(counts[order]), max_blocks))
-  return np.sort(documents[order[:needed]])
-
-
 def _document_rows(
   text: str,
-  spans: Sequence[taggers.Span],
+  spans: 'Sequence[taggers.Span]',
   labels: dict[str, int],
   token_bytes: np.ndarray,
   sentence_bytes: np.ndarray,
@@ -114,7 +100,7 @@ def _shard_arrays(
   blocks: blocks_lib.BlockStore,
   shard: int,
   documents: np.ndarray,
-  tagger: taggers.Tagger,
+  tagger: 'taggers.Tagger',
 ) -> dict[str, np.ndarray]:
   """Tag documents of one shard of blocks."""
   ends = np.cumsum([0, *blocks.store.rows('sentence_row')])
@@ -161,27 +147,27 @@ def _shard_arrays(
 def build_salient_store(
   path: str | os.PathLike,
   blocks: blocks_lib.BlockStore,
-  tagger: taggers.TaggerConfig | taggers.Tagger,
+  tagger: 'tagger_settings.TaggerConfig | taggers.Tagger',
   *,
-  max_blocks: int = 0,
   num_processes: int = 1,
   executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,
 ) -> 'SalientStore':
   """Tag the documents of a block store; resume where a call was killed.
 
-  Each process makes a tagger of a `TaggerConfig`. `choose_documents` explains
-  `max_blocks`. ValueError without any span.
+  Each process makes a tagger of a `TaggerConfig`. ValueError without any span.
   """
+  from retrieval.text import taggers
+
   made = executors.Lazy(taggers.make_tagger, tagger)
   fields = {
     'blocks': blocks.fingerprint,
     'tagger': made.fingerprint,
-    'max_blocks': max_blocks,
+    'max_blocks': 0,  # all
     'version': _VERSION,
   }
   ends = np.cumsum(blocks.tokens.store.rows('token_end'))
-  chosen = choose_documents(blocks, max_blocks)
+  chosen = np.unique(blocks.documents(np.arange(blocks.num_blocks)))
   parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
   try:
     shards_lib.build_store(
@@ -229,40 +215,6 @@ class SalientStore:
       array(name) for name in _COLUMNS
     )
     self.label = array('label')
-    self._sentence_ends = np.cumsum(self.blocks.store.rows('sentence_row'))
-
-  def sentences(self) -> np.ndarray:
-    """Sorted ids of the sentences that hold spans."""
-    shards = map(self.sentence.shard, range(self.store.num_shards))
-    return np.concatenate([np.unique(shard) for shard in shards])
-
-  def spans_of(
-    self, sentences: Int[np.ndarray, '*batch']
-  ) -> tuple[Int[np.ndarray, '*batch'], Int[np.ndarray, '*batch']]:
-    """Return [...] first row of each sentence, and [...] its number of rows."""
-    sentences = np.asarray(sentences)
-    shards = np.searchsorted(self._sentence_ends, sentences, 'right')
-    bounds = np.zeros((2, *sentences.shape), np.int64)
-    for shard in np.unique(shards).tolist():
-      here = shards == shard
-      ids = self.sentence.shard(shard)
-      for bound, side in zip(bounds, ('left', 'right'), strict=True):
-        bound[here] = np.searchsorted(ids, sentences[here], side)
-        bound[here] += self.sentence.offsets[shard]
-    return bounds[0], bounds[1] - bounds[0]
-
-  def block_bytes(self, blocks: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """Spans of each block: [m, 2] int64 bytes of the block's text."""
-    blocks = np.asarray(blocks, np.int64)
-    origins = self.blocks.byte_spans(blocks)[:, 0].tolist()
-    by_block = []
-    for block, origin in zip(blocks.tolist(), origins, strict=True):
-      ids = self.blocks.sentences(block)
-      (first, last), (_, count) = self.spans_of(np.asarray([ids[0], ids[-1]]))
-      rows = slice(int(first), int(last + count))
-      spans = np.stack([self.byte_start[rows], self.byte_limit[rows]], axis=1)
-      by_block.append(spans.astype(np.int64) - origin)
-    return by_block
 
   def counts(self) -> dict[str, int]:
     """Count documents, spans by outcome, and stored spans by label."""

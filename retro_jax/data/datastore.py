@@ -38,7 +38,6 @@ def load_embedder(config: stores_lib.Embedder) -> embedders.Embedder:
   return embedders.Embedder.load(
     config.path or 'minilm',
     max_length=config.max_length,
-    normalize=None if config.normalize else False,
     dtype=config.dtype or None,
   )
 

@@ -50,11 +50,8 @@ class Embedder:
 
   path: str = ''  # '' is the packaged all-MiniLM-L6-v2
   max_length: settings.Size = 128  # tokens of a chunk; a folder may state fewer
-  # False: vectors keep their length, although the folder says otherwise
-  normalize: bool = settings.rare(True)
   # '': of the checkpoint
-  dtype: Literal['', settings.Dtype] = settings.rare('float32')
-  vectors_dtype: settings.Dtype = 'float32'  # as stored
+  dtype: Literal['', settings.Dtype] = 'float32'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,18 +60,18 @@ class Neighbors:
 
   source: names.Name = 'dense'  # of `retrieval.search.names`
   # whether an index of words holds a chunk's title and continuation, too
-  titled: bool = settings.rare(False)
+  titled: bool = False
   # of weighted: BM25's share
   words_weight: settings.Share = 0.5
-  num_topics: settings.Size = settings.rare(200)  # of lda
+  num_topics: settings.Size = 200  # of lda
   colbert: str = ''  # of colbert: run of its model; '': as the index was made
   # run whose model orders the first candidates of the source anew; '': none
   reranker: str = ''
   # that it orders
-  candidates: Annotated[int, settings.Range(1, 2**16)] = settings.rare(50)
+  candidates: Annotated[int, settings.Range(1, 2**16)] = 50
   stored: Annotated[int, settings.Range(1, 2**16)] = 10  # for each chunk
   # filter on the documents' metadata: "{'year': (None, 2019)}"
-  where: str = settings.rare('')
+  where: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +119,7 @@ class Stores(data_folder.DataFolder):
 
   def chunks(self, split: str) -> chunks_lib.ChunkStore:
     """Chunks of a split, or of an evaluation set; 'train' is the datastore."""
-    tokens = self.tokens if split in chunks_lib.SPLITS else None
+    tokens = self.tokens if split in tokens_lib.SPLITS else None
     return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), tokens)
 
   @property
@@ -135,7 +132,7 @@ class Stores(data_folder.DataFolder):
   @property
   def corpus_splits(self) -> list[str]:
     """Splits of the corpus that have chunks; 'test' may be missing."""
-    names = 'train', *chunks_lib.HELD_OUT
+    names = 'train', *tokens_lib.HELD_OUT
     return [x for x in names if self.path(f'chunks-{x}').exists()]
 
   @functools.cached_property

@@ -68,7 +68,7 @@ class RetroConfig:
 
   # Decoder.
   # V; 128,000 in the paper. 0 in the config of an experiment: the tokenizer's
-  vocab_size: settings.SizeOrZero = settings.rare(0)
+  vocab_size: settings.SizeOrZero = 0
   d_model: Width = 896  # d
   d_ff: Width = 3584  # width of the feed-forward's hidden layer, 4 d
   num_heads: Heads = 16
@@ -85,43 +85,43 @@ class RetroConfig:
   encoder_num_heads: Heads = 16
   encoder_head_dim: Width = 64
   encoder_num_layers: Layers = 2  # L_enc
-  encoder_ca_layers: tuple[Layers, ...] = settings.rare((1,))  # P_enc, from 1
+  encoder_ca_layers: tuple[Layers, ...] = (1,)  # P_enc, from 1
   share_embeddings: bool = False  # one table, needs encoder_d_model == d_model
   query_conditioning: bool = True  # False (an ablation): no encoder CA
   # False (an ablation): CCA and CA are eq. 4, without positions, u and w
   cca_positions: bool = True
   # Choices the paper leaves open.
   # logits from the embedding table; table 10 says so
-  tie_readout: bool = settings.rare(True)
-  activation: Activation = settings.rare('gelu_tanh')  # [open] GPT-2's
-  norm_epsilon: settings.Positive = settings.rare(1e-6)  # [open] of every norm
+  tie_readout: bool = True
+  activation: Activation = 'gelu_tanh'  # [open] GPT-2's
+  norm_epsilon: settings.Positive = 1e-6  # [open] of every norm
   # [open] biases of attention's matrices
-  projection_biases: bool = settings.rare(False)
+  projection_biases: bool = False
   # [open] biases of the feed-forward's matrices
-  ff_biases: bool = settings.rare(False)
+  ff_biases: bool = False
   # [open] attention logits / sqrt(head_dim)
-  scale_logits: bool = settings.rare(True)
+  scale_logits: bool = True
   # of the cosine vector's frequencies
   position_base: settings.Positive = 10000.0
   # where the decoder is another
-  decoder: PublicDecoder = settings.rare(PublicDecoder())
+  decoder: PublicDecoder = PublicDecoder()
   # Initial values.
   init_scale: settings.Positive = 0.02  # [open] standard deviation, GPT-2's
   copy_init: bool = False  # [open] start by copying, see copy_init.py
   # size of what cross-attention then adds at first, in norms of its input
   copy_size: settings.Positive = 0.1
   # Not the paper's: the decoder's self-attention reads the neighbors, see joint.py.
-  joint: bool = settings.rare(False)
+  joint: bool = False
   # of the low-rank changes that it is trained with; 0: without
-  joint_rank: settings.SizeOrZero = settings.rare(0)
+  joint_rank: settings.SizeOrZero = 0
   # token before each neighbor: BOS of the tokenizer, whatever a config says
-  begin_id: settings.Count = settings.rare(0)
+  begin_id: settings.Count = 0
   dropout_rate: settings.Rate = 0.0  # [open] decoder's embeddings and branches
   # of the encoder (0 in QA fine-tuning)
   encoder_dropout_rate: settings.Rate = 0.0
   # How it runs.
   dtype: Dtype = 'float32'  # compute: bfloat16 on accelerators
-  param_dtype: Dtype = settings.rare('float32')
+  param_dtype: Dtype = 'float32'
   # What the backward pass recomputes:
   #   none                nothing
   #   full                all of each layer
@@ -131,7 +131,7 @@ class RetroConfig:
   #   offload             the same; the products wait in the host's memory
   remat: Remat = 'none'
   # one loop over equal layers; auto: on accelerators
-  layers: Loops = settings.rare('auto')
+  layers: Loops = 'auto'
 
   def __post_init__(self):
     """Check the fields, and against each other."""

@@ -11,7 +11,7 @@ import jax
 
 from retrieval import settings, tokenization
 from retrieval.store import checkpoints, hub
-from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
+from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 from retro_jax.data import folder as retro_data, pipeline, stores
 from retro_jax.nn import (
   config as config_lib,
@@ -53,7 +53,7 @@ class RunConfig:
   @property
   def held_out(self) -> list[str]:
     """The splits 'valid' and 'test', where a share of the documents is held out."""
-    names = chunks_lib.HELD_OUT
+    names = tokens_lib.HELD_OUT
     return [x for x in names if getattr(self, f'{x}_fraction')]
 
 

@@ -145,7 +145,6 @@ def test_one_answer_of_a_record_is_no_list_of_letters():
   for record in (
     question_files.Question('1', 'Where?', 'Paris'),
     dpr_json.Result(question='Where?', answers='Paris'),
-    dpr_json.Example(question='Where?', answers='Paris'),
     qa_rows.Example(question='Where?', answers='Paris'),
   ):
     assert record.answers == ('Paris',)

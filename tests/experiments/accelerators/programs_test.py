@@ -84,27 +84,6 @@ def _report(config, name):
   return compile_lib.compiled_for(config, name, chip, devices)[0]
 
 
-@pytest.mark.parametrize(
-  ('kind', 'name', 'most'),
-  [
-    ('realm', 'train', 2),
-    ('realm', 'embed', 2),
-    ('ict', 'train', 5),  # computes its forward passes twice
-    ('open_qa', 'evaluate', 2),
-  ],
-)
-def test_reports_count_the_models_flops(kind, name, most, data):
-  if kind == 'open_qa':
-    config = tiny_open_qa.get_config(data, **{'lookup.retriever_beam': 5000})
-  else:
-    config = tiny_realm.get_config(data, task=kind)
-  found = _report(config, name)
-  # Of two devices. The last layer answers for few positions alone; XLA counts what is
-  # no product, too, which is as much as half of it at these widths.
-  assert 0.7 < 2 * found.xla_flops / found.model_flops < most
-  assert found.mesh['data'] == 2
-
-
 def test_exact_search_reads_all_vectors(data):
   config = tiny_realm.get_config(data)
   found = _report(config, 'search')
@@ -112,5 +91,8 @@ def test_exact_search_reads_all_vectors(data):
   assert found.model_flops == 2 * config.batch_size * 13_353_718 * d
   share = 4 * 13_353_718 * d / 2
   assert found.arguments_bytes == pytest.approx(share, rel=0.01)
-  alone = _report(config, 'search_alone')
-  assert alone.arguments_bytes == pytest.approx(2 * share, rel=0.01)
+
+
+def test_blocks_are_embedded_by_all_devices(data):
+  found = _report(tiny_realm.get_config(data), 'embed')
+  assert found.mesh == {'data': 2} and found.xla_flops > 0

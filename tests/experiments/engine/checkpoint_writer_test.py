@@ -199,7 +199,7 @@ def test_the_best_step_stays(tmp_path, mode, best):
         saver.save(step, _state(step), _batches())
         with metric_writer.MetricWriter(tmp_path, resume_step=step) as writer:
           writer.write(step, {'valid/loss': values[step]})
-        saver.measured(step, {'valid/loss': values[step]})
+        saver.measured()
 
   save(1, 2, 3)
   (tmp_path / 'checkpoints' / 'best.json').unlink()  # made again

@@ -26,14 +26,14 @@ import jax
 from retrieval import settings
 
 from experiments.engine import command
-from retrieval.store import ray_cluster
+from retrieval.store import cluster_settings
 
 @dataclasses.dataclass(kw_only=True)
 class Settings:
   size: settings.Size
   fail: str
   distributed: bool
-  cluster: ray_cluster.Cluster
+  cluster: cluster_settings.Cluster
 
 def define():
   flags.DEFINE_string('prompt', '', 'Where to start.')

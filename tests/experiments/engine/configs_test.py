@@ -17,11 +17,11 @@ class Model:
   d_model: settings.Size
   rate: float = 1
   layers: tuple[int, ...] = ()
-  seldom: int = settings.rare(3)
+  heads: int = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Seldom:
+class Part:
   count: int = 1
 
 
@@ -30,7 +30,7 @@ class Config:
   task: Literal['a', 'b']
   model: Model
   steps: settings.Steps
-  part: Seldom = settings.rare(Seldom())
+  part: Part = Part()
   overlap: Annotated[float, settings.Range(0, 1)] | None = None
   rules: Mapping[str, str | tuple[str, ...]] = dataclasses.field(
     default_factory=lambda: {'vocab': 'tensor'}
@@ -138,19 +138,13 @@ def test_other_files_are_named(tmp_path, text, part):
 def test_the_section_of_a_command():
   c = _config()
   configs.for_command(c, 'measure', split='valid')
-  configs.add_section(c, Measure)
-  configs.override(c, 'measure.shares', '.1,.2', Config, Measure)
-  assert c.measure.to_dict() == {
-    'split': 'valid',
-    'shares': (0.1, 0.2),
-    'other': {'d_model': 2, 'rate': 0.5, 'layers': ()},
-  }
-  configs.override(c, 'model.seldom', '4', Config)
-  assert configs.build(Config, c).model.seldom == 4
-  assert configs.build(Config, c).steps == 3  # it is no field of the config
+  overrides = [('measure.shares', '.1,.2'), ('model.heads', '4')]
+  built, measure = configs.complete(c, overrides, Config, Measure)
+  assert measure == Measure(split='valid', shares=(0.1, 0.2))
+  assert built.model.heads == 4 and built.steps == 3
   configs.for_command(c, 'measure', splot='valid')
   with pytest.raises((AttributeError, KeyError), match='splot'):
-    configs.add_section(c, Measure)
+    configs.complete(c, [], Config, Measure)
 
 
 def test_every_room_has_a_class_and_its_functions():

@@ -202,22 +202,6 @@ def test_a_part_of_a_part_is_frozen():
       program(**scales)
 
 
-def test_accumulation_equals_the_large_batch(whole, tmp_path):
-  # Dropout differs between microbatches, so this comparison goes without.
-  fields = {'num_steps': 3, 'eval_every': 3, 'ragged': True}
-  for parts, folder in ((1, 'large'), (4, 'parts')):
-    optimizer = {
-      'learning_rate': 1e-2,
-      'warmup_steps': 0,
-      'accumulate_steps': parts,
-    }
-    state = _train(tmp_path / folder, optimizer=optimizer, **fields)
-    assert state.params['Dense_0']['kernel'].dtype == np.float32
-  large, parts = (equal_runs.rows(tmp_path / f) for f in ('large', 'parts'))
-  for a, b in zip(large, parts, strict=True):
-    assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
-
-
 def test_validation_batches_are_pooled():
   """Cut into microbatches of four rows, without dropout."""
   found, seen = [], []

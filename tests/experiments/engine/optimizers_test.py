@@ -21,11 +21,9 @@ _CONFIG = optimizers.OptimizerConfig(
 _BERT = optimizers.OptimizerConfig(
   name='bert_adam',
   schedule='linear',
-  decay_mask='bert',
   learning_rate=1e-3,
   warmup_steps=4,
   weight_decay=0.01,
-  b1=0.9,
   b2=0.999,
   eps=1e-6,
 )
@@ -93,7 +91,6 @@ def test_one_step_equals_adamw_by_hand():
     learning_rate=0.1,
     warmup_steps=0,
     weight_decay=0.5,
-    clip_norm=1.0,
   )
   rng = np.random.default_rng(0)
   params = {

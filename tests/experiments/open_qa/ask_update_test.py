@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions asked of every block, and asked again of a changed corpus."""
 
-import dataclasses
-
 import pytest
 
 from experiments.open_qa import trained_reader, update as realm_update
-from realm_jax.trained import embedders, loading
+from realm_jax.trained import embedders
 from retrieval.index import index_versions
 from retrieval.text import corpus
 from tests.experiments.open_qa import tiny_open_qa
@@ -19,16 +17,6 @@ NEW = corpus.Document('new', 'Zebra', 'The zebra was in the crown of Rome.')
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
   return tiny_open_qa.fine_tuned(tmp_path_factory.mktemp('ask'))
-
-
-@pytest.fixture(scope='module')
-def by_words(made, tmp_path_factory):
-  """A run that finds blocks by BM25."""
-  workdir = tmp_path_factory.mktemp('bm25')
-  trained = loading.load(made.workdir, part='reader')
-  config = dataclasses.replace(made.config, retriever='bm25')
-  tiny_open_qa.save(workdir, trained, config)
-  return workdir
 
 
 @pytest.fixture(scope='module')
@@ -86,29 +74,3 @@ def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
   for row in (best, kept):
     del row['share'], row['block']  # its number; the document's id stays
   assert best == kept
-
-
-def test_words_find_a_new_document_and_nothing_is_embedded(
-  by_words, embedded, tmp_path
-):
-  out = tmp_path / 'new'
-  before = trained_reader.open_reader(by_words)
-  [earlier] = before.answer('zebra')
-  assert earlier.text == ''
-  counts = realm_update.update_run(by_words, out, [NEW])
-  assert not (out / 'index').exists() and not embedded
-  assert counts == {
-    'documents added': 1,
-    'documents changed': 0,
-    'documents deleted': 0,
-    'blocks removed': 0,
-  }
-  [now] = trained_reader.open_reader(by_words, str(out)).answer('zebra')
-  assert now.text in NEW.text and now.answers[0].rank == 0
-  # Again: changed once more, from the changed data.
-  realm_update.update_run(
-    by_words, tmp_path / 'again', (), ['new'], data_dir=str(out)
-  )
-  again = trained_reader.open_reader(by_words, str(tmp_path / 'again'))
-  assert again.answer(['zebra'])[0].text == ''
-  assert not embedded

@@ -35,10 +35,10 @@ def _config(data, **fields):
   c.questions.allow_other_counts = True
   c.embedder.update(num_layers=1, d_model=16, d_ff=32, max_length=32)
   c.embedder.dropout_rate = 0.02
-  configs.set_rare(c.embedder, initializer_range=0.3)
+  c.embedder.update(initializer_range=0.3)
   c.blocks.max_length = 32
   c.colbert.update(vector_size=8, query_length=16, passage_length=32)
-  configs.set_rare(c.colbert, query_marker='q', passage_marker='d')
+  c.colbert.update(query_marker='q', passage_marker='d')
   c.optimizer.learning_rate = 2e-2
   c.update(num_steps=15, eval_every=15, checkpoint_every=10, log_every=3)
   return configs.replaced(configs.build(config_lib.ColbertConfig, c), **fields)

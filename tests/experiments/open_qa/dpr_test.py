@@ -3,7 +3,6 @@
 """Examples of questions: what is found, kept and refused; a tiny retriever."""
 
 import functools
-import json
 import types
 
 import jax
@@ -18,7 +17,6 @@ from experiments.open_qa import (
   mining,
 )
 from realm_jax.data import folder as realm_data
-from realm_jax.objectives import dpr as dpr_lib
 from retrieval.index import text_index
 from retrieval.nn import sharding
 from retrieval.questions import answers, question_files
@@ -55,7 +53,7 @@ def _config(data, **fields):
       d_ff=32,
       max_length=64,
     )
-    configs.set_rare(bert, initializer_range=0.3)
+    bert.update(initializer_range=0.3)
   c.model.projection_size = 8
   c.model.projection_norm_scale = 1.0
   c.optimizer.learning_rate = 1e-2
@@ -178,37 +176,6 @@ def test_held_out_questions(data):
   config = _config(data, **fields)
   splits = _splits(config, folder)
   assert [len(splits.rows[x]) for x in ('train', 'valid')] == [16, 9]
-
-
-def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):
-  path = tmp_path / 'train.json'
-  folder = realm_data.DataFolder(data.root)
-  wrote = _config(data, **{'dpr.export': str(path), 'questions.dev': ()})
-  found = _splits(wrote, folder).examples['train']
-  read = contrast_tasks.find_examples(
-    _config(data, **{'dpr.examples': str(path), 'questions.train': ()}),
-    folder,
-    'train',
-  )
-  assert [q.question for q in read.questions] == [
-    q.question for q in found.questions
-  ]
-  layout = folder.layout(wrote)
-  rows = [
-    dpr_lib.read_rows(layout, x, data.tokenizer.encode_ids_batch, np.arange(16))
-    for x in (found, read)
-  ]
-  assert rows[0]['block_valid'].all()
-  for name in ('query_ids', 'block_ids', 'block_mask', 'block_types'):
-    np.testing.assert_array_equal(rows[0][name], rows[1][name], name)
-  records = json.loads(path.read_text())
-  [context] = records[0]['positive_ctxs']
-  assert [context['passage_id']] == folder.blocks.names(found.positives[:1])
-  for record in records:
-    record['positive_ctxs'] = []
-  path.write_text(json.dumps(records))
-  with pytest.raises(ValueError, match='positive_ctxs'):
-    mining.read_json(path, data.tokenizer, 1)
 
 
 def test_a_run_learns_and_starts_another(data, tmp_path):

@@ -151,7 +151,7 @@ def test_bad_input_is_refused(config, tmp_path):
 
 def test_the_config_trains_in_bfloat16_on_whole_batches():
   c = open_qa_reader.get_config('reading')
-  configs.set_rare(c, reading={'train': ('a.jsonl',)})
+  c.update(reading={'train': ('a.jsonl',)})
   config = configs.build(config_lib.Config, c)
   assert config.passages_given and config.retriever == 'bm25'
   assert config.encoder.dtype == 'bfloat16'

@@ -65,7 +65,7 @@ def set_tiny(c, data_dir: pathlib.Path) -> None:
   c.lookup.row_length = 48
   c.update(batch_size=4, num_steps=4, eval_every=4, checkpoint_every=2)
   c.eval_batches = 1
-  configs.set_rare(c, keep_checkpoints=4)
+  c.update(keep_checkpoints=4)
   c.optimizer.learning_rate = 1e-2
 
 

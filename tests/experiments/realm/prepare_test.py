@@ -17,8 +17,8 @@ from experiments.realm import (
   task as realm_task,
 )
 from realm_jax.data import folder as realm_data
-from retrieval.formats import tf_example, tfrecord
-from retrieval.text import corpus as corpus_lib
+from retrieval.formats import tfrecord
+from tests.retrieval.formats import examples
 from tests.retrieval.text import tiny_blocks
 
 
@@ -181,62 +181,36 @@ def test_what_is_masked_may_be_another_corpus(folder, with_other_x, prepared):
   assert len(realm_task.masked_sentences(config, data, 'train')) == 9
 
 
-@pytest.fixture(scope='module')
-def exported(folder, with_other_x):
-  """The official forms, of a folder with another X."""
-  config = _config(folder, masked=True)
-  _run(config, with_other_x, export=True, export_shards=3)
-  return with_other_x / 'data' / 'official'
-
-
-def _corpus(kind, path):
-  return corpus_lib.Corpus(corpus_lib.CorpusConfig(kind=kind, path=str(path)))
-
-
-def test_official_forms_read_back(exported, with_other_x):
-  data = realm_data.DataFolder(with_other_x / 'data')
-  for kind, path, blocks in (
-    ('orqa_blocks', exported, data.blocks),
-    ('orqa_corpus', exported / 'retrieval-*', data.blocks),
-    ('realm_pretraining', exported / 'pretraining-*', data.masked_blocks),
-  ):
-    ids = range(blocks.num_blocks)
-    found = [(x.title, x.text) for x in _corpus(kind, path)]
-    want = zip(blocks.titles(ids), blocks.texts(ids), strict=True)
-    assert found == list(want)
-  assert len(list(exported.glob('retrieval-*-of-00003'))) == 3
-  assert (exported / 'examples.tfr').stat().st_size > 100
-
-
-def _write_marked(path, text, sentences):
-  starts, limits = np.asarray(sentences, np.int64).T
-  record = {
-    'title': [b'X 1'],
-    'text': [text.encode()],
-    'sentence_byte_start': starts,
-    'sentence_byte_limit': limits,
-  }
-  tfrecord.write(path, [tf_example.encode(record)])
+def _write_marked(path, texts, sentences, spans=()):
+  """Write records with the same sentences and spans of bytes in each text."""
+  marks = {}
+  for name, bounds in (('sentence', sentences), ('span', spans)):
+    starts, limits = np.asarray(bounds, np.int64).reshape(-1, 2).T
+    marks |= {f'{name}_byte_start': starts, f'{name}_byte_limit': limits}
+  records = [{'title': [b'X'], 'text': [x.encode()], **marks} for x in texts]
+  tfrecord.write(path, map(examples.encode, records))
 
 
 def test_sentences_come_with_the_corpus(folder, tmp_path):
   text = 'Rome. Crown in 1500.'
-  _write_marked(tmp_path / 'x.tfr', text, [[0, 10], [11, 20]])
+  _write_marked(tmp_path / 'x.tfr', [text], [[0, 10], [11, 20]])
   marked = {'corpus.kind': 'realm_pretraining'}
   marked['corpus.path'] = str(tmp_path / 'x.tfr')
   config = _config(folder, **marked)
   blocks = _run(config, tmp_path / 'run').blocks
   assert blocks.sentence_bytes(np.arange(2)).tolist() == [[0, 10], [11, 20]]
-  _write_marked(tmp_path / 'y.tfr', text, [[0, 11], [10, 20]])
+  _write_marked(tmp_path / 'y.tfr', [text], [[0, 11], [10, 20]])
   marked['corpus.path'] = str(tmp_path / 'y.tfr')
   config = _config(folder, **marked)
   with pytest.raises(ValueError, match='overlap: one ends at character 11'):
     _run(config, tmp_path / 'overlap')
 
 
-def test_spans_may_come_with_the_corpus(folder, exported, tmp_path):
+def test_spans_may_come_with_the_corpus(folder, tmp_path):
   """X as published: its records mark what is salient."""
-  records = str(exported / 'pretraining-*')
+  texts = [f'Rome was crown in {1500 + i}.' for i in range(9)]
+  records = str(tmp_path / 'x.tfr')
+  _write_marked(records, texts, [[0, 23]], [[18, 22]])
   own = {'spans.tagger.kind': 'corpus'}
   config = _config(
     folder,
@@ -247,15 +221,13 @@ def test_spans_may_come_with_the_corpus(folder, exported, tmp_path):
       'blocks.whole_documents': True,
     },
   )
-  data = _run(config, tmp_path)
+  data = _run(config, tmp_path / 'run')
   blocks, spans = data.blocks, data.spans
   assert blocks.num_blocks == spans.num_spans == 9
   assert spans.labels == ('SPAN',)
-  found = spans.block_bytes(range(9))
-  for i, (text, marked) in enumerate(
-    zip(blocks.texts(range(9)), found, strict=True)
-  ):
-    ((start, limit),) = marked.tolist()
+  bounds = zip(spans.byte_start[:], spans.byte_limit[:], strict=True)
+  for i, (start, limit) in enumerate(bounds):
+    [text] = blocks.texts([i])
     assert text.encode()[start:limit].decode() == str(1500 + i)
   # Z may be without any, as long as X has them.
   masked = {'masked_corpus.kind': 'realm_pretraining'}

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from experiments import probe
-from experiments.realm import facts as facts_lib, task as realm_task
+from experiments.realm import facts as facts_lib, probe, task as realm_task
 from tests.experiments.realm import tiny_trained
 
 FACTS = (

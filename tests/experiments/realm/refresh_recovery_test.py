@@ -23,7 +23,7 @@ def test_what_a_killed_run_left_of_later_steps_is_forgotten(
   for step in (4, 8, 10):
     refresh_worker.write_snapshot(tmp_path, step, refresh_test.params(step))
   index_builder.write_failure(tmp_path, names[4], 'of before')
-  settings = refresh.RefreshConfig(schedule=schedule, every=2, poll_sec=0.0)
+  settings = refresh.RefreshConfig(schedule=schedule, every=2)
   refresh_test.FakeProcess.started = []
   refresher = refresh.Refresher(settings, builder, refresh_test.FakeProcess)
   refresher.start(8, refresh_test.params(8), names[4])

@@ -80,7 +80,7 @@ def params(step):
 
 def opened(tmp_path, blocks, measure=None, **fields):
   builder = FakeBuilder(index_versions.VersionFolder(tmp_path), blocks)
-  settings = refresh.RefreshConfig(**{'poll_sec': 0.0} | fields)
+  settings = refresh.RefreshConfig(**fields)
   return builder, refresh.Refresher(settings, builder, measure=measure)
 
 
@@ -169,7 +169,7 @@ def test_a_resumed_run_opens_the_version_it_saved(tmp_path, blocks):
 
 
 def test_versions_that_checkpoints_name_are_kept(tmp_path, blocks):
-  builder, refresher = opened(tmp_path, blocks, every=1, keep=1)
+  builder, refresher = opened(tmp_path, blocks, every=1)
   refresher.start(0, params(0), '')
   saved = {}
   for step in range(1, 9):
@@ -177,7 +177,7 @@ def test_versions_that_checkpoints_name_are_kept(tmp_path, blocks):
     if step % 3 == 0:
       saved[step] = refresher.version_to_save()
   assert {saved[3], saved[6]} <= {*builder.folder.names()}
-  assert steps(builder.folder) == [3, 6, 8]
+  assert steps(builder.folder) == [3, 6, 7, 8]
   refresher.close()
 
 
@@ -254,7 +254,7 @@ def test_a_builder_that_dies_is_reported_and_started_again(
 ):
   FakeProcess.started = []
   builder = FakeBuilder(index_versions.VersionFolder(tmp_path), blocks)
-  settings = refresh.RefreshConfig(schedule='async', every=2, poll_sec=0.0)
+  settings = refresh.RefreshConfig(schedule='async', every=2)
   refresher = refresh.Refresher(settings, builder, FakeProcess)
   refresher.start(0, params(0), '')
   for step in range(1, 6):

@@ -132,7 +132,6 @@ def test_two_processes_train_and_build_as_one(data, tmp_path):
   fields['optimizer.learning_rate'] = 3e-4
   for bert in ('embedder', 'encoder'):
     fields[f'{bert}.dropout_rate'] = 0.0
-    fields[f'{bert}.attention_dropout_rate'] = 0.0
   arguments = [f'--{name}={value}' for name, value in fields.items()]
   processes = _start_two(data, tmp_path / 'two', *arguments)
   _train(data, tmp_path / 'one', **fields)
@@ -157,7 +156,6 @@ def test_two_processes_train_beside_a_worker(builder, data, tmp_path):
     'refresh.schedule': 'async',
     'refresh.builder': builder,
     'refresh.every': 1,
-    'refresh.poll_sec': 0,
     'mesh.fsdp': 2,
     'pause_sec': 0.3,
     'eval_batches': 0,
@@ -236,13 +234,11 @@ def test_a_worker_follows_snapshots_of_another_process(
 ):
   """The worker's own command, beside a trainer in another process."""
   fields = (*_ASYNC, '--refresh.builder=external', '--num_steps=60')
-  fields += ('--checkpoint_every=20', '--refresh.poll_sec=0.05')
+  fields += ('--checkpoint_every=20',)
   trainer = _start(data, tmp_path, *fields)
   lines = []
   monkeypatch.setattr(logging, 'info', lambda text, *x: lines.append(text % x))
-  config = tiny_realm.get_config(
-    data, num_steps=60, **{'refresh.poll_sec': 0.05}
-  )
+  config = tiny_realm.get_config(data, num_steps=60)
   refresh_worker.refresh_worker(config, str(tmp_path))
   _finish(trainer)
   steps = [index_versions.step_of(x) for x in _versions(tmp_path)]

@@ -43,7 +43,7 @@ def _config(reader, **fields):
   c.questions.train = (f'custom:train={spec}',)
   c.questions.dev = (f'custom:dev={spec}',)
   c.batch_size = 2
-  configs.set_rare(c, keep_checkpoints=0)
+  c.update(keep_checkpoints=0)
   return configs.replaced(configs.build(config_lib.Config, c), **fields)
 
 

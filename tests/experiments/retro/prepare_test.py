@@ -10,7 +10,6 @@ import shutil
 import numpy as np
 import pytest
 
-from experiments.engine import changed_documents
 from experiments.retro import (
   prepare as retro_prepare,
   task as retro_task,
@@ -141,10 +140,7 @@ def test_near_duplicates_of_an_evaluation_set_leave_the_datastore(
   assert set(_documents(fresh)) < set(kept) and kept[0] not in _documents(fresh)
   # So it is after an update.
   new = retro_data.DataFolder(tmp_path / 'new')
-  texts = changed_documents.documents_of(
-    fresh.tokens, retro_update.text_of(fresh)
-  )
-  changed_documents.write(new.root, texts, [], [])
+  fresh.tokenizer.save(new.tokenizer_path)
   retro_update._cut(config, fresh, new, [])
   assert _documents(new) == _documents(fresh)
   assert near_duplicates.compared_with(new.duplicates) == (

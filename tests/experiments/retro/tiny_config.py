@@ -42,11 +42,11 @@ def section(
   arg: str = 'test',
   **changes,
 ) -> Any:
-  """A verb's own section of a config file, such as `Evaluate`."""
+  """Return a verb's section of a config file, such as `Evaluate`."""
   config = importlib.import_module(f'configs.{name}').get_config(arg)
   cls = rooms.section(config.task, verb)
-  configs.add_section(config, cls)
-  values = config[configs.section_name(cls)]
+  values = config.get(configs.section_name(cls)) or configs.Config()
+  values = configs.of(cls, **values.to_dict())
   with values.unlocked():
     values.update_from_flattened_dict(changes)
   return settings.build(cls, values.to_dict(), 'config')

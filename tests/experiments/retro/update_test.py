@@ -11,7 +11,7 @@ from retrieval.index import (
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
-from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
+from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 from retro_jax.data import datastore as datastore_lib, folder as retro_data
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
@@ -98,7 +98,7 @@ def _document(name, text=NEW):
 def _held_out(data):
   """Ids of a held-out and of a training document."""
   names = [data.tokens.document_id(i) for i in range(data.tokens.num_documents)]
-  held = chunks_lib.in_split(data.tokens.id_hash[:], 'valid', 0.3)
+  held = tokens_lib.in_split(data.tokens.id_hash[:], 'valid', 0.3)
   return names[int(np.argmax(held))], names[int(np.argmin(held))]
 
 
@@ -118,8 +118,8 @@ def test_only_new_chunks_are_embedded(run, embedder, tmp_path):
     [old.tokens.document_id(i) for i in range(30)].index(trained)
   )
   assert not [text for title, text in after if title == gone]
-  kept = [pair for pair in before if pair[0] != gone]
-  assert [p for p in after if p in set(kept)] == kept
+  rest = [pair for pair in before if pair[0] != gone]
+  assert [p for p in after if p in set(rest)] == rest
   assert {title for title, _ in after} >= {f'Title n{i}' for i in range(8)}
   assert f'Title {held}' in {title for title, _ in after}
   assert not {t for t, _ in _texts(data, 'valid')} & {d.title for d in new}
@@ -146,23 +146,14 @@ def test_metadata_follow_their_documents(run, tmp_path):
   tokens = data.tokens
   rows = tokens.metadata.rows(range(tokens.num_documents))
   names = map(tokens.document_id, range(tokens.num_documents))
-  wanted = {f'd{i}': 2000 + i for i in range(30)}
-  wanted |= {'new': 1900, held: 1901}
-  del wanted[trained]
-  assert {x: y['year'] for x, y in zip(names, rows, strict=True)} == wanted
+  expected = {f'd{i}': 2000 + i for i in range(30)}
+  expected |= {'new': 1900, held: 1901}
+  del expected[trained]
+  assert {x: y['year'] for x, y in zip(names, rows, strict=True)} == expected
   assert tokens.metadata.names == ('year',)
   wrong = corpus_lib.Document('new', 'T', NEW, {'year': [1]})
   with pytest.raises(ValueError, match='year'):
     _update(run, tmp_path / 'wrong', [wrong])
-
-
-def test_neighbors_of_new_text_fit_the_filter(run):
-  workdir, data = run
-  model = language_model.load(workdir, str(data.root), where={'year': 2005})
-  chunks = model.neighbors('river queen tensor apple moon gardens', 3)
-  ids = np.concatenate([chunk.ids for chunk in chunks])
-  found = data.chunks('train').metadata(ids[ids >= 0])
-  assert {row['year'] for row in found} == {2005}
 
 
 def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):

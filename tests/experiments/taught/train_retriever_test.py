@@ -16,7 +16,7 @@ from experiments.taught import (
 )
 from retrieval.nn import embedders
 from retrieval.store import checkpoints
-from retrieval.text import chunks
+from retrieval.text import tokens
 from retro_jax.data import folder as retro_data
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
@@ -41,7 +41,7 @@ def root(tmp_path_factory):
   tiny_embedder.save(root / 'embedder', tiny_data.WORDS)
   (root / 'data').mkdir()
   tiny_data.make(root / 'data')
-  for split in ('train', *chunks.HELD_OUT):
+  for split in ('train', *tokens.HELD_OUT):
     shutil.rmtree(root / 'data' / f'neighbors-{split}')
   for stage in STAGES:
     stage(_config(root), retro_data.DataFolder(root / 'data'))
@@ -102,7 +102,7 @@ def test_a_version_has_the_neighbors_of_its_embedder(root, run):
   (version,) = (run / 'index').iterdir()
   other = root / 'other'
   other.mkdir()
-  splits = (f'chunks-{split}' for split in ('train', *chunks.HELD_OUT))
+  splits = (f'chunks-{split}' for split in ('train', *tokens.HELD_OUT))
   for name in ('tokenizer', 'tokens', *splits):
     shutil.copytree(root / 'data' / name, other / name)
   config = _config(root, {'embedder.path': str(version / 'embedder')})

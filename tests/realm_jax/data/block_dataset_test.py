@@ -29,7 +29,7 @@ def data(tmp_path_factory):
   return made
 
 
-def _dataset(data, mask_rate=ict.IctConfig.mask_rate, **fields):
+def _dataset(data, mask_rate=ict.MASK_RATE, **fields):
   def read(ids, rng):
     return ict.read_rows(data.layout, data.blocks, ids, rng, mask_rate)
 

@@ -170,11 +170,8 @@ def test_ten_steps_of_berts_adam(arrays, step):
     learning_rate=1e-3,
     warmup_steps=4,
     weight_decay=0.01,
-    decay_mask='bert',
-    b1=0.9,
     b2=0.999,
     eps=1e-6,
-    clip_norm=1.0,
   )
   schedule = optimizers.learning_rate_schedule(config, 20)
   expected = oracle.part(arrays, 'opt/bert_adam/')

@@ -55,21 +55,3 @@ def test_rows(data):
         np.testing.assert_array_equal(rows[f'block_{name}'][at][p], row[0])
       found_hash = rows['block_hash'][at][p].view(np.uint64)
       assert found_hash == data.blocks.hashes(np.array([block]))
-
-
-def test_passages_as_texts_read_like_blocks(data):
-  blocks = data.blocks
-  ids = np.arange(data.blocks.num_blocks)
-  pairs = list(zip(blocks.titles(ids), blocks.texts(ids), strict=True))
-  texts = dpr.TextPassages(pairs, data.tokenizer, 'f')
-  asked = np.append(ids, -1)
-  rows = (
-    examples.titled_blocks(data.layout, x, asked) for x in (texts, blocks)
-  )
-  for a, b in zip(*rows, strict=True):
-    np.testing.assert_array_equal(a, b)
-  same = [
-    hashes[:, None] == hashes[None]
-    for hashes in (texts.hashes(ids), blocks.hashes(ids))
-  ]
-  np.testing.assert_array_equal(*same)

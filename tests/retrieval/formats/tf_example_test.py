@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""tf.train.Example as written and read."""
+"""tf.train.Example as protobuf writes it."""
 
 import hypothesis
 from hypothesis import strategies as st
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval.formats import tf_example
+from tests.retrieval.formats import examples
 
 _INT64 = st.one_of(st.integers(-2, 300), st.integers(-(1 << 63), (1 << 63) - 1))
 _NAMES = st.text(st.characters(exclude_categories=['Cs']), max_size=3)
@@ -38,7 +39,7 @@ def _plain(features):
 @_SETTINGS
 @hypothesis.given(_FEATURES)
 def test_what_was_written_is_read(features):
-  data = tf_example.encode(features)
+  data = examples.encode(features)
   assert _plain(tf_example.decode(data)) == _plain(features)
 
 
@@ -48,18 +49,15 @@ def test_kinds_and_order():
     'a': np.asarray([-1, 0, 127, 128, 1 << 62], np.int64),
     'ü': np.asarray([0.5], np.float32),
   }
-  data = tf_example.encode(features)
-  assert data == tf_example.encode(dict(reversed(features.items())))
+  data = examples.encode(features)
   found = tf_example.decode(data)
   assert found['a'].tolist() == features['a'].tolist()
   assert list(found) == ['a', 'b', 'ü']
   assert found['a'].dtype == np.int64 and found['ü'].dtype == np.float32
-  small = tf_example.encode({'a': np.asarray([3, 2], np.uint16)})
-  assert tf_example.decode(small)['a'].tolist() == [3, 2]
 
 
 def test_only_named_features():
-  data = tf_example.encode({'a': [b'1'], 'b': [b'2']})
+  data = examples.encode({'a': [b'1'], 'b': [b'2']})
   assert tf_example.decode(data, ('b', 'c')) == {'b': [b'2']}
   damaged = data.replace(b'\n\x011', b'\n\x091')  # a length inside a
   for names in (None, ('a',), ('b',)):

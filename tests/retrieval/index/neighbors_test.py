@@ -16,7 +16,7 @@ from retrieval.index import (
 from retrieval.nn import embedders
 from retrieval.search import exclude
 from retrieval.searchers import subset as subset_lib
-from retrieval.text import chunks as chunks_lib
+from retrieval.text import tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
 
 
@@ -52,7 +52,7 @@ def vectors(data):
       data.chunks[split],
       LetterEmbedder(),
     )
-    for split in chunks_lib.SPLITS
+    for split in tokens_lib.SPLITS
   }
 
 

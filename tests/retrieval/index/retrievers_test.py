@@ -26,7 +26,7 @@ from retrieval.search import (
   retriever as retriever_lib,
 )
 from retrieval.searchers import base
-from retrieval.text import chunks as chunks_lib
+from retrieval.text import tokens as tokens_lib
 from tests.retrieval.search import tiny_encoder
 from tests.retrieval.store import tiny_stores
 
@@ -89,7 +89,7 @@ def parts(data):
     data.chunks[split].path: vectors_lib.build_vector_store(
       data.root / f'vectors-{split}', data.chunks[split], embedder
     )
-    for split in chunks_lib.SPLITS
+    for split in tokens_lib.SPLITS
   }
   array = vectors[train.path].array('vectors')
   searcher = searchers.ExactSearcher(array, 'squared_l2')

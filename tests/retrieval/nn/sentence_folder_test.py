@@ -92,10 +92,6 @@ def test_similarity_decides_the_metric(tmp_path):
     'euclidean': ('squared_l2', False),
     None: ('squared_l2', True),
   }
-  never = _load(folder, normalize=False)
-  np.testing.assert_allclose(
-    never.embed_texts(TEXTS), EXPECTED['mean'][0], atol=1e-5
-  )
 
 
 def test_the_length_of_a_text(tmp_path):

@@ -109,31 +109,6 @@ def test_results_in_the_forms_of_other_tools(tmp_path):
   assert prediction['prediction'] == 'Lima'
 
 
-def test_training(tmp_path):
-  record = {
-    'dataset': 'nq',
-    'question': 'where?',
-    'answers': ['Peru'],
-    'positive_ctxs': [
-      {'title': 'a', 'text': 'A', 'score': 1000, 'passage_id': '1'},
-      {'title': 'b', 'text': 'B', 'score': 2, 'psg_id': 2},
-    ],
-    'negative_ctxs': [],
-    'hard_negative_ctxs': [
-      {'title': 'c', 'text': 'C', 'score': 0.5, 'passage_id': '3'}
-    ],
-  }
-  bare = {**record, 'hard_negative_ctxs': None}
-  path = _write(tmp_path / 't.json', [record, bare])
-  first, second = examples = list(dpr_json.read_training(path))
-  assert [c.id for c in first.positive] == ['1', '2']
-  assert (first.hard_negative[0].text, second.hard_negative) == ('C', ())
-  copy = tmp_path / 'copy.json'
-  dpr_json.write_training(copy, examples)
-  assert list(dpr_json.read_training(copy)) == examples
-  assert list(json.loads(copy.read_text())[0]) == list(record)
-
-
 def _with(**fields):
   return json.dumps([_RESULT, {**_RESULT, **fields}])
 

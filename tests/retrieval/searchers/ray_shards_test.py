@@ -13,7 +13,7 @@ import pytest
 from retrieval import searchers
 from retrieval.index import published_index as index_lib
 from retrieval.searchers import ray_shards
-from retrieval.store import ray_cluster
+from retrieval.store import cluster_settings, ray_cluster
 
 with_ray = pytest.mark.skipif(
   importlib.util.find_spec('ray') is None, reason='needs the extra [cluster]'
@@ -30,7 +30,7 @@ def _processes(searcher):
 
 
 def _processes_elsewhere(path):
-  ray_cluster.hold_shards('auto')
+  cluster_settings.hold_shards('auto')
   return _processes(index_lib.open_index(path).searcher)
 
 

@@ -12,7 +12,7 @@ import pytest
 from retrieval import searchers
 from retrieval.index import published_index as index_lib
 from retrieval.searchers import recall_check, sharded
-from retrieval.store import ray_cluster
+from retrieval.store import cluster_settings
 from tests.retrieval.searchers import clusters
 from tests.retrieval.store import tiny_stores
 
@@ -185,13 +185,13 @@ def test_a_cluster_holds_the_shards_that_are_loaded(
   build(sharded_at, vectors, searcher='exact', shards=2)
   searchers.ExactSearcher(vectors).save(whole_at)
   try:
-    ray_cluster.hold_shards('auto')
+    cluster_settings.hold_shards('auto')
     searchers.load(sharded_at)
     assert joined == ['auto']
     assert searchers.load(whole_at).name == 'exact'
     searchers.load(sharded_at, cluster='')
   finally:
-    ray_cluster.hold_shards('')
+    cluster_settings.hold_shards('')
   searchers.load(sharded_at)
   assert len(joined) == 1
   with pytest.raises(ValueError, match="cluster='auto'"):

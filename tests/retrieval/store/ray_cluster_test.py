@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from retrieval import settings
-from retrieval.store import executors, ray_cluster
+from retrieval.store import cluster_settings, executors, ray_cluster
 from tests.retrieval.store import executors_test, loopback
 
 with_ray = pytest.mark.skipif(
@@ -30,12 +30,12 @@ with_ray = pytest.mark.skipif(
 
 
 def test_needs_of_a_worker():
-  cluster = ray_cluster.Cluster(cpus_per_worker=2.0, tpus_per_worker=4.0)
+  cluster = cluster_settings.Cluster(cpus_per_worker=2.0, tpus_per_worker=4.0)
   assert cluster.needs == {'CPU': 2.0, 'TPU': 4.0}
   with pytest.raises(settings.SettingsError, match='cpus_per_worker=0'):
-    ray_cluster.Cluster(cpus_per_worker=0.0)
+    cluster_settings.Cluster(cpus_per_worker=0.0)
   with pytest.raises(settings.SettingsError, match="address='': expected that"):
-    ray_cluster.Cluster(hold_shards=True)
+    cluster_settings.Cluster(hold_shards=True)
 
 
 def test_the_extra_is_named_where_ray_is_missing(monkeypatch):
@@ -118,7 +118,7 @@ class FakeRay:
 
 def _run_on(monkeypatch, ray, function, calls):
   monkeypatch.setattr(ray_cluster, 'connect', lambda address: ray)
-  cluster = ray_cluster.Cluster(address='x')
+  cluster = cluster_settings.Cluster(address='x')
   return ray_cluster.RayExecutor(cluster).run('job', function, calls)
 
 
@@ -155,7 +155,7 @@ def nodes():
 @with_ray
 @pytest.mark.slow
 def test_a_cluster_of_three_nodes(nodes, tmp_path):
-  cluster = ray_cluster.Cluster(address=nodes.address)
+  cluster = cluster_settings.Cluster(address=nodes.address)
   executor = ray_cluster.RayExecutor(cluster, [tmp_path])
   made = executors_test.build(tmp_path / 'ray', executor)
   expected = executors_test.build(tmp_path / 'alone', None)
@@ -180,7 +180,7 @@ import os, sys
 from retrieval.store import ray_cluster
 from tests.retrieval.store import executors_test
 os.chdir(sys.argv[1])
-cluster = ray_cluster.Cluster(address=sys.argv[2])
+cluster = cluster_settings.Cluster(address=sys.argv[2])
 executors_test.build(sys.argv[3], ray_cluster.RayExecutor(cluster))
 """
 
@@ -238,7 +238,7 @@ def test_a_driver_outside_the_cluster(tmp_path):
 )
 def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, how):
   executor = ray_cluster.RayExecutor(
-    ray_cluster.Cluster(address=nodes.address, workers=2)
+    cluster_settings.Cluster(address=nodes.address, workers=2)
   )
   for times in (2, 3):
     folder = tmp_path / str(times)

@@ -60,7 +60,7 @@ def make(
       valid_fraction=0.08,
       test_fraction=0.22,
     )
-    for split in chunks_lib.SPLITS
+    for split in tokens_lib.SPLITS
   }
   return types.SimpleNamespace(
     root=root,

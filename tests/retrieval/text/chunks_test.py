@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.text import chunks as chunks_lib
+from retrieval.text import tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
 
 
@@ -63,7 +63,7 @@ def test_splits_share_no_document(data):
     split: set(chunks.documents(np.arange(chunks.num_chunks)))
     for split, chunks in data.chunks.items()
   }
-  parts = [documents[name] for name in ('train', *chunks_lib.HELD_OUT)]
+  parts = [documents[name] for name in ('train', *tokens_lib.HELD_OUT)]
   assert all(parts) and set.union(*parts) == documents['all']
   assert sum(map(len, parts)) == len(documents['all'])
 
@@ -72,7 +72,7 @@ def test_a_test_split_leaves_the_training_documents_as_they_are():
   hashes = np.random.default_rng(0).integers(0, 2**64, 1000, np.uint64)
 
   def of(split, valid, test):
-    return chunks_lib.in_split(hashes, split, valid, test_fraction=test)
+    return tokens_lib.in_split(hashes, split, valid, test_fraction=test)
 
   np.testing.assert_array_equal(of('train', 0.3, 0.0), of('train', 0.1, 0.2))
   assert 70 < of('valid', 0.1, 0.2).sum() < 130

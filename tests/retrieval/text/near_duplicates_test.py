@@ -79,7 +79,7 @@ def _all_pairs(stores, threshold):
   """document -> (similarity, evaluation document) of what must be dropped."""
   tokens, _, texts = stores
   hashes = np.asarray(tokens.id_hash[:])
-  valid = chunks_lib.in_split(hashes, 'valid', FRACTION)
+  valid = tokens_lib.in_split(hashes, 'valid', FRACTION)
   grams = [_grams(text, 13) for text in texts]
   found = {}
   for i in np.flatnonzero(~valid):
@@ -128,7 +128,7 @@ def test_what_is_added_is_neither_held_out_nor_dropped(stores, tmp_path):
   assert other not in store.array('duplicate_of')[:]
   assert documents <= set(found) - {kept} and documents
   for split, stands in (('train', True), ('valid', False)):
-    added = chunks_lib.in_split(
+    added = tokens_lib.in_split(
       tokens.id_hash[:], split, FRACTION, [name(other), name(kept)]
     )
     assert set(added[[other, kept]]) == {stands}
@@ -138,7 +138,7 @@ def test_other_evaluation_sets_are_compared_with(stores, tmp_path):
   """A set of two shards of whose documents two are training documents."""
   tokens, _, texts = stores
   kept = set(range(len(texts))) - set(_all_pairs(stores, 0.8))
-  held = chunks_lib.in_split(tokens.id_hash[:], 'valid', FRACTION)
+  held = tokens_lib.in_split(tokens.id_hash[:], 'valid', FRACTION)
   first, second = sorted(kept - set(np.flatnonzero(held).tolist()))[:2]
   sets = [
     tokens_lib.build_token_store(

@@ -2,19 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The official record files: read as corpora, and blocks come back from them."""
 
-import types
-
 import numpy as np
 import pytest
 
-from retrieval import tokenization
-from retrieval.formats import tf_example, tfrecord
+from retrieval.formats import tfrecord
 from retrieval.text import (
-  blocks as blocks_lib,
   corpus,
-  official_records,
-  tokens as tokens_lib,
 )
+from tests.retrieval.formats import examples
 from tests.retrieval.text import json_corpus
 
 Document = corpus.Document
@@ -97,7 +92,7 @@ NUMBERS = {
 def _example(text_name='text', **changes):
   features = {'title': [b'Zo'], text_name: [TEXT.encode()], 'uid': [b'7']}
   features |= {k: np.asarray(v, np.int64) for k, v in NUMBERS.items()}
-  return tf_example.encode(
+  return examples.encode(
     {k: v for k, v in (features | changes).items() if v is not None}
   )
 
@@ -174,142 +169,3 @@ def test_annotations_come_with_the_documents_ids(tmp_path):
   assert [a.spans.shape for a in annotations] == [(3, 2), (0, 2), (0, 2)]
   with pytest.raises(ValueError, match="'vital' has no sentences and spans"):
     corpus.Corpus(corpus.CorpusConfig()).annotations()
-
-
-WORDS = 'the ant bee zo ##e saw moon may 1999 . big house here , x'.split()
-PAGES = (
-  ('The Ant', 'The ant saw Zoë. The bee saw the moon.\n\nThe ant? Saw it.'),
-  ('', 'Zoë saw the big moon here. The bee saw the ant, the bee, the house.'),
-  ('Moon', '  The moon saw the ant in May 1999.  '),
-)
-
-
-@pytest.fixture(scope='module')
-def made(tmp_path_factory):
-  """A block store of a few short blocks."""
-  root = tmp_path_factory.mktemp('blocks')
-  vocabulary = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *WORDS]
-  (root / 'vocab.txt').write_text('\n'.join(vocabulary))
-  rows = [
-    {'id': f'{i}', 'title': title, 'text': text}
-    for i, (title, text) in enumerate(PAGES)
-  ]
-  tokens = tokens_lib.build_token_store(
-    root / 'tokens',
-    json_corpus.write(root, rows),
-    root / 'vocab.txt',
-    with_title=False,
-    with_text=True,
-    documents_per_shard=2,
-  )
-  blocks = blocks_lib.build_block_store(
-    root / 'blocks', tokens, root / 'vocab.txt', max_length=17
-  )
-  assert blocks.num_blocks > len(PAGES)
-  return types.SimpleNamespace(
-    blocks=blocks,
-    ids=range(blocks.num_blocks),
-    vocabulary=vocabulary,
-    tokenizer=tokenization.load_tokenizer(root / 'vocab.txt'),
-  )
-
-
-@pytest.fixture(autouse=True)
-def _small_batches(monkeypatch):
-  monkeypatch.setattr(official_records, '_BATCH', 2)
-
-
-def _check_same_blocks(documents, made):
-  assert [d.text for d in documents] == made.blocks.texts(made.ids)
-  assert [d.title for d in documents] == made.blocks.titles(made.ids)
-
-
-def test_blocks_come_back(made, tmp_path):
-  official_records.write_blocks(tmp_path / 'new', made.blocks)
-  _check_same_blocks(json_corpus.read('orqa_blocks', tmp_path / 'new'), made)
-
-
-def test_examples_hold_the_blocks_tokens_and_sentences(made, tmp_path):
-  official_records.write_examples(tmp_path, made.blocks)
-  records = list(tfrecord.read(tmp_path / 'examples.tfr'))
-  assert len(records) == made.blocks.num_blocks
-  tokenizer, many = made.tokenizer, 0
-  for i, record in enumerate(records):
-    example = tf_example.decode(record)
-    assert sorted(example) == ['sentence_starts', 'title_ids', 'token_ids']
-    [text], [title] = made.blocks.texts([i]), made.blocks.titles([i])
-    starts = example['sentence_starts'].tolist()
-    pieces = np.split(example['token_ids'], starts)
-    sentences = made.blocks.sentence_bytes(np.asarray(made.blocks.sentences(i)))
-    sentences = sentences - made.blocks.byte_spans(np.asarray([i]))[0, 0]
-    assert starts[0] == 0 and len(sentences) == len(starts)
-    for piece, (low, high) in zip(pieces[1:], sentences, strict=True):
-      sentence = text.encode()[low:high].decode()
-      assert piece.tolist() == tokenizer.encode(sentence).ids.tolist()
-    assert example['title_ids'].tolist() == tokenizer.encode(title).ids.tolist()
-    many += len(starts) > 1
-  assert many
-
-
-def test_retrieval_corpus(made, tmp_path):
-  calls = []
-  official_records.write_retrieval_corpus(
-    tmp_path / 'new/wiki',
-    made.blocks,
-    made.tokenizer,
-    2,
-    progress=lambda *call: calls.append(call),
-  )
-  assert sorted(p.name for p in (tmp_path / 'new').iterdir()) == [
-    'wiki-00000-of-00002',
-    'wiki-00001-of-00002',
-  ]
-  documents = json_corpus.read('orqa_corpus', tmp_path / 'new')
-  _check_same_blocks(documents, made)
-  total = made.blocks.num_blocks
-  assert calls[-1] == (total, total) and calls == sorted(calls)
-  second = [d for d in documents if 'wiki-00001' in d.id]
-  assert len(second) == total // 2
-  assert (tmp_path / 'new/wiki-00000-of-00002').read_bytes()[:2] == b'\x1f\x8b'
-  record = next(tfrecord.read(tmp_path / 'new/wiki-00000-of-00002'))
-  example = tf_example.decode(record)
-  for name, text in (
-    ('title', documents[0].title),
-    ('body', documents[0].text),
-  ):
-    ids = made.tokenizer.encode(text).ids.tolist()
-    assert example[f'{name}_token_ids'].tolist() == ids
-    assert example[f'{name}_token_starts'].tolist() == [-1] * len(ids)
-    assert example[f'{name}_token_stops'].tolist() == [-1] * len(ids)
-    texts = [piece.decode() for piece in example[f'{name}_token_texts']]
-    assert texts == [made.vocabulary[i] for i in ids]
-  assert '##e' in texts  # the first block's body has it
-  assert set(example) == {'title', 'body'} | {
-    f'{name}_token_{field}'
-    for name in ('title', 'body')
-    for field in ('texts', 'starts', 'stops', 'ids')
-  }
-
-
-def _first_words(blocks):
-  """A salient span in every second block: its first word."""
-  return lambda ids: [
-    np.asarray([[0, len(text.split()[0].encode())]] if i % 2 else [])
-    for i, text in zip(ids, blocks.texts(ids.tolist()), strict=True)
-  ]
-
-
-def test_pretraining_corpus(made, tmp_path):
-  blocks = made.blocks
-  official_records.write_pretraining(
-    tmp_path / 'wiki', blocks, _first_words(blocks), 3
-  )
-  found = json_corpus.opened('realm_pretraining', tmp_path)
-  _check_same_blocks(list(found), made)
-  for i, annotation in enumerate(found.annotations()):
-    sentences = blocks.sentence_bytes(np.asarray(blocks.sentences(i)))
-    first = blocks.byte_spans(np.asarray([i]))[0, 0]
-    assert annotation.sentences.tolist() == (sentences - first).tolist()
-    [text] = blocks.texts([i])
-    words = [text.encode()[a:b].decode() for a, b in annotation.spans]
-    assert words == text.split()[: i % 2]

@@ -11,6 +11,7 @@ import pytest
 from retrieval.text import (
   corpus as corpus_lib,
   salient,
+  tagger_settings,
   taggers,
 )
 from tests.retrieval.store import tiny_stores
@@ -161,23 +162,11 @@ def _sentences_of(blocks, document):
   return blocks.sentence_bytes(ids[here])
 
 
-def test_rows_of_sentences_and_blocks(data):
+def test_spans_hold_names_and_years(data):
   blocks, spans = data.blocks, data.spans
-  ids = np.arange(blocks.num_sentences).reshape(-1, 1)
-  first, count = spans.spans_of(ids)
-  assert first.shape == count.shape == ids.shape
-  sentences = spans.sentence[:]
-  for sentence, at, n in zip(ids[:, 0], first[:, 0], count[:, 0], strict=True):
-    np.testing.assert_array_equal(
-      np.flatnonzero(sentences == sentence), np.arange(at, at + n)
-    )
-  np.testing.assert_array_equal(spans.sentences(), ids[count > 0])
-  assert (count == 0).any()
-  found = spans.block_bytes(np.arange(blocks.num_blocks))
-  raw = [text.encode() for text in blocks.texts(range(blocks.num_blocks))]
-  names = [
-    raw[i][a:b].decode() for i, rows in enumerate(found) for a, b in rows
-  ]
+  owners = blocks.documents(blocks.sentence_blocks(spans.sentence[:])).tolist()
+  bounds = zip(owners, spans.byte_start[:], spans.byte_limit[:], strict=True)
+  names = [blocks.tokens.text(d).encode()[a:b].decode() for d, a, b in bounds]
   assert len(names) == spans.num_spans and {*names} <= {*NAMES, '1066', '1999'}
 
 
@@ -231,7 +220,7 @@ def test_what_is_wrong_is_counted(tmp_path):
 
 
 def test_several_processes_write_the_same_bytes(data, tmp_path):
-  config = taggers.TaggerConfig(kind='dates')
+  config = tagger_settings.TaggerConfig(kind='dates')
   for name, num_processes in (('one', 1), ('two', 2)):
     salient.build_salient_store(
       tmp_path / name, data.blocks, config, num_processes=num_processes
@@ -268,37 +257,6 @@ def test_a_killed_build_goes_on_and_ends_with_the_same_bytes(
   assert tiny_stores.file_hashes(tmp_path / 'spans') == tiny_stores.file_hashes(
     data.spans.path
   )
-
-
-def test_a_choice_of_documents_is_spread_and_grows(data):
-  blocks = data.blocks
-  owners = blocks.documents(np.arange(blocks.num_blocks))
-  everything = salient.choose_documents(blocks)
-  np.testing.assert_array_equal(everything, np.unique(owners))
-  before = set()
-  for most in range(1, blocks.num_blocks + 1):
-    chosen = salient.choose_documents(blocks, most)
-    count = np.isin(owners, chosen).sum()
-    largest = np.bincount(owners).max()
-    assert most <= count < most + largest
-    assert before <= {*chosen.tolist()}
-    before = {*chosen.tolist()}
-  np.testing.assert_array_equal(chosen, everything)
-  more = salient.choose_documents(blocks, 10**6)
-  np.testing.assert_array_equal(more, everything)
-
-
-def test_only_chosen_documents_are_tagged(data, tmp_path):
-  chosen = salient.choose_documents(data.blocks, 8)
-  spans = salient.build_salient_store(
-    tmp_path / 'spans', data.blocks, Names(), max_blocks=8
-  )
-  assert spans.counts()['documents'] == len(chosen) < len(data.documents)
-  owner = data.blocks.sentence_blocks(spans.sentence[:])
-  assert {*data.blocks.documents(owner).tolist()} <= {*chosen.tolist()}
-  assert 0 < spans.num_spans < data.spans.num_spans
-  every = data.spans.spans_of(spans.sentences())[1]
-  np.testing.assert_array_equal(spans.spans_of(spans.sentences())[1], every)
 
 
 def test_a_store_without_spans_is_refused(data, tmp_path):

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from configs import open_qa_released
-from experiments import released
+from experiments.conversion import released
 from experiments.engine import configs
 from experiments.open_qa import config as config_lib, evaluate
 from tests import hub_server

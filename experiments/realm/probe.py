@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ask REALM for facts as masked sentences, with and without documents (LAMA).
 
-  python -m experiments.probe --workdir=DIR \
+  python -m experiments.realm.probe --workdir=DIR \
     --facts=TREx/P19.jsonl --facts=Google_RE/place_of_birth_test.jsonl
 
 Reads facts in the form of LAMA (Petroni et al. 2019, arXiv 1909.01066); each file is a

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure the released REALM on open questions, beside its paper's figures.
 
-  python -m experiments.released --workdir=DIR
+  python -m experiments.conversion.released --workdir=DIR
 
 Guu et al. 2020, Table 1 (X CC-News): for NQ-open and for WebQuestions this fetches the
 fine-tuned model, the published blocks and their vectors from the Hugging Face Hub,
