@@ -122,7 +122,7 @@ def seconds_of(
   taken, arguments = [], None
   for _ in range(rounds + 1):
     del arguments  # before the next ones take memory
-    arguments = row.given(random_input(compiled, device))
+    arguments = row.choose(random_input(compiled, device))
     jax.block_until_ready(arguments)
     start = time.perf_counter()
     jax.block_until_ready(compiled(*arguments))
