@@ -46,9 +46,7 @@ def prepare(sizes):
     queries[:count],
   )
   ids, _ = exact.search(queries, sizes['k'])
-  np.savez(
-    f'{sizes["folder"]}/nearest.npz', rows=rows, queries=queries, ids=ids
-  )
+  np.savez(f'{sizes["folder"]}/top.npz', rows=rows, queries=queries, ids=ids)
   return {}
 
 
@@ -111,17 +109,15 @@ def _faiss(rows, sizes):
 
 def _steps(sizes, settings):
   """Build the indices of a side; return a step for each of their settings."""
-  arrays = np.load(f'{sizes["folder"]}/nearest.npz')
-  rows, queries, expected = (arrays[x] for x in ('rows', 'queries', 'ids'))
+  arrays = np.load(f'{sizes["folder"]}/top.npz')
+  rows, queries, truth = (arrays[x] for x in ('rows', 'queries', 'ids'))
   exact = searchers.ExactSearcher(rows, sizes['metric'])
 
   def step(search, answer):
     ids, _ = search(queries, sizes['k'])
     if 'recall' not in answer:  # in the untimed round
-      scores = (exact.score(queries, x) for x in (ids, expected))
-      answer['recall'] = recall_check.agreement_with_exact(
-        ids, expected, *scores
-      )
+      scores = (exact.score(queries, x) for x in (ids, truth))
+      answer['recall'] = recall_check.agreement_with_exact(ids, truth, *scores)
     return answer
 
   return {
