@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF files: what was written is read, as far as its bits go."""
 
+import struct
+
 import gguf
 import numpy as np
 import pytest
@@ -67,20 +69,24 @@ def test_what_is_no_file_is_named(path, tmp_path):
 
 
 # Bytes to find, how far after them a number stands, its bytes and its new value.
-DAMAGED = {
+HOSTILE = {
   'number_of_tensors': (b'GGUF', 4, 8, 1 << 60),
   'number_of_settings': (b'GGUF', 12, 8, 1 << 60),
+  'items_of_a_list': (b'tokenizer.ggml.tokens', 8, 8, 5000),
+  'list_in_a_list': (b'tokenizer.ggml.tokens', 4, 4, 9),
   'kind_of_a_setting': (b'llama.block_count', 0, 4, 77),
   'dimensions': (b'whole', 0, 4, 1 << 20),
+  'negative_dimension': (b'whole', 4, 8, 2**64 - 3),
+  'two_large_dimensions': (b'whole', 4, 16, (1 << 40 << 64) + (1 << 40)),
   'kind_of_a_tensor': (b'whole', 20, 4, 999),
   'beyond_the_file': (b'whole', 24, 8, 1 << 20),
   'overlapping_tensors': (b'half', 24, 8, 0),
 }
 
 
-@pytest.mark.parametrize('name', DAMAGED)
-def test_damaged_numbers_are_refused(path, tmp_path, name):
-  place, after, size, value = DAMAGED[name]
+@pytest.mark.parametrize('name', HOSTILE)
+def test_hostile_numbers_are_refused(path, tmp_path, name):
+  place, after, size, value = HOSTILE[name]
   data = bytearray(path.read_bytes())
   at = data.find(place) + len(place) + after
   data[at : at + size] = value.to_bytes(size, 'little')
@@ -88,3 +94,12 @@ def test_damaged_numbers_are_refused(path, tmp_path, name):
   with pytest.raises(ValueError, match=r'x\.gguf: ') as error:
     gguf_files.GgufFile(tmp_path / 'x.gguf')
   assert '\n' not in str(error.value)
+
+
+def test_the_library_is_not_asked_to_read_past_the_end(tmp_path):
+  name = b'sizes'
+  data = struct.pack('<4sIQQQ5s', b'GGUF', 3, 0, 1, len(name), name)
+  data += struct.pack('<IIQ', 9, 0, 20_000)  # an array of bytes, of which
+  (tmp_path / 'x.gguf').write_bytes(data + bytes(64))  # there are 64
+  with pytest.raises(ValueError, match=r'x\.gguf: damaged or cut'):
+    gguf_files.GgufFile(tmp_path / 'x.gguf')
