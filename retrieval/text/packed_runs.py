@@ -108,8 +108,11 @@ def check_corpus(
   saved: Mapping[str, Any],
   asked: Mapping[str, Any],
 ) -> None:
-  """Refuse another corpus than a run's (ValueError); warn of a changed file."""
-  if differ := _different(saved, asked):
+  """Refuse another corpus than a run's (ValueError); warn of a changed file.
+
+  A kind 'auto' is the one that it stands for, and a relative path its absolute one.
+  """
+  if differ := _different(*map(_spelled_out, (saved, asked))):
     raise ValueError(
       f'{workdir}: made of a corpus of {"; ".join(differ)}; expected another '
       'workdir, or this one removed.'
@@ -121,6 +124,15 @@ def check_corpus(
     and os.path.getmtime(path) > made.stat().st_mtime
   ):
     logging.warning('%s has changed since %s was made.', path, made)
+
+
+def _spelled_out(section: Mapping[str, Any]) -> dict[str, Any]:
+  kind, path = section['kind'], section['path']
+  if kind == 'auto' and (not path or os.path.exists(path)):
+    kind = corpus_lib.CorpusConfig(path=path).resolved().kind
+  if path and kind != 'tfds':
+    path = os.path.abspath(path)
+  return {**section, 'kind': kind, 'path': path}
 
 
 def _different(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
@@ -154,6 +166,8 @@ def _lines(documents: Iterable[Mapping[str, str]]) -> str:
     row = {'id': f'{i}', 'title': ''} | dict(document)
     base.Fields().document(row, where, '')  # refuses what is no document
     rows.append(json.dumps(row, ensure_ascii=False, sort_keys=True) + '\n')
+  if not rows:
+    raise ValueError('documents: none given; expected at least one.')
   return ''.join(rows)
 
 

@@ -53,28 +53,18 @@ class NeighborLookup:
   # part of a neighbor that is read, one of `chunks.PARTS`
   neighbor_part: str = 'full'
 
-  def check_stored(self, k: int) -> None:
-    """Raise ValueError for more neighbors than there are chunks."""
-    if k > (stored := len(self.datastore)):
-      raise ValueError(
-        f'{self.datastore.path}: num_neighbors {k} is more than its {stored:,} '
-        'chunks.'
-      )
-
   def retrieve(
     self, texts: Sequence[str], k: int, questions: bool = False
   ) -> list[samples.ChunkNeighbors]:
     """Retrieve the k nearest chunks of each text; a blank text finds none.
 
+    Where there are fewer chunks than k, the other neighbors have the id -1.
+
     Args:
       questions: whether the texts are questions. Other texts are embedded as the
         chunks are, with the prompt of passages.
-
-    Raises:
-      ValueError: for more neighbors than there are chunks.
     """
     texts = arguments.texts(texts, 'texts')
-    self.check_stored(k)
     asked = queries_lib.Queries(texts, questions=questions)
     ids, scores = self.retriever.search(asked, k)
     tokens, mask = self.datastore.gather(

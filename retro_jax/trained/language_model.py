@@ -146,9 +146,7 @@ class LanguageModel(loading.TrainedRetro):
     """Return the search for k neighbors, or None where nothing reads them."""
     if not self.model.config.cca_layers or not k:
       return None
-    lookup = self.data.datastore.lookup(self.config)
-    lookup.check_stored(k)
-    return lookup.retrieve_tokens
+    return self.data.datastore.lookup(self.config).retrieve_tokens
 
   def score(
     self,

@@ -186,7 +186,12 @@ def take(
   documents: Iterable[Mapping[str, str]] | None = None,
   corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
 ) -> pathlib.Path:
-  """Make the run of a packed model over documents, as `packed_runs.take`."""
+  """Make the run of a packed model over documents, as `packed_runs.take`.
+
+  None of the caller's documents is held out.
+  """
+  held_out = ('valid_fraction', 'test_fraction')
+  of_caller = documents is not None or corpus is not None
 
   def prepare(config, folder):
     made = settings.build(
@@ -196,7 +201,13 @@ def take(
     return config
 
   return packed_runs.take(
-    source, workdir, 'retro_jax', prepare, documents=documents, corpus=corpus
+    source,
+    workdir,
+    'retro_jax',
+    prepare,
+    documents=documents,
+    corpus=corpus,
+    settings=dict.fromkeys(held_out, 0.0) if of_caller else None,
   )
 
 

@@ -39,9 +39,6 @@ class Datastore(datastore_lib.Datastore):
     datastore = self.folder.chunks('train')
 
     class Fixed:
-      def check_stored(self, k):
-        del k
-
       def retrieve_tokens(self, rows, k):
         ids = np.array([[len(row), -1, 7, 9, 11][:k] for row in rows])
         tokens, mask = datastore.gather(ids, config.model.neighbor_length)

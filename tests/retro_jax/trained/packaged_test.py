@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from experiments.engine import checkpoint_writer
+import realm_jax
 from retrieval import settings, tokenization
 from retrieval.store import manifests, packed
-from retrieval.text import corpus as corpus_lib
+from retrieval.text import corpus as corpus_lib, packed_runs
 import retro_jax
 from retro_jax.nn import initial, retro as retro_model
 from retro_jax.trained import loading, packaged
@@ -140,6 +141,41 @@ def test_it_retrieves_from_documents_of_the_caller(tmp_path):
     'packaged', workdir=tmp_path, documents=documents * 20
   )
   assert model.neighbors('The mill stood. ' * 20)[0].titles[0] in ('T1', 'T2')
+
+
+@pytest.mark.parametrize('count', [1, 2])
+def test_one_or_two_documents_are_all_retrieved(tmp_path, count):
+  texts = [f'The ship {x} was built in Lindby.' for x in ('Aldora', 'Berta')]
+  documents = [{'title': f'T{i}', 'text': texts[i]} for i in range(count)]
+  model = retro_jax.packaged('packaged', workdir=tmp_path, documents=documents)
+  (chunk,) = model.neighbors(f'{texts[count - 1]} Lindby.', 3)
+  assert sorted(chunk.titles) == [f'T{i}' for i in range(count)]
+  (sample,) = model.sample(texts[0] * 5, max_new_tokens=2)
+  assert sample.chunks[0].ids
+  assert model.score(texts[0] * 20).bits_per_byte > 0
+
+
+@pytest.mark.parametrize('library', [retro_jax, realm_jax])
+def test_no_documents_are_refused(tmp_path, library):
+  with pytest.raises(ValueError, match='documents: none given'):
+    library.packaged(workdir=tmp_path / 'x', documents=iter(()))
+
+
+def test_a_corpus_is_the_same_however_it_is_spelled(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'a.jsonl').touch()
+  whole = str(tmp_path / 'a.jsonl')
+  for a, b in (
+    (('auto', ''), ('vital', '')),
+    (('auto', 'a.jsonl'), ('jsonl', whole)),
+    (('jsonl', 'a.jsonl'), ('auto', whole)),
+  ):
+    sections = [dict(zip(('kind', 'path'), x, strict=True)) for x in (a, b)]
+    packed_runs.check_corpus(tmp_path, *sections)
+  with pytest.raises(ValueError, match="'vital', not 'jsonl'"):
+    packed_runs.check_corpus(
+      tmp_path, {'kind': 'auto', 'path': ''}, sections[0]
+    )
 
 
 @pytest.mark.slow
