@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.searchers import base, subset as subset_lib
+from retrieval.searchers import base, exact, subset as subset_lib
 
 _FILE = 'graph.usearch'
 _METRICS = {'dot_product': 'ip', 'squared_l2': 'l2sq'}
@@ -61,22 +61,41 @@ class UsearchSearcher:
   def search(
     self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the k best rows of each query."""
+    """Find the k best rows of each query; exactly where the graph reaches fewer."""
     queries = base.check_queries(queries, self.dimension, k)
-    if subset is not None:
+    if subset is None:
+      rows = np.arange(self.num_vectors)
+      ids, scores = self._search_graph(queries, k)
+    else:
       subset.check(self.num_vectors)
-      return subset_lib.over_fetch(self.search, queries, k, subset)
+      rows = subset.rows
+      ids, scores = subset_lib.over_fetch(
+        self._search_graph, queries, k, subset
+      )
+    short = np.flatnonzero((ids >= 0).sum(axis=1) < min(k, len(rows)))
+    if len(short):
+      vectors = np.stack(self._graph.get(rows)).reshape(-1, self.dimension)
+      searcher = exact.ExactSearcher(vectors, self.metric)
+      columns, scores[short] = searcher.search(queries[short], k)
+      ids[short] = np.where(columns >= 0, rows[columns], -1)
+    return ids, scores
+
+  def _search_graph(
+    self, queries: np.ndarray, k: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Find the k best rows that the graph reaches."""
     if not len(queries):
       return base.nothing(0, k)
     count = min(k, self.num_vectors)
     self._graph.expansion_search = max(_EXPANSION, 2 * count)
     matches = self._graph.search(queries, count)
-    ids = np.reshape(matches.keys, (len(queries), count)).astype(np.int64)
-    far = np.reshape(matches.distances, ids.shape)
-    scores = 1 - far if self.metric == 'dot_product' else -far
+    # Of one query, only the rows that were reached; of several, garbage beyond.
+    ids = np.atleast_2d(matches.keys).astype(np.int64)
     counts = np.reshape(getattr(matches, 'counts', len(matches)), (-1, 1))
-    missing = np.arange(count) >= counts
-    ids, scores = np.where(missing, -1, ids), np.where(missing, -np.inf, scores)
+    missing = np.arange(ids.shape[1]) >= counts
+    far = np.where(missing, np.inf, np.atleast_2d(matches.distances))
+    scores = 1 - far if self.metric == 'dot_product' else -far
+    ids = np.where(missing, -1, ids)
     return base.pad(*base.best(ids, scores, count), k)
 
   def save(self, path: str | os.PathLike) -> None:

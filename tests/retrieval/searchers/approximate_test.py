@@ -9,6 +9,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import index_config, published_index as index_lib
+from retrieval.searchers import subset
 from tests.retrieval.searchers import clusters
 
 KINDS = {
@@ -93,6 +94,30 @@ def test_truncated_and_missing_files(built, tmp_path):
         (folder / name).unlink()
       with pytest.raises((ValueError, FileNotFoundError), match=name):
         searchers.load(folder)
+
+
+@pytest.mark.filterwarnings('error')
+@pytest.mark.parametrize('num_queries', [1, 2])
+@pytest.mark.parametrize(
+  'metric', ['dot_product', 'squared_l2'], scope='function'
+)
+@pytest.mark.skipif(
+  not searchers.usearch_available(), reason='USearch is not installed.'
+)
+def test_rows_that_a_graph_does_not_reach_are_searched(metric, num_queries):
+  vectors = np.random.default_rng(0).standard_normal((9000, 24), np.float32)
+  searcher = searchers.UsearchSearcher.build(vectors, metric)
+  reached, _ = searcher._search_graph(vectors[:num_queries], 9000)
+  missed = np.setdiff1d(np.arange(9000), reached)
+  ids, scores = searcher.search(vectors[:num_queries], 9000)
+  assert len(missed) and (np.sort(ids) == np.arange(9000)).all()
+  assert np.isfinite(scores).all() and (np.diff(scores) <= 0).all()
+  mask = np.zeros(9000, bool)
+  mask[missed] = True
+  ids, _ = searcher.search(
+    vectors[:num_queries], len(missed) + 1, subset.Subset(mask)
+  )
+  assert (np.sort(ids) == [-1, *missed]).all()
 
 
 @pytest.mark.parametrize('shards', [1, 2])
