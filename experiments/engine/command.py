@@ -19,6 +19,7 @@ JAX, set JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_
 import atexit
 from collections.abc import Callable, Iterator
 import contextlib
+import io
 import logging as std_logging
 import os
 import pathlib
@@ -144,6 +145,10 @@ def _one_line_errors() -> Iterator[None]:
         sys.stdout.flush()
       os._exit(codes[0])
 
+  if isinstance(sys.stdin, io.TextIOWrapper):
+    sys.stdin.reconfigure(encoding='utf-8')
+  if isinstance(sys.stdout, io.TextIOWrapper):  # what it cannot show is escaped
+    sys.stdout.reconfigure(errors='backslashreplace')
   atexit.register(end)  # registered first, called last
   signals.watch()
   debug = {'--debug', '--debug=true'} & {*sys.argv} or os.environ.get('DEBUG')

@@ -215,3 +215,29 @@ def test_a_bug_and_a_flag_show_the_traceback(results, case):
 def test_a_library_logs_no_traceback(results):
   (line,) = results['library'].stderr.splitlines()
   assert line.endswith('] told')
+
+
+_SCRIPT = """
+from experiments.engine import command
+command.main_of_script(lambda argv: print(input().upper()))
+"""
+
+
+@pytest.mark.parametrize('utf8', ['0', '1'])
+def test_an_ascii_terminal_is_read_and_shows_escapes(utf8):
+  environment = {'LC_ALL': 'C', 'PYTHONIOENCODING': 'ascii', 'PYTHONUTF8': utf8}
+
+  def run(*args):
+    return subprocess.run(
+      [sys.executable, *args],
+      env=os.environ | environment,
+      input='één'.encode(),
+      capture_output=True,
+      timeout=60,
+    )
+
+  done = run('-c', _SCRIPT)
+  assert done.stdout == rb'\xc9\xc9N' + os.linesep.encode(), done.stderr
+  done = run('-m', 'experiments.ask', '--config=é.py')
+  assert done.returncode == 1
+  assert rb'--config=\xe9.py: no such file' in done.stderr
