@@ -26,7 +26,6 @@ from starlette import (
   responses,
   routing,
 )
-from starlette.middleware import trustedhost
 
 from experiments.serve import (
   completions,
@@ -75,7 +74,7 @@ class Server:
     if part == 'complete':
       model = self.models.get('retro')
       return completions.complete(model, how, items, take)
-    return getattr(self.models, part)(how, items)
+    return getattr(self.models, part)(how, items, take)
 
   async def done(self, kind: str, *job: Any) -> Any:
     """Return the result of `worker.Worker.do`; HTTPException or TimeoutError."""
@@ -109,10 +108,20 @@ class Server:
 
   async def _documents(self, body: dict[str, Any]) -> dict[str, Any]:
     """{add: [{title, text, id}], delete: [ids]}: {changes, ids}."""
-    added, delete = body.get('add') or [], body.get('delete') or []
+    added, delete = (
+      base.check_type(body.get(x) or [], f'field {x!r}', list)
+      for x in ('add', 'delete')
+    )
+    delete = [base.named(x) for x in delete]
     settings.check_value('delete', delete, Sequence[str])
-    base.check_type(added, "field 'add'", list)
     documents = [_document(x, i) for i, x in enumerate(added)]
+    # A change that has begun is made, whether or not its client waits.
+    counts = await asyncio.shield(self._change(documents, delete))
+    return {'changes': counts, 'ids': [x.id for x in documents]}
+
+  async def _change(
+    self, documents: Sequence[corpus_lib.Document], delete: Sequence[str]
+  ) -> dict[str, Any]:
     if self._changing.locked():
       message = 'Another change is being made; try again later.'
       raise exceptions.HTTPException(503, message, http.RETRY)
@@ -127,7 +136,7 @@ class Server:
       shutil.rmtree(root / f'{self._changes - 2}', ignore_errors=True)
       with contextlib.suppress(AttributeError):  # commands keep freed memory
         ctypes.CDLL(None).malloc_trim(0)
-    return {'changes': counts, 'ids': [x.id for x in documents]}
+    return counts
 
   async def _healthz(self, unused) -> responses.Response:
     state = {'status': 'ok', 'models': self.models.names()}
@@ -151,6 +160,7 @@ class Server:
     }
     gets |= {'/healthz': self._healthz, '/metrics': self._metrics}
     limits = self.limits.body_bytes, self.limits.seconds
+    methods = dict.fromkeys(posts, 'POST') | dict.fromkeys(gets, 'GET')
     return [
       *(
         routing.Route(
@@ -159,7 +169,7 @@ class Server:
         for path, answer in posts.items()
       ),
       *(routing.Route(path, answer) for path, answer in gets.items()),
-      routing.Mount('/', http.Page(directory=STATIC, html=True)),
+      routing.Mount('/', http.Page(STATIC, methods)),
     ]
 
   @contextlib.asynccontextmanager
@@ -184,13 +194,12 @@ def _number(body: dict[str, Any], name: str) -> int:
 
 
 def _document(value: Any, number: int) -> corpus_lib.Document:
+  """Read a document as from a file; one without an id gets a new one."""
   where = f'add[{number}]'
   row = base.check_type(value, where, dict)
-  title, text = row.get('title', ''), base.string(row, 'text', where)
-  settings.check_value(f'{where}.title', title, str)
-  name = row.get('id') or title or f'document-{uuid.uuid4().hex[:8]}'
-  settings.check_value(f'{where}.id', name, str)
-  return corpus_lib.Document(name, title, text)
+  is_named = row.get('id', row.get('_id')) not in (None, '')
+  fields = base.Fields(id='id' if is_named else '', metadata=None)
+  return fields.document(row, where, f'document-{uuid.uuid4().hex}')
 
 
 def make(
@@ -210,12 +219,10 @@ def make(
   return applications.Starlette(
     routes=server.routes(),
     middleware=[
-      middleware.Middleware(
-        trustedhost.TrustedHostMiddleware,
-        allowed_hosts=list(hosts),
-        www_redirect=False,
-      ),
+      middleware.Middleware(http.Hosts, names=hosts),
     ],
-    exception_handlers={exceptions.HTTPException: refuse},
+    exception_handlers=dict.fromkeys(
+      (exceptions.HTTPException, models_lib.Missing), refuse
+    ),
     lifespan=server.lifespan,
   )

@@ -8,6 +8,7 @@ choice j of a prompt draws as row seed + j of `LanguageModel.sample`.
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import itertools
 import random
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from retrieval import settings
 from retrieval.readers import base
 from retro_jax.data import samples as samples_lib
+from retro_jax.decoding import growing_text
 from retro_jax.trained import inspection, language_model
 from retro_jax.views import prompts as prompts_lib, samples as views
 
@@ -93,11 +95,15 @@ def read(
     named['stop'] = [named['stop']]
   if not model.model.config.cca_layers:
     named['num_neighbors'] = 0
+  if unknown := sorted({*named} - {*settings.hints(Fields)}):
+    expected = f'no such field; known are {sorted(settings.hints(Fields))}'
+    raise settings.SettingsError(unknown[0], named[unknown[0]], expected)
+  named.setdefault('max_tokens', min(Fields.max_tokens, max_tokens))
+  limit = Annotated[int, settings.Range(0, max_tokens)]
+  settings.check_value('max_tokens', named['max_tokens'], limit)
   fields = settings.build(Fields, named, 'request')
   if '' in fields.stop:
     raise settings.SettingsError('stop', fields.stop, 'texts, none empty')
-  limit = Annotated[int, settings.Range(0, max_tokens)]
-  settings.check_value('max_tokens', fields.max_tokens, limit)
   prompts = _prompts(body.get('prompt', ''), model)
   if len(prompts) * fields.n > _MAX_CHOICES:
     raise ValueError(
@@ -159,7 +165,7 @@ def complete(
   model: language_model.LanguageModel,
   how: Fields,
   items: Sequence[Sequence[Row]],
-  take: Callable[[int, Any], None],
+  take: Callable[..., None],
 ) -> list[list[Choice]]:
   """Draw the rows of several requests; a worker's handler.
 
@@ -174,15 +180,15 @@ def complete(
       rows += rows[-1:] * (MAX_ROWS - len(rows))
 
     def tell(event, part=part):
-      if event.row < len(part) and isinstance(
-        event, samples_lib.Drawn | samples_lib.Finished
-      ):
+      kinds = samples_lib.Drawn | samples_lib.Finished
+      if isinstance(event, kinds) and event.row < len(part):
         i, j = part[event.row]
         take(i, (j, event.text))
+      take()
 
     drawn = _draw(model, how, rows, tell)
     for place, sample in zip(part, drawn, strict=False):
-      choices[place] = _choice(model, how, sample)
+      choices[place] = _choice(model, how, sample, take)
   return [
     [choices[i, j] for j in range(len(rows))] for i, rows in enumerate(items)
   ]
@@ -194,6 +200,7 @@ def _draw(model, how, rows, take) -> list[samples_lib.Sample]:
     length = model.model.config.neighbor_length
     passages = []
     for row in rows:
+      take(None)
       ids = row.prompt.tokens(tokenizer, length).tokens
       passages.append(
         inspection.of_tokens(model, np.asarray(ids), how.num_neighbors)
@@ -227,7 +234,8 @@ def _draw(model, how, rows, take) -> list[samples_lib.Sample]:
   return samples
 
 
-def _choice(model, how: Fields, sample: samples_lib.Sample) -> Choice:
+def _choice(model, how: Fields, sample: samples_lib.Sample, take) -> Choice:
+  take()
   tokenizer, new = model.data.tokenizer, sample.new_tokens
   ended = len(new) and new[-1] == tokenizer.eos_id
   stopped = any(stop in tokenizer.decode(new) for stop in how.stop)
@@ -237,7 +245,10 @@ def _choice(model, how: Fields, sample: samples_lib.Sample) -> Choice:
     logprobs = inspection.token_logprobs(model, passage)
   if how.explain:
     page = inspection.inspect(
-      model, passage, explain=bool(model.model.config.cca_layers)
+      model,
+      passage,
+      explain=bool(model.model.config.cca_layers),
+      progress=lambda *unused: take(),
     ).to_json()
   return Choice(
     sample,
@@ -261,7 +272,7 @@ def as_json(
     'neighbors': [_neighbors(u, x) for u, x in enumerate(text.chunks) if x.ids],
   }
   if choice.logprobs is not None:
-    content['logprobs'] = _logprobs(choice, request, tokenizer)
+    content['logprobs'] = _logprobs(choice, request, index, tokenizer)
   if choice.page is not None:
     start = choice.sample.prompt_length
     content['page'] = choice.page | {'prompt_tokens': start}
@@ -280,24 +291,25 @@ def _neighbors(number: int, chunk: views.TextChunk) -> dict[str, Any]:
   }
 
 
-def _logprobs(choice: Choice, request: Request, tokenizer) -> dict[str, Any]:
+def _logprobs(
+  choice: Choice, request: Request, index: int, tokenizer
+) -> dict[str, Any]:
   """Log-probabilities of the tokens of the text that is returned.
 
-  BOS is told where a prompt of ids begins with it. A document's end has no text.
+  BOS is told where a prompt of ids begins with it. A document's end has no text. A
+  split character is the text of its last token; offsets count characters.
   """
-  tokens, start = choice.sample.tokens, choice.sample.prompt_length
-  ids = request.rows[0].prompt.ids or [-1]
-  first = 0 if ids[0] == tokenizer.bos_id else 1
-  first = first if request.fields.echo else start
-  texts, offsets, length = [], [], 0
-  text = choice.text.text if request.fields.echo else choice.text.completion
-  stopped = choice.finish_reason == 'stop' and tokens[-1] != tokenizer.eos_id
-  for i in range(first, len(tokens)):
-    if stopped and i >= start and length >= len(text):
-      break  # a part of the stop string
-    texts.append(tokenizer.decode(tokens[i : i + 1]))
-    offsets.append(length)
-    length += len(texts[-1])
+  sample, size = choice.sample, len(choice.text.completion)
+  texts = growing_text.pieces(tokenizer.decode, sample.new_tokens)
+  if size < len(''.join(texts)):  # the others are a part of the stop string
+    starts = itertools.accumulate(map(len, texts), initial=0)
+    texts = [x for x, start in zip(texts, starts, strict=False) if start < size]
+  first = sample.prompt_length
+  if request.fields.echo:
+    prompt = sample.tokens[:first]
+    first = int(request.rows[index].prompt.ids[:1] != [tokenizer.bos_id])
+    texts = growing_text.pieces(tokenizer.decode, prompt)[first:] + texts
+  offsets = [*itertools.accumulate(map(len, texts), initial=0)][:-1]
   scores, stop = choice.logprobs, first + len(texts)
   values = [_number(x) for x in scores.logprobs[first:stop]]
   tops: list[dict[str, float] | None] = []

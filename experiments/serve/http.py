@@ -3,8 +3,10 @@
 """Requests and responses in JSON: bounds, errors in OpenAI's form, safe headers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 import json
+import pathlib
+import re
 import time
 from typing import Any
 
@@ -28,7 +30,7 @@ _HEADERS = {
   'Referrer-Policy': 'no-referrer',
 }
 
-Answer = Callable[[dict[str, Any]], Awaitable[Any]]
+Answer = Callable[[dict[str, Any]], Coroutine[Any, Any, Any]]
 
 
 def as_json(
@@ -55,6 +57,8 @@ def problem(error: BaseException) -> tuple[dict, int, dict[str, str]]:
     status = 404
   elif isinstance(error, settings.SettingsError):
     field = error.args[0].removeprefix('request.')
+  elif isinstance(error, requests.ClientDisconnect):
+    status, message = 499, 'The client left.'
   elif isinstance(error, TimeoutError):
     status, kind = 504, 'timeout_error'
     message = 'The answer took longer than the server allows.'
@@ -72,7 +76,7 @@ def post(
   metrics: metrics_lib.Metrics,
   max_bytes: int,
   seconds: float,
-) -> Callable[[requests.Request], Awaitable[responses.Response]]:
+) -> Callable[[requests.Request], Coroutine[Any, Any, responses.Response]]:
   """Return the handler of a POST; `answer` gets its body.
 
   It refuses other types of content: a page of another site cannot send this one
@@ -84,7 +88,7 @@ def post(
     try:
       async with asyncio.timeout(seconds):
         body = await _body(request, max_bytes)
-      response = await answer(body)
+      response = await _while_connected(request, answer(body))
       if not isinstance(response, responses.Response):
         response = as_json(response)
     except Exception as error:
@@ -98,8 +102,25 @@ def post(
   return handle
 
 
+async def _while_connected(
+  request: requests.Request, answer: Coroutine[Any, Any, Any]
+) -> Any:
+  """Return the answer; cancel it and raise ClientDisconnect where the client leaves."""
+  job = asyncio.create_task(answer)
+  left = asyncio.create_task(request.receive())  # the body was read
+  try:
+    await asyncio.wait({job, left}, return_when=asyncio.FIRST_COMPLETED)
+    if not job.done():
+      raise requests.ClientDisconnect
+    return job.result()
+  finally:
+    job.cancel()
+    left.cancel()
+
+
 async def _body(request: requests.Request, most: int) -> dict[str, Any]:
-  if request.headers.get('content-type', '').split(';')[0] != _JSON:
+  kind = request.headers.get('content-type', '').split(';')[0]
+  if kind.strip().lower() != _JSON:
     raise exceptions.HTTPException(415, f'Expected content-type: {_JSON}.')
   content = bytearray()
   async for part in request.stream():
@@ -117,8 +138,40 @@ async def _body(request: requests.Request, most: int) -> dict[str, Any]:
 class Page(staticfiles.StaticFiles):
   """Files of a page, with headers that keep its content harmless."""
 
+  def __init__(self, folder: pathlib.Path, addresses: Mapping[str, str]):
+    """Take the methods of the other addresses, which errors name."""
+    super().__init__(directory=folder, html=True)
+    self._addresses = dict(addresses)
+
   async def get_response(self, path: str, scope: Any) -> responses.Response:
-    """Answer as Starlette does."""
-    response = await super().get_response(path, scope)
+    """Answer as Starlette does; another path gets 404, another method 405."""
+    asked, method = scope['path'], scope['method']
+    if allowed := self._addresses.get(asked):
+      message = f'{asked} takes {allowed}, not {method}.'
+      raise exceptions.HTTPException(405, message, {'Allow': allowed})
+    try:
+      response = await super().get_response(path, scope)
+    except exceptions.HTTPException:
+      known = ', '.join(f'{x} {path}' for path, x in self._addresses.items())
+      message = f'No {method} {asked} here; there are {known}.'
+      raise exceptions.HTTPException(404, message) from None
     response.headers.update(_HEADERS)
     return response
+
+
+class Hosts:
+  """Middleware that refuses requests to other names than these."""
+
+  def __init__(self, app: Any, names: Sequence[str]):
+    self._app, self._names = app, {*names}
+
+  async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    """Pass a request on, or answer it with an error."""
+    app = self._app
+    if scope['type'] == 'http' and '*' not in self._names:
+      host = requests.Request(scope).headers.get('host', '')
+      name = re.sub(r':\d*$', '', host).lower()
+      if name not in self._names:
+        message = f'Host {host!r}: expected one of {sorted(self._names)}.'
+        app = as_json(*problem(exceptions.HTTPException(400, message)))
+    await app(scope, receive, send)

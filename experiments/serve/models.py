@@ -5,7 +5,7 @@
 Changed documents go into data folders below a temporary one; the runs' data stay.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import pathlib
@@ -25,6 +25,7 @@ from realm_jax.trained import (
 )
 from retrieval.kernels import backend
 from retrieval.nn import embedders
+from retrieval.questions import question_files
 from retrieval.store import checkpoints, packed
 from retrieval.text import corpus as corpus_lib
 import retro_jax
@@ -78,11 +79,17 @@ class Models:
     size = 1 if backend.is_cpu() else _MANY  # a CPU reads block by block
     return self.get('reader').open_answerer(batch_size=size)
 
-  def ask(self, count: int, questions: Sequence[str]) -> list[dict]:
+  def ask(
+    self, count: int, questions: Sequence[str], take: Callable[..., None]
+  ) -> list[dict]:
     """Answer questions, with `count` answers each."""
-    return [x.record(count) for x in self._answerer.answer(questions)]
+    asked = [question_files.Question('', x, ()) for x in questions]
+    answered = self._answerer.ask(asked, lambda *unused: take())
+    return [x.record(count) for x in answered]
 
-  def explain(self, settings: Any, texts: Sequence[str]) -> list[dict]:
+  def explain(
+    self, settings: Any, texts: Sequence[str], take: Callable[..., None]
+  ) -> list[dict]:
     """Explain words for [MASK] by REALM, or any other text by RETRO.
 
     settings: whether there is a mask, the answer, and the number of likely words.
@@ -90,17 +97,27 @@ class Models:
     masked, answer, top = settings
     if not masked:
       model = self.get('retro')
-      pages = model.score(texts, explain=bool(model.model.config.cca_layers))
+      pages = model.score(
+        texts,
+        explain=bool(model.model.config.cca_layers),
+        progress=lambda *unused: take(),
+      )
       return [page.to_json() for page in pages]
     explain = functools.partial(self.get('realm').explain, answer=answer)
-    return [dataclasses.asdict(explain(x, top=top)) for x in texts]
+    explained = []
+    for text in texts:
+      take()
+      explained.append(dataclasses.asdict(explain(text, top=top)))
+    return explained
 
   @functools.cached_property
   def _retriever(self):
     reader = self.get('reader')
     return beams.TextRetriever(reader, reader.open_retriever())
 
-  def search(self, settings: Any, texts: Sequence[str]) -> list[dict]:
+  def search(
+    self, settings: Any, texts: Sequence[str], unused_take: Any
+  ) -> list[dict]:
     """Find passages: blocks of the reader, or chunks of RETRO.
 
     settings: 'reader', 'retro' or '' for the first there is, and k.
@@ -126,11 +143,13 @@ class Models:
   def _embedder(self) -> embedders.Embedder:
     return embedders.Embedder.load(self.embedder)
 
-  def embed(self, settings, items) -> list[np.ndarray]:
-    """Embed lists of texts: [n, d] float32 each."""
-    del settings
-    vectors = self._embedder.embed_texts([text for x in items for text in x])
-    return np.split(vectors, np.cumsum([len(x) for x in items])[:-1])
+  def embed(self, unused, items, take) -> list[tuple[np.ndarray, int]]:
+    """Embed lists of texts: [n, d] float32 each, and the tokens that were read."""
+    texts = [text for x in items for text in x]
+    vectors = self._embedder.embed_texts(texts, lambda *unused: take())
+    parts = np.split(vectors, np.cumsum([len(x) for x in items])[:-1])
+    sizes = [sum(map(len, self._embedder.token_ids(x))) for x in items]
+    return list(zip(parts, sizes, strict=True))
 
   def changed(
     self,

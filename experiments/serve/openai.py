@@ -10,7 +10,7 @@ import time
 from typing import Annotated, Any, Literal
 import uuid
 
-from starlette import responses
+from starlette import exceptions, responses
 
 from experiments.serve import completions, http
 from retrieval import settings
@@ -33,19 +33,23 @@ async def complete(server: Any, body: dict[str, Any]) -> Any:
     completions.as_json, request=request, tokenizer=model.data.tokenizer
   )
   if request.fields.stream:
-    return responses.StreamingResponse(
-      _stream(server, request, head, show), media_type='text/event-stream'
-    )
+    parts = _stream(server, request, head, show)
+    await anext(parts)
+    return responses.StreamingResponse(parts, media_type='text/event-stream')
   rows = request.rows
   choices = await server.done('complete', request.settings, rows, len(rows))
   shown = [show(choice, i) for i, choice in enumerate(choices)]
-  return head | {'choices': shown, 'usage': _usage(server, choices)}
+  return head | {'choices': shown, 'usage': _usage(server, choices, request)}
 
 
 def _usage(
-  server: Any, choices: Sequence[completions.Choice]
+  server: Any,
+  choices: Sequence[completions.Choice],
+  request: completions.Request,
 ) -> dict[str, int]:
-  prompt, new = map(sum, zip(*(x.usage for x in choices), strict=True))
+  """Count the tokens of each prompt, once for all its choices, and of each choice."""
+  prompt = sum(x.usage[0] for x in choices[:: request.fields.n])
+  new = sum(x.usage[1] for x in choices)
   server.metrics.add('tokens_total', prompt, of='prompt')
   server.metrics.add('tokens_total', new, of='completion')
   names = 'prompt_tokens', 'completion_tokens', 'total_tokens'
@@ -56,6 +60,7 @@ async def _stream(server, request, head, show) -> AsyncIterator[str]:
   """Server-sent events: text as it is drawn, then the rest of each choice.
 
   An echo, and log-probabilities, which come last, are sent with the whole text.
+  Nothing is the first event: an error before it is the answer, with its status.
   """
   events, rows, sent = asyncio.Queue(), request.rows, [0] * len(request.rows)
   put = events.put_nowait
@@ -69,21 +74,30 @@ async def _stream(server, request, head, show) -> AsyncIterator[str]:
     choice = {'text': '', 'logprobs': None, 'finish_reason': None} | fields
     return http.event(head | {'choices': [choice]})
 
+  begun = False
   try:
-    while (event := await events.get()) is not None:
+    event = await events.get()
+    if event is None:
+      await job
+    begun = True
+    yield ''
+    while event is not None:
       j, text = event
       if text and not waits:
         yield chunk(text=text, index=j)
         sent[j] += len(text)
+      event = await events.get()
     choices = await job
     for i, choice in enumerate(choices):
       last = show(choice, i)
       yield chunk(**last | {'text': last['text'][sent[i] :]})
-    usage = _usage(server, choices)
+    usage = _usage(server, choices, request)
     if request.include_usage:
       yield http.event(head | {'choices': [], 'usage': usage})
     yield 'data: [DONE]\n\n'
   except Exception as error:
+    if not begun:
+      raise
     yield http.event(http.problem(error)[0])
   finally:
     job.cancel()
@@ -93,14 +107,14 @@ async def embed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
   """Embed texts by the embedder of --embedder."""
   texts, form = body.get('input'), body.get('encoding_format') or 'float'
   texts = [texts] if isinstance(texts, str) else texts
-  settings.check_value('input', texts, Sequence[str])
-  if not (0 < len(texts) <= _MAX_TEXTS and all(texts)):
+  is_list = isinstance(texts, list) and 0 < len(texts) <= _MAX_TEXTS
+  if not (is_list and all(isinstance(x, str) and x for x in texts)):
     expected = f'1 to {_MAX_TEXTS} texts, none empty'
     raise settings.SettingsError('input', texts, expected)
   settings.check_value('encoding_format', form, Literal['float', 'base64'])
   if body.get('dimensions') is not None:
     raise settings.SettingsError('dimensions', body['dimensions'], 'none')
-  vectors = await server.done('embed', (), texts)
+  vectors, size = await server.done('embed', (), texts)
   if form == 'base64':
     shown = [base64.b64encode(x.astype('<f4').tobytes()) for x in vectors]
     shown = [x.decode() for x in shown]
@@ -110,18 +124,24 @@ async def embed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
     {'object': 'embedding', 'index': i, 'embedding': x}
     for i, x in enumerate(shown)
   ]
-  size = sum(len(text.split()) for text in texts)
   usage = {'prompt_tokens': size, 'total_tokens': size}
   name = server.models.embedder
   return {'object': 'list', 'data': data, 'model': name, 'usage': usage}
 
 
-async def models(server: Any, unused: Any) -> responses.Response:
-  """List the models that are served."""
+async def models(server: Any, request: Any) -> responses.Response:
+  """List the models that are served, or show the one that is named."""
   common = {'object': 'model', 'created': 0, 'owned_by': 'realm-retro-jax'}
   served = server.models
   data = [common | {'id': served.name(x), 'part': x} for x in served.names()]
-  return http.as_json({'object': 'list', 'data': data})
+  name = request.path_params.get('name')
+  if not name:
+    return http.as_json({'object': 'list', 'data': data})
+  by_id = {x['id']: x for x in data}
+  if name not in by_id:
+    message = f'No model {name!r} is served here, only {[*by_id]}.'
+    raise exceptions.HTTPException(404, message)
+  return http.as_json(by_id[name])
 
 
 def _specials(tokenizer: Any) -> dict[str, int]:
@@ -132,9 +152,7 @@ def _specials(tokenizer: Any) -> dict[str, int]:
 
 async def tokenizer_info(server: Any, unused: Any) -> responses.Response:
   """Name RETRO's tokenizer and its tokens without a text."""
-  if server.models.retro is None:
-    return http.as_json({}, 404)
-  tokenizer = server.models.retro.data.tokenizer
+  tokenizer = server.models.get('retro').data.tokenizer
   fields = dict(
     zip(('bos_token', 'eos_token'), _specials(tokenizer), strict=True)
   )
@@ -167,4 +185,8 @@ POSTS = {
   '/tokenize': tokenize,
   '/detokenize': detokenize,
 }
-GETS = {'/v1/models': models, '/tokenizer_info': tokenizer_info}
+GETS = {
+  '/v1/models': models,
+  '/v1/models/{name:path}': models,
+  '/tokenizer_info': tokenizer_info,
+}

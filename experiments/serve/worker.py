@@ -9,10 +9,8 @@ import dataclasses
 from typing import Any
 
 # (settings, items, take) -> a result for each item; take(i, event) tells of item i
-# while it is worked on.
-Handler = Callable[
-  [Any, Sequence[Any], Callable[[int, Any], None]], Sequence[Any]
-]
+# while it is worked on, and take() of nothing. Either ends a batch without others.
+Handler = Callable[[Any, Sequence[Any], Callable[..., None]], Sequence[Any]]
 
 
 class Full(Exception):
@@ -106,10 +104,10 @@ class Worker:
   async def _work(self, batch: Sequence[_Job]) -> None:
     loop = asyncio.get_running_loop()
 
-    def take(i: int, event: Any) -> None:  # in the thread
+    def take(i: int = 0, event: Any = None) -> None:  # in the thread
       if all(job.result.done() for job in batch):
         raise GivenUp
-      if batch[i].take:
+      if event is not None and batch[i].take:
         loop.call_soon_threadsafe(batch[i].take, event)
 
     handler, items = self._handlers[batch[0].kind], [x.item for x in batch]

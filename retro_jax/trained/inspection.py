@@ -187,10 +187,12 @@ def windows(
 ) -> Iterator[Window]:
   """Yield windows that score every token once, as in evaluation.
 
-  Each is half a sequence after the one before. The row of a text shorter than
-  `sequence_chunks` has the next power of two, so that it costs little padding and few
-  lengths are compiled.
+  Each is half a sequence after the one before; BOS alone has none. The row of a text
+  shorter than `sequence_chunks` has the next power of two, so that it costs little
+  padding and few lengths are compiled.
   """
+  if len(passage.tokens) < 2:
+    return
   count = -(-len(passage.tokens) // chunk_length)
   size = continuations.num_row_chunks(count, sequence_chunks)
   shape = max(x.tokens.shape for x in passage.neighbors)

@@ -154,6 +154,7 @@ class LanguageModel(loading.TrainedRetro):
     *,
     num_neighbors: int | None = None,
     explain: bool = False,
+    progress: Callable[[int, int], None] | None = None,
   ) -> page_lib.Scores:
     """Measure the loss of texts with and without neighbors.
 
@@ -162,6 +163,7 @@ class LanguageModel(loading.TrainedRetro):
       num_neighbors: neighbors of each chunk; default the config's. They are
         retrieved now.
       explain: whether to measure the attention and worth of every neighbor.
+      progress: called with (chunks done, chunks in all) of each text.
 
     Raises:
       ValueError: for no text or an empty one, or `explain` of a baseline.
@@ -172,7 +174,10 @@ class LanguageModel(loading.TrainedRetro):
     k = self._num_neighbors(num_neighbors)
     return page_lib.Scores(
       inspection.inspect(
-        self, inspection.of_text(self, text, k), explain=explain
+        self,
+        inspection.of_text(self, text, k),
+        explain=explain,
+        progress=progress,
       )
       for text in texts
     )

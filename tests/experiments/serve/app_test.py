@@ -7,6 +7,7 @@ import base64
 import concurrent.futures
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -97,6 +98,42 @@ def test_a_stop_text_ends_a_choice_before_it(client):
   assert ''.join(cut['logprobs']['tokens']).startswith(cut['text'])
 
 
+@pytest.mark.parametrize('prompt', [PROMPT, 'Größe 日本 😀 end', 'moon'])
+def test_an_echo_changes_no_logprob(client, retro, prompt):
+  [whole] = _complete(client, prompt, max_tokens=20).json()['choices']
+  stop = whole['text'][6:8]
+  for fields in ({}, {'stop': stop}, {'stop': whole['text'][:1]}):
+    asked = {'max_tokens': 20, 'logprobs': 1} | fields
+    [alone] = _complete(client, prompt, **asked).json()['choices']
+    [echo] = _complete(client, prompt, **asked, echo=True).json()['choices']
+    size = len(retro.data.tokenizer.encode(prompt).ids)
+    alone['logprobs']['text_offset'] = [
+      len(prompt) + x for x in alone['logprobs']['text_offset']
+    ]
+    told = echo['logprobs']
+    assert {k: x[size:] for k, x in told.items()} == alone['logprobs']
+    assert ''.join(told['tokens']).startswith(echo['text'])
+    for text, start in zip(told['tokens'], told['text_offset'], strict=True):
+      assert echo['text'][start:].startswith(text[: len(echo['text']) - start])
+
+
+def test_prompts_are_answered_as_if_alone(client, retro):
+  ids = retro.data.tokenizer.encode(PROMPT).ids.tolist()
+  bos = retro.data.tokenizer.bos_id
+  prompts = [[bos, *ids], 'moon', ids, '', [bos]]
+  fields = {'echo': True, 'logprobs': 1, 'max_tokens': 0, 'explain': True}
+  alone = [_complete(client, [x], **fields).json() for x in prompts]
+  logprobs = [x['choices'][0]['logprobs']['token_logprobs'] for x in alone]
+  assert logprobs[0] == [None, *logprobs[2]] and logprobs[3:] == [[], [None]]
+  for order in ([0, 1, 2, 3, 4], [4, 2, 3, 1, 0]):
+    both = _complete(client, [prompts[i] for i in order], **fields, n=2).json()
+    sizes = [x['usage']['prompt_tokens'] for x in alone]
+    assert both['usage']['prompt_tokens'] == sum(sizes)
+    for i, choice in enumerate(both['choices']):
+      [one] = alone[order[i // 2]]['choices']
+      assert choice == one | {'index': i}
+
+
 @pytest.mark.parametrize('echo', [False, True])
 def test_a_stream_adds_up_to_the_choices(client, echo):
   fields = {'n': 2, 'echo': echo, 'explain': True}
@@ -123,6 +160,8 @@ def test_a_stream_adds_up_to_the_choices(client, echo):
     ({'prompt': [[1, 'a']]}, 'prompt'),
     ({'n': 0}, 'n'),
     ({'max_tokens': 41}, 'max_tokens'),
+    ({'max_tokens': '2'}, 'max_tokens'),
+    ({'max_completion_tokens': 2}, 'max_completion_tokens'),
     ({'logprobs': 9}, 'logprobs'),
     ({'stop': ['']}, 'stop'),
     ({'best_of': 2}, 'best_of'),
@@ -132,6 +171,33 @@ def test_a_stream_adds_up_to_the_choices(client, echo):
 def test_a_refusal_names_the_field(client, fields, param):
   got = _complete(client, **fields)
   assert got.status_code == 400 and got.json()['error']['param'] == param
+  assert param != 'max_tokens' or 'at most 40' in got.json()['error']['message']
+
+
+def test_addresses_are_told(client):
+  [model] = client.get('/v1/models').json()['data']
+  assert client.get(f'/v1/models/{model["id"]}').json() == model
+  got = client.get('/v1/models/gpt-4')
+  assert got.status_code == 404 and model['id'] in got.text
+  for method, path in [
+    ('POST', '/v1/chat/completions'),
+    ('GET', '/nothing'),
+    ('DELETE', '/v1/models/a'),
+    ('POST', '/'),
+  ]:
+    got = client.request(method, path)
+    assert got.status_code == 404
+    message = got.json()['error']['message']
+    assert f'{method} {path}' in message and '/v1/completions' in message
+  for method, path in [('GET', '/v1/completions'), ('POST', '/v1/models')]:
+    got = client.request(method, path)
+    assert got.status_code == 405 and path in got.json()['error']['message']
+    assert {got.headers['allow'], method} == {'GET', 'POST'}
+  for kind in ('Application/JSON', 'application/json ; charset=utf-8'):
+    got = client.post(
+      '/tokenize', content='{"prompt": "a"}', headers={'content-type': kind}
+    )
+    assert got.is_success
 
 
 def test_bodies_hosts_and_absent_models_are_refused(client):
@@ -142,9 +208,10 @@ def test_bodies_hosts_and_absent_models_are_refused(client):
   assert post('/search', content='{"query', headers=head).status_code == 400
   assert post('/search', json={'query': ' '}).status_code == 400
   assert post('/search', json={'query': 'x' * 2**20}).status_code == 413
-  assert client.get('/nothing').json()['error']['message'] == 'Not Found'
-  evil = {'host': 'evil.example'}
-  assert client.get('/healthz', headers=evil).status_code == 400
+  for host in ('evil.example', 'localhost.evil.example', 'localhost:80:80'):
+    got = client.get('/healthz', headers={'host': host})
+    assert got.status_code == 400 and host in got.json()['error']['message']
+  assert client.get('/healthz', headers={'host': 'LocalHost:8'}).is_success
   page = client.get('/')
   assert "script-src 'self'" in page.headers['content-security-policy']
   assert 'realm_retro_requests_total{code="413",path="/search"} 1' in (
@@ -161,9 +228,11 @@ def test_tokenizers_and_embeddings_have_their_forms(client, retro, monkeypatch):
   assert found == [retro.data.tokenizer.bos_id]
   assert client.get('/v1/models').json()['data'][0]['part'] == 'retro'
   vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
-  monkeypatch.setattr(models.Models, 'embed', lambda *unused: [vectors])
+  monkeypatch.setattr(models.Models, 'embed', lambda *unused: [(vectors, 7)])
   asked = {'input': ['a', 'b'], 'encoding_format': 'base64'}
-  data = post('/v1/embeddings', json=asked).json()['data']
+  got = post('/v1/embeddings', json=asked).json()
+  data = got['data']
+  assert got['usage']['prompt_tokens'] == 7
   assert np.frombuffer(
     base64.b64decode(data[1]['embedding']), '<f4'
   ).tolist() == [3, 4, 5]
@@ -173,6 +242,7 @@ def test_answers_follow_changed_documents(reader):
   ask = {'question': 'Where was the zebra?', 'answers': 2}
   before = reader.post('/ask', json=ask).json()
   assert before['text'][slice(*before['span'])] == before['answer']
+  assert before['id'] == ''  # not the place in a batch
   old = before['document']
   new = {'title': 'Zebra', 'text': 'The zebra was in the crown of Rome.'}
   changed = reader.post('/documents', json={'add': [new], 'delete': [old]})
@@ -180,9 +250,38 @@ def test_answers_follow_changed_documents(reader):
   search = {'query': 'zebra', 'k': 100}
   found = reader.post('/search', json=search).json()['passages']
   documents = {x['document'] for x in found}
-  assert 'Zebra' in documents and old not in documents
+  [added] = changed.json()['ids']
+  assert added in documents and old not in documents
   again = reader.post('/documents', json={'delete': [old]})
   assert again.status_code == 400 and old in again.json()['error']['message']
+
+
+def test_added_documents_replace_none_without_their_id(reader):
+  def add(*rows):
+    got = reader.post('/documents', json={'add': rows})
+    return got.json()['changes']['documents added'], got.json()['ids']
+
+  row = {'title': 'Rome', 'text': 'The river of Rome is near.'}
+  count, ids = add(row, row, row | {'id': None}, row | {'id': ''})
+  assert count == len({*ids}) == 4 and 'Rome' not in ids
+  assert add(row | {'title': None, 'id': 7})[1] == ['7']
+  assert add(row | {'title': 1984, '_id': '7'}) == (0, ['7'])  # in its place
+  got = reader.post('/documents', json={'delete': [7, *ids]})
+  assert got.json()['changes']['documents deleted'] == 5
+  got = reader.post('/documents', json={'add': [{'text': 'a', 'id': 1.5}]})
+  assert got.status_code == 400 and 'add[0]' in got.json()['error']['message']
+
+
+def test_embeddings_count_tokens():
+  served = models.Models()
+  [(vectors, size), (_, other)] = served.embed(
+    (), [['unbelievably', 'a'], ['日本']], lambda: None
+  )
+  assert vectors.shape == (2, 384)
+  assert (size, other) == tuple(
+    sum(map(len, served._embedder.token_ids(x)))
+    for x in (['unbelievably', 'a'], ['日本'])
+  )
 
 
 def test_waiting_jobs_are_done_together_and_bounded():
@@ -228,6 +327,77 @@ def test_waiting_has_a_bound_in_number_and_time(retro, monkeypatch):
       codes = sorted(x.result().status_code for x in posts)
     go.set()
   assert codes[-1] == 504 and 503 in codes
+
+
+@pytest.mark.parametrize('stream', [False, True])
+def test_a_full_queue_is_told_before_the_first_byte(retro, monkeypatch, stream):
+  running, go = threading.Event(), threading.Event()
+
+  def complete(*unused):
+    running.set()
+    go.wait()
+    raise ValueError('bad')
+
+  monkeypatch.setattr(app.completions, 'complete', complete)
+  with (
+    _client(models.Models(retro=retro), waiting=1) as client,
+    concurrent.futures.ThreadPoolExecutor(3) as threads,
+  ):
+    posts = []
+    for _ in range(3):
+      posts.append(threads.submit(_complete, client, stream=stream))
+      running.wait()
+      time.sleep(0.1)
+    full = posts[2].result()
+    go.set()
+    assert full.status_code == 503 and full.headers['retry-after']
+    assert [x.result().status_code for x in posts[:2]] == [400, 400]
+
+
+@pytest.mark.parametrize(
+  ('path', 'body', 'function'),
+  [
+    ('/v1/completions', {'prompt': 'a'}, 'complete'),
+    ('/v1/completions', {'prompt': 'a', 'stream': True}, 'complete'),
+    ('/ask', {'question': 'a'}, 'ask'),
+    ('/search', {'query': 'a'}, 'search'),
+    ('/explain', {'text': 'a'}, 'explain'),
+    ('/v1/embeddings', {'input': 'a'}, 'embed'),
+  ],
+)
+def test_a_request_ends_with_its_client(
+  retro, monkeypatch, path, body, function
+):
+  running, ended = threading.Event(), threading.Event()
+
+  def handle(*arguments):
+    running.set()
+    try:
+      while True:
+        arguments[-1]()
+        time.sleep(0.01)
+    finally:
+      ended.set()
+
+  place = app.completions if function == 'complete' else models.Models
+  monkeypatch.setattr(place, function, handle)
+  served = models.Models(retro=retro, reader=retro)
+  made = app.make(served, app.Limits(), ['*'])
+  head = [(b'content-type', b'application/json')]
+  scope = {'type': 'http', 'method': 'POST', 'path': path, 'headers': head}
+  messages = [{'type': 'http.request', 'body': json.dumps(body).encode()}]
+
+  async def receive():
+    if messages:
+      return messages.pop()
+    await asyncio.to_thread(running.wait)
+    return {'type': 'http.disconnect'}
+
+  async def send(unused):
+    pass
+
+  asyncio.run(made(scope | {'query_string': b''}, receive, send))
+  assert ended.wait(10)
 
 
 def test_metrics_have_prometheus_form():
