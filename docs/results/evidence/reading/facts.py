@@ -70,7 +70,7 @@ def main(out, source='', modes=MODES):
           own = model.sample(
             texts, max_new_tokens=1, temperature=0.0, batch_size=8
           )
-          lists = [x.chunks[-1].neighbors for x in own]
+          lists = [[c.neighbors for c in x.chunks if c.prompt][-1] for x in own]
           lists = lists[len(lists) // 2 :] + lists[: len(lists) // 2]
           texts = [
             prompts.TextPrompt(text, neighbors=[read])
