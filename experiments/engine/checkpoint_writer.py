@@ -25,6 +25,7 @@ from experiments.engine import metric_writer
 from retrieval.store import checkpoints, locks, manifests, output_files, packed
 
 _HIDDEN = ('.saving-', '.removing-', f'.{checkpoints.BEST}.')
+_MAY_CHANGE = ('accumulate_steps', 'part_scales')  # fields of the optimizer
 # The pipeline of parameters that were not trained here.
 _CONVERTED = {'converted': True}
 
@@ -160,8 +161,8 @@ class Checkpoints:
       batches: a fresh iterator of the same pipeline; changed in place.
 
     Raises:
-      ValueError: if a file is damaged, or the pipeline, the index or a
-        parameter's shape differs.
+      ValueError: if a file is damaged, or the pipeline, the index, the
+        optimizer or a parameter's shape differs.
     """
     path = checkpoints.choose(
       self._folder, index=jax.process_index(), count=jax.process_count()
@@ -170,7 +171,9 @@ class Checkpoints:
     saved, now = dict(metadata.custom_metadata), dict(self._metadata)
     saved['params'] = _shapes(metadata.metadata['params'])
     now['params'] = _shapes(abstract.params)
-    parts = ('pipeline', 'index_version', 'params')
+    for one, two in ((saved, now), (now, saved)):
+      one['optimizer'] = _fixed(one['config'], two['config'])
+    parts = ('pipeline', 'index_version', 'params', 'optimizer')
     parts = [x for x in parts if now[x] is not None]
     changed = [y for x in parts for y in _differences(saved[x], now[x], x)]
     if changed:
@@ -297,6 +300,13 @@ def _differences(saved: Any, now: Any, name: str) -> list[str]:
       for line in _differences(saved.get(key), now.get(key), f'{name}.{key}')
     ]
   return [] if saved == now else [f'{name}: {saved!r} -> {now!r}']
+
+
+def _fixed(config: Mapping[str, Any], other: Mapping[str, Any]) -> Any:
+  """Return the optimizer's fields that both know and that must not change."""
+  fields, others = (x.get('optimizer') or {} for x in (config, other))
+  names = {*fields} & {*others} - {*_MAY_CHANGE}
+  return {name: fields[name] for name in names}
 
 
 def _shapes(params: Any) -> dict[str, tuple[int, ...]]:

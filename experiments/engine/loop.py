@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one training loop: resume, step, measure, save.
 
-`train(task, config, workdir)` reads the fields of `run_settings.Loop`, and seed, batch_size,
-optimizer and num_workers, which must not change on resume.
+`train(task, config, workdir)` reads the fields of `run_settings.Loop`, and seed,
+batch_size, optimizer and num_workers, which must not change on resume; of optimizer,
+accumulate_steps and part_scales may.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -241,7 +242,7 @@ def _check_finite(
     raise NotFiniteError(
       f'Stopped at step {step}: loss {loss}, gradient norm {grad_norm}. '
       f'Newest checkpoint: {saver.latest_step() or "none"}. Lower '
-      'optimizer.learning_rate, or look at the data.'
+      'optimizer.learning_rate in a new --workdir, or look at the data.'
     )
 
 

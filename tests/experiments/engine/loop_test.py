@@ -293,6 +293,15 @@ def test_changed_pipeline_is_refused(whole):
   assert (whole[0] / 'config.json').read_text() == before
 
 
+def test_another_optimizer_is_refused(whole):
+  config = toy_task.get_config(dropout_rate=0.5, ragged=True)
+  optimizer = dataclasses.replace(config.optimizer, learning_rate=0.5, b2=0.5)
+  config = dataclasses.replace(config, optimizer=optimizer)
+  expected = r'optimizer\.b2: .* -> 0.5; optimizer\.learning_rate: .* -> 0.5'
+  with pytest.raises(ValueError, match=expected):
+    loop.train(toy_task.make_task(config), config, str(whole[0]))
+
+
 def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):
   fields = {'num_steps': 8, 'checkpoint_every': 1, 'eval_batches': 0}
   config = toy_task.get_config(**fields)
