@@ -124,7 +124,7 @@ def serve(monkeypatch, cache: pathlib.Path):
       folder = hub.repos.get(match['repo']) if match else None
       if not isinstance(folder, pathlib.Path):
         return self.fail(folder or 'RepoNotFound')
-      if match['revision'] not in ('main', 'v1', SHA):
+      if match['revision'] not in ('main', 'v1', 'refs%2Fpr%2F1', SHA):
         return self.fail('RevisionNotFound')
       names = [x for x in sorted(folder.rglob('*')) if x.is_file()]
       if match['verb'] == 'revision':

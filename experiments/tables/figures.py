@@ -160,7 +160,8 @@ def read_curve(
   }
   if not any(parts.values()):
     known = sorted({key for row in rows for key in row} - {'step'})
-    raise ValueError(f'{path}: no metric {metric!r}; expected one of {known}.')
+    others = f'expected one of {known}' if known else 'there is none'
+    raise ValueError(f'{path}: no metric {metric!r}; {others}.')
   return {name: points for name, points in parts.items() if points}
 
 

@@ -5,6 +5,7 @@
 import codecs
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
+import datetime
 import numbers
 import pathlib
 from typing import Any
@@ -121,7 +122,9 @@ def check_metadata(metadata: Mapping[str, Any], where: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-  """Return the Python value of NumPy's scalars, and the text of bytes."""
+  """Return the value of NumPy's scalars, and the text of bytes and dates (ISO)."""
+  if isinstance(value, datetime.date | datetime.time):
+    return value.isoformat()
   if isinstance(value, bytes):
     return value.decode(errors='replace')
   return value.item() if isinstance(value, np.generic) else value

@@ -1,16 +1,21 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of the Hugging Face Hub by name: hf://OWNER/NAME[@REVISION][/FILE]."""
+"""Folders of the Hugging Face Hub by name: hf://OWNER/NAME[@REVISION][/FILE].
+
+A revision with a slash is refs/KIND/NAME, such as refs/pr/1, or has %2F for it.
+"""
 
 from collections.abc import Collection
 import os
 import pathlib
 import re
+from urllib import parse
 
 PREFIX = 'hf://'
 _REPOSITORY = re.compile(r'[\w.-]+/[\w.-]+', flags=re.ASCII)
 _NAME = re.compile(
-  r'hf://([\w.-]+/[\w.-]+)(?:@([^/]+))?(?:/(.+))?', flags=re.ASCII
+  r'hf://([\w.-]+/[\w.-]+)(?:@(refs/\w+/[^/]+|[^/]+))?(?:/(.+))?',
+  flags=re.ASCII,
 )
 # What the readers of folders know: small files, and weights of the first kind that
 # the repository has. Those of other frameworks, and copies, are not among them.
@@ -46,7 +51,7 @@ def local(path: str | os.PathLike) -> pathlib.Path:
   from huggingface_hub import errors
 
   try:
-    return pathlib.Path(_fetch(*match.groups()))
+    return pathlib.Path(_fetch(*_parts(match)))
   except errors.GatedRepoError:
     why = 'gated: accept its terms on its page, and set HF_TOKEN'
     raise ValueError(f'{text}: {why}.') from None
@@ -79,7 +84,7 @@ def complete(path: str | os.PathLike, names: Collection[str]) -> pathlib.Path:
   import huggingface_hub
   from huggingface_hub import errors
 
-  repo, revision, _ = match.groups()
+  repo, revision, _ = _parts(match)
   for name in names:
     of_file = {'repo_id': repo, 'filename': name, 'revision': revision}
     if (folder / name).is_file() or huggingface_hub.try_to_load_from_cache(
@@ -97,6 +102,11 @@ def complete(path: str | os.PathLike, names: Collection[str]) -> pathlib.Path:
     except errors.EntryNotFoundError:
       pass
   return folder
+
+
+def _parts(match: re.Match) -> tuple[str, str | None, str | None]:
+  repo, revision, file = match.groups()
+  return repo, revision and parse.unquote(revision), file
 
 
 def _fetch(repo: str, revision: str | None, file: str | None) -> str:

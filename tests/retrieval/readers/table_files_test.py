@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Corpora in tables and in CSV."""
 
+import datetime
 import json
 import shutil
 
@@ -42,6 +43,21 @@ def test_faults_of_tables_name_file_row_and_column(tmp_path, kind):
   path.write_bytes(data[: len(data) // 2])
   with pytest.raises(ValueError, match=f'a.{kind}: cannot be read'):
     json_corpus.read(kind, path)
+
+
+@pytest.mark.parametrize('kind', ['parquet', 'arrow'])
+def test_dates_are_iso_texts(tmp_path, kind):
+  day, clock = datetime.date(2019, 5, 4), datetime.datetime
+  times = [clock(2019, 5, 4, 7), clock(2019, 5, 4, 7, tzinfo=datetime.UTC)]
+  rows = [{'text': 'x', 'day': day, 'at': times[0], 'zone': times[1]}]
+  path = tables.write(tmp_path / f'a.{kind}', [*rows, {**rows[0], 'day': None}])
+  first, second = corpus.open_corpus(path, metadata='day,at,zone', id_field='')
+  assert first.metadata == {
+    'day': '2019-05-04',
+    'at': '2019-05-04T07:00:00',
+    'zone': '2019-05-04T07:00:00+00:00',
+  }
+  assert second.metadata['day'] is None
 
 
 def test_rows_without_ids_are_numbered_and_keep_metadata(tmp_path):

@@ -5,6 +5,7 @@
 import json
 import shutil
 
+import huggingface_hub
 from huggingface_hub import constants
 import numpy as np
 import pytest
@@ -67,6 +68,22 @@ def test_one_file(hub, tmp_path):
   )
   assert hub_lib.local('hf://o/gguf/a.gguf').read_bytes() == b'small'
   assert [x for x, _ in hub.got] == ['a.gguf']
+
+
+@pytest.mark.parametrize('revision', ['refs/pr/1', 'refs%2Fpr%2F1'])
+def test_a_revision_may_have_slashes(hub, tmp_path, monkeypatch, revision):
+  hub.repos['o/n'] = _write(tmp_path / 'n', **{'config.json': b'{}'})
+  asked = []
+  real = huggingface_hub.snapshot_download
+  monkeypatch.setattr(
+    huggingface_hub,
+    'snapshot_download',
+    lambda *args, **how: asked.append(how['revision']) or real(*args, **how),
+  )
+  assert (hub_lib.local(f'hf://o/n@{revision}') / 'config.json').exists()
+  assert {*asked} == {revision.replace('%2F', '/')}
+  name = f'hf://o/n@{revision}/config.json'
+  assert hub_lib.local(name).read_bytes() == b'{}'
 
 
 def test_a_download_that_was_cut_continues(hub, tmp_path):
