@@ -5,6 +5,24 @@
 from collections.abc import Iterable, Sequence
 import html
 
+_MOST_LINES = 40
+
+
+class Short:
+  """Base of results: `str` is the whole text, `repr` at most 40 lines of it."""
+
+  __slots__ = ()
+
+  def __repr__(self) -> str:
+    """Return the first lines, and the number of others."""
+    text = str(self).splitlines()
+    if len(text) > _MOST_LINES:
+      others = len(text) - _MOST_LINES + 1
+      text[_MOST_LINES - 1 :] = [
+        f'... {others:,} more lines; print() shows all'
+      ]
+    return '\n'.join(text)
+
 
 def shorten(text: str, most: int = 60) -> str:
   """Return a text on one line of at most `most` characters."""

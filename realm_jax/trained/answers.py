@@ -118,7 +118,7 @@ class Answer:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Answered:
+class Answered(text_table.Short):
   """A question with its answers."""
 
   question: question_files.Question
@@ -198,7 +198,7 @@ class Answered:
     right = f'right with probability {self.probability:.2f} (as on {sets})'
     return f'{figures}, {right}'
 
-  def __repr__(self) -> str:
+  def __str__(self) -> str:
     message, table = self.silence(), ''
     if not message:
       rows = [(x.text, f'{x.share:.3f}', x.source) for x in self.best()]
@@ -257,12 +257,12 @@ class Answered:
     return f'<ol>{"".join(rows)}</ol>' if rows else f'<p>{NOTHING}</p>'
 
 
-class Answers(tuple[Answered, ...]):
+class Answers(text_table.Short, tuple[Answered, ...]):
   """Questions with their answers; a notebook shows them with their sources."""
 
   __slots__ = ()
 
-  def __repr__(self) -> str:
+  def __str__(self) -> str:
     return '\n'.join(
       f'{x.question.question} {x.text} '
       f'(share {x.confidence:.2f}, {x.answers[0].title})'

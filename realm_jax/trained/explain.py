@@ -125,7 +125,7 @@ def measure(
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Explained:
+class Explained(text_table.Short):
   """A prediction and its documents."""
 
   text: str
@@ -169,7 +169,7 @@ class Explained:
       )
     return rows
 
-  def __repr__(self) -> str:
+  def __str__(self) -> str:
     table = text_table.lines(COLUMNS, self.rows())
     return '\n'.join([self.text, *self.lines(), table])
 

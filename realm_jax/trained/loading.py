@@ -39,7 +39,7 @@ _CALIBRATE = (
 )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TrainedReader(model_configs.TrainedModel):
   """A model that reads the blocks it retrieves, with its data."""
 

@@ -101,7 +101,7 @@ class RunConfig:
   )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TrainedModel:
   """A trained model with its data."""
 
@@ -112,6 +112,11 @@ class TrainedModel:
   params: Any
   step: int  # training step; 0 before training
   index_folder: str | os.PathLike = ''
+
+  def __repr__(self) -> str:
+    """Kind, step and data folder."""
+    kind = type(self).__name__
+    return f'<{kind} of step {self.step}: data {self.data.root}>'
 
 
 def bert_config(section: BertSection, vocab_size: int) -> bert.BertConfig:

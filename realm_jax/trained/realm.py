@@ -19,7 +19,7 @@ from retrieval.index import index_versions
 from retrieval.search import where as where_lib
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TrainedRealm(model_configs.TrainedModel):
   """A trained REALM with its data."""
 

@@ -47,7 +47,7 @@ WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class SearchResult:
+class SearchResult(text_table.Short):
   """The best rows of an index for each query."""
 
   ids: np.ndarray  # [b, k] int64, best first; -1 where there are fewer than k
@@ -74,7 +74,7 @@ class SearchResult:
           rows[-1] += [self.titles[b][j], self.texts[b][j]]
       yield self.queries[b] if self.queries else f'query {b}', heads, rows
 
-  def __repr__(self) -> str:
+  def __str__(self) -> str:
     """Return one table a query."""
     return '\n\n'.join(
       f'{query}\n{text_table.lines(heads, rows)}'

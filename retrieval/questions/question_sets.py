@@ -103,7 +103,7 @@ _METRICS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class QuestionSet:
   """Questions of one split, with the rule that scores their answers."""
 
@@ -112,6 +112,9 @@ class QuestionSet:
   kind: str  # kind of the answers, as of `Dataset`
   # questions with distinct ids; their texts may repeat
   questions: tuple[question_files.Question, ...]
+
+  def __repr__(self) -> str:
+    return f'<QuestionSet {self.name}: {len(self.questions):,} questions>'
 
   @property
   def name(self) -> str:

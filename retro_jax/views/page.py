@@ -113,7 +113,7 @@ class Scores(samples.Listing):
     """Bits per byte of all texts without neighbors."""
     return self._mean('off')
 
-  def __repr__(self) -> str:
+  def __str__(self) -> str:
     """A line for each text, and one for all."""
     names = [page.name for page in self]
     lines = [Scores([page]) for page in self]

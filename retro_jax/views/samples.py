@@ -16,19 +16,19 @@ from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import growing_text
 
 
-class Listing(list):
+class Listing(text_table.Short, list):
   """A list that a notebook shows item by item."""
 
-  def __repr__(self) -> str:
+  def __str__(self) -> str:
     """The items, separated by blank lines."""
-    return '\n\n'.join(map(repr, self))
+    return '\n\n'.join(map(str, self))
 
   def _repr_html_(self) -> str:
     return ''.join(item._repr_html_() for item in self)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class TextChunk:
+class TextChunk(text_table.Short):
   """A chunk of a text and the neighbors that it read."""
 
   prompt: str  # the part of its text that belongs to the prompt
@@ -62,7 +62,7 @@ class TextChunk:
     )
     return list(zip(scores, self.titles, texts, strict=True))
 
-  def __repr__(self) -> str:
+  def __str__(self) -> str:
     """The chunk, then a line for each neighbor."""
     return self.text + _neighbors([self])
 
@@ -83,7 +83,7 @@ class TextChunk:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class TextSample:
+class TextSample(text_table.Short):
   """A prompt and its continuation as text."""
 
   text: str  # both
@@ -92,7 +92,7 @@ class TextSample:
   id: str = ''  # of the prompt
   completion: str = ''  # the continuation alone
 
-  def __repr__(self) -> str:
+  def __str__(self) -> str:
     """Prompt and continuation, then a line for each neighbor."""
     return self.text + _neighbors(self.chunks)
 
