@@ -157,10 +157,8 @@ def print_table(report: Report) -> None:
 
 def _cells(interval: bootstrap.Interval, form: str) -> tuple[str, str]:
   """The mean and the interval, in per cent."""
-  mean, low, high = (
-    format(100 * x, form) for x in (interval.mean, interval.low, interval.high)
-  )
-  return mean, f'{low} to {high}'
+  percent = {name: 100 * x for name, x in vars(interval).items()}
+  return f'{percent["mean"]:{form}}', reports.ends(percent, form, ' to ')
 
 
 def main(argv: list[str]) -> None:

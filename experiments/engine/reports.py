@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import rich.box
+import rich.measure
 import rich.table
 
 from experiments.engine import progress
 from retrieval.store import output_files
+
+_WIDEST = 1000
 
 
 def finite(value: Any) -> Any:
@@ -59,8 +62,10 @@ def print_table(
 ) -> None:
   """Print a table; every column but the first one is aligned to the right.
 
-  Cells keep to one line in tables of three columns or more, unless `wrap`.
+  Cells keep to one line in tables of three columns or more, unless `wrap`, or where
+  they do not fit into a terminal. Elsewhere such a table is as wide as it has to be.
   """
+  one_line = len(columns) > 2 and not wrap
   table = rich.table.Table(
     title=title or None,
     caption=caption or None,
@@ -70,19 +75,40 @@ def print_table(
   )
   for i, name in enumerate(columns):
     side = 'right' if i else 'left'
-    one_line = len(columns) > 2 and not wrap
     table.add_column(name, justify=side, no_wrap=one_line, overflow='fold')
   for row in rows:
     table.add_row(*row)
-  progress.console().print(table)
+  console = progress.console()
+  wide = console.options.update(max_width=_WIDEST)
+  width = rich.measure.Measurement.get(console, wide, table).maximum
+  if one_line and width > console.width:
+    if console.is_terminal:
+      for column in table.columns:
+        column.no_wrap = False
+    else:
+      console.width = width
+  console.print(table)
+
+
+def half_width(interval: Mapping[str, float], form: str, unit: int = 1) -> str:
+  """Half the width of an interval after ' ±'; '' where there is none."""
+  half = (interval['high'] - interval['low']) / 2
+  return f' ±{unit * half:{form}}' if math.isfinite(half) else ''
+
+
+def ends(interval: Mapping[str, float], form: str, between: str = ' ') -> str:
+  """Both ends of an interval; '-' where there is none."""
+  low, high = interval['low'], interval['high']
+  if not math.isfinite(low + high):
+    return '-'
+  return f'{low:{form}}{between}{high:{form}}'
 
 
 def share(interval: Mapping[str, float] | None) -> str:
   """A share in percent with half the width of its interval; '-' for None."""
   if interval is None:
     return '-'
-  half = 50 * (interval['high'] - interval['low'])
-  return f'{100 * interval["mean"]:.1f} ±{half:.1f}'
+  return f'{100 * interval["mean"]:.1f}{half_width(interval, ".1f", 100)}'
 
 
 def signed(interval: Mapping[str, float]) -> str:

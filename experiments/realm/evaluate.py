@@ -149,7 +149,7 @@ def print_recall(rows: list[dict[str, Any]], ks: Sequence[int]) -> None:
   for row in rows:
     name = f'{pathlib.Path(row["questions_file"]).stem} ({row["questions"]})'
     cells = [
-      f'{x["mean"]:.3f} ±{(x["high"] - x["low"]) / 2:.3f}'
+      f'{x["mean"]:.3f}{reports.half_width(x, ".3f")}'
       for x in (row[head] for head in heads)
     ]
     lines.append((name, row['retriever'], row['rule'], *cells))

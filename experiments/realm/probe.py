@@ -89,10 +89,9 @@ def _print(rows: list[dict[str, Any]]) -> None:
     cells = []
     for k in DEPTHS:
       less = row[f'p@{k}_less_none']
-      low, mean, high = (
-        f'{100 * less[x]:+.1f}' for x in ('low', 'mean', 'high')
-      )
-      interval = '' if row['documents'] == 'none' else f'{mean} [{low}, {high}]'
+      less = {x: 100 * less[x] for x in ('low', 'mean', 'high')}
+      interval = f'{less["mean"]:+.1f} [{reports.ends(less, "+.1f", ", ")}]'
+      interval = '' if row['documents'] == 'none' else interval
       cells += [reports.share(row[f'p@{k}']), interval]
     name = f'{row["facts"]} ({row["number"]})'
     lines.append((name, row['documents'], *cells))

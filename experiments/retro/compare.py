@@ -114,7 +114,7 @@ def _print(rows: Sequence[evaluations.Row]) -> None:
   for row in rows:
     cells = [row.name, f'{row.facts["bits_per_byte"]:.4f}', '', '', '']
     if x := row.facts['minus'].get(first.name):
-      cells[2:4] = f'{x["mean"]:+.4f}', f'[{x["low"]:+.4f}, {x["high"]:+.4f}]'
+      cells[2:4] = f'{x["mean"]:+.4f}', reports.ends(x, '+.4f')
       cells[4] = ' '.join(f'{each:+.4f}' for each in x['of_seeds'])
     lines.append(cells)
   documents, size = first.facts['documents'], first.facts['bytes']

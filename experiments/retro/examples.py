@@ -189,8 +189,8 @@ def _run(
   )
   lines = []
   for x in rows:
-    mean, low, high = (f'{x.facts[k]:.4f}' for k in (field, 'low', 'high'))
-    lines.append((x.name, mean, f'{low} {high}'))
+    interval = reports.ends(x.facts, '.4f')
+    lines.append((x.name, f'{x.facts[field]:.4f}', interval))
   reports.print_table(
     ('model', field.replace('_', ' '), 'interval'),
     lines,

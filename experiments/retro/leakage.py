@@ -130,11 +130,13 @@ def _print(rows: Sequence[evaluations.Row]) -> None:
     lines = []
     for i, label in enumerate(labels):
       point = first.facts[field][i]
+      if not point['chunks']:
+        continue
       cells = [label, f'{100 * point["share"]:.1f} %']
       cells.append(f'{point["documents"]:,}')
       cells += [f'{row.facts[field][i]["bits_per_byte"]:.4f}' for row in rows]
       for x in (row.facts[minus][i] for row in others):
-        interval = f'{x["low"]:+.4f} {x["high"]:+.4f}'
+        interval = reports.ends(x, '+.4f')
         cells.append(f'{x["bits_per_byte"]:+.4f}\n{interval}')
       lines.append(cells)
     names = [*(x.name for x in rows), *(f'less {x.name}' for x in others)]

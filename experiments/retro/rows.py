@@ -96,8 +96,7 @@ def _cells(facts: Mapping[str, Any], field: str) -> tuple[str, str, str]:
   """Bits per byte, and a difference with its interval, or '', ''."""
   less, cells = facts[field], ('', '')
   if less:
-    interval = f'{less["low"]:+.4f} {less["high"]:+.4f}'
-    cells = f'{less["mean"]:+.4f}', interval
+    cells = f'{less["mean"]:+.4f}', reports.ends(less, '+.4f')
   return f'{facts["bits_per_byte"]:.4f}', *cells
 
 

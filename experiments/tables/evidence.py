@@ -84,7 +84,9 @@ def read(
     return None
   try:
     item = find(manifests.read_object(path), at)
-    ends = [float(item.get(x)) for x in _ENDS if interval or x in item]
+    ends = [
+      float(item.get(x)) for x in _ENDS if interval or item.get(x) is not None
+    ]
     mean = next((item[x] for x in _MEANS if x in item), None)
     seeds = next((item[x] for x in _SEEDS if x in item), ())
     return Value(float(mean), *(ends or (None, None)), tuple(map(float, seeds)))

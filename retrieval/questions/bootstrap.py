@@ -3,16 +3,18 @@
 """Confidence intervals of means, by the bootstrap (Efron 1979)."""
 
 import dataclasses
+import math
 
 from jaxtyping import Float
 import numpy as np
 
+LEAST = 10  # items of an interval; of fewer it would mean nothing
 _AT_ONCE = 1 << 20  # drawn items in memory
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-  """A mean with its confidence interval, from `low` to `high`."""
+  """A mean with its confidence interval, from `low` to `high`; NaN for none."""
 
   mean: float
   low: float
@@ -28,6 +30,8 @@ def bootstrap(
   seed: int = 0,
 ) -> Interval:
   """Return the sum of values over the sum of weights, with a percentile interval.
+
+  Fewer than `LEAST` items have no interval.
 
   A paired bootstrap of two systems takes the differences item by item as values.
 
@@ -45,8 +49,8 @@ def bootstrap(
       'each, at least one, and weights above 0.'
     )
   mean = float(values.sum() / weights.sum())
-  if len(values) == 1:  # scipy asks for two
-    return Interval(mean, mean, mean)
+  if len(values) < LEAST:
+    return Interval(mean, math.nan, math.nan)
   from scipy import stats  # a third of a command's start-up, read by few
 
   interval = stats.bootstrap(

@@ -104,7 +104,7 @@ def test_a_distance_is_shown_as_one(index):
 
 @pytest.mark.usefixtures('unchecked')
 def test_errors(folder, index, tmp_path):
-  with pytest.raises(FileNotFoundError, match='no index here'):
+  with pytest.raises(FileNotFoundError, match='no index here.*build_index'):
     retrieval.open_index(tmp_path)
   for k in (0, -1, 2.5, '2', len(index) + 1):
     with pytest.raises(ValueError, match='^k='):
@@ -155,3 +155,11 @@ def test_names_load_on_use_and_start_nothing():
   assert not backends and not flags
   with pytest.raises(AttributeError, match='no attribute .nothing'):
     retrieval.nothing  # noqa: B018
+
+
+def test_a_long_result_is_cut_where_it_shows_itself(index):
+  found = index.search(index.searcher._vectors[:60], 1)
+  assert str(found).count('\n') > 100
+  *first, last = repr(found).splitlines()
+  assert len(first) == 39 and str(found).startswith('\n'.join(first))
+  assert last.startswith('... 200 more lines')

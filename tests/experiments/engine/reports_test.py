@@ -32,6 +32,16 @@ def test_shares_are_printed_by_question_set(capsys):
   assert ['questions', '1,200', '7'] in lines
   assert ['f1', '25.0', '±5.0', '-'] in lines
   assert ['top_5', '-', '25.0', '±5.0'] in lines
+  none = {'mean': 1.0, 'low': math.nan, 'high': math.nan}  # of three questions
+  assert (reports.share(none), reports.signed(none)) == ('100.0', '+100.0')
+  assert reports.ends(none, '.4f') == '-'
+
+
+def test_no_heading_is_cut(capsys):
+  heads = ['baseline', *(f'less baseline number {i}' for i in range(9))]
+  reports.print_table(heads, [['x', *9 * ['0.1234']]])
+  lines = capsys.readouterr().out.splitlines()
+  assert any(all(head in line for head in heads) for line in lines)
 
 
 def test_tables_hold_long_values_and_titles_with_colons(capsys):

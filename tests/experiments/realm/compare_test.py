@@ -24,8 +24,9 @@ def wanted(data):
 
 
 def test_rows_are_those_of_the_evaluation(
-  config, wanted, trained, workdir, index, tmp_path, capsys
+  config, wanted, trained, workdir, index, tmp_path, capsys, monkeypatch
 ):
+  monkeypatch.setattr(bootstrap, 'LEAST', 2)
   rows = compare.compare(
     config,
     str(tmp_path),

@@ -64,7 +64,10 @@ def _evaluated(config, roots, run, retrieval='on', data='', k=1):
   )['x']
 
 
-def test_rows_are_those_of_the_evaluations(roots, config, tmp_path, capsys):
+def test_rows_are_those_of_the_evaluations(
+  roots, config, tmp_path, capsys, monkeypatch
+):
+  monkeypatch.setattr(bootstrap, 'LEAST', 2)
   rows = compare.compare(
     config,
     str(tmp_path),

@@ -20,7 +20,17 @@ def test_interval_is_that_of_the_normal_law():
   assert found.low < narrow.low < 0.25 < narrow.high < found.high
 
 
-def test_weights_give_a_ratio_of_sums():
+def test_fewer_than_ten_items_have_no_interval():
+  values = np.arange(10.0)
+  for n in (1, 3, 9):
+    found = bootstrap.bootstrap(values[:n])
+    assert found.mean == values[:n].mean()
+    assert math.isnan(found.low) and math.isnan(found.high)
+  assert bootstrap.bootstrap(values).low < 4.5
+
+
+def test_weights_give_a_ratio_of_sums(monkeypatch):
+  monkeypatch.setattr(bootstrap, 'LEAST', 2)
   values, weights = np.array([1.0, 2.0, 6.0]), np.array([1.0, 1.0, 4.0])
   found = bootstrap.bootstrap(values, weights)
   assert found.mean == 9 / 6
