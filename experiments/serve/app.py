@@ -8,7 +8,7 @@ GET  / /v1/models /tokenizer_info /healthz /metrics
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 import contextlib
 import ctypes
 import dataclasses
@@ -37,9 +37,11 @@ from experiments.serve import (
 )
 from retrieval import settings
 from retrieval.readers import base
+from retrieval.store import locks
 from retrieval.text import corpus as corpus_lib
 
 STATIC = pathlib.Path(__file__).parent / 'static'
+_LOCK = 'serve.lock'
 _PARTS = ('ask', 'search', 'explain', 'embed', 'complete')
 
 
@@ -60,7 +62,8 @@ class Server:
     """Start the thread that computes."""
     self.models, self.limits = models, limits
     self.metrics = metrics_lib.Metrics()
-    self._folder = tempfile.TemporaryDirectory(prefix='serve-')
+    self._ends = contextlib.ExitStack()
+    self._root = self._ends.enter_context(_temporary_folder())
     self._changes, self._changing = 0, asyncio.Lock()
     self._worker = worker_lib.Worker(
       {part: functools.partial(self._call, part) for part in _PARTS},
@@ -112,8 +115,10 @@ class Server:
       base.check_type(body.get(x) or [], f'field {x!r}', list)
       for x in ('add', 'delete')
     )
-    delete = [base.named(x) for x in delete]
-    settings.check_value('delete', delete, Sequence[str])
+    delete = [
+      base.string({'id': base.named(x)}, 'id', f'delete[{i}]')
+      for i, x in enumerate(delete)
+    ]
     documents = [_document(x, i) for i, x in enumerate(added)]
     # A change that has begun is made, whether or not its client waits.
     counts = await asyncio.shield(self._change(documents, delete))
@@ -127,7 +132,7 @@ class Server:
       raise exceptions.HTTPException(503, message, http.RETRY)
     async with self._changing:
       self._changes += 1
-      root = pathlib.Path(self._folder.name)
+      root = self._root
       new, counts = await asyncio.to_thread(
         self.models.changed, root / f'{self._changes}', documents, delete
       )
@@ -161,6 +166,7 @@ class Server:
     gets |= {'/healthz': self._healthz, '/metrics': self._metrics}
     limits = self.limits.body_bytes, self.limits.seconds
     methods = dict.fromkeys(posts, 'POST') | dict.fromkeys(gets, 'GET')
+    methods = {x: y for x, y in methods.items() if '{' not in x}
     return [
       *(
         routing.Route(
@@ -177,7 +183,21 @@ class Server:
     """End the thread and remove changed documents."""
     yield
     self._worker.stop()
-    self._folder.cleanup()
+    self._ends.close()
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[pathlib.Path]:
+  """Make a folder that ends with its server; remove those of killed servers."""
+  for file in pathlib.Path(tempfile.gettempdir()).glob(f'serve-*/{_LOCK}'):
+    with contextlib.suppress(OSError), locks.hold(file, wait=False):
+      shutil.rmtree(file.parent, ignore_errors=True)
+  with tempfile.TemporaryDirectory(prefix='serve-') as name:
+    root = pathlib.Path(name)
+    with locks.hold(root / 'draft'):
+      # A lock of this name is held, or of a killed server.
+      (root / 'draft').rename(root / _LOCK)
+      yield root
 
 
 def _text(body: dict[str, Any], name: str) -> str:

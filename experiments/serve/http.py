@@ -153,7 +153,7 @@ class Page(staticfiles.StaticFiles):
       response = await super().get_response(path, scope)
     except exceptions.HTTPException:
       known = ', '.join(f'{x} {path}' for path, x in self._addresses.items())
-      message = f'No {method} {asked} here; there are {known}.'
+      message = f'No {method} {asked[:100]} here; there are {known}.'
       raise exceptions.HTTPException(404, message) from None
     response.headers.update(_HEADERS)
     return response

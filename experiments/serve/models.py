@@ -17,6 +17,7 @@ import numpy as np
 from experiments.open_qa import update as reader_update
 from experiments.retro import config as retro_config, update as retro_update
 import realm_jax
+from realm_jax.data import folder as realm_data
 from realm_jax.trained import (
   beams,
   loading as realm_loading,
@@ -26,7 +27,7 @@ from realm_jax.trained import (
 from retrieval.kernels import backend
 from retrieval.nn import embedders
 from retrieval.questions import question_files
-from retrieval.store import checkpoints, packed
+from retrieval.store import checkpoints, checksums, packed
 from retrieval.text import corpus as corpus_lib
 import retro_jax
 from retro_jax.trained import (
@@ -53,6 +54,7 @@ class Models:
   retro_workdir: str = ''
   realm_workdir: str = ''  # of reader and REALM
   realm_data: str = ''  # their data, once changed
+  realm_content: str = ''  # hash of the run's data, once changed
   embedder: str = 'minilm'  # of texts, or its folder
 
   def name(self, part: str) -> str:
@@ -175,7 +177,12 @@ class Models:
           self.realm_workdir, data, documents, delete, data_dir=self.realm_data
         )
         parts = [x for x in ('reader', 'realm') if getattr(self, x)]
+        old = getattr(self, parts[0]).data
+        first = self.realm_content or _content(old)
+        # Calibrations are of the run's data, which changes may bring back.
+        data = '' if _content(type(old)(root / 'realm')) == first else data
         new |= _of_realm(self.realm_workdir, parts, data)
+        new['realm_content'] = first
       if self.retro_workdir:
         data, old = str(root / 'retro'), self.retro
         counts |= retro_update.change(
@@ -186,6 +193,12 @@ class Models:
       shutil.rmtree(root, ignore_errors=True)
       raise
     return dataclasses.replace(self, **new), counts
+
+
+def _content(data: realm_data.DataFolder) -> str:
+  """Hash of the blocks and their documents' ids."""
+  arrays = data.blocks.all_hashes(), data.blocks.tokens.id_hash[:]
+  return checksums.of_bytes(b''.join(x.tobytes() for x in arrays))
 
 
 def _passages(passages, ids, scores) -> list[dict[str, Any]]:
@@ -207,15 +220,20 @@ def _passages(passages, ids, scores) -> list[dict[str, Any]]:
 def open_models(workdirs: Sequence[str], embedder: str) -> Models:
   """Load the runs of RETRO, of a reader and of REALM.
 
+  `packaged` gives what no other run gives.
+
   Raises:
     FileNotFoundError: where there is no model.
     ValueError: for another kind of model, or two of the same.
   """
   fields: dict[str, Any] = {'embedder': embedder}
-  for workdir in workdirs:
+  for workdir in sorted(workdirs, key=PACKAGED.__eq__):
+    new = {}
     if workdir == PACKAGED:
-      new = _of_retro(str(retro_packaged.named(retro_packaged.DEFAULT)))
-      new |= _of_realm(str(realm_packaged.take()), ('reader', 'realm'))
+      if 'retro_workdir' not in fields:
+        new = _of_retro(str(retro_packaged.named(retro_packaged.DEFAULT)))
+      if 'realm_workdir' not in fields:
+        new |= _of_realm(str(realm_packaged.take()), ('reader', 'realm'))
     else:
       saved = checkpoints.find(workdir)
       parts = {*saved.params}
@@ -230,8 +248,12 @@ def open_models(workdirs: Sequence[str], embedder: str) -> Models:
           f'--workdir={workdir}: a checkpoint with {sorted(parts)[:5]}; expected '
           'RETRO, its baseline, a reader or a REALM.'
         )
-    if twice := {*fields} & {*new}:
-      raise ValueError(f'--workdir={workdir}: another {min(twice)} is served.')
+    for kind in ('retro_workdir', 'realm_workdir'):
+      if kind in fields and kind in new:
+        raise ValueError(
+          f'--workdir={workdir}: {fields[kind]} is served already; expected one '
+          'RETRO or baseline, and one reader or REALM.'
+        )
     fields |= new
   return Models(**fields)
 

@@ -8,12 +8,14 @@ import concurrent.futures
 import json
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
 from starlette import testclient
 
 from experiments.serve import app, metrics, models, worker
+from retrieval.text import corpus
 from retro_jax.trained import inspection
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.retro import tiny_retro
@@ -270,6 +272,45 @@ def test_added_documents_replace_none_without_their_id(reader):
   assert got.json()['changes']['documents deleted'] == 5
   got = reader.post('/documents', json={'add': [{'text': 'a', 'id': 1.5}]})
   assert got.status_code == 400 and 'add[0]' in got.json()['error']['message']
+
+
+def test_changes_that_are_undone_bring_the_run_back(tmp_path):
+  run = tiny_open_qa.untrained(tmp_path)
+  first = models.open_models([str(run.workdir)], 'minilm')
+  note = corpus.Document('note', '', 'A zebra was in Rome.')
+  changed, _ = first.changed(tmp_path / '1', [note], [])
+  assert changed.reader.made_of() != first.reader.made_of()
+  undone, _ = changed.changed(tmp_path / '2', [], ['note'])
+  # so that a calibration still holds
+  assert undone.reader.made_of() == first.reader.made_of()
+  assert undone.reader.index_folder == first.reader.index_folder
+  with pytest.raises(ValueError, match='served already'):
+    models.open_models([str(run.workdir)] * 2, 'minilm')
+
+
+@pytest.mark.parametrize('order', [1, -1])
+def test_packaged_models_take_free_places(monkeypatch, order):
+  saved = types.SimpleNamespace(params=['embedding'], config=['retrieval'])
+  monkeypatch.setattr(models.checkpoints, 'find', lambda unused: saved)
+  monkeypatch.setattr(models.realm_packaged, 'take', lambda: 'folder')
+  monkeypatch.setattr(models, '_of_realm', lambda x, _: {'realm_workdir': x})
+  monkeypatch.setattr(models, '_of_retro', lambda x: {'retro_workdir': x})
+  served = models.open_models(['packaged', 'runs/own'][::order], 'minilm')
+  assert (served.retro_workdir, served.realm_workdir) == ('runs/own', 'folder')
+
+
+def test_the_folders_of_killed_servers_are_removed(
+  retro, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(app.tempfile, 'tempdir', str(tmp_path))
+  for name in ('serve-killed/1', 'serve-other'):
+    (tmp_path / name).mkdir(parents=True)
+  (tmp_path / 'serve-killed' / 'serve.lock').touch()
+  with _client(models.Models(retro=retro)):
+    [running] = {*tmp_path.glob('serve-*')} - {tmp_path / 'serve-other'}
+    with _client(models.Models(retro=retro)):
+      assert running.exists() and not (tmp_path / 'serve-killed').exists()
+  assert [x.name for x in tmp_path.iterdir()] == ['serve-other']
 
 
 def test_embeddings_count_tokens():
