@@ -167,6 +167,11 @@ def check_value(name: str, value: Any, hint: Any) -> None:
       check_value(f'{name}.{key}', item, typing.get_args(hint)[1])
 
 
+def describe(hint: Any) -> str:
+  """Return what an annotation accepts; '' for anything."""
+  return _mismatch(object(), hint).partition(f' {Range()}')[0]
+
+
 def _mismatch(value: Any, hint: Any, limits: Range | None = None) -> str:
   """Describe the expected value, or return '' if it fits the annotation."""
   origin, args = typing.get_origin(hint), typing.get_args(hint)

@@ -31,7 +31,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from experiments.engine import configs, failures, rooms, signals
+from experiments.engine import configs, failures, field_help, rooms, signals
 from retrieval.store import (
   checksums,
   cluster_settings,
@@ -71,13 +71,33 @@ def main(
     default_workdir: default of --workdir; '' requires the flag.
   """
 
-  def start(unused_args: list[str]) -> None:
-    config = configs.load(flags.FLAGS.config)
+  def read(path: str) -> tuple[Any, ...]:
+    """Read a config: also its function, dataclass, section and their values."""
+    config = configs.load(path)
     task, call, cls, part = config.get('task'), run, root, section
     if isinstance(run, str):
       call, part = rooms.function(task, run), rooms.section(task, run)
     cls = cls or rooms.config_class(task)
     sections = configs.complete(config, overrides, cls, part)
+    return config, call, cls, part, sections
+
+  def parse(argv: list[str]) -> list[str]:
+    try:
+      return _parse(argv)
+    except SystemExit:  # of --help
+      if path := _config_of(argv) or default_config:
+        config, _, cls, part, _ = read(path)
+        print(f'\nFields of {path}:')
+        values, full = config.to_dict(), '--helpfull' in argv
+        print(*field_help.lines(cls, values, full), sep='\n')
+        if part:
+          name = configs.section_name(part)
+          texts = field_help.lines(part, values[name], full, f'config.{name}')
+          print(*texts, sep='\n')
+      raise
+
+  def start(unused_args: list[str]) -> None:
+    _, call, _, _, sections = read(flags.FLAGS.config)
     _keep_programs()
     with _prepared(sections[0], flags.FLAGS.workdir, writes):
       call(sections[0], flags.FLAGS.workdir, *sections[1:])
@@ -88,7 +108,7 @@ def main(
       argv = flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False)
     argv, overrides = _split(argv)
     _define(define_flags, default_config, default_workdir, only_reads)
-    app.run(start, argv, _parse)
+    app.run(start, argv, parse)
 
 
 def define_output(
@@ -201,6 +221,15 @@ def _split(argv: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
   return rest, overrides
 
 
+def _config_of(argv: list[str]) -> str:
+  """Return the value of --config among arguments, '' without one."""
+  for argument, after in zip(argv, [*argv[1:], ''], strict=True):
+    name, equals, value = argument.partition('=')
+    if name in ('--config', '-config'):
+      return value if equals else after
+  return ''
+
+
 def _define(
   define_flags: Callable[[], None] | None,
   config: str,
@@ -211,7 +240,7 @@ def _define(
   if spec is not None:  # python -m experiments.x.y: --help shows this name
     sys.argv[0] = spec.name
   before = set(flags.FLAGS)
-  about = 'file.py[:arg]; --config.FIELD=VALUE sets a field.'
+  about = 'file.py[:arg]; --config.FIELD=VALUE sets a field, --help lists them.'
   flags.DEFINE_string('config', config or None, about, required=not config)
   if only_reads:
     flags.DEFINE_string('workdir', workdir or None, 'Folder of the run.')

@@ -30,7 +30,9 @@ from retrieval.store import cluster_settings
 
 @dataclasses.dataclass(kw_only=True)
 class Settings:
-  size: settings.Size
+  # How many there are, which
+  # one reads whole here.
+  size: settings.Size = 5  # of them
   fail: str
   distributed: bool
   cluster: cluster_settings.Cluster
@@ -102,7 +104,8 @@ _CASES = {
   'good': ['--config.size=3', '--prompt=hello'],
   'words': ['--config.size', '3', '--prompt', 'hello'],
   'lines': ['--flagfile=lines.txt'],
-  'help': ['--help'],
+  'help': ['--config.size=3', '--help'],
+  'helpfull': ['--helpfull'],
   'value': ['--config.fail=value'],
   'debug': ['--config.fail=value', '--debug'],
   'file': ['--config.fail=file'],
@@ -168,7 +171,27 @@ def test_runs(results):
     assert results[name].returncode == 0, results[name].stderr
     assert results[name].stdout.split() == ['W', '3', 'hello']
   assert results['default'].stdout.split() == ['W', '3']
-  assert '\ncommand_x:\n  --config: ' in results['help'].stdout
+
+
+def test_help_lists_the_fields_of_a_config(results):
+  shown = results['help'].stdout
+  assert '\ncommand_x:\n  --config: ' in shown
+  texts = [' '.join(results[x].stdout.split()) for x in ('help', 'helpfull')]
+  short = (
+    '--config.size=3 a whole number at least 1 and at most 16,777,216. How'
+  )
+  assert (
+    f'{short} many there are, which one reads whole ... --config.fail'
+    in texts[0]
+  )
+  assert (
+    'How many there are, which one reads whole here. of them --' in texts[1]
+  )
+  for name in ('help', 'helpfull'):
+    assert (
+      "\n  --config.cluster.address=''\n    a text." in results[name].stdout
+    )
+    assert '\n  --config.distributed=False\n    True or False.' in shown
 
 
 def test_a_second_writer_is_refused_before_it_runs(results):
