@@ -62,8 +62,6 @@ class Server:
     """Start the thread that computes."""
     self.models, self.limits = models, limits
     self.metrics = metrics_lib.Metrics()
-    self._ends = contextlib.ExitStack()
-    self._root = self._ends.enter_context(_temporary_folder())
     self._changes, self._changing = 0, asyncio.Lock()
     self._worker = worker_lib.Worker(
       {part: functools.partial(self._call, part) for part in _PARTS},
@@ -77,7 +75,7 @@ class Server:
     if part == 'complete':
       model = self.models.get('retro')
       return completions.complete(model, how, items, take)
-    return getattr(self.models, part)(how, items, take)
+    return getattr(self.models, part)(how, items, lambda *unused: take())
 
   async def done(self, kind: str, *job: Any) -> Any:
     """Return the result of `worker.Worker.do`; HTTPException or TimeoutError."""
@@ -116,8 +114,7 @@ class Server:
       for x in ('add', 'delete')
     )
     delete = [
-      base.string({'id': base.named(x)}, 'id', f'delete[{i}]')
-      for i, x in enumerate(delete)
+      base.string({'id': base.named(x)}, 'id', 'delete') for x in delete
     ]
     documents = [_document(x, i) for i, x in enumerate(added)]
     # A change that has begun is made, whether or not its client waits.
@@ -132,13 +129,12 @@ class Server:
       raise exceptions.HTTPException(503, message, http.RETRY)
     async with self._changing:
       self._changes += 1
-      root = self._root
       new, counts = await asyncio.to_thread(
-        self.models.changed, root / f'{self._changes}', documents, delete
+        self.models.changed, self._root / f'{self._changes}', documents, delete
       )
       self.models = new
       # Requests that run may still read the data before.
-      shutil.rmtree(root / f'{self._changes - 2}', ignore_errors=True)
+      shutil.rmtree(self._root / f'{self._changes - 2}', ignore_errors=True)
       with contextlib.suppress(AttributeError):  # commands keep freed memory
         ctypes.CDLL(None).malloc_trim(0)
     return counts
@@ -165,8 +161,8 @@ class Server:
     }
     gets |= {'/healthz': self._healthz, '/metrics': self._metrics}
     limits = self.limits.body_bytes, self.limits.seconds
-    methods = dict.fromkeys(posts, 'POST') | dict.fromkeys(gets, 'GET')
-    methods = {x: y for x, y in methods.items() if '{' not in x}
+    methods = {x: 'GET' for x in gets if '{' not in x}
+    methods |= dict.fromkeys(posts, 'POST')
     return [
       *(
         routing.Route(
@@ -181,9 +177,9 @@ class Server:
   @contextlib.asynccontextmanager
   async def lifespan(self, unused_app) -> AsyncIterator[None]:
     """End the thread and remove changed documents."""
-    yield
-    self._worker.stop()
-    self._ends.close()
+    with _temporary_folder() as self._root:
+      yield
+      self._worker.stop()
 
 
 @contextlib.contextmanager

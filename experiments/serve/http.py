@@ -102,9 +102,7 @@ def post(
   return handle
 
 
-async def _while_connected(
-  request: requests.Request, answer: Coroutine[Any, Any, Any]
-) -> Any:
+async def _while_connected(request: requests.Request, answer: Any) -> Any:
   """Return the answer; cancel it and raise ClientDisconnect where the client leaves."""
   job = asyncio.create_task(answer)
   left = asyncio.create_task(request.receive())  # the body was read

@@ -5,7 +5,7 @@
 Changed documents go into data folders below a temporary one; the runs' data stay.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import dataclasses
 import functools
 import pathlib
@@ -46,7 +46,10 @@ class Missing(ValueError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Models:
-  """Trained models; a model that is not served is None."""
+  """Trained models; a model that is not served is None.
+
+  `check` of the answers is called at times, and ends them by an error.
+  """
 
   retro: language_model.LanguageModel | None = None
   reader: realm_loading.TrainedReader | None = None
@@ -81,17 +84,12 @@ class Models:
     size = 1 if backend.is_cpu() else _MANY  # a CPU reads block by block
     return self.get('reader').open_answerer(batch_size=size)
 
-  def ask(
-    self, count: int, questions: Sequence[str], take: Callable[..., None]
-  ) -> list[dict]:
+  def ask(self, count: int, questions: Sequence[str], check) -> list[dict]:
     """Answer questions, with `count` answers each."""
     asked = [question_files.Question('', x, ()) for x in questions]
-    answered = self._answerer.ask(asked, lambda *unused: take())
-    return [x.record(count) for x in answered]
+    return [x.record(count) for x in self._answerer.ask(asked, check)]
 
-  def explain(
-    self, settings: Any, texts: Sequence[str], take: Callable[..., None]
-  ) -> list[dict]:
+  def explain(self, settings: Any, texts: Sequence[str], check) -> list[dict]:
     """Explain words for [MASK] by REALM, or any other text by RETRO.
 
     settings: whether there is a mask, the answer, and the number of likely words.
@@ -99,16 +97,13 @@ class Models:
     masked, answer, top = settings
     if not masked:
       model = self.get('retro')
-      pages = model.score(
-        texts,
-        explain=bool(model.model.config.cca_layers),
-        progress=lambda *unused: take(),
-      )
+      reads = bool(model.model.config.cca_layers)
+      pages = model.score(texts, explain=reads, progress=check)
       return [page.to_json() for page in pages]
     explain = functools.partial(self.get('realm').explain, answer=answer)
     explained = []
     for text in texts:
-      take()
+      check()
       explained.append(dataclasses.asdict(explain(text, top=top)))
     return explained
 
@@ -117,9 +112,7 @@ class Models:
     reader = self.get('reader')
     return beams.TextRetriever(reader, reader.open_retriever())
 
-  def search(
-    self, settings: Any, texts: Sequence[str], unused_take: Any
-  ) -> list[dict]:
+  def search(self, settings, texts: Sequence[str], unused) -> list[dict]:
     """Find passages: blocks of the reader, or chunks of RETRO.
 
     settings: 'reader', 'retro' or '' for the first there is, and k.
@@ -145,10 +138,10 @@ class Models:
   def _embedder(self) -> embedders.Embedder:
     return embedders.Embedder.load(self.embedder)
 
-  def embed(self, unused, items, take) -> list[tuple[np.ndarray, int]]:
+  def embed(self, unused, items, check) -> list[tuple[np.ndarray, int]]:
     """Embed lists of texts: [n, d] float32 each, and the tokens that were read."""
     texts = [text for x in items for text in x]
-    vectors = self._embedder.embed_texts(texts, lambda *unused: take())
+    vectors = self._embedder.embed_texts(texts, check)
     parts = np.split(vectors, np.cumsum([len(x) for x in items])[:-1])
     sizes = [sum(map(len, self._embedder.token_ids(x))) for x in items]
     return list(zip(parts, sizes, strict=True))
@@ -248,12 +241,9 @@ def open_models(workdirs: Sequence[str], embedder: str) -> Models:
           f'--workdir={workdir}: a checkpoint with {sorted(parts)[:5]}; expected '
           'RETRO, its baseline, a reader or a REALM.'
         )
-    for kind in ('retro_workdir', 'realm_workdir'):
-      if kind in fields and kind in new:
-        raise ValueError(
-          f'--workdir={workdir}: {fields[kind]} is served already; expected one '
-          'RETRO or baseline, and one reader or REALM.'
-        )
+    if twice := {'retro_workdir', 'realm_workdir'} & {*fields} & {*new}:
+      there = fields[min(twice)]
+      raise ValueError(f'--workdir={workdir}: {there} is of the same kind.')
     fields |= new
   return Models(**fields)
 

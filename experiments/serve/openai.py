@@ -42,11 +42,7 @@ async def complete(server: Any, body: dict[str, Any]) -> Any:
   return head | {'choices': shown, 'usage': _usage(server, choices, request)}
 
 
-def _usage(
-  server: Any,
-  choices: Sequence[completions.Choice],
-  request: completions.Request,
-) -> dict[str, int]:
+def _usage(server, choices, request) -> dict[str, int]:
   """Count the tokens of each prompt, once for all its choices, and of each choice."""
   prompt = sum(x.usage[0] for x in choices[:: request.fields.n])
   new = sum(x.usage[1] for x in choices)
