@@ -229,8 +229,8 @@ def _number(folder: pathlib.Path, step: Step) -> int:
     )
   if number not in there:
     hint = ' (config.best_metric names what is best)' * (step == 'best')
-    others = f'expected one of {there}' if there else 'there is none'
-    raise FileNotFoundError(f'{folder}: no checkpoint {step}{hint}; {others}.')
+    others = f'; expected one of {there}' if there else ''
+    raise FileNotFoundError(f'{folder}: no checkpoint {step}{hint}{others}.')
   return number
 
 

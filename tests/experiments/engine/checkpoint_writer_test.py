@@ -91,7 +91,7 @@ def test_half_written_step_is_passed_over_and_removed(tmp_path):
   with _open(tmp_path) as saver:
     assert saver.latest_step() is None
   assert not _names(tmp_path)
-  with pytest.raises(FileNotFoundError, match='no checkpoint'):
+  with pytest.raises(FileNotFoundError, match='no checkpoint of any step.$'):
     checkpoints.load_params(str(tmp_path))
 
 
