@@ -127,7 +127,7 @@ def _run(job: '_Job', arguments: tuple) -> Any:
 
 
 class _Job(NamedTuple):
-  """What a worker needs to run the calls of a job."""
+  """All that a worker needs to run the calls of a job."""
 
   number: str
   function: list[Any]  # one reference to it, pickled
