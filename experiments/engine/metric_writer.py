@@ -5,10 +5,16 @@
 Each row of `metrics.jsonl` is an object with 'step', appended when it is measured.
 A resumed run removes the rows after the step that it resumes from: it measures the
 same values again.
+
+config.metrics may name a tracker that gets them, too: a package, imported here alone,
+with its variables for project, server and account (WANDB_PROJECT, MLFLOW_TRACKING_URI,
+...). A run that continues is the same run there: its name and id come from the workdir.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import contextlib
+import hashlib
+import importlib
 import json
 import math
 import os
@@ -22,10 +28,13 @@ from jax.experimental import multihost_utils
 from tensorboardX import record_writer, summary
 from tensorboardX.proto import event_pb2
 
-from experiments.engine import metric_sinks
 from retrieval.store import locks, output_files
 
 FILE = 'metrics.jsonl'
+TRACKERS = ('wandb', 'mlflow', 'trackio')
+_PROJECT = 'realm-retro'
+
+Log = Callable[[int, Mapping[str, float]], None]
 
 
 class MetricWriter:
@@ -42,7 +51,7 @@ class MetricWriter:
     Args:
       workdir: the run's folder, created if absent.
       resume_step: rows of later steps, left by a killed run, are removed.
-      tracker: name and config for `metric_sinks.start`; None for none.
+      tracker: name and config for `start_tracker`; None for none.
 
     Raises:
       locks.WriterError: if another process writes this folder.
@@ -64,7 +73,7 @@ class MetricWriter:
         self._rows = path.open('ab')
         self._events = _open_events(workdir, resume_step + 1)
         if tracker:
-          self._track, self._end = metric_sinks.start(
+          self._track, self._end = start_tracker(
             tracker[0], workdir, tracker[1]
           )
 
@@ -143,3 +152,43 @@ def read(path: str | os.PathLike) -> list[dict[str, float]]:
       raise ValueError(f'{path}, line {number}: damaged ({error}).') from None
     rows.append(row)
   return rows
+
+
+def start_tracker(
+  kind: str, workdir: str, fields: Mapping[str, Any]
+) -> tuple[Log, Callable[[], None]]:
+  """Start or continue a run of a tracker.
+
+  Args:
+    kind: of `TRACKERS`.
+    workdir: the run's folder, whose name is the run's.
+    fields: the run's config.
+
+  Returns:
+    A function that takes a step and its metrics, and one that ends the run.
+
+  Raises:
+    ValueError: when the tracker is not installed.
+  """
+  try:
+    tracker = importlib.import_module(kind)
+  except ImportError as error:
+    raise ValueError(
+      f"config.metrics='{kind}': {error}; pip install {kind}"
+    ) from None
+  path = pathlib.Path(workdir).absolute()
+  same = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+  if kind == 'mlflow':
+    runs = tracker.search_runs(
+      filter_string=f"tags.workdir = '{same}'", output_format='list'
+    )
+    known = {'run_id': runs[0].info.run_id} if runs else {}
+    tracker.start_run(run_name=path.name, tags={'workdir': same}, **known)
+    tracker.log_dict(dict(fields), 'config.json')
+    return lambda step, x: tracker.log_metrics({**x}, step), tracker.end_run
+  if kind == 'wandb':
+    place = {'id': same, 'dir': str(path)}
+  else:
+    place = {'project': _PROJECT}
+  tracker.init(name=path.name, config={**fields}, resume='allow', **place)
+  return lambda step, x: tracker.log({**x}, step=step), tracker.finish

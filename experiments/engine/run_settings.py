@@ -50,7 +50,7 @@ class Loop:
   # it is in and saves that step; otherwise it ends at once.
   checkpoint_on_sigterm: bool = True
   profile_steps: settings.Count = 0
-  # A tracker that metrics go to beside TensorBoard's files (`metric_sinks`).
+  # A tracker that metrics go to beside TensorBoard's files (`metric_writer`).
   metrics: Literal['', 'wandb', 'mlflow', 'trackio'] = ''
   mesh: Mesh = Mesh()
   # Logical axis -> mesh axis, several, or '' for none. As a flag:

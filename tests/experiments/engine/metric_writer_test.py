@@ -11,7 +11,7 @@ import types
 import numpy as np
 import pytest
 
-from experiments.engine import metric_sinks, metric_writer
+from experiments.engine import metric_writer
 
 
 def test_rows_and_events(tmp_path):
@@ -83,7 +83,7 @@ def test_damaged_row_is_named(tmp_path, line):
     metric_writer.MetricWriter(str(tmp_path), resume_step=1)
 
 
-@pytest.mark.parametrize('kind', metric_sinks.NAMES)
+@pytest.mark.parametrize('kind', metric_writer.TRACKERS)
 def test_a_tracker_has_the_same_rows(tmp_path, monkeypatch, kind):
   rows, ends, runs = [], [], []
   tracker = types.ModuleType(kind)
