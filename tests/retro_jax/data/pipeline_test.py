@@ -105,8 +105,6 @@ def test_new_text_reads_the_same_part(root):
     tokens, mask = datastore.gather(ids, R, part)
     np.testing.assert_array_equal([x.tokens for x in found], tokens)
     np.testing.assert_array_equal([x.mask for x in found], mask)
-  with pytest.raises(ValueError, match='num_neighbors'):
-    lookup.retrieve(['a'], datastore.num_chunks + 1)
   blank = lookup.retrieve(['a', ' '], 2)
   assert [x.ids.tolist() for x in blank] == [[3, -1], [-1, -1]]
   assert blank[1].scores.tolist() == [-np.inf] * 2
