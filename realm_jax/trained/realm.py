@@ -65,7 +65,7 @@ class TrainedRealm(model_configs.TrainedModel):
     """
     texts = arguments.texts(texts, 'texts')
     settings.check_value('k', k, settings.Size)
-    mask = where_lib.matching(self.data.blocks, where) if where else None
+    mask = where_lib.kept(self.data.blocks, where) if where else None
     return self.index.retrieve_texts(
       texts, k, self.data.tokenizer, self.layout, mask
     )

@@ -200,7 +200,7 @@ class TextIndex:
         f'{self.index.path}: where: no documents are known here.'
       )
     if where:
-      subset = where_lib.matching(self.chunks, where)
+      subset = where_lib.kept(self.chunks, where)
     if texts is None:
       queries = base.check_queries(queries, self.searcher.dimension, k)
       searcher = self.retriever.index_for(subset)

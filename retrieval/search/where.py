@@ -54,8 +54,8 @@ class Filtered:
     passages: passages_lib.Passages,
     where: Where,
   ):
-    """Take a retriever of the passages; ValueError as of `matching`."""
-    self._inner, self._subset = inner, matching(passages, where)
+    """Take a retriever of the passages; ValueError as of `kept`."""
+    self._inner, self._subset = inner, kept(passages, where)
     self.unit = inner.unit
     self.query_batch = getattr(inner, 'query_batch', None)
     prints = inner.fingerprint, self._subset.fingerprint
@@ -84,7 +84,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def spell(where: Where | None) -> str:
-  """Inverse of `parse`; ValueError as of `matching`."""
+  """Inverse of `parse`; ValueError as of `kept`."""
   fields = _canonical(where or {})
   pairs = {x: tuple(y) if ends else y for x, (ends, y) in fields.items()}
   return repr(pairs) if pairs else ''
@@ -96,11 +96,11 @@ def some(
   """Return the passages that a config's filter keeps, None without a filter.
 
   Raises:
-    ValueError: as of `parse` and `matching`, and for no passage, naming the field `name`.
+    ValueError: as of `parse` and `kept`, and for no passage, naming the field `name`.
   """
   if not where:
     return None
-  subset = matching(passages, parse(where))
+  subset = kept(passages, parse(where))
   if not len(subset.rows):
     raise ValueError(
       f'{name}={where}: no passage of {len(passages):,} fits; expected some.'
@@ -129,20 +129,18 @@ def until(
   return {**where, field: (None, date)}
 
 
-def matching(
-  passages: passages_lib.Passages, where: Where
-) -> subset_lib.Subset:
+def kept(passages: passages_lib.Passages, where: Where) -> subset_lib.Subset:
   """Return the passages of documents that fit a filter; the latest are cached.
 
   Raises:
     ValueError: for a field that documents lack, naming those they have, and for values
       of another type than theirs.
   """
-  return _matching(passages, json.dumps(_canonical(where)))
+  return _kept(passages, json.dumps(_canonical(where)))
 
 
 @functools.lru_cache(_CACHED)
-def _matching(passages: passages_lib.Passages, where: str) -> subset_lib.Subset:
+def _kept(passages: passages_lib.Passages, where: str) -> subset_lib.Subset:
   fields, names = json.loads(where), _names(passages)
   if unknown := sorted({*fields} - {*names}):
     raise ValueError(

@@ -82,10 +82,10 @@ def chunks(tmp_path_factory):
   ],
 )
 def test_a_filter_keeps_the_documents_that_fit(chunks, where, documents):
-  subset = where_lib.matching(chunks, where)
+  subset = where_lib.kept(chunks, where)
   owners = chunks.documents(np.arange(len(chunks)))
   np.testing.assert_array_equal(subset.mask, np.isin(owners, documents))
-  assert where_lib.matching(chunks, where) is subset  # evaluated once
+  assert where_lib.kept(chunks, where) is subset  # evaluated once
   rows = chunks.metadata([-1, *subset.rows])
   assert rows[0] == {} and all(row.keys() >= {*where} for row in rows[1:])
 
@@ -110,7 +110,7 @@ def test_a_filter_keeps_the_documents_that_fit(chunks, where, documents):
 )
 def test_another_field_or_type_is_named(chunks, where, words):
   with pytest.raises(ValueError) as error:
-    where_lib.matching(chunks, where)
+    where_lib.kept(chunks, where)
   assert not [word for word in words if word not in str(error.value)]
 
 
@@ -136,7 +136,7 @@ def test_blank_cells_and_nan_are_no_values_and_large_numbers_are_exact(
     ({'post': (1234567890123456789, None)}, [0]),
     ({'post': (None, 12.5)}, [2]),
   ):
-    rows = where_lib.matching(store, where).rows
+    rows = where_lib.kept(store, where).rows
     assert store.documents(rows).tolist() == documents, where
 
 
@@ -159,7 +159,7 @@ def test_filters_of_configs_and_last_dates(chunks):
   with pytest.raises(ValueError, match='^as_of'):
     where_lib.until({}, bare, '2019')
   with pytest.raises(ValueError, match='corpus.metadata'):
-    where_lib.matching(bare, {'year': 1})
+    where_lib.kept(bare, {'year': 1})
 
 
 SHARES = (0, 0.1, 0.5, 1)
@@ -233,7 +233,7 @@ def _retrievers(chunks):
 
 def test_every_retriever_is_filtered_and_excludes_own_documents(chunks):
   where = {'lang': ['en', 'de']}
-  subset = where_lib.matching(chunks, where)
+  subset = where_lib.kept(chunks, where)
   owners = chunks.document_hashes(np.arange(len(chunks)))
   for inner in _retrievers(chunks):
     found = where_lib.Filtered(inner, chunks, where)
