@@ -91,13 +91,13 @@ def print_table(
 
 
 def half_width(interval: Mapping[str, float], form: str, unit: int = 1) -> str:
-  """Half the width of an interval after ' ±'; '' where there is none."""
+  """Return ' ±' and half the width of an interval; '' if its ends are NaN."""
   half = (interval['high'] - interval['low']) / 2
   return f' ±{unit * half:{form}}' if math.isfinite(half) else ''
 
 
 def ends(interval: Mapping[str, float], form: str, between: str = ' ') -> str:
-  """Both ends of an interval; '-' where there is none."""
+  """Return both ends of an interval; '-' if they are NaN."""
   low, high = interval['low'], interval['high']
   if not math.isfinite(low + high):
     return '-'
