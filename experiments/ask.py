@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answer questions, and show the sources of the answers.
 
-  python -m experiments.ask --question='Who discovered penicillin?'
+  python -m experiments.ask 'Who discovered penicillin?'
 
 By default this is the reader that comes with the package, over the packaged articles
 of Wikipedia; over other documents with
 --config.corpus.kind=jsonl --config.corpus.path=FILE --workdir=DIR --packaged
 (--packaged once: it prepares DIR, which any command then reads). --workdir=DIR is a
 run of task open_qa or a checkpoint of experiments.convert.
-Without --question, questions are typed one after the other; an empty line ends.
+Several questions, each in quotes, are answered in turn; --question=TEXT, which may repeat,
+does the same. Without any, questions are typed one after the other; an empty line ends.
 --input=FILE reads questions from a file: .txt with one on each line, or .jsonl with a
 field "question" (and perhaps "id"). --output=FILE.jsonl writes each answer with its
 score, title, document, block and runner-ups; experiments.score reads it.
@@ -201,7 +202,7 @@ def run(config: config_lib.Config, workdir: str) -> None:
 def define_flags() -> None:
   """Define the flags of questions, answers and retrieval."""
   flags.DEFINE_multi_string(
-    'question', [], 'A question; may repeat. Without any, type them.'
+    'question', [], 'A question; may repeat, and stand without the flag.'
   )
   flags.DEFINE_string('input', '', 'Questions, .txt or .jsonl.')
   command.define_output('output', '', 'Output file of answers, JSON lines.')
@@ -236,4 +237,5 @@ if __name__ == '__main__':
     default_config=trained_reader.CONFIG,
     default_workdir=_WORKDIR,
     only_reads=True,
+    text='question',
   )

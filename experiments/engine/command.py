@@ -40,6 +40,7 @@ from retrieval.store import (
 )
 
 _OVERRIDE = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?\Z', re.DOTALL)
+_SETTING = re.compile(r'[\w.]+=\S*\Z')  # a flag without its dashes
 _MAX_CACHE_BYTES = 2 << 30
 
 
@@ -53,6 +54,7 @@ def main(
   only_reads: bool = False,
   default_config: str = '',
   default_workdir: str = '',
+  text: str = '',
 ) -> None:
   """Parse flags, call `run(config, workdir[, section])` and exit.
 
@@ -69,6 +71,7 @@ def main(
     only_reads: whether --workdir may be a folder that cannot be written.
     default_config: default of --config; '' requires the flag.
     default_workdir: default of --workdir; '' requires the flag.
+    text: the flag whose texts may also stand without it; '' for none.
   """
 
   def read(path: str) -> tuple[Any, ...]:
@@ -83,7 +86,7 @@ def main(
 
   def parse(argv: list[str]) -> list[str]:
     try:
-      return _parse(argv)
+      return _parse(argv, text)
     except SystemExit:  # of --help
       if path := _config_of(argv) or default_config:
         config, _, cls, part, _ = read(path)
@@ -132,12 +135,15 @@ def define_output(
 
 
 def main_of_script(
-  script: Callable[[list[str]], None], own_arguments: bool = False
+  script: Callable[[list[str]], None],
+  own_arguments: bool = False,
+  text: str = '',
 ) -> None:
   """Run a script without --config; bad input ends in one line and exit code 1.
 
   Args:
     own_arguments: whether the script parses its arguments itself.
+    text: the flag whose texts may also stand without it; '' for none.
   """
 
   def start(argv: list[str]) -> None:
@@ -145,10 +151,12 @@ def main_of_script(
     script(argv)
 
   def parse(argv: list[str]) -> list[str]:
-    return argv if _parse(argv[:1]) else []
+    if own_arguments:
+      return argv if _parse(argv[:1]) else []
+    return _parse(argv, text)
 
   with _one_line_errors():
-    app.run(start, sys.argv, parse if own_arguments else _parse)
+    app.run(start, sys.argv, parse)
 
 
 @contextlib.contextmanager
@@ -256,13 +264,34 @@ def _define(
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
 
-def _parse(argv: list[str]) -> list[str]:
-  """Parse flags; a bad flag raises ValueError."""
+def _parse(argv: list[str], text: str = '') -> list[str]:
+  """Parse flags; arguments without one are values of --`text`.
+
+  Raises:
+    ValueError: for a bad flag, or arguments without one that are no such texts.
+  """
   with _bad_flags():
     rest = flags.FLAGS([sys.argv[0], *argv[1:]])
+  if text and len(rest) > 1:
+    _take_texts(flags.FLAGS[text], rest[1:])
+    return rest[:1]
   if len(rest) > 1 and 'workdir' in flags.FLAGS and '--' not in argv:
     raise ValueError(f'Unexpected arguments {rest[1:]}: expected --NAME=VALUE.')
   return rest
+
+
+def _take_texts(flag: flags.Flag, texts: list[str]) -> None:
+  if flag.present:
+    raise ValueError(f'--{flag.name} and {texts}: expected one of them.')
+  several = isinstance(flag, flags.MultiFlag)
+  words = len(texts) > 1 and any(len(x.split()) == 1 for x in texts)
+  if words or len(texts) > 1 and not several or _SETTING.match(texts[0]):
+    expected = 'texts, each' if several else 'one text'
+    raise ValueError(
+      f'Unexpected arguments {texts}: expected {expected} in quotes, or '
+      f'--NAME=VALUE such as --{flag.name}=TEXT.'
+    )
+  flag.parse(texts if several else texts[0])
 
 
 @contextlib.contextmanager

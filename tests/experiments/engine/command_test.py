@@ -39,6 +39,7 @@ class Settings:
 
 def define():
   flags.DEFINE_string('prompt', '', 'Where to start.')
+  flags.DEFINE_multi_string('question', [], 'What to ask.')
   command.define_output('json', '', 'Where to write.')
 
 def run(config, workdir):
@@ -52,7 +53,7 @@ def run(config, workdir):
     exec(code, {'logging': logging})
   if config.fail == 'bug':
     None.no_such_method()
-  print(workdir, config.size, flags.FLAGS.prompt)
+  print(workdir, config.size, flags.FLAGS.prompt, *flags.FLAGS.question)
   if jax.distributed.is_initialized():
     print(jax.process_index(), jax.process_count())
 
@@ -63,6 +64,7 @@ if __name__ == '__main__':
     define_flags=define,
     writes=os.environ.get('TEST_WRITES'),
     default_config=os.environ.get('TEST_DEFAULT', ''),
+    text=os.environ.get('TEST_TEXT', ''),
   )
 """
 _FORK = """
@@ -113,6 +115,13 @@ _CASES = {
   'bug': ['--config.fail=bug'],
   'library': ['--config.fail=library'],
   'stray': ['size=3'],
+  'prompt': ['hello', '--config.size=3'],
+  'prompt_twice': ['--prompt=hello', 'you there'],
+  'prompts': ['hello you', 'hello there'],
+  'questions': ['who is', '--config.size=3', '--', '--it or not?'],
+  'questions_twice': ['--question=who?', 'is it?'],
+  'question_words': ['who', 'is it?'],
+  'question_setting': ['size=3'],
   'nested': ['--config.cluster.workers=-1'],
   'nowhere': ['--workdir='],
   'unwritable': ['--json=/proc/x.json'],
@@ -126,6 +135,7 @@ _CASES = {
   'second': ['--config.distributed=True'],
 }
 _PAIR = ('first', 'second')
+_TEXTS = ('prompt', 'question')  # flags of a text, and cases of them
 
 
 @pytest.fixture(scope='module')
@@ -146,6 +156,8 @@ def results(tmp_path_factory):
       environment['JAX_PROCESS_ID'] = str(_PAIR.index(name))
     if name == 'default':
       environment['TEST_DEFAULT'], named = 'config_x.py', []
+    if name.startswith(_TEXTS):
+      environment['TEST_TEXT'] = name.partition('_')[0].removesuffix('s')
     return name, environment, [*named, '--workdir=W', *_CASES[name]]
 
   with locks.writer(folder / 'H', 'x.json'):
@@ -171,6 +183,11 @@ def test_runs(results):
     assert results[name].returncode == 0, results[name].stderr
     assert results[name].stdout.split() == ['W', '3', 'hello']
   assert results['default'].stdout.split() == ['W', '3']
+
+
+def test_texts_stand_without_their_flag(results):
+  assert results['prompt'].stdout == 'W 3 hello\n', results['prompt'].stderr
+  assert results['questions'].stdout == 'W 3  who is --it or not?\n'
 
 
 def test_help_lists_the_fields_of_a_config(results):
@@ -213,6 +230,11 @@ def test_processes_find_each_other(results):
     ('value', 'corpus.jsonl, line 3: expected a title'),
     ('file', '/nonexistent/corpus: No such file or directory'),
     ('stray', 'size=3'),
+    ('prompt_twice', "--prompt and ['you there']"),
+    ('prompts', "['hello you', 'hello there']"),
+    ('questions_twice', "--question and ['is it?']"),
+    ('question_words', "['who', 'is it?']"),
+    ('question_setting', "['size=3']"),
     ('nested', 'config.cluster.workers=-1'),
     ('nowhere', '--workdir='),
     ('unwritable', '--json=/proc/x.json'),

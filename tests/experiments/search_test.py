@@ -1,0 +1,17 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Passages searched from the command line."""
+
+import types
+
+from experiments import search
+
+
+def test_packaged_articles_are_searched(monkeypatch, capsys):
+  values = types.SimpleNamespace(
+    query=['the highest mountain', 'a red planet'], data_dir='', where='', k=2
+  )
+  monkeypatch.setattr(search, 'flags', types.SimpleNamespace(FLAGS=values))
+  search.main([])
+  first, second = capsys.readouterr().out.split('a red planet')
+  assert 'Mount Everest' in first and 'Mars' in second
