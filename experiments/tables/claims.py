@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Judge the papers' claims by the measured intervals, and write docs/results/claims.md.
+"""Judge the papers' claims by the measured intervals, and write their two pages.
 
   python -m experiments.tables.claims --runs=runs/claims
 
@@ -14,8 +14,9 @@ papers' claims, and over our controls, that were measured with three seeds or mo
 everything that was trained. A claim is for (or against) if its corrected p-value is
 below .05. Else it is undecided.
 
-Writes into --output claims.md, the figures of figures.json and claims.png in figures/,
-and what both cite of the results files in evidence/, which the command reads where
+Writes into --output results/claims.md, a table of verdicts, and lab-notes/claims.md, all
+that stands behind it; the figures of figures.json and claims.png in results/figures/, and
+what they cite of the results files in results/evidence/, which the command reads where
 --runs has no such file.
 """
 
@@ -33,7 +34,8 @@ from experiments.tables import evidence, figures, intervals, paper_table
 from retrieval.store import output_files
 
 CLAIMS = pathlib.Path(__file__).with_suffix('.json')
-FILE, PICTURE, EVIDENCE = 'claims.md', 'figures/claims.png', 'evidence'
+FILE, DETAILS = 'results/claims.md', 'lab-notes/claims.md'
+PICTURE, EVIDENCE = 'results/figures/claims.png', 'results/evidence'
 FOR, AGAINST, UNDECIDED, NOT_TESTED = (
   'for',
   'against',
@@ -59,16 +61,20 @@ class Difference:
     """Whether something was trained with too few seeds for a verdict."""
     return 0 < len(self.estimate.of_seeds) < FEWEST_SEEDS
 
-  def text(self) -> str:
-    """The difference in words and figures."""
+  def figures(self) -> str:
+    """The difference with its interval."""
     values = self.estimate.mean, *self.estimate.interval()
     mean, low, high = (
       f'{100 * x:+.1f}' if self.percent else f'{x:+.4f}' for x in values
     )
+    return f'{mean} [{low}, {high}]'
+
+  def text(self) -> str:
+    """The difference in words and figures."""
     seeds = len(self.estimate.of_seeds)
     count = f', {seeds} seed{"s" * (seeds > 1)}' if seeds else ''
     unit = ' points' if self.percent else ''
-    return f'{self.what} {mean} [{low}, {high}]{unit}{count}'
+    return f'{self.what} {self.figures()}{unit}{count}'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,6 +83,7 @@ class Claim:
 
   system: str
   claim: str
+  short: str = ''  # the claim in some eight words
   source: str  # paper and place
   paper: str  # the paper's figures
   models: str = ''  # start and size of ours
@@ -176,14 +183,45 @@ def judge(
   return judged
 
 
+def summary(content: Mapping[str, Any], judged: Sequence[Judged]) -> str:
+  """The short page: a table of the papers' claims, and one of our controls."""
+  lines = ["# The papers' claims, tested in small", '', *content['summary']]
+  for name, control in (("The papers' claims", False), ('Our controls', True)):
+    rows = [x for x in judged if x.claim.control is control]
+    lines += ['', f'## {name}', '', f'{_counts(rows)}.', '']
+    cells = [
+      (
+        x.claim.short or x.claim.claim,
+        x.verdict,
+        '; '.join(y.figures() for y in x.differences),
+        _planned(x.claim),
+      )
+      for x in rows
+    ]
+    heads = ('claim', 'verdict', 'difference', 'planned')
+    lines += paper_table.markdown(heads, cells, '|---|---|---|---|')
+  return '\n'.join(lines) + '\n'
+
+
+def _counts(rows: Sequence[Judged]) -> str:
+  """Count the verdicts of rows, in words and figures."""
+  found = [x.verdict for x in rows]
+  return ', '.join(f'{found.count(x)} {x}' for x in VERDICTS if x in found)
+
+
+def _planned(claim: Claim) -> str:
+  """Say whether a row came before its figures, and its machine; '' for no machine."""
+  planned = 'after' if claim.added else 'before'
+  return f'{planned}; {claim.machine}' if claim.machine else ''
+
+
 def markdown(
   content: Mapping[str, Any],
   judged: Sequence[Judged],
   drawn: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-  """The page: rule, headline, a table for each verdict, figures and commands."""
-  papers = [x.verdict for x in judged if not x.claim.control]
-  counts = ', '.join(f'{papers.count(x)} {x}' for x in VERDICTS if x in papers)
+  """The page of details: rule, headline, a table for each verdict, figures and commands."""
+  papers = [x for x in judged if not x.claim.control]
   lines = ["# The papers' claims, tested in small", '', *content['preface']]
   lines += ['', '## Rule', '', *content['rule'], '', '## Words', '']
   lines += paper_table.markdown(('word', 'meaning'), content['words'])
@@ -191,12 +229,12 @@ def markdown(
     '',
     '## Verdicts',
     '',
-    f'Claims of the papers: {counts}. Controls of '
+    f'Claims of the papers: {_counts(papers)}. Controls of '
     f'our own, in the same tables: {len(judged) - len(papers)}.',
   ]
   lines += ['', '### What speaks against us', '', *content['against']]
   if any(x.differences for x in judged):
-    lines += ['', f'![Intervals of all claims]({PICTURE})']
+    lines += ['', f'![Intervals of all claims](../{PICTURE})']
   links = {
     x['name']: f' [Figure](#{x["title"].lower().replace(" ", "-")}).'
     for x in drawn
@@ -232,9 +270,7 @@ def _table(rows: Sequence[Judged], links: Mapping[str, str]) -> list[str]:
     cells = [f'**{claim.system}**: {claim.claim} ({claim.source})', claim.paper]
     if len(heads) > 2:
       ours = '<br>'.join(x.text() + '†' * (not x.raw) for x in row.differences)
-      planned = 'after' if claim.added else 'before'
-      planned = f'{planned}; {claim.machine}' if claim.machine else ''
-      cells += [claim.models, planned, ours, row.text()]
+      cells += [claim.models, _planned(claim), ours, row.text()]
     lines.append([*cells, remark.strip()])
   heads += ('remark',) if len(heads) > 2 else ('why not',)
   return paper_table.markdown(heads, lines, '|' + '---|' * len(heads))
@@ -330,8 +366,12 @@ def run(runs: pathlib.Path | None, output: pathlib.Path) -> list[str]:
   drawn = figures.draw_all(shown, folders, output / figures.FOLDER)
   if any(x.differences for x in judged):
     plot(judged, output / PICTURE)
-  page = markdown(content, judged, drawn)
-  output_files.write(output / FILE, page.encode())
+  pages = {
+    FILE: summary(content, judged),
+    DETAILS: markdown(content, judged, drawn),
+  }
+  for name, page in pages.items():
+    output_files.write(output / name, page.encode())
   progress.console().print(f'The page is {output / FILE}.')
   return [x.verdict for x in judged]
 
@@ -353,6 +393,6 @@ if __name__ == '__main__':
     'runs', '', "Folder of new results; '': only OUTPUT/evidence."
   )
   command.define_output(
-    'output', 'docs/results', 'Folder of the page.', is_folder=True
+    'output', 'docs', 'Folder of the pages.', is_folder=True
   )
   command.main_of_script(main)

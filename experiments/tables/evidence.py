@@ -95,7 +95,7 @@ def read(
   except (AttributeError, TypeError, ValueError) as error:
     raise ValueError(
       f'{path}: no value at {"/".join(at)} ({error}); expected the results file '
-      'of the command that docs/results/claims.md names.'
+      'of the command that docs/lab-notes/claims.md names.'
     ) from None
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of docs/results/claims.md: their numbers, pictures and text.
+"""Figures of docs/lab-notes/claims.md: their numbers, pictures and text.
 
 figures.json beside this module holds the panels of each figure and their series. The
 points of a series have the places `x`; their values are in the results file `file` at
@@ -21,7 +21,7 @@ from experiments.engine import metric_writer, pictures, reports
 from experiments.tables import evidence
 
 FIGURES = pathlib.Path(__file__).with_suffix('.json')
-FOLDER = 'figures'
+FOLDER = 'results/figures'
 _SHOWN = 'name', 'color', 'dashed'  # of a series, see `pictures`
 _Place = tuple[str, list[str]]
 
@@ -121,7 +121,7 @@ def markdown(drawn: Sequence[Mapping[str, Any]]) -> list[str]:
   """The section of the page; [] for no figures."""
   lines = ['', '## Figures'] if drawn else []
   for figure in drawn:
-    path = f'{FOLDER}/{figure["name"]}'
+    path = f'../{FOLDER}/{figure["name"]}'
     links = ', '.join(f'[{x}](#{x})' for x in figure['measured'])
     lines += [
       '',

@@ -111,7 +111,7 @@ def test_reads_the_named_difference(tmp_path):
     claims.read(claim, [tmp_path])
 
 
-def test_the_page_names_every_claim_and_the_evidence_is_kept(
+def test_the_pages_name_every_claim_and_the_evidence_is_kept(
   tmp_path, monkeypatch, capsys
 ):
   runs, output = tmp_path / 'runs', tmp_path / 'docs'
@@ -127,6 +127,7 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
     'evidence': _claim().evidence,
   }
   content = {
+    'summary': ['Verdicts.'],
     'preface': ['Intervals.'],
     'rule': ['The rule.'],
     'words': [['off', 'without']],
@@ -134,7 +135,8 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
     'commands': {'runs': ['`python -m experiments.retro.compare`']},
     'claims': [
       {**fields, 'claim': 'it helps', 'expected': 'below', 'headline': True},
-      {**fields, 'claim': 'own', 'expected': 'below', 'control': True},
+      {**fields, 'claim': 'own', 'expected': 'below', 'control': True}
+      | {'short': 'by itself', 'machine': 'H100', 'added': True},
       {**fields, 'claim': 'it harms', 'expected': 'above'},
       {**fields, 'claim': 'level', 'expected': 'near', 'within': 1.02},
       {
@@ -149,7 +151,7 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
   monkeypatch.setattr(claims, 'CLAIMS', tmp_path / 'claims.json')
   want = [claims.FOR, *claims.VERDICTS]
   assert claims.run(runs, output) == want
-  page = (output / claims.FILE).read_text()
+  page = (output / claims.DETAILS).read_text()
   order = ['The rule.', 'without', 'It is small.', 'Headline']
   order += [f'### {name}' for name in ('Against', 'Undecided', 'Not tested')]
   parts = [page.index(x) for x in order]
@@ -160,8 +162,14 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
     assert page.index(name) > begin
   assert '1 for, 1 against, 1 undecided, 1 not tested. ' in page
   assert 'in the same tables: 1.' in page
+  papers, controls = (output / claims.FILE).read_text().split('## Our controls')
+  for x in ('it helps', 'it harms', 'level', 'elsewhere'):
+    assert papers.count(f'| {x} | ') == 1
+  row = '| by itself | for | -1.0000 [-1.1000, -0.9000] | after; H100 |'
+  assert row in controls
   assert (output / claims.PICTURE).stat().st_size > 5000
   first = (output / claims.FILE).read_bytes()
   assert claims.run(None, output) == want  # the copies
   assert (output / claims.FILE).read_bytes() == first
+  assert (output / claims.DETAILS).read_text() == page
   assert 'it harms' in capsys.readouterr().out
