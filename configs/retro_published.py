@@ -4,7 +4,7 @@
 
 419 B tokens in sequences of 2048, vocabulary 128,000, CCA in every third layer
 from the sixth (the reading of Table 2). Written for the devices below, compiled for
-them and for smaller pods (docs/accelerators.md), and not run here. In training a
+them and for smaller pods (docs/machines.md), and not run here. In training a
 device holds 2 sequences at a time (425m: 4). Expected: bits per byte on C4 as in the
 paper's Figure 1.
 

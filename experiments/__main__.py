@@ -33,7 +33,7 @@ def find_commands(word: str = '') -> dict[str, dict[str, str]]:
     of_room = init.parent.glob('__main__.py') if parts else ()
     for path in (*of_room, *sorted(init.parent.glob('[!_]*.py'))):
       text = path.read_text(encoding='utf-8')
-      if "\nif __name__ == '__main__'" in text and '_worker' not in path.stem:
+      if "\nif __name__ == '__main__'" in text:
         name = '.'.join(('experiments', *parts, path.stem))
         name = name.removesuffix('.__main__')
         summary = _summary(text)

@@ -18,7 +18,7 @@ score, title, document, block and runner-ups; experiments.score reads it.
 --reranker=DIR, a run of task cross_encoder, chooses the blocks to read among
 the first --config.reranker.candidates that the retriever finds.
 --config.lookup.where="{'lang': ['en', 'de']}" reads documents with such metadata alone
-(docs/retrieval.md); --as_of=2019 leaves out documents dated later, by their field 'date'
+(docs/retrievers.md); --as_of=2019 leaves out documents dated later, by their field 'date'
 or else 'year', and those without a date.
 
 The logit is the score of block and span; the share is among the best 20 spans, and

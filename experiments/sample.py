@@ -15,7 +15,7 @@ neighbors (see retro_jax/views/prompts.py). --json=FILE writes the samples too. 
 which may be repeated, ends a sample before that text. Temperature, top-p, top-k, length, k
 and align_prompt are --config.sample.<field>. A baseline's workdir samples without retrieval.
 --config.neighbors.where="{'year': (None, 2019)}" reads neighbors from documents with
-such metadata alone (docs/retrieval.md).
+such metadata alone (docs/retrievers.md).
 """
 
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ fine-tuned model, the published blocks and their vectors from the Hugging Face H
 converts them, answers the test questions and prints exact match (DIR/released.json). Each step is written to
 DIR, and the same command continues. --config.evaluate.questions names one set alone or
 files of questions, --config.evaluate.max_questions the first of each set.
-docs/checkpoints.md tells what it needs.
+docs/convert.md tells what it needs.
 """
 
 import dataclasses

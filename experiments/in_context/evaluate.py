@@ -10,7 +10,7 @@ DECODER is a run of experiments.import_decoder, or any baseline; DATA is a folde
 experiments.prepare with the decoder's tokenizer. Before every
 --config.evaluate.in_context.stride tokens of a document of --config.evaluate.split, its
 last tokens retrieve a passage of another document from the datastore, by the source
---config.evaluate.source of docs/retrieval.md. Prints a table of bits per byte and writes
+--config.evaluate.source of docs/retrievers.md. Prints a table of bits per byte and writes
 DIR/in_context.json.
 
 With --config.evaluate.questions the decoder answers questions instead:

@@ -10,7 +10,7 @@ are compared first. Shards are made in this process and in config.tokens.num_pro
 in --config.cluster.workers=N processes, or on a Ray cluster
 (--config.cluster.address=auto).
 
---config.neighbors.source=bm25 (or another of docs/retrieval.md) finds the neighbors of
+--config.neighbors.source=bm25 (or another of docs/retrievers.md) finds the neighbors of
 another source; run the stages index and neighbors once for each. colbert needs
 --config.neighbors.colbert=DIR, a run of a ColBERT. --config.neighbors.reranker=DIR, a
 run of a cross-encoder, orders the first --config.neighbors.candidates of them anew.
