@@ -77,6 +77,8 @@ def print_answers(
       ('  ' + first.text, 'bold green'), f'   {answered.figures()}'
     )
   )
+  if right := answered.calibrated():
+    console.print(rich.text.Text(f'  {right}'))
   if first.source != first.text:
     console.print(rich.text.Text('  ' + first.source, style='italic'))
   marked = _marked(*first.highlight(), console)

@@ -274,7 +274,9 @@ def _parse(argv: list[str], text: str = '') -> list[str]:
     rest = flags.FLAGS([sys.argv[0], *argv[1:]])
   if text and len(rest) > 1:
     _take_texts(flags.FLAGS[text], rest[1:])
-    return rest[:1]
+    rest = rest[:1]
+  if text and not flags.FLAGS['verbosity'].present:
+    logging.get_absl_handler().addFilter(_is_of_the_answer)
   if len(rest) > 1 and 'workdir' in flags.FLAGS and '--' not in argv:
     raise ValueError(f'Unexpected arguments {rest[1:]}: expected --NAME=VALUE.')
   return rest
@@ -346,6 +348,13 @@ def _is_worth_showing(record: std_logging.LogRecord) -> bool:
   from_orbax = f'{os.sep}orbax{os.sep}' in record.pathname
   most = std_logging.ERROR if from_orbax else std_logging.INFO
   return record.levelno > most
+
+
+def _is_of_the_answer(record: std_logging.LogRecord) -> bool:
+  """Hide what stands before an answer, but for progress and the command's lines."""
+  bars = str(pathlib.Path(__file__).with_name('progress.py'))
+  told = bars, sys.modules['__main__'].__file__
+  return record.levelno > std_logging.INFO or record.pathname in told
 
 
 def _join(checkpoint_on_sigterm: bool) -> int:

@@ -80,12 +80,14 @@ def run(
   work: Sequence[tuple[str, Callable[[], Rows]]],
   root: pathlib.Path,
   verify: Callable[[], Rows] | None = None,
+  shown: bool = True,
 ) -> None:
   """Run stages on a data folder and print their results.
 
   Args:
     work: (name, function without arguments that returns rows of results).
     verify: compares what is published, first; None for no such stage.
+    shown: whether to print the results.
 
   Raises:
     locks.WriterError: if another process prepares the folder.
@@ -102,7 +104,8 @@ def run(
       sec = f'{time.monotonic() - start:.1f}'
       for i, (name, value) in enumerate(rows):
         table.append(('' if i else stage, name, value, '' if i else sec))
-  reports.print_table(heads, table, wrap=True)
+  if shown:
+    reports.print_table(heads, table, wrap=True)
   logging.info('The data are in %s.', root)
 
 

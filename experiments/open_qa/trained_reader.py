@@ -53,7 +53,7 @@ def take_packaged(config: config_lib.Config, workdir: str) -> None:
     )
     return
   if not (config.data_dir or packed.is_packed(workdir)):
-    prepare.prepare(config, workdir)
+    prepare.prepare(config, workdir, shown=False)
   packaged.take(
     workdir,
     corpus=config.corpus,

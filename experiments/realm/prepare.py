@@ -144,12 +144,14 @@ STAGES: dict[str, Callable[[Config, realm_data.DataFolder], Rows]] = {
 }
 
 
-def prepare(config: Config, workdir: str, options: Prepare = _ALL) -> None:
-  """Run the chosen stages and print a table of their results."""
+def prepare(
+  config: Config, workdir: str, options: Prepare = _ALL, shown: bool = True
+) -> None:
+  """Run the chosen stages and print a table of their results, if `shown`."""
   data = realm_data.DataFolder.of(config, workdir)
   chosen = stages.choose(options.stages, STAGES)
   if options.stages == 'all' and getattr(config, 'masker', '') != 'salient':
     chosen.remove('spans')
   work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
   verify = functools.partial(stages.verify_stores, data.root)
-  stages.run(work, data.root, verify)
+  stages.run(work, data.root, verify, shown)

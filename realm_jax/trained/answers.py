@@ -190,13 +190,14 @@ class Answered(text_table.Short):
     )
 
   def figures(self) -> str:
-    """Return logit and share of the best answer, and its probability if measured."""
-    figures = f'logit {self.best(1)[0].score:.2f}, share {self.confidence:.3f}'
-    if self.probability is None:
-      return figures
-    sets = ', '.join(self.calibration.sets)
-    right = f'right with probability {self.probability:.2f} (as on {sets})'
-    return f'{figures}, {right}'
+    """Return logit and share of the best answer."""
+    return f'logit {self.best(1)[0].score:.2f}, share {self.confidence:.3f}'
+
+  def calibrated(self) -> str:
+    """Return how often such answers were right; '' if not measured."""
+    if self.calibration is None:
+      return ''
+    return self.calibration.in_words(self.confidence)
 
   def __str__(self) -> str:
     message, table = self.silence(), ''
@@ -230,7 +231,8 @@ class Answered(text_table.Short):
     first, *others = self.best(count)
     page += (
       f'<b style="color: green">{html.escape(first.text)}</b> '
-      f'({self.figures()})</p>{block_html(first.title, *first.highlight())}'
+      f'({self.figures()})<br>{html.escape(self.calibrated())}</p>'
+      f'{block_html(first.title, *first.highlight())}'
     )
     if others:
       page += text_table.to_html(RUNNER_UPS, (x.cells for x in others))

@@ -21,6 +21,13 @@ from retrieval.store import manifests
 FILE = 'calibration.json'
 LEVEL = 0.95  # of the guarantee
 _TESTS = 40
+_TITLES = {
+  'nq_open': 'Natural Questions',
+  'webquestions': 'WebQuestions',
+  'curatedtrec': 'CuratedTREC',
+  'triviaqa': 'TriviaQA',
+  'squad_open': 'SQuAD',
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,13 +81,33 @@ class Calibration:
       f'{answers if least < np.inf else "No answer"}. At most {risk:.0%} of '
       f'the answers contain no right one, with {LEVEL:.0%} confidence, for '
       f'questions like the {len(self.right):,} calibrated on '
-      f'({", ".join(self.sets)}).'
+      f'({self.titles()}).'
+    )
+
+  def titles(self) -> str:
+    """Return the titles of the question sets."""
+    names = [
+      x.removeprefix('custom_regex:').removeprefix('custom:') for x in self.sets
+    ]
+    known = [
+      [y for x, y in _TITLES.items() if name.startswith(x)] for name in names
+    ]
+    return ', '.join(
+      (x or [name])[0] for x, name in zip(known, names, strict=True)
     )
 
   def probability(self, confidence: float) -> float:
     """Return the probability that a best answer of this confidence is right."""
     slope, bias = self.scale
     return float(1 / (1 + np.exp(-slope * _logit(confidence) - bias)))
+
+  def in_words(self, confidence: float) -> str:
+    """Return a sentence that tells what `probability` means."""
+    count = min(max(round(100 * self.probability(confidence)), 1), 99)
+    return (
+      f'About {count} of 100 such answers were right on the calibration '
+      f'questions ({self.titles()}).'
+    )
 
   def curve(self, points: int = 200) -> list[dict[str, float]]:
     """Return risk and coverage of thresholds, from the most confident answer on."""

@@ -122,8 +122,9 @@ function showAnswer(found, before) {
   if (!silent) {
     const share = `${(100 * found.share).toFixed(0)} % of the best answers' likelihood`;
     const right = found.probability === null ? ''
-      : `, right with probability ${found.probability.toFixed(2)}`;
-    parts.push(el('p', {className: 'soft'}, share + right));
+      : `. About ${Math.min(Math.max(Math.round(100 * found.probability), 1), 99)} of 100 such`
+        + ' answers were right on the calibration questions';
+    parts.push(el('p', {className: 'soft'}, `${share}${right}.`));
     const title = el('span', {}, `Source: ${found.title || found.document}`);
     parts.push(el('div', {className: 'card source'},
       el('h3', {}, title, deleteButton(found.document)), marked(found.text, found.span)));

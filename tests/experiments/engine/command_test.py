@@ -53,6 +53,10 @@ def run(config, workdir):
     exec(code, {'logging': logging})
   if config.fail == 'bug':
     None.no_such_method()
+  if flags.FLAGS.prompt:
+    told = compile("logging.info('of a library')", 'other.py', 'exec')
+    exec(told, {'logging': logging})
+    logging.info('of the command')
   print(workdir, config.size, flags.FLAGS.prompt, *flags.FLAGS.question)
   if jax.distributed.is_initialized():
     print(jax.process_index(), jax.process_count())
@@ -116,6 +120,7 @@ _CASES = {
   'library': ['--config.fail=library'],
   'stray': ['size=3'],
   'prompt': ['hello', '--config.size=3'],
+  'prompt_verbose': ['hello', '--verbosity=0'],
   'prompt_twice': ['--prompt=hello', 'you there'],
   'prompts': ['hello you', 'hello there'],
   'questions': ['who is', '--config.size=3', '--', '--it or not?'],
@@ -188,6 +193,13 @@ def test_runs(results):
 def test_texts_stand_without_their_flag(results):
   assert results['prompt'].stdout == 'W 3 hello\n', results['prompt'].stderr
   assert results['questions'].stdout == 'W 3  who is --it or not?\n'
+
+
+def test_few_lines_stand_before_an_answer(results):
+  (line,) = results['prompt'].stderr.splitlines()
+  assert line.endswith('of the command')
+  for name in ('prompt_verbose', 'good'):
+    assert 'of a library' in results[name].stderr
 
 
 def test_help_lists_the_fields_of_a_config(results):

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guarantee of thresholds by simulation; probabilities and curves."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -64,10 +66,22 @@ def test_few_or_wrong_answers_prove_nothing():
     _made([0.5] * 200, [True] * 100 + [False] * 100).threshold(0.2) == np.inf
   )
   told = [_made(confidences, x).promise(0.2) for x in (right, [False] * 200)]
-  assert all('20%' in x and '200 ' in x and 'custom:dev' in x for x in told)
+  assert all('20%' in x and '200 ' in x and '(dev)' in x for x in told)
   assert f'{min(confidences):.3f}' in told[0] and 'No answer' in told[1]
   with pytest.raises(ValueError, match='risk'):
     _made(confidences, right).threshold(1.5)
+
+
+def test_a_probability_in_words():
+  made = _made([0.5], [True])
+  made = dataclasses.replace(
+    made, sets=('custom_regex:curatedtrec_judged', 'x')
+  )
+  assert made.in_words(0.7) == (
+    'About 70 of 100 such answers were right on the calibration questions '
+    '(CuratedTREC, x).'
+  )
+  assert 'About 99 of 100 ' in made.in_words(0.9999)
 
 
 def test_a_larger_risk_answers_more_in_any_order():
