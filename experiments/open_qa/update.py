@@ -57,8 +57,7 @@ def update(
       text_index.TextIndices(x.root, x.blocks) for x in (old, data)
     )
     with progress.bar('texts', 'blocks') as shown:
-      copied = after.copy_from(before, progress=shown)
-    counts |= {f'blocks reused in {kind}': n for kind, n in copied.items()}
+      after.build_those_of(before, progress=shown)
   hashes, remaining = old.blocks.all_hashes(), data.blocks.all_hashes()
   counts['blocks removed'] = int(np.isin(hashes, remaining, invert=True).sum())
   return counts

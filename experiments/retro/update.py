@@ -53,10 +53,9 @@ def change(
     )
     _cut(config, old, data, [document.id for document in documents])
     with progress.bar('texts', 'chunks') as shown:
-      copied = data.datastore.text_indices(config).copy_from(
+      data.datastore.text_indices(config).build_those_of(
         old.datastore.text_indices(config), progress=shown
       )
-    counts |= {f'chunks reused in {kind}': n for kind, n in copied.items()}
     if not old.path('vectors-train').exists():
       return counts
     embedder = datastore_lib.load_embedder(config.embedder)

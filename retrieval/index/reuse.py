@@ -1,17 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reuse of an earlier index: only texts that it lacks are embedded or encoded."""
+"""Reuse of the vectors of an earlier index: only texts that it lacks are embedded."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from retrieval.store import array_store, shards
 from retrieval.text import passages as passages_lib
-
-if TYPE_CHECKING:
-  from retrieval.search import late_interaction, token_store
 
 _AT_ONCE = 4096  # passages
 
@@ -88,29 +84,3 @@ class KnownVectors:
     self.num_reused += reused
     self.num_embedded += total - reused
     return vectors
-
-
-class KnownCodes:
-  """Codes of an earlier index of late interaction, for `token_store.build`.
-
-  Attributes:
-    num_reused: texts whose codes were copied.
-  """
-
-  def __init__(
-    self,
-    index: 'late_interaction.LateInteraction',
-    passages: passages_lib.Passages,
-  ):
-    """Hash the texts of an index; ValueError when it is of others."""
-    index.store.check_made_of(texts=passages.fingerprint)
-    self._rows, self._codes = Rows(passages), index.codes
-    self.fields, self.codec = index.fields, index.codec
-    self.num_reused = 0
-
-  def __call__(self, hashes: np.ndarray) -> Iterator['token_store.Codes']:
-    """Yield the codes of known texts among these hashes [n]."""
-    rows = self._rows.find(hashes)
-    (places,) = np.nonzero(rows >= 0)
-    self.num_reused += len(places)
-    return self._codes(places, rows[places])

@@ -23,7 +23,6 @@ import numpy as np
 from retrieval import arguments, searchers, text_table
 from retrieval.index import (
   published_index as index_lib,
-  reuse,
   vectors as vectors_lib,
 )
 from retrieval.nn import colbert, embedders
@@ -347,7 +346,6 @@ class TextIndices:
   def _build_tokens(
     self,
     config: ColbertConfig,
-    known: reuse.KnownCodes | None = None,
     **how,
   ) -> late_interaction.LateInteraction:
     encoder = executors.Lazy(_load_encoder, config.model)
@@ -358,37 +356,29 @@ class TextIndices:
       encoder,
       self.passages,
       config.made,
-      known=known,
       meta=meta,
       **how,
     )
     return late_interaction.LateInteraction(path, encoder, config.search)
 
-  def copy_from(self, old: 'TextIndices', **how) -> dict[str, int]:
+  def build_those_of(self, old: 'TextIndices', **how) -> None:
     """Build the indices of words and tokens that other passages have.
 
-    The token vectors of equal texts are copied. An index of a ColBERT that is not
-    where it was, or was trained further, is left out.
-
-    Returns:
-      Number of texts whose vectors were copied: {'colbert': number}, or nothing.
+    An index of a ColBERT that is not where it was, or was trained further, is left
+    out.
     """
-    counts = {}
     for kind in WORDS:
       if old.words_path(kind).is_dir():
         self.words(kind, **how)
     for path, stored in old._token_stores().items():
-      model = stored.meta['model']
+      model, made = stored.meta['model'], token_store.config_of(stored.fields)
       try:
-        index = late_interaction.LateInteraction(path, _load_encoder(model))
+        stored.check_made_of(encoder=_load_encoder(model).fingerprint)
       except (FileNotFoundError, ValueError) as error:
         logging.warning('%s is not carried over (%s)', path, error)
         continue
-      made = dataclasses.asdict(token_store.config_of(stored.fields))
-      known = reuse.KnownCodes(index, old.passages)
-      self._build_tokens(ColbertConfig(model=model, **made), known, **how)
-      counts['colbert'] = counts.get('colbert', 0) + known.num_reused
-    return counts
+      config = ColbertConfig(model=model, **dataclasses.asdict(made))
+      self._build_tokens(config, **how)
 
 
 def _load_encoder(model: str) -> token_store.Encoder:

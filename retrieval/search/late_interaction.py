@@ -198,40 +198,20 @@ class LateInteraction:
   def _exact(self, query: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Score ascending passages by their decompressed vectors: [n] float32."""
     scores = np.empty(len(ids), np.float32)
-    for here, shard, rows in self._by_shard(ids):
-      vectors = self._decompress(shard, rows)
-      scores[here] = colbert.max_sims(query, *vectors)
-    return scores
-
-  def codes(
-    self, places: np.ndarray, ids: np.ndarray
-  ) -> Iterator[token_store.Codes]:
-    """Yield the codes of passages [m], named `places` [m], shard by shard."""
-    for here, shard, rows in self._by_shard(ids):
-      yield token_store.Codes(places[here], *self._codes(shard, rows))
-
-  def _by_shard(
-    self, ids: np.ndarray
-  ) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
-    """Yield a mask of ids, their shard and their rows there."""
     shard_of, rows = np.divmod(ids, self._size)
     for shard in np.unique(shard_of).tolist():
       here = shard_of == shard
-      yield here, shard, rows[here]
+      vectors = self._decompress(shard, rows[here])
+      scores[here] = colbert.max_sims(query, *vectors)
+    return scores
 
   def _decompress(self, shard: int, rows: np.ndarray) -> colbert.TokenVectors:
-    ends, *codes = self._codes(shard, rows)
-    return colbert.TokenVectors(self.codec.decode(*codes), ends)
-
-  def _codes(
-    self, shard: int, rows: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return ends, centroids and codes of the tokens of rows of a shard."""
     all_ends, centroids, codes = self._arrays(
       shard, 'ends', 'centroids', 'codes'
     )
     positions, ends = colbert.spans(all_ends, rows)
-    return ends, centroids[positions], codes[positions]
+    values = self.codec.decode(centroids[positions], codes[positions])
+    return colbert.TokenVectors(values, ends)
 
   def _arrays(self, shard: int, *names: str) -> list[np.ndarray]:
     return [self._sharded[name].shard(shard) for name in names]

@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import os
 import pathlib
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from retrieval import settings
 from retrieval.nn import colbert
 from retrieval.search import residual_codes
-from retrieval.store import array_store, manifests, shards
+from retrieval.store import array_store, shards
 from retrieval.text import passages as passages_lib
 
 KIND = 'colbert_tokens'
@@ -53,37 +53,24 @@ class IndexConfig(residual_codes.CodecConfig):
   shard_blocks: settings.Size = 2048  # blocks of a shard
 
 
-class Codes(NamedTuple):
-  """Codes of the tokens of some blocks of a shard, one block after the other."""
-
-  places: np.ndarray  # [m] rows in the shard
-  ends: np.ndarray  # [m] int64 past-last token of each
-  centroids: np.ndarray  # [t] integers
-  codes: np.ndarray  # [t, bytes] uint8
-
-
 def build(
   path: str | os.PathLike,
   encoder: Encoder,
   passages: passages_lib.Passages,
   config: IndexConfig | None = None,
-  *,
-  known: Any = None,
   **how,
 ) -> None:
   """Write an index, or the rest of one after a killed build.
 
   Args:
     path: output folder.
-    known: `reuse.KnownCodes` of an earlier index of the same encoder, whose codec
-      and config stay.
     how: executor, progress and meta of `shards.build_store`;
       the progress is that of the shards.
 
   Raises:
     ValueError: for no block, and when `path` holds another index.
   """
-  config = config_of(known.fields) if known else config or IndexConfig()
+  config = config or IndexConfig()
   path = pathlib.Path(path)
   if not len(passages):
     raise ValueError(f'{path}: no passages: expected at least 1.')
@@ -93,18 +80,9 @@ def build(
     'num_blocks': len(passages),
     **dataclasses.asdict(config),
   }
-  # An update names the codec that was fitted for another index. A killed update has
-  # written it: the build continues with it.
-  if known:
-    fields['codec'] = known.fields.get(
-      'codec', manifests.fingerprint(known.fields)
-    )
-  elif (path / 'codec').is_dir():
-    stands = array_store.Store.open(path / 'codec', CODEC_KIND).fields
-    fields |= {x: stands[x] for x in ('codec',) if x in stands}
 
   def make_codec(*_):
-    return vars(known.codec if known else _fit(encoder, passages, config))
+    return vars(_fit(encoder, passages, config))
 
   shards.build_store(path / 'codec', CODEC_KIND, fields, [0], make_codec)
   codec = _open_codec(path / 'codec', fields)
@@ -113,9 +91,9 @@ def build(
 
   def shard(number: int, progress: shards.Progress | None):
     ids = np.arange(counts[number]) + number * size
-    parts = [*known(passages.hashes(ids))] if known else []
-    parts += _encoded(encoder, codec, passages, ids, parts, progress)
-    return _shard_arrays(len(codec.centroids), *_merged(parts))
+    vectors = encoder.passages(passages.search_texts(ids), progress)
+    codes = codec.encode(vectors.values)
+    return _shard_arrays(len(codec.centroids), vectors.ends, *codes)
 
   shards.build_store(path / 'tokens', KIND, fields, counts, shard, **how)
 
@@ -128,37 +106,6 @@ def _fit(encoder, passages, config: IndexConfig) -> residual_codes.Codec:
   vectors = encoder.passages(passages.search_texts(chosen)).values
   stored = len(vectors) * len(passages) // count
   return residual_codes.train(vectors, config, stored)
-
-
-def _encoded(
-  encoder, codec, passages, ids, known: Sequence[Codes], progress
-) -> list[Codes]:
-  """Return the codes of the passages [n] that are not known."""
-  places_known = [np.zeros(0, np.int64), *(part.places for part in known)]
-  places = np.setdiff1d(np.arange(len(ids)), np.concatenate(places_known))
-  done = len(ids) - len(places)
-  if done and progress:
-    progress(done, len(ids))
-  if not len(places):
-    return []
-  shown = shards.shifted(progress, done, len(ids))
-  new = encoder.passages(passages.search_texts(ids[places]), shown)
-  return [Codes(places, new.ends, *codec.encode(new.values))]
-
-
-def _merged(
-  parts: Sequence[Codes],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Return ends, centroids and codes of all blocks of a shard, by their places."""
-  order = np.argsort(np.concatenate([part.places for part in parts]))
-  counts = [np.diff(part.ends, prepend=0) for part in parts]
-  all_ends = np.cumsum(np.concatenate(counts), dtype=np.int64)
-  positions, ends = colbert.spans(all_ends, order)
-  centroids, codes = (
-    np.concatenate([getattr(part, name) for part in parts])[positions]
-    for name in ('centroids', 'codes')
-  )
-  return ends, centroids, codes
 
 
 def _shard_arrays(

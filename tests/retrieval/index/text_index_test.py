@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Indices of texts are built once, and copied where texts are equal."""
+"""Indices of texts are built once, and again for other passages."""
 
 import numpy as np
 import pytest
@@ -60,16 +60,15 @@ def test_a_missing_model_is_named(passages, words):
     _indices(passages).tokens()
 
 
-def test_equal_texts_are_copied(passages, words, tmp_path):
+def test_other_passages_get_the_same_indices(passages, words, tmp_path):
   old = _indices(passages, model='run')
   old.words('tfidf')
-  old.tokens()
-  words.encoded.clear()
+  made = old.tokens()
   new = text_index.TextIndices(tmp_path / 'new', passages)
-  counts = new.copy_from(old)
-  assert counts == {'colbert': len(passages)}
+  new.build_those_of(old)
   assert new.words_path('tfidf').is_dir()
-  assert not words.encoded
+  assert new.tokens().fingerprint == made.fingerprint
   words.fingerprint = 'trained further'
   other = text_index.TextIndices(tmp_path / 'other', passages)
-  assert 'colbert' not in other.copy_from(old)
+  other.build_those_of(old)
+  assert not [*other.root.glob('colbert-*')]

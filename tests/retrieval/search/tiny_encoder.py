@@ -47,7 +47,7 @@ def vectors_of(index):
   """Return the decompressed vectors [tokens, D] of each passage of an index."""
   return [
     part
-    for _, shard, rows in index._by_shard(np.arange(len(index)))
-    for values, ends in [index._decompress(shard, rows)]
+    for shard, count in enumerate(index.store.rows('ends'))
+    for values, ends in [index._decompress(shard, np.arange(count))]
     for part in np.split(values, ends[:-1])
   ]
