@@ -252,6 +252,7 @@ def _start_save(
 ) -> Callable[[], None]:
   """Begin to write a step; return a function that waits, hashes and renames it."""
   path, hidden = folder / str(step), folder / f'.saving-{step}'
+  size = sum(x.nbytes for x in jax.tree.leaves(parts['state']))
   response = ocp.save_checkpointables_async(
     hidden, dict(parts), custom_metadata=dict(metadata)
   )
@@ -269,7 +270,7 @@ def _start_save(
         _remove_leftovers(folder)
       why = ' '.join(str(error).split()) or type(error).__name__
       raise OSError(
-        f'{path}: not saved; earlier checkpoints stay ({why}).'
+        f'{path}: not saved, of {size:,} bytes; earlier checkpoints stay ({why}).'
       ) from error
 
   return finish

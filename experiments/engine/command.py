@@ -40,6 +40,7 @@ from retrieval.store import (
 )
 
 _OVERRIDE = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?\Z', re.DOTALL)
+_WRITTEN = ('output', 'workdir')  # flags of what a command writes
 _SETTING = re.compile(r'[\w.]+=\S*\Z')  # a flag without its dashes
 _MAX_CACHE_BYTES = 2 << 30
 
@@ -192,8 +193,9 @@ def _one_line_errors() -> Iterator[None]:
       codes.append(done.code or 0)
     raise
   except Exception as error:
-    workdir = flags.FLAGS['workdir'].value if 'workdir' in flags.FLAGS else ''
-    line = failures.line_of(error, workdir or '')
+    written = [flags.FLAGS[x].value for x in _WRITTEN if x in flags.FLAGS]
+    paths = [x for x in written if x and isinstance(x, str)]
+    line = failures.line_of(error, *paths[:1])
     if line is None:  # a bug
       raise
     if debug:

@@ -6,18 +6,10 @@ from collections.abc import Iterator
 import contextlib
 import errno
 import os
-import re
 
-from retrieval.store import executors
+from retrieval.store import executors, output_files
 
 _USER_ERRORS = (ValueError, KeyError, OSError, ImportError)
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Of errors without a number, such as those of C++ and NumPy's short write.
-_FULL_TEXT = re.compile(
-  r'No space left on device|quota exceeded|File too large|disk is full|'
-  r'\d+ requested and \d+ written',
-  re.IGNORECASE,
-)
 _KILLED = 'Worker process was terminated unexpectedly'  # Grain's words
 _MAX_MESSAGE = 2000
 
@@ -33,9 +25,13 @@ def line_of(error: BaseException, workdir: str = '') -> str | None:
     of_runtime = isinstance(cause, RuntimeError)
     if isinstance(cause, executors.JobError):
       return text
-    if number in _FULL or (number is None and _FULL_TEXT.search(text)):
-      where = '' if getattr(cause, 'filename', None) else f'{workdir or "."}: '
-      return f'{where}{text}; free some space and run the same command again.'
+    if output_files.is_full(cause):
+      if not isinstance(cause, output_files.FullError):
+        path = getattr(cause, 'filename', None)
+        where = '' if path else f'{workdir or "."}: '
+        left = output_files.space_left(path or workdir or '.')
+        text = f'{where}{text}; {left}'
+      return f'{text}; free some space and run the same command again.'
     if (
       isinstance(cause, MemoryError)
       or number == errno.ENOMEM
@@ -81,7 +77,8 @@ def _text(error: BaseException) -> str:
   if isinstance(error, KeyError) and error.args:
     text = str(error.args[0])  # str() would quote it
     text = text if ' ' in text else f'no {text!r} there'
-  if isinstance(error, OSError) and error.strerror and error.filename:
-    text = f'{error.filename}: {error.strerror}'
+  if isinstance(error, OSError) and error.strerror:
+    name = f'{error.filename}: ' if error.filename else ''
+    text = f'{name}{error.strerror}'
   line = ' '.join(text.split()) or type(error).__name__
   return line if len(line) <= _MAX_MESSAGE else line[:_MAX_MESSAGE] + ' ...'

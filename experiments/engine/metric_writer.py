@@ -23,8 +23,10 @@ import socket
 import time
 from typing import Any
 
+from absl import logging
 import jax
 from jax.experimental import multihost_utils
+import numpy as np
 from tensorboardX import record_writer, summary
 from tensorboardX.proto import event_pb2
 
@@ -45,6 +47,7 @@ class MetricWriter:
     workdir: str,
     resume_step: int = 0,
     tracker: tuple[str, Mapping[str, Any]] | None = None,
+    every: int = 0,
   ):
     """Open the files.
 
@@ -52,6 +55,8 @@ class MetricWriter:
       workdir: the run's folder, created if absent.
       resume_step: rows of later steps, left by a killed run, are removed.
       tracker: name and config for `start_tracker`; None for none.
+      every: steps between rows; a larger gap before `resume_step` is warned of. 0
+        for no check.
 
     Raises:
       locks.WriterError: if another process writes this folder.
@@ -67,6 +72,8 @@ class MetricWriter:
       if jax.process_count() > 1:
         multihost_utils.sync_global_devices('metrics')
       if is_first:
+        if every:
+          _warn_of_gap(path, rows, every, resume_step)
         text = ''.join(f'{json.dumps(row)}\n' for row in rows)
         if not path.exists() or path.read_text() != text:
           output_files.write(path, text)
@@ -110,6 +117,22 @@ class MetricWriter:
   def written(self, step: int, prefix: str) -> bool:
     """Whether metrics with this prefix were written of a step, now or before."""
     return any(s == step and n.startswith(prefix) for s, n in self._written)
+
+
+def _warn_of_gap(
+  path: pathlib.Path, rows: list[dict], every: int, end: int
+) -> None:
+  steps, before = [row['step'] for row in rows], 0
+  usual = np.median(np.diff(np.unique(steps))) if len({*steps}) > 1 else every
+  for line, step in enumerate([*steps, end], 1):
+    if step - before > max(usual, every):
+      logging.warning(
+        '%s, line %d: the rows of steps after %d and before %d are missing; they '
+        'are not measured again.',
+        *(path, line, before, step),
+      )
+      break
+    before = max(before, step)
 
 
 def _open_events(workdir: str, first_step: int) -> record_writer.RecordWriter:

@@ -4,13 +4,42 @@
 
 from collections.abc import Iterator
 import contextlib
+import errno
 import os
 import pathlib
+import re
+import shutil
 from typing import IO, Any
 
 from retrieval.store import drafts
 
 _BUFFER_BYTES = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Of errors without a number, such as those of C++ and NumPy's short write.
+_FULL_TEXT = re.compile(
+  r'No space left on device|quota exceeded|File too large|disk is full|'
+  r'\d+ requested and \d+ written',
+  re.IGNORECASE,
+)
+
+
+class FullError(OSError):
+  """A disk is full; names the file, the bytes needed and the bytes left."""
+
+
+def is_full(error: BaseException) -> bool:
+  """Whether an error says that a disk is full, or a file as large as it may be."""
+  number = getattr(error, 'errno', None)
+  return number in _FULL or bool(
+    number is None and _FULL_TEXT.search(str(error))
+  )
+
+
+def space_left(path: str | os.PathLike) -> str:
+  """Tell the bytes that are left on the disk of a file or a folder."""
+  path = pathlib.Path(path)
+  folder = path if path.is_dir() else _folder_above(path.absolute())
+  return f'{shutil.disk_usage(folder).free:,} bytes are left on its disk'
 
 
 def check_name(path: str | os.PathLike) -> None:
@@ -55,7 +84,9 @@ def _folder_above(path: pathlib.Path) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def writing(path: str | os.PathLike, mode: str = 'wb') -> Iterator[IO[Any]]:
+def writing(
+  path: str | os.PathLike, mode: str = 'wb', size: int = 0
+) -> Iterator[IO[Any]]:
   """Open a file to write; it appears under its name once it is whole.
 
   An exception discards it and leaves an older file in place.
@@ -63,9 +94,11 @@ def writing(path: str | os.PathLike, mode: str = 'wb') -> Iterator[IO[Any]]:
   Args:
     path: of the file, for `check_name`; missing folders are made.
     mode: 'wb', or 'w' for UTF-8 text.
+    size: bytes that will be written, for the error of a full disk; 0: unknown.
 
   Raises:
     ValueError: as `check_name`.
+    FullError: when the disk is full.
   """
   path = pathlib.Path(path)
   check_name(path)
@@ -79,6 +112,13 @@ def writing(path: str | os.PathLike, mode: str = 'wb') -> Iterator[IO[Any]]:
       os.fsync(f.fileno())
     os.replace(temporary, path)
   except OSError as error:
+    if is_full(error) and error.filename in (None, str(temporary)):
+      if temporary.exists():
+        size = max(size, temporary.stat().st_size + 1)
+        temporary.unlink()
+      what = error.strerror or 'No space left on device'
+      text = f'{what}: it needs {size:,} bytes or more, {space_left(path)}'
+      raise FullError(errno.ENOSPC, text, str(path)) from None
     if error.filename != str(temporary):
       raise
     raise OSError(error.errno, error.strerror, str(path)) from None
@@ -88,5 +128,6 @@ def writing(path: str | os.PathLike, mode: str = 'wb') -> Iterator[IO[Any]]:
 
 def write(path: str | os.PathLike, data: bytes | str) -> None:
   """Write a whole file, as `writing` does; text becomes UTF-8."""
-  with writing(path) as f:
-    f.write(data.encode() if isinstance(data, str) else data)
+  data = data.encode() if isinstance(data, str) else data
+  with writing(path, size=len(data)) as f:
+    f.write(data)

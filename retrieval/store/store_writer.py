@@ -26,7 +26,7 @@ def write_shard(
   entry = {}
   for name, array in arrays.items():
     file = folder / array_store.shard_file(name, index)
-    with output_files.writing(file) as f:
+    with output_files.writing(file, size=array.nbytes) as f:
       np.save(f, np.ascontiguousarray(array), allow_pickle=False)
     entry[name] = {
       'rows': int(array.shape[0]),

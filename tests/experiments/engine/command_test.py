@@ -41,12 +41,15 @@ def define():
   flags.DEFINE_string('prompt', '', 'Where to start.')
   flags.DEFINE_multi_string('question', [], 'What to ask.')
   command.define_output('json', '', 'Where to write.')
+  command.define_output('output', '', 'Where to write, too.', is_folder=True)
 
 def run(config, workdir):
   if config.fail == 'value':
     raise ValueError('corpus.jsonl, line 3:\\n  expected a title')
   if config.fail == 'file':
     open('/nonexistent/corpus')
+  if config.fail == 'disk':
+    raise OSError('181632 requested and 119776 written')
   if config.fail == 'library':
     source = "try:\\n  1 / 0\\nexcept Exception:\\n  logging.exception('told')"
     code = compile(source, '/site-packages/library.py', 'exec')
@@ -113,6 +116,8 @@ _CASES = {
   'help': ['--config.size=3', '--help'],
   'helpfull': ['--helpfull'],
   'value': ['--config.fail=value'],
+  'disk': ['--config.fail=disk'],
+  'disk_of_output': ['--config.fail=disk', '--output=O'],
   'debug': ['--config.fail=value', '--debug'],
   'file': ['--config.fail=file'],
   'default': ['--config.size=3'],
@@ -240,6 +245,8 @@ def test_processes_find_each_other(results):
   'case, part',
   [
     ('value', 'corpus.jsonl, line 3: expected a title'),
+    ('disk', 'error: W: '),
+    ('disk_of_output', 'error: O: '),
     ('file', '/nonexistent/corpus: No such file or directory'),
     ('stray', 'size=3'),
     ('prompt_twice', "--prompt and ['you there']"),

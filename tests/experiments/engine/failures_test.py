@@ -8,6 +8,7 @@ import jax
 import pytest
 
 from experiments.engine import failures
+from retrieval.store import output_files
 
 
 def _caught(work):
@@ -40,9 +41,12 @@ def _wrapped(first, second):
 def test_full_disk_tells_a_file_or_the_folder(error, tmp_path):
   line = failures.line_of(error, str(tmp_path))
   assert line.startswith(f'{tmp_path}: ') and '\n' not in line
-  assert 'free some space' in line
-  named = OSError(errno.ENOSPC, 'No space left', '/a/b.npy')
-  assert failures.line_of(named).startswith('/a/b.npy: No space left')
+  assert 'bytes are left' in line and 'free some space' in line
+  assert 'Errno' not in line
+  named = OSError(errno.ENOSPC, 'No space left', f'{tmp_path}/a/b.npy')
+  assert failures.line_of(named).startswith(f'{tmp_path}/a/b.npy: No space le')
+  named = output_files.FullError(errno.ENOSPC, 'it needs 3', '/b.npy')
+  assert failures.line_of(named).startswith('/b.npy: it needs 3; free some')
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,37 @@ def test_a_file_that_may_not_grow_ends_in_one_error(tmp_path, names):
   assert metric_writer.read(tmp_path)[0] == {'step': 1} | values
 
 
+def _resume(workdir, step):
+  with metric_writer.MetricWriter(str(workdir), step, every=10):
+    pass
+
+
+@pytest.mark.parametrize(
+  'keep, line, missing',
+  [
+    (slice(0, 4), 5, 'after 40 and before 100 '),
+    (slice(6, None), 1, 'after 0 and before 70 '),
+    (slice(0, 0), 1, 'after 0 and before 100 '),
+  ],
+)
+def test_a_cut_file_is_named_on_resume(tmp_path, caplog, keep, line, missing):
+  path = tmp_path / metric_writer.FILE
+  rows = [b'{"step": %d, "loss": 1.0}\n' % x for x in range(10, 101, 10)]
+  path.write_bytes(b''.join(rows[keep]) + b'{"step": 50, "lo')
+  _resume(tmp_path, 100)
+  (record,) = caplog.records
+  assert record.getMessage().startswith(f'{path}, line {line}: ')
+  assert missing in record.getMessage()
+
+
+@pytest.mark.parametrize('steps', [range(10, 101, 10), range(50, 101, 50), []])
+def test_a_whole_file_is_resumed_without_a_word(tmp_path, caplog, steps):
+  path = tmp_path / metric_writer.FILE
+  path.write_text(''.join(f'{{"step": {x}}}\n' for x in [*steps, *steps]))
+  _resume(tmp_path, 105 if steps else 8)
+  assert not caplog.records
+
+
 def test_other_processes_write_nothing(tmp_path, monkeypatch):
   monkeypatch.setattr(metric_writer.jax, 'process_index', lambda: 1)
   with metric_writer.MetricWriter(str(tmp_path)) as writer:

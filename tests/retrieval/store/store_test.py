@@ -4,6 +4,7 @@
 
 from concurrent import futures
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -210,6 +211,31 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
       raise RuntimeError('killed')
   assert [p.name for p in path.parent.iterdir()] == ['file.txt']
   assert path.read_text() == 'größer\n'
+
+
+def test_a_full_disk_tells_what_is_needed_and_left(tmp_path):
+  array = np.zeros(100_000, np.int64)
+  largest = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, largest[1]))
+  try:
+    with pytest.raises(output_files.FullError) as of_array:
+      store_writer.write_shard(tmp_path, 0, {'x': array})
+    with pytest.raises(output_files.FullError) as of_text:
+      output_files.write(tmp_path / 'a.txt', 'x' * 3_000)
+    with pytest.raises(output_files.FullError) as of_lines:
+      with output_files.writing(tmp_path / 'b.txt') as f:
+        f.write(bytes(3 << 20))
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, largest)
+  for error, file, needed in (
+    (of_array, array_store.shard_file('x', 0), '800,000'),
+    (of_text, 'a.txt', '3,000'),
+    (of_lines, 'b.txt', '2,001'),
+  ):
+    assert error.value.filename == str(tmp_path / file)
+    assert f'needs {needed} bytes or more, ' in str(error.value)
+    assert 'bytes are left' in str(error.value)
+  assert not list(tmp_path.iterdir())
 
 
 def test_what_is_no_file_is_never_replaced(tmp_path):
