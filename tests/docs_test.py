@@ -52,7 +52,7 @@ def _check(monkeypatch, module, *args):
 
   def main(run, root=None, define_flags=list, *, section=None, **more):
     define_flags()
-    path = named.get('config', more.get('default_config'))
+    path = named.get('config', more.get('default_config', 'CONFIG'))
     config = configs.load(re.sub('^CONFIG$', _CONFIG, path))
     root = root or rooms.config_class(config.task)
     if isinstance(run, str):
