@@ -18,7 +18,7 @@ from typing import Literal
 from absl import logging
 import numpy as np
 
-from experiments.engine import evaluations, pictures, progress, reports
+from experiments.engine import evaluations, progress, reports
 from experiments.open_qa import config as config_lib, rankings, trained_reader
 from experiments.realm import recall
 from realm_jax.trained import (
@@ -39,7 +39,6 @@ from retrieval.search import names
 from retrieval.store import manifests, output_files
 
 FILE = 'qa_evaluation.json'
-CURVE = 'risk_coverage'
 _RISKS = (0.05, 0.1, 0.2, 0.3, 0.5)
 
 
@@ -124,15 +123,9 @@ def _retriever(trained, options: Evaluate, sets):
 def write_calibration(
   made: abstention.Calibration, folder: pathlib.Path
 ) -> None:
-  """Write a calibration and its curve of risk and coverage; print thresholds."""
+  """Write a calibration; print thresholds."""
   text = manifests.sealed(dataclasses.asdict(made))
   output_files.write(folder / abstention.FILE, text.encode())
-  curve = made.curve()
-  reports.write_json(folder / f'{CURVE}.json', {'points': curve})
-  points = [{'x': 100 * p['coverage'], 'y': 100 * p['risk']} for p in curve]
-  panel = {'x': 'questions answered, %', 'y': 'wrong of these, %'}
-  panel['series'] = [{'name': '', 'points': points}]
-  pictures.draw([panel], folder / f'{CURVE}.png')
   rows = []
   for risk in _RISKS:
     threshold = made.threshold(risk)

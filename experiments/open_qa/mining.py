@@ -33,6 +33,7 @@ from retrieval.questions import (
   question_files,
 )
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
+from retrieval.searchers import subset as subset_lib
 from retrieval.store import array_store, manifests, shards
 from retrieval.text import blocks as blocks_lib
 
@@ -44,13 +45,8 @@ def first_where(
   ids: Int[np.ndarray, 'n C'], chosen: Bool[np.ndarray, 'n C'], count: int
 ) -> Int64[np.ndarray, 'n N']:
   """Return the first `count` chosen ids of each row; -1 where there are fewer."""
-  first = np.full((len(ids), count), -1, np.int64)
-  for row, candidates, here in zip(
-    first, ids, chosen & (ids >= 0), strict=True
-  ):
-    picked = candidates[here][:count]
-    row[: len(picked)] = picked
-  return first
+  columns = subset_lib.first(chosen & (ids >= 0), count)
+  return subset_lib.take(ids, columns, -1).astype(np.int64)
 
 
 def mine(

@@ -1,13 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Builds an index in shards: a plan, then each shard, in any process.
+"""Builds an index in shards, in any process.
 
-  folder = sharded_index.plan('runs/x/index', vectors, fields)
-  for number in sharded_index.missing(folder):
-    sharded_index.build_shard(folder, number)    # here, or on another machine
-
-`index.build_index` does this with an executor, measures the whole and publishes it. A
-killed build continues with what is missing.
+A killed build continues with the shards that are missing.
 """
 
 from collections.abc import Mapping
@@ -28,68 +23,61 @@ from retrieval.searchers import (
 from retrieval.store import drafts, executors, manifests, sharded_array
 
 
-def building(
-  path: str | os.PathLike, fields: Mapping[str, Any]
-) -> pathlib.Path:
-  """Return the folder in which the shards of an index at `path` are built."""
-  path = pathlib.Path(path)
-  key = manifests.fingerprint(dict(fields))
-  return path.with_name(f'{path.name}.partial-{key[:12]}')
-
-
-def plan(
-  path: str | os.PathLike, vectors, fields: Mapping[str, Any]
-) -> pathlib.Path:
-  """Write the plan of the shards, unless it is there.
+def build(
+  path: str | os.PathLike,
+  vectors,
+  fields: Mapping[str, Any],
+  shards_in_memory: int,
+  executor: executors.Executor | None = None,
+) -> sharded.ShardedSearcher:
+  """Build the missing shards in a folder beside `path`, and open them.
 
   Args:
     path: of the index.
     vectors: [n, d] array, memory map or sharded array. One that is no published
       store is copied.
     fields: JSON fields of the index, those of `index.json`.
-
-  Returns:
-    Folder of the shards.
-  """
-  folder = building(path, fields)
-  if not (folder / base.FIELDS).exists():
-    folder.mkdir(parents=True, exist_ok=True)
-    base.write_fields(
-      folder,
-      name=sharded.ShardedSearcher.name,
-      metric=fields['metric'],
-      kind=fields['searcher'],
-      shards=fields['shards'],
-      scann=fields['scann'],
-      **saved_vectors.save(folder, vectors),
-    )
-  return folder
-
-
-def missing(folder: pathlib.Path) -> list[int]:
-  """Return the numbers of the shards that are not built yet."""
-  count = base.read_fields(folder)['shards']
-  return [
-    i for i in range(count) if not (folder / sharded.shard_name(i)).is_dir()
-  ]
-
-
-def build_shard(folder: str | os.PathLike, number: int) -> int:
-  """Build and publish one shard of a plan, unless it is there; return its number.
-
-  Several processes may build shards of one plan.
+    executor: where the shards are built; None is this process.
 
   Raises:
     ValueError: naming the shard, for vectors that are not finite or settings that
       do not fit its size.
   """
-  folder = pathlib.Path(folder)
-  target = folder / sharded.shard_name(number)
-  if target.is_dir():
-    return number
+  path, key = pathlib.Path(path), manifests.fingerprint(dict(fields))
+  folder = path.with_name(f'{path.name}.partial-{key[:12]}')
+  plan = dict(
+    name=sharded.ShardedSearcher.name,
+    metric=fields['metric'],
+    kind=fields['searcher'],
+    shards=fields['shards'],
+    scann=fields['scann'],
+  )
+  if not (folder / base.FIELDS).exists():
+    folder.mkdir(parents=True, exist_ok=True)
+    base.write_fields(folder, **plan, **saved_vectors.save(folder, vectors))
+  drafts.remove_dead(folder, recursive=False)
+  for other in folder.parent.glob(f'{path.name}.partial-*'):
+    if other != folder:
+      logging.warning(
+        '%s: unfinished index of other settings; not used.', other
+      )
+  numbers = range(fields['shards'])
+  todo = [i for i in numbers if not (folder / sharded.shard_name(i)).is_dir()]
+  make = functools.partial(_build_shard, folder.absolute())
+  calls = ((number,) for number in todo)
+  built = (executor or executors.Inline()).run('index', make, calls)
+  for done, number in enumerate(built, 1):
+    logging.info('Shard %d is built, %d of %d.', number, done, len(todo))
+  saved = base.read_fields(folder) | {'shards_in_memory': shards_in_memory}
+  base.write_fields(folder, **saved)
+  return sharded.ShardedSearcher.load(folder)
+
+
+def _build_shard(folder: pathlib.Path, number: int) -> int:
+  """Build and publish one shard; return its number."""
   fields = base.read_fields(folder)
   try:
-    with drafts.folder(target) as draft:
+    with drafts.folder(folder / sharded.shard_name(number)) as draft:
       _write_shard(draft, saved_vectors.load(folder, fields), number, fields)
   except ValueError as e:
     count = fields['shards']
@@ -109,29 +97,3 @@ def _write_shard(draft: pathlib.Path, vectors, number: int, fields) -> None:
     usearch.UsearchSearcher.build(part, metric).save(draft)
   else:
     base.write_fields(draft, name='exact', metric=metric)
-
-
-def build(
-  path: str | os.PathLike,
-  vectors,
-  fields: Mapping[str, Any],
-  shards_in_memory: int,
-  executor: executors.Executor | None = None,
-) -> sharded.ShardedSearcher:
-  """Plan an index and build its missing shards; executor None is this process."""
-  folder = plan(path, vectors, fields)
-  drafts.remove_dead(folder, recursive=False)
-  for other in folder.parent.glob(f'{pathlib.Path(path).name}.partial-*'):
-    if other != folder:
-      logging.warning(
-        '%s: unfinished index of other settings; not used.', other
-      )
-  todo = missing(folder)
-  make = functools.partial(build_shard, folder.absolute())
-  calls = ((number,) for number in todo)
-  built = (executor or executors.Inline()).run('index', make, calls)
-  for done, number in enumerate(built, 1):
-    logging.info('Shard %d is built, %d of %d.', number, done, len(todo))
-  fields = base.read_fields(folder) | {'shards_in_memory': shards_in_memory}
-  base.write_fields(folder, **fields)
-  return sharded.ShardedSearcher.load(folder)

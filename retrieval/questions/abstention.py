@@ -109,20 +109,6 @@ class Calibration:
       f'questions ({self.titles()}).'
     )
 
-  def curve(self, points: int = 200) -> list[dict[str, float]]:
-    """Return risk and coverage of thresholds, from the most confident answer on."""
-    order = np.argsort(-np.asarray(self.confidences), kind='stable')
-    wrong = np.cumsum(~np.asarray(self.right)[order])
-    counts = np.unique(np.linspace(1, len(order), points).astype(int)).tolist()
-    return [
-      {
-        'threshold': float(self.confidences[order[n - 1]]),
-        'coverage': n / len(order),
-        'risk': float(wrong[n - 1] / n),
-      }
-      for n in counts
-    ]
-
 
 def calibrate(
   confidences: Sequence[float],

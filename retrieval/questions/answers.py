@@ -26,11 +26,9 @@ from typing import Any, Literal
 import unicodedata
 
 from absl import logging
-from jaxtyping import Bool
 import numpy as np
 import regex
 
-from retrieval import arguments
 from retrieval.tokenization import base
 
 # Rules of answers that are strings; 'regex' is that of regular expressions.
@@ -76,28 +74,6 @@ def make_rule(name: str, tokenizer: base.Tokenizer | None = None) -> Rule:
     raise ValueError("Matching rule 'wordpiece' needs a tokenizer.")
   prepare = functools.partial(_encode, tokenizer)
   return Rule(name, prepare, lambda a: _run_test(a, prepare(a)))
-
-
-def has_answer(
-  texts: Sequence[Any],
-  answers: Sequence[str],
-  rule: str | Rule,
-  tokenizer: base.Tokenizer | None = None,
-) -> Bool[np.ndarray, ' n']:
-  """Return whether each text contains one of a question's answers.
-
-  Args:
-    texts: [n] strings. 'wordpiece' also takes token ids, such as the truncated
-      input of a reader, which Hugging Face's REALM searches.
-
-  Raises:
-    ValueError: for an answer that every text contains.
-  """
-  if isinstance(rule, str):
-    rule = make_rule(rule, tokenizer)
-  texts = [texts] if isinstance(texts, str) else texts
-  test = rule.compile(arguments.listed(answers, 'answers'))
-  return np.array([test(text) for text in rule.prepare(texts)], bool)
 
 
 def _check(answer: str, needle: Sequence[str]) -> None:

@@ -80,7 +80,7 @@ def read_results(path: str | os.PathLike) -> Iterator[Result]:
 def write_results(
   path: str | os.PathLike, results: Iterable[Result], form: str = 'dpr'
 ) -> None:
-  """Write retrieval results in one of `FORMS`."""
+  """Write retrieval results in one of `FORMS`, atomically."""
 
   def row(result: Result) -> str:
     contexts = [_result_context(context, form) for context in result.contexts]
@@ -90,8 +90,12 @@ def write_results(
     fields = {asked: result.question, 'answers': result.answers}
     return _dumps(fields | {'ctxs': contexts})
 
-  around = {'rag_harness': '', 'flashrag': '{}'}.get(form, '[]')
-  _write(path, map(row, results), around)
+  opens, closes = {'rag_harness': ('', ''), 'flashrag': '{}'}.get(form, '[]')
+  with output_files.writing(path, 'w') as f:
+    f.write(opens)
+    for i, line in enumerate(map(row, results)):
+      f.write(',' * bool(i and opens) + '\n' * bool(i or opens) + line)
+    f.write(f'\n{closes}\n' if closes else '\n')
 
 
 def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
@@ -211,15 +215,3 @@ def _result_context(context: Context, form: str) -> dict[str, Any]:
 
 def _dumps(value: Any) -> str:
   return json.dumps(value, ensure_ascii=False)
-
-
-def _write(
-  path: str | os.PathLike, rows: Iterable[str], around: str = '[]'
-) -> None:
-  """Write JSON values, one a line, in a list, an object or no brackets; atomically."""
-  opens, closes = around[:1], around[1:]
-  with output_files.writing(path, 'w') as f:
-    f.write(opens)
-    for i, row in enumerate(rows):
-      f.write(',' * bool(i and opens) + '\n' * bool(i or opens) + row)
-    f.write(f'\n{closes}\n' if closes else '\n')

@@ -119,25 +119,6 @@ class SparseIndex:
     return map(self._shard, range(len(self._offsets) - 1))
 
   @classmethod
-  def build(
-    cls,
-    texts: Iterable[str],
-    titles: Iterable[str] | None = None,
-    config: Scheme | None = None,
-  ) -> 'SparseIndex':
-    """Build an index of texts [N] in memory, below titles [N] if there are any.
-
-    Raises:
-      ValueError: for other than N titles.
-    """
-    config = config or cls.CONFIG()
-    passages = passages_lib.TextList(texts, titles)
-    spans = _spans(len(passages), ROWS)
-    shards = [_make(config, passages, span) for span in spans]
-    fields = _fields(config, passages.fingerprint, ROWS)
-    return cls(config, shards.__getitem__, [*map(len, spans)], fields)
-
-  @classmethod
   def build_store(
     cls,
     path: str | os.PathLike,

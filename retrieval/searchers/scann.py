@@ -15,7 +15,7 @@ import functools
 import os
 import pathlib
 import sys
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from absl import logging
 import numpy as np
@@ -26,6 +26,8 @@ from retrieval.searchers import base, subset as subset_lib
 MIN_ROWS = 4096  # Below, exact search is as fast and loses nothing.
 _MIN_HASHED_ROWS = 16
 _ANISOTROPIC_THRESHOLD = 0.2
+_DIMENSIONS_PER_BLOCK = 2  # of one hash, as ScaNN advises
+_TRAINING_ROWS = 250_000  # that train the partition, if it has fewer leaves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +38,6 @@ class ScannConfig:
   num_leaves: settings.SizeOrZero = 0
   # partitions searched for a query; 0 is a tenth, at least 40
   num_leaves_to_search: settings.SizeOrZero = 0
-  # rows that train the partition; 0 is up to 250,000
-  training_sample_size: settings.Count = 0
-  # dimensions of one hash; ScaNN advises 2
-  dimensions_per_block: Annotated[int, settings.Range(1, 16)] = 2
   # candidates to score again; 0 is 100. A search for more than half as many
   # rows rescores twice its k.
   num_to_rescore: settings.SizeOrZero = 0
@@ -63,7 +61,6 @@ class ScannConfig:
       num_leaves=leaves,
       num_leaves_to_search=self.num_leaves_to_search
       or min(leaves, max(40, leaves // 10)),
-      training_sample_size=self.training_sample_size or min(num_rows, 250_000),
       num_to_rescore=self.num_to_rescore or min(num_rows, 100),
     )
     chosen._check(num_rows, metric)
@@ -73,7 +70,6 @@ class ScannConfig:
     for name, low, high in (
       ('num_leaves', 1, num_rows),
       ('num_leaves_to_search', 1, self.num_leaves),
-      ('training_sample_size', self.num_leaves, num_rows),
       ('num_to_rescore', 1, num_rows),
     ):
       value = getattr(self, name)
@@ -161,10 +157,12 @@ class ScannSearcher:
     builder = builder.tree(
       num_leaves=config.num_leaves,
       num_leaves_to_search=config.num_leaves_to_search,
-      training_sample_size=config.training_sample_size,
+      training_sample_size=max(
+        config.num_leaves, min(num_rows, _TRAINING_ROWS)
+      ),
       **extra,
     ).score_ah(
-      config.dimensions_per_block,
+      _DIMENSIONS_PER_BLOCK,
       anisotropic_quantization_threshold=_ANISOTROPIC_THRESHOLD,
     )
     if config.rescore == 'float32':

@@ -111,18 +111,9 @@ class TextList(Passages):
 
   tokens = None
 
-  def __init__(self, texts: Iterable[str], titles: Iterable[str] | None = None):
-    """Take [N] texts, each below its title if there are titles.
-
-    Raises:
-      ValueError: for other than N titles.
-    """
-    texts = arguments.texts(texts, 'texts')
-    if titles is not None:
-      titles = arguments.texts(titles, 'titles')
-      pairs = zip(titles, texts, strict=True)
-      texts = (f'{title}\n{text}' for title, text in pairs)
-    self._texts = list(texts)
+  def __init__(self, texts: Iterable[str]):
+    """Take [N] texts."""
+    self._texts = list(arguments.texts(texts, 'texts'))
     self._hashes = tokens_lib.hash_ids(self._texts)
     self.fingerprint = hashlib.sha256(self._hashes.tobytes()).hexdigest()[:32]
 

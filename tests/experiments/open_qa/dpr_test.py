@@ -19,9 +19,10 @@ from experiments.open_qa import (
 from realm_jax.data import folder as realm_data
 from retrieval.index import text_index
 from retrieval.nn import sharding
-from retrieval.questions import answers, question_files
+from retrieval.questions import question_files
 from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_places
+from tests.retrieval.questions import answers_test
 
 
 @pytest.fixture(scope='module')
@@ -95,7 +96,9 @@ def test_positives_hold_answers_and_negatives_do_not(data, tmp_path):
   ):
     [ids], _ = retriever.search([question.question], 100)
     ids = ids[ids >= 0].tolist()
-    right = answers.has_answer(data.blocks.texts(ids), question.answers, 'dpr')
+    right = answers_test.has_answer(
+      data.blocks.texts(ids), question.answers, 'dpr'
+    )
     assert positive == next(i for i, x in zip(ids, right, strict=True) if x)
     wrong = [i for i, x in zip(ids, right, strict=True) if not x][:3]
     assert wrong and negatives[negatives >= 0].tolist() == wrong

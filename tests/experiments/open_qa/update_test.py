@@ -24,6 +24,7 @@ from retrieval.index import index_versions, text_index
 from retrieval.search import tfidf
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
+from tests.retrieval.search import sparse_indices
 
 NEW = corpus.Document('new', 'Crown', 'The crown of Rome stood in the river.')
 CHANGED = corpus.Document('d3', 'Mill 3', 'The mill of 1066 was a crown.')
@@ -144,8 +145,11 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
   data = updated.trained.data
   assert _indices(data).words_path('tfidf').is_dir()
   assert not _indices(data).words_path('bm25').is_dir()
-  titles, texts = zip(*_pairs(data.blocks), strict=True)
-  whole = tfidf.TfIdf.build(texts, titles)
+  pairs = _pairs(data.blocks)
+  texts = [text for _, text in pairs]
+  whole = sparse_indices.in_memory(
+    tfidf.TfIdf, [f'{title}\n{text}' for title, text in pairs]
+  )
   for have, want in zip(
     _indices(data).words('tfidf').search(texts, 4),
     whole.search(texts, 4),

@@ -27,7 +27,7 @@ from retrieval.search import (
 )
 from retrieval.searchers import base
 from retrieval.text import tokens as tokens_lib
-from tests.retrieval.search import tiny_encoder
+from tests.retrieval.search import sparse_indices, tiny_encoder
 from tests.retrieval.store import tiny_stores
 
 _K = 5
@@ -51,17 +51,6 @@ class _Letters:
 def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   return tiny_stores.make(root, np.random.default_rng(0))
-
-
-def test_questions_are_embedded_as_questions(data):
-  index = searchers.ExactSearcher(np.eye(16, dtype=np.float32), 'squared_l2')
-  found = retriever_lib.Dense(data.chunks['train'], index, embedder=_Letters)
-  texts = ['a river', 'b']
-  for asks, expected in ((False, texts), (True, ['ask a river', 'ask b'])):
-    asked = queries_lib.Queries(texts, questions=asks).take(range(2))
-    np.testing.assert_array_equal(
-      found.asked(asked), _Letters().embed_texts(expected)
-    )
 
 
 @pytest.mark.parametrize('metric', ['dot_product', 'squared_l2'])
@@ -167,7 +156,9 @@ def _dense(data, queries, n):
 
 def _words(data, queries, n, kind='bm25'):
   train = data.chunks['train']
-  index = text_index.WORDS[kind].build(train.texts(np.arange(train.num_chunks)))
+  index = sparse_indices.in_memory(
+    text_index.WORDS[kind], train.texts(np.arange(train.num_chunks))
+  )
   query = queries.texts(np.array([n]))
   ids = index.search(query, train.num_chunks)[0][0]
   return ids[np.isin(ids, _others(data, queries, n))]
@@ -185,7 +176,9 @@ def _weighted(data, queries, n):
   near = _dense(data, queries, n)[:100]
   keys = embed.embed_texts(train.texts(near))
   distances = ((keys - embed.embed_texts(text)) ** 2).sum(1)
-  index = bm25_lib.Bm25.build(train.texts(np.arange(train.num_chunks)))
+  index = sparse_indices.in_memory(
+    bm25_lib.Bm25, train.texts(np.arange(train.num_chunks))
+  )
   ids, scores = index.search(text, train.num_chunks)
   kept = np.flatnonzero(np.isin(ids[0], _others(data, queries, n)))[:100]
   lists = (near[None], -distances[None]), (ids[:, kept], scores[:, kept])

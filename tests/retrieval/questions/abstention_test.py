@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The guarantee of thresholds by simulation; probabilities and curves."""
+"""The guarantee of thresholds by simulation, and probabilities."""
 
 import dataclasses
 
@@ -109,13 +109,3 @@ def test_probabilities_are_those_of_being_right():
   assert 0 < one.probability(0.0) <= one.probability(1.0) < 1
   with pytest.raises(ValueError, match='expected one each'):
     abstention.calibrate([], [], [], {})
-
-
-def test_the_curve_counts_answers_from_the_surest_on():
-  made = _made([0.2, 0.9, 0.5, 0.7], [False, True, True, False])
-  assert made.curve() == [
-    {'threshold': 0.9, 'coverage': 0.25, 'risk': 0.0},
-    {'threshold': 0.7, 'coverage': 0.5, 'risk': 0.5},
-    {'threshold': 0.5, 'coverage': 0.75, 'risk': pytest.approx(1 / 3)},
-    {'threshold': 0.2, 'coverage': 1.0, 'risk': 0.5},
-  ]

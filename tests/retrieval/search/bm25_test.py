@@ -14,6 +14,7 @@ import pytest
 
 from retrieval.search import bm25, tfidf
 from retrieval.text import passages as passages_lib
+from tests.retrieval.search import sparse_indices
 
 WORDS = (
   'river',
@@ -60,7 +61,7 @@ def formula(texts, query, config):
 )
 def test_equals_the_formula_with_ties_by_lower_id(config):
   texts = random_texts(150)
-  index = bm25.Bm25.build(texts, config=config)
+  index = sparse_indices.in_memory(bm25.Bm25, texts, config=config)
   queries = ['river river apple', 'the x', '\u00fcnder 7 queen', '\u65e5\u672c']
   for k in (1, 7, 200):
     ids, scores = index.search(queries, k)
@@ -78,20 +79,9 @@ def test_equals_the_formula_with_ties_by_lower_id(config):
       assert np.isneginf(scores[row, len(order) :]).all()
 
 
-def test_titles_are_searched_too():
-  texts, titles = ['it is wet', 'it is high'], ['River', 'Hill']
-  without = bm25.Bm25.build(texts)
-  assert (without.search(['river'], 1)[0] == -1).all()
-  index = bm25.Bm25.build(iter(texts), iter(titles))
-  np.testing.assert_array_equal(index.search(['river'], 1)[0], [[0]])
-  assert index.fingerprint != without.fingerprint
-  with pytest.raises(ValueError, match='argument'):
-    bm25.Bm25.build(texts, titles[:1])
-
-
 def test_words():
   texts = ['Caf\u00e9 No. 5', 'cafe\u0301', 'cafe', 'caf\u00e9s']
-  index = bm25.Bm25.build(texts)
+  index = sparse_indices.in_memory(bm25.Bm25, texts)
   ids, _ = index.search(['CAFE\u0301', 'the no', '5!'], 3)
   assert [set(row) - {-1} for row in ids.tolist()] == [{0, 1}, set(), {0}]
 
@@ -122,7 +112,7 @@ LANGUAGES = [
   ],
 )
 def test_scripts_without_blanks_are_found(index_of, question, wanted):
-  ids, _ = index_of.build(LANGUAGES).search([question], 1)
+  ids, _ = sparse_indices.in_memory(index_of, LANGUAGES).search([question], 1)
   assert ids.tolist() == [[wanted]]
 
 
@@ -163,7 +153,7 @@ def test_scripts_are_told_apart():
 
 
 def test_no_queries_and_no_neighbors():
-  index = bm25.Bm25.build(['river'])
+  index = sparse_indices.in_memory(bm25.Bm25, ['river'])
   assert index.search([], 2)[0].shape == (0, 2)
   with pytest.raises(ValueError, match='k=0'):
     index.search(['river'], 0)
@@ -176,7 +166,7 @@ def _stored(path, texts):
 def test_weights_are_those_of_the_search_and_terms_those_of_the_store(tmp_path):
   texts = random_texts(50)
   config = bm25.Bm25Config(b=0.5)
-  index = bm25.Bm25.build(texts, config=config)
+  index = sparse_indices.in_memory(bm25.Bm25, texts, config=config)
   _stored(tmp_path / 'bm25', texts)
   loaded = bm25.Bm25.load(tmp_path / 'bm25', config)
   assert loaded.config == config

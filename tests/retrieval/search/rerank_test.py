@@ -5,14 +5,12 @@
 import numpy as np
 import pytest
 
-from retrieval.index import text_index
 from retrieval.search import (
   queries as queries_lib,
   rerank,
   retriever as retriever_lib,
 )
 from retrieval.text import passages as passages_lib
-from tests.retrieval.store import tiny_stores
 
 
 class Overlap:
@@ -67,42 +65,3 @@ def test_the_first_candidates_are_ordered_and_the_rest_stays(candidates):
   np.testing.assert_array_equal(np.take_along_axis(ids, order, 1), rows)
   np.testing.assert_array_equal(scores, values)
   assert (np.diff(scores[np.isfinite(scores).all(1)]) <= 0).all()
-
-
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-  root = tmp_path_factory.mktemp('data')
-  made = tiny_stores.make(root, np.random.default_rng(0))
-  made.words = text_index.TextIndices(root, made.chunks['train']).words('bm25')
-  return made
-
-
-def _retriever(data, reranker, candidates):
-  train = data.chunks['train']
-  inner = retriever_lib.IndexRetriever(train, data.words, 'bm25')
-  by_texts = rerank.ByTexts(reranker, train)
-  return inner, rerank.Reranked(inner, by_texts, candidates)
-
-
-@pytest.mark.parametrize('split', ['train', 'valid'])
-def test_neighbors_are_those_of_the_source_in_another_order(data, split):
-  queries, train = data.chunks[split], data.chunks['train']
-  inner, retriever = _retriever(data, Overlap(), 6)
-  rows = slice(0, 5)
-  asked = queries_lib.ChunkQueries(queries, queries.ids(0, rows))
-  found, _ = inner.search(asked, 6)
-  texts = asked.texts
-
-  def text_of(i):
-    tokens, mask = train.gather(np.array([i]), 2 * train.chunk_length)
-    return data.tokenizer.decode(tokens[0][mask[0]])
-
-  want, values = _slow(texts, found, text_of, 6)
-  ids, scores = retriever.search(asked, 3)
-  np.testing.assert_array_equal(ids, np.array(want)[:, :3])
-  np.testing.assert_array_equal(scores, np.array(values, np.float32)[:, :3])
-  own = queries.document_hashes(queries.ids(0, rows))[:, None]
-  assert (train.document_hashes(np.maximum(ids, 0)) != own)[ids >= 0].all()
-  assert (ids != found[:, :3]).any()
-  again, _ = retriever.search([*texts, ' '], 3)
-  assert (again[-1] == -1).all() and (again[:-1] >= 0).any()

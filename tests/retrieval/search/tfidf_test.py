@@ -8,10 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from retrieval.search import (
-  bm25,
-  tfidf,
-)
+from retrieval.search import bm25, tfidf
+from tests.retrieval.search import sparse_indices
 
 TEXTS = [
   'The mill stood in the river; the mill burned.',
@@ -55,7 +53,9 @@ def _expected(query):
   ],
 )
 def test_scores_are_those_of_the_formula(query):
-  ids, scores = tfidf.TfIdf.build(TEXTS).search([query], len(TEXTS))
+  ids, scores = sparse_indices.in_memory(tfidf.TfIdf, TEXTS).search(
+    [query], len(TEXTS)
+  )
   wanted = _expected(query)
   order = np.argsort(-wanted, kind='stable')
   order = order[wanted[order] > 0]
@@ -67,5 +67,7 @@ def test_scores_are_those_of_the_formula(query):
 
 def test_pairs_of_words_prefer_their_order():
   texts = ['queen river', 'river queen', *['mill'] * 5]
-  ids, scores = tfidf.TfIdf.build(texts).search(['river queen'], 2)
+  ids, scores = sparse_indices.in_memory(tfidf.TfIdf, texts).search(
+    ['river queen'], 2
+  )
   assert ids.tolist() == [[1, 0]] and scores[0, 0] > scores[0, 1]

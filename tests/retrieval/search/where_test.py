@@ -25,7 +25,11 @@ from retrieval.text import (
   passages as passages_lib,
   tokens as tokens_lib,
 )
-from tests.retrieval.search import sparse_index_test, tiny_encoder
+from tests.retrieval.search import (
+  sparse_index_test,
+  sparse_indices,
+  tiny_encoder,
+)
 from tests.retrieval.text import json_corpus, tiny_blocks
 
 ROWS = [
@@ -226,7 +230,9 @@ def _retrievers(chunks):
     'vectors',
     embedder=lambda: embedder,
   )
-  index = bm25.Bm25.build(chunks.texts(np.arange(len(chunks))))
+  index = sparse_indices.in_memory(
+    bm25.Bm25, chunks.texts(np.arange(len(chunks)))
+  )
   words = retriever_lib.IndexRetriever(chunks, index, 'words')
   return dense, words, fuse.Fused(dense, words), retriever_lib.Random(chunks, 1)
 

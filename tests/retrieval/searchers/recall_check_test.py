@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.searchers import recall_check
+from retrieval.searchers import recall_check, scann as scann_lib
 from tests.retrieval.searchers import clusters
 
 _INF = np.inf
@@ -41,12 +41,11 @@ def test_agreement_refuses_other_shapes():
 
 
 @clusters.NEEDS_SCANN
-def test_recall_of_hits_that_are_scored_again():
+def test_recall_of_hits_that_are_scored_again(monkeypatch):
   """Hashes alone find few of the nearest 10 at once, but most among 200."""
   rows = clusters.clustered()
-  config = searchers.ScannConfig(
-    rescore='none', num_leaves_to_search=70, dimensions_per_block=4
-  )
+  monkeypatch.setattr(scann_lib, '_DIMENSIONS_PER_BLOCK', 4)
+  config = searchers.ScannConfig(rescore='none', num_leaves_to_search=70)
   scann = searchers.ScannSearcher.build(rows, 'squared_l2', config)
   exact = searchers.ExactSearcher(rows, 'squared_l2')
   check = recall_check.RecallCheck.of(rows, None, 30, 10)

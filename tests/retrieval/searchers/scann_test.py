@@ -45,7 +45,6 @@ def test_fewer_than_k_come_from_other_leaves(soar):
   [
     {'num_leaves': 5001},
     {'num_leaves_to_search': 5001},
-    {'training_sample_size': 10},
     {'num_to_rescore': 9999},
     {'rescore': 'int4'},
   ],

@@ -162,14 +162,6 @@ def _sentences_of(blocks, document):
   return blocks.sentence_bytes(ids[here])
 
 
-def test_spans_hold_names_and_years(data):
-  blocks, spans = data.blocks, data.spans
-  owners = blocks.documents(blocks.sentence_blocks(spans.sentence[:])).tolist()
-  bounds = zip(owners, spans.byte_start[:], spans.byte_limit[:], strict=True)
-  names = [blocks.tokens.text(d).encode()[a:b].decode() for d, a, b in bounds]
-  assert len(names) == spans.num_spans and {*names} <= {*NAMES, '1066', '1999'}
-
-
 def test_what_is_wrong_is_counted(tmp_path):
   text = 'The mill stood in \u200bParis.  Rome was in Rome.\n\nThe river Mills.'
   spans = {
@@ -227,35 +219,6 @@ def test_several_processes_write_the_same_bytes(data, tmp_path):
     )
   assert tiny_stores.file_hashes(tmp_path / 'one') == tiny_stores.file_hashes(
     tmp_path / 'two'
-  )
-
-
-def test_a_killed_build_goes_on_and_ends_with_the_same_bytes(
-  data, tmp_path, monkeypatch
-):
-  tag, tagged = Names.tag, []
-
-  def once_killed(self, documents):
-    if len(tagged) == 2:
-      tagged.append('killed')
-      raise KeyboardInterrupt
-    tagged.append(len(documents))
-    return tag(self, documents)
-
-  monkeypatch.setattr(Names, 'tag', once_killed)
-  build = lambda: salient.build_salient_store(  # noqa: E731
-    tmp_path / 'spans', data.blocks, Names()
-  )
-  with pytest.raises(KeyboardInterrupt):
-    build()
-  with pytest.raises(FileNotFoundError):
-    salient.SalientStore(tmp_path / 'spans', data.blocks)
-  build()
-  assert tagged == [7, 7, 'killed', 7, 7, 2]
-  build()  # finds it there
-  assert len(tagged) == 6
-  assert tiny_stores.file_hashes(tmp_path / 'spans') == tiny_stores.file_hashes(
-    data.spans.path
   )
 
 
