@@ -1,10 +1,13 @@
 """Complete facts from own documents: what a RETROfit reads, and its controls.
 
   python docs/results/evidence/reading/facts.py OUT.json [PACKED] [MODES]
+  python docs/results/evidence/reading/facts.py OUT.json CONTROL control
 
 Writes a row for each fact and mode: what was written, whether the fact's words come
 within the first six, whether the fact stands in what was read. PACKED is a folder of
-`experiments.pack --parts=added`; default that of the package.
+`experiments.pack --parts=added`; default that of the package. CONTROL is one that was
+trained with passages in its prompt (in_prompt.py): it gets what was retrieved there, or
+the whole document.
 """
 
 import json
@@ -20,6 +23,7 @@ from retro_jax.views import prompts
 
 HERE = pathlib.Path(__file__).parent
 MODES = 'real,swapped,shuffled,off,prompt,prompt_swapped'
+CONTROL = 'retrieved,retrieved_swapped,document,document_swapped'
 
 
 def words(text):
@@ -33,8 +37,22 @@ def is_right(text, fact):
   return any(found[i : i + len(fact)] == fact for i in range(6))
 
 
+def in_prompt(model, text):
+  """A prompt whose end reads "." alone, as the control was trained."""
+  length = 1 + len(model.data.tokenizer.encode(text).ids)
+  before = -(-length // model.model.config.chunk_length) - 1
+  return prompts.TextPrompt(text, neighbors=[[]] * before + [['.']])
+
+
+def retrieved(model, texts):
+  """The neighbors that the end of each prompt finds."""
+  drawn = model.sample(texts, max_new_tokens=1, temperature=0.0, batch_size=8)
+  return [[c.neighbors for c in x.chunks if c.prompt][-1] for x in drawn]
+
+
 def main(out, source='', modes=MODES):
   """Complete all facts in all modes; write and print."""
+  modes = CONTROL if modes == 'control' else modes
   facts = json.loads((HERE / 'facts.json').read_text())
   folder = packaged.with_decoder(
     packaged.READER, pathlib.Path(source) if source else None
@@ -67,14 +85,19 @@ def main(out, source='', modes=MODES):
         if mode.startswith('prompt'):
           texts = [f'{documents[i]["text"]}\n\n{text}' for i, text, _ in asked]
         if mode == 'shuffled':  # what the prompts of a document far away find
-          own = model.sample(
-            texts, max_new_tokens=1, temperature=0.0, batch_size=8
-          )
-          lists = [[c.neighbors for c in x.chunks if c.prompt][-1] for x in own]
+          lists = retrieved(model, texts)
           lists = lists[len(lists) // 2 :] + lists[: len(lists) // 2]
           texts = [
             prompts.TextPrompt(text, neighbors=[read])
             for text, read in zip(texts, lists, strict=True)
+          ]
+        if mode.startswith(('retrieved', 'document')):
+          before = [documents[i]['text'] for i, *_ in asked]
+          if mode.startswith('retrieved'):
+            before = ['\n\n'.join(x) for x in retrieved(model, texts)]
+          texts = [
+            in_prompt(model, f'{passages}\n\n{text}')
+            for passages, text in zip(before, texts, strict=True)
           ]
         found = model.sample(
           texts,

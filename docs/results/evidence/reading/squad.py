@@ -3,8 +3,9 @@
   python docs/results/evidence/reading/squad.py SQUAD_DEV.json OUT.json [PACKED] [MODES]
 
 The questions are 500, evenly spread. A paragraph is cut into spans of 128 tokens, 64
-apart, of which the two that share most words with the question are read. Greedy; an
-answer is right if a gold answer stands in its first line.
+apart, of which the two that share most words with the question are read. Mode control:
+the paragraph in the prompt, as in_prompt.py trains PACKED. Greedy; an answer is right if
+a gold answer stands in its first line.
 """
 
 import json
@@ -12,6 +13,8 @@ import lzma
 import pathlib
 import sys
 import tempfile
+
+import facts
 
 from retrieval.questions import qa_metrics
 from retrieval.search import bm25
@@ -71,6 +74,9 @@ def main(path, out, source='', modes=MODES):
           form = f'{SHOT}{text}\n\n{form}'
         elif mode == 'neighbors':
           read = [spans(model.data.tokenizer, text, question)]
+        elif mode == 'control':
+          texts.append(facts.in_prompt(model, f'{text}\n\n{form}'))
+          continue
         texts.append(prompts.TextPrompt(form, neighbors=read))
       order = sorted(range(len(texts)), key=lambda i: len(texts[i].text))
       found = model.sample(
