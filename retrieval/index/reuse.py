@@ -12,29 +12,8 @@ from retrieval.text import passages as passages_lib
 _AT_ONCE = 4096  # passages
 
 
-class Rows:
-  """A map from the hash of a text to its passage, in 16 bytes each."""
-
-  def __init__(self, passages: passages_lib.Passages):
-    hashes = [np.zeros(0, np.uint64)]
-    for low in range(0, len(passages), _AT_ONCE):
-      ids = np.arange(low, min(low + _AT_ONCE, len(passages)))
-      hashes.append(passages.hashes(ids))
-    hashes = np.concatenate(hashes)
-    self._rows = np.argsort(hashes, kind='stable')
-    self._hashes = hashes[self._rows]
-
-  def find(self, hashes: np.ndarray) -> np.ndarray:
-    """Return the passage of each hash [n] uint64, or -1 for a new text."""
-    if not len(self._hashes):
-      return np.full(len(hashes), -1)
-    places = np.searchsorted(self._hashes, hashes)
-    places = np.minimum(places, len(self._hashes) - 1)
-    return np.where(self._hashes[places] == hashes, self._rows[places], -1)
-
-
 class KnownVectors:
-  """Vectors of earlier passages, by the hash of their text.
+  """Vectors of earlier passages, by the hash of their text, in 16 bytes each.
 
   Attributes:
     num_reused: texts whose vectors were copied.
@@ -56,8 +35,23 @@ class KnownVectors:
       ValueError: when the vectors were made of something else.
     """
     vectors.check_made_of(**made_of)
-    self._rows, self._vectors = Rows(passages), vectors.array('vectors')
+    self._vectors = vectors.array('vectors')
+    hashes = [np.zeros(0, np.uint64)]
+    for low in range(0, len(passages), _AT_ONCE):
+      ids = np.arange(low, min(low + _AT_ONCE, len(passages)))
+      hashes.append(passages.hashes(ids))
+    hashes = np.concatenate(hashes)
+    self._rows = np.argsort(hashes, kind='stable')
+    self._hashes = hashes[self._rows]
     self.num_reused = self.num_embedded = 0
+
+  def find(self, hashes: np.ndarray) -> np.ndarray:
+    """Return the earlier passage of each hash [n] uint64, or -1 for a new text."""
+    if not len(self._hashes):
+      return np.full(len(hashes), -1)
+    places = np.searchsorted(self._hashes, hashes)
+    places = np.minimum(places, len(self._hashes) - 1)
+    return np.where(self._hashes[places] == hashes, self._rows[places], -1)
 
   def fill(
     self,
@@ -71,7 +65,7 @@ class KnownVectors:
     Args:
       embed: (ids [m], progress) -> vectors [m, d] float32 of new passages.
     """
-    rows = self._rows.find(passages.hashes(ids))
+    rows = self.find(passages.hashes(ids))
     known, total = rows >= 0, len(rows)
     reused = int(known.sum())
     vectors = np.empty((total, self._vectors.shape[1]), np.float32)
