@@ -9,6 +9,8 @@ sparse-KIND-KEY/               terms, of bm25 or tfidf
 topics-KEY/{model,vectors}/    topics, of lda
 colbert-KEY/{codec,tokens}/    vectors of tokens, of colbert
 vectors-KEY/                   vectors of another embedder
+
+They lie in the data folder, or in the user's cache where that cannot be written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +41,11 @@ from retrieval.search import (
 )
 from retrieval.searchers import base
 from retrieval.store import array_store, executors, manifests, shards
-from retrieval.text import chunks as chunks_lib, passages as passages_lib
+from retrieval.text import (
+  chunks as chunks_lib,
+  packed_runs,
+  passages as passages_lib,
+)
 
 ColbertConfig = late_interaction.ColbertConfig
 WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
@@ -265,7 +271,14 @@ class TextIndices:
 
   def words_path(self, kind: str) -> pathlib.Path:
     """Folder of the index of `WORDS`."""
-    return self.root / f'sparse-{kind}-{self.passages.fingerprint[:12]}'
+    return self._place(f'sparse-{kind}-{self.passages.fingerprint[:12]}')
+
+  def _place(self, name: str) -> pathlib.Path:
+    path = self.root / name
+    above = [x for x in (path, self.root) if x.exists()]
+    if path in above or all(os.access(x, os.W_OK) for x in above):
+      return path
+    return packed_runs.cache('retrieval') / name
 
   def words(self, kind: str, **how) -> sparse_index.SparseIndex:
     """Return the index of `WORDS`."""
@@ -282,7 +295,7 @@ class TextIndices:
       [embedder.fingerprint, self.passages.fingerprint]
     )
     vectors = vectors_lib.build_vector_store(
-      self.root / f'vectors-{key[:12]}', self.passages, embedder, **how
+      self._place(f'vectors-{key[:12]}'), self.passages, embedder, **how
     )
     return retriever_lib.Dense(
       self.passages,
@@ -298,7 +311,7 @@ class TextIndices:
     key = manifests.fingerprint(
       [self.passages.fingerprint, dataclasses.asdict(self._lda)]
     )
-    path = self.root / f'topics-{key[:12]}'
+    path = self._place(f'topics-{key[:12]}')
     model = lda.fit(path / 'model', self.passages, self._lda, progress)
     vectors = vectors_lib.build_vector_store(
       path / 'vectors', self.passages, model, progress=progress, **how
@@ -341,7 +354,7 @@ class TextIndices:
     self, encoder: str, made: token_store.IndexConfig
   ) -> pathlib.Path:
     key = [encoder, self.passages.fingerprint, dataclasses.asdict(made)]
-    return self.root / f'colbert-{manifests.fingerprint(key)[:12]}'
+    return self._place(f'colbert-{manifests.fingerprint(key)[:12]}')
 
   def _build_tokens(
     self,

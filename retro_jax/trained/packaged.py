@@ -50,7 +50,9 @@ def pack(
   bits: int = 8,
   added: bool = False,
 ) -> None:
-  """Write a trained model, which retrieves by words; `load` reads the folder.
+  """Write a trained model, which retrieves as its run does; `load` reads the folder.
+
+  A re-ranker, a folder of this machine, is left out with a warning.
 
   Args:
     bits: of a value, 8 or 32.
@@ -64,11 +66,11 @@ def pack(
   folder, tokenizer = pathlib.Path(folder), trained.data.tokenizer
   config = dataclasses.asdict(trained.config)
   config |= {'task': 'retro', 'data_dir': ''}  # a path of one machine
-  config['neighbors'] |= {
-    'source': _SOURCE,
-    'reranker': '',
-    'titled': trained.model.config.joint,
-  }
+  if reranker := config['neighbors']['reranker']:
+    logging.warning(
+      '%s is not packed: neighbors will not be re-ranked.', reranker
+    )
+    config['neighbors']['reranker'] = ''
   params, others = trained.params, [_TOKENIZER]
   if added:
     params = {k: x for k, x in params.items() if initial.is_added(k)}
@@ -188,12 +190,17 @@ def take(
 ) -> pathlib.Path:
   """Make the run of a packed model over documents, as `packed_runs.take`.
 
-  None of the caller's documents is held out.
+  It retrieves by words. None of the caller's documents is held out.
   """
   held_out = ('valid_fraction', 'test_fraction')
   of_caller = documents is not None or corpus is not None
 
   def prepare(config, folder):
+    by_words = {
+      'source': _SOURCE,
+      'titled': config['model'].get('joint', False),
+    }
+    config['neighbors'] |= by_words
     made = settings.build(
       loading.RunConfig, config, 'config', ignore_others=True
     )

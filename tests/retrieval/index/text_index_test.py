@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Indices of texts are built once, and again for other passages."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,22 @@ def test_an_index_is_built_once(passages, words):
   for have, want in zip(found, built, strict=True):
     assert have.fingerprint == want.fingerprint
   assert len(found[0]) == len(found[2]) == len(passages)
+
+
+def test_indices_of_a_folder_that_is_only_read_are_in_the_cache(
+  passages, words, tmp_path, monkeypatch
+):
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
+  made, root = _indices(passages), passages.path.parent
+  built = made.words('tfidf')
+  before = sorted(root.rglob('*'))
+  monkeypatch.setattr(os, 'access', lambda path, mode: path != root)
+  made.words('bm25')
+  made.topics()
+  assert made.words('tfidf').fingerprint == built.fingerprint
+  assert sorted(root.rglob('*')) == before
+  names = [x.name for x in (tmp_path / 'cache/retrieval').iterdir()]
+  assert sorted(x.split('-')[0] for x in names) == ['sparse', 'topics']
 
 
 def test_a_missing_model_is_named(passages, words):

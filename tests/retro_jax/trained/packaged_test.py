@@ -79,6 +79,19 @@ def test_parameters_are_those_of_the_model_at_8_bits(trained, loaded):
   assert loaded.model.config == trained.model.config
 
 
+def test_a_packed_run_retrieves_as_the_run_did(trained, tmp_path, caplog):
+  neighbors = dataclasses.replace(
+    trained.config.neighbors, source='tfidf', reranker='runs/cross'
+  )
+  config = dataclasses.replace(trained.config, neighbors=neighbors)
+  packaged.pack(tmp_path, dataclasses.replace(trained, config=config))
+  there = packed.read_config(tmp_path)['neighbors']
+  assert (there['source'], there['reranker']) == ('tfidf', '')
+  assert 'runs/cross' in caplog.text
+  model = retro_jax.load(tmp_path, str(trained.data.root))
+  assert model.data.source_name == 'tfidf'
+
+
 def test_it_retrieves_from_its_articles_without_vectors(loaded):
   model = loaded
   text = 'river queen moon ' * 12
