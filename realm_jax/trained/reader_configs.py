@@ -78,7 +78,20 @@ def reader_config(
 def reader_layout(
   config: ReaderConfig, data: data_folder.DataFolder
 ) -> reader_rows.ReaderLayout:
-  """Return the lengths of the reader's rows and the tokenizer's specials."""
+  """Return the lengths of the reader's rows and the tokenizer's specials.
+
+  Raises:
+    SettingsError: for rows of more tokens than the model has positions.
+  """
+  realm = model_configs.realm_config(config, data.tokenizer.vocab_size)
+  read_by = {'row_length': realm.encoder}
+  if config.retriever in names.WITH_VECTORS:
+    read_by['question_length'] = realm.embedder
+  for name, bert in read_by.items():
+    length = getattr(config.lookup, name)
+    if length > bert.max_length:
+      expected = f'at most {bert.max_length}, the positions of the model'
+      raise settings.SettingsError(f'config.lookup.{name}', length, expected)
   return reader_rows.ReaderLayout(
     row_length=config.lookup.row_length,
     title_length=config.lookup.title_length,

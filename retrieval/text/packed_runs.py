@@ -44,7 +44,7 @@ def take(
     corpus: in place of `documents`; without either, the corpus of the model's config.
     settings: sections of the config to replace. A folder keeps the settings of its
       first use.
-    compared: sections whose differences a warning lists.
+    compared: sections of `settings` whose differences a warning lists.
 
   Raises:
     FileNotFoundError: if the model or the corpus is missing.
@@ -75,7 +75,7 @@ def take(
     check_corpus(workdir, saved['corpus'], config['corpus'])
     differ = [
       f'{section}.{x}'
-      for section in compared
+      for section in {*compared} & {*(settings or {})}
       for x in _different(saved[section], config[section])
     ]
     if differ:

@@ -248,6 +248,8 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
   config = configs.replaced(config, **{'index.shards': 2})
   trained_reader.take_packaged(config, run)
   assert 'index.shards 3' in told.pop()[-1] and not told
+  packaged.take(run, corpus=config.corpus)  # asks for no settings
+  assert not told
   os.utime(f'{run}/data/tokens', (0, 0))  # the corpus is newer
   config = configs.replaced(config, **{'index.shards': 3})
   trained_reader.take_packaged(config, run)

@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions are completed by their blocks, answers and gold spans."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from realm_jax.data import folder, question_rows
 from realm_jax.nn import open_qa
 from realm_jax.trained import beams, reader_configs
+from retrieval import settings
 from retrieval.questions import question_files
 from tests.retrieval.text import tiny_blocks
 
@@ -57,6 +60,16 @@ def data(tmp_path_factory):
   )
   made.batch = made.source.rows(np.asarray([0, 1]), 3)
   return made
+
+
+def test_rows_longer_than_the_models_are_refused(data):
+  for name in ('row_length', 'question_length'):
+    lookup = dataclasses.replace(_config().lookup, **{name: 513})
+    config = dataclasses.replace(_config(), retriever='dense', lookup=lookup)
+    with pytest.raises(
+      settings.SettingsError, match=f'config.lookup.{name}=513'
+    ):
+      reader_configs.reader_layout(config, data.folder)
 
 
 def _config(**settings):
