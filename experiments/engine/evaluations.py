@@ -4,11 +4,11 @@
 
 An evaluation writes NAME.json with the totals of each row, and NAME.npz with the
 values of each item: arrays [items], or [seeds, items], named by row and measure.
-`experiments.compare` puts runs, given as --row=NAME=RUN[,OPTION=VALUE...], into one
-table with the differences of all pairs of rows; runs of one name are its seeds.
+`experiments.compare` reads such tables, and writes one with the differences of all
+pairs of rows; rows of one name are its seeds.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import itertools
 import math
@@ -16,7 +16,6 @@ import os
 import pathlib
 from typing import Any
 
-from absl import flags
 import numpy as np
 
 from experiments.engine import configs, reports
@@ -45,6 +44,18 @@ class Row:
     """Return the total of each seed."""
     return self._totals(self.values[measure])
 
+  def check_items(self, other: 'Row') -> None:
+    """Raise ValueError unless both rows measure the same items."""
+    counts = (
+      {name: x.shape[-1] for name, x in row.values.items()}
+      for row in (self, other)
+    )
+    same_bytes = np.array_equal(self.num_bytes, other.num_bytes)
+    if not same_bytes or len({*map(str, counts)}) > 1:
+      raise ValueError(
+        f'Rows {self.name} and {other.name} are of different items.'
+      )
+
   def minus(self, other: 'Row', measure: str = '') -> dict[str, Any]:
     """Return the difference of the totals: mean, low, high, and `of_seeds`.
 
@@ -54,13 +65,8 @@ class Row:
     Raises:
       ValueError: for other items, or another number of seeds, unless it is one.
     """
+    self.check_items(other)
     one, two = (np.atleast_2d(x.values[measure]) for x in (self, other))
-    if not np.array_equal(self.num_bytes, other.num_bytes) or (
-      one.shape[1] != two.shape[1]
-    ):
-      raise ValueError(
-        f'Rows {self.name} and {other.name} are of different items.'
-      )
     if len(one) != len(two) and 1 not in (len(one), len(two)):
       raise ValueError(
         f'Row {self.name} has {len(one)} runs and {other.name} {len(two)}: '
@@ -108,11 +114,6 @@ def _turned(less: Mapping[str, Any]) -> dict[str, Any]:
   return {'mean': mean, 'low': low, 'high': high, 'of_seeds': seeds}
 
 
-def define_flag() -> None:
-  """Define --row."""
-  flags.DEFINE_multi_string('row', [], 'NAME=RUN[,OPTION=VALUE...].')
-
-
 def parse_options(
   text: str, options: Mapping[str, Any], whole: str
 ) -> dict[str, Any]:
@@ -132,29 +133,3 @@ def parse_options(
     values[option] = configs.parse(value, options[option])
     settings.check_value(f'{whole}: {option}', values[option], options[option])
   return values
-
-
-def parse_rows(
-  texts: Sequence[str],
-  options: Mapping[str, Any],
-  no_folders: Collection[str] = (),
-) -> dict[str, list[dict[str, Any]]]:
-  """Return NAME -> the runs of that name, each as {'workdir': RUN, OPTION: value}.
-
-  Args:
-    options: as of `parse_options`.
-    no_folders: values of RUN that need not be folders.
-  """
-  rows: dict[str, list[dict[str, Any]]] = {}
-  options = {k: x for k, x in options.items() if k != 'workdir'}
-  for text in texts:
-    name, _, rest = text.partition('=')
-    workdir, _, others = rest.partition(',')
-    if not name:
-      raise ValueError(f'--row={text}: expected NAME=RUN[,OPTION=VALUE...].')
-    run = parse_options(others, options, f'--row={text}')
-    for folder in {workdir, run.get('data', '.')} - {*no_folders}:
-      if not folder or not pathlib.Path(folder).is_dir():
-        raise ValueError(f'--row={text}: {folder!r}: expected a folder.')
-    rows.setdefault(name, []).append({'workdir': workdir, **run})
-  return rows

@@ -25,12 +25,12 @@ def _of(room: str, verbs: str = '', **others: str) -> dict[str, str]:
 
 _RETRO = _of(
   'retro',
-  'prepare evaluate compare update quickstart',
+  'prepare evaluate update quickstart',
   train='retro.task',
 )
 _REALM = _of(
   'realm',
-  'prepare evaluate compare refresh_worker quickstart',
+  'prepare evaluate refresh_worker quickstart',
   train='realm.task',
   update='open_qa.update:run',
 )

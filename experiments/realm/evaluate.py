@@ -73,7 +73,8 @@ def evaluate(
     rows = recall.measure(retrievers, data.blocks, options)
     print_recall([row.facts for row in rows], options.ks)
   path = pathlib.Path(workdir) / FILE
-  evaluations.write(path, rows, **result)
+  blocks = trained.data.blocks.fingerprint
+  evaluations.write(path, rows, blocks=blocks, **result)
   logging.info('Written to %s.', path)
 
 

@@ -7,7 +7,7 @@ text of the first 5 blocks shows that the retriever works. DPR's top-k
 accuracy is the same measure by another rule of `retrieval.questions.answers`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 from typing import Annotated, Literal
 
@@ -102,25 +102,6 @@ def first_hits(
   return {rule: np.concatenate(ranks) for rule, ranks in hits_by_rule.items()}
 
 
-def tables(
-  name: str,
-  retrieve: Retrieve,
-  blocks: blocks_lib.BlockStore,
-  options: Recall,
-) -> Iterator[tuple[str, Ranks]]:
-  """Yield each file of questions with a retriever's ranks, with progress by name."""
-  for file in options.questions:
-    questions = question_files.read_questions(file)
-    questions = questions[: options.max_questions or None]
-    with progress.bar(f'{name} {file}'.strip(), 'questions') as update:
-      yield (
-        file,
-        first_hits(
-          retrieve, blocks, questions, max(options.ks), options.rules, update
-        ),
-      )
-
-
 def measure(
   retrievers: Mapping[str, Retrieve],
   blocks: blocks_lib.BlockStore,
@@ -134,8 +115,14 @@ def measure(
     file.
   """
   rows = []
-  for name, retrieve in retrievers.items():
-    for file, ranks_by_rule in tables(name, retrieve, blocks, options):
+  for file in options.questions:
+    questions = question_files.read_questions(file)
+    questions = questions[: options.max_questions or None]
+    for name, retrieve in retrievers.items():
+      with progress.bar(f'{name} {file}', 'questions') as update:
+        ranks_by_rule = first_hits(
+          retrieve, blocks, questions, max(options.ks), options.rules, update
+        )
       for rule, ranks in ranks_by_rule.items():
         values = {
           f'recall@{k}': (ranks < k).astype(np.float64)
@@ -146,5 +133,4 @@ def measure(
         facts |= {k: vars(bootstrap.bootstrap(x)) for k, x in values.items()}
         label = ', '.join((name, file, rule))
         rows.append(evaluations.Row(name=label, values=values, facts=facts))
-  order = options.questions.index
-  return sorted(rows, key=lambda row: order(row.facts['questions_file']))
+  return rows

@@ -1,53 +1,15 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as flags, and the differences of rows with their seeds."""
+"""Differences of rows with their seeds, and their files."""
 
 import json
 import math
-from typing import Literal
 
 import numpy as np
 import pytest
 
 from experiments.engine import evaluations
-from retrieval import settings
 from retrieval.questions import bootstrap
-
-OPTIONS = {'k': settings.Size, 'mode': Literal['on', 'off'], 'data': str}
-
-
-def test_runs_of_one_name_are_seeds(tmp_path):
-  texts = [f'a={tmp_path},k=2', f'b={tmp_path}', f'a={tmp_path},mode=off']
-  assert evaluations.parse_rows(texts, OPTIONS) == {
-    'a': [
-      {'k': 2, 'workdir': str(tmp_path)},
-      {'mode': 'off', 'workdir': str(tmp_path)},
-    ],
-    'b': [{'workdir': str(tmp_path)}],
-  }
-  assert evaluations.parse_rows(['a=words'], OPTIONS, ('words',)) == {
-    'a': [{'workdir': 'words'}]
-  }
-
-
-@pytest.mark.parametrize(
-  'text, said',
-  [
-    ('={0}', 'expected NAME=RUN'),
-    ('a={0},k=0', 'k=0: expected'),
-    ('a={0},k=x', "k='x': expected"),
-    ('a={0},mode=x', "mode='x': expected"),
-    ('a={0},other=1', 'OPTION=VALUE'),
-    ('a={0},workdir={0}', 'OPTION=VALUE'),
-    ('a={0},k=1,k=2', 'OPTION=VALUE'),
-    ('a={0}/no', 'expected a folder'),
-    ('a={0},data={0}/no', 'expected a folder'),
-  ],
-)
-def test_other_texts_are_refused(tmp_path, text, said):
-  with pytest.raises(ValueError, match=said) as error:
-    evaluations.parse_rows([text.format(tmp_path)], OPTIONS)
-  assert '\n' not in str(error.value)
 
 
 def _row(name, values, num_bytes=None):
