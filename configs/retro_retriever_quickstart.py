@@ -12,8 +12,8 @@ figures: docs/lab-notes/retro.md.
   R=runs/vital/retro
   python -m experiments.train $C --config.retriever.language_model=$R
   python -m experiments.prepare $C --config.embedder.path=runs/taught/embedder
-  python -m experiments.compare $C --row=frozen=$R \
-    --row=taught=$R,data=runs/taught/data
+
+and the comparison of docs/retrievers.md.
 """
 
 from configs import retro_variants

@@ -19,7 +19,7 @@ The taught embedder is the folder DIR/embedder, for
   python -m experiments.prepare --config=... \
     --config.embedder.path=DIR/embedder --config.data_dir=OTHER_DATA --workdir=...
 
-and experiments.compare compares RETRO's bits per byte with both data.
+and experiments.evaluate and compare measure RETRO's bits per byte with both data.
 """
 
 from collections.abc import Mapping
