@@ -40,7 +40,7 @@ def read(text: str) -> evaluations.Row:
     ValueError: if there is no such table or row.
   """
   name, _, place = text.partition('=')
-  table, _, wanted = place.partition(':')
+  table, _, row_name = place.partition(':')
   path = pathlib.Path(table)
   path = path / _EVALUATION if path.is_dir() else path
   arrays_path = path.with_suffix('.npz')
@@ -52,12 +52,12 @@ def read(text: str) -> evaluations.Row:
   with np.load(arrays_path) as arrays:
     values = {key: arrays[key] for key in arrays}
   num_bytes = values.pop('bytes', None)
-  if not wanted and num_bytes is not None:
-    wanted = next(iter(values))
-  measures = {key: x for key, x in values.items() if not wanted}
+  if not row_name and num_bytes is not None:
+    row_name = next(iter(values))
+  measures = {key: x for key, x in values.items() if not row_name}
   for key, x in values.items():
-    if key == wanted or key.startswith(f'{wanted}, '):
-      measures[key.removeprefix(wanted).removeprefix(', ')] = x
+    if key == row_name or key.startswith(f'{row_name}, '):
+      measures[key.removeprefix(row_name).removeprefix(', ')] = x
   if not measures:
     raise ValueError(f'--row={text}: no such row; {path} has {[*values]}.')
   blocks = manifests.read_object(path).get('blocks', '')

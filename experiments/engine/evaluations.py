@@ -46,12 +46,11 @@ class Row:
 
   def check_items(self, other: 'Row') -> None:
     """Raise ValueError unless both rows measure the same items."""
-    counts = (
+    one, two = (
       {name: x.shape[-1] for name, x in row.values.items()}
       for row in (self, other)
     )
-    same_bytes = np.array_equal(self.num_bytes, other.num_bytes)
-    if not same_bytes or len({*map(str, counts)}) > 1:
+    if one != two or not np.array_equal(self.num_bytes, other.num_bytes):
       raise ValueError(
         f'Rows {self.name} and {other.name} are of different items.'
       )

@@ -14,10 +14,9 @@ papers' claims, and over our controls, that were measured with three seeds or mo
 everything that was trained. A claim is for (or against) if its corrected p-value is
 below .05. Else it is undecided.
 
-Writes into --output results/claims.md, a table of verdicts, and lab-notes/claims.md, all
-that stands behind it; the figures of figures.json and claims.png in results/figures/, and
-what they cite of the results files in results/evidence/, which the command reads where
---runs has no such file.
+Writes two pages into --output: results/claims.md has the verdicts, lab-notes/claims.md the
+rule, models, figures and commands. Writes their pictures into results/figures/, and copies
+the values that they cite into results/evidence/. A file that --runs lacks is read there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -205,8 +204,9 @@ def summary(content: Mapping[str, Any], judged: Sequence[Judged]) -> str:
 
 def _counts(rows: Sequence[Judged]) -> str:
   """Count the verdicts of rows, in words and figures."""
-  found = [x.verdict for x in rows]
-  return ', '.join(f'{found.count(x)} {x}' for x in VERDICTS if x in found)
+  verdicts = [x.verdict for x in rows]
+  shown = [x for x in VERDICTS if x in verdicts]
+  return ', '.join(f'{verdicts.count(x)} {x}' for x in shown)
 
 
 def _planned(claim: Claim) -> str:

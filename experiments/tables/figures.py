@@ -160,8 +160,10 @@ def read_curve(
   }
   if not any(parts.values()):
     known = sorted({key for row in rows for key in row} - {'step'})
-    others = f'expected one of {known}' if known else 'there is none'
-    raise ValueError(f'{path}: no metric {metric!r}; {others}.')
+    expected = (
+      f'expected one of {known}' if known else 'the file has no metrics'
+    )
+    raise ValueError(f'{path}: no metric {metric!r}; {expected}.')
   return {name: points for name, points in parts.items() if points}
 
 
