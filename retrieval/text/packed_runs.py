@@ -75,7 +75,8 @@ def take(
     check_corpus(workdir, saved['corpus'], config['corpus'])
     differ = [
       f'{section}.{x}'
-      for section in {*compared} & {*(settings or {})}
+      for section in compared
+      if section in (settings or {})
       for x in _different(saved[section], config[section])
     ]
     if differ:

@@ -92,6 +92,28 @@ def test_a_packed_run_retrieves_as_the_run_did(trained, tmp_path, caplog):
   assert model.data.source_name == 'tfidf'
 
 
+def test_a_folder_warns_of_other_settings_where_some_are_asked_for(
+  folder, tmp_path, caplog
+):
+  def take(**settings):
+    caplog.clear()
+    packed_runs.take(
+      folder,
+      tmp_path,
+      'retro_jax',
+      lambda config, _: config,
+      documents=[{'text': 'One.'}],
+      settings=settings,
+      compared=('neighbors',),
+    )
+    return caplog.text
+
+  neighbors = packed.read_config(folder)['neighbors']
+  take(neighbors={**neighbors, 'source': 'tfidf'})
+  assert not take()
+  assert 'neighbors.source' in take(neighbors=neighbors)
+
+
 def test_it_retrieves_from_its_articles_without_vectors(loaded):
   model = loaded
   text = 'river queen moon ' * 12
