@@ -26,7 +26,7 @@ from retrieval.search import where as where_lib
 def _packaged(queries: Sequence[str], k: int) -> text_index.SearchResult:
   from experiments.serve import models
 
-  served = models.Models(reader=realm_jax.packaged())
+  served = models.Run(reader=realm_jax.packaged())
   results = served.search(('reader', k), queries, None)
   rows = [x['passages'] for x in results]
   return text_index.SearchResult(

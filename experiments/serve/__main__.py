@@ -6,8 +6,8 @@
   python -m experiments.serve --workdir=RUN --port=8000
 
 By default the packaged RETRO, reader and REALM, over the packaged articles. --workdir,
-which may repeat, names a run of RETRO, its baseline, a reader or a REALM; `packaged`
-stands for all of the package's. See docs/serve.md for the addresses, and
+which may repeat, names a run of RETRO, its baseline, a reader or a REALM, and with
+NAME=RUN its name in requests; `packaged` stands for the package's. See docs/serve.md for the addresses, and
 http://127.0.0.1:8000/ for the page.
 
 The server listens to this machine alone. --host=0.0.0.0 lets everyone ask who reaches
@@ -65,7 +65,7 @@ def main(unused_argv: list[str]) -> None:
       )
     name = f'[{values.host}]' if ':' in values.host else values.host
     opened.listen()
-    logging.info('Serving %s at http://%s:%d/', models.names(), name, port)
+    logging.info('Serving %s at http://%s:%d/', [*models.names()], name, port)
     config = uvicorn.Config(
       app,
       log_config=None,
@@ -81,7 +81,7 @@ def main(unused_argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  flags.DEFINE_multi_string('workdir', [], 'Folder of a run; may repeat.')
+  flags.DEFINE_multi_string('workdir', [], 'RUN or NAME=RUN; may repeat.')
   flags.DEFINE_string('host', '127.0.0.1', 'Address to listen at.')
   flags.DEFINE_integer('port', 8000, 'Port; 0: a free one.', 0, 65535)
   flags.DEFINE_string('embedder', 'minilm', 'Embedder of texts, or its folder.')

@@ -42,7 +42,7 @@ from retrieval.text import corpus as corpus_lib
 
 STATIC = pathlib.Path(__file__).parent / 'static'
 _LOCK = 'serve.lock'
-_PARTS = ('ask', 'search', 'explain', 'embed', 'complete')
+_KINDS = ('ask', 'search', 'explain', 'embed', 'complete')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,48 +64,61 @@ class Server:
     self.metrics = metrics_lib.Metrics()
     self._changes, self._changing = 0, asyncio.Lock()
     self._worker = worker_lib.Worker(
-      {part: functools.partial(self._call, part) for part in _PARTS},
+      {kind: functools.partial(self._call, kind) for kind in _KINDS},
       max_waiting=limits.waiting,
       max_size=completions.MAX_ROWS,
     )
 
-  def _call(self, part: str, how, items, take) -> Sequence[Any]:
-    self.metrics.add('batches_total', kind=part)
-    self.metrics.add('jobs_total', len(items), kind=part)
-    if part == 'complete':
-      model = self.models.get('retro')
-      return completions.complete(model, how, items, take)
-    return getattr(self.models, part)(how, items, lambda *unused: take())
+  def _call(self, kind: str, how, items, take) -> Sequence[Any]:
+    self.metrics.add('batches_total', kind=kind)
+    self.metrics.add('jobs_total', len(items), kind=kind)
+    model, how = how
+    served = self.models.get(*model) if model else self.models
+    if kind == 'complete':
+      return completions.complete(served.retro, how, items, take)
+    return getattr(served, kind)(how, items, lambda *unused: take())
 
-  async def done(self, kind: str, *job: Any) -> Any:
-    """Return the result of `worker.Worker.do`; HTTPException or TimeoutError."""
+  async def done(self, kind: str, model: Any, how: Any, *job: Any) -> Any:
+    """Return the result of `worker.Worker.do`; HTTPException or TimeoutError.
+
+    Args:
+      model: kind and run's name of a model, or () where none is asked.
+      how: settings that the jobs of a batch share.
+    """
     try:
       async with asyncio.timeout(self.limits.seconds):
-        return await self._worker.do(kind, *job)
+        return await self._worker.do(kind, (model, how), *job)
     except worker_lib.Full:
       message = f'{self.limits.waiting} requests wait already; try again later.'
       raise exceptions.HTTPException(503, message, http.RETRY) from None
 
+  def model(self, body: dict[str, Any], part: str) -> tuple[str, str]:
+    """Return a kind and the name of the run that a request asks; or Missing."""
+    return part, self.models.get(part, body.get('model')).name
+
   async def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
     """{question, answers}: a line of `experiments.ask --output`."""
-    self.models.get('reader')
+    model = self.model(body, 'reader')
     count = _number(body, 'answers')
-    return await self.done('ask', count, _text(body, 'question'))
+    return await self.done('ask', model, count, _text(body, 'question'))
 
   async def _search(self, body: dict[str, Any]) -> dict[str, Any]:
     """{query, k, in}: {unit, passages}."""
     part = body.get('in', '')
     if part not in ('', 'reader', 'retro'):
       raise settings.SettingsError('in', part, "'reader' or 'retro'")
-    how = part, _number(body, 'k')
-    return await self.done('search', how, _text(body, 'query'))
+    part = part or ('reader' if 'reader' in self.models.parts() else 'retro')
+    model, how = self.model(body, part), (part, _number(body, 'k'))
+    return await self.done('search', model, how, _text(body, 'query'))
 
   async def _explain(self, body: dict[str, Any]) -> dict[str, Any]:
     """{text, answer, top}: REALM's `Explained`, or RETRO's `Page` without a mask."""
     text, answer = _text(body, 'text'), body.get('answer', '')
     settings.check_value('answer', answer, str)
-    how = '[MASK]' in text, answer, _number(body, 'top')
-    return await self.done('explain', how, text)
+    masked = '[MASK]' in text
+    model = self.model(body, 'realm' if masked else 'retro')
+    how = masked, answer, _number(body, 'top')
+    return await self.done('explain', model, how, text)
 
   async def _documents(self, body: dict[str, Any]) -> dict[str, Any]:
     """{add: [{title, text, id}], delete: [ids]}: {changes, ids}."""
@@ -140,7 +153,7 @@ class Server:
     return counts
 
   async def _healthz(self, unused) -> responses.Response:
-    state = {'status': 'ok', 'models': self.models.names()}
+    state = {'status': 'ok', 'models': self.models.parts()}
     return http.as_json(state | {'waiting': len(self._worker)})
 
   async def _metrics(self, unused) -> responses.Response:

@@ -37,6 +37,7 @@ from retro_jax.trained import (
 )
 
 PACKAGED = 'packaged'  # in place of a run's folder
+PARTS = ('retro', 'reader', 'realm')
 _MANY = 8  # questions read at once on an accelerator
 
 
@@ -45,44 +46,28 @@ class Missing(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Models:
-  """Trained models; a model that is not served is None.
+class Run:
+  """Trained models of one folder; a model that it lacks is None.
 
   `check` of the answers is called at times, and ends them by an error.
   """
 
+  name: str = PACKAGED  # in requests
+  workdir: str = ''
   retro: language_model.LanguageModel | None = None
   reader: realm_loading.TrainedReader | None = None
   realm: trained_realm.TrainedRealm | None = None
-  retro_workdir: str = ''
-  realm_workdir: str = ''  # of reader and REALM
-  realm_data: str = ''  # their data, once changed
-  realm_content: str = ''  # hash of the run's data, once changed
-  embedder: str = 'minilm'  # of texts, or its folder
+  data: str = ''  # of reader and REALM, once changed
+  content: str = ''  # hash of the run's data, once changed
 
-  def name(self, part: str) -> str:
-    """Name of a model in requests: that of its run's folder."""
-    workdir = self.retro_workdir if part == 'retro' else self.realm_workdir
-    return f'{part}-{pathlib.Path(workdir).name or PACKAGED}'
-
-  def names(self) -> list[str]:
-    """Names of the models that are served."""
-    return [x for x in ('retro', 'reader', 'realm') if getattr(self, x)]
-
-  def get(self, part: str) -> Any:
-    """Return a model; Missing where it is not served."""
-    model = getattr(self, part)
-    if model is None:
-      raise Missing(
-        f'No {part} is served here, only {self.names()}; start the server with '
-        f'--workdir of one, or {PACKAGED}.'
-      )
-    return model
+  def parts(self) -> list[str]:
+    """Kinds of its models."""
+    return [x for x in PARTS if getattr(self, x)]
 
   @functools.cached_property
   def _answerer(self):
     size = 1 if backend.is_cpu() else _MANY  # a CPU reads block by block
-    return self.get('reader').open_answerer(batch_size=size)
+    return self.reader.open_answerer(batch_size=size)
 
   def ask(self, count: int, questions: Sequence[str], check) -> list[dict]:
     """Answer questions, with `count` answers each."""
@@ -96,11 +81,10 @@ class Models:
     """
     masked, answer, top = settings
     if not masked:
-      model = self.get('retro')
-      reads = bool(model.model.config.cca_layers)
-      pages = model.score(texts, explain=reads, progress=check)
+      reads = bool(self.retro.model.config.cca_layers)
+      pages = self.retro.score(texts, explain=reads, progress=check)
       return [page.to_json() for page in pages]
-    explain = functools.partial(self.get('realm').explain, answer=answer)
+    explain = functools.partial(self.realm.explain, answer=answer)
     explained = []
     for text in texts:
       check()
@@ -109,30 +93,88 @@ class Models:
 
   @functools.cached_property
   def _retriever(self):
-    reader = self.get('reader')
-    return beams.TextRetriever(reader, reader.open_retriever())
+    return beams.TextRetriever(self.reader, self.reader.open_retriever())
 
   def search(self, settings, texts: Sequence[str], unused) -> list[dict]:
     """Find passages: blocks of the reader, or chunks of RETRO.
 
-    settings: 'reader', 'retro' or '' for the first there is, and k.
+    settings: 'reader' or 'retro', and k.
     """
     part, k = settings
-    part = part or ('reader' if self.reader else 'retro')
     if part == 'retro':
-      model = self.get(part)
+      model = self.retro
       lookup = model.data.datastore.lookup(model.config)
       rows = lookup.retrieve(texts, k, questions=True)
       ids, scores = ([getattr(x, y) for x in rows] for y in ('ids', 'scores'))
       passages, unit = model.data.chunks('train'), lookup.retriever.unit
     else:
-      passages, unit = self.get(part).data.blocks, self._retriever.unit
+      passages, unit = self.reader.data.blocks, self._retriever.unit
       k = min(k, passages.num_blocks)
       ids, scores = self._retriever.search(texts, k)
     return [
       {'unit': unit, 'passages': _passages(passages, *row)}
       for row in zip(ids, scores, strict=True)
     ]
+
+  def changed(
+    self,
+    folder: pathlib.Path,
+    documents: Sequence[corpus_lib.Document],
+    delete: Sequence[str],
+  ) -> tuple['Run', dict[str, Any]]:
+    """Return the models over changed documents in `folder`, and counts."""
+    data, parts = str(folder), self.parts()
+    if self.retro:
+      counts = retro_update.change(
+        self.retro.config, self.retro.data, data, documents, delete
+      )
+      return _open(self.name, self.workdir, parts, data), counts
+    counts = reader_update.update_run(
+      self.workdir, data, documents, delete, data_dir=self.data
+    )
+    old = getattr(self, parts[0]).data
+    first = self.content or _content(old)
+    # Calibrations are of the run's data, which changes may bring back.
+    data = '' if _content(type(old)(folder)) == first else data
+    new = _open(self.name, self.workdir, parts, data)
+    return dataclasses.replace(new, data=data, content=first), counts
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Models:
+  """The runs that are served, and an embedder."""
+
+  runs: Sequence[Run] = ()
+  embedder: str = 'minilm'  # of texts, or its folder
+
+  def parts(self) -> list[str]:
+    """Kinds of the models that are served."""
+    return [x for x in PARTS if any(getattr(run, x) for run in self.runs)]
+
+  def names(self) -> dict[str, str]:
+    """Kinds of the models, by their names in requests."""
+    return {f'{x}-{run.name}': x for run in self.runs for x in run.parts()}
+
+  def get(self, part: str, name: Any = None) -> Run:
+    """Return the run of a model; Missing where it is not served.
+
+    Args:
+      part: kind of the model.
+      name: of several of the kind; without it the first.
+    """
+    runs = [run for run in self.runs if getattr(run, part)]
+    if not runs:
+      raise Missing(
+        f'No {part} is served here, only {self.parts()}; start the server with '
+        f'--workdir of one, or {PACKAGED}.'
+      )
+    if len(runs) == 1 or not name:
+      return runs[0]
+    for run in runs:
+      if name in (run.name, f'{part}-{run.name}'):
+        return run
+    names = [f'{part}-{run.name}' for run in runs]
+    raise Missing(f'No model {name!r} is served here, only {names}.')
 
   @functools.cached_property
   def _embedder(self) -> embedders.Embedder:
@@ -162,30 +204,16 @@ class Models:
     Raises:
       ValueError: for changes that `changed_documents.check` refuses.
     """
-    counts, new = {}, {}
+    counts, runs = {}, []
     try:
-      if self.realm_workdir:
-        data = str(root / 'realm')
-        counts |= reader_update.update_run(
-          self.realm_workdir, data, documents, delete, data_dir=self.realm_data
-        )
-        parts = [x for x in ('reader', 'realm') if getattr(self, x)]
-        old = getattr(self, parts[0]).data
-        first = self.realm_content or _content(old)
-        # Calibrations are of the run's data, which changes may bring back.
-        data = '' if _content(type(old)(root / 'realm')) == first else data
-        new |= _of_realm(self.realm_workdir, parts, data)
-        new['realm_content'] = first
-      if self.retro_workdir:
-        data, old = str(root / 'retro'), self.retro
-        counts |= retro_update.change(
-          old.config, old.data, data, documents, delete
-        )
-        new |= _of_retro(self.retro_workdir, data)
+      for i, run in enumerate(self.runs):
+        new, changes = run.changed(root / f'{i}', documents, delete)
+        runs.append(new)
+        counts |= changes
     except BaseException:
       shutil.rmtree(root, ignore_errors=True)
       raise
-    return dataclasses.replace(self, **new), counts
+    return dataclasses.replace(self, runs=runs), counts
 
 
 def _content(data: realm_data.DataFolder) -> str:
@@ -211,52 +239,82 @@ def _passages(passages, ids, scores) -> list[dict[str, Any]]:
 
 
 def open_models(workdirs: Sequence[str], embedder: str) -> Models:
-  """Load the runs of RETRO, of a reader and of REALM.
+  """Load runs of RETRO, of a reader or of REALM.
 
-  `packaged` gives what no other run gives.
+  Args:
+    workdirs: DIR or NAME=DIR; `packaged` gives what no other run gives.
 
   Raises:
     FileNotFoundError: where there is no model.
-    ValueError: for another kind of model, or two of the same.
+    ValueError: for another kind of model, or two of one name.
   """
-  fields: dict[str, Any] = {'embedder': embedder}
-  for workdir in sorted(workdirs, key=PACKAGED.__eq__):
-    new = {}
-    if workdir == PACKAGED:
-      if 'retro_workdir' not in fields:
-        new = _of_retro(str(retro_packaged.named(retro_packaged.DEFAULT)))
-      if 'realm_workdir' not in fields:
-        new |= _of_realm(str(realm_packaged.take()), ('reader', 'realm'))
-    else:
-      saved = checkpoints.find(workdir)
-      parts = {*saved.params}
-      if 'retrieval' in saved.config and 'embedding' in parts:
-        new = _of_retro(workdir)
-      elif parts & {'reader', 'encoder'}:
-        kinds = {'reader': 'reader', 'realm': 'encoder'}
-        served = [part for part, name in kinds.items() if name in parts]
-        new = _of_realm(workdir, served)
-      else:
-        raise ValueError(
-          f'--workdir={workdir}: a checkpoint with {sorted(parts)[:5]}; expected '
-          'RETRO, its baseline, a reader or a REALM.'
-        )
-    if twice := {'retro_workdir', 'realm_workdir'} & {*fields} & {*new}:
-      there = fields[min(twice)]
-      raise ValueError(f'--workdir={workdir}: {there} is of the same kind.')
-    fields |= new
-  return Models(**fields)
+  runs = [
+    _open(name, folder, _parts(folder)) for name, folder in _named(workdirs)
+  ]
+  served = Models(runs, embedder)
+  if PACKAGED in workdirs:
+    there = served.parts()
+    if 'retro' not in there:
+      folder = retro_packaged.named(retro_packaged.DEFAULT)
+      runs.append(_open(PACKAGED, str(folder), ['retro']))
+    if not {'reader', 'realm'} & {*there}:
+      folder = realm_packaged.take()
+      runs.append(_open(PACKAGED, str(folder), ['reader', 'realm']))
+  if len(served.names()) < sum(len(x.parts()) for x in runs):
+    raise ValueError(
+      f'--workdir: two models of one name among {[*served.names()]}; expected '
+      'NAME=DIR with other names.'
+    )
+  return served
 
 
-def _of_retro(workdir: str, data: str = '') -> dict[str, Any]:
-  kind = retro_config.Config  # what `update` needs; a packed run's data do not
-  kind = loading.RunConfig if packed.is_packed(workdir) else kind
-  model = retro_jax.load(workdir, data, config_type=kind)
-  return {'retro': model, 'retro_workdir': workdir}
+def _named(workdirs: Sequence[str]) -> list[tuple[str, str]]:
+  """Return names and folders: the last parts of a folder that no other has."""
+  pairs = []
+  for workdir in workdirs:
+    name, equals, folder = workdir.partition('=')
+    if not equals or '/' in name or pathlib.Path(workdir).exists():
+      name, folder = '', workdir
+    if workdir != PACKAGED:
+      pairs.append((name, folder))
+  paths = [pathlib.Path(folder).absolute().parts for _, folder in pairs]
+
+  def last_parts(path):
+    for n in range(1, len(path)):
+      if [x[-n:] for x in paths].count(path[-n:]) == 1:
+        break
+    return '/'.join(path[-n:])
+
+  return [
+    (name or last_parts(path), folder)
+    for (name, folder), path in zip(pairs, paths, strict=True)
+  ]
 
 
-def _of_realm(
-  workdir: str, parts: Sequence[str], data: str = ''
-) -> dict[str, Any]:
-  models = {part: realm_jax.load(workdir, data, part=part) for part in parts}
-  return models | {'realm_workdir': workdir, 'realm_data': data}
+def _parts(workdir: str) -> list[str]:
+  """Return the kinds of the models in a run's folder."""
+  saved = checkpoints.find(workdir)
+  names = {*saved.params}
+  if 'retrieval' in saved.config and 'embedding' in names:
+    return ['retro']
+  kinds = {'reader': 'reader', 'realm': 'encoder'}
+  parts = [part for part, name in kinds.items() if name in names]
+  if not parts:
+    raise ValueError(
+      f'--workdir={workdir}: a checkpoint with {sorted(names)[:5]}; expected '
+      'RETRO, its baseline, a reader or a REALM.'
+    )
+  return parts
+
+
+def _open(name: str, workdir: str, parts: Sequence[str], data: str = '') -> Run:
+  """Load models of a run, over other data where `data` names them."""
+  if 'retro' in parts:
+    kind = (
+      retro_config.Config
+    )  # what `update` needs; a packed run's data do not
+    kind = loading.RunConfig if packed.is_packed(workdir) else kind
+    models = {'retro': retro_jax.load(workdir, data, config_type=kind)}
+  else:
+    models = {part: realm_jax.load(workdir, data, part=part) for part in parts}
+  return Run(name, workdir, **models)

@@ -21,23 +21,24 @@ _MAX_TEXTS = 256  # of a request for vectors
 
 async def complete(server: Any, body: dict[str, Any]) -> Any:
   """Draw texts by RETRO; see https://platform.openai.com/docs/api-reference."""
-  model = server.models.get('retro')
-  request = completions.read(body, model, server.limits.tokens)
+  run = server.models.get('retro', body.get('model'))
+  request = completions.read(body, run.retro, server.limits.tokens)
   head = {
     'id': f'cmpl-{uuid.uuid4().hex}',
     'object': 'text_completion',
     'created': int(time.time()),
-    'model': server.models.name('retro'),
+    'model': f'retro-{run.name}',
   }
   show = functools.partial(
-    completions.as_json, request=request, tokenizer=model.data.tokenizer
+    completions.as_json, request=request, tokenizer=run.retro.data.tokenizer
   )
+  rows = request.rows
+  job = ('retro', run.name), request.settings, rows, len(rows)
   if request.fields.stream:
-    parts = _stream(server, request, head, show)
+    parts = _stream(server, job, request, head, show)
     await anext(parts)
     return responses.StreamingResponse(parts, media_type='text/event-stream')
-  rows = request.rows
-  choices = await server.done('complete', request.settings, rows, len(rows))
+  choices = await server.done('complete', *job)
   shown = [show(choice, i) for i, choice in enumerate(choices)]
   return head | {'choices': shown, 'usage': _usage(server, choices, request)}
 
@@ -52,17 +53,15 @@ def _usage(server, choices, request) -> dict[str, int]:
   return dict(zip(names, (prompt, new, prompt + new), strict=True))
 
 
-async def _stream(server, request, head, show) -> AsyncIterator[str]:
+async def _stream(server, job, request, head, show) -> AsyncIterator[str]:
   """Server-sent events: text as it is drawn, then the rest of each choice.
 
   An echo, and log-probabilities, which come last, are sent with the whole text.
   Nothing is the first event: an error before it is the answer, with its status.
   """
-  events, rows, sent = asyncio.Queue(), request.rows, [0] * len(request.rows)
+  events, sent = asyncio.Queue(), [0] * len(request.rows)
   put = events.put_nowait
-  job = asyncio.create_task(
-    server.done('complete', request.settings, rows, len(rows), put)
-  )
+  job = asyncio.create_task(server.done('complete', *job, put))
   job.add_done_callback(lambda unused: put(None))
   waits = request.fields.echo or request.fields.logprobs is not None
 
@@ -110,7 +109,7 @@ async def embed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
   settings.check_value('encoding_format', form, Literal['float', 'base64'])
   if body.get('dimensions') is not None:
     raise settings.SettingsError('dimensions', body['dimensions'], 'none')
-  vectors, size = await server.done('embed', (), texts)
+  vectors, size = await server.done('embed', (), (), texts)
   if form == 'base64':
     shown = [base64.b64encode(x.astype('<f4').tobytes()) for x in vectors]
     shown = [x.decode() for x in shown]
@@ -128,8 +127,8 @@ async def embed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
 async def models(server: Any, request: Any) -> responses.Response:
   """List the models that are served, or show the one that is named."""
   common = {'object': 'model', 'created': 0, 'owned_by': 'realm-retro-jax'}
-  served = server.models
-  data = [common | {'id': served.name(x), 'part': x} for x in served.names()]
+  served = server.models.names().items()
+  data = [common | {'id': name, 'part': part} for name, part in served]
   name = request.path_params.get('name')
   if not name:
     return http.as_json({'object': 'list', 'data': data})
@@ -140,15 +139,19 @@ async def models(server: Any, request: Any) -> responses.Response:
   return http.as_json(by_id[name])
 
 
+def _tokenizer(server: Any, fields: Any) -> Any:
+  return server.models.get('retro', fields.get('model')).retro.data.tokenizer
+
+
 def _specials(tokenizer: Any) -> dict[str, int]:
   """Return names and ids of tokens without a text, as /tokenize knows them."""
   ids = {'bos': tokenizer.bos_id, 'eos': tokenizer.eos_id}
   return {f'<|{name}|>': i for name, i in ids.items()}
 
 
-async def tokenizer_info(server: Any, unused: Any) -> responses.Response:
+async def tokenizer_info(server: Any, request: Any) -> responses.Response:
   """Name RETRO's tokenizer and its tokens without a text."""
-  tokenizer = server.models.get('retro').data.tokenizer
+  tokenizer = _tokenizer(server, request.query_params)
   fields = dict(
     zip(('bos_token', 'eos_token'), _specials(tokenizer), strict=True)
   )
@@ -157,7 +160,7 @@ async def tokenizer_info(server: Any, unused: Any) -> responses.Response:
 
 async def tokenize(server: Any, body: dict[str, Any]) -> dict[str, Any]:
   """Return the tokens of a text, or of the name of a special token."""
-  tokenizer = server.models.get('retro').data.tokenizer
+  tokenizer = _tokenizer(server, body)
   text = base.string(body, 'prompt', 'request')
   special = _specials(tokenizer).get(text)
   ids = [special]
@@ -168,7 +171,7 @@ async def tokenize(server: Any, body: dict[str, Any]) -> dict[str, Any]:
 
 async def detokenize(server: Any, body: dict[str, Any]) -> dict[str, Any]:
   """Return the text of tokens."""
-  tokenizer = server.models.get('retro').data.tokenizer
+  tokenizer = _tokenizer(server, body)
   most = settings.Range(0, tokenizer.vocab_size - 1)
   ids = body.get('tokens')
   settings.check_value('tokens', ids, Sequence[Annotated[int, most]])

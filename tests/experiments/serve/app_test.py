@@ -25,6 +25,10 @@ from tests.experiments.retro import tiny_retro
 PROMPT = 'river queen 日本 moon walked'
 
 
+def _served(**parts):
+  return models.Models([models.Run(**parts)])
+
+
 def _client(served, **limits):
   made = app.make(served, app.Limits(**limits), ['localhost'])
   return testclient.TestClient(made, 'http://localhost')
@@ -37,7 +41,7 @@ def retro(root):
 
 @pytest.fixture(scope='module')
 def client(retro):
-  with _client(models.Models(retro=retro), tokens=40) as made:
+  with _client(_served(retro=retro), tokens=40) as made:
     yield made
 
 
@@ -275,24 +279,77 @@ def test_changes_that_are_undone_bring_the_run_back(tmp_path):
   first = models.open_models([str(run.workdir)], 'minilm')
   note = corpus.Document('note', '', 'A zebra was in Rome.')
   changed, _ = first.changed(tmp_path / '1', [note], [])
-  assert changed.reader.made_of() != first.reader.made_of()
   undone, _ = changed.changed(tmp_path / '2', [], ['note'])
+  first, changed, undone = (
+    x.get('reader').reader for x in (first, changed, undone)
+  )
+  assert changed.made_of() != first.made_of()
   # so that a calibration still holds
-  assert undone.reader.made_of() == first.reader.made_of()
-  assert undone.reader.index_folder == first.reader.index_folder
-  with pytest.raises(ValueError, match='the same kind'):
-    models.open_models([str(run.workdir)] * 2, 'minilm')
+  assert undone.made_of() == first.made_of()
+  assert undone.index_folder == first.index_folder
 
 
-@pytest.mark.parametrize('order', [1, -1])
-def test_packaged_models_take_free_places(monkeypatch, order):
+@pytest.fixture
+def openable(monkeypatch):
+  """RETROs in any folder, and packaged models."""
   saved = types.SimpleNamespace(params=['embedding'], config=['retrieval'])
   monkeypatch.setattr(models.checkpoints, 'find', lambda unused: saved)
   monkeypatch.setattr(models.realm_packaged, 'take', lambda: 'folder')
-  monkeypatch.setattr(models, '_of_realm', lambda x, _: {'realm_workdir': x})
-  monkeypatch.setattr(models, '_of_retro', lambda x: {'retro_workdir': x})
+  monkeypatch.setattr(models.realm_jax, 'load', lambda *x, **_: x[0])
+  monkeypatch.setattr(models.retro_jax, 'load', lambda *x, **_: x[0])
+
+
+@pytest.mark.parametrize('order', [1, -1])
+def test_packaged_models_take_free_places(openable, order):
   served = models.open_models(['packaged', 'runs/own'][::order], 'minilm')
-  assert (served.retro_workdir, served.realm_workdir) == ('runs/own', 'folder')
+  assert served.get('retro').retro == 'runs/own'
+  assert served.get('reader').workdir == served.get('realm').realm == 'folder'
+
+
+@pytest.mark.parametrize(
+  ('workdirs', 'names'),
+  [
+    (['runs/a', 'runs/b/'], ['a', 'b']),
+    (['runs/a/retro', 'runs/b/retro', 'x/c'], ['a/retro', 'b/retro', 'c']),
+    (['retro', 'runs/retro'], ['{}/retro', 'runs/retro']),
+    (['small=runs/a/retro', 'runs/b/retro'], ['small', 'b/retro']),
+    (['runs/rate=1', 'x=a=b'], ['rate=1', 'x']),
+  ],
+)
+def test_runs_are_named(openable, monkeypatch, tmp_path, workdirs, names):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'lr=1').mkdir()
+  served = models.open_models([*workdirs, 'lr=1'], 'minilm')
+  names = [x.format(tmp_path.name) for x in names]
+  assert [*served.names()] == [f'retro-{x}' for x in (*names, 'lr=1')]
+  for run, workdir in zip(served.runs, workdirs, strict=False):
+    assert workdir in (run.retro, f'{run.name}={run.retro}')
+
+
+@pytest.mark.parametrize('workdirs', [['a', 'a/'], ['x=a', 'x=b']])
+def test_two_runs_of_one_name_are_refused(openable, workdirs):
+  with pytest.raises(ValueError, match='NAME=DIR'):
+    models.open_models(workdirs, 'minilm')
+
+
+def test_two_retros_answer_to_their_names(retro, root):
+  other = tiny_retro.trained(root, baseline=True)
+  runs = [models.Run('a', retro=retro), models.Run('b/c', retro=other)]
+  with _client(models.Models(runs)) as client:
+    data = client.get('/v1/models').json()['data']
+    assert [x['id'] for x in data] == ['retro-a', 'retro-b/c']
+    assert client.get('/v1/models/retro-b/c').json() == data[1]
+    replies = {
+      name: _complete(client, model=name, logprobs=0).json()
+      for name in ('', 'a', 'retro-a', 'b/c', 'retro-b/c')
+    }
+    texts = {k: v['choices'] for k, v in replies.items()}
+    assert texts[''] == texts['a'] == texts['retro-a'] != texts['b/c']
+    assert texts['b/c'] == texts['retro-b/c']
+    assert replies['b/c']['model'] == 'retro-b/c'
+    unknown = _complete(client, model='gpt-4')
+    assert unknown.status_code == 404
+    assert 'retro-b/c' in unknown.json()['error']['message']
 
 
 def test_the_folders_of_killed_servers_are_removed(
@@ -302,9 +359,9 @@ def test_the_folders_of_killed_servers_are_removed(
   for name in ('serve-killed/1', 'serve-other'):
     (tmp_path / name).mkdir(parents=True)
   (tmp_path / 'serve-killed' / 'serve.lock').touch()
-  with _client(models.Models(retro=retro)):
+  with _client(_served(retro=retro)):
     [running] = {*tmp_path.glob('serve-*')} - {tmp_path / 'serve-other'}
-    with _client(models.Models(retro=retro)):
+    with _client(_served(retro=retro)):
       assert running.exists() and not (tmp_path / 'serve-killed').exists()
   assert [x.name for x in tmp_path.iterdir()] == ['serve-other']
 
@@ -350,8 +407,8 @@ def test_waiting_jobs_are_done_together_and_bounded():
 
 def test_waiting_has_a_bound_in_number_and_time(retro, monkeypatch):
   go = threading.Event()
-  monkeypatch.setattr(models.Models, 'search', lambda *x: go.wait() and [{}])
-  with _client(models.Models(retro=retro), waiting=1, seconds=0.5) as client:
+  monkeypatch.setattr(models.Run, 'search', lambda *x: go.wait() and [{}])
+  with _client(_served(retro=retro), waiting=1, seconds=0.5) as client:
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
       posts = [
         threads.submit(client.post, '/search', json={'query': f'{i}', 'k': i})
@@ -373,7 +430,7 @@ def test_a_full_queue_is_told_before_the_first_byte(retro, monkeypatch, stream):
 
   monkeypatch.setattr(app.completions, 'complete', complete)
   with (
-    _client(models.Models(retro=retro), waiting=1) as client,
+    _client(_served(retro=retro), waiting=1) as client,
     concurrent.futures.ThreadPoolExecutor(3) as threads,
   ):
     posts = []
@@ -407,9 +464,10 @@ def test_work_ends_with_its_client(retro, monkeypatch, path, function, body):
       while True:
         arguments[-1]()
 
-  place = app.completions if function == 'complete' else models.Models
+  places = {'complete': app.completions, 'embed': models.Models}
+  place = places.get(function, models.Run)
   monkeypatch.setattr(place, function, handle)
-  made = app.make(models.Models(retro, retro), app.Limits(), ['*'])
+  made = app.make(_served(retro=retro, reader=retro), app.Limits(), ['*'])
   head = [(b'content-type', b'application/json')]
   scope = {'type': 'http', 'method': 'POST', 'path': path, 'headers': head}
   messages = [{'type': 'http.request', 'body': json.dumps(body).encode()}]
