@@ -13,8 +13,7 @@ evaluating commands. Where each line of a table is a run, NAME is the
 line's; the table's note says which. Each scale is the scale of the evaluated run. A
 figure that was not measured reads "not run". The command prints the table and writes it
 into the folder --output as Markdown and as CSV. Curves are those of --metric in
-metrics.jsonl; their --output is a picture, and the JSON file beside it holds its
-numbers, which experiments.tables.claims reads.
+metrics.jsonl; their --output is a picture, and the JSON file beside it holds its numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ import pathlib
 from absl import flags
 
 from experiments.engine import command, reports
-from experiments.tables import figures, paper_table
+from experiments.tables import curves, paper_table
 from retrieval.store import output_files
 
 CURVES = 'curves'
@@ -116,21 +115,20 @@ def show(name: str, runs: Runs, output: str = '') -> list[pathlib.Path]:
   return files
 
 
-def show_curves(
-  runs: Runs, metrics: Sequence[str], output: str | pathlib.Path = ''
-) -> None:
+def show_curves(runs: Runs, metrics: Sequence[str], output: str = '') -> None:
   """Print learning curves, and draw them into a picture unless ''."""
-  figure = figures.of_curves(runs, metrics)
-  for title, heads, rows in figures.curve_tables(figure):
+  panels = curves.panels(runs, metrics)
+  for title, heads, rows in curves.tables(panels):
     reports.print_table(heads, rows, title, wrap=True)
   if output:
-    figures.draw(figure, pathlib.Path(output))
+    path = pathlib.Path(output)
+    curves.draw(panels, path)
+    reports.write_json(path.with_suffix('.json'), {'panels': panels})
 
 
 def main(argv: list[str]) -> None:
   """Read the flags and show the tables."""
-  if len(argv) > 1:
-    raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
+  del argv
   options = flags.FLAGS
   runs = parse_runs(options.run)
   for name in options.table if options.output else ():

@@ -10,7 +10,7 @@ import pytest
 
 from configs import retro_pretrain_quickstart
 from experiments.engine import metric_writer
-from experiments.tables import figures, paper_table, show
+from experiments.tables import paper_table, show
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data
@@ -222,7 +222,7 @@ def test_errors(tmp_path):
   with pytest.raises(ValueError, match='evaluation.json'):
     _body('retro_4', {'a': tmp_path})
   with pytest.raises(ValueError, match='metrics.jsonl'):
-    figures.read_curve(tmp_path, 'loss')
+    show.show_curves({'a': tmp_path}, ['loss'])
 
 
 def test_curves(tmp_path, capsys):
@@ -233,7 +233,7 @@ def test_curves(tmp_path, capsys):
         writer.write(step, {'loss': 60 / step, 'age': step + 1})
         writer.write(step, {'valid/loss': 60 / step + 0.5})
   picture = tmp_path / 'made' / 'curves.png'
-  show.show_curves(runs, ['loss', 'age'], picture)
+  show.show_curves(runs, ['loss', 'age'], str(picture))
   rows = [line.split() for line in capsys.readouterr().out.splitlines()]
   assert ['10', '6.5000', '6.5000'] in rows and ['20', '3.5000'] in rows
   assert ['20', '21.0000'] in rows
