@@ -85,8 +85,6 @@ class Leakage:
 
   # nearest training chunks that a chunk is compared with
   num_neighbors: Annotated[int, settings.Range(1, 2**16)] = 10
-  # tokens shared with the neighbors that are read: lowest of each row
-  runs: tuple[settings.SizeOrZero, ...] = (0, 1, 2, 3, 4, 6, 8, 12, 16)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

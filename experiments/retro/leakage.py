@@ -8,16 +8,13 @@
 Measures r(C) of every held-out chunk against its
 --config.evaluate.leakage.num_neighbors nearest training chunks, and the bits per byte
 over the chunks with r(C) <= alpha for RETRO with retrieval on and off and for the
-baseline (Borgeaud et al. 2021, section 2.6). A second table has the chunks by the
-longest run of tokens that they share with the neighbors that RETRO reads, by the
-bounds of --config.evaluate.leakage.runs. Prints the tables and writes leakage.json, and
+baseline (Borgeaud et al. 2021, section 2.6). Prints a table and writes leakage.json, and
 leakage.npz with the nats of each chunk, into DIR. With retrieval on, k is the first
 number of --config.evaluate.num_neighbors.
 """
 
 from collections.abc import Sequence
 import dataclasses
-import itertools
 import pathlib
 
 import jax
@@ -56,22 +53,18 @@ def measure(
   config: config_lib.Config,
   evaluate: retro_evaluate.Evaluate,
 ) -> list[evaluations.Row]:
-  """Evaluate the models chunk by chunk, and filter by r(C) and by shared runs.
+  """Evaluate the models chunk by chunk, and filter by r(C).
 
   Returns:
-    The nats and bytes of the chunks by each model; as facts the `points` and `runs` of
-    `leakage.curve` and `leakage.by_run`; of all but the first, RETRO with retrieval on,
-    also `minus_on` and `runs_minus_on`, the first less the model.
+    The nats and bytes of the chunks by each model; as facts the `points` of
+    `leakage.curve`; of all but the first, RETRO with retrieval on, also `minus_on`, the
+    first less the model.
   """
-  settings, data = evaluate.leakage, trained.data
+  data, k = trained.data, evaluate.leakage.num_neighbors
   nearest = leakage_lib.whole_neighbors(
-    loading.chunk_reader(
-      trained.config, data, evaluate.split, settings.num_neighbors
-    )
+    loading.chunk_reader(trained.config, data, evaluate.split, k)
   )
-  chunks = (
-    nearest.stores.chunks
-  )  # too few neighbors are an error before any work
+  chunks = nearest.stores.chunks  # refuses too few neighbors before any work
   documents = windows.find_documents(chunks, evaluate.max_documents)
   ids, document = windows.chunk_ids(documents)
   num_bytes = _bytes_of_chunks(data, chunks, documents)
@@ -85,23 +78,16 @@ def measure(
     steps |= dict.fromkeys(results, model.step)
   with progress.bar('overlaps', 'chunks') as update:
     overlap = leakage_lib.overlaps(nearest, ids, update)
-  reader = dataclasses.replace(nearest, num_neighbors=evaluate.k)
-  with progress.bar('runs', 'chunks') as update:
-    run = leakage_lib.read_runs(reader, ids, document, update)
 
-  def points(values, *fields):
-    where, edges = (values, num_bytes, document), (-1, *settings.runs)
-    curves = (
-      leakage_lib.curve(*where, overlap, _ALPHAS),
-      leakage_lib.by_run(*where, run, edges),
-    )
-    return dict(zip(fields, curves, strict=True))
+  def points(values):
+    curve = values, num_bytes, document, overlap
+    return leakage_lib.curve(*curve, _ALPHAS)
 
   rows, on = [], next(iter(nats.values()))
   for name, values in nats.items():
-    facts = {'step': steps[name], **points(values, 'points', 'runs')}
+    facts = {'step': steps[name], 'points': points(values)}
     if rows:
-      facts |= points(on - values, 'minus_on', 'runs_minus_on')
+      facts['minus_on'] = points(on - values)
     row = {'values': {'': values}, 'num_bytes': num_bytes, 'facts': facts}
     rows.append(evaluations.Row(name=name, **row))
   return rows
@@ -109,55 +95,31 @@ def measure(
 
 def _print(rows: Sequence[evaluations.Row]) -> None:
   first, *others = rows
-  edges = [point['run'] for point in first.facts['runs']]
-  runs = [
-    'reads none',
-    *itertools.starmap(_span, itertools.pairwise(edges[1:])),
-  ]
-  alphas = [f'{100 * point["alpha"]:g} %' for point in first.facts['points']]
-  of_alpha = 'Bits per byte over chunks with r(C) <= alpha'
-  of_run = 'Bits per byte by the longest run shared with the neighbors read'
-  for head, title, labels, field, minus in (
-    ('alpha', of_alpha, alphas, 'points', 'minus_on'),
-    (
-      'tokens',
-      of_run,
-      [*runs, f'{edges[-1]} and more'],
-      'runs',
-      'runs_minus_on',
-    ),
-  ):
-    lines = []
-    for i, label in enumerate(labels):
-      point = first.facts[field][i]
-      if not point['chunks']:
-        continue
-      cells = [label, f'{100 * point["share"]:.1f} %']
-      cells.append(f'{point["documents"]:,}')
-      cells += [f'{row.facts[field][i]["bits_per_byte"]:.4f}' for row in rows]
-      for x in (row.facts[minus][i] for row in others):
-        interval = reports.ends(x, '+.4f')
-        cells.append(f'{x["bits_per_byte"]:+.4f}\n{interval}')
-      lines.append(cells)
-    names = [*(x.name for x in rows), *(f'less {x.name}' for x in others)]
-    reports.print_table(
-      (head, 'chunks', 'documents', *names),
-      lines,
-      title=title,
-      caption=f'{first.name} less the others, with the 95 % interval of a '
-      'paired bootstrap over documents.',
-    )
-
-
-def _span(low: int, high: int) -> str:
-  """Name the numbers from `low` to below `high`."""
-  return f'{low}' if high == low + 1 else f'{low} to {high - 1}'
+  lines = []
+  for i, point in enumerate(first.facts['points']):
+    if not point['chunks']:
+      continue
+    cells = [f'{100 * point["alpha"]:g} %', f'{100 * point["share"]:.1f} %']
+    cells.append(f'{point["documents"]:,}')
+    cells += [f'{row.facts["points"][i]["bits_per_byte"]:.4f}' for row in rows]
+    for x in (row.facts['minus_on'][i] for row in others):
+      interval = reports.ends(x, '+.4f')
+      cells.append(f'{x["bits_per_byte"]:+.4f}\n{interval}')
+    lines.append(cells)
+  names = [*(x.name for x in rows), *(f'less {x.name}' for x in others)]
+  reports.print_table(
+    ('alpha', 'chunks', 'documents', *names),
+    lines,
+    title='Bits per byte over chunks with r(C) <= alpha',
+    caption=f'{first.name} less the others, with the 95 % interval of a '
+    'paired bootstrap over documents.',
+  )
 
 
 def leakage(
   config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
 ) -> None:
-  """Measure, print the tables and write the files."""
+  """Measure, print the table and write the files."""
   trained = retro_evaluate.load(config, evaluate, workdir)
   baseline = retro_evaluate.load_baseline(config, evaluate, trained.data.root)
   rows = measure(trained, baseline, config, evaluate)

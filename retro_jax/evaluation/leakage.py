@@ -90,45 +90,21 @@ def overlaps(
   Raises:
     ValueError: for a reader without neighbors, or stores that do not fit.
   """
-  runs, lengths = _runs(reader, ids, ids, progress)
-  return runs / np.maximum(lengths, 1)
-
-
-def read_runs(
-  reader: pipeline.ChunkReader,
-  ids: Int[np.ndarray, ' n'],
-  document: Int[np.ndarray, ' n'],
-  progress: Callable[[int, int], None] | None = None,
-) -> Int[np.ndarray, ' n']:
-  """Longest run that each chunk shares with the neighbors of the chunk before it.
-
-  These it reads (section 2.4); -1 for the first chunk of a document, which reads none.
-  """
-  follows = np.append(False, document[1:] == document[:-1])
-  runs = np.full(len(ids), -1, np.int64)
-  before = np.asarray(ids)[np.flatnonzero(follows) - 1]
-  runs[follows], _ = _runs(reader, ids[follows], before, progress)
-  return runs
-
-
-def _runs(reader, ids, asked, progress) -> tuple[np.ndarray, np.ndarray]:
-  """Longest run of each chunk and the neighbors of `asked`, and its length."""
   if not reader.num_neighbors:
     raise ValueError('r(C) needs num_neighbors above 0.')
   stores = reader.stores
   bos = stores.chunks.tokens.store.meta['bos_id']
-  runs, lengths = np.zeros((2, len(ids)), np.int64)
+  overlap = np.zeros(len(ids))
   for low in range(0, len(ids), _READ_CHUNKS):
-    part = slice(low, low + _READ_CHUNKS)
-    tokens, mask = stores.chunks.gather(
-      np.asarray(ids[part]), reader.chunk_length
-    )
-    neighbors = stores.neighbors.ids(asked[part])[:, : reader.num_neighbors]
+    part = np.asarray(ids[low : low + _READ_CHUNKS])
+    tokens, mask = stores.chunks.gather(part, reader.chunk_length)
+    neighbors = stores.neighbors.ids(part)[:, : reader.num_neighbors]
     read = stores.datastore.gather(neighbors, reader.neighbor_length)
-    runs[part], lengths[part] = _longest(tokens, mask, *read, bos)
+    runs, lengths = _longest(tokens, mask, *read, bos)
+    overlap[low : low + len(part)] = runs / np.maximum(lengths, 1)
     if progress:
-      progress(low + len(tokens), len(ids))
-  return runs, lengths
+      progress(low + len(part), len(ids))
+  return overlap
 
 
 def count_bytes(
@@ -178,27 +154,6 @@ def curve(
   """
   chunks = nats, num_bytes, document
   return [{'alpha': float(x), **_part(overlap <= x, *chunks)} for x in alphas]
-
-
-def by_run(
-  nats: Float[np.ndarray, ' n'],
-  num_bytes: Int[np.ndarray, ' n'],
-  document: Int[np.ndarray, ' n'],
-  runs: Int[np.ndarray, ' n'],
-  edges: Sequence[int],
-) -> list[Point]:
-  """Bits per byte by the longest `run` that is shared with the neighbors read.
-
-  Args:
-    runs: from `read_runs`; other arguments and the result are those of `curve`.
-    edges: each point has the chunks from one edge to the next, the last one all
-      above.
-  """
-  bins = np.searchsorted(edges, runs, side='right') - 1
-  chunks = nats, num_bytes, document
-  return [
-    {'run': int(x), **_part(bins == i, *chunks)} for i, x in enumerate(edges)
-  ]
 
 
 def _part(mask, nats, num_bytes, document) -> Point:

@@ -154,35 +154,3 @@ def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
   want = nats[kept].sum() / num_bytes[kept].sum() / math.log(2)
   assert points[3]['bits_per_byte'] == pytest.approx(want)
   assert all(math.isnan(point['low']) for point in points)  # 4 documents
-
-
-def test_runs_are_shared_with_the_neighbors_of_the_chunk_before(root):
-  reader = tiny_data.reader(root, 'valid', k=2)
-  stores = reader.stores
-  ids = np.arange(stores.chunks.num_chunks)
-  document = stores.chunks.documents(ids)
-  runs = leakage.read_runs(reader, ids, document)
-  bos = stores.chunks.tokens.store.meta['bos_id']
-  tokens, mask = stores.chunks.gather(ids, M)
-  for i in ids:
-    if not i or document[i] != document[i - 1]:
-      assert runs[i] == -1
-      continue
-    theirs, there = stores.datastore.gather(
-      stores.neighbors.ids(np.array([i - 1]))[0, :2], reader.neighbor_length
-    )
-    own = [x for x in tokens[i][mask[i]].tolist() if x != bos]
-    neighbors = [a[b].tolist() for a, b in zip(theirs, there, strict=True)]
-    assert runs[i] == max(_quadratic(own, x) for x in neighbors)
-  assert (runs >= 0).any() and (runs > 0).any()
-
-
-def test_points_by_run_part_the_chunks():
-  runs = np.array([-1, 0, 1, 2, 3, 9])
-  nats, num_bytes = np.arange(6) + 1.0, np.full(6, 2)
-  points = leakage.by_run(nats, num_bytes, np.arange(6), runs, (-1, 0, 1, 3))
-  assert [p['run'] for p in points] == [-1, 0, 1, 3]
-  assert [p['chunks'] for p in points] == [1, 1, 2, 2]
-  wanted = [1 / 2, 2 / 2, 7 / 4, 11 / 4]
-  found = [p['bits_per_byte'] * math.log(2) for p in points]
-  np.testing.assert_allclose(found, wanted)
