@@ -32,7 +32,7 @@ _MODULES = {
   'marginal_seq': 'retrieval.nn.objectives',
   'token_log_likelihood': '.objectives.losses',
   'Mean': 'retrieval.nn.means',
-  'realm_loss': '.objectives.retriever_losses:loss',
+  'realm_loss': '.objectives.losses:loss',
   'reader_loss': '.objectives.reader_losses:loss',
   'ict_loss': '.objectives.ict:loss',
   'mlm_loss': '.objectives.mlm:loss',

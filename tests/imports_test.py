@@ -50,7 +50,6 @@ _ROOMS = {
     'engine',
     'retro',
     'retro_qa',
-    'taught',
     'knn_lm',
     'in_context',
     'realm',
@@ -68,10 +67,9 @@ _ROOMS = {
 # Rooms side by side: neither imports the other.
 _APART = (
   *itertools.product(
-    ('retro', 'retro_qa', 'taught', 'knn_lm', 'in_context'),
+    ('retro', 'retro_qa', 'knn_lm', 'in_context'),
     ('realm', 'open_qa'),
   ),
-  ('retro_qa', 'taught'),
   ('benchmarks', 'tables'),
 )
 _ORBAX_MODULES = (

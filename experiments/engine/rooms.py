@@ -41,7 +41,6 @@ ROOMS = {
   'retro_qa': _of('retro_qa', 'evaluate', train='retro_qa.task'),
   'knn_lm': _of('knn_lm', 'prepare evaluate'),
   'in_context': _of('in_context', 'evaluate', prepare='retro.prepare'),
-  'taught': _RETRO | _of('taught', train='taught.task'),
   'realm': _REALM,
   'ict': _REALM,
   'mlm': _REALM,

@@ -13,8 +13,8 @@ from experiments.realm import refresh as refresh_lib
 from realm_jax.data import sources
 from realm_jax.objectives import (
   ict as ict_lib,
+  losses,
   mlm as mlm_lib,
-  retriever_losses,
 )
 from realm_jax.trained import model_configs
 from retrieval import settings
@@ -105,7 +105,7 @@ class Config(Run):
   # Whether an encoder whose checkpoint has no masked-language-model head gets one
   # by least squares (realm_jax/nn/head.py); else it starts at random.
   fit_head: bool = True
-  loss: retriever_losses.LossConfig = retriever_losses.LossConfig()
+  loss: losses.LossConfig = losses.LossConfig()
   # files of questions on which the recall of every new index is a metric
   recall_questions: tuple[str, ...] = ()
   ict: ict_lib.IctConfig = ict_lib.IctConfig()

@@ -27,7 +27,7 @@ from realm_jax.data import (
   sources,
 )
 from realm_jax.nn import config as nn_config, realm
-from realm_jax.objectives import ict, mlm, retriever_losses
+from realm_jax.objectives import ict, losses, mlm
 from realm_jax.trained import (
   embedders,
   index_builder,
@@ -96,7 +96,7 @@ def masked_sentences(
 def realm_loss(config: Config, model: nn_config.RealmConfig) -> Callable:
   """Return the loss of REALM."""
   return functools.partial(
-    retriever_losses.loss, realm.Realm(model), **dataclasses.asdict(config.loss)
+    losses.loss, realm.Realm(model), **dataclasses.asdict(config.loss)
   )
 
 

@@ -50,7 +50,7 @@ def loss(
   scores, masks = in_batch.score_batch(
     model, params, batch, key, train, **settings
   )
-  return objectives.contrastive(scores, None, masks), metrics(scores, masks)
+  return objectives.contrastive(scores, masks), metrics(scores, masks)
 
 
 def metrics(

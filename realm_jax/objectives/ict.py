@@ -70,7 +70,7 @@ def loss(
   best = jnp.where(masks.candidates, scores, -jnp.inf).argmax(axis=-1)
   correct = best == jnp.arange(len(scores))
   valid = masks.positives.any(axis=-1)
-  return objectives.contrastive(scores, None, masks), {
+  return objectives.contrastive(scores, masks), {
     'accuracy': means.of(correct, valid),
     'accuracy_masked': means.of(correct, valid & removed),
     'accuracy_unmasked': means.of(correct, valid & ~removed),

@@ -61,7 +61,7 @@ def loss(
   )
   scores = colbert.max_sim(queries, candidates, scored)
   masks = in_batch.make_masks(batch, blocks.shape[:2], mask_duplicates)
-  return objectives.contrastive(scores, None, masks), dpr.metrics(scores, masks)
+  return objectives.contrastive(scores, masks), dpr.metrics(scores, masks)
 
 
 def reader(

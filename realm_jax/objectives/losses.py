@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The marginal likelihood of masked tokens: REALM's loss and its measures.
 
-Guu et al. 2020, sections 3.1, 3.3 and 3.4. `retriever_losses` has other objectives.
+Guu et al. 2020, sections 3.1, 3.3 and 3.4.
 
 Dimension key: B queries, K candidates (the null block is the first), M masked
 positions, V vocabulary.
 """
 
 from collections.abc import Mapping
-from typing import Any
+import dataclasses
+from typing import Any, Literal
 
 from flax import linen as nn
 import jax
@@ -17,11 +18,23 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import batches, realm as model_lib
+from retrieval import settings
 from retrieval.nn import means, objectives
 
 Scores = Float[Array, 'B K']
 Mask = Bool[Array, 'B K']
 GoldLogProbs = Float[Array, 'B K M']
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LossConfig:
+  """Objective of REALM."""
+
+  # marginal_token (released) has a sum over z for each masked token, marginal_seq
+  # (paper) one for all of y.
+  objective: Literal['marginal_token', 'marginal_seq'] = 'marginal_token'
+
+  __post_init__ = settings.check
 
 
 def log_prior(scores: Scores, candidates: Mask) -> Float[Array, 'B K']:
@@ -69,6 +82,17 @@ def candidate_utility(
   return jnp.where(masks.candidates, gold - gold[:, :1], 0.0)
 
 
+def leave_one_out(
+  scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
+) -> GoldLogProbs:
+  """Log-likelihood of each token without each candidate, renormalised."""
+  others = ~jnp.eye(scores.shape[1], dtype=bool)
+  others = others[None] & masks.candidates[:, None, :]
+  prior = objectives.log_softmax(scores[:, None, :], others)
+  gold = objectives.mask_gold(gold_log_probs, masks)
+  return jax.nn.logsumexp(prior[..., None] + gold[:, None], axis=2)
+
+
 def marginal_log_probs(
   scores: Scores,
   log_probs: Float[Array, 'B K M V'],
@@ -91,21 +115,20 @@ def loss(
   key: jax.Array,
   train: bool,
   *,
-  objective: str = 'marginal_token',
+  objective: str = LossConfig.objective,
 ) -> tuple[means.Mean, dict[str, means.Mean]]:
   """Negative log p(y | x), which trains retriever and encoder (equation 1).
 
   Args:
     batch: of `pipeline`; mlm_mask [B, M] and candidate_valid [B, K] count.
-    objective: marginal_token, where each masked token has a sum over z of its own
-      (released), or marginal_seq, one sum for all of y (paper).
+    objective: see `LossConfig`.
 
   Returns:
     The loss in nats, and `metrics`.
   """
   out = batches.apply(model, params, batch, train=train, key=key)
   masks = batch_masks(batch)
-  function = objectives.get(objective)
+  function = getattr(objectives, objective)
   value = function(out.scores, out.gold_log_probs, masks)
   return value, metrics(out, masks, by_rows=objective == 'marginal_seq')
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from realm_jax.data import examples, pipeline
 from realm_jax.nn import batches, realm as model_lib
-from realm_jax.objectives import losses, retriever_losses
+from realm_jax.objectives import losses
 from realm_jax.trained import model_configs
 from retrieval import arguments, settings, text_table
 
@@ -82,7 +82,7 @@ def predict(
     gold=gold,
     marginal_gold=losses.token_log_likelihood(scores, gold, masks),
     utility=losses.candidate_utility(gold, masks),
-    without=retriever_losses.leave_one_out(scores, gold, masks),
+    without=losses.leave_one_out(scores, gold, masks),
     tokens=tokens,
     token_log_probs=best,
     candidate_tokens=log_probs.argmax(axis=-1).astype(jnp.int32),
@@ -224,7 +224,8 @@ def explain(
   trained: Any, text: str, answer: str = '', *, top: int = 5
 ) -> Explained:
   """Explain a prediction as `TrainedRealm.explain`."""
-  check_encoder(trained)
+  if 'encoder' not in trained.params:
+    raise ValueError('A model of ICT has no encoder: it predicts nothing.')
   arguments.texts([text], 'cloze')
   arguments.texts([answer], 'answer')
   most = trained.data.tokenizer.vocab_size
@@ -237,12 +238,6 @@ def explain(
     batch['mlm_targets'] = out.tokens[..., 0]
     out = jax.device_get(predict(trained.model, trained.params, batch, top))
   return _explained(trained, batch, out, text)
-
-
-def check_encoder(trained: model_configs.TrainedModel) -> None:
-  """Raise ValueError for a model of ICT."""
-  if 'encoder' not in trained.params:
-    raise ValueError('A model of ICT has no encoder: it predicts nothing.')
 
 
 def _explained(trained, batch, out: Prediction, text: str) -> Explained:

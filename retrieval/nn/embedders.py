@@ -31,7 +31,7 @@ from retrieval.nn import (
   sentence_folder,
   trained_encoders,
 )
-from retrieval.store import drafts, hub
+from retrieval.store import hub
 from retrieval.tokenization import rust_tokenizers
 
 Progress = batch_encoder.Progress
@@ -163,7 +163,8 @@ class Embedder:
       folder=self._folder,
       batch_tokens=self._batch_tokens,
     )
-    return make, (self.config, self.params, self._tokenizer)
+    params = jax.tree.map(np.asarray, self._encoder.params)
+    return make, (self.config, params, self._tokenizer)
 
   @classmethod
   def load(
@@ -204,7 +205,7 @@ class Embedder:
     config, params, _ = bert_checkpoint.load_mlm(
       path, bert_checkpoint.MODELS, dtype=dtype
     )
-    if folder.files:
+    if folder.has_modules:
       stated = min(folder.max_length or config.max_length, config.max_length)
       max_length = min(max_length or stated, stated)
     tokenizer = _read_tokenizer(path / 'tokenizer.json', folder.lowercase)
@@ -227,17 +228,6 @@ class Embedder:
       **settings,
     )
 
-  @property
-  def params(self) -> dict:
-    """The parameters of `encode`, as host arrays."""
-    return jax.tree.map(np.asarray, self._encoder.params)
-
-  def init(self, key: jax.Array) -> dict:
-    """Draw parameters of the encoder; later layers get zeros."""
-    ids = jnp.zeros((1, 3), jnp.int32)
-    params = bert_family.module(self.config).init(key, ids, ids == 0)['params']
-    return params | jax.tree.map(jnp.zeros_like, self._folder.dense)
-
   def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
     """Return the ids of each passage, cut to `max_length` of them."""
     texts = arguments.texts(texts, 'texts')
@@ -259,30 +249,6 @@ class Embedder:
         f'{self.max_length}; expected a shorter one.'
       )
     return 0 if self.sentence.include_prompt else length
-
-  def save(
-    self, path: str | pathlib.Path, params: dict | None = None
-  ) -> pathlib.Path:
-    """Write a folder that `load` reads, under its name when it is whole.
-
-    Args:
-      params: other parameters of `encode`; None for the embedder's.
-
-    Raises:
-      ValueError: if there is such a folder already.
-    """
-    path = pathlib.Path(path)
-    if path.exists():
-      raise ValueError(f'{path}: is there already; name another folder.')
-    with drafts.folder(path) as draft:
-      params = dict(self.params if params is None else params)
-      self._folder.save(draft, params)
-      encoder = draft / self._folder.encoder
-      bert_checkpoint.save(encoder, self.config, params)
-      tokenizer = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
-      tokenizer.no_truncation()
-      tokenizer.save(str(encoder / 'tokenizer.json'))
-    return path
 
   def embed_texts(
     self, texts: Sequence[str], progress: Progress | None = None

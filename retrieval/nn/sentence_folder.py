@@ -22,7 +22,7 @@ import numpy as np
 
 from retrieval.formats import weights
 from retrieval.nn import bert, bert_checkpoint, bert_family
-from retrieval.store import manifests, safetensors_files
+from retrieval.store import manifests
 
 MODULES = 'modules.json'
 # Field of older files -> mode, in the order in which vectors are joined
@@ -164,20 +164,7 @@ class Folder:
   )
   max_length: int | None = None  # tokens of a text, specials included
   lowercase: bool = False  # before tokenization
-  # relative path -> JSON value of the files that say so, for a copy
-  files: dict[str, Any] = dataclasses.field(default_factory=dict)
-  # dense_0, ... -> its folder
-  dense_paths: dict[str, str] = dataclasses.field(default_factory=dict)
-
-  def save(self, path: pathlib.Path, params: dict) -> None:
-    """Write files and Dense layers; remove their parameters from `params`."""
-    for name, value in self.files.items():
-      (path / name).parent.mkdir(parents=True, exist_ok=True)
-      (path / name).write_text(json.dumps(value, indent=2) + '\n')
-    for name, place in self.dense_paths.items():
-      layer = params.pop(name).items()
-      arrays = {_DENSE_NAMES[k]: np.asarray(x).T for k, x in layer}
-      safetensors_files.write(path / place / 'model.safetensors', arrays)
+  has_modules: bool = False  # whether there is a modules.json
 
 
 def read(path: pathlib.Path) -> Folder:
@@ -189,27 +176,26 @@ def read(path: pathlib.Path) -> Folder:
   """
   if not (path / MODULES).is_file():
     return Folder()
-  modules, kinds, places = _modules(path / MODULES)
-  files = {MODULES: modules}
+  kinds, places = _modules(path / MODULES)
 
   def get(place: str, name: str, needed: bool = True, **supported) -> dict:
     """Read an object, {} for a missing file, and check its fields."""
-    key = str(pathlib.PurePosixPath(place, name))
-    if not needed and not (path / key).is_file():
+    file = path / place / name
+    if not needed and not file.is_file():
       return {}
-    files[key] = manifests.read_object(path / key)
-    bert_checkpoint.check_fields(path / key, files[key], supported)
-    return files[key]
+    fields = manifests.read_object(file)
+    bert_checkpoint.check_fields(file, fields, supported)
+    return fields
 
   fields = get(places[1], 'config.json', include_prompt=(True, False))
   pooling = _pooling(path / places[1] / 'config.json', fields)
-  layers, dense, paths = kinds[2:], {}, {}
+  layers, dense = kinds[2:], {}
   for number, kind in enumerate(layers):
     if kind != _NORMALIZE:
-      name, place = f'dense_{number}', places[2 + number]
+      place = places[2 + number]
       stated = get(place, 'config.json', **_DENSE_FIELDS)
       layers[number] = stated.get('activation_function', next(iter(_DENSE)))
-      dense[name], paths[name] = _dense(path / place, stated), place
+      dense[f'dense_{number}'] = _dense(path / place, stated)
   said = _said(path / _PROMPTS, get('', _PROMPTS, False, **_PROMPT_FIELDS))
   if said['similarity'] == 'cosine' and layers[-1:] != [_NORMALIZE]:
     layers.append(_NORMALIZE)
@@ -232,13 +218,12 @@ def read(path: pathlib.Path) -> Folder:
     dense=dense,
     max_length=int(length) if whole else None,
     lowercase=bool(lengths.get('do_lower_case')),
-    files=files,
-    dense_paths=paths,
+    has_modules=True,
   )
 
 
-def _modules(file: pathlib.Path) -> tuple[list, list[str], list[str]]:
-  """Return the modules, the last name of each one's type, and its folder."""
+def _modules(file: pathlib.Path) -> tuple[list[str], list[str]]:
+  """Return the last name of each module's type, and its folder."""
   try:
     modules = json.loads(file.read_text(encoding='utf-8-sig'))
     kinds = [x['type'].rpartition('.')[2] for x in modules]
@@ -256,7 +241,7 @@ def _modules(file: pathlib.Path) -> tuple[list, list[str], list[str]]:
     fields = {'type': kinds[number] if number < len(kinds) else None}
     where = f'{file}: module {number}'
     bert_checkpoint.check_fields(where, fields, {'type': names})
-  return modules, kinds, places
+  return kinds, places
 
 
 def _pooling(file: pathlib.Path, fields: dict[str, Any]) -> tuple[str, ...]:

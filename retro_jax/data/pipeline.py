@@ -193,14 +193,10 @@ class Sequences:
     rows = -(-self.reader.num_chunks // self.sequence_chunks)
     return -(-rows // self.multiple_of) * self.multiple_of
 
-  def ids(self, i: int) -> Int[np.ndarray, ' C']:
-    """Ids of the chunks of row i, -1 beyond the last one."""
+  def __getitem__(self, i: int) -> Row:
     first = int(i) * self.sequence_chunks
     ids = np.arange(first, first + self.sequence_chunks)
-    return np.where(ids < self.reader.num_chunks, ids, -1)
-
-  def __getitem__(self, i: int) -> Row:
-    return self.reader.read(self.ids(i))
+    return self.reader.read(np.where(ids < self.reader.num_chunks, ids, -1))
 
   def __repr__(self) -> str:
     return (

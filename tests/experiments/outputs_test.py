@@ -36,7 +36,6 @@ _CASES = [
   ['convert', '--workdir=.', '--to_hf=/proc/x'],
   ['update', _CONFIG, '--workdir=.', '--output=/proc/x'],
   ['pack', '--workdir=.', '--output=/proc/x'],
-  ['probe', _WRITES],
   ['sample', '--json=/proc/x.json'],
   ['ask', '--question=Who?', '--output=/proc/x.jsonl'],
   ['inspect', _CONFIG, '--workdir=.', '--output=/proc/x.html'],

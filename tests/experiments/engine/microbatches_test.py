@@ -19,22 +19,20 @@ import pytest
 
 from experiments.engine import optimizers, rooms
 from experiments.reranking import task as reranking_task
-from experiments.taught import config as taught_config
 from realm_jax.nn import open_qa, realm as model_lib
 from realm_jax.objectives import (
   dpr,
   ict,
   late_interaction,
+  losses,
   mlm,
   reader_losses,
-  retriever_losses,
 )
-from retrieval.nn import objectives, sharding
-from retro_jax.nn import candidates, losses as lm_losses
+from retrieval.nn import sharding
+from retro_jax.nn import losses as lm_losses
 
 B, K, M, D, V = 16, 3, 4, 5, 19
-REALM = typing.get_type_hints(retriever_losses.LossConfig)['objective']
-TAUGHT = typing.get_type_hints(taught_config.Retriever)['objective']
+REALM = typing.get_type_hints(losses.LossConfig)['objective']
 
 
 class Model:
@@ -76,8 +74,8 @@ def _realm(objective):
       'mlm_mask': _some(rng, B, M),
     }
 
-  settings = {'objective': objective, 'retriever_weight': 0.7}
-  return functools.partial(retriever_losses.loss, Model(call), **settings), draw
+  loss = functools.partial(losses.loss, Model(call), objective=objective)
+  return loss, draw
 
 
 def _mlm():
@@ -198,38 +196,9 @@ def _text(rng):
   }
 
 
-def _taught(objective):
-  def loss(table, batch, key, train):
-    params = {candidates.EMBEDDER: table, candidates.LANGUAGE_MODEL: table}
-    return candidates.loss(
-      _LM,
-      lambda table, ids, lengths: table[ids[:, 0]],
-      objectives.get(objective),
-      params,
-      batch,
-      key,
-      train,
-      temperature=5.0,
-      lm_temperature=0.4,
-    )
-
-  def draw(rng):
-    return _text(rng) | {
-      'asked': rng.integers(-1, 2, (B, 2)),
-      'candidate_valid': rng.random((B, 2, K)) < 0.7,
-      'query_ids': _words(rng, B, 2, 1),
-      'query_lengths': np.ones((B, 2), int),
-      'candidate_ids': _words(rng, B, 2, K, 1),
-      'candidate_lengths': np.ones((B, 2, K), int),
-    }
-
-  return loss, draw
-
-
 # Losses of each task that is trained: name -> function that makes (loss, draw).
 CASES = {
   'retro': {'': lambda: (functools.partial(lm_losses.loss, _LM), _text)},
-  'taught': {x: functools.partial(_taught, x) for x in typing.get_args(TAUGHT)},
   'realm': {x: functools.partial(_realm, x) for x in typing.get_args(REALM)},
   'ict': {'': functools.partial(_in_batch, ict.loss)},
   'mlm': {'': _mlm},
@@ -247,8 +216,6 @@ IN_BATCH = ('ict', 'dpr', 'colbert')
 def test_no_objective_is_forgotten():
   trained = {task for task, room in rooms.ROOMS.items() if 'train' in room}
   assert trained == {*CASES, 'retro_qa'}  # which has the loss of retro
-  used = {*typing.get_args(REALM), *typing.get_args(TAUGHT), 'contrastive'}
-  assert used == {*objectives.OBJECTIVES}
 
 
 def _step(loss, in_batch, num_parts):

@@ -88,7 +88,7 @@ def test_encoder():
   marginal = losses.token_log_likelihood(scores, g, masks)
   expected = arrays['out/marginal_gold_log_probs'] * batch['mlm_mask']
   oracle.close(marginal, expected)
-  span = objectives.get('marginal_seq')(scores, g, masks)
+  span = objectives.marginal_seq(scores, g, masks)
   oracle.close(span.value, arrays['out/loss_paper_joint_span'])
   utility = losses.retrieval_utility(scores, g, masks)
   number = batch['mlm_mask'].sum()
@@ -99,7 +99,7 @@ def test_encoder():
   @jax.jit
   @functools.partial(jax.value_and_grad, argnums=(0, 1))
   def token(params, scores):
-    return objectives.get('marginal_token')(scores, gold(params), masks).value
+    return objectives.marginal_token(scores, gold(params), masks).value
 
   value, (by_params, by_scores) = token(params, scores)
   oracle.close(value, arrays['out/loss'])

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import losses, retriever_losses
-from retrieval.nn import means, objectives
+from realm_jax.objectives import losses
+from retrieval.nn import means
 
 B, K, M, V = 4, 3, 3, 7
 
@@ -63,19 +63,12 @@ def batch(params):
   }
 
 
-@functools.partial(jax.jit, static_argnames=('objective', 'weight'))
-def _grad(params, batch, objective='marginal_token', weight=1.0):
+@functools.partial(jax.jit, static_argnames='objective')
+def _grad(params, batch, objective='marginal_token'):
   def value(params):
-    found = retriever_losses.loss(
-      Table(),
-      params,
-      batch,
-      jax.random.key(0),
-      True,
-      objective=objective,
-      retriever_weight=weight,
-    )
-    return means.values(found)
+    key = jax.random.key(0)
+    result = losses.loss(Table(), params, batch, key, True, objective=objective)
+    return means.values(result)
 
   (value, metrics), grads = jax.value_and_grad(value, has_aux=True)(params)
   return value, metrics, grads
@@ -126,7 +119,7 @@ def test_likelihoods_equal_numpy(params, batch):
 
 def test_leave_one_out_equals_numpy(params, batch):
   prior, _, gold = _numbers(params, batch)
-  found = np.exp(retriever_losses.leave_one_out(*_arrays(params, batch)))
+  found = np.exp(losses.leave_one_out(*_arrays(params, batch)))
   for b, m in np.argwhere(batch['mlm_mask']):
     for k in np.flatnonzero(batch['candidate_valid'][b]):
       others = np.delete(prior[b], k), np.delete(gold[b, :, m], k)
@@ -174,22 +167,3 @@ def test_metrics_equal_numpy(params, batch):
   for name, x in by_token.items():
     rows = [x[b][mask[b]].mean() for b in range(3)]
     np.testing.assert_allclose(found[name], np.mean(rows), rtol=1e-5)
-
-
-@pytest.mark.parametrize('objective', ['emdr2', 'replug_lsr', 'loop'])
-def test_another_objective_trains_the_retriever_alone(params, batch, objective):
-  value, metrics, grads = _grad(params, batch, objective, 2.0)
-  joint, _, by_joint = _grad(params, batch)
-  # By the encoder, the marginal's gradient and nothing else.
-  np.testing.assert_allclose(grads['encoder'], by_joint['encoder'], atol=1e-7)
-  scores, gold, masks = _arrays(params, batch)
-  if objective == 'loop':
-    gold = retriever_losses.leave_one_out(scores, gold, masks)
-
-  def function(scores):
-    return objectives.get(objective)(scores, gold, masks).value
-
-  expected, by_scores = jax.value_and_grad(function)(scores)
-  np.testing.assert_allclose(metrics['retriever_loss'], expected, rtol=1e-5)
-  np.testing.assert_allclose(value, joint + 2 * expected, rtol=1e-5)
-  np.testing.assert_allclose(grads['retriever'], 2 * by_scores, atol=1e-6)

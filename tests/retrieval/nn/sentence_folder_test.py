@@ -48,12 +48,10 @@ def loaded(tmp_path_factory):
 
 
 @pytest.mark.parametrize('kind', EXPECTED)
-def test_vectors_equal_sentence_transformers(loaded, kind, tmp_path):
+def test_vectors_equal_sentence_transformers(loaded, kind):
   embedder = loaded[kind]
   found = embedder.embed_texts(TEXTS), embedder.embed_queries(TEXTS)
   np.testing.assert_allclose(found, EXPECTED[kind], atol=1e-5)
-  same = _load(embedder.save(tmp_path / 'saved'))
-  assert same.fingerprint == embedder.fingerprint
 
 
 @pytest.mark.slow
@@ -130,9 +128,6 @@ def test_older_layouts(tmp_path):
   embedder = _load(folder)
   np.testing.assert_allclose(
     embedder.embed_texts(TEXTS), EXPECTED['roberta'][0], atol=1e-5
-  )
-  assert (
-    _load(embedder.save(tmp_path / 'b')).fingerprint == embedder.fingerprint
   )
 
 
