@@ -214,12 +214,15 @@ def _fields(
 
 
 def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
+  advice = (
+    'Build one: retrieval.build_index(folder, vectors, name), or python -m '
+    'experiments.prepare --config=configs/retro_pretrain_quickstart.py --workdir=DIR, whose '
+    'DIR/data is opened. A run that answers: realm_jax.load(folder).'
+  )
   return manifests.read_json(
     path / MANIFEST,
-    f'{path}: no index here ({MANIFEST} is missing). Build one: '
-    'retrieval.build_index(folder, vectors, name), or python -m '
-    'experiments.prepare --config=configs/retro_pretrain_quickstart.py --workdir=DIR, whose '
-    'DIR/data is opened. A run that answers: realm_jax.load(folder).',
+    f'{path}: no index here ({MANIFEST} is missing). '
+    f'{locks.unfinished(path) or advice}',
   )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.store import checksums, manifests, sharded_array
+from retrieval.store import checksums, locks, manifests, sharded_array
 
 SCHEMA = 1
 MANIFEST = 'manifest.json'
@@ -57,11 +57,13 @@ class Store:
       ValueError: when it is of another schema or kind, or of other fields.
     """
     path = pathlib.Path(path)
-    manifest = manifests.read_json(
-      path / MANIFEST,
-      f'{path}: no {kind} store here ({MANIFEST} is missing); prepare the data '
-      'first.',
-    )
+    try:
+      manifest = manifests.read_json(path / MANIFEST)
+    except FileNotFoundError:
+      advice = locks.unfinished(path) or 'prepare the data first.'
+      raise FileNotFoundError(
+        f'{path}: no {kind} store here ({MANIFEST} is missing); {advice}'
+      ) from None
     for key, expected in (('schema', SCHEMA), ('kind', kind)):
       if (value := manifest.get(key)) != expected:
         raise ValueError(f'{path}: {key} is {value!r}, expected {expected!r}.')

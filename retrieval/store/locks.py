@@ -82,7 +82,8 @@ def writer(
   """Be the only process that writes a folder, in one role; else WriterError.
 
   One process may hold the lock several times. Its first holder removes what dead
-  writers left below the folder. Without write permission no lock is taken.
+  writers left below the folder. Without write permission no lock is taken. The file
+  of a lock stays where data are not finished, for `unfinished`.
 
   Args:
     folder: made if absent, and removed again if it stays empty.
@@ -107,22 +108,50 @@ def writer(
       f'{folder}: {_holder(file)} writes here; wait for its end or stop it, or name '
       'another folder.'
     ) from None
+  is_finished = False
   try:
     if lock.lock_counter == 1:
       with contextlib.suppress(OSError):  # a full disk
         command = ' '.join(' '.join(sys.argv).split())[:_MAX_COMMAND]
-        file.write_text(
-          f'process {os.getpid()} on {socket.gethostname()} ({command})'
-        )
+        file.write_text(f'{_this_process()} ({command})')
       drafts.remove_dead(folder)
     yield
+    is_finished = True
   finally:
     if lock.lock_counter == 1:
-      file.unlink(missing_ok=True)
+      if is_finished or role != DATA or os.listdir(folder) == [file.name]:
+        file.unlink(missing_ok=True)
     lock.release()
     if is_new:
       with contextlib.suppress(OSError):  # it holds something
         folder.rmdir()
+
+
+def unfinished(path: str | os.PathLike) -> str:
+  """Say which other process writes the data around a path, or did not finish them.
+
+  Returns:
+    A sentence with what to do, or '' where there is no such process.
+  """
+  path = pathlib.Path(path).resolve()
+  for folder in (path, *path.parents[:2]):
+    try:
+      with open(folder / f'.writer-{DATA}.lock') as file:
+        holder = file.read() or 'another process'
+        if fcntl is not None:
+          fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+      if not holder.startswith(_this_process()):
+        return f'{folder}: {holder} writes here; wait for its end.'
+    except OSError:
+      pass
+    else:
+      return f'{folder}: {holder} was interrupted; run it again, to finish.'
+  return ''
+
+
+def _this_process() -> str:
+  return f'process {os.getpid()} on {socket.gethostname()}'
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import pathlib
 from typing import Any, ClassVar
 
 from retrieval import tokenization
+from retrieval.store import locks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +49,9 @@ class DataFolder:
   def tokenizer(self) -> tokenization.Tokenizer:
     """The tokenizer of the token store."""
     if not self.has_tokenizer:
+      advice = f'run {self.MADE_BY} for this folder first.'
+      advice = locks.unfinished(self.tokenizer_path) or advice
       raise FileNotFoundError(
-        f'{self.tokenizer_path}: no tokenizer here; run {self.MADE_BY} for this '
-        'folder first.'
+        f'{self.tokenizer_path}: no tokenizer here; {advice}'
       )
     return tokenization.load_tokenizer(self.tokenizer_path)

@@ -5,13 +5,15 @@
 import errno
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from retrieval.store import drafts, locks
+import retrieval
+from retrieval.store import array_store, drafts, locks
 
 # Holds the lock of a folder, in the presence of a fork and of a started process.
 _HOLDER = """
@@ -73,6 +75,48 @@ def test_the_holder_is_named_and_the_lock_dies_with_it(tmp_path):
       os.killpg(job.pid, 0)
   finally:
     os.killpg(job.pid, signal.SIGKILL)
+
+
+_PREPARE = """
+import sys, time
+from retrieval.store import locks
+with locks.writer(sys.argv[1], locks.DATA):
+  open(sys.argv[1] + '/documents.jsonl', 'w').close()
+  print('begun', flush=True)
+  sys.stdin.read(1) or sys.exit(3)
+"""
+
+
+def _errors(root):
+  """Errors of readers of an index, and of two stores."""
+  for read, *args in (
+    (retrieval.open_index, root),
+    (array_store.Store.open, root / 'chunks-train', 'kind'),
+    (array_store.Store.open, root / 'masked' / 'blocks', 'kind'),
+  ):
+    with pytest.raises(FileNotFoundError) as error:
+      read(*args)
+    yield str(error.value)
+
+
+@pytest.mark.parametrize('end', ['kill', 'fail', 'finish'])
+def test_readers_hear_of_data_that_are_not_finished(tmp_path, end):
+  job = subprocess.Popen(
+    [sys.executable, '-c', _PREPARE, str(tmp_path), '--output=x'],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+  )
+  job.stdout.readline()
+  who = f'{tmp_path}: process {job.pid} on .* \\(-c {tmp_path} --output=x\\)'
+  assert all(re.search(f'{who} writes here', x) for x in _errors(tmp_path))
+  if end == 'kill':
+    job.kill()
+  job.communicate(b'x' if end == 'finish' else b'')
+  told = [bool(re.search(f'{who} was.*again', x)) for x in _errors(tmp_path)]
+  assert told == 3 * [end != 'finish']
+  with locks.writer(tmp_path, locks.DATA):
+    assert not locks.unfinished(tmp_path / 'index')  # this process knows
+  assert not locks.unfinished(tmp_path / 'index')
 
 
 def test_a_folder_that_cannot_be_written_needs_no_lock(tmp_path, monkeypatch):
