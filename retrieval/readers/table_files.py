@@ -36,7 +36,8 @@ def find_files(
     if (root / _DICT).is_file():
       splits = json.loads((root / _DICT).read_bytes())['splits']
       if split not in splits:
-        raise ValueError(f'{path}: split {split!r}; expected one of {splits}.')
+        expected = f'expected one of {splits}' if splits else 'it has no splits'
+        raise ValueError(f'{path}: split {split!r}; {expected}.')
       folder = root / split
     elif not (folder / _STATE).is_file():
       return []

@@ -86,6 +86,9 @@ def test_folders_of_datasets(tmp_path):
   shutil.rmtree(tmp_path / 'test')
   with pytest.raises(ValueError, match='test: '):
     corpus.open_corpus(tmp_path, split='test')
+  (tmp_path / 'dataset_dict.json').write_text('{"splits": []}')
+  with pytest.raises(ValueError, match="split 'train'; it has no splits"):
+    corpus.open_corpus(tmp_path)
 
 
 def test_csv(tmp_path):
