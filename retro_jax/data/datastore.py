@@ -30,10 +30,10 @@ from retrieval.search import (
 )
 from retrieval.store import array_store, manifests
 from retrieval.text import chunks as chunks_lib
-from retro_jax.data import samples, stores as stores_lib
+from retro_jax.data import folder as folder_lib, samples
 
 
-def load_embedder(config: stores_lib.Embedder) -> embedders.Embedder:
+def load_embedder(config: folder_lib.Embedder) -> embedders.Embedder:
   """Load the embedder of the chunks."""
   return embedders.Embedder.load(
     config.path or 'minilm',
@@ -86,7 +86,7 @@ class NeighborLookup:
 class Datastore:
   """The training chunks of a data folder, and their retrievers."""
 
-  folder: stores_lib.Stores
+  folder: folder_lib.DataFolder
 
   def vectors(self, split: str) -> array_store.Store:
     """Keys of a split's chunks; ValueError where they are of other chunks."""

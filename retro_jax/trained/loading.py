@@ -12,7 +12,7 @@ import jax
 from retrieval import settings, tokenization
 from retrieval.store import checkpoints, hub
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
-from retro_jax.data import folder as retro_data, pipeline, stores
+from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import (
   config as config_lib,
   initial,
@@ -34,12 +34,12 @@ class RunConfig:
   # Data. '' stands for <workdir>/data; give the folder to share it.
   data_dir: str = ''
   corpus: corpus_lib.CorpusConfig = corpus_lib.CorpusConfig()
-  tokens: stores.Tokens = stores.Tokens()
+  tokens: retro_data.Tokens = retro_data.Tokens()
   # Shares of documents held out; training looks at `valid`.
   valid_fraction: settings.Rate = 0.01
   test_fraction: settings.Rate = 0.01
-  embedder: stores.Embedder = stores.Embedder()
-  neighbors: stores.Neighbors = stores.Neighbors()
+  embedder: retro_data.Embedder = retro_data.Embedder()
+  neighbors: retro_data.Neighbors = retro_data.Neighbors()
   # Model.
   model: config_lib.RetroConfig = config_lib.RetroConfig()
   retrieval: bool = True  # False: the baseline

@@ -13,7 +13,7 @@ from experiments.retro import (
 )
 from retrieval.nn import colbert
 from retrieval.text import corpus as corpus_lib
-from retro_jax.data import folder as retro_data, stores
+from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model, loading
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
@@ -110,7 +110,7 @@ def test_an_update_encodes_all_chunks_again(config, data, words, tmp_path):
 
 def test_a_command_names_the_models_of_a_run():
   trained = _config('runs/colbert')
-  embedder = stores.Embedder(path='e')
+  embedder = retro_data.Embedder(path='e')
   for model, want in (('', 'runs/colbert'), ('c', 'c')):
     given = dataclasses.replace(_config(model), embedder=embedder)
     found = loading.merged(trained, given)

@@ -19,7 +19,7 @@ from retrieval.search import (
 )
 from retrieval.store import store_writer
 from retrieval.text import chunks as chunks_lib
-from retro_jax.data import folder as folder_lib, stores
+from retro_jax.data import folder as folder_lib
 from retro_jax.trained import loading
 from tests.retro_jax.data import tiny_data
 
@@ -137,9 +137,11 @@ def test_an_index_of_words_may_hold_titles_and_continuations(tmp_path):
   assert own.search_texts(ids) == [f'{title}\n{text}' for title, text in pairs]
   assert own.texts(ids) == train.texts(ids)
   config = loading.RunConfig(
-    neighbors=stores.Neighbors(source='bm25', titled=True)
+    neighbors=folder_lib.Neighbors(source='bm25', titled=True)
   )
-  plain = dataclasses.replace(config, neighbors=stores.Neighbors(source='bm25'))
+  plain = dataclasses.replace(
+    config, neighbors=folder_lib.Neighbors(source='bm25')
+  )
   titled, words = (
     data.datastore.text_indices(x).words_path('bm25') for x in (config, plain)
   )
