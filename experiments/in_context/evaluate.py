@@ -43,17 +43,18 @@ from experiments.retro_qa import (
 )
 from retrieval.questions import question_sets
 from retro_jax.data import qa_rows
-from retro_jax.decoding import shared_prefix
 from retro_jax.evaluation import evaluate as evaluate_lib, in_context
-from retro_jax.trained import loading
+from retro_jax.trained import language_model, loading
+from retro_jax.views import prompts as prompts_lib
 
 FILE = 'in_context.json'
 QA_FILE = 'in_context_qa.json'
+_WHOLE = 1 << 20  # chunks of a window: prompts are read whole
 
 
 def load(
   config: Config, workdir: str, evaluate: Evaluate
-) -> loading.TrainedRetro:
+) -> language_model.LanguageModel:
   """Load the decoder that a config names.
 
   Raises:
@@ -122,7 +123,7 @@ def draw_examples(evaluate: Evaluate, seed: int) -> list[tuple[str, str]]:
 
 
 def answer(
-  trained: loading.TrainedRetro,
+  trained: language_model.LanguageModel,
   config: Config,
   workdir: str,
   evaluate: Evaluate,
@@ -142,28 +143,32 @@ def answer(
     for one in sets
   }
   examples = draw_examples(evaluate, config.seed)
-  writer = qa_rows.PromptWriter(trained.data.tokenizer, settings.passage_length)
-  params = jax.device_put(trained.params)
 
   def write(questions, mode):
     count = settings.num_passages if mode == 'on' else 0
-    with progress.bar(f'{questions.name} {mode}', 'questions') as update:
-      written = shared_prefix.write(
-        trained.model,
-        params,
-        writer.prefix(examples),
-        [
-          writer.tail(question.question, read[:count])
-          for question, read in zip(
-            questions.questions, passages[questions.name], strict=True
-          )
-        ],
+    prompts = [
+      qa_rows.few_shot_prompt(
+        trained.data.tokenizer,
+        examples,
+        question.question,
+        read[:count],
+        passage_length=settings.passage_length,
+      )
+      for question, read in zip(
+        questions.questions, passages[questions.name], strict=True
+      )
+    ]
+    with progress.bar(f'{questions.name} {mode}', 'tokens') as update:
+      written = trained.sample(
+        [prompts_lib.TextPrompt('', ids=ids) for ids in prompts],
+        temperature=0.0,
         max_new_tokens=settings.max_new_tokens,
-        is_done=writer.is_done,
+        stop_strings=('\n',),
+        context_chunks=_WHOLE,
         batch_size=settings.batch_size,
         progress=update,
       )
-    return [writer.answer(tokens) for tokens in written]
+    return [' '.join(x.completion.split()) for x in written]
 
   content = {
     'step': trained.step,

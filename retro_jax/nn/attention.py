@@ -8,8 +8,8 @@ Borgeaud et al. 2022, section B.1.2, after Transformer-XL (Dai et al. 2019):
 
 with d(i, j) = i - j + offset; `positions` has R and the second term.
 
-Dimension key: N rows (sequences or chunks), Q queries, S keys, T queries of a step,
-H heads, K head width, D and E widths of the two streams.
+Dimension key: N rows (sequences or chunks), Q queries, S keys, H heads, K head width,
+D and E widths of the two streams.
 """
 
 import dataclasses
@@ -278,7 +278,7 @@ class RelativeAttention(nn.Module):
 
 
 class CachedAttention(RelativeAttention):
-  """The same attention of the next tokens of each row, for decoding.
+  """The same attention of the next token of each row, for decoding.
 
   The collection 'cache' holds the projected keys, values and relative keys that
   RelativeAttention left there for a whole sequence. So a query costs only
@@ -288,20 +288,19 @@ class CachedAttention(RelativeAttention):
   @nn.compact
   def __call__(
     self,
-    query: Float[Array, 'N T D'],
+    query: Float[Array, 'N 1 D'],
     index: Int[Array, ' N'],
-    mask: Bool[Array, 'N T Ss'],
+    mask: Bool[Array, 'N 1 Ss'],
     *,
     query_length: int,
     key_length: int,
     update: tuple[Float[Array, 'A U E'], tuple] | None = None,
-    positions: Int[Array, 'N T'] | None = None,
-  ) -> Float[Array, 'N T D']:
+    positions: Int[Array, 'N 1'] | None = None,
+  ) -> Float[Array, 'N 1 D']:
     """Attend from `query`, normalized, to the cached keys; without residual.
 
     Args:
-      query: T is 1 where positions are relative.
-      index: which of the positions 0..Q-1 the first query of a row is.
+      index: position of each row's query, of 0..Q-1.
       mask: False hides a key. A query without any key gets zeros.
       query_length: Q.
       key_length: S, positions in one copy of the keys.

@@ -156,32 +156,31 @@ class Attention(nn.Module):
 
 
 class CachedSelfAttention(nn.Module):
-  """The decoder's branch ATTN for the next tokens, with a cache of L keys."""
+  """The decoder's branch ATTN for the next token, with a cache of L keys."""
 
   config: RetroConfig
 
   @nn.compact
   def __call__(
     self,
-    x: Float[Array, 'B T D'],
+    x: Float[Array, 'B 1 D'],
     first: Int[Array, ' B'],
     position: Int[Array, ' B'],
     length: int,
-  ) -> Float[Array, 'B T D']:
-    """Add the branch to `x`, the tokens from `position` on of first..length-1."""
+  ) -> Float[Array, 'B 1 D']:
+    """Add the branch to `x`, the tokens at `position` of first..length-1."""
     y = norm(self.config, 'norm')(x)
-    places = position[:, None] + jnp.arange(x.shape[1])
-    keys = jnp.arange(length)
-    mask = (keys >= first[:, None, None]) & (keys <= places[..., None])
+    keys, place, first = jnp.arange(length), position[:, None], first[:, None]
+    mask = (keys >= first) & (keys <= place)
     config = self.config.attention_of('decoder')
     return x + attention.CachedAttention(config, name='attention')(
       y,
       position,
-      mask,
+      mask[:, None],
       query_length=length,
       key_length=length,
-      update=(y, (jnp.arange(len(x))[:, None], places)),
-      positions=places - first[:, None],
+      update=(y, (jnp.arange(len(x))[:, None], place)),
+      positions=place - first,
     )
 
 

@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RETRO for the next tokens of each row, with a cache, for decoding.
+"""RETRO for the next token of each row, with a cache, for decoding.
 
-Dimension key: B batch, L tokens, T tokens of a step, M chunk length, N neighbors, R
-neighbor length, A rows that are updated, V vocabulary.
+Dimension key: B batch, L tokens, M chunk length, N neighbors, R neighbor length, A
+rows that are updated, V vocabulary.
 """
 
 from flax import linen as nn
@@ -14,7 +14,7 @@ from retro_jax.nn import cca, layers, retro
 
 
 class RetroStep(retro.Retro):
-  """Retro for the next tokens of each row, with the parameters and cache of Retro.
+  """Retro for the next token of each row, with the parameters and cache of Retro.
 
   The cache holds, for every token of the L that Retro was applied to, keys and
   values of the decoder's self-attention and the activations that condition the
@@ -25,44 +25,30 @@ class RetroStep(retro.Retro):
   @nn.compact
   def __call__(
     self,
-    tokens: Int[Array, ' B'] | Int[Array, 'B T'],
+    tokens: Int[Array, ' B'],
     position: Int[Array, ' B'],
     rows: Int[Array, ' A'] | None = None,
     neighbors: Int[Array, 'A N R'] | None = None,
     neighbor_mask: Bool[Array, 'A N R'] | None = None,
-    *,
-    last: Int[Array, ' B'] | None = None,
   ) -> Float[Array, 'B V']:
     """Logits of each next token, float32; brings the cache up to date.
 
     Args:
-      tokens: one a row, or several for a decoder without retrieval or relative
-        positions.
-      position: of the first token in its row: one more than that of the last token
-        that the cache knows, or the same for a row that does not go on; below L.
+      tokens: one a row.
+      position: of the token in its row: one more than that of the last token that
+        the cache knows, or the same for a row that does not go on; below L.
       rows: those in which this token completes a chunk, in any order, maybe
         repeated; None when no chunk was completed or retrieval is off.
       neighbors: tokens that these chunks retrieved.
       neighbor_mask: False for missing neighbors and padding.
-      last: which of several tokens is read out; those after it are padding, which
-        the next tokens replace.
     """
     c = self.config
-    several = tokens.ndim == 2
-    if several and (c.cca_layers or c.decoder.positions == 'relative'):
-      raise ValueError(
-        f'cca_layers {c.cca_layers} and {c.decoder.positions} positions: expected '
-        'a decoder without retrieval, of rotary or absolute positions.'
-      )
-    if not several:
-      tokens = tokens[:, None]
     cache = self.variables['cache']
     first = cache['first']
     length = cache['layer_1_attn']['attention']['k'].shape[2]
     cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
     embedding = self._table('embedding', c.d_model)
-    places = (position - first)[:, None] + jnp.arange(tokens.shape[1])
-    x = self._embedder(embedding)(tokens, places)
+    x = self._embedder(embedding)(tokens[:, None], (position - first)[:, None])
     encoded = mask = None
     for p in range(1, c.num_layers + 1):
       x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
@@ -89,6 +75,4 @@ class RetroStep(retro.Retro):
           c, cca.CachedCrossAttention, name=f'layer_{p}_cca'
         )(x, False, position, encoded, rows, mask)
       x = layers.FeedForward(c, name=f'layer_{p}_ffw')(x)
-    if last is not None:
-      x = jnp.take_along_axis(x, last[:, None, None], axis=1)
     return self._read(embedding, x)[:, 0]

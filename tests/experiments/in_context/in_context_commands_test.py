@@ -11,10 +11,10 @@ import pytest
 from experiments.in_context import evaluate as in_context_evaluate
 from retrieval.questions import question_sets, scoring
 from retro_jax.data import folder as retro_data, qa_rows
-from retro_jax.decoding import shared_prefix
 from retro_jax.evaluation import evaluate
 from retro_jax.nn import retro as model
 from retro_jax.trained import language_model, loading
+from retro_jax.views import samples as views
 from tests.experiments.retro import tiny_config, tiny_retro
 from tests.experiments.retro_qa import tiny_questions
 from tests.retro_jax.data import tiny_data
@@ -87,16 +87,13 @@ def test_answers_with_and_without(root, trained, tmp_path, monkeypatch, capsys):
   prompts, texts = [], iter(['moon'] * 3 + list(ANSWERS.values()))
   tokenizer = trained.data.tokenizer
 
-  def write(model, params, prefix, tails, **settings):
-    prompts.append((tokenizer.decode(prefix), [*map(tokenizer.decode, tails)]))
+  def sample(self, shown, **settings):
+    prompts.append([tokenizer.decode(x.ids) for x in shown])
     assert settings['max_new_tokens'] == 4
-    ends = [
-      tokenizer.encode(f' {next(texts)}\nmore').ids.tolist() for _ in tails
-    ]
-    assert all(settings['is_done'](x) for x in ends)
-    return ends
+    ends = [next(texts) for _ in shown]
+    return [views.TextSample(x, '', [], completion=f' {x}') for x in ends]
 
-  monkeypatch.setattr(shared_prefix, 'write', write)
+  monkeypatch.setattr(language_model.LanguageModel, 'sample', sample)
   _run(root, tmp_path)
   rows = json.loads((tmp_path / 'in_context_qa.json').read_text())['rows']
   assert [x['retrieval'] for x in rows] == ['off', 'on']
@@ -114,37 +111,45 @@ def test_answers_with_and_without(root, trained, tmp_path, monkeypatch, capsys):
   scores = scoring.score_predictions(asked, predicted)
   assert scores.values['official_exact_match'].all()
   # The twin's prompts are the same without passages.
-  (shared, closed), (same, opened) = prompts
-  assert shared == same and shared.count('Question') == 2
-  for off, on in zip(closed, opened, strict=True):
-    assert on.endswith(off) and len(on) > len(off) and on.startswith('T: ')
+  for off, on in zip(*prompts, strict=True):
+    shared, question = off.rsplit('Question', 1)
+    assert shared.count('Question') == 2 and on.startswith(f'{shared}T: ')
+    assert on.endswith(question)
 
 
 def test_a_prompt_in_full(root):
-  data = retro_data.DataFolder(root)
-  writer = qa_rows.PromptWriter(data.tokenizer, 5)
-  decode = data.tokenizer.decode
-  prefix = writer.prefix([('who?', 'moon')])
-  assert prefix[0] == data.tokenizer.bos_id
-  assert decode(prefix) == (
-    'Answer each question in a few words.\n\nQuestion: who?\nAnswer: moon\n\n'
-  )
+  tokenizer = retro_data.DataFolder(root).tokenizer
   passages = [
     qa_rows.Passage(title='T', text='apple ' * 9),
     qa_rows.Passage(title='', text='moon'),
   ]
-  closed, opened = writer.tail('x?'), writer.tail('x?', passages)
-  assert decode(closed) == 'Question: x?\nAnswer:'
-  assert decode(opened).startswith('T: ')
-  assert decode(opened).endswith('moon\n\nQuestion: x?\nAnswer:')
-  end = len(data.tokenizer.encode('\n\n').ids)
-  first = data.tokenizer.encode('moon').ids
+  closed, opened = (
+    qa_rows.few_shot_prompt(
+      tokenizer, [('who?', 'moon')], 'x?', read, passage_length=5
+    )
+    for read in ((), passages)
+  )
+  assert closed[0] == tokenizer.bos_id
+  task = 'Answer each question in a few words.\n\n'
+  example, asked = 'Question: who?\nAnswer: moon\n\n', 'Question: x?\nAnswer:'
+  assert tokenizer.decode(closed) == task + example + asked
+  text = tokenizer.decode(opened)
+  assert text.startswith(f'{task}{example}T: ')
+  assert text.endswith(f'moon\n\n{asked}')
+  end = len(tokenizer.encode('\n\n').ids)
+  first = tokenizer.encode('moon').ids
   assert len(opened) == len(closed) + 5 + len(first) + 2 * end
-  eos = data.tokenizer.eos_id
-  ids = data.tokenizer.encode(' queen  river').ids.tolist()
-  assert not writer.is_done(ids) and writer.is_done([*ids, eos])
-  assert writer.answer([*ids, eos]) == 'queen river'
-  assert writer.answer([eos]) == writer.answer(ids[:0]) == ''
+
+
+def test_answers_are_written_by_the_decoder(root, trained, tmp_path):
+  _run(root, tmp_path)
+  off, on = (
+    scoring.read_predictions(tmp_path / f'predictions_custom_test_{x}.jsonl')
+    for x in ('off', 'on')
+  )
+  assert len(off) == len(on) == 3
+  for row in off + on:
+    assert row['prediction'] and '\n' not in row['prediction']
 
 
 def test_what_is_missing_is_named(root, trained, tmp_path, monkeypatch):
