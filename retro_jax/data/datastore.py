@@ -29,12 +29,12 @@ from retrieval.search import (
   where as where_lib,
 )
 from retrieval.store import array_store, manifests
-from retrieval.text import chunks as chunks_lib
-from retro_jax.data import folder as folder_lib, samples
+from retrieval.text import chunks as chunks_lib, data_folder
+from retro_jax.data import samples
 
 
-def load_embedder(config: folder_lib.Embedder) -> embedders.Embedder:
-  """Load the embedder of the chunks."""
+def load_embedder(config: Any) -> embedders.Embedder:
+  """Load the embedder of the chunks; config is `folder.Embedder`."""
   return embedders.Embedder.load(
     config.path or 'minilm',
     max_length=config.max_length,
@@ -86,7 +86,7 @@ class NeighborLookup:
 class Datastore:
   """The training chunks of a data folder, and their retrievers."""
 
-  folder: folder_lib.DataFolder
+  folder: data_folder.DataFolder  # of `retro_jax.data.folder`
 
   def vectors(self, split: str) -> array_store.Store:
     """Keys of a split's chunks; ValueError where they are of other chunks."""
