@@ -77,9 +77,7 @@ def mine(
     **dataclasses.asdict(config),
   }
   parts = [questions[i : i + SHARD] for i in range(0, len(questions), SHARD)]
-  search = answer_search.QuestionSearch(
-    data.blocks, config.rule, data.tokenizer
-  )
+  search = answer_search.QuestionSearch(data.blocks, config.rule)
 
   def find(shard, unused_progress):
     texts = [question.question for question in parts[shard]]

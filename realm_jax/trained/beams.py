@@ -281,9 +281,7 @@ class BeamSelector:
     self._block_layout = data.layout(config) if train_blocks else None
     self._retriever, self._search = retriever, None
     if search:
-      self._search = answer_search.QuestionSearch(
-        self._blocks, lookup.rule, data.tokenizer
-      )
+      self._search = answer_search.QuestionSearch(self._blocks, lookup.rule)
 
   def select(
     self,

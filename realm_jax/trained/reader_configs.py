@@ -21,7 +21,7 @@ class Lookup:
   # blocks in the early loss (released); fewer where the corpus has fewer
   retriever_beam: settings.Size = 5000
   reader_beam: settings.Size = 5  # blocks that are read (released)
-  # What counts as an answer in a block: substring (released), dpr, wordpiece;
+  # What counts as an answer in a block: substring (released) or dpr;
   # questions whose answers are regular expressions go by these.
   rule: answers_lib.StringRule = 'substring'
   # wordpieces of question and block (released)

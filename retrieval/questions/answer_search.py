@@ -3,9 +3,9 @@
 """Search of whole beams for blocks with an answer, by each rule of `answers`.
 
 A training step of ORQA tests 5000 blocks for each question (Lee et al. 2019,
-section 3.4). The search joins the stored bytes, or tokens, of all blocks and
-looks for ASCII substrings that every block with an answer contains. Only blocks
-with a hit take the rule's test.
+section 3.4). The search joins the stored bytes of all blocks and looks for ASCII
+substrings that every block with an answer contains. Only blocks with a hit take the
+rule's test.
 """
 
 import bisect
@@ -19,7 +19,6 @@ import numpy as np
 
 from retrieval.questions import answers as answers_lib, question_files
 from retrieval.text import blocks as blocks_lib
-from retrieval.tokenization import base
 
 _END = b'\xff'  # occurs in no UTF-8 text
 _KELVIN = '\N{KELVIN SIGN}'.encode()  # decomposed, a K; two others a ; and a `
@@ -32,28 +31,15 @@ class QuestionSearch:
   An answer that every text contains matches nothing, with one warning.
   """
 
-  def __init__(
-    self,
-    blocks: blocks_lib.BlockStore,
-    rule: str,
-    tokenizer: base.Tokenizer | None = None,
-  ):
-    """Open the blocks; `rule` is that of answers that are strings.
-
-    'wordpiece' of `answers.RULES` needs the blocks' tokenizer.
-    """
+  def __init__(self, blocks: blocks_lib.BlockStore, rule: str):
+    """Open the blocks; `rule` is that of answers that are strings."""
     self._rules = {
-      'string': answers_lib.make_rule(rule, tokenizer),
+      'string': answers_lib.make_rule(rule),
       'regex': answers_lib.make_rule('regex'),
     }
-    if rule == 'wordpiece':
-      blocks.tokens.check_tokenizer(tokenizer)
-    self._blocks, self._tokenizer = blocks, tokenizer
+    self._blocks = blocks
     array = blocks.tokens.store.array
-    self._stored = {
-      'text': (array('text_end'), array('text')),
-      'tokens': (array('token_end'), array('tokens')),
-    }
+    self._text_end, self._text = array('text_end'), array('text')
     counts = blocks.tokens.store.rows('token_end')
     self._first_document = np.cumsum([0, *counts])
     # Every epoch repeats the questions.
@@ -72,9 +58,7 @@ class QuestionSearch:
       answers = self._answers(question) if question else ()
       if len(there) and answers:
         rule = self._rules[question.kind]
-        by_tokens = rule.name == 'wordpiece'
-        search = self._by_tokens if by_tokens else self._by_text
-        row[there] = search(rule, ids[there].astype(np.int64), answers)
+        row[there] = self._search(rule, ids[there].astype(np.int64), answers)
     return contained
 
   def _usable(self, question: question_files.Question) -> tuple[str, ...]:
@@ -92,16 +76,14 @@ class QuestionSearch:
         usable.append(answer)
     return tuple(usable)
 
-  def _prepare(self, rule: str, answers: tuple[str, ...]) -> list:
-    """Return runs of tokens or bytes to search for; b'' is in every text."""
-    if rule == 'wordpiece':
-      return [e.ids for e in self._tokenizer.encode_batch(list(answers))]
+  def _prepare(self, rule: str, answers: tuple[str, ...]) -> list[bytes]:
+    """Return runs of bytes to search for; b'' is in every text."""
     if rule == 'substring':  # Half a surrogate pair is in no text.
       return [x.encode('utf-8', 'surrogatepass') for x in answers]
     return [*map(_ascii_word, answers)] if rule == 'dpr' else [b'']
 
-  def _by_text(self, rule, ids, answers) -> np.ndarray:
-    order, parts = self._read('text', ids, self._blocks.byte_spans(ids))
+  def _search(self, rule, ids, answers) -> np.ndarray:
+    order, parts = self._read(ids)
     raw = text = _END.join([*parts, b''])
     if rule.name != 'substring':
       text = raw.lower().replace(_KELVIN, b'k')
@@ -121,29 +103,9 @@ class QuestionSearch:
     contained[order[[*hits]]] = True
     return contained
 
-  def _by_tokens(self, rule, ids, answers) -> np.ndarray:
-    order, parts = self._read('tokens', ids, self._blocks.token_spans(ids))
-    tokens = np.frombuffer(b''.join(parts), self._blocks.tokens.tokens.dtype)
-    ends = np.cumsum([part.nbytes for part in parts]) // tokens.itemsize
-    hit = np.zeros(len(ids), bool)
-    for run in self._needles(rule.name, answers):
-      at = np.flatnonzero(
-        tokens[: max(len(tokens) - len(run) + 1, 0)] == run[0]
-      )
-      for offset, token in enumerate(run[1:].tolist(), start=1):
-        at = at[tokens[at + offset] == token]
-      owner = np.searchsorted(ends, at, 'right')
-      hit[owner[at + len(run) <= ends[owner]]] = True
-    contained = np.zeros(len(ids), bool)
-    contained[order] = hit
-    return contained
-
-  def _read(
-    self, kind: str, ids: np.ndarray, spans: np.ndarray
-  ) -> tuple[np.ndarray, list[memoryview]]:
-    """Return the reading order of blocks, and views of their data in that order."""
-    all_ends, data = self._stored[kind]
-    documents = self._blocks.documents(ids)
+  def _read(self, ids: np.ndarray) -> tuple[np.ndarray, list[memoryview]]:
+    """Return the reading order of blocks, and their texts in that order."""
+    spans, documents = self._blocks.byte_spans(ids), self._blocks.documents(ids)
     shards = np.searchsorted(self._first_document, documents, 'right') - 1
     order = np.lexsort((documents, shards))
     bounds = np.flatnonzero(np.diff(shards[order], prepend=-1, append=-1))
@@ -151,11 +113,11 @@ class QuestionSearch:
     for first, limit in zip(bounds[:-1], bounds[1:], strict=True):
       here = order[first:limit]
       shard = int(shards[here[0]])
-      ends = all_ends.shard(shard)
+      ends = self._text_end.shard(shard)
       local = documents[here] - self._first_document[shard]
       base = np.where(local, ends[np.maximum(local, 1) - 1], 0)
       rows = (base[:, None] + spans[here]).tolist()
-      view = memoryview(data.shard(shard))
+      view = memoryview(self._text.shard(shard))
       parts += [view[a:b] for a, b in rows]
     return order, parts
 

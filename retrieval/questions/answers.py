@@ -13,27 +13,22 @@ Figures by different rules are not comparable, so each rule has a name:
   regex: the answer is a regular expression of Python's that matches anywhere, in
     either case. DPR's has_answer for CuratedTREC. A search that backtracks for
     ever is refused.
-  wordpiece: the answer's token ids are consecutive among the text's. The
-    has_answers of Hugging Face's REALM, and ORQA's gold spans.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
 import re
-from typing import Any, Literal
+from typing import Literal
 import unicodedata
 
 from absl import logging
-import numpy as np
 import regex
 
-from retrieval.tokenization import base
-
 # Rules of answers that are strings; 'regex' is that of regular expressions.
-StringRule = Literal['substring', 'dpr', 'wordpiece']
-RULES = ('substring', 'dpr', 'regex', 'wordpiece')
+StringRule = Literal['substring', 'dpr']
+RULES = ('substring', 'dpr', 'regex')
 # What package regex takes for more than Python does: fuzzy matches such as {e<=1},
 # and classes such as [[:digit:]].
 _ONLY_IN_REGEX = re.compile(
@@ -50,30 +45,21 @@ class Rule:
   """A rule in two steps, each done once."""
 
   name: str
-  prepare: Callable[[Sequence[Any]], list[str]]  # texts -> prepared texts
+  prepare: Callable[[Iterable[str]], list[str]]  # texts -> prepared texts
   # a question's answers -> test of a prepared text. Raises ValueError for an
   # answer that every text contains.
   compile: Callable[[Sequence[str]], Callable[[str], bool]]
 
 
-def make_rule(name: str, tokenizer: base.Tokenizer | None = None) -> Rule:
-  """Return the rule of a name; 'wordpiece' needs a tokenizer.
-
-  Raises:
-    ValueError: for another name, or 'wordpiece' without a tokenizer.
-  """
+def make_rule(name: str) -> Rule:
+  """Return the rule of a name; ValueError for another one."""
   if name == 'substring':
-    return Rule(name, list, lambda a: _run_test(a, list(a)))
+    return Rule(name, list, _substring_test)
   if name == 'dpr':
     return Rule(name, lambda texts: [fold(t) for t in texts], _dpr_test)
   if name == 'regex':
     return Rule(name, lambda texts: [decompose(t) for t in texts], _regex_test)
-  if name != 'wordpiece':
-    raise ValueError(f'Matching rule {name!r}: expected one of {RULES}.')
-  if tokenizer is None:
-    raise ValueError("Matching rule 'wordpiece' needs a tokenizer.")
-  prepare = functools.partial(_encode, tokenizer)
-  return Rule(name, prepare, lambda a: _run_test(a, prepare(a)))
+  raise ValueError(f'Matching rule {name!r}: expected one of {RULES}.')
 
 
 def _check(answer: str, needle: Sequence[str]) -> None:
@@ -83,24 +69,10 @@ def _check(answer: str, needle: Sequence[str]) -> None:
     )
 
 
-def _run_test(answers: Sequence[str], runs: list[str]) -> Callable[[str], bool]:
-  """Return a test for the answers' runs of characters."""
-  for answer, run in zip(answers, runs, strict=True):
-    _check(answer, run)
-  return lambda text: any(run in text for run in runs)
-
-
-def _encode(tokenizer: base.Tokenizer, texts: Sequence[Any]) -> list[str]:
-  """Encode token ids as characters, so that a run of ids is a substring."""
-  rows = list(texts)
-  at = [i for i, row in enumerate(rows) if isinstance(row, str)]
-  encodings = tokenizer.encode_batch([rows[i] for i in at]) if at else []
-  for i, encoding in zip(at, encodings, strict=True):
-    rows[i] = encoding.ids
-  return [
-    np.asarray(row, '<u4').tobytes().decode('utf-32-le', 'surrogatepass')
-    for row in rows
-  ]
+def _substring_test(answers: Sequence[str]) -> Callable[[str], bool]:
+  for answer in answers:
+    _check(answer, answer)
+  return lambda text: any(answer in text for answer in answers)
 
 
 def decompose(text: str) -> str:

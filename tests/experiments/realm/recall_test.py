@@ -50,7 +50,7 @@ def test_ranks_are_those_of_each_rule(trained, batch, monkeypatch):
   assert calls[-1] == (4, 4) and len(calls) == -(-4 // batch)
   for rule, ranks in found.items():
     asked = [q for q in QUESTIONS if (q.kind == 'regex') == (rule == 'regex')]
-    tests = answers.make_rule(rule, None)
+    tests = answers.make_rule(rule)
     for question, rank in zip(asked, ranks, strict=True):
       texts = blocks.texts(retrieve([question.question], 10)[0])
       holds = tests.compile(question.answers)

@@ -79,7 +79,7 @@ def _find(made, rule, ids, answers):
   """Search for each row's answers as those of a question."""
   kind = 'regex' if rule == 'regex' else 'string'
   strings = 'substring' if rule == 'regex' else rule
-  search = answer_search.QuestionSearch(made.blocks, strings, made.tokenizer)
+  search = answer_search.QuestionSearch(made.blocks, strings)
   questions = [
     question_files.Question(f'{i}', 'Who?', tuple(x), kind)
     for i, x in enumerate(answers)
@@ -89,18 +89,11 @@ def _find(made, rule, ids, answers):
 
 def _one_by_one(made, rule, ids, answers):
   """Test block by block."""
-
-  def tokens(ids):
-    rows, counts = made.blocks.gather(ids, 999)
-    return [row[:n] for row, n in zip(rows, counts.tolist(), strict=True)]
-
-  read = tokens if rule == 'wordpiece' else made.blocks.texts
   contained = np.zeros(ids.shape, bool)
   for row, texts, hits in zip(ids, answers, contained, strict=True):
     there = row >= 0
-    hits[there] = answers_test.has_answer(
-      read(row[there]), texts, rule, made.tokenizer
-    )
+    blocks = made.blocks.texts(row[there])
+    hits[there] = answers_test.has_answer(blocks, texts, rule)
   return contained
 
 

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 import regex
 
-from retrieval import tokenization
 from retrieval.questions import answers
 
-WORDS = 'paris is the capital of france 19 ##61 ##6 que ##bec u . s a'
 ODD = (
   'aAbB1_.-\u2019 \n\t\0\u200b\u00a0\u3000'  # blanks, some of them unseen
   '\u00e9\u0301e\u0130i\u0131\u00df\u0152\u01c5'  # letters with two forms
@@ -25,19 +23,11 @@ ODD = (
 )
 
 
-def has_answer(texts, wanted, rule, tokenizer=None):
+def has_answer(texts, wanted, rule):
   """Whether each text contains one of a question's answers."""
-  rule = answers.make_rule(rule, tokenizer)
+  rule = answers.make_rule(rule)
   test = rule.compile(wanted)
   return np.array([test(text) for text in rule.prepare(texts)], bool)
-
-
-@pytest.fixture(scope='module')
-def wordpiece(tmp_path_factory):
-  path = tmp_path_factory.mktemp('wordpiece') / 'vocab.txt'
-  words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *WORDS.split()]
-  path.write_text('\n'.join(words))
-  return tokenization.WordPieceTokenizer(path)
 
 
 def literal_tokens(text):
@@ -67,32 +57,31 @@ def literal_dpr(wanted, text):
   return False
 
 
-# text, answer, then what substring, dpr, regex and wordpiece say.
+# text, answer, then what substring, dpr and regex say.
 CASES = (
-  ('Paris is the capital', 'Paris', True, True, True, True),
-  ('Paris is the capital', 'paris', False, True, True, True),
-  ('the 1961 capital', '196', True, False, True, False),
-  ('the 1961 capital', '1961', True, True, True, True),
-  ('Qu\u00e9bec is the capital', 'Quebec', False, False, False, True),
-  ('Que\u0301bec', 'Qu\u00e9bec', False, True, True, True),
-  ('Que\u0301bec', 'Que', True, False, True, True),
-  ('the U.S. capital', 'U. S.', False, True, False, True),
-  ('the U.S. capital', 'US', False, False, False, False),
-  ('the U.S. capital', 'U.S', True, True, True, True),
-  ('the\ncapital', 'the capital', False, True, False, True),
-  ('the\u200b capital', 'the capital', False, True, False, True),
-  ('capital_of', 'capital', True, True, True, True),
-  ('capital', 'cap[aeiou]tal|x', False, False, True, False),
-  ('is it\nParis', '^paris$', False, False, True, False),
+  ('Paris is the capital', 'Paris', True, True, True),
+  ('Paris is the capital', 'paris', False, True, True),
+  ('the 1961 capital', '196', True, False, True),
+  ('the 1961 capital', '1961', True, True, True),
+  ('Qu\u00e9bec is the capital', 'Quebec', False, False, False),
+  ('Que\u0301bec', 'Qu\u00e9bec', False, True, True),
+  ('Que\u0301bec', 'Que', True, False, True),
+  ('the U.S. capital', 'U. S.', False, True, False),
+  ('the U.S. capital', 'US', False, False, False),
+  ('the U.S. capital', 'U.S', True, True, True),
+  ('the\ncapital', 'the capital', False, True, False),
+  ('the\u200b capital', 'the capital', False, True, False),
+  ('capital_of', 'capital', True, True, True),
+  ('capital', 'cap[aeiou]tal|x', False, False, True),
+  ('is it\nParis', '^paris$', False, False, True),
 )
 
 
 @pytest.mark.parametrize('case', CASES, ids=lambda c: f'{c[1]!r} in {c[0]!r}')
-def test_where_the_rules_differ(case, wordpiece):
+def test_where_the_rules_differ(case):
   text, answer, *wanted = case
   found = [
-    bool(has_answer([text], [answer], rule, wordpiece)[0])
-    for rule in answers.RULES
+    bool(has_answer([text], [answer], rule)[0]) for rule in answers.RULES
   ]
   assert dict(zip(answers.RULES, found, strict=True)) == dict(
     zip(answers.RULES, wanted, strict=True)
@@ -173,28 +162,10 @@ def test_python_defines_the_syntax_of_patterns():
   assert answers.compile_regex('a{2}b{e}').search('aab{e}')
 
 
-def test_wordpiece_takes_token_ids_too(wordpiece):
-  texts = ['paris is the capital', 'the 1961 capital', 'france']
-  rows = [wordpiece.encode(text).ids for text in texts]
-  for answer in ('Paris', '19', '1961', 'is the', 'unknown'):
-    from_text = has_answer(texts, [answer], 'wordpiece', wordpiece)
-    from_ids = has_answer(rows, [answer], 'wordpiece', wordpiece)
-    np.testing.assert_array_equal(from_text, from_ids)
-    ids = wordpiece.encode(answer).ids.tolist()
-    literal = [
-      any(
-        row[i : i + len(ids)].tolist() == ids
-        for i in range(len(row) - len(ids) + 1)
-      )
-      for row in rows
-    ]
-    assert from_ids.tolist() == literal
-
-
 @pytest.mark.parametrize(
   ('rule', 'answer'),
-  [('substring', ''), ('dpr', ' \u200b'), ('regex', ''), ('wordpiece', ' ')],
+  [('substring', ''), ('dpr', ' \u200b'), ('regex', '')],
 )
-def test_refuses_answers_that_all_texts_hold(rule, answer, wordpiece):
+def test_refuses_answers_that_all_texts_hold(rule, answer):
   with pytest.raises(ValueError, match='nothing to look for'):
-    has_answer(['text'], ['a', answer], rule, wordpiece)
+    has_answer(['text'], ['a', answer], rule)
