@@ -80,7 +80,6 @@ HOSTILE = {
   'two_large_dimensions': (b'whole', 4, 16, (1 << 40 << 64) + (1 << 40)),
   'kind_of_a_tensor': (b'whole', 20, 4, 999),
   'beyond_the_file': (b'whole', 24, 8, 1 << 20),
-  'overlapping_tensors': (b'half', 24, 8, 0),
 }
 
 
