@@ -22,10 +22,6 @@ SCHEMA = 1
 MANIFEST = 'manifest.json'
 
 
-class EmptyError(ValueError):
-  """No shard of a store holds a row."""
-
-
 def shard_file(name: str, index: int) -> str:
   """Name of the file of one shard of one array."""
   return f'{name}-{index:06d}.npy'

@@ -34,7 +34,7 @@ def build_store(
   executor: executors.Executor | None = None,
   progress: Progress | None = None,
   meta: Mapping[str, Any] | None = None,
-  needs_rows: str = '',
+  needs_rows: tuple[str, str] | None = None,
 ) -> array_store.Store | None:
   """Write the missing shards of a store and publish it when all are written.
 
@@ -46,7 +46,7 @@ def build_store(
     make: (shard, progress of the shard) -> arrays. Other processes get it pickled.
     executor: where the shards are made; None is this process.
     meta: further JSON facts of the published store.
-    needs_rows: array that must have a row, else `array_store.EmptyError`.
+    needs_rows: array that must have a row, and the error of a store without one.
 
   Returns:
     The published store; None with `executors.Share` for all but the process that
@@ -61,17 +61,11 @@ def build_store(
     if together:
       missing = [i for i in missing if i % executor.count == executor.index]
     total, done = sum(counts[i] for i in missing), 0
-
-    def made_here():
-      for i in missing:
-        writer.write(i, make(i, shifted(progress, done, total)))
-        yield i
-
-    written = made_here()
+    calls = ((i, i, shifted(progress, done, total)) for i in missing)
+    processes = executors.Inline()
     if isinstance(executor, executors.Remote) and len(missing) > 1:
-      calls = ((i, i, None) for i in missing)
-      written = write_all(writer, executor, make, calls)
-    for i in written:
+      calls, processes = ((i, i, None) for i in missing), executor
+    for i in write_all(writer, processes, make, calls):
       done += counts[i]
       if progress:
         progress(done, total)

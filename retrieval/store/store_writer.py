@@ -106,17 +106,16 @@ class StoreWriter:
     self,
     num_shards: int,
     meta: Mapping[str, Any] | None = None,
-    needs_rows: str = '',
+    needs_rows: tuple[str, str] | None = None,
   ) -> array_store.Store:
     """Make the store visible by one rename.
 
     Args:
       meta: further JSON facts for readers, equal in every run.
-      needs_rows: array that must have a row.
+      needs_rows: array that must have a row, and the error of a store without one.
 
     Raises:
-      array_store.EmptyError: when that array has none.
-      ValueError: when a shard is missing.
+      ValueError: when a shard or that row is missing.
     """
     if not self.path.exists():
       manifest = self.folder / array_store.MANIFEST
@@ -130,7 +129,10 @@ class StoreWriter:
     return array_store.Store.open(self.path, self.kind, self.fields)
 
   def _manifest(
-    self, num_shards: int, meta: Mapping[str, Any], needs_rows: str
+    self,
+    num_shards: int,
+    meta: Mapping[str, Any],
+    needs_rows: tuple[str, str] | None,
   ) -> dict[str, Any]:
     missing = self.missing(num_shards)
     if missing:
@@ -142,8 +144,8 @@ class StoreWriter:
       manifests.read_json(_entry_file(self.folder, i))
       for i in range(num_shards)
     ]
-    if needs_rows and not any(shard[needs_rows]['rows'] for shard in shards):
-      raise array_store.EmptyError(f'{self.path}: no {needs_rows}.')
+    if needs_rows and not any(x[needs_rows[0]]['rows'] for x in shards):
+      raise ValueError(f'{self.path}: {needs_rows[1]}')
     return {
       'schema': array_store.SCHEMA,
       'kind': self.kind,

@@ -18,7 +18,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import arguments, tokenization
-from retrieval.store import array_store, executors, sharded_array, shards
+from retrieval.store import executors, sharded_array, shards
 from retrieval.text import (
   corpus as corpus_lib,
   passages,
@@ -98,24 +98,21 @@ def build_block_store(
     if annotations is None
     else annotations.fingerprint,
   }
-  counts = tokens.store.rows('token_end')
-  try:
-    shards.build_store(
-      path,
-      KIND,
-      fields,
-      counts,
-      functools.partial(_make_shard, tokens, tokenizer, fields, annotations),
-      executor=executor or executors.local(num_processes),
-      progress=progress,
-      meta={'tokens': tokens.path.name},
-      needs_rows='document',
-    )
-  except array_store.EmptyError:
-    raise ValueError(
-      f'{path}: no block: {tokens.num_documents} documents hold no sentence, or '
-      f'drop_titles={list(drop_titles)} match their titles.'
-    ) from None
+  shards.build_store(
+    path,
+    KIND,
+    fields,
+    tokens.store.rows('token_end'),
+    functools.partial(_make_shard, tokens, tokenizer, fields, annotations),
+    executor=executor or executors.local(num_processes),
+    progress=progress,
+    meta={'tokens': tokens.path.name},
+    needs_rows=(
+      'document',
+      f'no block: {tokens.num_documents} documents hold no sentence, or '
+      f'drop_titles={list(drop_titles)} match their titles.',
+    ),
+  )
   built = BlockStore(path, tokens)
   if built.num_dropped:
     logging.info(

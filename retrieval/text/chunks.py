@@ -89,22 +89,20 @@ def build_chunk_store(
     arrays = _shard_arrays(token_end, first, chosen, chunk_length)
     return arrays | {'id_hash': hashes[arrays['document'] - first]}
 
-  try:
-    shards.build_store(
-      path,
-      KIND,
-      fields,
-      counts,
-      make,
-      meta={'tokens': tokens.path.name},
-      needs_rows='document',
-    )
-  except array_store.EmptyError:
-    raise ValueError(
-      f'{path}: split {split!r} with valid_fraction {valid_fraction} and '
-      f'test_fraction {test_fraction} of {tokens.num_documents} documents holds no '
-      'document; change the fractions or bring more documents.'
-    ) from None
+  shards.build_store(
+    path,
+    KIND,
+    fields,
+    counts,
+    make,
+    meta={'tokens': tokens.path.name},
+    needs_rows=(
+      'document',
+      f'split {split!r} with valid_fraction {valid_fraction} and test_fraction '
+      f'{test_fraction} of {tokens.num_documents} documents holds no document; '
+      'change the fractions or bring more documents.',
+    ),
+  )
   return ChunkStore(path, tokens)
 
 

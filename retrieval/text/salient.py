@@ -149,7 +149,6 @@ def build_salient_store(
   blocks: blocks_lib.BlockStore,
   tagger: 'tagger_settings.TaggerConfig | taggers.Tagger',
   *,
-  num_processes: int = 1,
   executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,
 ) -> 'SalientStore':
@@ -169,22 +168,20 @@ def build_salient_store(
   ends = np.cumsum(blocks.tokens.store.rows('token_end'))
   chosen = np.unique(blocks.documents(np.arange(blocks.num_blocks)))
   parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
-  try:
-    shards_lib.build_store(
-      path,
-      KIND,
-      fields,
-      [len(part) for part in parts],
-      lambda shard, _: _shard_arrays(blocks, shard, parts[shard], made),
-      executor=executor or executors.local(num_processes),
-      progress=progress,
-      meta={'blocks': blocks.path.name, 'labels': list(made.labels)},
-      needs_rows='sentence',
-    )
-  except array_store.EmptyError:
-    raise ValueError(
-      f'{path}: no salient span in {len(chosen)} documents for {tagger}.'
-    ) from None
+  shards_lib.build_store(
+    path,
+    KIND,
+    fields,
+    [len(part) for part in parts],
+    lambda shard, _: _shard_arrays(blocks, shard, parts[shard], made),
+    executor=executor,
+    progress=progress,
+    meta={'blocks': blocks.path.name, 'labels': list(made.labels)},
+    needs_rows=(
+      'sentence',
+      f'no salient span in {len(chosen)} documents for {tagger}.',
+    ),
+  )
   return SalientStore(path, blocks)
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
+from retrieval.store import executors
 from retrieval.text import (
   corpus as corpus_lib,
   salient,
@@ -213,9 +214,9 @@ def test_what_is_wrong_is_counted(tmp_path):
 
 def test_several_processes_write_the_same_bytes(data, tmp_path):
   config = tagger_settings.TaggerConfig(kind='dates')
-  for name, num_processes in (('one', 1), ('two', 2)):
+  for name, executor in (('one', None), ('two', executors.Processes(2))):
     salient.build_salient_store(
-      tmp_path / name, data.blocks, config, num_processes=num_processes
+      tmp_path / name, data.blocks, config, executor=executor
     )
   assert tiny_stores.file_hashes(tmp_path / 'one') == tiny_stores.file_hashes(
     tmp_path / 'two'
