@@ -16,6 +16,7 @@ import pathlib
 import struct
 from typing import NamedTuple
 
+from google.protobuf import empty_pb2, message, unknown_fields
 import ml_dtypes
 import numpy as np
 
@@ -37,8 +38,6 @@ _DTYPES = {
   22: np.dtype('<u4'),
   23: np.dtype('<u8'),
 }
-# Kinds of fields in protocol buffers.
-_VARINT, _BYTES, _FIXED32 = 0, 2, 5
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER_BYTES = 48
 _TRAILER = struct.Struct('<BI')  # compression, checksum
@@ -96,7 +95,7 @@ class Bundle:
         # A name that begins with a zero byte is that of a variable's part.
         if not name.startswith(b'\0')
       }
-    except (ValueError, TypeError) as e:
+    except (ValueError, TypeError, message.DecodeError) as e:
       raise ValueError(f'{index}: {e}') from None
 
   def tensor(self, name: str) -> np.ndarray:
@@ -164,22 +163,10 @@ def _last(fields: dict[int, list], number: int, default=0):
 
 def _fields(data: bytes) -> dict[int, list]:
   """Parse a protocol buffer: number of each field -> numbers or bytes."""
-  fields, view, at = collections.defaultdict(list), memoryview(data), 0
-  while at < len(view):
-    key, at = _varint(view, at)
-    number, kind = divmod(key, 8)
-    if kind == _VARINT:
-      value, at = _varint(view, at)
-    elif kind == _BYTES:
-      size, at = _varint(view, at)
-      value, at = bytes(view[at : at + size]), at + size
-    elif kind == _FIXED32:
-      value, at = int.from_bytes(view[at : at + 4], 'little'), at + 4
-    else:
-      raise ValueError(f'not an entry of a bundle: a field of kind {kind}.')
-    if at > len(view):
-      raise ValueError(f'not an entry of a bundle: field {number} is cut.')
-    fields[number].append(value)
+  fields = collections.defaultdict(list)
+  parsed = empty_pb2.Empty.FromString(data)
+  for field in unknown_fields.UnknownFieldSet(parsed):
+    fields[field.field_number].append(field.data)
   return fields
 
 
