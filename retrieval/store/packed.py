@@ -15,7 +15,9 @@ last: where a writer was killed it does not fit, and the model is refused.
 import collections
 from collections.abc import Callable, Collection, Mapping
 import dataclasses
+import gzip
 import itertools
+import json
 import os
 import pathlib
 from typing import Any
@@ -23,18 +25,15 @@ from typing import Any
 from flax import traverse_util
 import jax
 import numpy as np
+from safetensors import numpy as safetensors_numpy
 
-from retrieval.store import (
-  checksums,
-  manifests,
-  output_files,
-  safetensors_files,
-)
+from retrieval.store import checksums, manifests, output_files
 
 CONFIG = 'config.json'
 WEIGHTS = 'weights.json'
 LEVELS = 127  # of a sign
 _SCALE = ':scale'
+_GZIP_LEVEL = 6
 _ADVICE = 'install the package again, or remove the folder and pack the model'
 
 
@@ -124,7 +123,7 @@ def param_shapes(folder: str | os.PathLike) -> dict[str, Any]:
   """Return the tree of the parameters' shapes; no parameter is read."""
   shapes = {
     _path(part, name): jax.ShapeDtypeStruct(shape, np.float32)
-    for part, entries in _by_part(folder, safetensors_files.shapes).items()
+    for part, entries in _by_part(folder, _read_shapes).items()
     for name, shape in entries.items()
     if not name.endswith(_SCALE)
   }
@@ -142,7 +141,7 @@ def load_params(
   """
   arrays = {
     _path(part, name): value
-    for part, arrays in _by_part(folder, safetensors_files.read, parts).items()
+    for part, arrays in _by_part(folder, _read, parts).items()
     for name, value in arrays.items()
   }
   return dequantize(arrays)
@@ -159,6 +158,18 @@ def _by_part(
       for part in asked:
         by_part[part] |= arrays
   return by_part
+
+
+def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
+  return safetensors_numpy.load(gzip.decompress(path.read_bytes()))
+
+
+def _read_shapes(path: pathlib.Path) -> dict[str, tuple[int, ...]]:
+  """Read the header alone: its length in 8 bytes, then JSON."""
+  with gzip.open(path) as f:
+    header = json.loads(f.read(int.from_bytes(f.read(8), 'little')))
+  header.pop('__metadata__', None)
+  return {name: tuple(entry['shape']) for name, entry in header.items()}
 
 
 def _path(part: str, name: str) -> str:
@@ -189,10 +200,12 @@ def write(
   if is_packed(folder):
     old = read_facts(folder)
     if remaining := {*itertools.chain(*old.parts.values())} - {*parts}:
-      trees |= _by_part(folder, safetensors_files.read, remaining)
+      trees |= _by_part(folder, _read, remaining)
   files = _shared(trees)
   for file, (_, arrays) in files.items():
-    safetensors_files.write(folder / file, arrays)
+    data = safetensors_numpy.save(arrays)
+    data = gzip.compress(data, _GZIP_LEVEL, mtime=0)
+    output_files.write(folder / file, data)
   output_files.write(folder / CONFIG, manifests.dump(config))
   unused = {*old.parts} - {*files}
   facts = dataclasses.replace(
@@ -210,19 +223,14 @@ def write(
 def _shared(
   trees: Mapping[str, Mapping[str, np.ndarray]],
 ) -> dict[str, tuple[list[str], dict[str, np.ndarray]]]:
-  """Return the file of each set of parts: these, and the arrays that all of them have.
-
-  Large dtypes come first, so that no array is misaligned.
-  """
+  """Return the file of each set of parts: these, and the arrays that all of them have."""
   owners = collections.defaultdict(list)
   for part, arrays in sorted(trees.items()):
     for name, x in arrays.items():
       content = checksums.of_bytes(x.tobytes())
       owners[name, x.dtype, x.shape, content].append(part)
   files = {}
-  for (name, *_), parts in sorted(
-    owners.items(), key=lambda item: -item[0][1].itemsize
-  ):
+  for (name, *_), parts in owners.items():
     file = f'{"-".join(parts) or "params"}.safetensors.gz'
     files.setdefault(file, (parts, {}))[1][name] = trees[parts[0]][name]
   return files
