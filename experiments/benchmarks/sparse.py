@@ -43,10 +43,10 @@ def _bm25s(passages):
   """Build bm25s's index; return its search."""
   import bm25s  # starts a JAX backend
 
-  config, quiet = bm25.Bm25Config(), {'show_progress': False}
+  quiet = {'show_progress': False}
   backend = 'numba' if importlib.util.find_spec('numba') else 'numpy'
-  model = bm25s.BM25(k1=config.k1, b=config.b, backend=backend)
-  how = {'token_pattern': r'(?u)\w+', 'stopwords': list(config.stop_words)}
+  model = bm25s.BM25(k1=bm25.K1, b=bm25.B, backend=backend)
+  how = {'token_pattern': r'(?u)\w+', 'stopwords': bm25.STOP_WORDS}
   words = functools.partial(bm25s.tokenize, **how, **quiet)
   model.index(words(passages), **quiet)
   how = {'return_as': 'documents', 'backend_selection': backend, **quiet}

@@ -12,24 +12,23 @@ Lao, Khmer, Myanmar. A letter is counted with its vowel signs and tones, and sta
 single where it stands alone.
 """
 
-import dataclasses
-import functools
 import itertools
 import re
-from typing import Any, ClassVar
 import unicodedata
 
 import numpy as np
 
-from retrieval import settings
 from retrieval.search import sparse_index
 
 TERMS = 'words; pairs of letters in scripts without blanks'
+K1 = 0.9  # saturation of repeated words; a larger value saturates later
+B = 0.4  # penalty of long texts
 # Lucene's list for English.
-STOP_WORDS = tuple(
+STOP_WORDS = (
   'a an and are as at be but by for if in into is it no not of on or such that '
-  'the their then there these they this to was will with'.split()
-)
+  'the their then there these they this to was will with'
+).split()
+_STOP_WORDS = frozenset(STOP_WORDS)
 _WORD = re.compile(r'\w+')
 # Letters of the scripts without blanks, and the signs that follow one.
 _LETTER = (
@@ -55,51 +54,35 @@ _UNIT = re.compile(f'[{_LETTER}][{_SIGN}]*')
 _RUN = re.compile(rf'(?:{_UNIT.pattern})+|[^\W{_LETTER}]+')
 
 
-@dataclasses.dataclass(frozen=True)
-class Bm25Config:
-  """A `sparse_index.Scheme`; the defaults are Anserini's for passages."""
+class Bm25(sparse_index.SparseIndex):
+  """An index from words to texts, with Anserini's settings for passages."""
 
-  # saturation of repeated words; a larger value saturates later
-  k1: settings.NotNegative = 0.9
-  b: settings.Share = 0.4  # penalty of long blocks
-  stop_words: tuple[str, ...] = STOP_WORDS  # ignored words in lower case
+  unit = 'BM25'
+  fields = {'terms': TERMS, 'stop_words': STOP_WORDS}
+  settings = {'k1': K1, 'b': B, 'stop_words': STOP_WORDS}
 
-  num_buckets: ClassVar[int] = 0
-  __post_init__ = settings.check
-
-  def fields(self) -> dict[str, Any]:
-    """See `sparse_index.Scheme`."""
-    return {'terms': TERMS, 'stop_words': list(self.stop_words)}
-
-  def terms(self, text: str) -> list[str]:
+  @staticmethod
+  def terms(text: str) -> list[str]:
     """Return the terms of a text without stop words."""
-    return [*itertools.filterfalse(self._skipped.__contains__, words_of(text))]
+    return [*itertools.filterfalse(_STOP_WORDS.__contains__, words_of(text))]
 
-  @functools.cached_property
-  def _skipped(self) -> frozenset[str]:
-    return frozenset(self.stop_words)
-
+  @staticmethod
   def query_weights(
-    self, counts: np.ndarray, frequencies: np.ndarray, num_texts: int
+    counts: np.ndarray, frequencies: np.ndarray, num_texts: int
   ) -> np.ndarray:
-    """See `sparse_index.Scheme`; repeated words count twice."""
+    """See `SparseIndex`; repeated words count twice."""
     without = num_texts - frequencies
     return counts * np.log1p((without + 0.5) / (frequencies + 0.5))
 
+  @staticmethod
   def text_weights(
-    self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
+    counts: np.ndarray, lengths: np.ndarray, mean_length: float
   ) -> np.ndarray:
-    """See `sparse_index.Scheme`."""
+    """See `SparseIndex`."""
     counts = counts.astype(np.float32)
-    by_length = np.float32(self.k1 * self.b / mean_length) * lengths
-    always = np.float32(self.k1 * (1 - self.b))
+    by_length = np.float32(K1 * B / mean_length) * lengths
+    always = np.float32(K1 * (1 - B))
     return counts / (counts + (always + by_length.astype(np.float32)))
-
-
-class Bm25(sparse_index.SparseIndex):
-  """An index from words to texts."""
-
-  CONFIG, unit = Bm25Config, 'BM25'
 
 
 def words_of(text: str) -> list[str]:

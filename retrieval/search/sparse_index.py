@@ -19,14 +19,14 @@ Dimension key: n texts of a shard, T its terms, P its postings; b queries, V ter
 that they ask for.
 """
 
+import abc
 import array
 import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-import dataclasses
 import functools
 import itertools
 import os
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 from jaxtyping import Float32, Int64
 import numpy as np
@@ -54,20 +54,42 @@ _MAX_OPEN_SHARDS = 1024
 Shard = Mapping[str, np.ndarray]
 
 
-@runtime_checkable
-class Scheme(Protocol):
-  """The terms of a text, and their weights; a frozen dataclass."""
+class SparseIndex(abc.ABC):
+  """An index from terms to texts; ids are positions of texts.
 
-  num_buckets: ClassVar[int]  # of hashed terms; 0 keeps all 64 bits
+  Attributes:
+    fingerprint: hash of everything that decides its results.
+    unit: of the scores.
+    num_buckets: of hashed terms; 0 keeps all 64 bits.
+    fields: JSON fields that determine the terms of a text.
+    settings: JSON fields that determine their weights.
+  """
 
-  def fields(self) -> dict[str, Any]:
-    """Return JSON fields that determine the terms of a text."""
+  unit: ClassVar[str]
+  num_buckets: ClassVar[int] = 0
+  fields: ClassVar[Mapping[str, Any]]
+  settings: ClassVar[Mapping[str, Any]] = {}
 
-  def terms(self, text: str) -> list[str]:
+  def __init__(
+    self,
+    shard: Callable[[int], Shard],
+    counts: Sequence[int],
+    made_of: Mapping[str, Any],
+  ):
+    """Take a function that opens a shard, texts of each shard, and fields."""
+    self._shard = shard
+    self._offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    self.fingerprint = manifests.fingerprint([made_of, self.settings])
+
+  @staticmethod
+  @abc.abstractmethod
+  def terms(text: str) -> list[str]:
     """Return the terms of a text, with repetitions."""
 
+  @staticmethod
+  @abc.abstractmethod
   def query_weights(
-    self, counts: np.ndarray, frequencies: np.ndarray, num_texts: int
+    counts: np.ndarray, frequencies: np.ndarray, num_texts: int
   ) -> np.ndarray:
     """Return weights [p] of a query's terms, 0 or more.
 
@@ -76,8 +98,10 @@ class Scheme(Protocol):
       frequencies: [p] number of texts with the term, at least 1.
     """
 
+  @staticmethod
+  @abc.abstractmethod
   def text_weights(
-    self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
+    counts: np.ndarray, lengths: np.ndarray, mean_length: float
   ) -> np.ndarray:
     """Return weights [p] float32 of postings, above 0.
 
@@ -85,32 +109,6 @@ class Scheme(Protocol):
       counts: [p] how often a text has a term.
       lengths: [p] number of terms of that text.
     """
-
-
-class SparseIndex:
-  """An index from terms to texts; ids are positions of texts.
-
-  Attributes:
-    config: terms and weights.
-    fingerprint: hash of everything that decides its results.
-  """
-
-  CONFIG: ClassVar[Callable[[], Scheme]]
-  unit: ClassVar[str]  # of the scores
-
-  def __init__(
-    self,
-    config: Scheme,
-    shard: Callable[[int], Shard],
-    counts: Sequence[int],
-    fields: dict[str, Any],
-  ):
-    """Take a function that opens a shard, texts of each shard, and fields."""
-    self.config, self._shard = config, shard
-    self._offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    self.fingerprint = manifests.fingerprint(
-      [fields, dataclasses.asdict(config)]
-    )
 
   def __len__(self) -> int:
     return int(self._offsets[-1])
@@ -123,7 +121,6 @@ class SparseIndex:
     cls,
     path: str | os.PathLike,
     passages: passages_lib.Passages,
-    config: Scheme | None = None,
     *,
     rows: int = ROWS,
     **how,
@@ -139,30 +136,32 @@ class SparseIndex:
     Raises:
       ValueError: when `path` holds something else.
     """
-    config = config or cls.CONFIG()
-    spans = _spans(len(passages), rows)
+    ids = range(len(passages))
+    spans = [ids[low : low + rows] for low in ids[::rows]]
 
     def make(i, progress):
-      return _make(config, passages, spans[i], progress)
+      return _make(cls, passages, spans[i], progress)
 
-    fields = _fields(config, passages.fingerprint, rows)
+    fields = cls.made_of(passages.fingerprint, rows)
     shards_lib.build_store(path, KIND, fields, [*map(len, spans)], make, **how)
-    return cls.load(path, config)
+    return cls.load(path)
 
   @classmethod
-  def load(
-    cls, path: str | os.PathLike, config: Scheme | None = None
-  ) -> 'SparseIndex':
+  def made_of(cls, texts: str, rows: int) -> dict[str, Any]:
+    """Return the fields of a store, by the fingerprint of its texts."""
+    return {'schema': _SCHEMA, 'texts': texts, 'rows': rows, **cls.fields}
+
+  @classmethod
+  def load(cls, path: str | os.PathLike) -> 'SparseIndex':
     """Open a saved index, memory-mapped.
 
     Raises:
       FileNotFoundError: when `path` holds no index.
       ValueError: when it is damaged, of another version or has other terms.
     """
-    config = config or cls.CONFIG()
     stored = array_store.Store.open(path, KIND)
     made = stored.fields
-    expected = _fields(config, made['texts'], made['rows'])
+    expected = cls.made_of(made['texts'], made['rows'])
     if made != expected:
       raise ValueError(
         f'{path}: made of other terms ({manifests.difference(expected, made)}); '
@@ -174,7 +173,7 @@ class SparseIndex:
       # Slices of plain arrays are cheaper than those of np.memmap.
       return {x: np.asarray(stored.shard(i, x)) for x in _ARRAYS}
 
-    return cls(config, shard, stored.rows('lengths'), made)
+    return cls(shard, stored.rows('lengths'), made)
 
   @functools.cached_property
   def _mean_length(self) -> float:
@@ -213,15 +212,13 @@ class SparseIndex:
 
   def _search(self, queries, ids, scores, mask: np.ndarray | None) -> None:
     """Fill empty ids and scores [b, k]."""
-    terms, asked = _count(self.config, queries)
+    terms, asked = _count(self, queries)
     spans = [_find(shard, terms) for shard in self._shards()]
     frequencies = sum((x[1] - x[0] for x in spans), np.zeros(len(terms), int))
     if not frequencies.any():
       return
     in_texts = frequencies[asked.indices]
-    weights = self.config.query_weights(
-      asked.data, np.maximum(in_texts, 1), len(self)
-    )
+    weights = self.query_weights(asked.data, np.maximum(in_texts, 1), len(self))
     asked.data = np.where(in_texts > 0, weights, 0).astype(np.float32)
     keys = np.zeros(ids.shape, np.uint64)
     for shard, (starts, ends), first in zip(
@@ -295,24 +292,15 @@ class SparseIndex:
     weights = np.empty(len(rows), np.float32)
     for low in range(0, len(rows), _WEIGHED_TOGETHER):
       some = slice(low, low + _WEIGHED_TOGETHER)
-      weights[some] = self.config.text_weights(
+      weights[some] = self.text_weights(
         counts[some], lengths.take(rows[some]), self._mean_length
       )
     spans = np.stack([starts, starts + sizes], axis=1)
     return rows.astype(np.int32), weights, spans.astype(np.int32)
 
 
-def _fields(config: Scheme, texts: str, rows: int) -> dict[str, Any]:
-  return {'schema': _SCHEMA, 'texts': texts, 'rows': rows, **config.fields()}
-
-
-def _spans(num_rows: int, size: int) -> list[range]:
-  lows = range(0, num_rows, size)
-  return [range(low, min(low + size, num_rows)) for low in lows]
-
-
 def _make(
-  config: Scheme,
+  kind: type[SparseIndex],
   passages: passages_lib.Passages,
   span: range,
   progress: shards_lib.Progress | None = None,
@@ -326,7 +314,7 @@ def _make(
       if progress:
         progress(low + len(ids), len(span))
 
-  terms, counts = _count(config, texts())
+  terms, counts = _count(kind, texts())
   # Postings of a column of CSC that was CSR ascend.
   by_term = counts.tocsc()
   data, rows = by_term.data, by_term.indices
@@ -340,7 +328,7 @@ def _make(
 
 
 def _count(
-  config: Scheme, texts: Iterable[str]
+  kind: type[SparseIndex] | SparseIndex, texts: Iterable[str]
 ) -> tuple[np.ndarray, sparse.csr_array]:
   """Return the hashed terms [T] of all texts, ascending, and counts [n, T]."""
   texts, counts = iter(texts), []
@@ -350,12 +338,12 @@ def _count(
     numbers = collections.defaultdict[str, int](itertools.count().__next__)
     flat = array.array('i')
     for text in some:
-      terms = config.terms(text)
+      terms = kind.terms(text)
       flat.extend(map(numbers.__getitem__, terms))
       counts.append(len(terms))
     hashes = np.fromiter(map(_hash, numbers), np.uint64, len(numbers))
-    if config.num_buckets:
-      hashes %= np.uint64(config.num_buckets)
+    if kind.num_buckets:
+      hashes %= np.uint64(kind.num_buckets)
     parts.append((hashes, np.array(flat, np.int32)))
   terms = np.unique(np.concatenate([hashes for hashes, _ in parts]))
   columns = [np.searchsorted(terms, hashes)[flat] for hashes, flat in parts]

@@ -9,9 +9,6 @@ is the inner product of question and text. Terms are hashed by XXH3, DrQA's by
 MurmurHash3, so that other terms share a bucket.
 """
 
-import dataclasses
-from typing import Any, ClassVar
-
 import numpy as np
 
 from retrieval.search import bm25, sparse_index
@@ -19,18 +16,17 @@ from retrieval.search import bm25, sparse_index
 _STOP_WORDS = frozenset(bm25.STOP_WORDS)
 
 
-@dataclasses.dataclass(frozen=True)
-class TfIdfConfig:
-  """A `sparse_index.Scheme`."""
+class TfIdf(sparse_index.SparseIndex):
+  """An index from hashed terms to texts."""
 
-  num_buckets: ClassVar[int] = 2**24
+  unit, num_buckets = 'TF-IDF', 2**24
+  fields = {
+    'terms': f'{bm25.TERMS}; pairs of terms',
+    'stop_words': sorted(_STOP_WORDS),
+  }
 
-  def fields(self) -> dict[str, Any]:
-    """See `sparse_index.Scheme`."""
-    terms = f'{bm25.TERMS}; pairs of terms'
-    return {'terms': terms, 'stop_words': sorted(_STOP_WORDS)}
-
-  def terms(self, text: str) -> list[str]:
+  @staticmethod
+  def terms(text: str) -> list[str]:
     """Return each word, and each pair of adjacent words."""
     words = bm25.words_of(text)
     counts = [word not in _STOP_WORDS for word in words]
@@ -39,25 +35,21 @@ class TfIdfConfig:
       f'{first} {second}' for first, second, a, b in pairs if a and b
     ]
 
+  @staticmethod
   def query_weights(
-    self, counts: np.ndarray, frequencies: np.ndarray, num_texts: int
+    counts: np.ndarray, frequencies: np.ndarray, num_texts: int
   ) -> np.ndarray:
-    """See `sparse_index.Scheme`; the idf of a text's weight stands here, too."""
+    """See `SparseIndex`; the idf of a text's weight stands here, too."""
     without = num_texts - frequencies
     idf = np.maximum(np.log((without + 0.5) / (frequencies + 0.5)), 0)
     return np.log1p(counts) * idf**2
 
+  @staticmethod
   def text_weights(
-    self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
+    counts: np.ndarray, lengths: np.ndarray, mean_length: float
   ) -> np.ndarray:
-    """See `sparse_index.Scheme`."""
+    """See `SparseIndex`."""
     del lengths, mean_length
     # One value for each count, so that equal texts have equal scores.
     values = np.log1p(np.arange(counts.max(initial=0) + 1.0, dtype=np.float32))
     return values[counts]
-
-
-class TfIdf(sparse_index.SparseIndex):
-  """An index from hashed terms to texts."""
-
-  CONFIG, unit = TfIdfConfig, 'TF-IDF'

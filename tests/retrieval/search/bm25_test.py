@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from retrieval.search import bm25, tfidf
-from retrieval.text import passages as passages_lib
 from tests.retrieval.search import sparse_indices
 
 WORDS = (
@@ -35,10 +34,10 @@ def random_texts(count, seed=0):
   return [' '.join(rng.choice(WORDS, n)) for n in lengths]
 
 
-def formula(texts, query, config):
+def formula(texts, query):
   """[N] float64 scores, word by word."""
   split = [
-    [w for w in text.lower().split() if w not in config.stop_words]
+    [w for w in text.lower().split() if w not in bm25.STOP_WORDS]
     for text in texts
   ]
   mean = sum(map(len, split)) / len(split)
@@ -48,27 +47,23 @@ def formula(texts, query, config):
     for word in query.lower().split():
       n = sum(word in other for other in split)
       idf = math.log(1 + (len(split) - n + 0.5) / (n + 0.5))
-      length = 1 - config.b + config.b * len(block) / mean
+      length = 1 - bm25.B + bm25.B * len(block) / mean
       tf = counts[word]
-      score += idf * tf / (tf + config.k1 * length) if tf else 0.0
+      score += idf * tf / (tf + bm25.K1 * length) if tf else 0.0
     scores.append(score)
   return np.array(scores)
 
 
-@pytest.mark.parametrize(
-  'config',
-  [bm25.Bm25Config(), bm25.Bm25Config(k1=1.5, b=0.9, stop_words=('queen',))],
-)
-def test_equals_the_formula_with_ties_by_lower_id(config):
+def test_equals_the_formula_with_ties_by_lower_id():
   texts = random_texts(150)
-  index = sparse_indices.in_memory(bm25.Bm25, texts, config=config)
+  index = sparse_indices.in_memory(bm25.Bm25, texts)
   queries = ['river river apple', 'the x', '\u00fcnder 7 queen', '\u65e5\u672c']
   for k in (1, 7, 200):
     ids, scores = index.search(queries, k)
     assert ids.shape == scores.shape == (4, k)
     assert ids.dtype == np.int64 and scores.dtype == np.float32
     for row, query in enumerate(queries):
-      exact = formula(texts, query, config)
+      exact = formula(texts, query)
       # Rounded, so that float64 tells no blocks apart that float32 cannot.
       order = np.lexsort((np.arange(150), -np.round(exact, 5)))
       order = order[exact[order] > 0][:k]
@@ -157,24 +152,3 @@ def test_no_queries_and_no_neighbors():
   assert index.search([], 2)[0].shape == (0, 2)
   with pytest.raises(ValueError, match='k=0'):
     index.search(['river'], 0)
-
-
-def _stored(path, texts):
-  return bm25.Bm25.build_store(path, passages_lib.TextList(texts))
-
-
-def test_weights_are_those_of_the_search_and_terms_those_of_the_store(tmp_path):
-  texts = random_texts(50)
-  config = bm25.Bm25Config(b=0.5)
-  index = sparse_indices.in_memory(bm25.Bm25, texts, config=config)
-  _stored(tmp_path / 'bm25', texts)
-  loaded = bm25.Bm25.load(tmp_path / 'bm25', config)
-  assert loaded.config == config
-  assert loaded.fingerprint != bm25.Bm25.load(tmp_path / 'bm25').fingerprint
-  queries = ['river apple x', '\u65e5\u672c']
-  np.testing.assert_equal(loaded.search(queries, 9), index.search(queries, 9))
-  other = bm25.Bm25Config(stop_words=('queen',))
-  with pytest.raises(
-    ValueError, match='made of other terms .stop_words: .*build it'
-  ):
-    bm25.Bm25.load(tmp_path / 'bm25', other)

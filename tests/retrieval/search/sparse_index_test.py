@@ -24,20 +24,10 @@ def _random_texts(count, seed=0):
   ]
 
 
-class _Given(passages_lib.TextList):
-  """Texts of an index, and which of them were read."""
-
-  def __init__(self, texts):
-    super().__init__(texts)
-    self.was_read = []
-
-  def search_texts(self, ids):
-    self.was_read += ids.tolist()
-    return super().search_texts(ids)
-
-
 def _build(index_of, path, texts, **settings):
-  return index_of.build_store(path, _Given(texts), rows=7, **settings)
+  return index_of.build_store(
+    path, passages_lib.TextList(texts), rows=7, **settings
+  )
 
 
 @pytest.fixture(params=INDICES)
@@ -96,3 +86,10 @@ def test_no_texts_and_texts_without_terms(index_of, tmp_path):
     assert len(index) == len(texts)
     ids, scores = index.search(['the river', ''], 3)
     assert (ids == -1).all() and np.isneginf(scores).all()
+
+
+def test_other_terms_are_refused(index_of, tmp_path, monkeypatch):
+  _build(index_of, tmp_path / 'i', ['river'])
+  monkeypatch.setattr(index_of, 'fields', {'terms': 'words', 'stop_words': []})
+  with pytest.raises(ValueError, match='made of other terms .stop_words'):
+    index_of.load(tmp_path / 'i')

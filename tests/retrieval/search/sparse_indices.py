@@ -6,10 +6,10 @@ from retrieval.search import sparse_index
 from retrieval.text import passages as passages_lib
 
 
-def in_memory(kind, texts, config=None) -> sparse_index.SparseIndex:
+def in_memory(kind, texts) -> sparse_index.SparseIndex:
   """Return an index of texts in one shard, which is on no disk."""
-  config, passages = config or kind.CONFIG(), passages_lib.TextList(texts)
+  passages = passages_lib.TextList(texts)
   span = range(len(passages))
-  shard = sparse_index._make(config, passages, span)
-  fields = sparse_index._fields(config, passages.fingerprint, len(span))
-  return kind(config, [shard].__getitem__, [len(span)], fields)
+  shard = sparse_index._make(kind, passages, span)
+  made_of = kind.made_of(passages.fingerprint, len(span))
+  return kind([shard].__getitem__, [len(span)], made_of)
