@@ -8,13 +8,10 @@ so a larger part contains a smaller one. An exact search of each part finds its
 neighbors; filtering the neighbors in the whole datastore would leave too few.
 """
 
-import functools
-
-from jaxtyping import Int
 import numpy as np
 
 from retrieval import searchers
-from retrieval.search import queries as queries_lib, retriever as retriever_lib
+from retrieval.search import retriever as retriever_lib
 from retrieval.searchers import subset as subset_lib
 from retrieval.store import array_store
 from retrieval.text import chunks as chunks_lib
@@ -33,10 +30,10 @@ def document_ranks(id_hash: np.ndarray, seed: int = 0) -> np.ndarray:
   return (x >> np.uint64(11)) / float(1 << 53)
 
 
-def chunks_of_part(
+def part(
   datastore: chunks_lib.ChunkStore, share: float, seed: int = 0
-) -> Int[np.ndarray, ' n']:
-  """Return the ascending chunk ids of a part with a share of the documents.
+) -> subset_lib.Subset:
+  """Return the chunks of a part with a share of the documents.
 
   Raises:
     ValueError: for a share out of range, or one that leaves no document.
@@ -44,60 +41,46 @@ def chunks_of_part(
   if not 0 < share <= 1:
     raise ValueError(f'share {share}: expected above 0 and at most 1.')
   hashes = datastore.id_hash
-  parts = [
-    base + np.flatnonzero(document_ranks(hashes.shard(i), seed) < share)
-    for i, base in enumerate(hashes.offsets[:-1])
+  ranks = [
+    document_ranks(hashes.shard(i), seed) for i in range(hashes.num_shards)
   ]
-  ids = np.concatenate(parts)
-  if not len(ids):
+  mask = np.concatenate(ranks) < share
+  if not mask.any():
     raise ValueError(
       f'{datastore.path}: a share of {share} of its {len(hashes):,} chunks '
       'leaves no document.'
     )
-  return ids
+  return subset_lib.Subset(mask)
 
 
-class PartRetriever:
-  """Exact search of a part of a datastore, by the vectors of chunks."""
+def part_retriever(
+  vectors: array_store.Store,
+  datastore: chunks_lib.ChunkStore,
+  datastore_vectors: array_store.Store,
+  *,
+  metric: str,
+  share: float,
+  seed: int = 0,
+) -> retriever_lib.Retriever:
+  """Return the exact search of a `part`, by the vectors of chunks.
 
-  def __init__(
-    self,
-    vectors: array_store.Store,
-    datastore: chunks_lib.ChunkStore,
-    datastore_vectors: array_store.Store,
-    *,
-    metric: str,
-    share: float,
-    seed: int = 0,
-  ):
-    """Take the vectors of the queries and of the whole datastore.
+  Its ids count rows of the whole datastore.
 
-    Args:
-      metric: 'squared_l2' or 'dot_product'.
-    """
-    rows = datastore_vectors.array('vectors')
-    self._dense = retriever_lib.Dense(
-      datastore,
-      searchers.ExactSearcher(rows, metric, check=False),
-      vectors=lambda _: vectors,
-    )
-    self._datastore, self._share, self._seed = datastore, share, seed
-    self.unit = self._dense.unit
-    prints = vectors.fingerprint, datastore_vectors.fingerprint
-    self.fingerprint = f'exact {metric} {prints} share {share} seed {seed}'
+  Args:
+    vectors: of the queries.
+    datastore_vectors: of the whole datastore.
+    metric: 'squared_l2' or 'dot_product'.
 
-  @functools.cached_property
-  def _subset(self) -> subset_lib.Subset:
-    mask = np.zeros(len(self._datastore), bool)
-    mask[chunks_of_part(self._datastore, self._share, self._seed)] = True
-    return subset_lib.Subset(mask)
-
-  def search(
-    self, queries: queries_lib.ChunkQueries, k: int
-  ) -> queries_lib.Hits:
-    """See `retriever.Retriever`; ids count rows of the whole datastore.
-
-    Raises:
-      ValueError: for a share out of range, or one that leaves no document.
-    """
-    return self._dense.search(queries.among(self._subset), k)
+  Raises:
+    ValueError: as of `part`.
+  """
+  rows = datastore_vectors.array('vectors')
+  dense = retriever_lib.Dense(
+    datastore,
+    searchers.ExactSearcher(rows, metric, check=False),
+    vectors=lambda _: vectors,
+  )
+  prints = vectors.fingerprint, datastore_vectors.fingerprint
+  fingerprint = f'exact {metric} {prints} share {share} seed {seed}'
+  subset = part(datastore, share, seed)
+  return retriever_lib.Among(dense, subset, fingerprint)

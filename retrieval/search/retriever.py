@@ -10,7 +10,7 @@ import numpy as np
 
 from retrieval.search import exclude, queries as queries_lib
 from retrieval.searchers import base, subset as subset_lib
-from retrieval.store import array_store
+from retrieval.store import array_store, manifests
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
 _FILTERS = 8  # and numbers k, whose other documents are counted
@@ -149,6 +149,25 @@ class Dense(IndexRetriever):
       embedder.embed_queries if queries.questions else embedder.embed_texts
     )
     return embed(queries.texts)
+
+
+class Among:
+  """A retriever of some of the passages."""
+
+  def __init__(
+    self, inner: Retriever, subset: subset_lib.Subset, fingerprint: str = ''
+  ):
+    """Take a retriever; its fingerprint and the subset's make ''."""
+    self._inner, self._subset, self.unit = inner, subset, inner.unit
+    self.query_batch = getattr(inner, 'query_batch', None)
+    self.fingerprint = fingerprint or manifests.fingerprint(
+      [inner.fingerprint, subset.fingerprint]
+    )
+
+  def search(self, queries: Queries | Sequence[str], k: int) -> Hits:
+    """See `Retriever`."""
+    queries = queries_lib.checked(queries, k)
+    return self._inner.search(queries.among(self._subset), k)
 
 
 class Random(IndexRetriever):

@@ -26,9 +26,7 @@ from typing import Any
 import numpy as np
 
 from retrieval.readers import base
-from retrieval.search import queries as queries_lib, retriever as retriever_lib
 from retrieval.searchers import subset as subset_lib
-from retrieval.store import manifests
 from retrieval.text import passages as passages_lib
 
 Where = Mapping[str, Any]
@@ -43,30 +41,6 @@ _MOMENT = datetime.timedelta(microseconds=1)
 _CACHED = 16  # filters
 _AT_ONCE = 1 << 20  # passages
 _FORM = "a filter such as {'year': (2010, 2020), 'lang': ['en', 'de']}"
-
-
-class Filtered:
-  """A retriever of the passages that fit a filter."""
-
-  def __init__(
-    self,
-    inner: retriever_lib.Retriever,
-    passages: passages_lib.Passages,
-    where: Where,
-  ):
-    """Take a retriever of the passages; ValueError as of `kept`."""
-    self._inner, self._subset = inner, kept(passages, where)
-    self.unit = inner.unit
-    self.query_batch = getattr(inner, 'query_batch', None)
-    prints = inner.fingerprint, self._subset.fingerprint
-    self.fingerprint = manifests.fingerprint(prints)
-
-  def search(
-    self, queries: queries_lib.Queries | Sequence[str], k: int
-  ) -> queries_lib.Hits:
-    """See `retriever.Retriever`."""
-    queries = queries_lib.checked(queries, k)
-    return self._inner.search(queries.among(self._subset), k)
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -136,11 +110,11 @@ def kept(passages: passages_lib.Passages, where: Where) -> subset_lib.Subset:
     ValueError: for a field that documents lack, naming those they have, and for values
       of another type than theirs.
   """
-  return _kept(passages, json.dumps(_canonical(where)))
+  return _subset(passages, json.dumps(_canonical(where)))
 
 
 @functools.lru_cache(_CACHED)
-def _kept(passages: passages_lib.Passages, where: str) -> subset_lib.Subset:
+def _subset(passages: passages_lib.Passages, where: str) -> subset_lib.Subset:
   fields, names = json.loads(where), _names(passages)
   if unknown := sorted({*fields} - {*names}):
     raise ValueError(

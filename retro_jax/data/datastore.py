@@ -131,9 +131,8 @@ class Datastore:
         retriever, rerank.ByTexts(model, chunks), config.neighbors.candidates
       )
     where = config.neighbors.where
-    if where_lib.some(chunks, where, 'neighbors.where') is not None:
-      retriever = where_lib.Filtered(retriever, chunks, where_lib.parse(where))
-    return retriever
+    subset = where_lib.some(chunks, where, 'neighbors.where')
+    return retriever_lib.Among(retriever, subset) if subset else retriever
 
   def neighbors_in_part(
     self,
@@ -162,7 +161,7 @@ class Datastore:
       [open_store(x) for x in (split, 'train')]
       for open_store in (self.folder.chunks, self.vectors)
     )
-    part = datastore_subsets.PartRetriever(
+    part = datastore_subsets.part_retriever(
       vectors[0], chunks[1], vectors[1], metric=metric, share=share, seed=seed
     )
     made_of = [x.fingerprint for x in (*chunks, part)]

@@ -37,16 +37,15 @@ def test_parts_are_nested_and_of_whole_documents(data):
   documents = datastore.documents(np.arange(datastore.num_chunks))
   before: set[int] = set()
   for share in (0.1, 0.4, 0.7, 1.0):
-    ids = datastore_subsets.chunks_of_part(datastore, share)
+    ids = datastore_subsets.part(datastore, share).rows
     chosen = set(documents[ids].tolist())
     assert len(ids) == np.isin(documents, list(chosen)).sum()
     assert before < chosen and (np.diff(ids) > 0).all()
     before = chosen
   assert len(ids) == datastore.num_chunks
-  other = datastore_subsets.chunks_of_part(datastore, 0.4, seed=1)
-  assert not np.array_equal(
-    other, datastore_subsets.chunks_of_part(datastore, 0.4)
-  )
+  other = datastore_subsets.part(datastore, 0.4, seed=1).rows
+  less = datastore_subsets.part(datastore, 0.4).rows
+  assert not np.array_equal(other, less)
 
 
 def test_ranks_are_uniform():
@@ -65,7 +64,7 @@ def test_ranks_are_uniform():
 def test_neighbors_are_the_nearest_of_the_part(data, tmp_path, share, queries):
   """'all' asks for its own documents, too, which are then left out."""
   asking, datastore = data.chunks[queries], data.chunks['train']
-  retriever = datastore_subsets.PartRetriever(
+  retriever = datastore_subsets.part_retriever(
     data.vectors[queries],
     datastore,
     data.vectors['train'],
@@ -75,7 +74,7 @@ def test_neighbors_are_the_nearest_of_the_part(data, tmp_path, share, queries):
   found = neighbors.build_neighbor_store(
     tmp_path / 'neighbors', asking, datastore, retriever, k=K
   )
-  part = datastore_subsets.chunks_of_part(datastore, share)
+  part = datastore_subsets.part(datastore, share).rows
   keys = data.vectors['train'].array('vectors')[:][part]
   hashes = datastore.document_hashes(part)
   for i in range(asking.num_chunks):

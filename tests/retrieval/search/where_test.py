@@ -242,7 +242,7 @@ def test_every_retriever_is_filtered_and_excludes_own_documents(chunks):
   subset = where_lib.kept(chunks, where)
   owners = chunks.document_hashes(np.arange(len(chunks)))
   for inner in _retrievers(chunks):
-    found = where_lib.Filtered(inner, chunks, where)
+    found = retriever_lib.Among(inner, subset)
     assert found.fingerprint != inner.fingerprint
     assert found.unit == inner.unit
     asked = queries_lib.Queries(['river queen apple'] * 3)
@@ -252,5 +252,6 @@ def test_every_retriever_is_filtered_and_excludes_own_documents(chunks):
       for row, all_of_them in zip(ids.tolist(), everything, strict=True):
         wanted = {*all_of_them.tolist()} & {*subset.rows.tolist()}
         assert {*row} - {-1} == wanted and row[len(wanted)] == -1
-    nothing = where_lib.Filtered(found, chunks, {'lang': 'fr'})
+    french = where_lib.kept(chunks, {'lang': 'fr'})
+    nothing = retriever_lib.Among(found, french)
     assert (nothing.search(asked.take(range(2)), 3)[0] == -1).all()
