@@ -229,7 +229,7 @@ def _of_texts(
     data.root,
     data.blocks,
     num_topics=config.lookup.num_topics,
-    colbert=config.colbert_index,
+    colbert=config.colbert_index.model,
   )
 
   def vectors():

@@ -47,7 +47,6 @@ from retrieval.text import (
   passages as passages_lib,
 )
 
-ColbertConfig = late_interaction.ColbertConfig
 WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 
 
@@ -262,12 +261,12 @@ class TextIndices:
     passages: passages_lib.Passages,
     *,
     num_topics: int = lda.LdaConfig.num_topics,
-    colbert: ColbertConfig | None = None,
+    colbert: str = '',
   ):
-    """Take the folder, the passages, and the settings of topics and ColBERT."""
+    """Take the folder, the passages, the number of topics and a ColBERT's run."""
     self.root, self.passages = pathlib.Path(root), passages
     self._lda = lda.LdaConfig(num_topics=num_topics)
-    self._colbert = colbert or ColbertConfig()
+    self._colbert = colbert
 
   def words_path(self, kind: str) -> pathlib.Path:
     """Folder of the index of `WORDS`."""
@@ -319,15 +318,14 @@ class TextIndices:
     return model, vectors
 
   def tokens(self, **how) -> late_interaction.LateInteraction:
-    """Return the index of the ColBERT that the settings name, or of the only one here.
+    """Return the index of the ColBERT that is named, or of the only one here.
 
     Raises:
       FileNotFoundError: if the model is missing.
       ValueError: if no model is named, and there is not one index.
     """
-    config = self._colbert
-    if config.model:
-      return self._build_tokens(config, **how)
+    if self._colbert:
+      return self._build_tokens(self._colbert, **how)
     made = self._token_stores()
     if len(made) != 1:
       raise ValueError(
@@ -337,7 +335,7 @@ class TextIndices:
       )
     [(path, stored)] = made.items()
     encoder = _load_encoder(stored.meta['model'])
-    return late_interaction.LateInteraction(path, encoder, config.search)
+    return late_interaction.LateInteraction(path, encoder)
 
   def _token_stores(self) -> dict[pathlib.Path, array_store.Store]:
     """Open the indices of the tokens of these passages."""
@@ -345,34 +343,22 @@ class TextIndices:
     for path in sorted(self.root.glob('colbert-*')):
       if (path / 'tokens').is_dir():
         stored, _ = token_store.open_store(path)
-        made = token_store.config_of(stored.fields)
-        if path == self._tokens_path(stored.fields['encoder'], made):
+        if path == self._tokens_path(stored.fields['encoder']):
           stores[path] = stored
     return stores
 
-  def _tokens_path(
-    self, encoder: str, made: token_store.IndexConfig
-  ) -> pathlib.Path:
-    key = [encoder, self.passages.fingerprint, dataclasses.asdict(made)]
+  def _tokens_path(self, encoder: str) -> pathlib.Path:
+    key = [encoder, self.passages.fingerprint, token_store.SETTINGS]
     return self._place(f'colbert-{manifests.fingerprint(key)[:12]}')
 
   def _build_tokens(
-    self,
-    config: ColbertConfig,
-    **how,
+    self, model: str, **how
   ) -> late_interaction.LateInteraction:
-    encoder = executors.Lazy(_load_encoder, config.model)
-    path = self._tokens_path(encoder.fingerprint, config.made)
-    meta = {'model': os.path.abspath(config.model)}
-    token_store.build(
-      path,
-      encoder,
-      self.passages,
-      config.made,
-      meta=meta,
-      **how,
-    )
-    return late_interaction.LateInteraction(path, encoder, config.search)
+    encoder = executors.Lazy(_load_encoder, model)
+    path = self._tokens_path(encoder.fingerprint)
+    meta = {'model': os.path.abspath(model)}
+    token_store.build(path, encoder, self.passages, meta=meta, **how)
+    return late_interaction.LateInteraction(path, encoder)
 
   def build_those_of(self, old: 'TextIndices', **how) -> None:
     """Build the indices of words and tokens that other passages have.
@@ -384,14 +370,13 @@ class TextIndices:
       if old.words_path(kind).is_dir():
         self.words(kind, **how)
     for path, stored in old._token_stores().items():
-      model, made = stored.meta['model'], token_store.config_of(stored.fields)
       try:
-        stored.check_made_of(encoder=_load_encoder(model).fingerprint)
+        encoder = _load_encoder(stored.meta['model'])
+        stored.check_made_of(encoder=encoder.fingerprint)
       except (FileNotFoundError, ValueError) as error:
         logging.warning('%s is not carried over (%s)', path, error)
         continue
-      config = ColbertConfig(model=model, **dataclasses.asdict(made))
-      self._build_tokens(config, **how)
+      self._build_tokens(stored.meta['model'], **how)
 
 
 def _load_encoder(model: str) -> token_store.Encoder:

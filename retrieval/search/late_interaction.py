@@ -22,7 +22,7 @@ import pathlib
 from jaxtyping import Float32, Int64
 import numpy as np
 
-from retrieval import arguments, settings
+from retrieval import arguments
 from retrieval.nn import colbert
 from retrieval.search import token_store
 from retrieval.searchers import base, subset as subset_lib
@@ -32,29 +32,12 @@ Hits = tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SearchConfig:
-  """How much of an index a search looks at; defaults are PLAID's for k <= 100."""
-
-  num_probes: settings.Size = 2  # centroids of each token of a query
-  # passages that are decompressed, at least k
-  num_rescored: settings.Steps = 256
-
-  __post_init__ = settings.check
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ColbertConfig(token_store.IndexConfig):
-  """Model, index and search of the retriever 'colbert'."""
+class ColbertConfig:
+  """Model of the retriever 'colbert'."""
 
   # run of experiments.train with task colbert; '': the one that made the
   # index, which must be there
   model: str = ''
-  search: SearchConfig = SearchConfig()
-
-  @property
-  def made(self) -> token_store.IndexConfig:
-    """The settings that decide the index of a model."""
-    return token_store.config_of(dataclasses.asdict(self))
 
 
 class LateInteraction:
@@ -76,19 +59,30 @@ class LateInteraction:
     self,
     path: str | os.PathLike,
     encoder: token_store.Encoder,
-    config: SearchConfig | None = None,
+    num_probes: int = 2,
+    num_rescored: int = 256,
   ):
-    """Open an index of `token_store.build`; ValueError for another model's."""
+    """Open an index of `token_store.build`; ValueError for another model's.
+
+    Args:
+      num_probes: centroids looked at for each token of a query. The defaults are
+        PLAID's for k <= 100.
+      num_rescored: passages that are decompressed, at least k.
+    """
     self.path = pathlib.Path(path)
     self.store, self.codec = token_store.open_store(path)
     fields = self.fields = self.store.fields
     self.store.check_made_of(encoder=encoder.fingerprint)
-    self.encoder, self._config = encoder, config or SearchConfig()
+    self.encoder, self._num_rescored = encoder, num_rescored
+    self._num_probes = num_probes
     self._size = fields['shard_blocks']
     names = ('ends', 'centroids', 'codes', 'starts', 'blocks')
     self._sharded = {name: self.store.array(name) for name in names}
     self.fingerprint = manifests.fingerprint(
-      [self.store.fingerprint, dataclasses.asdict(self._config)]
+      [
+        self.store.fingerprint,
+        {'num_probes': num_probes, 'num_rescored': num_rescored},
+      ]
     )
 
   def __len__(self) -> int:
@@ -96,10 +90,8 @@ class LateInteraction:
 
   def unpruned(self) -> 'LateInteraction':
     """Return a search of the same index that scores all passages."""
-    config = SearchConfig(
-      num_probes=len(self.codec.centroids), num_rescored=len(self)
-    )
-    return LateInteraction(self.path, self.encoder, config)
+    num_probes = len(self.codec.centroids)
+    return LateInteraction(self.path, self.encoder, num_probes, len(self))
 
   def search(
     self,
@@ -127,7 +119,7 @@ class LateInteraction:
       subset.check(len(self))
     ids, scores = base.nothing(len(texts), k)
     for row, query in self.queries(texts):
-      passages = self._candidates(query, k, subset, self._config.num_probes)
+      passages = self._candidates(query, k, subset, self._num_probes)
       values = self._exact(query, passages)
       first = np.argsort(-values, kind='stable')[:k]
       ids[row, : len(first)] = passages[first]
@@ -188,7 +180,7 @@ class LateInteraction:
         colbert.sum_of_best(cosines, centroids[positions], ends)
       )
     order = np.argsort(-np.concatenate(scores), kind='stable')
-    count = max(k, self._config.num_rescored)
+    count = max(k, self._num_rescored)
     best = np.sort(np.concatenate(passages)[order[:count]])
     if subset is not None and len(best) < min(k, len(subset.rows)):
       if probes < len(cosines):

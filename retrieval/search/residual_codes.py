@@ -10,28 +10,16 @@ Dimension key: n vectors, d values, C centroids, b bits.
 """
 
 import dataclasses
-from typing import Literal
 
 from jaxtyping import Float, Int, Integer, UInt8
 import numpy as np
 
-from retrieval import settings
-
+NUM_BITS = 2  # b, of each value of a residual
+NUM_ITERATIONS = 4  # of k-means, as in the released code
+SEED = 0  # of the first centroids
 _AT_ONCE = 4096  # vectors compared with all centroids together
-_BYTE = 8
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CodecConfig:
-  """Sizes of the codes, and iterations of k-means."""
-
-  # C; 0: the power of two at most 16 sqrt(vectors to be stored), as in the paper
-  num_centroids: settings.SizeOrZero = 0
-  num_bits: Literal[1, 2, 4] = 2  # b, of each value of a residual
-  num_iterations: settings.Size = 4  # of k-means (released code: 4)
-  seed: settings.Seed = 0  # of the first centroids
-
-  __post_init__ = settings.check
+_PER_BYTE = 8 // NUM_BITS
+_SHIFTS = NUM_BITS * np.arange(_PER_BYTE, dtype=np.uint8)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -42,11 +30,6 @@ class Codec:
   cutoffs: Float[np.ndarray, ' c']  # [2^b - 1] float32 between buckets
   levels: Float[np.ndarray, ' l']  # [2^b] float32 value of each bucket
 
-  @property
-  def num_bits(self) -> int:
-    """The bits of a value."""
-    return len(self.levels).bit_length() - 1
-
   def encode(
     self, vectors: Float[np.ndarray, 'n d']
   ) -> tuple[Int[np.ndarray, ' n'], UInt8[np.ndarray, 'n bytes']]:
@@ -56,10 +39,8 @@ class Codec:
     buckets = np.zeros(residuals.shape, np.uint8)
     for cutoff in self.cutoffs:
       buckets += residuals >= cutoff
-    per_byte = _BYTE // self.num_bits
-    parts = buckets.reshape(len(vectors), -1, per_byte)
-    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(self.num_bits)
-    return nearest, np.bitwise_or.reduce(parts << shifts, axis=-1)
+    parts = buckets.reshape(len(vectors), -1, _PER_BYTE)
+    return nearest, np.bitwise_or.reduce(parts << _SHIFTS, axis=-1)
 
   def decode(
     self,
@@ -67,36 +48,31 @@ class Codec:
     codes: UInt8[np.ndarray, 'n bytes'],
   ) -> Float[np.ndarray, 'n d']:
     """Return vectors of length 1, float32."""
-    shifts = np.arange(_BYTE // self.num_bits) * self.num_bits
-    buckets = (np.arange(256)[:, None] >> shifts) & (len(self.levels) - 1)
+    buckets = np.arange(256)[:, None] >> _SHIFTS & (len(self.levels) - 1)
     vectors = self.levels[buckets][codes].reshape(len(codes), -1)
     vectors += self.centroids[nearest]
     return unit(vectors)
 
 
-def train(
-  vectors: Float[np.ndarray, 'n d'], config: CodecConfig, num_stored: int = 0
-) -> Codec:
+def train(vectors: Float[np.ndarray, 'n d'], num_stored: int) -> Codec:
   """Fit a codec to a sample of vectors of length 1.
 
   Args:
-    num_stored: vectors that will be stored, which decide C where the config does
-      not; 0: as many as the sample has. C is at most n.
+    num_stored: vectors that will be stored. C is the power of two at most 16
+      sqrt(num_stored), as in the paper, and at most n.
 
   Raises:
     ValueError: where d values of b bits are no whole bytes.
   """
   n, d = vectors.shape
-  if d * config.num_bits % _BYTE:
+  if d % _PER_BYTE:
     raise ValueError(
-      f'Vectors of {d} values at {config.num_bits} bits: expected whole bytes.'
+      f'Vectors of {d} values at {NUM_BITS} bits: expected whole bytes.'
     )
-  count = config.num_centroids
-  if not count:  # a power of two
-    count = 2 ** (int(16 * (num_stored or n) ** 0.5).bit_length() - 1)
-  centroids = _spherical_k_means(vectors, min(count, n), config)
+  count = 2 ** (int(16 * num_stored**0.5).bit_length() - 1)
+  centroids = _spherical_k_means(vectors, min(count, n))
   residuals = vectors - centroids[assign(vectors, centroids)]
-  shares = np.arange(2 * 2**config.num_bits + 1) / (2 * 2**config.num_bits)
+  shares = np.arange(2 * 2**NUM_BITS + 1) / (2 * 2**NUM_BITS)
   edges = np.quantile(residuals, shares[1:-1]).astype(np.float32)
   return Codec(centroids, edges[1::2], edges[::2])
 
@@ -118,14 +94,12 @@ def unit(vectors: Float[np.ndarray, 'n d']) -> Float[np.ndarray, 'n d']:
   return vectors / np.maximum(lengths, 1e-12)[:, None]
 
 
-def _spherical_k_means(
-  vectors: np.ndarray, num_centroids: int, config: CodecConfig
-) -> np.ndarray:
+def _spherical_k_means(vectors: np.ndarray, num_centroids: int) -> np.ndarray:
   """Return centroids [C, d]; one that loses all its vectors stays."""
-  rng = np.random.default_rng(config.seed)
+  rng = np.random.default_rng(SEED)
   first = rng.choice(len(vectors), num_centroids, replace=False)
   centroids = vectors[np.sort(first)]
-  for _ in range(config.num_iterations):
+  for _ in range(NUM_ITERATIONS):
     nearest = assign(vectors, centroids)
     order = np.argsort(nearest, kind='stable')
     there, starts = np.unique(nearest[order], return_index=True)

@@ -12,14 +12,12 @@ tokens and n blocks of a shard.
 """
 
 from collections.abc import Mapping, Sequence
-import dataclasses
 import os
 import pathlib
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from retrieval import settings
 from retrieval.nn import colbert
 from retrieval.search import residual_codes
 from retrieval.store import array_store, shards
@@ -27,6 +25,14 @@ from retrieval.text import passages as passages_lib
 
 KIND = 'colbert_tokens'
 CODEC_KIND = 'colbert_codec'
+SETTINGS = {
+  'num_centroids': 0,  # by the number of vectors
+  'num_bits': residual_codes.NUM_BITS,
+  'num_iterations': residual_codes.NUM_ITERATIONS,
+  'seed': residual_codes.SEED,
+  'sample_blocks': 2048,  # from which the codec is fitted
+  'shard_blocks': 2048,  # blocks of a shard
+}
 _DENSEST = 2**16  # centroids that 16 bits name
 
 
@@ -45,19 +51,10 @@ class Encoder(Protocol):
     """Return vectors of length 1, one or more for each text."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class IndexConfig(residual_codes.CodecConfig):
-  """Settings of an index."""
-
-  sample_blocks: settings.Size = 2048  # from which the codec is fitted
-  shard_blocks: settings.Size = 2048  # blocks of a shard
-
-
 def build(
   path: str | os.PathLike,
   encoder: Encoder,
   passages: passages_lib.Passages,
-  config: IndexConfig | None = None,
   **how,
 ) -> None:
   """Write an index, or the rest of one after a killed build.
@@ -70,27 +67,26 @@ def build(
   Raises:
     ValueError: for no block, and when `path` holds another index.
   """
-  config = config or IndexConfig()
-  path = pathlib.Path(path)
-  if not len(passages):
+  path, n = pathlib.Path(path), len(passages)
+  if not n:
     raise ValueError(f'{path}: no passages: expected at least 1.')
   fields = {
     'encoder': encoder.fingerprint,
     'texts': passages.fingerprint,
-    'num_blocks': len(passages),
-    **dataclasses.asdict(config),
+    'num_blocks': n,
+    **SETTINGS,
   }
 
   def make_codec(*_):
-    return vars(_fit(encoder, passages, config))
+    return vars(_fit(encoder, passages))
 
   shards.build_store(path / 'codec', CODEC_KIND, fields, [0], make_codec)
   codec = _open_codec(path / 'codec', fields)
-  size, n = config.shard_blocks, len(passages)
+  size = SETTINGS['shard_blocks']
   counts = [min(size, n - low) for low in range(0, n, size)]
 
   def shard(number: int, progress: shards.Progress | None):
-    ids = np.arange(counts[number]) + number * size
+    ids = number * size + np.arange(counts[number])
     vectors = encoder.passages(passages.search_texts(ids), progress)
     codes = codec.encode(vectors.values)
     return _shard_arrays(len(codec.centroids), vectors.ends, *codes)
@@ -98,14 +94,13 @@ def build(
   shards.build_store(path / 'tokens', KIND, fields, counts, shard, **how)
 
 
-def _fit(encoder, passages, config: IndexConfig) -> residual_codes.Codec:
+def _fit(encoder, passages) -> residual_codes.Codec:
   """Fit a codec to some of the passages."""
-  count = min(config.sample_blocks, len(passages))
-  rng = np.random.default_rng(config.seed)
+  count = min(SETTINGS['sample_blocks'], len(passages))
+  rng = np.random.default_rng(residual_codes.SEED)
   chosen = np.sort(rng.choice(len(passages), count, replace=False))
   vectors = encoder.passages(passages.search_texts(chosen)).values
-  stored = len(vectors) * len(passages) // count
-  return residual_codes.train(vectors, config, stored)
+  return residual_codes.train(vectors, len(vectors) * len(passages) // count)
 
 
 def _shard_arrays(
@@ -131,12 +126,6 @@ def _shard_arrays(
     'starts': np.searchsorted(centroids, np.arange(num_centroids + 1)),
     'blocks': blocks.astype(np.int32),
   }
-
-
-def config_of(fields: Mapping[str, Any]) -> IndexConfig:
-  """Return the settings of an index with these fields."""
-  names = [field.name for field in dataclasses.fields(IndexConfig)]
-  return IndexConfig(**{name: fields[name] for name in names})
 
 
 def open_store(

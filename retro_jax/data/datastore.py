@@ -22,7 +22,6 @@ from retrieval.index import (
 )
 from retrieval.nn import embedders
 from retrieval.search import (
-  late_interaction,
   queries as queries_lib,
   rerank,
   retriever as retriever_lib,
@@ -183,7 +182,7 @@ class Datastore:
       self.folder.root,
       chunks,
       num_topics=config.neighbors.num_topics,
-      colbert=late_interaction.ColbertConfig(model=config.neighbors.colbert),
+      colbert=config.neighbors.colbert,
     )
 
   def retrievers(self, config: Any) -> retrievers_lib.Retrievers:

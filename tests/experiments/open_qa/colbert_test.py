@@ -49,9 +49,7 @@ def _searching(data, model, **fields):
   config = tiny_open_qa.get_config(
     data.root, retriever='colbert', **{'blocks.max_length': 32}
   )
-  index = late_interaction.ColbertConfig(
-    model=str(model), num_centroids=16, shard_blocks=20
-  )
+  index = late_interaction.ColbertConfig(model=str(model))
   return configs.replaced(config, colbert_index=index, **fields)
 
 

@@ -19,7 +19,6 @@ from retrieval.nn import colbert
 from retrieval.search import (
   bm25 as bm25_lib,
   fuse,
-  late_interaction,
   names,
   queries as queries_lib,
   rerank,
@@ -82,12 +81,10 @@ def parts(data):
   }
   array = vectors[train.path].array('vectors')
   searcher = searchers.ExactSearcher(array, 'squared_l2')
-  search = late_interaction.SearchConfig(num_probes=9999, num_rescored=9999)
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(colbert, 'load', lambda _: tiny_encoder.Words())
-    config = text_index.ColbertConfig(model='words', search=search)
     indices = text_index.TextIndices(
-      data.root, train, num_topics=5, colbert=config
+      data.root, train, num_topics=5, colbert='words'
     )
     yield retrievers.Retrievers(
       indices,

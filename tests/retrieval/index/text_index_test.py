@@ -36,14 +36,13 @@ def passages(request, tmp_path):
   return tiny_blocks.make(root, rng, max_length=64, given=rows).blocks
 
 
-def _indices(passages, **fields):
-  config = text_index.ColbertConfig(num_centroids=16, **fields)
+def _indices(passages, colbert=''):
   root = passages.path.parent
-  return text_index.TextIndices(root, passages, num_topics=3, colbert=config)
+  return text_index.TextIndices(root, passages, num_topics=3, colbert=colbert)
 
 
 def test_an_index_is_built_once(passages, words):
-  first = _indices(passages, model='run')
+  first = _indices(passages, 'run')
   built = first.words('bm25'), first.topics()[1], first.tokens()
   text = passages.search_texts(np.arange(3))
   assert words.encoded[-len(passages) :][:3] == text
@@ -79,7 +78,7 @@ def test_a_missing_model_is_named(passages, words):
 
 
 def test_other_passages_get_the_same_indices(passages, words, tmp_path):
-  old = _indices(passages, model='run')
+  old = _indices(passages, 'run')
   old.words('tfidf')
   made = old.tokens()
   new = text_index.TextIndices(tmp_path / 'new', passages)

@@ -10,10 +10,7 @@ from retrieval.text import passages as passages_lib
 from tests.retrieval.search import tiny_encoder
 
 N = 45
-ALL = late_interaction.SearchConfig(num_probes=1000, num_rescored=N)
-CONFIG = token_store.IndexConfig(
-  num_centroids=20, sample_blocks=30, shard_blocks=20
-)
+ALL = 1000, N  # centroids of each token, and passages that are decompressed
 QUERIES = ['word3 word5 word7', 'word1', 'word4 word4 word0 word9']
 Words = tiny_encoder.Words
 
@@ -30,13 +27,10 @@ TEXTS = _texts()
 
 
 def _build(path, encoder=None, texts=TEXTS, **more):
-  token_store.build(
-    path,
-    encoder or Words(),
-    passages_lib.TextList(texts),
-    CONFIG,
-    **more,
-  )
+  with tiny_encoder.small_shards():
+    token_store.build(
+      path, encoder or Words(), passages_lib.TextList(texts), **more
+    )
   return path
 
 
@@ -57,12 +51,8 @@ def _slow(index, query):
 
 @pytest.mark.parametrize('all_candidates', [True, False])
 def test_an_unpruned_search_equals_a_slow_max_sim(path, all_candidates):
-  config = (
-    ALL
-    if all_candidates
-    else late_interaction.SearchConfig(num_probes=1, num_rescored=1)
-  )
-  index = late_interaction.LateInteraction(path, Words(), config)
+  search = ALL if all_candidates else (1, 1)
+  index = late_interaction.LateInteraction(path, Words(), *search)
   finder = index if all_candidates else index.unpruned()
   ids, scores = finder.search([*QUERIES, ' '], N + 3)
   assert (ids[-1] == -1).all() and np.isneginf(scores[-1]).all()
@@ -79,9 +69,8 @@ def test_an_unpruned_search_equals_a_slow_max_sim(path, all_candidates):
 
 
 def test_a_pruned_search_finds_the_best_blocks_with_exact_scores(path):
-  whole = late_interaction.LateInteraction(path, Words(), ALL)
-  config = late_interaction.SearchConfig(num_probes=2, num_rescored=12)
-  pruned = late_interaction.LateInteraction(path, Words(), config)
+  whole = late_interaction.LateInteraction(path, Words(), *ALL)
+  pruned = late_interaction.LateInteraction(path, Words(), 9, 12)
   ids, scores = pruned.search(QUERIES, 12)
   best, _ = whole.search(QUERIES, 5)
   for found, wanted in zip(ids, best, strict=True):
@@ -92,7 +81,7 @@ def test_a_pruned_search_finds_the_best_blocks_with_exact_scores(path):
 
 
 def test_given_blocks_are_scored_in_their_places(path):
-  index = late_interaction.LateInteraction(path, Words(), ALL)
+  index = late_interaction.LateInteraction(path, Words(), *ALL)
   ids, scores = index.search(QUERIES[:1], N)
   asked = [40, 3, 22, 3]
   found, none = index.score([QUERIES[0]] * 2, [asked, []])

@@ -18,22 +18,16 @@ def _clustered(count, rng):
   return residual_codes.unit(vectors.astype(np.float32))
 
 
-def _codec(vectors, **fields):
-  fields = {'num_centroids': 12} | fields
-  return residual_codes.train(vectors, residual_codes.CodecConfig(**fields))
-
-
 def _cosines(codec, vectors):
   found = codec.decode(*codec.encode(vectors))
   np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
   return (found * vectors).sum(axis=1)
 
 
-@pytest.mark.parametrize('bits', [1, 2, 4])
-def test_codes_equal_a_slow_loop(bits):
-  vectors = _clustered(50, np.random.default_rng(0))
-  codec = _codec(vectors, num_bits=bits)
-  assert codec.num_bits == bits and len(codec.cutoffs) == 2**bits - 1
+def test_codes_equal_a_slow_loop():
+  vectors, bits = _clustered(50, np.random.default_rng(0)), 2
+  codec = residual_codes.train(vectors, 1)
+  assert codec.centroids.shape == (16, D) and len(codec.levels) == 2**bits
   nearest, codes = codec.encode(vectors)
   assert codes.shape == (50, D * bits // 8) and codes.dtype == np.uint8
   for vector, centroid, code in zip(vectors, nearest, codes, strict=True):
@@ -49,27 +43,21 @@ def test_codes_equal_a_slow_loop(bits):
     np.testing.assert_allclose(found, decoded, rtol=1e-5)
 
 
-def test_more_bits_and_more_centroids_lose_less():
-  rng = np.random.default_rng(1)
-  vectors, new = np.split(_clustered(4000, rng), 2)
-  errors = [1 - _cosines(_codec(vectors, num_bits=b), new) for b in (1, 2, 4)]
-  means = [error.mean() for error in errors]
-  assert means[0] > 2 * means[1] > 4 * means[2]
-  assert means[1] < 0.05 and errors[1].max() < 0.4
-  many = _cosines(_codec(vectors, num_centroids=200), new)
-  assert 1 - many.mean() < means[1]
+def test_more_centroids_lose_less():
+  vectors, new = np.split(_clustered(4000, np.random.default_rng(1)), 2)
+  few, many = (
+    1 - _cosines(residual_codes.train(vectors, n), new) for n in (1, 256)
+  )
+  assert few.mean() < 0.05 and few.max() < 0.4
+  assert many.mean() < few.mean()
 
 
 def test_the_number_of_centroids_follows_the_paper_and_the_sample():
   vectors = _clustered(300, np.random.default_rng(3))
-  assert len(_codec(vectors, num_centroids=0).centroids) == 256  # 16 sqrt(300)
-  config = residual_codes.CodecConfig()
-  many = residual_codes.train(vectors, config, num_stored=10_000)
-  assert len(many.centroids) == 300
+  for stored, count in ((300, 256), (10_000, 300)):  # 16 sqrt(300) = 277
+    assert len(residual_codes.train(vectors, stored).centroids) == count
 
 
 def test_vectors_that_cannot_be_packed_are_refused():
   with pytest.raises(ValueError, match='2 bits'):
-    residual_codes.train(
-      np.zeros((5, 3), np.float32), residual_codes.CodecConfig()
-    )
+    residual_codes.train(np.zeros((5, 3), np.float32), 5)

@@ -2,14 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """An encoder of tokens without a model."""
 
+import contextlib
+from unittest import mock
 import zlib
 
 import numpy as np
 
 from retrieval.nn import colbert
-from retrieval.search import residual_codes
+from retrieval.search import residual_codes, token_store
 
 D, Q = 8, 12
+
+
+@contextlib.contextmanager
+def small_shards():
+  """Sample 30 passages for a codec, and write 20 in a shard."""
+  sizes = {'sample_blocks': 30, 'shard_blocks': 20}
+  with mock.patch.dict(token_store.SETTINGS, sizes):
+    yield
 
 
 class Words:

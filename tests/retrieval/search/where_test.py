@@ -197,17 +197,13 @@ def test_words_keep_their_order_and_scores(index_of, share, tmp_path):
 @pytest.mark.parametrize('share', SHARES)
 def test_late_interaction_fills_k_from_kept_passages(share, tmp_path):
   texts = [f'word{i % 11} word{i % 7} word{i % 5}' for i in range(60)]
-  made = token_store.IndexConfig(
-    num_centroids=20, sample_blocks=30, shard_blocks=20
-  )
   words = tiny_encoder.Words()
   passages = passages_lib.TextList(texts)
-  token_store.build(tmp_path / 'colbert', words, passages, made)
-  everything = late_interaction.SearchConfig(num_probes=99, num_rescored=99)
-  few = late_interaction.SearchConfig(num_probes=1, num_rescored=2)
+  with tiny_encoder.small_shards():
+    token_store.build(tmp_path / 'colbert', words, passages)
   index, pruned = (
-    late_interaction.LateInteraction(tmp_path / 'colbert', words, config)
-    for config in (everything, few)
+    late_interaction.LateInteraction(tmp_path / 'colbert', words, *search)
+    for search in ((99, 99), (1, 2))
   )
   subset = subset_lib.Subset(np.random.default_rng(1).random(60) < share)
   queries = ['word3 word5', 'word1']
