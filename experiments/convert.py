@@ -12,8 +12,7 @@ as cc_news_pretrained. Checkpoints that complete each other, such as embedder
 and encoder, are joined. DIR then holds a checkpoint for other commands, as
 config.realm_from or as --workdir.
 
---blocks=blocks.tfr (with titles.tfr beside it or in --titles; or a
-block_records.npy) makes DIR/data and the index, from the vectors of the
+--blocks=blocks.tfr (with titles.tfr beside it; or a block_records.npy) makes DIR/data and the index, from the vectors of the
 checkpoint or of --block_emb=PREFIX: nothing is embedded. A fine-tuned model
 searches the vectors of the embedder that it started from: --block_embedder
 names that embedder. --vocab=vocab.txt is the vocabulary of a TensorFlow
@@ -22,7 +21,7 @@ config that receives the sizes.
 """
 
 import collections
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import json
 import pathlib
@@ -40,10 +39,7 @@ from experiments.engine import (
   reports,
 )
 from experiments.open_qa import config as config_lib
-from realm_jax.checkpoints import (
-  convert as checkpoint_convert,
-  names as checkpoint_names,
-)
+from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.trained import index_builder
 from retrieval.index import index_versions, snapshots
 from retrieval.nn import bert_checkpoint
@@ -64,36 +60,7 @@ _FIELDS = {
   'lookup.reader_beam': 'reader_beam_size',
   'lookup.row_length': 'reader_seq_len',
 }
-CONFIG = configs.FOLDER / 'open_qa_released.py'
-
-
-def _option(default: str | int, about: str) -> Any:
-  """A field of `Options` that is a flag, too."""
-  return dataclasses.field(default=default, metadata={'about': about})
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-  """Checkpoints, blocks and vectors to convert."""
-
-  # Hugging Face folders, prefixes of TensorFlow checkpoints, or folders with
-  # such checkpoints
-  paths: tuple[str, ...]
-  vocab: str = _option(
-    '', "vocab.txt, tokenizer.json or a folder; '': that of --from."
-  )
-  num_heads: int = _option(0, 'Attention heads; 0: one for each 64 units.')
-  blocks: str = _option('', 'blocks.tfr, block_records.npy or a folder.')
-  titles: str = _option('', 'titles.tfr; by default beside the blocks.')
-  block_emb: str = _option('', 'Prefix of the vectors of the blocks.')
-  # Fine-tuning trains the query embedder only, so that a fine-tuned model needs
-  # the embedder that it started from.
-  block_embedder: str = _option(
-    '', "Checkpoint of the embedder that made the vectors; '': the converted."
-  )
-
-
-_OPTIONS = [x for x in dataclasses.fields(Options) if x.metadata]
+_OPTIONS = 'num_heads', 'vocab', 'blocks', 'block_emb', 'block_embedder'
 
 
 def make_config(
@@ -146,44 +113,67 @@ def make_config(
 
 
 def convert(
-  options: Options, config: config_lib.Config, workdir: str
+  config: config_lib.Config,
+  workdir: str,
+  paths: Sequence[str],
+  *,
+  num_heads: int = 0,
+  vocab: str = '',
+  blocks: str = '',
+  block_emb: str = '',
+  block_embedder: str = '',
 ) -> dict[str, str]:
-  """Convert checkpoints with their blocks and vectors."""
-  read = sources.read(list(options.paths), options.num_heads)
+  """Convert checkpoints with their blocks and vectors.
+
+  Args:
+    paths: Hugging Face folders, prefixes of TensorFlow checkpoints, or folders with
+      such checkpoints.
+    num_heads: attention heads; 0 for one for each 64 units.
+    vocab: vocab.txt, tokenizer.json or a folder; '' is that of `paths`.
+    blocks: blocks.tfr, block_records.npy or a folder; '' is that of `paths`.
+    block_emb: prefix of the vectors of the blocks.
+    block_embedder: checkpoint of the embedder that made the vectors; '' is the
+      converted one.
+  """
+  read = sources.read(paths, num_heads)
   params = checkpoint_convert.join(read.parts)
   if not params:
     raise ValueError(
-      f'{", ".join(options.paths)}: no parameters; expected an embedder, an '
-      'encoder or a reader beside the vectors.'
+      f'{", ".join(paths)}: no parameters; expected an embedder, an encoder or a '
+      'reader beside the vectors.'
     )
-  if options.block_emb:
-    read.vectors = sources.read_vectors(options.block_emb)
-    read.vectors_name = options.block_emb
+  if block_emb:
+    read.vectors = sources.read_vectors(block_emb)
+    read.vectors_name = block_emb
   config = make_config(config, read)
   with locks.writer(workdir):
-    config, prints, blocks = block_data.make_data(
-      options, config, read, workdir
+    config, prints, store = block_data.make_data(
+      config, read, workdir, vocab=vocab, blocks=blocks
     )
     step = max(part.step for part in read.parts)
     block_params, block_step, version = params, step, ''
-    if options.block_embedder and blocks is not None:
-      block_params, block_step = _block_embedder(options, params), 0
+    if block_embedder and store is not None:
+      block_params = _block_embedder(block_embedder, num_heads, params)
+      block_step = 0
       version = index_versions.version_name(
-        block_step, index_builder.snapshot(block_params), blocks
+        block_step, index_builder.snapshot(block_params), store
       )
     for part in read.parts:
       file = export.unused_file(workdir, part.hf_class)
       if not file.exists():
         safetensors_files.write(file, part.unused)
     _save(workdir, params, config, step=step, prints=prints, version=version)
-    rows = _summary(read)
-    if blocks is not None:
-      rows['blocks'] = f'{blocks.num_blocks:,}'
-    if blocks is not None and read.vectors is not None:
+    rows = {}
+    for part in read.parts:  # numbers of tensors by their use
+      counts = collections.Counter(part.fates.values())
+      rows[part.hf_class] = ', '.join(f'{n} {x}' for x, n in counts.items())
+    if store is not None:
+      rows['blocks'] = f'{store.num_blocks:,}'
+    if store is not None and read.vectors is not None:
       rows['index version'] = block_data.build_index(
         read.vectors,
         read.vectors_name,
-        blocks,
+        store,
         block_params,
         step=block_step,
         root=pathlib.Path(workdir) / index_builder.INDEX,
@@ -194,10 +184,13 @@ def convert(
   return rows
 
 
-def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
-  """Return the embedder of the blocks' vectors; it has the shapes of ours."""
-  path = options.block_embedder
-  parts = sources.read([path], options.num_heads).parts
+def _block_embedder(path: str, num_heads: int, params: Any) -> dict[str, Any]:
+  """Return the embedder of the blocks' vectors; it has the shapes of ours.
+
+  Fine-tuning trains the query embedder only, so a fine-tuned model needs the embedder
+  that it started from.
+  """
+  parts = sources.read([path], num_heads).parts
   made = checkpoint_convert.join(parts).get('embedder')
   if made is None or 'embedder' not in params:
     raise ValueError(f'{path}: expected an embedder there and in --from.')
@@ -248,15 +241,6 @@ def _save(
   logging.info('%s holds this checkpoint already.', workdir)
 
 
-def _summary(read: sources.Sources) -> dict[str, str]:
-  """Return the number of tensors by their use, for each part."""
-  rows = {}
-  for part in read.parts:
-    counts = collections.Counter(part.fates.values())
-    rows[part.hf_class] = ', '.join(f'{n} {fate}' for fate, n in counts.items())
-  return rows
-
-
 def run(config: config_lib.Config, workdir: str) -> None:
   """Convert in the direction that the flags say."""
   values = flags.FLAGS
@@ -264,15 +248,13 @@ def run(config: config_lib.Config, workdir: str) -> None:
   if bool(paths) == bool(values.to_hf):
     raise ValueError('Expected either --from or --to_hf, beside --workdir.')
   if values.to_hf:
-    rows = export.export(workdir, values.to_hf, values.hf_class)
+    rows = export.export(workdir, values.to_hf)
     reports.print_table(['part', 'exported'], list(rows.items()))
     logging.info('The export is in %s.', values.to_hf)
     return
   output_files.check_writable(workdir, is_folder=True)
-  options = Options(
-    paths=tuple(paths), **{x.name: values[x.name].value for x in _OPTIONS}
-  )
-  rows = convert(options, config, workdir)
+  options = {name: values[name].value for name in _OPTIONS}
+  rows = convert(config, workdir, paths, **options)
   reports.print_table(['part', 'converted'], list(rows.items()))
   logging.info('The checkpoint is in %s.', workdir)
 
@@ -282,12 +264,14 @@ def define_flags() -> None:
   flags.DEFINE_list('from', [], 'Folders, or prefixes of TensorFlow files.')
   about = 'Folder to write in Hugging Face form.'
   command.define_output('to_hf', '', about, is_folder=True)
-  classes = ('', *checkpoint_names.CLASSES)
-  flags.DEFINE_enum('hf_class', '', classes, 'By default by the parameters.')
-  for x in _OPTIONS:
-    is_text = isinstance(x.default, str)
-    define = flags.DEFINE_string if is_text else flags.DEFINE_integer
-    define(x.name, x.default, x.metadata['about'])
+  flags.DEFINE_integer('num_heads', 0, '0: one head for each 64 units.')
+  about = "vocab.txt, tokenizer.json or a folder; '': that of --from."
+  flags.DEFINE_string('vocab', '', about)
+  about = 'blocks.tfr, block_records.npy or a folder.'
+  flags.DEFINE_string('blocks', '', about)
+  flags.DEFINE_string('block_emb', '', 'Prefix of the vectors of the blocks.')
+  about = "Checkpoint of the vectors' embedder; '': the converted one."
+  flags.DEFINE_string('block_embedder', '', about)
 
 
 if __name__ == '__main__':
@@ -295,6 +279,6 @@ if __name__ == '__main__':
     run,
     config_lib.Config,
     define_flags,
-    default_config=str(CONFIG),
+    default_config=f'{configs.FOLDER}/open_qa_released.py',
     only_reads=True,  # in one direction
   )

@@ -23,39 +23,14 @@ import re
 
 from absl import flags, logging
 
-from experiments.engine import command, progress, reports, stages
+from experiments.engine import command, progress, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.readers import text_files
-from retrieval.searchers import base
 from retrieval.store import output_files
 from retro_jax.trained import inspection, loading
 from retro_jax.views import page as page_lib
 
 FOLDER = 'inspect'
-
-
-def print_table(page: page_lib.Page) -> None:
-  """Print a line for each chunk."""
-  rows = []
-  for number, chunk in enumerate(page.chunks, start=1):
-    neighbors = '; '.join(
-      f'{x.title} {base.in_unit(x.score, x.unit):.2f} {x.attention:.0%} '
-      f'{x.gain:+.2f}'
-      for x in chunk.neighbors
-    )
-    figures = f'{page.gain(chunk):+.2f}', f'{chunk.overlap:.0%}'
-    rows.append((str(number), *figures, neighbors))
-  units = sorted({x.unit for chunk in page.chunks for x in chunk.neighbors})
-  last = f'neighbors: title, {", ".join(units)}, attention, worth'
-  reports.print_table(
-    ('chunk', 'saved', 'r(C)', last),
-    rows,
-    title=f'{page.title or "The text"}: {len(page.pieces) - 1:,} tokens',
-    caption='Saved: nats that retrieval saves on the chunk. Worth: nats that the '
-    'neighbor saves on the chunk after, the others left in place. r(C): over the '
-    f'{page.num_compared} nearest.',
-    wrap=True,
-  )
 
 
 def _write(page: page_lib.Page, workdir: str) -> pathlib.Path:
@@ -105,9 +80,7 @@ def run(
   with progress.bar('inspect', 'chunks') as update:
     page = inspection.inspect(trained, passage, progress=update)
   path = _write(page, workdir)
-  print_table(page)
-  on, off = page.bits_per_byte(page.on), page.bits_per_byte(page.off)
-  print(f'{on:.4f} bits per byte with retrieval, {off:.4f} without.')
+  print(page_lib.Scores([page]))
   logging.info('The page is %s.', path)
 
 

@@ -30,25 +30,20 @@ _ROWS = 65_536
 _PER_SHARD = 65_536  # blocks; 13 million blocks make about 200 files
 
 
-def place_files(data: pathlib.Path, blocks: str, titles: str = '') -> None:
+def place_files(data: pathlib.Path, blocks: str) -> None:
   """Link or write blocks and titles where the corpus reader finds both.
 
   Args:
-    blocks: blocks.tfr, a folder with it, or block_records.npy.
-    titles: titles.tfr; '' takes the file beside the blocks. Without any such
-      file titles are empty.
+    blocks: blocks.tfr, a folder with it, or block_records.npy. Without titles.tfr
+      beside the blocks titles are empty.
   """
   source = pathlib.Path(blocks)
   if source.is_dir():
     names = ('blocks.tfr', 'blocks.tfr.gz', 'block_records.npy')
     there = [source / n for n in names if (source / n).is_file()]
     source = there[0] if there else source / names[0]
-  beside = source.with_name(source.name.replace('blocks', 'titles'))
-  if source.suffix != '.npy' and beside.is_file():
-    titles = titles or str(beside)
-  for file in (source, *([pathlib.Path(titles)] if titles else [])):
-    if not file.is_file():
-      raise FileNotFoundError(f'{file}: no such file.')
+  if not source.is_file():
+    raise FileNotFoundError(f'{source}: no such file.')
   folder = data / FOLDER
   folder.mkdir(parents=True, exist_ok=True)
   suffix = '.gz' if source.suffix == '.gz' else ''
@@ -57,9 +52,10 @@ def place_files(data: pathlib.Path, blocks: str, titles: str = '') -> None:
     _link(placed, source)
   elif not placed.exists():
     tfrecord.write(placed, block_records.read(source))
+  titles = source.with_name(source.name.replace('blocks', 'titles'))
   target = folder / f'titles.tfr{suffix}'
-  if titles:
-    _link(target, pathlib.Path(titles))
+  if source.suffix != '.npy' and titles.is_file():
+    _link(target, titles)
   elif not target.exists():
     logging.info('No titles: blocks get empty ones.')
     tfrecord.write(target, (b'' for _ in tfrecord.read(placed)))
@@ -77,7 +73,7 @@ def _link(link: pathlib.Path, target: pathlib.Path) -> None:
   os.symlink(target, link)
 
 
-def check_sizes(
+def _check_sizes(
   vectors: np.ndarray, name: str, num_blocks: int, width: int
 ) -> None:
   """Refuse vectors [n, d] for other blocks or of another width (ValueError)."""
@@ -90,22 +86,25 @@ def check_sizes(
 
 
 def make_data(
-  options: Any,
   config: config_lib.Config,
   read: sources.Sources,
   workdir: str,
+  *,
+  vocab: str = '',
+  blocks: str = '',
 ) -> tuple[config_lib.Config, dict[str, str], blocks_lib.BlockStore | None]:
   """Make vocabulary and blocks of a data folder, or open finished ones.
 
   Args:
-    options: `convert.Options`.
+    vocab: as of `convert.convert`; '' is that of the checkpoints.
+    blocks: likewise.
 
   Returns:
     The config that reads the data back, their fingerprints, and the blocks.
   """
   data = realm_data.DataFolder.of(config, workdir)
-  prints, blocks = {}, None
-  vocab = options.vocab or read.tokenizer
+  prints, store = {}, None
+  vocab = vocab or read.tokenizer
   if vocab:
     size = read.parts[0].sizes.bert.vocab_size
     count = tokenization.WordPieceTokenizer(vocab).vocab_size
@@ -119,7 +118,7 @@ def make_data(
     vocab = str(data.tokenizer_path.resolve())
     config = configs.replaced(config, **{'tokenizer.path': vocab})
     prints['tokenizer'] = data.tokenizer.fingerprint
-  source = options.blocks or (read.records and str(read.records))
+  source = blocks or (read.records and str(read.records))
   if source:
     if not vocab:
       raise ValueError('--blocks needs a vocabulary: name it by --vocab.')
@@ -127,8 +126,8 @@ def make_data(
     if read.vectors is not None and source.endswith('.npy'):
       # Check the count in the header before millions of blocks are tokenized.
       count = block_records.count(source)
-      check_sizes(read.vectors, read.vectors_name, count, width)
-    place_files(data.root, source, options.titles)
+      _check_sizes(read.vectors, read.vectors_name, count, width)
+    place_files(data.root, source)
     path = str(data.root.resolve() / FOLDER)
     config = configs.replaced(
       config,
@@ -143,12 +142,11 @@ def make_data(
     )
     realm_prepare.tokenize(config, data)
     realm_prepare.cut_blocks(config, data)
-    blocks = data.blocks
-    prints['blocks'] = blocks.fingerprint
+    store = data.blocks
+    prints['blocks'] = store.fingerprint
     if read.vectors is not None:
-      count = blocks.num_blocks
-      check_sizes(read.vectors, read.vectors_name, count, width)
-  return config, prints, blocks
+      _check_sizes(read.vectors, read.vectors_name, store.num_blocks, width)
+  return config, prints, store
 
 
 def build_index(

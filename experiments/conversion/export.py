@@ -36,23 +36,16 @@ def unused_file(workdir: str | os.PathLike, hf_class: str) -> pathlib.Path:
 
 
 def export(
-  workdir: str | os.PathLike, target: str | os.PathLike, hf_class: str = ''
+  workdir: str | os.PathLike, target: str | os.PathLike
 ) -> dict[str, str]:
-  """Export the newest checkpoint of a run.
-
-  Args:
-    target: folder to write. If the parameters need two classes, each gets a
-      subfolder.
-    hf_class: one of `checkpoint_names.CLASSES`; '' for the fitting classes.
-  """
+  """Export the newest checkpoint of a run; two classes get a subfolder each."""
   params, saved = checkpoints.load_params(str(workdir))
   params = jax.tree.map(np.asarray, params)
-  classes = {'': hf_class} if hf_class else checkpoint_convert.fitting(params)
   config = reader_configs.of_saved(saved)
   data = realm_data.DataFolder.of(config, workdir)
   rows = {}
   with locks.writer(target):
-    for folder, name in classes.items():
+    for folder, name in checkpoint_convert.fitting(params).items():
       path = pathlib.Path(target) / folder
       if (path / 'config.json').exists():
         raise ValueError(

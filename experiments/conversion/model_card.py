@@ -21,9 +21,6 @@ from retrieval.text import corpus as corpus_lib
 
 FILE = 'README.md'
 _RESULTS = ('evaluation.json', 'qa_evaluation.json')
-_LABELS = ('name', 'dataset')  # of a row of results
-_SETTINGS = ('settings', 'step', 'num_neighbors', 'nats')  # that are no scores
-_INTERVAL = {'mean', 'low', 'high'}
 _STARTS = ('realm_from', 'encoder_from', 'embedder_from')
 _OF_WIKIPEDIA = 'cc-by-sa-4.0'
 _FOLDERS = re.compile('[^=]*/')  # of a path, perhaps behind a name and '='
@@ -144,12 +141,15 @@ def _data(
 def _scores(workdir: pathlib.Path, step: int) -> str:
   """Return a table of the scores of a step, at 32 bits a value."""
   rows = []
-  for file in _RESULTS:
-    if (path := workdir / file).is_file():
-      rows += _figures(manifests.read_object(path), step)
-  measured = metric_writer.read(workdir)
-  held_out = [x for row in measured for x in row.items() if row['step'] == step]
-  rows += [(name, f'{x:.4g}') for name, x in held_out if '/' in name]
+  for path in (workdir / file for file in _RESULTS):
+    content = manifests.read_object(path) if path.is_file() else {'rows': []}
+    for row in content['rows']:
+      if row.get('step', content.get('step')) == step:
+        texts = {f'{row["name"]} {key}': _text(x) for key, x in row.items()}
+        rows += [x for x in texts.items() if x[1]]
+  for row in metric_writer.read(workdir):
+    if row['step'] == step:  # on held-out data
+      rows += [(name, f'{x:.4g}') for name, x in row.items() if '/' in name]
   if not rows:
     return 'None were measured at this step.'
   lines = [f'| {name} | {text} |' for name, text in rows]
@@ -157,25 +157,9 @@ def _scores(workdir: pathlib.Path, step: int) -> str:
   return '\n'.join([head, '', '| measure | value |', '|---|---|', *lines])
 
 
-def _figures(
-  value: Any, step: int, label: str = ''
-) -> Iterator[tuple[str, str]]:
-  """Yield (name, text) for each number of a step in a results file."""
-  if isinstance(value, list):
-    for row in value:
-      if isinstance(row, Mapping):
-        name = next((row[x] for x in _LABELS if x in row), '')
-        yield from _figures(row, step, name or label)
-  elif isinstance(value, Mapping) and {*value} == _INTERVAL:
-    mean, low, high = (value[x] for x in ('mean', 'low', 'high'))
-    if None not in (mean, low, high):
-      yield label, f'{mean:.4g} [{low:.4g}, {high:.4g}]'
-  elif isinstance(value, Mapping) and value.get('step', step) == step:
-    for name, x in value.items():
-      if name not in _SETTINGS:
-        rows = isinstance(x, list)
-        yield from _figures(
-          x, step, label if rows else f'{label} {name}'.strip()
-        )
-  elif isinstance(value, int | float) and not isinstance(value, bool):
-    yield label, f'{value:.6g}'
+def _text(value: Any) -> str:
+  """A number, or {mean, low, high}, in figures; '' for anything else."""
+  if isinstance(value, Mapping) and None not in value.values():
+    if {*value} == {'mean', 'low', 'high'}:
+      return '{mean:.4g} [{low:.4g}, {high:.4g}]'.format(**value)
+  return f'{value:.6g}' if isinstance(value, float) else ''

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints in the formats of TensorFlow and the Hugging Face port."""
 
+from collections.abc import Sequence
 import dataclasses
 import pathlib
 from typing import Any
@@ -38,7 +39,7 @@ class Sources:
   records: pathlib.Path | None = None  # path of block_records.npy, if any
 
 
-def read(paths: list[str], num_heads: int = 0) -> Sources:
+def read(paths: Sequence[str], num_heads: int = 0) -> Sources:
   """Read checkpoints that complete each other.
 
   Args:

@@ -129,13 +129,14 @@ def test_a_run_is_pushed_with_its_card_and_loaded_by_name(
   run = shutil.copytree(made.reader, tmp_path / 'run')
   step = realm_jax.load(made.reader).step
   share = {'mean': 0.25, 'low': 0.125, 'high': 0.5}
-  row = {'dataset': 'nq:test', 'questions': 8, 'exact_match': share}
+  row = {'name': 'nq:test', 'questions': 8, 'exact_match': share}
   for file, measured_at in (
     ('qa_evaluation.json', step),
     ('evaluation.json', step + 1),
   ):
-    found = {'step': measured_at, 'sets': [row | {'top_1': measured_at + 0.5}]}
-    (run / file).write_text(json.dumps(found))
+    rows = [row | {'top_1': measured_at + 0.5}]
+    content = {'step': measured_at, 'rows': rows}
+    (run / file).write_text(json.dumps(content))
   output = tmp_path / 'made'
   pack.pack(str(run), str(output))
   (output / 'unrelated.txt').write_text('not of the model')

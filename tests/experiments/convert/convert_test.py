@@ -42,10 +42,8 @@ def _config():
 
 
 def _run(workdir, *paths, **options):
-  config = _config()
-  paths = tuple(str(p) for p in paths)
   return convert.convert(
-    convert.Options(paths=paths, **options), config, str(workdir)
+    _config(), str(workdir), [str(p) for p in paths], **options
   )
 
 

@@ -200,7 +200,7 @@ def test_command_writes_page_and_figures(
   assert f'<title>{content["title"]}</title>' in output.read_text()
   assert len(content['on']) == len(content['pieces'])
   assert set(content['chunks'][0]) >= {'gain', 'overlap', 'neighbors'}
-  assert 'bits per byte with retrieval' in capsys.readouterr().out
+  assert 'without neighbors' in capsys.readouterr().out
 
 
 def test_bad_input_is_named(monkeypatch, workdir, tmp_path):
