@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""kNN-LM from the small RETRO's baseline, or from that RETRO itself.
+"""kNN-LM from the small RETRO's baseline.
 
 Papers: Khandelwal et al. 2020, arXiv 1911.00172; Borgeaud et al. 2021, Table 4
 and appendix C.2, whose lambda 0.118 and alpha 0.00785 make one row. Two CPU cores,

@@ -3,7 +3,7 @@
 """All fields of a kNN-LM config: a RETRO's fields, and a datastore's."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Literal
 
 from experiments.retro import config as retro_config
 from retrieval import settings
@@ -21,15 +21,10 @@ class KnnLm:
   model_workdir: str = ''
   # a RETRO evaluated on the same documents; '': none
   retro_workdir: str = ''
-  retrieval: bool = False  # whether the model retrieves while it makes keys
-  # RETRO's k then
-  num_neighbors: Annotated[int, settings.Range(1, 2**16)] = 2
   # An evaluation set whose documents are left out beside those of valid.
   held_out: str = 'test'
   # training documents, evenly spread; 0: all
   max_documents: settings.Count = 0
-  stride_chunks: settings.SizeOrZero = 0  # 0: half a sequence
-  batch_size: settings.Size = 8
   tokens_per_shard: settings.Size = 1 << 17
   # Recall is that of the nearest keys among the max(ks) nearest, which are scored
   # again exactly: ScaNN rescores hashes in 8 bits only.
@@ -39,8 +34,6 @@ class KnnLm:
   # Of squared L2 distances.
   temperatures: tuple[settings.Positive, ...] = _TEMPERATURES
   lambdas: tuple[settings.Rate, ...] = _LAMBDAS
-  # of the evaluated documents; the others are reported
-  tune_share: settings.Share = 0.5
 
   def __post_init__(self):
     """Check the fields."""

@@ -7,11 +7,11 @@
     --config.knn_lm.retro_workdir=RETRO
 
 Mixes RUN's newest model with the datastore that experiments.prepare made in DIR.
-lambda, temperature and k are tuned on a random share of the held-out documents
-(--config.knn_lm.tune_share); every figure is measured on the other documents.
---config.evaluate.split, stride_chunks and max_documents hold for every
-row. Refuses a datastore that holds an evaluated document. Prints a table and writes
-DIR/knn_lm.json, and the nats of each document to .npz beside it.
+lambda, temperature and k are tuned on a random half of the held-out documents; every
+figure is measured on the other half. --config.evaluate.split, stride_chunks and
+max_documents hold for every row. Refuses a datastore that holds an evaluated document.
+Prints a table and writes DIR/knn_lm.json, and the nats of each document to .npz beside
+it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ import numpy as np
 
 from experiments.engine import evaluations, progress, stages
 from experiments.knn_lm import prepare as knn_lm_prepare
-from experiments.knn_lm.config import Config, KnnLm
+from experiments.knn_lm.config import Config
 from experiments.retro import evaluate as retro_evaluate, rows as rows_lib
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate as evaluate_lib, knn_lm
@@ -42,56 +42,48 @@ def measure(
   reader: knn_lm_prepare.Reader,
   datastore: knn_lm_prepare.Datastore,
   settings: Sequence[knn_lm.Setting],
-) -> tuple[np.ndarray, dict[str, float]]:
-  """Find the neighbors of every token, and weigh them by every setting.
+) -> np.ndarray:
+  """Weigh the neighbors of every token by every setting.
 
   Args:
     reader: of the evaluated documents, with the model that made the keys.
 
   Returns:
-    nats: [settings, documents] float64.
-    shares: k -> share of the tokens that are among the values of their k neighbors.
+    Nats, [settings, documents] float64.
   """
   k, documents = max(k for k, _, _ in settings), reader.documents
   chunks = reader.chunks.stores.chunks
   total = int(windows_lib.num_targets(chunks, documents).sum())
-  nats, ranks, before = np.zeros((len(settings), len(documents.index))), [], 0
+  nats, before, done = np.zeros((len(settings), len(documents.index))), 0, 0
   with progress.bar('look up', 'tokens') as update:
     for i, group in enumerate(reader.groups):
       tokens = reader.read(i)
       for low in range(0, len(tokens.nats), _QUERIES):
         at = slice(low, low + _QUERIES)
-        targets = tokens.targets[at]
-        distances, values = datastore.search(tokens.keys[at], k)
         nats += knn_lm.sweep(
           tokens.nats[at],
-          targets,
+          tokens.targets[at],
           before + tokens.document[at],
-          distances,
-          values,
+          *datastore.search(tokens.keys[at], k),
           settings,
           len(documents.index),
         )
-        same = np.isfinite(distances) & (values == targets[:, None])
-        ranks.append(np.where(same.any(1), same.argmax(1), k))
-        update(sum(map(len, ranks)), total)
+        done += len(tokens.nats[at])
+        update(done, total)
       before += len(group.index)
-  rank, ks = np.concatenate(ranks), sorted({k for k, _, _ in settings})
-  return nats, {str(k): float(np.mean(rank < k)) for k in ks}
+  return nats
 
 
-def choose_tuned(number: int, settings: KnnLm, seed: int) -> np.ndarray:
-  """Draw a share of the documents for tuning; return [number] bool."""
-  count = round(settings.tune_share * number)
-  grid = settings.ks, settings.temperatures, settings.lambdas
-  if count == number or (not count and max(map(len, grid)) > 1):
+def choose_tuned(number: int, seed: int) -> np.ndarray:
+  """Draw half of the documents for tuning; return [number] bool."""
+  if number < 2:
     raise ValueError(
-      f'knn_lm.tune_share={settings.tune_share} of {number} documents: expected at '
-      'least one to tune on, unless ks, temperatures and lambdas have one value '
-      'each, and at least one to report.'
+      f'{number} documents: expected one to tune on, one to report.'
     )
   tuned = np.zeros(number, bool)
-  tuned[np.random.default_rng(seed).permutation(number)[:count]] = True
+  tuned[
+    np.random.default_rng(seed).permutation(number)[: round(number / 2)]
+  ] = True
   return tuned
 
 
@@ -135,8 +127,8 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
   trained = knn_lm_prepare.load(config, workdir, run.step)
   chunks = trained.data.chunks(run.split)
   documents = windows_lib.find_documents(chunks, run.max_documents)
-  tuned = choose_tuned(len(documents.index), options, config.seed)
-  datastore = knn_lm_prepare.Datastore(workdir, trained, options)
+  tuned = choose_tuned(len(documents.index), config.seed)
+  datastore = knn_lm_prepare.Datastore(workdir, trained)
   datastore.check_without(chunks, documents)
   retro = None
   if options.retro_workdir:  # raises errors before the search
@@ -144,13 +136,19 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
     for reading in retro_evaluate.readings_of(retro, run).values():
       retro_evaluate.open_reader(retro, run, reading)
   reader = knn_lm_prepare.Reader(
-    trained, config, run, run.split, documents, TOKENS_PER_GROUP
+    trained,
+    config,
+    run.split,
+    documents,
+    TOKENS_PER_GROUP,
+    run.batch_size,
+    run.stride_chunks,
   )
   grid = [*itertools.product(options.ks, options.temperatures, options.lambdas)]
   most = max(options.ks)
   alone, papers = (most, 1.0, 0.0), (most, 1 / _ALPHA, _LAMBDA)
   settings = [*dict.fromkeys((*grid, alone, papers))]
-  nats, shares = measure(reader, datastore, settings)
+  nats = measure(reader, datastore, settings)
   parts, measured = {'tuned_on': tuned, 'reported': ~tuned}, {}
   for setting, x in zip(settings, nats, strict=True):
     whole = evaluate_lib.of_documents(x, chunks, documents)
@@ -159,10 +157,10 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
   if retro is not None:  # on the same documents, in its windows
     results = retro_evaluate.evaluate_trained(retro, config, run, root=workdir)
     rows += [rows_lib.of(k, x.take(~tuned)) for k, x in results.items()]
-  tried = []
-  for x in grid:
-    bits = {k: v.bits_per_byte for k, v in measured[x].items() if len(v.nats)}
-    tried.append(_fields(*x) | bits)
+  tried = [
+    _fields(*x) | {k: v.bits_per_byte for k, v in measured[x].items()}
+    for x in grid
+  ]
   keys, dimension = datastore.keys.shape
   path = pathlib.Path(workdir) / FILE
   rows_lib.report(
@@ -178,7 +176,6 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
     },
     tuned_documents=int(tuned.sum()),
     tuned_on=documents.index[tuned].tolist(),
-    target_found=shares,
     sweep=tried,
     datastore={
       'path': str(datastore.pairs.path),

@@ -12,8 +12,6 @@ import jax
 import numpy as np
 
 from experiments.knn_lm import evaluate, prepare
-from experiments.knn_lm.config import KnnLm
-from retrieval import settings
 from retrieval.store import manifests
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model
@@ -50,7 +48,7 @@ def is_mixed(workdir: str | os.PathLike) -> bool:
 def load(
   workdir: str | os.PathLike, data_dir: str = '', step: str = ''
 ) -> KnnLanguageModel:
-  """Load the kNN-LM that experiments.evaluate tuned; `num_neighbors` is its model's.
+  """Load the kNN-LM that experiments.evaluate tuned.
 
   Raises:
     ValueError: when its datastore or index is of another model.
@@ -58,14 +56,10 @@ def load(
   path = pathlib.Path(workdir) / evaluate.FILE
   content = manifests.read_object(path)
   chosen = next(row for row in content['rows'] if row['name'] == 'kNN-LM')
-  tuned = settings.build(
-    KnnLm, content['settings'], f'{path}: settings', ignore_others=True
-  )
-  run = tuned.model_workdir or workdir
+  run = content['settings']['model_workdir'] or workdir
   alone = language_model.load(run, data_dir, step=step)
-  datastore = prepare.Datastore(workdir, alone, tuned)
-  k = prepare.num_neighbors(alone, tuned)
-  config = dataclasses.replace(alone.config, num_neighbors=k)
+  datastore = prepare.Datastore(workdir, alone)
+  config = dataclasses.replace(alone.config, num_neighbors=0)
   return KnnLanguageModel(
     **vars(alone) | {'config': config},
     search=functools.partial(datastore.search, k=chosen['k']),

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from experiments.engine import progress, stages
-from experiments.knn_lm.config import Config, KnnLm
+from experiments.knn_lm.config import Config
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import published_index as index_lib
 from retrieval.nn import trained_encoders
@@ -50,22 +50,12 @@ def load(
   return retro_evaluate.load(config, run, workdir)
 
 
-def num_neighbors(trained: loading.TrainedRetro, settings: KnnLm) -> int:
-  """RETRO's k while the keys are made; 0 without retrieval."""
-  if settings.retrieval and not trained.model.config.cca_layers:
-    raise ValueError('knn_lm.retrieval=True: expected a RETRO, no baseline.')
-  return settings.num_neighbors if settings.retrieval else 0
-
-
-def model_fields(
-  trained: loading.TrainedRetro, settings: KnnLm
-) -> dict[str, Any]:
+def model_fields(trained: loading.TrainedRetro) -> dict[str, Any]:
   """JSON fields that determine the key of a token."""
   fields = dataclasses.asdict(trained.model.config)
   params = trained_encoders.hash_params(trained.params)
   return {
     'model': manifests.fingerprint([fields, params]),
-    'num_neighbors': num_neighbors(trained, settings),
     'sequence_chunks': trained.config.sequence_chunks,
   }
 
@@ -83,23 +73,17 @@ def document_hashes(
 class Datastore:
   """The keys and values of a workdir, with their index."""
 
-  def __init__(
-    self,
-    workdir: str | os.PathLike,
-    trained: loading.TrainedRetro,
-    settings: KnnLm,
-  ):
+  def __init__(self, workdir: str | os.PathLike, trained: loading.TrainedRetro):
     """Open them; ValueError for keys of another model."""
-    self.folder = pathlib.Path(workdir) / 'knn_lm'
-    self.pairs = array_store.Store.open(self.folder / 'datastore', KIND)
-    model = model_fields(trained, settings)
+    folder, model = pathlib.Path(workdir) / 'knn_lm', model_fields(trained)
+    self.pairs = array_store.Store.open(folder / 'datastore', KIND)
     made_with = {name: self.pairs.fields[name] for name in model}
     if made_with != model:
       raise ValueError(
         f'{self.pairs.path}: keys made with {made_with}, but the config names '
-        f'{model}; expected the same model with the same retrieval.'
+        f'{model}; expected the same model.'
       )
-    self.index = index_lib.open_index(self.folder / 'index')
+    self.index = index_lib.open_index(folder / 'index')
     index_lib.check_vectors(self.index, self.pairs)
     self.keys = self.pairs.array('keys')
     self._values = self.pairs.array('values')
@@ -133,16 +117,17 @@ class Reader:
 
   trained: loading.TrainedRetro
   config: Config
-  sizes: KnnLm | retro_evaluate.Evaluate  # of windows and batches
   split: str
   documents: windows_lib.Documents
   tokens_per_group: int  # a group has at most a document more
+  batch_size: int = 8
+  stride_chunks: int = 0  # 0: half a sequence
 
   @functools.cached_property
   def chunks(self) -> pipeline.ChunkReader:
-    """The chunks, with the neighbors that the model reads."""
-    k, trained = num_neighbors(self.trained, self.config.knn_lm), self.trained
-    return loading.chunk_reader(trained.config, trained.data, self.split, k)
+    """The chunks, without neighbors."""
+    trained = self.trained
+    return loading.chunk_reader(trained.config, trained.data, self.split, 0)
 
   @functools.cached_property
   def groups(self) -> list[windows_lib.Documents]:
@@ -154,14 +139,17 @@ class Reader:
 
   def read(self, group: int, **settings: Any) -> knn_lm.Tokens:
     """Return the tokens of a group, as `knn_lm.read_tokens`."""
-    settings['sequence_chunks'] = self.trained.config.sequence_chunks
-    settings['stride_chunks'] = self.sizes.stride_chunks
-    settings['batch_size'] = size = self.sizes.batch_size
     with retro_evaluate.scorer(
-      self.trained, self.config, size, knn_lm.token_features
+      self.trained, self.config, self.batch_size, knn_lm.token_features
     ) as features:
       return knn_lm.read_tokens(
-        features, self.chunks, self.groups[group], **settings
+        features,
+        self.chunks,
+        self.groups[group],
+        sequence_chunks=self.trained.config.sequence_chunks,
+        stride_chunks=self.stride_chunks,
+        batch_size=self.batch_size,
+        **settings,
       )
 
 
@@ -192,14 +180,12 @@ class _Training:
       )
     self._chunks, self.left_out = chunks, int(leave.sum())
     documents, size = documents.take(~leave), settings.tokens_per_shard
-    self._reader = Reader(trained, config, settings, 'train', documents, size)
+    self._reader = Reader(trained, config, 'train', documents, size)
     self.counts = [int(x.count.sum()) for x in self._reader.groups]
     self.fields = {
-      **model_fields(trained, settings),
+      **model_fields(trained),
       'reader': self._reader.chunks.fingerprint,
       'held_out': ' '.join(held_out),
-      'stride_chunks': settings.stride_chunks,
-      'batch_size': settings.batch_size,
       'max_documents': settings.max_documents,
       'tokens_per_shard': size,
       'dtype': DTYPE,
