@@ -17,7 +17,6 @@ from experiments.knn_lm import (
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.store import array_store
 from retro_jax.data import folder as retro_data, windows as windows_lib
-from retro_jax.evaluation import knn_lm
 from retro_jax.trained import language_model
 from tests.experiments.knn_lm import tiny_knn_lm
 
