@@ -330,37 +330,35 @@ def load(
   return loading.with_models(trained, config)
 
 
-def load_baseline(
-  config: config_lib.Config, evaluate: Evaluate, data_dir: str | os.PathLike
-) -> loading.TrainedRetro | None:
-  """Load the named baseline with the data folder of the RETRO."""
-  workdir = evaluate.baseline_workdir
-  if not workdir:
-    return None
-  evaluate = dataclasses.replace(
-    evaluate,
-    workdir=workdir,
-    step='',
-    source='',
-    reranker='',
-  )
-  trained = load(config, evaluate, workdir, data_dir=data_dir)
-  if trained.model.config.cca_layers:
-    raise ValueError(
-      f'{workdir}: evaluate.baseline_workdir names a model that retrieves; '
-      'expected one trained with the baseline config.'
-    )
-  return trained
+def load_runs(
+  config: config_lib.Config,
+  evaluate: Evaluate,
+  workdir: str | os.PathLike,
+  *,
+  on_mesh: bool = True,
+) -> dict[str, loading.TrainedRetro]:
+  """Load a run, as `load`, and the named baseline with its data, by workdir."""
+  trained = load(config, evaluate, workdir, on_mesh=on_mesh)
+  runs = {str(evaluate.workdir or workdir): trained}
+  if baseline := evaluate.baseline_workdir:
+    alone = Evaluate(workdir=baseline)
+    root = trained.data.root
+    run = load(config, alone, baseline, on_mesh=on_mesh, data_dir=root)
+    if run.model.config.cca_layers:
+      raise ValueError(
+        f'{baseline}: evaluate.baseline_workdir names a model that retrieves; '
+        'expected one trained with the baseline config.'
+      )
+    runs[baseline] = run
+  return runs
 
 
 def bits_per_byte(
   config: config_lib.Config, workdir: str, evaluate: Evaluate
 ) -> None:
   """Evaluate a run and its baseline; print the table and write evaluation.json."""
-  trained = load(config, evaluate, workdir)
-  baseline = load_baseline(config, evaluate, trained.data.root)
   rows = []
-  for run in (trained, baseline) if baseline else (trained,):
+  for run in load_runs(config, evaluate, workdir).values():
     readings = readings_of(run, evaluate)
     results = evaluate_trained(run, config, evaluate, readings, root=workdir)
     for name, result in results.items():

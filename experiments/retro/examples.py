@@ -156,29 +156,24 @@ def _run(
 ) -> None:
   """Measure each model with and without retrieval; print and write the table."""
   stages.check_alone()
-  trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
-  baseline = retro_evaluate.load_baseline(config, evaluate, trained.data.root)
-  runs = [(evaluate.workdir or workdir, trained)]
-  if baseline is not None:
-    runs.append((evaluate.baseline_workdir, baseline))
+  runs = retro_evaluate.load_runs(config, evaluate, workdir, on_mesh=False)
   rows = []
-  for run, model in runs:
+  for run, model in runs.items():
     model.data.check_tokenizer()
     readings = retro_evaluate.on_and_off(model, [evaluate.k])
     for label, reading in readings.items():
       k = reading.num_neighbors(evaluate.k)
       values, num_bytes, more = measure(model, k, label)
       weights = None if num_bytes is None else math.log(2) * num_bytes
-      interval = bootstrap.bootstrap(values, weights)
+      interval = vars(bootstrap.bootstrap(values, weights))
       facts = {
         'retrieval': reading.retrieval,
         'num_neighbors': k,
         'step': model.step,
         'workdir': run,
         'examples': len(values),
-        field: interval.mean,
-        'low': interval.low,
-        'high': interval.high,
+        field: interval['mean'],
+        **interval,
       }
       row = {'values': {'': values}, 'facts': facts | more}
       rows.append(evaluations.Row(name=label, num_bytes=num_bytes, **row))

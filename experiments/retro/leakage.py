@@ -48,28 +48,27 @@ def _bytes_of_chunks(data, chunks, documents) -> np.ndarray:
 
 
 def measure(
-  trained: loading.TrainedRetro,
-  baseline: loading.TrainedRetro | None,
+  runs: Sequence[loading.TrainedRetro],
   config: config_lib.Config,
   evaluate: retro_evaluate.Evaluate,
 ) -> list[evaluations.Row]:
-  """Evaluate the models chunk by chunk, and filter by r(C).
+  """Evaluate a RETRO, and perhaps its baseline, chunk by chunk; filter by r(C).
 
   Returns:
     The nats and bytes of the chunks by each model; as facts the `points` of
     `leakage.curve`; of all but the first, RETRO with retrieval on, also `minus_on`, the
     first less the model.
   """
-  data, k = trained.data, evaluate.leakage.num_neighbors
+  data, k = runs[0].data, evaluate.leakage.num_neighbors
   nearest = leakage_lib.whole_neighbors(
-    loading.chunk_reader(trained.config, data, evaluate.split, k)
+    loading.chunk_reader(runs[0].config, data, evaluate.split, k)
   )
   chunks = nearest.stores.chunks  # refuses too few neighbors before any work
   documents = windows.find_documents(chunks, evaluate.max_documents)
   ids, document = windows.chunk_ids(documents)
   num_bytes = _bytes_of_chunks(data, chunks, documents)
   nats, steps = {}, {}
-  for model in [trained] if baseline is None else [trained, baseline]:
+  for model in runs:
     readings = retro_evaluate.on_and_off(model, [evaluate.k])
     results = retro_evaluate.evaluate_trained(
       model, config, evaluate, readings, score=evaluate_lib.score_parts
@@ -120,9 +119,8 @@ def leakage(
   config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
 ) -> None:
   """Measure, print the table and write the files."""
-  trained = retro_evaluate.load(config, evaluate, workdir)
-  baseline = retro_evaluate.load_baseline(config, evaluate, trained.data.root)
-  rows = measure(trained, baseline, config, evaluate)
+  runs = retro_evaluate.load_runs(config, evaluate, workdir)
+  rows = measure([*runs.values()], config, evaluate)
   if not jax.process_index():
     path = pathlib.Path(workdir) / FILE
     evaluations.write(path, rows, settings=dataclasses.asdict(evaluate))

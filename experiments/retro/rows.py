@@ -55,17 +55,19 @@ def report(
         del less[field]['of_seeds']
     compared.append(dataclasses.replace(row, facts={**row.facts, **less}))
   evaluations.write(path, compared, **content)
-  first, *more = against
-  facts, columns = [row.facts for row in compared], columns or {}
-  sizes = f'{facts[0]["documents"]:,} held-out documents'
-  sizes += f', {facts[0]["tokens"]:,} tokens, {facts[0]["bytes"]:,} bytes'
+  fields = [x for x in against if any(row.facts[x] for row in compared)]
+  facts, columns = rows[0].facts, columns or {}
+  sizes = f'{facts["documents"]:,} held-out documents'
+  sizes += f', {facts["tokens"]:,} tokens, {facts["bytes"]:,} bytes'
+  heads = (x.replace('_', ' ') for x in fields)
   reports.print_table(
-    ('model', *columns, *_heads(first), 'token ppl', 'word ppl'),
+    ('model', *columns, 'bits/byte', *heads, 'token ppl', 'word ppl'),
     [
       (
         row.name,
         *(_filled(form, row.facts) for form in columns.values()),
-        *_cells(row.facts, first),
+        f'{row.facts["bits_per_byte"]:.4f}',
+        *(_difference(row.facts[x]) for x in fields),
         *(_perplexity(row.facts[f'{x}_perplexity']) for x in ('token', 'word')),
       )
       for row in compared
@@ -74,10 +76,6 @@ def report(
     caption=f'{caption}Interval: 95 % of a paired bootstrap over documents.',
     padding=(0, 1, 0, 0),
   )
-  for field in more:
-    lines = [(x.name, *_cells(x.facts, field)) for x in compared]
-    if lines := [line for line in lines if line[-1]]:
-      reports.print_table(('model', *_heads(field)), lines)
   return compared
 
 
@@ -88,16 +86,9 @@ def _filled(form: str, facts: Mapping[str, Any]) -> str:
     return ''
 
 
-def _heads(field: str) -> tuple[str, ...]:
-  return 'bits/byte', field.replace('_', ' '), 'interval'
-
-
-def _cells(facts: Mapping[str, Any], field: str) -> tuple[str, str, str]:
-  """Bits per byte, and a difference with its interval, or '', ''."""
-  less, cells = facts[field], ('', '')
-  if less:
-    cells = f'{less["mean"]:+.4f}', reports.ends(less, '+.4f')
-  return f'{facts["bits_per_byte"]:.4f}', *cells
+def _difference(less: Mapping[str, float] | None) -> str:
+  """Return a difference with its interval on the next line, or ''."""
+  return f'{less["mean"]:+.4f}\n{reports.ends(less, "+.4f")}' if less else ''
 
 
 def _perplexity(x: float) -> str:

@@ -11,18 +11,13 @@ import jax
 from experiments.engine import progress
 from experiments.retro_qa.config import Config
 from retrieval import tokenization
-from retrieval.questions import (
-  answers as answers_lib,
-  dpr_json,
-  question_files,
-)
+from retrieval.questions import dpr_json, question_files
 from retrieval.store import manifests
 from retro_jax.data import qa_rows, reading_rows
 from retro_jax.trained import loading
 
 Passages = tuple[qa_rows.Passage, ...]
 _AT_ONCE = 64  # questions in one call of the retriever
-_MATCHED = 20  # passages searched for a pattern if the model reads none
 
 
 def writer(
@@ -146,8 +141,7 @@ def passages(
   """The passages of questions from the config's files or the datastore."""
   if config.qa.passages:
     return read_passages(config.qa.passages, questions)
-  count = config.qa.num_passages or _MATCHED
-  return find_passages(trained, questions, count, folder)
+  return find_passages(trained, questions, config.qa.num_passages, folder)
 
 
 def examples(
@@ -158,38 +152,20 @@ def examples(
 ) -> list[qa_rows.Example]:
   """Training examples: questions with an answer that can be written.
 
-  For a regular expression, the answer is its first match in the passages; a
-  question without a match is left out. A baseline, which reads no passage,
-  learns the same answers to the same questions.
+  Those whose answers are regular expressions are left out.
   """
-  read, examples = config.reads_passages, []
-  by_question = [()] * len(questions)
-  if read or any(q.kind == 'regex' for q in questions):
-    by_question = passages(trained, config, questions, folder)
-  for question, texts in zip(questions, by_question, strict=True):
-    answers = question.answers
-    if question.kind == 'regex':
-      answers = _matches(answers, texts)
-    if answers:
-      examples.append(
-        qa_rows.Example(
-          question=question.question,
-          answers=answers,
-          passages=texts if read else (),
-        )
-      )
-  if len(examples) < len(questions):
+  written = [q for q in questions if q.answers and q.kind != 'regex']
+  if len(written) < len(questions):
     logging.warning(
-      f'Left out {len(questions) - len(examples)} of {len(questions)} questions: no '
-      'passage matches their pattern.'
+      f'Left out {len(questions) - len(written)} of {len(questions)} questions '
+      'without an answer that is text.'
     )
-  return examples
-
-
-def _matches(patterns, read) -> tuple[str, ...]:
-  for pattern in filter(None, map(answers_lib.compile_regex, patterns)):
-    for passage in read:
-      match = pattern.search(passage.text)
-      if match and match.group().strip():
-        return (match.group().strip(),)
-  return ()
+  by_question = [()] * len(written)
+  if config.reads_passages:
+    by_question = passages(trained, config, written, folder)
+  return [
+    qa_rows.Example(
+      question=question.question, answers=question.answers, passages=texts
+    )
+    for question, texts in zip(written, by_question, strict=True)
+  ]

@@ -53,4 +53,4 @@ def test_lost_bytes_are_refused(root, monkeypatch):
   lost = np.where(np.arange(len(whole)) % 5 == 0, 0, whole)
   monkeypatch.setattr(tokenizer, 'token_num_bytes', lost)
   with pytest.raises(ValueError, match='tokens'):
-    retro_leakage.measure(trained, None, tiny_config.of(), evaluate)
+    retro_leakage.measure([trained], tiny_config.of(), evaluate)
