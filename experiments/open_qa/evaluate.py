@@ -20,7 +20,6 @@ import numpy as np
 
 from experiments.engine import evaluations, progress, reports
 from experiments.open_qa import config as config_lib, rankings, trained_reader
-from experiments.realm import recall
 from realm_jax.trained import (
   answers as qa_answers,
   block_reader,
@@ -54,7 +53,7 @@ class Evaluate:
   # A TREC run, whose blocks are read in place of a retriever's, for one question set.
   run: str = ''
   # answers among the first k blocks
-  ks: tuple[recall.Rank, ...] = (5, 10, 50, 100, 500, 1000, 5000)
+  ks: tuple[settings.Size, ...] = (5, 10, 50, 100, 500, 1000, 5000)
   retriever_beam: settings.SizeOrZero = 0  # 0: as trained
   reader_beam: settings.SizeOrZero = 0
   batch_size: settings.Size = 16

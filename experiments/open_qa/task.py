@@ -14,7 +14,6 @@ from experiments.engine import loop, progress, tasks
 from experiments.open_qa import config as config_lib
 from experiments.realm import (
   refresh,
-  refresh_worker,
   starts,
   task as realm_task,
 )
@@ -146,15 +145,8 @@ def make_task(
   model = reader_configs.reader_config(config, data.tokenizer.vocab_size)
   index_refresher = None
   if config.retriever in beams.WITH_VECTORS:
-    builder = index_builder.make_builder(config, data, workdir)
-    index_refresher = refresh.Refresher(
-      config.refresh,
-      builder,
-      functools.partial(
-        refresh_worker.start_child, config, str(data.root), workdir
-      ),
-      first=functools.partial(kept_embedder, config, builder.model),
-    )
+    first = functools.partial(kept_embedder, config, model.realm)
+    index_refresher = refresh.of_run(config, data, workdir, first)
   retriever = beams.make_retriever(config, data, index_refresher)
   selector = beams.BeamSelector(
     config, data, retriever, train_blocks=config.train_blocks

@@ -4,7 +4,7 @@
 
 import dataclasses
 import os
-from typing import Literal
+from typing import Any, Literal
 
 import ml_collections
 
@@ -106,8 +106,6 @@ class Config(Run):
   # by least squares (realm_jax/nn/head.py); else it starts at random.
   fit_head: bool = True
   loss: losses.LossConfig = losses.LossConfig()
-  # files of questions on which the recall of every new index is a metric
-  recall_questions: tuple[str, ...] = ()
   ict: ict_lib.IctConfig = ict_lib.IctConfig()
   mlm: mlm_lib.MlmConfig = mlm_lib.MlmConfig()
   warm_start: WarmStarts = WarmStarts()
@@ -123,20 +121,23 @@ def of_run(workdir: str | os.PathLike, step: int | str = '') -> Config:
 
 def warm_start(config: Config, task: str) -> Config:
   """Return the config of a run of task 'ict' or 'mlm' for a REALM."""
-  start = getattr(config.warm_start, task)
-  return dataclasses.replace(
-    config,
-    task=task,
-    num_steps=start.num_steps,
-    batch_size=start.batch_size,
-    best_metric='',  # that of another task
-    optimizer=dataclasses.replace(
-      config.optimizer,
-      learning_rate=start.learning_rate,
-      part_scales={},  # the model has one part only
-      accumulate_steps=1,  # microbatches would reduce ICT's negatives
-    ),
-  )
+  return configs.replaced(config, **_warm_start(config.warm_start, task))
+
+
+def _warm_start(
+  starts: WarmStarts | ml_collections.ConfigDict, task: str
+) -> dict[str, Any]:
+  """Return the fields of a run of a task, by their dotted names."""
+  start = getattr(starts, task)
+  return {
+    'task': task,
+    'num_steps': start.num_steps,
+    'batch_size': start.batch_size,
+    'best_metric': '',  # that of another task
+    'optimizer.learning_rate': start.learning_rate,
+    'optimizer.part_scales': {},  # the model has one part only
+    'optimizer.accumulate_steps': 1,  # microbatches would reduce ICT's negatives
+  }
 
 
 def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
@@ -166,11 +167,7 @@ def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
   elif kind in ('frozen', 'async'):
     c.refresh.schedule = kind
   elif kind in ('ict', 'mlm'):
-    start = c.warm_start[kind]
-    c.update(task=kind, num_steps=start.num_steps, batch_size=start.batch_size)
-    c.optimizer.learning_rate = start.learning_rate
-    c.optimizer.part_scales = {}  # the model has one part only
-    c.optimizer.accumulate_steps = 1  # negatives are of the whole batch
+    c.update_from_flattened_dict(_warm_start(c.warm_start, kind))
 
 
 def start_from_minilm(

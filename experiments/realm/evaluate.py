@@ -8,7 +8,6 @@ For files of questions: zero-shot recall before and after training, beside BM25 
 same blocks.
 """
 
-from collections.abc import Sequence
 import dataclasses
 import itertools
 import pathlib
@@ -37,13 +36,15 @@ _MEASURES = ('log_prob', 'accuracy', 'exact_span')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Evaluate(recall.Recall):
+class Evaluate:
   """Evaluation of REALM."""
 
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   num_batches: settings.Steps = 32  # of held-out sentences
-  bm25: bool = True
-  before: bool = True  # the untrained retriever, too
+  questions: tuple[
+    str, ...
+  ] = ()  # files; see retrieval/questions/question_files.py
+  max_questions: settings.Count = 0  # of each file; 0: all
 
 
 def evaluate(
@@ -62,16 +63,17 @@ def evaluate(
     result['masked'] = measure_utility(run, trained, index, options.num_batches)
     _print_utility(result['masked'])
   if options.questions:
-    data, layout = trained.data, trained.layout
-    retrievers = {f'step {trained.step}': recall.dense(index, data, layout)}
-    if options.before:
-      start = starts.untrained(run, data, trained.index_folder)
-      before = recall.dense(open_index(start), data, layout)
-      retrievers = {'before': before} | retrievers
-    if options.bm25:
-      retrievers['BM25'] = recall.bm25(data)
-    rows = recall.measure(retrievers, data.blocks, options)
-    print_recall([row.facts for row in rows], options.ks)
+    data, words = trained.data, recall.words(trained.data)
+    start = starts.untrained(run, data, trained.index_folder)
+    retrievers = {
+      'before': _dense(open_index(start), start),
+      f'step {trained.step}': _dense(index, trained),
+      'BM25': lambda texts, k: words.search(texts, k)[0],
+    }
+    rows = recall.measure(
+      retrievers, data.blocks, options.questions, options.max_questions
+    )
+    _print_recall([row.facts for row in rows])
   path = pathlib.Path(workdir) / FILE
   blocks = trained.data.blocks.fingerprint
   evaluations.write(path, rows, blocks=blocks, **result)
@@ -82,6 +84,13 @@ def open_index(trained: realm.TrainedRealm) -> embedders.BlockIndex:
   """Open a model's index; show progress while it is built."""
   with progress.bar('index', 'blocks') as update:
     return trained.open_index(progress=update)
+
+
+def _dense(
+  index: embedders.BlockIndex, trained: realm.TrainedRealm
+) -> recall.Retrieve:
+  tokenizer, layout = trained.data.tokenizer, trained.layout
+  return lambda texts, k: index.retrieve_texts(texts, k, tokenizer, layout)
 
 
 def measure_utility(
@@ -143,9 +152,8 @@ def _print_utility(measures: dict[str, dict[str, float]]) -> None:
   )
 
 
-def print_recall(rows: list[dict[str, Any]], ks: Sequence[int]) -> None:
-  """Print the facts of rows of `recall.measure`."""
-  heads = [f'recall@{k}' for k in ks]
+def _print_recall(rows: list[dict[str, Any]]) -> None:
+  heads = [f'recall@{k}' for k in recall.KS]
   lines = []
   for row in rows:
     name = f'{pathlib.Path(row["questions_file"]).stem} ({row["questions"]})'

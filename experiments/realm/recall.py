@@ -8,16 +8,11 @@ accuracy is the same measure by another rule of `retrieval.questions.answers`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-import dataclasses
-from typing import Annotated, Literal
 
-from jaxtyping import Int
 import numpy as np
 
 from experiments.engine import evaluations, progress
-from realm_jax.data import examples, folder as realm_data
-from realm_jax.trained import embedders
-from retrieval import settings
+from realm_jax.data import folder as realm_data
 from retrieval.index import text_index
 from retrieval.questions import (
   answer_search,
@@ -28,31 +23,10 @@ from retrieval.search import bm25 as bm25_lib
 from retrieval.text import blocks as blocks_lib
 
 _BATCH = 256  # questions in a call of the retriever
-Rank = Annotated[int, settings.Range(1, 2**20)]
 # [b] questions, k -> [b, k] int64 block ids, best first; -1 is no block.
 Retrieve = Callable[[Sequence[str], int], np.ndarray]
-# Rule -> [n] rank from 0 of the first block with an answer, infinity for none.
-Ranks = dict[str, np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Recall:
-  """Questions, and how the blocks retrieved for them are judged."""
-
-  questions: tuple[str, ...] = ()  # files; see retrieval/questions/questions.py
-  max_questions: settings.Count = 0  # of each file; 0: all
-  ks: tuple[Rank, ...] = (1, 5, 20, 100)
-  # of answers that are strings; regular expressions are matched as such
-  rules: tuple[Literal['substring', 'dpr'], ...] = ('substring', 'dpr')
-
-
-def dense(
-  index: embedders.BlockIndex,
-  data: realm_data.DataFolder,
-  layout: examples.Layout,
-) -> Retrieve:
-  """Return a search by a dense index."""
-  return lambda texts, k: index.retrieve_texts(texts, k, data.tokenizer, layout)
+KS = (1, 5, 20, 100)
+_RULES = ('substring', 'dpr')  # of answers that are strings
 
 
 def words(data: realm_data.DataFolder) -> bm25_lib.Bm25:
@@ -60,54 +34,49 @@ def words(data: realm_data.DataFolder) -> bm25_lib.Bm25:
   return text_index.TextIndices(data.root, data.blocks).words('bm25')
 
 
-def bm25(data: realm_data.DataFolder) -> Retrieve:
-  """Return a search by words."""
-  index = words(data)
-  return lambda texts, k: index.search(texts, k)[0]
-
-
 def first_hits(
   retrieve: Retrieve,
   blocks: blocks_lib.BlockStore,
   questions: Sequence[question_files.Question],
-  depth: int,
-  rules: Sequence[str],
-  update: Callable[[int, int], None] | None = None,
-) -> Ranks:
-  """Rank the first block with an answer, by each rule.
+  update: Callable[[int, int], None],
+) -> dict[str, np.ndarray]:
+  """Rank the first block with an answer among the first `KS[-1]`.
 
-  The rule 'regex' measures questions whose answers are regular expressions; each of
-  `rules` measures all other questions. A rule without a question is left out.
+  Args:
+    questions: the questions of one file, all of one kind.
+
+  Returns:
+    Rule ('regex' for regular expressions, else each of `_RULES`) -> [n] ranks from 0,
+    infinity for none.
   """
-  kinds = dict.fromkeys(rules, 'string') | {'regex': 'regex'}
+  rules = {x: x for x in _RULES}
+  if questions[0].kind == 'regex':
+    rules = {'regex': 'dpr'}
   searches = {
-    rule: answer_search.QuestionSearch(
-      blocks, rule if kind == 'string' else 'dpr'
-    )
-    for rule, kind in kinds.items()
-    if any(question.kind == kind for question in questions)
+    name: answer_search.QuestionSearch(blocks, rule)
+    for name, rule in rules.items()
   }
-  hits_by_rule: dict[str, list[np.ndarray]] = {rule: [] for rule in searches}
+  ranks: dict[str, list[np.ndarray]] = {rule: [] for rule in rules}
   for low in range(0, len(questions), _BATCH):
     batch = questions[low : low + _BATCH]
-    ids: Int[np.ndarray, 'b k'] = np.asarray(
-      retrieve([question.question for question in batch], depth)
-    )
+    ids = np.asarray(retrieve([x.question for x in batch], KS[-1]))
     for rule, search in searches.items():
-      rows = [i for i, q in enumerate(batch) if q.kind == kinds[rule]]
-      hits = search.find(ids[rows], [batch[i] for i in rows])
-      hits_by_rule[rule].append(np.where(hits.any(1), hits.argmax(1), np.inf))
-    if update:
-      update(low + len(batch), len(questions))
-  return {rule: np.concatenate(ranks) for rule, ranks in hits_by_rule.items()}
+      hits = search.find(ids, batch)
+      ranks[rule].append(np.where(hits.any(1), hits.argmax(1), np.inf))
+    update(low + len(batch), len(questions))
+  return {rule: np.concatenate(parts) for rule, parts in ranks.items()}
 
 
 def measure(
   retrievers: Mapping[str, Retrieve],
   blocks: blocks_lib.BlockStore,
-  options: Recall,
+  files: Sequence[str],
+  max_questions: int = 0,
 ) -> list[evaluations.Row]:
   """Measure the recall of retrievers on files of questions.
+
+  Args:
+    max_questions: of each file, the first ones; 0: all.
 
   Returns:
     Rows whose facts are questions_file, retriever, rule, questions (their number) and
@@ -115,19 +84,13 @@ def measure(
     file.
   """
   rows = []
-  for file in options.questions:
-    questions = question_files.read_questions(file)
-    questions = questions[: options.max_questions or None]
+  for file in files:
+    questions = question_files.read_questions(file)[: max_questions or None]
     for name, retrieve in retrievers.items():
       with progress.bar(f'{name} {file}', 'questions') as update:
-        ranks_by_rule = first_hits(
-          retrieve, blocks, questions, max(options.ks), options.rules, update
-        )
+        ranks_by_rule = first_hits(retrieve, blocks, questions, update)
       for rule, ranks in ranks_by_rule.items():
-        values = {
-          f'recall@{k}': (ranks < k).astype(np.float64)
-          for k in sorted({*options.ks})
-        }
+        values = {f'recall@{k}': (ranks < k).astype(np.float64) for k in KS}
         facts = {'questions_file': file, 'retriever': name, 'rule': rule}
         facts |= {'questions': len(ranks)}
         facts |= {k: vars(bootstrap.bootstrap(x)) for k, x in values.items()}

@@ -21,7 +21,9 @@ ends a run with schedule sync, which the same command then continues as it would
 from collections.abc import Callable
 import concurrent.futures
 import dataclasses
+import functools
 import multiprocessing
+import os
 import threading
 import time
 from typing import Annotated, Any, Literal
@@ -31,10 +33,10 @@ import numpy as np
 
 from experiments.engine import failures
 from experiments.realm import refresh_worker
+from realm_jax.data import folder as realm_data
 from realm_jax.trained import embedders, index_builder
 from retrieval import settings
 from retrieval.index import index_versions
-from retrieval.store import executors
 
 _KEPT = 2  # newest versions that stay on disk
 _LATE = 3  # times `every`: an older index is reported
@@ -79,7 +81,6 @@ class Refresher:
     config: RefreshConfig,
     builder: index_builder.Builder,
     start_child: Callable[[], multiprocessing.Process] | None = None,
-    measure: Callable[[embedders.BlockIndex], dict[str, float]] | None = None,
     first: Callable[[], Any] | None = None,
   ):
     """Store the settings; `start` builds the first version.
@@ -87,15 +88,11 @@ class Refresher:
     Args:
       config: schedule of the refreshes.
       start_child: starts the process of builder 'process'.
-      measure: measures each index that begins to serve; its values are metrics
-        until the next index serves.
       first: returns the embedder of the first version; None, or a result of
         None, for the parameters that training starts with.
     """
     self.config = config
     self._first = first
-    self._measure = measure
-    self._measured: dict[str, float] = {}
     self._builder = builder
     self._folder = builder.folder
     self._embed_queries = embedders.QueryEmbedder(builder.model)
@@ -182,10 +179,6 @@ class Refresher:
     if before:
       before[1].version.close()
     logging.info('Retrieving from index version %s.', name)
-    if self._measure:
-      measured = self._apart.submit(self._measure, opened).result()
-      self._measured = measured | {'index_step': float(version.step)}
-      logging.info('Index of step %d: %s', version.step, measured)
 
   def serving(self, batch_index: int | None) -> embedders.BlockIndex:
     """Return the version for a training batch; wait until it is built.
@@ -270,7 +263,7 @@ class Refresher:
   def metrics(self, step: int, batch: Any) -> dict[str, float]:
     """Return the age of the batch's index in steps, and counts of the run."""
     age = step - 1 - float(np.mean(batch['index_step']))
-    return self._measured | {
+    return {
       'index_age_steps': age,
       'index_failures': float(self._failures),
       'index_wait_sec': self._waited_sec,
@@ -290,7 +283,19 @@ class Refresher:
     with self._changed:
       self._closed = True
       self._changed.notify_all()
-    if isinstance(self._builder.executor, executors.Remote):
-      self._builder.executor.close()  # with it, the job that waits for workers
     self._worker.close()
     self._apart.shutdown()
+
+
+def of_run(
+  config: Any,
+  data: realm_data.DataFolder,
+  workdir: str | os.PathLike,
+  first: Callable[[], Any] | None = None,
+) -> Refresher:
+  """Return the refresher of a run, whose indices are in its workdir."""
+  child = functools.partial(
+    refresh_worker.start_child, config, str(data.root), workdir
+  )
+  builder = index_builder.make_builder(config, data, workdir)
+  return Refresher(config.refresh, builder, child, first)

@@ -6,20 +6,13 @@ from collections.abc import Callable, Mapping
 import dataclasses
 import functools
 import os
-import pathlib
 from typing import Any
 
 from absl import logging
 import grain
-import jax
 
 from experiments.engine import loop, tasks
-from experiments.realm import (
-  config as config_lib,
-  refresh,
-  refresh_worker,
-  starts,
-)
+from experiments.realm import config as config_lib, refresh, starts
 from realm_jax.data import (
   block_dataset,
   folder as realm_data,
@@ -28,12 +21,8 @@ from realm_jax.data import (
 )
 from realm_jax.nn import config as nn_config, realm
 from realm_jax.objectives import ict, losses, mlm
-from realm_jax.trained import (
-  embedders,
-  index_builder,
-  model_configs,
-)
-from retrieval.store import executors, manifests
+from realm_jax.trained import model_configs
+from retrieval.store import manifests
 
 Config = config_lib.Config
 
@@ -47,28 +36,6 @@ def train(config: Config, workdir: str) -> None:
     task = _WARM_STARTS[config.task](config, data)
   logging.info('Training on %s, writing to %s.', data.root, workdir)
   loop.train(task, config, workdir)
-
-
-# Workers of the index.
-
-
-def _workers(
-  config: config_lib.Run, workdir: str | os.PathLike
-) -> executors.Executor | None:
-  """Return the cluster that embeds the blocks of indices, if there is one."""
-  if config.refresh.schedule == 'async' or not config.cluster.address:
-    return None
-  if jax.process_count() > 1:
-    raise ValueError(
-      'config.cluster.address with config.distributed=True: a cluster builds the '
-      'indices of a training of one process.'
-    )
-  from experiments.engine import stages
-
-  return stages.executor(config, workdir)
-
-
-# REALM.
 
 
 def masked_sentences(
@@ -96,7 +63,7 @@ def masked_sentences(
 def realm_loss(config: Config, model: nn_config.RealmConfig) -> Callable:
   """Return the loss of REALM."""
   return functools.partial(
-    losses.loss, realm.Realm(model), **dataclasses.asdict(config.loss)
+    losses.loss, realm.Realm(model), objective=config.loss.objective
   )
 
 
@@ -107,17 +74,8 @@ def make_task(
 ) -> tasks.Task:
   """Bind REALM's model, loss, data and index."""
   layout = data.layout(config)
-  workers = _workers(config, workdir)
-  builder = index_builder.make_builder(config, data, workdir, workers)
-  measure = None
-  if config.recall_questions:
-    measure = functools.partial(_recall_metrics, config, data)
-  start_child = functools.partial(
-    refresh_worker.start_child, config, str(data.root), workdir
-  )
-  index_refresher = refresh.Refresher(
-    config.refresh, builder, start_child, measure
-  )
+  model = model_configs.realm_config(config, data.tokenizer.vocab_size)
+  index_refresher = refresh.of_run(config, data, workdir)
   retrieval = pipeline.Retrieval(data.blocks, layout, index_refresher)
   splits = ['train'] + ['valid'] * bool(config.eval_batches)
   masked = {split: masked_sentences(config, data, split) for split in splits}
@@ -133,9 +91,9 @@ def make_task(
     )
 
   return tasks.Task(
-    init=starts.init(config, data, builder.model),
+    init=starts.init(config, data, model),
     init_on_host=True,
-    loss=realm_loss(config, builder.model),
+    loss=realm_loss(config, model),
     dataset=dataset,
     pipeline_fingerprint=manifests.fingerprint(
       [
@@ -148,24 +106,6 @@ def make_task(
     fingerprints=data.fingerprints(),
     index_refresher=index_refresher,
   )
-
-
-def _recall_metrics(
-  config: Config, data: realm_data.DataFolder, index: embedders.BlockIndex
-) -> dict[str, float]:
-  """Measure the zero-shot recall of a new index."""
-  from experiments.realm import recall
-
-  retrieve = recall.dense(index, data, data.layout(config))
-  options = recall.Recall(questions=config.recall_questions)
-  return {
-    f'{pathlib.Path(row["questions_file"]).stem}/{row["rule"]}/{k}': x['mean']
-    for row in (
-      x.facts for x in recall.measure({'': retrieve}, data.blocks, options)
-    )
-    for k, x in row.items()
-    if k.startswith('recall@')
-  }
 
 
 # ICT and MLM: a part of the model, trained on rows of blocks.
@@ -212,23 +152,18 @@ def row_dataset(
 def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   """Bind the embedder, the loss of the inverse cloze task and the data."""
   check_whole_batch(config, 'ict')
-  settings = config.ict
   layout = dataclasses.replace(
-    data.layout(config), query_length=settings.query_length
+    data.layout(config), query_length=config.ict.query_length
   )
-
-  def read(ids, rng):
-    return ict.read_rows(layout, data.blocks, ids, rng)
-
-  return _warm_start(
+  return _task_of_blocks(
     config,
     data,
-    part='embedder',
-    loss=in_batch_loss(ict.loss, settings),
-    blocks=data.blocks,
-    read=read,
-    identity=f'{layout} {ict.MASK_RATE}',
-    row_tokens=layout.query_length + layout.block_length,
+    'embedder',
+    in_batch_loss(ict.loss, config.ict),
+    data.blocks,
+    functools.partial(ict.read_rows, layout, data.blocks),
+    f'{layout} {ict.MASK_RATE}',
+    layout.query_length + layout.block_length,
   )
 
 
@@ -237,30 +172,20 @@ def make_mlm_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   data.check_masked(config)
   layout, blocks, settings = data.layout(config), data.masked_blocks, config.mlm
   weights = mlm.weigh_tokens(blocks, data.tokenizer.vocab_size, settings.rarity)
-
-  def read(ids, rng):
-    return mlm.read_rows(
-      layout,
-      blocks,
-      ids,
-      rng,
-      token_weights=weights,
-    )
-
-  return _warm_start(
+  return _task_of_blocks(
     config,
     data,
-    part='encoder',
-    loss=mlm.loss,
-    blocks=blocks,
-    read=read,
-    identity=f'{layout} {settings}',
-    row_tokens=layout.joint_length,
+    'encoder',
+    mlm.loss,
+    blocks,
+    functools.partial(mlm.read_rows, layout, blocks, token_weights=weights),
+    f'{layout} {settings}',
+    layout.joint_length,
   )
 
 
-def _warm_start(
-  config, data, *, part, loss, blocks, read, identity, row_tokens
+def _task_of_blocks(
+  config, data, part, loss, blocks, read, identity, row_tokens
 ) -> tasks.Task:
   """Bind a part of the model, one of `initialize.PARTS`, and rows of blocks."""
   fraction = config.valid_fraction

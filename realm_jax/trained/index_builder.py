@@ -41,7 +41,7 @@ class Builder:
   index: index_config.IndexConfig
   batch_tokens: int = 0  # tokens in a batch of the embedder; 0 goes by device
   vectors_dtype: str = 'float32'  # on disk
-  # where blocks are embedded; None is this process
+  # the processes that embed the blocks; None is this one alone
   executor: executors.Executor | None = None
   # folder of another run's versions. The first version of `folder` takes its
   # vectors from there, if they are of the same parameters, blocks and settings.
@@ -135,17 +135,12 @@ def make_builder(
   config: model_configs.RunConfig,
   data: data_folder.DataFolder,
   workdir: str | os.PathLike,
-  executor: executors.Executor | None = None,
 ) -> Builder:
-  """Return the builder of a run's index versions.
-
-  Args:
-    executor: where blocks are embedded; None is this process, or each process of
-      a distributed run.
-  """
+  """Return the builder of a run's index versions."""
   start = config.embedder_from or getattr(config, 'realm_from', '')
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)
-  if executor is None and jax.process_count() > 1:
+  executor = None
+  if jax.process_count() > 1:
     executor = executors.Share(jax.process_index(), jax.process_count())
   return Builder(
     model=model,

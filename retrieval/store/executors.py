@@ -74,9 +74,6 @@ class Share(Inline):
 class Remote(Executor):
   """Runs calls in other processes."""
 
-  def close(self) -> None:  # noqa: B027
-    """End a job that runs in another thread."""
-
 
 class Processes(Remote):
   """Runs calls in processes of this machine, which end with this one."""

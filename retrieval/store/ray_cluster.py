@@ -156,11 +156,6 @@ class RayExecutor(executors.Remote):
     """
     self._cluster, self._ray = cluster, connect(cluster.address)
     self._folders = [pathlib.Path(x).absolute() for x in folders]
-    self._closed = False
-
-  def close(self) -> None:
-    """See `executors.Remote`."""
-    self._closed = True
 
   def run(self, name, function, calls) -> Iterator[Any]:
     """See `executors.Executor`; a call that raises OSError runs again, too."""
@@ -172,7 +167,7 @@ class RayExecutor(executors.Remote):
     with contextlib.ExitStack() as stack:
       job = self._job(function, stack)
       stack.callback(self._cancel, running)
-      while not self._closed:
+      while True:
         workers = self._num_workers(refusals)
         if not workers and refusals and not running:
           raise ValueError([*refusals.values()][-1])
@@ -204,7 +199,6 @@ class RayExecutor(executors.Remote):
               raise cause from None
             raise executors.died_too_often(name, call, str(error)) from None
           yield result
-      raise executors.JobError(f'{name}: its workers were ended.')
 
   def _task(self, refusals: Collection[str]) -> Any:
     """Return the remote function, for nodes that are not left out."""

@@ -14,7 +14,6 @@ from realm_jax.nn import config as config_lib
 from realm_jax.trained import index_builder
 from retrieval.index import index_versions
 from retrieval.nn import bert
-from retrieval.store import executors
 from tests.retrieval.index import index_versions_test
 from tests.retrieval.text import tiny_blocks
 
@@ -29,7 +28,6 @@ class FakeBuilder:
   folder: index_versions.VersionFolder
   blocks: object
   model: config_lib.RealmConfig = MODEL
-  executor: executors.Executor | None = None
   fail_at: tuple = ()
 
   built: list = dataclasses.field(default_factory=list)
@@ -45,18 +43,6 @@ class FakeBuilder:
       index_versions_test.embed,
       index_versions_test.CONFIG,
     )
-
-
-class Workers(executors.Remote):
-  """Workers of a cluster that only end."""
-
-  ended = False
-
-  def run(self, name, function, calls):
-    raise AssertionError('They work.')
-
-  def close(self):
-    self.ended = True
 
 
 @pytest.fixture(scope='module')
@@ -78,10 +64,10 @@ def params(step):
   return {'embedder': {'w': np.full(3, step, np.float32)}, 'encoder': {}}
 
 
-def opened(tmp_path, blocks, measure=None, **fields):
+def opened(tmp_path, blocks, **fields):
   builder = FakeBuilder(index_versions.VersionFolder(tmp_path), blocks)
   settings = refresh.RefreshConfig(**fields)
-  return builder, refresh.Refresher(settings, builder, measure=measure)
+  return builder, refresh.Refresher(settings, builder)
 
 
 def steps(folder):
@@ -276,26 +262,3 @@ def test_a_builder_that_dies_is_reported_and_started_again(
   assert ['not finite' in line for line in warnings].count(True) == 1
   refresher.close()
   assert FakeProcess.started[1].exitcode == -15
-
-
-def test_every_new_index_is_measured(tmp_path, blocks):
-  seen = []
-
-  def measure(index):
-    seen.append(index.step)
-    return {'recall': float(index.step)}
-
-  _, refresher = opened(tmp_path, blocks, measure, every=2)
-  refresher.start(0, params(0), '')
-  refresher.after_step(2, params(2))
-  assert seen == [0, 2]
-  metrics = refresher.metrics(3, {'index_step': np.asarray([2])})
-  assert metrics['recall'] == metrics['index_step'] == 2.0
-  refresher.close()
-
-
-def test_the_workers_of_a_cluster_end_with_the_training(tmp_path, blocks):
-  builder, refresher = opened(tmp_path, blocks, every=2)
-  builder.executor = Workers()
-  refresher.close()
-  assert builder.executor.ended

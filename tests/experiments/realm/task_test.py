@@ -38,8 +38,3 @@ def test_the_inverse_cloze_task_needs_two_rows():
   config = _config(task='ict', batch_size=1)
   with pytest.raises(ValueError, match='batch_size 1'):
     task.make_ict_task(config, None)
-
-
-def test_no_cluster_builds_in_the_background():
-  fields = {'refresh.schedule': 'async', 'cluster.address': 'auto'}
-  assert task._workers(_config(**fields), '.') is None

@@ -35,8 +35,8 @@ def get_config(data: pathlib.Path, **fields):
 
 
 def recall(data: pathlib.Path) -> dict:
-  """Fields of `recall.Recall` for the questions."""
-  return {'questions': (str(data / 'questions.jsonl'),), 'ks': (1, 3, 100)}
+  """Field of `evaluate.Evaluate` for the questions."""
+  return {'questions': (str(data / 'questions.jsonl'),)}
 
 
 def save(root: pathlib.Path, data: pathlib.Path) -> pathlib.Path:
