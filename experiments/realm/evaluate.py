@@ -33,6 +33,9 @@ from retrieval import settings
 
 FILE = 'evaluation.json'
 _MEASURES = ('log_prob', 'accuracy', 'exact_span')
+_DIFFERENCE = (
+  'difference: retrieved minus null; ±: 95 % of a bootstrap over sentences.'
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,7 +101,7 @@ def measure_utility(
   trained: realm.TrainedRealm,
   index: embedders.BlockIndex,
   num_batches: int,
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, Any]]:
   """Return 'retrieved' and 'random' -> the measures of `explain.measure`."""
   source = realm_task.masked_sentences(run, trained.data, 'valid')
   snapshots, measures = pipeline.OneSnapshot(index), {}
@@ -129,7 +132,7 @@ def _counted(batches, update):
     update(i, 0)
 
 
-def _print_utility(measures: dict[str, dict[str, float]]) -> None:
+def _print_utility(measures: dict[str, dict[str, Any]]) -> None:
   null = {k: measures['retrieved'][f'null_{k}'] for k in _MEASURES}
   rows = {'retrieved': measures['retrieved'], 'null only': null}
   rows['random'] = measures['random']
@@ -141,11 +144,16 @@ def _print_utility(measures: dict[str, dict[str, float]]) -> None:
     )
     for name, x in rows.items()
   ]
-  heads = ('documents', 'nats a token', 'accuracy', 'exact spans')
-  reports.print_table(heads, lines)
   values = measures['retrieved']
+  gain = {k: values[f'{k}_gain'] for k in _MEASURES}
+  utility = gain.pop('log_prob')
+  width = reports.half_width(utility, '.4f')
+  shares = (f'{reports.signed(x)} %' for x in gain.values())
+  lines.append(('difference', f'{-utility["mean"]:+.4f}{width}', *shares))
+  heads = ('documents', 'nats a token', 'accuracy', 'exact spans')
+  reports.print_table(heads, lines, caption=_DIFFERENCE)
   progress.console().print(
-    f'Retrieval utility {values["retrieval_utility"]:+.4f} nats a token '
+    f'Retrieval utility {utility["mean"]:+.4f}{width} nats a token '
     f'(of the most useful document {values["best_utility"]:+.4f} a span); '
     f'p(null | x) {values["null_prior"]:.3f}; '
     f'{values["examples"]:.0f} held-out sentences.'

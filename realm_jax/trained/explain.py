@@ -25,6 +25,7 @@ from realm_jax.nn import batches, realm as model_lib
 from realm_jax.objectives import losses
 from realm_jax.trained import model_configs
 from retrieval import arguments, settings, text_table
+from retrieval.questions import bootstrap
 
 MASK = '[MASK]'
 COLUMNS = (
@@ -91,37 +92,47 @@ def predict(
 
 def measure(
   model: model_lib.Realm, params: Any, batches: Iterable[Mapping[str, Any]]
-) -> dict[str, float]:
+) -> dict[str, Any]:
   """Measure a model on batches of `pipeline.make_dataset`.
 
   Returns:
     log_prob, accuracy and exact_span of the marginal; the same with the null
-    document only (null_*); retrieval_utility, the mean of marginal minus null
-    over target tokens; best_utility, the mean utility of the best candidate of
-    a query; null_prior, the mean p(null | x); examples.
+    document only (null_*), and marginal minus null (*_gain: {mean, low, high}, a
+    95 % interval of a bootstrap over sentences); retrieval_utility, the mean of
+    marginal minus null over target tokens; best_utility, the mean utility of the
+    best candidate of a query; null_prior, the mean p(null | x); examples.
   """
   values = collections.defaultdict(list)
   for batch in batches:
     out = jax.device_get(predict(model, params, dict(batch)))
     mask, targets = batch['mlm_mask'], batch['mlm_targets']
     rows = mask.any(axis=1)
-    null_gold = out.gold[:, 0]
     for name, tokens, gold in (
       ('', out.tokens[..., 0], out.marginal_gold),
-      ('null_', out.candidate_tokens[:, 0], null_gold),
+      ('null_', out.candidate_tokens[:, 0], out.gold[:, 0]),
     ):
-      right = tokens == targets
-      values[f'{name}log_prob'].append(gold[mask])
-      values[f'{name}accuracy'].append(right[mask])
-      values[f'{name}exact_span'].append((right | ~mask).all(axis=1)[rows])
-    values['retrieval_utility'].append((out.marginal_gold - null_gold)[mask])
-    values['best_utility'].append(out.utility.max(axis=1)[rows])
-    values['null_prior'].append(np.exp(out.log_prior[:, 0])[rows])
+      right = (tokens == targets) & mask
+      values[f'{name}log_prob'].append(np.where(mask, gold, 0).sum(axis=1))
+      values[f'{name}accuracy'].append(right.sum(axis=1))
+      values[f'{name}exact_span'].append((right == mask).all(axis=1))
+    values['tokens'].append(mask.sum(axis=1))
+    values['best_utility'].append(out.utility.max(axis=1))
+    values['null_prior'].append(np.exp(out.log_prior[:, 0]))
+    for arrays in values.values():
+      arrays[-1] = arrays[-1][rows].astype(np.float64)
   columns = {name: np.concatenate(x) for name, x in values.items()}
-  if not columns or not columns['null_prior'].size:
+  if not columns or not columns['tokens'].size:
     raise ValueError('Nothing to measure: there is no batch with a target.')
-  means = {name: float(x.mean(dtype=np.float64)) for name, x in columns.items()}
-  return means | {'examples': float(columns['null_prior'].size)}
+  tokens, result = columns.pop('tokens'), {}
+  sizes = dict.fromkeys(('log_prob', 'accuracy'), tokens)
+  for name, x in columns.items():
+    size = sizes.get(name.removeprefix('null_'), np.ones_like(x))
+    result[name] = float(x.sum() / size.sum())
+    if (null := f'null_{name}') in columns:
+      gain = bootstrap.bootstrap(x - columns[null], size)
+      result[f'{name}_gain'] = dataclasses.asdict(gain)
+  utility = result['log_prob_gain']['mean']
+  return result | {'retrieval_utility': utility, 'examples': float(len(tokens))}
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -164,11 +164,17 @@ def test_measures_equal_loops(model, params, tables):
   batches += [
     _answer(tables, params, tiny.batch(3), every, 2),
     _answer(tables, params, tiny.batch(4), every + 1, tiny.M),
+    tiny.batch(5),
   ]
   found = explain.measure(model, params, iter(batches))
   want = _measure(tables, params, batches)
+  for name in ('log_prob', 'accuracy', 'exact_span'):
+    gain = found.pop(f'{name}_gain')
+    means = want[name] - want[f'null_{name}']
+    assert gain['mean'] == pytest.approx(means, abs=2e-5)
+    assert gain['low'] < gain['mean'] < gain['high']
   assert found == pytest.approx(want, abs=2e-5)
-  assert found['examples'] == 8.0
+  assert found['examples'] == 10.0
   shares = ('accuracy', 'exact_span', 'null_accuracy', 'null_exact_span')
   assert all(0 < found[name] < 1 for name in shares)
   assert len({found[name] for name in shares}) == 4
