@@ -9,6 +9,7 @@ from jaxtyping import Float
 import numpy as np
 
 LEAST = 10  # items of an interval; of fewer it would mean nothing
+_SAMPLES = 2000
 _AT_ONCE = 1 << 20  # drawn items in memory
 
 
@@ -24,12 +25,8 @@ class Interval:
 def bootstrap(
   values: Float[np.ndarray, ' n'],
   weights: Float[np.ndarray, ' n'] | None = None,
-  *,
-  num_samples: int = 2000,
-  level: float = 0.95,
-  seed: int = 0,
 ) -> Interval:
-  """Return the sum of values over the sum of weights, with a percentile interval.
+  """Return the sum of values over the sum of weights, with a 95 % percentile interval.
 
   Fewer than `LEAST` items have no interval.
 
@@ -59,9 +56,8 @@ def bootstrap(
     paired=True,
     vectorized=True,
     method='percentile',
-    n_resamples=num_samples,
+    n_resamples=_SAMPLES,
     batch=max(1, _AT_ONCE // len(values)),
-    confidence_level=level,
-    rng=np.random.default_rng(seed),
+    rng=np.random.default_rng(0),
   ).confidence_interval
   return Interval(mean, float(interval.low), float(interval.high))

@@ -58,7 +58,7 @@ def contains(prediction: str, answers: Sequence[str]) -> bool:
   return any(f' {normalize_answer(a)} ' in predicted for a in answers)
 
 
-def f1(prediction: str, answers: Sequence[str], *, nfd: bool = True) -> float:
+def f1(prediction: str, answers: Sequence[str]) -> float:
   """Return the harmonic mean of token precision and recall for the best answer.
 
   Where normalisation leaves no token of prediction or answer, the score is 1 if
@@ -66,8 +66,8 @@ def f1(prediction: str, answers: Sequence[str], *, nfd: bool = True) -> float:
   """
   answers = arguments.listed(answers, 'answers')
   settings.check_value('prediction', prediction, str)
-  predicted = normalize_answer(prediction, nfd=nfd).split()
-  golds = [normalize_answer(answer, nfd=nfd).split() for answer in answers]
+  predicted = normalize_answer(prediction).split()
+  golds = [normalize_answer(answer).split() for answer in answers]
   return max((_overlap(predicted, gold) for gold in golds), default=0.0)
 
 

@@ -18,18 +18,13 @@ from retrieval.readers import files
 VERSION = '1.1.1'
 _PACKAGE = 'redbot'
 _FOLDER = 'ext/trivia/lists'
-# The bot's reading of answers that YAML parses as true or false.
-_BOOLEANS = {True: ('True', 'Yes', 'On'), False: ('False', 'No', 'Off')}
+# The bot's reading of each answer that YAML parses as true or false.
+_BOOLEANS = {
+  word.lower(): words
+  for words in (('True', 'Yes', 'On'), ('False', 'No', 'Off'))
+  for word in words
+}
 _PICTURE = ('http://', 'https://')
-
-
-class _Loader(getattr(yaml, 'CSafeLoader', yaml.SafeLoader)):
-  """YAML loader that keeps numbers, dates and nulls as strings."""
-
-  yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in forms if tag.endswith(':bool')]
-    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
-  }
 
 
 def folder() -> pathlib.Path:
@@ -62,8 +57,9 @@ def read(lists: Sequence[str] = ()) -> list[question_files.Question]:
 
 
 def _read_list(path: pathlib.Path) -> list[question_files.Question]:
+  loader = getattr(yaml, 'CBaseLoader', yaml.BaseLoader)  # all are strings
   try:
-    records = yaml.load(path.read_bytes(), Loader=_Loader)
+    records = yaml.load(path.read_bytes(), Loader=loader)
   except yaml.YAMLError as e:
     reason = ' '.join(str(e).split())
     raise ValueError(f'{path}: not YAML ({reason}).') from None
@@ -72,9 +68,7 @@ def _read_list(path: pathlib.Path) -> list[question_files.Question]:
     if isinstance(values, list):
       identifier = f'{path.stem}:{len(questions) + 1}'
       answers = _answers(values)
-      questions.append(
-        question_files.Question(identifier, str(question), answers)
-      )
+      questions.append(question_files.Question(identifier, question, answers))
     elif question not in ('AUTHOR', 'DESCRIPTION'):
       raise ValueError(
         f'{path}, {question!r}: {values!r}; expected a list of answers.'
@@ -82,12 +76,11 @@ def _read_list(path: pathlib.Path) -> list[question_files.Question]:
   return questions
 
 
-def _answers(values: list) -> tuple[str, ...]:
+def _answers(values: list[str]) -> tuple[str, ...]:
   """Return the answers as the bot reads them, without repeats in another case."""
   once: dict[str, str] = {}
   for value in values:
-    texts = _BOOLEANS[value] if isinstance(value, bool) else [str(value)]
-    for text in texts:
+    for text in _BOOLEANS.get(value.lower(), [value]):
       if text.strip():
         once.setdefault(text.lower(), text)
   return tuple(once.values())

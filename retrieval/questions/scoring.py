@@ -111,14 +111,10 @@ def score_predictions(
 def score_retrieval(
   question_set: question_sets.QuestionSet,
   results: Iterable[dpr_json.Result],
-  ks: Sequence[int] = TOP_K,
 ) -> Scores:
   """Score whether one of the first k texts contains an answer of the set.
 
-  Titles are not searched.
-
-  Args:
-    ks: numbers of texts; numbers beyond the longest list of texts are skipped.
+  Titles are not searched. k are those of `TOP_K` up to the longest list of texts.
 
   Returns:
     Metrics 'RULE/top_K' for the rules of the set and, where every text has the
@@ -156,7 +152,7 @@ def score_retrieval(
         for question in question_set.questions
       ]
     )
-    for k in (k for k in ks if k <= longest):
+    for k in (k for k in TOP_K if k <= longest):
       values[f'{name}/top_{k}'] = (ranks < k).astype(np.float64)
   return chosen.scores(values, refused=len(refused))
 

@@ -159,8 +159,8 @@ def push(
     private: whether a new repository is private.
 
   Raises:
-    ValueError: as `check_push`, or for what the Hub refuses.
-    OSError: when the Hub cannot be reached.
+    ValueError: as `check_push`.
+    OSError: when the Hub refuses the files or cannot be reached.
   """
   check_push(name)
   import huggingface_hub
@@ -175,12 +175,7 @@ def push(
       allow_patterns=sorted(files),
       commit_message='Pack a model',
     )
-  except errors.HfHubHTTPError as error:
-    status = error.response.status_code
+  except (errors.HTTPError, OSError) as error:
     why = ' '.join(str(error).split())
-    if status in (401, 403):
-      why = f'{status}, the token of HF_TOKEN may not write there'
-    raise ValueError(f'{name}: {why}.') from None
-  except (errors.HTTPError, OSError) as error:  # of a connection
-    raise OSError(f'{name}: the Hub cannot be reached ({error}).') from None
+    raise OSError(f'{name}: the Hub does not take it ({why}).') from None
   return str(url)

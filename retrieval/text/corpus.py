@@ -16,7 +16,6 @@ import hashlib
 import os
 import pathlib
 import sqlite3
-import tempfile
 from typing import Annotated, Any, Literal
 
 from absl import logging
@@ -257,20 +256,16 @@ class _SeenIds:
   """Ids and places of earlier documents, on disk."""
 
   def __init__(self):
-    opened, file = tempfile.mkstemp(prefix='ids-')
-    os.close(opened)
+    # '' is a temporary file of SQLite, which nothing leaves behind.
     self._db = sqlite3.connect(
-      file, isolation_level=None, check_same_thread=False
+      '', isolation_level=None, check_same_thread=False
     )
     for command in (
-      'pragma journal_mode = off',
-      'pragma synchronous = off',
       'pragma cache_size = -8192',
       'create table seen (id blob primary key, place text) without rowid',
       'begin',
     ):
       self._db.execute(command)
-    os.unlink(file)  # nothing is left, however the process ends
     self.close = self._db.close
 
   def check(self, document_id: str, where: str) -> None:

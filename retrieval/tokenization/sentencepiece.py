@@ -26,6 +26,7 @@ SPACE = '\u2581'
 _PROBE = 'x  \ufb01\t e\u0301\r\n '
 # No piece holds these: a line break is one piece, the others are bytes.
 _BREAKS = re.compile(f'[\n\0{SPACE}]')
+_MAX_LINES = 1_000_000
 _MAX_LINE_BYTES = 1 << 20
 _TRAINING_THREADS = 2  # part of the result
 _MAX_LINE_LENGTH = _MAX_LINE_BYTES // 4  # characters of up to 4 bytes
@@ -131,14 +132,12 @@ def train_sentencepiece(
   texts: Iterable[str],
   model_path: str | os.PathLike,
   vocab_size: int,
-  *,
-  max_sentences: int = 1_000_000,
 ) -> SentencePieceTokenizer:
   """Train a lossless unigram model on texts and write it to `model_path`.
 
-  Equal texts and arguments give an equal file. Texts are streamed; of their lines
-  `max_sentences` are sampled and held in memory. The vocabulary includes the 256
-  bytes and 4 specials.
+  Equal texts and arguments give an equal file. Texts are streamed; of their lines a
+  million are sampled and held in memory. The vocabulary includes the 256 bytes and 4
+  specials.
 
   Raises:
     ValueError: when the size is out of range, or too large or too small for the
@@ -173,7 +172,7 @@ def train_sentencepiece(
       split_digits=True,
       user_defined_symbols=['\n'],
       character_coverage=0.9995,
-      input_sentence_size=max_sentences,
+      input_sentence_size=_MAX_LINES,
       max_sentence_length=_MAX_LINE_BYTES,
       num_threads=_TRAINING_THREADS,
       pad_id=0,

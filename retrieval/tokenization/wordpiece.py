@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import json
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -28,17 +29,15 @@ class WordPieceTokenizer(base.Tokenizer):
   `sep_id` (also the EOS) and `mask_id`.
   """
 
-  def __init__(self, path: str | os.PathLike, lowercase: bool | None = None):
+  def __init__(self, path: str | os.PathLike):
     """Load the vocabulary.
 
     Args:
       path: vocab.txt, tokenizer.json, or a folder that holds either.
-      lowercase: whether to lower the case and strip accents. None: as
-        tokenizer_config.json beside vocab.txt says, or True. A tokenizer.json
-        has this setting itself.
+        tokenizer_config.json beside vocab.txt says whether case and accents stay.
     """
     path = base.find(path, FILES)
-    self._tokenizer, self._path = _load(path, lowercase), str(path)
+    self._tokenizer, self._path = _load(path), str(path)
     self._tokenizer.no_padding()
     self._tokenizer.no_truncation()
     ids = {token: self._tokenizer.token_to_id(token) for token in _SPECIALS}
@@ -69,15 +68,17 @@ class WordPieceTokenizer(base.Tokenizer):
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
     """Encode texts on all cores; add no specials."""
     texts = list(arguments.texts(texts, 'texts'))
-    with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
-      encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
     return [
       base.Encoding(
         np.asarray(encoding.ids, np.int32),
         base.byte_offsets(text, encoding.offsets),
       )
-      for text, encoding in zip(texts, encodings, strict=True)
+      for text, encoding in zip(texts, self._encode(texts), strict=True)
     ]
+
+  def _encode(self, texts: list[str]) -> list[Any]:
+    with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
+      return self._tokenizer.encode_batch(texts, add_special_tokens=False)
 
   def encode_ids_batch(
     self, texts: Sequence[str], max_length: int
@@ -88,13 +89,9 @@ class WordPieceTokenizer(base.Tokenizer):
       ValueError: when `max_length` is too small for the specials.
     """
     texts = list(arguments.texts(texts, 'texts'))
-    with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
-      encodings = self._tokenizer.encode_batch_fast(
-        texts, add_special_tokens=False
-      )
-    keep = max_length - 2
     return [
-      [self.cls_id, *encoding.ids[:keep], self.sep_id] for encoding in encodings
+      [self.cls_id, *encoding.ids[: max_length - 2], self.sep_id]
+      for encoding in self._encode(texts)
     ]
 
   def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
@@ -108,7 +105,7 @@ class WordPieceTokenizer(base.Tokenizer):
     output_files.write(file, self._tokenizer.to_str())
 
 
-def _load(path: pathlib.Path, lowercase: bool | None):
+def _load(path: pathlib.Path):
   import tokenizers
 
   if path.suffix == '.json':
@@ -116,10 +113,8 @@ def _load(path: pathlib.Path, lowercase: bool | None):
     for token in spec.get('added_tokens') or ():
       token['special'] = token.get('special') or token['content'] in _SPECIALS
     return rust_tokenizers.make(spec, path)
-  if lowercase is None:
-    config = path.with_name('tokenizer_config.json')
-    settings = manifests.read_object(config) if config.is_file() else {}
-    lowercase = settings.get('do_lower_case', True)
+  config = path.with_name('tokenizer_config.json')
+  settings = manifests.read_object(config) if config.is_file() else {}
   rust_tokenizers.check_size(path)
   # Of a piece that occurs twice the last id counts, as in BERT.
   vocabulary = {}
@@ -129,6 +124,6 @@ def _load(path: pathlib.Path, lowercase: bool | None):
     vocabulary[line.rstrip()] = i
   with rust_tokenizers.refusing(path, 'not a WordPiece vocabulary'):
     bert = tokenizers.implementations.BertWordPieceTokenizer(
-      vocabulary, lowercase=lowercase
+      vocabulary, lowercase=settings.get('do_lower_case', True)
     )
     return rust_tokenizers.make(json.loads(bert.to_str()), path)

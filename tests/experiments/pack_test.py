@@ -159,7 +159,7 @@ def test_a_run_is_pushed_with_its_card_and_loaded_by_name(
     pack.publish(str(output), str(run), name='you/reader')
     assert hub.commits[-1] == ['README.md']
     monkeypatch.setenv('HF_TOKEN', 'hf_may_read')
-    with pytest.raises(ValueError, match='you/reader: 403'):
+    with pytest.raises(OSError, match='you/reader: .*403'):
       hub_lib.push(output, 'you/reader', ['README.md'])
 
 

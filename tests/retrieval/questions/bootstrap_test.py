@@ -15,9 +15,6 @@ def test_interval_is_that_of_the_normal_law():
   np.testing.assert_allclose(found.low, 0.25 - error, atol=2e-3)
   np.testing.assert_allclose(found.high, 0.25 + error, atol=2e-3)
   assert bootstrap.bootstrap(values) == found
-  assert bootstrap.bootstrap(values, seed=1) != found
-  narrow = bootstrap.bootstrap(values, level=0.5)
-  assert found.low < narrow.low < 0.25 < narrow.high < found.high
 
 
 def test_fewer_than_ten_items_have_no_interval():
@@ -40,14 +37,15 @@ def test_weights_give_a_ratio_of_sums(monkeypatch):
   assert (same.mean, same.low, same.high) == (3.0, 3.0, 3.0)
 
 
-def test_draws_are_those_of_the_seed():
+def test_draws_are_those_of_the_seed(monkeypatch):
+  monkeypatch.setattr(bootstrap, '_SAMPLES', 50)
   rng = np.random.default_rng(1)
   values, weights = rng.normal(size=30), rng.integers(1, 500, 30) * 1.0
-  draws = np.random.default_rng(7)
+  draws = np.random.default_rng(0)
   means = []
   for _ in range(50):
     chosen = draws.integers(0, 30, 30)
     means.append(values[chosen].sum() / weights[chosen].sum())
-  found = bootstrap.bootstrap(values, weights, num_samples=50, seed=7)
+  found = bootstrap.bootstrap(values, weights)
   want = np.quantile(means, [0.025, 0.975])
   np.testing.assert_allclose([found.low, found.high], want, rtol=1e-12)

@@ -60,7 +60,6 @@ def test_f1():
   assert qa_metrics.f1('', ['Paris']) == 0
   assert qa_metrics.f1('the', ['a']) == 1
   assert qa_metrics.f1(_COMPOSED, [_DECOMPOSED]) == 1
-  assert qa_metrics.f1(_COMPOSED, [_DECOMPOSED], nfd=False) == 0
 
 
 def test_regex_match_is_anchored_at_the_start_only():

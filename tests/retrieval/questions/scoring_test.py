@@ -136,7 +136,7 @@ def test_what_the_file_does_not_say_is_not_shown():
 def test_retrieval_by_pattern():
   patterns = _set(('1', 'how high?', (r'8,?8\d+',)), kind='regex')
   scores = scoring.score_retrieval(
-    patterns, [_result('how high?', 'it is 8850 m')], ks=[1]
+    patterns, [_result('how high?', 'it is 8850 m')]
   )
   found = {k: v.tolist() for k, v in scores.values.items()}
   assert found == {'regex/top_1': [1]}

@@ -8,7 +8,6 @@ import html
 import json
 import lzma
 import os
-import tempfile
 import tracemalloc
 
 import pytest
@@ -49,16 +48,6 @@ def test_folder_and_glob_read_sorted_files(tmp_path):
     DOCUMENTS[0],
     DOCUMENTS[2],
   ]
-
-
-def test_ids_are_in_a_file_that_no_kill_leaves(tmp_path, monkeypatch):
-  monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
-  path = tmp_path / 'a.jsonl'
-  path.write_bytes(JSONL)
-  read = iter(json_corpus.opened('jsonl', path))
-  next(read)
-  assert os.listdir(tmp_path) == ['a.jsonl']
-  assert len([*read]) == len(DOCUMENTS) - 1
 
 
 def test_field_names_number_ids_and_no_id(tmp_path):

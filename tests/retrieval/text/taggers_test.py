@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Taggers: spans of each kind, what they are trimmed to, and how they combine."""
 
-import gzip
-import json
 import pickle
 
 from hypothesis import given, strategies as st
@@ -132,7 +130,7 @@ def test_fingerprints_tell_pipelines_and_labels_apart(pipeline, tmp_path):
   import spacy
 
   tagger = taggers.SpacyTagger(pipeline, ('GPE', 'ORG'))
-  same = taggers.SpacyTagger(pipeline, ('GPE', 'ORG'), batch_size=1)
+  same = taggers.SpacyTagger(pipeline, ('GPE', 'ORG'))
   assert tagger.fingerprint == same.fingerprint
   fewer = taggers.SpacyTagger(pipeline, ('GPE',))
   nlp = spacy.load(pipeline)
@@ -166,11 +164,6 @@ def test_of_overlapping_spans_the_longest_counts():
   reverse = taggers.CombinedTagger([second, first])
   assert _texts(reverse, 'Rome') == [[('Rome', 'B')]]
   assert tagger.fingerprint != reverse.fingerprint
-
-
-def _lines(path, *records):
-  path.write_text(''.join(json.dumps(record) + '\n' for record in records))
-  return path
 
 
 def _annotated(*records):
@@ -213,22 +206,6 @@ def test_given_spans_come_back_as_characters(text, data):
   assert [s[:2] for s in found] == sorted(spans)
 
 
-def test_given_spans_are_read_from_json_lines(tmp_path):
-  records = [{'id': 'd0', 'spans': [[0, 3, 'X']]}, {'id': 1, 'spans': []}]
-  path = _lines(tmp_path / 'spans.jsonl', *records)
-  packed = tmp_path / 'spans.jsonl.gz'
-  packed.write_bytes(gzip.compress(path.read_bytes()))
-  want = [('d0', [[0, 3, 'X']]), ('1', [])]
-  assert list(taggers.read_spans(path)) == want
-  assert list(taggers.read_spans(packed)) == want
-  for line in ('nonsense', '{"id": 1}', '[1]', '{"spans": []}'):
-    path.write_text('\n{"id": "a", "spans": []}\n' + line)
-    with pytest.raises(ValueError, match=r'spans\.jsonl:3: '):
-      list(taggers.read_spans(path))
-  with pytest.raises(FileNotFoundError):
-    list(taggers.read_spans(tmp_path / 'none'))
-
-
 def test_given_spans_have_a_fingerprint_of_their_own():
   def fingerprint(*records):
     return _annotated(*records).fingerprint
@@ -239,9 +216,7 @@ def test_given_spans_have_a_fingerprint_of_their_own():
   assert len({fingerprint(*records) for records in different}) == 3
 
 
-def test_kinds_of_a_config(tmp_path, pipeline):
-  path = _lines(tmp_path / 'a+b.jsonl', {'id': 'd0', 'spans': [[0, 3, 'X']]})
-
+def test_kinds_of_a_config(pipeline):
   def found(kind):
     config = tagger_settings.TaggerConfig(
       kind=kind, model=pipeline, labels=('ORG',)
@@ -251,9 +226,6 @@ def test_kinds_of_a_config(tmp_path, pipeline):
   assert found('dates') == [('1066', 'DATE')]
   assert found('spacy') == [('Acme', 'ORG')]
   assert found('spacy+dates') == [('Acme', 'ORG'), ('1066', 'DATE')]
-  assert found(f'file:{path}') == [('Acm', 'X')]
-  assert found(f'dates+file:{path}') == [('Acm', 'X'), ('1066', 'DATE')]
-  assert found(f'spacy+file:{path}') == [('Acme', 'ORG')]
   for kind in ('', 'nltk', '+'):
     with pytest.raises(ValueError, match='spacy'):
       found(kind)
