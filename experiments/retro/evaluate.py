@@ -56,7 +56,7 @@ from retrieval.search import names
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate as evaluate_lib
-from retro_jax.nn import initial
+from retro_jax.nn import initial, losses
 from retro_jax.trained import language_model, loading
 
 FILE = 'evaluation.json'
@@ -164,7 +164,7 @@ def scorer(
   trained: loading.TrainedRetro,
   config: config_lib.Config,
   batch_size: int,
-  score: Callable[..., Any] = evaluate_lib.score_chunks,
+  score: Callable[..., Any] = losses.batch_nll,
 ) -> Iterator[Callable[[pipeline.Row], Any]]:
   """Yield `score(model, params, batch)`, compiled, as a function of the batch.
 
@@ -237,14 +237,12 @@ def evaluate_trained(
   evaluate: Evaluate,
   readings: Mapping[str, Reading] | None = None,
   *,
-  score: Callable[..., jax.Array] = evaluate_lib.score_chunks,
   root: str | os.PathLike = '',
 ) -> dict[str, evaluate_lib.Evaluation]:
   """Evaluate a RETRO or a baseline; stores are checked before any work.
 
   Args:
     readings: default `readings_of`.
-    score: of `scorer`.
     root: folder of neighbors in parts of the datastore.
   """
   readings = readings or readings_of(trained, evaluate)
@@ -252,7 +250,7 @@ def evaluate_trained(
     stages.check_alone()  # neighbors are searched and written
   readers = {k: open_reader(trained, evaluate, x) for k, x in readings.items()}
   results = {}
-  with scorer(trained, config, evaluate.batch_size, score) as compiled:
+  with scorer(trained, config, evaluate.batch_size) as compiled:
     for name, reading in readings.items():
       reader = readers[name]
       if reading.share:

@@ -23,10 +23,7 @@ import numpy as np
 from experiments.engine import evaluations, progress, reports
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retro_jax.data import windows
-from retro_jax.evaluation import (
-  evaluate as evaluate_lib,
-  leakage as leakage_lib,
-)
+from retro_jax.evaluation import leakage as leakage_lib
 from retro_jax.trained import loading
 
 FILE = 'leakage.json'
@@ -70,9 +67,7 @@ def measure(
   nats, steps = {}, {}
   for model in runs:
     readings = retro_evaluate.on_and_off(model, [evaluate.k])
-    results = retro_evaluate.evaluate_trained(
-      model, config, evaluate, readings, score=evaluate_lib.score_parts
-    )
+    results = retro_evaluate.evaluate_trained(model, config, evaluate, readings)
     nats |= {name: x.chunk_nats for name, x in results.items()}
     steps |= dict.fromkeys(results, model.step)
   with progress.bar('overlaps', 'chunks') as update:

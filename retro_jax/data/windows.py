@@ -38,6 +38,11 @@ class Documents:
     """[D] int64 chunks of the documents before each."""
     return np.cumsum(self.count) - self.count
 
+  def places(self, layout: 'Layout') -> np.ndarray:
+    """Places of a layout's scored chunks in the order of `chunk_ids`."""
+    owner = layout.owner[layout.scored]
+    return layout.ids[layout.scored] + (self.start - self.first)[owner]
+
 
 def find_documents(
   chunks: chunks_lib.ChunkStore, max_documents: int = 0

@@ -9,7 +9,6 @@ Dimension key: B batch, L tokens, C chunks, M chunk length, N neighbors, R
 neighbor length, K complete chunks, P cross-attention layers, H heads.
 """
 
-from collections.abc import Callable
 import functools
 
 import jax
@@ -18,10 +17,8 @@ from jaxtyping import Float, Int
 import numpy as np
 
 from retro_jax.data import pipeline
+from retro_jax.evaluation import evaluate
 from retro_jax.nn import losses, retro as model_lib
-
-# Rows without their targets' losses -> [B, L] nats of each target.
-TokenNatsFn = Callable[[pipeline.Row], np.ndarray]
 
 
 def readers(chunk: int, chunk_length: int, length: int) -> slice:
@@ -99,7 +96,7 @@ def attention_shares(
 
 
 def gains(
-  token_nats: TokenNatsFn,
+  token_nats: evaluate.NatsFn,
   row: pipeline.Row,
   chunk_length: int,
   batch_size: int = 8,

@@ -71,7 +71,7 @@ def _foretell(tokens, targets, places, neighbors, mask):
 
 
 class Mixture:
-  """Scores chunks as `evaluate.ScoreFn`, with the neighbors' help.
+  """Scores rows as `evaluate.NatsFn`, with the neighbors' help.
 
   Args:
     token_nats: row without neighbors -> [B, L] nats of each target.
@@ -89,17 +89,17 @@ class Mixture:
     self._seen = []
     self.weights = np.zeros(MAX_ORDER + 1)
 
-  def __call__(self, row: pipeline.Row) -> Float[np.ndarray, 'B C']:
-    """Nats of each chunk's targets."""
+  def __call__(self, row: pipeline.Row) -> Float[np.ndarray, 'B L']:
+    """Nats of each target."""
     bare = pipeline.without_neighbors(row)
-    nats = np.asarray(self._token_nats(bare), np.float64)
+    nats = np.array(self._token_nats(bare), np.float64)
     order, share = foretell(row, self._chunk_length)
     read = (order >= 0) & np.asarray(row['loss_mask'], bool)
     seen = nats[read], order[read], share[read]
     self._seen.append(seen)
     weight = self.weights[seen[1]]
     nats[read] = -np.log((1 - weight) * np.exp(-seen[0]) + weight * seen[2])
-    return nats.reshape(len(nats), -1, self._chunk_length).sum(-1)
+    return nats
 
   def fit(self) -> None:
     """Set the weights that minimize the loss of all rows scored so far."""

@@ -15,40 +15,15 @@ import itertools
 import math
 from typing import Any
 
-from flax import linen as nn
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline, windows as windows_lib
-from retro_jax.nn import losses
 
 RETRIEVALS = ('on', 'off', 'shuffled', 'oracle')
 
-# Batch of rows -> [B, C] nats of each chunk's targets, or [B, C, 2] of
-# `score_parts`.
-ScoreFn = Callable[[pipeline.Row], jax.Array]
-
-
-def score_chunks(
-  model: nn.Module, params, batch: dict[str, jax.Array]
-) -> jax.Array:
-  """Nats of each chunk's targets: [B, C] float32; to be jitted."""
-  nll = losses.batch_nll(model, params, batch)
-  return nll.reshape(len(nll), -1, model.config.chunk_length).sum(-1)
-
-
-def score_parts(
-  model: nn.Module, params, batch: dict[str, jax.Array]
-) -> jax.Array:
-  """Nats of each chunk's targets in it and after it: [B, C, 2] float32.
-
-  The last target of a chunk's positions is the next chunk's first token.
-  """
-  nll = losses.batch_nll(model, params, batch)
-  nll = nll.reshape(len(nll), -1, model.config.chunk_length)
-  return jnp.stack([nll[..., :-1].sum(-1), nll[..., -1]], -1)
+# Rows -> [B, L] nats of each target, 0 where nothing is scored.
+NatsFn = Callable[[pipeline.Row], Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +35,7 @@ class Evaluation:
   tokens: np.ndarray  # [D] int64 tokens scored: all but BOS
   num_bytes: np.ndarray  # [D] int64 UTF-8 bytes
   words: np.ndarray  # [D] int64 words between whitespace
-  # [n] float64 of each chunk's tokens, in the order of `windows.chunk_ids`,
-  # where scores came as `score_parts`
+  # [n] float64 of each chunk's tokens, in the order of `windows.chunk_ids`
   chunk_nats: np.ndarray | None = None
 
   def take(self, chosen: np.ndarray) -> 'Evaluation':
@@ -123,7 +97,7 @@ def _exp(x: float) -> float:
 
 
 def evaluate(
-  score: ScoreFn,
+  nats: NatsFn,
   reader: pipeline.ChunkReader,
   *,
   max_documents: int = 0,
@@ -132,9 +106,7 @@ def evaluate(
   """Score whole documents.
 
   Args:
-    score: batch of this process's rows -> [batch_size, C] nats of each chunk,
-      of all rows, such as `score_chunks`; `score_parts` also gives
-      `Evaluation.chunk_nats`.
+    nats: this process's rows of a batch -> nats of all rows, as `losses.batch_nll`.
     reader: of the evaluation set; its num_neighbors is k.
     max_documents: at most so many, evenly spread; 0 for all.
     **settings: other arguments of `score_windows`.
@@ -144,22 +116,18 @@ def evaluate(
   """
   chunks = reader.stores.chunks
   documents = windows_lib.find_documents(chunks, max_documents)
-  parts, start = None, documents.start
-  for layout, _, scores in score_windows(score, reader, documents, **settings):
-    scores = np.asarray(scores, np.float64)
-    if parts is None:
-      parts = np.zeros((documents.count.sum(), *scores.shape[2:]))
-    owner = layout.owner[layout.scored]
-    within = layout.ids[layout.scored] - documents.first[owner]
-    parts[start[owner] + within] = scores[layout.scored]
-  by_chunk = parts.reshape(len(parts), -1).sum(-1)
-  chunk_nats = None
-  if parts.ndim > 1:
-    chunk_nats = parts[:, 0].copy()
-    chunk_nats[1:] += parts[:-1, 1]  # 0 at the end of a document
-  return of_documents(
-    np.add.reduceat(by_chunk, start), chunks, documents, chunk_nats
-  )
+  # Nats of each chunk's positions but the last, which predicts the next chunk, and
+  # of the last.
+  parts = np.zeros((documents.count.sum(), 2))
+  for layout, _, of_rows in score_windows(nats, reader, documents, **settings):
+    scores = np.asarray(of_rows, np.float64)
+    scores = scores.reshape(*layout.ids.shape, -1)[layout.scored]
+    parts[documents.places(layout), 0] = scores[:, :-1].sum(-1)
+    parts[documents.places(layout), 1] = scores[:, -1]
+  of_chunks = parts[:, 0].copy()
+  of_chunks[1:] += parts[:-1, 1]  # 0 at the end of a document
+  by_document = np.add.reduceat(of_chunks, documents.start)
+  return of_documents(by_document, chunks, documents, of_chunks)
 
 
 def score_windows(

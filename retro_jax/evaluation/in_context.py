@@ -22,11 +22,9 @@ import numpy as np
 from retrieval import settings as settings_lib, tokenization
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
 from retrieval.text import chunks as chunks_lib
-from retro_jax.data import pipeline, windows as windows_lib
+from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate as evaluate_lib
 
-# A batch of rows -> [B, L] nats of each target.
-NatsFn = Callable[[pipeline.Row], np.ndarray]
 _SEPARATOR = '\n\n'  # between passage and text
 _RESERVED = 16  # tokens of a prompt for BOS and the separator
 _DOCUMENTS_AT_ONCE = 16
@@ -146,7 +144,7 @@ def make_prompts(
 
 
 def score(
-  nats: NatsFn,
+  nats: evaluate_lib.NatsFn,
   prompts: Iterable[Prompt],
   num_documents: int,
   settings: Settings,
@@ -179,7 +177,7 @@ def score(
 
 
 def evaluate(
-  nats: NatsFn,
+  nats: evaluate_lib.NatsFn,
   chunks: chunks_lib.ChunkStore,
   tokenizer: tokenization.Tokenizer,
   settings: Settings,

@@ -93,8 +93,6 @@ def read_tokens(
   for layout, row, (nats, keys) in evaluate.score_windows(
     features, reader, documents, retrieval=retrieval, **settings
   ):
-    owner = layout.owner[layout.scored]
-    within = layout.ids[layout.scored] - documents.first[owner]
     for name, x in {
       'keys': _convert(np.asarray(keys), row['loss_mask'], dtype),
       'targets': row['targets'],
@@ -104,7 +102,7 @@ def read_tokens(
       x = x.reshape(*layout.ids.shape, reader.chunk_length, *x.shape[2:])
       if name not in of_chunks:
         of_chunks[name] = np.zeros((len(ids), *x.shape[2:]), x.dtype)
-      of_chunks[name][documents.start[owner] + within] = x[layout.scored]
+      of_chunks[name][documents.places(layout)] = x[layout.scored]
   scored = of_chunks.pop('scored')
   document = np.repeat(document, scored.sum(axis=1))
   return Tokens(

@@ -3,6 +3,7 @@
 """A tiny decoder scores documents and answers questions, with and without passages."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -70,11 +71,7 @@ def test_bits_per_byte_with_and_without(root, trained, tmp_path, capsys):
   # Documents that fit a window, without passages: as in any evaluation.
   reader = loading.chunk_reader(trained.config, trained.data, 'test', 0)
   wanted = evaluate.evaluate(
-    lambda row: (
-      loading.batch_nll(trained.model, trained.params, row)
-      .reshape(len(row['tokens']), -1, tiny_data.M)
-      .sum(-1)
-    ),
+    functools.partial(loading.batch_nll, trained.model, trained.params),
     reader,
     sequence_chunks=32,
     retrieval='off',

@@ -13,7 +13,8 @@ import pytest
 
 from experiments.retro import evaluate as retro_evaluate
 from retro_jax.data import windows as windows_lib
-from retro_jax.evaluation import copying, evaluate as evaluate_lib
+from retro_jax.evaluation import copying
+from retro_jax.nn import losses
 from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
@@ -118,7 +119,7 @@ def test_sharded_scores_equal_those_of_one_pass(root):
   reader = tiny_data.reader(root, 'valid')
   documents = windows_lib.find_documents(reader.stores.chunks)
   assert len(on.nats) == len(documents.index)
-  score = jax.jit(evaluate_lib.score_chunks, static_argnums=0)
+  score = jax.jit(losses.batch_nll, static_argnums=0)
   params = jax.tree.map(jnp.asarray, trained.params)
   for d in np.flatnonzero(documents.count <= 16)[:3]:
     ids = np.full(16, -1)

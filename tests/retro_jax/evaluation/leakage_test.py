@@ -20,7 +20,7 @@ from retrieval.text import (
 )
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate, leakage
-from retro_jax.nn import retro as model
+from retro_jax.nn import losses, retro as model
 from tests.retrieval.text import json_corpus
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
@@ -101,10 +101,10 @@ def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
 
 @pytest.fixture(scope='module')
 def found(root):
-  """A tiny model's evaluation with `score_parts`."""
+  """A tiny model's evaluation."""
   config = tiny.config(vocab_size=300, chunk_length=M, neighbor_length=R)
   params = jax.tree.map(jnp.asarray, tiny.params(config))
-  score = functools.partial(evaluate.score_parts, model.Retro(config), params)
+  score = functools.partial(losses.batch_nll, model.Retro(config), params)
   reader = tiny_data.reader(root, 'valid')
   how = {'sequence_chunks': 4, 'batch_size': 4, 'max_documents': 5}
   return evaluate.evaluate(jax.jit(score), reader, **how)
@@ -114,9 +114,7 @@ def test_nats_of_a_chunk_are_those_of_its_own_tokens(root):
   """A model that charges each token its own id."""
 
   def score(row):
-    cost = np.where(row['loss_mask'], row['targets'], 0)
-    cost = cost.reshape(len(cost), -1, M)
-    return np.stack([cost[..., :-1].sum(-1), cost[..., -1]], -1)
+    return np.where(row['loss_mask'], row['targets'], 0)
 
   reader = tiny_data.reader(root, 'valid')
   got = evaluate.evaluate(score, reader, sequence_chunks=3, batch_size=2)
