@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of `config.reading`: prompts and passages that a joint model learns from."""
 
-from collections.abc import Iterator, Sequence
 import functools
 import itertools
 from typing import Any
@@ -14,19 +13,6 @@ from experiments.retro.config import Config
 from retrieval.questions import dpr_json
 from retro_jax.data import folder as retro_data, qa_rows, reading_rows
 from retro_jax.nn import config as config_lib, losses, models
-
-
-def _read(paths: Sequence[str]) -> Iterator[qa_rows.Example]:
-  """Yield the questions of files, with their passages."""
-  for path in paths:
-    for result in dpr_json.read_results(path):
-      yield qa_rows.Example(
-        question=result.question,
-        answers=result.answers,
-        passages=tuple(
-          qa_rows.Passage(title=x.title, text=x.text) for x in result.contexts
-        ),
-      )
 
 
 def fields(
@@ -45,7 +31,9 @@ def fields(
   prompts = config.reading.prompts
   writer = reading_rows.ReadingWriter(layout, data.tokenizer, prompts)
   examples = {
-    split: reading_rows.together(_read(paths), prompts)
+    split: reading_rows.together(
+      itertools.chain.from_iterable(map(dpr_json.read_results, paths)), prompts
+    )
     for split, paths in (
       ('train', config.reading.train),
       ('valid', config.reading.valid),

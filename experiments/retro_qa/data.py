@@ -16,7 +16,7 @@ from retrieval.store import manifests
 from retro_jax.data import qa_rows, reading_rows
 from retro_jax.trained import loading
 
-Passages = tuple[qa_rows.Passage, ...]
+Passages = tuple[dpr_json.Context, ...]
 _AT_ONCE = 64  # questions in one call of the retriever
 
 
@@ -42,12 +42,6 @@ def writer(
   return kind(layout, tokenizer)
 
 
-def _passages_of(result: dpr_json.Result) -> Passages:
-  return tuple(
-    qa_rows.Passage(title=x.title, text=x.text) for x in result.contexts
-  )
-
-
 def read_passages(
   paths: Sequence[str], questions: Sequence[question_files.Question]
 ) -> list[Passages]:
@@ -62,7 +56,7 @@ def read_passages(
   by_question: dict[str, Passages] = {}
   for path in paths:
     for result in dpr_json.read_results(path):
-      by_question[result.question] = _passages_of(result)
+      by_question[result.question] = result.contexts
   missing = [q.question for q in questions if q.question not in by_question]
   if missing and len(missing) == len(questions):
     raise ValueError(
@@ -106,7 +100,7 @@ def find_passages(
       update(len(results), len(questions))
   if not jax.process_index():
     dpr_json.write_results(path, results)
-  return [_passages_of(result) for result in results]
+  return [result.contexts for result in results]
 
 
 def _retrieve(lookup, questions, count) -> list[dpr_json.Result]:
@@ -149,7 +143,7 @@ def examples(
   config: Config,
   questions: Sequence[question_files.Question],
   folder: pathlib.Path,
-) -> list[qa_rows.Example]:
+) -> list[dpr_json.Result]:
   """Training examples: questions with an answer that can be written.
 
   Those whose answers are regular expressions are left out.
@@ -164,8 +158,8 @@ def examples(
   if config.reads_passages:
     by_question = passages(trained, config, written, folder)
   return [
-    qa_rows.Example(
-      question=question.question, answers=question.answers, passages=texts
+    dpr_json.Result(
+      question=question.question, answers=question.answers, contexts=texts
     )
     for question, texts in zip(written, by_question, strict=True)
   ]

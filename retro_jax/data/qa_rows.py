@@ -18,7 +18,8 @@ from typing import Any
 from jaxtyping import Int
 import numpy as np
 
-from retrieval import arguments, tokenization
+from retrieval import tokenization
+from retrieval.questions import dpr_json
 from retrieval.store import manifests
 from retro_jax.data import pipeline, samples
 
@@ -26,27 +27,6 @@ from retro_jax.data import pipeline, samples
 _TASK = 'Answer each question in a few words.\n\n'
 _QUESTION = 'Question: {}\nAnswer:'
 _END = '\n\n'
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Passage:
-  """A passage retrieved for a question."""
-
-  title: str
-  text: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Example:
-  """A question to be trained on."""
-
-  question: str  # its text
-  # any of them is right; one is drawn each time the question comes
-  answers: tuple[str, ...]
-  passages: tuple[Passage, ...] = ()  # best first
-
-  def __post_init__(self):
-    arguments.make_tuple(self, 'answers')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,13 +72,15 @@ class QaWriter:
     beginning = ids[: self.layout.answer_length - 1]
     return np.concatenate([beginning, [self.tokenizer.eos_id]]).astype(np.int32)
 
-  def texts(self, question: str, passages: Sequence[Passage]) -> list[str]:
+  def texts(
+    self, question: str, passages: Sequence[dpr_json.Context]
+  ) -> list[str]:
     """The texts of the neighbors."""
     del question
     return [f'title: {p.title}, source: {p.text}' for p in passages]
 
   def neighbors(
-    self, question: str, passages: Sequence[Passage]
+    self, question: str, passages: Sequence[dpr_json.Context]
   ) -> samples.ChunkNeighbors:
     """Exactly N neighbors; those without a passage are hidden."""
     size = self.layout.num_neighbors
@@ -115,7 +97,7 @@ class QaWriter:
     return samples.given_neighbors((), self.layout.neighbor_length, (), size)
 
   def row(
-    self, question: str, answer: str, passages: Sequence[Passage] = ()
+    self, question: str, answer: str, passages: Sequence[dpr_json.Context] = ()
   ) -> pipeline.Row:
     """A row of training.
 
@@ -142,11 +124,13 @@ class QaWriter:
     return fields | self._read(question, passages)
 
   def drawn(self, example: Any, rng: np.random.Generator) -> pipeline.Row:
-    """The row of an Example with one of its answers."""
+    """The row of a question and its contexts with one of its answers."""
     answer = example.answers[int(rng.integers(len(example.answers)))]
-    return self.row(example.question, answer, example.passages)
+    return self.row(example.question, answer, example.contexts)
 
-  def _read(self, question: str, passages: Sequence[Passage]) -> pipeline.Row:
+  def _read(
+    self, question: str, passages: Sequence[dpr_json.Context]
+  ) -> pipeline.Row:
     """Neighbors of every chunk: [C, N, R], all hidden but the prompt's last."""
     c = self.layout
     if not c.num_neighbors:
@@ -161,7 +145,7 @@ class QaWriter:
     return {'neighbors': tokens, 'neighbor_mask': mask}
 
   def prompt_to_continue(
-    self, question: str, passages: Sequence[Passage] = ()
+    self, question: str, passages: Sequence[dpr_json.Context] = ()
   ) -> samples.Prompt:
     """The same question for `decode.sample`, with align_prompt.
 
@@ -198,7 +182,9 @@ class FidWriter(QaWriter):
     del question
     return np.array([self.tokenizer.bos_id], np.int32)
 
-  def texts(self, question: str, passages: Sequence[Passage]) -> list[str]:
+  def texts(
+    self, question: str, passages: Sequence[dpr_json.Context]
+  ) -> list[str]:
     """The question with each passage, or alone where there is no passage."""
     asked = f'question: {question.strip()}'
     return [
@@ -246,11 +232,18 @@ def make_dataset(
   )
 
 
-def fingerprint(examples: Sequence[Example], writer: QaWriter) -> str:
+def fingerprint(examples: Sequence[dpr_json.Result], writer: QaWriter) -> str:
   """Hash of the rows that a dataset gives, seed and batch apart."""
   return manifests.fingerprint(
     [
-      [dataclasses.asdict(example) for example in examples],
+      [
+        {
+          'question': x.question,
+          'answers': x.answers,
+          'passages': [{'title': p.title, 'text': p.text} for p in x.contexts],
+        }
+        for x in examples
+      ],
       writer.tokenizer.fingerprint,
       dataclasses.asdict(writer.layout),
       writer.form,
@@ -262,7 +255,7 @@ def few_shot_prompt(
   tokenizer: tokenization.Tokenizer,
   examples: Sequence[tuple[str, str]],
   question: str,
-  passages: Sequence[Passage] = (),
+  passages: Sequence[dpr_json.Context] = (),
   *,
   passage_length: int,
 ) -> list[int]:

@@ -17,16 +17,19 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
+from retrieval.questions import dpr_json
 from retro_jax.data import pipeline, qa_rows, samples
 
 
 def together(
-  examples: Iterable[qa_rows.Example], most: int
-) -> list[list[qa_rows.Example]]:
+  examples: Iterable[dpr_json.Result], most: int
+) -> list[list[dpr_json.Result]]:
   """Group adjacent examples with equal passages into rows of at most `most`."""
-  alike = [
-    list(x) for _, x in itertools.groupby(examples, lambda x: x.passages)
-  ]
+
+  def read(example):
+    return [(x.title, x.text) for x in example.contexts]
+
+  alike = [list(x) for _, x in itertools.groupby(examples, read)]
   return [x[i : i + most] for x in alike for i in range(0, len(x), most)]
 
 
@@ -36,7 +39,7 @@ class JointQaWriter(qa_rows.QaWriter):
   form = 'joint'
 
   def _read(
-    self, question: str, passages: Sequence[qa_rows.Passage]
+    self, question: str, passages: Sequence[dpr_json.Context]
   ) -> pipeline.Row:
     """Return one entry of neighbors, [1, N, R], and the groups that read it, [G]."""
     c = self.layout
@@ -50,7 +53,7 @@ class JointQaWriter(qa_rows.QaWriter):
 
 
 class ReadingWriter(JointQaWriter):
-  """Writes Examples: the question is a prompt, the answers are continuations."""
+  """Writes results: the question is a prompt, the answers are continuations."""
 
   def __init__(
     self,
@@ -63,9 +66,9 @@ class ReadingWriter(JointQaWriter):
     self.form = f'reading, {prompts}'
 
   def drawn(
-    self, example: Sequence[qa_rows.Example], rng: np.random.Generator
+    self, example: Sequence[dpr_json.Result], rng: np.random.Generator
   ) -> pipeline.Row:
-    """The row of Examples of the same passages: tokens [P, L], neighbors of one."""
+    """The row of prompts with the same passages: tokens [P, L], neighbors of one."""
     rows = [super(ReadingWriter, self).drawn(x, rng) for x in example]
     missing = self.prompts - len(rows)
     return {
@@ -87,7 +90,7 @@ class ReadingWriter(JointQaWriter):
     return ids[: self.layout.answer_length]
 
   def texts(
-    self, question: str, passages: Sequence[qa_rows.Passage]
+    self, question: str, passages: Sequence[dpr_json.Context]
   ) -> list[str]:
     """The texts of the passages, without their titles."""
     del question

@@ -20,7 +20,6 @@ from retrieval.questions import (
 )
 from retrieval.search import bm25
 import retro_jax
-from retro_jax.data import qa_rows
 from tests.retrieval.search import sparse_indices
 
 # Parameters that are texts; others, such as labels and parts, are names.
@@ -141,7 +140,6 @@ def test_one_answer_of_a_record_is_no_list_of_letters():
   for record in (
     question_files.Question('1', 'Where?', 'Paris'),
     dpr_json.Result(question='Where?', answers='Paris'),
-    qa_rows.Example(question='Where?', answers='Paris'),
   ):
     assert record.answers == ('Paris',)
 

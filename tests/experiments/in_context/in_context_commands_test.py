@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.in_context import evaluate as in_context_evaluate
-from retrieval.questions import question_sets, scoring
+from retrieval.questions import dpr_json, question_sets, scoring
 from retro_jax.data import folder as retro_data, qa_rows
 from retro_jax.evaluation import evaluate
 from retro_jax.nn import retro as model
@@ -117,8 +117,8 @@ def test_answers_with_and_without(root, trained, tmp_path, monkeypatch, capsys):
 def test_a_prompt_in_full(root):
   tokenizer = retro_data.DataFolder(root).tokenizer
   passages = [
-    qa_rows.Passage(title='T', text='apple ' * 9),
-    qa_rows.Passage(title='', text='moon'),
+    dpr_json.Context(title='T', text='apple ' * 9),
+    dpr_json.Context(title='', text='moon'),
   ]
   closed, opened = (
     qa_rows.few_shot_prompt(

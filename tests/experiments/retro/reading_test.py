@@ -15,6 +15,7 @@ from experiments.engine import loop, metric_writer
 from experiments.retro import task as retro_task
 from experiments.retro_qa import config as qa_config, data as qa_data
 from retrieval import tokenization
+from retrieval.questions import dpr_json
 from retro_jax.data import folder as retro_data, qa_rows, reading_rows
 from retro_jax.decoding import decode, decode_rows, drawing
 from retro_jax.nn import losses, models
@@ -115,7 +116,7 @@ def test_rows_end_prompts_where_chunks_end(root):
     neighbor_length=6,
   )
   writer = reading_rows.ReadingWriter(layout, tokenizer)
-  passages = [qa_rows.Passage(title='T', text='a river of stone and moon')]
+  passages = [dpr_json.Context(title='T', text='a river of stone and moon')]
   row = writer.row('the mill', ' crown of the queen of the moon', passages)
   prompt = [tokenizer.bos_id, *tokenizer.encode('the mill').ids]
   assert row['tokens'][16 - len(prompt) : 16].tolist() == prompt
@@ -132,9 +133,9 @@ def test_rows_end_prompts_where_chunks_end(root):
 
 
 def test_prompts_that_share_passages_are_one_row(root):
-  passages = [(qa_rows.Passage(title='', text=x),) for x in _WORDS]
+  passages = [(dpr_json.Context(title='', text=x),) for x in _WORDS]
   every = [
-    qa_rows.Example(question=f'the {x}', answers=(x,), passages=passages[i])
+    dpr_json.Result(question=f'the {x}', answers=(x,), contexts=passages[i])
     for x, i in zip(_WORDS, (0, 0, 0, 1, 2, 0), strict=True)
   ]
   parts = reading_rows.together(every, 2)
@@ -167,7 +168,7 @@ def test_questions_are_trained_as_they_are_answered(root):
   fields |= {'task': 'retro_qa', 'model': c, 'qa': qa}
   writer = qa_data.writer(qa_config.Config(**fields), data.tokenizer)
   assert writer.layout == layout
-  asked = 'the mill?', [qa_rows.Passage(title='T', text='river of stone')]
+  asked = 'the mill?', [dpr_json.Context(title='T', text='river of stone')]
   model, params = models.of(c), tiny.params(c, seed=3)
   settings = drawing.SamplingConfig(
     max_new_tokens=3, temperature=0.0, align_prompt=True

@@ -21,7 +21,7 @@ from retrieval.questions import (
   question_sets,
 )
 from retrieval.store import checkpoints
-from retro_jax.data import qa_rows, samples
+from retro_jax.data import samples
 from retro_jax.decoding import decode
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
@@ -193,9 +193,8 @@ def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):
   tokens, mask = trained.data.chunks('train').gather(
     np.array([len('who?')]), tiny_data.R
   )
-  assert found[0][0] == qa_rows.Passage(
-    title='T4', text=trained.data.tokenizer.decode(tokens[0][mask[0]])
-  )
+  text = trained.data.tokenizer.decode(tokens[0][mask[0]])
+  assert (found[0][0].title, found[0][0].text) == ('T4', text)
   # In DPR's form, for others to score.
   (path,) = (tmp_path / 'p').glob('*')
   results = list(dpr_json.read_results(path))
@@ -213,7 +212,7 @@ def test_questions_without_an_answer_in_text_are_left_out(root, tmp_path):
   ]
   config = retro_qa_task.adopt(_config(root, 'baseline_test'))
   (example,) = retro_qa_data.examples(None, config, questions, tmp_path)
-  assert (example.answers, example.passages) == (('a', 'b'), ())
+  assert (example.answers, example.contexts) == (('a', 'b'), ())
 
 
 def test_passages_are_read(root, run, tmp_path, monkeypatch):

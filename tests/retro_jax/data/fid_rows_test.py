@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
+from retrieval.questions import dpr_json
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import fid, retro as model_lib
@@ -15,9 +16,9 @@ from tests.retro_jax.nn import tiny
 
 M, R = 6, 48
 PASSAGES = (
-  qa_rows.Passage(title='Moon', text='seven lanterns'),
-  qa_rows.Passage(title='', text=' '),
-  qa_rows.Passage(title='River', text='a bridge ' * 20),
+  dpr_json.Context(title='Moon', text='seven lanterns'),
+  dpr_json.Context(title='', text=' '),
+  dpr_json.Context(title='River', text='a bridge ' * 20),
 )
 
 

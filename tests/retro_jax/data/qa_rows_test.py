@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
+from retrieval.questions import dpr_json
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import retro as model_lib
@@ -14,9 +15,9 @@ from tests.retro_jax.nn import tiny
 
 M, R = 40, 24
 PASSAGES = (
-  qa_rows.Passage(title='Moon', text='the moon has seven lanterns'),
-  qa_rows.Passage(title='', text=' '),
-  qa_rows.Passage(title='River', text='a river under the bridge'),
+  dpr_json.Context(title='Moon', text='the moon has seven lanterns'),
+  dpr_json.Context(title='', text=' '),
+  dpr_json.Context(title='River', text='a river under the bridge'),
 )
 
 
@@ -121,8 +122,8 @@ def test_what_is_written_is_likeliest_in_the_row_of_training(
 
 def _examples(count):
   return [
-    qa_rows.Example(
-      question=f'who is {i}?', answers=('moon', 'x'), passages=PASSAGES
+    dpr_json.Result(
+      question=f'who is {i}?', answers=('moon', 'x'), contexts=PASSAGES
     )
     for i in range(count)
   ]
