@@ -140,14 +140,6 @@ def test_nothing_crosses_from_one_block_into_the_next(tmp_path, rule):
   assert contained.tolist() == [[False, False, True, False], [False] * 4]
 
 
-def test_every_pattern_matches_wherever_it_is(odd):
-  ids = np.arange(60)[None]
-  for pattern in PATTERNS:
-    contained = _find(odd, 'regex', ids, [[pattern]])
-    expected = _one_by_one(odd, 'regex', ids, [[pattern]])
-    np.testing.assert_array_equal(contained, expected, pattern)
-
-
 def test_answers_that_every_text_holds_match_nothing(odd, caplog):
   ids = np.asarray([[0, 1, 2, 3]])
   [text] = odd.blocks.texts([0])

@@ -191,3 +191,20 @@ def test_a_script_without_a_guard_is_told_at_the_first_failure(tmp_path):
   assert found.returncode == 1 and line.startswith('retrieval.store.executors.')
   assert f'JobError: job: {script} needs `if __name__' in line
   assert 1 < found.stderr.count('runs') <= 3  # this process, and one try of two
+
+
+_ENDLESS = """
+import functools, itertools
+from retrieval.store import executors
+work = functools.partial(print, 'works', flush=True)
+list(executors.Processes(2).run('job', work, itertools.repeat(())))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_job_leaves_no_process_behind():
+  command = [sys.executable, '-c', _ENDLESS]
+  job = subprocess.Popen(command, stdout=subprocess.PIPE)
+  assert job.stdout.readline() == b'works\n'
+  job.kill()
+  job.communicate(timeout=15)  # the workers have the pipe, too, until they end

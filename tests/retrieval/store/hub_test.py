@@ -31,10 +31,6 @@ def _write(folder, **files):
   return folder
 
 
-def test_a_local_path_stays_as_it_is(tmp_path):
-  assert hub_lib.local(tmp_path) == tmp_path
-
-
 def test_an_embedder_by_name_equals_its_folder(hub, tmp_path):
   folder = tiny_embedder.save(tmp_path / 'minilm', ['red', 'green', 'blue'])
   for name in ('tf_model.h5', 'onnx/model.onnx', 'pytorch_model.bin'):

@@ -163,9 +163,3 @@ def test_the_next_holder_removes_what_dead_writers_left(tmp_path):
     pass
   assert not any(x.exists() for x in dead)
   assert all(x.exists() for x in (*live, foreign, *others))
-
-
-def test_names_of_drafts_are_short_and_never_shared(tmp_path):
-  path = tmp_path / ('x' * 250)
-  drafts.beside(path).touch(exist_ok=False)
-  drafts.beside(path).touch(exist_ok=False)

@@ -62,17 +62,8 @@ def _entry(shape=(4,), start=0, end=16, dtype='F32'):
 
 HOSTILE = {
   'large_shape': {'x': _entry([1 << 32, 1 << 32], end=0)},
-  'negative_shape': {'x': _entry([-2, -2])},
-  'empty_and_negative': {'x': _entry([1 << 60, 0, -1], end=0)},
-  'large_and_empty': {'x': _entry([1 << 70, 0], end=0)},
-  'many_dimensions': {'x': _entry([2**62] * 100_000, end=0)},
-  'shape_of_fractions': {'x': _entry([4.0])},
-  'shape_of_booleans': {'x': _entry([True] * 4, end=4)},
   'beyond_the_file': {'x': _entry([8], end=32)},
-  'backwards': {'x': _entry([0], 16, 8)},
-  'three_offsets': {'x': _entry() | {'data_offsets': [0, 8, 16]}},
   'unknown_dtype': {'x': _entry(dtype='F8_E4M3')},
-  'dtype_of_a_list': {'x': _entry(dtype=['F32'])},
   'overlap': {'x': _entry(), 'y': _entry([2], 8, 16)},
   'no_entry': {'x': 5},
 }
@@ -85,19 +76,3 @@ def test_hostile_headers_are_refused_by_name(tmp_path, name):
   file.write_bytes(len(text).to_bytes(8, 'little') + text + bytes(16))
   with pytest.raises(ValueError, match=r'x\.safetensors: damaged \('):
     safetensors_files.read(file)
-
-
-@pytest.mark.parametrize(
-  'header',
-  [
-    b'{"x": {"shape": [], "shape": []}}',
-    b'[' * 9999,
-    b'1',
-  ],
-)
-def test_headers_of_another_form_are_refused(tmp_path, header):
-  file = tmp_path / 'x.safetensors'
-  for length in (len(header), len(header) + 1, 1 << 62):
-    file.write_bytes(length.to_bytes(8, 'little') + header)
-    with pytest.raises(ValueError, match=r'x\.safetensors: .*damaged'):
-      safetensors_files.read(file)

@@ -59,15 +59,6 @@ def test_a_bad_line_is_named_or_counted(tmp_path, case):
     assert skipping.skipped == {case.split(' (')[0]: 2}
 
 
-def test_duplicates_are_found_between_files(tmp_path):
-  (tmp_path / 'a.jsonl').write_bytes(JSONL)
-  (tmp_path / 'b.jsonl').write_bytes(json_corpus.line(DOCUMENTS[2]))
-  with pytest.raises(
-    ValueError, match=r"b.jsonl:1: id '3' .*used at .*a.jsonl:3"
-  ):
-    json_corpus.read('jsonl', tmp_path)
-
-
 def test_no_document_left(tmp_path):
   (tmp_path / 'a.jsonl').write_text('\n')
   with pytest.raises(ValueError, match='No document in'):

@@ -10,7 +10,6 @@ import pytest
 
 from retrieval.store import executors
 from retrieval.text import (
-  corpus as corpus_lib,
   salient,
   tagger_settings,
   taggers,
@@ -127,40 +126,6 @@ def test_spans_are_whole_tokens_of_one_sentence(data):
     np.testing.assert_array_equal(row[first[i] : limit[i]], want)
     label = spans.labels[spans.label[i]]
     assert name in (NAMES if label == 'NAME' else ('1066', '1999'))
-
-
-def test_every_span_is_there_once_and_in_order(data):
-  spans = data.spans
-  found = list(
-    zip(
-      spans.sentence[:].tolist(),
-      spans.token_start[:].tolist(),
-      spans.token_limit[:].tolist(),
-      spans.label[:].tolist(),
-      strict=True,
-    )
-  )
-  assert found == sorted(found)
-  documents = [corpus_lib.Document(**row) for row in data.documents]
-  want = sum(
-    len({tuple(row) for row in tokens[outcome == 0]})
-    for i, tagged in enumerate(Names().tag(documents))
-    if tagged
-    for _, tokens, outcome in [
-      salient.map_spans(
-        np.asarray([span[:2] for span in tagged]),
-        data.tokens.token_bytes(i),
-        _sentences_of(data.blocks, i),
-      )
-    ]
-  )
-  assert len({row[:3] for row in found}) == len(found) == want
-
-
-def _sentences_of(blocks, document):
-  ids = np.arange(blocks.num_sentences)
-  here = blocks.documents(blocks.sentence_blocks(ids)) == document
-  return blocks.sentence_bytes(ids[here])
 
 
 def test_what_is_wrong_is_counted(tmp_path):

@@ -1,11 +1,7 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Texts beside their tokens; processes end with the one that started them."""
+"""Token stores: texts, titles and the bytes of each token."""
 
-import signal
-import subprocess
-import sys
-import time
 import unicodedata
 from unittest import mock
 
@@ -78,14 +74,6 @@ def test_one_shard_starts_no_process(data, tmp_path):
     np.testing.assert_array_equal(made.document(i), tokens.document(i))
 
 
-def test_texts_are_kept_to_the_byte(data):
-  _, _, tokens = data
-  assert tokens.num_documents == len(TEXTS)
-  for i, text in enumerate(TEXTS):
-    assert tokens.text_bytes(i) == text.encode()
-    assert tokens.num_bytes[i] == len(text.encode())
-
-
 def test_bytes_of_tokens_are_their_wordpieces(data):
   _, root, tokens = data
   tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
@@ -126,54 +114,3 @@ def test_processes_write_the_same_bytes(data):
   _build(corpus, root, 'two', with_text=True, num_processes=2)
   found = tiny_stores.file_hashes(root / 'two')
   assert found == tiny_stores.file_hashes(tokens.path)
-
-
-_ENDLESS = """
-import itertools, time, types
-from retrieval.text import corpus, tokens
-
-class Endless(types.SimpleNamespace):
-  def __iter__(self):
-    for i in itertools.count():
-      time.sleep(0.01)
-      yield corpus.Document(str(i), '', 'river queen')
-
-tokens.build_token_store(
-  {out!r},
-  Endless(
-    fingerprint=lambda: 'endless',
-    config='',
-    skipped={{}},
-    fields=types.SimpleNamespace(metadata=()),
-  ),
-  {tokenizer!r},
-  documents_per_shard=4,
-  num_processes=2,
-)
-"""
-
-
-@pytest.mark.slow
-def test_killed_job_leaves_no_process_behind(tmp_path):
-  texts = [
-    f'river queen tensor apple moon {i} ground corn mill past old where nobody'
-    for i in range(50)
-  ]
-  tokenization.train_sentencepiece(texts, tmp_path / 'tokenizer' / 'model', 295)
-  script = _ENDLESS.format(
-    out=str(tmp_path / 'tokens'), tokenizer=str(tmp_path / 'tokenizer')
-  )
-  process = subprocess.Popen(
-    [sys.executable, '-c', script], stdout=subprocess.PIPE
-  )
-  deadline = time.monotonic() + 60
-  while len(list(tmp_path.glob('tokens.partial-*/shard-*.json'))) < 4:
-    assert process.poll() is None, 'The job ended before it could be killed.'
-    assert time.monotonic() < deadline
-    time.sleep(0.02)
-  process.send_signal(signal.SIGKILL)
-  # The workers have inherited the pipe: it ends when the last of them does.
-  try:
-    process.communicate(timeout=15)
-  except subprocess.TimeoutExpired:
-    pytest.fail('A worker outlived the process that started it.')

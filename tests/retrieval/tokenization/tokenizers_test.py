@@ -84,34 +84,6 @@ def test_every_text_round_trips(pieces, text):
   _check_lossless(pieces, text)
 
 
-def test_every_character_round_trips(pieces):
-  points = [
-    *range(0x3000),
-    *range(0x3000, 0xD800, 7),
-    *range(0xE000, 0x110000, 97),
-  ]
-  texts = [
-    'a'.join(map(chr, points[i : i + 2000]))
-    for i in range(0, len(points), 2000)
-  ]
-  for text, encoding in zip(texts, pieces.encode_batch(texts), strict=True):
-    assert pieces.decode(encoding.ids) == text
-
-
-def test_a_stand_in_costs_only_its_own_bytes(pieces):
-  ids = pieces.encode('the ant\u2581the ant').ids
-  plain = pieces.encode('the ant').ids
-  assert len(ids) == 2 * len(plain) + 3
-  assert (ids[: len(plain)] == plain).all()
-
-
-def test_batches_give_the_same(pieces):
-  texts = [*HARD, *_texts(20)]
-  for text, encoding in zip(texts, pieces.encode_batch(texts), strict=True):
-    np.testing.assert_array_equal(encoding.ids, pieces.encode(text).ids)
-  assert pieces.encode_batch([]) == []
-
-
 def test_ids_and_specials(pieces):
   assert pieces.vocab_size == 340 == len(pieces.token_num_bytes)
   assert (pieces.pad_id, pieces.unk_id) == (0, 1)
@@ -123,11 +95,6 @@ def test_ids_and_specials(pieces):
   assert pieces.decode(np.zeros(0, np.int32)) == pieces.decode([]) == ''
   # Half a character is replaced, not refused.
   assert '\ufffd' in pieces.decode(pieces.encode('\U0001f41d').ids[:2])
-
-
-def test_newline_is_its_own_token(pieces):
-  ids = pieces.encode('the\nant\n\n').ids
-  assert sum(pieces.decode([i]) == '\n' for i in ids) == 3
 
 
 def test_save_load_and_pickle(pieces, tmp_path):
