@@ -4,9 +4,11 @@
 
 A command is a module that runs as a program; its line is the first line of its
 docstring. Sources are parsed, never imported, so the list appears at once.
+`python -m experiments --fields` prints the page of all fields of configs.
 """
 
 import ast
+import html
 import pathlib
 import signal
 import sys
@@ -17,6 +19,13 @@ _MARKDOWN_HEAD = f"""# Commands
 
 {_USAGE}
 This page is generated: `python -m experiments --markdown > docs/commands.md`.
+"""
+
+_FIELDS_HEAD = """# Fields of configs
+
+`--config.FIELD=VALUE` sets a field of any command with a config; files of configs/ set others
+than these defaults. `config.evaluate` and its like belong to the command of that name.
+This page is generated: `python -m experiments --fields > docs/config.md`.
 """
 
 
@@ -69,9 +78,44 @@ def as_markdown(rooms: dict[str, dict[str, str]]) -> str:
   return '\n'.join(lines).rstrip()
 
 
+def fields_as_markdown() -> str:
+  """The page docs/config.md: a table for each section and its tasks."""
+  from experiments import retrieve, sample
+  from experiments.engine import configs, field_help, rooms
+
+  used = []  # task, class, whether it is a section
+  for task, verbs in rooms.ROOMS.items():
+    sections = (rooms.section(task, x) for x in verbs if x != 'config')
+    used.append((task, rooms.config_class(task), False))
+    used += [(task, x, True) for x in dict.fromkeys(sections) if x]
+  used += [
+    ('sample', sample.Sample, True),
+    ('retrieve', retrieve.Evaluate, True),
+  ]
+  rows = {}  # by section, class and field
+  for task, cls, is_section in used:
+    name = f'config.{configs.section_name(cls)}' if is_section else 'config'
+    values = configs.of(cls).to_dict()
+    for *key, about, value, text in field_help.fields(cls, values, name):
+      text = html.escape(' '.join(text.split()), False).replace('|', r'\|')
+      row = rows.setdefault(tuple(key), (about, {}, text, {}))
+      row[1][f'`{value!r}`'] = row[3][task] = True
+  tables: dict[str, list[str]] = {}
+  for (section, _, field), (about, values, text, tasks) in rows.items():
+    line = f'| `{field}` | {about} | {" or ".join(values)} | {text} |'
+    tables.setdefault(f'## {section}: {", ".join(tasks)}', []).append(line)
+  lines = [_FIELDS_HEAD]
+  for title, table in tables.items():
+    lines += [title, '', '| field | type | default | about |']
+    lines += ['|---|---|---|---|', *table, '']
+  return '\n'.join(lines).rstrip()
+
+
 def main(args: list[str]) -> None:
   """Print the list, or exit with one line when nothing matches."""
   word = ' '.join(args)
+  if word == '--fields':
+    return print(fields_as_markdown())
   rooms = find_commands('' if word == '--markdown' else word)
   if not rooms:
     sys.exit(

@@ -114,6 +114,7 @@ def test_figures_are_those_of_the_evidence():
   assert f'completes {right} ' in readme
   for name, expected in (
     ('commands.md', commands.as_markdown(commands.find_commands()) + '\n'),
+    ('config.md', commands.fields_as_markdown() + '\n'),
     (claims.FILE, page),
   ):
     assert (docs / name).read_text() == expected, f'{name}: write it anew'

@@ -25,20 +25,32 @@ def lines(
     full: whether to show whole comments, not their beginnings on one line.
     name: of the section.
   """
+  for section, _, field, about, value, comment in fields(cls, values, name):
+    text = f'{about}. {comment}'
+    text = text if full else text_table.shorten(text, _WIDTH - 4)
+    yield f'  --{section}.{field}={value!r}'
+    yield textwrap.fill(
+      text.strip(), _WIDTH, initial_indent='    ', subsequent_indent='    '
+    )
+
+
+def fields(
+  cls: type, values: Mapping[str, Any], name: str = 'config'
+) -> Iterator[tuple[str, type, str, str, Any, str]]:
+  """Yield the fields of a dataclass and of its sections.
+
+  Yields:
+    Section, class that declares the field, name, type, value, and comment.
+  """
   comments = _comments(cls)
   for field, hint in settings.hints(cls).items():
     value = values.get(field)
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-      yield from lines(hint, value, full, f'{name}.{field}')
+      yield from fields(hint, value, f'{name}.{field}')
       continue
-    text = (
-      f'{settings.describe(hint) or "any value"}. {comments.get(field, "")}'
-    )
-    text = text if full else text_table.shorten(text, _WIDTH - 4)
-    yield f'  --{name}.{field}={value!r}'
-    yield textwrap.fill(
-      text.strip(), _WIDTH, initial_indent='    ', subsequent_indent='    '
-    )
+    owner = next(x for x in cls.__mro__ if field in inspect.get_annotations(x))
+    about = settings.describe(hint) or 'any value'
+    yield name, owner, field, about, value, comments.get(field, '').strip()
 
 
 def _comments(cls: type) -> dict[str, str]:
