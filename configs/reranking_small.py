@@ -42,7 +42,7 @@ def get_config(arg: str = 'base') -> configs.Config:
       d_model=16, d_ff=32, num_heads=2, num_layers=1, max_length=64
     )
     c.layout.update(query_length=12, row_length=48)
-    c.examples.update(depth=10, num_kept=4, num_negatives=2, max_chunks=128)
+    c.examples.update(depth=10, num_negatives=2)
     c.optimizer.update(learning_rate=1e-3, warmup_steps=2)
     c.batch_size = c.num_steps = 4
     c.log_every = c.eval_batches = 1

@@ -18,7 +18,6 @@ from realm_jax.objectives import in_batch
 from realm_jax.trained import reader_configs
 from retrieval import settings
 from retrieval.nn import bert as bert_lib, colbert as colbert_lib
-from retrieval.questions import answers as answers_lib
 
 VARIANTS = 'base', 'blocks', 'bm25', 'random'
 
@@ -50,12 +49,10 @@ class Config(reader_configs.ReaderConfig, realm_config.Run):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MineConfig:
-  """Rules of the search for blocks with answers, and without."""
+class Contrast(in_batch.BatchConfig):
+  """Questions with blocks that answer them, and blocks that do not."""
 
-  # for answers that are strings; regular expressions are searched as such
-  rule: answers_lib.StringRule = 'dpr'
-  # blocks of each list to search (paper: 100)
+  # BM25's blocks to look through (paper: 100)
   depth: Annotated[int, settings.Range(1, 2**20)] = 100
   # of each question (paper: 1)
   num_hard_negatives: Annotated[int, settings.Range(0, 2**12)] = 1
@@ -67,16 +64,6 @@ class MineConfig:
         f'depth={self.depth}, num_hard_negatives={self.num_hard_negatives}: '
         'expected fewer negatives than blocks.'
       )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Contrast(MineConfig, in_batch.BatchConfig):
-  """Questions with blocks that answer them, and blocks that do not."""
-
-  # run of task open_qa that finds the blocks; '': BM25 of the data folder
-  run: str = ''
-  # its lists, of `depth` blocks each; the first blocks of each come first
-  retrievers: tuple[Literal['dense', 'bm25', 'tfidf'], ...] = ('dense', 'bm25')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

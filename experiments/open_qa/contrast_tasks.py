@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retrievers trained on questions and blocks that answer them: DPR and ColBERT.
 
-Karpukhin et al. 2020; Khattab and Zaharia 2020. BM25, or config.dpr.run, finds the
+Karpukhin et al. 2020; Khattab and Zaharia 2020. BM25 finds the
 blocks once, under DATA/dpr. REALM and question answering start from the
 embedder of DPR by --config.embedder_from=DIR. ColBERT's tokenizer lies beside the
 checkpoints, so that `colbert.load` needs the run's folder alone.
@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.engine import loop, tasks
-from experiments.open_qa import config as config_lib, mining, trained_reader
+from experiments.open_qa import config as config_lib, mining
 from experiments.realm import prepare, recall, task as realm_task
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
@@ -52,19 +52,14 @@ def find_examples(
   config: Config, data: realm_data.DataFolder, name: str
 ) -> dpr.Examples:
   """Return the examples of a field of config.questions, 'train' or 'dev'."""
-  settings = config.dpr
-  questions = question_sets.of_field(config.questions, name)
-  rules = config_lib.MineConfig(
-    rule=settings.rule,
-    depth=settings.depth * (len(settings.retrievers) if settings.run else 1),
-    num_hard_negatives=settings.num_hard_negatives,
+  return mining.mine(
+    data.path(FOLDER),
+    question_sets.of_field(config.questions, name),
+    data.blocks,
+    recall.words(data),
+    depth=config.dpr.depth,
+    num_hard_negatives=config.dpr.num_hard_negatives,
   )
-  if settings.run:
-    reader = trained_reader.open_reader(settings.run, str(data.root))
-    retriever = mining.Interleaved(reader, settings.retrievers)
-  else:
-    retriever = recall.words(data)
-  return mining.mine(data.path(FOLDER), questions, data, rules, retriever)
 
 
 def _splits(config: Config, data: realm_data.DataFolder) -> mining.Splits:

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from experiments.engine import optimizers, run_settings
 from retrieval import settings
 from retrieval.nn import bert, cross_encoder
-from retrieval.questions import answers as answers_lib
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,16 +19,10 @@ class Examples:
   kind: Literal['questions', 'chunks'] = 'questions'
   # Run whose blocks (of question answering) or chunks (of RETRO) are ranked.
   run: str = ''
-  # of questions
-  retrievers: tuple[Literal['dense', 'bm25', 'tfidf'], ...] = ('dense', 'bm25')
   # passages of each list that are looked through
   depth: Annotated[int, settings.Range(2, 2**16)] = 100
-  rule: answers_lib.StringRule = 'dpr'  # of answers that are strings
-  # negatives of a query in the examples, the best ones
-  num_kept: Annotated[int, settings.Range(1, 2**12)] = 50
   # negatives in a batch, drawn anew each time
   num_negatives: Annotated[int, settings.Range(1, 2**12)] = 7
-  max_chunks: settings.Size = 8192  # of chunks: queries
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

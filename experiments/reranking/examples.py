@@ -10,17 +10,22 @@ Dimension key: n queries, N negatives, B queries of a batch, P = 1 + drawn
 negatives, L row length.
 """
 
+from collections.abc import Sequence
 import dataclasses
+import functools
 import pathlib
+from typing import Any
 
 import numpy as np
 
 from experiments.engine import progress
-from experiments.open_qa import config as qa_config, mining, trained_reader
+from experiments.open_qa import mining, trained_reader
 from experiments.reranking import config as config_lib
 from realm_jax.data import examples as examples_lib
 from realm_jax.objectives import dpr
+from realm_jax.trained import loading as reader_loading
 from retrieval import tokenization
+from retrieval.index import snapshots, text_index
 from retrieval.nn import cross_encoder
 from retrieval.questions import question_files, question_sets
 from retrieval.search import queries
@@ -30,8 +35,45 @@ from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading
 
 KIND = 'chunk_examples'
+_NEGATIVES = 50  # of a query, the best ones
+_MAX_CHUNKS = 8192  # that are queries
 _CHUNKS = 64  # neighboring chunks that are searched together
 _SHARD = 16  # of such rows
+
+
+class _TwoLists:
+  """Retriever of the first of dense search, the first of BM25, the second..."""
+
+  unit = 'score'
+
+  def __init__(self, reader: reader_loading.TrainedReader):
+    self._blocks, self._data = reader.data.blocks, reader.data
+    self._reader = reader
+    self.fingerprint = manifests.fingerprint(
+      [['dense', 'bm25'], snapshots.fingerprint(reader.params)]
+    )
+
+  @functools.cached_property
+  def _searches(self) -> tuple[Any, Any]:
+    indices = text_index.TextIndices(self._data.root, self._blocks)
+    return self._reader.as_realm(), indices.words('bm25')
+
+  def search(self, texts: Sequence[str], depth: int) -> queries.Hits:
+    """See `retriever.Retriever`; both lists are `depth` long, unscored."""
+    realm, words = self._searches
+    k = min(depth // 2, self._blocks.num_blocks)
+    lists = realm.retrieve(texts, k), words.search(texts, k)[0]
+    ids = without_repeats(np.stack(lists, axis=2).reshape(len(texts), -1))
+    return ids, np.where(ids < 0, -np.inf, 0).astype(np.float32)
+
+
+def without_repeats(ids: np.ndarray) -> np.ndarray:
+  """Return ids [b, n] with -1 where an id stands before in the same row."""
+  result = np.full_like(ids, -1)
+  for row, row_ids in zip(result, ids, strict=True):
+    _, first = np.unique(row_ids, return_index=True)
+    row[first] = row_ids[first]
+  return result
 
 
 def of_questions(
@@ -42,16 +84,16 @@ def of_questions(
   Args:
     folder: folder of the stores of examples.
   """
-  settings = config.examples
-  questions = question_sets.of_field(config.questions, name)
-  reader = trained_reader.open_reader(settings.run, config.data_dir)
-  rules = qa_config.MineConfig(
-    rule=settings.rule,
-    depth=settings.depth * len(settings.retrievers),
-    num_hard_negatives=settings.num_kept,
+  reader = trained_reader.open_reader(config.examples.run, config.data_dir)
+  depth = 2 * config.examples.depth
+  mined = mining.mine(
+    folder,
+    question_sets.of_field(config.questions, name),
+    reader.data.blocks,
+    _TwoLists(reader),
+    depth=depth,
+    num_hard_negatives=min(_NEGATIVES, depth - 1),
   )
-  retriever = mining.Interleaved(reader, settings.retrievers)
-  mined = mining.mine(folder, questions, reader.data, rules, retriever)
   # Equal questions of two sets are on the same side of a split.
   questions = [dataclasses.replace(x, id=x.question) for x in mined.questions]
   return dataclasses.replace(
@@ -74,16 +116,16 @@ def of_chunks(
     'chunks': chunks.fingerprint,
     'source': source.fingerprint,
     'depth': settings.depth,
-    'max_chunks': settings.max_chunks,
+    'max_chunks': _MAX_CHUNKS,
     'seed': config.seed,
-    'num_kept': settings.num_kept,
+    'num_kept': min(_NEGATIVES, settings.depth - 1),
   }
   path = folder / manifests.fingerprint(fields)[:16]
-  rows = _chosen_rows(chunks, settings.max_chunks, config.seed)
+  rows = _chosen_rows(chunks, _MAX_CHUNKS, config.seed)
   parts = [rows[i : i + _SHARD] for i in range(0, len(rows), _SHARD)]
 
   def find(i, unused_progress):
-    ranked = [_ranked(chunks, source, settings, *row) for row in parts[i]]
+    ranked = [_ranked(chunks, source, fields, *row) for row in parts[i]]
     names = ('query', 'positive', 'negatives')
     columns = map(np.concatenate, zip(*ranked, strict=True))
     return dict(zip(names, columns, strict=True))
@@ -124,13 +166,13 @@ def _chosen_rows(
 
 
 def _ranked(
-  chunks, source, settings, shard: int, rows: slice
+  chunks, source, fields, shard: int, rows: slice
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Return the chunks [b], their positives [b] and their negatives [b, N]."""
   asked = queries.ChunkQueries(chunks, chunks.ids(shard, rows))
-  ids, scores = source.search(asked, settings.depth)
+  ids, scores = source.search(asked, fields['depth'])
   lower = scores < scores[:, :1]
-  negatives = mining.first_where(ids, lower, settings.num_kept)
+  negatives = mining.first_where(ids, lower, fields['num_kept'])
   return asked.ids, ids[:, 0], negatives
 
 

@@ -79,9 +79,9 @@ def _mine(data, folder, retriever=None, questions=None, **fields):
   return mining.mine(
     folder,
     data.questions if questions is None else questions,
-    realm_data.DataFolder(data.root),
-    config_lib.MineConfig(**fields),
+    data.blocks,
     retriever or _retriever(data),
+    **{'depth': 100, 'num_hard_negatives': 1} | fields,
   )
 
 
@@ -143,19 +143,6 @@ def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
   fewer = _mine(data, tmp_path / 'killed', questions=data.questions[1:])
   prints = {x.fingerprint for x in (found, deeper, fewer)}
   assert len(prints) == 3
-
-
-def test_each_list_of_a_run_is_searched_to_the_depth(data, monkeypatch):
-  monkeypatch.setattr(
-    contrast_tasks.trained_reader, 'open_reader', lambda *_: None
-  )
-  monkeypatch.setattr(mining, 'Interleaved', lambda *given: given)
-  monkeypatch.setattr(mining, 'mine', lambda *given: given)
-  fields = {'dpr.run': 'run', 'dpr.retrievers': ('dense', 'bm25')}
-  *_, rules, _ = contrast_tasks.find_examples(
-    _config(data, **fields), realm_data.DataFolder(data.root), 'train'
-  )
-  assert rules.depth == 200
 
 
 def test_a_batch_of_one_row_has_no_negatives(data):
