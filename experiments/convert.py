@@ -21,7 +21,7 @@ config that receives the sizes.
 """
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import json
 import pathlib
@@ -41,9 +41,8 @@ from experiments.engine import (
 from experiments.open_qa import config as config_lib
 from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.trained import index_builder
-from retrieval.index import index_versions, snapshots
 from retrieval.nn import bert_checkpoint
-from retrieval.store import checkpoints, locks, output_files, safetensors_files
+from retrieval.store import locks, output_files, safetensors_files
 
 _BERT = {
   *bert_checkpoint.FIELDS,
@@ -135,6 +134,8 @@ def convert(
     block_embedder: checkpoint of the embedder that made the vectors; '' is the
       converted one.
   """
+  if (pathlib.Path(workdir) / 'checkpoints').exists():
+    raise ValueError(f'{workdir}: holds checkpoints; expected a new --workdir.')
   read = sources.read(paths, num_heads)
   params = checkpoint_convert.join(read.parts)
   if not params:
@@ -145,42 +146,45 @@ def convert(
   if block_emb:
     read.vectors = sources.read_vectors(block_emb)
     read.vectors_name = block_emb
-  config = make_config(config, read)
+  config, rows = make_config(config, read), {}
+  for part in read.parts:  # numbers of tensors by their use
+    counts = collections.Counter(part.fates.values())
+    rows[part.hf_class] = ', '.join(f'{n} {x}' for x, n in counts.items())
   with locks.writer(workdir):
     config, prints, store = block_data.make_data(
       config, read, workdir, vocab=vocab, blocks=blocks
     )
-    step = max(part.step for part in read.parts)
-    block_params, block_step, version = params, step, ''
-    if block_embedder and store is not None:
-      block_params = _block_embedder(block_embedder, num_heads, params)
-      block_step = 0
-      version = index_versions.version_name(
-        block_step, index_builder.snapshot(block_params), store
-      )
-    for part in read.parts:
-      file = export.unused_file(workdir, part.hf_class)
-      if not file.exists():
-        safetensors_files.write(file, part.unused)
-    _save(workdir, params, config, step=step, prints=prints, version=version)
-    rows = {}
-    for part in read.parts:  # numbers of tensors by their use
-      counts = collections.Counter(part.fates.values())
-      rows[part.hf_class] = ', '.join(f'{n} {x}' for x, n in counts.items())
+    step, version = max(part.step for part in read.parts), ''
     if store is not None:
       rows['blocks'] = f'{store.num_blocks:,}'
     if store is not None and read.vectors is not None:
+      embedder, index_step = params, step
+      if block_embedder:
+        embedder = _block_embedder(block_embedder, num_heads, params)
+        index_step = 0
       rows['index version'] = block_data.build_index(
         read.vectors,
         read.vectors_name,
         store,
-        block_params,
-        step=block_step,
+        embedder,
+        step=index_step,
         root=pathlib.Path(workdir) / index_builder.INDEX,
         config=config,
       )
+      version = rows['index version'] if block_embedder else ''
     elif read.vectors is not None:
       rows['vectors without blocks'] = f'{len(read.vectors):,} (not taken)'
+    for part in read.parts:
+      file = export.unused_file(workdir, part.hf_class)
+      safetensors_files.write(file, part.unused)
+    checkpoint_writer.save_params(  # last, so that a killed command goes on
+      workdir,
+      params,
+      config=json.loads(json.dumps(dataclasses.asdict(config))),
+      step=step,
+      fingerprints=prints,
+      index_version=version,
+    )
   return rows
 
 
@@ -198,47 +202,6 @@ def _block_embedder(path: str, num_heads: int, params: Any) -> dict[str, Any]:
   if len({str(x) for x in shapes}) > 1:
     raise ValueError(f'{path}: an embedder of other sizes than that of --from.')
   return {'embedder': made}
-
-
-def _save(
-  workdir: str,
-  params: Any,
-  config: config_lib.Config,
-  *,
-  step: int,
-  prints: Mapping[str, str],
-  version: str,
-) -> None:
-  """Write a checkpoint unless it is there; ValueError where another one is.
-
-  `version` names the index version that the model retrieves from; '' stands for
-  the version of its parameters.
-  """
-  try:
-    saved = checkpoints.find(workdir)
-  except FileNotFoundError:
-    checkpoint_writer.save_params(
-      workdir,
-      params,
-      config=json.loads(json.dumps(dataclasses.asdict(config))),
-      step=step,
-      fingerprints=prints,
-      index_version=version,
-    )
-    return
-  there, _ = checkpoints.load_params(workdir)
-  pairs = {
-    'parameters': [snapshots.fingerprint(x) for x in (there, params)],
-    'data': (dict(saved.fingerprints), dict(prints)),
-    'index version': (saved.index_version, version),
-  }
-  for name, (old, new) in pairs.items():
-    if old != new:
-      raise ValueError(
-        f'{workdir}: holds a checkpoint with {name} {old}, but those to convert '
-        f'are {new}; name another --workdir.'
-      )
-  logging.info('%s holds this checkpoint already.', workdir)
 
 
 def run(config: config_lib.Config, workdir: str) -> None:

@@ -6,7 +6,6 @@ Nothing is embedded: row i of the vectors belongs to block i. Both stream from
 disk to disk, so that memory does not grow with the number of blocks.
 """
 
-import contextlib
 import os
 import pathlib
 from typing import Any
@@ -26,7 +25,6 @@ from retrieval.index import index_versions
 from retrieval.text import blocks as blocks_lib
 
 FOLDER = 'official'
-_ROWS = 65_536
 _PER_SHARD = 65_536  # blocks; 13 million blocks make about 200 files
 
 
@@ -175,7 +173,6 @@ def build_index(
     )
   folder = index_versions.VersionFolder(root)
   version_name = index_versions.version_name(step, embedder, blocks)
-  existed = version_name in folder.names()
 
   def read(ids, update):
     if update:
@@ -191,16 +188,4 @@ def build_index(
     settings = index_builder.vector_settings(model)
     arguments = step, embedder, blocks, read, config.index
     folder.build(*arguments, settings=settings, progress=update)
-  if existed:
-    with contextlib.closing(folder.open(version_name)) as version:
-      stored = version.vectors
-      parts = (slice(at, at + _ROWS) for at in range(0, len(stored), _ROWS))
-      if stored.shape != vectors.shape or not all(
-        np.array_equal(stored[rows], np.asarray(vectors[rows], np.float32))
-        for rows in parts
-      ):
-        raise ValueError(
-          f'{version.path}: made of other vectors than {name}; remove that '
-          'version first.'
-        )
   return version_name
