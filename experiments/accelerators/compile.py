@@ -13,7 +13,6 @@ Writes <workdir>/compile.json. The compilers are installed apart: `pip install -
 """
 
 from collections.abc import Sequence
-import dataclasses
 import math
 import pathlib
 import time
@@ -29,29 +28,6 @@ from experiments.engine import command, reports
 FILE = 'compile.json'
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Report:
-  """Memory, work and time of one run of a program on one device."""
-
-  program: str
-  mesh: dict[str, int]
-  arguments_bytes: int
-  temporary_bytes: int
-  output_bytes: int  # beside donated arguments
-  memory_bytes: float  # of the chip
-  model_flops: float  # of all devices, by RETRO's formula; 0 for other models
-  # XLA's counts for one device: a loop counts once. 0 where it does not tell.
-  xla_flops: float
-  xla_traffic_bytes: float
-  peak_sec: float  # the longest of these three at the chip's peaks
-  compile_sec: float
-
-  @property
-  def needed_bytes(self) -> int:
-    """Memory of a device that the program takes."""
-    return self.arguments_bytes + self.temporary_bytes + self.output_bytes
-
-
 class TooLargeError(ValueError):
   """A device cannot hold the program."""
 
@@ -62,11 +38,16 @@ def compiled_for(
   chip: chips.Chip,
   devices: Sequence[jax.Device],
   **sizes: int,
-) -> tuple[Report, jax.stages.Compiled]:
+) -> tuple[dict[str, Any], jax.stages.Compiled]:
   """Compile a program of a config for devices, present or not.
 
   Args:
     sizes: as of `programs.trace`.
+
+  Returns:
+    Bytes, work and seconds of one run on one device. model_flops are those of all
+    devices, by RETRO's formula, 0 for other models. In XLA's counts a loop counts once;
+    0 where it does not tell. peak_sec is the longest of these three at the chip's peaks.
 
   Raises:
     TooLargeError: when the compiler refuses it for want of memory.
@@ -80,35 +61,31 @@ def compiled_for(
     if 'RESOURCE_EXHAUSTED' not in str(error):
       raise
     raise TooLargeError(' '.join(str(error).split())[:500]) from error
+  compile_sec = time.monotonic() - start
   plan, work = compiled.memory_analysis(), compiled.cost_analysis() or {}
   flops, traffic = (work.get(x, 0.0) for x in ('flops', 'bytes accessed'))
   share = program.model_flops / math.prod(program.mesh.values())
-  report = Report(
-    program=name,
-    mesh=dict(program.mesh),
-    arguments_bytes=plan.argument_size_in_bytes,
-    temporary_bytes=plan.temp_size_in_bytes,
-    output_bytes=plan.output_size_in_bytes - plan.alias_size_in_bytes,
-    memory_bytes=chip.memory,
-    model_flops=program.model_flops,
-    xla_flops=flops,
-    xla_traffic_bytes=traffic,
-    peak_sec=max(
+  held = {
+    'arguments_bytes': plan.argument_size_in_bytes,
+    'temporary_bytes': plan.temp_size_in_bytes,
+    # beside donated arguments
+    'output_bytes': plan.output_size_in_bytes - plan.alias_size_in_bytes,
+  }
+  report = {
+    'program': name,
+    'mesh': dict(program.mesh),
+    **held,
+    'needed_bytes': sum(held.values()),
+    'memory_bytes': chip.memory,
+    'model_flops': program.model_flops,
+    'xla_flops': flops,
+    'xla_traffic_bytes': traffic,
+    'peak_sec': max(
       share / chip.flops, flops / chip.flops, traffic / chip.bandwidth
     ),
-    compile_sec=time.monotonic() - start,
-  )
+    'compile_sec': compile_sec,
+  }
   return report, compiled
-
-
-def _text(name: str, value: Any) -> tuple[str, str]:
-  """Return a field of a report in words and units."""
-  if name.endswith('_bytes'):
-    return f'{name[:-6]}, GiB a device'.replace(
-      '_', ' '
-    ), f'{value / 2**30:,.2f}'
-  text = f'{value:,.4g}' if isinstance(value, float) else f'{value}'
-  return name.replace('_', ' '), text
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -116,12 +93,17 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   topology, name = flags.FLAGS.topology, flags.FLAGS.program
   chip, devices = chips.of(topology), chips.devices(topology)
   report, _ = compiled_for(config, name, chip, devices)
-  values = {'topology': topology, **dataclasses.asdict(report)}
-  reports.write_json(pathlib.Path(workdir) / FILE, values)
-  title = f'{name} of {config.task} on {topology}'
-  rows = [_text(*one) for one in values.items()]
+  report = {'topology': topology, **report}
+  reports.write_json(pathlib.Path(workdir) / FILE, report)
+  rows = []
+  for key, value in report.items():
+    if key.endswith('_bytes'):
+      key, value = f'{key.removesuffix("_bytes")}_GiB', value / 2**30
+    text = f'{value:,.4g}' if isinstance(value, float) else f'{value}'
+    rows.append((key.replace('_', ' '), text))
+  title = f'{name} of {config.task} on {topology}, a device'
   reports.print_table(('quantity', 'value'), rows, title, wrap=True)
-  if report.needed_bytes > report.memory_bytes:
+  if report['needed_bytes'] > report['memory_bytes']:
     raise TooLargeError(f'{topology}: {name} does not fit.')
 
 

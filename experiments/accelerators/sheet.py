@@ -153,10 +153,10 @@ def _measure(row: Row, batch: int, device: jax.Device) -> dict[str, Any]:
   return {
     'batch': batch,
     'seconds': round(seconds, 6),
-    'peak_sec': round(loops * report.peak_sec, 6) if known else None,
+    'peak_sec': round(loops * report['peak_sec'], 6) if known else None,
     'rate': f'{row.per_batch * batch / seconds:,.0f} {row.unit}/s',
-    'compile_sec': report.compile_sec,
-    'needed_bytes': report.needed_bytes,
+    'compile_sec': report['compile_sec'],
+    'needed_bytes': report['needed_bytes'],
   }
 
 

@@ -26,6 +26,7 @@ from starlette import (
   responses,
   routing,
 )
+from starlette.middleware import trustedhost
 
 from experiments.serve import (
   completions,
@@ -160,7 +161,7 @@ class Server:
     text = self.metrics.text({'waiting_jobs': len(self._worker)})
     return responses.Response(text, media_type=metrics_lib.CONTENT_TYPE)
 
-  def routes(self) -> list[routing.BaseRoute]:
+  def routes(self) -> list[routing.Route]:
     """Return all addresses."""
     posts, gets = (
       {path: functools.partial(x, self) for path, x in table.items()}
@@ -173,9 +174,9 @@ class Server:
       '/documents': self._documents,
     }
     gets |= {'/healthz': self._healthz, '/metrics': self._metrics}
+    gets |= {f'/{x}': http.file(STATIC / x) for x in ('page.css', 'page.js')}
+    gets['/'] = http.file(STATIC / 'index.html')
     limits = self.limits.body_bytes, self.limits.seconds
-    methods = {x: 'GET' for x in gets if '{' not in x}
-    methods |= dict.fromkeys(posts, 'POST')
     return [
       *(
         routing.Route(
@@ -184,7 +185,6 @@ class Server:
         for path, answer in posts.items()
       ),
       *(routing.Route(path, answer) for path, answer in gets.items()),
-      routing.Mount('/', http.Page(STATIC, methods)),
     ]
 
   @contextlib.asynccontextmanager
@@ -241,14 +241,20 @@ def make(
       their name at this machine; '*' is any.
   """
   server = Server(models, limits)
+  routes = server.routes()
+  known = ', '.join(f'{min(x.methods)} {x.path}' for x in routes)
 
-  async def refuse(unused, error):
+  async def refuse(request, error):
+    if getattr(error, 'detail', '') in ('Not Found', 'Method Not Allowed'):
+      asked = f'{request.method} {request.url.path[:100]}'
+      error.detail = f'No {asked} here; there are {known}.'
     return http.as_json(*http.problem(error))
 
+  trusted = {'allowed_hosts': hosts, 'www_redirect': False}
   return applications.Starlette(
-    routes=server.routes(),
+    routes=routes,
     middleware=[
-      middleware.Middleware(http.Hosts, names=hosts),
+      middleware.Middleware(trustedhost.TrustedHostMiddleware, **trusted)
     ],
     exception_handlers=dict.fromkeys(
       (exceptions.HTTPException, models_lib.Missing), refuse

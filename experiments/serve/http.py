@@ -3,15 +3,14 @@
 """Requests and responses in JSON: bounds, errors in OpenAI's form, safe headers."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 import json
 import pathlib
-import re
 import time
 from typing import Any
 
 from absl import logging
-from starlette import exceptions, requests, responses, staticfiles
+from starlette import exceptions, requests, responses
 
 from experiments.engine import failures
 from experiments.serve import metrics as metrics_lib, models as models_lib
@@ -31,6 +30,7 @@ _HEADERS = {
 }
 
 Answer = Callable[[dict[str, Any]], Coroutine[Any, Any, Any]]
+Handler = Callable[[requests.Request], Coroutine[Any, Any, responses.Response]]
 
 
 def as_json(
@@ -76,7 +76,7 @@ def post(
   metrics: metrics_lib.Metrics,
   max_bytes: int,
   seconds: float,
-) -> Callable[[requests.Request], Coroutine[Any, Any, responses.Response]]:
+) -> Handler:
   """Return the handler of a POST; `answer` gets its body.
 
   It refuses other types of content: a page of another site cannot send this one
@@ -133,43 +133,10 @@ async def _body(request: requests.Request, most: int) -> dict[str, Any]:
   return base.check_type(body, 'The body', dict)
 
 
-class Page(staticfiles.StaticFiles):
-  """Files of a page, with headers that keep its content harmless."""
+def file(path: pathlib.Path) -> Handler:
+  """Return the handler of a GET of a page's file, which keeps its content harmless."""
 
-  def __init__(self, folder: pathlib.Path, addresses: Mapping[str, str]):
-    """Take the methods of the other addresses, which errors name."""
-    super().__init__(directory=folder, html=True)
-    self._addresses = dict(addresses)
+  async def handle(unused_request: requests.Request) -> responses.Response:
+    return responses.FileResponse(path, headers=_HEADERS)
 
-  async def get_response(self, path: str, scope: Any) -> responses.Response:
-    """Answer as Starlette does; another path gets 404, another method 405."""
-    asked, method = scope['path'], scope['method']
-    if allowed := self._addresses.get(asked):
-      message = f'{asked} takes {allowed}, not {method}.'
-      raise exceptions.HTTPException(405, message, {'Allow': allowed})
-    try:
-      response = await super().get_response(path, scope)
-    except exceptions.HTTPException:
-      known = ', '.join(f'{x} {path}' for path, x in self._addresses.items())
-      message = f'No {method} {asked[:100]} here; there are {known}.'
-      raise exceptions.HTTPException(404, message) from None
-    response.headers.update(_HEADERS)
-    return response
-
-
-class Hosts:
-  """Middleware that refuses requests to other names than these."""
-
-  def __init__(self, app: Any, names: Sequence[str]):
-    self._app, self._names = app, {*names}
-
-  async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-    """Pass a request on, or answer it with an error."""
-    app = self._app
-    if scope['type'] == 'http' and '*' not in self._names:
-      host = requests.Request(scope).headers.get('host', '')
-      name = re.sub(r':\d*$', '', host).lower()
-      if name not in self._names:
-        message = f'Host {host!r}: expected one of {sorted(self._names)}.'
-        app = as_json(*problem(exceptions.HTTPException(400, message)))
-    await app(scope, receive, send)
+  return handle

@@ -27,28 +27,33 @@ def _report(config, name, chip=_V5E):
 
 @pytest.mark.parametrize('name', ['train', 'evaluate'])
 def test_a_report_tells_of_one_step(config, name):
-  found = _report(config, name)
-  assert found.mesh == {'data': 2, 'fsdp': 1, 'tensor': 1}
-  assert 0 < found.arguments_bytes < found.needed_bytes < found.memory_bytes
+  report = _report(config, name)
+  assert report['mesh'] == {'data': 2, 'fsdp': 1, 'tensor': 1}
+  assert (
+    0
+    < report['arguments_bytes']
+    < report['needed_bytes']
+    < report['memory_bytes']
+  )
   # This CPU's layers are unrolled, so XLA counts all of them.
-  assert 0.6 < 2 * found.xla_flops / found.model_flops < 1.5
-  seconds = found.xla_traffic_bytes / _V5E.bandwidth
-  assert found.peak_sec == pytest.approx(seconds)
+  assert 0.6 < 2 * report['xla_flops'] / report['model_flops'] < 1.5
+  seconds = report['xla_traffic_bytes'] / _V5E.bandwidth
+  assert report['peak_sec'] == pytest.approx(seconds)
 
 
 def test_a_token_is_decoded_on_one_device(config):
-  found = _report(config, 'decode')
-  assert found.mesh == {'data': 1, 'fsdp': 1, 'tensor': 1}
+  report = _report(config, 'decode')
+  assert report['mesh'] == {'data': 1, 'fsdp': 1, 'tensor': 1}
   # A step reads the neighbors' keys and values; it does not encode them.
-  assert 0.2 < found.xla_flops / found.model_flops < 2
+  assert 0.2 < report['xla_flops'] / report['model_flops'] < 2
 
 
 def test_retrofit_trains_what_is_added(config):
   whole = _report(config, 'train')
   config.retrofit_from = 'runs/decoder'
-  found = _report(config, 'train')
-  assert found.arguments_bytes < 0.7 * whole.arguments_bytes
-  assert found.xla_flops < whole.xla_flops
+  report = _report(config, 'train')
+  assert report['arguments_bytes'] < 0.7 * whole['arguments_bytes']
+  assert report['xla_flops'] < whole['xla_flops']
 
 
 def test_the_compiled_step_is_that_of_training(tmp_path, config):
@@ -101,5 +106,5 @@ def test_compiles_for_chips_that_are_not_there(config, topology):
   except ImportError as error:
     pytest.skip(str(error))
   chip = chips.of(topology)
-  found, _ = compile_lib.compiled_for(config, 'train', chip, devices)
-  assert 0 < found.needed_bytes < found.memory_bytes
+  report, _ = compile_lib.compiled_for(config, 'train', chip, devices)
+  assert 0 < report['needed_bytes'] < report['memory_bytes']

@@ -86,13 +86,13 @@ def _report(config, name):
 
 def test_exact_search_reads_all_vectors(data):
   config = tiny_realm.get_config(data)
-  found = _report(config, 'search')
+  report = _report(config, 'search')
   d = model_configs.realm_config(config, 30_522).vector_size
-  assert found.model_flops == 2 * config.batch_size * 13_353_718 * d
+  assert report['model_flops'] == 2 * config.batch_size * 13_353_718 * d
   share = 4 * 13_353_718 * d / 2
-  assert found.arguments_bytes == pytest.approx(share, rel=0.01)
+  assert report['arguments_bytes'] == pytest.approx(share, rel=0.01)
 
 
 def test_blocks_are_embedded_by_all_devices(data):
-  found = _report(tiny_realm.get_config(data), 'embed')
-  assert found.mesh == {'data': 2} and found.xla_flops > 0
+  report = _report(tiny_realm.get_config(data), 'embed')
+  assert report['mesh'] == {'data': 2} and report['xla_flops'] > 0
