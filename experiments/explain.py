@@ -19,7 +19,6 @@ import json
 from absl import flags
 
 from experiments.engine import command
-from experiments.realm import evaluate
 from realm_jax.trained import explain, loading, model_configs, packaged
 
 
@@ -44,7 +43,7 @@ def main(unused_argv: list[str]) -> None:
     print(json.dumps([dataclasses.asdict(x) for x in explained], indent=1))
     return
   for one in explained:
-    evaluate.print_explained(one)
+    print(one)
 
 
 if __name__ == '__main__':

@@ -29,6 +29,7 @@ from retrieval.kernels import backend
 
 FILE = 'accelerator.json'
 _CHUNK = 64  # tokens that decoding draws in one call
+_ROUNDS = 5  # timed runs of a program
 KEYS = ('batch', 'seconds', 'peak_sec', 'rate')  # columns of the table
 # Arguments that hold words, and how many different ones (as in small vocabularies).
 _WORDS = re.compile(r"'(tokens|targets|neighbors|\w+_tokens|mlm_targets)'")
@@ -116,11 +117,11 @@ def random_input(compiled: jax.stages.Compiled, device: jax.Device) -> tuple:
 
 
 def seconds_of(
-  compiled: jax.stages.Compiled, row: Row, device: jax.Device, rounds: int
+  compiled: jax.stages.Compiled, row: Row, device: jax.Device
 ) -> float:
   """Return the median seconds of a run, each on new arguments."""
   taken, arguments = [], None
-  for _ in range(rounds + 1):
+  for _ in range(_ROUNDS + 1):
     del arguments  # before the next ones take memory
     arguments = row.choose(random_input(compiled, device))
     jax.block_until_ready(arguments)
@@ -149,7 +150,7 @@ def _measure(row: Row, batch: int, device: jax.Device) -> dict[str, Any]:
     config, row.program, chip, [device], **sizes
   )
   loops = _CHUNK if row.program == 'decode' else 1  # which a report counts once
-  seconds = seconds_of(compiled, row, device, options.rounds)
+  seconds = seconds_of(compiled, row, device)
   return {
     'batch': batch,
     'seconds': round(seconds, 6),
@@ -178,11 +179,10 @@ def main(argv: Sequence[str]) -> None:
   options, device = flags.FLAGS, backend.devices()[0]
   if device.platform == 'cpu' and not options.dry_run:
     raise ValueError('No accelerator: JAX computes on the CPU; use --dry_run.')
-  names = [x for x in ROWS if re.search(options.only, x)]
   rows, told = {}, {'device': device.device_kind, 'jax': jax.__version__}
-  for name in names:
+  for name, row in ROWS.items():
     logging.info('%s.', name)
-    rows[name] = measure(ROWS[name], device)
+    rows[name] = measure(row, device)
     reports.write_json(pathlib.Path(options.workdir) / FILE, {**told, **rows})
   lines = [
     (name, *(str(x.get(key) or '-') for key in KEYS))
@@ -195,7 +195,5 @@ if __name__ == '__main__':
   command.define_output(
     'workdir', 'runs/accelerator', 'Folder of the report.', is_folder=True
   )
-  flags.DEFINE_string('only', '', 'Rows, a regular expression.')
   flags.DEFINE_bool('dry_run', False, 'Tiny sizes: rehearse, measure nothing.')
-  flags.DEFINE_integer('rounds', 5, 'Timed runs of a program.', 1)
   command.main_of_script(main)

@@ -17,12 +17,10 @@ import jax
 
 from experiments.engine import metric_writer
 from retrieval.store import checkpoints, manifests, output_files, packed
-from retrieval.text import corpus as corpus_lib
 
 FILE = 'README.md'
 _RESULTS = ('evaluation.json', 'qa_evaluation.json')
 _STARTS = ('realm_from', 'encoder_from', 'embedder_from')
-_OF_WIKIPEDIA = 'cc-by-sa-4.0'
 _FOLDERS = re.compile('[^=]*/')  # of a path, perhaps behind a name and '='
 _TEXT = """\
 ---
@@ -66,34 +64,24 @@ def write(
   bits: int,
   license_id: str = '',
   name: str = '',
-) -> bool:
-  """Write README.md into a packed model that has none; return whether it did.
+) -> None:
+  """Write README.md into a packed model that has none.
 
   Args:
     folder: packed model.
     workdir: run that it was packed from.
     bits: of a value.
-    license_id: the Hub's name of a licence; '' is that of Wikipedia's text for a
-      corpus of Wikipedia, 'unknown' for others.
+    license_id: the Hub's name of a licence; '' is 'unknown'.
     name: OWNER/NAME on the Hub, '' for a folder of this machine.
   """
   path = pathlib.Path(folder) / FILE
   if path.exists():
-    return False
+    return
   saved = checkpoints.find(str(workdir))
-  corpus = _corpus(saved.config)
   terms = f'{license_id}, as its owner says.'
-  if not license_id and corpus and corpus.of_wikipedia:
-    license_id = _OF_WIKIPEDIA
-    terms = (
-      f'{license_id}, by the text of Wikipedia that it was trained on. Questions and '
-      'models that the training started from may have terms of their own.'
-    )
-  elif not license_id:
-    license_id, terms = 'unknown', 'Unknown: ask the owners of the data.'
   shapes = jax.tree.leaves(packed.param_shapes(folder))
   text = _TEXT.format(
-    license=json.dumps(license_id),
+    license=json.dumps(license_id or 'unknown'),
     task=saved.config.task,
     title=name.split('/')[-1] or path.parent.resolve().name,
     count=sum(math.prod(x.shape) for x in shapes),
@@ -101,33 +89,21 @@ def write(
     bits=bits,
     module='retro_jax' if saved.config.task == 'retro' else 'realm_jax',
     source=repr(f'hf://{name}' if name else 'FOLDER'),
-    data='\n'.join(_data(saved.config, corpus)) or 'Not told by its settings.',
+    data='\n'.join(_data(saved.config)) or 'Not told by its settings.',
     scores=_scores(pathlib.Path(workdir), saved.step),
-    terms=terms,
+    terms=terms if license_id else 'Unknown: ask the owners of the data.',
   )
   output_files.write(path, text.encode())
-  return True
 
 
-def _corpus(config: Mapping[str, Any]) -> corpus_lib.CorpusConfig | None:
-  section = config.get('corpus')
-  names = ('kind', 'path', 'split', 'wikipedia', 'max_documents')
-  if section is None:
-    return None
-  fields = {name: section[name] for name in names if name in section}
-  return corpus_lib.CorpusConfig(**fields).resolved()
-
-
-def _data(
-  config: Mapping[str, Any], corpus: corpus_lib.CorpusConfig | None
-) -> Iterator[str]:
+def _data(config: Mapping[str, Any]) -> Iterator[str]:
   """Yield bullet lines; local paths keep only their last component."""
+  corpus = config.get('corpus') or {}
+  rows = {'corpus': [corpus.get('kind'), corpus.get('path')]}
+  if most := corpus.get('max_documents'):
+    rows['corpus'].append(f'the first {most:,} documents')
   sets = config.get('questions', {}).get('train') or ()
-  rows = {'questions': [sets] if isinstance(sets, str) else sets}
-  if corpus:
-    most = corpus.max_documents
-    about = [f'the first {most:,} documents'] if most else []
-    rows = {'corpus': [corpus.kind, corpus.path, *about]} | rows
+  rows['questions'] = [sets] if isinstance(sets, str) else sets
   rows |= {name: [config.get(name)] for name in _STARTS}
   for part in ('embedder', 'encoder'):
     start = (config.get(part) or {}).get('checkpoint')

@@ -172,12 +172,3 @@ def _print_recall(rows: list[dict[str, Any]]) -> None:
     lines.append((name, row['retriever'], row['rule'], *cells))
   heads = ['questions', 'retriever', 'rule', *heads]
   reports.print_table(heads, lines, wrap=True)
-
-
-def print_explained(explained: explain.Explained) -> None:
-  """Print an explanation as a table."""
-  console = progress.console()
-  console.print(explained.text, style='bold', markup=False, highlight=False)
-  for line in explained.lines():
-    console.print(f'  {line}', markup=False, highlight=False)
-  reports.print_table(explain.COLUMNS, explained.rows(), wrap=True)

@@ -56,7 +56,7 @@ def quickstart(
   evaluators.evaluate(config, workdir, evaluate)
   trained = loading.load(workdir, data_dir, part='realm')
   for text, answer in _SENTENCES:
-    evaluators.print_explained(trained.explain(text, answer))
+    print(trained.explain(text, answer))
   console = progress.console()
   minutes = (time.monotonic() - start) / 60
   console.print(f'Done in {minutes:.1f} minutes. Results:')
