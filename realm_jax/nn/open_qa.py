@@ -196,16 +196,7 @@ class OpenQa(model_lib.DualEncoder):
         block_ids, block_mask and block_types [B, R, T]: the first R blocks are
         embedded anew, too, with a gradient. Optional beam_scores [B, C] of a
         search by words are the logits, in place of vectors.
-
-    Raises:
-      ValueError: if the reader's beam is wider than the retriever's.
     """
-    beam, read = batch['beam_valid'].shape[1], batch['reader_valid'].shape[1]
-    if beam < read:
-      raise ValueError(
-        f'The reader reads {read} blocks of a beam of {beam}; expected at least '
-        f'{read}.'
-      )
     if 'beam_scores' in batch:
       return batch['beam_scores']
     queries = self.embed_queries(
@@ -223,6 +214,7 @@ class OpenQa(model_lib.DualEncoder):
     rows = batches.fold_rows(batch, 'block')
     fresh = self.embed_blocks(*rows, train=train)
     fresh = fresh.reshape(*batch['block_ids'].shape[:2], -1)
+    read = fresh.shape[1]
     fresh = jnp.where(
       batch['reader_valid'], self.score(queries, fresh), scores[:, :read]
     )
@@ -241,15 +233,6 @@ class OpenQa(model_lib.DualEncoder):
     rows = batches.fold_rows(batch, 'reader', ROWS)
     scores = self.read(*rows, train=train)
     return scores.reshape(*batch['reader_ids'].shape[:2], *scores.shape[1:])
-
-  def __call__(
-    self, batch: Mapping[str, jax.Array], *, train: bool = False
-  ) -> tuple[Float[Array, 'B C'], Float[Array, 'B R W L']]:
-    """Retriever logits and span scores of a batch, not yet added."""
-    return (
-      self.beam_scores(batch, train=train),
-      self.read_beam(batch, train=train),
-    )
 
 
 def random_params(key: jax.Array, config: OpenQaConfig) -> dict:

@@ -66,14 +66,6 @@ def log_posterior(
   )
 
 
-def retrieval_utility(
-  scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
-) -> Float[Array, 'B M']:
-  """Gain of retrieval in nats: log p(y_m | x) - log p(y_m | x, null)."""
-  null = objectives.mask_gold(gold_log_probs, masks)[:, 0]
-  return token_log_likelihood(scores, gold_log_probs, masks) - null
-
-
 def candidate_utility(
   gold_log_probs: GoldLogProbs, masks: objectives.Masks
 ) -> Float[Array, 'B K']:
@@ -155,12 +147,14 @@ def metrics(
     return means.of(of_rows / jnp.maximum(number, 1), number > 0)
 
   prior = log_prior(out.scores, masks.candidates)
+  marginal = token_log_likelihood(out.scores, gold, masks)
+  null = objectives.mask_gold(gold, masks)[:, 0]
   best = prior.argmax(axis=-1)[:, None, None]
   # No argmax over the vocabulary: a token is predicted if none is likelier.
   right = jnp.take_along_axis(gold >= out.best_log_probs, best, axis=1)[:, 0]
   return {
-    'nll': mean(-token_log_likelihood(out.scores, gold, masks)),
-    'retrieval_utility': mean(retrieval_utility(out.scores, gold, masks)),
+    'nll': mean(-marginal),
+    'retrieval_utility': mean(marginal - null),
     'null_probability': mean(jnp.exp(prior[:, :1])),
     'entropy': mean(-(jnp.exp(prior) * prior).sum(axis=-1, keepdims=True)),
     'accuracy': mean(right),

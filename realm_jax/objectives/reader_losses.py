@@ -58,13 +58,6 @@ def marginal_loss(
   return jnp.where(right.any(axis=-1), loss, 0.0)
 
 
-def early_loss(
-  batch: Mapping[str, jax.Array], scores: Float[Array, 'B C']
-) -> Float[Array, ' B']:
-  """Negative log-likelihood in nats of a block with an answer."""
-  return marginal_loss(scores, batch['beam_valid'], batch['beam_has_answer'])
-
-
 def full_loss(
   batch: Mapping[str, jax.Array],
   scores: Float[Array, 'B R W L'],
@@ -74,7 +67,7 @@ def full_loss(
 
   null_answer: whether a candidate of score 0 is right where no span is gold.
   """
-  candidates = span_candidates(batch, scores.shape[2])
+  candidates = span_candidates(read_blocks(batch), *scores.shape[2:])
   right = batch['reader_correct'] & candidates
   if null_answer:
     scores, candidates, right = (
@@ -95,16 +88,15 @@ def read_blocks(batch: Mapping[str, jax.Array]) -> Bool[Array, 'B R']:
 
 
 def span_candidates(
-  batch: Mapping[str, jax.Array], width: int
+  valid: Bool[Array, 'B R'], width: int, length: int
 ) -> Bool[Array, 'B R W L']:
-  """Spans inside of a row of an existing block."""
-  length = batch['reader_ids'].shape[-1]
+  """Spans inside of a row of a valid block."""
   inside = jnp.arange(width)[:, None] + jnp.arange(length) < length
-  return read_blocks(batch)[:, :, None, None] & inside
+  return valid[:, :, None, None] & inside
 
 
 def add_retriever(
-  batch: Mapping[str, jax.Array],
+  valid: Bool[Array, 'B R'],
   retriever: Float[Array, 'B C'],
   spans: Float[Array, 'B R W L'],
 ) -> Float[Array, 'B R W L']:
@@ -114,9 +106,8 @@ def add_retriever(
   other spans outside of the block, which remain in the softmax, as released.
   """
   joint = spans + retriever[:, : spans.shape[1], None, None]
-  return jnp.where(
-    span_candidates(batch, spans.shape[2]), joint, objectives.NEVER
-  )
+  there = span_candidates(valid, *spans.shape[2:])
+  return jnp.where(there, joint, objectives.NEVER)
 
 
 def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
@@ -124,30 +115,12 @@ def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
 
   Among spans of equal score the better retrieved, then the narrower, then the
   earlier comes first.
-
-  Raises:
-    ValueError: if there are fewer spans.
   """
-  _, blocks, width, length = scores.shape
-  if not 1 <= n <= blocks * width * length:
-    raise ValueError(
-      f'The {n} best spans of {blocks} blocks with {width} x {length} each: '
-      f'expected 1 to {blocks * width * length}.'
-    )
+  width, length = scores.shape[2:]
   score, at = jax.lax.top_k(scores.reshape(len(scores), -1), n)
   block, at = jnp.divmod(at.astype(jnp.int32), width * length)
   wider, start = jnp.divmod(at, length)
   return Spans(score, jnp.where(score > _ABSENT, block, -1), start, wider + 1)
-
-
-def _check(model: open_qa.OpenQa, batch: Mapping[str, jax.Array]) -> None:
-  questions, blocks, length = batch['reader_ids'].shape
-  expected = questions, blocks, model.config.max_span_width, length
-  if batch['reader_correct'].shape != expected:
-    raise ValueError(
-      f'reader_correct has shape {batch["reader_correct"].shape}; expected '
-      f'{expected}: questions, blocks, widths, tokens.'
-    )
 
 
 def loss(
@@ -179,11 +152,7 @@ def loss(
 
   Returns:
     The mean over questions in nats, and metrics over questions.
-
-  Raises:
-    ValueError: for shapes that contradict each other.
   """
-  _check(model, batch)
 
   def apply(params, method):
     return batches.apply(
@@ -192,7 +161,8 @@ def loss(
 
   shape = batch['reader_correct'].shape
   rows = batch['row_valid'][:, None, None, None]
-  right = batch['reader_correct'] & span_candidates(batch, shape[2]) & rows
+  there = span_candidates(read_blocks(batch), *shape[2:])
+  right = batch['reader_correct'] & there & rows
   read = functools.partial(apply, method='read_beam')
   if model.config.null_answer:
     spans = read(params)
@@ -201,13 +171,14 @@ def loss(
     spans = jax.lax.cond(right.any(), read, lambda _: rest, params)
   retriever = apply(params, 'beam_scores')
   weight = model.config.retriever_weight
-  scores = add_retriever(batch, weight * retriever, spans)
+  scores = add_retriever(read_blocks(batch), weight * retriever, spans)
 
   def mean(x):
     x = x.reshape(len(x), -1).any(axis=-1) if x.dtype == bool else x
     return means.of(x, batch['row_valid'])
 
-  early = mean(early_loss(batch, retriever))
+  beam = batch['beam_valid'], batch['beam_has_answer']
+  early = mean(marginal_loss(retriever, *beam))
   full = mean(full_loss(batch, scores, model.config.null_answer))
   flat = scores.reshape(len(scores), -1)
   best = flat.argmax(axis=-1, keepdims=True)
@@ -215,7 +186,7 @@ def loss(
   return full + early_weight * early, {
     'early_loss': early,
     'full_loss': full,
-    'beam_has_answer': mean(batch['beam_has_answer'] & batch['beam_valid']),
+    'beam_has_answer': mean(beam[0] & beam[1]),
     'reader_has_answer': mean(right),
     'exact_match': mean(jnp.take_along_axis(right, best, axis=-1)),
   }

@@ -269,13 +269,8 @@ def _read(
   scores = model.apply(
     {'params': params}, *(cut[name] for name in open_qa.ROWS), method='read'
   )
-  one = {
-    'reader_ids': cut['ids'][:, None],
-    'reader_valid': rows['valid'][:, None],
-    'beam_valid': rows['valid'][:, None],
-  }
   joint = reader_losses.add_retriever(
-    one, rows['retriever'][:, None], scores[:, None]
+    rows['valid'][:, None], rows['retriever'][:, None], scores[:, None]
   )
   spans = reader_losses.best_spans(joint, count)
   number = jnp.arange(len(scores))[:, None]

@@ -26,8 +26,12 @@ def params(c: open_qa.OpenQaConfig, seed: int = 0) -> dict:
 
 def span_scores(model: open_qa.OpenQa, params, batch) -> jax.Array:
   """Joint scores of blocks and spans, [B, R, W, L], of a whole batch at once."""
-  found = model.apply({'params': params}, batch)
-  return reader_losses.add_retriever(batch, *found)
+  retriever, spans = (
+    model.apply({'params': params}, batch, method=x)
+    for x in ('beam_scores', 'read_beam')
+  )
+  valid = reader_losses.read_blocks(batch)
+  return reader_losses.add_retriever(valid, retriever, spans)
 
 
 def batch(

@@ -130,8 +130,11 @@ def test_losses_and_gradients_of_the_reader(reader):
   @functools.partial(jax.value_and_grad, argnums=(0, 1), has_aux=True)
   def total(params, retriever):
     spans = MODEL.apply({'params': params}, batch, method='read_beam')
-    scores = reader_losses.add_retriever(batch, retriever, spans)
-    early = reader_losses.early_loss(batch, retriever)
+    valid = reader_losses.read_blocks(batch)
+    scores = reader_losses.add_retriever(valid, retriever, spans)
+    early = reader_losses.marginal_loss(
+      retriever, batch['beam_valid'], batch['beam_has_answer']
+    )
     full = reader_losses.full_loss(batch, scores)
     return (early + full).sum(), (early, full, scores)
 

@@ -42,21 +42,6 @@ def _run(batch, **settings):
   return float(value), {k: float(v) for k, v in metrics.items()}, grads
 
 
-@jax.jit
-def _forward(params, batch):
-  """Questions' vectors, logits of the beam, scores of spans."""
-
-  def everything(model):
-    ids, mask = batch['question_ids'], batch['question_mask']
-    return model.embed_queries(ids, mask), *model(batch)
-
-  return MODEL.apply({'params': params}, method=everything)
-
-
-# Compiled once.
-OTHERWISE = {'early_weight': 0.25}
-
-
 def _same(found, expected, atol=1e-6):
   """Losses, metrics and gradients."""
   jax.tree.map(
@@ -81,9 +66,11 @@ def test_both_losses_equal_numpy():
   spans[:, :, :, 0] += open_qa.OUTSIDE
   batch = jax.tree.map(jnp.asarray, batch)
   joint = reader_losses.add_retriever(
-    batch, jnp.asarray(retriever), jnp.asarray(spans)
+    reader_losses.read_blocks(batch), jnp.asarray(retriever), jnp.asarray(spans)
   )
-  early = reader_losses.early_loss(batch, jnp.asarray(retriever))
+  early = reader_losses.marginal_loss(
+    jnp.asarray(retriever), batch['beam_valid'], batch['beam_has_answer']
+  )
   full = reader_losses.full_loss(batch, joint)
   for b in range(B):
     valid = np.asarray(batch['beam_valid'][b])
@@ -105,32 +92,17 @@ def test_both_losses_equal_numpy():
     np.testing.assert_allclose(full[b], expected, rtol=1e-5)
 
 
-def test_the_loss_is_of_the_models_scores():
-  batch = jax.tree.map(jnp.asarray, tiny_qa.batch())
-  vectors, retriever, spans = _forward(_params(), batch)
-  scores = reader_losses.add_retriever(batch, retriever, spans)
-  value, metrics, _ = _run(batch, **OTHERWISE)
-  early = reader_losses.early_loss(batch, retriever).mean()
-  full = reader_losses.full_loss(batch, scores).mean()
-  assert early > 0.01 and full > 0.01
-  np.testing.assert_allclose(metrics['early_loss'], early, rtol=1e-5)
-  np.testing.assert_allclose(metrics['full_loss'], full, rtol=1e-5)
-  np.testing.assert_allclose(value, 0.25 * early + full, rtol=1e-5)
-  expected = np.einsum('bd,bcd->bc', vectors, batch['beam_vectors'])
-  valid = batch['beam_valid']
-  np.testing.assert_allclose(retriever[valid], expected[valid], rtol=1e-4)
-
-
 def test_a_null_answer_is_right_where_no_span_is():
   batch = tiny_qa.batch()
   batch['reader_correct'][1] = False
   batch['reader_correct'][2, 0, 1, -1] = True  # leaves the row
   batch = jax.tree.map(jnp.asarray, batch)
   joint = jax.random.normal(jax.random.key(0), (B, R, W, L))
-  joint = reader_losses.add_retriever(batch, jnp.zeros((B, C)), joint)
+  valid = reader_losses.read_blocks(batch)
+  joint = reader_losses.add_retriever(valid, jnp.zeros((B, C)), joint)
   found = reader_losses.full_loss(batch, joint, True)
   for b in range(B):
-    there = np.asarray(reader_losses.span_candidates(batch, W))[b]
+    there = np.asarray(reader_losses.span_candidates(valid, W, L))[b]
     scores = np.asarray(joint[b], np.float64)
     right = scores[there & batch['reader_correct'][b]] if b != 1 else [0.0]
     expected = scipy.special.logsumexp([0.0, *scores[there]])
@@ -151,8 +123,10 @@ def test_with_a_null_answer_the_reader_learns_alone_and_from_every_question():
     return found[0].value
 
   value, grads = step(_params())
-  _, _, spans = _forward(_params(), batch)
-  joint = reader_losses.add_retriever(batch, jnp.zeros((B, C)), spans)
+  spans = MODEL.apply({'params': _params()}, batch, method='read_beam')
+  joint = reader_losses.add_retriever(
+    reader_losses.read_blocks(batch), jnp.zeros((B, C)), spans
+  )
   expected = reader_losses.full_loss(batch, joint, True).mean()
   np.testing.assert_allclose(value, expected, rtol=1e-5)
   assert _size(grads['reader']) > 1e-3 > _size(grads['query_embedder']) == 0
@@ -173,7 +147,7 @@ def test_zero_where_nothing_is_right():
   batch['reader_correct'][0, -1] = True
   batch['reader_correct'][1:, :, 1, -1] = True
   assert not batch['reader_valid'][0, -1]
-  value, metrics, grads = _run(batch, **OTHERWISE)
+  value, metrics, grads = _run(batch)
   assert value == _size(grads) == 0
   assert metrics['beam_has_answer'] == metrics['reader_has_answer'] == 0
   assert metrics['exact_match'] == 0
@@ -219,7 +193,11 @@ def _losses_apart(batch):
 def test_gradients_of_both_losses():
   batch = tiny_qa.batch()
   early, full = _losses_apart(batch)
-  _, _, both = _run(batch)
+  whole, metrics, both = _run(batch)
+  weighed, _, _ = _run(batch, early_weight=0.25)
+  np.testing.assert_allclose(
+    whole - weighed, 0.75 * metrics['early_loss'], rtol=1e-4
+  )
   assert _size(early['query_embedder']) > 1e-3
   assert _size(full['query_embedder']) > 1e-3
   assert _size(early['reader']) == 0 < _size(full['reader'])
@@ -254,8 +232,7 @@ def test_blocks_embedded_anew():
 
 def test_exact_match():
   batch = jax.tree.map(jnp.asarray, tiny_qa.batch())
-  _, retriever, spans = _forward(_params(), batch)
-  scores = reader_losses.add_retriever(batch, retriever, spans)
+  scores = tiny_qa.span_scores(MODEL, _params(), batch)
   best = reader_losses.best_spans(scores)
   correct = np.zeros((B, R, W, L), bool)
   correct[:, 0, 0, 2] = True
@@ -303,18 +280,3 @@ def test_no_further_span():
   best = reader_losses.best_spans(jnp.asarray(scores), 4)
   np.testing.assert_array_equal(best.block, [[1, 1, -1, -1]])
   np.testing.assert_array_equal(best.start[0, :2], [1, 2])
-
-
-def test_shapes_that_contradict_each_other_are_refused():
-  for n in (0, 9):
-    with pytest.raises(ValueError, match='expected 1 to 8'):
-      reader_losses.best_spans(jnp.zeros((1, 2, 2, 2)), n)
-  batch = tiny_qa.batch()
-  narrow = batch | {'reader_correct': batch['reader_correct'][:, :, :1]}
-  with pytest.raises(ValueError, match='reader_correct has shape'):
-    _run(narrow)
-  batch['beam_valid'] = batch['beam_valid'][:, : R - 1]
-  with pytest.raises(
-    ValueError, match=f'reads {R} blocks of a beam of {R - 1}'
-  ):
-    _run(batch)
