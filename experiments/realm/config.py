@@ -14,7 +14,6 @@ from realm_jax.data import sources
 from realm_jax.objectives import (
   ict as ict_lib,
   losses,
-  mlm as mlm_lib,
 )
 from realm_jax.trained import model_configs
 from retrieval import settings
@@ -107,7 +106,6 @@ class Config(Run):
   fit_head: bool = True
   loss: losses.LossConfig = losses.LossConfig()
   ict: ict_lib.IctConfig = ict_lib.IctConfig()
-  mlm: mlm_lib.MlmConfig = mlm_lib.MlmConfig()
   warm_start: WarmStarts = WarmStarts()
 
 

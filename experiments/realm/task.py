@@ -170,8 +170,8 @@ def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
 def make_mlm_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   """Bind the encoder, the loss of masked language modelling and the data."""
   data.check_masked(config)
-  layout, blocks, settings = data.layout(config), data.masked_blocks, config.mlm
-  weights = mlm.weigh_tokens(blocks, data.tokenizer.vocab_size, settings.rarity)
+  layout, blocks = data.layout(config), data.masked_blocks
+  weights = mlm.weigh_tokens(blocks, data.tokenizer.vocab_size)
   return _task_of_blocks(
     config,
     data,
@@ -179,7 +179,7 @@ def make_mlm_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
     mlm.loss,
     blocks,
     functools.partial(mlm.read_rows, layout, blocks, token_weights=weights),
-    f'{layout} {settings}',
+    f'{layout} {mlm.RARITY}',
     layout.joint_length,
   )
 

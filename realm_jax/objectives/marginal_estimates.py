@@ -32,14 +32,6 @@ Gold = Float[np.ndarray, 'N T']  # log p(y_t | x, z) in nats
 
 
 @dataclasses.dataclass(frozen=True)
-class Estimate:
-  """Loss and gradient of one example."""
-
-  loss: float  # nats
-  gradient: Float64[np.ndarray, ' N']  # of the loss by f(x, z)
-
-
-@dataclasses.dataclass(frozen=True)
 class Candidates:
   """Documents of an estimate."""
 
@@ -48,11 +40,9 @@ class Candidates:
 
 
 def estimate(
-  scores: Scores, gold: Gold, candidates: Candidates | None = None
-) -> Estimate:
-  """Loss -sum_t log sum_z p(z | x) p(y_t | x, z) over candidates; None: over all."""
-  if candidates is None:
-    candidates = Candidates(np.arange(len(scores)), np.zeros(len(scores)))
+  scores: Scores, gold: Gold, candidates: Candidates
+) -> tuple[float, Float64[np.ndarray, ' N']]:
+  """Loss -sum_t log sum_z p(z | x) p(y_t | x, z) in nats, and its gradient."""
   ids = candidates.ids
   values = scores[ids].astype(np.float64) + candidates.log_weights
   joint = values[:, None] + gold[ids].astype(np.float64)
@@ -60,7 +50,7 @@ def estimate(
   prior, posterior = special.softmax(values), special.softmax(joint, axis=0)
   by_candidate = gold.shape[1] * prior - posterior.sum(axis=1)
   gradient = np.bincount(ids, by_candidate, minlength=len(scores))
-  return Estimate(float(loss.sum()), gradient)
+  return float(loss.sum()), gradient
 
 
 def top(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
@@ -98,7 +88,6 @@ def mixed(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
 ESTIMATORS: dict[
   str, Callable[[Scores, int, np.random.Generator], Candidates]
 ] = {'top': top, 'uniform': uniform, 'prior': prior, 'mixed': mixed}
-RANDOM = ('uniform', 'prior', 'mixed')
 
 
 def _best(scores: Scores) -> np.ndarray:

@@ -11,9 +11,8 @@ Dimension key: B batch, J joint length, M masked positions, V vocabulary.
 """
 
 from collections.abc import Mapping
-import dataclasses
 import math
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,38 +22,27 @@ import numpy as np
 from realm_jax.data import examples, sources
 from realm_jax.nn import batches, realm as model_lib
 from realm_jax.objectives import ict
-from retrieval import settings
 from retrieval.nn import means
 from retrieval.text import blocks as blocks_lib
 
 MASK_RATE = 0.3  # of a sentence's tokens
 REMOVAL_RATE = 0.3  # how often the sentence leaves its block
+RARITY = 0.5  # tokens are chosen by their frequency to minus this; 0 in BERT
 _READ = 1 << 22  # tokens read at once
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MlmConfig:
-  """Masked language modelling."""
-
-  # tokens are chosen by their frequency to minus this
-  rarity: Annotated[float, settings.Range(0, 10)] = 0.5
-
-  __post_init__ = settings.check
-
-
 def weigh_tokens(
-  blocks: blocks_lib.BlockStore, vocab_size: int, rarity: float
+  blocks: blocks_lib.BlockStore, vocab_size: int
 ) -> Float[np.ndarray, ' V']:
-  """Weights [V] by which tokens are masked: frequency to the power of -rarity.
+  """Weights [V] by which tokens are masked: frequency to the power of -`RARITY`.
 
-  Zhang et al. 2023 (Weighted Sampling for Masked Language Modeling; rarity is
-  alpha there, and 0 in BERT).
+  Zhang et al. 2023 (Weighted Sampling for Masked Language Modeling, its alpha).
   """
   counts = np.zeros(vocab_size, np.int64)
   tokens = blocks.tokens.tokens
   for low in range(0, len(tokens), _READ):
     counts += np.bincount(tokens[low : low + _READ], minlength=vocab_size)
-  return np.maximum(counts, 1.0) ** -rarity
+  return np.maximum(counts, 1.0) ** -RARITY
 
 
 def read_rows(
@@ -62,17 +50,17 @@ def read_rows(
   blocks: blocks_lib.BlockStore,
   ids: Int[np.ndarray, ' B'],
   rng: np.random.Generator,
+  token_weights: Float[np.ndarray, ' V'],
   *,
   mask_rate: float = MASK_RATE,
   removal_rate: float = REMOVAL_RATE,
-  token_weights: Float[np.ndarray, ' V'] | None = None,
 ) -> examples.Batch:
   """Make one example of each block: a batch of `realm.Realm.token_logits`.
 
   Args:
+    token_weights: [V] weights of `weigh_tokens`.
     mask_rate: share of a sentence's tokens that become [MASK].
     removal_rate: probability that a sentence is removed from its block.
-    token_weights: [V] weights of `weigh_tokens`; None weighs all tokens alike.
 
   Returns:
     joint_ids, joint_mask, joint_types [B, 1, J], mlm_positions, mlm_targets,
@@ -84,17 +72,13 @@ def read_rows(
   sentences, counts = examples.cut(bodies[0], spans, layout.query_tokens)
   rest = examples.cut_out(bodies, spans, removed, layout.block_length - 2)
   most = max(1, math.ceil(mask_rate * layout.query_tokens))  # M
-  targets = {
-    'mlm_positions': np.zeros((len(ids), most), np.int32),
-    'mlm_targets': np.zeros((len(ids), most), np.int32),
-    'mlm_mask': np.zeros((len(ids), most), bool),
-  }
+  types = {'mlm_positions': np.int32, 'mlm_targets': np.int32, 'mlm_mask': bool}
+  targets = {name: np.zeros((len(ids), most), x) for name, x in types.items()}
   for i, count in enumerate(counts.tolist()):
-    weights = None
-    if token_weights is not None:
-      weights = token_weights[sentences[i, :count]]
-      weights = weights / weights.sum()
-    chosen = sources.mask_uniformly(count, rng, mask_rate, weights)
+    weights = token_weights[sentences[i, :count]]
+    chosen = sources.mask_uniformly(
+      count, rng, mask_rate, weights / weights.sum()
+    )
     targets['mlm_positions'][i, : len(chosen)] = chosen + 1  # after [CLS]
     targets['mlm_targets'][i, : len(chosen)] = sentences[i, chosen]
     targets['mlm_mask'][i, : len(chosen)] = True

@@ -26,15 +26,16 @@ def blocks(tmp_path_factory):
   return tiny_blocks.make(root, np.random.default_rng(0)).blocks
 
 
-def _read(blocks, seed=0, mask_rate=0.3, removal_rate=0.5):
+def _read(blocks, seed=0):
   ids = np.arange(blocks.num_blocks)
   rows = mlm.read_rows(
     LAYOUT,
     blocks,
     ids,
     np.random.default_rng(seed),
-    mask_rate=mask_rate,
-    removal_rate=removal_rate,
+    np.ones(1 + int(blocks.tokens.tokens[:].max())),
+    mask_rate=0.3,
+    removal_rate=0.5,
   )
   return ids, rows
 
@@ -81,15 +82,14 @@ def test_rows_hold_a_sentence_and_its_block(blocks):
 def test_tokens_are_masked_by_weights_of_their_frequency(blocks):
   size = 5 + int(blocks.tokens.tokens[:].max())
   counts = np.bincount(blocks.tokens.tokens[:], minlength=size)
-  weights = mlm.weigh_tokens(blocks, size, 0.5)
+  weights = mlm.weigh_tokens(blocks, size)
   np.testing.assert_allclose(weights, 1 / np.sqrt(np.maximum(counts, 1)))
-  assert (mlm.weigh_tokens(blocks, size, 0.0) == 1).all()
   only = np.full(size, 1e-9)
   only[wanted := int(counts.argmax())] = 1.0
   ids = np.arange(blocks.num_blocks)
   rows = mlm.read_rows(
-    LAYOUT, blocks, ids, np.random.default_rng(0),
-    mask_rate=0.1, removal_rate=0.0, token_weights=only,
+    LAYOUT, blocks, ids, np.random.default_rng(0), only,
+    mask_rate=0.1, removal_rate=0.0,
   )  # fmt: skip
   left = rows['joint_ids'][:, 0, : LAYOUT.query_length] == wanted
   # One token is masked of each sentence: this one, wherever it stands.
