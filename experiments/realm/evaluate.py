@@ -104,12 +104,12 @@ def measure_utility(
 ) -> dict[str, dict[str, Any]]:
   """Return 'retrieved' and 'random' -> the measures of `explain.measure`."""
   source = realm_task.masked_sentences(run, trained.data, 'valid')
-  snapshots, measures = pipeline.OneSnapshot(index), {}
+  measures = {}
   for candidates in pipeline.CANDIDATES:
     dataset = pipeline.make_dataset(
       source,
       pipeline.Retrieval(
-        trained.data.blocks, trained.layout, snapshots, candidates
+        trained.data.blocks, trained.layout, index, candidates
       ),
       batch_size=run.batch_size,
       train=False,

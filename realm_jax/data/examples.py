@@ -94,7 +94,8 @@ def join(
   ids[:, 0] = layout.cls_id
   start = 1
   for (tokens, _), limit in zip(texts, limits[..., None], strict=True):
-    _place(ids, tokens, (at >= start) & (at < limit - 1), at - start)
+    taken = np.arange(tokens.shape[1]) < limit - 1 - start
+    ids[(at >= start) & (at < limit - 1)] = tokens[taken]
     ids[at == limit - 1] = layout.sep_id
     start = limit
   first, total = limits[0, :, None], limits[-1, :, None]
@@ -147,13 +148,6 @@ def hash_pairs(hashes: np.ndarray) -> np.ndarray:
   """Convert hashes [...] uint64, which JAX lacks, to [..., 2] uint32."""
   halves = np.ascontiguousarray(hashes).view(np.uint32)
   return halves.reshape(*hashes.shape, 2)
-
-
-def _place(ids, tokens, inside, index) -> None:
-  """ids[i, j] = tokens[i, index[i, j]] where `inside`."""
-  rows, columns = np.nonzero(inside)
-  index = np.broadcast_to(index, inside.shape)
-  ids[rows, columns] = tokens[rows, index[rows, columns]]
 
 
 def cut(
@@ -262,14 +256,6 @@ def mask_sentence(
     'mlm_targets': padded[1],
     'mlm_mask': np.arange(layout.max_targets) < len(predicted),
   }
-
-
-def block_id_rows(
-  layout: Layout, blocks: blocks_lib.BlockStore, ids: np.ndarray
-) -> list[np.ndarray]:
-  """Make the block embedder's rows without padding."""
-  rows, mask, _ = titled_blocks(layout, blocks, ids)
-  return [row[inside] for row, inside in zip(rows, mask, strict=True)]
 
 
 def stack(rows: Sequence[Batch]) -> Batch:

@@ -9,6 +9,7 @@ spans/       salient spans of X, the corpus that is masked
 masked/      tokens/ and blocks/ of X, if X is another corpus than Z
 """
 
+from collections.abc import Mapping
 import dataclasses
 import functools
 import os
@@ -21,6 +22,7 @@ from retrieval.nn import bert_checkpoint
 from retrieval.store import checkpoints
 from retrieval.text import (
   blocks as blocks_lib,
+  corpus as corpus_lib,
   data_folder,
   salient as salient_lib,
   tokens as tokens_lib,
@@ -111,6 +113,31 @@ class DataFolder(data_folder.DataFolder):
       'tokenizer': self.tokenizer.fingerprint,
       'blocks': self.blocks.fingerprint,
     }
+
+
+def build_blocks(
+  root: pathlib.Path,
+  corpus: corpus_lib.CorpusConfig,
+  tokenizer_path: str | os.PathLike,
+  *,
+  tokens: Mapping[str, Any],
+  blocks: Mapping[str, Any],
+) -> blocks_lib.BlockStore:
+  """Write the token store and the blocks of a corpus under `root`.
+
+  `tokens` and `blocks` are arguments of the builders of both stores.
+  """
+  store = tokens_lib.build_token_store(
+    root / 'tokens',
+    corpus_lib.Corpus(corpus),
+    tokenizer_path,
+    with_title=False,
+    with_text=True,
+    **tokens,
+  )
+  return blocks_lib.build_block_store(
+    root / 'blocks', store, tokenizer_path, **blocks
+  )
 
 
 def open_saved(

@@ -9,8 +9,7 @@ again. The pipeline runs in Grain's reading threads, ahead of the device.
 """
 
 from collections.abc import Iterable, Mapping
-import dataclasses
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -43,17 +42,6 @@ class Snapshots(Protocol):
     """Return the version for a batch, or for None the newest version."""
 
 
-@dataclasses.dataclass(frozen=True)
-class OneSnapshot:
-  """One index version for every batch; a `Snapshots`."""
-
-  snapshot: Snapshot
-
-  def serving(self, batch_index: int | None) -> Snapshot:
-    """See `Snapshots`."""
-    return self.snapshot
-
-
 class Retrieval:
   """Adds candidates to batches of masked sentences."""
 
@@ -62,13 +50,9 @@ class Retrieval:
     blocks: blocks_lib.BlockStore,
     layout: examples.Layout,
     snapshots: Snapshots,
-    candidates: str = 'retrieved',
+    candidates: Literal['retrieved', 'random'] = 'retrieved',
   ):
-    """Hash Z's blocks; `candidates`: 'retrieved' or 'random' (a control)."""
-    if candidates not in CANDIDATES:
-      raise ValueError(
-        f'candidates {candidates!r}: expected one of {CANDIDATES}.'
-      )
+    """Hash Z's blocks; 'random' candidates are a control."""
     self._blocks, self._layout = blocks, layout
     self._snapshots, self._candidates = snapshots, candidates
     self._hashes = blocks.all_hashes()

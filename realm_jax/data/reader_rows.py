@@ -23,7 +23,7 @@ from typing import Annotated
 import numpy as np
 
 from realm_jax.data import examples
-from retrieval import arguments, settings
+from retrieval import settings
 from retrieval.questions import answers as answers_lib
 from retrieval.text import blocks as blocks_lib
 
@@ -104,15 +104,7 @@ def reader_rows(
     reader_ids, reader_types [B, R, L] int32; reader_mask, reader_block_mask [B,
     R, L] bool, the tokens of the row and of its body; reader_valid [B, R]
     bool; reader_starts [B, R] int32, the position of the body's first token.
-
-  Raises:
-    ValueError: if the number of questions is not B.
   """
-  block_ids = np.asarray(block_ids)
-  if len(questions) != len(block_ids):
-    raise ValueError(
-      f'{len(questions)} questions for {len(block_ids)} rows of blocks.'
-    )
   titled = layout.title_length > 0
   shape, room = block_ids.shape, layout.row_length - _SPECIALS - titled
   tokens, counts = examples.pad(questions, room)
@@ -179,7 +171,6 @@ def pattern_spans(
     block_ids: [B, R], -1 for a missing block.
     answers: [B] expressions of each question; an invalid one matches nothing.
   """
-  answers = arguments.lists(answers, 'answers')
   counts = rows['reader_block_mask'].sum(axis=-1)
   correct = _no_spans(layout, rows['reader_ids'].shape)
   for i, patterns in enumerate(answers):

@@ -20,15 +20,16 @@ from typing import Any
 from jaxtyping import Bool, Int
 import numpy as np
 
-from realm_jax.data import examples, question_rows, reader_rows
+from realm_jax.data import (
+  examples,
+  folder as data_folder,
+  question_rows,
+  reader_rows,
+)
 from retrieval import tokenization
 from retrieval.questions import dpr_json, question_files
 from retrieval.store import manifests, output_files
-from retrieval.text import (
-  blocks as blocks_lib,
-  corpus as corpus_lib,
-  tokens as tokens_lib,
-)
+from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
 
 _PART = 64  # questions whose answers are looked for together
 _FALL = 0.7  # how fast later blocks become rarer
@@ -82,16 +83,12 @@ def cut(
   if not path.exists():
     output_files.write(path, lines)
   corpus = corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
-  tokens = tokens_lib.build_token_store(
-    root / 'tokens',
-    corpus_lib.Corpus(corpus),
+  return data_folder.build_blocks(
+    root,
+    corpus,
     tokenizer_path,
-    with_title=False,
-    with_text=True,
-    **how,
-  )
-  return blocks_lib.build_block_store(
-    root / 'blocks', tokens, tokenizer_path, max_length=max_length, **how
+    tokens=how,
+    blocks={'max_length': max_length} | how,
   )
 
 

@@ -50,17 +50,15 @@ class MaskedSentences:
     config: SourceConfig,
     spans: salient_lib.SalientStore | None = None,
   ):
-    """List usable spans (of masker 'salient') or sentences.
+    """List usable `spans`, those of masker 'salient', or sentences.
 
     Raises:
-      ValueError: if nothing can be masked, or the spans are missing or damaged.
+      ValueError: if nothing can be masked.
     """
     self._blocks, self._layout, self._config = blocks, layout, config
     self._spans_fingerprint = spans.fingerprint if spans else ''
     self.skipped: dict[str, int] = {}
-    if config.masker == 'salient':
-      if spans is None:
-        raise ValueError("masker 'salient' needs a store of salient spans.")
+    if spans:
       sentences, places = self._salient_units(spans)
     else:
       sentences, places = self._sentence_units(), None
@@ -81,8 +79,6 @@ class MaskedSentences:
   def _salient_units(self, spans) -> tuple[np.ndarray, np.ndarray]:
     """Sentence and relative token span of each usable span."""
     sentences = np.asarray(spans.sentence[:])
-    if (np.diff(sentences) < 0).any():
-      raise ValueError(f'{spans.path}: its sentences do not ascend; damaged.')
     places = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
     relative = places - self._blocks.sentence_tokens(sentences)[:, :1]
     fits = relative[:, 1] <= self._layout.query_tokens
@@ -139,7 +135,7 @@ class MaskedSentences:
 
   def _positions(self, unit, sentence, length, rng) -> np.ndarray:
     if self._spans is not None:
-      return mask_salient(self._spans[unit][None], rng)
+      return np.arange(*self._spans[unit])
     if self._config.masker == 'uniform':
       return mask_uniformly(length, rng)
     return mask_spans(length, rng, self._continues(sentence, length))
@@ -171,14 +167,14 @@ def mask_uniformly(
 
 
 def mask_spans(
-  length: int, rng: np.random.Generator, continues: np.ndarray | None = None
+  length: int, rng: np.random.Generator, continues: np.ndarray
 ) -> np.ndarray:
   """Choose contiguous spans of whole words (SpanBERT): sorted indices.
 
   The last word may exceed the budget. `continues` [length] bool marks tokens
-  that continue the preceding word; None: each token is a word.
+  that continue the preceding word.
   """
-  first = np.ones(length, bool) if continues is None else ~continues
+  first = ~continues
   first[0] = True
   starts = np.flatnonzero(first)
   ends = np.append(starts[1:], length)
@@ -190,11 +186,3 @@ def mask_spans(
     last = min(word + words, len(starts)) - 1
     chosen[starts[word] : ends[last]] = True
   return np.flatnonzero(chosen)
-
-
-def mask_salient(
-  candidates: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-  """Choose one salient span of [n, 2] (past-last) uniformly (section 3.4)."""
-  start, limit = candidates[int(rng.integers(len(candidates)))].tolist()
-  return np.arange(start, limit)

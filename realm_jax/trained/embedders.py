@@ -97,14 +97,15 @@ class BlockEmbedder:
     Raises:
       ValueError: if a vector is not finite.
     """
-    rows = (
-      row
-      for low in range(0, len(ids), _ROWS)
-      for row in examples.block_id_rows(
-        self._layout, self._blocks, ids[low : low + _ROWS]
-      )
-    )
-    return self._encoder(rows, len(ids), progress)
+
+    def rows():
+      for low in range(0, len(ids), _ROWS):
+        padded, mask, _ = examples.titled_blocks(
+          self._layout, self._blocks, ids[low : low + _ROWS]
+        )
+        yield from (row[x] for row, x in zip(padded, mask, strict=True))
+
+    return self._encoder(rows(), len(ids), progress)
 
 
 def query_encoder(config: config_lib.RealmConfig) -> Callable[..., jax.Array]:
@@ -140,7 +141,10 @@ class QueryEmbedder:
 
 
 class BlockIndex:
-  """An index version with its query embedder; a `pipeline.Snapshot`."""
+  """An index version with its query embedder; serves every batch.
+
+  A `pipeline.Snapshot` and a `pipeline.Snapshots`.
+  """
 
   def __init__(
     self, version: index_versions.Version, embed_queries: QueryEmbedder
@@ -149,6 +153,11 @@ class BlockIndex:
     self.step = version.step
     self._embed = embed_queries
     self._params = embed_queries.place(version.params)
+
+  def serving(self, batch_index: int | None) -> 'BlockIndex':
+    """Return this version."""
+    del batch_index
+    return self
 
   def retrieve(
     self,

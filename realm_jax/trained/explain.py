@@ -241,8 +241,9 @@ def explain(
   arguments.texts([answer], 'answer')
   most = trained.data.tokenizer.vocab_size
   settings.check_value('top', top, Annotated[int, settings.Range(1, most)])
-  snapshots = pipeline.OneSnapshot(trained.index)
-  retrieval = pipeline.Retrieval(trained.data.blocks, trained.layout, snapshots)
+  retrieval = pipeline.Retrieval(
+    trained.data.blocks, trained.layout, trained.index
+  )
   batch = retrieval(None, encode(trained, text, answer))
   out = jax.device_get(predict(trained.model, trained.params, batch, top))
   if not answer:

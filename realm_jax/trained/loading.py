@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import jax
 import numpy as np
 
-from realm_jax.data import folder as data_folder, pipeline
+from realm_jax.data import folder as data_folder
 from realm_jax.nn import initialize, open_qa, realm as model_lib
 from realm_jax.trained import (
   answers as answers_lib,
@@ -71,7 +71,7 @@ class TrainedReader(model_configs.TrainedModel):
     """
     snapshots = None
     if self.config.retriever in beams.WITH_VECTORS and not embedder:
-      snapshots = pipeline.OneSnapshot(self.as_realm().open_index('', progress))
+      snapshots = self.as_realm().open_index('', progress)
     return beams.make_retriever(
       self.config, self.data, snapshots, progress, embedder
     )

@@ -17,11 +17,7 @@ import numpy as np
 from realm_jax.data import folder as data_folder
 from retrieval.index import snapshots
 from retrieval.store import checkpoints, packed, safetensors_files
-from retrieval.text import (
-  blocks as blocks_lib,
-  corpus as corpus_lib,
-  tokens as tokens_lib,
-)
+from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
 
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
 VECTORS = 'vectors.safetensors'
@@ -96,20 +92,16 @@ def _prepare(
     return data.blocks
   corpus = corpus_lib.CorpusConfig(**config['corpus'])
   titles = blocks_lib.titles_to_drop(config['blocks']['drop_titles'], corpus)
-  tokens = tokens_lib.build_token_store(
-    data.path('tokens'),
-    corpus_lib.Corpus(corpus),
+  data_folder.build_blocks(
+    root,
+    corpus,
     data.tokenizer_path,
-    with_title=False,
-    with_text=True,
-    **config['tokens'],
-  )
-  blocks_lib.build_block_store(
-    data.path('blocks'),
-    tokens,
-    data.tokenizer_path,
-    num_processes=config['tokens']['num_processes'],
-    **config['blocks'] | {'drop_titles': titles},
+    tokens=config['tokens'],
+    blocks=config['blocks']
+    | {
+      'drop_titles': titles,
+      'num_processes': config['tokens']['num_processes'],
+    },
   )
   return data.blocks
 

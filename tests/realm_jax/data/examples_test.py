@@ -69,10 +69,6 @@ def test_blocks_are_headed_by_their_titles_and_null_is_empty(blocks):
       kinds = [0] * (len(title) + 2) + [1] * (len(body) + 1)
       want = _row([C, *title, S, *body, S], kinds, 12)
     assert (rows[i].tolist(), mask[i].tolist(), types[i].tolist()) == want
-  unpadded = examples.block_id_rows(LAYOUT, blocks, ids)
-  assert [row.tolist() for row in unpadded] == [
-    row[keep].tolist() for row, keep in zip(rows, mask, strict=True)
-  ]
 
 
 def test_joint_rows_hold_query_and_body_without_title(blocks):

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches with retrieval in the loop."""
 
-import copy
 import dataclasses
 import threading
 import types
@@ -125,19 +124,6 @@ def test_what_cannot_be_masked_is_counted(data):
   with pytest.raises(ValueError, match='nothing to mask'):
     config = sources.SourceConfig(masker='span', split='valid')
     sources.MaskedSentences(data.blocks, data.layout, config)
-
-
-def test_what_does_not_fit_is_refused(data):
-  salient_spans = sources.SourceConfig(masker='salient', split='all')
-  given = data.blocks, data.layout, salient_spans
-  with pytest.raises(ValueError, match='needs a store of salient spans'):
-    sources.MaskedSentences(*given)
-  damaged = copy.copy(data.spans)
-  damaged.sentence = damaged.sentence[::-1]
-  with pytest.raises(ValueError, match='do not ascend'):
-    sources.MaskedSentences(*given, damaged)
-  with pytest.raises(ValueError, match="candidates 'best'"):
-    _dataset(data, candidates='best')
 
 
 def test_batches_hold_the_best_blocks_after_null(data):

@@ -119,14 +119,6 @@ def test_titles_hold_no_answer(data):
     dataclasses.replace(layout, title_length=L - 4)
 
 
-def test_every_row_of_blocks_has_a_question(data):
-  for lengths in ((4,), (4, 4, 4)):
-    with pytest.raises(ValueError, match='questions for 2 rows of blocks'):
-      reader_rows.reader_rows(
-        data.layout, data.blocks, np.zeros((2, 1), int), _questions(*lengths)
-      )
-
-
 def test_question_rows_are_cut(data):
   rows = reader_rows.question_rows(data.layout, _questions(0, 3, Q - 2, 50))
   for i, question in enumerate(_questions(0, 3, Q - 2, 50)):
