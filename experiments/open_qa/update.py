@@ -96,28 +96,18 @@ def _build_index(
   old_blocks, blocks = trained.data.blocks, data.blocks
   builder = index_builder.make_builder(trained.config, data, data.root)
   params = index_builder.snapshot(trained.params)
-  embed = embedders.BlockEmbedder(
-    builder.model,
-    builder.layout,
-    blocks,
-    params,
-    batch_tokens=builder.batch_tokens,
-  )
+  embed = builder.embedder(params)
   made_of = {
     'blocks': old_blocks.fingerprint,
     'params': snapshots.fingerprint(params),
   }
   known = reuse.KnownVectors(old_blocks, index.version.stored, made_of)
   with progress.bar('new index', 'blocks') as shown:
-    builder.folder.build(
+    builder.publish(
       trained.step,
       params,
-      blocks,
       lambda ids, done: known.fill(blocks, ids, embed, done),
-      builder.index,
-      settings=index_builder.vector_settings(builder.model),
-      dtype=builder.vectors_dtype,
-      progress=shown,
+      shown,
     )
   return {
     'blocks reused': known.num_reused,

@@ -95,7 +95,6 @@ class Refresher:
     self._first = first
     self._builder = builder
     self._folder = builder.folder
-    self._embed_queries = embedders.QueryEmbedder(builder.model)
     child = config.schedule == 'async' and config.builder == 'process'
     self._worker = refresh_worker.Worker(
       self._folder.root, start_child if child else None
@@ -141,7 +140,7 @@ class Refresher:
     """
     try:
       params = index_versions.read_snapshot(
-        self._folder.root / saved, self._builder.blocks
+        self._folder.root / saved, self._builder.data.blocks
       )
     except (OSError, ValueError) as error:
       if self.config.schedule != 'async':
@@ -171,8 +170,8 @@ class Refresher:
     ).result()
 
   def _serve(self, period: int, name: str) -> None:
-    version = self._folder.open(name, self._builder.blocks)
-    opened = embedders.BlockIndex(version, self._embed_queries)
+    version = self._folder.open(name, self._builder.data.blocks)
+    opened = embedders.BlockIndex(version, self._builder.model)
     with self._changed:
       before, self._serving = self._serving, (period, opened)
       self._changed.notify_all()

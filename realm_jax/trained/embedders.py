@@ -44,16 +44,17 @@ def gather(mesh: jax.sharding.Mesh) -> Callable[[Any], Any]:
 def block_encoder(
   config: config_lib.RealmConfig, sep_id: int
 ) -> batch_encoder.Encode:
-  """Return the function that a `batch_encoder` compiles for blocks."""
-  return functools.partial(_encode_blocks, model_lib.Realm(config), sep_id)
+  """Return the function that a `batch_encoder` compiles for blocks.
 
+  Rows are [CLS] title [SEP] body [SEP]; segments follow from [SEP].
+  """
+  model = model_lib.Realm(config)
 
-def _encode_blocks(model, sep_id, params, ids, lengths):
-  """Embed rows [CLS] title [SEP] body [SEP]; segments follow from [SEP]."""
-  mask, types = bert.segments(ids, lengths, sep_id)
-  return model.apply(
-    {'params': params}, ids, mask, types, method='embed_blocks'
-  )
+  def encode(params, ids, lengths):
+    rows = ids, *bert.segments(ids, lengths, sep_id)
+    return model.apply({'params': params}, *rows, method='embed_blocks')
+
+  return encode
 
 
 class BlockEmbedder:
@@ -108,6 +109,7 @@ class BlockEmbedder:
     return self._encoder(rows(), len(ids), progress)
 
 
+@functools.lru_cache
 def query_encoder(config: config_lib.RealmConfig) -> Callable[..., jax.Array]:
   """Return the compiled function of (params, ids [B, Q], mask): vectors [B, d]."""
   model = model_lib.Realm(config)
@@ -118,28 +120,6 @@ def query_encoder(config: config_lib.RealmConfig) -> Callable[..., jax.Array]:
   )
 
 
-class QueryEmbedder:
-  """Embeds padded queries with any snapshot; compiled once for each shape."""
-
-  def __init__(
-    self, config: config_lib.RealmConfig, device: jax.Device | None = None
-  ):
-    """Take the model and a device, by default the first local one."""
-    self._device = jax.local_devices()[0] if device is None else device
-    self._embed = query_encoder(config)
-
-  def place(self, params: Any) -> Any:
-    """Return parameters on this embedder's device."""
-    return jax.device_put(params, self._device)
-
-  def __call__(
-    self, params: Any, ids: np.ndarray, mask: np.ndarray
-  ) -> np.ndarray:
-    """Embed queries: placed parameters, [B, Q] ids and mask -> [B, d]."""
-    placed = jax.device_put((ids, mask), self._device)
-    return np.asarray(self._embed(params, *placed))
-
-
 class BlockIndex:
   """An index version with its query embedder; serves every batch.
 
@@ -147,12 +127,11 @@ class BlockIndex:
   """
 
   def __init__(
-    self, version: index_versions.Version, embed_queries: QueryEmbedder
+    self, version: index_versions.Version, config: config_lib.RealmConfig
   ):
-    self.version = version
-    self.step = version.step
-    self._embed = embed_queries
-    self._params = embed_queries.place(version.params)
+    self.version, self.step = version, version.step
+    self._embed = query_encoder(config)
+    self._params = jax.device_put(version.params, jax.local_devices()[0])
 
   def serving(self, batch_index: int | None) -> 'BlockIndex':
     """Return this version."""
@@ -170,7 +149,7 @@ class BlockIndex:
 
     Returns [B, k] int64 block ids, best first; -1 where there are fewer.
     """
-    vectors = self._embed(self._params, query_ids, query_mask)
+    vectors = np.asarray(self._embed(self._params, query_ids, query_mask))
     ids, _ = self.version.index.searcher.search(vectors, k, subset)
     return ids
 

@@ -21,9 +21,8 @@ import numpy as np
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
 from realm_jax.trained import embedders, model_configs
-from retrieval.index import index_config, index_versions
+from retrieval.index import index_versions
 from retrieval.store import executors, output_files
-from retrieval.text import blocks as blocks_lib
 
 INDEX = 'index'  # folder of a run's versions, in its workdir
 _WAIT_SEC = 1.0
@@ -32,20 +31,20 @@ _FAILURES = 'failures'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Builder:
-  """Makes index versions from snapshots of the embedder."""
+  """Builds index versions of a run from snapshots of the embedder."""
 
-  model: config_lib.RealmConfig
+  config: model_configs.RunConfig
+  data: data_folder.DataFolder
   layout: examples.Layout
-  blocks: blocks_lib.BlockStore
   folder: index_versions.VersionFolder
-  index: index_config.IndexConfig
-  batch_tokens: int = 0  # tokens in a batch of the embedder; 0 goes by device
-  vectors_dtype: str = 'float32'  # on disk
   # the processes that embed the blocks; None is this one alone
   executor: executors.Executor | None = None
-  # folder of another run's versions. The first version of `folder` takes its
-  # vectors from there, if they are of the same parameters, blocks and settings.
-  source: pathlib.Path | None = None
+
+  @functools.cached_property
+  def model(self) -> config_lib.RealmConfig:
+    """Sizes of the embedder."""
+    vocab_size = self.data.tokenizer.vocab_size
+    return model_configs.realm_config(self.config, vocab_size)
 
   def build(
     self,
@@ -60,65 +59,84 @@ class Builder:
     Raises:
       ValueError: for vectors that are not finite.
     """
-    version = index_versions.version_name(step, params, self.blocks)
-    with contextlib.ExitStack() as stack:
-      embed = self._embed(params, stack)
-      try:
-        while True:  # until the other processes have done their shares
-          name = self.folder.build(
-            step,
-            params,
-            self.blocks,
-            embed,
-            self.index,
-            settings=vector_settings(self.model),
-            dtype=self.vectors_dtype,
-            executor=self.executor,
-            progress=progress,
-          )
-          if name:
-            return name
+    version = index_versions.version_name(step, params, self.data.blocks)
+    try:
+      with contextlib.ExitStack() as stack:
+        known = self._known(params, stack)
+        embed = functools.partial(_take, known)
+        if known is None:
+          embed = self.embedder(params)
+        # until the other processes have done their shares
+        while not (name := self.publish(step, params, embed, progress)):
           failures = read_failures(self.folder.root)
           if version in failures:
             raise ValueError(failures[version])
           time.sleep(_WAIT_SEC)
-      except Exception as error:
-        with contextlib.suppress(OSError):  # a full disk
-          write_failure(self.folder.root, version, ' '.join(str(error).split()))
-        raise
+        return name
+    except Exception as error:
+      with contextlib.suppress(OSError):  # a full disk
+        write_failure(self.folder.root, version, ' '.join(str(error).split()))
+      raise
 
-  def _embed(
-    self, params: Any, stack: contextlib.ExitStack
-  ) -> index_versions.EmbedBlocks:
-    """Return the embedder of blocks, or vectors of the package or of `source`."""
-    from realm_jax.trained import packaged  # which only whole runs need
+  def publish(
+    self,
+    step: int,
+    params: Any,
+    embed: index_versions.EmbedBlocks,
+    progress: Callable[[int, int], None] | None = None,
+  ) -> str | None:
+    """Build a version of the vectors of `embed`; as `VersionFolder.build`."""
+    return self.folder.build(
+      step,
+      params,
+      self.data.blocks,
+      embed,
+      self.config.index,
+      settings=vector_settings(self.model),
+      dtype=self.config.vectors.dtype,
+      executor=self.executor,
+      progress=progress,
+    )
 
-    known = packaged.vectors_of(params, self.blocks)
-    # Later versions have newer parameters.
-    if known is None and self.source and not self.folder.names():
-      vectors = index_versions.VersionFolder(self.source).known_vectors(
-        params,
-        self.blocks,
-        vector_settings(self.model),
-        self.vectors_dtype,
-        embedders.block_embedder_params,
-      )
-      known = stack.enter_context(vectors)
-    if known is not None:
-      return functools.partial(_take, known)
+  def embedder(self, params: Any) -> index_versions.EmbedBlocks:
+    """Return the embedder of blocks."""
     return embedders.BlockEmbedder(
       self.model,
       self.layout,
-      self.blocks,
+      self.data.blocks,
       params,
-      batch_tokens=self.batch_tokens,
+      batch_tokens=self.config.vectors.batch_tokens,
     )
 
+  def _known(self, params: Any, stack: contextlib.ExitStack) -> Any:
+    """Return vectors of the package, or of the run that this one starts from.
 
-def _take(known: Any, ids: np.ndarray, progress: Any) -> np.ndarray:
+    The first version takes these if they are of the same parameters, blocks and
+    settings; later versions have newer parameters.
+    """
+    from realm_jax.trained import packaged  # which only whole runs need
+
+    vectors = packaged.vectors_of(params, self.data.blocks)
+    config = self.config
+    start = config.embedder_from or getattr(config, 'realm_from', '')
+    if vectors is not None or not start or self.folder.names():
+      return vectors
+    known = index_versions.VersionFolder(
+      pathlib.Path(start) / INDEX
+    ).known_vectors(
+      params,
+      self.data.blocks,
+      vector_settings(self.model),
+      config.vectors.dtype,
+      embedders.block_embedder_params,
+    )
+    return stack.enter_context(known)
+
+
+def _take(vectors: Any, ids: np.ndarray, progress: Any) -> np.ndarray:
   """Return known vectors; an `index_versions.EmbedBlocks`."""
   del progress
-  return np.asarray(known[ids])
+  return np.asarray(vectors[ids])
 
 
 def index_folder(
@@ -137,21 +155,15 @@ def make_builder(
   workdir: str | os.PathLike,
 ) -> Builder:
   """Return the builder of a run's index versions."""
-  start = config.embedder_from or getattr(config, 'realm_from', '')
-  model = model_configs.realm_config(config, data.tokenizer.vocab_size)
   executor = None
   if jax.process_count() > 1:
     executor = executors.Share(jax.process_index(), jax.process_count())
   return Builder(
-    model=model,
+    config=config,
+    data=data,
     layout=data.layout(config),
-    blocks=data.blocks,
     folder=index_versions.VersionFolder(index_folder(workdir)),
-    index=config.index,
-    batch_tokens=config.vectors.batch_tokens,
-    vectors_dtype=config.vectors.dtype,
     executor=executor,
-    source=pathlib.Path(start) / INDEX if start else None,
   )
 
 

@@ -32,17 +32,16 @@ class TrainedRealm(model_configs.TrainedModel):
 
     A missing index is built; progress(blocks done, blocks in all).
     """
-    builder = dataclasses.replace(
-      index_builder.make_builder(self.config, self.data, '.'),
+    builder = index_builder.Builder(
+      config=self.config,
+      data=self.data,
+      layout=self.layout,
       folder=index_versions.VersionFolder(folder or self.index_folder),
-      executor=None,
     )
     params = index_builder.snapshot(self.params)
     name = builder.build(self.step, params, progress)
     version = builder.folder.open(name, self.data.blocks)
-    return embedders.BlockIndex(
-      version, embedders.QueryEmbedder(self.model.config)
-    )
+    return embedders.BlockIndex(version, self.model.config)
 
   @functools.cached_property
   def index(self) -> embedders.BlockIndex:

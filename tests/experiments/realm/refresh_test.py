@@ -30,6 +30,10 @@ class FakeBuilder:
   model: config_lib.RealmConfig = MODEL
   fail_at: tuple = ()
 
+  @property
+  def data(self):
+    return self
+
   built: list = dataclasses.field(default_factory=list)
 
   def build(self, step, params, progress=None):

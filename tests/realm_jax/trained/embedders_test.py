@@ -135,15 +135,14 @@ def test_vectors_that_are_not_finite_are_refused(data):
 
 @pytest.fixture(scope='module')
 def indices(data, tmp_path_factory):
-  """An older and a newer version, opened with one query embedder."""
+  """An older and a newer version."""
   folder = index_versions.VersionFolder(tmp_path_factory.mktemp('index'))
-  queries = embedders.QueryEmbedder(data.config, jax.devices()[3])
   found = []
   for step, params in ((10, data.params[0]), (20, data.params[1])):
     embedder = _embedder(data, jax.devices()[:1], params)
     name = folder.build(step, params, data.blocks, embedder, INDEX)
     version = folder.open(name, data.blocks)
-    found.append(embedders.BlockIndex(version, queries))
+    found.append(embedders.BlockIndex(version, data.config))
   return found
 
 
