@@ -129,7 +129,7 @@ def test_reused_vectors_are_bit_identical_and_equal_embedding_all(
   np.testing.assert_allclose(have, whole, rtol=1e-5, atol=1e-6)
 
 
-def _indices(data, colbert=None):
+def _indices(data, colbert=''):
   return text_index.TextIndices(data.root, data.blocks, colbert=colbert)
 
 
