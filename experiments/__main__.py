@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""List the commands, room by room: `python -m experiments [WORD | --markdown]`.
+"""List the commands, room by room: `python -m experiments [--markdown | --fields]`.
 
 A command is a module that runs as a program; its line is the first line of its
 docstring. Sources are parsed, never imported, so the list appears at once.
@@ -29,12 +29,8 @@ This page is generated: `python -m experiments --fields > docs/config.md`.
 """
 
 
-def find_commands(word: str = '') -> dict[str, dict[str, str]]:
-  """Return, for each room and its purpose, its commands and theirs.
-
-  Args:
-    word: what the name or purpose of a command is to contain.
-  """
+def find_commands() -> dict[str, dict[str, str]]:
+  """Return, for each room and its purpose, its commands and theirs."""
   rooms = {}
   for init in (_FOLDER / '__init__.py', *sorted(_FOLDER.glob('*/__init__.py'))):
     parts = init.parent.relative_to(_FOLDER).parts
@@ -44,10 +40,7 @@ def find_commands(word: str = '') -> dict[str, dict[str, str]]:
       text = path.read_text(encoding='utf-8')
       if "\nif __name__ == '__main__'" in text:
         name = '.'.join(('experiments', *parts, path.stem))
-        name = name.removesuffix('.__main__')
-        summary = _summary(text)
-        if word.lower() in f'{name} {summary}'.lower():
-          names[name] = summary
+        names[name.removesuffix('.__main__')] = _summary(text)
     if names:
       about = _summary(init.read_text(encoding='utf-8'))
       title = parts[0] if parts else 'For every model'
@@ -111,20 +104,11 @@ def fields_as_markdown() -> str:
   return '\n'.join(lines).rstrip()
 
 
-def main(args: list[str]) -> None:
-  """Print the list, or exit with one line when nothing matches."""
-  word = ' '.join(args)
-  if word == '--fields':
-    return print(fields_as_markdown())
-  rooms = find_commands('' if word == '--markdown' else word)
-  if not rooms:
-    sys.exit(
-      f'error: no command matches {word!r}; `python -m experiments` lists all.'
-    )
-  print((as_markdown if word == '--markdown' else as_text)(rooms))
-
-
 if __name__ == '__main__':
   # A reader such as `head` may leave early.
   signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-  main(sys.argv[1:])
+  if '--fields' in sys.argv:
+    print(fields_as_markdown())
+  else:
+    as_page = as_markdown if '--markdown' in sys.argv else as_text
+    print(as_page(find_commands()))

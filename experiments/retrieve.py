@@ -12,10 +12,9 @@ task cross_encoder, which orders the first --config.reranker.candidates blocks.
 are those of the packaged articles. For each question set and kind of retrieval the command
 prints recall@K (the share of questions with an answer in the first K blocks), MRR and
 nDCG@10 in percent with 95 % intervals, the difference to the first kind on the same
-questions, and questions a second. A block is relevant if it holds an answer by --rule, or
-by --qrels=FILE, TREC's judgments, if its grade is above 0. The ideal ranking of nDCG holds all
-blocks that --qrels judges relevant. Without --qrels it holds the relevant blocks that any of
-the compared kinds and runs finds. Sets of `asked` without --qrels are ranked alone.
+questions, and questions a second. A block is relevant if it holds an answer by DPR's rule.
+The ideal ranking of nDCG holds the relevant blocks that any of the compared kinds and runs
+finds. Sets of `asked` are ranked alone.
 
   python -m experiments.retrieve --beir=scifact --kinds=bm25,dense --embedder=DIR
 
@@ -63,8 +62,8 @@ from retrieval.store import locks, output_files
 FILE = 'retrieval.json'
 _FOLDER = 'retrieval'
 _WORKDIR = 'runs/ask'  # of the packaged reader, as of experiments.ask
+_RULE = 'dpr'  # of answers that are strings
 _NAME = 12  # letters of a name in the table
-_RULES = ('dpr', 'substring')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,10 +161,9 @@ def _check_flags(
       f'--kinds and the files of --run have the names {names}: expected at least '
       'one, and each once.'
     )
-  if (values.run or values.qrels) and len(sets) > 1:
+  if values.run and len(sets) > 1:
     raise ValueError(
-      f'--run and --qrels are of one question set, but evaluate.questions names '
-      f'{len(sets)}.'
+      f'--run is of one question set, but evaluate.questions names {len(sets)}.'
     )
 
 
@@ -197,14 +195,12 @@ def compare(
       [*map(rankings.without_own, runs)] for runs in (ours, theirs)
     )
   everything, qrels, judged_by = [*ours, *theirs], None, ''
-  if values.qrels:
-    qrels, judged_by = trec_files.read_qrels(values.qrels), values.qrels
-  elif beir:
+  if beir:
     qrels, judged_by = beir.qrels, beir.qrels_path
   elif questions.kind != 'none':
-    rule = 'regex' if questions.kind == 'regex' else values.rule
+    rule = 'regex' if questions.kind == 'regex' else _RULE
     judged_by = f'an answer, rule {rule}'
-    search = answer_search.QuestionSearch(blocks, values.rule)
+    search = answer_search.QuestionSearch(blocks, _RULE)
     with progress.bar(f'{questions.name}, answers', 'questions') as update:
       qrels = rankings.judge(
         everything, questions, search, names, depth, update
@@ -298,10 +294,6 @@ def define_flags() -> None:
     f'Retrievers, of {", ".join(beams.KINDS)}; +FOLDER for one that is re-ranked.',
   )
   flags.DEFINE_multi_string('run', [], "Another system's TREC run; may repeat.")
-  flags.DEFINE_string(
-    'qrels', '', 'TREC judgments; empty: a block with an answer is relevant.'
-  )
-  flags.DEFINE_enum('rule', 'dpr', _RULES, 'Rule of answers that are strings.')
   flags.DEFINE_integer(
     'depth', 100, 'Blocks to retrieve for a question.', lower_bound=1
   )

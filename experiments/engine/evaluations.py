@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.engine import configs, reports
-from retrieval import settings
+from experiments.engine import reports
 from retrieval.questions import bootstrap
 
 
@@ -111,24 +110,3 @@ def _turned(less: Mapping[str, Any]) -> dict[str, Any]:
   mean, low, high = (-less[x] for x in ('mean', 'high', 'low'))
   seeds = [-x for x in less['of_seeds']]
   return {'mean': mean, 'low': low, 'high': high, 'of_seeds': seeds}
-
-
-def parse_options(
-  text: str, options: Mapping[str, Any], whole: str
-) -> dict[str, Any]:
-  """Parse OPTION=VALUE,OPTION=VALUE.
-
-  Args:
-    options: annotation of each option, as of `settings`.
-    whole: names the text in messages.
-  """
-  values = {}
-  for option, _, value in (x.partition('=') for x in text.split(',') if text):
-    if option in values or option not in options:
-      raise ValueError(
-        f'{whole}: expected OPTION=VALUE, separated by commas, each once, of '
-        f'{[*options]}.'
-      )
-    values[option] = configs.parse(value, options[option])
-    settings.check_value(f'{whole}: {option}', values[option], options[option])
-  return values

@@ -19,7 +19,6 @@ import json
 import math
 import os
 import pathlib
-import socket
 import time
 from typing import Any
 
@@ -27,7 +26,7 @@ from absl import logging
 import jax
 from jax.experimental import multihost_utils
 import numpy as np
-from tensorboardX import record_writer, summary
+from tensorboardX import event_file_writer, summary
 from tensorboardX.proto import event_pb2
 
 from retrieval.store import locks, output_files
@@ -135,21 +134,20 @@ def _warn_of_gap(
     before = max(before, step)
 
 
-def _open_events(workdir: str, first_step: int) -> record_writer.RecordWriter:
+def _open_events(
+  workdir: str, first_step: int
+) -> event_file_writer.EventsWriter:
   """Open an event file that supersedes older ones from `first_step`."""
-  host = f'{socket.gethostname()}.{os.getpid()}'
-  name = f'events.out.tfevents.{int(time.time())}.{host}'
-  events = record_writer.RecordWriter(os.path.join(workdir, name))
-  _add(events, file_version='brain.Event:2')
+  prefix = os.path.join(workdir, 'events')
+  events = event_file_writer.EventsWriter(prefix, f'.{os.getpid()}')
   start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
   _add(events, step=first_step, session_log=start)
   events.flush()
   return events
 
 
-def _add(events: record_writer.RecordWriter, **fields) -> None:
-  event = event_pb2.Event(wall_time=time.time(), **fields)
-  events.write(event.SerializeToString())
+def _add(events: event_file_writer.EventsWriter, **fields) -> None:
+  events.write_event(event_pb2.Event(wall_time=time.time(), **fields))
 
 
 def read(path: str | os.PathLike) -> list[dict[str, float]]:

@@ -19,7 +19,6 @@ class Tokenizer:
 
   path: str = ''  # '' trains a SentencePiece model on the corpus
   vocab_size: settings.Size = 8192
-  max_documents: settings.Count = 20_000  # that it is trained on; 0: all
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

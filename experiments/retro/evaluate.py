@@ -44,7 +44,7 @@ from flax import linen as nn
 import jax
 
 from experiments.engine import (
-  evaluations,
+  configs,
   program as program_lib,
   progress,
   stages,
@@ -76,7 +76,6 @@ class Examples:
 
   path: str = ''
   max_examples: settings.Count = 0  # 0: all
-  batch_size: settings.Size = 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,6 +114,19 @@ class Reading:
     return fixed.get(self.retrieval, self.rank or self.k or k)
 
 
+def _reading(text: str) -> Reading:
+  """Parse OPTION=VALUE,OPTION=VALUE."""
+  pairs = [x.partition('=')[::2] for x in text.split(',')]
+  values, hints = dict(pairs), settings.hints(Reading)
+  if len(values) < len(pairs):
+    raise ValueError(f'rows: {text!r}: expected each option once.')
+  return settings.build(
+    Reading,
+    {k: configs.parse(x, hints.get(k, str)) for k, x in values.items()},
+    f'rows: {text!r}',
+  )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate:
   """Evaluation: whole documents, every token scored once."""
@@ -147,11 +159,7 @@ class Evaluate:
   @property
   def readings(self) -> dict[str, Reading]:
     """The further rows by their texts."""
-    options = settings.hints(Reading)
-    return {
-      x: Reading(**evaluations.parse_options(x, options, f'rows: {x!r}'))
-      for x in self.rows
-    }
+    return {x: _reading(x) for x in self.rows}
 
   @property
   def k(self) -> int:

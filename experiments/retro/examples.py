@@ -111,7 +111,7 @@ def lambada(
   """Measure the accuracy of the last word of each text."""
   texts = read(evaluate.examples, ('text',))
   examples = [split(text) for (text,) in texts]
-  batch_size = evaluate.examples.batch_size
+  batch_size = evaluate.batch_size
 
   def measure(model, k, name):
     words = last_words(model, k, name, examples, batch_size)
@@ -138,7 +138,7 @@ def summary(
         [f' {text}' for _, text in examples],
         num_neighbors=k,
         stride_chunks=evaluate.stride_chunks,
-        batch_size=evaluate.examples.batch_size,
+        batch_size=evaluate.batch_size,
         progress=update,
       )
     return np.array([x.nats for x in likelihoods]), size, {}

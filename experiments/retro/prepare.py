@@ -53,6 +53,7 @@ from retro_jax.data import datastore as datastore_lib, folder as retro_data
 Config = config_lib.Config
 Folder = retro_data.DataFolder
 Rows = stages.Rows
+_TOKENIZED = 20_000  # documents that a tokenizer is trained on
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,12 +87,11 @@ def train_tokenizer(config: Config, data: Folder) -> Rows:
   if not data.has_tokenizer and chosen.path:
     tokenization.load_tokenizer(chosen.path).save(path)
   elif not data.has_tokenizer:
-    limit = chosen.max_documents or None
     logging.info(
       f'Training SentencePiece: {chosen.vocab_size} pieces, on the training '
-      f'documents of {limit or "all"} documents.'
+      f'documents of {_TOKENIZED} documents.'
     )
-    documents = itertools.islice(corpus_lib.Corpus(config.corpus), limit)
+    documents = itertools.islice(corpus_lib.Corpus(config.corpus), _TOKENIZED)
     held_out = config.valid_fraction, (), config.test_fraction
     texts = (
       tokens_lib.document_text(document, config.tokens.with_title)

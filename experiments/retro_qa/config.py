@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from experiments.engine import run_settings
 from experiments.retro import config as retro_config
 from retrieval import settings
-from retro_jax.nn import config as config_lib
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,8 +31,6 @@ class Qa:
   # Of fid and closed_book: tokens of a question with its passage; 0: the start's
   # neighbor_length.
   passage_length: settings.SizeOrZero = 0
-  # Of both: layers of the decoder that read passages, from 1; (): all.
-  cross_layers: tuple[config_lib.Layers, ...] = ()
 
   @property
   def is_fid(self) -> bool:

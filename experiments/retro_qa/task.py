@@ -98,16 +98,12 @@ def _fid_model(
       "config.qa.num_passages 0: a FiD reads at least one; reader='closed_book' "
       'reads the question alone.'
     )
-  try:
-    fields = fid.fields(
-      model.num_layers,
-      qa.cross_layers,
-      qa.answer_length,
-      qa.passage_length or model.neighbor_length,
-    )
-    return dataclasses.replace(model, **fields)
-  except ValueError as error:
-    raise ValueError(f'config.qa.{error}') from None
+  fields = fid.fields(
+    model.num_layers,
+    qa.answer_length,
+    qa.passage_length or model.neighbor_length,
+  )
+  return dataclasses.replace(model, **fields)
 
 
 def make_task(

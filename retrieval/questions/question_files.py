@@ -49,14 +49,8 @@ class Question:
     arguments.make_tuple(self, 'answers')
 
 
-def read_questions(
-  path: str | os.PathLike, *, answer_field: str = ''
-) -> list[Question]:
+def read_questions(path: str | os.PathLike) -> list[Question]:
   """Read the questions of a file in their order; its name and beginning tell the form.
-
-  Args:
-    answer_field: field of jsonl with the answers; '' is the default one.
-      EfficientQA also has 'answer_and_def_correct_predictions'.
 
   Raises:
     ValueError: for an unknown form, a file without questions, or the first
@@ -65,10 +59,6 @@ def read_questions(
   path = pathlib.Path(path)
   kind = _form_of(path)
   form = _FORMS[kind]
-  if answer_field:
-    if kind not in ('jsonl', 'table'):
-      raise ValueError(f'{path}: {kind} has no field {answer_field!r}.')
-    form = dataclasses.replace(form, answers=(answer_field,))
   try:
     questions = _with_distinct_ids(
       (where, form.read(where, record)) for where, record in form.records(path)

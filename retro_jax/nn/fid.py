@@ -14,37 +14,21 @@ once for each question, and keys and values of the passages stay in the cache.
 `qa_rows.FidWriter` writes the rows.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 
 def fields(
-  num_layers: int,
-  cross_layers: Sequence[int],
-  answer_length: int,
-  passage_length: int,
+  num_layers: int, answer_length: int, passage_length: int
 ) -> dict[str, Any]:
   """Fields of RetroConfig in which a FiD differs from the RETRO it starts from.
 
   Args:
-    num_layers: of the decoder.
-    cross_layers: layers of the decoder that read passages, from 1; () for all, as
-      in the paper.
+    num_layers: of the decoder, all of which read passages, as in the paper.
     answer_length: most tokens of an answer, with its EOS.
     passage_length: tokens of a question with its passage.
-
-  Raises:
-    ValueError: for layers that the decoder does not have.
   """
-  wrong = [p for p in cross_layers if not 1 <= p <= num_layers]
-  if wrong:
-    raise ValueError(
-      f'cross_layers {tuple(cross_layers)}: the decoder has no layers {wrong}; '
-      f'expected some of 1..{num_layers}, or () for all.'
-    )
-  layers = sorted(set(cross_layers)) or range(1, num_layers + 1)
   return {
-    'cca_layers': tuple(layers),
+    'cca_layers': tuple(range(1, num_layers + 1)),
     'chunk_length': answer_length,
     'neighbor_length': passage_length,
     'query_conditioning': False,

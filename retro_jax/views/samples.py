@@ -121,7 +121,9 @@ def to_text(
 ) -> TextSample:
   """A sample as text, up to a stop string; its chunks' texts add up to its text."""
   n = sample.prompt_length
-  prompts = prompt_texts(sample, tokenizer)
+  # A split character goes to its last token.
+  pieces = growing_text.pieces(tokenizer.decode, sample.tokens[:n])
+  prompts = [''.join(pieces[i:j]) for i, j in sample.chunk_bounds()]
   written = growing_text.pieces(tokenizer.decode, sample.new_tokens)
   left = math.inf if sample.text is None else len(sample.text)
   chunks = []
@@ -134,15 +136,6 @@ def to_text(
   prompt = ''.join(prompts)
   completion = ''.join(chunk.written for chunk in chunks)
   return TextSample(prompt + completion, prompt, chunks, name, completion)
-
-
-def prompt_texts(
-  sample: samples_lib.Sample, tokenizer: tokenization.Tokenizer
-) -> list[str]:
-  """The prompt's text by chunk; a split character goes to its last token."""
-  prompt = sample.tokens[: sample.prompt_length]
-  pieces = growing_text.pieces(tokenizer.decode, prompt)
-  return [''.join(pieces[i:j]) for i, j in sample.chunk_bounds()]
 
 
 def chunk_text(

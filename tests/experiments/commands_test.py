@@ -5,8 +5,6 @@
 import subprocess
 import sys
 
-from experiments import __main__ as commands
-
 
 def _run(*args):
   """Output of `python -S -m experiments`: no site-packages, so no library."""
@@ -30,11 +28,3 @@ def test_every_command_has_a_line():
   for name, summary in listed.items():
     assert summary.endswith('.'), name
   assert _run('--markdown').stdout.startswith('# Commands')
-
-
-def test_a_word_selects_commands():
-  (found,) = commands.find_commands('inspect').values()
-  assert list(found) and all('inspect' in x for x in found)
-  nothing = _run('quantum', 'foam')
-  assert nothing.returncode == 1 and nothing.stdout == ''
-  assert 'quantum foam' in nothing.stderr

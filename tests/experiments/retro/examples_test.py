@@ -30,7 +30,7 @@ def _run(workdir, task, path, **settings):
   evaluate = tiny_retro.evaluate_one(
     evaluators=(task,),
     baseline_workdir='baseline',
-    **{'examples.path': str(path), 'examples.batch_size': 2} | settings,
+    **{'examples.path': str(path), 'batch_size': 2} | settings,
   )
   retro_evaluate.evaluate(CONFIG, str(workdir), evaluate)
   return json.loads((workdir / f'{task}.json').read_text())['rows']

@@ -4,12 +4,10 @@
 
 import dataclasses
 import functools
-import io
 import json
 
 import numpy as np
 import pytest
-import rich.console
 
 from experiments import sample as retro_sample
 from retrieval import tokenization
@@ -117,36 +115,6 @@ def test_a_file_of_prompts(config, tmp_path, capsys):
   assert [s.text for s in run(batch_size=6)] == [s.text for s in samples]
 
 
-def test_streams_while_it_writes(config, capsys):
-  """The same samples; neighbors stand before the first token that reads them."""
-  three = retro_sample.Sample(num_neighbors=3, max_new_tokens=10)
-  run = functools.partial(
-    retro_sample.run,
-    config,
-    'retro',
-    three,
-    prompt='river queen',
-    num_samples=2,
-  )
-  plain = run()
-  capsys.readouterr()
-  streamed = run(stream=True)
-  assert [s.text for s in streamed] == [s.text for s in plain]
-  printed = capsys.readouterr().out
-  parts = printed.split('sample 2 of 2')
-  assert len(parts) == 2 and 'sample 1 of 2' in parts[0]
-  for part, sample in zip(parts, streamed, strict=True):
-    at = 0
-    for chunk in sample.chunks:
-      for text in (chunk.prompt, chunk.written):
-        for line in filter(None, text.splitlines()):
-          assert line in part[at:], (line, part[at:])
-          at = part.index(line, at) + len(line)
-      if chunk.ids:
-        at = part.index('Title 7', at)
-    assert part.count('Title 7') == sum(bool(c.ids) for c in sample.chunks)
-
-
 class Bytes(tokenization.Tokenizer):
   """A tokenizer whose tokens are the bytes of UTF-8."""
 
@@ -164,13 +132,6 @@ def test_a_character_of_the_prompt_that_a_chunk_cuts_stays_whole():
   assert [chunk.written for chunk in got.chunks] == ['', '', 'c日']
   assert got.prompt == '日本ab'
   assert ''.join(chunk.text for chunk in got.chunks) == got.text
-  out = io.StringIO()
-  console = rich.console.Console(file=out)
-  stream = retro_sample.Stream(console, Bytes(), [''])
-  begun = samples_lib.Sample(tokens[:8], 8, 4, [])
-  stream.take(samples_lib.Started(0, begun))
-  stream.take(samples_lib.Drawn(0, int(written[0]), 'c'))
-  assert '日本abc' in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_cached_decoding_writes_what_whole_rows_make_likeliest(tokenizer):
     cca_layers=(),
     tie_readout=False,
   )
-  c = dataclasses.replace(c, **fid.fields(2, (), M, R))
+  c = dataclasses.replace(c, **fid.fields(2, M, R))
   params = tiny.params(c)
   writer = _writer(tokenizer)
   sampling = drawing.SamplingConfig(

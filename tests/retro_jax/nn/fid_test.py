@@ -60,9 +60,9 @@ class Fid(reference.Reference):
     return self.norm(p, 'final_norm', h) @ p['embedding'].T
 
 
-def _config(cross_layers=(), **overrides):
+def _config(**overrides):
   c = tiny.config(num_layers=2, cca_layers=(2,), **overrides)
-  changed = fid.fields(c.num_layers, cross_layers, M, R)
+  changed = fid.fields(c.num_layers, M, R)
   return dataclasses.replace(c, **changed)
 
 
@@ -91,8 +91,8 @@ def _logits(c, p, tokens, passages, hidden=0):
 
 @pytest.mark.parametrize(
   'overrides',
-  [{}, {'cross_layers': (2,), 'cca_positions': False}],
-  ids=['all layers', 'one layer, no positions'],
+  [{}, {'cca_positions': False}],
+  ids=['positions', 'no positions'],
 )
 def test_equals_the_slow_reference(overrides):
   with jax.enable_x64(True):
@@ -133,7 +133,7 @@ def test_what_a_run_has_is_loaded(baseline):
   source = tiny.config(
     num_layers=2, cca_layers=() if baseline else (2,), encoder_num_layers=1
   )
-  changed = fid.fields(source.num_layers, (), M, R)
+  changed = fid.fields(source.num_layers, M, R)
   c = dataclasses.replace(source, **changed)
   trained = tiny.params(source)
   params, new, left = initial.extend(jax.random.key(0), c, trained)
