@@ -260,12 +260,12 @@ class TextIndices:
     root: str | os.PathLike,
     passages: passages_lib.Passages,
     *,
-    num_topics: int = lda.LdaConfig.num_topics,
+    num_topics: int = 200,
     colbert: str = '',
   ):
     """Take the folder, the passages, the number of topics and a ColBERT's run."""
     self.root, self.passages = pathlib.Path(root), passages
-    self._lda = lda.LdaConfig(num_topics=num_topics)
+    self._num_topics = num_topics
     self._colbert = colbert
 
   def words_path(self, kind: str) -> pathlib.Path:
@@ -308,10 +308,13 @@ class TextIndices:
   ) -> tuple[lda.TopicEmbedder, array_store.Store]:
     """Return the model of topics, and the topics of all passages."""
     key = manifests.fingerprint(
-      [self.passages.fingerprint, dataclasses.asdict(self._lda)]
+      [
+        self.passages.fingerprint,
+        {'num_topics': self._num_topics, **lda.SETTINGS},
+      ]
     )
     path = self._place(f'topics-{key[:12]}')
-    model = lda.fit(path / 'model', self.passages, self._lda, progress)
+    model = lda.fit(path / 'model', self.passages, self._num_topics, progress)
     vectors = vectors_lib.build_vector_store(
       path / 'vectors', self.passages, model, progress=progress, **how
     )

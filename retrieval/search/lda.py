@@ -12,44 +12,37 @@ Dimension key: K topics, V words.
 """
 
 import collections
-from collections.abc import Iterator, Sequence
-import dataclasses
+from collections.abc import Iterable, Sequence
 import importlib
+import itertools
 import os
 from typing import Any
 
 from jaxtyping import Float32
 import numpy as np
 
-from retrieval import arguments, searchers, settings
+from retrieval import arguments, searchers
 from retrieval.search import bm25, queries as queries_lib
 from retrieval.searchers import subset as subset_lib
 from retrieval.store import array_store, checksums, shards
 from retrieval.text import passages as passages_lib
 
 KIND = 'topics'
+SETTINGS = {
+  # Words: the most frequent ones without BM25's stop words.
+  'max_words': 20_000,
+  'min_texts': 5,  # a rarer word is left out
+  'max_share': 0.5,  # of texts; a more frequent word is left out
+  'max_texts': 100_000,  # random texts that the model is fitted to
+  'passes': 2,  # over these texts
+  'batch_size': 1024,
+  'seed': 0,
+}
 _STOP_WORDS = frozenset(bm25.STOP_WORDS)
 _MISSING = (
   "Topics (lda) need scikit-learn: pip install 'realm-retro-jax[lda]', or pip install "
   'scikit-learn.'
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LdaConfig:
-  """How topics are fitted."""
-
-  num_topics: settings.Size = 200  # K; Wei and Croft 2006: 400 and more
-  # Words: the most frequent ones without BM25's stop words.
-  max_words: settings.Size = 20_000
-  min_texts: settings.Size = 5  # a rarer word is left out
-  max_share: settings.Share = 0.5  # of texts; a more frequent word is left out
-  max_texts: settings.Size = 100_000  # random texts that the model is fitted to
-  passes: settings.Size = 2  # over these texts
-  batch_size: settings.Size = 1024
-  seed: settings.Seed = 0
-
-  __post_init__ = settings.check
 
 
 class TopicEmbedder:
@@ -67,7 +60,6 @@ class TopicEmbedder:
     words = np.asarray(stored.shard(0, 'words')).tobytes().decode().split('\n')
     topics = np.asarray(stored.shard(0, 'topics'))
     self.dimension = len(topics)
-    self._batch_size = stored.fields['batch_size']
     self._counter = _counter(words)
     # The attributes that scikit-learn documents as those of a fitted model.
     self._model = _sklearn('decomposition').LatentDirichletAllocation(
@@ -92,8 +84,8 @@ class TopicEmbedder:
     """Return the square roots of topic distributions, 0 for a text without any."""
     texts = arguments.texts(texts, 'texts')
     vectors = np.zeros((len(texts), self.dimension), np.float32)
-    for low in range(0, len(texts), self._batch_size):
-      some = slice(low, min(low + self._batch_size, len(texts)))
+    for low in range(0, len(texts), SETTINGS['batch_size']):
+      some = slice(low, min(low + SETTINGS['batch_size'], len(texts)))
       counts = self._counter.transform(texts[some])
       known = np.flatnonzero(np.diff(counts.indptr))
       if len(known):
@@ -122,7 +114,7 @@ class TopicSearch:
 def fit(
   path: str | os.PathLike,
   passages: passages_lib.Passages,
-  config: LdaConfig,
+  num_topics: int,
   progress: shards.Progress | None = None,
 ) -> TopicEmbedder:
   """Fit topics to random passages, unless `path` holds them already.
@@ -132,57 +124,53 @@ def fit(
     ValueError: where `path` holds topics of other passages or settings, or when no
       word is left to fit to.
   """
-  fields = {'texts': passages.fingerprint, **dataclasses.asdict(config)}
+  fields = {'texts': passages.fingerprint, 'num_topics': num_topics, **SETTINGS}
   fields |= {'terms': bm25.TERMS, 'stop_words': sorted(_STOP_WORDS)}
   shards.build_store(
-    path, KIND, fields, [0], lambda *_: _fit(passages, config, progress)
+    path, KIND, fields, [0], lambda *_: _fit(passages, num_topics, progress)
   )
   return TopicEmbedder(path)
 
 
-def _fit(passages, config: LdaConfig, progress) -> dict[str, np.ndarray]:
-  rng = np.random.default_rng(config.seed)
-  chosen = rng.permutation(len(passages))[: config.max_texts]
-
-  def batches() -> Iterator[list[str]]:
-    for low in range(0, len(chosen), config.batch_size):
-      yield passages.search_texts(chosen[low : low + config.batch_size])
-
-  words = _choose_words(batches(), len(chosen), config)
-  counter = _counter(words)
+def _fit(passages, num_topics: int, progress) -> dict[str, np.ndarray]:
+  rng, size = np.random.default_rng(SETTINGS['seed']), SETTINGS['batch_size']
+  chosen = rng.permutation(len(passages))[: SETTINGS['max_texts']]
+  batches = np.split(chosen, range(size, len(chosen), size))
+  counter = _counter(_choose_words(map(passages.search_texts, batches)))
   model = _sklearn('decomposition').LatentDirichletAllocation(
-    config.num_topics,
+    num_topics,
     learning_method='online',
     total_samples=len(chosen),
-    random_state=config.seed,
+    random_state=SETTINGS['seed'],
   )
-  done = 0
-  for _ in range(config.passes):
-    for texts in batches():
-      model.partial_fit(counter.transform(texts))
-      done += len(texts)
-      if progress:
-        progress(done, config.passes * len(chosen))
+  passes, done = SETTINGS['passes'], 0
+  for batch in passes * batches:
+    model.partial_fit(counter.transform(passages.search_texts(batch)))
+    done += len(batch)
+    if progress:
+      progress(done, passes * len(chosen))
+  words = sorted(counter.vocabulary, key=counter.vocabulary.get)
   return {
     'words': np.frombuffer('\n'.join(words).encode(), np.uint8),
     'topics': model.components_.astype(np.float32),
   }
 
 
-def _choose_words(batches, num_texts: int, config: LdaConfig) -> list[str]:
+def _choose_words(batches: Iterable[Sequence[str]]) -> list[str]:
   """Return the vocabulary, the words of most texts first."""
-  in_texts = collections.Counter()
-  for texts in batches:
-    for text in texts:
-      in_texts.update({*_words(text)})
-  most = config.max_share * num_texts
-  words = [w for w, n in in_texts.items() if config.min_texts <= n <= most]
+  in_texts, num_texts = collections.Counter(), 0
+  for text in itertools.chain.from_iterable(batches):
+    in_texts.update({*_words(text)})
+    num_texts += 1
+  most = SETTINGS['max_share'] * num_texts
+  least = SETTINGS['min_texts']
+  words = [w for w, n in in_texts.items() if least <= n <= most]
   if not words:
     raise ValueError(
-      f'No word of {num_texts} texts is in at least min_texts={config.min_texts} '
-      f'and at most max_share={config.max_share} of them; expected more texts.'
+      f'No word of {num_texts} texts is in at least {least} of them and in at most '
+      f'{most:g}; expected more texts.'
     )
-  return sorted(words, key=lambda w: (-in_texts[w], w))[: config.max_words]
+  return sorted(words, key=lambda w: (-in_texts[w], w))[: SETTINGS['max_words']]
 
 
 def _words(text: str) -> list[str]:

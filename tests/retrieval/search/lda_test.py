@@ -3,6 +3,7 @@
 """Topics against variational inference in numpy, their search, and their stores."""
 
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import scipy.special
 from retrieval.search import bm25, lda
 from retrieval.text import passages as passages_lib
 
-CONFIG = lda.LdaConfig(num_topics=4, passes=4, batch_size=16)
 SUBJECTS = ('river lake sea boat fish', 'king queen crown war treaty')
 
 
@@ -23,8 +23,9 @@ def texts():
   return [*drawn, 'the zebra']
 
 
-def _fit(path, texts, config=CONFIG, progress=None):
-  return lda.fit(path, passages_lib.TextList(texts), config, progress)
+def _fit(path, texts, progress=None):
+  with mock.patch.dict(lda.SETTINGS, passes=4, batch_size=16):
+    return lda.fit(path, passages_lib.TextList(texts), 4, progress)
 
 
 @pytest.fixture(scope='module')
@@ -80,14 +81,13 @@ def test_a_model_is_fitted_once(model, texts, tmp_path, monkeypatch):
 
 def test_words_are_chosen_by_the_texts_that_have_them():
   texts = ['b b c d', 'b c a', 'e b c', 'd x', '7 x']
-  config = lda.LdaConfig(min_texts=2, max_share=0.5, max_words=2)
-  batches = [texts[:3], texts[3:]]
-  assert lda._choose_words(batches, 5, config) == ['d', 'x']
+  with mock.patch.dict(lda.SETTINGS, min_texts=2, max_words=2):
+    assert lda._choose_words([texts[:3], texts[3:]]) == ['d', 'x']
 
 
 def test_bad_input_is_refused(texts, tmp_path, monkeypatch):
-  with pytest.raises(ValueError, match='min_texts=61'):
-    _fit(tmp_path / 'x', texts, lda.LdaConfig(min_texts=61))
+  with pytest.raises(ValueError, match='No word of 4 texts'):
+    _fit(tmp_path / 'x', texts[:4])
   monkeypatch.setitem(sys.modules, 'sklearn.feature_extraction.text', None)
   with pytest.raises(ImportError, match=r'\[lda\]'):
     _fit(tmp_path / 'x', texts)
