@@ -63,14 +63,11 @@ def _ours(rows, sizes):
   yield 'product', product
   if sizes['exact_only']:
     return
-  for soar in (False, True)[: 1 + (metric == 'dot_product')]:
-    config = searchers.ScannConfig(soar=soar)
-    searcher = searchers.ScannSearcher.build(rows, metric, config)
-    for share in _SHARES:
-      leaves = max(1, searcher.settings['num_leaves'] // share)
-      how = {'num_leaves_to_search': leaves}
-      name = f'ScaNN{" SOAR" if soar else ""} 1/{share}'
-      yield name, functools.partial(searcher.search, **how)
+  searcher = searchers.ScannSearcher.build(rows, metric)
+  for share in _SHARES:
+    leaves = max(1, searcher.settings['num_leaves'] // share)
+    how = {'num_leaves_to_search': leaves}
+    yield f'ScaNN 1/{share}', functools.partial(searcher.search, **how)
 
 
 def _faiss(rows, sizes):

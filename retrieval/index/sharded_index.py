@@ -70,7 +70,7 @@ def build(
     logging.info('Shard %d is built, %d of %d.', number, done, len(todo))
   saved = base.read_fields(folder) | {'shards_in_memory': shards_in_memory}
   base.write_fields(folder, **saved)
-  return sharded.ShardedSearcher.load(folder)
+  return sharded.ShardedSearcher(folder)
 
 
 def _build_shard(folder: pathlib.Path, number: int) -> int:

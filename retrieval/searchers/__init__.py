@@ -64,7 +64,7 @@ def load(
     address = cluster_settings.shards_at() if cluster is None else cluster
     if address:
       return ray_shards.RayShardedSearcher.start(path, address)
-    return sharded.ShardedSearcher.load(path, shards_in_memory)
+    return sharded.ShardedSearcher(path, shards_in_memory)
   if cluster:
     raise ValueError(
       f'{path}: cluster={cluster!r} for a searcher of kind {name}, '

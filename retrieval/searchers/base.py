@@ -5,7 +5,6 @@
 from collections.abc import Sequence
 import json
 import numbers
-import os
 import pathlib
 from typing import Any, Protocol, runtime_checkable
 
@@ -47,9 +46,6 @@ class Searcher(Protocol):
       ids: [b, k] int64, best first; -1 where fewer than k exist.
       scores: [b, k] float32, larger is better; -inf there.
     """
-
-  def save(self, path: str | os.PathLike) -> None:
-    """Write the files of `load` into the folder `path`."""
 
 
 def check_metric(metric: str) -> None:

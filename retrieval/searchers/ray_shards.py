@@ -31,10 +31,10 @@ class _Holder:
   """One open shard, in another process."""
 
   def __init__(self, path: str, number: int):
-    searcher = sharded.ShardedSearcher.load(path, shards_in_memory=0)
+    searcher = sharded.ShardedSearcher(path, shards_in_memory=0)
     self._shard = searcher.open_shard(number)
 
-  def search(self, queries, k) -> sharded.Hits:
+  def search(self, queries, k) -> base.Hits:
     """See `sharded.Shard.search`."""
     return self._shard.search(queries, k)
 
@@ -70,7 +70,7 @@ class RayShardedSearcher(sharded.ShardedSearcher):
       ValueError: when the searcher is damaged, or there is no such cluster.
     """
     path = pathlib.Path(path).resolve()
-    searcher = cls(path, base.read_fields(path))
+    searcher = cls(path)
     job = ray_cluster.connect(address).get_runtime_context().get_job_id()
     saved = (path / 'searcher.json').stat()
     made = str(job), saved.st_ino, saved.st_mtime_ns

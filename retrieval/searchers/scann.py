@@ -44,12 +44,10 @@ class ScannConfig:
   # type of the vectors for rescoring; none keeps the hashes alone, for callers
   # that rescore themselves
   rescore: Literal['float32', 'bfloat16', 'int8', 'none'] = 'float32'
-  # spilled partitions (Sun et al. 2023), for dot_product only.
-  soar: bool = False
 
   __post_init__ = settings.check
 
-  def filled(self, num_rows: int, metric: str) -> 'ScannConfig':
+  def filled(self, num_rows: int) -> 'ScannConfig':
     """Choose the settings that are 0 and hold all to the size of the data.
 
     Raises:
@@ -63,10 +61,10 @@ class ScannConfig:
       or min(leaves, max(40, leaves // 10)),
       num_to_rescore=self.num_to_rescore or min(num_rows, 100),
     )
-    chosen._check(num_rows, metric)
+    chosen._check(num_rows)
     return chosen
 
-  def _check(self, num_rows: int, metric: str) -> None:
+  def _check(self, num_rows: int) -> None:
     for name, low, high in (
       ('num_leaves', 1, num_rows),
       ('num_leaves_to_search', 1, self.num_leaves),
@@ -77,8 +75,6 @@ class ScannConfig:
         raise ValueError(
           f'scann.{name}={value}: expected {low}..{high} for {num_rows} rows.'
         )
-    if self.soar and metric != 'dot_product':
-      raise ValueError('scann.soar=True: expected metric dot_product.')
 
 
 class ScannUnavailableError(ImportError):
@@ -147,30 +143,25 @@ class ScannSearcher:
         f'ScaNN needs {_MIN_HASHED_ROWS} rows, the database has {num_rows}; '
         'index.searcher=exact serves any.'
       )
-    config = (config or ScannConfig()).filled(num_rows, metric)
+    config = (config or ScannConfig()).filled(num_rows)
     builder = _import().builder(
       np.asarray(vectors, np.float32), config.num_to_rescore, metric
     )
-    extra = {}
-    if config.soar:
-      extra = {'soar_lambda': 1.5, 'overretrieve_factor': 2.0}
     builder = builder.tree(
       num_leaves=config.num_leaves,
       num_leaves_to_search=config.num_leaves_to_search,
       training_sample_size=max(
         config.num_leaves, min(num_rows, _TRAINING_ROWS)
       ),
-      **extra,
     ).score_ah(
       _DIMENSIONS_PER_BLOCK,
       anisotropic_quantization_threshold=_ANISOTROPIC_THRESHOLD,
     )
-    if config.rescore == 'float32':
-      builder = builder.reorder(config.num_to_rescore)
-    elif config.rescore != 'none':
-      builder = builder.reorder(
-        config.num_to_rescore, quantize=_quantizer(config.rescore)
-      )
+    if config.rescore != 'none':
+      from scann.scann_ops.py import scann_builder
+
+      quantize = scann_builder.ReorderType[config.rescore.upper()]
+      builder = builder.reorder(config.num_to_rescore, quantize=quantize)
     builder.set_n_training_threads(os.cpu_count() or 1)
     settings = dataclasses.asdict(config)
     return cls(builder.build(), metric, (num_rows, dimension), settings)
@@ -259,10 +250,3 @@ class ScannSearcher:
       ) from None
     shape = tuple(fields['shape'])
     return cls(searcher, fields['metric'], shape, fields['settings'])
-
-
-def _quantizer(name: str):
-  from scann.scann_ops.py import scann_builder
-
-  kinds = scann_builder.ReorderType
-  return {'bfloat16': kinds.BFLOAT16, 'int8': kinds.INT8}[name]

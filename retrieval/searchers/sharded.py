@@ -9,11 +9,10 @@ index finds. Only some shards are open at a time, and memory holds no more.
 b queries, k best rows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 import dataclasses
 import os
 import pathlib
-import shutil
 import threading
 from typing import Any
 
@@ -27,14 +26,12 @@ from retrieval.searchers import (
   subset as subset_lib,
   usearch,
 )
-from retrieval.store import drafts, sharded_array
+from retrieval.store import sharded_array
 
 _APPROXIMATE = {
   'scann': scann.ScannSearcher,
   'usearch': usearch.UsearchSearcher,
 }
-
-Hits = tuple[np.ndarray, np.ndarray]
 
 
 def shard_name(number: int) -> str:
@@ -48,12 +45,6 @@ def bounds(num_rows: int, num_shards: int, number: int) -> range:
   return range(low, high)
 
 
-def merge(best: Hits, others: Hits, k: int) -> Hits:
-  """Return the best k of two lists [b, *] in float64, ties by the lower id."""
-  pairs = zip(best, others, strict=True)
-  return base.best(*(np.concatenate(pair, 1) for pair in pairs), k)
-
-
 @dataclasses.dataclass(frozen=True)
 class Shard:
   """An open shard."""
@@ -62,7 +53,7 @@ class Shard:
   exact: exact.ExactSearcher  # of the same rows on disk
   first: int  # id of its first row
 
-  def search(self, queries: np.ndarray, k: int) -> Hits:
+  def search(self, queries: np.ndarray, k: int) -> base.Hits:
     """Return ids [b, k] of the database and scores [b, k] float64."""
     fetch, settings = k, getattr(self.searcher, 'settings', {})
     if settings.get('rescore') == 'none':  # the scores are rough
@@ -84,14 +75,18 @@ class ShardedSearcher:
   query_batch = 8192  # queries that repay the opening of shards
 
   def __init__(
-    self,
-    path: str | os.PathLike,
-    fields: Mapping[str, Any],
-    shards_in_memory: int | None = None,
+    self, path: str | os.PathLike, shards_in_memory: int | None = None
   ):
-    """Take the folder and its searcher.json; `load` reads both."""
+    """Open a saved searcher; its shards open when they are first asked.
+
+    Args:
+      shards_in_memory: shards that stay open, 0 for all; None is as saved.
+
+    Raises:
+      ValueError: when it is damaged, or its vectors are not there.
+    """
     self.path = pathlib.Path(path)
-    self._fields = dict(fields)
+    fields = self._fields = base.read_fields(self.path)
     self.metric = fields['metric']
     self.unit = base.UNITS[self.metric]
     self.num_vectors, self.dimension = fields['shape']
@@ -150,7 +145,7 @@ class ShardedSearcher:
 
   def search(
     self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
-  ) -> Hits:
+  ) -> base.Hits:
     """Find the k best rows of each query."""
     queries = base.check_queries(queries, self.dimension, k)
     if subset is not None:
@@ -159,35 +154,11 @@ class ShardedSearcher:
     count = min(k, self.num_vectors)
     best = base.nothing(len(queries), count)
     for hits in self._answers(queries, count) if count else ():
-      best = merge(best, hits, count)
+      pairs = zip(best, hits, strict=True)
+      best = base.best(*(np.concatenate(x, axis=1) for x in pairs), count)
     return base.pad(*best, k)
 
-  def _answers(self, queries, k: int) -> Iterator[Hits]:
+  def _answers(self, queries, k: int) -> Iterator[base.Hits]:
     """Yield the hits of each shard; open shards come first."""
     for i in sorted(range(self.num_shards), key=lambda x: x not in self._open):
       yield self._shard(i).search(queries, k)
-
-  def save(self, path: str | os.PathLike) -> None:
-    """Write the files of `load`: links to the files of this searcher, or copies."""
-    path = pathlib.Path(path)
-    others = shutil.ignore_patterns('index.json')
-    shutil.copytree(self.path, path, ignore=others, copy_function=drafts.link)
-    fields = dict(self._fields)
-    if 'store' in fields:
-      fields |= saved_vectors.save(path, self._vectors)
-    base.write_fields(path, **fields)
-
-  @classmethod
-  def load(
-    cls, path: str | os.PathLike, shards_in_memory: int | None = None
-  ) -> 'ShardedSearcher':
-    """Open a saved searcher; its shards open when they are first asked.
-
-    Args:
-      shards_in_memory: shards that stay open, 0 for all; None is as saved.
-
-    Raises:
-      ValueError: when it is damaged, or its vectors are not there.
-    """
-    path = pathlib.Path(path)
-    return cls(path, base.read_fields(path), shards_in_memory)

@@ -22,15 +22,14 @@ def test_row_that_would_abort_the_process(value):
     searchers.ScannSearcher.build(vectors, 'dot_product')
 
 
-@pytest.mark.parametrize('soar', [False, True])
-def test_fewer_than_k_come_from_other_leaves(soar):
+def test_fewer_than_k_come_from_other_leaves():
   """Small leaves and few rescored rows: still k rows, each once."""
   vectors = clusters.clustered(600)
   searcher = searchers.ScannSearcher.build(
     vectors,
     'dot_product',
     searchers.ScannConfig(
-      num_leaves=200, num_leaves_to_search=1, num_to_rescore=5, soar=soar
+      num_leaves=200, num_leaves_to_search=1, num_to_rescore=5
     ),
   )
   for k in (50, 600):
@@ -57,16 +56,13 @@ def test_settings_scann_would_not_survive(settings):
     )
 
 
-def test_soar_and_metrics():
-  config = searchers.ScannConfig(soar=True)
-  for metric, given in ('squared_l2', config), ('cosine', None):
-    with pytest.raises(ValueError, match='metric'):
-      searchers.ScannSearcher.build(clusters.clustered(), metric, given)
-
-
-def test_too_few_rows():
-  with pytest.raises(ValueError, match='needs 16 rows'):
-    searchers.ScannSearcher.build(clusters.clustered(15), 'dot_product')
+@pytest.mark.parametrize(
+  ('rows', 'metric', 'said'),
+  [(15, 'dot_product', 'needs 16 rows'), (50, 'cosine', 'metric')],
+)
+def test_too_few_rows_and_another_metric(rows, metric, said):
+  with pytest.raises(ValueError, match=said):
+    searchers.ScannSearcher.build(clusters.clustered(rows), metric)
 
 
 @pytest.mark.parametrize('rescore', ['bfloat16', 'int8'])

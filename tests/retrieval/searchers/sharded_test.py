@@ -178,7 +178,7 @@ def test_a_cluster_holds_the_shards_that_are_loaded(
 
   def start(path, address):
     joined.append(address)
-    return sharded.ShardedSearcher.load(path)
+    return sharded.ShardedSearcher(path)
 
   monkeypatch.setattr(searchers.ray_shards.RayShardedSearcher, 'start', start)
   sharded_at, whole_at = tmp_path / 'sharded', tmp_path / 'whole'
