@@ -11,11 +11,12 @@ train on (title, text) with the bytes of their sentences and salient spans.
 from collections.abc import Iterator, Sequence
 import itertools
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from google.protobuf import message
 import numpy as np
 
-from retrieval.formats import tf_example, tfrecord
+from retrieval.formats import tfrecord
 from retrieval.readers import base, files as readers
 
 BLOCKS_FILE, TITLES_FILE = 'blocks.tfr', 'titles.tfr'
@@ -135,17 +136,26 @@ def _examples(
 
 
 def _decode(data: bytes, names: Sequence[str], where: str) -> dict:
-  """The named features; lists of one string become that string."""
+  """The named features of a tf.train.Example; all if it has no text."""
+  # Imported on first use: TFDS takes half a second.
+  from tensorflow_datasets.proto import tf_example_pb2
+
   try:
-    features = tf_example.decode(data, names)
-    if names[1] not in features:
-      features = tf_example.decode(data)  # so that the error names them all
-  except ValueError as e:
-    raise base.BadRecord('invalid tf.train.Example', where, str(e)) from None
-  return {
-    name: value[0] if isinstance(value, list) and len(value) == 1 else value
-    for name, value in features.items()
-  }
+    features = tf_example_pb2.Example.FromString(data).features.feature
+  except message.DecodeError as e:
+    text = f'not a tf.train.Example: {e}'
+    raise base.BadRecord('invalid tf.train.Example', where, text) from None
+  chosen = {*names} & {*features} if names[1] in features else features
+  return {name: _value(features[name]) for name in chosen}
+
+
+def _value(feature: Any) -> Any:
+  """Integers [n] int64, or a list; a list of one string becomes that string."""
+  kind = feature.WhichOneof('kind')
+  values = list(getattr(feature, kind).value) if kind else []
+  if kind == 'int64_list':
+    return np.asarray(values, np.int64)
+  return values[0] if kind == 'bytes_list' and len(values) == 1 else values
 
 
 def _byte_spans(

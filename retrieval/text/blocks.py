@@ -9,7 +9,6 @@ bytes in the document's text. Ids run through the documents in order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -103,7 +102,9 @@ def build_block_store(
     KIND,
     fields,
     tokens.store.rows('token_end'),
-    functools.partial(_make_shard, tokens, tokenizer, fields, annotations),
+    lambda shard, _: packing.shard_arrays(
+      tokens, shard, tokenizer, fields, annotations
+    ),
     executor=executor or executors.local(num_processes),
     progress=progress,
     meta={'tokens': tokens.path.name},
@@ -121,19 +122,6 @@ def build_block_store(
       list(drop_titles),
     )
   return built
-
-
-def _make_shard(tokens, tokenizer, fields, annotations, shard, progress):
-  from retrieval.text import packing
-
-  del progress
-  ends = np.cumsum([0, *tokens.store.rows('token_end')])
-  documents = range(*ends[shard : shard + 2].tolist())
-  arrays, dropped = packing.shard_arrays(
-    tokens, documents, tokenizer, fields, annotations
-  )
-  # An array of the store, so that the number outlives a kill.
-  return arrays | {'dropped': np.asarray([dropped], np.int64)}
 
 
 class BlockStore(passages.Passages):

@@ -5,7 +5,7 @@
 Wikimedia's sentencex finds the sentences.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 import itertools
 import re
 
@@ -56,20 +56,18 @@ def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
 
 def shard_arrays(
   tokens: tokens_lib.TokenStore,
-  documents: Iterable[int],
+  shard: int,
   tokenizer: tokenization.Tokenizer,
   fields: dict,
   annotations: taggers.AnnotatedTagger | None = None,
-) -> tuple[dict[str, np.ndarray], int]:
-  """Pack documents into the arrays of one shard of a block store.
+) -> dict[str, np.ndarray]:
+  """Pack the documents of a shard of tokens into the arrays of a shard of blocks.
 
   `fields` are max_length, drop_titles, whole_documents and language of the
   store; `annotations` finds the sentences of annotated documents.
-
-  Returns:
-    The arrays, and the number of documents dropped by their title.
   """
-  named = [(i, tokens.title(i)) for i in documents]
+  ends = np.cumsum([0, *tokens.store.rows('token_end')]).tolist()
+  named = [(i, tokens.title(i)) for i in range(*ends[shard : shard + 2])]
   dropped = re.compile('|'.join(fields['drop_titles']) or r'(?!)')
   retained = [(i, title) for i, title in named if not dropped.match(title)]
   encoded = tokenizer.encode_batch([title for _, title in retained])
@@ -111,7 +109,7 @@ def shard_arrays(
   columns = list(zip(*blocks, strict=True)) or [()] * 8
   table = np.concatenate(sentences)
   counts = np.bincount(table[:, 0], minlength=len(blocks))
-  arrays = {
+  return {
     'document': np.asarray(columns[0], np.int64),
     'token_span': np.asarray(columns[1:3], np.int32).T,
     'byte_span': np.asarray(columns[3:5], np.int32).T,
@@ -122,8 +120,9 @@ def shard_arrays(
     'sentence_tokens': table[:, 1:3].astype(np.int32),
     'sentence_bytes': table[:, 3:5].astype(np.int32),
     'title_tokens': np.concatenate(titles).astype(dtype),
+    # documents left out by their titles; an array, so that it outlives a kill
+    'dropped': np.asarray([len(named) - len(retained)], np.int64),
   }
-  return arrays, len(named) - len(retained)
 
 
 def _sentences(

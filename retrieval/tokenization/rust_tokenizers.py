@@ -16,7 +16,6 @@ from typing import Any
 from retrieval.store import manifests
 
 _MAX_IDS = 2**22
-_MAX_BYTES = 2**28  # of a file
 
 
 @contextlib.contextmanager
@@ -38,7 +37,6 @@ def read_spec(path: pathlib.Path) -> dict[str, Any]:
     ValueError: when it is damaged, with the token whose id is out of range or that of
       another token.
   """
-  check_size(path)
   spec = manifests.read_object(path)
   with refusing(path):
     vocab = spec['model']['vocab']
@@ -53,14 +51,6 @@ def read_spec(path: pathlib.Path) -> dict[str, Any]:
     if owners.setdefault(i, token) != token:
       raise ValueError(f'{path}: {token!r} and {owners[i]!r} have the id {i}.')
   return spec
-
-
-def check_size(path: pathlib.Path) -> None:
-  """Raise ValueError for a file that is too large to be a vocabulary."""
-  if (size := path.stat().st_size) > _MAX_BYTES:
-    raise ValueError(
-      f'{path}: {size:,} bytes; expected at most {_MAX_BYTES:,}.'
-    )
 
 
 def make(spec: Mapping[str, Any], path: str | os.PathLike) -> Any:

@@ -115,7 +115,6 @@ def _load(path: pathlib.Path):
     return rust_tokenizers.make(spec, path)
   config = path.with_name('tokenizer_config.json')
   settings = manifests.read_object(config) if config.is_file() else {}
-  rust_tokenizers.check_size(path)
   # Of a piece that occurs twice the last id counts, as in BERT.
   vocabulary = {}
   for i, (_, line) in enumerate(text_files.lines(path)):

@@ -11,7 +11,6 @@ import pytest
 from retrieval.store import executors
 from retrieval.text import (
   salient,
-  tagger_settings,
   taggers,
 )
 from tests.retrieval.store import tiny_stores
@@ -178,7 +177,7 @@ def test_what_is_wrong_is_counted(tmp_path):
 
 
 def test_several_processes_write_the_same_bytes(data, tmp_path):
-  config = tagger_settings.TaggerConfig(kind='dates')
+  config = salient.TaggerConfig(kind='dates')
   for name, executor in (('one', None), ('two', executors.Processes(2))):
     salient.build_salient_store(
       tmp_path / name, data.blocks, config, executor=executor
