@@ -18,7 +18,7 @@ from realm_jax.objectives import (
 from realm_jax.trained import model_configs
 from retrieval import settings
 from retrieval.store import checkpoints, cluster_settings
-from retrieval.text import corpus as corpus_lib, salient
+from retrieval.text import corpus as corpus_lib, tagger_settings
 
 VARIANTS = 'base', 'uniform', 'span', 'stale', 'frozen', 'async', 'ict', 'mlm'
 # BERT's optimizer (released code, all experiments).
@@ -58,7 +58,7 @@ class Spans:
   """Salient spans."""
 
   # Kinds also: corpus, the spans in official records.
-  tagger: salient.TaggerConfig = salient.TaggerConfig()
+  tagger: tagger_settings.TaggerConfig = tagger_settings.TaggerConfig()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

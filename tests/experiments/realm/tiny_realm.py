@@ -28,7 +28,7 @@ from experiments.realm import (
   task as realm_task,
 )
 from realm_jax.data import folder as realm_data
-from retrieval.text import salient
+from retrieval.text import salient, tagger_settings
 from tests.retrieval.text import tiny_blocks
 
 
@@ -37,7 +37,7 @@ def make_data(root: pathlib.Path, metadata: str = '') -> pathlib.Path:
   rng = np.random.default_rng(0)
   made = tiny_blocks.make(root, rng, num_documents=40, metadata=metadata)
   salient.build_salient_store(
-    root / 'spans', made.blocks, salient.TaggerConfig(kind='dates')
+    root / 'spans', made.blocks, tagger_settings.TaggerConfig(kind='dates')
   )
   return root
 

