@@ -11,6 +11,7 @@ import pytest
 from retrieval.store import executors
 from retrieval.text import (
   salient,
+  tagger_settings,
   taggers,
 )
 from tests.retrieval.store import tiny_stores
