@@ -43,7 +43,6 @@ from retrieval.text import corpus as corpus_lib
 
 STATIC = pathlib.Path(__file__).parent / 'static'
 _LOCK = 'serve.lock'
-_KINDS = ('ask', 'search', 'explain', 'embed', 'complete')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,15 +64,15 @@ class Server:
     self.metrics = metrics_lib.Metrics()
     self._changes, self._changing = 0, asyncio.Lock()
     self._worker = worker_lib.Worker(
-      {kind: functools.partial(self._call, kind) for kind in _KINDS},
+      self._call,
       max_waiting=limits.waiting,
       max_size=completions.MAX_ROWS,
     )
 
-  def _call(self, kind: str, how, items, take) -> Sequence[Any]:
+  def _call(self, shared, items, take) -> Sequence[Any]:
+    kind, model, how = shared
     self.metrics.add('batches_total', kind=kind)
     self.metrics.add('jobs_total', len(items), kind=kind)
-    model, how = how
     served = self.models.get(*model) if model else self.models
     if kind == 'complete':
       return completions.complete(served.retro, how, items, take)
@@ -88,7 +87,7 @@ class Server:
     """
     try:
       async with asyncio.timeout(self.limits.seconds):
-        return await self._worker.do(kind, (model, how), *job)
+        return await self._worker.do((kind, model, how), *job)
     except worker_lib.Full:
       message = f'{self.limits.waiting} requests wait already; try again later.'
       raise exceptions.HTTPException(503, message, http.RETRY) from None

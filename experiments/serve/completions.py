@@ -63,6 +63,9 @@ class Row:
 
   prompt: prompts_lib.TextPrompt
   number: int  # decides the draws
+  index: int  # of the choice in its request
+  echo: bool
+  logprobs: int | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +82,14 @@ class Request:
     logprobs = None if self.fields.logprobs is None else 0
     alike = {'n': 1, 'seed': None, 'stream': False, 'echo': False}
     return dataclasses.replace(self.fields, logprobs=logprobs, **alike)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+  """A drawn text."""
+
+  content: dict[str, Any]  # of OpenAI's form
+  usage: tuple[int, int]  # tokens of the prompt, BOS included, and tokens drawn
 
 
 def read(
@@ -113,13 +124,12 @@ def read(
   seed = random.randrange(_NUMBERS) if fields.seed is None else fields.seed
   options = body.get('stream_options') or {}
   base.check_type(options, "field 'stream_options'", dict)
-  return Request(
-    fields,
-    tuple(
-      Row(x, (seed + j) % _NUMBERS) for x in prompts for j in range(fields.n)
-    ),
-    bool(options.get('include_usage')),
+  choices = itertools.product(prompts, range(fields.n))
+  rows = (
+    Row(x, (seed + j) % _NUMBERS, i, fields.echo, fields.logprobs)
+    for i, (x, j) in enumerate(choices)
   )
+  return Request(fields, tuple(rows), bool(options.get('include_usage')))
 
 
 def _prompts(value: Any, model) -> list[prompts_lib.TextPrompt]:
@@ -143,22 +153,6 @@ def _prompts(value: Any, model) -> list[prompts_lib.TextPrompt]:
   if not prompts:
     raise settings.SettingsError('prompt', value, 'at least one text')
   return prompts
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-  """A drawn text, and why it ended."""
-
-  sample: samples_lib.Sample
-  text: views.TextSample
-  finish_reason: str
-  logprobs: inspection.TokenLogprobs | None
-  page: dict[str, Any] | None
-
-  @property
-  def usage(self) -> tuple[int, int]:
-    """Tokens of the prompt, BOS included, and tokens drawn."""
-    return self.sample.prompt_length, len(self.sample.new_tokens)
 
 
 def complete(
@@ -187,8 +181,8 @@ def complete(
       take()
 
     drawn = _draw(model, how, rows, tell)
-    for place, sample in zip(part, drawn, strict=False):
-      choices[place] = _choice(model, how, sample, take)
+    for place, row, sample in zip(part, rows, drawn, strict=False):
+      choices[place] = _choice(model, how, row, sample, take)
   return [
     [choices[i, j] for j in range(len(rows))] for i, rows in enumerate(items)
   ]
@@ -234,15 +228,30 @@ def _draw(model, how, rows, take) -> list[samples_lib.Sample]:
   return samples
 
 
-def _choice(model, how: Fields, sample: samples_lib.Sample, take) -> Choice:
+def _choice(
+  model, how: Fields, row: Row, sample: samples_lib.Sample, take
+) -> Choice:
+  """Return a choice of OpenAI's form, with `neighbors` of each chunk that has some."""
   take()
   tokenizer, new = model.data.tokenizer, sample.new_tokens
   ended = len(new) and new[-1] == tokenizer.eos_id
   stopped = any(stop in tokenizer.decode(new) for stop in how.stop)
   whole = len(new) >= how.max_tokens and not (ended or stopped)
-  passage, logprobs, page = inspection.of_sample(model, sample), None, None
-  if how.logprobs is not None:
-    logprobs = inspection.token_logprobs(model, passage)
+  passage, text = (
+    inspection.of_sample(model, sample),
+    views.to_text(sample, tokenizer),
+  )
+  content = {
+    'text': text.text if row.echo else text.completion,
+    'index': row.index,
+    'logprobs': None,
+    'finish_reason': 'length' if whole else 'stop',
+    'neighbors': [_neighbors(u, x) for u, x in enumerate(text.chunks) if x.ids],
+  }
+  if row.logprobs is not None:
+    scores = inspection.token_logprobs(model, passage)
+    size = len(text.completion)
+    content['logprobs'] = _logprobs(row, sample, size, scores, tokenizer)
   if how.explain:
     page = inspection.inspect(
       model,
@@ -250,33 +259,8 @@ def _choice(model, how: Fields, sample: samples_lib.Sample, take) -> Choice:
       explain=bool(model.model.config.cca_layers),
       progress=lambda *unused: take(),
     ).to_json()
-  return Choice(
-    sample,
-    views.to_text(sample, tokenizer),
-    'length' if whole else 'stop',
-    logprobs,
-    page,
-  )
-
-
-def as_json(
-  choice: Choice, index: int, request: Request, tokenizer: Any
-) -> dict[str, Any]:
-  """A choice of OpenAI's form, with `neighbors` of each chunk that has some."""
-  echo, text = request.fields.echo, choice.text
-  content = {
-    'text': text.text if echo else text.completion,
-    'index': index,
-    'logprobs': None,
-    'finish_reason': choice.finish_reason,
-    'neighbors': [_neighbors(u, x) for u, x in enumerate(text.chunks) if x.ids],
-  }
-  if choice.logprobs is not None:
-    content['logprobs'] = _logprobs(choice, request, index, tokenizer)
-  if choice.page is not None:
-    start = choice.sample.prompt_length
-    content['page'] = choice.page | {'prompt_tokens': start}
-  return content
+    content['page'] = page | {'prompt_tokens': sample.prompt_length}
+  return Choice(content, (sample.prompt_length, len(new)))
 
 
 def _neighbors(number: int, chunk: views.TextChunk) -> dict[str, Any]:
@@ -292,39 +276,44 @@ def _neighbors(number: int, chunk: views.TextChunk) -> dict[str, Any]:
 
 
 def _logprobs(
-  choice: Choice, request: Request, index: int, tokenizer
+  row: Row,
+  sample: samples_lib.Sample,
+  size: int,
+  scores: inspection.TokenLogprobs,
+  tokenizer: Any,
 ) -> dict[str, Any]:
   """Log-probabilities of the tokens of the text that is returned.
 
   BOS is told where a prompt of ids begins with it. A document's end has no text. A
   split character is the text of its last token; offsets count characters.
+
+  Args:
+    size: characters of the completion.
   """
-  sample, size = choice.sample, len(choice.text.completion)
   texts = growing_text.pieces(tokenizer.decode, sample.new_tokens)
   if size < len(''.join(texts)):  # the others are a part of the stop string
     starts = itertools.accumulate(map(len, texts), initial=0)
     texts = [x for x, start in zip(texts, starts, strict=False) if start < size]
   first = sample.prompt_length
-  if request.fields.echo:
+  if row.echo:
     prompt = sample.tokens[:first]
-    first = int(request.rows[index].prompt.ids[:1] != [tokenizer.bos_id])
+    first = int(row.prompt.ids[:1] != [tokenizer.bos_id])
     texts = growing_text.pieces(tokenizer.decode, prompt)[first:] + texts
   offsets = [*itertools.accumulate(map(len, texts), initial=0)][:-1]
-  scores, stop = choice.logprobs, first + len(texts)
+  stop = first + len(texts)
   values = [_number(x) for x in scores.logprobs[first:stop]]
   tops: list[dict[str, float] | None] = []
   for i, value in zip(range(first, stop), values, strict=True):
-    count = request.fields.logprobs
     pairs = zip(scores.likely[i], scores.likely_logprobs[i], strict=True)
     pairs = [(tokenizer.decode([x]), _number(y)) for x, y in pairs if x >= 0]
     # of equal texts the likelier stays
-    top = dict(reversed(pairs[:count]))
+    top = dict(reversed(pairs[: row.logprobs]))
     top.setdefault(texts[i - first], value)
     tops.append(top if value is not None else None)
   return {
     'tokens': texts,
     'token_logprobs': values,
-    'top_logprobs': tops if request.fields.logprobs else None,
+    'top_logprobs': tops if row.logprobs else None,
     'text_offset': offsets,
   }
 

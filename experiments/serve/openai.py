@@ -5,7 +5,6 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Sequence
-import functools
 import time
 from typing import Annotated, Any, Literal
 import uuid
@@ -29,18 +28,15 @@ async def complete(server: Any, body: dict[str, Any]) -> Any:
     'created': int(time.time()),
     'model': f'retro-{run.name}',
   }
-  show = functools.partial(
-    completions.as_json, request=request, tokenizer=run.retro.data.tokenizer
-  )
   rows = request.rows
   job = ('retro', run.name), request.settings, rows, len(rows)
   if request.fields.stream:
-    parts = _stream(server, job, request, head, show)
+    parts = _stream(server, job, request, head)
     await anext(parts)
     return responses.StreamingResponse(parts, media_type='text/event-stream')
   choices = await server.done('complete', *job)
-  shown = [show(choice, i) for i, choice in enumerate(choices)]
-  return head | {'choices': shown, 'usage': _usage(server, choices, request)}
+  usage = _usage(server, choices, request)
+  return head | {'choices': [x.content for x in choices], 'usage': usage}
 
 
 def _usage(server, choices, request) -> dict[str, int]:
@@ -53,7 +49,7 @@ def _usage(server, choices, request) -> dict[str, int]:
   return dict(zip(names, (prompt, new, prompt + new), strict=True))
 
 
-async def _stream(server, job, request, head, show) -> AsyncIterator[str]:
+async def _stream(server, job, request, head) -> AsyncIterator[str]:
   """Server-sent events: text as it is drawn, then the rest of each choice.
 
   An echo, and log-probabilities, which come last, are sent with the whole text.
@@ -84,8 +80,8 @@ async def _stream(server, job, request, head, show) -> AsyncIterator[str]:
       event = await events.get()
     choices = await job
     for i, choice in enumerate(choices):
-      last = show(choice, i)
-      yield chunk(**last | {'text': last['text'][sent[i] :]})
+      rest = choice.content['text'][sent[i] :]
+      yield chunk(**choice.content | {'text': rest})
     usage = _usage(server, choices, request)
     if request.include_usage:
       yield http.event(head | {'choices': [], 'usage': usage})

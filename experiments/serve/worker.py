@@ -3,7 +3,7 @@
 """One thread that computes: waiting jobs of equal settings together, in turn."""
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 import concurrent.futures
 import dataclasses
 from typing import Any
@@ -23,7 +23,6 @@ class GivenUp(Exception):
 
 @dataclasses.dataclass(eq=False)
 class _Job:
-  kind: str
   settings: Hashable
   item: Any
   size: int  # rows of a batch that it fills
@@ -34,20 +33,14 @@ class _Job:
 class Worker:
   """Does jobs one batch after the other, the first that waits first."""
 
-  def __init__(
-    self,
-    handlers: Mapping[str, Handler],
-    *,
-    max_waiting: int,
-    max_size: int,
-  ):
-    """Take handlers by kind of a job; start no thread before the first job.
+  def __init__(self, handler: Handler, *, max_waiting: int, max_size: int):
+    """Start no thread before the first job.
 
     Args:
       max_waiting: jobs that may wait.
       max_size: rows of a batch; a larger job is a batch by itself.
     """
-    self._handlers = handlers
+    self._handler = handler
     self._max_waiting, self._max_size = max_waiting, max_size
     self._waiting: list[_Job] = []
     self._running: asyncio.Task | None = None
@@ -58,7 +51,6 @@ class Worker:
 
   async def do(
     self,
-    kind: str,
     settings: Hashable,
     item: Any,
     size: int = 1,
@@ -71,7 +63,7 @@ class Worker:
     if len(self._waiting) >= self._max_waiting:
       raise Full
     result = asyncio.get_running_loop().create_future()
-    job = _Job(kind, settings, item, size, take, result)
+    job = _Job(settings, item, size, take, result)
     self._waiting.append(job)
     if self._running is None or self._running.done():
       self._running = asyncio.create_task(self._run())
@@ -94,8 +86,7 @@ class Worker:
     first = self._waiting.pop(0)
     batch, size = [first], first.size
     for job in list(self._waiting):
-      same = (job.kind, job.settings) == (first.kind, first.settings)
-      if same and size + job.size <= self._max_size:
+      if job.settings == first.settings and size + job.size <= self._max_size:
         self._waiting.remove(job)
         batch.append(job)
         size += job.size
@@ -110,10 +101,10 @@ class Worker:
       if event is not None and batch[i].take:
         loop.call_soon_threadsafe(batch[i].take, event)
 
-    handler, items = self._handlers[batch[0].kind], [x.item for x in batch]
+    arguments = batch[0].settings, [x.item for x in batch], take
     try:
       results = await loop.run_in_executor(
-        self._thread, handler, batch[0].settings, items, take
+        self._thread, self._handler, *arguments
       )
     except Exception as error:
       if len(batch) > 1 and isinstance(error, ValueError):

@@ -33,7 +33,6 @@ NAMES = tuple(
     x.stem for y in ('realm', 'retro') for x in _FOLDER.glob(f'{y}_*.json')
   )
 )
-_ROWS = ('rows', 'sets', 'zero_shot')  # names of the rows of a results file
 # A number, or {mean, low, high} of a share.
 Figure = float | Mapping[str, float]
 
@@ -101,7 +100,7 @@ def read_results(
   if not path.is_file():
     return {}, []
   content = manifests.read_object(path)
-  rows = next((content[x] for x in _ROWS if x in content), [])
+  rows = content.get('rows', [])
   points = [{**x, **point} for x in rows for point in x.get('points') or ({},)]
   return content, points
 
@@ -161,7 +160,7 @@ def scale_of(folder: pathlib.Path) -> str:
   for path in sorted(folder.glob('*.json')):
     content, rows = read_results(path)
     settings = content.get('settings', {}) if rows else {}
-    for fields in (settings, settings.get('evaluate', {}), *rows[:1]):
+    for fields in (settings, *rows[:1]):
       for key in ('workdir', 'model_workdir'):
         if key in fields:
           run = pathlib.Path(fields[key] or folder)
@@ -200,9 +199,7 @@ def _scale(run: pathlib.Path) -> str:
 def _datastore(config: ml_collections.ConfigDict, run: pathlib.Path) -> str:
   """Size of the datastore that a run retrieves from, if it still exists."""
   folder = realm_data if 'blocks' in config else retro_data
-  # The saved config of an older run may lack newer fields.
-  root = data_folder.DataFolder.of(config, run).root
-  data = folder.DataFolder(root)
+  data = folder.DataFolder(data_folder.DataFolder.of(config, run).root)
   try:
     if folder is realm_data:
       count, length = data.blocks.num_blocks, config.blocks.max_length

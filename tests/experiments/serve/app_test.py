@@ -18,7 +18,6 @@ from starlette import testclient
 
 from experiments.serve import app, metrics, models, worker
 from retrieval.text import corpus
-from retro_jax.trained import inspection
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.retro import tiny_retro
 
@@ -95,25 +94,19 @@ def test_an_echo_tells_the_logprobs_of_the_prompt(client, retro, most):
   assert of_ids['logprobs']['token_logprobs'] == [None, *told['token_logprobs']]
 
 
-def test_a_stop_text_ends_a_choice_before_it(client):
-  [whole] = _complete(client, max_tokens=20).json()['choices']
-  stop = whole['text'][6:8]
-  [cut] = _complete(client, max_tokens=20, stop=stop, logprobs=0).json()[
-    'choices'
-  ]
-  assert cut['text'] == whole['text'][: whole['text'].index(stop)]
-  assert cut['finish_reason'] == 'stop'
-  assert ''.join(cut['logprobs']['tokens']).startswith(cut['text'])
-
-
 @pytest.mark.parametrize('prompt', [PROMPT, 'Größe 日本 😀 end', 'moon'])
-def test_an_echo_changes_no_logprob(client, retro, prompt):
+def test_a_stop_text_ends_a_choice_and_an_echo_changes_no_logprob(
+  client, retro, prompt
+):
   [whole] = _complete(client, prompt, max_tokens=20).json()['choices']
-  stop = whole['text'][6:8]
-  for fields in ({}, {'stop': stop}, {'stop': whole['text'][:1]}):
+  stops = whole['text'][6:8], whole['text'][:1]
+  for fields in ({}, *({'stop': x} for x in stops)):
     asked = {'max_tokens': 20, 'logprobs': 1} | fields
     [alone] = _complete(client, prompt, **asked).json()['choices']
     [echo] = _complete(client, prompt, **asked, echo=True).json()['choices']
+    if stop := fields.get('stop'):
+      assert alone['text'] == whole['text'][: whole['text'].index(stop)]
+      assert alone['finish_reason'] == 'stop'
     size = len(retro.data.tokenizer.encode(prompt).ids)
     alone['logprobs']['text_offset'] = [
       len(prompt) + x for x in alone['logprobs']['text_offset']
@@ -386,13 +379,13 @@ def test_waiting_jobs_are_done_together_and_bounded():
     return items
 
   async def run():
-    made = worker.Worker({'x': handler}, max_waiting=5, max_size=3)
+    made = worker.Worker(handler, max_waiting=5, max_size=3)
     jobs = []
     for how, item in zip('aabaaa', [0, 1, 2, 'bad', 4, 5], strict=True):
-      jobs.append(asyncio.create_task(made.do('x', how, item)))
+      jobs.append(asyncio.create_task(made.do(how, item)))
       await asyncio.sleep(0.01)  # the first runs alone, the others wait
     with pytest.raises(worker.Full):
-      await made.do('x', 'a', 6)
+      await made.do('a', 6)
     jobs[2].cancel()
     go.set()
     with pytest.raises(ValueError, match='bad'):
@@ -404,18 +397,13 @@ def test_waiting_jobs_are_done_together_and_bounded():
   assert ('a', [1, 'bad', 4]) in seen and ('b', [2]) not in seen
 
 
-def test_waiting_has_a_bound_in_number_and_time(retro, monkeypatch):
+def test_waiting_has_a_bound_in_time(retro, monkeypatch):
   go = threading.Event()
   monkeypatch.setattr(models.Run, 'search', lambda *x: go.wait() and [{}])
-  with _client(_served(retro=retro), waiting=1, seconds=0.5) as client:
-    with concurrent.futures.ThreadPoolExecutor(4) as threads:
-      posts = [
-        threads.submit(client.post, '/search', json={'query': f'{i}', 'k': i})
-        for i in range(1, 5)
-      ]
-      codes = sorted(x.result().status_code for x in posts)
+  with _client(_served(retro=retro), seconds=0.5) as client:
+    response = client.post('/search', json={'query': 'a'})
     go.set()
-  assert codes[-1] == 504 and 503 in codes
+  assert response.status_code == 504
 
 
 @pytest.mark.parametrize('stream', [False, True])
@@ -489,14 +477,3 @@ def test_metrics_have_prometheus_form():
   assert f'{name}_bucket{{path="/ask",le="0.25"}} 1' in lines
   assert f'{name}_bucket{{path="/ask",le="0.1"}} 0' in lines
   assert 'realm_retro_waiting_jobs 2' in lines
-
-
-def test_a_sample_is_scored_with_its_own_neighbors(retro):
-  kept = []
-  retro.sample(PROMPT, take=kept.append, max_new_tokens=12, seed=1)
-  passage = inspection.of_sample(retro, kept[-1].sample)
-  told = inspection.token_logprobs(retro, passage)
-  page = inspection.inspect(retro, passage, explain=False)
-  assert -told.logprobs[1:] == pytest.approx(page.on[1:], abs=1e-5)
-  assert np.all(told.likely_logprobs[1:, 0] >= told.logprobs[1:])
-  assert page.on != page.off

@@ -13,8 +13,6 @@ import urllib.request
 
 import pytest
 
-import retro_jax
-
 pytestmark = pytest.mark.slow
 
 _PROMPT = (
@@ -55,34 +53,6 @@ def test_the_openai_client_reads_all_forms(server):
   assert 'retro' in client.models.list().data[0].id
   with pytest.raises(openai.BadRequestError, match='best_of'):
     client.completions.create(**asked, best_of=3)
-
-
-def test_lm_eval_measures_what_the_library_does(server):
-  registry = pytest.importorskip('lm_eval.api.registry')
-  instance = pytest.importorskip('lm_eval.api.instance').Instance
-  model = registry.get_model('local-completions')(
-    base_url=f'{server}/v1/completions', model='retro', max_length=512
-  )
-  pairs = [
-    (_PROMPT.strip(), ' that was used.'),
-    ('The capital of', ' France'),
-    ('', 'A'),
-  ]
-  found = model.loglikelihood(
-    [instance('loglikelihood', {}, pair, i) for i, pair in enumerate(pairs)]
-  )
-  wanted = retro_jax.packaged().loglikelihood(*zip(*pairs, strict=True))
-  for (own, greedy), one in zip(found, wanted, strict=True):
-    assert -own == pytest.approx(one.nats, abs=1e-3)
-    assert greedy == one.is_greedy
-  until = {'until': ['.'], 'max_gen_toks': 12}
-  [text] = model.generate_until(
-    [instance('generate_until', {}, (_PROMPT, until), 0)]
-  )
-  [sample] = retro_jax.packaged().sample(
-    _PROMPT, max_new_tokens=12, temperature=0.0, stop_strings=['.']
-  )
-  assert text == sample.completion
 
 
 def test_signals_end_it_and_it_starts_again(server):

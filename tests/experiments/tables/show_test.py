@@ -18,9 +18,9 @@ from tests.retro_jax.data import tiny_data
 MODES = (('baseline', 'off'), ('RETRO off', 'off'), ('RETRO, k=2', 'on'))
 
 
-def _write(folder, name, rows, key='rows'):
+def _write(folder, name, rows, **content):
   folder.mkdir(parents=True, exist_ok=True)
-  (folder / name).write_text(json.dumps({key: rows}))
+  (folder / name).write_text(json.dumps({'rows': rows, **content}))
 
 
 def _evaluated(folder, start=1.0):
@@ -148,7 +148,7 @@ def test_shares_of_questions(tmp_path):
   row = {'dataset': 'webquestions:test', 'questions': 9}
   row |= {'official_exact_match': share(0.04), 'f1': share(0.1)}
   for folder in ('orqa', 'salient/qa'):
-    _write(tmp_path / folder, 'qa_evaluation.json', [row], 'sets')
+    _write(tmp_path / folder, 'qa_evaluation.json', [row])
   recalls = [
     {'questions_file': f'x/{file}', 'retriever': by, 'recall@5': share(mean)}
     for file, by, mean in (
@@ -157,8 +157,8 @@ def test_shares_of_questions(tmp_path):
       ('curatedtrec.tsv', 'step 240', 0.3),
     )
   ]
-  _write(tmp_path / 'salient', 'evaluation.json', recalls, 'zero_shot')
-  _write(tmp_path / 'ict', 'evaluation.json', recalls, 'zero_shot')
+  _write(tmp_path / 'salient', 'evaluation.json', recalls)
+  _write(tmp_path / 'ict', 'evaluation.json', recalls)
   names = ('orqa', 'salient', 'ict')
   runs = show.parse_runs([f'{tmp_path}/{x}' for x in names])
   ours = _body('realm_1', runs)['ORQA'][5:]
@@ -197,19 +197,15 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
   )
   described = {
     'settings': {'workdir': 'runs/retro'},
-    'nested': {'evaluate': {'workdir': 'runs/retro'}},
     'baseline': {'workdir': None},
     'gone': {'workdir': 'runs/gone'},
   }
   for name, settings in described.items():
     rows = [{'name': 'RETRO off', 'bits_per_byte': 1.0}]
-    (tmp_path / name).mkdir()
-    content = {'rows': rows, 'settings': settings}
-    (tmp_path / name / 'evaluation.json').write_text(json.dumps(content))
+    _write(tmp_path / name, 'evaluation.json', rows, settings=settings)
     described[name] = paper_table.scale_of(tmp_path / name)
   assert described == {
     'settings': f'of runs/retro, {retro}',
-    'nested': f'of runs/retro, {retro}',
     'baseline': trained,
     'gone': 'of runs/gone, no checkpoint there, scale unknown',
   }
