@@ -21,7 +21,7 @@ some 10^3 documents serves. The table takes an hour; figures: docs/lab-notes/rea
     --run=runs/table2/ict --run=runs/table2/salient
 
 The other rows are --config.masker=uniform, --config.masker=span and
---config.refresh.staleness=30. --table=curves draws the curves of a run.
+--config.refresh.staleness=30. `tensorboard --logdir=runs` draws curves.
 """
 
 from experiments.engine import configs

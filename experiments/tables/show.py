@@ -1,19 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Print a table of RETRO's or REALM's paper beside our figures, or learning curves.
+"""Print a table of RETRO's or REALM's paper beside our figures.
 
   python -m experiments.tables.show --table=retro_14 --run=small=runs/simplewiki/retro \
     --output=tables
   python -m experiments.tables.show --table=realm_1 --run=orqa=runs/orqa
-  python -m experiments.tables.show --table=curves --run=retro=runs/quickstart/retro \
-    --run=baseline=runs/quickstart/baseline --output=curves.png
 
 Each --run=NAME=DIR, or DIR alone, is the workdir of a run with the results files of the
 evaluating commands. Where each line of a table is a run, NAME is the
 line's; the table's note says which. Each scale is the scale of the evaluated run. A
 figure that was not measured reads "not run". The command prints the table and writes it
-into the folder --output as Markdown and as CSV. Curves are those of --metric in
-metrics.jsonl; their --output is a picture, and the JSON file beside it holds its numbers.
+into the folder --output as Markdown and as CSV.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +22,9 @@ import pathlib
 from absl import flags
 
 from experiments.engine import command, reports
-from experiments.tables import curves, paper_table
+from experiments.tables import paper_table
 from retrieval.store import output_files
 
-CURVES = 'curves'
 Runs = Mapping[str, pathlib.Path]
 
 
@@ -115,42 +111,19 @@ def show(name: str, runs: Runs, output: str = '') -> list[pathlib.Path]:
   return files
 
 
-def show_curves(runs: Runs, metrics: Sequence[str], output: str = '') -> None:
-  """Print learning curves, and draw them into a picture unless ''."""
-  panels = curves.panels(runs, metrics)
-  for title, heads, rows in curves.tables(panels):
-    reports.print_table(heads, rows, title, wrap=True)
-  if output:
-    path = pathlib.Path(output)
-    curves.draw(panels, path)
-    reports.write_json(path.with_suffix('.json'), {'panels': panels})
-
-
 def main(argv: list[str]) -> None:
   """Read the flags and show the tables."""
   del argv
   options = flags.FLAGS
   runs = parse_runs(options.run)
-  for name in options.table if options.output else ():
-    output_files.check_writable(options.output, is_folder=name != CURVES)
   for name in options.table:
-    if name != CURVES:
-      show(name, runs, options.output)
-    elif runs:
-      show_curves(runs, options.metric, options.output)
-    else:
-      raise ValueError('--run: expected NAME=DIR of a training run.')
+    show(name, runs, options.output)
 
 
 if __name__ == '__main__':
-  flags.DEFINE_multi_enum(
-    'table',
-    None,
-    [*paper_table.NAMES, CURVES],
-    'Table; may be repeated.',
-  )
+  about = 'Table; may be repeated.'
+  flags.DEFINE_multi_enum('table', None, paper_table.NAMES, about)
   flags.DEFINE_multi_string('run', [], 'NAME=DIR or DIR; once for each run.')
-  flags.DEFINE_string('output', '', 'Folder; of curves a picture.')
-  flags.DEFINE_multi_string('metric', ['loss'], 'Metric of the curves.')
+  command.define_output('output', '', 'Folder to write.', is_folder=True)
   flags.mark_flag_as_required('table')
   command.main_of_script(main)

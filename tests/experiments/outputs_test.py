@@ -42,7 +42,7 @@ _CASES = [
   ['inspect', _CONFIG, '--workdir=/proc'],
   ['retrieve', '--output=/proc/x'],
   ['score', '/proc/x', '--output', '--dataset=webquestions:test=x'],
-  ['tables.show', '--table=curves', '--run=a=.', '--output=/proc/x.png'],
+  ['tables.show', '--table=retro_13', '--output=/proc/x'],
   ['tables.claims', '--output=/proc/x'],
   ['benchmarks.benchmark', '--task=sparse', '--output=/proc/x.json'],
   ['accelerators.compile', _CONFIG, '--topology=v5e:2x2', _WRITES],

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from configs import retro_pretrain_quickstart
-from experiments.engine import metric_writer
 from experiments.tables import paper_table, show
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
@@ -217,27 +216,3 @@ def test_errors(tmp_path):
   (tmp_path / 'evaluation.json').write_text('[]')
   with pytest.raises(ValueError, match='evaluation.json'):
     _body('retro_4', {'a': tmp_path})
-  with pytest.raises(ValueError, match='metrics.jsonl'):
-    show.show_curves({'a': tmp_path}, ['loss'])
-
-
-def test_curves(tmp_path, capsys):
-  runs = {'small': tmp_path / 'small', 'short': tmp_path / 'short'}
-  for folder, steps in zip(runs.values(), ([10, 20], [10]), strict=True):
-    with metric_writer.MetricWriter(str(folder)) as writer:
-      for step in steps:
-        writer.write(step, {'loss': 60 / step, 'age': step + 1})
-        writer.write(step, {'valid/loss': 60 / step + 0.5})
-  picture = tmp_path / 'made' / 'curves.png'
-  show.show_curves(runs, ['loss', 'age'], str(picture))
-  rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-  assert ['10', '6.5000', '6.5000'] in rows and ['20', '3.5000'] in rows
-  assert ['20', '21.0000'] in rows
-  assert picture.read_bytes()[1:4] == b'PNG'
-  losses, ages = json.loads(picture.with_suffix('.json').read_text())['panels']
-  assert (losses['y'], ages['y']) == ('loss', 'age')
-  names = [f'{run} {x}' for run in runs for x in ('training', 'valid')]
-  assert [x['name'] for x in losses['series']] == names
-  assert losses['series'][3]['points'] == [{'x': 10, 'y': 6.5}]
-  with pytest.raises(ValueError, match="no metric 'b'"):
-    show.show_curves(runs, ['b'])
