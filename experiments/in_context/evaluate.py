@@ -79,6 +79,7 @@ def measure(
   passages = in_context.Passages(
     data.datastore.retrievers(trained.config).make(data.source),
     data.chunks('train'),
+    data.tokenizer,
   )
   params = jax.device_put(trained.params)
   nats = functools.partial(loading.batch_nll, trained.model, params)

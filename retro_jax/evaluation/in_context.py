@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
 import itertools
 
-from jaxtyping import Int, UInt64
+from jaxtyping import Int
 import numpy as np
 
 from retrieval import settings as settings_lib, tokenization
@@ -27,7 +27,6 @@ from retro_jax.evaluation import evaluate as evaluate_lib
 
 _SEPARATOR = '\n\n'  # between passage and text
 _RESERVED = 16  # tokens of a prompt for BOS and the separator
-_DOCUMENTS_AT_ONCE = 16
 _BATCHES_AT_ONCE = 16  # whose prompts are packed together
 
 
@@ -68,42 +67,43 @@ class Prompt:
 
 @dataclasses.dataclass(frozen=True)
 class Passages:
-  """Where passages come from."""
+  """Retrieves the passages of a text."""
 
   retriever: retriever_lib.Retriever
   datastore: chunks_lib.ChunkStore  # of the decoder's tokenizer
+  tokenizer: tokenization.Tokenizer
 
-  def find(
-    self, texts: Sequence[str], documents: UInt64[np.ndarray, ' b']
-  ) -> Int[np.ndarray, ' b']:
-    """Find each text's best passage outside of its document; -1 for none."""
-    ids, _ = self.retriever.search(
-      queries_lib.Queries(texts, excluded=documents), 1
+  def of_strides(
+    self,
+    tokens: Int[np.ndarray, ' n'],
+    document: np.uint64,
+    settings: Settings,
+  ) -> list[Int[np.ndarray, ' _']]:
+    """Find the best passage for each stride, without special tokens.
+
+    Args:
+      tokens: BOS and a document.
+      document: hash of the document, whose passages are not read.
+
+    Returns:
+      The same array where the passage is the same; an empty one for none.
+    """
+    tokenizer, length = self.tokenizer, settings.query_length
+    starts = range(0, len(tokens), settings.stride)
+    spans = [tokens[max(min(x, 1), x - length) : x] for x in starts]
+    queries = queries_lib.Queries(
+      [tokenizer.decode(x) for x in spans],
+      excluded=np.full(len(spans), document),
     )
-    return ids[:, 0]
-
-  def tokens(self, passage: int, length: int) -> Int[np.ndarray, ' n']:
-    """Return at most `length` tokens of a document from a chunk on."""
-    tokens, mask = self.datastore.gather(np.array([passage]), length)
-    return tokens[0][mask[0]]
-
-
-def query_spans(num_tokens: int, settings: Settings) -> list[tuple[int, int]]:
-  """First and past-last token of each stride's query; empty for the first one."""
-  starts = range(0, num_tokens, settings.stride)
-  return [(max(min(x, 1), x - settings.query_length), x) for x in starts]
-
-
-def _context_starts(
-  num_tokens: int, room: int, stride: int
-) -> Int[np.ndarray, ' strides']:
-  """First token of each stride's context, such that `room` holds it.
-
-  Starts move by half the room, so that strides share prompts.
-  """
-  ends = np.minimum(np.arange(0, num_tokens, stride) + stride, num_tokens)
-  step = max(stride, room // 2 // stride * stride)
-  return np.maximum(-(-(ends - room) // step) * step, 0)
+    ids, _ = self.retriever.search(queries, 1)
+    specials = [tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id]
+    read = {-1: np.zeros(0, np.int32)}
+    for i in np.unique(ids[ids >= 0]).tolist():
+      passage, mask = self.datastore.gather(
+        np.array([i]), settings.passage_length
+      )
+      read[i] = passage[mask & ~np.isin(passage, specials)]
+    return [read[i] for i in ids[:, 0].tolist()]
 
 
 def make_prompts(
@@ -117,14 +117,19 @@ def make_prompts(
 
   Args:
     tokens: [n] BOS and the document.
-    passages: tokens of each stride's passage, the same array where the passage is
-      the same; None scores the document without passages.
+    passages: of `Passages.of_strides`; None scores the document without passages.
     separator: tokens after a passage.
   """
   room = settings.window - 1
   if passages is not None:
     room -= settings.passage_length + len(separator)
-  starts = _context_starts(len(tokens), room, settings.stride)
+  # Contexts start such that `room` holds them, and move by half the room, so that
+  # strides share prompts.
+  stride = settings.stride
+  ends = np.arange(0, len(tokens), stride) + stride
+  step = max(stride, room // 2 // stride * stride)
+  beyond = np.minimum(ends, len(tokens)) - room
+  starts = np.maximum(-(-beyond // step) * step, 0)
   nothing = np.zeros(0, np.int32)
   read = [nothing] * len(starts) if passages is None else passages
   strides = itertools.groupby(
@@ -132,8 +137,8 @@ def make_prompts(
   )
   for _, group in strides:
     members = list(group)
-    low = max(members[0] * settings.stride, 1)
-    high = min((members[-1] + 1) * settings.stride, len(tokens))
+    low = max(members[0] * stride, 1)
+    high = min((members[-1] + 1) * stride, len(tokens))
     if high <= low:
       continue
     passage = read[members[0]]
@@ -197,51 +202,18 @@ def evaluate(
     ValueError: for an empty set.
   """
   documents = windows_lib.find_documents(chunks, max_documents)
-  prompts = _prompts_of(
-    chunks, documents, tokenizer, settings, passages, progress
-  )
-  by_document = score(nats, prompts, len(documents.index), settings)
-  return evaluate_lib.of_documents(by_document, chunks, documents)
-
-
-def _prompts_of(
-  chunks, documents, tokenizer, settings, passages, progress
-) -> Iterator[Prompt]:
-  """Yield the prompts of all documents; retrieve for a few documents at a time."""
   separator = tokenizer.encode(_SEPARATOR).ids.tolist()
-  specials = [tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id]
   total = len(documents.index)
-  for low in range(0, total, _DOCUMENTS_AT_ONCE):
-    rows = range(low, min(low + _DOCUMENTS_AT_ONCE, total))
-    numbers = documents.index[rows].tolist()
-    texts = [np.asarray(chunks.tokens.document(d), np.int32) for d in numbers]
-    by_text = [None] * len(rows)
-    if passages is not None:
-      hashes = chunks.document_hashes(documents.first[rows])
-      by_text = _retrieve(
-        texts, hashes, tokenizer, settings, passages, specials
-      )
-    for d, tokens, read in zip(rows, texts, by_text, strict=True):
+
+  def prompts():
+    hashes = chunks.document_hashes(documents.first)
+    for d, number in enumerate(documents.index.tolist()):
+      tokens, read = np.asarray(chunks.tokens.document(number), np.int32), None
+      if passages is not None:
+        read = passages.of_strides(tokens, hashes[d], settings)
       yield from make_prompts(tokens, read, settings, separator, d)
       if progress:
         progress(d + 1, total)
 
-
-def _retrieve(
-  texts, hashes, tokenizer, settings, passages, specials
-) -> list[list[np.ndarray]]:
-  """The passage of each stride of each text, without special tokens."""
-  spans = [query_spans(len(tokens), settings) for tokens in texts]
-  queries = [
-    tokenizer.decode(tokens[low:high])
-    for tokens, of_text in zip(texts, spans, strict=True)
-    for low, high in of_text
-  ]
-  counts = [len(of_text) for of_text in spans]
-  ids = passages.find(queries, np.repeat(hashes, counts))
-  read = {-1: np.zeros(0, np.int32)}
-  for i in set(ids.tolist()) - {-1}:
-    tokens = passages.tokens(i, settings.passage_length)
-    read[i] = tokens[~np.isin(tokens, specials)]
-  by_stride = iter([read[i] for i in ids.tolist()])
-  return [list(itertools.islice(by_stride, count)) for count in counts]
+  by_document = score(nats, prompts(), total, settings)
+  return evaluate_lib.of_documents(by_document, chunks, documents)

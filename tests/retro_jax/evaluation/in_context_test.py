@@ -101,48 +101,53 @@ class _Nearest:
     return ids, np.zeros(ids.shape, np.float32)
 
 
-def test_the_own_document_is_never_read(data):
+@pytest.fixture
+def passages(data):
   chunks = data.chunks('train')
   nearest = retriever_lib.IndexRetriever(chunks, _Nearest(), '')
-  passages = in_context.Passages(nearest, chunks)
-  own = chunks.document_hashes(np.array([0, chunks.num_chunks - 1, 0]))
-  found = passages.find(['a', 'b', ''], own)
-  others = np.flatnonzero(chunks.document_hashes(np.arange(99)) != own[0])
-  assert found.tolist() == [others[0], 0, -1]
+  return in_context.Passages(nearest, chunks, data.tokenizer)
 
 
-def test_documents_with_and_without_passages(data):
+def test_the_own_document_is_never_read(data, passages):
+  chunks = data.chunks('train')
+  hashes = chunks.document_hashes(np.arange(99))
+  tokens = np.asarray(chunks.tokens.document(5), np.int32)
+  for own in (hashes[0], hashes[-1]):
+    first, *others = passages.of_strides(tokens, own, SETTINGS)
+    assert not len(first)  # no text before it, so no query
+    best = np.flatnonzero(hashes != own)[:1]
+    text, mask = chunks.gather(best, SETTINGS.passage_length)
+    expected = [x for x in text[mask] if x != data.tokenizer.bos_id]
+    assert others and all(x.tolist() == expected for x in others)
+
+
+def test_documents_with_and_without_passages(data, passages):
   settings = in_context.Settings(
     stride=8, query_length=4, passage_length=6, window=48, batch_size=2
   )
-  chunks, index, train = data.chunks('valid'), _Nearest(), data.chunks('train')
-  nearest = retriever_lib.IndexRetriever(train, index, '')
-  passages = in_context.Passages(nearest, train)
-  rows = []
+  rows, seen = [], []
 
   def nats(row):
     rows.append(row)
     return np.ones(row['tokens'].shape)
 
-  seen = []
-  for given in (passages, None):
-    found = in_context.evaluate(
+  for read in (passages, None):
+    result = in_context.evaluate(
       nats,
-      chunks,
+      data.chunks('valid'),
       data.tokenizer,
       settings,
-      given,
+      read,
       max_documents=3,
       progress=lambda *x: seen.append(x),
     )
-    np.testing.assert_array_equal(found.nats, found.tokens)
+    np.testing.assert_array_equal(result.nats, result.tokens)
   assert seen[:3] == [(1, 3), (2, 3), (3, 3)]
-  first = passages.tokens(0, 6)
-  assert first[0] == data.tokenizer.bos_id  # which no prompt has in the middle
-  text = data.tokenizer.decode(first)
   row = rows[0]
   begins = np.flatnonzero(np.diff(row['segment_ids'][0], prepend=0))
   assert set(row['tokens'][0, begins]) <= {0, data.tokenizer.bos_id}
+  first, _ = passages.datastore.gather(np.array([0]), 6)
+  text = data.tokenizer.decode(first[0])
   assert text.strip() in data.tokenizer.decode(row['tokens'][0])
-  queries = [x for texts, _ in index.asked for x in texts]
+  queries = [x for texts, _ in passages.retriever.index.asked for x in texts]
   assert '' in queries and len(set(queries)) > 3
