@@ -203,6 +203,8 @@ def write(
       trees |= _by_part(folder, _read, remaining)
   files = _shared(trees)
   for file, (_, arrays) in files.items():
+    # The library writes the memory of an array, whatever its order of axes.
+    arrays = {k: np.asarray(x, order='C') for k, x in arrays.items()}
     data = safetensors_numpy.save(arrays)
     data = gzip.compress(data, _GZIP_LEVEL, mtime=0)
     output_files.write(folder / file, data)
