@@ -8,9 +8,9 @@ import importlib.util
 import os
 import pathlib
 import re
-from typing import Any
+from typing import Annotated, Any
 
-from retrieval import tokenization
+from retrieval import settings as settings_lib, tokenization
 from retrieval.formats import gguf_files, weights as weights_lib
 from retrieval.readers import text_files
 from retrieval.store import hub, manifests
@@ -163,8 +163,9 @@ def _gguf_tokenizer(
   )
   bos = eos = byte_pairs.END_OF_TEXT
   if bos not in tokens:
+    of_tokens = Annotated[int, settings_lib.Range(0, len(tokens) - 1)]
     bos, eos = (
-      tokens[public_decoders.check_below(x, get(x, int), len(tokens))]
+      tokens[public_decoders.checked(x, get(x, int), of_tokens)]
       for x in ('bos_token_id', 'eos_token_id')
     )
   specials = {'bos': bos, 'eos': eos, 'pad': eos}

@@ -73,7 +73,7 @@ def fields(
 
   def shortest(name, default=None):
     """The number that was meant by one that was stored in float32."""
-    value = public_decoders.check_number(f'llama.{name}', get(name, default))
+    value = public_decoders.checked(f'llama.{name}', get(name, default), float)
     return float(str(np.float32(value)))
 
   _check_settings(settings)

@@ -75,7 +75,7 @@ def fields(settings: Mapping[str, Any]) -> dict[str, Any]:
   if kind not in MODEL_TYPES:
     raise ValueError(f'model_type {kind!r}; expected one of {MODEL_TYPES}')
   _check_absent(settings)
-  whole = public_decoders.check_whole
+  whole = public_decoders.checked
   width, d_ff, heads, layers = (whole(x, settings.get(x)) for x in _SIZES)
   shared = whole(
     'num_key_value_heads', settings.get('num_key_value_heads') or heads
@@ -100,8 +100,8 @@ def fields(settings: Mapping[str, Any]) -> dict[str, Any]:
       'norm': 'rms',
       'head_norms': kind == 'qwen3',
     },
-    'norm_epsilon': public_decoders.check_number(
-      'rms_norm_eps', settings.get('rms_norm_eps', 1e-6)
+    'norm_epsilon': public_decoders.checked(
+      'rms_norm_eps', settings.get('rms_norm_eps', 1e-6), float
     ),
     'activation': 'silu',
     'projection_biases': kind == 'qwen2'
@@ -141,7 +141,7 @@ def _rope(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _rotary_base(settings: Mapping[str, Any]) -> float:
   """The base of the frequencies; newer files have it in rope_parameters."""
   base = _rope(settings).get('rope_theta', settings.get('rope_theta', 1e4))
-  return public_decoders.check_number('rope_theta', base)
+  return public_decoders.checked('rope_theta', base, float)
 
 
 def rotary_scaling(settings: Mapping[str, Any]) -> positions.RotaryScaling:
@@ -165,12 +165,8 @@ def rotary_scaling(settings: Mapping[str, Any]) -> positions.RotaryScaling:
   known = _SCALING_FIELDS | dict.fromkeys(_IGNORED, '')
   if others := {*rope} - {*known}:
     raise ValueError(f'rope_scaling: {sorted(others)} are not known')
-
-  def number(name):
-    return public_decoders.check_number(f'rope_scaling.{name}', rope[name])
-
   values = {
-    ours: number(name)
+    ours: public_decoders.checked(f'rope_scaling.{name}', rope[name], float)
     for name, ours in _SCALING_FIELDS.items()
     if rope.get(name) is not None and not isinstance(rope[name], bool)
   }

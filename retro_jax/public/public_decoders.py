@@ -9,13 +9,15 @@ names and arrays.
 from collections.abc import Callable, Iterable, Mapping
 import re
 import types
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from retrieval import settings as settings_lib
 from retro_jax.nn.config import RetroConfig
 
 Arrays = Mapping[str, np.ndarray]
+Whole = Annotated[int, settings_lib.Range(1)]
 _ACTIVATIONS = {
   'gelu_new': 'gelu_tanh',
   'gelu_pytorch_tanh': 'gelu_tanh',
@@ -58,18 +60,10 @@ class Taken:
       raise ValueError(f'tensors {sorted(self._left)[:5]} are of no use here')
 
 
-def check_whole(name: str, value: Any) -> int:
-  """Check a setting that is a whole number of at least 1."""
-  if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-    raise ValueError(f'{name}={value!r}; expected a whole number at least 1')
-  return value
-
-
-def check_below(name: str, value: Any, limit: int) -> int:
-  """Check a setting that is a whole number from 0 to `limit` - 1."""
-  if type(value) is not int or not 0 <= value < limit:
-    raise ValueError(f'{name}={value!r}; expected 0 to {limit - 1}')
-  return value
+def checked(name: str, value: Any, hint: Any = Whole) -> Any:
+  """Return a setting; ValueError names it where it does not fit the annotation."""
+  settings_lib.check_value(name, value, hint)
+  return float(value) if hint is float else value
 
 
 def check_rows(
@@ -82,13 +76,6 @@ def check_rows(
       raise ValueError(
         f'tensor {name} has {rows} rows, none for the tokens {beyond[:5]}'
       )
-
-
-def check_number(name: str, value: Any) -> float:
-  """Check a setting that is a number."""
-  if isinstance(value, bool) or not isinstance(value, int | float):
-    raise ValueError(f'{name}={value!r}; expected a number')
-  return float(value)
 
 
 def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +91,7 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     ValueError: for another architecture, or a choice that is not here.
   """
   width, heads, layers, positions = (
-    check_whole(name, settings.get(name)) for name in _GPT2_SIZES
+    checked(name, settings.get(name)) for name in _GPT2_SIZES
   )
   for name in ('scale_attn_by_inverse_layer_idx', 'add_cross_attention'):
     if settings.get(name):
@@ -116,7 +103,7 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     )
   return {
     'd_model': width,
-    'd_ff': check_whole('n_inner', settings.get('n_inner') or 4 * width),
+    'd_ff': checked('n_inner', settings.get('n_inner') or 4 * width),
     'num_heads': heads,
     'head_dim': width // heads,
     'num_layers': layers,
@@ -127,8 +114,8 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
       'gated': False,
       'norm': 'layer',
     },
-    'norm_epsilon': check_number(
-      'layer_norm_epsilon', settings.get('layer_norm_epsilon', 1e-5)
+    'norm_epsilon': checked(
+      'layer_norm_epsilon', settings.get('layer_norm_epsilon', 1e-5), float
     ),
     'activation': _ACTIVATIONS[activation],
     'projection_biases': True,

@@ -309,7 +309,7 @@ def test_what_is_no_decoder_is_named(tmp_path):
   _write_gpt2(folder, tensors, n_positions=99)
   expect(folder, r'wpe.weight is \(24, 16\), expected \(99, 16\)')
   _write_gpt2(folder, tensors, n_head=0)
-  expect(folder, 'gpt2: n_head=0; expected a whole number')
+  expect(folder, 'gpt2: n_head=0: expected a whole number')
   _write_gpt2(folder, tensors)
   (folder / 'vocab.json').write_text('{"a": 0, "<|endoftext|>": null}')
   expect(folder, 'vocab.json: expected the ids 0 to 1')

@@ -79,8 +79,8 @@ def test_what_a_file_may_hold_beside_the_tensors():
     ),
     ({'mlp_bias': True}, 'mlp_bias=True; expected False'),
     ({'hidden_act': 'gelu'}, "hidden_act 'gelu'; expected 'silu'"),
-    ({'num_attention_heads': 0}, 'num_attention_heads=0; expected a whole'),
-    ({'rope_theta': 'x'}, "rope_theta='x'; expected a number"),
+    ({'num_attention_heads': 0}, 'num_attention_heads=0: expected a whole'),
+    ({'rope_theta': 'x'}, "rope_theta='x': expected a number"),
   ],
 )
 def test_what_is_not_here_is_named(changed, message):
