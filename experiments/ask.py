@@ -81,7 +81,7 @@ def print_answers(
     console.print(rich.text.Text(f'  {right}'))
   if first.source != first.text:
     console.print(rich.text.Text('  ' + first.source, style='italic'))
-  marked = _marked(*first.highlight(), console)
+  marked = _marked(*first.highlight, console)
   console.print(rich.padding.Padding(marked, (0, 0, 0, 4)))
   if not others:
     return

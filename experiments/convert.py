@@ -42,7 +42,7 @@ from experiments.open_qa import config as config_lib
 from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.trained import index_builder
 from retrieval.nn import bert_checkpoint
-from retrieval.store import locks, output_files, safetensors_files
+from retrieval.store import locks, output_files
 
 _BERT = {
   *bert_checkpoint.FIELDS,
@@ -174,9 +174,6 @@ def convert(
       version = rows['index version'] if block_embedder else ''
     elif read.vectors is not None:
       rows['vectors without blocks'] = f'{len(read.vectors):,} (not taken)'
-    for part in read.parts:
-      file = export.unused_file(workdir, part.hf_class)
-      safetensors_files.write(file, part.unused)
     checkpoint_writer.save_params(  # last, so that a killed command goes on
       workdir,
       params,

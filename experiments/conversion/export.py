@@ -30,11 +30,6 @@ _WORD = 'bert/embeddings/word/embedding'
 _TEXTS = 4096
 
 
-def unused_file(workdir: str | os.PathLike, hf_class: str) -> pathlib.Path:
-  """Return the file in which a conversion keeps the unused tensors."""
-  return pathlib.Path(workdir) / f'unused-{hf_class}.safetensors'
-
-
 def export(
   workdir: str | os.PathLike, target: str | os.PathLike
 ) -> dict[str, str]:
@@ -54,7 +49,7 @@ def export(
       version = None
       if name == 'RealmForOpenQA' and (data.root / 'blocks').exists():
         version = _open_version(workdir, params, saved, data)
-      fields, tensors = _to_hf(name, params, config, workdir, version)
+      fields, tensors = _to_hf(name, params, config, version)
       path.mkdir(parents=True, exist_ok=True)
       safetensors_files.write(path / 'model.safetensors', tensors)
       text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
@@ -88,7 +83,7 @@ def _open_version(
   return versions.open(name) if name in versions.names() else None
 
 
-def _to_hf(hf_class, params, config, workdir, version):
+def _to_hf(hf_class, params, config, version):
   """Fields of config.json, and the tensors."""
   flat = traverse_util.flatten_dict(params, sep='/')
   vocab_size = next(len(x) for name, x in flat.items() if name.endswith(_WORD))
@@ -104,13 +99,11 @@ def _to_hf(hf_class, params, config, workdir, version):
       'reader_beam_size': lookup.reader_beam,
       'reader_seq_len': lookup.row_length,
     }
-  file = unused_file(workdir, hf_class)
   tensors = checkpoint_convert.to_hf(
     params,
     hf_class,
     checkpoint_config.sizes(fields),
     vectors=vectors if version else None,
-    unused=safetensors_files.read(file) if file.is_file() else None,
   )
   return fields, tensors
 

@@ -30,8 +30,6 @@ class Converted:
   # query_embedder and block_embedder), encoder, reader
   params: dict[str, Any]
   vectors: np.ndarray | None  # [num_blocks, d] of the blocks as given, or None
-  # tensors that no output depends on, by their names in the port
-  unused: dict[str, np.ndarray]
   # tensor -> 'parameter', 'tied', 'unused', 'vectors' or 'skipped'
   fates: dict[str, str]
   step: int = 0  # training step, 0 if it is unknown
@@ -58,7 +56,7 @@ def from_hf(
   shared = hf_class != 'RealmScorer' or _is_shared(tensors)
   layout = names.layout(hf_class, sizes, shared=shared)
   rest, problems = dict(tensors), []
-  flat, unused, fates, vectors = {}, {}, {}, None
+  flat, fates, vectors = {}, {}, None
   for tensor in layout:
     array = rest.pop(tensor.name, None)
     if array is None:
@@ -76,12 +74,12 @@ def from_hf(
       flat[tensor.path] = _ours(array, tensor.path)
       if not np.isfinite(flat[tensor.path]).all():
         problems.append(f'{tensor.name} holds a value that is not finite')
-    elif tensor.role == names.UNUSED:
-      unused[tensor.name] = array
     elif tensor.role == names.VECTORS:
       vectors = array
-    elif tensor.path in tensors and not np.array_equal(
-      array, tensors[tensor.path]
+    elif (
+      tensor.role == names.TIED
+      and tensor.path in tensors
+      and not np.array_equal(array, tensors[tensor.path])
     ):
       problems.append(f'{tensor.name} differs from {tensor.path}, its double')
   fates |= {name: 'skipped' for name in rest if _POSITIONS.search(name)}
@@ -90,7 +88,7 @@ def from_hf(
   if problems:
     raise ValueError(f'{source}: {"; ".join(problems)}.')
   params = traverse_util.unflatten_dict(flat, sep='/')
-  return Converted(hf_class, sizes, params, vectors, unused, fates)
+  return Converted(hf_class, sizes, params, vectors, fates)
 
 
 def _is_shared(tensors: Mapping[str, np.ndarray]) -> bool:
@@ -130,11 +128,6 @@ def from_bundle(
   """
   try:
     bundle = names.find_bundle(variables)
-    if bundle == 'C':
-      raise ValueError(
-        f'{names.BLOCKS} alone, the vectors of blocks; they become an index, '
-        'not parameters.'
-      )
     shapes = {name: array.shape for name, array in variables.items()}
     sizes = names.bundle_sizes(bundle, shapes, num_heads)
   except ValueError as e:
@@ -216,49 +209,33 @@ def to_hf(
   sizes: names.Sizes,
   *,
   vectors: Any = None,
-  unused: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, Any]:
   """Make the state dict of one of the port's classes: name -> array.
+
+  Tensors that no output depends on are zeros and ones.
 
   Args:
     params: tree; parts that the class lacks are omitted. Of two embedders,
       RealmForOpenQA and RealmEmbedder get the queries' one.
     vectors: [num_blocks, d] of the blocks for RealmForOpenQA; None is no block.
-    unused: unused tensors that a conversion kept; others become zeros and ones.
-
-  Raises:
-    ValueError: with every parameter that is missing or misshapen.
   """
   flat = traverse_util.flatten_dict(dict(params), sep='/')
   shared = 'embedder' in params
-  tensors, problems = {}, []
+  tensors = {}
   for tensor in names.layout(hf_class, sizes, shared=shared):
     if tensor.role == names.PARAMETER:
       path = tensor.path
       if not shared and hf_class != 'RealmScorer':
         path = path.replace('embedder/', 'query_embedder/', 1)
-      array = flat.get(path)
-      if array is None:
-        problems.append(f'{path} is missing')
-        continue
-      array = np.asarray(array, np.float32)
+      array = np.asarray(flat[path], np.float32)
       array = array.T if path.endswith('/kernel') else array
-      if array.shape != tensor.shape:
-        problems.append(
-          f'{path} has shape {array.shape} as {tensor.name}, expected '
-          f'{tensor.shape}'
-        )
     elif tensor.role == names.VECTORS:
       none = np.zeros((0, sizes.projection_size), np.float32)
       array = none if vectors is None else vectors
     elif tensor.role == names.TIED:
-      array = tensors.get(tensor.path)
+      array = tensors[tensor.path]
     else:
-      array = (unused or {}).get(tensor.name)
-      if array is None:
-        ones = tensor.name.endswith('LayerNorm.weight')
-        array = np.full(tensor.shape, float(ones), np.float32)
+      ones = tensor.name.endswith('LayerNorm.weight')
+      array = np.full(tensor.shape, float(ones), np.float32)
     tensors[tensor.name] = array
-  if problems:
-    raise ValueError(f'{hf_class}: {"; ".join(problems)}.')
   return tensors

@@ -57,13 +57,7 @@ class Tensor(NamedTuple):
 
 
 def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
-  """List the tensors of one of `CLASSES`; `shared`: of one embedder.
-
-  Raises:
-    ValueError: for an unknown class.
-  """
-  if hf_class not in CLASSES:
-    raise ValueError(f'class {hf_class!r}: expected one of {CLASSES}.')
+  """List the tensors of one of `CLASSES`; `shared`: of one embedder."""
   vectors = Tensor(BLOCKS, (sizes.num_blocks, sizes.projection_size), VECTORS)
   layouts = {
     'RealmEmbedder': _embedder('', 'embedder', sizes),
@@ -175,7 +169,6 @@ _PREFIXES = {
     _HEAD: f'{3 * _M}cls/predictions/',
     'cls.': 2 * _M,
   },
-  'C': {BLOCKS: BLOCKS},
   'D': {
     'embedder.realm.': f'{4 * _M}bert/',
     f'embedder.{_HEAD}': f'{4 * _M}cls/predictions/',
@@ -196,7 +189,7 @@ STEP = 'global_step'
 
 
 def tf_name(bundle: str, name: str) -> str | None:
-  """Name of a tensor of the port in bundle 'A', 'B', 'C' or 'D', or None.
+  """Name of a tensor of the port in bundle 'A', 'B' or 'D', or None.
 
   Variables that end in '/kernel' are transposed.
   """
@@ -205,10 +198,7 @@ def tf_name(bundle: str, name: str) -> str | None:
   if not hits or f'.{_HEAD}decoder.' in f'.{name}':
     return None
   prefix = max(hits, key=len)
-  rest = name.removeprefix(prefix)
-  if not rest:
-    return prefixes[prefix]
-  rest = re.sub(r'\blayer\.(\d+)\.', r'layer_\1/', rest)
+  rest = re.sub(r'\blayer\.(\d+)\.', r'layer_\1/', name.removeprefix(prefix))
   *parents, leaf = rest.split('.')
   full = name.rpartition('.')[0]
   if full.endswith('_embeddings'):
@@ -225,7 +215,6 @@ def tf_name(bundle: str, name: str) -> str | None:
 def find_bundle(names: Collection[str]) -> str:
   """Find the bundle that has these variables; ValueError without one."""
   for bundle, mark in (
-    ('C', BLOCKS),
     ('D', 'reader/module/bert/'),
     ('B', f'{3 * _M}bert/'),
     ('A', 'bert/'),
@@ -234,8 +223,7 @@ def find_bundle(names: Collection[str]) -> str:
       return bundle
   raise ValueError(
     f'variables {sorted(names)[:5]} ...: expected those of a REALM or ORQA '
-    'checkpoint (bert/..., module/module/module/bert/..., reader/... or '
-    f'{BLOCKS}).'
+    'checkpoint (bert/..., module/module/module/bert/... or reader/...).'
   )
 
 

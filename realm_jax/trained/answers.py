@@ -49,7 +49,7 @@ class Answer:
   @functools.cached_property
   def text(self) -> str:
     """The answer as it is spelled in the block."""
-    text, span = self.highlight()
+    text, span = self.highlight
     return text[slice(*span)]
 
   @property
@@ -71,15 +71,12 @@ class Answer:
       return document
     return f'{title} (document {document})'
 
+  @functools.cached_property
   def highlight(self) -> tuple[str, tuple[int, int]]:
-    """Return the block's text, and the answer's first and past-last character.
+    """The block's text, and the answer's first and past-last character.
 
     A span that begins or ends inside of a word is shown with the whole word.
     """
-    return self._shown
-
-  @functools.cached_property
-  def _shown(self) -> tuple[str, tuple[int, int]]:
     text, span = spans.highlight(
       self.blocks, self.block, self.start, self.width, self.reader_start
     )
@@ -88,7 +85,7 @@ class Answer:
   def repeats(self, other: 'Answer') -> bool:
     """Whether both overlap in a block, or are equal as scores compare answers."""
     if self.block == other.block:
-      (low, high), (first, limit) = self.highlight()[1], other.highlight()[1]
+      (low, high), (first, limit) = self.highlight[1], other.highlight[1]
       if low < limit and first < high:
         return True
     return qa_metrics.exact_match(self.text, other.text)
@@ -104,7 +101,7 @@ class Answer:
     `document` is an id, `block` a number, `text` that of the block, and `span`
     the characters of the answer in it.
     """
-    text, span = self.highlight()
+    text, span = self.highlight
     return {
       'answer': self.text,
       'score': self.score,
@@ -232,7 +229,7 @@ class Answered(text_table.Short):
     page += (
       f'<b style="color: green">{html.escape(first.text)}</b> '
       f'({self.figures()})<br>{html.escape(self.calibrated())}</p>'
-      f'{block_html(first.title, *first.highlight())}'
+      f'{block_html(first.title, *first.highlight)}'
     )
     if others:
       page += text_table.to_html(RUNNER_UPS, (x.cells for x in others))
@@ -249,7 +246,7 @@ class Answered(text_table.Short):
     rows = []
     for rank, block in enumerate(self.beam[:count].tolist()):
       if rank in best:
-        shown = best[rank].highlight()
+        shown = best[rank].highlight
       elif block >= 0:
         shown = self.blocks.texts([block])[0], (0, 0)
       else:

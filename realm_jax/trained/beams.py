@@ -228,7 +228,6 @@ def _of_texts(
   indices = text_index.TextIndices(
     data.root,
     data.blocks,
-    num_topics=config.lookup.num_topics,
     colbert=config.colbert_index.model,
   )
 

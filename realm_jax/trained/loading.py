@@ -100,22 +100,19 @@ class TrainedReader(model_configs.TrainedModel):
     where = where if isinstance(where, str) else where_lib.spell(where)
     fields |= {'retriever': retriever, 'where': where}
     fields = {name: value for name, value in fields.items() if value}
-    lookup = {x: fields.pop(x) for x in vars(self.config.lookup) if x in fields}
-    for section, values in (
-      (self.config, fields),
-      (self.config.lookup, lookup),
-    ):
-      hints = settings.hints(type(section))
-      for name, value in values.items():
-        settings.check_value(name, value, hints[name])
+    config, lookup = self.config, self.config.lookup
+    hints = settings.hints(type(config)) | settings.hints(type(lookup))
+    for name, value in fields.items():
+      settings.check_value(name, value, hints[name])
     most = self.data.blocks.num_blocks
-    if lookup.get('reader_beam', 0) > most:
-      raise ValueError(
-        f'reader_beam={lookup["reader_beam"]}: expected at most {most:,}, all '
-        'blocks there are.'
+    if fields.get('reader_beam', 0) > most:
+      expected = f'at most {most:,}, all blocks there are'
+      raise settings.SettingsError(
+        'reader_beam', fields['reader_beam'], expected
       )
-    lookup = dataclasses.replace(self.config.lookup, **lookup)
-    config = dataclasses.replace(self.config, lookup=lookup, **fields)
+    beams_of = {x: fields.pop(x) for x in vars(lookup) if x in fields}
+    lookup = dataclasses.replace(lookup, **beams_of)
+    config = dataclasses.replace(config, lookup=lookup, **fields)
     return dataclasses.replace(self, config=config)
 
   def made_of(self) -> dict[str, Any]:

@@ -42,9 +42,8 @@ def take(
   """Make the packaged model's run over documents, as `packed_runs.take`.
 
   lookup.title_length and all of embedder and encoder but their dtype stay those of
-  the package. Unless `settings` names a retriever, blocks whose vectors come with
-  the package are found by these; up to 4,096 others by vectors and BM25 ('weighted'),
-  and more of them by BM25.
+  the package. Blocks whose vectors come with the package are found by these; up to
+  4,096 others by vectors and BM25 ('weighted'), and more of them by BM25.
   """
   from retrieval.text import packed_runs  # no training takes the package
 
@@ -57,9 +56,8 @@ def take(
 
   def prepare(config, folder):
     blocks = _prepare(config, folder)
-    if 'retriever' in settings:
-      return config
-    if covers(blocks):
+    made = packed.read_facts(FOLDER).vectors
+    if made.get('blocks') == blocks.fingerprint:
       return config | {'retriever': 'dense'}
     if blocks.num_blocks <= _FEW:
       return config | {'retriever': 'weighted'}
@@ -106,18 +104,15 @@ def _prepare(
   return data.blocks
 
 
-def covers(blocks: blocks_lib.BlockStore) -> bool:
-  """Whether the package holds the vectors of these blocks."""
-  return packed.read_facts(FOLDER).vectors.get('blocks') == blocks.fingerprint
-
-
 def vectors_of(params: Any, blocks: blocks_lib.BlockStore) -> np.ndarray | None:
   """Read the vectors [n, d] float32 of blocks by `embedders.embedder_params`.
 
   None where the package holds those of other blocks or of other parameters.
   """
-  made = packed.read_facts(FOLDER).vectors.get('params')
-  if not covers(blocks) or made != snapshots.fingerprint(params):
+  made = packed.read_facts(FOLDER).vectors
+  if made.get('blocks') != blocks.fingerprint or (
+    made.get('params') != snapshots.fingerprint(params)
+  ):
     return None
   arrays = safetensors_files.read(packed.checked(FOLDER, VECTORS))
   return arrays['levels'].astype(np.float32) * arrays['scale']

@@ -32,7 +32,6 @@ class Lookup:
   question_length: examples.QueryLength = 64
   # of weighted: BM25's share
   words_weight: settings.Share = 0.4
-  num_topics: settings.Size = 200  # of lda
   # filter on the documents' metadata: "{'year': (2010, 2020), 'lang': ['en']}"
   where: str = ''
 

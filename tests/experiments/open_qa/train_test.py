@@ -190,7 +190,7 @@ def test_batches_and_beams_do_not_change_the_answer(run):
   for one, other in zip(*found, strict=True):
     assert [a.text for a in one.answers] == [a.text for a in other.answers]
     np.testing.assert_array_equal(one.beam, other.beam)
-    block, (start, limit) = one.answers[0].highlight()
+    block, (start, limit) = one.answers[0].highlight
     assert block[start:limit] == one.text
 
 

@@ -18,14 +18,21 @@ from retrieval.nn import bert
 DATA = pathlib.Path(__file__).parents[2] / 'data' / 'realm'
 N = 13_353_718
 RELEASED = names.Sizes(bert=bert.BertConfig(), num_blocks=N)
-IN_OPEN_QA = {'A': 'reader.', 'B': 'embedder.', 'C': '', 'D': ''}
+IN_OPEN_QA = {'A': 'reader.', 'B': 'embedder.', 'D': ''}
 
 
 def _rows():
   text = gzip.decompress((DATA / 'tf_to_hf.tsv.gz').read_bytes()).decode()
   for line in text.splitlines():
     bundle, tf_name, shape, hf_name, transposed = line.split('\t')
-    yield bundle, tf_name, tuple(json.loads(shape)), hf_name, transposed == '1'
+    if bundle != 'C':  # the vectors of blocks, no parameters
+      yield (
+        bundle,
+        tf_name,
+        tuple(json.loads(shape)),
+        hf_name,
+        transposed == '1',
+      )
 
 
 def _variables(bundle):
@@ -34,18 +41,14 @@ def _variables(bundle):
 
 def _tensors(bundle):
   """TensorFlow's name -> the port's tensor, by our map."""
-  if bundle == 'C':
-    whole = names.layout('RealmForOpenQA', RELEASED)
-    tensors = [t for t in whole if t.role == names.VECTORS]
-  else:
-    tensors = names.layout(names.BUNDLES[bundle], RELEASED)
+  tensors = names.layout(names.BUNDLES[bundle], RELEASED)
   named = {names.tf_name(bundle, t.name): t for t in tensors}
   return {name: t for name, t in named.items() if name is not None}
 
 
 def test_every_row_of_the_table_holds():
   rows = list(_rows())
-  assert len(rows) == 831
+  assert len(rows) == 830
   tensors = {bundle: _tensors(bundle) for bundle in IN_OPEN_QA}
   for bundle, tf_name, shape, hf_name, transposed in rows:
     tensor = tensors[bundle].pop(tf_name)
@@ -55,15 +58,13 @@ def test_every_row_of_the_table_holds():
   assert not any(tensors.values())  # the map has no row more
 
 
-@pytest.mark.parametrize('bundle', 'ABCD')
+@pytest.mark.parametrize('bundle', 'ABD')
 def test_bundles_are_told_apart_and_measured(bundle):
   variables = _variables(bundle)
   assert names.find_bundle(variables) == bundle
-  if bundle != 'C':
-    found = names.bundle_sizes(bundle, variables)
-    wanted = bert.BertConfig(activation='gelu_tanh')
-    assert found.bert == wanted
-    assert (found.projection_size, found.span_hidden_size) == (128, 256)
+  sizes = names.bundle_sizes(bundle, variables)
+  assert sizes.bert == bert.BertConfig(activation='gelu_tanh')
+  assert (sizes.projection_size, sizes.span_hidden_size) == (128, 256)
 
 
 def _state_dicts():
@@ -105,8 +106,6 @@ def test_unknown_tensors_are_refused():
     names.find_class(['bert.pooler.dense.weight'])
   with pytest.raises(ValueError, match='expected those of a REALM or ORQA'):
     names.find_bundle(['resnet/conv1'])
-  with pytest.raises(ValueError, match="class 'RealmModel'"):
-    names.layout('RealmModel', RELEASED)
   variables = _variables('A')
   del variables['bert/embeddings/word_embeddings']
   with pytest.raises(
