@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A REALM whose retriever has much to learn; two CPU cores.
+"""A REALM with a retriever that has much to learn; two CPU cores.
 
 Paper: Guu et al. 2020, Table 2. The retriever is the first layer of all-MiniLM-L6-v2
 with a new projection of [CLS], so that it finds nothing before ICT, unlike the

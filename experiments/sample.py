@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Continue a prompt, retrieving at every chunk boundary, and show with what.
+"""Continue a prompt, retrieve at every chunk boundary, and show the neighbors.
 
   python -m experiments.sample 'The history of'
   python -m experiments.sample --config=configs/<name>.py --workdir=DIR \

@@ -15,14 +15,13 @@ same form, and shows the differences, paired over the questions. --max_questions
 the first N questions of the set. --output writes FILE.scores.json too.
 """
 
-import dataclasses
 import pathlib
+from typing import Any
 
 from absl import flags
 
 from experiments.engine import command, failures, reports
 from retrieval.questions import (
-  bootstrap,
   dpr_json,
   question_sets,
   ranking,
@@ -49,27 +48,6 @@ _RULES = {
 _COUNTS = ('empty', 'unknown', 'repeated', 'refused')
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Report:
-  """Scores of a file, with their intervals."""
-
-  file: str  # the scored file
-  form: str  # 'predictions' or 'retrieval'
-  dataset: str  # name and split of the question set
-  kind: str  # kind of its answers
-  count: int  # questions of the set
-  missing: int  # questions of the set that the file lacks; they count as wrong
-  # predictions without a word; right where rules drop all words of the gold one
-  empty: int
-  unknown: int  # questions in the file that the set lacks
-  repeated: int  # records of the file after the first of the same question
-  refused: int  # answers left out because every text contains them
-  metrics: dict[str, bootstrap.Interval]  # name -> mean and interval
-  less: str  # the file that is compared with, or ''
-  # name -> mean and interval of the differences to that file
-  differences: dict[str, bootstrap.Interval]
-
-
 def _scores(
   path: str | pathlib.Path, question_set: question_sets.QuestionSet
 ) -> tuple[str, scoring.Scores]:
@@ -92,14 +70,20 @@ def score(
   path: str | pathlib.Path,
   question_set: question_sets.QuestionSet,
   less: str | pathlib.Path = '',
-) -> Report:
+) -> dict[str, Any]:
   """Score a file of predictions or of retrieved passages.
 
   Args:
     less: another file, whose scores are taken off question by question.
 
+  Returns:
+    JSON values: file; form, 'predictions' or 'retrieval'; dataset; kind of its answers;
+    count of its questions; those that are missing in the file, which count as wrong;
+    predictions that are empty, of unknown questions, repeated or refused; `metrics`
+    and `differences` to `less`: name -> mean and interval.
+
   Raises:
-    ValueError: when it has another form, or belongs to another question set.
+    ValueError: when `less` has another form, or belongs to another question set.
   """
   form, scores = _scores(path, question_set)
   differences = {}
@@ -117,47 +101,51 @@ def score(
         f'{[*scores.values]}, as {path} has. --max_questions takes the first of both.'
       )
     differences = {x: scores.values[x] - other.values[x] for x in both}
-  return Report(
-    file=str(path),
-    form=form,
-    dataset=question_set.name,
-    kind=question_set.kind,
-    count=len(question_set.questions),
-    missing=scores.missing,
+  return {
+    'file': str(path),
+    'form': form,
+    'dataset': question_set.name,
+    'kind': question_set.kind,
+    'count': len(question_set.questions),
+    'missing': scores.missing,
     **{name: getattr(scores, name) for name in _COUNTS},
-    metrics=ranking.intervals(scores.values),
-    less=str(less),
-    differences=ranking.intervals(differences),
-  )
+    'metrics': _intervals(scores.values),
+    'less': str(less),
+    'differences': _intervals(differences),
+  }
 
 
-def print_table(report: Report) -> None:
+def _intervals(values: ranking.Values) -> dict[str, dict[str, float]]:
+  return {name: vars(x) for name, x in ranking.intervals(values).items()}
+
+
+def print_table(report: dict[str, Any]) -> None:
   """Print a table of the report, in per cent."""
-  counts = [f'{report.count} questions', f'{report.missing} missing']
-  counts += [f'{n} {x}' for x in _COUNTS if (n := getattr(report, x))]
-  title = f'{report.file} on {report.dataset}: {", ".join(counts)}'
+  counts = [f'{report["count"]} questions', f'{report["missing"]} missing']
+  counts += [f'{n} {x}' for x in _COUNTS if (n := report[x])]
+  title = f'{report["file"]} on {report["dataset"]}: {", ".join(counts)}'
   caption = ''
-  if report.empty:
+  if report['empty']:
     caption = (
-      f'{report.empty} predictions are empty. By the official rule an empty one is '
+      f'{report["empty"]} predictions are empty. By the official rule an empty one is '
       'right where the gold answer is an article, such as "A" or "The".'
     )
   heads, lines = ('metric', '%', '95 % interval', 'right is'), []
-  for name, interval in report.metrics.items():
+  for name, interval in report['metrics'].items():
     rule, _, top = name.partition('/')
     meaning = _RULES[rule]
     if isinstance(meaning, dict):
-      meaning = meaning[report.kind]
+      meaning = meaning[report['kind']]
     lines.append((top or name, *_cells(interval, '.2f'), meaning))
   reports.print_table(heads, lines, title, caption, wrap=True)
-  if report.less:
-    lines = [(x, *_cells(y, '+.2f')) for x, y in report.differences.items()]
-    reports.print_table(heads[:3], lines, f'less {report.less}', wrap=True)
+  if report['less']:
+    lines = [(x, *_cells(y, '+.2f')) for x, y in report['differences'].items()]
+    reports.print_table(heads[:3], lines, f'less {report["less"]}', wrap=True)
 
 
-def _cells(interval: bootstrap.Interval, form: str) -> tuple[str, str]:
+def _cells(interval: dict[str, float], form: str) -> tuple[str, str]:
   """The mean and the interval, in per cent."""
-  percent = {name: 100 * x for name, x in vars(interval).items()}
+  percent = {name: 100 * x for name, x in interval.items()}
   return f'{percent["mean"]:{form}}', reports.ends(percent, form, ' to ')
 
 
@@ -176,7 +164,7 @@ def main(argv: list[str]) -> None:
   report = score(argv[1], question_set, flags.FLAGS.less)
   print_table(report)
   if flags.FLAGS.output:
-    reports.write_json(path, dataclasses.asdict(report))
+    reports.write_json(path, report)
     print(f'wrote {path}')
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Search passages: those of the packaged articles, or of your data.
+"""Search passages of the packaged articles, or of your data.
 
   python -m experiments.search 'the highest mountain'
   python -m experiments.search 'the highest mountain' --data_dir=runs/quickstart/data

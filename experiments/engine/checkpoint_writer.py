@@ -127,7 +127,7 @@ class Checkpoints:
     self._jobs.append(self._background.submit(self._tidy))
 
   def measured(self) -> None:
-    """Choose the best step anew, after a row was added to metrics.jsonl."""
+    """Choose the best step again, after a row was added to metrics.jsonl."""
     if self._metric:
       self._jobs.append(self._background.submit(self._tidy))
 

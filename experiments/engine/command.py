@@ -353,7 +353,7 @@ def _is_worth_showing(record: std_logging.LogRecord) -> bool:
 
 
 def _is_of_the_answer(record: std_logging.LogRecord) -> bool:
-  """Hide what stands before an answer, but for progress and the command's lines."""
+  """Hide log lines before an answer, except those of progress and the command."""
   bars = str(pathlib.Path(__file__).with_name('progress.py'))
   told = bars, sys.modules['__main__'].__file__
   return record.levelno > std_logging.INFO or record.pathname in told

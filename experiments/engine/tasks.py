@@ -21,7 +21,7 @@ Means = dict[str, means.Mean]
 
 
 def no_data(split: str) -> Iterable[Batch]:
-  """Stand for the data of a task that is only compiled."""
+  """Placeholder for the data of a task that is only compiled."""
   raise ValueError(
     f'No data of split {split!r}: this task is for the compiler.'
   )

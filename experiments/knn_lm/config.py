@@ -21,8 +21,6 @@ class KnnLm:
   model_workdir: str = ''
   # a RETRO evaluated on the same documents; '': none
   retro_workdir: str = ''
-  # An evaluation set whose documents are left out beside those of valid.
-  held_out: str = 'test'
   # training documents, evenly spread; 0: all
   max_documents: settings.Count = 0
   tokens_per_shard: settings.Size = 1 << 17

@@ -9,7 +9,7 @@
 Mixes RUN's newest model with the datastore that experiments.prepare made in DIR.
 lambda, temperature and k are tuned on a random half of the held-out documents; every
 figure is measured on the other half. --config.evaluate.split, stride_chunks and
-max_documents hold for every row. Refuses a datastore that holds an evaluated document.
+max_documents hold for every row. Refuses a datastore that may hold an evaluated document.
 Prints a table and writes DIR/knn_lm.json, and the nats of each document to .npz beside
 it.
 """
@@ -128,8 +128,7 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
   chunks = trained.data.chunks(run.split)
   documents = windows_lib.find_documents(chunks, run.max_documents)
   tuned = choose_tuned(len(documents.index), config.seed)
-  datastore = knn_lm_prepare.Datastore(workdir, trained)
-  datastore.check_without(chunks, documents)
+  datastore = knn_lm_prepare.Datastore(workdir, trained, chunks)
   retro = None
   if options.retro_workdir:  # raises errors before the search
     retro = language_model.load(options.retro_workdir, str(trained.data.root))
@@ -181,7 +180,6 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
       'path': str(datastore.pairs.path),
       'keys': keys,
       'dimension': dimension,
-      'documents': sum(datastore.pairs.rows('documents')),
       'index': datastore.index.report,
     },
     step=trained.step,

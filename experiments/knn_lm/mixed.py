@@ -21,7 +21,7 @@ _distributions = jax.jit(knn_lm.token_distributions, static_argnames='model')
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class KnnLanguageModel(language_model.LanguageModel):
-  """A model whose likelihoods are those of a kNN-LM; it draws no samples."""
+  """A model with the likelihoods of a kNN-LM; it draws no samples."""
 
   # keys [n, D] -> distances and values [n, k]
   search: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]

@@ -8,8 +8,7 @@
 One pass of RUN's newest model, a RETRO or a baseline, over its training documents
 gives a key (the input of the last feed-forward, in float16) and a value (the next
 token) for every token. Documents that are also held out, by id or by text, are left
-out, and so are those of the evaluation set --config.knn_lm.held_out=NAME, if it
-exists. The index is exact search or ScaNN (--config.knn_lm.index.searcher, its
+out, evaluation sets of other corpora included. The index is exact search or ScaNN (--config.knn_lm.index.searcher, its
 scann.rescore: int8, or none for hashes alone). A killed command continues when run
 again. --config.cluster.address=auto lets a Ray cluster make the keys.
 --config.prepare.stages=datastore or index runs one stage.
@@ -73,8 +72,21 @@ def document_hashes(
 class Datastore:
   """The keys and values of a workdir, with their index."""
 
-  def __init__(self, workdir: str | os.PathLike, trained: loading.TrainedRetro):
-    """Open them; ValueError for keys of another model."""
+  def __init__(
+    self,
+    workdir: str | os.PathLike,
+    trained: loading.TrainedRetro,
+    evaluated: chunks_lib.ChunkStore | None = None,
+  ):
+    """Open them.
+
+    Args:
+      evaluated: chunks of which the datastore must hold no document.
+
+    Raises:
+      ValueError: for keys of another model, or a split that the datastore was not
+        compared with.
+    """
     folder, model = pathlib.Path(workdir) / 'knn_lm', model_fields(trained)
     self.pairs = array_store.Store.open(folder / 'datastore', KIND)
     made_with = {name: self.pairs.fields[name] for name in model}
@@ -82,6 +94,12 @@ class Datastore:
       raise ValueError(
         f'{self.pairs.path}: keys made with {made_with}, but the config names '
         f'{model}; expected the same model.'
+      )
+    held_out = self.pairs.fields['held_out'].split()
+    if evaluated and evaluated.fingerprint not in held_out:
+      raise ValueError(
+        f'{self.pairs.path}: made without a look at {evaluated.path}, whose '
+        'documents it may hold; expected a datastore that is built after that.'
       )
     self.index = index_lib.open_index(folder / 'index')
     index_lib.check_vectors(self.index, self.pairs)
@@ -95,20 +113,6 @@ class Datastore:
     return knn_lm.find_neighbors(
       self.index.searcher, self.keys, self._values, queries, k
     )
-
-  def check_without(
-    self, chunks: chunks_lib.ChunkStore, documents: windows_lib.Documents
-  ) -> None:
-    """Raise ValueError if the keys are also of a document, by its id or text."""
-    hashes = document_hashes(chunks, documents)
-    held = np.isin(hashes, self.pairs.array('documents')[:]).any(axis=1)
-    if held.any():
-      example = chunks.tokens.document_id(int(documents.index[held][0]))
-      raise ValueError(
-        f'{self.pairs.path}: holds {held.sum():,} of the {len(held):,} documents '
-        f'that are to be evaluated, one is {example!r}; expected none: build a '
-        'datastore without them.'
-      )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,12 +172,11 @@ class _Training:
     documents = windows_lib.find_documents(chunks, settings.max_documents)
     hashes = document_hashes(chunks, documents)
     leave = np.zeros(len(hashes), bool)
-    for name in dict.fromkeys(('valid', settings.held_out)):
-      if name in trained.data.splits:
-        other = trained.data.chunks(name)
-        others = document_hashes(other, windows_lib.find_documents(other))
-        leave |= np.isin(hashes, others).any(axis=1)
-        held_out.append(other.fingerprint)
+    for name in sorted({*trained.data.splits} - {'all', 'train'}):
+      other = trained.data.chunks(name)
+      others = document_hashes(other, windows_lib.find_documents(other))
+      leave |= np.isin(hashes, others).any(axis=1)
+      held_out.append(other.fingerprint)
     if leave.all():
       raise ValueError(
         f'{chunks.path}: all of {len(leave):,} documents are held out, too.'
@@ -185,7 +188,7 @@ class _Training:
     self.fields = {
       **model_fields(trained),
       'reader': self._reader.chunks.fingerprint,
-      'held_out': ' '.join(held_out),
+      'held_out': ' '.join(sorted(held_out)),
       'max_documents': settings.max_documents,
       'tokens_per_shard': size,
       'dtype': DTYPE,
@@ -195,8 +198,7 @@ class _Training:
     """Return the arrays of a shard."""
     tokens = self._reader.read(shard, dtype=DTYPE, progress=shown)
     values = tokens.targets.astype(self._chunks.tokens.tokens.dtype)
-    documents = document_hashes(self._chunks, self._reader.groups[shard])
-    return {'keys': tokens.keys, 'values': values, 'documents': documents}
+    return {'keys': tokens.keys, 'values': values}
 
 
 def build_datastore(
@@ -218,7 +220,6 @@ def build_datastore(
   return [
     ('keys', f'{number:,}'),
     ('dimension', str(dimension)),
-    ('documents', f'{sum(pairs.rows("documents")):,}'),
     ('left out, held out too', f'{training.left_out:,}'),
     ('GB of keys', f'{2e-9 * number * dimension:,.3f}'),
   ]

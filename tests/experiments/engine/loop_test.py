@@ -252,19 +252,6 @@ def _start_pair(workdir, *arguments):
 
 
 @pytest.mark.slow
-def test_two_processes_match_one(tmp_path):
-  arguments = ('--num_steps=4', '--eval_every=4', '--ragged=True')
-  for process in _start_pair(tmp_path, *arguments):
-    _, errors = process.communicate(timeout=_TIMEOUT_SEC)
-    assert process.returncode == 0, errors
-  _train(tmp_path / 'one', num_steps=4, eval_every=4, ragged=True)
-  two, one = equal_runs.rows(tmp_path), equal_runs.rows(tmp_path / 'one')
-  assert [row['step'] for row in two] == [1, 2, 3, 4, 4]
-  for a, b in zip(two, one, strict=True):
-    assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
-
-
-@pytest.mark.slow
 def test_damage_stops_both_of_two_processes(tmp_path):
   """Each looks at a part of the files; both end."""
   for process in _start_pair(tmp_path, '--num_steps=4'):
@@ -284,22 +271,13 @@ def test_damage_stops_both_of_two_processes(tmp_path):
 
 def test_changed_pipeline_is_refused(whole):
   config = toy_task.get_config(
-    dropout_rate=0.5, ragged=True, batch_size=24, seed=1
+    dropout_rate=0.5, ragged=True, batch_size=24, optimizer={'b2': 0.5}
   )
-  expected = 'batch_size: 16 -> 24; pipeline.seed: 0 -> 1'
+  expected = r'batch_size: 16 -> 24; optimizer\.b2: .* -> 0.5'
   before = (whole[0] / 'config.json').read_text()
   with pytest.raises(ValueError, match=expected):
     loop.train(toy_task.make_task(config), config, str(whole[0]))
   assert (whole[0] / 'config.json').read_text() == before
-
-
-def test_another_optimizer_is_refused(whole):
-  config = toy_task.get_config(dropout_rate=0.5, ragged=True)
-  optimizer = dataclasses.replace(config.optimizer, learning_rate=0.5, b2=0.5)
-  config = dataclasses.replace(config, optimizer=optimizer)
-  expected = r'optimizer\.b2: .* -> 0.5; optimizer\.learning_rate: .* -> 0.5'
-  with pytest.raises(ValueError, match=expected):
-    loop.train(toy_task.make_task(config), config, str(whole[0]))
 
 
 def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):

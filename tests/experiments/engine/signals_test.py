@@ -9,8 +9,6 @@ import sys
 
 import pytest
 
-from tests import free_port
-
 _DEAF = """
 import sys
 import time
@@ -42,17 +40,6 @@ with signals.first_saves() as asked:
   if sys.argv[1:]:
     time.sleep(60)
   raise signals.Saved(7, asked())
-"""
-_JOB = """
-import sys
-import time
-
-from experiments.engine import command, signals
-
-signals.watch()
-command._join(False)  # as commands do that do not train
-print('ready', file=sys.stderr, flush=True)
-time.sleep(60)
 """
 
 
@@ -109,23 +96,6 @@ def test_a_loop_ends_when_it_has_saved(number, word):
   assert process.returncode == 128 + number
   end = 'Run the same command again to resume. Step 7 is saved.\n'
   assert err == f'saving\n{word} {end}'
-
-
-@pytest.mark.slow
-def test_sigterm_ends_a_process_of_a_job():
-  environment = {
-    'JAX_COORDINATOR_ADDRESS': free_port.address(),
-    'JAX_NUM_PROCESSES': '1',
-    'JAX_PROCESS_ID': '0',
-  }
-  with _start(_JOB, **environment) as process:
-    try:
-      process.send_signal(signal.SIGTERM)
-      _, err = process.communicate(timeout=20)
-    finally:
-      process.kill()
-  assert process.returncode == 143
-  assert 'Terminated. ' in err
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_files_in_and_out(made, run, answerer, tmp_path):
   assert written[0] == written[1]
   assert set(written[0][0]) >= {'answer', 'score', 'share', 'title', 'text'}
   report = score.score(out, question_sets.load(tiny_open_qa.sets(made.data)[0]))
-  assert (report.count, report.missing, report.unknown) == (6, 3, 0)
+  assert (report['count'], report['missing'], report['unknown']) == (6, 3, 0)
 
 
 def test_each_question_is_read_with_a_question_mark(answerer, monkeypatch):

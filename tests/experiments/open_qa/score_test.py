@@ -86,8 +86,8 @@ def test_retrieval(tmp_path, references, capsys):
   ]
   dpr_json.write_results(path, results)
   report = score.score(path, question_sets.load(references))
-  assert report.form == 'retrieval'
-  assert {k: v.mean for k, v in report.metrics.items()} == {
+  assert report['form'] == 'retrieval'
+  assert {k: v['mean'] for k, v in report['metrics'].items()} == {
     'substring/top_1': 0.0,
     'substring/top_5': 0.25,
     'dpr/top_1': 0.25,
@@ -118,17 +118,17 @@ def test_files_of_other_tools_are_scored(tmp_path):
   answered.write_text(json.dumps([row | {'output': output} for row in rows]))
   question_set = question_sets.load(f'custom:test={asked}')
   report = score.score(passages, question_set)
-  assert report.form == 'retrieval' and not report.missing
-  assert report.metrics['dpr/top_1'].mean == 0.5
+  assert report['form'] == 'retrieval' and not report['missing']
+  assert report['metrics']['dpr/top_1']['mean'] == 0.5
   report = score.score(answered, question_set)
-  assert report.form == 'predictions' and not report.missing
-  assert report.metrics['official_exact_match'].mean == 0.5
+  assert report['form'] == 'predictions' and not report['missing']
+  assert report['metrics']['official_exact_match']['mean'] == 0.5
 
 
 def test_empty_predictions_are_told(tmp_path, references, capsys):
   path = _predictions(tmp_path / 'p.jsonl', '', 'The', 'A2')
   report = score.score(path, question_sets.load(references))
-  assert report.empty == 2 and report.missing == 1
+  assert report['empty'] == 2 and report['missing'] == 1
   score.print_table(report)
   printed = ' '.join(capsys.readouterr().out.split())
   assert '2 empty' in printed and '2 predictions are empty' in printed

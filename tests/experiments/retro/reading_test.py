@@ -98,14 +98,6 @@ def test_the_decoder_stays_and_the_rest_learns(baseline, trained):
   assert run.model.config.begin_id == run.data.tokenizer.bos_id
 
 
-def test_one_device_equals_eight(root, trained, tmp_path):
-  _, fields, (_, losses) = trained
-  mesh = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
-  config = _config(root, **fields, **mesh)
-  _, eight = _train(config, root, tmp_path, jax.devices())
-  np.testing.assert_allclose(eight, losses, rtol=5e-6)
-
-
 def test_rows_end_prompts_where_chunks_end(root):
   tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
   layout = qa_rows.QaLayout(

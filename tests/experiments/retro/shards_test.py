@@ -2,17 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A RETRO whose index is in shards finds and writes what one index gives."""
 
-import dataclasses
 import shutil
 
 import numpy as np
 import pytest
 
 from experiments.retro import prepare as retro_prepare
-import retrieval
 from retro_jax.data import datastore as datastore_lib, folder as retro_data
-from retro_jax.trained import language_model
-from tests.experiments.engine import tiny_run
 from tests.experiments.retro import update_test
 from tests.retro_jax.data import tiny_data
 
@@ -54,25 +50,3 @@ def test_neighbors_do_not_depend_on_the_shards(folders):
       a, b = (np.asarray(x.array(name)[:]) for x in stored)
       np.testing.assert_array_equal(a, b)
     assert (a != -np.inf).any()
-
-
-def test_samples_and_searches_read_the_shards(
-  folders, embedder, tmp_path, monkeypatch
-):
-  monkeypatch.setattr(datastore_lib, 'load_embedder', lambda config: embedder)
-  run = tiny_run.make_run(tmp_path, folders[3].root, init_scale=0.3)
-  trained = language_model.load(run)
-  prompt = 'river queen moon river queen moon river queen moon'
-  settings = {'num_samples': 1, 'max_new_tokens': 12, 'temperature': 0.0}
-  samples = [
-    dataclasses.replace(trained, data=x).sample(prompt, **settings)
-    for x in (folders[1], folders[3])
-  ]
-  assert any(chunk.ids for chunk in samples[0][0].chunks)
-  assert samples[0] == samples[1]
-  found = [
-    retrieval.open_index(x.root, embedder=embedder).search([prompt], 4)
-    for x in (folders[1], folders[3])
-  ]
-  np.testing.assert_array_equal(found[0].ids, found[1].ids)
-  assert found[0].texts == found[1].texts

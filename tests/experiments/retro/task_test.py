@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading a trained RETRO: onto devices, and only with its own tokenizer."""
 
-import jax
-import numpy as np
 import pytest
 
 from experiments.retro import task as retro_task
-from retrieval.nn import sharding
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
@@ -31,18 +28,6 @@ def test_the_index_is_known_without_opening_it(root):
   assert not (root / 'index').exists()
   made_with = retro_data.DataFolder(root).neighbors('train').store.fields
   assert task.index_version == made_with['index'] == 'none'
-
-
-def test_loads_onto_one_device_or_a_mesh(root, workdir):
-  one = language_model.load(workdir)
-  assert one.step == 1 and one.data.root == root
-  for x in jax.tree.leaves(one.params):
-    assert x.devices() == {jax.local_devices()[0]}
-  mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
-  spread = language_model.load(workdir, mesh=mesh)
-  table = spread.params['embedding']
-  assert table.sharding.shard_shape(table.shape) == (150, 16)  # of (300, 32)
-  jax.tree.map(np.testing.assert_array_equal, one.params, spread.params)
 
 
 def test_another_tokenizer_of_equal_size_is_refused(workdir, tmp_path):

@@ -92,7 +92,7 @@ def test_answers_are_learned_and_scored(root, run, capsys):
     run / 'predictions_custom_test_on.jsonl',
     question_sets.load(f'custom:test={root}/questions.jsonl'),
   )
-  assert report.metrics['official_exact_match'].mean == 1
+  assert report['metrics']['official_exact_match']['mean'] == 1
 
 
 def _fid_config(root, start='test', **fields):
