@@ -52,29 +52,21 @@ def test_texts_are_split_before_the_last_word():
   )
   with pytest.raises(ValueError, match="'one' has no word before"):
     retro_examples.split('one')
-  assert retro_examples.first_word(' \u201csigns,\u201d and') == 'signs'
-  assert retro_examples.first_word("don't") == "don't"
-  assert retro_examples.first_word(' \n') == ''
 
 
-def test_last_words_are_compared_text_by_text(runs, tmp_path, monkeypatch):
-  """A stand-in for decoding, which knows what follows each context."""
-  told = {
-    'the river': ' moon and',
-    'queen moon tensor apple': ' x',
-    'the': ' moons',
-    'walked seven lanterns': '\n\u201cmoon\u201d.',
-    'gardens walked': ' ',
-  }
+def test_a_last_word_is_right_where_it_is_the_likeliest(
+  runs, tmp_path, monkeypatch
+):
   asked = []
 
-  def sample(model, prompts, neighbors, num_neighbors, temperature, **others):
-    assert temperature == 0 and others['batch_size'] == 2
-    asked.append((neighbors, num_neighbors))
-    return [types.SimpleNamespace(completion=told[x]) for x in prompts]
+  def loglikelihood(model, contexts, ends, *, num_neighbors, **others):
+    asked.append((contexts, ends, num_neighbors))
+    return [types.SimpleNamespace(is_greedy=x == ' moon') for x in ends]
 
-  monkeypatch.setattr(language_model.LanguageModel, 'sample', sample)
-  texts = [{'text': f'{given} moon.'} for given in told]
+  monkeypatch.setattr(
+    language_model.LanguageModel, 'loglikelihood', loglikelihood
+  )
+  texts = [{'text': x} for x in ('the river moon', 'queen apple', 'x  moon ')]
   rows = _run(tmp_path / 'retro', 'lambada', _examples(tmp_path, texts))
   assert [row['name'] for row in rows] == [
     'RETRO, k=1',
@@ -83,11 +75,11 @@ def test_last_words_are_compared_text_by_text(runs, tmp_path, monkeypatch):
   ]
   run = str(tmp_path / 'retro')
   assert [row['workdir'] for row in rows] == [run, run, 'baseline']
-  assert asked == [(None, 1), ([], 0), ([], 0)]
+  pairs = ['the river', 'queen', 'x'], [' moon', ' apple', ' moon']
+  assert asked == [(*pairs, 1), (*pairs, 0), (*pairs, 0)]
   for row in rows:
-    assert row['words'] == ['moon', 'x', 'moons', 'moon', '']
-    assert row['accuracy'] == pytest.approx(0.4)
-    assert row['low'] is row['high'] is None and row['examples'] == 5
+    assert row['accuracy'] == pytest.approx(2 / 3)
+    assert row['low'] is row['high'] is None and row['examples'] == 3
 
 
 def test_summaries_are_scored_alone(runs, tmp_path):
