@@ -139,13 +139,11 @@ def _check(
   if hf_class not in ('RealmKnowledgeAugEncoder', 'RealmReader'):
     settings = {
       'pooling': (config.pooling, 'pooler'),
-      'projection_bias': (config.projection_bias, True),
       'projection_norm': (config.projection_norm, True),
       'projection_norm_eps': (
         config.projection_norm_eps,
         config.embedder.layer_norm_eps,
       ),
-      'score_scale': (config.score_scale, 1.0),
       'projection_size': (bool(config.projection_size), True),
     }
   for name in ('null_answer', 'coverage_weight') if reader else ():

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from retrieval import arguments, settings
+from retrieval import settings
 from retrieval.text import blocks as blocks_lib
 
 NULL = -1  # block id of the null document
@@ -118,7 +118,6 @@ def encode_rows(
   encode: Encode, texts: Sequence[str], room: int
 ) -> tuple[np.ndarray, np.ndarray]:
   """`pad` the first `room` tokens of texts, without specials."""
-  texts = arguments.texts(texts, 'texts')
   return pad([row[1:-1] for row in encode(texts, room + 2)], room)
 
 

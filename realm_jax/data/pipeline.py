@@ -105,7 +105,6 @@ def make_dataset(
   batch_size: int,
   train: bool,
   seed: int = 0,
-  read_ahead: int = 2,
   process_index: int = 0,
   process_count: int = 1,
 ) -> Iterable[Any]:
@@ -116,7 +115,6 @@ def make_dataset(
 
   Args:
     train: whether passes follow each other, each with new masks.
-    read_ahead: batches that are made ahead of the trainer, at least 1.
 
   Raises:
     ValueError: for a batch that does not divide or exceeds the source.
@@ -140,5 +138,5 @@ def make_dataset(
     rows = rows.map(lambda batch: retrieval(None, batch))
   # In another thread, retrieval is outside of the caller's mesh.
   return rows.to_iter_dataset(
-    grain.ReadOptions(num_threads=1, prefetch_buffer_size=max(read_ahead, 1))
+    grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
   )

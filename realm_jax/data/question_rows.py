@@ -85,16 +85,13 @@ class QuestionSource:
     indices = np.asarray(indices).tolist()
     tokens = [self._answers[i] if i >= 0 else () for i in indices]
     correct = reader_rows.token_spans(self.layout, rows, tokens)
-    patterns = [self._patterns(i) if i >= 0 else () for i in indices]
+    asked = [self.questions[i] if i >= 0 else None for i in indices]
+    patterns = [x.answers if x and x.kind == 'regex' else () for x in asked]
     if any(patterns):
       correct |= reader_rows.pattern_spans(
         self.layout, blocks, block_ids, rows, patterns
       )
     return {'reader_correct': correct}
-
-  def _patterns(self, i: int) -> tuple[str, ...]:
-    question = self.questions[i]
-    return question.answers if question.kind == 'regex' else ()
 
 
 def _answer_tokens(

@@ -45,12 +45,8 @@ class RealmConfig(VectorConfig):
   # `embedder_bert` and `encoder_bert` have the poolers that `pooling` needs.
   embedder: bert.BertConfig
   encoder: bert.BertConfig  # reads query and block at once, predicts tokens
-  # as released; the paper writes W alone
-  projection_bias: bool = True
-  # a LayerNorm follows, as released; none in paper
+  # a LayerNorm follows W, as released; none in paper
   projection_norm: bool = True
-  # times the inner product; 1 in paper and code
-  score_scale: settings.Positive = 1.0
 
   def __post_init__(self):
     """Check the fields."""

@@ -36,7 +36,6 @@ class Embedder(nn.Module):
       # Float32 like the scores: one row for each text costs little.
       self.projection = nn.Dense(
         config.projection_size,
-        use_bias=config.projection_bias,
         dtype=jnp.float32,
         param_dtype=param_dtype,
         kernel_init=partitioning.partitioned(

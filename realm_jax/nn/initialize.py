@@ -69,8 +69,6 @@ def init_params(
   Raises:
     ValueError: with everything in a source that does not fit.
   """
-  if parts not in PARTS:
-    raise ValueError(f'parts {parts!r}: expected one of {PARTS}.')
   random = jax.jit(random_params, static_argnums=(1, 2))
   params = random(key, config, parts)
   start, whole = {}, []
@@ -186,24 +184,18 @@ def _cut(
   params: dict, trained: bert.BertConfig, config: bert.BertConfig, path: Path
 ) -> dict:
   """Take the first layers and positions, and the pooler where one is used."""
-
-  def pairs(names):
-    both = ((x, getattr(trained, x), getattr(config, x)) for x in names)
-    return [pair for pair in both if pair[1] != pair[2]]
-
-  problems = [
-    f'{name} is {theirs}, expected {ours}'
-    for name, theirs, ours in pairs(_SAME)
-  ] + [
-    f'{name} is {theirs}, expected at least {ours}'
-    for name, theirs, ours in pairs(('num_layers', 'max_length'))
-    if theirs < ours
-  ]
+  problems = []
+  for name in (*_SAME, 'num_layers', 'max_length', *_SIMILAR):
+    theirs, ours = getattr(trained, name), getattr(config, name)
+    if name in _SAME and theirs != ours:
+      problems.append(f'{name} is {theirs}, expected {ours}')
+    elif name in ('num_layers', 'max_length') and theirs < ours:
+      problems.append(f'{name} is {theirs}, expected at least {ours}')
+    elif name in _SIMILAR and theirs != ours:
+      text = '%s was trained with %s %s, but is run with %s.'
+      logging.warning(text, path, name, theirs, ours)
   if problems:
     raise ValueError(f'{path}: {"; ".join(problems)}.')
-  for name, theirs, ours in pairs(_SIMILAR):
-    text = '%s was trained with %s %s, but is run with %s.'
-    logging.warning(text, path, name, theirs, ours)
   if config.num_layers < trained.num_layers:
     text = '%s: the first %d of %d layers are used.'
     logging.info(text, path, config.num_layers, trained.num_layers)

@@ -71,11 +71,8 @@ class DualEncoder(nn.Module):
   def score(
     self, queries: Vectors, candidates: Float[Array, 'b k e']
   ) -> Float[Array, 'b k']:
-    """Return f(x, z) of each query and its candidates, scaled."""
-    scores = jnp.einsum(
-      'be,bke->bk', queries, candidates, precision=jax.lax.Precision.HIGHEST
-    )
-    return self.dual_encoder_config.score_scale * scores
+    """Return f(x, z) of each query and its candidates."""
+    return jnp.einsum('be,bke->bk', queries, candidates, precision='highest')
 
 
 class Realm(DualEncoder):

@@ -126,7 +126,7 @@ def score_batch(
   """Embed a batch; return scores and masks for `objectives.contrastive`.
 
   Args:
-    model: has `embed_queries`, `embed_blocks` and `config.score_scale`.
+    model: has `embed_queries` and `embed_blocks`.
     batch: query_ids, query_mask [B, Q], block_ids, block_mask, block_types [B,
       T] or [B, P, T], and optional arrays of `make_masks`.
     num_chunks: chunks in which to embed (`map_chunks`).
@@ -142,7 +142,7 @@ def score_batch(
     key=key if train else None,
   )
   blocks = blocks.reshape(len(queries), -1, blocks.shape[-1])
-  scores = model.config.score_scale * jnp.einsum(
+  scores = jnp.einsum(
     'qd,kd->qk',
     objectives.float32(queries),
     objectives.float32(positives_first(blocks)),

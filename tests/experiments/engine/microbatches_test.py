@@ -123,7 +123,6 @@ def _in_batch(loss, hard=0):
 
   model = Model(
     lambda table, ids, mask: table[ids] * mask[..., None],
-    types.SimpleNamespace(score_scale=0.5),
     embed_queries=queries,
     embed_blocks=blocks,
   )

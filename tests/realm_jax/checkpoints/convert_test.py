@@ -262,9 +262,10 @@ def test_configs_there_and_back():
 def test_what_the_port_cannot_hold_is_refused():
   fields = checkpoint_config.read(HF / 'config.json')
   config = dataclasses.replace(
-    _realm_config(fields), pooling='mean', score_scale=0.5
+    _realm_config(fields), pooling='mean', projection_norm=False
   )
-  with pytest.raises(ValueError, match="pooling is 'mean'.*score_scale is 0.5"):
+  message = "pooling is 'mean'.*projection_norm is False"
+  with pytest.raises(ValueError, match=message):
     checkpoint_config.to_fields('RealmEmbedder', config)
   small = dataclasses.replace(config.encoder, num_layers=1)
   config = dataclasses.replace(_realm_config(fields), encoder=small)

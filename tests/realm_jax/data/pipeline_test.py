@@ -73,7 +73,7 @@ def _dataset(
   schedule = schedule or Schedule(data.blocks.num_blocks)
   schedule.published.set()
   retrieval = pipeline.Retrieval(data.blocks, data.layout, schedule, candidates)
-  fields = {'batch_size': 4, 'train': True, 'read_ahead': 1} | fields
+  fields = {'batch_size': 4, 'train': True} | fields
   source = source or _source(data)
   return pipeline.make_dataset(source, retrieval, **fields)
 
@@ -176,7 +176,7 @@ def test_each_batch_asks_for_its_own_index(data):
 
 def test_reading_ahead_waits_for_the_index(data):
   schedule = Schedule(data.blocks.num_blocks)
-  dataset = _dataset(data, schedule, read_ahead=3)
+  dataset = _dataset(data, schedule)
   schedule.published.clear()
   iterator = iter(dataset)
   got = [next(iterator) for _ in range(4)]

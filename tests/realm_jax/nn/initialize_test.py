@@ -178,5 +178,3 @@ def test_a_trained_part_must_be_whole():
   del embedder['projection']
   with pytest.raises(ValueError, match='there is no embedder/projection/bias'):
     _start(config, embedder={'embedder': embedder})
-  with pytest.raises(ValueError, match="parts 'enc': expected one of"):
-    _start(config, parts='enc')

@@ -3,7 +3,6 @@
 """ICT and DPR against numpy: the blocks of a batch are each other's negatives."""
 
 import functools
-import types
 
 from flax import linen as nn
 import jax
@@ -23,7 +22,6 @@ class TinyEmbedders(nn.Module):
 
   shared: bool = True
   dropout_rate: float = 0.0
-  config = types.SimpleNamespace(score_scale=0.5)
 
   def setup(self):
     init = nn.initializers.normal(1.0)
@@ -124,7 +122,7 @@ def _reference(batch, *, shared=True, valid=None, block_valid=None, mask=True):
         own = (i, 0) == (j, p)
         copy = mask and not own and hashes[j][p] == hashes[i][0]
         if own or (block_valid[j, p] and not copy):
-          scores[j, p] = 0.5 * queries[i] @ blocks[p, j]
+          scores[j, p] = queries[i] @ blocks[p, j]
     mine = scores[i, 0]
     losses.append(np.log(sum(np.exp(list(scores.values())))) - mine)
     rank = 1 + sum(s > mine for s in scores.values())
