@@ -3,7 +3,6 @@
 """Checkpoints of the port and of TensorFlow in our form, and back."""
 
 import dataclasses
-import json
 import pathlib
 
 import jax
@@ -12,9 +11,8 @@ import pytest
 
 from realm_jax.checkpoints import config as checkpoint_config, convert, names
 from realm_jax.nn import config as config_lib, open_qa
-from retrieval.formats import tensor_bundle, torch_pickle
+from retrieval.formats import tensor_bundle
 from retrieval.nn import bert
-from tests.realm_jax.nn import oracle, reader_oracle_test
 
 DATA = pathlib.Path(__file__).parents[2] / 'data' / 'realm'
 HF = DATA / 'hf_openqa'
@@ -207,13 +205,6 @@ def test_parts_are_joined_and_told_apart():
     convert.fitting({'decoder': {}})
 
 
-def _tiny():
-  fields = checkpoint_config.read(HF / 'config.json')
-  tensors = torch_pickle.read(HF / 'pytorch_model.bin')
-  sizes = checkpoint_config.sizes(fields)
-  return fields, convert.from_hf(tensors, sizes, 'hf_openqa')
-
-
 def _realm_config(fields):
   """The model that the port computes: pooler, projection and norm, no dropout."""
   config = checkpoint_config.bert_config(fields)
@@ -234,29 +225,6 @@ def _open_qa_config(fields):
     max_span_width=fields['max_span_width'],
     span_norm_eps=fields['reader_layer_norm_eps'],
   )
-
-
-def test_the_tiny_checkpoint_has_the_parameters_of_the_oracle():
-  """With these the model answers as the port: reader_oracle_test."""
-  _, found = _tiny()
-  arrays = oracle.load('openqa')
-  expected = reader_oracle_test._open_qa(arrays, 'w/')
-  jax.tree.map(np.testing.assert_array_equal, found.params, expected)
-  np.testing.assert_array_equal(found.vectors, arrays['w/block_emb'])
-
-
-def test_configs_there_and_back():
-  fields = checkpoint_config.read(HF / 'config.json')
-  config = _open_qa_config(fields)
-  assert config.realm.encoder.activation == 'gelu_tanh'
-  assert config.realm.pooling == 'pooler' and config.span_norm_eps == 1e-3
-  back = checkpoint_config.to_fields('RealmForOpenQA', config.realm, config, 8)
-  assert _open_qa_config(back) == config
-  theirs = json.loads((HF / 'config.json').read_text())
-  tokens = ('bos_token_id', 'eos_token_id', 'transformers_version')
-  beams = ('num_candidates', 'reader_beam_size', 'reader_seq_len')
-  for name in {*theirs} - {*tokens, *beams, 'searcher_beam_size'}:
-    assert back[name] == theirs[name], name
 
 
 def test_what_the_port_cannot_hold_is_refused():

@@ -29,16 +29,6 @@ def _config(kind='', max_length=32):
   )
 
 
-def test_stores_are_opened_once(made):
-  data = folder.DataFolder.of(_config(), made.root.parent)
-  assert data.root == made.root and data.blocks is data.blocks
-  assert data.masked_blocks is data.blocks
-  assert data.fingerprints() == {
-    'tokenizer': made.tokenizer.fingerprint,
-    'blocks': made.blocks.fingerprint,
-  }
-
-
 def test_layout_has_the_config_lengths_and_the_tokenizer_specials(made):
   data = folder.DataFolder(made.root)
   found = dataclasses.asdict(data.layout(_config()))

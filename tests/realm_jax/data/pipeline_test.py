@@ -166,14 +166,6 @@ def test_copies_of_the_origin_are_excluded_too(tmp_path):
       assert not (origin < 5 and (row[1:] < 5).any()) and (row[1:] >= 0).all()
 
 
-def test_each_batch_asks_for_its_own_index(data):
-  schedule = Schedule(data.blocks.num_blocks)
-  batches = streams.take(_dataset(data, schedule), 6)
-  steps = [set(batch['index_step'].tolist()) for batch in batches]
-  assert steps == [{0}, {0}, {2}, {2}, {4}, {4}]
-  assert schedule.asked[:6] == [0, 1, 2, 3, 4, 5]
-
-
 def test_reading_ahead_waits_for_the_index(data):
   schedule = Schedule(data.blocks.num_blocks)
   dataset = _dataset(data, schedule)

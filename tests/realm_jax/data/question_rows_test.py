@@ -118,27 +118,6 @@ def test_few_questions_fill_many_rows(data):
     assert [len(b['row_valid']) for b in found] == [2] * N
 
 
-def test_gold_spans_are_of_each_kind(data):
-  index = np.asarray([0, 3, question_rows.NONE, 2])
-  ids = np.tile(np.arange(6), (4, 1))
-  questions = data.source.tokens(index)
-  rows = reader_rows.reader_rows(data.layout, data.blocks, ids, questions)
-  found = data.source.gold_fields(index, data.blocks, ids, rows)
-  found = found['reader_correct']
-  assert found[[0, 1, 3]].any((1, 2, 3)).all() and not found[2].any()
-  tokens = [
-    [data.tokenizer.encode(x).ids for x in data.questions[i].answers]
-    for i in (0, 2)
-  ]
-  want = reader_rows.token_spans(
-    data.layout, rows, [tokens[0], [], [], tokens[1]]
-  )
-  want |= reader_rows.pattern_spans(
-    data.layout, data.blocks, ids, rows, [[], data.questions[3].answers, [], []]
-  )
-  np.testing.assert_array_equal(found, want)
-
-
 def test_fingerprint_is_of_questions_answers_tokens_and_layout(data):
   first = data.questions[0]
   sources = [

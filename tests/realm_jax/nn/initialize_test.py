@@ -90,23 +90,6 @@ def test_the_first_layers_of_a_checkpoint(path, random, log):
   assert 'the first 2 of 3 layers are used' in log.text
 
 
-def test_parts_start_separately(path, random):
-  config = _config()
-  plain = nn.unbox(random)
-  found = nn.unbox(_start(config, encoder=path))
-  _equal(found['embedder'], plain['embedder'])
-  word = ('bert', 'embeddings', 'word', 'embedding')
-  parts = [tree['encoder'] for tree in (found, plain)]
-  for name in word:
-    parts = [part[name] for part in parts]
-  assert np.abs(parts[0] - parts[1]).min() > 0
-  found = nn.unbox(_start(config, embedder=path, encoder=''))
-  _equal(found['encoder'], plain['encoder'])
-  retriever = _start(config, embedder=path, encoder=path, parts='embedder')
-  assert set(retriever) == {'embedder'}
-  _equal(retriever['embedder'], found['embedder'])
-
-
 def test_a_checkpoint_without_pooler_and_head(tmp_path, random, log):
   path = _save(tmp_path / 'bare', pooler=False, head=False)
   found = _start(_config(), embedder=path, encoder=path)

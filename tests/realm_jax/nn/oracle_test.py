@@ -158,11 +158,6 @@ def test_pretraining_step_of_accelerators(arrays, kind, monkeypatch):
   test_pretraining_step(arrays, _make_step())
 
 
-def test_ten_steps_of_sgd(arrays, step):
-  values, _, _ = _optimize(step, optax.sgd(0.05), arrays)
-  np.testing.assert_allclose(values, arrays['opt/sgd_lr0.05/losses'], atol=2e-5)
-
-
 def test_ten_steps_of_berts_adam(arrays, step):
   config = optimizers.OptimizerConfig(
     name='bert_adam',

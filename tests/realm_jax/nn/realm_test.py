@@ -41,11 +41,6 @@ def batch():
   return tiny.batch()
 
 
-@pytest.fixture(scope='module')
-def output(config, params, batch):
-  return _apply(config, params, batch)
-
-
 def _rows(batch, name):
   return [
     batch[f'{name}_{x}'].reshape(tiny.B * tiny.K, -1)
@@ -133,18 +128,6 @@ def test_two_embedders_of_equal_weights_are_one(batch):
   changed = _apply(two, changed, batch)
   assert np.abs(changed.scores - found.scores).min() > 1e-3
   np.testing.assert_array_equal(changed.gold_log_probs, found.gold_log_probs)
-
-
-def test_candidates_do_not_see_each_other(config, params, batch, output):
-  order = np.array([0, 2, 1])
-  turned = {
-    k: v[:, order] if k.startswith(('candidate_', 'joint_')) else v
-    for k, v in batch.items()
-  }
-  found = _apply(config, params, turned)
-  for name in ('scores', 'gold_log_probs', 'best_log_probs'):
-    expected = np.asarray(getattr(output, name))[:, order]
-    np.testing.assert_allclose(getattr(found, name), expected, atol=1e-5)
 
 
 def test_released_size():

@@ -91,39 +91,6 @@ def _arrays(params, batch):
   return out.scores, out.gold_log_probs, masks
 
 
-def test_likelihoods_equal_numpy(params, batch):
-  prior, q, gold = _numbers(params, batch)
-  arrays = _arrays(params, batch)
-  found = np.exp(losses.log_prior(arrays[0], arrays[2].candidates))
-  np.testing.assert_allclose(found, prior, rtol=1e-5)
-  mask, valid = batch['mlm_mask'], batch['candidate_valid']
-  marginal = np.einsum('bk,bkm->bm', prior, gold)
-  found = losses.token_log_likelihood(*arrays)
-  expected = np.where(mask, np.log(marginal), 0)
-  np.testing.assert_allclose(found, expected, rtol=1e-5)
-  span = np.where(mask[:, None], gold, 1).prod(-1)
-  posterior = prior * span / (prior * span).sum(-1, keepdims=True)
-  found = np.exp(losses.log_posterior(*arrays))
-  np.testing.assert_allclose(found, posterior, rtol=1e-5)
-  found = losses.candidate_utility(*arrays[1:])
-  expected = np.where(valid, np.log(span / span[:, :1]), 0)
-  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-  log_probs = jax.nn.log_softmax(jnp.asarray(params['encoder']))
-  found = losses.marginal_log_probs(arrays[0], log_probs, arrays[2].candidates)
-  expected = np.einsum('bk,bkmv->bmv', prior, q)
-  np.testing.assert_allclose(np.exp(found), expected, rtol=1e-5)
-
-
-def test_leave_one_out_equals_numpy(params, batch):
-  prior, _, gold = _numbers(params, batch)
-  found = np.exp(losses.leave_one_out(*_arrays(params, batch)))
-  for b, m in np.argwhere(batch['mlm_mask']):
-    for k in np.flatnonzero(batch['candidate_valid'][b]):
-      others = np.delete(prior[b], k), np.delete(gold[b, :, m], k)
-      expected = (others[0] * others[1]).sum() / others[0].sum()
-      np.testing.assert_allclose(found[b, k, m], expected, rtol=1e-5)
-
-
 def test_the_gradient_is_the_posterior_less_the_prior(params, batch):
   """Guu et al. 2020, section 3.3; of each token, or of all of a row."""
   prior, _, gold = _numbers(params, batch)

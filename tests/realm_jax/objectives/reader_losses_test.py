@@ -55,43 +55,6 @@ def _size(tree):
   return max(float(np.abs(x).max()) for x in jax.tree.leaves(tree))
 
 
-def test_both_losses_equal_numpy():
-  """Sums over what there is, one number at a time, in float64."""
-  rng = np.random.default_rng(0)
-  batch = tiny_qa.batch()
-  batch['beam_has_answer'] |= rng.random((B, C)) < 0.4
-  batch['reader_correct'] = rng.random((B, R, W, L)) < 0.2
-  retriever = rng.standard_normal((B, C), np.float32)
-  spans = rng.standard_normal((B, R, W, L), np.float32)
-  spans[:, :, :, 0] += open_qa.OUTSIDE
-  batch = jax.tree.map(jnp.asarray, batch)
-  joint = reader_losses.add_retriever(
-    reader_losses.read_blocks(batch), jnp.asarray(retriever), jnp.asarray(spans)
-  )
-  early = reader_losses.marginal_loss(
-    jnp.asarray(retriever), batch['beam_valid'], batch['beam_has_answer']
-  )
-  full = reader_losses.full_loss(batch, joint)
-  for b in range(B):
-    valid = np.asarray(batch['beam_valid'][b])
-    right = valid & np.asarray(batch['beam_has_answer'][b])
-    scores = retriever[b].astype(np.float64)
-    expected = scipy.special.logsumexp(scores[valid])
-    expected -= scipy.special.logsumexp(scores[right])
-    np.testing.assert_allclose(early[b], expected, rtol=1e-5)
-    everything, gold = [], []
-    for r in np.flatnonzero(batch['reader_valid'][b]):
-      for w in range(W):
-        for s in range(L - w):
-          score = float(spans[b, r, w, s]) + float(retriever[b, r])
-          everything.append(score)
-          if batch['reader_correct'][b, r, w, s]:
-            gold.append(score)
-    expected = scipy.special.logsumexp(everything)
-    expected -= scipy.special.logsumexp(gold)
-    np.testing.assert_allclose(full[b], expected, rtol=1e-5)
-
-
 def test_a_null_answer_is_right_where_no_span_is():
   batch = tiny_qa.batch()
   batch['reader_correct'][1] = False

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs of the loss for blocks by words, by vectors, fused and re-ranked."""
 
-import dataclasses
 import types
 
 import jax
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import folder
-from realm_jax.trained import beams, reader_configs
+from realm_jax.trained import beams
 from retrieval import searchers
 from retrieval.index import text_index
 from retrieval.search import fuse, rerank, retriever as retriever_lib
@@ -122,42 +121,3 @@ def test_blocks_in_the_order_of_a_reranker(k, of_vectors, data, words):
     np.testing.assert_array_equal(found.fields[name][b], wanted)
     scores = found.scores[b][: min(k, there)]
     assert (np.diff(scores) <= 0).all() and np.isfinite(scores).all()
-
-
-def test_a_section_of_the_config_names_the_reranker(data, monkeypatch):
-  monkeypatch.setattr(rerank, 'load', lambda path: _Lengths())
-  config = reader_configs.ReaderConfig(retriever='random')
-  plain = beams.make_retriever(config, data, None)
-  assert not plain.reranker
-  reranker = reader_configs.Reranker(path='runs/cross', candidates=5)
-  config = dataclasses.replace(config, reranker=reranker)
-  found = beams.make_retriever(config, data, None)
-  ids = found({}, {}, ['who?'], 3).ids
-  assert {*ids[0]} <= {*plain({}, {}, ['who?'], 5).ids[0]}
-  reranker = dataclasses.replace(reranker, candidates=6)
-  config = dataclasses.replace(config, reranker=reranker)
-  assert beams.make_retriever(config, data, None).reranker != found.reranker
-
-
-def test_a_filter_of_the_config_is_that_of_every_beam(tmp_path):
-  made = tiny_blocks.make(
-    tmp_path, np.random.default_rng(0), num_documents=20, metadata='year'
-  )
-  data, lookup = folder.DataFolder(made.root), reader_configs.Lookup
-  for where, years in (
-    ("{'year': (2015, None)}", range(2015, 2020)),
-    ("{'year': [2003, 2001]}", (2001, 2003)),
-  ):
-    config = reader_configs.ReaderConfig(
-      retriever='bm25', lookup=lookup(where=where)
-    )
-    found = beams.make_retriever(config, data, None)({}, {}, ASKED, 50)
-    ids = found.ids[found.ids >= 0]
-    assert {x['year'] for x in data.blocks.metadata(ids)} == {*years}
-    assert len({*ids.tolist()}) == found.ids[0].tolist().index(-1)
-  for where in ("{'year': 1999}", "{'month': 3}", '{year: 1}'):
-    config = reader_configs.ReaderConfig(
-      retriever='bm25', lookup=lookup(where=where)
-    )
-    with pytest.raises(ValueError, match='where'):
-      beams.make_retriever(config, data, None)

@@ -70,16 +70,10 @@ def _embedder(data, devices, params=None):
   )
 
 
-def test_only_the_retriever_belongs_to_an_index(data):
-  params = tiny.params(data.config)
-  assert set(params) == {'query_embedder', 'block_embedder', 'encoder'}
-  found = embedders.embedder_params(params)
-  assert set(found) == {'query_embedder', 'block_embedder'}
-  shared = tiny.config()
-  assert set(embedders.embedder_params(tiny.params(shared))) == {'embedder'}
-
-
-def test_blocks_are_embedded_as_the_model_embeds_padded_rows(data, embedder):
+def test_blocks_are_embedded_as_the_model_embeds_padded_rows(
+  data, embedder, monkeypatch
+):
+  monkeypatch.setattr(embedders, '_ROWS', 7)
   n = data.blocks.num_blocks
   ids = np.append(np.arange(n), examples.NULL)
   rng = np.random.default_rng(0)
@@ -94,13 +88,6 @@ def test_blocks_are_embedded_as_the_model_embeds_padded_rows(data, embedder):
     data.params[0], 'embed_blocks', rows, mask, np.zeros_like(types)
   )
   assert np.abs(found[:4] - one_kind).max() > 0.01
-
-
-def test_rows_are_built_in_parts(data, embedder, monkeypatch):
-  monkeypatch.setattr(embedders, '_ROWS', 7)
-  found = embedder(np.arange(20))
-  np.testing.assert_allclose(found, data.vectors[0][:20], atol=ATOL)
-  assert embedder(np.zeros(0, np.int64)).shape == (0, data.config.vector_size)
 
 
 def test_one_device_equals_eight(data, embedder):
@@ -168,14 +155,6 @@ def test_each_version_answers_with_its_own_parameters(data, indices):
       np.testing.assert_array_equal(index.retrieve(ids, mask, 5), best)
   assert [index.step for index in indices] == [10, 20]
   assert (want[0] != want[1]).any()
-
-
-def test_more_is_asked_for_than_there_is(data, indices):
-  ids, mask = _queries(data, np.random.default_rng(2))
-  n = data.blocks.num_blocks
-  found = indices[0].retrieve(ids, mask, n + 2)
-  assert found.shape == (6, n + 2) and (found[:, n:] == -1).all()
-  assert (np.sort(found[:, :n]) == np.arange(n)).all()
 
 
 def test_texts_are_cut_and_padded(data, indices, monkeypatch):
