@@ -89,12 +89,8 @@ class BatchEncoder:
     devices = jax.local_devices() if devices is None else devices
     self._num_devices = len(devices)
     self._batch_tokens = batch_tokens or default_tokens(devices)
-    self._encode, self._replicated, self._sharding = compiled(encode, devices)
-    self.load(params)
-
-  def load(self, params: Any) -> None:
-    """Take other parameters of the same shapes, without compiling again."""
-    self.params = jax.device_put(params, self._replicated)
+    self._encode, replicated, self._sharding = compiled(encode, devices)
+    self.params = jax.device_put(params, replicated)
 
   def __call__(
     self,

@@ -217,10 +217,9 @@ class ColbertEncoder:
     params: Mapping[str, Any],
     tokenizer: tokenization.WordPieceTokenizer,
     *,
-    batch_tokens: int = 0,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """Place the parameters on the devices; as of `batch_encoder.BatchEncoder`."""
+    """Place the parameters on the devices; None is all local ones."""
     longest = max(config.query_length, config.passage_length)
     if longest > encoder.max_length:
       raise ValueError(
@@ -238,7 +237,6 @@ class ColbertEncoder:
       params,
       dimension=config.vector_size,
       max_length=longest,
-      batch_tokens=batch_tokens,
       devices=devices,
     )
     self.fingerprint = _fingerprint(config, encoder, params, tokenizer)
@@ -291,9 +289,7 @@ class ColbertEncoder:
     return scores
 
 
-def load(
-  path: str | os.PathLike, step: str = '', **placement: Any
-) -> ColbertEncoder:
+def load(path: str | os.PathLike, step: str = '') -> ColbertEncoder:
   """Load a run of experiments.train with config.task 'colbert', or a published model.
 
   Args:
@@ -301,7 +297,6 @@ def load(
       of colbert-ai: BERT's config.json, weights with linear.weight, a tokenizer, and
       artifact.metadata.
     step: of the run.
-    **placement: batch_tokens and devices of `ColbertEncoder`.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
@@ -309,20 +304,17 @@ def load(
   """
   folder = hub.local(path)
   if (folder / _ARTIFACT).is_file():
-    return _load_published(folder, placement)
+    return _load_published(folder)
   params, config, tokenizer = trained_encoders.load(path, TASK, step)
   return ColbertEncoder(
     settings.build(ColbertConfig, {**config.colbert}, 'config.colbert'),
     settings.build(bert.BertConfig, {**config.bert}, 'config.bert'),
     params,
     tokenizer,
-    **placement,
   )
 
 
-def _load_published(
-  folder: pathlib.Path, placement: Mapping[str, Any]
-) -> ColbertEncoder:
+def _load_published(folder: pathlib.Path) -> ColbertEncoder:
   """Load a folder of colbert-ai (Santhanam et al. 2021); all it says is obeyed."""
   stated = manifests.read_object(folder / _ARTIFACT)
   if (similarity := stated.get('similarity', 'cosine')) != 'cosine':
@@ -355,7 +347,6 @@ def _load_published(
     dataclasses.replace(encoder, pooler=False),
     {'bert': params, 'linear': {'kernel': kernel}},
     tokenization.WordPieceTokenizer(folder),
-    **placement,
   )
 
 

@@ -40,7 +40,7 @@ _PLAIN = sentence_folder.Sentence()
 _WINDOW = 4096  # texts that the background tokenises at once
 
 
-def encode(
+def _encode(
   model: bert.Bert,
   sentence: sentence_folder.Sentence,
   skipped: int,
@@ -84,8 +84,6 @@ class Embedder:
     dimension: width of a vector.
     sentence: how vectors are made of the encoder's output; prompts; similarity.
     metric: metric of an index of the vectors, as of `searchers`.
-    encode: (params, ids [b, l], lengths [b]) -> vectors [b, d] of passages; to be
-      jitted.
   """
 
   metric = _PLAIN.metric
@@ -98,7 +96,6 @@ class Embedder:
     *,
     max_length: int = 256,
     folder: sentence_folder.Folder | None = None,
-    batch_tokens: int = 0,
     devices: Sequence[jax.Device] | None = None,
   ):
     """Place the parameters on the devices.
@@ -108,7 +105,7 @@ class Embedder:
       tokenizer: tokenizer that adds the special tokens.
       max_length: tokens of a text, special ones included; more are cut.
       folder: what the checkpoint's folder says; None is a plain folder.
-      batch_tokens, devices: as of `batch_encoder.BatchEncoder`.
+      devices: as of `batch_encoder.BatchEncoder`.
 
     Raises:
       ValueError: for a length beyond the position embeddings, a prompt that fills
@@ -132,36 +129,27 @@ class Embedder:
     )
     self._tokenizer.no_padding()
     self._tokenizer.enable_truncation(max_length)
-    self._batch_tokens = batch_tokens
 
+    @functools.cache
     def encoder(skipped):
-      made = functools.partial(
-        encode, bert_family.module(config), self.sentence, skipped
-      )
-      return made, batch_encoder.BatchEncoder(
-        made,
+      return batch_encoder.BatchEncoder(
+        functools.partial(
+          _encode, bert_family.module(config), self.sentence, skipped
+        ),
         params,
         dimension=self.dimension,
         max_length=config.max_length,
-        batch_tokens=batch_tokens,
         devices=devices,
       )
 
-    prompts = self.sentence.passage_prompt, self.sentence.query_prompt
-    of_passages, of_queries = map(self._skipped, prompts)
-    self.encode, self._encoder = encoder(of_passages)
-    self._query_encoder = self._encoder
-    if of_queries != of_passages:
-      params = self._encoder.params
-      _, self._query_encoder = encoder(of_queries)
+    self._encoder = encoder(self._skipped(self.sentence.passage_prompt))
+    params = self._encoder.params
+    self._query_encoder = encoder(self._skipped(self.sentence.query_prompt))
 
   def __reduce__(self):
     """Pickle config, parameters and tokenizer for another process."""
     make = functools.partial(
-      Embedder,
-      max_length=self.max_length,
-      folder=self._folder,
-      batch_tokens=self._batch_tokens,
+      Embedder, max_length=self.max_length, folder=self._folder
     )
     params = jax.tree.map(np.asarray, self._encoder.params)
     return make, (self.config, params, self._tokenizer)

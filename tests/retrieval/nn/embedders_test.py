@@ -13,7 +13,7 @@ import pytest
 import safetensors.numpy
 
 from retrieval.kernels import backend
-from retrieval.nn import embedders
+from retrieval.nn import batch_encoder, embedders
 from tests.retrieval.nn import tiny_bert, tiny_embedder
 
 REFERENCE = pathlib.Path(__file__).parents[2] / 'data' / 'minilm_reference.json'
@@ -47,7 +47,7 @@ def tiny(tmp_path_factory):
 
 
 def _load(path, max_length=8, **how):
-  how = {'dtype': 'float32', 'batch_tokens': 64} | how
+  how = {'dtype': 'float32'} | how
   return embedders.Embedder.load(path, max_length=max_length, **how)
 
 
@@ -55,6 +55,7 @@ def test_order_devices_and_their_kernels_change_nothing(tiny, monkeypatch):
   rng = np.random.default_rng(0)
   texts = [' '.join(rng.choice(WORDS, n)) for n in rng.integers(1, 9, 37)]
   order, calls = rng.permutation(len(texts)), []
+  monkeypatch.setattr(batch_encoder, 'default_tokens', lambda _: 64)
   embedder = _load(tiny)
   found = embedder.embed_texts(texts, progress=lambda *x: calls.append(x))
   assert calls[-1] == (len(texts), len(texts))
