@@ -25,7 +25,7 @@ from realm_jax.trained import (
   model_configs,
   realm,
 )
-from retrieval.index import reuse, snapshots, text_index
+from retrieval.index import snapshots, text_index, vectors as vectors_lib
 from retrieval.text import corpus as corpus_lib
 
 
@@ -101,7 +101,7 @@ def _build_index(
     'blocks': old_blocks.fingerprint,
     'params': snapshots.fingerprint(params),
   }
-  known = reuse.KnownVectors(old_blocks, index.version.stored, made_of)
+  known = vectors_lib.KnownVectors(old_blocks, index.version.stored, made_of)
   with progress.bar('new index', 'blocks') as shown:
     builder.publish(
       trained.step,

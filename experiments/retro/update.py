@@ -19,7 +19,6 @@ from experiments.retro import config as config_lib, prepare
 from retrieval import tokenization
 from retrieval.index import (
   published_index as index_lib,
-  reuse,
   vectors as vectors_lib,
 )
 from retrieval.text import (
@@ -64,7 +63,7 @@ def change(
       'passages': chunks.fingerprint,
       'embedder': embedder.fingerprint,
     }
-    known = reuse.KnownVectors(chunks, stored, made_of)
+    known = vectors_lib.KnownVectors(chunks, stored, made_of)
     with progress.bar('vectors', 'chunks') as shown:
       vectors = vectors_lib.build_vector_store(
         data.path('vectors-train'),

@@ -1,17 +1,90 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors of every passage: the keys of RETRO's database (section 2.2)."""
+"""Vectors of every passage: the keys of RETRO's database (section 2.2).
 
+Vectors of an earlier index are reused: only texts that it lacks are embedded.
+"""
+
+from collections.abc import Callable, Mapping
 import os
 
 import numpy as np
 
-from retrieval.index import index_config as index_config_lib, reuse
+from retrieval.index import index_config as index_config_lib
 from retrieval.search import retriever as retriever_lib
 from retrieval.store import array_store, executors, shards
 from retrieval.text import passages as passages_lib
 
 KIND = 'vectors'
+_AT_ONCE = 4096  # passages
+
+
+class KnownVectors:
+  """Vectors of earlier passages, by the hash of their text, in 16 bytes each.
+
+  Attributes:
+    num_reused: texts whose vectors were copied.
+    num_embedded: texts that were embedded.
+  """
+
+  def __init__(
+    self,
+    passages: passages_lib.Passages,
+    vectors: array_store.Store,
+    made_of: Mapping[str, str],
+  ):
+    """Hash the earlier texts.
+
+    Args:
+      made_of: fields of `vectors`: the passages, and the embedder of the new texts.
+
+    Raises:
+      ValueError: when the vectors were made of something else.
+    """
+    vectors.check_made_of(**made_of)
+    self._vectors = vectors.array('vectors')
+    hashes = [np.zeros(0, np.uint64)]
+    for low in range(0, len(passages), _AT_ONCE):
+      ids = np.arange(low, min(low + _AT_ONCE, len(passages)))
+      hashes.append(passages.hashes(ids))
+    hashes = np.concatenate(hashes)
+    self._rows = np.argsort(hashes, kind='stable')
+    self._hashes = hashes[self._rows]
+    self.num_reused = self.num_embedded = 0
+
+  def find(self, hashes: np.ndarray) -> np.ndarray:
+    """Return the earlier passage of each hash [n] uint64, or -1 for a new text."""
+    if not len(self._hashes):
+      return np.full(len(hashes), -1)
+    places = np.searchsorted(self._hashes, hashes)
+    places = np.minimum(places, len(self._hashes) - 1)
+    return np.where(self._hashes[places] == hashes, self._rows[places], -1)
+
+  def fill(
+    self,
+    passages: passages_lib.Passages,
+    ids: np.ndarray,
+    embed: Callable[[np.ndarray, shards.Progress | None], np.ndarray],
+    progress: shards.Progress | None = None,
+  ) -> np.ndarray:
+    """Return the vectors [n, d] float32 of passages [n], copied or embedded.
+
+    Args:
+      embed: (ids [m], progress) -> vectors [m, d] float32 of new passages.
+    """
+    rows = self.find(passages.hashes(ids))
+    known, total = rows >= 0, len(rows)
+    reused = int(known.sum())
+    vectors = np.empty((total, self._vectors.shape[1]), np.float32)
+    vectors[known] = self._vectors[rows[known]]
+    if progress:
+      progress(reused, total)
+    if reused < total:
+      shifted = shards.shifted(progress, reused, total)
+      vectors[~known] = embed(ids[~known], shifted)
+    self.num_reused += reused
+    self.num_embedded += total - reused
+    return vectors
 
 
 def index_config(
@@ -26,7 +99,7 @@ def build_vector_store(
   passages: passages_lib.Passages,
   embedder: retriever_lib.TextEmbedder,
   *,
-  known: reuse.KnownVectors | None = None,
+  known: KnownVectors | None = None,
   executor: executors.Executor | None = None,
   progress: shards.Progress | None = None,
 ) -> array_store.Store:

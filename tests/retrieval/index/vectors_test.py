@@ -10,8 +10,8 @@ import pytest
 from retrieval.index import (
   index_versions,
   published_index as index_lib,
-  reuse,
   snapshots,
+  vectors as vectors_lib,
 )
 from tests.retrieval.text import tiny_blocks
 
@@ -79,7 +79,7 @@ def _pairs(blocks):
 def _known(blocks, version, params=PARAMS):
   made_of = {'blocks': blocks.fingerprint}
   made_of['params'] = snapshots.fingerprint(params)
-  return reuse.KnownVectors(blocks, version.stored, made_of)
+  return vectors_lib.KnownVectors(blocks, version.stored, made_of)
 
 
 def test_known_blocks_are_copied_bit_for_bit(old, documents, tmp_path):
