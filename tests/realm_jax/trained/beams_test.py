@@ -86,9 +86,8 @@ def test_fused_lists_have_their_own_scores(data, words):
   newest = _Newest(len(data.blocks))
   fused = fuse.Fused(retriever_lib.Dense(data.blocks, newest), words)
   found = beams.BeamRetriever(fused, newest=newest)('params', {}, ASKED, 3)
-  dense, _ = newest.search(newest.asked, fuse.CANDIDATES)
-  lists = [dense, words.search(ASKED, fuse.CANDIDATES)[0]]
-  want = fuse.by_ranks(lists, 3)
+  dense = newest.search(newest.asked, fuse.CANDIDATES)
+  want = fuse.fused([dense, words.search(ASKED, fuse.CANDIDATES)], 3)
   for have, expected in zip((found.ids, found.scores), want, strict=True):
     np.testing.assert_array_equal(have[:3], expected[:3])
   scores = found.fields['beam_scores']

@@ -163,8 +163,8 @@ def _words(data, queries, n, kind='bm25'):
 
 def _hybrid(data, queries, n):
   lists = [_dense(data, queries, n), _words(data, queries, n)]
-  found, _ = fuse.by_ranks([ids[None, :100] for ids in lists], 100)
-  return found[found >= 0]
+  ids, _ = fuse.fused([(x[None, :100], None) for x in lists], 100)
+  return ids[ids >= 0]
 
 
 def _weighted(data, queries, n):
@@ -179,7 +179,7 @@ def _weighted(data, queries, n):
   ids, scores = index.search(text, train.num_chunks)
   kept = np.flatnonzero(np.isin(ids[0], _others(data, queries, n)))[:100]
   lists = (near[None], -distances[None]), (ids[:, kept], scores[:, kept])
-  return fuse.by_scores(lists, (0.75, 0.25), 100)[0][0]
+  return fuse.fused(lists, 100, (0.75, 0.25))[0][0]
 
 
 def _topics(parts, data, queries, n):

@@ -46,7 +46,7 @@ def test_ranks(k):
         if i >= 0:
           total[i] = total.get(i, 0) + 1 / (60 + rank)
     totals.append(total)
-  _check(fuse.by_ranks([ids for ids, _ in lists], k), totals, k)
+  _check(fuse.fused(lists, k), totals, k)
 
 
 @pytest.mark.parametrize('weights', [(0.7, 0.3), (1.0, 0.0), (0.0, 1.0)])
@@ -65,16 +65,16 @@ def test_scores(weights):
         value = (score - low) / (high - low) if high > low else 1.0
         total[i] = total.get(i, 0) + weight * value
     totals.append(total)
-  _check(fuse.by_scores(lists, weights, 9), totals, 9)
+  _check(fuse.fused(lists, 9, weights), totals, 9)
 
 
 def test_a_missing_id_is_no_worse_than_the_last_one():
   ids = np.array([[4, 2]]), np.array([[9, 2]])
   scores = np.array([[1.0, 0.5]]), np.array([[3.0, 2.0]])
-  found = fuse.by_scores(list(zip(ids, scores, strict=True)), (0.4, 0.6), 3)
+  found = fuse.fused(list(zip(ids, scores, strict=True)), 3, (0.4, 0.6))
   assert found[0].tolist() == [[9, 4, 2]]
   np.testing.assert_allclose(found[1], [[0.6, 0.4, 0.0]], rtol=1e-6)
   # Scores that a constant or a factor changes count the same.
   moved = [(ids[0], scores[0] - 5), (ids[1], 1e-3 * scores[1])]
-  again = fuse.by_scores(moved, (0.4, 0.6), 3)
+  again = fuse.fused(moved, 3, (0.4, 0.6))
   np.testing.assert_allclose(again[1], found[1], rtol=1e-5)
