@@ -163,7 +163,7 @@ def _words(data, queries, n, kind='bm25'):
 
 def _hybrid(data, queries, n):
   lists = [_dense(data, queries, n), _words(data, queries, n)]
-  ids, _ = fuse.fused([(x[None, :100], None) for x in lists], 100)
+  ids, _ = fuse.fused([(x[None, :100],) * 2 for x in lists], 100)
   return ids[ids >= 0]
 
 
