@@ -36,10 +36,8 @@ def part(
   """Return the chunks of a part with a share of the documents.
 
   Raises:
-    ValueError: for a share out of range, or one that leaves no document.
+    ValueError: for a share that leaves no document.
   """
-  if not 0 < share <= 1:
-    raise ValueError(f'share {share}: expected above 0 and at most 1.')
   hashes = datastore.id_hash
   ranks = [
     document_ranks(hashes.shard(i), seed) for i in range(hashes.num_shards)

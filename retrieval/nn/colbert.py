@@ -285,7 +285,8 @@ class ColbertEncoder:
       asked = self.queries(queries[low : low + _AT_ONCE])
       for query, each in zip(asked, theirs, strict=True):
         ids = np.asarray([numbers[text] for text in each], np.int64)
-        scores.append(max_sims(query, *select(vectors, ids)))
+        positions, ends = spans(vectors.ends, ids)
+        scores.append(max_sims(query, vectors.values[positions], ends))
     return scores
 
 
@@ -348,12 +349,6 @@ def _load_published(folder: pathlib.Path) -> ColbertEncoder:
     {'bert': params, 'linear': {'kernel': kernel}},
     tokenization.WordPieceTokenizer(folder),
   )
-
-
-def select(vectors: TokenVectors, ids: np.ndarray) -> TokenVectors:
-  """Return the vectors of some passages, in their order."""
-  positions, ends = spans(vectors.ends, ids)
-  return TokenVectors(vectors.values[positions], ends)
 
 
 def spans(ends: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,8 +19,6 @@ _LEVELS = 1 << 16
 
 def kept_share(rate: float) -> float:
   """Return the share that dropout retains: 1 - rate, to a multiple of 2^-16."""
-  if not 0 <= rate < 1 - 0.5 / _LEVELS:
-    raise ValueError(f'Dropout rate {rate}: expected at least 0, less than 1.')
   return round((1 - rate) * _LEVELS) / _LEVELS
 
 

@@ -108,12 +108,6 @@ def make_rules(
 def _spec(path: Any, box: Any, mesh: jax.sharding.Mesh, rules: Any) -> P:
   if not isinstance(box, meta.AxisMetadata):
     return P()
-  unknown = {n for n in box.names if n is not None} - {n for n, _ in rules}
-  if unknown:
-    raise ValueError(
-      f'Parameter {jax.tree_util.keystr(path)} has logical axes '
-      f'{sorted(unknown)} without a rule.'
-    )
   axes = list(spmd.logical_to_mesh_axes(box.names, rules))
   for dim, (size, axis) in enumerate(zip(box.value.shape, axes, strict=True)):
     ways = math.prod(mesh.shape[a] for a in _as_tuple(axis))
@@ -151,9 +145,6 @@ def tree_shardings(
   Args:
     abstract: `jax.eval_shape` of an init; leaves boxed with logical names.
     rules: rules of `make_rules`; None is the default table.
-
-  Raises:
-    ValueError: for a logical axis without a rule.
   """
   rules = make_rules() if rules is None else rules
   return jax.tree_util.tree_map_with_path(
@@ -226,21 +217,11 @@ def global_batch(batch: Any, sharding: NamedSharding) -> Any:
 
   Args:
     batch: tree of numpy arrays [batch / processes, ...].
-
-  Raises:
-    ValueError: if rows do not divide over this process's devices.
   """
-  ways = math.prod(sharding.mesh.shape[axis] for axis in BATCH_AXES)
-  ways //= jax.process_count()
 
-  def place(path, x):
+  def place(x):
     x = np.asarray(x)
-    if not x.ndim or x.shape[0] % ways:
-      raise ValueError(
-        f'Batch field {jax.tree_util.keystr(path)} of shape {x.shape} does not '
-        f'split into {ways} equal parts, one for each device of this process.'
-      )
     shape = (x.shape[0] * jax.process_count(), *x.shape[1:])
     return jax.make_array_from_process_local_data(sharding, x, shape)
 
-  return jax.tree_util.tree_map_with_path(place, batch)
+  return jax.tree.map(place, batch)

@@ -29,12 +29,7 @@ def agreement_with_exact(
     exact: [b, k] ids of exact search; -1 for none.
     scores: [b, k] exact scores of `ids`.
     exact_scores: [b, k] exact scores of `exact`, best first.
-
-  Raises:
-    ValueError: when the shapes differ.
   """
-  if ids.shape != exact.shape:
-    raise ValueError(f'Shapes {ids.shape} and {exact.shape} differ.')
   if not exact.size:
     return 1.0
   counts = (exact >= 0).sum(1)

@@ -127,13 +127,7 @@ class ShardedSearcher:
     kind = base.read_fields(folder)['name']
     if kind == oracle.name:
       return Shard(oracle, oracle, rows.start)
-    searcher = _APPROXIMATE[kind].load(folder)
-    if searcher.num_vectors != len(rows):
-      raise ValueError(
-        f'{folder}: an index of {searcher.num_vectors} rows, expected '
-        f'{len(rows)}; it is damaged.'
-      )
-    return Shard(searcher, oracle, rows.start)
+    return Shard(_APPROXIMATE[kind].load(folder), oracle, rows.start)
 
   def _shard(self, number: int) -> Shard:
     with self._lock:

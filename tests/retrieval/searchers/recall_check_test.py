@@ -33,13 +33,6 @@ def test_agreement(ids, scores, exact, exact_scores, agreement):
   assert value == agreement
 
 
-@pytest.mark.usefixtures('unchecked')
-def test_agreement_refuses_other_shapes():
-  found, exact = np.zeros((1, 2), int), np.zeros((1, 3), int)
-  with pytest.raises(ValueError, match='differ'):
-    recall_check.agreement_with_exact(found, exact, found * 1.0, exact * 1.0)
-
-
 @clusters.NEEDS_SCANN
 def test_recall_of_hits_that_are_scored_again(monkeypatch):
   """Hashes alone find few of the nearest 10 at once, but most among 200."""
