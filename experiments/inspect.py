@@ -27,7 +27,7 @@ from experiments.engine import command, progress, stages
 from experiments.retro import config as config_lib, evaluate as retro_evaluate
 from retrieval.readers import text_files
 from retrieval.store import output_files
-from retro_jax.trained import inspection, loading
+from retro_jax.trained import inspection
 from retro_jax.views import page as page_lib
 
 FOLDER = 'inspect'
@@ -44,25 +44,11 @@ def _write(page: page_lib.Page, workdir: str) -> pathlib.Path:
   return path
 
 
-def _passage(
-  trained: loading.TrainedRetro, text: str, k: int, num_compared: int
-) -> inspection.Passage:
-  """The text of --text_file, or the document of --document and --split."""
-  values = flags.FLAGS
-  if not values.text_file:
-    first = inspection.find(trained, values.document, values.split)
-    return inspection.of_store(trained, first, values.split, k, num_compared)
-  path = pathlib.Path(values.text_file)
-  return inspection.of_text(trained, text, k, path.stem)
-
-
-def _given_text() -> str:
+def _read_text() -> str:
   """The text of --text_file; '' without one."""
   path = flags.FLAGS.text_file
-  if not path:
-    return ''
-  text = text_files.read(path, text_files.PROMPT_BYTES)
-  if not text:
+  text = path and text_files.read(path, text_files.PROMPT_BYTES)
+  if path and not text:
     raise ValueError(f'--text_file={path}: the text is empty.')
   return text
 
@@ -72,11 +58,18 @@ def run(
 ) -> None:
   """Inspect a document and write the page."""
   stages.check_alone()
-  text = _given_text()  # before the model is loaded
-  if not flags.FLAGS.output:
+  values, k = flags.FLAGS, evaluate.k
+  text = _read_text()  # before the model is loaded
+  if not values.output:
     output_files.check_writable(pathlib.Path(workdir) / FOLDER, is_folder=True)
   trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
-  passage = _passage(trained, text, evaluate.k, evaluate.leakage.num_neighbors)
+  if text:
+    title = pathlib.Path(values.text_file).stem
+    passage = inspection.of_text(trained, text, k, title)
+  else:
+    first = inspection.find(trained, values.document, values.split)
+    compared = evaluate.leakage.num_neighbors
+    passage = inspection.of_store(trained, first, values.split, k, compared)
   with progress.bar('inspect', 'chunks') as update:
     page = inspection.inspect(trained, passage, progress=update)
   path = _write(page, workdir)

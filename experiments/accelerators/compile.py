@@ -20,7 +20,6 @@ from typing import Any
 
 from absl import flags
 import jax
-import ml_collections
 
 from experiments.accelerators import chips, programs
 from experiments.engine import command, reports
@@ -88,7 +87,7 @@ def compiled_for(
   return report, compiled
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def run(config: Any, workdir: str) -> None:
   """Compile, print and write the report."""
   topology, name = flags.FLAGS.topology, flags.FLAGS.program
   chip, devices = chips.of(topology), chips.devices(topology)

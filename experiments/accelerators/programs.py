@@ -12,9 +12,8 @@ from typing import Any
 
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
-import ml_collections
 
-from experiments.engine import configs, program as program_lib, rooms, tasks
+from experiments.engine import program as program_lib, tasks
 from experiments.open_qa import task as open_qa_task
 from experiments.realm import task as realm_task
 from experiments.retro import task as retro_task
@@ -293,12 +292,7 @@ TASKS: dict[str, dict[str, Callable[..., Traced]]] = {
 }
 
 
-def trace(
-  config: Config | ml_collections.ConfigDict,
-  devices: Devices,
-  name: str,
-  **sizes: int,
-) -> Traced:
+def trace(config: Config, devices: Devices, name: str, **sizes: int) -> Traced:
   """Trace a program of a config.
 
   Args:
@@ -312,6 +306,4 @@ def trace(
     raise ValueError(
       f'--program={name!r}: config.task {config.task!r} has {sorted(tracers)}.'
     )
-  if not dataclasses.is_dataclass(config):
-    config = configs.build(rooms.config_class(config.task), config)
   return tracers[name](config, devices, name, **sizes)

@@ -10,7 +10,7 @@ Task, and the packages of its peer, which --baseline_python has or (*) this inte
   retro   a step, a forward pass; retro-pytorch==0.3.9, faiss-cpu, numpy<2, pyarrow<20
   realm   a step of REALM; transformers==4.40.2, torch, numpy<2
   embed   chunks of --set=data=DIR by MiniLM; sentence-transformers[onnx]
-  sparse  BM25 and TF-IDF, built and searched; bm25s*, faster with numba*
+  sparse  BM25, built and searched; bm25s*, faster with numba*
   search  our searchers and FAISS's, with their recall; faiss-cpu*
 
 Each side is a process, which tells the kernels and threads it computed with;

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Building and searching of our sparse indices and of bm25s.
+"""Building and searching of our BM25 and of bm25s.
 
 Documents are cut into passages of 100 words below their titles (Karpukhin et al. 2020);
 queries are words in a row from random passages. All sides cut text into words anew.
@@ -16,7 +16,7 @@ import tempfile
 
 import numpy as np
 
-from retrieval.search import bm25, tfidf
+from retrieval.search import bm25
 from retrieval.text import corpus as corpus_lib, passages as passages_lib
 
 SIZES = {
@@ -62,9 +62,8 @@ def _steps(sizes, side):
     if side == 'bm25s':
       built['search'] = _bm25s(passages)
     else:
-      kind = tfidf.TfIdf if side == 'TF-IDF' else bm25.Bm25
       path = pathlib.Path(tempfile.mkdtemp(dir=folder)) / 'index'
-      index = kind.build_store(path, passages_lib.TextList(passages))
+      index = bm25.Bm25.build_store(path, passages_lib.TextList(passages))
       built['search'] = lambda queries, k: index.search(queries, k)[0]
     return {'items': len(passages)}
 
@@ -91,6 +90,4 @@ def _steps(sizes, side):
   return {'build': build, **{f'{n} words': search(n) for n in sizes['words']}}
 
 
-SIDES = {
-  x: functools.partial(_steps, side=x) for x in ('BM25', 'TF-IDF', 'bm25s')
-}
+SIDES = {x: functools.partial(_steps, side=x) for x in ('BM25', 'bm25s')}

@@ -6,7 +6,6 @@ Nothing is embedded: row i of the vectors belongs to block i. Both stream from
 disk to disk, so that memory does not grow with the number of blocks.
 """
 
-import os
 import pathlib
 from typing import Any
 
@@ -60,15 +59,8 @@ def place_files(data: pathlib.Path, blocks: str) -> None:
 
 
 def _link(link: pathlib.Path, target: pathlib.Path) -> None:
-  target = target.resolve()
-  if link.is_symlink() or link.exists():
-    if link.resolve() != target:
-      raise ValueError(
-        f'{link}: links to {link.resolve()}, expected {target}; name another '
-        'folder.'
-      )
-    return
-  os.symlink(target, link)
+  link.unlink(missing_ok=True)  # of a killed conversion
+  link.symlink_to(target.resolve())
 
 
 def _check_sizes(

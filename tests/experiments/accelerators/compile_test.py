@@ -22,7 +22,8 @@ def config():
 
 
 def _report(config, name, chip=_V5E):
-  return compile_lib.compiled_for(config, name, chip, jax.devices()[:2])[0]
+  config, devices = tiny_config.build(config), jax.devices()[:2]
+  return compile_lib.compiled_for(config, name, chip, devices)[0]
 
 
 @pytest.mark.parametrize('name', ['train', 'evaluate'])
@@ -79,7 +80,7 @@ def test_unknown_chips_and_programs_are_refused(config):
     with pytest.raises(ValueError, match='topology'):
       chips.devices(topology)
   with pytest.raises(ValueError, match='program'):
-    programs.trace(config, jax.devices()[:1], 'write')
+    programs.trace(tiny_config.build(config), jax.devices()[:1], 'write')
 
 
 @pytest.mark.parametrize(
@@ -106,5 +107,6 @@ def test_compiles_for_chips_that_are_not_there(config, topology):
   except ImportError as error:
     pytest.skip(str(error))
   chip = chips.of(topology)
+  config = tiny_config.build(config)
   report, _ = compile_lib.compiled_for(config, 'train', chip, devices)
   assert 0 < report['needed_bytes'] < report['memory_bytes']
