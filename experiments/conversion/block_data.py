@@ -59,8 +59,11 @@ def place_files(data: pathlib.Path, blocks: str) -> None:
 
 
 def _link(link: pathlib.Path, target: pathlib.Path) -> None:
-  link.unlink(missing_ok=True)  # of a killed conversion
-  link.symlink_to(target.resolve())
+  target = target.resolve()
+  if link.resolve() != target:
+    if link.is_symlink():  # of a killed conversion
+      link.unlink()
+    link.symlink_to(target)
 
 
 def _check_sizes(

@@ -60,12 +60,8 @@ def test_all_losses_are_the_evaluation_of_the_document(
 ):
   first, _ = _longest(trained)
 
-  def score(row):
-    nats = loading.batch_nll(trained.model, trained.params, row)
-    return np.asarray(nats).reshape(1, -1, M).sum(-1)
-
   found = evaluate.evaluate(
-    score,
+    lambda row: loading.batch_nll(trained.model, trained.params, row),
     loading.chunk_reader(trained.config, trained.data, 'valid', 2),
     sequence_chunks=trained.config.sequence_chunks,
     batch_size=1,
