@@ -332,10 +332,8 @@ def _read_tfds(
   # It warns of each failed connection, which the error repeats.
   std_logging.getLogger('urllib3.connectionpool').setLevel(std_logging.ERROR)
   try:
-    builder = tfds_reader.load_builder(name, data_dir)
-    builder.download_and_prepare()
-    source = builder.as_data_source(split=source_split)
-  except (OSError, ValueError, KeyError, NotImplementedError) as e:
+    source = tfds_reader.load_source(name, source_split, data_dir)
+  except (OSError, ValueError) as e:
     reason = ' '.join(str(e).split())
     raise ValueError(
       f'{dataset}:{split} needs files, {dataset}:{split}=PATH,PATH: the '

@@ -42,19 +42,28 @@ def data_files(builder) -> list[pathlib.Path]:
   return sorted(pathlib.Path(builder.data_path).glob('*array_record*'))
 
 
-def read(
-  name: str, split: str, data_dir: str, fields: base.Fields
-) -> base.Records:
-  """Read one split; prepare the data set first if needed."""
+def load_source(name: str, split: str, data_dir: str):
+  """Return the records of one split; prepare the data set first if needed.
+
+  Raises:
+    ValueError: for an unknown data set or split.
+  """
   builder = load_builder(name, data_dir)
   builder.download_and_prepare()
   try:
-    source = builder.as_data_source(split=split)
+    return builder.as_data_source(split=split)
   except (KeyError, NotImplementedError, ValueError) as e:
     raise ValueError(
       f'corpus.path {name!r}, corpus.split {split!r}: {e} '
       f'(splits: {sorted(builder.info.splits)}).'
     ) from None
+
+
+def read(
+  name: str, split: str, data_dir: str, fields: base.Fields
+) -> base.Records:
+  """Read one split as documents."""
+  source = load_source(name, split, data_dir)
   place = f'{name}[{split}]'
   batches = (
     source.__getitems__([*range(len(source))[start : start + _BATCH]])

@@ -3,7 +3,7 @@
 """The on-disk form of everything prepared: .npy shards and a manifest.
 
 A store is a directory of raw .npy shards plus manifest.json (schema version, kind,
-fields, row counts, a checksum for each file). `store_writer` fills a sibling directory
+fields, row counts, a checksum for each file). `shards` fills a sibling directory
 shard by shard and renames it when all are written: readers see whole stores only.
 Arrays are memory-mapped: memory use does not grow with the store.
 """

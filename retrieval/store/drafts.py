@@ -55,15 +55,6 @@ def _is_dead(path: pathlib.Path) -> bool:
   return False
 
 
-def link(old: str | os.PathLike, new: str | os.PathLike) -> None:
-  """Make a second name of a file: a hard link, or a copy."""
-  old = os.path.realpath(old)
-  try:
-    os.link(old, new)
-  except OSError:  # Another file system, or one without links.
-    shutil.copyfile(old, new)
-
-
 @contextlib.contextmanager
 def folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yield a new folder; it gets the name `path` once the body has filled it."""

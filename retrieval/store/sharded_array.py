@@ -58,6 +58,7 @@ class RowError(ValueError, IndexError):
 
 def gather_spans(
   source: 'ShardedArray',
+  ids: np.ndarray,
   shards: np.ndarray,
   starts: np.ndarray,
   counts: np.ndarray,
@@ -67,20 +68,21 @@ def gather_spans(
 
   Args:
     source: [total] over all shards.
-    shards: [n] shard of each span; -1 for an empty row.
-    starts: [n] first element of each span within its shard.
-    counts: [n] elements of each span, of which at most `width` are read.
+    ids: [...] id of each span; -1 for an empty row.
+    shards: [...] shard of each span.
+    starts: [...] first element of each span within its shard.
+    counts: [...] elements of each span, of which at most `width` are read.
 
   Returns:
-    [n, width] int32, 0 past a span's end, and [n, width] bool, False there.
+    [..., width] int32, 0 past a span's end, and [..., width] bool, False there.
   """
   steps = np.arange(width)
-  valid = (steps < counts[:, None]) & (shards >= 0)[:, None]
+  valid = (steps < counts[..., None]) & (ids >= 0)[..., None]
   values = np.zeros(valid.shape, np.int32)
-  filled = valid.any(axis=1)
+  filled = valid.any(axis=-1)
   for shard in np.unique(shards[filled]).tolist():
-    here = np.flatnonzero((shards == shard) & filled)
-    index = np.where(valid[here], starts[here, None] + steps, 0)
+    here = (shards == shard) & filled
+    index = np.where(valid[here], starts[here][:, None] + steps, 0)
     values[here] = np.where(valid[here], source.shard(shard)[index], 0)
   return values, valid
 

@@ -1,17 +1,31 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Stores that are written shard by shard, in any order and by any executor."""
+"""Stores (see `array_store`) that are written shard by shard, so that a kill loses one.
+
+Shards are written in any order and by any executor into a folder beside the store, each
+with an entry that makes it count. When all are there, the manifest takes the place of
+the entries, and the folder is renamed.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import contextlib
 import functools
+import json
 import os
 import pathlib
 from typing import Any
 
+from absl import logging
 import numpy as np
 
-from retrieval.store import array_store, executors, locks, store_writer
+from retrieval.store import (
+  array_store,
+  checksums,
+  executors,
+  locks,
+  manifests,
+  output_files,
+)
 
 Progress = Callable[[int, int], None]  # (rows done, rows in all)
 Make = Callable[[int, Progress | None], Mapping[str, np.ndarray]]
@@ -52,7 +66,7 @@ def build_store(
     The published store; None with `executors.Share` for all but the process that
     leads, and for that one while other processes still have work.
   """
-  writer = store_writer.StoreWriter(path, kind, fields)
+  writer = StoreWriter(path, kind, fields)
   if writer.published:
     return array_store.Store.open(path, kind, fields)
   together = isinstance(executor, executors.Share)
@@ -75,7 +89,7 @@ def build_store(
 
 
 def write_all(
-  writer: store_writer.StoreWriter,
+  writer: 'StoreWriter',
   executor: executors.Executor,
   make: Callable[..., Mapping[str, np.ndarray]],
   calls: Iterable[tuple],
@@ -90,5 +104,141 @@ def write_all(
 
 
 def _write(folder: pathlib.Path, make, shard: int, *arguments) -> int:
-  store_writer.write_shard(folder, shard, make(*arguments))
+  write_shard(folder, shard, make(*arguments))
   return shard
+
+
+def write_shard(
+  folder: pathlib.Path, index: int, arrays: Mapping[str, np.ndarray]
+) -> None:
+  """Write a shard into the folder of a `StoreWriter`, in any process."""
+  entry = {}
+  for name, array in arrays.items():
+    file = folder / array_store.shard_file(name, index)
+    with output_files.writing(file, size=array.nbytes) as f:
+      np.save(f, np.ascontiguousarray(array), allow_pickle=False)
+    entry[name] = {
+      'rows': int(array.shape[0]),
+      'row_shape': list(array.shape[1:]),
+      'dtype': array.dtype.str,
+      'checksum': checksums.of_file(file),
+    }
+  output_files.write(_entry_file(folder, index), manifests.sealed(entry))
+
+
+def _entry_file(folder: pathlib.Path, index: int) -> pathlib.Path:
+  return folder / f'shard-{index:06d}.json'
+
+
+class StoreWriter:
+  """Writes one store; safe to kill at any moment and to run again.
+
+  One process at a time has a writer of a store; other processes may write shards.
+
+  Attributes:
+    path, kind, fields: of the store.
+    folder: of its shards, for `write_shard`.
+    published: whether a store of the same fields was published before.
+  """
+
+  def __init__(
+    self,
+    path: str | os.PathLike,
+    kind: str,
+    fingerprint_fields: Mapping[str, Any],
+  ):
+    """Start a store, or continue the one that an earlier run left.
+
+    Args:
+      kind: content of the store, e.g. 'tokens'.
+      fingerprint_fields: JSON fields that determine every byte of the store.
+
+    Raises:
+      ValueError: when there is another store at `path`.
+    """
+    self.path, self.kind = pathlib.Path(path), kind
+    self.fields = json.loads(json.dumps(dict(fingerprint_fields)))
+    key = manifests.fingerprint([array_store.SCHEMA, kind, self.fields])
+    self.folder = self.path.with_name(f'{self.path.name}.partial-{key[:12]}')
+    self.published = self.path.exists()
+    if self.published:
+      if not (self.path / array_store.MANIFEST).exists():
+        raise ValueError(
+          f'{self.path} exists without a {array_store.MANIFEST}: move it away to '
+          f'write a {kind} store there.'
+        )
+      array_store.Store.open(self.path, kind, self.fields)
+      return
+    for other in self.path.parent.glob(f'{self.path.name}.partial-*'):
+      if other != self.folder:
+        logging.warning(
+          '%s: unfinished store of other settings; not used.', other
+        )
+
+  def has(self, index: int) -> bool:
+    """Whether shard `index` is whole on disk."""
+    return (
+      _entry_file(self.folder, index).exists()
+      or (self.folder / array_store.MANIFEST).exists()
+      or self.path.exists()
+    )
+
+  def missing(self, num_shards: int) -> list[int]:
+    """List the shards of [0, num_shards) that are not yet written."""
+    return [i for i in range(num_shards) if not self.has(i)]
+
+  def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write one shard."""
+    write_shard(self.folder, index, arrays)
+
+  def publish(
+    self,
+    num_shards: int,
+    meta: Mapping[str, Any] | None = None,
+    needs_rows: tuple[str, str] | None = None,
+  ) -> array_store.Store:
+    """Make the store visible by one rename.
+
+    Args:
+      meta: further JSON facts for readers, equal in every run.
+      needs_rows: array that must have a row, and the error of a store without one.
+
+    Raises:
+      ValueError: when a shard or that row is missing.
+    """
+    if not self.path.exists():
+      manifest = self.folder / array_store.MANIFEST
+      if not manifest.exists():  # else an earlier run was killed here
+        content = self._manifest(num_shards, meta or {}, needs_rows)
+        output_files.write(manifest, manifests.sealed(content))
+      for file in self.folder.iterdir():
+        if file.suffix != '.npy' and file != manifest:
+          file.unlink()
+      os.rename(self.folder, self.path)
+    return array_store.Store.open(self.path, self.kind, self.fields)
+
+  def _manifest(
+    self,
+    num_shards: int,
+    meta: Mapping[str, Any],
+    needs_rows: tuple[str, str] | None,
+  ) -> dict[str, Any]:
+    missing = self.missing(num_shards)
+    if missing:
+      raise ValueError(
+        f'{self.folder}: {len(missing)} of {num_shards} shards are missing, '
+        f'the first is {missing[0]}.'
+      )
+    shards = [
+      manifests.read_json(_entry_file(self.folder, i))
+      for i in range(num_shards)
+    ]
+    if needs_rows and not any(x[needs_rows[0]]['rows'] for x in shards):
+      raise ValueError(f'{self.path}: {needs_rows[1]}')
+    return {
+      'schema': array_store.SCHEMA,
+      'kind': self.kind,
+      'fingerprint': self.fields,
+      'meta': dict(meta),
+      'shards': shards,
+    }

@@ -261,14 +261,8 @@ class BlockStore(passages.Passages):
 
 def _gather(source, ids, shards, spans, length: int):
   """Read spans [..., 2] of shards [...]; a row of id -1 is empty."""
-  ids = np.asarray(ids)
-  flat, bounds = ids.reshape(-1), spans.reshape(-1, 2)
+  ids, (starts, ends) = np.asarray(ids), np.moveaxis(spans, -1, 0)
   tokens, valid = sharded_array.gather_spans(
-    source,
-    np.where(flat < 0, -1, shards.reshape(-1)),
-    bounds[:, 0],
-    bounds[:, 1] - bounds[:, 0],
-    length,
+    source, ids, shards, starts, ends - starts, length
   )
-  counts = valid.sum(axis=1, dtype=np.int32)
-  return tokens.reshape(*ids.shape, length), counts.reshape(ids.shape)
+  return tokens, valid.sum(axis=-1, dtype=np.int32)

@@ -154,22 +154,21 @@ class ChunkStore(passages.Passages):
       Tokens [..., length] int32, and their mask, False past the document's end.
     """
     ids = np.asarray(ids, np.int64)
-    flat = ids.reshape(-1)
-    real = np.maximum(flat, 0)
+    real = np.maximum(ids, 0)
     shards, _ = self._document.locate(real)
     tokens, mask = sharded_array.gather_spans(
       self.tokens.tokens,
-      np.where(flat < 0, -1, shards),
-      self._position[real],
-      self._available[real],
+      ids,
+      shards,
+      np.asarray(self._position[real]),
+      np.asarray(self._available[real]),
       length,
     )
     if part == 'neighbor':
-      mask[:, self.chunk_length :] = False
+      mask[..., self.chunk_length :] = False
     elif part == 'continuation':
-      mask[:, : self.chunk_length] = False
-    shape = (*ids.shape, length)
-    return np.where(mask, tokens, 0).reshape(shape), mask.reshape(shape)
+      mask[..., : self.chunk_length] = False
+    return np.where(mask, tokens, 0), mask
 
   def token_rows(
     self, ids: np.ndarray, first: int = 0, limit: int = 1

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 from typing import Any
 
 from absl import logging
@@ -186,8 +187,11 @@ def _write_documents(workdir: pathlib.Path, lines: str) -> pathlib.Path:
 
 
 def _link(source: pathlib.Path, target: pathlib.Path) -> None:
-  """Make a second name of a file; a killed call leaves no part of one."""
+  """Make a second name of a file, or a copy; a killed call leaves no part of one."""
   draft = drafts.beside(target)
-  drafts.link(source, draft)
+  try:
+    os.link(os.path.realpath(source), draft)
+  except OSError:  # Another file system, or one without links.
+    shutil.copyfile(source, draft)
   os.replace(draft, target)
   draft.unlink(missing_ok=True)  # stays where both names were one file

@@ -22,7 +22,6 @@ from retrieval.store import (
   executors,
   sharded_array,
   shards,
-  store_writer,
 )
 from retrieval.text import columns, corpus as corpus_lib
 
@@ -167,7 +166,7 @@ def build_token_store(
     fields['with_text'] = True
   if metadata := list(corpus.fields.metadata or ()):
     fields['metadata'] = metadata
-  writer = store_writer.StoreWriter(path, KIND, fields)
+  writer = shards.StoreWriter(path, KIND, fields)
   if writer.published:
     return TokenStore(path)
   done, num_shards = 0, 0

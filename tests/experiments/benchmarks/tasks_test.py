@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import benchmark
-from retrieval.store import store_writer
+from retrieval.store import shards
 
 _SIZES = {
   'retro': {
@@ -52,7 +52,7 @@ def test_searchers_and_their_recall(metric, tmp_path):
 
 def test_vectors_are_read_from_stores(tmp_path):
   vectors = np.random.default_rng(0).random((9, 3)).astype(np.float16)
-  writer = store_writer.StoreWriter(tmp_path / 'v', 'vectors', {})
+  writer = shards.StoreWriter(tmp_path / 'v', 'vectors', {})
   writer.write(0, {'vectors': vectors})
   writer.publish(1)
   given = dict.fromkeys(('vectors', 'queries'), str(tmp_path / 'v'))

@@ -10,7 +10,7 @@ import pytest
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import neighbors as neighbors_lib
 from retrieval.search import retriever as retriever_lib
-from retrieval.store import store_writer
+from retrieval.store import shards
 from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.data import tiny_data
 
@@ -23,7 +23,7 @@ def root(tmp_path_factory):
     chunks = data.chunks(split)
     rows = chunks.store.rows('document')
     fields = {'passages': chunks.fingerprint}
-    writer = store_writer.StoreWriter(
+    writer = shards.StoreWriter(
       data.path(f'vectors-{split}'), 'vectors', fields
     )
     for i, n in enumerate(rows):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval.index import datastore_subsets, neighbors
-from retrieval.store import store_writer
+from retrieval.store import shards
 from tests.retrieval.store import tiny_stores
 
 D, K = 6, 5
@@ -22,9 +22,7 @@ def data(tmp_path_factory):
   for split in ('train', 'valid', 'all'):
     rows = chunks[split].store.rows('document')
     fields = {'passages': chunks[split].fingerprint}
-    writer = store_writer.StoreWriter(
-      root / f'vectors-{split}', 'vectors', fields
-    )
+    writer = shards.StoreWriter(root / f'vectors-{split}', 'vectors', fields)
     for i, n in enumerate(rows):
       block = rng.integers(-3, 4, (n, D)).astype(np.float32)
       writer.write(i, {'vectors': block})

@@ -18,7 +18,6 @@ from retrieval.store import (
   manifests,
   output_files,
   shards,
-  store_writer,
 )
 from tests.retrieval.store import tiny_stores
 
@@ -36,9 +35,9 @@ def _shard(i, rows):
 ROWS = (4, 0, 7, 1)
 
 
-def _write(path, shards=(0, 1, 2, 3)):
-  writer = store_writer.StoreWriter(path, 'test', FIELDS)
-  for i in shards:
+def _write(path, numbers=(0, 1, 2, 3)):
+  writer = shards.StoreWriter(path, 'test', FIELDS)
+  for i in numbers:
     writer.write(i, _shard(i, ROWS[i]))
   return writer
 
@@ -68,7 +67,7 @@ def test_resumes_at_missing_shards_and_ends_with_the_same_bytes(tmp_path):
   # A kill in the middle of a shard leaves a temporary file, no sidecar.
   (partial,) = tmp_path.glob('b.partial-*')
   drafts.beside(partial / 'x-000001.npy').write_bytes(b'half')
-  again = store_writer.StoreWriter(tmp_path / 'b', 'test', FIELDS)
+  again = shards.StoreWriter(tmp_path / 'b', 'test', FIELDS)
   assert again.missing(len(ROWS)) == [1, 3]
   _write(tmp_path / 'b', again.missing(len(ROWS))).publish(len(ROWS))
   assert tiny_stores.file_hashes(tmp_path / 'a') == tiny_stores.file_hashes(
@@ -80,7 +79,7 @@ def test_resumes_at_missing_shards_and_ends_with_the_same_bytes(tmp_path):
 def test_says_what_differs(tmp_path):
   _write(tmp_path / 's').publish(len(ROWS))
   with pytest.raises(ValueError, match='length: expected 5, found 4'):
-    store_writer.StoreWriter(tmp_path / 's', 'test', {**FIELDS, 'length': 5})
+    shards.StoreWriter(tmp_path / 's', 'test', {**FIELDS, 'length': 5})
   with pytest.raises(ValueError, match="kind is 'test', expected 'other'"):
     array_store.Store.open(tmp_path / 's', 'other')
   manifest = tmp_path / 's' / 'manifest.json'
@@ -93,13 +92,13 @@ def test_says_what_differs(tmp_path):
 def test_a_foreign_folder_is_not_overwritten(tmp_path):
   (tmp_path / 's').mkdir()
   with pytest.raises(ValueError, match='exists without a manifest.json'):
-    store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
+    shards.StoreWriter(tmp_path / 's', 'test', FIELDS)
 
 
 @pytest.mark.parametrize('damage', ['flip', 'remove'])
 def test_verify_names_the_damaged_file(tmp_path, damage):
   opened = _write(tmp_path / 's').publish(len(ROWS))
-  assert store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS).published
+  assert shards.StoreWriter(tmp_path / 's', 'test', FIELDS).published
   opened.verify()
   file = tmp_path / 's' / 'x-000002.npy'
   data = bytearray(file.read_bytes())
@@ -135,7 +134,7 @@ def test_killed_while_publishing_loses_no_shard(tmp_path, monkeypatch):
     patch.setattr(os, 'rename', killed)
     with pytest.raises(RuntimeError, match='killed'):
       _write(tmp_path / 's').publish(len(ROWS))
-  again = store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  again = shards.StoreWriter(tmp_path / 's', 'test', FIELDS)
   assert not again.published and again.missing(len(ROWS)) == []
   again.publish(len(ROWS)).verify()
   assert tiny_stores.file_hashes(tmp_path / 's') == tiny_stores.file_hashes(
@@ -219,7 +218,7 @@ def test_a_full_disk_tells_what_is_needed_and_left(tmp_path):
   resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, largest[1]))
   try:
     with pytest.raises(output_files.FullError) as of_array:
-      store_writer.write_shard(tmp_path, 0, {'x': array})
+      shards.write_shard(tmp_path, 0, {'x': array})
     with pytest.raises(output_files.FullError) as of_text:
       output_files.write(tmp_path / 'a.txt', 'x' * 3_000)
     with pytest.raises(output_files.FullError) as of_lines:

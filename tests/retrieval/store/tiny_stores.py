@@ -10,7 +10,7 @@ import types
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import store_writer
+from retrieval.store import shards
 from retrieval.text import (
   chunks as chunks_lib,
   tokens as tokens_lib,
@@ -75,7 +75,7 @@ def make(
 def write_vectors(path: pathlib.Path, rows: np.ndarray, num_shards: int = 3):
   """Write a store of vectors and return it."""
   fields = {'sum': float(rows.sum(dtype=np.float64))}
-  writer = store_writer.StoreWriter(path, 'vectors', fields)
+  writer = shards.StoreWriter(path, 'vectors', fields)
   for i, part in enumerate(np.array_split(rows, num_shards)):
     writer.write(i, {'vectors': part})
   return writer.publish(num_shards)

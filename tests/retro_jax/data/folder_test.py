@@ -17,7 +17,7 @@ from retrieval.search import (
   rerank,
   retriever as retriever_lib,
 )
-from retrieval.store import store_writer
+from retrieval.store import shards
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as folder_lib
 from retro_jax.trained import loading
@@ -33,7 +33,7 @@ def data(tmp_path_factory):
     chunks = data.chunks(split)
     fields = {'passages': chunks.fingerprint}
     path = root / f'vectors-{split}'
-    writer = store_writer.StoreWriter(path, vectors_lib.KIND, fields)
+    writer = shards.StoreWriter(path, vectors_lib.KIND, fields)
     writer.write(0, {'vectors': np.eye(chunks.num_chunks, 4, dtype='float32')})
     writer.publish(1)
   config = index_lib.IndexConfig(searcher='exact')

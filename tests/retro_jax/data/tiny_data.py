@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 
 from retrieval.index import neighbor_store
-from retrieval.store import store_writer
+from retrieval.store import shards
 from retro_jax.data import pipeline
 from tests.retrieval.store import tiny_stores
 
@@ -53,7 +53,7 @@ def write_neighbors(root, split, queries, datastore, rng):
     'index': 'none',
     'k': K,
   }
-  writer = store_writer.StoreWriter(
+  writer = shards.StoreWriter(
     root / f'neighbors-{split}', neighbor_store.KIND, fields
   )
   scores = np.where(missing, -np.inf, -ids).astype(np.float32)
