@@ -31,7 +31,6 @@ _PLACES = {
   'build_index': '.index.published_index',
   'exact_match': '.questions.qa_metrics',
   'f1': '.questions.qa_metrics',
-  'has_answer': '.questions.answers',
   'load_question_set': '.questions.question_sets:load',
   'load_searcher': '.searchers:load',
   'load_tokenizer': '.tokenization',

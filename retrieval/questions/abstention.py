@@ -11,6 +11,7 @@ al. 2021), probabilities from logits with a temperature and a bias (Platt 1999).
 from collections.abc import Mapping, Sequence
 import dataclasses
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
@@ -86,14 +87,10 @@ class Calibration:
 
   def titles(self) -> str:
     """Return the titles of the question sets."""
-    names = [
-      x.removeprefix('custom_regex:').removeprefix('custom:') for x in self.sets
-    ]
-    known = [
-      [y for x, y in _TITLES.items() if name.startswith(x)] for name in names
-    ]
+    names = [re.sub('^custom(_regex)?:', '', name) for name in self.sets]
     return ', '.join(
-      (x or [name])[0] for x, name in zip(known, names, strict=True)
+      next((y for x, y in _TITLES.items() if name.startswith(x)), name)
+      for name in names
     )
 
   def probability(self, confidence: float) -> float:

@@ -15,12 +15,11 @@ Figures by different rules are not comparable, so each rule has a name:
     ever is refused.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-import contextlib
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import functools
 import re
-from typing import Literal
+from typing import Any, Literal
 import unicodedata
 
 from absl import logging
@@ -106,23 +105,20 @@ class Pattern:
 
   def search(self, text: str) -> regex.Match | None:
     """Return the first match in a text."""
-    with self._in_time():
-      return self._compiled.search(text, timeout=_SEARCH_SEC)
+    return self._in_time(self._compiled.search, text)
 
   def match(self, text: str) -> regex.Match | None:
     """Return the match at the start of a text."""
-    with self._in_time():
-      return self._compiled.match(text, timeout=_SEARCH_SEC)
+    return self._in_time(self._compiled.match, text)
 
   def find_all(self, text: str) -> list[regex.Match]:
     """Return all matches in a text."""
-    with self._in_time():
-      return list(self._compiled.finditer(text, timeout=_SEARCH_SEC))
+    find = self._compiled.finditer
+    return self._in_time(lambda *x, **how: [*find(*x, **how)], text)
 
-  @contextlib.contextmanager
-  def _in_time(self) -> Iterator[None]:
+  def _in_time(self, find: Callable[..., Any], text: str) -> Any:
     try:
-      yield
+      return find(text, timeout=_SEARCH_SEC)
     except TimeoutError:
       raise ValueError(
         f'Answer {self._pattern!r}: its search in one text takes more than '

@@ -41,10 +41,8 @@ def exact_match(
   prediction: str, answers: Sequence[str], *, nfd: bool = True
 ) -> bool:
   """Return whether the prediction equals an answer after normalisation."""
-  answers = arguments.listed(answers, 'answers')
-  settings.check_value('prediction', prediction, str)
-  predicted = normalize_answer(prediction, nfd=nfd)
-  return any(predicted == normalize_answer(a, nfd=nfd) for a in answers)
+  predicted, golds = _normalized(prediction, answers, nfd)
+  return predicted in golds
 
 
 def contains(prediction: str, answers: Sequence[str]) -> bool:
@@ -52,10 +50,8 @@ def contains(prediction: str, answers: Sequence[str]) -> bool:
 
   So "Abraham Lincoln" holds "Lincoln" (as Mallen et al. 2023, but whole words).
   """
-  answers = arguments.listed(answers, 'answers')
-  settings.check_value('prediction', prediction, str)
-  predicted = f' {normalize_answer(prediction)} '
-  return any(f' {normalize_answer(a)} ' in predicted for a in answers)
+  predicted, golds = _normalized(prediction, answers)
+  return any(f' {gold} ' in f' {predicted} ' for gold in golds)
 
 
 def f1(prediction: str, answers: Sequence[str]) -> float:
@@ -64,11 +60,18 @@ def f1(prediction: str, answers: Sequence[str]) -> float:
   Where normalisation leaves no token of prediction or answer, the score is 1 if
   both are empty, else 0.
   """
-  answers = arguments.listed(answers, 'answers')
+  predicted, golds = _normalized(prediction, answers)
+  scores = (_overlap(predicted.split(), gold.split()) for gold in golds)
+  return max(scores, default=0.0)
+
+
+def _normalized(
+  prediction: str, answers: Sequence[str], nfd: bool = True
+) -> tuple[str, list[str]]:
   settings.check_value('prediction', prediction, str)
-  predicted = normalize_answer(prediction).split()
-  golds = [normalize_answer(answer).split() for answer in answers]
-  return max((_overlap(predicted, gold) for gold in golds), default=0.0)
+  answers = arguments.listed(answers, 'answers')
+  golds = [normalize_answer(answer, nfd=nfd) for answer in answers]
+  return normalize_answer(prediction, nfd=nfd), golds
 
 
 def _overlap(predicted: list[str], gold: list[str]) -> float:

@@ -68,7 +68,7 @@ def build_store(
   """
   writer = StoreWriter(path, kind, fields)
   if writer.published:
-    return array_store.Store.open(path, kind, fields)
+    return writer.published
   together = isinstance(executor, executors.Share)
   with contextlib.nullcontext() if together else locks.maker(writer.path):
     missing = writer.missing(len(counts))
@@ -138,7 +138,7 @@ class StoreWriter:
   Attributes:
     path, kind, fields: of the store.
     folder: of its shards, for `write_shard`.
-    published: whether a store of the same fields was published before.
+    published: the store, if one of the same fields was published before.
   """
 
   def __init__(
@@ -160,14 +160,14 @@ class StoreWriter:
     self.fields = json.loads(json.dumps(dict(fingerprint_fields)))
     key = manifests.fingerprint([array_store.SCHEMA, kind, self.fields])
     self.folder = self.path.with_name(f'{self.path.name}.partial-{key[:12]}')
-    self.published = self.path.exists()
-    if self.published:
+    self.published = None
+    if self.path.exists():
       if not (self.path / array_store.MANIFEST).exists():
         raise ValueError(
           f'{self.path} exists without a {array_store.MANIFEST}: move it away to '
           f'write a {kind} store there.'
         )
-      array_store.Store.open(self.path, kind, self.fields)
+      self.published = array_store.Store.open(self.path, kind, self.fields)
       return
     for other in self.path.parent.glob(f'{self.path.name}.partial-*'):
       if other != self.folder:

@@ -109,21 +109,16 @@ def test_every_damaged_byte_and_every_cut_is_found(tmp_path):
     assert 'the file ends after' in str(error.value)
 
 
-def test_damaged_and_cut_gzip(tmp_path):
-  data = _small(tmp_path, packed=True)
-  path = tmp_path / 'damaged.gz'
-  # Time, level and system; the bits that fill up the last byte of the data.
-  unused = {*range(4, 10), len(data) - 9}
-  for i in range(len(data)):
-    path.write_bytes(data[:i])
-    with pytest.raises(ValueError, match=f'{path}: record '):
-      _records(path)
-    path.write_bytes(data[:i] + bytes([data[i] ^ 16]) + data[i + 1 :])
-    if i in unused:
-      assert _records(path) == SMALL
-    else:
-      with pytest.raises(ValueError, match=f'{path}: record '):
-        _records(path)
+@pytest.mark.parametrize('damage', ['cut', 'flipped'])
+def test_damaged_gzip(tmp_path, damage):
+  data, path = bytearray(_small(tmp_path, packed=True)), tmp_path / 'damaged.gz'
+  if damage == 'cut':
+    del data[-9:]
+  else:
+    data[len(data) // 2] ^= 16
+  path.write_bytes(data)
+  with pytest.raises(ValueError, match=f'{path}: record '):
+    _records(path)
 
 
 def test_a_length_beyond_any_record_is_refused(tmp_path):

@@ -5,7 +5,6 @@
 import gzip
 import json
 import lzma
-import os
 
 import pytest
 
@@ -91,7 +90,6 @@ BAD = (
   ('q.jsonl', f'{LINE}\n{{"question": "q"', r'jsonl:2: not JSON'),
   ('q.jsonl', '[1]', 'jsonl, record 1: int'),
   ('q.jsonl', '{"answer": ["a"]}', "jsonl:1: .*'question'"),
-  ('q.jsonl', '{"question": 3, "answer": ["a"]}', "jsonl:1: .*'question'"),
   ('q.jsonl', '{"question": " ", "answer": ["a"]}', "'question'"),
   (
     'q.jsonl',
@@ -106,8 +104,6 @@ BAD = (
   ('q.json', '[{"question": "q", "ctxs": []}]', 'record 1: .* as jsonl'),
   ('q.jsonl', '{"question": "q", "answer": ["\\ud800"]}', r"'answer\[0\]'"),
   ('q.jsonl', f'{{"question": "{"q" * 2**23}", "answer": ["a"]}}', 'bytes'),
-  ('q.jsonl', '{"question": "q", "answer": {"value": "a"}}', "'answer'"),
-  ('q.jsonl', '{"question": "q", "answer": ["a", 7]}', r"'answer\[1\]'"),
   ('q.jsonl', '{"question": "q", "answer": ["\\t"]}', r"'answer\[0\]'"),
   (
     'q.jsonl',
@@ -121,19 +117,15 @@ BAD = (
   ('q.tsv', 'q\t{[]:1}', r'tsv:1: '),
   ('q.tsv', '1\tx\tq?\t ', r"tsv:1: .*'regex"),
   ('q.json', '[{"qText": "1"}]', "record 1: .*'answers'.* as webquestions"),
-  ('q.json', '[7]', r'record 1: int'),
   ('q.json', '{"version": 1, "data": {}}', "'data'.* as squad"),
   (
     'q.json',
     squad({'id': 'a1', 'question': 'q', 'answers': [{'start': 0}]}),
     r"question a1: .*'answers\[0\]'",
   ),
-  ('q.json', '', 'no questions'),
   ('q.csv', 'who?\tA\n', "csv:1: .*'answers'"),
-  ('q.csv', "who?\t['A' 'B']\n", "csv:1: .*'answers'"),
   ('q.csv', f'q\t["a"]\nq\t["{"a" * 140_000}"]', r'csv:2: not CSV'),
   ('q.txt', 'a', r"'\.txt'"),
-  ('q.xz', 'a', "''"),
 )
 
 
@@ -143,18 +135,6 @@ def test_bad_files_are_named(tmp_path, name, text, message):
   with pytest.raises(ValueError, match=message) as error:
     question_files.read_questions(path)
   assert str(path) in str(error.value) and '\n' not in str(error.value)
-
-
-def test_files_that_cannot_be_read(tmp_path):
-  with pytest.raises(FileNotFoundError, match='q.jsonl'):
-    question_files.read_questions(tmp_path / 'q.jsonl')
-  os.mkfifo(tmp_path / 'pipe.jsonl')
-  with pytest.raises(FileNotFoundError, match='pipe.jsonl'):
-    question_files.read_questions(tmp_path / 'pipe.jsonl')
-  path = tmp_path / 'q.jsonl.xz'
-  path.write_bytes(lzma.compress(LINE.encode() * 999)[:-9])
-  with pytest.raises(ValueError, match='cannot be read to its end'):
-    question_files.read_questions(path)
 
 
 # fmt: off

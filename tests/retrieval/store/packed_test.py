@@ -165,14 +165,3 @@ def test_a_table_of_several_parts_is_stored_once(tmp_path):
   _check_tables(tmp_path, 1, a=1, b=1, c=1)
   _write_tables(tmp_path, c=2)
   _check_tables(tmp_path, 2, a=1, b=1, c=2)
-
-
-def test_damage_is_not_copied_with_a_shared_table(tmp_path):
-  _write_tables(tmp_path, a=1, b=1)
-  file = tmp_path / 'a-b.safetensors.gz'
-  tiny_stores.flip(file, -5)
-  for call in (packed.load_params, lambda folder: _write_tables(folder, b=2)):
-    with pytest.raises(ValueError, match=file.name):
-      call(tmp_path)
-  _write_tables(tmp_path, a=2, b=1)
-  _check_tables(tmp_path, 2, a=2, b=1)

@@ -190,13 +190,6 @@ def test_languages_end_sentences_by_their_own_rules(language, parts):
   assert [text[low:high] for low, high in found] == parts
 
 
-def test_other_scripts_have_their_own_stops():
-  text = 'これは文です。次の文です。 यह वाक्य है।'
-  found = [text[low:high] for low, high in packing.split_sentences(text, 'ja')]
-  assert found[:2] == ['これは文です。', '次の文です。']
-  assert packing.split_sentences('') == packing.split_sentences(' \n\t\n') == []
-
-
 def test_blocks_beyond_ascii_are_exact(tmp_path):
   parts = ['Ünder Röme 🐝 was mill.', 'Crown stööd in 1066!', 'París?', 'é x']
   text = ' \r\n'.join(f'  {part}' for part in parts)

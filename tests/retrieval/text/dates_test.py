@@ -140,16 +140,3 @@ def test_spans_are_in_order_inside_and_apart(text):
     assert any(c.isalnum() for c in text[start:limit])
     assert text[start:limit] == text[start:limit].strip()
     end = limit
-
-
-@hypothesis.settings(max_examples=100, deadline=None)
-@hypothesis.given(
-  st.lists(st.sampled_from(_lines(FOUND + NOT_FOUND)), max_size=4)
-)
-def test_dates_do_not_depend_on_the_paragraphs_around(lines):
-  lines = [line.replace('[', '').replace(']', '') for line in lines]
-  want, offset = [], 0
-  for line in lines:
-    want += [(offset + a, offset + b) for a, b in dates.find_dates(line)]
-    offset += len(line) + 2
-  assert dates.find_dates('\n\n'.join(lines)) == want

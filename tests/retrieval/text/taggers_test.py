@@ -5,7 +5,6 @@
 import pickle
 
 from hypothesis import given, strategies as st
-import numpy as np
 import pytest
 
 from retrieval.text import corpus, tagger_settings, taggers
@@ -191,19 +190,6 @@ def test_given_spans_are_bytes_of_their_documents():
   want = [('Zoë', 'PERSON'), ('日本', 'SPAN'), ('Paris', 'GPE')]
   for copy in (tagger, pickle.loads(pickle.dumps(tagger))):
     assert _texts(copy, 'unknown', ANNOTATED, 'none') == [[], want, []]
-
-
-@given(st.text(), st.data())
-def test_given_spans_come_back_as_characters(text, data):
-  cuts = st.integers(0, len(text))
-  pairs = st.tuples(cuts, cuts).filter(lambda pair: pair[0] < pair[1])
-  spans = data.draw(st.lists(pairs, max_size=4) if text else st.just([]))
-  offsets = np.cumsum([0, *(len(c.encode()) for c in text)]).tolist()
-  tagger = _annotated(
-    {'id': 'd0', 'spans': [[offsets[a], offsets[b]] for a, b in spans]}
-  )
-  [found] = tagger.tag(_documents(text))
-  assert [s[:2] for s in found] == sorted(spans)
 
 
 def test_given_spans_have_a_fingerprint_of_their_own():

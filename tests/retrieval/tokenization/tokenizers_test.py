@@ -97,19 +97,6 @@ def test_ids_and_specials(pieces):
   assert '\ufffd' in pieces.decode(pieces.encode('\U0001f41d').ids[:2])
 
 
-def test_save_load_and_pickle(pieces, tmp_path):
-  pieces.save(tmp_path / 'a')
-  for path in (tmp_path / 'a', tmp_path / 'a/model'):
-    loaded = tokenization.load_tokenizer(path)
-    assert isinstance(loaded, tokenization.SentencePieceTokenizer)
-    assert loaded.fingerprint == pieces.fingerprint
-  copied = pickle.loads(pickle.dumps(pieces))
-  for text in HARD:
-    np.testing.assert_array_equal(
-      copied.encode(text).ids, pieces.encode(text).ids
-    )
-
-
 def test_training_repeats_itself(tmp_path, monkeypatch):
   prints = set()
   for name, most in (('a', 300), ('b', 300), ('c', 10**6)):
@@ -297,16 +284,17 @@ def test_vocabularies_of_other_programs(vocab_dir, tmp_path):
     tokenization.load_tokenizer(tmp_path / 'vocab.txt')
 
 
-def test_wordpiece_save_load_and_pickle(vocab_dir, tmp_path):
-  first = tokenization.load_tokenizer(vocab_dir)
-  first.save(tmp_path)
-  second = tokenization.load_tokenizer(tmp_path)
-  assert (tmp_path / 'tokenizer.json').is_file()
-  assert isinstance(second, tokenization.WordPieceTokenizer)
-  assert second.fingerprint == first.fingerprint
-  copied = pickle.loads(pickle.dumps(first))
-  for text in WORDPIECE_CASES:
-    for other in (second, copied):
+@pytest.mark.parametrize('kind', ['pieces', 'wordpiece'])
+def test_saved_loaded_and_pickled_it_is_the_same(request, kind, tmp_path):
+  first = request.getfixturevalue(kind)
+  first.save(tmp_path / 'a')
+  [file] = (tmp_path / 'a').iterdir()
+  for path in (tmp_path / 'a', file):
+    loaded = tokenization.load_tokenizer(path)
+    assert type(loaded) is type(first)
+    assert loaded.fingerprint == first.fingerprint
+  for text in (*HARD, *WORDPIECE_CASES):
+    for other in (loaded, pickle.loads(pickle.dumps(first))):
       for a, b in zip(first.encode(text), other.encode(text), strict=True):
         np.testing.assert_array_equal(a, b)
 
