@@ -3,12 +3,10 @@
 """Search of whole beams for blocks with an answer, by each rule of `answers`.
 
 A training step of ORQA tests 5000 blocks for each question (Lee et al. 2019,
-section 3.4). The search joins the stored bytes of all blocks and looks for ASCII
-substrings that every block with an answer contains. Only blocks with a hit take the
-rule's test.
+section 3.4). The search looks in the stored bytes of each block for ASCII substrings
+that every block with an answer contains. Only blocks with a hit take the rule's test.
 """
 
-import bisect
 from collections.abc import Sequence
 import functools
 import re
@@ -20,7 +18,6 @@ import numpy as np
 from retrieval.questions import answers as answers_lib, question_files
 from retrieval.text import blocks as blocks_lib
 
-_END = b'\xff'  # occurs in no UTF-8 text
 _KELVIN = '\N{KELVIN SIGN}'.encode()  # decomposed, a K; two others a ; and a `
 _MAX_QUESTIONS = 1 << 16  # size of the caches
 
@@ -40,8 +37,6 @@ class QuestionSearch:
     self._blocks = blocks
     array = blocks.tokens.store.array
     self._text_end, self._text = array('text_end'), array('text')
-    counts = blocks.tokens.store.rows('token_end')
-    self._first_document = np.cumsum([0, *counts])
     # Every epoch repeats the questions.
     cache = functools.lru_cache(_MAX_QUESTIONS)
     self._answers, self._needles = cache(self._usable), cache(self._prepare)
@@ -83,43 +78,27 @@ class QuestionSearch:
     return [*map(_ascii_word, answers)] if rule == 'dpr' else [b'']
 
   def _search(self, rule, ids, answers) -> np.ndarray:
-    order, parts = self._read(ids)
-    raw = text = _END.join([*parts, b''])
+    texts, needles = self._texts(ids), self._needles(rule.name, answers)
+    folded = texts
     if rule.name != 'substring':
-      text = raw.lower().replace(_KELVIN, b'k')
-    ends, hits = _ends(text), set()
-    for needle in self._needles(rule.name, answers):
-      at = text.find(needle)
-      while 0 <= at < len(text):
-        block = bisect.bisect_left(ends, at)
-        hits.add(block)
-        at = text.find(needle, ends[block] + 1)
-    if rule.name != 'substring':
-      holds, ends = rule.compile(answers), [-1, *_ends(raw)]
-      texts = {i: raw[ends[i] + 1 : ends[i + 1]].decode() for i in hits}
-      prepared = rule.prepare(texts.values())
-      hits = [i for i, x in zip(texts, prepared, strict=True) if holds(x)]
+      folded = [text.lower().replace(_KELVIN, b'k') for text in texts]
+    hits = [
+      i for i, x in enumerate(folded) if any(needle in x for needle in needles)
+    ]
+    prepared = rule.prepare([texts[i].decode() for i in hits])
     contained = np.zeros(len(ids), bool)
-    contained[order[[*hits]]] = True
+    contained[hits] = [*map(rule.compile(answers), prepared)]
     return contained
 
-  def _read(self, ids: np.ndarray) -> tuple[np.ndarray, list[memoryview]]:
-    """Return the reading order of blocks, and their texts in that order."""
-    spans, documents = self._blocks.byte_spans(ids), self._blocks.documents(ids)
-    shards = np.searchsorted(self._first_document, documents, 'right') - 1
-    order = np.lexsort((documents, shards))
-    bounds = np.flatnonzero(np.diff(shards[order], prepend=-1, append=-1))
-    parts = []
-    for first, limit in zip(bounds[:-1], bounds[1:], strict=True):
-      here = order[first:limit]
-      shard = int(shards[here[0]])
-      ends = self._text_end.shard(shard)
-      local = documents[here] - self._first_document[shard]
-      base = np.where(local, ends[np.maximum(local, 1) - 1], 0)
-      rows = (base[:, None] + spans[here]).tolist()
-      view = memoryview(self._text.shard(shard))
-      parts += [view[a:b] for a, b in rows]
-    return order, parts
+  def _texts(self, ids: np.ndarray) -> list[bytes]:
+    documents = self._blocks.documents(ids)
+    shards, rows = self._text_end.locate(documents)
+    before = self._text_end[np.maximum(documents - 1, 0)]
+    starts = np.where(rows > 0, before, 0)[:, None]
+    spans = (starts + self._blocks.byte_spans(ids)).tolist()
+    data = {x: memoryview(self._text.shard(x)) for x in {*shards.tolist()}}
+    pairs = zip(shards.tolist(), spans, strict=True)
+    return [bytes(data[shard][start:end]) for shard, (start, end) in pairs]
 
 
 def _ascii_word(answer: str) -> bytes:
@@ -129,9 +108,3 @@ def _ascii_word(answer: str) -> bytes:
     r'[a-z0-9]+(?![^\0-\x7f])', ' '.join(answers_lib.folded_tokens(answer))
   )
   return max(words, key=len, default='').encode()
-
-
-def _ends(text: bytes) -> list[int]:
-  """Return the end of each block."""
-  points = np.frombuffer(text, np.uint8)
-  return np.flatnonzero(points == _END[0]).tolist()
