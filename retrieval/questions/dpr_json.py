@@ -73,7 +73,10 @@ def read_results(path: str | os.PathLike) -> Iterator[Result]:
     yield Result(
       question=base.string(record, 'question', where),
       answers=_answers(record, where),
-      contexts=_contexts(record, 'ctxs', where),
+      contexts=tuple(
+        _context(value, f'{where}, ctxs[{i}]')
+        for i, value in enumerate(base.items(record, 'ctxs', where))
+      ),
     )
 
 
@@ -148,14 +151,6 @@ def _answers(record: dict, where: str) -> tuple[str, ...]:
   return tuple(
     base.string({f'answers[{i}]': value}, f'answers[{i}]', where)
     for i, value in enumerate(values)
-  )
-
-
-def _contexts(record: dict, name: str, where: str) -> tuple[Context, ...]:
-  base.field(record, name, where)
-  return tuple(
-    _context(value, f'{where}, {name}[{i}]')
-    for i, value in enumerate(base.items(record, name, where))
   )
 
 

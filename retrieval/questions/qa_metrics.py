@@ -68,8 +68,8 @@ def f1(prediction: str, answers: Sequence[str]) -> float:
 def _normalized(
   prediction: str, answers: Sequence[str], nfd: bool = True
 ) -> tuple[str, list[str]]:
-  settings.check_value('prediction', prediction, str)
   answers = arguments.listed(answers, 'answers')
+  settings.check_value('prediction', prediction, str)
   golds = [normalize_answer(answer, nfd=nfd) for answer in answers]
   return normalize_answer(prediction, nfd=nfd), golds
 

@@ -177,7 +177,7 @@ def test_a_cluster_of_three_nodes(nodes, tmp_path):
 
 _FROM_OUTSIDE = """
 import os, sys
-from retrieval.store import ray_cluster
+from retrieval.store import cluster_settings, ray_cluster
 from tests.retrieval.store import executors_test
 os.chdir(sys.argv[1])
 cluster = cluster_settings.Cluster(address=sys.argv[2])

@@ -92,23 +92,6 @@ def test_bytes_of_tokens_are_their_wordpieces(data):
   assert unknown == ['\u65e5', '\u672c', '\U0001f41d', '\ufb01\x00n']
 
 
-def test_the_title_is_part_of_the_text_where_it_is_tokenized(data):
-  corpus, root, _ = data
-  tokens = _build(corpus, root, 'titled', with_title=True, with_text=True)
-  assert tokens.text_bytes(2) == 'T\u00eftle 2\n\nx'.encode()
-  assert _slices(tokens, 2)[-1] == 'x'
-
-
-def test_pieces_that_lose_nothing_join_to_the_text(data):
-  corpus, root, _ = data
-  tokenization.train_sentencepiece(TEXTS, root / 'sp/model', 302)
-  tokens = _build(corpus, root, 'pieces', 'sp', with_text=True)
-  for i, text in enumerate(TEXTS):
-    raw = tokens.text_bytes(i)
-    pieces = [raw[start:limit] for start, limit in tokens.token_bytes(i)]
-    assert b''.join(pieces) == raw == text.encode()
-
-
 def test_processes_write_the_same_bytes(data):
   corpus, root, tokens = data
   _build(corpus, root, 'two', with_text=True, num_processes=2)
