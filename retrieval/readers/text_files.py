@@ -7,9 +7,8 @@ A file is UTF-8, with or without a byte order mark, and may be packed as .gz, .b
 once is bounded, however large its lines are.
 """
 
-import bz2
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 import contextlib
 import gzip
 import io
@@ -29,15 +28,13 @@ PROMPT_BYTES = 1 << 22  # most bytes of a text that a model reads
 PACKED = ('.gz', '.bz2', '.xz', '.zst')
 
 
-class _Streams(io.RawIOBase):
-  """All streams of a .bz2 or .xz file; Python's own ends at a damaged one."""
+class _Xz(io.RawIOBase):
+  """All streams of an .xz file; Python's own ends at a damaged one."""
 
   mode = 'rb'
 
-  def __init__(self, raw: BinaryIO, make: Callable[[], Any], padding: bytes):
-    """Take the file, what makes a decompressor, and bytes between streams."""
-    self._raw, self._make, self._padding = raw, make, padding
-    self._stream = make()
+  def __init__(self, raw: BinaryIO):
+    self._raw, self._stream = raw, lzma.LZMADecompressor()
 
   def readable(self) -> bool:
     return True
@@ -47,12 +44,12 @@ class _Streams(io.RawIOBase):
     while True:
       data = b''
       if self._stream.eof:
-        data = self._stream.unused_data.lstrip(self._padding)
+        data = self._stream.unused_data.lstrip(b'\0')  # between streams
         while not data and (more := self._raw.read(_STEP)):
-          data = more.lstrip(self._padding)
+          data = more.lstrip(b'\0')
         if not data:
           return 0
-        self._stream = self._make()
+        self._stream = lzma.LZMADecompressor()
       elif self._stream.needs_input and not (data := self._raw.read(_STEP)):
         raise EOFError('it ends within a stream')
       if part := self._stream.decompress(data, size):
@@ -61,11 +58,7 @@ class _Streams(io.RawIOBase):
 
 
 def _open_bz2(raw: BinaryIO) -> BinaryIO:
-  return io.BufferedReader(_Streams(raw, bz2.BZ2Decompressor, b''))
-
-
-def _open_xz(raw: BinaryIO) -> BinaryIO:
-  return io.BufferedReader(_Streams(raw, lzma.LZMADecompressor, b'\0'))
+  return io.BufferedReader(pa.CompressedInputStream(raw, 'bz2'))
 
 
 def _open_zst(raw: BinaryIO) -> BinaryIO:
@@ -75,7 +68,7 @@ def _open_zst(raw: BinaryIO) -> BinaryIO:
 _OPENERS = {
   rb'\x1f\x8b': gzip.open,
   rb'BZh[1-9](?:1AY|\x17rE)': _open_bz2,
-  rb'\xfd7zXZ\0': _open_xz,
+  rb'\xfd7zXZ\0': lambda raw: io.BufferedReader(_Xz(raw)),
   rb'\x28\xb5\x2f\xfd': _open_zst,
   rb'[\x50-\x5f]\x2a\x4d\x18': _open_zst,  # a frame to skip
 }
