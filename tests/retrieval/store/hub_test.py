@@ -82,15 +82,6 @@ def test_a_revision_may_have_slashes(hub, tmp_path, monkeypatch, revision):
   assert hub_lib.local(name).read_bytes() == b'{}'
 
 
-def test_a_download_that_was_cut_continues(hub, tmp_path):
-  data = np.random.default_rng(0).bytes(300_000)
-  hub.repos['o/n'] = _write(tmp_path / 'n', **{'model.safetensors': data})
-  hub.cut = 100_000
-  found = hub_lib.local('hf://o/n')
-  assert (found / 'model.safetensors').read_bytes() == data
-  assert hub.got[-1] == ('model.safetensors', 'bytes=100000-')
-
-
 @pytest.mark.parametrize(
   ('name', 'error'),
   [

@@ -8,13 +8,10 @@ from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from retrieval.store import executors
 from retrieval.text import (
   salient,
-  tagger_settings,
   taggers,
 )
-from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
 
 NAMES = ('Paris', 'Rome', 'Rome crown', 'The mill', 'in', 'ill')
@@ -175,17 +172,6 @@ def test_what_is_wrong_is_counted(tmp_path):
     'Rome was',
     'river',
   ]
-
-
-def test_several_processes_write_the_same_bytes(data, tmp_path):
-  config = tagger_settings.TaggerConfig(kind='dates')
-  for name, executor in (('one', None), ('two', executors.Processes(2))):
-    salient.build_salient_store(
-      tmp_path / name, data.blocks, config, executor=executor
-    )
-  assert tiny_stores.file_hashes(tmp_path / 'one') == tiny_stores.file_hashes(
-    tmp_path / 'two'
-  )
 
 
 def test_a_store_without_spans_is_refused(data, tmp_path):
