@@ -116,12 +116,8 @@ class Bundle:
     file = pathlib.Path(
       f'{self.prefix}.data-{entry.shard:05d}-of-{self._num_shards:05d}'
     )
-    if not file.is_file():
-      raise FileNotFoundError(f'{file}: no such file, but {where} is in it.')
-    size, expected = (
-      file.stat().st_size,
-      math.prod(entry.shape) * dtype.itemsize,
-    )
+    size = file.stat().st_size
+    expected = math.prod(entry.shape) * dtype.itemsize
     if entry.size != expected or entry.offset + expected > size:
       raise ValueError(
         f'{where}: {entry.size} bytes from byte {entry.offset} of {file}, which '

@@ -71,11 +71,7 @@ class Share(Inline):
     self.index, self.count = index, count
 
 
-class Remote(Executor):
-  """Runs calls in other processes."""
-
-
-class Processes(Remote):
+class Processes(Executor):
   """Runs calls in processes of this machine, which end with this one."""
 
   def __init__(self, count: int):

@@ -136,7 +136,7 @@ class _Job(NamedTuple):
   environment: dict[str, str]  # variables of a worker
 
 
-class RayExecutor(executors.Remote):
+class RayExecutor(executors.Executor):
   """Runs calls as tasks of a Ray cluster, which runs those of dead workers again."""
 
   def __init__(

@@ -75,10 +75,11 @@ def build_store(
     if together:
       missing = [i for i in missing if i % executor.count == executor.index]
     total, done = sum(counts[i] for i in missing), 0
-    calls = ((i, i, shifted(progress, done, total)) for i in missing)
-    processes = executors.Inline()
-    if isinstance(executor, executors.Remote) and len(missing) > 1:
-      calls, processes = ((i, i, None) for i in missing), executor
+    here = isinstance(executor, executors.Inline | None) or len(missing) < 2
+    calls = (
+      (i, i, shifted(progress, done, total) if here else None) for i in missing
+    )
+    processes = executors.Inline() if here else executor
     for i in write_all(writer, processes, make, calls):
       done += counts[i]
       if progress:
