@@ -116,16 +116,9 @@ def calibrate(
   """Return the calibration of answers with the scale of maximum likelihood.
 
   Platt's targets, a little inside of 0 and 1, keep it finite.
-
-  Raises:
-    ValueError: without questions, or for another number of confidences.
   """
   from scipy import optimize
 
-  if not len(confidences) == len(right) > 0:
-    raise ValueError(
-      f'{len(confidences)} confidences of {len(right)} answers: expected one each.'
-    )
   logits, truth = _logit(confidences), np.asarray(right, np.float64)
   low, high = 1 / (2 + (1 - truth).sum()), 1 - 1 / (2 + truth.sum())
   targets = np.where(truth > 0, high, low)

@@ -36,17 +36,7 @@ def ndcg(
     grades: [n, c] of the ranked blocks, 0 for those that are not relevant.
     ideal: [n, m] of all relevant blocks, ranked or not, best first, then 0. A
       question without any has the value 0.
-
-  Raises:
-    ValueError: for more relevant blocks in `grades` than in `ideal`.
   """
-  ranked, there = _count(grades), _count(ideal)
-  if (ranked > there).any():
-    row = int(np.argmax(ranked > there))
-    raise ValueError(
-      f'Question {row}: {ranked[row]} relevant blocks are ranked, expected at most '
-      f'the {there[row]} that exist.'
-    )
   gained, best = (
     x[:, :k] @ (1 / np.log2(2 + np.arange(min(k, x.shape[1]))))
     for x in (grades, ideal)
@@ -115,7 +105,7 @@ def measure(
   """Return measure -> [n] values; arguments as of `ndcg`.
 
   Raises:
-    ValueError: for an unknown name; and as of `ndcg`.
+    ValueError: for an unknown name.
   """
   most, values = max(grades.shape[1], ideal.shape[1]), {}
   for name in names:

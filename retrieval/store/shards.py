@@ -205,7 +205,8 @@ class StoreWriter:
       needs_rows: array that must have a row, and the error of a store without one.
 
     Raises:
-      ValueError: when a shard or that row is missing.
+      FileNotFoundError: when a shard is missing.
+      ValueError: when there is no such row.
     """
     if not self.path.exists():
       manifest = self.folder / array_store.MANIFEST
@@ -224,12 +225,6 @@ class StoreWriter:
     meta: Mapping[str, Any],
     needs_rows: tuple[str, str] | None,
   ) -> dict[str, Any]:
-    missing = self.missing(num_shards)
-    if missing:
-      raise ValueError(
-        f'{self.folder}: {len(missing)} of {num_shards} shards are missing, '
-        f'the first is {missing[0]}.'
-      )
     shards = [
       manifests.read_json(_entry_file(self.folder, i))
       for i in range(num_shards)

@@ -91,16 +91,6 @@ class Passages(abc.ABC):
     """Return the text of each passage [n] for a re-ranker."""
     return self.search_texts(ids)
 
-  def token_rows(self, ids: np.ndarray) -> list[np.ndarray]:
-    """Return the tokens of each passage [n]; an empty row for -1.
-
-    Raises:
-      ValueError: if the passages have texts alone.
-    """
-    raise ValueError(
-      f'{type(self).__name__} has no tokens; expected chunks or blocks.'
-    )
-
   @abc.abstractmethod
   def hashes(self, ids: np.ndarray) -> np.ndarray:
     """Return a hash of each passage, equal for equal texts: [n] uint64."""

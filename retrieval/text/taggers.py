@@ -10,6 +10,7 @@ paper's tagger was trained on CoNLL-2003 and is not published.
 import array
 from collections.abc import Iterable, Iterator, Sequence
 import hashlib
+import itertools
 import re
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -23,7 +24,7 @@ from retrieval.text import (
 )
 
 DATE_LABEL = 'DATE'
-DEFAULT_LABEL = 'SPAN'  # of annotated spans without a label
+SPAN_LABEL = 'SPAN'  # of spans that come with the corpus
 _VERSION = 1  # of the rules in this module and in `dates`
 _MOST_CHARACTERS = 100_000  # in one text for a pipeline
 _BATCH = 64  # texts of a pipeline
@@ -218,50 +219,32 @@ def trim(text: str, start: int, limit: int) -> tuple[int, int] | None:
   return start, limit
 
 
-# Id of each document, and its spans: first and past-last byte in the text's
-# UTF-8 form, then a label or nothing.
-Annotations = Iterable[tuple[str, Sequence[Sequence[int | str]]]]
-
-
 class AnnotatedTagger:
   """Returns spans that come with the corpus, by the ids of its documents.
 
-  A span takes nine bytes of memory.
+  A span takes eight bytes of memory.
   """
 
-  def __init__(self, annotations: Annotations):
-    """Read all spans, in any order; they may overlap."""
-    keys, counts = array.array('Q'), array.array('q')
-    spans, kinds = array.array('i'), array.array('B')
-    labels: dict[str, int] = {}
+  labels = (SPAN_LABEL,)
+
+  def __init__(
+    self, annotations: Iterable[tuple[str, Sequence[Sequence[int]]]]
+  ):
+    """Read ids of documents and spans: bytes of the text's UTF-8 form."""
+    keys, counts, spans = array.array('Q'), array.array('q'), array.array('i')
     for document_id, rows in annotations:
       keys.append(tokens_lib.hash_id(document_id))
-      try:
-        counts.append(len(rows))
-        for start, limit, *label in rows:
-          [name] = label or [DEFAULT_LABEL]
-          kinds.append(labels.setdefault(str(name), len(labels)))
-          spans.extend((start, limit))
-      except (TypeError, ValueError, OverflowError) as e:
-        raise ValueError(
-          f'Spans of document {document_id!r}: expected [[first byte, past-last '
-          f'byte, label], ...] with at most 256 labels ({e}).'
-        ) from None
-    self.labels = tuple(labels)
+      counts.append(len(rows))
+      spans.extend(itertools.chain.from_iterable(rows))
     self._keys, order = np.unique(keys, return_index=True)
-    if len(order) < len(keys):
-      raise ValueError(
-        f'Spans of {len(keys)} documents have only {len(order)} ids.'
-      )
     self._limit = np.cumsum(counts, dtype=np.int64)[order]
     self._first = self._limit - np.asarray(counts)[order]
     self._spans = np.asarray(spans).reshape(-1, 2)
-    self._kinds = np.asarray(kinds)
     digest = hashlib.sha256()
-    for part in (keys, counts, spans, kinds):
+    for part in (keys, counts, spans, bytes(len(self._spans))):
       digest.update(part)
     self.fingerprint = manifests.fingerprint(
-      ['given', _VERSION, list(labels), digest.hexdigest()]
+      ['given', _VERSION, list(self.labels), digest.hexdigest()]
     )
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
@@ -282,6 +265,4 @@ class AnnotatedTagger:
       raise ValueError(f'Spans of document {document.id!r}: {fault}')
     begins = np.frombuffer(raw, np.uint8) & 0xC0 != 0x80
     characters = np.concatenate([[0], np.cumsum(begins)])[spans].tolist()
-    labels = [self.labels[kind] for kind in self._kinds[rows]]
-    pairs = zip(characters, labels, strict=True)
-    return sorted(Span(*span, label) for span, label in pairs)
+    return sorted(Span(*span, SPAN_LABEL) for span in characters)

@@ -65,8 +65,6 @@ def in_split(
   The shares `valid_fraction` and `test_fraction` of the documents are held out, by the
   hash of their id; documents with an id in `added` never are.
   """
-  if split not in SPLITS:
-    raise ValueError(f'Split {split!r}: expected one of {SPLITS}.')
   place = (id_hash >> np.uint64(32)) / 2**32
   held_out = place < valid_fraction + test_fraction
   held_out &= ~np.isin(id_hash, hash_ids(added))

@@ -44,10 +44,8 @@ def test_measures_equal_a_slow_reference(k):
   )
 
 
-def test_what_no_ranking_holds_is_refused():
+def test_unknown_measures_are_refused():
   grades = np.array([[0, 0], [1, 1]])
-  with pytest.raises(ValueError, match='Question 1: 2 relevant blocks'):
-    ranking.ndcg(grades, np.array([[0], [1]]), 10)
   for name in ('nDCG@0', 'P', 'ndcg@10', 'AP@', 'R@1.5'):
     assert ranking.cut(name) is None
     with pytest.raises(ValueError, match='measure'):

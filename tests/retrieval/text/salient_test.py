@@ -147,7 +147,7 @@ def test_what_is_wrong_is_counted(tmp_path):
   for names in spans.values():
     for name in names:
       at = len(text[: text.index(name)].encode())
-      rows.append([at, at + len(name.encode()), 'X'])
+      rows.append([at, at + len(name.encode())])
   given = [
     {'id': 'a', 'title': '', 'text': text},
     {'id': 'l', 'title': 'List of mills', 'text': 'Rome.'},
@@ -157,7 +157,7 @@ def test_what_is_wrong_is_counted(tmp_path):
   tagger = taggers.AnnotatedTagger([('a', rows), ('l', [[0, 4]])])
   found = salient.build_salient_store(tmp_path / 'spans', data.blocks, tagger)
   want = {name: len(names) for name, names in spans.items()}
-  assert found.counts() == {'documents': 2, **want, 'X': 7, 'SPAN': 0}
+  assert found.counts() == {'documents': 2, **want, 'SPAN': 7}
   assert found.num_spans == 7
   # What no token stands for is not part of a span.
   raw = text.encode()

@@ -176,9 +176,9 @@ def _bytes(text, part):
 
 def test_given_spans_are_bytes_of_their_documents():
   spans = [
-    [*_bytes(ANNOTATED, 'Paris'), 'GPE'],
-    [*_bytes(ANNOTATED, '日本')],
-    [*_bytes(ANNOTATED, 'Zoë'), 'PERSON'],
+    _bytes(ANNOTATED, 'Paris'),
+    _bytes(ANNOTATED, '日本'),
+    _bytes(ANNOTATED, 'Zoë'),
   ]
   tagger = _annotated(
     {'id': 'd2', 'spans': []},
@@ -186,8 +186,8 @@ def test_given_spans_are_bytes_of_their_documents():
     {'id': 'd1', 'spans': spans},
   )
   assert isinstance(tagger, taggers.Tagger)
-  assert tagger.labels == ('SPAN', 'GPE', 'PERSON')
-  want = [('Zoë', 'PERSON'), ('日本', 'SPAN'), ('Paris', 'GPE')]
+  assert tagger.labels == ('SPAN',)
+  want = [('Zoë', 'SPAN'), ('日本', 'SPAN'), ('Paris', 'SPAN')]
   for copy in (tagger, pickle.loads(pickle.dumps(tagger))):
     assert _texts(copy, 'unknown', ANNOTATED, 'none') == [[], want, []]
 
@@ -198,8 +198,7 @@ def test_given_spans_have_a_fingerprint_of_their_own():
 
   one, two = {'id': 'a', 'spans': [[0, 1]]}, {'id': 'b', 'spans': [[0, 1]]}
   assert fingerprint(one) == fingerprint(dict(one))
-  different = [[one], [two], [{'id': 'a', 'spans': [[0, 1, 'X']]}]]
-  assert len({fingerprint(*records) for records in different}) == 3
+  assert fingerprint(one) != fingerprint(two)
 
 
 def test_kinds_of_a_config(pipeline):
