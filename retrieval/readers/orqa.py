@@ -45,23 +45,24 @@ def find_block_files(path: pathlib.Path) -> list[base.SourceFile]:
   Raises:
     FileNotFoundError: when one of them is missing.
   """
-  folder, names = path.parent, [path.name]
+  paths = [path]
   if path.is_dir():
-    folder, names = path, [BLOCKS_FILE + suffix for suffix in _SUFFIXES]
-  blocks = _first_file(folder, names)
-  stem = blocks.name.removesuffix('.gz').replace('blocks', 'titles')
-  if stem == blocks.name.removesuffix('.gz'):
+    paths = [path / f'{BLOCKS_FILE}{suffix}' for suffix in _SUFFIXES]
+  blocks = _first_file(paths)
+  stem = blocks.name.removesuffix('.gz')
+  if 'blocks' not in stem:
     raise FileNotFoundError(f'{blocks}: no name of titles beside it.')
-  titles = _first_file(folder, [stem + suffix for suffix in _SUFFIXES])
+  stem = stem.replace('blocks', 'titles')
+  titles = _first_file([blocks.with_name(stem + x) for x in _SUFFIXES])
   return [base.SourceFile(file, file.name) for file in (blocks, titles)]
 
 
-def _first_file(folder: pathlib.Path, names: Sequence[str]) -> pathlib.Path:
-  for name in names:
-    if (folder / name).is_file():
-      return folder / name
+def _first_file(paths: Sequence[pathlib.Path]) -> pathlib.Path:
+  for path in paths:
+    if path.is_file():
+      return path
   raise FileNotFoundError(
-    f'corpus.path {folder}: expected {" or ".join(names)} there.'
+    f'corpus.path: expected {" or ".join(map(str, paths))}.'
   )
 
 
