@@ -171,6 +171,7 @@ def load(
   spec: str,
   *,
   allow_other_counts: bool = False,
+  answer_field: str = '',
   data_dir: str = '',
   unanswerable: bool = False,
 ) -> QuestionSet:
@@ -179,6 +180,7 @@ def load(
   Args:
     allow_other_counts: whether the number of questions may differ from that of
       the official files.
+    answer_field: field of JSON and tables with the answers; '': as their form has it.
     data_dir: folder of TFDS; '' is its default folder.
     unanswerable: whether the set includes questions without an answer.
 
@@ -193,7 +195,7 @@ def load(
     rows = red_trivia.read(paths)
     source = source or 'Red-Trivia'
   elif paths:
-    rows = _read_files(name, paths)
+    rows = _read_files(name, paths, answer_field)
   else:
     rows = _read_tfds(name, split, data_dir)
     source = f'TFDS {dataset.tfds[0]}'
@@ -302,14 +304,14 @@ def _parse(spec: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _read_files(
-  name: str, paths: Sequence[str]
+  name: str, paths: Sequence[str], answer_field: str
 ) -> list[question_files.Question]:
   questions, ids, kind = [], set(), DATASETS[name].kind
   for number, path in enumerate(paths):
     if kind == 'none':
       rows = question_files.read_asked(path)
     else:
-      rows = question_files.read_questions(path)
+      rows = question_files.read_questions(path, answer_field)
     if kind == 'string' and rows[0].kind == 'regex':
       raise ValueError(
         f'{path}: answers are regular expressions; {name} expects '
