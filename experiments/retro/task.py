@@ -17,13 +17,13 @@ from retrieval.store import manifests
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import (
   config as config_lib,
+  copy_init,
   initial,
   losses,
   models,
   presets,
   stack,
 )
-from retro_jax.nn.copies import copy_fit
 from retro_jax.trained import loading
 
 _FIT_TOKENS = 4096  # that the lookup of a RETROfit is fitted to
@@ -96,14 +96,14 @@ def _retrofit_params(
   params, _, _ = initial.extend(key, model_cfg, baseline)
   if model_cfg.copy_init:
     row = jax.device_put(_some_rows(config, model_cfg, data))
-    params = copy_fit.fit_queries(
+    params = copy_init.fit_queries(
       params, model_cfg, row['tokens'], row['segment_ids']
     )
   return stack.for_training(model_cfg, params)
 
 
 def _some_rows(config, model_cfg, data):
-  """Training rows, evenly spread, with enough tokens for `copy_fit`."""
+  """Training rows, evenly spread, with enough tokens for `copy_init.fit_queries`."""
   reader = loading.chunk_reader(config, data, 'train', 0)
   length = config.sequence_chunks
   rows = -(-_FIT_TOKENS // (length * model_cfg.chunk_length))

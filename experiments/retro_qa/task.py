@@ -75,7 +75,6 @@ def adopt(config: Config) -> Config:
   model = dataclasses.replace(
     source.model,
     dropout_rate=config.qa.dropout_rate,
-    encoder_dropout_rate=0.0,
   )
   if config.qa.is_fid:
     model = _fid_model(config, model)

@@ -200,20 +200,25 @@ class RelativeAttention(nn.Module):
       self.put_variable('cache', 'v', v[:, cached_rows])
       if by_position is not None:
         self.put_variable('cache', 'relative', by_position[1])
-    k, v = self._for_queries(k), self._for_queries(v)
-    lengths = query_length, key_length
-    mask = None
-    if segments is not None:
-      mask = segments[0][:, :, None] == segments[1][:, None]
-    mixed = self._fused(with_u, k, v, by_position, segments, causal, *lengths)
-    if mixed is None and causal:
-      mixed = self._mix_causal(with_u, k, v, by_position, mask)
-    elif mixed is None:
-      mixed = self._mix(with_u, k, v, by_position, mask, *lengths)
+    mixed, mask = self._mixed(
+      with_u, k, v, by_position, segments, causal, query_length, key_length
+    )
     out = self._output(mixed, width)
     if mask is not None and not causal:
       out = jnp.where(mask.any(axis=-1)[..., None], out, 0)
     return out
+
+  def _mixed(self, q, k, v, by_position, segments, causal, *lengths):
+    """The mixed values, by a kernel if it suits, and the mask of segments."""
+    k, v, mask = self._for_queries(k), self._for_queries(v), None
+    if segments is not None:
+      mask = segments[0][:, :, None] == segments[1][:, None]
+    mixed = self._fused(q, k, v, by_position, segments, causal, *lengths)
+    if mixed is None and causal:
+      mixed = self._mix_causal(q, k, v, by_position, mask)
+    elif mixed is None:
+      mixed = self._mix(q, k, v, by_position, mask, *lengths)
+    return mixed, mask
 
   def _keeps_weights(self):
     return self.is_mutable_collection('weights') and not self.is_initializing()

@@ -20,9 +20,7 @@ ACTIVATIONS = {
 }
 Activation = Literal['gelu_tanh', 'gelu', 'relu', 'squared_relu', 'silu']
 Dtype = Literal['float32', 'bfloat16', 'float16', 'float64']
-Remat = Literal[
-  'none', 'full', 'attention', 'dots', 'dots_without_batch', 'offload'
-]
+Remat = Literal['none', 'full', 'attention']
 Loops = Literal['auto', 'scanned', 'unrolled']
 # Self-attentions, the decoder's CCA, and the encoder's CA.
 Attentions = Literal['decoder', 'cca', 'encoder', 'ca']
@@ -85,7 +83,6 @@ class RetroConfig:
   encoder_num_heads: Heads = 16
   encoder_head_dim: Width = 64
   encoder_num_layers: Layers = 2  # L_enc
-  encoder_ca_layers: tuple[Layers, ...] = (1,)  # P_enc, from 1
   share_embeddings: bool = False  # one table, needs encoder_d_model == d_model
   query_conditioning: bool = True  # False (an ablation): no encoder CA
   # False (an ablation): CCA and CA are eq. 4, without positions, u and w
@@ -117,18 +114,13 @@ class RetroConfig:
   # token before each neighbor: BOS of the tokenizer, whatever a config says
   begin_id: settings.Count = 0
   dropout_rate: settings.Rate = 0.0  # [open] decoder's embeddings and branches
-  # of the encoder (0 in QA fine-tuning)
-  encoder_dropout_rate: settings.Rate = 0.0
   # How it runs.
   dtype: Dtype = 'float32'  # compute: bfloat16 on accelerators
   param_dtype: Dtype = 'float32'
   # What the backward pass recomputes:
-  #   none                nothing
-  #   full                all of each layer
-  #   attention           all but the results of attention's kernels
-  #   dots                all but matrix products
-  #   dots_without_batch  all but products with weights
-  #   offload             the same; the products wait in the host's memory
+  #   none       nothing
+  #   full       all of each layer
+  #   attention  all but the results of attention's kernels
   remat: Remat = 'none'
   # one loop over equal layers; auto: on accelerators
   layers: Loops = 'auto'
@@ -136,16 +128,13 @@ class RetroConfig:
   def __post_init__(self):
     """Check the fields, and against each other."""
     settings.check(self)
-    for name, layers, count in (
-      ('cca_layers', self.cca_layers, self.num_layers),
-      ('encoder_ca_layers', self.encoder_ca_layers, self.encoder_num_layers),
-    ):
-      distinct = tuple(layers) == tuple(sorted(set(layers)))
-      if not distinct or max(layers, default=0) > count:
-        raise ValueError(
-          f'{name} {tuple(layers)}; expected distinct layers of 1..{count}, in '
-          'rising order.'
-        )
+    layers = tuple(self.cca_layers)
+    distinct = layers == tuple(sorted(set(layers)))
+    if not distinct or max(layers, default=0) > self.num_layers:
+      raise ValueError(
+        f'cca_layers {layers}; expected distinct layers of 1..{self.num_layers}, '
+        'in rising order.'
+      )
     shared = self.decoder.num_kv_heads
     if shared and self.num_heads % shared:
       raise ValueError(
@@ -179,7 +168,7 @@ class RetroConfig:
     """Initial standard deviation of a branch's last matrix, [open] as GPT-2's."""
     branches = 2 * self.num_layers + len(self.cca_layers)
     if in_encoder:
-      branches = 2 * self.encoder_num_layers + len(self.encoder_ca_layers)
+      branches = 2 * self.encoder_num_layers + 1
     return self.init_scale / branches**0.5
 
   def attention_of(self, kind: Attentions) -> attention.AttentionConfig:

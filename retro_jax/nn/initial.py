@@ -19,9 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrieval.nn import sharding
-from retro_jax.nn import models, stack
+from retro_jax.nn import copy_init, models, stack
 from retro_jax.nn.config import RetroConfig
-from retro_jax.nn.copies import copy_init
 
 # Fields that the weights of a decoder were trained with, beside `decoder`.
 DECODER_FIELDS = (

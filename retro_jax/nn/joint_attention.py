@@ -100,19 +100,10 @@ class JointAttention(attention.RelativeAttention):
     q, k = self._placed('q', q, places), self._normed('k', k)
     keys = self._rotated(k, places - (length - 1))
     k = self._rotated(k, places)
-    mixed = self._causal(q, k, v, (jnp.ones_like(mask), mask))
+    segments = jnp.ones_like(mask), mask
+    mixed, _ = self._mixed(q, k, v, None, segments, True, length, length)
     out = self._output(mixed, x.shape[-1])
     return out, (keys[:, :, 1:], v[:, :, 1:])
-
-  def _causal(self, q, k, v, segments):
-    """The mixed values of causal self-attention, as RelativeAttention's."""
-    k, v = self._for_queries(k), self._for_queries(v)
-    length = q.shape[2]
-    mixed = self._fused(q, k, v, None, segments, True, length, length)
-    if mixed is None:
-      mask = segments[0][:, :, None] == segments[1][:, None]
-      mixed = self._mix_causal(q, k, v, None, mask)
-    return mixed
 
   def of_text(
     self,

@@ -26,9 +26,6 @@ from retro_jax.nn.config import ACTIVATIONS, Attentions, RetroConfig
 POLICIES = {
   'full': policies.nothing_saveable,
   'attention': policies.save_only_these_names(fused_attention.KEPT),
-  'dots': policies.dots_saveable,
-  'dots_without_batch': policies.dots_with_no_batch_dims_saveable,
-  'offload': policies.offload_dot_with_no_batch_dims('device', 'pinned_host'),
 }
 
 
@@ -64,12 +61,9 @@ def embed(
   return partitioning.constrain(rows, 'batch', *[None] * ids.ndim)
 
 
-def dropped(
-  config: RetroConfig, x: jax.Array, train: bool, *, in_encoder: bool = False
-) -> jax.Array:
-  """Drop out in training, at the decoder's rate or the encoder's."""
-  rate = config.encoder_dropout_rate if in_encoder else config.dropout_rate
-  return nn.Dropout(rate, deterministic=not train)(x)
+def dropped(config: RetroConfig, x: jax.Array, train: bool) -> jax.Array:
+  """Drop out in training; the encoder calls it with `train` False."""
+  return nn.Dropout(config.dropout_rate, deterministic=not train)(x)
 
 
 class LearnedPositions(nn.Module):
@@ -117,7 +111,7 @@ class FeedForward(nn.Module):
     for factor in factors:
       y = y * factor
     (y,) = linear(['w2'], y, width, ('mlp', 'embed'), out_scale)
-    return x + dropped(c, y, train, in_encoder=self.in_encoder)
+    return x + dropped(c, y, train)
 
 
 class Attention(nn.Module):
@@ -152,7 +146,7 @@ class Attention(nn.Module):
       cached_rows=slice(None) if causal else None,
       positions=positions,
     )
-    return x + dropped(c, y, train, in_encoder=not causal)
+    return x + dropped(c, y, train)
 
 
 class CachedSelfAttention(nn.Module):
@@ -214,16 +208,16 @@ class Encoder(nn.Module):
     neighbor_mask: Bool[Array, 'B C N R'],
     chunks: Float[Array, 'B C M D'],
     chunk_mask: Bool[Array, 'B C M'] | None,
-    train: bool = False,
   ) -> Float[Array, 'B C N R E']:
     """Encode neighbors, conditioned on the chunks that retrieved them.
+
+    Without dropout. Of its layers the first alone reads the chunks, as in the paper.
 
     Args:
       x: embedded neighbors.
       neighbor_mask: False where there is no token.
       chunks: H_u, the decoder's activations at layer min(P).
       chunk_mask: False hides a token of the chunk; None hides none.
-      train: whether dropout acts.
     """
     c = self.config
     shape = x.shape
@@ -239,13 +233,12 @@ class Encoder(nn.Module):
     chunk_there = None
     if chunk_mask is not None:
       chunk_there = everywhere, chunk_mask.reshape(rows, -1)
-    x = dropped(c, x, train, in_encoder=True)
     x = x.reshape(-1, length, width)
     for p in range(1, c.encoder_num_layers + 1):
-      x = attend(c, 'encoder', name=f'layer_{p}_attn')(x, None, there, train)
-      if c.query_conditioning and p in c.encoder_ca_layers:
+      x = attend(c, 'encoder', name=f'layer_{p}_attn')(x, None, there, False)
+      if c.query_conditioning and p == 1:
         x = attend(c, 'ca', name=f'layer_{p}_ca')(
-          x.reshape(rows, -1, width), chunks, chunk_there, train
+          x.reshape(rows, -1, width), chunks, chunk_there, False
         ).reshape(-1, length, width)
-      x = feed_forward(c, in_encoder=True, name=f'layer_{p}_ffw')(x, train)
+      x = feed_forward(c, in_encoder=True, name=f'layer_{p}_ffw')(x, False)
     return norm(c, 'final_norm')(x).reshape(shape)

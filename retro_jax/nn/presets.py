@@ -93,9 +93,7 @@ def flops_per_token(
       + ff * rows * e * c.encoder_d_ff
     )
     if c.query_conditioning:
-      total += len(c.encoder_ca_layers) * attention(
-        'ca', (e, d), (keys, m), m + r - 1, chunks
-      )
+      total += attention('ca', (e, d), (keys, m), m + r - 1, chunks)
     total += len(c.cca_layers) * attention(
       'cca', (d, e), (m, keys), m + r - 1, chunks
     )

@@ -92,9 +92,7 @@ class Retro(nn.Module):
       """Return the encoded neighbors and their masks, for the layers of P."""
       self.sow('intermediates', 'conditioning', x)
       caches.put_neighbors(self, x, retrieved[1], segment_ids, last)
-      encoded, token_mask = self._encode(
-        embedding, x, *retrieved, segment_ids, train
-      )
+      encoded, token_mask = self._encode(embedding, x, *retrieved, segment_ids)
       self.sow('intermediates', 'encoded', encoded)
       return encoded, retrieved[1], token_mask, last
 
@@ -160,7 +158,7 @@ class Retro(nn.Module):
 
     return embed
 
-  def _encode(self, embedding, x, neighbors, mask, segment_ids, train):
+  def _encode(self, embedding, x, neighbors, mask, segment_ids):
     """E, and which tokens of the attending chunks may read it."""
     c = self.config
     batch, num_chunks = neighbors.shape[:2]
@@ -184,7 +182,7 @@ class Retro(nn.Module):
       embedding = self._table('encoder_embedding', c.encoder_d_model)
     embedded = layers.embed(embedding, jnp.where(mask, neighbors, 0), c.dtype)
     encoded = layers.Encoder(c, name='encoder')(
-      embedded, mask, split(x), chunk_mask, train
+      embedded, mask, split(x), chunk_mask
     )
     return encoded, token_mask
 

@@ -66,7 +66,6 @@ class RetroStep(retro.Retro):
             neighbors[:, None],
             neighbor_mask[:, None],
             (chunk >= first[rows, None]).astype(jnp.int32),
-            False,
           )
         self.put_variable('cache', 'conditioning', h)
         self.put_variable('cache', 'neighbor_mask', mask)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from retrieval import settings as settings_lib
 from retro_jax.data import pipeline, samples, windows as windows_lib
 from retro_jax.decoding import growing_text
 from retro_jax.evaluation import attribution, continuations, leakage
@@ -58,11 +59,6 @@ def find(trained: loading.TrainedRetro, name: str, split: str) -> int:
   )
 
 
-def _check_num_neighbors(k: int) -> None:
-  if k < 1:
-    raise ValueError(f'num_neighbors {k}: expected at least 1 to look at.')
-
-
 def of_store(
   trained: loading.TrainedRetro,
   first_chunk: int,
@@ -78,7 +74,7 @@ def of_store(
   Raises:
     ValueError: for more neighbors than are stored, or none.
   """
-  _check_num_neighbors(k)
+  settings_lib.check_value('num_neighbors', k, settings_lib.Size)
   reader = loading.chunk_reader(trained.config, trained.data, split, k)
   chunks = reader.stores.chunks
   number = int(chunks.documents(np.array([first_chunk]))[0])
@@ -120,7 +116,7 @@ def of_text(
   if not len(encoded):
     raise ValueError('The text is empty: expected at least one token.')
   if trained.model.config.cca_layers:
-    _check_num_neighbors(k)
+    settings_lib.check_value('num_neighbors', k, settings_lib.Size)
   tokens = np.concatenate([[tokenizer.bos_id], encoded]).astype(np.int32)
   return of_tokens(trained, tokens, k, title)
 
@@ -180,6 +176,8 @@ class Window:
   # leading chunks that are context alone: scored in the window before
   skip: int
   count: int  # chunks of it that are there; the others are padding
+  scored: np.ndarray  # positions whose targets it scores, ...
+  targets: np.ndarray  # ... and these targets' places in the passage
 
 
 def windows(
@@ -218,8 +216,13 @@ def windows(
     if not first and passage.padding:
       row['segment_ids'][: passage.padding] = 0
       row['loss_mask'][: passage.padding] = False
+    # The window before scored the first token of this one, with its whole context.
+    scored = skip * chunk_length + np.flatnonzero(
+      row['loss_mask'][skip * chunk_length :]
+    )
     row = {name: value[None] for name, value in row.items()}
-    yield Window(row, first, skip, window.end - first)
+    places = scored, first * chunk_length + 1 + scored
+    yield Window(row, first, skip, window.end - first, *places)
 
 
 def _neighbor(chunk, following, neighbors, n, tokenizer) -> page_lib.Neighbor:
@@ -288,16 +291,11 @@ def inspect(
   on, off, repeated = np.zeros(size), np.zeros(size), np.zeros(size, int)
   for window in windows(passage, m, trained.config.sequence_chunks):
     row, base, start = window.row, window.first * m, window.skip * m
-    # Position i scores token i + 1. The window before scored the first token of
-    # this one, with its whole context.
-    scored = np.flatnonzero(row['loss_mask'][0])
-    scored = scored[scored >= start]
-    bare = pipeline.without_neighbors(row)
-    without = np.asarray(nats(bare))[0]
+    without = np.asarray(nats(pipeline.without_neighbors(row)))[0]
     read = row['neighbor_mask'].any()
-    off[base + 1 + scored] = without[scored]
     with_them = np.asarray(nats(row))[0] if read else without
-    on[base + 1 + scored] = with_them[scored]
+    off[window.targets] = without[window.scored]
+    on[window.targets] = with_them[window.scored]
     stop = min(window.count * m, size - base)
     runs = attribution.repeated(row, m)[0]
     repeated[base + start : base + stop] = runs[start:stop]
@@ -350,16 +348,13 @@ def token_logprobs(
   likely = np.full((size, NUM_LIKELY), -1, np.int32)
   likely_logprobs = np.full((size, NUM_LIKELY), -np.inf, np.float32)
   for window in windows(passage, m, trained.config.sequence_chunks):
-    row, start = window.row, window.skip * m
+    row = window.row
     if not row['neighbor_mask'].any():
       row = pipeline.without_neighbors(row)
     arrays = _logprobs(trained.model, trained.params, row)
-    scored = np.flatnonzero(row['loss_mask'][0])
-    scored = scored[scored >= start]
-    at = window.first * m + 1 + scored
-    logprobs[at], likely_logprobs[at], likely[at] = (
-      np.asarray(x)[scored] for x in arrays
-    )
+    out = logprobs, likely_logprobs, likely
+    for whole, part in zip(out, arrays, strict=True):
+      whole[window.targets] = np.asarray(part)[window.scored]
   shown = slice(passage.padding, None)
   return TokenLogprobs(logprobs[shown], likely[shown], likely_logprobs[shown])
 
@@ -373,9 +368,8 @@ def _explain(chunks, window, model, params, nats) -> None:
   for c in range(max(window.skip - 1, 0), window.count):
     neighbors = chunks[window.first + c].neighbors
     there = np.flatnonzero(row['neighbor_mask'][0, c].any(-1))
-    for i, n in enumerate(
-      there[: len(neighbors)]
-    ):  # an incomplete one shows none
+    # An incomplete chunk shows none.
+    for i, n in enumerate(there[: len(neighbors)]):
       neighbors[i] = dataclasses.replace(
         neighbors[i], attention=float(shares[c, n]), gain=float(gains[c, n])
       )

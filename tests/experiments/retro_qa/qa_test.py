@@ -264,4 +264,3 @@ def test_bad_input_is_one_line(root, tmp_path, run):
   ):
     _evaluate(root, _config(root), root / 'test')
   assert not list(pathlib.Path(tmp_path).glob('checkpoints/*'))
-  assert retro_qa_task.adopt(_config(root)).model.encoder_dropout_rate == 0

@@ -34,7 +34,6 @@ def config(arrays, **overrides) -> model.RetroConfig:
     'encoder_num_heads': c['enc_heads'],
     'encoder_head_dim': c['enc_head_dim'],
     'encoder_num_layers': c['enc_layers'],
-    'encoder_ca_layers': tuple(c['P_enc']),
     'norm_epsilon': c['eps'],
     'activation': c['act'],
     'position_base': c['rope_base'],

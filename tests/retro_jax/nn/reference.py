@@ -131,7 +131,7 @@ class Reference:
       y = self.norm(q, 'norm', e)
       seen = [j for j in range(len(e)) if mask[j]]
       e = e + self.attend_all(q, y, y, seen, 'encoder')
-      if c.query_conditioning and layer in c.encoder_ca_layers:
+      if c.query_conditioning and layer == 1:
         q = p[f'layer_{layer}_ca']
         y = self.norm(q, 'norm', e)
         seen = [j for j in range(len(chunk)) if chunk_visible[j]]

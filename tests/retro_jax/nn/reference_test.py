@@ -77,7 +77,7 @@ CHOICES = {
   'ff_biases': (True, False),
   'scale_logits': (True, False),
   'position_base': (100.0, 10000.0),
-  'remat': ('none', 'full', 'dots', 'dots_without_batch'),
+  'remat': ('none', 'full', 'attention'),
   'layers': ('scanned', 'unrolled'),
 }
 
@@ -94,7 +94,6 @@ def test_random_configs_equal_reference(seed):
     return tuple(i for i in range(1, count + 1) if rng.random() < 0.5) or (1,)
 
   c['cca_layers'] = some(c['num_layers'])
-  c['encoder_ca_layers'] = some(c['encoder_num_layers'])
   length = int(rng.integers(1, 12))
   sizes = {
     'length': length,

@@ -144,7 +144,7 @@ def test_gradient_of_a_frequent_word_is_a_float32_sum():
 
 def test_dropout_acts_in_training_only():
   small = {'num_layers': 1, 'cca_layers': (1,), 'encoder_num_layers': 1}
-  c = tiny.config(dropout_rate=0.5, encoder_dropout_rate=0.5, **small)
+  c = tiny.config(dropout_rate=0.5, **small)
   p = tiny.params(c)
   args = tiny.inputs(c)
   rngs = {'dropout': jax.random.key(0)}
@@ -196,7 +196,6 @@ def test_shapes_that_do_not_fit(change, message):
   [
     ({'cca_layers': (0,)}, 'cca_layers'),
     ({'cca_layers': (2, 2)}, 'cca_layers'),
-    ({'encoder_ca_layers': (3,)}, 'encoder_ca_layers'),
     ({'share_embeddings': True}, '8 and 12'),
     ({'num_heads': 0}, 'num_heads'),
     ({'dropout_rate': 1.5}, 'dropout_rate'),

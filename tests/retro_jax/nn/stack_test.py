@@ -64,11 +64,10 @@ def _close(ours, expected):
       pytest.param(fields, marks=pytest.mark.slow)
       for fields in (
         {'layers': 'scanned', 'remat': 'attention'},
-        {'layers': 'scanned', 'remat': 'dots_without_batch'},
         {'layers': 'unrolled', 'remat': 'full'},
       )
     ),
-    {'layers': 'unrolled', 'remat': 'dots'},
+    {'layers': 'unrolled', 'remat': 'attention'},
   ],
 )
 def test_loops_and_policies_change_no_gradient(fields):

@@ -47,7 +47,6 @@ def config(**overrides) -> model.RetroConfig:
     'encoder_num_heads': 3,
     'encoder_head_dim': 4,
     'encoder_num_layers': 2,
-    'encoder_ca_layers': (1,),
   }
   fields |= overrides
   names = {x.name for x in dataclasses.fields(config_lib.PublicDecoder)}

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retro_jax.nn import retro as model
-from retro_jax.nn.copies import copy_init
+from retro_jax.nn import copy_init, retro as model
 from tests.retro_jax.nn import tiny
 
 CONFIG = tiny.config(
@@ -114,3 +113,51 @@ def test_shapes_and_types_stay(change):
   assert all(jax.tree.leaves(same))
   finite = jax.tree.map(lambda x: bool(jnp.isfinite(x).all()), start)
   assert all(jax.tree.leaves(finite))
+
+
+@jax.jit
+def _states(params, tokens):
+  c = dataclasses.replace(CONFIG, cca_layers=())
+  _, state = model.Retro(c).apply(
+    {'params': params},
+    tokens,
+    mutable=['intermediates'],
+    capture_intermediates=lambda module, _: module.name == 'layer_2_attn',
+  )
+  return state['intermediates']['layer_2_attn']['__call__'][0]
+
+
+def _share_asked_for(params, keys, queries, tokens):
+  """Share of tokens that the query asks for, of all tokens of the vocabulary."""
+  table, x = (
+    np.asarray(params['embedding']),
+    np.asarray(_states(params, tokens)),
+  )
+  table, x = (
+    y / np.sqrt((y**2).mean(-1, keepdims=True))
+    for y in (table, x.reshape(-1, x.shape[-1]))
+  )
+  asked = (x @ queries @ (table @ keys).T).argmax(-1)
+  return (asked == np.asarray(tokens).reshape(-1)).mean()
+
+
+def test_fitted_queries_find_the_last_token_of_a_trained_decoder():
+  c = dataclasses.replace(CONFIG, cca_layers=(2,))
+  params, start = _params(c)
+  # The decoder turns the stream, as a trained one may.
+  decoder = params['layer_1_attn']['attention']
+  start['layer_1_attn']['attention'] = decoder | {'o': 6 * decoder['o']}
+  rng = np.random.default_rng(0)
+  rows, others = jnp.asarray(rng.integers(0, 300, (2, 16, 64), np.int32))
+  fitted = copy_init.fit_queries(start, c, rows, jnp.ones_like(rows))
+  before, after = (
+    traverse_util.flatten_dict(x, sep='/') for x in (start, fitted)
+  )
+  name = 'layer_2_cca/cca/attention/q'
+  changed = [k for k in before if not np.array_equal(before[k], after[k])]
+  assert changed == [name]
+  plain, found = (
+    _share_asked_for(start, before[name], x[name], others)
+    for x in (before, after)
+  )
+  assert 10 * plain < found
