@@ -19,12 +19,13 @@ docs/lab-notes/retro.md, docs/lab-notes/open_qa.md.
 
 from configs import retro_variants
 from experiments.engine import configs
-from experiments.in_context.config import Config
+from experiments.retro.config import Config
 
 
 def get_config(arg: str = 'base') -> configs.Config:
   configs.check_arg(arg, ('base', 'test'))
   c = configs.of(Config)
+  c.task = 'in_context'
   c.tokenizer.vocab_size = 49_152
   c.valid_fraction = 0.005
   c.test_fraction = 0.005

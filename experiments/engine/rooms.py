@@ -32,7 +32,7 @@ _REALM = _of(
   'realm',
   'prepare evaluate refresh_worker quickstart',
   train='realm.task',
-  update='open_qa.update:run',
+  update='open_qa.update',
 )
 _CONTRAST = {'prepare': 'realm.prepare', 'train': 'open_qa.contrast_tasks'}
 
@@ -40,7 +40,9 @@ ROOMS = {
   'retro': _RETRO,
   'retro_qa': _of('retro_qa', 'evaluate', train='retro_qa.task'),
   'knn_lm': _of('knn_lm', 'prepare evaluate'),
-  'in_context': _of('in_context', 'evaluate', prepare='retro.prepare'),
+  'in_context': _of(
+    'in_context', 'evaluate', prepare='retro.prepare', config='retro.config'
+  ),
   'realm': _REALM,
   'ict': _REALM,
   'mlm': _REALM,
@@ -50,7 +52,7 @@ ROOMS = {
     prepare='realm.prepare',
     train='open_qa.task',
     refresh_worker='realm.refresh_worker',
-    update='open_qa.update:run',
+    update='open_qa.update',
   ),
   'dpr': _of('open_qa', **_CONTRAST, config='open_qa.config:DprConfig'),
   'colbert': _of('open_qa', **_CONTRAST, config='open_qa.config:ColbertConfig'),

@@ -30,26 +30,56 @@ experiments.score.
 import dataclasses
 import functools
 import pathlib
+from typing import Annotated
 
 import jax
 import numpy as np
 
 from experiments.engine import progress, stages
-from experiments.in_context.config import Config, Evaluate
 from experiments.retro import evaluate as retro_evaluate, rows as rows_lib
+from experiments.retro.config import Config
 from experiments.retro_qa import (
   data as retro_qa_data,
   evaluate as retro_qa_evaluate,
 )
+from retrieval import settings as settings_lib
 from retrieval.questions import question_sets
 from retro_jax.data import qa_rows
-from retro_jax.evaluation import evaluate as evaluate_lib, in_context
+from retro_jax.evaluation import in_context as in_context_lib
 from retro_jax.trained import language_model, loading
 from retro_jax.views import prompts as prompts_lib
 
 FILE = 'in_context.json'
 QA_FILE = 'in_context_qa.json'
 _WHOLE = 1 << 20  # chunks of a window: prompts are read whole
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answering:
+  """Prompts of questions: examples, passages and the question."""
+
+  # training questions that the examples are drawn from, sets as NAME:SPLIT=FILE
+  examples: tuple[str, ...] = ()
+  num_examples: Annotated[int, settings_lib.Range(0, 2**10)] = 5
+  # results of any retriever for the questions, in DPR's JSON form
+  passages: tuple[str, ...] = ()
+  num_passages: Annotated[int, settings_lib.Range(1, 2**10)] = 3
+  passage_length: settings_lib.Size = 160  # tokens of a passage with its title
+  max_new_tokens: settings_lib.Size = 16
+  batch_size: settings_lib.Size = 8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(retro_evaluate.Evaluate):
+  """Evaluation of a decoder with passages in its prompt."""
+
+  in_context: in_context_lib.Settings = in_context_lib.Settings()
+  # Sets that are answered, as NAME:SPLIT=FILE; (): bits per byte are measured.
+  questions: tuple[str, ...] = ()
+  max_questions: settings_lib.Count = 0  # of each set; 0: all
+  # Whether files may hold another number of questions than is published.
+  allow_other_counts: bool = False
+  answering: Answering = Answering()
 
 
 def load(
@@ -68,34 +98,6 @@ def load(
       'retrieval, as experiments.import_decoder writes it.'
     )
   return trained
-
-
-def measure(
-  trained: loading.TrainedRetro, evaluate: Evaluate
-) -> dict[str, evaluate_lib.Evaluation]:
-  """Score the documents without passages ('off') and with them ('on')."""
-  data = trained.data
-  data.check_tokenizer()
-  passages = in_context.Passages(
-    data.datastore.retrievers(trained.config).make(data.source),
-    data.chunks('train'),
-    data.tokenizer,
-  )
-  params = jax.device_put(trained.params)
-  nats = functools.partial(loading.batch_nll, trained.model, params)
-  results = {}
-  for name, read in (('off', None), ('on', passages)):
-    with progress.bar(f'passages {name}', 'documents') as update:
-      results[name] = in_context.evaluate(
-        nats,
-        data.chunks(evaluate.split),
-        data.tokenizer,
-        evaluate.in_context,
-        read,
-        max_documents=evaluate.max_documents,
-        progress=update,
-      )
-  return results
 
 
 def draw_examples(evaluate: Evaluate, seed: int) -> list[tuple[str, str]]:
@@ -187,12 +189,33 @@ def evaluate(config: Config, workdir: str, settings: Evaluate) -> None:
   if settings.questions:
     answer(trained, config, workdir, settings)
     return
-  results, source = measure(trained, settings), trained.data.source
-  names = {'off': 'without passages', 'on': f'passages by {source}'}
+  data, source, rows = trained.data, trained.data.source, []
+  data.check_tokenizer()
+  passages = in_context_lib.Passages(
+    data.datastore.retrievers(trained.config).make(source),
+    data.chunks('train'),
+    data.tokenizer,
+  )
+  params = jax.device_put(trained.params)
+  for mode, name, read in (
+    ('off', 'without passages', None),
+    ('on', f'passages by {source}', passages),
+  ):
+    with progress.bar(f'passages {mode}', 'documents') as update:
+      measured = in_context_lib.evaluate(
+        functools.partial(loading.batch_nll, trained.model, params),
+        data.chunks(settings.split),
+        data.tokenizer,
+        settings.in_context,
+        read,
+        max_documents=settings.max_documents,
+        progress=update,
+      )
+    rows.append(rows_lib.of(name, measured, retrieval=mode))
   rows_lib.report(
     pathlib.Path(workdir) / FILE,
-    [rows_lib.of(names[x], y, retrieval=x) for x, y in results.items()],
-    {'minus_off': names['off']},
+    rows,
+    {'minus_off': 'without passages'},
     title='Passages in the prompt',
     caption='Minus off: bits per byte less those without passages. ',
     source=source,

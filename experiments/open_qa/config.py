@@ -42,11 +42,6 @@ class Config(reader_configs.ReaderConfig, realm_config.Run):
     schedule='frozen'
   )
 
-  @property
-  def passages_given(self) -> bool:
-    """Whether the training questions come with their passages."""
-    return bool(self.reading.train)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contrast(in_batch.BatchConfig):

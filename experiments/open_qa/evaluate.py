@@ -10,7 +10,6 @@ is scored by its best span, too, and has answered (this span is likelier than th
 answer) and answered_contains (answered, and contains).
 """
 
-from collections.abc import Sequence
 import dataclasses
 import pathlib
 from typing import Literal
@@ -38,6 +37,7 @@ from retrieval.search import names
 from retrieval.store import manifests, output_files
 
 FILE = 'qa_evaluation.json'
+_KS = (5, 10, 50, 100, 500, 1000, 5000)  # blocks searched for answers
 _RISKS = (0.05, 0.1, 0.2, 0.3, 0.5)
 
 
@@ -52,8 +52,6 @@ class Evaluate:
   words_weight: settings.Share = 0.0  # of weighted; 0: as trained
   # A TREC run, whose blocks are read in place of a retriever's, for one question set.
   run: str = ''
-  # answers among the first k blocks
-  ks: tuple[settings.Size, ...] = (5, 10, 50, 100, 500, 1000, 5000)
   retriever_beam: settings.SizeOrZero = 0  # 0: as trained
   reader_beam: settings.SizeOrZero = 0
   batch_size: settings.Size = 16
@@ -88,7 +86,7 @@ def evaluate(
   )
   rows, sure = [], []
   for questions in sets:
-    row, predictions = measure(answerer, questions, options.ks)
+    row, predictions = measure(answerer, questions)
     rows.append(row)
     for line, question in zip(predictions, questions.questions, strict=True):
       scores = questions.score(line['prediction'], question)
@@ -148,14 +146,9 @@ def load(
 
 
 def measure(
-  answerer: block_reader.Answerer,
-  questions: question_sets.QuestionSet,
-  ks: Sequence[int],
+  answerer: block_reader.Answerer, questions: question_sets.QuestionSet
 ) -> tuple[evaluations.Row, list[scoring.Prediction]]:
   """Answer a question set and measure the answers.
-
-  Args:
-    ks: numbers of blocks to search for answers, at most the retrieved ones.
 
   Returns:
     The values of each question; as facts the measures, name -> {mean, low, high}
@@ -183,7 +176,7 @@ def measure(
         values.setdefault(name, []).append(float(value))
       for rule, search in searches.items():
         [hits] = search.find(answered.beam[None], [answered.question])
-        for k in sorted({min(k, len(hits)) for k in ks}):
+        for k in sorted({min(k, len(hits)) for k in _KS}):
           top = float(hits[:k].any())
           tops.setdefault(f'top_{k}_{rule}', []).append(top)
       predictions.append(_prediction(answered))

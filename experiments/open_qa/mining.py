@@ -129,7 +129,7 @@ class Splits:
   """Training and held-out examples."""
 
   # split, 'train' or 'valid' -> examples, and which of them are the split's
-  examples: Mapping[str, Any]
+  examples: Mapping[str, dpr.Examples]
   rows: Mapping[str, block_dataset.Split]
 
   @property
@@ -147,19 +147,17 @@ class Splits:
     )
 
 
-def make_splits(
-  config: Any, find: Callable[[str], Any], has_dev: bool = True
-) -> Splits:
+def make_splits(config: Any, find: Callable[[str], dpr.Examples]) -> Splits:
   """Find the examples of both splits.
 
-  Without config.questions.dev, or `has_dev`, config.valid_fraction of the training
-  examples are held out.
+  Without config.questions.dev, config.valid_fraction of the training examples are
+  held out.
 
   Args:
-    find: 'train' or 'dev' -> examples, which have `split(name, fraction)`.
+    find: 'train' or 'dev' -> examples.
   """
   train = find('train')
-  if config.questions.dev and has_dev:
+  if config.questions.dev:
     examples = {'train': train, 'valid': find('dev')}
     rows = {name: x.split('all', 0.0) for name, x in examples.items()}
     return Splits(examples, rows)

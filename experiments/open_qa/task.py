@@ -37,7 +37,7 @@ from retrieval.store import checkpoints, manifests
 
 def train(config: config_lib.Config, workdir: str) -> None:
   """Train until `config.num_steps`; the data are prepared first, if need be."""
-  if not config.passages_given:
+  if not config.reading.train:
     question_sets.check_questions(config)
   if not config.data_dir:
     from experiments.realm import prepare
@@ -45,7 +45,7 @@ def train(config: config_lib.Config, workdir: str) -> None:
     prepare.prepare(config, workdir)
   data = realm_data.DataFolder.of(config, workdir)
   config = freeze(config)
-  if config.passages_given:
+  if config.reading.train:
     task = make_reading_task(config, data)
   else:
     task = make_task(config, data, workdir)
@@ -116,7 +116,7 @@ def freeze(config: config_lib.Config) -> config_lib.Config:
   for name in {*initialize.embedders(not shared)} - {*parts}:
     scales.pop(name, None)
   frozen = parts
-  if config.retriever == 'dense' and not config.passages_given:
+  if config.retriever == 'dense' and not config.reading.train:
     learns = config.train_blocks or shared
     frozen = () if learns else ('block_embedder',)
   scales |= {name: 0.0 for name in frozen}
@@ -153,7 +153,9 @@ def make_task(
   )
   source, splits = read_source(config, data)
   shards = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
-  rows = padded_rows(config, shards['data'] * shards['fsdp'])
+  # a multiple of devices and microbatches
+  unit = shards['data'] * shards['fsdp'] * config.optimizer.accumulate_steps
+  rows = -(-config.batch_size // unit) * unit
   identity = [
     source.fingerprint,
     data.blocks.fingerprint,
@@ -294,9 +296,3 @@ def read_source(
   layout = reader_configs.reader_layout(config, data)
   source = question_rows.QuestionSource(train + dev, data.tokenizer, layout)
   return source, {'train': (0, len(train)), 'valid': (len(train), len(source))}
-
-
-def padded_rows(config: config_lib.Config, devices: int) -> int:
-  """Return the rows of a global batch, a multiple of devices and microbatches."""
-  unit = devices * config.optimizer.accumulate_steps
-  return -(-config.batch_size // unit) * unit

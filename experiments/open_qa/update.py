@@ -10,6 +10,7 @@ and evaluation need, are tagged by experiments.prepare with --config.data_dir=DA
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import os
 import pathlib
 
@@ -29,30 +30,35 @@ from retrieval.index import snapshots, text_index, vectors as vectors_lib
 from retrieval.text import corpus as corpus_lib
 
 
-def update(
-  trained: realm.TrainedRealm,
-  index: embedders.BlockIndex | None,
+def change(
+  workdir: str | os.PathLike,
+  documents: Sequence[corpus_lib.Document],
+  delete: Sequence[str],
   root: str | os.PathLike,
-  documents: Sequence[corpus_lib.Document] = (),
-  delete: Sequence[str] = (),
+  *,
+  data_dir: str = '',
 ) -> dict[str, int]:
   """Write a changed corpus and its index; continue after a kill.
 
   Args:
-    index: index of these data and this model; None with BM25.
+    workdir: run whose newest checkpoint embeds, and whose data change.
     documents: documents that replace those of the same id, or are added.
+    delete: ids of documents to delete.
+    root: the new data folder.
+    data_dir: data that change in place of the run's.
 
   Returns:
     Documents added, changed and deleted; blocks reused and embedded by this call
     (0 where the index was there already), and removed.
   """
+  trained = loading.load(workdir, data_dir, part='realm')
   old, tokens = trained.data, trained.data.blocks.tokens
   with changed_documents.changing(
     root, old, tokens, tokens.text, documents, delete
   ) as (root, counts):
     data = _prepare(trained.config, root, old)
-    if index is not None:
-      counts |= _build_index(trained, index, data)
+    if getattr(trained.config, 'retriever', 'dense') == 'dense':
+      counts |= _build_index(trained, data)
     before, after = (
       text_index.TextIndices(x.root, x.blocks) for x in (old, data)
     )
@@ -88,9 +94,7 @@ def _prepare(
 
 
 def _build_index(
-  trained: realm.TrainedRealm,
-  index: embedders.BlockIndex,
-  data: realm_data.DataFolder,
+  trained: realm.TrainedRealm, data: realm_data.DataFolder
 ) -> dict[str, int]:
   """Build the index of the new blocks with vectors of the old one."""
   old_blocks, blocks = trained.data.blocks, data.blocks
@@ -101,7 +105,9 @@ def _build_index(
     'blocks': old_blocks.fingerprint,
     'params': snapshots.fingerprint(params),
   }
-  known = vectors_lib.KnownVectors(old_blocks, index.version.stored, made_of)
+  known = vectors_lib.KnownVectors(
+    old_blocks, trained.index.version.stored, made_of
+  )
   with progress.bar('new index', 'blocks') as shown:
     builder.publish(
       trained.step,
@@ -115,27 +121,9 @@ def _build_index(
   }
 
 
-def update_run(
-  workdir: str | os.PathLike,
-  root: str | os.PathLike,
-  documents: Sequence[corpus_lib.Document] = (),
-  delete: Sequence[str] = (),
-  *,
-  data_dir: str = '',
-) -> dict[str, int]:
-  """Change the data of a run's newest checkpoint, or data_dir, as `update`."""
-  trained = loading.load(workdir, data_dir, part='realm')
-  is_dense = getattr(trained.config, 'retriever', 'dense') == 'dense'
-  index = trained.index if is_dense else None
-  return update(trained, index, root, documents, delete)
-
-
-def run(config: config_lib.Run, workdir: str) -> None:
+def update(config: config_lib.Run, workdir: str) -> None:
   """Apply --documents and --delete to the newest checkpoint's data."""
-
-  def apply(documents, delete, output):
-    return update_run(
-      workdir, output, documents, delete, data_dir=config.data_dir
-    )
-
-  changed_documents.run(config.corpus, apply)
+  changed_documents.run(
+    config.corpus,
+    functools.partial(change, workdir, data_dir=config.data_dir),
+  )

@@ -50,10 +50,9 @@ def make_task(config: Config, workdir: str | os.PathLike) -> tasks.Task:
       f'config.model.vocab_size={model.vocab_size}: expected '
       f'{tokenizer.vocab_size}, the word pieces of {config.tokenizer!r}.'
     )
-  of_questions = settings.kind == 'questions'
-  made = examples.of_questions if of_questions else examples.of_chunks
-  find = functools.partial(made, config, folder / FOLDER)
-  splits = mining.make_splits(config, find, has_dev=of_questions)
+  kinds = {'questions': examples.of_questions, 'chunks': examples.of_chunks}
+  find = functools.partial(kinds[settings.kind], config, folder / FOLDER)
+  splits = mining.make_splits(config, find)
   tokens = config.batch_size * (1 + settings.num_negatives) * layout.row_length
   identity = [*splits.identity, str(layout), settings.num_negatives]
   return tasks.Task(

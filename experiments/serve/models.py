@@ -129,8 +129,8 @@ class Run:
         self.retro.config, self.retro.data, data, documents, delete
       )
       return _open(self.name, self.workdir, parts, data), counts
-    counts = reader_update.update_run(
-      self.workdir, data, documents, delete, data_dir=self.data
+    counts = reader_update.change(
+      self.workdir, documents, delete, data, data_dir=self.data
     )
     old = getattr(self, parts[0]).data
     first = self.content or _content(old)

@@ -55,7 +55,7 @@ def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
   kept = next(row for row in rows if row['document'] != source)
   assert not embedded
   new = tmp_path / 'new'
-  counts = realm_update.update_run(made.workdir, new, [NEW], [source])
+  counts = realm_update.change(made.workdir, [NEW], [source], new)
   # By the parameters of the index, which are not those of the questions' side.
   assert embedded == ['Zebra']
   assert counts['blocks embedded'] == 1

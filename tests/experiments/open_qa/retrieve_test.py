@@ -264,7 +264,7 @@ def test_blocks_of_a_run_are_read_in_a_retrievers_place(made, sets, tmp_path):
   path = tmp_path / 'given.run'
   trec_files.write_run(path, given, 'given')
   wanted = evaluators.Evaluate(
-    questions=tiny_open_qa.sets(made.data)[:1], run=str(path), ks=(1,)
+    questions=tiny_open_qa.sets(made.data)[:1], run=str(path)
   )
   config = configs.replaced(made.config, data_dir='')
   evaluators.evaluate(config, str(made.workdir), wanted)

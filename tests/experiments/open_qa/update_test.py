@@ -35,10 +35,9 @@ def before(tmp_path_factory):
   """A model with random parameters, its data and its index."""
   root = tmp_path_factory.mktemp('before')
   config = tiny_realm.get_config(str(tiny_realm.make_data(root)))
-  trained = starts.untrained(config, tiny_realm.data_of(config))
-  return types.SimpleNamespace(
-    trained=trained, index=trained.open_index(root / 'index'), root=root
-  )
+  data = tiny_realm.data_of(config)
+  trained = starts.untrained(config, data, root / 'index')
+  return types.SimpleNamespace(trained=trained, index=trained.index, root=root)
 
 
 @pytest.fixture(scope='module')
@@ -57,16 +56,17 @@ def embedded():
     yield texts
 
 
-def _update(trained, index, root, *changes, **named):
+def _update(trained, root, documents, delete):
   """Counts, and the model over the new folder."""
-  counts = realm_update.update(trained, index, root, *changes, **named)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(loading, 'load', lambda *_, **__: trained)
+    counts = realm_update.change('', documents, delete, root)
   new = dataclasses.replace(
     trained,
     data=realm_data.DataFolder(root),
     index_folder=root / index_builder.INDEX,
   )
-  index = None if index is None else new.index
-  return types.SimpleNamespace(trained=new, index=index, counts=counts)
+  return types.SimpleNamespace(trained=new, index=new.index, counts=counts)
 
 
 @pytest.fixture(scope='module')
@@ -75,7 +75,6 @@ def after(before, embedded, tmp_path_factory):
   embedded.clear()
   updated = _update(
     before.trained,
-    before.index,
     tmp_path_factory.mktemp('after') / 'data',
     [NEW, CHANGED],
     ['d5', 'd6'],
@@ -129,8 +128,8 @@ def test_reused_vectors_are_bit_identical_and_equal_embedding_all(
   np.testing.assert_allclose(have, whole, rtol=1e-5, atol=1e-6)
 
 
-def _indices(data, colbert=''):
-  return text_index.TextIndices(data.root, data.blocks, colbert=colbert)
+def _indices(data):
+  return text_index.TextIndices(data.root, data.blocks)
 
 
 def test_words_follow_the_corpus(before, embedded, tmp_path):
@@ -139,9 +138,7 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
   old = realm_data.DataFolder(tmp_path)
   _indices(old).words('tfidf')
   trained = dataclasses.replace(before.trained, data=old)
-  updated = _update(
-    trained, None, tmp_path / 'new', [NEW, CHANGED], ['d5', 'd6']
-  )
+  updated = _update(trained, tmp_path / 'new', [NEW, CHANGED], ['d5', 'd6'])
   data = updated.trained.data
   assert _indices(data).words_path('tfidf').is_dir()
   assert not _indices(data).words_path('bm25').is_dir()
@@ -163,7 +160,6 @@ def test_again_finds_what_stands(before, after, embedded):
   embedded.clear()
   again = _update(
     before.trained,
-    before.index,
     updated.trained.data.root,
     [NEW, CHANGED],
     ['d5', 'd6'],
@@ -179,8 +175,9 @@ def test_another_masked_corpus_goes_along(before, tmp_path):
     (tmp_path / 'old' / name).symlink_to(data / name)
     (tmp_path / 'old' / 'masked' / name).symlink_to(data / name)
   old = realm_data.DataFolder(tmp_path / 'old')
-  trained = starts.untrained(before.trained.config, old)
-  updated = _update(trained, before.index, tmp_path / 'new', delete=['d0'])
+  config, index = before.trained.config, before.root / 'index'
+  trained = starts.untrained(config, old, index)
+  updated = _update(trained, tmp_path / 'new', [], ['d0'])
   new = updated.trained.data
   assert new.masked_blocks.fingerprint == old.blocks.fingerprint
   assert new.blocks.fingerprint != old.blocks.fingerprint
@@ -213,7 +210,7 @@ def command(before, monkeypatch):
     )
     flags.FLAGS.unparse_flags()
     flags.FLAGS(['realm_update', *arguments])
-    realm_update.run(config, str(before.root))
+    realm_update.update(config, str(before.root))
 
   yield run
   # As conftest has left them.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedules of index refreshes, with a builder that needs no model."""
 
+import concurrent.futures
 import dataclasses
-import threading
 
 from absl import logging
 import numpy as np
@@ -105,70 +105,40 @@ def test_staleness_and_frozen(tmp_path, blocks):
   assert other.config.identity == 'frozen'
 
 
-def test_a_batch_of_later_waits_for_its_index(tmp_path, blocks):
+def test_a_batch_of_later_waits_for_its_index_or_the_end(tmp_path, blocks):
   _, refresher = opened(tmp_path, blocks, schedule='sync', every=2)
   refresher.start(0, params(0), '')
-  got = []
-  thread = threading.Thread(target=lambda: got.append(refresher.serving(2)))
-  thread.start()
-  thread.join(0.2)
-  assert thread.is_alive()
-  refresher.after_step(1, params(1))
-  refresher.after_step(2, params(2))
-  thread.join(30)
-  assert got[0].step == 2
-  refresher.close()
-
-
-def test_whoever_waits_is_woken_at_the_end(tmp_path, blocks):
-  _, refresher = opened(tmp_path, blocks, schedule='sync', every=2)
-  refresher.start(0, params(0), '')
-  errors = []
-
-  def wait():
-    try:
-      refresher.serving(99)
-    except refresh.Closed as error:
-      errors.append(error)
-
-  thread = threading.Thread(target=wait)
-  thread.start()
-  refresher.close()
-  thread.join(30)
-  assert len(errors) == 1
+  with concurrent.futures.ThreadPoolExecutor() as threads:
+    waiting, late = (threads.submit(refresher.serving, x) for x in (2, 99))
+    with pytest.raises(TimeoutError):
+      waiting.result(0.2)
+    refresher.after_step(1, params(1))
+    refresher.after_step(2, params(2))
+    assert waiting.result(30).step == 2
+    refresher.close()
+    with pytest.raises(refresh.Closed):
+      late.result(30)
 
 
 def test_a_resumed_run_opens_the_version_it_saved(tmp_path, blocks):
-  builder, first = opened(tmp_path, blocks, every=2)
+  builder, first = opened(tmp_path, blocks, every=1)
   first.start(0, params(0), '')
-  for step in range(1, 6):
+  saved = {}
+  for step in range(1, 9):
     first.after_step(step, params(step))
-    if step == 2:
-      saved = first.version_to_save()
+    if step % 3 == 0:
+      saved[step] = first.version_to_save()
   first.close()
-  # The index that the checkpoint names outlived newer ones.
-  assert saved in builder.folder.names()
-  again, second = opened(tmp_path, blocks, every=2)
-  second.start(2, params(-1), saved)
-  assert again.built == [] and second.serving(2).version.name == saved
+  # Indices that checkpoints name outlive newer ones.
+  assert steps(builder.folder) == [3, 6, 7, 8]
+  again, second = opened(tmp_path, blocks, every=1)
+  second.start(3, params(-1), saved[3])
+  assert again.built == [] and second.index_version() == saved[3]
   second.close()
-  _, third = opened(tmp_path, blocks, every=2)
+  _, third = opened(tmp_path, blocks, every=1)
   with pytest.raises(FileNotFoundError, match='cannot be continued exactly'):
     third.start(2, params(2), '0000000002-' + '0' * 12)
   third.close()
-
-
-def test_versions_that_checkpoints_name_are_kept(tmp_path, blocks):
-  builder, refresher = opened(tmp_path, blocks, every=1)
-  refresher.start(0, params(0), '')
-  saved = {}
-  for step in range(1, 9):
-    refresher.after_step(step, params(step))
-    if step % 3 == 0:
-      saved[step] = refresher.version_to_save()
-  assert {saved[3], saved[6]} <= {*builder.folder.names()}
-  assert steps(builder.folder) == [3, 6, 7, 8]
-  refresher.close()
 
 
 def test_vectors_that_are_not_finite_leave_the_last_good_index(
@@ -199,24 +169,9 @@ def test_async_picks_up_what_a_worker_has_built(tmp_path, blocks, warnings):
   step, load = refresh_worker.newest_snapshot(tmp_path)
   assert step == 8
   builder.build(step, load())
+  builder.build(90, params(90))  # of a killed run, which never came back to it
   refresher.after_step(10, params(10))
   assert refresher.serving(None).step == 8
-  refresher.close()
-
-
-def test_steps_that_a_killed_run_never_came_back_to_do_not_serve(
-  tmp_path, blocks
-):
-  builder, refresher = opened(
-    tmp_path, blocks, schedule='async', builder='external', every=2
-  )
-  builder.build(90, params(90))
-  refresher.start(0, params(0), '')
-  refresher.after_step(5, params(5))
-  assert refresher.serving(None).step == 0
-  builder.build(6, params(6))
-  refresher.after_step(8, params(8))
-  assert refresher.serving(None).step == 6
   refresher.close()
 
 
@@ -266,3 +221,72 @@ def test_a_builder_that_dies_is_reported_and_started_again(
   assert ['not finite' in line for line in warnings].count(True) == 1
   refresher.close()
   assert FakeProcess.started[1].exitcode == -15
+
+
+@pytest.mark.parametrize('schedule', ['async', 'sync'])
+def test_what_a_killed_run_left_of_later_steps_is_forgotten(
+  tmp_path, blocks, schedule
+):
+  builder = FakeBuilder(index_versions.VersionFolder(tmp_path), blocks)
+  names = {x: builder.build(x, params(x)) for x in (0, 4, 8)}
+  for step in (4, 8, 10):
+    refresh_worker.write_snapshot(tmp_path, step, params(step))
+  index_builder.write_failure(tmp_path, names[4], 'of before')
+  settings = refresh.RefreshConfig(schedule=schedule, every=2)
+  refresher = refresh.Refresher(settings, builder, FakeProcess)
+  refresher.start(8, params(8), names[4])
+  assert refresh_worker.newest_snapshot(tmp_path)[0] == 8
+  assert not index_builder.read_failures(tmp_path)
+  refresher.close()
+  other = refresh.Refresher(settings, builder, FakeProcess)
+  other.start(6, params(6), names[4])
+  # The builder of the new run does not wait until step 8 has passed.
+  assert refresh_worker.newest_snapshot(tmp_path) is None
+  # A synchronous run would build the same version of step 8 again.
+  assert steps(builder.folder) == ([0, 4] if schedule == 'async' else [0, 4, 8])
+  other.close()
+
+
+@pytest.mark.parametrize(
+  'damage, schedule',
+  [
+    ('vectors', 'sync'),
+    ('index', 'sync'),
+    ('vectors/manifest.json', 'sync'),
+    ('embedder.safetensors', 'sync'),
+    ('embedder.safetensors', 'async'),
+  ],
+)
+def test_a_damaged_version_of_a_checkpoint_is_built_again(
+  tmp_path, blocks, damage, schedule, warnings
+):
+  """From its parameters; without them a run cannot be continued exactly."""
+  builder, first = opened(tmp_path, blocks, every=2)
+  first.start(0, params(0), '')
+  first.after_step(2, params(2))
+  saved = first.version_to_save()
+  first.close()
+  _cut(tmp_path / saved / damage)
+  _, second = opened(
+    tmp_path, blocks, schedule=schedule, builder='external', every=2
+  )
+  if damage != 'embedder.safetensors':
+    second.start(3, params(3), saved)
+    assert second.index_version() == saved and builder.folder.is_whole(saved)
+  elif schedule == 'sync':
+    with pytest.raises(FileNotFoundError, match='or is damaged; it cannot be'):
+      second.start(3, params(3), saved)
+  else:
+    second.start(3, params(3), saved)
+    assert second.serving(None).step == 0 and saved in warnings[-1]
+  second.close()
+
+
+def _cut(path):
+  """Halve a file, or the largest file of a folder."""
+  if path.is_dir():
+    files = (x for x in path.rglob('*') if x.is_file())
+    path = max(files, key=lambda x: x.stat().st_size)
+  data = path.read_bytes()
+  path.unlink()
+  path.write_bytes(data[: len(data) // 2])
