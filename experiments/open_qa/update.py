@@ -20,7 +20,6 @@ from experiments.engine import changed_documents, progress
 from experiments.realm import config as config_lib, prepare
 from realm_jax.data import folder as realm_data
 from realm_jax.trained import (
-  embedders,
   index_builder,
   loading,
   model_configs,

@@ -44,9 +44,8 @@ class Evaluate:
 
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   num_batches: settings.Steps = 32  # of held-out sentences
-  questions: tuple[
-    str, ...
-  ] = ()  # files; see retrieval/questions/question_files.py
+  # files, in the forms of retrieval/questions/question_files.py
+  questions: tuple[str, ...] = ()
   max_questions: settings.Count = 0  # of each file; 0: all
 
 

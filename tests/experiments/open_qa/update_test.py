@@ -23,6 +23,7 @@ from realm_jax.trained import (
 from retrieval.index import index_versions, text_index
 from retrieval.search import tfidf
 from retrieval.text import corpus
+from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 from tests.retrieval.search import sparse_indices
 
@@ -240,3 +241,23 @@ def test_the_command_reads_json_lines(command, before, tmp_path, capsys):
   pairs = _pairs(realm_data.DataFolder(again).blocks)
   assert (NEW.title, NEW.text) not in pairs
   assert (CHANGED.title, CHANGED.text) in pairs
+
+
+def test_the_index_of_a_reader_follows_with_its_own_parameters(
+  embedded, tmp_path
+):
+  """Those of the embedder that training began with, on the blocks' side."""
+  made = tiny_open_qa.fine_tuned(tmp_path)
+  asked, new = 'The mill of 1066 stood in the river?', tmp_path / 'new'
+  [source, *_] = loading.load(made.workdir).answer([asked])
+  gone = source.answers[0].record()['document']
+  embedded.clear()
+  counts = realm_update.change(made.workdir, [NEW], [gone], new)
+  assert embedded == [(NEW.title, NEW.text)] and counts['blocks embedded'] == 1
+  [version] = index_versions.VersionFolder(new / 'index').names()
+  assert version.startswith('00000000')
+  reader = loading.load(made.workdir, str(new))
+  reader = reader.with_retriever(reader_beam=reader.data.blocks.num_blocks)
+  [now] = reader.answer([asked])
+  titles = reader.data.blocks.titles(now.beam)
+  assert NEW.title in titles and gone.replace('d', 'Mill ') not in titles
