@@ -34,7 +34,6 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.reader.coverage_weight = 4.0  # as of the packaged reader
   if arg in ('base', 'test'):
     c.retriever = 'bm25'
-    c.loss.early_weight = 0.0  # no retriever learns from it
   c.optimizer.learning_rate = 2e-4
   c.optimizer.warmup_steps = 50
   c.optimizer.accumulate_steps = 32  # blocks without an answer are not read

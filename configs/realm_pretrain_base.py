@@ -38,9 +38,7 @@ def get_config(arg: str = 'base') -> configs.Config:
   for bert in (c.embedder, c.encoder):
     bert.update(activation='gelu_tanh', dtype='bfloat16', remat=True)
 
-  c.warm_start.needs_mlm = False  # BERT has learned it
-  c.warm_start.ict.update(num_steps=100_000, batch_size=4096)
-  c.warm_start.mlm.update(num_steps=100_000, batch_size=256)
+  c.warm_start.update(num_steps=100_000, batch_size=256)
   c.ict.gradient_cache_parts = 4
   c.ict.mask_duplicates = False  # as released
   c.index.searcher = 'scann'
@@ -54,5 +52,8 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.eval_every = 5000
   c.eval_batches = 16
   c.checkpoint_every = 5000 if arg.startswith('ict') else 500
-  config_lib.set_variant(c, arg)
+  ict = config_lib.WarmStart(
+    num_steps=100_000, batch_size=4096, learning_rate=1e-4
+  )
+  config_lib.set_variant(c, arg, ict)
   return c

@@ -20,10 +20,9 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.model.projection_init = 'normal'
   c.model.projection_norm_scale = 0.35  # vectors as long as 384 values at 0.2
   c.embedder.num_layers = 1
-  c.warm_start.ict.num_steps = 400
-  c.warm_start.ict.learning_rate = 5e-4
   c.refresh.every = 80
   c.num_steps = 400
   c.eval_every = c.checkpoint_every = 100
-  config_lib.set_variant(c, arg)
+  ict = config_lib.WarmStart(num_steps=400, batch_size=32, learning_rate=5e-4)
+  config_lib.set_variant(c, arg, ict)
   return c

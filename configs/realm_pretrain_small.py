@@ -20,8 +20,7 @@ some 10^3 documents serves. The table takes an hour; figures: docs/lab-notes/rea
   python -m experiments.tables.show --table=realm_2 \
     --run=runs/table2/ict --run=runs/table2/salient
 
-The other rows are --config.masker=uniform, --config.masker=span and
---config.refresh.staleness=30. `tensorboard --logdir=runs` draws curves.
+The other rows are the arguments uniform, span and stale. `tensorboard --logdir=runs` draws curves.
 """
 
 from experiments.engine import configs
@@ -40,8 +39,7 @@ def get_config(arg: str = 'base') -> configs.Config:
 
   config_lib.start_from_minilm(c)
 
-  c.warm_start.ict.num_steps = 200
-  c.warm_start.mlm.num_steps = 800
+  c.warm_start.num_steps = 800
   c.refresh.every = 120
   c.optimizer.name = 'adamw'  # BERT's Adam starts with too long steps
   c.optimizer.b2 = 0.98
@@ -53,5 +51,6 @@ def get_config(arg: str = 'base') -> configs.Config:
   c.num_steps = 240
   c.eval_every = c.checkpoint_every = 120
   c.eval_batches = 40
-  config_lib.set_variant(c, arg)
+  ict = config_lib.WarmStart(num_steps=200, batch_size=32, learning_rate=1e-4)
+  config_lib.set_variant(c, arg, ict)
   return c

@@ -19,7 +19,7 @@ from experiments.realm import task as realm_task
 from experiments.retro import task as retro_task
 from realm_jax.data import examples
 from realm_jax.nn import initialize, open_qa, realm
-from realm_jax.objectives import ict
+from realm_jax.objectives import ict, reader_losses
 from realm_jax.trained import embedders, model_configs, reader_configs
 from retrieval.nn import batch_encoder, bert, sharding
 from retrieval.searchers import block_search, exact
@@ -154,7 +154,8 @@ def _open_qa(config: Config, b: int) -> Parts:
     if config.train_blocks:
       shapes |= _rows('block', (b, r, config.blocks.max_length))
   init = functools.partial(open_qa.init_params, config=model)
-  return init, open_qa_task.bind_loss(config, model), shapes
+  loss = functools.partial(reader_losses.loss, open_qa.OpenQa(model))
+  return init, loss, shapes
 
 
 _PARTS = {'realm': _realm, 'ict': _ict, 'open_qa': _open_qa}

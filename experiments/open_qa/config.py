@@ -23,20 +23,12 @@ VARIANTS = 'base', 'blocks', 'bm25', 'random'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Loss:
-  """Loss of retriever and reader."""
-
-  early_weight: settings.NotNegative = 1.0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(reader_configs.ReaderConfig, realm_config.Run):
   """Root of the configs of task open_qa: `encoder` is the reader's BERT."""
 
   task: Literal['open_qa'] = 'open_qa'
   questions: run_settings.Questions = run_settings.Questions()
   reading: reader_rows.Reading = reader_rows.Reading()
-  loss: Loss = Loss()
   # frozen: nothing changes the blocks' vectors
   refresh: refresh_lib.RefreshConfig = refresh_lib.RefreshConfig(
     schedule='frozen'

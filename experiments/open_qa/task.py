@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The task of a reader: answers from retrieved blocks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import dataclasses
 import functools
 import os
@@ -153,9 +153,7 @@ def make_task(
   )
   source, splits = read_source(config, data)
   shards = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
-  # a multiple of devices and microbatches
-  unit = shards['data'] * shards['fsdp'] * config.optimizer.accumulate_steps
-  rows = -(-config.batch_size // unit) * unit
+  rows = padded_rows(config, shards['data'] * shards['fsdp'])
   identity = [
     source.fingerprint,
     data.blocks.fingerprint,
@@ -184,7 +182,7 @@ def make_task(
   return tasks.Task(
     init=functools.partial(init_params, config=config, model=model),
     init_on_host=True,
-    loss=bind_loss(config, model),
+    loss=functools.partial(reader_losses.loss, open_qa.OpenQa(model)),
     dataset=dataset,
     pipeline_fingerprint=manifests.fingerprint(identity),
     fingerprints=data.fingerprints(),
@@ -255,17 +253,6 @@ def make_reading_task(
   )
 
 
-def bind_loss(
-  config: config_lib.Config, model: open_qa.OpenQaConfig
-) -> Callable:
-  """Return the loss of a task."""
-  return functools.partial(
-    reader_losses.loss,
-    open_qa.OpenQa(model),
-    early_weight=config.loss.early_weight,
-  )
-
-
 def _check(config: config_lib.Config) -> None:
   if config.train_blocks and config.retriever != 'dense':
     raise ValueError(
@@ -296,3 +283,9 @@ def read_source(
   layout = reader_configs.reader_layout(config, data)
   source = question_rows.QuestionSource(train + dev, data.tokenizer, layout)
   return source, {'train': (0, len(train)), 'valid': (len(train), len(source))}
+
+
+def padded_rows(config: config_lib.Config, devices: int) -> int:
+  """Return the rows of a global batch, a multiple of devices and microbatches."""
+  unit = devices * config.optimizer.accumulate_steps
+  return -(-config.batch_size // unit) * unit

@@ -79,17 +79,11 @@ class WarmStart:
   """A run that another one starts from."""
 
   num_steps: settings.Steps = 300
-  batch_size: settings.Size
-  learning_rate: settings.Positive
+  batch_size: settings.Size = 8
+  learning_rate: settings.Positive = 5e-4
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WarmStarts:
-  """Tasks ict and mlm of a config, for quickstart."""
-
-  ict: WarmStart = WarmStart(batch_size=32, learning_rate=1e-4)
-  mlm: WarmStart = WarmStart(batch_size=8, learning_rate=5e-4)
-  needs_mlm: bool = True  # False: the encoder's checkpoint has learned it
+ICT = WarmStart(batch_size=32, learning_rate=1e-4)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,12 +95,9 @@ class Config(Run):
   valid_fraction: settings.Rate = 0.02  # of X's documents, held out
   spans: Spans = Spans()
   masker: sources.Kind = 'salient'
-  # Whether an encoder whose checkpoint has no masked-language-model head gets one
-  # by least squares (realm_jax/nn/head.py); else it starts at random.
-  fit_head: bool = True
   loss: losses.LossConfig = losses.LossConfig()
   ict: ict_lib.IctConfig = ict_lib.IctConfig()
-  warm_start: WarmStarts = WarmStarts()
+  warm_start: WarmStart = WarmStart()  # of the encoder: task mlm
 
 
 def of_run(workdir: str | os.PathLike, step: int | str = '') -> Config:
@@ -117,16 +108,15 @@ def of_run(workdir: str | os.PathLike, step: int | str = '') -> Config:
   )
 
 
-def warm_start(config: Config, task: str) -> Config:
-  """Return the config of a run of task 'ict' or 'mlm' for a REALM."""
-  return configs.replaced(config, **_warm_start(config.warm_start, task))
+def warm_start(config: Config) -> Config:
+  """Return the config of the run of task 'mlm' that a REALM starts from."""
+  return configs.replaced(config, **_warm_start('mlm', config.warm_start))
 
 
 def _warm_start(
-  starts: WarmStarts | ml_collections.ConfigDict, task: str
+  task: str, start: WarmStart | ml_collections.ConfigDict
 ) -> dict[str, Any]:
   """Return the fields of a run of a task, by their dotted names."""
-  start = getattr(starts, task)
   return {
     'task': task,
     'num_steps': start.num_steps,
@@ -138,21 +128,23 @@ def _warm_start(
   }
 
 
-def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
+def set_variant(
+  c: ml_collections.ConfigDict, arg: str, ict: WarmStart = ICT
+) -> None:
   """Apply the argument of a config file of REALM.
 
   base; uniform (random tokens masked), span (random spans masked) and stale (an index
   refreshed 30 times less often) of Guu et al. 2020, Table 2; frozen (the first index
   to the end); async (an index built beside the training); ict and mlm, the warm
-  starts; test, or any of these with _test, runs on a CPU in seconds.
+  starts, the first as `ict` says; test, or any of these with _test, runs on a CPU in seconds.
   """
   kind = arg.removesuffix('test').removesuffix('_') or 'base'
   if kind not in VARIANTS:
     raise ValueError(f'Config argument {arg!r}: expected one of {VARIANTS}.')
   if arg.endswith('test'):
     set_test_size(c)
-    for start in (c.warm_start.ict, c.warm_start.mlm):
-      start.update(num_steps=4, batch_size=8, learning_rate=1e-3)
+    ict = WarmStart(num_steps=4, batch_size=8, learning_rate=1e-3)
+    c.warm_start.update(vars(ict))
     c.valid_fraction = 0.3
     c.spans.tagger.kind = 'dates'
     c.ict.query_length = 32
@@ -161,11 +153,12 @@ def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
   if kind in ('uniform', 'span'):
     c.masker = kind
   elif kind == 'stale':
-    c.refresh.staleness = 30
+    c.refresh.every *= 30
   elif kind in ('frozen', 'async'):
     c.refresh.schedule = kind
   elif kind in ('ict', 'mlm'):
-    c.update_from_flattened_dict(_warm_start(c.warm_start, kind))
+    start = ict if kind == 'ict' else c.warm_start
+    c.update_from_flattened_dict(_warm_start(kind, start))
 
 
 def start_from_minilm(

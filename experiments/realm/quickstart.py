@@ -27,18 +27,6 @@ _SENTENCES = (
 )
 
 
-def train_warm_start(config: config_lib.Config, root: pathlib.Path) -> str:
-  """Train the encoder in ROOT/mlm as far as it is not; return the folder.
-
-  '' when the config does not need it.
-  """
-  if not config.warm_start.needs_mlm:
-    return ''
-  folder = str(root / 'mlm')
-  task.train(config_lib.warm_start(config, 'mlm'), folder)
-  return folder
-
-
 def quickstart(
   config: config_lib.Config, workdir: str, evaluate: Quickstart
 ) -> None:
@@ -49,9 +37,9 @@ def quickstart(
   logging.info('Everything is written to %s.', root)
   prepare.prepare(config, workdir)
   if not config.encoder_from:
-    config = dataclasses.replace(
-      config, encoder_from=train_warm_start(config, root)
-    )
+    start = str(root / 'mlm')
+    task.train(config_lib.warm_start(config), start)
+    config = dataclasses.replace(config, encoder_from=start)
   task.train(config, workdir)
   evaluators.evaluate(config, workdir, evaluate)
   trained = loading.load(workdir, data_dir, part='realm')
@@ -64,8 +52,7 @@ def quickstart(
     (data_dir, 'tokenizer, tokens, blocks, salient spans'),
     (root, 'REALM: checkpoints, index, metrics.jsonl, TensorBoard events'),
     (root / evaluators.FILE, 'the measures above'),
+    (config.encoder_from, 'the warm start of the encoder'),
   ]
-  if config.encoder_from:
-    rows.append((config.encoder_from, 'the warm start of the encoder'))
   for path, what in rows:
     console.print(f'  {path}: {what}')

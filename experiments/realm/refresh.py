@@ -12,7 +12,7 @@ config.refresh.schedule is one of
           (`experiments.realm.refresh_worker`, on any host that sees the workdir).
   frozen  the first index serves to the end.
 
-`staleness` multiplies `every`: 30 is the ablation of Table 2. A version is the
+A version is the
 folder <workdir>/index/<step>-<hash>/, published by one rename. If a builder
 fails, a warning says so, and training keeps the last good index; but a full disk
 ends a run with schedule sync, which the same command then continues as it would be.
@@ -49,8 +49,6 @@ class RefreshConfig:
   schedule: Literal['sync', 'async', 'frozen'] = 'sync'
   # steps between two snapshots of the parameters; for async, the minimum
   every: settings.Steps = 500
-  # factor on `every`
-  staleness: Annotated[int, settings.Range(1, 2**20)] = 1
   builder: Literal['process', 'external'] = 'process'  # for async only
   # cores of the builder; for 'process' only
   num_cores: Annotated[int, settings.Range(1, 4096)] = 1
@@ -58,15 +56,10 @@ class RefreshConfig:
   __post_init__ = settings.check
 
   @property
-  def period(self) -> int:
-    """Number of steps that one index serves."""
-    return self.every * self.staleness
-
-  @property
   def identity(self) -> str:
     """Settings that the stream of batches depends on."""
-    period = '' if self.schedule == 'frozen' else self.period
-    return f'{self.schedule} {period}'.strip()
+    every = '' if self.schedule == 'frozen' else self.every
+    return f'{self.schedule} {every}'.strip()
 
 
 class Closed(RuntimeError):
@@ -161,7 +154,7 @@ class Refresher:
     """Number of the version that serves a batch; both count from 0."""
     if self.config.schedule != 'sync':
       return 0
-    return batch_index // self.config.period
+    return batch_index // self.config.every
 
   def _build(self, step: int, params: Any) -> str:
     taken = index_builder.snapshot(params)
@@ -204,7 +197,7 @@ class Refresher:
 
   def after_step(self, step: int, params: Any) -> None:
     """Rebuild the index (sync), or exchange snapshot and version (async)."""
-    start, period = time.monotonic(), self.config.period
+    start, period = time.monotonic(), self.config.every
     if self.config.schedule == 'sync' and step % period == 0:
       self._refresh_now(step, params)
     elif self.config.schedule == 'async':
@@ -236,7 +229,7 @@ class Refresher:
         self._report(step, error)
       else:
         self._remove_old()
-    age, period = step - self.serving(None).step, self.config.period
+    age, period = step - self.serving(None).step, self.config.every
     if age > _LATE * period and step - self._last_late >= period:
       self._last_late = step
       logging.warning(

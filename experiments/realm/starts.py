@@ -54,8 +54,9 @@ def init(
   parts: str = 'all',
 ) -> Callable[[jax.Array], tasks.Params]:
   """Return key -> initial parameters, boxed with their logical axes."""
-  wants_head = parts != 'embedder' and config.fit_head
-  head = _fitted_head(config, data, model) if wants_head else {}
+  head = {}
+  if parts != 'embedder':
+    head = _fitted_head(config, data, model)
 
   def make(key):
     params = initialize.init_params(

@@ -91,9 +91,8 @@ def test_sync_serves_each_batch_by_its_number(tmp_path, blocks):
   refresher.close()
 
 
-def test_staleness_and_frozen(tmp_path, blocks):
-  fields = {'every': 2, 'staleness': 3}
-  stale, refresher = opened(tmp_path / 's', blocks, **fields)
+def test_stale_and_frozen(tmp_path, blocks):
+  stale, refresher = opened(tmp_path / 's', blocks, every=6)
   frozen, other = opened(tmp_path / 'f', blocks, schedule='frozen', every=2)
   for one in (refresher, other):
     one.start(0, params(0), '')
