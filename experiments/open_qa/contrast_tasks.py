@@ -48,25 +48,21 @@ def train(config: Config, workdir: str) -> None:
   loop.train(task, config, workdir)
 
 
-def find_examples(
-  config: Config, data: realm_data.DataFolder, name: str
-) -> dpr.Examples:
-  """Return the examples of a field of config.questions, 'train' or 'dev'."""
-  return mining.mine(
-    data.path(FOLDER),
-    question_sets.of_field(config.questions, name),
-    data.blocks,
-    recall.words(data),
-    depth=config.dpr.depth,
-    num_hard_negatives=config.dpr.num_hard_negatives,
-  )
-
-
-def _splits(config: Config, data: realm_data.DataFolder) -> mining.Splits:
+def make_splits(config: Config, data: realm_data.DataFolder) -> mining.Splits:
+  """Find the examples of training and of validation."""
   realm_task.check_whole_batch(config, 'dpr')
-  return mining.make_splits(
-    config, functools.partial(find_examples, config, data)
-  )
+
+  def find(name):
+    return mining.mine(
+      data.path(FOLDER),
+      question_sets.of_field(config.questions, name),
+      data.blocks,
+      recall.words(data),
+      depth=config.dpr.depth,
+      num_hard_negatives=config.dpr.num_hard_negatives,
+    )
+
+  return mining.make_splits(config, find)
 
 
 def make_dpr_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
@@ -75,7 +71,7 @@ def make_dpr_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
     data.layout(config), query_length=config.question_length
   )
   encode = data.tokenizer.encode_ids_batch
-  splits = _splits(config, data)
+  splits = make_splits(config, data)
   blocks = 1 + splits.examples['train'].negatives.shape[1]
 
   def read(examples):
@@ -128,7 +124,7 @@ def make_colbert_task(
     )
   model = colbert.Colbert(config.bert, settings.vector_size)
   rows = colbert.Rows(settings, data.tokenizer)
-  splits = _splits(config, data)
+  splits = make_splits(config, data)
   blocks = 1 + splits.examples['train'].negatives.shape[1]
   row_tokens = settings.query_length + blocks * settings.passage_length
   loss = realm_task.in_batch_loss(late_interaction.loss, config.dpr)

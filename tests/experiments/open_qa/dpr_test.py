@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Examples of questions: what is found, kept and refused; a tiny retriever."""
 
-import functools
 import types
 
 import jax
@@ -68,11 +67,6 @@ def _config(data, **fields):
   # BERT's Adam, as of longer runs
   c.optimizer.name, c.optimizer.b2 = 'bert_adam', 0.999
   return configs.replaced(configs.build(config_lib.DprConfig, c), **fields)
-
-
-def _splits(config, folder):
-  find = functools.partial(contrast_tasks.find_examples, config, folder)
-  return mining.make_splits(config, find)
 
 
 def _mine(data, folder, retriever=None, questions=None, **fields):
@@ -156,7 +150,7 @@ def test_a_batch_of_one_row_has_no_negatives(data):
 
 def test_held_out_questions(data):
   folder = realm_data.DataFolder(data.root)
-  splits = _splits(_config(data), folder)
+  splits = contrast_tasks.make_splits(_config(data), folder)
   parts = [
     {splits.examples[name].questions[i].id for i in splits.rows[name].numbers}
     for name in ('train', 'valid')
@@ -164,7 +158,7 @@ def test_held_out_questions(data):
   assert all(parts) and not parts[0] & parts[1] and len(set.union(*parts)) == 16
   fields = {'questions.dev': (_spec(data),), 'questions.max_dev': 9}
   config = _config(data, **fields)
-  splits = _splits(config, folder)
+  splits = contrast_tasks.make_splits(config, folder)
   assert [len(splits.rows[x]) for x in ('train', 'valid')] == [16, 9]
 
 
