@@ -36,7 +36,7 @@ def made(tmp_path_factory):
 def run(made, monkeypatch, capsys):
   """Runs the command; returns what it printed."""
 
-  def run(number=None, words_weight=0.0, measures=(), **values):
+  def run(number=None, measures=(), **values):
     defaults = {'kinds': KINDS, 'run': []}
     defaults |= {'depth': DEPTH, 'contexts': 3, 'output': '', 'packaged': False}
     defaults |= {'beir': '', 'embedder': '', 'form': 'dpr'}
@@ -47,7 +47,6 @@ def run(made, monkeypatch, capsys):
     wanted = retrieve.Evaluate(
       questions=sets if number is None else (sets[number],),
       measures=measures,
-      words_weight=words_weight,
       batch_size=4,
     )
     retrieve.run(config, str(made.workdir), wanted)

@@ -74,34 +74,6 @@ def test_less_is_paired_over_the_questions(tmp_path, references):
   assert done.stderr.startswith(f'error: --less={other}: a file of retrieval')
 
 
-def test_retrieval(tmp_path, references, capsys):
-  path = tmp_path / 'r.json'
-  contexts = [
-    dpr_json.Context(text=text, has_answer=True)
-    for text in ('a0', 'x', 'x', 'x', 'A0')
-  ]
-  results = [
-    dpr_json.Result(question=f'q{i}', contexts=tuple(contexts))
-    for i in range(2)
-  ]
-  dpr_json.write_results(path, results)
-  report = score.score(path, question_sets.load(references))
-  assert report['form'] == 'retrieval'
-  assert {k: v['mean'] for k, v in report['metrics'].items()} == {
-    'substring/top_1': 0.0,
-    'substring/top_5': 0.25,
-    'dpr/top_1': 0.25,
-    'dpr/top_5': 0.25,
-    'file/top_1': 0.5,
-    'file/top_5': 0.5,
-  }
-  score.print_table(report)
-  lines = [x.split() for x in capsys.readouterr().out.splitlines()]
-  shown = [x for x in lines if x and x[0].startswith('top_')]
-  assert [x[0] for x in shown] == 3 * ['top_1', 'top_5']
-  assert [x[1] for x in shown] == ['0.00', *3 * ['25.00'], *2 * ['50.00']]
-
-
 def test_files_of_other_tools_are_scored(tmp_path):
   """RAG-evaluation-harnesses' passages, and FlashRAG's questions and answers."""
   asked, passages, answered = (tmp_path / f'{x}.json' for x in 'abc')
@@ -125,10 +97,21 @@ def test_files_of_other_tools_are_scored(tmp_path):
   assert report['metrics']['official_exact_match']['mean'] == 0.5
 
 
-def test_empty_predictions_are_told(tmp_path, references, capsys):
+def test_reports_are_printed(tmp_path, references, capsys):
+  path = tmp_path / 'r.json'
+  contexts = tuple(
+    dpr_json.Context(text=text, has_answer=True)
+    for text in ('a0', 'x', 'x', 'x', 'A0')
+  )
+  results = [dpr_json.Result(question=f'q{i}', contexts=contexts) for i in '01']
+  dpr_json.write_results(path, results)
+  questions = question_sets.load(references)
+  score.print_table(score.score(path, questions))
+  lines = [x.split() for x in capsys.readouterr().out.splitlines()]
+  shown = [x for x in lines if x and x[0].startswith('top_')]
+  assert [x[0] for x in shown] == 3 * ['top_1', 'top_5']
+  assert [x[1] for x in shown] == ['0.00', *3 * ['25.00'], *2 * ['50.00']]
   path = _predictions(tmp_path / 'p.jsonl', '', 'The', 'A2')
-  report = score.score(path, question_sets.load(references))
-  assert report['empty'] == 2 and report['missing'] == 1
-  score.print_table(report)
+  score.print_table(score.score(path, questions))
   printed = ' '.join(capsys.readouterr().out.split())
   assert '2 empty' in printed and '2 predictions are empty' in printed
