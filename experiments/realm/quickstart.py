@@ -37,9 +37,9 @@ def quickstart(
   logging.info('Everything is written to %s.', root)
   prepare.prepare(config, workdir)
   if not config.encoder_from:
-    start = str(root / 'mlm')
-    task.train(config_lib.warm_start(config), start)
-    config = dataclasses.replace(config, encoder_from=start)
+    encoder = str(root / 'mlm')
+    task.train(config_lib.warm_start(config), encoder)
+    config = dataclasses.replace(config, encoder_from=encoder)
   task.train(config, workdir)
   evaluators.evaluate(config, workdir, evaluate)
   trained = loading.load(workdir, data_dir, part='realm')

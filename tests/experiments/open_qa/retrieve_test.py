@@ -23,7 +23,7 @@ from retrieval.questions import (
 from tests.experiments.open_qa import tiny_open_qa
 from tests.retrieval.nn import sentence_folders
 
-KINDS = ['bm25', 'dense', 'random']
+KINDS = ['bm25', 'dense', 'random', 'hybrid', 'weighted']
 DEPTH = 7
 
 
@@ -69,7 +69,7 @@ def test_from_a_run_to_the_files(made, run, sets):
   printed = ' '.join(run().split())  # titles break by the table's width
   folder = made.workdir / 'retrieval'
   assert 'custom:test: 6 questions' in printed and 'rule regex' in printed
-  assert printed.count(' - bm25 ') == 4 and 'recall@5' in printed
+  assert printed.count(' - bm25 ') == 8 and 'recall@5' in printed
   data = loading.load(made.workdir, part='reader').data
   for number, found in enumerate(sets):
     stem = found.name.replace(':', '_')
@@ -96,7 +96,8 @@ def test_from_a_run_to_the_files(made, run, sets):
       assert row['questions_per_sec'] > 0
     assert not record['retrievers'][0]['differences']
     units = [row['unit'] for row in record['retrievers']]
-    assert units == ['BM25', 'inner product', 'random']
+    assert units[:3] == ['BM25', 'inner product', 'random']
+  assert units[3:] == ['fused rank score', 'weighted score']
   assert data.blocks.num_blocks == record['blocks']
   # The file for readers is scored as any other.
   spec = tiny_open_qa.sets(made.data)[0]
