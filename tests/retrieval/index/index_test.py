@@ -101,20 +101,14 @@ def test_small_databases_are_searched_exactly(tmp_path, vectors, caplog):
     index_lib.build_index(tmp_path / 'j', vectors[:9].tolist(), 'v', config)
 
 
-@pytest.mark.parametrize('serves', ['usearch', 'exact'])
-def test_without_scann_others_serve(
-  tmp_path, vectors, monkeypatch, caplog, serves
+def test_without_others_exact_search_serves(
+  tmp_path, vectors, monkeypatch, caplog
 ):
-  if serves == 'usearch':
-    pytest.importorskip('usearch')
   monkeypatch.setattr(searchers, 'scann_available', lambda: False)
-  monkeypatch.setattr(
-    searchers, 'usearch_available', lambda: serves == 'usearch'
-  )
+  monkeypatch.setattr(searchers, 'usearch_available', lambda: False)
   index = index_lib.build_index(tmp_path / 'index', vectors, 'v', SCANN)
-  assert index.searcher.name == serves
-  told = 'Exact search serves instead of ScaNN' in caplog.text
-  assert told == (serves == 'exact')
+  assert index.searcher.name == 'exact'
+  assert 'Exact search serves instead of ScaNN' in caplog.text
 
 
 def test_damage_is_found_when_opening(tmp_path, vectors, monkeypatch):

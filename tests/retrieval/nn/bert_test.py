@@ -72,17 +72,6 @@ def test_a_checkpoint_with_a_head_equals_numpy(
   np.testing.assert_allclose(logits, reference.head(hidden), atol=1e-4)
 
 
-def test_parameters_are_those_of_the_modules(loaded, batch):
-  config, params, head = loaded
-  model = bert.BertForMaskedLm(config)
-  made = jax.eval_shape(model.init, jax.random.key(0), *batch)['params']
-  made = flax.core.meta.unbox(made)
-  shapes = jax.tree.map(lambda x: x.shape, made)
-  assert shapes == jax.tree.map(
-    lambda x: x.shape, {'bert': params, 'mlm_head': head}
-  )
-
-
 def test_names_of_tensorflow_and_a_bare_encoder(tensors, loaded, tmp_path):
   config, params, head = loaded
   renamed = {

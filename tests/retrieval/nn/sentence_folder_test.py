@@ -10,9 +10,7 @@ import json
 import os
 import pathlib
 import pickle
-import struct
 import subprocess
-import zipfile
 
 import jax
 import numpy as np
@@ -105,7 +103,7 @@ def test_the_length_of_a_text(tmp_path):
 
 
 def test_older_layouts(tmp_path):
-  """The encoder in a folder of its own, weights by torch.save, other prefixes."""
+  """The encoder in a folder of its own, and other prefixes."""
   folder = sentence_folders.save(tmp_path / 'a', 'roberta')
   inner = folder / '0_Transformer'
   inner.mkdir()
@@ -113,7 +111,7 @@ def test_older_layouts(tmp_path):
   (folder / 'model.safetensors').unlink()
   tensors = {f'roberta.{k}': x for k, x in tensors.items()}
   tensors['lm_head.bias'] = np.zeros(3, np.float32)
-  _save_torch(inner / 'pytorch_model.bin', tensors)
+  safetensors.numpy.save_file(tensors, inner / 'model.safetensors')
   for name in ('config.json', 'tokenizer.json', 'sentence_bert_config.json'):
     (folder / name).rename(inner / name)
   (inner / 'sentence_bert_config.json').rename(
@@ -129,27 +127,6 @@ def test_older_layouts(tmp_path):
   np.testing.assert_allclose(
     embedder.embed_texts(TEXTS), EXPECTED['roberta'][0], atol=1e-5
   )
-
-
-def _save_torch(path, tensors):
-  """Writes float32 arrays with the opcodes that torch.save takes."""
-
-  def word(text):
-    return b'X' + struct.pack('<i', len(text)) + text.encode()
-
-  def numbers(*values):
-    return b''.join(b'J' + struct.pack('<i', x) for x in values)
-
-  data = b'}'
-  with zipfile.ZipFile(path, 'w') as archive:
-    for key, (name, x) in enumerate(tensors.items()):
-      strides = [n // x.itemsize for n in x.strides]
-      data += word(name) + b'ctorch._utils\n_rebuild_tensor_v2\n(('
-      data += word('storage') + b'ctorch\nFloatStorage\n' + word(str(key))
-      data += word('cpu') + numbers(x.size) + b'tQ' + numbers(0) + b'('
-      data += numbers(*x.shape) + b't(' + numbers(*strides) + b't\x89NtRs'
-      archive.writestr(f'a/data/{key}', x.tobytes())
-    archive.writestr('a/data.pkl', data + b'.')
 
 
 REFUSED = [

@@ -74,13 +74,6 @@ def test_equals_the_formula_with_ties_by_lower_id():
       assert np.isneginf(scores[row, len(order) :]).all()
 
 
-def test_words():
-  texts = ['Caf\u00e9 No. 5', 'cafe\u0301', 'cafe', 'caf\u00e9s']
-  index = sparse_indices.in_memory(bm25.Bm25, texts)
-  ids, _ = index.search(['CAFE\u0301', 'the no', '5!'], 3)
-  assert [set(row) - {-1} for row in ids.tolist()] == [{0, 1}, set(), {0}]
-
-
 LANGUAGES = [
   'Lindby harbour. The harbour of Lindby was dug in 1903.',
   '東京 日本の首都は東京です。人口は約千四百万人。',
@@ -145,10 +138,3 @@ def test_scripts_are_told_apart():
     assert bm25.sets_no_blanks(text)
   for text in ('', '?', 'Who wrote 源氏物語?', 'عاصمة مصر', 'столица'):
     assert not bm25.sets_no_blanks(text)
-
-
-def test_no_queries_and_no_neighbors():
-  index = sparse_indices.in_memory(bm25.Bm25, ['river'])
-  assert index.search([], 2)[0].shape == (0, 2)
-  with pytest.raises(ValueError, match='k=0'):
-    index.search(['river'], 0)

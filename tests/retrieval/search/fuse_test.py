@@ -66,15 +66,3 @@ def test_scores(weights):
         total[i] = total.get(i, 0) + weight * value
     totals.append(total)
   _check(fuse.fused(lists, 9, weights), totals, 9)
-
-
-def test_a_missing_id_is_no_worse_than_the_last_one():
-  ids = np.array([[4, 2]]), np.array([[9, 2]])
-  scores = np.array([[1.0, 0.5]]), np.array([[3.0, 2.0]])
-  found = fuse.fused(list(zip(ids, scores, strict=True)), 3, (0.4, 0.6))
-  assert found[0].tolist() == [[9, 4, 2]]
-  np.testing.assert_allclose(found[1], [[0.6, 0.4, 0.0]], rtol=1e-6)
-  # Scores that a constant or a factor changes count the same.
-  moved = [(ids[0], scores[0] - 5), (ids[1], 1e-3 * scores[1])]
-  again = fuse.fused(moved, 3, (0.4, 0.6))
-  np.testing.assert_allclose(again[1], found[1], rtol=1e-5)

@@ -90,14 +90,9 @@ def test_given_blocks_are_scored_in_their_places(path):
   assert not len(none)
 
 
-def test_blank_queries_find_nothing(path):
+def test_blank_queries_score_nothing(path):
   index = late_interaction.LateInteraction(path, Words())
-  ids, scores = index.search([' ', 'word1'], 2)
-  assert ids[0].tolist() == [-1, -1] and np.isneginf(scores[0]).all()
-  assert (ids[1] >= 0).all()
   assert np.isneginf(index.score([''], [[0, 0]])[0]).all()
-  with pytest.raises(ValueError, match='^k=0'):
-    index.search(QUERIES, 0)
 
 
 def test_other_models_and_texts_are_refused(path, tmp_path):

@@ -63,11 +63,3 @@ def test_scores_are_those_of_the_formula(query):
   np.testing.assert_allclose(scores[0, : len(order)], wanted[order], rtol=1e-5)
   assert (ids[0, len(order) :] == -1).all()
   assert np.isneginf(scores[0, len(order) :]).all()
-
-
-def test_pairs_of_words_prefer_their_order():
-  texts = ['queen river', 'river queen', *['mill'] * 5]
-  ids, scores = sparse_indices.in_memory(tfidf.TfIdf, texts).search(
-    ['river queen'], 2
-  )
-  assert ids.tolist() == [[1, 0]] and scores[0, 0] > scores[0, 1]

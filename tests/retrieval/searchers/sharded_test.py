@@ -11,7 +11,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import published_index as index_lib
-from retrieval.searchers import recall_check, sharded
+from retrieval.searchers import recall_check
 from retrieval.store import cluster_settings
 from tests.retrieval.searchers import clusters
 from tests.retrieval.store import tiny_stores
@@ -171,28 +171,12 @@ def test_peak_memory_is_that_of_one_shard(tmp_path):
   assert peaks[16, 0] > 1.4 * peaks[4, 1], peaks
 
 
-def test_a_cluster_holds_the_shards_that_are_loaded(
-  tmp_path, vectors, monkeypatch
-):
-  joined = []
-
-  def start(path, address):
-    joined.append(address)
-    return sharded.ShardedSearcher(path)
-
-  monkeypatch.setattr(searchers.ray_shards.RayShardedSearcher, 'start', start)
-  sharded_at, whole_at = tmp_path / 'sharded', tmp_path / 'whole'
-  build(sharded_at, vectors, searcher='exact', shards=2)
-  searchers.ExactSearcher(vectors).save(whole_at)
+def test_a_cluster_holds_no_whole_index(tmp_path, vectors):
+  searchers.ExactSearcher(vectors).save(tmp_path)
   try:
     cluster_settings.hold_shards('auto')
-    searchers.load(sharded_at)
-    assert joined == ['auto']
-    assert searchers.load(whole_at).name == 'exact'
-    searchers.load(sharded_at, cluster='')
+    assert searchers.load(tmp_path).name == 'exact'
   finally:
     cluster_settings.hold_shards('')
-  searchers.load(sharded_at)
-  assert len(joined) == 1
   with pytest.raises(ValueError, match="cluster='auto'"):
-    searchers.load(whole_at, cluster='auto')
+    searchers.load(tmp_path, cluster='auto')
