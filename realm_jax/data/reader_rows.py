@@ -210,8 +210,8 @@ def _matched_tokens(
   limits = np.repeat(np.cumsum(sizes), parts)
   starts = limits - np.repeat(sizes, parts)
   ids = np.asarray([block])
-  [(first, limit)] = blocks.token_spans(ids).tolist()
-  document, base = int(blocks.documents(ids)[0]), blocks.byte_spans(ids)[0, 0]
+  [(first, limit)] = blocks.token_spans[ids].tolist()
+  document, base = int(blocks.documents(ids)[0]), blocks.byte_spans[ids][0, 0]
   offsets = blocks.tokens.token_bytes(document)[first:limit] - base
   return np.stack(
     [

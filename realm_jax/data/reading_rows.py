@@ -257,6 +257,6 @@ class _Places:
     limit = low + len(answer.encode())
     past = int(np.searchsorted(bounds[:, 0], limit, 'left'))
     for block, marked in spans.items():
-      begin, end = self._blocks.token_spans(np.asarray(block)).tolist()
+      begin, end = self._blocks.token_spans[block].tolist()
       if begin <= first < past <= end:
         marked.append((first - begin, past - first - 1))

@@ -80,14 +80,14 @@ class MaskedSentences:
     """Sentence and relative token span of each usable span."""
     sentences = np.asarray(spans.sentence[:])
     places = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
-    relative = places - self._blocks.sentence_tokens(sentences)[:, :1]
+    relative = places - self._blocks.sentence_tokens[sentences][:, :1]
     fits = relative[:, 1] <= self._layout.query_tokens
     self.skipped['beyond the query length'] = int((~fits).sum())
     return sentences[fits], relative[fits]
 
   def _sentence_units(self) -> np.ndarray:
     ids = np.arange(self._blocks.num_sentences)
-    spans = self._blocks.sentence_tokens(ids)
+    spans = self._blocks.sentence_tokens[ids]
     long_enough = spans[:, 1] - spans[:, 0] >= _LEAST_TOKENS
     self.skipped['short sentence'] = int((~long_enough).sum())
     return ids[long_enough]
@@ -143,7 +143,7 @@ class MaskedSentences:
   def _continues(self, sentence: int, length: int) -> np.ndarray:
     """Whether each token begins where the preceding token ends."""
     blocks, ids = self._blocks, np.asarray([sentence])
-    start = int(blocks.sentence_tokens(ids)[0, 0])
+    start = int(blocks.sentence_tokens[ids][0, 0])
     document = int(blocks.documents(blocks.sentence_blocks(ids))[0])
     spans = blocks.tokens.token_bytes(document)[start : start + length]
     return np.append(False, spans[1:, 0] == spans[:-1, 1])

@@ -101,9 +101,9 @@ def choose_sentences(
   chosen = rng.integers(counts)
   removed = rng.random(len(counts)) < mask_rate
   first = np.asarray([x.start for x in ranges])
-  spans = blocks.token_spans(ids)
+  spans = blocks.token_spans[ids]
   longest = int((spans[:, 1] - spans[:, 0]).max())
-  sentences = blocks.sentence_tokens(first + chosen) - spans[:, :1]
+  sentences = blocks.sentence_tokens[first + chosen] - spans[:, :1]
   return blocks.gather(ids, longest), sentences, removed, counts
 
 

@@ -46,10 +46,10 @@ def highlight(
   (of the block) are tokens of the reader's row.
   """
   ids = np.asarray([block_id])
-  at = blocks.token_spans(ids)[0, 0] + start - reader_start
+  at = blocks.token_spans[ids][0, 0] + start - reader_start
   document, [text] = int(blocks.documents(ids)[0]), blocks.texts(ids)
   offsets = blocks.tokens.token_bytes(document)[at : at + width]
-  offsets = offsets - blocks.byte_spans(ids)[0, 0]
+  offsets = offsets - blocks.byte_spans[ids][0, 0]
   begin, end = (
     len(text.encode()[:x].decode()) for x in (offsets[0, 0], offsets[-1, 1])
   )

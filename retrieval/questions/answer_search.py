@@ -95,7 +95,7 @@ class QuestionSearch:
     shards, rows = self._text_end.locate(documents)
     before = self._text_end[np.maximum(documents - 1, 0)]
     starts = np.where(rows > 0, before, 0)[:, None]
-    spans = (starts + self._blocks.byte_spans(ids)).tolist()
+    spans = (starts + self._blocks.byte_spans[ids]).tolist()
     data = {x: memoryview(self._text.shard(x)) for x in {*shards.tolist()}}
     pairs = zip(shards.tolist(), spans, strict=True)
     return [bytes(data[shard][start:end]) for shard, (start, end) in pairs]

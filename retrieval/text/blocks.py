@@ -129,6 +129,10 @@ class BlockStore(passages.Passages):
 
   Attributes:
     max_length: wordpieces of a block with its title and three specials.
+    token_spans: [num_blocks, 2] first and past-last token in the document's row.
+    byte_spans: [num_blocks, 2] first and past-last byte in the document's text.
+    sentence_tokens: [num_sentences, 2] tokens of each sentence, likewise.
+    sentence_bytes: [num_sentences, 2] bytes of each sentence, likewise.
   """
 
   def __init__(
@@ -138,14 +142,14 @@ class BlockStore(passages.Passages):
     self.max_length = self.store.fields['max_length']
     array = self.store.array
     self._hash = array('hash')
-    self._token_span = array('token_span')
-    self._byte_span = array('byte_span')
+    self.token_spans = array('token_span')
+    self.byte_spans = array('byte_span')
     self._title_span = array('title_span')
     self._title_tokens = array('title_tokens')
     self._sentence_end = array('sentence_end')
     self._sentence_row = array('sentence_row')
-    self._sentence_tokens = array('sentence_tokens')
-    self._sentence_bytes = array('sentence_bytes')
+    self.sentence_tokens = array('sentence_tokens')
+    self.sentence_bytes = array('sentence_bytes')
     self.num_blocks = len(self)
     self.num_sentences = len(self._sentence_row)
 
@@ -153,14 +157,6 @@ class BlockStore(passages.Passages):
   def num_dropped(self) -> int:
     """Number of documents left out because of their titles."""
     return int(self.store.array('dropped')[:].sum())
-
-  def token_spans(self, ids: np.ndarray) -> np.ndarray:
-    """First and past-last token in the document's row: [..., 2] int32."""
-    return np.asarray(self._token_span[np.asarray(ids)])
-
-  def byte_spans(self, ids: np.ndarray) -> np.ndarray:
-    """First and past-last byte in the document's text: [..., 2] int32."""
-    return self._byte_span[np.asarray(ids)]
 
   def hashes(self, ids: np.ndarray) -> np.ndarray:
     """Hash of title and text, equal for equal blocks: [...] uint64."""
@@ -175,14 +171,6 @@ class BlockStore(passages.Passages):
     ids = np.asarray(ids)
     shards, _ = self._sentence_row.locate(ids)
     return self._sentence_row[ids] + self._document.offsets[shards]
-
-  def sentence_tokens(self, ids: np.ndarray) -> np.ndarray:
-    """First and past-last token in the document's row: [..., 2] int32."""
-    return self._sentence_tokens[np.asarray(ids)]
-
-  def sentence_bytes(self, ids: np.ndarray) -> np.ndarray:
-    """First and past-last byte in the document's text: [..., 2] int32."""
-    return self._sentence_bytes[np.asarray(ids)]
 
   def sentences(self, block: int) -> range:
     """Ids of the sentences of one block."""
@@ -200,7 +188,7 @@ class BlockStore(passages.Passages):
       number; none for -1.
     """
     real = np.maximum(ids, 0)
-    spans, documents = self._token_span[real], self.documents(real)
+    spans, documents = self.token_spans[real], self.documents(real)
     return self._gather(ids, spans, documents, length)
 
   def gather_sentences(
@@ -209,7 +197,7 @@ class BlockStore(passages.Passages):
     """Read the tokens of sentences, as `gather` reads blocks."""
     real = np.maximum(ids, 0)
     documents = self.documents(self.sentence_blocks(real))
-    return self._gather(ids, self._sentence_tokens[real], documents, length)
+    return self._gather(ids, self.sentence_tokens[real], documents, length)
 
   def _gather(self, ids, spans, documents, length: int):
     shards, starts = self.tokens.locate(documents)
@@ -230,7 +218,7 @@ class BlockStore(passages.Passages):
     return [self._text(int(i)) if i >= 0 else '' for i in ids]
 
   def _text(self, i: int) -> str:
-    start, limit = self._byte_span[i].tolist()
+    start, limit = self.byte_spans[i].tolist()
     text = self.tokens.text_bytes(int(self._document[i]))
     return self.tokens.decode(text[start:limit])
 
@@ -254,7 +242,7 @@ class BlockStore(passages.Passages):
     return [self._name(int(i)) if i >= 0 else '' for i in ids]
 
   def _name(self, i: int) -> str:
-    start, limit = self._byte_span[i].tolist()
+    start, limit = self.byte_spans[i].tolist()
     document = self.tokens.document_id(int(self._document[i]))
     return f'{document}:{start}-{limit}'
 

@@ -105,7 +105,7 @@ def _shard_arrays(
   """Tag documents of one shard of blocks."""
   ends = np.cumsum([0, *blocks.store.rows('sentence_row')])
   ids = np.arange(ends[shard], ends[shard + 1])
-  sentence_bytes = blocks.sentence_bytes(ids)
+  sentence_bytes = blocks.sentence_bytes[ids]
   owner = blocks.documents(blocks.sentence_blocks(ids))
   tokens = blocks.tokens
   labels = {label: number for number, label in enumerate(tagger.labels)}

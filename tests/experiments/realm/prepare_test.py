@@ -198,7 +198,7 @@ def test_sentences_come_with_the_corpus(folder, tmp_path):
   marked['corpus.path'] = str(tmp_path / 'x.tfr')
   config = _config(folder, **marked)
   blocks = _run(config, tmp_path / 'run').blocks
-  assert blocks.sentence_bytes(np.arange(2)).tolist() == [[0, 10], [11, 20]]
+  assert blocks.sentence_bytes[np.arange(2)].tolist() == [[0, 10], [11, 20]]
   _write_marked(tmp_path / 'y.tfr', [text], [[0, 11], [10, 20]])
   marked['corpus.path'] = str(tmp_path / 'y.tfr')
   config = _config(folder, **marked)

@@ -114,7 +114,7 @@ def test_what_cannot_be_masked_is_counted(data):
   assert source.skipped['beyond the query length'] > 0
   spans = data.spans
   relative = (
-    spans.token_limit[:] - data.blocks.sentence_tokens(spans.sentence[:])[:, 0]
+    spans.token_limit[:] - data.blocks.sentence_tokens[spans.sentence[:]][:, 0]
   )
   assert source.skipped['beyond the query length'] == (relative > 4).sum()
   uniform = sources.MaskedSentences(

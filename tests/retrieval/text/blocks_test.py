@@ -50,7 +50,7 @@ def test_blocks_are_spans_within_their_budget(data):
   assert (lengths + title_lengths + 3 <= 32).all() and (lengths > 0).all()
   for i in ids:
     document = data.documents[int(blocks.documents(ids)[i])]
-    start, limit = blocks.byte_spans(ids)[i]
+    start, limit = blocks.byte_spans[ids][i]
     raw = document['text'].encode()
     assert blocks.texts([i]) == [raw[start:limit].decode()]
     assert blocks.titles([i]) == [document['title']]
@@ -69,12 +69,12 @@ def test_blocks_hold_every_sentence_once(data):
   owners = blocks.sentence_blocks(ids)
   for i in range(blocks.num_blocks):
     assert (owners[list(blocks.sentences(i))] == i).all()
-  inside = blocks.token_spans(owners)
-  spans = blocks.sentence_tokens(ids)
+  inside = blocks.token_spans[owners]
+  spans = blocks.sentence_tokens[ids]
   assert (spans[:, 0] >= inside[:, 0]).all()
   assert (spans[:, 1] <= inside[:, 1]).all()
   tokens, counts = blocks.gather_sentences(ids, 40)
-  for i, (start, limit) in zip(ids, blocks.sentence_bytes(ids), strict=True):
+  for i, (start, limit) in zip(ids, blocks.sentence_bytes[ids], strict=True):
     text = data.tokens.text_bytes(int(blocks.documents(owners)[i]))
     want = data.tokenizer.encode(text[start:limit].decode()).ids
     np.testing.assert_array_equal(tokens[i, : counts[i]], want)
@@ -198,7 +198,7 @@ def test_blocks_beyond_ascii_are_exact(tmp_path):
   blocks = made.blocks
   assert blocks.num_sentences == 4 and blocks.num_blocks > 1
   raw = made.tokens.text_bytes(0)
-  found = [raw[a:b].decode() for a, b in blocks.sentence_bytes(np.arange(4))]
+  found = [raw[a:b].decode() for a, b in blocks.sentence_bytes[np.arange(4)]]
   assert found == parts
   texts = blocks.texts(range(blocks.num_blocks))
   assert ''.join(''.join(texts).split()) == ''.join(text.split())

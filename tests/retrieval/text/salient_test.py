@@ -108,8 +108,8 @@ def test_spans_are_whole_tokens_of_one_sentence(data):
   blocks, spans = data.blocks, data.spans
   assert 50 < spans.num_spans == len(spans.label)
   sentences = spans.sentence[:]
-  token_spans = blocks.sentence_tokens(sentences)
-  byte_spans = blocks.sentence_bytes(sentences)
+  token_spans = blocks.sentence_tokens[sentences]
+  byte_spans = blocks.sentence_bytes[sentences]
   owners = blocks.documents(blocks.sentence_blocks(sentences))
   first, limit = spans.token_start[:], spans.token_limit[:]
   assert ((token_spans[:, 0] <= first) & (limit <= token_spans[:, 1])).all()
