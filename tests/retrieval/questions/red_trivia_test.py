@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packaged trivia lists are read as data."""
 
-import subprocess
 import sys
 
 import pytest
@@ -80,22 +79,3 @@ _ODD_READ = [  # answers are as written, but for booleans
 def test_lists(package, lists, wanted):
   assert red_trivia.read(lists) == wanted
   assert 'redbot' not in sys.modules
-
-
-def test_installed_package():
-  try:
-    red_trivia.folder()
-  except FileNotFoundError:
-    pytest.skip('the packaged trivia lists are not installed')
-  code = (
-    'import sys\n'
-    'from retrieval.questions import red_trivia\n'
-    'q = red_trivia.read(["worldcapitals", "elements"])\n'
-    'loaded = [m for m in sys.modules if m.startswith("redbot")]\n'
-    'assert not any(getattr(sys.modules[m], "__file__", None) for m in loaded)\n'
-    'print(len(q), q[2].question, q[2].answers)\n'
-  )
-  out = subprocess.run(
-    [sys.executable, '-c', code], check=True, capture_output=True, text=True
-  ).stdout
-  assert out == "315 What is the capital of Afghanistan? ('Kabul',)\n"

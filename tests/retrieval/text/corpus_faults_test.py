@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from retrieval.text import corpus
 from tests.retrieval.text import json_corpus
 
 JSONL, DOCUMENTS = json_corpus.JSONL, json_corpus.DOCUMENTS
@@ -96,11 +95,3 @@ def test_a_damaged_list_is_skipped_like_other_bad_records(tmp_path, kind):
   files = [document.id[0] for document in found]
   assert files[count - 1 :] == ['b'] * count
   assert found.skipped == {'invalid JSON': 1}
-
-
-def test_open_corpus_names_a_path_that_is_not_there(tmp_path):
-  for name in ('folder', 'a.jsonl', 'a.md'):
-    with pytest.raises(FileNotFoundError, match=name):
-      corpus.open_corpus(tmp_path / name)
-  with pytest.raises(FileNotFoundError, match='no such file'):
-    json_corpus.opened('jsonl', tmp_path / 'folder')
