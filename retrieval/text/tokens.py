@@ -148,7 +148,7 @@ def build_token_store(
     with_text: whether to keep texts and the bytes of each token.
     num_processes: processes of this machine that share the work.
     executor: where the shards are made instead.
-    progress: called with (documents done, 0 until the total is known).
+    progress: called with (documents taken, 0 until the total is known).
 
   Raises:
     ValueError: for an empty corpus or a bad record.
@@ -176,17 +176,13 @@ def build_token_store(
   if one_shard and isinstance(executor, executors.Processes):
     executor = executors.Inline()  # done before a process has started
 
-  sizes: dict[int, int] = {}  # of shards at work
-
   def calls():
     nonlocal done, num_shards
     batches = itertools.chain([first], iter(next_batch, []))
     for batch in filter(None, batches):
       num_shards += 1
       if not writer.has(num_shards - 1):
-        sizes[num_shards - 1] = len(batch)
         yield num_shards - 1, batch
-        continue
       done += len(batch)
       if progress:
         progress(done, 0)
@@ -198,10 +194,8 @@ def build_token_store(
     with_text=with_text,
     metadata=metadata,
   )
-  for shard in shards.write_all(writer, executor, encode, calls()):
-    done += sizes.pop(shard)
-    if progress:
-      progress(done, 0)
+  for _ in shards.write_all(writer, executor, encode, calls()):
+    pass  # `calls` tells the progress
   if progress:
     progress(done, done)
   if not done:
