@@ -58,18 +58,14 @@ class QuestionSearch:
 
   def _usable(self, question: question_files.Question) -> tuple[str, ...]:
     """Return the answers that not every text contains."""
-    rule, usable = self._rules[question.kind], []
-    for answer in question.answers:
-      try:
-        rule.compile((answer,))
-      except ValueError as e:
-        logging.warning(
-          'Question %s, %r: %s It counts for nothing by the rule %r.',
-          *(question.id, question.question, e, rule.name),
-        )
-      else:
-        usable.append(answer)
-    return tuple(usable)
+    rule = self._rules[question.kind]
+    usable = answers_lib.usable(rule, question.answers)
+    if others := [x for x in question.answers if x not in usable]:
+      logging.warning(
+        'Question %s, %r: answers %s: nothing to look for by the rule %r.',
+        *(question.id, question.question, others, rule.name),
+      )
+    return usable
 
   def _prepare(self, rule: str, answers: tuple[str, ...]) -> list[bytes]:
     """Return runs of bytes to search for; b'' is in every text."""

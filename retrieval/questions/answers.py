@@ -16,6 +16,7 @@ Figures by different rules are not comparable, so each rule has a name:
 """
 
 from collections.abc import Callable, Iterable, Sequence
+import contextlib
 import dataclasses
 import functools
 import re
@@ -57,6 +58,16 @@ def make_rule(name: str) -> Rule:
   if name == 'dpr':
     return Rule(name, lambda texts: [fold(t) for t in texts], _dpr_test)
   return Rule(name, lambda texts: [decompose(t) for t in texts], _regex_test)
+
+
+def usable(rule: Rule, strings: Sequence[str]) -> tuple[str, ...]:
+  """Return the answers that a rule takes: not every text contains them."""
+  taken = []
+  for answer in strings:
+    with contextlib.suppress(ValueError):
+      rule.compile((answer,))
+      taken.append(answer)
+  return tuple(taken)
 
 
 def _check(answer: str, needle: Sequence[str]) -> None:

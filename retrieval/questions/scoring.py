@@ -7,7 +7,7 @@ optional further fields. Each question of the set counts once; a question
 without a prediction or a retrieved text counts as wrong.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import json
 import os
@@ -136,10 +136,9 @@ def score_retrieval(
     for question in chosen.find(result.question):
       ranks = {FILE_RULE: _first(context.has_answer for context in contexts)}
       for name, rule in rules.items():
-        tests = _tests(rule, question, refused)
-        ranks[name] = _first(
-          any(test(text) for test in tests) for text in prepared[name]
-        )
+        usable = answers_lib.usable(rule, question.answers)
+        refused |= {(name, x) for x in question.answers if x not in usable}
+        ranks[name] = _first(map(rule.compile(usable), prepared[name]))
       chosen.of[question.id] = ranks
   chosen.check()
   if not longest:
@@ -155,21 +154,6 @@ def score_retrieval(
     for k in (k for k in TOP_K if k <= longest):
       values[f'{name}/top_{k}'] = (ranks < k).astype(np.float64)
   return chosen.scores(values, refused=len(refused))
-
-
-def _tests(
-  rule: answers_lib.Rule,
-  question: question_files.Question,
-  refused: set[tuple[str, str]],
-) -> list[Callable[[str], bool]]:
-  """Compile each answer to a test; put answers that match every text in `refused`."""
-  tests = []
-  for answer in question.answers:
-    try:
-      tests.append(rule.compile((answer,)))
-    except ValueError:
-      refused.add((rule.name, answer))
-  return tests
 
 
 def _first(hits: Iterable[Any]) -> float:
