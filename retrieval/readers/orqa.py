@@ -19,7 +19,7 @@ import numpy as np
 from retrieval.formats import tfrecord
 from retrieval.readers import base, files as readers
 
-BLOCKS_FILE, TITLES_FILE = 'blocks.tfr', 'titles.tfr'
+BLOCKS_FILE = 'blocks.tfr'
 _SUFFIXES = ('', '.gz')
 _SENTENCE = ('sentence_byte_start', 'sentence_byte_limit')
 _SPAN = ('span_byte_start', 'span_byte_limit')
