@@ -4,7 +4,6 @@
 
 import pickle
 
-from hypothesis import given, strategies as st
 import pytest
 
 from retrieval.text import corpus, tagger_settings, taggers
@@ -93,17 +92,6 @@ def test_names_are_trimmed(name, want):
   text = f'xx {name} the x'
   span = taggers.trim(text, 3, 3 + len(name))
   assert want == (span and text[slice(*span)])
-
-
-@given(st.text(alphabet='the TheS\'s’"“a -', max_size=12))
-def test_trimming_stays_inside_and_comes_to_an_end(name):
-  text = f'the {name}s the'
-  span = taggers.trim(text, 4, 4 + len(name))
-  if span is not None:
-    start, limit = span
-    assert 4 <= start < limit <= 4 + len(name)
-    assert text[start:limit].strip() == text[start:limit]
-    assert taggers.trim(text, start, limit) == span
 
 
 def test_entities_are_those_of_the_pipeline(pipeline):
