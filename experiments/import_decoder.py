@@ -15,11 +15,9 @@ are then those of the exact text. The tokenizer is written to DIR/data, to which
 --config.tokenizer.path of experiments.prepare can point.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import os
 import pathlib
-from typing import Any
 
 from absl import flags, logging
 import jax
@@ -38,18 +36,6 @@ from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib
 from retro_jax.public import decoders
 from retro_jax.trained import loading
-
-
-def _model(config: Config, fields: Mapping[str, Any]) -> config_lib.RetroConfig:
-  """The sizes and choices of a decoder that is to be a baseline."""
-  decoder = config_lib.PublicDecoder(**fields.get('decoder', {}))
-  changed = dict(fields) | {
-    'decoder': decoder,
-    'share_embeddings': False,
-    'copy_init': False,
-    'cca_layers': (),
-  }
-  return dataclasses.replace(config.model, **changed)
 
 
 def convert(
@@ -73,14 +59,13 @@ def convert(
   with failures.named(source, TypeError, AttributeError, LookupError):
     decoder = decoders.find(source)
     vocab_size = decoder.tokenizer.vocab_size
-    changed = dataclasses.replace(
-      config,
-      model=_model(config, decoder.fields),
-      retrieval=False,
-      data_dir='',
-      retrofit_from='',
-      tokenizer=dataclasses.replace(config.tokenizer, vocab_size=vocab_size),
-    )
+    fields = {f'model.{name}': x for name, x in decoder.fields.items()}
+    public = config_lib.PublicDecoder(**fields.get('model.decoder', {}))
+    fields |= {'model.decoder': public, 'model.share_embeddings': False}
+    fields |= {'model.copy_init': False, 'model.cca_layers': ()}
+    fields |= {'retrieval': False, 'data_dir': '', 'retrofit_from': ''}
+    fields |= {'tokenizer.vocab_size': vocab_size}
+    changed = configs.replaced(config, **fields)
     model_cfg = loading.model_config(changed, vocab_size)
     params = jax.tree.map(np.ascontiguousarray, decoder.params(model_cfg))
   with locks.writer(workdir):

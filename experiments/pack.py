@@ -55,28 +55,8 @@ def pack(
   return trained.step
 
 
-def publish(
-  output: str,
-  workdir: str,
-  *,
-  bits: int = 8,
-  license_id: str = '',
-  name: str = '',
-  private: bool = False,
-) -> str:
-  """Write the card of a packed run; send the folder to the Hub if it has a name there.
-
-  Args:
-    license_id: as of `model_card.write`.
-    name: OWNER/NAME on the Hub; '' sends nothing.
-    private: whether a new repository is private.
-
-  Returns:
-    The address, '' without a name. Errors as of `hub.push`.
-  """
-  model_card.write(output, workdir, bits=bits, license_id=license_id, name=name)
-  if not name:
-    return ''
+def push(output: str, name: str, private: bool = False) -> str:
+  """Send a packed run with its card to OWNER/NAME on the Hub; return the address."""
   files = packed.read_facts(output).files
   sent = [packed.WEIGHTS, model_card.FILE, *files]
   return hub.push(output, name, sent, private=private)
@@ -88,28 +68,23 @@ def main(argv: list[str]) -> None:
   values = flags.FLAGS
   if values.push:
     hub.check_push(values.push)
-  bits = int(values.bits)
-  with locks.writer(values.output):
+  workdir, output, bits = values.workdir, values.output, int(values.bits)
+  with locks.writer(output):
     step = pack(
-      values.workdir,
-      values.output,
+      workdir,
+      output,
       values.data_dir,
       parts=values.parts,
       bits=bits,
       vectors=values.vectors,
       calibration=values.calibration,
     )
-    logging.info('Packed step %d into %s.', step, values.output)
-    url = publish(
-      values.output,
-      values.workdir,
-      bits=bits,
-      license_id=values.license,
-      name=values.push,
-      private=values.private,
-    )
-  if url:
-    logging.info('Pushed to %s.', url)
+    logging.info('Packed step %d into %s.', step, output)
+    card = {'license_id': values.license, 'name': values.push}
+    model_card.write(output, workdir, bits=bits, **card)
+    if values.push:
+      url = push(output, values.push, values.private)
+      logging.info('Pushed to %s.', url)
 
 
 if __name__ == '__main__':

@@ -11,7 +11,6 @@ rehearses all of it at tiny sizes, on a CPU, too. Writes <workdir>/accelerator.j
 
 from collections.abc import Callable, Sequence
 import dataclasses
-import importlib
 import math
 import pathlib
 import re
@@ -138,10 +137,8 @@ def _measure(row: Row, batch: int, device: jax.Device) -> dict[str, Any]:
   if options.dry_run:
     variant, fields = row.test, {}
     sizes = {'num_blocks': 8192} if row.program == 'search_alone' else {}
-  module = importlib.import_module(f'configs.{row.config}')
-  fields_of_file = module.get_config(variant)
-  cls = rooms.config_class(fields_of_file.task)
-  config = configs.build(cls, fields_of_file)
+  loaded = configs.load(f'{configs.FOLDER}/{row.config}.py:{variant}')
+  config = configs.build(rooms.config_class(loaded.task), loaded)
   config = configs.replaced(config, **_ALONE, **fields, **{row.field: batch})
   # The compiler tunes what it compiles for a device that is there.
   known = chips.of_device(device)

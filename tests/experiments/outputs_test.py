@@ -29,8 +29,9 @@ _WRITES = '--workdir=/proc/x'
 _CASES = [
   *(
     [name, _CONFIG, _WRITES]
-    for name in 'prepare train evaluate compare quickstart'.split()
+    for name in 'prepare train evaluate quickstart'.split()
   ),
+  ['compare', '--row=a=a.json', _WRITES],
   ['import_decoder', '--source=.', _WRITES],
   ['convert', '--from=.', _WRITES],
   ['convert', '--workdir=.', '--to_hf=/proc/x'],

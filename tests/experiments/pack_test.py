@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from experiments import pack
+from experiments.conversion import model_card
 from experiments.engine import configs
 from experiments.open_qa import evaluate, task as qa_task, trained_reader
 from experiments.realm import starts
@@ -115,14 +116,6 @@ def test_a_calibration_goes_with_the_packed_reader(own, tmp_path):
   assert found.probability is None
 
 
-def test_at_32_bits_a_run_stays_as_it_is(made, tmp_path):
-  pack.pack(str(made.reader), str(tmp_path / 'made'), bits=32)
-  data = str(realm_jax.load(made.reader).data.root)
-  one, two = (realm_jax.load(x, data) for x in (made.reader, tmp_path / 'made'))
-  jax.tree.map(np.testing.assert_array_equal, one.params, two.params)
-  assert two.answer(ASKED)[0].answers == one.answer(ASKED)[0].answers
-
-
 def test_a_run_is_pushed_with_its_card_and_loaded_by_name(
   made, tmp_path, monkeypatch
 ):
@@ -142,7 +135,8 @@ def test_a_run_is_pushed_with_its_card_and_loaded_by_name(
   (output / 'unrelated.txt').write_text('not of the model')
   with hub_server.serve(monkeypatch, tmp_path / 'cache') as hub:
     monkeypatch.setenv('HF_TOKEN', hub_server.TOKEN)
-    pack.publish(str(output), str(run), name='you/reader', private=True)
+    model_card.write(output, run, bits=8, name='you/reader')
+    pack.push(str(output), 'you/reader', private=True)
     card = (output / 'README.md').read_text()
     assert "realm_jax.load('hf://you/reader'" in card
     assert '| nq:test exact_match | 0.25 [0.125, 0.5] |' in card
@@ -156,21 +150,22 @@ def test_a_run_is_pushed_with_its_card_and_loaded_by_name(
     assert two.answer(ASKED)[0].answers == one.answer(ASKED)[0].answers
     # The card is kept, and files that the Hub has are not sent again.
     (output / 'README.md').write_text('---\nlicense: mit\n---\n')
-    pack.publish(str(output), str(run), name='you/reader')
+    model_card.write(output, run, bits=8, name='you/reader')
+    pack.push(str(output), 'you/reader')
     assert hub.commits[-1] == ['README.md']
     monkeypatch.setenv('HF_TOKEN', 'hf_may_read')
     with pytest.raises(OSError, match='you/reader: .*403'):
       hub_lib.push(output, 'you/reader', ['README.md'])
 
 
-def test_a_packed_reader_keeps_the_embedder_of_its_index(tmp_path):
+def test_at_32_bits_a_run_stays_as_it_is_and_its_index_s_embedder(tmp_path):
   run = tiny_open_qa.fine_tuned(tmp_path)
   pack.pack(str(run.workdir), str(tmp_path / 'made'), bits=32)
   one = realm_jax.load(run.workdir)
   two = realm_jax.load(tmp_path / 'made', str(run.data))
-  jax.tree.map(
-    np.testing.assert_array_equal, one.block_params, two.block_params
-  )
+  for name in ('params', 'block_params'):
+    pair = (getattr(x, name) for x in (one, two))
+    jax.tree.map(np.testing.assert_array_equal, *pair)
   assert two.answer(ASKED)[0].answers == one.answer(ASKED)[0].answers
 
 

@@ -229,8 +229,6 @@ def test_what_is_no_llama_is_named(tmp_path):
   tensors = public_reference.hugging_face_tensors(VOCAB, 'qwen2')
   folder, expect = tmp_path / 'a', functools.partial(_expect, tmp_path / 'run')
   folder.mkdir()
-  _write_qwen(folder, tensors, rope_scaling={'rope_type': 'yarn'})
-  expect(folder, 'a: rope_scaling of yarn: lacks')
   _write_qwen(folder, tensors, model_type='gemma')
   expect(folder, "a: model_type 'gemma'; expected one of .*'qwen3'")
   _write_qwen(folder, tensors)
@@ -360,14 +358,6 @@ def test_gguf_pieces_of_newer_tokenizers(llama, tmp_path, cut, pieces):
 
 def test_gguf_with_scaled_positions(llama, tmp_path):
   path = tmp_path / 'tiny.gguf'
-  more = {
-    'llama.rope.scaling.type': 'yarn',
-    'llama.rope.scaling.factor': 4.0,
-    'llama.rope.scaling.original_context_length': 64,
-  }
-  tiny_gguf.write(path, llama[1], more=more)
-  scaling = decoders.find(path).fields['decoder']['rotary_scaling']
-  assert (scaling.kind, scaling.factor, scaling.length) == ('yarn', 4, 64)
   width = public_reference.LLAMA['head_dim']
   wanted = positions.RotaryScaling(kind='llama3', factor=8.0, length=8192)
   base = public_reference.LLAMA['base']
