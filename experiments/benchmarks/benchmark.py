@@ -87,7 +87,7 @@ def show(results: turns.Results, title: str) -> None:
 
 
 def main(argv: list[str]) -> None:
-  """Measure, print the table and write the JSON file."""
+  """Measure and print the table."""
   del argv
   options = flags.FLAGS
   sizes, known = {}, load(options.task).SIZES
@@ -96,10 +96,7 @@ def main(argv: list[str]) -> None:
       raise ValueError(f'--set={name}: expected one of {sorted(known)}.')
     sizes[name] = text if isinstance(known[name], str) else json.loads(text)
   how = options.baseline_python, options.repeats, options.keep_memory
-  show(timings := run(options.task, sizes, *how), options.task)
-  if options.output:
-    steps = {', '.join(key): x for key, x in timings.items()}
-    reports.write_json(options.output, {'sizes': sizes, 'steps': steps})
+  show(run(options.task, sizes, *how), options.task)
 
 
 if __name__ == '__main__':
@@ -108,6 +105,5 @@ if __name__ == '__main__':
   flags.DEFINE_multi_string('set', [], 'NAME=VALUE of a size.')
   flags.DEFINE_integer('repeats', 5, 'Timed rounds.', 1)
   flags.DEFINE_bool('keep_memory', True, 'Keep freed memory, as training does.')
-  command.define_output('output', '', 'JSON file to write.')
   flags.mark_flag_as_required('task')
   command.main_of_script(main)

@@ -134,7 +134,7 @@ async def _body(request: requests.Request, most: int) -> dict[str, Any]:
 
 
 def file(path: pathlib.Path) -> Handler:
-  """Return the handler of a GET of a page's file, which keeps its content harmless."""
+  """Return the handler of a file of the page, with safe headers."""
 
   async def handle(unused_request: requests.Request) -> responses.Response:
     return responses.FileResponse(path, headers=_HEADERS)

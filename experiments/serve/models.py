@@ -310,10 +310,9 @@ def _parts(workdir: str) -> list[str]:
 def _open(name: str, workdir: str, parts: Sequence[str], data: str = '') -> Run:
   """Load models of a run, over other data where `data` names them."""
   if 'retro' in parts:
-    kind = (
-      retro_config.Config
-    )  # what `update` needs; a packed run's data do not
-    kind = loading.RunConfig if packed.is_packed(workdir) else kind
+    # An update of documents needs all fields; a packed run has fewer.
+    is_packed = packed.is_packed(workdir)
+    kind = loading.RunConfig if is_packed else retro_config.Config
     models = {'retro': retro_jax.load(workdir, data, config_type=kind)}
   else:
     models = {part: realm_jax.load(workdir, data, part=part) for part in parts}

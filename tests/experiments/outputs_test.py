@@ -45,7 +45,6 @@ _CASES = [
   ['score', '/proc/x', '--output', '--dataset=webquestions:test=x'],
   ['tables.show', '--table=retro_13', '--output=/proc/x'],
   ['tables.claims', '--output=/proc/x'],
-  ['benchmarks.benchmark', '--task=sparse', '--output=/proc/x.json'],
   ['accelerators.compile', _CONFIG, '--topology=v5e:2x2', _WRITES],
   ['accelerators.sheet', _WRITES],
 ]
