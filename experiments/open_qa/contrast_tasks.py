@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retrievers trained on questions and blocks that answer them: DPR and ColBERT.
 
-Karpukhin et al. 2020; Khattab and Zaharia 2020. BM25 finds the
-blocks once, under DATA/dpr. REALM and question answering start from the
-embedder of DPR by --config.embedder_from=DIR. ColBERT's tokenizer lies beside the
-checkpoints, so that `colbert.load` needs the run's folder alone.
+Karpukhin et al. 2020; Khattab and Zaharia 2020. BM25 finds the blocks once, under
+DATA/dpr. REALM and question answering start from the embedder of DPR by
+--config.embedder_from=DIR. ColBERT's tokenizer lies beside the checkpoints, so that
+`colbert.load` needs the run's folder alone.
 """
 
 import dataclasses

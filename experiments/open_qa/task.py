@@ -84,7 +84,7 @@ def kept_embedder(
 ) -> dict | None:
   """Return the embedder of the index that a run takes from an earlier run.
 
-  An earlier run that trained the questions' side alone kept the index of its
+  An earlier run that trained the questions' side alone has the index of its
   start. A run that starts from it keeps this index, too, unless it trains the
   blocks' side. None: the run builds an index.
   """

@@ -5,9 +5,8 @@
   python tiny_realm.py DATA WORKDIR [--field=value ...]
 
 Fields override `get_config`; beside them --die_at=N (kill -9 right after step N's
-save began), --first=N (only the first N devices train), --pause_sec=X (a pause after
-each step) and --build_sec=X (a pause before each index is built). --coordinator=ADDRESS --processes=N --process=I is one of several
-processes.
+save began), --first=N (only the first N devices train) and --pause_sec=X (a pause after
+each step). --coordinator=ADDRESS --processes=N --process=I is one of several processes.
 """
 
 import ast
