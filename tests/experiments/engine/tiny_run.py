@@ -8,7 +8,12 @@ import pathlib
 import jax
 import jax.numpy as jnp
 
-from experiments.engine import checkpoint_writer, program
+from experiments.engine import (
+  checkpoint_writer,
+  loop,
+  metric_writer,
+  program,
+)
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retro_jax.data import folder as retro_data
@@ -45,3 +50,11 @@ def make_run(
     saver.save(1, program.TrainState(jnp.int32(1), params, {}, key), batches)
   batches.close()
   return workdir
+
+
+def train(config, root: pathlib.Path, workdir: pathlib.Path, devices=None):
+  """Train on a data folder, by default on one device; return state and metrics."""
+  task = retro_task.make_task(config, retro_data.DataFolder(root))
+  devices = devices or jax.devices()[:1]
+  state = loop.train(task, config, str(workdir), devices=devices)
+  return state, [x for x in metric_writer.read(workdir) if 'loss' in x]

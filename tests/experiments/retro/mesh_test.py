@@ -6,9 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.engine import loop, metric_writer
-from experiments.retro import task as retro_task
-from retro_jax.data import folder as retro_data
+from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
 
 
@@ -21,9 +19,7 @@ def _train(root, workdir, devices, **mesh):
     **{f'model.{name}': value for name, value in model.items()},
     **{f'mesh.{name}': value for name, value in mesh.items()},
   )
-  task = retro_task.make_task(config, retro_data.DataFolder(root))
-  state = loop.train(task, config, str(workdir), devices=devices)
-  return state, [r for r in metric_writer.read(workdir) if 'loss' in r]
+  return tiny_run.train(config, root, workdir, devices)
 
 
 @pytest.fixture(scope='module')

@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.engine import loop, metric_writer
-from experiments.retro import task as retro_task
 from experiments.retro_qa import config as qa_config, data as qa_data
 from retrieval import tokenization
 from retrieval.questions import dpr_json
@@ -20,6 +18,7 @@ from retro_jax.data import folder as retro_data, qa_rows, reading_rows
 from retro_jax.decoding import decode, decode_rows, drawing
 from retro_jax.nn import losses, models
 from retro_jax.trained import inspection, language_model, loading
+from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config, tiny_retro
 from tests.retro_jax.nn import tiny
 
@@ -29,14 +28,6 @@ _WORDS = 'river queen moon mill crown stone'.split()
 def _config(root, arg='test', **fields):
   fields = {'num_steps': 3, 'eval_batches': 0, 'data_dir': str(root)} | fields
   return tiny_config.tiny('retro_reading_smollm2', arg, **fields)
-
-
-def _train(config, root, workdir, devices=None):
-  task = retro_task.make_task(config, retro_data.DataFolder(root))
-  devices = devices or jax.devices()[:1]
-  state = loop.train(task, config, str(workdir), devices=devices)
-  losses = [x['loss'] for x in metric_writer.read(workdir) if 'loss' in x]
-  return state, losses
 
 
 def _layout(c, prompt_chunks):
@@ -70,7 +61,7 @@ def rows(tmp_path_factory):
 @pytest.fixture(scope='module')
 def baseline(root, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('baseline')
-  _train(_config(root, 'baseline_test'), root, workdir)
+  tiny_run.train(_config(root, 'baseline_test'), root, workdir)
   return workdir
 
 
@@ -78,11 +69,12 @@ def baseline(root, tmp_path_factory):
 def trained(root, rows, baseline, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('trained')
   fields = {'reading.train': (str(rows),), 'retrofit_from': str(baseline)}
-  return workdir, fields, _train(_config(root, **fields), root, workdir)
+  state, rows = tiny_run.train(_config(root, **fields), root, workdir)
+  return workdir, state, [x['loss'] for x in rows]
 
 
 def test_the_decoder_stays_and_the_rest_learns(baseline, trained):
-  workdir, _, (state, losses) = trained
+  workdir, state, losses = trained
   old = language_model.load(baseline)
   run = language_model.load(workdir)
   assert len({*losses}) == 3

@@ -12,11 +12,12 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.engine import loop, program as program_lib
+from experiments.engine import program as program_lib
 from experiments.retro import task as retro_task
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model
+from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
 
@@ -41,19 +42,13 @@ def _config(root, arg='test', model=(), **fields):
   )
 
 
-def _train(config, root, workdir, devices=None):
-  task = retro_task.make_task(config, retro_data.DataFolder(root))
-  devices = devices or jax.devices()[:1]
-  return loop.train(task, config, str(workdir), devices=devices)
-
-
 @pytest.fixture(scope='module')
 def baseline(root, tmp_path_factory):
   """A decoder trained without retrieval."""
   workdir = tmp_path_factory.mktemp('baseline')
   fields = {'optimizer.learning_rate': 1e-2, 'optimizer.warmup_steps': 1}
   config = _config(root, 'baseline_test', num_steps=2, **fields)
-  _train(config, root, workdir)
+  tiny_run.train(config, root, workdir)
   return workdir
 
 
@@ -62,7 +57,7 @@ def fitted(root, baseline, tmp_path_factory):
   """The RETROfit of it, and its last state."""
   workdir = tmp_path_factory.mktemp('fitted')
   config = _config(root, retrofit_from=baseline)
-  return workdir, _train(config, root, workdir)
+  return workdir, tiny_run.train(config, root, workdir)[0]
 
 
 @functools.partial(jax.jit, static_argnames='model')
@@ -119,7 +114,7 @@ def test_a_killed_run_continues_bit_for_bit(root, baseline, fitted, tmp_path):
   shutil.rmtree(tmp_path / 'run' / 'checkpoints' / str(STEPS))
   assert checkpoints.find(str(tmp_path / 'run')).step == 2
   config = _config(root, retrofit_from=tmp_path / 'gone')
-  state = _train(config, root, tmp_path / 'run')
+  state, _ = tiny_run.train(config, root, tmp_path / 'run')
   _equal(state.params, whole.params)
   _equal(state.opt_state, whole.opt_state)
 
