@@ -29,72 +29,41 @@ from retro_jax.trained import loading
 _FIT_TOKENS = 4096  # that the lookup of a RETROfit is fitted to
 
 
-def _trained(
-  field: str,
+def _loaded_params(
+  key: jax.Array,
+  *,
   config: Config,
   model_cfg: config_lib.RetroConfig,
   data: retro_data.DataFolder,
-) -> tuple[loading.RunConfig, tasks.Params]:
-  """Load the run that a field names: its config, and its parameters on the host."""
-  source = getattr(config, field)
+) -> tasks.Params:
+  """Parameters of the named run that this model has, too, and new ones for the rest.
+
+  A RETROfit adds an encoder and CCAs to the decoder of `config.retrofit_from`.
+  """
+  retrofit = config.retrofit_from
+  source = retrofit or config.start_from
+  name = f'config.{"retrofit" if retrofit else "start"}_from {source}'
   run = loading.load(source, str(data.root))
   try:
     initial.check_fits(model_cfg, run.model.config)
   except ValueError as error:
-    raise ValueError(f'config.{field} {source}: {error}.') from None
-  logging.info('The start: %s, step %d.', source, run.step)
-  return run.config, jax.tree.map(np.asarray, run.params)
-
-
-def _continued_params(
-  key: jax.Array,
-  *,
-  config: Config,
-  model_cfg: config_lib.RetroConfig,
-  data: retro_data.DataFolder,
-) -> tasks.Params:
-  """Parameters of `config.start_from` that this model has, too.
-
-  To those of a baseline retrieval is added anew.
-  """
-  trained, params = _trained('start_from', config, model_cfg, data)
-  if config.retrieval and not trained.retrieval:
-    params, _, _ = initial.extend(key, model_cfg, params)
-  init = functools.partial(initial.flat_params, config=model_cfg)
-  params = traverse_util.flatten_dict(params, sep='/')
-  shapes = traverse_util.flatten_dict(
-    sharding.unbox(jax.eval_shape(init, key)), sep='/'
-  )
-  for name, x in shapes.items():
-    shape = params[name].shape if name in params else 'none'
-    if shape != x.shape:
-      raise ValueError(
-        f'config.start_from {config.start_from}: {name} has shape {shape}, '
-        f'expected {x.shape}.'
-      )
-  params = {name: params[name] for name in shapes}
-  return stack.for_training(
-    model_cfg, traverse_util.unflatten_dict(params, sep='/')
-  )
-
-
-def _retrofit_params(
-  key: jax.Array,
-  *,
-  config: Config,
-  model_cfg: config_lib.RetroConfig,
-  data: retro_data.DataFolder,
-) -> tasks.Params:
-  """The decoder of `config.retrofit_from` with a new encoder and new CCAs."""
-  trained, baseline = _trained('retrofit_from', config, model_cfg, data)
-  if trained.retrieval:
+    raise ValueError(f'{name}: {error}.') from None
+  if retrofit and run.config.retrieval:
     raise ValueError(
-      f'config.retrofit_from {config.retrofit_from}: is a RETRO itself '
-      '(retrieval=True); expected its baseline, a decoder trained without '
-      'retrieval.'
+      f'{name}: is a RETRO itself (retrieval=True); expected its baseline, a decoder '
+      'trained without retrieval.'
     )
-  params, _, _ = initial.extend(key, model_cfg, baseline)
-  if model_cfg.copy_init:
+  logging.info('The start: %s, step %d.', source, run.step)
+  params, _, _ = initial.extend(
+    key, model_cfg, jax.tree.map(np.asarray, run.params)
+  )
+  init = functools.partial(initial.flat_params, config=model_cfg)
+  shapes = sharding.unbox(jax.eval_shape(init, key))
+  for path, x in traverse_util.flatten_dict(shapes, sep='/').items():
+    shape = functools.reduce(dict.__getitem__, path.split('/'), params).shape
+    if shape != x.shape:
+      raise ValueError(f'{name}: {path} has shape {shape}, expected {x.shape}.')
+  if retrofit and model_cfg.copy_init:
     row = jax.device_put(_some_rows(config, model_cfg, data))
     params = copy_init.fit_queries(
       params, model_cfg, row['tokens'], row['segment_ids']
@@ -115,29 +84,27 @@ def _some_rows(config, model_cfg, data):
 def _start(config, model_cfg, data) -> dict[str, Any]:
   """Return the task's fields of initial and of frozen parameters."""
   new = functools.partial(initial.init_params, config=model_cfg)
-  of_run = {'config': config, 'model_cfg': model_cfg, 'data': data}
-  if config.start_from:
-    if config.retrofit_from:
-      raise ValueError(
-        f'config.start_from {config.start_from}: expected empty beside '
-        f'config.retrofit_from {config.retrofit_from}.'
-      )
-    init = functools.partial(_continued_params, **of_run)
-    return {'init': init, 'init_on_host': True, 'shapes': new}
-  if not config.retrofit_from:
-    return {'init': new}
-  if not model_cfg.cca_layers:
+  start, retrofit = config.start_from, config.retrofit_from
+  if start and retrofit:
     raise ValueError(
-      f'config.retrofit_from {config.retrofit_from}: nothing would be trained '
-      'without chunked cross-attention; expected retrieval=True and cca_layers.'
+      f'config.start_from {start}: expected empty beside config.retrofit_from '
+      f'{retrofit}.'
     )
-  return {
-    'init': functools.partial(_retrofit_params, **of_run),
-    'init_on_host': True,
-    'shapes': new,
-    'frozen': lambda name: not initial.is_added(name),
-    'flops_per_step': 0.0,  # less than three forward passes
-  }
+  if retrofit and not model_cfg.cca_layers:
+    raise ValueError(
+      f'config.retrofit_from {retrofit}: nothing would be trained without chunked '
+      'cross-attention; expected retrieval=True and cca_layers.'
+    )
+  if not start and not retrofit:
+    return {'init': new}
+  load = functools.partial(
+    _loaded_params, config=config, model_cfg=model_cfg, data=data
+  )
+  fields = {'init': load, 'init_on_host': True, 'shapes': new}
+  if retrofit:
+    fields['frozen'] = lambda name: not initial.is_added(name)
+    fields['flops_per_step'] = 0.0  # less than three forward passes
+  return fields
 
 
 def model_fields(

@@ -20,7 +20,7 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from experiments.engine import evaluations, progress, reports
+from experiments.engine import configs, evaluations, progress, reports
 from experiments.retro_qa import data as retro_qa_data, task as retro_qa_task
 from experiments.retro_qa.config import Config
 from retrieval import settings
@@ -183,8 +183,8 @@ def load(
       "run's datastore; --config.qa.passages names others.",
       ', '.join(run.qa.passages),
     )
-  qa = dataclasses.replace(run.qa, passages=config.qa.passages)
-  trained = dataclasses.replace(trained, config=dataclasses.replace(run, qa=qa))
+  run = configs.replaced(run, **{'qa.passages': config.qa.passages})
+  trained = dataclasses.replace(trained, config=run)
   return loading.with_models(trained, config)
 
 

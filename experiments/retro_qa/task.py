@@ -14,7 +14,7 @@ from absl import logging
 import jax
 import numpy as np
 
-from experiments.engine import loop, tasks
+from experiments.engine import configs, loop, tasks
 from experiments.retro import (
   config as retro_config,
   task as retro_task,
@@ -31,26 +31,18 @@ PASSAGES = 'passages'
 
 def train(config: Config, workdir: str) -> None:
   """Fine-tune the run `config.retro_from` until `config.num_steps`."""
-  config, task = start(config, workdir)
-  logging.info('Training on %s, writing to %s.', config.retro_from, workdir)
-  loop.train(task, config, workdir)
-
-
-def start(
-  config: Config, workdir: str | os.PathLike
-) -> tuple[Config, tasks.Task]:
-  """The config and the task of a fine-tuning run; see `adopt` and `make_task`."""
   config = adopt(config)
   question_sets.check_questions(config)
   trained = language_model.load(config.retro_from, config.data_dir)
   trained = loading.with_models(trained, config)
   # The retriever reads passages of the length that the model reads.
-  length = config.model.neighbor_length
-  model = dataclasses.replace(trained.config.model, neighbor_length=length)
+  length = {'model.neighbor_length': config.model.neighbor_length}
   trained = dataclasses.replace(
-    trained, config=dataclasses.replace(trained.config, model=model)
+    trained, config=configs.replaced(trained.config, **length)
   )
-  return config, make_task(config, trained, workdir)
+  task = make_task(config, trained, workdir)
+  logging.info('Training on %s, writing to %s.', config.retro_from, workdir)
+  loop.train(task, config, workdir)
 
 
 def adopt(config: Config) -> Config:
@@ -148,13 +140,12 @@ def make_task(
 def _first_params(key, *, config, model_cfg, trained) -> tasks.Params:
   """Return the source's parameters; a FiD drops some and adds new ones."""
   params = jax.tree.map(np.asarray, trained.params)
-  if config.qa.is_fid:
-    params, new, left = initial.extend(key, model_cfg, params)
-    logging.info(
-      'FiD of %s, step %d; new: %s; left out: %s; all else is loaded.',
-      config.retro_from,
-      trained.step,
-      ', '.join(new) or 'nothing',
-      ', '.join(left) or 'nothing',
-    )
+  params, new, left = initial.extend(key, model_cfg, params)
+  logging.info(
+    'Loaded from %s, step %d; new: %s; left out: %s.',
+    config.retro_from,
+    trained.step,
+    ', '.join(new) or 'nothing',
+    ', '.join(left) or 'nothing',
+  )
   return stack.for_training(model_cfg, params)
