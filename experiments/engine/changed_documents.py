@@ -7,9 +7,10 @@ the functions of the rooms reuse the vectors of texts that stay.
 """
 
 import collections
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
+import filecmp
 import json
 import os
 import pathlib
@@ -20,7 +21,7 @@ import numpy as np
 
 from experiments.engine import command, reports
 from retrieval.readers import base
-from retrieval.store import checksums, locks, output_files
+from retrieval.store import locks, output_files
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
 FILE = 'documents.jsonl'
@@ -58,12 +59,7 @@ def changing(
     raise ValueError(f'{root}: is the old data folder; name another one.')
   counts = check(tokens, documents, delete)
   with locks.writer(root, locks.DATA):
-    rows = tokens.metadata.rows(range(tokens.num_documents))
-    before = (
-      corpus_lib.Document(tokens.document_id(i), tokens.title(i), text(i), row)
-      for i, row in enumerate(rows)
-    )
-    write(root, before, documents, delete, tokens.metadata.names)
+    _write(root, tokens, text, documents, delete)
     data = type(old)(root)
     if not data.has_tokenizer:
       old.tokenizer.save(data.tokenizer_path)
@@ -133,41 +129,29 @@ def check(
   }
 
 
-def write(
-  root: pathlib.Path,
-  before: Iterable[corpus_lib.Document],
-  documents: Sequence[corpus_lib.Document],
-  delete: Sequence[str],
-  metadata: Sequence[str] = (),
-) -> None:
-  """Write the new corpus into ROOT/FILE, added documents last.
-
-  Args:
-    metadata: names of the further fields to write.
-
-  Raises:
-    ValueError: if the folder holds another corpus already.
-  """
-  file = root / FILE
+def _write(root, tokens, text, documents, delete) -> None:
+  """Write the new corpus into ROOT/FILE, added documents last."""
+  file, names = root / FILE, tokens.metadata.names
   new, gone = {d.id: d for d in documents}, set(delete)
   with output_files.writing(file, 'w') as f:
-    for document in before:
-      if document.id not in gone:
-        f.write(_line(new.pop(document.id, document), metadata))
-    f.writelines(_line(document, metadata) for document in new.values())
+    for i, row in enumerate(tokens.metadata.rows(range(tokens.num_documents))):
+      if (name := tokens.document_id(i)) not in gone:
+        if (document := new.pop(name, None)) is None:
+          document = corpus_lib.Document(name, tokens.title(i), text(i), row)
+        f.write(_line(document, names))
+    f.writelines(_line(document, names) for document in new.values())
     f.flush()
-    if file.exists() and checksums.hash_files([file]) != checksums.hash_files(
-      [f.name]
-    ):
+    if file.exists() and not filecmp.cmp(file, f.name, shallow=False):
       raise ValueError(
         f'{root}: holds another corpus already; name another folder.'
       )
 
 
-def _line(document: corpus_lib.Document, metadata: Sequence[str]) -> str:
+def _line(document: corpus_lib.Document, names: Sequence[str]) -> str:
+  """Return a document as a line of JSON, with the metadata of some names."""
   fields = dataclasses.asdict(document)
   values = fields.pop('metadata')
-  if some := {x: values[x] for x in metadata if values.get(x) is not None}:
+  if some := {x: values[x] for x in names if values.get(x) is not None}:
     fields['metadata'] = some
   return json.dumps(fields) + '\n'
 
