@@ -322,8 +322,7 @@ def _prepared(
   cluster_settings.hold_shards(cluster.address if cluster.hold_shards else '')
   index = 0
   if getattr(config, 'distributed', False):
-    trains = writes == locks.RUN  # otherwise SIGTERM ends the process at once
-    index = _join(trains and getattr(config, 'checkpoint_on_sigterm', False))
+    index = _join(writes == locks.RUN)
   if not writes or not os.path.isdir(workdir):  # who makes it locks it then
     return contextlib.nullcontext()
   return locks.writer(workdir, writes, index)
@@ -359,11 +358,16 @@ def _is_of_the_answer(record: std_logging.LogRecord) -> bool:
   return record.levelno > std_logging.INFO or record.pathname in told
 
 
-def _join(checkpoint_on_sigterm: bool) -> int:
-  """Join the other processes of a job; all save the same step after a signal."""
+def _join(saves: bool) -> int:
+  """Join the other processes of a job.
+
+  Args:
+    saves: whether all save the same step after SIGTERM, which otherwise ends the
+      process at once.
+  """
   import jax
 
-  jax.config.update('jax_enable_preemption_service', checkpoint_on_sigterm)
+  jax.config.update('jax_enable_preemption_service', saves)
   names = ('COORDINATOR_ADDRESS', 'NUM_PROCESSES', 'PROCESS_ID')
   address, count, index = (os.environ.get(f'JAX_{name}') for name in names)
   jax.distributed.initialize(

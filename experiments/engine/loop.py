@@ -180,7 +180,7 @@ def train(
         index_refresher.after_step(step, state.params)
         extra |= index_refresher.metrics(step, rows)
       pending = (step, metrics, extra)
-      ending = config.checkpoint_on_sigterm and _agreed(signaled, step)
+      ending = _agreed(signaled, step)
       saving = ending or step % config.checkpoint_every == 0
       saving |= step == num_steps
       if saving or step % config.eval_every == 0:

@@ -46,9 +46,6 @@ class Loop:
   # retained beside the newest. eval_every is then a multiple of checkpoint_every.
   best_metric: str = ''
   best_mode: Literal['min', 'max'] = 'min'  # what is best
-  # Whether Ctrl-C or SIGTERM, as before a preemption, ends a training after the step
-  # it is in and saves that step; otherwise it ends at once.
-  checkpoint_on_sigterm: bool = True
   profile_steps: settings.Count = 0
   # A tracker that metrics go to beside TensorBoard's files (`metric_writer`).
   metrics: Literal['', 'wandb', 'mlflow', 'trackio'] = ''

@@ -147,7 +147,6 @@ class Config:
   keep_checkpoints: int = 2
   best_metric: str = ''
   best_mode: str = 'min'
-  checkpoint_on_sigterm: bool = True
   profile_steps: int = 0
   metrics: str = ''
   mesh: run_settings.Mesh = run_settings.Mesh(data=2, fsdp=2, tensor=2)
