@@ -100,17 +100,20 @@ def compare(workdir: str, texts: Sequence[str]) -> dict[str, Any]:
   if not texts:
     raise ValueError('--row: expected NAME=TABLE[:ROW], once for each table.')
   rows = join([read(text) for text in texts])
-  minus = evaluations.differences(rows)
   for row in rows:
     seeds = {measure: row.of_seeds(measure) for measure in row.values}
     totals = {
       measure: {'mean': float(np.mean(each)), 'of_seeds': each}
       for measure, each in seeds.items()
     }
-    less = {name: _nested(x) for name, x in minus[row.name].items()}
-    row.facts.update(totals=_nested(totals), minus=less)
+    minus = {
+      other.name: _nested({x: row.minus(other, x) for x in row.values})
+      for other in rows
+      if other is not row
+    }
+    row.facts.update(totals=_nested(totals), minus=minus)
   for measure in rows[0].values:
-    _print(rows, measure, minus)
+    _print(rows, measure)
   evaluations.write(pathlib.Path(workdir) / FILE, rows, tables=[*texts])
   return {'rows': [{'name': row.name, **row.facts} for row in rows]}
 
@@ -126,15 +129,13 @@ def _nested(values: Mapping[str, Any]) -> Any:
   return nested
 
 
-def _print(
-  rows: Sequence[evaluations.Row], measure: str, minus: Mapping[str, Any]
-) -> None:
+def _print(rows: Sequence[evaluations.Row], measure: str) -> None:
   """Print a measure of all rows."""
   first, lines = rows[0], []
   for row in rows:
     cells = [row.name, f'{np.mean(row.of_seeds(measure)):.4f}', '', '', '']
     if row is not first:
-      less = minus[row.name][first.name][measure]
+      less = row.minus(first, measure)
       cells[2:4] = f'{less["mean"]:+.4f}', reports.ends(less, '+.4f')
       cells[4] = ' '.join(f'{x:+.4f}' for x in less['of_seeds'])
     lines.append(cells)

@@ -30,7 +30,7 @@ import sys
 from typing import Any
 
 from experiments.engine import command, progress
-from experiments.knn_lm import mixed
+from experiments.knn_lm import evaluate as knn_lm
 from retrieval import settings
 from retro_jax.evaluation import continuations
 from retro_jax.trained import language_model, packaged
@@ -77,8 +77,8 @@ class Retro:
         'neighbors', neighbors, f'one of {NEIGHBORS}'
       )
     run = packaged.take() if workdir == packaged.NAME else str(workdir)
-    if is_mixed := mixed.is_mixed(run):
-      self.model = mixed.load(run, data_dir, str(step))
+    if is_mixed := knn_lm.is_mixed(run):
+      self.model = knn_lm.load(run, data_dir, str(step))
     else:
       source = 'random' if neighbors == 'shuffled' else ''
       self.model = language_model.load(

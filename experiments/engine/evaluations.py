@@ -10,7 +10,6 @@ pairs of rows; rows of one name are its seeds.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import itertools
 import math
 import os
 import pathlib
@@ -93,20 +92,3 @@ def write(
   if arrays:
     reports.write_arrays(path.with_suffix('.npz'), arrays)
   return path
-
-
-def differences(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, Any]]]:
-  """Return row -> other row -> measure -> the row less the other row."""
-  minus: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
-  for one, two in itertools.combinations(rows, 2):
-    less = {x: two.minus(one, x) for x in one.values}
-    minus[two.name][one.name] = less
-    minus[one.name][two.name] = {x: _turned(y) for x, y in less.items()}
-  return minus
-
-
-def _turned(less: Mapping[str, Any]) -> dict[str, Any]:
-  """Return a difference with its signs turned."""
-  mean, low, high = (-less[x] for x in ('mean', 'high', 'low'))
-  seeds = [-x for x in less['of_seeds']]
-  return {'mean': mean, 'low': low, 'high': high, 'of_seeds': seeds}

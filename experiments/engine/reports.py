@@ -21,22 +21,15 @@ from retrieval.store import output_files
 _WIDEST = 1000
 
 
-def finite(value: Any) -> Any:
-  """JSON values with null in place of every number that is not finite."""
-  if isinstance(value, Mapping):
-    return {key: finite(x) for key, x in value.items()}
-  if isinstance(value, list | tuple):
-    return [finite(x) for x in value]
-  if isinstance(value, float) and not math.isfinite(value):
-    return None
-  return value
-
-
 def write_json(path: str | os.PathLike, content: Any) -> pathlib.Path:
-  """Write JSON values, whole or not at all, and return the path."""
+  """Write JSON values, whole or not at all, and return the path.
+
+  Numbers that are not finite become null.
+  """
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
-  text = json.dumps(finite(content), indent=2, allow_nan=False)
+  content = json.loads(json.dumps(content), parse_constant=lambda _: None)
+  text = json.dumps(content, indent=2)
   output_files.write(path, f'{text}\n'.encode())
   return path
 

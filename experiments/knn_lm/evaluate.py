@@ -11,21 +11,25 @@ lambda, temperature and k are tuned on a random half of the held-out documents; 
 figure is measured on the other half. --config.evaluate.split, stride_chunks and
 max_documents hold for every row. Refuses a datastore that may hold an evaluated document.
 Prints a table and writes DIR/knn_lm.json, and the nats of each document to .npz beside
-it.
+it. `load` returns an evaluated kNN-LM as a model.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 import itertools
+import os
 import pathlib
 
 from absl import logging
+import jax
 import numpy as np
 
 from experiments.engine import evaluations, progress, stages
 from experiments.knn_lm import prepare as knn_lm_prepare
 from experiments.knn_lm.config import Config
 from experiments.retro import evaluate as retro_evaluate, rows as rows_lib
+from retrieval.store import manifests
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate as evaluate_lib, knn_lm
 from retro_jax.trained import language_model
@@ -36,6 +40,7 @@ _QUERIES = 4096  # searched and weighed in one call
 _ALONE = 'model alone'
 _LAMBDA, _ALPHA = 0.118, 0.00785  # the paper's, which are not tuned
 Evaluate = retro_evaluate.Evaluate
+_distributions = jax.jit(knn_lm.token_distributions, static_argnames='model')
 
 
 def measure(
@@ -187,3 +192,52 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
     evaluate=dataclasses.asdict(run),
   )
   logging.info('The figures are in %s.', path)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class KnnLanguageModel(language_model.LanguageModel):
+  """A model with the likelihoods of a kNN-LM; it draws no samples."""
+
+  # keys [n, D] -> distances and values [n, k]
+  search: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+  temperature: float  # of squared L2 distances
+  weight: float  # lambda, of p_kNN
+
+  def sample(self, *unused_prompts, **unused_settings):
+    """Raise ValueError: there is no decoding with the datastore."""
+    raise ValueError('A kNN-LM draws no samples: expected likelihoods alone.')
+
+  def _token_scorer(self):
+    params = jax.device_put(self.params)
+    distributions = functools.partial(_distributions, self.model, params)
+    return knn_lm.token_scorer(
+      distributions, self.search, self.temperature, self.weight
+    )
+
+
+def is_mixed(workdir: str | os.PathLike) -> bool:
+  """Whether a folder is that of an evaluated kNN-LM."""
+  return (pathlib.Path(workdir) / FILE).is_file()
+
+
+def load(
+  workdir: str | os.PathLike, data_dir: str = '', step: str = ''
+) -> KnnLanguageModel:
+  """Load the kNN-LM that experiments.evaluate tuned.
+
+  Raises:
+    ValueError: when its datastore or index is of another model.
+  """
+  path = pathlib.Path(workdir) / FILE
+  content = manifests.read_object(path)
+  chosen = next(row for row in content['rows'] if row['name'] == 'kNN-LM')
+  run = content['settings']['model_workdir'] or workdir
+  alone = language_model.load(run, data_dir, step=step)
+  datastore = knn_lm_prepare.Datastore(workdir, alone)
+  config = dataclasses.replace(alone.config, num_neighbors=0)
+  return KnnLanguageModel(
+    **vars(alone) | {'config': config},
+    search=functools.partial(datastore.search, k=chosen['k']),
+    temperature=chosen['temperature'],
+    weight=chosen['lambda'],
+  )

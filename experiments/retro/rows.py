@@ -34,16 +34,13 @@ def report(
   caption: str,
   columns: Mapping[str, str] | None = None,
   **content: Any,
-) -> list[evaluations.Row]:
+) -> None:
   """Write rows and `content` to results files, and print a table of the rows.
 
   Args:
     against: field -> name of a row, whose bits per byte are subtracted from those of
       the others; None where there is no such row.
     columns: heading -> format of a row's facts, shown after its name.
-
-  Returns:
-    The rows with their differences among the facts.
   """
   others = {row.name: row for row in rows}
   compared = []
@@ -76,7 +73,6 @@ def report(
     caption=f'{caption}Interval: 95 % of a paired bootstrap over documents.',
     padding=(0, 1, 0, 0),
   )
-  return compared
 
 
 def _filled(form: str, facts: Mapping[str, Any]) -> str:

@@ -120,3 +120,20 @@ def test_other_rows_are_refused(runs, tmp_path, texts):
   with pytest.raises(ValueError) as error:
     compare.compare(str(tmp_path), [text.format(runs) for text in texts])
   assert '\n' not in str(error.value)
+
+
+def _row(name, values, num_bytes=None):
+  return evaluations.Row(
+    name=name, values={'': np.array(values)}, num_bytes=num_bytes
+  )
+
+
+def test_seeds_are_paired_by_number_or_with_one():
+  a, b = _row('a', [[1.0, 3], [2, 6]]), _row('b', [[0.0, 0], [1, 1]])
+  assert a.minus(b)['of_seeds'] == [2, 3]
+  assert a.minus(_row('b', [1.0, 2]))['of_seeds'] == [0.5, 2.5]
+  assert _row('b', [1.0, 2]).minus(a)['of_seeds'] == [-0.5, -2.5]
+  with pytest.raises(ValueError, match='Row c has 3 runs and a 2'):
+    _row('c', np.ones((3, 2))).minus(a)
+  with pytest.raises(ValueError, match='different items'):
+    _row('c', np.ones(3)).minus(a)

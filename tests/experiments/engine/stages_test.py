@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process prepares a folder."""
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -11,21 +9,13 @@ from experiments.engine import stages
 from tests.retrieval.store import other_writer
 
 
-def _work(done):
-  done.append(1)
-  return []
-
-
-def _run(root):
-  done = []
-  stages.run([('work', functools.partial(_work, done))], root)
-  return done
-
-
 def test_a_second_writer_is_refused(tmp_path):
+  done = []
+  work = [('work', lambda: done.append(1) or [])]
   with other_writer.refuses(tmp_path, '.writer-data.lock'):
-    _run(tmp_path)
-  assert _run(tmp_path) == [1]
+    stages.run(work, tmp_path)
+  stages.run(work, tmp_path)
+  assert done == [1]
 
 
 def test_a_store_without_its_manifest_is_named(tmp_path):

@@ -10,7 +10,6 @@ import pytest
 
 from experiments.knn_lm import (
   evaluate as knn_lm_evaluate,
-  mixed,
   prepare as knn_lm_prepare,
 )
 from experiments.retro import evaluate as retro_evaluate
@@ -153,7 +152,7 @@ def test_rows_equal_the_evaluation_and_a_slow_search(root, runs, tmp_path):
     total -= np.log(0.3 * share + 0.7 * np.exp(-np.float64(nats)))
   assert rows['kNN-LM']['nats'] == pytest.approx(total, rel=1e-5)
   assert rows['kNN-LM']['nats'] != pytest.approx(baseline['nats'], rel=1e-3)
-  model, numbers = mixed.load(workdir), documents.index.tolist()
+  model, numbers = knn_lm_evaluate.load(workdir), documents.index.tolist()
   decode = model.data.tokenizer.decode
   texts = [decode(data.tokens.document(i)) for i in numbers]
   scored = model.loglikelihood([''] * len(texts), texts, stride_chunks=1)

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A datastore that changes under a trained RETRO, and what a sample reads then."""
 
+import shutil
+
 import numpy as np
 import pytest
 
-from experiments.retro import update as retro_update
+from experiments.retro import prepare, update as retro_update
 from retrieval.index import (
   published_index as index_lib,
   vectors as vectors_lib,
@@ -215,3 +217,25 @@ def test_bad_changes_are_refused(run, tmp_path):
   _update(run, tmp_path / 'd', [_document('a')])
   with pytest.raises(ValueError, match='another corpus'):
     _update(run, tmp_path / 'd', [_document('b')])
+
+
+def test_neighbors_do_not_depend_on_the_shards_of_an_index(tmp_path):
+  stored = []
+  for shards in (1, 3):
+    root = tmp_path / f'{shards}' / 'data'
+    root.mkdir(parents=True)
+    tiny_data.make(root)
+    for made in root.glob('neighbors-*'):
+      shutil.rmtree(made)
+    config = _config(**{'index.shards': shards, 'index.num_queries': 20})
+    stages = prepare.Prepare(stages='vectors,index,neighbors')
+    prepare.prepare(config, str(root.parent), stages)
+    data = retro_data.DataFolder(root)
+    stored.append([data.neighbors(x).store for x in ('train', 'valid')])
+  assert data.datastore.index.searcher.num_shards == 3
+  assert data.datastore.index.report['recall@10'] == 1
+  for one, three in zip(*stored, strict=True):
+    for name in ('ids', 'scores'):
+      a, b = (np.asarray(x.array(name)[:]) for x in (one, three))
+      np.testing.assert_array_equal(a, b)
+    assert (a != -np.inf).any()
