@@ -17,28 +17,23 @@ from typing import Any
 
 
 def _of(room: str, verbs: str = '', **others: str) -> dict[str, str]:
-  """Return the places of verbs; each of `verbs` is a module experiments.ROOM.VERB."""
-  names = ('config', *verbs.split())
-  places = {verb: f'experiments.{room}.{verb}' for verb in names}
+  """Return the places of verbs; `verbs` are modules of a room, 'train' its task."""
+  places = {
+    verb: f'experiments.{room}.{"task" if verb == "train" else verb}'
+    for verb in ('config', *verbs.split())
+  }
   return places | {verb: f'experiments.{x}' for verb, x in others.items()}
 
 
-_RETRO = _of(
-  'retro',
-  'prepare evaluate update quickstart',
-  train='retro.task',
+_BLOCKS = _of(
+  'realm', 'prepare train evaluate refresh_worker', update='open_qa.update'
 )
-_REALM = _of(
-  'realm',
-  'prepare evaluate refresh_worker quickstart',
-  train='realm.task',
-  update='open_qa.update',
-)
+_REALM = _BLOCKS | _of('realm', 'quickstart')
 _CONTRAST = {'prepare': 'realm.prepare', 'train': 'open_qa.contrast_tasks'}
 
 ROOMS = {
-  'retro': _RETRO,
-  'retro_qa': _of('retro_qa', 'evaluate', train='retro_qa.task'),
+  'retro': _of('retro', 'prepare train evaluate update quickstart'),
+  'retro_qa': _of('retro_qa', 'train evaluate'),
   'knn_lm': _of('knn_lm', 'prepare evaluate'),
   'in_context': _of(
     'in_context', 'evaluate', prepare='retro.prepare', config='retro.config'
@@ -46,17 +41,10 @@ ROOMS = {
   'realm': _REALM,
   'ict': _REALM,
   'mlm': _REALM,
-  'open_qa': _of(
-    'open_qa',
-    'evaluate',
-    prepare='realm.prepare',
-    train='open_qa.task',
-    refresh_worker='realm.refresh_worker',
-    update='open_qa.update',
-  ),
+  'open_qa': _BLOCKS | _of('open_qa', 'train evaluate'),
   'dpr': _of('open_qa', **_CONTRAST, config='open_qa.config:DprConfig'),
   'colbert': _of('open_qa', **_CONTRAST, config='open_qa.config:ColbertConfig'),
-  'cross_encoder': _of('reranking', train='reranking.task'),
+  'cross_encoder': _of('reranking', 'train'),
 }
 
 
