@@ -48,13 +48,13 @@ def of(cls: type, /, **values: Any) -> Config:
 
   Args:
     cls: dataclass; a field that is a dataclass becomes a section.
-    **values: take the place of defaults. A section's values are a mapping, or
-      named one by one: `**{'model.d_model': 128}`.
+    **values: take the place of defaults. A section's values are a mapping.
   """
   fields = dataclasses.fields(cls)
   config = Config({x.name: _default(cls, x) for x in fields}).lock()
   for name, value in values.items():
-    _set(config, name, value)
+    is_section = dataclasses.is_dataclass(value)
+    config.update({name: dataclasses.asdict(value) if is_section else value})
   return config
 
 
@@ -240,15 +240,9 @@ def _default(cls: type, field: dataclasses.Field) -> Any:
     return of(kind)
   if value is None or value is dataclasses.MISSING:
     return config_dict.placeholder(kind)
-  return float(value) if kind is float else _plain(value)
-
-
-def _plain(value: Any) -> Any:
-  """Return a config for a dataclass or a mapping, any other value as it is."""
   if dataclasses.is_dataclass(value):
-    fields = dataclasses.fields(value)
-    return of(type(value), **{x.name: getattr(value, x.name) for x in fields})
-  return Config(value) if isinstance(value, abc.Mapping) else value
+    return of(type(value), **vars(value))
+  return float(value) if kind is float else value
 
 
 def _is_dataclass(kind: Any) -> bool:
@@ -266,14 +260,3 @@ def _kind(hint: Any) -> type:
     kinds = {_kind(x) for x in args if x is not type(None)}
     return kinds.pop() if len(kinds) == 1 else object
   return origin or (hint if isinstance(hint, type) else object)
-
-
-def _set(config: Config, name: str, value: Any) -> None:
-  *sections, last = name.split('.')
-  for section in sections:
-    config = config[section]
-  if isinstance(value, abc.Mapping) and isinstance(config[last], Config):
-    for key, item in value.items():
-      _set(config[last], key, item)
-  else:
-    config[last] = _plain(value)
