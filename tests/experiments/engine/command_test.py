@@ -13,7 +13,6 @@ import sys
 import pytest
 
 from retrieval.store import locks
-from tests import free_port
 
 _COMMAND = """
 import dataclasses
@@ -21,7 +20,6 @@ import logging
 import os
 
 from absl import flags
-import jax
 
 from retrieval import settings
 
@@ -61,8 +59,6 @@ def run(config, workdir):
     exec(told, {'logging': logging})
     logging.info('of the command')
   print(workdir, config.size, flags.FLAGS.prompt, *flags.FLAGS.question)
-  if jax.distributed.is_initialized():
-    print(jax.process_index(), jax.process_count())
 
 if __name__ == '__main__':
   command.main(
@@ -141,10 +137,7 @@ _CASES = {
   'flag_file': ['--flagfile=no_such_file'],
   'absent': ['--config=no_such_file.py'],
   'locked': ['--workdir=H'],
-  'first': ['--config.distributed=True'],
-  'second': ['--config.distributed=True'],
 }
-_PAIR = ('first', 'second')
 _TEXTS = ('prompt', 'question')  # flags of a text, and cases of them
 
 
@@ -154,16 +147,11 @@ def results(tmp_path_factory):
   (folder / 'command_x.py').write_text(_COMMAND)
   (folder / 'config_x.py').write_text(_CONFIG)
   (folder / 'lines.txt').write_text('--config.size=3\n--prompt=hello\n')
-  address = free_port.address()
 
   def case(name):
     environment, named = {}, ['--config=config_x.py']
     if name == 'locked':
       environment['TEST_WRITES'] = 'x.json'
-    if name in _PAIR:
-      environment['JAX_COORDINATOR_ADDRESS'] = address
-      environment['JAX_NUM_PROCESSES'] = '2'
-      environment['JAX_PROCESS_ID'] = str(_PAIR.index(name))
     if name == 'default':
       environment['TEST_DEFAULT'], named = 'config_x.py', []
     if name.startswith(_TEXTS):
@@ -233,12 +221,6 @@ def test_a_second_writer_is_refused_before_it_runs(results):
   assert (found.returncode, found.stdout) == (1, '')
   assert found.stderr.startswith(f'error: H: process {os.getpid()} on ')
   assert found.stderr.count('\n') == 1
-
-
-def test_processes_find_each_other(results):
-  for i, name in enumerate(_PAIR):
-    assert results[name].returncode == 0, results[name].stderr
-    assert results[name].stdout.split() == ['W', '1', str(i), '2']
 
 
 @pytest.mark.parametrize(
