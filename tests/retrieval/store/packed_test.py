@@ -21,8 +21,9 @@ def params():
     'dense': {'kernel': rng.normal(size=(4, 2, 3)), 'bias': rng.normal(size=3)},
   }
   values['dense']['kernel'][:, 1, 2] = 0
+  # Not as they lie in a file: a decoder's matrices are read transposed.
   return {
-    name: {k: v.astype(np.float32) for k, v in part.items()}
+    name: {k: np.asarray(v, np.float32, order='F') for k, v in part.items()}
     for name, part in values.items()
   }
 
