@@ -162,19 +162,16 @@ class Models:
       part: kind of the model.
       name: of several of the kind; without it the first.
     """
-    runs = [run for run in self.runs if getattr(run, part)]
+    runs = {f'{part}-{x.name}': x for x in self.runs if getattr(x, part)}
     if not runs:
       raise Missing(
         f'No {part} is served here, only {self.parts()}; start the server with '
         f'--workdir of one, or {PACKAGED}.'
       )
-    if len(runs) == 1 or not name:
-      return runs[0]
-    for run in runs:
-      if name in (run.name, f'{part}-{run.name}'):
+    for key, run in runs.items():
+      if len(runs) == 1 or not name or name in (key, run.name):
         return run
-    names = [f'{part}-{run.name}' for run in runs]
-    raise Missing(f'No model {name!r} is served here, only {names}.')
+    raise Missing(f'No model {name!r} is served here, only {[*runs]}.')
 
   @functools.cached_property
   def _embedder(self) -> embedders.Embedder:
@@ -248,9 +245,8 @@ def open_models(workdirs: Sequence[str], embedder: str) -> Models:
     FileNotFoundError: where there is no model.
     ValueError: for another kind of model, or two of one name.
   """
-  runs = [
-    _open(name, folder, _parts(folder)) for name, folder in _named(workdirs)
-  ]
+  named = _named([x for x in workdirs if x != PACKAGED])
+  runs = [_open(name, folder, _parts(folder)) for name, folder in named]
   served = Models(runs, embedder)
   if PACKAGED in workdirs:
     there = served.parts()
@@ -275,20 +271,14 @@ def _named(workdirs: Sequence[str]) -> list[tuple[str, str]]:
     name, equals, folder = workdir.partition('=')
     if not equals or '/' in name or pathlib.Path(workdir).exists():
       name, folder = '', workdir
-    if workdir != PACKAGED:
-      pairs.append((name, folder))
-  paths = [pathlib.Path(folder).absolute().parts for _, folder in pairs]
-
-  def last_parts(path):
-    for n in range(1, len(path)):
-      if [x[-n:] for x in paths].count(path[-n:]) == 1:
-        break
-    return '/'.join(path[-n:])
-
-  return [
-    (name or last_parts(path), folder)
-    for (name, folder), path in zip(pairs, paths, strict=True)
-  ]
+    parts = pathlib.Path(folder).absolute().parts
+    pairs.append((name, folder, parts))
+  named = []
+  for name, folder, parts in pairs:
+    ends = [parts[-n:] for n in range(1, len(parts) + 1)]
+    alone = (x for x in ends if [y[-len(x) :] for *_, y in pairs].count(x) == 1)
+    named.append((name or '/'.join(next(alone, ends[0])), folder))
+  return named
 
 
 def _parts(workdir: str) -> list[str]:

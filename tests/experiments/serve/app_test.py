@@ -305,15 +305,15 @@ def test_packaged_models_take_free_places(openable, order):
     (['runs/a/retro', 'runs/b/retro', 'x/c'], ['a/retro', 'b/retro', 'c']),
     (['retro', 'runs/retro'], ['{}/retro', 'runs/retro']),
     (['small=runs/a/retro', 'runs/b/retro'], ['small', 'b/retro']),
-    (['runs/rate=1', 'x=a=b'], ['rate=1', 'x']),
+    (['runs/rate=1', 'x=a=b', 'lr=1'], ['rate=1', 'x', 'lr=1']),
   ],
 )
 def test_runs_are_named(openable, monkeypatch, tmp_path, workdirs, names):
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'lr=1').mkdir()
-  served = models.open_models([*workdirs, 'lr=1'], 'minilm')
+  served = models.open_models(workdirs, 'minilm')
   names = [x.format(tmp_path.name) for x in names]
-  assert [*served.names()] == [f'retro-{x}' for x in (*names, 'lr=1')]
+  assert [*served.names()] == [f'retro-{x}' for x in names]
   for run, workdir in zip(served.runs, workdirs, strict=False):
     assert workdir in (run.retro, f'{run.name}={run.retro}')
 
