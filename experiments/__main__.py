@@ -76,18 +76,16 @@ def fields_as_markdown() -> str:
   from experiments import retrieve, sample
   from experiments.engine import configs, field_help, rooms
 
-  used = []  # task, class, whether it is a section
+  used = [(task, rooms.config_class(task), 'config') for task in rooms.ROOMS]
   for task, verbs in rooms.ROOMS.items():
     sections = (rooms.section(task, x) for x in verbs if x != 'config')
-    used.append((task, rooms.config_class(task), False))
-    used += [(task, x, True) for x in dict.fromkeys(sections) if x]
-  used += [
-    ('sample', sample.Sample, True),
-    ('retrieve', retrieve.Evaluate, True),
-  ]
+    used += [
+      (task, x, f'config.{configs.section_name(x)}') for x in sections if x
+    ]
+  used.append(('sample', sample.Sample, 'config.sample'))
+  used.append(('retrieve', retrieve.Evaluate, 'config.evaluate'))
   rows = {}  # by section, class and field
-  for task, cls, is_section in used:
-    name = f'config.{configs.section_name(cls)}' if is_section else 'config'
+  for task, cls, name in used:
     values = configs.of(cls).to_dict()
     for *key, about, value, text in field_help.fields(cls, values, name):
       text = html.escape(' '.join(text.split()), False).replace('|', r'\|')
