@@ -33,9 +33,6 @@ from retrieval import settings
 
 FILE = 'evaluation.json'
 _MEASURES = ('log_prob', 'accuracy', 'exact_span')
-_DIFFERENCE = (
-  'difference: retrieved minus null; ±: 95 % of a bootstrap over sentences.'
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,8 +130,8 @@ def _counted(batches, update):
 
 def _print_utility(measures: dict[str, dict[str, Any]]) -> None:
   null = {k: measures['retrieved'][f'null_{k}'] for k in _MEASURES}
-  rows = {'retrieved': measures['retrieved'], 'null only': null}
-  rows['random'] = measures['random']
+  rows = {'random': measures['random'], 'null only': null}
+  rows['retrieved'] = measures['retrieved']
   lines = [
     (
       name,
@@ -144,18 +141,17 @@ def _print_utility(measures: dict[str, dict[str, Any]]) -> None:
     for name, x in rows.items()
   ]
   values = measures['retrieved']
-  gain = {k: values[f'{k}_gain'] for k in _MEASURES}
-  utility = gain.pop('log_prob')
+  utility, *gains = (values[f'{k}_gain'] for k in _MEASURES)
   width = reports.half_width(utility, '.4f')
-  shares = (f'{reports.signed(x)} %' for x in gain.values())
-  lines.append(('difference', f'{-utility["mean"]:+.4f}{width}', *shares))
+  cells = (f'{reports.signed(x)} %' for x in gains)
+  lines.append(('minus null', f'{-utility["mean"]:+.4f}{width}', *cells))
   heads = ('documents', 'nats a token', 'accuracy', 'exact spans')
-  reports.print_table(heads, lines, caption=_DIFFERENCE)
+  reports.print_table(heads, lines)
   progress.console().print(
     f'Retrieval utility {utility["mean"]:+.4f}{width} nats a token '
     f'(of the most useful document {values["best_utility"]:+.4f} a span); '
     f'p(null | x) {values["null_prior"]:.3f}; '
-    f'{values["examples"]:.0f} held-out sentences.'
+    f'{values["examples"]:.0f} held-out sentences; ±: 95 % of a bootstrap over them.'
   )
 
 

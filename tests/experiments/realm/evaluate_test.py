@@ -52,5 +52,5 @@ def test_evaluates_documents_and_retrievers(
   before, after = (asked[name](texts, 9) for name in names[:2])
   assert (before != after).any(axis=1).all()
   printed = capsys.readouterr().out
-  for part in ('null only', 'difference', *names, 'recall@100'):
+  for part in ('null only', 'minus null', *names, 'recall@100'):
     assert part in printed
