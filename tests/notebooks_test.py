@@ -1,11 +1,12 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The first code cell of the notebooks: what it installs, and where it stops."""
+"""Notebooks: their first code cell, their outputs, and a run with documents."""
 
 import importlib.util
 import io
 import json
 import pathlib
+import re
 import subprocess
 import types
 import urllib.request
@@ -14,9 +15,10 @@ import jax
 import pytest
 
 from retrieval.kernels import device_files
+from tests import run_notebook, xla_flags
 
 _ROOT = pathlib.Path(__file__).parents[1]
-_NAMES = ('open_qa', 'realm', 'retro')
+_NAMES = ('documents', 'open_qa', 'realm', 'retro')
 
 
 def _cell(name):
@@ -90,3 +92,33 @@ def test_stops_where_the_cpu_answers_for_an_accelerator(
     exec(_cell(name), {})
   (tmp_path / 'nvidia0').unlink()
   exec(_cell(name), {})
+
+
+@pytest.mark.parametrize('name', _NAMES)
+def test_is_short_and_shows_what_it_gave(name):
+  text = (_ROOT / f'notebooks/{name}.ipynb').read_text()
+  cells = json.loads(text)['cells']
+  assert len(cells) <= 12 and len(text) < 300_000
+  code = [x for x in cells if x['cell_type'] == 'code']
+  outputs = [x for cell in code for x in cell['outputs']]
+  assert all(x['execution_count'] and x['outputs'] for x in code)
+  assert not re.search('/(tmp|home|root|work)/', json.dumps(outputs))
+  for output in outputs:
+    assert output['output_type'] != 'error'
+    shown = output.get('text', output.get('data', {}).get('text/plain'))
+    assert len(''.join(shown).splitlines()) <= 40
+
+
+@pytest.mark.slow
+def test_documents_are_searched_asked_and_continued(minilm, monkeypatch):
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  monkeypatch.setenv('XLA_FLAGS', xla_flags.FAST)
+  outputs, printed = run_notebook.run('documents', timeout=900)
+  assert 'letters: harbor.txt' in printed and 'places.jsonl: mill' in printed
+  search, *answers, sample = (
+    x.data['text/plain'] for x in outputs if 'data' in x
+  )
+  assert 'Vermelho' in search.splitlines()[2]
+  told = ('Mira Okonkwo', '1902', 'no answer')
+  assert all(x in y for x, y in zip(told, answers, strict=True))
+  assert 'The Vermelho Lighthouse' in sample

@@ -37,11 +37,7 @@ def lines(
 def fields(
   cls: type, values: Mapping[str, Any], name: str = 'config'
 ) -> Iterator[tuple[str, type, str, str, Any, str]]:
-  """Yield the fields of a dataclass and of its sections.
-
-  Yields:
-    Section, class that declares the field, name, type, value, and comment.
-  """
+  """Yield section, declaring class, name, type, value and comment of each field."""
   comments = _comments(cls)
   for field, hint in settings.hints(cls).items():
     value = values.get(field)

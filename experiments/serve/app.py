@@ -81,9 +81,7 @@ class Server:
   async def done(self, kind: str, model: Any, how: Any, *job: Any) -> Any:
     """Return the result of `worker.Worker.do`; HTTPException or TimeoutError.
 
-    Args:
-      model: kind and run's name of a model, or () where none is asked.
-      how: settings that the jobs of a batch share.
+    `model` is of `self.model`, or () where none is asked.
     """
     try:
       async with asyncio.timeout(self.limits.seconds):
@@ -107,7 +105,8 @@ class Server:
     part = body.get('in', '')
     if part not in ('', 'reader', 'retro'):
       raise settings.SettingsError('in', part, "'reader' or 'retro'")
-    part = part or ('reader' if 'reader' in self.models.parts() else 'retro')
+    there = self.models.names().values()
+    part = part or ('reader' if 'reader' in there else 'retro')
     model, how = self.model(body, part), (part, _number(body, 'k'))
     return await self.done('search', model, how, _text(body, 'query'))
 
@@ -153,7 +152,7 @@ class Server:
     return counts
 
   async def _healthz(self, unused) -> responses.Response:
-    state = {'status': 'ok', 'models': self.models.parts()}
+    state = {'status': 'ok', 'models': [*{*self.models.names().values()}]}
     return http.as_json(state | {'waiting': len(self._worker)})
 
   async def _metrics(self, unused) -> responses.Response:

@@ -147,10 +147,6 @@ class Models:
   runs: Sequence[Run] = ()
   embedder: str = 'minilm'  # of texts, or its folder
 
-  def parts(self) -> list[str]:
-    """Kinds of the models that are served."""
-    return [x for x in PARTS if any(getattr(run, x) for run in self.runs)]
-
   def names(self) -> dict[str, str]:
     """Kinds of the models, by their names in requests."""
     return {f'{x}-{run.name}': x for run in self.runs for x in run.parts()}
@@ -165,7 +161,7 @@ class Models:
     runs = {f'{part}-{x.name}': x for x in self.runs if getattr(x, part)}
     if not runs:
       raise Missing(
-        f'No {part} is served here, only {self.parts()}; start the server with '
+        f'No {part} is served here, only {[*self.names()]}; start the server with '
         f'--workdir of one, or {PACKAGED}.'
       )
     for key, run in runs.items():
@@ -249,11 +245,11 @@ def open_models(workdirs: Sequence[str], embedder: str) -> Models:
   runs = [_open(name, folder, _parts(folder)) for name, folder in named]
   served = Models(runs, embedder)
   if PACKAGED in workdirs:
-    there = served.parts()
+    there = {*served.names().values()}
     if 'retro' not in there:
       folder = retro_packaged.named(retro_packaged.DEFAULT)
       runs.append(_open(PACKAGED, str(folder), ['retro']))
-    if not {'reader', 'realm'} & {*there}:
+    if not {'reader', 'realm'} & there:
       folder = realm_packaged.take()
       runs.append(_open(PACKAGED, str(folder), ['reader', 'realm']))
   if len(served.names()) < sum(len(x.parts()) for x in runs):

@@ -124,15 +124,14 @@ async def models(server: Any, request: Any) -> responses.Response:
   """List the models that are served, or show the one that is named."""
   common = {'object': 'model', 'created': 0, 'owned_by': 'realm-retro-jax'}
   served = server.models.names().items()
-  data = [common | {'id': name, 'part': part} for name, part in served]
+  data = {name: common | {'id': name, 'part': x} for name, x in served}
   name = request.path_params.get('name')
   if not name:
-    return http.as_json({'object': 'list', 'data': data})
-  by_id = {x['id']: x for x in data}
-  if name not in by_id:
-    message = f'No model {name!r} is served here, only {[*by_id]}.'
+    return http.as_json({'object': 'list', 'data': [*data.values()]})
+  if name not in data:
+    message = f'No model {name!r} is served here, only {[*data]}.'
     raise exceptions.HTTPException(404, message)
-  return http.as_json(by_id[name])
+  return http.as_json(data[name])
 
 
 def _tokenizer(server: Any, fields: Any) -> Any:
@@ -148,10 +147,9 @@ def _specials(tokenizer: Any) -> dict[str, int]:
 async def tokenizer_info(server: Any, request: Any) -> responses.Response:
   """Name RETRO's tokenizer and its tokens without a text."""
   tokenizer = _tokenizer(server, request.query_params)
-  fields = dict(
-    zip(('bos_token', 'eos_token'), _specials(tokenizer), strict=True)
-  )
-  return http.as_json(fields | {'tokenizer_class': type(tokenizer).__name__})
+  bos, eos = _specials(tokenizer)
+  kind = {'tokenizer_class': type(tokenizer).__name__}
+  return http.as_json({'bos_token': bos, 'eos_token': eos} | kind)
 
 
 async def tokenize(server: Any, body: dict[str, Any]) -> dict[str, Any]:
@@ -159,9 +157,7 @@ async def tokenize(server: Any, body: dict[str, Any]) -> dict[str, Any]:
   tokenizer = _tokenizer(server, body)
   text = base.string(body, 'prompt', 'request')
   special = _specials(tokenizer).get(text)
-  ids = [special]
-  if special is None:
-    ids = tokenizer.encode(text).ids.tolist()
+  ids = tokenizer.encode(text).ids.tolist() if special is None else [special]
   return {'tokens': ids, 'count': len(ids)}
 
 

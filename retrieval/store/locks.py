@@ -128,11 +128,7 @@ def writer(
 
 
 def unfinished(path: str | os.PathLike) -> str:
-  """Say which other process writes the data around a path, or did not finish them.
-
-  Returns:
-    A sentence with what to do, or '' where there is no such process.
-  """
+  """Say who writes the data around a path, or did not finish them; '' if nobody."""
   path = pathlib.Path(path).resolve()
   for folder in (path, *path.parents[:2]):
     try:
