@@ -286,8 +286,6 @@ def of_run(
   first: Callable[[], Any] | None = None,
 ) -> Refresher:
   """Return the refresher of a run, whose indices are in its workdir."""
-  child = functools.partial(
-    refresh_worker.start_child, config, str(data.root), workdir
-  )
+  child = functools.partial(refresh_worker.start_child, config, workdir)
   builder = index_builder.make_builder(config, data, workdir)
   return Refresher(config.refresh, builder, child, first)

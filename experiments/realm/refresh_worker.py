@@ -16,7 +16,6 @@ the first missing shard.
 """
 
 from collections.abc import Callable
-import functools
 import multiprocessing
 import os
 import pathlib
@@ -100,14 +99,9 @@ def write_snapshot(root: pathlib.Path, step: int, params: dict) -> None:
     old.unlink(missing_ok=True)
 
 
-def newest_snapshot(
-  root: pathlib.Path,
-) -> tuple[int, Callable[[], Any]] | None:
-  """Return step and reader of the newest snapshot that the trainer wrote."""
-  files = _snapshots(root)
-  if not files:
-    return None
-  return int(files[-1].stem), functools.partial(snapshots.read, files[-1])
+def newest_snapshot(root: pathlib.Path) -> pathlib.Path | None:
+  """Return the newest snapshot that the trainer wrote, named by its step."""
+  return next(reversed(_snapshots(root)), None)
 
 
 def _snapshots(root: pathlib.Path) -> list[pathlib.Path]:
@@ -150,29 +144,26 @@ def _has_ended(config: Any, workdir: str) -> bool:
     return False
 
 
-def _follow(
-  config: Any,
-  data: realm_data.DataFolder,
-  workdir: str,
-) -> None:
+def refresh_worker(config: Any, workdir: str) -> None:
   """Build a version of each newest snapshot until the training has ended."""
+  data = realm_data.DataFolder.of(config, workdir)
   builder = index_builder.make_builder(config, data, workdir)
   root = builder.folder.root
   logging.info(
     'Following the snapshots of %s; indices go to %s.', workdir, root
   )
-  done = -1
+  done = None
   while True:
     ended = _has_ended(config, workdir)
     newest = newest_snapshot(root)
-    if newest is None or newest[0] == done:  # a run that was killed goes back
+    if newest in (None, done):  # a run that was killed goes back
       if ended:
         return
       time.sleep(_POLL_SEC)
       continue
-    step, load = newest
+    step = int(newest.stem)
     try:
-      name = build(builder, step, load())
+      name = build(builder, step, snapshots.read(newest))
     except FileNotFoundError as error:  # removed while it was read
       logging.info('Snapshot of step %d is gone (%s).', step, error)
       time.sleep(_POLL_SEC)
@@ -184,31 +175,24 @@ def _follow(
       logging.warning('No index of step %d: %s', step, line)
     else:
       logging.info('Published index version %s.', name)
-    done = step
+    done = newest
 
 
-def refresh_worker(config: Any, workdir: str) -> None:
-  """Build versions of the snapshots in `workdir`."""
-  _follow(config, realm_data.DataFolder.of(config, workdir), workdir)
-
-
-def start_child(
-  config: Any, data_root: str, workdir: str
-) -> multiprocessing.Process:
+def start_child(config: Any, workdir: str) -> multiprocessing.Process:
   """Start a process that follows snapshot files on the last cores.
 
   The process ends with this one.
   """
   process = multiprocessing.get_context('spawn').Process(
     target=_child,
-    args=(config, data_root, workdir),
+    args=(config, workdir),
     daemon=True,
   )
   process.start()
   return process
 
 
-def _child(config: Any, data_root: str, workdir: str) -> None:
+def _child(config: Any, workdir: str) -> None:
   children.exit_with_parent()
   logging.set_verbosity(logging.INFO)
   if hasattr(os, 'sched_setaffinity'):
@@ -217,7 +201,7 @@ def _child(config: Any, data_root: str, workdir: str) -> None:
   # Accelerators belong to the trainer.
   jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', 1)
-  _follow(config, realm_data.DataFolder(pathlib.Path(data_root)), workdir)
+  refresh_worker(config, workdir)
 
 
 if __name__ == '__main__':

@@ -12,7 +12,7 @@ import pytest
 from experiments.realm import refresh, refresh_worker
 from realm_jax.nn import config as config_lib
 from realm_jax.trained import index_builder
-from retrieval.index import index_versions
+from retrieval.index import index_versions, snapshots
 from retrieval.nn import bert
 from tests.retrieval.index import index_versions_test
 from tests.retrieval.text import tiny_blocks
@@ -165,9 +165,9 @@ def test_async_picks_up_what_a_worker_has_built(tmp_path, blocks, warnings):
     refresher.after_step(step, params(step))
     assert refresher.serving(step).step == 0  # training goes on meanwhile
   assert 'index is 7 steps old, refresh.every is 2' in warnings[0]
-  step, load = refresh_worker.newest_snapshot(tmp_path)
-  assert step == 8
-  builder.build(step, load())
+  newest = refresh_worker.newest_snapshot(tmp_path)
+  assert int(newest.stem) == 8
+  builder.build(8, snapshots.read(newest))
   builder.build(90, params(90))  # of a killed run, which never came back to it
   refresher.after_step(10, params(10))
   assert refresher.serving(None).step == 8
@@ -203,9 +203,9 @@ def test_a_builder_that_dies_is_reported_and_started_again(
   refresher.start(0, params(0), '')
   for step in range(1, 6):
     refresher.after_step(step, params(step))
-  step, load = refresh_worker.newest_snapshot(tmp_path)
-  found = load()
-  assert step == 4 and found['embedder']['w'].tolist() == [4.0] * 3
+  newest = refresh_worker.newest_snapshot(tmp_path)
+  found = snapshots.read(newest)
+  assert int(newest.stem) == 4 and found['embedder']['w'].tolist() == [4.0] * 3
   assert 'encoder' not in found
   FakeProcess.started[0].exitcode = -9
   refresher.after_step(6, params(6))
@@ -234,7 +234,7 @@ def test_what_a_killed_run_left_of_later_steps_is_forgotten(
   settings = refresh.RefreshConfig(schedule=schedule, every=2)
   refresher = refresh.Refresher(settings, builder, FakeProcess)
   refresher.start(8, params(8), names[4])
-  assert refresh_worker.newest_snapshot(tmp_path)[0] == 8
+  assert refresh_worker.newest_snapshot(tmp_path).stem == f'{8:010d}'
   assert not index_builder.read_failures(tmp_path)
   refresher.close()
   other = refresh.Refresher(settings, builder, FakeProcess)
