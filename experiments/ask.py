@@ -30,7 +30,7 @@ experiments.evaluate with --config.evaluate.calibrate has measured it on questio
 known answers.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import contextlib
 import dataclasses
 import importlib
@@ -104,7 +104,7 @@ def _marked(
   return marked
 
 
-def typed(read: Callable[[str], str] = input) -> Iterator[str]:
+def typed() -> Iterator[str]:
   """Yield typed questions, up to an empty line, end of file or Ctrl-C."""
   prompt = ''
   if sys.stdin.isatty():
@@ -112,7 +112,7 @@ def typed(read: Callable[[str], str] = input) -> Iterator[str]:
     with contextlib.suppress(ImportError):  # lines can then be edited
       importlib.import_module('readline')
   try:
-    while text := read(prompt).strip():
+    while text := input(prompt).strip():
       yield text
   except UnicodeDecodeError as error:
     raise ValueError(f'standard input: not UTF-8 text ({error}).') from None

@@ -63,7 +63,6 @@ FILE = 'retrieval.json'
 _FOLDER = 'retrieval'
 _WORKDIR = 'runs/ask'  # of the packaged reader, as of experiments.ask
 _RULE = 'dpr'  # of answers that are strings
-_NAME = 12  # letters of a name in the table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,15 +124,11 @@ def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
     speed = row['questions_per_sec']
     cells = [reports.share(row['measures'][name]) for name in names]
     shown = '-' if speed is None else f'{speed:,.0f}'
-    lines.append([_short(row['name']), *cells, shown])
+    lines.append([row['name'], *cells, shown])
     if row['differences']:
       cells = [reports.signed(row['differences'][name]) for name in names]
-      lines.append([f' - {_short(rows[0]["name"])}', *cells, ''])
+      lines.append([f' - {rows[0]["name"]}', *cells, ''])
   reports.print_table(['retriever', *names, 'q/s'], lines, title)
-
-
-def _short(name: str) -> str:
-  return name if len(name) <= _NAME else f'…{name[1 - _NAME :]}'
 
 
 def _check_flags(

@@ -134,7 +134,7 @@ def make_task(config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(run_settings.Loop):
   """Eight steps on eight devices."""
 
   seed: int = 0
@@ -144,11 +144,6 @@ class Config:
   eval_every: int = 4
   eval_batches: int = 2
   checkpoint_every: int = 3
-  keep_checkpoints: int = 2
-  best_metric: str = ''
-  best_mode: str = 'min'
-  profile_steps: int = 0
-  metrics: str = ''
   mesh: run_settings.Mesh = run_settings.Mesh(data=2, fsdp=2, tensor=2)
   optimizer: optimizers.OptimizerConfig = optimizers.OptimizerConfig(
     learning_rate=1e-2, warmup_steps=2

@@ -114,19 +114,16 @@ def test_a_run_of_another_system_is_scored(made, run, tmp_path):
   run(0, kinds=['dense'], output=str(folder))
   [own] = _record(folder)['retrievers']
   theirs = folder / 'custom_test.dense.run'
-  other = tmp_path / 'theirs_with_a_long_name.run'
+  other = tmp_path / 'theirs.run'
   other.write_text(theirs.read_text())
   printed = run(0, kinds=['bm25'], run=[str(other)], output=str(tmp_path))
   first, second = _record(tmp_path)['retrievers']
-  assert (
-    second['name'] == 'theirs_with_a_long_name'
-    and second['questions_per_sec'] is None
-  )
+  assert second['name'] == 'theirs' and second['questions_per_sec'] is None
   for name in ('recall@1', 'recall@5', 'MRR'):
     assert second['measures'][name] == own['measures'][name]
     gain = second['measures'][name]['mean'] - first['measures'][name]['mean']
     assert second['differences'][name]['mean'] == pytest.approx(gain)
-  assert printed.count(' - bm25 ') == 1 and ' …a_long_name ' in printed
+  assert printed.count(' - bm25 ') == 1 and 'theirs' in printed
 
 
 @pytest.mark.parametrize(
