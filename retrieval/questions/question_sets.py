@@ -172,7 +172,6 @@ def load(
   *,
   allow_other_counts: bool = False,
   answer_field: str = '',
-  data_dir: str = '',
   unanswerable: bool = False,
 ) -> QuestionSet:
   """Read a split of a question set, in the files' order.
@@ -181,7 +180,6 @@ def load(
     allow_other_counts: whether the number of questions may differ from that of
       the official files.
     answer_field: field of JSON and tables with the answers; '': as their form has it.
-    data_dir: folder of TFDS; '' is its default folder.
     unanswerable: whether the set includes questions without an answer.
 
   Raises:
@@ -197,7 +195,7 @@ def load(
   elif paths:
     rows = _read_files(name, paths, answer_field)
   else:
-    rows = _read_tfds(name, split, data_dir)
+    rows = _read_tfds(name, split)
     source = f'TFDS {dataset.tfds[0]}'
   questions = tuple(
     dataclasses.replace(row, kind=dataset.kind)
@@ -325,16 +323,14 @@ def _read_files(
   return questions
 
 
-def _read_tfds(
-  dataset: str, split: str, data_dir: str
-) -> list[question_files.Question]:
+def _read_tfds(dataset: str, split: str) -> list[question_files.Question]:
   """Read the questions of TFDS that hold a split."""
   name, test, *fields = DATASETS[dataset].tfds
   source_split = test if split == 'test' else 'train'
   # It warns of each failed connection, which the error repeats.
   std_logging.getLogger('urllib3.connectionpool').setLevel(std_logging.ERROR)
   try:
-    source = tfds_reader.load_source(name, source_split, data_dir)
+    source = tfds_reader.load_source(name, source_split)
   except (OSError, ValueError) as e:
     reason = ' '.join(str(e).split())
     raise ValueError(
@@ -347,11 +343,8 @@ def _read_tfds(
     for field in fields:
       answers = answers[field]
     texts = dict.fromkeys(x for x in map(_decoded, answers) if x.strip())
-    identifier, text = (
-      f'{name}[{source_split}]:{i}',
-      _decoded(record['question']),
-    )
-    questions.append(question_files.Question(identifier, text, tuple(texts)))
+    place, text = f'{name}[{source_split}]:{i}', _decoded(record['question'])
+    questions.append(question_files.Question(place, text, tuple(texts)))
   return questions
 
 

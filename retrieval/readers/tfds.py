@@ -42,7 +42,7 @@ def data_files(builder) -> list[pathlib.Path]:
   return sorted(pathlib.Path(builder.data_path).glob('*array_record*'))
 
 
-def load_source(name: str, split: str, data_dir: str):
+def load_source(name: str, split: str, data_dir: str = ''):
   """Return the records of one split; prepare the data set first if needed.
 
   Raises:

@@ -3,12 +3,14 @@
 """Question sets know their splits, counts, forms and scorers."""
 
 import dataclasses
+import functools
 import json
 
 import farmhash
 import pytest
 
 from retrieval.questions import question_sets, red_trivia
+from retrieval.readers import tfds
 from tests.retrieval.readers import tiny_tfds
 
 _QUESTIONS = [f'who was king number {i} of the realm?' for i in range(60)]
@@ -192,17 +194,19 @@ def tfds_dir(tmp_path_factory):
 
 
 def test_tfds(tfds_dir, monkeypatch):
+  read = functools.partial(tfds.load_source, data_dir=tfds_dir)
+  monkeypatch.setattr(tfds, 'load_source', read)
   for name, answers in (('triviaqa', ('A', 'B')), ('squad_open', ('C', 'D'))):
     dataset = question_sets.DATASETS[name]
-    tfds = ('tiny_rows', 'validation', *dataset.tfds[2:])
-    dataset = dataclasses.replace(dataset, counts=(), tfds=tfds)
+    places = ('tiny_rows', 'validation', *dataset.tfds[2:])
+    dataset = dataclasses.replace(dataset, counts=(), tfds=places)
     monkeypatch.setitem(question_sets.DATASETS, name, dataset)
-    dev = question_sets.load(f'{name}:dev', data_dir=tfds_dir)
+    dev = question_sets.load(f'{name}:dev')
     assert sorted(_texts(dev)) == sorted(
       q for q in _QUESTIONS if _tenth(q) == 0
     )
     assert {q.answers for q in dev.questions} == {answers}
-    (test,) = question_sets.load(f'{name}:test', data_dir=tfds_dir).questions
+    (test,) = question_sets.load(f'{name}:test').questions
     assert test.question == 'who \u00e9?'
     assert test.id == 'tiny_rows[validation]:0'
 
