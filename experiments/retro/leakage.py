@@ -57,9 +57,7 @@ def measure(
     first less the model.
   """
   data, k = runs[0].data, evaluate.leakage.num_neighbors
-  nearest = leakage_lib.whole_neighbors(
-    loading.chunk_reader(runs[0].config, data, evaluate.split, k)
-  )
+  nearest = loading.chunk_reader(runs[0].config, data, evaluate.split, k)
   chunks = nearest.stores.chunks  # refuses too few neighbors before any work
   documents = windows.find_documents(chunks, evaluate.max_documents)
   ids, document = windows.chunk_ids(documents)

@@ -198,7 +198,9 @@ def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
         'sequence_chunks': config.sequence_chunks,
       }
     ),
-    'index_version': data.neighbors_index if config.retrieval else '',
+    'index_version': data.neighbors('train').store.fields['index']
+    if config.retrieval
+    else '',
     'fingerprints': data.fingerprints(config.retrieval),
   }
   return tasks.Task(**fields | start)

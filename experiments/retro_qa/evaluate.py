@@ -82,7 +82,13 @@ def answer(
       part = prompts[start : start + batch_size]
       # The last batch is as large as the others: nothing is compiled for it.
       padded = part + part[-1:] * (batch_size - len(part))
-      written = decode.sample(trained.model, trained.params, padded, sampling)
+      written = decode.sample(
+        trained.model,
+        trained.params,
+        padded,
+        sampling,
+        detokenize=tokenizer.decode,
+      )
       answers += [_text(tokenizer, x) for x in written[: len(part)]]
       update(len(answers), len(prompts))
   return answers

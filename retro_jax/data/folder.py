@@ -185,8 +185,3 @@ class DataFolder(data_folder.DataFolder):
     if retrieval and self.neighbors_path('train').exists():
       stores['neighbors-train'] = self.neighbors('train').store.fingerprint
     return stores
-
-  @property
-  def neighbors_index(self) -> str:
-    """Fingerprint of the index behind the training chunks' neighbors."""
-    return self.neighbors('train').store.fields['index']

@@ -101,8 +101,7 @@ class Sample:
   neighbors: list[ChunkNeighbors]
   # tokens by which the first chunk is short, as the prompt was aligned
   padding: int = 0
-  # of the continuation, without the stop string that ended it; None where no
-  # detokenizer was passed
+  # of the continuation, without the stop string that ended it; None for all of it
   text: str | None = None
 
   @property
@@ -119,23 +118,6 @@ class Sample:
   def chunks(self) -> list[np.ndarray]:
     """The tokens by chunk; the last may be incomplete."""
     return [self.tokens[i:j] for i, j in self.chunk_bounds()]
-
-
-@dataclasses.dataclass(frozen=True)
-class Started:
-  """Event: row `row` begins with its prompt, as a sample without more."""
-
-  row: int
-  sample: Sample
-
-
-@dataclasses.dataclass(frozen=True)
-class Read:
-  """Event: chunk number `chunk` of row `row` is complete, with its neighbors."""
-
-  row: int
-  chunk: int
-  neighbors: ChunkNeighbors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,4 +138,4 @@ class Finished:
   sample: Sample
 
 
-Event = Started | Read | Drawn | Finished
+Event = Drawn | Finished

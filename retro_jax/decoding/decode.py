@@ -27,8 +27,6 @@ from retro_jax.decoding import decode_rows, drawing, growing_text
 from retro_jax.decoding.drawing import SamplingConfig
 from retro_jax.nn import config as config_lib, models, retro as model_lib
 
-Prompt = samples.Prompt | Sequence[int] | np.ndarray
-
 
 @functools.partial(jax.jit, static_argnames='model')
 def first_logits(model, params, buffer, last):
@@ -112,7 +110,7 @@ def put_row(batch, alone, row):
 def sample(
   model: model_lib.Retro,
   params: Any,
-  prompts: Sequence[Prompt],
+  prompts: Sequence[samples.Prompt],
   config: SamplingConfig,
   **settings: Any,
 ) -> list[samples.Sample]:
@@ -125,11 +123,11 @@ def sample(
 def stream(
   model: model_lib.Retro,
   params: Any,
-  prompts: Sequence[Prompt],
+  prompts: Sequence[samples.Prompt],
   config: SamplingConfig,
   *,
+  detokenize: samples.DetokenizeFn,
   retrieve: samples.RetrieveFn | None = None,
-  detokenize: samples.DetokenizeFn | None = None,
   seed: int = 0,
   row_numbers: Sequence[int] | None = None,
   progress: Callable[[int, int], None] | None = None,
@@ -137,27 +135,21 @@ def stream(
   """Continue prompts, and yield an event for each step.
 
   Args:
-    prompts: [B] prompts, or their token ids alone, each starting with BOS as
-      documents do in training.
+    prompts: [B] prompts.
+    detokenize: tokens -> text, for stop strings and the text of events.
     retrieve: such as `Retriever.retrieve_tokens`; None is RETRO[OFF], but for
       prompts that bring neighbors.
-    detokenize: tokens -> text, for stop strings and the text of events.
     row_numbers: [B] which decide the draws, with the seed; default 0, 1, ... So
       a row's do not depend on which others are drawn beside it.
     progress: called with (tokens drawn, at most so many).
 
   Returns:
-    An iterator of events: Started for every row; Read when a chunk is complete,
-    before the first token that sees its neighbors is Drawn; in the end Finished
-    for every row.
+    An iterator of events: Drawn for every token, in the end Finished for every row.
 
   Raises:
-    ValueError: for an empty prompt, ids outside the vocabulary, neighbors of
-      another length than the model's or for a baseline, or stop strings without
-      a detokenizer.
+    ValueError: for an empty prompt, ids outside the vocabulary, or neighbors for a
+      baseline.
   """
-  if config.stop_strings and detokenize is None:
-    raise ValueError('stop_strings need a detokenizer.')
   c = model.config
   rows = [
     _start_row(i, prompt, c, config, detokenize)
@@ -184,14 +176,12 @@ def stream(
 
 def _start_row(
   number: int,
-  prompt: Prompt,
+  prompt: samples.Prompt,
   c: config_lib.RetroConfig,
   config: SamplingConfig,
-  detokenize: samples.DetokenizeFn | None,
+  detokenize: samples.DetokenizeFn,
 ) -> decode_rows.GrowingRow:
   """Check a prompt and put it on the grid of chunks."""
-  if not isinstance(prompt, samples.Prompt):
-    prompt = samples.Prompt(prompt)
   tokens = [int(t) for t in prompt.tokens]
   if not tokens:
     raise ValueError(f'Prompt {number} is empty: give BOS at least.')
@@ -205,21 +195,12 @@ def _start_row(
       f'Prompt {number} brings neighbors, but the model reads none: it has no '
       'cca_layers.'
     )
-  for u, x in enumerate(prompt.neighbors or ()):
-    shape = len(x.tokens), c.neighbor_length
-    if not x.tokens.shape == x.mask.shape == shape:
-      raise ValueError(
-        f'Prompt {number}, neighbors of chunk {u}: tokens {x.tokens.shape} '
-        f'and mask {x.mask.shape}; expected both [N, {c.neighbor_length}].'
-      )
   passages = prompt.neighbors
   if passages is not None:
     passages = tuple(passages) or _no_neighbors(c)
   aligned = config.align_prompt or c.joint
   padding = -len(tokens) % c.chunk_length if aligned else 0
-  text = None
-  if detokenize is not None:
-    text = growing_text.GrowingText(detokenize, config.stop_strings)
+  text = growing_text.GrowingText(detokenize, config.stop_strings)
   return decode_rows.GrowingRow(
     [0] * padding + tokens, padding, len(tokens), passages, text
   )
@@ -249,11 +230,9 @@ def _batch(rows, c, config, k) -> decode_rows.Batch:
 def _events(batch, config, writer, find, progress):
   """Draw token after token and yield the events of `stream`."""
   rows = batch.rows
-  for i in range(len(rows)):
-    yield samples.Started(i, batch.sample(i))
   cache, step = None, 0
   while step < config.max_new_tokens and not all(row.done for row in rows):
-    yield from find()
+    find()
     logits, cache = writer.forward(cache)
     left = config.max_new_tokens - step
     drawn, cache = writer.draw(logits, cache, step, left)
@@ -262,9 +241,8 @@ def _events(batch, config, writer, find, progress):
         if row.done:
           continue
         row.grid.append(token)
-        text = row.text.add(token) if row.text else ''
-        stopped = row.text and row.text.stopped
-        row.done = token in config.stop_ids or bool(stopped)
+        text = row.text.add(token)
+        row.done = token in config.stop_ids or row.text.stopped
         yield samples.Drawn(i, token, text)
       step += 1
       if progress:
@@ -272,9 +250,9 @@ def _events(batch, config, writer, find, progress):
   for row in rows:
     row.done = False
   # The last chunk, if it is complete, is shown with its neighbors too.
-  yield from find()
+  find()
   for i, row in enumerate(rows):
-    text = row.text.finish() if row.text else ''
+    text = row.text.finish()
     yield samples.Finished(i, text, batch.sample(i))
 
 

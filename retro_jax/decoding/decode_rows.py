@@ -27,7 +27,7 @@ class GrowingRow:
   prompt_length: int
   # of the prompt, by chunk; None: they are retrieved
   passages: Sequence[samples.ChunkNeighbors] | None
-  text: growing_text.GrowingText | None
+  text: growing_text.GrowingText
   neighbors: list[samples.ChunkNeighbors] = dataclasses.field(
     default_factory=list
   )
@@ -63,24 +63,19 @@ class Batch:
       self.chunk_length,
       list(row.neighbors),
       row.padding,
-      None if row.text is None else row.text.text,
+      row.text.text,
     )
 
-  def find_neighbors(
-    self, retrieve: samples.RetrieveFn | None, k: int
-  ) -> list[samples.Read]:
+  def find_neighbors(self, retrieve: samples.RetrieveFn | None, k: int) -> None:
     """Find the neighbors of every complete chunk that has none yet.
 
     Args:
       retrieve: called once for all chunks of rows whose prompts bring no neighbors;
         None where there is no such row.
       k: neighbors of a chunk.
-
-    Returns:
-      An event for each chunk; the rows hold the same neighbors.
     """
     if self.neighbor_shape is None:
-      return []
+      return
     m, rows = self.chunk_length, self.rows
     missing = [
       (i, u)
@@ -92,17 +87,13 @@ class Batch:
     chunks = [self._query(rows[i], u) for i, u in asked]
     retrieved = retrieve(chunks, k) if chunks else []
     by_chunk = dict(zip(asked, retrieved, strict=True))
-    events = []
     for i, u in missing:
       passages = rows[i].passages
-      neighbors = (
+      rows[i].neighbors.append(
         by_chunk[i, u]
         if passages is None
         else passages[min(self._asking(rows[i], u), len(passages) - 1)]
       )
-      rows[i].neighbors.append(neighbors)
-      events.append(samples.Read(i, u, neighbors))
-    return events
 
   def _asking(self, row, u):
     """Return the chunk that retrieves for chunk u."""

@@ -92,22 +92,27 @@ def encode(
   return Continuation(tokens, 1 + first)
 
 
-def make_windows(text: Continuation, settings: Settings) -> list[Window]:
+def make_windows(
+  text: Continuation, chunk_length: int, size: int, stride: int
+) -> list[Window]:
   """Return windows that score every token once, with the longest context.
 
   Those of a whole text begin with it, as in evaluation. Of a continuation, the last
   one ends with the text; those before it end where it begins to score.
 
+  Args:
+    size: chunks of the longest window.
+    stride: most chunks that a window scores of a longer text.
+
   Raises:
     ValueError: when nothing is left to be scored.
   """
-  n, m = len(text.tokens), settings.chunk_length
+  n, m = len(text.tokens), chunk_length
   if not 1 <= text.first < n:
     raise ValueError(
       f'A text of {n} tokens is to be scored from token {text.first} on; '
       f'expected one of 1..{n - 1}.'
     )
-  size, stride = settings.sequence_chunks, settings.stride_chunks
   first = (text.first - 1) // m  # whose last position predicts it
   windows, end = [], -(-n // m)
   if text.first == 1:
@@ -227,7 +232,8 @@ def score(
   m, shape = settings.chunk_length, None
   if retrieve is not None and settings.num_neighbors:
     shape = settings.num_neighbors, settings.neighbor_length
-  by_text = [make_windows(text, settings) for text in texts]
+  sizes = m, settings.sequence_chunks, settings.stride_chunks
+  by_text = [make_windows(text, *sizes) for text in texts]
   windows = [
     (i, window) for i, of_text in enumerate(by_text) for window in of_text
   ]

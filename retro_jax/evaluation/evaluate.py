@@ -46,17 +46,20 @@ class Evaluation:
   @property
   def bits_per_byte(self) -> float:
     """Bits that a byte of text costs."""
-    return _ratio(self.nats.sum(), self.num_bytes.sum()) / math.log(2)
+    return self._nats_over(self.num_bytes) / math.log(2)
 
   @property
   def token_perplexity(self) -> float:
     """Perplexity: exp of the mean nats of a token; depends on the tokenizer."""
-    return _exp(_ratio(self.nats.sum(), self.tokens.sum()))
+    return float(np.exp(self._nats_over(self.tokens)))
 
   @property
   def word_perplexity(self) -> float:
     """Perplexity: exp of the mean nats of a word."""
-    return _exp(_ratio(self.nats.sum(), self.words.sum()))
+    return float(np.exp(self._nats_over(self.words)))
+
+  def _nats_over(self, sizes: np.ndarray) -> float:
+    return float(self.nats.sum()) / sizes.sum() if sizes.any() else math.nan
 
   def summary(self) -> dict[str, float | int]:
     """All of it as JSON numbers."""
@@ -86,14 +89,6 @@ def of_documents(
     store.tokens.num_words[documents.index],
     chunk_nats,
   )
-
-
-def _ratio(a: float | np.number, b: float | np.number) -> float:
-  return float(a) / float(b) if b else math.nan
-
-
-def _exp(x: float) -> float:
-  return math.exp(x) if x < 700 else math.inf
 
 
 def evaluate(

@@ -42,36 +42,24 @@ def shared_runs(
 
 
 def overlap(
-  chunk: Int[np.ndarray, ' M'],
-  neighbors: Int[np.ndarray, 'N R'],
-  mask: Bool[np.ndarray, 'N R'],
+  chunks: Int[np.ndarray, '*n M'],
+  neighbors: Int[np.ndarray, '*n N R'],
+  mask: Bool[np.ndarray, '*n N R'],
   bos_id: int,
-) -> float:
-  """r(C) of one chunk; BOS is no token of the text.
+  there: Bool[np.ndarray, '*n M'] | bool = True,
+) -> Float[np.ndarray, '*n']:
+  """r(C) of chunks; BOS is no token of the text.
 
   Args:
     mask: False where a neighbor has no token.
+    there: False where a chunk has none.
   """
-  there = np.ones(chunk.shape, bool)
-  runs, lengths = _longest(
-    *(x[None] for x in (chunk, there, neighbors, mask)), bos_id
+  there = there & (chunks != bos_id)
+  runs = shared_runs(
+    np.where(there, chunks, _NO_TOKEN), np.where(mask, neighbors, _NO_NEIGHBOR)
   )
-  return float(runs[0] / max(lengths[0], 1))
-
-
-def _longest(tokens, there, neighbors, mask, bos_id):
-  """[n] longest run of each chunk that a neighbor shares, and the chunk's length."""
-  there = there & (tokens != bos_id)
-  tokens = np.where(there, tokens, _NO_TOKEN)
-  runs = shared_runs(tokens, np.where(mask, neighbors, _NO_NEIGHBOR))
-  return runs.max((1, 2), initial=0), there.sum(1)
-
-
-def whole_neighbors(reader: pipeline.ChunkReader) -> pipeline.ChunkReader:
-  """Return the reader with whole neighbors, [N, F], for r(C)."""
-  return dataclasses.replace(
-    reader, neighbor_length=2 * reader.chunk_length, neighbor_part='full'
-  )
+  longest = runs.max((-2, -1), initial=0)
+  return np.asarray(longest / np.maximum(there.sum(-1), 1))
 
 
 def overlaps(
@@ -81,8 +69,9 @@ def overlaps(
 ) -> Float[np.ndarray, ' n']:
   """r(C) of chunks of an evaluation set, float64.
 
-  It is the longest run shared with one of the reader's neighbors over the chunk's
-  length, so that 1 is a chunk seen whole even at the end of a document.
+  It is the longest run shared with one of the reader's neighbors, with their
+  continuations, over the chunk's length, so that 1 is a chunk seen whole even at the
+  end of a document.
 
   Args:
     progress: called with (chunks done, chunks in all).
@@ -94,17 +83,16 @@ def overlaps(
     raise ValueError('r(C) needs num_neighbors above 0.')
   stores = reader.stores
   bos = stores.chunks.tokens.store.meta['bos_id']
-  overlap = np.zeros(len(ids))
+  values, m = np.zeros(len(ids)), reader.chunk_length
   for low in range(0, len(ids), _READ_CHUNKS):
     part = np.asarray(ids[low : low + _READ_CHUNKS])
-    tokens, mask = stores.chunks.gather(part, reader.chunk_length)
+    tokens, there = stores.chunks.gather(part, m)
     neighbors = stores.neighbors.ids(part)[:, : reader.num_neighbors]
-    read = stores.datastore.gather(neighbors, reader.neighbor_length)
-    runs, lengths = _longest(tokens, mask, *read, bos)
-    overlap[low : low + len(part)] = runs / np.maximum(lengths, 1)
+    read = stores.datastore.gather(neighbors, 2 * m)
+    values[low : low + len(part)] = overlap(tokens, *read, bos, there)
     if progress:
       progress(low + len(part), len(ids))
-  return overlap
+  return values
 
 
 def count_bytes(

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Annotated, Literal
 
 import jax
-import jax.numpy as jnp
 
 from retrieval import settings
 from retro_jax.nn import attention, positions as positions_lib
@@ -15,10 +14,9 @@ ACTIVATIONS = {
   'gelu_tanh': lambda x: jax.nn.gelu(x, approximate=True),
   'gelu': lambda x: jax.nn.gelu(x, approximate=False),
   'relu': jax.nn.relu,
-  'squared_relu': lambda x: jnp.square(jax.nn.relu(x)),
   'silu': jax.nn.silu,
 }
-Activation = Literal['gelu_tanh', 'gelu', 'relu', 'squared_relu', 'silu']
+Activation = Literal['gelu_tanh', 'gelu', 'relu', 'silu']
 Dtype = Literal['float32', 'bfloat16', 'float16', 'float64']
 Remat = Literal['none', 'full', 'attention']
 Loops = Literal['auto', 'scanned', 'unrolled']
@@ -109,7 +107,7 @@ class RetroConfig:
   copy_size: settings.Positive = 0.1
   # Not the paper's: the decoder's self-attention reads the neighbors, see joint.py.
   joint: bool = False
-  # of the low-rank changes that it is trained with; 0: without
+  # of the low-rank changes that it is trained with
   joint_rank: settings.SizeOrZero = 0
   # token before each neighbor: BOS of the tokenizer, whatever a config says
   begin_id: settings.Count = 0
@@ -154,6 +152,8 @@ class RetroConfig:
         f'cca_layers={self.cca_layers} of {self.num_layers} and '
         f'{self.decoder.positions} positions.'
       )
+    if self.joint and not self.joint_rank:
+      raise ValueError('joint needs a joint_rank above 0.')
     if self.joint and self.layers == 'scanned':
       raise ValueError("joint has no loop over layers; got layers='scanned'.")
     if self.copy_init and not self.share_embeddings:

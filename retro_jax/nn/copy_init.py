@@ -39,6 +39,8 @@ _BACK_LOGIT = 20.0  # of one position back
 _MATCH_LOGIT = 15.0  # of equal tokens
 _WRITE = 6.0  # size of what head 0 writes, in embeddings
 _RIDGE = 0.01  # of the states' mean square
+# Columns, or rows if they are fewer, are orthonormal.
+_ORTHONORMAL = jax.nn.initializers.orthogonal()
 
 Params = Any
 
@@ -60,7 +62,7 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
   if config.cca_layers:
     subspaces, values = jax.random.split(key)
     width = min(config.encoder_head_dim, config.head_dim, config.d_model // 2)
-    basis = _orthonormal(subspaces, config.d_model, 2 * width)
+    basis = _ORTHONORMAL(subspaces, (config.d_model, 2 * width))
     read, written = basis[:, :width], basis[:, width:]
     first = ('encoder', 'layer_1_attn', 'attention')
     new |= _look_back(new, first, read, written, config)
@@ -70,11 +72,6 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
       new |= _copy(path, layer_key, read, written, config)
   new = {path: x.astype(flat[path].dtype) for path, x in new.items()}
   return traverse_util.unflatten_dict(new)
-
-
-def _orthonormal(key, rows: int, columns: int) -> jax.Array:
-  """[rows, columns] with orthonormal columns, or rows if they are fewer."""
-  return jax.nn.initializers.orthogonal()(key, (rows, columns))
 
 
 def _look_back(flat, path, read, written, config: RetroConfig):
@@ -104,7 +101,7 @@ def _look_back(flat, path, read, written, config: RetroConfig):
 def _copy(path, key, read, written, config: RetroConfig):
   """All heads of one CCA: the same match, each its part of the values."""
   c = config.attention_of('cca')
-  values = _orthonormal(key, len(read), c.num_heads * c.head_dim)
+  values = _ORTHONORMAL(key, (len(read), c.num_heads * c.head_dim))
   values -= written @ (written.T @ values)
   queries, keys = _match(read, written, config)
   return {

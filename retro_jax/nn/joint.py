@@ -35,6 +35,7 @@ from retro_jax.nn import (
   layers,
   positions as positions_lib,
   retro,
+  retro_step,
 )
 
 
@@ -66,75 +67,64 @@ class JointRetro(retro.Retro):
     tokens, neighbors, neighbor_mask, segment_ids = self._inputs(
       tokens, neighbors, neighbor_mask, segment_ids
     )
+    if not c.cca_layers or neighbors is None or not neighbors.size:
+      return super().__call__(
+        tokens,
+        segment_ids=segment_ids,
+        last=last,
+        targets=targets,
+        train=train,
+      )
+    if neighbor_mask is None:
+      neighbor_mask = jnp.ones(neighbors.shape, bool)
     embedding = self._table('embedding', c.d_model)
     positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
     embed = self._embedder(embedding)
     x = layers.dropped(c, embed(tokens, positions), train)
     x = partitioning.constrain(x, 'batch', 'length', None)
-    segments = None if segment_ids is None else (segment_ids, segment_ids)
-    caching = caches.is_kept(self, last)
     caches.put_first(self, tokens, segment_ids, last)
-    how, stream = {}, None
-    reading = bool(c.cca_layers and neighbors is not None and neighbors.size)
-    if reading:
-      if neighbor_mask is None:
-        neighbor_mask = jnp.ones(neighbors.shape, bool)
-      stream, mask = self._begin(embed, neighbors, neighbor_mask)
-      of_groups = _groups(c, positions, segment_ids, len(tokens))
-      entries, there = _who_reads(neighbors.shape[1], of_groups, entries)
-      shared = entries.reshape(len(neighbors), -1)
-      keys = neighbor_mask.reshape(*neighbors.shape[:2], -1)
-      keys = jnp.take_along_axis(keys, shared[..., None], axis=1)
-      keys = keys.reshape(*entries.shape, 1, -1)
-      visible = (there & (of_groups > 0))[..., None] & keys
-      reads = visible.any(axis=-1).reshape(len(tokens), -1)
-      how = {
-        'visible': visible,
-        'reads': reads[:, 1 : 1 + tokens.shape[1]],
-        'entries': shared,
-        'positions': positions,
-        'segments': segment_ids,
-        'cached': None,
-      }
-      if caching:
-        rows, place = jnp.arange(len(last)), last + 1
-        group = place // c.chunk_length
-        how['cached'] = entries[rows, group]
-        read = there[rows, group, place % c.chunk_length]
-        owner = rows * len(neighbors) // len(tokens)
-        read = neighbor_mask[owner, how['cached']] & read[:, None, None]
-        self.put_variable('cache', 'neighbor_mask', read)
-    joint = layers.recomputed(joint_attention.JointBranch, c, 4)
-    plain = layers.recomputed(layers.Attention, c, 4)
+    stream, mask = _begin(c, embed, neighbors, neighbor_mask)
+    of_groups = _groups(c, positions, segment_ids, len(tokens))
+    entries, there = _who_reads(neighbors.shape[1], of_groups, entries)
+    shared = entries.reshape(len(neighbors), -1)
+    keys = neighbor_mask.reshape(*neighbors.shape[:2], -1)
+    keys = jnp.take_along_axis(keys, shared[..., None], axis=1)
+    keys = keys.reshape(*entries.shape, 1, -1)
+    visible = (there & (of_groups > 0))[..., None] & keys
+    reads = visible.any(axis=-1).reshape(len(tokens), -1)
+    how = {
+      'visible': visible,
+      'reads': reads[:, 1 : 1 + tokens.shape[1]],
+      'entries': shared,
+      'positions': positions,
+      'segments': segment_ids,
+      'cached': None,
+    }
+    if caches.is_kept(self, last):
+      rows, place = jnp.arange(len(last)), last + 1
+      group = place // c.chunk_length
+      how['cached'] = entries[rows, group]
+      read = there[rows, group, place % c.chunk_length]
+      owner = rows * len(neighbors) // len(tokens)
+      read = neighbor_mask[owner, how['cached']] & read[:, None, None]
+      self.put_variable('cache', 'neighbor_mask', read)
+    attend = layers.recomputed(joint_attention.JointBranch, c, 4)
     feed_forward = layers.recomputed(layers.FeedForward, c, 2)
     for p in range(1, c.num_layers + 1):
-      name, ffw = f'layer_{p}_attn', feed_forward(c, name=f'layer_{p}_ffw')
-      if not reading:
-        x = plain(c, name=name)(x, None, segments, train, positions)
-      else:
-        new = joint_attention.Reading(c, name=f'layer_{p}_reading')()
-        x, stream = joint(c, name=name)(
-          x, stream, mask, train, {**how, 'new': new}
-        )
-        stream = ffw(stream, train) if p < c.num_layers else None
+      new = joint_attention.Reading(c, name=f'layer_{p}_reading')()
+      x, stream = attend(c, name=f'layer_{p}_attn')(
+        x, stream, mask, train, {**how, 'new': new}
+      )
+      ffw = feed_forward(c, name=f'layer_{p}_ffw')
+      stream = ffw(stream, train) if p < c.num_layers else None
       x = partitioning.constrain(ffw(x, train), 'batch', 'length', None)
       self.sow('intermediates', f'layer_{p}', x)
     if last is not None:
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
     return self._read(embedding, x, targets)
 
-  def _begin(self, embed, neighbors, mask):
-    """Embedded neighbors after their begin tokens [Z, 1 + R, D], and their mask."""
-    c, length = self.config, neighbors.shape[-1]
-    tokens = jnp.where(mask, neighbors, 0).reshape(-1, length)
-    tokens = jnp.pad(tokens, ((0, 0), (1, 0)), constant_values=c.begin_id)
-    mask = jnp.pad(
-      mask.reshape(-1, length), ((0, 0), (1, 0)), constant_values=True
-    )
-    return embed(tokens, jnp.arange(length + 1)[None]), mask
 
-
-class JointStep(JointRetro):
+class JointStep(retro_step.RetroStep):
   """JointRetro for the next token of each row, as RetroStep for Retro.
 
   The cache holds keys and values of each layer, those of the neighbors that the next
@@ -153,38 +143,42 @@ class JointStep(JointRetro):
     """Logits of each next token; arguments as of RetroStep."""
     c, cache = self.config, self.variables['cache']
     first, read = cache['first'], cache.get('neighbor_mask')
+    if read is None:
+      return super().__call__(tokens, position)
     embedding = self._table('embedding', c.d_model)
     embed = self._embedder(embedding)
     x = embed(tokens[:, None], (position - first)[:, None])
-    length = cache['layer_1_attn']['attention']['k'].shape[2]
     stream = mask = None
-    if read is not None:
-      if rows is not None:
-        stream, mask = self._begin(embed, neighbors, neighbor_mask)
-        read = read.at[rows].set(neighbor_mask)
-      self.put_variable('cache', 'neighbor_mask', read)
-      length -= read[0].size
-      how = {
-        'read': read.reshape(len(read), -1),
-        'rows': rows,
-        'first': first,
-        'position': position,
-        'length': length,
-      }
+    if rows is not None:
+      stream, mask = _begin(c, embed, neighbors, neighbor_mask)
+      read = read.at[rows].set(neighbor_mask)
+    self.put_variable('cache', 'neighbor_mask', read)
+    length = cache['layer_1_attn']['attention']['k'].shape[2]
+    how = {
+      'read': read.reshape(len(read), -1),
+      'rows': rows,
+      'first': first,
+      'position': position,
+      'length': length - read[0].size,
+    }
     for p in range(1, c.num_layers + 1):
-      name = f'layer_{p}_attn'
+      new = joint_attention.Reading(c, name=f'layer_{p}_reading')()
+      attend = joint_attention.JointBranch(c, name=f'layer_{p}_attn')
+      x, stream = attend(x, stream, mask, False, {**how, 'new': new})
       ffw = layers.FeedForward(c, name=f'layer_{p}_ffw')
-      if read is None:
-        attend = layers.CachedSelfAttention(c, name=name)
-        x = attend(x, first, position, length)
-      else:
-        new = joint_attention.Reading(c, name=f'layer_{p}_reading')()
-        attend = joint_attention.JointBranch(c, name=name)
-        x, stream = attend(x, stream, mask, False, {**how, 'new': new})
-        if stream is not None:
-          stream = ffw(stream) if p < c.num_layers else None
+      if stream is not None:
+        stream = ffw(stream) if p < c.num_layers else None
       x = ffw(x)
     return self._read(embedding, x)[:, 0]
+
+
+def _begin(config, embed, neighbors, mask):
+  """Embedded neighbors after their begin tokens [Z, 1 + R, D], and their mask."""
+  length, before = neighbors.shape[-1], ((0, 0), (1, 0))
+  tokens = jnp.where(mask, neighbors, 0).reshape(-1, length)
+  tokens = jnp.pad(tokens, before, constant_values=config.begin_id)
+  mask = jnp.pad(mask.reshape(-1, length), before, constant_values=True)
+  return embed(tokens, jnp.arange(length + 1)[None]), mask
 
 
 def _groups(config, positions, segment_ids, batch):

@@ -37,8 +37,6 @@ class Reading(nn.Module):
 
     start = partitioning.partitioned(nn.initializers.constant(START), None)
     params = {'b': self.param('b', start, (c.num_heads,), c.param_dtype)}
-    if not c.joint_rank:
-      return params
     widths = {name: (c.d_model, n * c.head_dim) for name, n in heads.items()}
     widths['o'] = widths['q'][::-1]
     for name, (width, out) in widths.items():
@@ -57,8 +55,6 @@ class JointAttention(attention.RelativeAttention):
 
   def _changed(self, name, y, x, reads, new):
     """`y`, which is `x` times a matrix, with the low-rank change where `reads`."""
-    if f'{name}_in' not in new:
-      return y
     change = products.linear(x, new[f'{name}_in'])
     change = products.linear(change, new[f'{name}_out'])
     return y + change * reads[..., None].astype(y.dtype)
@@ -77,8 +73,6 @@ class JointAttention(attention.RelativeAttention):
   def _out(self, mixed, width, reads, new):
     """[H, N, L, K] -> [N, L, D]."""
     out = self._output(mixed, width)
-    if 'o_in' not in new:
-      return out
     mixed = mixed.transpose(1, 2, 0, 3).reshape(*out.shape[:2], -1)
     return self._changed('o', out, mixed, reads, new)
 

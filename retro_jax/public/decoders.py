@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 from retrieval import settings as settings_lib, tokenization
 from retrieval.formats import gguf_files, weights as weights_lib
-from retrieval.readers import text_files
 from retrieval.store import hub, manifests
 from retrieval.tokenization import byte_pairs
 from retro_jax.nn import config as config_lib
@@ -106,17 +105,15 @@ def _open_folder(folder: pathlib.Path) -> Source:
   kind = settings.get('model_type')
   if kind == 'gpt2':
     fields, params = public_decoders.gpt2_fields, public_decoders.gpt2_params
-    open_tokenizer = _gpt2_tokenizer
   elif kind in llama_layouts.MODEL_TYPES:
     fields, params = llama_layouts.fields, llama_layouts.params
-    open_tokenizer = _own_tokenizer
   else:
     raise ValueError(
       f'model_type {kind!r}; expected one of '
       f'{("gpt2", *llama_layouts.MODEL_TYPES)}'
     )
   weights = weights_lib.find(folder)
-  tokenizer = open_tokenizer(folder)
+  tokenizer = _folder_tokenizer(folder)
   return Source(
     weights,
     fields(settings),
@@ -172,7 +169,7 @@ def _gguf_tokenizer(
   return tokenization.BytePairTokenizer(file.path, spec, specials)
 
 
-def _own_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
+def _folder_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
   """Open the tokenizer.json of a folder; its text is taken as it is."""
   path = source / byte_pairs.FILE
   spec = byte_pairs.read_spec(path) if path.is_file() else None
@@ -186,24 +183,3 @@ def _own_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
   if end in known:
     specials = dict.fromkeys(specials, end)
   return tokenization.BytePairTokenizer(path, spec, specials)
-
-
-def _gpt2_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
-  vocab, merges = source / 'vocab.json', source / 'merges.txt'
-  if (source / byte_pairs.FILE).is_file() or not vocab.is_file():
-    return tokenization.BytePairTokenizer(source)
-  ids = manifests.read_object(vocab)
-  if any(type(i) is not int for i in ids.values()) or (
-    sorted(ids.values()) != list(range(len(ids)))
-  ):
-    raise ValueError(
-      f'{vocab}: expected the ids 0 to {len(ids) - 1}, each of one token.'
-    )
-  lines = (line for _, line in text_files.text_lines(merges))
-  pairs = [x for x in lines if not x.startswith('#version')]
-  end = byte_pairs.END_OF_TEXT
-  if end not in ids:
-    raise ValueError(f'{vocab}: the vocabulary lacks {end}.')
-  spec = byte_pairs.make_spec(sorted(ids, key=ids.get), pairs, [ids[end]])
-  specials = dict.fromkeys(('bos', 'eos', 'pad'), end)
-  return tokenization.BytePairTokenizer(vocab, spec, specials)

@@ -95,7 +95,7 @@ def of_store(
   neighbors = [samples.ChunkNeighbors(*x, stored.unit) for x in neighbors]
   num_compared = min(num_compared, stored.num_neighbors)
   reader = dataclasses.replace(reader, num_neighbors=num_compared)
-  overlaps = leakage.overlaps(leakage.whole_neighbors(reader), chunk_ids)
+  overlaps = leakage.overlaps(reader, chunk_ids)
   title = chunks.tokens.title(number)
   return Passage(title, tokens, neighbors, overlaps, num_compared)
 
@@ -195,13 +195,8 @@ def windows(
   size = continuations.num_row_chunks(count, sequence_chunks)
   shape = max(x.tokens.shape for x in passage.neighbors)
   text = continuations.Continuation(passage.tokens, 1)
-  settings = continuations.Settings(
-    chunk_length=chunk_length,
-    neighbor_length=shape[1],
-    sequence_chunks=sequence_chunks,
-    stride_chunks=max(1, sequence_chunks // 2),
-  )
-  for window in continuations.make_windows(text, settings):
+  sizes = chunk_length, sequence_chunks, max(1, sequence_chunks // 2)
+  for window in continuations.make_windows(text, *sizes):
     first, skip = window.start, window.scored - window.start
     whole = dataclasses.replace(window, scored=first)
     neighbors = passage.neighbors[first : window.end]
@@ -237,7 +232,7 @@ def _neighbor(chunk, following, neighbors, n, tokenizer) -> page_lib.Neighbor:
     title=neighbors.titles[n],
     score=float(neighbors.scores[n]),
     unit=neighbors.unit,
-    overlap=leakage.overlap(chunk, tokens, mask, tokenizer.bos_id),
+    overlap=float(leakage.overlap(chunk, tokens, mask, tokenizer.bos_id)),
     pieces=growing_text.pieces(tokenizer.decode, tokens[mask]),
     shared=(start, start + size),
   )

@@ -45,13 +45,10 @@ def _write_gpt2(folder, tensors, **settings):
   }
   (folder / 'config.json').write_text(json.dumps(content | settings))
   safetensors_files.write(folder / 'model.safetensors', tensors)
-  ids = {token: i for i, token in enumerate(tiny_byte_pairs.TOKENS)}
-  (folder / 'vocab.json').write_text(json.dumps(ids))
-  merges = [
-    '\ufeff#version: 0.2',
-    *tiny_byte_pairs.MERGES,
-  ]  # as some editors do
-  (folder / 'merges.txt').write_text('\r\n'.join(merges) + '\r\n', 'utf-8')
+  spec = byte_pairs.make_spec(
+    tiny_byte_pairs.TOKENS, tiny_byte_pairs.MERGES, [0, 1]
+  )
+  (folder / byte_pairs.FILE).write_text(json.dumps(spec), 'utf-8')
 
 
 def _config():
@@ -308,9 +305,6 @@ def test_what_is_no_decoder_is_named(tmp_path):
   expect(folder, r'wpe.weight is \(24, 16\), expected \(99, 16\)')
   _write_gpt2(folder, tensors, n_head=0)
   expect(folder, 'gpt2: n_head=0: expected a whole number')
-  _write_gpt2(folder, tensors)
-  (folder / 'vocab.json').write_text('{"a": 0, "<|endoftext|>": null}')
-  expect(folder, 'vocab.json: expected the ids 0 to 1')
   _write_gpt2(folder, tensors)
   (folder / 'model.safetensors').unlink()
   with pytest.raises(

@@ -158,7 +158,9 @@ def test_questions_are_trained_as_they_are_answered(root):
     max_new_tokens=3, temperature=0.0, align_prompt=True
   )
   prompt = writer.prompt_to_continue(*asked)
-  (sample,) = decode.sample(model, params, [prompt], settings)
+  (sample,) = decode.sample(
+    model, params, [prompt], settings, detokenize=data.tokenizer.decode
+  )
   answer = sample.new_tokens
   row = writer.row(asked[0], '', asked[1])
   size = layout.prompt_length

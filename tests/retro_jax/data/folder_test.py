@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores of a folder are compared with what they were made from."""
 
-import dataclasses
-
-import ml_collections
 import numpy as np
 import pytest
 
@@ -68,6 +65,11 @@ def test_an_index_of_other_vectors_is_refused(data):
     _ = data.datastore.index
 
 
+def _config(root, **neighbors):
+  neighbors = folder_lib.Neighbors(**neighbors)
+  return loading.RunConfig(data_dir=str(root), neighbors=neighbors)
+
+
 class _Shortest:
   fingerprint, unit = 'shortest', 'letters'
 
@@ -76,26 +78,27 @@ class _Shortest:
 
 
 def test_a_reranked_source_has_neighbors_of_its_own(data, monkeypatch):
-  neighbors = {'source': 'random', 'num_topics': 5, 'words_weight': 0.5}
-  neighbors['titled'] = False
-  neighbors |= {'reranker': '', 'colbert': '', 'where': ''}
-  config = ml_collections.ConfigDict({'neighbors': neighbors})
-  config.data_dir = str(data.root)
+  config = _config(data.root, source='random')
   plain = folder_lib.DataFolder.of(config, '')
   assert plain.neighbors_path('valid').name == 'neighbors_random-valid'
   assert isinstance(plain.datastore.retriever(config), retriever_lib.Random)
-  config.neighbors.update(reranker='runs/cross-1.2', candidates=9)
+  drawn, _ = plain.datastore.retriever(config).search(
+    queries_lib.ChunkQueries(plain.chunks('train'), np.arange(4)), 9
+  )
+  unit = plain.datastore.retriever(config).unit
+  config = _config(
+    data.root, source='random', reranker='runs/cross-1.2', candidates=9
+  )
   found = folder_lib.DataFolder.of(config, '')
   path = found.neighbors_path('valid')
   assert path.name == 'neighbors_random+cross-1_2-valid'
   monkeypatch.setattr(rerank, 'load', lambda path: _Shortest())
   retriever = found.datastore.retriever(config)
   assert isinstance(retriever, rerank.Reranked)
-  assert retriever.unit == 'letters' != plain.datastore.retriever(config).unit
+  assert retriever.unit == 'letters' != unit
   train = found.chunks('train')
   queries = queries_lib.ChunkQueries(train, np.arange(4))
   ids, _ = retriever.search(queries, 2)
-  drawn, _ = plain.datastore.retriever(config).search(queries, 9)
   for row, candidates in zip(ids, drawn, strict=True):
     texts = train.full_texts(candidates)
     order = np.argsort([len(text) for text in texts], kind='stable')
@@ -104,11 +107,8 @@ def test_a_reranked_source_has_neighbors_of_its_own(data, monkeypatch):
 
 def test_filtered_neighbors_have_folders_of_their_own(tmp_path):
   data = folder_lib.DataFolder(tiny_data.make(tmp_path, metadata='year'))
-  neighbors = {'source': 'bm25', 'num_topics': 5, 'words_weight': 0.5}
-  neighbors |= {'reranker': '', 'colbert': '', 'titled': False}
-  neighbors['where'] = "{'year': (None, 2009)}"
-  config = ml_collections.ConfigDict({'neighbors': neighbors})
-  config.data_dir = str(data.root)
+  where = "{'year': (None, 2009)}"
+  config = _config(data.root, source='bm25', where=where)
   found = folder_lib.DataFolder.of(config, '')
   path = found.neighbors_path('valid')
   assert path.name.startswith('neighbors_bm25@') and path != data.root
@@ -123,9 +123,8 @@ def test_filtered_neighbors_have_folders_of_their_own(tmp_path):
   of_own = train.document_hashes(np.maximum(ids, 0)) == own
   assert not (of_own & (ids >= 0)).any()
   for where in ("{'year': 1}", "{'month': 1}", 'year'):
-    config.neighbors.where = where
     with pytest.raises(ValueError, match='where'):
-      found.datastore.retriever(config)
+      found.datastore.retriever(_config(data.root, source='bm25', where=where))
 
 
 def test_an_index_of_words_may_hold_titles_and_continuations(tmp_path):
@@ -136,11 +135,8 @@ def test_an_index_of_words_may_hold_titles_and_continuations(tmp_path):
   pairs = zip(train.titles(ids), train.full_texts(ids), strict=True)
   assert own.search_texts(ids) == [f'{title}\n{text}' for title, text in pairs]
   assert own.texts(ids) == train.texts(ids)
-  config = loading.RunConfig(
-    neighbors=folder_lib.Neighbors(source='bm25', titled=True)
-  )
-  plain = dataclasses.replace(
-    config, neighbors=folder_lib.Neighbors(source='bm25')
+  config, plain = (
+    _config(tmp_path, source='bm25', titled=x) for x in (True, False)
   )
   titled, words = (
     data.datastore.text_indices(x).words_path('bm25') for x in (config, plain)

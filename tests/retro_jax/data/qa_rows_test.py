@@ -9,8 +9,7 @@ from retrieval import tokenization
 from retrieval.questions import dpr_json
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode, drawing
-from retro_jax.nn import retro as model_lib
-from tests import streams
+from retro_jax.nn import fid, retro as model_lib
 from tests.retro_jax.nn import tiny
 
 M, R = 40, 24
@@ -83,30 +82,78 @@ def test_long_questions_and_answers_are_cut(tokenizer):
   assert row['targets'][-1] == tokenizer.eos_id
 
 
-@pytest.mark.parametrize('num_neighbors', [0, 3])
-def test_what_is_written_is_likeliest_in_the_row_of_training(
-  tokenizer, num_neighbors
+def _fid(tokenizer, count=3):
+  layout = qa_rows.QaLayout(
+    chunk_length=6,
+    neighbor_length=48,
+    prompt_chunks=1,
+    answer_length=6,
+    num_neighbors=count,
+  )
+  return qa_rows.FidWriter(layout, tokenizer)
+
+
+def _fid_texts(tokenizer, row):
+  tokens, mask = row['neighbors'][0], row['neighbor_mask'][0]
+  return [tokenizer.decode(t[m]) for t, m in zip(tokens, mask, strict=True)]
+
+
+def test_each_passage_of_a_fid_has_the_question_and_its_decoder_has_not(
+  tokenizer,
 ):
+  row = _fid(tokenizer).row(' who? ', 'queen', PASSAGES)
+  first, second, third = _fid_texts(tokenizer, row)
+  assert first.startswith('question: who? title: Moon context: the moon')
+  assert second.startswith('question: who? title: River context: a river')
+  assert third == ''
+  # Nothing but BOS and the answer is read; the second chunk has no passage.
+  there = row['segment_ids'] > 0
+  answer = row['targets'][row['loss_mask']]
+  assert tokenizer.decode(answer[:-1]) == ' queen'
+  assert row['tokens'][there].tolist() == [tokenizer.bos_id, *answer]
+  assert np.argmax(there) == 5 and not row['neighbor_mask'][1].any()
+  for passages in ((), PASSAGES[1:2]):
+    row = _fid(tokenizer, 2).row('who?', 'queen', passages)
+    assert _fid_texts(tokenizer, row) == ['question: who?', '']
+
+
+@pytest.mark.parametrize('kind', ['closed book', 'retro', 'fid'])
+def test_what_is_written_is_likeliest_in_the_row_of_training(tokenizer, kind):
   """Training and answering see the same text at the same places."""
-  c = tiny.config(
-    vocab_size=tokenizer.vocab_size,
-    chunk_length=M,
-    neighbor_length=R,
-    num_layers=2,
-    cca_layers=(2,),
-    encoder_num_layers=1,
+  writer = _writer(
+    tokenizer, num_neighbors=3 if kind == 'retro' else 0, prompt_chunks=2
   )
-  params = tiny.params(c)
-  writer = _writer(tokenizer, num_neighbors=num_neighbors, prompt_chunks=2)
+  fields = {'cca_layers': (2,), 'encoder_num_layers': 1}
+  if kind == 'fid':
+    writer = _fid(tokenizer)
+    fields = fid.fields(2, 6, 48)
+  layout = writer.layout
+  sizes = {
+    'vocab_size': tokenizer.vocab_size,
+    'chunk_length': layout.chunk_length,
+    'neighbor_length': layout.neighbor_length,
+    'num_layers': 2,
+    'tie_readout': False,
+  }
+  c = tiny.config(**sizes | fields)
+  params, size = tiny.params(c), layout.prompt_length
   sampling = drawing.SamplingConfig(
-    max_new_tokens=12, temperature=0.0, align_prompt=True, num_neighbors=3
+    max_new_tokens=layout.answer_length,
+    temperature=0.0,
+    align_prompt=True,
+    num_neighbors=3,
   )
-  for question in ('who is moon?', 'which river ' * 4):
-    prompt = writer.prompt_to_continue(question, PASSAGES)
-    (sample,) = decode.sample(model_lib.Retro(c), params, [prompt], sampling)
-    row = writer.row(question, 'x', PASSAGES)
-    written, size = sample.new_tokens, 2 * M
-    tokens = row['tokens'].copy()
+  asked = [('who is moon?', PASSAGES), ('which river ' * 4, PASSAGES[:1])]
+  samples = decode.sample(
+    model_lib.Retro(c),
+    params,
+    [writer.prompt_to_continue(*x) for x in asked],
+    sampling,
+    detokenize=tokenizer.decode,
+  )
+  for (question, passages), sample in zip(asked, samples, strict=True):
+    row = writer.row(question, 'x', passages)
+    written, tokens = sample.new_tokens, row['tokens'].copy()
     tokens[size:] = written[:-1]
     segments = np.where(np.arange(len(tokens)) < size, row['segment_ids'], 1)
     extra = (row[k][None] for k in ('neighbors', 'neighbor_mask') if k in row)
@@ -118,6 +165,8 @@ def test_what_is_written_is_likeliest_in_the_row_of_training(
       segment_ids=segments[None].astype(np.int32),
     )
     np.testing.assert_array_equal(logits[0, size - 1 :].argmax(-1), written)
+  # else any wrong cache would do
+  assert len(np.unique([x.new_tokens for x in samples])) > 2
 
 
 def _examples(count):
@@ -129,41 +178,17 @@ def _examples(count):
   ]
 
 
-def test_batches_are_shuffled_shared_and_padded(tokenizer):
-  writer = _writer(tokenizer)
-  make = qa_rows.make_dataset
+def test_batches_are_padded_and_draw_answers(tokenizer):
+  make, writer = qa_rows.make_dataset, _writer(tokenizer)
   valid = list(make(_examples(5), writer, batch_size=4, train=False))
   assert len(valid) == 2 and not valid[1]['loss_mask'][1:].any()
   assert valid[1]['loss_mask'][0].any()
-  rows = []
-  for process in range(2):
-    batches = iter(
-      make(
-        _examples(6),
-        writer,
-        batch_size=4,
-        train=True,
-        process_index=process,
-        process_count=2,
-      )
-    )
-    rows += [next(batches)['tokens'] for _ in range(9)]
-  tokens = np.concatenate(rows)
+  batches = iter(make(_examples(6), writer, batch_size=4, train=True))
+  tokens = np.concatenate([next(batches)['tokens'] for _ in range(9)])
   texts = {tokenizer.decode(t[:M][t[:M] > 2]) for t in tokens}
   assert len(texts) == 6  # every question comes
   answers = {tokenizer.decode(t[M : M + 2]) for t in tokens}
   assert len(answers) > 1  # and each of its answers
-
-
-def test_a_stream_goes_on_where_it_was(tokenizer):
-  writer = _writer(tokenizer)
-
-  streams.check_position(
-    lambda: qa_rows.make_dataset(
-      _examples(5), writer, batch_size=2, train=True, seed=3
-    ),
-    3,
-  )
 
 
 def test_fingerprint_knows_what_decides_rows(tokenizer):

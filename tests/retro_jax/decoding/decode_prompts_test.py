@@ -15,11 +15,11 @@ from tests.retro_jax.decoding.tiny_decoding import (
   M,
   R,
   Retriever,
-  params,
+  detokenize,
+  likeliest,
   prompts as _prompts,
   sample as _sample,
 )
-from tests.retro_jax.nn import tiny
 
 
 def _passages(count, seed):
@@ -28,32 +28,6 @@ def _passages(count, seed):
   lengths = rng.integers(1, R + 3, count)
   rows = [rng.integers(0, CONFIG.vocab_size, n) for n in lengths]
   return samples.given_neighbors(rows, R)
-
-
-def _detokenize(tokens):
-  return ''.join(chr(97 + t) for t in tokens)
-
-
-def _greedy_by_the_whole_model(got, neighbors_of):
-  """Each new token of a sample, from one pass over the whole padded text."""
-  p, tokens = got.padding, got.tokens
-  grid = np.concatenate([np.zeros(p, np.int32), tokens])
-  length = 8 * M
-  row = np.zeros((1, length), np.int32)
-  row[0, : len(grid)] = grid
-  segment_ids = np.ones_like(row)
-  segment_ids[0, :p] = 0
-  found = [neighbors_of(u) for u in range(len(grid) // M)]
-  shape = (1, 8, max(len(f.tokens) for f in found), R)
-  neighbors, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-  for u, f in enumerate(found):
-    neighbors[0, u, : len(f.tokens)] = f.tokens
-    mask[0, u, : len(f.tokens)] = f.mask
-  logits = tiny.apply(
-    CONFIG, params(CONFIG), row, neighbors, mask, segment_ids=segment_ids
-  )[0]
-  first = p + got.prompt_length - 1
-  return np.argmax(logits[first : len(grid) - 1], axis=-1).tolist()
 
 
 def test_aligned_prompts_end_where_a_chunk_ends():
@@ -71,8 +45,7 @@ def test_aligned_prompts_end_where_a_chunk_ends():
     for chunk, found in zip(chunks, s.neighbors, strict=False):
       again = Retriever()([chunk], 2)
       np.testing.assert_array_equal(found.ids, again[0].ids)
-    want = _greedy_by_the_whole_model(s, s.neighbors.__getitem__)
-    assert s.new_tokens.tolist() == want
+    assert s.new_tokens.tolist() == likeliest(s)
 
 
 def test_prompts_bring_their_own_neighbors():
@@ -95,7 +68,7 @@ def test_prompts_bring_their_own_neighbors():
     got[3].neighbors.__getitem__,
   )
   for s, neighbors_of in zip(got, expected, strict=True):
-    assert s.new_tokens.tolist() == _greedy_by_the_whole_model(s, neighbors_of)
+    assert s.new_tokens.tolist() == likeliest(s)
     for u, found in enumerate(s.neighbors):
       np.testing.assert_array_equal(found.tokens, neighbors_of(u).tokens)
     assert len(s.neighbors) == len(s.tokens) // M
@@ -111,9 +84,6 @@ def test_prompts_bring_their_own_neighbors():
 
 def test_neighbors_that_the_model_does_not_read_are_refused():
   [prompt] = _prompts(5)
-  longer = samples.Prompt(prompt, [samples.given_neighbors([prompt], R + 1)])
-  with pytest.raises(ValueError, match='Prompt 0, neighbors of chunk 0'):
-    _sample([longer])
   given = samples.Prompt(prompt, [_passages(1, 0)])
   baseline = dataclasses.replace(CONFIG, cca_layers=())
   with pytest.raises(ValueError, match='Prompt 0 brings neighbors'):
@@ -122,14 +92,14 @@ def test_neighbors_that_the_model_does_not_read_are_refused():
 
 def test_a_stop_string_ends_its_row_and_is_cut():
   prompts = _prompts(2, 7, 4, 1)
-  free = _sample(prompts, detokenize=_detokenize)
+  free = _sample(prompts)
   text = free[0].text
-  assert text == _detokenize(free[0].new_tokens)
+  assert text == detokenize(free[0].new_tokens)
   stop = text[3:6]
   at = text.index(stop)
   others = [i for i, s in enumerate(free) if stop not in s.text]
   assert others
-  got = _sample(prompts, detokenize=_detokenize, stop_strings=(stop, '?'))
+  got = _sample(prompts, stop_strings=(stop, '?'))
   assert got[0].text == text[:at]
   assert len(got[0].new_tokens) == at + 3
   for i in others:
@@ -138,29 +108,16 @@ def test_a_stop_string_ends_its_row_and_is_cut():
 
 
 def test_events_come_in_order():
-  """Read events come before the tokens that read; texts add up."""
+  """The tokens and texts of a row's events are those of its sample."""
   prompts = _prompts(2, 9, 4, 1)
-  retriever = Retriever()
-  events = list(
-    _sample(prompts, retriever, run=decode.stream, detokenize=_detokenize)
-  )
+  events = list(_sample(prompts, Retriever(), run=decode.stream))
   want = _sample(prompts, Retriever())
-  for i, prompt in enumerate(prompts):
-    mine = [e for e in events if e.row == i]
-    length, chunks, text = len(prompt), 0, ''
-    assert isinstance(mine[0], samples.Started)
-    assert mine[0].sample.tokens.tolist() == prompt
-    for event in mine[1:-1]:
-      if isinstance(event, samples.Read):
-        assert event.chunk == chunks
-        chunks += 1
-      else:
-        assert chunks == length // M
-        length += 1
-        text += event.text
-    assert mine[-1].sample.tokens.tolist() == want[i].tokens.tolist()
-    assert text + mine[-1].text == mine[-1].sample.text
-    assert chunks == len(want[i].neighbors)
+  for i in range(4):
+    *drawn, last = [e for e in events if e.row == i]
+    assert last.sample.tokens.tolist() == want[i].tokens.tolist()
+    assert [e.token for e in drawn] == want[i].new_tokens.tolist()
+    text = ''.join(e.text for e in drawn)
+    assert text + last.text == last.sample.text
   assert all(isinstance(e, samples.Finished) for e in events[-4:])
 
 

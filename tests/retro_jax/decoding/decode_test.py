@@ -2,15 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sampling equals a step-by-step loop; truncation keeps the right tokens."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from retro_jax.decoding import decode, drawing
-from retro_jax.nn import retro as model
 from tests.retro_jax.decoding import tiny_decoding
 from tests.retro_jax.decoding.tiny_decoding import CONFIG, M, R, Retriever
 from tests.retro_jax.nn import tiny
@@ -137,24 +134,6 @@ def test_tokens_of_a_chunk_are_drawn_in_one_call(monkeypatch):
   calls.clear()
   tiny_decoding.sample([[1]], tokens_per_call=100, context_chunks=2, **many)
   assert calls == [2 * M, 2]  # up to the end of the window
-
-
-def test_parameters_cast_once_give_the_same_logits():
-  c = dataclasses.replace(CONFIG, dtype='bfloat16')
-  params, retro = tiny_decoding.params(c), model.Retro(c)
-  tokens = jnp.arange(2 * M)[None] % 23
-  neighbors = jnp.arange(4 * R).reshape(1, 2, 2, R) % 23
-  buffer = {'tokens': tokens, 'neighbors': neighbors}
-  last = jnp.array([M + 1])
-  step = {'tokens': jnp.array([5]), 'position': last + 1}
-
-  def after(narrowed):
-    _, cache = decode.first_logits(retro, params, buffer, last)
-    return decode.next_logits(retro, narrowed, cache, step)[0]
-
-  np.testing.assert_array_equal(
-    after(decode.narrowed(params, c.dtype)), after(params)
-  )
 
 
 @pytest.mark.parametrize('tokens_per_call', [1, 3])

@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sampling from a joint model: the prompt's end retrieves, and its chunk reads it."""
 
-import numpy as np
 import pytest
 
 from retro_jax.data import samples
 from retro_jax.decoding import decode, drawing
 from retro_jax.nn import models
 from tests.retro_jax.decoding import tiny_decoding
-from tests.retro_jax.decoding.tiny_decoding import M, R, Retriever
+from tests.retro_jax.decoding.tiny_decoding import M, R, Retriever, likeliest
 from tests.retro_jax.nn import tiny
 
 CONFIG = tiny.config(
@@ -26,37 +25,9 @@ def _sample(prompts, retrieve=None, **settings):
   fields = {'temperature': 0.0, 'context_chunks': 8, 'max_new_tokens': 6}
   config = drawing.SamplingConfig(**fields | {'prompt_query': 3} | settings)
   model, params = models.of(CONFIG), tiny.params(CONFIG)
-  return decode.sample(model, params, prompts, config, retrieve=retrieve)
-
-
-def _likeliest(sample):
-  """The slow way: the whole model over all tokens before each new one."""
-  tokens = [0] * sample.padding + sample.tokens.tolist()
-  end = sample.padding + sample.prompt_length
-  found = []
-  for length in range(end, len(tokens)):
-    size = -(-length // M) * M
-    row = np.zeros((1, size), np.int32)
-    row[0, :length] = tokens[:length]
-    segments = np.ones((1, size), np.int32)
-    segments[:, : sample.padding] = 0
-    shape = size // M, 2, R
-    kept = [x for x in sample.neighbors[: length // M]]
-    read, mask = samples.stack(kept, len(kept), shape[1:])
-    entries = np.arange(-1, size // M, dtype=np.int32)
-    entries[end // M - 1] = end // M - 1
-    entries[entries >= len(kept)] = -1
-    logits = tiny.apply(
-      CONFIG,
-      tiny.params(CONFIG),
-      row,
-      read[None],
-      mask[None],
-      segment_ids=segments,
-      entries=entries[None],
-    )
-    found.append(int(np.argmax(logits[0, length - 1])))
-  return found
+  made = tiny_decoding.as_prompts(prompts)
+  how = {'detokenize': tiny_decoding.detokenize, 'retrieve': retrieve}
+  return decode.sample(model, params, made, config, **how)
 
 
 @pytest.mark.parametrize('length', [1, 2, M, M + 1, 2 * M, 3 * M - 1])
@@ -64,7 +35,7 @@ def test_tokens_are_those_of_the_whole_model(length):
   [prompt], retriever = tiny_decoding.prompts(length), Retriever()
   [sample] = _sample([prompt], retriever)
   assert sample.padding == -length % M
-  assert sample.new_tokens.tolist() == _likeliest(sample)
+  assert sample.new_tokens.tolist() == likeliest(sample, CONFIG)
 
 
 def test_the_end_of_a_prompt_retrieves_and_each_chunk_after_it():
@@ -101,7 +72,7 @@ def test_given_neighbors_are_read_by_the_prompt():
   one, two = (
     _sample([samples.Prompt(prompt, [found])])[0] for found in (far, near)
   )
-  assert one.new_tokens.tolist() == _likeliest(one)
-  assert two.new_tokens.tolist() == _likeliest(two)
+  assert one.new_tokens.tolist() == likeliest(one, CONFIG)
+  assert two.new_tokens.tolist() == likeliest(two, CONFIG)
   off = _sample([samples.Prompt(prompt, ())])[0]
   assert off.new_tokens.tolist() != two.new_tokens.tolist()

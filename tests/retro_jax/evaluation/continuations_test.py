@@ -19,16 +19,6 @@ from tests.retro_jax.nn import tiny
 M, R, K = 4, 7, 2
 
 
-def _settings(sequence_chunks=3, stride_chunks=2, **fields):
-  return continuations.Settings(
-    chunk_length=M,
-    neighbor_length=R,
-    sequence_chunks=sequence_chunks,
-    stride_chunks=stride_chunks,
-    **fields,
-  )
-
-
 def _retrieve(rows, k):
   """Neighbors that depend on the chunk alone."""
   tokens = np.stack([np.resize(row + 1, (k, R)) % 23 for row in rows])
@@ -47,16 +37,16 @@ def test_each_token_is_scored_once_with_context(data):
   n = data.draw(strategies.integers(2, 60))
   first = data.draw(strategies.integers(1, n - 1))
   chunks = data.draw(strategies.integers(1, 5))
-  settings = _settings(chunks, data.draw(strategies.integers(1, chunks)))
+  stride = data.draw(strategies.integers(1, chunks))
   text = continuations.Continuation(np.arange(n, dtype=np.int32), first)
   seen = []
-  for window in continuations.make_windows(text, settings):
+  for window in continuations.make_windows(text, M, chunks, stride):
     assert window.end - window.start <= chunks
     row = continuations.make_row(text, window, M, chunks)
     where = np.flatnonzero(row['loss_mask'])
     seen += row['targets'][where].tolist()
     # All of the text before it, or what the stride leaves of a window.
-    context = (chunks - settings.stride_chunks) * M
+    context = (chunks - stride) * M
     for position, target in zip(where, row['targets'][where], strict=True):
       assert row['tokens'][position] == target - 1
       assert position + 1 >= min(target, context)
@@ -68,7 +58,7 @@ def test_windows_of_a_whole_text_begin_with_it():
     text = continuations.Continuation(
       np.arange(4 * M + 2, dtype=np.int32), first
     )
-    found = continuations.make_windows(text, _settings(4, 2))
+    found = continuations.make_windows(text, M, 4, 2)
     assert [(x.start, x.scored, x.end) for x in found] == want
 
 
@@ -106,7 +96,14 @@ def test_scores_equal_a_pass_up_to_each_token(retrieve):
   nats, is_greedy, dropped = continuations.score(
     scores,
     texts,
-    _settings(6, 3, num_neighbors=K, batch_size=3),
+    continuations.Settings(
+      chunk_length=M,
+      neighbor_length=R,
+      sequence_chunks=6,
+      stride_chunks=3,
+      num_neighbors=K,
+      batch_size=3,
+    ),
     retrieve=retrieve,
     progress=lambda *x: done.append(x),
   )
@@ -124,4 +121,4 @@ def test_scores_equal_a_pass_up_to_each_token(retrieve):
 def test_a_text_with_nothing_to_score_is_refused(first):
   text = continuations.Continuation(np.arange(5, dtype=np.int32), first)
   with pytest.raises(ValueError, match=f'from token {first} on; expected one'):
-    continuations.make_windows(text, _settings())
+    continuations.make_windows(text, M, 3, 2)

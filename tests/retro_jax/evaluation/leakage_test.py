@@ -66,7 +66,7 @@ def test_overlaps_are_of_the_chunks_own_tokens(root):
   for i in ids:
     own = [int(t) for t in tokens[i][mask[i]] if t != bos]
     theirs, there = stores.datastore.gather(
-      stores.neighbors.ids(ids[i : i + 1]), R
+      stores.neighbors.ids(ids[i : i + 1]), 2 * M
     )
     want = max(
       _quadratic(own, row[keep].tolist())

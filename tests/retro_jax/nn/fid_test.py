@@ -73,19 +73,19 @@ def _inputs(c, lengths=(5, 3, 4), seed=0):
   return tokens, passages
 
 
-def _row(tokens, passages, hidden=0):
+def _row(tokens, passages):
   """Arguments of Retro: padding before BOS, passages of the first chunk."""
   padded = np.concatenate([np.zeros(M - 1, np.int32), tokens])
   segments = (np.arange(len(padded)) >= M - 1).astype(np.int32)
-  found = np.zeros((1, len(passages) + hidden, R), np.int32)
+  found = np.zeros((1, len(passages), R), np.int32)
   mask = np.zeros(found.shape, bool)
   for n, passage in enumerate(passages):
     found[0, n, : len(passage)], mask[0, n, : len(passage)] = passage, True
   return (padded[None], found[None], mask[None]), segments[None]
 
 
-def _logits(c, p, tokens, passages, hidden=0):
-  arrays, segments = _row(tokens, passages, hidden)
+def _logits(c, p, tokens, passages):
+  arrays, segments = _row(tokens, passages)
   return tiny.apply(c, p, *arrays, segment_ids=segments)[0, M - 1 :]
 
 
@@ -102,26 +102,6 @@ def test_equals_the_slow_reference(overrides):
     found = _logits(c, p, tokens, passages)
   expected = Fid(c, p)(tokens, passages)
   np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
-
-
-@pytest.fixture(scope='module')
-def small():
-  c = _config(tie_readout=False)
-  return c, tiny.params(c)
-
-
-def test_order_and_number_of_passages_do_not_matter(small):
-  tokens, passages = _inputs(small[0])
-  padded = [_logits(*small, tokens, passages[:2], hidden=n) for n in (0, 1)]
-  np.testing.assert_allclose(*padded, rtol=0, atol=2e-6)
-  found = [
-    _logits(*small, tokens, [passages[i] for i in order])
-    for order in ((0, 1, 2), (2, 0, 1))
-  ]
-  np.testing.assert_allclose(*found, rtol=0, atol=2e-6)
-  other = [passages[0][::-1], *passages[1:]]
-  found[1] = _logits(*small, tokens, other)
-  assert np.abs(found[0] - found[1]).max() > 1e-3
 
 
 def _flat(params):

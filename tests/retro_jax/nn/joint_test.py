@@ -3,7 +3,6 @@
 """A decoder that reads by its own self-attention equals an oracle, and RETRO's rules."""
 
 import dataclasses
-import functools
 
 from flax import linen as nn
 import jax
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from retro_jax.nn import models
-from tests.retro_jax.nn import tiny
+from tests.retro_jax.nn import reference, step_test, tiny
 
 QWEN = tiny.LLAMA | {'head_norms': True, 'projection_biases': True}
 
@@ -23,27 +22,17 @@ def joint(decoder=None, **overrides):
   )
 
 
-def _rms(c, x, scale):
-  return x / np.sqrt((x * x).mean(-1, keepdims=True) + c.norm_epsilon) * scale
-
-
-def _turn(c, x, position):
-  a, b = np.split(x, 2, -1)
-  step = c.decoder.rotary_base ** (-2 * np.arange(len(a)) / len(x))
-  sin, cos = np.sin(position * step), np.cos(position * step)
-  return np.concatenate([a * cos - b * sin, b * cos + a * sin])
-
-
-def _ffw(c, p, x):
-  h = _rms(c, x, p['norm']['scale'])
-  gate = h @ p['w1']
-  return x + (gate / (1 + np.exp(-gate)) * (h @ p['w3'])) @ p['w2']
-
-
 def _oracle(c, p, tokens, neighbors, mask):
   """Logits of one row, token by token and head by head."""
   m, r, k = c.chunk_length, c.neighbor_length, c.head_dim
   share = c.num_heads // c.decoder.num_kv_heads
+  slow = reference.Reference(c, p)
+
+  def norm(own, x):
+    return reference.rms_norm(x, own['scale'], c.norm_epsilon)
+
+  def turn(x, position):
+    return reference.turn(x, position, c.decoder.rotary_base)
 
   def stream(ids, reader, at):
     """Run ids through the decoder; tokens read keys that `reader` names."""
@@ -52,7 +41,7 @@ def _oracle(c, p, tokens, neighbors, mask):
       own, new = p[f'layer_{n}_attn'], p[f'layer_{n}_reading']
       matrices, rows = own['attention'], []
       for t, x in enumerate(states):
-        h, reads = _rms(c, x, own['norm']['scale']), bool(reader(n, t))
+        h, reads = norm(own['norm'], x), bool(reader(n, t))
         rows.append(
           [
             h @ matrices[name]
@@ -66,13 +55,13 @@ def _oracle(c, p, tokens, neighbors, mask):
         for head in range(c.num_heads):
           part = slice(head * k, (head + 1) * k)
           shared = slice(head // share * k, (head // share + 1) * k)
-          q = _turn(c, rows[t][0][part], at + t)
+          q = turn(rows[t][0][part], at + t)
           seen = [
-            (_turn(c, rows[s][1][shared], at + s), rows[s][2][shared], 0.0)
+            (turn(rows[s][1][shared], at + s), rows[s][2][shared], 0.0)
             for s in range(t + 1)
             if ids[s] >= 0
           ] + [
-            (_turn(c, key[shared], place), value[shared], new['b'][head])
+            (turn(key[shared], place), value[shared], new['b'][head])
             for place, key, value in read
           ]
           logits = np.array([q @ key / k**0.5 + b for key, _, b in seen])
@@ -84,7 +73,7 @@ def _oracle(c, p, tokens, neighbors, mask):
         if read:
           out = out + mixed @ new['o_in'] @ new['o_out']
         states[t] = states[t] + out
-      states = [_ffw(c, p[f'layer_{n}_ffw'], x) for x in states]
+      states = [slow.ffw(p[f'layer_{n}_ffw'], x) for x in states]
     return states, kept
 
   found = {}
@@ -102,7 +91,7 @@ def _oracle(c, p, tokens, neighbors, mask):
     ]
 
   states, _ = stream(tokens, reader, 0)
-  final = [_rms(c, x, p['final_norm']['scale']) for x in states]
+  final = [norm(p['final_norm'], x) for x in states]
   return np.array(final) @ p['embedding'].T
 
 
@@ -207,46 +196,14 @@ def test_rows_share_neighbors():
   np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-@functools.partial(jax.jit, static_argnames=('c', 'step'))
-def _cached(c, p, cache, *args, step=True, **kwargs):
-  model = models.of(c)
-  model = models.step_of(model) if step else model
-  variables = {'params': p, **cache}
-  return model.apply(variables, *args, **kwargs, mutable='cache')
-
-
 @pytest.mark.parametrize('decoder', [tiny.LLAMA, tiny.GPT2, QWEN])
 @pytest.mark.parametrize('padded', [False, True])
 def test_steps_equal_the_whole_model(decoder, padded):
   """In float64, from different positions, across chunks, and padding on the left."""
   c = joint(decoder, dtype='float64', param_dtype='float64')
-  tokens, neighbors, mask = tiny.inputs(c, batch=4, length=12)
-  mask[0, :2] = False
-  documents = {}
-  if padded:
-    documents['segment_ids'] = np.ones((4, 12), np.int32)
-    documents['segment_ids'][0, :3] = documents['segment_ids'][1, :5] = 0
-    documents['segment_ids'][3, 4:] = 2
-  every, position = np.arange(4), np.array([3, 6, 4, 5])
+  segments = step_test.documents() if padded else None
   with jax.enable_x64(True):
-    p = tiny.params(c)
-    whole = tiny.apply(c, p, tokens, neighbors, mask, **documents)
-    check = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-10)
-    logits, cache = _cached(
-      c, p, {}, tokens, neighbors, mask, step=False, last=position, **documents
-    )
-    check(logits[:, 0], whole[every, position])
-    for _ in range(8):
-      complete = (position < 11) & ((position + 2) % c.chunk_length == 0)
-      position = np.minimum(position + 1, 11)
-      rows, found = np.flatnonzero(complete), ()
-      if len(rows):
-        u = (position[rows] + 1) // c.chunk_length - 1
-        found = rows, neighbors[rows, u], mask[rows, u]
-      logits, cache = _cached(
-        c, p, cache, tokens[every, position], position, *found
-      )
-      check(logits, whole[every, position])
+    step_test.check_steps(c, np.array([3, 6, 4, 5]), segments, 1e-10)
 
 
 def test_changes_act_where_something_is_read_alone():
@@ -279,6 +236,7 @@ def test_the_weights_of_neighbors_are_kept_on_request():
     ({'cca_layers': (2,)}, 'cca_layers'),
     ({'positions': 'relative'}, 'positions'),
     ({'layers': 'scanned'}, 'layers'),
+    ({'joint_rank': 0}, 'joint_rank'),
   ],
 )
 def test_what_cannot_read_is_refused(fields, named):
@@ -288,11 +246,9 @@ def test_what_cannot_read_is_refused(fields, named):
 
 def test_it_starts_with_a_bias_and_without_changes():
   c = joint()
-  args = tiny.inputs(c, length=12)
+  tokens = tiny.inputs(c, length=12)[0]
   init = jax.jit(models.of(c).init)
-  found = nn.unbox(init(jax.random.key(0), args[0]))['params']
-  assert (found['layer_1_reading']['b'] == 1).all()
-  none = dataclasses.replace(c, joint_rank=0)
-  np.testing.assert_array_equal(
-    *(tiny.apply(x, found, *args) for x in (c, none))
-  )
+  found = nn.unbox(init(jax.random.key(0), tokens))['params']
+  reading = found['layer_1_reading']
+  assert (reading['b'] == 1).all() and reading['q_in'].any()
+  assert not any(x.any() for k, x in reading.items() if k.endswith('_out'))

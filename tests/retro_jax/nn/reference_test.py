@@ -71,7 +71,7 @@ CHOICES = {
   'query_conditioning': (True, False),
   'cca_positions': (True, False),
   'tie_readout': (True, False),
-  'activation': ('gelu_tanh', 'gelu', 'relu', 'squared_relu'),
+  'activation': ('gelu_tanh', 'gelu', 'relu'),
   'norm_epsilon': (1e-6, 1e-3),
   'projection_biases': (True, False),
   'ff_biases': (True, False),

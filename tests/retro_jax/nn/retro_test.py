@@ -26,23 +26,6 @@ def test_off_is_all_neighbors_missing_exactly():
   assert np.abs(off - apply(tokens, neighbors, mask)).max() > 0.1
 
 
-def test_baseline_parameters_are_a_part_of_retro():
-  c, baseline = tiny.config(), tiny.config(cca_layers=())
-  p = tiny.params(c)
-  names = set(tiny.params(baseline))
-  assert set(p) - names == {
-    'encoder',
-    'encoder_embedding',
-    'layer_2_cca',
-    'layer_3_cca',
-  }
-  tokens, _, _ = tiny.inputs(c)
-  np.testing.assert_array_equal(
-    tiny.apply(c, p, tokens),
-    tiny.apply(baseline, {k: p[k] for k in names}, tokens),
-  )
-
-
 @pytest.mark.parametrize('length', [3, 4, 9])
 def test_init_makes_every_parameter(length):
   c = tiny.config()

@@ -15,24 +15,9 @@ from retro_jax.nn import initial, retro, stack
 from retro_jax.nn.config import RetroConfig
 from tests.retro_jax.nn import tiny
 
-_EVERY_THIRD = tuple(range(6, 13, 3))
-
 
 def _config(num_layers, cca_layers, **fields) -> RetroConfig:
   return tiny.config(num_layers=num_layers, cca_layers=cca_layers, **fields)
-
-
-@pytest.mark.parametrize(
-  ('num_layers', 'cca_layers', 'expected'),
-  [
-    (12, _EVERY_THIRD, [(6, 2, 3), (12, 1, 0)]),
-    (13, _EVERY_THIRD, [(6, 2, 3), (12, 1, 1)]),
-    (8, (3, 5), [(3, 1, 2), (5, 1, 3)]),
-    (1, (1,), [(1, 1, 0)]),
-  ],
-)
-def test_groups(num_layers, cca_layers, expected):
-  assert stack.groups(_config(num_layers, cca_layers)) == expected
 
 
 _CONFIG = _config(7, (2, 4, 6))

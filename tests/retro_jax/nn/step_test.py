@@ -8,19 +8,19 @@ import jax
 import numpy as np
 import pytest
 
-from retro_jax.nn import retro as model, retro_step
+from retro_jax.nn import models
 from tests.retro_jax.nn import tiny
 
 
 @functools.partial(jax.jit, static_argnames='c')
 def _fill(c, p, *args, **kwargs):
-  return model.Retro(c).apply({'params': p}, *args, **kwargs, mutable='cache')
+  return models.of(c).apply({'params': p}, *args, **kwargs, mutable='cache')
 
 
 @functools.partial(jax.jit, static_argnames='c')
 def _step(c, p, cache, *args):
-  variables = {'params': p, **cache}
-  return retro_step.RetroStep(c).apply(variables, *args, mutable='cache')
+  step, variables = models.step_of(models.of(c)), {'params': p, **cache}
+  return step.apply(variables, *args, mutable='cache')
 
 
 @pytest.mark.parametrize(
@@ -43,20 +43,24 @@ def _step(c, p, cache, *args):
 def test_steps_equal_the_whole_model(overrides):
   """Rows of different lengths; tokens after them are not what follows."""
   c = tiny.config(**{'num_layers': 2, 'cca_layers': (1, 2)} | overrides)
-  _check_steps(c, np.array([2, 7, 0, 11]))
+  check_steps(c, np.array([2, 7, 0, 11]))
 
 
 @pytest.mark.parametrize('decoder', [{}, tiny.LLAMA, tiny.GPT2])
 def test_steps_read_their_own_document_alone(decoder):
   """Padding on the left, of a chunk and more too, and a second document."""
   c = tiny.config(num_layers=2, cca_layers=(1, 2), **decoder)
+  check_steps(c, np.array([3, 6, 4, 5]), documents())
+
+
+def documents():
   segment_ids = np.ones((4, 12), np.int32)
   segment_ids[0, :3] = segment_ids[1, :5] = 0
   segment_ids[3, 4:] = 2
-  _check_steps(c, np.array([3, 6, 4, 5]), segment_ids)
+  return segment_ids
 
 
-def _check_steps(c, position, segment_ids=None):
+def check_steps(c, position, segment_ids=None, atol=1e-5):
   """From `position` on, one token at a time, to the end of 12 tokens."""
   p, m = tiny.params(c), c.chunk_length
   tokens, neighbors, mask = tiny.inputs(c, batch=4, length=12)
@@ -70,7 +74,7 @@ def _check_steps(c, position, segment_ids=None):
   logits, cache = _fill(c, p, begun, *retrieved, last=position, **documents)
   assert logits.shape == (4, 1, c.vocab_size)
   every = np.arange(4)
-  check = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-5)
+  check = functools.partial(np.testing.assert_allclose, rtol=0, atol=atol)
   check(logits[:, 0], expected[every, position])
   for _ in range(11):
     complete = (position < 11) & ((position + 2) % m == 0)
@@ -101,17 +105,3 @@ def test_a_step_computes_one_position():
   # No product with the matrices has 12 tokens: f32[2,12,d].
   assert 'f32[2,12,20]' in str(fill) and 'f32[2,1,20]' in str(step)
   assert 'f32[2,12,20]' not in str(step)
-
-
-def test_a_cache_is_made_only_on_request():
-  c = tiny.config(num_layers=2, cca_layers=(1, 2))
-  args = tiny.inputs(c, length=12)
-  last = np.array([4, 8])
-  variables = jax.eval_shape(
-    model.Retro(c).init, jax.random.key(0), *args, last=last
-  )
-  assert set(variables) == {'params'}
-  apply = functools.partial(tiny.apply, c, tiny.params(c), *args)
-  np.testing.assert_allclose(
-    apply(last=last)[:, 0], apply()[np.arange(2), last], atol=1e-6
-  )

@@ -168,16 +168,6 @@ def test_the_packages_own_retrofit_holds_what_was_added():
   assert all(np.isfinite(x).all() for x in jax.tree.leaves(found))
 
 
-def test_it_retrieves_from_documents_of_the_caller(tmp_path):
-  documents = [
-    {'title': f'T{i}', 'text': 'The mill stood. ' * 40} for i in (1, 2)
-  ]
-  model = retro_jax.packaged(
-    'packaged', workdir=tmp_path, documents=documents * 20
-  )
-  assert model.neighbors('The mill stood. ' * 20)[0].titles[0] in ('T1', 'T2')
-
-
 @pytest.mark.parametrize('count', [1, 2])
 def test_one_or_two_documents_are_all_retrieved(tmp_path, count):
   texts = [f'The ship {x} was built in Lindby.' for x in ('Aldora', 'Berta')]
