@@ -73,14 +73,6 @@ class ChunkReader:
         f'{neighbors.path}: num_neighbors {last} is more than '
         f'the {neighbors.num_neighbors} stored for each chunk.'
       )
-    theirs, expected = (
-      x.tokens.tokenizer_fingerprint for x in (datastore, chunks)
-    )
-    if theirs != expected:
-      raise ValueError(
-        f'{datastore.path}: tokenized with {theirs}, but {chunks.path} with '
-        f'{expected}.'
-      )
     return types.SimpleNamespace(
       chunks=chunks, neighbors=neighbors, datastore=datastore
     )

@@ -156,8 +156,6 @@ def score_windows(
     Layout, this process's rows and scores of a batch, after the next one was
     dispatched: so its rows are read while these are computed.
   """
-  if retrieval not in RETRIEVALS:
-    raise ValueError(f'retrieval {retrieval!r}: expected one of {RETRIEVALS}.')
   if batch_size < 1 or batch_size % process_count:
     raise ValueError(
       f'batch_size {batch_size}: expected a multiple of the {process_count} '

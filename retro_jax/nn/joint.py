@@ -30,7 +30,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.nn import partitioning
 from retro_jax.nn import (
-  caches,
+  inputs,
   joint_attention,
   layers,
   positions as positions_lib,
@@ -82,7 +82,7 @@ class JointRetro(retro.Retro):
     embed = self._embedder(embedding)
     x = layers.dropped(c, embed(tokens, positions), train)
     x = partitioning.constrain(x, 'batch', 'length', None)
-    caches.put_first(self, tokens, segment_ids, last)
+    inputs.put_first(self, tokens, segment_ids, last)
     stream, mask = _begin(c, embed, neighbors, neighbor_mask)
     of_groups = _groups(c, positions, segment_ids, len(tokens))
     entries, there = _who_reads(neighbors.shape[1], of_groups, entries)
@@ -100,7 +100,7 @@ class JointRetro(retro.Retro):
       'segments': segment_ids,
       'cached': None,
     }
-    if caches.is_kept(self, last):
+    if inputs.is_kept(self, last):
       rows, place = jnp.arange(len(last)), last + 1
       group = place // c.chunk_length
       how['cached'] = entries[rows, group]

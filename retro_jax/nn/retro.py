@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.nn import partitioning
 from retro_jax.nn import (
-  caches,
   cca,
   inputs,
   layers,
@@ -86,12 +85,12 @@ class Retro(nn.Module):
     x = layers.dropped(c, x, train)
     x = partitioning.constrain(x, 'batch', 'length', None)
     segments = None if segment_ids is None else (segment_ids, segment_ids)
-    caches.put_first(self, tokens, segment_ids, last)
+    inputs.put_first(self, tokens, segment_ids, last)
 
     def encode(x):
       """Return the encoded neighbors and their masks, for the layers of P."""
       self.sow('intermediates', 'conditioning', x)
-      caches.put_neighbors(self, x, retrieved[1], segment_ids, last)
+      inputs.put_neighbors(self, x, retrieved[1], segment_ids, last)
       encoded, token_mask = self._encode(embedding, x, *retrieved, segment_ids)
       self.sow('intermediates', 'encoded', encoded)
       return encoded, retrieved[1], token_mask, last

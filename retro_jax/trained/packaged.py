@@ -196,11 +196,8 @@ def take(
   of_caller = documents is not None or corpus is not None
 
   def prepare(config, folder):
-    by_words = {
-      'source': _SOURCE,
-      'titled': config['model'].get('joint', False),
-    }
-    config['neighbors'] |= by_words
+    titled = config['model'].get('joint', False)
+    config['neighbors'] |= {'source': _SOURCE, 'titled': titled}
     made = settings.build(
       loading.RunConfig, config, 'config', ignore_others=True
     )

@@ -219,17 +219,6 @@ def test_changes_act_where_something_is_read_alone():
   assert np.abs(ours - theirs)[:, 3:].max(-1).min() > 1e-3
 
 
-def test_the_weights_of_neighbors_are_kept_on_request():
-  c = joint()
-  args = tiny.inputs(c, length=12)
-  _, kept = tiny.apply(c, tiny.params(c), *args, mutable='weights')
-  shares = kept['weights']['layer_1_attn']['attention']['weights'][-1]
-  assert shares.shape == (c.num_heads, 2 * 4, 4, 2 * c.neighbor_length)
-  shares = np.asarray(shares.reshape(c.num_heads, 2, 4, 4, -1).sum(-1))
-  assert (shares[:, :, 0, 1:] == 0).all() and (shares[:, :, 1:3] > 0).all()
-  assert (shares < 1).all()
-
-
 @pytest.mark.parametrize(
   'fields, named',
   [

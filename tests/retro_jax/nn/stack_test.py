@@ -12,15 +12,9 @@ import numpy as np
 import pytest
 
 from retro_jax.nn import initial, retro, stack
-from retro_jax.nn.config import RetroConfig
 from tests.retro_jax.nn import tiny
 
-
-def _config(num_layers, cca_layers, **fields) -> RetroConfig:
-  return tiny.config(num_layers=num_layers, cca_layers=cca_layers, **fields)
-
-
-_CONFIG = _config(7, (2, 4, 6))
+_CONFIG = tiny.config(num_layers=7, cca_layers=(2, 4, 6))
 
 
 @functools.partial(jax.jit, static_argnames=('c', 'reads'))
@@ -113,7 +107,9 @@ def test_a_seed_gives_equal_values_in_both_forms(boxed):
 
 
 def test_dropout_in_loops_follows_its_key():
-  c = _config(5, (), layers='scanned', dropout_rate=0.5)
+  c = tiny.config(
+    num_layers=5, cca_layers=(), layers='scanned', dropout_rate=0.5
+  )
   params, tokens = tiny.params(c), jnp.asarray(tiny.inputs(c)[0])
 
   @jax.jit
