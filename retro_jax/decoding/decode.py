@@ -135,7 +135,7 @@ def stream(
   """Continue prompts, and yield an event for each step.
 
   Args:
-    prompts: [B] prompts.
+    prompts: [B] prompts, without neighbors for a baseline.
     detokenize: tokens -> text, for stop strings and the text of events.
     retrieve: such as `Retriever.retrieve_tokens`; None is RETRO[OFF], but for
       prompts that bring neighbors.
@@ -147,8 +147,7 @@ def stream(
     An iterator of events: Drawn for every token, in the end Finished for every row.
 
   Raises:
-    ValueError: for an empty prompt, ids outside the vocabulary, or neighbors for a
-      baseline.
+    ValueError: for an empty prompt, or ids outside the vocabulary.
   """
   c = model.config
   rows = [
@@ -189,11 +188,6 @@ def _start_row(
     raise ValueError(
       f'Prompt {number}: token ids {min(tokens)}..{max(tokens)}, expected '
       f'0..{c.vocab_size - 1}.'
-    )
-  if prompt.neighbors and not c.cca_layers:
-    raise ValueError(
-      f'Prompt {number} brings neighbors, but the model reads none: it has no '
-      'cca_layers.'
     )
   passages = prompt.neighbors
   if passages is not None:

@@ -91,6 +91,12 @@ class LanguageModel(loading.TrainedRetro):
     texts = prompts_lib.as_prompts(prompts, neighbors)
     self.data.check_tokenizer()
     c, tokenizer = self.model.config, self.data.tokenizer
+    for text in texts:
+      if text.neighbors and not c.cca_layers:
+        raise ValueError(
+          f'Prompt {text.id} brings neighbors, but the model is a baseline: it '
+          'reads none.'
+        )
     config = settings_lib.build(
       drawing.SamplingConfig,
       {

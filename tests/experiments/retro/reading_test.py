@@ -15,7 +15,7 @@ from experiments.retro_qa import config as qa_config, data as qa_data
 from retrieval import tokenization
 from retrieval.questions import dpr_json
 from retro_jax.data import folder as retro_data, qa_rows, reading_rows
-from retro_jax.decoding import decode, decode_rows, drawing
+from retro_jax.decoding import decode, decode_rows, drawing, growing_text
 from retro_jax.nn import losses, models
 from retro_jax.trained import inspection, language_model, loading
 from tests.experiments.engine import tiny_run
@@ -193,9 +193,9 @@ def test_a_sample_is_scored_as_it_was_written(root, trained, prompt, chunks):
   passage = inspection.of_sample(model, sample)
   told = inspection.token_logprobs(model, passage)
   grid = [0] * sample.padding + sample.tokens.tolist()
-  row = decode_rows.GrowingRow(
-    grid, sample.padding, sample.prompt_length, None, None, sample.neighbors
-  )
+  lengths = sample.padding, sample.prompt_length
+  text = growing_text.GrowingText(str)
+  row = decode_rows.GrowingRow(grid, *lengths, None, text, sample.neighbors)
   sizes = -(-len(grid) // m), m, (2, run.model.config.neighbor_length)
   buffer = decode_rows.Batch([row], *sizes, True, 32).fill_buffer()
   logits = tiny.apply(run.model.config, params, **buffer)[0]

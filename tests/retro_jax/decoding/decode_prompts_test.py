@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Aligned prompts, neighbors of one's own, stop strings, events, compilations."""
 
-import dataclasses
 import functools
 
 import numpy as np
-import pytest
 
 from retro_jax.data import samples
 from retro_jax.decoding import decode
@@ -80,14 +78,6 @@ def test_prompts_bring_their_own_neighbors():
   alone = _sample(mixed)
   assert alone[0].tokens.tolist() == got[0].tokens.tolist()
   assert alone[3].tokens.tolist() == off[3].tokens.tolist()
-
-
-def test_neighbors_that_the_model_does_not_read_are_refused():
-  [prompt] = _prompts(5)
-  given = samples.Prompt(prompt, [_passages(1, 0)])
-  baseline = dataclasses.replace(CONFIG, cca_layers=())
-  with pytest.raises(ValueError, match='Prompt 0 brings neighbors'):
-    _sample([given], c=baseline)
 
 
 def test_a_stop_string_ends_its_row_and_is_cut():

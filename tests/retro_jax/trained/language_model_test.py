@@ -46,9 +46,7 @@ def test_sample_takes_settings_and_own_neighbors(model, baseline):
   for chunk in (own[0].chunks[0], own[3].chunks[0]):
     assert chunk.neighbors == ['moon'] and chunk.scores == [None]
   assert '<b>riv' in own._repr_html_() and str(own[0]) in str(own)
-  with pytest.raises(
-    ValueError, match='brings neighbors, but the model reads none'
-  ):
+  with pytest.raises(ValueError, match='the model is a baseline'):
     baseline.sample('river', neighbors=['moon'])
   with pytest.raises(ValueError, match="'neighbors'"):
     model.sample('river', neighbors=[[3]])
