@@ -28,8 +28,7 @@ async def complete(server: Any, body: dict[str, Any]) -> Any:
     'created': int(time.time()),
     'model': f'retro-{run.name}',
   }
-  rows = request.rows
-  job = ('retro', run.name), request.settings, rows, len(rows)
+  job = ('retro', run.name), request.settings, request.rows, len(request.rows)
   if request.fields.stream:
     parts = _stream(server, job, request, head)
     await anext(parts)

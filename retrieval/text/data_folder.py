@@ -49,9 +49,7 @@ class DataFolder:
   def tokenizer(self) -> tokenization.Tokenizer:
     """The tokenizer of the token store."""
     if not self.has_tokenizer:
-      advice = f'run {self.MADE_BY} for this folder first.'
-      advice = locks.unfinished(self.tokenizer_path) or advice
-      raise FileNotFoundError(
-        f'{self.tokenizer_path}: no tokenizer here; {advice}'
-      )
+      path, advice = self.tokenizer_path, f'run {self.MADE_BY} first.'
+      advice = locks.unfinished(path) or advice
+      raise FileNotFoundError(f'{path}: no tokenizer here; {advice}')
     return tokenization.load_tokenizer(self.tokenizer_path)
