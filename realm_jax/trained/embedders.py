@@ -15,10 +15,9 @@ import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
-from retrieval import arguments, tokenization
+from retrieval import tokenization
 from retrieval.index import index_versions
 from retrieval.nn import batch_encoder, bert, sharding
-from retrieval.searchers import subset as subset_lib
 from retrieval.text import blocks as blocks_lib
 
 _ROWS = 4096  # block rows that are built at once
@@ -139,18 +138,14 @@ class BlockIndex:
     return self
 
   def retrieve(
-    self,
-    query_ids: np.ndarray,
-    query_mask: np.ndarray,
-    k: int,
-    subset: subset_lib.Subset | None = None,
+    self, query_ids: np.ndarray, query_mask: np.ndarray, k: int
   ) -> np.ndarray:
     """Find the k blocks with the largest inner products for rows [B, Q].
 
     Returns [B, k] int64 block ids, best first; -1 where there are fewer.
     """
     vectors = np.asarray(self._embed(self._params, query_ids, query_mask))
-    ids, _ = self.version.index.searcher.search(vectors, k, subset)
+    ids, _ = self.version.index.searcher.search(vectors, k)
     return ids
 
   def retrieve_texts(
@@ -159,20 +154,16 @@ class BlockIndex:
     k: int,
     tokenizer: tokenization.WordPieceTokenizer,
     layout: examples.Layout,
-    subset: subset_lib.Subset | None = None,
   ) -> np.ndarray:
     """Find blocks [len(texts), k] for texts, cut to the query length."""
-    texts = arguments.texts(texts, 'texts')
-    results = []
+    results = np.zeros((len(texts), k), np.int64)
     for low in range(0, len(texts), _QUERY_BATCH):
       batch = list(texts[low : low + _QUERY_BATCH])
       filled = batch + [''] * (_QUERY_BATCH - len(batch))  # one shape for all
-      query = examples.queries(
-        layout,
-        *examples.encode_rows(
-          tokenizer.encode_ids_batch, filled, layout.query_tokens
-        ),
+      rows = examples.encode_rows(
+        tokenizer.encode_ids_batch, filled, layout.query_tokens
       )
-      ids = self.retrieve(query['query_ids'], query['query_mask'], k, subset)
-      results.append(ids[: len(batch)])
-    return np.concatenate(results) if results else np.zeros((0, k), np.int64)
+      query = examples.queries(layout, *rows)
+      ids = self.retrieve(query['query_ids'], query['query_mask'], k)
+      results[low : low + len(batch)] = ids[: len(batch)]
+    return results

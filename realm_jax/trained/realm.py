@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import os
-from typing import Any
+
+import numpy as np
 
 from realm_jax.trained import (
   embedders,
@@ -16,7 +17,6 @@ from realm_jax.trained import (
 )
 from retrieval import arguments, settings
 from retrieval.index import index_versions
-from retrieval.search import where as where_lib
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -48,26 +48,15 @@ class TrainedRealm(model_configs.TrainedModel):
     """The index in `index_folder`, opened once."""
     return self.open_index()
 
-  def retrieve(
-    self,
-    texts: str | Sequence[str],
-    k: int = 5,
-    where: where_lib.Where | None = None,
-  ) -> Any:
+  def retrieve(self, texts: str | Sequence[str], k: int = 5) -> np.ndarray:
     """Return [len(texts), k] ids of blocks, best first; -1 for none.
 
-    Args:
-      where: filter on the documents' metadata, of `retrieval.search.where`.
-
     Raises:
-      ValueError: for anything else than texts, k < 1, or a filter on other fields.
+      ValueError: for anything else than texts, or k < 1.
     """
     texts = arguments.texts(texts, 'texts')
     settings.check_value('k', k, settings.Size)
-    mask = where_lib.kept(self.data.blocks, where) if where else None
-    return self.index.retrieve_texts(
-      texts, k, self.data.tokenizer, self.layout, mask
-    )
+    return self.index.retrieve_texts(texts, k, self.data.tokenizer, self.layout)
 
   def explain(
     self, cloze: str, answer: str = '', *, top: int = 5
