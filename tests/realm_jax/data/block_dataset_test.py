@@ -88,21 +88,21 @@ def test_a_saved_position_continues_with_the_same_batches(data):
   assert (first['query_ids'] != other['query_ids']).any()
 
 
-@pytest.mark.parametrize('split', ['train', 'all'])
-def test_processes_share_a_batch(data, split):
-  count = data.blocks.num_blocks // 4 if split == 'all' else 6
-  whole = streams.take(_dataset(data, split=split), count)
-  parts = [
-    streams.take(
-      _dataset(data, split=split, process_index=i, process_count=2), count
-    )
+def _parts(data, **fields):
+  """Batches of both of two processes."""
+  return [
+    streams.take(_dataset(data, process_index=i, process_count=2, **fields))
     for i in range(2)
   ]
-  for batch, *halves in zip(whole, *parts, strict=True):
+
+
+def test_processes_share_a_batch(data):
+  for batch, *halves in zip(
+    streams.take(_dataset(data)), *_parts(data), strict=True
+  ):
     found = [_blocks(data, half) for half in halves]
     assert [len(half) for half in found] == [2, 2]
-    if split == 'all':
-      assert {*found[0], *found[1]} == {*_blocks(data, batch)}
+    assert {*found[0], *found[1]} == {*_blocks(data, batch)}
 
 
 @pytest.mark.parametrize('batch_size', [2, 4, 6, 10])
@@ -110,18 +110,5 @@ def test_processes_have_equally_many_batches(data, batch_size):
   """Else one would wait for ever for the others to validate."""
   for split in ('valid', 'all'):
     n = len(block_dataset.split_blocks(data.blocks, split, VALID))
-    counts = [
-      len(
-        streams.take(
-          _dataset(
-            data,
-            split=split,
-            batch_size=batch_size,
-            process_index=i,
-            process_count=2,
-          )
-        )
-      )
-      for i in range(2)
-    ]
-    assert counts == [n // batch_size] * 2
+    parts = _parts(data, split=split, batch_size=batch_size)
+    assert [len(x) for x in parts] == [n // batch_size] * 2

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets that the maskers choose."""
 
-import functools
-
 from hypothesis import given, strategies as st
 import numpy as np
 
@@ -32,15 +30,3 @@ def test_spans_are_whole_words_within_the_budget(length, seed):
   assert (taken[1:] == taken[:-1])[continues[1:]].all()
   words = ~continues & taken
   assert words.sum() <= sources.budget(length) <= len(chosen)
-
-
-def test_spans_are_contiguous_where_uniform_is_not():
-  def pieces(choose):
-    rng = np.random.default_rng(0)
-    return np.mean(
-      [1 + (np.diff(choose(100, rng)) > 1).sum() for _ in range(300)]
-    )
-
-  # A word in 1 of 5 ends a geometric span; single tokens seldom touch.
-  spans = functools.partial(sources.mask_spans, continues=np.zeros(100, bool))
-  assert pieces(spans) < 0.55 * pieces(sources.mask_uniformly)

@@ -179,13 +179,19 @@ def test_reading_ahead_waits_for_the_index(data):
   iterator.close()
 
 
+def _sources(data):
+  """Sources of which one has an odd number of rows."""
+  layout = dataclasses.replace(data.layout, query_length=12)
+  short = types.SimpleNamespace(**vars(data) | {'layout': layout})
+  found = [_source(data), _source(data, 'uniform'), _source(short)]
+  assert any(len(source) % 2 for source in found)
+  return found
+
+
 @pytest.mark.parametrize('train', [False, True])
 def test_processes_share_a_batch(data, train):
   """Masks and all; in training pass after pass, though the rows are odd."""
-  short = dataclasses.replace(data.layout, query_length=12)
-  short = types.SimpleNamespace(**vars(data) | {'layout': short})
-  found = [_source(data), _source(data, 'uniform'), _source(short)]
-  source = next(source for source in found if len(source) % 2)
+  source = next(source for source in _sources(data) if len(source) % 2)
   count = 2 * len(source) // 4 if train else 3
   fields = {'source': source, 'train': train, 'process_count': 2}
   whole = streams.take(_dataset(data, source=source, train=train), count)
@@ -201,11 +207,7 @@ def test_processes_share_a_batch(data, train):
 
 def test_processes_have_equally_many_batches(data):
   """Else one would wait for ever for the others to validate."""
-  layout = dataclasses.replace(data.layout, query_length=12)
-  short = types.SimpleNamespace(**vars(data) | {'layout': layout})
-  sources = [_source(data), _source(data, 'uniform'), _source(short)]
-  assert any(len(source) % 2 for source in sources)
-  for source in sources:
+  for source in _sources(data):
     counts = []
     for i in range(2):
       fields = {'process_index': i, 'process_count': 2, 'batch_size': 2}

@@ -193,25 +193,6 @@ def test_blocks_embedded_anew():
   assert np.abs(found - stale)[:, :R].max() > 0.1
 
 
-def test_exact_match():
-  batch = jax.tree.map(jnp.asarray, tiny_qa.batch())
-  scores = tiny_qa.span_scores(MODEL, _params(), batch)
-  best = reader_losses.best_spans(scores)
-  correct = np.zeros((B, R, W, L), bool)
-  correct[:, 0, 0, 2] = True
-  for b in (0, 2):
-    at = (best.block[b, 0], best.width[b, 0] - 1, best.start[b, 0])
-    correct[(b, *at)] = True
-  right = [
-    bool(correct.reshape(B, -1)[b, np.argmax(scores[b])]) for b in range(B)
-  ]
-  assert right[0] and right[2]
-  _, metrics, _ = _run(batch | {'reader_correct': correct})
-  assert metrics['exact_match'] == pytest.approx(np.mean(right))
-  _, metrics, _ = _run(batch | {'reader_correct': correct ^ correct})
-  assert metrics['exact_match'] == 0
-
-
 def test_best_spans_by_the_released_rule():
   """The best block by its best span, the best span by its best block."""
   scores = np.random.default_rng(0).standard_normal((7, R, W, L), np.float32)
