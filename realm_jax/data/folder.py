@@ -117,7 +117,7 @@ class DataFolder(data_folder.DataFolder):
 
 def build_blocks(
   root: pathlib.Path,
-  corpus: corpus_lib.CorpusConfig,
+  corpus: corpus_lib.Corpus,
   tokenizer_path: str | os.PathLike,
   *,
   tokens: Mapping[str, Any],
@@ -129,7 +129,7 @@ def build_blocks(
   """
   store = tokens_lib.build_token_store(
     root / 'tokens',
-    corpus_lib.Corpus(corpus),
+    corpus,
     tokenizer_path,
     with_title=False,
     with_text=True,

@@ -82,10 +82,10 @@ def cut(
   path = root / 'passages.jsonl'
   if not path.exists():
     output_files.write(path, lines)
-  corpus = corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
+  config = corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
   return data_folder.build_blocks(
     root,
-    corpus,
+    corpus_lib.Corpus(config),
     tokenizer_path,
     tokens=how,
     blocks={'max_length': max_length} | how,

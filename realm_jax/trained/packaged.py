@@ -92,7 +92,7 @@ def _prepare(
   titles = blocks_lib.titles_to_drop(config['blocks']['drop_titles'], corpus)
   data_folder.build_blocks(
     root,
-    corpus,
+    corpus_lib.Corpus(corpus),
     data.tokenizer_path,
     tokens=config['tokens'],
     blocks=config['blocks']

@@ -8,13 +8,9 @@ import json
 import numpy as np
 import pytest
 
-from realm_jax.data import reader_rows
+from realm_jax.data import folder, reader_rows
 from retrieval import tokenization
 from retrieval.questions import answers as answers_lib
-from retrieval.text import (
-  blocks as blocks_lib,
-  tokens as tokens_lib,
-)
 from tests.realm_jax.nn import oracle
 from tests.retrieval.text import json_corpus, tiny_blocks
 
@@ -258,16 +254,12 @@ def test_rows_and_spans_are_those_of_the_port(tmp_path):
 def _oracle_blocks(root, texts):
   """Their blocks, tokenized by their vocabulary."""
   rows = [{'id': f'{i}', 'title': '', 'text': x} for i, x in enumerate(texts)]
-  path = oracle.PATH / 'vocab.txt'
-  tokens = tokens_lib.build_token_store(
-    root / 'tokens',
+  blocks = folder.build_blocks(
+    root,
     json_corpus.write(root, rows),
-    path,
-    with_title=False,
-    with_text=True,
-  )
-  blocks = blocks_lib.build_block_store(
-    root / 'blocks', tokens, path, whole_documents=True
+    oracle.PATH / 'vocab.txt',
+    tokens={},
+    blocks={'whole_documents': True},
   )
   assert blocks.texts(range(len(texts))) == texts
   return blocks

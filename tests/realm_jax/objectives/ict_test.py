@@ -9,11 +9,7 @@ import pytest
 
 from realm_jax.data import examples
 from realm_jax.objectives import ict
-from retrieval.text import (
-  blocks as blocks_lib,
-  tokens as tokens_lib,
-)
-from tests.retrieval.text import json_corpus
+from tests.retrieval.text import tiny_blocks
 
 Q, T = 6, 12
 LAYOUT = examples.Layout(
@@ -36,39 +32,14 @@ def _slow_rows(layout, title, sentences, chosen, removed):
   return query, [1, *title, 2, *body, 2], types
 
 
-WORDS = 'river queen tensor apple moon wind stone bridge'.split()
-
-
 @pytest.fixture(scope='module')
 def blocks(tmp_path_factory):
-  """Blocks of about three sentences; two documents are equal."""
-  root = tmp_path_factory.mktemp('ict')
+  """Blocks of some sentences; two documents are equal."""
   rng = np.random.default_rng(0)
-  texts = [
-    ' '.join(
-      ' '.join(rng.choice(WORDS, rng.integers(2, 6))).capitalize() + '.'
-      for _ in range(rng.integers(1, 9))
-    )
-    for _ in range(12)
-  ]
-  rows = [
-    {'id': str(i), 'title': f'Stone {WORDS[i % 8]}', 'text': text}
-    for i, text in enumerate(texts)
-  ]
-  rows[5] = rows[4] | {'id': '5'}
-  specials = ['[PAD]', '[CLS]', '[SEP]', '[MASK]', '[UNK]']
-  (root / 'vocab.txt').write_text('\n'.join([*specials, '.', *WORDS]))
-  tokens = tokens_lib.build_token_store(
-    root / 'tokens',
-    json_corpus.write(root, rows),
-    root / 'vocab.txt',
-    with_title=False,
-    with_text=True,
-    documents_per_shard=5,
-  )
-  return blocks_lib.build_block_store(
-    root / 'blocks', tokens, root / 'vocab.txt', max_length=20
-  )
+  rows = tiny_blocks.documents(12, rng)
+  rows[5] = rows[4] | {'id': 'd5'}
+  root = tmp_path_factory.mktemp('ict')
+  return tiny_blocks.make(root, rng, given=rows, max_length=20).blocks
 
 
 @pytest.mark.parametrize('block_length', [T, 20])
