@@ -60,11 +60,6 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
         f'{path}: field {name!r}: expected {expected.__name__}, found '
         f'{value!r}.'
       )
-  if fields['hidden_act'] not in _ACTIVATIONS:
-    raise ValueError(
-      f'{path}: hidden_act {fields["hidden_act"]!r}; expected one of '
-      f'{sorted(_ACTIVATIONS)}.'
-    )
   try:
     bert_config(fields)
   except (ValueError, OverflowError) as e:
@@ -79,8 +74,9 @@ def bert_config(fields: Mapping[str, Any]) -> bert.BertConfig:
     ours: type(DEFAULTS[theirs])(fields[theirs])
     for ours, theirs in _BERT.items()
   }
+  activation = fields['hidden_act']
   return bert.BertConfig(
-    activation=_ACTIVATIONS[fields['hidden_act']], **values
+    activation=_ACTIVATIONS.get(activation, activation), **values
   )
 
 

@@ -222,19 +222,18 @@ class _Places:
     self._blocks, tokens = blocks, blocks.tokens
     documents = blocks.documents(np.arange(blocks.num_blocks))
     numbers = np.arange(tokens.num_documents + 1)
-    self._first = np.searchsorted(documents, numbers).tolist()
-    self._documents = {
-      tokens.document_id(i): i for i in range(tokens.num_documents)
+    first = np.searchsorted(documents, numbers).tolist()
+    # name of a passage -> its document and blocks
+    self._of = {
+      tokens.document_id(i): (i, range(*first[i : i + 2]))
+      for i in range(tokens.num_documents)
     }
 
   def find(self, asked: Asked) -> Mapping[int, Spans]:
     """Return a question's blocks; of a passage, blocks with a marked answer come first."""
     marked: dict[int, Spans] = {}
     for context in asked.contexts:
-      i = self._documents.get(_name(context))
-      if i is None:  # an empty text
-        continue
-      blocks = range(self._first[i], self._first[i + 1])
+      i, blocks = self._of.get(_name(context), (0, ()))  # () of an empty text
       spans: dict[int, Spans] = dict.fromkeys(blocks)
       if context.answer_start:
         spans = {b: [] for b in blocks}

@@ -233,16 +233,12 @@ def predict_spans(
       best.block < 0, -1, jnp.arange(blocks * count)[None] // count
     )
   )
-  score, at = jax.lax.top_k(best.score, min(num_answers, blocks * count))
-
-  def take(x):
-    return jnp.take_along_axis(x, at, axis=1)
-
-  spans = reader_losses.Spans(
-    score, take(best.block), take(best.start), take(best.width)
+  _, at = jax.lax.top_k(best.score, min(num_answers, blocks * count))
+  spans, correct = jax.tree.map(
+    lambda x: jnp.take_along_axis(x, at, axis=1), (best, correct)
   )
   everything = jnp.logaddexp(0.0, jax.nn.logsumexp(total, axis=-1))
-  return Prediction(spans, take(correct), -everything)
+  return Prediction(spans, correct, -everything)
 
 
 def _cut(x: jax.Array, parts: int, rows: int) -> jax.Array:

@@ -43,19 +43,22 @@ _CALIBRATE = (
 class TrainedReader(model_configs.TrainedModel):
   """A model that reads the blocks it retrieves, with its data."""
 
-  block_step: int = 0  # step of the parameters that embed blocks
-  # these parameters, where `params` does not hold them
+  # parameters that embed blocks and their step, where `params` are others
   block_params: Any = None
+  block_step: int = 0
 
   def as_realm(self) -> realm.TrainedRealm:
     """Return the retriever that embedded the blocks."""
+    params, step = self.block_params, self.block_step
+    if params is None:
+      params, step = self.params, self.step
     return realm.TrainedRealm(
       self.config,
       self.data,
       self.layout,
       model_lib.Realm(self.model.config.realm),
-      self.params if self.block_params is None else self.block_params,
-      self.block_step,
+      params,
+      step,
       self.index_folder,
     )
 
@@ -271,12 +274,14 @@ def of_params(
 ) -> realm.TrainedRealm | TrainedReader:
   """Return the model of a config with its parameters."""
   vocab_size = data.tokenizer.vocab_size
-  common = config, data, data.layout(config)
   if 'reader' in params:
+    kind = TrainedReader
     model = open_qa.OpenQa(reader_configs.reader_config(config, vocab_size))
-    return TrainedReader(*common, model, params, step, index_folder, step)
-  model = model_lib.Realm(model_configs.realm_config(config, vocab_size))
-  return realm.TrainedRealm(*common, model, params, step, index_folder)
+  else:
+    kind = realm.TrainedRealm
+    model = model_lib.Realm(model_configs.realm_config(config, vocab_size))
+  layout = data.layout(config)
+  return kind(config, data, layout, model, params, step, index_folder)
 
 
 def packaged(
