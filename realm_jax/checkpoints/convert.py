@@ -71,8 +71,9 @@ def from_hf(
       continue
     fates[tensor.name] = tensor.role
     if tensor.role == names.PARAMETER:
-      flat[tensor.path] = _ours(array, tensor.path)
-      if not np.isfinite(flat[tensor.path]).all():
+      array = array.T if tensor.path.endswith('/kernel') else array
+      flat[tensor.path] = array = np.array(array, np.float32, order='C')
+      if not np.isfinite(array).all():
         problems.append(f'{tensor.name} holds a value that is not finite')
     elif tensor.role == names.VECTORS:
       vectors = array
@@ -105,11 +106,6 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
   return len(shape) == len(expected) and all(
     other in (None, size) for size, other in zip(shape, expected, strict=True)
   )
-
-
-def _ours(array: np.ndarray, path: str) -> np.ndarray:
-  array = array.T if path.endswith('/kernel') else array
-  return np.array(array, np.float32, order='C')
 
 
 def from_bundle(

@@ -149,42 +149,6 @@ def hash_pairs(hashes: np.ndarray) -> np.ndarray:
   return halves.reshape(*hashes.shape, 2)
 
 
-def cut(
-  tokens: np.ndarray, spans: np.ndarray, room: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Take a span ([n, 2], past-last) of tokens [n, a], at most `room`."""
-  start, limit = spans[:, 0], spans[:, 1]
-  taken = _take(tokens, start[:, None] + np.arange(room))
-  return taken, np.minimum(limit - start, room)
-
-
-def cut_out(
-  texts: tuple[np.ndarray, np.ndarray],
-  spans: np.ndarray,
-  where: np.ndarray,
-  room: int,
-) -> tuple[np.ndarray, np.ndarray]:
-  """Remove a span of each text and take at most `room` of the other tokens.
-
-  Args:
-    texts: [n, a] tokens and [n] their counts.
-    spans: [n, 2] first and past-last token to remove.
-    where: [n] bool. False leaves the text as it is.
-  """
-  tokens, counts = texts
-  start = spans[:, :1]
-  gap = np.where(where, spans[:, 1] - spans[:, 0], 0)
-  at = np.arange(room)[None]
-  left = _take(tokens, at + np.where(at >= start, gap[:, None], 0))
-  return left, np.minimum(counts - gap, room)
-
-
-def _take(tokens: np.ndarray, index: np.ndarray) -> np.ndarray:
-  """tokens[i, index[i, j]], with arbitrary tokens past the end."""
-  index = np.minimum(index, tokens.shape[1] - 1)
-  return np.take_along_axis(tokens, index, axis=1)
-
-
 def queries(layout: Layout, tokens: np.ndarray, counts: np.ndarray) -> Batch:
   """Make query_ids [B, Q] int32 and query_mask [B, Q] bool of sentences."""
   ids, mask, _ = join(layout, layout.query_length, (tokens, counts))

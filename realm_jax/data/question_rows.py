@@ -33,7 +33,11 @@ class QuestionSource:
     self.questions, self.layout = tuple(questions), layout
     texts = [question.question for question in self.questions]
     self._tokens = [e.ids for e in tokenizer.encode_batch(texts)]
-    self._answers = _answer_tokens(self.questions, tokenizer)
+    # token ids of the answers of kind 'string'
+    strings = [x.answers if x.kind == 'string' else () for x in self.questions]
+    flat = [answer for row in strings for answer in row]
+    encodings = iter(tokenizer.encode_batch(flat) if flat else [])
+    self._answers = [[next(encodings).ids for _ in row] for row in strings]
     self.fingerprint = manifests.fingerprint(
       [
         [dataclasses.asdict(question) for question in self.questions],
@@ -92,17 +96,6 @@ class QuestionSource:
         self.layout, blocks, block_ids, rows, patterns
       )
     return {'reader_correct': correct}
-
-
-def _answer_tokens(
-  questions: Sequence[question_files.Question],
-  tokenizer: tokenization.Tokenizer,
-) -> list[list[np.ndarray]]:
-  """Token ids of the answers of kind 'string'."""
-  answers = [q.answers if q.kind == 'string' else () for q in questions]
-  flat = [answer for of_one in answers for answer in of_one]
-  encodings = iter(tokenizer.encode_batch(flat) if flat else [])
-  return [[next(encodings).ids for _ in of_one] for of_one in answers]
 
 
 def make_dataset(

@@ -126,19 +126,18 @@ class MaskedSentences:
       np.asarray([sentence]), self._layout.query_tokens
     )
     tokens = tokens[0, : int(counts[0])]
-    positions = self._positions(unit, sentence, len(tokens), rng)
+    if self._spans is not None:
+      positions = np.arange(*self._spans[unit])
+    elif self._config.masker == 'uniform':
+      positions = mask_uniformly(len(tokens), rng)
+    else:
+      continues = self._continues(sentence, len(tokens))
+      positions = mask_spans(len(tokens), rng, continues)
     origin = int(self._unit_blocks[i])
     return examples.mask_sentence(self._layout, tokens, positions) | {
       'origin': np.int32(origin),
       'origin_hash': np.uint64(self._blocks.hashes(np.asarray([origin]))[0]),
     }
-
-  def _positions(self, unit, sentence, length, rng) -> np.ndarray:
-    if self._spans is not None:
-      return np.arange(*self._spans[unit])
-    if self._config.masker == 'uniform':
-      return mask_uniformly(length, rng)
-    return mask_spans(length, rng, self._continues(sentence, length))
 
   def _continues(self, sentence: int, length: int) -> np.ndarray:
     """Whether each token begins where the preceding token ends."""

@@ -84,17 +84,16 @@ def choose_sentences(
   rng: np.random.Generator,
   mask_rate: float,
 ) -> tuple[
-  tuple[np.ndarray, np.ndarray],
-  Int[np.ndarray, 'B 2'],
+  list[np.ndarray],
+  list[np.ndarray],
   Bool[np.ndarray, ' B'],
   Int[np.ndarray, ' B'],
 ]:
   """Choose a sentence of each block, and whether it leaves the block.
 
   Returns:
-    Tokens [B, N] of the blocks' bodies and [B] their counts; first and past-last
-    token of the sentence in its body; whether it is removed; the number of the
-    block's sentences.
+    Tokens of each sentence; of each block's body, perhaps without it; whether it is
+    removed; the number of the block's sentences.
   """
   ranges = [blocks.sentences(i) for i in ids.tolist()]
   counts = np.asarray([len(x) for x in ranges])
@@ -102,9 +101,17 @@ def choose_sentences(
   removed = rng.random(len(counts)) < mask_rate
   first = np.asarray([x.start for x in ranges])
   spans = blocks.token_spans[ids]
-  longest = int((spans[:, 1] - spans[:, 0]).max())
-  sentences = blocks.sentence_tokens[first + chosen] - spans[:, :1]
-  return blocks.gather(ids, longest), sentences, removed, counts
+  places = blocks.sentence_tokens[first + chosen] - spans[:, :1]
+  lengths = spans[:, 1] - spans[:, 0]
+  tokens, _ = blocks.gather(ids, int(lengths.max()))
+  bodies = [row[:length] for row, length in zip(tokens, lengths, strict=True)]
+  cuts = [slice(*place) for place in places]
+  sentences = [x[cut] for x, cut in zip(bodies, cuts, strict=True)]
+  rests = [
+    np.delete(body, cut) if leaves else body
+    for body, cut, leaves in zip(bodies, cuts, removed, strict=True)
+  ]
+  return sentences, rests, removed, counts
 
 
 def read_rows(
@@ -121,14 +128,16 @@ def read_rows(
     int32, block_mask [B, T] bool, block_hash [B, 2] uint32, sentence_removed [B]
     bool, row_valid [B] bool: False for a block whose only sentence was removed.
   """
-  bodies, spans, removed, counts = choose_sentences(blocks, ids, rng, mask_rate)
+  sentences, rests, removed, counts = choose_sentences(
+    blocks, ids, rng, mask_rate
+  )
   room = layout.block_length - 3
   block = examples.join_titled(
     layout,
     blocks.gather_titles(ids, room),
-    examples.cut_out(bodies, spans, removed, room),
+    examples.pad(rests, room),
   )
-  sentences = examples.cut(bodies[0], spans, layout.query_tokens)
+  sentences = examples.pad(sentences, layout.query_tokens)
   return {
     **examples.queries(layout, *sentences),
     **examples.name_rows('block', block, ids.shape),

@@ -11,6 +11,7 @@ Dimension key: B batch, J joint length, M masked positions, V vocabulary.
 """
 
 from collections.abc import Mapping
+import dataclasses
 import math
 from typing import Any
 
@@ -66,26 +67,25 @@ def read_rows(
     joint_ids, joint_mask, joint_types [B, 1, J], mlm_positions, mlm_targets,
     mlm_mask [B, M], and sentence_removed [B] bool.
   """
-  bodies, spans, removed, _ = ict.choose_sentences(
+  sentences, rests, removed, _ = ict.choose_sentences(
     blocks, ids, rng, removal_rate
   )
-  sentences, counts = examples.cut(bodies[0], spans, layout.query_tokens)
-  rest = examples.cut_out(bodies, spans, removed, layout.block_length - 2)
   most = max(1, math.ceil(mask_rate * layout.query_tokens))  # M
-  types = {'mlm_positions': np.int32, 'mlm_targets': np.int32, 'mlm_mask': bool}
-  targets = {name: np.zeros((len(ids), most), x) for name, x in types.items()}
-  for i, count in enumerate(counts.tolist()):
-    weights = token_weights[sentences[i, :count]]
+  wide = dataclasses.replace(layout, max_targets=most)
+  masked = []
+  for tokens in sentences:
+    tokens = tokens[: layout.query_tokens]
+    weights = token_weights[tokens]
     chosen = sources.mask_uniformly(
-      count, rng, mask_rate, weights / weights.sum()
+      len(tokens), rng, mask_rate, weights / weights.sum()
     )
-    targets['mlm_positions'][i, : len(chosen)] = chosen + 1  # after [CLS]
-    targets['mlm_targets'][i, : len(chosen)] = sentences[i, chosen]
-    targets['mlm_mask'][i, : len(chosen)] = True
-    sentences[i, chosen] = layout.mask_id
-  rows = examples.join(layout, layout.joint_length, (sentences, counts), rest)
+    masked.append(examples.mask_sentence(wide, tokens, chosen))
+  batch = examples.stack(masked)
+  query = batch.pop('sentence'), batch.pop('sentence_count')
+  rest = examples.pad(rests, layout.block_length - 2)
+  rows = examples.join(layout, layout.joint_length, query, rest)
   joint = examples.name_rows('joint', rows, (len(ids), 1))
-  return joint | targets | {'sentence_removed': removed}
+  return joint | batch | {'sentence_removed': removed}
 
 
 def loss(

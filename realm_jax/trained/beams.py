@@ -74,9 +74,14 @@ class NewestIndex:
       ):
         self._searcher = self._searcher.over(jax.devices())
     self.version = version
-    local = _local(embedders.embedder_params(params))
+    params = embedders.embedder_params(params)
+    if jax.process_count() > 1:  # whole ones on this process's devices
+      mesh = jax.tree.leaves(params)[0].sharding.mesh
+      params = jax.tree.map(
+        lambda x: x.addressable_data(0), embedders.gather(mesh)(params)
+      )
     asked = rows['question_ids'], rows['question_mask']
-    return np.asarray(_apart(self._embed, local, *asked))
+    return np.asarray(_apart(self._embed, params, *asked))
 
   def search(
     self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
@@ -96,15 +101,6 @@ def _outside(function: Callable, *arguments: Any) -> Any:
   """Call a function outside the mesh of this thread."""
   with concurrent.futures.ThreadPoolExecutor(1) as thread:
     return thread.submit(function, *arguments).result()
-
-
-def _local(params: Any) -> Any:
-  """Return whole parameters on this process's devices."""
-  if jax.process_count() == 1:
-    return params
-  mesh = jax.tree.leaves(params)[0].sharding.mesh
-  whole = embedders.gather(mesh)(params)
-  return jax.tree.map(lambda x: x.addressable_data(0), whole)
 
 
 class BeamRetriever:

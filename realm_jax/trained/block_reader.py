@@ -104,9 +104,12 @@ class Answerer:
     progress: Callable[[int, int], None] | None = None,
   ) -> Iterator[answers.Answered]:
     """Yield the answers of questions, each read with a question mark at its end."""
-    marked = [
-      dataclasses.replace(x, question=_with_mark(x.question)) for x in asked
-    ]
+    marked = []
+    for x in asked:
+      text = x.question.rstrip()
+      if not text.endswith(('?', '？', '؟')):
+        x = dataclasses.replace(x, question=f'{text}?')
+      marked.append(x)
     for question, answered in zip(asked, self(marked, progress), strict=True):
       yield dataclasses.replace(answered, question=question)
 
@@ -159,13 +162,6 @@ def model_fields(batch: examples.Batch) -> dict[str, Any]:
     if name in (*beam, 'question_ids', 'question_mask')
     or (name.startswith('reader_') and name != 'reader_starts')
   }
-
-
-def _with_mark(text: str) -> str:
-  """Return a question with a question mark at its end."""
-  return (
-    text if text.rstrip().endswith(('?', '？', '؟')) else f'{text.rstrip()}?'
-  )
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
