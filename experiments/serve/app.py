@@ -19,14 +19,7 @@ import tempfile
 from typing import Annotated, Any
 import uuid
 
-from starlette import (
-  applications,
-  exceptions,
-  middleware,
-  responses,
-  routing,
-)
-from starlette.middleware import trustedhost
+from starlette import applications, exceptions, middleware, responses, routing
 
 from experiments.serve import (
   completions,
@@ -248,12 +241,9 @@ def make(
       error.detail = f'No {asked} here; there are {known}.'
     return http.as_json(*http.problem(error))
 
-  trusted = {'allowed_hosts': hosts, 'www_redirect': False}
   return applications.Starlette(
     routes=routes,
-    middleware=[
-      middleware.Middleware(trustedhost.TrustedHostMiddleware, **trusted)
-    ],
+    middleware=[middleware.Middleware(http.Hosts, names=hosts)],
     exception_handlers=dict.fromkeys(
       (exceptions.HTTPException, models_lib.Missing), refuse
     ),

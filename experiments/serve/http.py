@@ -3,9 +3,10 @@
 """Requests and responses in JSON: bounds, errors in OpenAI's form, safe headers."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 import json
 import pathlib
+import re
 import time
 from typing import Any
 
@@ -140,3 +141,21 @@ def file(path: pathlib.Path) -> Handler:
     return responses.FileResponse(path, headers=_HEADERS)
 
   return handle
+
+
+class Hosts:
+  """Middleware that refuses requests to other names than these."""
+
+  def __init__(self, app: Any, names: Sequence[str]):
+    self._app, self._names = app, {*names}
+
+  async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    """Pass a request on, or answer it with an error."""
+    app = self._app
+    if scope['type'] == 'http' and '*' not in self._names:
+      host = requests.Request(scope).headers.get('host', '')
+      name = re.sub(r':\d*$', '', host).lower()
+      if name not in self._names:
+        message = f'Host {host!r}: expected one of {sorted(self._names)}.'
+        app = as_json(*problem(exceptions.HTTPException(400, message)))
+    await app(scope, receive, send)

@@ -203,7 +203,8 @@ def test_bodies_hosts_and_absent_models_are_refused(client):
   assert post('/search', json={'query': ' '}).status_code == 400
   assert post('/search', json={'query': 'x' * 2**20}).status_code == 413
   for host in ('evil.example', 'localhost.evil.example', 'localhost:80:80'):
-    assert client.get('/healthz', headers={'host': host}).status_code == 400
+    refused = client.get('/healthz', headers={'host': host})
+    assert refused.status_code == 400 and refused.json()['error']['message']
   assert client.get('/healthz', headers={'host': 'LocalHost:8'}).is_success
   for path in ('/', '/page.css', '/page.js'):
     policy = client.get(path).headers['content-security-policy']
