@@ -175,3 +175,20 @@ def test_other_models_are_refused(root, baseline, fitted):
     config = _config(root, arg, model, **fields)
     with pytest.raises(ValueError, match=said):
       retro_task.make_task(config, data).init(jax.random.key(0))
+
+
+def test_the_index_is_known_without_opening_it(root):
+  data = retro_data.DataFolder(root)
+  task = retro_task.make_task(_config(root), data)
+  assert not (root / 'index').exists()
+  made_with = data.neighbors('train').store.fields
+  assert task.index_version == made_with['index'] == 'none'
+
+
+def test_another_tokenizer_of_equal_size_is_refused(baseline, tmp_path):
+  other = tiny_data.make(tmp_path, num_documents=20)
+  assert retro_data.DataFolder(other).tokens.vocab_size == 300
+  with pytest.raises(
+    ValueError, match='trained with tokenizer .* but the data'
+  ):
+    language_model.load(baseline, str(other))
