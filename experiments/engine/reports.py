@@ -50,7 +50,6 @@ def print_table(
   rows: Sequence[Sequence[str]],
   title: str = '',
   caption: str = '',
-  padding: tuple[int, ...] = (0, 1),
   wrap: bool = False,
 ) -> None:
   """Print a table; every column but the first one is aligned to the right.
@@ -64,7 +63,6 @@ def print_table(
     caption=caption or None,
     caption_justify='left',
     box=rich.box.SIMPLE_HEAD,
-    padding=padding,
   )
   for i, name in enumerate(columns):
     side = 'right' if i else 'left'

@@ -38,6 +38,10 @@ FILE = 'knn_lm.json'
 TOKENS_PER_GROUP = 1 << 14
 _QUERIES = 4096  # searched and weighed in one call
 _ALONE = 'model alone'
+_CHOSEN = (
+  'Of kNN-LM: k {k}, lambda {lambda:.3g}, temperature {temperature:.3g}. '
+  'Minus alone: bits per byte less those of the model alone. '
+)
 _LAMBDA, _ALPHA = 0.118, 0.00785  # the paper's, which are not tuned
 Evaluate = retro_evaluate.Evaluate
 _distributions = jax.jit(knn_lm.token_distributions, static_argnames='model')
@@ -172,13 +176,7 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
     rows,
     {'minus_alone': _ALONE},
     title=f'Chosen on {tuned.sum():,} documents, datastore of {keys:,} keys',
-    caption='Minus alone: bits per byte less those of the model alone. ',
-    columns={
-      'k': '{k}',
-      'lambda': '{lambda:.3g}',
-      'temp': '{temperature:.3g}',
-    },
-    tuned_documents=int(tuned.sum()),
+    caption=_CHOSEN.format(**rows[1].facts),
     tuned_on=documents.index[tuned].tolist(),
     sweep=tried,
     datastore={

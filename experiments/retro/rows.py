@@ -32,7 +32,6 @@ def report(
   *,
   title: str,
   caption: str,
-  columns: Mapping[str, str] | None = None,
   **content: Any,
 ) -> None:
   """Write rows and `content` to results files, and print a table of the rows.
@@ -40,7 +39,6 @@ def report(
   Args:
     against: field -> name of a row, whose bits per byte are subtracted from those of
       the others; None where there is no such row.
-    columns: heading -> format of a row's facts, shown after its name.
   """
   others = {row.name: row for row in rows}
   compared = []
@@ -53,16 +51,15 @@ def report(
     compared.append(dataclasses.replace(row, facts={**row.facts, **less}))
   evaluations.write(path, compared, **content)
   fields = [x for x in against if any(row.facts[x] for row in compared)]
-  facts, columns = rows[0].facts, columns or {}
+  facts = rows[0].facts
   sizes = f'{facts["documents"]:,} held-out documents'
   sizes += f', {facts["tokens"]:,} tokens, {facts["bytes"]:,} bytes'
   heads = (x.replace('_', ' ') for x in fields)
   reports.print_table(
-    ('model', *columns, 'bits/byte', *heads, 'token ppl', 'word ppl'),
+    ('model', 'bits/byte', *heads, 'token ppl', 'word ppl'),
     [
       (
         row.name,
-        *(_filled(form, row.facts) for form in columns.values()),
         f'{row.facts["bits_per_byte"]:.4f}',
         *(_difference(row.facts[x]) for x in fields),
         *(_perplexity(row.facts[f'{x}_perplexity']) for x in ('token', 'word')),
@@ -71,15 +68,7 @@ def report(
     ],
     title=f'{title}: {sizes}',
     caption=f'{caption}Interval: 95 % of a paired bootstrap over documents.',
-    padding=(0, 1, 0, 0),
   )
-
-
-def _filled(form: str, facts: Mapping[str, Any]) -> str:
-  try:
-    return form.format(**facts)
-  except KeyError:
-    return ''
 
 
 def _difference(less: Mapping[str, float] | None) -> str:
