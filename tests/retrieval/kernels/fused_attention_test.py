@@ -160,20 +160,6 @@ def test_inside_a_mapped_program(kind):
   _close([jax.jit(mapped)(*by_rows)], [attend(*by_rows)])
 
 
-def test_frozen_arguments(kind):
-  """Keys of neighbors that read chunks: only the queries are differentiated."""
-  case = 'neighbors to chunk'
-  (queries, *rest), segments = _arrays(case)
-
-  def gradient(function):
-    def loss(queries):
-      return jnp.sin(function(case, segments)(queries, *rest)).sum()
-
-    return jax.grad(loss)(queries)
-
-  _close([gradient(_fused)], [gradient(_plain)])
-
-
 def test_what_no_kernel_takes_is_left_alone(kind):
   def suits(length, dtype='bfloat16', width=128):
     shape = 2, 4, length, width
