@@ -239,7 +239,7 @@ def _of_texts(
   if not section.path:
     return retriever
   if section.path == config.colbert_index.model:
-    model = rerank.ByTokenVectors(indices.tokens(progress=progress))
+    model = indices.tokens(progress=progress)
   else:
     model = rerank.ByTexts(rerank.load(section.path), data.blocks)
   count = min(section.candidates, len(data.blocks))

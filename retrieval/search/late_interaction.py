@@ -24,7 +24,7 @@ import numpy as np
 
 from retrieval import arguments
 from retrieval.nn import colbert
-from retrieval.search import token_store
+from retrieval.search import queries as queries_lib, token_store
 from retrieval.searchers import base, subset as subset_lib
 from retrieval.store import manifests
 
@@ -127,19 +127,15 @@ class LateInteraction:
     return ids, scores
 
   def score(
-    self, texts: Sequence[str], ids: Sequence[Sequence[int] | np.ndarray]
+    self, queries: queries_lib.Queries, ids: Sequence[np.ndarray]
   ) -> list[np.ndarray]:
-    """Score passages of each query.
+    """Score passages without reading any text; see `rerank.Reranker`.
 
-    Returns:
-      For each query scores [len(ids[i])] float32; -inf for a blank query.
+    The scores of a blank query are -inf.
     """
-    texts = arguments.texts(texts, 'texts')
     scores = [np.full(len(row), -np.inf, np.float32) for row in ids]
-    for row, query in self.queries(texts):
-      unique, place = np.unique(
-        np.asarray(ids[row], np.int64), return_inverse=True
-      )
+    for row, query in self.queries(queries.texts):
+      unique, place = np.unique(ids[row], return_inverse=True)
       scores[row] = self._exact(query, unique)[place]
     return scores
 

@@ -16,11 +16,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import LCSseq, Levenshtein
 
 from retrieval.nn import colbert, cross_encoder
-from retrieval.search import (
-  late_interaction,
-  queries as queries_lib,
-  retriever as retriever_lib,
-)
+from retrieval.search import queries as queries_lib, retriever as retriever_lib
 from retrieval.store import checkpoints, manifests
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
@@ -74,20 +70,6 @@ class ByTexts:
     full_texts = iter(self._passages.full_texts(np.concatenate(ids)))
     texts = [[next(full_texts) for _ in row] for row in ids]
     return self._model.score(queries.texts, texts)
-
-
-class ByTokenVectors:
-  """Scores by an index of late interaction, without reading any text."""
-
-  def __init__(self, index: late_interaction.LateInteraction):
-    self._index, self.fingerprint = index, index.fingerprint
-    self.unit = index.unit
-
-  def score(
-    self, queries: Queries, ids: Sequence[np.ndarray]
-  ) -> list[np.ndarray]:
-    """See `Reranker`."""
-    return self._index.score(queries.texts, ids)
 
 
 class EditDistance:

@@ -75,9 +75,7 @@ def test_a_run_learns(run):
   assert 1 <= ranks[-1] < 0.3 * 16
 
 
-def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
-  load = colbert.load
-  monkeypatch.setattr(colbert, 'load', lambda path: load(path, devices=_ONE))
+def test_a_trained_model_retrieves_and_reranks(run, data):
   config = _searching(data, run)
   calls = []
   retrieve = beams.make_retriever(

@@ -5,7 +5,11 @@
 import numpy as np
 import pytest
 
-from retrieval.search import late_interaction, token_store
+from retrieval.search import (
+  late_interaction,
+  queries as queries_lib,
+  token_store,
+)
 from retrieval.text import passages as passages_lib
 from tests.retrieval.search import tiny_encoder
 
@@ -75,7 +79,7 @@ def test_a_pruned_search_finds_the_best_blocks_with_exact_scores(path):
   best, _ = whole.search(QUERIES, 5)
   for found, wanted in zip(ids, best, strict=True):
     assert len({*found.tolist()} & {*wanted.tolist()}) >= 4
-  again = np.stack(whole.score(QUERIES, ids.tolist()))
+  again = np.stack(whole.score(queries_lib.Queries(QUERIES), [*ids]))
   np.testing.assert_allclose(scores, again, rtol=1e-6)
   assert pruned.fingerprint != whole.fingerprint
 
@@ -83,16 +87,19 @@ def test_a_pruned_search_finds_the_best_blocks_with_exact_scores(path):
 def test_given_blocks_are_scored_in_their_places(path):
   index = late_interaction.LateInteraction(path, Words(), *ALL)
   ids, scores = index.search(QUERIES[:1], N)
-  asked = [40, 3, 22, 3]
-  found, none = index.score([QUERIES[0]] * 2, [asked, []])
+  asked = np.array([40, 3, 22, 3])
+  twice = queries_lib.Queries([QUERIES[0]] * 2)
+  found, none = index.score(twice, [asked, asked[:0]])
   by_id = dict(zip(ids[0].tolist(), scores[0].tolist(), strict=True))
-  np.testing.assert_allclose(found, [by_id[i] for i in asked], rtol=1e-6)
+  expected = [by_id[i] for i in asked.tolist()]
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
   assert not len(none)
 
 
 def test_blank_queries_score_nothing(path):
   index = late_interaction.LateInteraction(path, Words())
-  assert np.isneginf(index.score([''], [[0, 0]])[0]).all()
+  blank = queries_lib.Queries([''])
+  assert np.isneginf(index.score(blank, [np.zeros(2, int)])[0]).all()
 
 
 def test_other_models_and_texts_are_refused(path, tmp_path):
