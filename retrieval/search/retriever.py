@@ -157,7 +157,7 @@ class Among:
   def __init__(
     self, inner: Retriever, subset: subset_lib.Subset, fingerprint: str = ''
   ):
-    """Take a retriever; its fingerprint and the subset's make ''."""
+    """Take a retriever; '' is a hash of its fingerprint and the subset's."""
     self._inner, self._subset, self.unit = inner, subset, inner.unit
     self.query_batch = getattr(inner, 'query_batch', None)
     self.fingerprint = fingerprint or manifests.fingerprint(
