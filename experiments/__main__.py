@@ -105,6 +105,10 @@ def fields_as_markdown() -> str:
 if __name__ == '__main__':
   # A reader such as `head` may leave early.
   signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+  if unknown := {*sys.argv[1:]} - {'--fields', '--markdown'}:
+    sys.exit(
+      f'error: unknown {sorted(unknown)}: expected --markdown, --fields or none.'
+    )
   if '--fields' in sys.argv:
     print(fields_as_markdown())
   else:

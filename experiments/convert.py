@@ -42,7 +42,7 @@ from experiments.open_qa import config as config_lib
 from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.trained import index_builder
 from retrieval.nn import bert_checkpoint
-from retrieval.store import locks, output_files
+from retrieval.store import checkpoints, locks, output_files
 
 _BERT = {
   *bert_checkpoint.FIELDS,
@@ -134,7 +134,7 @@ def convert(
     block_embedder: checkpoint of the embedder that made the vectors; '' is the
       converted one.
   """
-  if (pathlib.Path(workdir) / 'checkpoints').exists():
+  if checkpoints.numbers(checkpoints.folder_of(workdir)):
     raise ValueError(f'{workdir}: holds checkpoints; expected a new --workdir.')
   read = sources.read(paths, num_heads)
   params = checkpoint_convert.join(read.parts)

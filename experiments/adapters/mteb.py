@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our embedders and retrievers under MTEB's protocols for encoders and search.
 
-  mteb.evaluate(Encoder('runs/taught/embedder'), tasks)
+  mteb.evaluate(Encoder('hf://OWNER/NAME'), tasks)
   mteb.evaluate(Search('hybrid', embedder='minilm'), tasks)
 
 Only `mteb_model_meta` imports mteb (https://github.com/embeddings-benchmark/mteb, version

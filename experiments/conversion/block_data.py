@@ -7,6 +7,7 @@ disk to disk, so that memory does not grow with the number of blocks.
 """
 
 import pathlib
+import shutil
 from typing import Any
 
 from absl import logging
@@ -61,8 +62,7 @@ def place_files(data: pathlib.Path, blocks: str) -> None:
 def _link(link: pathlib.Path, target: pathlib.Path) -> None:
   target = target.resolve()
   if link.resolve() != target:
-    if link.is_symlink():  # of a killed conversion
-      link.unlink()
+    link.unlink(missing_ok=True)  # of a killed conversion
     link.symlink_to(target)
 
 
@@ -166,6 +166,8 @@ def build_index(
       f'{name}: vectors of blocks, but parameters {sorted(params)}; expected an '
       'embedder, for the questions.'
     )
+  # A killed conversion may have left a version of other vectors.
+  shutil.rmtree(root, ignore_errors=True)
   folder = index_versions.VersionFolder(root)
   version_name = index_versions.version_name(step, embedder, blocks)
 

@@ -119,7 +119,9 @@ def _scores(workdir: pathlib.Path, step: int) -> str:
   rows = []
   for path in (workdir / file for file in _RESULTS):
     content = manifests.read_object(path) if path.is_file() else {'rows': []}
-    for row in content['rows']:
+    masked = content.get('masked', {})  # of a REALM
+    named = [{'name': name} | row for name, row in masked.items()]
+    for row in [*content['rows'], *named]:
       if row.get('step', content.get('step')) == step:
         texts = {f'{row["name"]} {key}': _text(x) for key, x in row.items()}
         rows += [x for x in texts.items() if x[1]]
@@ -138,4 +140,4 @@ def _text(value: Any) -> str:
   if isinstance(value, Mapping) and None not in value.values():
     if {*value} == {'mean', 'low', 'high'}:
       return '{mean:.4g} [{low:.4g}, {high:.4g}]'.format(**value)
-  return f'{value:.6g}' if isinstance(value, float) else ''
+  return f'{value:.6g}' if type(value) in (int, float) else ''

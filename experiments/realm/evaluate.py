@@ -61,6 +61,9 @@ def evaluate(
   if 'encoder' in trained.params:  # a run of ICT has no encoder
     result['masked'] = measure_utility(run, trained, index, options.num_batches)
     _print_utility(result['masked'])
+  path = pathlib.Path(workdir) / FILE
+  blocks = trained.data.blocks.fingerprint
+  evaluations.write(path, rows, blocks=blocks, **result)
   if options.questions:
     data, words = trained.data, recall.words(trained.data)
     start = starts.untrained(run, data, trained.index_folder)
@@ -73,9 +76,7 @@ def evaluate(
       retrievers, data.blocks, options.questions, options.max_questions
     )
     _print_recall([row.facts for row in rows])
-  path = pathlib.Path(workdir) / FILE
-  blocks = trained.data.blocks.fingerprint
-  evaluations.write(path, rows, blocks=blocks, **result)
+    evaluations.write(path, rows, blocks=blocks, **result)
   logging.info('Written to %s.', path)
 
 

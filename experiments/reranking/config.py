@@ -46,7 +46,13 @@ class Config(run_settings.Loop):
   layout: cross_encoder.PairLayout = cross_encoder.PairLayout()
 
   def __post_init__(self):
-    """Refuse pairs that are longer than BERT's positions."""
+    """Refuse long pairs, and questions beside chunks."""
+    if self.examples.kind == 'chunks' and (
+      self.questions.train or self.questions.dev
+    ):
+      raise settings.SettingsError(
+        'questions', self.questions, "none with examples.kind='chunks'"
+      )
     if self.layout.row_length > self.model.max_length:
       raise settings.SettingsError(
         'layout.row_length',

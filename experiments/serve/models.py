@@ -156,7 +156,7 @@ class Models:
 
     Args:
       part: kind of the model.
-      name: of several of the kind; without it the first.
+      name: of several of the kind; without it, and for the kind's name, the first.
     """
     runs = {f'{part}-{x.name}': x for x in self.runs if getattr(x, part)}
     if not runs:
@@ -165,7 +165,7 @@ class Models:
         f'--workdir of one, or {PACKAGED}.'
       )
     for key, run in runs.items():
-      if len(runs) == 1 or not name or name in (key, run.name):
+      if len(runs) == 1 or name in (None, '', part, key, run.name):
         return run
     raise Missing(f'No model {name!r} is served here, only {[*runs]}.')
 
