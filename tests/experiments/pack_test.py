@@ -128,7 +128,8 @@ def test_a_run_is_pushed_with_its_card_and_loaded_by_name(
     ('evaluation.json', step + 1),
   ):
     rows = [row | {'top_1': measured_at + 0.5}]
-    content = {'step': measured_at, 'rows': rows}
+    masked = {'retrieved': {'utility': measured_at + 0.25}}
+    content = {'step': measured_at, 'rows': rows, 'masked': masked}
     (run / file).write_text(json.dumps(content))
   output = tmp_path / 'made'
   pack.pack(str(run), str(output))
@@ -140,6 +141,8 @@ def test_a_run_is_pushed_with_its_card_and_loaded_by_name(
     card = (output / 'README.md').read_text()
     assert "realm_jax.load('hf://you/reader'" in card
     assert '| nq:test exact_match | 0.25 [0.125, 0.5] |' in card
+    assert '| nq:test questions | 8 |' in card
+    assert f'| retrieved utility | {step + 0.25:g} |' in card
     assert f'| {step + 0.5:g} |' in card and f'{step + 1.5:g} |' not in card
     assert 'license: "unknown"' in card and str(tmp_path) not in card
     there = {x.name for x in hub.repos['you/reader'].iterdir()}

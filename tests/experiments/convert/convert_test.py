@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """experiments.convert: checkpoints from elsewhere, their blocks, and back."""
 
+import contextlib
 import functools
 import json
 import pathlib
@@ -104,18 +105,6 @@ def test_a_folder_that_holds_a_checkpoint_is_left_alone(converted):
     _run(converted, HF)
 
 
-def test_a_killed_conversion_goes_on(tmp_path, monkeypatch):
-  def kill(*unused, **kwargs):
-    raise KeyboardInterrupt
-
-  with monkeypatch.context() as patch:
-    patch.setattr(convert.checkpoint_writer, 'save_params', kill)
-    with pytest.raises(KeyboardInterrupt):
-      _run(tmp_path, HF)
-  _run(tmp_path, HF)
-  assert loading.load(tmp_path, part='reader').step == 0
-
-
 def test_bundles_beneath_a_folder_become_a_realm(tmp_path):
   folder = tmp_path / 'cc_news'
   for name in ('bert', 'embedder'):
@@ -174,6 +163,24 @@ def test_official_blocks_and_vectors_become_an_index(official, tmp_path):
   bundle = tensor_bundle.Bundle(BUNDLES / 'embedder/encoded/encoded.ckpt')
   np.testing.assert_array_equal(version.vectors[:], bundle.tensor('block_emb'))
   version.close()
+
+
+def test_a_killed_conversion_goes_on(official, tmp_path, monkeypatch):
+  def kill(folder, *unused, **kwargs):
+    (pathlib.Path(folder) / 'checkpoints').mkdir()
+    raise KeyboardInterrupt
+
+  right = sources.read_vectors(str(BUNDLES / 'embedder/encoded/encoded.ckpt'))
+  with monkeypatch.context() as patch:
+    patch.setattr(convert.checkpoint_writer, 'save_params', kill)
+    patch.setattr(sources, 'read_vectors', lambda _: 2 * right)
+    with pytest.raises(KeyboardInterrupt):
+      _official(tmp_path / 'w', official)
+  name = _official(tmp_path / 'w', official)['index version']
+  trained = loading.load(tmp_path / 'w', part='reader')
+  folder = index_versions.VersionFolder(tmp_path / 'w' / 'index')
+  with contextlib.closing(folder.open(name, trained.data.blocks)) as version:
+    np.testing.assert_array_equal(version.vectors[:], right)
 
 
 def test_vectors_belong_to_the_embedder_that_made_them(official, tmp_path):

@@ -178,3 +178,10 @@ def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
   wanted = evaluators.Evaluate(retriever='bm25')
   found = evaluators.load(config, str(reader), wanted)
   assert found.open_retriever().reranker
+
+
+def test_chunks_are_not_ranked_beside_questions():
+  c = reranking_small.get_config('chunks_test')
+  c.questions.dev = ('nq.jsonl',)
+  with pytest.raises(ValueError, match='questions'):
+    configs.build(config_lib.Config, c)

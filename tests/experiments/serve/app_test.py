@@ -334,10 +334,16 @@ def test_two_retros_answer_to_their_names(retro, root):
     assert client.get('/v1/models/retro-b/c').json() == data[1]
     replies = {
       name: _complete(client, model=name, logprobs=0).json()
-      for name in ('', 'a', 'retro-a', 'b/c', 'retro-b/c')
+      for name in ('', 'retro', 'a', 'retro-a', 'b/c', 'retro-b/c')
     }
     texts = {k: v['choices'] for k, v in replies.items()}
-    assert texts[''] == texts['a'] == texts['retro-a'] != texts['b/c']
+    assert (
+      texts['']
+      == texts['retro']
+      == texts['a']
+      == texts['retro-a']
+      != texts['b/c']
+    )
     assert texts['b/c'] == texts['retro-b/c']
     assert replies['b/c']['model'] == 'retro-b/c'
     unknown = _complete(client, model='gpt-4')
