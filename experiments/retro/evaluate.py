@@ -116,7 +116,7 @@ class Reading:
 
 def _reading(text: str) -> Reading:
   """Parse OPTION=VALUE,OPTION=VALUE."""
-  pairs = [x.partition('=')[::2] for x in text.split(',')]
+  pairs = [x.partition('=')[::2] for x in text.split(',') if text]
   values, hints = dict(pairs), settings.hints(Reading)
   if len(values) < len(pairs):
     raise ValueError(f'rows: {text!r}: expected each option once.')

@@ -59,10 +59,14 @@ def _loaded_params(
   )
   init = functools.partial(initial.flat_params, config=model_cfg)
   shapes = sharding.unbox(jax.eval_shape(init, key))
-  for path, x in traverse_util.flatten_dict(shapes, sep='/').items():
-    shape = functools.reduce(dict.__getitem__, path.split('/'), params).shape
-    if shape != x.shape:
-      raise ValueError(f'{name}: {path} has shape {shape}, expected {x.shape}.')
+  flat = traverse_util.flatten_dict(params, sep='/')
+  expected = traverse_util.flatten_dict(shapes, sep='/')
+  for path in sorted({*flat, *expected}):
+    ours, theirs = (
+      getattr(x.get(path), 'shape', None) for x in (flat, expected)
+    )
+    if ours != theirs:
+      raise ValueError(f'{name}: {path} has shape {ours}, expected {theirs}.')
   if retrofit and model_cfg.copy_init:
     row = jax.device_put(_some_rows(config, model_cfg, data))
     params = copy_init.fit_queries(

@@ -19,7 +19,7 @@ _LEVELS = 1 << 16
 
 def kept_share(rate: float) -> float:
   """Return the share that dropout retains: 1 - rate, to a multiple of 2^-16."""
-  return round((1 - rate) * _LEVELS) / _LEVELS
+  return max(1, round((1 - rate) * _LEVELS)) / _LEVELS
 
 
 def keep_mask(

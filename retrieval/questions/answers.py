@@ -57,6 +57,8 @@ def make_rule(name: str) -> Rule:
     return Rule(name, list, _substring_test)
   if name == 'dpr':
     return Rule(name, lambda texts: [fold(t) for t in texts], _dpr_test)
+  if name != 'regex':
+    raise ValueError(f'rule {name!r}: expected one of {RULES}.')
   return Rule(name, lambda texts: [decompose(t) for t in texts], _regex_test)
 
 

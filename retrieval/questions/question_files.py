@@ -62,6 +62,11 @@ def read_questions(
   kind = _form_of(path)
   form = _FORMS[kind]
   if answer_field:
+    if kind not in ('jsonl', 'table'):
+      raise ValueError(
+        f'{path}: answer_field {answer_field!r} is of JSON lines and tables, not of '
+        f'{kind}.'
+      )
     form = dataclasses.replace(form, answers=(answer_field,))
   try:
     questions = _with_distinct_ids(

@@ -189,6 +189,8 @@ def load(
   name, split, paths = _parse(spec)
   dataset = DATASETS[name]
   source = ', '.join(paths)
+  if answer_field and (name == 'red_trivia' or not paths):
+    raise ValueError(f'{spec}: answer_field {answer_field!r} is of files.')
   if name == 'red_trivia':
     rows = red_trivia.read(paths)
     source = source or 'Red-Trivia'
@@ -331,7 +333,7 @@ def _read_tfds(dataset: str, split: str) -> list[question_files.Question]:
   std_logging.getLogger('urllib3.connectionpool').setLevel(std_logging.ERROR)
   try:
     source = tfds_reader.load_source(name, source_split)
-  except (OSError, ValueError) as e:
+  except (OSError, ValueError, KeyError, NotImplementedError) as e:
     reason = ' '.join(str(e).split())
     raise ValueError(
       f'{dataset}:{split} needs files, {dataset}:{split}=PATH,PATH: the '

@@ -52,8 +52,15 @@ def load(path: pathlib.Path, fields: dict[str, Any]):
     ValueError: when they are damaged or replaced, or their store is missing.
   """
   if 'store' in fields:
-    return _follow(path, fields['store'])
-  return sharded_array.open_npy(path / COPY)
+    vectors = _follow(path, fields['store'])
+  else:
+    vectors = sharded_array.open_npy(path / COPY)
+  shape = list(vectors.shape)
+  if fields.get('shape', shape) != shape:
+    raise ValueError(
+      f'{path}: vectors of shape {shape}, expected {fields["shape"]}.'
+    )
+  return vectors
 
 
 def reopened(vectors):

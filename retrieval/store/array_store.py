@@ -114,7 +114,9 @@ class Store:
 
   def array(self, name: str) -> sharded_array.ShardedArray:
     """All rows of one array, memory-mapped."""
-    first = self._shards[0]
+    first = self._shards[0] if self._shards else {}
+    if name not in first:
+      raise ValueError(f'{self.path}: no array {name!r}, only {sorted(first)}.')
     return sharded_array.ShardedArray(
       [self.path / shard_file(name, i) for i in range(self.num_shards)],
       self.rows(name),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locks on files (`filelock`), which the system releases when their process ends.
 
-A leftover lock file is harmless.
+A leftover lock file locks nothing; that of data says who did not finish them.
 """
 
 from collections.abc import Iterator
@@ -108,7 +108,7 @@ def writer(
       f'{folder}: {_holder(file)} writes here; wait for its end or stop it, or name '
       'another folder.'
     ) from None
-  is_finished = False
+  is_over = False
   try:
     if lock.lock_counter == 1:
       with contextlib.suppress(OSError):  # a full disk
@@ -116,10 +116,15 @@ def writer(
         file.write_text(f'{_this_process()} ({command})')
       drafts.remove_dead(folder)
     yield
-    is_finished = True
+    is_over = True
+  except ValueError:  # what was asked for is refused
+    is_over = True
+    raise
   finally:
-    if lock.lock_counter == 1:
-      if is_finished or role != DATA or os.listdir(folder) == [file.name]:
+    with contextlib.suppress(OSError):
+      if lock.lock_counter == 1 and (
+        is_over or role != DATA or os.listdir(folder) == [file.name]
+      ):
         file.unlink(missing_ok=True)
     lock.release()
     if is_new:

@@ -13,7 +13,8 @@ last: where a writer was killed it does not fit, and the model is refused.
 """
 
 import collections
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+import contextlib
 import dataclasses
 import gzip
 import itertools
@@ -21,10 +22,12 @@ import json
 import os
 import pathlib
 from typing import Any
+import zlib
 
 from flax import traverse_util
 import jax
 import numpy as np
+import safetensors
 from safetensors import numpy as safetensors_numpy
 
 from retrieval.store import checksums, manifests, output_files
@@ -34,6 +37,7 @@ WEIGHTS = 'weights.json'
 LEVELS = 127  # of a sign
 _SCALE = ':scale'
 _GZIP_LEVEL = 6
+_MAX_HEADER = 1 << 24  # bytes
 _ADVICE = 'install the package again, or remove the folder and pack the model'
 
 
@@ -161,15 +165,29 @@ def _by_part(
 
 
 def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
-  return safetensors_numpy.load(gzip.decompress(path.read_bytes()))
+  with _damage(path):
+    return safetensors_numpy.load(gzip.decompress(path.read_bytes()))
 
 
 def _read_shapes(path: pathlib.Path) -> dict[str, tuple[int, ...]]:
   """Read the header alone: its length in 8 bytes, then JSON."""
-  with gzip.open(path) as f:
-    header = json.loads(f.read(int.from_bytes(f.read(8), 'little')))
-  header.pop('__metadata__', None)
-  return {name: tuple(entry['shape']) for name, entry in header.items()}
+  with _damage(path), gzip.open(path) as f:
+    length = min(int.from_bytes(f.read(8), 'little'), _MAX_HEADER)
+    header = json.loads(f.read(length))
+    header.pop('__metadata__', None)
+    return {name: tuple(entry['shape']) for name, entry in header.items()}
+
+
+@contextlib.contextmanager
+def _damage(path: pathlib.Path) -> Iterator[None]:
+  """Name the file whose content is not what its form says."""
+  try:
+    yield
+  except (
+    *(ValueError, KeyError, TypeError, AttributeError, EOFError),
+    *(zlib.error, gzip.BadGzipFile, safetensors.SafetensorError),
+  ) as error:
+    raise ValueError(f'{path}: damaged weights ({error}).') from None
 
 
 def _path(part: str, name: str) -> str:

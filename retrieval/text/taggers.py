@@ -237,6 +237,10 @@ class AnnotatedTagger:
       counts.append(len(rows))
       spans.extend(itertools.chain.from_iterable(rows))
     self._keys, order = np.unique(keys, return_index=True)
+    if len(order) < len(keys):
+      raise ValueError(
+        f'Spans of {len(keys)} documents have only {len(order)} ids.'
+      )
     self._limit = np.cumsum(counts, dtype=np.int64)[order]
     self._first = self._limit - np.asarray(counts)[order]
     self._spans = np.asarray(spans).reshape(-1, 2)

@@ -169,3 +169,8 @@ def test_python_defines_the_syntax_of_patterns():
 def test_refuses_answers_that_all_texts_hold(rule, answer):
   with pytest.raises(ValueError, match='nothing to look for'):
     has_answer(['text'], ['a', answer], rule)
+
+
+def test_an_unknown_rule_is_refused():
+  with pytest.raises(ValueError, match='rule'):
+    answers.make_rule('wordpiece')

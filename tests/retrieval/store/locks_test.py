@@ -116,6 +116,8 @@ def test_readers_hear_of_data_that_are_not_finished(tmp_path, end):
   assert told == 3 * [end != 'finish']
   with locks.writer(tmp_path, locks.DATA):
     assert not locks.unfinished(tmp_path / 'index')  # this process knows
+  with pytest.raises(ValueError), locks.writer(tmp_path, locks.DATA):
+    raise ValueError('refused')
   assert not locks.unfinished(tmp_path / 'index')
 
 

@@ -3,6 +3,7 @@
 """Rounding to 8 bits; models written whole, in parts, or not at all."""
 
 import contextlib
+import gzip
 import os
 
 import jax
@@ -130,6 +131,19 @@ def test_a_flipped_bit_is_found(params, tmp_path, name):
     packed.load_params(tmp_path)
   with pytest.raises(FileNotFoundError, match='no packed model here'):
     packed.read_facts(tmp_path / 'missing')
+
+
+@pytest.mark.parametrize('content', [b'', b'x' * 99, gzip.compress(b'x' * 99)])
+def test_damage_is_named_without_checksums(
+  params, tmp_path, monkeypatch, content
+):
+  parts = {'word': params['word']}
+  packed.write(tmp_path, parts, {}, step=3, fingerprints={})
+  (tmp_path / 'word.safetensors.gz').write_bytes(content)
+  monkeypatch.setenv('RETRIEVAL_VERIFY', 'off')
+  for read in (packed.load_params, packed.param_shapes):
+    with pytest.raises(ValueError, match='word.safetensors.gz'):
+      read(tmp_path)
 
 
 def _table(seed):

@@ -1,6 +1,6 @@
 """Bits a byte of a run that reads, in chunks of 32 tokens: on, shuffled and off.
 
-  python docs/results/evidence/reading/bits.py RUN DATA DOCUMENTS OUT.npz
+  python docs/results/evidence/reading/bits.py RUN DATA DOCUMENTS OUT.npz  # at db40a52b
 
 The run was trained with chunks of 64 tokens, which no parameter depends on; DATA is of
 experiments.prepare with --config.model.chunk_length=32 and neighbors.source=bm25.
