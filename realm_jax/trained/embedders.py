@@ -15,7 +15,7 @@ import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
-from retrieval import tokenization
+from retrieval import arguments, tokenization
 from retrieval.index import index_versions
 from retrieval.nn import batch_encoder, bert, sharding
 from retrieval.text import blocks as blocks_lib
@@ -156,6 +156,7 @@ class BlockIndex:
     layout: examples.Layout,
   ) -> np.ndarray:
     """Find blocks [len(texts), k] for texts, cut to the query length."""
+    texts = arguments.texts(texts, 'texts')
     results = np.zeros((len(texts), k), np.int64)
     for low in range(0, len(texts), _QUERY_BATCH):
       batch = list(texts[low : low + _QUERY_BATCH])
