@@ -10,6 +10,7 @@ import shlex
 import string
 
 from absl import flags
+import grain  # defines flags when it is first imported
 import pytest
 
 from experiments import __main__ as commands
@@ -68,6 +69,7 @@ def _check(monkeypatch, module, *args):
   for name in dir(flags):
     if name.startswith(('DEFINE_', 'register_', 'mark_')):
       monkeypatch.setattr(flags, name, define)
+  assert grain  # not imported while nothing defines flags
   monkeypatch.setattr(command, 'define_output', define)
   monkeypatch.setattr(command, 'main', main)
   monkeypatch.setattr(command, 'main_of_script', main_of_script)

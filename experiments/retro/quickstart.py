@@ -14,6 +14,7 @@ import time
 from absl import logging
 
 from experiments import sample as sample_lib
+from experiments.engine import optimizers
 from experiments.retro import (
   config as config_lib,
   evaluate as retro_evaluate,
@@ -29,6 +30,7 @@ def quickstart(
 ) -> None:
   """Run every unfinished stage, then list the written folders."""
   start = time.monotonic()
+  optimizers.warmup_steps(config.optimizer, config.num_steps)  # before all work
   root = pathlib.Path(workdir)
   data_dir = config.data_dir or str(root / 'data')
   retro, baseline = (

@@ -201,8 +201,8 @@ def batch_sharding(
   ways = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
   if batch_size is not None and batch_size % (ways * accumulate_steps):
     raise ValueError(
-      f'batch_size={batch_size} does not divide over {accumulate_steps} '
-      f'microbatch(es) on data x fsdp = {ways} device(s) of the mesh.'
+      f'batch_size={batch_size} does not divide over accumulate_steps='
+      f'{accumulate_steps} microbatch(es) on data x fsdp = {ways} device(s) of the mesh.'
     )
   if ways % jax.process_count():
     raise ValueError(

@@ -100,7 +100,7 @@ def build_chunk_store(
       'document',
       f'split {split!r} with valid_fraction {valid_fraction} and test_fraction '
       f'{test_fraction} of {tokens.num_documents} documents holds no document; '
-      'change the fractions or bring more documents.',
+      'change the fractions, with a new --workdir, or bring more documents.',
     ),
   )
   return ChunkStore(path, tokens)

@@ -115,19 +115,19 @@ def is_added(name: str) -> bool:
 
 
 def check_fits(config: RetroConfig, baseline: RetroConfig) -> None:
-  """Raise ValueError for a field in which a trained decoder and a RETRO's differ."""
+  """Raise ValueError with all fields in which a trained decoder and a RETRO's differ."""
   of_decoder = [f.name for f in dataclasses.fields(config.decoder)]
-  for names, trained, new_config in (
-    (DECODER_FIELDS, baseline, config),
-    (of_decoder, baseline.decoder, config.decoder),
+  differ = []
+  for prefix, names, trained, new_config in (
+    ('', DECODER_FIELDS, baseline, config),
+    ('decoder.', of_decoder, baseline.decoder, config.decoder),
   ):
     for name in names:
       old, new = getattr(trained, name), getattr(new_config, name)
       if old != new:
-        raise ValueError(
-          f'its decoder was trained with {name}={old!r}, but this RETRO has '
-          f'{name}={new!r}'
-        )
+        differ.append(f'model.{prefix}{name}={old!r} (not {new!r})')
+  if differ:
+    raise ValueError(f'its decoder was trained with {", ".join(differ)}')
 
 
 def param_shardings(

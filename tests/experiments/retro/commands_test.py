@@ -10,8 +10,10 @@ import sys
 
 import pytest
 
+from experiments.retro import evaluate, quickstart
 from tests import run_notebook, xla_flags
 from tests.experiments.engine import tiny_corpus
+from tests.experiments.retro import tiny_config
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -37,6 +39,13 @@ def workdir(minilm, tmp_path_factory):
   )
   assert result.returncode == 0, result.stderr[-3000:]
   return root / 'run', result.stdout
+
+
+def test_quickstart_refuses_a_long_warm_up_before_all_work(tmp_path):
+  c = tiny_config.of(num_steps=2)
+  with pytest.raises(ValueError, match='optimizer.warmup_steps'):
+    quickstart.quickstart(c, str(tmp_path / 'q'), evaluate.Evaluate())
+  assert not (tmp_path / 'q').exists()
 
 
 def test_quickstart_ends_with_its_table(workdir):
