@@ -78,7 +78,7 @@ def score(
 
   Returns:
     JSON values: file; form, 'predictions' or 'retrieval'; dataset; kind of its answers;
-    count of its questions; those that are missing in the file, which count as wrong;
+    count of its questions; questions missing in the file (they count as wrong);
     predictions that are empty, of unknown questions, repeated or refused; `metrics`
     and `differences` to `less`: name -> mean and interval.
 

@@ -90,7 +90,7 @@ def make_data(
 
   Args:
     vocab: as of `convert.convert`; '' is that of the checkpoints.
-    blocks: likewise.
+    blocks: as of `convert.convert`, too.
 
   Returns:
     The config that reads the data back, their fingerprints, and the blocks.

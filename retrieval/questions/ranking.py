@@ -33,7 +33,7 @@ def ndcg(
   log2(1 + rank), as ndcg_cut of trec_eval.
 
   Args:
-    grades: [n, c] of the ranked blocks, 0 for those that are not relevant.
+    grades: [n, c] of the ranked blocks, 0 where a block is not relevant.
     ideal: [n, m] of all relevant blocks, ranked or not, best first, then 0. A
       question without any has the value 0.
   """

@@ -131,8 +131,8 @@ class BlockStore(passages.Passages):
     max_length: wordpieces of a block with its title and three specials.
     token_spans: [num_blocks, 2] first and past-last token in the document's row.
     byte_spans: [num_blocks, 2] first and past-last byte in the document's text.
-    sentence_tokens: [num_sentences, 2] tokens of each sentence, likewise.
-    sentence_bytes: [num_sentences, 2] bytes of each sentence, likewise.
+    sentence_tokens: [num_sentences, 2] the same of sentences, in tokens.
+    sentence_bytes: [num_sentences, 2] the same of sentences, in bytes.
   """
 
   def __init__(

@@ -246,7 +246,7 @@ def test_the_command_reads_json_lines(command, before, tmp_path, capsys):
 def test_the_index_of_a_reader_follows_with_its_own_parameters(
   embedded, tmp_path
 ):
-  """Those of the embedder that training began with, on the blocks' side."""
+  """Parameters of the embedder that training began with, on the blocks' side."""
   made = tiny_open_qa.fine_tuned(tmp_path)
   asked, new = 'The mill of 1066 stood in the river?', tmp_path / 'new'
   [source, *_] = loading.load(made.workdir).answer([asked])
