@@ -36,7 +36,8 @@ def quickstart(
   config = dataclasses.replace(config, data_dir=data_dir)
   logging.info('Everything is written to %s.', root)
   prepare.prepare(config, workdir)
-  if not config.encoder_from:
+  # A BERT has learned to predict masked words; all-MiniLM-L6-v2 has not.
+  if not config.encoder_from and config.encoder.checkpoint in ('', 'minilm'):
     encoder = str(root / 'mlm')
     task.train(config_lib.warm_start(config), encoder)
     config = dataclasses.replace(config, encoder_from=encoder)
@@ -52,7 +53,10 @@ def quickstart(
     (data_dir, 'tokenizer, tokens, blocks, salient spans'),
     (root, 'REALM: checkpoints, index, metrics.jsonl, TensorBoard events'),
     (root / evaluators.FILE, 'the measures above'),
-    (config.encoder_from, 'the warm start of the encoder'),
+    (
+      config.encoder_from or config.encoder.checkpoint,
+      'the warm start of the encoder',
+    ),
   ]
   for path, what in rows:
     console.print(f'  {path}: {what}')

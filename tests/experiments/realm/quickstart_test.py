@@ -39,3 +39,18 @@ def test_quickstart_from_stores_to_explained_predictions(
   before = metric_writer.read(tmp_path)
   quickstart.quickstart(config, str(tmp_path), wanted)
   assert metric_writer.read(tmp_path) == before
+
+
+def test_a_bert_is_not_trained_to_predict_masked_words(tmp_path, monkeypatch):
+  trained = []
+
+  def train(_, workdir):
+    trained.append(workdir)
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(quickstart.prepare, 'prepare', lambda *_: None)
+  monkeypatch.setattr(quickstart.task, 'train', train)
+  config = tiny_trained.get_config('data', **{'encoder.checkpoint': 'BERT'})
+  with pytest.raises(KeyboardInterrupt):
+    quickstart.quickstart(config, str(tmp_path), quickstart.Quickstart())
+  assert trained == [str(tmp_path)]
