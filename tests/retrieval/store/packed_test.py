@@ -133,7 +133,11 @@ def test_a_flipped_bit_is_found(params, tmp_path, name):
     packed.read_facts(tmp_path / 'missing')
 
 
-@pytest.mark.parametrize('content', [b'', b'x' * 99, gzip.compress(b'x' * 99)])
+@pytest.mark.parametrize(
+  'content',
+  [b'', b'x' * 99, gzip.compress(b'x' * 99)],
+  ids=['empty', 'not gzip', 'no safetensors'],
+)
 def test_damage_is_named_without_checksums(
   params, tmp_path, monkeypatch, content
 ):
