@@ -29,7 +29,6 @@ _BLOCKS = _of(
   'realm', 'prepare train evaluate refresh_worker', update='open_qa.update'
 )
 _REALM = _BLOCKS | _of('realm', 'quickstart')
-_CONTRAST = {'prepare': 'realm.prepare', 'train': 'open_qa.contrast_tasks'}
 
 ROOMS = {
   'retro': _of('retro', 'prepare train evaluate update quickstart'),
@@ -42,8 +41,12 @@ ROOMS = {
   'ict': _REALM,
   'mlm': _REALM,
   'open_qa': _BLOCKS | _of('open_qa', 'train evaluate'),
-  'dpr': _of('open_qa', **_CONTRAST, config='open_qa.config:DprConfig'),
-  'colbert': _of('open_qa', **_CONTRAST, config='open_qa.config:ColbertConfig'),
+  'dpr': _of(
+    'open_qa',
+    prepare='realm.prepare',
+    train='open_qa.dpr_task',
+    config='open_qa.config:DprConfig',
+  ),
   'cross_encoder': _of('reranking', 'train'),
 }
 

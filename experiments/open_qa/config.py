@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of question answering (ORQA), DPR and ColBERT.
+"""Settings of question answering (ORQA) and of DPR.
 
 Lee et al. 2019 (ORQA), sections 4 to 6; Guu et al. 2020 (REALM), section 4;
-Karpukhin et al. 2020 (DPR); Khattab and Zaharia 2020 (ColBERT).
+Karpukhin et al. 2020 (DPR).
 """
 
 import dataclasses
@@ -17,7 +17,6 @@ from realm_jax.data import examples, reader_rows
 from realm_jax.objectives import in_batch
 from realm_jax.trained import reader_configs
 from retrieval import settings
-from retrieval.nn import bert as bert_lib, colbert as colbert_lib
 
 VARIANTS = 'base', 'blocks', 'bm25', 'random'
 
@@ -54,29 +53,15 @@ class Contrast(in_batch.BatchConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _ContrastRun(realm_config.Run):
+class DprConfig(realm_config.Run):
+  """Root of the configs of task dpr: the embedder is trained."""
+
+  task: Literal['dpr'] = 'dpr'
   # of the questions, held out without questions.dev
   valid_fraction: settings.Rate = 0.02
   questions: run_settings.Questions = run_settings.Questions()
   dpr: Contrast = Contrast()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DprConfig(_ContrastRun):
-  """Root of the configs of task dpr: the embedder is trained."""
-
-  task: Literal['dpr'] = 'dpr'
   question_length: examples.QueryLength = 64  # longer questions are cut
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ColbertConfig(_ContrastRun):
-  """Root of the configs of task colbert: its BERT starts as `embedder` says."""
-
-  task: Literal['colbert'] = 'colbert'
-  colbert: colbert_lib.ColbertConfig = colbert_lib.ColbertConfig()
-  # all fields of the BERT that was trained; training sets them
-  bert: bert_lib.BertConfig | None = None
 
 
 def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:

@@ -40,7 +40,7 @@ from retrieval.search import (
   where as where_lib,
 )
 from retrieval.searchers import base
-from retrieval.store import array_store, executors, manifests, shards
+from retrieval.store import array_store, executors, hub, manifests, shards
 from retrieval.text import (
   chunks as chunks_lib,
   packed_runs,
@@ -263,7 +263,7 @@ class TextIndices:
     num_topics: int = 200,
     colbert: str = '',
   ):
-    """Take the folder, the passages, the number of topics and a ColBERT's run."""
+    """Take the folder, the passages, the number of topics and a ColBERT's folder."""
     self.root, self.passages = pathlib.Path(root), passages
     self._num_topics = num_topics
     self._colbert = colbert
@@ -333,8 +333,7 @@ class TextIndices:
     if len(made) != 1:
       raise ValueError(
         f"config.colbert_index.model='': {self.root} has {len(made)} indices of "
-        'ColBERTs, expected 1; name a run of experiments.train with '
-        'configs/colbert_small.py.'
+        "ColBERTs, expected 1; name a model's folder."
       )
     [(path, stored)] = made.items()
     encoder = _load_encoder(stored.meta['model'])
@@ -359,7 +358,9 @@ class TextIndices:
   ) -> late_interaction.LateInteraction:
     encoder = executors.Lazy(_load_encoder, model)
     path = self._tokens_path(encoder.fingerprint)
-    meta = {'model': os.path.abspath(model)}
+    if not model.startswith(hub.PREFIX):
+      model = os.path.abspath(model)
+    meta = {'model': model}
     token_store.build(path, encoder, self.passages, meta=meta, **how)
     return late_interaction.LateInteraction(path, encoder)
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import os
-import pathlib
 import string
 from typing import Any, NamedTuple
 
@@ -32,12 +31,9 @@ from retrieval.nn import (
   batch_encoder,
   bert,
   bert_checkpoint,
-  partitioning,
   trained_encoders,
 )
 from retrieval.store import hub, manifests
-
-TASK = 'colbert'  # config.task of the run that trains a model
 
 _ARTIFACT = 'artifact.metadata'  # of colbert-ai
 _STATED = {  # its fields -> ours
@@ -91,49 +87,19 @@ class Colbert(nn.Module):
     self,
     ids: Int[Array, 'b l'],
     mask: Bool[Array, 'b l'],
-    *,
-    train: bool = False,
   ) -> Float[Array, 'b l d']:
     """Return the float32 vectors of all tokens; arguments as of `Bert`."""
-    hidden = bert.Bert(self.config, name='bert')(ids, mask, train=train).hidden
-    # Orthogonal columns keep the angles of a trained BERT's hidden states best.
-    init = nn.initializers.orthogonal()
+    hidden = bert.Bert(self.config, name='bert')(ids, mask).hidden
     vectors = nn.Dense(
       self.vector_size,
       use_bias=False,
       dtype=self.config.dtype,
       param_dtype=self.config.param_dtype,
-      kernel_init=partitioning.partitioned(init, 'embed', None),
       dot_general=products.dot_general,
       name='linear',
     )(hidden).astype(jnp.float32)
     squares = jnp.sum(vectors * vectors, axis=-1, keepdims=True)
     return vectors * jax.lax.rsqrt(jnp.maximum(squares, 1e-12))
-
-
-def max_sim(
-  queries: Float[Array, 'A Q D'],
-  passages: Float[Array, 'P L D'],
-  mask: Bool[Array, 'P L'],
-) -> Float[Array, 'A P']:
-  """Return the scores of all passages for all queries (eq. 3).
-
-  Args:
-    mask: True where a token of a passage has a vector; one at least is True.
-  """
-  cosines = jnp.einsum(
-    'aqd,pld->aqpl',
-    queries,
-    passages,
-    preferred_element_type=jnp.float32,
-    precision='highest',
-  )
-  return jnp.where(mask, cosines, -jnp.inf).max(axis=-1).sum(axis=1)
-
-
-def titled(title: str, text: str) -> str:
-  """Return a passage below its title, as it is encoded."""
-  return f'{title}\n{text}'
 
 
 class Rows:
@@ -161,12 +127,6 @@ class Rows:
     for i, row in enumerate(rows):
       ids[i, : len(row)] = row
     return ids
-
-  def attended(self, ids: Int[np.ndarray, '*n']) -> Bool[np.ndarray, '*n']:
-    """Return False for the [MASK] of queries, where tokens do not attend to it."""
-    if self.config.attend_to_masks:
-      return np.ones(np.shape(ids), bool)
-    return ids != self.tokenizer.mask_id
 
   def passages(self, texts: Sequence[str]) -> list[list[int]]:
     """Return rows of at most L ids, without padding."""
@@ -290,33 +250,29 @@ class ColbertEncoder:
     return scores
 
 
-def load(path: str | os.PathLike, step: str = '') -> ColbertEncoder:
-  """Load a run of experiments.train with config.task 'colbert', or a published model.
+def is_model(path: str | os.PathLike) -> bool:
+  """Whether a folder, or a name on the Hub, holds a model for `load`."""
+  return (hub.local(path) / _ARTIFACT).is_file()
+
+
+def load(path: str | os.PathLike) -> ColbertEncoder:
+  """Load a published model; all that its folder says is obeyed.
 
   Args:
-    path: of the run; or a folder, or a name on the Hub (`hub.local`), in the layout
-      of colbert-ai: BERT's config.json, weights with linear.weight, a tokenizer, and
-      artifact.metadata.
-    step: of the run.
+    path: folder, or name on the Hub (`hub.local`), in the layout of colbert-ai
+      (Santhanam et al. 2021): BERT's config.json, weights with linear.weight, a
+      tokenizer, and artifact.metadata.
 
   Raises:
-    FileNotFoundError: if there is no checkpoint.
-    ValueError: if it is damaged, of another task, or of another tokenizer.
+    FileNotFoundError: if the folder or its artifact.metadata is missing.
+    ValueError: if a file is damaged or does not fit, or states what is not
+      supported.
   """
   folder = hub.local(path)
-  if (folder / _ARTIFACT).is_file():
-    return _load_published(folder)
-  params, config, tokenizer = trained_encoders.load(path, TASK, step)
-  return ColbertEncoder(
-    settings.build(ColbertConfig, {**config.colbert}, 'config.colbert'),
-    settings.build(bert.BertConfig, {**config.bert}, 'config.bert'),
-    params,
-    tokenizer,
-  )
-
-
-def _load_published(folder: pathlib.Path) -> ColbertEncoder:
-  """Load a folder of colbert-ai (Santhanam et al. 2021); all it says is obeyed."""
+  if not (folder / _ARTIFACT).is_file():
+    raise FileNotFoundError(
+      f'{folder}: no {_ARTIFACT}; expected the folder of a ColBERT.'
+    )
   stated = manifests.read_object(folder / _ARTIFACT)
   if (similarity := stated.get('similarity', 'cosine')) != 'cosine':
     raise ValueError(
@@ -397,7 +353,7 @@ def _fingerprint(config, encoder, params, tokenizer) -> str:
   sizes = {k: str(x) for k, x in dataclasses.asdict(encoder).items()}
   return manifests.fingerprint(
     [
-      TASK,
+      'colbert',
       config.identity(),
       sizes | {'dtype': jnp.dtype(encoder.dtype).name},
       tokenizer.fingerprint,

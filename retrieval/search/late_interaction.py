@@ -6,9 +6,9 @@ Santhanam et al. 2021, section 3.5, and 2022 (PLAID), section 4: the passages wi
 token at one of the centroids nearest to a query's tokens are candidates; scores of the
 centroids alone leave the best of them; these are decompressed and scored exactly.
 
-A query is cut to the model's `query_length` (32 wordpieces with its specials, unless it
-was trained with more): of a chunk of 64 tokens about the first half asks. Passages in
-the index are cut to `passage_length` (128).
+A query is cut to the model's `query_length` (mostly 32 tokens with its specials): of a
+chunk of 64 tokens about the first half asks. Passages in the index are cut to its
+`passage_length`.
 
 Dimension key: b queries, Q tokens of a query, C centroids, n candidates, d values of a
 vector.
@@ -35,8 +35,8 @@ Hits = tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]
 class ColbertConfig:
   """Model of the retriever 'colbert'."""
 
-  # run of experiments.train with task colbert; '': the one that made the
-  # index, which must be there
+  # folder or hf:// name of the model; '': the one that made the index, which must
+  # be there
   model: str = ''
 
 

@@ -22,12 +22,6 @@ from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
 _AT_ONCE = 64  # queries whose candidates' texts are held together
 Queries = queries_lib.Queries
-# config.task of the run that trained a re-ranker -> its loader: (folder, step) ->
-# `TextScorer`.
-_LOADERS = {
-  cross_encoder.TASK: cross_encoder.load,
-  colbert.TASK: colbert.load,
-}
 
 
 @runtime_checkable
@@ -185,16 +179,13 @@ class Reranked:
 
 
 def load(path: str | os.PathLike) -> TextScorer:
-  """Load the re-ranker of a run: the best step by its metric, else the newest.
+  """Load a ColBERT, or a run's cross-encoder: its best step, else the newest.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
     ValueError: if the checkpoint is damaged or of another kind of model.
   """
+  if colbert.is_model(path):
+    return colbert.load(path)
   config = checkpoints.find(str(path)).config
-  if config.task not in _LOADERS:
-    raise ValueError(
-      f'{path}: a checkpoint of task {config.task!r}, expected a re-ranker, one of '
-      f'{sorted(_LOADERS)}.'
-    )
-  return _LOADERS[config.task](path, 'best' if config.best_metric else '')
+  return cross_encoder.load(path, 'best' if config.best_metric else '')

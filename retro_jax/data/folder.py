@@ -67,7 +67,7 @@ class Neighbors:
   # of weighted: BM25's share
   words_weight: settings.Share = 0.5
   num_topics: settings.Size = 200  # of lda
-  colbert: str = ''  # of colbert: run of its model; '': as the index was made
+  colbert: str = ''  # of colbert: its model's folder; '': as the index was made
   # run whose model orders the first candidates of the source anew; '': none
   reranker: str = ''
   # that it orders

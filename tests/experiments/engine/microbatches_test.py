@@ -20,14 +20,7 @@ import pytest
 from experiments.engine import optimizers, rooms
 from experiments.reranking import task as reranking_task
 from realm_jax.nn import open_qa, realm as model_lib
-from realm_jax.objectives import (
-  dpr,
-  ict,
-  late_interaction,
-  losses,
-  mlm,
-  reader_losses,
-)
+from realm_jax.objectives import dpr, ict, losses, mlm, reader_losses
 from retrieval.nn import sharding
 from retro_jax.nn import losses as lm_losses
 
@@ -94,7 +87,7 @@ def _mlm():
 
 
 def _in_batch(loss, hard=0):
-  """ICT, DPR and, with a vector for each token, ColBERT."""
+  """ICT and DPR."""
 
   def queries(table, ids, mask):
     return (table[ids] * mask[..., None]).sum(-2)
@@ -114,18 +107,13 @@ def _in_batch(loss, hard=0):
       'block_ids': block_ids,
       'block_mask': block_ids > 6,
       'block_types': block_ids * 0,
-      'block_scored': block_ids > 0,
       'block_hash': number,
       'block_valid': valid,
       'row_valid': _some(rng, B),
       'sentence_removed': rng.random(B) < 0.7,
     }
 
-  model = Model(
-    lambda table, ids, mask: table[ids] * mask[..., None],
-    embed_queries=queries,
-    embed_blocks=blocks,
-  )
+  model = Model(embed_queries=queries, embed_blocks=blocks)
   return functools.partial(loss, model, mask_duplicates=True), draw
 
 
@@ -206,10 +194,9 @@ CASES = {
     'null': functools.partial(_beams, null_answer=True),
   },
   'dpr': {'': functools.partial(_in_batch, dpr.loss, 2)},
-  'colbert': {'': functools.partial(_in_batch, late_interaction.loss, 2)},
   'cross_encoder': {'': _cross_encoder},
 }
-IN_BATCH = ('ict', 'dpr', 'colbert')
+IN_BATCH = ('ict', 'dpr')
 
 
 def test_no_objective_is_forgotten():

@@ -12,7 +12,7 @@ from configs import dpr_small
 from experiments.engine import configs, loop, metric_writer
 from experiments.open_qa import (
   config as config_lib,
-  contrast_tasks,
+  dpr_task,
   mining,
 )
 from realm_jax.data import folder as realm_data
@@ -143,14 +143,14 @@ def test_a_batch_of_one_row_has_no_negatives(data):
   fields = {'batch_size': 1, 'dpr.num_hard_negatives': 0}
   folder = realm_data.DataFolder(data.root)
   with pytest.raises(ValueError, match='batch_size 1'):
-    contrast_tasks.make_dpr_task(_config(data, **fields), folder)
+    dpr_task.make_task(_config(data, **fields), folder)
   fields['dpr.num_hard_negatives'] = 1
-  contrast_tasks.make_dpr_task(_config(data, **fields), folder)
+  dpr_task.make_task(_config(data, **fields), folder)
 
 
 def test_held_out_questions(data):
   folder = realm_data.DataFolder(data.root)
-  splits = contrast_tasks.make_splits(_config(data), folder)
+  splits = dpr_task.make_splits(_config(data), folder)
   parts = [
     {splits.examples[name].questions[i].id for i in splits.rows[name].numbers}
     for name in ('train', 'valid')
@@ -158,14 +158,14 @@ def test_held_out_questions(data):
   assert all(parts) and not parts[0] & parts[1] and len(set.union(*parts)) == 16
   fields = {'questions.dev': (_spec(data),), 'questions.max_dev': 9}
   config = _config(data, **fields)
-  splits = contrast_tasks.make_splits(config, folder)
+  splits = dpr_task.make_splits(config, folder)
   assert [len(splits.rows[x]) for x in ('train', 'valid')] == [16, 9]
 
 
 def test_a_run_learns_and_starts_another(data, tmp_path):
   config = _config(data, **{'questions.dev': (_spec(data),)})
   folder = realm_data.DataFolder(data.root)
-  task = contrast_tasks.make_dpr_task(config, folder)
+  task = dpr_task.make_task(config, folder)
   # One device: eight virtual ones of one machine only wait for each other.
   loop.train(task, config, str(tmp_path), devices=jax.devices()[:1])
   rows = metric_writer.read(tmp_path)
@@ -178,7 +178,7 @@ def test_a_run_learns_and_starts_another(data, tmp_path):
   # One embedder starts two.
   fields = {'embedder_from': str(tmp_path), 'model.share_embedders': False}
   config = configs.replaced(config, **fields)
-  task = contrast_tasks.make_dpr_task(config, folder)
+  task = dpr_task.make_task(config, folder)
   started = sharding.unbox(task.init(jax.random.key(9)))
   assert {*started} == {'query_embedder', 'block_embedder'}
   for embedder in started.values():

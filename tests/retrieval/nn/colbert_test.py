@@ -1,9 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Late interaction: rows, scores against a slow MaxSim, a trained model's vectors."""
+"""Late interaction: rows, scores against a slow MaxSim, a published model's."""
 
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from retrieval.nn import (
   colbert,
   sharding,
 )
-from tests.retrieval.nn import tiny_bert
+from tests.retrieval.nn import tiny_bert, tiny_colbert
 from tests.retrieval.text import tiny_blocks
 
 CONFIG = colbert.ColbertConfig(
@@ -73,31 +72,6 @@ def encoder(model, tokenizer):
   )
 
 
-def test_max_sim_equals_a_slow_loop_and_ignores_padding():
-  rng = np.random.default_rng(0)
-  queries = rng.standard_normal((3, 5, 8), np.float32)
-  passages = rng.standard_normal((4, 6, 8), np.float32)
-  mask = rng.random((4, 6)) < 0.6
-  mask[:, 0] = True
-
-  def max_sim(*arrays):
-    return np.asarray(colbert.max_sim(*map(jnp.asarray, arrays)))
-
-  found = max_sim(queries, passages, mask)
-  wanted = [
-    [_slow(q, p[m]) for p, m in zip(passages, mask, strict=True)]
-    for q in queries
-  ]
-  np.testing.assert_allclose(found, wanted, rtol=1e-5)
-  more = np.full((4, 3, 8), 100, np.float32)
-  padded = max_sim(
-    queries,
-    np.concatenate([passages, more], axis=1),
-    np.concatenate([mask, np.zeros((4, 3), bool)], axis=1),
-  )
-  np.testing.assert_allclose(padded, found, rtol=1e-6)
-
-
 def test_rows_have_markers_and_queries_are_filled_with_masks(tokenizer):
   rows, t = colbert.Rows(CONFIG, tokenizer), tokenizer
   mill, q, d = (tokenizer.id_of(x) for x in ('mill', 'q', 'd'))
@@ -150,25 +124,10 @@ def test_scores_equal_a_slow_loop(encoder):
   assert encoder.score(['mill'], [[]])[0].shape == (0,)
 
 
-_WORDS = '[PAD] [UNK] [CLS] [SEP] [MASK] [unused0] [unused1] , red blue green'
-
-
-def _write_published(folder, **stated):
-  tensors = tiny_bert.make_tensors()
-  tensors = {k: x for k, x in tensors.items() if k.startswith('bert.')}
-  linear = np.random.default_rng(1).standard_normal((6, tiny_bert.D))
-  tensors['linear.weight'] = linear.astype(np.float32)
-  tiny_bert.save(folder, tensors, architectures=['HF_ColBERT'])
-  (folder / 'vocab.txt').write_text(_WORDS.replace(' ', '\n') + '\n')
-  stated = {'dim': 6, 'query_maxlen': 8, 'doc_maxlen': 9} | stated
-  (folder / 'artifact.metadata').write_text(json.dumps(stated))
-  return tensors
-
-
 @pytest.mark.parametrize('attend', [False, True])
 def test_published_models_score_as_their_layout_says(tmp_path, attend):
   """Against float64: [MASK] fills queries, punctuation has no vector."""
-  tensors = _write_published(
+  tensors = tiny_colbert.write(
     tmp_path,
     query_token_id='[unused0]',
     doc_token_id='[unused1]',
@@ -178,7 +137,7 @@ def test_published_models_score_as_their_layout_says(tmp_path, attend):
   )
   bert_part = {k: x for k, x in tensors.items() if k != 'linear.weight'}
   oracle = tiny_bert.Reference(bert_part)
-  ids = {word: i for i, word in enumerate(_WORDS.split())}
+  ids = {word: i for i, word in enumerate(tiny_colbert.WORDS.split())}
 
   def vectors(words, seen):
     row = np.asarray([[ids[x] for x in words.split()]])
@@ -202,12 +161,14 @@ def test_published_models_score_as_their_layout_says(tmp_path, attend):
 
 
 def test_what_a_published_model_says_is_obeyed_or_refused(tmp_path):
-  _write_published(tmp_path, similarity='l2')
+  with pytest.raises(FileNotFoundError, match='artifact.metadata'):
+    colbert.load(tmp_path)
+  tiny_colbert.write(tmp_path, similarity='l2')
   with pytest.raises(ValueError, match="similarity 'l2'"):
     colbert.load(tmp_path)
-  _write_published(tmp_path, dim=7)
+  tiny_colbert.write(tmp_path, dim=7)
   with pytest.raises(ValueError, match='dim 7'):
     colbert.load(tmp_path)
-  _write_published(tmp_path, query_maxlen=99)
+  tiny_colbert.write(tmp_path, query_maxlen=99)
   with pytest.raises(ValueError, match='99'):
     colbert.load(tmp_path)
