@@ -15,7 +15,7 @@ does the same. Without any, questions are typed one after the other; an empty li
 field "question" (and perhaps "id"). --output=FILE.jsonl writes each answer with its
 score, title, document, block and runner-ups; experiments.score reads it.
 --config.data_dir=DATA answers from changed data (experiments.update).
---reranker=DIR, a run of task cross_encoder, chooses the blocks to read among
+--reranker=DIR, a cross-encoder's folder, chooses the blocks to read among
 the first --config.reranker.candidates that the retriever finds.
 --config.lookup.where="{'lang': ['en', 'de']}" reads documents with such metadata alone
 (docs/retrievers.md); --as_of=2019 leaves out documents dated later, by their field 'date'
@@ -224,7 +224,7 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'reranker',
     '',
-    'A run of task cross_encoder, which orders the first blocks anew.',
+    'Folder of a cross-encoder, which orders the first blocks anew.',
   )
   flags.DEFINE_string(
     'retriever', '', f'One of {beams.KINDS}; empty: as trained or packaged.'

@@ -5,8 +5,8 @@
   python -m experiments.retrieve --kinds=bm25,dense \
     --config.evaluate.questions="('webquestions:test=test.json',)"
 
---kinds=dense,dense+runs/cross compares a retriever with itself re-ranked by a run of
-task cross_encoder, which orders the first --config.reranker.candidates blocks.
+--kinds=dense,dense+runs/cross compares a retriever with itself re-ranked by a
+cross-encoder's folder, which orders the first --config.reranker.candidates blocks.
 
 --workdir=DIR and --packaged are those of experiments.ask; without them the blocks
 are those of the packaged articles. For each question set and kind of retrieval the command

@@ -54,7 +54,6 @@ _ROOMS = {
     'in_context',
     'realm',
     'open_qa',
-    'reranking',
     'conversion',
     'tables',
     'accelerators',

@@ -47,7 +47,6 @@ ROOMS = {
     train='open_qa.dpr_task',
     config='open_qa.config:DprConfig',
   ),
-  'cross_encoder': _of('reranking', 'train'),
 }
 
 

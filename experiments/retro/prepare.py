@@ -13,7 +13,7 @@ in --config.cluster.workers=N processes, or on a Ray cluster
 --config.neighbors.source=bm25 (or another of docs/retrievers.md) finds the neighbors of
 another source; run the stages index and neighbors once for each. colbert needs
 --config.neighbors.colbert=DIR, a ColBERT's folder. --config.neighbors.reranker=DIR, a
-run of a cross-encoder, orders the first --config.neighbors.candidates of them anew.
+cross-encoder's folder, orders the first --config.neighbors.candidates of them anew.
 --config.neighbors.where="{'year': (None, 2019)}" finds them in documents with such
 metadata alone, in other folders.
 

@@ -77,10 +77,7 @@ def metrics(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """Questions, each with a passage that answers it.
-
-  A cross-encoder's passages may be any store's, and its questions chunks.
-  """
+  """Questions, each with a passage that answers it."""
 
   questions: Sequence[question_files.Question]
   positives: np.ndarray  # [n] int64 number of the passage with an answer

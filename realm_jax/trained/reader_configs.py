@@ -40,7 +40,7 @@ class Lookup:
 class Reranker:
   """A model that re-ranks the first blocks of the retriever."""
 
-  path: str = ''  # run of task cross_encoder; '': none
+  path: str = ''  # folder of a cross-encoder or a ColBERT; '': none
   candidates: settings.Size = 50  # blocks that it orders
 
 

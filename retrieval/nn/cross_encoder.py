@@ -3,136 +3,79 @@
 """A cross-encoder: BERT reads query and passage together and scores the pair.
 
 Nogueira and Cho 2019 (arXiv 1901.04085), section 3, with one score in place of
-two classes.
-
-  pair   [CLS] query [SEP] passage [SEP]   types 0 to the first [SEP], then 1
-
-Dimension key: B queries, P passages of each, b rows, l row length.
+two classes: a linear map of the tanh layer over the first token. A folder is that of
+a CrossEncoder of sentence-transformers, or of Hugging Face's
+`...ForSequenceClassification`.
 """
 
 from collections.abc import Sequence
 import dataclasses
 import functools
+import json
 import os
-from typing import Annotated, Any
+import pathlib
+from typing import Any
 
-from flax import linen as nn
-import jax
 from jax import numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float32, Int
 import numpy as np
+import tokenizers
 
-from retrieval import arguments, settings, tokenization
-from retrieval.nn import batch_encoder, bert, dropout, means, trained_encoders
-from retrieval.store import manifests
+from retrieval import arguments
+from retrieval.formats import weights
+from retrieval.nn import (
+  batch_encoder,
+  bert,
+  bert_checkpoint,
+  bert_family,
+  sentence_folder,
+  trained_encoders,
+)
+from retrieval.store import hub, manifests
+from retrieval.tokenization import rust_tokenizers
 
-TASK = 'cross_encoder'  # config.task of the run that trained the model
-
-_SPECIALS = 3  # [CLS] and two [SEP]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PairLayout:
-  """Lengths of a pair, in word pieces; longer texts are cut."""
-
-  # of the query, without the specials
-  query_length: Annotated[int, settings.Range(1, 2**16)] = 32
-  # of the whole row
-  row_length: Annotated[int, settings.Range(_SPECIALS, 2**17)] = 128
-
-  def __post_init__(self):
-    settings.check(self)
-    if self.query_length + _SPECIALS >= self.row_length:
-      raise ValueError(
-        f'query_length={self.query_length}, row_length={self.row_length}: '
-        f'expected room for a passage beside the query and {_SPECIALS} specials.'
-      )
-
-
-class CrossEncoder(nn.Module):
-  """BERT with a linear score of [CLS]; `config.pooler` must be False."""
-
-  config: bert.BertConfig
-
-  def setup(self):
-    """Create BERT and the score."""
-    exact = dataclasses.replace(self.config, dtype=jnp.float32)
-    self.bert = bert.Bert(self.config)
-    self.relevance = bert.dense(exact, 1, ('embed', None))
-    self.dropout = dropout.Dropout(self.config.dropout_rate)
-
-  def __call__(
-    self,
-    ids: Int[Array, 'b l'],
-    mask: Bool[Array, 'b l'],
-    type_ids: Int[Array, 'b l'],
-    *,
-    train: bool = False,
-  ) -> Float[Array, ' b']:
-    """Return the float32 score of each pair; arguments as of `Bert`."""
-    # The last layer is computed at [CLS] alone.
-    first = jnp.zeros((ids.shape[0], 1), jnp.int32)
-    hidden = self.bert(ids, mask, type_ids, first, train=train).hidden[:, 0]
-    hidden = self.dropout(hidden.astype(jnp.float32), train)
-    return self.relevance(hidden)[:, 0]
+# File -> field -> supported values, where it is there
+_SUPPORTED = {
+  'config_sentence_transformers.json': {
+    'model_type': ('CrossEncoder',),
+    'default_prompt_name': (None,),
+  },
+  'sentence_bert_config.json': {
+    'transformer_task': ('sequence-classification',),
+    'do_lower_case': (False,),
+  },
+  'tokenizer_config.json': {},
+}
+_LENGTHS = 'max_seq_length', 'model_max_length'  # in these files
+_HEAD = 'classifier'
+# The head's layers in RoBERTa and MPNet -> those of BERT, which compute the same
+_BERT_NAMES = {
+  'classifier.dense': 'pooler.dense',
+  'classifier.out_proj': _HEAD,
+}
 
 
-def pair_rows(
-  tokenizer: tokenization.WordPieceTokenizer,
-  layout: PairLayout,
-  queries: Sequence[str],
-  passages: Sequence[Sequence[str]],
-) -> list[list[int]]:
-  """Return the ids of all pairs, one query after the other.
-
-  Each text is tokenized once, however often it occurs.
-  """
-  queries = arguments.texts(queries, 'queries')
-  passages = arguments.lists(passages, 'passages')
-  heads = tokenizer.encode_ids_batch(queries, layout.query_length + 2)
-  texts = list(dict.fromkeys(text for row in passages for text in row))
-  tails = dict(
-    zip(
-      texts,
-      tokenizer.encode_ids_batch(texts, layout.row_length),
-      strict=True,
-    )
-  )
-  rows = []
-  for head, texts in zip(heads, passages, strict=True):
-    room = layout.row_length - len(head) - 1
-    rows += [[*head, *tails[x][1:-1][:room], tokenizer.sep_id] for x in texts]
-  return rows
-
-
-def localized_contrastive(
-  scores: Float[Array, 'B P'], valid: Bool[Array, 'B P']
-) -> tuple[means.Mean, dict[str, means.Mean]]:
-  """Cross-entropy of a query's first passage among its passages.
-
-  The localized contrastive estimation of Gao et al. 2021 (arXiv 2101.08751),
-  section 3: the negatives come from the top of the list that is re-ranked.
-
-  Returns:
-    The mean in nats over the queries that have a positive, the first, and a
-    negative; over the same queries accuracy, whether the positive is ranked
-    first, and mrr, the reciprocal of its rank.
-  """
-  # A finite value keeps the gradient of a row without passages finite.
-  masked = jnp.where(valid, scores, jnp.finfo(jnp.float32).min)
-  counted = valid[:, 0] & valid[:, 1:].any(axis=1)
-  nll = -jax.nn.log_softmax(masked, axis=1)[:, 0]
-  # Among equal scores the positive ranks last.
-  above = (valid[:, 1:] & (scores[:, 1:] >= scores[:, :1])).sum(axis=1)
-  return means.of(nll, counted), {
-    'accuracy': means.of(above == 0, counted),
-    'mrr': means.of(1.0 / (1.0 + above), counted),
-  }
-
-
-def _encode(model, sep_id, params, ids, lengths):
+def _encode(
+  config: bert.BertConfig,
+  sep_id: int,
+  params: Any,
+  ids: Int[Array, 'b l'],
+  lengths: Int[Array, ' b'],
+) -> Float32[Array, 'b 1']:
+  """Return the scores of padded pairs; to be jitted."""
   mask, types = bert.segments(ids, lengths, sep_id)
-  return model.apply({'params': params}, ids, mask, types)[:, None]
+  if isinstance(config, bert_family.FamilyConfig):
+    types = None
+  # The last layer is computed at [CLS] alone, where the layers allow it.
+  mpnet = bert_family.is_mpnet(config)
+  first = None if mpnet else jnp.zeros((len(ids), 1), jnp.int32)
+  model = bert_family.module(config)
+  pooled = model.apply({'params': params}, ids, mask, types, first).pooled
+  head = params[_HEAD]
+  scores = jnp.matmul(
+    pooled.astype(jnp.float32), head['kernel'], precision='highest'
+  )
+  return scores + head['bias']
 
 
 class CrossReranker:
@@ -144,46 +87,117 @@ class CrossReranker:
     self,
     config: bert.BertConfig,
     params: Any,
-    tokenizer: tokenization.WordPieceTokenizer,
-    layout: PairLayout,
+    tokenizer: tokenizers.Tokenizer,
+    max_length: int,
   ):
-    """Place `CrossEncoder` parameters on all local devices."""
-    self._tokenizer, self._layout = tokenizer, layout
+    """Place the parameters on all local devices.
+
+    Args:
+      config: sizes of the encoder, with a pooler.
+      params: of `bert_family.module(config)`, and kernel and bias of `classifier`.
+      tokenizer: makes a row of ids of a pair of texts.
+      max_length: of a row in tokens; the longer text of a pair is cut first.
+    """
+    self._tokenizer = tokenizer
+    self._tokenizer.no_padding()
+    self._tokenizer.no_truncation()
     sizes = {k: str(v) for k, v in dataclasses.asdict(config).items()}
     self.fingerprint = manifests.fingerprint(
       [
         sizes,
-        dataclasses.asdict(layout),
-        tokenizer.fingerprint,
+        max_length,
+        tokenizer.to_str(),
         trained_encoders.hash_params(params),
       ]
     )
-    model = CrossEncoder(config)
+    self._tokenizer.enable_truncation(max_length)
+    [empty] = self._pairs([('', '')])
     self._encoder = batch_encoder.BatchEncoder(
-      functools.partial(_encode, model, tokenizer.sep_id),
+      functools.partial(_encode, config, empty[-1]),
       params,
       dimension=1,
-      max_length=layout.row_length,
+      max_length=max_length,
     )
+
+  def _pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[int]]:
+    """Return the ids of each pair."""
+    with rust_tokenizers.refusing('tokenizer.json', 'cannot encode a pair'):
+      return [x.ids for x in self._tokenizer.encode_batch_fast(pairs)]
 
   def score(
     self, queries: Sequence[str], passages: Sequence[Sequence[str]]
   ) -> list[np.ndarray]:
     """See `rerank.TextScorer`."""
+    queries = arguments.texts(queries, 'queries')
     passages = arguments.lists(passages, 'passages')
-    rows = pair_rows(self._tokenizer, self._layout, queries, passages)
+    rows = self._pairs(
+      [
+        (query, text)
+        for query, texts in zip(queries, passages, strict=True)
+        for text in texts
+      ]
+    )
     scores = self._encoder(rows, len(rows))[:, 0]
     ends = np.cumsum([len(texts) for texts in passages])
     return np.split(scores, ends)[:-1]
 
 
-def load(path: str | os.PathLike, step: str = '') -> CrossReranker:
-  """Load a run of experiments.train."""
-  params, config, tokenizer = trained_encoders.load(path, TASK, step)
-  model = {**config.model, 'pooler': False}
-  return CrossReranker(
-    settings.build(bert.BertConfig, model, 'config.model'),
-    params,
-    tokenizer,
-    settings.build(PairLayout, {**config.layout}, 'config.layout'),
+def load(path: str | os.PathLike) -> CrossReranker:
+  """Load a folder of a cross-encoder, or its name on the Hub (`hub.local`).
+
+  Scores are logits: the folder's activation, which keeps their order, is left out.
+
+  Raises:
+    FileNotFoundError: if a file is missing.
+    ValueError: for a damaged file, and for all that is not supported.
+  """
+  folder = hub.complete(path, sentence_folder.FILES)
+  config = bert_checkpoint.read_config(
+    folder / 'config.json', bert_checkpoint.MODELS
   )
+  max_length = min([config.max_length, *_lengths(folder)])
+  source = weights.find(folder)
+  tensors = {_renamed(k): x for k, x in weights.read(source).items()}
+  shapes = [(1, config.d_model), (1,)]
+  head = [tensors.pop(f'{_HEAD}.{x}', None) for x in ('weight', 'bias')]
+  if [np.shape(x) for x in head] != shapes:
+    raise ValueError(
+      f'{source}: weight and bias of {_HEAD} {[np.shape(x) for x in head]}; '
+      f'expected those of one score, {shapes}.'
+    )
+  config, params, _ = bert_checkpoint.convert(tensors, config, str(source))
+  if not config.pooler:
+    raise ValueError(f'{source}: no pooler.dense; expected it below {_HEAD}.')
+  kernel, bias = (np.array(x.T, np.float32) for x in head)
+  file = folder / 'tokenizer.json'
+  tokenizer = rust_tokenizers.make(rust_tokenizers.read_spec(file), file)
+  if max(tokenizer.get_vocab().values()) >= config.vocab_size:
+    raise ValueError(
+      f'{file}: more tokens than vocab_size {config.vocab_size}.'
+    )
+  params[_HEAD] = {'kernel': kernel, 'bias': bias}
+  return CrossReranker(config, params, tokenizer, max_length)
+
+
+def _renamed(name: str) -> str:
+  layer, _, kind = name.rpartition('.')
+  return f'{_BERT_NAMES.get(layer, layer)}.{kind}'
+
+
+def _lengths(folder: pathlib.Path) -> list[int]:
+  """Return the limits of a row's length; ValueError for what is not supported."""
+  modules = folder / sentence_folder.MODULES
+  if modules.is_file():
+    try:
+      kinds = [x['type'] for x in json.loads(modules.read_text('utf-8'))]
+    except (ValueError, RecursionError, KeyError, TypeError) as e:
+      raise ValueError(f'{modules}: {type(e).__name__} {e}.') from None
+    if [x.rpartition('.')[2] for x in kinds] != ['Transformer']:
+      raise ValueError(f'{modules}: {kinds}; expected one Transformer.')
+  limits = []
+  for name, supported in _SUPPORTED.items():
+    if (folder / name).is_file():
+      fields = manifests.read_object(folder / name)
+      bert_checkpoint.check_fields(folder / name, fields, supported)
+      limits += [fields[x] for x in _LENGTHS if fields.get(x)]
+  return [int(x) for x in limits]

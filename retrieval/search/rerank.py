@@ -17,7 +17,7 @@ from rapidfuzz.distance import LCSseq, Levenshtein
 
 from retrieval.nn import colbert, cross_encoder
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
-from retrieval.store import checkpoints, manifests
+from retrieval.store import manifests
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
 _AT_ONCE = 64  # queries whose candidates' texts are held together
@@ -179,13 +179,12 @@ class Reranked:
 
 
 def load(path: str | os.PathLike) -> TextScorer:
-  """Load a ColBERT, or a run's cross-encoder: its best step, else the newest.
+  """Load a folder, or a name on the Hub, of a ColBERT or of a cross-encoder.
 
   Raises:
-    FileNotFoundError: if there is no checkpoint.
-    ValueError: if the checkpoint is damaged or of another kind of model.
+    FileNotFoundError: if a file is missing.
+    ValueError: if a file is damaged, or of another kind of model.
   """
   if colbert.is_model(path):
     return colbert.load(path)
-  config = checkpoints.find(str(path)).config
-  return cross_encoder.load(path, 'best' if config.best_metric else '')
+  return cross_encoder.load(path)

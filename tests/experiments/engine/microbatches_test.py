@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from experiments.engine import optimizers, rooms
-from experiments.reranking import task as reranking_task
 from realm_jax.nn import open_qa, realm as model_lib
 from realm_jax.objectives import dpr, ict, losses, mlm, reader_losses
 from retrieval.nn import sharding
@@ -146,20 +145,6 @@ def _beams(null_answer=False):
   return loss, draw
 
 
-def _cross_encoder():
-  def draw(rng):
-    return {
-      'ids': _words(rng, B, K, M),
-      'lengths': rng.integers(1, M, (B, K)),
-      'valid': _some(rng, B, K),
-    }
-
-  def call(table, ids, mask, type_ids):
-    return (table[ids] * mask[..., None]).sum((1, 2))
-
-  return functools.partial(reranking_task.loss, Model(call), 3), draw
-
-
 def _bigrams(table, tokens, neighbors, mask, *, segment_ids, targets):
   """A language model that reads the neighbors of the chunk before."""
   read = (table[neighbors] * mask[..., None]).sum((2, 3))
@@ -194,7 +179,6 @@ CASES = {
     'null': functools.partial(_beams, null_answer=True),
   },
   'dpr': {'': functools.partial(_in_batch, dpr.loss, 2)},
-  'cross_encoder': {'': _cross_encoder},
 }
 IN_BATCH = ('ict', 'dpr')
 

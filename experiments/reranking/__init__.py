@@ -1,3 +1,0 @@
-# Copyright 2026 The realm_jax and retro_jax authors.
-# SPDX-License-Identifier: Apache-2.0
-"""Training of re-rankers, for questions and for RETRO's chunks."""
