@@ -11,7 +11,7 @@ import pytest
 
 from experiments import retrieve, score
 from experiments.engine import configs
-from experiments.open_qa import evaluate as evaluators
+from experiments.open_qa import evaluate as evaluators, rankings
 from realm_jax.trained import loading
 from retrieval.nn import embedders
 from retrieval.questions import (
@@ -20,8 +20,9 @@ from retrieval.questions import (
   question_sets,
   trec_files,
 )
+from retrieval.search import rerank
 from tests.experiments.open_qa import tiny_open_qa
-from tests.retrieval.nn import sentence_folders
+from tests.retrieval.nn import cross_folders, sentence_folders
 
 KINDS = ['bm25', 'dense', 'random', 'hybrid', 'weighted']
 DEPTH = 7
@@ -107,6 +108,25 @@ def test_from_a_run_to_the_files(made, run, sets):
   measured = report['metrics']['dpr/top_1']['mean']
   own = _record(folder)['retrievers'][1]['measures']['recall@1']['mean']
   assert measured == own and report['missing'] == 0
+
+
+def test_a_cross_encoder_orders_the_first_blocks(made, run, sets, tmp_path):
+  folder = cross_folders.save(tmp_path / 'cross', 'roberta')
+  run(0, kinds=['bm25', f'bm25+{folder}'], output=str(tmp_path))
+  before, after = (
+    trec_files.read_run(tmp_path / f'custom_test.{kind}.run')
+    for kind in ('bm25', 'bm25+cross')
+  )
+  blocks = loading.load(made.workdir, part='reader').data.blocks
+  reranker = rerank.load(folder)
+  for question in sets[0].questions:
+    names = [name for name, _ in before.get(question.id, ())]
+    ordered = dict(after.get(question.id, ()))
+    assert {*ordered} == {*names}
+    ids = np.asarray(rankings.Names(blocks).ids(names, ''), np.int64)
+    [scores] = reranker.score([question.question], [blocks.full_texts(ids)])
+    np.testing.assert_allclose([ordered[x] for x in names], scores, atol=1e-4)
+    assert [*ordered.values()] == sorted(ordered.values(), reverse=True)
 
 
 def test_a_run_of_another_system_is_scored(made, run, tmp_path):
