@@ -112,7 +112,8 @@ def test_from_a_run_to_the_files(made, run, sets):
 
 def test_a_cross_encoder_orders_the_first_blocks(made, run, sets, tmp_path):
   folder = cross_folders.save(tmp_path / 'cross', 'roberta')
-  run(0, kinds=['bm25', f'bm25+{folder}'], output=str(tmp_path))
+  kinds = ['bm25', f'bm25+{folder}']
+  run(0, kinds=kinds, depth=50, output=str(tmp_path))
   before, after = (
     trec_files.read_run(tmp_path / f'custom_test.{kind}.run')
     for kind in ('bm25', 'bm25+cross')
