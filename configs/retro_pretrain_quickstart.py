@@ -9,6 +9,8 @@ Paper: Borgeaud et al. 2021 (arXiv 2112.04426). Two CPU cores, ten minutes:
 
 The argument short, which `make quickstart` runs, goes on for 100 steps from the packaged
 RETRO, on two fifths of the articles. Expected figures of both: docs/lab-notes/retro.md.
+The argument ngram is a baseline with a memory of n-grams, which is not the paper's (see
+retro_jax/nn/ngram_memory.py): experiments.train and experiments.evaluate take it.
 """
 
 from configs import retro_variants
@@ -55,4 +57,10 @@ def get_config(arg: str = 'base') -> configs.Config:
     c.optimizer.warmup_steps = 10
     c.num_steps = c.eval_every = c.checkpoint_every = 100
     arg = 'base'
-  return retro_variants.finish(c, arg)
+  if not arg.startswith('ngram'):
+    return retro_variants.finish(c, arg)
+  c = retro_variants.finish(c, arg.replace('ngram', 'baseline'))
+  c.model.ngrams.layers = (1, 2)
+  if arg.endswith('test'):
+    c.model.ngrams.rows = 64
+  return c

@@ -21,6 +21,7 @@ AXES = frozenset(
     'kv',  # width of one head
     'mlp',  # feed-forward width
     'vocab',  # vocabulary entries
+    'ngrams',  # rows of tables of n-grams
   }
 )
 

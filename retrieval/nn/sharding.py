@@ -29,6 +29,7 @@ RULES = {
   'kv': None,
   'mlp': 'tensor',
   'vocab': 'tensor',
+  'ngrams': 'tensor',
 }
 
 

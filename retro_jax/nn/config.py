@@ -59,6 +59,24 @@ class PublicDecoder:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Ngrams:
+  """Hashed n-grams that a baseline looks up, see ngram_memory.py."""
+
+  # before which n-grams are added, from 1; (): none
+  layers: tuple[Layers, ...] = ()
+  heads: Annotated[int, settings.Range(1, 64)] = 4  # hashes of each length
+  # of each hash's table, a power of two
+  rows: Annotated[int, settings.Range(2, 2**24)] = 8192
+  width: Width = 16  # of a row
+
+  def __post_init__(self):
+    """Check the fields."""
+    settings.check(self)
+    if self.rows & (self.rows - 1):
+      raise settings.SettingsError('rows', self.rows, 'a power of two')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RetroConfig:
   """Sizes and choices of a RETRO; [open] marks what the paper does not say."""
 
@@ -111,6 +129,8 @@ class RetroConfig:
   joint_rank: settings.SizeOrZero = 0
   # token before each neighbor: BOS of the tokenizer, whatever a config says
   begin_id: settings.Count = 0
+  # Not the paper's: n-grams that a baseline looks up, see ngram_memory.py.
+  ngrams: Ngrams = Ngrams()
   dropout_rate: settings.Rate = 0.0  # [open] decoder's embeddings and branches
   # How it runs.
   dtype: Dtype = 'float32'  # compute: bfloat16 on accelerators
@@ -132,6 +152,15 @@ class RetroConfig:
       raise ValueError(
         f'cca_layers {layers}; expected distinct layers of 1..{self.num_layers}, '
         'in rising order.'
+      )
+    if not {*self.ngrams.layers} <= {*range(1, self.num_layers + 1)}:
+      raise settings.SettingsError(
+        'ngrams.layers', self.ngrams.layers, f'layers of 1..{self.num_layers}'
+      )
+    if self.ngrams.layers and (self.joint or self.layers == 'scanned'):
+      raise ValueError(
+        f'ngrams.layers={self.ngrams.layers}: expected neither joint nor '
+        "layers='scanned'."
       )
     shared = self.decoder.num_kv_heads
     if shared and self.num_heads % shared:

@@ -37,6 +37,7 @@ DECODER_FIELDS = (
   'ff_biases',
   'scale_logits',
   'position_base',
+  'ngrams',
 )
 
 

@@ -9,6 +9,7 @@ it from the 9th in the two large models, which contradicts table 2 and the text.
 
 import dataclasses
 
+from retro_jax.nn import ngram_memory
 from retro_jax.nn.config import RetroConfig
 
 _NAMES = ('d_model', 'd_ff', 'num_heads', 'head_dim', 'num_layers')
@@ -77,6 +78,8 @@ def flops_per_token(
   ff = 6 if c.decoder.gated else 4  # for 3 or 2 matrices
   total += c.num_layers * ff * length * d * c.d_ff
   total += 2 * length * d * c.vocab_size
+  of_ngrams = ngram_memory.num_tables(c.ngrams) * c.ngrams.width
+  total += len(c.ngrams.layers) * 4 * length * d * of_ngrams
   chunks = length // m
   if c.joint and c.cca_layers and num_neighbors:
     rows, keys = chunks * num_neighbors, num_neighbors * r

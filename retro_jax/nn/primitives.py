@@ -55,14 +55,14 @@ def project(
   names: Sequence[str],
   x: Float[Array, '*N D'],
   width: int,
-  axes: tuple[str, str],
+  axes: tuple[str | None, str],
   scale: float,
   bias: bool = False,
 ) -> list[Float[Array, '*N F']]:
   """Multiply by matrices, parameters of a module, whose config has both dtypes.
 
   Args:
-    axes: logical axes of the matrices [D, F].
+    axes: logical axes of the matrices [D, F]; None: D is on every device whole.
     scale: their initial standard deviation.
     bias: whether `name`_bias is added.
   """

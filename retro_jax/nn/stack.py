@@ -31,7 +31,7 @@ _NO_NAME = {nn.PARTITION_NAME: None}  # of the stacked axis
 
 def is_scanned(config: RetroConfig) -> bool:
   """Whether equal layers are to be one loop."""
-  if config.joint:
+  if config.joint or config.ngrams.layers:
     return False
   if config.layers == 'auto':
     return not backend.is_cpu()

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from retro_jax.nn import presets, retro as model
+from retro_jax.nn import config as config_lib, presets, retro as model
 from tests.retro_jax.nn import tiny
 
 MILLIONS = {
@@ -51,7 +51,17 @@ def test_unknown_fields_are_named():
     presets.preset('172m', d_mdel=3)
 
 
-@pytest.mark.parametrize('overrides', [{}, tiny.LLAMA | {'head_dim': 16}])
+@pytest.mark.parametrize(
+  'overrides',
+  [
+    {},
+    tiny.LLAMA | {'head_dim': 16},
+    {
+      'cca_layers': (),
+      'ngrams': config_lib.Ngrams(layers=(1, 2, 3), rows=16, width=64),
+    },
+  ],
+)
 def test_flops_equal_what_xla_counts(overrides):
   """Without recomputation the compiler's count is near the formula's."""
   sizes = {
