@@ -123,7 +123,7 @@ def test_causal_by_gradients():
   of = jax.jit(jax.jacrev(probe))(tables)
   seen = np.abs(of['embedding']).max(-1) > 0
   np.testing.assert_array_equal(seen, np.tri(14, dtype=bool))
-  _, rows = _looked_up(c, tokens)
+  rows = np.array([_rows(c, tokens[0], t) for t in range(14)])
   seen = np.abs(of['layer_1_ngrams']).max(-1)[:, rows].max(-1) > 0
   np.testing.assert_array_equal(seen, np.tri(14, dtype=bool))
   untouched = np.delete(of['layer_1_ngrams'], rows.ravel(), axis=1)
