@@ -18,7 +18,10 @@ Row = Sequence[int] | np.ndarray  # ids of one text
 
 # Padded lengths: close together where texts are short, to pad little, and few
 # enough to compile only a dozen programs in a long job.
-_LENGTHS = (*range(16, 129, 16), 160, 192, 224, 256, 320, 384, 448, 512)
+_LENGTHS = (
+  *range(16, 129, 16),
+  *(share << doubled for doubled in range(5, 15) for share in (5, 6, 7, 8)),
+)
 # Batches dispatched before the first one's vectors are fetched.
 _IN_FLIGHT = 3
 

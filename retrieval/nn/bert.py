@@ -98,11 +98,13 @@ def dense(
   features: int,
   axes: tuple[str | None, str | None],
   name: str | None = None,
+  use_bias: bool = True,
 ) -> nn.Dense:
-  """Return a linear layer with bias; `axes` are the kernel's logical axes."""
+  """Return a linear layer; `axes` are the kernel's logical axes."""
   zeros = nn.initializers.zeros
   return nn.Dense(
     features,
+    use_bias=use_bias,
     dtype=config.dtype,
     param_dtype=config.param_dtype,
     kernel_init=partitioning.partitioned(_normal(config), *axes),
@@ -112,7 +114,10 @@ def dense(
   )
 
 
-def _embedding(config: BertConfig, rows: int, axis: str | None, name: str):
+def embedding(
+  config: BertConfig, rows: int, axis: str | None, name: str
+) -> nn.Embed:
+  """Return a table of `rows` vectors; `axis` is their logical axis."""
   return nn.Embed(
     rows,
     config.d_model,
@@ -127,6 +132,7 @@ class LayerNorm(nn.Module):
   """Layer normalisation with statistics in float32."""
 
   config: BertConfig
+  use_bias: bool = True
 
   @nn.compact
   def __call__(self, x: Float[Array, '*b d']) -> Float[Array, '*b d']:
@@ -136,6 +142,7 @@ class LayerNorm(nn.Module):
       dtype=jnp.float32,
       param_dtype=self.config.param_dtype,
       use_fast_variance=False,
+      use_bias=self.use_bias,
       scale_init=partitioning.partitioned(nn.initializers.ones, 'embed'),
       bias_init=partitioning.partitioned(nn.initializers.zeros, 'embed'),
       name='norm',
@@ -151,9 +158,9 @@ class Embeddings(nn.Module):
   def setup(self):
     """Create the three tables."""
     config = self.config
-    self.word = _embedding(config, config.vocab_size, 'vocab', 'word')
-    self.position = _embedding(config, config.max_length, None, 'position')
-    self.token_type = _embedding(
+    self.word = embedding(config, config.vocab_size, 'vocab', 'word')
+    self.position = embedding(config, config.max_length, None, 'position')
+    self.token_type = embedding(
       config, config.type_vocab_size, None, 'token_type'
     )
     self.norm = LayerNorm(config, name='norm')

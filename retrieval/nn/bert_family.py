@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 import numpy as np
 
 from retrieval import settings
-from retrieval.nn import bert, partitioning
+from retrieval.nn import bert, modern_bert, partitioning
 
 ROBERTA = ('roberta', 'xlm-roberta', 'camembert')
 MPNET = 'mpnet'
@@ -55,9 +55,14 @@ def is_mpnet(config: bert.BertConfig) -> bool:
   return getattr(config, 'model_type', 'bert') == MPNET
 
 
-def module(config: bert.BertConfig) -> bert.Bert:
-  """Return the module of a config."""
-  return Mpnet(config) if is_mpnet(config) else bert.Bert(config)
+Encoder = bert.Bert | modern_bert.ModernBert
+
+
+def module(config: bert.BertConfig, name: str | None = None) -> Encoder:
+  """Return the module of a config, which is called as `bert.Bert` is."""
+  if isinstance(config, modern_bert.ModernBertConfig):
+    return modern_bert.ModernBert(config, name=name)
+  return (Mpnet if is_mpnet(config) else bert.Bert)(config, name=name)
 
 
 def buckets(length: int) -> Int[np.ndarray, 'l l']:

@@ -41,7 +41,7 @@ _WINDOW = 4096  # texts that the background tokenises at once
 
 
 def _encode(
-  model: bert.Bert,
+  model: bert_family.Encoder,
   sentence: sentence_folder.Sentence,
   skipped: int,
   params: Any,

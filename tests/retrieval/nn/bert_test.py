@@ -230,7 +230,7 @@ def test_gradient_of_a_frequent_word_is_a_float32_sum():
   config = bert.BertConfig(
     vocab_size=4, d_model=8, num_heads=2, num_layers=1, d_ff=8, dtype='bfloat16'
   )
-  word = bert._embedding(config, 4, 'vocab', 'word')
+  word = bert.embedding(config, 4, 'vocab', 'word')
   ids = jnp.zeros((8, 128), jnp.int32)
   params = flax.core.meta.unbox(word.init(jax.random.key(0), ids))
 
