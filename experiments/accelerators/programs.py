@@ -14,12 +14,10 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.engine import program as program_lib, tasks
-from experiments.open_qa import task as open_qa_task
 from experiments.realm import task as realm_task
 from experiments.retro import task as retro_task
 from realm_jax.data import examples
-from realm_jax.nn import initialize, open_qa, realm
-from realm_jax.objectives import ict, reader_losses
+from realm_jax.nn import initialize
 from realm_jax.trained import embedders, model_configs, reader_configs
 from retrieval.nn import batch_encoder, bert, sharding
 from retrieval.searchers import block_search, exact
@@ -30,8 +28,6 @@ from retro_jax.trained import loading
 Config = Any  # the dataclass of config.task
 Devices = Sequence[jax.Device]
 Shapes = dict[str, jax.ShapeDtypeStruct]
-# Initial parameters, loss, shapes of a batch.
-Parts = tuple[Callable, Callable, Shapes]
 
 _VOCAB_SIZE = bert.BertConfig().vocab_size
 NUM_BLOCKS = 13_353_718  # of ORQA's Wikipedia
@@ -50,12 +46,8 @@ class Traced:
 
 def _step(config: Config, devices: Devices, name: str) -> Traced:
   """The train step of a model, or its validation of a batch."""
-  if config.task == 'retro':
-    task, shapes = retro_task.without_data(config)
-  else:
-    mesh = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
-    num_shards = mesh['data'] * mesh['fsdp']
-    config, task, shapes = without_data(config, num_shards)
+  make = retro_task.without_data if config.task == 'retro' else without_data
+  task, shapes = make(config)
   program = program_lib.make_program(task, config, devices=devices)
   batch = {
     key: _shape(x.shape, x.dtype, program.rows) for key, x in shapes.items()
@@ -72,37 +64,12 @@ def _step(config: Config, devices: Devices, name: str) -> Traced:
   return Traced(traced, program.mesh.shape, flops)
 
 
-def without_data(
-  config: Config, num_shards: int
-) -> tuple[Config, tasks.Task, Shapes]:
-  """Return a task of REALM, ICT or a reader that can be compiled.
-
-  Args:
-    num_shards: devices over which the rows of a batch are split.
-
-  Returns:
-    The config that trains, its task and the shapes of its batches.
-  """
-  b, padded = config.batch_size, 0
-  if config.task == 'open_qa':
-    config = open_qa_task.freeze(config)
-    b = padded = open_qa_task.padded_rows(config, num_shards)
-  init, loss, shapes = _PARTS[config.task](config, b)
-  task = tasks.Task(
-    init=init,
-    loss=loss,
-    dataset=tasks.no_data,
-    batch_rows=padded,
-  )
-  return config, task, shapes
-
-
-def _realm(config: Config, b: int) -> Parts:
-  """Parts of REALM; a batch of `realm_jax.data.pipeline`."""
+def without_data(config: Config) -> tuple[tasks.Task, Shapes]:
+  """Return the task of REALM and the shapes of a batch of `pipeline`."""
+  b = config.batch_size
   model = model_configs.realm_config(config, _VOCAB_SIZE)
   layout = _layout(config)
   k, targets = layout.num_candidates, (b, layout.max_targets)
-  init = functools.partial(initialize.init_params, config=model)
   shapes = {
     **_rows('query', (b, layout.query_length), ('ids', 'mask')),
     **_rows('candidate', (b, k, layout.block_length)),
@@ -111,54 +78,12 @@ def _realm(config: Config, b: int) -> Parts:
     **_shapes(targets, mlm_positions='i4', mlm_targets='i4', mlm_mask='?'),
     **_shapes((b,), origin='i4', index_step='i4'),
   }
-  return init, realm_task.realm_loss(config, model), shapes
-
-
-def _ict(config: Config, b: int) -> Parts:
-  """Parts of the inverse cloze task; a batch of `realm_jax.objectives.ict`."""
-  realm_task.check_whole_batch(config, 'ict')
-  model = model_configs.realm_config(config, _VOCAB_SIZE)
-  length, block_length = config.ict.query_length, config.blocks.max_length
-  loss = realm_task.in_batch_loss(ict.loss, config.ict)
-  shapes = {
-    **_rows('query', (b, length), ('ids', 'mask')),
-    **_rows('block', (b, block_length)),
-    **_shapes((b,), sentence_removed='?', row_valid='?'),
-    **_shapes((b, 2), block_hash='u4'),
-  }
-  init = functools.partial(
-    initialize.init_params, config=model, parts='embedder'
+  task = tasks.Task(
+    init=functools.partial(initialize.init_params, config=model),
+    loss=realm_task.realm_loss(config, model),
+    dataset=tasks.no_data,
   )
-  return init, functools.partial(loss, realm.Realm(model)), shapes
-
-
-def _open_qa(config: Config, b: int) -> Parts:
-  """Parts of a reader; a batch that a `beams.BeamSelector` completed."""
-  model = reader_configs.reader_config(config, _VOCAB_SIZE)
-  beam, width = config.lookup, model.max_span_width
-  c, r, length = beam.retriever_beam, beam.reader_beam, beam.row_length
-  shapes = {
-    **_rows('question', (b, beam.question_length), ('ids', 'mask')),
-    **_rows('reader', (b, r, length)),
-    **_shapes((b, r, length), reader_block_mask='?'),
-    **_shapes((b, r), reader_valid='?', reader_starts='i4'),
-    **_shapes((b, r, width, length), reader_correct='?'),
-    **_shapes((b, c), beam_ids='i4', beam_valid='?', beam_has_answer='?'),
-    **_shapes((b,), question_index='i4', row_valid='?'),
-  }
-  if config.retriever != 'dense':
-    shapes |= _shapes((b, c), beam_scores='f4')
-  else:
-    shapes |= _shapes((b, c, model.realm.vector_size), beam_vectors='f4')
-    shapes |= _shapes((b,), index_step='i4')
-    if config.train_blocks:
-      shapes |= _rows('block', (b, r, config.blocks.max_length))
-  init = functools.partial(open_qa.init_params, config=model)
-  loss = functools.partial(reader_losses.loss, open_qa.OpenQa(model))
-  return init, loss, shapes
-
-
-_PARTS = {'realm': _realm, 'ict': _ict, 'open_qa': _open_qa}
+  return task, shapes
 
 
 def _decode(config: Config, devices: Devices, name: str) -> Traced:
@@ -288,8 +213,7 @@ _SEARCHES = {'search': _search, 'search_alone': _search}
 TASKS: dict[str, dict[str, Callable[..., Traced]]] = {
   'retro': {**_STEPS, 'decode': _decode},
   'realm': {**_STEPS, **_SEARCHES, 'embed': _embed},
-  'ict': _STEPS,
-  'open_qa': {**_STEPS, **_SEARCHES},
+  'open_qa': _SEARCHES,
 }
 
 

@@ -13,7 +13,7 @@ from absl import logging
 from experiments.engine import loop, tasks
 from experiments.open_qa import config as config_lib, mining
 from experiments.realm import recall, task as realm_task
-from realm_jax.data import folder as realm_data
+from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.objectives import dpr
 from retrieval.questions import question_sets
 from retrieval.store import manifests
@@ -30,8 +30,14 @@ def train(config: Config, workdir: str) -> None:
   loop.train(task, config, workdir)
 
 
-def make_splits(config: Config, data: realm_data.DataFolder) -> mining.Splits:
-  """Find the examples of training and of validation."""
+def make_splits(
+  config: Config, data: realm_data.DataFolder
+) -> dict[str, tuple[dpr.Examples, block_dataset.Split]]:
+  """Find the examples of 'train' and 'valid', and which of them are the split's.
+
+  Without config.questions.dev, config.valid_fraction of the training examples are
+  held out.
+  """
   realm_task.check_whole_batch(config, 'dpr')
 
   def find(name):
@@ -44,7 +50,13 @@ def make_splits(config: Config, data: realm_data.DataFolder) -> mining.Splits:
       num_hard_negatives=config.dpr.num_hard_negatives,
     )
 
-  return mining.make_splits(config, find)
+  train = find('train')
+  if config.questions.dev:
+    examples = {'train': train, 'valid': find('dev')}
+    return {name: (x, x.split('all', 0.0)) for name, x in examples.items()}
+  names = ['train'] + ['valid'] * bool(config.eval_batches)
+  fraction = config.valid_fraction
+  return {name: (train, train.split(name, fraction)) for name in names}
 
 
 def make_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
@@ -54,17 +66,22 @@ def make_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   )
   encode = data.tokenizer.encode_ids_batch
   splits = make_splits(config, data)
-  blocks = 1 + splits.examples['train'].negatives.shape[1]
+  examples, rows = splits['train']
+  blocks = 1 + examples.negatives.shape[1]
 
-  def read(examples):
-    return lambda numbers, _: dpr.read_rows(layout, examples, encode, numbers)
+  def read(split):
+    of_split = splits[split][0]
+    return lambda numbers, _: dpr.read_rows(layout, of_split, encode, numbers)
 
+  prints = [x.fingerprint for x, _ in splits.values()]
   return realm_task.part_task(
     config,
     data,
     part='embedder',
     loss=realm_task.in_batch_loss(dpr.loss, config.dpr),
-    dataset=splits.dataset(config, read),
-    fingerprint=manifests.fingerprint([*splits.identity, str(layout)]),
+    dataset=realm_task.row_dataset(
+      config, {name: x for name, (_, x) in splits.items()}, read
+    ),
+    fingerprint=manifests.fingerprint([*prints, repr(rows), str(layout)]),
     row_tokens=layout.query_length + blocks * layout.block_length,
   )

@@ -10,19 +10,16 @@ a killed search continues.
 Dimension key: n questions of a shard, C blocks looked through, N hard negatives.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import os
 import pathlib
-from typing import Any
 
 from absl import logging
 from jaxtyping import Bool, Int, Int64
 import numpy as np
 
 from experiments.engine import progress
-from experiments.realm import task as realm_task
-from realm_jax.data import block_dataset
 from realm_jax.objectives import dpr
 from retrieval.questions import (
   answer_search,
@@ -121,48 +118,4 @@ def mine(
     negatives[answered],
     blocks,
     stored.fingerprint,
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class Splits:
-  """Training and held-out examples."""
-
-  # split, 'train' or 'valid' -> examples, and which of them are the split's
-  examples: Mapping[str, dpr.Examples]
-  rows: Mapping[str, block_dataset.Split]
-
-  @property
-  def identity(self) -> list[str]:
-    """Fingerprints of the examples of both splits."""
-    prints = [prints.fingerprint for prints in self.examples.values()]
-    return [*prints, repr(self.rows['train'])]
-
-  def dataset(
-    self, config: Any, read: Callable[[Any], block_dataset.Read]
-  ) -> Callable:
-    """Return split -> dataset of the rows that read(examples) makes."""
-    return realm_task.row_dataset(
-      config, self.rows, lambda split: read(self.examples[split])
-    )
-
-
-def make_splits(config: Any, find: Callable[[str], dpr.Examples]) -> Splits:
-  """Find the examples of both splits.
-
-  Without config.questions.dev, config.valid_fraction of the training examples are
-  held out.
-
-  Args:
-    find: 'train' or 'dev' -> examples.
-  """
-  train = find('train')
-  if config.questions.dev:
-    examples = {'train': train, 'valid': find('dev')}
-    rows = {name: x.split('all', 0.0) for name, x in examples.items()}
-    return Splits(examples, rows)
-  names = ['train'] + ['valid'] * bool(config.eval_batches)
-  return Splits(
-    dict.fromkeys(names, train),
-    {name: train.split(name, config.valid_fraction) for name in names},
   )

@@ -152,14 +152,14 @@ def test_held_out_questions(data):
   folder = realm_data.DataFolder(data.root)
   splits = dpr_task.make_splits(_config(data), folder)
   parts = [
-    {splits.examples[name].questions[i].id for i in splits.rows[name].numbers}
-    for name in ('train', 'valid')
+    {examples.questions[i].id for i in rows.numbers}
+    for examples, rows in (splits['train'], splits['valid'])
   ]
   assert all(parts) and not parts[0] & parts[1] and len(set.union(*parts)) == 16
   fields = {'questions.dev': (_spec(data),), 'questions.max_dev': 9}
   config = _config(data, **fields)
   splits = dpr_task.make_splits(config, folder)
-  assert [len(splits.rows[x]) for x in ('train', 'valid')] == [16, 9]
+  assert [len(splits[x][1]) for x in ('train', 'valid')] == [16, 9]
 
 
 def test_a_run_learns_and_starts_another(data, tmp_path):
