@@ -26,7 +26,7 @@ from retrieval import arguments
 from retrieval.nn import colbert
 from retrieval.search import queries as queries_lib, token_store
 from retrieval.searchers import base, subset as subset_lib
-from retrieval.store import manifests
+from retrieval.store import executors, manifests
 
 Hits = tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]
 
@@ -58,7 +58,7 @@ class LateInteraction:
   def __init__(
     self,
     path: str | os.PathLike,
-    encoder: token_store.Encoder,
+    encoder: token_store.Encoder | executors.Lazy,
     num_probes: int = 2,
     num_rescored: int = 256,
   ):
