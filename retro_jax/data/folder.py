@@ -68,7 +68,8 @@ class Neighbors:
   words_weight: settings.Share = 0.5
   num_topics: settings.Size = 200  # of lda
   colbert: str = ''  # of colbert: its model's folder; '': as the index was made
-  # run whose model orders the first candidates of the source anew; '': none
+  # folder of a cross-encoder or a ColBERT that orders the first candidates of the
+  # source anew; '': none
   reranker: str = ''
   # that it orders
   candidates: Annotated[int, settings.Range(1, 2**16)] = 50
