@@ -43,10 +43,12 @@ from retrieval.searchers import base
 from retrieval.store import array_store, executors, hub, manifests, shards
 from retrieval.text import (
   chunks as chunks_lib,
+  joined as joined_lib,
   packed_runs,
   passages as passages_lib,
 )
 
+Embedding = embedders.Embedder | str | os.PathLike | None
 WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 
 
@@ -64,6 +66,9 @@ class SearchResult(text_table.Short):
   # [b] texts that were searched; None for vectors
   queries: list[str] | None = None
   unit: str = 'score'  # of the scores, as of `retriever.Retriever`
+  # [b][k] FOLDER:ROW of each row, its id in its own folder, '' for none; None where
+  # one folder was searched
+  places: list[list[str]] | None = None
 
   def _tables(self) -> Iterator[tuple[str, list[str], list[list[str]]]]:
     """Yield each query, the headings, and the cells of its rows."""
@@ -73,7 +78,8 @@ class SearchResult(text_table.Short):
       rows = []
       for j in np.flatnonzero(ids >= 0):
         score = base.in_unit(float(self.scores[b, j]), self.unit)
-        rows.append([str(ids[j]), f'{score:.4f}'])
+        place = self.places[b][j] if self.places else str(ids[j])
+        rows.append([place, f'{score:.4f}'])
         if with_texts:
           rows[-1] += [self.titles[b][j], self.texts[b][j]]
       yield self.queries[b] if self.queries else f'query {b}', heads, rows
@@ -105,7 +111,7 @@ class TextIndex:
     index: index_lib.Index,
     chunks: chunks_lib.ChunkStore | None = None,
     vectors: array_store.Store | None = None,
-    embedder: embedders.Embedder | str | os.PathLike | None = None,
+    embedder: Embedding = None,
   ):
     """Take the parts that `open_index` opened; the embedder loads on first use.
 
@@ -114,6 +120,14 @@ class TextIndex:
     """
     self.index, self.chunks = index, chunks
     self._vectors, self._embedder = vectors, embedder
+
+  @property
+  def made_with(self) -> str:
+    """Fingerprint of the embedder of the vectors; '' where none is known."""
+    if self._vectors is not None:
+      return self._vectors.fields['embedder']
+    named = self._embedder is not None
+    return self.embedder.fingerprint if named else ''
 
   @property
   def searcher(self) -> searchers.Searcher:
@@ -187,7 +201,7 @@ class TextIndex:
         k out of range, texts without a fitting embedder, or a filter on metadata
         that the documents lack.
     """
-    texts, unit = None, self.searcher.unit
+    texts = None
     is_list = isinstance(queries, list | tuple) or np.ndim(queries) > 0
     is_float = getattr(queries, 'dtype', np.dtype('O')).kind == 'f'
     if not is_float and (
@@ -209,28 +223,42 @@ class TextIndex:
       queries = base.check_queries(queries, self.searcher.dimension, k)
       searcher = self.retriever.index_for(subset)
       ids, scores = searcher.search(queries, k, subset)
+      unit = self.searcher.unit
     else:
       asked = queries_lib.Queries(texts, questions=True).among(subset)
       ids, scores = self.retriever.search(asked, k)
+      unit = self.retriever.unit
+    result = SearchResult(
+      ids, scores, queries=texts, unit=unit, places=self._places(ids)
+    )
     if self.chunks is None:
-      return SearchResult(ids, scores, queries=texts, unit=unit)
+      return result
     rows, titles = map(self.chunks.texts, ids), map(self.chunks.titles, ids)
-    return SearchResult(ids, scores, [*rows], [*titles], texts, unit)
+    return dataclasses.replace(result, texts=[*rows], titles=[*titles])
+
+  def _places(self, ids: np.ndarray) -> list[list[str]] | None:
+    del ids
+    return None
 
 
 def open_index(
-  path: str | os.PathLike,
+  path: str | os.PathLike | Sequence[str | os.PathLike],
   *,
-  embedder: embedders.Embedder | str | os.PathLike | None = None,
+  embedder: Embedding | Sequence[Embedding] = None,
   cluster: str | None = None,
 ) -> TextIndex:
-  """Open an index for search by text or by vector.
+  """Open an index for search by text or by vector, or several as one.
+
+  Scores of several indices are compared where one embedder and one metric made them;
+  else the indices are fused by the reciprocals of the ranks.
 
   Args:
     path: folder of a published index; or folder that holds one as `index/`,
-      such as a data folder of RETRO, whose chunks then give texts and titles.
+      such as a data folder of RETRO, whose chunks then give texts and titles; or
+      several such folders.
     embedder: embedder of texts, or its folder; None is the packaged
-      all-MiniLM-L6-v2 where the data folder records that it was used.
+      all-MiniLM-L6-v2 where the data folder records that it was used. Of several
+      folders, one for all or a list with one for each.
     cluster: address of a Ray cluster whose machines hold the shards of an index,
       such as 'auto'; '' searches in this process. None is what a command's
       `config.cluster.hold_shards` chose, else ''.
@@ -238,6 +266,21 @@ def open_index(
   Raises:
     ValueError: if the index is damaged, or is not of the folder's vectors.
   """
+  if isinstance(path, list | tuple):
+    from retrieval.index import joined_index  # which needs this module
+
+    several = isinstance(embedder, list | tuple)
+    each = embedder if several else [embedder] * len(path)
+    if not path or len(each) != len(path):
+      raise ValueError(
+        f'path: {len(path)} folders, embedder: {len(each)}; expected a folder or '
+        'more, and an embedder for all or for each.'
+      )
+    opened = [
+      open_index(x, embedder=y, cluster=cluster)
+      for x, y in zip(path, each, strict=True)
+    ]
+    return joined_index.JoinedIndex(opened, joined_lib.names_of(path))
   root = pathlib.Path(path)
   if (root / index_lib.MANIFEST).exists() or not (root / 'index').is_dir():
     index = index_lib.open_index(root, cluster=cluster)
@@ -267,12 +310,17 @@ class TextIndices:
     self.root, self.passages = pathlib.Path(root), passages
     self._num_topics = num_topics
     self._colbert = colbert
+    self._parts = [
+      TextIndices(x.path.parent, x, colbert=colbert) for x in passages.parts
+    ]
 
   def words_path(self, kind: str) -> pathlib.Path:
     """Folder of the index of `WORDS`."""
     return self._place(f'sparse-{kind}-{self.passages.fingerprint[:12]}')
 
   def _place(self, name: str) -> pathlib.Path:
+    if self._parts:  # of several folders
+      return packed_runs.cache('retrieval') / name
     path = self.root / name
     above = [x for x in (path, self.root) if x.exists()]
     if path in above or all(os.access(x, os.W_OK) for x in above):
@@ -281,6 +329,8 @@ class TextIndices:
 
   def words(self, kind: str, **how) -> sparse_index.SparseIndex:
     """Return the index of `WORDS`."""
+    if self._parts:
+      return WORDS[kind].joined([x.words(kind, **how) for x in self._parts])
     path = self.words_path(kind)
     if path.is_dir():
       return WORDS[kind].load(path)
@@ -290,18 +340,23 @@ class TextIndices:
   def dense(self, model: str, **how) -> retriever_lib.Dense:
     """Return exact search by the vectors of an embedder's folder."""
     embedder = embedders.Embedder.load(model)
-    key = manifests.fingerprint(
-      [embedder.fingerprint, self.passages.fingerprint]
-    )
-    vectors = vectors_lib.build_vector_store(
-      self._place(f'vectors-{key[:12]}'), self.passages, embedder, **how
-    )
+    vectors = self._vectors(embedder, **how)
     return retriever_lib.Dense(
       self.passages,
       searchers.ExactSearcher(vectors.array('vectors'), embedder.metric),
       vectors.fingerprint,
       embedder=lambda: embedder,
     )
+
+  def _vectors(self, embedder: embedders.Embedder, **how) -> array_store.Store:
+    if self._parts:
+      stores = [x._vectors(embedder, **how) for x in self._parts]
+      return array_store.JoinedStore(stores)
+    key = manifests.fingerprint(
+      [embedder.fingerprint, self.passages.fingerprint]
+    )
+    path = self._place(f'vectors-{key[:12]}')
+    return vectors_lib.build_vector_store(path, self.passages, embedder, **how)
 
   def topics(
     self, progress: shards.Progress | None = None, **how
@@ -320,13 +375,19 @@ class TextIndices:
     )
     return model, vectors
 
-  def tokens(self, **how) -> late_interaction.LateInteraction:
+  def tokens(
+    self, **how
+  ) -> late_interaction.LateInteraction | late_interaction.JoinedInteraction:
     """Return the index of the ColBERT that is named, or of the only one here.
 
     Raises:
       FileNotFoundError: if the model is missing.
       ValueError: if no model is named, and there is not one index.
     """
+    if self._parts:
+      return late_interaction.JoinedInteraction(
+        [x.tokens(**how) for x in self._parts]
+      )
     if self._colbert:
       return self._build_tokens(self._colbert, **how)
     made = self._token_stores()

@@ -25,7 +25,7 @@ import numpy as np
 from retrieval import arguments
 from retrieval.nn import colbert
 from retrieval.search import queries as queries_lib, token_store
-from retrieval.searchers import base, subset as subset_lib
+from retrieval.searchers import base, joined, subset as subset_lib
 from retrieval.store import executors, manifests
 
 Hits = tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]
@@ -203,3 +203,20 @@ class LateInteraction:
 
   def _arrays(self, shard: int, *names: str) -> list[np.ndarray]:
     return [self._sharded[name].shard(shard) for name in names]
+
+
+class JoinedInteraction(joined.JoinedSearcher):
+  """Indices of one ColBERT, as one; ValueError for those of several models."""
+
+  def __init__(self, parts: Sequence[LateInteraction]):
+    super().__init__(parts, [*map(len, parts)])
+    if len({x.encoder.fingerprint for x in parts}) > 1:
+      raise ValueError(
+        f'colbert_index.model: {[str(x.path) for x in parts]} are of different '
+        'models; expected the name of one.'
+      )
+    self.fingerprint = manifests.fingerprint([x.fingerprint for x in parts])
+
+  def unpruned(self) -> 'JoinedInteraction':
+    """See `LateInteraction`."""
+    return JoinedInteraction([x.unpruned() for x in self.parts])

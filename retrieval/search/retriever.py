@@ -71,7 +71,7 @@ class IndexRetriever:
     """
     self.passages, self.index, self.fingerprint = passages, index, fingerprint
     self.unit = index.unit
-    exact = self._exact = functools.cache(exact or (lambda: index))
+    exact = self.exact = functools.cache(exact or (lambda: index))
     self._others = functools.lru_cache(_FILTERS)(
       lambda k, subset: exclude.OtherDocuments(
         index, exact, passages.id_hash, k, subset=subset
@@ -129,9 +129,7 @@ class Dense(IndexRetriever):
 
   def index_for(self, subset: subset_lib.Subset | None) -> exclude.Index:
     """See `IndexRetriever`; few vectors are searched exactly."""
-    return (
-      self._exact() if subset is not None and subset.are_few else self.index
-    )
+    return self.exact() if subset is not None and subset.are_few else self.index
 
   def asked(self, queries: Queries) -> np.ndarray:
     """See `IndexRetriever`."""
@@ -168,6 +166,23 @@ class Among:
     """See `Retriever`."""
     queries = queries_lib.checked(queries, k)
     return self._inner.search(queries.among(self._subset), k)
+
+
+class Part:
+  """A retriever of some consecutive passages, which finds them by the ids of all."""
+
+  def __init__(self, inner: Retriever, span: range):
+    """Take the retriever and the ids of its passages."""
+    self._inner, self._span, self.unit = inner, span, inner.unit
+    self.fingerprint = inner.fingerprint
+
+  def search(self, queries: Queries | Sequence[str], k: int) -> Hits:
+    """See `Retriever`."""
+    queries = queries_lib.checked(queries, k)
+    if queries.subset is not None:
+      queries = queries.among(queries.subset.within(self._span), anew=True)
+    ids, scores = self._inner.search(queries, k)
+    return np.where(ids < 0, -1, ids + self._span.start), scores
 
 
 class Random(IndexRetriever):

@@ -110,6 +110,18 @@ class SparseIndex(abc.ABC):
       lengths: [p] number of terms of that text.
     """
 
+  @classmethod
+  def joined(cls, parts: Sequence['SparseIndex']) -> 'SparseIndex':
+    """Return the index of the texts of several, in turn, as if built of all."""
+    counts = [np.diff(x._offsets) for x in parts]
+    opens = [
+      functools.partial(x._shard, i)
+      for x, sizes in zip(parts, counts, strict=True)
+      for i in range(len(sizes))
+    ]
+    made_of = {'parts': [x.fingerprint for x in parts]}
+    return cls(lambda i: opens[i](), np.concatenate(counts).tolist(), made_of)
+
   def __len__(self) -> int:
     return int(self._offsets[-1])
 

@@ -38,6 +38,17 @@ class Subset:
     """Whether reading only these rows is faster than reading all."""
     return _FEW * len(self.rows) <= len(self.mask)
 
+  @functools.cached_property
+  def _spans(self) -> dict[range, 'Subset']:
+    return {}
+
+  def within(self, span: range) -> 'Subset':
+    """Return the subset of an index of consecutive rows; the same at each call."""
+    if span not in self._spans:
+      mask = self.mask[span.start : span.stop]
+      self._spans[span] = Subset(mask, f'{self.fingerprint} {span}')
+    return self._spans[span]
+
   def check(self, num_rows: int) -> None:
     """Raise ValueError unless the mask is one of all rows of an index."""
     if self.mask.shape != (num_rows,):

@@ -8,7 +8,7 @@ shard by shard and renames it when all are written: readers see whole stores onl
 Arrays are memory-mapped: memory use does not grow with the store.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import json
 import os
 import pathlib
@@ -42,16 +42,18 @@ class Store:
   @classmethod
   def open(
     cls,
-    path: str | os.PathLike,
+    path: 'str | os.PathLike | Store',
     kind: str,
     fingerprint_fields: Mapping[str, Any] | None = None,
   ) -> 'Store':
-    """Open a published store.
+    """Open a published store; one that is open stays as it is.
 
     Raises:
       FileNotFoundError: when there is no store.
       ValueError: when it is of another schema or kind, or of other fields.
     """
+    if isinstance(path, Store):
+      return path
     path = pathlib.Path(path)
     try:
       manifest = manifests.read_json(path / MANIFEST)
@@ -136,3 +138,39 @@ class Store:
       for name, entry in shard.items():
         file = self.path / shard_file(name, index)
         checksums.check(file, entry['checksum'], sharded_array.advice(file))
+
+
+class JoinedStore(Store):
+  """The shards of several stores of one kind, in turn; the path is the first's.
+
+  Attributes:
+    fields: those that are equal in all stores.
+  """
+
+  def __init__(self, parts: Sequence[Store]):
+    self.parts, first = parts, parts[0]
+    self.path, self.meta = first.path, first.meta
+    self.fields = {
+      name: value
+      for name, value in first.fields.items()
+      if all(x.fields.get(name) == value for x in parts)
+    }
+    self.fingerprint = manifests.fingerprint([x.fingerprint for x in parts])
+
+  def source(self, name: str, opened: Any, open_source: Callable) -> Any:
+    """See `Store`: the parts were compared with theirs."""
+    del name, open_source
+    return opened
+
+  @property
+  def num_shards(self) -> int:
+    """See `Store`."""
+    return sum(x.num_shards for x in self.parts)
+
+  def rows(self, name: str) -> list[int]:
+    """See `Store`."""
+    return [count for x in self.parts for count in x.rows(name)]
+
+  def array(self, name: str) -> sharded_array.ShardedArray:
+    """See `Store`."""
+    return sharded_array.joined([x.array(name) for x in self.parts])

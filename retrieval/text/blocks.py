@@ -136,7 +136,7 @@ class BlockStore(passages.Passages):
   """
 
   def __init__(
-    self, path: str | os.PathLike, tokens: tokens_lib.TokenStore | None = None
+    self, path: passages.Place, tokens: tokens_lib.TokenStore | None = None
   ):
     super().__init__(path, KIND, tokens)
     self.max_length = self.store.fields['max_length']
@@ -219,7 +219,7 @@ class BlockStore(passages.Passages):
 
   def _text(self, i: int) -> str:
     start, limit = self.byte_spans[i].tolist()
-    text = self.tokens.text_bytes(int(self._document[i]))
+    text = self.tokens.text_bytes(int(self.documents(np.asarray(i))))
     return self.tokens.decode(text[start:limit])
 
   def search_texts(self, ids: Iterable[int | np.integer]) -> list[str]:
@@ -243,7 +243,7 @@ class BlockStore(passages.Passages):
 
   def _name(self, i: int) -> str:
     start, limit = self.byte_spans[i].tolist()
-    document = self.tokens.document_id(int(self._document[i]))
+    document = self.tokens.document_id(int(self.documents(np.asarray(i))))
     return f'{document}:{start}-{limit}'
 
 

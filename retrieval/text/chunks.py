@@ -115,10 +115,10 @@ class ChunkStore(passages.Passages):
   """
 
   def __init__(
-    self, path: str | os.PathLike, tokens: tokens_lib.TokenStore | None = None
+    self, path: passages.Place, tokens: tokens_lib.TokenStore | None = None
   ):
     super().__init__(path, KIND, tokens)
-    self.chunk_length = self.store.fields['chunk_length']
+    self.chunk_length = self.store.fields.get('chunk_length', 0)
     self._position = self.store.array('position')
     self._available = self.store.array('available')
     self.id_hash = self.store.array('id_hash')

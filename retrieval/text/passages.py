@@ -7,7 +7,7 @@ Chunks (RETRO) and blocks (REALM) are both. Ids run through the documents in ord
 """
 
 import abc
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 import functools
 import hashlib
 import os
@@ -19,6 +19,10 @@ from retrieval.readers import base
 from retrieval.store import array_store
 from retrieval.text import tokens as tokens_lib
 
+Place = (
+  str | os.PathLike | array_store.Store
+)  # folder of a store, or an open one
+
 
 class Passages(abc.ABC):
   """Spans over a token store.
@@ -27,11 +31,14 @@ class Passages(abc.ABC):
     path: folder of their store.
     fingerprint: hash of everything that determines the passages.
     tokens: store of the documents' tokens.
+    parts: passages of which these are made; none of a store (`joined`).
   """
+
+  parts: Sequence['Passages'] = ()
 
   def __init__(
     self,
-    path: str | os.PathLike,
+    path: Place,
     kind: str,
     tokens: tokens_lib.TokenStore | None,
   ):

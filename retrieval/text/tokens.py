@@ -219,11 +219,11 @@ class TokenStore:
     metadata: columns of the documents' further fields.
   """
 
-  def __init__(self, path: str | os.PathLike):
+  def __init__(self, path: str | os.PathLike | array_store.Store):
     self.store = array_store.Store.open(path, KIND)
     self.path = self.store.path
     self.vocab_size = self.store.meta['vocab_size']
-    self.tokenizer_fingerprint = self.store.fields['tokenizer']
+    self.tokenizer_fingerprint = self.store.fields.get('tokenizer', '')
     array = self.store.array
     self.tokens = array('tokens')
     self._token_end = array('token_end')
