@@ -15,6 +15,7 @@ does the same. Without any, questions are typed one after the other; an empty li
 field "question" (and perhaps "id"). --output=FILE.jsonl writes each answer with its
 score, title, document, block and runner-ups; experiments.score reads it.
 --config.data_dir=DATA answers from changed data (experiments.update).
+--workdir=DIR,DIR answers from the documents of several runs by the reader of the first.
 --reranker=DIR, a cross-encoder's folder, chooses the blocks to read among
 the first --config.reranker.candidates that the retriever finds.
 --config.lookup.where="{'lang': ['en', 'de']}" reads documents with such metadata alone

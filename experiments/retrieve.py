@@ -8,7 +8,7 @@
 --kinds=dense,dense+runs/cross compares a retriever with itself re-ranked by a
 cross-encoder's folder, which orders the first --config.reranker.candidates blocks.
 
---workdir=DIR and --packaged are those of experiments.ask; without them the blocks
+--workdir=DIR (or DIR,DIR) and --packaged are those of experiments.ask; without them the blocks
 are those of the packaged articles. For each question set and kind of retrieval the command
 prints recall@K (the share of questions with an answer in the first K blocks), MRR and
 nDCG@10 in percent with 95 % intervals, the difference to the first kind on the same
@@ -248,6 +248,8 @@ def run(config: config_lib.Config, workdir: str, evaluate: Evaluate) -> None:
   measures = evaluate.measures or ranking.usual(
     values.depth, beir_lib.MEASURES if beir else ranking.MEASURES
   )
+  if not values.output and len(command.folders(workdir)) > 1:
+    raise ValueError(f'--output: expected a folder for --workdir={workdir}.')
   folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
   output_files.check_writable(folder, is_folder=True)
   if beir:

@@ -6,7 +6,8 @@
   python -m experiments.search 'the highest mountain' --data_dir=runs/quickstart/data
 
 Without --data_dir the blocks of the packaged reader are searched by its retriever.
---data_dir is what experiments.prepare wrote, or an index. Several texts, each in quotes,
+--data_dir is what experiments.prepare wrote, or an index; several, with commas between,
+are searched as one. Several texts, each in quotes,
 are looked up in turn; --query=TEXT, which may repeat, does the same.
 --where="{'year': (2010, 2020)}" searches documents with such metadata alone.
 """
@@ -45,7 +46,8 @@ def main(unused_argv: list[str]) -> None:
   if not values.query:
     raise ValueError('No text: expected one in quotes, or --query=TEXT.')
   if values.data_dir:
-    index = retrieval.open_index(values.data_dir)
+    folders = command.folders(values.data_dir)
+    index = retrieval.open_index(folders if folders[1:] else folders[0])
     where = where_lib.parse(values.where)
     print(index.search(values.query, values.k, where))
   elif values.where:

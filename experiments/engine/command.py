@@ -135,6 +135,11 @@ def define_output(
   flags.register_validator(name, check)
 
 
+def folders(text: str) -> list[str]:
+  """Split the folders of a flag at commas; the name of one folder may hold them."""
+  return [text] if pathlib.Path(text).exists() else text.split(',')
+
+
 def main_of_script(
   script: Callable[[list[str]], None],
   own_arguments: bool = False,

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import Any
 
-from experiments.engine import configs
+from experiments.engine import command, configs
 from experiments.open_qa import config as config_lib
 from experiments.realm import prepare
 from realm_jax.trained import loading, packaged
@@ -21,12 +21,26 @@ _TAKEN = 'blocks data_dir embedder encoder index lookup tokens vectors'
 def open_reader(
   workdir: str | os.PathLike, data_dir: str = ''
 ) -> loading.TrainedReader:
-  """Load the newest checkpoint of a reader.
+  """Load the newest checkpoint of a reader, or of several as one.
+
+  Args:
+    workdir: folder of a run, or several with commas between.
+    data_dir: data folder, or several; of one run or of as many.
 
   Raises:
     FileNotFoundError: without a trained model.
     ValueError: if the run has no reader.
   """
+  runs, data = command.folders(str(workdir)), command.folders(data_dir)
+  if (count := max(len(runs), len(data))) > 1:
+    runs, data = (x * count if len(x) == 1 else x for x in (runs, data))
+    if len(runs) != len(data):
+      raise ValueError(
+        f'--workdir={workdir}: {len(runs)} folders, config.data_dir: '
+        f'{len(data)}; expected as many.'
+      )
+    pairs = zip(runs, data, strict=True)
+    return loading.join([open_reader(*pair) for pair in pairs])
   try:
     checkpoints.find(str(workdir))
   except FileNotFoundError:
@@ -42,8 +56,11 @@ def take_packaged(config: config_lib.Config, workdir: str) -> None:
   """Take the packaged reader into a folder without a trained model.
 
   Raises:
-    ValueError: if the folder holds another corpus than the config names.
+    ValueError: if the folder holds another corpus than the config names, or for
+      several folders.
   """
+  if len(command.folders(workdir)) > 1:
+    raise ValueError(f'--packaged: expected one --workdir, not {workdir}.')
   sections = dataclasses.asdict(config)
   del sections['lookup']['where']  # that of one call, not of the folder
   if checkpoints.folder_of(workdir).is_dir():

@@ -24,6 +24,7 @@ from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
   data_folder,
+  joined,
   salient as salient_lib,
   tokens as tokens_lib,
 )
@@ -113,6 +114,21 @@ class DataFolder(data_folder.DataFolder):
       'tokenizer': self.tokenizer.fingerprint,
       'blocks': self.blocks.fingerprint,
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinedFolder(DataFolder):
+  """The data folders of several runs as one, whose root is the first's."""
+
+  parts: tuple[DataFolder, ...] = ()
+  names: tuple[str, ...] = ()  # of the folders, in ids of documents
+
+  @functools.cached_property
+  def blocks(self) -> joined.JoinedBlocks:
+    """Blocks of all; ValueError for those of another tokenizer."""
+    for part in self.parts:
+      part.blocks.tokens.check_tokenizer(self.tokenizer)
+    return joined.JoinedBlocks([x.blocks for x in self.parts], self.names)
 
 
 def build_blocks(

@@ -31,6 +31,7 @@ from retrieval.search import (
   retriever as retriever_lib,
 )
 from retrieval.searchers import subset as subset_lib
+from retrieval.store import manifests
 
 KINDS = names.FOR_TEXTS
 WITH_VECTORS = names.WITH_VECTORS
@@ -132,16 +133,24 @@ class BeamRetriever:
     self._of_vectors = isinstance(self._inner, retriever_lib.Dense) and newest
 
   def __call__(
-    self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
+    self,
+    params: Any,
+    rows: examples.Batch,
+    texts: Sequence[str],
+    k: int,
+    subset: subset_lib.Subset | None = None,
   ) -> Beam:
-    """Retrieve the k best blocks of each question ('' for padding)."""
+    """Retrieve the k best blocks of each question ('' for padding).
+
+    `subset` are the blocks to search beside those of the retriever.
+    """
     texts, vectors, fields = arguments.texts(texts, 'texts'), None, {}
     if self._newest:
       vectors = self._newest.embed(params, rows)
       step = self._newest.version.step
       fields['index_step'] = np.full(len(texts), step, np.int32)
     queries = queries_lib.Queries(texts, vectors, questions=True)
-    queries = queries.among(self._subset)
+    queries = queries.among(self._subset).among(subset)
     n = max(k, self._rerank.candidates) if self._rerank else k
     ids, scores = self._inner.search(queries, n)
     scores = order_by = np.where(ids >= 0, self._scale * scores, -np.inf)
@@ -164,18 +173,22 @@ class TextRetriever:
   def __init__(self, trained: Any, retriever: BeamRetriever):
     """Place the embedder of a `loading.TrainedReader`."""
     self._retriever, self.unit = retriever, retriever.unit
+    self.fingerprint = manifests.fingerprint(
+      [trained.data.blocks.fingerprint, trained.config.retriever, trained.step]
+    )
     self._params = jax.device_put(embedders.embedder_params(trained.params))
     self._tokenizer = trained.data.tokenizer
     self._layout = reader_configs.reader_layout(trained.config, trained.data)
 
   def search(
-    self, texts: Sequence[str], k: int
+    self, texts: queries_lib.Queries | Sequence[str], k: int
   ) -> tuple[Int[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
     """Return ids and scores of blocks, best first; -1 and -inf for none."""
-    texts = list(arguments.texts(texts, 'texts'))
-    tokens = [x.ids for x in self._tokenizer.encode_batch(texts)]
+    queries = queries_lib.checked(texts, k)
+    tokens = [x.ids for x in self._tokenizer.encode_batch(queries.texts)]
     rows = reader_rows.question_rows(self._layout, tokens)
-    beam = self._retriever(self._params, rows, texts, k)
+    asked = rows, queries.texts, k, queries.subset
+    beam = self._retriever(self._params, *asked)
     return beam.ids, beam.scores
 
 
@@ -185,22 +198,24 @@ def make_retriever(
   snapshots: pipeline.Snapshots | None,
   progress: Callable[[int, int], None] | None = None,
   embedder: str = '',
+  first: retriever_lib.Retriever | None = None,
 ) -> BeamRetriever:
   """Return the retriever of config.retriever, re-ranked as config.reranker says.
 
   `snapshots` is the index of the blocks' vectors, for those of `WITH_VECTORS`,
   unless `embedder` names the folder of an embedder in its place;
-  `progress` shows the building of missing indices of texts.
+  `progress` shows the building of missing indices of texts; `first` is a retriever
+  in place of all of them.
   """
   kind, blocks, newest = config.retriever, data.blocks, None
-  if kind in WITH_VECTORS and not embedder:
+  if kind in WITH_VECTORS and not embedder and not first:
     newest = NewestIndex(
       model_configs.realm_config(config, data.tokenizer.vocab_size), snapshots
     )
   if kind == 'dense' and newest and not config.reranker.path:
     retriever = retriever_lib.Dense(blocks, newest)
   else:
-    retriever = _of_texts(config, data, newest, progress, embedder)
+    retriever = _of_texts(config, data, newest, progress, embedder, first)
   scale = _WORDS_SCALE if kind in names.WORDS else 1.0
   subset = None
   if config.lookup.where:
@@ -216,6 +231,7 @@ def _of_texts(
   newest: NewestIndex | None,
   progress: Callable[[int, int], None] | None,
   embedder: str,
+  first: retriever_lib.Retriever | None,
 ) -> retriever_lib.Retriever:
   """Return a retriever with indices of texts, or re-ranked."""
   from retrieval.index import retrievers, text_index
@@ -232,13 +248,13 @@ def _of_texts(
       return indices.dense(embedder, progress=progress)
     return retriever_lib.Dense(data.blocks, newest)
 
-  retriever = retrievers.Retrievers(
+  retriever = first or retrievers.Retrievers(
     indices, vectors, config.lookup.words_weight, progress=progress
   ).make(config.retriever)
   section = config.reranker
   if not section.path:
     return retriever
-  if section.path == config.colbert_index.model:
+  if section.path == config.colbert_index.model and not data.blocks.parts:
     model = indices.tokens(progress=progress)
   else:
     model = rerank.ByTexts(rerank.load(section.path), data.blocks)

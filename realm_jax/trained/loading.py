@@ -18,6 +18,7 @@ from realm_jax.trained import (
   answers as answers_lib,
   beams,
   block_reader,
+  embedders,
   index_builder,
   model_configs,
   packaged as packaged_lib,
@@ -25,11 +26,16 @@ from realm_jax.trained import (
   realm,
 )
 from retrieval import arguments, settings
-from retrieval.index import index_versions
+from retrieval.index import index_versions, snapshots as snapshots_lib
 from retrieval.questions import abstention
-from retrieval.search import where as where_lib
+from retrieval.search import (
+  fuse,
+  retriever as retriever_lib,
+  where as where_lib,
+)
+from retrieval.searchers import joined as searchers_joined
 from retrieval.store import checkpoints, checksums, hub
-from retrieval.text import corpus as corpus_lib
+from retrieval.text import corpus as corpus_lib, joined
 
 # part of a packed model that embeds blocks, where `params` do not
 BLOCKS = 'blocks'
@@ -46,6 +52,7 @@ class TrainedReader(model_configs.TrainedModel):
   # parameters that embed blocks and their step, where `params` are others
   block_params: Any = None
   block_step: int = 0
+  parts: tuple['TrainedReader', ...] = ()  # of `join`
 
   def as_realm(self) -> realm.TrainedRealm:
     """Return the retriever that embedded the blocks."""
@@ -72,12 +79,46 @@ class TrainedReader(model_configs.TrainedModel):
     `embedder` is the folder of one in place of the model's, as of
     `retrieval.Embedder.load`.
     """
-    snapshots = None
+    snapshots = first = None
     if self.config.retriever in beams.WITH_VECTORS and not embedder:
-      snapshots = self.as_realm().open_index('', progress)
+      models = {x.embeds_with for x in self.parts}
+      if len(models) > 1:
+        first = self._by_ranks(progress)
+      elif self.parts:
+        each = [x.as_realm().open_index('', progress) for x in self.parts]
+        version = index_versions.joined([x.version for x in each])
+        config = self.as_realm().model.config
+        snapshots = embedders.BlockIndex(version, config)
+      else:
+        snapshots = self.as_realm().open_index('', progress)
     return beams.make_retriever(
-      self.config, self.data, snapshots, progress, embedder
+      self.config, self.data, snapshots, progress, embedder, first
     )
+
+  @functools.cached_property
+  def embeds_with(self) -> str:
+    """Fingerprint of the parameters that embed questions and blocks."""
+    blocks = self.params if self.block_params is None else self.block_params
+    return snapshots_lib.fingerprint(
+      [
+        embedders.embedder_params(self.params),
+        embedders.block_embedder_params(blocks),
+      ]
+    )
+
+  def _by_ranks(
+    self, progress: Callable[[int, int], None] | None
+  ) -> retriever_lib.Retriever:
+    """Search each part by its own model, as the config says of all."""
+    spans = searchers_joined.spans([len(x.data.blocks) for x in self.parts])
+    lists = []
+    for part, span in zip(self.parts, spans, strict=True):
+      part = part.with_retriever(
+        self.config.retriever, words_weight=self.config.lookup.words_weight
+      )
+      inner = beams.TextRetriever(part, part.open_retriever(progress))
+      lists.append(retriever_lib.Part(inner, span))
+    return fuse.Fused(*lists)
 
   def with_retriever(
     self,
@@ -213,9 +254,30 @@ def check_answers(answers: int, risk: float) -> None:
   settings.check_value('answers', answers, most if risk else settings.Size)
 
 
+def join(readers: Sequence[TrainedReader]) -> TrainedReader:
+  """Return the first reader over the documents of all.
+
+  Where the embedders of all have the same parameters, the blocks' scores are compared,
+  else the first blocks of each are fused by the reciprocals of their ranks. BM25 counts
+  words over all. The retriever is BM25 where it is that of one of them, so that no
+  large folder is embedded; else 'weighted' where it is one's; else the first's.
+
+  Raises:
+    ValueError: for blocks of other tokenizers or lengths, or a folder named twice.
+  """
+  first = readers[0]
+  folders = [x.data for x in readers]
+  names = tuple(joined.names_of([x.root for x in folders]))
+  data = data_folder.JoinedFolder(first.data.root, tuple(folders), names)
+  there = {x.config.retriever for x in readers}
+  kinds = [x for x in ('bm25', 'weighted') if x in there]
+  joint = dataclasses.replace(first, data=data, parts=tuple(readers))
+  return joint.with_retriever(kinds[0] if kinds else '')
+
+
 def load(
-  workdir: str | os.PathLike,
-  data_dir: str = '',
+  workdir: str | os.PathLike | Sequence[str | os.PathLike],
+  data_dir: str | Sequence[str] = '',
   *,
   step: int | str = '',
   part: str = '',
@@ -224,8 +286,10 @@ def load(
 
   Args:
     workdir: folder of a run of experiments.train, of a converted checkpoint, or
-      of a packed model, or the name of one on the Hub (`hub.local`).
-    data_dir: data folder, if the data have moved or changed.
+      of a packed model, or the name of one on the Hub (`hub.local`); or a list of
+      those of readers, of which the first reads the documents of all (`join`).
+    data_dir: data folder, if the data have moved or changed; of a list of folders
+      '' or one for each.
     step: a number, 'best' (by config.best_metric), or '' for the newest.
     part: what to load: 'reader', or 'realm' for retriever and encoder. '' is the
       reader if there is one, else the REALM.
@@ -235,6 +299,10 @@ def load(
     ValueError: if the model has no such part or is damaged, or the data have
       another tokenizer.
   """
+  if isinstance(workdir, list | tuple):
+    each = [data_dir] * len(workdir) if isinstance(data_dir, str) else data_dir
+    pairs = zip(workdir, each, strict=True)
+    return join([load(x, y, step=step, part='reader') for x, y in pairs])
   workdir = hub.local(workdir)
   there = {*checkpoints.find(str(workdir), step=step).params}
   if part not in ('', 'realm', *there):

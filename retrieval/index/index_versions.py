@@ -10,7 +10,7 @@ renames the whole folder. The next builder continues the draft of a killed one. 
 holds a shared lock on the version's file `lease`: versions that are read are not removed.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -24,6 +24,7 @@ from absl import logging
 import numpy as np
 
 from retrieval.index import published_index as index_lib, snapshots
+from retrieval.searchers import joined as joined_lib
 from retrieval.store import (
   array_store,
   checksums,
@@ -92,6 +93,18 @@ class Version:
   def close(self) -> None:
     """Release the lease, so that the version can be removed."""
     self.lease.close()
+
+
+def joined(versions: Sequence[Version]) -> Version:
+  """Return the versions of one embedder over several folders' blocks as one."""
+  first, lease = versions[0], contextlib.ExitStack()
+  for one in versions:
+    lease.enter_context(one.lease)
+  parts = [x.index.searcher for x in versions]
+  searcher = joined_lib.JoinedSearcher(parts, [x.num_vectors for x in parts])
+  index = dataclasses.replace(first.index, searcher=searcher)
+  stored = array_store.JoinedStore([x.stored for x in versions])
+  return Version(first.path, index, stored, lease)
 
 
 def read_snapshot(

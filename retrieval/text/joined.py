@@ -26,17 +26,21 @@ from retrieval.text import (
 def names_of(folders: Sequence[str | os.PathLike]) -> list[str]:
   """Return the last parts of each folder's path that no other folder has.
 
+  Parts at the end of all paths are left out: a and b of a/data and b/data.
+
   Raises:
     ValueError: where two are the same folder.
   """
   paths = [pathlib.Path(x).absolute().parts for x in folders]
+  while len(paths) > 1 and len({x[-1:] for x in paths}) == 1 and paths[0]:
+    paths = [x[:-1] for x in paths]
   names = []
   for parts in paths:
     ends = [parts[-n:] for n in range(1, len(parts) + 1)]
     alone = (x for x in ends if [y[-len(x) :] for y in paths].count(x) == 1)
     if (end := next(alone, None)) is None:
       raise ValueError(
-        f'{os.path.join(*parts)}: named twice, expected different folders.'
+        f'{[*map(str, folders)]}: a folder is named twice; expected different ones.'
       )
     names.append('/'.join(end))
   return names

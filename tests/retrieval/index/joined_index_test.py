@@ -65,7 +65,7 @@ def _parts(both, result):
     for j, place in enumerate(places):
       name, _, at = place.rpartition(':')
       if name:
-        yield row, j, both.parts[['a/data', 'b/data'].index(name)], int(at)
+        yield row, j, both.parts[['a', 'b'].index(name)], int(at)
 
 
 def test_equal_embedders_are_compared_by_scores(both):
@@ -80,7 +80,7 @@ def test_equal_embedders_are_compared_by_scores(both):
   assert result.unit == 'squared L2 distance' and len(both) == apart.shape[1]
   by_vectors = both.search(asked[:3], 60)
   np.testing.assert_array_equal(by_vectors.ids, result.ids[:3])
-  assert {x.split(':')[0] for x in result.places[0]} == {'a/data', 'b/data'}
+  assert {x.split(':')[0] for x in result.places[0]} == {'a', 'b'}
 
 
 def test_hits_are_of_their_folder(both):
@@ -104,8 +104,8 @@ def test_hits_are_of_their_folder(both):
 @pytest.mark.parametrize(
   ('where', 'names'),
   [
-    ({'year': (2003, 2020)}, {'a/data'}),
-    ({'year': [*range(2003, 2020), None]}, {'a/data', 'b/data'}),
+    ({'year': (2003, 2020)}, {'a'}),
+    ({'year': [*range(2003, 2020), None]}, {'a', 'b'}),
     ({'year': 1999}, set()),
   ],
 )
@@ -129,7 +129,7 @@ def _fits(both, row, where):
 
 def test_a_document_is_left_out_by_its_id(both):
   ids = [{*_documents(both, x)} for x in np.split(np.arange(len(both)), [90])]
-  document = min(x for x in ids[0] if f'b/data:{x[7:]}' in ids[1])[7:]
+  document = min(x for x in ids[0] if f'b:{x[2:]}' in ids[1])[2:]
   excluded = tokens_lib.hash_ids([document] * len(QUERIES))
   asked = queries_lib.Queries(QUERIES, excluded=excluded, questions=True)
   for where in ({}, {'year': [*range(2001, 2030), None]}):
@@ -137,7 +137,7 @@ def test_a_document_is_left_out_by_its_id(both):
     found, _ = both.retriever.search(asked.among(subset), len(both))
     named = {*_documents(both, found[0][found[0] >= 0])}
     allowed = {*_documents(both, subset.rows)}
-    assert named == {x for x in allowed if x[7:] != document} < allowed
+    assert named == {x for x in allowed if x[2:] != document} < allowed
 
 
 def _documents(both, rows):
@@ -173,6 +173,7 @@ def test_other_embedders_are_fused_by_ranks(folders):
 
 def test_folders_are_named_once(folders, tmp_path):
   assert joined_lib.names_of(['x/a', 'y/a', 'b']) == ['x/a', 'y/a', 'b']
+  assert joined_lib.names_of(['x/a/data', 'y/b/data']) == ['a', 'b']
   with pytest.raises(ValueError, match='twice'):
     retrieval.open_index([folders[0], folders[0]])
   with pytest.raises(ValueError, match='embedder: 1'):

@@ -1,0 +1,153 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Several runs asked as one, against one run over all documents."""
+
+import dataclasses
+import json
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import ask, retrieve
+from experiments.engine import configs
+from experiments.open_qa import trained_reader
+import realm_jax
+from realm_jax.data import folder as realm_data
+from realm_jax.trained import beams
+from retrieval.search import fuse, queries as queries_lib
+from tests.experiments.open_qa import tiny_open_qa
+from tests.retrieval.text import tiny_blocks
+
+QUESTIONS = ['The mill of 1066 stood in?', 'Was Rome in the river?', 'Paris?']
+
+
+def _run(root, rows, *, noise=0.0, **fields):
+  """Writes the data and the run of an untrained reader; returns the run."""
+  data, workdir = root / 'data', root / 'run'
+  made = {'metadata': 'year'} if root.name != 'q' else {}
+  tiny_blocks.make(data, np.random.default_rng(0), given=rows, **made)
+  config = tiny_open_qa.get_config(data, **fields)
+  reader = tiny_open_qa.reader_of(config, realm_data.DataFolder(data))
+  if noise:
+    moved = jax.tree.map(lambda x: x + noise, reader.params['embedder'])
+    params = {**reader.params, 'embedder': moved}
+    reader = dataclasses.replace(reader, params=params)
+  tiny_open_qa.save(workdir, reader, config)
+  return workdir
+
+
+@pytest.fixture(scope='module')
+def rows():
+  return tiny_blocks.documents(40, np.random.default_rng(1))
+
+
+@pytest.fixture(scope='module')
+def runs(tmp_path_factory, rows):
+  """Runs over 25 and 15 documents, the second without years, and over all."""
+  root = tmp_path_factory.mktemp('joined')
+  parts = {'p': rows[:25], 'q': rows[25:], 'whole': rows}
+  return [_run(root / name, part) for name, part in parts.items()]
+
+
+@pytest.fixture(scope='module')
+def readers(runs):
+  return realm_jax.load(runs[:2]), realm_jax.load(runs[2])
+
+
+@pytest.mark.parametrize('kind', ['dense', 'bm25', 'weighted', 'hybrid'])
+def test_the_answers_are_those_of_one_folder(readers, kind):
+  both, whole = (x.with_retriever(kind).answer(QUESTIONS) for x in readers)
+  for have, expected in zip(both, whole, strict=True):
+    np.testing.assert_array_equal(have.beam, expected.beam)
+    assert len(have.answers) == len(expected.answers) == 20
+    for one, other in zip(have.answers, expected.answers, strict=True):
+      assert (one.text, one.title) == (other.text, other.title)
+      assert one.document in (f'p:{other.document}', f'q:{other.document}')
+      assert one.score == pytest.approx(other.score, abs=1e-5)
+      assert one.highlight == other.highlight
+
+
+def test_an_update_of_one_folder_is_seen(runs, rows, tmp_path):
+  new = [*rows[25:], {'id': 'new', 'title': 'Z', 'text': 'Zyx was in Rome.'}]
+  _run(tmp_path / 'q', new)
+  names = f'{runs[0]},{runs[1]}', f',{tmp_path / "q/data"}'
+  reader = trained_reader.open_reader(*names).with_retriever('bm25')
+  [answered] = reader.answer('Where was zyx?')
+  assert answered.answers[0].document.endswith(':new')
+  same = trained_reader.open_reader(names[0]).with_retriever('bm25')
+  assert 'new' not in str([x.document for x in same.answer('zyx?')[0].answers])
+
+
+def _texts(reader):
+  return beams.TextRetriever(reader, reader.open_retriever())
+
+
+def test_other_embedders_are_fused_by_ranks(runs, rows, tmp_path):
+  other = _run(tmp_path / 'other', rows[25:], noise=0.3)
+  reader = realm_jax.load([runs[0], other])
+  parts, first = reader.parts, len(reader.parts[0].data.blocks)
+  retriever = reader.with_retriever(where={'year': [*range(2000, 2010)]})
+  retriever = _texts(retriever)
+  lists = []
+  for part, at in zip(parts, (0, first), strict=True):
+    part = part.with_retriever(where={'year': [*range(2000, 2010)]})
+    ids, scores = _texts(part).search(QUESTIONS, 100)
+    lists.append((np.where(ids < 0, -1, ids + at), scores))
+  ids, _ = retriever.search(queries_lib.Queries(QUESTIONS), 12)
+  np.testing.assert_array_equal(ids, fuse.fused(lists, 12)[0])
+  assert retriever.unit == 'fused rank score'
+  assert reader.answer(QUESTIONS)[0].answers
+
+
+def test_commands_take_several_folders(runs, tmp_path, monkeypatch, capsys):
+  workdir = f'{runs[0]},{runs[1]}'
+  values = {'question': QUESTIONS[:1], 'input': '', 'answers': 3, 'as_of': ''}
+  values |= {'reader_beam': 0, 'retriever': 'bm25', 'packaged': False}
+  values |= {'reranker': '', 'risk': 0.0, 'output': f'{tmp_path}/a.jsonl'}
+
+  def use(command, **others):
+    given = tiny_open_qa.Flags(**values | others)
+    monkeypatch.setattr(command, 'flags', types.SimpleNamespace(FLAGS=given))
+
+  config = tiny_open_qa.get_config(runs[0].parent / 'data')
+  config = configs.replaced(config, data_dir='')
+  use(ask)
+  ask.run(config, workdir)
+  record = json.loads((tmp_path / 'a.jsonl').read_text())
+  assert record['document'][:2] in ('p:', 'q:')
+  where = configs.replaced(config, **{'lookup.where': "{'year': 2003}"})
+  ask.run(where, workdir)
+  record = json.loads((tmp_path / 'a.jsonl').read_text())
+  documents = [x['document'] for x in (record, *record['runner_ups'])]
+  assert {*documents} == {'p:d3'}
+  use(ask, packaged=True)
+  with pytest.raises(ValueError, match='--packaged'):
+    ask.run(config, workdir)
+
+  questions = tmp_path / 'questions.jsonl'
+  line = {'id': 'q0', 'question': QUESTIONS[0], 'answer': ['Paris']}
+  questions.write_text(json.dumps(line) + '\n')
+  evaluate = retrieve.Evaluate(questions=(f'custom:test={questions}',))
+  config = configs.replaced(config, **{'questions.allow_other_counts': True})
+  output = tmp_path / 'retrieval'
+  values |= {'kinds': ['bm25', 'dense'], 'run': [], 'depth': 7, 'contexts': 3}
+  values |= {'beir': '', 'embedder': '', 'form': 'dpr', 'output': str(output)}
+  use(retrieve)
+  retrieve.run(config, workdir, evaluate)
+  assert 'bm25' in capsys.readouterr().out
+  lines = (output / 'custom_test.dense.run').read_text().splitlines()
+  assert {x.split()[2][:2] for x in lines} <= {'p:', 'q:'}
+  use(retrieve, output='')
+  with pytest.raises(ValueError, match='--output'):
+    retrieve.run(config, workdir, evaluate)
+
+
+def test_folders_that_do_not_fit_are_refused(runs, rows, tmp_path):
+  with pytest.raises(ValueError, match='twice'):
+    realm_jax.load([runs[0], runs[0]])
+  with pytest.raises(ValueError, match='data_dir'):
+    trained_reader.open_reader(f'{runs[0]},{runs[1]}', 'a,b,c')
+  with pytest.raises(FileNotFoundError, match='no trained model'):
+    trained_reader.open_reader(f'{runs[0]},{tmp_path}/none')
