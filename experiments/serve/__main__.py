@@ -7,8 +7,12 @@
 
 By default the packaged RETRO, reader and REALM, over the packaged articles. --workdir,
 which may repeat, names a run of RETRO, its baseline, a reader or a REALM, and with
-NAME=RUN its name in requests; `packaged` stands for the package's. See docs/serve.md for the addresses, and
+NAME=RUN its name in requests; `packaged` stands for the package's. RUN,RUN are readers
+whose documents are searched as one. See docs/serve.md for the addresses, and
 http://127.0.0.1:8000/ for the page.
+
+--mcp serves the tools search, ask and read_document to an assistant on stdin and stdout
+(the extra [mcp]); by default those of the packaged reader.
 
 The server listens to this machine alone. --host=0.0.0.0 lets everyone ask who reaches
 the machine: there are no accounts and no encryption. Changes of documents go into a
@@ -16,6 +20,7 @@ copy that ends with the server.
 """
 
 import dataclasses
+import functools
 import socket
 
 from absl import flags, logging
@@ -42,7 +47,7 @@ def main(unused_argv: list[str]) -> None:
   """Load the models, then serve until a signal comes."""
   import uvicorn
 
-  from experiments.serve import app as app_lib, models as models_lib
+  from experiments.serve import app as app_lib, models as models_lib, tools
 
   values = flags.FLAGS
   limits = {
@@ -50,6 +55,13 @@ def main(unused_argv: list[str]) -> None:
     for field in dataclasses.fields(app_lib.Limits)
   }
   limits = settings.build(app_lib.Limits, limits, '--max')
+  if values.mcp:
+    workdirs = values.workdir or [models_lib.PACKAGED]
+    models_lib.check(workdirs)
+    opened = functools.partial(
+      models_lib.open_models, workdirs, values.embedder, writes=False
+    )
+    return tools.run(opened, limits)
   with _listen(values.host, values.port) as opened:
     port = opened.getsockname()[1]
     is_local = values.host in _LOOPBACK
@@ -82,6 +94,7 @@ def main(unused_argv: list[str]) -> None:
 
 if __name__ == '__main__':
   flags.DEFINE_multi_string('workdir', [], 'RUN or NAME=RUN; may repeat.')
+  flags.DEFINE_bool('mcp', False, 'Serve tools on stdin and stdout.')
   flags.DEFINE_string('host', '127.0.0.1', 'Address to listen at.')
   flags.DEFINE_integer('port', 8000, 'Port; 0: a free one.', 0, 65535)
   flags.DEFINE_string('embedder', 'minilm', 'Embedder of texts, or its folder.')

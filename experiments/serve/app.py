@@ -87,13 +87,13 @@ class Server:
     """Return a kind and the name of the run that a request asks; or Missing."""
     return part, self.models.get(part, body.get('model')).name
 
-  async def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+  async def ask(self, body: dict[str, Any]) -> dict[str, Any]:
     """{question, answers}: a line of `experiments.ask --output`."""
     model = self.model(body, 'reader')
     count = _number(body, 'answers')
     return await self.done('ask', model, count, _text(body, 'question'))
 
-  async def _search(self, body: dict[str, Any]) -> dict[str, Any]:
+  async def search(self, body: dict[str, Any]) -> dict[str, Any]:
     """{query, k, in}: {unit, passages}."""
     part = body.get('in', '')
     if part not in ('', 'reader', 'retro'):
@@ -159,8 +159,8 @@ class Server:
       for table in (openai.POSTS, openai.GETS)
     )
     posts |= {
-      '/ask': self._ask,
-      '/search': self._search,
+      '/ask': self.ask,
+      '/search': self.search,
       '/explain': self._explain,
       '/documents': self._documents,
     }

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.engine import command
 from experiments.open_qa import update as reader_update
 from experiments.retro import config as retro_config, update as retro_update
 import realm_jax
@@ -28,7 +29,11 @@ from retrieval.kernels import backend
 from retrieval.nn import embedders
 from retrieval.questions import question_files
 from retrieval.store import checkpoints, checksums, packed
-from retrieval.text import corpus as corpus_lib
+from retrieval.text import (
+  corpus as corpus_lib,
+  joined,
+  tokens as tokens_lib,
+)
 import retro_jax
 from retro_jax.trained import (
   language_model,
@@ -116,6 +121,28 @@ class Run:
       for row in zip(ids, scores, strict=True)
     ]
 
+  def document(self, name: str) -> dict[str, Any] | None:
+    """Return a document by its id, as JSON values; None where there is no such one."""
+    passages = (
+      self.retro.data.chunks('train') if self.retro else self.reader.data.blocks
+    )
+    tokens = passages.tokens
+    # Of several folders, the hash is that of the id without the folder.
+    hashes = tokens_lib.hash_ids([name, name.partition(':')[2]])
+    places = np.flatnonzero(np.isin(tokens.id_hash[:], hashes)).tolist()
+    for i in places:
+      if tokens.document_id(i) == name:
+        [metadata] = tokens.metadata.rows([i])
+        text = (
+          tokens.text(i)
+          if tokens.with_text
+          else passages.tokenizer.decode(tokens.document(i))
+        )
+        names = 'document', 'title', 'text', 'metadata'
+        values = name, tokens.title(i), text, metadata
+        return dict(zip(names, values, strict=True))
+    return None
+
   def changed(
     self,
     folder: pathlib.Path,
@@ -124,6 +151,11 @@ class Run:
   ) -> tuple['Run', dict[str, Any]]:
     """Return the models over changed documents in `folder`, and counts."""
     data, parts = str(folder), self.parts()
+    if self.reader and self.reader.parts:
+      raise ValueError(
+        f'{self.workdir}: documents of several folders; expected a server of one of '
+        'them, or experiments.update.'
+      )
     if self.retro:
       counts = retro_update.change(
         self.retro.config, self.retro.data, data, documents, delete
@@ -231,11 +263,21 @@ def _passages(passages, ids, scores) -> list[dict[str, Any]]:
   ]
 
 
-def open_models(workdirs: Sequence[str], embedder: str) -> Models:
+def check(workdirs: Sequence[str]) -> None:
+  """Raise FileNotFoundError or ValueError, as `open_models`, and load nothing."""
+  for _, folder in _named([x for x in workdirs if x != PACKAGED]):
+    _parts(folder)
+
+
+def open_models(
+  workdirs: Sequence[str], embedder: str, writes: bool = True
+) -> Models:
   """Load runs of RETRO, of a reader or of REALM.
 
   Args:
-    workdirs: DIR or NAME=DIR; `packaged` gives what no other run gives.
+    workdirs: DIR or NAME=DIR; `packaged` gives what no other run gives. DIR,DIR are
+      readers as one (`realm_jax.load`), of which one may be `packaged`.
+    writes: whether `packaged` gives a RETRO, too.
 
   Raises:
     FileNotFoundError: where there is no model.
@@ -246,7 +288,7 @@ def open_models(workdirs: Sequence[str], embedder: str) -> Models:
   served = Models(runs, embedder)
   if PACKAGED in workdirs:
     there = {*served.names().values()}
-    if 'retro' not in there:
+    if 'retro' not in there and writes:
       folder = retro_packaged.named(retro_packaged.DEFAULT)
       runs.append(_open(PACKAGED, str(folder), ['retro']))
     if not {'reader', 'realm'} & there:
@@ -268,6 +310,8 @@ def _named(workdirs: Sequence[str]) -> list[tuple[str, str]]:
     if not equals or '/' in name or pathlib.Path(workdir).exists():
       name, folder = '', workdir
     parts = pathlib.Path(folder).absolute().parts
+    if len(several := command.folders(folder)) > 1:
+      parts = ('+'.join(joined.names_of(several)),)
     pairs.append((name, folder, parts))
   named = []
   for name, folder, parts in pairs:
@@ -279,6 +323,11 @@ def _named(workdirs: Sequence[str]) -> list[tuple[str, str]]:
 
 def _parts(workdir: str) -> list[str]:
   """Return the kinds of the models in a run's folder."""
+  if len(several := command.folders(workdir)) > 1:
+    for one in several:
+      if one != PACKAGED and 'reader' not in _parts(one):
+        raise ValueError(f'--workdir={workdir}: no reader in {one}.')
+    return ['reader']
   saved = checkpoints.find(workdir)
   names = {*saved.params}
   if 'retrieval' in saved.config and 'embedding' in names:
@@ -300,6 +349,11 @@ def _open(name: str, workdir: str, parts: Sequence[str], data: str = '') -> Run:
     is_packed = packed.is_packed(workdir)
     kind = loading.RunConfig if is_packed else retro_config.Config
     models = {'retro': retro_jax.load(workdir, data, config_type=kind)}
+  elif len(several := command.folders(workdir)) > 1:
+    places = [realm_packaged.take() if x == PACKAGED else x for x in several]
+    readers = [realm_jax.load(x, part='reader') for x in places]
+    names = joined.names_of(several)
+    models = {'reader': realm_loading.join(readers, names)}
   else:
     models = {part: realm_jax.load(workdir, data, part=part) for part in parts}
   return Run(name, workdir, **models)

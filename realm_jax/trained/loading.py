@@ -254,7 +254,9 @@ def check_answers(answers: int, risk: float) -> None:
   settings.check_value('answers', answers, most if risk else settings.Size)
 
 
-def join(readers: Sequence[TrainedReader]) -> TrainedReader:
+def join(
+  readers: Sequence[TrainedReader], names: Sequence[str] = ()
+) -> TrainedReader:
   """Return the first reader over the documents of all.
 
   Where the embedders of all have the same parameters, the blocks' scores are compared,
@@ -262,12 +264,15 @@ def join(readers: Sequence[TrainedReader]) -> TrainedReader:
   words over all. The retriever is BM25 where it is that of one of them, so that no
   large folder is embedded; else 'weighted' where it is one's; else the first's.
 
+  Args:
+    names: of the folders, in ids of documents; () is by their paths.
+
   Raises:
     ValueError: for blocks of other tokenizers or lengths, or a folder named twice.
   """
   first = readers[0]
   folders = [x.data for x in readers]
-  names = tuple(joined.names_of([x.root for x in folders]))
+  names = tuple(names or joined.names_of([x.root for x in folders]))
   data = data_folder.JoinedFolder(first.data.root, tuple(folders), names)
   there = {x.config.retriever for x in readers}
   kinds = [x for x in ('bm25', 'weighted') if x in there]

@@ -56,7 +56,13 @@ def readers(runs):
   return realm_jax.load(runs[:2]), realm_jax.load(runs[2])
 
 
-@pytest.mark.parametrize('kind', ['dense', 'bm25', 'weighted', 'hybrid'])
+@pytest.mark.parametrize(
+  'kind',
+  [
+    'weighted',  # of dense and bm25
+    *(pytest.param(x, marks=pytest.mark.slow) for x in ('dense', 'bm25')),
+  ],
+)
 def test_the_answers_are_those_of_one_folder(readers, kind):
   both, whole = (x.with_retriever(kind).answer(QUESTIONS) for x in readers)
   for have, expected in zip(both, whole, strict=True):
@@ -84,6 +90,7 @@ def _texts(reader):
   return beams.TextRetriever(reader, reader.open_retriever())
 
 
+@pytest.mark.slow
 def test_other_embedders_are_fused_by_ranks(runs, rows, tmp_path):
   other = _run(tmp_path / 'other', rows[25:], noise=0.3)
   reader = realm_jax.load([runs[0], other])
