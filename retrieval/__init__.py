@@ -35,7 +35,7 @@ _PLACES = {
   'load_searcher': '.searchers:load',
   'load_tokenizer': '.tokenization',
   'open_corpus': '.text.corpus',
-  'open_index': '.index.text_index',
+  'open_index': '.index.joined_index',
 }
 __all__ = list(_PLACES)
 __getattr__, __dir__ = lazy.attach(__name__, _PLACES)

@@ -1,19 +1,25 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Several indices of texts as one: `retrieval.open_index` of several folders."""
+"""Indices of texts opened for search, one or several as one."""
 
 from collections.abc import Sequence
 import functools
+import os
+import pathlib
 
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import text_index
+from retrieval.index import (
+  published_index as index_lib,
+  text_index,
+  vectors as vectors_lib,
+)
 from retrieval.nn import embedders as embedders_lib
 from retrieval.search import fuse, retriever as retriever_lib
 from retrieval.searchers import joined
-from retrieval.store import manifests
-from retrieval.text import joined as joined_lib
+from retrieval.store import array_store, manifests
+from retrieval.text import chunks as chunks_lib, joined as joined_lib
 
 
 class JoinedIndex(text_index.TextIndex):
@@ -79,3 +85,55 @@ class JoinedIndex(text_index.TextIndex):
 
   def _places(self, ids: np.ndarray) -> list[list[str]]:
     return [joined_lib.places(self._names, self._sizes, row) for row in ids]
+
+
+def open_index(
+  path: str | os.PathLike | Sequence[str | os.PathLike],
+  *,
+  embedder: text_index.Embedding | Sequence[text_index.Embedding] = None,
+  cluster: str | None = None,
+) -> text_index.TextIndex:
+  """Open an index for search by text or by vector, or several as one.
+
+  Scores of several indices are compared where one embedder and one metric made them;
+  else the indices are fused by the reciprocals of the ranks.
+
+  Args:
+    path: folder of a published index; or folder that holds one as `index/`,
+      such as a data folder of RETRO, whose chunks then give texts and titles; or
+      several such folders.
+    embedder: embedder of texts, or its folder; None is the packaged
+      all-MiniLM-L6-v2 where the data folder records that it was used. Of several
+      folders, one for all or a list with one for each.
+    cluster: address of a Ray cluster whose machines hold the shards of an index,
+      such as 'auto'; '' searches in this process. None is what a command's
+      `config.cluster.hold_shards` chose, else ''.
+
+  Raises:
+    ValueError: if the index is damaged, or is not of the folder's vectors.
+  """
+  if isinstance(path, list | tuple):
+    several = isinstance(embedder, list | tuple)
+    each = embedder if several else [embedder] * len(path)
+    if not path or len(each) != len(path):
+      raise ValueError(
+        f'path: {len(path)} folders, embedder: {len(each)}; expected a folder or '
+        'more, and an embedder for all or for each.'
+      )
+    opened = [
+      open_index(x, embedder=y, cluster=cluster)
+      for x, y in zip(path, each, strict=True)
+    ]
+    return JoinedIndex(opened, joined_lib.names_of(path))
+  root = pathlib.Path(path)
+  if (root / index_lib.MANIFEST).exists() or not (root / 'index').is_dir():
+    index = index_lib.open_index(root, cluster=cluster)
+    return text_index.TextIndex(index, embedder=embedder)
+  index = index_lib.open_index(root / 'index', cluster=cluster)
+  if not (root / 'chunks-train').is_dir():
+    return text_index.TextIndex(index, embedder=embedder)
+  vectors = array_store.Store.open(root / 'vectors-train', vectors_lib.KIND)
+  chunks = chunks_lib.ChunkStore(root / 'chunks-train')
+  index_lib.check_vectors(index, vectors)
+  vectors.check_made_of(passages=chunks.fingerprint)
+  return text_index.TextIndex(index, chunks, vectors, embedder)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search by text: published indices of vectors, and indices of texts in a folder.
 
-`open_index` opens an index for search by text or by vector. The others are built at
-their first use:
+`joined_index.open_index` opens the published ones. The others are built at their first
+use:
 
 sparse-KIND-KEY/               terms, of bm25 or tfidf
 topics-KEY/{model,vectors}/    topics, of lda
@@ -43,7 +43,6 @@ from retrieval.searchers import base
 from retrieval.store import array_store, executors, hub, manifests, shards
 from retrieval.text import (
   chunks as chunks_lib,
-  joined as joined_lib,
   packed_runs,
   passages as passages_lib,
 )
@@ -239,60 +238,6 @@ class TextIndex:
   def _places(self, ids: np.ndarray) -> list[list[str]] | None:
     del ids
     return None
-
-
-def open_index(
-  path: str | os.PathLike | Sequence[str | os.PathLike],
-  *,
-  embedder: Embedding | Sequence[Embedding] = None,
-  cluster: str | None = None,
-) -> TextIndex:
-  """Open an index for search by text or by vector, or several as one.
-
-  Scores of several indices are compared where one embedder and one metric made them;
-  else the indices are fused by the reciprocals of the ranks.
-
-  Args:
-    path: folder of a published index; or folder that holds one as `index/`,
-      such as a data folder of RETRO, whose chunks then give texts and titles; or
-      several such folders.
-    embedder: embedder of texts, or its folder; None is the packaged
-      all-MiniLM-L6-v2 where the data folder records that it was used. Of several
-      folders, one for all or a list with one for each.
-    cluster: address of a Ray cluster whose machines hold the shards of an index,
-      such as 'auto'; '' searches in this process. None is what a command's
-      `config.cluster.hold_shards` chose, else ''.
-
-  Raises:
-    ValueError: if the index is damaged, or is not of the folder's vectors.
-  """
-  if isinstance(path, list | tuple):
-    from retrieval.index import joined_index  # which needs this module
-
-    several = isinstance(embedder, list | tuple)
-    each = embedder if several else [embedder] * len(path)
-    if not path or len(each) != len(path):
-      raise ValueError(
-        f'path: {len(path)} folders, embedder: {len(each)}; expected a folder or '
-        'more, and an embedder for all or for each.'
-      )
-    opened = [
-      open_index(x, embedder=y, cluster=cluster)
-      for x, y in zip(path, each, strict=True)
-    ]
-    return joined_index.JoinedIndex(opened, joined_lib.names_of(path))
-  root = pathlib.Path(path)
-  if (root / index_lib.MANIFEST).exists() or not (root / 'index').is_dir():
-    index = index_lib.open_index(root, cluster=cluster)
-    return TextIndex(index, embedder=embedder)
-  index = index_lib.open_index(root / 'index', cluster=cluster)
-  if not (root / 'chunks-train').is_dir():
-    return TextIndex(index, embedder=embedder)
-  vectors = array_store.Store.open(root / 'vectors-train', vectors_lib.KIND)
-  chunks = chunks_lib.ChunkStore(root / 'chunks-train')
-  index_lib.check_vectors(index, vectors)
-  vectors.check_made_of(passages=chunks.fingerprint)
-  return TextIndex(index, chunks, vectors, embedder)
 
 
 class TextIndices:
