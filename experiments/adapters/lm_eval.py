@@ -6,9 +6,9 @@
     --model_args workdir=RUN,neighbors=on --tasks lambada_openai,piqa
 
 All arguments are the harness's own (`--help`); the model `retro` is ours. It needs the
-extra [lm-eval], and no torch. RUN is the folder of a RETRO, of its baseline, of a
-decoder that experiments.import_decoder made, or of an evaluated kNN-LM, which writes no
-answers; without workdir the packaged RETRO answers. Further model_args:
+extra [lm-eval], and no torch. RUN is the folder of a RETRO, of its baseline, or of a
+decoder that experiments.import_decoder made; without workdir the packaged RETRO
+answers. Further model_args:
 
 neighbors      on; off; or shuffled, a control: random passages of the datastore
 num_neighbors  of each chunk; default: the run's
@@ -30,7 +30,6 @@ import sys
 from typing import Any
 
 from experiments.engine import command, progress
-from experiments.knn_lm import evaluate as knn_lm
 from retrieval import settings
 from retro_jax.evaluation import continuations
 from retro_jax.trained import language_model, packaged
@@ -77,16 +76,11 @@ class Retro:
         'neighbors', neighbors, f'one of {NEIGHBORS}'
       )
     run = packaged.take() if workdir == packaged.NAME else str(workdir)
-    if is_mixed := knn_lm.is_mixed(run):
-      self.model = knn_lm.load(run, data_dir, str(step))
-    else:
-      source = 'random' if neighbors == 'shuffled' else ''
-      self.model = language_model.load(
-        run, data_dir, source=source, step=str(step)
-      )
+    source = 'random' if neighbors == 'shuffled' else ''
+    self.model = language_model.load(
+      run, data_dir, source=source, step=str(step)
+    )
     retrieves = bool(self.model.model.config.cca_layers)
-    if neighbors != 'on' and is_mixed:
-      raise settings.SettingsError('neighbors', neighbors, 'on for a kNN-LM')
     if neighbors == 'shuffled' and not retrieves:
       raise settings.SettingsError('neighbors', neighbors, 'off for a baseline')
     k = (
