@@ -48,10 +48,12 @@ _SUPPORTED = {
 }
 _LENGTHS = 'max_seq_length', 'model_max_length'  # in these files
 _HEAD = 'classifier'
-# The head's layers in RoBERTa and MPNet -> those of BERT, which compute the same
+# The head's layers in RoBERTa, MPNet and ModernBERT -> their names here
 _BERT_NAMES = {
   'classifier.dense': 'pooler.dense',
   'classifier.out_proj': _HEAD,
+  'head.dense': 'pooler.dense',
+  'head.norm': 'pooler.norm',
 }
 
 
@@ -67,8 +69,9 @@ def _encode(
   if isinstance(config, bert_family.FamilyConfig):
     types = None
   # The last layer is computed at [CLS] alone, where the layers allow it.
-  mpnet = bert_family.is_mpnet(config)
-  first = None if mpnet else jnp.zeros((len(ids), 1), jnp.int32)
+  whole = bert_family.is_mpnet(config)
+  whole |= getattr(config, 'classifier_pooling', 'cls') != 'cls'
+  first = None if whole else jnp.zeros((len(ids), 1), jnp.int32)
   model = bert_family.module(config)
   pooled = model.apply({'params': params}, ids, mask, types, first).pooled
   head = params[_HEAD]

@@ -26,8 +26,7 @@ from retrieval.nn import bert, partitioning
 GLOBAL, LOCAL = 'full_attention', 'sliding_attention'  # as checkpoints say
 ACTIVATIONS = {**bert.ACTIVATIONS, 'silu': jax.nn.silu}
 
-_BLOCK = 32  # tokens of a block of local attention, at the least
-_QUERIES = 1024  # queries that attend to all tokens at once on a CPU
+_QUERIES = 512  # that attend at once, where logits are held
 
 Activation = Literal['gelu', 'gelu_tanh', 'relu', 'silu']  # keys of ACTIVATIONS
 Theta = Annotated[float, settings.Range(1)]
@@ -46,7 +45,7 @@ class ModernBertConfig(bert.BertConfig):
   max_length: bert.Length = 8192
   activation: Activation = 'gelu'
   layer_norm_eps: bert.Epsilon = 1e-5
-  pooler: bool = False
+  pooler: bool = False  # whether the first layer of a classifier follows
   # kind of each layer
   layer_types: tuple[Literal['full_attention', 'sliding_attention'], ...] = (
     *(GLOBAL, LOCAL, LOCAL) * 7,
@@ -60,7 +59,7 @@ class ModernBertConfig(bert.BertConfig):
   mlp_bias: bool = False  # and the feed-forward
   classifier_pooling: Literal['cls', 'mean'] = 'cls'
   classifier_activation: Activation = 'gelu'
-  classifier_bias: bool = False  # whether the classifier's first layer has one
+  classifier_bias: bool = False
 
   def __post_init__(self):
     super().__post_init__()
@@ -100,66 +99,60 @@ def _rotate(x, cosines, sines):
   return jnp.concatenate(turned, axis=-1).astype(x.dtype)
 
 
-def attend_to_all(
+def attend(
   query: Float[Array, 'b h q k'],
   key: Float[Array, 'b h l k'],
   value: Float[Array, 'b h l k'],
   mask: Bool[Array, 'b l'],
+  window: int | None,
+  positions: Int[Array, 'b q'] | None = None,
 ) -> Float[Array, 'b h q k']:
-  """Attend to the positions that `mask` allows; memory grows with l alone."""
-  mask, count = mask[:, None, None], query.shape[2]
-  if not backend.is_cpu() or count <= _QUERIES:
-    return products.attend(query, key, value, None, mask)
-  blocks = _cut(query, _QUERIES).transpose(1, 0, 2, 3, 4)
-  y = jax.lax.map(lambda q: products.attend(q, key, value, None, mask), blocks)
-  return _joined(y.transpose(1, 0, 2, 3, 4), count)
+  """Attend to positions that `mask` allows, at most `window` away; None is all.
 
+  Many queries go block by block, so that memory does not grow with the square of l.
 
-def attend_nearby(
-  query: Float[Array, 'b h l k'],
-  key: Float[Array, 'b h l k'],
-  value: Float[Array, 'b h l k'],
-  mask: Bool[Array, 'b l'],
-  window: int,
-) -> Float[Array, 'b h l k']:
-  """Attend to positions at most `window` away that `mask` allows.
-
-  Blocks of queries see their block and its neighbors, so time and memory grow with l
-  alone.
+  Args:
+    query: already scaled, of all positions or of `positions`.
   """
+  count, length = query.shape[2], key.shape[2]
+  if positions is None and count > _QUERIES:
+    if window is not None or backend.is_cpu():  # other kernels hold no logits
+      return _attend_in_blocks(query, key, value, mask, window)
+  seen = mask[:, None]
+  if window is not None:
+    at = jnp.arange(length)[None] if positions is None else positions
+    distance = jnp.abs(jnp.arange(length) - at[..., None])
+    seen = seen & (distance <= window)
+  return products.attend(query, key, value, None, seen[:, None])
+
+
+def _attend_in_blocks(query, key, value, mask, window):
+  """As `attend`, from all positions."""
   length = query.shape[2]
-  size = max(window, _BLOCK)
-  query, key, value = (_cut(x, size) for x in (query, key, value))
-  blocks = query.shape[1]
+  size, after = length, -length % _QUERIES
 
-  def flat(x):
-    return x.reshape(-1, *x.shape[2:])
+  def pad(x, before, after):
+    return jnp.pad(x, ((0, 0), (0, 0), (before, after), (0, 0)))
 
-  def around(x):
-    """Join each block, [B, blocks, ..., size, _], to the ones beside it."""
-    x = jnp.pad(x, ((0, 0), (1, 1), *((0, 0),) * (x.ndim - 2)))
-    sides = x[:, :-2], x[:, 1:-1], x[:, 2:]
-    return flat(jnp.concatenate(sides, axis=-2))
+  query, keys = pad(query, 0, after), (key, value, mask[:, None, :, None])
+  if window is not None:
+    size = _QUERIES + 2 * window
+    keys = [pad(x, window, window + after) for x in keys]
 
-  distance = np.arange(3 * size) - size - np.arange(size)[:, None]
-  near = np.abs(distance) <= window
-  keys = around(_cut(mask[:, None, :, None], size))  # [B blocks, 1, 3 size, 1]
-  allowed = near & jnp.swapaxes(keys, -1, -2)
-  y = products.attend(flat(query), around(key), around(value), None, allowed)
-  return _joined(y.reshape(-1, blocks, *y.shape[1:]), length)
+  def block(start):
+    q = jax.lax.dynamic_slice_in_dim(query, start, _QUERIES, axis=2)
+    first = 0 if window is None else start
+    k, v, m = (
+      jax.lax.dynamic_slice_in_dim(x, first, size, axis=2) for x in keys
+    )
+    seen = jnp.swapaxes(m, 2, 3)
+    if window is not None:
+      distance = np.arange(size) - window - np.arange(_QUERIES)[:, None]
+      seen = seen & (np.abs(distance) <= window)
+    return products.attend(q, k, v, None, seen)
 
-
-def _cut(x, size):
-  """Cut [B, H, L, K] into [B, blocks, H, size, K]; zeros fill the last block."""
-  x = jnp.pad(x, ((0, 0), (0, 0), (0, -x.shape[2] % size), (0, 0)))
-  x = x.reshape(*x.shape[:2], -1, size, x.shape[3])
-  return x.transpose(0, 2, 1, 3, 4)
-
-
-def _joined(x, length):
-  """Return the first `length` positions of blocks of `_cut`."""
-  x = x.transpose(0, 2, 1, 3, 4)
-  return x.reshape(*x.shape[:2], -1, x.shape[4])[:, :, :length]
+  blocks = jax.lax.map(block, jnp.arange(0, length, _QUERIES))
+  return jnp.concatenate([*blocks], axis=2)[:, :, :length]
 
 
 class Attention(nn.Module):
@@ -189,14 +182,9 @@ class Attention(nn.Module):
     if positions is not None:
       query = jnp.take_along_axis(query, positions[:, None, :, None], axis=2)
     window = config.local_attention // 2
-    if not is_local or length <= window + 1:
-      y = attend_to_all(query, key, value, mask)
-    elif positions is None:
-      y = attend_nearby(query, key, value, mask, window)
-    else:
-      distance = jnp.arange(length) - positions[..., None]
-      near = mask[:, None] & (jnp.abs(distance) <= window)
-      y = products.attend(query, key, value, None, near[:, None])
+    is_global = not is_local or window >= length - 1
+    window = None if is_global else window
+    y = attend(query, key, value, mask, window, positions)
     y = y.transpose(0, 2, 1, 3).reshape(rows, -1, d)
     return bert.dense(config, d, ('heads', 'embed'), 'output', bias)(y)
 
@@ -234,6 +222,20 @@ class Layer(nn.Module):
     return x + bert.dense(config, x.shape[-1], axes[::-1], 'output', bias)(y)
 
 
+class Pooler(nn.Module):
+  """First layer of a classifier."""
+
+  config: ModernBertConfig
+
+  @nn.compact
+  def __call__(self, x: Float[Array, 'b d']) -> Float[Array, 'b d']:
+    """Map the vectors of rows: [CLS], or the means of all tokens."""
+    config = self.config
+    axes, bias = ('embed', 'heads'), config.classifier_bias
+    x = bert.dense(config, config.d_model, axes, 'dense', bias)(x)
+    return _norm(config, 'norm')(ACTIVATIONS[config.classifier_activation](x))
+
+
 class ModernBert(nn.Module):
   """Encoder, called as `bert.Bert` is."""
 
@@ -255,7 +257,8 @@ class ModernBert(nn.Module):
       ids: tokens, [CLS] first.
       mask: False at padding.
       type_ids, train: without effect, as there are no segments and no dropout.
-      positions: positions of the output; None is every position.
+      positions: positions of the output; None is every position. A pooler over all
+        tokens needs all.
 
     Raises:
       ValueError: for rows of more than `max_length` tokens.
@@ -275,4 +278,9 @@ class ModernBert(nn.Module):
       x = layer(x, mask, positions if last else None)
     if positions is not None and not config.num_layers:
       x = jnp.take_along_axis(x, positions[..., None], axis=1)
-    return bert.BertOutput(_norm(config, 'final_norm')(x), None)
+    x = _norm(config, 'final_norm')(x)
+    if not config.pooler:
+      return bert.BertOutput(x, None)
+    is_mean = config.classifier_pooling == 'mean'
+    row = bert.mean_pool(x, mask).astype(x.dtype) if is_mean else x[:, 0]
+    return bert.BertOutput(x, Pooler(config, name='pooler')(row))

@@ -164,3 +164,7 @@ def encoder_layout(config: modern_bert.ModernBertConfig) -> Iterator[tuple]:
     )
     yield from _dense(f'{ours}/output', f'{theirs}.mlp.Wo', f, d, bias)
   yield from _norm('final_norm', 'final_norm', config)
+  if config.pooler:
+    bias = config.classifier_bias
+    yield from _dense('pooler/dense', 'pooler.dense', d, d, bias)
+    yield from _norm('pooler/norm', 'pooler.norm', config)

@@ -69,6 +69,21 @@ def test_order_devices_and_their_kernels_change_nothing(tiny, monkeypatch):
   np.testing.assert_allclose(kernels, found, atol=2e-6)
 
 
+def test_long_rows_share_programs():
+  shapes = []
+
+  def encode(params, ids, lengths):
+    shapes.append(ids.shape[1])
+    return lengths[:, None] * params
+
+  encoder = batch_encoder.BatchEncoder(
+    encode, np.float32(1), dimension=1, max_length=8192
+  )
+  lengths = np.arange(1, 8193, 13)
+  vectors = encoder([np.zeros(n, np.int32) for n in lengths], len(lengths))
+  assert vectors[:, 0].tolist() == lengths.tolist() and len({*shapes}) <= 32
+
+
 def test_the_fingerprint_tells_settings_and_weights_apart(tiny, tmp_path):
   made, same = _load(tiny), _load(tiny, dtype=jnp.float32)
   assert _load(tiny, 6).fingerprint != made.fingerprint == same.fingerprint

@@ -1,31 +1,25 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""ModernBERT against transformers and sentence-transformers, and what is refused.
-
-The slow test computes the expected values anew where SENTENCE_TRANSFORMERS_PYTHON
-names a Python that has these libraries.
-"""
+"""ModernBERT against transformers and sentence-transformers, and what is refused."""
 
 import dataclasses
 import functools
 import json
 import math
-import os
 import pathlib
-import subprocess
 
 import jax
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from retrieval.kernels import backend
 from retrieval.nn import bert_checkpoint, bert_family, embedders, modern_bert
+from retrieval.search import rerank
 from tests.retrieval.nn import modern_berts
 
 DATA = pathlib.Path(__file__).parents[2] / 'data'
 EXPECTED = json.loads((DATA / 'modern_bert.json').read_text())
-PYTHON = os.environ.get('SENTENCE_TRANSFORMERS_PYTHON', '')
-KINDS = [*modern_berts.KINDS]
 
 
 @functools.partial(jax.jit, static_argnames='config')
@@ -39,7 +33,7 @@ def _embedder(path, **how):
   return embedders.Embedder.load(path, dtype='float32', devices=devices, **how)
 
 
-@pytest.fixture(scope='module', params=KINDS)
+@pytest.fixture(scope='module', params=modern_berts.KINDS)
 def kind(request):
   return request.param
 
@@ -54,12 +48,8 @@ def loaded(folder):
   return bert_checkpoint.load_mlm(folder, bert_checkpoint.MODELS)[:2]
 
 
-@pytest.fixture(scope='module')
-def hidden(loaded):
-  return np.asarray(_hidden(*loaded, *modern_berts.rows()))
-
-
-def test_hidden_states_equal_transformers(hidden, kind):
+def _check(kind, hidden):
+  """Compare rows with those of transformers, which are padded."""
   rows = zip(
     hidden, modern_berts.LENGTHS, EXPECTED[kind]['hidden'], strict=True
   )
@@ -68,21 +58,21 @@ def test_hidden_states_equal_transformers(hidden, kind):
     np.testing.assert_allclose(row, expected, atol=2e-6, rtol=0)
 
 
-def test_padding_changes_nothing(loaded, hidden):
-  ids, mask = modern_berts.rows()
-  for i in (1, 3):
-    row = slice(i, i + 1), slice(0, modern_berts.LENGTHS[i])
-    alone = _hidden(*loaded, ids[row], mask[row])
-    np.testing.assert_allclose(alone, hidden[row], atol=2e-6)
+def test_hidden_states_equal_transformers(loaded, kind):
+  _check(kind, _hidden(*loaded, *modern_berts.rows()))
 
 
-def test_queries_in_blocks_change_nothing(loaded, hidden, monkeypatch):
-  ids, mask = modern_berts.rows()
+def test_rows_without_padding_equal_transformers(loaded, kind):
+  rows = zip(*modern_berts.rows(), modern_berts.LENGTHS, strict=True)
+  rows = [_hidden(*loaded, x[None, :n], y[None, :n])[0] for x, y, n in rows]
+  _check(kind, rows)
+
+
+def test_queries_in_small_blocks_equal_transformers(loaded, kind, monkeypatch):
   _hidden.clear_cache()
   monkeypatch.setattr(modern_bert, '_QUERIES', 200)
-  blocks = np.asarray(_hidden(*loaded, ids, mask))
+  _check(kind, _hidden(*loaded, *modern_berts.rows()))
   _hidden.clear_cache()
-  np.testing.assert_allclose(blocks[mask], hidden[mask], atol=2e-6)
 
 
 @pytest.mark.parametrize('layers', [2, 5])
@@ -101,8 +91,7 @@ def test_the_last_layer_at_positions(loaded, layers):
 
 def test_tokens_equal_transformers(folder, kind):
   """A special token in a text is text, as with split_special_tokens=True."""
-  file = folder / 'tokenizer.json'
-  tokenizer = embedders._read_tokenizer(file, lowercase=False)
+  tokenizer = embedders._read_tokenizer(folder / 'tokenizer.json', False)
   encodings = tokenizer.encode_batch(modern_berts.TEXTS)
   assert [x.ids for x in encodings] == EXPECTED[kind]['ids']
 
@@ -121,30 +110,51 @@ def test_vectors_equal_sentence_transformers(folder, kind, monkeypatch):
   np.testing.assert_allclose(kernels, passages, atol=2e-6)
 
 
-def _edited(tmp_path, **fields):
-  """A config.json with other fields."""
-  folder = modern_berts.save(tmp_path / 'edited', 'old')
+def test_logits_equal_transformers(kind, tmp_path):
+  folder = modern_berts.save(tmp_path / 'labels', kind, modern_berts.LABELS)
+  tensors = {
+    name.replace('head', 'pooler'): x
+    for name, x in safetensors.numpy.load_file(
+      folder / 'model.safetensors'
+    ).items()
+  }
+  kernel, bias = (tensors.pop(f'classifier.{x}') for x in ('weight', 'bias'))
   file = folder / 'config.json'
-  stated = json.loads(file.read_text()) | fields
-  file.write_text(json.dumps(stated))
-  return file
+  config = bert_checkpoint.read_config(file, bert_checkpoint.MODELS)
+  config, params, _ = bert_checkpoint.convert(tensors, config, 'test')
+  model = bert_family.module(config)
+  pooled = jax.jit(model.apply)({'params': params}, *modern_berts.rows()).pooled
+  logits = np.asarray(pooled) @ kernel.T + bias
+  np.testing.assert_allclose(logits, EXPECTED[kind]['logits'], atol=2e-6)
 
 
-def _read(file, models=bert_checkpoint.MODELS):
-  return bert_checkpoint.read_config(file, models)
+def test_scores_equal_sentence_transformers(kind, tmp_path):
+  reranker = rerank.load(modern_berts.save(tmp_path / 'score', kind, 1))
+  queries, passages = zip(*modern_berts.PAIRS, strict=True)
+  scores = reranker.score(queries, [[x] for x in passages])
+  np.testing.assert_allclose(scores, np.c_[EXPECTED[kind]['scores']], atol=2e-6)
 
 
-def test_both_spellings_and_their_defaults(tmp_path):
-  old = _read(_edited(tmp_path / 'a'))
-  assert old.layer_types == modern_bert.ModernBertConfig().layer_types[:5]
-  bases = old.global_rope_theta, old.local_rope_theta
-  assert bases == (160_000, 10_000) and old.local_attention == 128
-  fields = {'local_rope_theta': None, 'global_rope_theta': 77.0}
-  other = _read(_edited(tmp_path / 'b', sliding_window=9, **fields))
-  assert other.local_rope_theta == 77 and other.local_attention == 18
+def _read(tmp_path, **fields):
+  """Read the config of `old` with other fields."""
+  stated = {'model_type': 'modernbert', 'num_hidden_layers': 5}
+  file = tmp_path / 'config.json'
+  file.write_text(json.dumps(stated | modern_berts.KINDS['old'] | fields))
+  return bert_checkpoint.read_config(file, bert_checkpoint.MODELS)
+
+
+def test_statements_and_their_defaults(tmp_path):
+  fields = {'global_rope_theta': 77.0, 'local_rope_theta': None}
+  config = _read(tmp_path, sliding_window=9, **fields)
+  assert config.local_rope_theta == config.global_rope_theta == 77
+  assert config.local_attention == 18
+  config = _read(tmp_path, global_attn_every_n_layers=2)
+  every = [x == modern_bert.GLOBAL for x in config.layer_types]
+  assert every == [True, False, True, False, True]
   file = tmp_path / 'config.json'
   file.write_text('{"model_type": "modernbert"}')
-  assert _read(file) == modern_bert.ModernBertConfig()
+  base = modern_bert.ModernBertConfig()
+  assert bert_checkpoint.read_config(file, bert_checkpoint.MODELS) == base
 
 
 def test_the_default_is_modern_bert_base():
@@ -183,11 +193,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(('field', 'value'), REFUSED)
 def test_what_is_not_supported_is_refused_by_name(tmp_path, field, value):
-  file = _edited(tmp_path, **{field: value})
   with pytest.raises(ValueError) as error:
-    _read(file)
+    _read(tmp_path, **{field: value})
   said = str(error.value)
-  assert field in said and str(file) in said and '\n' not in said
+  assert field in said and str(tmp_path) in said and '\n' not in said
 
 
 def test_where_bert_is_needed_it_is_refused(folder):
@@ -195,28 +204,11 @@ def test_where_bert_is_needed_it_is_refused(folder):
     bert_checkpoint.load_mlm(folder)
 
 
-@pytest.mark.parametrize('name', ['model.layers.1.mlp.Wi.weight', 'head.x'])
-def test_tensors_are_checked_by_name(tmp_path, name):
-  folder = modern_berts.save(tmp_path / 'a', 'old')
-  config = _read(folder / 'config.json')
-  drawn = modern_berts.tensors(config.vocab_size, False, 0)
-  if drawn.pop(name, None) is None:
-    drawn[name] = np.zeros(1)
-  with pytest.raises(ValueError, match=name.removeprefix('model.')):
-    bert_checkpoint.convert(drawn, config, 'test')
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-  not PYTHON, reason='SENTENCE_TRANSFORMERS_PYTHON is not set'
-)
-def test_transformers_computes_the_expected_values():
-  command = PYTHON, '-m', 'tests.retrieval.nn.modern_berts'
-  done = subprocess.run(command, capture_output=True, check=True)
-  computed = json.loads(done.stdout)
-  assert computed.keys() == EXPECTED.keys()
-  for kind, values in computed.items():
-    assert values.pop('ids') == EXPECTED[kind]['ids']
-    for name, value in values.items():
-      for row, expected in zip(value, EXPECTED[kind][name], strict=True):
-        np.testing.assert_allclose(row, expected, atol=1e-6)
+@pytest.mark.parametrize('name', ['layers.1.mlp.Wi.weight', 'head.x'])
+def test_tensors_are_checked_by_name(folder, name):
+  tensors = safetensors.numpy.load_file(folder / 'model.safetensors')
+  if tensors.pop(f'model.{name}', None) is None:
+    tensors[name] = np.zeros(1)
+  config, _, _ = bert_checkpoint.load_mlm(folder, bert_checkpoint.MODELS)
+  with pytest.raises(ValueError, match=name):
+    bert_checkpoint.convert(tensors, config, 'test')
