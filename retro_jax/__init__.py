@@ -8,6 +8,8 @@
   model.loglikelihood(['Paris is in', 'Paris is in'], [' France.', ' Peru.'])
   model.neighbors('A text.')
 
+  retro_jax.referee(model, held_out_texts)  # verdicts on its figures
+
 Models: `Retro`, `RetroStep` (one token at a time), `RetroConfig`, and the
 paper's sizes by `preset('172m')`. Losses: `batch_nll`, and `loss`, which returns
 `Mean`s, to be pooled over batches; `.value` is the number. Each result shows
@@ -22,12 +24,14 @@ _MODULES = {
   'Retro': 'retro_jax.nn.retro',
   'RetroConfig': 'retro_jax.nn.config',
   'RetroStep': 'retro_jax.nn.retro_step',
+  'Scorer': 'retro_jax.evaluation.referee',
   'TextPrompt': 'retro_jax.views.prompts',
   'batch_nll': 'retro_jax.nn.losses',
   'load': 'retro_jax.trained.language_model',
   'loss': 'retro_jax.nn.losses',
   'packaged': 'retro_jax.trained.language_model',
   'preset': 'retro_jax.nn.presets',
+  'referee': 'retro_jax.evaluation.referee',
 }
 __all__ = [*_MODULES]
 __getattr__, __dir__ = lazy.attach(__name__, _MODULES)

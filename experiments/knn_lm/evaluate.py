@@ -31,8 +31,8 @@ from experiments.knn_lm.config import Config
 from experiments.retro import evaluate as retro_evaluate, rows as rows_lib
 from retrieval.store import manifests
 from retro_jax.data import windows as windows_lib
-from retro_jax.evaluation import evaluate as evaluate_lib, knn_lm
-from retro_jax.trained import language_model
+from retro_jax.evaluation import evaluate as evaluate_lib, knn_lm, referee
+from retro_jax.trained import language_model, scorers
 
 FILE = 'knn_lm.json'
 TOKENS_PER_GROUP = 1 << 14
@@ -196,10 +196,15 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
 class KnnLanguageModel(language_model.LanguageModel):
   """A model with the likelihoods of a kNN-LM; it draws no samples."""
 
-  # keys [n, D] -> distances and values [n, k]
-  search: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+  datastore: knn_lm_prepare.Datastore
+  k: int  # nearest keys
   temperature: float  # of squared L2 distances
   weight: float  # lambda, of p_kNN
+
+  @property
+  def search(self) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Keys [n, D] -> distances and values [n, k]."""
+    return functools.partial(self.datastore.search, k=self.k)
 
   def sample(self, *unused_prompts, **unused_settings):
     """Raise ValueError: there is no decoding with the datastore."""
@@ -210,6 +215,26 @@ class KnnLanguageModel(language_model.LanguageModel):
     distributions = functools.partial(_distributions, self.model, params)
     return knn_lm.token_scorer(
       distributions, self.search, self.temperature, self.weight
+    )
+
+  def scorer(self, num_neighbors: int | None = None) -> referee.Scorer:
+    """Return what the referee judges; num_neighbors is not used."""
+    del num_neighbors
+    params = jax.device_put(self.params)
+
+    def mixed(row, places):
+      log_lm, keys = map(np.asarray, _distributions(self.model, params, row))
+      at = np.arange(len(places))[:, None], places
+      flat = np.reshape(log_lm[at], (-1, log_lm.shape[-1]))
+      nearest = self.search(np.reshape(keys[at], (len(flat), -1)))
+      both = knn_lm.mix(flat, *nearest, self.temperature, self.weight)
+      return both.reshape(*places.shape, -1)
+
+    return scorers.with_memory(
+      scorers.of(self, 0),
+      scorers.ask(self, 0, mixed),
+      lambda: self.datastore.values[:].astype(np.int64),
+      [self.datastore.pairs.path, self.datastore.index.path],
     )
 
 
@@ -235,7 +260,8 @@ def load(
   config = dataclasses.replace(alone.config, num_neighbors=0)
   return KnnLanguageModel(
     **vars(alone) | {'config': config},
-    search=functools.partial(datastore.search, k=chosen['k']),
+    datastore=datastore,
+    k=chosen['k'],
     temperature=chosen['temperature'],
     weight=chosen['lambda'],
   )

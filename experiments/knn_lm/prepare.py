@@ -104,14 +104,14 @@ class Datastore:
     self.index = index_lib.open_index(folder / 'index')
     index_lib.check_vectors(self.index, self.pairs)
     self.keys = self.pairs.array('keys')
-    self._values = self.pairs.array('values')
+    self.values = self.pairs.array('values')
 
   def search(
     self, queries: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """Return distances and values [n, k] as `knn_lm.find_neighbors`."""
     return knn_lm.find_neighbors(
-      self.index.searcher, self.keys, self._values, queries, k
+      self.index.searcher, self.keys, self.values, queries, k
     )
 
 

@@ -15,6 +15,7 @@ import functools
 import pathlib
 
 import jax
+import numpy as np
 
 from experiments.engine import stages
 from experiments.retro import (
@@ -22,10 +23,19 @@ from experiments.retro import (
   evaluate as retro_evaluate,
   rows as rows_lib,
 )
-from retro_jax.evaluation import copying as copying_lib
-from retro_jax.trained import loading
+from retrieval.store import manifests
+from retro_jax.data import pipeline
+from retro_jax.evaluation import (
+  continuations,
+  copying as copying_lib,
+  referee,
+)
+from retro_jax.trained import language_model, loading, scorers
 
+FILE = 'copying.json'
 _ALONE = 'model alone'
+_MIXED = 'with n-grams of neighbors'
+Likelihood = continuations.Likelihood
 
 
 def copying(
@@ -61,7 +71,7 @@ def copying(
     weights = [round(float(w), 2) for w in mixture.weights]
     rows.append(rows_lib.of(f'with n-grams of {name}', mixed, weights=weights))
   rows_lib.report(
-    pathlib.Path(workdir) / 'copying.json',
+    pathlib.Path(workdir) / FILE,
     rows,
     {'minus_alone': _ALONE},
     title=f'{k} neighbors of each chunk, copied',
@@ -70,3 +80,60 @@ def copying(
     num_neighbors=k,
     settings=dataclasses.asdict(evaluate),
   )
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class CopyingModel(language_model.LanguageModel):
+  """A model without retrieval, mixed with the n-grams of neighbors."""
+
+  weights: np.ndarray  # as of `copying.Mixture`
+
+  def scorer(self, num_neighbors: int | None = None) -> referee.Scorer:
+    """Return what the referee judges; the model alone where k is 0."""
+    k = self._num_neighbors(num_neighbors)
+    alone, c = scorers.of(self, 0), self.model.config
+    if not k:
+      return alone
+
+    def mixed(row, places):
+      bare = pipeline.without_neighbors(row)
+      log_probs = scorers.distributions(self.model, self.params, bare, places)
+      order, shares = copying_lib.distributions(
+        row, c.chunk_length, c.vocab_size
+      )
+      at = np.arange(len(places))[:, None], places
+      weight = np.where(order[at] < 0, 0, self.weights[order[at]])[..., None]
+      probs = np.exp(np.asarray(log_probs, np.float64))
+      with np.errstate(divide='ignore'):
+        return np.log((1 - weight) * probs + weight * shares[at])
+
+    return scorers.with_memory(
+      alone,
+      scorers.ask(self, k, mixed),
+      functools.partial(scorers.memory_tokens, self.data),
+      scorers.memory_paths(self.data),
+      score=functools.partial(self._score, k),
+    )
+
+  def _score(self, k: int, contexts, texts) -> list[Likelihood]:
+    """Score texts as the evaluator does."""
+    nats = functools.partial(loading.batch_nll, self.model, self.params)
+    mixture = copying_lib.Mixture(nats, self.model.config.chunk_length)
+    mixture.weights = self.weights
+    pairs = zip(contexts, texts, strict=True)
+    total, _, dropped = continuations.score(
+      lambda row: (mixture(row), np.ones(row['tokens'].shape, bool)),
+      [continuations.encode(self.data.tokenizer, *x) for x in pairs],
+      scorers.settings_of(self, k),
+      retrieve=self.data.datastore.lookup(self.config).retrieve_tokens,
+    )
+    sizes = [len(x.encode()) for x in texts]
+    columns = zip(total.tolist(), sizes, dropped.tolist(), strict=True)
+    return [Likelihood(x, size, False, n) for x, size, n in columns]
+
+
+def load(model: language_model.LanguageModel, workdir: str) -> CopyingModel:
+  """Return a model with the mixture that the evaluator wrote into its folder."""
+  rows = manifests.read_object(pathlib.Path(workdir) / FILE)['rows']
+  [weights] = [x['weights'] for x in rows if x['name'] == _MIXED]
+  return CopyingModel(**vars(model), weights=np.array(weights))

@@ -206,6 +206,34 @@ def _find(
   return [[by_chunk[x.tobytes()] for x in one] for one in by_window]
 
 
+def make_batch(
+  texts: Sequence[Continuation],
+  batch: list[tuple[int, Window]],
+  num_chunks: int,
+  settings: Settings,
+  retrieve: samples.RetrieveFn | None = None,
+) -> pipeline.Row:
+  """Read neighbors, and return the rows of windows, each after the text's number.
+
+  Empty rows are added up to a power of two: few numbers of rows are compiled.
+
+  Args:
+    num_chunks: of each row.
+    retrieve: as of `score`.
+  """
+  m, shape = settings.chunk_length, None
+  if retrieve is not None and settings.num_neighbors:
+    shape = settings.num_neighbors, settings.neighbor_length
+  read = _find(texts, batch, settings, retrieve if shape else None)
+  rows = [
+    make_row(texts[i], window, m, num_chunks, neighbors, shape)
+    for (i, window), neighbors in zip(batch, read, strict=True)
+  ]
+  missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
+  rows += [{name: np.zeros_like(x) for name, x in rows[0].items()}] * missing
+  return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
 def score(
   score_tokens: ScoreFn,
   texts: Sequence[Continuation],
@@ -229,9 +257,7 @@ def score(
     ValueError: for a text with nothing to score.
   """
   nats, greedy = np.zeros(len(texts)), np.ones(len(texts), bool)
-  m, shape = settings.chunk_length, None
-  if retrieve is not None and settings.num_neighbors:
-    shape = settings.num_neighbors, settings.neighbor_length
+  m = settings.chunk_length
   sizes = m, settings.sequence_chunks, settings.stride_chunks
   by_text = [make_windows(text, *sizes) for text in texts]
   windows = [
@@ -239,15 +265,7 @@ def score(
   ]
   done = 0
   for count, batch in _batches(windows, settings):
-    read = _find(texts, batch, settings, retrieve if shape else None)
-    rows = [
-      make_row(texts[i], window, m, count, neighbors, shape)
-      for (i, window), neighbors in zip(batch, read, strict=True)
-    ]
-    # Few numbers of rows are compiled, too.
-    missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
-    rows += [{name: np.zeros_like(x) for name, x in rows[0].items()}] * missing
-    columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    columns = make_batch(texts, batch, count, settings, retrieve)
     owners = [i for i, _ in batch]
     of_tokens, likeliest = map(np.asarray, score_tokens(columns))
     sums = of_tokens.sum(axis=-1, dtype=np.float64)

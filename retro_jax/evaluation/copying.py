@@ -15,7 +15,7 @@ all of the neighbors' tokens.
 Dimension key: B batch, L tokens, C chunks, M chunk length.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from jaxtyping import Float, Int
 import numpy as np
@@ -30,33 +30,48 @@ def foretell(
   row: pipeline.Row, chunk_length: int
 ) -> tuple[Int[np.ndarray, 'B L'], Float[np.ndarray, 'B L']]:
   """Tokens of context that match, -1 where no neighbor is read, and the target's share."""
+  order = np.full(np.shape(row['tokens']), -1)
+  share = np.zeros(order.shape)
+  for b, places, neighbors, orders, weights in _readings(row, chunk_length):
+    targets = row['targets'][b, places]
+    follows = neighbors == targets[:, None, None]
+    order[b, places] = orders
+    share[b, places] = (weights * follows).sum((1, 2))
+  return order, share
+
+
+def distributions(
+  row: pipeline.Row, chunk_length: int, vocab_size: int
+) -> tuple[Int[np.ndarray, 'B L'], Float[np.ndarray, 'B L V']]:
+  """Return the tokens of context that match, as `foretell`, and all tokens' shares."""
+  order = np.full(np.shape(row['tokens']), -1)
+  shares = np.zeros((*order.shape, vocab_size))
+  for b, places, neighbors, orders, weights in _readings(row, chunk_length):
+    order[b, places] = orders
+    for place, weight in zip(places, weights, strict=True):
+      np.add.at(shares[b, place], neighbors, weight)
+  return order, shares
+
+
+def _readings(row: pipeline.Row, chunk_length: int) -> Iterator[tuple]:
+  """Yield row, places and neighbors of each chunk, and `_weigh` of them."""
   m = chunk_length
   tokens, segments = np.asarray(row['tokens']), np.asarray(row['segment_ids'])
-  order = np.full(tokens.shape, -1)
-  share = np.zeros(tokens.shape)
   for b, c in np.argwhere(np.any(row['neighbor_mask'], axis=(2, 3))):
     # As in chunked cross-attention: from the last token of the chunk on.
     places = np.arange((c + 1) * m - 1, min((c + 2) * m - 1, tokens.shape[1]))
     places = places[segments[b, places] == segments[b, places[0]]]
-    order[b, places], share[b, places] = _foretell(
-      tokens[b],
-      row['targets'][b],
-      places,
-      np.asarray(row['neighbors'][b, c]),
-      np.asarray(row['neighbor_mask'][b, c]),
-    )
-  return order, share
+    neighbors = np.asarray(row['neighbors'][b, c])
+    mask = np.asarray(row['neighbor_mask'][b, c])
+    yield b, places, neighbors, *_weigh(tokens[b], places, neighbors, mask)
 
 
-def _foretell(tokens, targets, places, neighbors, mask):
-  """`foretell` for the places of one chunk: [places] each."""
+def _weigh(tokens, places, neighbors, mask):
+  """Context that matches [places], and weights of neighbors' tokens [places, N, R]."""
   order = np.zeros(len(places), int)
-  share = ((neighbors == targets[places, None, None]) & mask).sum((1, 2)) / max(
-    mask.sum(), 1
-  )
   # matches[p, n, j]: the context of p stands in neighbor n right before j.
   matches = np.broadcast_to(mask, (len(places), *mask.shape))
-  follows = neighbors == targets[places, None, None]
+  weights = matches / max(mask.sum(), 1)
   for n in range(1, MAX_ORDER + 1):
     shifted = np.zeros_like(matches)
     same = neighbors == tokens[places - n + 1, None, None]
@@ -64,10 +79,10 @@ def _foretell(tokens, targets, places, neighbors, mask):
     shifted[..., n:] = same[..., : same.shape[-1] - n]
     matches = matches & shifted
     count = matches.sum((1, 2))
-    hits = (matches & follows).sum((1, 2))
     order = np.where(count > 0, n, order)
-    share = np.where(count > 0, hits / np.maximum(count, 1), share)
-  return order, share
+    share = matches / np.maximum(count, 1)[:, None, None]
+    weights = np.where((count > 0)[:, None, None], share, weights)
+  return order, weights
 
 
 class Mixture:

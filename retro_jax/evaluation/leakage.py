@@ -25,6 +25,7 @@ from retro_jax.data import pipeline
 NUM_NEIGHBORS = 10  # of each chunk, as in the paper
 _READ_CHUNKS = 512
 _NO_TOKEN, _NO_NEIGHBOR = -1, -2  # equal to nothing
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # of hashes
 Point = dict[str, float | int]  # as of `curve`
 
 
@@ -39,6 +40,36 @@ def shared_runs(
     run = np.where(same, np.pad(run[..., :-1], one_on) + 1, 0)
     longest = np.maximum(longest, run)
   return longest
+
+
+def longest_runs(
+  text: Int[np.ndarray, ' n'], memory: Int[np.ndarray, ' _']
+) -> Int[np.ndarray, ' n']:
+  """Length of the longest run of `memory` that begins at each token of a text.
+
+  Tokens below 0 are equal to nothing. Runs are compared by hashes of 64 bits.
+  """
+  runs = np.zeros(len(text), np.int64)
+  sides = [(x.astype(np.int64), np.arange(len(x))) for x in (text, memory)]
+  hashes = [np.zeros(len(x), np.uint64) for x, _ in sides]
+  for n in range(len(text)):
+    for i, (tokens, starts) in enumerate(sides):
+      inside = starts + n < len(tokens)
+      inside[inside] = tokens[starts[inside] + n] >= 0
+      starts = starts[inside]
+      following = tokens[starts + n].astype(np.uint64) + np.uint64(1)
+      hashes[i] = hashes[i][inside] * _FACTOR + following
+      sides[i] = tokens, starts
+    few = np.unique(hashes[0])
+    places = np.minimum(np.searchsorted(few, hashes[1]), max(len(few) - 1, 0))
+    shared = few[places] == hashes[1] if len(few) else places < 0
+    repeated = np.isin(hashes[0], hashes[1][shared])
+    for i, there in enumerate((repeated, shared)):
+      hashes[i], sides[i] = hashes[i][there], (sides[i][0], sides[i][1][there])
+    if not len(hashes[0]):
+      break
+    runs[sides[0][1]] = n + 1
+  return runs
 
 
 def overlap(

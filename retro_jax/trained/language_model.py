@@ -16,12 +16,13 @@ from retrieval.search import where as where_lib
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import decode, drawing, growing_text
-from retro_jax.evaluation import continuations as continuations_lib
+from retro_jax.evaluation import continuations as continuations_lib, referee
 from retro_jax.nn import losses
 from retro_jax.trained import (
   inspection,
   loading,
   packaged as packaged_lib,
+  scorers,
 )
 from retro_jax.views import (
   page as page_lib,
@@ -259,6 +260,10 @@ class LanguageModel(loading.TrainedRetro):
     """Return the function of a batch that scores its targets."""
     params = jax.device_put(self.params)
     return functools.partial(_token_scores, self.model, params)
+
+  def scorer(self, num_neighbors: int | None = None) -> referee.Scorer:
+    """Return what `retro_jax.referee` judges; num_neighbors as of `score`."""
+    return scorers.of(self, self._num_neighbors(num_neighbors))
 
   def neighbors(
     self, text: str, num_neighbors: int | None = None

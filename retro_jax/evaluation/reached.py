@@ -1,0 +1,87 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays that functions can reach, and their bytes: what a model holds in memory.
+
+Followed are closures, attributes, containers, and the globals that a function names. Not
+followed are modules, classes and what other languages hold.
+"""
+
+from collections.abc import Iterator
+import gc
+import os
+import pathlib
+import sys
+import types
+from typing import Any
+
+import numpy as np
+
+_LARGE = 1 << 20  # bytes from which on a text or a container counts
+_PLAIN = (bytes, bytearray, str, dict, list, set, tuple)
+
+
+def _is_array(x: Any) -> bool:
+  return isinstance(getattr(x, 'nbytes', None), int) and hasattr(x, 'shape')
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+  yield from code.co_names
+  for x in code.co_consts:
+    if isinstance(x, types.CodeType):
+      yield from _names(x)
+
+
+def _next(x: Any) -> list[Any]:
+  """Return what an object refers to; of JAX's functions what they wrap alone."""
+  if f'{getattr(type(x), "__module__", "")}'.startswith('jax'):
+    return [getattr(x, '__wrapped__', None)]
+  if not isinstance(x, types.FunctionType):
+    return [*gc.get_referents(x), getattr(x, '__wrapped__', None)]
+  cells = (
+    c.cell_contents for c in x.__closure__ or () if c != types.CellType()
+  )
+  named = (x.__globals__.get(name) for name in _names(x.__code__))
+  return [*cells, *named, x.__defaults__, x.__kwdefaults__, x.__dict__]
+
+
+def reach(*roots: Any) -> tuple[list[Any], int]:
+  """Return the arrays that objects reach, and the bytes of large texts and containers."""
+  seen: dict[int, Any] = {}
+  todo, arrays, others = [*roots], [], 0
+  while todo:
+    x = todo.pop()
+    if id(x) in seen or isinstance(x, (types.ModuleType, type)):
+      continue
+    seen[id(x)] = x  # alive, so that no other object gets its number
+    if _is_array(x):
+      arrays.append(x)
+      continue
+    if isinstance(x, _PLAIN) and sys.getsizeof(x) >= _LARGE:
+      others += sys.getsizeof(x)
+    todo += _next(x)
+  return arrays, others
+
+
+def count(tree: Any) -> int:
+  """Count the bytes of arrays in any tree, each buffer once, and of files below paths.
+
+  A number is itself.
+  """
+  if isinstance(tree, int):
+    return tree
+  buffers, total, todo = set(), 0, [tree]
+  while todo:
+    x = todo.pop()
+    if isinstance(x, (os.PathLike, str)):
+      files = [pathlib.Path(x), *pathlib.Path(x).rglob('*')]
+      total += sum(f.stat().st_size for f in files if f.is_file())
+    elif isinstance(x, dict):
+      todo += x.values()
+    elif isinstance(x, (list, tuple)):
+      todo += x
+    elif _is_array(x):
+      while isinstance(getattr(x, 'base', None), np.ndarray):
+        x = x.base
+      total += 0 if id(x) in buffers else int(x.nbytes)
+      buffers.add(id(x))
+  return total
