@@ -196,17 +196,9 @@ class Embedder:
     if folder.has_modules:
       stated = min(folder.max_length or config.max_length, config.max_length)
       max_length = min(max_length or stated, stated)
-    tokenizer = _read_tokenizer(path / 'tokenizer.json', folder.lowercase)
-    beyond = [
-      token
-      for token, i in tokenizer.get_vocab().items()
-      if i >= config.vocab_size
-    ]
-    if beyond:
-      raise ValueError(
-        f'{path}: {config.vocab_size} word embeddings, none for the tokens '
-        f'{beyond[:5]}.'
-      )
+    tokenizer = read_tokenizer(
+      path / 'tokenizer.json', folder.lowercase, config.vocab_size
+    )
     return cls(
       config,
       params | folder.dense,
@@ -283,13 +275,23 @@ class Embedder:
         yield encoding.ids
 
 
-def _read_tokenizer(
-  file: pathlib.Path, lowercase: bool
+def read_tokenizer(
+  file: pathlib.Path, lowercase: bool, vocab_size: int
 ) -> tokenizers.Tokenizer:
-  """Read a tokenizer, and let it lower the case of texts if it does not yet."""
+  """Read a tokenizer, and let it lower the case of texts if it does not yet.
+
+  Raises:
+    ValueError: if it is missing or damaged, or has more than `vocab_size` tokens.
+  """
   if not file.is_file():
     raise ValueError(f'{file.parent}: no tokenizer.json beside the checkpoint.')
   tokenizer = rust_tokenizers.make(rust_tokenizers.read_spec(file), file)
+  beyond = [x for x, i in tokenizer.get_vocab().items() if i >= vocab_size]
+  if beyond:
+    raise ValueError(
+      f'{file.parent}: {vocab_size} word embeddings, none for the tokens '
+      f'{beyond[:5]}.'
+    )
   normalizer = tokenizer.normalizer
   if lowercase and (
     normalizer is None or normalizer.normalize_str('ABC') != 'abc'

@@ -8,20 +8,16 @@ similarity, sentence_bert_config.json the length of a text. A module, mode or va
 that is not supported is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 import dataclasses
-import functools
 import json
 import pathlib
 from typing import Any
 
-import jax
 from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float
-import numpy as np
 
-from retrieval.formats import weights
-from retrieval.nn import bert, bert_checkpoint, bert_family
+from retrieval.nn import bert, bert_checkpoint, bert_family, sentence_layers
 from retrieval.store import manifests
 
 MODULES = 'modules.json'
@@ -34,16 +30,7 @@ _MODES = {
   'pooling_mode_weightedmean_tokens': 'weightedmean',
   'pooling_mode_lasttoken': 'lasttoken',
 }
-_NORMALIZE = 'Normalize'
-_DENSE = {
-  'torch.nn.modules.activation.Tanh': jnp.tanh,
-  'torch.nn.modules.activation.ReLU': jax.nn.relu,
-  'torch.nn.modules.activation.GELU': functools.partial(
-    jax.nn.gelu, approximate=False
-  ),
-  'torch.nn.modules.activation.Sigmoid': jax.nn.sigmoid,
-  'torch.nn.modules.linear.Identity': lambda x: x,
-}
+_NORMALIZE = sentence_layers.NORMALIZE
 _METRICS = {
   'cosine': 'squared_l2',  # of vectors of length 1: the same order
   'dot': 'dot_product',
@@ -51,13 +38,10 @@ _METRICS = {
 }
 _QUERY, _PASSAGE = ('query',), ('document', 'passage', 'corpus')
 _UNLIMITED = 2**31  # as a length; tokenizers without a limit state 10^30
-_PROMPTS = 'config_sentence_transformers.json'
-FILES = MODULES, _PROMPTS, 'sentence_bert_config.json'  # that a folder may have
-_DENSE_NAMES = {'kernel': 'linear.weight', 'bias': 'linear.bias'}
+PROMPTS = 'config_sentence_transformers.json'
+FILES = MODULES, PROMPTS, 'sentence_bert_config.json'  # that a folder may have
 # Field -> supported values, where it is there
 _DENSE_FIELDS = {
-  'activation_function': tuple(_DENSE),
-  'use_residual': (False,),
   'module_input_name': ('sentence_embedding', None),
   'module_output_name': ('sentence_embedding', None),
 }
@@ -94,15 +78,7 @@ class Sentence:
   def dimension(self, width: int, params: Mapping[str, Any]) -> int:
     """Return the width of vectors; ValueError for layers that do not fit."""
     width *= len(self.pooling)
-    for number, layer in enumerate(self.layers):
-      if layer != _NORMALIZE:
-        rows, columns = np.shape(params[f'dense_{number}']['kernel'])
-        if rows != width:
-          raise ValueError(
-            f'Dense: in_features {rows}; expected {width}, the width before it.'
-          )
-        width = columns
-    return width
+    return sentence_layers.width(self.layers, params, width)
 
   def apply(
     self,
@@ -114,7 +90,7 @@ class Sentence:
     """Return float32 vectors.
 
     Args:
-      params: the kernel and bias of dense_0, dense_1, ..., where there are any.
+      params: of the layers, as of `sentence_layers.read`.
       hidden: output of the encoder.
       mask: False at padding, which is on the right.
       skipped: first positions that are not pooled.
@@ -122,15 +98,7 @@ class Sentence:
     pooled = mask & (jnp.arange(mask.shape[1]) >= skipped)
     vectors = [_pool(x, hidden, mask, pooled) for x in self.pooling]
     x = jnp.concatenate(vectors, axis=1)
-    for number, layer in enumerate(self.layers):
-      if layer == _NORMALIZE:
-        norms = jnp.linalg.norm(x, axis=1, keepdims=True)
-        x /= jnp.maximum(norms, 1e-12)
-      else:
-        dense = params[f'dense_{number}']
-        x = jnp.matmul(x, dense['kernel'], precision='highest')
-        x = _DENSE[layer](x + dense.get('bias', 0.0))
-    return x
+    return sentence_layers.apply(self.layers, params, x)
 
 
 def _pool(mode, hidden, mask, pooled):
@@ -158,10 +126,7 @@ class Folder:
 
   encoder: str = ''  # folder of the encoder, relative
   sentence: Sentence = Sentence()
-  # dense_0, ... -> kernel [in, out] and bias [out]
-  dense: dict[str, dict[str, np.ndarray]] = dataclasses.field(
-    default_factory=dict
-  )
+  dense: sentence_layers.Params = dataclasses.field(default_factory=dict)
   max_length: int | None = None  # tokens of a text, specials included
   lowercase: bool = False  # before tokenization
   has_modules: bool = False  # whether there is a modules.json
@@ -176,54 +141,79 @@ def read(path: pathlib.Path) -> Folder:
   """
   if not (path / MODULES).is_file():
     return Folder()
-  kinds, places = _modules(path / MODULES)
-
-  def get(place: str, name: str, needed: bool = True, **supported) -> dict:
-    """Read an object, {} for a missing file, and check its fields."""
-    file = path / place / name
-    if not needed and not file.is_file():
-      return {}
-    fields = manifests.read_object(file)
-    bert_checkpoint.check_fields(file, fields, supported)
-    return fields
-
-  fields = get(places[1], 'config.json', include_prompt=(True, False))
-  pooling = _pooling(path / places[1] / 'config.json', fields)
-  layers, dense = kinds[2:], {}
-  for number, kind in enumerate(layers):
-    if kind != _NORMALIZE:
-      place = places[2 + number]
-      stated = get(place, 'config.json', **_DENSE_FIELDS)
-      layers[number] = stated.get('activation_function', next(iter(_DENSE)))
-      dense[f'dense_{number}'] = _dense(path / place, stated)
-  said = _said(path / _PROMPTS, get('', _PROMPTS, False, **_PROMPT_FIELDS))
-  if said['similarity'] == 'cosine' and layers[-1:] != [_NORMALIZE]:
-    layers.append(_NORMALIZE)
+  kinds, places = read_modules(
+    path / MODULES, (('Transformer',), ('Pooling',)), ('Dense', _NORMALIZE)
+  )
+  file = path / places[1] / 'config.json'
+  fields = read_fields(file, include_prompt=(True, False))
+  pooling = _pooling(file, fields)
+  layers, dense = sentence_layers.read(
+    path, kinds[2:], places[2:], **_DENSE_FIELDS
+  )
+  file = path / PROMPTS
+  stated = read_fields(file, needed=False, **_PROMPT_FIELDS)
+  similarity = stated.get('similarity_fn_name') or 'cosine'
+  if similarity == 'cosine' and layers[-1:] != (_NORMALIZE,):
+    layers += (_NORMALIZE,)
   sentence = Sentence(
     pooling=pooling,
     include_prompt=fields.get('include_prompt', True),
-    layers=tuple(layers),
-    **said,
+    layers=layers,
+    similarity=similarity,
+    **read_prompts(file, stated),
   )
-  lengths = {}
-  for model in ('bert', *bert_family.ROBERTA):
-    name = f'sentence_{model}_config.json'
-    lengths = lengths or get(places[0], name, False, **_LENGTH_FIELDS)
-  tokenizer = get(places[0], 'tokenizer_config.json', False)
-  length = lengths.get('max_seq_length') or tokenizer.get('model_max_length')
-  whole = isinstance(length, int | float) and 1 <= length < _UNLIMITED
+  lengths = read_lengths(path / places[0], **_LENGTH_FIELDS)
   return Folder(
     encoder=places[0],
     sentence=sentence,
     dense=dense,
-    max_length=int(length) if whole else None,
+    max_length=text_length(path / places[0], lengths),
     lowercase=bool(lengths.get('do_lower_case')),
     has_modules=True,
   )
 
 
-def _modules(file: pathlib.Path) -> tuple[list[str], list[str]]:
-  """Return the last name of each module's type, and its folder."""
+def read_fields(
+  file: pathlib.Path, needed: bool = True, **supported: Any
+) -> dict[str, Any]:
+  """Read an object, {} for a missing file unless needed, and check its fields."""
+  if not needed and not file.is_file():
+    return {}
+  fields = manifests.read_object(file)
+  bert_checkpoint.check_fields(file, fields, supported)
+  return fields
+
+
+def read_lengths(encoder: pathlib.Path, **supported: Any) -> dict[str, Any]:
+  """Read the settings of the Transformer module in the encoder's folder."""
+  fields = {}
+  for model in ('bert', *bert_family.ROBERTA):
+    file = encoder / f'sentence_{model}_config.json'
+    fields = fields or read_fields(file, needed=False, **supported)
+  return fields
+
+
+def text_length(
+  encoder: pathlib.Path, lengths: Mapping[str, Any]
+) -> int | None:
+  """Return the tokens of a text, specials included; None without a limit."""
+  tokenizer = read_fields(encoder / 'tokenizer_config.json', needed=False)
+  length = lengths.get('max_seq_length') or tokenizer.get('model_max_length')
+  whole = isinstance(length, int | float) and 1 <= length < _UNLIMITED
+  return int(length) if whole else None
+
+
+def read_modules(
+  file: pathlib.Path,
+  first: Sequence[Collection[str]],
+  others: Collection[str],
+) -> tuple[list[str], list[str]]:
+  """Return the last name of each module's type, and its folder.
+
+  Args:
+    first: types that the first modules may have.
+    others: those of all that follow.
+  """
   try:
     modules = json.loads(file.read_text(encoding='utf-8-sig'))
     kinds = [x['type'].rpartition('.')[2] for x in modules]
@@ -235,8 +225,7 @@ def _modules(file: pathlib.Path) -> tuple[list[str], list[str]]:
     ) from None
   if any('..' in x or x.startswith('/') for x in places):
     raise ValueError(f'{file}: path {places}; expected folders below it.')
-  expected = [('Transformer',), ('Pooling',)]
-  expected += [('Dense', _NORMALIZE)] * (len(kinds) - 2)
+  expected = [*first] + [others] * (len(kinds) - len(first))
   for number, names in enumerate(expected):
     fields = {'type': kinds[number] if number < len(kinds) else None}
     where = f'{file}: module {number}'
@@ -258,31 +247,10 @@ def _pooling(file: pathlib.Path, fields: dict[str, Any]) -> tuple[str, ...]:
   return tuple(modes)
 
 
-def _dense(
-  folder: pathlib.Path, fields: dict[str, Any]
-) -> dict[str, np.ndarray]:
-  """Return the parameters of a Dense layer."""
-  file = weights.find(folder)
-  tensors = weights.read(file)
-  shape = fields.get('out_features'), fields.get('in_features')
-  expected = {'linear.weight': shape}
-  if fields.get('bias', True):
-    expected['linear.bias'] = shape[:1]
-  shapes = {name: x.shape for name, x in tensors.items()}
-  if shapes != expected:
-    raise ValueError(
-      f'{file}: tensors {shapes}; in_features, out_features and bias beside it say '
-      f'{expected}.'
-    )
-  return {
-    ours: np.array(tensors[theirs].T, np.float32)
-    for ours, theirs in _DENSE_NAMES.items()
-    if theirs in tensors
-  }
-
-
-def _said(file: pathlib.Path, fields: dict[str, Any]) -> dict[str, str]:
-  """Return the prompts and the similarity, as fields of `Sentence`."""
+def read_prompts(
+  file: pathlib.Path, fields: Mapping[str, Any]
+) -> dict[str, str]:
+  """Return query_prompt and passage_prompt of PROMPTS."""
   prompts = fields.get('prompts') or {}
   default = fields.get('default_prompt_name')
   if not isinstance(prompts, dict) or default not in (None, *prompts):
@@ -303,5 +271,4 @@ def _said(file: pathlib.Path, fields: dict[str, Any]) -> dict[str, str]:
   return {
     'query_prompt': prompt(_QUERY, _PASSAGE),
     'passage_prompt': prompt(_PASSAGE, _QUERY),
-    'similarity': fields.get('similarity_fn_name') or 'cosine',
   }

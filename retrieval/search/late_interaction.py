@@ -23,7 +23,7 @@ from jaxtyping import Float32, Int64
 import numpy as np
 
 from retrieval import arguments
-from retrieval.nn import colbert
+from retrieval.nn import max_sim
 from retrieval.search import queries as queries_lib, token_store
 from retrieval.searchers import base, joined, subset as subset_lib
 from retrieval.store import executors, manifests
@@ -53,7 +53,7 @@ class LateInteraction:
     unit: of its scores.
   """
 
-  unit = colbert.ColbertEncoder.unit
+  unit = max_sim.UNIT
 
   def __init__(
     self,
@@ -147,7 +147,8 @@ class LateInteraction:
     rows = [i for i, text in enumerate(texts) if text.strip()]
     if rows:
       vectors = self.encoder.queries([texts[i] for i in rows])
-      yield from zip(rows, vectors, strict=True)
+      for row, query in zip(rows, vectors, strict=True):
+        yield row, query[query.any(axis=1)]
 
   def _candidates(
     self,
@@ -166,14 +167,14 @@ class LateInteraction:
       starts, lists, all_ends, centroids = self._arrays(
         shard, 'starts', 'blocks', 'ends', 'centroids'
       )
-      positions, _ = colbert.spans(starts[1:], near)
+      positions, _ = max_sim.spans(starts[1:], near)
       rows = np.unique(lists[positions])
       if subset is not None:
         rows = rows[subset.mask[shard * self._size + rows.astype(np.int64)]]
-      positions, ends = colbert.spans(all_ends, rows)
+      positions, ends = max_sim.spans(all_ends, rows)
       passages.append(shard * np.int64(self._size) + rows)
       scores.append(  # as if each token were its centroid
-        colbert.sum_of_best(cosines, centroids[positions], ends)
+        max_sim.sum_of_best(cosines, centroids[positions], ends)
       )
     order = np.argsort(-np.concatenate(scores), kind='stable')
     count = max(k, self._num_rescored)
@@ -190,16 +191,16 @@ class LateInteraction:
     for shard in np.unique(shard_of).tolist():
       here = shard_of == shard
       vectors = self._decompress(shard, rows[here])
-      scores[here] = colbert.max_sims(query, *vectors)
+      scores[here] = max_sim.max_sims(query, *vectors)
     return scores
 
-  def _decompress(self, shard: int, rows: np.ndarray) -> colbert.TokenVectors:
+  def _decompress(self, shard: int, rows: np.ndarray) -> max_sim.TokenVectors:
     all_ends, centroids, codes = self._arrays(
       shard, 'ends', 'centroids', 'codes'
     )
-    positions, ends = colbert.spans(all_ends, rows)
+    positions, ends = max_sim.spans(all_ends, rows)
     values = self.codec.decode(centroids[positions], codes[positions])
-    return colbert.TokenVectors(values, ends)
+    return max_sim.TokenVectors(values, ends)
 
   def _arrays(self, shard: int, *names: str) -> list[np.ndarray]:
     return [self._sharded[name].shard(shard) for name in names]

@@ -15,7 +15,7 @@ import numpy as np
 from rapidfuzz import process
 from rapidfuzz.distance import LCSseq, Levenshtein
 
-from retrieval.nn import colbert, cross_encoder
+from retrieval.nn import colbert, colbert_folder, cross_encoder
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
 from retrieval.store import manifests
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
@@ -185,6 +185,6 @@ def load(path: str | os.PathLike) -> TextScorer:
     FileNotFoundError: if a file is missing.
     ValueError: if a file is damaged, or of another kind of model.
   """
-  if colbert.is_model(path):
+  if colbert_folder.is_model(path):
     return colbert.load(path)
   return cross_encoder.load(path)

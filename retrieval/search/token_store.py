@@ -18,9 +18,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from retrieval.nn import colbert
+from retrieval.nn import max_sim
 from retrieval.search import residual_codes
-from retrieval.store import array_store, executors, shards
+from retrieval.store import array_store, shards
 from retrieval.text import passages as passages_lib
 
 KIND = 'colbert_tokens'
@@ -43,17 +43,17 @@ class Encoder(Protocol):
   fingerprint: str
 
   def queries(self, texts: Sequence[str]) -> np.ndarray:
-    """Return vectors [b, Q, d] float32 of length 1."""
+    """Return vectors [b, Q, d] float32 of length 1, or 0 after a query's last."""
 
   def passages(
     self, texts: Sequence[str], progress: shards.Progress | None = None
-  ) -> colbert.TokenVectors:
+  ) -> max_sim.TokenVectors:
     """Return vectors of length 1, one or more for each text."""
 
 
 def build(
   path: str | os.PathLike,
-  encoder: Encoder | executors.Lazy,
+  encoder: Encoder,
   passages: passages_lib.Passages,
   **how,
 ) -> None:

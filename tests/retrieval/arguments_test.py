@@ -31,7 +31,7 @@ KINDS = (
 OTHERS = {
   'trec_files.relevance.questions',  # ids
   'samples.given_neighbors.titles',  # as many as passages
-  # passed on to `colbert.Rows` as they are
+  # passed on to `colbert_rows.Rows` as they are
   'colbert.ColbertEncoder.queries.texts',
   'colbert.ColbertEncoder.passages.texts',
   # lists of the callers

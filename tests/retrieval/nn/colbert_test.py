@@ -5,26 +5,13 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval import tokenization
-from retrieval.nn import (
-  bert,
-  colbert,
-  sharding,
-)
+from retrieval.nn import colbert, colbert_folder, colbert_rows
 from tests.retrieval.nn import tiny_bert, tiny_colbert
 from tests.retrieval.text import tiny_blocks
 
-CONFIG = colbert.ColbertConfig(
-  vector_size=8,
-  query_length=8,
-  passage_length=12,
-  query_marker='q',
-  passage_marker='d',
-)
 QUERIES = ['the mill in rome', 'crown?']
 PASSAGES = [
   'the mill stood in rome.',
@@ -40,60 +27,44 @@ def _slow(query, passage):
 
 
 @pytest.fixture(scope='module')
-def tokenizer(tmp_path_factory):
-  path = tiny_blocks.write_vocabulary(tmp_path_factory.mktemp('tokenizer'))
-  return tokenization.WordPieceTokenizer(path)
+def model(tmp_path_factory):
+  """A folder in colbert-ai's layout, read."""
+  folder = tmp_path_factory.mktemp('model')
+  words = tiny_blocks.write_vocabulary(folder) / 'vocab.txt'
+  said = {'query_token_id': 'q', 'doc_token_id': 'd', 'doc_maxlen': 12}
+  words = ' '.join(words.read_text().split())
+  tiny_colbert.write(folder, words, d=8, length=16, **said)
+  return colbert_folder.read(folder)
 
 
 @pytest.fixture(scope='module')
-def model(tokenizer):
-  """The settings of a BERT, and the parameters of a model."""
-  config = bert.BertConfig(
-    vocab_size=tokenizer.vocab_size,
-    d_model=16,
-    d_ff=24,
-    num_heads=2,
-    num_layers=2,
-    max_length=16,
-    initializer_range=0.5,
-    pooler=False,
-  )
-  ids = jnp.zeros((1, 2), jnp.int32)
-  module = colbert.Colbert(config, 8)
-  params = jax.jit(module.init)(jax.random.key(0), ids, ids == 0)['params']
-  return config, sharding.unbox(params)
+def encoder(model):
+  return colbert.ColbertEncoder(*model, devices=jax.devices()[:1])
 
 
-@pytest.fixture(scope='module')
-def encoder(model, tokenizer):
-  config, params = model
-  return colbert.ColbertEncoder(
-    CONFIG, config, params, tokenizer, devices=jax.devices()[:1]
-  )
-
-
-def test_rows_have_markers_and_queries_are_filled_with_masks(tokenizer):
-  rows, t = colbert.Rows(CONFIG, tokenizer), tokenizer
-  mill, q, d = (tokenizer.id_of(x) for x in ('mill', 'q', 'd'))
-  assert rows.queries(['mill']).tolist() == [
-    [t.cls_id, q, mill, t.sep_id, *4 * [t.mask_id]]
-  ]
+def test_rows_have_markers_and_queries_are_filled_with_masks(model):
+  config, t = model.config, model.tokenizer
+  rows = colbert_rows.Rows(config, t)
+  mill, q, d = (t.id_of(x) for x in ('mill', 'q', 'd'))
   long = ' '.join(20 * ['mill'])
-  assert rows.queries([long])[0].tolist() == [
-    t.cls_id,
-    q,
-    *5 * [mill],
-    t.sep_id,
+  hidden = [t.cls_id, q, mill, t.sep_id, *4 * [~t.mask_id]]
+  assert rows.queries(['mill', long]) == [
+    hidden,
+    [t.cls_id, q, *5 * [mill], t.sep_id],
+  ]
+  seen = dataclasses.replace(config, attend_to_masks=True, filled_length=6)
+  assert colbert_rows.Rows(seen, t).queries(['mill']) == [
+    [t.cls_id, q, mill, t.sep_id, t.mask_id, t.mask_id]
   ]
   assert rows.passages(['mill', long]) == [
     [t.cls_id, d, mill, t.sep_id],
     [t.cls_id, d, *9 * [mill], t.sep_id],
   ]
   [row] = rows.passages(['(mill, mill.)'])
-  kept = np.asarray(row)[rows.has_vector(np.asarray(row))]
-  assert kept.tolist() == [t.cls_id, d, mill, mill, t.sep_id]
-  whole = dataclasses.replace(CONFIG, mask_punctuation=False)
-  assert colbert.Rows(whole, tokenizer).has_vector(np.asarray(row)).all()
+  scored = np.asarray(row)[rows.has_vector(np.asarray(row))]
+  assert scored.tolist() == [t.cls_id, d, mill, mill, t.sep_id]
+  whole = dataclasses.replace(config, skip_words=())
+  assert colbert_rows.Rows(whole, t).has_vector(np.asarray(row)).all()
 
 
 def test_vectors_do_not_depend_on_the_batch(encoder):

@@ -132,9 +132,10 @@ def tensors(vocabulary, biases, labels):
   }
 
 
-def save(path, kind, labels=0):
+def save(path, kind, labels=0, tokens=()):
   """Writes the folder of a classifier, or without labels of an embedder."""
   path, made = pathlib.Path(path), tokenizer(prefix_space=kind == 'new')
+  made.add_tokens(list(tokens))
   path.mkdir(parents=True)
   made.save(str(path / 'tokenizer.json'))
   ids = {x: made.token_to_id(f'[{x.upper()}]') for x in ('pad', 'cls', 'sep')}

@@ -146,7 +146,7 @@ REFUSED = [
   ('1_Pooling/config.json', 'pooling_mode_median_tokens', True),
   ('1_Pooling/config.json', 'include_prompt', 'no'),
   ('2_Dense/config.json', 'activation_function', 'mine.Tanh'),
-  ('2_Dense/config.json', 'use_residual', True),
+  ('2_Dense/config.json', 'use_residual', 'yes'),
   ('2_Dense/config.json', 'in_features', 9),
 ]
 

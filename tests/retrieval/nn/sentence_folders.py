@@ -128,8 +128,8 @@ def _tensors(rng, model, vocabulary, positions):
   }
 
 
-def save(path, kind):
-  """Writes the folder of a kind, and returns it."""
+def save(path, kind, tokens=()):
+  """Writes the folder of a kind, with more tokens, and returns it."""
   said, path = KINDS[kind], pathlib.Path(path)
   rng = np.random.default_rng(0)
   model = said.get('model', 'bert')
@@ -138,6 +138,7 @@ def save(path, kind):
   specials.insert(padding, '<pad>')
   first = 0 if model == 'bert' else padding + 1
   tokenizer = _tokenizer(model, specials)
+  tokenizer.add_tokens(list(tokens))
   config = {
     'model_type': model,
     'vocab_size': tokenizer.get_vocab_size(),

@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 
-from retrieval.nn import colbert
+from retrieval.nn import max_sim
 from retrieval.search import residual_codes, token_store
 
 D, Q = 8, 12
@@ -48,7 +48,7 @@ class Words:
     found = [self.vectors(text) for text in texts]
     if progress:
       progress(len(texts), len(texts))
-    return colbert.TokenVectors(
+    return max_sim.TokenVectors(
       np.concatenate(found), np.cumsum([len(x) for x in found])
     )
 
