@@ -34,6 +34,7 @@ ROOMS = {
   'retro': _of('retro', 'prepare train evaluate update quickstart'),
   'retro_qa': _of('retro_qa', 'train evaluate'),
   'knn_lm': _of('knn_lm', 'prepare evaluate'),
+  'arena': {'arena': 'experiments.arena', 'config': 'experiments.arena'},
   'in_context': _of(
     'in_context', 'evaluate', prepare='retro.prepare', config='retro.config'
   ),

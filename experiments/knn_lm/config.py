@@ -32,6 +32,8 @@ class KnnLm:
   # Of squared L2 distances.
   temperatures: tuple[settings.Positive, ...] = _TEMPERATURES
   lambdas: tuple[settings.Rate, ...] = _LAMBDAS
+  # whose documents choose among them; '': a random half of the evaluated ones
+  tune_split: str = ''
 
   def __post_init__(self):
     """Check the fields."""

@@ -8,8 +8,9 @@
 
 Mixes RUN's newest model with the datastore that experiments.prepare made in DIR.
 lambda, temperature and k are tuned on a random half of the held-out documents; every
-figure is measured on the other half. --config.evaluate.split, stride_chunks and
-max_documents hold for every row. Refuses a datastore that may hold an evaluated document.
+figure is measured on the other half. With --config.knn_lm.tune_split=valid they are tuned
+on that split, and figures are of all documents. --config.evaluate.split, stride_chunks
+and max_documents hold for every row. Refuses a datastore that may hold an evaluated document.
 Prints a table and writes DIR/knn_lm.json, and the nats of each document to .npz beside
 it. `load` returns an evaluated kNN-LM as a model.
 """
@@ -20,6 +21,7 @@ import functools
 import itertools
 import os
 import pathlib
+from typing import Any
 
 from absl import logging
 import jax
@@ -32,7 +34,7 @@ from experiments.retro import evaluate as retro_evaluate, rows as rows_lib
 from retrieval.store import manifests
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate as evaluate_lib, knn_lm, referee
-from retro_jax.trained import language_model, scorers
+from retro_jax.trained import language_model, loading, scorers
 
 FILE = 'knn_lm.json'
 TOKENS_PER_GROUP = 1 << 14
@@ -129,6 +131,44 @@ def make_rows(
   return rows
 
 
+def measure_parts(
+  config: Config,
+  trained: loading.TrainedRetro,
+  datastore: knn_lm_prepare.Datastore,
+  run: Evaluate,
+  settings: Sequence[knn_lm.Setting],
+) -> tuple[np.ndarray, dict[knn_lm.Setting, dict[str, Any]]]:
+  """Measure the documents that tune and those that are reported.
+
+  Returns:
+    Which of the evaluated documents tune, [documents] bool; and for each setting
+    evaluations of the documents 'tuned_on' and of those 'reported'.
+  """
+
+  def score(split):
+    chunks = trained.data.chunks(split)
+    documents = windows_lib.find_documents(chunks, run.max_documents)
+    how = TOKENS_PER_GROUP, run.batch_size, run.stride_chunks
+    reader = knn_lm_prepare.Reader(trained, config, split, documents, *how)
+    nats = measure(reader, datastore, settings)
+    return [evaluate_lib.of_documents(x, chunks, documents) for x in nats]
+
+  tune_split = config.knn_lm.tune_split
+  chunks = trained.data.chunks(run.split)
+  number = len(windows_lib.find_documents(chunks, run.max_documents).index)
+  tuned = np.zeros(number, bool)
+  if not tune_split:
+    tuned = choose_tuned(number, config.seed)
+  whole = score(run.split)
+  tuning = [x.take(tuned) for x in whole]
+  if tune_split:
+    tuning = score(tune_split)
+  return tuned, {
+    setting: {'tuned_on': x, 'reported': y.take(~tuned)}
+    for setting, x, y in zip(settings, tuning, whole, strict=True)
+  }
+
+
 def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
   """Evaluate, print the table and write knn_lm.json."""
   stages.check_alone()
@@ -136,31 +176,17 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
   trained = knn_lm_prepare.load(config, workdir, run.step)
   chunks = trained.data.chunks(run.split)
   documents = windows_lib.find_documents(chunks, run.max_documents)
-  tuned = choose_tuned(len(documents.index), config.seed)
   datastore = knn_lm_prepare.Datastore(workdir, trained, chunks)
   retro = None
   if options.retro_workdir:  # raises errors before the search
     retro = language_model.load(options.retro_workdir, str(trained.data.root))
     for reading in retro_evaluate.readings_of(retro, run).values():
       retro_evaluate.open_reader(retro, run, reading)
-  reader = knn_lm_prepare.Reader(
-    trained,
-    config,
-    run.split,
-    documents,
-    TOKENS_PER_GROUP,
-    run.batch_size,
-    run.stride_chunks,
-  )
   grid = [*itertools.product(options.ks, options.temperatures, options.lambdas)]
   most = max(options.ks)
   alone, papers = (most, 1.0, 0.0), (most, 1 / _ALPHA, _LAMBDA)
   settings = [*dict.fromkeys((*grid, alone, papers))]
-  nats = measure(reader, datastore, settings)
-  parts, measured = {'tuned_on': tuned, 'reported': ~tuned}, {}
-  for setting, x in zip(settings, nats, strict=True):
-    whole = evaluate_lib.of_documents(x, chunks, documents)
-    measured[setting] = {k: whole.take(v) for k, v in parts.items()}
+  tuned, measured = measure_parts(config, trained, datastore, run, settings)
   rows = make_rows(measured, grid, alone, papers)
   if retro is not None:  # on the same documents, in its windows
     results = retro_evaluate.evaluate_trained(retro, config, run, root=workdir)
@@ -175,7 +201,8 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
     path,
     rows,
     {'minus_alone': _ALONE},
-    title=f'Chosen on {tuned.sum():,} documents, datastore of {keys:,} keys',
+    title=f'Chosen on {len(measured[alone]["tuned_on"].nats):,} documents, '
+    f'datastore of {keys:,} keys',
     caption=_CHOSEN.format(**rows[1].facts),
     tuned_on=documents.index[tuned].tolist(),
     sweep=tried,
