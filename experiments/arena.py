@@ -70,6 +70,7 @@ class Config:
   data_dir: str = ''  # prepared data
   corpus: str = 'corpus'  # name of the raw values
   output: str = ''  # folder of the raw values; '': --workdir
+  # what no arm may have more of: bytes, FLOPs or CPU seconds of `budget`
   equal: Literal['bytes', 'flops', 'seconds'] = 'bytes'
   budget: settings.Positive = 1e7
   # name -> texts

@@ -177,6 +177,21 @@ def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
   _evaluate(config, tmp_path, split='some')
 
 
+def test_settings_are_tuned_on_another_split(root, runs, workdir):
+  _evaluate(tiny_knn_lm.config(), workdir, split='valid')
+  tuned, _ = _read(workdir)
+  _evaluate(tiny_knn_lm.config(tune_split='valid'), workdir, split='test')
+  content, rows = _read(workdir)
+  documents = windows_lib.find_documents(
+    retro_data.DataFolder(root).chunks('test')
+  )
+  assert rows['kNN-LM']['documents'] == len(documents.index)
+  assert content['tuned_on'] == []
+  best = min(content['sweep'], key=lambda x: x['tuned_on'])
+  assert rows['kNN-LM']['bits_per_byte'] == pytest.approx(best['reported'])
+  assert len(tuned['tuned_on']) > 0
+
+
 def test_documents_are_hashed_by_id_and_by_text(root):
   chunks = retro_data.DataFolder(root).chunks('valid')
   documents = windows_lib.find_documents(chunks)

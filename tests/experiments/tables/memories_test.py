@@ -1,0 +1,106 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The page of memories: totals, thirds, verdicts and what is not finished."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from experiments.tables import memories
+
+SPLITS = ('test', 'fresh')
+
+
+def _values(**shifts):
+  """Nats of 40 documents, five seeds; an arm differs by bits a byte on each split."""
+  rng, arrays = np.random.default_rng(0), {}
+  for i, split in enumerate(SPLITS):
+    size = rng.integers(500, 900, 40)
+    plain = 2 * np.log(2) * size + rng.normal(0, 40, (5, 40))
+    arrays |= {f'{split}/bytes': size, f'{split}/baseline': plain}
+    arrays[f'{split}/overlap'] = np.arange(40)[::-1] / 40
+    for arm, shift in shifts.items():
+      noise = rng.normal(0, 3, (5, 40))
+      arrays[f'{split}/{arm}'] = plain + shift[i] * np.log(2) * size + noise
+  return arrays
+
+
+def _content(arrays, planned=5, **costs):
+  cost = {'bytes': 1e6, 'flops': 2e12, 'seconds': 30}
+  names = [x.removeprefix('test/') for x in arrays if x.startswith('test/')]
+  arms = [x for x in names if x not in ('bytes', 'overlap')]
+  return {
+    'corpus': 'tiny',
+    'equal': 'bytes',
+    'budget': 1e6,
+    'against': 'baseline',
+    'seeds': [*range(5)],
+    'planned': planned,
+    'arms': {x: {'costs': [cost | costs.get(x, {})]} for x in arms},
+  }
+
+
+def _write(docs: pathlib.Path, content, arrays):
+  folder = docs / memories.EVIDENCE
+  folder.mkdir(parents=True)
+  (folder / 'tiny_bytes.json').write_text(json.dumps(content))
+  np.savez(folder / 'tiny_bytes.npz', **arrays)
+  return memories.page(folder)
+
+
+def _rows(page):
+  lines = [x.strip('|').split('|') for x in page.splitlines() if x[:1] == '|']
+  return {x[0].strip(): [y.strip() for y in x[1:]] for x in lines[2:]}
+
+
+def test_an_arm_pays_if_it_is_below_on_every_split(tmp_path):
+  arrays = _values(
+    both=(-0.05, -0.05), one=(-0.05, 0.04), worse=(0.03, 0.05), same=(0, 0)
+  )
+  page = _write(tmp_path, _content(arrays, both={'bytes': 2e6}), arrays)
+  rows = _rows(page)
+  verdicts = {name: row[-1] for name, row in rows.items()}
+  assert verdicts == {
+    'baseline': '',
+    'both^': 'pays',
+    'one': 'does not pay',
+    'worse': 'does not pay',
+    'same': 'undecided',
+  }
+  assert [*rows][:2] == ['baseline', 'both^']
+  total = arrays['test/baseline'].mean(0).sum()
+  total /= np.log(2) * arrays['test/bytes'].sum()
+  assert rows['baseline'][3] == f'{total:.4f}'
+  mean, half = rows['both^'][3].split()
+  assert float(mean) == pytest.approx(-0.05, abs=2e-3) and half[0] == '±'
+  assert rows['both^'][:3] == ['2.0', '2', '30']
+
+
+def test_thirds_go_from_the_least_shared_to_the_most():
+  parts = memories.thirds(np.array([0.5, 0.1, 0.9, 0.2, 0.3, 0.8]))
+  assert [sorted(x.tolist()) for x in parts] == [[1, 3], [0, 4], [2, 5]]
+  arrays = _values(arm=(0, 0))
+  size = np.log(2) * arrays['test/bytes']
+  arrays['test/arm'] = arrays['test/baseline'] - np.where(
+    np.arange(40) >= 26, 0.3 * size, 0
+  )
+  low, *_, high = (
+    memories.estimate(arrays, 'test', 'arm', 'baseline', x).mean
+    for x in memories.thirds(arrays['test/overlap'])
+  )
+  assert low == pytest.approx(-0.3) and high == 0  # overlap falls
+
+
+def test_unfinished_tables_have_no_verdicts(tmp_path):
+  arrays = _values(arm=(-0.1, -0.1))
+  page = _write(tmp_path, _content(arrays, planned=7), arrays)
+  assert _rows(page)['arm'][-1] == '5 of 7 seeds'
+
+
+def test_the_page_is_that_of_the_evidence():
+  docs = pathlib.Path(memories.__file__).parents[2] / 'docs'
+  page = (docs / memories.FILE).read_text(encoding='utf-8')
+  assert page == memories.page(docs / memories.EVIDENCE)
+  assert len(page.split()) <= 600 + page.count('|')
