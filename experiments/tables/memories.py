@@ -11,6 +11,7 @@ arms of a table. A table without all of its seeds has no verdicts.
 """
 
 from collections.abc import Mapping
+import json
 import pathlib
 from typing import Any
 
@@ -25,6 +26,23 @@ FILE, EVIDENCE = 'results/memories.md', 'results/evidence/memories'
 _COLUMNS = ('bytes', 'flops', 'seconds')
 _VERDICTS = {claims.FOR: 'pays', claims.AGAINST: 'does not pay'}
 _ABOVE = 1.05  # of the budget: marked
+# Row -> file of docs/results/evidence/reading and its modes, of documents and swapped.
+_FACTS = (
+  ('nothing', 'facts_rows.json', 'off', ''),
+  ('its document in the prompt, untrained', 'facts_rows.json', 'prompt', ''),
+  (
+    'its document in the prompt, trained',
+    'facts_control.json',
+    'document',
+    'document_swapped',
+  ),
+  ('two neighbors (RETROfit)', 'facts_rows.json', 'real', 'swapped'),
+)
+_OF_FACTS = (
+  'Right facts of 24 documents, one seed, greedy '
+  '([how](../lab-notes/retro.md#a-retrofit-that-reads)). kNN-LM, seconds and bytes '
+  'were not measured there.'
+)
 HEAD = """# Memories at equal cost
 
 Which memory pays at this size: a wider model, RETRO, kNN-LM, copied or hashed n-grams?
@@ -123,8 +141,20 @@ def table(
   return ['', name, '', f'{seeds} seeds; {", ".join(sizes)}.', '', *lines]
 
 
+def facts(folder: pathlib.Path) -> list[str]:
+  """Lines of the table of facts, from the sentences that were written."""
+  cells = []
+  for name, file, *modes in _FACTS:
+    rows = json.loads((folder / file).read_text(encoding='utf-8'))
+    each = [[x['right'] for x in rows if x['mode'] == mode] for mode in modes]
+    cells.append((name, *(f'{sum(x)} of {len(x)}' if x else '' for x in each)))
+  heads = ('SmolLM2-135M writes from', 'facts', 'swapped')
+  table = paper_table.markdown(heads, cells, '|---|---|---|')
+  return ['', '## Facts of own documents', '', *table, '', _OF_FACTS]
+
+
 def page(folder: pathlib.Path) -> str:
-  """The page that the files of a folder make."""
+  """The page that the files of a folder and of `reading` beside it make."""
   lines = HEAD.splitlines()
   paths = sorted(folder.glob('*_*.json'))
   for path in paths:
@@ -133,7 +163,7 @@ def page(folder: pathlib.Path) -> str:
       lines += table(content, dict(arrays))
   if not paths:
     lines += ['', 'Not run.']
-  return '\n'.join(lines) + '\n'
+  return '\n'.join([*lines, *facts(folder.parent / 'reading')]) + '\n'
 
 
 def main(argv: list[str]) -> None:

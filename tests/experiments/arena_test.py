@@ -67,6 +67,7 @@ def run(data, tmp_path_factory):
   return folder, config, values, content
 
 
+@pytest.mark.slow
 def test_values_are_those_of_the_commands(run, data):
   folder, _, values, content = run
   assert {*values} == {
@@ -78,7 +79,8 @@ def test_values_are_those_of_the_commands(run, data):
   trained = language_model.load(folder / 'seed_0/baseline', str(data))
   changes = {'arg': 'baseline_test', 'split': 'test', 'max_documents': 0}
   evaluate = tiny_config.section('evaluate', **changes)
-  result = retro_evaluate.evaluate_trained(trained, trained.config, evaluate)
+  config = tiny_config.tiny(arg='baseline_test')
+  result = retro_evaluate.evaluate_trained(trained, config, evaluate)
   expected = result['baseline']
   np.testing.assert_allclose(values['test/baseline'][0], expected.nats)
   np.testing.assert_array_equal(values['test/bytes'], expected.num_bytes)
@@ -95,6 +97,7 @@ def test_values_are_those_of_the_commands(run, data):
   )
 
 
+@pytest.mark.slow
 def test_overlap_is_the_mean_of_a_documents_chunks(run, data):
   trained = language_model.load(run[0] / 'seed_0/baseline', str(data))
   reader = loading.chunk_reader(trained.config, trained.data, 'test', 3)
@@ -105,6 +108,7 @@ def test_overlap_is_the_mean_of_a_documents_chunks(run, data):
   np.testing.assert_allclose(run[2]['test/overlap'], expected)
 
 
+@pytest.mark.slow
 def test_costs_are_bytes_flops_and_seconds(run, data):
   folder, config, _, content = run
   cost = {name: x['costs'][0] for name, x in content['arms'].items()}
@@ -132,6 +136,7 @@ def _leaves(tree):
   return [tree]
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_was_killed(run, tmp_path):
   folder, config, values, _ = run
   shutil.copytree(folder, tmp_path / 'run')

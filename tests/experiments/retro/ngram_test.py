@@ -31,6 +31,7 @@ def run(root, tmp_path_factory):
   return workdir, *_train(root, workdir)
 
 
+@pytest.mark.slow
 def test_microbatches_on_eight_devices_give_the_same(root, run, tmp_path):
   changes = {'mesh.fsdp': 2, 'mesh.tensor': 4, 'optimizer.accumulate_steps': 4}
   _, state, rows = _train(root, tmp_path, jax.devices(), **changes)

@@ -45,6 +45,11 @@ def _content(arrays, planned=5, **costs):
 def _write(docs: pathlib.Path, content, arrays):
   folder = docs / memories.EVIDENCE
   folder.mkdir(parents=True)
+  rows = [{'mode': 'real', 'right': x} for x in (True, False, True)]
+  (folder.parent / 'reading').mkdir()
+  for name in ('facts_rows', 'facts_control'):
+    path = folder.parent / 'reading' / f'{name}.json'
+    path.write_text(json.dumps(rows))
   (folder / 'tiny_bytes.json').write_text(json.dumps(content))
   np.savez(folder / 'tiny_bytes.npz', **arrays)
   return memories.page(folder)
@@ -61,7 +66,7 @@ def test_an_arm_pays_if_it_is_below_on_every_split(tmp_path):
   )
   page = _write(tmp_path, _content(arrays, both={'bytes': 2e6}), arrays)
   rows = _rows(page)
-  verdicts = {name: row[-1] for name, row in rows.items()}
+  verdicts = {x: row[-1] for x, row in rows.items() if len(row) == 7}
   assert verdicts == {
     'baseline': '',
     'both^': 'pays',
@@ -97,6 +102,7 @@ def test_unfinished_tables_have_no_verdicts(tmp_path):
   arrays = _values(arm=(-0.1, -0.1))
   page = _write(tmp_path, _content(arrays, planned=7), arrays)
   assert _rows(page)['arm'][-1] == '5 of 7 seeds'
+  assert _rows(page)['two neighbors (RETROfit)'] == ['2 of 3', '']
 
 
 def test_the_page_is_that_of_the_evidence():
