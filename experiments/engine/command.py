@@ -309,6 +309,8 @@ def _bad_flags() -> Iterator[None]:
     yield
   except flags.Error as error:
     line = ' '.join(str(error).split())
+    line = re.sub('invalid literal for int.*', 'expected a whole number', line)
+    line = re.sub('could not convert .* float.*', 'expected a number', line)
     raise ValueError(f'{line} (--help lists the flags)') from error
 
 

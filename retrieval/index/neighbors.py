@@ -22,7 +22,7 @@ def build_neighbor_store(
   path: str | os.PathLike,
   queries: chunks_lib.ChunkStore,
   datastore: chunks_lib.ChunkStore,
-  retriever: retriever_lib.Retriever,
+  retriever: retriever_lib.Retriever | executors.Lazy,
   *,
   k: int,
   executor: executors.Executor | None = None,

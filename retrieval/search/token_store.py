@@ -20,7 +20,7 @@ import numpy as np
 
 from retrieval.nn import max_sim
 from retrieval.search import residual_codes
-from retrieval.store import array_store, shards
+from retrieval.store import array_store, executors, shards
 from retrieval.text import passages as passages_lib
 
 KIND = 'colbert_tokens'
@@ -53,7 +53,7 @@ class Encoder(Protocol):
 
 def build(
   path: str | os.PathLike,
-  encoder: Encoder,
+  encoder: Encoder | executors.Lazy,
   passages: passages_lib.Passages,
   **how,
 ) -> None:

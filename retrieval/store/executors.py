@@ -193,7 +193,8 @@ class Lazy:
   """An object that each process opens anew when it first uses it.
 
   Where an object holds what cannot be pickled, such as compiled functions and open
-  files, the workers of a job get it in this form.
+  files, the workers of a job get it in this form. It has the attributes of a protocol
+  without fitting it: annotations name it beside the protocol.
   """
 
   def __init__(self, open_object: Callable[..., Any], *arguments: Any):

@@ -89,7 +89,7 @@ def span_of(ends: sharded_array.ShardedArray, row: int) -> tuple[int, slice]:
 
 def _encode_shard(
   documents: Sequence[corpus_lib.Document],
-  tokenizer: tokenization.Tokenizer,
+  tokenizer: tokenization.Tokenizer | executors.Lazy,
   with_title: bool,
   with_text: bool,
   metadata: Sequence[str] = (),

@@ -160,16 +160,16 @@ def curve(
   """Filtered bits per byte, bpb(alpha); bpb(1) is the usual measure.
 
   Args:
-    nats: of each chunk's tokens. The difference of two models' nats gives the
-      difference of their curves, as a paired bootstrap.
+    nats: sum over each chunk's tokens, or the difference of two models' sums, whose
+      curve is then a paired bootstrap's.
     num_bytes: UTF-8 bytes of each chunk.
     document: number of its document.
     overlap: r(C), from `overlaps`.
 
   Returns:
-    For each `alpha` the bits_per_byte of the chunks with r(C) <= alpha, NaN where
-    there is none; `low` and `high`, its 95 % interval by a bootstrap over documents;
-    and the numbers of `chunks` and `documents`, and the `share` of all chunks.
+    A dict for each of `alphas`, over the chunks with r(C) <= alpha: `bits_per_byte`,
+    NaN without such a chunk; `low` and `high`, its 95 % interval by a bootstrap over
+    documents; the numbers of `chunks` and `documents`; and the chunks' `share` of all.
   """
   chunks = nats, num_bytes, document
   return [{'alpha': float(x), **_part(overlap <= x, *chunks)} for x in alphas]

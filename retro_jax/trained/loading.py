@@ -3,10 +3,12 @@
 """Trained models, RETRO and its baseline, with the data that they read."""
 
 import dataclasses
+import functools
 import os
 from typing import Annotated, Any, Literal
 
 from absl import logging
+from flax import linen as nn
 import jax
 
 from retrieval import settings, tokenization
@@ -124,9 +126,25 @@ def load(
     str(workdir), step=step, shardings=shardings
   )
   params = stack.unstack_params(model_cfg, params)
+  _check_fields(workdir, saved, params, model_cfg)
   if mesh is None:  # Each call would copy arrays of the host.
     params = jax.device_put(params)
   return TrainedRetro(config, data, models.of(model_cfg), params, saved.step)
+
+
+def _check_fields(workdir, saved, params, model: config_lib.RetroConfig):
+  """Refuse fields of another version that made other parameters."""
+  unknown = {*saved.config.model} - {*settings.hints(config_lib.RetroConfig)}
+  if not unknown:
+    return
+  make = functools.partial(initial.flat_params, config=model)
+  made = nn.unbox(jax.eval_shape(make, jax.random.key(0)))
+  if jax.tree.structure(made) != jax.tree.structure(params):
+    values = ', '.join(f'{x}={saved.config.model[x]}' for x in sorted(unknown))
+    raise ValueError(
+      f'{workdir}: config.model has unknown fields, written by another version '
+      f'({values}), and other parameters than the known fields make.'
+    )
 
 
 def model_config(config: RunConfig, vocab_size: int) -> config_lib.RetroConfig:

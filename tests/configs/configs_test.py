@@ -24,6 +24,7 @@ from retrieval.text import (
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import initial, presets
 from retro_jax.trained import loading
+from tests import xla_flags
 from tests.experiments.retro import tiny_config
 from tests.retrieval.text import json_corpus
 from tests.retro_jax.data import tiny_data
@@ -42,12 +43,6 @@ FULL = [(name, 'base', 'baseline') for name in NAMES] + [
 ]
 # Devices that each header states; the others take what there is.
 DEVICES = {'172m': 8, '425m': 8, '1b5': 64, '7b5': 256, 'retro_wikitext103': 8}
-# Little time in the compiler: each program runs once.
-FAST = {
-  'xla_backend_optimization_level': 0,
-  'xla_llvm_disable_expensive_passes': True,
-  'xla_cpu_use_fusion_emitters': False,
-}
 
 
 def _config(name, arg):
@@ -182,7 +177,9 @@ def _one_step(config, data):
     )
     shardings = jax.tree.map(lambda x: x.sharding, program.abstract)
     state = jax.device_put(state, shardings)
-    state, metrics = step.compile(compiler_options=FAST)(state, batch)
+    state, metrics = step.compile(compiler_options=xla_flags.OPTIONS)(
+      state, batch
+    )
   return batch, made, state, jax.device_get(metrics)
 
 

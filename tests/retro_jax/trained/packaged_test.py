@@ -17,7 +17,7 @@ import pytest
 from experiments.engine import checkpoint_writer
 import realm_jax
 from retrieval import settings, tokenization
-from retrieval.store import manifests, packed
+from retrieval.store import checksums, manifests, packed
 from retrieval.text import corpus as corpus_lib, packed_runs
 import retro_jax
 from retro_jax.nn import initial, retro as retro_model
@@ -90,6 +90,29 @@ def test_a_packed_run_retrieves_as_the_run_did(trained, tmp_path, caplog):
   assert 'runs/cross' in caplog.text
   model = retro_jax.load(tmp_path, str(trained.data.root))
   assert model.data.source_name == 'tfidf'
+
+
+def test_fields_of_another_version_are_refused_where_they_matter(
+  trained, tmp_path, monkeypatch
+):
+  monkeypatch.setenv(checksums.VARIABLE, 'off')
+
+  def load(params, **fields):
+    path = tmp_path / str(len([*tmp_path.iterdir()]))
+    packaged.pack(path, dataclasses.replace(trained, params=params))
+    config = packed.read_config(path)
+    config['model'] |= fields
+    (path / packed.CONFIG).write_text(json.dumps(config))
+    return retro_jax.load(path, str(trained.data.root))
+
+  encoder = trained.params['encoder']
+  layer = {'layer_2_ca': encoder['layer_1_ca']}
+  more = trained.params | {'encoder': encoder | layer}
+  load(trained.params, encoder_ca_layers=[1], encoder_dropout_rate=0.1)
+  with pytest.raises(ValueError, match=r'encoder_ca_layers=\(1, 2\)'):
+    load(more, encoder_ca_layers=[1, 2])
+  with pytest.raises(ValueError, match=r"config\.model\.remat='dots'"):
+    load(trained.params, remat='dots')
 
 
 def test_a_folder_warns_of_other_settings_where_some_are_asked_for(
