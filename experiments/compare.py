@@ -11,7 +11,7 @@ or BM25; by default the first row of bits per byte. Tables of one name are seeds
 row, whose items count with the mean of their values.
 
 Prints totals, and differences from the first row with intervals of a paired bootstrap
-over items. Writes DIR/compare.json, where each row has its differences from all others
+over items, and of several seeds over items and seeds. Writes DIR/compare.json, where each row has its differences from all others
 (`minus`), and compare.npz with the values of each item, [seeds, items] a row and
 measure, as experiments.tables.claims reads them.
 """
@@ -24,6 +24,7 @@ from absl import flags
 import numpy as np
 
 from experiments.engine import command, evaluations, reports
+from experiments.tables import intervals
 from retrieval.store import manifests
 
 FILE = 'compare.json'
@@ -133,23 +134,43 @@ def _print(rows: Sequence[evaluations.Row], measure: str) -> None:
   """Print a measure of all rows."""
   first, lines = rows[0], []
   for row in rows:
-    cells = [row.name, f'{np.mean(row.of_seeds(measure)):.4f}', '', '', '']
+    cells = [row.name, f'{np.mean(row.of_seeds(measure)):.4f}', *[''] * 4]
     if row is not first:
       less = row.minus(first, measure)
       cells[2:4] = f'{less["mean"]:+.4f}', reports.ends(less, '+.4f')
-      cells[4] = ' '.join(f'{x:+.4f}' for x in less['of_seeds'])
+      cells[4] = _over_both(row, first, measure)
+      cells[5] = ' '.join(f'{x:+.4f}' for x in less['of_seeds'])
     lines.append(cells)
   size = f'{first.values[measure].shape[-1]:,} items'
   if first.num_bytes is not None:
     size += f', {int(first.num_bytes.sum()):,} bytes'
   total = measure or ('bits/byte' if first.num_bytes is not None else 'mean')
   reports.print_table(
-    ('row', total, 'minus first', 'interval', 'of each seed'),
+    (
+      'row',
+      total,
+      'minus first',
+      'interval',
+      'over seeds, too',
+      'of each seed',
+    ),
     lines,
     title=size,
     caption=f'Interval: 95 % of a paired bootstrap against {first.name!r} over '
-    'items, of the mean over seeds.',
+    'items, of the mean over seeds; then over items and seeds, crossed.',
   )
+
+
+def _over_both(row, first, measure: str) -> str:
+  """Return the interval over items and seeds; '-' of a single seed."""
+  one, two = (np.atleast_2d(x.values[measure]) for x in (row, first))
+  weights = first.num_bytes
+  if weights is not None:
+    weights = weights * np.log(2)
+  if len(one - two) < 2:
+    return '-'
+  low, high = intervals.of_values(one - two, weights).interval()
+  return reports.ends({'low': low, 'high': high}, '+.4f')
 
 
 def main(argv: list[str]) -> None:

@@ -245,9 +245,11 @@ def _choose(config: IndexConfig, num_rows: int) -> str:
       searchers.SCANN_MIN_ROWS,
     )
     return 'exact'
-  if config.searcher != 'usearch' and searchers.scann_available():
-    return 'scann'
-  if config.searcher == 'usearch' or searchers.usearch_available():
+  if config.searcher == 'usearch':
     return 'usearch'
-  logging.warning('Exact search serves instead of ScaNN.')
-  return 'exact'
+  if searchers.scann_available():
+    return 'scann'
+  usearch = searchers.usearch_available()
+  name = 'USearch' if usearch else 'Exact search'
+  logging.warning('%s serves instead of ScaNN.', name)
+  return 'usearch' if usearch else 'exact'

@@ -90,8 +90,8 @@ def _import():
     from scann.scann_ops.py import scann_ops_pybind
   except ImportError as e:
     raise ScannUnavailableError(
-      f'ScaNN cannot be imported ({e}); it exists for Linux only; '
-      'searcher exact works everywhere.'
+      f'ScaNN cannot be imported ({e}); it has wheels for Linux with Python below '
+      '3.14 alone; searcher exact works everywhere.'
     ) from None
   finally:
     if hidden:

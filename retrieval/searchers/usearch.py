@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """USearch: a graph of near vectors (HNSW; Malkov and Yashunin 2016).
 
-It has wheels for macOS and Windows, where ScaNN has none. It holds every vector in
-memory, in float32.
+It has wheels for macOS, Windows and Python 3.14, where ScaNN has none. It holds every
+vector in memory, in float32.
 """
 
 import importlib.util

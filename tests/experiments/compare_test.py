@@ -9,6 +9,7 @@ import pytest
 
 from experiments import compare
 from experiments.engine import evaluations
+from experiments.tables import intervals
 from retrieval.questions import bootstrap
 
 _SIZE = np.arange(3, 15)
@@ -73,7 +74,10 @@ def test_bits_per_byte_with_seeds(runs, tmp_path, capsys):
   with np.load(tmp_path / 'out' / 'compare.npz') as arrays:
     assert {*arrays} == {'on', 'off', 'bytes'}
     np.testing.assert_array_equal(arrays['off'], values['RETRO off'])
-  assert 'minus first' in capsys.readouterr().out
+  of_all = intervals.of_values(
+    values['RETRO off'] - values['RETRO, k=2'], weights
+  )
+  assert '{:+.4f} {:+.4f}'.format(*of_all.interval()) in capsys.readouterr().out
 
 
 def test_measures_of_question_sets(runs, tmp_path):

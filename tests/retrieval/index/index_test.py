@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -101,14 +102,20 @@ def test_small_databases_are_searched_exactly(tmp_path, vectors, caplog):
     index_lib.build_index(tmp_path / 'j', vectors[:9].tolist(), 'v', config)
 
 
-def test_without_others_exact_search_serves(
-  tmp_path, vectors, monkeypatch, caplog
+@pytest.mark.parametrize(
+  'kind, said',
+  [('usearch', 'USearch serves'), ('exact', 'Exact search serves')],
+)
+def test_another_searcher_serves_without_scann(
+  tmp_path, vectors, monkeypatch, caplog, kind, said
 ):
-  monkeypatch.setattr(searchers, 'scann_available', lambda: False)
-  monkeypatch.setattr(searchers, 'usearch_available', lambda: False)
+  if kind == 'usearch':
+    pytest.importorskip('usearch')
+  monkeypatch.setitem(sys.modules, 'scann.scann_ops.py', None)
+  monkeypatch.setattr(searchers, 'usearch_available', lambda: kind != 'exact')
   index = index_lib.build_index(tmp_path / 'index', vectors, 'v', SCANN)
-  assert index.searcher.name == 'exact'
-  assert 'Exact search serves instead of ScaNN' in caplog.text
+  assert index.searcher.name == kind
+  assert f'{said} instead of ScaNN' in caplog.text
 
 
 def test_damage_is_found_when_opening(tmp_path, vectors, monkeypatch):

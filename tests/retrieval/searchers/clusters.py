@@ -8,7 +8,7 @@ import pytest
 from retrieval import searchers
 
 NEEDS_SCANN = pytest.mark.skipif(
-  not searchers.scann_available(), reason='ScaNN exists for Linux only.'
+  not searchers.scann_available(), reason='ScaNN has no wheel here.'
 )
 
 
