@@ -7,8 +7,9 @@
 
 Without --data_dir the blocks of the packaged reader are searched by its retriever.
 --data_dir is what experiments.prepare wrote, or an index; several, with commas between,
-are searched as one. Several texts, each in quotes,
-are looked up in turn; --query=TEXT, which may repeat, does the same.
+are searched as one. --embedder=DIR made the vectors, where it is not all-MiniLM-L6-v2.
+Several texts, each in quotes, are looked up in turn; --query=TEXT, which may repeat,
+does the same.
 --where="{'year': (2010, 2020)}" searches documents with such metadata alone.
 """
 
@@ -47,7 +48,9 @@ def main(unused_argv: list[str]) -> None:
     raise ValueError('No text: expected one in quotes, or --query=TEXT.')
   if values.data_dir:
     folders = command.folders(values.data_dir)
-    index = retrieval.open_index(folders if folders[1:] else folders[0])
+    index = retrieval.open_index(
+      folders if folders[1:] else folders[0], embedder=values.embedder or None
+    )
     where = where_lib.parse(values.where)
     print(index.search(values.query, values.k, where))
   elif values.where:
@@ -61,6 +64,7 @@ if __name__ == '__main__':
     'query', [], 'Text to look up; may repeat, and stand without the flag.'
   )
   flags.DEFINE_string('data_dir', '', 'Folder of data or of an index.')
+  flags.DEFINE_string('embedder', '', 'Folder of the embedder of its vectors.')
   flags.DEFINE_string('where', '', "Filter such as {'year': (2010, 2020)}.")
   flags.DEFINE_integer('k', 5, 'Passages of each query.', 1)
   command.main_of_script(main, text='query')

@@ -15,3 +15,20 @@ def test_packaged_articles_are_searched(monkeypatch, capsys):
   search.main([])
   first, second = capsys.readouterr().out.split('a red planet')
   assert 'Mount Everest' in first and 'Mars' in second
+
+
+def test_an_embedder_of_the_data_is_passed_on(monkeypatch, capsys):
+  values = types.SimpleNamespace(
+    query=['river'], data_dir='data', embedder='modern', where='', k=2
+  )
+  monkeypatch.setattr(search, 'flags', types.SimpleNamespace(FLAGS=values))
+  opened = types.SimpleNamespace(search=lambda *_: 'passages')
+  monkeypatch.setattr(
+    search.retrieval,
+    'open_index',
+    lambda path, embedder: (
+      opened if (path, embedder) == ('data', 'modern') else None
+    ),
+  )
+  search.main([])
+  assert capsys.readouterr().out == 'passages\n'
