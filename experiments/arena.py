@@ -22,7 +22,7 @@ allows. DATA is a folder of experiments.prepare with neighbors of a source of wo
 an embedder's bytes and FLOPs would not count; its splits are --config.splits.
 
 Arms run by the code of experiments.prepare, train and evaluate, seed after seed; a killed
-command goes on when run again. After each seed OUTPUT/<corpus>_<equal>.npz has the nats
+command goes on when run again. experiments.referee judges the first seed of each. After each seed OUTPUT/<corpus>_<equal>.npz has the nats
 of each document, SPLIT/ARM [seeds, documents], its bytes, and its mean r(C), SPLIT/overlap;
 the .json beside it has the costs. `experiments.tables.memories` writes the page.
 """
@@ -39,7 +39,7 @@ from absl import logging
 import jax
 import numpy as np
 
-from experiments import compare
+from experiments import compare, referee
 from experiments.engine import command, configs, reports, rooms
 from experiments.retro import task as retro_task
 from retrieval import settings
@@ -54,6 +54,7 @@ FILE = 'arena.json'  # lock of a workdir
 _MADE = 'made.json'  # what a finished run was made from
 _WEIGHT_BYTES = 4
 _TIMED_STEPS = 10, 40
+_JUDGED = 4  # documents and places of each, by the referee
 # Tables of results, and the row that counts, None for the first.
 _TABLES = {
   'copying': ('copying.json', 'with n-grams of neighbors'),
@@ -286,16 +287,35 @@ class Runs:
       kind = 'knn_lm' if arm.base else 'copying' if arm.copies else 'retro'
       table, row = _TABLES[kind]
       out, more = folder / split, {'split': split, 'max_documents': 0}
-      if arm.base:
-        out = folder  # where its datastore is
-      else:
-        more['workdir'] = self.run_of(arm.model, seed)
+      run = self.run_of(arm.model, seed)
+      if (
+        arm.base or arm.copies
+      ):  # the referee reads their tables beside the run
+        out = run
+      if not arm.base:
+        more['workdir'] = run
       self.call(arm, seed, 'evaluate', out, **more)
       result = compare.read(f'{arm.name}={out / table}:{row}')
       arrays = {'nats': result.values[''], 'bytes': result.num_bytes}
       reports.write_arrays(path, arrays)
     with np.load(path) as arrays:
       return dict(arrays)
+
+  def failed(self, arm: Arm, seed: int) -> list[str]:
+    """Return the referee's verdicts that an arm fails, once it is evaluated."""
+    path = self.run_of(arm.name, seed) / 'referee.json'
+    if not path.exists():
+      run = str(self.run_of(arm.model, seed))
+      mixture = 'copying' if arm.copies else ''
+      report = referee.judge(
+        referee.Place(workdir=run, data_dir=str(self._data), mixture=mixture),
+        split=self._config.splits[0],
+        max_documents=_JUDGED,
+        num_places=_JUDGED,
+      )
+      logging.info('Arm %s:\n%s', arm.name, report)
+      reports.write_json(path, report.failed)
+    return json.loads(path.read_text())
 
   def overlap(self, split: str) -> np.ndarray:
     """Mean r(C) of the chunks of each document, [D], with their stored neighbors."""
@@ -330,6 +350,7 @@ class Runs:
         arm.name: {
           'texts': c.arms[arm.name],
           'costs': [self.cost(arm, seed) for seed in runs],
+          'failed': self.failed(arm, first),
         }
         for arm in shown
       },

@@ -52,9 +52,10 @@ ten neighbors; *ngrams* looks its last tokens up in hashed tables (Engram); *knn
 neighbors come from BM25, since an embedder of 91 MB would not fit a budget of 14. RETRO from the start of the RETROfit that
 reads is left out: it [did not serve](../lab-notes/retro.md#reading-with-its-own-attention-from-scratch).
 
-**Rule**, written before the first run: an arm pays if it is below the baseline on `test` (articles like those of the training) and on fresh documents
-(of Simple English Wikipedia); one failure refutes it. p-values join documents and five seeds; Holm's correction is over the arms of a
-table, level .05 ([rule](../lab-notes/claims.md#rule)). Weights of copies and of kNN-LM are tuned on `valid`.
+**Rule**, written before the first figure: an arm pays if it is below the baseline on `test` (articles like those of the training) and on
+fresh documents (of Simple English Wikipedia); one failure refutes it. p-values join documents and five seeds; Holm's correction is over
+the arms of a table, level .05 ([rule](../lab-notes/claims.md#rule)). An arm that `experiments.referee` refuses has no verdict. Weights of
+copies and of kNN-LM are tuned on `valid`.
 
 Bits a byte, baseline first, then differences from it with half of their 95 % interval over documents and seeds; thirds are those of `test` by
 r(C), what a document shares with the training. MB: weights and memory; TFLOP and CPU seconds: training, and a kNN-LM's keys. ^ is above the budget.
@@ -122,12 +123,14 @@ def table(
     costs = content['arms'][arm]['costs']
     cost = {x: float(np.mean([y[x] for y in costs])) for x in _COLUMNS}
     over = cost[content['equal']] > _ABOVE * content['budget']
+    if content['arms'][arm]['failed']:
+      verdicts[arm] = 'refused by the referee'
     row = [arm + '^' * over, f'{cost["bytes"] / 1e6:.1f}']
     row += [f'{cost["flops"] / 1e12:.0f}', f'{cost["seconds"]:.0f}']
     if arm == against:
       row += [f'{estimate(arrays, x, arm).mean:.4f}' for x in splits]
       each = [estimate(arrays, splits[0], arm, '', x) for x in parts]
-      row += [' '.join(f'{x.mean:.3f}' for x in each), '']
+      row += [' '.join(f'{x.mean:.3f}' for x in each), verdicts.get(arm, '')]
     else:
       row += [_half(estimate(arrays, x, arm, against)) for x in splits]
       each = [estimate(arrays, splits[0], arm, against, x) for x in parts]

@@ -76,6 +76,7 @@ def test_values_are_those_of_the_commands(run, data):
     *(f'test/{x}' for x in ('baseline', 'copier', 'knn_lm')),
   }
   assert [*content['arms']] == ['baseline', 'copier', 'knn_lm']
+  assert all('sums to 1' not in x['failed'] for x in content['arms'].values())
   trained = language_model.load(folder / 'seed_0/baseline', str(data))
   changes = {'arg': 'baseline_test', 'split': 'test', 'max_documents': 0}
   evaluate = tiny_config.section('evaluate', **changes)
@@ -164,6 +165,15 @@ def test_a_budget_of_flops_sets_the_steps(data, tmp_path):
   runs = arena.Runs(config, str(tmp_path))
   within = runs._within_budget(arm)
   assert runs.build(within, 0)[0].num_steps == 7
+
+
+@pytest.mark.slow
+def test_a_budget_of_seconds_sets_the_steps(data, tmp_path):
+  config = _config(data_dir=str(data), equal='seconds', budget=2.0)
+  runs = arena.Runs(config, str(tmp_path))
+  arm = arena.arm_of(config, 'baseline')
+  steps = runs.build(runs._within_budget(arm), 0)[0].num_steps
+  assert steps == max(1, int(2.0 / runs._step_seconds(arm)))
 
 
 def test_arms_are_read():

@@ -4,6 +4,7 @@
 
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -38,7 +39,9 @@ def _content(arrays, planned=5, **costs):
     'against': 'baseline',
     'seeds': [*range(5)],
     'planned': planned,
-    'arms': {x: {'costs': [cost | costs.get(x, {})]} for x in arms},
+    'arms': {
+      x: {'costs': [cost | costs.get(x, {})], 'failed': []} for x in arms
+    },
   }
 
 
@@ -102,6 +105,10 @@ def test_unfinished_tables_have_no_verdicts(tmp_path):
   arrays = _values(arm=(-0.1, -0.1))
   page = _write(tmp_path, _content(arrays, planned=7), arrays)
   assert _rows(page)['arm'][-1] == '5 of 7 seeds'
+  shutil.rmtree(tmp_path / 'results')
+  content = _content(arrays)
+  content['arms']['arm']['failed'] = ['later tokens']
+  assert 'referee' in _rows(_write(tmp_path, content, arrays))['arm'][-1]
   assert _rows(page)['two neighbors (RETROfit)'] == ['2 of 3', '']
 
 
