@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server: its addresses, its thread that computes, and its changing documents.
 
-POST /v1/completions /v1/embeddings /tokenize /detokenize (openai.py)
+POST /v1/completions /v1/chat/completions /v1/embeddings /tokenize /detokenize (openai.py)
 POST /ask /search /explain /documents
 GET  / /v1/models /tokenizer_info /healthz /metrics
 """
@@ -113,7 +113,7 @@ class Server:
     return await self.done('explain', model, how, text)
 
   async def _documents(self, body: dict[str, Any]) -> dict[str, Any]:
-    """{add: [{title, text, id}], delete: [ids]}: {changes, ids}."""
+    """{add: [{title, text, id}], delete: [ids]}: {changes, models, ids}."""
     added, delete = (
       base.check_type(body.get(x) or [], f'field {x!r}', list)
       for x in ('add', 'delete')
@@ -124,7 +124,9 @@ class Server:
     documents = [_document(x, i) for i, x in enumerate(added)]
     # A change that has begun is made, whether or not its client waits.
     counts = await asyncio.shield(self._change(documents, delete))
-    return {'changes': counts, 'ids': [x.id for x in documents]}
+    first = functools.reduce(lambda x, y: y | x, counts.values())
+    ids = [x.id for x in documents]
+    return {'changes': first, 'models': counts, 'ids': ids}
 
   async def _change(
     self, documents: Sequence[corpus_lib.Document], delete: Sequence[str]

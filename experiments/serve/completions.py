@@ -6,7 +6,7 @@ A choice depends on its prompt, seed and settings, never on what is drawn beside
 choice j of a prompt draws as row seed + j of `LanguageModel.sample`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 import dataclasses
 import itertools
 import random
@@ -26,14 +26,14 @@ _MAX_CHOICES = 128  # of a request
 _MAX_PROMPT = 8192  # tokens
 _NUMBERS = 2**31  # of rows
 # Fields of OpenAI's form that change nothing at these values, and no others here.
-_NEUTRAL = {
-  'best_of': (1, None),
+NEUTRAL = {
   'frequency_penalty': (0, None),
   'logit_bias': ({}, None),
   'presence_penalty': (0, None),
-  'suffix': ('', None),
 }
-_IGNORED = ('user', 'model', 'prompt', 'stream_options')
+_NEUTRAL = {'best_of': (1, None), 'suffix': ('', None), **NEUTRAL}
+IGNORED = ('user', 'model', 'stream_options')
+_MOST_LIKELY = 5  # OpenAI's most
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,7 @@ class Fields:
   top_p: Annotated[float, settings.Range(0, 1, above=True)] = 1.0
   top_k: settings.SizeOrZero = 0
   n: Annotated[int, settings.Range(1, _MAX_CHOICES)] = 1
-  logprobs: Annotated[int, settings.Range(0, inspection.NUM_LIKELY)] | None = (
-    None
-  )
+  logprobs: Annotated[int, settings.Range(0, _MOST_LIKELY)] | None = None
   seed: Annotated[int, settings.Range(0)] | None = None
   stream: bool = False
   echo: bool = False
@@ -55,6 +53,39 @@ class Fields:
   # further fields: neighbors of a chunk, and whether each choice has a `page`
   num_neighbors: Annotated[int, settings.Range(0, 64)] = 2
   explain: bool = False
+
+  def ends(self, tokenizer: Any) -> tuple[int, ...]:
+    """Ids that end a choice."""
+    return (tokenizer.eos_id,)
+
+  def logprobs_form(
+    self, tokens: Sequence['Token'], most: int, tokenizer: Any
+  ) -> dict[str, Any]:
+    """Log-probabilities in the form of completions; offsets count characters."""
+    del tokenizer
+    texts = [x.text for x in tokens]
+    tops: list[dict[str, float] | None] = []
+    for token in tokens:
+      # of equal texts the likelier stays
+      top = {text: x for _, text, x in reversed(token.likely[:most])}
+      top.setdefault(token.text, token.logprob)
+      tops.append(top if token.logprob is not None else None)
+    return {
+      'tokens': texts,
+      'token_logprobs': [x.logprob for x in tokens],
+      'top_logprobs': tops if most else None,
+      'text_offset': [*itertools.accumulate(map(len, texts), initial=0)][:-1],
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Token:
+  """A token of a choice, and what might have stood in its place."""
+
+  id: int
+  text: str  # a split character is the text of its last token
+  logprob: float | None  # nats
+  likely: list[tuple[int, str, float | None]]  # ids, texts, nats, best first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,26 +127,66 @@ def read(
   body: Mapping[str, Any], model: language_model.LanguageModel, max_tokens: int
 ) -> Request:
   """Check a request; ValueError names the first field that does not fit."""
-  named = {k: v for k, v in body.items() if k not in (*_NEUTRAL, *_IGNORED)}
-  for name, values in _NEUTRAL.items():
-    if body.get(name) not in values:
-      expected = f'{values[0]!r}: another one is not supported'
+  known = settings.hints(Fields)
+  named = values(body, _NEUTRAL, (*IGNORED, 'prompt'), known)
+  named.setdefault('max_tokens', min(Fields.max_tokens, max_tokens))
+  limit = Annotated[int, settings.Range(0, max_tokens)]
+  settings.check_value('max_tokens', named['max_tokens'], limit)
+  fields = build(Fields, named, model)
+  return request(fields, _prompts(body.get('prompt', ''), model), body)
+
+
+def values(
+  body: Mapping[str, Any],
+  neutral: Mapping[str, Sequence[Any]],
+  ignored: Collection[str],
+  known: Collection[str],
+) -> dict[str, Any]:
+  """Return the fields of a request that have a value and an effect.
+
+  Raises:
+    ValueError: for an unknown field, or one that may not have its value.
+  """
+  for name, allowed in neutral.items():
+    if body.get(name) not in allowed:
+      expected = f'{allowed[0]!r}: another one is not supported'
       raise settings.SettingsError(name, body[name], expected)
-  named = {k: v for k, v in named.items() if v is not None}
+  others = (*neutral, *ignored)
+  named = {k: v for k, v in body.items() if v is not None and k not in others}
+  if unknown := sorted({*named} - {*known}):
+    expected = f'no such field; known are {sorted(known)}'
+    raise settings.SettingsError(unknown[0], named[unknown[0]], expected)
+  return named
+
+
+def build(
+  cls: type[Fields],
+  named: Mapping[str, Any],
+  model: language_model.LanguageModel,
+) -> Fields:
+  """Build the fields of a request; ValueError names one that does not fit."""
+  named = dict(named)
   if isinstance(named.get('stop'), str):
     named['stop'] = [named['stop']]
   if not model.model.config.cca_layers:
     named['num_neighbors'] = 0
-  if unknown := sorted({*named} - {*settings.hints(Fields)}):
-    expected = f'no such field; known are {sorted(settings.hints(Fields))}'
-    raise settings.SettingsError(unknown[0], named[unknown[0]], expected)
-  named.setdefault('max_tokens', min(Fields.max_tokens, max_tokens))
-  limit = Annotated[int, settings.Range(0, max_tokens)]
-  settings.check_value('max_tokens', named['max_tokens'], limit)
-  fields = settings.build(Fields, named, 'request')
+  fields = settings.build(cls, named, 'request')
   if '' in fields.stop:
     raise settings.SettingsError('stop', fields.stop, 'texts, none empty')
-  prompts = _prompts(body.get('prompt', ''), model)
+  return fields
+
+
+def request(
+  fields: Fields,
+  prompts: Sequence[prompts_lib.TextPrompt],
+  body: Mapping[str, Any],
+) -> Request:
+  """Return the choices of prompts; ValueError where they are too many or too long."""
+  for prompt in prompts:
+    if len(prompt.ids) > _MAX_PROMPT:
+      raise ValueError(
+        f'prompt: {len(prompt.ids):,} tokens; expected at most {_MAX_PROMPT:,}.'
+      )
   if len(prompts) * fields.n > _MAX_CHOICES:
     raise ValueError(
       f'prompt: {len(prompts)} with n={fields.n}; expected {_MAX_CHOICES} choices '
@@ -145,10 +216,6 @@ def _prompts(value: Any, model) -> list[prompts_lib.TextPrompt]:
       expected = f'texts, or token ids below {vocab:,}'
       raise settings.SettingsError('prompt', one, expected)
     ids = one if is_ids else tokenizer.encode(one).ids.tolist()
-    if len(ids) > _MAX_PROMPT:
-      raise ValueError(
-        f'prompt: {len(ids):,} tokens; expected at most {_MAX_PROMPT:,}.'
-      )
     prompts.append(prompts_lib.TextPrompt('', ids=ids))
   if not prompts:
     raise settings.SettingsError('prompt', value, 'at least one text')
@@ -223,6 +290,7 @@ def _draw(model, how, rows, take) -> list[samples_lib.Sample]:
     top_p=float(how.top_p),
     top_k=how.top_k,
     num_neighbors=how.num_neighbors,
+    stop_ids=how.ends(tokenizer),
     stop_strings=how.stop,
   )
   return samples
@@ -234,7 +302,7 @@ def _choice(
   """Return a choice of OpenAI's form, with `neighbors` of each chunk that has some."""
   take()
   tokenizer, new = model.data.tokenizer, sample.new_tokens
-  ended = len(new) and new[-1] == tokenizer.eos_id
+  ended = len(new) and new[-1] in how.ends(tokenizer)
   stopped = any(stop in tokenizer.decode(new) for stop in how.stop)
   whole = len(new) >= how.max_tokens and not (ended or stopped)
   passage, text = (
@@ -250,8 +318,9 @@ def _choice(
   }
   if row.logprobs is not None:
     scores = inspection.token_logprobs(model, passage)
-    size = len(text.completion)
-    content['logprobs'] = _logprobs(row, sample, size, scores, tokenizer)
+    tokens = _tokens(row, sample, len(text.completion), scores, tokenizer)
+    form = how.logprobs_form(tokens, row.logprobs, tokenizer)
+    content['logprobs'] = form
   if how.explain:
     page = inspection.inspect(
       model,
@@ -275,17 +344,16 @@ def _neighbors(number: int, chunk: views.TextChunk) -> dict[str, Any]:
   }
 
 
-def _logprobs(
+def _tokens(
   row: Row,
   sample: samples_lib.Sample,
   size: int,
   scores: inspection.TokenLogprobs,
   tokenizer: Any,
-) -> dict[str, Any]:
-  """Log-probabilities of the tokens of the text that is returned.
+) -> list[Token]:
+  """Tokens of the text that is returned, with their log-probabilities.
 
-  BOS is told where a prompt of ids begins with it. A document's end has no text. A
-  split character is the text of its last token; offsets count characters.
+  BOS is told where a prompt of ids begins with it. A document's end has no text.
 
   Args:
     size: characters of the completion.
@@ -299,23 +367,14 @@ def _logprobs(
     prompt = sample.tokens[:first]
     first = int(row.prompt.ids[:1] != [tokenizer.bos_id])
     texts = growing_text.pieces(tokenizer.decode, prompt)[first:] + texts
-  offsets = [*itertools.accumulate(map(len, texts), initial=0)][:-1]
-  stop = first + len(texts)
-  values = [_number(x) for x in scores.logprobs[first:stop]]
-  tops: list[dict[str, float] | None] = []
-  for i, value in zip(range(first, stop), values, strict=True):
+  tokens = []
+  for i, text in enumerate(texts, first):
     pairs = zip(scores.likely[i], scores.likely_logprobs[i], strict=True)
-    pairs = [(tokenizer.decode([x]), _number(y)) for x, y in pairs if x >= 0]
-    # of equal texts the likelier stays
-    top = dict(reversed(pairs[: row.logprobs]))
-    top.setdefault(texts[i - first], value)
-    tops.append(top if value is not None else None)
-  return {
-    'tokens': texts,
-    'token_logprobs': values,
-    'top_logprobs': tops if row.logprobs else None,
-    'text_offset': offsets,
-  }
+    pairs = [(int(x), y) for x, y in pairs if x >= 0][: row.logprobs]
+    likely = [(x, tokenizer.decode([x]), _number(y)) for x, y in pairs]
+    value = _number(scores.logprobs[i])
+    tokens.append(Token(int(sample.tokens[i]), text, value, likely))
+  return tokens
 
 
 def _number(value) -> float | None:

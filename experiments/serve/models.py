@@ -219,7 +219,7 @@ class Models:
     documents: Sequence[corpus_lib.Document],
     delete: Sequence[str],
   ) -> tuple['Models', dict[str, Any]]:
-    """Return the models over changed documents, and counts of changes.
+    """Return the models over changed documents, and counts of changes by model.
 
     Args:
       root: a new folder for the data.
@@ -234,7 +234,8 @@ class Models:
       for i, run in enumerate(self.runs):
         new, changes = run.changed(root / f'{i}', documents, delete)
         runs.append(new)
-        counts |= changes
+        names = (f'{x}-{run.name}' for x in run.parts())
+        counts |= dict.fromkeys(names, changes)
     except BaseException:
       shutil.rmtree(root, ignore_errors=True)
       raise

@@ -4,38 +4,68 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+import dataclasses
+import functools
 import time
 from typing import Annotated, Any, Literal
 import uuid
 
 from starlette import exceptions, responses
 
-from experiments.serve import completions, http
+from experiments.serve import chat, completions, http
 from retrieval import settings
 from retrieval.readers import base
 
 _MAX_TEXTS = 256  # of a request for vectors
 
 
-async def complete(server: Any, body: dict[str, Any]) -> Any:
+@dataclasses.dataclass(frozen=True)
+class _Form:
+  """How an address is asked and answers."""
+
+  id: str  # beginning of the ids
+  object: str
+  streamed: str  # object of a stream
+  read: Callable[..., completions.Request]
+  whole: Callable[[dict[str, Any]], dict[str, Any]] = dict  # of a choice
+  part: Callable[[dict[str, Any]], dict[str, Any]] = (
+    dict  # of a streamed choice
+  )
+  first: dict[str, Any] | None = None  # of each streamed choice
+
+
+_TEXT = _Form('cmpl', *['text_completion'] * 2, completions.read)
+_CHAT = _Form(
+  'chatcmpl',
+  *('chat.completion', 'chat.completion.chunk'),
+  chat.read,
+  chat.whole,
+  chat.part,
+  {'role': 'assistant'},
+)
+
+
+async def complete(form: _Form, server: Any, body: dict[str, Any]) -> Any:
   """Draw texts by RETRO; see https://platform.openai.com/docs/api-reference."""
   run = server.models.get('retro', body.get('model'))
-  request = completions.read(body, run.retro, server.limits.tokens)
+  request = form.read(body, run.retro, server.limits.tokens)
+  streams = request.fields.stream
   head = {
-    'id': f'cmpl-{uuid.uuid4().hex}',
-    'object': 'text_completion',
+    'id': f'{form.id}-{uuid.uuid4().hex}',
+    'object': form.streamed if streams else form.object,
     'created': int(time.time()),
     'model': f'retro-{run.name}',
   }
   job = ('retro', run.name), request.settings, request.rows, len(request.rows)
-  if request.fields.stream:
-    parts = _stream(server, job, request, head)
+  if streams:
+    parts = _stream(server, job, request, head, form)
     await anext(parts)
     return responses.StreamingResponse(parts, media_type='text/event-stream')
   choices = await server.done('complete', *job)
   usage = _usage(server, choices, request)
-  return head | {'choices': [x.content for x in choices], 'usage': usage}
+  shown = [form.whole(x.content) for x in choices]
+  return head | {'choices': shown, 'usage': usage}
 
 
 def _usage(server, choices, request) -> dict[str, int]:
@@ -48,7 +78,7 @@ def _usage(server, choices, request) -> dict[str, int]:
   return dict(zip(names, (prompt, new, prompt + new), strict=True))
 
 
-async def _stream(server, job, request, head) -> AsyncIterator[str]:
+async def _stream(server, job, request, head, form) -> AsyncIterator[str]:
   """Server-sent events: text as it is drawn, then the rest of each choice.
 
   An echo, and log-probabilities, which come last, are sent with the whole text.
@@ -62,7 +92,7 @@ async def _stream(server, job, request, head) -> AsyncIterator[str]:
 
   def chunk(**fields) -> str:
     choice = {'text': '', 'logprobs': None, 'finish_reason': None} | fields
-    return http.event(head | {'choices': [choice]})
+    return http.event(head | {'choices': [form.part(choice)]})
 
   begun = False
   try:
@@ -71,6 +101,8 @@ async def _stream(server, job, request, head) -> AsyncIterator[str]:
       await job
     begun = True
     yield ''
+    for j in range(len(sent)) if form.first else ():
+      yield chunk(index=j, **form.first)
     while event is not None:
       j, text = event
       if text and not waits:
@@ -170,7 +202,8 @@ async def detokenize(server: Any, body: dict[str, Any]) -> dict[str, Any]:
 
 
 POSTS = {
-  '/v1/completions': complete,
+  '/v1/completions': functools.partial(complete, _TEXT),
+  '/v1/chat/completions': functools.partial(complete, _CHAT),
   '/v1/embeddings': embed,
   '/tokenize': tokenize,
   '/detokenize': detokenize,

@@ -8,16 +8,20 @@ is read as text; an added token that is not special stands for its text.
 """
 
 from collections.abc import Mapping, Sequence
+import contextlib
+import functools
 import json
 import os
 import pathlib
+import re
 from typing import Any
+import uuid
 
 import numpy as np
 
 from retrieval import arguments
 from retrieval.store import manifests, output_files
-from retrieval.tokenization import base, rust_tokenizers
+from retrieval.tokenization import base, chat_templates, rust_tokenizers
 
 FILE = 'tokenizer.json'
 _SETTINGS = 'tokenizer_config.json'
@@ -111,36 +115,45 @@ def read_spec(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def write(
-  path: str | os.PathLike, spec: Mapping[str, Any], specials: Mapping[str, str]
+  path: str | os.PathLike,
+  spec: Mapping[str, Any],
+  specials: Mapping[str, str],
+  chat: chat_templates.ChatTemplate | None = None,
 ) -> None:
-  """Write a tokenizer.json and the tokens for 'bos', 'eos' and 'pad'."""
+  """Write a tokenizer.json, the tokens for 'bos', 'eos' and 'pad', and a template."""
   path = pathlib.Path(path)
   settings = {f'{name}_token': specials[name] for name in _SPECIALS}
+  settings |= chat.fields() if chat else {}
   # The vocabulary comes last: it makes the tokenizer complete.
   for name, content in ((_SETTINGS, settings), (FILE, spec)):
     text = json.dumps(content, ensure_ascii=False, indent=1) + '\n'
     output_files.write(path / name, text)
 
 
-def read_specials(folder: pathlib.Path) -> dict[str, str]:
-  """Tokens for 'bos', 'eos' and 'pad' from tokenizer_config.json."""
+def read_settings(
+  folder: pathlib.Path,
+) -> tuple[dict[str, str], chat_templates.ChatTemplate | None]:
+  """Read tokens for 'bos', 'eos' and 'pad', and the chat template, if there is one."""
   path = folder / _SETTINGS
   settings = manifests.read_object(path) if path.is_file() else {}
-  names = {}
+  names: dict[str, str] = {}
   for name in _SPECIALS:
     token = settings.get(f'{name}_token')
     token = token.get('content') if isinstance(token, dict) else token
     names[name] = token or names.get('eos') or END_OF_TEXT
     if not isinstance(names[name], str):
       raise ValueError(f'{path}: {name}_token {token!r}; expected a text.')
-  return names
+  return names, chat_templates.read(folder, settings)
 
 
 class BytePairTokenizer(base.Tokenizer):
   """A byte pair encoding of all bytes.
 
   Attributes, beside those of every tokenizer:
-    token_num_bytes: [vocab_size] int32 bytes of each token; 0 for specials.
+    token_bytes: [vocab_size] bytes of each token; none for specials.
+    token_num_bytes: [vocab_size] int32, how many.
+    chat: the template of conversations, or None. It decides no ids of a text, so it
+      is no part of the fingerprint.
   """
 
   def __init__(
@@ -148,13 +161,14 @@ class BytePairTokenizer(base.Tokenizer):
     path: str | os.PathLike,
     spec: Mapping[str, Any] | None = None,
     specials: Mapping[str, str] | None = None,
+    chat: chat_templates.ChatTemplate | None = None,
   ):
     """Load a tokenizer.
 
     Args:
       path: tokenizer.json, or its folder; tokenizer_config.json beside it names
         the special tokens, by default <|endoftext|>.
-      spec, specials: contents of both files, if they are not those at `path`.
+      spec, specials, chat: contents of both files, if they are not those at `path`.
 
     Raises:
       FileNotFoundError: when there is no such file.
@@ -162,10 +176,12 @@ class BytePairTokenizer(base.Tokenizer):
     """
     if spec is None:
       path = base.find(path, (FILE,))
-      spec, specials = read_spec(path), read_specials(path.parent)
+      spec = read_spec(path)
+      specials, chat = read_settings(path.parent)
     if spec is None:
       raise ValueError(f'{path}: not a byte pair encoding over bytes.')
     self._path, self._spec, self._specials = str(path), spec, specials
+    self.chat = chat
     added = {x['content']: x for x in spec.get('added_tokens') or ()}
     self.vocabulary = {
       **spec['model']['vocab'],
@@ -182,14 +198,17 @@ class BytePairTokenizer(base.Tokenizer):
     controls = {x for x in added if added[x].get('special')}
     controls |= {*specials.values()}
     plain = [x for token, x in added.items() if token not in controls]
+    self._controls = _pattern([added.get(x, {'content': x}) for x in controls])
     self._tokenizer = _make(spec, self.vocabulary, plain, path)
-    self._bytes = [b''] * self.vocab_size
+    self.token_bytes = [b''] * self.vocab_size
     for token, i in self.vocabulary.items():
       if token in added and token not in controls:
-        self._bytes[i] = token.encode()
+        self.token_bytes[i] = token.encode()
       elif token not in controls and _BYTES.keys() >= {*token}:
-        self._bytes[i] = bytes(_BYTES[letter] for letter in token)
-    self.token_num_bytes = np.asarray([len(b) for b in self._bytes], np.int32)
+        self.token_bytes[i] = bytes(_BYTES[letter] for letter in token)
+    self.token_num_bytes = np.asarray(
+      [len(b) for b in self.token_bytes], np.int32
+    )
     if self.decode(self.encode(_PROBE).ids) != _PROBE:
       raise ValueError(f'{path}: this tokenizer changes text.')
 
@@ -220,11 +239,70 @@ class BytePairTokenizer(base.Tokenizer):
   def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
     """Decode ids; a character cut in the middle becomes U+FFFD."""
     row = np.asarray(ids, np.int64).tolist()
-    return b''.join([self._bytes[i] for i in row]).decode(errors='replace')
+    return b''.join([self.token_bytes[i] for i in row]).decode(errors='replace')
+
+  def encode_chat(
+    self, messages: Sequence[chat_templates.Message]
+  ) -> list[int]:
+    """Encode messages by the chat template, up to where the answer begins.
+
+    Special tokens of the template are tokens; those in a message are text, so that no
+    message ends its turn.
+
+    Raises:
+      ValueError: where there is no template, or it refuses the messages.
+    """
+    if self.chat is None:
+      raise ValueError(f'{self._path}: no chat template.')
+    mark, shown = uuid.uuid4().hex, []
+
+    def hide(match):
+      shown.append(match[0])
+      return f'{mark}{len(shown) - 1}.'
+
+    hidden = [
+      {**x, 'content': self._controls.sub(hide, x['content'])} for x in messages
+    ]
+    text, ids, start = self.chat.render(hidden), [], 0
+    for match in [*self._controls.finditer(text), None]:
+      part = text[start : match.start() if match else None]
+      part = re.sub(rf'{mark}(\d+)\.', lambda x: shown[int(x[1])], part)
+      ids += self.encode(part).ids.tolist()
+      if match:
+        ids.append(self.vocabulary[match[0].strip()])
+        start = match.end()
+    return ids
+
+  @functools.cached_property
+  def chat_ends(self) -> tuple[int, ...]:
+    """Ids that end an answer: of the template's turn, and of a document."""
+    mark, ends = uuid.uuid4().hex, {self.eos_id}
+    tokens = [self.chat.tokens.get('eos_token')] if self.chat else []
+    roles = ('user', 'x'), ('assistant', mark)
+    turns = [{'role': role, 'content': text} for role, text in roles]
+    with contextlib.suppress(ValueError, AttributeError):
+      text = self.chat.render(turns, answer=False).partition(mark)[2]
+      tokens += [x[0].strip() for x in self._controls.finditer(text)][:1]
+    ends |= {self.vocabulary[x] for x in tokens if x in self.vocabulary}
+    return tuple(sorted(ends))
 
   def save(self, path: str | os.PathLike) -> None:
     """Write the tokenizer into the folder `path`."""
-    write(path, self._spec, self._specials)
+    write(path, self._spec, self._specials, self.chat)
+
+
+def _pattern(controls: Sequence[Mapping[str, Any]]) -> re.Pattern[str]:
+  """Return the expression of control tokens, with blanks that they take."""
+  blanks = {True: r'\s*', False: ''}
+  longest = sorted(controls, key=lambda x: -len(x['content']))
+  return re.compile(
+    '|'.join(
+      blanks[bool(x.get('lstrip'))]
+      + re.escape(x['content'])
+      + blanks[bool(x.get('rstrip'))]
+      for x in longest
+    )
+  )
 
 
 def _make(

@@ -87,6 +87,9 @@ class Prompt:
   # chunks after it, so that one entry serves every chunk and no entry (an empty
   # sequence) is RETRO[OFF]. None: they are retrieved.
   neighbors: Sequence[ChunkNeighbors] | None = None
+  # tokens that retrieve for the whole prompt, which then ends where a chunk ends: its
+  # last chunk finds their neighbors, the chunks before it none. None: each by itself
+  query: Sequence[int] | np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True)

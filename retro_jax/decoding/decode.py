@@ -192,11 +192,14 @@ def _start_row(
   passages = prompt.neighbors
   if passages is not None:
     passages = tuple(passages) or _no_neighbors(c)
-  aligned = config.align_prompt or c.joint
+  query = prompt.query
+  aligned = config.align_prompt or c.joint or query is not None
   padding = -len(tokens) % c.chunk_length if aligned else 0
   text = growing_text.GrowingText(detokenize, config.stop_strings)
+  if query is not None:
+    query = np.asarray(query, np.int32)[-c.chunk_length :]
   return decode_rows.GrowingRow(
-    [0] * padding + tokens, padding, len(tokens), passages, text
+    [0] * padding + tokens, padding, len(tokens), passages, text, query
   )
 
 
@@ -216,7 +219,7 @@ def _batch(rows, c, config, k) -> decode_rows.Batch:
     min(1 << (chunks - 1).bit_length(), config.context_chunks),
     c.chunk_length,
     (num_neighbors, c.neighbor_length) if num_neighbors else None,
-    config.align_prompt or c.joint,
+    config.align_prompt or c.joint or any(x.query is not None for x in rows),
     config.prompt_query if c.joint else 0,
   )
 

@@ -28,6 +28,7 @@ class GrowingRow:
   # of the prompt, by chunk; None: they are retrieved
   passages: Sequence[samples.ChunkNeighbors] | None
   text: growing_text.GrowingText
+  query: np.ndarray | None = None  # of the prompt's last chunk
   neighbors: list[samples.ChunkNeighbors] = dataclasses.field(
     default_factory=list
   )
@@ -104,7 +105,10 @@ class Batch:
     """The tokens that find the neighbors of chunk u."""
     u = self._asking(row, u)
     start, end = u * self.chunk_length, (u + 1) * self.chunk_length
-    if self.prompt_query and end == row.padding + row.prompt_length:
+    last = row.padding + row.prompt_length
+    if row.query is not None and end <= last:
+      return row.query if end == last else row.query[:0]
+    if self.prompt_query and end == last:
       start = end - self.prompt_query
     return np.asarray(row.grid[max(start, row.padding) : end])
 

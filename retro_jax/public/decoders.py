@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from retrieval import settings as settings_lib, tokenization
 from retrieval.formats import gguf_files, weights as weights_lib
 from retrieval.store import hub, manifests
-from retrieval.tokenization import byte_pairs
+from retrieval.tokenization import byte_pairs, chat_templates
 from retro_jax.nn import config as config_lib
 from retro_jax.public import gguf_layouts, llama_layouts, public_decoders
 
@@ -35,6 +35,7 @@ _CUTS = {
   'qwen2': {'pattern': _PIECES.format(digits=r'\p{N}')},
 }
 _LATER = re.compile(r'-(?!00001)\d{5}-of-\d{5}\.gguf$')  # parts but the first
+_TEMPLATE = 'tokenizer.chat_template'  # of a GGUF file
 _FREQUENCIES = 'rope_freqs.weight'  # of Llama 3
 # Types of its tokens; the others are controls.
 _NORMAL, _USER_DEFINED = 1, 4
@@ -158,15 +159,22 @@ def _gguf_tokenizer(
     plain=plain,
     **_CUTS[cut],
   )
+  of_tokens = Annotated[int, settings_lib.Range(0, len(tokens) - 1)]
+
+  def special(name):
+    i = public_decoders.checked(name, get(name, int), of_tokens)
+    return tokens[i]
+
   bos = eos = byte_pairs.END_OF_TEXT
   if bos not in tokens:
-    of_tokens = Annotated[int, settings_lib.Range(0, len(tokens) - 1)]
-    bos, eos = (
-      tokens[public_decoders.checked(x, get(x, int), of_tokens)]
-      for x in ('bos_token_id', 'eos_token_id')
-    )
-  specials = {'bos': bos, 'eos': eos, 'pad': eos}
-  return tokenization.BytePairTokenizer(file.path, spec, specials)
+    bos, eos = map(special, ('bos_token_id', 'eos_token_id'))
+  specials, chat = {'bos': bos, 'eos': eos, 'pad': eos}, None
+  if source := file.settings.get(_TEMPLATE):
+    ids = (f'{x}_token_id' for x in ('bos', 'eos'))
+    there = [x for x in ids if f'tokenizer.ggml.{x}' in file.settings]
+    names = {x.removesuffix('_id'): special(x) for x in there}
+    chat = chat_templates.ChatTemplate(str(source), names)
+  return tokenization.BytePairTokenizer(file.path, spec, specials, chat)
 
 
 def _folder_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
@@ -177,9 +185,12 @@ def _folder_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
     raise ValueError(f'{path}: expected a byte pair encoding over bytes.')
   if (spec.get('normalizer') or {}).get('type') == 'NFC':
     spec |= {'normalizer': None}
-  specials, end = byte_pairs.read_specials(source), byte_pairs.END_OF_TEXT
+  (specials, chat), end = (
+    byte_pairs.read_settings(source),
+    byte_pairs.END_OF_TEXT,
+  )
   known = {*spec['model']['vocab']}
   known |= {token['content'] for token in spec.get('added_tokens') or ()}
   if end in known:
     specials = dict.fromkeys(specials, end)
-  return tokenization.BytePairTokenizer(path, spec, specials)
+  return tokenization.BytePairTokenizer(path, spec, specials, chat)

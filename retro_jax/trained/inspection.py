@@ -18,7 +18,7 @@ from retro_jax.nn import losses
 from retro_jax.trained import loading
 from retro_jax.views import page as page_lib
 
-NUM_LIKELY = 5  # likeliest tokens in each place; OpenAI's most
+NUM_LIKELY = 20  # likeliest tokens in each place; OpenAI's most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,14 +146,12 @@ def of_sample(trained: loading.TrainedRetro, sample: samples.Sample) -> Passage:
   ]
   k = max(len(x.tokens) for x in neighbors)
   passage = _passage(trained, rows, neighbors, k)
-  if not c.joint:
-    return passage
   end = sample.padding + sample.prompt_length
   return dataclasses.replace(
     passage,
     tokens=np.pad(passage.tokens, (sample.padding, 0)),
     padding=sample.padding,
-    prompt_chunks=end // c.chunk_length,
+    prompt_chunks=end // c.chunk_length if c.joint else 0,
   )
 
 

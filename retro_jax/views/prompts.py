@@ -33,6 +33,8 @@ class TextPrompt:
   # them.
   neighbors: Sequence[Sequence[str]] | None = None
   ids: Sequence[int] | None = None  # tokens of the text, where they are known
+  # what retrieves in place of the text's end: a question within the text
+  query: str | None = None
 
   def tokens(
     self, tokenizer: tokenization.Tokenizer, neighbor_length: int
@@ -44,7 +46,8 @@ class TextPrompt:
     if list(ids[:1]) != [tokenizer.bos_id] or self.ids is None:
       ids = [tokenizer.bos_id, *ids]
     if self.neighbors is None:
-      return samples.Prompt(ids)
+      query = None if self.query is None else tokenizer.encode(self.query).ids
+      return samples.Prompt(ids, query=query)
     by_chunk = [
       samples.given_neighbors(
         [tokenizer.encode(text).ids for text in texts], neighbor_length
