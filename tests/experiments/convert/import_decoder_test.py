@@ -19,7 +19,7 @@ import tokenizers
 
 from experiments import import_decoder as retro_import
 from retrieval.store import checkpoints, packed, safetensors_files
-from retrieval.tokenization import byte_pairs
+from retrieval.tokenization import byte_pairs, chat_templates
 from retro_jax.nn import initial, positions
 from retro_jax.public import decoders
 from retro_jax.trained import language_model, loading, packaged
@@ -30,6 +30,7 @@ from tests.retro_jax.nn import public_reference, tiny
 
 VOCAB = len(tiny_byte_pairs.TOKENS)
 TEXT = 'the ü12'
+CHAT = "{{ messages[0]['content'] + eos_token }}"
 
 
 def _write_gpt2(folder, tensors, **settings):
@@ -70,12 +71,21 @@ def _check(workdir, wanted):
   return trained
 
 
+def _check_chat(trained, stop=()):
+  """Its conversations end with another token than its texts."""
+  tokenizer = trained.data.tokenizer
+  tokens = {'eos_token': '<|other|>'}
+  assert tokenizer.chat == chat_templates.ChatTemplate(CHAT, tokens, stop)
+  assert tokenizer.chat_ends == (0, 1)
+
+
 @pytest.fixture(scope='module')
 def llama(tmp_path_factory):
   """A GGUF file and its import."""
   folder = tmp_path_factory.mktemp('llama')
   tensors = public_reference.llama_tensors(VOCAB)
-  tiny_gguf.write(folder / 'tiny.gguf', tensors)
+  more = {'tokenizer.chat_template': CHAT, 'tokenizer.ggml.eos_token_id': 1}
+  tiny_gguf.write(folder / 'tiny.gguf', tensors, more=more)
   rows = retro_import.convert(folder, _config(), folder / 'run')
   assert rows['vocabulary'] == str(VOCAB)
   return folder, tensors
@@ -90,6 +100,7 @@ def test_gguf(llama):
     folder / 'run', lambda tokens: public_reference.llama(read, tokens)
   )
   assert trained.model.config.decoder.num_kv_heads == 2
+  _check_chat(trained)
   assert [len(trained.data.tokenizer.encode(x).ids) for x in ('the', '12')] == [
     1,
     2,
@@ -127,6 +138,7 @@ def test_a_packed_retrofit_is_joined_with_an_installed_decoder(
     documents=[{'text': 'the ' * 30}],
   )
   found = language_model.load(run)
+  _check_chat(found, ('\n\n',))
   assert found.model.config == model
   want = packed.dequantize(packed.quantize(params))
   jax.tree.map(np.testing.assert_array_equal, found.params, want)
@@ -171,6 +183,7 @@ def _write_qwen(folder, tensors, **settings):
   spec['normalizer'] = {'type': 'NFC'}
   (folder / byte_pairs.FILE).write_text(json.dumps(spec), 'utf-8')
   names = {'bos_token': None, 'eos_token': {'content': '<|other|>'}}
+  names |= {'chat_template': CHAT}
   (folder / 'tokenizer_config.json').write_text(json.dumps(names))
 
 
@@ -183,6 +196,7 @@ def test_qwen2_in_parts(tmp_path):
   trained = _check(
     tmp_path / 'run', lambda x: public_reference.hugging_face(tensors, x)
   )
+  _check_chat(trained)
   decomposed = 'u\u0308'  # kept, not composed
   tokenizer = trained.data.tokenizer
   assert tokenizer.decode(tokenizer.encode(decomposed).ids) == decomposed

@@ -57,6 +57,22 @@ def test_the_end_of_a_prompt_retrieves_and_each_chunk_after_it():
   )
 
 
+@pytest.mark.parametrize('joint', [True, False])
+@pytest.mark.parametrize('query', [(5, 6, 7, 8, 9), ()])
+def test_a_query_retrieves_for_the_whole_prompt(joint, query):
+  [prompt], retriever = tiny_decoding.prompts(2 * M + 1), Retriever()
+  draw, config = (
+    (_sample, CONFIG) if joint else (tiny_decoding.sample, tiny_decoding.CONFIG)
+  )
+  made = samples.Prompt(prompt, query=query)
+  [sample] = draw([made], retriever, max_new_tokens=M + 1)
+  grid = [0] * sample.padding + sample.tokens.tolist()
+  end, written = query[-M:], tuple(grid[3 * M : 4 * M])
+  assert retriever.rows == [(), end if joint else (), end, written]
+  assert sample.padding == M - 1
+  assert sample.new_tokens.tolist() == likeliest(sample, config)
+
+
 def test_rows_do_not_disturb_each_other():
   prompts = tiny_decoding.prompts(2, 7, M, 9)
   settings = {'max_new_tokens': 20, 'context_chunks': 4}
